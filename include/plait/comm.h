@@ -1,0 +1,73 @@
+/* Communicators: one handle per rank. */
+#ifndef PLAIT_COMM_H
+#define PLAIT_COMM_H
+
+#include "plait/status.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct plait_comm plait_comm_t;
+
+/* The bits of an MPI_Comm, whatever type the MPI at hand gives it; needs no mpi.h here.
+ * Use: plait_comm_mpi(PLAIT_MPI_COMM_BITS(comm), &handle). */
+#define PLAIT_MPI_COMM_BITS(_comm) plait_mpi_comm_bits(&(_comm), sizeof(_comm))
+
+static inline uint64_t plait_mpi_comm_bits(const void *comm, size_t n_bytes)
+{
+    uint64_t bits = 0;
+
+    memcpy(&bits, comm, (n_bytes < sizeof(bits)) ? n_bytes : sizeof(bits));
+    return bits;
+}
+
+/** Communicator of this rank alone.
+ *  Collective: no.  Shapes: none.
+ *  Owns: *comm_p is the caller's, to be destroyed by it.
+ *  Errors: NO_MEMORY.  Source: own. */
+PLAIT_EXPORT plait_status_t plait_comm_self(plait_comm_t **comm_p);
+
+/** Communicator whose ranks are threads of this process: comms[r] is used by rank r only.
+ *  Collective: no; one thread makes all handles.  Shapes: comms has n_ranks entries.
+ *  Owns: each handle is the caller's, to be destroyed by it.
+ *  Errors: INVALID (n_ranks < 1), NO_MEMORY.  Source: own. */
+PLAIT_EXPORT plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[]);
+
+/** Communicator over an MPI one, which stays the caller's and is never communicated on:
+ *  plait works on duplicates. MPI is found among the libraries of the process.
+ *  Collective: over the MPI communicator.  Shapes: none.
+ *  Owns: *comm_p is the caller's, to be destroyed before MPI_Finalize.
+ *  Errors: UNSUPPORTED (no MPI, thread level), COMM (null, freed, inter-communicator),
+ *  TRANSPORT (MPI's own text).  Source: MPI 4.0, 7.4. */
+PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p);
+
+/** Frees a handle and the plans cached for it; NULL and a second time are fine.
+ *  Collective: over the communicator, for MPI.  Shapes: none.  Owns: takes *comm_p.
+ *  Errors: none.  Source: own. */
+PLAIT_EXPORT void plait_comm_destroy(plait_comm_t **comm_p);
+
+/** This handle's rank, 0 <= rank < size.
+ *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
+PLAIT_EXPORT int plait_comm_rank(const plait_comm_t *comm);
+
+/** Number of ranks.
+ *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
+PLAIT_EXPORT int plait_comm_size(const plait_comm_t *comm);
+
+/** Name of the transport: "self", "local", "node" or "mpi".
+ *  Collective: no.  Shapes: none.  Owns: nothing; static.  Errors: none.  Source: own. */
+PLAIT_EXPORT const char *plait_comm_transport(const plait_comm_t *comm);
+
+/** How peers' memory is reached, and why: e.g. "read: all pairs of ranks can".
+ *  Collective: no.  Shapes: none.  Owns: nothing; lives as long as the handle.
+ *  Errors: none.  Source: own. */
+PLAIT_EXPORT const char *plait_comm_direct(const plait_comm_t *comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

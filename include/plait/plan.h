@@ -1,0 +1,50 @@
+/* Plans: what one rank does for one operation on arrays of one shape. */
+#ifndef PLAIT_PLAN_H
+#define PLAIT_PLAN_H
+
+#include "plait/comm.h"
+#include "plait/status.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Immutable; any number of threads may execute one at once on different communicators. */
+typedef struct plait_plan plait_plan_t;
+
+/* What a plan costs one rank. */
+typedef struct {
+    int64_t n_messages;    /* blocks that come from other ranks                       */
+    int64_t message_bytes; /* their bytes                                             */
+    int64_t work_bytes;    /* buffers of the size of the data, besides args and rets  */
+    int64_t scratch_bytes; /* cache-resident scratch                                  */
+} plait_plan_cost_t;
+
+/** Runs a plan.
+ *  Collective: over comm, all ranks with plans of the same operation; blocking.
+ *  Shapes: args and rets as the plan was made for; a ret may be the arg of the same index.
+ *  Owns: nothing; all is borrowed until return.
+ *  Errors: MISMATCH (ranks execute different plans; nothing was written), PEER (another
+ *  rank failed), TRANSPORT, COMM; rets are then undefined on every rank.  Source: own. */
+PLAIT_EXPORT plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
+                                               const void *const args[], void *const rets[]);
+
+/** Prints a plan: a title, then one line a step, with bytes.
+ *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
+PLAIT_EXPORT void plait_plan_print(const plait_plan_t *plan, FILE *file);
+
+/** Messages, bytes and memory of a plan.
+ *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
+PLAIT_EXPORT plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan);
+
+/** Frees a plan; NULL and a second time are fine.
+ *  Collective: no.  Shapes: none.  Owns: takes *plan_p.  Errors: none.  Source: own. */
+PLAIT_EXPORT void plait_plan_destroy(plait_plan_t **plan_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

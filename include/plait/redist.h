@@ -1,0 +1,30 @@
+/* Any layout to any layout. */
+#ifndef PLAIT_REDIST_H
+#define PLAIT_REDIST_H
+
+#include "plait/comm.h"
+#include "plait/dtype.h"
+#include "plait/layout.h"
+#include "plait/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Plans the move of a distributed array from one layout to another. Where `from` holds
+ *  replicas they are equal, and any one of them may be read.
+ *  Collective: no; every rank plans for itself, all with the same layouts.
+ *  Shapes: the operand is this rank's part of `from`, the result that of `to`; they do not
+ *  overlap. Grids may differ; uneven, empty and block-cyclic parts are legal.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: INVALID (shapes differ, rank counts differ), NO_MEMORY.
+ *  Source: own; box intersections. */
+PLAIT_EXPORT plait_status_t plait_redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
+                                              const plait_layout_t *from,
+                                              const plait_layout_t *to,
+                                              plait_plan_t **plan_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

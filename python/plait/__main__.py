@@ -1,0 +1,7 @@
+"""``python -m plait``: the command line."""
+
+import sys
+
+from plait.cli import main
+
+sys.exit(main())

@@ -1,0 +1,209 @@
+"""Communicators: what ``comm=`` may be, and the small numbers that programs know them by."""
+
+import os
+import sys
+import weakref
+from typing import Any
+
+import jax
+
+from plait import _core, _errors, _exit, _jax, _ops, _world
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+PROC_NULL = -2
+ANY_SOURCE = -1
+ANY_TAG = -1
+
+
+def call_site() -> str:
+    """``file:line`` of the first frame outside plait and JAX."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith((_PACKAGE, _JAX)) and not name.startswith("<frozen"):
+            return f"{os.path.basename(name)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "unknown"
+
+
+class Comm:
+    """A communicator of plait: an ordered group of ranks.
+
+    ``plait.Comm(mpi4py_comm)`` duplicates an mpi4py communicator now instead of at its first
+    use; ``plait.Comm()`` is the world: COMM_WORLD under a launcher, else this process alone.
+
+    Collective: over the communicator, at first use and in `free`.  Shapes: none.
+    Raises: TypeError for null and inter-communicators.  Adjoint: none.
+    Source: MPI 4.0, 7.4.
+
+    Example:
+        >>> import plait
+        >>> comm = plait.Comm()
+        >>> comm.rank, comm.size
+        (0, 1)
+    """
+
+    def __init__(self, comm: Any = None):
+        other = resolve(comm, "Comm")
+        self.__dict__.update(other.__dict__)
+
+    @classmethod
+    def _make(cls, source: Any, size: int, rank: int) -> "Comm":
+        made = object.__new__(cls)
+        made._source, made.size, made.rank = source, size, rank
+        made._label, made._ids, made._state = call_site(), {}, {"is_freed": False}
+        made.id("effect")
+        return made
+
+    def id(self, mode: str = "effect") -> int:
+        """The number of this communicator's duplicate for calls by effect or by token."""
+        if mode not in self._ids:
+            if self._source is None:
+                self._ids[mode] = _core.add_self(self._label)
+            else:
+                bits = _handle(self._source)
+                self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
+            _effect_ids[self._ids[mode]] = self
+        return self._ids[mode]
+
+    @property
+    def transport(self) -> str:
+        """How ranks reach each other: self, local, node or mpi."""
+        return _core.comm_texts(self.id())[0]
+
+    @property
+    def direct(self) -> str:
+        """How peers' memory is reached, and why."""
+        return _core.comm_texts(self.id())[1]
+
+    def free(self) -> None:
+        """Waits for queued work and frees plait's duplicates; the MPI communicator stays."""
+        if not self._state["is_freed"]:
+            self._state["is_freed"] = True
+            _exit.flush()
+            for comm_id in self._ids.values():
+                _core.free(comm_id)
+            keyval = _keyvals.get("id")
+            if self._source is not None and keyval is not None and self._source:
+                self._source.Delete_attr(keyval)
+            if _worlds and _worlds[0]._state is self._state:
+                _worlds.clear()
+
+    def __repr__(self) -> str:
+        return f"plait.Comm(#{self._ids['effect']}, rank {self.rank} of {self.size})"
+
+
+_effect_ids: dict[int, Comm] = {}
+_worlds: list[Comm] = []
+_keyvals: dict[str, int] = {}
+_seen: dict[int, tuple[weakref.ref, Comm]] = {}
+_ops._SIBLING.append(lambda comm_id: sibling(comm_id))
+
+
+def sibling(comm: Any) -> Any:
+    """The communicator by effect that belongs to one by token."""
+    return _effect_ids[comm].id("effect") if isinstance(comm, int) else _ops.MESH
+
+
+def _handle(comm: Any) -> int:
+    bits = comm.handle if hasattr(comm, "handle") else sys.modules["mpi4py.MPI"]._handleof(comm)
+    return bits & (2**64 - 1)
+
+
+def _freed(name: str, comm: Comm) -> _errors.CommError:
+    return _errors.CommError(
+        f"{name}: communicator #{comm._ids['effect']} (made at {comm._label}) was freed"
+    )
+
+
+def _of_mpi(comm: Any, name: str, mpi: Any) -> Comm:
+    """The Comm of an mpi4py communicator, kept in an attribute: it dies with the handle."""
+    if comm == mpi.COMM_NULL:
+        known = _seen.get(id(comm))
+        if known is not None and known[0]() is comm:
+            raise _freed(name, known[1])
+        raise TypeError(f"{name}: comm is MPI.COMM_NULL; expected a communicator")
+    if isinstance(comm, mpi.Intercomm) or comm.Is_inter():
+        raise TypeError(f"{name}: comm is an inter-communicator; expected MPI.Intracomm")
+    if "id" not in _keyvals:
+        _keyvals["id"] = mpi.Comm.Create_keyval()
+    made = comm.Get_attr(_keyvals["id"])
+    if made is None or made._state["is_freed"]:
+        made = Comm._make(comm, comm.size, comm.rank)
+        comm.Set_attr(_keyvals["id"], made)
+    _seen[id(comm)] = (weakref.ref(comm, lambda _, key=id(comm): _seen.pop(key, None)), made)
+    return made
+
+
+def world() -> Comm:
+    """plait's duplicate of COMM_WORLD, or this process alone without launcher and mpi4py."""
+    if not _worlds:
+        mpi = _world.mpi()
+        made = Comm._make(None, 1, 0) if mpi is None else _of_mpi(mpi.COMM_WORLD, "Comm", mpi)
+        _worlds.append(made)
+    return _worlds[0]
+
+
+def resolve(comm: Any, name: str) -> Comm:
+    """The Comm that ``comm=`` of the rank model means."""
+    if _exit.is_forked():
+        raise _errors.CommError(f"{name}: this process was forked from one that uses plait")
+    if comm is None:
+        return world()
+    if isinstance(comm, Comm):
+        if comm._state["is_freed"]:
+            raise _freed(name, comm)
+        return comm
+    module = sys.modules.get("mpi4py.MPI")
+    if module is not None and isinstance(comm, module.Comm):
+        return _of_mpi(comm, name, _world.mpi())
+    raise TypeError(
+        f"{name}: comm is {type(comm).__name__}; expected None, plait.Comm, an mpi4py "
+        "Intracomm, or inside shard_map the names of mesh axes"
+    )
+
+
+# ---- communicators over the devices of a mesh ------------------------------------------------
+
+_device_comms: dict[tuple, int] = {}
+
+
+def over_devices(devices: tuple, mode: str = _ops.MESH) -> int:
+    """Id of the communicator whose rank r is devices[r]; made at the first use."""
+    key = (mode, tuple(d.id for d in devices))
+    if key not in _device_comms:
+        _device_comms[key] = _make_over(devices)
+    return _device_comms[key]
+
+
+def _make_over(devices: tuple) -> int:
+    label = f"a mesh of {len(devices)} devices, {call_site()}"
+    if any(d.platform != "cpu" for d in devices):
+        raise TypeError(f"plait: devices of a mesh must be CPUs, got {devices[0].platform}")
+    processes = [d.process_index for d in devices]
+    if set(processes) == {jax.process_index()}:
+        ids = tuple(d.id for d in devices)
+        return _core.add_self(label) if len(ids) == 1 else _core.add_local(ids, label)
+    if len(set(processes)) != len(devices):
+        raise TypeError(
+            f"plait: a mesh of {len(devices)} devices over {len(set(processes))} processes; "
+            "expected one process, or one device of each process"
+        )
+    mpi = _world.mpi()
+    if mpi is None or mpi.COMM_WORLD.size != jax.process_count():
+        raise TypeError(
+            f"plait: a mesh over {len(devices)} processes needs MPI ranks: start with mpiexec "
+            'and jax.distributed.initialize(cluster_detection_method="mpi4py")'
+        )
+    if mpi.COMM_WORLD.rank != jax.process_index():
+        raise TypeError(
+            f"plait: process {jax.process_index()} of JAX is MPI rank {mpi.COMM_WORLD.rank}; "
+            'they must be equal: jax.distributed.initialize(cluster_detection_method="mpi4py")'
+        )
+    group = mpi.COMM_WORLD.group.Incl(processes)
+    comm = mpi.COMM_WORLD.Create_group(group)
+    return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
+
+
+_ops._FIND.append(over_devices)

@@ -1,0 +1,247 @@
+"""The C core through ctypes: the table of operations, dtypes, reductions and communicators."""
+
+import ctypes
+import dataclasses
+import functools
+import os
+import pathlib
+
+from plait import _errors
+
+_NAME = "libplait.so"
+
+
+def _find() -> str:
+    """The library beside the package, or the one that PLAIT_LIBRARY names (development)."""
+    places = [os.environ.get("PLAIT_LIBRARY", "")]
+    places += [str(pathlib.Path(folder) / _NAME) for folder in _folders()]
+    for place in places:
+        if place and pathlib.Path(place).exists():
+            return place
+    raise ImportError(
+        f"plait: {_NAME} is not in {', '.join(places[1:])}; install the wheel, or build it with "
+        "cmake and set PLAIT_LIBRARY"
+    )
+
+
+def _folders() -> list[str]:
+    import plait
+
+    development = pathlib.Path(__file__).resolve().parents[2] / "build"
+    return [*plait.__path__, str(development)]
+
+
+class _Attr(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("offset", ctypes.c_size_t),
+        ("n_max", ctypes.c_int),
+        ("count_offset", ctypes.c_size_t),
+        ("is_float", ctypes.c_bool),
+    ]
+
+
+class _Op(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("n_args", ctypes.c_int),
+        ("n_rets", ctypes.c_int),
+        ("params_size", ctypes.c_size_t),
+        ("attrs", ctypes.POINTER(_Attr)),
+        ("adjoint", ctypes.c_char_p),
+        ("alias", ctypes.c_int),
+        ("model", ctypes.c_char_p),
+        ("doc", ctypes.c_char_p),
+        ("plan", ctypes.c_void_p),
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One operation of the C core."""
+
+    name: str
+    n_args: int
+    n_rets: int
+    scalars: tuple[str, ...]
+    floats: tuple[str, ...]
+    arrays: tuple[str, ...]
+    adjoint: str | None
+    alias: int
+    model: str
+    doc: str
+
+    @property
+    def target(self) -> str:
+        """XLA's name for it."""
+        return "plait_" + self.name
+
+    @property
+    def symbol(self) -> str:
+        """The name of its handler in the library."""
+        return "plait_ffi_" + self.name
+
+
+lib = ctypes.CDLL(_find())
+_TEXTS = (
+    "plait_error_text",
+    "plait_status_name",
+    "plait_dtype_name",
+    "plait_reduce_name",
+    "plait_comm_transport",
+    "plait_comm_direct",
+)
+for _text in _TEXTS:
+    getattr(lib, _text).restype = ctypes.c_char_p
+lib.plait_op_at.restype = ctypes.POINTER(_Op)
+lib.plait_dtype_bytes.restype = ctypes.c_int64
+lib.plait_reduce_is_defined.restype = ctypes.c_bool
+lib.plait_registry_comm.restype = ctypes.c_void_p
+lib.plait_registry_comm.argtypes = [ctypes.c_int64]
+lib.plait_registry_free.argtypes = [ctypes.c_int64]
+lib.plait_shutdown.restype = ctypes.c_int64
+lib.plait_shutdown.argtypes = [ctypes.c_int64]
+lib.plait_matched_keep.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
+lib.plait_matched_forget.argtypes = [ctypes.c_int64]
+lib.plait_matched_forget.restype = None
+lib.plait_trace_start.restype = None
+lib.plait_trace_read.restype = None
+lib.plait_trace_read.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
+for _with_comm in ("rank", "size", "transport", "direct"):
+    getattr(lib, "plait_comm_" + _with_comm).argtypes = [ctypes.c_void_p]
+
+
+def _row(op: _Op) -> Row:
+    attrs = []
+    for attr in op.attrs:
+        if attr.name is None:
+            break
+        attrs.append(attr)
+    text = lambda b: None if b is None else b.decode()
+    return Row(
+        name=text(op.name),
+        n_args=op.n_args,
+        n_rets=op.n_rets,
+        scalars=tuple(text(a.name) for a in attrs if a.n_max == 0 and not a.is_float),
+        floats=tuple(text(a.name) for a in attrs if a.is_float),
+        arrays=tuple(text(a.name) for a in attrs if a.n_max > 0),
+        adjoint=text(op.adjoint),
+        alias=op.alias,
+        model=text(op.model),
+        doc=text(op.doc),
+    )
+
+
+@functools.cache
+def rows() -> dict[str, Row]:
+    """All operations by name, in the order of the C list."""
+    table = [_row(lib.plait_op_at(i).contents) for i in range(lib.plait_op_count())]
+    return {row.name: row for row in table}
+
+
+@functools.cache
+def dtypes() -> dict[str, int]:
+    """Codes of the element types by NumPy's name; they are XLA's."""
+    codes = [lib.plait_dtype_at(i) for i in range(lib.plait_dtype_count())]
+    return {lib.plait_dtype_name(code).decode(): code for code in codes}
+
+
+def reduce_is_defined(op: int, dtype: str) -> bool:
+    """Whether a reduction exists for a dtype."""
+    return bool(lib.plait_reduce_is_defined(op, dtypes().get(dtype, 0)))
+
+
+@functools.cache
+def reductions() -> tuple[str, ...]:
+    """Names of the reductions; the code is the index."""
+    names = []
+    while (name := lib.plait_reduce_name(len(names)).decode()) != "unknown":
+        names.append(name)
+    return tuple(names)
+
+
+def check(status: int) -> None:
+    """Raises the exception of a status that is not OK."""
+    if status != 0:
+        name = lib.plait_status_name(status).decode()
+        raise _errors.from_status(name, lib.plait_error_text().decode())
+
+
+def add_self(label: str) -> int:
+    """Id of a new communicator of this rank alone."""
+    comm_id = ctypes.c_int64()
+    check(lib.plait_registry_add_self(label.encode(), ctypes.byref(comm_id)))
+    return comm_id.value
+
+
+def add_local(ordinals: tuple[int, ...], label: str) -> int:
+    """Id of a new communicator whose ranks are devices of this process, in that order."""
+    comm_id = ctypes.c_int64()
+    array = (ctypes.c_int32 * len(ordinals))(*ordinals)
+    check(
+        lib.plait_registry_add_local(len(ordinals), array, label.encode(), ctypes.byref(comm_id))
+    )
+    return comm_id.value
+
+
+def add_mpi(bits: int, size: int, rank: int, label: str) -> int:
+    """Id of a new communicator over an MPI one. Collective over it."""
+    comm_id = ctypes.c_int64()
+    handle = ctypes.c_uint64(bits & (2**64 - 1))
+    check(
+        lib.plait_registry_add_mpi(handle, size, rank, label.encode(), ctypes.byref(comm_id))
+    )
+    return comm_id.value
+
+
+def free(comm_id: int) -> None:
+    """Frees a communicator of the registry. Collective for MPI."""
+    check(lib.plait_registry_free(comm_id))
+
+
+def comm_size(comm_id: int) -> int:
+    """Number of ranks of a communicator of the registry."""
+    return lib.plait_comm_size(lib.plait_registry_comm(comm_id))
+
+
+def comm_rank(comm_id: int) -> int:
+    """This process's rank in a communicator of the registry."""
+    return lib.plait_comm_rank(lib.plait_registry_comm(comm_id))
+
+
+def comm_texts(comm_id: int) -> tuple[str, str]:
+    """Transport, and how peers' memory is reached."""
+    handle = lib.plait_registry_comm(comm_id)
+    return lib.plait_comm_transport(handle).decode(), lib.plait_comm_direct(handle).decode()
+
+
+def bind_mpi(path: str) -> None:
+    """Looks MPI's functions up in what the shared object ``path`` depends on."""
+    check(lib.plait_mpi_bind(path.encode()))
+
+
+def keep_status(address: int) -> int:
+    """Id under which programs know an MPI_Status."""
+    status_id = ctypes.c_int64()
+    check(lib.plait_matched_keep(address, ctypes.byref(status_id)))
+    return status_id.value
+
+
+def trace_start(is_on: bool) -> None:
+    """Empties the log of executed operations and starts or stops it."""
+    lib.plait_trace_start(int(is_on))
+
+
+def trace() -> list[str]:
+    """The log: ``thread rank status title`` of each executed operation, in order."""
+    text = ctypes.create_string_buffer(512)
+    lines = []
+    for i in range(lib.plait_trace_count()):
+        lib.plait_trace_read(i, text, len(text))
+        lines.append(text.value.decode())
+    return lines
+
+
+def shutdown(limit_s: float) -> int:
+    """Refuses new operations and waits for those in flight; how many were left."""
+    return lib.plait_shutdown(int(limit_s * 1e9))

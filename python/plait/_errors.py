@@ -1,0 +1,113 @@
+"""The exceptions of plait, and how the text of a failure becomes one of them."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import jax
+
+
+class Error(jax.errors.JaxRuntimeError):
+    """A failure in plait's core; its subclasses say which kind."""
+
+
+class MismatchError(Error):
+    """Ranks called different operations, or the same one with different arguments."""
+
+
+class TruncationError(Error):
+    """A message was longer than the place that it should go to."""
+
+
+class TimeoutError(Error):  # noqa: A001 - the name is part of the interface
+    """A peer did not arrive in time."""
+
+
+class PeerError(Error):
+    """Another rank failed in the same operation, or is gone."""
+
+
+class CommError(Error):
+    """The communicator is freed, null, foreign or unknown."""
+
+
+class TransportError(Error):
+    """MPI or the operating system reported a failure."""
+
+
+_KINDS = {
+    kind.__name__: kind
+    for kind in (
+        Error,
+        MismatchError,
+        TruncationError,
+        TimeoutError,
+        PeerError,
+        CommError,
+        TransportError,
+    )
+}
+_PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
+
+
+def named(error: Exception) -> Exception:
+    """The plait exception that the text of ``error`` names, else ``error`` itself."""
+    if isinstance(error, Error):
+        return error
+    found = _PATTERN.search(str(error))
+    kind = _KINDS.get(found.group(1)) if found else None
+    return error if kind is None else kind(found.group(2).strip())
+
+
+def raise_named(error: Exception) -> NoReturn:
+    """Raises ``error`` under its plait name, if it has one."""
+    other = named(error)
+    if other is error:
+        raise error
+    raise other from None
+
+
+def from_status(name: str, text: str) -> Exception:
+    """The exception of a status of the C core that was returned to Python."""
+    if name in ("INVALID", "OVERFLOW"):
+        return ValueError(text)
+    if name == "NO_MEMORY":
+        return MemoryError(text)
+    kind = _KINDS.get(name.capitalize() + "Error", Error)
+    return kind(text)
+
+
+@contextlib.contextmanager
+def errors() -> Iterator[None]:
+    """Raises plait's failures inside the ``with`` block under their own names.
+
+    Collective: no.  Shapes: none.
+    Raises: the subclass of `plait.Error` that the text of a JaxRuntimeError names.
+    Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> with plait.errors():
+        ...     y = plait.allreduce(jnp.ones(3), plait.SUM).block_until_ready()
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        raise_named(error)
+
+
+def block(x: Any) -> Any:
+    """Waits until all arrays in the pytree ``x`` are there, and returns it.
+
+    Collective: no.  Shapes: any pytree.
+    Raises: the failure of the computation, as the subclass of `plait.Error` that it is.
+    Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.block(plait.allreduce(jnp.ones(3), plait.SUM)).shape
+        (3,)
+    """
+    with errors():
+        return jax.block_until_ready(x)

@@ -1,0 +1,96 @@
+"""How a process ends: queued work first, and one rank's exception ends the whole job."""
+
+import atexit
+import builtins
+import os
+import sys
+import threading
+import time
+import traceback
+from types import ModuleType, TracebackType
+
+import jax
+
+from plait import _core
+
+_LIMIT_S = 10.0
+_pid = os.getpid()
+_mpi: list[ModuleType] = []
+_failed: list[bool] = []
+
+
+def is_forked() -> bool:
+    """Whether this process is a child that fork() made of one that plait was imported in."""
+    return os.getpid() != _pid
+
+
+def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
+    rank = _mpi[0].COMM_WORLD.rank
+    lines = "".join(traceback.format_exception(kind, value, tb))
+    sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n{lines}")
+    sys.stderr.flush()
+    _failed.append(True)
+
+
+def _hook(kind: type, value: BaseException, tb: TracebackType | None) -> None:
+    if is_forked():
+        sys.__excepthook__(kind, value, tb)
+        return
+    _report(kind, value, tb)
+
+
+def _thread_hook(args: threading.ExceptHookArgs) -> None:
+    if is_forked() or args.exc_type is SystemExit:
+        threading.__excepthook__(args)
+        return
+    _report(args.exc_type, args.exc_value, args.exc_traceback)
+    _abort()
+
+
+def _abort() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(0.1)  # the launcher passes on what was printed
+    _mpi[0].COMM_WORLD.Abort(1)
+
+
+def install(mpi: ModuleType) -> None:
+    """Called once, when MPI is bound."""
+    _mpi.append(mpi)
+    is_interactive = hasattr(builtins, "__IPYTHON__") or hasattr(sys, "ps1")
+    if mpi.COMM_WORLD.size > 1 and not is_interactive and "pytest" not in sys.modules:
+        sys.excepthook = _hook
+        threading.excepthook = _thread_hook
+
+
+def flush() -> None:
+    """Waits for queued work. Programs of plait.jit are not known to JAX's own waiting at exit; their results
+    are, the hidden one of a function without results included.
+    """
+    for array in jax.live_arrays():
+        try:
+            array.block_until_ready()
+        except Exception as error:  # noqa: BLE001 - it is reported, then the process ends
+            sys.stderr.write(f"plait: at exit: {error}\n")
+            _failed.append(True)
+            return
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Runs before JAX's and mpi4py's own handlers, as it was registered after them."""
+    if is_forked():
+        return
+    if _failed and _mpi:
+        _abort()
+    flush()
+    _core.shutdown(_LIMIT_S)
+    if _failed and _mpi:
+        _abort()
+    if _failed:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+    shutdown = getattr(_core.lib, "plait_mpi_shutdown", None)
+    if shutdown is not None:
+        shutdown()

@@ -1,0 +1,333 @@
+"""The effect, the region that hides it, and every private name of JAX that plait uses.
+
+No other module imports ``jax._src``. Run on jax 0.8.1 and 0.10.2.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax._src import config as _config
+from jax._src import core as _core
+from jax._src import dispatch as _dispatch
+from jax._src import effects as _effects
+from jax._src.interpreters import partial_eval as _pe
+from jax._src.mesh import get_concrete_mesh
+from jax.interpreters import ad, batching, mlir
+
+from plait import _errors
+
+trace_state_clean = _core.trace_state_clean
+
+# ---- the effect ------------------------------------------------------------------------
+
+
+class Ordered(_effects.Effect):
+    """The one effect of all operations: program order."""
+
+    def __str__(self) -> str:
+        return "plait"
+
+    def __hash__(self) -> int:
+        return hash("plait")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Ordered
+
+
+EFFECT = Ordered()
+for _registry in (
+    _effects.lowerable_effects,
+    _effects.ordered_effects,
+    _effects.control_flow_allowed_effects,
+    _effects.custom_derivatives_allowed_effects,
+    _effects.remat_allowed_effects,
+    _effects.shardable_ordered_effects,
+):
+    _registry.add_type(Ordered)
+
+
+def fresh_token() -> Any:
+    """A new HLO token."""
+    from jax.extend.mlir.dialects import stablehlo
+
+    return stablehlo.create_token()
+
+
+def _token_in(ctx: Any) -> tuple[Any, bool]:
+    """The incoming HLO token; a fresh one where the surrounding lowering passes none."""
+    if EFFECT in ctx.tokens_in.effects():
+        return ctx.tokens_in.get(EFFECT), True
+    return fresh_token(), False
+
+
+def lower_ordered(ctx: Any, rule: Callable, args: Sequence, attrs: dict) -> list:
+    """Applies an FFI lowering rule with the program's token as last operand and result."""
+    token, is_threaded = _token_in(ctx)
+    sub = ctx.replace(
+        avals_in=(*ctx.avals_in, _core.abstract_token),
+        avals_out=(*ctx.avals_out, _core.abstract_token),
+    )
+    *results, token = rule(sub, *args, token, **attrs)
+    if is_threaded:
+        ctx.set_tokens_out(mlir.TokenSet({EFFECT: token}))
+    return results
+
+
+def lower_traced(ctx: Any, fun: Callable, args: Sequence) -> Sequence:
+    """Traces ``fun`` and lowers it in place; operations inside continue the program's order."""
+    token, is_threaded = _token_in(ctx)
+    sub = ctx.replace(tokens_in=mlir.TokenSet({EFFECT: token}))
+    results = mlir.lower_fun(fun, multiple_results=True)(sub, *args)
+    if is_threaded:
+        ctx.set_tokens_out(sub.tokens_out)
+    return results
+
+
+# ---- devices and manual regions ----------------------------------------------------------
+
+
+def needs_devices(primitive: Any) -> None:
+    """Lowerings of ``primitive`` depend on the devices: they are not shared between meshes."""
+    _dispatch.prim_requires_devices_during_lowering.add(primitive)
+
+
+def lowering_devices(ctx: Any) -> tuple | None:
+    """Devices that a lowering is for, in the order of the mesh; None if JAX does not say."""
+    where = ctx.module_context.axis_context
+    devices = getattr(where, "device_assignment", None)
+    mesh = getattr(where, "mesh", None)
+    if devices is None and isinstance(mesh, jax.sharding.Mesh):
+        devices = tuple(mesh.devices.flat)
+    return devices
+
+
+def manual_mesh() -> Any | None:
+    """The mesh of the manual region (shard_map) that is being traced; None outside one."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return mesh if not mesh.empty and mesh.manual_axes else None
+
+
+def concrete_mesh() -> Any | None:
+    """The mesh that jax.set_mesh set, with its devices; None if there is none."""
+    mesh = get_concrete_mesh()
+    return None if mesh is None or mesh.empty else mesh
+
+
+def checks_vma() -> bool:
+    """Whether the manual region being traced tracks what varies over its axes."""
+    return bool(_config._check_vma.value)
+
+
+def vma_of(x: Any) -> frozenset:
+    """Mesh axes over which a value varies, where the manual region tracks that."""
+    return getattr(jax.typeof(x), "vma", frozenset()) or frozenset()
+
+
+def pcast_varying(x: Any, axes: Sequence[str]) -> Any:
+    """Marks ``x`` as varying over those of ``axes`` over which it does not vary yet."""
+    missing = tuple(a for a in axes if a not in vma_of(x))
+    if not missing or not checks_vma():
+        return x
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(x, missing, to="varying")
+    return jax.lax.pvary(x, missing)
+
+
+# ---- the region -----------------------------------------------------------------------------
+
+region_p = jex.Primitive("plait_region")
+region_p.multiple_results = True
+region_p.def_abstract_eval(lambda *args, jaxpr: [v.aval for v in jaxpr.jaxpr.outvars])
+
+
+def _inline(jaxpr: Any) -> Callable:
+    return lambda *args: _core.eval_jaxpr(jaxpr.jaxpr, (), *args)
+
+
+_MORE = (
+    {"outer_traceback": None}
+    if "outer_traceback" in inspect.signature(mlir.jaxpr_subcomp).parameters
+    else {}
+)
+
+
+def _region_lower(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
+    results, _ = mlir.jaxpr_subcomp(
+        ctx.module_context,
+        jaxpr.jaxpr,
+        ctx.name_stack,
+        mlir.TokenSet({EFFECT: fresh_token()}),
+        [],
+        *args,
+        dim_var_values=ctx.dim_var_values,
+        const_lowering=ctx.const_lowering,
+        **_MORE,
+    )
+    return results
+
+
+def _region_jvp(primals: Sequence, tangents: Sequence, *, jaxpr: Any) -> tuple:
+    tangents = tuple(map(ad.instantiate_zeros, tangents))
+    return jax.jvp(_inline(jaxpr), tuple(primals), tangents)
+
+
+def _region_batch(args: Sequence, dims: Sequence, *, jaxpr: Any) -> tuple:
+    results = jax.vmap(_inline(jaxpr), in_axes=tuple(dims))(*args)
+    return results, [0] * len(results)
+
+
+mlir.register_lowering(region_p, _region_lower)
+ad.primitive_jvps[region_p] = _region_jvp
+batching.primitive_batchers[region_p] = _region_batch
+
+
+def _close_over_nothing(closed: Any) -> tuple[Any, Sequence]:
+    """The jaxpr with its constants turned into leading arguments, and the constants."""
+    jaxpr = _pe.convert_constvars_jaxpr(closed.jaxpr)
+    if hasattr(_core, "ClosedJaxpr"):  # one class since jax 0.12
+        jaxpr = _core.ClosedJaxpr(jaxpr, ())
+    return jaxpr, closed.consts
+
+
+class _NoArrays:
+    """The result of a function that returns no array: a hidden one keeps the program alive."""
+
+    def __init__(self, hidden: Any, result: Any):
+        self.hidden, self.result = hidden, result
+
+
+jax.tree_util.register_pytree_node(
+    _NoArrays, lambda n: ((n.hidden,), _Same(n.result)), lambda r, c: _NoArrays(c[0], r.value)
+)
+
+
+class _Same:
+    """Auxiliary data of a pytree node that compares by type only."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
+
+
+def _region(f: Callable, hides: bool) -> Callable:
+    """See `region`; hides: a function without array results returns a `_NoArrays`."""
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        arrays = [leaf for leaf in leaves if _is_array(leaf)]
+        is_array = [_is_array(leaf) for leaf in leaves]
+        made = {}
+
+        def on_arrays(*values: Any) -> list:
+            rest = iter(values)
+            given = [next(rest) if a else leaf for a, leaf in zip(is_array, leaves, strict=True)]
+            a, k = jax.tree.unflatten(tree, given)
+            out, made["tree"] = jax.tree.flatten(f(*a, **k))
+            made["is_hidden"] = hides and not any(map(_is_array, out))
+            return [jnp.zeros((0,), jnp.float32), *out] if made["is_hidden"] else out
+
+        jaxpr, consts = _close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
+        if EFFECT in jaxpr.effects:
+            out = region_p.bind(*consts, *arrays, jaxpr=jaxpr)
+        else:
+            out = _inline(jaxpr)(*consts, *arrays)
+        if made["is_hidden"]:
+            return _NoArrays(out[0], jax.tree.unflatten(made["tree"], out[1:]))
+        return jax.tree.unflatten(made["tree"], out)
+
+    return wrapped
+
+
+def region(f: Callable) -> Callable:
+    """Hides the order of the operations in ``f`` from what surrounds the call.
+
+    Inside ``f`` program order is kept; between ``f`` and the rest of the program only data
+    orders. `plait.jit` does this for you at top level. Use it by hand for a function that is
+    given to a library which drops JAX effects, such as the operator of a lineax solve:
+    ``lineax.FunctionLinearOperator(plait.region(matvec), …)``. The solver then orders the
+    calls by their data, since each needs the result of the one before.
+
+    Collective: no.  Shapes: any.  Raises: what ``f`` raises.
+    Adjoint: that of ``f``.  Source: own.
+
+    Example:
+        >>> import plait, jax, jax.numpy as jnp
+        >>> double = plait.region(lambda x: 2 * plait.allreduce(x, plait.SUM))
+        >>> jax.jit(double)(jnp.ones(2)).shape
+        (2,)
+    """
+    return _region(f, hides=False)
+
+
+def jit(f: Callable | None = None, /, **options: Any) -> Callable:
+    """Compiles ``f`` as `jax.jit` does, and keeps the dispatch of a call fast.
+
+    A program with communication carries an effect, which switches JAX's fast dispatch off.
+    At top level ``plait.jit`` hides the effect; inside another trace it is ``jax.jit``, so
+    that the surrounding program orders everything. Functions without array results run, too.
+
+    Collective: no.  Shapes: any pytrees; the options are those of `jax.jit`.
+    Raises: what ``f`` raises; failures of plait as subclasses of `plait.Error`.
+    Adjoint: that of ``f``.  Source: own, docs/architecture.md.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> step = plait.jit(lambda x: plait.allreduce(x, plait.SUM) + 1)
+        >>> step(jnp.zeros(2)).tolist()
+        [1.0, 1.0]
+    """
+    if f is None:
+        return functools.partial(jit, **options)
+    outermost = jax.jit(_region(f, hides=True), **options)
+    inner = jax.jit(f, **options)
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if not trace_state_clean():
+                return inner(*args, **kwargs)
+            out = outermost(*args, **kwargs)
+        except jax.errors.JaxRuntimeError as error:
+            _errors.raise_named(error)
+        if type(out) is _NoArrays:
+            call.last = out.hidden  # what waits for all results, at exit, waits for this one
+            return out.result
+        return out
+
+    call.lower, call.trace, call.eval_shape = outermost.lower, outermost.trace, inner.eval_shape
+    call.clear_cache = lambda: (outermost.clear_cache(), inner.clear_cache())
+    call._cache_size = outermost._cache_size
+    return call
+
+
+# ---- eager calls --------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=4096)
+def _eager(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
+    return jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
+
+
+def def_eager(primitive: Any, donated: Callable[[dict], tuple[int, ...]]) -> None:
+    """An eager call runs one jitted region per set of parameters and waits for it."""
+
+    def impl(*args: Any, **params: Any) -> Any:
+        call = _eager(primitive, donated(params), tuple(sorted(params.items())))
+        return _errors.block(call(*args))
+
+    primitive.def_impl(impl)

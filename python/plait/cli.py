@@ -1,0 +1,96 @@
+"""The command ``plait``: start ranks, and say what this machine offers."""
+
+import argparse
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from plait import _info, _launch
+from plait._mpi_find import NoMpiError
+
+USAGE_CODE = 2
+
+
+def package_version():
+    """The installed version, or a word for a tree that is not installed."""
+    try:
+        return version("plait")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def count(text):
+    """A positive integer; for argparse."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not a number of ranks")
+    return value
+
+
+def seconds(text):
+    """A number of seconds, 0 or more; for argparse."""
+    value = float(text)
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"{value} is not a time")
+    return value
+
+
+def build_parser():
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="plait", description="MPI communication and distributed FFTs inside jax.jit."
+    )
+    parser.add_argument("--version", action="version", version=f"plait {package_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser(
+        "run",
+        help="run a program on several ranks",
+        description="Run PROGRAM on N ranks of this machine with the launcher of the MPI that "
+        "mpi4py loads. Each line of output is labelled with its rank. The exit code is 0 only "
+        "if every rank ended well; 124 after the time limit.",
+        usage="plait run [-h] -n N [--timeout S] (PROGRAM | -m MODULE) [ARGS ...]",
+    )
+    run.add_argument("-n", type=count, required=True, metavar="N", dest="n_ranks", help="ranks")
+    run.add_argument(
+        "--timeout", type=seconds, default=0.0, metavar="S", help="end the job after S seconds"
+    )
+    run.add_argument("-m", nargs=argparse.REMAINDER, dest="module", help="run a module, as Python")
+    run.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and arguments")
+    run.set_defaults(action=run_command)
+
+    info = commands.add_parser("info", help="show versions, MPI, CPU and memory settings")
+    info.set_defaults(action=info_command)
+    return parser
+
+
+def run_command(arguments):
+    """``plait run``."""
+    program = ["-m", *arguments.module] if arguments.module else arguments.program
+    if program[:1] == ["--"]:
+        program = program[1:]
+    if not program:
+        print("plait run: no program given", file=sys.stderr)
+        return USAGE_CODE
+    return _launch.run(program, arguments.n_ranks, arguments.timeout)
+
+
+def info_command(_arguments):
+    """``plait info``."""
+    print(_info.report())
+    return 0
+
+
+def main(argv=None):
+    """Run the command; returns the exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return arguments.action(arguments)
+    except (NoMpiError, FileNotFoundError) as error:
+        print(f"plait {arguments.command}: {error}", file=sys.stderr)
+        return USAGE_CODE
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+/* Plans for C programs: the typed functions fill an operation's params and shapes. */
+#include "base/status.h"
+#include "comm/comm.h"
+#include "fft/params.h"
+#include "halo/params.h"
+#include "ops/list.h"
+#include "plait/fft.h"
+#include "plait/halo.h"
+#include "plait/redist.h"
+#include "plan/exec.h"
+#include "plan/launch.h"
+#include "redist/params.h"
+
+#include <stddef.h>
+
+/* This rank's part of a layout, as an array of the planner. */
+typedef struct {
+    int64_t dims[PLAIT_MAX_NDIM];
+    plait_array_t array;
+} part_t;
+
+static void set_part(part_t *part, const plait_layout_t *layout, int rank, plait_dtype_t dtype)
+{
+    plait_layout_local_shape(layout, rank, part->dims);
+    part->array = (plait_array_t){.dtype = dtype, .ndim = layout->ndim, .dims = part->dims};
+}
+
+static plait_status_t check_layout(const plait_comm_t *comm, const plait_layout_t *layout)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(plait_layout_check(layout));
+    PLAIT_CHECK(plait_layout_n_ranks(layout) == comm->end.size, PLAIT_ERR_INVALID,
+                "the layout is for %d ranks, the communicator has %d",
+                plait_layout_n_ranks(layout), comm->end.size);
+done:
+    return status;
+}
+
+plait_status_t plait_redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
+                                 const plait_layout_t *from, const plait_layout_t *to,
+                                 plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_redistribute_params_t params = {0};
+    part_t x;
+    part_t y;
+
+    PLAIT_TRY(check_layout(comm, from));
+    PLAIT_TRY(check_layout(comm, to));
+    params.n_from = plait_layout_pack(from, params.from);
+    params.n_to = plait_layout_pack(to, params.to);
+    set_part(&x, from, comm->end.rank, dtype);
+    set_part(&y, to, comm->end.rank, dtype);
+    PLAIT_TRY(plait_op_plan(&plait_op_redistribute, &params, &comm->end, &x.array, &y.array,
+                            plan_p));
+done:
+    return status;
+}
+
+plait_status_t plait_fft_plan(const plait_comm_t *comm, const plait_fft_problem_t *problem,
+                              plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_fft_params_t params = {.sign = problem->sign, .scale = problem->scale};
+    part_t x;
+    part_t y;
+
+    PLAIT_TRY(check_layout(comm, problem->from));
+    PLAIT_TRY(check_layout(comm, problem->to));
+    PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= PLAIT_MAX_NDIM, PLAIT_ERR_INVALID,
+                "fft: %d axes", problem->n_axes);
+    params.n_from = plait_layout_pack(problem->from, params.from);
+    params.n_to = plait_layout_pack(problem->to, params.to);
+    params.n_axes = problem->n_axes;
+    for (int i = 0; i < problem->n_axes; i++) {
+        params.axes[i] = problem->axes[i];
+    }
+    set_part(&x, problem->from, comm->end.rank, problem->dtype);
+    set_part(&y, problem->to, comm->end.rank, problem->dtype);
+    PLAIT_TRY(plait_op_plan(&plait_op_fft, &params, &comm->end, &x.array, &y.array, plan_p));
+done:
+    return status;
+}
+
+static plait_status_t halo_plan(const plait_op_t *op, const plait_comm_t *comm,
+                                const plait_halo_problem_t *problem, plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_halo_params_t params = {0};
+    part_t x;
+
+    PLAIT_TRY(check_layout(comm, problem->interior));
+    params.n_layout = plait_layout_pack(problem->interior, params.layout);
+    params.n_extents = problem->interior->ndim;
+    params.n_periodic = problem->interior->ndim;
+    set_part(&x, problem->interior, comm->end.rank, problem->dtype);
+    for (int a = 0; a < problem->interior->ndim; a++) {
+        params.extents[a] = problem->extents[a];
+        params.periodic[a] = problem->periodic[a];
+        x.dims[a] += 2 * problem->extents[a];
+    }
+    PLAIT_TRY(plait_op_plan(op, &params, &comm->end, &x.array, &x.array, plan_p));
+done:
+    return status;
+}
+
+plait_status_t plait_halo_exchange_plan(const plait_comm_t *comm,
+                                        const plait_halo_problem_t *problem,
+                                        plait_plan_t **plan_p)
+{
+    return halo_plan(&plait_op_halo_exchange, comm, problem, plan_p);
+}
+
+plait_status_t plait_halo_reduce_plan(const plait_comm_t *comm,
+                                      const plait_halo_problem_t *problem,
+                                      plait_plan_t **plan_p)
+{
+    return halo_plan(&plait_op_halo_reduce, comm, problem, plan_p);
+}
+
+plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
+                                  const void *const args[], void *const rets[])
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM, "plan or communicator is NULL");
+    PLAIT_TRY(plait_comm_usable(comm));
+    PLAIT_TRY(plait_exec_plan(plan, &comm->end, 0, args, rets));
+done:
+    return status;
+}

@@ -1,0 +1,20 @@
+/* Counted allocation: every test ends at balance 0. */
+#ifndef PLAIT_BASE_ALLOC_H
+#define PLAIT_BASE_ALLOC_H
+
+#include <stdint.h>
+
+/* Zeroed array of n elements; NULL if the product overflows or memory is short.
+ * n = 0 gives a valid pointer. */
+void *plait_alloc(int64_t n, int64_t size);
+
+/* Uninitialised bytes at a 64-byte boundary, in huge pages where they are large; never
+ * for n_bytes < 0. Freed by plait_free, like all others. */
+void *plait_alloc_aligned(int64_t n_bytes);
+
+void plait_free(void *p);
+
+/* Allocations minus frees of this process. */
+int64_t plait_alloc_balance(void);
+
+#endif

@@ -1,0 +1,31 @@
+/* How a failure is reported (once, by whoever detects it) and passed on. */
+#ifndef PLAIT_BASE_STATUS_H
+#define PLAIT_BASE_STATUS_H
+
+#include "plait/status.h"
+
+/* Records the text for plait_error_text() of this thread and returns `status`. */
+plait_status_t plait_fail(plait_status_t status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Puts `format` before the recorded text: the caller knows the operation and the rank. */
+void plait_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Both need a local `status` and a label `done` at the function's single exit. */
+#define PLAIT_CHECK(_cond, _status, ...)                      \
+    do {                                                      \
+        if (!(_cond)) {                                       \
+            status = plait_fail((_status), __VA_ARGS__);      \
+            goto done;                                        \
+        }                                                     \
+    } while (0)
+
+#define PLAIT_TRY(_call)            \
+    do {                            \
+        status = (_call);           \
+        if (status != PLAIT_OK) {   \
+            goto done;              \
+        }                           \
+    } while (0)
+
+#endif

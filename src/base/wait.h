@@ -1,0 +1,37 @@
+/* How every loop that waits for another rank waits: spin, then yield, then sleep, and now
+ * and then ask the hook, through which the guard can end the wait. */
+#ifndef PLAIT_BASE_WAIT_H
+#define PLAIT_BASE_WAIT_H
+
+#include "plait/status.h"
+
+#include <stdint.h>
+
+typedef struct {
+    int64_t n_polls;
+    int64_t start_ns;     /* 0 until the wait has become slow */
+    const char *what;     /* "fence", "allreduce", ...: static text, for whoever reports */
+    int peer;             /* the rank waited for, or -1 for all */
+} plait_wait_t;
+
+/* Called about every millisecond of a slow wait; a status other than OK ends the wait. */
+typedef plait_status_t (*plait_wait_hook_t)(const plait_wait_t *wait);
+
+void plait_wait_set_hook(plait_wait_hook_t hook);
+
+static inline plait_wait_t plait_wait_begin(const char *what, int peer)
+{
+    return (plait_wait_t){.what = what, .peer = peer};
+}
+
+/* One turn of a waiting loop, after the condition was found false. Not OK only when the
+ * hook says so: the caller reports it and gives up where that is safe. */
+plait_status_t plait_wait_turn(plait_wait_t *wait);
+
+/* Asks stop flag and hook without a turn: for waits that sleep by other means. */
+plait_status_t plait_wait_ask(const plait_wait_t *wait);
+
+/* From now on every wait ends with PEER at its next slow turn (the process is leaving). */
+void plait_wait_stop(void);
+
+#endif

@@ -1,0 +1,137 @@
+#include "comm/comm.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "transport/local.h"
+#include "transport/mpi.h"
+#include "transport/self.h"
+
+#include <stdio.h>
+
+static plait_comm_t *comm_create(const char *label)
+{
+    plait_comm_t *comm = plait_alloc(1, sizeof(*comm));
+
+    if (comm == NULL) {
+        (void)plait_fail(PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    } else {
+        (void)snprintf(comm->label, sizeof(comm->label), "%s", label);
+    }
+    return comm;
+}
+
+plait_status_t plait_comm_self(plait_comm_t **comm_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_comm_t *comm = comm_create("self");
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    plait_self_open(&comm->end);
+    comm->why = "shared addresses: one rank";
+    *comm_p = comm;
+done:
+    return status;
+}
+
+plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
+{
+    plait_status_t status = PLAIT_OK;
+    plait_endpoint_t *ends = NULL;
+    int n_made = 0;
+
+    PLAIT_CHECK(n_ranks >= 1, PLAIT_ERR_INVALID, "%d ranks, expected 1 or more", n_ranks);
+    ends = plait_alloc(n_ranks, sizeof(*ends));
+    PLAIT_CHECK(ends != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d ranks", n_ranks);
+    for (; n_made < n_ranks; n_made++) {
+        comms[n_made] = comm_create("threads");
+        PLAIT_CHECK(comms[n_made] != NULL, PLAIT_ERR_NO_MEMORY, "no memory for rank %d", n_made);
+    }
+    PLAIT_TRY(plait_local_open(n_ranks, ends));
+    for (int r = 0; r < n_ranks; r++) {
+        comms[r]->end = ends[r];
+        comms[r]->why = "shared addresses: threads of one process";
+    }
+done:
+    for (int r = 0; status != PLAIT_OK && r < n_made; r++) {
+        plait_comm_destroy(&comms[r]);
+    }
+    plait_free(ends);
+    return status;
+}
+
+plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
+                                   const char *label, int64_t *id_p, plait_comm_t **comm_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_comm_t *comm = comm_create(label);
+    int64_t id = (id_p != NULL) ? *id_p : 0;
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &id, &comm->is_freed, &comm->end,
+                             &comm->why));
+    if (id_p != NULL) {
+        *id_p = id;
+    }
+    *comm_p = comm;
+    comm = NULL;
+done:
+    plait_comm_destroy(&comm);
+    return status;
+}
+
+plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(plait_mpi_bind(NULL));
+    PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", NULL, comm_p));
+done:
+    return status;
+}
+
+void plait_comm_destroy(plait_comm_t **comm_p)
+{
+    plait_comm_t *comm = (comm_p != NULL) ? *comm_p : NULL;
+
+    if (comm != NULL) {
+        void *attached = atomic_load(&comm->attached);
+        if (attached != NULL) {
+            comm->detach(attached);
+        }
+        if (comm->end.transport != NULL) {
+            comm->end.transport->close(&comm->end);
+        }
+        plait_free(comm);
+        *comm_p = NULL;
+    }
+}
+
+int plait_comm_rank(const plait_comm_t *comm)
+{
+    return comm->end.rank;
+}
+
+int plait_comm_size(const plait_comm_t *comm)
+{
+    return comm->end.size;
+}
+
+const char *plait_comm_transport(const plait_comm_t *comm)
+{
+    return comm->end.transport->name;
+}
+
+const char *plait_comm_direct(const plait_comm_t *comm)
+{
+    return (comm->why != NULL) ? comm->why : "";
+}
+
+plait_status_t plait_comm_usable(const plait_comm_t *comm)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(!atomic_load_explicit(&comm->is_freed, memory_order_relaxed), PLAIT_ERR_COMM,
+                "communicator #%lld (made at %s) was freed", (long long)comm->id, comm->label);
+done:
+    return status;
+}

@@ -1,0 +1,35 @@
+/* Communicators by number. Only the number enters a compiled program: it is the same on all
+ * ranks of the communicator and is never used again after a free, so that a stale program
+ * gets an error and never another communicator. */
+#ifndef PLAIT_COMM_REGISTRY_H
+#define PLAIT_COMM_REGISTRY_H
+
+#include "comm/comm.h"
+
+/* Where an operation on communicator `id` runs: the handle of the rank that `ordinal` (JAX's
+ * device id) is; communicators with one handle per process ignore it. COMM if the id is
+ * unknown or freed, or the device is none of its ranks. */
+plait_status_t plait_registry_find(int64_t id, int32_t ordinal, plait_comm_t **comm_p);
+
+/* Whether handles of `id` are told apart by device (then the launch matters, too). */
+bool plait_registry_is_by_device(int64_t id);
+
+/* The functions below are called from Python. label: where the communicator was made. */
+
+PLAIT_EXPORT plait_status_t plait_registry_add_self(const char *label, int64_t *id_p);
+
+/* Rank r is the device ordinals[r]. */
+PLAIT_EXPORT plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
+                                                     const char *label, int64_t *id_p);
+
+/* Collective over the communicator. */
+PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size, int rank,
+                                                   const char *label, int64_t *id_p);
+
+/* Collective over the communicator; nothing may be in flight on it. */
+PLAIT_EXPORT plait_status_t plait_registry_free(int64_t id);
+
+/* Rank 0's handle, or this process's; NULL if there is none. */
+PLAIT_EXPORT plait_comm_t *plait_registry_comm(int64_t id);
+
+#endif

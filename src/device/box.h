@@ -1,0 +1,36 @@
+/* Walk over the rows of a box: the one place where strides become offsets. */
+#ifndef PLAIT_DEVICE_BOX_H
+#define PLAIT_DEVICE_BOX_H
+
+#include "device/host.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where a walk stands; starts as {0}, at row (0, 0, ...). */
+typedef struct {
+    int64_t index[PLAIT_BOX_MAX_DIMS];
+    int64_t src; /* bytes from the base, on each side */
+    int64_t dst;
+} plait_box_walk_t;
+
+/* Moves on over dimensions [0, n_dims), the last one fastest; false after the last row.
+ * No count may be 0. */
+static inline bool plait_box_next(const plait_box_copy_t *box, int n_dims,
+                                  plait_box_walk_t *walk)
+{
+    for (int d = n_dims - 1; d >= 0; d--) {
+        walk->src += box->src_stride[d];
+        walk->dst += box->dst_stride[d];
+        walk->index[d]++;
+        if (walk->index[d] < box->count[d]) {
+            return true;
+        }
+        walk->src -= box->src_stride[d] * box->count[d];
+        walk->dst -= box->dst_stride[d] * box->count[d];
+        walk->index[d] = 0;
+    }
+    return false;
+}
+
+#endif

@@ -1,0 +1,428 @@
+/* Box copies in host memory. Three shapes after simplification: long rows (memcpy or
+ * streaming stores), short rows (copies of constant size: a memcpy of 16 bytes whose
+ * size is known only at run time costs 8 times more, notes/fft.md 3.2), and short rows
+ * that are transposed (the same in tiles that fit the cache). */
+#include "base/checked.h"
+#include "device/box.h"
+#include "device/host.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#define HAS_STREAM 1
+#else
+#define HAS_STREAM 0
+#endif
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+enum {
+    LINE = 64,            /* bytes that a streaming store must fill to save the read */
+    SHORT_ROW = 64,       /* rows below are copied by the constant-size kernels */
+    MIN_STREAM_ROW = 512, /* measured on Zen 3, misaligned: from 512 on never slower */
+    TILE_BYTES = 256,     /* side of a tile; 128 to 512 measured alike on Zen 3 */
+    TILE_ELEMENTS = 64,   /* and at most this many elements */
+    SCRATCH_PAD = 16,     /* keeps rows of the scratch off one cache set */
+    SCRATCH_BYTES = 22 << 10
+};
+
+/* Two innermost dimensions of a box with short rows; j is the faster one in dst. */
+typedef struct {
+    int64_t n_i, n_j;
+    int64_t src_i, src_j;
+    int64_t dst_i, dst_j;
+    int64_t tile_i, tile_j;
+    int64_t row_bytes;
+    bool is_transposed;
+    bool is_streamed;
+} plane_t;
+
+typedef void (*copy_plane_fn_t)(const plane_t *plane, const char *src, char *dst);
+
+/* Rows of k to 2 k bytes: two copies of k bytes that may overlap. */
+static ALWAYS_INLINE void copy_plane(const plane_t *plane, const char *src, char *dst,
+                                     size_t k, bool is_exact)
+{
+    const int64_t rest = plane->row_bytes - (int64_t)k;
+
+    for (int64_t j0 = 0; j0 < plane->n_j; j0 += plane->tile_j) {
+        const int64_t j1 = plait_min(j0 + plane->tile_j, plane->n_j);
+
+        for (int64_t i = 0; i < plane->n_i; i++) {
+            const char *s = src + i * plane->src_i + j0 * plane->src_j;
+            char *d = dst + i * plane->dst_i + j0 * plane->dst_j;
+
+            for (int64_t j = j0; j < j1; j++, s += plane->src_j, d += plane->dst_j) {
+                memcpy(d, s, k);
+                if (!is_exact) {
+                    memcpy(d + rest, s + rest, k);
+                }
+            }
+        }
+    }
+}
+
+#if HAS_STREAM
+static ALWAYS_INLINE int64_t load_8(const char *p)
+{
+    int64_t x;
+
+    memcpy(&x, p, sizeof(x));
+    return x;
+}
+
+static ALWAYS_INLINE int load_4(const char *p)
+{
+    int x;
+
+    memcpy(&x, p, sizeof(x));
+    return x;
+}
+
+static ALWAYS_INLINE short load_2(const char *p)
+{
+    short x;
+
+    memcpy(&x, p, sizeof(x));
+    return x;
+}
+
+static ALWAYS_INLINE __m128i load_16(const char *p)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
+
+/* The q-th 16 bytes of the rows of k bytes at src, src + step, src + 2 step, ... */
+static ALWAYS_INLINE __m128i gather(const char *src, int64_t step, int q, int k)
+{
+    const char *s = src + (q * 16 / k) * step;
+
+    switch (k) {
+    case 1:
+        return _mm_set_epi8(s[15 * step], s[14 * step], s[13 * step], s[12 * step],
+                            s[11 * step], s[10 * step], s[9 * step], s[8 * step],
+                            s[7 * step], s[6 * step], s[5 * step], s[4 * step],
+                            s[3 * step], s[2 * step], s[step], s[0]);
+    case 2:
+        return _mm_set_epi16(load_2(s + 7 * step), load_2(s + 6 * step),
+                             load_2(s + 5 * step), load_2(s + 4 * step),
+                             load_2(s + 3 * step), load_2(s + 2 * step),
+                             load_2(s + step), load_2(s));
+    case 4:
+        return _mm_set_epi32(load_4(s + 3 * step), load_4(s + 2 * step),
+                             load_4(s + step), load_4(s));
+    case 8:
+        return _mm_set_epi64x(load_8(s + step), load_8(s));
+    default:
+        return load_16(s + (q * 16) % k);
+    }
+}
+
+/* n rows of k bytes, `step` apart, into contiguous dst. */
+static ALWAYS_INLINE void gather_rows(int64_t n, const char *src, int64_t step,
+                                      char *dst, int k, bool is_streamed)
+{
+    for (; is_streamed && (n > 0) && ((uintptr_t)dst % LINE != 0); n--) {
+        memcpy(dst, src, (size_t)k);
+        dst += k;
+        src += step;
+    }
+    for (; n >= LINE / k; n -= LINE / k, src += (LINE / k) * step, dst += LINE) {
+        for (int q = 0; q < 4; q++) {
+            __m128i x = gather(src, step, q, k);
+            __m128i *d = (__m128i *)(void *)(dst + 16 * q);
+
+            if (is_streamed) {
+                _mm_stream_si128(d, x);
+            } else {
+                _mm_storeu_si128(d, x);
+            }
+        }
+    }
+    for (; n > 0; n--, dst += k, src += step) {
+        memcpy(dst, src, (size_t)k);
+    }
+}
+
+/* The first element at or after j that starts a line of dst. */
+static ALWAYS_INLINE int64_t line_start(const plane_t *plane, const char *dst,
+                                        int64_t j, int k)
+{
+    uintptr_t past = ((uintptr_t)dst + (uintptr_t)(j * k)) % LINE;
+
+    if ((j == 0) || (past == 0)) {
+        return j;
+    }
+    return plait_min(j + (int64_t)(LINE - past) / k, plane->n_j);
+}
+
+/* Rows [j0, j1) of src, as wide as the tile, to the scratch: later reads of a column
+ * then do not fall on one cache set, as they do in src where its step is a power of
+ * two. */
+static ALWAYS_INLINE void pack_rows(const plane_t *plane, const char *src, int64_t j0,
+                                    int64_t j1, int k, char *scratch)
+{
+    const int64_t width = plane->n_i * k;
+
+    for (int64_t j = j0; j < j1; j++, scratch += width + SCRATCH_PAD) {
+        const char *s = src + j * plane->src_j;
+
+        if (width == TILE_BYTES) {
+            memcpy(scratch, s, TILE_BYTES);
+        } else {
+            memcpy(scratch, s, (size_t)width);
+        }
+    }
+}
+
+/* Tiles are shifted in each row of dst to whole lines: a line that is streamed in two
+ * parts costs two transfers and a read. Hence a packed tile has up to a line more in j.
+ */
+static ALWAYS_INLINE void gather_tiles(const plane_t *plane, const char *src, char *dst,
+                                       int k, bool is_streamed)
+{
+    _Alignas(LINE) char scratch[SCRATCH_BYTES];
+    const bool is_packed = plane->is_transposed && (plane->src_i == k);
+    const int64_t step = is_packed ? plane->n_i * k + SCRATCH_PAD : plane->src_j;
+    const int64_t skew = is_streamed ? LINE / k - 1 : 0;
+
+    for (int64_t j0 = 0; j0 < plane->n_j; j0 += plane->tile_j) {
+        const int64_t j1 = plait_min(j0 + plane->tile_j, plane->n_j);
+        const char *tile = is_packed ? scratch : src + j0 * plane->src_j;
+
+        if (is_packed) {
+            pack_rows(plane, src, j0, plait_min(j1 + skew, plane->n_j), k, scratch);
+        }
+        for (int64_t i = 0; i < plane->n_i; i++) {
+            char *d = dst + i * plane->dst_i;
+            int64_t begin = is_streamed ? line_start(plane, d, j0, k) : j0;
+            int64_t end = is_streamed ? line_start(plane, d, j1, k) : j1;
+
+            gather_rows(end - begin, tile + i * plane->src_i + (begin - j0) * step,
+                        step, d + begin * k, k, is_streamed);
+        }
+    }
+}
+
+/* dst_j is k. Elements that straddle lines of dst cannot be streamed. */
+static ALWAYS_INLINE void gather_plane(const plane_t *plane, const char *src, char *dst,
+                                       int k)
+{
+    if (plane->is_streamed && ((uintptr_t)dst % (uintptr_t)k == 0) &&
+        (plane->dst_i % k == 0)) {
+        gather_tiles(plane, src, dst, k, true);
+    } else {
+        gather_tiles(plane, src, dst, k, false);
+    }
+}
+#else
+#define gather_plane(_plane, _src, _dst, _k) copy_plane(_plane, _src, _dst, _k, true)
+#endif
+
+/* One set of kernels per size. */
+#define SIZE_FOR_EACH(_row) _row(1) _row(2) _row(4) _row(8) _row(16) _row(32)
+
+#define SIZE_KERNELS(_k)                                                            \
+    static void copy_plane_exact_##_k(const plane_t *plane, const char *src,        \
+                                      char *dst)                                    \
+    {                                                                               \
+        copy_plane(plane, src, dst, _k, true);                                      \
+    }                                                                               \
+    static void copy_plane_above_##_k(const plane_t *plane, const char *src,        \
+                                      char *dst)                                    \
+    {                                                                               \
+        copy_plane(plane, src, dst, _k, false);                                     \
+    }                                                                               \
+    static void gather_plane_##_k(const plane_t *plane, const char *src, char *dst) \
+    {                                                                               \
+        gather_plane(plane, src, dst, _k);                                          \
+    }
+SIZE_FOR_EACH(SIZE_KERNELS)
+
+typedef struct {
+    int64_t row_bytes;
+    copy_plane_fn_t exact;  /* rows of row_bytes */
+    copy_plane_fn_t above;  /* rows longer than that, up to twice as long */
+    copy_plane_fn_t gather; /* rows of row_bytes that are contiguous in dst */
+} size_row_t;
+
+#define SIZE_ROW(_k) \
+    {_k, copy_plane_exact_##_k, copy_plane_above_##_k, gather_plane_##_k},
+static const size_row_t sizes[] = {SIZE_FOR_EACH(SIZE_ROW)};
+
+static copy_plane_fn_t find_plane_fn(const plane_t *plane)
+{
+    const size_row_t *row = &sizes[sizeof(sizes) / sizeof(sizes[0]) - 1];
+
+    while (row->row_bytes > plane->row_bytes) {
+        row--;
+    }
+    if (row->row_bytes != plane->row_bytes) {
+        return row->above;
+    }
+    return (plane->dst_j == plane->row_bytes) ? row->gather : row->exact;
+}
+
+/* The dimension with the smallest step in src: the one to tile with the last, which has
+ * the smallest in dst. The last but one (-1 if there is none) where the last has both.
+ */
+static int pick_i(const plait_box_copy_t *box, bool *is_transposed_p)
+{
+    const int last = box->n_dims - 1;
+    int i = last;
+
+    for (int d = last - 1; d >= 0; d--) {
+        if (box->src_stride[d] < box->src_stride[i]) {
+            i = d;
+        }
+    }
+    *is_transposed_p = (i != last);
+    return (i != last) ? i : last - 1;
+}
+
+static void remove_dim(plait_box_copy_t *box, int d)
+{
+    box->n_dims--;
+    for (; d < box->n_dims; d++) {
+        box->count[d] = box->count[d + 1];
+        box->src_stride[d] = box->src_stride[d + 1];
+        box->dst_stride[d] = box->dst_stride[d + 1];
+    }
+}
+
+static void set_tiles(plane_t *plane)
+{
+    int64_t side = plait_min(TILE_BYTES / plane->row_bytes, TILE_ELEMENTS);
+
+    plane->tile_i = plane->is_transposed ? side : plane->n_i;
+    plane->tile_j = plane->is_transposed ? side : plane->n_j;
+}
+
+/* Takes the two dimensions of the plane out of the box, which has at least one. */
+static plane_t take_plane(plait_box_copy_t *box, bool is_streamed)
+{
+    const int j = box->n_dims - 1;
+    plane_t plane = {.n_i = 1, .n_j = box->count[j], .row_bytes = box->row_bytes};
+    const int i = pick_i(box, &plane.is_transposed);
+
+    plane.is_streamed = is_streamed;
+    plane.src_j = box->src_stride[j];
+    plane.dst_j = box->dst_stride[j];
+    remove_dim(box, j);
+    if (i >= 0) {
+        plane.n_i = box->count[i];
+        plane.src_i = box->src_stride[i];
+        plane.dst_i = box->dst_stride[i];
+        remove_dim(box, i);
+    }
+    set_tiles(&plane);
+    return plane;
+}
+
+static void copy_short_rows(plait_box_copy_t *box, const char *src, char *dst,
+                            bool is_streamed)
+{
+    plait_box_walk_t walk = {0};
+    const plane_t plane = take_plane(box, is_streamed);
+    const copy_plane_fn_t copy = find_plane_fn(&plane);
+
+    do {
+        for (int64_t i = 0; i < plane.n_i; i += plane.tile_i) {
+            plane_t strip = plane;
+
+            strip.n_i = plait_min(plane.tile_i, plane.n_i - i);
+            copy(&strip, src + walk.src + i * plane.src_i,
+                 dst + walk.dst + i * plane.dst_i);
+        }
+    } while (plait_box_next(box, box->n_dims, &walk));
+}
+
+/* n_bytes is at least a line. */
+static void stream_row(char *dst, const char *src, int64_t n_bytes)
+{
+#if HAS_STREAM
+    const int64_t head = (int64_t)(-(uintptr_t)dst % LINE);
+    const int64_t tail = (n_bytes - head) % 32;
+
+    memcpy(dst, src, (size_t)head);
+    gather_rows((n_bytes - head) / 32, src + head, 32, dst + head, 32, true);
+    memcpy(dst + n_bytes - tail, src + n_bytes - tail, (size_t)tail);
+#else
+    memcpy(dst, src, (size_t)n_bytes);
+#endif
+}
+
+static void copy_long_rows(const plait_box_copy_t *box, const char *src, char *dst,
+                           bool is_streamed)
+{
+    plait_box_walk_t walk = {0};
+
+    do {
+        if (is_streamed) {
+            stream_row(dst + walk.dst, src + walk.src, box->row_bytes);
+        } else {
+            memcpy(dst + walk.dst, src + walk.src, (size_t)box->row_bytes);
+        }
+    } while (plait_box_next(box, box->n_dims, &walk));
+}
+
+/* Rows that begin or end inside a line pay for both parts; long ones do not notice. */
+static bool has_streamed_rows(const plait_box_copy_t *box, const char *dst)
+{
+    uintptr_t misaligned = (uintptr_t)dst | (uintptr_t)box->row_bytes;
+
+    for (int d = 0; d < box->n_dims; d++) {
+        misaligned |= (uintptr_t)box->dst_stride[d];
+    }
+    return (box->row_bytes >= MIN_STREAM_ROW) || (misaligned % LINE == 0);
+}
+
+void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst)
+{
+    const int64_t n_bytes = plait_box_bytes(box);
+    const bool is_streamed = n_bytes > plait_host_cache_bytes();
+    plait_box_copy_t simple = *box;
+
+    if (n_bytes == 0) {
+        return;
+    }
+    plait_box_simplify(&simple);
+    if ((simple.n_dims == 0) || (simple.row_bytes >= SHORT_ROW)) {
+        copy_long_rows(&simple, src, dst,
+                       is_streamed && has_streamed_rows(&simple, dst));
+    } else {
+        copy_short_rows(&simple, src, dst, is_streamed);
+    }
+    if (is_streamed) {
+        plait_host_stream_fence();
+    }
+}
+
+static void zero_long_rows(const plait_box_copy_t *box, char *dst)
+{
+    plait_box_walk_t walk = {0};
+
+    do {
+        memset(dst + walk.dst, 0, (size_t)box->row_bytes);
+    } while (plait_box_next(box, box->n_dims, &walk));
+}
+
+void plait_host_zero_box(const plait_box_copy_t *box, void *dst)
+{
+    static const char zeros[SHORT_ROW];
+    plait_box_copy_t simple = *box;
+
+    if (plait_box_bytes(box) == 0) {
+        return;
+    }
+    memcpy(simple.src_stride, box->dst_stride, sizeof(simple.src_stride));
+    plait_box_simplify(&simple);
+    if ((simple.n_dims == 0) || (simple.row_bytes >= SHORT_ROW)) {
+        zero_long_rows(&simple, dst);
+    } else {
+        memset(simple.src_stride, 0, sizeof(simple.src_stride));
+        copy_short_rows(&simple, zeros, dst, false);
+    }
+}

@@ -1,0 +1,158 @@
+/* The part of XLA's FFI C ABI that a CPU handler needs, under own names: the library builds
+ * without jaxlib's headers. Names moved between releases, layouts did not; a test compares
+ * sizes, offsets and values with the installed xla/ffi/api/c_api.h (tests/c/abi_check.c.in).
+ * Audited: API 0.2 (jaxlib 0.8.1) to 0.5 (jaxlib 0.12.0). */
+#ifndef PLAIT_FFI_ABI_H
+#define PLAIT_FFI_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PLAIT_FFI_EXT_METADATA = 1 };
+enum { PLAIT_FFI_STAGE_EXECUTE = 3 };
+enum { PLAIT_FFI_ATTR_ARRAY = 1, PLAIT_FFI_ATTR_SCALAR = 3 };
+/* Element types are those of plait/dtype.h; these two are met besides. */
+enum { PLAIT_FFI_S64 = 5, PLAIT_FFI_F64 = 12, PLAIT_FFI_TOKEN = 17 };
+/* Status codes of absl. */
+enum {
+    PLAIT_FFI_CODE_INVALID_ARGUMENT = 3,
+    PLAIT_FFI_CODE_DEADLINE_EXCEEDED = 4,
+    PLAIT_FFI_CODE_RESOURCE_EXHAUSTED = 8,
+    PLAIT_FFI_CODE_FAILED_PRECONDITION = 9,
+    PLAIT_FFI_CODE_ABORTED = 10,
+    PLAIT_FFI_CODE_UNIMPLEMENTED = 12,
+    PLAIT_FFI_CODE_INTERNAL = 13,
+    PLAIT_FFI_CODE_UNAVAILABLE = 14
+};
+
+typedef struct plait_ffi_error plait_ffi_error_t;     /* owned by XLA once returned   */
+typedef struct plait_ffi_context plait_ffi_context_t; /* dead after the handler returned */
+typedef struct plait_ffi_future plait_ffi_future_t;
+
+typedef struct plait_ffi_ext {
+    size_t struct_size;
+    int type;
+    struct plait_ffi_ext *next;
+} plait_ffi_ext_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    int major_version;
+    int minor_version;
+} plait_ffi_version_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_version_t api_version;
+    uint32_t traits;       /* the declared size ends here      */
+    int64_t state_type_id; /* only where the minor is >= 2     */
+} plait_ffi_metadata_t;
+
+typedef struct {
+    plait_ffi_ext_t extension_base;
+    plait_ffi_metadata_t *metadata;
+} plait_ffi_metadata_ext_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    int dtype;
+    void *data;
+    int64_t rank;
+    int64_t *dims;
+} plait_ffi_buffer_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    int64_t size;
+    int *types;
+    plait_ffi_buffer_t **items;
+} plait_ffi_buffers_t;
+
+typedef struct {
+    const char *ptr; /* no NUL at the end */
+    size_t len;
+} plait_ffi_span_t;
+
+typedef struct {
+    int dtype;
+    const void *value;
+} plait_ffi_scalar_t;
+
+typedef struct {
+    int dtype;
+    size_t size; /* elements */
+    const void *data;
+} plait_ffi_array_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    int64_t size;
+    int *types;
+    plait_ffi_span_t **names; /* sorted bytewise */
+    void **attrs;
+} plait_ffi_attrs_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    const char *message; /* copied by XLA */
+    int errc;
+} plait_ffi_error_create_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_context_t *ctx;
+    int64_t run_id; /* out */
+} plait_ffi_run_id_get_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_context_t *ctx;
+    int32_t device_ordinal; /* out; on CPU the global device id */
+} plait_ffi_ordinal_get_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_version_t api_version;
+    const void *internal_api;
+    plait_ffi_error_t *(*error_create)(plait_ffi_error_create_t *);
+    void *unused[12];
+    void *future_create;
+    void *future_set_available;
+    void *future_set_error;
+    plait_ffi_error_t *(*run_id_get)(plait_ffi_run_id_get_t *);
+    plait_ffi_error_t *(*device_ordinal_get)(plait_ffi_ordinal_get_t *);
+} plait_ffi_api_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    const plait_ffi_api_t *api;
+    plait_ffi_context_t *ctx;
+    int stage;
+    plait_ffi_buffers_t args;
+    plait_ffi_buffers_t rets;
+    plait_ffi_attrs_t attrs;
+    plait_ffi_future_t *future; /* out; not counted in struct_size */
+} plait_ffi_frame_t;
+
+/* What to write into (or expect of) struct_size. */
+enum {
+    PLAIT_FFI_FRAME_SIZE = 168,
+    PLAIT_FFI_VERSION_SIZE = 24,
+    PLAIT_FFI_ERROR_CREATE_SIZE = 28,
+    PLAIT_FFI_ORDINAL_GET_SIZE = 28,
+    PLAIT_FFI_RUN_ID_GET_SIZE = 32
+};
+
+/* Newest minor that the layouts above were compared with. */
+enum { PLAIT_FFI_NEWEST_MINOR = 5 };
+
+#endif

@@ -1,0 +1,16 @@
+/* Parameters of the fft operation. */
+#ifndef PLAIT_FFT_PARAMS_H
+#define PLAIT_FFT_PARAMS_H
+
+#include "plait/layout.h"
+
+typedef struct {
+    int64_t n_from, n_to, n_axes;
+    int64_t from[PLAIT_LAYOUT_WORDS]; /* plait_layout_pack */
+    int64_t to[PLAIT_LAYOUT_WORDS];
+    int64_t axes[PLAIT_MAX_NDIM]; /* array axes to transform */
+    int64_t sign;                 /* -1 forward, +1 inverse  */
+    double scale;                 /* of the result           */
+} plait_fft_params_t;
+
+#endif

@@ -1,0 +1,321 @@
+#include "fft/pass.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "plan/exec.h"
+
+#include <inttypes.h>
+
+/* A plane that both its rows and its columns pass through stays in cache up to here; larger
+ * ones are transformed by rows, then by columns in place. */
+enum { MAX_PLANE_BYTES = 8 << 20 };
+
+/* Rows of the plane in scratch are this much longer than their data, so that columns do not
+ * fall on the same cache sets when n_w is a power of two. */
+enum { PAD_BYTES = 64 };
+
+/* A plane that is read from a peer's memory comes in strips that stay in the second-level
+ * cache, but not in rows shorter than a page: each is looked up anew. */
+enum { STRIP_BYTES = 1 << 20, MIN_STRIP_ROW = 4096 };
+
+void plait_pass_destroy(plait_pass_t **pass_p)
+{
+    plait_pass_t *pass = *pass_p;
+
+    if (pass != NULL) {
+        plait_fft1_destroy(&pass->rows);
+        plait_fft1_destroy(&pass->columns);
+        plait_free(pass->pieces);
+        plait_free(pass);
+        *pass_p = NULL;
+    }
+}
+
+static void pass_destroy(void *params)
+{
+    plait_pass_t *pass = params;
+
+    plait_pass_destroy(&pass);
+}
+
+static bool reads_peers(const plait_pass_t *pass, const plait_plan_t *plan)
+{
+    bool is_remote = false;
+
+    for (int i = 0; i < pass->n_pieces; i++) {
+        is_remote = is_remote || pass->pieces[i].peer != plan->rank;
+    }
+    return is_remote && plan->direct == PLAIT_DIRECT_READ;
+}
+
+static bool is_plane_small(const plait_pass_t *pass)
+{
+    return pass->n_t * (pass->n_w * pass->item_bytes + PAD_BYTES) <= MAX_PLANE_BYTES;
+}
+
+/* Elements of w that are read from peers at a time. */
+static int64_t strip_width(const plait_pass_t *pass)
+{
+    int64_t width = STRIP_BYTES / (plait_max(pass->n_t, 1) * pass->item_bytes);
+
+    width = plait_max(width, MIN_STRIP_ROW / pass->item_bytes);
+    return plait_min(pass->n_w, width);
+}
+
+/* Scratch: the 1-D engine's, the plane (or strip), the row pointers of both sides. */
+typedef struct {
+    int64_t plane, in, out, total; /* byte offsets */
+    int64_t row_bytes;             /* of the plane */
+} scratch_t;
+
+static scratch_t scratch_of(const plait_pass_t *pass, const plait_plan_t *plan)
+{
+    scratch_t s = {0};
+    bool is_strip = reads_peers(pass, plan);
+    bool has_plane = is_strip || (pass->rows != NULL && pass->columns != NULL &&
+                                  is_plane_small(pass));
+    int64_t width = is_strip ? strip_width(pass) : pass->n_w;
+
+    if (pass->rows != NULL) {
+        s.plane = plait_fft1_scratch_bytes(pass->rows);
+    }
+    if (pass->columns != NULL) {
+        s.plane = plait_max(s.plane, plait_fft1_scratch_bytes(pass->columns));
+    }
+    s.plane = (s.plane + 63) / 64 * 64;
+    s.row_bytes = (width * pass->item_bytes + PAD_BYTES + 63) / 64 * 64;
+    s.in = s.plane + (has_plane ? pass->n_t * s.row_bytes : 0);
+    s.out = s.in + pass->n_t * (int64_t)sizeof(char *);
+    s.total = s.out + pass->n_t * (int64_t)sizeof(char *) + 64;
+    return s;
+}
+
+/* What one plane needs while it is worked on. */
+typedef struct {
+    const plait_pass_t *pass;
+    plait_exec_t *exec;
+    scratch_t scratch;
+    const int64_t *index; /* of the plane */
+    const char **in;
+    char **out;
+    char *dst; /* of row 0 */
+} work_t;
+
+static int64_t outer_at(const plait_pass_t *pass, const int64_t index[],
+                        const int64_t stride[])
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < pass->n_outer; d++) {
+        at += index[d] * stride[d];
+    }
+    return at;
+}
+
+static void set_out(work_t *w)
+{
+    for (int64_t t = 0; t < w->pass->n_t; t++) {
+        w->out[t] = w->dst + t * w->pass->dst_t_stride;
+    }
+}
+
+/* Rows that can be read where they are. */
+static void set_in(work_t *w)
+{
+    for (int i = 0; i < w->pass->n_pieces; i++) {
+        const plait_piece_t *p = &w->pass->pieces[i];
+        const char *base = plait_exec_peer(w->exec, p->peer, p->slot) + p->offset +
+                           outer_at(w->pass, w->index, p->outer_stride);
+        for (int64_t t = 0; t < p->n_t; t++) {
+            w->in[p->t_lo + t] = base + t * p->t_stride;
+        }
+    }
+}
+
+static void run_plane(work_t *w)
+{
+    const plait_pass_t *pass = w->pass;
+    char *fft_scratch = w->exec->scratch;
+    char *plane = w->exec->scratch + w->scratch.plane;
+    const plait_piece_t *own = &pass->pieces[0];
+
+    if (pass->rows == NULL) {
+        set_in(w);
+        plait_fft1_columns(pass->columns, pass->n_w, w->in, 0, w->out, 0, fft_scratch,
+                           pass->store);
+        return;
+    }
+    const char *src = w->exec->slot[own->slot] + own->offset +
+                      outer_at(pass, w->index, own->outer_stride);
+    if (pass->columns == NULL) {
+        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst, pass->dst_t_stride,
+                        fft_scratch, pass->store);
+    } else if (is_plane_small(pass)) {
+        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, plane, w->scratch.row_bytes,
+                        fft_scratch, PLAIT_FFT_STORE);
+        for (int64_t t = 0; t < pass->n_t; t++) {
+            w->in[t] = plane + t * w->scratch.row_bytes;
+        }
+        plait_fft1_columns(pass->columns, pass->n_w, w->in, 0, w->out, 0, fft_scratch,
+                           pass->store);
+    } else {
+        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst, pass->dst_t_stride,
+                        fft_scratch, PLAIT_FFT_STORE);
+        plait_fft1_columns(pass->columns, pass->n_w, (const char *const *)w->out, 0, w->out, 0,
+                           fft_scratch, PLAIT_FFT_STORE);
+    }
+}
+
+/* As the columns of run_plane, but peers' rows come through the scratch, strip by strip. */
+static plait_status_t run_strips(work_t *w)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_pass_t *pass = w->pass;
+    char *plane = w->exec->scratch + w->scratch.plane;
+    int64_t width = strip_width(pass);
+
+    for (int64_t at = 0; at < pass->n_w; at += width) {
+        int64_t n = plait_min(width, pass->n_w - at);
+        for (int i = 0; i < pass->n_pieces; i++) {
+            const plait_piece_t *p = &pass->pieces[i];
+            int64_t offset = p->offset + outer_at(pass, w->index, p->outer_stride) +
+                             at * pass->item_bytes;
+            bool is_own = p->peer == w->exec->plan->rank;
+            const char *base = is_own ? w->exec->slot[p->slot] + offset
+                                      : plane + p->t_lo * w->scratch.row_bytes;
+            int64_t stride = is_own ? p->t_stride : w->scratch.row_bytes;
+            const plait_box_copy_t box = {.n_dims = 1,
+                                          .count = {p->n_t},
+                                          .src_stride = {p->t_stride},
+                                          .dst_stride = {w->scratch.row_bytes},
+                                          .row_bytes = n * pass->item_bytes};
+            if (!is_own) {
+                PLAIT_TRY(plait_exec_read_box(w->exec, p->peer, p->slot, offset, &box,
+                                              plane + p->t_lo * w->scratch.row_bytes));
+            }
+            for (int64_t t = 0; t < p->n_t; t++) {
+                w->in[p->t_lo + t] = base + t * stride;
+            }
+        }
+        plait_fft1_columns(pass->columns, n, w->in, 0, w->out, at * pass->item_bytes,
+                           w->exec->scratch, pass->store);
+    }
+done:
+    return status;
+}
+
+static bool next_plane(const plait_pass_t *pass, int64_t index[])
+{
+    for (int d = pass->n_outer - 1; d >= 0; d--) {
+        index[d]++;
+        if (index[d] < pass->outer_count[d]) {
+            return true;
+        }
+        index[d] = 0;
+    }
+    return false;
+}
+
+static plait_status_t pass_run(const void *params, plait_exec_t *exec)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_pass_t *pass = params;
+    int64_t index[PLAIT_MAX_NDIM] = {0};
+    work_t w = {.pass = pass,
+                .exec = exec,
+                .scratch = scratch_of(pass, exec->plan),
+                .index = index};
+    bool has_strips = reads_peers(pass, exec->plan);
+
+    w.in = (const char **)(void *)(exec->scratch + w.scratch.in);
+    w.out = (char **)(void *)(exec->scratch + w.scratch.out);
+    do {
+        w.dst = exec->slot[pass->dst_slot] + pass->dst_offset +
+                outer_at(pass, index, pass->dst_outer_stride);
+        set_out(&w);
+        if (has_strips) {
+            PLAIT_TRY(run_strips(&w));
+        } else {
+            run_plane(&w);
+        }
+    } while (next_plane(pass, index));
+done:
+    if (pass->store == PLAIT_FFT_STREAM) {
+        plait_host_stream_fence();
+    }
+    return status;
+}
+
+static plait_box_copy_t box_of(const plait_pass_t *pass, const int64_t outer_stride[],
+                               int64_t n_t, int64_t t_stride)
+{
+    plait_box_copy_t box = {.n_dims = pass->n_outer + 1,
+                            .row_bytes = pass->n_w * pass->item_bytes};
+
+    for (int d = 0; d < pass->n_outer; d++) {
+        box.count[d] = pass->outer_count[d];
+        box.src_stride[d] = outer_stride[d];
+    }
+    box.count[pass->n_outer] = n_t;
+    box.src_stride[pass->n_outer] = t_stride;
+    return box;
+}
+
+static void pass_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_pass_t *pass = params;
+
+    for (int i = 0; i < pass->n_pieces; i++) {
+        const plait_piece_t *p = &pass->pieces[i];
+        plait_box_copy_t box = box_of(pass, p->outer_stride, p->n_t, p->t_stride);
+        touch(context, false, p->peer, p->slot, p->offset, &box);
+    }
+    plait_box_copy_t box = box_of(pass, pass->dst_outer_stride, pass->n_t, pass->dst_t_stride);
+    touch(context, true, PLAIT_ANY, pass->dst_slot, pass->dst_offset, &box);
+}
+
+static void pass_print(const void *params, FILE *file)
+{
+    const plait_pass_t *pass = params;
+    int64_t n_planes = 1;
+
+    for (int d = 0; d < pass->n_outer; d++) {
+        n_planes *= pass->outer_count[d];
+    }
+    (void)fprintf(file, "%" PRId64 " planes of %" PRId64 " x %" PRId64, n_planes, pass->n_t,
+                  pass->n_w);
+    (void)fprintf(file, "%s%s%s", (pass->rows != NULL) ? ", rows" : "",
+                  (pass->rows != NULL && pass->columns != NULL) ? " and" : "",
+                  (pass->columns != NULL) ? (pass->rows != NULL ? " columns" : ", columns") : "");
+    (void)fprintf(file, ", gathered from %d rank%s (%" PRId64 " bytes)%s", pass->n_pieces,
+                  (pass->n_pieces == 1) ? "" : "s",
+                  n_planes * pass->n_t * pass->n_w * pass->item_bytes,
+                  (pass->store == PLAIT_FFT_STREAM) ? ", written past the cache" : "");
+}
+
+static const plait_kernel_t pass_kernel = {
+    .name = "fft",
+    .run = pass_run,
+    .touch = pass_touch,
+    .print = pass_print,
+    .destroy = pass_destroy,
+};
+
+plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_pass_t *pass = *pass_p;
+    int64_t n_elements = pass->n_t * pass->n_w;
+
+    *pass_p = NULL;
+    for (int d = 0; d < pass->n_outer; d++) {
+        n_elements *= pass->outer_count[d];
+    }
+    if (n_elements == 0) {
+        plait_pass_destroy(&pass);
+    } else {
+        plait_plan_need_scratch(plan, scratch_of(pass, plan).total);
+        status = plait_plan_kernel(plan, &pass_kernel, pass);
+    }
+    return status;
+}

@@ -1,0 +1,39 @@
+/* One pass over an array: for every outer index, gather the n_t rows of a plane from one or
+ * several ranks, transform the rows (along the fast axis w), the columns (along t), or both,
+ * and write the plane once. With direct access to peers the exchange costs no pass of its
+ * own: it is the gather. */
+#ifndef PLAIT_FFT_PASS_H
+#define PLAIT_FFT_PASS_H
+
+#include "kernel/fft.h"
+#include "plait/layout.h"
+#include "plan/plan.h"
+
+/* Rows [t_lo, t_lo + n_t) of every plane, in one rank's buffer. Strides in bytes. */
+typedef struct {
+    int peer, slot;
+    int64_t t_lo, n_t;
+    int64_t offset, t_stride;
+    int64_t outer_stride[PLAIT_MAX_NDIM];
+} plait_piece_t;
+
+typedef struct {
+    int n_outer;
+    int64_t outer_count[PLAIT_MAX_NDIM];
+    int64_t n_t, n_w, item_bytes;
+    int n_pieces;
+    plait_piece_t *pieces;
+    int dst_slot;
+    int64_t dst_offset, dst_t_stride;
+    int64_t dst_outer_stride[PLAIT_MAX_NDIM];
+    plait_fft1_t *rows;    /* NULL: rows are not transformed; else there is one piece, mine */
+    plait_fft1_t *columns; /* NULL: columns are not */
+    plait_fft_store_t store;
+} plait_pass_t;
+
+/* Adds the pass as a kernel step; takes *pass_p and what it owns, also on failure. */
+plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p);
+
+void plait_pass_destroy(plait_pass_t **pass_p);
+
+#endif

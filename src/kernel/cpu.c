@@ -1,0 +1,72 @@
+#include "kernel/cpu.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static const char *const level_name[] = {"generic", "sse2", "avx2", "avx512"};
+
+#if defined(__x86_64__)
+
+/* Not __builtin_cpu_supports: it does not link into shared libraries with every compiler. */
+static uint32_t enabled_states(void)
+{
+    uint32_t low = 0, high = 0;
+
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static plait_cpu_level_t detect(void)
+{
+    const uint32_t ymm_state = 0x6, zmm_state = 0xe6;
+    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28;
+    const uint32_t avx2 = 1u << 5, avx512 = (1u << 16) | (1u << 17) | (1u << 31);
+    uint32_t a = 0, b = 0, c = 0, d = 0, leaf1_c = 0, leaf7_b = 0, states = 0;
+
+    if (__get_cpuid(1, &a, &b, &leaf1_c, &d) && (leaf1_c & osxsave)) {
+        states = enabled_states();
+    }
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        leaf7_b = b;
+    }
+    if (((states & ymm_state) != ymm_state) || !(leaf7_b & avx2) || !(leaf1_c & fma) ||
+        !(leaf1_c & avx)) {
+        return PLAIT_CPU_SSE2;
+    }
+    if (((states & zmm_state) != zmm_state) || ((leaf7_b & avx512) != avx512)) {
+        return PLAIT_CPU_AVX2;
+    }
+    return PLAIT_CPU_AVX512;
+}
+
+#else
+
+static plait_cpu_level_t detect(void)
+{
+    return PLAIT_CPU_GENERIC;
+}
+
+#endif
+
+plait_cpu_level_t plait_cpu_level(void)
+{
+    plait_cpu_level_t level = detect();
+    const char *wish = getenv("PLAIT_ISA");
+
+    for (int i = 0; (wish != NULL) && (i < (int)level); i++) {
+        if (strcmp(wish, level_name[i]) == 0) {
+            level = (plait_cpu_level_t)i;
+        }
+    }
+    return level;
+}
+
+const char *plait_cpu_isa(void)
+{
+    return level_name[plait_cpu_level()];
+}

@@ -1,0 +1,111 @@
+#include "kernel/fft.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "kernel/fft_plan.h"
+
+enum { MAX_LOG2_POINTS = 40 };
+
+static const plait_fft_kernels_t *kernels_of(plait_dtype_t dtype)
+{
+    const plait_fft_kernels_t *kernels = plait_fft_kernels_generic;
+
+#if defined(__x86_64__)
+    switch (plait_cpu_level()) {
+    case PLAIT_CPU_AVX512:
+        kernels = plait_fft_kernels_avx512;
+        break;
+    case PLAIT_CPU_AVX2:
+        kernels = plait_fft_kernels_avx2;
+        break;
+    case PLAIT_CPU_SSE2:
+        kernels = plait_fft_kernels_sse2;
+        break;
+    case PLAIT_CPU_GENERIC:
+        break;
+    }
+#endif
+    return &kernels[dtype == PLAIT_C128];
+}
+
+plait_status_t plait_fft1_create(int64_t n, plait_dtype_t dtype, int sign, double scale,
+                                 plait_fft1_t **fft_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_fft1_t *fft = NULL;
+    double cost = 0;
+
+    PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a transform of %lld points", (long long)n);
+    PLAIT_CHECK(n <= (int64_t)1 << MAX_LOG2_POINTS, PLAIT_ERR_OVERFLOW,
+                "a transform of %lld points, at most 2^%d are possible", (long long)n,
+                MAX_LOG2_POINTS);
+    PLAIT_CHECK(dtype == PLAIT_C64 || dtype == PLAIT_C128, PLAIT_ERR_INVALID,
+                "no transform of %s", plait_dtype_name(dtype));
+    PLAIT_CHECK(sign == -1 || sign == 1, PLAIT_ERR_INVALID,
+                "sign of a transform must be -1 or 1, got %d", sign);
+    fft = plait_alloc(1, sizeof *fft);
+    PLAIT_CHECK(fft != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a transform");
+    fft->n = n;
+    fft->dtype = dtype;
+    fft->itemsize = plait_dtype_bytes(dtype);
+    fft->sign = sign;
+    fft->scale = scale;
+    fft->kernels = kernels_of(dtype);
+    fft->method = plait_fft_choose_method(n, &cost);
+    PLAIT_TRY(fft->method->create(fft));
+    *fft_p = fft;
+    fft = NULL;
+done:
+    plait_fft1_destroy(&fft);
+    return status;
+}
+
+void plait_fft1_destroy(plait_fft1_t **fft_p)
+{
+    plait_fft1_t *fft = *fft_p;
+
+    if ((fft != NULL) && (fft->method != NULL)) {
+        fft->method->destroy(fft);
+    }
+    plait_free(fft);
+    *fft_p = NULL;
+}
+
+int64_t plait_fft1_scratch_bytes(const plait_fft1_t *fft)
+{
+    return fft->scratch_bytes;
+}
+
+void plait_fft1_columns(const plait_fft1_t *fft, int64_t n_columns, const char *const in[],
+                        int64_t in_offset, char *const out[], int64_t out_offset,
+                        void *scratch, plait_fft_store_t store)
+{
+    const plait_fft_columns_t job = {n_columns, in, in_offset, out, out_offset, store};
+
+    fft->method->columns(fft, &job, scratch);
+}
+
+void plait_fft1_rows(const plait_fft1_t *fft, int64_t n_rows, const char *in,
+                     int64_t in_stride, char *out, int64_t out_stride, void *scratch,
+                     plait_fft_store_t store)
+{
+    const plait_fft_rows_t job = {n_rows, in, in_stride, out, out_stride, store};
+
+    fft->method->rows(fft, &job, scratch);
+}
+
+const char *plait_fft1_isa(void)
+{
+    return plait_cpu_isa();
+}
+
+void plait_fft_set(plait_dtype_t dtype, void *table, int64_t i, const double w[2])
+{
+    if (dtype == PLAIT_C128) {
+        ((double *)table)[2 * i] = w[0];
+        ((double *)table)[2 * i + 1] = w[1];
+    } else {
+        ((float *)table)[2 * i] = (float)w[0];
+        ((float *)table)[2 * i + 1] = (float)w[1];
+    }
+}

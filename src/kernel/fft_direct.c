@@ -1,0 +1,367 @@
+#include "kernel/fft_plan.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "kernel/fft_twiddle.h"
+
+#include <string.h>
+
+enum {
+    NEAR_BYTES = 32 << 10,  /* work that stays in the first-level cache */
+    BLOCK_BYTES = 32 << 10, /* work areas of a block of columns together */
+    PAGE = 4096
+};
+
+/* ---- planning */
+
+static plait_status_t fill_twiddle(plait_fft_pass_t *pass, const plait_roots_t *roots,
+                                   plait_dtype_t dtype, double scale)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t n = roots->n, step = n / (pass->radix * pass->m);
+    int64_t at = 0;
+
+    pass->twiddle = plait_alloc((pass->radix - 1) * pass->m, plait_dtype_bytes(dtype));
+    PLAIT_CHECK(pass->twiddle != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld twiddles",
+                (long long)((pass->radix - 1) * pass->m));
+    for (int64_t p = 0; p < pass->m; p++) {
+        for (int64_t k = 1; k < pass->radix; k++) {
+            double w[2];
+
+            plait_roots_get(roots, p * k * step, w);
+            w[0] *= scale;
+            w[1] *= scale;
+            plait_fft_set(dtype, pass->twiddle, at++, w);
+        }
+    }
+done:
+    return status;
+}
+
+/* cos and +sin, as the kernel for any odd radix wants them. */
+static plait_status_t fill_trig(plait_fft_pass_t *pass, plait_dtype_t dtype)
+{
+    plait_status_t status = PLAIT_OK;
+    const int radix = pass->radix, half = radix / 2;
+    plait_roots_t roots = {0};
+    int64_t at = 0;
+
+    PLAIT_TRY(plait_roots_create(radix, &roots));
+    pass->trig = plait_alloc((int64_t)half * half, plait_dtype_bytes(dtype));
+    PLAIT_CHECK(pass->trig != NULL, PLAIT_ERR_NO_MEMORY, "no memory for radix %d", radix);
+    for (int k = 1; k <= half; k++) {
+        for (int j = 1; j <= half; j++) {
+            double w[2];
+
+            plait_roots_get(&roots, j * k % radix, w);
+            w[1] = -w[1];
+            plait_fft_set(dtype, pass->trig, at++, w);
+        }
+    }
+done:
+    plait_roots_destroy(&roots);
+    return status;
+}
+
+/* Digit reversal: the number q1, q2, ... (first pass first) with bases R1, R2, ... is the
+ * position; the result's index has the same digits with the first one lowest. */
+static void fill_order(plait_fft_direct_t *direct, int64_t n, int sign)
+{
+    int64_t weight[PLAIT_FFT_MAX_PASSES] = {1};
+    int digit[PLAIT_FFT_MAX_PASSES] = {0};
+    int64_t k = 0;
+
+    for (int l = 1; l < direct->n_passes; l++) {
+        weight[l] = weight[l - 1] * direct->pass[l - 1].radix;
+    }
+    for (int64_t position = 0; position < n; position++) {
+        int l = direct->n_passes - 1;
+
+        direct->order[position] = (sign < 0) ? k : (n - k) % n;
+        k += weight[l];
+        while (++digit[l] == direct->pass[l].radix && l > 0) {
+            k -= weight[l] * digit[l];
+            digit[l--] = 0;
+            k += weight[l];
+        }
+    }
+}
+
+/* A leg stride of whole pages' fractions would put all legs of the first pass into few sets of
+ * the cache. */
+static int64_t first_leg_bytes(int64_t m, int64_t pair_bytes)
+{
+    return m * pair_bytes + (((m * pair_bytes) % (PAGE / 4) == 0) ? pair_bytes : 0);
+}
+
+static plait_status_t fill_passes(plait_fft1_t *fft, const int radix[])
+{
+    plait_status_t status = PLAIT_OK;
+    plait_fft_direct_t *direct = &fft->u.direct;
+    const int64_t pair_bytes = fft->kernels->pair_bytes;
+    plait_roots_t roots = {0};
+    int64_t m = fft->n;
+
+    PLAIT_TRY(plait_roots_create(fft->n, &roots));
+    for (int l = 0; l < direct->n_passes; l++) {
+        plait_fft_pass_t *pass = &direct->pass[l];
+
+        m /= radix[l];
+        pass->radix = radix[l];
+        pass->m = m;
+        pass->scale = fft->scale;
+        pass->leg_bytes = (l == 0) ? first_leg_bytes(m, pair_bytes) : m * pair_bytes;
+        PLAIT_TRY(fill_twiddle(pass, &roots, fft->dtype, (l == 0) ? fft->scale : 1.0));
+        if (pass->radix > PLAIT_FFT_MAX_RADIX) {
+            PLAIT_TRY(fill_trig(pass, fft->dtype));
+        }
+    }
+done:
+    plait_roots_destroy(&roots);
+    return status;
+}
+
+/* Scratch: n pointers for results, n for a padded source, the work areas, n padded rows. */
+static plait_status_t create(plait_fft1_t *fft)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_fft_direct_t *direct = &fft->u.direct;
+    int radix[PLAIT_FFT_MAX_PASSES];
+    double cost = 0;
+    bool is_smooth = plait_fft_choose_radices(fft->n, radix, &direct->n_passes, &cost);
+
+    PLAIT_CHECK(is_smooth, PLAIT_ERR_INTERNAL, "%lld points have a large prime factor",
+                (long long)fft->n);
+    PLAIT_TRY(fill_passes(fft, radix));
+    direct->order = plait_alloc(fft->n, sizeof *direct->order);
+    PLAIT_CHECK(direct->order != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld indices",
+                (long long)fft->n);
+    fill_order(direct, fft->n, fft->sign);
+    direct->work_bytes = radix[0] * direct->pass[0].leg_bytes;
+    direct->n_vectors = (int)plait_min(BLOCK_BYTES / direct->work_bytes, PLAIT_FFT_MAX_VECTORS);
+    direct->n_vectors = (direct->n_vectors > 0) ? direct->n_vectors : 1;
+    fft->scratch_bytes = 2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
+                         direct->n_vectors * direct->work_bytes +
+                         fft->n * fft->kernels->pair_bytes;
+done:
+    return status;
+}
+
+static void destroy(plait_fft1_t *fft)
+{
+    for (int l = 0; l < fft->u.direct.n_passes; l++) {
+        plait_free(fft->u.direct.pass[l].twiddle);
+        plait_free(fft->u.direct.pass[l].trig);
+    }
+    plait_free(fft->u.direct.order);
+}
+
+/* ---- execution */
+
+typedef struct {
+    const char **in;
+    char **out;
+    char *work, *pad;
+} areas_t;
+
+static areas_t areas_of(const plait_fft1_t *fft, char *scratch)
+{
+    const int64_t pointer_bytes = plait_fft_line_up(fft->n * (int64_t)sizeof(char *));
+    areas_t areas = {.in = (const char **)(void *)scratch};
+
+    areas.out = (char **)(void *)(scratch + pointer_bytes);
+    areas.work = scratch + 2 * pointer_bytes;
+    areas.pad = areas.work + fft->u.direct.n_vectors * fft->u.direct.work_bytes;
+    return areas;
+}
+
+typedef struct {
+    const plait_fft_direct_t *direct;
+    const plait_fft_kernels_t *kernels;
+    const plait_fft_block_t *block;
+    plait_fft_role_t last;
+} run_t;
+
+static void run_pass(const run_t *run, plait_fft_role_t role, int l, const plait_fft_part_t *part)
+{
+    const plait_fft_pass_t *pass = &run->direct->pass[l];
+    const int index = (pass->radix > PLAIT_FFT_MAX_RADIX) ? 0 : pass->radix;
+
+    run->kernels->pass[role][index](pass, run->block, part);
+}
+
+/* Passes l and later, each over the whole part, whose blocks have the size of pass l. */
+static void run_level(const run_t *run, int l, plait_fft_part_t part)
+{
+    for (; l < run->direct->n_passes; l++) {
+        const plait_fft_pass_t *pass = &run->direct->pass[l];
+        const bool is_last = l + 1 == run->direct->n_passes;
+
+        run_pass(run, is_last ? run->last : PLAIT_FFT_MIDDLE, l, &part);
+        part.n_inner *= pass->radix;
+        part.inner_bytes = pass->leg_bytes;
+    }
+}
+
+/* One block of pass l: cut up until the rest of the work stays in the nearest cache. */
+static void run_deep(const run_t *run, int l, plait_fft_part_t part)
+{
+    const plait_fft_pass_t *pass = &run->direct->pass[l];
+
+    if (l + 1 == run->direct->n_passes || pass->radix * pass->leg_bytes <= NEAR_BYTES) {
+        run_level(run, l, part);
+        return;
+    }
+    run_pass(run, PLAIT_FFT_MIDDLE, l, &part);
+    for (int q = 0; q < pass->radix; q++) {
+        run_deep(run, l + 1, part);
+        part.at += pass->leg_bytes;
+        part.position += pass->m;
+    }
+}
+
+static void run_block(const plait_fft1_t *fft, const plait_fft_block_t *block,
+                      plait_fft_role_t first, plait_fft_role_t last)
+{
+    const run_t run = {&fft->u.direct, fft->kernels, block, last};
+    const plait_fft_pass_t *pass = &fft->u.direct.pass[0];
+    plait_fft_part_t part = {.n_outer = 1, .n_inner = 1};
+
+    run_pass(&run, first, 0, &part);
+    part.outer_bytes = pass->leg_bytes;
+    if (block->n_vectors * fft->u.direct.work_bytes <= NEAR_BYTES) {
+        part.n_outer = pass->radix;
+        run_level(&run, 1, part);
+        return;
+    }
+    for (int q = 0; q < pass->radix; q++) {
+        run_deep(&run, 1, part);
+        part.at += pass->leg_bytes;
+        part.position += pass->m;
+    }
+}
+
+static void copy_numbers(char *to, const char *from, int64_t n, int64_t itemsize)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (itemsize == 16) {
+            memcpy(to + 16 * i, from + 16 * i, 16);
+        } else {
+            memcpy(to + 8 * i, from + 8 * i, 8);
+        }
+    }
+}
+
+/* Fewer columns than lanes: through padded rows, so that the arithmetic is the same. */
+static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job, int64_t column,
+                     const areas_t *areas)
+{
+    const int64_t pair_bytes = fft->kernels->pair_bytes, at = column * fft->itemsize;
+    const int64_t n_left = job->n_columns - column;
+    plait_fft_block_t block = {.in = areas->in, .out = areas->out, .work = areas->work};
+
+    memset(areas->pad, 0, (size_t)(fft->n * pair_bytes));
+    for (int64_t j = 0; j < fft->n; j++) {
+        char *row = areas->pad + j * pair_bytes;
+
+        copy_numbers(row, job->in[j] + job->in_offset + at, n_left, fft->itemsize);
+        areas->in[j] = row;
+        areas->out[j] = areas->pad + fft->u.direct.order[j] * pair_bytes;
+    }
+    block.n_vectors = 1;
+    run_block(fft, &block, PLAIT_FFT_FIRST_COLUMNS, PLAIT_FFT_LAST_COLUMNS);
+    for (int64_t k = 0; k < fft->n; k++) {
+        copy_numbers(job->out[k] + job->out_offset + at, areas->pad + k * pair_bytes, n_left,
+                     fft->itemsize);
+    }
+}
+
+static plait_fft_role_t last_role(const plait_fft1_t *fft, plait_fft_store_t store)
+{
+    return (store == PLAIT_FFT_STREAM && fft->kernels->streams) ? PLAIT_FFT_LAST_STREAM
+                                                                : PLAIT_FFT_LAST_COLUMNS;
+}
+
+static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch)
+{
+    const plait_fft_direct_t *direct = &fft->u.direct;
+    const int64_t lanes = fft->kernels->lanes, n_whole = job->n_columns / lanes;
+    const plait_fft_role_t last = last_role(fft, job->store);
+    const areas_t areas = areas_of(fft, scratch);
+    plait_fft_block_t block = {.in = job->in, .out = areas.out, .work = areas.work};
+
+    block.in_offset = job->in_offset;
+    block.work_stride = direct->work_bytes;
+    for (int64_t i = 0; (n_whole > 0) && (i < fft->n); i++) {
+        areas.out[i] = job->out[direct->order[i]] + job->out_offset;
+    }
+    for (int64_t v = 0; v < n_whole; v += block.n_vectors) {
+        int64_t block_bytes = 0;
+
+        block.n_vectors = (int)plait_min(direct->n_vectors, n_whole - v);
+        block_bytes = block.n_vectors * (int64_t)fft->kernels->pair_bytes;
+        block.ahead = (v + 2 * block.n_vectors <= n_whole) ? block_bytes : 0;
+        run_block(fft, &block, PLAIT_FFT_FIRST_COLUMNS, last);
+        block.in_offset += block_bytes;
+        block.out_offset += block_bytes;
+    }
+    if (n_whole * lanes < job->n_columns) {
+        run_tail(fft, job, n_whole * lanes, &areas);
+    }
+}
+
+/* Lanes beyond the last row do the last row again; it is read before it is written. */
+static void point_to_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64_t row,
+                          plait_fft_block_t *block)
+{
+    for (int l = 0; l < fft->kernels->lanes; l++) {
+        int64_t r = plait_min(row + l, job->n_rows - 1);
+
+        block->in_row[l] = job->in + r * job->in_stride;
+        block->out_row[l] = job->out + r * job->out_stride;
+    }
+}
+
+static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch)
+{
+    plait_fft_block_t block = {.order = fft->u.direct.order, .n_vectors = 1};
+
+    block.work = areas_of(fft, scratch).work;
+    for (int64_t r = 0; r < job->n_rows; r += fft->kernels->lanes) {
+        point_to_rows(fft, job, r, &block);
+        run_block(fft, &block, PLAIT_FFT_FIRST_ROWS, PLAIT_FFT_LAST_ROWS);
+    }
+}
+
+void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t *job,
+                                 char *scratch)
+{
+    const int64_t lanes = fft->kernels->lanes, itemsize = fft->itemsize;
+    const int64_t pair_bytes = fft->kernels->pair_bytes, *order = fft->u.direct.order;
+    const areas_t areas = areas_of(fft, scratch);
+    plait_fft_block_t block = {.out = areas.out, .work = areas.work, .n_vectors = 1};
+
+    for (int64_t r = 0; r < job->n_rows; r += lanes) {
+        const int64_t n_left = plait_min(job->n_rows - r, lanes);
+        const bool is_whole = n_left == lanes;
+
+        for (int64_t i = 0; (r == 0 || !is_whole) && (i < fft->n); i++) {
+            areas.out[i] = is_whole ? job->out + order[i] * job->n_rows * itemsize
+                                    : areas.pad + order[i] * pair_bytes;
+        }
+        block.out_offset = is_whole ? r * itemsize : 0;
+        point_to_rows(fft, job, r, &block);
+        run_block(fft, &block, PLAIT_FFT_FIRST_ROWS,
+                  is_whole ? last_role(fft, job->store) : PLAIT_FFT_LAST_COLUMNS);
+        for (int64_t k = 0; !is_whole && (k < fft->n); k++) {
+            copy_numbers(job->out + (k * job->n_rows + r) * itemsize, areas.pad + k * pair_bytes,
+                         n_left, itemsize);
+        }
+    }
+}
+
+const plait_fft_method_t plait_fft_direct = {.name = "direct",
+                                             .create = create,
+                                             .destroy = destroy,
+                                             .columns = columns,
+                                             .rows = rows};

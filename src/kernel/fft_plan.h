@@ -1,0 +1,218 @@
+/* Inside of the one-dimensional transforms: what plans hold and kernels take.
+ *
+ * A block is up to n_vectors groups of `lanes` neighbouring columns (or `lanes` rows). A
+ * direct transform runs decimation-in-frequency passes in place over one work area in which
+ * element e of a block is a pair of vectors, real parts then imaginary parts. The first pass
+ * reads the caller's memory and the last one writes it in digit-reversed order, so that
+ * nothing is permuted or transposed anywhere; the sign +1 is the same transform with its
+ * outputs in the order -k mod n. */
+#ifndef PLAIT_KERNEL_FFT_PLAN_H
+#define PLAIT_KERNEL_FFT_PLAN_H
+
+#include "kernel/cpu.h"
+#include "kernel/fft.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    PLAIT_FFT_MAX_PASSES = 48,
+    PLAIT_FFT_MAX_LANES = 16,
+    PLAIT_FFT_MAX_RADIX = 16,  /* of a kernel made for its radix */
+    PLAIT_FFT_MAX_ODD = 61,    /* of the kernel for any odd radix */
+    PLAIT_FFT_MAX_VECTORS = 8, /* of a block */
+    PLAIT_FFT_MAX_DIRECT = 8192
+};
+
+typedef enum {
+    PLAIT_FFT_FIRST_COLUMNS,
+    PLAIT_FFT_FIRST_ROWS,
+    PLAIT_FFT_MIDDLE,
+    PLAIT_FFT_LAST_COLUMNS,
+    PLAIT_FFT_LAST_STREAM,
+    PLAIT_FFT_LAST_ROWS,
+    PLAIT_FFT_ROLE_COUNT
+} plait_fft_role_t;
+
+/* Butterflies of one radix over blocks of radix * m elements; leg k of butterfly p is element
+ * p + k * m. twiddle holds w^(p k), p < m, 1 <= k < radix, of w = exp(-2 pi i / (radix m)),
+ * times scale in the first pass. */
+typedef struct {
+    int radix;
+    int64_t m;
+    int64_t leg_bytes;
+    void *twiddle;
+    void *trig; /* odd radices without a kernel: cos, sin of 2 pi j k / radix, 1 <= j, k */
+    double scale;
+} plait_fft_pass_t;
+
+/* Which part of the work area a pass covers: n_outer x n_inner blocks from byte `at` on. */
+typedef struct {
+    int64_t at;
+    int64_t position; /* of the first element in the order of the last pass */
+    int64_t n_outer, outer_bytes;
+    int64_t n_inner, inner_bytes;
+} plait_fft_part_t;
+
+typedef struct {
+    const char *const *in; /* columns: row j of the block is at in[j] + in_offset */
+    int64_t in_offset;
+    int64_t ahead;    /* bytes from a row's element to what is wanted next of that row */
+    char *const *out; /* columns: where position i goes, plus out_offset */
+    int64_t out_offset;
+    const char *in_row[PLAIT_FFT_MAX_LANES];
+    char *out_row[PLAIT_FFT_MAX_LANES];
+    const int64_t *order; /* rows: index of the result at each position */
+    char *work;
+    int64_t work_stride; /* bytes between the work areas of the block's vectors */
+    int n_vectors;
+} plait_fft_block_t;
+
+typedef void plait_fft_pass_fn(const plait_fft_pass_t *pass, const plait_fft_block_t *block,
+                               const plait_fft_part_t *part);
+
+/* The kernels of one instruction set for one real type. */
+typedef struct {
+    int lanes;
+    int pair_bytes; /* of an element in the work area */
+    bool streams;   /* LAST_STREAM goes past the cache */
+    /* [role][radix]; NULL where missing. Radix 1 exists in every role: it only moves data.
+     * Middle passes of any other odd radix up to PLAIT_FFT_MAX_ODD: [MIDDLE][0]. */
+    plait_fft_pass_fn *const (*pass)[PLAIT_FFT_MAX_RADIX + 1];
+    /* y[i][c] = x[i][c] * w[i] for n_rows rows of n numbers, n a multiple of lanes; the rows
+     * are at x[i] + x_offset and y[i] + y_offset; may be in place. */
+    void (*scale_rows)(int64_t n_rows, int64_t n, const char *const x[], int64_t x_offset,
+                       const void *w, char *const y[], int64_t y_offset);
+    /* y[c] += x[c] * w, n a multiple of lanes. */
+    void (*add_scaled)(int64_t n, const void *x, const void *w, void *y);
+    /* y[i] = y[i] * w[i], any n. */
+    void (*multiply)(int64_t n, const void *w, void *y);
+} plait_fft_kernels_t;
+
+/* [0] single, [1] double precision. */
+extern const plait_fft_kernels_t plait_fft_kernels_generic[2];
+#if defined(__x86_64__)
+extern const plait_fft_kernels_t plait_fft_kernels_sse2[2];
+extern const plait_fft_kernels_t plait_fft_kernels_avx2[2];
+extern const plait_fft_kernels_t plait_fft_kernels_avx512[2];
+#endif
+
+/* Passes in place; n <= PLAIT_FFT_MAX_DIRECT and prime factors <= PLAIT_FFT_MAX_ODD. */
+typedef struct {
+    int n_passes;
+    plait_fft_pass_t pass[PLAIT_FFT_MAX_PASSES];
+    int64_t *order;     /* index of the result at each position of the last pass */
+    int64_t work_bytes; /* per vector */
+    int n_vectors;      /* per block of columns */
+} plait_fft_direct_t;
+
+/* n = n1 * n2: columns of n1, a multiplication, rows of n2 (Gentleman and Sande, 1966). */
+typedef struct {
+    plait_fft1_t *first, *second; /* n1 and n2 points */
+    void *twiddle;                /* w^(k1 j2) as [k1][j2] */
+    int64_t n_block;              /* columns at a time */
+} plait_fft_large_t;
+
+/* Prime n: a cyclic convolution of n - 1 points in the order of a generator's powers
+ * (Rader, 1968). */
+typedef struct {
+    plait_fft1_t *inner;
+    int64_t *power; /* generator^i mod n, 0 <= i < n - 1 */
+    void *filter;   /* the roots' transform times scale / (n - 1) */
+    void *scale;    /* as a complex number */
+    int64_t n_block;
+} plait_fft_rader_t;
+
+/* A convolution with a chirp, of n_conv >= 2 n - 1 points (Bluestein, 1970). */
+typedef struct {
+    plait_fft1_t *inner;
+    int64_t n_conv;
+    void *chirp_in, *chirp_out; /* n numbers; scale is in chirp_out */
+    void *filter;               /* the chirp's transform / n_conv, n_conv numbers */
+    int64_t n_block;            /* columns at a time */
+} plait_fft_bluestein_t;
+
+typedef struct {
+    int64_t n_columns;
+    const char *const *in;
+    int64_t in_offset;
+    char *const *out;
+    int64_t out_offset;
+    plait_fft_store_t store;
+} plait_fft_columns_t;
+
+typedef struct {
+    int64_t n_rows;
+    const char *in;
+    int64_t in_stride;
+    char *out;
+    int64_t out_stride;
+    plait_fft_store_t store;
+} plait_fft_rows_t;
+
+/* create fills fft->u and fft->scratch_bytes of a plan whose other members are set; on
+ * failure, too, destroy frees what is there. */
+typedef struct {
+    const char *name;
+    plait_status_t (*create)(plait_fft1_t *fft);
+    void (*destroy)(plait_fft1_t *fft);
+    void (*columns)(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch);
+    void (*rows)(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch);
+} plait_fft_method_t;
+
+extern const plait_fft_method_t plait_fft_direct, plait_fft_large, plait_fft_rader,
+    plait_fft_bluestein;
+
+struct plait_fft1 {
+    int64_t n;
+    plait_dtype_t dtype;
+    int64_t itemsize;
+    int sign;
+    double scale;
+    const plait_fft_kernels_t *kernels;
+    const plait_fft_method_t *method;
+    union {
+        plait_fft_direct_t direct;
+        plait_fft_large_t large;
+        plait_fft_rader_t rader;
+        plait_fft_bluestein_t bluestein;
+    } u;
+    int64_t scratch_bytes;
+};
+
+/* Result k of row r goes to out + (r + k * n_rows) * itemsize. A direct plan; not in place. */
+void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t *job,
+                                 char *scratch);
+
+/* Radices of the direct method in the order of the passes; false if n has a prime factor
+ * above PLAIT_FFT_MAX_ODD. cost_p: time per element, in cycles of a Zen 3 core per vector. */
+bool plait_fft_choose_radices(int64_t n, int radix[PLAIT_FFT_MAX_PASSES], int *n_passes_p,
+                              double *cost_p);
+
+/* The method with the least estimated cost, and that cost in the same unit. */
+const plait_fft_method_t *plait_fft_choose_method(int64_t n, double *cost_p);
+
+/* The largest divisor of n up to its root: the large method's n1; 1 if n is prime. */
+int64_t plait_fft_divisor(int64_t n);
+
+/* Length of Bluestein's convolution for n points. */
+int64_t plait_fft_chirp_length(int64_t n);
+
+/* Columns to do at a time where n rows of them should stay in the second-level cache. */
+int64_t plait_fft_block_columns(const plait_fft1_t *fft, int64_t n);
+
+/* Rows as columns of a copy with rows in lanes, by fft->method->columns; scratch as for
+ * plait_fft_rows_bytes() and behind it as columns wants it. */
+void plait_fft_rows_by_columns(const plait_fft1_t *fft, const plait_fft_rows_t *job,
+                               char *scratch);
+int64_t plait_fft_rows_bytes(const plait_fft1_t *fft);
+
+/* Stores w as real numbers of the plan's type at index i of table. */
+void plait_fft_set(plait_dtype_t dtype, void *table, int64_t i, const double w[2]);
+
+static inline int64_t plait_fft_line_up(int64_t n_bytes)
+{
+    return (n_bytes + 63) & ~(int64_t)63;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* Roots of unity, each computed on its own from tables: no recurrence. */
+#ifndef PLAIT_KERNEL_FFT_TWIDDLE_H
+#define PLAIT_KERNEL_FFT_TWIDDLE_H
+
+#include "plait/status.h"
+
+#include <float.h>
+#include <stdint.h>
+
+/* x87's 64-bit fraction hides all rounding of a product; elsewhere long double is either
+ * double or slow software, and double costs one more unit in the last place. */
+#if LDBL_MANT_DIG == 64
+typedef long double plait_wide_t;
+#else
+typedef double plait_wide_t;
+#endif
+
+/* cos and sin of 2 pi a / (8 n), 0 <= a <= n, as products of two table entries. */
+typedef struct {
+    int64_t n;
+    int shift;
+    plait_wide_t *coarse, *fine;
+} plait_roots_t;
+
+/* Costs O(sqrt(n)). */
+plait_status_t plait_roots_create(int64_t n, plait_roots_t *roots_p);
+void plait_roots_destroy(plait_roots_t *roots);
+
+/* exp(-2 pi i t / n), 0 <= t < n. */
+void plait_roots_get(const plait_roots_t *roots, int64_t t, double w[2]);
+
+#endif

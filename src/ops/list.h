@@ -1,0 +1,31 @@
+/* The list of operations: one line each, and the only place that names them all. CMake,
+ * Python, the documentation and the tests read it through plait_op_count and plait_op_at. */
+#ifndef PLAIT_OPS_LIST_H
+#define PLAIT_OPS_LIST_H
+
+#include "plan/op.h"
+
+#define PLAIT_OP_FOR_EACH(_op) \
+    _op(allreduce)             \
+    _op(barrier)               \
+    _op(bcast)                 \
+    _op(fft)                   \
+    _op(halo_exchange)         \
+    _op(halo_reduce)           \
+    _op(redistribute)          \
+    _op(reduce)                \
+    _op(sendrecv)
+
+#define PLAIT_OP_DECLARE(_name) extern const plait_op_t plait_op_##_name;
+PLAIT_OP_FOR_EACH(PLAIT_OP_DECLARE)
+#undef PLAIT_OP_DECLARE
+
+PLAIT_EXPORT int plait_op_count(void);
+
+/* The i-th row, NULL outside the list. */
+PLAIT_EXPORT const plait_op_t *plait_op_at(int i);
+
+/* The row of this name, NULL if there is none. */
+const plait_op_t *plait_op_find(const char *name);
+
+#endif

@@ -1,0 +1,369 @@
+#include "plan/check.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+
+#include <string.h>
+
+/* Phases are counted from 1; phase p ends with the p-th fence. */
+typedef struct {
+    int written;     /* phase of the last write by the owner; 0: never            */
+    int read;        /* phase of the last read by a peer; 0: never                */
+    int n_moves;     /* copies of moves since the last kernel or reduction write  */
+} byte_t;
+
+typedef struct {
+    int64_t n_bytes;
+    byte_t *bytes;
+} shadow_t;
+
+typedef struct {
+    plait_plan_t *const *plans;
+    int n_ranks;
+    int alias;
+    shadow_t (*slots)[PLAIT_MAX_SLOTS]; /* by rank */
+    /* what is being looked at */
+    int rank, step, phase;
+    plait_status_t status;
+} check_t;
+
+static int slot_of(const check_t *c, const plait_plan_t *plan, int slot)
+{
+    return (slot == plait_slot_ret(plan, 0) && c->alias >= 0) ? c->alias : slot;
+}
+
+static void fault(check_t *c, const char *what, int peer, int slot, int64_t at)
+{
+    if (c->status == PLAIT_OK) {
+        c->status = plait_fail(
+            PLAIT_ERR_INTERNAL, "%s, rank %d of %d, step %d, phase %d: %s, rank %d slot %d byte %lld",
+            c->plans[c->rank]->title, c->rank, c->n_ranks, c->step + 1, c->phase, what, peer,
+            slot, (long long)at);
+    }
+}
+
+static void read_byte(check_t *c, int peer, int slot, int64_t at)
+{
+    byte_t *b = &c->slots[peer][slot].bytes[at];
+    bool is_own = peer == c->rank;
+
+    if (b->written == 0) {
+        fault(c, "reads what nobody has written", peer, slot, at);
+    } else if (!is_own && b->written >= c->phase) {
+        fault(c, "reads what its owner writes in the same phase", peer, slot, at);
+    }
+    if (!is_own) {
+        b->read = c->phase;
+    }
+}
+
+typedef enum { WRITE_ONCE, WRITE_ADD, WRITE_AGAIN } write_t;
+
+static void write_byte(check_t *c, int slot, int64_t at, write_t how)
+{
+    byte_t *b = &c->slots[c->rank][slot].bytes[at];
+
+    if (b->read == c->phase) {
+        fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
+    }
+    if (how == WRITE_ONCE && b->n_moves > 0) {
+        fault(c, "writes twice", c->rank, slot, at);
+    }
+    if (how == WRITE_ADD && b->written == 0) {
+        fault(c, "adds to what nobody has written", c->rank, slot, at);
+    }
+    b->n_moves = (how == WRITE_AGAIN) ? 0 : 1;
+    b->written = c->phase;
+}
+
+/* Calls for each byte of a box, on its source or destination side. */
+typedef void (*byte_fn_t)(check_t *c, int peer, int slot, int64_t at, write_t how);
+
+static void read_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+{
+    (void)how;
+    read_byte(c, peer, slot, at);
+}
+
+static void write_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+{
+    (void)peer;
+    write_byte(c, slot, at, how);
+}
+
+static void each_byte(check_t *c, int peer, int slot, int64_t offset,
+                      const plait_box_copy_t *box, bool is_dst, byte_fn_t fn, write_t how)
+{
+    int64_t n_rows = (box->row_bytes > 0) ? plait_box_bytes(box) / box->row_bytes : 0;
+    int real_slot = slot_of(c, c->plans[peer], slot);
+    int64_t n_bytes = c->slots[peer][real_slot].n_bytes;
+
+    for (int64_t row = 0; row < n_rows && c->status == PLAIT_OK; row++) {
+        int64_t at = offset;
+        int64_t rest = row;
+        for (int d = box->n_dims - 1; d >= 0; d--) {
+            at += rest % box->count[d] * (is_dst ? box->dst_stride[d] : box->src_stride[d]);
+            rest /= box->count[d];
+        }
+        if (at < 0 || at + box->row_bytes > n_bytes) {
+            fault(c, "goes beyond the buffer", peer, slot, at);
+            break;
+        }
+        for (int64_t i = 0; i < box->row_bytes; i++) {
+            fn(c, peer, real_slot, at + i, how);
+        }
+    }
+}
+
+static void check_in(check_t *c, const plait_block_t *b)
+{
+    bool is_zero = b->kind == PLAIT_BLOCK_ZERO;
+    bool is_remote_message =
+        c->plans[c->rank]->direct == PLAIT_DIRECT_NONE && b->peer != c->rank;
+    const plait_plan_t *plan = c->plans[c->rank];
+    bool is_in_place = b->peer == c->rank && !is_zero &&
+                       slot_of(c, plan, b->src_slot) == slot_of(c, plan, b->dst_slot) &&
+                       b->src_offset == b->dst_offset;
+
+    if (is_in_place && b->kind == PLAIT_BLOCK_COPY) {
+        return; /* nothing moves */
+    }
+    if (!is_zero && !is_remote_message) {
+        each_byte(c, b->peer, b->src_slot, b->src_offset, &b->box, false, read_fn, WRITE_ONCE);
+    }
+    each_byte(c, c->rank, b->dst_slot, b->dst_offset, &b->box, true, write_fn,
+              (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
+}
+
+static void check_move(check_t *c, const plait_move_t *move)
+{
+    for (int64_t i = 0; i < move->n_out; i++) {
+        const plait_block_t *b = &move->out[i];
+        each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn, WRITE_ONCE);
+    }
+    for (int64_t i = 0; i < move->n_in; i++) {
+        check_in(c, &move->in[i]);
+    }
+}
+
+static void check_reduce(check_t *c, const plait_reduce_step_t *r)
+{
+    const plait_box_copy_t box = {.row_bytes = r->n * plait_dtype_bytes(r->dtype)};
+
+    for (int q = 0; q < c->n_ranks; q++) {
+        each_byte(c, r->is_local ? c->rank : q, r->src_slot,
+                  r->src_offset + (r->is_local ? q * r->piece_stride : 0), &box, false, read_fn,
+                  WRITE_AGAIN);
+    }
+    each_byte(c, c->rank, r->dst_slot, r->dst_offset, &box, true, write_fn, WRITE_AGAIN);
+}
+
+static void touch(void *context, bool is_write, int peer, int slot, int64_t offset,
+                  const plait_box_copy_t *box)
+{
+    check_t *c = context;
+
+    each_byte(c, is_write ? c->rank : peer, slot, offset, box, false,
+              is_write ? write_fn : read_fn, WRITE_AGAIN);
+}
+
+static void check_native(check_t *c, const plait_native_step_t *n)
+{
+    const plait_plan_t *plan = c->plans[c->rank];
+
+    if (n->src_slot >= 0) {
+        const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->src_slot]};
+        each_byte(c, c->rank, n->src_slot, 0, &all, false, read_fn, WRITE_AGAIN);
+    }
+    if (n->dst_slot >= 0) {
+        const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->dst_slot]};
+        each_byte(c, c->rank, n->dst_slot, 0, &all, true, write_fn, WRITE_AGAIN);
+    }
+}
+
+static void check_step(check_t *c, const plait_step_t *step)
+{
+    if (step->kind == PLAIT_STEP_MOVE) {
+        check_move(c, &step->u.move);
+    } else if (step->kind == PLAIT_STEP_REDUCE) {
+        check_reduce(c, &step->u.reduce);
+    } else if (step->kind == PLAIT_STEP_KERNEL) {
+        step->u.kernel.kernel->touch(step->u.kernel.params, touch, c);
+    } else if (step->kind == PLAIT_STEP_NATIVE) {
+        check_native(c, &step->u.native);
+    }
+}
+
+/* Runs one rank's steps up to its next fence; returns the index after it. */
+static int run_phase(check_t *c, int rank, int step)
+{
+    const plait_plan_t *plan = c->plans[rank];
+
+    for (; step < plan->n_steps && plan->steps[step].kind != PLAIT_STEP_FENCE; step++) {
+        c->rank = rank;
+        c->step = step;
+        check_step(c, &plan->steps[step]);
+    }
+    return step + 1;
+}
+
+static int n_fences(const plait_plan_t *plan)
+{
+    int n = 0;
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        n += plan->steps[i].kind == PLAIT_STEP_FENCE;
+    }
+    return n;
+}
+
+static plait_status_t run_phases(check_t *c)
+{
+    plait_status_t status = PLAIT_OK;
+    int *next = plait_alloc(c->n_ranks, sizeof(*next));
+    int n_phases = n_fences(c->plans[0]) + 1;
+
+    PLAIT_CHECK(next != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
+    for (int r = 0; r < c->n_ranks; r++) {
+        PLAIT_CHECK(n_fences(c->plans[r]) == n_phases - 1 &&
+                        (c->plans[r]->agree == c->plans[0]->agree || n_phases == 1),
+                    PLAIT_ERR_INTERNAL, "%s: ranks 0 and %d differ in fences or agreement",
+                    c->plans[0]->title, r);
+    }
+    for (c->phase = 1; c->phase <= n_phases; c->phase++) {
+        for (int r = 0; r < c->n_ranks; r++) {
+            next[r] = run_phase(c, r, next[r]);
+        }
+    }
+    status = c->status;
+done:
+    plait_free(next);
+    return status;
+}
+
+static void check_results(check_t *c)
+{
+    for (c->rank = 0; c->rank < c->n_ranks; c->rank++) {
+        const plait_plan_t *plan = c->plans[c->rank];
+        for (int i = 0; i < plan->n_rets; i++) {
+            int slot = slot_of(c, plan, plait_slot_ret(plan, i));
+            const shadow_t *shadow = &c->slots[c->rank][slot];
+            for (int64_t at = 0; at < shadow->n_bytes && c->status == PLAIT_OK; at++) {
+                if (shadow->bytes[at].written == 0) {
+                    fault(c, "misses a byte of the result", c->rank, slot, at);
+                }
+            }
+        }
+    }
+}
+
+/* The k-th remote block of a list for this peer; NULL when there are no more. */
+static const plait_block_t *next_block(const plait_block_t *blocks, int64_t n, int peer,
+                                       int64_t *at_p)
+{
+    for (; *at_p < n; *at_p += 1) {
+        if (blocks[*at_p].peer == peer) {
+            *at_p += 1;
+            return &blocks[*at_p - 1];
+        }
+    }
+    return NULL;
+}
+
+/* A rank without blocks has no such step, so moves are counted by all of a plan's blocks. */
+static const plait_move_t *nth_move(const plait_plan_t *plan, int n)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == PLAIT_STEP_MOVE && n-- == 0) {
+            return &plan->steps[i].u.move;
+        }
+    }
+    return NULL;
+}
+
+static bool pair_fits(const plait_move_t *from, int to_rank, const plait_move_t *to,
+                      int from_rank)
+{
+    int64_t at_out = 0;
+    int64_t at_in = 0;
+    bool fits = true;
+    bool is_more = true;
+
+    while (fits && is_more) {
+        const plait_block_t *out = next_block(from->out, from->n_out, to_rank, &at_out);
+        const plait_block_t *in = next_block(to->in, to->n_in, from_rank, &at_in);
+        fits = (out == NULL) == (in == NULL) &&
+               (out == NULL || plait_box_bytes(&out->box) == plait_box_bytes(&in->box));
+        is_more = out != NULL;
+    }
+    return fits;
+}
+
+static plait_status_t check_messages(const check_t *c)
+{
+    static const plait_move_t nothing = {0};
+    plait_status_t status = PLAIT_OK;
+    bool is_more = c->plans[0]->direct == PLAIT_DIRECT_NONE;
+
+    for (int n = 0; is_more; n++) {
+        is_more = false;
+        for (int a = 0; a < c->n_ranks; a++) {
+            const plait_move_t *from = nth_move(c->plans[a], n);
+            is_more = is_more || from != NULL;
+            for (int b = 0; b < c->n_ranks; b++) {
+                const plait_move_t *to = nth_move(c->plans[b], n);
+                PLAIT_CHECK(a == b || pair_fits((from != NULL) ? from : &nothing, b,
+                                                (to != NULL) ? to : &nothing, a),
+                            PLAIT_ERR_INTERNAL,
+                            "%s: move %d, what rank %d sends is not what rank %d receives",
+                            c->plans[0]->title, n + 1, a, b);
+            }
+        }
+    }
+done:
+    return status;
+}
+
+static plait_status_t make_shadows(check_t *c)
+{
+    plait_status_t status = PLAIT_OK;
+
+    c->slots = plait_alloc(c->n_ranks, sizeof(*c->slots));
+    PLAIT_CHECK(c->slots != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
+    for (int r = 0; r < c->n_ranks; r++) {
+        const plait_plan_t *plan = c->plans[r];
+        for (int s = 0; s < plait_plan_n_slots(plan); s++) {
+            shadow_t *shadow = &c->slots[r][s];
+            shadow->bytes = plait_alloc(plan->slot_bytes[s], sizeof(byte_t));
+            PLAIT_CHECK(shadow->bytes != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
+            shadow->n_bytes = plan->slot_bytes[s];
+            /* operands are there before the first phase; 0 means never, so use -1 */
+            for (int64_t at = 0; s < plan->n_args && at < shadow->n_bytes; at++) {
+                shadow->bytes[at].written = -1;
+            }
+        }
+    }
+done:
+    return status;
+}
+
+plait_status_t plait_plans_check(plait_plan_t *const plans[], int n_ranks,
+                                 const plait_check_t *options)
+{
+    plait_status_t status = PLAIT_OK;
+    check_t c = {.plans = plans, .n_ranks = n_ranks, .alias = options->alias};
+
+    PLAIT_TRY(make_shadows(&c));
+    PLAIT_TRY(run_phases(&c));
+    check_results(&c);
+    PLAIT_TRY(c.status);
+    PLAIT_TRY(check_messages(&c));
+done:
+    for (int r = 0; r < n_ranks && c.slots != NULL; r++) {
+        for (int s = 0; s < PLAIT_MAX_SLOTS; s++) {
+            plait_free(c.slots[r][s].bytes);
+        }
+    }
+    plait_free(c.slots);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* Execution of a plan: one loop over steps that knows no operation. */
+#ifndef PLAIT_PLAN_EXEC_H
+#define PLAIT_PLAN_EXEC_H
+
+#include "plan/plan.h"
+
+/* What a kernel sees while it runs. */
+struct plait_exec {
+    const plait_plan_t *plan;
+    plait_session_t session;
+    char *slot[PLAIT_MAX_SLOTS]; /* my buffers */
+    char *scratch;               /* plan->scratch_bytes, at a 64-byte boundary */
+};
+
+/* Runs the plan on an endpoint. run: see plait_session_t. */
+plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end, int64_t run,
+                               const void *const args[], void *const rets[]);
+
+/* Address of a peer's slot; valid here if it is my own rank or access is POINTER. */
+static inline const char *plait_exec_peer(const plait_exec_t *exec, int peer, int slot)
+{
+    return (peer == exec->plan->rank)
+               ? exec->slot[slot]
+               : (const char *)(uintptr_t)exec->session.peers[peer].slot[slot];
+}
+
+/* Gathers a box of a peer's slot into contiguous rows of `to`, dst_stride apart (READ). */
+plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot, int64_t offset,
+                                   const plait_box_copy_t *box, char *to);
+
+#endif

@@ -1,0 +1,291 @@
+/* Moves. With direct access each box is copied once, from the peer's memory to its place.
+ * With one-copy reads it passes through the second-level cache, so that the destination is
+ * written by our own stores (past the cache where it is large). With messages, pairwise
+ * exchange: in round k every rank sends to rank + k and receives from rank - k.
+ * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
+#include "base/checked.h"
+#include "kernel/reduce.h"
+#include "plan/exec_steps.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum { MAX_IOVECS = 512 };
+
+/* What to do with a box whose source is readable here. */
+static void apply(const plait_block_t *block, plait_dtype_t dtype,
+                  const plait_box_copy_t *box, const char *src, char *dst)
+{
+    if (block->kind == PLAIT_BLOCK_ZERO) {
+        plait_host_zero_box(box, dst);
+    } else if (block->kind == PLAIT_BLOCK_ADD) {
+        plait_reduce_box(plait_reduce_find(PLAIT_SUM, dtype), plait_dtype_bytes(dtype), box,
+                         src, dst);
+    } else if (src != dst) { /* equal: an operand that the result aliases */
+        plait_host_copy_box(box, src, dst);
+    }
+}
+
+/* Odometer over a box's rows. */
+static bool next_row(const plait_box_copy_t *box, int64_t index[])
+{
+    for (int d = box->n_dims - 1; d >= 0; d--) {
+        index[d]++;
+        if (index[d] < box->count[d]) {
+            return true;
+        }
+        index[d] = 0;
+    }
+    return false;
+}
+
+static int64_t src_at(const plait_box_copy_t *box, const int64_t index[])
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < box->n_dims; d++) {
+        at += index[d] * box->src_stride[d];
+    }
+    return at;
+}
+
+static int64_t dst_at(const plait_box_copy_t *box, const int64_t index[])
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < box->n_dims; d++) {
+        at += index[d] * box->dst_stride[d];
+    }
+    return at;
+}
+
+plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot, int64_t offset,
+                                   const plait_box_copy_t *box, char *to)
+{
+    plait_status_t status = PLAIT_OK;
+    struct iovec local[MAX_IOVECS];
+    struct iovec remote[MAX_IOVECS];
+    const char *from = plait_exec_peer(exec, peer, slot) + offset;
+    int64_t index[PLAIT_BOX_MAX_DIMS] = {0};
+    int n = 0;
+    bool is_more = plait_box_bytes(box) > 0;
+
+    while (is_more) {
+        remote[n] = (struct iovec){(char *)(uintptr_t)from + src_at(box, index),
+                                   (size_t)box->row_bytes};
+        local[n] = (struct iovec){to + dst_at(box, index), (size_t)box->row_bytes};
+        n++;
+        is_more = next_row(box, index);
+        if (n == MAX_IOVECS || !is_more) {
+            PLAIT_TRY(exec->session.end->transport->read(&exec->session, peer, local, n,
+                                                         remote, n));
+            n = 0;
+        }
+    }
+done:
+    return status;
+}
+
+/* Rows shorter than this are read together with what lies between them, when that is not
+ * more than SPAN_WASTE times as much: an iovec entry costs about as much as 200 bytes. */
+enum { SHORT_ROW = 128, SPAN_WASTE = 8 };
+
+static bool reads_span(const plait_box_copy_t *box)
+{
+    int last = box->n_dims - 1;
+
+    return last >= 0 && box->row_bytes < SHORT_ROW && box->count[last] > 1 &&
+           box->src_stride[last] >= box->row_bytes &&
+           box->src_stride[last] <= SPAN_WASTE * box->row_bytes;
+}
+
+/* One piece: a box that fits the scratch. It is read densely (or as spans of the last
+ * dimension) and then goes to its place with the destination's strides. */
+static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
+                                 plait_dtype_t dtype, const plait_box_copy_t *piece,
+                                 int64_t src_offset, char *dst)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_box_copy_t fetch = *piece;
+    plait_box_copy_t place = *piece;
+    int last = piece->n_dims - 1;
+    int64_t stride = piece->row_bytes;
+
+    if (reads_span(piece)) {
+        fetch.n_dims = last;
+        fetch.row_bytes =
+            (piece->count[last] - 1) * piece->src_stride[last] + piece->row_bytes;
+        stride = fetch.row_bytes;
+    }
+    for (int d = fetch.n_dims - 1; d >= 0; d--) {
+        fetch.dst_stride[d] = stride;
+        place.src_stride[d] = stride;
+        stride *= fetch.count[d];
+    }
+    PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset, &fetch,
+                                  exec->scratch));
+    apply(block, dtype, &place, exec->scratch, dst);
+done:
+    return status;
+}
+
+static int64_t span_bytes(const plait_box_copy_t *box)
+{
+    int64_t n_bytes = box->row_bytes;
+
+    for (int d = box->n_dims - 1; d >= 0; d--) {
+        bool is_span = d == box->n_dims - 1 && reads_span(box);
+        n_bytes = is_span ? (box->count[d] - 1) * box->src_stride[d] + n_bytes
+                          : n_bytes * box->count[d];
+    }
+    return n_bytes;
+}
+
+/* Cuts a box into pieces that fit the scratch: along the slowest dimension first, then
+ * along the rows themselves. */
+static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
+                               plait_dtype_t dtype, const plait_box_copy_t *box,
+                               int64_t src_offset, char *dst)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_box_copy_t piece = *box;
+    int64_t n_bytes = span_bytes(box);
+
+    if (n_bytes <= PLAIT_READ_CHUNK) {
+        status = read_piece(exec, block, dtype, box, src_offset, dst);
+    } else if (box->n_dims > 0) {
+        int64_t n_slices = plait_max(1, box->count[0] / (n_bytes / PLAIT_READ_CHUNK + 1));
+        if (box->count[0] == 1) { /* drop the dimension */
+            piece.n_dims--;
+            memmove(piece.count, piece.count + 1, sizeof(piece.count) - sizeof(int64_t));
+            memmove(piece.src_stride, piece.src_stride + 1, sizeof(piece.src_stride) - sizeof(int64_t));
+            memmove(piece.dst_stride, piece.dst_stride + 1, sizeof(piece.dst_stride) - sizeof(int64_t));
+            PLAIT_TRY(read_box(exec, block, dtype, &piece, src_offset, dst));
+            goto done;
+        }
+        for (int64_t i = 0; i < box->count[0]; i += n_slices) {
+            piece.count[0] = plait_min(n_slices, box->count[0] - i);
+            PLAIT_TRY(read_box(exec, block, dtype, &piece, src_offset + i * box->src_stride[0],
+                               dst + i * box->dst_stride[0]));
+        }
+    } else {
+        for (int64_t at = 0; at < box->row_bytes; at += PLAIT_READ_CHUNK) {
+            piece.row_bytes = plait_min(PLAIT_READ_CHUNK, box->row_bytes - at);
+            PLAIT_TRY(read_piece(exec, block, dtype, &piece, src_offset + at, dst + at));
+        }
+    }
+done:
+    return status;
+}
+
+static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
+                                 plait_dtype_t dtype)
+{
+    plait_status_t status = PLAIT_OK;
+    char *dst = exec->slot[block->dst_slot] + block->dst_offset;
+
+    if (plait_box_bytes(&block->box) == 0) {
+        goto done; /* pointers of empty arrays may be anything */
+    }
+    if (exec->plan->direct == PLAIT_DIRECT_READ && block->peer != exec->plan->rank) {
+        status = read_box(exec, block, dtype, &block->box, block->src_offset, dst);
+    } else {
+        apply(block, dtype, &block->box,
+              plait_exec_peer(exec, block->peer, block->src_slot) + block->src_offset, dst);
+    }
+done:
+    return status;
+}
+
+/* Packs what goes to `peer`; returns the bytes. */
+static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer, char *to)
+{
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < move->n_out; i++) {
+        const plait_block_t *block = &move->out[i];
+        plait_box_copy_t box = block->box;
+        int64_t stride = box.row_bytes;
+        if (block->peer != peer) {
+            continue;
+        }
+        for (int d = box.n_dims - 1; d >= 0; d--) {
+            box.dst_stride[d] = stride;
+            stride *= box.count[d];
+        }
+        plait_host_copy_box(&box, exec->slot[block->src_slot] + block->src_offset, to + at);
+        at += plait_box_bytes(&box);
+    }
+    return at;
+}
+
+static void unpack(const plait_exec_t *exec, const plait_move_t *move, int peer,
+                   const char *from)
+{
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < move->n_in; i++) {
+        const plait_block_t *block = &move->in[i];
+        plait_box_copy_t box = block->box;
+        int64_t stride = box.row_bytes;
+        if (block->peer != peer || plait_box_bytes(&box) == 0) {
+            continue;
+        }
+        for (int d = box.n_dims - 1; d >= 0; d--) {
+            box.src_stride[d] = stride;
+            stride *= box.count[d];
+        }
+        apply(block, move->dtype, &box, from + at,
+              exec->slot[block->dst_slot] + block->dst_offset);
+        at += plait_box_bytes(&box);
+    }
+}
+
+static int64_t bytes_from(const plait_move_t *move, int peer)
+{
+    int64_t n_bytes = 0;
+
+    for (int64_t i = 0; i < move->n_in; i++) {
+        n_bytes += (move->in[i].peer == peer) ? plait_box_bytes(&move->in[i].box) : 0;
+    }
+    return n_bytes;
+}
+
+static plait_status_t move_by_messages(plait_exec_t *exec, const plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_plan_t *plan = exec->plan;
+    char *send_to = exec->scratch;
+    char *recv_to = exec->scratch + plan->scratch_bytes / 2 / 64 * 64;
+
+    for (int round = 1; round < plan->n_ranks; round++) {
+        int to = (plan->rank + round) % plan->n_ranks;
+        int from = (plan->rank - round + plan->n_ranks) % plan->n_ranks;
+        plait_message_t send = {
+            .peer = to, .data = send_to, .n_bytes = pack(exec, move, to, send_to)};
+        plait_message_t recv = {
+            .peer = from, .data = recv_to, .n_bytes = bytes_from(move, from)};
+        PLAIT_TRY(exec->session.end->transport->exchange(
+            &exec->session, send.n_bytes > 0, &send, recv.n_bytes > 0, &recv));
+        unpack(exec, move, from, recv_to);
+    }
+done:
+    return status;
+}
+
+plait_status_t plait_exec_move(plait_exec_t *exec, const plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_direct = exec->plan->direct != PLAIT_DIRECT_NONE;
+
+    for (int64_t i = 0; i < move->n_in; i++) {
+        if (is_direct || move->in[i].peer == exec->plan->rank) {
+            PLAIT_TRY(take_block(exec, &move->in[i], move->dtype));
+        }
+    }
+    if (!is_direct) {
+        PLAIT_TRY(move_by_messages(exec, move));
+    }
+done:
+    return status;
+}

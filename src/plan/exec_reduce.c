@@ -1,0 +1,67 @@
+/* Reductions over all ranks' pieces, in rank order: the same bits whoever does it. */
+#include "base/checked.h"
+#include "kernel/reduce.h"
+#include "plan/exec_steps.h"
+
+#include <string.h>
+
+/* Piece q, elements [at, at + n), as something readable here; with one-copy reads it comes
+ * through the scratch. */
+static plait_status_t piece_of(plait_exec_t *exec, const plait_reduce_step_t *r, int q,
+                               int64_t at, int64_t n_bytes, const char **piece_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_plan_t *plan = exec->plan;
+    bool is_own = r->is_local || q == plan->rank;
+    int64_t offset = r->src_offset + at + (r->is_local ? q * r->piece_stride : 0);
+
+    if (is_own || plan->direct == PLAIT_DIRECT_POINTER) {
+        *piece_p = plait_exec_peer(exec, is_own ? plan->rank : q, r->src_slot) + offset;
+    } else {
+        const plait_box_copy_t box = {.row_bytes = n_bytes};
+        PLAIT_TRY(plait_exec_read_box(exec, q, r->src_slot, offset, &box, exec->scratch));
+        *piece_p = exec->scratch;
+    }
+done:
+    return status;
+}
+
+/* Two pieces that both come through the scratch need half of it each, hence the cut in
+ * blocks of half a chunk; the first piece then moves to the result. dst may be this rank's
+ * own piece: it is read as soon as it is due and never after the result was written, because
+ * ranks before it are gathered in the scratch first. */
+plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *r)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_reduce_fn_t fn = plait_reduce_find(r->op, r->dtype);
+    int64_t item = plait_dtype_bytes(r->dtype);
+    int64_t n_block = PLAIT_READ_CHUNK / 2 / item;
+    char *sum = exec->scratch + PLAIT_READ_CHUNK / 2;
+
+    for (int64_t at = 0; at < r->n; at += n_block) {
+        int64_t n = plait_min(n_block, r->n - at);
+        int n_pieces = exec->plan->n_ranks;
+        char *dst = exec->slot[r->dst_slot] + r->dst_offset + at * item;
+        const char *piece = NULL;
+
+        PLAIT_TRY(piece_of(exec, r, 0, at * item, n * item, &piece));
+        if (n_pieces == 1) {
+            if (dst != piece) {
+                memcpy(dst, piece, (size_t)(n * item));
+            }
+            continue;
+        }
+        const char *before = piece;
+        if (piece == exec->scratch) { /* keep it: the next one comes to the same place */
+            memcpy(sum, piece, (size_t)(n * item));
+            before = sum;
+        }
+        for (int q = 1; q < n_pieces; q++) {
+            PLAIT_TRY(piece_of(exec, r, q, at * item, n * item, &piece));
+            fn(n, (q == n_pieces - 1) ? dst : sum, before, piece);
+            before = sum;
+        }
+    }
+done:
+    return status;
+}

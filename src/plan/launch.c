@@ -1,0 +1,240 @@
+#include "plan/launch.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "plan/exec.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* Plans of one communicator handle, by a key of words: operation, parameters, arrays. */
+enum { N_BUCKETS = 64, MAX_NDIM_KEY = 16 };
+enum { ARRAY_WORDS = 2 + MAX_NDIM_KEY };
+enum { KEY_WORDS = 1 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS };
+
+typedef struct {
+    int n;
+    uint64_t words[KEY_WORDS];
+} plan_key_t;
+
+typedef struct entry {
+    uint64_t hash;
+    int n_words;
+    uint64_t *words;
+    plait_plan_t *plan;
+    struct entry *next;
+} entry_t;
+
+typedef struct {
+    pthread_mutex_t mutex;
+    entry_t *buckets[N_BUCKETS];
+} cache_t;
+
+static void entry_destroy(entry_t *entry)
+{
+    if (entry != NULL) {
+        plait_plan_destroy(&entry->plan);
+        plait_free(entry->words);
+        plait_free(entry);
+    }
+}
+
+static void cache_destroy(void *attached)
+{
+    cache_t *cache = attached;
+
+    for (int b = 0; b < N_BUCKETS; b++) {
+        while (cache->buckets[b] != NULL) {
+            entry_t *next = cache->buckets[b]->next;
+            entry_destroy(cache->buckets[b]);
+            cache->buckets[b] = next;
+        }
+    }
+    (void)pthread_mutex_destroy(&cache->mutex);
+    plait_free(cache);
+}
+
+/* The communicator's cache; made at its first use, by whichever thread is first. */
+static cache_t *cache_of(plait_comm_t *comm)
+{
+    void *cache = atomic_load_explicit(&comm->attached, memory_order_acquire);
+
+    if (cache == NULL) {
+        cache_t *fresh = plait_alloc(1, sizeof(*fresh));
+        if (fresh != NULL) {
+            (void)pthread_mutex_init(&fresh->mutex, NULL);
+            comm->detach = cache_destroy;
+            if (atomic_compare_exchange_strong(&comm->attached, &cache, fresh)) {
+                cache = fresh;
+            } else {
+                cache_destroy(fresh);
+            }
+        }
+    }
+    return cache;
+}
+
+static plait_status_t add_arrays(plan_key_t *key, const plait_array_t arrays[], int n)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = 0; i < n; i++) {
+        PLAIT_CHECK(arrays[i].ndim <= MAX_NDIM_KEY, PLAIT_ERR_INVALID,
+                    "an array has %d axes, at most %d are supported", arrays[i].ndim,
+                    MAX_NDIM_KEY);
+        key->words[key->n++] = (uint64_t)arrays[i].dtype;
+        key->words[key->n++] = (uint64_t)arrays[i].ndim;
+        for (int d = 0; d < arrays[i].ndim; d++) {
+            key->words[key->n++] = (uint64_t)arrays[i].dims[d];
+        }
+    }
+done:
+    return status;
+}
+
+static plait_status_t make_key(const plait_op_t *op, const void *params,
+                               const plait_array_t args[], const plait_array_t rets[],
+                               plan_key_t *key)
+{
+    plait_status_t status = PLAIT_OK;
+
+    key->n = 0;
+    key->words[key->n++] = (uint64_t)(uintptr_t)op;
+    memcpy(&key->words[key->n], params, op->params_size);
+    key->n += (int)(op->params_size / 8);
+    PLAIT_TRY(add_arrays(key, args, op->n_args));
+    PLAIT_TRY(add_arrays(key, rets, op->n_rets));
+done:
+    return status;
+}
+
+plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
+                             const plait_endpoint_t *end, const plait_array_t args[],
+                             const plait_array_t rets[], plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_problem_t problem = {.n_ranks = end->size,
+                                     .rank = end->rank,
+                                     .caps = end->caps,
+                                     .n_args = op->n_args,
+                                     .n_rets = op->n_rets,
+                                     .args = args,
+                                     .rets = rets};
+    plait_plan_t *plan = NULL;
+
+    PLAIT_TRY(op->plan(params, &problem, &plan));
+    plait_plan_agree(plan, plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
+    *plan_p = plan;
+done:
+    return status;
+}
+
+/* Under the cache's mutex. */
+static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key, const plait_op_t *op,
+                                   const void *params, const plait_endpoint_t *end,
+                                   const plait_array_t args[], const plait_array_t rets[],
+                                   const plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    size_t n_bytes = (size_t)key->n * sizeof(key->words[0]);
+    uint64_t hash = plait_hash_bytes(PLAIT_HASH_SEED, key->words, n_bytes);
+    entry_t **bucket = &cache->buckets[hash % N_BUCKETS];
+    entry_t *entry = *bucket;
+    entry_t *fresh = NULL;
+
+    while (entry != NULL && !(entry->hash == hash && entry->n_words == key->n &&
+                              memcmp(entry->words, key->words, n_bytes) == 0)) {
+        entry = entry->next;
+    }
+    if (entry == NULL) {
+        fresh = plait_alloc(1, sizeof(*fresh));
+        PLAIT_CHECK(fresh != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+        fresh->words = plait_alloc(key->n, sizeof(key->words[0]));
+        PLAIT_CHECK(fresh->words != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+        memcpy(fresh->words, key->words, n_bytes);
+        fresh->n_words = key->n;
+        fresh->hash = hash;
+        PLAIT_TRY(plait_op_plan(op, params, end, args, rets, &fresh->plan));
+        fresh->next = *bucket;
+        *bucket = fresh;
+        entry = fresh;
+        fresh = NULL;
+    }
+    *plan_p = entry->plan;
+done:
+    entry_destroy(fresh);
+    return status;
+}
+
+static _Atomic int64_t n_in_flight;
+static atomic_bool is_closed;
+
+static plait_status_t launch(const plait_op_t *op, const void *params, plait_comm_t *comm,
+                             int64_t run, const plait_array_t args[],
+                             const plait_array_t rets[])
+{
+    plait_status_t status = PLAIT_OK;
+    cache_t *cache = cache_of(comm);
+    const plait_plan_t *plan = NULL;
+    const void *operands[PLAIT_MAX_ARRAYS] = {NULL};
+    void *results[PLAIT_MAX_ARRAYS] = {NULL};
+    plan_key_t key;
+
+    PLAIT_CHECK(!atomic_load_explicit(&is_closed, memory_order_relaxed), PLAIT_ERR_COMM,
+                "the process is leaving, no communication is possible any more");
+    PLAIT_CHECK(cache != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
+    PLAIT_TRY(plait_comm_usable(comm));
+    PLAIT_TRY(make_key(op, params, args, rets, &key));
+    (void)pthread_mutex_lock(&cache->mutex);
+    status = find_or_make(cache, &key, op, params, &comm->end, args, rets, &plan);
+    (void)pthread_mutex_unlock(&cache->mutex);
+    PLAIT_TRY(status);
+    for (int i = 0; i < op->n_args; i++) {
+        operands[i] = args[i].data;
+    }
+    for (int i = 0; i < op->n_rets; i++) {
+        results[i] = rets[i].data;
+    }
+    PLAIT_TRY(plait_exec_plan(plan, &comm->end, run, operands, results));
+done:
+    return status;
+}
+
+plait_status_t plait_op_launch(const plait_op_t *op, const void *params, plait_comm_t *comm,
+                               int64_t run, const plait_array_t args[],
+                               const plait_array_t rets[])
+{
+    atomic_fetch_add(&n_in_flight, 1);
+    plait_status_t status = launch(op, params, comm, run, args, rets);
+    atomic_fetch_sub(&n_in_flight, 1);
+    if (status != PLAIT_OK) {
+        plait_error_prefix("rank %d of communicator #%lld, %s: ", comm->end.rank,
+                           (long long)comm->id, op->name);
+    }
+    return status;
+}
+
+int64_t plait_in_flight(void)
+{
+    return atomic_load(&n_in_flight);
+}
+
+int64_t plait_shutdown(int64_t limit_ns)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    int64_t start = plait_clock_ns();
+
+    while (plait_in_flight() > 0 && plait_clock_ns() - start < limit_ns) {
+        (void)nanosleep(&nap, NULL);
+    }
+    atomic_store(&is_closed, true);
+    if (plait_in_flight() > 0) {
+        plait_wait_stop();
+    }
+    return plait_in_flight();
+}

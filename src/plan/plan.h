@@ -1,0 +1,194 @@
+/* Steps, and the builder that operations put them together with.
+ *
+ * A plan names buffers by slot: operands, then results, then work. Fences part a plan into
+ * phases; what a rank wrote before a fence its peers may read after it, and what they read
+ * before a fence it may overwrite after it (plan/check.h proves this for every operation).
+ * Without direct access (PLAIT_DIRECT_NONE) there are no fences: moves are messages. */
+#ifndef PLAIT_PLAN_PLAN_H
+#define PLAIT_PLAN_PLAN_H
+
+#include "device/host.h"
+#include "plait/plan.h"
+#include "plait/reduce.h"
+#include "transport/transport.h"
+
+#include <stdbool.h>
+
+/* Bytes that a one-copy read brings in at a time: stays in the second-level cache. */
+enum { PLAIT_READ_CHUNK = 256 << 10 };
+
+/* An operand or result: data is NULL while planning. */
+typedef struct {
+    plait_dtype_t dtype;
+    int ndim;
+    const int64_t *dims; /* borrowed */
+    void *data;          /* borrowed, row-major */
+} plait_array_t;
+
+/* All that planning may depend on; the same function plans for any rank. */
+typedef struct {
+    int n_ranks;
+    int rank;
+    plait_caps_t caps;
+    int n_args, n_rets;
+    const plait_array_t *args;
+    const plait_array_t *rets;
+} plait_problem_t;
+
+typedef enum {
+    PLAIT_STEP_FENCE,
+    PLAIT_STEP_MOVE,
+    PLAIT_STEP_REDUCE,
+    PLAIT_STEP_KERNEL,
+    PLAIT_STEP_NATIVE,
+    PLAIT_STEP_KIND_COUNT
+} plait_step_kind_t;
+
+typedef enum {
+    PLAIT_BLOCK_COPY,
+    PLAIT_BLOCK_ADD, /* in the order of the list: deterministic */
+    PLAIT_BLOCK_ZERO /* the destination only; peer is this rank */
+} plait_block_kind_t;
+
+/* A box on its way. As incoming block: from `peer`'s src_slot to my dst_slot, the box has
+ * both strides. As outgoing block (messages only): from my src_slot to `peer`; dst unused.
+ * The rows of an outgoing block are in the order of the peer's incoming one. */
+typedef struct {
+    int peer;
+    plait_block_kind_t kind;
+    int src_slot, dst_slot;
+    int64_t src_offset, dst_offset; /* bytes */
+    plait_box_copy_t box;
+} plait_block_t;
+
+/* Incoming blocks of one move, and outgoing ones where moves are messages. */
+typedef struct {
+    plait_dtype_t dtype; /* of ADD blocks */
+    int64_t n_in, n_out;
+    int64_t room_in, room_out;
+    plait_block_t *in;
+    plait_block_t *out;
+} plait_move_t;
+
+/* dst[i] = op over pieces of src[i], in their order. Remote: piece q is rank q's src_slot
+ * at src_offset. Local: piece q is my src_slot at src_offset + q * piece_stride. */
+typedef struct {
+    plait_reduce_t op;
+    plait_dtype_t dtype;
+    bool is_local;
+    int64_t n;            /* elements */
+    int src_slot, dst_slot;
+    int64_t src_offset, dst_offset, piece_stride; /* bytes */
+} plait_reduce_step_t;
+
+typedef enum {
+    PLAIT_NATIVE_ALLREDUCE,
+    PLAIT_NATIVE_BCAST,
+    PLAIT_NATIVE_BARRIER,
+    PLAIT_NATIVE_SENDRECV
+} plait_native_t;
+
+/* A collective of the transport's own, or a matched transfer. */
+typedef struct {
+    plait_native_t native;
+    plait_reduce_t op;
+    plait_dtype_t dtype, recv_dtype;
+    int64_t n, n_recv;      /* elements */
+    int src_slot, dst_slot; /* -1: none */
+    int root;
+    int source, dest, send_tag, recv_tag;
+    int64_t status_id;      /* where to report the matched source and tag; 0: nowhere */
+} plait_native_step_t;
+
+typedef struct plait_exec plait_exec_t;
+
+/* One region of memory that a kernel reads or writes, for the checker; what is written is
+ * always this rank's, whatever peer says. */
+typedef void (*plait_touch_fn_t)(void *context, bool is_write, int peer, int slot,
+                                 int64_t offset, const plait_box_copy_t *box);
+
+/* A computation on memory, with the operation's own code behind it. Its params are moved to
+ * the plan. */
+typedef struct {
+    const char *name;
+    plait_status_t (*run)(const void *params, plait_exec_t *exec);
+    /* Calls touch for all that run reads and then for all that it writes; boxes use their
+     * src strides. */
+    void (*touch)(const void *params, plait_touch_fn_t touch, void *context);
+    void (*print)(const void *params, FILE *file);
+    void (*destroy)(void *params); /* NULL: plait_free */
+} plait_kernel_t;
+
+typedef struct {
+    plait_step_kind_t kind;
+    union {
+        plait_move_t move;
+        plait_reduce_step_t reduce;
+        plait_native_step_t native;
+        struct {
+            const plait_kernel_t *kernel;
+            void *params;
+        } kernel;
+    } u;
+} plait_step_t;
+
+struct plait_plan {
+    char title[192]; /* operation and problem, for print and for messages */
+    int rank, n_ranks;
+    plait_direct_t direct;
+    bool is_collective;
+    uint64_t agree; /* equal on all ranks of one execution */
+    int n_args, n_rets, n_work;
+    int64_t slot_bytes[PLAIT_MAX_SLOTS];
+    int64_t scratch_bytes;
+    int n_steps, room_steps;
+    plait_step_t *steps;
+};
+
+static inline int plait_slot_arg(const plait_plan_t *plan, int i)
+{
+    (void)plan;
+    return i;
+}
+
+static inline int plait_slot_ret(const plait_plan_t *plan, int i)
+{
+    return plan->n_args + i;
+}
+
+static inline int plait_plan_n_slots(const plait_plan_t *plan)
+{
+    return plan->n_args + plan->n_rets + plan->n_work;
+}
+
+/* Number of elements and bytes of an array, checked. */
+plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p, int64_t *n_bytes_p);
+
+/* An empty plan with the slots of the problem's arrays. `format` makes the title. */
+plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **plan_p,
+                                 const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+plait_status_t plait_plan_add_work(plait_plan_t *plan, int64_t n_bytes, int *slot_p);
+void plait_plan_need_scratch(plait_plan_t *plan, int64_t n_bytes);
+
+/* Puts a value that must be equal on all ranks into plan->agree. */
+void plait_plan_agree(plait_plan_t *plan, uint64_t value);
+
+plait_status_t plait_move_add_in(plait_move_t *move, const plait_block_t *block);
+plait_status_t plait_move_add_out(plait_move_t *move, const plait_block_t *block);
+void plait_move_clear(plait_move_t *move);
+
+/* Each adds one step; a move and a kernel's params are moved to the plan, also on failure.
+ * A fence is left out where the plan has no direct access; an empty move where it has:
+ * without it the n-th move of one rank is the n-th of all. */
+plait_status_t plait_plan_fence(plait_plan_t *plan);
+/* A fence for its own sake: never left out. */
+plait_status_t plait_plan_meet(plait_plan_t *plan);
+plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move);
+plait_status_t plait_plan_reduce(plait_plan_t *plan, const plait_reduce_step_t *reduce);
+plait_status_t plait_plan_native(plait_plan_t *plan, const plait_native_step_t *native);
+plait_status_t plait_plan_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
+                                 void *params);
+
+#endif

@@ -1,0 +1,188 @@
+#include "redist/blocks.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "layout/coords.h"
+
+#include <string.h>
+
+plait_status_t plait_overlaps_add(plait_overlaps_t *list, plait_overlap_t overlap)
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (list->n == list->room) {
+        int64_t room = plait_max(4, 2 * list->room);
+        plait_overlap_t *items = plait_alloc(room, sizeof(*items));
+        PLAIT_CHECK(items != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld overlaps",
+                    (long long)room);
+        if (list->n > 0) {
+            memcpy(items, list->items, (size_t)list->n * sizeof(*items));
+        }
+        plait_free(list->items);
+        list->items = items;
+        list->room = room;
+    }
+    list->items[list->n++] = overlap;
+done:
+    return status;
+}
+
+void plait_overlaps_clear(plait_overlaps_t *list)
+{
+    plait_free(list->items);
+    *list = (plait_overlaps_t){0};
+}
+
+plait_status_t plait_overlaps_of(const plait_layout_t *from, int src_rank,
+                                 const plait_layout_t *to, int dst_rank, int axis,
+                                 plait_overlaps_t *list)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t n_src = plait_layout_n_intervals(from, src_rank, axis);
+    int64_t n_dst = plait_layout_n_intervals(to, dst_rank, axis);
+    int64_t s = 0;
+    int64_t d = 0;
+
+    list->n = 0;
+    while (s < n_src && d < n_dst) { /* both lists are ascending: merge */
+        int64_t src_at = 0;
+        int64_t dst_at = 0;
+        plait_interval_t src = plait_layout_interval(from, src_rank, axis, s, &src_at);
+        plait_interval_t dst = plait_layout_interval(to, dst_rank, axis, d, &dst_at);
+        int64_t lo = plait_max(src.lo, dst.lo);
+        int64_t hi = plait_min(src.hi, dst.hi);
+        if (lo < hi) {
+            PLAIT_TRY(plait_overlaps_add(list, (plait_overlap_t){.n = hi - lo,
+                                                                 .src = src_at + lo - src.lo,
+                                                                 .dst = dst_at + lo - dst.lo}));
+        }
+        if (src.hi < dst.hi) {
+            s++;
+        } else {
+            d++;
+        }
+    }
+done:
+    return status;
+}
+
+static void strides_of(int ndim, const int64_t shape[], int64_t item_bytes, int64_t stride[])
+{
+    int64_t bytes = item_bytes;
+
+    for (int a = ndim - 1; a >= 0; a--) {
+        stride[a] = bytes;
+        bytes *= shape[a];
+    }
+}
+
+plait_status_t plait_blocks_add(plait_move_t *move, bool is_out, const plait_block_t *block,
+                                const plait_pair_t *pair, const plait_overlaps_t overlaps[])
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t src_stride[PLAIT_MAX_NDIM];
+    int64_t dst_stride[PLAIT_MAX_NDIM];
+    int64_t n_blocks = 1;
+
+    strides_of(pair->ndim, pair->src_shape, pair->item_bytes, src_stride);
+    strides_of(pair->ndim, pair->dst_shape, pair->item_bytes, dst_stride);
+    for (int a = 0; a < pair->ndim; a++) {
+        n_blocks *= overlaps[a].n;
+    }
+    for (int64_t i = 0; i < n_blocks; i++) {
+        plait_block_t b = *block;
+        int64_t rest = i;
+        b.box.n_dims = pair->ndim;
+        b.box.row_bytes = pair->item_bytes;
+        for (int a = pair->ndim - 1; a >= 0; a--) {
+            const plait_overlap_t *o = &overlaps[a].items[rest % overlaps[a].n];
+            rest /= overlaps[a].n;
+            b.src_offset += o->src * src_stride[a];
+            b.dst_offset += o->dst * dst_stride[a];
+            b.box.count[a] = o->n;
+            b.box.src_stride[a] = src_stride[a];
+            b.box.dst_stride[a] = dst_stride[a];
+        }
+        plait_box_simplify(&b.box);
+        PLAIT_TRY(is_out ? plait_move_add_out(move, &b) : plait_move_add_in(move, &b));
+    }
+done:
+    return status;
+}
+
+int plait_layout_replica(const plait_layout_t *layout, int rank)
+{
+    int coords[PLAIT_MAX_GRID];
+    int replica = 0;
+    unsigned used = 0;
+
+    plait_layout_coords(layout, rank, coords);
+    for (int a = 0; a < layout->ndim; a++) {
+        for (int i = 0; i < layout->axis[a].n_grid; i++) {
+            used |= 1U << layout->axis[a].grid_axis[i];
+        }
+    }
+    for (int g = 0; g < layout->grid_ndim; g++) {
+        if ((used & (1U << g)) == 0) {
+            replica = replica * layout->grid[g] + coords[g];
+        }
+    }
+    return replica;
+}
+
+/* Blocks from src_rank to dst_rank; both sides call it and get the same order. */
+static plait_status_t add_pair(plait_move_t *move, bool is_out, const plait_block_t *block,
+                               const plait_layout_t *from, int src_rank,
+                               const plait_layout_t *to, int dst_rank, int64_t item_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_pair_t pair = {.ndim = from->ndim, .item_bytes = item_bytes};
+    plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
+    bool is_empty = false;
+
+    plait_layout_local_shape(from, src_rank, pair.src_shape);
+    plait_layout_local_shape(to, dst_rank, pair.dst_shape);
+    for (int a = 0; a < from->ndim && !is_empty; a++) {
+        PLAIT_TRY(plait_overlaps_of(from, src_rank, to, dst_rank, a, &overlaps[a]));
+        is_empty = overlaps[a].n == 0;
+    }
+    if (!is_empty) {
+        PLAIT_TRY(plait_blocks_add(move, is_out, block, &pair, overlaps));
+    }
+done:
+    for (int a = 0; a < from->ndim; a++) {
+        plait_overlaps_clear(&overlaps[a]);
+    }
+    return status;
+}
+
+plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
+                                 int src_slot, const plait_layout_t *to, int dst_slot,
+                                 int64_t item_bytes, plait_move_t *move_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_move_t move = {0};
+    int replica = plait_layout_replica(from, plan->rank);
+    bool has_messages = plan->direct == PLAIT_DIRECT_NONE;
+
+    for (int i = 0; i < plan->n_ranks; i++) {
+        /* start with the next rank, so that not all read rank 0 at once */
+        int peer = (plan->rank + i) % plan->n_ranks;
+        plait_block_t block = {.peer = peer,
+                               .kind = PLAIT_BLOCK_COPY,
+                               .src_slot = src_slot,
+                               .dst_slot = dst_slot};
+        if (plait_layout_replica(from, peer) != replica) {
+            continue;
+        }
+        PLAIT_TRY(add_pair(&move, false, &block, from, peer, to, plan->rank, item_bytes));
+        if (has_messages && peer != plan->rank) {
+            PLAIT_TRY(add_pair(&move, true, &block, from, plan->rank, to, peer, item_bytes));
+        }
+    }
+    *move_p = move;
+    move = (plait_move_t){0};
+done:
+    plait_move_clear(&move);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* Boxes that two local arrays have in common, as blocks of a move. */
+#ifndef PLAIT_REDIST_BLOCKS_H
+#define PLAIT_REDIST_BLOCKS_H
+
+#include "plait/layout.h"
+#include "plan/plan.h"
+
+/* Along one axis: n indices from src (local index at the source) go to dst. */
+typedef struct {
+    int64_t n, src, dst;
+} plait_overlap_t;
+
+/* A growing list of them. */
+typedef struct {
+    int64_t n, room;
+    plait_overlap_t *items;
+} plait_overlaps_t;
+
+plait_status_t plait_overlaps_add(plait_overlaps_t *list, plait_overlap_t overlap);
+void plait_overlaps_clear(plait_overlaps_t *list);
+
+/* Overlaps of what src_rank owns in `from` with what dst_rank owns in `to`, along `axis`. */
+plait_status_t plait_overlaps_of(const plait_layout_t *from, int src_rank,
+                                 const plait_layout_t *to, int dst_rank, int axis,
+                                 plait_overlaps_t *list);
+
+/* Local arrays of a pair, row-major: what the boxes' strides come from. */
+typedef struct {
+    int ndim;
+    int64_t item_bytes;
+    int64_t src_shape[PLAIT_MAX_NDIM];
+    int64_t dst_shape[PLAIT_MAX_NDIM];
+} plait_pair_t;
+
+/* Appends to `move` one block for each element of the product of the axes' overlaps; `block`
+ * gives peer, kind and slots. is_out: append to the outgoing list. */
+plait_status_t plait_blocks_add(plait_move_t *move, bool is_out, const plait_block_t *block,
+                                const plait_pair_t *pair, const plait_overlaps_t overlaps[]);
+
+/* Which replica of a layout's data a rank holds: it takes data from ranks of the same
+ * replica, so that own data stay and replicas share the load. */
+int plait_layout_replica(const plait_layout_t *layout, int rank);
+
+/* All blocks that bring `to` about from `from` on plan->rank (and outgoing ones where moves
+ * are messages), between two slots. */
+plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
+                                 int src_slot, const plait_layout_t *to, int dst_slot,
+                                 int64_t item_bytes, plait_move_t *move_p);
+
+#endif

@@ -1,0 +1,21 @@
+/* Parameters of redistribute, and what other operations on layouts share with it. */
+#ifndef PLAIT_REDIST_PARAMS_H
+#define PLAIT_REDIST_PARAMS_H
+
+#include "plait/layout.h"
+#include "plan/plan.h"
+
+typedef struct {
+    int64_t n_from, n_to;
+    int64_t from[PLAIT_LAYOUT_WORDS]; /* plait_layout_pack */
+    int64_t to[PLAIT_LAYOUT_WORDS];
+} plait_redistribute_params_t;
+
+/* INVALID unless the array is what `layout` says of problem->rank; `what` starts the text. */
+plait_status_t plait_layout_fits(const plait_layout_t *layout, const plait_problem_t *problem,
+                                 const plait_array_t *array, const char *what);
+
+/* Makes a layout part of what ranks must agree on. */
+void plait_layout_agree(plait_plan_t *plan, const plait_layout_t *layout);
+
+#endif

@@ -1,0 +1,323 @@
+/* Threads of one process. A collective session is a meeting: ranks join the first open
+ * meeting of their launch that they have not joined yet, so that ranks which run ahead open
+ * the next one, and launches from different Python threads never mix. Fences are counters
+ * that threads spin on, then sleep on (futex), so that more ranks than cores stay fast. */
+#include "transport/local.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "transport/local_mail.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct meeting {
+    int64_t run;
+    int n_joined;
+    int n_left;
+    bool *has_joined;         /* by rank */
+    plait_record_t *records;  /* two sets of n: a fence fills one while the other is read */
+    _Atomic int n_arrived;
+    _Atomic uint32_t n_fences; /* completed; what threads wait on */
+    _Atomic int n_sleeping;
+    plait_mail_t mail;         /* messages of exchange, when direct access is off */
+    struct meeting *next;
+} meeting_t;
+
+typedef struct {
+    int n;
+    int n_open; /* endpoints not yet closed */
+    pthread_mutex_t mutex;
+    meeting_t *open;  /* oldest first: somebody may still join */
+    meeting_t *spare; /* for reuse */
+    plait_mail_t mail; /* matched transfers */
+} group_t;
+
+typedef struct {
+    group_t *group;
+} local_t;
+
+static group_t *group_of(const plait_endpoint_t *end)
+{
+    return ((local_t *)end->state)->group;
+}
+
+static void meeting_destroy(meeting_t *meeting)
+{
+    if (meeting != NULL) {
+        plait_mail_clear(&meeting->mail);
+        plait_free(meeting->has_joined);
+        plait_free(meeting->records);
+        plait_free(meeting);
+    }
+}
+
+static void meetings_destroy(meeting_t *list)
+{
+    while (list != NULL) {
+        meeting_t *next = list->next;
+        meeting_destroy(list);
+        list = next;
+    }
+}
+
+static meeting_t *meeting_create(int n)
+{
+    meeting_t *meeting = plait_alloc(1, sizeof(*meeting));
+
+    if (meeting != NULL) {
+        meeting->has_joined = plait_alloc(n, sizeof(bool));
+        meeting->records = plait_alloc(2 * (int64_t)n, sizeof(plait_record_t));
+        plait_mail_init(&meeting->mail);
+        if (meeting->has_joined == NULL || meeting->records == NULL) {
+            meeting_destroy(meeting);
+            meeting = NULL;
+        }
+    }
+    return meeting;
+}
+
+/* Under the mutex. The meeting leaves the open list when nobody else can join. */
+static meeting_t *join(group_t *group, int64_t run, int rank)
+{
+    meeting_t **place = &group->open;
+
+    while (*place != NULL && ((*place)->run != run || (*place)->has_joined[rank])) {
+        place = &(*place)->next;
+    }
+    if (*place == NULL) {
+        meeting_t *fresh = group->spare;
+        if (fresh != NULL) {
+            group->spare = fresh->next;
+        } else {
+            fresh = meeting_create(group->n);
+        }
+        if (fresh == NULL) {
+            return NULL;
+        }
+        fresh->run = run;
+        fresh->n_joined = 0;
+        fresh->n_left = 0;
+        fresh->next = NULL;
+        memset(fresh->has_joined, 0, (size_t)group->n * sizeof(bool));
+        *place = fresh;
+    }
+    meeting_t *meeting = *place;
+    meeting->has_joined[rank] = true;
+    meeting->n_joined++;
+    if (meeting->n_joined == group->n) {
+        *place = meeting->next;
+    }
+    return meeting;
+}
+
+static plait_status_t local_begin(plait_session_t *session, bool is_collective)
+{
+    plait_status_t status = PLAIT_OK;
+    group_t *group = group_of(session->end);
+
+    session->meeting = NULL;
+    if (is_collective) {
+        (void)pthread_mutex_lock(&group->mutex);
+        session->meeting = join(group, session->run, session->end->rank);
+        (void)pthread_mutex_unlock(&group->mutex);
+        PLAIT_CHECK(session->meeting != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a meeting");
+    }
+done:
+    return status;
+}
+
+/* The last one to leave puts the meeting aside for reuse. A rank that gave up waiting leaves
+ * it to the others. */
+static void local_end(plait_session_t *session)
+{
+    group_t *group = group_of(session->end);
+    meeting_t *meeting = session->meeting;
+
+    if (meeting != NULL) {
+        (void)pthread_mutex_lock(&group->mutex);
+        meeting->n_left++;
+        if (meeting->n_left == group->n) {
+            atomic_store(&meeting->n_arrived, 0);
+            meeting->next = group->spare;
+            group->spare = meeting;
+        }
+        (void)pthread_mutex_unlock(&group->mutex);
+    }
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    const struct timespec limit = {.tv_nsec = 50000000};
+
+    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+}
+
+static void futex_wake_all(_Atomic uint32_t *word)
+{
+    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Spins and yields first: on idle cores the others arrive within that time. */
+static plait_status_t wait_for_fence(meeting_t *meeting, uint32_t before)
+{
+    enum { TURNS_BEFORE_SLEEP = 400 };
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin("fence", -1);
+
+    while (status == PLAIT_OK && atomic_load(&meeting->n_fences) == before) {
+        if (wait.n_polls < TURNS_BEFORE_SLEEP) {
+            status = plait_wait_turn(&wait);
+        } else {
+            atomic_fetch_add(&meeting->n_sleeping, 1);
+            futex_wait(&meeting->n_fences, before);
+            atomic_fetch_sub(&meeting->n_sleeping, 1);
+            status = plait_wait_ask(&wait);
+        }
+    }
+    return status;
+}
+
+static plait_status_t local_fence(plait_session_t *session, const plait_record_t *mine)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_endpoint_t *end = session->end;
+    meeting_t *meeting = session->meeting;
+    uint32_t before = atomic_load(&meeting->n_fences);
+    plait_record_t *records = meeting->records + (before % 2) * (uint32_t)end->size;
+
+    records[end->rank] = *mine;
+    if (atomic_fetch_add(&meeting->n_arrived, 1) == end->size - 1) {
+        atomic_store(&meeting->n_arrived, 0);
+        atomic_fetch_add(&meeting->n_fences, 1);
+        if (atomic_load(&meeting->n_sleeping) > 0) {
+            futex_wake_all(&meeting->n_fences);
+        }
+    } else {
+        status = wait_for_fence(meeting, before);
+    }
+    session->peers = records;
+    return status;
+}
+
+static plait_status_t local_read(plait_session_t *session, int peer,
+                                 const struct iovec *local, int64_t n_local,
+                                 const struct iovec *remote, int64_t n_remote)
+{
+    int64_t r = 0;
+    size_t r_at = 0;
+
+    (void)session;
+    (void)peer;
+    for (int64_t i = 0; i < n_local; i++) {
+        size_t at = 0;
+        while (at < local[i].iov_len && r < n_remote) {
+            size_t n = local[i].iov_len - at;
+            n = (n < remote[r].iov_len - r_at) ? n : remote[r].iov_len - r_at;
+            memcpy((char *)local[i].iov_base + at, (char *)remote[r].iov_base + r_at, n);
+            at += n;
+            r_at += n;
+            if (r_at == remote[r].iov_len) {
+                r++;
+                r_at = 0;
+            }
+        }
+    }
+    return PLAIT_OK;
+}
+
+static plait_status_t local_exchange(plait_session_t *session, int n_sends,
+                                     const plait_message_t *sends, int n_recvs,
+                                     const plait_message_t *recvs)
+{
+    meeting_t *meeting = session->meeting;
+
+    return plait_mail_exchange(&meeting->mail, session->end->rank, n_sends, sends, n_recvs,
+                               recvs);
+}
+
+static plait_status_t local_sendrecv(plait_session_t *session, const plait_half_t *send,
+                                     const plait_half_t *recv, plait_matched_t *matched_p)
+{
+    return plait_mail_sendrecv(&group_of(session->end)->mail, session->end->rank, send, recv,
+                               matched_p);
+}
+
+static void local_close(plait_endpoint_t *end)
+{
+    local_t *local = end->state;
+
+    if (local != NULL) {
+        group_t *group = local->group;
+        (void)pthread_mutex_lock(&group->mutex);
+        int n_open = --group->n_open;
+        (void)pthread_mutex_unlock(&group->mutex);
+        if (n_open == 0) {
+            meetings_destroy(group->open);
+            meetings_destroy(group->spare);
+            plait_mail_clear(&group->mail);
+            (void)pthread_mutex_destroy(&group->mutex);
+            plait_free(group);
+        }
+        plait_free(local);
+        end->state = NULL;
+    }
+}
+
+static const plait_transport_t local_transport = {
+    .name = "local",
+    .close = local_close,
+    .begin = local_begin,
+    .end = local_end,
+    .fence = local_fence,
+    .read = local_read,
+    .exchange = local_exchange,
+    .sendrecv = local_sendrecv,
+};
+
+plait_status_t plait_local_open(int n, plait_endpoint_t ends[])
+{
+    plait_status_t status = PLAIT_OK;
+    group_t *group = plait_alloc(1, sizeof(*group));
+    int n_made = 0;
+
+    PLAIT_CHECK(group != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a group");
+    group->n = n;
+    (void)pthread_mutex_init(&group->mutex, NULL);
+    plait_mail_init(&group->mail);
+    for (; n_made < n; n_made++) {
+        local_t *local = plait_alloc(1, sizeof(*local));
+        PLAIT_CHECK(local != NULL, PLAIT_ERR_NO_MEMORY, "no memory for an endpoint");
+        local->group = group;
+        group->n_open++;
+        ends[n_made] = (plait_endpoint_t){.transport = &local_transport,
+                                          .rank = n_made,
+                                          .size = n,
+                                          .caps = {.direct = PLAIT_DIRECT_POINTER},
+                                          .state = local};
+    }
+done:
+    if (status != PLAIT_OK) {
+        for (int i = 0; i < n_made; i++) {
+            local_close(&ends[i]); /* the last one frees the group */
+        }
+        if (n_made == 0) {
+            plait_free(group);
+        }
+    }
+    return status;
+}
+
+void plait_local_force_direct(plait_endpoint_t ends[], int n, plait_direct_t direct)
+{
+    for (int i = 0; i < n; i++) {
+        ends[i].caps.direct = direct;
+    }
+}

@@ -1,0 +1,221 @@
+#include "transport/local_mail.h"
+
+#include "base/status.h"
+#include "base/wait.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+/* On the sender's stack until the receiver has judged it. */
+struct plait_letter {
+    int source, dest, tag;
+    const void *data;
+    int64_t n_bytes;
+    plait_dtype_t dtype;
+    bool is_taken;
+    bool is_judged;
+    plait_status_t verdict;
+    char text[160]; /* why the verdict is not OK */
+    plait_letter_t *next;
+};
+
+void plait_mail_init(plait_mail_t *mail)
+{
+    (void)pthread_mutex_init(&mail->mutex, NULL);
+    (void)pthread_cond_init(&mail->changed, NULL);
+    mail->first = NULL;
+}
+
+void plait_mail_clear(plait_mail_t *mail)
+{
+    (void)pthread_cond_destroy(&mail->changed);
+    (void)pthread_mutex_destroy(&mail->mutex);
+}
+
+/* All functions below are called under the mutex. */
+
+static void post(plait_mail_t *mail, plait_letter_t *letter)
+{
+    plait_letter_t **place = &mail->first;
+
+    while (*place != NULL) {
+        place = &(*place)->next;
+    }
+    letter->next = NULL;
+    *place = letter;
+    (void)pthread_cond_broadcast(&mail->changed);
+}
+
+static void withdraw(plait_mail_t *mail, const plait_letter_t *letter)
+{
+    for (plait_letter_t **place = &mail->first; *place != NULL; place = &(*place)->next) {
+        if (*place == letter) {
+            *place = letter->next;
+            break;
+        }
+    }
+}
+
+static plait_letter_t *find(const plait_mail_t *mail, int rank, int source, int tag)
+{
+    for (plait_letter_t *l = mail->first; l != NULL; l = l->next) {
+        if (!l->is_taken && l->dest == rank && (source == PLAIT_ANY || l->source == source) &&
+            (tag == PLAIT_ANY || l->tag == tag)) {
+            return l;
+        }
+    }
+    return NULL;
+}
+
+/* Sleeps until something changes; now and then asks whether to go on. */
+static plait_status_t wait_for_change(plait_mail_t *mail, plait_wait_t *wait)
+{
+    struct timespec limit;
+
+    (void)clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_nsec += 50000000;
+    if (limit.tv_nsec >= 1000000000) {
+        limit.tv_nsec -= 1000000000;
+        limit.tv_sec++;
+    }
+    int error = pthread_cond_timedwait(&mail->changed, &mail->mutex, &limit);
+    return (error == ETIMEDOUT) ? plait_wait_ask(wait) : PLAIT_OK;
+}
+
+static plait_status_t judge(const plait_letter_t *letter, const plait_half_t *recv, int rank)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(letter->n_bytes <= recv->n_bytes, PLAIT_ERR_TRUNCATION,
+                "rank %d from %d: message truncated, got %lld bytes, room for %lld", rank,
+                letter->source, (long long)letter->n_bytes, (long long)recv->n_bytes);
+    PLAIT_CHECK(letter->dtype == recv->dtype && letter->n_bytes == recv->n_bytes,
+                PLAIT_ERR_MISMATCH, "rank %d from %d: got %s, %lld bytes; expected %s, %lld bytes",
+                rank, letter->source, plait_dtype_name(letter->dtype),
+                (long long)letter->n_bytes, plait_dtype_name(recv->dtype),
+                (long long)recv->n_bytes);
+done:
+    return status;
+}
+
+/* Copies outside the mutex: others go on meanwhile. */
+static plait_status_t take(plait_mail_t *mail, plait_letter_t *letter,
+                           const plait_half_t *recv, int rank, plait_matched_t *matched_p)
+{
+    plait_status_t status = judge(letter, recv, rank);
+
+    letter->is_taken = true;
+    if (status == PLAIT_OK && letter->n_bytes > 0) {
+        (void)pthread_mutex_unlock(&mail->mutex);
+        memmove(recv->data, letter->data, (size_t)letter->n_bytes);
+        (void)pthread_mutex_lock(&mail->mutex);
+    }
+    *matched_p = (plait_matched_t){
+        .source = letter->source, .tag = letter->tag, .n_bytes = letter->n_bytes};
+    letter->verdict = status;
+    if (status != PLAIT_OK) {
+        (void)strncpy(letter->text, plait_error_text(), sizeof(letter->text) - 1);
+    }
+    letter->is_judged = true;
+    withdraw(mail, letter);
+    (void)pthread_cond_broadcast(&mail->changed);
+    return status;
+}
+
+static plait_status_t receive(plait_mail_t *mail, const plait_half_t *recv, int rank,
+                              plait_matched_t *matched_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin("sendrecv", recv->peer);
+    plait_letter_t *letter = find(mail, rank, recv->peer, recv->tag);
+
+    while (letter == NULL && status == PLAIT_OK) {
+        status = wait_for_change(mail, &wait);
+        letter = find(mail, rank, recv->peer, recv->tag);
+    }
+    return (letter != NULL) ? take(mail, letter, recv, rank, matched_p) : status;
+}
+
+/* The verdict on a posted letter. A sender that gives up withdraws it, but never while it is
+ * being copied. */
+static plait_status_t await_verdict(plait_mail_t *mail, plait_letter_t *letter)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin("sendrecv", letter->dest);
+
+    while (!letter->is_judged && (status == PLAIT_OK || letter->is_taken)) {
+        plait_status_t asked = wait_for_change(mail, &wait);
+        status = (status == PLAIT_OK) ? asked : status;
+    }
+    if (letter->is_judged) {
+        status = (letter->verdict == PLAIT_OK) ? PLAIT_OK
+                                               : plait_fail(letter->verdict, "%s", letter->text);
+    } else {
+        withdraw(mail, letter);
+    }
+    return status;
+}
+
+plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank, const plait_half_t *send,
+                                   const plait_half_t *recv, plait_matched_t *matched_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_status_t sent = PLAIT_OK;
+    bool sends = send->peer != PLAIT_NO_RANK;
+    plait_letter_t letter = {.source = rank,
+                             .dest = send->peer,
+                             .tag = send->tag,
+                             .data = send->data,
+                             .n_bytes = send->n_bytes,
+                             .dtype = send->dtype};
+
+    (void)pthread_mutex_lock(&mail->mutex);
+    if (sends) {
+        post(mail, &letter);
+    }
+    if (recv->peer != PLAIT_NO_RANK) {
+        status = receive(mail, recv, rank, matched_p);
+    }
+    if (sends) { /* the letter lives on this stack: always await its end */
+        sent = await_verdict(mail, &letter);
+    }
+    (void)pthread_mutex_unlock(&mail->mutex);
+    return (status != PLAIT_OK) ? status : sent;
+}
+
+plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
+                                   const plait_message_t *sends, int n_recvs,
+                                   const plait_message_t *recvs)
+{
+    enum { MAX_SENDS = 8 };
+    plait_status_t status = PLAIT_OK;
+    plait_letter_t letters[MAX_SENDS];
+    plait_matched_t matched;
+
+    (void)pthread_mutex_lock(&mail->mutex);
+    PLAIT_CHECK(n_sends <= MAX_SENDS, PLAIT_ERR_INTERNAL, "%d messages at once", n_sends);
+    for (int i = 0; i < n_sends; i++) {
+        letters[i] = (plait_letter_t){.source = rank,
+                                      .dest = sends[i].peer,
+                                      .data = sends[i].data,
+                                      .n_bytes = sends[i].n_bytes,
+                                      .dtype = PLAIT_U8};
+        post(mail, &letters[i]);
+    }
+    for (int i = 0; i < n_recvs; i++) {
+        const plait_half_t recv = {.peer = recvs[i].peer,
+                                   .data = recvs[i].data,
+                                   .n_bytes = recvs[i].n_bytes,
+                                   .dtype = PLAIT_U8};
+        plait_status_t got = receive(mail, &recv, rank, &matched);
+        status = (status == PLAIT_OK) ? got : status;
+    }
+    for (int i = 0; i < n_sends; i++) {
+        plait_status_t sent = await_verdict(mail, &letters[i]);
+        status = (status == PLAIT_OK) ? sent : status;
+    }
+done:
+    (void)pthread_mutex_unlock(&mail->mutex);
+    return status;
+}

@@ -1,0 +1,40 @@
+/* Ranks are MPI processes. One binary for every MPI: its functions are looked up at run
+ * time, in the library that the host program or mpi4py loaded, by ABI. `node` endpoints
+ * (all ranks on one node, one-copy reads of their memory) come from the same call. */
+#ifndef PLAIT_TRANSPORT_MPI_H
+#define PLAIT_TRANSPORT_MPI_H
+
+#include "transport/transport.h"
+
+/* Binds the process's MPI, once. where: path of a shared object that is already loaded and
+ * depends on MPI (mpi4py.MPI.__file__), or NULL to search the mapped libraries. OK if it was
+ * bound before to the same library. Errors: UNSUPPORTED (no MPI mapped; two of them; a
+ * missing function; thread level below SERIALIZED; not initialised), with what was found. */
+PLAIT_EXPORT plait_status_t plait_mpi_bind(const char *where);
+
+/* Facts for `plait info`; static text, empty when nothing is bound. */
+PLAIT_EXPORT const char *plait_mpi_abi(void);            /* "MPICH", "Open MPI", "standard"            */
+PLAIT_EXPORT const char *plait_mpi_library_path(void);   /* shared object that MPI_Init_thread is in   */
+PLAIT_EXPORT const char *plait_mpi_library_version(void);
+PLAIT_EXPORT const char *plait_mpi_thread_level(void);   /* "MULTIPLE", "SERIALIZED", ...              */
+
+/* COMM_WORLD's bits in the bound ABI. */
+PLAIT_EXPORT plait_status_t plait_mpi_world(uint64_t *comm_bits_p);
+
+/* Collective over the communicator. Verifies the handle (initialised, not null, not an
+ * inter-communicator, size and rank as expected unless those are -1), duplicates it twice
+ * (data, control), sets ERRORS_RETURN on the duplicates only, agrees on `id_p` (in: this
+ * rank's next free id; out: the maximum over ranks), and picks `node` (caps.direct READ)
+ * where all ranks share a node and read each other's memory, else `mpi` (NONE).
+ * PLAIT_DIRECT=off in the environment of any rank forces NONE. The user's communicator is
+ * given an attribute whose delete callback sets *freed_p to true (freed_p is kept until
+ * close). `why_p` receives static or endpoint-owned text on why direct access is on or off. */
+plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
+                              _Atomic bool *freed_p, plait_endpoint_t *end,
+                              const char **why_p);
+
+/* Before MPI_Finalize (at exit, or from the attribute on COMM_SELF): every later call on an
+ * MPI endpoint returns COMM instead of touching MPI. */
+PLAIT_EXPORT void plait_mpi_shutdown(void);
+
+#endif

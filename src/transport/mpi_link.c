@@ -1,0 +1,273 @@
+#include "transport/mpi_link.h"
+
+#include "base/log.h"
+#include "base/wait.h"
+#include "transport/matched.h"
+#include "transport/mpi.h"
+
+#include <time.h>
+#include <unistd.h>
+
+typedef enum { UNBOUND, UP, OVER, CHILD } state_t;
+
+/* A request that was given up gets 100 ms to complete. */
+enum { LAST_POLLS = 1000, LAST_NAP_NS = 100000 };
+
+/* The attribute value that stands for COMM_SELF; numbers of links start above. */
+enum { SELF_NUMBER = 1 };
+
+static const plait_mpi_backend_t *_Atomic backend;
+static _Atomic int state;
+static pid_t bound_pid;
+static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Order of locks: mpi_lock, then watch_lock. */
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static plait_mpi_link_t *watched;
+static uintptr_t last_number = SELF_NUMBER;
+
+const plait_mpi_backend_t *plait_mpi_started(void)
+{
+    return atomic_load_explicit(&backend, memory_order_acquire);
+}
+
+/* A forked child has the parent's handles and none of its connections. */
+static void on_fork(void)
+{
+    atomic_store(&state, CHILD);
+}
+
+static void on_deleted(uintptr_t number)
+{
+    if (number == SELF_NUMBER) {
+        plait_mpi_shutdown();
+        return;
+    }
+    (void)pthread_mutex_lock(&watch_lock);
+    for (plait_mpi_link_t *link = watched; link != NULL; link = link->next) {
+        if (link->number == number) {
+            link->has_attribute = false;
+            atomic_store(link->freed_p, true);
+        }
+    }
+    (void)pthread_mutex_unlock(&watch_lock);
+}
+
+static void fill_status(void *mpi_status, const plait_matched_t *matched)
+{
+    const plait_mpi_envelope_t envelope = {
+        .source = matched->source, .tag = matched->tag, .n_bytes = matched->n_bytes};
+
+    (void)PLAIT_MPI_CALL(matched->source, "status",
+                         plait_mpi_started()->fill_status(mpi_status, &envelope));
+}
+
+plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi)
+{
+    plait_status_t status = PLAIT_OK;
+    int keyval = 0;
+
+    PLAIT_CHECK(mpi->keyval_create(on_deleted, &keyval) == 0, PLAIT_ERR_UNSUPPORTED,
+                "MPI_Comm_create_keyval failed");
+    PLAIT_CHECK(mpi->attribute_set(mpi->comm_self(), keyval, SELF_NUMBER) == 0,
+                PLAIT_ERR_UNSUPPORTED, "MPI_Comm_set_attr on MPI_COMM_SELF failed");
+    PLAIT_CHECK(pthread_atfork(NULL, NULL, on_fork) == 0, PLAIT_ERR_NO_MEMORY,
+                "pthread_atfork failed");
+    plait_mpi_native_probe(mpi);
+    plait_matched_set_fill(fill_status);
+    bound_pid = getpid();
+    atomic_store(&backend, mpi);
+    atomic_store(&state, UP);
+done:
+    return status;
+}
+
+void plait_mpi_shutdown(void)
+{
+    int up = UP;
+
+    if (atomic_load(&state) == UP) {
+        (void)pthread_mutex_lock(&mpi_lock);
+        (void)atomic_compare_exchange_strong(&state, &up, OVER);
+        (void)pthread_mutex_unlock(&mpi_lock);
+    }
+}
+
+plait_status_t plait_mpi_usable(const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+    int now = atomic_load(&state);
+
+    PLAIT_CHECK(now != UNBOUND, PLAIT_ERR_COMM, "%s: no MPI is bound", what);
+    PLAIT_CHECK(now != OVER, PLAIT_ERR_COMM, "%s: MPI is being finalised", what);
+    PLAIT_CHECK((now != CHILD) && (bound_pid == getpid()), PLAIT_ERR_COMM,
+                "%s: process %d was forked from MPI process %d and cannot use its "
+                "communicators",
+                what, (int)getpid(), (int)bound_pid);
+done:
+    return status;
+}
+
+bool plait_mpi_lock(void)
+{
+    bool is_up = (atomic_load_explicit(&state, memory_order_relaxed) == UP);
+
+    if (is_up) {
+        (void)pthread_mutex_lock(&mpi_lock);
+        is_up = (atomic_load_explicit(&state, memory_order_relaxed) == UP);
+        if (!is_up) {
+            (void)pthread_mutex_unlock(&mpi_lock);
+        }
+    }
+    return is_up;
+}
+
+plait_status_t plait_mpi_unlock(int rank, const char *what, int code)
+{
+    plait_status_t status = PLAIT_OK;
+    char text[PLAIT_MPI_TEXT_BYTES];
+
+    if (code != 0) {
+        plait_mpi_started()->error_text(code, text);
+        status =
+            plait_fail(PLAIT_ERR_TRANSPORT, "rank %d %s: MPI: %s", rank, what, text);
+    }
+    (void)pthread_mutex_unlock(&mpi_lock);
+    return status;
+}
+
+plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,
+                              uint64_t *request_p, bool *is_done_p,
+                              plait_mpi_envelope_t *envelope_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    *is_done_p = false;
+    status = PLAIT_MPI_CALL(link->rank, what,
+                            link->mpi->test(request_p, is_done_p, envelope_p));
+    if (status == PLAIT_ERR_TRANSPORT) {
+        *is_done_p = true;
+    }
+    return status;
+}
+
+plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer,
+                              int64_t n_receives, int64_t n, uint64_t requests[])
+{
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin(what, peer);
+    int64_t i = 0;
+
+    while (i < n) {
+        bool is_done = false;
+        plait_status_t now = plait_mpi_poll(link, what, &requests[i], &is_done, NULL);
+
+        if (!is_done && (now == PLAIT_OK)) {
+            now = plait_wait_turn(&wait);
+            if (now == PLAIT_OK) {
+                continue;
+            }
+        }
+        status = (status != PLAIT_OK) ? status : now;
+        if (!is_done) {
+            int64_t n_left = (n_receives > i) ? n_receives - i : 0;
+            plait_mpi_give_up(link, what, n_left, n - i, requests + i);
+            break;
+        }
+        i++;
+    }
+    return status;
+}
+
+/* Neither reports an error: the reason for giving up is reported already. */
+static void try_cancel(const plait_mpi_link_t *link, uint64_t *request_p)
+{
+    if (plait_mpi_lock()) {
+        (void)link->mpi->cancel(request_p);
+        (void)pthread_mutex_unlock(&mpi_lock);
+    }
+}
+
+static bool try_end(const plait_mpi_link_t *link, uint64_t *request_p)
+{
+    bool is_done = false;
+
+    if (plait_mpi_lock()) {
+        is_done = (link->mpi->test(request_p, &is_done, NULL) != 0) || is_done;
+        (void)pthread_mutex_unlock(&mpi_lock);
+    }
+    return is_done;
+}
+
+void plait_mpi_give_up(plait_mpi_link_t *link, const char *what, int64_t n_receives,
+                       int64_t n, uint64_t requests[])
+{
+    const struct timespec nap = {.tv_nsec = LAST_NAP_NS};
+    int64_t i = 0;
+
+    for (int64_t k = 0; k < n_receives; k++) {
+        try_cancel(link, &requests[k]);
+    }
+    for (int polls = 0; (i < n) && (polls < LAST_POLLS);) {
+        if (try_end(link, &requests[i])) {
+            i++;
+        } else {
+            (void)nanosleep(&nap, NULL);
+            polls++;
+        }
+    }
+    if (i < n) {
+        atomic_store(&link->is_stuck, true);
+        plait_log(
+            PLAIT_LOG_ERROR,
+            "rank %d %s: gave up with %lld requests active, their buffers may still be "
+            "read or written",
+            link->rank, what, (long long)(n - i));
+    }
+}
+
+plait_status_t plait_mpi_watch(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_backend_t *mpi = link->mpi;
+
+    (void)pthread_mutex_lock(&watch_lock);
+    link->number = ++last_number;
+    link->next = watched;
+    watched = link;
+    (void)pthread_mutex_unlock(&watch_lock);
+
+    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
+                             mpi->keyval_create(on_deleted, &link->keyval)));
+    link->has_keyval = true;
+    PLAIT_TRY(
+        PLAIT_MPI_CALL(link->rank, "open",
+                       mpi->attribute_set(link->user, link->keyval, link->number)));
+    link->has_attribute = true;
+done:
+    return status;
+}
+
+void plait_mpi_unwatch(plait_mpi_link_t *link)
+{
+    plait_mpi_link_t **at = &watched;
+
+    /* First out of the list: the callback then finds nobody to tell. */
+    (void)pthread_mutex_lock(&watch_lock);
+    while ((*at != NULL) && (*at != link)) {
+        at = &(*at)->next;
+    }
+    if (*at == link) {
+        *at = link->next;
+    }
+    bool has_attribute = link->has_attribute;
+    (void)pthread_mutex_unlock(&watch_lock);
+
+    if (has_attribute) {
+        (void)PLAIT_MPI_CALL(link->rank, "close",
+                             link->mpi->attribute_delete(link->user, link->keyval));
+    }
+    if (link->has_keyval) {
+        (void)PLAIT_MPI_CALL(link->rank, "close", link->mpi->keyval_free(link->keyval));
+    }
+}

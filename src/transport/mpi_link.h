@@ -1,0 +1,146 @@
+/* What the files behind transport/mpi.h share: the lock around MPI, an endpoint's
+ * state, and waiting for requests. */
+#ifndef PLAIT_TRANSPORT_MPI_LINK_H
+#define PLAIT_TRANSPORT_MPI_LINK_H
+
+#include "base/status.h"
+#include "transport/mpi_backend.h"
+#include "transport/transport.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Tags on the control duplicate. A transfer's answer and bulk data have the sender's
+ * number in the tag, so that transfers which are under way at once cannot take each
+ * other's. */
+enum {
+    PLAIT_MPI_TAG_FENCE = 1,
+    PLAIT_MPI_TAG_EXCHANGE = 2,
+    PLAIT_MPI_TAG_ANSWER = 0x2000,
+    PLAIT_MPI_TAG_BULK = 0x4000,
+    PLAIT_MPI_N_NUMBERS = 0x2000
+};
+
+typedef struct plait_mpi_transfer plait_mpi_transfer_t;
+
+/* What a rank says about itself while opening. */
+typedef struct {
+    int64_t id;
+    int32_t is_off;    /* PLAIT_DIRECT=off */
+    int32_t node_size; /* ranks that share memory with it */
+    int32_t pid;
+    int32_t unreadable; /* the first rank whose memory it cannot read, or -1 */
+    int32_t error;      /* and errno; 0: read, but not what it should be     */
+    uint64_t nonce;
+    uint64_t nonce_address;
+    uint32_t native[PLAIT_REDUCE_COUNT]; /* reductions its MPI does as it should */
+} plait_mpi_card_t;
+
+/* State of an endpoint. Whatever a message of plait's own goes to or comes from is in
+ * here or in a transfer, never on a stack: a wait that was given up leaves it in
+ * flight. */
+typedef struct plait_mpi_link {
+    const plait_mpi_backend_t *mpi;
+    uint64_t user;    /* borrowed; not touched once it was freed            */
+    uint64_t matched; /* duplicate: headers of transfers, collectives       */
+    uint64_t control; /* duplicate: fences, exchanges, answers, bulk data   */
+    uint64_t slot;    /* where MPI puts a duplicate                         */
+    int rank;
+    int size;
+    int64_t chunk_bytes;   /* longest single message */
+    bool is_node;          /* peers' memory can be read */
+    _Atomic bool is_stuck; /* a request never ended: this memory is not freed */
+
+    int keyval; /* of the attribute on `user` */
+    bool has_keyval;
+    bool has_attribute;
+    uintptr_t number;            /* the attribute's value: unique in the process */
+    _Atomic bool *freed_p;       /* kept from open to close                      */
+    struct plait_mpi_link *next; /* watched links                                */
+
+    plait_record_t mine;
+    plait_record_t *peers; /* one per rank */
+    plait_mpi_card_t card;
+    plait_mpi_card_t *cards; /* one per rank; kept for the process numbers */
+    uint64_t nonce;          /* what peers look for in this process's memory */
+
+    uint64_t *requests; /* of the exchange under way */
+    int64_t n_requests_room;
+
+    _Atomic uint32_t n_transfers; /* numbers them */
+    plait_mpi_transfer_t *idle;   /* under idle_lock */
+    pthread_mutex_t idle_lock;
+
+    char why[256];
+} plait_mpi_link_t;
+
+/* From now on calls go to this MPI: the attribute on COMM_SELF, the handler for forks.
+ */
+plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi);
+
+/* What was started; NULL before. */
+const plait_mpi_backend_t *plait_mpi_started(void);
+
+/* COMM where MPI must not be called: not bound, MPI_Finalize began, forked child. */
+plait_status_t plait_mpi_usable(const char *what);
+
+/* Takes the lock. False, and not locked, where MPI must not be called. */
+bool plait_mpi_lock(void);
+
+/* Gives the lock back and turns the result of the call made under it into a status. */
+plait_status_t plait_mpi_unlock(int rank, const char *what, int code);
+
+/* One short call of MPI, e.g. PLAIT_MPI_CALL(rank, "barrier", mpi->ibarrier(comm, &r)).
+ */
+#define PLAIT_MPI_CALL(_rank, _what, _call)                         \
+    (plait_mpi_lock() ? plait_mpi_unlock((_rank), (_what), (_call)) \
+                      : plait_mpi_usable(_what))
+
+/* One poll. After an error of MPI the request is done; not done and not OK: refused. */
+plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,
+                              uint64_t *request_p, bool *is_done_p,
+                              plait_mpi_envelope_t *envelope_p);
+
+/* Waits for n requests, all of them also after a failure of one. The first n_receives
+ * of them are receives. If the wait hook gives up, so does this: see plait_mpi_give_up.
+ */
+plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer,
+                              int64_t n_receives, int64_t n, uint64_t requests[]);
+
+/* Ends requests that nobody waits for any more: receives are cancelled (MPI cancels
+ * nothing else), and all get a last moment to complete. What is still active then
+ * cannot be ended: the link is marked stuck and this is logged; waiting on would hang
+ * the rank. The error text is left alone. */
+void plait_mpi_give_up(plait_mpi_link_t *link, const char *what, int64_t n_receives,
+                       int64_t n, uint64_t requests[]);
+
+/* The attribute on the user's communicator that tells when it is freed. */
+plait_status_t plait_mpi_watch(plait_mpi_link_t *link);
+void plait_mpi_unwatch(plait_mpi_link_t *link);
+
+/* Finds out which reductions this library does with plait's meaning; once, at bind. */
+void plait_mpi_native_probe(const plait_mpi_backend_t *mpi);
+
+/* This rank's findings for a communicator of that size, as plait_caps_t has them. */
+void plait_mpi_native_masks(int size, uint32_t masks[PLAIT_REDUCE_COUNT]);
+
+/* MPI's operation for one of plait's. */
+plait_reduce_t plait_mpi_op(plait_reduce_t op, plait_dtype_t dtype);
+
+/* Functions of the transports' tables, and what they need elsewhere. */
+extern const plait_transport_t plait_mpi_transport;
+extern const plait_transport_t plait_node_transport;
+void plait_mpi_close(plait_endpoint_t *end);
+plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *send,
+                                  const plait_half_t *recv, plait_matched_t *matched_p);
+void plait_mpi_transfers_free(plait_mpi_link_t *link);
+
+static inline plait_mpi_link_t *plait_mpi_link_of(const plait_session_t *session)
+{
+    return session->end->state;
+}
+
+#endif

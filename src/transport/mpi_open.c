@@ -1,0 +1,283 @@
+/* Opening and closing endpoints on a communicator. Once the duplicates exist every rank
+ * goes through the same messages, whatever it found, so that all agree on what they
+ * got. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "transport/mpi.h"
+#include "transport/mpi_link.h"
+#include "transport/node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void link_destroy(plait_mpi_link_t **link_p)
+{
+    plait_mpi_link_t *link = *link_p;
+
+    *link_p = NULL;
+    if (link == NULL) {
+        return;
+    }
+    plait_mpi_unwatch(link);
+    if (atomic_load(&link->is_stuck)) {
+        plait_log(PLAIT_LOG_WARN,
+                  "rank %d close: memory of requests that never ended is kept",
+                  link->rank);
+        return;
+    }
+    if (link->matched != link->mpi->comm_null()) {
+        (void)PLAIT_MPI_CALL(link->rank, "close", link->mpi->comm_free(link->matched));
+    }
+    if (link->control != link->mpi->comm_null()) {
+        (void)PLAIT_MPI_CALL(link->rank, "close", link->mpi->comm_free(link->control));
+    }
+    plait_mpi_transfers_free(link);
+    (void)pthread_mutex_destroy(&link->idle_lock);
+    plait_free(link->requests);
+    plait_free(link->cards);
+    plait_free(link->peers);
+    plait_free(link);
+}
+
+void plait_mpi_close(plait_endpoint_t *end)
+{
+    if (end != NULL) {
+        plait_mpi_link_t *link = end->state;
+        end->state = NULL;
+        end->transport = NULL;
+        link_destroy(&link);
+    }
+}
+
+static plait_status_t check_handle(const plait_mpi_backend_t *mpi, uint64_t comm,
+                                   int size, int rank, int *size_p, int *rank_p)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_inter = false;
+
+    PLAIT_CHECK((comm != 0) && (comm != mpi->comm_null()), PLAIT_ERR_COMM,
+                "the communicator is MPI_COMM_NULL");
+    PLAIT_TRY(
+        PLAIT_MPI_CALL(rank, "open", mpi->comm_facts(comm, size_p, rank_p, &is_inter)));
+    PLAIT_CHECK(
+        !is_inter, PLAIT_ERR_COMM,
+        "the communicator is an inter-communicator; plait takes intra-communicators");
+    PLAIT_CHECK(
+        ((size == -1) || (size == *size_p)) && ((rank == -1) || (rank == *rank_p)),
+        PLAIT_ERR_COMM,
+        "the communicator's handle means rank %d of %d here, not rank %d of %d: it "
+        "belongs to another communicator or process",
+        *rank_p, *size_p, rank, size);
+done:
+    return status;
+}
+
+static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
+                                  int size, int rank, plait_mpi_link_t **link_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_alloc(1, sizeof(*link));
+
+    PLAIT_CHECK(link != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    link->mpi = mpi;
+    link->user = comm;
+    link->size = size;
+    link->rank = rank;
+    link->matched = mpi->comm_null();
+    link->control = mpi->comm_null();
+    (void)pthread_mutex_init(&link->idle_lock, NULL);
+    link->chunk_bytes = (mpi->max_count() == INT64_MAX) ? INT64_MAX : INT64_C(1) << 30;
+    link->peers = plait_alloc(size, sizeof(*link->peers));
+    link->cards = plait_alloc(size, sizeof(*link->cards));
+    PLAIT_CHECK((link->peers != NULL) && (link->cards != NULL), PLAIT_ERR_NO_MEMORY,
+                "no memory for a communicator of %d ranks", size);
+    link->nonce = plait_hash_word((uint64_t)plait_clock_ns(), (uint64_t)getpid());
+    link->nonce = plait_hash_word(link->nonce, (uint64_t)(uintptr_t)link);
+    *link_p = link;
+    link = NULL;
+done:
+    link_destroy(&link);
+    return status;
+}
+
+static plait_status_t duplicate(plait_mpi_link_t *link, uint64_t *comm_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_backend_t *mpi = link->mpi;
+    uint64_t request = 0;
+
+    link->slot = 0;
+    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
+                             mpi->comm_idup(link->user, &link->slot, &request)));
+    PLAIT_TRY(plait_mpi_wait(link, "open: duplicate the communicator", PLAIT_ANY, 0, 1,
+                             &request));
+    *comm_p = mpi->comm_in(&link->slot);
+    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open", mpi->comm_return_errors(*comm_p)));
+done:
+    return status;
+}
+
+/* Every rank's card comes to every rank. */
+static plait_status_t show_cards(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    uint64_t request = 0;
+
+    PLAIT_TRY(
+        PLAIT_MPI_CALL(link->rank, "open",
+                       link->mpi->iallgather(&link->card, sizeof(link->card),
+                                             link->cards, link->control, &request)));
+    PLAIT_TRY(plait_mpi_wait(link, "open: agree", PLAIT_ANY, 0, 1, &request));
+done:
+    return status;
+}
+
+static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size)
+{
+    plait_mpi_card_t *mine = &link->card;
+    const char *direct = getenv("PLAIT_DIRECT");
+
+    mine->id = id;
+    mine->is_off = (direct != NULL) && (strcmp(direct, "off") == 0);
+    mine->node_size = node_size;
+    mine->pid = (int32_t)getpid();
+    mine->unreadable = PLAIT_ANY;
+    plait_mpi_native_masks(link->size, mine->native);
+    mine->nonce = link->nonce;
+    mine->nonce_address = (uint64_t)(uintptr_t)&link->nonce;
+}
+
+/* What forbids direct access already, as all ranks see it; NULL if nothing does. */
+static const char *direct_obstacle(plait_mpi_link_t *link)
+{
+    for (int i = 0; i < link->size; i++) {
+        if (link->cards[i].is_off != 0) {
+            (void)snprintf(link->why, sizeof(link->why),
+                           "off: PLAIT_DIRECT is off in the environment of rank %d", i);
+            return link->why;
+        }
+    }
+    for (int i = 0; i < link->size; i++) {
+        if (link->cards[i].node_size != link->size) {
+            (void)snprintf(
+                link->why, sizeof(link->why),
+                "off: the ranks are on several nodes (%d of %d share one with "
+                "rank %d)",
+                link->cards[i].node_size, link->size, i);
+            return link->why;
+        }
+    }
+    return NULL;
+}
+
+/* Each rank reads all others, so that every pair is tried in both directions. */
+static void probe_all(plait_mpi_link_t *link)
+{
+    plait_mpi_card_t *mine = &link->card;
+
+    for (int i = 0; (i < link->size) && (mine->unreadable == PLAIT_ANY); i++) {
+        const plait_mpi_card_t *card = &link->cards[i];
+        int error = plait_node_probe(card->pid, card->nonce_address, card->nonce);
+        if (error != 0) {
+            mine->unreadable = i;
+            mine->error = error;
+        }
+    }
+}
+
+static bool all_readable(plait_mpi_link_t *link)
+{
+    for (int i = 0; i < link->size; i++) {
+        const plait_mpi_card_t *card = &link->cards[i];
+        if (card->unreadable != PLAIT_ANY) {
+            (void)snprintf(link->why, sizeof(link->why),
+                           "off: rank %d cannot read the memory of rank %d: %s", i,
+                           card->unreadable,
+                           (card->error > 0)
+                               ? strerror(card->error)
+                               : "another process has its number (containers "
+                                 "without a common process namespace)");
+            return false;
+        }
+    }
+    (void)snprintf(link->why, sizeof(link->why),
+                   "on: all %d ranks share a node and read each other's memory",
+                   link->size);
+    return true;
+}
+
+/* Sets why, and whether all ranks can read each other; agrees on the id by the way. */
+static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p, bool *is_node_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int node_size = 0;
+
+    /* Blocking in MPI, the only such call: all ranks are known to be here. */
+    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
+                             link->mpi->comm_node_size(link->control, &node_size)));
+    plait_node_expose();
+    fill_card(link, *id_p, node_size);
+    PLAIT_TRY(show_cards(link));
+    for (int i = 0; i < link->size; i++) {
+        *id_p = (link->cards[i].id > *id_p) ? link->cards[i].id : *id_p;
+    }
+    if (direct_obstacle(link) == NULL) {
+        probe_all(link);
+        PLAIT_TRY(show_cards(link));
+        *is_node_p = all_readable(link);
+    }
+done:
+    return status;
+}
+
+/* What every rank's MPI can do: libraries choose their loops by the CPU. */
+static void common_native(const plait_mpi_link_t *link,
+                          uint32_t masks[PLAIT_REDUCE_COUNT])
+{
+    for (int op = 0; op < PLAIT_REDUCE_COUNT; op++) {
+        masks[op] = UINT32_MAX;
+        for (int i = 0; i < link->size; i++) {
+            masks[op] &= link->cards[i].native[op];
+        }
+    }
+}
+
+plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
+                              _Atomic bool *freed_p, plait_endpoint_t *end,
+                              const char **why_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_backend_t *mpi = plait_mpi_started();
+    plait_mpi_link_t *link = NULL;
+    int64_t id = *id_p;
+    int n_ranks = 0;
+    int my_rank = -1;
+    bool is_node = false;
+
+    PLAIT_TRY(plait_mpi_usable("open"));
+    PLAIT_TRY(check_handle(mpi, comm_bits, size, rank, &n_ranks, &my_rank));
+    PLAIT_TRY(link_create(mpi, comm_bits, n_ranks, my_rank, &link));
+    link->freed_p = freed_p;
+    PLAIT_TRY(plait_mpi_watch(link));
+    PLAIT_TRY(duplicate(link, &link->matched));
+    PLAIT_TRY(duplicate(link, &link->control));
+    PLAIT_TRY(agree(link, &id, &is_node));
+    link->is_node = is_node;
+    end->transport = is_node ? &plait_node_transport : &plait_mpi_transport;
+    end->rank = my_rank;
+    end->size = n_ranks;
+    end->caps.direct = is_node ? PLAIT_DIRECT_READ : PLAIT_DIRECT_NONE;
+    end->caps.has_native = true;
+    common_native(link, end->caps.native_reduce);
+    end->state = link;
+    *id_p = id;
+    *why_p = link->why;
+    link = NULL;
+done:
+    link_destroy(&link);
+    return status;
+}

@@ -1,0 +1,261 @@
+/* Fences, reads, exchanges and native collectives over MPI. Nothing blocks inside MPI:
+ * an operation is posted, then polled under the lock with turns of base/wait.h in
+ * between. */
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "transport/mpi_link.h"
+#include "transport/node.h"
+
+static plait_status_t session_begin(plait_session_t *session, bool is_collective)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    (void)is_collective; /* MPI matches calls by their order on the communicator */
+    session->peers = NULL;
+    session->meeting = NULL;
+    PLAIT_TRY(plait_mpi_usable("begin"));
+    PLAIT_CHECK(
+        !atomic_load_explicit(&link->is_stuck, memory_order_relaxed), PLAIT_ERR_COMM,
+        "rank %d: an earlier operation on this communicator never ended", link->rank);
+done:
+    return status;
+}
+
+static void session_end(plait_session_t *session)
+{
+    session->peers = NULL;
+}
+
+/* Two ranks: one message each way costs half of an allgather. */
+static plait_status_t fence_pair(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_backend_t *mpi = link->mpi;
+    int peer = 1 - link->rank;
+    int64_t n_posted = 0;
+    uint64_t requests[2];
+
+    link->peers[link->rank] = link->mine;
+    PLAIT_TRY(
+        PLAIT_MPI_CALL(link->rank, "fence",
+                       mpi->irecv(&link->peers[peer], sizeof(link->mine), peer,
+                                  PLAIT_MPI_TAG_FENCE, link->control, &requests[0])));
+    n_posted = 1;
+    PLAIT_TRY(
+        PLAIT_MPI_CALL(link->rank, "fence",
+                       mpi->isend(&link->mine, sizeof(link->mine), peer,
+                                  PLAIT_MPI_TAG_FENCE, link->control, &requests[1])));
+    n_posted = 0; /* from here on by wait */
+    PLAIT_TRY(plait_mpi_wait(link, "fence", peer, 1, 2, requests));
+done:
+    if (n_posted > 0) {
+        plait_mpi_give_up(link, "fence", n_posted, n_posted, requests);
+    }
+    return status;
+}
+
+static plait_status_t fence_all(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    uint64_t request = 0;
+
+    PLAIT_TRY(
+        PLAIT_MPI_CALL(link->rank, "fence",
+                       link->mpi->iallgather(&link->mine, sizeof(link->mine),
+                                             link->peers, link->control, &request)));
+    PLAIT_TRY(plait_mpi_wait(link, "fence", PLAIT_ANY, 0, 1, &request));
+done:
+    return status;
+}
+
+/* Every rank's record needs every rank, so showing them is the barrier as well. */
+static plait_status_t session_fence(plait_session_t *session,
+                                    const plait_record_t *mine)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    link->mine = *mine;
+    PLAIT_TRY((link->size == 2) ? fence_pair(link) : fence_all(link));
+    session->peers = link->peers;
+done:
+    return status;
+}
+
+static plait_status_t session_read(plait_session_t *session, int peer,
+                                   const struct iovec *local, int64_t n_local,
+                                   const struct iovec *remote, int64_t n_remote)
+{
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    return plait_node_read(link->rank, peer, link->cards[peer].pid, local, n_local,
+                           remote, n_remote);
+}
+
+static int64_t count_chunks(const plait_mpi_link_t *link, int n,
+                            const plait_message_t list[])
+{
+    int64_t n_chunks = 0;
+
+    for (int i = 0; i < n; i++) {
+        n_chunks += list[i].n_bytes / link->chunk_bytes;
+        n_chunks += (list[i].n_bytes % link->chunk_bytes != 0);
+    }
+    return n_chunks;
+}
+
+/* Kept and grown: once the first runs are over, an exchange allocates nothing. */
+static plait_status_t reserve_requests(plait_mpi_link_t *link, int64_t n)
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (n > link->n_requests_room) {
+        uint64_t *requests = plait_alloc(2 * n, sizeof(*requests));
+        PLAIT_CHECK(requests != NULL, PLAIT_ERR_NO_MEMORY,
+                    "rank %d exchange: no memory for %lld requests", link->rank,
+                    (long long)n);
+        plait_free(link->requests);
+        link->requests = requests;
+        link->n_requests_room = 2 * n;
+    }
+done:
+    return status;
+}
+
+/* Posts the messages in order, each in chunks; *n_p counts the requests. */
+static plait_status_t post_all(plait_mpi_link_t *link, bool is_send, int n,
+                               const plait_message_t list[], int64_t *n_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_backend_t *mpi = link->mpi;
+
+    for (int i = 0; i < n; i++) {
+        const plait_message_t *m = &list[i];
+        for (int64_t at = 0; at < m->n_bytes;) {
+            int64_t chunk = plait_min(m->n_bytes - at, link->chunk_bytes);
+            char *data = (char *)m->data + at;
+            uint64_t *request_p = &link->requests[*n_p];
+            PLAIT_TRY(PLAIT_MPI_CALL(
+                link->rank, "exchange",
+                is_send ? mpi->isend(data, chunk, m->peer, PLAIT_MPI_TAG_EXCHANGE,
+                                     link->control, request_p)
+                        : mpi->irecv(data, chunk, m->peer, PLAIT_MPI_TAG_EXCHANGE,
+                                     link->control, request_p)));
+            (*n_p)++;
+            at += chunk;
+        }
+    }
+done:
+    return status;
+}
+
+static plait_status_t session_exchange(plait_session_t *session, int n_sends,
+                                       const plait_message_t *sends, int n_recvs,
+                                       const plait_message_t *recvs)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    int64_t n_receives = count_chunks(link, n_recvs, recvs);
+    int64_t n_posted = 0;
+
+    PLAIT_TRY(reserve_requests(link, n_receives + count_chunks(link, n_sends, sends)));
+    status = post_all(link, false, n_recvs, recvs, &n_posted);
+    if (status == PLAIT_OK) {
+        status = post_all(link, true, n_sends, sends, &n_posted);
+    }
+    if (status == PLAIT_OK) {
+        status = plait_mpi_wait(link, "exchange", PLAIT_ANY, n_receives, n_posted,
+                                link->requests);
+    } else {
+        plait_mpi_give_up(link, "exchange", plait_min(n_receives, n_posted), n_posted,
+                          link->requests);
+    }
+done:
+    return status;
+}
+
+static plait_status_t session_allreduce(plait_session_t *session, plait_reduce_t op,
+                                        plait_dtype_t dtype, int64_t n, const void *x,
+                                        void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    int64_t size = plait_dtype_bytes(dtype);
+    uint64_t request = 0;
+
+    PLAIT_CHECK((session->end->caps.native_reduce[op] >> dtype & 1) != 0,
+                PLAIT_ERR_INTERNAL,
+                "rank %d allreduce: MPI does not reduce %s this way", link->rank,
+                plait_dtype_name(dtype));
+    op = plait_mpi_op(op, dtype);
+    for (int64_t at = 0; at < n;) {
+        int64_t chunk = plait_min(n - at, link->chunk_bytes / size);
+        PLAIT_TRY(PLAIT_MPI_CALL(
+            link->rank, "allreduce",
+            link->mpi->iallreduce((const char *)x + at * size, (char *)y + at * size,
+                                  chunk, dtype, op, link->matched, &request)));
+        PLAIT_TRY(plait_mpi_wait(link, "allreduce", PLAIT_ANY, 0, 1, &request));
+        at += chunk;
+    }
+done:
+    return status;
+}
+
+static plait_status_t session_bcast(plait_session_t *session, int root, void *data,
+                                    int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    uint64_t request = 0;
+
+    for (int64_t at = 0; at < n_bytes;) {
+        int64_t chunk = plait_min(n_bytes - at, link->chunk_bytes);
+        PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "bcast",
+                                 link->mpi->ibcast((char *)data + at, chunk, root,
+                                                   link->matched, &request)));
+        PLAIT_TRY(plait_mpi_wait(link, "bcast", root, 0, 1, &request));
+        at += chunk;
+    }
+done:
+    return status;
+}
+
+static plait_status_t session_barrier(plait_session_t *session)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    uint64_t request = 0;
+
+    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "barrier",
+                             link->mpi->ibarrier(link->matched, &request)));
+    PLAIT_TRY(plait_mpi_wait(link, "barrier", PLAIT_ANY, 0, 1, &request));
+done:
+    return status;
+}
+
+const plait_transport_t plait_mpi_transport = {
+    .name = "mpi",
+    .close = plait_mpi_close,
+    .begin = session_begin,
+    .end = session_end,
+    .fence = session_fence,
+    .exchange = session_exchange,
+    .allreduce = session_allreduce,
+    .bcast = session_bcast,
+    .barrier = session_barrier,
+    .sendrecv = plait_mpi_sendrecv,
+};
+
+const plait_transport_t plait_node_transport = {
+    .name = "node",
+    .close = plait_mpi_close,
+    .begin = session_begin,
+    .end = session_end,
+    .fence = session_fence,
+    .read = session_read,
+    .allreduce = session_allreduce,
+    .bcast = session_bcast,
+    .barrier = session_barrier,
+    .sendrecv = plait_mpi_sendrecv,
+};

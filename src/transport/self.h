@@ -1,0 +1,9 @@
+/* One rank: nothing to wait for. */
+#ifndef PLAIT_TRANSPORT_SELF_H
+#define PLAIT_TRANSPORT_SELF_H
+
+#include "transport/transport.h"
+
+void plait_self_open(plait_endpoint_t *end);
+
+#endif

@@ -1,0 +1,126 @@
+/* What a transport offers: a const table of functions behind every communicator.
+ *
+ * An endpoint is one rank's end of one communicator. One operation on it is a session:
+ * begin, any number of fences, reads, exchanges and native collectives, end. Collective
+ * calls are made by all ranks in the same order; matched transfers (sendrecv) by the two
+ * partners only, outside any fence.
+ *
+ * Between two fences nobody leaves: a rank that fails goes on to the next fence with its
+ * status in its record, and every rank learns of it there. */
+#ifndef PLAIT_TRANSPORT_H
+#define PLAIT_TRANSPORT_H
+
+#include "plait/dtype.h"
+#include "plait/reduce.h"
+#include "plait/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+enum { PLAIT_MAX_SLOTS = 8, PLAIT_ANY = -1, PLAIT_NO_RANK = -2 };
+
+/* How a rank reaches a peer's memory. */
+typedef enum {
+    PLAIT_DIRECT_NONE,   /* not at all: messages                          */
+    PLAIT_DIRECT_READ,   /* one-copy reads into its own memory            */
+    PLAIT_DIRECT_POINTER /* the peer's addresses are valid here (threads) */
+} plait_direct_t;
+
+/* What planning may count on; plain data, so that one process can plan for any rank of any
+ * transport. */
+typedef struct {
+    plait_direct_t direct;
+    bool has_native;                            /* allreduce, bcast, barrier below  */
+    uint32_t native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */
+} plait_caps_t;
+
+/* What a rank shows its peers at a fence. */
+typedef struct {
+    int32_t status;                  /* plait_status_t of this rank so far              */
+    int32_t n_slots;
+    uint64_t agree;                  /* hash of the plan: must be equal on all ranks    */
+    uint64_t slot[PLAIT_MAX_SLOTS];  /* addresses of its buffers, in its own memory     */
+} plait_record_t;
+
+typedef struct plait_transport plait_transport_t;
+
+typedef struct {
+    const plait_transport_t *transport;
+    int rank;
+    int size;
+    plait_caps_t caps;
+    void *state; /* the transport's own */
+} plait_endpoint_t;
+
+typedef struct {
+    plait_endpoint_t *end;
+    int64_t run;                 /* launch that the call belongs to: threads of different
+                                    launches never meet; 0 outside XLA                  */
+    const plait_record_t *peers; /* set by fence: one record per rank, until the next one */
+    void *meeting;               /* the transport's own                                  */
+} plait_session_t;
+
+/* One contiguous message of an exchange. */
+typedef struct {
+    int peer;
+    void *data;
+    int64_t n_bytes;
+} plait_message_t;
+
+/* One half of a matched transfer. tag and peer may be PLAIT_ANY on the receiving side;
+ * peer PLAIT_NO_RANK: nothing is sent or received. */
+typedef struct {
+    int peer;
+    int tag;
+    void *data;
+    int64_t n_bytes;
+    plait_dtype_t dtype;
+} plait_half_t;
+
+typedef struct {
+    int source; /* of the message received, PLAIT_NO_RANK if none */
+    int tag;
+    int64_t n_bytes;
+} plait_matched_t;
+
+struct plait_transport {
+    const char *name;
+
+    /* Frees the endpoint's state. NULL-safe; after it the endpoint is dead. */
+    void (*close)(plait_endpoint_t *end);
+
+    /* Every session, collective or matched; `is_collective` sessions meet their peers. */
+    plait_status_t (*begin)(plait_session_t *session, bool is_collective);
+    void (*end)(plait_session_t *session);
+
+    /* Barrier that also shows `mine` to all; on return session->peers is filled. OK even if
+     * a record carries a failure: the executor judges. Not OK only if the fence itself
+     * failed (transport error, or the wait hook gave up). */
+    plait_status_t (*fence)(plait_session_t *session, const plait_record_t *mine);
+
+    /* One-copy gather from a peer's memory; NULL unless caps.direct is READ. Total bytes on
+     * both sides are equal; any number of entries. */
+    plait_status_t (*read)(plait_session_t *session, int peer, const struct iovec *local,
+                           int64_t n_local, const struct iovec *remote, int64_t n_remote);
+
+    /* Sends and receives at once, blocking until all are complete. Messages between a pair
+     * match in order; sizes agree. NULL unless caps.direct is NONE (always there then). */
+    plait_status_t (*exchange)(plait_session_t *session, int n_sends,
+                               const plait_message_t *sends, int n_recvs,
+                               const plait_message_t *recvs);
+
+    /* Native collectives; NULL unless caps.has_native. allreduce: x may equal y. */
+    plait_status_t (*allreduce)(plait_session_t *session, plait_reduce_t op,
+                                plait_dtype_t dtype, int64_t n, const void *x, void *y);
+    plait_status_t (*bcast)(plait_session_t *session, int root, void *data, int64_t n_bytes);
+    plait_status_t (*barrier)(plait_session_t *session);
+
+    /* Matched transfer of both halves at once. A message that is longer than the receiving
+     * half, or of another dtype, is TRUNCATION or MISMATCH on both partners, and no byte of
+     * the receiving half is then written. A shorter one of the same dtype is MISMATCH too. */
+    plait_status_t (*sendrecv)(plait_session_t *session, const plait_half_t *send,
+                               const plait_half_t *recv, plait_matched_t *matched_p);
+};
+
+#endif

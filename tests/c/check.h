@@ -1,0 +1,50 @@
+/* What the C tests share: a count of checks, a problem that prints itself when it fails. */
+#ifndef PLAIT_TESTS_CHECK_H
+#define PLAIT_TESTS_CHECK_H
+
+#include "base/alloc.h"
+#include "plait/status.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+
+static _Atomic int n_checked, n_failed;
+
+/* One check; on failure prints where, the condition and the problem string. */
+#define CHECK(_cond, ...)                                              \
+    do {                                                               \
+        n_checked++;                                                   \
+        if (!(_cond)) {                                                \
+            n_failed++;                                                \
+            printf("%s:%d: %s: ", __FILE__, __LINE__, #_cond);         \
+            printf(__VA_ARGS__);                                       \
+            printf(" (%s)\n", plait_error_text());                     \
+        }                                                              \
+    } while (0)
+
+/* Pseudo-random numbers that any rank can make: value of index i in [-0.5, 0.5). */
+static inline double sample(uint64_t seed, uint64_t i)
+{
+    uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) + seed * UINT64_C(0xbf58476d1ce4e5b9);
+
+    x ^= x >> 31;
+    x *= UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 29;
+    return (double)(x >> 11) * 0x1p-53 - 0.5;
+}
+
+/* The program's last line, and its exit code; also fails on a leak. */
+static inline int report(const char *name)
+{
+    int64_t balance = plait_alloc_balance();
+
+    if (balance != 0) {
+        n_failed++;
+        printf("%s: %lld allocations were not freed\n", name, (long long)balance);
+    }
+    printf("%s: %d checks, %d failed\n", name, n_checked, n_failed);
+    return n_failed != 0;
+}
+
+#endif

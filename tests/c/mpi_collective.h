@@ -1,0 +1,359 @@
+/* Parts of the program mpi_transport, each on one endpoint and collective: fences, data
+ * under fences, native collectives. */
+#ifndef PLAIT_TESTS_MPI_COLLECTIVE_H
+#define PLAIT_TESTS_MPI_COLLECTIVE_H
+
+#include "check.h"
+#include "transport/transport.h"
+
+#include <string.h>
+
+static plait_session_t begin(plait_endpoint_t *end)
+{
+    plait_session_t session = {.end = end};
+
+    CHECK(end->transport->begin(&session, true) == PLAIT_OK, "begin");
+    return session;
+}
+
+static void test_barrier(plait_endpoint_t *end)
+{
+    plait_session_t session = begin(end);
+
+    CHECK(end->transport->barrier(&session) == PLAIT_OK, "barrier");
+    end->transport->end(&session);
+}
+
+static void test_fence(plait_endpoint_t *end)
+{
+    plait_session_t session = begin(end);
+
+    for (int round = 0; round < 50; round++) {
+        plait_record_t mine = {
+            .status = round % 3, .n_slots = 2, .agree = (uint64_t)round};
+        mine.slot[0] = (uint64_t)end->rank;
+        mine.slot[7] = (uint64_t)(1000 * round + end->rank);
+        CHECK(end->transport->fence(&session, &mine) == PLAIT_OK, "fence");
+        for (int i = 0; i < end->size; i++) {
+            const plait_record_t *r = &session.peers[i];
+            CHECK(r->status == round % 3 && r->n_slots == 2 &&
+                      r->agree == (uint64_t)round && r->slot[0] == (uint64_t)i &&
+                      r->slot[7] == (uint64_t)(1000 * round + i),
+                  "record of rank %d in round %d", i, round);
+        }
+    }
+    end->transport->end(&session);
+}
+
+static unsigned char byte_of(int rank, int64_t i)
+{
+    return (unsigned char)(i * 31 + (i >> 8) * 7 + rank * 101 + 3);
+}
+
+static void fence_at(plait_session_t *session, const void *slot)
+{
+    plait_record_t mine = {.n_slots = 1, .slot = {(uint64_t)(uintptr_t)slot}};
+
+    CHECK(session->end->transport->fence(session, &mine) == PLAIT_OK, "fence");
+}
+
+/* n_rows rows of row bytes, stride apart at the peer; here in pieces of another size.
+ */
+static void check_read(plait_session_t *session, int peer, int64_t n_rows, int64_t row,
+                       int64_t stride, int64_t piece)
+{
+    int64_t n_bytes = n_rows * row;
+    int64_t n_pieces = (n_bytes + piece - 1) / piece;
+    unsigned char *to = plait_alloc(n_bytes + 1, 1);
+    struct iovec *local = plait_alloc(n_pieces, sizeof(*local));
+    struct iovec *remote = plait_alloc(n_rows, sizeof(*remote));
+    char *base = (char *)(uintptr_t)session->peers[peer].slot[0];
+    int64_t n_wrong = 0;
+
+    for (int64_t i = 0; i < n_pieces; i++) {
+        int64_t n = (i + 1 < n_pieces) ? piece : n_bytes - i * piece;
+        local[i] = (struct iovec){to + i * piece, (size_t)n};
+    }
+    for (int64_t i = 0; i < n_rows; i++) {
+        remote[i] = (struct iovec){base + i * stride, (size_t)row};
+    }
+    to[n_bytes] = 77;
+    CHECK(session->end->transport->read(session, peer, local, n_pieces, remote,
+                                        n_rows) == PLAIT_OK,
+          "read");
+    for (int64_t i = 0; i < n_bytes; i++) {
+        n_wrong += (to[i] != byte_of(peer, i / row * stride + i % row));
+    }
+    CHECK(n_wrong == 0 && to[n_bytes] == 77,
+          "read %lld rows of %lld, stride %lld, pieces %lld", (long long)n_rows,
+          (long long)row, (long long)stride, (long long)piece);
+    plait_free(remote);
+    plait_free(local);
+    plait_free(to);
+}
+
+static void check_bad_read(plait_session_t *session, int peer)
+{
+    char to[16];
+    struct iovec local = {to, sizeof(to)};
+    struct iovec remote = {(void *)(uintptr_t)64, sizeof(to)};
+
+    CHECK(session->end->transport->read(session, peer, &local, 1, &remote, 1) ==
+              PLAIT_ERR_TRANSPORT,
+          "read of nothing");
+}
+
+static void check_reads(plait_endpoint_t *end)
+{
+    enum { BYTES = 9 << 20 };
+    unsigned char *mine = plait_alloc(BYTES, 1);
+    plait_session_t session = begin(end);
+
+    for (int64_t i = 0; i < BYTES; i++) {
+        mine[i] = byte_of(end->rank, i);
+    }
+    fence_at(&session, mine);
+    for (int peer = 0; peer < end->size; peer++) {
+        check_read(&session, peer, 1, BYTES, BYTES, BYTES);
+        check_read(&session, peer, 1, 8, 8, 3);
+        check_read(&session, peer, 5000, 8, 24, 40000);
+        check_read(&session, peer, 3000, 24, 1000, 7);
+        check_read(&session, peer, 2049, 4000, 4096, 4000);
+        check_read(&session, peer, 7, 5000, 100000, 1);
+        check_read(&session, peer, 1100, 1, 8000, 1);
+        check_read(&session, peer, 0, 8, 8, 8);
+        check_bad_read(&session, peer);
+    }
+    fence_at(&session, mine);
+    end->transport->end(&session);
+    plait_free(mine);
+}
+
+/* Two messages for each pair, the second of them empty for some. */
+static int64_t exchange_bytes(int from, int to, int k)
+{
+    static const int64_t sizes[] = {1, 4096, 0, 3 << 20, 100000};
+
+    return sizes[(from + 2 * to + 3 * k) % 5];
+}
+
+static void check_exchange(plait_endpoint_t *end)
+{
+    enum { MAX = 2 * 64, ROOM = 3 << 20 };
+    plait_message_t sends[MAX];
+    plait_message_t recvs[MAX];
+    plait_session_t session = begin(end);
+    int n = 0;
+
+    for (int peer = 0; peer < end->size; peer++) {
+        for (int k = 0; k < 2; k++, n++) {
+            sends[n] = (plait_message_t){peer, plait_alloc(ROOM, 1),
+                                         exchange_bytes(end->rank, peer, k)};
+            recvs[n] = (plait_message_t){peer, plait_alloc(ROOM, 1),
+                                         exchange_bytes(peer, end->rank, k)};
+            for (int64_t i = 0; i < sends[n].n_bytes; i++) {
+                ((unsigned char *)sends[n].data)[i] =
+                    byte_of(end->rank + 50 * k + peer, i);
+            }
+        }
+    }
+    CHECK(end->transport->exchange(&session, n, sends, n, recvs) == PLAIT_OK,
+          "exchange");
+    for (int i = 0; i < n; i++) {
+        int64_t n_wrong = 0;
+        for (int64_t j = 0; j < recvs[i].n_bytes; j++) {
+            n_wrong += ((unsigned char *)recvs[i].data)[j] !=
+                       byte_of(recvs[i].peer + 50 * (i % 2) + end->rank, j);
+        }
+        CHECK(n_wrong == 0, "exchange with %d, message %d", recvs[i].peer, i % 2);
+        plait_free(sends[i].data);
+        plait_free(recvs[i].data);
+    }
+    end->transport->end(&session);
+}
+
+static void test_data(plait_endpoint_t *end)
+{
+    if (end->caps.direct == PLAIT_DIRECT_READ) {
+        check_reads(end);
+    } else {
+        check_exchange(end);
+    }
+}
+
+/* An element of any dtype whose parts are whole numbers: exact in every dtype. */
+typedef struct {
+    int64_t re, im;
+} number_t;
+
+static int64_t cut(plait_dtype_t dtype, int64_t v)
+{
+    int shift = 64 - 8 * (int)plait_dtype_bytes(dtype);
+    plait_kind_t kind = plait_dtype_kind(dtype);
+    uint64_t up = (uint64_t)v << (shift & 63);
+
+    if (kind == PLAIT_KIND_INT) {
+        return (int64_t)up >> shift;
+    }
+    return (kind == PLAIT_KIND_UINT) ? (int64_t)(up >> shift) : v;
+}
+
+static number_t number_of(plait_dtype_t dtype, int rank, int64_t i)
+{
+    int64_t v = (int64_t)((uint64_t)(i * 7 + rank + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    plait_kind_t kind = plait_dtype_kind(dtype);
+    number_t x = {0, 0};
+
+    if (kind == PLAIT_KIND_BOOL) {
+        x.re = v >> 40 & 1;
+    } else if (kind == PLAIT_KIND_FLOAT || kind == PLAIT_KIND_COMPLEX) {
+        x.re = (v >> 20 & 7) + 1; /* no zero: its sign would show */
+        x.im = (kind == PLAIT_KIND_COMPLEX) ? (v >> 30 & 7) + 1 : 0;
+    } else {
+        x.re = (i % 3 == rank % 3) ? 0 : cut(dtype, v);
+    }
+    return x;
+}
+
+static void put(plait_dtype_t dtype, char *data, int64_t i, number_t x)
+{
+    float f[2] = {(float)x.re, (float)x.im};
+    double d[2] = {(double)x.re, (double)x.im};
+    int64_t size = plait_dtype_bytes(dtype);
+    plait_kind_t kind = plait_dtype_kind(dtype);
+    bool is_double = (dtype == PLAIT_F64) || (dtype == PLAIT_C128);
+    const void *from = (kind == PLAIT_KIND_FLOAT || kind == PLAIT_KIND_COMPLEX)
+                           ? (is_double ? (const void *)d : (const void *)f)
+                           : (const void *)&x.re; /* little-endian */
+
+    memcpy(data + i * size, from, (size_t)size);
+}
+
+static int64_t less_of(plait_dtype_t dtype, int64_t a, int64_t b)
+{
+    bool is_less = (plait_dtype_kind(dtype) == PLAIT_KIND_UINT)
+                       ? (uint64_t)a < (uint64_t)b
+                       : a < b;
+    return is_less ? a : b;
+}
+
+static number_t combine(plait_reduce_t op, plait_dtype_t dtype, number_t a, number_t b)
+{
+    uint64_t x = (uint64_t)a.re;
+    uint64_t y = (uint64_t)b.re;
+    number_t r = a;
+
+    switch (op) {
+    case PLAIT_SUM:
+        r = (number_t){(int64_t)(x + y), a.im + b.im};
+        break;
+    case PLAIT_PROD:
+        r.re = (int64_t)(x * y - (uint64_t)a.im * (uint64_t)b.im);
+        r.im = (int64_t)(x * (uint64_t)b.im + (uint64_t)a.im * y);
+        break;
+    case PLAIT_MIN:
+        r.re = less_of(dtype, a.re, b.re);
+        break;
+    case PLAIT_MAX:
+        r.re = (less_of(dtype, a.re, b.re) == a.re) ? b.re : a.re;
+        break;
+    case PLAIT_LAND:
+        r.re = (x != 0) && (y != 0);
+        break;
+    case PLAIT_LOR:
+        r.re = (x != 0) || (y != 0);
+        break;
+    case PLAIT_LXOR:
+        r.re = (x != 0) != (y != 0);
+        break;
+    case PLAIT_BAND:
+        r.re = (int64_t)(x & y);
+        break;
+    case PLAIT_BOR:
+        r.re = (int64_t)(x | y);
+        break;
+    case PLAIT_BXOR:
+        r.re = (int64_t)(x ^ y);
+        break;
+    default:
+        CHECK(false, "op %d", (int)op);
+    }
+    r.re = cut(dtype, r.re);
+    return r;
+}
+
+static void check_allreduce(plait_session_t *session, plait_reduce_t op,
+                            plait_dtype_t dtype, int64_t n, bool in_place)
+{
+    const plait_endpoint_t *end = session->end;
+    int64_t n_bytes = n * plait_dtype_bytes(dtype);
+    char *x = plait_alloc(n_bytes, 1);
+    char *y = plait_alloc(n_bytes, 1);
+    char *expected = plait_alloc(n_bytes, 1);
+
+    for (int64_t i = 0; i < n; i++) {
+        number_t sum = number_of(dtype, 0, i);
+        for (int rank = 1; rank < end->size; rank++) {
+            sum = combine(op, dtype, sum, number_of(dtype, rank, i));
+        }
+        put(dtype, expected, i, sum);
+        put(dtype, x, i, number_of(dtype, end->rank, i));
+    }
+    memcpy(y, x, (size_t)n_bytes);
+    CHECK(end->transport->allreduce(session, op, dtype, n, in_place ? y : x, y) ==
+              PLAIT_OK,
+          "allreduce");
+    CHECK(memcmp(y, expected, (size_t)n_bytes) == 0, "allreduce op %d %s n%lld%s",
+          (int)op, plait_dtype_name(dtype), (long long)n, in_place ? " in place" : "");
+    plait_free(expected);
+    plait_free(y);
+    plait_free(x);
+}
+
+static void check_allreduces(plait_session_t *session)
+{
+    const plait_caps_t *caps = &session->end->caps;
+    static const int64_t counts[] = {0, 1, 3, 1000, 70001};
+
+    for (int op = 0; op < PLAIT_REDUCE_COUNT; op++) {
+        for (int d = 0; d < plait_dtype_count(); d++) {
+            plait_dtype_t dtype = plait_dtype_at(d);
+            for (int k = 0; (caps->native_reduce[op] >> dtype & 1) != 0 && k < 5; k++) {
+                check_allreduce(session, (plait_reduce_t)op, dtype, counts[k],
+                                k % 2 == 1);
+            }
+        }
+    }
+    CHECK((~caps->native_reduce[PLAIT_SUM] & (1 << PLAIT_S64 | 1 << PLAIT_F32)) == 0,
+          "sums");
+    CHECK((caps->native_reduce[PLAIT_SUM] >> PLAIT_BF16 & 1) == 0, "no bfloat16");
+    CHECK((caps->native_reduce[PLAIT_MAX] >> PLAIT_F32 & 1) == 0, "MAX loses NaN");
+}
+
+static void test_collectives(plait_endpoint_t *end)
+{
+    enum { BYTES = 1 << 20 };
+    unsigned char *data = plait_alloc(BYTES, 1);
+    plait_session_t session = begin(end);
+
+    check_allreduces(&session);
+    for (int root = 0; root < end->size; root++) {
+        for (int64_t n = 1; n <= BYTES; n *= 32) {
+            for (int64_t i = 0; i < n; i++) {
+                data[i] = byte_of(end->rank, i);
+            }
+            CHECK(end->transport->bcast(&session, root, data, n) == PLAIT_OK, "bcast");
+            int64_t n_wrong = 0;
+            for (int64_t i = 0; i < n; i++) {
+                n_wrong += (data[i] != byte_of(root, i));
+            }
+            CHECK(n_wrong == 0, "bcast from %d of %lld bytes", root, (long long)n);
+        }
+        CHECK(end->transport->barrier(&session) == PLAIT_OK, "barrier");
+    }
+    CHECK(end->transport->bcast(&session, 0, NULL, 0) == PLAIT_OK, "bcast of nothing");
+    end->transport->end(&session);
+    plait_free(data);
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* The transports `mpi` and `node` under mpiexec: every function of transport.h against
+ * what it should give, on COMM_WORLD with and without direct access. tests/c/run_mpi.py
+ * runs it on each MPI of the machine. */
+#include "base/wait.h"
+#include "check.h"
+#include "mpi_host.h"
+#include "mpi_latency.h"
+#include "mpi_matched.h"
+#include "transport/mpi.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void test_bind(void)
+{
+    CHECK(plait_mpi_bind("/no/such/file") == PLAIT_ERR_UNSUPPORTED,
+          "file that is not there");
+    CHECK(strstr(plait_error_text(), "/no/such/file") != NULL, "text");
+    CHECK(plait_mpi_bind(NULL) == PLAIT_ERR_UNSUPPORTED, "before MPI_Init");
+    CHECK(strstr(plait_error_text(), "not initialised") != NULL, "text");
+    host_init();
+    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "by the mapped libraries");
+    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "again");
+    CHECK(plait_mpi_bind(plait_mpi_library_path()) == PLAIT_OK, "by path");
+    CHECK(strlen(plait_mpi_library_version()) > 0, "version");
+    CHECK(strcmp(plait_mpi_thread_level(), "MULTIPLE") == 0, "level");
+}
+
+static plait_endpoint_t open_on(uint64_t comm, _Atomic bool *freed_p,
+                                const char **why_p)
+{
+    plait_endpoint_t end = {0};
+    int64_t id = 0;
+
+    CHECK(plait_mpi_open(comm, -1, -1, &id, freed_p, &end, why_p) == PLAIT_OK, "open");
+    return end;
+}
+
+static void test_open(uint64_t world)
+{
+    _Atomic bool freed = false;
+    plait_endpoint_t end = {0};
+    const char *why = NULL;
+    int64_t id = 0;
+
+    end = open_on(world, &freed, &why);
+    id = 100 + end.rank;
+    int size = end.size;
+    int rank = end.rank;
+    end.transport->close(&end);
+    CHECK(!freed, "close does not report the user's communicator freed");
+    CHECK(plait_mpi_open(world, size + 1, rank, &id, &freed, &end, &why) ==
+              PLAIT_ERR_COMM,
+          "another size");
+    CHECK(plait_mpi_open(0, size, rank, &id, &freed, &end, &why) == PLAIT_ERR_COMM,
+          "null");
+    CHECK(plait_mpi_open(world, size, rank, &id, &freed, &end, &why) == PLAIT_OK,
+          "open");
+    CHECK(id == 100 + size - 1, "id %lld is the maximum", (long long)id);
+    end.transport->close(&end);
+    end.transport = NULL;
+}
+
+static void test_freed(uint64_t world)
+{
+    _Atomic bool freed[2] = {false, false};
+    plait_endpoint_t end[2];
+    const char *why = NULL;
+    uint64_t user = 0;
+    uint64_t next = 0;
+
+    (void)host.comm_dup(world, &user);
+    end[0] = open_on(user, &freed[0], &why);
+    end[1] = open_on(user, &freed[1], &why);
+    CHECK(!freed[0] && !freed[1], "two endpoints on one communicator");
+    (void)host.comm_free(&user);
+    CHECK(freed[0] && freed[1], "both are told that it was freed");
+    test_barrier(&end[0]); /* plait's duplicates live on */
+    (void)host.comm_dup(world, &next);
+    end[0].transport->close(&end[0]);
+    freed[0] = false;
+    end[0] = open_on(next, &freed[0], &why);
+    CHECK(!freed[0] && freed[1], "the handle's next owner");
+    end[1].transport->close(&end[1]);
+    CHECK(!freed[0], "closing the old endpoint leaves the next communicator alone");
+    end[0].transport->close(&end[0]);
+    (void)host.comm_free(&next);
+    CHECK(!freed[0], "nobody is told after close");
+}
+
+static void test_single(void)
+{
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    plait_endpoint_t end = open_on(host.self, &freed, &why);
+
+    CHECK(end.size == 1 && end.rank == 0, "size");
+    test_fence(&end);
+    test_collectives(&end);
+    test_matched(&end);
+    end.transport->close(&end);
+}
+
+/* Halves of the ranks: the partner of a communicator's rank 0 need not be world's. */
+static void test_split(uint64_t world, int rank)
+{
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    uint64_t half = 0;
+
+    (void)host.comm_split(world, rank % 2, -rank, &half);
+    plait_endpoint_t end = open_on(half, &freed, &why);
+    test_fence(&end);
+    test_collectives(&end);
+    test_matched(&end);
+    end.transport->close(&end);
+    (void)host.comm_free(&half);
+}
+
+static plait_status_t end_wait(const plait_wait_t *wait)
+{
+    (void)wait;
+    return PLAIT_ERR_TIMEOUT;
+}
+
+/* A receive that nobody sends to ends with the hook's status, and the endpoint goes on.
+ */
+static void test_give_up(plait_endpoint_t *end)
+{
+    plait_session_t session = {.end = end};
+    int32_t place = 7;
+    plait_half_t recv = {PLAIT_ANY, PLAIT_ANY, &place, sizeof(place), PLAIT_S32};
+    plait_matched_t matched;
+
+    plait_wait_set_hook(end_wait);
+    CHECK(end->transport->begin(&session, false) == PLAIT_OK, "begin");
+    CHECK(end->transport->sendrecv(&session, NULL, &recv, &matched) ==
+              PLAIT_ERR_TIMEOUT,
+          "recv from nobody");
+    end->transport->end(&session);
+    plait_wait_set_hook(NULL);
+    CHECK(place == 7, "untouched");
+    test_barrier(end);
+    test_matched(end);
+}
+
+static void test_fork(plait_endpoint_t *end)
+{
+    plait_session_t session = {.end = end};
+    int code = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        _exit(end->transport->begin(&session, true) == PLAIT_ERR_COMM ? 0 : 1);
+    }
+    (void)waitpid(child, &code, 0);
+    CHECK(code == 0, "a forked child is refused");
+    test_barrier(end);
+}
+
+static void test_all(uint64_t world)
+{
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    plait_endpoint_t end = open_on(world, &freed, &why);
+
+    if (end.rank == 0) {
+        printf("%s %s, %d ranks, %s: direct access %s\n", plait_mpi_abi(),
+               plait_mpi_library_version(), end.size, end.transport->name, why);
+    }
+    if (getenv("PLAIT_TEST_LATENCY") != NULL) {
+        test_latency(&end, world);
+        end.transport->close(&end);
+        return;
+    }
+    test_fence(&end);
+    test_data(&end);
+    test_collectives(&end);
+    test_matched(&end);
+    test_threads(&end);
+    test_give_up(&end);
+    test_fork(&end);
+    if (getenv("PLAIT_TEST_LARGE") != NULL) {
+        test_large(&end);
+    }
+    end.transport->close(&end);
+}
+
+int main(int argc, char **argv)
+{
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    uint64_t world = 0;
+    plait_session_t session = {0};
+
+    CHECK(plait_mpi_bind(NULL) == PLAIT_ERR_UNSUPPORTED, "no MPI is loaded");
+    host_load(argc, argv);
+    test_bind();
+    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
+    test_open(world);
+    test_freed(world);
+    test_all(world);
+    (void)setenv("PLAIT_DIRECT", "off", 1);
+    test_all(world);
+    (void)unsetenv("PLAIT_DIRECT");
+    test_single();
+    plait_endpoint_t last = open_on(world, &freed, &why);
+    test_split(world, last.rank);
+    (void)host.finalize();
+    session.end = &last;
+    CHECK(last.transport->begin(&session, true) == PLAIT_ERR_COMM,
+          "after MPI_Finalize");
+    last.transport->close(&last);
+    CHECK(plait_mpi_open(world, -1, -1, &(int64_t){0}, &freed, &last, &why) ==
+              PLAIT_ERR_COMM,
+          "open after MPI_Finalize");
+    return report("mpi_transport");
+}

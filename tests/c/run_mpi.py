@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Build a program of tests/c and run it under each MPI of this machine.
+
+    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--cc CC] [--flags ...] [program.c]
+
+MPIs: the wheels in this interpreter's environment and in those that PLAIT_TEST_VENVS names
+(separated by colons), both ABIs of each, and Debian's. The sources are compiled here, without
+CMake, so that any compiler and sanitizer can be asked for. Exit code: the number of failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ["base/*.c", "kernel/reduce.c", "device/*.c", "transport/mpi*.c", "transport/node.c",
+           "transport/matched.c"]
+FLAGS = ("-std=c11 -O2 -g -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow "
+         "-Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror").split()
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+LIMIT_S = 300
+
+
+def mpis():
+    """Yield (name, launcher, library, variables) of each MPI found."""
+    venvs = [sys.prefix, *filter(None, os.environ.get("PLAIT_TEST_VENVS", "").split(":"))]
+    for venv in map(Path, venvs):
+        launcher = venv / "bin" / "mpiexec"
+        for library in ("libmpi.so.12", "libmpi_abi.so.1", "libmpi.so.40"):
+            path = venv / "lib" / library
+            if launcher.exists() and path.exists():
+                is_open = library == "libmpi.so.40"
+                extra = OPEN_MPI | {"OMPI_MCA_btl": "self,sm"} if is_open else {}
+                yield f"{venv.name}/{library}", launcher, path, extra
+    for launcher, library, extra in (
+        ("/usr/bin/mpirun.mpich", "libmpich.so.12", {}),
+        ("/usr/bin/mpirun.openmpi", "libmpi.so.40",
+         OPEN_MPI | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}),
+    ):
+        for path in Path("/usr/lib").glob(f"*/{library}"):
+            if Path(launcher).exists():
+                yield f"debian/{library}", Path(launcher), path, extra
+
+
+def build(program: Path, folder: Path, compiler: str, flags: list[str]) -> Path:
+    """Compile the program with the transports; return its path."""
+    source = ROOT / "src"
+    files = [str(p) for pattern in SOURCES for p in sorted(source.glob(pattern))]
+    out = folder / program.stem
+    subprocess.run([compiler, *FLAGS, *flags, f"-I{ROOT}/include", f"-I{source}",
+                    f"-I{program.parent}", str(program), *files, "-o", str(out),
+                    "-ldl", "-lpthread", "-lm"], check=True)
+    return out
+
+
+def run(name: str, launcher: Path, library: Path, extra: dict, ranks: int, program: Path) -> bool:
+    """Run the program once; print what it says."""
+    env = os.environ | extra | {"PLAIT_TEST_LIBMPI": str(library), "OMP_NUM_THREADS": "1"}
+    print(f"--- {name}, {ranks} ranks", flush=True)
+    try:
+        done = subprocess.run([launcher, "-n", str(ranks), program], env=env, timeout=LIMIT_S,
+                              check=False)
+    except subprocess.TimeoutExpired:
+        print(f"no end after {LIMIT_S} s", flush=True)
+        return False
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Run all, and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", nargs="?", default=Path(__file__).parent / "mpi_transport.c",
+                        type=Path)
+    parser.add_argument("--build", type=Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--ranks", type=int, nargs="*")
+    parser.add_argument("--cc", default=os.environ.get("CC", "cc"))
+    parser.add_argument("--flags", default="")
+    options = parser.parse_args()
+    failed = []
+    with tempfile.TemporaryDirectory() as scratch:
+        program = build(options.program.resolve(), options.build or Path(scratch), options.cc,
+                        options.flags.split())
+        for name, launcher, library, extra in mpis():
+            if options.only not in name:
+                continue
+            # MPICH with more ranks than cores is a hundred times slower (notes/mpi.md)
+            ranks = options.ranks or ([1, 2, 3, 5] if extra else [1, 2])
+            failed += [f"{name} n{n}" for n in ranks
+                       if not run(name, launcher, library, extra, n, program)]
+    print("failed: " + ", ".join(failed) if failed else "all passed")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,367 @@
+/* The plans of all ranks of every operation fit together: P = 1..17, every way of reaching a
+ * peer's memory, with and without native collectives, results apart from and in the place of
+ * operands. And the checker finds planted faults. */
+#include "check.h"
+#include "fft/params.h"
+#include "coll/coll.h"
+#include "halo/params.h"
+#include "ops/list.h"
+#include "plait/layout.h"
+#include "plan/check.h"
+#include "plan/launch.h"
+#include "redist/params.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_P = 17, MAX_NDIM = PLAIT_MAX_NDIM };
+
+/* What a problem gives each rank: shapes of operands and results. */
+typedef struct {
+    const plait_op_t *op;
+    _Alignas(16) unsigned char params[PLAIT_MAX_PARAMS_BYTES];
+    plait_dtype_t dtype;
+    /* local shape of operand and result on a rank */
+    void (*shape)(const void *context, int rank, bool is_ret, int *ndim_p, int64_t dims[]);
+    const void *context;
+    char text[160];
+} problem_t;
+
+static const plait_caps_t all_caps[] = {
+    {.direct = PLAIT_DIRECT_POINTER},
+    {.direct = PLAIT_DIRECT_READ},
+    {.direct = PLAIT_DIRECT_NONE},
+    {.direct = PLAIT_DIRECT_READ, .has_native = true, .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+    {.direct = PLAIT_DIRECT_NONE, .has_native = true, .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+};
+
+static plait_status_t make_plans(const problem_t *p, int n_ranks, const plait_caps_t *caps,
+                                 plait_plan_t *plans[])
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int r = 0; r < n_ranks && status == PLAIT_OK; r++) {
+        plait_endpoint_t end = {.rank = r, .size = n_ranks, .caps = *caps};
+        int64_t arg_dims[MAX_NDIM] = {0};
+        int64_t ret_dims[MAX_NDIM] = {0};
+        int arg_ndim = 0;
+        int ret_ndim = 0;
+        p->shape(p->context, r, false, &arg_ndim, arg_dims);
+        p->shape(p->context, r, true, &ret_ndim, ret_dims);
+        const plait_array_t arg = {.dtype = p->dtype, .ndim = arg_ndim, .dims = arg_dims};
+        const plait_array_t ret = {.dtype = p->dtype, .ndim = ret_ndim, .dims = ret_dims};
+        const plait_array_t args[] = {arg, ret}; /* sendrecv: the template is like the result */
+        status = plait_op_plan(p->op, p->params, &end, args, &ret, &plans[r]);
+    }
+    return status;
+}
+
+/* A result takes an operand's memory only where both are equally large. */
+static bool may_alias(plait_plan_t *const plans[], int n_ranks, int alias)
+{
+    bool is_equal = true;
+
+    for (int r = 0; r < n_ranks; r++) {
+        is_equal = is_equal && plans[r]->slot_bytes[alias] ==
+                                   plans[r]->slot_bytes[plait_slot_ret(plans[r], 0)];
+    }
+    return is_equal;
+}
+
+static void check_problem(const problem_t *p, int n_ranks)
+{
+    for (size_t c = 0; c < sizeof(all_caps) / sizeof(all_caps[0]); c++) {
+        plait_plan_t *plans[MAX_P] = {NULL};
+        plait_status_t status = make_plans(p, n_ranks, &all_caps[c], plans);
+        CHECK(status == PLAIT_OK, "%s P %d caps %zu", p->text, n_ranks, c);
+        for (int alias = -1; status == PLAIT_OK && alias <= p->op->alias; alias++) {
+            if (alias == -1 || (alias == p->op->alias && may_alias(plans, n_ranks, alias))) {
+                const plait_check_t options = {.alias = alias};
+                CHECK(plait_plans_check(plans, n_ranks, &options) == PLAIT_OK,
+                      "%s P %d caps %zu alias %d", p->text, n_ranks, c, alias);
+            }
+        }
+        for (int r = 0; r < n_ranks; r++) {
+            plait_plan_destroy(&plans[r]);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- rank model */
+
+static void vector_shape(const void *context, int rank, bool is_ret, int *ndim_p, int64_t dims[])
+{
+    (void)rank;
+    (void)is_ret;
+    *ndim_p = 1;
+    dims[0] = *(const int64_t *)context;
+}
+
+static void check_coll(int n_ranks, int64_t n, plait_dtype_t dtype)
+{
+    problem_t p = {.dtype = dtype, .shape = vector_shape, .context = &n};
+    const plait_allreduce_params_t sum = {.reduce = PLAIT_SUM};
+    const plait_reduce_params_t reduce = {.reduce = PLAIT_SUM, .root = n_ranks / 2};
+    const plait_bcast_params_t bcast = {.root = n_ranks - 1};
+
+    (void)snprintf(p.text, sizeof(p.text), "allreduce n %lld", (long long)n);
+    p.op = &plait_op_allreduce;
+    memcpy(p.params, &sum, sizeof(sum));
+    check_problem(&p, n_ranks);
+    (void)snprintf(p.text, sizeof(p.text), "reduce n %lld", (long long)n);
+    p.op = &plait_op_reduce;
+    memcpy(p.params, &reduce, sizeof(reduce));
+    check_problem(&p, n_ranks);
+    (void)snprintf(p.text, sizeof(p.text), "bcast n %lld", (long long)n);
+    p.op = &plait_op_bcast;
+    memcpy(p.params, &bcast, sizeof(bcast));
+    check_problem(&p, n_ranks);
+    (void)snprintf(p.text, sizeof(p.text), "barrier");
+    p.op = &plait_op_barrier;
+    memset(p.params, 0, sizeof(plait_barrier_params_t));
+    check_problem(&p, n_ranks);
+    plait_sendrecv_params_t ring = {.source = 0, .dest = 0, .recvtag = PLAIT_ANY};
+    (void)snprintf(p.text, sizeof(p.text), "sendrecv n %lld", (long long)n);
+    p.op = &plait_op_sendrecv;
+    memcpy(p.params, &ring, sizeof(ring));
+    check_problem(&p, n_ranks);
+}
+
+/* ---------------------------------------------------------------- mesh model */
+
+typedef struct {
+    plait_layout_t from, to;
+    int64_t extents[MAX_NDIM]; /* halo */
+} pair_t;
+
+static void pair_shape(const void *context, int rank, bool is_ret, int *ndim_p, int64_t dims[])
+{
+    const pair_t *pair = context;
+    const plait_layout_t *layout = is_ret ? &pair->to : &pair->from;
+
+    *ndim_p = layout->ndim;
+    plait_layout_local_shape(layout, rank, dims);
+    for (int a = 0; a < layout->ndim; a++) {
+        dims[a] += 2 * pair->extents[a];
+    }
+}
+
+static void name_pair(problem_t *p, const char *op, const pair_t *pair)
+{
+    char from[64];
+    char to[64];
+
+    plait_layout_print(&pair->from, from, sizeof(from));
+    plait_layout_print(&pair->to, to, sizeof(to));
+    (void)snprintf(p->text, sizeof(p->text), "%s %s -> %s", op, from, to);
+}
+
+static void check_redist(const pair_t *pair, int n_ranks)
+{
+    problem_t p = {.op = &plait_op_redistribute, .dtype = PLAIT_S16, .shape = pair_shape, .context = pair};
+    plait_redistribute_params_t params = {0};
+
+    params.n_from = plait_layout_pack(&pair->from, params.from);
+    params.n_to = plait_layout_pack(&pair->to, params.to);
+    memcpy(p.params, &params, sizeof(params));
+    name_pair(&p, "redistribute", pair);
+    check_problem(&p, n_ranks);
+}
+
+static void check_fft(const pair_t *pair, int n_axes, int n_ranks)
+{
+    problem_t p = {.op = &plait_op_fft, .dtype = PLAIT_C64, .shape = pair_shape, .context = pair};
+    plait_fft_params_t params = {.sign = -1, .scale = 1.0, .n_axes = n_axes};
+
+    params.n_from = plait_layout_pack(&pair->from, params.from);
+    params.n_to = plait_layout_pack(&pair->to, params.to);
+    for (int i = 0; i < n_axes; i++) {
+        params.axes[i] = pair->from.ndim - n_axes + i;
+    }
+    memcpy(p.params, &params, sizeof(params));
+    name_pair(&p, "fft", pair);
+    check_problem(&p, n_ranks);
+}
+
+static void check_halo(const pair_t *pair, bool is_periodic, int n_ranks)
+{
+    problem_t p = {.op = &plait_op_halo_exchange, .dtype = PLAIT_F32, .shape = pair_shape, .context = pair};
+    plait_halo_params_t params = {0};
+
+    params.n_layout = plait_layout_pack(&pair->from, params.layout);
+    params.n_extents = params.n_periodic = pair->from.ndim;
+    for (int a = 0; a < pair->from.ndim; a++) {
+        params.extents[a] = pair->extents[a];
+        params.periodic[a] = is_periodic;
+    }
+    memcpy(p.params, &params, sizeof(params));
+    name_pair(&p, "halo_exchange", pair);
+    check_problem(&p, n_ranks);
+    p.op = &plait_op_halo_reduce;
+    name_pair(&p, "halo_reduce", pair);
+    check_problem(&p, n_ranks);
+}
+
+/* Every split of `ndim` axes over a grid, by digits: 0 whole, 1 + g over grid axis g. */
+static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim,
+                      const int grid[], plait_split_t split, plait_layout_t *layout)
+{
+    int over[MAX_NDIM];
+
+    for (int a = 0; a < ndim; a++) {
+        over[a] = code % (grid_ndim + 1) - 1;
+        code /= grid_ndim + 1;
+    }
+    return plait_layout_pencil(ndim, shape, grid_ndim, grid, over, split, layout) == PLAIT_OK;
+}
+
+static int power(int base, int exponent)
+{
+    return (exponent == 0) ? 1 : base * power(base, exponent - 1);
+}
+
+static void check_layouts(int ndim, const int64_t shape[], int grid_ndim, const int grid[], int n_ranks)
+{
+    int n_codes = power(grid_ndim + 1, ndim);
+
+    for (int f = 0; f < n_codes; f++) {
+        for (int t = 0; t < n_codes; t++) {
+            pair_t pair = {0};
+            if (layout_of(f, ndim, shape, grid_ndim, grid, (f % 2) ? PLAIT_SPLIT_CEIL : PLAIT_SPLIT_EVEN, &pair.from) &&
+                layout_of(t, ndim, shape, grid_ndim, grid, PLAIT_SPLIT_EVEN, &pair.to)) {
+                check_redist(&pair, n_ranks);
+                check_fft(&pair, 1 + (f + t) % ndim, n_ranks);
+            }
+        }
+        pair_t pair = {0};
+        if (layout_of(f, ndim, shape, grid_ndim, grid, PLAIT_SPLIT_EVEN, &pair.from)) {
+            pair.to = pair.from;
+            for (int a = 0; a < ndim; a++) {
+                pair.extents[a] = (f + a) % 4;
+            }
+            check_halo(&pair, f % 2 == 0, n_ranks);
+            check_halo(&pair, f % 2 == 1, n_ranks);
+        }
+    }
+}
+
+static void check_cyclic(int n_ranks)
+{
+    const int64_t shape[] = {11, 7};
+    const int grid[] = {n_ranks};
+    pair_t pair = {0};
+
+    (void)layout_of(1, 2, shape, 1, grid, PLAIT_SPLIT_EVEN, &pair.from);
+    pair.to = pair.from;
+    pair.to.axis[0].split = PLAIT_SPLIT_CYCLIC;
+    for (int64_t block = 1; block <= 4; block++) {
+        pair.to.axis[0].block = block;
+        check_redist(&pair, n_ranks);
+        pair_t back = {.from = pair.to, .to = pair.from};
+        check_redist(&back, n_ranks);
+    }
+}
+
+/* ---------------------------------------------------------------- planted faults */
+
+typedef void (*plant_t)(plait_plan_t *plan);
+
+static plait_step_t *first_of(plait_plan_t *plan, plait_step_kind_t kind)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == kind) {
+            return &plan->steps[i];
+        }
+    }
+    abort();
+}
+
+static void drop_block(plait_plan_t *plan)
+{
+    first_of(plan, PLAIT_STEP_MOVE)->u.move.n_in--;
+}
+
+static void double_block(plait_plan_t *plan)
+{
+    plait_move_t *move = &first_of(plan, PLAIT_STEP_MOVE)->u.move;
+
+    move->in[0] = move->in[1];
+}
+
+static void shift_block(plait_plan_t *plan)
+{
+    first_of(plan, PLAIT_STEP_MOVE)->u.move.in[0].src_offset += 1 << 20;
+}
+
+static void other_agreement(plait_plan_t *plan)
+{
+    plan->agree++;
+}
+
+static void check_planted(void)
+{
+    static const plant_t plants[] = {drop_block, double_block, shift_block, other_agreement};
+    const int64_t shape[] = {6, 4};
+    const int grid[] = {3};
+
+    for (size_t i = 0; i < sizeof(plants) / sizeof(plants[0]); i++) {
+        pair_t pair = {0};
+        problem_t p = {.op = &plait_op_redistribute, .dtype = PLAIT_S16, .shape = pair_shape, .context = &pair};
+        plait_redistribute_params_t params = {0};
+        plait_plan_t *plans[MAX_P] = {NULL};
+        const plait_check_t options = {.alias = -1};
+        (void)layout_of(1, 2, shape, 1, grid, PLAIT_SPLIT_EVEN, &pair.from);
+        (void)layout_of(2, 2, shape, 1, grid, PLAIT_SPLIT_EVEN, &pair.to);
+        params.n_from = plait_layout_pack(&pair.from, params.from);
+        params.n_to = plait_layout_pack(&pair.to, params.to);
+        memcpy(p.params, &params, sizeof(params));
+        CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "plant %zu", i);
+        plants[i](plans[1]);
+        CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL, "plant %zu is not found", i);
+        for (int r = 0; r < 3; r++) {
+            plait_plan_destroy(&plans[r]);
+        }
+    }
+    /* a fence left out on all ranks: peers read what is being written */
+    int64_t n = 1 << 14;
+    problem_t p = {.op = &plait_op_allreduce, .dtype = PLAIT_F64, .shape = vector_shape, .context = &n};
+    plait_plan_t *plans[MAX_P] = {NULL};
+    const plait_check_t options = {.alias = -1};
+    CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "allreduce");
+    for (int r = 0; r < 3; r++) {
+        plait_plan_t *plan = plans[r];
+        (void)memmove(plan->steps + 2, plan->steps + 3, (size_t)(plan->n_steps - 3) * sizeof(*plan->steps));
+        plan->n_steps--;
+    }
+    CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL, "a missing fence is not found");
+    for (int r = 0; r < 3; r++) {
+        plait_plan_destroy(&plans[r]);
+    }
+}
+
+int main(void)
+{
+    static const int64_t small[][3] = {{5, 4, 3}, {3, 1, 2}, {0, 2, 3}};
+
+    for (int n_ranks = 1; n_ranks <= MAX_P; n_ranks++) {
+        const int line[] = {n_ranks};
+        check_coll(n_ranks, 0, PLAIT_F32);
+        check_coll(n_ranks, 1, PLAIT_F32);
+        check_coll(n_ranks, 1500, PLAIT_C128);
+        check_coll(n_ranks, 40000, PLAIT_U8);
+        for (int s = 0; s < 2; s++) {
+            check_layouts(3, small[s], 1, line, n_ranks);
+        }
+        check_layouts(2, small[0], 1, line, n_ranks);
+        check_layouts(1, small[0], 1, line, n_ranks);
+        for (int a = 2; a <= n_ranks / 2; a++) {
+            const int grid[] = {a, n_ranks / a};
+            if (n_ranks % a == 0 && (n_ranks <= 8 || a == 2)) {
+                check_layouts(3, small[0], 2, grid, n_ranks);
+            }
+        }
+        check_cyclic(n_ranks);
+    }
+    check_planted();
+    return report("test_plans");
+}

