@@ -1,13 +1,13 @@
-/* Micro benchmark of the one-dimensional transforms: GF/s (5 n log2 n per transform, best and
- * median of many repetitions) and relative error of columns and rows of a plane.
+/* Micro benchmark of the one-dimensional transforms: GF/s (5 n log2 n per transform,
+ * best and median of many repetitions) and relative error of columns and rows of a
+ * plane.
  *
  * c_fft1 [-c n_columns] [-p row padding in bytes] [-f] [-s] [-i] [n ...]
  *   -f single precision   -s streaming stores   -i in place
- * The last columns are FFTW's rows (ESTIMATE) and columns (MEASURE) where libfftw3.so.3 or
- * libfftw3f.so.3 can be loaded. */
-#include "kernel/fft.h"
-
+ * The last columns are FFTW's rows (ESTIMATE) and columns (MEASURE) where libfftw3.so.3
+ * or libfftw3f.so.3 can be loaded. */
 #include "base/alloc.h"
+#include "kernel/fft.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -82,8 +82,8 @@ static void fill(const problem_t *p, char *data, int64_t n_bytes)
 }
 
 /* Against the sum in long double, over at most 64 results of one transform. */
-static double error(const problem_t *p, const char *in, int64_t step_in, const char *out,
-                    int64_t step_out)
+static double error(const problem_t *p, const char *in, int64_t step_in,
+                    const char *out, int64_t step_out)
 {
     long double wrong = 0, all = 0;
 
@@ -92,7 +92,8 @@ static double error(const problem_t *p, const char *in, int64_t step_in, const c
         double y[2];
 
         for (int64_t j = 0; j < p->n; j++) {
-            const long double a = -2 * acosl(-1.0L) * (long double)(j * k % p->n) / (long double)p->n;
+            const long double a =
+                -2 * acosl(-1.0L) * (long double)(j * k % p->n) / (long double)p->n;
             double x[2];
 
             get(p, in + j * step_in, x);
@@ -121,8 +122,8 @@ static void once(const problem_t *p, const work_t *w, bool is_rows)
         plait_fft1_rows(w->fft, p->n_columns, w->in, w->row_pitch,
                         p->in_place ? w->in : w->out, w->row_pitch, w->scratch, store);
     } else {
-        plait_fft1_columns(w->fft, p->n_columns, w->in_row, 0, w->out_row, 0, w->scratch,
-                           store);
+        plait_fft1_columns(w->fft, p->n_columns, w->in_row, 0, w->out_row, 0,
+                           w->scratch, store);
     }
 }
 
@@ -131,7 +132,8 @@ enum { MAX_TIMES = 2001 };
 static figure_t measure(const problem_t *p, const work_t *w, bool is_rows)
 {
     static double time[MAX_TIMES];
-    const double flops = 5e-9 * (double)p->n * log2((double)p->n) * (double)p->n_columns;
+    const double flops =
+        5e-9 * (double)p->n * log2((double)p->n) * (double)p->n_columns;
     const double begin = seconds();
     int n = 0;
     figure_t figure = {0};
@@ -156,7 +158,8 @@ static figure_t measure(const problem_t *p, const work_t *w, bool is_rows)
     return figure;
 }
 
-/* FFTW by its published interface; the types of single and double differ in nothing here. */
+/* FFTW by its published interface; the types of single and double differ in nothing
+ * here. */
 typedef void *fftw_many_fn(int, const int *, int, void *, const int *, int, int, void *,
                            const int *, int, int, int, unsigned);
 typedef void fftw_plan_fn(void *);
@@ -165,9 +168,11 @@ static double fftw_figure(const problem_t *p, const work_t *w, bool is_rows)
 {
     const unsigned flag = is_rows ? 1u << 6 : 0;
     void *library = dlopen(p->is_single ? "libfftw3f.so.3" : "libfftw3.so.3", RTLD_NOW);
-    const double flops = 5e-9 * (double)p->n * log2((double)p->n) * (double)p->n_columns;
+    const double flops =
+        5e-9 * (double)p->n * log2((double)p->n) * (double)p->n_columns;
     const int n = (int)p->n, howmany = (int)p->n_columns;
-    const int pitch = (int)((is_rows ? w->row_pitch : w->column_pitch) / itemsize_of(p));
+    const int pitch =
+        (int)((is_rows ? w->row_pitch : w->column_pitch) / itemsize_of(p));
     const int stride = is_rows ? 1 : pitch, dist = is_rows ? pitch : 1;
     fftw_many_fn *many = NULL;
     fftw_plan_fn *execute = NULL, *destroy = NULL;
@@ -177,14 +182,15 @@ static double fftw_figure(const problem_t *p, const work_t *w, bool is_rows)
     if (library == NULL) {
         return 0;
     }
-    symbol = dlsym(library, p->is_single ? "fftwf_plan_many_dft" : "fftw_plan_many_dft");
+    symbol =
+        dlsym(library, p->is_single ? "fftwf_plan_many_dft" : "fftw_plan_many_dft");
     memcpy(&many, &symbol, sizeof many);
     symbol = dlsym(library, p->is_single ? "fftwf_execute" : "fftw_execute");
     memcpy(&execute, &symbol, sizeof execute);
     symbol = dlsym(library, p->is_single ? "fftwf_destroy_plan" : "fftw_destroy_plan");
     memcpy(&destroy, &symbol, sizeof destroy);
-    plan = many(1, &n, howmany, w->in, NULL, stride, dist, p->in_place ? w->in : w->out, NULL,
-                stride, dist, -1, flag);
+    plan = many(1, &n, howmany, w->in, NULL, stride, dist, p->in_place ? w->in : w->out,
+                NULL, stride, dist, -1, flag);
     fill(p, w->in, p->n * w->column_pitch);
     for (double begin = seconds(); seconds() - begin < 0.3;) {
         const double start = seconds();
@@ -205,8 +211,8 @@ static void run(const problem_t *p)
     figure_t columns, rows;
     int64_t n_bytes = 0;
 
-    if (plait_fft1_create(p->n, p->is_single ? PLAIT_C64 : PLAIT_C128, -1, 1.0, &w.fft) !=
-        PLAIT_OK) {
+    if (plait_fft1_create(p->n, p->is_single ? PLAIT_C64 : PLAIT_C128, -1, 1.0,
+                          &w.fft) != PLAIT_OK) {
         return;
     }
     plan_us = 1e6 * (seconds() - start);
@@ -227,8 +233,8 @@ static void run(const problem_t *p)
     columns = measure(p, &w, false);
     rows = measure(p, &w, true);
     printf("%7lld  columns %5.1f (%5.1f) %.1e  rows %5.1f (%5.1f) %.1e  plan %7.0f us",
-           (long long)p->n, columns.best, columns.median, columns.error, rows.best, rows.median,
-           rows.error, plan_us);
+           (long long)p->n, columns.best, columns.median, columns.error, rows.best,
+           rows.median, rows.error, plan_us);
     printf("  fftw columns %5.1f rows %5.1f\n", fftw_figure(p, &w, false),
            fftw_figure(p, &w, true));
     plait_free(w.in);

@@ -16,21 +16,25 @@ endfunction()
 
 # NAME_sse2.c, NAME_avx2.c and NAME_avx512.c hold the same kernel for one instruction set each;
 # the choice is made at run time, so every one of them is always built. Kernels are optimised
-# in every build type: without it they are too slow to test.
+# in every build type: without it they are too slow to test. Only the transforms may contract
+# a * b + c; elsewhere the tail of a loop must give the bits of its vector body.
 function(plait_instruction_set_flags)
   foreach(source IN LISTS ARGN)
-    if(source MATCHES "_sse2\\.c$")
-      set(flags -msse2)
-    elseif(source MATCHES "_avx2\\.c$")
-      set(flags -mavx2 -mfma)
-    elseif(source MATCHES "_avx512\\.c$")
-      set(flags -mavx512f -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
+    set(flags -O3)
+    if(source MATCHES "/src/kernel/fft")
+      list(APPEND flags -ffp-contract=fast)
     elseif(source MATCHES "/src/kernel/" OR source MATCHES "/src/device/")
-      set(flags "")
+      list(APPEND flags -ffp-contract=off)
     else()
       continue()
     endif()
-    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-      "-O3;-ffp-contract=fast;${flags}")
+    if(source MATCHES "_sse2\\.c$")
+      list(APPEND flags -msse2)
+    elseif(source MATCHES "_avx2\\.c$")
+      list(APPEND flags -mavx2 -mfma)
+    elseif(source MATCHES "_avx512\\.c$")
+      list(APPEND flags -mavx512f -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
+    endif()
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
   endforeach()
 endfunction()

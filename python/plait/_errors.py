@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 
@@ -60,14 +60,6 @@ def named(error: Exception) -> Exception:
     return error if kind is None else kind(found.group(2).strip())
 
 
-def raise_named(error: Exception) -> NoReturn:
-    """Raises ``error`` under its plait name, if it has one."""
-    other = named(error)
-    if other is error:
-        raise error
-    raise other from None
-
-
 def from_status(name: str, text: str) -> Exception:
     """The exception of a status of the C core that was returned to Python."""
     if name in ("INVALID", "OVERFLOW"):
@@ -93,8 +85,11 @@ def errors() -> Iterator[None]:
     """
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
-        raise_named(error)
+    except Exception as error:  # JAX raises ValueError for some codes
+        other = named(error)
+        if other is error:
+            raise
+        raise other from None
 
 
 def block(x: Any) -> Any:

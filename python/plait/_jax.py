@@ -138,6 +138,13 @@ def pcast_varying(x: Any, axes: Sequence[str]) -> Any:
     return jax.lax.pvary(x, missing)
 
 
+def underlying(x: Any) -> Any:
+    """The array that an eager derivative is taken at, else ``x`` itself."""
+    while isinstance(x, _core.Tracer) and hasattr(x, "primal"):
+        x = x.primal
+    return x
+
+
 # ---- the region -----------------------------------------------------------------------------
 
 region_p = jex.Primitive("plait_region")
@@ -302,8 +309,11 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
             if not trace_state_clean():
                 return inner(*args, **kwargs)
             out = outermost(*args, **kwargs)
-        except jax.errors.JaxRuntimeError as error:
-            _errors.raise_named(error)
+        except Exception as error:  # JAX raises ValueError for some codes
+            other = _errors.named(error)
+            if other is error:
+                raise
+            raise other from None
         if type(out) is _NoArrays:
             call.last = out.hidden  # what waits for all results, at exit, waits for this one
             return out.result

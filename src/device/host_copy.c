@@ -21,11 +21,11 @@
 enum {
     LINE = 64,            /* bytes that a streaming store must fill to save the read */
     SHORT_ROW = 64,       /* rows below are copied by the constant-size kernels */
-    MIN_STREAM_ROW = 512, /* measured on Zen 3, misaligned: from 512 on never slower */
-    TILE_BYTES = 256,     /* side of a tile; 128 to 512 measured alike on Zen 3 */
+    MIN_STREAM_ROW = 512, /* misaligned, on Zen 3: never slower from 512 on */
+    TILE_BYTES = 256,     /* side of a tile; 128 was slower on Zen 3 */
     TILE_ELEMENTS = 64,   /* and at most this many elements */
     SCRATCH_PAD = 16,     /* keeps rows of the scratch off one cache set */
-    SCRATCH_BYTES = 22 << 10
+    SCRATCH_BYTES = 22 << 10 /* 4-byte elements need most: (64 + 15) rows of 256 + 16 */
 };
 
 /* Two innermost dimensions of a box with short rows; j is the faster one in dst. */

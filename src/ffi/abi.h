@@ -1,6 +1,6 @@
 /* The part of XLA's FFI C ABI that a CPU handler needs, under own names: the library builds
  * without jaxlib's headers. Names moved between releases, layouts did not; a test compares
- * sizes, offsets and values with the installed xla/ffi/api/c_api.h (tests/c/abi_check.c.in).
+ * sizes, offsets and values with the installed xla/ffi/api/c_api.h (tests/python/abi_check.c).
  * Audited: API 0.2 (jaxlib 0.8.1) to 0.5 (jaxlib 0.12.0). */
 #ifndef PLAIT_FFI_ABI_H
 #define PLAIT_FFI_ABI_H

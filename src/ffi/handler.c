@@ -191,8 +191,13 @@ static plait_ffi_error_t *identify(const plait_ffi_frame_t *frame, int64_t *run_
                                   .ctx = frame->ctx};
     plait_ffi_ordinal_get_t ordinal = {.struct_size = PLAIT_FFI_ORDINAL_GET_SIZE,
                                        .ctx = frame->ctx};
-    plait_ffi_error_t *error = frame->api->run_id_get(&run);
+    plait_ffi_error_t *error = NULL;
 
+    if (frame->api->struct_size < sizeof(plait_ffi_api_t)) {
+        return to_xla(frame, plait_fail(PLAIT_ERR_UNSUPPORTED,
+                                        "this jaxlib does not tell devices apart"));
+    }
+    error = frame->api->run_id_get(&run);
     if (error == NULL) {
         error = frame->api->device_ordinal_get(&ordinal);
     }

@@ -12,7 +12,8 @@ static const char *const level_name[] = {"generic", "sse2", "avx2", "avx512"};
 
 #if defined(__x86_64__)
 
-/* Not __builtin_cpu_supports: it does not link into shared libraries with every compiler. */
+/* Not __builtin_cpu_supports: it does not link into shared libraries with every
+ * compiler. */
 static uint32_t enabled_states(void)
 {
     uint32_t low = 0, high = 0;

@@ -76,9 +76,9 @@ int64_t plait_fft1_scratch_bytes(const plait_fft1_t *fft)
     return fft->scratch_bytes;
 }
 
-void plait_fft1_columns(const plait_fft1_t *fft, int64_t n_columns, const char *const in[],
-                        int64_t in_offset, char *const out[], int64_t out_offset,
-                        void *scratch, plait_fft_store_t store)
+void plait_fft1_columns(const plait_fft1_t *fft, int64_t n_columns,
+                        const char *const in[], int64_t in_offset, char *const out[],
+                        int64_t out_offset, void *scratch, plait_fft_store_t store)
 {
     const plait_fft_columns_t job = {n_columns, in, in_offset, out, out_offset, store};
 

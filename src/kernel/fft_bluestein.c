@@ -1,10 +1,10 @@
-/* Any length as a convolution: j k = (j^2 + k^2 - (k - j)^2) / 2, so that with the chirp
- * b_j = exp(sign pi i j^2 / n) the result is b_k sum_j (x_j b_j) conj(b_(k - j)). The way back
- * from the product of transforms is the forward transform once more, read from the end. */
-#include "kernel/fft_plan.h"
-
+/* Any length as a convolution: j k = (j^2 + k^2 - (k - j)^2) / 2, so that with the
+ * chirp b_j = exp(sign pi i j^2 / n) the result is b_k sum_j (x_j b_j) conj(b_(k - j)).
+ * The way back from the product of transforms is the forward transform once more, read
+ * from the end. */
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "kernel/fft_plan.h"
 #include "kernel/fft_twiddle.h"
 
 #include <string.h>
@@ -27,7 +27,8 @@ done:
     return status;
 }
 
-/* The transform of conj(chirp), wrapped around n_conv points, in double for either type. */
+/* The transform of conj(chirp), wrapped around n_conv points, in double for either
+ * type. */
 static plait_status_t make_filter(int64_t n, int64_t n_conv, const double *chirp,
                                   double *filter)
 {
@@ -73,7 +74,8 @@ static plait_status_t fill_tables(plait_fft1_t *fft)
         plait_fft_set(fft->dtype, b->filter, i, filter + 2 * i);
     }
     for (int64_t j = 0; j < fft->n; j++) {
-        const double scaled[2] = {chirp[2 * j] * fft->scale, chirp[2 * j + 1] * fft->scale};
+        const double scaled[2] = {chirp[2 * j] * fft->scale,
+                                  chirp[2 * j + 1] * fft->scale};
 
         plait_fft_set(fft->dtype, b->chirp_in, j, chirp + 2 * j);
         plait_fft_set(fft->dtype, b->chirp_out, j, scaled);
@@ -84,8 +86,9 @@ done:
     return status;
 }
 
-/* Scratch: pointers to the rows of the convolution in order and in reverse, its n_conv rows
- * of n_block numbers, and what the inner transform needs; before all that, copies of rows. */
+/* Scratch: pointers to the rows of the convolution in order and in reverse, its n_conv
+ * rows of n_block numbers, and what the inner transform needs; before all that, copies
+ * of rows. */
 static int64_t matrix_bytes(const plait_fft1_t *fft)
 {
     const plait_fft_bluestein_t *b = &fft->u.bluestein;
@@ -141,7 +144,8 @@ static areas_t areas_of(const plait_fft1_t *fft, char *scratch)
     return areas;
 }
 
-/* Of the rows that hold the input times the chirp, up to the result without the chirp. */
+/* Of the rows that hold the input times the chirp, up to the result without the chirp.
+ */
 static void convolve(const plait_fft1_t *fft, int64_t n_columns, const areas_t *areas)
 {
     const plait_fft_bluestein_t *b = &fft->u.bluestein;
@@ -163,8 +167,8 @@ static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
 {
     const plait_fft_bluestein_t *b = &fft->u.bluestein;
     const plait_fft_kernels_t *kernels = fft->kernels;
-    const int64_t n_padded = (job->n_columns + kernels->lanes - 1) / kernels->lanes *
-                             kernels->lanes;
+    const int64_t n_padded =
+        (job->n_columns + kernels->lanes - 1) / kernels->lanes * kernels->lanes;
     const char *const *matrix = (const char *const *)areas->forth;
     const size_t n_bytes = (size_t)(job->n_columns * fft->itemsize);
 
@@ -178,7 +182,8 @@ static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     }
     for (int64_t j = 0; j < fft->n; j++) {
         memcpy(areas->forth[j], job->in[j] + job->in_offset, n_bytes);
-        memset(areas->forth[j] + n_bytes, 0, (size_t)(n_padded * fft->itemsize) - n_bytes);
+        memset(areas->forth[j] + n_bytes, 0,
+               (size_t)(n_padded * fft->itemsize) - n_bytes);
     }
     kernels->scale_rows(fft->n, n_padded, matrix, 0, b->chirp_in, areas->forth, 0);
     convolve(fft, n_padded, areas);
@@ -188,7 +193,8 @@ static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     }
 }
 
-static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch)
+static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
+                    char *scratch)
 {
     const int64_t n_block = fft->u.bluestein.n_block;
     const areas_t areas = areas_of(fft, scratch);
@@ -203,7 +209,8 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, cha
 }
 
 /* A long row alone, so that its convolution stays as near as it can. */
-static void run_row(const plait_fft1_t *fft, const char *in, char *out, const areas_t *areas)
+static void run_row(const plait_fft1_t *fft, const char *in, char *out,
+                    const areas_t *areas)
 {
     const plait_fft_bluestein_t *b = &fft->u.bluestein;
     const int64_t itemsize = fft->itemsize;
@@ -230,7 +237,8 @@ static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scr
         const areas_t areas = areas_of(fft, scratch);
 
         for (int64_t r = 0; r < job->n_rows; r++) {
-            run_row(fft, job->in + r * job->in_stride, job->out + r * job->out_stride, &areas);
+            run_row(fft, job->in + r * job->in_stride, job->out + r * job->out_stride,
+                    &areas);
         }
     }
 }

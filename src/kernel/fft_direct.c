@@ -1,14 +1,13 @@
-#include "kernel/fft_plan.h"
-
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "kernel/fft_plan.h"
 #include "kernel/fft_twiddle.h"
 
 #include <string.h>
 
 enum {
     NEAR_BYTES = 32 << 10,  /* work that stays in the first-level cache */
-    BLOCK_BYTES = 32 << 10, /* work areas of a block of columns together */
+    BLOCK_BYTES = 64 << 10, /* work areas of a block of columns together */
     PAGE = 4096
 };
 
@@ -22,7 +21,8 @@ static plait_status_t fill_twiddle(plait_fft_pass_t *pass, const plait_roots_t *
     int64_t at = 0;
 
     pass->twiddle = plait_alloc((pass->radix - 1) * pass->m, plait_dtype_bytes(dtype));
-    PLAIT_CHECK(pass->twiddle != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld twiddles",
+    PLAIT_CHECK(pass->twiddle != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for %lld twiddles",
                 (long long)((pass->radix - 1) * pass->m));
     for (int64_t p = 0; p < pass->m; p++) {
         for (int64_t k = 1; k < pass->radix; k++) {
@@ -48,7 +48,8 @@ static plait_status_t fill_trig(plait_fft_pass_t *pass, plait_dtype_t dtype)
 
     PLAIT_TRY(plait_roots_create(radix, &roots));
     pass->trig = plait_alloc((int64_t)half * half, plait_dtype_bytes(dtype));
-    PLAIT_CHECK(pass->trig != NULL, PLAIT_ERR_NO_MEMORY, "no memory for radix %d", radix);
+    PLAIT_CHECK(pass->trig != NULL, PLAIT_ERR_NO_MEMORY, "no memory for radix %d",
+                radix);
     for (int k = 1; k <= half; k++) {
         for (int j = 1; j <= half; j++) {
             double w[2];
@@ -63,8 +64,8 @@ done:
     return status;
 }
 
-/* Digit reversal: the number q1, q2, ... (first pass first) with bases R1, R2, ... is the
- * position; the result's index has the same digits with the first one lowest. */
+/* Digit reversal: the number q1, q2, ... (first pass first) with bases R1, R2, ... is
+ * the position; the result's index has the same digits with the first one lowest. */
 static void fill_order(plait_fft_direct_t *direct, int64_t n, int sign)
 {
     int64_t weight[PLAIT_FFT_MAX_PASSES] = {1};
@@ -87,8 +88,8 @@ static void fill_order(plait_fft_direct_t *direct, int64_t n, int sign)
     }
 }
 
-/* A leg stride of whole pages' fractions would put all legs of the first pass into few sets of
- * the cache. */
+/* A leg stride of whole pages' fractions would put all legs of the first pass into few
+ * sets of the cache. */
 static int64_t first_leg_bytes(int64_t m, int64_t pair_bytes)
 {
     return m * pair_bytes + (((m * pair_bytes) % (PAGE / 4) == 0) ? pair_bytes : 0);
@@ -121,7 +122,18 @@ done:
     return status;
 }
 
-/* Scratch: n pointers for results, n for a padded source, the work areas, n padded rows. */
+/* Wide blocks make long pieces of each row; two vectors at least where that does not
+ * leave the second-level cache. */
+static int block_vectors(int64_t work_bytes)
+{
+    const int64_t least = (work_bytes <= BLOCK_BYTES) ? 2 : 1;
+    const int64_t n_vectors = plait_max(BLOCK_BYTES / work_bytes, least);
+
+    return (int)plait_min(n_vectors, PLAIT_FFT_MAX_VECTORS);
+}
+
+/* Scratch: n pointers for results, n for a padded source, the work areas, n padded
+ * rows. */
 static plait_status_t create(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
@@ -134,12 +146,11 @@ static plait_status_t create(plait_fft1_t *fft)
                 (long long)fft->n);
     PLAIT_TRY(fill_passes(fft, radix));
     direct->order = plait_alloc(fft->n, sizeof *direct->order);
-    PLAIT_CHECK(direct->order != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld indices",
-                (long long)fft->n);
+    PLAIT_CHECK(direct->order != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for %lld indices", (long long)fft->n);
     fill_order(direct, fft->n, fft->sign);
     direct->work_bytes = radix[0] * direct->pass[0].leg_bytes;
-    direct->n_vectors = (int)plait_min(BLOCK_BYTES / direct->work_bytes, PLAIT_FFT_MAX_VECTORS);
-    direct->n_vectors = (direct->n_vectors > 0) ? direct->n_vectors : 1;
+    direct->n_vectors = block_vectors(direct->work_bytes);
     fft->scratch_bytes = 2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
                          direct->n_vectors * direct->work_bytes +
                          fft->n * fft->kernels->pair_bytes;
@@ -182,7 +193,8 @@ typedef struct {
     plait_fft_role_t last;
 } run_t;
 
-static void run_pass(const run_t *run, plait_fft_role_t role, int l, const plait_fft_part_t *part)
+static void run_pass(const run_t *run, plait_fft_role_t role, int l,
+                     const plait_fft_part_t *part)
 {
     const plait_fft_pass_t *pass = &run->direct->pass[l];
     const int index = (pass->radix > PLAIT_FFT_MAX_RADIX) ? 0 : pass->radix;
@@ -190,7 +202,8 @@ static void run_pass(const run_t *run, plait_fft_role_t role, int l, const plait
     run->kernels->pass[role][index](pass, run->block, part);
 }
 
-/* Passes l and later, each over the whole part, whose blocks have the size of pass l. */
+/* Passes l and later, each over the whole part, whose blocks have the size of pass l.
+ */
 static void run_level(const run_t *run, int l, plait_fft_part_t part)
 {
     for (; l < run->direct->n_passes; l++) {
@@ -253,8 +266,8 @@ static void copy_numbers(char *to, const char *from, int64_t n, int64_t itemsize
 }
 
 /* Fewer columns than lanes: through padded rows, so that the arithmetic is the same. */
-static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job, int64_t column,
-                     const areas_t *areas)
+static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job,
+                     int64_t column, const areas_t *areas)
 {
     const int64_t pair_bytes = fft->kernels->pair_bytes, at = column * fft->itemsize;
     const int64_t n_left = job->n_columns - column;
@@ -271,18 +284,20 @@ static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job, in
     block.n_vectors = 1;
     run_block(fft, &block, PLAIT_FFT_FIRST_COLUMNS, PLAIT_FFT_LAST_COLUMNS);
     for (int64_t k = 0; k < fft->n; k++) {
-        copy_numbers(job->out[k] + job->out_offset + at, areas->pad + k * pair_bytes, n_left,
-                     fft->itemsize);
+        copy_numbers(job->out[k] + job->out_offset + at, areas->pad + k * pair_bytes,
+                     n_left, fft->itemsize);
     }
 }
 
 static plait_fft_role_t last_role(const plait_fft1_t *fft, plait_fft_store_t store)
 {
-    return (store == PLAIT_FFT_STREAM && fft->kernels->streams) ? PLAIT_FFT_LAST_STREAM
-                                                                : PLAIT_FFT_LAST_COLUMNS;
+    return (store == PLAIT_FFT_STREAM && fft->kernels->streams)
+               ? PLAIT_FFT_LAST_STREAM
+               : PLAIT_FFT_LAST_COLUMNS;
 }
 
-static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch)
+static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
+                    char *scratch)
 {
     const plait_fft_direct_t *direct = &fft->u.direct;
     const int64_t lanes = fft->kernels->lanes, n_whole = job->n_columns / lanes;
@@ -311,8 +326,8 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, cha
 }
 
 /* Lanes beyond the last row do the last row again; it is read before it is written. */
-static void point_to_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64_t row,
-                          plait_fft_block_t *block)
+static void point_to_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
+                          int64_t row, plait_fft_block_t *block)
 {
     for (int l = 0; l < fft->kernels->lanes; l++) {
         int64_t r = plait_min(row + l, job->n_rows - 1);
@@ -354,8 +369,8 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
         run_block(fft, &block, PLAIT_FFT_FIRST_ROWS,
                   is_whole ? last_role(fft, job->store) : PLAIT_FFT_LAST_COLUMNS);
         for (int64_t k = 0; !is_whole && (k < fft->n); k++) {
-            copy_numbers(job->out + (k * job->n_rows + r) * itemsize, areas.pad + k * pair_bytes,
-                         n_left, itemsize);
+            copy_numbers(job->out + (k * job->n_rows + r) * itemsize,
+                         areas.pad + k * pair_bytes, n_left, itemsize);
         }
     }
 }

@@ -1,11 +1,11 @@
 /* n = n1 * n2 for lengths whose blocks would leave the cache: with j = j1 n2 + j2 and
- * k = k1 + n1 k2, transforms of n1 points over j1, a multiplication by w^(k1 j2), transforms
- * of n2 points over j2. A row is a matrix of n1 rows and n2 columns, and the second step's
- * lanes are its rows k1, which lie side by side in the result: no transpose is left. */
-#include "kernel/fft_plan.h"
-
+ * k = k1 + n1 k2, transforms of n1 points over j1, a multiplication by w^(k1 j2),
+ * transforms of n2 points over j2. A row is a matrix of n1 rows and n2 columns, and the
+ * second step's lanes are its rows k1, which lie side by side in the result: no
+ * transpose is left. */
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "kernel/fft_plan.h"
 #include "kernel/fft_twiddle.h"
 
 #include <string.h>
@@ -30,8 +30,8 @@ static plait_status_t fill_twiddle(plait_fft1_t *fft)
 
     PLAIT_TRY(plait_roots_create(fft->n, &roots));
     large->twiddle = plait_alloc_aligned(fft->n * fft->itemsize);
-    PLAIT_CHECK(large->twiddle != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld twiddles",
-                (long long)fft->n);
+    PLAIT_CHECK(large->twiddle != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for %lld twiddles", (long long)fft->n);
     for (int64_t k1 = 0; k1 < n1; k1++) {
         for (int64_t j2 = 0; j2 < n2; j2++) {
             double w[2];
@@ -46,8 +46,8 @@ done:
     return status;
 }
 
-/* Scratch: pointers of both steps, the matrix of one row or of `lanes` columns, and what the
- * parts need. */
+/* Scratch: pointers of both steps, the matrix of one row or of `lanes` columns, and
+ * what the parts need. */
 static int64_t pointer_bytes(const plait_fft1_t *fft)
 {
     const int64_t n = plait_max(fft->u.large.first->n, fft->u.large.second->n);
@@ -69,11 +69,12 @@ static plait_status_t create(plait_fft1_t *fft)
 
     large->n_block = plait_fft_block_columns(fft, fft->n);
     PLAIT_TRY(plait_fft1_create(n1, fft->dtype, fft->sign, 1.0, &large->first));
-    PLAIT_TRY(
-        plait_fft1_create(fft->n / n1, fft->dtype, fft->sign, fft->scale, &large->second));
+    PLAIT_TRY(plait_fft1_create(fft->n / n1, fft->dtype, fft->sign, fft->scale,
+                                &large->second));
     PLAIT_TRY(fill_twiddle(fft));
-    fft->scratch_bytes = 2 * pointer_bytes(fft) + matrix_bytes(fft) +
-                         plait_max(large->first->scratch_bytes, large->second->scratch_bytes);
+    fft->scratch_bytes =
+        2 * pointer_bytes(fft) + matrix_bytes(fft) +
+        plait_max(large->first->scratch_bytes, large->second->scratch_bytes);
 done:
     return status;
 }
@@ -114,10 +115,11 @@ static void first_step(const plait_fft1_t *fft, const char *row, const areas_t *
     for (int64_t c = 0; c < n2; c += n_chunk) {
         const int64_t n_columns = plait_min(n_chunk, n2 - c), at = c * itemsize;
 
-        plait_fft1_columns(large->first, n_columns, areas->in, at, areas->out, at, areas->rest,
-                           PLAIT_FFT_STORE);
+        plait_fft1_columns(large->first, n_columns, areas->in, at, areas->out, at,
+                           areas->rest, PLAIT_FFT_STORE);
         for (int64_t k1 = 1; k1 < n1; k1++) {
-            const char *twiddle = (const char *)large->twiddle + (k1 * n2 + c) * itemsize;
+            const char *twiddle =
+                (const char *)large->twiddle + (k1 * n2 + c) * itemsize;
 
             fft->kernels->multiply(n_columns, twiddle, areas->out[k1] + at);
         }
@@ -148,7 +150,8 @@ static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scr
 
         first_step(fft, job->in + r * job->in_stride, &areas);
         if (large->second->method == &plait_fft_direct) {
-            const plait_fft_rows_t second = {n1, areas.matrix, pitch, out, 0, job->store};
+            const plait_fft_rows_t second = {n1, areas.matrix, pitch, out,
+                                             0,  job->store};
 
             plait_fft_direct_transposed(large->second, &second, areas.rest);
         } else {
@@ -159,12 +162,14 @@ static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scr
     }
 }
 
-/* At most n_block columns; element (k1, j2) of the matrix is one row of n_block numbers. */
+/* At most n_block columns; element (k1, j2) of the matrix is one row of n_block
+ * numbers. */
 static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
                         const areas_t *areas)
 {
     const plait_fft_large_t *large = &fft->u.large;
-    const int64_t n1 = large->first->n, n2 = large->second->n, lanes = fft->kernels->lanes;
+    const int64_t n1 = large->first->n, n2 = large->second->n,
+                  lanes = fft->kernels->lanes;
     const int64_t pitch = large->n_block * fft->itemsize;
     const int64_t n_padded = (job->n_columns + lanes - 1) / lanes * lanes;
     const char *const *matrix = (const char *const *)areas->out;
@@ -174,8 +179,8 @@ static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
             areas->in[j1] = job->in[j1 * n2 + j2];
             areas->out[j1] = areas->matrix + (j1 * n2 + j2) * pitch;
         }
-        plait_fft1_columns(large->first, job->n_columns, areas->in, job->in_offset, areas->out,
-                           0, areas->rest, PLAIT_FFT_STORE);
+        plait_fft1_columns(large->first, job->n_columns, areas->in, job->in_offset,
+                           areas->out, 0, areas->rest, PLAIT_FFT_STORE);
     }
     for (int64_t k1 = 0; k1 < n1; k1++) {
         for (int64_t j2 = 0; j2 < n2; j2++) {
@@ -193,7 +198,8 @@ static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     }
 }
 
-static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch)
+static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
+                    char *scratch)
 {
     const int64_t n_block = fft->u.large.n_block;
     const areas_t areas = areas_of(fft, scratch);
@@ -207,5 +213,8 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, cha
     }
 }
 
-const plait_fft_method_t plait_fft_large = {
-    .name = "large", .create = create, .destroy = destroy, .columns = columns, .rows = rows};
+const plait_fft_method_t plait_fft_large = {.name = "large",
+                                            .create = create,
+                                            .destroy = destroy,
+                                            .columns = columns,
+                                            .rows = rows};

@@ -1,13 +1,12 @@
 /* Which method a length takes, and what the methods share. */
-#include "kernel/fft_plan.h"
-
 #include "base/checked.h"
+#include "kernel/fft_plan.h"
 
 #include <math.h>
 #include <string.h>
 
-/* In the unit of plait_fft_choose_radices, per element: passes that multiply, permute or copy;
- * chosen so that the faster method wins for the lengths of bench/c_fft1.c. */
+/* In the unit of plait_fft_choose_radices, per element: passes that multiply, permute
+ * or copy; chosen so that the faster method wins for the lengths of bench/c_fft1.c. */
 static const double rader_extra = 2.5, bluestein_extra = 4.0, large_extra = 4.0;
 
 enum { BLOCK_BYTES = 128 << 10, MAX_BLOCK_VECTORS = 8 };
@@ -36,8 +35,8 @@ static double smooth_cost(int64_t n)
     return cost;
 }
 
-/* 2^a 3^b 5^c: the cheapest from 2 n - 1 up to a quarter more; twice the power of two is one
- * in any case. */
+/* 2^a 3^b 5^c: the cheapest from 2 n - 1 up to a quarter more; twice the power of two
+ * is one in any case. */
 int64_t plait_fft_chirp_length(int64_t n)
 {
     const int64_t least = 2 * n - 1;
@@ -94,8 +93,8 @@ const plait_fft_method_t *plait_fft_choose_method(int64_t n, double *cost_p)
 
 int64_t plait_fft_block_columns(const plait_fft1_t *fft, int64_t n)
 {
-    int64_t n_vectors = plait_min(BLOCK_BYTES / (n * fft->kernels->pair_bytes),
-                                  MAX_BLOCK_VECTORS);
+    int64_t n_vectors =
+        plait_min(BLOCK_BYTES / (n * fft->kernels->pair_bytes), MAX_BLOCK_VECTORS);
 
     return plait_max(n_vectors, 1) * fft->kernels->lanes;
 }
@@ -109,7 +108,9 @@ static int64_t pointer_bytes(const plait_fft1_t *fft)
 
 int64_t plait_fft_rows_bytes(const plait_fft1_t *fft)
 {
-    return pointer_bytes(fft) + fft->n * fft->kernels->pair_bytes;
+    return pointer_bytes(fft) +
+           plait_fft_line_up(fft->n * plait_fft_block_columns(fft, fft->n) *
+                             fft->itemsize);
 }
 
 static void copy_number(char *to, const char *from, int64_t itemsize)
@@ -124,8 +125,9 @@ static void copy_number(char *to, const char *from, int64_t itemsize)
 void plait_fft_rows_by_columns(const plait_fft1_t *fft, const plait_fft_rows_t *job,
                                char *scratch)
 {
-    const int64_t lanes = fft->kernels->lanes, itemsize = fft->itemsize;
-    const int64_t pitch = lanes * itemsize;
+    const int64_t n_block = plait_fft_block_columns(fft, fft->n),
+                  itemsize = fft->itemsize;
+    const int64_t pitch = n_block * itemsize;
     char **row = (char **)(void *)scratch, *copy = scratch + pointer_bytes(fft);
     char *rest = scratch + plait_fft_rows_bytes(fft);
     plait_fft_columns_t columns = {.in = (const char *const *)row, .out = row};
@@ -133,12 +135,13 @@ void plait_fft_rows_by_columns(const plait_fft1_t *fft, const plait_fft_rows_t *
     for (int64_t j = 0; j < fft->n; j++) {
         row[j] = copy + j * pitch;
     }
-    for (int64_t r = 0; r < job->n_rows; r += lanes) {
-        columns.n_columns = plait_min(lanes, job->n_rows - r);
+    for (int64_t r = 0; r < job->n_rows; r += n_block) {
+        columns.n_columns = plait_min(n_block, job->n_rows - r);
         for (int64_t j = 0; j < fft->n; j++) {
             for (int64_t l = 0; l < columns.n_columns; l++) {
                 copy_number(row[j] + l * itemsize,
-                            job->in + (r + l) * job->in_stride + j * itemsize, itemsize);
+                            job->in + (r + l) * job->in_stride + j * itemsize,
+                            itemsize);
             }
         }
         fft->method->columns(fft, &columns, rest);

@@ -1,11 +1,11 @@
 /* Inside of the one-dimensional transforms: what plans hold and kernels take.
  *
- * A block is up to n_vectors groups of `lanes` neighbouring columns (or `lanes` rows). A
- * direct transform runs decimation-in-frequency passes in place over one work area in which
- * element e of a block is a pair of vectors, real parts then imaginary parts. The first pass
- * reads the caller's memory and the last one writes it in digit-reversed order, so that
- * nothing is permuted or transposed anywhere; the sign +1 is the same transform with its
- * outputs in the order -k mod n. */
+ * A block is up to n_vectors groups of `lanes` neighbouring columns (or `lanes` rows).
+ * A direct transform runs decimation-in-frequency passes in place over one work area in
+ * which element e of a block is a pair of vectors, real parts then imaginary parts. The
+ * first pass reads the caller's memory and the last one writes it in digit-reversed
+ * order, so that nothing is permuted or transposed anywhere; the sign +1 is the same
+ * transform with its outputs in the order -k mod n. */
 #ifndef PLAIT_KERNEL_FFT_PLAN_H
 #define PLAIT_KERNEL_FFT_PLAN_H
 
@@ -34,19 +34,21 @@ typedef enum {
     PLAIT_FFT_ROLE_COUNT
 } plait_fft_role_t;
 
-/* Butterflies of one radix over blocks of radix * m elements; leg k of butterfly p is element
- * p + k * m. twiddle holds w^(p k), p < m, 1 <= k < radix, of w = exp(-2 pi i / (radix m)),
- * times scale in the first pass. */
+/* Butterflies of one radix over blocks of radix * m elements; leg k of butterfly p is
+ * element p + k * m. twiddle holds w^(p k), p < m, 1 <= k < radix, of w = exp(-2 pi i /
+ * (radix m)), times scale in the first pass. */
 typedef struct {
     int radix;
     int64_t m;
     int64_t leg_bytes;
     void *twiddle;
-    void *trig; /* odd radices without a kernel: cos, sin of 2 pi j k / radix, 1 <= j, k */
+    void *trig; /* odd radices without a kernel: cos, sin of 2 pi j k / radix, 1 <= j, k
+                 */
     double scale;
 } plait_fft_pass_t;
 
-/* Which part of the work area a pass covers: n_outer x n_inner blocks from byte `at` on. */
+/* Which part of the work area a pass covers: n_outer x n_inner blocks from byte `at`
+ * on. */
 typedef struct {
     int64_t at;
     int64_t position; /* of the first element in the order of the last pass */
@@ -57,7 +59,7 @@ typedef struct {
 typedef struct {
     const char *const *in; /* columns: row j of the block is at in[j] + in_offset */
     int64_t in_offset;
-    int64_t ahead;    /* bytes from a row's element to what is wanted next of that row */
+    int64_t ahead; /* bytes from a row's element to what is wanted next of that row */
     char *const *out; /* columns: where position i goes, plus out_offset */
     int64_t out_offset;
     const char *in_row[PLAIT_FFT_MAX_LANES];
@@ -68,7 +70,8 @@ typedef struct {
     int n_vectors;
 } plait_fft_block_t;
 
-typedef void plait_fft_pass_fn(const plait_fft_pass_t *pass, const plait_fft_block_t *block,
+typedef void plait_fft_pass_fn(const plait_fft_pass_t *pass,
+                               const plait_fft_block_t *block,
                                const plait_fft_part_t *part);
 
 /* The kernels of one instruction set for one real type. */
@@ -76,13 +79,15 @@ typedef struct {
     int lanes;
     int pair_bytes; /* of an element in the work area */
     bool streams;   /* LAST_STREAM goes past the cache */
-    /* [role][radix]; NULL where missing. Radix 1 exists in every role: it only moves data.
-     * Middle passes of any other odd radix up to PLAIT_FFT_MAX_ODD: [MIDDLE][0]. */
+    /* [role][radix]; NULL where missing. Radix 1 exists in every role: it only moves
+     * data. Middle passes of any other odd radix up to PLAIT_FFT_MAX_ODD: [MIDDLE][0].
+     */
     plait_fft_pass_fn *const (*pass)[PLAIT_FFT_MAX_RADIX + 1];
-    /* y[i][c] = x[i][c] * w[i] for n_rows rows of n numbers, n a multiple of lanes; the rows
-     * are at x[i] + x_offset and y[i] + y_offset; may be in place. */
-    void (*scale_rows)(int64_t n_rows, int64_t n, const char *const x[], int64_t x_offset,
-                       const void *w, char *const y[], int64_t y_offset);
+    /* y[i][c] = x[i][c] * w[i] for n_rows rows of n numbers, n a multiple of lanes; the
+     * rows are at x[i] + x_offset and y[i] + y_offset; may be in place. */
+    void (*scale_rows)(int64_t n_rows, int64_t n, const char *const x[],
+                       int64_t x_offset, const void *w, char *const y[],
+                       int64_t y_offset);
     /* y[c] += x[c] * w, n a multiple of lanes. */
     void (*add_scaled)(int64_t n, const void *x, const void *w, void *y);
     /* y[i] = y[i] * w[i], any n. */
@@ -106,7 +111,8 @@ typedef struct {
     int n_vectors;      /* per block of columns */
 } plait_fft_direct_t;
 
-/* n = n1 * n2: columns of n1, a multiplication, rows of n2 (Gentleman and Sande, 1966). */
+/* n = n1 * n2: columns of n1, a multiplication, rows of n2 (Gentleman and Sande, 1966).
+ */
 typedef struct {
     plait_fft1_t *first, *second; /* n1 and n2 points */
     void *twiddle;                /* w^(k1 j2) as [k1][j2] */
@@ -156,7 +162,8 @@ typedef struct {
     const char *name;
     plait_status_t (*create)(plait_fft1_t *fft);
     void (*destroy)(plait_fft1_t *fft);
-    void (*columns)(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch);
+    void (*columns)(const plait_fft1_t *fft, const plait_fft_columns_t *job,
+                    char *scratch);
     void (*rows)(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch);
 } plait_fft_method_t;
 
@@ -180,14 +187,16 @@ struct plait_fft1 {
     int64_t scratch_bytes;
 };
 
-/* Result k of row r goes to out + (r + k * n_rows) * itemsize. A direct plan; not in place. */
+/* Result k of row r goes to out + (r + k * n_rows) * itemsize. A direct plan; not in
+ * place. */
 void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t *job,
                                  char *scratch);
 
-/* Radices of the direct method in the order of the passes; false if n has a prime factor
- * above PLAIT_FFT_MAX_ODD. cost_p: time per element, in cycles of a Zen 3 core per vector. */
-bool plait_fft_choose_radices(int64_t n, int radix[PLAIT_FFT_MAX_PASSES], int *n_passes_p,
-                              double *cost_p);
+/* Radices of the direct method in the order of the passes; false if n has a prime
+ * factor above PLAIT_FFT_MAX_ODD. cost_p: time per element, in cycles of a Zen 3 core
+ * per vector. */
+bool plait_fft_choose_radices(int64_t n, int radix[PLAIT_FFT_MAX_PASSES],
+                              int *n_passes_p, double *cost_p);
 
 /* The method with the least estimated cost, and that cost in the same unit. */
 const plait_fft_method_t *plait_fft_choose_method(int64_t n, double *cost_p);
@@ -198,7 +207,8 @@ int64_t plait_fft_divisor(int64_t n);
 /* Length of Bluestein's convolution for n points. */
 int64_t plait_fft_chirp_length(int64_t n);
 
-/* Columns to do at a time where n rows of them should stay in the second-level cache. */
+/* Columns to do at a time where n rows of them should stay in the second-level cache.
+ */
 int64_t plait_fft_block_columns(const plait_fft1_t *fft, int64_t n);
 
 /* Rows as columns of a copy with rows in lanes, by fft->method->columns; scratch as for

@@ -1,11 +1,11 @@
-/* A prime n: with a generator g of the numbers modulo n, result g^i is x_0 plus the cyclic
- * convolution of x_(g^j) with the roots. Both permutations are permutations of row pointers;
- * the way back from the product of transforms is the forward transform once more, whose
- * reversed order g^-(-i) is that of the input again. x_0 joins the product at frequency 0. */
-#include "kernel/fft_plan.h"
-
+/* A prime n: with a generator g of the numbers modulo n, result g^i is x_0 plus the
+ * cyclic convolution of x_(g^j) with the roots. Both permutations are permutations of
+ * row pointers; the way back from the product of transforms is the forward transform
+ * once more, whose reversed order g^-(-i) is that of the input again. x_0 joins the
+ * product at frequency 0. */
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "kernel/fft_plan.h"
 #include "kernel/fft_twiddle.h"
 
 #include <string.h>
@@ -52,8 +52,8 @@ static plait_status_t fill_filter(plait_fft1_t *fft)
     double *filter = plait_alloc(n_conv, 2 * sizeof *filter);
 
     PLAIT_TRY(plait_roots_create(fft->n, &roots));
-    PLAIT_TRY(
-        plait_fft1_create(n_conv, PLAIT_C128, -1, fft->scale / (double)n_conv, &transform));
+    PLAIT_TRY(plait_fft1_create(n_conv, PLAIT_C128, -1, fft->scale / (double)n_conv,
+                                &transform));
     scratch = plait_alloc_aligned(transform->scratch_bytes);
     rader->filter = plait_alloc(n_conv, fft->itemsize);
     PLAIT_CHECK((filter != NULL) && (scratch != NULL) && (rader->filter != NULL),
@@ -77,9 +77,9 @@ done:
     return status;
 }
 
-/* Scratch: pointers to permuted input and output rows and to the rows of the convolution; those
- * rows and one more, all of n_block numbers; what the inner transform needs; before all that,
- * copies of rows. */
+/* Scratch: pointers to permuted input and output rows and to the rows of the
+ * convolution; those rows and one more, all of n_block numbers; what the inner
+ * transform needs; before all that, copies of rows. */
 static int64_t pointer_bytes(const plait_fft1_t *fft)
 {
     return plait_fft_line_up(fft->n * (int64_t)sizeof(char *));
@@ -125,7 +125,8 @@ typedef struct {
     char *rest;
 } areas_t;
 
-static areas_t areas_of(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch)
+static areas_t areas_of(const plait_fft1_t *fft, const plait_fft_columns_t *job,
+                        char *scratch)
 {
     const plait_fft_rader_t *rader = &fft->u.rader;
     areas_t areas = {.in = (const char **)(void *)scratch};
@@ -155,8 +156,8 @@ static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     char *sum = areas->row[0], *x0 = areas->row[n_conv];
     char *result = x0 + rader->n_block * fft->itemsize;
 
-    plait_fft1_columns(rader->inner, n, areas->in, job->in_offset, areas->row, 0, areas->rest,
-                       PLAIT_FFT_STORE);
+    plait_fft1_columns(rader->inner, n, areas->in, job->in_offset, areas->row, 0,
+                       areas->rest, PLAIT_FFT_STORE);
     memset(x0, 0, (size_t)(n_padded * fft->itemsize));
     memcpy(x0, job->in[0] + job->in_offset, (size_t)(n * fft->itemsize));
     memset(result, 0, (size_t)(n_padded * fft->itemsize));
@@ -169,7 +170,8 @@ static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     memcpy(job->out[0] + job->out_offset, result, (size_t)(n * fft->itemsize));
 }
 
-static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job, char *scratch)
+static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
+                    char *scratch)
 {
     const int64_t n_block = fft->u.rader.n_block;
     const areas_t areas = areas_of(fft, job, scratch);

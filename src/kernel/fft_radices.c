@@ -3,11 +3,13 @@
 #include <float.h>
 #include <string.h>
 
-/* Nanoseconds per element and pass of a vector of lanes, measured in cache on Zen 3 with AVX2;
- * only ratios count. 0: no kernel. Radix 1 is a pass that only moves data. */
+/* Nanoseconds per element and pass of a vector of lanes, measured in cache on Zen 3
+ * with AVX2; only ratios count. 0: no kernel. Radix 1 is a pass that only moves data.
+ */
 static const double pass_cost[PLAIT_FFT_MAX_RADIX + 1] = {
-    [1] = 1.3, [2] = 1.5,  [3] = 1.6,  [4] = 1.55, [5] = 2.0,  [6] = 2.0,  [7] = 2.85, [8] = 1.95,
-    [9] = 2.3, [10] = 2.3, [11] = 4.3, [12] = 2.3, [13] = 5.2, [15] = 2.85, [16] = 2.7};
+    [1] = 1.3,  [2] = 1.5,  [3] = 1.6,  [4] = 1.55,  [5] = 2.0,
+    [6] = 2.0,  [7] = 2.85, [8] = 1.95, [9] = 2.3,   [10] = 2.3,
+    [11] = 4.3, [12] = 2.3, [13] = 5.2, [15] = 2.85, [16] = 2.7};
 
 static double cost_of(int radix)
 {
@@ -31,7 +33,8 @@ typedef struct {
 /* Missing ends are passes of radix 1. */
 static double total_cost(const choice_t *choice)
 {
-    return choice->cost + ((choice->n_ends < 2) ? (2 - choice->n_ends) * cost_of(1) : 0.0);
+    return choice->cost +
+           ((choice->n_ends < 2) ? (2 - choice->n_ends) * cost_of(1) : 0.0);
 }
 
 /* All products of kernels' radices in falling order that make n. */
@@ -40,7 +43,8 @@ static void search(int64_t n, int largest, choice_t *now, choice_t *best)
     if (n == 1 && total_cost(now) < total_cost(best)) {
         *best = *now;
     }
-    for (int r = largest; r > 1 && n > 1 && now->n_radices < PLAIT_FFT_MAX_PASSES - 2; r--) {
+    for (int r = largest; r > 1 && n > 1 && now->n_radices < PLAIT_FFT_MAX_PASSES - 2;
+         r--) {
         if (pass_cost[r] > 0 && n % r == 0) {
             choice_t before = *now;
 
@@ -53,14 +57,15 @@ static void search(int64_t n, int largest, choice_t *now, choice_t *best)
     }
 }
 
-/* Two passes: the larger radix first. More: rising, but for radices that cannot be at an end
- * (measured on lengths from 128 to 1024: up to a tenth better than falling). */
+/* Two passes: the larger radix first. More: rising, but for radices that cannot be at
+ * an end (measured on lengths from 128 to 1024: up to a tenth better than falling). */
 static int arrange(const choice_t *choice, int radix[])
 {
     const int n = choice->n_radices;
     int n_passes = 0, largest = -1, smallest = -1;
 
-    for (int i = 0; i < n; i++) { /* the ends; choice is in falling order but for large ones */
+    for (int i = 0; i < n;
+         i++) { /* the ends; choice is in falling order but for large ones */
         if (is_end(choice->radix[i])) {
             largest = (largest < 0) ? i : largest;
             smallest = (i > largest) ? i : smallest;
@@ -82,8 +87,8 @@ static int arrange(const choice_t *choice, int radix[])
     return n_passes;
 }
 
-bool plait_fft_choose_radices(int64_t n, int radix[PLAIT_FFT_MAX_PASSES], int *n_passes_p,
-                              double *cost_p)
+bool plait_fft_choose_radices(int64_t n, int radix[PLAIT_FFT_MAX_PASSES],
+                              int *n_passes_p, double *cost_p)
 {
     choice_t now = {.n_radices = 0}, best = {.cost = DBL_MAX};
 

@@ -50,8 +50,8 @@ void plait_roots_destroy(plait_roots_t *roots)
     *roots = (plait_roots_t){0};
 }
 
-/* The angle is folded into the first octant in integers, so that multiples of pi / 4 and
- * symmetric angles come out alike to the last bit. */
+/* The angle is folded into the first octant in integers, so that multiples of pi / 4
+ * and symmetric angles come out alike to the last bit. */
 void plait_roots_get(const plait_roots_t *roots, int64_t t, double w[2])
 {
     const int64_t n = roots->n;

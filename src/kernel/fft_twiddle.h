@@ -7,8 +7,8 @@
 #include <float.h>
 #include <stdint.h>
 
-/* x87's 64-bit fraction hides all rounding of a product; elsewhere long double is either
- * double or slow software, and double costs one more unit in the last place. */
+/* x87's 64-bit fraction hides all rounding of a product; elsewhere long double is
+ * either double or slow software, and double costs one more unit in the last place. */
 #if LDBL_MANT_DIG == 64
 typedef long double plait_wide_t;
 #else

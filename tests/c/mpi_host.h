@@ -87,10 +87,13 @@ static inline void host_load(int argc, char **argv)
 static inline void host_init(void)
 {
     int provided = 0;
-    const char *wanted = getenv("PLAIT_TEST_LEVEL"); /* of MPICH's numbers: 2, 1 */
+    const char *wanted = getenv("PLAIT_TEST_LEVEL"); /* 1 or 2 instead of 3, MULTIPLE */
+    int level = host.level;
 
-    (void)host.init_thread(NULL, NULL, (wanted != NULL) ? atoi(wanted) : host.level,
-                           &provided);
+    if (wanted != NULL) {
+        level = (host.level == 4096) ? 512 << atoi(wanted) : atoi(wanted);
+    }
+    (void)host.init_thread(NULL, NULL, level, &provided);
 }
 
 #endif

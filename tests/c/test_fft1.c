@@ -1,5 +1,5 @@
-/* One-dimensional transforms against a sum in long double, for every instruction set of this
- * machine; bytes outside the elements, places, tails and alignments included. */
+/* One-dimensional transforms against a sum in long double, for every instruction set of
+ * this machine; bytes outside the elements, places, tails and alignments included. */
 #include "check.h"
 #include "kernel/fft.h"
 
@@ -47,9 +47,9 @@ static const char *text(const problem_t *p)
 
     snprintf(line, sizeof line, "fft1 %s %s %lld%s %s %lld shift %lld padding %lld%s%s",
              plait_fft1_isa(), plait_dtype_name(p->dtype), (long long)p->n,
-             p->sign < 0 ? "-" : "+", p->is_rows ? "rows" : "columns", (long long)p->n_columns,
-             (long long)p->shift, (long long)p->padding, p->in_place ? " in place" : "",
-             p->streams ? " stream" : "");
+             p->sign < 0 ? "-" : "+", p->is_rows ? "rows" : "columns",
+             (long long)p->n_columns, (long long)p->shift, (long long)p->padding,
+             p->in_place ? " in place" : "", p->streams ? " stream" : "");
     return line;
 }
 
@@ -127,7 +127,8 @@ static char *guarded(const problem_t *p, int64_t n_bytes, char **memory_p)
     /* exactly as long as it must be, so that a sanitizer sees a read past its end */
     char *memory = NULL;
 
-    if (posix_memalign((void **)memory_p, 64, (size_t)(GUARD + p->shift + n_bytes)) != 0) {
+    if (posix_memalign((void **)memory_p, 64, (size_t)(GUARD + p->shift + n_bytes)) !=
+        0) {
         abort();
     }
     memory = *memory_p;
@@ -143,13 +144,15 @@ static bool memory_create(const problem_t *p, memory_t *m)
     const int64_t line = length * itemsize + p->padding;
 
     memset(m, 0, sizeof *m);
-    CHECK(plait_fft1_create(p->n, p->dtype, p->sign, scale, &m->fft) == PLAIT_OK, "%s", text(p));
+    CHECK(plait_fft1_create(p->n, p->dtype, p->sign, scale, &m->fft) == PLAIT_OK, "%s",
+          text(p));
     m->step = p->is_rows ? itemsize : line;
     m->pitch = p->is_rows ? line : itemsize;
     m->n_bytes = (n_lines - 1) * line + length * itemsize;
     m->in = guarded(p, m->n_bytes, &m->in_memory);
     m->out = p->in_place ? m->in : guarded(p, m->n_bytes, &m->out_memory);
-    m->scratch = (m->fft == NULL) ? NULL : plait_alloc_aligned(plait_fft1_scratch_bytes(m->fft));
+    m->scratch =
+        (m->fft == NULL) ? NULL : plait_alloc_aligned(plait_fft1_scratch_bytes(m->fft));
     if (m->scratch != NULL) { /* NaN: what is read must have been written */
         memset(m->scratch, 0xff, (size_t)plait_fft1_scratch_bytes(m->fft));
     }
@@ -172,8 +175,8 @@ static void run(const problem_t *p, const memory_t *m)
     char **out = NULL;
 
     if (p->is_rows) {
-        plait_fft1_rows(m->fft, p->n_columns, m->in, m->pitch, m->out, m->pitch, m->scratch,
-                        store);
+        plait_fft1_rows(m->fft, p->n_columns, m->in, m->pitch, m->out, m->pitch,
+                        m->scratch, store);
         return;
     }
     in = plait_alloc(p->n, sizeof *in);
@@ -182,7 +185,8 @@ static void run(const problem_t *p, const memory_t *m)
         in[j] = m->in + j * m->step - offset;
         out[j] = m->out + j * m->step + offset;
     }
-    plait_fft1_columns(m->fft, p->n_columns, in, offset, out, -offset, m->scratch, store);
+    plait_fft1_columns(m->fft, p->n_columns, in, offset, out, -offset, m->scratch,
+                       store);
     plait_free(in);
     plait_free(out);
 }
@@ -275,7 +279,8 @@ static void test_fft1_impulse(const problem_t *p)
     if (memory_create(p, &m)) {
         for (int64_t c = 0; c < p->n_columns; c++) {
             for (int64_t j = 0; j < p->n; j++) {
-                set(p, m.in + c * m.pitch + j * m.step, (j == (7 * c + 1) % p->n) ? one : zero);
+                set(p, m.in + c * m.pitch + j * m.step,
+                    (j == (7 * c + 1) % p->n) ? one : zero);
             }
         }
         run(p, &m);
@@ -286,10 +291,12 @@ static void test_fft1_impulse(const problem_t *p)
                 double y[2];
 
                 get(p, m.out + c * m.pitch + k * m.step, y);
-                worst = fmax(worst, hypot(y[0] - scale * cos(a), y[1] - scale * sin(a)));
+                worst =
+                    fmax(worst, hypot(y[0] - scale * cos(a), y[1] - scale * sin(a)));
             }
         }
-        CHECK(worst <= 2 * bound(p) + 8 * eps, "%s: impulse, error %.2g", text(p), worst);
+        CHECK(worst <= 2 * bound(p) + 8 * eps, "%s: impulse, error %.2g", text(p),
+              worst);
     }
     memory_destroy(&m);
 }
@@ -314,7 +321,8 @@ static void test_fft1_grouping(const problem_t *p)
         run(p, &m);
         for (int64_t c = 0; c < p->n_columns && memory_create(&alone, &one); c += 3) {
             for (int64_t j = 0; j < p->n; j++) {
-                memcpy(one.in + j * one.step, m.in + c * m.pitch + j * m.step, (size_t)itemsize);
+                memcpy(one.in + j * one.step, m.in + c * m.pitch + j * m.step,
+                       (size_t)itemsize);
             }
             run(&alone, &one);
             for (int64_t k = 0; k < p->n; k++) {
@@ -333,9 +341,11 @@ static void test_fft1_refuses(void)
     plait_fft1_t *fft = NULL;
 
     CHECK(plait_fft1_create(0, PLAIT_C128, -1, 1.0, &fft) == PLAIT_ERR_INVALID, "n 0");
-    CHECK(plait_fft1_create(8, PLAIT_F64, -1, 1.0, &fft) == PLAIT_ERR_INVALID, "float64");
+    CHECK(plait_fft1_create(8, PLAIT_F64, -1, 1.0, &fft) == PLAIT_ERR_INVALID,
+          "float64");
     CHECK(plait_fft1_create(8, PLAIT_C64, 0, 1.0, &fft) == PLAIT_ERR_INVALID, "sign 0");
-    CHECK(plait_fft1_create(INT64_MAX, PLAIT_C64, 1, 1.0, &fft) == PLAIT_ERR_OVERFLOW, "2^63");
+    CHECK(plait_fft1_create(INT64_MAX, PLAIT_C64, 1, 1.0, &fft) == PLAIT_ERR_OVERFLOW,
+          "2^63");
     CHECK(fft == NULL, "a plan came with an error");
     plait_fft1_destroy(&fft);
     CHECK(plait_fft1_create(8, PLAIT_C64, 1, 1.0, &fft) == PLAIT_OK, "n 8");
@@ -350,7 +360,8 @@ static const int64_t counts[] = {1, 2, 3, 5, 8, 17};
 
 enum { N_COUNTS = sizeof counts / sizeof counts[0] };
 
-/* Two dtypes, both signs; the other choices go through their combinations as n grows. */
+/* Two dtypes, both signs; the other choices go through their combinations as n grows.
+ */
 static void test_length(const reference_t *reference, bool is_short)
 {
     for (int i = 0; i < 4; i++) {
@@ -382,9 +393,10 @@ static void test_length(const reference_t *reference, bool is_short)
 
 int main(void)
 {
-    static const int64_t others[] = {74,   81,   101,  121,  125,  128,  169,  189,  197, 233,
-                                     240,  243,  254,  256,  257,  343,  360,  394,  512, 1000,
-                                     1009, 1024, 2048, 2310, 4096, 8192, 10007, 12000, 20014};
+    static const int64_t others[] = {74,   81,   101,   121,   125,  128,  169,  189,
+                                     197,  233,  240,   243,   254,  256,  257,  343,
+                                     360,  394,  512,   1000,  1009, 1024, 2048, 2310,
+                                     4096, 8192, 10007, 12000, 20014};
     static const char *const isa[] = {"generic", "sse2", "avx2", "avx512"};
     static reference_t reference;
     const int n_others = sizeof others / sizeof others[0];

@@ -1,0 +1,134 @@
+"""Where a global array lives: its mesh and how its axes are split, found or given."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from plait import _jax, _layout
+from plait._mesh_rules import Spec, parts, to_partition_spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The mesh of an operand (None: one device) and its spec."""
+
+    mesh: Any
+    spec: Spec
+
+
+def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
+    """A PartitionSpec as one tuple of mesh axes for each array axis."""
+    if not isinstance(spec, P | tuple | list):
+        raise TypeError(
+            f"{name}: {argument} is {type(spec).__name__}; expected jax.sharding.PartitionSpec"
+        )
+    if len(spec) > ndim:
+        raise ValueError(f"{name}: {argument} {spec} has more entries than the array's {ndim} axes")
+    given = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in spec]
+    return tuple([*given, *[()] * (ndim - len(given))])
+
+
+def check_spec(spec: Spec, mesh: Any, shape: tuple[int, ...], name: str) -> None:
+    """Axes exist, none is used twice, and each array axis is divided evenly."""
+    used = [a for axes in spec for a in axes]
+    for axis in used:
+        if mesh is None or axis not in mesh.shape:
+            have = {} if mesh is None else dict(mesh.shape)
+            raise ValueError(f"{name}: {axis!r} of the spec is no axis of the mesh {have}")
+    if len(set(used)) != len(used):
+        raise ValueError(f"{name}: the spec {to_partition_spec(spec)} uses a mesh axis twice")
+    for i, (n, axes) in enumerate(zip(shape, spec, strict=True)):
+        k = parts(mesh, axes)
+        if n % k:
+            raise ValueError(
+                f"{name}: axis {i} has {n} elements, which {k} devices along mesh "
+                f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(axes)} do not divide; the "
+                f"next size that they do is {-(-n // k) * k}"
+            )
+
+
+def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
+    typed = jax.typeof(x).sharding.mesh
+    if not typed.empty:
+        if mesh is not None and mesh.shape != typed.shape:
+            raise ValueError(
+                f"{name}: the operand's mesh is {dict(typed.shape)}, mesh= is {dict(mesh.shape)}"
+            )
+        return mesh if isinstance(mesh, Mesh) and _is_auto(typed) else typed
+    around = jax.sharding.get_abstract_mesh()
+    if not around.empty:
+        return _jax.concrete_mesh() or around
+    if mesh is not None:
+        return mesh
+    array = _jax.underlying(x)
+    is_traced = isinstance(array, jax.core.Tracer)
+    if jax.device_count() == 1 or (not is_traced and len(array.devices()) == 1):
+        return None
+    raise ValueError(
+        f"{name}: no mesh: give an operand that lives on one (jax.device_put(x, "
+        "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh="
+    )
+
+
+def _is_auto(mesh: Any) -> bool:
+    return all(t == AxisType.Auto for t in mesh.axis_types)
+
+
+def _find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
+    typed = jax.typeof(x).sharding
+    if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
+        own = names_of(typed.spec, x.ndim, name)
+        if spec is not None and names_of(spec, x.ndim, name) != own:
+            raise ValueError(f"{name}: the operand's type says {typed.spec}, spec= is {spec}")
+        return own
+    if spec is not None:
+        return names_of(spec, x.ndim, name)
+    array = _jax.underlying(x)
+    if not isinstance(array, jax.core.Tracer) and isinstance(array.sharding, NamedSharding):
+        return names_of(array.sharding.spec, x.ndim, name)
+    split = [a for a, n in mesh.shape.items() if n > 1]
+    split = split[: x.ndim - first]
+    return names_of(P(*[None] * first, *split), x.ndim, name)
+
+
+def locate(
+    x: Any, mesh: Any, spec: Any, name: str, first: int = 0, turn: Any = None
+) -> tuple[Any, Place]:
+    """The operand, laid out on its mesh, and its place.
+
+    first: leading array axes that the convention for the spec leaves whole.
+    turn: applied to the spec of the convention, for operands that another step has moved.
+    """
+    manual = _jax.manual_mesh()
+    if manual is not None and manual.size > 1:
+        raise TypeError(f"{name}: takes global arrays; call it outside jax.shard_map")
+    if mesh is not None and not hasattr(mesh, "axis_names"):
+        raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
+    x = jnp.asarray(x)
+    if x.ndim > _layout.MAX_NDIM or x.ndim < 1:
+        raise ValueError(f"{name}: an array of {x.ndim} axes; expected 1..{_layout.MAX_NDIM}")
+    found = _find_mesh(x, mesh, name)
+    if found is None:
+        if spec is not None and any(names_of(spec, x.ndim, name)):
+            raise ValueError(f"{name}: spec={spec} without a mesh")
+        return x, Place(None, ((),) * x.ndim)
+    is_guess = spec is None and isinstance(_jax.underlying(x), jax.core.Tracer) and _is_auto(found)
+    names = _find_spec(x, found, spec, first, name)
+    if is_guess and turn is not None:
+        names = turn(names)
+    check_spec(names, found, x.shape, name)
+    return _put(x, found, names), Place(found, names)
+
+
+def _put(x: Any, mesh: Any, names: Spec) -> Any:
+    """An operand that is on no mesh yet is laid out on this one."""
+    if not jax.typeof(x).sharding.mesh.empty or not isinstance(mesh, Mesh):
+        return x
+    where = NamedSharding(mesh, to_partition_spec(names))
+    if isinstance(x, jax.core.Tracer):
+        return jax.lax.with_sharding_constraint(x, where)
+    return jax.device_put(x, where)

@@ -1,0 +1,44 @@
+"""Meshes for the tests, and arrays on them."""
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+NAMES = "abcd"
+
+
+def make(shape, kind=AxisType.Auto):
+    """A mesh of the first devices, in order."""
+    n = int(np.prod(shape))
+    devices = np.array(jax.devices()[:n]).reshape(shape)
+    return Mesh(devices, tuple(NAMES[: len(shape)]), axis_types=(kind,) * len(shape))
+
+
+def put(x, mesh, spec=P()):
+    """The array on the mesh."""
+    return jax.device_put(x, NamedSharding(mesh, spec))
+
+
+def random(shape, dtype="float64", seed=0):
+    """Random numbers of any dtype."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind == "c":
+        x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    elif dtype.kind in "iu":
+        x = rng.integers(0, 100, shape)
+    elif dtype.kind == "b":
+        x = rng.integers(0, 2, shape)
+    else:
+        x = rng.standard_normal(shape)
+    return np.asarray(x).astype(dtype)
+
+
+COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter")
+
+
+def xla_collectives(f, *args):
+    """The collectives of XLA's own in the compiled program; there should be none."""
+    text = jax.jit(f).lower(*args).compile().as_text()
+    return [name for name in COLLECTIVES if f" {name}(" in text or f" {name}-start(" in text]

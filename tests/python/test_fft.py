@@ -1,0 +1,197 @@
+"""pfft3d and pifft3d against numpy.fft on the whole array."""
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+AXES = (0, 1, 2)
+MESHES = [(2,), (4,), (8,), (2, 2), (2, 4), (4, 2), (2, 4, 1)]
+
+
+def spec_of(shape):
+    return P(*meshes.NAMES[: min(len(shape), 2)])
+
+
+def close(a, b, dtype="complex128", n=3):
+    eps = np.finfo(np.dtype(dtype)).eps
+    error = np.linalg.norm(np.asarray(a) - b) / max(np.linalg.norm(b), 1e-300)
+    assert error <= 16 * eps * np.log2(max(b.size, 2)), error
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("shape", MESHES)
+def test_fft_equals_numpy(shape, kind):
+    mesh = meshes.make(shape, kind)
+    a = meshes.random((16, 8, 24), "complex128")
+    x = meshes.put(a, mesh, spec_of(shape))
+    y = plait.fft.pfft3d(x)
+    close(y, oracle.fft(a, -1, "backward", AXES))
+    assert tuple(y.sharding.spec)[: len(spec_of(shape)) + 1] == (None, *spec_of(shape))
+    z = plait.fft.pifft3d(y)
+    close(z, a)
+    assert tuple(e for e in z.sharding.spec if e) == tuple(spec_of(shape))
+    close(plait.fft.pfft3d(x, layout="natural"), oracle.fft(a, -1, "backward", AXES))
+    both = plait.jit(lambda v: plait.fft.pifft3d(plait.fft.pfft3d(v)))
+    close(both(x), a)
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int32"])
+def test_norms_and_dtypes(norm, dtype):
+    mesh = meshes.make((2, 2))
+    a = meshes.random((4, 6, 10), dtype)
+    x = meshes.put(a, mesh, P("a", "b"))
+    y = plait.fft.pfft3d(x, norm=norm)
+    single = dtype in ("float32", "complex64")
+    assert y.dtype == ("complex64" if single else "complex128")
+    close(y, oracle.fft(a, -1, norm, AXES), y.dtype)
+    close(plait.fft.pifft3d(y, norm=norm), a, y.dtype)
+    close(plait.fft.pifft3d(x, norm=norm), oracle.fft(a, 1, norm, AXES), y.dtype)
+
+
+@pytest.mark.parametrize("size", [(2, 2, 1), (2, 34, 3), (6, 4, 37), (4, 4, 101), (8, 2, 7)])
+def test_odd_sizes(size):
+    mesh = meshes.make((2,))
+    a = meshes.random(size, "complex128")
+    close(plait.fft.pfft3d(meshes.put(a, mesh, P("a"))), oracle.fft(a, -1, "backward", AXES))
+
+
+def test_batch_and_vmap():
+    mesh = meshes.make((2, 2))
+    a = meshes.random((3, 4, 4, 6), "complex128")
+    x = meshes.put(a, mesh, P(None, "a", "b"))
+    want = oracle.fft(a, -1, "backward", (1, 2, 3))
+    close(plait.fft.pfft3d(x), want)
+    close(plait.jit(plait.fft.pfft3d)(x), want)
+    close(plait.jit(jax.vmap(plait.fft.pfft3d))(x), want)
+    close(jax.vmap(plait.fft.pfft3d, in_axes=1, out_axes=1)(jnp.moveaxis(x, 0, 1)),
+          np.moveaxis(want, 0, 1))
+
+
+def test_impulse_has_exact_phases():
+    mesh = meshes.make((2,))
+    for place in np.ndindex(4, 2, 3):
+        a = np.zeros((4, 2, 3))
+        a[place] = 1
+        close(plait.fft.pfft3d(meshes.put(a, mesh, P("a"))), np.fft.fftn(a))
+
+
+def loss(v):
+    y = plait.fft.pfft3d(v, norm="ortho")
+    w = jnp.arange(y.size).astype(y.dtype).reshape(y.shape) / y.size
+    z = plait.fft.pifft3d(y * w, norm="ortho")
+    return plait.sum(jnp.sin(jnp.real(z)) * jnp.real(v))
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 2)])
+def test_gradient_by_finite_differences(shape):
+    mesh = meshes.make(shape)
+    a = meshes.random((4, 4, 4))
+    x = meshes.put(a, mesh, spec_of(shape))
+    d = meshes.put(meshes.random((4, 4, 4), seed=1), mesh, spec_of(shape))
+    h = 1e-5
+    value = plait.jit(loss)
+    slope = (value(x + h * d) - value(x - h * d)) / (2 * h)
+    for g in (plait.jit(jax.grad(loss)), jax.grad(loss), jax.jit(jax.grad(jax.checkpoint(loss)))):
+        assert np.allclose(np.vdot(g(x), d), slope, rtol=1e-7)
+    assert plait.jit(jax.grad(loss))(x).sharding.is_equivalent_to(x.sharding, 3)
+    hvp = jax.jit(lambda v, t: jax.jvp(jax.grad(loss), (v,), (t,))[1])(x, d)
+    g = plait.jit(jax.grad(loss))
+    assert np.allclose(hvp, (g(x + h * d) - g(x - h * d)) / (2 * h), atol=1e-7)
+
+
+@pytest.mark.parametrize("layout", ["transposed", "natural"])
+def test_transpose_is_exact(layout):
+    mesh = meshes.make((2, 2))
+    f = lambda v: plait.fft.pfft3d(v, layout=layout)
+    x = meshes.put(meshes.random((4, 8, 6), "complex128"), mesh, P("a", "b"))
+    y = f(x)
+    c = jax.device_put(meshes.random((4, 8, 6), "complex128", 1), y.sharding)
+    [back] = jax.jit(lambda c: jax.linear_transpose(f, x)(c))(c)
+    assert np.allclose(jnp.sum(c * y), jnp.sum(back * x), rtol=1e-13)
+    assert back.sharding.is_equivalent_to(x.sharding, 3)
+
+
+def test_inside_control_flow():
+    mesh = meshes.make((2,))
+    a = meshes.random((4, 4, 2), "complex128")
+    x = meshes.put(a, mesh, P("a"))
+    step = lambda c, _: (plait.fft.pifft3d(plait.fft.pfft3d(c) * 2), None)
+    f = lambda v: jax.lax.scan(step, v, None, length=3)[0]
+    close(jax.jit(f)(x), 8 * a)
+    close(plait.jit(f)(x), 8 * a)
+    g = lambda v: jax.lax.cond(jnp.real(v[0, 0, 0]) > 1e9, lambda t: t, plait.fft.pfft3d, v)
+    close(plait.jit(g)(x), np.fft.fftn(a))
+    h = lambda v: jax.lax.while_loop(
+        lambda s: s[0] < 2, lambda s: (s[0] + 1, step(s[1], None)[0]), (0, v)
+    )[1]
+    close(plait.jit(h)(x), 4 * a)
+
+
+def test_no_collective_of_xla():
+    mesh = meshes.make((2, 2))
+    x = meshes.put(meshes.random((4, 4, 4)), mesh, P("a", "b"))
+    assert meshes.xla_collectives(loss, x) == []
+    assert meshes.xla_collectives(jax.grad(loss), x) == []
+    assert meshes.xla_collectives(lambda v: plait.sum(v) + 1, x) == []
+
+
+def test_one_compile():
+    mesh = meshes.make((2,))
+    x = meshes.put(meshes.random((4, 4, 2), "complex128"), mesh, P("a"))
+    count = []
+    f = plait.jit(lambda v: (count.append(1), plait.fft.pfft3d(v))[1])
+    for _ in range(3):
+        plait.block(f(x))
+    assert len(count) == 1
+
+
+def test_mesh_by_every_way():
+    mesh = meshes.make((2,))
+    a = meshes.random((4, 4, 2), "complex128")
+    want = np.fft.fftn(a)
+    close(plait.fft.pfft3d(a, mesh=mesh), want)
+    close(jax.jit(lambda: plait.fft.pfft3d(jnp.asarray(a), mesh=mesh))(), want)
+    with jax.set_mesh(mesh):
+        close(plait.fft.pfft3d(a), want)
+        close(plait.jit(lambda: plait.fft.pfft3d(jnp.asarray(a) * 1))(), want)
+    close(plait.fft.pfft3d(jnp.asarray(a)), want)
+
+
+def test_permuted_devices():
+    devices = np.array(jax.devices()[:4])[[2, 0, 3, 1]].reshape(2, 2)
+    mesh = jax.sharding.Mesh(devices, ("a", "b"), axis_types=(AxisType.Auto,) * 2)
+    a = meshes.random((4, 4, 4), "complex128")
+    close(plait.fft.pfft3d(meshes.put(a, mesh, P("a", "b"))), np.fft.fftn(a))
+
+
+def bad(call, error, text):
+    with pytest.raises(error) as caught:
+        call()
+    assert text in str(caught.value)
+
+
+def test_bad_input():
+    mesh = meshes.make((4,))
+    x = meshes.put(np.zeros((8, 8, 8)), mesh, P("a"))
+    f = plait.fft.pfft3d
+    bad(lambda: f(jnp.zeros((2, 2))), ValueError, "pfft3d: x has 2 axes; expected 3")
+    bad(lambda: f(x, norm="no"), ValueError, "pfft3d: norm is 'no'")
+    bad(lambda: f(x, layout="no"), ValueError, "expected 'transposed' or 'natural'")
+    bad(lambda: f(x, shape=(7, 8, 8)), ValueError, "uneven sizes")
+    bad(lambda: f(x, spec=P("z")), ValueError, "'z' of the spec is no axis of the mesh")
+    bad(lambda: f(np.zeros((6, 8, 8)), mesh=mesh), ValueError,
+        "pfft3d: axis 0 has 6 elements, which 4 devices along mesh axis a do not divide; the "
+        "next size that they do is 8")
+    bad(lambda: f(jnp.zeros((2, 2, 2), jnp.float16)), TypeError, "dtype float16")
+    bad(lambda: jax.jit(f)(np.zeros((4, 4, 4))), ValueError,
+        "pfft3d: no mesh: give an operand that lives on one (jax.device_put(x, "
+        "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh=")
+    bad(lambda: f(x, mesh=3), TypeError, "mesh is int")
+    bad(lambda: f(jnp.zeros((0, 2, 2))), ValueError, "axis of length 0")

@@ -1,0 +1,103 @@
+"""redistribute and sum on all meshes."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+
+def specs(names, ndim):
+    """Every way to split ndim axes by these mesh axes, each used once at most."""
+    found = set()
+    for places in itertools.product(range(-1, ndim), repeat=len(names)):
+        entries = [[] for _ in range(ndim)]
+        for name, place in zip(names, places, strict=True):
+            if place >= 0:
+                entries[place].append(name)
+        found.add(P(*[tuple(e) if len(e) > 1 else e[0] if e else None for e in entries]))
+    return sorted(found, key=str)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("shape", [(2,), (2, 2), (2, 4)])
+def test_every_pair_is_bit_exact(shape, kind):
+    mesh = meshes.make(shape, kind)
+    a = np.arange(8 * 16 * 8, dtype=np.int64).reshape(8, 16, 8)
+    every = specs(meshes.NAMES[: len(shape)], 3)
+    pairs = list(itertools.product(every, every))
+    for source, to in pairs if len(pairs) <= 64 else pairs[:: len(pairs) // 40]:
+        x = meshes.put(a, mesh, source)
+        y = plait.redistribute(x, to)
+        assert np.array_equal(y, oracle.redistribute(a)), (source, to)
+        assert y.sharding.is_equivalent_to(jax.NamedSharding(mesh, to), 3), (source, to)
+        for shard in y.addressable_shards:
+            assert np.array_equal(shard.data, a[shard.index]), (source, to)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "float16", "bfloat16", "float32", "complex64", "complex128"]
+)
+def test_dtypes(dtype):
+    mesh = meshes.make((4,))
+    a = jnp.asarray(meshes.random((8, 4, 3), "float32") * 100).astype(dtype)
+    x = meshes.put(a, mesh, P("a"))
+    assert np.array_equal(plait.redistribute(x, P(None, "a")), a)
+
+
+def test_gradient_goes_back():
+    mesh = meshes.make((2, 2))
+    a = meshes.random((4, 4))
+    x = meshes.put(a, mesh, P("a", "b"))
+    for to in (P("b", "a"), P(None, ("a", "b")), P(), P("a")):
+        g = jax.jit(jax.grad(lambda v, to=to: plait.sum(jnp.sin(plait.redistribute(v, to)),
+                                                        spec=to)))
+        assert np.allclose(g(x), np.cos(a)), to
+        assert g(x).sharding.is_equivalent_to(x.sharding, 2)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (-1,), (0, 1)])
+def test_sum(axis, kind):
+    mesh = meshes.make((2, 2), kind)
+    a = meshes.random((4, 6, 3))
+    x = meshes.put(a, mesh, P("a", "b"))
+    want = oracle.sum(a, axis)
+    assert np.allclose(plait.sum(x, axis=axis), want, rtol=1e-14)
+    f = plait.jit(lambda v: plait.sum(v, axis=axis))
+    assert np.allclose(f(x), want, rtol=1e-14)
+    square = lambda v: plait.sum(v, axis=axis) ** 2
+    g = jax.jit(jax.grad(lambda v: jnp.sum(square(v))))(x)
+    full = np.sum(a, axis=axis, keepdims=True) * 2
+    assert np.allclose(g, np.broadcast_to(full, a.shape), rtol=1e-13)
+
+
+def test_sum_of_replicas_counts_once():
+    mesh = meshes.make((2, 2))
+    x = meshes.put(np.ones((4, 4), np.int32), mesh, P("a"))
+    assert plait.sum(x) == 16
+    assert plait.sum(meshes.put(np.ones(3), mesh, P())) == 3
+
+
+def test_bad_input():
+    mesh = meshes.make((4,))
+    x = meshes.put(np.zeros((8, 6)), mesh, P("a"))
+    with pytest.raises(ValueError, match="axis 1 has 6 elements.*next size that they do is 8"):
+        plait.redistribute(x, P(None, "a"))
+    with pytest.raises(ValueError, match="uses a mesh axis twice"):
+        plait.redistribute(x, P("a", "a"))
+    with pytest.raises(ValueError, match="more entries than the array's 2 axes"):
+        plait.redistribute(x, P(None, None, "a"))
+    with pytest.raises(TypeError, match="to_spec is str"):
+        plait.redistribute(x, "a")
+    with pytest.raises(ValueError, match="sum: axis 2 is out of bounds"):
+        plait.sum(x, axis=2)
+    inside = jax.shard_map(plait.sum, mesh=mesh, in_specs=P("a"), out_specs=P())
+    with pytest.raises(TypeError, match="call it outside jax.shard_map"):
+        jax.jit(inside)(x)
