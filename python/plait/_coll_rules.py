@@ -132,9 +132,7 @@ def _reduce_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict)
 
 
 rules("bcast")(Rules(results=_same, transpose=_bcast_transpose))
-rules("reduce")(
-    Rules(results=lambda avals, params: [avals[0]], transpose=_reduce_transpose)
-)
+rules("reduce")(Rules(results=lambda avals, params: [avals[0]], transpose=_reduce_transpose))
 
 # ---- barrier ---------------------------------------------------------------------------------
 

@@ -178,9 +178,7 @@ def add_local(ordinals: tuple[int, ...], label: str) -> int:
     """Id of a new communicator whose ranks are devices of this process, in that order."""
     comm_id = ctypes.c_int64()
     array = (ctypes.c_int32 * len(ordinals))(*ordinals)
-    check(
-        lib.plait_registry_add_local(len(ordinals), array, label.encode(), ctypes.byref(comm_id))
-    )
+    check(lib.plait_registry_add_local(len(ordinals), array, label.encode(), ctypes.byref(comm_id)))
     return comm_id.value
 
 
@@ -188,9 +186,7 @@ def add_mpi(bits: int, size: int, rank: int, label: str) -> int:
     """Id of a new communicator over an MPI one. Collective over it."""
     comm_id = ctypes.c_int64()
     handle = ctypes.c_uint64(bits & (2**64 - 1))
-    check(
-        lib.plait_registry_add_mpi(handle, size, rank, label.encode(), ctypes.byref(comm_id))
-    )
+    check(lib.plait_registry_add_mpi(handle, size, rank, label.encode(), ctypes.byref(comm_id)))
     return comm_id.value
 
 

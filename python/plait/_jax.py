@@ -81,7 +81,8 @@ def lower_ordered(ctx: Any, rule: Callable, args: Sequence, attrs: dict) -> list
 def lower_traced(ctx: Any, fun: Callable, args: Sequence) -> Sequence:
     """Traces ``fun`` and lowers it in place; operations inside continue the program's order."""
     token, is_threaded = _token_in(ctx)
-    sub = ctx.replace(tokens_in=mlir.TokenSet({EFFECT: token}))
+    tokens = mlir.TokenSet({EFFECT: token})
+    sub = ctx.replace(avals_in=ctx.avals_in[: len(args)], tokens_in=tokens)
     results = mlir.lower_fun(fun, multiple_results=True)(sub, *args)
     if is_threaded:
         ctx.set_tokens_out(sub.tokens_out)
@@ -136,6 +137,27 @@ def pcast_varying(x: Any, axes: Sequence[str]) -> Any:
     if hasattr(jax.lax, "pcast"):
         return jax.lax.pcast(x, missing, to="varying")
     return jax.lax.pvary(x, missing)
+
+
+def saves_unless_complex(primitive: Any) -> None:
+    """Under jax.checkpoint results are saved, as those of all effects, so that backward does
+    not communicate again; complex ones are computed again, since JAX fails to save them.
+    """  # noqa: D205, D415
+
+    def rule(saveable: Any, unknown: Sequence, is_there: Sequence, eqn: Any) -> tuple:
+        n = len(eqn.outvars)
+        missing = [
+            v
+            for v, there in zip(eqn.invars, is_there, strict=True)
+            if isinstance(v, _core.Var) and not there
+        ]
+        if any(unknown):
+            return None, eqn, [True] * n, [True] * n, missing
+        if any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in eqn.outvars):
+            return eqn, eqn, [False] * n, [True] * n, missing
+        return eqn, None, [False] * n, [False] * n, []
+
+    _pe.partial_eval_jaxpr_custom_rules[primitive] = rule
 
 
 def underlying(x: Any) -> Any:

@@ -3,6 +3,9 @@
 A global primitive maps the whole array to the whole array (redistribute: the identity), so
 that transposing exchanges the two layouts and batching adds a whole axis. Its lowering is a
 manual region over all mesh axes around the operation of the C core on the local arrays.
+
+Derivatives have a second operand, the anchor: an empty array on the mesh's devices. A
+cotangent may be on one device only, and nothing else would say where the adjoint runs.
 """
 
 import dataclasses
@@ -116,11 +119,18 @@ def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
     return P(*entries)
 
 
-def _lower(g: Global, ctx: Any, x: Any, *, mesh: Any, src: Spec, dst: Spec, **given: Any) -> Any:
+def _lower(
+    g: Global, ctx: Any, x: Any, *anchor: Any, mesh: Any, src: Spec, dst: Spec, **given: Any
+) -> Any:
     shape = ctx.avals_in[0].shape
     devices = _jax.lowering_devices(ctx)
     if devices is None:
         raise TypeError(f"plait.{g.name}: JAX does not say for which devices this is compiled")
+    if len(devices) != (1 if mesh is None else mesh.size):
+        raise ValueError(
+            f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {mesh.size}: put "
+            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
+        )
     comm = _comm.over_devices(tuple(devices))
     params = g.attrs(mesh, shape, src, dst, given)
 
@@ -149,28 +159,42 @@ def _lower(g: Global, ctx: Any, x: Any, *, mesh: Any, src: Spec, dst: Spec, **gi
     return _jax.lower_traced(ctx, whole, [x])
 
 
-def _transpose(g: Global, cts: Sequence, x: Any, *, src: Spec, dst: Spec, **given: Any) -> list:
+def _transpose(
+    g: Global, cts: Sequence, x: Any, *anchor: Any, src: Spec, dst: Spec, **given: Any
+) -> list:
     ct = ad.instantiate_zeros(cts[0])
-    return globals_()[g.adjoint].primitive.bind(ct, src=dst, dst=src, **given)
+    adjoint = globals_()[g.adjoint].primitive
+    return [*adjoint.bind(ct, *anchor, src=dst, dst=src, **given), *[None] * len(anchor)]
+
+
+def _anchor(x: Any, mesh: Any) -> list:
+    """The second operand of derivatives at x."""
+    if mesh is None or mesh.size == 1:
+        return []
+    array = _jax.underlying(x)
+    empty = jnp.zeros((0,), jnp.float32)
+    if isinstance(array, jax.core.Tracer) or not isinstance(array.sharding, NamedSharding):
+        return [empty]
+    return [jax.device_put(empty, NamedSharding(array.sharding.mesh, P()))]
 
 
 def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
     results = g.primitive.bind(*primals, **params)
     if not jnp.issubdtype(results[0].dtype, jnp.inexact):
         return results, [ad.Zero.from_primal_value(results[0])]
-    return results, g.primitive.bind(*map(ad.instantiate_zeros, tangents), **params)
+    anchor = list(primals[1:]) or _anchor(primals[0], params["mesh"])
+    return results, g.primitive.bind(ad.instantiate_zeros(tangents[0]), *anchor, **params)
 
 
 def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    [x], [dim] = args, dims
-    x = jnp.moveaxis(x, dim, 0)
+    x = jnp.moveaxis(args[0], dims[0], 0)
     mesh, src, dst = params.pop("mesh"), params.pop("src"), params.pop("dst")
     front: tuple[str, ...] = ()
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and typed.spec and typed.spec[0] is not None:
         front = (typed.spec[0],) if isinstance(typed.spec[0], str) else tuple(typed.spec[0])
     out = g.primitive.bind(
-        x, mesh=mesh, src=(front, *src), dst=(front, *dst), **g.batch(params)
+        x, *args[1:], mesh=mesh, src=(front, *src), dst=(front, *dst), **g.batch(params)
     )
     return out, [0]
 
@@ -180,10 +204,11 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     primitive.multiple_results = True
     g = Global(name, adjoint, attrs, batch, primitive)
     primitive.def_effectful_abstract_eval(
-        lambda aval, *, dst, **rest: ([_typed(aval, dst)], {_jax.EFFECT})
+        lambda aval, *anchor, dst, **rest: ([_typed(aval, dst)], {_jax.EFFECT})
     )
     _jax.def_eager(primitive, lambda params: ())
     _jax.needs_devices(primitive)
+    _jax.saves_unless_complex(primitive)
     mlir.register_lowering(primitive, functools.partial(_lower, g), platform="cpu")
     ad.primitive_jvps[primitive] = functools.partial(_jvp, g)
     ad.primitive_transposes[primitive] = functools.partial(_transpose, g)

@@ -81,9 +81,7 @@ def operations() -> dict[str, Operation]:
     """All operations of the core that have rules, by name."""
     from plait import _coll_rules, _mesh_rules  # noqa: F401 - they register rules
 
-    return {
-        name: _make(row, _RULES[name]) for name, row in _core.rows().items() if name in _RULES
-    }
+    return {name: _make(row, _RULES[name]) for name, row in _core.rows().items() if name in _RULES}
 
 
 def _make(row: _core.Row, given: Rules) -> Operation:
@@ -103,6 +101,7 @@ def _make(row: _core.Row, given: Rules) -> Operation:
         ad.primitive_jvps[primitive] = functools.partial(_jvp, operation, has_token)
         ad.primitive_transposes[primitive] = functools.partial(_transpose, operation, has_token)
         batching.primitive_batchers[primitive] = functools.partial(_batch, operation, has_token)
+    _jax.saves_unless_complex(effect_p)
     effect_p.def_effectful_abstract_eval(
         lambda *avals, **params: (given.results(avals, params), {_jax.EFFECT})
     )
@@ -195,9 +194,7 @@ def _transpose(
     chain = Chain(cotangents.pop() if has_token else None)
     args = args[: operation.row.n_args]
     given = operation.rules.transpose(chain, cotangents, args, params)
-    answer = [
-        ct if ad.is_undefined_primal(x) else None for ct, x in zip(given, args, strict=True)
-    ]
+    answer = [ct if ad.is_undefined_primal(x) else None for ct, x in zip(given, args, strict=True)]
     if has_token:
         answer.append(chain.token if ad.is_undefined_primal(token) else None)
     return answer

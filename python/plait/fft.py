@@ -83,9 +83,7 @@ def _transform(
         dst = (*src[:n_batch], *_turn(src[n_batch:], sign, name))
         _mesh.check_spec(dst, place.mesh, x.shape, name)
     axes = tuple(range(n_batch, n_batch + 3))
-    return _mesh_rules.bind(
-        "fft", x, place.mesh, src, dst, axes=axes, sign=sign, scale=scale
-    )
+    return _mesh_rules.bind("fft", x, place.mesh, src, dst, axes=axes, sign=sign, scale=scale)
 
 
 def pfft3d(

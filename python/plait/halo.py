@@ -146,9 +146,7 @@ def pad(
     return _mesh_rules.bind("halo_exchange", x, place.mesh, place.spec, place.spec, **given)
 
 
-def unpad(
-    x: Array, extents: int | Sequence[int], *, mesh: Any = None, spec: Any = None
-) -> Array:
+def unpad(x: Array, extents: int | Sequence[int], *, mesh: Any = None, spec: Any = None) -> Array:
     """Cut the ghost cells off every device's part: the inverse of `pad`.
 
     Collective: no; nothing is communicated.

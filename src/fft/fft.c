@@ -58,6 +58,16 @@ static int n_parts(const plait_layout_t *layout, int axis)
     return n;
 }
 
+/* A split into one part is none: equal distributions then compare equal. */
+static void normalize(plait_layout_t *layout)
+{
+    for (int a = 0; a < layout->ndim; a++) {
+        if (n_parts(layout, a) == 1) {
+            layout->axis[a] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
+        }
+    }
+}
+
 static unsigned whole_axes(const plait_layout_t *layout)
 {
     unsigned axes = 0;
@@ -525,6 +535,8 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
                                 plait_dtype_name(f.dtype),
                                 (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
     agree(&f);
+    normalize(&f.from);
+    normalize(&f.to);
     find_path(&f);
     PLAIT_TRY(assign_slots(&f));
     PLAIT_TRY(add_stages(&f));

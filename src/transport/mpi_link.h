@@ -19,10 +19,14 @@
 enum {
     PLAIT_MPI_TAG_FENCE = 1,
     PLAIT_MPI_TAG_EXCHANGE = 2,
+    PLAIT_MPI_TAG_REDUCE = 3,
     PLAIT_MPI_TAG_ANSWER = 0x2000,
     PLAIT_MPI_TAG_BULK = 0x4000,
     PLAIT_MPI_N_NUMBERS = 0x2000
 };
+
+/* Up to here two ranks reduce by swapping; an eager message in every MPI. */
+enum { PLAIT_MPI_SMALL_BYTES = 2048 };
 
 typedef struct plait_mpi_transfer plait_mpi_transfer_t;
 
@@ -66,6 +70,9 @@ typedef struct plait_mpi_link {
     plait_mpi_card_t card;
     plait_mpi_card_t *cards; /* one per rank; kept for the process numbers */
     uint64_t nonce;          /* what peers look for in this process's memory */
+
+    char small[2]
+              [PLAIT_MPI_SMALL_BYTES]; /* sent, received: an allreduce of two ranks */
 
     uint64_t *requests; /* of the exchange under way */
     int64_t n_requests_room;

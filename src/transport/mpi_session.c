@@ -3,8 +3,11 @@
  * between. */
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "kernel/reduce.h"
 #include "transport/mpi_link.h"
 #include "transport/node.h"
+
+#include <string.h>
 
 static plait_status_t session_begin(plait_session_t *session, bool is_collective)
 {
@@ -27,8 +30,9 @@ static void session_end(plait_session_t *session)
     session->peers = NULL;
 }
 
-/* Two ranks: one message each way costs half of an allgather. */
-static plait_status_t fence_pair(plait_mpi_link_t *link)
+/* Of two ranks: one message each way. Both buffers are the link's. */
+static plait_status_t swap(plait_mpi_link_t *link, const char *what, int tag,
+                           const void *out, void *in, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     const plait_mpi_backend_t *mpi = link->mpi;
@@ -36,23 +40,28 @@ static plait_status_t fence_pair(plait_mpi_link_t *link)
     int64_t n_posted = 0;
     uint64_t requests[2];
 
-    link->peers[link->rank] = link->mine;
-    PLAIT_TRY(
-        PLAIT_MPI_CALL(link->rank, "fence",
-                       mpi->irecv(&link->peers[peer], sizeof(link->mine), peer,
-                                  PLAIT_MPI_TAG_FENCE, link->control, &requests[0])));
+    PLAIT_TRY(PLAIT_MPI_CALL(
+        link->rank, what,
+        mpi->irecv(in, n_bytes, peer, tag, link->control, &requests[0])));
     n_posted = 1;
-    PLAIT_TRY(
-        PLAIT_MPI_CALL(link->rank, "fence",
-                       mpi->isend(&link->mine, sizeof(link->mine), peer,
-                                  PLAIT_MPI_TAG_FENCE, link->control, &requests[1])));
+    PLAIT_TRY(PLAIT_MPI_CALL(
+        link->rank, what,
+        mpi->isend(out, n_bytes, peer, tag, link->control, &requests[1])));
     n_posted = 0; /* from here on by wait */
-    PLAIT_TRY(plait_mpi_wait(link, "fence", peer, 1, 2, requests));
+    PLAIT_TRY(plait_mpi_wait(link, what, peer, 1, 2, requests));
 done:
     if (n_posted > 0) {
-        plait_mpi_give_up(link, "fence", n_posted, n_posted, requests);
+        plait_mpi_give_up(link, what, n_posted, n_posted, requests);
     }
     return status;
+}
+
+/* Half the time of an allgather. */
+static plait_status_t fence_pair(plait_mpi_link_t *link)
+{
+    link->peers[link->rank] = link->mine;
+    return swap(link, "fence", PLAIT_MPI_TAG_FENCE, &link->mine,
+                &link->peers[1 - link->rank], sizeof(link->mine));
 }
 
 static plait_status_t fence_all(plait_mpi_link_t *link)
@@ -175,6 +184,23 @@ done:
     return status;
 }
 
+/* Few bytes of two ranks: swapped and combined here, in the order of ranks on both.
+ * Takes half the time of MPI's nonblocking allreduce, which is made for more. */
+static plait_status_t allreduce_pair(plait_mpi_link_t *link, plait_reduce_fn_t combine,
+                                     int64_t n, int64_t n_bytes, const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    const char *low = (link->rank == 0) ? link->small[0] : link->small[1];
+    const char *high = (link->rank == 0) ? link->small[1] : link->small[0];
+
+    memcpy(link->small[0], x, (size_t)n_bytes);
+    PLAIT_TRY(swap(link, "allreduce", PLAIT_MPI_TAG_REDUCE, link->small[0],
+                   link->small[1], n_bytes));
+    combine(n, y, low, high);
+done:
+    return status;
+}
+
 static plait_status_t session_allreduce(plait_session_t *session, plait_reduce_t op,
                                         plait_dtype_t dtype, int64_t n, const void *x,
                                         void *y)
@@ -188,6 +214,10 @@ static plait_status_t session_allreduce(plait_session_t *session, plait_reduce_t
                 PLAIT_ERR_INTERNAL,
                 "rank %d allreduce: MPI does not reduce %s this way", link->rank,
                 plait_dtype_name(dtype));
+    if ((link->size == 2) && (n > 0) && (n <= PLAIT_MPI_SMALL_BYTES / size)) {
+        status = allreduce_pair(link, plait_reduce_find(op, dtype), n, n * size, x, y);
+        goto done;
+    }
     op = plait_mpi_op(op, dtype);
     for (int64_t at = 0; at < n;) {
         int64_t chunk = plait_min(n - at, link->chunk_bytes / size);

@@ -70,8 +70,10 @@ def test_batch_and_vmap():
     close(plait.fft.pfft3d(x), want)
     close(plait.jit(plait.fft.pfft3d)(x), want)
     close(plait.jit(jax.vmap(plait.fft.pfft3d))(x), want)
-    close(jax.vmap(plait.fft.pfft3d, in_axes=1, out_axes=1)(jnp.moveaxis(x, 0, 1)),
-          np.moveaxis(want, 0, 1))
+    close(
+        jax.vmap(plait.fft.pfft3d, in_axes=1, out_axes=1)(jnp.moveaxis(x, 0, 1)),
+        np.moveaxis(want, 0, 1),
+    )
 
 
 def test_impulse_has_exact_phases():
@@ -186,12 +188,18 @@ def test_bad_input():
     bad(lambda: f(x, layout="no"), ValueError, "expected 'transposed' or 'natural'")
     bad(lambda: f(x, shape=(7, 8, 8)), ValueError, "uneven sizes")
     bad(lambda: f(x, spec=P("z")), ValueError, "'z' of the spec is no axis of the mesh")
-    bad(lambda: f(np.zeros((6, 8, 8)), mesh=mesh), ValueError,
+    bad(
+        lambda: f(np.zeros((6, 8, 8)), mesh=mesh),
+        ValueError,
         "pfft3d: axis 0 has 6 elements, which 4 devices along mesh axis a do not divide; the "
-        "next size that they do is 8")
+        "next size that they do is 8",
+    )
     bad(lambda: f(jnp.zeros((2, 2, 2), jnp.float16)), TypeError, "dtype float16")
-    bad(lambda: jax.jit(f)(np.zeros((4, 4, 4))), ValueError,
+    bad(
+        lambda: jax.jit(f)(np.zeros((4, 4, 4))),
+        ValueError,
         "pfft3d: no mesh: give an operand that lives on one (jax.device_put(x, "
-        "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh=")
+        "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh=",
+    )
     bad(lambda: f(x, mesh=3), TypeError, "mesh is int")
     bad(lambda: f(jnp.zeros((0, 2, 2))), ValueError, "axis of length 0")

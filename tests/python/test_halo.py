@@ -47,8 +47,9 @@ def test_adjoint_identity(periodic):
     c = meshes.put(meshes.random((8, 12), seed=1), mesh, P("a", "b"))
     [back] = jax.jit(lambda c: jax.linear_transpose(f, x)(c))(c)
     assert np.allclose(np.vdot(c, f(x)), np.vdot(back, x), rtol=1e-13)
-    again = jax.jit(lambda v: jax.linear_transpose(
-        lambda c: jax.linear_transpose(f, x)(c)[0], c)(v)[0])(x)
+    again = jax.jit(
+        lambda v: jax.linear_transpose(lambda c: jax.linear_transpose(f, x)(c)[0], c)(v)[0]
+    )(x)
     assert np.array_equal(again, f(x))
 
 

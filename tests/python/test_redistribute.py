@@ -56,8 +56,9 @@ def test_gradient_goes_back():
     a = meshes.random((4, 4))
     x = meshes.put(a, mesh, P("a", "b"))
     for to in (P("b", "a"), P(None, ("a", "b")), P(), P("a")):
-        g = jax.jit(jax.grad(lambda v, to=to: plait.sum(jnp.sin(plait.redistribute(v, to)),
-                                                        spec=to)))
+        g = jax.jit(
+            jax.grad(lambda v, to=to: plait.sum(jnp.sin(plait.redistribute(v, to)), spec=to))
+        )
         assert np.allclose(g(x), np.cos(a)), to
         assert g(x).sharding.is_equivalent_to(x.sharding, 2)
 

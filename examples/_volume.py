@@ -1,0 +1,64 @@
+"""The data of the deblurring example: a real MRI volume, and the sizes it is padded to."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+
+MNI152_T1 = "datasets/data/mni_icbm152_t1_tal_nlin_sym_09a_converted.nii.gz"
+
+
+def load(cut=None):
+    """The MNI152 T1 template at 1 mm (197 x 233 x 189), scaled to [0, 1]; or a cube from it.
+
+    The file is part of the nilearn package; nothing is downloaded.
+    """
+    package = importlib.util.find_spec("nilearn")
+    if package is None:
+        raise SystemExit("this example needs nilearn, for its data: pip install 'plait[demo]'")
+    import nibabel
+
+    image = nibabel.load(Path(package.submodule_search_locations[0]) / MNI152_T1)
+    volume = np.asarray(image.dataobj, dtype=np.float32)
+    volume /= volume.max()
+    if cut is not None:
+        sizes = [min(cut, n) for n in volume.shape]
+        volume = volume[tuple(slice((n - k) // 2, (n + k) // 2) for n, k in zip(volume.shape, sizes))]
+    return np.ascontiguousarray(volume)
+
+
+def next_size(n, multiple):
+    """The least size of at least `n` that `multiple` divides and whose primes are 2, 3, 5, 7."""
+    size = -(-n // multiple) * multiple
+    while not _is_smooth(size):
+        size += multiple
+    return size
+
+
+def _is_smooth(n):
+    for prime in (2, 3, 5, 7):
+        while n % prime == 0:
+            n //= prime
+    return n == 1
+
+
+def padded_shape(shape, margin, n_parts):
+    """Sizes with `margin` empty voxels beyond each end that fit 8 devices as well as `n_parts`.
+
+    The same for 1, 2, 4 and 8 parts, so that these give the same restored volume.
+    """
+    multiple = math.lcm(8, n_parts)
+    return tuple(next_size(n + m, multiple) for n, m in zip(shape, margin, strict=True))
+
+
+def embed(volume, shape):
+    """The volume at the corner of a larger one of zeros."""
+    larger = np.zeros(shape, volume.dtype)
+    larger[tuple(slice(n) for n in volume.shape)] = volume
+    return larger
+
+
+def psnr(volume, truth):
+    """Peak signal to noise ratio in dB, for a peak of 1."""
+    return float(-10 * np.log10(np.mean(np.square(volume - truth, dtype=np.float64))))

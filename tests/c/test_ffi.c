@@ -1,0 +1,265 @@
+/* The XLA handlers driven with call frames made by hand: metadata query, attributes, tokens,
+ * errors; and two devices of one launch that meet. */
+#include "check.h"
+#include "comm/registry.h"
+#include "device/pool.h"
+#include "ffi/abi.h"
+
+#include <pthread.h>
+#include <string.h>
+
+plait_ffi_error_t *plait_ffi_allreduce(plait_ffi_frame_t *frame);
+plait_ffi_error_t *plait_ffi_barrier(plait_ffi_frame_t *frame);
+plait_ffi_error_t *plait_ffi_redistribute(plait_ffi_frame_t *frame);
+
+static _Thread_local char message[4096];
+static _Thread_local int code;
+static _Thread_local int32_t my_ordinal;
+
+static plait_ffi_error_t *error_create(plait_ffi_error_create_t *args)
+{
+    (void)snprintf(message, sizeof(message), "%s", args->message);
+    code = args->errc;
+    return (plait_ffi_error_t *)(void *)message;
+}
+
+static plait_ffi_error_t *run_id_get(plait_ffi_run_id_get_t *args)
+{
+    args->run_id = 77;
+    return NULL;
+}
+
+static plait_ffi_error_t *ordinal_get(plait_ffi_ordinal_get_t *args)
+{
+    args->device_ordinal = my_ordinal;
+    return NULL;
+}
+
+static const plait_ffi_api_t api = {
+    .struct_size = sizeof(plait_ffi_api_t),
+    .api_version = {.minor_version = 3},
+    .error_create = error_create,
+    .run_id_get = run_id_get,
+    .device_ordinal_get = ordinal_get,
+};
+
+enum { MAX_ITEMS = 4 };
+
+/* A frame and everything it points to. Attributes are added in bytewise order of names. */
+typedef struct {
+    plait_ffi_frame_t frame;
+    plait_ffi_buffer_t buffers[2][MAX_ITEMS];
+    plait_ffi_buffer_t *items[2][MAX_ITEMS];
+    int64_t dims[2][MAX_ITEMS][2];
+    int types[MAX_ITEMS];
+    plait_ffi_span_t spans[MAX_ITEMS];
+    plait_ffi_span_t *names[MAX_ITEMS];
+    void *attrs[MAX_ITEMS];
+    plait_ffi_scalar_t scalars[MAX_ITEMS];
+    plait_ffi_array_t arrays[MAX_ITEMS];
+} call_t;
+
+static void call_init(call_t *c)
+{
+    *c = (call_t){.frame = {.struct_size = PLAIT_FFI_FRAME_SIZE, .api = &api,
+                            .stage = PLAIT_FFI_STAGE_EXECUTE}};
+    c->frame.args.items = c->items[0];
+    c->frame.rets.items = c->items[1];
+    c->frame.attrs.types = c->types;
+    c->frame.attrs.names = c->names;
+    c->frame.attrs.attrs = c->attrs;
+}
+
+static void add_buffer(call_t *c, int is_ret, int dtype, int64_t n, void *data)
+{
+    plait_ffi_buffers_t *list = is_ret ? &c->frame.rets : &c->frame.args;
+    int64_t i = list->size++;
+
+    c->dims[is_ret][i][0] = n;
+    c->buffers[is_ret][i] = (plait_ffi_buffer_t){.struct_size = 48, .dtype = dtype, .data = data,
+                                                 .rank = (dtype == PLAIT_FFI_TOKEN) ? 0 : 1,
+                                                 .dims = c->dims[is_ret][i]};
+    c->items[is_ret][i] = &c->buffers[is_ret][i];
+}
+
+static int64_t add_name(call_t *c, const char *name, int type, void *attr)
+{
+    int64_t i = c->frame.attrs.size++;
+
+    c->spans[i] = (plait_ffi_span_t){.ptr = name, .len = strlen(name)};
+    c->names[i] = &c->spans[i];
+    c->types[i] = type;
+    c->attrs[i] = attr;
+    return i;
+}
+
+static void add_scalar(call_t *c, const char *name, const int64_t *value)
+{
+    plait_ffi_scalar_t *s = &c->scalars[c->frame.attrs.size];
+
+    *s = (plait_ffi_scalar_t){.dtype = PLAIT_FFI_S64, .value = value};
+    (void)add_name(c, name, PLAIT_FFI_ATTR_SCALAR, s);
+}
+
+static void add_array(call_t *c, const char *name, const int64_t *values, size_t n)
+{
+    plait_ffi_array_t *a = &c->arrays[c->frame.attrs.size];
+
+    *a = (plait_ffi_array_t){.dtype = PLAIT_FFI_S64, .size = n, .data = values};
+    (void)add_name(c, name, PLAIT_FFI_ATTR_ARRAY, a);
+}
+
+static void check_metadata(void)
+{
+    plait_ffi_metadata_t metadata = {.struct_size = 36, .traits = 9, .state_type_id = 9};
+    plait_ffi_metadata_ext_t ext = {{.struct_size = 24, .type = PLAIT_FFI_EXT_METADATA}, &metadata};
+    call_t c;
+
+    call_init(&c);
+    c.frame.extension_start = &ext.extension_base;
+    CHECK(plait_ffi_allreduce(&c.frame) == NULL, "metadata");
+    CHECK(metadata.api_version.minor_version == 3 && metadata.traits == 0, "metadata of minor 3");
+    c.frame.api = NULL; /* jaxlib <= 0.8.0 */
+    CHECK(plait_ffi_allreduce(&c.frame) == NULL && metadata.api_version.minor_version == 1, "no api");
+    plait_ffi_api_t newer = api;
+    newer.api_version.minor_version = 99;
+    c.frame.api = &newer;
+    CHECK(plait_ffi_allreduce(&c.frame) == NULL &&
+              metadata.api_version.minor_version == PLAIT_FFI_NEWEST_MINOR, "newer runtime");
+}
+
+static void check_one_rank(int64_t id)
+{
+    const int64_t sum = 0;
+    const int64_t wrong_id = 12345;
+    double x[3] = {1, 2, 3};
+    double y[3] = {0};
+    float token_in = 4.5F;
+    float token_out = 0;
+    call_t c;
+
+    call_init(&c);
+    add_buffer(&c, 0, PLAIT_F64, 3, x);
+    add_buffer(&c, 0, PLAIT_FFI_TOKEN, 0, NULL);
+    add_buffer(&c, 1, PLAIT_F64, 3, y);
+    add_buffer(&c, 1, PLAIT_FFI_TOKEN, 0, NULL);
+    add_scalar(&c, "comm", &id);
+    add_scalar(&c, "reduce", &sum);
+    CHECK(plait_ffi_allreduce(&c.frame) == NULL && y[2] == 3, "allreduce of one rank: %s", message);
+
+    call_init(&c);
+    add_buffer(&c, 0, PLAIT_F64, 3, x);
+    add_buffer(&c, 0, PLAIT_F32, 1, &token_in);
+    add_buffer(&c, 1, PLAIT_F64, 3, y);
+    add_buffer(&c, 1, PLAIT_F32, 1, &token_out);
+    add_scalar(&c, "comm", &id);
+    add_scalar(&c, "reduce", &sum);
+    CHECK(plait_ffi_allreduce(&c.frame) == NULL && token_out == 4.5F, "explicit token");
+
+    c.frame.attrs.size = 1;
+    CHECK(plait_ffi_allreduce(&c.frame) != NULL && strstr(message, "reduce is missing") != NULL, "%s", message);
+    c.frame.attrs.size = 2;
+    c.scalars[0].value = &wrong_id;
+    CHECK(plait_ffi_allreduce(&c.frame) != NULL && strstr(message, "plait.CommError: ") == message, "%s", message);
+    CHECK(code == PLAIT_FFI_CODE_FAILED_PRECONDITION, "code %d", code);
+    c.scalars[0].value = &id;
+    c.buffers[1][0].dtype = PLAIT_F32;
+    CHECK(plait_ffi_allreduce(&c.frame) != NULL && strstr(message, "operand is float64, result is float32") != NULL, "%s", message);
+    c.frame.stage = 0;
+    CHECK(plait_ffi_allreduce(&c.frame) != NULL, "stage");
+}
+
+static void check_layout_words(int64_t id)
+{
+    const int64_t words[] = {1, 4, 1, 1, 0, 0, 0};
+    const int64_t bad[] = {1, 4, 1, 1, 9, 0, 0};
+    int32_t x[4] = {1, 2, 3, 4};
+    int32_t y[4] = {0};
+    call_t c;
+
+    call_init(&c);
+    add_buffer(&c, 0, PLAIT_S32, 4, x);
+    add_buffer(&c, 1, PLAIT_S32, 4, y);
+    add_scalar(&c, "comm", &id);
+    add_array(&c, "from", words, 7);
+    add_array(&c, "to", words, 7);
+    CHECK(plait_ffi_redistribute(&c.frame) == NULL && y[3] == 4, "redistribute: %s", message);
+    c.arrays[2].data = bad;
+    CHECK(plait_ffi_redistribute(&c.frame) != NULL && strstr(message, "layout: word 4") != NULL, "%s", message);
+    c.arrays[2].size = 1000;
+    CHECK(plait_ffi_redistribute(&c.frame) != NULL, "too many words");
+}
+
+typedef struct {
+    int64_t id;
+    int32_t ordinal;
+    double got;
+} device_t;
+
+static void *device_main(void *argument)
+{
+    device_t *device = argument;
+    const int64_t sum = 0;
+    call_t c;
+
+    my_ordinal = device->ordinal;
+    for (int round = 0; round < 100; round++) {
+        double x[1] = {device->ordinal + round};
+        double y[1] = {0};
+        call_init(&c);
+        add_buffer(&c, 0, PLAIT_F64, 1, x);
+        add_buffer(&c, 1, PLAIT_F64, 1, y);
+        add_scalar(&c, "comm", &device->id);
+        add_scalar(&c, "reduce", &sum);
+        CHECK(plait_ffi_allreduce(&c.frame) == NULL && y[0] == 2 * round + 2048 + 3, "round %d: %s", round, message);
+    }
+    device->got = 1;
+    call_init(&c);
+    add_scalar(&c, "comm", &device->id);
+    CHECK(plait_ffi_barrier(&c.frame) == NULL, "barrier: %s", message);
+    return NULL;
+}
+
+static void check_two_devices(void)
+{
+    const int32_t ordinals[] = {2048, 3};
+    int64_t id = 0;
+    pthread_t threads[2];
+    device_t devices[2];
+
+    CHECK(plait_registry_add_local(2, ordinals, "test_ffi.c", &id) == PLAIT_OK, "local");
+    for (int d = 0; d < 2; d++) {
+        devices[d] = (device_t){.id = id, .ordinal = ordinals[d]};
+        (void)pthread_create(&threads[d], NULL, device_main, &devices[d]);
+    }
+    for (int d = 0; d < 2; d++) {
+        (void)pthread_join(threads[d], NULL);
+        CHECK(devices[d].got == 1, "device %d", d);
+    }
+    my_ordinal = 5;
+    call_t c;
+    call_init(&c);
+    add_scalar(&c, "comm", &id);
+    CHECK(plait_ffi_barrier(&c.frame) != NULL && strstr(message, "device 5 is no rank") != NULL, "%s", message);
+    CHECK(plait_registry_free(id) == PLAIT_OK, "free");
+    CHECK(plait_ffi_barrier(&c.frame) != NULL && strstr(message, "was freed") != NULL, "%s", message);
+    CHECK(plait_registry_free(id) == PLAIT_ERR_COMM, "second free");
+}
+
+int main(void)
+{
+    int64_t id = 0;
+    int64_t before = plait_alloc_balance();
+
+    check_metadata();
+    CHECK(plait_registry_add_self("test_ffi.c", &id) == PLAIT_OK && id > 0, "self");
+    check_one_rank(id);
+    check_layout_words(id);
+    check_two_devices();
+    CHECK(plait_registry_free(id) == PLAIT_OK, "free");
+    (void)plait_pool_trim();
+    /* A page of the registry and the two entries with their labels stay for ever. */
+    CHECK(plait_alloc_balance() - before == 1 + 2 * 3, "balance %lld", (long long)plait_alloc_balance());
+    printf("test_ffi: %d checks, %d failed\n", n_checked, n_failed);
+    return n_failed != 0;
+}
