@@ -71,7 +71,7 @@ $(VENV)/.stamp-wheel: $(VENV)/.stamp-build pyproject.toml
 setup: $(VENV)/.stamp-plait $(VENV)/.stamp-test
 
 demo: $(VENV)/.stamp-plait $(VENV)/.stamp-demo
-	$(VENV)/bin/plait run -n $(RANKS) examples/deblur.py
+	$(VENV)/bin/plait run -n $(RANKS) examples/deblur.py --out build/deblur.png
 
 test: $(VENV)/.stamp-plait $(VENV)/.stamp-test $(OTHER)/.stamp-test
 	@$(TOOLS) $(PY) tools/run_tests.py $(SUITES)

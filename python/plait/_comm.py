@@ -1,19 +1,28 @@
 """Communicators: what ``comm=`` may be, and the small numbers that programs know them by."""
 
+import functools
 import os
 import sys
 import weakref
 from typing import Any
 
 import jax
-
-from plait import _core, _errors, _exit, _jax, _ops, _world
+from plait import _core, _errors, _exit, _ops, _world
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
-PROC_NULL = -2
-ANY_SOURCE = -1
-ANY_TAG = -1
+
+
+class Special(int):
+    """A rank or tag that is none; mpi4py's own values differ from MPI to MPI and collide."""
+
+    def __repr__(self) -> str:
+        return {-2: "plait.PROC_NULL"}.get(int(self), "plait.ANY")
+
+
+PROC_NULL = Special(-2)
+ANY_SOURCE = Special(-1)
+ANY_TAG = Special(-1)
 
 
 def call_site() -> str:
@@ -117,6 +126,10 @@ def _freed(name: str, comm: Comm) -> _errors.CommError:
     )
 
 
+def _forget(key: int, _: Any, seen: dict = _seen) -> None:
+    seen.pop(key, None)
+
+
 def _of_mpi(comm: Any, name: str, mpi: Any) -> Comm:
     """The Comm of an mpi4py communicator, kept in an attribute: it dies with the handle."""
     if comm == mpi.COMM_NULL:
@@ -132,12 +145,12 @@ def _of_mpi(comm: Any, name: str, mpi: Any) -> Comm:
     if made is None or made._state["is_freed"]:
         made = Comm._make(comm, comm.size, comm.rank)
         comm.Set_attr(_keyvals["id"], made)
-    _seen[id(comm)] = (weakref.ref(comm, lambda _, key=id(comm): _seen.pop(key, None)), made)
+    _seen[id(comm)] = (weakref.ref(comm, functools.partial(_forget, id(comm))), made)
     return made
 
 
 def world() -> Comm:
-    """plait's duplicate of COMM_WORLD, or this process alone without launcher and mpi4py."""
+    """Plait's duplicate of COMM_WORLD, or this process alone without launcher and mpi4py."""
     if not _worlds:
         mpi = _world.mpi()
         made = Comm._make(None, 1, 0) if mpi is None else _of_mpi(mpi.COMM_WORLD, "Comm", mpi)

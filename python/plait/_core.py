@@ -117,7 +117,10 @@ def _row(op: _Op) -> Row:
         if attr.name is None:
             break
         attrs.append(attr)
-    text = lambda b: None if b is None else b.decode()
+
+    def text(b):
+        return None if b is None else b.decode()
+
     return Row(
         name=text(op.name),
         n_args=op.n_args,

@@ -48,6 +48,7 @@ _KINDS = {
         TransportError,
     )
 }
+_seen: set[str] = set()  # texts that were raised to the program: known to it at exit
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
 
 
@@ -57,7 +58,14 @@ def named(error: Exception) -> Exception:
         return error
     found = _PATTERN.search(str(error))
     kind = _KINDS.get(found.group(1)) if found else None
+    if kind is not None and len(_seen) < 1000:
+        _seen.add(str(error))
     return error if kind is None else kind(found.group(2).strip())
+
+
+def was_raised(error: Exception) -> bool:
+    """Whether the program has seen this failure of plait."""
+    return str(error) in _seen
 
 
 def from_status(name: str, text: str) -> Exception:

@@ -10,8 +10,7 @@ import traceback
 from types import ModuleType, TracebackType
 
 import jax
-
-from plait import _core
+from plait import _core, _errors
 
 _LIMIT_S = 10.0
 _pid = os.getpid()
@@ -63,17 +62,36 @@ def install(mpi: ModuleType) -> None:
         threading.excepthook = _thread_hook
 
 
-def flush() -> None:
-    """Waits for queued work. Programs of plait.jit are not known to JAX's own waiting at exit; their results
-    are, the hidden one of a function without results included.
+def flush() -> list[Exception]:
+    """Waits for queued work: for all results; the failures that nobody has seen.
+
+    Programs of plait.jit are not known to JAX's own waiting at exit; their results are, the
+    hidden one of a function without results included.
     """
+    failures = []
     for array in jax.live_arrays():
         try:
             array.block_until_ready()
-        except Exception as error:  # noqa: BLE001 - it is reported, then the process ends
-            sys.stderr.write(f"plait: at exit: {error}\n")
-            _failed.append(True)
-            return
+        except Exception as error:
+            if not _errors.was_raised(error):
+                failures.append(error)
+    return failures
+
+
+def _flush_at_exit() -> None:
+    for error in flush():
+        sys.stderr.write(f"plait: a failure that the program did not look at: {error}\n")
+        _failed.append(True)
+
+
+def _flush_within_limit() -> None:
+    limit = float(os.environ.get("PLAIT_TIMEOUT", "60")) or None
+    thread = threading.Thread(target=_flush_at_exit, daemon=True)
+    thread.start()
+    thread.join(limit)
+    if thread.is_alive():
+        sys.stderr.write(f"plait: at exit work is still queued after {limit:g} s\n")
+        _failed.append(True)
 
 
 @atexit.register
@@ -83,7 +101,7 @@ def _at_exit() -> None:
         return
     if _failed and _mpi:
         _abort()
-    flush()
+    _flush_within_limit()
     _core.shutdown(_LIMIT_S)
     if _failed and _mpi:
         _abort()

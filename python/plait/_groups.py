@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-
 from plait import _comm, _core, _jax, _ops
 
 
@@ -71,7 +70,7 @@ class Group:
         row = jnp.zeros((), jnp.int32)
         for axis, size in zip(self.rest, self.rest_sizes, strict=True):
             row = row * size + jax.lax.axis_index(axis)
-        is_mine = jnp.arange(math.prod(self.rest_sizes)) == row
+        is_mine = jnp.arange(math.prod(self.rest_sizes), dtype=jnp.int32) == row
         is_mine = is_mine.reshape(-1, *(1,) * x.ndim)
         rows = jnp.where(is_mine, x[None], _identity(name, x.dtype))
         code = _core.reductions().index(name)

@@ -18,7 +18,6 @@ from jax._src import effects as _effects
 from jax._src.interpreters import partial_eval as _pe
 from jax._src.mesh import get_concrete_mesh
 from jax.interpreters import ad, batching, mlir
-
 from plait import _errors
 
 trace_state_clean = _core.trace_state_clean
@@ -124,9 +123,28 @@ def checks_vma() -> bool:
     return bool(_config._check_vma.value)
 
 
-def vma_of(x: Any) -> frozenset:
+def vma_of_aval(aval: Any) -> frozenset:
     """Mesh axes over which a value varies, where the manual region tracks that."""
-    return getattr(jax.typeof(x), "vma", frozenset()) or frozenset()
+    if hasattr(aval, "mat"):  # since jax 0.10
+        return aval.mat.varying
+    return getattr(aval, "vma", frozenset())
+
+
+def vma_of(x: Any) -> frozenset:
+    """As `vma_of_aval`, of a value."""
+    return vma_of_aval(jax.typeof(x))
+
+
+def with_vma(aval: Any, vma: frozenset) -> Any:
+    """The aval of a value that varies over these axes."""
+    if hasattr(aval, "mat"):
+        return aval.update(manual_axis_type=aval.mat.update(varying=vma))
+    return aval.update(vma=vma)
+
+
+def zero_tangent(x: Any) -> Any:
+    """The symbolic zero for a result without derivative."""
+    return ad.Zero(jax.typeof(x).to_tangent_aval())
 
 
 def pcast_varying(x: Any, axes: Sequence[str]) -> Any:

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-
 from plait import _jax, _layout
 from plait._mesh_rules import Spec, parts, to_partition_spec
 

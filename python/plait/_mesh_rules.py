@@ -20,7 +20,6 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-
 from plait import _comm, _jax, _layout
 from plait._ops import Chain, Rules, rules
 
@@ -181,7 +180,7 @@ def _anchor(x: Any, mesh: Any) -> list:
 def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
     results = g.primitive.bind(*primals, **params)
     if not jnp.issubdtype(results[0].dtype, jnp.inexact):
-        return results, [ad.Zero.from_primal_value(results[0])]
+        return results, [_jax.zero_tangent(results[0])]
     anchor = list(primals[1:]) or _anchor(primals[0], params["mesh"])
     return results, g.primitive.bind(ad.instantiate_zeros(tangents[0]), *anchor, **params)
 
@@ -219,7 +218,10 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
 @functools.cache
 def globals_() -> dict[str, Global]:
     """The global primitives by the name of the core's operation."""
-    same = lambda given: given
+
+    def same(given):
+        return given
+
     made = (
         _make("redistribute", "redistribute", _attrs_fft, same),
         _make("fft", "fft", _attrs_fft, _batch_fft),

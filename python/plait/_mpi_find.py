@@ -152,7 +152,7 @@ def launcher_candidates(library):
     folders = [
         parent / "bin"
         for place in (Path(library), Path(library).resolve())
-        for parent in place.parents[1:]
+        for parent in place.parents[1:-1]
     ]
     folders += [Path(p) for p in os.environ.get("PATH", "").split(os.pathsep) if p]
     paths = [folder / name for folder in dict.fromkeys(folders) for name in names]

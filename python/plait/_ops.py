@@ -14,7 +14,6 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-
 from plait import _core, _jax
 
 MESH = "mesh"  # comm=MESH: the ranks are the devices of the program, in the mesh's order
@@ -155,7 +154,7 @@ def _linear_jvp(
 ) -> tuple[list, list]:
     results = primal.call(name, *args, **params)
     if not all(map(is_inexact, (*args, *results))):
-        return results, list(map(ad.Zero.from_primal_value, results))
+        return results, list(map(_jax.zero_tangent, results))
     return results, tangent.call(name, *map(ad.instantiate_zeros, tangents), **params)
 
 
@@ -174,7 +173,7 @@ def _jvp(
         return [*results, primal.token], [*d_results, tangent.token]
     # A token without derivative cannot order the tangents: the effect does.
     results, d_results = rule(primal, _SiblingChain(), args, tangents, params)
-    zero = ad.Zero.from_primal_value(primal.token)
+    zero = _jax.zero_tangent(primal.token)
     return [*results, primal.token], [*d_results, zero]
 
 

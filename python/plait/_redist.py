@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-
 from plait import _mesh, _mesh_rules
 
 
@@ -43,7 +42,10 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 def _partial_sum(place: _mesh.Place, axes: tuple[int, ...]) -> Any:
     """Each device's sum of its part, with extent 1 along the summed axes."""
     split = _mesh_rules.to_partition_spec(place.spec)
-    add = lambda part: jnp.sum(part, axis=axes, keepdims=True)
+
+    def add(part):
+        return jnp.sum(part, axis=axes, keepdims=True)
+
     return jax.jit(jax.shard_map(add, mesh=place.mesh, in_specs=split, out_specs=split))
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-
 from plait import _mesh, _mesh_rules
 
 __all__ = ["pfft3d", "pifft3d"]

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-
 from plait import _mesh, _mesh_rules
 
 __all__ = ["exchange", "pad", "reduce", "unpad"]

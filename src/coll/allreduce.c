@@ -173,7 +173,9 @@ plait_status_t plait_coll_allreduce(plait_plan_t *plan, const plait_problem_t *p
     plait_plan_agree(plan, s.dtype);
     plait_plan_agree(plan, op);
     if (plan->n_ranks == 1) {
-        status = plait_coll_copy(plan, s.x, s.y, n_bytes);
+        const plait_reduce_step_t alone = {
+            .op = op, .dtype = s.dtype, .n = s.n, .src_slot = s.x, .dst_slot = s.y};
+        status = plait_plan_reduce(plan, &alone);
     } else if (has_native(&problem->caps, &s) &&
                (plan->direct == PLAIT_DIRECT_NONE || n_bytes <= PLAIT_NATIVE_BYTES)) {
         const plait_native_step_t native = {.native = PLAIT_NATIVE_ALLREDUCE,

@@ -26,23 +26,22 @@ static plait_status_t fill_twiddle(plait_fft1_t *fft)
     plait_fft_large_t *large = &fft->u.large;
     const int64_t n1 = large->first->n, n2 = large->second->n;
     plait_roots_t roots = {0};
-    int64_t at = 0;
+    double *row = plait_alloc(n2, 2 * sizeof *row);
 
     PLAIT_TRY(plait_roots_create(fft->n, &roots));
     large->twiddle = plait_alloc_aligned(fft->n * fft->itemsize);
-    PLAIT_CHECK(large->twiddle != NULL, PLAIT_ERR_NO_MEMORY,
+    PLAIT_CHECK((row != NULL) && (large->twiddle != NULL), PLAIT_ERR_NO_MEMORY,
                 "no memory for %lld twiddles", (long long)fft->n);
     for (int64_t k1 = 0; k1 < n1; k1++) {
+        plait_roots_powers(&roots, k1, n2, row);
         for (int64_t j2 = 0; j2 < n2; j2++) {
-            double w[2];
-
-            plait_roots_get(&roots, k1 * j2, w);
-            w[1] = (fft->sign < 0) ? w[1] : -w[1];
-            plait_fft_set(fft->dtype, large->twiddle, at++, w);
+            row[2 * j2 + 1] *= -fft->sign;
+            plait_fft_set(fft->dtype, large->twiddle, k1 * n2 + j2, row + 2 * j2);
         }
     }
 done:
     plait_roots_destroy(&roots);
+    plait_free(row);
     return status;
 }
 

@@ -52,7 +52,7 @@ void plait_roots_destroy(plait_roots_t *roots)
 
 /* The angle is folded into the first octant in integers, so that multiples of pi / 4
  * and symmetric angles come out alike to the last bit. */
-void plait_roots_get(const plait_roots_t *roots, int64_t t, double w[2])
+static void get(const plait_roots_t *roots, int64_t t, plait_wide_t w[2])
 {
     const int64_t n = roots->n;
     const bool lower = 2 * t > n;
@@ -63,11 +63,40 @@ void plait_roots_get(const plait_roots_t *roots, int64_t t, double w[2])
     a = steep ? 2 * n - a : a;
     const plait_wide_t *u = roots->coarse + 2 * (a >> roots->shift);
     const plait_wide_t *v = roots->fine + 2 * (a & (((int64_t)1 << roots->shift) - 1));
-    double c = (double)(u[0] * v[0] - u[1] * v[1]);
-    double s = (double)(u[1] * v[0] + u[0] * v[1]);
+    const plait_wide_t c = u[0] * v[0] - u[1] * v[1], s = u[1] * v[0] + u[0] * v[1];
 
     w[0] = steep ? s : c;
     w[1] = steep ? c : s;
     w[0] = left ? -w[0] : w[0];
     w[1] = lower ? w[1] : -w[1];
+}
+
+void plait_roots_get(const plait_roots_t *roots, int64_t t, double w[2])
+{
+    plait_wide_t wide[2];
+
+    get(roots, t, wide);
+    w[0] = (double)wide[0];
+    w[1] = (double)wide[1];
+}
+
+void plait_roots_powers(const plait_roots_t *roots, int64_t step, int64_t count,
+                        double *w)
+{
+    enum { CHUNK = 32 };
+    plait_wide_t fine[CHUNK][2];
+    plait_wide_t start[2] = {0, 0};
+
+    for (int64_t j = 0; j < CHUNK && j < count; j++) {
+        get(roots, step * j, fine[j]);
+    }
+    for (int64_t j = 0; j < count; j++) {
+        const plait_wide_t *v = fine[j % CHUNK];
+
+        if (j % CHUNK == 0) {
+            get(roots, step * j, start);
+        }
+        w[2 * j] = (double)(start[0] * v[0] - start[1] * v[1]);
+        w[2 * j + 1] = (double)(start[1] * v[0] + start[0] * v[1]);
+    }
 }

@@ -29,4 +29,9 @@ void plait_roots_destroy(plait_roots_t *roots);
 /* exp(-2 pi i t / n), 0 <= t < n. */
 void plait_roots_get(const plait_roots_t *roots, int64_t t, double w[2]);
 
+/* exp(-2 pi i step j / n) for 0 <= j < count, step * (count - 1) < n: each a product of
+ * two roots, several times faster than one by one. */
+void plait_roots_powers(const plait_roots_t *roots, int64_t step, int64_t count,
+                        double *w);
+
 #endif

@@ -26,6 +26,18 @@ done:
     return status;
 }
 
+/* One piece: the result is the operand; a logical one is 0 or 1 also then. */
+static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst, const char *piece)
+{
+    bool is_logical = r->op == PLAIT_LAND || r->op == PLAIT_LOR || r->op == PLAIT_LXOR;
+
+    if (is_logical) {
+        plait_reduce_find(PLAIT_LOR, r->dtype)(n, dst, piece, piece);
+    } else if (dst != piece) {
+        memcpy(dst, piece, (size_t)(n * plait_dtype_bytes(r->dtype)));
+    }
+}
+
 /* Two pieces that both come through the scratch need half of it each, hence the cut in
  * blocks of half a chunk; the first piece then moves to the result. dst may be this rank's
  * own piece: it is read as soon as it is due and never after the result was written, because
@@ -46,9 +58,7 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
 
         PLAIT_TRY(piece_of(exec, r, 0, at * item, n * item, &piece));
         if (n_pieces == 1) {
-            if (dst != piece) {
-                memcpy(dst, piece, (size_t)(n * item));
-            }
+            reduce_alone(r, n, dst, piece);
             continue;
         }
         const char *before = piece;

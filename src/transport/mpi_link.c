@@ -170,6 +170,7 @@ plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer
         }
         status = (status != PLAIT_OK) ? status : now;
         if (!is_done) {
+            atomic_store(&link->is_broken, true);
             int64_t n_left = (n_receives > i) ? n_receives - i : 0;
             plait_mpi_give_up(link, what, n_left, n - i, requests + i);
             break;

@@ -54,9 +54,10 @@ typedef struct plait_mpi_link {
     uint64_t slot;    /* where MPI puts a duplicate                         */
     int rank;
     int size;
-    int64_t chunk_bytes;   /* longest single message */
-    bool is_node;          /* peers' memory can be read */
-    _Atomic bool is_stuck; /* a request never ended: this memory is not freed */
+    int64_t chunk_bytes;    /* longest single message */
+    bool is_node;           /* peers' memory can be read */
+    _Atomic bool is_broken; /* ranks left a collective phase at different places    */
+    _Atomic bool is_stuck;  /* a request never ended: the memory here is not freed  */
 
     int keyval; /* of the attribute on `user` */
     bool has_keyval;
@@ -71,8 +72,8 @@ typedef struct plait_mpi_link {
     plait_mpi_card_t *cards; /* one per rank; kept for the process numbers */
     uint64_t nonce;          /* what peers look for in this process's memory */
 
-    char small[2]
-              [PLAIT_MPI_SMALL_BYTES]; /* sent, received: an allreduce of two ranks */
+    /* sent, received: an allreduce of two ranks */
+    char small[2][PLAIT_MPI_SMALL_BYTES];
 
     uint64_t *requests; /* of the exchange under way */
     int64_t n_requests_room;
@@ -84,8 +85,7 @@ typedef struct plait_mpi_link {
     char why[256];
 } plait_mpi_link_t;
 
-/* From now on calls go to this MPI: the attribute on COMM_SELF, the handler for forks.
- */
+/* From now on calls go to this MPI: attribute on COMM_SELF, handler for forks. */
 plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi);
 
 /* What was started; NULL before. */
@@ -100,8 +100,7 @@ bool plait_mpi_lock(void);
 /* Gives the lock back and turns the result of the call made under it into a status. */
 plait_status_t plait_mpi_unlock(int rank, const char *what, int code);
 
-/* One short call of MPI, e.g. PLAIT_MPI_CALL(rank, "barrier", mpi->ibarrier(comm, &r)).
- */
+/* One short call of MPI: PLAIT_MPI_CALL(rank, "barrier", mpi->ibarrier(comm, &r)). */
 #define PLAIT_MPI_CALL(_rank, _what, _call)                         \
     (plait_mpi_lock() ? plait_mpi_unlock((_rank), (_what), (_call)) \
                       : plait_mpi_usable(_what))

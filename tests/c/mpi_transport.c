@@ -157,6 +157,27 @@ static void test_give_up(plait_endpoint_t *end)
     test_matched(end);
 }
 
+/* A fence that one of two ranks leaves is the end of the endpoint there. */
+static void test_broken(uint64_t world)
+{
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_session_t session = {.end = &end};
+    plait_record_t mine = {0};
+
+    if (end.size == 2 && end.rank == 0) {
+        CHECK(end.transport->begin(&session, true) == PLAIT_OK, "begin");
+        plait_wait_set_hook(end_wait);
+        CHECK(end.transport->fence(&session, &mine) == PLAIT_ERR_TIMEOUT,
+              "fence alone");
+        plait_wait_set_hook(NULL);
+        end.transport->end(&session);
+        CHECK(end.transport->begin(&session, true) == PLAIT_ERR_COMM, "then");
+    }
+    end.transport->close(&end);
+}
+
 static void test_fork(plait_endpoint_t *end)
 {
     plait_session_t session = {.end = end};
@@ -220,6 +241,7 @@ int main(int argc, char **argv)
     test_all(world);
     (void)unsetenv("PLAIT_DIRECT");
     test_single();
+    test_broken(world);
     plait_endpoint_t last = open_on(world, &freed, &why);
     test_split(world, last.rank);
     (void)host.finalize();

@@ -18,10 +18,18 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ["base/*.c", "kernel/reduce.c", "device/*.c", "transport/mpi*.c", "transport/node.c",
-           "transport/matched.c"]
-FLAGS = ("-std=c11 -O2 -g -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow "
-         "-Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror").split()
+SOURCES = [
+    "base/*.c",
+    "kernel/reduce.c",
+    "device/*.c",
+    "transport/mpi*.c",
+    "transport/node.c",
+    "transport/matched.c",
+]
+FLAGS = (
+    "-std=c11 -O2 -g -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow "
+    "-Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror"
+).split()
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -45,8 +53,11 @@ def mpis():
                 yield f"{venv.name}/{library}", launcher, path, extra
     for launcher, library, extra in (
         ("/usr/bin/mpirun.mpich", "libmpich.so.12", {}),
-        ("/usr/bin/mpirun.openmpi", "libmpi.so.40",
-         OPEN_MPI | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}),
+        (
+            "/usr/bin/mpirun.openmpi",
+            "libmpi.so.40",
+            OPEN_MPI | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"},
+        ),
     ):
         for path in Path("/usr/lib").glob(f"*/{library}"):
             if Path(launcher).exists():
@@ -58,9 +69,24 @@ def build(program: Path, folder: Path, compiler: str, flags: list[str]) -> Path:
     source = ROOT / "src"
     files = [str(p) for pattern in SOURCES for p in sorted(source.glob(pattern))]
     out = folder / program.stem
-    subprocess.run([compiler, *FLAGS, *flags, f"-I{ROOT}/include", f"-I{source}",
-                    f"-I{program.parent}", str(program), *files, "-o", str(out),
-                    "-ldl", "-lpthread", "-lm"], check=True)
+    subprocess.run(
+        [
+            compiler,
+            *FLAGS,
+            *flags,
+            f"-I{ROOT}/include",
+            f"-I{source}",
+            f"-I{program.parent}",
+            str(program),
+            *files,
+            "-o",
+            str(out),
+            "-ldl",
+            "-lpthread",
+            "-lm",
+        ],
+        check=True,
+    )
     return out
 
 
@@ -69,8 +95,9 @@ def run(name: str, launcher: Path, library: Path, extra: dict, ranks: int, progr
     env = os.environ | extra | {"PLAIT_TEST_LIBMPI": str(library), "OMP_NUM_THREADS": "1"}
     print(f"--- {name}, {ranks} ranks", flush=True)
     try:
-        done = subprocess.run([launcher, "-n", str(ranks), program], env=env, timeout=LIMIT_S,
-                              check=False)
+        done = subprocess.run(
+            [launcher, "-n", str(ranks), program], env=env, timeout=LIMIT_S, check=False
+        )
     except subprocess.TimeoutExpired:
         print(f"no end after {LIMIT_S} s", flush=True)
         return False
@@ -80,8 +107,9 @@ def run(name: str, launcher: Path, library: Path, extra: dict, ranks: int, progr
 def main() -> int:
     """Run all, and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", nargs="?", default=Path(__file__).parent / "mpi_transport.c",
-                        type=Path)
+    parser.add_argument(
+        "program", nargs="?", default=Path(__file__).parent / "mpi_transport.c", type=Path
+    )
     parser.add_argument("--build", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--ranks", type=int, nargs="*")
@@ -90,15 +118,20 @@ def main() -> int:
     options = parser.parse_args()
     failed = []
     with tempfile.TemporaryDirectory() as scratch:
-        program = build(options.program.resolve(), options.build or Path(scratch), options.cc,
-                        options.flags.split())
+        program = build(
+            options.program.resolve(),
+            options.build or Path(scratch),
+            options.cc,
+            options.flags.split(),
+        )
         for name, launcher, library, extra in mpis():
             if options.only not in name:
                 continue
             # MPICH with more ranks than cores is a hundred times slower (notes/mpi.md)
             ranks = options.ranks or ([1, 2, 3, 5] if extra else [1, 2])
-            failed += [f"{name} n{n}" for n in ranks
-                       if not run(name, launcher, library, extra, n, program)]
+            failed += [
+                f"{name} n{n}" for n in ranks if not run(name, launcher, library, extra, n, program)
+            ]
     print("failed: " + ", ".join(failed) if failed else "all passed")
     return len(failed)
 

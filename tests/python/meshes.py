@@ -15,7 +15,10 @@ def make(shape, kind=AxisType.Auto):
     return Mesh(devices, tuple(NAMES[: len(shape)]), axis_types=(kind,) * len(shape))
 
 
-def put(x, mesh, spec=P()):
+REPLICATED = P()
+
+
+def put(x, mesh, spec=REPLICATED):
     """The array on the mesh."""
     return jax.device_put(x, NamedSharding(mesh, spec))
 

@@ -111,7 +111,10 @@ def test_gradient_by_finite_differences(shape):
 @pytest.mark.parametrize("layout", ["transposed", "natural"])
 def test_transpose_is_exact(layout):
     mesh = meshes.make((2, 2))
-    f = lambda v: plait.fft.pfft3d(v, layout=layout)
+
+    def f(v):
+        return plait.fft.pfft3d(v, layout=layout)
+
     x = meshes.put(meshes.random((4, 8, 6), "complex128"), mesh, P("a", "b"))
     y = f(x)
     c = jax.device_put(meshes.random((4, 8, 6), "complex128", 1), y.sharding)
@@ -124,15 +127,26 @@ def test_inside_control_flow():
     mesh = meshes.make((2,))
     a = meshes.random((4, 4, 2), "complex128")
     x = meshes.put(a, mesh, P("a"))
-    step = lambda c, _: (plait.fft.pifft3d(plait.fft.pfft3d(c) * 2), None)
-    f = lambda v: jax.lax.scan(step, v, None, length=3)[0]
+
+    def step(c, _):
+        return (plait.fft.pifft3d(plait.fft.pfft3d(c) * 2), None)
+
+    def f(v):
+        return jax.lax.scan(step, v, None, length=3)[0]
+
     close(jax.jit(f)(x), 8 * a)
     close(plait.jit(f)(x), 8 * a)
-    g = lambda v: jax.lax.cond(jnp.real(v[0, 0, 0]) > 1e9, lambda t: t, plait.fft.pfft3d, v)
+
+    def g(v):
+        return jax.lax.cond(jnp.real(v[0, 0, 0]) > 1e9, lambda t: t, plait.fft.pfft3d, v)
+
     close(plait.jit(g)(x), np.fft.fftn(a))
-    h = lambda v: jax.lax.while_loop(
-        lambda s: s[0] < 2, lambda s: (s[0] + 1, step(s[1], None)[0]), (0, v)
-    )[1]
+
+    def h(v):
+        return jax.lax.while_loop(
+            lambda s: s[0] < 2, lambda s: (s[0] + 1, step(s[1], None)[0]), (0, v)
+        )[1]
+
     close(plait.jit(h)(x), 4 * a)
 
 

@@ -42,7 +42,10 @@ def test_one_part_wraps_onto_itself():
 @pytest.mark.parametrize("periodic", [True, False])
 def test_adjoint_identity(periodic):
     mesh = meshes.make((2, 2))
-    f = lambda v: plait.halo.exchange(v, (1, 2), periodic=periodic)
+
+    def f(v):
+        return plait.halo.exchange(v, (1, 2), periodic=periodic)
+
     x = meshes.put(meshes.random((8, 12)), mesh, P("a", "b"))
     c = meshes.put(meshes.random((8, 12), seed=1), mesh, P("a", "b"))
     [back] = jax.jit(lambda c: jax.linear_transpose(f, x)(c))(c)

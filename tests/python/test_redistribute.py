@@ -73,7 +73,10 @@ def test_sum(axis, kind):
     assert np.allclose(plait.sum(x, axis=axis), want, rtol=1e-14)
     f = plait.jit(lambda v: plait.sum(v, axis=axis))
     assert np.allclose(f(x), want, rtol=1e-14)
-    square = lambda v: plait.sum(v, axis=axis) ** 2
+
+    def square(v):
+        return plait.sum(v, axis=axis) ** 2
+
     g = jax.jit(jax.grad(lambda v: jnp.sum(square(v))))(x)
     full = np.sum(a, axis=axis, keepdims=True) * 2
     assert np.allclose(g, np.broadcast_to(full, a.shape), rtol=1e-13)

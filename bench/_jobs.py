@@ -1,0 +1,181 @@
+"""Starting the workers, compiling the C programs, and finding what is to be compared with."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from plait import _core, _launch, _mpi_find, cli
+
+BENCH = Path(__file__).resolve().parent
+ROOT = BENCH.parent
+N_RANKS = 2
+JOB_LIMIT_S = 1800
+FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", f"-I{ROOT / 'include'}"]
+SINGLE = ["-DBENCH_C64"]
+
+
+class Absent(Exception):
+    """Something to compare with, or to measure with, is not here; the text says what."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How much is measured."""
+
+    n_rounds: int = 15
+    n_limit: int = 60
+    limit_s: float = 60.0
+    sizes: tuple[int, ...] = (256, 128, 64)
+    n_redist: int = 256
+    n_loop: int = 20000
+
+
+QUICK = Scale(n_rounds=5, n_limit=10, limit_s=10.0, sizes=(128, 64), n_redist=128, n_loop=2000)
+
+
+def _last_line(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "rror" in line] or lines
+    return errors[-1] if errors else "no output"
+
+
+def _compiler_error(text):
+    lines = [line for line in text.splitlines() if "error:" in line or "cannot find" in line]
+    line = lines[0] if lines else _last_line(text)
+    return line.split("error:")[-1].split("ld: ")[-1].strip()
+
+
+class Jobs:
+    """Runs programs for the rows; keeps all records."""
+
+    def __init__(self, folder, scale):
+        self.folder, self.scale = Path(folder), scale
+        self.records = []
+        self._programs = {}
+        library = Path(_core.lib._name).resolve()
+        self._links = self.folder / "lib"
+        self._links.mkdir(parents=True, exist_ok=True)
+        for name in ("libplait.so", "libplait.so.0"):
+            link = self._links / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(library)
+
+    # ---- compiling ---------------------------------------------------------------------------
+
+    def compile(self, compiler, program, sources, flags, libraries):
+        """Path of the program, compiled now or before in this run; Absent with the error."""
+        key = f"{program}-{Path(compiler).name}"
+        if key not in self._programs:
+            path = self.folder / key
+            command = [compiler, *FLAGS, *flags, *(str(BENCH / "c" / s) for s in sources)]
+            command += ["-o", str(path), *libraries]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+            except OSError as error:
+                raise Absent(f"no compiler {compiler}") from error
+            reason = "" if done.returncode == 0 else _compiler_error(done.stderr)
+            self._programs[key] = (path, reason)
+        path, reason = self._programs[key]
+        if reason:
+            raise Absent(reason)
+        return path
+
+    def c_program(self, compiler, name, is_single, fftw=()):
+        """A program of c/ linked with plait, and with these libraries of FFTW if any."""
+        suffix = ("-c64" if is_single else "-c128") + ("-fftw" if fftw else "")
+        flags = (SINGLE if is_single else []) + (["-DBENCH_FFTW"] if fftw else [])
+        kind = "f" if is_single else ""
+        libraries = [f"-L{self._links}", f"-Wl,-rpath,{self._links}", "-lplait"]
+        libraries += [f"-lfftw3{kind}{part}" for part in fftw] + ["-lpthread", "-lm"]
+        sources = [f"{name}.c", "rounds.c", "problems.c"]
+        return self.compile(compiler, name + suffix, sources, flags, libraries)
+
+    def raw_mpi(self):
+        """The library with MPI's own calls in a loop, as a path."""
+        flags = ["-shared", "-fPIC"]
+        return self.compile(os.environ.get("CC", "cc"), "raw_mpi.so", ["raw_mpi.c"], flags, [])
+
+    # ---- running -----------------------------------------------------------------------------
+
+    def worker(self, module, arguments, n_ranks, environment=()):
+        """The records of a module of workers/, on MPI ranks or (n_ranks 0) in one process."""
+        scale = self.scale
+        command = [sys.executable, "-m"]
+        if n_ranks:
+            command += ["plait", "run", "-n", str(n_ranks), "--timeout", str(JOB_LIMIT_S), "-m"]
+        options = {"rounds": scale.n_rounds, "limit": scale.n_limit, "seconds": scale.limit_s}
+        command += [f"workers.{module}"]
+        command += [f"--{k}={v}" for k, v in (options | arguments).items()]
+        return self._run(command, "--out=", dict(environment))
+
+    def threads(self, program, op, n):
+        """The records of a C program whose ranks are threads."""
+        return self._run([str(program), *self._c_options(op, n)], "out=", {})
+
+    def ranks(self, program, launcher, op, n):
+        """The records of a C program on MPI ranks; launcher None: that of `plait run`."""
+        if launcher is None:
+            command = [sys.executable, "-m", "plait", "run", "-n", str(N_RANKS)]
+            command += ["--timeout", str(JOB_LIMIT_S), str(program)]
+            return self._run(command + self._c_options(op, n), "out=", {})
+        environment = _launch.rank_environment(launcher, N_RANKS, os.environ)
+        command = [*_launch.launcher_command(launcher, N_RANKS), str(program)]
+        return self._run(command + self._c_options(op, n), "out=", environment)
+
+    def _c_options(self, op, n):
+        scale = self.scale
+        options = [f"op={op}", f"n={n}", f"rounds={scale.n_rounds}", f"limit={scale.n_limit}"]
+        return [*options, f"seconds={scale.limit_s:g}"]
+
+    def _run(self, command, out, extra):
+        file = self.folder / "records.jsonl"
+        file.unlink(missing_ok=True)
+        path = os.pathsep.join(filter(None, [str(BENCH), os.environ.get("PYTHONPATH", "")]))
+        environment = os.environ | {"PYTHONPATH": path, "MPIEXEC_TIMEOUT": str(JOB_LIMIT_S)}
+        environment |= {"GLIBC_TUNABLES": _launch.tunables(os.environ.get("GLIBC_TUNABLES", ""))}
+        job = subprocess.Popen(
+            [*command, f"{out}{file}"],
+            env=environment | extra,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        try:
+            text, _ = job.communicate(timeout=JOB_LIMIT_S + 60)
+        except subprocess.TimeoutExpired:
+            job.terminate()
+            text, _ = job.communicate()
+            text += f"\nerror: no end after {JOB_LIMIT_S} s"
+        if job.returncode == cli.USAGE_CODE and "run" in command:  # there is no MPI
+            raise Absent(_last_line(text))
+        if job.returncode != 0 or not file.exists():
+            raise RuntimeError(f"failed: {_last_line(text)}")
+        records = [json.loads(line) for line in file.read_text().splitlines()]
+        self.records += records
+        return records
+
+
+def debian_openmpi():
+    """Compiler and launcher of Debian's Open MPI, for which its FFTW-MPI is built."""
+    compiler, path = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
+    if compiler is None or path is None:
+        raise Absent("no mpicc.openmpi and mpirun.openmpi; see bench/setup")
+    launcher = _mpi_find.identify(path)
+    if launcher is None or launcher.family != "openmpi":
+        raise Absent("mpirun.openmpi is not Open MPI's")
+    return compiler, launcher
+
+
+def any_mpi(jobs):
+    """Compiler and launcher (None: `plait run`) of an MPI that C programs can be built with."""
+    beside = Path(sys.executable).parent / "mpicc"
+    try:
+        jobs.c_program(str(beside), "ranks", False)
+    except Absent:
+        return debian_openmpi()
+    return str(beside), None

@@ -1,0 +1,50 @@
+/* The problems that are measured, on any communicator of plait: one precision a program
+ * (BENCH_C64: single), reused buffers. */
+#ifndef BENCH_PROBLEMS_H
+#define BENCH_PROBLEMS_H
+
+#include "plait/fft.h"
+#include "plait/plan.h"
+#include "plait/redist.h"
+#include "rounds.h"
+
+#ifdef BENCH_C64
+typedef float real_t;
+#define BENCH_DTYPE PLAIT_C64
+#else
+typedef double real_t;
+#define BENCH_DTYPE PLAIT_C128
+#endif
+
+enum { BENCH_COMPLEX_BYTES = 2 * sizeof(real_t) };
+
+/* An n^3 array, split over axis 0 before and over axis 1 after. */
+typedef struct {
+    plait_comm_t *comm;
+    plait_plan_t *plan;
+    int64_t n;
+    int64_t in[3], out[3]; /* local shapes */
+    size_t n_bytes;        /* of the larger local part */
+    real_t *x, *y;
+    double plan_s;
+} problem_t;
+
+/* op is "fft" or "redist"; x is filled with pseudo-random numbers in [-0.5, 0.5). */
+void problem_create(problem_t *p, plait_comm_t *comm, const char *op, int64_t n);
+void problem_destroy(problem_t *p);
+
+/* The k-th number of a fixed sequence. */
+real_t problem_value(int64_t k);
+
+/* For bench_case_t: state is the problem. */
+void problem_run(void *state);
+void problem_memcpy(void *state);
+
+/* Bytes, planning time and the way to peers' memory, as members of a JSON object. */
+void problem_facts(const problem_t *p, char *text, size_t n_text);
+
+/* Seconds to make one plan of an FFT of this shape, without data; the plan's cost. */
+double problem_plan_time(plait_comm_t *comm, const int64_t shape[3],
+                         plait_plan_cost_t *cost_p, int64_t *local_bytes_p);
+
+#endif

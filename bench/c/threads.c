@@ -1,0 +1,227 @@
+/* FFT, redistribution and planning of the C library by threads of one process, without
+ * MPI; the FFT beside FFTW's own threads (compiled with BENCH_FFTW).
+ *
+ *   threads op=fft|redist|plan n=256 rounds=15 limit=60 seconds=60 out=FILE */
+#define _GNU_SOURCE
+#include "problems.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef BENCH_FFTW
+#include <fftw3.h>
+#ifdef BENCH_C64
+#define FFTW(_name) fftwf_##_name
+#else
+#define FFTW(_name) fftw_##_name
+#endif
+#endif
+
+enum { N_RANKS = 2, N_YIELDS = 500, NAP_NS = 20000 };
+
+typedef struct {
+    team_t team;
+    const bench_options_t *options;
+    plait_comm_t *comm;
+    pthread_t thread;
+    int phase;
+} rank_t;
+
+static atomic_int n_waiting;
+static atomic_int phase_now;
+static double values[N_RANKS];
+
+/* Spins a little, then naps: who waits for a long solo run leaves the core free. */
+static void thread_barrier(team_t *team)
+{
+    rank_t *self = team->self;
+    const struct timespec nap = {0, NAP_NS};
+
+    self->phase++;
+    if (atomic_fetch_add(&n_waiting, 1) == N_RANKS - 1) {
+        atomic_store(&n_waiting, 0);
+        atomic_store(&phase_now, self->phase);
+        return;
+    }
+    for (int i = 0; atomic_load(&phase_now) != self->phase; i++) {
+        if (i < N_YIELDS) {
+            (void)sched_yield();
+        } else {
+            (void)nanosleep(&nap, NULL);
+        }
+    }
+}
+
+static double thread_max(team_t *team, double value)
+{
+    values[team->rank] = value;
+    thread_barrier(team);
+    for (int r = 0; r < N_RANKS; r++) {
+        value = (values[r] > value) ? values[r] : value;
+    }
+    thread_barrier(team);
+    return value;
+}
+
+#ifdef BENCH_FFTW
+typedef struct {
+    FFTW(complex) * in, *out;
+    FFTW(plan) plan;
+    double plan_s;
+} fftw_t;
+
+static void fftw_run(void *state)
+{
+    fftw_t *f = state;
+
+    FFTW(execute_dft)(f->plan, f->in, f->out);
+}
+
+static void fftw_create(fftw_t *f, int n)
+{
+    const size_t n_bytes = (size_t)n * (size_t)n * (size_t)n * BENCH_COMPLEX_BYTES;
+
+    bench_must(FFTW(init_threads)() != 0, "FFTW's threads");
+    FFTW(plan_with_nthreads)(N_RANKS);
+    f->in = bench_alloc(n_bytes);
+    f->out = bench_alloc(n_bytes);
+    const double begin = bench_seconds();
+    f->plan = FFTW(plan_dft_3d)(n, n, n, f->in, f->out, FFTW_FORWARD, FFTW_MEASURE);
+    f->plan_s = bench_seconds() - begin;
+    bench_must(f->plan != NULL, "FFTW made no plan");
+    for (int64_t k = 0; k < 2 * (int64_t)n * n * n; k++) {
+        ((real_t *)f->in)[k] = problem_value(k);
+    }
+}
+
+static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
+{
+    static fftw_t f; /* rank 0 makes and runs it */
+    char more[1024];
+
+    if (self->team.rank == 0) {
+        fftw_create(&f, self->options->n);
+    }
+    thread_barrier(&self->team);
+    (void)snprintf(
+        more, sizeof(more),
+        "%s, \"fftw\": \"%s\", \"fftw_plan_s\": %.3e, \"fftw_in_place\": false", facts,
+        FFTW(version), f.plan_s);
+    const bench_case_t cases[] = {
+        {"plait",  problem_run,    p,  false},
+        {"fftw",   fftw_run,       &f, true },
+        {"memcpy", problem_memcpy, p,  false}
+    };
+    bench_rounds(&self->team, self->options, self->options->op, more, 3, cases);
+    if (self->team.rank == 0) {
+        FFTW(destroy_plan)(f.plan);
+        free(f.in);
+        free(f.out);
+    }
+}
+#endif
+
+static void measure(rank_t *self)
+{
+    problem_t p;
+    char facts[768];
+
+    problem_create(&p, self->comm, self->options->op, self->options->n);
+    problem_facts(&p, facts, sizeof(facts));
+#ifdef BENCH_FFTW
+    if (strcmp(self->options->op, "fft") == 0) {
+        measure_beside_fftw(self, &p, facts);
+        thread_barrier(&self->team);
+        problem_destroy(&p);
+        return;
+    }
+#endif
+    const bench_case_t cases[] = {
+        {"plait",  problem_run,    &p, false},
+        {"memcpy", problem_memcpy, &p, false}
+    };
+    bench_rounds(&self->team, self->options, self->options->op, facts, 2, cases);
+    thread_barrier(&self->team);
+    problem_destroy(&p);
+}
+
+static void *run(void *argument)
+{
+    measure(argument);
+    return NULL;
+}
+
+/* The first plan of each shape in this process, and the following ones. */
+static void plan_all(const bench_options_t *o, plait_comm_t *comm)
+{
+    static const int64_t shapes[][3] = {
+        {1024, 1024, 1024},
+        {1021, 1019, 1013},
+        {1000, 1000, 1000},
+        {768,  768,  768 },
+        {512,  512,  512 },
+        {256,  256,  256 },
+        {128,  128,  128 },
+        {64,   64,   64  }
+    };
+    FILE *file = (o->out == NULL) ? stdout : fopen(o->out, "a");
+
+    bench_must(file != NULL, "cannot write the file of out=");
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        plait_plan_cost_t cost = {0};
+        int64_t local_bytes = 0;
+
+        (void)fprintf(file,
+                      "{\"name\": \"plan %" PRId64 "x%" PRId64 "x%" PRId64
+                      "\", \"plan_s\": [",
+                      shapes[i][0], shapes[i][1], shapes[i][2]);
+        for (int k = 0; k < o->n_rounds; k++) {
+            (void)fprintf(file, "%s%.6e", (k == 0) ? "" : ", ",
+                          problem_plan_time(comm, shapes[i], &cost, &local_bytes));
+        }
+        (void)fprintf(file,
+                      "], \"facts\": {\"work_bytes\": %" PRId64
+                      ", \"scratch_bytes\": %" PRId64 ", \"local_bytes\": %" PRId64
+                      "}}\n",
+                      cost.work_bytes, cost.scratch_bytes, local_bytes);
+    }
+    if (file != stdout) {
+        (void)fclose(file);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const bench_options_t options = bench_options(argc, argv);
+    plait_comm_t *comms[N_RANKS];
+    rank_t ranks[N_RANKS];
+
+    bench_must(plait_comm_threads(N_RANKS, comms) == PLAIT_OK, plait_error_text());
+    if (strcmp(options.op, "plan") == 0) {
+        plan_all(&options, comms[0]);
+    }
+    for (int r = 0; r < N_RANKS; r++) {
+        ranks[r] = (rank_t){.options = &options, .comm = comms[r]};
+        ranks[r].team = (team_t){.rank = r,
+                                 .size = N_RANKS,
+                                 .self = &ranks[r],
+                                 .barrier = thread_barrier,
+                                 .max = thread_max};
+    }
+    for (int r = 0; strcmp(options.op, "plan") != 0 && r < N_RANKS; r++) {
+        bench_must(pthread_create(&ranks[r].thread, NULL, run, &ranks[r]) == 0,
+                   "thread");
+    }
+    for (int r = 0; strcmp(options.op, "plan") != 0 && r < N_RANKS; r++) {
+        (void)pthread_join(ranks[r].thread, NULL);
+    }
+    for (int r = 0; r < N_RANKS; r++) {
+        plait_comm_destroy(&comms[r]);
+    }
+    return 0;
+}

@@ -1,0 +1,1 @@
+"""The rows, a module a group: `measure(jobs)` returns them."""

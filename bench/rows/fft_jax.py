@@ -1,0 +1,51 @@
+"""pfft3d through JAX beside the transforms of one process."""
+
+from _jobs import N_RANKS, Absent
+from _result import JAX_FRESH, Bound, Rounds, absent
+
+GROUPS = {
+    "devices": "pfft3d through JAX, 2 devices of one process",
+    "ranks": "pfft3d through JAX, 2 MPI ranks",
+}
+FASTER = Bound(">=", 1.0)
+BOUNDED = ("devices", 128, "complex128", "jnp")
+SHORT = {"complex128": "c128", "complex64": "c64"}
+
+
+def _comparators(facts):
+    return {
+        "jnp": f"jnp.fft.fftn, one device (2 cores), jax {facts['jax']}",
+        "scipy": f"scipy.fft.fftn, 2 workers, scipy {facts['scipy']}",
+        "numpy": f"numpy.fft.fftn, numpy {facts['numpy']}",
+    }
+
+
+def _rows(jobs, where):
+    arguments = {"where": where, "sizes": ",".join(map(str, jobs.scale.sizes))}
+    n_ranks = N_RANKS if where == "ranks" else 0
+    # one device may use both cores, also where two ranks run
+    records = jobs.worker("fft", arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    rows = []
+    for record in records:
+        rounds = Rounds(record, jobs.scale.n_rounds)
+        facts = rounds.facts
+        name = f"{facts['n']}^3 {SHORT[facts['dtype']]}"
+        for key, comparator in _comparators(facts).items():
+            is_bounded = (where, facts["n"], facts["dtype"], key) == BOUNDED
+            bound = FASTER if is_bounded else None
+            row = rounds.row(GROUPS[where], name, JAX_FRESH, "plait", key, comparator, bound)
+            copies = rounds.median(lambda r: r["plait"] / r["memcpy"])
+            rows.append(row.judge(f"{row.speed:.2f}x, {copies:.1f} memcpys", row.speed))
+    return rows
+
+
+def measure(jobs):
+    """The rows of this group."""
+    rows = []
+    for where, group in GROUPS.items():
+        try:
+            rows += _rows(jobs, where)
+        except (Absent, RuntimeError) as error:
+            bound = FASTER if where == "devices" else None
+            rows.append(absent(group, "all", JAX_FRESH, "jnp.fft.fftn", str(error), bound))
+    return rows

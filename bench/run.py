@@ -1,0 +1,126 @@
+"""Measure plait beside what one would take instead; `make bench` runs it.
+
+run.py [--quick] [--only NAME ...] [--json FILE]
+
+Prints a table and writes rows and times to build/bench/results.json. The exit code is 0 unless
+a program failed; a bound that is missed is printed, not an error. README.md explains the rows.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale
+from _result import absent, mark_noise, table
+from plait import cli
+from rows import bulk, fft_c, fft_jax, latency, redist
+
+GROUPS = {
+    "latency": latency.measure,
+    "bulk": bulk.measure,
+    "redist": redist.measure,
+    "fft_c": fft_c.measure,
+    "fft_jax": fft_jax.measure,
+}
+
+
+def parse():
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few rounds, small sizes")
+    parser.add_argument("--only", choices=GROUPS, action="append", help="this group only")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "bench" / "results.json")
+    return parser.parse_args()
+
+
+def machine():
+    """What the figures belong to."""
+    cpu = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            cpu = line.split(":", 1)[1].strip()
+            break
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    described = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": f"{platform.system()} {platform.release()}, {' '.join(platform.libc_ver())}",
+        "python": platform.python_version(),
+        "jax": jax.__version__,
+        "plait": f"{cli.package_version()}, {described or 'no git'}",
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+    }
+
+
+def measure(name, jobs):
+    """The rows of a group; a failure becomes a row."""
+    print(f"bench: {name}, load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+    begin = time.monotonic()
+    try:
+        rows = GROUPS[name](jobs)
+    except (Absent, RuntimeError) as error:
+        rows = [absent(name, "all rows", "", "", str(error))]
+    print(f"bench: {name} took {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    return rows
+
+
+def warnings(facts, is_quick):
+    """What a reader of the table must know about this run."""
+    if is_quick:
+        yield "quick run: few rounds and small sizes; verdicts are hints"
+    if facts["cores"] < N_RANKS:
+        yield f"{facts['cores']} core for {N_RANKS} ranks: nothing here can be judged"
+    if facts["load"] > 0.5:
+        yield f"the load was {facts['load']:.1f} at the start: other programs take part of the time"
+
+
+def summary(rows):
+    """One line."""
+    bounded = [row for row in rows if row.bound is not None]
+    count = {v: sum(row.verdict == v for row in bounded) for v in ("met", "MISSED", "absent")}
+    failed = sum(row.verdict == "FAILED" for row in rows)
+    missed = [f"{row.group}: {row.name} ({row.way})" for row in rows if row.verdict == "MISSED"]
+    text = f"{len(bounded)} bounds: {count['met']} met, {count['MISSED']} missed, "
+    text += f"{count['absent']} absent; {failed} failed"
+    return "\n".join([text, *(f"  missed  {name}" for name in missed)])
+
+
+def main():
+    """Run the groups, print, store."""
+    options = parse()
+    facts = machine() | {"load": os.getloadavg()[0]}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    jobs = Jobs(ROOT / "build" / "bench", QUICK if options.quick else Scale())
+    rows = []
+    for name in options.only or GROUPS:
+        rows += measure(name, jobs)
+    mark_noise(rows, jobs.scale.n_rounds)
+    result = {
+        "machine": facts,
+        "is_quick": options.quick,
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "records": jobs.records,
+    }
+    options.json.write_text(json.dumps(result, indent=1) + "\n")
+    print(", ".join(f"{k} {v}" for k, v in facts.items()))
+    print(
+        "speed: other's time / plait's, the median of interleaved rounds; above 1 plait is faster"
+    )
+    print("clean: rounds with a quiet memcpy canary, of all; ?: measured on a busy machine\n")
+    print(table(rows) + "\n")
+    for text in warnings(facts, options.quick):
+        print(f"note: {text}")
+    print(summary(rows))
+    return int(any(row.verdict == "FAILED" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

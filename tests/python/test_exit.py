@@ -1,0 +1,98 @@
+"""How processes end: exit codes, unseen failures, launchers that do not fit, a raising rank."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import plait
+import pytest
+
+PACKAGE = str(pathlib.Path(plait.__file__).parents[1])
+START = "import sys, time, jax, jax.numpy as jnp, plait\n"
+
+
+def run(program, *before, **variables):
+    """Runs a program in processes of its own: (exit code, output)."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "HYDI"))}
+    env |= {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu", **variables}
+    done = subprocess.run(
+        [*before, sys.executable, "-c", START + program],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+FAILS = """
+c = plait.Comm()
+f = plait.jit(lambda x: plait.allreduce(x @ x @ x, plait.SUM, comm=c))
+x = jnp.ones((700, 700))
+plait.block(f(x))
+c.free()
+y = f(x)
+"""
+
+
+def test_exit_without_awaiting():
+    code, text = run(
+        "y = plait.jit(lambda x: plait.allreduce(x @ x, plait.SUM))(jnp.ones((500, 500)))"
+    )
+    assert code == 0, text
+
+
+def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
+    code, text = run(FAILS)
+    assert code != 0 and "CommError" in text
+
+
+def test_a_failure_that_was_handled_does_not():
+    code, text = run(FAILS + "try:\n    plait.block(y)\nexcept plait.CommError:\n    pass\n")
+    assert code == 0, text
+
+
+def test_launcher_of_another_mpi():
+    code, text = run("plait.Comm()", OMPI_COMM_WORLD_SIZE="2")
+    if "two MPI distributions" in text:
+        pytest.skip("two MPIs in this environment")
+    assert code != 0
+    assert "the launcher" in text and "OMPI_COMM_WORLD_SIZE" in text
+
+
+def test_no_mpi_is_called_without_a_launcher():
+    code, text = run("plait.barrier(); assert 'mpi4py' not in sys.modules")
+    assert code == 0, text
+
+
+def test_a_rank_that_raises_ends_the_job():
+    mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable))
+    if mpiexec is None:
+        pytest.skip("no mpiexec beside this Python")
+    program = """
+comm = plait.Comm()
+plait.barrier()
+if comm.rank == 1:
+    print("raised at", time.time(), flush=True)
+    raise RuntimeError("boom")
+plait.barrier()
+"""
+    code, text = run(program, mpiexec, "-n", "2")
+    assert code != 0 and "boom" in text and "rank 1 ends the job" in text
+    raised = float(text.split("raised at ")[1].split()[0])
+    assert time.time() - raised < 10
+
+
+def test_forked_child_is_refused():
+    code, text = run(
+        "import os\nplait.barrier()\npid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try:\n        plait.barrier()\n"
+        "    except plait.CommError as e:\n        print(e, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(pid, 0)"
+    )
+    assert code == 0 and "forked" in text, text

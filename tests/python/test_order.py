@@ -1,0 +1,208 @@
+"""Program order, observed from the log in C: with the effect it holds, without it does not."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import plait
+import pytest
+from jax import lax
+from plait import _core
+
+A = jnp.ones((200, 200)) * 1e-3 + jnp.eye(200) * 0.1
+ROUNDS = 5
+
+
+def op(x, mark):
+    """An operation whose title says ``mark``: the number of elements of what it moves."""
+    y = plait.allreduce(jnp.broadcast_to(jnp.ravel(x)[:1], (mark,)), plait.SUM)
+    return x + 0 * y[0]
+
+
+def logged(run):
+    """The marks in the order in which the operations ran."""
+    _core.trace_start(True)
+    plait.block(run())
+    lines = _core.trace()
+    _core.trace_start(False)
+    return [int(line.split("[")[1].split("]")[0]) for line in lines]
+
+
+def late(a):
+    for _ in range(4):
+        a = jnp.sin(a @ a) * 1e-3
+    return a
+
+
+def program(a, op=op):
+    y, z = op(late(a), 1), op(a, 2)
+
+    def body(c, _):
+        u, v = op(c @ a, 3), op(a, 4)
+        return u * 1e-3 + 0 * v, None
+
+    c, _ = lax.scan(body, a, None, length=3)
+    q = op(a + 1, 5)
+    r = lax.cond(a[0, 0] > 0, lambda t: op(t @ t, 6), lambda t: op(t, 60), a)
+    s = op(a, 7)
+
+    def grow(s):
+        return (s[0] + 1, op(s[1] @ s[1], 8) * 1e-3)
+
+    _, t = lax.while_loop(lambda s: s[0] < 2, grow, (0, a))
+    u = op(a, 9)
+    g = jax.jit(lambda t: op(t @ t, 10))
+    v, v2, k = g(a), g(a), op(a * 2, 11)
+    w = jax.checkpoint(lambda t: op(t @ t, 12))(a)
+    return y, z, c, q, r, s, t, u, v, v2, k, w, op(a * 3, 13)
+
+
+WANT = [1, 2, 3, 4, 3, 4, 3, 4, 5, 6, 7, 8, 8, 9, 10, 10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("jit", [jax.jit, plait.jit])
+def test_order_is_that_of_the_program(jit):
+    f = jit(program)
+    plait.block(f(A))
+    for _ in range(ROUNDS):
+        assert logged(lambda: f(A)) == WANT
+
+
+def test_nested_plait_jit():
+    f = plait.jit(
+        lambda a: (plait.jit(lambda t: op(late(t), 1))(a), plait.jit(lambda t: op(t, 2))(a))
+    )
+    plait.block(f(A))
+    for _ in range(ROUNDS):
+        assert logged(lambda: f(A)) == [1, 2]
+    g = jax.jit(lambda a: (plait.jit(lambda t: op(late(t), 1))(a), op(a, 2)))
+    plait.block(g(A))
+    assert logged(lambda: g(A)) == [1, 2]
+
+
+def test_without_the_effect_the_order_is_wrong_at_least_once():
+    comm = plait.Comm().id()
+
+    def free(x, mark):
+        x = jnp.broadcast_to(jnp.ravel(x)[:1], (mark,))
+        call = jax.ffi.ffi_call("plait_allreduce", jax.typeof(x), has_side_effect=True)
+        return call(x, reduce=0, comm=comm)
+
+    f = jax.jit(functools.partial(program, op=lambda x, m: x + 0 * free(x, m)[0]))
+    plait.block(f(A))
+    assert any(logged(lambda: f(A)) != WANT for _ in range(20))
+
+
+def loss(a):
+    b, c = op(a @ a, 1), op(a, 2)
+    c, _ = lax.scan(lambda c, _: (op(c @ a, 3) * 1e-2, None), c, None, length=2)
+    d = jax.checkpoint(lambda t: jnp.sin(op(t @ t, 4)))(c)
+    return jnp.sum(b * c * d)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        jax.jit(jax.grad(loss)),
+        plait.jit(jax.grad(loss)),
+        jax.jit(jax.grad(plait.region(loss))),
+        plait.jit(jax.grad(plait.jit(loss))),
+    ],
+)
+def test_adjoints_run_in_reverse(f):
+    plait.block(f(A))
+    for _ in range(ROUNDS):
+        order = logged(lambda: f(A))
+        assert order == [1, 2, 3, 3, 4, 4, 3, 3, 2, 1]
+
+
+def test_vmap_is_one_operation():
+    def two(t):
+        return lax.scan(lambda c, _: (plait.allreduce(c, plait.SUM), None), t, None, 2)[0]
+
+    x = jnp.ones((3, 4))
+    for f in (plait.jit(jax.vmap(two)), jax.vmap(plait.jit(two))):
+        assert logged(lambda f=f: f(x)) == [12, 12]
+
+
+def test_tokens_order_without_effect():
+    def f(a, t):
+        y, t = plait.allreduce(late(a)[0, :1], plait.SUM, token=t)
+        z, t = plait.allreduce(a[0, :2], plait.SUM, token=t)
+        t = plait.barrier(token=t)
+
+        def body(c, _):
+            x, t = c
+            u, t = plait.allreduce(x[0, :3], plait.SUM, token=t)
+            v, t = plait.allreduce(a[0, :4], plait.SUM, token=t)
+            return (x + u[0] * 0 + v[0] * 0, t), None
+
+        (x, t), _ = lax.scan(body, (a, t), None, length=2)
+        return jnp.sum(y) * jnp.sum(z) * jnp.sum(x), t
+
+    def marks(run):
+        _core.trace_start(True)
+        plait.block(run())
+        lines = [line for line in _core.trace() if "allreduce" in line]
+        return [int(line.split("[")[1].split("]")[0]) for line in lines]
+
+    token = plait.create_token()
+    g = jax.jit(f)
+    plait.block(g(A, token))
+    assert not jax.make_jaxpr(f)(A, token).effects
+    forward = [1, 2, 3, 4, 3, 4]
+    for _ in range(ROUNDS):
+        assert marks(lambda: g(A, token)) == forward
+    h = jax.jit(jax.grad(f, has_aux=True))
+    plait.block(h(A, token))
+    assert marks(lambda: h(A, token)) == forward + forward[::-1]
+    v = jax.jit(jax.vmap(f, in_axes=(0, None), out_axes=(0, None)))
+    both = jnp.stack([A, A])
+    plait.block(v(both, token))
+    assert marks(lambda: v(both, token)) == [2 * m for m in forward]
+    _core.trace_start(False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex64"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,)])
+def test_any_token(dtype, shape):
+    t = jnp.ones(shape, dtype)
+
+    def f(x, t):
+        y, t = plait.allreduce(x, plait.SUM, token=t)
+        y, t = plait.bcast(y * x, 0, token=t)
+        return jnp.sum(y), t
+
+    y, out = jax.jit(f)(jnp.arange(3.0), t)
+    assert y == 5 and np.array_equal(out, t) and out.dtype == t.dtype
+    g, _ = jax.jit(jax.grad(f, has_aux=True))(jnp.arange(3.0), t)
+    assert g.tolist() == [0, 2, 4]
+
+
+def test_a_function_without_results_runs():
+    ran = logged(lambda: plait.jit(lambda x: (op(x, 5), None)[1])(A))
+    assert ran == [] or ran == [5]
+    f = plait.jit(lambda x: (op(x, 5), None)[1])
+    assert f(A) is None
+    _core.trace_start(True)
+    f(A)
+    jax.block_until_ready(f.last)
+    assert any("[5]" in line for line in _core.trace())
+    _core.trace_start(False)
+
+
+def test_jit_passes_everything_through():
+    f = plait.jit(
+        lambda tree, n, *, flip=False: {"y": plait.allreduce(tree["x"], plait.SUM) * n, "f": flip},
+        static_argnums=1,
+        static_argnames="flip",
+    )
+    out = f({"x": jnp.ones(2)}, 3, flip=True)
+    assert out["y"].tolist() == [3, 3] and out["f"]
+    assert plait.jit(static_argnames="n")(lambda x, n: x * n)(jnp.ones(2), n=2).tolist() == [2, 2]
+    donated = plait.jit(lambda x: plait.allreduce(x, plait.SUM, donate=True), donate_argnums=0)
+    x = jnp.ones(8)
+    assert donated(x).tolist() == [1] * 8 and x.is_deleted()
+    y = jnp.ones(8)
+    assert plait.allreduce(y, plait.SUM, donate=True).tolist() == [1] * 8 and y.is_deleted()

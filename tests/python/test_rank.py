@@ -1,0 +1,223 @@
+"""The rank model in one process: every dtype and reduction, errors, eager calls, solvers."""
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+from plait import _coll, _core
+
+REDUCTIONS = list(_core.reductions())
+KINDS = {
+    "bool": {"LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR"},
+    "float": {"SUM", "PROD", "MIN", "MAX"},
+    "complex": {"SUM", "PROD"},
+    "int": set(REDUCTIONS),
+    "float8": set(),
+}
+
+
+def kind_of(dtype):
+    for kind in ("bool", "float8", "float", "complex"):
+        if kind in dtype:
+            return kind
+    return "int" if "int" in dtype else "float"
+
+
+@pytest.mark.parametrize("dtype", list(_core.dtypes()))
+def test_dtype_table(dtype):
+    x = jnp.asarray(meshes.random((3, 2), "float32") * 3).astype(dtype)
+    assert np.array_equal(plait.bcast(x, 0), x)
+    assert np.array_equal(plait.sendrecv(x, x, 0, 0), x)
+    for name in REDUCTIONS:
+
+        def call(name=name):
+            return plait.allreduce(x, getattr(plait, name))
+
+        if name not in KINDS[kind_of(dtype)]:
+            with pytest.raises(TypeError, match=f"allreduce: {name} is not defined for {dtype}"):
+                call()
+        else:
+            got = call()
+            assert got.dtype == x.dtype
+            assert np.array_equal(got, oracle.allreduce([np.asarray(x)], name)[0])
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 0, 2), (2, 3, 4, 1, 2)])
+def test_shapes(shape):
+    x = jnp.asarray(meshes.random(shape))
+    for f in (lambda x: plait.allreduce(x, plait.SUM), lambda x: plait.bcast(x, 0)):
+        for g in (f, jax.jit(f), plait.jit(f)):
+            assert np.array_equal(g(x), x)
+
+
+def test_keys_travel():
+    key = jax.random.key(3)
+    assert jnp.array_equal(plait.bcast(key, 0), key)
+    assert jnp.array_equal(plait.sendrecv(key, key, 0, 0), key)
+
+
+def test_1000_eager_calls_compile_once():
+    x = jnp.ones(3)
+    compiles = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiles.append(event) if "compile" in event else None
+    )
+    plait.allreduce(x, plait.SUM)
+    compiles.clear()
+    for _ in range(1000):
+        plait.allreduce(x, plait.SUM)
+    assert compiles == []
+    plait.allreduce(jnp.ones(4), plait.SUM)
+    assert compiles != []
+    jax.monitoring.clear_event_listeners()
+
+
+def test_replicated_program_text_has_no_rank():
+    text = jax.jit(lambda x: plait.allreduce(x, plait.SUM)).lower(jnp.ones(3)).as_text()
+    assert "plait_allreduce" in text and "comm = 1 : i64" in text
+
+
+def test_gradients():
+    x = jnp.arange(1.0, 4)
+    for op in (plait.SUM, plait.PROD, plait.MIN, plait.MAX):
+
+        def f(v, op=op):
+            return jnp.sum(jnp.sin(plait.allreduce(v, op)))
+
+        assert np.allclose(jax.grad(f)(x), np.cos(x))
+        assert np.allclose(plait.jit(jax.grad(f))(x), np.cos(x))
+        hvp = jax.jvp(jax.grad(f), (x,), (jnp.ones(3),))[1]
+        assert np.allclose(hvp, -np.sin(x))
+    g = jax.grad(lambda v: jnp.sum(plait.sendrecv(v**2, v, 0, 0)))
+    assert np.allclose(g(x), 2 * x)
+    g = jax.grad(lambda v: jnp.sum(plait.sendrecv(v**2, v, plait.PROC_NULL, plait.PROC_NULL)))
+    assert np.allclose(g(x), 1)
+    assert np.allclose(jax.grad(lambda v: jnp.sum(plait.bcast(v, 0) ** 2))(x), 2 * x)
+    z = x.astype(complex) * (1 + 1j)
+    [t] = jax.linear_transpose(lambda v: plait.allreduce(v, plait.SUM), z)(2j * z)
+    assert np.allclose(t, 2j * z)
+    assert np.allclose(jax.grad(lambda v: plait.depend(v[0], plait.bcast(v, 0)))(x), [1, 0, 0])
+
+
+def test_sendrecv_with_a_constant_template():
+    x, template = jnp.ones((2, 3)), jnp.zeros(3)
+
+    def f(v):
+        return jnp.sum(plait.sendrecv(v * 2, template, 0, 0))
+
+    assert np.allclose(jax.grad(f)(x[0]), 2)
+    assert np.allclose(jax.vmap(lambda v: plait.sendrecv(v, template, 0, 0))(x), x)
+    assert np.allclose(jax.vmap(lambda t: plait.sendrecv(x[0], t, 0, 0))(x), x)
+    assert np.allclose(jax.jvp(f, (x[0],), (x[0],))[1], 6)
+
+
+def test_cg_and_its_gradient():
+    def solve(b):
+        def matvec(v):
+            return 2 * plait.allreduce(v, plait.SUM) + plait.sendrecv(v, v, 0, 0)
+
+        return jax.scipy.sparse.linalg.cg(matvec, b)[0]
+
+    b = jnp.arange(3.0)
+    assert np.allclose(plait.jit(solve)(b), b / 3)
+    assert np.allclose(jax.jit(jax.grad(lambda v: jnp.sum(solve(v) ** 2)))(b), 2 * b / 9)
+
+
+CASES = [
+    (
+        lambda x: plait.allreduce(x > 0, plait.SUM),
+        TypeError,
+        "allreduce: SUM is not defined for bool; use LOR, or cast to an integer",
+    ),
+    (
+        lambda x: plait.allreduce(x.astype("complex128"), plait.MIN),
+        TypeError,
+        "allreduce: MIN is not defined for complex128; complex numbers have no order",
+    ),
+    (
+        lambda x: plait.allreduce(x, plait.BAND),
+        TypeError,
+        "allreduce: BAND is not defined for float64; cast to an integer or bool",
+    ),
+    (lambda x: plait.allreduce(x, "sum"), TypeError, "expected one of plait.{SUM, PROD,"),
+    (
+        lambda x: plait.bcast(x, True),
+        TypeError,
+        "bcast got unexpected type for argument \"root\" (expected: integer, got: <class 'bool'>)",
+    ),
+    (lambda x: plait.bcast(x, 0.5), TypeError, "expected: integer, got: <class 'float'>"),
+    (
+        lambda x: jax.jit(plait.bcast)(x, 0),
+        TypeError,
+        "An abstract tracer was passed where a concrete value is expected",
+    ),
+    (
+        lambda x: plait.bcast(x, 1),
+        ValueError,
+        "bcast: root 1 is not a rank of this communicator (size 1)",
+    ),
+    (lambda x: plait.bcast(x, -5), ValueError, "bcast: root -5 is not a rank"),
+    (
+        lambda x: plait.sendrecv(x, x, 0, 100),
+        ValueError,
+        "sendrecv: dest 100 is not a rank of this communicator (size 1)",
+    ),
+    (
+        lambda x: plait.sendrecv(x, x, 0, 0, sendtag=-1),
+        ValueError,
+        "sendrecv: sendtag -1 is outside 0..32767",
+    ),
+    (
+        lambda x: plait.sendrecv(x, x, 0, 0, recvtag=40000),
+        ValueError,
+        "sendrecv: recvtag 40000 is outside 0..32767",
+    ),
+    (lambda x: plait.sendrecv(x, x, 0, 0, status=3), TypeError, "expected MPI.Status"),
+    (
+        lambda x: plait.allreduce(x, plait.SUM, comm=3),
+        TypeError,
+        "allreduce: comm is int; expected None, plait.Comm, an mpi4py Intracomm",
+    ),
+    (
+        lambda x: plait.allreduce(x, plait.SUM, comm="a"),
+        TypeError,
+        "allreduce: comm='a' names mesh axes, but the call is not inside jax.shard_map",
+    ),
+    (lambda x: plait.allreduce(x, plait.SUM, token=3), TypeError, "token is int"),
+    (lambda x: plait.depend(jnp.arange(3)), TypeError, "depend: value holds no array"),
+]
+
+
+@pytest.mark.parametrize("call,error,text", CASES)
+def test_bad_input(call, error, text):
+    with pytest.raises(error) as caught:
+        call(jnp.ones(3))
+    assert text in str(caught.value)
+
+
+def test_freed_communicator():
+    comm = plait.Comm()
+    f = plait.jit(lambda x: plait.allreduce(x, plait.SUM, comm=comm))
+    assert f(jnp.ones(2)).tolist() == [1, 1]
+    comm.free()
+    comm.free()
+    with pytest.raises(
+        plait.CommError, match=r"^allreduce: communicator #\d+ \(made at .*\) was freed"
+    ):
+        plait.block(f(jnp.ones(2)))
+    with pytest.raises(plait.CommError, match=r"allreduce: communicator #\d+ .* was freed"):
+        plait.allreduce(jnp.ones(2), plait.SUM, comm=comm)
+    with pytest.raises(plait.CommError), plait.errors():
+        jax.block_until_ready(jax.jit(lambda x: f(x))(jnp.ones(2)))
+    assert issubclass(plait.CommError, jax.errors.JaxRuntimeError)
+    assert plait.allreduce(jnp.ones(2), plait.SUM).tolist() == [1, 1]
+
+
+def test_reductions_are_values():
+    assert plait.SUM == _coll.Reduction(0, "SUM") and hash(plait.SUM) == hash(
+        _coll.Reduction(0, "")
+    )
+    assert repr(plait.MAX) == "plait.MAX"

@@ -1,0 +1,78 @@
+#!/bin/sh
+# check_install.sh [BUILD]: installs the C library, built in BUILD (default build/c), into an empty
+# prefix, builds examples/c against it by CMake and by pkg-config, and runs what was built.
+# Prints "ok NAME", "FAIL NAME" or "skip NAME: REASON" for each step.
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+build=${1:-$root/build/c}
+failed=0
+CC=${CC:-cc}
+
+report() { # NAME, then a command: what it prints is shown if it fails
+    name=$1
+    shift
+    if "$@" >"$work/log" 2>&1; then
+        echo "ok $name"
+    else
+        echo "FAIL $name"
+        cat "$work/log"
+        failed=1
+    fi
+}
+
+quick() { # PROGRAM: ends well within a minute
+    LD_LIBRARY_PATH=$libdir timeout 60 "$@"
+}
+
+install() {
+    [ -f "$build/CMakeCache.txt" ] || cmake -S "$root" -B "$build" -G Ninja || return 1
+    cmake --build "$build" && cmake --install "$build" --prefix "$work/prefix"
+}
+
+if ! install >"$work/log" 2>&1; then
+    tail -40 "$work/log"
+    echo "FAIL install"
+    exit 1
+fi
+echo "ok install"
+mv "$work/prefix" "$work/moved" # an installed tree works wherever it is
+prefix=$work/moved
+libdir=$(dirname "$(find "$prefix" -name libplait.so)")
+pc=$(find "$prefix" -name plait.pc)
+report headers sh -c "for h in '$prefix'/include/plait/*.h; do \
+    echo \"#include \\\"plait/\$(basename \$h)\\\"\" | $CC -std=c11 -Wall -Wextra -Wpedantic -Werror \
+    -I'$prefix/include' -xc -fsyntax-only - || exit 1; done"
+
+mpicc=$(command -v mpicc || true)
+report cmake-package sh -c "cmake -S '$root/examples/c' -B '$work/examples' \
+    -DCMAKE_PREFIX_PATH='$prefix' ${mpicc:+-DMPI_C_COMPILER='$mpicc'} && cmake --build '$work/examples'"
+for program in "$work"/examples/fft_threads; do
+    report "cmake-$(basename "$program")" quick "$program"
+done
+
+# pkg-config itself may be absent: its file is read with the prefix put in by hand then.
+if command -v pkg-config >/dev/null; then
+    flags=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --libs plait)
+else
+    flags="-I$prefix/include -L$libdir -lplait"
+    echo "skip pkg-config: there is no pkg-config on this machine"
+fi
+report pkg-config-build $CC -std=c11 "$root/examples/c/fft_threads.c" -o "$work/threads" \
+    $flags -lpthread -lm
+report pkg-config-run quick "$work/threads"
+
+if [ -n "$mpicc" ]; then
+    mpiexec=$(dirname "$mpicc")/mpiexec
+    for wrapper in mpicc mpicc_abi; do # MPICH's own ABI and the standard one
+        if [ -x "$(dirname "$mpicc")/$wrapper" ]; then
+            report "$wrapper-build" "$(dirname "$mpicc")/$wrapper" -std=c11 \
+                "$root/examples/c/fft_mpi.c" -o "$work/mpi" $flags -lm
+            report "$wrapper-run" quick "$mpiexec" -n 2 "$work/mpi"
+        fi
+    done
+else
+    echo "skip mpi: there is no mpicc on this machine"
+fi
+exit $failed
