@@ -40,7 +40,7 @@ y = f(x)
 
 def test_exit_without_awaiting():
     code, text = run(
-        "y = plait.jit(lambda x: plait.allreduce(x @ x, plait.SUM))(jnp.ones((500, 500)))"
+        "f = plait.jit(lambda x: plait.allreduce(x @ x, plait.SUM))\ny = f(jnp.ones((500, 500)))"
     )
     assert code == 0, text
 
