@@ -119,7 +119,15 @@ def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
 
 
 def _lower(
-    g: Global, ctx: Any, x: Any, *anchor: Any, mesh: Any, src: Spec, dst: Spec, **given: Any
+    g: Global,
+    ctx: Any,
+    x: Any,
+    *anchor: Any,
+    mesh: Any,
+    src: Spec,
+    dst: Spec,
+    donate: bool,
+    **given: Any,
 ) -> Any:
     shape = ctx.avals_in[0].shape
     devices = _jax.lowering_devices(ctx)
@@ -139,7 +147,7 @@ def _lower(
             part,
             comm=comm,
             out_shape=local_shape(mesh, shape, dst),
-            donate=False,
+            donate=donate,
             **params,
         )[0]
 
@@ -163,6 +171,7 @@ def _transpose(
 ) -> list:
     ct = ad.instantiate_zeros(cts[0])
     adjoint = globals_()[g.adjoint].primitive
+    given |= {"donate": False}
     return [*adjoint.bind(ct, *anchor, src=dst, dst=src, **given), *[None] * len(anchor)]
 
 
@@ -182,18 +191,25 @@ def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tup
     if not jnp.issubdtype(results[0].dtype, jnp.inexact):
         return results, [_jax.zero_tangent(results[0])]
     anchor = list(primals[1:]) or _anchor(primals[0], params["mesh"])
+    params |= {"donate": False}
     return results, g.primitive.bind(ad.instantiate_zeros(tangents[0]), *anchor, **params)
 
 
 def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     x = jnp.moveaxis(args[0], dims[0], 0)
-    mesh, src, dst = params.pop("mesh"), params.pop("src"), params.pop("dst")
+    mesh, src, dst, donate = (params.pop(k) for k in ("mesh", "src", "dst", "donate"))
     front: tuple[str, ...] = ()
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and typed.spec and typed.spec[0] is not None:
         front = (typed.spec[0],) if isinstance(typed.spec[0], str) else tuple(typed.spec[0])
     out = g.primitive.bind(
-        x, *args[1:], mesh=mesh, src=(front, *src), dst=(front, *dst), **g.batch(params)
+        x,
+        *args[1:],
+        mesh=mesh,
+        src=(front, *src),
+        dst=(front, *dst),
+        donate=donate,
+        **g.batch(params),
     )
     return out, [0]
 
@@ -205,7 +221,7 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     primitive.def_effectful_abstract_eval(
         lambda aval, *anchor, dst, **rest: ([_typed(aval, dst)], {_jax.EFFECT})
     )
-    _jax.def_eager(primitive, lambda params: ())
+    _jax.def_eager(primitive, lambda params: (0,) if params["donate"] else ())
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
     mlir.register_lowering(primitive, functools.partial(_lower, g), platform="cpu")
@@ -231,6 +247,10 @@ def globals_() -> dict[str, Global]:
     return {g.name: g for g in made}
 
 
-def bind(name: str, x: Any, mesh: Any, src: Spec, dst: Spec, **given: Any) -> Any:
-    """Applies a global primitive."""
-    return globals_()[name].primitive.bind(x, mesh=mesh, src=src, dst=dst, **given)[0]
+def bind(
+    name: str, x: Any, mesh: Any, src: Spec, dst: Spec, *, donate: bool = False, **given: Any
+) -> Any:
+    """Applies a global primitive; donate: the result takes x's memory where parts are alike."""
+    is_alike = local_shape(mesh, x.shape, src) == local_shape(mesh, x.shape, dst)
+    params = {"mesh": mesh, "src": src, "dst": dst, "donate": donate and is_alike, **given}
+    return globals_()[name].primitive.bind(x, **params)[0]

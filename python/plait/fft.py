@@ -52,7 +52,15 @@ def _turn(spec: tuple, sign: int, name: str) -> tuple:
 
 
 def _transform(
-    x: Any, sign: int, norm: str, layout: str, shape: Any, mesh: Any, spec: Any, name: str
+    x: Any,
+    sign: int,
+    norm: str,
+    layout: str,
+    shape: Any,
+    mesh: Any,
+    spec: Any,
+    donate: bool,
+    name: str,
 ) -> Any:
     x = jnp.asarray(x)
     if x.ndim not in (3, 4):
@@ -82,7 +90,8 @@ def _transform(
         dst = (*src[:n_batch], *_turn(src[n_batch:], sign, name))
         _mesh.check_spec(dst, place.mesh, x.shape, name)
     axes = tuple(range(n_batch, n_batch + 3))
-    return _mesh_rules.bind("fft", x, place.mesh, src, dst, axes=axes, sign=sign, scale=scale)
+    given = {"axes": axes, "sign": sign, "scale": scale}
+    return _mesh_rules.bind("fft", x, place.mesh, src, dst, donate=donate, **given)
 
 
 def pfft3d(
@@ -93,6 +102,7 @@ def pfft3d(
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
+    donate: bool = False,
 ) -> Array:
     """Transform three axes of a global array, distributed over its mesh.
 
@@ -101,6 +111,9 @@ def pfft3d(
     to ``P(None, 'x')``, ``P('a', 'b')`` to ``P(None, 'a', 'b')``; half the traffic), or
     ``'natural'`` as in ``x``. Inside a jit on Auto axes, where the array's type does not say
     how it is split, the mesh axes are taken to split its leading axes in order; else ``spec``.
+
+    With ``donate=True`` the result takes the memory of ``x``, which is gone then, where every
+    device's part has the same shape before and after; elsewhere it changes nothing.
 
     Collective: over the mesh, in program order.  Shapes: (n0, n1, n2), or with one leading
     batch axis, to the same; real input is promoted to complex.
@@ -113,7 +126,7 @@ def pfft3d(
         >>> plait.fft.pfft3d(jnp.ones((2, 2, 2)))[0, 0, 0].real.item()
         8.0
     """
-    return _transform(x, -1, norm, layout, shape, mesh, spec, "pfft3d")
+    return _transform(x, -1, norm, layout, shape, mesh, spec, donate, "pfft3d")
 
 
 def pifft3d(
@@ -124,6 +137,7 @@ def pifft3d(
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
+    donate: bool = False,
 ) -> Array:
     """Invert `pfft3d`: take its layout and return that of the original array.
 
@@ -139,4 +153,4 @@ def pifft3d(
         >>> plait.fft.pifft3d(plait.fft.pfft3d(jnp.ones((2, 2, 2)))).real.sum().item()
         8.0
     """
-    return _transform(x, +1, norm, layout, shape, mesh, spec, "pifft3d")
+    return _transform(x, +1, norm, layout, shape, mesh, spec, donate, "pifft3d")

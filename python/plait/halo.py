@@ -54,6 +54,7 @@ def exchange(
     periodic: bool | Sequence[bool] = True,
     mesh: Any = None,
     spec: Any = None,
+    donate: bool = False,
 ) -> Array:
     """Fill the ghost cells of a padded array from the parts that own them.
 
@@ -61,6 +62,9 @@ def exchange(
     ``extents[i]`` ghost cells before and after its interior (see `pad`). Corners are right,
     and extents may be larger than the neighbour's interior. Beyond an end that is not
     periodic ghosts become zero.
+
+    With ``donate=True`` the result takes the memory of ``x``, which is gone then; only ghosts
+    are written.  Inside a jit pair it with ``donate_argnums``.
 
     Collective: over the mesh, in program order.  Shapes: padded to the same.
     Raises: ValueError for extents that do not fit, a size that the mesh does not divide.
@@ -74,7 +78,8 @@ def exchange(
     name = "halo.exchange"
     x, place, given = _setup(x, extents, periodic, mesh, spec, name)
     _check_padded(x, place, given["extents"], name)
-    return _mesh_rules.bind("halo_exchange", x, place.mesh, place.spec, place.spec, **given)
+    spec = place.spec
+    return _mesh_rules.bind("halo_exchange", x, place.mesh, spec, spec, donate=donate, **given)
 
 
 def reduce(
@@ -84,8 +89,11 @@ def reduce(
     periodic: bool | Sequence[bool] = True,
     mesh: Any = None,
     spec: Any = None,
+    donate: bool = False,
 ) -> Array:
     """Add ghost cells into the cells that they are copies of, and zero them.
+
+    ``donate`` as in `exchange`.
 
     Collective: over the mesh, in program order.  Shapes: padded to the same, as `exchange`.
     Raises: as `exchange`.
@@ -99,7 +107,8 @@ def reduce(
     name = "halo.reduce"
     x, place, given = _setup(x, extents, periodic, mesh, spec, name)
     _check_padded(x, place, given["extents"], name)
-    return _mesh_rules.bind("halo_reduce", x, place.mesh, place.spec, place.spec, **given)
+    spec = place.spec
+    return _mesh_rules.bind("halo_reduce", x, place.mesh, spec, spec, donate=donate, **given)
 
 
 def _pad_part(extents: tuple[int, ...], part: Any) -> Any:
@@ -141,8 +150,9 @@ def pad(
         [3.0, 1.0, 2.0, 3.0, 1.0]
     """
     x, place, given = _setup(x, extents, periodic, mesh, spec, "halo.pad")
-    x = _on_parts(_pad_part, given["extents"], place)(x)
-    return _mesh_rules.bind("halo_exchange", x, place.mesh, place.spec, place.spec, **given)
+    x = _on_parts(_pad_part, given["extents"], place)(x)  # fresh: the exchange is in place
+    spec = place.spec
+    return _mesh_rules.bind("halo_exchange", x, place.mesh, spec, spec, donate=True, **given)
 
 
 def unpad(x: Array, extents: int | Sequence[int], *, mesh: Any = None, spec: Any = None) -> Array:
