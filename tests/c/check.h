@@ -6,8 +6,10 @@
 #include "plait/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static _Atomic int n_checked, n_failed;
 
@@ -22,6 +24,12 @@ static _Atomic int n_checked, n_failed;
             printf(" (%s)\n", plait_error_text());                     \
         }                                                              \
     } while (0)
+
+/* Fewer problems of each kind, for runs under sanitizers (PLAIT_TEST_QUICK). */
+static inline bool is_quick(void)
+{
+    return getenv("PLAIT_TEST_QUICK") != NULL;
+}
 
 /* Pseudo-random numbers that any rank can make: value of index i in [-0.5, 0.5). */
 static inline double sample(uint64_t seed, uint64_t i)
