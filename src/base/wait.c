@@ -9,10 +9,12 @@
 #include <stddef.h>
 #include <time.h>
 
-/* Spinning pays only while the peer runs on another core; a yield costs about 0.3 us, a
- * sleep of 50 us at the least. Chosen by the rule "spin no longer than a small message
- * takes, sleep only when a human would call it waiting". */
-enum { SPINS = 200, YIELDS = 20000, HOOK_EVERY = 16, SLEEP_NS = 50000 };
+/* Spinning pays only while the peer runs on another core; a yield costs about 0.3 us on an
+ * idle machine but a whole time slice on a busy one, so it is bounded by the clock; a sleep
+ * takes 50 us at the least. Chosen by the rule "spin no longer than a small message takes,
+ * sleep only when a human would call it waiting". */
+enum { SPINS = 200, LOOK_EVERY = 32, HOOK_EVERY = 16 };
+enum { YIELD_NS = 5000000, SLEEP_NS = 50000 };
 
 static _Atomic(plait_wait_hook_t) wait_hook;
 static atomic_bool stopped;
@@ -52,13 +54,15 @@ plait_status_t plait_wait_turn(plait_wait_t *wait)
     wait->n_polls++;
     if (wait->n_polls <= SPINS) {
         relax();
-    } else if (wait->n_polls <= YIELDS) {
+    } else if (!wait->is_slow) {
         (void)sched_yield();
+        if (wait->n_polls % LOOK_EVERY == 0) {
+            int64_t now = plait_clock_ns();
+            wait->start_ns = (wait->start_ns == 0) ? now : wait->start_ns;
+            wait->is_slow = now - wait->start_ns > YIELD_NS;
+        }
     } else {
         const struct timespec nap = {.tv_nsec = SLEEP_NS};
-        if (wait->start_ns == 0) {
-            wait->start_ns = plait_clock_ns();
-        }
         if (wait->n_polls % HOOK_EVERY == 0) {
             status = plait_wait_ask(wait);
         }

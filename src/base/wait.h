@@ -5,13 +5,15 @@
 
 #include "plait/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
     int64_t n_polls;
-    int64_t start_ns;     /* 0 until the wait has become slow */
-    const char *what;     /* "fence", "allreduce", ...: static text, for whoever reports */
-    int peer;             /* the rank waited for, or -1 for all */
+    int64_t start_ns; /* of the first look at the clock; 0: not yet                  */
+    bool is_slow;     /* naps from now on                                            */
+    const char *what; /* "fence", "allreduce", ...: static text, for whoever reports */
+    int peer;         /* the rank waited for, or -1 for all                          */
 } plait_wait_t;
 
 /* Called about every millisecond of a slow wait; a status other than OK ends the wait. */

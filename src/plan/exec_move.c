@@ -86,21 +86,8 @@ done:
     return status;
 }
 
-/* Rows shorter than this are read together with what lies between them, when that is not
- * more than SPAN_WASTE times as much: an iovec entry costs about as much as 200 bytes. */
-enum { SHORT_ROW = 128, SPAN_WASTE = 8 };
-
-static bool reads_span(const plait_box_copy_t *box)
-{
-    int last = box->n_dims - 1;
-
-    return last >= 0 && box->row_bytes < SHORT_ROW && box->count[last] > 1 &&
-           box->src_stride[last] >= box->row_bytes &&
-           box->src_stride[last] <= SPAN_WASTE * box->row_bytes;
-}
-
-/* One piece: a box that fits the scratch. It is read densely (or as spans of the last
- * dimension) and then goes to its place with the destination's strides. */
+/* One piece: a box that fits the scratch. It is read densely and then goes to its place with
+ * the destination's strides. */
 static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
                                  plait_dtype_t dtype, const plait_box_copy_t *piece,
                                  int64_t src_offset, char *dst)
@@ -108,15 +95,8 @@ static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t fetch = *piece;
     plait_box_copy_t place = *piece;
-    int last = piece->n_dims - 1;
     int64_t stride = piece->row_bytes;
 
-    if (reads_span(piece)) {
-        fetch.n_dims = last;
-        fetch.row_bytes =
-            (piece->count[last] - 1) * piece->src_stride[last] + piece->row_bytes;
-        stride = fetch.row_bytes;
-    }
     for (int d = fetch.n_dims - 1; d >= 0; d--) {
         fetch.dst_stride[d] = stride;
         place.src_stride[d] = stride;
@@ -129,18 +109,6 @@ done:
     return status;
 }
 
-static int64_t span_bytes(const plait_box_copy_t *box)
-{
-    int64_t n_bytes = box->row_bytes;
-
-    for (int d = box->n_dims - 1; d >= 0; d--) {
-        bool is_span = d == box->n_dims - 1 && reads_span(box);
-        n_bytes = is_span ? (box->count[d] - 1) * box->src_stride[d] + n_bytes
-                          : n_bytes * box->count[d];
-    }
-    return n_bytes;
-}
-
 /* Cuts a box into pieces that fit the scratch: along the slowest dimension first, then
  * along the rows themselves. */
 static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
@@ -149,7 +117,7 @@ static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
 {
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t piece = *box;
-    int64_t n_bytes = span_bytes(box);
+    int64_t n_bytes = plait_box_bytes(box);
 
     if (n_bytes <= PLAIT_READ_CHUNK) {
         status = read_piece(exec, block, dtype, box, src_offset, dst);
