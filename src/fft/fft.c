@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "fft/params.h"
 #include "fft/pass.h"
+#include "kernel/cpu.h"
 #include "layout/coords.h"
 #include "plan/op.h"
 #include "redist/blocks.h"
@@ -259,13 +260,14 @@ static void strides_of(const fft_t *f, const int64_t shape[], int64_t stride[])
     }
 }
 
-/* Streams when the data will have left the cache before they are used again. */
+/* Past the cache where the processor gains by it, and only data that will have left the cache
+ * before they are used again. */
 static plait_fft_store_t store_of(const fft_t *f, const plait_layout_t *layout)
 {
-    return (2 * local_bytes(f, layout, f->plan->rank) * f->plan->n_ranks >
-            plait_host_cache_bytes())
-               ? PLAIT_FFT_STREAM
-               : PLAIT_FFT_STORE;
+    int64_t n_bytes = 2 * local_bytes(f, layout, f->plan->rank) * f->plan->n_ranks;
+
+    return (plait_cpu_streams() && n_bytes > plait_host_cache_bytes()) ? PLAIT_FFT_STREAM
+                                                                       : PLAIT_FFT_STORE;
 }
 
 /* A pass over the local array of `layout` with planes (t, last axis); pieces are filled in
@@ -335,6 +337,9 @@ static plait_status_t add_local(fft_t *f, const plait_layout_t *layout, unsigned
         }
         PLAIT_TRY(new_pass(f, layout, t, dst_slot, 1, &pass));
         set_own_piece(f, pass, src_slot);
+        if (src_slot == dst_slot) {
+            pass->store = PLAIT_FFT_STORE; /* the lines are in the cache already */
+        }
         if (has_rows) {
             PLAIT_TRY(make_fft1(f, layout->shape[last], &pass->rows));
         }
