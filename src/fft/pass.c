@@ -14,8 +14,9 @@ enum { MAX_PLANE_BYTES = 8 << 20 };
  * fall on the same cache sets when n_w is a power of two. */
 enum { PAD_BYTES = 64 };
 
-/* A plane that is read from a peer's memory comes in strips that stay in the second-level
- * cache, but not in rows shorter than a page: each is looked up anew. */
+/* What is read from a peer's memory comes in strips that stay in the cache: several planes at
+ * once where they are small and adjacent in memory, so that a row of the strip is long; part
+ * of a plane where it is large, but not in rows shorter than a page: each is looked up anew. */
 enum { STRIP_BYTES = 1 << 20, MIN_STRIP_ROW = 4096 };
 
 void plait_pass_destroy(plait_pass_t **pass_p)
@@ -62,6 +63,20 @@ static int64_t strip_width(const plait_pass_t *pass)
     return plait_min(pass->n_w, width);
 }
 
+/* Planes that are read at a time: along the last outer axis, if there every plane's rows
+ * continue those of the plane before in all pieces. */
+static int64_t strip_planes(const plait_pass_t *pass)
+{
+    int last = pass->n_outer - 1;
+    int64_t row_bytes = pass->n_w * pass->item_bytes;
+    int64_t n = (last >= 0) ? STRIP_BYTES / plait_max(pass->n_t * row_bytes, 1) : 1;
+
+    for (int i = 0; i < pass->n_pieces && last >= 0; i++) {
+        n = (pass->pieces[i].outer_stride[last] == row_bytes) ? n : 1;
+    }
+    return (last >= 0) ? plait_max(1, plait_min(n, pass->outer_count[last])) : 1;
+}
+
 /* Scratch: the 1-D engine's, the plane (or strip), the row pointers of both sides. */
 typedef struct {
     int64_t plane, in, out, total; /* byte offsets */
@@ -83,6 +98,7 @@ static scratch_t scratch_of(const plait_pass_t *pass, const plait_plan_t *plan)
         s.plane = plait_max(s.plane, plait_fft1_scratch_bytes(pass->columns));
     }
     s.plane = (s.plane + 63) / 64 * 64;
+    width *= is_strip ? strip_planes(pass) : 1;
     s.row_bytes = (width * pass->item_bytes + PAD_BYTES + 63) / 64 * 64;
     s.in = s.plane + (has_plane ? pass->n_t * s.row_bytes : 0);
     s.out = s.in + pass->n_t * (int64_t)sizeof(char *);
@@ -166,48 +182,70 @@ static void run_plane(work_t *w)
     }
 }
 
-/* As the columns of run_plane, but peers' rows come through the scratch, strip by strip. */
-static plait_status_t run_strips(work_t *w)
+/* Reads n elements from `at` of every row of the plane, as many as the strip holds, from
+ * peers into the scratch; own rows are used where they are. */
+static plait_status_t read_strip(work_t *w, int64_t at, int64_t n)
 {
     plait_status_t status = PLAIT_OK;
     const plait_pass_t *pass = w->pass;
-    char *plane = w->exec->scratch + w->scratch.plane;
-    int64_t width = strip_width(pass);
+    char *strip = w->exec->scratch + w->scratch.plane;
 
-    for (int64_t at = 0; at < pass->n_w; at += width) {
-        int64_t n = plait_min(width, pass->n_w - at);
-        for (int i = 0; i < pass->n_pieces; i++) {
-            const plait_piece_t *p = &pass->pieces[i];
-            int64_t offset = p->offset + outer_at(pass, w->index, p->outer_stride) +
-                             at * pass->item_bytes;
-            bool is_own = p->peer == w->exec->plan->rank;
-            const char *base = is_own ? w->exec->slot[p->slot] + offset
-                                      : plane + p->t_lo * w->scratch.row_bytes;
-            int64_t stride = is_own ? p->t_stride : w->scratch.row_bytes;
-            const plait_box_copy_t box = {.n_dims = 1,
-                                          .count = {p->n_t},
-                                          .src_stride = {p->t_stride},
-                                          .dst_stride = {w->scratch.row_bytes},
-                                          .row_bytes = n * pass->item_bytes};
-            if (!is_own) {
-                PLAIT_TRY(plait_exec_read_box(w->exec, p->peer, p->slot, offset, &box,
-                                              plane + p->t_lo * w->scratch.row_bytes));
-            }
-            for (int64_t t = 0; t < p->n_t; t++) {
-                w->in[p->t_lo + t] = base + t * stride;
-            }
+    for (int i = 0; i < pass->n_pieces; i++) {
+        const plait_piece_t *p = &pass->pieces[i];
+        int64_t offset =
+            p->offset + outer_at(pass, w->index, p->outer_stride) + at * pass->item_bytes;
+        bool is_own = p->peer == w->exec->plan->rank;
+        char *to = strip + p->t_lo * w->scratch.row_bytes;
+        const char *base = is_own ? w->exec->slot[p->slot] + offset : to;
+        int64_t stride = is_own ? p->t_stride : w->scratch.row_bytes;
+        const plait_box_copy_t box = {.n_dims = 1,
+                                      .count = {p->n_t},
+                                      .src_stride = {p->t_stride},
+                                      .dst_stride = {w->scratch.row_bytes},
+                                      .row_bytes = n * pass->item_bytes};
+        if (!is_own) {
+            PLAIT_TRY(plait_exec_read_box(w->exec, p->peer, p->slot, offset, &box, to));
         }
-        plait_fft1_columns(pass->columns, n, w->in, 0, w->out, at * pass->item_bytes,
-                           w->exec->scratch, pass->store);
+        for (int64_t t = 0; t < p->n_t; t++) {
+            w->in[p->t_lo + t] = base + t * stride;
+        }
     }
 done:
     return status;
 }
 
-static bool next_plane(const plait_pass_t *pass, int64_t index[])
+/* As the columns of run_plane for n_planes adjacent planes, strip by strip. */
+static plait_status_t run_strips(work_t *w, int64_t n_planes)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_pass_t *pass = w->pass;
+    int64_t width = strip_width(pass);
+    int64_t row_bytes = pass->n_w * pass->item_bytes;
+    int64_t dst_step = (pass->n_outer > 0) ? pass->dst_outer_stride[pass->n_outer - 1] : 0;
+
+    if (width < pass->n_w) {
+        for (int64_t at = 0; at < pass->n_w; at += width) {
+            int64_t n = plait_min(width, pass->n_w - at);
+            PLAIT_TRY(read_strip(w, at, n));
+            plait_fft1_columns(pass->columns, n, w->in, 0, w->out, at * pass->item_bytes,
+                               w->exec->scratch, pass->store);
+        }
+    } else {
+        PLAIT_TRY(read_strip(w, 0, n_planes * pass->n_w));
+        for (int64_t i = 0; i < n_planes; i++) {
+            plait_fft1_columns(pass->columns, pass->n_w, w->in, i * row_bytes, w->out,
+                               i * dst_step, w->exec->scratch, pass->store);
+        }
+    }
+done:
+    return status;
+}
+
+/* Goes on by n planes, all along the last outer axis. */
+static bool next_plane(const plait_pass_t *pass, int64_t n, int64_t index[])
 {
     for (int d = pass->n_outer - 1; d >= 0; d--) {
-        index[d]++;
+        index[d] += (d == pass->n_outer - 1) ? n : 1;
         if (index[d] < pass->outer_count[d]) {
             return true;
         }
@@ -226,6 +264,7 @@ static plait_status_t pass_run(const void *params, plait_exec_t *exec)
                 .scratch = scratch_of(pass, exec->plan),
                 .index = index};
     bool has_strips = reads_peers(pass, exec->plan);
+    int64_t n_at_once = 1;
 
     w.in = (const char **)(void *)(exec->scratch + w.scratch.in);
     w.out = (char **)(void *)(exec->scratch + w.scratch.out);
@@ -234,11 +273,16 @@ static plait_status_t pass_run(const void *params, plait_exec_t *exec)
                 outer_at(pass, index, pass->dst_outer_stride);
         set_out(&w);
         if (has_strips) {
-            PLAIT_TRY(run_strips(&w));
+            int last = pass->n_outer - 1;
+            n_at_once = strip_planes(pass);
+            if (last >= 0) {
+                n_at_once = plait_min(n_at_once, pass->outer_count[last] - index[last]);
+            }
+            PLAIT_TRY(run_strips(&w, n_at_once));
         } else {
             run_plane(&w);
         }
-    } while (next_plane(pass, index));
+    } while (next_plane(pass, n_at_once, index));
 done:
     if (pass->store == PLAIT_FFT_STREAM) {
         plait_host_stream_fence();
