@@ -1,4 +1,4 @@
-"""The mesh model on several processes of one device each."""
+"""The mesh model on any number of processes of one device each; shapes are multiples of it."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,8 @@ def mesh(request):
 
 
 def test_fft(mesh):
-    a = meshes.random((8, 8, 6), "complex128")
+    n = jax.device_count()
+    a = meshes.random((4 * n, 4 * n, 6), "complex128")
     x = put(a, mesh, P("a"))
     y = plait.fft.pfft3d(x)
     same(y, oracle.fft(a, -1, "backward", (0, 1, 2)))
@@ -36,19 +37,19 @@ def test_fft(mesh):
 
 
 def test_redistribute_sum_halo(mesh):
-    a = meshes.random((8, 6, 2))
+    n = jax.device_count()
+    a = meshes.random((4 * n, 3 * n, n))
     x = put(a, mesh, P("a"))
     for to in (P(None, "a"), P(), P("a"), P(None, None, "a")):
         same(plait.redistribute(x, to), a, 0)
     assert np.allclose(plait.sum(x).addressable_data(0), a.sum())
-    n = jax.device_count()
     padded = oracle.halo_pad(a, (n, 1, 1), (1, 2, 0), (1, 0, 1))
     same(plait.halo.pad(x, (1, 2, 0), periodic=(True, False, True)), padded, 0)
 
 
 def test_gradient(mesh):
-    a = meshes.random((4, 4, 2))
-    x, d = put(a, mesh, P("a")), put(meshes.random((4, 4, 2), seed=1), mesh, P("a"))
+    n = jax.device_count()
+    x, d = (put(meshes.random((2 * n, 2 * n, 2), seed=s), mesh, P("a")) for s in (0, 1))
 
     def loss(v):
         y = plait.fft.pfft3d(v, norm="ortho")
