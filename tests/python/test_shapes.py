@@ -71,9 +71,7 @@ def test_halo_and_its_adjoint(case, extents, periodic, seed):
     a = meshes.put(meshes.random(size, "float64", seed), mesh, spec)
     padded = plait.halo.pad(a, extents, periodic=periodic, spec=spec, mesh=mesh)
     parts = tuple(mesh.shape.get(e, 1) for e in spec)
-    np.testing.assert_array_equal(
-        padded, oracle.halo_pad(np.asarray(a), parts, extents, periodic)
-    )
+    np.testing.assert_array_equal(padded, oracle.halo_pad(np.asarray(a), parts, extents, periodic))
     y = jnp.asarray(meshes.random(padded.shape, "float64", seed + 1))
     _, pull = jax.vjp(
         lambda v: plait.halo.pad(v, extents, periodic=periodic, spec=spec, mesh=mesh), a
