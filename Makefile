@@ -22,7 +22,8 @@ TOOLS = PATH="$(abspath $(VENV))/bin:$$PATH"
 
 C_INPUTS := $(wildcard src/*/*.c src/*/*.h src/*/*.inc include/plait/*.h cmake/*.cmake) \
             CMakeLists.txt VERSION
-C_FILES = src/*/*.c src/*/*.h tests/c/*.c tests/c/*.h include/plait/*.h examples/c/*.c bench/*.c
+C_FILES = src/*/*.c src/*/*.h tests/c/*.c tests/c/*.h include/plait/*.h examples/c/*.c \
+          bench/*.c bench/c/*.c bench/c/*.h
 
 # $(call requirements,PYTHON,EXTRA...) installs what pyproject.toml lists under these extras.
 requirements = $(PY) tools/requirements.py $(2) > $(@D)/requirements.txt && \

@@ -7,19 +7,20 @@
 #include <plait/coll.h>
 #include <plait/fft.h>
 
+#include <mpi.h>
+
 #include <complex.h>
 #include <math.h>
-#include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* Every plait call returns a status; the text says which rank failed in what. */
-#define MUST(_call)                                                  \
-    do {                                                             \
-        if ((_call) != PLAIT_OK) {                                   \
-            (void)fprintf(stderr, "%s\n", plait_error_text());       \
-            MPI_Abort(MPI_COMM_WORLD, 1);                            \
-        }                                                            \
+#define MUST(_call)                                            \
+    do {                                                       \
+        if ((_call) != PLAIT_OK) {                             \
+            (void)fprintf(stderr, "%s\n", plait_error_text()); \
+            MPI_Abort(MPI_COMM_WORLD, 1);                      \
+        }                                                      \
     } while (0)
 
 enum { N = 48 };
@@ -57,10 +58,19 @@ int main(int argc, char **argv)
     plait_layout_local_shape(&x_split, rank, in);
     plait_layout_local_shape(&y_split, rank, out);
 
-    const plait_fft_problem_t there = {.dtype = PLAIT_C128, .from = &x_split, .to = &y_split,
-                                       .n_axes = 3, .axes = axes, .sign = -1, .scale = 1.0};
-    const plait_fft_problem_t back = {.dtype = PLAIT_C128, .from = &y_split, .to = &x_split,
-                                      .n_axes = 3, .axes = axes, .sign = 1,
+    const plait_fft_problem_t there = {.dtype = PLAIT_C128,
+                                       .from = &x_split,
+                                       .to = &y_split,
+                                       .n_axes = 3,
+                                       .axes = axes,
+                                       .sign = -1,
+                                       .scale = 1.0};
+    const plait_fft_problem_t back = {.dtype = PLAIT_C128,
+                                      .from = &y_split,
+                                      .to = &x_split,
+                                      .n_axes = 3,
+                                      .axes = axes,
+                                      .sign = 1,
                                       .scale = 1.0 / ((double)N * N * N)};
     MUST(plait_fft_plan(comm, &there, &forward));
     MUST(plait_fft_plan(comm, &back, &inverse));

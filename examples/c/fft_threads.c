@@ -34,12 +34,19 @@ static void *run(void *argument)
     int64_t out[3];
 
     self->error = INFINITY;
-    if (plait_layout_pencil(3, shape, 1, grid, along_x, PLAIT_SPLIT_EVEN, &from) != PLAIT_OK ||
-        plait_layout_pencil(3, shape, 1, grid, along_y, PLAIT_SPLIT_EVEN, &to) != PLAIT_OK) {
+    if (plait_layout_pencil(3, shape, 1, grid, along_x, PLAIT_SPLIT_EVEN, &from) !=
+            PLAIT_OK ||
+        plait_layout_pencil(3, shape, 1, grid, along_y, PLAIT_SPLIT_EVEN, &to) !=
+            PLAIT_OK) {
         return NULL;
     }
-    const plait_fft_problem_t problem = {.dtype = PLAIT_C128, .from = &from, .to = &to,
-                                         .n_axes = 3, .axes = axes, .sign = -1, .scale = 1.0};
+    const plait_fft_problem_t problem = {.dtype = PLAIT_C128,
+                                         .from = &from,
+                                         .to = &to,
+                                         .n_axes = 3,
+                                         .axes = axes,
+                                         .sign = -1,
+                                         .scale = 1.0};
     plait_layout_local_shape(&from, rank, in);
     plait_layout_local_shape(&to, rank, out);
     size_t n_in = (size_t)(in[0] * in[1] * in[2]);
@@ -50,7 +57,8 @@ static void *run(void *argument)
         x[i] = 1.0;
     }
     if (plait_fft_plan(self->comm, &problem, &plan) == PLAIT_OK &&
-        plait_plan_execute(plan, self->comm, (const void *[]){x}, (void *[]){y}) == PLAIT_OK) {
+        plait_plan_execute(plan, self->comm, (const void *[]){x}, (void *[]){y}) ==
+            PLAIT_OK) {
         self->error = 0;
         for (size_t i = 0; i < n_out; i++) {
             double want = (rank == 0 && i == 0) ? (double)N * N * N : 0;

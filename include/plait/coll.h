@@ -15,7 +15,7 @@ extern "C" {
 #define PLAIT_PROC_NULL (-2)
 /* In place of a source or of a receive tag: whichever comes. */
 #define PLAIT_ANY_SOURCE (-1)
-#define PLAIT_ANY_TAG (-1)
+#define PLAIT_ANY_TAG    (-1)
 
 /** Reduces n elements over all ranks; every rank gets the same bits.
  *  Collective: over comm, all ranks, same op, dtype and n; blocking.
@@ -24,8 +24,8 @@ extern "C" {
  *  Errors: INVALID (op not defined for dtype), MISMATCH, PEER, TRANSPORT, COMM.
  *  Source: MPI 4.0, 6.9.6; Rabenseifner, ICCS 2004. */
 PLAIT_EXPORT plait_status_t plait_allreduce(plait_comm_t *comm, plait_reduce_t op,
-                                            plait_dtype_t dtype, int64_t n, const void *x,
-                                            void *y);
+                                            plait_dtype_t dtype, int64_t n,
+                                            const void *x, void *y);
 
 /** Gives every rank the root's n elements.
  *  Collective: over comm, all ranks, same root, dtype and n; blocking.
@@ -33,8 +33,9 @@ PLAIT_EXPORT plait_status_t plait_allreduce(plait_comm_t *comm, plait_reduce_t o
  *  Owns: nothing.
  *  Errors: INVALID (root is no rank), MISMATCH, PEER, TRANSPORT, COMM.
  *  Source: MPI 4.0, 6.4. */
-PLAIT_EXPORT plait_status_t plait_bcast(plait_comm_t *comm, int root, plait_dtype_t dtype,
-                                        int64_t n, const void *x, void *y);
+PLAIT_EXPORT plait_status_t plait_bcast(plait_comm_t *comm, int root,
+                                        plait_dtype_t dtype, int64_t n, const void *x,
+                                        void *y);
 
 /** Returns when all ranks have called it.
  *  Collective: over comm; blocking.  Shapes: none.  Owns: nothing.
@@ -49,9 +50,10 @@ PLAIT_EXPORT plait_status_t plait_barrier(plait_comm_t *comm);
  *  differ; on both of them, and y is left alone), TRANSPORT, COMM.
  *  Source: MPI 4.0, 3.10. */
 PLAIT_EXPORT plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
-                                           plait_dtype_t dtype, int64_t n, const void *x,
-                                           int source, int recv_tag,
-                                           plait_dtype_t recv_dtype, int64_t n_recv, void *y);
+                                           plait_dtype_t dtype, int64_t n,
+                                           const void *x, int source, int recv_tag,
+                                           plait_dtype_t recv_dtype, int64_t n_recv,
+                                           void *y);
 
 #ifdef __cplusplus
 }

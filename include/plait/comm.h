@@ -43,7 +43,8 @@ PLAIT_EXPORT plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[
  *  Owns: *comm_p is the caller's, to be destroyed before MPI_Finalize.
  *  Errors: UNSUPPORTED (no MPI, thread level), COMM (null, freed, inter-communicator),
  *  TRANSPORT (MPI's own text).  Source: MPI 4.0, 7.4. */
-PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p);
+PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits,
+                                           plait_comm_t **comm_p);
 
 /** Frees a handle and the plans cached for it; NULL and a second time are fine.
  *  Collective: over the communicator, for MPI.  Shapes: none.  Owns: takes *comm_p.

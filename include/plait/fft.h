@@ -13,12 +13,12 @@ extern "C" {
 
 /* What to transform and how. */
 typedef struct {
-    plait_dtype_t dtype;      /* PLAIT_C64 or PLAIT_C128                                */
-    const plait_layout_t *from, *to; /* of operand and result: same shape, same grid    */
+    plait_dtype_t dtype;             /* PLAIT_C64 or PLAIT_C128 */
+    const plait_layout_t *from, *to; /* of operand and result: same shape, same grid */
     int n_axes;
-    const int *axes;          /* array axes, each once; any order                       */
-    int sign;                 /* -1: exp(-2 pi i jk/n), the forward transform; +1       */
-    double scale;             /* every element of the result is multiplied by it        */
+    const int *axes; /* array axes, each once; any order */
+    int sign;        /* -1: exp(-2 pi i jk/n), the forward transform; +1 */
+    double scale;    /* every element of the result is multiplied by it */
 } plait_fft_problem_t;
 
 /** Plans y[k] = scale * sum_j x[j] exp(sign 2 pi i j k / n) along some axes.

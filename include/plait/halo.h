@@ -17,8 +17,8 @@ extern "C" {
  * after it. */
 typedef struct {
     plait_dtype_t dtype;
-    const plait_layout_t *interior; /* without ghosts; no CYCLIC axis          */
-    const int64_t *extents;         /* per axis, >= 0                          */
+    const plait_layout_t *interior; /* without ghosts; no CYCLIC axis */
+    const int64_t *extents;         /* per axis, >= 0 */
     const bool *periodic;           /* per axis; else ghosts beyond an end are 0 */
 } plait_halo_problem_t;
 
@@ -28,9 +28,9 @@ typedef struct {
  *  memory, then interiors are not touched. Extents may exceed a neighbour's interior.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (extents, layout), NO_MEMORY.  Source: own. */
-PLAIT_EXPORT plait_status_t plait_halo_exchange_plan(const plait_comm_t *comm,
-                                                     const plait_halo_problem_t *problem,
-                                                     plait_plan_t **plan_p);
+PLAIT_EXPORT plait_status_t
+plait_halo_exchange_plan(const plait_comm_t *comm, const plait_halo_problem_t *problem,
+                         plait_plan_t **plan_p);
 
 /** Plans the adjoint of the exchange: every ghost is added to the interior cell that it is a
  *  copy of, and becomes 0; ghosts beyond an end are dropped.

@@ -19,25 +19,26 @@ extern "C" {
 enum { PLAIT_MAX_NDIM = 8, PLAIT_MAX_GRID = 4, PLAIT_LAYOUT_WORDS = 64 };
 
 typedef enum {
-    PLAIT_SPLIT_WHOLE = 0,  /* every rank has the whole axis                               */
-    PLAIT_SPLIT_EVEN = 1,   /* floor(n/P), the first n mod P coordinates one more          */
-    PLAIT_SPLIT_CEIL = 2,   /* ceil(n/P) each, the last ones less or nothing: JAX's shards */
-    PLAIT_SPLIT_CYCLIC = 3  /* blocks of `block` dealt out in turn                         */
+    PLAIT_SPLIT_WHOLE = 0, /* every rank has the whole axis */
+    PLAIT_SPLIT_EVEN = 1,  /* floor(n/P), the first n mod P coordinates one more */
+    PLAIT_SPLIT_CEIL =
+        2, /* ceil(n/P) each, the last ones less or nothing: JAX's shards */
+    PLAIT_SPLIT_CYCLIC = 3 /* blocks of `block` dealt out in turn */
 } plait_split_t;
 
 typedef struct {
     plait_split_t split;
     int n_grid;                    /* grid axes that split this array axis */
-    int grid_axis[PLAIT_MAX_GRID]; /* which ones, slowest first            */
-    int64_t block;                 /* CYCLIC only, >= 1                    */
+    int grid_axis[PLAIT_MAX_GRID]; /* which ones, slowest first */
+    int64_t block;                 /* CYCLIC only, >= 1 */
 } plait_axis_t;
 
 /* Plain data; fill it by hand or by plait_layout_pencil, then plait_layout_check. */
 typedef struct {
-    int ndim;                      /* 1..PLAIT_MAX_NDIM                                 */
-    int64_t shape[PLAIT_MAX_NDIM]; /* global shape, elements; 0 is legal                */
-    int grid_ndim;                 /* 1..PLAIT_MAX_GRID                                 */
-    int grid[PLAIT_MAX_GRID];      /* extents, >= 1; their product is the rank count    */
+    int ndim;                      /* 1..PLAIT_MAX_NDIM */
+    int64_t shape[PLAIT_MAX_NDIM]; /* global shape, elements; 0 is legal */
+    int grid_ndim;                 /* 1..PLAIT_MAX_GRID */
+    int grid[PLAIT_MAX_GRID];      /* extents, >= 1; their product is the rank count */
     plait_axis_t axis[PLAIT_MAX_NDIM];
 } plait_layout_t;
 
@@ -52,7 +53,8 @@ typedef struct {
  *  Errors: INVALID (what plait_layout_check says).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_layout_pencil(int ndim, const int64_t shape[],
                                                 int grid_ndim, const int grid[],
-                                                const int split_over[], plait_split_t split,
+                                                const int split_over[],
+                                                plait_split_t split,
                                                 plait_layout_t *layout_p);
 
 /** Whether the numbers in a layout make sense.
@@ -78,8 +80,9 @@ PLAIT_EXPORT int64_t plait_layout_n_intervals(const plait_layout_t *layout, int 
 
 /** The k-th of these intervals; *local_p (may be NULL) gets the local index of its start.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
-PLAIT_EXPORT plait_interval_t plait_layout_interval(const plait_layout_t *layout, int rank,
-                                                    int axis, int64_t k, int64_t *local_p);
+PLAIT_EXPORT plait_interval_t plait_layout_interval(const plait_layout_t *layout,
+                                                    int rank, int axis, int64_t k,
+                                                    int64_t *local_p);
 
 /** Whether two layouts describe the same distribution, field by field.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
@@ -101,7 +104,8 @@ PLAIT_EXPORT plait_status_t plait_layout_unpack(const int64_t words[], int64_t n
 /** One line for people: "256x256x256 over 2x1: /0 whole whole".
  *  Collective: no.  Shapes: none.  Owns: nothing; writes at most n_bytes.
  *  Errors: none.  Source: own. */
-PLAIT_EXPORT void plait_layout_print(const plait_layout_t *layout, char *text, int n_bytes);
+PLAIT_EXPORT void plait_layout_print(const plait_layout_t *layout, char *text,
+                                     int n_bytes);
 
 #ifdef __cplusplus
 }

@@ -17,10 +17,10 @@ typedef struct plait_plan plait_plan_t;
 
 /* What a plan costs one rank. */
 typedef struct {
-    int64_t n_messages;    /* blocks that come from other ranks                       */
-    int64_t message_bytes; /* their bytes                                             */
-    int64_t work_bytes;    /* buffers of the size of the data, besides args and rets  */
-    int64_t scratch_bytes; /* cache-resident scratch                                  */
+    int64_t n_messages;    /* blocks that come from other ranks */
+    int64_t message_bytes; /* their bytes */
+    int64_t work_bytes;    /* buffers of the size of the data, besides args and rets */
+    int64_t scratch_bytes; /* cache-resident scratch */
 } plait_plan_cost_t;
 
 /** Runs a plan.
@@ -29,8 +29,10 @@ typedef struct {
  *  Owns: nothing; all is borrowed until return.
  *  Errors: MISMATCH (ranks execute different plans; nothing was written), PEER (another
  *  rank failed), TRANSPORT, COMM; rets are then undefined on every rank.  Source: own. */
-PLAIT_EXPORT plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
-                                               const void *const args[], void *const rets[]);
+PLAIT_EXPORT plait_status_t plait_plan_execute(const plait_plan_t *plan,
+                                               plait_comm_t *comm,
+                                               const void *const args[],
+                                               void *const rets[]);
 
 /** Prints a plan: a title, then one line a step, with bytes.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */

@@ -19,7 +19,8 @@ extern "C" {
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (shapes differ, rank counts differ), NO_MEMORY.
  *  Source: own; box intersections. */
-PLAIT_EXPORT plait_status_t plait_redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
+PLAIT_EXPORT plait_status_t plait_redist_plan(const plait_comm_t *comm,
+                                              plait_dtype_t dtype,
                                               const plait_layout_t *from,
                                               const plait_layout_t *to,
                                               plait_plan_t **plan_p);

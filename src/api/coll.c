@@ -13,19 +13,21 @@ static plait_array_t vector_of(plait_dtype_t dtype, const int64_t *n, const void
         .dtype = dtype, .ndim = 1, .dims = n, .data = (void *)(uintptr_t)data};
 }
 
-static plait_status_t check_vector(const plait_comm_t *comm, int64_t n, const void *data)
+static plait_status_t check_vector(const plait_comm_t *comm, int64_t n,
+                                   const void *data)
 {
     plait_status_t status = PLAIT_OK;
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
-    PLAIT_CHECK(n >= 0, PLAIT_ERR_INVALID, "%lld elements, expected 0 or more", (long long)n);
+    PLAIT_CHECK(n >= 0, PLAIT_ERR_INVALID, "%lld elements, expected 0 or more",
+                (long long)n);
     PLAIT_CHECK(n == 0 || data != NULL, PLAIT_ERR_INVALID, "an array is NULL");
 done:
     return status;
 }
 
-plait_status_t plait_allreduce(plait_comm_t *comm, plait_reduce_t op, plait_dtype_t dtype,
-                               int64_t n, const void *x, void *y)
+plait_status_t plait_allreduce(plait_comm_t *comm, plait_reduce_t op,
+                               plait_dtype_t dtype, int64_t n, const void *x, void *y)
 {
     plait_status_t status = PLAIT_OK;
     const plait_allreduce_params_t params = {.reduce = op};
@@ -65,9 +67,10 @@ done:
     return status;
 }
 
-plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag, plait_dtype_t dtype,
-                              int64_t n, const void *x, int source, int recv_tag,
-                              plait_dtype_t recv_dtype, int64_t n_recv, void *y)
+plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
+                              plait_dtype_t dtype, int64_t n, const void *x, int source,
+                              int recv_tag, plait_dtype_t recv_dtype, int64_t n_recv,
+                              void *y)
 {
     plait_status_t status = PLAIT_OK;
     const plait_sendrecv_params_t params = {

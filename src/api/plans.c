@@ -19,13 +19,16 @@ typedef struct {
     plait_array_t array;
 } part_t;
 
-static void set_part(part_t *part, const plait_layout_t *layout, int rank, plait_dtype_t dtype)
+static void set_part(part_t *part, const plait_layout_t *layout, int rank,
+                     plait_dtype_t dtype)
 {
     plait_layout_local_shape(layout, rank, part->dims);
-    part->array = (plait_array_t){.dtype = dtype, .ndim = layout->ndim, .dims = part->dims};
+    part->array =
+        (plait_array_t){.dtype = dtype, .ndim = layout->ndim, .dims = part->dims};
 }
 
-static plait_status_t check_layout(const plait_comm_t *comm, const plait_layout_t *layout)
+static plait_status_t check_layout(const plait_comm_t *comm,
+                                   const plait_layout_t *layout)
 {
     plait_status_t status = PLAIT_OK;
 
@@ -53,14 +56,14 @@ plait_status_t plait_redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
     params.n_to = plait_layout_pack(to, params.to);
     set_part(&x, from, comm->end.rank, dtype);
     set_part(&y, to, comm->end.rank, dtype);
-    PLAIT_TRY(plait_op_plan(&plait_op_redistribute, &params, &comm->end, &x.array, &y.array,
-                            plan_p));
+    PLAIT_TRY(plait_op_plan(&plait_op_redistribute, &params, &comm->end, &x.array,
+                            &y.array, plan_p));
 done:
     return status;
 }
 
-plait_status_t plait_fft_plan(const plait_comm_t *comm, const plait_fft_problem_t *problem,
-                              plait_plan_t **plan_p)
+plait_status_t plait_fft_plan(const plait_comm_t *comm,
+                              const plait_fft_problem_t *problem, plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_fft_params_t params = {.sign = problem->sign, .scale = problem->scale};
@@ -69,8 +72,8 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm, const plait_fft_problem_
 
     PLAIT_TRY(check_layout(comm, problem->from));
     PLAIT_TRY(check_layout(comm, problem->to));
-    PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= PLAIT_MAX_NDIM, PLAIT_ERR_INVALID,
-                "fft: %d axes", problem->n_axes);
+    PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= PLAIT_MAX_NDIM,
+                PLAIT_ERR_INVALID, "fft: %d axes", problem->n_axes);
     params.n_from = plait_layout_pack(problem->from, params.from);
     params.n_to = plait_layout_pack(problem->to, params.to);
     params.n_axes = problem->n_axes;
@@ -79,13 +82,15 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm, const plait_fft_problem_
     }
     set_part(&x, problem->from, comm->end.rank, problem->dtype);
     set_part(&y, problem->to, comm->end.rank, problem->dtype);
-    PLAIT_TRY(plait_op_plan(&plait_op_fft, &params, &comm->end, &x.array, &y.array, plan_p));
+    PLAIT_TRY(
+        plait_op_plan(&plait_op_fft, &params, &comm->end, &x.array, &y.array, plan_p));
 done:
     return status;
 }
 
 static plait_status_t halo_plan(const plait_op_t *op, const plait_comm_t *comm,
-                                const plait_halo_problem_t *problem, plait_plan_t **plan_p)
+                                const plait_halo_problem_t *problem,
+                                plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_halo_params_t params = {0};
@@ -125,7 +130,8 @@ plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM, "plan or communicator is NULL");
+    PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM,
+                "plan or communicator is NULL");
     PLAIT_TRY(plait_comm_usable(comm));
     PLAIT_TRY(plait_exec_plan(plan, &comm->end, 0, args, rets));
 done:

@@ -25,7 +25,8 @@ static const char *const names[PLAIT_STATUS_COUNT] = {
 
 const char *plait_status_name(plait_status_t status)
 {
-    return ((int)status >= 0 && status < PLAIT_STATUS_COUNT) ? names[status] : "UNKNOWN";
+    return ((int)status >= 0 && status < PLAIT_STATUS_COUNT) ? names[status]
+                                                             : "UNKNOWN";
 }
 
 const char *plait_error_text(void)

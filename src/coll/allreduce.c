@@ -111,7 +111,8 @@ static plait_status_t add_collect(plait_plan_t *plan, const sum_t *s, int work)
                             .src_offset = lo * s->item_bytes,
                             .dst_offset = peer * n_mine * s->item_bytes,
                             .box = {.row_bytes = n_mine * s->item_bytes}};
-        plait_block_t out = {.peer = peer, .src_slot = s->x, .src_offset = theirs * s->item_bytes};
+        plait_block_t out = {
+            .peer = peer, .src_slot = s->x, .src_offset = theirs * s->item_bytes};
         out.box.row_bytes =
             (chunk_start(s, plan->n_ranks, peer + 1) - theirs) * s->item_bytes;
         if (n_mine > 0) {
@@ -133,7 +134,8 @@ static plait_status_t add_large(plait_plan_t *plan, const sum_t *s)
     int64_t lo = chunk_start(s, plan->n_ranks, plan->rank);
     plait_reduce_step_t reduce = {.op = s->op,
                                   .dtype = s->dtype,
-                                  .n = chunk_start(s, plan->n_ranks, plan->rank + 1) - lo,
+                                  .n = chunk_start(s, plan->n_ranks, plan->rank + 1) -
+                                       lo,
                                   .src_slot = s->x,
                                   .src_offset = lo * s->item_bytes,
                                   .dst_slot = s->y,
@@ -210,7 +212,8 @@ static plait_status_t allreduce_plan(const void *params, const plait_problem_t *
     PLAIT_CHECK(p->reduce >= 0 && p->reduce < PLAIT_REDUCE_COUNT &&
                     plait_reduce_is_defined((plait_reduce_t)p->reduce, x->dtype),
                 PLAIT_ERR_INVALID, "allreduce: %s is not defined for %s",
-                plait_reduce_name((plait_reduce_t)p->reduce), plait_dtype_name(x->dtype));
+                plait_reduce_name((plait_reduce_t)p->reduce),
+                plait_dtype_name(x->dtype));
     PLAIT_TRY(plait_array_size(x, &n, &n_bytes));
     PLAIT_TRY(plait_plan_create(problem, &plan, "allreduce(%s[%lld], %s)",
                                 plait_dtype_name(x->dtype), (long long)n,

@@ -4,21 +4,25 @@
 
 #include <string.h>
 
-plait_status_t plait_coll_same(const char *name, const plait_array_t *x, const plait_array_t *y)
+plait_status_t plait_coll_same(const char *name, const plait_array_t *x,
+                               const plait_array_t *y)
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(x->dtype == y->dtype, PLAIT_ERR_INVALID, "%s: operand is %s, result is %s", name,
-                plait_dtype_name(x->dtype), plait_dtype_name(y->dtype));
+    PLAIT_CHECK(x->dtype == y->dtype, PLAIT_ERR_INVALID,
+                "%s: operand is %s, result is %s", name, plait_dtype_name(x->dtype),
+                plait_dtype_name(y->dtype));
     PLAIT_CHECK(x->ndim == y->ndim &&
-                    (x->ndim == 0 ||
-                     memcmp(x->dims, y->dims, (size_t)x->ndim * sizeof(x->dims[0])) == 0),
-                PLAIT_ERR_INVALID, "%s: operand and result have different shapes", name);
+                    (x->ndim == 0 || memcmp(x->dims, y->dims,
+                                            (size_t)x->ndim * sizeof(x->dims[0])) == 0),
+                PLAIT_ERR_INVALID, "%s: operand and result have different shapes",
+                name);
 done:
     return status;
 }
 
-plait_status_t plait_coll_copy(plait_plan_t *plan, int src_slot, int dst_slot, int64_t n_bytes)
+plait_status_t plait_coll_copy(plait_plan_t *plan, int src_slot, int dst_slot,
+                               int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {0};

@@ -41,7 +41,8 @@ static plait_status_t reduce_plan(const void *params, const plait_problem_t *pro
     PLAIT_CHECK(p->reduce >= 0 && p->reduce < PLAIT_REDUCE_COUNT &&
                     plait_reduce_is_defined((plait_reduce_t)p->reduce, x->dtype),
                 PLAIT_ERR_INVALID, "reduce: %s is not defined for %s",
-                plait_reduce_name((plait_reduce_t)p->reduce), plait_dtype_name(x->dtype));
+                plait_reduce_name((plait_reduce_t)p->reduce),
+                plait_dtype_name(x->dtype));
     PLAIT_CHECK(p->root >= 0 && p->root < problem->n_ranks, PLAIT_ERR_INVALID,
                 "reduce: root %lld is not a rank of this communicator (size %d)",
                 (long long)p->root, problem->n_ranks);
@@ -51,7 +52,8 @@ static plait_status_t reduce_plan(const void *params, const plait_problem_t *pro
                                 plait_reduce_name((plait_reduce_t)p->reduce),
                                 (long long)p->root));
     plait_plan_agree(plan, (uint64_t)p->root);
-    PLAIT_TRY(plait_coll_allreduce(plan, problem, (plait_reduce_t)p->reduce, (int)p->root));
+    PLAIT_TRY(
+        plait_coll_allreduce(plan, problem, (plait_reduce_t)p->reduce, (int)p->root));
     if (problem->rank != p->root) {
         PLAIT_TRY(add_zero(plan, plait_slot_ret(plan, 0)));
     }

@@ -4,9 +4,12 @@
 #include "coll/coll.h"
 
 static const plait_attr_t sendrecv_attrs[] = {
-    PLAIT_ATTR(plait_sendrecv_params_t, source),  PLAIT_ATTR(plait_sendrecv_params_t, dest),
-    PLAIT_ATTR(plait_sendrecv_params_t, sendtag), PLAIT_ATTR(plait_sendrecv_params_t, recvtag),
-    PLAIT_ATTR(plait_sendrecv_params_t, status),  PLAIT_ATTR_END,
+    PLAIT_ATTR(plait_sendrecv_params_t, source),
+    PLAIT_ATTR(plait_sendrecv_params_t, dest),
+    PLAIT_ATTR(plait_sendrecv_params_t, sendtag),
+    PLAIT_ATTR(plait_sendrecv_params_t, recvtag),
+    PLAIT_ATTR(plait_sendrecv_params_t, status),
+    PLAIT_ATTR_END,
 };
 
 enum { MAX_TAG = 32767 }; /* MPI promises no more */
@@ -25,7 +28,8 @@ static plait_status_t check(const plait_sendrecv_params_t *p, int n_ranks)
                 "sendrecv: source %lld is not a rank of this communicator (size %d)",
                 (long long)p->source, n_ranks);
     PLAIT_CHECK(p->sendtag >= 0 && p->sendtag <= MAX_TAG, PLAIT_ERR_INVALID,
-                "sendrecv: sendtag %lld is outside 0..%d", (long long)p->sendtag, MAX_TAG);
+                "sendrecv: sendtag %lld is outside 0..%d", (long long)p->sendtag,
+                MAX_TAG);
     PLAIT_CHECK((p->recvtag >= 0 && p->recvtag <= MAX_TAG) || p->recvtag == PLAIT_ANY,
                 PLAIT_ERR_INVALID, "sendrecv: recvtag %lld is outside 0..%d",
                 (long long)p->recvtag, MAX_TAG);
@@ -53,10 +57,10 @@ static plait_status_t sendrecv_plan(const void *params, const plait_problem_t *p
     PLAIT_TRY(plait_coll_same("sendrecv", &problem->args[1], &problem->rets[0]));
     PLAIT_TRY(plait_array_size(&problem->args[0], &native.n, &n_bytes));
     PLAIT_TRY(plait_array_size(&problem->rets[0], &native.n_recv, &n_bytes));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "sendrecv(%s[%lld] -> %d, %s[%lld] <- %d)",
-                                plait_dtype_name(native.dtype), (long long)native.n,
-                                native.dest, plait_dtype_name(native.recv_dtype),
-                                (long long)native.n_recv, native.source));
+    PLAIT_TRY(plait_plan_create(
+        problem, &plan, "sendrecv(%s[%lld] -> %d, %s[%lld] <- %d)",
+        plait_dtype_name(native.dtype), (long long)native.n, native.dest,
+        plait_dtype_name(native.recv_dtype), (long long)native.n_recv, native.source));
     plan->is_collective = false;
     native.src_slot = plait_slot_arg(plan, 0);
     native.dst_slot = plait_slot_ret(plan, 0);

@@ -39,12 +39,14 @@ plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
     plait_endpoint_t *ends = NULL;
     int n_made = 0;
 
-    PLAIT_CHECK(n_ranks >= 1, PLAIT_ERR_INVALID, "%d ranks, expected 1 or more", n_ranks);
+    PLAIT_CHECK(n_ranks >= 1, PLAIT_ERR_INVALID, "%d ranks, expected 1 or more",
+                n_ranks);
     ends = plait_alloc(n_ranks, sizeof(*ends));
     PLAIT_CHECK(ends != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d ranks", n_ranks);
     for (; n_made < n_ranks; n_made++) {
         comms[n_made] = comm_create("threads");
-        PLAIT_CHECK(comms[n_made] != NULL, PLAIT_ERR_NO_MEMORY, "no memory for rank %d", n_made);
+        PLAIT_CHECK(comms[n_made] != NULL, PLAIT_ERR_NO_MEMORY, "no memory for rank %d",
+                    n_made);
     }
     PLAIT_TRY(plait_local_open(n_ranks, ends));
     for (int r = 0; r < n_ranks; r++) {
@@ -60,15 +62,16 @@ done:
 }
 
 plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
-                                   const char *label, int64_t *id_p, plait_comm_t **comm_p)
+                                   const char *label, int64_t *id_p,
+                                   plait_comm_t **comm_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_comm_t *comm = comm_create(label);
     int64_t id = (id_p != NULL) ? *id_p : 0;
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &id, &comm->is_freed, &comm->end,
-                             &comm->why));
+    PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &id, &comm->is_freed,
+                             &comm->end, &comm->why));
     if (id_p != NULL) {
         *id_p = id;
     }
@@ -130,8 +133,9 @@ plait_status_t plait_comm_usable(const plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(!atomic_load_explicit(&comm->is_freed, memory_order_relaxed), PLAIT_ERR_COMM,
-                "communicator #%lld (made at %s) was freed", (long long)comm->id, comm->label);
+    PLAIT_CHECK(!atomic_load_explicit(&comm->is_freed, memory_order_relaxed),
+                PLAIT_ERR_COMM, "communicator #%lld (made at %s) was freed",
+                (long long)comm->id, comm->label);
 done:
     return status;
 }

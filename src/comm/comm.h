@@ -9,17 +9,18 @@
 
 struct plait_comm {
     plait_endpoint_t end;
-    int64_t id;              /* of the registry; 0 for handles of C programs        */
-    char label[96];          /* where it was made, for messages                     */
-    const char *why;         /* how peers' memory is reached                        */
-    _Atomic bool is_freed;   /* the user's communicator was freed                   */
-    _Atomic(void *) attached; /* the plans made for it: owned by the plan layer     */
+    int64_t id;               /* of the registry; 0 for handles of C programs */
+    char label[96];           /* where it was made, for messages */
+    const char *why;          /* how peers' memory is reached */
+    _Atomic bool is_freed;    /* the user's communicator was freed */
+    _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
     void (*detach)(void *attached);
 };
 
 /* id_p: in, this rank's next free id; out, one that is free on all ranks. NULL: none wanted. */
 plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
-                                   const char *label, int64_t *id_p, plait_comm_t **comm_p);
+                                   const char *label, int64_t *id_p,
+                                   plait_comm_t **comm_p);
 
 /* COMM with the label if the user's communicator was freed. */
 plait_status_t plait_comm_usable(const plait_comm_t *comm);

@@ -12,7 +12,7 @@
 enum { PAGE = 256, N_PAGES = 256 };
 
 typedef struct {
-    int n;            /* handles: 1, or one per device; 0 after a free */
+    int n; /* handles: 1, or one per device; 0 after a free */
     bool is_by_device;
     plait_comm_t **comms;
     int32_t *ordinals;
@@ -27,7 +27,8 @@ static _Atomic(entry_t *) *place_of(int64_t id)
 {
     bool is_in_range = id > 0 && id < (int64_t)PAGE * N_PAGES;
 
-    return (is_in_range && pages[id / PAGE] != NULL) ? &pages[id / PAGE][id % PAGE] : NULL;
+    return (is_in_range && pages[id / PAGE] != NULL) ? &pages[id / PAGE][id % PAGE]
+                                                     : NULL;
 }
 
 static const entry_t *entry_of(int64_t id)
@@ -43,10 +44,11 @@ plait_status_t plait_registry_find(int64_t id, int32_t ordinal, plait_comm_t **c
     const entry_t *entry = entry_of(id);
     plait_comm_t *comm = NULL;
 
-    PLAIT_CHECK(entry != NULL, PLAIT_ERR_COMM, "communicator #%lld is unknown to this process",
-                (long long)id);
-    PLAIT_CHECK(entry->n > 0, PLAIT_ERR_COMM, "communicator #%lld (made at %s) was freed",
-                (long long)id, entry->label);
+    PLAIT_CHECK(entry != NULL, PLAIT_ERR_COMM,
+                "communicator #%lld is unknown to this process", (long long)id);
+    PLAIT_CHECK(entry->n > 0, PLAIT_ERR_COMM,
+                "communicator #%lld (made at %s) was freed", (long long)id,
+                entry->label);
     if (!entry->is_by_device) {
         comm = entry->comms[0];
     }
@@ -107,11 +109,13 @@ static plait_status_t put(entry_t *entry, int64_t id)
                 "more than %d communicators", PAGE * N_PAGES - 1);
     if (pages[id / PAGE] == NULL) {
         pages[id / PAGE] = plait_alloc(PAGE, sizeof(*pages[0]));
-        PLAIT_CHECK(pages[id / PAGE] != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the registry");
+        PLAIT_CHECK(pages[id / PAGE] != NULL, PLAIT_ERR_NO_MEMORY,
+                    "no memory for the registry");
     }
     for (int i = 0; i < entry->n; i++) {
         entry->comms[i]->id = id;
-        (void)snprintf(entry->comms[i]->label, sizeof(entry->label), "%s", entry->label);
+        (void)snprintf(entry->comms[i]->label, sizeof(entry->label), "%s",
+                       entry->label);
     }
     atomic_store_explicit(&pages[id / PAGE][id % PAGE], entry, memory_order_release);
     next_id = (id >= next_id) ? id + 1 : next_id;
@@ -145,8 +149,8 @@ done:
     return status;
 }
 
-plait_status_t plait_registry_add_local(int n, const int32_t ordinals[], const char *label,
-                                        int64_t *id_p)
+plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
+                                        const char *label, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
     entry_t *entry = NULL;
@@ -175,7 +179,8 @@ plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size, int rank
     int64_t id = peek_id();
 
     PLAIT_CHECK(entry != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, size, rank, label, &id, &entry->comms[0]));
+    PLAIT_TRY(
+        plait_comm_open_mpi(mpi_comm_bits, size, rank, label, &id, &entry->comms[0]));
     entry->n = 1;
     PLAIT_TRY(put(entry, id));
     entry = NULL;

@@ -23,8 +23,9 @@ PLAIT_EXPORT plait_status_t plait_registry_add_local(int n, const int32_t ordina
                                                      const char *label, int64_t *id_p);
 
 /* Collective over the communicator. */
-PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size, int rank,
-                                                   const char *label, int64_t *id_p);
+PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size,
+                                                   int rank, const char *label,
+                                                   int64_t *id_p);
 
 /* Collective over the communicator; nothing may be in flight on it. */
 PLAIT_EXPORT plait_status_t plait_registry_free(int64_t id);

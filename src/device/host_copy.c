@@ -222,7 +222,13 @@ static ALWAYS_INLINE void gather_plane(const plane_t *plane, const char *src, ch
 #endif
 
 /* One set of kernels per size. */
-#define SIZE_FOR_EACH(_row) _row(1) _row(2) _row(4) _row(8) _row(16) _row(32)
+#define SIZE_FOR_EACH(_row) \
+    _row(1)                 \
+    _row(2)                 \
+    _row(4)                 \
+    _row(8)                 \
+    _row(16)                \
+    _row(32)
 
 #define SIZE_KERNELS(_k)                                                            \
     static void copy_plane_exact_##_k(const plane_t *plane, const char *src,        \

@@ -25,8 +25,9 @@ enum {
     PLAIT_FFI_CODE_UNAVAILABLE = 14
 };
 
-typedef struct plait_ffi_error plait_ffi_error_t;     /* owned by XLA once returned   */
-typedef struct plait_ffi_context plait_ffi_context_t; /* dead after the handler returned */
+typedef struct plait_ffi_error plait_ffi_error_t; /* owned by XLA once returned */
+typedef struct plait_ffi_context
+    plait_ffi_context_t; /* dead after the handler returned */
 typedef struct plait_ffi_future plait_ffi_future_t;
 
 typedef struct plait_ffi_ext {
@@ -45,8 +46,8 @@ typedef struct {
 typedef struct {
     size_t struct_size;
     plait_ffi_version_t api_version;
-    uint32_t traits;       /* the declared size ends here      */
-    int64_t state_type_id; /* only where the minor is >= 2     */
+    uint32_t traits;       /* the declared size ends here */
+    int64_t state_type_id; /* only where the minor is >= 2 */
 } plait_ffi_metadata_t;
 
 typedef struct {

@@ -17,18 +17,18 @@ typedef struct {
 } kind_t;
 
 static const kind_t kinds[PLAIT_STATUS_COUNT] = {
-    [PLAIT_OK] = {"Error", PLAIT_FFI_CODE_INTERNAL},
-    [PLAIT_ERR_INVALID] = {"Error", PLAIT_FFI_CODE_INVALID_ARGUMENT},
-    [PLAIT_ERR_NO_MEMORY] = {"Error", PLAIT_FFI_CODE_RESOURCE_EXHAUSTED},
-    [PLAIT_ERR_OVERFLOW] = {"Error", PLAIT_FFI_CODE_INVALID_ARGUMENT},
-    [PLAIT_ERR_UNSUPPORTED] = {"Error", PLAIT_FFI_CODE_UNIMPLEMENTED},
-    [PLAIT_ERR_TRANSPORT] = {"TransportError", PLAIT_FFI_CODE_UNAVAILABLE},
-    [PLAIT_ERR_MISMATCH] = {"MismatchError", PLAIT_FFI_CODE_FAILED_PRECONDITION},
-    [PLAIT_ERR_TRUNCATION] = {"TruncationError", PLAIT_FFI_CODE_INVALID_ARGUMENT},
-    [PLAIT_ERR_COMM] = {"CommError", PLAIT_FFI_CODE_FAILED_PRECONDITION},
-    [PLAIT_ERR_TIMEOUT] = {"TimeoutError", PLAIT_FFI_CODE_DEADLINE_EXCEEDED},
-    [PLAIT_ERR_PEER] = {"PeerError", PLAIT_FFI_CODE_ABORTED},
-    [PLAIT_ERR_INTERNAL] = {"Error", PLAIT_FFI_CODE_INTERNAL},
+    [PLAIT_OK] = {"Error",           PLAIT_FFI_CODE_INTERNAL           },
+    [PLAIT_ERR_INVALID] = {"Error",           PLAIT_FFI_CODE_INVALID_ARGUMENT   },
+    [PLAIT_ERR_NO_MEMORY] = {"Error",           PLAIT_FFI_CODE_RESOURCE_EXHAUSTED },
+    [PLAIT_ERR_OVERFLOW] = {"Error",           PLAIT_FFI_CODE_INVALID_ARGUMENT   },
+    [PLAIT_ERR_UNSUPPORTED] = {"Error",           PLAIT_FFI_CODE_UNIMPLEMENTED      },
+    [PLAIT_ERR_TRANSPORT] = {"TransportError",  PLAIT_FFI_CODE_UNAVAILABLE        },
+    [PLAIT_ERR_MISMATCH] = {"MismatchError",   PLAIT_FFI_CODE_FAILED_PRECONDITION},
+    [PLAIT_ERR_TRUNCATION] = {"TruncationError", PLAIT_FFI_CODE_INVALID_ARGUMENT   },
+    [PLAIT_ERR_COMM] = {"CommError",       PLAIT_FFI_CODE_FAILED_PRECONDITION},
+    [PLAIT_ERR_TIMEOUT] = {"TimeoutError",    PLAIT_FFI_CODE_DEADLINE_EXCEEDED  },
+    [PLAIT_ERR_PEER] = {"PeerError",       PLAIT_FFI_CODE_ABORTED            },
+    [PLAIT_ERR_INTERNAL] = {"Error",           PLAIT_FFI_CODE_INTERNAL           },
 };
 
 static plait_ffi_error_t *to_xla(const plait_ffi_frame_t *frame, plait_status_t status)
@@ -49,10 +49,12 @@ static bool answer_metadata(const plait_ffi_frame_t *frame)
 {
     bool is_query = false;
 
-    for (plait_ffi_ext_t *e = frame->extension_start; e != NULL && !is_query; e = e->next) {
+    for (plait_ffi_ext_t *e = frame->extension_start; e != NULL && !is_query;
+         e = e->next) {
         if (e->type == PLAIT_FFI_EXT_METADATA) {
             plait_ffi_metadata_t *m = ((plait_ffi_metadata_ext_t *)(void *)e)->metadata;
-            int runtime = (frame->api != NULL) ? frame->api->api_version.minor_version : 1;
+            int runtime =
+                (frame->api != NULL) ? frame->api->api_version.minor_version : 1;
             m->api_version.struct_size = PLAIT_FFI_VERSION_SIZE;
             m->api_version.extension_start = NULL;
             m->api_version.major_version = 0;
@@ -97,8 +99,8 @@ static int64_t find_attr(const plait_ffi_attrs_t *attrs, const char *name)
     return -1;
 }
 
-static plait_status_t read_scalar(const plait_ffi_attrs_t *attrs, const char *name, int dtype,
-                                  void *value_p)
+static plait_status_t read_scalar(const plait_ffi_attrs_t *attrs, const char *name,
+                                  int dtype, void *value_p)
 {
     plait_status_t status = PLAIT_OK;
     int64_t i = find_attr(attrs, name);
@@ -112,8 +114,8 @@ done:
     return status;
 }
 
-static plait_status_t read_array(const plait_ffi_attrs_t *attrs, const plait_attr_t *attr,
-                                 unsigned char *params)
+static plait_status_t read_array(const plait_ffi_attrs_t *attrs,
+                                 const plait_attr_t *attr, unsigned char *params)
 {
     plait_status_t status = PLAIT_OK;
     int64_t i = find_attr(attrs, attr->name);
@@ -122,8 +124,9 @@ static plait_status_t read_array(const plait_ffi_attrs_t *attrs, const plait_att
 
     PLAIT_CHECK(array != NULL && (array->dtype == PLAIT_FFI_S64 || array->size == 0) &&
                     array->size <= (size_t)attr->n_max,
-                PLAIT_ERR_INTERNAL, "attribute %s is missing or no array of at most %d int64",
-                attr->name, attr->n_max);
+                PLAIT_ERR_INTERNAL,
+                "attribute %s is missing or no array of at most %d int64", attr->name,
+                attr->n_max);
     int64_t n = (int64_t)array->size;
     memcpy(params + attr->count_offset, &n, sizeof(n));
     if (n > 0) {
@@ -143,7 +146,8 @@ static plait_status_t read_params(const plait_op_t *op, const plait_ffi_attrs_t 
         if (a->n_max > 0) {
             PLAIT_TRY(read_array(attrs, a, params));
         } else {
-            PLAIT_TRY(read_scalar(attrs, a->name, a->is_float ? PLAIT_FFI_F64 : PLAIT_FFI_S64,
+            PLAIT_TRY(read_scalar(attrs, a->name,
+                                  a->is_float ? PLAIT_FFI_F64 : PLAIT_FFI_S64,
                                   params + a->offset));
         }
     }
@@ -227,12 +231,13 @@ static plait_status_t check_frame(const plait_op_t *op, const plait_ffi_frame_t 
 
     PLAIT_CHECK(frame->struct_size >= PLAIT_FFI_FRAME_SIZE &&
                     frame->stage == PLAIT_FFI_STAGE_EXECUTE,
-                PLAIT_ERR_UNSUPPORTED, "%s: this jaxlib's call frame is not known to plait",
-                op->name);
+                PLAIT_ERR_UNSUPPORTED,
+                "%s: this jaxlib's call frame is not known to plait", op->name);
     PLAIT_CHECK(frame->args.size >= op->n_args && frame->rets.size >= op->n_rets,
-                PLAIT_ERR_INTERNAL, "%s: %lld operands and %lld results, expected %d and %d",
-                op->name, (long long)frame->args.size, (long long)frame->rets.size,
-                op->n_args, op->n_rets);
+                PLAIT_ERR_INTERNAL,
+                "%s: %lld operands and %lld results, expected %d and %d", op->name,
+                (long long)frame->args.size, (long long)frame->rets.size, op->n_args,
+                op->n_rets);
 done:
     return status;
 }
@@ -283,10 +288,10 @@ done:
 }
 
 /* One symbol per operation, so that compiled programs say "plait_allreduce". */
-#define HANDLER(_name)                                                             \
-    PLAIT_EXPORT plait_ffi_error_t *plait_ffi_##_name(plait_ffi_frame_t *frame);   \
-    plait_ffi_error_t *plait_ffi_##_name(plait_ffi_frame_t *frame)                 \
-    {                                                                              \
-        return run(&plait_op_##_name, frame);                                      \
+#define HANDLER(_name)                                                           \
+    PLAIT_EXPORT plait_ffi_error_t *plait_ffi_##_name(plait_ffi_frame_t *frame); \
+    plait_ffi_error_t *plait_ffi_##_name(plait_ffi_frame_t *frame)               \
+    {                                                                            \
+        return run(&plait_op_##_name, frame);                                    \
     }
 PLAIT_OP_FOR_EACH(HANDLER)

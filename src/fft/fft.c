@@ -20,18 +20,21 @@
 #include <string.h>
 
 static const plait_attr_t fft_attrs[] = {
-    PLAIT_ATTR_ARRAY(plait_fft_params_t, from), PLAIT_ATTR_ARRAY(plait_fft_params_t, to),
-    PLAIT_ATTR_ARRAY(plait_fft_params_t, axes), PLAIT_ATTR(plait_fft_params_t, sign),
-    PLAIT_ATTR_FLOAT(plait_fft_params_t, scale), PLAIT_ATTR_END,
+    PLAIT_ATTR_ARRAY(plait_fft_params_t, from),
+    PLAIT_ATTR_ARRAY(plait_fft_params_t, to),
+    PLAIT_ATTR_ARRAY(plait_fft_params_t, axes),
+    PLAIT_ATTR(plait_fft_params_t, sign),
+    PLAIT_ATTR_FLOAT(plait_fft_params_t, scale),
+    PLAIT_ATTR_END,
 };
 
 /* A local transform of some axes, or a move to `layout` with the transform of axis t. */
 typedef struct {
     bool is_exchange;
-    int t;            /* -1: a move alone */
-    unsigned axes;    /* local transforms, bit per axis */
+    int t;         /* -1: a move alone */
+    unsigned axes; /* local transforms, bit per axis */
     plait_layout_t layout;
-    int slot;         /* where its result goes */
+    int slot; /* where its result goes */
 } stage_t;
 
 enum { MAX_STAGES = 2 * PLAIT_MAX_NDIM + 2 };
@@ -87,7 +90,8 @@ static bool same_split(const plait_axis_t *a, const plait_axis_t *b)
 
 /* The axis that takes over the split of t: one that is whole and not to be transformed any
  * more; best the one that `to` wants split so, else the longest. -1: none. */
-static int choose_taker(const fft_t *f, const plait_layout_t *layout, int t, unsigned todo)
+static int choose_taker(const fft_t *f, const plait_layout_t *layout, int t,
+                        unsigned todo)
 {
     int best = -1;
 
@@ -216,14 +220,15 @@ static plait_status_t assign_slots(fft_t *f)
     for (int i = f->n_stages - 1; i >= 0; i--) {
         stage_t *stage = &f->stages[i];
         bool wants_ret = (f->n_stages - 1 - i) % 2 == 0;
-        bool takes_ret = wants_ret && (i == f->n_stages - 1 || fits_result(f, &stage->layout)) &&
+        bool takes_ret = wants_ret &&
+                         (i == f->n_stages - 1 || fits_result(f, &stage->layout)) &&
                          !(i == 0 && stage->is_exchange && f->n_stages > 1);
         if (takes_ret) {
             stage->slot = ret;
         } else {
             int which = wants_ret; /* a stage that could not have the result */
-            work_bytes[which] = plait_max(work_bytes[which],
-                                          local_bytes(f, &stage->layout, f->plan->rank));
+            work_bytes[which] = plait_max(
+                work_bytes[which], local_bytes(f, &stage->layout, f->plan->rank));
             stage->slot = -2 - which;
         }
     }
@@ -232,7 +237,8 @@ static plait_status_t assign_slots(fft_t *f)
         if (stage->slot <= -2) {
             int which = -2 - stage->slot;
             if (work[which] < 0) {
-                PLAIT_TRY(plait_plan_add_work(f->plan, work_bytes[which], &work[which]));
+                PLAIT_TRY(
+                    plait_plan_add_work(f->plan, work_bytes[which], &work[which]));
             }
             stage->slot = work[which];
         }
@@ -246,8 +252,8 @@ done:
 static plait_status_t make_fft1(fft_t *f, int64_t n, plait_fft1_t **fft_p)
 {
     f->n_left--;
-    return plait_fft1_create(n, f->dtype, (int)f->p->sign, (f->n_left == 0) ? f->p->scale : 1.0,
-                             fft_p);
+    return plait_fft1_create(n, f->dtype, (int)f->p->sign,
+                             (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
 }
 
 static void strides_of(const fft_t *f, const int64_t shape[], int64_t stride[])
@@ -266,14 +272,15 @@ static plait_fft_store_t store_of(const fft_t *f, const plait_layout_t *layout)
 {
     int64_t n_bytes = 2 * local_bytes(f, layout, f->plan->rank) * f->plan->n_ranks;
 
-    return (plait_cpu_streams() && n_bytes > plait_host_cache_bytes()) ? PLAIT_FFT_STREAM
-                                                                       : PLAIT_FFT_STORE;
+    return (plait_cpu_streams() && n_bytes > plait_host_cache_bytes())
+               ? PLAIT_FFT_STREAM
+               : PLAIT_FFT_STORE;
 }
 
 /* A pass over the local array of `layout` with planes (t, last axis); pieces are filled in
  * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
-static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout, int t, int slot,
-                               int n_pieces, plait_pass_t **pass_p)
+static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout, int t,
+                               int slot, int n_pieces, plait_pass_t **pass_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = plait_alloc(1, sizeof(*pass));
@@ -333,7 +340,9 @@ static plait_status_t add_local(fft_t *f, const plait_layout_t *layout, unsigned
         bool has_rows = (axes & (1U << last)) != 0;
         int t = -1;
         for (int a = 0; a < last; a++) {
-            t = ((axes & (1U << a)) != 0) ? a : t; /* the closest to the last: smallest planes */
+            t = ((axes & (1U << a)) != 0)
+                    ? a
+                    : t; /* the closest to the last: smallest planes */
         }
         PLAIT_TRY(new_pass(f, layout, t, dst_slot, 1, &pass));
         set_own_piece(f, pass, src_slot);
@@ -359,8 +368,8 @@ done:
 /* The piece of every peer that this rank's part of `to` meets: the whole of it along all
  * axes but t, since only t and the axis that took its split differ. */
 static plait_status_t set_pieces(const fft_t *f, plait_pass_t *pass,
-                                 const plait_layout_t *from, const plait_layout_t *to, int t,
-                                 int slot)
+                                 const plait_layout_t *from, const plait_layout_t *to,
+                                 int t, int slot)
 {
     plait_status_t status = PLAIT_OK;
     int rank = f->plan->rank;
@@ -380,7 +389,8 @@ static plait_status_t set_pieces(const fft_t *f, plait_pass_t *pass,
             is_empty = overlaps[a].n == 0;
         }
         for (int a = 0; a < from->ndim && !is_empty; a++) {
-            PLAIT_CHECK(overlaps[a].n == 1, PLAIT_ERR_INTERNAL, "a piece is not contiguous");
+            PLAIT_CHECK(overlaps[a].n == 1, PLAIT_ERR_INTERNAL,
+                        "a piece is not contiguous");
             piece.offset += overlaps[a].items[0].src * stride[a];
             if (a == t) {
                 piece.t_lo = overlaps[a].items[0].dst;
@@ -424,16 +434,18 @@ static plait_status_t add_exchange(fft_t *f, const plait_layout_t *from, int src
 
     PLAIT_TRY(plait_plan_fence(f->plan));
     if (is_fusable(f, from, stage)) {
-        PLAIT_TRY(new_pass(f, &stage->layout, stage->t, stage->slot, f->plan->n_ranks, &pass));
+        PLAIT_TRY(new_pass(f, &stage->layout, stage->t, stage->slot, f->plan->n_ranks,
+                           &pass));
         PLAIT_TRY(set_pieces(f, pass, from, &stage->layout, stage->t, src_slot));
         PLAIT_TRY(make_fft1(f, stage->layout.shape[stage->t], &pass->columns));
         PLAIT_TRY(plait_pass_add(f->plan, &pass));
     } else {
-        PLAIT_TRY(plait_redist_move(f->plan, from, src_slot, &stage->layout, stage->slot,
-                                    f->item_bytes, &move));
+        PLAIT_TRY(plait_redist_move(f->plan, from, src_slot, &stage->layout,
+                                    stage->slot, f->item_bytes, &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0) {
-            PLAIT_TRY(add_local(f, &stage->layout, 1U << stage->t, stage->slot, stage->slot));
+            PLAIT_TRY(
+                add_local(f, &stage->layout, 1U << stage->t, stage->slot, stage->slot));
         }
     }
 done:
@@ -485,8 +497,10 @@ static plait_status_t check(const fft_t *f, const plait_problem_t *problem)
                     memcmp(f->from.shape, f->to.shape,
                            (size_t)f->from.ndim * sizeof(int64_t)) == 0 &&
                     f->from.grid_ndim == f->to.grid_ndim &&
-                    memcmp(f->from.grid, f->to.grid, (size_t)f->from.grid_ndim * sizeof(int)) == 0,
-                PLAIT_ERR_INVALID, "fft: the two layouts differ in global shape or grid");
+                    memcmp(f->from.grid, f->to.grid,
+                           (size_t)f->from.grid_ndim * sizeof(int)) == 0,
+                PLAIT_ERR_INVALID,
+                "fft: the two layouts differ in global shape or grid");
     PLAIT_CHECK(p->n_axes >= 1, PLAIT_ERR_INVALID, "fft: no axes to transform");
     for (int64_t i = 0; i < p->n_axes; i++) {
         PLAIT_CHECK(p->axes[i] >= 0 && p->axes[i] < f->from.ndim, PLAIT_ERR_INVALID,
@@ -536,9 +550,9 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
     PLAIT_TRY(check(&f, problem));
     plait_layout_print(&f.from, from_text, sizeof(from_text));
     plait_layout_print(&f.to, to_text, sizeof(to_text));
-    PLAIT_TRY(plait_plan_create(problem, &f.plan, "fft %s %s %s -> %s",
-                                plait_dtype_name(f.dtype),
-                                (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
+    PLAIT_TRY(plait_plan_create(
+        problem, &f.plan, "fft %s %s %s -> %s", plait_dtype_name(f.dtype),
+        (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
     agree(&f);
     normalize(&f.from);
     normalize(&f.to);

@@ -164,21 +164,21 @@ static void run_plane(work_t *w)
     const char *src = w->exec->slot[own->slot] + own->offset +
                       outer_at(pass, w->index, own->outer_stride);
     if (pass->columns == NULL) {
-        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst, pass->dst_t_stride,
-                        fft_scratch, pass->store);
+        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst,
+                        pass->dst_t_stride, fft_scratch, pass->store);
     } else if (is_plane_small(pass)) {
-        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, plane, w->scratch.row_bytes,
-                        fft_scratch, PLAIT_FFT_STORE);
+        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, plane,
+                        w->scratch.row_bytes, fft_scratch, PLAIT_FFT_STORE);
         for (int64_t t = 0; t < pass->n_t; t++) {
             w->in[t] = plane + t * w->scratch.row_bytes;
         }
         plait_fft1_columns(pass->columns, pass->n_w, w->in, 0, w->out, 0, fft_scratch,
                            pass->store);
     } else {
-        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst, pass->dst_t_stride,
-                        fft_scratch, PLAIT_FFT_STORE);
-        plait_fft1_columns(pass->columns, pass->n_w, (const char *const *)w->out, 0, w->out, 0,
-                           fft_scratch, PLAIT_FFT_STORE);
+        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst,
+                        pass->dst_t_stride, fft_scratch, PLAIT_FFT_STORE);
+        plait_fft1_columns(pass->columns, pass->n_w, (const char *const *)w->out, 0,
+                           w->out, 0, fft_scratch, PLAIT_FFT_STORE);
     }
 }
 
@@ -192,8 +192,8 @@ static plait_status_t read_strip(work_t *w, int64_t at, int64_t n)
 
     for (int i = 0; i < pass->n_pieces; i++) {
         const plait_piece_t *p = &pass->pieces[i];
-        int64_t offset =
-            p->offset + outer_at(pass, w->index, p->outer_stride) + at * pass->item_bytes;
+        int64_t offset = p->offset + outer_at(pass, w->index, p->outer_stride) +
+                         at * pass->item_bytes;
         bool is_own = p->peer == w->exec->plan->rank;
         char *to = strip + p->t_lo * w->scratch.row_bytes;
         const char *base = is_own ? w->exec->slot[p->slot] + offset : to;
@@ -221,14 +221,15 @@ static plait_status_t run_strips(work_t *w, int64_t n_planes)
     const plait_pass_t *pass = w->pass;
     int64_t width = strip_width(pass);
     int64_t row_bytes = pass->n_w * pass->item_bytes;
-    int64_t dst_step = (pass->n_outer > 0) ? pass->dst_outer_stride[pass->n_outer - 1] : 0;
+    int64_t dst_step =
+        (pass->n_outer > 0) ? pass->dst_outer_stride[pass->n_outer - 1] : 0;
 
     if (width < pass->n_w) {
         for (int64_t at = 0; at < pass->n_w; at += width) {
             int64_t n = plait_min(width, pass->n_w - at);
             PLAIT_TRY(read_strip(w, at, n));
-            plait_fft1_columns(pass->columns, n, w->in, 0, w->out, at * pass->item_bytes,
-                               w->exec->scratch, pass->store);
+            plait_fft1_columns(pass->columns, n, w->in, 0, w->out,
+                               at * pass->item_bytes, w->exec->scratch, pass->store);
         }
     } else {
         PLAIT_TRY(read_strip(w, 0, n_planes * pass->n_w));
@@ -314,7 +315,8 @@ static void pass_touch(const void *params, plait_touch_fn_t touch, void *context
         plait_box_copy_t box = box_of(pass, p->outer_stride, p->n_t, p->t_stride);
         touch(context, false, p->peer, p->slot, p->offset, &box);
     }
-    plait_box_copy_t box = box_of(pass, pass->dst_outer_stride, pass->n_t, pass->dst_t_stride);
+    plait_box_copy_t box =
+        box_of(pass, pass->dst_outer_stride, pass->n_t, pass->dst_t_stride);
     touch(context, true, PLAIT_ANY, pass->dst_slot, pass->dst_offset, &box);
 }
 
@@ -326,13 +328,14 @@ static void pass_print(const void *params, FILE *file)
     for (int d = 0; d < pass->n_outer; d++) {
         n_planes *= pass->outer_count[d];
     }
-    (void)fprintf(file, "%" PRId64 " planes of %" PRId64 " x %" PRId64, n_planes, pass->n_t,
-                  pass->n_w);
-    (void)fprintf(file, "%s%s%s", (pass->rows != NULL) ? ", rows" : "",
-                  (pass->rows != NULL && pass->columns != NULL) ? " and" : "",
-                  (pass->columns != NULL) ? (pass->rows != NULL ? " columns" : ", columns") : "");
-    (void)fprintf(file, ", gathered from %d rank%s (%" PRId64 " bytes)%s", pass->n_pieces,
-                  (pass->n_pieces == 1) ? "" : "s",
+    (void)fprintf(file, "%" PRId64 " planes of %" PRId64 " x %" PRId64, n_planes,
+                  pass->n_t, pass->n_w);
+    (void)fprintf(
+        file, "%s%s%s", (pass->rows != NULL) ? ", rows" : "",
+        (pass->rows != NULL && pass->columns != NULL) ? " and" : "",
+        (pass->columns != NULL) ? (pass->rows != NULL ? " columns" : ", columns") : "");
+    (void)fprintf(file, ", gathered from %d rank%s (%" PRId64 " bytes)%s",
+                  pass->n_pieces, (pass->n_pieces == 1) ? "" : "s",
                   n_planes * pass->n_t * pass->n_w * pass->item_bytes,
                   (pass->store == PLAIT_FFT_STREAM) ? ", written past the cache" : "");
 }

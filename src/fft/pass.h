@@ -26,7 +26,8 @@ typedef struct {
     int dst_slot;
     int64_t dst_offset, dst_t_stride;
     int64_t dst_outer_stride[PLAIT_MAX_NDIM];
-    plait_fft1_t *rows;    /* NULL: rows are not transformed; else there is one piece, mine */
+    plait_fft1_t
+        *rows; /* NULL: rows are not transformed; else there is one piece, mine */
     plait_fft1_t *columns; /* NULL: columns are not */
     plait_fft_store_t store;
 } plait_pass_t;

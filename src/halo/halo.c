@@ -64,9 +64,10 @@ static plait_status_t add_ghosts(const halo_t *h, int axis, plait_interval_t own
         int64_t hi = plait_min(ghosts.hi, owned.hi + k * n);
         if (lo < hi) {
             PLAIT_TRY(plait_overlaps_add(
-                list, (plait_overlap_t){.n = hi - lo,
-                                        .src = h->p->extents[axis] + lo - (owned.lo + k * n),
-                                        .dst = lo - dst_start}));
+                list,
+                (plait_overlap_t){.n = hi - lo,
+                                  .src = h->p->extents[axis] + lo - (owned.lo + k * n),
+                                  .dst = lo - dst_start}));
         }
     }
 done:
@@ -112,7 +113,8 @@ static void swap_sides(plait_overlaps_t *list)
 /* Blocks of the exchange from src to dst, or with is_adjoint those of the reduction from dst
  * to src, appended to a list of the rank that plans. Sender and receiver call it alike. */
 static plait_status_t add_pair(const halo_t *h, int src, int dst, bool is_adjoint,
-                               bool is_out, const plait_block_t *block, plait_move_t *move)
+                               bool is_out, const plait_block_t *block,
+                               plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
@@ -165,7 +167,8 @@ static plait_status_t add_zeros(const halo_t *h, int rank, const int64_t before[
             items[a][n_parts++] = (plait_overlap_t){.n = first};
         }
         if (last < n) {
-            items[a][n_parts++] = (plait_overlap_t){.n = n - last, .src = last, .dst = last};
+            items[a][n_parts++] =
+                (plait_overlap_t){.n = n - last, .src = last, .dst = last};
         }
         overlaps[a].n = n_parts;
         if (n_parts > 0) {
@@ -229,8 +232,10 @@ done:
 static plait_status_t add_own(plait_plan_t *plan, const halo_t *h, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_block_t block = {
-        .peer = plan->rank, .kind = PLAIT_BLOCK_ADD, .src_slot = h->x, .dst_slot = h->y};
+    const plait_block_t block = {.peer = plan->rank,
+                                 .kind = PLAIT_BLOCK_ADD,
+                                 .src_slot = h->x,
+                                 .dst_slot = h->y};
 
     PLAIT_TRY(add_pair(h, plan->rank, plan->rank, true, false, &block, move));
     if (move->n_in > 0) {
@@ -240,7 +245,8 @@ done:
     return status;
 }
 
-static plait_status_t add_reduce(plait_plan_t *plan, const halo_t *h, plait_dtype_t dtype)
+static plait_status_t add_reduce(plait_plan_t *plan, const halo_t *h,
+                                 plait_dtype_t dtype)
 {
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {.dtype = dtype};
@@ -271,7 +277,8 @@ done:
     return status;
 }
 
-static plait_status_t check(const char *name, const halo_t *h, const plait_problem_t *problem)
+static plait_status_t check(const char *name, const halo_t *h,
+                            const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
     const plait_array_t *x = &problem->args[0];
@@ -282,30 +289,36 @@ static plait_status_t check(const char *name, const halo_t *h, const plait_probl
                 "%s: the layout is for %d ranks, the communicator has %d", name,
                 plait_layout_n_ranks(&h->layout), problem->n_ranks);
     PLAIT_CHECK(h->p->n_extents == h->layout.ndim && h->p->n_periodic == h->layout.ndim,
-                PLAIT_ERR_INVALID, "%s: %lld extents and %lld periods for %d axes", name,
-                (long long)h->p->n_extents, (long long)h->p->n_periodic, h->layout.ndim);
+                PLAIT_ERR_INVALID, "%s: %lld extents and %lld periods for %d axes",
+                name, (long long)h->p->n_extents, (long long)h->p->n_periodic,
+                h->layout.ndim);
     for (int a = 0; a < h->layout.ndim; a++) {
-        PLAIT_CHECK(h->p->extents[a] >= 0 && h->p->extents[a] < INT32_MAX, PLAIT_ERR_INVALID,
+        PLAIT_CHECK(h->p->extents[a] >= 0 && h->p->extents[a] < INT32_MAX,
+                    PLAIT_ERR_INVALID,
                     "%s: extent %lld along axis %d, expected 0 or more", name,
                     (long long)h->p->extents[a], a);
         PLAIT_CHECK(h->layout.axis[a].split != PLAIT_SPLIT_CYCLIC, PLAIT_ERR_INVALID,
-                    "%s: axis %d is block-cyclic, ghosts need contiguous parts", name, a);
+                    "%s: axis %d is block-cyclic, ghosts need contiguous parts", name,
+                    a);
     }
-    PLAIT_CHECK(x->dtype == y->dtype && x->ndim == h->layout.ndim && y->ndim == h->layout.ndim,
-                PLAIT_ERR_INVALID, "%s: %s with %d axes to %s with %d, the layout has %d", name,
-                plait_dtype_name(x->dtype), x->ndim, plait_dtype_name(y->dtype), y->ndim,
-                h->layout.ndim);
+    PLAIT_CHECK(
+        x->dtype == y->dtype && x->ndim == h->layout.ndim && y->ndim == h->layout.ndim,
+        PLAIT_ERR_INVALID, "%s: %s with %d axes to %s with %d, the layout has %d", name,
+        plait_dtype_name(x->dtype), x->ndim, plait_dtype_name(y->dtype), y->ndim,
+        h->layout.ndim);
     padded_shape(h, problem->rank, padded);
     for (int a = 0; a < h->layout.ndim; a++) {
-        PLAIT_CHECK(x->dims[a] == padded[a] && y->dims[a] == padded[a], PLAIT_ERR_INVALID,
-                    "%s: rank %d has %lld along axis %d, its interior and ghosts are %lld", name,
-                    problem->rank, (long long)x->dims[a], a, (long long)padded[a]);
+        PLAIT_CHECK(
+            x->dims[a] == padded[a] && y->dims[a] == padded[a], PLAIT_ERR_INVALID,
+            "%s: rank %d has %lld along axis %d, its interior and ghosts are %lld",
+            name, problem->rank, (long long)x->dims[a], a, (long long)padded[a]);
     }
 done:
     return status;
 }
 
-static plait_status_t halo_plan(const char *name, bool is_reduce, const plait_halo_params_t *p,
+static plait_status_t halo_plan(const char *name, bool is_reduce,
+                                const plait_halo_params_t *p,
                                 const plait_problem_t *problem, plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -316,10 +329,12 @@ static plait_status_t halo_plan(const char *name, bool is_reduce, const plait_ha
 
     PLAIT_TRY(plait_layout_unpack(p->layout, p->n_layout, &h.layout));
     PLAIT_TRY(check(name, &h, problem));
-    PLAIT_CHECK(!is_reduce || plait_reduce_is_defined(PLAIT_SUM, dtype), PLAIT_ERR_INVALID,
-                "%s: %s cannot be added", name, plait_dtype_name(dtype));
+    PLAIT_CHECK(!is_reduce || plait_reduce_is_defined(PLAIT_SUM, dtype),
+                PLAIT_ERR_INVALID, "%s: %s cannot be added", name,
+                plait_dtype_name(dtype));
     plait_layout_print(&h.layout, text, sizeof(text));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "%s %s %s", name, plait_dtype_name(dtype), text));
+    PLAIT_TRY(plait_plan_create(problem, &plan, "%s %s %s", name,
+                                plait_dtype_name(dtype), text));
     h.x = plait_slot_arg(plan, 0);
     h.y = plait_slot_ret(plan, 0);
     plait_layout_agree(plan, &h.layout);

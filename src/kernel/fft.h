@@ -16,7 +16,8 @@ typedef struct plait_fft1 plait_fft1_t;
 
 typedef enum {
     PLAIT_FFT_STORE = 0,
-    PLAIT_FFT_STREAM = 1 /* results leave past the cache; finish with plait_host_stream_fence */
+    PLAIT_FFT_STREAM =
+        1 /* results leave past the cache; finish with plait_host_stream_fence */
 } plait_fft_store_t;
 
 /* n >= 1; dtype C64 or C128; sign -1 (forward) or +1. No trial runs: microseconds. */
@@ -31,9 +32,9 @@ int64_t plait_fft1_scratch_bytes(const plait_fft1_t *fft);
  * result k is written at out[k] + out_offset + c * itemsize. in and out have n entries.
  * May be in place (out[k] == in[k] for all k), otherwise they do not overlap. Elements need
  * the alignment of one real number only. */
-void plait_fft1_columns(const plait_fft1_t *fft, int64_t n_columns, const char *const in[],
-                        int64_t in_offset, char *const out[], int64_t out_offset,
-                        void *scratch, plait_fft_store_t store);
+void plait_fft1_columns(const plait_fft1_t *fft, int64_t n_columns,
+                        const char *const in[], int64_t in_offset, char *const out[],
+                        int64_t out_offset, void *scratch, plait_fft_store_t store);
 
 /* Row r: n contiguous elements at in + r * in_stride to n contiguous elements at
  * out + r * out_stride; strides in bytes. May be in place. */

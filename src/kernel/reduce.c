@@ -12,7 +12,8 @@
 
 /* Iterations are independent also where out is a or b; they never overlap otherwise. */
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* sanitized builds do not vectorise \
+#pragma clang diagnostic ignored \
+    "-Wpass-failed" /* sanitized builds do not vectorise \
                                                   */
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)

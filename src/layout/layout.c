@@ -40,7 +40,8 @@ static share_t share_of(const plait_layout_t *layout, int rank, int axis)
     plait_layout_coords(layout, rank, coords);
     for (int i = 0; i < a->n_grid; i++) {
         share.n_parts *= layout->grid[a->grid_axis[i]];
-        share.part = share.part * layout->grid[a->grid_axis[i]] + coords[a->grid_axis[i]];
+        share.part =
+            share.part * layout->grid[a->grid_axis[i]] + coords[a->grid_axis[i]];
     }
     return share;
 }
@@ -55,19 +56,22 @@ int plait_layout_n_ranks(const plait_layout_t *layout)
     return n_ranks;
 }
 
-static plait_status_t check_axis(const plait_layout_t *layout, int axis, unsigned *used_p)
+static plait_status_t check_axis(const plait_layout_t *layout, int axis,
+                                 unsigned *used_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_axis_t *a = &layout->axis[axis];
     bool is_whole = (a->split == PLAIT_SPLIT_WHOLE);
 
     PLAIT_CHECK((int)a->split >= PLAIT_SPLIT_WHOLE && a->split <= PLAIT_SPLIT_CYCLIC,
-                PLAIT_ERR_INVALID, "layout: axis %d has split rule %d, known are 0 to 3",
-                axis, (int)a->split);
+                PLAIT_ERR_INVALID,
+                "layout: axis %d has split rule %d, known are 0 to 3", axis,
+                (int)a->split);
     PLAIT_CHECK(layout->shape[axis] >= 0, PLAIT_ERR_INVALID,
                 "layout: axis %d has extent %lld, expected 0 or more", axis,
                 (long long)layout->shape[axis]);
-    PLAIT_CHECK(is_whole ? a->n_grid == 0 : (a->n_grid >= 1 && a->n_grid <= PLAIT_MAX_GRID),
+    PLAIT_CHECK(is_whole ? a->n_grid == 0
+                         : (a->n_grid >= 1 && a->n_grid <= PLAIT_MAX_GRID),
                 PLAIT_ERR_INVALID, "layout: axis %d is split over %d grid axes", axis,
                 a->n_grid);
     PLAIT_CHECK(a->split != PLAIT_SPLIT_CYCLIC || a->block >= 1, PLAIT_ERR_INVALID,
@@ -103,14 +107,16 @@ plait_status_t plait_layout_check(const plait_layout_t *layout)
         PLAIT_CHECK(layout->grid[g] >= 1, PLAIT_ERR_INVALID,
                     "layout: grid axis %d has extent %d, expected 1 or more", g,
                     layout->grid[g]);
-        PLAIT_CHECK(plait_mul(n_ranks, layout->grid[g], &n_ranks) && n_ranks <= INT32_MAX,
-                    PLAIT_ERR_OVERFLOW, "layout: the grid has more than 2^31 - 1 ranks");
+        PLAIT_CHECK(
+            plait_mul(n_ranks, layout->grid[g], &n_ranks) && n_ranks <= INT32_MAX,
+            PLAIT_ERR_OVERFLOW, "layout: the grid has more than 2^31 - 1 ranks");
     }
     for (int a = 0; a < layout->ndim; a++) {
         PLAIT_TRY(check_axis(layout, a, &used));
-        PLAIT_CHECK(plait_mul(n_elements, plait_max(layout->shape[a], 1), &n_elements) &&
-                        n_elements <= INT64_MAX / 64,
-                    PLAIT_ERR_OVERFLOW, "layout: more than 2^57 elements");
+        PLAIT_CHECK(
+            plait_mul(n_elements, plait_max(layout->shape[a], 1), &n_elements) &&
+                n_elements <= INT64_MAX / 64,
+            PLAIT_ERR_OVERFLOW, "layout: more than 2^57 elements");
     }
 done:
     return status;
@@ -125,7 +131,8 @@ plait_status_t plait_layout_pencil(int ndim, const int64_t shape[], int grid_ndi
 
     PLAIT_CHECK(ndim >= 1 && ndim <= PLAIT_MAX_NDIM && grid_ndim >= 1 &&
                     grid_ndim <= PLAIT_MAX_GRID,
-                PLAIT_ERR_INVALID, "layout: %d axes over a grid of %d axes", ndim, grid_ndim);
+                PLAIT_ERR_INVALID, "layout: %d axes over a grid of %d axes", ndim,
+                grid_ndim);
     memcpy(layout.grid, grid, (size_t)grid_ndim * sizeof(*grid));
     memcpy(layout.shape, shape, (size_t)ndim * sizeof(*shape));
     for (int a = 0; a < ndim; a++) {
@@ -183,7 +190,8 @@ plait_interval_t plait_layout_interval(const plait_layout_t *layout, int rank, i
     return at;
 }
 
-void plait_layout_local_shape(const plait_layout_t *layout, int rank, int64_t local_shape[])
+void plait_layout_local_shape(const plait_layout_t *layout, int rank,
+                              int64_t local_shape[])
 {
     for (int axis = 0; axis < layout->ndim; axis++) {
         int64_t n_intervals = plait_layout_n_intervals(layout, rank, axis);
@@ -205,7 +213,8 @@ bool plait_layout_equal(const plait_layout_t *a, const plait_layout_t *b)
     int n_a = plait_layout_pack(a, words_a);
     int n_b = plait_layout_pack(b, words_b);
 
-    return n_a == n_b && memcmp(words_a, words_b, (size_t)n_a * sizeof(words_a[0])) == 0;
+    return n_a == n_b &&
+           memcmp(words_a, words_b, (size_t)n_a * sizeof(words_a[0])) == 0;
 }
 
 int plait_layout_pack(const plait_layout_t *layout, int64_t words[])
@@ -233,8 +242,8 @@ int plait_layout_pack(const plait_layout_t *layout, int64_t words[])
 }
 
 /* Takes the next word; false when there is none or it does not fit an int in [0, most]. */
-static bool next_int(const int64_t words[], int64_t n_words, int64_t *at_p, int64_t most,
-                     int *value_p)
+static bool next_int(const int64_t words[], int64_t n_words, int64_t *at_p,
+                     int64_t most, int *value_p)
 {
     bool is_good = (*at_p < n_words) && (words[*at_p] >= 0) && (words[*at_p] <= most);
 
@@ -278,7 +287,8 @@ plait_status_t plait_layout_unpack(const int64_t words[], int64_t n_words,
             layout.shape[a] = words[at++];
         }
     }
-    is_good = is_good && next_int(words, n_words, &at, PLAIT_MAX_GRID, &layout.grid_ndim);
+    is_good =
+        is_good && next_int(words, n_words, &at, PLAIT_MAX_GRID, &layout.grid_ndim);
     for (int g = 0; is_good && g < layout.grid_ndim; g++) {
         is_good = next_int(words, n_words, &at, INT32_MAX, &layout.grid[g]);
     }
@@ -299,10 +309,10 @@ void plait_layout_print(const plait_layout_t *layout, char *text, int n_bytes)
     static const char rule[] = {' ', '/', '|', '%'}; /* even, JAX's, cyclic */
     int n = 0;
 
-#define PUT(...)                                                                     \
-    do {                                                                             \
-        int _more = snprintf(text + n, (size_t)(n_bytes - n), __VA_ARGS__);          \
-        n = (_more < 0 || _more >= n_bytes - n) ? n_bytes - 1 : n + _more;           \
+#define PUT(...)                                                            \
+    do {                                                                    \
+        int _more = snprintf(text + n, (size_t)(n_bytes - n), __VA_ARGS__); \
+        n = (_more < 0 || _more >= n_bytes - n) ? n_bytes - 1 : n + _more;  \
     } while (0)
     for (int a = 0; a < layout->ndim; a++) {
         PUT("%s%lld", (a > 0) ? "x" : "", (long long)layout->shape[a]);

@@ -7,9 +7,9 @@
 
 /* Phases are counted from 1; phase p ends with the p-th fence. */
 typedef struct {
-    int written;     /* phase of the last write by the owner; 0: never            */
-    int read;        /* phase of the last read by a peer; 0: never                */
-    int n_moves;     /* copies of moves since the last kernel or reduction write  */
+    int written; /* phase of the last write by the owner; 0: never            */
+    int read;    /* phase of the last read by a peer; 0: never                */
+    int n_moves; /* copies of moves since the last kernel or reduction write  */
 } byte_t;
 
 typedef struct {
@@ -36,9 +36,10 @@ static void fault(check_t *c, const char *what, int peer, int slot, int64_t at)
 {
     if (c->status == PLAIT_OK) {
         c->status = plait_fail(
-            PLAIT_ERR_INTERNAL, "%s, rank %d of %d, step %d, phase %d: %s, rank %d slot %d byte %lld",
-            c->plans[c->rank]->title, c->rank, c->n_ranks, c->step + 1, c->phase, what, peer,
-            slot, (long long)at);
+            PLAIT_ERR_INTERNAL,
+            "%s, rank %d of %d, step %d, phase %d: %s, rank %d slot %d byte %lld",
+            c->plans[c->rank]->title, c->rank, c->n_ranks, c->step + 1, c->phase, what,
+            peer, slot, (long long)at);
     }
 }
 
@@ -92,7 +93,8 @@ static void write_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
 }
 
 static void each_byte(check_t *c, int peer, int slot, int64_t offset,
-                      const plait_box_copy_t *box, bool is_dst, byte_fn_t fn, write_t how)
+                      const plait_box_copy_t *box, bool is_dst, byte_fn_t fn,
+                      write_t how)
 {
     int64_t n_rows = (box->row_bytes > 0) ? plait_box_bytes(box) / box->row_bytes : 0;
     int real_slot = slot_of(c, c->plans[peer], slot);
@@ -102,7 +104,8 @@ static void each_byte(check_t *c, int peer, int slot, int64_t offset,
         int64_t at = offset;
         int64_t rest = row;
         for (int d = box->n_dims - 1; d >= 0; d--) {
-            at += rest % box->count[d] * (is_dst ? box->dst_stride[d] : box->src_stride[d]);
+            at += rest % box->count[d] *
+                  (is_dst ? box->dst_stride[d] : box->src_stride[d]);
             rest /= box->count[d];
         }
         if (at < 0 || at + box->row_bytes > n_bytes) {
@@ -129,7 +132,8 @@ static void check_in(check_t *c, const plait_block_t *b)
         return; /* nothing moves */
     }
     if (!is_zero && !is_remote_message) {
-        each_byte(c, b->peer, b->src_slot, b->src_offset, &b->box, false, read_fn, WRITE_ONCE);
+        each_byte(c, b->peer, b->src_slot, b->src_offset, &b->box, false, read_fn,
+                  WRITE_ONCE);
     }
     each_byte(c, c->rank, b->dst_slot, b->dst_offset, &b->box, true, write_fn,
               (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
@@ -139,7 +143,8 @@ static void check_move(check_t *c, const plait_move_t *move)
 {
     for (int64_t i = 0; i < move->n_out; i++) {
         const plait_block_t *b = &move->out[i];
-        each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn, WRITE_ONCE);
+        each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn,
+                  WRITE_ONCE);
     }
     for (int64_t i = 0; i < move->n_in; i++) {
         check_in(c, &move->in[i]);
@@ -152,10 +157,11 @@ static void check_reduce(check_t *c, const plait_reduce_step_t *r)
 
     for (int q = 0; q < c->n_ranks; q++) {
         each_byte(c, r->is_local ? c->rank : q, r->src_slot,
-                  r->src_offset + (r->is_local ? q * r->piece_stride : 0), &box, false, read_fn,
-                  WRITE_AGAIN);
+                  r->src_offset + (r->is_local ? q * r->piece_stride : 0), &box, false,
+                  read_fn, WRITE_AGAIN);
     }
-    each_byte(c, c->rank, r->dst_slot, r->dst_offset, &box, true, write_fn, WRITE_AGAIN);
+    each_byte(c, c->rank, r->dst_slot, r->dst_offset, &box, true, write_fn,
+              WRITE_AGAIN);
 }
 
 static void touch(void *context, bool is_write, int peer, int slot, int64_t offset,
@@ -227,7 +233,8 @@ static plait_status_t run_phases(check_t *c)
     for (int r = 0; r < c->n_ranks; r++) {
         PLAIT_CHECK(n_fences(c->plans[r]) == n_phases - 1 &&
                         (c->plans[r]->agree == c->plans[0]->agree || n_phases == 1),
-                    PLAIT_ERR_INTERNAL, "%s: ranks 0 and %d differ in fences or agreement",
+                    PLAIT_ERR_INTERNAL,
+                    "%s: ranks 0 and %d differ in fences or agreement",
                     c->plans[0]->title, r);
     }
     for (c->phase = 1; c->phase <= n_phases; c->phase++) {
@@ -312,11 +319,12 @@ static plait_status_t check_messages(const check_t *c)
             is_more = is_more || from != NULL;
             for (int b = 0; b < c->n_ranks; b++) {
                 const plait_move_t *to = nth_move(c->plans[b], n);
-                PLAIT_CHECK(a == b || pair_fits((from != NULL) ? from : &nothing, b,
-                                                (to != NULL) ? to : &nothing, a),
-                            PLAIT_ERR_INTERNAL,
-                            "%s: move %d, what rank %d sends is not what rank %d receives",
-                            c->plans[0]->title, n + 1, a, b);
+                PLAIT_CHECK(
+                    a == b || pair_fits((from != NULL) ? from : &nothing, b,
+                                        (to != NULL) ? to : &nothing, a),
+                    PLAIT_ERR_INTERNAL,
+                    "%s: move %d, what rank %d sends is not what rank %d receives",
+                    c->plans[0]->title, n + 1, a, b);
             }
         }
     }
@@ -335,7 +343,8 @@ static plait_status_t make_shadows(check_t *c)
         for (int s = 0; s < plait_plan_n_slots(plan); s++) {
             shadow_t *shadow = &c->slots[r][s];
             shadow->bytes = plait_alloc(plan->slot_bytes[s], sizeof(byte_t));
-            PLAIT_CHECK(shadow->bytes != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
+            PLAIT_CHECK(shadow->bytes != NULL, PLAIT_ERR_NO_MEMORY,
+                        "no memory for the check");
             shadow->n_bytes = plan->slot_bytes[s];
             /* operands are there before the first phase; 0 means never, so use -1 */
             for (int64_t at = 0; s < plan->n_args && at < shadow->n_bytes; at++) {

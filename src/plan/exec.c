@@ -44,8 +44,9 @@ static plait_status_t judge(const plait_exec_t *exec)
 
     for (int r = 0; r < plan->n_ranks; r++) {
         PLAIT_CHECK(records[r].agree == records[0].agree, PLAIT_ERR_MISMATCH,
-                    "rank %d calls %s, rank %d calls something else at the same place", plan->rank,
-                    plan->title, (records[r].agree == records[plan->rank].agree) ? 0 : r);
+                    "rank %d calls %s, rank %d calls something else at the same place",
+                    plan->rank, plan->title,
+                    (records[r].agree == records[plan->rank].agree) ? 0 : r);
     }
     for (int r = 0; r < plan->n_ranks; r++) {
         PLAIT_CHECK(records[r].status == PLAIT_OK, PLAIT_ERR_PEER,
@@ -116,15 +117,19 @@ static plait_status_t run_steps(plait_exec_t *exec, plait_status_t status)
     return status;
 }
 
-plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end, int64_t run,
-                               const void *const args[], void *const rets[])
+plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
+                               int64_t run, const void *const args[],
+                               void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
-    plait_exec_t exec = {.plan = plan, .session = {.end = end, .run = run}};
+    plait_exec_t exec = {
+        .plan = plan, .session = {.end = end, .run = run}
+    };
     void *memory = NULL;
     bool has_begun = false;
 
-    PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank, PLAIT_ERR_INVALID,
+    PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank,
+                PLAIT_ERR_INVALID,
                 "%s: the plan is for rank %d of %d, the communicator is rank %d of %d",
                 plan->title, plan->rank, plan->n_ranks, end->rank, end->size);
     for (int i = 0; i < plan->n_args; i++) {

@@ -13,8 +13,9 @@ struct plait_exec {
 };
 
 /* Runs the plan on an endpoint. run: see plait_session_t. */
-plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end, int64_t run,
-                               const void *const args[], void *const rets[]);
+plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
+                               int64_t run, const void *const args[],
+                               void *const rets[]);
 
 /* Address of a peer's slot; valid here if it is my own rank or access is POINTER. */
 static inline const char *plait_exec_peer(const plait_exec_t *exec, int peer, int slot)
@@ -25,7 +26,8 @@ static inline const char *plait_exec_peer(const plait_exec_t *exec, int peer, in
 }
 
 /* Gathers a box of a peer's slot into contiguous rows of `to`, dst_stride apart (READ). */
-plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot, int64_t offset,
-                                   const plait_box_copy_t *box, char *to);
+plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,
+                                   int64_t offset, const plait_box_copy_t *box,
+                                   char *to);
 
 #endif

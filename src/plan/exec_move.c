@@ -19,8 +19,8 @@ static void apply(const plait_block_t *block, plait_dtype_t dtype,
     if (block->kind == PLAIT_BLOCK_ZERO) {
         plait_host_zero_box(box, dst);
     } else if (block->kind == PLAIT_BLOCK_ADD) {
-        plait_reduce_box(plait_reduce_find(PLAIT_SUM, dtype), plait_dtype_bytes(dtype), box,
-                         src, dst);
+        plait_reduce_box(plait_reduce_find(PLAIT_SUM, dtype), plait_dtype_bytes(dtype),
+                         box, src, dst);
     } else if (src != dst) { /* equal: an operand that the result aliases */
         plait_host_copy_box(box, src, dst);
     }
@@ -59,8 +59,9 @@ static int64_t dst_at(const plait_box_copy_t *box, const int64_t index[])
     return at;
 }
 
-plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot, int64_t offset,
-                                   const plait_box_copy_t *box, char *to)
+plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,
+                                   int64_t offset, const plait_box_copy_t *box,
+                                   char *to)
 {
     plait_status_t status = PLAIT_OK;
     struct iovec local[MAX_IOVECS];
@@ -102,8 +103,8 @@ static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
         place.src_stride[d] = stride;
         stride *= fetch.count[d];
     }
-    PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset, &fetch,
-                                  exec->scratch));
+    PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset,
+                                  &fetch, exec->scratch));
     apply(block, dtype, &place, exec->scratch, dst);
 done:
     return status;
@@ -122,24 +123,30 @@ static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
     if (n_bytes <= PLAIT_READ_CHUNK) {
         status = read_piece(exec, block, dtype, box, src_offset, dst);
     } else if (box->n_dims > 0) {
-        int64_t n_slices = plait_max(1, box->count[0] / (n_bytes / PLAIT_READ_CHUNK + 1));
+        int64_t n_slices =
+            plait_max(1, box->count[0] / (n_bytes / PLAIT_READ_CHUNK + 1));
         if (box->count[0] == 1) { /* drop the dimension */
             piece.n_dims--;
-            memmove(piece.count, piece.count + 1, sizeof(piece.count) - sizeof(int64_t));
-            memmove(piece.src_stride, piece.src_stride + 1, sizeof(piece.src_stride) - sizeof(int64_t));
-            memmove(piece.dst_stride, piece.dst_stride + 1, sizeof(piece.dst_stride) - sizeof(int64_t));
+            memmove(piece.count, piece.count + 1,
+                    sizeof(piece.count) - sizeof(int64_t));
+            memmove(piece.src_stride, piece.src_stride + 1,
+                    sizeof(piece.src_stride) - sizeof(int64_t));
+            memmove(piece.dst_stride, piece.dst_stride + 1,
+                    sizeof(piece.dst_stride) - sizeof(int64_t));
             PLAIT_TRY(read_box(exec, block, dtype, &piece, src_offset, dst));
             goto done;
         }
         for (int64_t i = 0; i < box->count[0]; i += n_slices) {
             piece.count[0] = plait_min(n_slices, box->count[0] - i);
-            PLAIT_TRY(read_box(exec, block, dtype, &piece, src_offset + i * box->src_stride[0],
+            PLAIT_TRY(read_box(exec, block, dtype, &piece,
+                               src_offset + i * box->src_stride[0],
                                dst + i * box->dst_stride[0]));
         }
     } else {
         for (int64_t at = 0; at < box->row_bytes; at += PLAIT_READ_CHUNK) {
             piece.row_bytes = plait_min(PLAIT_READ_CHUNK, box->row_bytes - at);
-            PLAIT_TRY(read_piece(exec, block, dtype, &piece, src_offset + at, dst + at));
+            PLAIT_TRY(
+                read_piece(exec, block, dtype, &piece, src_offset + at, dst + at));
         }
     }
 done:
@@ -159,14 +166,16 @@ static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
         status = read_box(exec, block, dtype, &block->box, block->src_offset, dst);
     } else {
         apply(block, dtype, &block->box,
-              plait_exec_peer(exec, block->peer, block->src_slot) + block->src_offset, dst);
+              plait_exec_peer(exec, block->peer, block->src_slot) + block->src_offset,
+              dst);
     }
 done:
     return status;
 }
 
 /* Packs what goes to `peer`; returns the bytes. */
-static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer, char *to)
+static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer,
+                    char *to)
 {
     int64_t at = 0;
 
@@ -181,7 +190,8 @@ static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer
             box.dst_stride[d] = stride;
             stride *= box.count[d];
         }
-        plait_host_copy_box(&box, exec->slot[block->src_slot] + block->src_offset, to + at);
+        plait_host_copy_box(&box, exec->slot[block->src_slot] + block->src_offset,
+                            to + at);
         at += plait_box_bytes(&box);
     }
     return at;

@@ -36,10 +36,12 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
                                .dtype = n->recv_dtype};
     plait_matched_t matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 
-    if (n->source == PLAIT_NO_RANK && n_recv_bytes > 0 && exec->slot[template_slot] != dst) {
+    if (n->source == PLAIT_NO_RANK && n_recv_bytes > 0 &&
+        exec->slot[template_slot] != dst) {
         memcpy(dst, exec->slot[template_slot], (size_t)n_recv_bytes);
     }
-    PLAIT_TRY(exec->session.end->transport->sendrecv(&exec->session, &send, &recv, &matched));
+    PLAIT_TRY(
+        exec->session.end->transport->sendrecv(&exec->session, &send, &recv, &matched));
     if (n->status_id != 0) {
         plait_matched_report(n->status_id, &matched);
     }

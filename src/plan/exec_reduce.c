@@ -19,7 +19,8 @@ static plait_status_t piece_of(plait_exec_t *exec, const plait_reduce_step_t *r,
         *piece_p = plait_exec_peer(exec, is_own ? plan->rank : q, r->src_slot) + offset;
     } else {
         const plait_box_copy_t box = {.row_bytes = n_bytes};
-        PLAIT_TRY(plait_exec_read_box(exec, q, r->src_slot, offset, &box, exec->scratch));
+        PLAIT_TRY(
+            plait_exec_read_box(exec, q, r->src_slot, offset, &box, exec->scratch));
         *piece_p = exec->scratch;
     }
 done:
@@ -27,7 +28,8 @@ done:
 }
 
 /* One piece: the result is the operand; a logical one is 0 or 1 also then. */
-static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst, const char *piece)
+static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst,
+                         const char *piece)
 {
     bool is_logical = r->op == PLAIT_LAND || r->op == PLAIT_LOR || r->op == PLAIT_LXOR;
 
@@ -62,7 +64,8 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
             continue;
         }
         const char *before = piece;
-        if (piece == exec->scratch) { /* keep it: the next one comes to the same place */
+        if (piece ==
+            exec->scratch) { /* keep it: the next one comes to the same place */
             memcpy(sum, piece, (size_t)(n * item));
             before = sum;
         }

@@ -15,7 +15,9 @@
 /* Plans of one communicator handle, by a key of words: operation, parameters, arrays. */
 enum { N_BUCKETS = 64, MAX_NDIM_KEY = 16 };
 enum { ARRAY_WORDS = 2 + MAX_NDIM_KEY };
-enum { KEY_WORDS = 1 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS };
+enum {
+    KEY_WORDS = 1 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS
+};
 
 typedef struct {
     int n;
@@ -128,16 +130,19 @@ plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
     plait_plan_t *plan = NULL;
 
     PLAIT_TRY(op->plan(params, &problem, &plan));
-    plait_plan_agree(plan, plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
+    plait_plan_agree(plan,
+                     plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
     *plan_p = plan;
 done:
     return status;
 }
 
 /* Under the cache's mutex. */
-static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key, const plait_op_t *op,
-                                   const void *params, const plait_endpoint_t *end,
-                                   const plait_array_t args[], const plait_array_t rets[],
+static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
+                                   const plait_op_t *op, const void *params,
+                                   const plait_endpoint_t *end,
+                                   const plait_array_t args[],
+                                   const plait_array_t rets[],
                                    const plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -174,9 +179,9 @@ done:
 static _Atomic int64_t n_in_flight;
 static atomic_bool is_closed;
 
-static plait_status_t launch(const plait_op_t *op, const void *params, plait_comm_t *comm,
-                             int64_t run, const plait_array_t args[],
-                             const plait_array_t rets[])
+static plait_status_t launch(const plait_op_t *op, const void *params,
+                             plait_comm_t *comm, int64_t run,
+                             const plait_array_t args[], const plait_array_t rets[])
 {
     plait_status_t status = PLAIT_OK;
     cache_t *cache = cache_of(comm);
@@ -205,9 +210,9 @@ done:
     return status;
 }
 
-plait_status_t plait_op_launch(const plait_op_t *op, const void *params, plait_comm_t *comm,
-                               int64_t run, const plait_array_t args[],
-                               const plait_array_t rets[])
+plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
+                               plait_comm_t *comm, int64_t run,
+                               const plait_array_t args[], const plait_array_t rets[])
 {
     atomic_fetch_add(&n_in_flight, 1);
     plait_status_t status = launch(op, params, comm, run, args, rets);

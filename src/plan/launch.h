@@ -13,9 +13,9 @@ plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
 /* Executes op on the arrays; its plan is kept for the next call with the same parameters and
  * shapes. run: the launch, see plait_session_t. The error text begins with operation and
  * rank. */
-plait_status_t plait_op_launch(const plait_op_t *op, const void *params, plait_comm_t *comm,
-                               int64_t run, const plait_array_t args[],
-                               const plait_array_t rets[]);
+plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
+                               plait_comm_t *comm, int64_t run,
+                               const plait_array_t args[], const plait_array_t rets[]);
 
 /* Before the process ends: new calls fail with COMM; waits until those under way are done,
  * at most limit_ns. Returns the number still under way. */

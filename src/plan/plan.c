@@ -7,7 +7,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p, int64_t *n_bytes_p)
+plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p,
+                                int64_t *n_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
     int64_t n = 1;
@@ -21,8 +22,8 @@ plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p, int64_
         PLAIT_CHECK(plait_mul(n, array->dims[d], &n), PLAIT_ERR_OVERFLOW,
                     "the array has more than 2^63 elements");
     }
-    PLAIT_CHECK(plait_mul(n, plait_dtype_bytes(array->dtype), &n_bytes), PLAIT_ERR_OVERFLOW,
-                "the array has more than 2^63 bytes");
+    PLAIT_CHECK(plait_mul(n, plait_dtype_bytes(array->dtype), &n_bytes),
+                PLAIT_ERR_OVERFLOW, "the array has more than 2^63 bytes");
     *n_p = n;
     *n_bytes_p = n_bytes;
 done:
@@ -64,8 +65,9 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
     plan->agree = PLAIT_HASH_SEED;
     plan->n_args = problem->n_args;
     plan->n_rets = problem->n_rets;
-    PLAIT_CHECK(problem->n_args + problem->n_rets <= PLAIT_MAX_SLOTS, PLAIT_ERR_INTERNAL,
-                "%d operands and %d results", problem->n_args, problem->n_rets);
+    PLAIT_CHECK(problem->n_args + problem->n_rets <= PLAIT_MAX_SLOTS,
+                PLAIT_ERR_INTERNAL, "%d operands and %d results", problem->n_args,
+                problem->n_rets);
     PLAIT_TRY(set_slots(plan, problem));
     *plan_p = plan;
     plan = NULL;
@@ -134,8 +136,8 @@ static plait_status_t grow(void **items_p, int64_t n, int64_t *room_p, int64_t s
     if (n == *room_p) {
         int64_t room = plait_max(8, 2 * n);
         void *items = plait_alloc(room, size);
-        PLAIT_CHECK(items != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld plan entries",
-                    (long long)room);
+        PLAIT_CHECK(items != NULL, PLAIT_ERR_NO_MEMORY,
+                    "no memory for %lld plan entries", (long long)room);
         if (n > 0) {
             memcpy(items, *items_p, (size_t)(n * size));
         }
@@ -217,7 +219,8 @@ static int64_t staging_bytes(const plait_plan_t *plan, const plait_move_t *move)
             n_in += is_remote ? plait_box_bytes(&move->in[i].box) : 0;
         }
         for (int64_t i = 0; i < move->n_out; i++) {
-            n_out += (move->out[i].peer == peer) ? plait_box_bytes(&move->out[i].box) : 0;
+            n_out +=
+                (move->out[i].peer == peer) ? plait_box_bytes(&move->out[i].box) : 0;
         }
         largest = plait_max(largest, plait_max(n_in, n_out));
     }
@@ -263,8 +266,9 @@ plait_status_t plait_plan_native(plait_plan_t *plan, const plait_native_step_t *
 plait_status_t plait_plan_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
                                  void *params)
 {
-    plait_step_t step = {.kind = PLAIT_STEP_KERNEL,
-                         .u.kernel = {.kernel = kernel, .params = params}};
+    plait_step_t step = {
+        .kind = PLAIT_STEP_KERNEL, .u.kernel = {.kernel = kernel, .params = params}
+    };
     plait_status_t status = add_step(plan, &step);
 
     if (status != PLAIT_OK) {

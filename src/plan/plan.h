@@ -76,7 +76,7 @@ typedef struct {
     plait_reduce_t op;
     plait_dtype_t dtype;
     bool is_local;
-    int64_t n;            /* elements */
+    int64_t n; /* elements */
     int src_slot, dst_slot;
     int64_t src_offset, dst_offset, piece_stride; /* bytes */
 } plait_reduce_step_t;
@@ -97,7 +97,7 @@ typedef struct {
     int src_slot, dst_slot; /* -1: none */
     int root;
     int source, dest, send_tag, recv_tag;
-    int64_t status_id;      /* where to report the matched source and tag; 0: nowhere */
+    int64_t status_id; /* where to report the matched source and tag; 0: nowhere */
 } plait_native_step_t;
 
 typedef struct plait_exec plait_exec_t;
@@ -162,7 +162,8 @@ static inline int plait_plan_n_slots(const plait_plan_t *plan)
 }
 
 /* Number of elements and bytes of an array, checked. */
-plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p, int64_t *n_bytes_p);
+plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p,
+                                int64_t *n_bytes_p);
 
 /* An empty plan with the slots of the problem's arrays. `format` makes the title. */
 plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **plan_p,

@@ -46,25 +46,27 @@ static void print_move(const plait_plan_t *plan, const plait_move_t *move, FILE 
     (void)fprintf(file, "move    ");
     if (move->n_in > 0) {
         print_slot(plan, move->in[0].dst_slot, file);
-        (void)fprintf(file, " <- %" PRId64 " own boxes (%" PRId64 " bytes), %" PRId64
-                            " from peers (%" PRId64 " bytes)",
+        (void)fprintf(file,
+                      " <- %" PRId64 " own boxes (%" PRId64 " bytes), %" PRId64
+                      " from peers (%" PRId64 " bytes)",
                       n_own, own_bytes, n_remote, remote_bytes);
     }
     if (n_add + n_zero > 0) {
         (void)fprintf(file, ", %" PRId64 " added, %" PRId64 " zeroed", n_add, n_zero);
     }
     if (move->n_out > 0) {
-        (void)fprintf(file, "; sends %" PRId64 " boxes (%" PRId64 " bytes)", move->n_out,
-                      out_bytes);
+        (void)fprintf(file, "; sends %" PRId64 " boxes (%" PRId64 " bytes)",
+                      move->n_out, out_bytes);
     }
 }
 
-static void print_reduce(const plait_plan_t *plan, const plait_reduce_step_t *r, FILE *file)
+static void print_reduce(const plait_plan_t *plan, const plait_reduce_step_t *r,
+                         FILE *file)
 {
     (void)fprintf(file, "reduce  ");
     print_slot(plan, r->dst_slot, file);
-    (void)fprintf(file, " <- %s of %d %s pieces of ", plait_reduce_name(r->op), plan->n_ranks,
-                  r->is_local ? "local" : "peers'");
+    (void)fprintf(file, " <- %s of %d %s pieces of ", plait_reduce_name(r->op),
+                  plan->n_ranks, r->is_local ? "local" : "peers'");
     print_slot(plan, r->src_slot, file);
     (void)fprintf(file, ", %" PRId64 " %s each (%" PRId64 " bytes)", r->n,
                   plait_dtype_name(r->dtype), r->n * plait_dtype_bytes(r->dtype));
@@ -74,10 +76,11 @@ static void print_native(const plait_native_step_t *n, FILE *file)
 {
     (void)fprintf(file, "native  %s", native_names[n->native]);
     if (n->native == PLAIT_NATIVE_SENDRECV) {
-        (void)fprintf(file, " to %d tag %d (%" PRId64 " bytes), from %d tag %d (%" PRId64
-                            " bytes)",
-                      n->dest, n->send_tag, n->n * plait_dtype_bytes(n->dtype), n->source,
-                      n->recv_tag, n->n_recv * plait_dtype_bytes(n->recv_dtype));
+        (void)fprintf(
+            file,
+            " to %d tag %d (%" PRId64 " bytes), from %d tag %d (%" PRId64 " bytes)",
+            n->dest, n->send_tag, n->n * plait_dtype_bytes(n->dtype), n->source,
+            n->recv_tag, n->n_recv * plait_dtype_bytes(n->recv_dtype));
     } else if (n->native != PLAIT_NATIVE_BARRIER) {
         (void)fprintf(file, " %" PRId64 " %s (%" PRId64 " bytes)", n->n,
                       plait_dtype_name(n->dtype), n->n * plait_dtype_bytes(n->dtype));
@@ -116,7 +119,8 @@ void plait_plan_print(const plait_plan_t *plan, FILE *file)
                   "%s, rank %d of %d by %s: %" PRId64 " messages, %" PRId64
                   " bytes, work %" PRId64 " bytes, scratch %" PRId64 " bytes\n",
                   plan->title, plan->rank, plan->n_ranks, direct_names[plan->direct],
-                  cost.n_messages, cost.message_bytes, cost.work_bytes, cost.scratch_bytes);
+                  cost.n_messages, cost.message_bytes, cost.work_bytes,
+                  cost.scratch_bytes);
     for (int i = 0; i < plan->n_steps; i++) {
         (void)fprintf(file, "%4d  ", i + 1);
         print_step(plan, &plan->steps[i], file);
@@ -130,8 +134,8 @@ typedef struct {
     plait_plan_cost_t *cost;
 } count_t;
 
-static void count_touch(void *context, bool is_write, int peer, int slot, int64_t offset,
-                        const plait_box_copy_t *box)
+static void count_touch(void *context, bool is_write, int peer, int slot,
+                        int64_t offset, const plait_box_copy_t *box)
 {
     count_t *count = context;
 
@@ -143,7 +147,8 @@ static void count_touch(void *context, bool is_write, int peer, int slot, int64_
     }
 }
 
-static void count_native(const plait_native_step_t *n, int n_ranks, plait_plan_cost_t *cost)
+static void count_native(const plait_native_step_t *n, int n_ranks,
+                         plait_plan_cost_t *cost)
 {
     bool is_message = n_ranks > 1 && n->native != PLAIT_NATIVE_BARRIER;
 
@@ -151,7 +156,8 @@ static void count_native(const plait_native_step_t *n, int n_ranks, plait_plan_c
         is_message = n->source != PLAIT_NO_RANK;
     }
     cost->n_messages += is_message;
-    cost->message_bytes += is_message ? n->n_recv * plait_dtype_bytes(n->recv_dtype) : 0;
+    cost->message_bytes +=
+        is_message ? n->n_recv * plait_dtype_bytes(n->recv_dtype) : 0;
 }
 
 plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan)
@@ -174,7 +180,8 @@ plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan)
         } else if (step->kind == PLAIT_STEP_REDUCE && !step->u.reduce.is_local) {
             const plait_reduce_step_t *r = &step->u.reduce;
             cost.n_messages += plan->n_ranks - 1;
-            cost.message_bytes += (plan->n_ranks - 1) * r->n * plait_dtype_bytes(r->dtype);
+            cost.message_bytes +=
+                (plan->n_ranks - 1) * r->n * plait_dtype_bytes(r->dtype);
         } else if (step->kind == PLAIT_STEP_KERNEL) {
             step->u.kernel.kernel->touch(step->u.kernel.params, count_touch, &count);
         } else if (step->kind == PLAIT_STEP_NATIVE) {

@@ -52,9 +52,10 @@ plait_status_t plait_overlaps_of(const plait_layout_t *from, int src_rank,
         int64_t lo = plait_max(src.lo, dst.lo);
         int64_t hi = plait_min(src.hi, dst.hi);
         if (lo < hi) {
-            PLAIT_TRY(plait_overlaps_add(list, (plait_overlap_t){.n = hi - lo,
-                                                                 .src = src_at + lo - src.lo,
-                                                                 .dst = dst_at + lo - dst.lo}));
+            PLAIT_TRY(plait_overlaps_add(
+                list, (plait_overlap_t){.n = hi - lo,
+                                        .src = src_at + lo - src.lo,
+                                        .dst = dst_at + lo - dst.lo}));
         }
         if (src.hi < dst.hi) {
             s++;
@@ -66,7 +67,8 @@ done:
     return status;
 }
 
-static void strides_of(int ndim, const int64_t shape[], int64_t item_bytes, int64_t stride[])
+static void strides_of(int ndim, const int64_t shape[], int64_t item_bytes,
+                       int64_t stride[])
 {
     int64_t bytes = item_bytes;
 
@@ -76,8 +78,9 @@ static void strides_of(int ndim, const int64_t shape[], int64_t item_bytes, int6
     }
 }
 
-plait_status_t plait_blocks_add(plait_move_t *move, bool is_out, const plait_block_t *block,
-                                const plait_pair_t *pair, const plait_overlaps_t overlaps[])
+plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
+                                const plait_block_t *block, const plait_pair_t *pair,
+                                const plait_overlaps_t overlaps[])
 {
     plait_status_t status = PLAIT_OK;
     int64_t src_stride[PLAIT_MAX_NDIM];
@@ -131,9 +134,10 @@ int plait_layout_replica(const plait_layout_t *layout, int rank)
 }
 
 /* Blocks from src_rank to dst_rank; both sides call it and get the same order. */
-static plait_status_t add_pair(plait_move_t *move, bool is_out, const plait_block_t *block,
-                               const plait_layout_t *from, int src_rank,
-                               const plait_layout_t *to, int dst_rank, int64_t item_bytes)
+static plait_status_t add_pair(plait_move_t *move, bool is_out,
+                               const plait_block_t *block, const plait_layout_t *from,
+                               int src_rank, const plait_layout_t *to, int dst_rank,
+                               int64_t item_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_pair_t pair = {.ndim = from->ndim, .item_bytes = item_bytes};
@@ -175,9 +179,11 @@ plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t 
         if (plait_layout_replica(from, peer) != replica) {
             continue;
         }
-        PLAIT_TRY(add_pair(&move, false, &block, from, peer, to, plan->rank, item_bytes));
+        PLAIT_TRY(
+            add_pair(&move, false, &block, from, peer, to, plan->rank, item_bytes));
         if (has_messages && peer != plan->rank) {
-            PLAIT_TRY(add_pair(&move, true, &block, from, plan->rank, to, peer, item_bytes));
+            PLAIT_TRY(
+                add_pair(&move, true, &block, from, plan->rank, to, peer, item_bytes));
         }
     }
     *move_p = move;

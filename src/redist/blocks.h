@@ -34,8 +34,9 @@ typedef struct {
 
 /* Appends to `move` one block for each element of the product of the axes' overlaps; `block`
  * gives peer, kind and slots. is_out: append to the outgoing list. */
-plait_status_t plait_blocks_add(plait_move_t *move, bool is_out, const plait_block_t *block,
-                                const plait_pair_t *pair, const plait_overlaps_t overlaps[]);
+plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
+                                const plait_block_t *block, const plait_pair_t *pair,
+                                const plait_overlaps_t overlaps[]);
 
 /* Which replica of a layout's data a rank holds: it takes data from ranks of the same
  * replica, so that own data stay and replicas share the load. */

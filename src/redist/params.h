@@ -12,7 +12,8 @@ typedef struct {
 } plait_redistribute_params_t;
 
 /* INVALID unless the array is what `layout` says of problem->rank; `what` starts the text. */
-plait_status_t plait_layout_fits(const plait_layout_t *layout, const plait_problem_t *problem,
+plait_status_t plait_layout_fits(const plait_layout_t *layout,
+                                 const plait_problem_t *problem,
                                  const plait_array_t *array, const char *what);
 
 /* Makes a layout part of what ranks must agree on. */

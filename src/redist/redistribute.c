@@ -14,7 +14,8 @@ static const plait_attr_t redistribute_attrs[] = {
     PLAIT_ATTR_END,
 };
 
-plait_status_t plait_layout_fits(const plait_layout_t *layout, const plait_problem_t *problem,
+plait_status_t plait_layout_fits(const plait_layout_t *layout,
+                                 const plait_problem_t *problem,
                                  const plait_array_t *array, const char *what)
 {
     plait_status_t status = PLAIT_OK;
@@ -24,7 +25,8 @@ plait_status_t plait_layout_fits(const plait_layout_t *layout, const plait_probl
                 "%s: the layout is for %d ranks, the communicator has %d", what,
                 plait_layout_n_ranks(layout), problem->n_ranks);
     PLAIT_CHECK(array->ndim == layout->ndim, PLAIT_ERR_INVALID,
-                "%s: the array has %d axes, its layout %d", what, array->ndim, layout->ndim);
+                "%s: the array has %d axes, its layout %d", what, array->ndim,
+                layout->ndim);
     plait_layout_local_shape(layout, problem->rank, local);
     for (int a = 0; a < layout->ndim; a++) {
         PLAIT_CHECK(array->dims[a] == local[a], PLAIT_ERR_INVALID,
@@ -40,7 +42,8 @@ void plait_layout_agree(plait_plan_t *plan, const plait_layout_t *layout)
     int64_t words[PLAIT_LAYOUT_WORDS];
     int n = plait_layout_pack(layout, words);
 
-    plait_plan_agree(plan, plait_hash_bytes(PLAIT_HASH_SEED, words, (size_t)n * sizeof(*words)));
+    plait_plan_agree(
+        plan, plait_hash_bytes(PLAIT_HASH_SEED, words, (size_t)n * sizeof(*words)));
 }
 
 static plait_status_t check(const plait_layout_t *from, const plait_layout_t *to,
@@ -48,20 +51,24 @@ static plait_status_t check(const plait_layout_t *from, const plait_layout_t *to
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(from->ndim == to->ndim &&
-                    memcmp(from->shape, to->shape, (size_t)from->ndim * sizeof(int64_t)) == 0,
-                PLAIT_ERR_INVALID, "redistribute: the two layouts have different global shapes");
+    PLAIT_CHECK(
+        from->ndim == to->ndim &&
+            memcmp(from->shape, to->shape, (size_t)from->ndim * sizeof(int64_t)) == 0,
+        PLAIT_ERR_INVALID,
+        "redistribute: the two layouts have different global shapes");
     PLAIT_CHECK(problem->args[0].dtype == problem->rets[0].dtype, PLAIT_ERR_INVALID,
                 "redistribute: operand is %s, result is %s",
                 plait_dtype_name(problem->args[0].dtype),
                 plait_dtype_name(problem->rets[0].dtype));
-    PLAIT_TRY(plait_layout_fits(from, problem, &problem->args[0], "redistribute operand"));
+    PLAIT_TRY(
+        plait_layout_fits(from, problem, &problem->args[0], "redistribute operand"));
     PLAIT_TRY(plait_layout_fits(to, problem, &problem->rets[0], "redistribute result"));
 done:
     return status;
 }
 
-static plait_status_t redistribute_plan(const void *params, const plait_problem_t *problem,
+static plait_status_t redistribute_plan(const void *params,
+                                        const plait_problem_t *problem,
                                         plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -79,7 +86,8 @@ static plait_status_t redistribute_plan(const void *params, const plait_problem_
     plait_layout_print(&from, from_text, sizeof(from_text));
     plait_layout_print(&to, to_text, sizeof(to_text));
     PLAIT_TRY(plait_plan_create(problem, &plan, "redistribute %s %s -> %s",
-                                plait_dtype_name(problem->args[0].dtype), from_text, to_text));
+                                plait_dtype_name(problem->args[0].dtype), from_text,
+                                to_text));
     plait_layout_agree(plan, &from);
     plait_layout_agree(plan, &to);
     plait_plan_agree(plan, problem->args[0].dtype);

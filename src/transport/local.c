@@ -22,12 +22,13 @@ typedef struct meeting {
     int64_t run;
     int n_joined;
     int n_left;
-    bool *has_joined;         /* by rank */
-    plait_record_t *records;  /* two sets of n: a fence fills one while the other is read */
+    bool *has_joined; /* by rank */
+    plait_record_t
+        *records; /* two sets of n: a fence fills one while the other is read */
     _Atomic int n_arrived;
     _Atomic uint32_t n_fences; /* completed; what threads wait on */
     _Atomic int n_sleeping;
-    plait_mail_t mail;         /* messages of exchange, when direct access is off */
+    plait_mail_t mail; /* messages of exchange, when direct access is off */
     struct meeting *next;
 } meeting_t;
 
@@ -35,8 +36,8 @@ typedef struct {
     int n;
     int n_open; /* endpoints not yet closed */
     pthread_mutex_t mutex;
-    meeting_t *open;  /* oldest first: somebody may still join */
-    meeting_t *spare; /* for reuse */
+    meeting_t *open;   /* oldest first: somebody may still join */
+    meeting_t *spare;  /* for reuse */
     plait_mail_t mail; /* matched transfers */
 } group_t;
 
@@ -128,7 +129,8 @@ static plait_status_t local_begin(plait_session_t *session, bool is_collective)
         (void)pthread_mutex_lock(&group->mutex);
         session->meeting = join(group, session->run, session->end->rank);
         (void)pthread_mutex_unlock(&group->mutex);
-        PLAIT_CHECK(session->meeting != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a meeting");
+        PLAIT_CHECK(session->meeting != NULL, PLAIT_ERR_NO_MEMORY,
+                    "no memory for a meeting");
     }
 done:
     return status;
@@ -157,12 +159,14 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value)
 {
     const struct timespec limit = {.tv_nsec = 50000000};
 
-    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, value, &limit, NULL, 0);
+    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, value, &limit, NULL,
+                  0);
 }
 
 static void futex_wake_all(_Atomic uint32_t *word)
 {
-    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL,
+                  0);
 }
 
 /* Spins and yields first: on idle cores the others arrive within that time. */
@@ -221,7 +225,8 @@ static plait_status_t local_read(plait_session_t *session, int peer,
         while (at < local[i].iov_len && r < n_remote) {
             size_t n = local[i].iov_len - at;
             n = (n < remote[r].iov_len - r_at) ? n : remote[r].iov_len - r_at;
-            memcpy((char *)local[i].iov_base + at, (char *)remote[r].iov_base + r_at, n);
+            memcpy((char *)local[i].iov_base + at, (char *)remote[r].iov_base + r_at,
+                   n);
             at += n;
             r_at += n;
             if (r_at == remote[r].iov_len) {
@@ -239,15 +244,16 @@ static plait_status_t local_exchange(plait_session_t *session, int n_sends,
 {
     meeting_t *meeting = session->meeting;
 
-    return plait_mail_exchange(&meeting->mail, session->end->rank, n_sends, sends, n_recvs,
-                               recvs);
+    return plait_mail_exchange(&meeting->mail, session->end->rank, n_sends, sends,
+                               n_recvs, recvs);
 }
 
 static plait_status_t local_sendrecv(plait_session_t *session, const plait_half_t *send,
-                                     const plait_half_t *recv, plait_matched_t *matched_p)
+                                     const plait_half_t *recv,
+                                     plait_matched_t *matched_p)
 {
-    return plait_mail_sendrecv(&group_of(session->end)->mail, session->end->rank, send, recv,
-                               matched_p);
+    return plait_mail_sendrecv(&group_of(session->end)->mail, session->end->rank, send,
+                               recv, matched_p);
 }
 
 static void local_close(plait_endpoint_t *end)

@@ -49,7 +49,8 @@ static void post(plait_mail_t *mail, plait_letter_t *letter)
 
 static void withdraw(plait_mail_t *mail, const plait_letter_t *letter)
 {
-    for (plait_letter_t **place = &mail->first; *place != NULL; place = &(*place)->next) {
+    for (plait_letter_t **place = &mail->first; *place != NULL;
+         place = &(*place)->next) {
         if (*place == letter) {
             *place = letter->next;
             break;
@@ -60,7 +61,8 @@ static void withdraw(plait_mail_t *mail, const plait_letter_t *letter)
 static plait_letter_t *find(const plait_mail_t *mail, int rank, int source, int tag)
 {
     for (plait_letter_t *l = mail->first; l != NULL; l = l->next) {
-        if (!l->is_taken && l->dest == rank && (source == PLAIT_ANY || l->source == source) &&
+        if (!l->is_taken && l->dest == rank &&
+            (source == PLAIT_ANY || l->source == source) &&
             (tag == PLAIT_ANY || l->tag == tag)) {
             return l;
         }
@@ -83,16 +85,19 @@ static plait_status_t wait_for_change(plait_mail_t *mail, plait_wait_t *wait)
     return (error == ETIMEDOUT) ? plait_wait_ask(wait) : PLAIT_OK;
 }
 
-static plait_status_t judge(const plait_letter_t *letter, const plait_half_t *recv, int rank)
+static plait_status_t judge(const plait_letter_t *letter, const plait_half_t *recv,
+                            int rank)
 {
     plait_status_t status = PLAIT_OK;
 
     PLAIT_CHECK(letter->n_bytes <= recv->n_bytes, PLAIT_ERR_TRUNCATION,
-                "rank %d from %d: message truncated, got %lld bytes, room for %lld", rank,
-                letter->source, (long long)letter->n_bytes, (long long)recv->n_bytes);
+                "rank %d from %d: message truncated, got %lld bytes, room for %lld",
+                rank, letter->source, (long long)letter->n_bytes,
+                (long long)recv->n_bytes);
     PLAIT_CHECK(letter->dtype == recv->dtype && letter->n_bytes == recv->n_bytes,
-                PLAIT_ERR_MISMATCH, "rank %d from %d: got %s, %lld bytes; expected %s, %lld bytes",
-                rank, letter->source, plait_dtype_name(letter->dtype),
+                PLAIT_ERR_MISMATCH,
+                "rank %d from %d: got %s, %lld bytes; expected %s, %lld bytes", rank,
+                letter->source, plait_dtype_name(letter->dtype),
                 (long long)letter->n_bytes, plait_dtype_name(recv->dtype),
                 (long long)recv->n_bytes);
 done:
@@ -101,7 +106,8 @@ done:
 
 /* Copies outside the mutex: others go on meanwhile. */
 static plait_status_t take(plait_mail_t *mail, plait_letter_t *letter,
-                           const plait_half_t *recv, int rank, plait_matched_t *matched_p)
+                           const plait_half_t *recv, int rank,
+                           plait_matched_t *matched_p)
 {
     plait_status_t status = judge(letter, recv, rank);
 
@@ -149,16 +155,18 @@ static plait_status_t await_verdict(plait_mail_t *mail, plait_letter_t *letter)
         status = (status == PLAIT_OK) ? asked : status;
     }
     if (letter->is_judged) {
-        status = (letter->verdict == PLAIT_OK) ? PLAIT_OK
-                                               : plait_fail(letter->verdict, "%s", letter->text);
+        status = (letter->verdict == PLAIT_OK)
+                     ? PLAIT_OK
+                     : plait_fail(letter->verdict, "%s", letter->text);
     } else {
         withdraw(mail, letter);
     }
     return status;
 }
 
-plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank, const plait_half_t *send,
-                                   const plait_half_t *recv, plait_matched_t *matched_p)
+plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank,
+                                   const plait_half_t *send, const plait_half_t *recv,
+                                   plait_matched_t *matched_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_status_t sent = PLAIT_OK;
@@ -194,7 +202,8 @@ plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
     plait_matched_t matched;
 
     (void)pthread_mutex_lock(&mail->mutex);
-    PLAIT_CHECK(n_sends <= MAX_SENDS, PLAIT_ERR_INTERNAL, "%d messages at once", n_sends);
+    PLAIT_CHECK(n_sends <= MAX_SENDS, PLAIT_ERR_INTERNAL, "%d messages at once",
+                n_sends);
     for (int i = 0; i < n_sends; i++) {
         letters[i] = (plait_letter_t){.source = rank,
                                       .dest = sends[i].peer,

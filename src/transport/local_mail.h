@@ -23,7 +23,8 @@ void plait_mail_clear(plait_mail_t *mail);
 plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
                                    const plait_message_t *sends, int n_recvs,
                                    const plait_message_t *recvs);
-plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank, const plait_half_t *send,
-                                   const plait_half_t *recv, plait_matched_t *matched_p);
+plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank,
+                                   const plait_half_t *send, const plait_half_t *recv,
+                                   plait_matched_t *matched_p);
 
 #endif

@@ -29,7 +29,8 @@ plait_status_t plait_matched_keep(void *mpi_status, int64_t *id_p)
         }
     }
     (void)pthread_mutex_unlock(&mutex);
-    PLAIT_CHECK(id != 0, PLAIT_ERR_NO_MEMORY, "more than %d status objects are in use", ROOM - 1);
+    PLAIT_CHECK(id != 0, PLAIT_ERR_NO_MEMORY, "more than %d status objects are in use",
+                ROOM - 1);
     *id_p = id;
 done:
     return status;

@@ -13,10 +13,12 @@
 PLAIT_EXPORT plait_status_t plait_mpi_bind(const char *where);
 
 /* Facts for `plait info`; static text, empty when nothing is bound. */
-PLAIT_EXPORT const char *plait_mpi_abi(void);            /* "MPICH", "Open MPI", "standard"            */
-PLAIT_EXPORT const char *plait_mpi_library_path(void);   /* shared object that MPI_Init_thread is in   */
+PLAIT_EXPORT const char *plait_mpi_abi(void); /* "MPICH", "Open MPI", "standard" */
+PLAIT_EXPORT const char *plait_mpi_library_path(
+    void); /* shared object that MPI_Init_thread is in */
 PLAIT_EXPORT const char *plait_mpi_library_version(void);
-PLAIT_EXPORT const char *plait_mpi_thread_level(void);   /* "MULTIPLE", "SERIALIZED", ...              */
+PLAIT_EXPORT const char *plait_mpi_thread_level(
+    void); /* "MULTIPLE", "SERIALIZED", ... */
 
 /* COMM_WORLD's bits in the bound ABI. */
 PLAIT_EXPORT plait_status_t plait_mpi_world(uint64_t *comm_bits_p);

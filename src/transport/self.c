@@ -32,7 +32,8 @@ static plait_status_t self_fence(plait_session_t *session, const plait_record_t 
 }
 
 static plait_status_t self_sendrecv(plait_session_t *session, const plait_half_t *send,
-                                    const plait_half_t *recv, plait_matched_t *matched_p)
+                                    const plait_half_t *recv,
+                                    plait_matched_t *matched_p)
 {
     plait_status_t status = PLAIT_OK;
     bool sends = send->peer != PLAIT_NO_RANK;
@@ -49,8 +50,8 @@ static plait_status_t self_sendrecv(plait_session_t *session, const plait_half_t
                 "rank 0 of 1 would wait for ever: it sends tag %d and receives tag %d",
                 send->tag, recv->tag);
     PLAIT_CHECK(send->n_bytes <= recv->n_bytes, PLAIT_ERR_TRUNCATION,
-                "message truncated, got %lld bytes, room for %lld", (long long)send->n_bytes,
-                (long long)recv->n_bytes);
+                "message truncated, got %lld bytes, room for %lld",
+                (long long)send->n_bytes, (long long)recv->n_bytes);
     PLAIT_CHECK(send->dtype == recv->dtype && send->n_bytes == recv->n_bytes,
                 PLAIT_ERR_MISMATCH, "sent %s of %lld bytes, expected %s of %lld bytes",
                 plait_dtype_name(send->dtype), (long long)send->n_bytes,
@@ -58,7 +59,8 @@ static plait_status_t self_sendrecv(plait_session_t *session, const plait_half_t
     if (send->n_bytes > 0) {
         memmove(recv->data, send->data, (size_t)send->n_bytes);
     }
-    *matched_p = (plait_matched_t){.source = 0, .tag = send->tag, .n_bytes = send->n_bytes};
+    *matched_p =
+        (plait_matched_t){.source = 0, .tag = send->tag, .n_bytes = send->n_bytes};
 done:
     return status;
 }

@@ -22,8 +22,8 @@ enum { PLAIT_MAX_SLOTS = 8, PLAIT_ANY = -1, PLAIT_NO_RANK = -2 };
 
 /* How a rank reaches a peer's memory. */
 typedef enum {
-    PLAIT_DIRECT_NONE,   /* not at all: messages                          */
-    PLAIT_DIRECT_READ,   /* one-copy reads into its own memory            */
+    PLAIT_DIRECT_NONE,   /* not at all: messages */
+    PLAIT_DIRECT_READ,   /* one-copy reads into its own memory */
     PLAIT_DIRECT_POINTER /* the peer's addresses are valid here (threads) */
 } plait_direct_t;
 
@@ -31,16 +31,17 @@ typedef enum {
  * transport. */
 typedef struct {
     plait_direct_t direct;
-    bool has_native;                            /* allreduce, bcast, barrier below  */
-    uint32_t native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */
+    bool has_native; /* allreduce, bcast, barrier below */
+    uint32_t
+        native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */
 } plait_caps_t;
 
 /* What a rank shows its peers at a fence. */
 typedef struct {
-    int32_t status;                  /* plait_status_t of this rank so far              */
+    int32_t status; /* plait_status_t of this rank so far */
     int32_t n_slots;
-    uint64_t agree;                  /* hash of the plan: must be equal on all ranks    */
-    uint64_t slot[PLAIT_MAX_SLOTS];  /* addresses of its buffers, in its own memory     */
+    uint64_t agree;                 /* hash of the plan: must be equal on all ranks */
+    uint64_t slot[PLAIT_MAX_SLOTS]; /* addresses of its buffers, in its own memory */
 } plait_record_t;
 
 typedef struct plait_transport plait_transport_t;
@@ -55,10 +56,11 @@ typedef struct {
 
 typedef struct {
     plait_endpoint_t *end;
-    int64_t run;                 /* launch that the call belongs to: threads of different
-                                    launches never meet; 0 outside XLA                  */
-    const plait_record_t *peers; /* set by fence: one record per rank, until the next one */
-    void *meeting;               /* the transport's own                                  */
+    int64_t run; /* launch that the call belongs to: threads of different
+                                    launches never meet; 0 outside XLA */
+    const plait_record_t
+        *peers;    /* set by fence: one record per rank, until the next one */
+    void *meeting; /* the transport's own */
 } plait_session_t;
 
 /* One contiguous message of an exchange. */
@@ -101,8 +103,9 @@ struct plait_transport {
 
     /* One-copy gather from a peer's memory; NULL unless caps.direct is READ. Total bytes on
      * both sides are equal; any number of entries. */
-    plait_status_t (*read)(plait_session_t *session, int peer, const struct iovec *local,
-                           int64_t n_local, const struct iovec *remote, int64_t n_remote);
+    plait_status_t (*read)(plait_session_t *session, int peer,
+                           const struct iovec *local, int64_t n_local,
+                           const struct iovec *remote, int64_t n_remote);
 
     /* Sends and receives at once, blocking until all are complete. Messages between a pair
      * match in order; sizes agree. NULL unless caps.direct is NONE (always there then). */
@@ -113,7 +116,8 @@ struct plait_transport {
     /* Native collectives; NULL unless caps.has_native. allreduce: x may equal y. */
     plait_status_t (*allreduce)(plait_session_t *session, plait_reduce_t op,
                                 plait_dtype_t dtype, int64_t n, const void *x, void *y);
-    plait_status_t (*bcast)(plait_session_t *session, int root, void *data, int64_t n_bytes);
+    plait_status_t (*bcast)(plait_session_t *session, int root, void *data,
+                            int64_t n_bytes);
     plait_status_t (*barrier)(plait_session_t *session);
 
     /* Matched transfer of both halves at once. A message that is longer than the receiving

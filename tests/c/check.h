@@ -14,15 +14,15 @@
 static _Atomic int n_checked, n_failed;
 
 /* One check; on failure prints where, the condition and the problem string. */
-#define CHECK(_cond, ...)                                              \
-    do {                                                               \
-        n_checked++;                                                   \
-        if (!(_cond)) {                                                \
-            n_failed++;                                                \
-            printf("%s:%d: %s: ", __FILE__, __LINE__, #_cond);         \
-            printf(__VA_ARGS__);                                       \
-            printf(" (%s)\n", plait_error_text());                     \
-        }                                                              \
+#define CHECK(_cond, ...)                                      \
+    do {                                                       \
+        n_checked++;                                           \
+        if (!(_cond)) {                                        \
+            n_failed++;                                        \
+            printf("%s:%d: %s: ", __FILE__, __LINE__, #_cond); \
+            printf(__VA_ARGS__);                               \
+            printf(" (%s)\n", plait_error_text());             \
+        }                                                      \
     } while (0)
 
 /* Fewer problems of each kind, for runs under sanitizers (PLAIT_TEST_QUICK). */
@@ -34,7 +34,8 @@ static inline bool is_quick(void)
 /* Pseudo-random numbers that any rank can make: value of index i in [-0.5, 0.5). */
 static inline double sample(uint64_t seed, uint64_t i)
 {
-    uint64_t x = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) + seed * UINT64_C(0xbf58476d1ce4e5b9);
+    uint64_t x =
+        (i + 1) * UINT64_C(0x9e3779b97f4a7c15) + seed * UINT64_C(0xbf58476d1ce4e5b9);
 
     x ^= x >> 31;
     x *= UINT64_C(0x94d049bb133111eb);

@@ -35,7 +35,8 @@ static void allreduce_rank(plait_comm_t *comm, void *context)
         for (int64_t i = 0; i < t->n; i++) {
             x[i] = value(rank, i + round);
         }
-        CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, t->n, x, y) == PLAIT_OK, "n %lld", (long long)t->n);
+        CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, t->n, x, y) == PLAIT_OK,
+              "n %lld", (long long)t->n);
         for (int64_t i = 0; i < t->n; i++) {
             double want = 0;
             for (int r = 0; r < plait_comm_size(comm); r++) {
@@ -43,7 +44,8 @@ static void allreduce_rank(plait_comm_t *comm, void *context)
             }
             n_wrong += y[i] != want;
         }
-        CHECK(n_wrong == 0, "allreduce n %lld of %d: %lld wrong", (long long)t->n, plait_comm_size(comm), (long long)n_wrong);
+        CHECK(n_wrong == 0, "allreduce n %lld of %d: %lld wrong", (long long)t->n,
+              plait_comm_size(comm), (long long)n_wrong);
     }
     plait_free(x);
     if (!t->in_place) {
@@ -61,11 +63,13 @@ static void bcast_rank(plait_comm_t *comm, void *context)
     for (int64_t i = 0; i < t->n; i++) {
         x[i] = (float)value(plait_comm_rank(comm), i);
     }
-    CHECK(plait_bcast(comm, t->root, PLAIT_F32, t->n, x, y) == PLAIT_OK, "n %lld", (long long)t->n);
+    CHECK(plait_bcast(comm, t->root, PLAIT_F32, t->n, x, y) == PLAIT_OK, "n %lld",
+          (long long)t->n);
     for (int64_t i = 0; i < t->n; i++) {
         n_wrong += y[i] != (float)value(t->root, i);
     }
-    CHECK(n_wrong == 0, "bcast n %lld root %d: %lld wrong", (long long)t->n, t->root, (long long)n_wrong);
+    CHECK(n_wrong == 0, "bcast n %lld root %d: %lld wrong", (long long)t->n, t->root,
+          (long long)n_wrong);
     CHECK(plait_barrier(comm) == PLAIT_OK, "barrier");
     plait_free(x);
     if (!t->in_place) {
@@ -88,7 +92,9 @@ static void ring_rank(plait_comm_t *comm, void *context)
     for (int64_t i = 0; i < t->n; i++) {
         x[i] = (int32_t)(rank * 1000 + i);
     }
-    CHECK(plait_sendrecv(comm, right, rank, PLAIT_S32, t->n, x, left, left, PLAIT_S32, t->n, y) == PLAIT_OK, "ring");
+    CHECK(plait_sendrecv(comm, right, rank, PLAIT_S32, t->n, x, left, left, PLAIT_S32,
+                         t->n, y) == PLAIT_OK,
+          "ring");
     for (int64_t i = 0; i < t->n; i++) {
         n_wrong += y[i] != (int32_t)(left * 1000 + i);
     }
@@ -96,8 +102,11 @@ static void ring_rank(plait_comm_t *comm, void *context)
     int up = (rank + 1 < n_ranks) ? rank + 1 : PLAIT_PROC_NULL;
     int down = (rank > 0) ? rank - 1 : PLAIT_PROC_NULL;
     y[0] = -1;
-    CHECK(plait_sendrecv(comm, up, 5, PLAIT_S32, t->n, x, down, PLAIT_ANY_TAG, PLAIT_S32, t->n, y) == PLAIT_OK, "chain");
-    CHECK(t->n == 0 || y[0] == ((rank > 0) ? (rank - 1) * 1000 : -1), "chain, rank %d got %d", rank, y[0]);
+    CHECK(plait_sendrecv(comm, up, 5, PLAIT_S32, t->n, x, down, PLAIT_ANY_TAG,
+                         PLAIT_S32, t->n, y) == PLAIT_OK,
+          "chain");
+    CHECK(t->n == 0 || y[0] == ((rank > 0) ? (rank - 1) * 1000 : -1),
+          "chain, rank %d got %d", rank, y[0]);
     plait_free(x);
     plait_free(y);
 }
@@ -114,18 +123,31 @@ static void faults_rank(plait_comm_t *comm, void *context)
     double y[8] = {0};
 
     (void)context;
-    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 8, x, left, 0, PLAIT_F64, 4, y) == PLAIT_ERR_TRUNCATION, "truncation");
+    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 8, x, left, 0, PLAIT_F64, 4, y) ==
+              PLAIT_ERR_TRUNCATION,
+          "truncation");
     CHECK(strstr(plait_error_text(), "got 64 bytes, room for 32") != NULL, "text");
     CHECK(y[0] == 0, "y was written");
-    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_S64, 4, y) == PLAIT_ERR_MISMATCH, "dtype");
-    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) == PLAIT_OK, "after faults");
+    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_S64, 4, y) ==
+              PLAIT_ERR_MISMATCH,
+          "dtype");
+    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) ==
+              PLAIT_OK,
+          "after faults");
     CHECK(y[3] == 4, "after faults");
-    CHECK(plait_sendrecv(comm, n_ranks, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) == PLAIT_ERR_INVALID, "dest");
-    CHECK(plait_sendrecv(comm, right, 40000, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) == PLAIT_ERR_INVALID, "tag");
+    CHECK(plait_sendrecv(comm, n_ranks, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) ==
+              PLAIT_ERR_INVALID,
+          "dest");
+    CHECK(plait_sendrecv(comm, right, 40000, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4,
+                         y) == PLAIT_ERR_INVALID,
+          "tag");
     CHECK(plait_bcast(comm, -1, PLAIT_F64, 4, x, x) == PLAIT_ERR_INVALID, "root");
-    CHECK(plait_allreduce(comm, PLAIT_LAND, PLAIT_F64, 4, x, y) == PLAIT_ERR_INVALID, "LAND of floats");
-    CHECK(plait_allreduce(NULL, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_ERR_COMM, "no communicator");
-    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, -4, x, y) == PLAIT_ERR_INVALID, "negative n");
+    CHECK(plait_allreduce(comm, PLAIT_LAND, PLAIT_F64, 4, x, y) == PLAIT_ERR_INVALID,
+          "LAND of floats");
+    CHECK(plait_allreduce(NULL, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_ERR_COMM,
+          "no communicator");
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, -4, x, y) == PLAIT_ERR_INVALID,
+          "negative n");
 }
 
 /* Ranks call different things at the same place. */
@@ -136,11 +158,20 @@ static void mismatch_rank(plait_comm_t *comm, void *context)
     double y[4] = {0};
 
     (void)context;
-    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, (rank == 1) ? 3 : 4, x, y) == PLAIT_ERR_MISMATCH, "n");
-    CHECK(plait_allreduce(comm, (rank == 1) ? PLAIT_MAX : PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_ERR_MISMATCH, "op");
-    CHECK(((rank == 1) ? plait_barrier(comm) : plait_bcast(comm, 0, PLAIT_F64, 4, x, y)) == PLAIT_ERR_MISMATCH, "operation");
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, (rank == 1) ? 3 : 4, x, y) ==
+              PLAIT_ERR_MISMATCH,
+          "n");
+    CHECK(plait_allreduce(comm, (rank == 1) ? PLAIT_MAX : PLAIT_SUM, PLAIT_F64, 4, x,
+                          y) == PLAIT_ERR_MISMATCH,
+          "op");
+    CHECK(((rank == 1)
+               ? plait_barrier(comm)
+               : plait_bcast(comm, 0, PLAIT_F64, 4, x, y)) == PLAIT_ERR_MISMATCH,
+          "operation");
     CHECK(y[0] == 0, "rank %d: y was written", rank);
-    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_OK && y[0] == plait_comm_size(comm), "after");
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_OK &&
+              y[0] == plait_comm_size(comm),
+          "after");
 }
 
 int main(void)
@@ -151,7 +182,8 @@ int main(void)
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
             for (int d = 0; d < 3; d++) {
                 for (int in_place = 0; in_place < 2; in_place++) {
-                    vector_t t = {.n = sizes[s], .in_place = in_place, .root = n_ranks / 2};
+                    vector_t t = {
+                        .n = sizes[s], .in_place = in_place, .root = n_ranks / 2};
                     team_run(n_ranks, directs[d], allreduce_rank, &t);
                     team_run(n_ranks, directs[d], bcast_rank, &t);
                 }

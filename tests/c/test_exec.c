@@ -62,7 +62,8 @@ typedef struct {
 static void fill_index(char *data, int64_t item, int64_t i, int64_t value)
 {
     for (int64_t b = 0; b < item; b++) {
-        data[i * item + b] = (char)((uint64_t)(value + 1) * 2654435761U >> (8 * (b % 4)));
+        data[i * item + b] =
+            (char)((uint64_t)(value + 1) * 2654435761U >> (8 * (b % 4)));
     }
 }
 
@@ -84,12 +85,17 @@ static void redist_rank(plait_comm_t *comm, void *context)
     for (int64_t i = 0; i < n_y; i++) {
         fill_index(want, item, i, global_of(&t->to, rank, i));
     }
-    CHECK(plait_redist_plan(comm, t->dtype, &t->from, &t->to, &plan) == PLAIT_OK, "%s", t->text);
+    CHECK(plait_redist_plan(comm, t->dtype, &t->from, &t->to, &plan) == PLAIT_OK, "%s",
+          t->text);
     for (int round = 0; round < 2 && plan != NULL; round++) {
         memset(y, 0x5a, (size_t)(n_y + 1) * (size_t)item);
-        CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) == PLAIT_OK, "%s", t->text);
-        CHECK(memcmp(y, want, (size_t)n_y * (size_t)item) == 0, "%s rank %d", t->text, rank);
-        CHECK(y[n_y * item] == 0x5a, "%s rank %d wrote beyond the result", t->text, rank);
+        CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
+                  PLAIT_OK,
+              "%s", t->text);
+        CHECK(memcmp(y, want, (size_t)n_y * (size_t)item) == 0, "%s rank %d", t->text,
+              rank);
+        CHECK(y[n_y * item] == 0x5a, "%s rank %d wrote beyond the result", t->text,
+              rank);
     }
     plait_plan_destroy(&plan);
     plait_free(x);
@@ -97,10 +103,11 @@ static void redist_rank(plait_comm_t *comm, void *context)
     plait_free(want);
 }
 
-static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim, const int grid[],
-                      plait_layout_t *layout)
+static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim,
+                      const int grid[], plait_layout_t *layout)
 {
-    static const plait_split_t splits[] = {PLAIT_SPLIT_EVEN, PLAIT_SPLIT_CEIL, PLAIT_SPLIT_CYCLIC};
+    static const plait_split_t splits[] = {PLAIT_SPLIT_EVEN, PLAIT_SPLIT_CEIL,
+                                           PLAIT_SPLIT_CYCLIC};
     int over[PLAIT_MAX_NDIM];
     int digits = code;
 
@@ -108,10 +115,12 @@ static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim, 
         over[a] = digits % (grid_ndim + 1) - 1;
         digits /= grid_ndim + 1;
     }
-    return plait_layout_pencil(ndim, shape, grid_ndim, grid, over, splits[code % 3], layout) == PLAIT_OK;
+    return plait_layout_pencil(ndim, shape, grid_ndim, grid, over, splits[code % 3],
+                               layout) == PLAIT_OK;
 }
 
-static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_ndim, const int grid[])
+static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
+                         const int grid[])
 {
     int n_codes = 1;
 
@@ -120,7 +129,9 @@ static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_
     }
     for (int f = 0; f < n_codes; f++) {
         for (int t = 0; t < n_codes; t++) {
-            redist_t test = {.dtype = plait_dtype_at((f * n_codes + t) % plait_dtype_count()), .text = "redist"};
+            redist_t test = {
+                .dtype = plait_dtype_at((f * n_codes + t) % plait_dtype_count()),
+                .text = "redist"};
             if (layout_of(f, ndim, shape, grid_ndim, grid, &test.from) &&
                 layout_of(t, ndim, shape, grid_ndim, grid, &test.to)) {
                 team_run(n_ranks, directs[(f + t) % 3], redist_rank, &test);
@@ -170,8 +181,12 @@ static void fft_rank(plait_comm_t *comm, void *context)
     double error = 0;
     double norm = 0;
     int64_t n_total = 1;
-    const plait_fft_problem_t problem = {.dtype = t->dtype, .from = &t->from, .to = &t->to,
-                                         .n_axes = t->n_axes, .axes = t->axes, .sign = t->sign,
+    const plait_fft_problem_t problem = {.dtype = t->dtype,
+                                         .from = &t->from,
+                                         .to = &t->to,
+                                         .n_axes = t->n_axes,
+                                         .axes = t->axes,
+                                         .sign = t->sign,
                                          .scale = t->scale};
 
     for (int64_t i = 0; i < n_x; i++) {
@@ -179,7 +194,9 @@ static void fft_rank(plait_comm_t *comm, void *context)
     }
     CHECK(plait_fft_plan(comm, &problem, &plan) == PLAIT_OK, "%s", t->text);
     if (plan != NULL) {
-        CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) == PLAIT_OK, "%s", t->text);
+        CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
+                  PLAIT_OK,
+              "%s", t->text);
         for (int64_t i = 0; i < n_y; i++) {
             double complex want = t->want[global_of(&t->to, rank, i)];
             error += pow(cabs(get(y, t->dtype, i) - want), 2);
@@ -189,9 +206,10 @@ static void fft_rank(plait_comm_t *comm, void *context)
             n_total *= t->from.shape[t->axes[i]];
         }
         double eps = (t->dtype == PLAIT_C128) ? 2.3e-16 : 1.2e-7;
-        double bound = 16 * eps * (1 + log2((double)n_total)); /* Bluestein's, per axis */
-        CHECK(sqrt(error) <= bound * sqrt(norm) + 1e-300, "%s rank %d error %g bound %g", t->text, rank,
-              sqrt(error / norm), bound);
+        double bound =
+            16 * eps * (1 + log2((double)n_total)); /* Bluestein's, per axis */
+        CHECK(sqrt(error) <= bound * sqrt(norm) + 1e-300,
+              "%s rank %d error %g bound %g", t->text, rank, sqrt(error / norm), bound);
     }
     plait_plan_destroy(&plan);
     plait_free(x);
@@ -201,7 +219,8 @@ static void fft_rank(plait_comm_t *comm, void *context)
 }
 
 /* The definition, axis after axis, in long double. */
-static void dft_axis(double complex *data, int ndim, const int64_t shape[], int axis, int sign)
+static void dft_axis(double complex *data, int ndim, const int64_t shape[], int axis,
+                     int sign)
 {
     int64_t n = shape[axis];
     int64_t inner = 1;
@@ -218,8 +237,10 @@ static void dft_axis(double complex *data, int ndim, const int64_t shape[], int 
             for (int64_t k = 0; k < n; k++) {
                 long double complex sum = 0;
                 for (int64_t j = 0; j < n; j++) {
-                    long double phase = 2 * 3.14159265358979323846264338327950288L * (long double)(j * k % n) / (long double)n;
-                    sum += (long double complex)at[j * inner] * (cosl(phase) + (long double)sign * sinl(phase) * I);
+                    long double phase = 2 * 3.14159265358979323846264338327950288L *
+                                        (long double)(j * k % n) / (long double)n;
+                    sum += (long double complex)at[j * inner] *
+                           (cosl(phase) + (long double)sign * sinl(phase) * I);
                 }
                 line[k] = (double complex)sum;
             }
@@ -231,8 +252,9 @@ static void dft_axis(double complex *data, int ndim, const int64_t shape[], int 
     plait_free(line);
 }
 
-static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndim, const int grid[],
-                      int from, int to, int first_axis, int sign, plait_direct_t direct, plait_dtype_t dtype)
+static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
+                      const int grid[], int from, int to, int first_axis, int sign,
+                      plait_direct_t direct, plait_dtype_t dtype)
 {
     fft_test_t t = {.dtype = dtype, .sign = sign, .scale = 0.5};
     int64_t n = 1;
@@ -242,7 +264,8 @@ static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndi
     for (int i = 0; i < ndim; i++) {
         n *= shape[i];
     }
-    if (!layout_of(3 * from, ndim, shape, grid_ndim, grid, &t.from) || !layout_of(3 * to, ndim, shape, grid_ndim, grid, &t.to)) {
+    if (!layout_of(3 * from, ndim, shape, grid_ndim, grid, &t.from) ||
+        !layout_of(3 * to, ndim, shape, grid_ndim, grid, &t.to)) {
         return;
     }
     for (int i = first_axis; i < ndim; i++) {
@@ -250,7 +273,9 @@ static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndi
     }
     plait_layout_print(&t.from, a, sizeof(a));
     plait_layout_print(&t.to, b, sizeof(b));
-    (void)snprintf(t.text, sizeof(t.text), "fft %s %s -> %s axes from %d sign %d direct %d", plait_dtype_name(dtype), a, b, first_axis, sign, (int)direct);
+    (void)snprintf(t.text, sizeof(t.text),
+                   "fft %s %s -> %s axes from %d sign %d direct %d",
+                   plait_dtype_name(dtype), a, b, first_axis, sign, (int)direct);
     double complex *x = plait_alloc(n, sizeof(*x));
     double complex *want = plait_alloc(n, sizeof(*want));
     for (int64_t i = 0; i < n; i++) {
@@ -290,7 +315,13 @@ static int code_of(int grid_ndim, int ndim, const int over[])
 
 static void check_ffts(int n_ranks)
 {
-    static const int64_t shapes[][3] = {{8, 8, 8}, {6, 5, 7}, {3, 2, 4}, {1, 17, 2}, {16, 9, 20}};
+    static const int64_t shapes[][3] = {
+        {8,  8,  8 },
+        {6,  5,  7 },
+        {3,  2,  4 },
+        {1,  17, 2 },
+        {16, 9,  20}
+    };
     const int line[] = {n_ranks};
 
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
@@ -305,8 +336,10 @@ static void check_ffts(int n_ranks)
                     if (to >= 0) {
                         t[to] = 0;
                     }
-                    check_fft(n_ranks, 3, shapes[s], 1, line, code_of(1, 3, f), code_of(1, 3, t), (from + to + 2) % 3,
-                              (s + (size_t)d) % 2 ? 1 : -1, directs[d], d == 1 ? PLAIT_C64 : PLAIT_C128);
+                    check_fft(n_ranks, 3, shapes[s], 1, line, code_of(1, 3, f),
+                              code_of(1, 3, t), (from + to + 2) % 3,
+                              (s + (size_t)d) % 2 ? 1 : -1, directs[d],
+                              d == 1 ? PLAIT_C64 : PLAIT_C128);
                 }
             }
         }
@@ -314,15 +347,25 @@ static void check_ffts(int n_ranks)
     for (int a = 2; a < n_ranks; a++) {
         if (n_ranks % a == 0) {
             const int grid[] = {a, n_ranks / a};
-            static const int paths[][2][3] = {{{0, 1, -1}, {-1, 0, 1}}, {{-1, 0, 1}, {0, 1, -1}}, {{0, 1, -1}, {0, 1, -1}}, {{1, -1, 0}, {0, -1, 1}}};
+            static const int paths[][2][3] = {
+                {{0, 1, -1}, {-1, 0, 1}},
+                {{-1, 0, 1}, {0, 1, -1}},
+                {{0, 1, -1}, {0, 1, -1}},
+                {{1, -1, 0}, {0, -1, 1}}
+            };
             for (size_t p = 0; p < 4; p++) {
                 for (int d = 0; d < 3; d++) {
-                    check_fft(n_ranks, 3, shapes[p], 2, grid, code_of(2, 3, paths[p][0]), code_of(2, 3, paths[p][1]), 0, -1, directs[d], PLAIT_C128);
+                    check_fft(n_ranks, 3, shapes[p], 2, grid,
+                              code_of(2, 3, paths[p][0]), code_of(2, 3, paths[p][1]), 0,
+                              -1, directs[d], PLAIT_C128);
                 }
             }
         }
     }
-    static const int64_t flat[][2] = {{12, 10}, {3, 50}};
+    static const int64_t flat[][2] = {
+        {12, 10},
+        {3,  50}
+    };
     static const int64_t one[] = {30};
     for (int d = 0; d < 3; d++) {
         check_fft(n_ranks, 2, flat[0], 1, line, 1, 2, 0, -1, directs[d], PLAIT_C128);
@@ -354,7 +397,8 @@ static double halo_value(const halo_test_t *t, int rank, int64_t i)
     for (int a = t->interior.ndim - 1; a >= 0; a--) {
         int64_t e = t->extents[a];
         int64_t n = t->interior.shape[a];
-        int64_t g = i % (shape[a] + 2 * e) - e + plait_layout_interval(&t->interior, rank, a, 0, NULL).lo;
+        int64_t g = i % (shape[a] + 2 * e) - e +
+                    plait_layout_interval(&t->interior, rank, a, 0, NULL).lo;
         i /= shape[a] + 2 * e;
         if (n == 0 || (!t->periodic[a] && (g < 0 || g >= n))) {
             return 0;
@@ -388,7 +432,10 @@ static void halo_rank(plait_comm_t *comm, void *context)
     int64_t n = 1;
     plait_plan_t *exchange = NULL;
     plait_plan_t *reduce = NULL;
-    const plait_halo_problem_t problem = {.dtype = PLAIT_F64, .interior = &t->interior, .extents = t->extents, .periodic = t->periodic};
+    const plait_halo_problem_t problem = {.dtype = PLAIT_F64,
+                                          .interior = &t->interior,
+                                          .extents = t->extents,
+                                          .periodic = t->periodic};
 
     plait_layout_local_shape(&t->interior, rank, shape);
     for (int a = 0; a < t->interior.ndim; a++) {
@@ -403,9 +450,12 @@ static void halo_rank(plait_comm_t *comm, void *context)
         y[i] = sample((uint64_t)(rank + 10), (uint64_t)i);
         z[i] = y[i];
     }
-    CHECK(plait_halo_exchange_plan(comm, &problem, &exchange) == PLAIT_OK, "%s", t->text);
+    CHECK(plait_halo_exchange_plan(comm, &problem, &exchange) == PLAIT_OK, "%s",
+          t->text);
     CHECK(plait_halo_reduce_plan(comm, &problem, &reduce) == PLAIT_OK, "%s", t->text);
-    CHECK(plait_plan_execute(exchange, comm, (const void *[]){x}, (void *[]){out}) == PLAIT_OK, "%s", t->text);
+    CHECK(plait_plan_execute(exchange, comm, (const void *[]){x}, (void *[]){out}) ==
+              PLAIT_OK,
+          "%s", t->text);
     int64_t n_wrong = 0;
     double forward = 0;
     double backward = 0;
@@ -415,11 +465,14 @@ static void halo_rank(plait_comm_t *comm, void *context)
     }
     CHECK(n_wrong == 0, "%s rank %d: %lld cells", t->text, rank, (long long)n_wrong);
     double *back = t->in_place ? z : plait_alloc(n, sizeof(double));
-    CHECK(plait_plan_execute(reduce, comm, (const void *[]){z}, (void *[]){back}) == PLAIT_OK, "%s", t->text);
+    CHECK(plait_plan_execute(reduce, comm, (const void *[]){z}, (void *[]){back}) ==
+              PLAIT_OK,
+          "%s", t->text);
     for (int64_t i = 0; i < n; i++) {
         bool inside = is_interior(t, rank, i);
         backward += inside ? back[i] * halo_value(t, rank, i) : 0;
-        CHECK(inside || back[i] == 0, "%s rank %d ghost %lld", t->text, rank, (long long)i);
+        CHECK(inside || back[i] == 0, "%s rank %d ghost %lld", t->text, rank,
+              (long long)i);
     }
     t->sums[2 * rank] = forward;
     t->sums[2 * rank + 1] = backward;
@@ -434,8 +487,8 @@ static void halo_rank(plait_comm_t *comm, void *context)
     plait_plan_destroy(&reduce);
 }
 
-static void check_halo(int n_ranks, int ndim, const int64_t shape[], int grid_ndim, const int grid[], int code,
-                       int seed, plait_direct_t direct)
+static void check_halo(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
+                       const int grid[], int code, int seed, plait_direct_t direct)
 {
     halo_test_t t = {0};
     double sums[2 * TEAM_MAX] = {0};
@@ -453,18 +506,24 @@ static void check_halo(int n_ranks, int ndim, const int64_t shape[], int grid_nd
     t.in_place = seed % 2;
     t.sums = sums;
     plait_layout_print(&t.interior, text, sizeof(text));
-    (void)snprintf(t.text, sizeof(t.text), "halo %s seed %d direct %d", text, seed, (int)direct);
+    (void)snprintf(t.text, sizeof(t.text), "halo %s seed %d direct %d", text, seed,
+                   (int)direct);
     team_run(n_ranks, direct, halo_rank, &t);
     for (int r = 0; r < n_ranks; r++) {
         forward += sums[2 * r];
         backward += sums[2 * r + 1];
     }
-    CHECK(fabs(forward - backward) <= 1e-12 * (1 + fabs(forward)), "%s: %g against %g", t.text, forward, backward);
+    CHECK(fabs(forward - backward) <= 1e-12 * (1 + fabs(forward)), "%s: %g against %g",
+          t.text, forward, backward);
 }
 
 int main(void)
 {
-    static const int64_t shapes[][3] = {{4, 6, 5}, {7, 3, 2}, {2, 1, 9}};
+    static const int64_t shapes[][3] = {
+        {4, 6, 5},
+        {7, 3, 2},
+        {2, 1, 9}
+    };
 
     for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
         const int line[] = {n_ranks};
@@ -475,14 +534,16 @@ int main(void)
         check_ffts(n_ranks);
         for (int seed = 0; seed < 20; seed++) {
             for (int d = 0; d < 3; d++) {
-                check_halo(n_ranks, 1 + seed % 3, shapes[seed % 3], 1, line, seed % 4, seed, directs[d]);
+                check_halo(n_ranks, 1 + seed % 3, shapes[seed % 3], 1, line, seed % 4,
+                           seed, directs[d]);
             }
         }
         if (n_ranks % 2 == 0 && n_ranks > 2) {
             const int grid[] = {2, n_ranks / 2};
             check_redist(n_ranks, 3, shapes[0], 2, grid);
             for (int seed = 0; seed < 27; seed++) {
-                check_halo(n_ranks, 3, shapes[seed % 3], 2, grid, seed, seed + 3, directs[seed % 3]);
+                check_halo(n_ranks, 3, shapes[seed % 3], 2, grid, seed, seed + 3,
+                           directs[seed % 3]);
             }
         }
     }

@@ -61,8 +61,11 @@ typedef struct {
 
 static void call_init(call_t *c)
 {
-    *c = (call_t){.frame = {.struct_size = PLAIT_FFI_FRAME_SIZE, .api = &api,
-                            .stage = PLAIT_FFI_STAGE_EXECUTE}};
+    *c = (call_t){
+        .frame = {.struct_size = PLAIT_FFI_FRAME_SIZE,
+                  .api = &api,
+                  .stage = PLAIT_FFI_STAGE_EXECUTE}
+    };
     c->frame.args.items = c->items[0];
     c->frame.rets.items = c->items[1];
     c->frame.attrs.types = c->types;
@@ -76,9 +79,12 @@ static void add_buffer(call_t *c, int is_ret, int dtype, int64_t n, void *data)
     int64_t i = list->size++;
 
     c->dims[is_ret][i][0] = n;
-    c->buffers[is_ret][i] = (plait_ffi_buffer_t){.struct_size = 48, .dtype = dtype, .data = data,
-                                                 .rank = (dtype == PLAIT_FFI_TOKEN) ? 0 : 1,
-                                                 .dims = c->dims[is_ret][i]};
+    c->buffers[is_ret][i] =
+        (plait_ffi_buffer_t){.struct_size = 48,
+                             .dtype = dtype,
+                             .data = data,
+                             .rank = (dtype == PLAIT_FFI_TOKEN) ? 0 : 1,
+                             .dims = c->dims[is_ret][i]};
     c->items[is_ret][i] = &c->buffers[is_ret][i];
 }
 
@@ -111,21 +117,29 @@ static void add_array(call_t *c, const char *name, const int64_t *values, size_t
 
 static void check_metadata(void)
 {
-    plait_ffi_metadata_t metadata = {.struct_size = 36, .traits = 9, .state_type_id = 9};
-    plait_ffi_metadata_ext_t ext = {{.struct_size = 24, .type = PLAIT_FFI_EXT_METADATA}, &metadata};
+    plait_ffi_metadata_t metadata = {
+        .struct_size = 36, .traits = 9, .state_type_id = 9};
+    plait_ffi_metadata_ext_t ext = {
+        {.struct_size = 24, .type = PLAIT_FFI_EXT_METADATA},
+        &metadata
+    };
     call_t c;
 
     call_init(&c);
     c.frame.extension_start = &ext.extension_base;
     CHECK(plait_ffi_allreduce(&c.frame) == NULL, "metadata");
-    CHECK(metadata.api_version.minor_version == 3 && metadata.traits == 0, "metadata of minor 3");
+    CHECK(metadata.api_version.minor_version == 3 && metadata.traits == 0,
+          "metadata of minor 3");
     c.frame.api = NULL; /* jaxlib <= 0.8.0 */
-    CHECK(plait_ffi_allreduce(&c.frame) == NULL && metadata.api_version.minor_version == 1, "no api");
+    CHECK(plait_ffi_allreduce(&c.frame) == NULL &&
+              metadata.api_version.minor_version == 1,
+          "no api");
     plait_ffi_api_t newer = api;
     newer.api_version.minor_version = 99;
     c.frame.api = &newer;
     CHECK(plait_ffi_allreduce(&c.frame) == NULL &&
-              metadata.api_version.minor_version == PLAIT_FFI_NEWEST_MINOR, "newer runtime");
+              metadata.api_version.minor_version == PLAIT_FFI_NEWEST_MINOR,
+          "newer runtime");
 }
 
 static void check_one_rank(int64_t id)
@@ -145,7 +159,8 @@ static void check_one_rank(int64_t id)
     add_buffer(&c, 1, PLAIT_FFI_TOKEN, 0, NULL);
     add_scalar(&c, "comm", &id);
     add_scalar(&c, "reduce", &sum);
-    CHECK(plait_ffi_allreduce(&c.frame) == NULL && y[2] == 3, "allreduce of one rank: %s", message);
+    CHECK(plait_ffi_allreduce(&c.frame) == NULL && y[2] == 3,
+          "allreduce of one rank: %s", message);
 
     call_init(&c);
     add_buffer(&c, 0, PLAIT_F64, 3, x);
@@ -157,14 +172,20 @@ static void check_one_rank(int64_t id)
     CHECK(plait_ffi_allreduce(&c.frame) == NULL && token_out == 4.5F, "explicit token");
 
     c.frame.attrs.size = 1;
-    CHECK(plait_ffi_allreduce(&c.frame) != NULL && strstr(message, "reduce is missing") != NULL, "%s", message);
+    CHECK(plait_ffi_allreduce(&c.frame) != NULL &&
+              strstr(message, "reduce is missing") != NULL,
+          "%s", message);
     c.frame.attrs.size = 2;
     c.scalars[0].value = &wrong_id;
-    CHECK(plait_ffi_allreduce(&c.frame) != NULL && strstr(message, "plait.CommError: ") == message, "%s", message);
+    CHECK(plait_ffi_allreduce(&c.frame) != NULL &&
+              strstr(message, "plait.CommError: ") == message,
+          "%s", message);
     CHECK(code == PLAIT_FFI_CODE_FAILED_PRECONDITION, "code %d", code);
     c.scalars[0].value = &id;
     c.buffers[1][0].dtype = PLAIT_F32;
-    CHECK(plait_ffi_allreduce(&c.frame) != NULL && strstr(message, "operand is float64, result is float32") != NULL, "%s", message);
+    CHECK(plait_ffi_allreduce(&c.frame) != NULL &&
+              strstr(message, "operand is float64, result is float32") != NULL,
+          "%s", message);
     c.frame.stage = 0;
     CHECK(plait_ffi_allreduce(&c.frame) != NULL, "stage");
 }
@@ -183,9 +204,12 @@ static void check_layout_words(int64_t id)
     add_scalar(&c, "comm", &id);
     add_array(&c, "from", words, 7);
     add_array(&c, "to", words, 7);
-    CHECK(plait_ffi_redistribute(&c.frame) == NULL && y[3] == 4, "redistribute: %s", message);
+    CHECK(plait_ffi_redistribute(&c.frame) == NULL && y[3] == 4, "redistribute: %s",
+          message);
     c.arrays[2].data = bad;
-    CHECK(plait_ffi_redistribute(&c.frame) != NULL && strstr(message, "layout: word 4") != NULL, "%s", message);
+    CHECK(plait_ffi_redistribute(&c.frame) != NULL &&
+              strstr(message, "layout: word 4") != NULL,
+          "%s", message);
     c.arrays[2].size = 1000;
     CHECK(plait_ffi_redistribute(&c.frame) != NULL, "too many words");
 }
@@ -211,7 +235,8 @@ static void *device_main(void *argument)
         add_buffer(&c, 1, PLAIT_F64, 1, y);
         add_scalar(&c, "comm", &device->id);
         add_scalar(&c, "reduce", &sum);
-        CHECK(plait_ffi_allreduce(&c.frame) == NULL && y[0] == 2 * round + 2048 + 3, "round %d: %s", round, message);
+        CHECK(plait_ffi_allreduce(&c.frame) == NULL && y[0] == 2 * round + 2048 + 3,
+              "round %d: %s", round, message);
     }
     device->got = 1;
     call_init(&c);
@@ -227,7 +252,8 @@ static void check_two_devices(void)
     pthread_t threads[2];
     device_t devices[2];
 
-    CHECK(plait_registry_add_local(2, ordinals, "test_ffi.c", &id) == PLAIT_OK, "local");
+    CHECK(plait_registry_add_local(2, ordinals, "test_ffi.c", &id) == PLAIT_OK,
+          "local");
     for (int d = 0; d < 2; d++) {
         devices[d] = (device_t){.id = id, .ordinal = ordinals[d]};
         (void)pthread_create(&threads[d], NULL, device_main, &devices[d]);
@@ -240,9 +266,12 @@ static void check_two_devices(void)
     call_t c;
     call_init(&c);
     add_scalar(&c, "comm", &id);
-    CHECK(plait_ffi_barrier(&c.frame) != NULL && strstr(message, "device 5 is no rank") != NULL, "%s", message);
+    CHECK(plait_ffi_barrier(&c.frame) != NULL &&
+              strstr(message, "device 5 is no rank") != NULL,
+          "%s", message);
     CHECK(plait_registry_free(id) == PLAIT_OK, "free");
-    CHECK(plait_ffi_barrier(&c.frame) != NULL && strstr(message, "was freed") != NULL, "%s", message);
+    CHECK(plait_ffi_barrier(&c.frame) != NULL && strstr(message, "was freed") != NULL,
+          "%s", message);
     CHECK(plait_registry_free(id) == PLAIT_ERR_COMM, "second free");
 }
 
@@ -259,7 +288,8 @@ int main(void)
     CHECK(plait_registry_free(id) == PLAIT_OK, "free");
     (void)plait_pool_trim();
     /* A page of the registry and the two entries with their labels stay for ever. */
-    CHECK(plait_alloc_balance() - before == 1 + 2 * 3, "balance %lld", (long long)plait_alloc_balance());
+    CHECK(plait_alloc_balance() - before == 1 + 2 * 3, "balance %lld",
+          (long long)plait_alloc_balance());
     printf("test_ffi: %d checks, %d failed\n", n_checked, n_failed);
     return n_failed != 0;
 }

@@ -2,8 +2,8 @@
  * peer's memory, with and without native collectives, results apart from and in the place of
  * operands. And the checker finds planted faults. */
 #include "check.h"
-#include "fft/params.h"
 #include "coll/coll.h"
+#include "fft/params.h"
 #include "halo/params.h"
 #include "ops/list.h"
 #include "plait/layout.h"
@@ -22,11 +22,13 @@ typedef struct {
     _Alignas(16) unsigned char params[PLAIT_MAX_PARAMS_BYTES];
     plait_dtype_t dtype;
     /* local shape of operand and result on a rank */
-    void (*shape)(const void *context, int rank, bool is_ret, int *ndim_p, int64_t dims[]);
+    void (*shape)(const void *context, int rank, bool is_ret, int *ndim_p,
+                  int64_t dims[]);
     const void *context;
     char text[160];
 } problem_t;
 
+/* clang-format off: version 14 crashes on it */
 static const plait_caps_t all_caps[] = {
     {.direct = PLAIT_DIRECT_POINTER},
     {.direct = PLAIT_DIRECT_READ},
@@ -34,9 +36,10 @@ static const plait_caps_t all_caps[] = {
     {.direct = PLAIT_DIRECT_READ, .has_native = true, .native_reduce = {~0U, ~0U, ~0U, ~0U}},
     {.direct = PLAIT_DIRECT_NONE, .has_native = true, .native_reduce = {~0U, ~0U, ~0U, ~0U}},
 };
+/* clang-format on */
 
-static plait_status_t make_plans(const problem_t *p, int n_ranks, const plait_caps_t *caps,
-                                 plait_plan_t *plans[])
+static plait_status_t make_plans(const problem_t *p, int n_ranks,
+                                 const plait_caps_t *caps, plait_plan_t *plans[])
 {
     plait_status_t status = PLAIT_OK;
 
@@ -48,9 +51,12 @@ static plait_status_t make_plans(const problem_t *p, int n_ranks, const plait_ca
         int ret_ndim = 0;
         p->shape(p->context, r, false, &arg_ndim, arg_dims);
         p->shape(p->context, r, true, &ret_ndim, ret_dims);
-        const plait_array_t arg = {.dtype = p->dtype, .ndim = arg_ndim, .dims = arg_dims};
-        const plait_array_t ret = {.dtype = p->dtype, .ndim = ret_ndim, .dims = ret_dims};
-        const plait_array_t args[] = {arg, ret}; /* sendrecv: the template is like the result */
+        const plait_array_t arg = {
+            .dtype = p->dtype, .ndim = arg_ndim, .dims = arg_dims};
+        const plait_array_t ret = {
+            .dtype = p->dtype, .ndim = ret_ndim, .dims = ret_dims};
+        const plait_array_t args[] = {
+            arg, ret}; /* sendrecv: the template is like the result */
         status = plait_op_plan(p->op, p->params, &end, args, &ret, &plans[r]);
     }
     return status;
@@ -75,7 +81,8 @@ static void check_problem(const problem_t *p, int n_ranks)
         plait_status_t status = make_plans(p, n_ranks, &all_caps[c], plans);
         CHECK(status == PLAIT_OK, "%s P %d caps %zu", p->text, n_ranks, c);
         for (int alias = -1; status == PLAIT_OK && alias <= p->op->alias; alias++) {
-            if (alias == -1 || (alias == p->op->alias && may_alias(plans, n_ranks, alias))) {
+            if (alias == -1 ||
+                (alias == p->op->alias && may_alias(plans, n_ranks, alias))) {
                 const plait_check_t options = {.alias = alias};
                 CHECK(plait_plans_check(plans, n_ranks, &options) == PLAIT_OK,
                       "%s P %d caps %zu alias %d", p->text, n_ranks, c, alias);
@@ -89,7 +96,8 @@ static void check_problem(const problem_t *p, int n_ranks)
 
 /* ---------------------------------------------------------------- rank model */
 
-static void vector_shape(const void *context, int rank, bool is_ret, int *ndim_p, int64_t dims[])
+static void vector_shape(const void *context, int rank, bool is_ret, int *ndim_p,
+                         int64_t dims[])
 {
     (void)rank;
     (void)is_ret;
@@ -134,7 +142,8 @@ typedef struct {
     int64_t extents[MAX_NDIM]; /* halo */
 } pair_t;
 
-static void pair_shape(const void *context, int rank, bool is_ret, int *ndim_p, int64_t dims[])
+static void pair_shape(const void *context, int rank, bool is_ret, int *ndim_p,
+                       int64_t dims[])
 {
     const pair_t *pair = context;
     const plait_layout_t *layout = is_ret ? &pair->to : &pair->from;
@@ -158,7 +167,10 @@ static void name_pair(problem_t *p, const char *op, const pair_t *pair)
 
 static void check_redist(const pair_t *pair, int n_ranks)
 {
-    problem_t p = {.op = &plait_op_redistribute, .dtype = PLAIT_S16, .shape = pair_shape, .context = pair};
+    problem_t p = {.op = &plait_op_redistribute,
+                   .dtype = PLAIT_S16,
+                   .shape = pair_shape,
+                   .context = pair};
     plait_redistribute_params_t params = {0};
 
     params.n_from = plait_layout_pack(&pair->from, params.from);
@@ -170,7 +182,8 @@ static void check_redist(const pair_t *pair, int n_ranks)
 
 static void check_fft(const pair_t *pair, int n_axes, int n_ranks)
 {
-    problem_t p = {.op = &plait_op_fft, .dtype = PLAIT_C64, .shape = pair_shape, .context = pair};
+    problem_t p = {
+        .op = &plait_op_fft, .dtype = PLAIT_C64, .shape = pair_shape, .context = pair};
     plait_fft_params_t params = {.sign = -1, .scale = 1.0, .n_axes = n_axes};
 
     params.n_from = plait_layout_pack(&pair->from, params.from);
@@ -185,7 +198,10 @@ static void check_fft(const pair_t *pair, int n_axes, int n_ranks)
 
 static void check_halo(const pair_t *pair, bool is_periodic, int n_ranks)
 {
-    problem_t p = {.op = &plait_op_halo_exchange, .dtype = PLAIT_F32, .shape = pair_shape, .context = pair};
+    problem_t p = {.op = &plait_op_halo_exchange,
+                   .dtype = PLAIT_F32,
+                   .shape = pair_shape,
+                   .context = pair};
     plait_halo_params_t params = {0};
 
     params.n_layout = plait_layout_pack(&pair->from, params.layout);
@@ -212,7 +228,8 @@ static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim,
         over[a] = code % (grid_ndim + 1) - 1;
         code /= grid_ndim + 1;
     }
-    return plait_layout_pencil(ndim, shape, grid_ndim, grid, over, split, layout) == PLAIT_OK;
+    return plait_layout_pencil(ndim, shape, grid_ndim, grid, over, split, layout) ==
+           PLAIT_OK;
 }
 
 static int power(int base, int exponent)
@@ -220,15 +237,18 @@ static int power(int base, int exponent)
     return (exponent == 0) ? 1 : base * power(base, exponent - 1);
 }
 
-static void check_layouts(int ndim, const int64_t shape[], int grid_ndim, const int grid[], int n_ranks)
+static void check_layouts(int ndim, const int64_t shape[], int grid_ndim,
+                          const int grid[], int n_ranks)
 {
     int n_codes = power(grid_ndim + 1, ndim);
 
     for (int f = 0; f < n_codes; f++) {
         for (int t = 0; t < n_codes; t++) {
             pair_t pair = {0};
-            if (layout_of(f, ndim, shape, grid_ndim, grid, (f % 2) ? PLAIT_SPLIT_CEIL : PLAIT_SPLIT_EVEN, &pair.from) &&
-                layout_of(t, ndim, shape, grid_ndim, grid, PLAIT_SPLIT_EVEN, &pair.to)) {
+            if (layout_of(f, ndim, shape, grid_ndim, grid,
+                          (f % 2) ? PLAIT_SPLIT_CEIL : PLAIT_SPLIT_EVEN, &pair.from) &&
+                layout_of(t, ndim, shape, grid_ndim, grid, PLAIT_SPLIT_EVEN,
+                          &pair.to)) {
                 check_redist(&pair, n_ranks);
                 check_fft(&pair, 1 + (f + t) % ndim, n_ranks);
             }
@@ -300,13 +320,17 @@ static void other_agreement(plait_plan_t *plan)
 
 static void check_planted(void)
 {
-    static const plant_t plants[] = {drop_block, double_block, shift_block, other_agreement};
+    static const plant_t plants[] = {drop_block, double_block, shift_block,
+                                     other_agreement};
     const int64_t shape[] = {6, 4};
     const int grid[] = {3};
 
     for (size_t i = 0; i < sizeof(plants) / sizeof(plants[0]); i++) {
         pair_t pair = {0};
-        problem_t p = {.op = &plait_op_redistribute, .dtype = PLAIT_S16, .shape = pair_shape, .context = &pair};
+        problem_t p = {.op = &plait_op_redistribute,
+                       .dtype = PLAIT_S16,
+                       .shape = pair_shape,
+                       .context = &pair};
         plait_redistribute_params_t params = {0};
         plait_plan_t *plans[MAX_P] = {NULL};
         const plait_check_t options = {.alias = -1};
@@ -317,23 +341,29 @@ static void check_planted(void)
         memcpy(p.params, &params, sizeof(params));
         CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "plant %zu", i);
         plants[i](plans[1]);
-        CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL, "plant %zu is not found", i);
+        CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL,
+              "plant %zu is not found", i);
         for (int r = 0; r < 3; r++) {
             plait_plan_destroy(&plans[r]);
         }
     }
     /* a fence left out on all ranks: peers read what is being written */
     int64_t n = 1 << 14;
-    problem_t p = {.op = &plait_op_allreduce, .dtype = PLAIT_F64, .shape = vector_shape, .context = &n};
+    problem_t p = {.op = &plait_op_allreduce,
+                   .dtype = PLAIT_F64,
+                   .shape = vector_shape,
+                   .context = &n};
     plait_plan_t *plans[MAX_P] = {NULL};
     const plait_check_t options = {.alias = -1};
     CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "allreduce");
     for (int r = 0; r < 3; r++) {
         plait_plan_t *plan = plans[r];
-        (void)memmove(plan->steps + 2, plan->steps + 3, (size_t)(plan->n_steps - 3) * sizeof(*plan->steps));
+        (void)memmove(plan->steps + 2, plan->steps + 3,
+                      (size_t)(plan->n_steps - 3) * sizeof(*plan->steps));
         plan->n_steps--;
     }
-    CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL, "a missing fence is not found");
+    CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL,
+          "a missing fence is not found");
     for (int r = 0; r < 3; r++) {
         plait_plan_destroy(&plans[r]);
     }
@@ -341,7 +371,11 @@ static void check_planted(void)
 
 int main(void)
 {
-    static const int64_t small[][3] = {{5, 4, 3}, {3, 1, 2}, {0, 2, 3}};
+    static const int64_t small[][3] = {
+        {5, 4, 3},
+        {3, 1, 2},
+        {0, 2, 3}
+    };
 
     for (int n_ranks = 1; n_ranks <= MAX_P; n_ranks++) {
         const int line[] = {n_ranks};
