@@ -131,11 +131,9 @@ static void measure_beside_fftw(team_t *team, const bench_options_t *o, problem_
         "\"difference\": %.3e",
         facts, FFTW(version), f.plan_s, (f.chosen == f.in_place) ? "true" : "false",
         f.error);
-    const bench_case_t cases[] = {
-        {"plait",  problem_run,    p,  false},
-        {"fftw",   fftw_run,       &f, false},
-        {"memcpy", problem_memcpy, p,  false}
-    };
+    const bench_case_t cases[] = {{"plait", problem_run, p, false},
+                                  {"fftw", fftw_run, &f, false},
+                                  {"memcpy", problem_memcpy, p, false}};
     bench_rounds(team, o, o->op, more, 3, cases);
     FFTW(destroy_plan)(f.out_of_place);
     FFTW(destroy_plan)(f.in_place);
@@ -158,10 +156,8 @@ static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
         return;
     }
 #endif
-    const bench_case_t cases[] = {
-        {"plait",  problem_run,    &p, false},
-        {"memcpy", problem_memcpy, &p, false}
-    };
+    const bench_case_t cases[] = {{"plait", problem_run, &p, false},
+                                  {"memcpy", problem_memcpy, &p, false}};
     bench_rounds(team, o, o->op, facts, 2, cases);
     problem_destroy(&p);
 }

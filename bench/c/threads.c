@@ -112,11 +112,9 @@ static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
         more, sizeof(more),
         "%s, \"fftw\": \"%s\", \"fftw_plan_s\": %.3e, \"fftw_in_place\": false", facts,
         FFTW(version), f.plan_s);
-    const bench_case_t cases[] = {
-        {"plait",  problem_run,    p,  false},
-        {"fftw",   fftw_run,       &f, true },
-        {"memcpy", problem_memcpy, p,  false}
-    };
+    const bench_case_t cases[] = {{"plait", problem_run, p, false},
+                                  {"fftw", fftw_run, &f, true},
+                                  {"memcpy", problem_memcpy, p, false}};
     bench_rounds(&self->team, self->options, self->options->op, more, 3, cases);
     if (self->team.rank == 0) {
         FFTW(destroy_plan)(f.plan);
@@ -141,10 +139,8 @@ static void measure(rank_t *self)
         return;
     }
 #endif
-    const bench_case_t cases[] = {
-        {"plait",  problem_run,    &p, false},
-        {"memcpy", problem_memcpy, &p, false}
-    };
+    const bench_case_t cases[] = {{"plait", problem_run, &p, false},
+                                  {"memcpy", problem_memcpy, &p, false}};
     bench_rounds(&self->team, self->options, self->options->op, facts, 2, cases);
     thread_barrier(&self->team);
     problem_destroy(&p);
@@ -160,15 +156,8 @@ static void *run(void *argument)
 static void plan_all(const bench_options_t *o, plait_comm_t *comm)
 {
     static const int64_t shapes[][3] = {
-        {1024, 1024, 1024},
-        {1021, 1019, 1013},
-        {1000, 1000, 1000},
-        {768,  768,  768 },
-        {512,  512,  512 },
-        {256,  256,  256 },
-        {128,  128,  128 },
-        {64,   64,   64  }
-    };
+        {1024, 1024, 1024}, {1021, 1019, 1013}, {1000, 1000, 1000}, {768, 768, 768},
+        {512, 512, 512},    {256, 256, 256},    {128, 128, 128},    {64, 64, 64}};
     FILE *file = (o->out == NULL) ? stdout : fopen(o->out, "a");
 
     bench_must(file != NULL, "cannot write the file of out=");

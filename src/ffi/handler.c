@@ -17,18 +17,18 @@ typedef struct {
 } kind_t;
 
 static const kind_t kinds[PLAIT_STATUS_COUNT] = {
-    [PLAIT_OK] = {"Error",           PLAIT_FFI_CODE_INTERNAL           },
-    [PLAIT_ERR_INVALID] = {"Error",           PLAIT_FFI_CODE_INVALID_ARGUMENT   },
-    [PLAIT_ERR_NO_MEMORY] = {"Error",           PLAIT_FFI_CODE_RESOURCE_EXHAUSTED },
-    [PLAIT_ERR_OVERFLOW] = {"Error",           PLAIT_FFI_CODE_INVALID_ARGUMENT   },
-    [PLAIT_ERR_UNSUPPORTED] = {"Error",           PLAIT_FFI_CODE_UNIMPLEMENTED      },
-    [PLAIT_ERR_TRANSPORT] = {"TransportError",  PLAIT_FFI_CODE_UNAVAILABLE        },
-    [PLAIT_ERR_MISMATCH] = {"MismatchError",   PLAIT_FFI_CODE_FAILED_PRECONDITION},
-    [PLAIT_ERR_TRUNCATION] = {"TruncationError", PLAIT_FFI_CODE_INVALID_ARGUMENT   },
-    [PLAIT_ERR_COMM] = {"CommError",       PLAIT_FFI_CODE_FAILED_PRECONDITION},
-    [PLAIT_ERR_TIMEOUT] = {"TimeoutError",    PLAIT_FFI_CODE_DEADLINE_EXCEEDED  },
-    [PLAIT_ERR_PEER] = {"PeerError",       PLAIT_FFI_CODE_ABORTED            },
-    [PLAIT_ERR_INTERNAL] = {"Error",           PLAIT_FFI_CODE_INTERNAL           },
+    [PLAIT_OK] = {"Error", PLAIT_FFI_CODE_INTERNAL},
+    [PLAIT_ERR_INVALID] = {"Error", PLAIT_FFI_CODE_INVALID_ARGUMENT},
+    [PLAIT_ERR_NO_MEMORY] = {"Error", PLAIT_FFI_CODE_RESOURCE_EXHAUSTED},
+    [PLAIT_ERR_OVERFLOW] = {"Error", PLAIT_FFI_CODE_INVALID_ARGUMENT},
+    [PLAIT_ERR_UNSUPPORTED] = {"Error", PLAIT_FFI_CODE_UNIMPLEMENTED},
+    [PLAIT_ERR_TRANSPORT] = {"TransportError", PLAIT_FFI_CODE_UNAVAILABLE},
+    [PLAIT_ERR_MISMATCH] = {"MismatchError", PLAIT_FFI_CODE_FAILED_PRECONDITION},
+    [PLAIT_ERR_TRUNCATION] = {"TruncationError", PLAIT_FFI_CODE_INVALID_ARGUMENT},
+    [PLAIT_ERR_COMM] = {"CommError", PLAIT_FFI_CODE_FAILED_PRECONDITION},
+    [PLAIT_ERR_TIMEOUT] = {"TimeoutError", PLAIT_FFI_CODE_DEADLINE_EXCEEDED},
+    [PLAIT_ERR_PEER] = {"PeerError", PLAIT_FFI_CODE_ABORTED},
+    [PLAIT_ERR_INTERNAL] = {"Error", PLAIT_FFI_CODE_INTERNAL},
 };
 
 static plait_ffi_error_t *to_xla(const plait_ffi_frame_t *frame, plait_status_t status)

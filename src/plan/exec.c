@@ -122,9 +122,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
-    plait_exec_t exec = {
-        .plan = plan, .session = {.end = end, .run = run}
-    };
+    plait_exec_t exec = {.plan = plan, .session = {.end = end, .run = run}};
     void *memory = NULL;
     bool has_begun = false;
 

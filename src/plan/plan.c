@@ -266,9 +266,8 @@ plait_status_t plait_plan_native(plait_plan_t *plan, const plait_native_step_t *
 plait_status_t plait_plan_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
                                  void *params)
 {
-    plait_step_t step = {
-        .kind = PLAIT_STEP_KERNEL, .u.kernel = {.kernel = kernel, .params = params}
-    };
+    plait_step_t step = {.kind = PLAIT_STEP_KERNEL,
+                         .u.kernel = {.kernel = kernel, .params = params}};
     plait_status_t status = add_step(plan, &step);
 
     if (status != PLAIT_OK) {

@@ -316,12 +316,7 @@ static int code_of(int grid_ndim, int ndim, const int over[])
 static void check_ffts(int n_ranks)
 {
     static const int64_t shapes[][3] = {
-        {8,  8,  8 },
-        {6,  5,  7 },
-        {3,  2,  4 },
-        {1,  17, 2 },
-        {16, 9,  20}
-    };
+        {8, 8, 8}, {6, 5, 7}, {3, 2, 4}, {1, 17, 2}, {16, 9, 20}};
     const int line[] = {n_ranks};
 
     for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
@@ -347,12 +342,10 @@ static void check_ffts(int n_ranks)
     for (int a = 2; a < n_ranks; a++) {
         if (n_ranks % a == 0) {
             const int grid[] = {a, n_ranks / a};
-            static const int paths[][2][3] = {
-                {{0, 1, -1}, {-1, 0, 1}},
-                {{-1, 0, 1}, {0, 1, -1}},
-                {{0, 1, -1}, {0, 1, -1}},
-                {{1, -1, 0}, {0, -1, 1}}
-            };
+            static const int paths[][2][3] = {{{0, 1, -1}, {-1, 0, 1}},
+                                              {{-1, 0, 1}, {0, 1, -1}},
+                                              {{0, 1, -1}, {0, 1, -1}},
+                                              {{1, -1, 0}, {0, -1, 1}}};
             for (size_t p = 0; p < 4; p++) {
                 for (int d = 0; d < 3; d++) {
                     check_fft(n_ranks, 3, shapes[p], 2, grid,
@@ -362,10 +355,7 @@ static void check_ffts(int n_ranks)
             }
         }
     }
-    static const int64_t flat[][2] = {
-        {12, 10},
-        {3,  50}
-    };
+    static const int64_t flat[][2] = {{12, 10}, {3, 50}};
     static const int64_t one[] = {30};
     for (int d = 0; d < 3; d++) {
         check_fft(n_ranks, 2, flat[0], 1, line, 1, 2, 0, -1, directs[d], PLAIT_C128);
@@ -519,11 +509,7 @@ static void check_halo(int n_ranks, int ndim, const int64_t shape[], int grid_nd
 
 int main(void)
 {
-    static const int64_t shapes[][3] = {
-        {4, 6, 5},
-        {7, 3, 2},
-        {2, 1, 9}
-    };
+    static const int64_t shapes[][3] = {{4, 6, 5}, {7, 3, 2}, {2, 1, 9}};
 
     for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
         const int line[] = {n_ranks};

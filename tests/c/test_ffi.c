@@ -61,11 +61,9 @@ typedef struct {
 
 static void call_init(call_t *c)
 {
-    *c = (call_t){
-        .frame = {.struct_size = PLAIT_FFI_FRAME_SIZE,
-                  .api = &api,
-                  .stage = PLAIT_FFI_STAGE_EXECUTE}
-    };
+    *c = (call_t){.frame = {.struct_size = PLAIT_FFI_FRAME_SIZE,
+                            .api = &api,
+                            .stage = PLAIT_FFI_STAGE_EXECUTE}};
     c->frame.args.items = c->items[0];
     c->frame.rets.items = c->items[1];
     c->frame.attrs.types = c->types;
@@ -119,10 +117,8 @@ static void check_metadata(void)
 {
     plait_ffi_metadata_t metadata = {
         .struct_size = 36, .traits = 9, .state_type_id = 9};
-    plait_ffi_metadata_ext_t ext = {
-        {.struct_size = 24, .type = PLAIT_FFI_EXT_METADATA},
-        &metadata
-    };
+    plait_ffi_metadata_ext_t ext = {{.struct_size = 24, .type = PLAIT_FFI_EXT_METADATA},
+                                    &metadata};
     call_t c;
 
     call_init(&c);

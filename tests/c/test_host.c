@@ -107,10 +107,7 @@ static void check_transpose(int64_t n_i, int64_t n_j, int64_t bytes, int64_t pad
                             int64_t dst_at)
 {
     const int64_t src_step = (n_j + pad) * bytes, dst_step = (n_i + pad) * bytes;
-    plait_box_copy_t box = {
-        .n_dims = 2, .count = {n_i, n_j},
-             .row_bytes = bytes
-    };
+    plait_box_copy_t box = {.n_dims = 2, .count = {n_i, n_j}, .row_bytes = bytes};
 
     box.src_stride[0] = src_step;
     box.src_stride[1] = bytes;
@@ -162,30 +159,23 @@ static void test_copy_streamed(void)
 
 static void test_simplify_shapes(void)
 {
-    plait_box_copy_t box = {
-        .n_dims = 4,
-        .count = {2,   1, 3,  5},
-        .src_stride = {120, 7, 40, 8},
-        .dst_stride = {120, 9, 40, 8},
-        .row_bytes = 8
-    };
+    plait_box_copy_t box = {.n_dims = 4,
+                            .count = {2, 1, 3, 5},
+                            .src_stride = {120, 7, 40, 8},
+                            .dst_stride = {120, 9, 40, 8},
+                            .row_bytes = 8};
 
     plait_box_simplify(&box);
     CHECK((box.n_dims == 0) && (box.row_bytes == 240), "contiguous: %s",
           box_text(&box));
-    box = (plait_box_copy_t){
-        .n_dims = 3,
-        .count = {4,  2,  3 },
-        .src_stride = {8,  96, 32},
-        .dst_stride = {96, 48, 16},
-        .row_bytes = 8
-    };
+    box = (plait_box_copy_t){.n_dims = 3,
+                             .count = {4, 2, 3},
+                             .src_stride = {8, 96, 32},
+                             .dst_stride = {96, 48, 16},
+                             .row_bytes = 8};
     plait_box_simplify(&box);
     CHECK((box.n_dims == 2) && (box.count[1] == 6), "merged: %s", box_text(&box));
-    box = (plait_box_copy_t){
-        .n_dims = 2, .count = {4, 0},
-             .row_bytes = 8
-    };
+    box = (plait_box_copy_t){.n_dims = 2, .count = {4, 0}, .row_bytes = 8};
     plait_box_simplify(&box);
     CHECK(plait_box_bytes(&box) == 0, "empty: %s", box_text(&box));
     plait_host_copy_box(&box, NULL, NULL);

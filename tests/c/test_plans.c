@@ -28,15 +28,17 @@ typedef struct {
     char text[160];
 } problem_t;
 
-/* clang-format off: version 14 crashes on it */
 static const plait_caps_t all_caps[] = {
     {.direct = PLAIT_DIRECT_POINTER},
     {.direct = PLAIT_DIRECT_READ},
     {.direct = PLAIT_DIRECT_NONE},
-    {.direct = PLAIT_DIRECT_READ, .has_native = true, .native_reduce = {~0U, ~0U, ~0U, ~0U}},
-    {.direct = PLAIT_DIRECT_NONE, .has_native = true, .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+    {.direct = PLAIT_DIRECT_READ,
+     .has_native = true,
+     .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+    {.direct = PLAIT_DIRECT_NONE,
+     .has_native = true,
+     .native_reduce = {~0U, ~0U, ~0U, ~0U}},
 };
-/* clang-format on */
 
 static plait_status_t make_plans(const problem_t *p, int n_ranks,
                                  const plait_caps_t *caps, plait_plan_t *plans[])
@@ -371,11 +373,7 @@ static void check_planted(void)
 
 int main(void)
 {
-    static const int64_t small[][3] = {
-        {5, 4, 3},
-        {3, 1, 2},
-        {0, 2, 3}
-    };
+    static const int64_t small[][3] = {{5, 4, 3}, {3, 1, 2}, {0, 2, 3}};
 
     for (int n_ranks = 1; n_ranks <= MAX_P; n_ranks++) {
         const int line[] = {n_ranks};

@@ -486,14 +486,9 @@ static void check_box(pair_t p, random_t *r)
 
 static void test_reduce_box(void)
 {
-    const pair_t pairs[] = {
-        {PLAIT_SUM,  PLAIT_U8  },
-        {PLAIT_SUM,  PLAIT_S16 },
-        {PLAIT_BXOR, PLAIT_U32 },
-        {PLAIT_PROD, PLAIT_S64 },
-        {PLAIT_SUM,  PLAIT_C128},
-        {PLAIT_MAX,  PLAIT_F64 }
-    };
+    const pair_t pairs[] = {{PLAIT_SUM, PLAIT_U8},   {PLAIT_SUM, PLAIT_S16},
+                            {PLAIT_BXOR, PLAIT_U32}, {PLAIT_PROD, PLAIT_S64},
+                            {PLAIT_SUM, PLAIT_C128}, {PLAIT_MAX, PLAIT_F64}};
     random_t r = {7};
 
     for (int i = 0; i < 600; i++) {
