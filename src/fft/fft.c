@@ -256,16 +256,6 @@ static plait_status_t make_fft1(fft_t *f, int64_t n, plait_fft1_t **fft_p)
                              (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
 }
 
-static void strides_of(const fft_t *f, const int64_t shape[], int64_t stride[])
-{
-    int64_t bytes = f->item_bytes;
-
-    for (int a = f->from.ndim - 1; a >= 0; a--) {
-        stride[a] = bytes;
-        bytes *= shape[a];
-    }
-}
-
 /* Past the cache where the processor gains by it, and only data that will have left the cache
  * before they are used again. */
 static plait_fft_store_t store_of(const fft_t *f, const plait_layout_t *layout)
@@ -292,7 +282,7 @@ static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout, int
     pass->pieces = plait_alloc(n_pieces, sizeof(*pass->pieces));
     PLAIT_CHECK(pass->pieces != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     plait_layout_local_shape(layout, f->plan->rank, shape);
-    strides_of(f, shape, stride);
+    plait_row_major_strides(f->from.ndim, shape, f->item_bytes, stride);
     t = (t >= 0) ? t : ndim - 2;
     pass->n_t = (t >= 0) ? shape[t] : 1;
     pass->n_w = shape[ndim - 1];
@@ -383,7 +373,7 @@ static plait_status_t set_pieces(const fft_t *f, plait_pass_t *pass,
         bool is_empty = plait_layout_replica(from, peer) != replica;
         int d = 0;
         plait_layout_local_shape(from, peer, shape);
-        strides_of(f, shape, stride);
+        plait_row_major_strides(f->from.ndim, shape, f->item_bytes, stride);
         for (int a = 0; a < from->ndim && !is_empty; a++) {
             PLAIT_TRY(plait_overlaps_of(from, peer, to, rank, a, &overlaps[a]));
             is_empty = overlaps[a].n == 0;

@@ -31,6 +31,17 @@ int plait_layout_rank(const plait_layout_t *layout, const int coords[])
     return rank;
 }
 
+void plait_row_major_strides(int ndim, const int64_t shape[], int64_t item_bytes,
+                             int64_t stride[])
+{
+    int64_t bytes = item_bytes;
+
+    for (int a = ndim - 1; a >= 0; a--) {
+        stride[a] = bytes;
+        bytes *= shape[a];
+    }
+}
+
 static share_t share_of(const plait_layout_t *layout, int rank, int axis)
 {
     const plait_axis_t *a = &layout->axis[axis];

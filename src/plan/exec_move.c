@@ -87,6 +87,17 @@ done:
     return status;
 }
 
+/* One side of a box as packed rows, one after the other. */
+static void set_dense(const plait_box_copy_t *box, int64_t stride[])
+{
+    int64_t bytes = box->row_bytes;
+
+    for (int d = box->n_dims - 1; d >= 0; d--) {
+        stride[d] = bytes;
+        bytes *= box->count[d];
+    }
+}
+
 /* One piece: a box that fits the scratch. It is read densely and then goes to its place with
  * the destination's strides. */
 static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
@@ -96,13 +107,9 @@ static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t fetch = *piece;
     plait_box_copy_t place = *piece;
-    int64_t stride = piece->row_bytes;
 
-    for (int d = fetch.n_dims - 1; d >= 0; d--) {
-        fetch.dst_stride[d] = stride;
-        place.src_stride[d] = stride;
-        stride *= fetch.count[d];
-    }
+    set_dense(&fetch, fetch.dst_stride);
+    set_dense(&place, place.src_stride);
     PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset,
                                   &fetch, exec->scratch));
     apply(block, dtype, &place, exec->scratch, dst);
@@ -182,14 +189,10 @@ static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer
     for (int64_t i = 0; i < move->n_out; i++) {
         const plait_block_t *block = &move->out[i];
         plait_box_copy_t box = block->box;
-        int64_t stride = box.row_bytes;
         if (block->peer != peer) {
             continue;
         }
-        for (int d = box.n_dims - 1; d >= 0; d--) {
-            box.dst_stride[d] = stride;
-            stride *= box.count[d];
-        }
+        set_dense(&box, box.dst_stride);
         plait_host_copy_box(&box, exec->slot[block->src_slot] + block->src_offset,
                             to + at);
         at += plait_box_bytes(&box);
@@ -205,14 +208,10 @@ static void unpack(const plait_exec_t *exec, const plait_move_t *move, int peer,
     for (int64_t i = 0; i < move->n_in; i++) {
         const plait_block_t *block = &move->in[i];
         plait_box_copy_t box = block->box;
-        int64_t stride = box.row_bytes;
         if (block->peer != peer || plait_box_bytes(&box) == 0) {
             continue;
         }
-        for (int d = box.n_dims - 1; d >= 0; d--) {
-            box.src_stride[d] = stride;
-            stride *= box.count[d];
-        }
+        set_dense(&box, box.src_stride);
         apply(block, move->dtype, &box, from + at,
               exec->slot[block->dst_slot] + block->dst_offset);
         at += plait_box_bytes(&box);

@@ -67,17 +67,6 @@ done:
     return status;
 }
 
-static void strides_of(int ndim, const int64_t shape[], int64_t item_bytes,
-                       int64_t stride[])
-{
-    int64_t bytes = item_bytes;
-
-    for (int a = ndim - 1; a >= 0; a--) {
-        stride[a] = bytes;
-        bytes *= shape[a];
-    }
-}
-
 plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
                                 const plait_block_t *block, const plait_pair_t *pair,
                                 const plait_overlaps_t overlaps[])
@@ -87,8 +76,8 @@ plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
     int64_t dst_stride[PLAIT_MAX_NDIM];
     int64_t n_blocks = 1;
 
-    strides_of(pair->ndim, pair->src_shape, pair->item_bytes, src_stride);
-    strides_of(pair->ndim, pair->dst_shape, pair->item_bytes, dst_stride);
+    plait_row_major_strides(pair->ndim, pair->src_shape, pair->item_bytes, src_stride);
+    plait_row_major_strides(pair->ndim, pair->dst_shape, pair->item_bytes, dst_stride);
     for (int a = 0; a < pair->ndim; a++) {
         n_blocks *= overlaps[a].n;
     }
