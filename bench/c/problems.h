@@ -11,9 +11,11 @@
 #ifdef BENCH_C64
 typedef float real_t;
 #define BENCH_DTYPE PLAIT_C64
+#define FFTW(_name) fftwf_##_name
 #else
 typedef double real_t;
 #define BENCH_DTYPE PLAIT_C128
+#define FFTW(_name) fftw_##_name
 #endif
 
 enum { BENCH_COMPLEX_BYTES = 2 * sizeof(real_t) };

@@ -12,11 +12,6 @@
 
 #ifdef BENCH_FFTW
 #include <fftw3-mpi.h>
-#ifdef BENCH_C64
-#define FFTW(_name) fftwf_##_name
-#else
-#define FFTW(_name) fftw_##_name
-#endif
 #endif
 
 static void mpi_barrier(team_t *team)

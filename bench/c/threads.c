@@ -15,11 +15,6 @@
 
 #ifdef BENCH_FFTW
 #include <fftw3.h>
-#ifdef BENCH_C64
-#define FFTW(_name) fftwf_##_name
-#else
-#define FFTW(_name) fftw_##_name
-#endif
 #endif
 
 enum { N_RANKS = 2, N_YIELDS = 500, NAP_NS = 20000 };

@@ -42,7 +42,8 @@ def _spread(ct: Any, operand: Any, params: dict) -> Any:
 
 def _allreduce_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
     if params["reduce"] != _code("SUM"):
-        raise NotImplementedError("allreduce: only SUM is linear")
+        name = _core.reductions()[params["reduce"]]
+        raise TypeError(f"allreduce: {name} is not a linear function, only SUM is")
     if params["checks"]:
         return [_spread(cts[0], args[0], params)]
     return chain.call("allreduce", cts[0], **params)

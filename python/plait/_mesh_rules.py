@@ -26,15 +26,11 @@ from plait._ops import Chain, Rules, rules
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
 
 
-def _no_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
-    raise NotImplementedError("plait: local parts are differentiated as the global array")
-
-
 for _name in ("redistribute", "fft", "halo_exchange", "halo_reduce"):
     rules(_name)(
         Rules(
             results=lambda avals, params: [avals[0].update(shape=params["out_shape"])],
-            transpose=_no_transpose,
+            transpose=None,  # derivatives are those of the global primitive
         )
     )
 

@@ -24,13 +24,14 @@ class Rules:
     """What JAX needs to know of an operation; the defaults fit a linear elementwise one.
 
     results: result avals of operand avals and parameters.
-    transpose: operand cotangents from (chain, result cotangents, operands, parameters).
+    transpose: operand cotangents from (chain, result cotangents, operands, parameters);
+        None: not a linear operation.
     batch: parameters with a batch axis in front, from (operand avals with it, parameters).
     jvp: (primal chain, tangent chain, operands, tangents, parameters) to both results.
     """
 
     results: Callable[[Sequence, dict], list]
-    transpose: Callable[["Chain", Sequence, Sequence, dict], list]
+    transpose: Callable[["Chain", Sequence, Sequence, dict], list] | None
     batch: Callable[[Sequence, dict], dict] = lambda avals, params: params
     jvp: Callable[..., tuple[list, list]] | None = None
 
@@ -187,6 +188,8 @@ class _SiblingChain(Chain):
 def _transpose(
     operation: Operation, has_token: bool, cotangents: Sequence, *args: Any, **params: Any
 ) -> list:
+    if operation.rules.transpose is None:
+        raise TypeError(f"{operation.row.name}: not a linear function of its operands")
     # A symbolic zero is not skipped: whether it is one may differ between ranks.
     cotangents = list(map(ad.instantiate_zeros, cotangents))
     token = args[-1] if has_token else None

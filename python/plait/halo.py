@@ -47,6 +47,15 @@ def _check_padded(x: Any, place: _mesh.Place, extents: Sequence[int], name: str)
             )
 
 
+def _on_padded(
+    op: str, x: Any, extents: Any, periodic: Any, mesh: Any, spec: Any, donate: bool
+) -> Array:
+    name = op.replace("_", ".")
+    x, place, given = _setup(x, extents, periodic, mesh, spec, name)
+    _check_padded(x, place, given["extents"], name)
+    return _mesh_rules.bind(op, x, place.mesh, place.spec, place.spec, donate=donate, **given)
+
+
 def exchange(
     x: Array,
     extents: int | Sequence[int],
@@ -75,11 +84,7 @@ def exchange(
         >>> plait.halo.exchange(jnp.array([0.0, 1, 2, 3, 0]), 1).tolist()
         [3.0, 1.0, 2.0, 3.0, 1.0]
     """
-    name = "halo.exchange"
-    x, place, given = _setup(x, extents, periodic, mesh, spec, name)
-    _check_padded(x, place, given["extents"], name)
-    spec = place.spec
-    return _mesh_rules.bind("halo_exchange", x, place.mesh, spec, spec, donate=donate, **given)
+    return _on_padded("halo_exchange", x, extents, periodic, mesh, spec, donate)
 
 
 def reduce(
@@ -104,11 +109,7 @@ def reduce(
         >>> plait.halo.reduce(jnp.ones(5), 1).tolist()
         [0.0, 2.0, 1.0, 2.0, 0.0]
     """
-    name = "halo.reduce"
-    x, place, given = _setup(x, extents, periodic, mesh, spec, name)
-    _check_padded(x, place, given["extents"], name)
-    spec = place.spec
-    return _mesh_rules.bind("halo_reduce", x, place.mesh, spec, spec, donate=donate, **given)
+    return _on_padded("halo_reduce", x, extents, periodic, mesh, spec, donate)
 
 
 def _pad_part(extents: tuple[int, ...], part: Any) -> Any:

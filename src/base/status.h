@@ -12,12 +12,13 @@ plait_status_t plait_fail(plait_status_t status, const char *format, ...)
 void plait_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Both need a local `status` and a label `done` at the function's single exit. */
-#define PLAIT_CHECK(_cond, _status, ...)                 \
-    do {                                                 \
-        if (!(_cond)) {                                  \
-            status = plait_fail((_status), __VA_ARGS__); \
-            goto done;                                   \
-        }                                                \
+#define PLAIT_CHECK(_cond, _status, ...)           \
+    do {                                           \
+        if (!(_cond)) {                            \
+            status = (_status);                    \
+            (void)plait_fail(status, __VA_ARGS__); \
+            goto done;                             \
+        }                                          \
     } while (0)
 
 #define PLAIT_TRY(_call)          \

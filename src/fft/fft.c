@@ -1,16 +1,11 @@
-/* Complex transforms along any axes of an array in any layout.
- *
- * Axes that every rank has whole are transformed locally; then, while a split axis is left,
- * its split moves to an axis that is done (or not asked for), and it is transformed as it
- * arrives. For three axes split over one grid axis that is the slab algorithm, over two the
- * pencil algorithm; the inverse along the reversed layouts walks the same path back. With
- * direct access each move is fused with the transform that follows it.
- * Source: slab and pencil decompositions, e.g. Pekurovsky, SIAM J. Sci. Comput. 34(4), 2012;
- * fused passes: own. */
+/* Complex transforms along any axes of an array in any layout: the stages of the path as
+ * passes over memory. With direct access each move is fused with the transform that follows
+ * it. Source: own. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "fft/params.h"
 #include "fft/pass.h"
+#include "fft/path.h"
 #include "kernel/cpu.h"
 #include "layout/coords.h"
 #include "plan/op.h"
@@ -28,158 +23,15 @@ static const plait_attr_t fft_attrs[] = {
     PLAIT_ATTR_END,
 };
 
-/* A local transform of some axes, or a move to `layout` with the transform of axis t. */
-typedef struct {
-    bool is_exchange;
-    int t;         /* -1: a move alone */
-    unsigned axes; /* local transforms, bit per axis */
-    plait_layout_t layout;
-    int slot; /* where its result goes */
-} stage_t;
-
-enum { MAX_STAGES = 2 * PLAIT_MAX_NDIM + 2 };
-
 typedef struct {
     const plait_fft_params_t *p;
     plait_plan_t *plan;
     plait_dtype_t dtype;
     int64_t item_bytes;
-    plait_layout_t from, to;
-    int n_stages;
-    stage_t stages[MAX_STAGES];
+    plait_layout_t from, to; /* as given */
+    plait_fft_path_t path;
     int n_left; /* transforms not yet created: the last one carries the scale */
 } fft_t;
-
-/* ------------------------------------------------------------------ the path */
-
-static int n_parts(const plait_layout_t *layout, int axis)
-{
-    int n = 1;
-
-    for (int i = 0; i < layout->axis[axis].n_grid; i++) {
-        n *= layout->grid[layout->axis[axis].grid_axis[i]];
-    }
-    return n;
-}
-
-/* A split into one part is none: equal distributions then compare equal. */
-static void normalize(plait_layout_t *layout)
-{
-    for (int a = 0; a < layout->ndim; a++) {
-        if (n_parts(layout, a) == 1) {
-            layout->axis[a] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
-        }
-    }
-}
-
-static unsigned whole_axes(const plait_layout_t *layout)
-{
-    unsigned axes = 0;
-
-    for (int a = 0; a < layout->ndim; a++) {
-        axes |= (n_parts(layout, a) == 1) ? 1U << a : 0;
-    }
-    return axes;
-}
-
-static bool same_split(const plait_axis_t *a, const plait_axis_t *b)
-{
-    return a->n_grid == b->n_grid &&
-           memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0;
-}
-
-/* The axis that takes over the split of t: one that is whole and not to be transformed any
- * more; best the one that `to` wants split so, else the longest. -1: none. */
-static int choose_taker(const fft_t *f, const plait_layout_t *layout, int t,
-                        unsigned todo)
-{
-    int best = -1;
-
-    for (int a = 0; a < layout->ndim; a++) {
-        bool is_free = n_parts(layout, a) == 1 && (todo & (1U << a)) == 0;
-        if (is_free && same_split(&f->to.axis[a], &layout->axis[t])) {
-            return a;
-        }
-        if (is_free && (best < 0 || layout->shape[a] > layout->shape[best])) {
-            best = a;
-        }
-    }
-    return best;
-}
-
-/* The split axis to do next: one whose split has a place to go in `to`, else the last. */
-static int choose_next(const fft_t *f, const plait_layout_t *layout, unsigned todo)
-{
-    int next = -1;
-
-    for (int t = 0; t < layout->ndim; t++) {
-        if ((todo & (1U << t)) != 0) {
-            int taker = choose_taker(f, layout, t, todo);
-            next = t;
-            if (taker >= 0 && same_split(&f->to.axis[taker], &layout->axis[t])) {
-                break;
-            }
-        }
-    }
-    return next;
-}
-
-/* Without a taker the axis becomes whole on every rank: correct, not scalable; happens only
- * where no axis is free, as for a one-dimensional array. */
-static plait_layout_t move_split(const fft_t *f, const plait_layout_t *layout, int t,
-                                 unsigned todo)
-{
-    plait_layout_t moved = *layout;
-    int taker = choose_taker(f, layout, t, todo);
-
-    if (taker >= 0) {
-        bool is_wanted = same_split(&f->to.axis[taker], &layout->axis[t]);
-        moved.axis[taker] = is_wanted ? f->to.axis[taker] : layout->axis[t];
-    }
-    moved.axis[t] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
-    return moved;
-}
-
-static stage_t *add_stage(fft_t *f)
-{
-    stage_t *stage = &f->stages[f->n_stages++];
-
-    *stage = (stage_t){.t = -1, .slot = -1};
-    return stage;
-}
-
-static void find_path(fft_t *f)
-{
-    plait_layout_t layout = f->from;
-    unsigned todo = 0;
-
-    for (int64_t i = 0; i < f->p->n_axes; i++) {
-        todo |= 1U << f->p->axes[i];
-    }
-    unsigned now = todo & whole_axes(&layout);
-    if (now != 0) {
-        stage_t *stage = add_stage(f);
-        stage->axes = now;
-        stage->layout = layout;
-        todo &= ~now;
-    }
-    while (todo != 0) {
-        int t = choose_next(f, &layout, todo);
-        layout = move_split(f, &layout, t, todo);
-        stage_t *stage = add_stage(f);
-        stage->is_exchange = true;
-        stage->t = t;
-        stage->layout = layout;
-        todo &= ~(1U << t);
-    }
-    /* A lone exchange could not be in place: it goes through a work buffer. */
-    bool is_lone = f->n_stages == 1 && f->stages[0].is_exchange;
-    if (is_lone || !plait_layout_equal(&layout, &f->to)) {
-        stage_t *stage = add_stage(f);
-        stage->is_exchange = true;
-        stage->layout = f->to;
-    }
-}
 
 /* ------------------------------------------------------------------ buffers */
 
@@ -217,12 +69,13 @@ static plait_status_t assign_slots(fft_t *f)
     int64_t work_bytes[2] = {0, 0};
     int ret = plait_slot_ret(f->plan, 0);
 
-    for (int i = f->n_stages - 1; i >= 0; i--) {
-        stage_t *stage = &f->stages[i];
-        bool wants_ret = (f->n_stages - 1 - i) % 2 == 0;
-        bool takes_ret = wants_ret &&
-                         (i == f->n_stages - 1 || fits_result(f, &stage->layout)) &&
-                         !(i == 0 && stage->is_exchange && f->n_stages > 1);
+    for (int i = f->path.n_stages - 1; i >= 0; i--) {
+        plait_fft_stage_t *stage = &f->path.stages[i];
+        bool wants_ret = (f->path.n_stages - 1 - i) % 2 == 0;
+        bool takes_ret =
+            wants_ret &&
+            (i == f->path.n_stages - 1 || fits_result(f, &stage->layout)) &&
+            !(i == 0 && stage->is_exchange && f->path.n_stages > 1);
         if (takes_ret) {
             stage->slot = ret;
         } else {
@@ -232,8 +85,8 @@ static plait_status_t assign_slots(fft_t *f)
             stage->slot = -2 - which;
         }
     }
-    for (int i = 0; i < f->n_stages; i++) {
-        stage_t *stage = &f->stages[i];
+    for (int i = 0; i < f->path.n_stages; i++) {
+        plait_fft_stage_t *stage = &f->path.stages[i];
         if (stage->slot <= -2) {
             int which = -2 - stage->slot;
             if (work[which] < 0) {
@@ -403,7 +256,8 @@ done:
 
 /* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
  * axis, so that lanes are contiguous elements. */
-static bool is_fusable(const fft_t *f, const plait_layout_t *from, const stage_t *stage)
+static bool is_fusable(const fft_t *f, const plait_layout_t *from,
+                       const plait_fft_stage_t *stage)
 {
     bool is_fusable = f->plan->direct != PLAIT_DIRECT_NONE && stage->t >= 0 &&
                       stage->t < from->ndim - 1;
@@ -416,7 +270,7 @@ static bool is_fusable(const fft_t *f, const plait_layout_t *from, const stage_t
 }
 
 static plait_status_t add_exchange(fft_t *f, const plait_layout_t *from, int src_slot,
-                                   const stage_t *stage)
+                                   const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
@@ -447,12 +301,12 @@ done:
 static plait_status_t add_stages(fft_t *f)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_layout_t *layout = &f->from;
+    const plait_layout_t *layout = &f->path.from;
     int slot = plait_slot_arg(f->plan, 0);
     bool has_exchange = false;
 
-    for (int i = 0; i < f->n_stages; i++) {
-        const stage_t *stage = &f->stages[i];
+    for (int i = 0; i < f->path.n_stages; i++) {
+        const plait_fft_stage_t *stage = &f->path.stages[i];
         if (stage->is_exchange) {
             PLAIT_TRY(add_exchange(f, layout, slot, stage));
         } else {
@@ -530,6 +384,7 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
 {
     plait_status_t status = PLAIT_OK;
     fft_t f = {.p = params, .dtype = problem->args[0].dtype};
+    unsigned axes = 0;
     char from_text[72];
     char to_text[72];
 
@@ -544,9 +399,10 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
         problem, &f.plan, "fft %s %s %s -> %s", plait_dtype_name(f.dtype),
         (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
     agree(&f);
-    normalize(&f.from);
-    normalize(&f.to);
-    find_path(&f);
+    for (int64_t i = 0; i < f.p->n_axes; i++) {
+        axes |= 1U << f.p->axes[i];
+    }
+    plait_fft_path_find(&f.from, &f.to, axes, &f.path);
     PLAIT_TRY(assign_slots(&f));
     PLAIT_TRY(add_stages(&f));
     *plan_p = f.plan;

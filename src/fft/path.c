@@ -1,0 +1,134 @@
+#include "fft/path.h"
+
+#include <string.h>
+
+static int n_parts(const plait_layout_t *layout, int axis)
+{
+    int n = 1;
+
+    for (int i = 0; i < layout->axis[axis].n_grid; i++) {
+        n *= layout->grid[layout->axis[axis].grid_axis[i]];
+    }
+    return n;
+}
+
+/* A split into one part is none: equal distributions then compare equal. */
+static void normalize(plait_layout_t *layout)
+{
+    for (int a = 0; a < layout->ndim; a++) {
+        if (n_parts(layout, a) == 1) {
+            layout->axis[a] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
+        }
+    }
+}
+
+static unsigned whole_axes(const plait_layout_t *layout)
+{
+    unsigned axes = 0;
+
+    for (int a = 0; a < layout->ndim; a++) {
+        axes |= (n_parts(layout, a) == 1) ? 1U << a : 0;
+    }
+    return axes;
+}
+
+static bool same_split(const plait_axis_t *a, const plait_axis_t *b)
+{
+    return a->n_grid == b->n_grid &&
+           memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0;
+}
+
+/* The axis that takes over the split of t: one that is whole and not to be transformed any
+ * more; best the one that `to` wants split so, else the longest. -1: none. */
+static int choose_taker(const plait_fft_path_t *path, const plait_layout_t *layout,
+                        int t, unsigned todo)
+{
+    int best = -1;
+
+    for (int a = 0; a < layout->ndim; a++) {
+        bool is_free = n_parts(layout, a) == 1 && (todo & (1U << a)) == 0;
+        if (is_free && same_split(&path->to.axis[a], &layout->axis[t])) {
+            return a;
+        }
+        if (is_free && (best < 0 || layout->shape[a] > layout->shape[best])) {
+            best = a;
+        }
+    }
+    return best;
+}
+
+/* The split axis to do next: one whose split has a place to go in `to`, else the last. */
+static int choose_next(const plait_fft_path_t *path, const plait_layout_t *layout,
+                       unsigned todo)
+{
+    int next = -1;
+
+    for (int t = 0; t < layout->ndim; t++) {
+        if ((todo & (1U << t)) != 0) {
+            int taker = choose_taker(path, layout, t, todo);
+            next = t;
+            if (taker >= 0 && same_split(&path->to.axis[taker], &layout->axis[t])) {
+                break;
+            }
+        }
+    }
+    return next;
+}
+
+/* Without a taker the axis becomes whole on every rank: correct, not scalable; happens only
+ * where no axis is free, as for a one-dimensional array. */
+static plait_layout_t move_split(const plait_fft_path_t *path,
+                                 const plait_layout_t *layout, int t, unsigned todo)
+{
+    plait_layout_t moved = *layout;
+    int taker = choose_taker(path, layout, t, todo);
+
+    if (taker >= 0) {
+        bool is_wanted = same_split(&path->to.axis[taker], &layout->axis[t]);
+        moved.axis[taker] = is_wanted ? path->to.axis[taker] : layout->axis[t];
+    }
+    moved.axis[t] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
+    return moved;
+}
+
+static plait_fft_stage_t *add_stage(plait_fft_path_t *path)
+{
+    plait_fft_stage_t *stage = &path->stages[path->n_stages++];
+
+    *stage = (plait_fft_stage_t){.t = -1, .slot = -1};
+    return stage;
+}
+
+void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
+                         unsigned axes, plait_fft_path_t *path)
+{
+    unsigned todo = axes;
+
+    *path = (plait_fft_path_t){.from = *from, .to = *to};
+    normalize(&path->from);
+    normalize(&path->to);
+    plait_layout_t layout = path->from;
+    unsigned now = todo & whole_axes(&layout);
+    if (now != 0) {
+        plait_fft_stage_t *stage = add_stage(path);
+        stage->axes = now;
+        stage->layout = layout;
+        todo &= ~now;
+    }
+    while (todo != 0) {
+        int t = choose_next(path, &layout, todo);
+        layout = move_split(path, &layout, t, todo);
+        plait_fft_stage_t *stage = add_stage(path);
+        stage->is_exchange = true;
+        stage->t = t;
+        stage->layout = layout;
+        todo &= ~(1U << t);
+    }
+    /* A lone exchange could not be in place: it goes through a work buffer. */
+    bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange;
+    if (is_lone || !plait_layout_equal(&layout, &path->to)) {
+        plait_fft_stage_t *stage = add_stage(path);
+        stage->is_exchange = true;
+        stage->layout = path->to;
+    }
+}
