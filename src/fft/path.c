@@ -61,9 +61,9 @@ static int choose_taker(const plait_fft_path_t *path, const plait_layout_t *layo
 static int choose_next(const plait_fft_path_t *path, const plait_layout_t *layout,
                        unsigned todo)
 {
-    int next = -1;
+    int next = __builtin_ctz(todo);
 
-    for (int t = 0; t < layout->ndim; t++) {
+    for (int t = next; t < layout->ndim; t++) {
         if ((todo & (1U << t)) != 0) {
             int taker = choose_taker(path, layout, t, todo);
             next = t;

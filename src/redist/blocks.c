@@ -74,19 +74,24 @@ plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
     plait_status_t status = PLAIT_OK;
     int64_t src_stride[PLAIT_MAX_NDIM];
     int64_t dst_stride[PLAIT_MAX_NDIM];
+    const int ndim = pair->ndim;
     int64_t n_blocks = 1;
 
-    plait_row_major_strides(pair->ndim, pair->src_shape, pair->item_bytes, src_stride);
-    plait_row_major_strides(pair->ndim, pair->dst_shape, pair->item_bytes, dst_stride);
-    for (int a = 0; a < pair->ndim; a++) {
+    plait_row_major_strides(ndim, pair->src_shape, pair->item_bytes, src_stride);
+    plait_row_major_strides(ndim, pair->dst_shape, pair->item_bytes, dst_stride);
+    for (int a = 0; a < ndim; a++) {
+        if (overlaps[a].n == 0) {
+            goto done;
+        }
         n_blocks *= overlaps[a].n;
     }
     for (int64_t i = 0; i < n_blocks; i++) {
         plait_block_t b = *block;
         int64_t rest = i;
-        b.box.n_dims = pair->ndim;
+        b.box.n_dims = ndim;
         b.box.row_bytes = pair->item_bytes;
-        for (int a = pair->ndim - 1; a >= 0; a--) {
+        for (int d = 0; d < ndim; d++) {
+            int a = ndim - 1 - d; /* the last axis runs fastest */
             const plait_overlap_t *o = &overlaps[a].items[rest % overlaps[a].n];
             rest /= overlaps[a].n;
             b.src_offset += o->src * src_stride[a];

@@ -258,8 +258,8 @@ void plait_mpi_unwatch(plait_mpi_link_t *link)
     while ((*at != NULL) && (*at != link)) {
         at = &(*at)->next;
     }
-    if (*at == link) {
-        *at = link->next;
+    if (*at != NULL) {
+        *at = (*at)->next;
     }
     bool has_attribute = link->has_attribute;
     (void)pthread_mutex_unlock(&watch_lock);
