@@ -1,7 +1,8 @@
 /* Reduce elementwise over all ranks; the result is on all of them, with the same bits.
  *
- * Small: the transport's own allreduce, or (threads) every rank reduces everything. Large, or
- * where there is none for the dtype: reduce-scatter, then allgather. Each rank owns a chunk,
+ * Small: every rank publishes its operand at a fence and reduces all of them; where fences
+ * take nothing along, the transport's own allreduce. Large, or where there is none for the
+ * dtype: reduce-scatter, then allgather. Each rank owns a chunk,
  * reduces it over all ranks in rank order, and takes the other chunks from their owners; with
  * direct access that reads every byte of every operand once.
  * Source: Rabenseifner, ICCS 2004, LNCS 3036 (reduce-scatter + allgather). */
@@ -40,21 +41,19 @@ static bool gets_result(const sum_t *s, int rank)
     return s->root < 0 || s->root == rank;
 }
 
-/* Everybody reads everything; the result is put in place when nobody reads any more. */
+/* Everybody publishes its operand and reduces all of them. */
 static plait_status_t add_small(plait_plan_t *plan, const sum_t *s)
 {
     plait_status_t status = PLAIT_OK;
-    int work = 0;
-    plait_reduce_step_t reduce = {
-        .op = s->op, .dtype = s->dtype, .n = s->n, .src_slot = s->x};
+    const plait_reduce_step_t reduce = {.op = s->op,
+                                        .dtype = s->dtype,
+                                        .n = s->n,
+                                        .src_slot = PLAIT_SLOT_PUBLISHED,
+                                        .dst_slot = s->y};
 
-    PLAIT_TRY(plait_plan_add_work(plan, s->n * s->item_bytes, &work));
-    reduce.dst_slot = work;
-    PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_reduce(plan, &reduce));
-    PLAIT_TRY(plait_plan_fence(plan));
+    PLAIT_TRY(plait_plan_publish(plan, s->x, 0, s->n * s->item_bytes));
     if (gets_result(s, plan->rank)) {
-        PLAIT_TRY(plait_coll_copy(plan, work, s->y, s->n * s->item_bytes));
+        PLAIT_TRY(plait_plan_reduce(plan, &reduce));
     }
 done:
     return status;
@@ -178,8 +177,11 @@ plait_status_t plait_coll_allreduce(plait_plan_t *plan, const plait_problem_t *p
         const plait_reduce_step_t alone = {
             .op = op, .dtype = s.dtype, .n = s.n, .src_slot = s.x, .dst_slot = s.y};
         status = plait_plan_reduce(plan, &alone);
+    } else if (plait_coll_publishes(problem, n_bytes)) {
+        status = add_small(plan, &s);
     } else if (has_native(&problem->caps, &s) &&
-               (plan->direct == PLAIT_DIRECT_NONE || n_bytes <= PLAIT_NATIVE_BYTES)) {
+               (plan->direct == PLAIT_DIRECT_NONE ||
+                (problem->caps.publish_bytes < 0 && n_bytes <= PLAIT_NATIVE_BYTES))) {
         const plait_native_step_t native = {.native = PLAIT_NATIVE_ALLREDUCE,
                                             .op = op,
                                             .dtype = s.dtype,
@@ -189,8 +191,6 @@ plait_status_t plait_coll_allreduce(plait_plan_t *plan, const plait_problem_t *p
                                             .n_recv = s.n,
                                             .recv_dtype = s.dtype};
         status = plait_plan_native(plan, &native);
-    } else if (plan->direct != PLAIT_DIRECT_NONE && n_bytes <= PLAIT_NATIVE_BYTES) {
-        status = add_small(plan, &s);
     } else {
         status = add_large(plan, &s);
     }

@@ -1,5 +1,5 @@
-/* The root's array on all ranks. Small: the transport's own; large with direct access: all
- * read the root's memory at once. */
+/* The root's array on all ranks. Small: published at a fence, or the transport's own; large
+ * with direct access: all read the root's memory at once. */
 #include "base/status.h"
 #include "coll/coll.h"
 
@@ -7,6 +7,24 @@ static const plait_attr_t bcast_attrs[] = {
     PLAIT_ATTR(plait_bcast_params_t, root),
     PLAIT_ATTR_END,
 };
+
+static plait_status_t add_small(plait_plan_t *plan, int root, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_move_t move = {.is_published = true};
+    const plait_block_t block = {.peer = root,
+                                 .src_slot = PLAIT_SLOT_PUBLISHED,
+                                 .dst_slot = plait_slot_ret(plan, 0),
+                                 .box = {.row_bytes = n_bytes}};
+
+    PLAIT_TRY(plait_plan_publish(plan, plait_slot_arg(plan, 0), 0,
+                                 (plan->rank == root) ? n_bytes : 0));
+    PLAIT_TRY(plait_move_add_in(&move, &block));
+    PLAIT_TRY(plait_plan_move(plan, &move));
+done:
+    plait_move_clear(&move);
+    return status;
+}
 
 static plait_status_t add_blocks(plait_plan_t *plan, int root, int64_t n_bytes)
 {
@@ -57,8 +75,11 @@ static plait_status_t bcast_plan(const void *params, const plait_problem_t *prob
     plait_plan_agree(plan, (uint64_t)p->root);
     plait_plan_agree(plan, (uint64_t)n);
     plait_plan_agree(plan, x->dtype);
-    if (plan->n_ranks > 1 && problem->caps.has_native &&
-        (plan->direct == PLAIT_DIRECT_NONE || n_bytes <= PLAIT_NATIVE_BYTES)) {
+    if (plan->n_ranks > 1 && plait_coll_publishes(problem, n_bytes)) {
+        PLAIT_TRY(add_small(plan, (int)p->root, n_bytes));
+    } else if (plan->n_ranks > 1 && problem->caps.has_native &&
+               (plan->direct == PLAIT_DIRECT_NONE ||
+                (problem->caps.publish_bytes < 0 && n_bytes <= PLAIT_NATIVE_BYTES))) {
         const plait_native_step_t native = {.native = PLAIT_NATIVE_BCAST,
                                             .dtype = x->dtype,
                                             .n = n,

@@ -21,6 +21,14 @@ done:
     return status;
 }
 
+bool plait_coll_publishes(const plait_problem_t *problem, int64_t n_bytes)
+{
+    enum { MAX_READ = 256 << 10 };
+
+    return n_bytes <= problem->caps.publish_bytes &&
+           n_bytes * problem->n_ranks <= MAX_READ;
+}
+
 plait_status_t plait_coll_copy(plait_plan_t *plan, int src_slot, int dst_slot,
                                int64_t n_bytes)
 {

@@ -29,9 +29,15 @@ typedef struct {
     int64_t status;  /* id from plait_matched_keep, or 0 */
 } plait_sendrecv_params_t;
 
-/* Up to here a native collective beats direct access, which pays for two or three fences;
- * measured with two ranks on one node, where the curves cross between 16 and 64 KiB. */
+/* Up to here a native collective beats direct access where a fence is a collective of MPI
+ * (no shared segment); measured with two ranks on one node, where the curves cross between
+ * 16 and 64 KiB. */
 enum { PLAIT_NATIVE_BYTES = 32 << 10 };
+
+/* Whether all ranks' operands, at most n_bytes each, go along with a fence: one meeting
+ * instead of two and no reads of peers' memory. Every rank reads all of them, so their sum
+ * is bounded as well. */
+bool plait_coll_publishes(const plait_problem_t *problem, int64_t n_bytes);
 
 /* INVALID unless operand and result have the same dtype and shape. */
 plait_status_t plait_coll_same(const char *name, const plait_array_t *x,

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* A rank's buffers, and what it published at the last two fences, in turn. */
+enum { N_SHADOWS = PLAIT_SLOT_PUBLISHED + 2 };
+
 /* Phases are counted from 1; phase p ends with the p-th fence. */
 typedef struct {
     int written; /* phase of the last write by the owner; 0: never            */
@@ -21,7 +24,7 @@ typedef struct {
     plait_plan_t *const *plans;
     int n_ranks;
     int alias;
-    shadow_t (*slots)[PLAIT_MAX_SLOTS]; /* by rank */
+    shadow_t (*slots)[N_SHADOWS]; /* by rank */
     /* what is being looked at */
     int rank, step, phase;
     plait_status_t status;
@@ -29,6 +32,9 @@ typedef struct {
 
 static int slot_of(const check_t *c, const plait_plan_t *plan, int slot)
 {
+    if (slot == PLAIT_SLOT_PUBLISHED) {
+        return slot + (c->phase - 1) % 2; /* by the fence before this phase */
+    }
     return (slot == plait_slot_ret(plan, 0) && c->alias >= 0) ? c->alias : slot;
 }
 
@@ -50,6 +56,8 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
 
     if (b->written == 0) {
         fault(c, "reads what nobody has written", peer, slot, at);
+    } else if (slot >= PLAIT_SLOT_PUBLISHED && b->written != c->phase - 1) {
+        fault(c, "reads what was published at an earlier fence", peer, slot, at);
     } else if (!is_own && b->written >= c->phase) {
         fault(c, "reads what its owner writes in the same phase", peer, slot, at);
     }
@@ -121,8 +129,8 @@ static void each_byte(check_t *c, int peer, int slot, int64_t offset,
 static void check_in(check_t *c, const plait_block_t *b)
 {
     bool is_zero = b->kind == PLAIT_BLOCK_ZERO;
-    bool is_remote_message =
-        c->plans[c->rank]->direct == PLAIT_DIRECT_NONE && b->peer != c->rank;
+    bool is_remote_message = c->plans[c->rank]->direct == PLAIT_DIRECT_NONE &&
+                             b->peer != c->rank && b->src_slot != PLAIT_SLOT_PUBLISHED;
     const plait_plan_t *plan = c->plans[c->rank];
     bool is_in_place = b->peer == c->rank && !is_zero &&
                        slot_of(c, plan, b->src_slot) == slot_of(c, plan, b->dst_slot) &&
@@ -200,6 +208,33 @@ static void check_step(check_t *c, const plait_step_t *step)
     }
 }
 
+static const plait_publish_t *nth_fence(const plait_plan_t *plan, int n)
+{
+    int i = 0;
+
+    for (; plan->steps[i].kind != PLAIT_STEP_FENCE || n-- > 0; i++) {
+    }
+    return &plan->steps[i].u.fence;
+}
+
+/* The bytes are as they are in the phase that the fence ends. */
+static void check_publish(check_t *c, const plait_publish_t *publish)
+{
+    const plait_box_copy_t box = {.row_bytes = publish->n_bytes};
+    shadow_t *shadow = &c->slots[c->rank][PLAIT_SLOT_PUBLISHED + c->phase % 2];
+
+    if ((publish->slot >= 0) != (nth_fence(c->plans[0], c->phase - 1)->slot >= 0)) {
+        fault(c, "publishes at a fence where rank 0 does not, or the reverse", 0, 0, 0);
+    } else if (publish->slot >= 0) {
+        each_byte(c, c->rank, publish->slot, publish->offset, &box, false, read_fn,
+                  WRITE_AGAIN);
+        memset(shadow->bytes, 0, (size_t)shadow->n_bytes * sizeof(*shadow->bytes));
+        for (int64_t at = 0; at < publish->n_bytes; at++) {
+            shadow->bytes[at].written = c->phase;
+        }
+    }
+}
+
 /* Runs one rank's steps up to its next fence; returns the index after it. */
 static int run_phase(check_t *c, int rank, int step)
 {
@@ -209,6 +244,11 @@ static int run_phase(check_t *c, int rank, int step)
         c->rank = rank;
         c->step = step;
         check_step(c, &plan->steps[step]);
+    }
+    if (step < plan->n_steps) {
+        c->rank = rank;
+        c->step = step;
+        check_publish(c, &plan->steps[step].u.fence);
     }
     return step + 1;
 }
@@ -281,7 +321,8 @@ static const plait_block_t *next_block(const plait_block_t *blocks, int64_t n, i
 static const plait_move_t *nth_move(const plait_plan_t *plan, int n)
 {
     for (int i = 0; i < plan->n_steps; i++) {
-        if (plan->steps[i].kind == PLAIT_STEP_MOVE && n-- == 0) {
+        if (plan->steps[i].kind == PLAIT_STEP_MOVE &&
+            !plan->steps[i].u.move.is_published && n-- == 0) {
             return &plan->steps[i].u.move;
         }
     }
@@ -332,6 +373,19 @@ done:
     return status;
 }
 
+static int64_t published_bytes(const plait_plan_t *plan)
+{
+    int64_t n_bytes = 0;
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        const plait_step_t *step = &plan->steps[i];
+        n_bytes = (step->kind == PLAIT_STEP_FENCE && step->u.fence.n_bytes > n_bytes)
+                      ? step->u.fence.n_bytes
+                      : n_bytes;
+    }
+    return n_bytes;
+}
+
 static plait_status_t make_shadows(check_t *c)
 {
     plait_status_t status = PLAIT_OK;
@@ -340,14 +394,20 @@ static plait_status_t make_shadows(check_t *c)
     PLAIT_CHECK(c->slots != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
     for (int r = 0; r < c->n_ranks; r++) {
         const plait_plan_t *plan = c->plans[r];
-        for (int s = 0; s < plait_plan_n_slots(plan); s++) {
+        for (int s = 0; s < N_SHADOWS; s++) {
             shadow_t *shadow = &c->slots[r][s];
-            shadow->bytes = plait_alloc(plan->slot_bytes[s], sizeof(byte_t));
+            int64_t n_bytes = 0;
+            if (s >= PLAIT_SLOT_PUBLISHED) {
+                n_bytes = published_bytes(plan);
+            } else if (s < plait_plan_n_slots(plan)) {
+                n_bytes = plan->slot_bytes[s];
+            }
+            shadow->bytes = plait_alloc(n_bytes, sizeof(byte_t));
             PLAIT_CHECK(shadow->bytes != NULL, PLAIT_ERR_NO_MEMORY,
                         "no memory for the check");
-            shadow->n_bytes = plan->slot_bytes[s];
+            shadow->n_bytes = n_bytes;
             /* operands are there before the first phase; 0 means never, so use -1 */
-            for (int64_t at = 0; s < plan->n_args && at < shadow->n_bytes; at++) {
+            for (int64_t at = 0; s < plan->n_args && at < n_bytes; at++) {
                 shadow->bytes[at].written = -1;
             }
         }
@@ -369,7 +429,7 @@ plait_status_t plait_plans_check(plait_plan_t *const plans[], int n_ranks,
     PLAIT_TRY(check_messages(&c));
 done:
     for (int r = 0; r < n_ranks && c.slots != NULL; r++) {
-        for (int s = 0; s < PLAIT_MAX_SLOTS; s++) {
+        for (int s = 0; s < N_SHADOWS; s++) {
             plait_free(c.slots[r][s].bytes);
         }
     }

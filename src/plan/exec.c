@@ -40,36 +40,42 @@ static plait_status_t judge(const plait_exec_t *exec)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
-    const plait_record_t *records = exec->session.peers;
+    const plait_session_t *session = &exec->session;
+    uint64_t first = plait_peer_record(session, 0)->agree;
 
     for (int r = 0; r < plan->n_ranks; r++) {
-        PLAIT_CHECK(records[r].agree == records[0].agree, PLAIT_ERR_MISMATCH,
+        uint64_t theirs = plait_peer_record(session, r)->agree;
+        PLAIT_CHECK(theirs == first, PLAIT_ERR_MISMATCH,
                     "rank %d calls %s, rank %d calls something else at the same place",
-                    plan->rank, plan->title,
-                    (records[r].agree == records[plan->rank].agree) ? 0 : r);
+                    plan->rank, plan->title, (theirs == plan->agree) ? 0 : r);
     }
     for (int r = 0; r < plan->n_ranks; r++) {
-        PLAIT_CHECK(records[r].status == PLAIT_OK, PLAIT_ERR_PEER,
-                    "%s: rank %d failed with %s", plan->title, r,
-                    plait_status_name((plait_status_t)records[r].status));
+        int32_t theirs = plait_peer_record(session, r)->status;
+        PLAIT_CHECK(theirs == PLAIT_OK, PLAIT_ERR_PEER, "%s: rank %d failed with %s",
+                    plan->title, r, plait_status_name((plait_status_t)theirs));
     }
 done:
     return status;
 }
 
 /* Returns the status of the fence; own_p is what this rank brings to it. */
-static plait_status_t run_fence(plait_exec_t *exec, plait_status_t own)
+static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publish,
+                                plait_status_t own)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     plait_session_t *session = &exec->session;
-    plait_record_t mine = {
-        .status = own, .n_slots = plait_plan_n_slots(plan), .agree = plan->agree};
+    bool publishes = publish->slot >= 0;
+    const char *bytes = publishes ? exec->slot[publish->slot] + publish->offset : NULL;
+    plait_record_t mine;
 
+    mine.status = own;
+    mine.n_slots = publishes ? 0 : plait_plan_n_slots(plan);
+    mine.agree = plan->agree;
     for (int s = 0; s < mine.n_slots; s++) {
         mine.slot[s] = (uint64_t)(uintptr_t)exec->slot[s];
     }
-    PLAIT_TRY(session->end->transport->fence(session, &mine));
+    PLAIT_TRY(session->end->transport->fence(session, &mine, bytes, publish->n_bytes));
     if (own == PLAIT_OK) {
         status = judge(exec);
     } else {
@@ -106,7 +112,7 @@ static plait_status_t run_steps(plait_exec_t *exec, plait_status_t status)
     for (int i = 0; i < plan->n_steps; i++) {
         const plait_step_t *step = &plan->steps[i];
         if (step->kind == PLAIT_STEP_FENCE) {
-            status = run_fence(exec, status);
+            status = run_fence(exec, &step->u.fence, status);
             if (status != PLAIT_OK) {
                 break;
             }

@@ -169,7 +169,7 @@ static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
     if (plait_box_bytes(&block->box) == 0) {
         goto done; /* pointers of empty arrays may be anything */
     }
-    if (exec->plan->direct == PLAIT_DIRECT_READ && block->peer != exec->plan->rank) {
+    if (!plait_exec_reaches(exec, block->peer, block->src_slot)) {
         status = read_box(exec, block, dtype, &block->box, block->src_offset, dst);
     } else {
         apply(block, dtype, &block->box,
@@ -253,7 +253,7 @@ done:
 plait_status_t plait_exec_move(plait_exec_t *exec, const plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
-    bool is_direct = exec->plan->direct != PLAIT_DIRECT_NONE;
+    bool is_direct = exec->plan->direct != PLAIT_DIRECT_NONE || move->is_published;
 
     for (int64_t i = 0; i < move->n_in; i++) {
         if (is_direct || move->in[i].peer == exec->plan->rank) {

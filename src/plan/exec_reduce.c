@@ -15,7 +15,7 @@ static plait_status_t piece_of(plait_exec_t *exec, const plait_reduce_step_t *r,
     bool is_own = r->is_local || q == plan->rank;
     int64_t offset = r->src_offset + at + (r->is_local ? q * r->piece_stride : 0);
 
-    if (is_own || plan->direct == PLAIT_DIRECT_POINTER) {
+    if (is_own || plait_exec_reaches(exec, q, r->src_slot)) {
         *piece_p = plait_exec_peer(exec, is_own ? plan->rank : q, r->src_slot) + offset;
     } else {
         const plait_box_copy_t box = {.row_bytes = n_bytes};
@@ -50,12 +50,14 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
     plait_reduce_fn_t fn = plait_reduce_find(r->op, r->dtype);
     int64_t item = plait_dtype_bytes(r->dtype);
     int64_t n_block = PLAIT_READ_CHUNK / 2 / item;
-    char *sum = exec->scratch + PLAIT_READ_CHUNK / 2;
+    bool is_published = r->src_slot == PLAIT_SLOT_PUBLISHED;
 
     for (int64_t at = 0; at < r->n; at += n_block) {
         int64_t n = plait_min(n_block, r->n - at);
         int n_pieces = exec->plan->n_ranks;
         char *dst = exec->slot[r->dst_slot] + r->dst_offset + at * item;
+        /* nobody's operand is in the way of what was published */
+        char *sum = is_published ? dst : exec->scratch + PLAIT_READ_CHUNK / 2;
         const char *piece = NULL;
 
         PLAIT_TRY(piece_of(exec, r, 0, at * item, n * item, &piece));

@@ -194,11 +194,18 @@ done:
     return status;
 }
 
-plait_status_t plait_plan_meet(plait_plan_t *plan)
+plait_status_t plait_plan_publish(plait_plan_t *plan, int slot, int64_t offset,
+                                  int64_t n_bytes)
 {
-    const plait_step_t step = {.kind = PLAIT_STEP_FENCE};
+    const plait_step_t step = {.kind = PLAIT_STEP_FENCE,
+                               .u.fence = {slot, offset, n_bytes}};
 
     return add_step(plan, &step);
+}
+
+plait_status_t plait_plan_meet(plait_plan_t *plan)
+{
+    return plait_plan_publish(plan, -1, 0, 0);
 }
 
 plait_status_t plait_plan_fence(plait_plan_t *plan)
@@ -233,10 +240,13 @@ plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)
     plait_step_t step = {.kind = PLAIT_STEP_MOVE, .u.move = *move};
 
     *move = (plait_move_t){0};
-    if (plan->direct != PLAIT_DIRECT_NONE && step.u.move.n_in == 0) {
+    if (step.u.move.n_in == 0 &&
+        (step.u.move.is_published || plan->direct != PLAIT_DIRECT_NONE)) {
         goto done; /* an empty rank takes part in fences only */
     }
-    if (plan->direct == PLAIT_DIRECT_NONE) {
+    if (step.u.move.is_published) {
+        /* copied from where it is */
+    } else if (plan->direct == PLAIT_DIRECT_NONE) {
         plait_plan_need_scratch(plan, staging_bytes(plan, &step.u.move));
     } else if (plan->direct == PLAIT_DIRECT_READ) {
         plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
@@ -252,7 +262,9 @@ plait_status_t plait_plan_reduce(plait_plan_t *plan, const plait_reduce_step_t *
 {
     const plait_step_t step = {.kind = PLAIT_STEP_REDUCE, .u.reduce = *reduce};
 
-    plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
+    if (reduce->src_slot != PLAIT_SLOT_PUBLISHED) {
+        plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
+    }
     return (reduce->n == 0) ? PLAIT_OK : add_step(plan, &step);
 }
 

@@ -14,6 +14,9 @@
 
 #include <stdbool.h>
 
+/* As a source: what the peer published at the last fence. */
+enum { PLAIT_SLOT_PUBLISHED = PLAIT_MAX_SLOTS };
+
 /* Bytes that a one-copy read brings in at a time: stays in the second-level cache. */
 enum { PLAIT_READ_CHUNK = 256 << 10 };
 
@@ -64,11 +67,18 @@ typedef struct {
 /* Incoming blocks of one move, and outgoing ones where moves are messages. */
 typedef struct {
     plait_dtype_t dtype; /* of ADD blocks */
+    bool is_published;   /* all sources are PLAIT_SLOT_PUBLISHED */
     int64_t n_in, n_out;
     int64_t room_in, room_out;
     plait_block_t *in;
     plait_block_t *out;
 } plait_move_t;
+
+/* The bytes of a slot that a fence takes along; slot -1: addresses are shown. */
+typedef struct {
+    int slot;
+    int64_t offset, n_bytes;
+} plait_publish_t;
 
 /* dst[i] = op over pieces of src[i], in their order. Remote: piece q is rank q's src_slot
  * at src_offset. Local: piece q is my src_slot at src_offset + q * piece_stride. */
@@ -122,6 +132,7 @@ typedef struct {
 typedef struct {
     plait_step_kind_t kind;
     union {
+        plait_publish_t fence;
         plait_move_t move;
         plait_reduce_step_t reduce;
         plait_native_step_t native;
@@ -184,6 +195,10 @@ void plait_move_clear(plait_move_t *move);
  * A fence is left out where the plan has no direct access; an empty move where it has:
  * without it the n-th move of one rank is the n-th of all. */
 plait_status_t plait_plan_fence(plait_plan_t *plan);
+/* A fence that publishes bytes of a slot: never left out; until the next fence every rank
+ * may read them as PLAIT_SLOT_PUBLISHED. Either all ranks publish at a fence or none. */
+plait_status_t plait_plan_publish(plait_plan_t *plan, int slot, int64_t offset,
+                                  int64_t n_bytes);
 /* A fence for its own sake: never left out. */
 plait_status_t plait_plan_meet(plait_plan_t *plan);
 plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move);

@@ -17,7 +17,9 @@ static const char *const native_names[] = {
 
 static void print_slot(const plait_plan_t *plan, int slot, FILE *file)
 {
-    if (slot < plan->n_args) {
+    if (slot == PLAIT_SLOT_PUBLISHED) {
+        (void)fprintf(file, "what is published");
+    } else if (slot < plan->n_args) {
         (void)fprintf(file, "operand %d", slot);
     } else if (slot < plan->n_args + plan->n_rets) {
         (void)fprintf(file, "result %d", slot - plan->n_args);
@@ -92,6 +94,11 @@ static void print_step(const plait_plan_t *plan, const plait_step_t *step, FILE 
     switch (step->kind) {
     case PLAIT_STEP_FENCE:
         (void)fprintf(file, "fence");
+        if (step->u.fence.slot >= 0) {
+            (void)fprintf(file, "   publishes %" PRId64 " bytes of ",
+                          step->u.fence.n_bytes);
+            print_slot(plan, step->u.fence.slot, file);
+        }
         break;
     case PLAIT_STEP_MOVE:
         print_move(plan, &step->u.move, file);

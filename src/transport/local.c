@@ -13,18 +13,24 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* A record with what it publishes, on cache lines of its own. */
+enum {
+    RECORD_STRIDE =
+        (offsetof(plait_record_t, slot) + PLAIT_PUBLISH_BYTES + 63) / 64 * 64
+};
 
 typedef struct meeting {
     int64_t run;
     int n_joined;
     int n_left;
     bool *has_joined; /* by rank */
-    plait_record_t
-        *records; /* two sets of n: a fence fills one while the other is read */
+    char *records;    /* two sets of n: a fence fills one while the other is read */
     _Atomic int n_arrived;
     _Atomic uint32_t n_fences; /* completed; what threads wait on */
     _Atomic int n_sleeping;
@@ -75,7 +81,7 @@ static meeting_t *meeting_create(int n)
 
     if (meeting != NULL) {
         meeting->has_joined = plait_alloc(n, sizeof(bool));
-        meeting->records = plait_alloc(2 * (int64_t)n, sizeof(plait_record_t));
+        meeting->records = plait_alloc(2 * (int64_t)n, RECORD_STRIDE);
         plait_mail_init(&meeting->mail);
         if (meeting->has_joined == NULL || meeting->records == NULL) {
             meeting_destroy(meeting);
@@ -189,15 +195,18 @@ static plait_status_t wait_for_fence(meeting_t *meeting, uint32_t before)
     return status;
 }
 
-static plait_status_t local_fence(plait_session_t *session, const plait_record_t *mine)
+static plait_status_t local_fence(plait_session_t *session, const plait_record_t *mine,
+                                  const void *bytes, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     const plait_endpoint_t *end = session->end;
     meeting_t *meeting = session->meeting;
     uint32_t before = atomic_load(&meeting->n_fences);
-    plait_record_t *records = meeting->records + (before % 2) * (uint32_t)end->size;
+    char *records =
+        meeting->records + (before % 2) * (int64_t)end->size * RECORD_STRIDE;
 
-    records[end->rank] = *mine;
+    plait_record_write(records + (int64_t)end->rank * RECORD_STRIDE, mine, bytes,
+                       n_bytes);
     if (atomic_fetch_add(&meeting->n_arrived, 1) == end->size - 1) {
         atomic_store(&meeting->n_arrived, 0);
         atomic_fetch_add(&meeting->n_fences, 1);
@@ -208,6 +217,7 @@ static plait_status_t local_fence(plait_session_t *session, const plait_record_t
         status = wait_for_fence(meeting, before);
     }
     session->peers = records;
+    session->peer_stride = RECORD_STRIDE;
     return status;
 }
 
@@ -303,11 +313,13 @@ plait_status_t plait_local_open(int n, plait_endpoint_t ends[])
         PLAIT_CHECK(local != NULL, PLAIT_ERR_NO_MEMORY, "no memory for an endpoint");
         local->group = group;
         group->n_open++;
-        ends[n_made] = (plait_endpoint_t){.transport = &local_transport,
-                                          .rank = n_made,
-                                          .size = n,
-                                          .caps = {.direct = PLAIT_DIRECT_POINTER},
-                                          .state = local};
+        ends[n_made] =
+            (plait_endpoint_t){.transport = &local_transport,
+                               .rank = n_made,
+                               .size = n,
+                               .caps = {.direct = PLAIT_DIRECT_POINTER,
+                                        .publish_bytes = PLAIT_PUBLISH_BYTES},
+                               .state = local};
     }
 done:
     if (status != PLAIT_OK) {

@@ -311,6 +311,7 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     end->rank = my_rank;
     end->size = n_ranks;
     end->caps.direct = is_node ? PLAIT_DIRECT_READ : PLAIT_DIRECT_NONE;
+    end->caps.publish_bytes = -1;
     end->caps.has_native = true;
     common_native(link, end->caps.native_reduce);
     end->state = link;

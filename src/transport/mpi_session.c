@@ -82,14 +82,18 @@ done:
 
 /* Every rank's record needs every rank, so showing them is the barrier as well. */
 static plait_status_t session_fence(plait_session_t *session,
-                                    const plait_record_t *mine)
+                                    const plait_record_t *mine, const void *bytes,
+                                    int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
 
+    (void)bytes; /* caps.publish_bytes is -1 */
+    (void)n_bytes;
     link->mine = *mine;
     PLAIT_TRY((link->size == 2) ? fence_pair(link) : fence_all(link));
-    session->peers = link->peers;
+    session->peers = (const char *)link->peers;
+    session->peer_stride = sizeof(*link->peers);
 done:
     return status;
 }

@@ -21,13 +21,18 @@ static void self_end(plait_session_t *session)
     (void)session;
 }
 
-/* One record, kept for the thread: sessions of one thread do not overlap. */
-static plait_status_t self_fence(plait_session_t *session, const plait_record_t *mine)
+/* One record, kept for the thread: sessions of one thread do not overlap. Nothing is
+ * published: the only rank has all it needs. */
+static plait_status_t self_fence(plait_session_t *session, const plait_record_t *mine,
+                                 const void *bytes, int64_t n_bytes)
 {
     static _Thread_local plait_record_t record;
 
+    (void)bytes;
+    (void)n_bytes;
     record = *mine;
-    session->peers = &record;
+    session->peers = (const char *)&record;
+    session->peer_stride = sizeof(record);
     return PLAIT_OK;
 }
 
@@ -76,8 +81,9 @@ static const plait_transport_t self_transport = {
 
 void plait_self_open(plait_endpoint_t *end)
 {
-    *end = (plait_endpoint_t){.transport = &self_transport,
-                              .rank = 0,
-                              .size = 1,
-                              .caps = {.direct = PLAIT_DIRECT_POINTER}};
+    *end = (plait_endpoint_t){
+        .transport = &self_transport,
+        .rank = 0,
+        .size = 1,
+        .caps = {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = -1}};
 }

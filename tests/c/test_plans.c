@@ -29,13 +29,21 @@ typedef struct {
 } problem_t;
 
 static const plait_caps_t all_caps[] = {
-    {.direct = PLAIT_DIRECT_POINTER},
-    {.direct = PLAIT_DIRECT_READ},
-    {.direct = PLAIT_DIRECT_NONE},
+    {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = PLAIT_PUBLISH_BYTES},
+    {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = -1},
+    {.direct = PLAIT_DIRECT_READ, .publish_bytes = PLAIT_PUBLISH_BYTES},
+    {.direct = PLAIT_DIRECT_READ, .publish_bytes = -1},
+    {.direct = PLAIT_DIRECT_NONE, .publish_bytes = -1},
     {.direct = PLAIT_DIRECT_READ,
+     .publish_bytes = -1,
      .has_native = true,
      .native_reduce = {~0U, ~0U, ~0U, ~0U}},
     {.direct = PLAIT_DIRECT_NONE,
+     .publish_bytes = -1,
+     .has_native = true,
+     .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+    {.direct = PLAIT_DIRECT_NONE,
+     .publish_bytes = PLAIT_PUBLISH_BYTES,
      .has_native = true,
      .native_reduce = {~0U, ~0U, ~0U, ~0U}},
 };
@@ -320,6 +328,33 @@ static void other_agreement(plait_plan_t *plan)
     plan->agree++;
 }
 
+/* The published bytes are read one fence too late. */
+static void check_stale(void)
+{
+    const int64_t n = 4;
+    const plait_allreduce_params_t sum = {.reduce = PLAIT_SUM};
+    const plait_check_t options = {.alias = -1};
+    problem_t p = {.op = &plait_op_allreduce,
+                   .dtype = PLAIT_F64,
+                   .shape = vector_shape,
+                   .context = &n};
+    plait_plan_t *plans[MAX_P] = {NULL};
+
+    memcpy(p.params, &sum, sizeof(sum));
+    CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "allreduce");
+    for (int r = 0; r < 3; r++) {
+        plait_step_t last = plans[r]->steps[plans[r]->n_steps - 1];
+        CHECK(plait_plan_meet(plans[r]) == PLAIT_OK, "meet");
+        plans[r]->steps[plans[r]->n_steps - 2] = plans[r]->steps[plans[r]->n_steps - 1];
+        plans[r]->steps[plans[r]->n_steps - 1] = last;
+    }
+    CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL,
+          "a stale read is not found");
+    for (int r = 0; r < 3; r++) {
+        plait_plan_destroy(&plans[r]);
+    }
+}
+
 static void check_planted(void)
 {
     static const plant_t plants[] = {drop_block, double_block, shift_block,
@@ -398,5 +433,6 @@ int main(void)
         check_cyclic(n_ranks);
     }
     check_planted();
+    check_stale();
     return report("test_plans");
 }
