@@ -1,23 +1,18 @@
 /* Threads of one process. A collective session is a meeting: ranks join the first open
  * meeting of their launch that they have not joined yet, so that ranks which run ahead open
  * the next one, and launches from different Python threads never mix. Fences are counters
- * that threads spin on, then sleep on (futex), so that more ranks than cores stay fast. */
+ * that threads spin on, then sleep by (base/bell.h). */
 #include "transport/local.h"
 
 #include "base/alloc.h"
+#include "base/bell.h"
 #include "base/status.h"
-#include "base/wait.h"
 #include "transport/local_mail.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 /* A record with what it publishes, on cache lines of its own. */
 enum {
@@ -32,9 +27,9 @@ typedef struct meeting {
     bool *has_joined; /* by rank */
     char *records;    /* two sets of n: a fence fills one while the other is read */
     _Atomic int n_arrived;
-    _Atomic uint32_t n_fences; /* completed; what threads wait on */
-    _Atomic int n_sleeping;
-    plait_mail_t mail; /* messages of exchange, when direct access is off */
+    _Atomic uint32_t n_fences; /* completed */
+    plait_bell_t bell;         /* rung at each */
+    plait_mail_t mail;         /* messages of exchange, when direct access is off */
     struct meeting *next;
 } meeting_t;
 
@@ -161,36 +156,26 @@ static void local_end(plait_session_t *session)
     }
 }
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value)
-{
-    const struct timespec limit = {.tv_nsec = 50000000};
+typedef struct {
+    meeting_t *meeting;
+    uint32_t before;
+} fence_wait_t;
 
-    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, value, &limit, NULL,
-                  0);
+static bool is_over(void *context)
+{
+    const fence_wait_t *fence = context;
+
+    return atomic_load(&fence->meeting->n_fences) != fence->before;
 }
 
-static void futex_wake_all(_Atomic uint32_t *word)
-{
-    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL,
-                  0);
-}
-
-/* Spins and yields first: on idle cores the others arrive within that time. */
 static plait_status_t wait_for_fence(meeting_t *meeting, uint32_t before)
 {
-    enum { TURNS_BEFORE_SLEEP = 400 };
     plait_status_t status = PLAIT_OK;
+    fence_wait_t fence = {meeting, before};
     plait_wait_t wait = plait_wait_begin("fence", -1);
 
-    while (status == PLAIT_OK && atomic_load(&meeting->n_fences) == before) {
-        if (wait.n_polls < TURNS_BEFORE_SLEEP) {
-            status = plait_wait_turn(&wait);
-        } else {
-            atomic_fetch_add(&meeting->n_sleeping, 1);
-            futex_wait(&meeting->n_fences, before);
-            atomic_fetch_sub(&meeting->n_sleeping, 1);
-            status = plait_wait_ask(&wait);
-        }
+    while (status == PLAIT_OK && !is_over(&fence)) {
+        status = plait_bell_turn(&meeting->bell, &wait, is_over, &fence);
     }
     return status;
 }
@@ -210,9 +195,7 @@ static plait_status_t local_fence(plait_session_t *session, const plait_record_t
     if (atomic_fetch_add(&meeting->n_arrived, 1) == end->size - 1) {
         atomic_store(&meeting->n_arrived, 0);
         atomic_fetch_add(&meeting->n_fences, 1);
-        if (atomic_load(&meeting->n_sleeping) > 0) {
-            futex_wake_all(&meeting->n_fences);
-        }
+        plait_bell_ring(&meeting->bell);
     } else {
         status = wait_for_fence(meeting, before);
     }

@@ -5,8 +5,9 @@
  * given. */
 #include "base/alloc.h"
 #include "base/wait.h"
+#include "transport/matched.h"
 #include "transport/mpi_link.h"
-#include "transport/node.h"
+#include "transport/node_read.h"
 
 #include <string.h>
 
@@ -157,31 +158,13 @@ static void leave_if_failed(plait_mpi_transfer_t *t, stage_t *stage_p,
     }
 }
 
-/* The verdict on a message, from the sizes and dtypes of both sides. */
-static plait_status_t judge(int64_t n_bytes, int32_t dtype, const plait_half_t *recv)
-{
-    if (n_bytes > recv->n_bytes) {
-        return PLAIT_ERR_TRUNCATION;
-    }
-    return ((n_bytes < recv->n_bytes) || ((int32_t)recv->dtype != dtype))
-               ? PLAIT_ERR_MISMATCH
-               : PLAIT_OK;
-}
-
 /* The same text on both sides, unless an earlier failure of this call is told already.
  */
-static void tell_verdict(plait_mpi_transfer_t *t, plait_status_t verdict, int source,
-                         int dest, int tag, const int64_t n_bytes[2],
-                         const int32_t dtypes[2])
+static void tell_verdict(plait_mpi_transfer_t *t, plait_status_t verdict,
+                         const plait_matched_fault_t *fault)
 {
     if ((verdict != PLAIT_OK) && (t->status == PLAIT_OK)) {
-        t->status = plait_fail(
-            verdict,
-            "message from rank %d to rank %d with tag %d: it has %lld bytes of %s, the "
-            "receiver expects %lld bytes of %s",
-            source, dest, tag, (long long)n_bytes[0],
-            plait_dtype_name((plait_dtype_t)dtypes[0]), (long long)n_bytes[1],
-            plait_dtype_name((plait_dtype_t)dtypes[1]));
+        t->status = plait_matched_fail(verdict, fault);
     }
 }
 
@@ -244,13 +227,19 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
         t->from.source);
     *out = (answer_t){.magic = MAGIC,
                       .number = header->number,
-                      .status = (int32_t)judge(header->n_bytes, header->dtype, t->recv),
+                      .status = (int32_t)plait_matched_judge(
+                          header->n_bytes, (plait_dtype_t)header->dtype,
+                          t->recv->n_bytes, t->recv->dtype),
                       .n_bytes = t->recv->n_bytes,
                       .dtype = (int32_t)t->recv->dtype,
                       .rank = rank};
-    tell_verdict(t, (plait_status_t)out->status, t->from.source, rank, t->from.tag,
-                 (const int64_t[]){header->n_bytes, out->n_bytes},
-                 (const int32_t[]){header->dtype, out->dtype});
+    tell_verdict(t, (plait_status_t)out->status,
+                 &(plait_matched_fault_t){
+                     t->from.source,
+                     rank,
+                     t->from.tag,
+                     {header->n_bytes, out->n_bytes},
+                     {(plait_dtype_t)header->dtype, (plait_dtype_t)out->dtype}});
     if ((out->status == PLAIT_OK) && !take_now(t)) {
         out->send_it = 1;
         PLAIT_TRY(post_bulk_in(t));
@@ -277,9 +266,13 @@ static plait_status_t heed(plait_mpi_transfer_t *t)
                             t->link->control));
         goto done;
     }
-    tell_verdict(t, (plait_status_t)in->status, t->link->rank, in->rank, t->send->tag,
-                 (const int64_t[]){header->n_bytes, in->n_bytes},
-                 (const int32_t[]){header->dtype, in->dtype});
+    tell_verdict(t, (plait_status_t)in->status,
+                 &(plait_matched_fault_t){
+                     t->link->rank,
+                     in->rank,
+                     t->send->tag,
+                     {header->n_bytes, in->n_bytes},
+                     {(plait_dtype_t)header->dtype, (plait_dtype_t)in->dtype}});
     if (in->send_it != 0) {
         PLAIT_TRY(post_bulk_out(t));
     }
@@ -396,13 +389,8 @@ static void end_requests(plait_mpi_transfer_t *t)
     }
 }
 
-static bool is_given(const plait_half_t *half)
-{
-    return (half != NULL) && (half->peer != PLAIT_NO_RANK);
-}
-
-static plait_status_t check_half(const plait_mpi_link_t *link, const plait_half_t *half,
-                                 bool is_recv)
+plait_status_t plait_mpi_check_half(const plait_mpi_link_t *link,
+                                    const plait_half_t *half, bool is_recv)
 {
     plait_status_t status = PLAIT_OK;
     const char *name = is_recv ? "recv" : "send";
@@ -426,8 +414,8 @@ static void transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
 {
     t->next = NULL;
     t->link = link;
-    t->send = is_given(send) ? send : NULL;
-    t->recv = is_given(recv) ? recv : NULL;
+    t->send = plait_half_is_given(send) ? send : NULL;
+    t->recv = plait_half_is_given(recv) ? recv : NULL;
     t->send_stage = ENDED;
     t->recv_stage = ENDED;
     t->status = PLAIT_OK;
@@ -469,11 +457,11 @@ plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *
     plait_mpi_link_t *link = plait_mpi_link_of(session);
     plait_mpi_transfer_t *t = NULL;
 
-    if (is_given(send)) {
-        PLAIT_TRY(check_half(link, send, false));
+    if (plait_half_is_given(send)) {
+        PLAIT_TRY(plait_mpi_check_half(link, send, false));
     }
-    if (is_given(recv)) {
-        PLAIT_TRY(check_half(link, recv, true));
+    if (plait_half_is_given(recv)) {
+        PLAIT_TRY(plait_mpi_check_half(link, recv, true));
     }
     t = transfer_take(link);
     PLAIT_CHECK(t != NULL, PLAIT_ERR_NO_MEMORY, "rank %d sendrecv: no memory",

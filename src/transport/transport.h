@@ -21,6 +21,10 @@
 
 enum { PLAIT_MAX_SLOTS = 8, PLAIT_ANY = -1, PLAIT_NO_RANK = -2 };
 
+/* A matched send that nothing is received with in the same call, and that is no larger, is
+ * complete for its sender at once. */
+enum { PLAIT_BUFFERED_BYTES = 64 << 10 };
+
 /* Most bytes that a rank may publish at a fence. */
 enum { PLAIT_PUBLISH_BYTES = 16 << 10 };
 
@@ -119,6 +123,12 @@ typedef struct {
     int64_t n_bytes;
     plait_dtype_t dtype;
 } plait_half_t;
+
+/* A half may be NULL or of no rank. */
+static inline bool plait_half_is_given(const plait_half_t *half)
+{
+    return half != NULL && half->peer != PLAIT_NO_RANK;
+}
 
 typedef struct {
     int source; /* of the message received, PLAIT_NO_RANK if none */

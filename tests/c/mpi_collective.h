@@ -30,13 +30,13 @@ static void test_fence(plait_endpoint_t *end)
 
     for (int round = 0; round < 50; round++) {
         plait_record_t mine = {
-            .status = round % 3, .n_slots = 2, .agree = (uint64_t)round};
+            .status = round % 3, .n_slots = PLAIT_MAX_SLOTS, .agree = (uint64_t)round};
         mine.slot[0] = (uint64_t)end->rank;
         mine.slot[7] = (uint64_t)(1000 * round + end->rank);
-        CHECK(end->transport->fence(&session, &mine) == PLAIT_OK, "fence");
+        CHECK(end->transport->fence(&session, &mine, NULL, 0) == PLAIT_OK, "fence");
         for (int i = 0; i < end->size; i++) {
-            const plait_record_t *r = &session.peers[i];
-            CHECK(r->status == round % 3 && r->n_slots == 2 &&
+            const plait_record_t *r = plait_peer_record(&session, i);
+            CHECK(r->status == round % 3 && r->n_slots == PLAIT_MAX_SLOTS &&
                       r->agree == (uint64_t)round && r->slot[0] == (uint64_t)i &&
                       r->slot[7] == (uint64_t)(1000 * round + i),
                   "record of rank %d in round %d", i, round);
@@ -54,7 +54,7 @@ static void fence_at(plait_session_t *session, const void *slot)
 {
     plait_record_t mine = {.n_slots = 1, .slot = {(uint64_t)(uintptr_t)slot}};
 
-    CHECK(session->end->transport->fence(session, &mine) == PLAIT_OK, "fence");
+    CHECK(session->end->transport->fence(session, &mine, NULL, 0) == PLAIT_OK, "fence");
 }
 
 /* n_rows rows of row bytes, stride apart at the peer; here in pieces of another size.
@@ -67,7 +67,7 @@ static void check_read(plait_session_t *session, int peer, int64_t n_rows, int64
     unsigned char *to = plait_alloc(n_bytes + 1, 1);
     struct iovec *local = plait_alloc(n_pieces, sizeof(*local));
     struct iovec *remote = plait_alloc(n_rows, sizeof(*remote));
-    char *base = (char *)(uintptr_t)session->peers[peer].slot[0];
+    char *base = (char *)(uintptr_t)plait_peer_record(session, peer)->slot[0];
     int64_t n_wrong = 0;
 
     for (int64_t i = 0; i < n_pieces; i++) {

@@ -23,7 +23,7 @@ SOURCES = [
     "kernel/reduce.c",
     "device/*.c",
     "transport/mpi*.c",
-    "transport/node.c",
+    "transport/node*.c",
     "transport/matched.c",
 ]
 FLAGS = (
