@@ -35,18 +35,36 @@ done:
     return status;
 }
 
+/* A rank whose record does not go with this rank's; 0 if only others differ. */
+static int differing_rank(const plait_record_t records[], const plait_plan_t *plan)
+{
+    int differs = 0;
+
+    for (int r = plan->n_ranks - 1; r >= 0; r--) {
+        bool is_some = records[r].agree_some != 0 && plan->agree_some != 0;
+        if (records[r].agree != plan->agree ||
+            (is_some && records[r].agree_some != plan->agree_some)) {
+            differs = r;
+        }
+    }
+    return differs;
+}
+
 /* What every rank concludes from the same records, so all leave at the same fence. */
 static plait_status_t judge(const plait_exec_t *exec)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     const plait_record_t *records = exec->session.peers;
+    uint64_t some = 0;
 
     for (int r = 0; r < plan->n_ranks; r++) {
-        PLAIT_CHECK(records[r].agree == records[0].agree, PLAIT_ERR_MISMATCH,
+        some = (some == 0) ? records[r].agree_some : some;
+        PLAIT_CHECK(records[r].agree == records[0].agree &&
+                        (records[r].agree_some == 0 || records[r].agree_some == some),
+                    PLAIT_ERR_MISMATCH,
                     "rank %d calls %s, rank %d calls something else at the same place",
-                    plan->rank, plan->title,
-                    (records[r].agree == records[plan->rank].agree) ? 0 : r);
+                    plan->rank, plan->title, differing_rank(records, plan));
     }
     for (int r = 0; r < plan->n_ranks; r++) {
         PLAIT_CHECK(records[r].status == PLAIT_OK, PLAIT_ERR_PEER,
@@ -63,8 +81,10 @@ static plait_status_t run_fence(plait_exec_t *exec, plait_status_t own)
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     plait_session_t *session = &exec->session;
-    plait_record_t mine = {
-        .status = own, .n_slots = plait_plan_n_slots(plan), .agree = plan->agree};
+    plait_record_t mine = {.status = own,
+                           .n_slots = plait_plan_n_slots(plan),
+                           .agree = plan->agree,
+                           .agree_some = plan->agree_some};
 
     for (int s = 0; s < mine.n_slots; s++) {
         mine.slot[s] = (uint64_t)(uintptr_t)exec->slot[s];

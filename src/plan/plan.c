@@ -128,6 +128,11 @@ void plait_plan_agree(plait_plan_t *plan, uint64_t value)
     plan->agree = plait_hash_word(plan->agree, value);
 }
 
+void plait_plan_agree_some(plait_plan_t *plan, uint64_t value)
+{
+    plan->agree_some = plait_hash_word(plan->agree_some, value) | 1; /* 0 says none */
+}
+
 /* Doubles an array that is full. */
 static plait_status_t grow(void **items_p, int64_t n, int64_t *room_p, int64_t size)
 {

@@ -41,6 +41,7 @@ typedef struct {
     int32_t status; /* plait_status_t of this rank so far */
     int32_t n_slots;
     uint64_t agree;                 /* hash of the plan: must be equal on all ranks */
+    uint64_t agree_some;            /* must be equal on all ranks where it is not 0 */
     uint64_t slot[PLAIT_MAX_SLOTS]; /* addresses of its buffers, in its own memory */
 } plait_record_t;
 
