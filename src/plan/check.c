@@ -9,7 +9,7 @@
 typedef struct {
     int written; /* phase of the last write by the owner; 0: never            */
     int read;    /* phase of the last read by a peer; 0: never                */
-    int n_moves; /* copies of moves since the last kernel or reduction write  */
+    int moved;   /* step that moved it here, from 1; 0: a kernel or reduction  */
 } byte_t;
 
 typedef struct {
@@ -60,20 +60,23 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
 
 typedef enum { WRITE_ONCE, WRITE_ADD, WRITE_AGAIN } write_t;
 
+/* Moves fill operands and results once, work again and again. */
 static void write_byte(check_t *c, int slot, int64_t at, write_t how)
 {
+    const plait_plan_t *plan = c->plans[c->rank];
     byte_t *b = &c->slots[c->rank][slot].bytes[at];
+    bool is_work = slot >= plan->n_args + plan->n_rets;
 
     if (b->read == c->phase) {
         fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
     }
-    if (how == WRITE_ONCE && b->n_moves > 0) {
+    if (how == WRITE_ONCE && b->moved > 0 && (!is_work || b->moved == c->step + 1)) {
         fault(c, "writes twice", c->rank, slot, at);
     }
     if (how == WRITE_ADD && b->written == 0) {
         fault(c, "adds to what nobody has written", c->rank, slot, at);
     }
-    b->n_moves = (how == WRITE_AGAIN) ? 0 : 1;
+    b->moved = (how == WRITE_AGAIN) ? 0 : c->step + 1;
     b->written = c->phase;
 }
 
@@ -84,6 +87,15 @@ static void read_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
 {
     (void)how;
     read_byte(c, peer, slot, at);
+}
+
+/* A message that goes out while the move it belongs to is under way. */
+static void send_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+{
+    read_fn(c, peer, slot, at, how);
+    if (c->slots[peer][slot].bytes[at].moved == c->step + 1) {
+        fault(c, "sends what the same move has overwritten", peer, slot, at);
+    }
 }
 
 static void write_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
@@ -139,15 +151,32 @@ static void check_in(check_t *c, const plait_block_t *b)
               (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
 }
 
+/* In the executor's order: own blocks (or all, with direct access), then round by round.
+ * What a round receives may be there before it sends. */
 static void check_move(check_t *c, const plait_move_t *move)
 {
-    for (int64_t i = 0; i < move->n_out; i++) {
-        const plait_block_t *b = &move->out[i];
-        each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn,
-                  WRITE_ONCE);
-    }
+    bool is_direct = c->plans[c->rank]->direct != PLAIT_DIRECT_NONE;
+
     for (int64_t i = 0; i < move->n_in; i++) {
-        check_in(c, &move->in[i]);
+        if (is_direct || move->in[i].peer == c->rank) {
+            check_in(c, &move->in[i]);
+        }
+    }
+    for (int round = 1; round < c->n_ranks && !is_direct; round++) {
+        int to = (c->rank + round) % c->n_ranks;
+        int from = (c->rank - round + c->n_ranks) % c->n_ranks;
+        for (int64_t i = 0; i < move->n_in; i++) {
+            if (move->in[i].peer == from) {
+                check_in(c, &move->in[i]);
+            }
+        }
+        for (int64_t i = 0; i < move->n_out; i++) {
+            const plait_block_t *b = &move->out[i];
+            if (b->peer == to) {
+                each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false,
+                          send_fn, WRITE_ONCE);
+            }
+        }
     }
 }
 
