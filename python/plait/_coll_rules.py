@@ -123,7 +123,7 @@ def _bcast_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) 
         ct = _jax.pcast_varying(cts[0], sorted(_jax.vma_of_aval(_aval_of(args[0]))))
         at_root = _is_me(params)[params["at"]]
         return [jnp.where(at_root, ct, jnp.zeros_like(ct))]
-    extra = {"reduce": _code("SUM"), "donate": False}
+    extra = {"reduce": _code("SUM"), "elsewhere": 0, "donate": False}
     return chain.call("reduce", cts[0], **(params | extra))
 
 

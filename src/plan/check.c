@@ -12,7 +12,7 @@ enum { N_SHADOWS = PLAIT_SLOT_PUBLISHED + 2 };
 typedef struct {
     int written; /* phase of the last write by the owner; 0: never            */
     int read;    /* phase of the last read by a peer; 0: never                */
-    int n_moves; /* copies of moves since the last kernel or reduction write  */
+    int moved;   /* step that moved it here, from 1; 0: a kernel or reduction  */
 } byte_t;
 
 typedef struct {
@@ -68,20 +68,23 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
 
 typedef enum { WRITE_ONCE, WRITE_ADD, WRITE_AGAIN } write_t;
 
+/* Moves fill operands and results once, work again and again. */
 static void write_byte(check_t *c, int slot, int64_t at, write_t how)
 {
+    const plait_plan_t *plan = c->plans[c->rank];
     byte_t *b = &c->slots[c->rank][slot].bytes[at];
+    bool is_work = slot >= plan->n_args + plan->n_rets;
 
     if (b->read == c->phase) {
         fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
     }
-    if (how == WRITE_ONCE && b->n_moves > 0) {
+    if (how == WRITE_ONCE && b->moved > 0 && (!is_work || b->moved == c->step + 1)) {
         fault(c, "writes twice", c->rank, slot, at);
     }
     if (how == WRITE_ADD && b->written == 0) {
         fault(c, "adds to what nobody has written", c->rank, slot, at);
     }
-    b->n_moves = (how == WRITE_AGAIN) ? 0 : 1;
+    b->moved = (how == WRITE_AGAIN) ? 0 : c->step + 1;
     b->written = c->phase;
 }
 
@@ -92,6 +95,15 @@ static void read_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
 {
     (void)how;
     read_byte(c, peer, slot, at);
+}
+
+/* A message that goes out while the move it belongs to is under way. */
+static void send_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+{
+    read_fn(c, peer, slot, at, how);
+    if (c->slots[peer][slot].bytes[at].moved == c->step + 1) {
+        fault(c, "sends what the same move has overwritten", peer, slot, at);
+    }
 }
 
 static void write_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
@@ -147,15 +159,32 @@ static void check_in(check_t *c, const plait_block_t *b)
               (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
 }
 
+/* In the executor's order: own blocks (or all, with direct access), then round by round.
+ * What a round receives may be there before it sends. */
 static void check_move(check_t *c, const plait_move_t *move)
 {
-    for (int64_t i = 0; i < move->n_out; i++) {
-        const plait_block_t *b = &move->out[i];
-        each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn,
-                  WRITE_ONCE);
-    }
+    bool is_direct = c->plans[c->rank]->direct != PLAIT_DIRECT_NONE;
+
     for (int64_t i = 0; i < move->n_in; i++) {
-        check_in(c, &move->in[i]);
+        if (is_direct || move->in[i].peer == c->rank) {
+            check_in(c, &move->in[i]);
+        }
+    }
+    for (int round = 1; round < c->n_ranks && !is_direct; round++) {
+        int to = (c->rank + round) % c->n_ranks;
+        int from = (c->rank - round + c->n_ranks) % c->n_ranks;
+        for (int64_t i = 0; i < move->n_in; i++) {
+            if (move->in[i].peer == from) {
+                check_in(c, &move->in[i]);
+            }
+        }
+        for (int64_t i = 0; i < move->n_out; i++) {
+            const plait_block_t *b = &move->out[i];
+            if (b->peer == to) {
+                each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false,
+                          send_fn, WRITE_ONCE);
+            }
+        }
     }
 }
 
@@ -163,8 +192,8 @@ static void check_reduce(check_t *c, const plait_reduce_step_t *r)
 {
     const plait_box_copy_t box = {.row_bytes = r->n * plait_dtype_bytes(r->dtype)};
 
-    for (int q = 0; q < c->n_ranks; q++) {
-        each_byte(c, r->is_local ? c->rank : q, r->src_slot,
+    for (int q = 0; q < r->n_pieces; q++) {
+        each_byte(c, r->is_local ? c->rank : r->first + q, r->src_slot,
                   r->src_offset + (r->is_local ? q * r->piece_stride : 0), &box, false,
                   read_fn, WRITE_AGAIN);
     }
@@ -185,9 +214,16 @@ static void check_native(check_t *c, const plait_native_step_t *n)
 {
     const plait_plan_t *plan = c->plans[c->rank];
 
+    bool takes_template = n->native == PLAIT_NATIVE_SENDRECV &&
+                          n->source == PLAIT_NO_RANK && n->template_slot >= 0;
+
     if (n->src_slot >= 0) {
         const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->src_slot]};
         each_byte(c, c->rank, n->src_slot, 0, &all, false, read_fn, WRITE_AGAIN);
+    }
+    if (takes_template) {
+        const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->template_slot]};
+        each_byte(c, c->rank, n->template_slot, 0, &all, false, read_fn, WRITE_AGAIN);
     }
     if (n->dst_slot >= 0) {
         const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->dst_slot]};
@@ -263,6 +299,12 @@ static int n_fences(const plait_plan_t *plan)
     return n;
 }
 
+static bool agrees(const plait_plan_t *a, const plait_plan_t *b)
+{
+    return a->agree == b->agree &&
+           (a->agree_some == 0 || b->agree_some == 0 || a->agree_some == b->agree_some);
+}
+
 static plait_status_t run_phases(check_t *c)
 {
     plait_status_t status = PLAIT_OK;
@@ -272,7 +314,7 @@ static plait_status_t run_phases(check_t *c)
     PLAIT_CHECK(next != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
     for (int r = 0; r < c->n_ranks; r++) {
         PLAIT_CHECK(n_fences(c->plans[r]) == n_phases - 1 &&
-                        (c->plans[r]->agree == c->plans[0]->agree || n_phases == 1),
+                        (agrees(c->plans[r], c->plans[0]) || n_phases == 1),
                     PLAIT_ERR_INTERNAL,
                     "%s: ranks 0 and %d differ in fences or agreement",
                     c->plans[0]->title, r);

@@ -35,19 +35,40 @@ done:
     return status;
 }
 
+/* A rank whose record does not go with this rank's; 0 if only others differ. */
+static int differing_rank(const plait_exec_t *exec)
+{
+    const plait_plan_t *plan = exec->plan;
+    int differs = 0;
+
+    for (int r = plan->n_ranks - 1; r >= 0; r--) {
+        const plait_record_t *record = plait_peer_record(&exec->session, r);
+        bool is_some = record->agree_some != 0 && plan->agree_some != 0;
+        if (record->agree != plan->agree ||
+            (is_some && record->agree_some != plan->agree_some)) {
+            differs = r;
+        }
+    }
+    return differs;
+}
+
 /* What every rank concludes from the same records, so all leave at the same fence. */
 static plait_status_t judge(const plait_exec_t *exec)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     const plait_session_t *session = &exec->session;
-    uint64_t first = plait_peer_record(session, 0)->agree;
+    const plait_record_t *first = plait_peer_record(session, 0);
+    uint64_t some = 0;
 
     for (int r = 0; r < plan->n_ranks; r++) {
-        uint64_t theirs = plait_peer_record(session, r)->agree;
-        PLAIT_CHECK(theirs == first, PLAIT_ERR_MISMATCH,
+        const plait_record_t *record = plait_peer_record(session, r);
+        some = (some == 0) ? record->agree_some : some;
+        PLAIT_CHECK(record->agree == first->agree &&
+                        (record->agree_some == 0 || record->agree_some == some),
+                    PLAIT_ERR_MISMATCH,
                     "rank %d calls %s, rank %d calls something else at the same place",
-                    plan->rank, plan->title, (theirs == plan->agree) ? 0 : r);
+                    plan->rank, plan->title, differing_rank(exec));
     }
     for (int r = 0; r < plan->n_ranks; r++) {
         int32_t theirs = plait_peer_record(session, r)->status;
@@ -72,6 +93,7 @@ static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publi
     mine.status = own;
     mine.n_slots = publishes ? 0 : plait_plan_n_slots(plan);
     mine.agree = plan->agree;
+    mine.agree_some = plan->agree_some;
     for (int s = 0; s < mine.n_slots; s++) {
         mine.slot[s] = (uint64_t)(uintptr_t)exec->slot[s];
     }
@@ -146,6 +168,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     has_begun = true;
     status = take_memory(&exec, &memory);
     status = run_steps(&exec, status);
+    if (status == PLAIT_OK) {
+        status = end->transport->refusal(&exec.session);
+    }
     plait_trace_add(plan->title, end->rank, status);
 done:
     if (has_begun) {

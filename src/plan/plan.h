@@ -80,12 +80,15 @@ typedef struct {
     int64_t offset, n_bytes;
 } plait_publish_t;
 
-/* dst[i] = op over pieces of src[i], in their order. Remote: piece q is rank q's src_slot
- * at src_offset. Local: piece q is my src_slot at src_offset + q * piece_stride. */
+/* dst[i] = op over pieces of src[i], in their order; without pieces its identity. Remote:
+ * piece q is the src_slot of rank first + q at src_offset. Local: piece q is my src_slot at
+ * src_offset + q * piece_stride. */
 typedef struct {
     plait_reduce_t op;
     plait_dtype_t dtype;
     bool is_local;
+    int first; /* rank of the first remote piece */
+    int n_pieces;
     int64_t n; /* elements */
     int src_slot, dst_slot;
     int64_t src_offset, dst_offset, piece_stride; /* bytes */
@@ -105,8 +108,10 @@ typedef struct {
     plait_dtype_t dtype, recv_dtype;
     int64_t n, n_recv;      /* elements */
     int src_slot, dst_slot; /* -1: none */
+    int template_slot; /* SENDRECV: the result where there is no source; -1: left alone */
     int root;
     int source, dest, send_tag, recv_tag;
+    bool is_buffered;  /* SENDRECV, the sending half alone: completes on this rank */
     int64_t status_id; /* where to report the matched source and tag; 0: nowhere */
 } plait_native_step_t;
 
@@ -148,7 +153,8 @@ struct plait_plan {
     int rank, n_ranks;
     plait_direct_t direct;
     bool is_collective;
-    uint64_t agree; /* equal on all ranks of one execution */
+    uint64_t agree;      /* equal on all ranks of one execution */
+    uint64_t agree_some; /* 0, or equal on all ranks where it is not 0 */
     int n_args, n_rets, n_work;
     int64_t slot_bytes[PLAIT_MAX_SLOTS];
     int64_t scratch_bytes;
@@ -187,9 +193,17 @@ void plait_plan_need_scratch(plait_plan_t *plan, int64_t n_bytes);
 /* Puts a value that must be equal on all ranks into plan->agree. */
 void plait_plan_agree(plait_plan_t *plan, uint64_t value);
 
+/* The same for a value that some ranks have nothing of: they do not call this. */
+void plait_plan_agree_some(plait_plan_t *plan, uint64_t value);
+
 plait_status_t plait_move_add_in(plait_move_t *move, const plait_block_t *block);
 plait_status_t plait_move_add_out(plait_move_t *move, const plait_block_t *block);
 void plait_move_clear(plait_move_t *move);
+
+/* The block that is all of a message with `peer`, if it is one row that is copied: it then
+ * goes from or to its place without staging. NULL: packed rows. */
+const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n,
+                                      int peer);
 
 /* Each adds one step; a move and a kernel's params are moved to the plan, also on failure.
  * A fence is left out where the plan has no direct access; an empty move where it has:

@@ -276,4 +276,6 @@ const plait_transport_t plait_mpi_transport = {
     .bcast = plait_mpi_bcast,
     .barrier = plait_mpi_barrier,
     .sendrecv = plait_mpi_sendrecv,
+    .send = plait_mpi_send,
+    .refusal = plait_mpi_refusal,
 };

@@ -316,28 +316,47 @@ static plait_status_t end_call(plait_mail_call_t *call, plait_status_t status)
     return status;
 }
 
+static plait_status_t run_call(plait_mail_call_t *call)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_node_mail_t *mail = call->mail;
+
+    (void)pthread_mutex_lock(&mail->mutex);
+    if (call->posted.recv != NULL) {
+        plait_mail_post(mail, &call->posted);
+    }
+    status = go_on(call);
+    (void)pthread_mutex_unlock(&mail->mutex);
+    if (status == PLAIT_OK) {
+        status = wait_for_call(call);
+    }
+    return end_call(call, status);
+}
+
+plait_status_t plait_node_mail_send(plait_node_mail_t *mail, const plait_half_t *send)
+{
+    plait_mail_call_t call = {.mail = mail,
+                              .send = plait_half_is_given(send) ? send : NULL,
+                              .is_buffered = true,
+                              .answer = PLAIT_NO_ANSWER};
+
+    return run_call(&call);
+}
+
 plait_status_t plait_node_mail_sendrecv(plait_node_mail_t *mail,
                                         const plait_half_t *send,
                                         const plait_half_t *recv,
                                         plait_matched_t *matched_p)
 {
-    plait_status_t status = PLAIT_OK;
-    plait_mail_call_t call = {.mail = mail, .answer = PLAIT_NO_ANSWER};
+    plait_mail_call_t call = {
+        .mail = mail,
+        .send = plait_half_is_given(send) ? send : NULL,
+        .answer = PLAIT_NO_ANSWER,
+        .posted = {.recv = plait_half_is_given(recv) ? recv : NULL,
+                   .partner = {.expects_bytes = PLAIT_NOTHING},
+                   .matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY}}};
+    plait_status_t status = run_call(&call);
 
-    call.send = plait_half_is_given(send) ? send : NULL;
-    call.posted.recv = plait_half_is_given(recv) ? recv : NULL;
-    call.posted.partner.expects_bytes = PLAIT_NOTHING;
-    call.posted.matched = (plait_matched_t){.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
-    (void)pthread_mutex_lock(&mail->mutex);
-    if (call.posted.recv != NULL) {
-        plait_mail_post(mail, &call.posted);
-    }
-    status = go_on(&call);
-    (void)pthread_mutex_unlock(&mail->mutex);
-    if (status == PLAIT_OK) {
-        status = wait_for_call(&call);
-    }
-    status = end_call(&call, status);
     if (matched_p != NULL) {
         *matched_p = call.posted.matched;
     }

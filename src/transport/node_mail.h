@@ -1,11 +1,11 @@
 /* Matched transfers between the ranks of one node: messages in rings of the shared segment.
  *
- * A small message is in the ring itself and a send of at most PLAIT_BUFFERED_BYTES in a copy
- * that the sender keeps: both are complete for the sender at once. What is larger stays where
- * it is; the receiver reads it there and answers, and the sender waits for the answer. A
- * receiver whose half does not fit a message that nobody waits with complains to its sender,
- * who learns of it in its next operation, or, where both are partners of one sendrecv, in
- * this one. */
+ * A small message is in the ring itself, a buffered send in a copy that the sender keeps, and
+ * what is larger stays where it is: the receiver reads it there and answers, and the sender
+ * waits for the answer. It does not wait for the answer to a small message with which it
+ * receives one from elsewhere: a receiver whose half does not fit then complains to the
+ * sender, who learns of it at the end of its next operation, or, where both are partners of
+ * one sendrecv, in this one. */
 #ifndef PLAIT_TRANSPORT_NODE_MAIL_H
 #define PLAIT_TRANSPORT_NODE_MAIL_H
 
@@ -27,6 +27,7 @@ void plait_node_mail_progress(plait_node_mail_t *mail);
 plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail);
 
 /* See transport.h. */
+plait_status_t plait_node_mail_send(plait_node_mail_t *mail, const plait_half_t *send);
 plait_status_t plait_node_mail_sendrecv(plait_node_mail_t *mail,
                                         const plait_half_t *send,
                                         const plait_half_t *recv,

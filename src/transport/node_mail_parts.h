@@ -12,8 +12,7 @@ typedef enum {
     PLAIT_MAIL_INLINE = 1, /* the bytes follow the header                     */
     PLAIT_MAIL_COPY, /* they are in a copy of the sender's, to be read as soon as the
                               message leaves the ring                         */
-    PLAIT_MAIL_AT,   /* they are where they are until the answer, whose number follows
-                              the header                                      */
+    PLAIT_MAIL_AT,   /* they are where they are until the answer */
     PLAIT_MAIL_PAD,  /* nothing, up to the end of the ring              */
     PLAIT_MAIL_KIND_BITS = 3
 } plait_mail_kind_t;
@@ -24,6 +23,7 @@ typedef struct {
     uint16_t answer; /* cell of the sender's where it waits for one */
     int64_t n_bytes;
     uint64_t address; /* of the bytes that are not in the ring */
+    uint64_t number;  /* of the answer */
     /* What the sender expects from this receiver in the same call; expects_bytes NOTHING: it
      * does not. */
     int64_t expects_bytes;
@@ -43,8 +43,7 @@ typedef struct plait_node_letter {
     plait_mail_kind_t kind;
     int source;
     plait_mail_header_t header;
-    uint64_t number; /* of the answer */
-    char *data;      /* what was in the ring or in a copy */
+    char *data; /* what was in the ring or in a copy */
     struct plait_node_letter *next;
 } plait_node_letter_t;
 
@@ -95,6 +94,7 @@ struct plait_node_mail {
 typedef struct {
     plait_node_mail_t *mail;
     const plait_half_t *send; /* NULL: nothing to send */
+    bool is_buffered;         /* nobody waits for the verdict */
     bool is_written;
     bool is_sent;          /* nothing to wait for any more */
     uint64_t end;          /* cell of the ring after the message */

@@ -32,7 +32,7 @@ static bool give_answer(const plait_node_mail_t *mail,
 {
     plait_node_answer_t *answer =
         plait_mail_answer(mail, letter->source, letter->header.answer);
-    uint64_t awaited = letter->number << 2 | PLAIT_ANSWER_AWAITED;
+    uint64_t awaited = letter->header.number << 2 | PLAIT_ANSWER_AWAITED;
 
     if (atomic_load(&answer->word) != awaited) {
         return false;
@@ -40,8 +40,8 @@ static bool give_answer(const plait_node_mail_t *mail,
     answer->status = (int32_t)verdict;
     answer->n_bytes = recv->n_bytes;
     answer->dtype = (int32_t)recv->dtype;
-    return atomic_compare_exchange_strong(&answer->word, &awaited,
-                                          letter->number << 2 | PLAIT_ANSWER_GIVEN);
+    return atomic_compare_exchange_strong(
+        &answer->word, &awaited, letter->header.number << 2 | PLAIT_ANSWER_GIVEN);
 }
 
 /* Reads what the header says is in the sender's memory. */
@@ -224,14 +224,8 @@ plait_status_t plait_mail_take(plait_node_mail_t *mail, int source)
     if (seen.kind != PLAIT_MAIL_PAD) {
         plait_posted_t *posted = find_posted(mail, source, seen.header.tag);
         bool is_inline = seen.kind == PLAIT_MAIL_INLINE;
-        int64_t n_bytes =
-            is_inline ? seen.header.n_bytes : (int64_t)sizeof(seen.number);
-        n_cells = plait_mail_cells_of(n_bytes);
-        if (is_inline) {
-            seen.data = cell->bytes;
-        } else {
-            memcpy(&seen.number, cell->bytes, sizeof(seen.number));
-        }
+        n_cells = plait_mail_cells_of(is_inline ? seen.header.n_bytes : 0);
+        seen.data = is_inline ? cell->bytes : NULL;
         if (posted != NULL) {
             deliver(mail, &seen, posted);
         } else {

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-/* Copies that wait for their receivers, of one rank and communicator. */
-enum { MAX_COPIES_BYTES = 16 << 20 };
-
 static uint64_t room(plait_node_mail_t *mail, int dest, uint64_t n_wanted)
 {
     plait_mail_place_t *out = &mail->out[dest];
@@ -65,7 +62,7 @@ static plait_mail_copy_t *keep_copy(plait_node_mail_t *mail, const plait_half_t 
     plait_mail_copy_t *copy = NULL;
 
     plait_mail_release(mail);
-    if (mail->copies_bytes + send->n_bytes <= MAX_COPIES_BYTES) {
+    if (mail->copies_bytes + send->n_bytes <= PLAIT_BUFFERED_BYTES) {
         copy = plait_alloc(1, (int64_t)sizeof(*copy) + send->n_bytes);
     }
     if (copy != NULL) {
@@ -96,29 +93,30 @@ static bool take_answer(plait_node_mail_t *mail, plait_mail_call_t *call)
     return false; /* as many threads wait already: later */
 }
 
-/* How the message goes: in the ring; in a copy where nobody receives in the same call, so
- * that a small send completes at once; else from where it is. False: not yet. */
+/* How the message goes: in the ring; in a copy where the send is buffered; else from where it
+ * is. An answer is asked for where the bytes stay, or where nothing comes from the receiver
+ * in the same call. False: not yet. */
 static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
                        plait_mail_kind_t *kind_p, plait_mail_copy_t **copy_p)
 {
     plait_node_mail_t *mail = call->mail;
     const plait_half_t *send = call->send;
-    bool may_copy = call->posted.recv == NULL && send->n_bytes <= PLAIT_BUFFERED_BYTES;
+    bool is_inline = send->n_bytes <= mail->inline_bytes;
+    bool wants_answer = !call->is_buffered && (!is_inline || call->posted.recv == NULL);
     bool has_way = true;
 
-    *kind_p = PLAIT_MAIL_INLINE;
+    *kind_p = is_inline ? PLAIT_MAIL_INLINE : PLAIT_MAIL_AT;
     *copy_p = NULL;
-    if (send->n_bytes > mail->inline_bytes) {
-        *kind_p = PLAIT_MAIL_AT;
-        header->address = (uint64_t)(uintptr_t)send->data;
-        *copy_p = may_copy ? keep_copy(mail, send) : NULL;
-        if (*copy_p != NULL) {
-            *kind_p = PLAIT_MAIL_COPY;
-            header->address = (uint64_t)(uintptr_t)(*copy_p)->data;
-        } else {
-            has_way = take_answer(mail, call);
-            header->answer = (uint16_t)call->answer;
-        }
+    header->address = (uint64_t)(uintptr_t)send->data;
+    if (wants_answer) {
+        has_way = take_answer(mail, call);
+        header->answer = (uint16_t)call->answer;
+        header->number = call->number;
+    } else if (!is_inline) {
+        *copy_p = keep_copy(mail, send);
+        has_way = *copy_p != NULL;
+        *kind_p = PLAIT_MAIL_COPY;
+        header->address = has_way ? (uint64_t)(uintptr_t)(*copy_p)->data : 0;
     }
     return has_way;
 }
@@ -147,7 +145,7 @@ bool plait_mail_write(plait_mail_call_t *call)
     const plait_half_t *send = call->send;
     plait_mail_place_t *out = &mail->out[send->peer];
     bool is_inline = send->n_bytes <= mail->inline_bytes;
-    int64_t n_bytes = is_inline ? send->n_bytes : (int64_t)sizeof(call->number);
+    int64_t n_bytes = is_inline ? send->n_bytes : 0;
     uint64_t n_cells = plait_mail_cells_of(n_bytes);
     uint64_t n_left = mail->ring_cells - out->n_cells % mail->ring_cells;
     uint64_t n_pad = (n_left < n_cells) ? n_left : 0;
@@ -162,10 +160,9 @@ bool plait_mail_write(plait_mail_call_t *call)
             put(mail, send->peer, PLAIT_MAIL_PAD, &(plait_mail_header_t){0}, NULL, 0,
                 n_pad);
         }
-        put(mail, send->peer, kind, &header,
-            is_inline ? send->data : (const void *)&call->number, n_bytes, n_cells);
+        put(mail, send->peer, kind, &header, send->data, n_bytes, n_cells);
         call->end = out->n_cells;
-        call->is_sent = kind != PLAIT_MAIL_AT;
+        call->is_sent = header.answer == PLAIT_NO_ANSWER;
         if (copy != NULL) {
             copy->end = call->end;
         }

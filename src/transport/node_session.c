@@ -1,4 +1,4 @@
-#include "transport/mpi_link.h"
+#include "transport/mpi_transfer.h"
 #include "transport/node.h"
 #include "transport/node_mail.h"
 #include "transport/node_read.h"
@@ -11,16 +11,6 @@ static plait_status_t node_read(plait_session_t *session, int peer,
 
     return plait_node_read(link->rank, peer, link->cards[peer].pid, local, n_local,
                            remote, n_remote);
-}
-
-static plait_status_t node_begin(plait_session_t *session, bool is_collective)
-{
-    plait_status_t status = PLAIT_OK;
-
-    PLAIT_TRY(plait_mpi_begin(session, is_collective));
-    PLAIT_TRY(plait_node_mail_complaint(plait_mpi_link_of(session)->mail));
-done:
-    return status;
 }
 
 /* Messages need reads of the sender's memory where they are not small. */
@@ -46,11 +36,36 @@ done:
     return status;
 }
 
+static plait_status_t node_send(plait_session_t *session, const plait_half_t *send)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    if (!link->is_node) {
+        status = plait_mpi_send(session, send);
+        goto done;
+    }
+    if (plait_half_is_given(send)) {
+        PLAIT_TRY(plait_mpi_check_half(link, send, false));
+    }
+    status = plait_node_mail_send(link->mail, send);
+done:
+    return status;
+}
+
+static plait_status_t node_refusal(plait_session_t *session)
+{
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    return link->is_node ? plait_node_mail_complaint(link->mail)
+                         : plait_mpi_refusal(session);
+}
+
 /* Large data that cannot be read go through MPI. */
 const plait_transport_t plait_node_transport = {
     .name = "node",
     .close = plait_mpi_close,
-    .begin = node_begin,
+    .begin = plait_mpi_begin,
     .end = plait_mpi_end,
     .fence = plait_node_fence,
     .read = node_read,
@@ -59,4 +74,6 @@ const plait_transport_t plait_node_transport = {
     .bcast = plait_mpi_bcast,
     .barrier = plait_mpi_barrier,
     .sendrecv = node_sendrecv,
+    .send = node_send,
+    .refusal = node_refusal,
 };

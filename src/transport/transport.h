@@ -2,14 +2,15 @@
  *
  * An endpoint is one rank's end of one communicator. One operation on it is a session:
  * begin, any number of fences, reads, exchanges and native collectives, end. Collective
- * calls are made by all ranks in the same order; matched transfers (sendrecv) by the two
- * partners only, outside any fence.
+ * calls are made by all ranks in the same order; matched transfers (sendrecv, send) by the
+ * two partners only, outside any fence.
  *
  * Between two fences nobody leaves: a rank that fails goes on to the next fence with its
  * status in its record, and every rank learns of it there. */
 #ifndef PLAIT_TRANSPORT_H
 #define PLAIT_TRANSPORT_H
 
+#include "plait/coll.h"
 #include "plait/dtype.h"
 #include "plait/reduce.h"
 #include "plait/status.h"
@@ -21,12 +22,11 @@
 
 enum { PLAIT_MAX_SLOTS = 8, PLAIT_ANY = -1, PLAIT_NO_RANK = -2 };
 
-/* A matched send that nothing is received with in the same call, and that is no larger, is
- * complete for its sender at once. */
-enum { PLAIT_BUFFERED_BYTES = 64 << 10 };
-
 /* Most bytes that a rank may publish at a fence. */
 enum { PLAIT_PUBLISH_BYTES = 16 << 10 };
+
+/* Memory that buffered sends of one rank on one communicator may hold. */
+enum { PLAIT_BUFFERED_BYTES = 16 << 20 };
 
 /* How a rank reaches a peer's memory. */
 typedef enum {
@@ -52,6 +52,7 @@ typedef struct {
     int32_t
         n_slots; /* 0: published bytes take the place of the addresses, and go on after them */
     uint64_t agree;                 /* hash of the plan: must be equal on all ranks */
+    uint64_t agree_some;            /* must be equal on all ranks where it is not 0 */
     uint64_t slot[PLAIT_MAX_SLOTS]; /* addresses of its buffers, in its own memory */
 } plait_record_t;
 
@@ -94,6 +95,7 @@ static inline void plait_record_write(void *to, const plait_record_t *mine,
     record->status = mine->status;
     record->n_slots = mine->n_slots;
     record->agree = mine->agree;
+    record->agree_some = mine->agree_some;
     if (n > 0) {
         memcpy(record->slot, has_slots ? mine->slot : bytes, n);
     }
@@ -139,7 +141,8 @@ typedef struct {
 struct plait_transport {
     const char *name;
 
-    /* Frees the endpoint's state. NULL-safe; after it the endpoint is dead. */
+    /* Frees the endpoint's state. NULL-safe; after it the endpoint is dead. Waits a bounded
+     * time for receivers of buffered sends. */
     void (*close)(plait_endpoint_t *end);
 
     /* Every session, collective or matched; `is_collective` sessions meet their peers. */
@@ -178,6 +181,18 @@ struct plait_transport {
      * the receiving half is then written. A shorter one of the same dtype is MISMATCH too. */
     plait_status_t (*sendrecv)(plait_session_t *session, const plait_half_t *send,
                                const plait_half_t *recv, plait_matched_t *matched_p);
+
+    /* The sending half alone, of at most PLAIT_SEND_BYTES: the data are copied and the call
+     * returns; the receiver's refusal reaches this rank through `refusal`, or is logged by
+     * close. Order with other sends is kept. Waits where the rank's buffered sends hold
+     * PLAIT_BUFFERED_BYTES already. */
+    plait_status_t (*send)(plait_session_t *session, const plait_half_t *send);
+
+    /* A refusal, TRUNCATION or MISMATCH, of an earlier buffered send of this rank that has
+     * come to be known, each once; OK if there is none. Does not wait. Asked at the end of
+     * every session, so that an operation which fails for it has been carried out and no
+     * partner of it is left waiting. */
+    plait_status_t (*refusal)(plait_session_t *session);
 };
 
 #endif
