@@ -289,26 +289,34 @@ static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
     return status;
 }
 
+/* The failure of the receiving half. */
+static plait_status_t end_posted(const plait_posted_t *posted)
+{
+    if (posted->recv == NULL || posted->status == PLAIT_OK) {
+        return PLAIT_OK;
+    }
+    return (posted->text[0] != 0) ? plait_fail(posted->status, "%s", posted->text)
+                                  : plait_matched_fail(posted->status, &posted->fault);
+}
+
+/* Of several failures the receiving half's is told. */
 static plait_status_t end_call(plait_mail_call_t *call, plait_status_t status)
 {
     plait_node_mail_t *mail = call->mail;
-    const plait_posted_t *posted = &call->posted;
 
-    if (posted->recv != NULL) {
+    if (call->posted.recv != NULL) {
         (void)pthread_mutex_lock(&mail->mutex);
-        plait_mail_unpost(mail, posted);
+        plait_mail_unpost(mail, &call->posted);
         (void)pthread_mutex_unlock(&mail->mutex);
-    }
-    if (status == PLAIT_OK && posted->recv != NULL && posted->status != PLAIT_OK) {
-        status = (posted->text[0] != 0)
-                     ? plait_fail(posted->status, "%s", posted->text)
-                     : plait_matched_fail(posted->status, &posted->fault);
     }
     if (call->answer != PLAIT_NO_ANSWER) {
         status = end_answer(call, status);
     }
     if (status == PLAIT_OK && expects_other(call)) {
         status = plait_node_mail_complaint(mail);
+    }
+    if (call->posted.is_done && call->posted.status != PLAIT_OK) {
+        status = end_posted(&call->posted);
     }
     if (call->send != NULL) {
         plait_mail_wake(mail, call->send->peer);

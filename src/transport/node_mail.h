@@ -2,10 +2,10 @@
  *
  * A small message is in the ring itself, a buffered send in a copy that the sender keeps, and
  * what is larger stays where it is: the receiver reads it there and answers, and the sender
- * waits for the answer. It does not wait for the answer to a small message with which it
- * receives one from elsewhere: a receiver whose half does not fit then complains to the
- * sender, who learns of it at the end of its next operation, or, where both are partners of
- * one sendrecv, in this one. */
+ * waits for the answer. Partners who exchange small messages say in them what they expect, and
+ * do not wait for answers. A receiver whose half does not fit a message that nobody waits with
+ * complains to the sender: it learns of that in this call from a partner, else at the end of
+ * its next operation. */
 #ifndef PLAIT_TRANSPORT_NODE_MAIL_H
 #define PLAIT_TRANSPORT_NODE_MAIL_H
 

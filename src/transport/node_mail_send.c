@@ -94,15 +94,18 @@ static bool take_answer(plait_node_mail_t *mail, plait_mail_call_t *call)
 }
 
 /* How the message goes: in the ring; in a copy where the send is buffered; else from where it
- * is. An answer is asked for where the bytes stay, or where nothing comes from the receiver
- * in the same call. False: not yet. */
+ * is. An answer is asked for where the bytes stay, and where no message comes from the
+ * receiver in the same call. False: not yet. */
 static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
                        plait_mail_kind_t *kind_p, plait_mail_copy_t **copy_p)
 {
     plait_node_mail_t *mail = call->mail;
     const plait_half_t *send = call->send;
     bool is_inline = send->n_bytes <= mail->inline_bytes;
-    bool wants_answer = !call->is_buffered && (!is_inline || call->posted.recv == NULL);
+    const plait_half_t *recv = call->posted.recv;
+    bool has_partner =
+        recv != NULL && recv->peer == send->peer; /* says what it expects */
+    bool wants_answer = !call->is_buffered && !(is_inline && has_partner);
     bool has_way = true;
 
     *kind_p = is_inline ? PLAIT_MAIL_INLINE : PLAIT_MAIL_AT;
