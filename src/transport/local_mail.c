@@ -365,7 +365,7 @@ plait_status_t plait_mail_refusal(plait_mail_t *mail, int rank)
         atomic_fetch_sub(&mail->n_refused, 1);
     }
     (void)pthread_mutex_unlock(&mail->mutex);
-    PLAIT_CHECK(letter == NULL, letter->verdict, "an earlier send with tag %d: %s",
+    PLAIT_CHECK(letter == NULL, letter->verdict, "a buffered send with tag %d: %s",
                 letter->tag, letter->text);
 done:
     plait_free(letter);

@@ -59,7 +59,7 @@ static void finish(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
     }
     (void)pthread_mutex_unlock(&link->transfer_lock);
     if (!is_told) {
-        plait_log(PLAIT_LOG_ERROR, "rank %d: an earlier send: %s", link->rank,
+        plait_log(PLAIT_LOG_ERROR, "rank %d: a buffered send: %s", link->rank,
                   plait_error_text());
     }
     atomic_fetch_sub(&link->n_pending, 1);
@@ -180,7 +180,7 @@ plait_status_t plait_mpi_refusal(plait_session_t *session)
     (void)pthread_mutex_unlock(&link->transfer_lock);
     if (status != PLAIT_OK) {
         atomic_fetch_sub(&link->n_pending, 1);
-        (void)plait_fail(status, "an earlier send: %s", text);
+        (void)plait_fail(status, "a buffered send: %s", text);
     }
     return status;
 }
@@ -212,7 +212,7 @@ void plait_mpi_drain(plait_mpi_link_t *link)
         give_up(link, t);
     }
     if (link->refused != PLAIT_OK) {
-        plait_log(PLAIT_LOG_ERROR, "rank %d close: an earlier send: %s", link->rank,
+        plait_log(PLAIT_LOG_ERROR, "rank %d close: a buffered send: %s", link->rank,
                   link->refused_text);
     }
 }
