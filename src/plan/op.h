@@ -39,7 +39,8 @@ typedef struct {
     }
 
 /* Plain data, so that C, Python (ctypes) and the tests read the same row. Every operation
- * also has the attribute `comm`, which is not in the params: it says where, not what. */
+ * also has the attributes `comm` and `site` (base/site.h), which are not in the params: they
+ * say where, not what. */
 typedef struct {
     const char *name;          /* the XLA target is "plait_<name>" */
     int n_args;                /* array operands */
