@@ -52,6 +52,7 @@ class _Op(ctypes.Structure):
         ("alias", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),
+        ("line", ctypes.c_char_p),
         ("plan", ctypes.c_void_p),
     ]
 

@@ -1,5 +1,7 @@
 #include "base/site.h"
 
+#include "base/trace.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,7 +10,8 @@
 enum { ROOM = 1 << 12 };
 
 typedef struct {
-    _Atomic int64_t id; /* 0: free; set last, then never changed */
+    _Atomic int64_t id;   /* 0: free; set last, then never changed */
+    _Atomic uint32_t ref; /* 0: not asked for yet */
     char text[PLAIT_SITE_TEXT_BYTES];
 } entry_t;
 
@@ -59,6 +62,21 @@ const char *plait_site_text(int64_t id)
     const entry_t *e = (id > 0) ? place_of(id) : NULL;
 
     return (e != NULL && atomic_load(&e->id) == id) ? e->text : "";
+}
+
+uint32_t plait_site_ref(int64_t id)
+{
+    entry_t *e = (id > 0) ? place_of(id) : NULL;
+    uint32_t ref = 0;
+
+    if (e != NULL && atomic_load_explicit(&e->id, memory_order_acquire) == id) {
+        ref = atomic_load_explicit(&e->ref, memory_order_relaxed);
+        if (ref == 0) {
+            ref = plait_trace_text(e->text);
+            atomic_store_explicit(&e->ref, ref, memory_order_relaxed);
+        }
+    }
+    return ref;
 }
 
 int64_t *plait_site_eager(void)

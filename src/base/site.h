@@ -17,6 +17,9 @@ PLAIT_EXPORT int64_t plait_site_put(int64_t id, const char *text);
 /* The text of a number; "" if there is none. Static. */
 PLAIT_EXPORT const char *plait_site_text(int64_t id);
 
+/* The text's number in the flight recorder (base/trace.h), for operations; 0: none. */
+uint32_t plait_site_ref(int64_t id);
+
 /* Calls outside jit share one compiled program, whatever line they are on: the caller writes
  * the site into the slot of its communicator (id modulo the number of slots; 0 where it does
  * not know the communicator), runs the program, whose own site is 0, and waits for it. */

@@ -74,5 +74,6 @@ const plait_op_t plait_op_reduce = {
     .alias = 0,
     .model = "rank",
     .doc = "Reduce elementwise to the root; elsewhere the result is zero.",
+    .line = "MPI_Reduce ({items} items, root={root})",
     .plan = reduce_plan,
 };

@@ -51,6 +51,7 @@ typedef struct {
     int alias;                 /* operand whose memory result 0 may take; -1 */
     const char *model;         /* "rank" or "mesh" */
     const char *doc;           /* one line for Python and the reference */
+    const char *line; /* what PLAIT_DEBUG prints, see plan/describe.h; NULL: title */
     /* Local, pure, deterministic; judges the arguments. */
     plait_status_t (*plan)(const void *params, const plait_problem_t *problem,
                            plait_plan_t **plan_p);
