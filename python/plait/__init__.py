@@ -26,6 +26,10 @@ from plait._errors import block as block
 from plait._errors import errors as errors
 from plait._jax import jit as jit
 from plait._jax import region as region
+from plait._observe import get_logging as get_logging
+from plait._observe import has_cuda_support as has_cuda_support
+from plait._observe import has_sycl_support as has_sycl_support
+from plait._observe import set_logging as set_logging
 from plait._redist import redistribute as redistribute
 from plait._redist import sum as sum
 
@@ -51,11 +55,15 @@ __all__ = [
     "depend",
     "errors",
     "fft",
+    "get_logging",
     "halo",
+    "has_cuda_support",
+    "has_sycl_support",
     "jit",
     "redistribute",
     "region",
     "sendrecv",
+    "set_logging",
     "sum",
     *_REDUCTIONS,
 ]

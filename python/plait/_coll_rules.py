@@ -78,6 +78,7 @@ def _is_me(params: dict) -> Any:
         comm=_effect_ids[comm].id("effect"),
         out_shape=(1, size),
         donate=False,
+        site=params["site"],
     )[0]
     return own[0] == 1
 

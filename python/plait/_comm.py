@@ -1,16 +1,12 @@
 """Communicators: what ``comm=`` may be, and the small numbers that programs know them by."""
 
 import functools
-import os
 import sys
 import weakref
 from typing import Any
 
 import jax
-from plait import _core, _errors, _exit, _ops, _world
-
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+from plait import _core, _errors, _exit, _ops, _sites, _world
 
 
 class Special(int):
@@ -23,17 +19,6 @@ class Special(int):
 PROC_NULL = Special(-2)
 ANY_SOURCE = Special(-1)
 ANY_TAG = Special(-1)
-
-
-def call_site() -> str:
-    """``file:line`` of the first frame outside plait and JAX."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith((_PACKAGE, _JAX)) and not name.startswith("<frozen"):
-            return f"{os.path.basename(name)}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "unknown"
 
 
 class Comm:
@@ -61,7 +46,7 @@ class Comm:
     def _make(cls, source: Any, size: int, rank: int) -> "Comm":
         made = object.__new__(cls)
         made._source, made.size, made.rank = source, size, rank
-        made._label, made._ids, made._state = call_site(), {}, {"is_freed": False}
+        made._label, made._ids, made._state = _sites.text(), {}, {"is_freed": False}
         made.id("effect")
         return made
 
@@ -191,7 +176,7 @@ def over_devices(devices: tuple, mode: str = _ops.MESH) -> int:
 
 
 def _make_over(devices: tuple) -> int:
-    label = f"a mesh of {len(devices)} devices, {call_site()}"
+    label = f"a mesh of {len(devices)} devices, {_sites.text()}"
     if any(d.platform != "cpu" for d in devices):
         raise TypeError(f"plait: devices of a mesh must be CPUs, got {devices[0].platform}")
     processes = [d.process_index for d in devices]

@@ -55,6 +55,7 @@ class _Op(ctypes.Structure):
         ("alias", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),
+        ("line", ctypes.c_char_p),
         ("plan", ctypes.c_void_p),
     ]
 
@@ -107,6 +108,11 @@ lib.plait_shutdown.argtypes = [ctypes.c_int64]
 lib.plait_matched_keep.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
 lib.plait_matched_forget.argtypes = [ctypes.c_int64]
 lib.plait_matched_forget.restype = None
+lib.plait_site_put.restype = ctypes.c_int64
+lib.plait_site_put.argtypes = [ctypes.c_int64, ctypes.c_char_p]
+lib.plait_site_text.restype = ctypes.c_char_p
+lib.plait_site_text.argtypes = [ctypes.c_int64]
+lib.plait_site_eager.restype = ctypes.POINTER(ctypes.c_int64)
 lib.plait_trace_start.restype = None
 lib.plait_trace_read.restype = None
 lib.plait_trace_read.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
@@ -241,6 +247,16 @@ def keep_status(address: int) -> int:
     status_id = ctypes.c_int64()
     check(lib.plait_matched_keep(address, ctypes.byref(status_id)))
     return status_id.value
+
+
+def put_site(number: int, text: str) -> int:
+    """The number under which the core knows this call site."""
+    return lib.plait_site_put(number, text.encode(errors="replace"))
+
+
+def site_text(number: int) -> str:
+    """``file:line`` of a call site's number; empty if it has none."""
+    return lib.plait_site_text(number).decode()
 
 
 def trace_start(is_on: bool) -> None:

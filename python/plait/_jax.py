@@ -18,7 +18,7 @@ from jax._src import effects as _effects
 from jax._src.interpreters import partial_eval as _pe
 from jax._src.mesh import get_concrete_mesh
 from jax.interpreters import ad, batching, mlir
-from plait import _errors
+from plait import _errors, _sites
 
 trace_state_clean = _core.trace_state_clean
 
@@ -374,9 +374,14 @@ def _eager(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
 
 
 def def_eager(primitive: Any, donated: Callable[[dict], tuple[int, ...]]) -> None:
-    """An eager call runs one jitted region per set of parameters and waits for it."""
+    """An eager call runs one jitted region per set of parameters and waits for it.
+
+    The line that it is on is no parameter: the same program serves all lines.
+    """
 
     def impl(*args: Any, **params: Any) -> Any:
+        _sites.enter_eager(params.get("comm"), params["site"])
+        params["site"] = 0
         call = _eager(primitive, donated(params), tuple(sorted(params.items())))
         return _errors.block(call(*args))
 

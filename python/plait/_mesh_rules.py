@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _comm, _jax, _layout
+from plait import _comm, _jax, _layout, _sites
 from plait._ops import Chain, Rules, rules
 
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
@@ -123,6 +123,7 @@ def _lower(
     src: Spec,
     dst: Spec,
     donate: bool,
+    site: int,
     **given: Any,
 ) -> Any:
     shape = ctx.avals_in[0].shape
@@ -144,6 +145,7 @@ def _lower(
             comm=comm,
             out_shape=local_shape(mesh, shape, dst),
             donate=donate,
+            site=site,
             **params,
         )[0]
 
@@ -193,7 +195,7 @@ def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tup
 
 def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     x = jnp.moveaxis(args[0], dims[0], 0)
-    mesh, src, dst, donate = (params.pop(k) for k in ("mesh", "src", "dst", "donate"))
+    mesh, src, dst, donate, site = (params.pop(k) for k in ("mesh", "src", "dst", "donate", "site"))
     front: tuple[str, ...] = ()
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and typed.spec and typed.spec[0] is not None:
@@ -205,6 +207,7 @@ def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
         src=(front, *src),
         dst=(front, *dst),
         donate=donate,
+        site=site,
         **g.batch(params),
     )
     return out, [0]
@@ -249,4 +252,5 @@ def bind(
     """Applies a global primitive; donate: the result takes x's memory where parts are alike."""
     is_alike = local_shape(mesh, x.shape, src) == local_shape(mesh, x.shape, dst)
     params = {"mesh": mesh, "src": src, "dst": dst, "donate": donate and is_alike, **given}
+    params["site"] = _sites.here()
     return globals_()[name].primitive.bind(x, **params)[0]

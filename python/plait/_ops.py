@@ -14,7 +14,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _jax
+from plait import _core, _jax, _sites
 
 MESH = "mesh"  # comm=MESH: the ranks are the devices of the program, in the mesh's order
 
@@ -43,8 +43,10 @@ class Chain:
         self.token = token
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
-        """Binds the operation and moves the token on."""
+        """Binds the operation and moves the token on; rules pass the site of the forward call."""
         operation = operations()[name]
+        if "site" not in params:
+            params["site"] = _sites.here()
         if self.token is None:
             return operation.effect_p.bind(*args, **params)
         *results, self.token = operation.token_p.bind(*args, self.token, **params)
@@ -134,6 +136,7 @@ def _lower(operation: Operation, has_token: bool, ctx: Any, *args: Any, **params
     attrs |= {name: float(params[name]) for name in row.floats}
     attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}
     attrs["comm"] = _comm_id(ctx, params["comm"])
+    attrs["site"] = params["site"]
     aliases = {i: 0 for i in _donated(row, params)}
     if has_token:
         aliases[row.n_args] = row.n_rets

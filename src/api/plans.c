@@ -7,8 +7,8 @@
 #include "plait/fft.h"
 #include "plait/halo.h"
 #include "plait/redist.h"
-#include "plan/exec.h"
 #include "plan/launch.h"
+#include "plan/observe.h"
 #include "redist/params.h"
 
 #include <stddef.h>
@@ -133,7 +133,7 @@ plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
     PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM,
                 "plan or communicator is NULL");
     PLAIT_TRY(plait_comm_usable(comm));
-    PLAIT_TRY(plait_exec_plan(plan, &comm->end, 0, args, rets));
+    PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, args, rets));
 done:
     return status;
 }

@@ -1,60 +1,288 @@
 #include "base/trace.h"
 
-#include <stdatomic.h>
-#include <stdbool.h>
+#include "base/clock.h"
+#include "base/flight.h"
+#include "base/log.h"
+#include "base/site.h"
+
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ROOM = 1 << 14, TITLE_BYTES = 80 };
+enum { LOG_ROOM = 1 << 14, PART_CHUNK = 1 << 12 };
+#define PART_BYTES ((int64_t)1 << 32)
 
-typedef struct {
-    char title[TITLE_BYTES];
-    int rank;
-    long thread;
-    plait_status_t status;
-} entry_t;
+/* Who wants to see operations; begin takes one look at all of them. */
+enum { IS_UNREADY = 1, HAS_LINES = 2, HAS_PART = 4, HAS_LOG = 8 };
 
-static entry_t entries[ROOM];
-static atomic_int n_entries;
-static atomic_bool is_tracing;
+static atomic_int wants = IS_UNREADY;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-void plait_trace_add(const char *title, int rank, plait_status_t status)
+static plait_record_file_t part = {.fd = PLAIT_RECORD_CLOSED};
+static _Atomic int64_t n_part;       /* entries, the last ones perhaps under way */
+static _Atomic int64_t n_part_there; /* for which the file has room */
+
+static plait_entry_t log_entries[LOG_ROOM];
+static atomic_int n_log;
+
+static _Thread_local int32_t thread_id;
+
+static bool is_true(const char *text)
 {
-    if (!atomic_load_explicit(&is_tracing, memory_order_relaxed)) {
-        return;
+    return text != NULL &&
+           (strcasecmp(text, "1") == 0 || strcasecmp(text, "true") == 0 ||
+            strcasecmp(text, "on") == 0);
+}
+
+static void open_part(void)
+{
+    const char *trace = getenv("PLAIT_TRACE");
+
+    if (trace != NULL && trace[0] != '\0' &&
+        plait_record_open_part(&part, trace, PART_BYTES)) {
+        plait_record_begin(part.header);
+        part.header->entry_bytes = (int32_t)sizeof(plait_entry_t);
+        atomic_fetch_or(&wants, HAS_PART);
     }
-    int i = atomic_fetch_add(&n_entries, 1);
-    if (i < ROOM) {
-        entry_t *e = &entries[i];
-        (void)snprintf(e->title, sizeof(e->title), "%s", title);
-        e->rank = rank;
-        e->thread = syscall(SYS_gettid);
-        e->status = status;
+}
+
+/* Before anything else is done here: reads the environment, once. */
+static void prepare(void)
+{
+    (void)pthread_mutex_lock(&mutex);
+    if ((atomic_load(&wants) & IS_UNREADY) != 0) {
+        plait_flight_open();
+        open_part();
+        if (is_true(getenv("PLAIT_DEBUG"))) {
+            atomic_fetch_or(&wants, HAS_LINES);
+        }
+        atomic_fetch_and(&wants, ~IS_UNREADY);
     }
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+static int wanted(void)
+{
+    int now = atomic_load_explicit(&wants, memory_order_acquire);
+
+    if ((now & IS_UNREADY) != 0) {
+        prepare();
+        now = atomic_load_explicit(&wants, memory_order_acquire);
+    }
+    return now;
+}
+
+static int32_t this_thread(void)
+{
+    if (thread_id == 0) {
+        thread_id = (int32_t)syscall(SYS_gettid);
+    }
+    return thread_id;
+}
+
+uint32_t plait_trace_text(const char *text)
+{
+    (void)wanted();
+    return plait_flight_text(text);
+}
+
+plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call)
+{
+    (void)wanted();
+    plait_ring_t *ring = plait_flight_ring(call->track);
+    uint64_t i = atomic_fetch_add_explicit(&ring->n, 1, memory_order_relaxed);
+    plait_flight_entry_t *e = &ring->entries[i % PLAIT_RING_ROOM];
+
+    atomic_store_explicit(&e->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    e->start_ns = plait_clock_coarse_ns();
+    e->n_bytes = call->n_bytes;
+    e->comm = (int32_t)call->comm;
+    e->sequence = call->sequence;
+    e->rank = call->rank;
+    e->track = call->track;
+    e->peer = call->peer;
+    e->is_collective = call->is_collective;
+    e->thread = this_thread();
+    e->title = call->title;
+    e->where = plait_site_ref(plait_site_here());
+    atomic_store_explicit(&e->status, PLAIT_STATUS_UNDER_WAY, memory_order_relaxed);
+    atomic_store_explicit(&e->number, i + 1, memory_order_release);
+    return e;
+}
+
+/* Grows the file by a chunk; the trace ends where it cannot. */
+static bool has_room(int64_t i)
+{
+    bool is_there = i < atomic_load_explicit(&n_part_there, memory_order_acquire);
+
+    if (!is_there) {
+        (void)pthread_mutex_lock(&mutex);
+        int64_t there = atomic_load(&n_part_there);
+        int64_t bytes = (int64_t)sizeof(plait_entry_t);
+        int64_t end = PLAIT_RECORD_HEADER_BYTES + (there + PART_CHUNK) * bytes;
+        if (i >= there && end <= PART_BYTES &&
+            plait_record_reserve(&part, end - PART_CHUNK * bytes, PART_CHUNK * bytes)) {
+            atomic_store(&n_part_there, there + PART_CHUNK);
+        }
+        is_there = i < atomic_load(&n_part_there);
+        if (!is_there && (atomic_fetch_and(&wants, ~HAS_PART) & HAS_PART) != 0) {
+            plait_log(PLAIT_LOG_WARN, "the trace ends here: no room for more in %s",
+                      part.path);
+        }
+        (void)pthread_mutex_unlock(&mutex);
+    }
+    return is_there;
+}
+
+static void put(plait_entry_t *to, const plait_flight_entry_t *e,
+                const plait_trace_times_t *times, uint64_t number)
+{
+    to->start_ns = times->start_ns;
+    to->end_ns = times->end_ns;
+    to->wait_ns = times->wait_ns;
+    to->copy_ns = times->copy_ns;
+    to->n_bytes = e->n_bytes;
+    to->comm = e->comm;
+    to->sequence = e->sequence;
+    to->rank = e->rank;
+    to->track = e->track;
+    to->peer = e->peer;
+    to->is_collective = e->is_collective;
+    to->thread = e->thread;
+    to->status = atomic_load_explicit(&e->status, memory_order_relaxed);
+    (void)snprintf(to->title, sizeof(to->title), "%s", plait_flight_text_at(e->title));
+    (void)snprintf(to->where, sizeof(to->where), "%s", plait_flight_text_at(e->where));
+    atomic_store_explicit(&to->number, number, memory_order_release);
+}
+
+void plait_trace_end(plait_flight_entry_t *e, const plait_trace_times_t *times,
+                     plait_status_t status)
+{
+    int now = atomic_load_explicit(&wants, memory_order_relaxed);
+
+    atomic_store_explicit(&e->status, (int32_t)status, memory_order_release);
+    if ((now & HAS_PART) != 0 && times != NULL) {
+        int64_t i = atomic_fetch_add(&n_part, 1);
+        plait_entry_t *first =
+            (plait_entry_t *)(void *)((char *)part.header + PLAIT_RECORD_HEADER_BYTES);
+        if (has_room(i)) {
+            put(&first[i], e, times, (uint64_t)i + 1);
+        }
+    }
+    if ((now & HAS_LOG) != 0 && times != NULL) {
+        int i = atomic_fetch_add(&n_log, 1);
+        if (i < LOG_ROOM) {
+            put(&log_entries[i], e, times, (uint64_t)i + 1);
+        }
+    }
+}
+
+bool plait_trace_is_timed(void)
+{
+    return wanted() != 0;
+}
+
+void plait_trace_set_lines(int is_on)
+{
+    (void)wanted();
+    if (is_on) {
+        atomic_fetch_or(&wants, HAS_LINES);
+    } else {
+        atomic_fetch_and(&wants, ~HAS_LINES);
+    }
+}
+
+int plait_trace_has_lines(void)
+{
+    return (wanted() & HAS_LINES) != 0;
+}
+
+void plait_trace_set_world(int rank, int size)
+{
+    (void)wanted();
+    plait_record_header_t *headers[] = {plait_flight_file()->header, part.header};
+    for (int i = 0; i < 2; i++) {
+        if (headers[i] != NULL) {
+            headers[i]->rank = rank;
+            headers[i]->size = size;
+        }
+    }
+}
+
+void plait_trace_set_offset(int64_t offset_ns)
+{
+    if ((wanted() & HAS_PART) != 0) {
+        part.header->offset_ns = offset_ns;
+        part.header->has_offset = 1;
+    }
+}
+
+const char *plait_trace_part(void)
+{
+    return ((wanted() & HAS_PART) != 0) ? part.path : "";
+}
+
+const void *plait_trace_flight(int64_t *n_bytes_p)
+{
+    (void)wanted();
+    const void *header = plait_flight_file()->header;
+    *n_bytes_p = (header != NULL) ? PLAIT_FLIGHT_BYTES : 0;
+    return header;
+}
+
+const char *plait_trace_flight_path(void)
+{
+    (void)wanted();
+    return plait_flight_file()->path;
+}
+
+void plait_trace_close(int is_well)
+{
+    plait_end_t end = is_well ? PLAIT_RECORD_ENDED_WELL : PLAIT_RECORD_FAILED;
+
+    (void)pthread_mutex_lock(&mutex);
+    atomic_fetch_and(&wants, ~HAS_PART);
+    plait_record_close(&part, end,
+                       PLAIT_RECORD_HEADER_BYTES +
+                           atomic_load(&n_part) * (int64_t)sizeof(plait_entry_t));
+    plait_record_close(plait_flight_file(), end, is_well ? 0 : PLAIT_FLIGHT_BYTES);
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+/* For programs that do not call it: nobody has told whether all went well. */
+__attribute__((destructor)) static void close_at_exit(void)
+{
+    plait_trace_close(plait_flight_is_well());
 }
 
 void plait_trace_start(int is_on)
 {
-    atomic_store(&is_tracing, is_on != 0);
+    (void)wanted();
     if (is_on) {
-        atomic_store(&n_entries, 0);
+        atomic_store(&n_log, 0);
+        atomic_fetch_or(&wants, HAS_LOG);
+    } else {
+        atomic_fetch_and(&wants, ~HAS_LOG);
     }
 }
 
 int plait_trace_count(void)
 {
-    return atomic_load(&n_entries);
+    return atomic_load(&n_log);
 }
 
 void plait_trace_read(int i, char *text, int n_bytes)
 {
-    const entry_t *e = &entries[(i >= 0 && i < ROOM) ? i : 0];
-
     text[0] = '\0';
-    if (i >= 0 && i < ROOM && i < plait_trace_count()) {
-        (void)snprintf(text, (size_t)n_bytes, "%ld %d %s %s", e->thread, e->rank,
-                       plait_status_name(e->status), e->title);
+    if (i >= 0 && i < LOG_ROOM && i < plait_trace_count()) {
+        const plait_entry_t *e = &log_entries[i];
+        plait_status_t status = (plait_status_t)e->status;
+        (void)snprintf(text, (size_t)n_bytes, "%d %d %s %s", e->thread, e->rank,
+                       plait_status_name(status), e->title);
     }
 }

@@ -1,14 +1,69 @@
-/* Log of executed operations, in the order in which they ran; off unless started. Tests
- * observe program order with it. */
+/* The one record of executed operations. Every operation leaves an entry in the flight
+ * recorder: a ring for each rank of the process, in a file that outlives it (base/record.h).
+ * Two logs take a copy of each entry while they are on: the trace, a file named by
+ * PLAIT_TRACE, and one in memory with which tests observe program order. */
 #ifndef PLAIT_BASE_TRACE_H
 #define PLAIT_BASE_TRACE_H
 
+#include "base/record.h"
 #include "plait/status.h"
 
-/* Called once per execution; costs one load while the log is off. */
-void plait_trace_add(const char *title, int rank, plait_status_t status);
+#include <stdbool.h>
+#include <stdint.h>
 
-/* Empties the log and starts (1) or stops (0) it. */
+/* What is known when an operation begins. */
+typedef struct {
+    uint32_t title; /* of plait_trace_text */
+    int64_t comm;
+    uint32_t sequence; /* on this communicator */
+    int rank;
+    int track; /* which of the ranks that this process runs; 0 if it is one */
+    int peer;  /* root or partner; -1 */
+    bool is_collective;
+    int64_t n_bytes;
+} plait_trace_call_t;
+
+/* Filled only while plait_trace_is_timed(). */
+typedef struct {
+    int64_t start_ns, end_ns; /* monotonic */
+    int64_t wait_ns; /* for peers: fences, messages, the transport's collectives */
+    int64_t copy_ns; /* moving, reducing and computing */
+} plait_trace_times_t;
+
+/* The number of a text; made once, for all operations that have it. */
+uint32_t plait_trace_text(const char *text);
+
+/* One entry, under way from now on. Never NULL. With its end 18 ns, of which 6 for the time. */
+plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call);
+
+/* Its end. times: NULL if not timed. */
+void plait_trace_end(plait_flight_entry_t *entry, const plait_trace_times_t *times,
+                     plait_status_t status);
+
+/* Whether somebody looks at times or lines now: one load. */
+bool plait_trace_is_timed(void);
+
+/* Lines on standard output before and after each operation, first set by PLAIT_DEBUG. */
+PLAIT_EXPORT void plait_trace_set_lines(int is_on);
+PLAIT_EXPORT int plait_trace_has_lines(void);
+
+/* This process's rank among all of the job, for who reads the files. */
+PLAIT_EXPORT void plait_trace_set_world(int rank, int size);
+
+/* To be added to this process's clock to get rank 0's; measured between nodes. */
+PLAIT_EXPORT void plait_trace_set_offset(int64_t offset_ns);
+
+/* Whether this process writes a trace, and how its part of it is called; "" if not. */
+PLAIT_EXPORT const char *plait_trace_part(void);
+
+/* Header of the flight recorder in this process's memory, and its path; "" if it has none. */
+PLAIT_EXPORT const void *plait_trace_flight(int64_t *n_bytes_p);
+PLAIT_EXPORT const char *plait_trace_flight_path(void);
+
+/* The process ends: closes the files, and removes the flight recorder's if all went well. */
+PLAIT_EXPORT void plait_trace_close(int is_well);
+
+/* The log in memory: empties and starts it (1), or stops it (0). */
 PLAIT_EXPORT void plait_trace_start(int is_on);
 
 /* Number of entries since the start; entries beyond the room of the log are not kept. */

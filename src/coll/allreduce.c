@@ -244,5 +244,6 @@ const plait_op_t plait_op_allreduce = {
     .alias = 0,
     .model = "rank",
     .doc = "Reduce elementwise over all ranks; the result is on all ranks.",
+    .line = "MPI_Allreduce with {items} items {dtype} {reduce}",
     .plan = allreduce_plan,
 };

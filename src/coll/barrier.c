@@ -31,5 +31,6 @@ const plait_op_t plait_op_barrier = {
     .alias = -1,
     .model = "rank",
     .doc = "No rank leaves before all have come.",
+    .line = "MPI_Barrier",
     .plan = barrier_plan,
 };

@@ -74,5 +74,6 @@ const plait_op_t plait_op_bcast = {
     .alias = 0,
     .model = "rank",
     .doc = "The root's array on all ranks.",
+    .line = "MPI_Bcast ({items} items, root={root})",
     .plan = bcast_plan,
 };

@@ -70,5 +70,7 @@ const plait_op_t plait_op_sendrecv = {
     .alias = 1,
     .model = "rank",
     .doc = "Send one array and receive another at once.",
+    .line = "MPI_Sendrecv <- {source} (tag {recvtag}, {result} items)"
+            " / -> {dest} (tag {sendtag}, {items} items)",
     .plan = sendrecv_plan,
 };

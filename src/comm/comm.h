@@ -12,6 +12,7 @@ struct plait_comm {
     int64_t id;               /* of the registry; 0 for handles of C programs */
     char label[96];           /* where it was made, for messages */
     const char *why;          /* how peers' memory is reached */
+    _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */
     _Atomic bool is_freed;    /* the user's communicator was freed */
     _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
     void (*detach)(void *attached);

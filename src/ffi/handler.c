@@ -1,5 +1,6 @@
 /* XLA call frames to operations: one body for all handlers, driven by the operation's row.
  * Handlers run on XLA's threads, without the GIL, several at once. */
+#include "base/site.h"
 #include "base/status.h"
 #include "comm/registry.h"
 #include "device/host.h"
@@ -33,13 +34,14 @@ static const kind_t kinds[PLAIT_STATUS_COUNT] = {
 
 static plait_ffi_error_t *to_xla(const plait_ffi_frame_t *frame, plait_status_t status)
 {
-    char text[2200];
+    char text[2300];
+    const char *where = plait_site_text(plait_site_here());
     plait_ffi_error_create_t args = {.struct_size = PLAIT_FFI_ERROR_CREATE_SIZE,
                                      .message = text,
                                      .errc = kinds[status].code};
 
-    (void)snprintf(text, sizeof(text), "plait.%s: %s", kinds[status].exception,
-                   plait_error_text());
+    (void)snprintf(text, sizeof(text), "plait.%s: %s%s%s", kinds[status].exception,
+                   plait_error_text(), (where[0] != '\0') ? " at " : "", where);
     return frame->api->error_create(&args);
 }
 
@@ -178,6 +180,20 @@ static int64_t bytes_of(const plait_array_t *array)
     return (plait_array_size(array, &n, &n_bytes) == PLAIT_OK) ? n_bytes : 0;
 }
 
+/* Where the program was traced; programs of older versions of plait do not say. */
+static int64_t read_site(const plait_ffi_attrs_t *attrs)
+{
+    int64_t i = find_attr(attrs, "site");
+    const plait_ffi_scalar_t *scalar =
+        (i >= 0 && attrs->types[i] == PLAIT_FFI_ATTR_SCALAR) ? attrs->attrs[i] : NULL;
+    int64_t site = 0;
+
+    if (scalar != NULL && scalar->dtype == PLAIT_FFI_S64) {
+        memcpy(&site, scalar->value, sizeof(site));
+    }
+    return site;
+}
+
 /* Fresh results are asked to be in huge pages before anything is written to them. */
 static void prepare(const plait_op_t *op, const plait_array_t args[],
                     const plait_array_t rets[])
@@ -266,6 +282,7 @@ static plait_ffi_error_t *run(const plait_op_t *op, plait_ffi_frame_t *frame)
     }
     PLAIT_TRY(check_frame(op, frame));
     PLAIT_TRY(read_scalar(&frame->attrs, "comm", PLAIT_FFI_S64, &id));
+    plait_site_enter(read_site(&frame->attrs), id);
     PLAIT_TRY(read_params(op, &frame->attrs, params));
     if (plait_registry_is_by_device(id)) {
         error = identify(frame, &launch, &ordinal);

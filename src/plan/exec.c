@@ -1,8 +1,8 @@
 #include "plan/exec.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/status.h"
-#include "base/trace.h"
 #include "device/pool.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
@@ -125,6 +125,27 @@ static plait_status_t run_step(plait_exec_t *exec, const plait_step_t *step)
     return PLAIT_OK;
 }
 
+static int64_t now_if_timed(const plait_exec_t *exec)
+{
+    return (exec->times != NULL) ? plait_clock_ns() : 0;
+}
+
+/* Time since `start` was for peers, or for memory. Without direct access a move is messages,
+ * whose time is waiting. */
+static void count_time(plait_exec_t *exec, bool is_wait, int64_t start)
+{
+    if (exec->times != NULL) {
+        int64_t *sum = is_wait ? &exec->times->wait_ns : &exec->times->copy_ns;
+        *sum += plait_clock_ns() - start;
+    }
+}
+
+static bool is_wait(const plait_plan_t *plan, plait_step_kind_t kind)
+{
+    return kind == PLAIT_STEP_FENCE || kind == PLAIT_STEP_NATIVE ||
+           (kind == PLAIT_STEP_MOVE && plan->direct == PLAIT_DIRECT_NONE);
+}
+
 /* A rank that fails between fences goes on to the next one, where all learn of it and
  * leave; without fences it leaves at once. */
 static plait_status_t run_steps(plait_exec_t *exec, plait_status_t status)
@@ -133,6 +154,7 @@ static plait_status_t run_steps(plait_exec_t *exec, plait_status_t status)
 
     for (int i = 0; i < plan->n_steps; i++) {
         const plait_step_t *step = &plan->steps[i];
+        int64_t start = now_if_timed(exec);
         if (step->kind == PLAIT_STEP_FENCE) {
             status = run_fence(exec, &step->u.fence, status);
             if (status != PLAIT_OK) {
@@ -141,16 +163,19 @@ static plait_status_t run_steps(plait_exec_t *exec, plait_status_t status)
         } else if (status == PLAIT_OK) {
             status = run_step(exec, step);
         }
+        count_time(exec, is_wait(plan, step->kind), start);
     }
     return status;
 }
 
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                int64_t run, const void *const args[],
-                               void *const rets[])
+                               void *const rets[], plait_trace_times_t *times)
 {
     plait_status_t status = PLAIT_OK;
-    plait_exec_t exec = {.plan = plan, .session = {.end = end, .run = run}};
+    plait_exec_t exec = {
+        .plan = plan, .session = {.end = end, .run = run}, .times = times};
+    int64_t start = now_if_timed(&exec);
     void *memory = NULL;
     bool has_begun = false;
 
@@ -166,15 +191,21 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     }
     PLAIT_TRY(end->transport->begin(&exec.session, plan->is_collective));
     has_begun = true;
+    count_time(&exec, true, start);
     status = take_memory(&exec, &memory);
     status = run_steps(&exec, status);
+<<<<<<< HEAD
     if (status == PLAIT_OK) {
         status = end->transport->refusal(&exec.session);
     }
     plait_trace_add(plan->title, end->rank, status);
+=======
+>>>>>>> help-d
 done:
     if (has_begun) {
+        start = now_if_timed(&exec);
         end->transport->end(&exec.session);
+        count_time(&exec, true, start);
     }
     plait_pool_give(memory);
     return status;

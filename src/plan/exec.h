@@ -2,6 +2,7 @@
 #ifndef PLAIT_PLAN_EXEC_H
 #define PLAIT_PLAN_EXEC_H
 
+#include "base/trace.h"
 #include "plan/plan.h"
 
 /* What a kernel sees while it runs. */
@@ -10,12 +11,13 @@ struct plait_exec {
     plait_session_t session;
     char *slot[PLAIT_MAX_SLOTS]; /* my buffers */
     char *scratch;               /* plan->scratch_bytes, at a 64-byte boundary */
+    plait_trace_times_t *times;  /* NULL: nobody wants to know */
 };
 
-/* Runs the plan on an endpoint. run: see plait_session_t. */
+/* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. */
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                int64_t run, const void *const args[],
-                               void *const rets[]);
+                               void *const rets[], plait_trace_times_t *times);
 
 /* Whether a peer's slot can be read at its address. */
 static inline bool plait_exec_reaches(const plait_exec_t *exec, int peer, int slot)

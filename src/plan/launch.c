@@ -4,8 +4,9 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "base/wait.h"
-#include "plan/exec.h"
+#include "plan/observe.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -33,6 +34,7 @@ typedef struct entry {
     int64_t n_words;
     uint64_t *words;
     plait_plan_t *plan;
+    plait_about_t about;
     struct entry *next;
 } entry_t;
 
@@ -179,6 +181,7 @@ plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
     PLAIT_TRY(op->plan(params, &problem, &plan));
     plait_plan_agree(plan,
                      plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
+    plan->title_ref = plait_trace_text(plan->title);
     *plan_p = plan;
 done:
     return status;
@@ -189,8 +192,7 @@ static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
                                    const plait_op_t *op, const void *params,
                                    const plait_endpoint_t *end,
                                    const plait_array_t args[],
-                                   const plait_array_t rets[],
-                                   const plait_plan_t **plan_p)
+                                   const plait_array_t rets[], const entry_t **entry_p)
 {
     plait_status_t status = PLAIT_OK;
     size_t n_bytes = (size_t)key->n * sizeof(key->words[0]);
@@ -212,12 +214,13 @@ static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
         fresh->n_words = key->n;
         fresh->hash = hash;
         PLAIT_TRY(plait_op_plan(op, params, end, args, rets, &fresh->plan));
+        plait_about_op(op, params, args, rets, fresh->plan->title, &fresh->about);
         fresh->next = *bucket;
         *bucket = fresh;
         entry = fresh;
         fresh = NULL;
     }
-    *plan_p = entry->plan;
+    *entry_p = entry;
 done:
     entry_destroy(fresh);
     return status;
@@ -232,7 +235,7 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
 {
     plait_status_t status = PLAIT_OK;
     cache_t *cache = cache_of(comm);
-    const plait_plan_t *plan = NULL;
+    const entry_t *entry = NULL;
     const void *operands[PLAIT_MAX_ARRAYS] = {NULL};
     void *results[PLAIT_MAX_ARRAYS] = {NULL};
     plan_key_t key;
@@ -245,7 +248,7 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
     PLAIT_TRY(plait_comm_usable(comm));
     PLAIT_TRY(make_key(op, params, args, rets, &key));
     (void)pthread_mutex_lock(&cache->mutex);
-    status = find_or_make(cache, &key, op, params, &comm->end, args, rets, &plan);
+    status = find_or_make(cache, &key, op, params, &comm->end, args, rets, &entry);
     (void)pthread_mutex_unlock(&cache->mutex);
     PLAIT_TRY(status);
     for (int i = 0; i < op->n_args; i++) {
@@ -254,9 +257,16 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
     for (int i = 0; i < op->n_rets; i++) {
         results[i] = rets[i].data;
     }
-    PLAIT_TRY(plait_exec_plan(plan, &comm->end, run, operands, results));
+    status =
+        plait_observe_exec(entry->plan, &entry->about, comm, run, operands, results);
 done:
+<<<<<<< HEAD
     key_free(&key);
+=======
+    if (entry == NULL) {
+        plait_observe_failure(op->name, comm, status);
+    }
+>>>>>>> help-d
     return status;
 }
 

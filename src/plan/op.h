@@ -53,7 +53,8 @@ typedef struct {
     }
 
 /* Plain data, so that C, Python (ctypes) and the tests read the same row. Every operation
- * also has the attribute `comm`, which is not in the params: it says where, not what. */
+ * also has the attributes `comm` and `site` (base/site.h), which are not in the params: they
+ * say where, not what. */
 typedef struct {
     const char *name;          /* the XLA target is "plait_<name>" */
     int n_args;                /* array operands */
@@ -64,6 +65,7 @@ typedef struct {
     int alias;                 /* operand whose memory result 0 may take; -1 */
     const char *model;         /* "rank" or "mesh" */
     const char *doc;           /* one line for Python and the reference */
+    const char *line; /* what PLAIT_DEBUG prints, see plan/describe.h; NULL: title */
     /* Local, pure, deterministic; judges the arguments. */
     plait_status_t (*plan)(const void *params, const plait_problem_t *problem,
                            plait_plan_t **plan_p);

@@ -149,7 +149,8 @@ typedef struct {
 } plait_step_t;
 
 struct plait_plan {
-    char title[192]; /* operation and problem, for print and for messages */
+    char title[192];    /* operation and problem, for print and for messages */
+    uint32_t title_ref; /* the same for the flight recorder */
     int rank, n_ranks;
     plait_direct_t direct;
     bool is_collective;

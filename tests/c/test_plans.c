@@ -628,8 +628,8 @@ static void other_blocks(plait_plan_t *plan)
 
 static void check_planted_steps(void)
 {
-    const plait_caps_t *direct = &all_caps[0];
-    const plait_caps_t *messages = &all_caps[2];
+    const plait_caps_t *direct = &all_caps[1];
+    const plait_caps_t *messages = &all_caps[4];
     int64_t n = 1 << 14;
     problem_t p = {.op = &plait_op_allreduce,
                    .dtype = PLAIT_F64,

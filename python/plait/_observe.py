@@ -1,0 +1,60 @@
+"""Lines about each operation, and what the library was built with."""
+
+from plait import _core
+
+
+def set_logging(is_on: bool) -> None:
+    """Print two lines on standard output for each operation, or stop printing them.
+
+    The second column is the number of the operation on its communicator, so that the lines
+    of different ranks line up. ``PLAIT_DEBUG=1`` in the environment does the same from the
+    start.
+
+    Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.
+    Source: own; the format is that of mpi4jax.
+
+    Example:
+        >>> import plait
+        >>> plait.set_logging(True)
+        >>> plait.set_logging(False)
+    """
+    _core.lib.plait_trace_set_lines(int(is_on))
+
+
+def get_logging() -> bool:
+    """Whether lines about each operation are printed.
+
+    Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait
+        >>> plait.get_logging()
+        False
+    """
+    return bool(_core.lib.plait_trace_has_lines())
+
+
+def has_cuda_support() -> bool:
+    """Whether operations on arrays in the memory of CUDA devices are possible: not yet.
+
+    Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait
+        >>> plait.has_cuda_support()
+        False
+    """
+    return False
+
+
+def has_sycl_support() -> bool:
+    """Whether operations on arrays in the memory of SYCL devices are possible: no.
+
+    Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait
+        >>> plait.has_sycl_support()
+        False
+    """
+    return False

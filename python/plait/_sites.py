@@ -1,0 +1,85 @@
+"""Call sites: the line of the user's program that an operation was called on, as a number.
+
+The number enters compiled programs, so it must not depend on the order in which ranks trace,
+nor change when another part of the file is edited: it is a hash of the file's name, the
+function, and the line within the function. The C core keeps the text for messages.
+"""
+
+import ctypes
+import hashlib
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+import jax
+from plait import _core
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+_ROOM = 10_000
+
+_is_inside: dict[str, bool] = {}  # by file name: plait, JAX or Python's own start
+_known: dict[tuple[int, int], tuple[CodeType, int]] = {}  # by code object and instruction
+_SLOTS = 1024
+_eager = memoryview(
+    (ctypes.c_int64 * _SLOTS).from_address(ctypes.addressof(_core.lib.plait_site_eager().contents))
+)
+_eager = _eager.cast("B").cast("q")  # an assignment to it takes 40 ns
+
+
+def _inside(name: str) -> bool:
+    found = name.startswith((_PACKAGE, _JAX)) or name.startswith("<frozen")
+    _is_inside[name] = found
+    return found
+
+
+def _user_frame(frame: FrameType | None) -> FrameType | None:
+    """The first frame outside plait and JAX, from this one outwards."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        inside = _is_inside.get(name)
+        if not (_inside(name) if inside is None else inside):
+            break
+        frame = frame.f_back
+    return frame
+
+
+def _text(frame: FrameType) -> str:
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def text() -> str:
+    """``file:line`` of the first frame outside plait and JAX."""
+    frame = _user_frame(sys._getframe(1))
+    return "unknown" if frame is None else _text(frame)
+
+
+def here() -> int:
+    """The number of the line that calls plait; 0 if there is none. 0.5 us."""
+    frame = _user_frame(sys._getframe(1))
+    if frame is None:
+        return 0
+    code = frame.f_code
+    key = (id(code), frame.f_lasti)
+    known = _known.get(key)
+    if known is None:
+        known = (code, _core.put_site(_number(frame), _text(frame)))
+        if len(_known) >= _ROOM:
+            _known.clear()
+        _known[key] = known  # which keeps the code object, so that its id stays its own
+    return known[1]
+
+
+def _number(frame: FrameType) -> int:
+    code = frame.f_code
+    line = frame.f_lineno
+    if not code.co_name.startswith("<"):  # lambdas and the like have no name of their own
+        line -= code.co_firstlineno
+    words = f"{os.path.basename(code.co_filename)}\0{code.co_qualname}\0{line}"
+    return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=6).digest(), "little")
+
+
+def enter_eager(comm: Any, site: int) -> None:
+    """Says which line the next program without a site of its own is run for."""
+    _eager[comm % _SLOTS if isinstance(comm, int) else 0] = site

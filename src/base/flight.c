@@ -1,0 +1,125 @@
+#include "base/flight.h"
+
+#include "base/hash.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { N_KNOWN = 1 << 14, TEXT_CHUNK = 1 << 14 };
+
+static plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(plait_ring_t *) rings[PLAIT_RINGS];
+static plait_ring_t spare_ring; /* where there is no memory for another */
+
+static uint32_t known[N_KNOWN]; /* numbers of texts, by hash */
+static uint32_t n_text = 1;     /* bytes of texts so far */
+static int64_t n_text_there;    /* bytes for which there is room */
+
+void plait_flight_open(void)
+{
+    if (!plait_record_open_flight(&file, PLAIT_FLIGHT_BYTES)) {
+        void *memory = mmap(NULL, PLAIT_FLIGHT_BYTES, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        file.path[0] = '\0';
+        file.fd = PLAIT_RECORD_IN_MEMORY;
+        file.header = (memory != MAP_FAILED) ? memory : NULL;
+    }
+    if (file.header != NULL) {
+        plait_record_begin(file.header);
+        file.header->entry_bytes = (int32_t)sizeof(plait_flight_entry_t);
+        file.header->n_rings = PLAIT_RINGS;
+        file.header->ring_room = PLAIT_RING_ROOM;
+        file.header->text_offset = (int32_t)PLAIT_FLIGHT_TEXTS;
+        file.header->text_bytes = (int32_t)PLAIT_TEXT_BYTES;
+    }
+}
+
+plait_record_file_t *plait_flight_file(void)
+{
+    return &file;
+}
+
+static plait_ring_t *open_ring(int track)
+{
+    int64_t offset =
+        PLAIT_RECORD_HEADER_BYTES + (int64_t)track * (int64_t)sizeof(plait_ring_t);
+    plait_ring_t *ring = &spare_ring;
+
+    (void)pthread_mutex_lock(&mutex);
+    if (file.header != NULL &&
+        plait_record_reserve(&file, offset, (int64_t)sizeof(plait_ring_t))) {
+        ring = (plait_ring_t *)(void *)((char *)file.header + offset);
+    }
+    atomic_store_explicit(&rings[track], ring, memory_order_release);
+    (void)pthread_mutex_unlock(&mutex);
+    return ring;
+}
+
+plait_ring_t *plait_flight_ring(int track)
+{
+    unsigned t = (unsigned)track % PLAIT_RINGS;
+    plait_ring_t *ring = atomic_load_explicit(&rings[t], memory_order_acquire);
+
+    return (ring != NULL) ? ring : open_ring((int)t);
+}
+
+const char *plait_flight_text_at(uint32_t number)
+{
+    return (file.header != NULL && number > 0)
+               ? (const char *)file.header + PLAIT_FLIGHT_TEXTS + number
+               : "";
+}
+
+/* Under the mutex: puts a text behind the others; 0 if there is no room. */
+static uint32_t add_text(const char *text)
+{
+    size_t n_bytes = strlen(text) + 1;
+    uint32_t number = 0;
+
+    while (file.header != NULL && n_text + n_bytes > (size_t)n_text_there &&
+           n_text_there < PLAIT_TEXT_BYTES &&
+           plait_record_reserve(&file, PLAIT_FLIGHT_TEXTS + n_text_there, TEXT_CHUNK)) {
+        n_text_there += TEXT_CHUNK;
+    }
+    if (n_text + n_bytes <= (size_t)n_text_there) {
+        number = n_text;
+        memcpy((char *)file.header + PLAIT_FLIGHT_TEXTS + number, text, n_bytes);
+        n_text += (uint32_t)n_bytes;
+    }
+    return number;
+}
+
+uint32_t plait_flight_text(const char *text)
+{
+    uint64_t hash = plait_hash_bytes(PLAIT_HASH_SEED, text, strlen(text));
+    uint32_t number = 0;
+    bool is_done = text[0] == '\0';
+
+    (void)pthread_mutex_lock(&mutex);
+    for (uint64_t i = 0; i < N_KNOWN && !is_done; i++) {
+        uint32_t *place = &known[(hash + i) % N_KNOWN];
+        if (*place == 0) {
+            *place = add_text(text);
+        }
+        is_done = *place == 0 || strcmp(plait_flight_text_at(*place), text) == 0;
+        number = is_done ? *place : 0;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    return number;
+}
+
+bool plait_flight_is_well(void)
+{
+    bool is_well = true;
+
+    for (int t = 0; t < PLAIT_RINGS; t++) {
+        plait_ring_t *ring = atomic_load(&rings[t]);
+        uint64_t n = (ring != NULL) ? atomic_load(&ring->n) : 0;
+        const plait_flight_entry_t *last =
+            (n > 0) ? &ring->entries[(n - 1) % PLAIT_RING_ROOM] : NULL;
+        is_well = is_well && (last == NULL || atomic_load(&last->status) == PLAIT_OK);
+    }
+    return is_well;
+}

@@ -1,0 +1,265 @@
+#include "base/record.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Files of processes that died are for somebody to look at: for a day, or ten minutes where
+ * there are many of them. */
+enum { KEEP_S = 24 * 3600, MANY_FILES = 512, KEEP_MANY_S = 600 };
+
+static void read_line(const char *path, char *text, size_t n_bytes)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = (fd >= 0) ? read(fd, text, n_bytes - 1) : 0;
+
+    text[(n > 0) ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+/* What the ranks of one job have in common and others have not. */
+static void name_job(char *text, size_t n_bytes)
+{
+    const char *run = getenv("PLAIT_RUN_JOB");
+    const char *pmix = getenv("PMIX_NAMESPACE");
+    const char *slurm = getenv("SLURM_JOB_ID");
+    const char *step = getenv("SLURM_STEP_ID");
+
+    if (run != NULL) {
+        (void)snprintf(text, n_bytes, "run %s", run);
+    } else if (slurm != NULL && step != NULL) {
+        (void)snprintf(text, n_bytes, "slurm %s.%s", slurm, step);
+    } else if (pmix != NULL) {
+        (void)snprintf(text, n_bytes, "pmix %s", pmix);
+    } else {
+        (void)snprintf(text, n_bytes, "parent %d", (int)getppid());
+    }
+}
+
+static void name_program(char *text, size_t n_bytes)
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t n = (fd >= 0) ? read(fd, text, n_bytes - 1) : 0;
+
+    n = (n > 0) ? n : 0;
+    for (ssize_t i = 0; i + 1 < n; i++) {
+        text[i] = (text[i] == '\0' || text[i] == '\n') ? ' ' : text[i];
+    }
+    text[n] = '\0';
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+/* Monotonic clocks are one within a boot, unless containers have shifted them. */
+static void name_clock(char *text, size_t n_bytes)
+{
+    char space[40] = "";
+    size_t length = 0;
+
+    read_line("/proc/sys/kernel/random/boot_id", text, 40);
+    length = strlen(text);
+    if (readlink("/proc/self/ns/time", space, sizeof(space) - 1) > 0) {
+        (void)snprintf(text + length, n_bytes - length, " %s", space);
+    }
+}
+
+static int rank_of_launcher(const char *const names[])
+{
+    const char *text = NULL;
+
+    for (int i = 0; names[i] != NULL && text == NULL; i++) {
+        text = getenv(names[i]);
+    }
+    return (text != NULL) ? (int)strtol(text, NULL, 10) : -1;
+}
+
+void plait_record_begin(plait_record_header_t *header)
+{
+    static const char *const ranks[] = {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
+                                        "SLURM_PROCID", NULL};
+    static const char *const sizes[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE",
+                                        "SLURM_STEP_NUM_TASKS", NULL};
+
+    memcpy(header->magic, "plaitrec", sizeof(header->magic));
+    header->version = PLAIT_RECORD_VERSION;
+    header->header_bytes = PLAIT_RECORD_HEADER_BYTES;
+    header->pid = (int32_t)getpid();
+    header->rank = rank_of_launcher(ranks);
+    header->size = rank_of_launcher(sizes);
+    header->wall_ns = plait_clock_of(CLOCK_REALTIME);
+    header->start_ns = plait_clock_ns();
+    name_clock(header->clock, sizeof(header->clock));
+    (void)gethostname(header->host, sizeof(header->host) - 1);
+    name_job(header->job, sizeof(header->job));
+    name_program(header->program, sizeof(header->program));
+}
+
+bool plait_record_folder(int i, char *path, int n_bytes)
+{
+    const char *own = getenv("PLAIT_FLIGHT");
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *tmp = getenv("TMPDIR");
+    unsigned uid = (unsigned)geteuid();
+    size_t room = (size_t)n_bytes;
+    bool is_there = true;
+
+    path[0] = '\0';
+    if (own != NULL && own[0] != '\0') {
+        is_there = i == 0 && strcmp(own, "0") != 0;
+        (void)snprintf(path, room, "%s", own);
+    } else if (i == 0) {
+        (void)snprintf(path, room, "/dev/shm/plait-%u", uid);
+    } else if (i == 1 && runtime != NULL) {
+        (void)snprintf(path, room, "%s/plait", runtime);
+    } else if (i <= 2) {
+        (void)snprintf(path, room, "%s/plait-%u", (tmp != NULL) ? tmp : "/tmp", uid);
+    } else {
+        is_there = false;
+    }
+    return is_there;
+}
+
+/* Ours alone: nobody else can have put a link or a file there. */
+static bool make_folder(const char *path)
+{
+    struct stat info;
+
+    (void)mkdir(path, S_IRWXU);
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
+           info.st_uid == geteuid() && (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+static void remove_if_dead(int folder, const char *name, time_t keep_s)
+{
+    struct stat info;
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd >= 0) {
+        if (fstat(fd, &info) == 0 && time(NULL) - info.st_mtime > keep_s &&
+            flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            (void)unlinkat(folder, name, 0);
+        }
+        (void)close(fd);
+    }
+}
+
+static bool is_flight(const char *name)
+{
+    size_t length = strlen(name);
+
+    return length > 7 && strcmp(name + length - 7, ".flight") == 0;
+}
+
+static void clean_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+    int n_files = 0;
+
+    if (folder != NULL) {
+        for (struct dirent *d = readdir(folder); d != NULL; d = readdir(folder)) {
+            n_files += is_flight(d->d_name);
+        }
+        rewinddir(folder);
+        for (struct dirent *d = readdir(folder); d != NULL; d = readdir(folder)) {
+            if (is_flight(d->d_name)) {
+                remove_if_dead(dirfd(folder), d->d_name,
+                               (n_files > MANY_FILES) ? KEEP_MANY_S : KEEP_S);
+            }
+        }
+        (void)closedir(folder);
+    }
+}
+
+bool plait_record_reserve(plait_record_file_t *file, int64_t offset, int64_t n_bytes)
+{
+    return file->fd == PLAIT_RECORD_IN_MEMORY ||
+           (file->fd >= 0 && posix_fallocate(file->fd, offset, n_bytes) == 0);
+}
+
+/* The path is set; what is left open on a failure is closed. */
+static bool map_file(plait_record_file_t *file, int64_t room)
+{
+    void *memory = MAP_FAILED;
+
+    file->fd = open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                    S_IRUSR | S_IWUSR);
+    if (file->fd >= 0) {
+        (void)flock(file->fd, LOCK_EX | LOCK_NB);
+        if (plait_record_reserve(file, 0, PLAIT_RECORD_HEADER_BYTES)) {
+            memory = mmap(NULL, (size_t)room, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_NORESERVE, file->fd, 0);
+        }
+        if (memory == MAP_FAILED) {
+            (void)unlink(file->path);
+            (void)close(file->fd);
+            file->fd = PLAIT_RECORD_CLOSED;
+        }
+    }
+    file->room = room;
+    file->header = (memory != MAP_FAILED) ? memory : NULL;
+    return file->header != NULL;
+}
+
+bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
+{
+    char folder[200];
+
+    for (int i = 0;
+         file->header == NULL && plait_record_folder(i, folder, (int)sizeof(folder));
+         i++) {
+        if (make_folder(folder)) {
+            clean_folder(folder);
+            (void)snprintf(file->path, sizeof(file->path), "%s/%d-%llx.flight", folder,
+                           (int)getpid(), (unsigned long long)plait_clock_ns());
+            (void)map_file(file, room);
+        }
+    }
+    return file->header != NULL;
+}
+
+/* The program may change its folder later; the name stays valid. */
+bool plait_record_open_part(plait_record_file_t *file, const char *trace, int64_t room)
+{
+    char folder[400] = "";
+    bool is_open = false;
+
+    if (trace[0] != '/' && getcwd(folder, sizeof(folder) - 1) != NULL) {
+        (void)strcat(folder, "/");
+    }
+    int n = snprintf(file->path, sizeof(file->path), "%s%s.%d-%llx.part", folder, trace,
+                     (int)getpid(), (unsigned long long)plait_clock_ns());
+    is_open = n > 0 && (size_t)n < sizeof(file->path) && map_file(file, room);
+    if (!is_open) {
+        plait_log(PLAIT_LOG_WARN, "no trace: %s cannot be written", file->path);
+    }
+    return is_open;
+}
+
+void plait_record_close(plait_record_file_t *file, plait_end_t end, int64_t used)
+{
+    if (file->header != NULL && file->fd >= 0 &&
+        file->header->pid == (int32_t)getpid()) {
+        atomic_store(&file->header->state, end);
+        if (used == 0) {
+            (void)unlink(file->path);
+        } else {
+            (void)!ftruncate(file->fd, used);
+        }
+        (void)close(file->fd);
+        file->fd = PLAIT_RECORD_CLOSED;
+        file->path[0] = '\0';
+    }
+}

@@ -1,0 +1,120 @@
+/* Files of entries about executed operations, mapped into memory, so that what was written
+ * survives however the process ends. Python reads them (python/plait/_record.py declares the
+ * same structures).
+ *
+ * A flight recorder has a header, PLAIT_RINGS rings, and texts; part of a trace has a header
+ * and as many entries as there were. */
+#ifndef PLAIT_BASE_RECORD_H
+#define PLAIT_BASE_RECORD_H
+
+#include "base/site.h"
+#include "plait/status.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { PLAIT_TITLE_BYTES = 112, PLAIT_RING_ROOM = 256, PLAIT_RINGS = 16 };
+enum { PLAIT_RECORD_VERSION = 1, PLAIT_RECORD_HEADER_BYTES = 4096 };
+enum { PLAIT_STATUS_UNDER_WAY = -1 };
+enum { PLAIT_RECORD_CLOSED = -1, PLAIT_RECORD_IN_MEMORY = -2 }; /* instead of a file */
+
+/* An operation in a flight recorder: one cache line. */
+typedef struct {
+    _Atomic uint64_t number; /* from 1, as they began; 0: none, or half written */
+    int64_t start_ns;        /* monotonic, to the kernel's tick */
+    int64_t n_bytes;
+    int32_t comm;
+    uint32_t sequence; /* on this communicator */
+    int32_t rank;
+    int32_t track;
+    int32_t peer;
+    int32_t thread;
+    uint32_t title; /* texts: offsets behind the header's text_offset */
+    uint32_t where;
+    _Atomic int32_t status; /* plait_status_t, or PLAIT_STATUS_UNDER_WAY */
+    int32_t is_collective;  /* all ranks of the communicator take part */
+} plait_flight_entry_t;
+
+typedef struct {
+    _Atomic uint64_t
+        n; /* entries so far; number k is in place (k - 1) % PLAIT_RING_ROOM */
+    char unused[56]; /* to a whole cache line */
+    plait_flight_entry_t entries[PLAIT_RING_ROOM];
+} plait_ring_t;
+
+/* An operation in a trace, with its texts. */
+typedef struct {
+    _Atomic uint64_t number;  /* from 1; 0: none, or half written */
+    int64_t start_ns, end_ns; /* monotonic */
+    int64_t wait_ns, copy_ns;
+    int64_t n_bytes;
+    int32_t comm;
+    uint32_t sequence;
+    int32_t rank;
+    int32_t track;
+    int32_t peer;
+    int32_t thread;
+    int32_t status;
+    int32_t is_collective;
+    char title[PLAIT_TITLE_BYTES];
+    char where[PLAIT_SITE_TEXT_BYTES + 8];
+} plait_entry_t;
+
+typedef enum {
+    PLAIT_RECORD_RUNS,
+    PLAIT_RECORD_ENDED_WELL,
+    PLAIT_RECORD_FAILED
+} plait_end_t;
+
+typedef struct {
+    char magic[8];
+    int32_t version;
+    int32_t header_bytes;
+    int32_t entry_bytes;
+    int32_t n_rings; /* 0: part of a trace */
+    int32_t ring_room;
+    int32_t text_offset; /* bytes from the start of the file; text 0 is empty */
+    int32_t text_bytes;
+    int32_t pid;
+    int32_t rank; /* among all of the job; -1 unknown */
+    int32_t size;
+    _Atomic int32_t state; /* plait_end_t */
+    int32_t has_offset;
+    int64_t offset_ns; /* this clock + offset = rank 0's clock */
+    int64_t wall_ns;   /* both clocks at the same time */
+    int64_t start_ns;
+    char clock[96]; /* equal where the monotonic clocks are one */
+    char host[64];
+    char job[128]; /* equal on the ranks of a job */
+    char program[256];
+} plait_record_header_t;
+
+typedef struct {
+    plait_record_header_t *header; /* NULL: not open */
+    int fd;
+    int64_t room; /* bytes of address space, file and mapping */
+    char path[512];
+} plait_record_file_t;
+
+/* Name of the i-th folder in which a flight recorder may be, in the order in which they are
+ * tried; false if there are no more. PLAIT_FLIGHT names the only one, "0" none. */
+PLAIT_EXPORT bool plait_record_folder(int i, char *path, int n_bytes);
+
+/* A new file of this process's own, for `room` bytes at most, with its header. The lock on it
+ * is held as long as the process lives. False (and logged where the user asked for the file)
+ * if it cannot be made. */
+bool plait_record_open_flight(plait_record_file_t *file, int64_t room);
+bool plait_record_open_part(plait_record_file_t *file, const char *trace, int64_t room);
+
+/* Makes sure that the bytes are there: touching them cannot fail afterwards. */
+bool plait_record_reserve(plait_record_file_t *file, int64_t offset, int64_t n_bytes);
+
+/* Ends it; used: bytes to be kept, 0: the file is removed. A forked child's copy is left
+ * alone. */
+void plait_record_close(plait_record_file_t *file, plait_end_t end, int64_t used);
+
+/* Fills a header. */
+void plait_record_begin(plait_record_header_t *header);
+
+#endif

@@ -1,0 +1,127 @@
+#include "plan/observe.h"
+
+#include "base/clock.h"
+#include "base/site.h"
+#include "base/trace.h"
+#include "plan/exec.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEXT_BYTES = 320 };
+
+/* Standard output: there programs that come from mpi4jax look for it. */
+static void print(const char *text, int n)
+{
+    size_t length = (n < TEXT_BYTES) ? (size_t)n : TEXT_BYTES - 1;
+
+    if (n > 0) {
+        (void)!write(STDOUT_FILENO, text, length);
+    }
+}
+
+static void print_begin(const plait_flight_entry_t *entry, const char *line)
+{
+    char text[TEXT_BYTES];
+    const char *where = plait_site_text(plait_site_here());
+
+    print(text,
+          snprintf(text, sizeof(text), "r%d | %08x | %s%s%s\n", entry->rank,
+                   entry->sequence, line, (where[0] != '\0') ? " at " : "", where));
+}
+
+static void print_end(const plait_flight_entry_t *entry, const char *line,
+                      plait_status_t status, const plait_trace_times_t *times)
+{
+    char text[TEXT_BYTES];
+
+    print(text,
+          snprintf(text, sizeof(text), "r%d | %08x | %.*s done with code %d (%.2es)\n",
+                   entry->rank, entry->sequence, (int)strcspn(line, " ("), line,
+                   (int)status, (double)(times->end_ns - times->start_ns) * 1e-9));
+}
+
+/* Bytes of the operands; of the results where there are none. */
+static int64_t bytes_of(const plait_plan_t *plan)
+{
+    int64_t n_bytes = 0;
+    int first = (plan->n_args > 0) ? plait_slot_arg(plan, 0) : plait_slot_ret(plan, 0);
+    int n = (plan->n_args > 0) ? plan->n_args : plan->n_rets;
+
+    for (int i = 0; i < n; i++) {
+        n_bytes += plan->slot_bytes[first + i];
+    }
+    return n_bytes;
+}
+
+/* Ranks of this process are told apart; ranks elsewhere have records of their own. */
+static int track_of(const plait_comm_t *comm)
+{
+    return (comm->end.caps.direct == PLAIT_DIRECT_POINTER) ? comm->end.rank : 0;
+}
+
+static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
+                                   bool is_collective, plait_comm_t *comm)
+{
+    const plait_trace_call_t call = {
+        .title = title,
+        .comm = comm->id,
+        .sequence = atomic_fetch_add_explicit(&comm->n_calls, 1, memory_order_relaxed),
+        .rank = comm->end.rank,
+        .track = track_of(comm),
+        .peer = peer,
+        .is_collective = is_collective,
+        .n_bytes = n_bytes};
+
+    return plait_trace_begin(&call);
+}
+
+/* The slow way, when somebody looks. */
+static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
+                                 plait_flight_entry_t *entry, plait_comm_t *comm,
+                                 int64_t run, const void *const args[],
+                                 void *const rets[])
+{
+    bool has_lines = plait_trace_has_lines() != 0;
+    plait_trace_times_t times = {.start_ns = plait_clock_ns()};
+
+    if (has_lines) {
+        print_begin(entry, line);
+        times.start_ns = plait_clock_ns();
+    }
+    plait_status_t status = plait_exec_plan(plan, &comm->end, run, args, rets, &times);
+    times.end_ns = plait_clock_ns();
+    if (has_lines) {
+        print_end(entry, line, status, &times);
+    }
+    plait_trace_end(entry, &times, status);
+    return status;
+}
+
+plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
+                                  plait_comm_t *comm, int64_t run,
+                                  const void *const args[], void *const rets[])
+{
+    plait_status_t status = PLAIT_OK;
+    plait_flight_entry_t *entry =
+        begin(plan->title_ref, bytes_of(plan), (about != NULL) ? about->peer : -1,
+              plan->is_collective, comm);
+
+    if (plait_trace_is_timed()) {
+        status = exec_timed(plan, (about != NULL) ? about->line : plan->title, entry,
+                            comm, run, args, rets);
+    } else {
+        status = plait_exec_plan(plan, &comm->end, run, args, rets, NULL);
+        plait_trace_end(entry, NULL, status);
+    }
+    return status;
+}
+
+void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status)
+{
+    char title[PLAIT_TITLE_BYTES];
+
+    (void)snprintf(title, sizeof(title), "%s, not planned", name);
+    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, comm), NULL, status);
+}

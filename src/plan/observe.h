@@ -1,0 +1,17 @@
+/* Execution of a plan with whoever watches: flight recorder, trace, lines of the log. */
+#ifndef PLAIT_PLAN_OBSERVE_H
+#define PLAIT_PLAN_OBSERVE_H
+
+#include "comm/comm.h"
+#include "plan/describe.h"
+
+/* Runs the plan as the next operation of the communicator. about: NULL: the plan's title is
+ * all that is known. */
+plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
+                                  plait_comm_t *comm, int64_t run,
+                                  const void *const args[], void *const rets[]);
+
+/* The next operation of the communicator failed before there was a plan. */
+void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status);
+
+#endif

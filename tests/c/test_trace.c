@@ -1,0 +1,200 @@
+/* The record of operations: rings, texts, files that survive, and the lines of the log. */
+#include "base/flight.h"
+#include "base/trace.h"
+#include "check.h"
+#include "plan/describe.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[64] = "/tmp/plait-test-XXXXXX";
+
+static plait_flight_entry_t *begin(int track, uint32_t sequence, uint32_t title)
+{
+    const plait_trace_call_t call = {.title = title,
+                                     .comm = 3,
+                                     .sequence = sequence,
+                                     .rank = track,
+                                     .track = track,
+                                     .peer = -1,
+                                     .n_bytes = 8};
+
+    return plait_trace_begin(&call);
+}
+
+/* The ring keeps the last ones, each in its place. */
+static void check_ring(void)
+{
+    uint32_t title = plait_trace_text("allreduce(float64[1], SUM)");
+    const plait_ring_t *ring = plait_flight_ring(0);
+    uint64_t n = PLAIT_RING_ROOM + 10;
+
+    for (uint32_t i = 0; i < n; i++) {
+        plait_trace_end(begin(0, i, title), NULL, PLAIT_OK);
+    }
+    CHECK(ring->n == n, "%llu entries", (unsigned long long)ring->n);
+    for (uint64_t k = n - PLAIT_RING_ROOM; k < n; k++) {
+        const plait_flight_entry_t *e = &ring->entries[k % PLAIT_RING_ROOM];
+        CHECK(e->number == k + 1 && e->sequence == k && e->title == title &&
+                  e->status == PLAIT_OK,
+              "entry %llu", (unsigned long long)k);
+    }
+    CHECK(plait_flight_is_well(), "all ended well");
+    plait_flight_entry_t *last = begin(0, 7, title);
+    CHECK(last->status == PLAIT_STATUS_UNDER_WAY && !plait_flight_is_well(),
+          "under way");
+    plait_trace_end(last, NULL, PLAIT_ERR_PEER);
+    CHECK(!plait_flight_is_well(), "failed");
+}
+
+static void check_texts(void)
+{
+    char text[64];
+    uint32_t first = plait_trace_text("one");
+    uint32_t last = 1;
+
+    CHECK(first != 0 && plait_trace_text("one") == first, "same text, same number");
+    CHECK(strcmp(plait_flight_text_at(first), "one") == 0, "text of a number");
+    CHECK(plait_trace_text("") == 0 && plait_flight_text_at(0)[0] == '\0', "empty");
+    for (int i = 0; last != 0 && i < 1 << 15; i++) { /* until there is no room */
+        (void)snprintf(text, sizeof(text), "%050d", i);
+        last = plait_trace_text(text);
+        CHECK(last == 0 || strcmp(plait_flight_text_at(last), text) == 0, "text %d", i);
+    }
+    CHECK(last == 0 && plait_trace_text("one") == first, "full, and still known");
+}
+
+static void *run_many(void *track)
+{
+    uint32_t title = plait_trace_text("barrier()");
+
+    for (uint32_t i = 0; i < 80; i++) {
+        plait_trace_end(begin(*(int *)track, i, title), NULL, PLAIT_OK);
+    }
+    return NULL;
+}
+
+/* Two threads on the same ring, two on others: no entry is lost while it counts. */
+static void check_threads(void)
+{
+    int tracks[] = {5, 5, 6, 5 + PLAIT_RINGS};
+    pthread_t threads[4];
+
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_create(&threads[i], NULL, run_many, &tracks[i]) == 0, "thread");
+    }
+    for (int i = 0; i < 4; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    const plait_ring_t *ring = plait_flight_ring(5);
+    CHECK(ring->n == 240 && plait_flight_ring(6)->n == 80, "%llu",
+          (unsigned long long)ring->n);
+    for (uint64_t k = 0; k < 240; k++) {
+        const plait_flight_entry_t *e = &ring->entries[k];
+        CHECK(e->number == k + 1 && e->track % PLAIT_RINGS == 5, "entry %d", (int)k);
+    }
+}
+
+/* A process that is killed leaves its file, with the operation that it was in; the file is
+ * for its owner alone. One that ends well leaves none. */
+static void check_killed(bool is_killed)
+{
+    struct stat info;
+    plait_record_header_t header;
+    char path[512] = "";
+    int channel[2];
+    int code = 0;
+
+    CHECK(pipe(channel) == 0, "pipe");
+    (void)fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) { /* the first use is here: the parent has no file yet */
+        plait_flight_entry_t *e = begin(0, 0, plait_trace_text("bcast"));
+        (void)!write(channel[1], plait_trace_flight_path(), sizeof(path));
+        if (is_killed) {
+            (void)kill(getpid(), SIGKILL);
+        }
+        plait_trace_end(e, NULL, PLAIT_OK);
+        exit(0);
+    }
+    CHECK(read(channel[0], path, sizeof(path)) == (ssize_t)sizeof(path), "path");
+    (void)close(channel[0]);
+    (void)close(channel[1]);
+    (void)waitpid(child, &code, 0);
+    FILE *file = fopen(path, "rb");
+    CHECK((file != NULL) == is_killed, "%s", path);
+    if (file != NULL) {
+        plait_flight_entry_t entry;
+        CHECK(fstat(fileno(file), &info) == 0 && (info.st_mode & 0777) == 0600, "mode");
+        CHECK(fread(&header, sizeof(header), 1, file) == 1 && header.pid == child &&
+                  header.state == PLAIT_RECORD_RUNS,
+              "header");
+        (void)fseek(file,
+                    PLAIT_RECORD_HEADER_BYTES + (long)offsetof(plait_ring_t, entries),
+                    SEEK_SET);
+        CHECK(fread(&entry, sizeof(entry), 1, file) == 1 && entry.number == 1 &&
+                  entry.status == PLAIT_STATUS_UNDER_WAY,
+              "entry");
+        (void)fclose(file);
+        (void)unlink(path);
+    }
+}
+
+typedef struct {
+    int64_t reduce, root, dest;
+} params_t;
+
+static const plait_attr_t attrs[] = {PLAIT_ATTR(params_t, reduce),
+                                     PLAIT_ATTR(params_t, root),
+                                     PLAIT_ATTR(params_t, dest), PLAIT_ATTR_END};
+
+static void check_line(const char *line, const char *expected)
+{
+    const plait_op_t op = {.n_args = 1, .n_rets = 1, .attrs = attrs, .line = line};
+    const params_t params = {.reduce = PLAIT_MAX, .root = -2, .dest = 4};
+    const int64_t dims[] = {2, 3};
+    const plait_array_t x = {.dtype = PLAIT_F32, .ndim = 2, .dims = dims};
+    const plait_array_t y = {.dtype = PLAIT_F32, .ndim = 1, .dims = dims};
+    plait_about_t about;
+
+    plait_about_op(&op, &params, &x, &y, "a title", &about);
+    CHECK(strcmp(about.line, expected) == 0, "%s", about.line);
+    CHECK(about.peer == 4, "peer %d", about.peer);
+}
+
+static void check_lines(void)
+{
+    char line[300];
+
+    check_line(NULL, "a title");
+    check_line("MPI_X", "MPI_X");
+    check_line("MPI_X with {items} items {dtype} {reduce}",
+               "MPI_X with 6 items float32 MAX");
+    check_line("MPI_X ({result} items, root={root})", "MPI_X (2 items, root=-2)");
+    check_line("{nothing}{", "nothing{");
+    memset(line, 'x', sizeof(line));
+    line[299] = '\0';
+    plait_about_t about;
+    const plait_op_t op = {.attrs = attrs, .line = line};
+    plait_about_op(&op, &(params_t){0}, NULL, NULL, "", &about);
+    CHECK(strlen(about.line) == PLAIT_LINE_BYTES - 1, "a line that is too long");
+}
+
+int main(void)
+{
+    CHECK(mkdtemp(folder) != NULL, "folder");
+    (void)setenv("PLAIT_FLIGHT", folder, 1);
+    check_killed(true);
+    check_killed(false);
+    check_ring();
+    check_threads();
+    check_lines();
+    check_texts();
+    plait_trace_close(1);
+    CHECK(rmdir(folder) == 0, "nothing is left in %s", folder);
+    return report("test_trace");
+}
