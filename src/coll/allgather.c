@@ -56,5 +56,6 @@ const plait_op_t plait_op_allgather = {
     .alias = -1,
     .model = "rank",
     .doc = "The arrays of all ranks, in rank order, on all ranks.",
+    .line = "MPI_Allgather ({items} items)",
     .plan = allgather_plan,
 };

@@ -155,5 +155,6 @@ const plait_op_t plait_op_alltoall = {
     .alias = -1,
     .model = "rank",
     .doc = "Block r of every rank to rank r, in rank order.",
+    .line = "MPI_Alltoall ({items} items)",
     .plan = alltoall_plan,
 };

@@ -85,5 +85,6 @@ const plait_op_t plait_op_gather = {
     .alias = -1,
     .model = "rank",
     .doc = "The arrays of all ranks, in rank order, on the root.",
+    .line = "MPI_Gather ({items} items, root={root})",
     .plan = gather_plan,
 };

@@ -55,5 +55,6 @@ const plait_op_t plait_op_recv = {
     .alias = 0,
     .model = "rank",
     .doc = "Receive an array from one rank.",
+    .line = "MPI_Recv <- {source} (tag {tag}, {result} items)",
     .plan = recv_plan,
 };

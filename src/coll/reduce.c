@@ -52,11 +52,7 @@ const plait_op_t plait_op_reduce = {
     .adjoint = "bcast",
     .alias = 0,
     .model = "rank",
-<<<<<<< HEAD
     .doc = "Reduce elementwise over all ranks; the result is on the root.",
-=======
-    .doc = "Reduce elementwise to the root; elsewhere the result is zero.",
     .line = "MPI_Reduce ({items} items, root={root})",
->>>>>>> help-d
     .plan = reduce_plan,
 };

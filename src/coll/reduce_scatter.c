@@ -80,5 +80,6 @@ const plait_op_t plait_op_reduce_scatter = {
     .alias = -1,
     .model = "rank",
     .doc = "Reduce elementwise over all ranks; each rank gets its block.",
+    .line = "MPI_Reduce_scatter with {items} items {dtype} {reduce}",
     .plan = reduce_scatter_plan,
 };

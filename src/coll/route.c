@@ -261,5 +261,6 @@ const plait_op_t plait_op_route = {
     .alias = -1,
     .model = "rank",
     .doc = "Blocks along the edges of a graph of ranks; zeros where no edge ends.",
+    .line = "MPI_Neighbor_alltoallv ({items} items)",
     .plan = route_plan,
 };

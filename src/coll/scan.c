@@ -91,5 +91,6 @@ const plait_op_t plait_op_scan = {
     .alias = -1,
     .model = "rank",
     .doc = "Reduce elementwise over the ranks up to this one.",
+    .line = "MPI_Scan ({items} items)",
     .plan = scan_plan,
 };

@@ -79,5 +79,6 @@ const plait_op_t plait_op_scatter = {
     .alias = -1,
     .model = "rank",
     .doc = "To each rank its block of the root's array.",
+    .line = "MPI_Scatter ({items} items, root={root})",
     .plan = scatter_plan,
 };

@@ -52,5 +52,6 @@ const plait_op_t plait_op_send = {
     .alias = -1,
     .model = "rank",
     .doc = "Send an array to one rank.",
+    .line = "MPI_Send -> {dest} (tag {tag}, {items} items)",
     .plan = send_plan,
 };

@@ -194,13 +194,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     count_time(&exec, true, start);
     status = take_memory(&exec, &memory);
     status = run_steps(&exec, status);
-<<<<<<< HEAD
     if (status == PLAIT_OK) {
         status = end->transport->refusal(&exec.session);
     }
-    plait_trace_add(plan->title, end->rank, status);
-=======
->>>>>>> help-d
 done:
     if (has_begun) {
         start = now_if_timed(&exec);

@@ -260,13 +260,10 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
     status =
         plait_observe_exec(entry->plan, &entry->about, comm, run, operands, results);
 done:
-<<<<<<< HEAD
     key_free(&key);
-=======
     if (entry == NULL) {
         plait_observe_failure(op->name, comm, status);
     }
->>>>>>> help-d
     return status;
 }
 
