@@ -72,30 +72,47 @@ done:
     return status;
 }
 
+/* Asleep, with what else has to go on meanwhile: the sender of a message that finds no room
+ * may be the one that is waited for. */
+static plait_status_t sleep_turn(fence_t *fence, plait_wait_t *wait)
+{
+    const plait_mpi_link_t *link = fence->link;
+    plait_node_header_t *header = plait_node_header(&link->segment);
+
+    atomic_fetch_add(&header->n_asleep, 1);
+    plait_status_t status = plait_bell_turn(
+        &plait_node_rank(&link->segment, link->rank)->bell, wait, is_over, fence);
+    atomic_fetch_sub(&header->n_asleep, 1);
+    plait_node_mail_progress(link->mail);
+    return status;
+}
+
+/* Messages through MPI move only while MPI is called: no sleep, but a look into it. */
+static plait_status_t nap_turn(const fence_t *fence, plait_wait_t *wait)
+{
+    const plait_mpi_link_t *link = fence->link;
+    plait_mpi_envelope_t envelope;
+    bool is_there = false;
+
+    (void)PLAIT_MPI_CALL(link->rank, "fence",
+                         link->mpi->iprobe(link->matched, &is_there, &envelope));
+    return plait_wait_turn(wait);
+}
+
 static plait_status_t wait_for_all(fence_t *fence)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_mpi_link_t *link = fence->link;
-    plait_bell_t *bell = &plait_node_rank(&link->segment, link->rank)->bell;
-    plait_node_header_t *header = plait_node_header(&link->segment);
     plait_wait_t wait = plait_wait_begin("fence", PLAIT_ANY);
 
     while (!is_over(fence)) {
-        bool may_sleep = plait_bell_sleeps(&wait);
-        if (may_sleep) {
-            atomic_fetch_add(&header->n_asleep, 1);
-        }
         wait.peer = fence->peer;
-        status = plait_bell_turn(bell, &wait, is_over, fence);
-        if (may_sleep) {
-            atomic_fetch_sub(&header->n_asleep, 1);
-            plait_node_mail_progress(
-                link->mail); /* its sender may be the one waited for */
-            if (status == PLAIT_OK && fence->peer < link->size) {
-                status = check_peer(fence);
-            }
+        if (!plait_bell_sleeps(&wait)) {
+            PLAIT_TRY(plait_wait_turn(&wait));
+        } else {
+            PLAIT_TRY(fence->link->is_node ? sleep_turn(fence, &wait)
+                                           : nap_turn(fence, &wait));
+            PLAIT_TRY(is_over(fence) ? PLAIT_OK : check_peer(fence));
         }
-        PLAIT_TRY(status);
     }
 done:
     return status;

@@ -70,6 +70,10 @@ void plait_node_mail_destroy(plait_node_mail_t **mail_p)
     *mail_p = NULL;
     if (mail != NULL) {
         wait_for_copies(mail);
+        if (plait_node_mail_complaint(mail) != PLAIT_OK) {
+            plait_log(PLAIT_LOG_ERROR, "rank %d close: %s", mail->link->rank,
+                      plait_error_text());
+        }
         while (mail->letters != NULL) {
             plait_node_letter_t *next = mail->letters->next;
             plait_free(mail->letters);

@@ -55,10 +55,19 @@ done:
 
 static plait_status_t node_refusal(plait_session_t *session)
 {
+    plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
 
-    return link->is_node ? plait_node_mail_complaint(link->mail)
-                         : plait_mpi_refusal(session);
+    if (!link->is_node) {
+        status = plait_mpi_refusal(session);
+        goto done;
+    }
+    status = plait_node_mail_complaint(link->mail);
+    if (status != PLAIT_OK) {
+        plait_error_prefix("a buffered send: ");
+    }
+done:
+    return status;
 }
 
 /* Large data that cannot be read go through MPI. */
