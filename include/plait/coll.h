@@ -21,7 +21,7 @@ extern "C" {
 #define PLAIT_ANY_SOURCE (-1)
 #define PLAIT_ANY_TAG    (-1)
 
-/* Up to so many bytes a send completes without its receiver. */
+/* Up to so many bytes plait_send completes without its receiver. */
 #define PLAIT_SEND_BYTES 65536
 
 /** Reduces n elements over all ranks; every rank gets the same bits.
@@ -208,12 +208,14 @@ PLAIT_EXPORT plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int sen
                                            plait_dtype_t recv_dtype, int64_t n_recv,
                                            void *y);
 
-/** Sends one array. Up to PLAIT_SEND_BYTES it returns at once, otherwise when the message
- *  was received.
+/** Sends one array. Up to PLAIT_SEND_BYTES it is copied and the call returns, otherwise
+ *  when the message was received. It also waits while 16 MiB of earlier sends of this rank
+ *  on comm have not been received.
  *  Collective: no; the receiver calls plait_recv or plait_sendrecv.
  *  Shapes: x has n elements.  Owns: nothing.
- *  Errors: INVALID (rank, tag), TRUNCATION and MISMATCH as in plait_sendrecv, TRANSPORT,
- *  COMM.
+ *  Errors: INVALID (rank, tag), TRANSPORT, COMM; TRUNCATION and MISMATCH as in
+ *  plait_sendrecv, but those of a message that was copied are returned by a later operation
+ *  of this rank on comm, which has then been carried out.
  *  Source: MPI 4.0, 3.2. */
 PLAIT_EXPORT plait_status_t plait_send(plait_comm_t *comm, int dest, int tag,
                                        plait_dtype_t dtype, int64_t n, const void *x);

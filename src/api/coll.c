@@ -171,7 +171,7 @@ plait_status_t plait_reduce_scatterv(plait_comm_t *comm, plait_reduce_t op,
     PLAIT_TRY(check_counts(counts));
     params.n_counts = comm->end.size;
     PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts, comm->end.size, 1), x, true));
-    PLAIT_TRY(set(&c, &c.y, -1, counts[comm->end.rank], y, true));
+    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + comm->end.rank, 1, 1), y, true));
     PLAIT_TRY(launch(&plait_op_reduce_scatter, &params, &c));
 done:
     return status;
@@ -219,7 +219,7 @@ plait_status_t plait_allgatherv(plait_comm_t *comm, plait_dtype_t dtype,
     PLAIT_TRY(begin(&c, comm, dtype));
     PLAIT_TRY(check_counts(counts));
     params.n_counts = comm->end.size;
-    PLAIT_TRY(set(&c, &c.x, -1, counts[comm->end.rank], x, true));
+    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + comm->end.rank, 1, 1), x, true));
     PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts, comm->end.size, 1), y, true));
     PLAIT_TRY(launch(&plait_op_allgather, &params, &c));
 done:
@@ -271,7 +271,7 @@ static plait_status_t gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
     PLAIT_TRY(begin(&c, comm, dtype));
     int64_t size = comm->end.size;
     bool has_counts = counts != NULL;
-    n = has_counts ? counts[comm->end.rank] : n;
+    n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
     params.n_counts = has_counts ? size : 0;
     PLAIT_TRY(set(&c, &c.x, -1, n, x, true));
     if (comm->end.rank == root) {
@@ -313,7 +313,7 @@ static plait_status_t scatter(plait_comm_t *comm, int root, plait_dtype_t dtype,
     PLAIT_TRY(begin(&c, comm, dtype));
     int64_t size = comm->end.size;
     bool has_counts = counts != NULL;
-    n = has_counts ? counts[comm->end.rank] : n;
+    n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
     params.n_counts = has_counts ? size : 0;
     PLAIT_TRY(set(&c, &c.y, -1, n, y, true));
     if (comm->end.rank == root) {

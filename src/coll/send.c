@@ -1,4 +1,5 @@
-/* One message out. Not a collective: only the receiver takes part. */
+/* One message out. Not a collective: only the receiver takes part. A small one is copied, so
+ * that two ranks may both send first and then receive. */
 #include "base/status.h"
 #include "coll/coll.h"
 
@@ -27,6 +28,7 @@ static plait_status_t send_plan(const void *params, const plait_problem_t *probl
     native.dest = (int)p->dest;
     native.send_tag = (int)p->tag;
     PLAIT_TRY(plait_array_size(&problem->args[0], &native.n, &n_bytes));
+    native.is_buffered = n_bytes <= PLAIT_SEND_BYTES && p->dest != PLAIT_NO_RANK;
     PLAIT_TRY(plait_plan_create(problem, &plan, "send(%s[%lld] -> %d, tag %d)",
                                 plait_dtype_name(native.dtype), (long long)native.n,
                                 native.dest, native.send_tag));

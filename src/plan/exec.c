@@ -160,6 +160,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     has_begun = true;
     status = take_memory(&exec, &memory);
     status = run_steps(&exec, status);
+    if (status == PLAIT_OK) {
+        status = end->transport->refusal(&exec.session);
+    }
     plait_trace_add(plan->title, end->rank, status);
 done:
     if (has_begun) {

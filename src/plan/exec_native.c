@@ -21,6 +21,7 @@ static plait_status_t run_bcast(plait_exec_t *exec, const plait_native_step_t *n
 static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t *n)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_transport_t *transport = exec->session.end->transport;
     char *dst = (n->dst_slot >= 0) ? exec->slot[n->dst_slot] : NULL;
     const char *given = (n->template_slot >= 0) ? exec->slot[n->template_slot] : dst;
     int64_t n_recv_bytes = n->n_recv * plait_dtype_bytes(n->recv_dtype);
@@ -40,8 +41,9 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
     if (n->source == PLAIT_NO_RANK && n_recv_bytes > 0 && given != dst) {
         memcpy(dst, given, (size_t)n_recv_bytes);
     }
-    PLAIT_TRY(
-        exec->session.end->transport->sendrecv(&exec->session, &send, &recv, &matched));
+    PLAIT_TRY(n->is_buffered
+                  ? transport->send(&exec->session, &send)
+                  : transport->sendrecv(&exec->session, &send, &recv, &matched));
     if (n->status_id != 0) {
         plait_matched_report(n->status_id, &matched);
     }

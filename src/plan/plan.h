@@ -101,6 +101,7 @@ typedef struct {
     int template_slot; /* SENDRECV: the result where there is no source; -1: left alone */
     int root;
     int source, dest, send_tag, recv_tag;
+    bool is_buffered;  /* SENDRECV, the sending half alone: completes on this rank */
     int64_t status_id; /* where to report the matched source and tag; 0: nowhere */
 } plait_native_step_t;
 

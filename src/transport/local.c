@@ -76,7 +76,7 @@ static meeting_t *meeting_create(int n)
     if (meeting != NULL) {
         meeting->has_joined = plait_alloc(n, sizeof(bool));
         meeting->records = plait_alloc(2 * (int64_t)n, sizeof(plait_record_t));
-        plait_mail_init(&meeting->mail);
+        (void)plait_mail_init(&meeting->mail, 0); /* allocates nothing then */
         if (meeting->has_joined == NULL || meeting->records == NULL) {
             meeting_destroy(meeting);
             meeting = NULL;
@@ -256,6 +256,16 @@ static plait_status_t local_sendrecv(plait_session_t *session, const plait_half_
                                recv, matched_p);
 }
 
+static plait_status_t local_send(plait_session_t *session, const plait_half_t *send)
+{
+    return plait_mail_send(&group_of(session->end)->mail, session->end->rank, send);
+}
+
+static plait_status_t local_refusal(plait_session_t *session)
+{
+    return plait_mail_refusal(&group_of(session->end)->mail, session->end->rank);
+}
+
 static void local_close(plait_endpoint_t *end)
 {
     local_t *local = end->state;
@@ -286,18 +296,22 @@ static const plait_transport_t local_transport = {
     .read = local_read,
     .exchange = local_exchange,
     .sendrecv = local_sendrecv,
+    .send = local_send,
+    .refusal = local_refusal,
 };
 
 plait_status_t plait_local_open(int n, plait_endpoint_t ends[])
 {
     plait_status_t status = PLAIT_OK;
     group_t *group = plait_alloc(1, sizeof(*group));
+    bool has_mail = false;
     int n_made = 0;
 
     PLAIT_CHECK(group != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a group");
     group->n = n;
+    PLAIT_TRY(plait_mail_init(&group->mail, n));
     (void)pthread_mutex_init(&group->mutex, NULL);
-    plait_mail_init(&group->mail);
+    has_mail = true;
     for (; n_made < n; n_made++) {
         local_t *local = plait_alloc(1, sizeof(*local));
         PLAIT_CHECK(local != NULL, PLAIT_ERR_NO_MEMORY, "no memory for an endpoint");
@@ -313,6 +327,10 @@ done:
     if (status != PLAIT_OK) {
         for (int i = 0; i < n_made; i++) {
             local_close(&ends[i]); /* the last one frees the group */
+        }
+        if (n_made == 0 && has_mail) {
+            plait_mail_clear(&group->mail);
+            (void)pthread_mutex_destroy(&group->mutex);
         }
         if (n_made == 0) {
             plait_free(group);

@@ -79,8 +79,15 @@ typedef struct plait_mpi_link {
     int64_t n_requests_room;
 
     _Atomic uint32_t n_transfers; /* numbers them */
-    plait_mpi_transfer_t *idle;   /* under idle_lock */
-    pthread_mutex_t idle_lock;
+    plait_mpi_transfer_t *idle;   /* under transfer_lock, as all below */
+    plait_mpi_transfer_t
+        *buffered; /* sends under way that nobody waits for, oldest first */
+    plait_mpi_transfer_t *buffered_last;
+    int64_t held_bytes;     /* of these */
+    plait_status_t refused; /* how the first of them ended that did not end well */
+    char refused_text[512];
+    _Atomic int n_pending; /* buffered sends under way, and one more for a refusal */
+    pthread_mutex_t transfer_lock;
 
     char why[256];
 } plait_mpi_link_t;
@@ -142,6 +149,11 @@ extern const plait_transport_t plait_node_transport;
 void plait_mpi_close(plait_endpoint_t *end);
 plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *send,
                                   const plait_half_t *recv, plait_matched_t *matched_p);
+plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send);
+plait_status_t plait_mpi_refusal(plait_session_t *session);
+
+/* Waits a bounded time for the receivers of buffered sends and logs what they refuse. */
+void plait_mpi_drain(plait_mpi_link_t *link);
 void plait_mpi_transfers_free(plait_mpi_link_t *link);
 
 static inline plait_mpi_link_t *plait_mpi_link_of(const plait_session_t *session)

@@ -64,6 +64,7 @@ static void link_destroy(plait_mpi_link_t **link_p)
         return;
     }
     plait_mpi_unwatch(link);
+    plait_mpi_drain(link);
     if (atomic_load(&link->is_stuck)) {
         plait_log(PLAIT_LOG_WARN,
                   "rank %d close: memory of requests that never ended is kept",
@@ -76,7 +77,7 @@ static void link_destroy(plait_mpi_link_t **link_p)
         return;
     }
     plait_mpi_transfers_free(link);
-    (void)pthread_mutex_destroy(&link->idle_lock);
+    (void)pthread_mutex_destroy(&link->transfer_lock);
     plait_free(link->requests);
     plait_free(link->cards);
     plait_free(link->peers);
@@ -129,7 +130,7 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     link->rank = rank;
     link->matched = mpi->comm_null();
     link->control = mpi->comm_null();
-    (void)pthread_mutex_init(&link->idle_lock, NULL);
+    (void)pthread_mutex_init(&link->transfer_lock, NULL);
     link->chunk_bytes = (mpi->max_count() == INT64_MAX) ? INT64_MAX : INT64_C(1) << 30;
     link->peers = plait_alloc(size, sizeof(*link->peers));
     link->cards = plait_alloc(size, sizeof(*link->cards));

@@ -283,6 +283,8 @@ const plait_transport_t plait_mpi_transport = {
     .bcast = session_bcast,
     .barrier = session_barrier,
     .sendrecv = plait_mpi_sendrecv,
+    .send = plait_mpi_send,
+    .refusal = plait_mpi_refusal,
 };
 
 const plait_transport_t plait_node_transport = {
@@ -296,4 +298,6 @@ const plait_transport_t plait_node_transport = {
     .bcast = session_bcast,
     .barrier = session_barrier,
     .sendrecv = plait_mpi_sendrecv,
+    .send = plait_mpi_send,
+    .refusal = plait_mpi_refusal,
 };

@@ -2,14 +2,15 @@
  *
  * An endpoint is one rank's end of one communicator. One operation on it is a session:
  * begin, any number of fences, reads, exchanges and native collectives, end. Collective
- * calls are made by all ranks in the same order; matched transfers (sendrecv) by the two
- * partners only, outside any fence.
+ * calls are made by all ranks in the same order; matched transfers (sendrecv, send) by the
+ * two partners only, outside any fence.
  *
  * Between two fences nobody leaves: a rank that fails goes on to the next fence with its
  * status in its record, and every rank learns of it there. */
 #ifndef PLAIT_TRANSPORT_H
 #define PLAIT_TRANSPORT_H
 
+#include "plait/coll.h"
 #include "plait/dtype.h"
 #include "plait/reduce.h"
 #include "plait/status.h"
@@ -19,6 +20,9 @@
 #include <sys/uio.h>
 
 enum { PLAIT_MAX_SLOTS = 8, PLAIT_ANY = -1, PLAIT_NO_RANK = -2 };
+
+/* Memory that buffered sends of one rank on one communicator may hold. */
+enum { PLAIT_BUFFERED_BYTES = 16 << 20 };
 
 /* How a rank reaches a peer's memory. */
 typedef enum {
@@ -90,7 +94,8 @@ typedef struct {
 struct plait_transport {
     const char *name;
 
-    /* Frees the endpoint's state. NULL-safe; after it the endpoint is dead. */
+    /* Frees the endpoint's state. NULL-safe; after it the endpoint is dead. Waits a bounded
+     * time for receivers of buffered sends. */
     void (*close)(plait_endpoint_t *end);
 
     /* Every session, collective or matched; `is_collective` sessions meet their peers. */
@@ -126,6 +131,18 @@ struct plait_transport {
      * the receiving half is then written. A shorter one of the same dtype is MISMATCH too. */
     plait_status_t (*sendrecv)(plait_session_t *session, const plait_half_t *send,
                                const plait_half_t *recv, plait_matched_t *matched_p);
+
+    /* The sending half alone, of at most PLAIT_SEND_BYTES: the data are copied and the call
+     * returns; the receiver's refusal reaches this rank through `refusal`, or is logged by
+     * close. Order with other sends is kept. Waits where the rank's buffered sends hold
+     * PLAIT_BUFFERED_BYTES already. */
+    plait_status_t (*send)(plait_session_t *session, const plait_half_t *send);
+
+    /* A refusal, TRUNCATION or MISMATCH, of an earlier buffered send of this rank that has
+     * come to be known, each once; OK if there is none. Does not wait. Asked at the end of
+     * every session, so that an operation which fails for it has been carried out and no
+     * partner of it is left waiting. */
+    plait_status_t (*refusal)(plait_session_t *session);
 };
 
 #endif

@@ -4,6 +4,7 @@
 #define PLAIT_TESTS_MPI_COLLECTIVE_H
 
 #include "check.h"
+#include "numbers.h"
 #include "transport/transport.h"
 
 #include <string.h>
@@ -181,107 +182,6 @@ static void test_data(plait_endpoint_t *end)
     }
 }
 
-/* An element of any dtype whose parts are whole numbers: exact in every dtype. */
-typedef struct {
-    int64_t re, im;
-} number_t;
-
-static int64_t cut(plait_dtype_t dtype, int64_t v)
-{
-    int shift = 64 - 8 * (int)plait_dtype_bytes(dtype);
-    plait_kind_t kind = plait_dtype_kind(dtype);
-    uint64_t up = (uint64_t)v << (shift & 63);
-
-    if (kind == PLAIT_KIND_INT) {
-        return (int64_t)up >> shift;
-    }
-    return (kind == PLAIT_KIND_UINT) ? (int64_t)(up >> shift) : v;
-}
-
-static number_t number_of(plait_dtype_t dtype, int rank, int64_t i)
-{
-    int64_t v = (int64_t)((uint64_t)(i * 7 + rank + 1) * UINT64_C(0x9e3779b97f4a7c15));
-    plait_kind_t kind = plait_dtype_kind(dtype);
-    number_t x = {0, 0};
-
-    if (kind == PLAIT_KIND_BOOL) {
-        x.re = v >> 40 & 1;
-    } else if (kind == PLAIT_KIND_FLOAT || kind == PLAIT_KIND_COMPLEX) {
-        x.re = (v >> 20 & 7) + 1; /* no zero: its sign would show */
-        x.im = (kind == PLAIT_KIND_COMPLEX) ? (v >> 30 & 7) + 1 : 0;
-    } else {
-        x.re = (i % 3 == rank % 3) ? 0 : cut(dtype, v);
-    }
-    return x;
-}
-
-static void put(plait_dtype_t dtype, char *data, int64_t i, number_t x)
-{
-    float f[2] = {(float)x.re, (float)x.im};
-    double d[2] = {(double)x.re, (double)x.im};
-    int64_t size = plait_dtype_bytes(dtype);
-    plait_kind_t kind = plait_dtype_kind(dtype);
-    bool is_double = (dtype == PLAIT_F64) || (dtype == PLAIT_C128);
-    const void *from = (kind == PLAIT_KIND_FLOAT || kind == PLAIT_KIND_COMPLEX)
-                           ? (is_double ? (const void *)d : (const void *)f)
-                           : (const void *)&x.re; /* little-endian */
-
-    memcpy(data + i * size, from, (size_t)size);
-}
-
-static int64_t less_of(plait_dtype_t dtype, int64_t a, int64_t b)
-{
-    bool is_less = (plait_dtype_kind(dtype) == PLAIT_KIND_UINT)
-                       ? (uint64_t)a < (uint64_t)b
-                       : a < b;
-    return is_less ? a : b;
-}
-
-static number_t combine(plait_reduce_t op, plait_dtype_t dtype, number_t a, number_t b)
-{
-    uint64_t x = (uint64_t)a.re;
-    uint64_t y = (uint64_t)b.re;
-    number_t r = a;
-
-    switch (op) {
-    case PLAIT_SUM:
-        r = (number_t){(int64_t)(x + y), a.im + b.im};
-        break;
-    case PLAIT_PROD:
-        r.re = (int64_t)(x * y - (uint64_t)a.im * (uint64_t)b.im);
-        r.im = (int64_t)(x * (uint64_t)b.im + (uint64_t)a.im * y);
-        break;
-    case PLAIT_MIN:
-        r.re = less_of(dtype, a.re, b.re);
-        break;
-    case PLAIT_MAX:
-        r.re = (less_of(dtype, a.re, b.re) == a.re) ? b.re : a.re;
-        break;
-    case PLAIT_LAND:
-        r.re = (x != 0) && (y != 0);
-        break;
-    case PLAIT_LOR:
-        r.re = (x != 0) || (y != 0);
-        break;
-    case PLAIT_LXOR:
-        r.re = (x != 0) != (y != 0);
-        break;
-    case PLAIT_BAND:
-        r.re = (int64_t)(x & y);
-        break;
-    case PLAIT_BOR:
-        r.re = (int64_t)(x | y);
-        break;
-    case PLAIT_BXOR:
-        r.re = (int64_t)(x ^ y);
-        break;
-    default:
-        CHECK(false, "op %d", (int)op);
-    }
-    r.re = cut(dtype, r.re);
-    return r;
-}
-
 static void check_allreduce(plait_session_t *session, plait_reduce_t op,
                             plait_dtype_t dtype, int64_t n, bool in_place)
 {
@@ -292,12 +192,12 @@ static void check_allreduce(plait_session_t *session, plait_reduce_t op,
     char *expected = plait_alloc(n_bytes, 1);
 
     for (int64_t i = 0; i < n; i++) {
-        number_t sum = number_of(dtype, 0, i);
+        number_t sum = number_of(dtype, op, 0, i);
         for (int rank = 1; rank < end->size; rank++) {
-            sum = combine(op, dtype, sum, number_of(dtype, rank, i));
+            sum = combine(op, dtype, sum, number_of(dtype, op, rank, i));
         }
         put(dtype, expected, i, sum);
-        put(dtype, x, i, number_of(dtype, end->rank, i));
+        put(dtype, x, i, number_of(dtype, op, end->rank, i));
     }
     memcpy(y, x, (size_t)n_bytes);
     CHECK(end->transport->allreduce(session, op, dtype, n, in_place ? y : x, y) ==

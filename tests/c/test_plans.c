@@ -539,26 +539,88 @@ static void check_planted(void)
             plait_plan_destroy(&plans[r]);
         }
     }
-    /* a fence left out on all ranks: peers read what is being written */
+}
+
+/* Plans of `p` for 3 ranks, with one thing wrong on each of them or on one. */
+static void check_plant(problem_t *p, const plait_caps_t *caps, int alias,
+                        void (*plant)(plait_plan_t *plan), const char *what)
+{
+    plait_plan_t *plans[MAX_P] = {NULL};
+    const plait_check_t options = {.alias = alias};
+    plait_status_t status = PLAIT_OK;
+
+    CHECK(make_plans(p, 3, caps, plans) == PLAIT_OK, "%s", p->op->name);
+    for (int r = 0; r < 3 && plant != NULL; r++) {
+        plant(plans[r]);
+    }
+    status = plait_plans_check(plans, 3, &options);
+    CHECK(status == PLAIT_ERR_INTERNAL && strstr(plait_error_text(), what) != NULL,
+          "%s is not found in %s", what, p->op->name);
+    for (int r = 0; r < 3; r++) {
+        plait_plan_destroy(&plans[r]);
+    }
+}
+
+static void remove_step(plait_plan_t *plan, int i)
+{
+    (void)memmove(plan->steps + i, plan->steps + i + 1,
+                  (size_t)(plan->n_steps - i - 1) * sizeof(*plan->steps));
+    plan->n_steps--;
+}
+
+static void remove_third(plait_plan_t *plan)
+{
+    remove_step(plan, 2);
+}
+
+static void remove_first(plait_plan_t *plan)
+{
+    remove_step(plan, 0);
+}
+
+/* The pieces of rank 1 are collected where those of rank 0 are. */
+static void overlap_pieces(plait_plan_t *plan)
+{
+    plait_move_t *move = &first_of(plan, PLAIT_STEP_MOVE)->u.move;
+
+    move->in[1].dst_offset = move->in[0].dst_offset;
+}
+
+static void other_blocks(plait_plan_t *plan)
+{
+    plan->agree_some += (plan->rank == 2) ? 2 : 0;
+}
+
+static void check_planted_steps(void)
+{
+    const plait_caps_t *direct = &all_caps[0];
+    const plait_caps_t *messages = &all_caps[2];
     int64_t n = 1 << 14;
     problem_t p = {.op = &plait_op_allreduce,
                    .dtype = PLAIT_F64,
                    .shape = vector_shape,
                    .context = &n};
-    plait_plan_t *plans[MAX_P] = {NULL};
-    const plait_check_t options = {.alias = -1};
-    CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "allreduce");
-    for (int r = 0; r < 3; r++) {
-        plait_plan_t *plan = plans[r];
-        (void)memmove(plan->steps + 2, plan->steps + 3,
-                      (size_t)(plan->n_steps - 3) * sizeof(*plan->steps));
-        plan->n_steps--;
-    }
-    CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL,
-          "a missing fence is not found");
-    for (int r = 0; r < 3; r++) {
-        plait_plan_destroy(&plans[r]);
-    }
+    blocks_t b = {.n_ranks = 3, .n = 4, .roles = {SENT, RECEIVED}, .root = -1};
+    problem_t alltoall = {.op = &plait_op_alltoall,
+                          .dtype = PLAIT_F64,
+                          .shape = blocks_shape,
+                          .context = &b};
+    graph_t g = {.n = 3, .n_in = {1, 1, 1}, .n_out = {1, 1, 1}};
+    problem_t route = {.op = &plait_op_route,
+                       .dtype = PLAIT_F64,
+                       .shape = graph_shape,
+                       .adapt = graph_params,
+                       .context = &g};
+
+    /* a fence left out on all ranks: peers read what is being written */
+    check_plant(&p, direct, -1, remove_third, "reads what nobody has written");
+    check_plant(&p, direct, 0, remove_third, "in the same phase");
+    check_plant(&alltoall, direct, 0, remove_first, "in the same phase");
+    /* in place: blocks come before those that they overwrite have left */
+    check_plant(&alltoall, messages, 0, NULL,
+                "sends what the same move has overwritten");
+    check_plant(&p, messages, -1, overlap_pieces, "writes twice");
+    check_plant(&route, direct, -1, other_blocks, "agreement");
 }
 
 int main(void)
@@ -594,5 +656,6 @@ int main(void)
         check_cyclic(n_ranks);
     }
     check_planted();
+    check_planted_steps();
     return report("test_plans");
 }
