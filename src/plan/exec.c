@@ -90,7 +90,7 @@ static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publi
     const char *bytes = publishes ? exec->slot[publish->slot] + publish->offset : NULL;
     plait_record_t mine;
 
-    mine.status = own;
+    mine.status = (int32_t)own;
     mine.n_slots = publishes ? 0 : plait_plan_n_slots(plan);
     mine.agree = plan->agree;
     mine.agree_some = plan->agree_some;
