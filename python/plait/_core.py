@@ -71,6 +71,7 @@ class Row:
     alias: int
     model: str
     doc: str
+    line: str | None
 
     @property
     def target(self) -> str:
@@ -150,6 +151,7 @@ def _row(op: _Op) -> Row:
         alias=op.alias,
         model=text(op.model),
         doc=text(op.doc),
+        line=text(op.line),
     )
 
 

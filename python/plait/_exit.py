@@ -111,9 +111,10 @@ def _close_records() -> None:
     raised = getattr(sys, "last_value", None) is not None and not _is_interactive()
     part = _core.trace_part()
     _core.lib.plait_trace_close(int(not _failed and not raised))
+    size = _mpi[0].COMM_WORLD.size if _mpi else 1
     is_first = not _mpi or _mpi[0].COMM_WORLD.rank == 0
     if part and is_first and not _failed and "PLAIT_RUN_JOB" not in os.environ:
-        _trace.merge_at_exit(part)
+        _trace.merge_at_exit(part, size)
 
 
 @atexit.register

@@ -310,6 +310,7 @@ def merge_trace(trace):
     """Makes one file of what the ranks have written, also of those that were killed."""
     from plait import _trace
 
+    _trace.wait(trace, 0, GRACE_S)  # for killed ranks to be gone
     n, parts = _trace.merge(trace)
     if parts:
         say(f"{n} operations of {len(parts)} ranks in {trace}")

@@ -206,23 +206,27 @@ def merge(target: str, keeps_parts: bool = False) -> tuple[int, list[Part]]:
     return n, parts
 
 
-def merge_at_exit(part: str) -> None:
-    """Called on rank 0 at its end, after it closed its own part: waits for the others'."""
-    target = target_of(part)
-    limit = time.monotonic() + _WAIT_S
+def wait(target: str, n_ranks: int, limit_s: float) -> bool:
+    """Waits until that many ranks have written what they had to; whether they have."""
+    limit = time.monotonic() + limit_s
     while True:
         parts, _ = parts_of_last_job(target)
-        size = max((p.header.size for p in parts), default=1)
-        if len(parts) >= size and all(p.is_done for p in parts):
-            break
+        if len(parts) >= n_ranks and all(p.is_done for p in parts):
+            return True
         if time.monotonic() > limit:
-            print(
-                f"plait: not all ranks have ended; for their operations in the trace run\n"
-                f"  plait trace merge {target}",
-                file=sys.stderr,
-            )
-            break
+            return False
         time.sleep(0.02)
+
+
+def merge_at_exit(part: str, n_ranks: int) -> None:
+    """Called on rank 0 at its end, after it closed its own part: waits for the others'."""
+    target = target_of(part)
+    if not wait(target, n_ranks, _WAIT_S):
+        print(
+            "plait: not all ranks have ended; for all of their operations run\n"
+            f"  plait trace merge {target}",
+            file=sys.stderr,
+        )
     merge(target)
 
 
