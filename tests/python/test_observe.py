@@ -19,12 +19,11 @@ import plait
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _core, _errors, _exit, _record, _trace
+from plait import _core, _errors, _exit, _launch, _mpi_find, _record, _trace
 
 PACKAGE = str(pathlib.Path(plait.__file__).parents[1])
 needs_mpi = pytest.mark.skipif(
-    importlib.util.find_spec("mpi4py") is None or shutil.which("mpiexec") is None,
-    reason="mpi4py or mpiexec is missing",
+    importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed"
 )
 
 
@@ -41,6 +40,13 @@ def start(*command, **variables):
         timeout=100,
         stdin=subprocess.DEVNULL,
     )
+
+
+def start_ranks(*command, **variables):
+    """Two ranks by the launcher itself, as a batch system would start them."""
+    launcher = _mpi_find.find_launcher(_mpi_find.find_mpi())
+    settings = _launch.rank_environment(launcher, 2, {})
+    return start(*_launch.launcher_command(launcher, 2), *command, **settings, **variables)
 
 
 # ---- lines --------------------------------------------------------------------------------
@@ -170,7 +176,7 @@ def test_a_killed_rank_leaves_its_trace_and_its_flight_recorder(tmp_path, monkey
     monkeypatch.setenv("PLAIT_FLIGHT", str(flights))
     text = _record.report(4)
     assert re.search(r"rank 1 \(pid \d+\) did not end by itself", text)
-    assert text.count("bcast(float32[10], root 0) at killed.py:7") == 4
+    assert text.count("bcast(float32[10], root 0) at killed.py:7") >= 4
     assert _record.remove_dead() >= 1 and not list(flights.iterdir())
     assert "no flight recorder" in _record.report(4)
 
@@ -236,8 +242,8 @@ def test_mpiexec_without_plait_run_and_a_shared_compilation_cache(tmp_path):
     cached = []
     for attempt in range(2):
         trace = tmp_path / f"out{attempt}.json"
-        done = start(
-            *("mpiexec", "-n", 2, sys.executable, program),
+        done = start_ranks(
+            *(sys.executable, program),
             PLAIT_TRACE=trace,
             PLAIT_DEBUG=1 - attempt,
             PLAIT_FLIGHT=flights,
@@ -255,7 +261,9 @@ def test_mpiexec_without_plait_run_and_a_shared_compilation_cache(tmp_path):
 
 
 SHIFTED = """#!/bin/sh
-if [ "$PMI_RANK" = 1 ]; then exec unshare --time --monotonic 100000 --fork "$@"; fi
+if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 1 ]; then
+  exec unshare --time --monotonic 100000 --fork "$@"
+fi
 exec "$@"
 """
 
@@ -269,10 +277,8 @@ def test_clocks_of_other_nodes_are_measured(tmp_path):
     program, shift, trace = tmp_path / "plain.py", tmp_path / "shift.sh", tmp_path / "out.json"
     program.write_text(PLAIN)
     shift.write_text(SHIFTED)
-    done = start("mpiexec", "-n", 2, "sh", shift, sys.executable, program, PLAIT_TRACE=trace)
+    done = start_ranks("sh", shift, sys.executable, program, PLAIT_TRACE=trace)
     assert done.returncode == 0, done.stderr
-    if "PMI_RANK" not in start("mpiexec", "-n", 1, "env").stdout:
-        pytest.skip("this launcher has no PMI_RANK")
     clocks = json.loads(trace.read_text())["otherData"]["clocks"]
     assert clocks == {"rank 0": "same clock", "rank 1": "measured by messages"}
     assert overlaps(check_trace(trace, n_ranks=2, n_least=9)) == 5
