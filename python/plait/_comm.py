@@ -6,7 +6,7 @@ import weakref
 from typing import Any
 
 import jax
-from plait import _core, _errors, _exit, _sites, _topology, _world
+from plait import _core, _errors, _exit, _sites, _topology, _trace, _world
 
 
 class Special(int):
@@ -129,6 +129,7 @@ def _of_mpi(comm: Any, name: str, mpi: Any) -> Comm:
     made = comm.Get_attr(_keyvals["id"])
     if made is None or made._state["is_freed"]:
         made = Comm._make(comm, comm.size, comm.rank)
+        _trace.introduce(mpi, comm)
         comm.Set_attr(_keyvals["id"], made)
     _seen[id(comm)] = (weakref.ref(comm, functools.partial(_forget, id(comm))), made)
     return made

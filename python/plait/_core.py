@@ -74,6 +74,7 @@ class Row:
     alias: int
     model: str
     doc: str
+    line: str | None
 
     @property
     def target(self) -> str:
@@ -113,6 +114,18 @@ lib.plait_site_put.argtypes = [ctypes.c_int64, ctypes.c_char_p]
 lib.plait_site_text.restype = ctypes.c_char_p
 lib.plait_site_text.argtypes = [ctypes.c_int64]
 lib.plait_site_eager.restype = ctypes.POINTER(ctypes.c_int64)
+lib.plait_trace_set_lines.restype = None
+lib.plait_trace_set_world.restype = None
+lib.plait_trace_set_job.restype = None
+lib.plait_trace_set_job.argtypes = [ctypes.c_char_p]
+lib.plait_trace_set_offset.restype = None
+lib.plait_trace_set_offset.argtypes = [ctypes.c_int64]
+lib.plait_trace_close.restype = None
+lib.plait_trace_part.restype = ctypes.c_char_p
+lib.plait_trace_flight_path.restype = ctypes.c_char_p
+lib.plait_trace_flight.restype = ctypes.c_void_p
+lib.plait_trace_flight.argtypes = [ctypes.POINTER(ctypes.c_int64)]
+lib.plait_record_folder.restype = ctypes.c_bool
 lib.plait_trace_start.restype = None
 lib.plait_trace_read.restype = None
 lib.plait_trace_read.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
@@ -141,6 +154,7 @@ def _row(op: _Op) -> Row:
         alias=op.alias,
         model=text(op.model),
         doc=text(op.doc),
+        line=text(op.line),
     )
 
 
@@ -272,6 +286,37 @@ def trace() -> list[str]:
         lib.plait_trace_read(i, text, len(text))
         lines.append(text.value.decode())
     return lines
+
+
+def trace_part() -> str:
+    """The file that this process writes its part of the trace to; empty without PLAIT_TRACE."""
+    return os.fsdecode(lib.plait_trace_part())
+
+
+def flight_path() -> str:
+    """The file of this process's flight recorder; empty if it is in memory only."""
+    return os.fsdecode(lib.plait_trace_flight_path())
+
+
+def flight_memory() -> tuple[int, int]:
+    """Address and size of this process's flight recorder; 0 if it has none."""
+    n_bytes = ctypes.c_int64()
+    address = lib.plait_trace_flight(ctypes.byref(n_bytes))
+    return address or 0, n_bytes.value
+
+
+def memory(address: int, n_bytes: int) -> bytes:
+    """A copy of the library's memory."""
+    return ctypes.string_at(address, n_bytes)
+
+
+def record_folders() -> list[str]:
+    """Folders in which flight recorders of this user may be."""
+    path = ctypes.create_string_buffer(400)
+    found = []
+    while lib.plait_record_folder(len(found), path, len(path)):
+        found.append(os.fsdecode(path.value))
+    return list(dict.fromkeys(found))
 
 
 def shutdown(limit_s: float) -> int:

@@ -10,9 +10,10 @@ import traceback
 from types import ModuleType, TracebackType
 
 import jax
-from plait import _core, _errors
+from plait import _core, _errors, _record, _trace
 
 _LIMIT_S = 10.0
+_SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _mpi: list[ModuleType] = []
 _failed: list[bool] = []
@@ -27,6 +28,9 @@ def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
     rank = _mpi[0].COMM_WORLD.rank
     lines = "".join(traceback.format_exception(kind, value, tb))
     sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n{lines}")
+    if isinstance(value, _errors.Error):
+        last = _record.last_lines(_SHOWN)
+        sys.stderr.write(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
     sys.stderr.flush()
     _failed.append(True)
 
@@ -56,8 +60,7 @@ def _abort() -> None:
 def install(mpi: ModuleType) -> None:
     """Called once, when MPI is bound."""
     _mpi.append(mpi)
-    is_interactive = hasattr(builtins, "__IPYTHON__") or hasattr(sys, "ps1")
-    if mpi.COMM_WORLD.size > 1 and not is_interactive and "pytest" not in sys.modules:
+    if mpi.COMM_WORLD.size > 1 and not _is_interactive() and "pytest" not in sys.modules:
         sys.excepthook = _hook
         threading.excepthook = _thread_hook
 
@@ -94,15 +97,37 @@ def _flush_within_limit() -> None:
         _failed.append(True)
 
 
+def _is_interactive() -> bool:
+    return hasattr(builtins, "__IPYTHON__") or hasattr(sys, "ps1")
+
+
+def _close_records() -> None:
+    """The flight recorder stays after a failure; rank 0 makes the trace of a job that ended well.
+
+    ``plait run`` makes it itself, when all ranks are gone.
+    """
+    if not _core.lib.plait_trace_is_open():
+        return
+    raised = getattr(sys, "last_value", None) is not None and not _is_interactive()
+    part = _core.trace_part()
+    _core.lib.plait_trace_close(int(not _failed and not raised))
+    size = _mpi[0].COMM_WORLD.size if _mpi else 1
+    is_first = not _mpi or _mpi[0].COMM_WORLD.rank == 0
+    if part and is_first and not _failed and "PLAIT_RUN_JOB" not in os.environ:
+        _trace.merge_at_exit(part, size)
+
+
 @atexit.register
 def _at_exit() -> None:
     """Runs before JAX's and mpi4py's own handlers, as it was registered after them."""
     if is_forked():
         return
     if _failed and _mpi:
+        _core.lib.plait_trace_close(0)
         _abort()
     _flush_within_limit()
     _core.shutdown(_LIMIT_S)
+    _close_records()
     if _failed and _mpi:
         _abort()
     if _failed:

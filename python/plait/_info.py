@@ -121,13 +121,24 @@ def cache_sizes():
     return ", ".join(found) or "unknown"
 
 
-def cpu_rows():
-    """Cores, instruction sets, caches."""
+def cpu_facts():
+    """What the kernel says of the first core."""
     facts = {}
     for line in read_lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
         facts.setdefault(key.strip(), value.strip())
-    flags = facts.get("flags", facts.get("Features", "")).split()
+    return facts
+
+
+def cpu_flags():
+    """The instruction sets of the processor."""
+    facts = cpu_facts()
+    return facts.get("flags", facts.get("Features", "")).split()
+
+
+def cpu_rows():
+    """Cores, instruction sets, caches."""
+    facts, flags = cpu_facts(), cpu_flags()
     yield "CPU", facts.get("model name", platform.machine())
     yield "CPU features", " ".join(f for f in CPU_FEATURES if f in flags) or "unknown"
     yield "cores", f"{_launch.n_cores()} usable of {os.cpu_count()}"

@@ -306,7 +306,21 @@ def verdict(folder, n_ranks, code):
     return code
 
 
-def run(program, n_ranks, limit_s=0.0):
+def merge_trace(trace):
+    """Makes one file of what the ranks have written, also of those that were killed."""
+    from plait import _trace
+
+    _trace.wait(trace, 0, GRACE_S)  # for killed ranks to be gone
+    n, parts = _trace.merge(trace)
+    if parts:
+        say(f"{n} operations of {len(parts)} ranks in {trace}")
+        for line in _trace.summary(parts):
+            say("  " + line)
+    else:
+        say(f"no operation was traced, {trace} is not written")
+
+
+def run(program, n_ranks, limit_s=0.0, trace=""):
     """Run PROGRAM on `n_ranks` ranks; returns the exit code.
 
     Raises NoMpiError if there is no MPI or launcher, FileNotFoundError without a program.
@@ -314,8 +328,12 @@ def run(program, n_ranks, limit_s=0.0):
     command = program_command(program)
     launcher = find_launcher(find_mpi())
     environment = rank_environment(launcher, n_ranks, os.environ)
+    trace = trace or environment.get("PLAIT_TRACE", "")
+    if trace:
+        environment["PLAIT_TRACE"] = trace = os.path.abspath(trace)
     wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_rank.py"))]
     with tempfile.TemporaryDirectory(prefix="plait-run-") as folder:
+        environment["PLAIT_RUN_JOB"] = os.path.basename(folder)
         streams = Streams(folder, n_ranks)
         job = Job(
             [*launcher_command(launcher, n_ranks), *wrapper, folder, *command],
@@ -326,4 +344,6 @@ def run(program, n_ranks, limit_s=0.0):
             signal.signal(number, job.interrupt)
         code = job.wait(limit_s)
         streams.finish()
+        if trace:
+            merge_trace(trace)
         return verdict(folder, n_ranks, code)

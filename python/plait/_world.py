@@ -104,6 +104,7 @@ def mpi() -> ModuleType | None:
             "sees one: launcher and library are of different MPIs; use `plait run`"
         )
     _core.bind_mpi(MPI.__file__)
+    _core.lib.plait_trace_set_world(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
     _exit.install(MPI)
     _bound.append(MPI)
     return MPI

@@ -1,10 +1,10 @@
-"""The command ``plait``: start ranks, and say what this machine offers."""
+"""The command ``plait``: start ranks, say what this machine offers, and what happened."""
 
 import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from plait import _info, _launch
+from plait import _doctor, _info, _launch, _record, _trace
 from plait._mpi_find import NoMpiError
 
 USAGE_CODE = 2
@@ -48,11 +48,14 @@ def build_parser():
         description="Run PROGRAM on N ranks of this machine with the launcher of the MPI that "
         "mpi4py loads. Each line of output is labelled with its rank. The exit code is 0 only "
         "if every rank ended well; 124 after the time limit.",
-        usage="plait run [-h] -n N [--timeout S] (PROGRAM | -m MODULE) [ARGS ...]",
+        usage="plait run [-h] -n N [--timeout S] [--trace FILE] (PROGRAM | -m MODULE) [ARGS ...]",
     )
     run.add_argument("-n", type=count, required=True, metavar="N", dest="n_ranks", help="ranks")
     run.add_argument(
         "--timeout", type=seconds, default=0.0, metavar="S", help="end the job after S seconds"
+    )
+    run.add_argument(
+        "--trace", metavar="FILE", default="", help="write what happened to FILE, for Perfetto"
     )
     run.add_argument("-m", nargs=argparse.REMAINDER, dest="module", help="run a module, as Python")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and arguments")
@@ -60,6 +63,36 @@ def build_parser():
 
     info = commands.add_parser("info", help="show versions, MPI, CPU and memory settings")
     info.set_defaults(action=info_command)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is slow or wrong here, and what mends it",
+        description="Looks at this installation and this machine, runs two ranks, and says what "
+        "is slow or wrong and what mends it. The exit code is 1 if there is an error.",
+    )
+    doctor.add_argument("--no-test", action="store_true", help="do not run the two ranks")
+    doctor.add_argument(
+        "--last",
+        nargs="?",
+        type=count,
+        const=16,
+        metavar="N",
+        help="instead show the last N operations (16) of each rank of the last job that did not "
+        "end well",
+    )
+    doctor.set_defaults(action=doctor_command)
+
+    trace = commands.add_parser("trace", help="make one trace of what ranks have written")
+    actions = trace.add_subparsers(dest="trace_action", required=True, metavar="ACTION")
+    merge = actions.add_parser(
+        "merge",
+        help="make FILE of its parts",
+        description="Makes FILE, which Perfetto (ui.perfetto.dev) opens, of the parts that the "
+        "ranks of a job with PLAIT_TRACE=FILE have left; plait run does it by itself.",
+    )
+    merge.add_argument("file", metavar="FILE")
+    merge.add_argument("--keep", action="store_true", help="do not remove the parts")
+    merge.set_defaults(action=merge_command)
     return parser
 
 
@@ -71,12 +104,31 @@ def run_command(arguments):
     if not program:
         print("plait run: no program given", file=sys.stderr)
         return USAGE_CODE
-    return _launch.run(program, arguments.n_ranks, arguments.timeout)
+    return _launch.run(program, arguments.n_ranks, arguments.timeout, arguments.trace)
 
 
 def info_command(_arguments):
     """``plait info``."""
     print(_info.report())
+    return 0
+
+
+def doctor_command(arguments):
+    """``plait doctor``."""
+    if arguments.last:
+        print(_record.report(arguments.last))
+        return 0
+    return _doctor.run(has_test=not arguments.no_test)
+
+
+def merge_command(arguments):
+    """``plait trace merge``."""
+    n, parts = _trace.merge(arguments.file, arguments.keep)
+    if not parts:
+        print(f"plait trace: no parts of {arguments.file}", file=sys.stderr)
+        return 1
+    print(f"{n} operations of {len(parts)} ranks in {arguments.file}")
+    print("\n".join(_trace.summary(parts)))
     return 0
 
 

@@ -29,8 +29,9 @@ static void read_line(const char *path, char *text, size_t n_bytes)
     }
 }
 
-/* What the ranks of one job have in common and others have not. */
-static void name_job(char *text, size_t n_bytes)
+/* What the ranks of one job have in common and others have not, as far as the environment
+ * tells; see plait_trace_set_job. */
+static void name_job(int rank, char *text, size_t n_bytes)
 {
     const char *run = getenv("PLAIT_RUN_JOB");
     const char *pmix = getenv("PMIX_NAMESPACE");
@@ -43,8 +44,10 @@ static void name_job(char *text, size_t n_bytes)
         (void)snprintf(text, n_bytes, "slurm %s.%s", slurm, step);
     } else if (pmix != NULL) {
         (void)snprintf(text, n_bytes, "pmix %s", pmix);
-    } else {
+    } else if (rank >= 0) {
         (void)snprintf(text, n_bytes, "parent %d", (int)getppid());
+    } else {
+        (void)snprintf(text, n_bytes, "process %d", (int)getpid());
     }
 }
 
@@ -103,7 +106,7 @@ void plait_record_begin(plait_record_header_t *header)
     header->start_ns = plait_clock_ns();
     name_clock(header->clock, sizeof(header->clock));
     (void)gethostname(header->host, sizeof(header->host) - 1);
-    name_job(header->job, sizeof(header->job));
+    name_job(header->rank, header->job, sizeof(header->job));
     name_program(header->program, sizeof(header->program));
 }
 

@@ -202,16 +202,42 @@ int plait_trace_has_lines(void)
     return (wanted() & HAS_LINES) != 0;
 }
 
-void plait_trace_set_world(int rank, int size)
+static void for_each_header(void (*set)(plait_record_header_t *header,
+                                        const void *value),
+                            const void *value)
 {
     (void)wanted();
-    plait_record_header_t *headers[] = {plait_flight_file()->header, part.header};
-    for (int i = 0; i < 2; i++) {
-        if (headers[i] != NULL) {
-            headers[i]->rank = rank;
-            headers[i]->size = size;
-        }
+    if (plait_flight_file()->header != NULL) {
+        set(plait_flight_file()->header, value);
     }
+    if (part.header != NULL) {
+        set(part.header, value);
+    }
+}
+
+static void set_world(plait_record_header_t *header, const void *value)
+{
+    const int *rank_size = value;
+
+    header->rank = rank_size[0];
+    header->size = rank_size[1];
+}
+
+void plait_trace_set_world(int rank, int size)
+{
+    const int rank_size[] = {rank, size};
+
+    for_each_header(set_world, rank_size);
+}
+
+static void set_job(plait_record_header_t *header, const void *value)
+{
+    (void)snprintf(header->job, sizeof(header->job), "%s", (const char *)value);
+}
+
+void plait_trace_set_job(const char *job)
+{
+    for_each_header(set_job, job);
 }
 
 void plait_trace_set_offset(int64_t offset_ns)
@@ -220,6 +246,11 @@ void plait_trace_set_offset(int64_t offset_ns)
         part.header->offset_ns = offset_ns;
         part.header->has_offset = 1;
     }
+}
+
+int plait_trace_is_open(void)
+{
+    return (atomic_load(&wants) & IS_UNREADY) == 0;
 }
 
 const char *plait_trace_part(void)

@@ -50,8 +50,14 @@ PLAIT_EXPORT int plait_trace_has_lines(void);
 /* This process's rank among all of the job, for who reads the files. */
 PLAIT_EXPORT void plait_trace_set_world(int rank, int size);
 
+/* A name that is equal on all ranks of the job, and differs from other jobs'. */
+PLAIT_EXPORT void plait_trace_set_job(const char *job);
+
 /* To be added to this process's clock to get rank 0's; measured between nodes. */
 PLAIT_EXPORT void plait_trace_set_offset(int64_t offset_ns);
+
+/* Whether this process has records: there were operations, or somebody asked for one. */
+PLAIT_EXPORT int plait_trace_is_open(void);
 
 /* Whether this process writes a trace, and how its part of it is called; "" if not. */
 PLAIT_EXPORT const char *plait_trace_part(void);

@@ -1,0 +1,293 @@
+"""The trace of a job: the ranks' parts become one file that Perfetto opens."""
+
+import collections
+import dataclasses
+import glob
+import itertools
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from plait import _core, _record
+
+_PART = re.compile(r"\.\d+-[0-9a-f]+\.part$")
+_WAIT_S = 5.0
+_ROUNDS = 30
+
+
+@dataclasses.dataclass
+class Part:
+    """What one process wrote: whole entries only."""
+
+    header: _record.Header
+    entries: np.ndarray
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its process has said that it writes no more, or is gone."""
+        return self.header.state != 0 or not self.header.is_alive
+
+
+def read_part(path: str) -> Part:
+    """A part; what a killed process left half written is skipped."""
+    with open(path, "rb") as file:
+        alive = _record._is_locked(file.fileno())
+        data = file.read()
+    header, raw = _record.read_header(data, path, alive)
+    size = _record.TRACE_ENTRY.itemsize
+    if raw["entry_bytes"] != size:
+        raise _record.UnreadableError(f"{path}: no trace of this version of plait")
+    offset = int(raw["header_bytes"])
+    entries = np.frombuffer(data, _record.TRACE_ENTRY, max(0, len(data) - offset) // size, offset)
+    return Part(header, entries[(entries["number"] > 0) & (entries["start_ns"] > 0)])
+
+
+def target_of(part: str) -> str:
+    """The trace that a part belongs to."""
+    return _PART.sub("", part)
+
+
+def part_paths(target: str) -> list[str]:
+    """The parts of a trace that are there."""
+    return [p for p in glob.glob(glob.escape(target) + ".*.part") if _PART.search(p)]
+
+
+def parts_of_last_job(target: str) -> tuple[list[Part], list[str]]:
+    """The parts of the job that was started last, by rank; and what is left of others."""
+    parts = []
+    for path in part_paths(target):
+        try:
+            parts.append(read_part(path))
+        except (OSError, _record.UnreadableError) as error:
+            print(f"plait trace: {error}", file=sys.stderr)
+    if not parts:
+        return [], []
+    newest = max(parts, key=lambda p: p.header.wall_ns).header
+    mine = [p for p in parts if p.header.job == newest.job]
+    others = [p.header.path for p in parts if p.header.job != newest.job and p.is_done]
+    return sorted(mine, key=lambda p: (p.header.rank, p.header.wall_ns)), others
+
+
+def _offset(header: _record.Header, first: _record.Header) -> tuple[int, str]:
+    """What to add to a part's times to get the first one's, and how that is known."""
+    if header.clock and header.clock == first.clock:
+        return 0, "same clock"
+    if header.offset_ns is not None and first.rank == 0:
+        return header.offset_ns, "measured by messages"
+    mine, there = header.wall_ns - header.start_ns, first.wall_ns - first.start_ns
+    return mine - there, "time of day"
+
+
+def _name(title: str) -> str:
+    return re.split(r"[ (]", title, maxsplit=1)[0] or "operation"
+
+
+def rows(entries: np.ndarray) -> Iterator[dict]:
+    """Entries as dictionaries of Python's own numbers and texts."""
+    names = [name for name in entries.dtype.names if name != "number"]
+    columns = [entries[name].tolist() for name in names]
+    for values in zip(*columns, strict=True):
+        row = dict(zip(names, values, strict=True))
+        row["title"] = row["title"].decode(errors="replace")
+        row["where"] = row["where"].decode(errors="replace")
+        yield row
+
+
+def _event(e: dict, pid: int, ts_ns: int) -> dict:
+    args = {
+        "operation": e["title"],
+        "bytes": e["n_bytes"],
+        "communicator": f"#{e['comm']}",
+        "sequence": f"{e['sequence']:08x}",
+        "rank": e["rank"],
+        "at": e["where"] or "unknown",
+        "wait_us": e["wait_ns"] / 1000,
+        "copy_us": e["copy_ns"] / 1000,
+    }
+    if e["peer"] >= 0:
+        args["peer"] = e["peer"]
+    event = {
+        "name": _name(e["title"]),
+        "cat": "plait",
+        "ph": "X",
+        "pid": pid,
+        "tid": e["track"] + 1,
+        "ts": ts_ns / 1000,
+        "dur": max(0, e["end_ns"] - e["start_ns"]) / 1000,
+        "args": args,
+    }
+    if e["status"] != 0:
+        args["status"] = _core.lib.plait_status_name(e["status"]).decode()
+        event["cname"] = "terrible"
+    return event
+
+
+def _metadata(part: Part, pid: int, rank: int) -> Iterator[dict]:
+    """Names of the tracks. Numbers begin at 1: Perfetto takes process 0 for the idle one."""
+    tracks = sorted({int(t) for t in part.entries["track"]}) or [0]
+    about = {"name": "process_name", "args": {"name": f"rank {rank}, {part.header.host}"}}
+    yield {"ph": "M", "pid": pid, **about}
+    yield {"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": rank}}
+    for track in tracks:
+        name = "operations" if tracks == [0] else f"device {track}"
+        yield {"ph": "M", "pid": pid, "tid": track + 1, "name": "thread_name"} | {
+            "args": {"name": name}
+        }
+
+
+def events(parts: Sequence[Part]) -> Iterator[dict]:
+    """The events of all parts in the Chrome trace event format, on one clock from 0."""
+    offsets = [_offset(p.header, parts[0].header)[0] for p in parts]
+    starts = [
+        int(p.entries["start_ns"].min()) + o
+        for p, o in zip(parts, offsets, strict=True)
+        if len(p.entries) > 0
+    ]
+    zero = min(starts, default=0)
+    for index, (part, offset) in enumerate(zip(parts, offsets, strict=True)):
+        rank = part.header.rank if part.header.rank >= 0 else index
+        yield from _metadata(part, rank + 1, rank)
+        for e in rows(part.entries):
+            yield _event(e, rank + 1, e["start_ns"] + offset - zero)
+
+
+def write(target: str, parts: Sequence[Part]) -> int:
+    """Writes the trace, whole or not at all; the number of operations in it."""
+    head = parts[0].header
+    clocks = {f"rank {p.header.rank}": _offset(p.header, head)[1] for p in parts}
+    other = {"program": head.program, "job": head.job, "clocks": clocks}
+    temporary = f"{target}.{os.getpid()}.tmp"
+    n = 0
+    with open(temporary, "w") as file:
+        file.write('{"displayTimeUnit": "ns", "otherData": ' + json.dumps(other))
+        file.write(', "traceEvents": [\n')
+        for i, event in enumerate(events(parts)):
+            file.write((",\n" if i else "") + json.dumps(event, separators=(",", ":")))
+            n += event["ph"] == "X"
+        file.write("\n]}\n")
+    os.replace(temporary, target)
+    return n
+
+
+def summary(parts: Sequence[Part], n_rows: int = 8) -> list[str]:
+    """Where the time went, by operation and line, over all ranks."""
+    sums: dict[tuple[str, str], list[int]] = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for e in itertools.chain.from_iterable(rows(part.entries) for part in parts):
+        values = (1, e["end_ns"] - e["start_ns"], e["wait_ns"], e["n_bytes"])
+        old = sums[e["title"], e["where"]]
+        sums[e["title"], e["where"]] = [a + b for a, b in zip(old, values, strict=True)]
+    most = sorted(sums.items(), key=lambda item: -item[1][1])[:n_rows]
+    lines = [f"{'calls':>8} {'time':>10} {'waiting':>8} {'GB/s':>7}  operation"] if most else []
+    for (title, where), (n, time_ns, wait_ns, n_bytes) in most:
+        rate = f"{n_bytes / time_ns:7.2f}" if time_ns else f"{'':7}"
+        share = 100 * wait_ns / time_ns if time_ns else 0
+        at = f" at {where}" if where else ""
+        lines.append(f"{n:8} {time_ns / 1e6:7.1f} ms {share:6.0f} % {rate}  {title}{at}")
+    return lines
+
+
+def merge(target: str, keeps_parts: bool = False) -> tuple[int, list[Part]]:
+    """Makes the trace of the parts of the last job; operations in it, and the parts.
+
+    Parts whose process is done are removed, those of earlier jobs too.
+    """
+    parts, others = parts_of_last_job(target)
+    if not parts:
+        return 0, []
+    n = write(target, parts)
+    for path in [] if keeps_parts else [*others, *(p.header.path for p in parts if p.is_done)]:
+        os.unlink(path)
+    return n, parts
+
+
+def wait(target: str, n_ranks: int, limit_s: float) -> bool:
+    """Waits until that many ranks have written what they had to; whether they have."""
+    limit = time.monotonic() + limit_s
+    while True:
+        parts, _ = parts_of_last_job(target)
+        if len(parts) >= n_ranks and all(p.is_done for p in parts):
+            return True
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.02)
+
+
+def merge_at_exit(part: str, n_ranks: int) -> None:
+    """Called on rank 0 at its end, after it closed its own part: waits for the others'."""
+    target = target_of(part)
+    if not wait(target, n_ranks, _WAIT_S):
+        print(
+            "plait: not all ranks have ended; for all of their operations run\n"
+            f"  plait trace merge {target}",
+            file=sys.stderr,
+        )
+    merge(target)
+
+
+# ---- clocks --------------------------------------------------------------------------------
+
+
+def _ping_pong(mpi: ModuleType, comm: Any, peer: int) -> int:
+    """What to add to the peer's clock to get ours, by the fastest of some round trips."""
+    best, offset = None, 0
+    here, there = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    for _ in range(_ROUNDS):
+        start = time.monotonic_ns()
+        comm.Send([here, mpi.INT64_T], peer, 1)
+        comm.Recv([there, mpi.INT64_T], peer, 1)
+        end = time.monotonic_ns()
+        if best is None or end - start < best:
+            best, offset = end - start, (start + end) // 2 - int(there[0])
+    return offset
+
+
+def _answer(mpi: ModuleType, comm: Any) -> None:
+    buffer = np.zeros(1, np.int64)
+    for _ in range(_ROUNDS):
+        comm.Recv([buffer, mpi.INT64_T], 0, 1)
+        buffer[0] = time.monotonic_ns()
+        comm.Send([buffer, mpi.INT64_T], 0, 1)
+
+
+def measure_offsets(mpi: ModuleType, comm: Any) -> int:
+    """This rank's offset to rank 0's clock. Collective over ``comm``."""
+    if comm.rank == 0:
+        offsets = [0] + [_ping_pong(mpi, comm, peer) for peer in range(1, comm.size)]
+    else:
+        _answer(mpi, comm)
+        offsets = None
+    return comm.scatter(offsets, 0)
+
+
+_introduced: list[bool] = []
+
+
+def introduce(mpi: ModuleType, comm: Any) -> None:
+    """Makes the records of all ranks fit together: one name of the job, one clock.
+
+    Collective over ``comm``; done once, when the first communicator of all ranks is made.
+    """
+    if _introduced or comm.size != mpi.COMM_WORLD.size or comm.size == 1:
+        return
+    _introduced.append(True)
+    every = comm.allgather((mpi.COMM_WORLD.rank, *_own_names()))
+    _core.lib.plait_trace_set_job(min(every)[1].encode())
+    clocks = {clock for _, _, clock in every}
+    if len(clocks) > 1 and "" not in clocks:
+        own = mpi.COMM_WORLD.Dup()
+        _core.lib.plait_trace_set_offset(measure_offsets(mpi, own))
+        own.Free()
+
+
+def _own_names() -> tuple[str, str]:
+    """Name of the job as this process knows it, and its clock; empty without a trace."""
+    flight = _record.own_flight()
+    header = None if flight is None else flight.header
+    clock = header.clock if header is not None and _core.trace_part() else ""
+    return ("" if header is None else f"{header.job} on {header.host}"), clock
