@@ -25,29 +25,25 @@ static const int64_t *edge_at(const plait_route_params_t *p, int64_t i)
     return p->edges + i * PLAIT_EDGE_WORDS;
 }
 
-/* Ranks and blocks of one edge, as far as this rank knows the numbers of blocks. */
-static plait_status_t check_edge(const plait_route_params_t *p,
-                                 const plait_problem_t *problem, int64_t i)
+/* Rank and block at one end of an edge; of other ranks' blocks the number is not known. */
+static plait_status_t check_end(const plait_problem_t *problem, int64_t i,
+                                bool is_source, const int64_t end[2], int64_t n_blocks)
 {
     plait_status_t status = PLAIT_OK;
-    const int64_t *e = edge_at(p, i);
 
-    for (int w = PLAIT_EDGE_SOURCE; w <= PLAIT_EDGE_DEST;
-         w += PLAIT_EDGE_DEST - PLAIT_EDGE_SOURCE) {
-        bool is_source = w == PLAIT_EDGE_SOURCE;
-        int64_t n_blocks = is_source ? p->n_in : p->n_out;
-        PLAIT_CHECK(e[w] >= 0 && e[w] < problem->n_ranks, PLAIT_ERR_INVALID,
-                    "route: %s %lld of edge %lld is not a rank of this communicator "
-                    "(size %d)",
-                    is_source ? "source" : "dest", (long long)e[w], (long long)i,
-                    problem->n_ranks);
-        PLAIT_CHECK(e[w + 1] >= 0 && (e[w] != problem->rank || e[w + 1] < n_blocks),
-                    PLAIT_ERR_INVALID,
-                    "route: edge %lld names block %lld of the %s of rank %lld, which "
-                    "has %lld",
-                    (long long)i, (long long)e[w + 1], is_source ? "operand" : "result",
-                    (long long)e[w], (long long)n_blocks);
-    }
+    PLAIT_CHECK(end[0] >= 0 && end[0] < problem->n_ranks, PLAIT_ERR_INVALID,
+                "route: %s %lld of edge %lld is not a rank of this communicator (size "
+                "%d)",
+                is_source ? "source" : "dest", (long long)end[0], (long long)i,
+                problem->n_ranks);
+    PLAIT_CHECK(end[1] >= 0, PLAIT_ERR_INVALID,
+                "route: edge %lld names block %lld, expected 0 or more", (long long)i,
+                (long long)end[1]);
+    PLAIT_CHECK(end[0] != problem->rank || end[1] < n_blocks, PLAIT_ERR_INVALID,
+                "route: edge %lld names block %lld of the %s of rank %lld, which has "
+                "%lld",
+                (long long)i, (long long)end[1], is_source ? "operand" : "result",
+                (long long)end[0], (long long)n_blocks);
 done:
     return status;
 }
@@ -122,7 +118,9 @@ static plait_status_t check(const plait_route_params_t *p,
                 "route: edges has %lld numbers, expected a multiple of %d",
                 (long long)p->n_edges, PLAIT_EDGE_WORDS);
     for (int64_t i = 0; i < n_edges(p); i++) {
-        PLAIT_TRY(check_edge(p, problem, i));
+        const int64_t *e = edge_at(p, i);
+        PLAIT_TRY(check_end(problem, i, true, e + PLAIT_EDGE_SOURCE, p->n_in));
+        PLAIT_TRY(check_end(problem, i, false, e + PLAIT_EDGE_DEST, p->n_out));
     }
     PLAIT_TRY(check_dests(p));
     *block_bytes_p = (p->n_in > 0) ? in_bytes : out_bytes;

@@ -81,7 +81,7 @@ static plait_status_t run_fence(plait_exec_t *exec, plait_status_t own)
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     plait_session_t *session = &exec->session;
-    plait_record_t mine = {.status = own,
+    plait_record_t mine = {.status = (int32_t)own,
                            .n_slots = plait_plan_n_slots(plan),
                            .agree = plan->agree,
                            .agree_some = plan->agree_some};

@@ -23,7 +23,7 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
     plait_status_t status = PLAIT_OK;
     const plait_transport_t *transport = exec->session.end->transport;
     char *dst = (n->dst_slot >= 0) ? exec->slot[n->dst_slot] : NULL;
-    const char *given = (n->template_slot >= 0) ? exec->slot[n->template_slot] : dst;
+    const char *given = (n->template_slot >= 0) ? exec->slot[n->template_slot] : NULL;
     int64_t n_recv_bytes = n->n_recv * plait_dtype_bytes(n->recv_dtype);
     const plait_half_t send = {.peer = n->dest,
                                .tag = n->send_tag,
@@ -38,7 +38,7 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
                                .dtype = n->recv_dtype};
     plait_matched_t matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 
-    if (n->source == PLAIT_NO_RANK && n_recv_bytes > 0 && given != dst) {
+    if (n->source == PLAIT_NO_RANK && dst != NULL && given != NULL && given != dst) {
         memcpy(dst, given, (size_t)n_recv_bytes);
     }
     PLAIT_TRY(n->is_buffered

@@ -81,8 +81,9 @@ static void print_native(const plait_native_step_t *n, FILE *file)
     (void)fprintf(file, "native  %s", native_names[n->native]);
     if (n->native == PLAIT_NATIVE_SENDRECV) {
         if (n->src_slot >= 0) {
-            (void)fprintf(file, ", to %d tag %d (%" PRId64 " bytes)", n->dest,
-                          n->send_tag, n->n * plait_dtype_bytes(n->dtype));
+            (void)fprintf(file, ", to %d tag %d (%" PRId64 " bytes%s)", n->dest,
+                          n->send_tag, n->n * plait_dtype_bytes(n->dtype),
+                          n->is_buffered ? ", copied" : "");
         }
         if (n->dst_slot >= 0) {
             (void)fprintf(file, ", from %d tag %d (%" PRId64 " bytes)", n->source,

@@ -100,8 +100,12 @@ static void file(plait_mail_t *mail, plait_letter_t *letter)
     if (letter->verdict == PLAIT_OK || letter->source == letter->dest) {
         plait_free(letter);
     } else {
-        letter->next = mail->refused;
-        mail->refused = letter;
+        plait_letter_t **place = &mail->refused;
+        while (*place != NULL) { /* the first one is told first */
+            place = &(*place)->next;
+        }
+        letter->next = NULL;
+        *place = letter;
         atomic_fetch_add(&mail->n_refused, 1);
     }
 }
