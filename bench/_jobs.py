@@ -101,10 +101,15 @@ class Jobs:
 
     # ---- running -----------------------------------------------------------------------------
 
-    def worker(self, module, arguments, n_ranks, environment=()):
+    def pythons(self):
+        """This interpreter, and that of the environment with another MPI if there is one."""
+        other = ROOT / f"{Path(sys.prefix).name}-openmpi" / "bin" / "python"
+        return [sys.executable, *([str(other)] if other.exists() else [])]
+
+    def worker(self, module, arguments, n_ranks, environment=(), python=sys.executable):
         """The records of a module of workers/, on MPI ranks or (n_ranks 0) in one process."""
         scale = self.scale
-        command = [sys.executable, "-m"]
+        command = [python, "-m"]
         if n_ranks:
             command += ["plait", "run", "-n", str(n_ranks), "--timeout", str(JOB_LIMIT_S), "-m"]
         options = {"rounds": scale.n_rounds, "limit": scale.n_limit, "seconds": scale.limit_s}
@@ -134,8 +139,11 @@ class Jobs:
     def _run(self, command, out, extra):
         file = self.folder / "records.jsonl"
         file.unlink(missing_ok=True)
-        path = os.pathsep.join(filter(None, [str(BENCH), os.environ.get("PYTHONPATH", "")]))
+        package = Path(_core.__file__).resolve().parents[1]
+        paths = [str(BENCH), str(package), os.environ.get("PYTHONPATH", "")]
+        path = os.pathsep.join(filter(None, paths))
         environment = os.environ | {"PYTHONPATH": path, "MPIEXEC_TIMEOUT": str(JOB_LIMIT_S)}
+        environment |= {"PLAIT_LIBRARY": str(Path(_core.lib._name).resolve())}
         environment |= {"GLIBC_TUNABLES": _launch.tunables(os.environ.get("GLIBC_TUNABLES", ""))}
         job = subprocess.Popen(
             [*command, f"{out}{file}"],

@@ -51,7 +51,7 @@ def sendrecv_cases(mpi, n, peer):
 
     donated = plait.jit(functools.partial(exchange, donate=True), donate_argnums=1)
     return {
-        "raw": Case(lambda: mpi.sendrecv(1, x, y, peer)),
+        "raw": Case(lambda: mpi.sendrecv(1, x, y)),
         "donated": Case(Chain(donated, send, place + 0)),
         "fresh": Case(fresh(plait.jit(exchange), send, place)),
     }

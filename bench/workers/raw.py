@@ -10,35 +10,41 @@ class Raw:
 
     def __init__(self, library):
         self.lib = ctypes.CDLL(library)
-        self.lib.raw_allreduce.restype = ctypes.c_double
-        self.lib.raw_sendrecv.restype = ctypes.c_double
+        self.lib.raw_call.restype = ctypes.c_double
+        self.comm = MPI.COMM_WORLD
         if self.lib.raw_open(MPI.__file__.encode()):
-            raise OSError("MPI_Allreduce and MPI_Sendrecv are not in the library of mpi4py")
+            raise OSError("MPI_Allreduce is not in the library of mpi4py")
 
     @staticmethod
     def _handle(of):
         return ctypes.c_size_t(MPI._handleof(of) & (2**64 - 1))
 
-    def _dtype(self, x):
-        return self._handle(MPI.DOUBLE if x.dtype.itemsize == 8 else MPI.FLOAT)
+    def call(self, name, n_calls, x, y, n=None):
+        """The collective or transfer of this name, as plait names it, on blocks of n items."""
+        dtype = MPI.DOUBLE if x.dtype.itemsize == 8 else MPI.FLOAT
+        seconds = self.lib.raw_call(
+            name.encode(),
+            n_calls,
+            ctypes.c_void_p(x.ctypes.data),
+            ctypes.c_void_p(y.ctypes.data),
+            x.size if n is None else n,
+            self._handle(dtype),
+            self._handle(MPI.SUM),
+            self._handle(self.comm),
+            self.comm.rank,
+            (self.comm.rank + 1) % self.comm.size,
+        )
+        if seconds < 0:
+            raise RuntimeError(f"MPI's {name} returned an error")
+        return seconds
 
     def allreduce(self, n_calls, x, y):
         """MPI_Allreduce(SUM) over the world."""
-        arguments = (ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), x.size)
-        where = (self._dtype(x), self._handle(MPI.SUM), self._handle(MPI.COMM_WORLD))
-        return self._checked(self.lib.raw_allreduce(n_calls, *arguments, *where))
+        return self.call("allreduce", n_calls, x, y)
 
-    def sendrecv(self, n_calls, x, y, peer):
-        """MPI_Sendrecv with one peer, both ways."""
-        arguments = (ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), x.size)
-        where = (self._dtype(x), peer, self._handle(MPI.COMM_WORLD))
-        return self._checked(self.lib.raw_sendrecv(n_calls, *arguments, *where))
-
-    @staticmethod
-    def _checked(seconds):
-        if seconds < 0:
-            raise RuntimeError("MPI returned an error")
-        return seconds
+    def sendrecv(self, n_calls, x, y):
+        """MPI_Sendrecv with the other rank, both ways."""
+        return self.call("sendrecv", n_calls, x, y)
 
 
 def version():
@@ -47,3 +53,9 @@ def version():
     if text.startswith("Open MPI"):
         return text.split(",")[0].replace(" v", " ")
     return "MPICH " + text.split(":")[1].strip() if text.startswith("MPICH") else text
+
+
+def thread_level():
+    """The level that MPI gives, for the table."""
+    names = {MPI.THREAD_MULTIPLE: "MULTIPLE", MPI.THREAD_SERIALIZED: "SERIALIZED"}
+    return names.get(MPI.Query_thread(), "less")

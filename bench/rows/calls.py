@@ -1,0 +1,40 @@
+"""Every operation on 8 bytes, under each MPI and at both thread levels."""
+
+from _jobs import N_RANKS, Absent
+from _result import JAX_FRESH, Bound, Rounds, absent
+
+LIMIT, BEYOND_US = 1.3, 0.05
+LEVELS = ("multiple", "serialized")
+
+
+def measure(jobs):
+    """The rows of this group, an MPI after the other."""
+    rows = []
+    for python in jobs.pythons():
+        try:
+            rows += _under(jobs, python)
+        except (Absent, RuntimeError) as error:
+            rows.append(absent("8 B", "all rows", JAX_FRESH, f"MPI of {python}", str(error)))
+    return rows
+
+
+def _under(jobs, python):
+    """The faster of the two levels is what plait, at MPI's default level, is measured by."""
+    arguments = {"raw": jobs.raw_mpi(), "loop": jobs.scale.n_loop}
+    found = {}
+    for level in LEVELS:
+        environment = {"MPI4PY_RC_THREAD_LEVEL": level}
+        for record in jobs.worker("calls", arguments, N_RANKS, environment, python):
+            found[record["name"], level] = Rounds(record, jobs.scale.n_rounds)
+    rows = []
+    for name in dict.fromkeys(name for name, _ in found):
+        rounds = found[name, LEVELS[0]]
+        raw_us = {level: found[name, level].median("raw") * 1e6 for level in LEVELS}
+        mpi = rounds.facts["mpi"]
+        group = f"8 B in a jitted loop, 2 ranks, {mpi}"
+        comparator = f"MPI's {name} in a C loop, {mpi}, THREAD_MULTIPLE"
+        row = rounds.row(group, name, JAX_FRESH, "plait", "raw", comparator, Bound("<=", LIMIT))
+        value = (row.plait_s * 1e6 - BEYOND_US) / min(raw_us.values())
+        row.note = ", ".join(f"raw {level} {us:.3f} us" for level, us in raw_us.items())
+        rows.append(row.judge(f"{value:.2f} of the faster raw", value))
+    return rows
