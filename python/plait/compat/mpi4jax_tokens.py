@@ -1,0 +1,90 @@
+"""The functions of mpi4jax up to 0.7: every operation takes a token and returns one.
+
+``from plait.compat import mpi4jax_tokens as mpi4jax`` in place of ``import mpi4jax``.
+Everything returns ``(result, token)``; send and barrier return the token alone. Operations run
+in the order of the program, which is one of those that the tokens allow, and run also where
+their token is dropped, as there. Gradients and environment as in ``plait.compat.mpi4jax``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import plait
+from plait.compat import _adapt
+from plait.compat.mpi4jax import get_logging as get_logging
+from plait.compat.mpi4jax import has_cuda_support as has_cuda_support
+from plait.compat.mpi4jax import has_sycl_support as has_sycl_support
+from plait.compat.mpi4jax import set_logging as set_logging
+
+_WITHOUT_RESULT = (plait.send, plait.barrier)
+
+
+def _token(given: Any, name: str) -> Any:
+    """A fresh token for None; arrays and those of jax.lax.create_token stay what they are."""
+    if given is None:
+        return plait.create_token()
+    if not hasattr(given, "dtype"):
+        try:
+            jax.typeof(given)
+        except TypeError:
+            raise TypeError(
+                f'{name} got unexpected type for argument "token" '
+                f"(expected: token, got: {type(given)})"
+            ) from None
+    return given
+
+
+def _operation(function: Callable, **fixed: Any) -> Callable:
+    def call(*args: Any, token: Any = None, **kwargs: Any) -> Any:
+        token = _token(token, function.__name__)
+        result = function(*args, **kwargs, **fixed)
+        return token if function in _WITHOUT_RESULT else (result, token)
+
+    return _adapt.operation(function, call, None, __name__)
+
+
+allgather = _operation(plait.allgather)
+allreduce = _operation(plait.allreduce, replicated=True)
+alltoall = _operation(plait.alltoall)
+barrier = _operation(plait.barrier)
+bcast = _operation(plait.bcast)
+gather = _operation(plait.gather)
+recv = _operation(plait.recv)
+reduce = _operation(plait.reduce)
+scan = _operation(plait.scan)
+scatter = _operation(plait.scatter)
+send = _operation(plait.send)
+sendrecv = _operation(plait.sendrecv)
+
+Allgather = _adapt.capitalised(allgather)
+Allreduce = _adapt.capitalised(allreduce)
+Alltoall = _adapt.capitalised(alltoall)
+Barrier = _adapt.capitalised(barrier)
+Bcast = _adapt.capitalised(bcast)
+Gather = _adapt.capitalised(gather)
+Recv = _adapt.capitalised(recv)
+Reduce = _adapt.capitalised(reduce)
+Scan = _adapt.capitalised(scan)
+Scatter = _adapt.capitalised(scatter)
+Send = _adapt.capitalised(send)
+Sendrecv = _adapt.capitalised(sendrecv)
+
+__all__ = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "barrier",
+    "bcast",
+    "gather",
+    "get_logging",
+    "has_cuda_support",
+    "has_sycl_support",
+    "recv",
+    "reduce",
+    "scan",
+    "scatter",
+    "send",
+    "sendrecv",
+    "set_logging",
+]
