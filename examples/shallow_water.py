@@ -134,15 +134,25 @@ def vorticity(padded, model):
     return (v[:-1, 1:] - v[:-1, :-1]) / dx - (u[1:, :-1] - u[:-1, :-1]) / dy
 
 
+def rounded(*products):
+    """The same values, which XLA may not compute again where they are used.
+
+    There it would fuse some with the sums they are in, unrounded, and which ones depends on the
+    size of the block: the bits would change with the number of ranks.
+    """
+    return jax.lax.optimization_barrier(products)
+
+
 def tendency(state, f, is_open, model, place):
     """The right-hand sides on this rank's cells. `is_open` is 0 where v is on a wall."""
     padded = exchange(state, place)
     (eta, u, v), dx, dy = padded, model.dx, model.dy
     h = model.depth + eta
     hu, hv = mean_x(h) * u[:, :-1], mean_y(h) * v[:-1]
+    hu, hv, uu, vv = rounded(hu, hv, u**2, v**2)
     q = (f + vorticity(padded, model)) / mean_y(mean_x(h))
-    kinetic = 0.25 * (u[1:, 1:] ** 2 + u[1:, :-1] ** 2 + v[1:, 1:] ** 2 + v[:-1, 1:] ** 2)
-    bernoulli = model.gravity * eta[1:, 1:] + kinetic
+    kinetic = 0.25 * (uu[1:, 1:] + uu[1:, :-1] + vv[1:, 1:] + vv[:-1, 1:])
+    (bernoulli,) = rounded(model.gravity * eta[1:, 1:] + kinetic)
 
     def friction(a):
         along_x = (a[1:-1, 2:] - 2 * a[1:-1, 1:-1] + a[1:-1, :-2]) / dx**2
