@@ -39,11 +39,11 @@ def snapshots(path, frames, top, model, caption):
     n_rows = -(-len(frames) // n_columns)
     width = 14.0
     panel = width / n_columns * model.extent[0] / model.extent[1]
-    height = n_rows * (panel + 0.35) + 0.9
+    height = n_rows * (panel + 0.35) + 1.0
     figure, axes = plt.subplots(
         n_rows, n_columns, figsize=(width, height), facecolor=BACKGROUND, squeeze=False
     )
-    figure.subplots_adjust(0.01, 0.75 / height, 0.99, 1 - 0.35 / height, wspace=0.02, hspace=0.14)
+    figure.subplots_adjust(0.01, 0.9 / height, 0.99, 1 - 0.35 / height, wspace=0.02, hspace=0.14)
     for axis in axes.flat:
         axis.set_axis_off()
     for axis, (days, zeta) in zip(axes.flat, frames, strict=False):
@@ -52,11 +52,11 @@ def snapshots(path, frames, top, model, caption):
         )
         axis.set_aspect(model.dy / model.dx)
         axis.set_title(f"day {days:.1f}", color=INK, fontsize=13)
-    inset = figure.add_axes((0.72, 0.45 / height, 0.26, 0.12 / height))
+    inset = figure.add_axes((0.73, 0.5 / height, 0.25, 0.12 / height))
     bar = figure.colorbar(shown, cax=inset, orientation="horizontal")
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=FAINT, labelsize=8, length=2)
     bar.ax.set_title("relative vorticity / f", color=FAINT, fontsize=9, pad=3)
-    figure.text(0.014, 0.25 / height, caption, color=FAINT, fontsize=9.5)
+    figure.text(0.014, 0.12 / height, caption, color=FAINT, fontsize=9.5)
     figure.savefig(path, dpi=80, facecolor=BACKGROUND)
     plt.close(figure)

@@ -128,43 +128,55 @@ def mean_x(a):
     return 0.5 * (a[:, 1:] + a[:, :-1])
 
 
-def vorticity(padded, model):
+def vorticity(padded, model, times):
     """dv/dx - du/dy at the corners of the cells, those of the ghosts in the south-west too."""
-    (_, u, v), dx, dy = padded, model.dx, model.dy
-    return (v[:-1, 1:] - v[:-1, :-1]) / dx - (u[1:, :-1] - u[:-1, :-1]) / dy
+    along_x, along_y = (
+        padded.v[:-1, 1:] - padded.v[:-1, :-1],
+        padded.u[1:, :-1] - padded.u[:-1, :-1],
+    )
+    return times(1 / model.dx, along_x) - times(1 / model.dy, along_y)
 
 
-def rounded(*products):
-    """The same values, which XLA may not compute again where they are used.
+class Fixed(NamedTuple):
+    """What a rank's programs are given besides the state."""
 
-    There it would fuse some with the sums they are in, unrounded, and which ones depends on the
-    size of the block: the bits would change with the number of ranks.
-    """
-    return jax.lax.optimization_barrier(products)
+    f: Any  # at the south and north edge of each row
+    is_open: Any  # 0 in the row whose north face is a wall
+    zero: Any
+
+    def times(self, a, b):
+        """The product, rounded before it is summed.
+
+        Else XLA fuses some products with the sums that they are in, unrounded, and which ones
+        depends on the size of the block: the last bits would depend on the number of ranks.
+        """
+        return a * b + self.zero
 
 
-def tendency(state, f, is_open, model, place):
-    """The right-hand sides on this rank's cells. `is_open` is 0 where v is on a wall."""
-    padded = exchange(state, place)
-    (eta, u, v), dx, dy = padded, model.dx, model.dy
+def tendency(state, fixed, model, place):
+    """The right-hand sides on this rank's cells."""
+    padded, times = exchange(state, place), fixed.times
+    (eta, u, v), per_dx, per_dy = padded, 1 / model.dx, 1 / model.dy
     h = model.depth + eta
-    hu, hv = mean_x(h) * u[:, :-1], mean_y(h) * v[:-1]
-    hu, hv, uu, vv = rounded(hu, hv, u**2, v**2)
-    q = (f + vorticity(padded, model)) / mean_y(mean_x(h))
+    hu, hv = times(mean_x(h), u[:, :-1]), times(mean_y(h), v[:-1])
+    q = (fixed.f + vorticity(padded, model, times)) / mean_y(mean_x(h))
+    uu, vv = times(u, u), times(v, v)
     kinetic = 0.25 * (uu[1:, 1:] + uu[1:, :-1] + vv[1:, 1:] + vv[:-1, 1:])
-    (bernoulli,) = rounded(model.gravity * eta[1:, 1:] + kinetic)
+    bernoulli = times(model.gravity, eta[1:, 1:]) + kinetic
 
     def friction(a):
-        along_x = (a[1:-1, 2:] - 2 * a[1:-1, 1:-1] + a[1:-1, :-2]) / dx**2
-        along_y = (a[2:, 1:-1] - 2 * a[1:-1, 1:-1] + a[:-2, 1:-1]) / dy**2
-        return model.viscosity * (along_x + along_y)
+        along_x = a[1:-1, 2:] - 2 * a[1:-1, 1:-1] + a[1:-1, :-2]
+        along_y = a[2:, 1:-1] - 2 * a[1:-1, 1:-1] + a[:-2, 1:-1]
+        nu = model.viscosity
+        return times(nu * per_dx**2, along_x) + times(nu * per_dy**2, along_y)
 
-    du = mean_y(q)[:, 1:] * mean_x(mean_y(hv))[:, 1:]
-    du += friction(u) - (bernoulli[:-1, 1:] - bernoulli[:-1, :-1]) / dx
-    dv = -mean_x(q)[1:] * mean_y(mean_x(hu))[1:]
-    dv += friction(v) - (bernoulli[1:, :-1] - bernoulli[:-1, :-1]) / dy
-    deta = -(hu[1:-1, 1:] - hu[1:-1, :-1]) / dx - (hv[1:, 1:-1] - hv[:-1, 1:-1]) / dy
-    return State(deta, du, is_open * dv)
+    du = times(mean_y(q)[:, 1:], mean_x(mean_y(hv))[:, 1:])
+    du += friction(u) - times(per_dx, bernoulli[:-1, 1:] - bernoulli[:-1, :-1])
+    dv = friction(v) - times(mean_x(q)[1:], mean_y(mean_x(hu))[1:])
+    dv -= times(per_dy, bernoulli[1:, :-1] - bernoulli[:-1, :-1])
+    outflow_x = times(per_dx, hu[1:-1, 1:] - hu[1:-1, :-1])
+    outflow_y = times(per_dy, hv[1:, 1:-1] - hv[:-1, 1:-1])
+    return State(-(outflow_x + outflow_y), du, fixed.is_open * dv)
 
 
 class Simulation:
@@ -178,45 +190,43 @@ class Simulation:
         f = np.concatenate([place.rows(edges[:-1])[:1], place.rows(edges[1:])])
         is_open = np.ones(model.shape[0])
         is_open[-1] = 0 if model.has_walls else 1
-        fixed = (f[:, None], place.rows(is_open)[:, None])
-        self.fixed = tuple(jnp.asarray(a, dtype) for a in fixed)
-        self.past = plait.jit(self._tendency)(self.state, *self.fixed)
+        fixed = (f[:, None], place.rows(is_open)[:, None], np.zeros((1, 1)))
+        self.fixed = Fixed(*(jnp.asarray(a, dtype) for a in fixed))
+        self.past = plait.jit(self._tendency)(self.state, self.fixed)
         self._advance = plait.jit(self._steps, donate_argnums=(0, 1))
         self._vorticity = plait.jit(self._gathered_vorticity)
-        self._totals = plait.jit(self._reduced_totals)
+        self._volume = plait.jit(self._summed)
 
-    def _tendency(self, state, f, is_open):
-        return tendency(state, f, is_open, self.model, self.place)
+    def _tendency(self, state, fixed):
+        return tendency(state, fixed, self.model, self.place)
 
-    def _steps(self, state, past, f, is_open, n_steps):
-        now, before = 1.5 + self.model.offset, 0.5 + self.model.offset
-        dt = self.model.dt
+    def _steps(self, state, past, fixed, n_steps):
+        now = (1.5 + self.model.offset) * self.model.dt
+        before = (0.5 + self.model.offset) * self.model.dt
+
+        def moved(a, d, e):
+            return a + (fixed.times(now, d) - fixed.times(before, e))
 
         def step(_, carry):
             state, past = carry
-            new = self._tendency(state, f, is_open)
-            moved = (
-                a + dt * (now * d - before * e) for a, d, e in zip(state, new, past, strict=True)
-            )
-            return State(*moved), new
+            new = self._tendency(state, fixed)
+            return State(*map(moved, state, new, past)), new
 
         return jax.lax.fori_loop(0, n_steps, step, (state, past))
 
-    def _gathered_vorticity(self, state):
-        return plait.gather(vorticity(exchange(state, self.place), self.model)[1:, 1:], 0)
+    def _gathered_vorticity(self, state, fixed):
+        zeta = vorticity(exchange(state, self.place), self.model, fixed.times)
+        return plait.gather(zeta[1:, 1:], 0)
 
-    def _reduced_totals(self, state):
-        eta, u, v = state
-        volume = jnp.sum(eta)
-        energy = jnp.sum(self.model.depth * (u**2 + v**2) + self.model.gravity * eta**2)
-        return plait.allreduce((volume, energy, jnp.sum(jnp.abs(eta))), plait.SUM)
+    def _summed(self, state):
+        return plait.allreduce(jnp.sum(state.eta), plait.SUM)
 
     def advance(self, n_steps):
-        self.state, self.past = self._advance(self.state, self.past, *self.fixed, n_steps)
+        self.state, self.past = self._advance(self.state, self.past, self.fixed, n_steps)
 
     def vorticity(self):
         """The whole field on rank 0 as a numpy array; None elsewhere."""
-        parts = self._vorticity(self.state)
+        parts = self._vorticity(self.state, self.fixed)
         return self.place.whole(np.asarray(parts)) if self.place.comm.rank == 0 else None
 
     def fields(self):
@@ -228,7 +238,7 @@ class Simulation:
 
     def mass(self):
         """The volume of all the water, on every rank, in cells times metres."""
-        return float(self._totals(self.state)[0]) + self.model.depth * math.prod(self.model.shape)
+        return float(self._volume(self.state)) + self.model.depth * math.prod(self.model.shape)
 
 
 def parse(arguments):
@@ -245,7 +255,7 @@ def parse(arguments):
 
 def run(simulation, n_steps, n_frames, show):
     """The vorticity at the start and after each of the frames, by day, and seconds stepping."""
-    seconds, films = 0.0, [(0.0, simulation.vorticity())]
+    seconds, frames = 0.0, [(0.0, simulation.vorticity())]
     for i in range(1, n_frames):
         started = time.perf_counter()
         simulation.advance(n_steps)
@@ -253,9 +263,9 @@ def run(simulation, n_steps, n_frames, show):
         taken = time.perf_counter() - started
         seconds += taken
         days = i * n_steps * simulation.model.dt / DAY
-        films.append((days, simulation.vorticity()))
+        frames.append((days, simulation.vorticity()))
         show(i, days, taken)
-    return films, seconds
+    return frames, seconds
 
 
 def main(arguments=None):
