@@ -1,4 +1,4 @@
-"""What the deblurring example shows: progress while it runs, a picture at its end."""
+"""What the examples show: progress while they run; the deblurred volume at its end."""
 
 import contextlib
 from pathlib import Path
@@ -10,8 +10,10 @@ EVERY = 5
 
 
 @contextlib.contextmanager
-def progress(n_iterations, is_shown):
+def progress(n_iterations, is_shown, what="restoring", value="loss", unit="iteration"):
     """Gives a function to be called with (iteration, loss, seconds) after each iteration.
+
+    `what` is done, `value` names what stands at the place of the loss, `unit` an iteration.
 
     A bar on a terminal, else a line every few iterations; nothing if not `is_shown`.
     """
@@ -22,16 +24,16 @@ def progress(n_iterations, is_shown):
 
     console = Console()
     if console.is_terminal:
-        with _bar(console) as bar:
-            task = bar.add_task("restoring", total=n_iterations, loss="", ms="")
+        with _bar(console, value, unit) as bar:
+            task = bar.add_task(what, total=n_iterations, loss="", ms="")
             yield lambda i, loss, s: bar.update(
-                task, completed=i, loss=f"{loss:.1f}", ms=f"{s * 1e3:.0f}"
+                task, completed=i, loss=f"{loss:.4g}", ms=f"{s * 1e3:.3g}"
             )
     else:
-        yield lambda i, loss, s: _line(i, n_iterations, loss, s)
+        yield lambda i, loss, s: _line(i, n_iterations, loss, s, value, unit)
 
 
-def _bar(console):
+def _bar(console, value, unit):
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -44,18 +46,18 @@ def _bar(console):
         TextColumn("[bold cyan]{task.description}"),
         BarColumn(bar_width=None, complete_style="cyan", finished_style="green"),
         MofNCompleteColumn(),
-        TextColumn("loss [bold]{task.fields[loss]}"),
-        TextColumn("{task.fields[ms]} ms/iteration"),
+        TextColumn(value + " [bold]{task.fields[loss]}"),
+        TextColumn("{task.fields[ms]} ms/" + unit),
         TimeRemainingColumn(),
         console=console,
         expand=True,
     )
 
 
-def _line(i, n_iterations, loss, seconds):
+def _line(i, n_iterations, loss, seconds, value, unit):
     if i % EVERY == 0 or i in (1, n_iterations):
         print(
-            f"iteration {i:3d}/{n_iterations}  loss {loss:.2f}  {seconds * 1e3:.0f} ms", flush=True
+            f"{unit} {i:3d}/{n_iterations}  {value} {loss:.2f}  {seconds * 1e3:.3g} ms", flush=True
         )
 
 
