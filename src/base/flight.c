@@ -83,7 +83,7 @@ static uint32_t add_text(const char *text)
            plait_record_reserve(&file, PLAIT_FLIGHT_TEXTS + n_text_there, TEXT_CHUNK)) {
         n_text_there += TEXT_CHUNK;
     }
-    if (n_text + n_bytes <= (size_t)n_text_there) {
+    if (file.header != NULL && n_text + n_bytes <= (size_t)n_text_there) {
         number = n_text;
         memcpy((char *)file.header + PLAIT_FLIGHT_TEXTS + number, text, n_bytes);
         n_text += (uint32_t)n_bytes;

@@ -58,7 +58,9 @@ static void name_program(char *text, size_t n_bytes)
 
     n = (n > 0) ? n : 0;
     for (ssize_t i = 0; i + 1 < n; i++) {
-        text[i] = (text[i] == '\0' || text[i] == '\n') ? ' ' : text[i];
+        if (text[i] == '\0' || text[i] == '\n') {
+            text[i] = ' ';
+        }
     }
     text[n] = '\0';
     if (fd >= 0) {
@@ -238,12 +240,10 @@ bool plait_record_open_part(plait_record_file_t *file, const char *trace, int64_
 {
     char folder[400] = "";
     bool is_open = false;
-
-    if (trace[0] != '/' && getcwd(folder, sizeof(folder) - 1) != NULL) {
-        (void)strcat(folder, "/");
-    }
-    int n = snprintf(file->path, sizeof(file->path), "%s%s.%d-%llx.part", folder, trace,
-                     (int)getpid(), (unsigned long long)plait_clock_ns());
+    bool is_relative = trace[0] != '/' && getcwd(folder, sizeof(folder)) != NULL;
+    int n = snprintf(file->path, sizeof(file->path), "%s%s%s.%d-%llx.part", folder,
+                     is_relative ? "/" : "", trace, (int)getpid(),
+                     (unsigned long long)plait_clock_ns());
     is_open = n > 0 && (size_t)n < sizeof(file->path) && map_file(file, room);
     if (!is_open) {
         plait_log(PLAIT_LOG_WARN, "no trace: %s cannot be written", file->path);

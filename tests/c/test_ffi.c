@@ -1,5 +1,6 @@
 /* The XLA handlers driven with call frames made by hand: metadata query, attributes, tokens,
  * errors; and two devices of one launch that meet. */
+#include "base/site.h"
 #include "check.h"
 #include "comm/registry.h"
 #include "device/pool.h"
@@ -290,6 +291,31 @@ static void *device_main(void *argument)
     return NULL;
 }
 
+/* A failure ends with the line that the program carries, or that an eager call has told. */
+static void check_site(int64_t comm)
+{
+    int64_t site = plait_site_put(77, "program.py:41");
+    int64_t sum = PLAIT_SUM;
+    float x[1] = {1};
+    double y[1] = {0};
+    call_t c;
+
+    for (int is_eager = 0; is_eager < 2; is_eager++) {
+        int64_t carried = is_eager ? 0 : site;
+        plait_site_eager()[comm % PLAIT_SITE_EAGER_SLOTS] = is_eager ? site : 0;
+        call_init(&c);
+        add_buffer(&c, 0, PLAIT_F32, 1, x);
+        add_buffer(&c, 1, PLAIT_F64, 1, y);
+        add_scalar(&c, "comm", &comm);
+        add_scalar(&c, "reduce", &sum);
+        add_scalar(&c, "site", &carried);
+        CHECK(plait_ffi_allreduce(&c.frame) != NULL &&
+                  strstr(message, " at program.py:41") != NULL,
+              "%s", message);
+    }
+    plait_site_eager()[comm % PLAIT_SITE_EAGER_SLOTS] = 0;
+}
+
 static void check_two_devices(void)
 {
     const int32_t ordinals[] = {2048, 3};
@@ -388,6 +414,7 @@ int main(void)
     check_one_rank(id);
     check_layout_words(id);
     check_lists_and_send(id);
+    check_site(id);
     check_two_devices();
     check_groups();
     CHECK(plait_registry_free(id) == PLAIT_OK, "free");

@@ -1,7 +1,9 @@
 """Strict JAX, x64, and several devices in one process; one device under an MPI launcher."""
 
 import os
+import shutil
 import sys
+import tempfile
 
 import jax
 
@@ -14,3 +16,10 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# Processes that tests kill leave their flight recorders here, not where users look for theirs.
+if not _LAUNCHED and "PLAIT_FLIGHT" not in os.environ:
+    os.environ["PLAIT_FLIGHT"] = tempfile.mkdtemp(prefix="plait-test-flights-")
+
+    def pytest_unconfigure():
+        shutil.rmtree(os.environ["PLAIT_FLIGHT"], ignore_errors=True)
