@@ -1,4 +1,4 @@
-"""The examples of the README run, each as a program of its own."""
+"""The examples of the README and of docs/gradients.md run, each as a program of its own."""
 
 import pathlib
 import re
@@ -8,15 +8,22 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+def blocks(name):
+    """The programs in a file."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+
+
+EXAMPLES = blocks("README.md") + blocks("docs/gradients.md")
 
 
 def test_there_is_one_for_each_model():
-    assert len(EXAMPLES) == 2
+    assert len(blocks("README.md")) == 2
 
 
 # What each prints first, and how close twenty steps of descent come to it.
-PRINTS = [([0.0, 1.0, 2.0], 0.1), ([65536.0], 0.0)]
+PRINTS = [([0.0, 1.0, 2.0], 0.1), ([65536.0], 0.0), ([3.0], 0.0), ([3.0, 2.0], 0.0)]
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
