@@ -241,9 +241,9 @@ class Simulation:
             return None
         return State(*(self.place.whole(np.asarray(p)) for p in parts))
 
-    def mass(self):
-        """The volume of all the water, on every rank, in cells times metres."""
-        return float(self._volume(self.state)) + self.model.depth * math.prod(self.model.shape)
+    def volume(self):
+        """The water above the depth, on every rank, in cells times metres."""
+        return float(self._volume(self.state))
 
 
 def parse(arguments):
@@ -287,12 +287,12 @@ def main(arguments=None):
     say(f"{n_steps * (n_frames - 1)} steps of {model.dt:.1f} s")
     say(f"on {_ranks.describe(comm)}, {grid} blocks of {block} cells")
 
-    before = simulation.mass()
+    before = simulation.volume()
     simulation.advance(0)  # compiles
     is_shown = comm.rank == 0 and not options.quiet
     with _show.progress(n_frames - 1, is_shown, "stepping", "day", "frame") as show:
         frames, seconds = run(simulation, n_steps, n_frames, show)
-    drift = abs(simulation.mass() - before) / before
+    drift = abs(simulation.volume() - before) / (model.depth * math.prod(model.shape))
     speed = f"{n_steps * (n_frames - 1) / seconds:.0f} steps/s"
     say(f"{speed}, mass changed by {drift:.1e} of itself")
     if comm.rank == 0:
