@@ -26,9 +26,7 @@ def progress(n_iterations, is_shown, what="restoring", value="loss", unit="itera
     if console.is_terminal:
         with _bar(console, value, unit) as bar:
             task = bar.add_task(what, total=n_iterations, loss="", ms="")
-            yield lambda i, loss, s: bar.update(
-                task, completed=i, loss=f"{loss:.4g}", ms=f"{s * 1e3:.3g}"
-            )
+            yield lambda i, loss, s: bar.update(task, completed=i, loss=f"{loss:.4g}", ms=_ms(s))
     else:
         yield lambda i, loss, s: _line(i, n_iterations, loss, s, value, unit)
 
@@ -54,11 +52,13 @@ def _bar(console, value, unit):
     )
 
 
+def _ms(seconds):
+    return f"{seconds * 1e3:.{0 if seconds > 0.01 else 1}f}"
+
+
 def _line(i, n_iterations, loss, seconds, value, unit):
     if i % EVERY == 0 or i in (1, n_iterations):
-        print(
-            f"{unit} {i:3d}/{n_iterations}  {value} {loss:.2f}  {seconds * 1e3:.3g} ms", flush=True
-        )
+        print(f"{unit} {i:3d}/{n_iterations}  {value} {loss:.2f}  {_ms(seconds)} ms", flush=True)
 
 
 def slices(volume, center):

@@ -157,6 +157,7 @@ def main(arguments=None):
         named = {f"{k}{i}": v for i, layer in enumerate(layers) for k, v in layer.items()}
         np.savez(options.out, **named)
         say(f"{options.out} written")
+    return layers
 
 
 if __name__ == "__main__":
