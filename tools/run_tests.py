@@ -243,8 +243,15 @@ def doctests(count):
     pytest(count, "doctest", *options, "python/plait", *texts, limit_s=300)
 
 
-def mpi(name, n_ranks, *arguments, python=sys.executable, environment=None, limit_s=300):
-    """A suite of the tests under tests/python/mpi; a test fails if it fails on any rank."""
+# What depends most on the number of ranks and on the MPI; two ranks run everything.
+CORE = ("collectives", "neighbor", "p2p")
+MESSAGES = ("neighbor", "p2p", "mesh")
+
+
+def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=600):
+    """A suite of tests/python/mpi, or of some of its files; a test fails if it does on any rank."""
+    folder = "tests/python/mpi"
+    files = [f"{folder}/test_{part}_mpi.py" for part in parts] or [folder]
 
     def suite(count):
         if not Path(python).exists():
@@ -255,7 +262,7 @@ def mpi(name, n_ranks, *arguments, python=sys.executable, environment=None, limi
             return
         shutil.rmtree(LOGS / name, ignore_errors=True)
         # mpi4py runs pytest, so that a rank that raises outside a test ends the job.
-        tests = [python, "-m", "mpi4py", *PYTEST, "tests/python/mpi", *arguments]
+        tests = [python, "-m", "mpi4py", *PYTEST, *files]
         results = 'exec "$@" --junitxml="$0/$PLAIT_RUN_RANK.xml"'
         launch = [python, "-m", "plait", "run", "-n", n_ranks, "--timeout", limit_s]
         command = [*launch, "sh", "-c", results, LOGS / name, *tests]
@@ -274,12 +281,12 @@ def other_environment():
     return {"PYTHONPATH": str(ROOT / "python"), "PLAIT_LIBRARY": str(newest_library())}
 
 
-def open_mpi(n_ranks):
-    """The same tests under Open MPI, in an environment of its own."""
+def open_mpi(n_ranks, parts=()):
+    """The same under Open MPI, in an environment of its own."""
 
     def suite(count):
         name, environment = f"openmpi-{n_ranks}", other_environment()
-        mpi(name, n_ranks, python=OTHER_PYTHON, environment=environment)(count)
+        mpi(name, n_ranks, parts, python=OTHER_PYTHON, environment=environment)(count)
 
     return suite
 
@@ -299,9 +306,9 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "doctest": doctests,
     "mpi-1": mpi("mpi-1", 1),
     "mpi-2": mpi("mpi-2", 2),
-    "mpi-3": mpi("mpi-3", 3),
-    "openmpi-2": open_mpi(2),
-    "openmpi-3": open_mpi(3),
+    "mpi-3": mpi("mpi-3", 3, (*CORE, "gradients")),
+    "openmpi-2": open_mpi(2, (*CORE, "rank", "mesh", "observe")),
+    "openmpi-3": open_mpi(3, MESSAGES),
 }
 
 
