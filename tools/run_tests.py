@@ -244,8 +244,7 @@ def doctests(count):
 
 
 # What depends most on the number of ranks and on the MPI; two ranks run everything.
-CORE = ("collectives", "neighbor", "p2p")
-MESSAGES = ("neighbor", "p2p", "mesh")
+COLLECTIVE = ("collectives", "neighbor")
 
 
 def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=600):
@@ -306,9 +305,9 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "doctest": doctests,
     "mpi-1": mpi("mpi-1", 1),
     "mpi-2": mpi("mpi-2", 2),
-    "mpi-3": mpi("mpi-3", 3, (*CORE, "gradients")),
-    "openmpi-2": open_mpi(2, (*CORE, "rank", "mesh", "observe")),
-    "openmpi-3": open_mpi(3, MESSAGES),
+    "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients")),
+    "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
+    "openmpi-3": open_mpi(3, ("neighbor", "mesh")),
 }
 
 
