@@ -4,13 +4,7 @@ from plait import _core as _core  # the library first: without it nothing else m
 from plait import _exit as _exit
 from plait import fft as fft
 from plait import halo as halo
-from plait._coll import REDUCTIONS as _REDUCTIONS
-from plait._coll import allreduce as allreduce
-from plait._coll import barrier as barrier
-from plait._coll import bcast as bcast
-from plait._coll import create_token as create_token
-from plait._coll import depend as depend
-from plait._coll import sendrecv as sendrecv
+from plait._args import REDUCTIONS as _REDUCTIONS
 from plait._comm import ANY_SOURCE as ANY_SOURCE
 from plait._comm import ANY_TAG as ANY_TAG
 from plait._comm import PROC_NULL as PROC_NULL
@@ -19,6 +13,7 @@ from plait._errors import CommError as CommError
 from plait._errors import Error as Error
 from plait._errors import MismatchError as MismatchError
 from plait._errors import PeerError as PeerError
+from plait._errors import ReplicationError as ReplicationError
 from plait._errors import TimeoutError as TimeoutError
 from plait._errors import TransportError as TransportError
 from plait._errors import TruncationError as TruncationError
@@ -26,12 +21,40 @@ from plait._errors import block as block
 from plait._errors import errors as errors
 from plait._jax import jit as jit
 from plait._jax import region as region
+from plait._move import allgather as allgather
+from plait._move import allgatherv as allgatherv
+from plait._move import alltoall as alltoall
+from plait._move import alltoallv as alltoallv
+from plait._move import bcast as bcast
+from plait._move import gather as gather
+from plait._move import gatherv as gatherv
+from plait._move import scatter as scatter
+from plait._move import scatterv as scatterv
+from plait._neighbor import neighbor_allgather as neighbor_allgather
+from plait._neighbor import neighbor_alltoall as neighbor_alltoall
+from plait._neighbor import permute as permute
+from plait._neighbor import shift as shift
 from plait._observe import get_logging as get_logging
 from plait._observe import has_cuda_support as has_cuda_support
 from plait._observe import has_sycl_support as has_sycl_support
 from plait._observe import set_logging as set_logging
+from plait._order import barrier as barrier
+from plait._order import create_token as create_token
+from plait._order import depend as depend
+from plait._order import pvary as pvary
+from plait._p2p import recv as recv
+from plait._p2p import send as send
+from plait._p2p import sendrecv as sendrecv
 from plait._redist import redistribute as redistribute
 from plait._redist import sum as sum
+from plait._reduce import allreduce as allreduce
+from plait._reduce import exscan as exscan
+from plait._reduce import maxloc as maxloc
+from plait._reduce import minloc as minloc
+from plait._reduce import reduce as reduce
+from plait._reduce import reduce_scatter as reduce_scatter
+from plait._reduce import reduce_scatterv as reduce_scatterv
+from plait._reduce import scan as scan
 
 globals().update(_REDUCTIONS)
 
@@ -44,26 +67,49 @@ __all__ = [
     "Error",
     "MismatchError",
     "PeerError",
+    "ReplicationError",
     "TimeoutError",
     "TransportError",
     "TruncationError",
+    "allgather",
+    "allgatherv",
     "allreduce",
+    "alltoall",
+    "alltoallv",
     "barrier",
     "bcast",
     "block",
     "create_token",
     "depend",
     "errors",
+    "exscan",
     "fft",
+    "gather",
+    "gatherv",
     "get_logging",
     "halo",
     "has_cuda_support",
     "has_sycl_support",
     "jit",
+    "maxloc",
+    "minloc",
+    "neighbor_allgather",
+    "neighbor_alltoall",
+    "permute",
+    "pvary",
+    "recv",
     "redistribute",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatterv",
     "region",
+    "scan",
+    "scatter",
+    "scatterv",
+    "send",
     "sendrecv",
     "set_logging",
+    "shift",
     "sum",
     *_REDUCTIONS,
 ]

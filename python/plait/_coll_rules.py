@@ -1,207 +1,443 @@
-"""Shapes, derivatives and batching of the rank model's operations."""
+"""Shapes and derivatives of the collectives.
 
+Adjoints are those of the linear map on all ranks' arrays, unless a result counts as one value
+(`_is_one_value`): then a cotangent is that value's, equal on all ranks, and no message is
+needed to take each rank's part of it. The formulas are in docs/gradients.md.
+"""
+
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.interpreters import ad
-from plait import _core, _jax, _layout
-from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL, _effect_ids
-from plait._ops import Chain, Rules, is_inexact, rules
+from plait import _core, _errors, _jax, _layout
+from plait._ops import Chain, Rules, active, aval_of, rules, spread
+
+EXACT, REPLICATED, CHECKED = 0, 1, 2  # the parameter `replicated`
 
 
-def _code(name: str) -> int:
+def code(name: str) -> int:
+    """The core's number of a reduction."""
     return _core.reductions().index(name)
 
 
-def _invariant(aval: Any, params: dict) -> Any:
-    """The aval of a result that is equal on all devices of the axes it was reduced over."""
-    axes = params["over"]
-    vma = _jax.vma_of_aval(aval)
-    return _jax.with_vma(aval, vma - frozenset(axes)) if axes and vma else aval
+SUM = code("SUM")
 
 
-def _same(avals: Sequence, params: dict) -> list:
-    return [_invariant(avals[0], params)]
+def my_rank(chain: Chain, group: Any) -> Any:
+    """This rank's number, known at run time only: the program is equal on all ranks."""
+    if group.size == 1:
+        return jnp.zeros((), jnp.int32)
+    if group.over:
+        sizes, rank = dict(group.mesh), jnp.zeros((), jnp.int32)
+        for axis in group.over:
+            rank = rank * sizes[axis] + jax.lax.axis_index(axis)
+        return rank
+    n = group.size
+    [own] = chain.call(
+        "redistribute",
+        jnp.arange(n, dtype=jnp.int32),
+        **{"from": _layout.words((n,), (n,), ((),))},
+        to=_layout.words((n,), (n,), ((0,),)),
+        out_shape=(1,),
+        donate=False,
+        group=group,
+    )
+    return own[0]
 
 
-def _aval_of(x: Any) -> Any:
-    return x.aval if ad.is_undefined_primal(x) else jax.typeof(x)
+def _here(group: Any) -> int:
+    """A rank whose shapes are those of this one: in a manual region all are alike."""
+    return 0 if group.rank is None else group.rank
 
 
-def _spread(ct: Any, operand: Any, params: dict) -> Any:
-    """Adjoint of a sum whose result counts once over the axes: no message is needed."""
-    vma = _jax.vma_of_aval(_aval_of(operand))
-    copies = params["copies"] if not vma else 1
-    return _jax.pcast_varying(ct * copies if copies != 1 else ct, sorted(vma))
+def _sum(chain: Chain, xs: Sequence, params: dict) -> list:
+    """The sum over the ranks, in the convention of the parameters."""
+    given = {name: params[name] for name in ("group", "replicated")}
+    return chain.call("allreduce", *xs, reduce=SUM, donate=False, **given)
 
 
-# ---- allreduce ---------------------------------------------------------------------------
+# ---- results that are one value, with a copy on each rank ------------------------------------
+
+
+def _is_one_value(params: dict) -> bool:
+    return params["group"].checks or params["replicated"] != EXACT
+
+
+def _raise_if(is_different: Any, name: str) -> np.ndarray:
+    if np.any(is_different):
+        raise _errors.ReplicationError(
+            f"plait.ReplicationError: {name}: replicated=True, but the cotangents of its result "
+            "differ between the ranks: one of them uses the value in its own way. Pass the value "
+            "through plait.pvary there, or leave replicated=True away"
+        )
+    return np.zeros(np.shape(is_different), np.float32)
+
+
+def _differs(mine: Any, first: Any) -> Any:
+    """Whether an array is not that of rank 0, beyond rounding."""
+    room = math.sqrt(jnp.finfo(mine.dtype).eps) * jnp.max(jnp.abs(first), initial=0)
+    is_near = (mine == first) | (jnp.abs(mine - first) <= room)
+    return jnp.any(~is_near & ~(jnp.isnan(mine) & jnp.isnan(first)))
+
+
+def _checked(name: str, chain: Chain, cts: Sequence, group: Any) -> list:
+    """The cotangents, or a ReplicationError on all ranks."""
+    mine = [jax.lax.stop_gradient(ct) for ct in cts]
+    first = chain.call("bcast", *mine, root=0, replicated=EXACT, donate=False, group=group)
+    differs = [_differs(a, b) for a, b in zip(mine, first, strict=True)]
+    [differs] = chain.call(
+        "allreduce",
+        jnp.any(jnp.stack(differs)).astype(jnp.int32),
+        reduce=code("MAX"),
+        replicated=EXACT,
+        donate=False,
+        group=group,
+    )
+    zero = jax.pure_callback(
+        lambda d: _raise_if(d, name),
+        jax.ShapeDtypeStruct((), jnp.float32),
+        differs,
+        vmap_method="expand_dims",
+    )
+    return [ct + zero.astype(ct.dtype) for ct in cts]
+
+
+def _of_one_value(name: str, chain: Chain, cts: Sequence, params: dict) -> list:
+    """The cotangents of one value as arrays of which each rank has its own."""
+    group = params["group"]
+    if group.checks:
+        return [_jax.pcast_varying(ct, group.over) for ct in cts]
+    if params["replicated"] == CHECKED:
+        cts = _checked(name, chain, cts, group)
+    return chain.call("pvary", *cts, group=group)
+
+
+def _pvary_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    return _sum(chain, cts, {"group": params["group"], "replicated": REPLICATED})
+
+
+rules("pvary", Rules(transpose=_pvary_transpose))
+
+# ---- allreduce -------------------------------------------------------------------------------
+
+
+def _copies(operand: Any, group: Any) -> int:
+    """How often a sum over the devices counts an operand that does not vary over all axes."""
+    varying = _jax.vma_of_aval(aval_of(operand))
+    sizes = dict(group.mesh)
+    return math.prod(sizes[a] for a in group.over if a not in varying)
 
 
 def _allreduce_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
-    if params["reduce"] != _code("SUM"):
+    group = params["group"]
+    if params["reduce"] != SUM:
         name = _core.reductions()[params["reduce"]]
         raise TypeError(f"allreduce: {name} is not a linear function, only SUM is")
-    if params["checks"]:
-        return [_spread(cts[0], args[0], params)]
-    return chain.call("allreduce", cts[0], **params)
+    if group.checks:
+        copies = [_copies(x, group) for x in args]
+        return [ct * n if n != 1 else ct for ct, n in zip(cts, copies, strict=True)]
+    if _is_one_value(params):
+        return _of_one_value("allreduce", chain, cts, params)
+    return _sum(chain, cts, params)
 
 
-def _sum(chain: Chain, x: Any, params: dict) -> Any:
-    plain = params | {"reduce": _code("SUM"), "donate": False}
-    return chain.call("allreduce", x, **plain)[0]
-
-
-def _extreme_weight(chain: Chain, x: Any, y: Any, params: dict) -> Any:
+def _weights(chain: Chain, xs: Sequence, ys: Sequence, group: Any) -> list:
     """1 / ties where this rank has the extreme value, 0 elsewhere, as in jnp.max."""
-    has = (x == y).astype(x.dtype)
-    return has / _sum(chain, has, params)
+    has = [(x == y).astype(x.dtype) for x, y in zip(xs, ys, strict=True)]
+    ties = _sum(chain, has, {"group": group, "replicated": EXACT})
+    return [h / n for h, n in zip(has, ties, strict=True)]
 
 
-def _is_me(params: dict) -> Any:
-    """One-hot vector of this rank, known at run time only: the program is equal on all ranks."""
-    comm = params["comm"]
-    if not isinstance(comm, int):
-        names, sizes = params["over"], params["sizes"]
-        index = jnp.zeros((), jnp.int32)
-        for axis, size in zip(names, sizes, strict=True):
-            index = index * size + jax.lax.axis_index(axis)
-        return jnp.arange(params["copies"], dtype=jnp.int32) == index
-    size = _effect_ids[comm].size
-    own = Chain().call(
-        "redistribute",
-        jnp.eye(size, dtype=jnp.int8),
-        **{"from": _layout.words((size, size), (size,), ((), ()))},
-        to=_layout.words((size, size), (size,), ((0,), ())),
-        comm=_effect_ids[comm].id("effect"),
-        out_shape=(1, size),
-        donate=False,
-        site=params["site"],
-    )[0]
-    return own[0] == 1
-
-
-def _product_of_others(chain: Chain, x: Any, params: dict) -> Any:
+def _products_of_others(chain: Chain, xs: Sequence, group: Any) -> list:
     """The product over the other ranks by prefix and suffix products: factors may be zero.
 
-    Every rank's x is gathered by a sum of arrays that have one row each: P times the memory
-    and traffic of the product itself.
+    Every rank's operand is gathered, P times the memory of the product itself: so it has
+    derivatives of any order.
     """
-    me = _is_me(params).reshape(-1, *(1,) * jnp.ndim(x))
-    every = _sum(chain, jnp.where(me, x[None], jnp.zeros((), x.dtype)), params)
-    ones = jnp.ones_like(every[:1])
-    before = jnp.cumprod(jnp.concatenate([ones, every[:-1]]), axis=0)
-    after = jnp.cumprod(jnp.concatenate([ones, every[:0:-1]]), axis=0)[::-1]
-    others = jnp.where(me, before * after, jnp.zeros((), x.dtype))
-    return jnp.sum(others, axis=0, dtype=x.dtype)
+    me = my_rank(chain, group)
+    every = chain.call("allgather", *xs, counts=(), replicated=EXACT, group=group)
+    others = []
+    for x in every:
+        ones = jnp.ones_like(x[:1])
+        before = jnp.cumprod(jnp.concatenate([ones, x[:-1]]), axis=0)
+        after = jnp.cumprod(jnp.concatenate([ones, x[:0:-1]]), axis=0)[::-1]
+        others.append(jax.lax.dynamic_index_in_dim(before * after, me, 0, keepdims=False))
+    return others
+
+
+def _terms(chain: Chain, xs: Sequence, ys: Sequence, dxs: Sequence, params: dict) -> list:
+    """What a reduction's tangent is the sum of over the ranks."""
+    name, group = _core.reductions()[params["reduce"]], params["group"]
+    if name == "SUM":
+        return list(dxs)
+    if name == "PROD":
+        factors = _products_of_others(chain, xs, group)
+    else:
+        factors = _weights(chain, xs, ys, group)
+    return [f * dx for f, dx in zip(factors, dxs, strict=True)]
 
 
 def _allreduce_jvp(
     primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
 ) -> tuple[list, list]:
-    [x], [dx] = args, tangents
-    [y] = primal.call("allreduce", x, **params)
-    if not is_inexact(x):
-        return [y], [_jax.zero_tangent(y)]
-    dx = ad.instantiate_zeros(dx)
-    name = _core.reductions()[params["reduce"]]
-    if name in ("MIN", "MAX"):
-        dx = _extreme_weight(primal, x, y, params) * dx
-    elif name == "PROD":
-        dx = _product_of_others(primal, x, params) * dx
-    return [y], [_sum(tangent, dx, params)]
+    ys = primal.call("allreduce", *args, **params)
+    places = active(args)
+    if not places:
+        return ys, spread(ys, (), ())
+    xs, active_ys = [args[i] for i in places], [ys[i] for i in places]
+    dxs = [ad.instantiate_zeros(tangents[i]) for i in places]
+    terms = _terms(primal, xs, active_ys, dxs, params)
+    return ys, spread(ys, places, _sum(tangent, terms, params))
 
 
-rules("allreduce")(Rules(results=_same, transpose=_allreduce_transpose, jvp=_allreduce_jvp))
+rules(
+    "allreduce",
+    Rules(_allreduce_transpose, jvp=_allreduce_jvp, reduces=True, is_invariant=True),
+)
 
-# ---- bcast and its adjoint -----------------------------------------------------------------
+# ---- bcast and reduce ------------------------------------------------------------------------
 
 
 def _bcast_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
-    if params["checks"]:
-        ct = _jax.pcast_varying(cts[0], sorted(_jax.vma_of_aval(_aval_of(args[0]))))
-        at_root = _is_me(params)[params["at"]]
-        return [jnp.where(at_root, ct, jnp.zeros_like(ct))]
-    extra = {"reduce": _code("SUM"), "donate": False}
-    return chain.call("reduce", cts[0], **(params | extra))
+    group, root = params["group"], params["root"]
+    if _is_one_value(params):
+        cts = _of_one_value("bcast", chain, cts, params)
+        is_root = my_rank(chain, group) == root
+        return [jnp.where(is_root, ct, jnp.zeros_like(ct)) for ct in cts]
+    return chain.call("reduce", *cts, reduce=SUM, root=root, elsewhere=0, group=group)
+
+
+def _add_elsewhere(
+    chain: Chain, results: Sequence, passed: Sequence, root: int, group: Any
+) -> list:
+    """On ranks other than the root adds what was passed through."""
+    if group.rank is not None:
+        is_root = group.rank == root
+        return [y if is_root else y + x for y, x in zip(results, passed, strict=True)]
+    is_root = my_rank(chain, group) == root
+    zeros = [jnp.where(is_root, jnp.zeros_like(x), x) for x in passed]
+    return [y + z for y, z in zip(results, zeros, strict=True)]
 
 
 def _reduce_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
-    plain = {k: v for k, v in params.items() if k != "reduce"}
-    return chain.call("bcast", cts[0], **(plain | {"donate": False}))
+    group, root = params["group"], params["root"]
+    if params["reduce"] != SUM:
+        name = _core.reductions()[params["reduce"]]
+        raise TypeError(f"reduce: {name} is not a linear function, only SUM is")
+    plain = {"root": root, "replicated": EXACT, "donate": False, "group": group}
+    results = chain.call("bcast", *cts, **plain)
+    return _add_elsewhere(chain, results, cts, root, group) if params["elsewhere"] else results
 
 
-rules("bcast")(Rules(results=_same, transpose=_bcast_transpose))
-rules("reduce")(Rules(results=lambda avals, params: [avals[0]], transpose=_reduce_transpose))
+def _reduce_jvp(
+    primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
+) -> tuple[list, list]:
+    group, root = params["group"], params["root"]
+    ys = primal.call("reduce", *args, **params)
+    places = active(args)
+    if not places:
+        return ys, spread(ys, (), ())
+    xs = [args[i] for i in places]
+    dxs = [ad.instantiate_zeros(tangents[i]) for i in places]
+    if params["reduce"] == SUM:
+        return ys, spread(ys, places, tangent.call("reduce", *dxs, **params))
+    extremes = [ys[i] for i in places]
+    if params["reduce"] != code("PROD"):
+        plain = {"root": root, "replicated": EXACT, "donate": False, "group": group}
+        extremes = primal.call("bcast", *extremes, **plain)
+    terms = _terms(primal, xs, extremes, dxs, params)
+    plain = params | {"reduce": SUM, "elsewhere": 0}
+    d_ys = tangent.call("reduce", *terms, **plain)
+    if params["elsewhere"]:
+        d_ys = _add_elsewhere(tangent, d_ys, dxs, root, group)
+    return ys, spread(ys, places, d_ys)
+
+
+rules("bcast", Rules(_bcast_transpose, is_invariant=True))
+rules("reduce", Rules(_reduce_transpose, jvp=_reduce_jvp, reduces=True))
 
 # ---- barrier ---------------------------------------------------------------------------------
 
-rules("barrier")(
+rules(
+    "barrier",
     Rules(
-        results=lambda avals, params: [],
         transpose=lambda chain, cts, args, params: [],
         jvp=lambda primal, tangent, args, tangents, params: (
             primal.call("barrier", **params),
             [],
         ),
-    )
+    ),
 )
 
-# ---- sendrecv ---------------------------------------------------------------------------------
+# ---- allgather and reduce_scatter -----------------------------------------------------------
 
 
-def _nothing() -> Any:
-    return jnp.zeros((0,), jnp.float32)
+def _allgather_frame(params: dict) -> tuple[int, tuple[int, ...]]:
+    counts = params["counts"]
+    return (1, (sum(counts),)) if counts else (0, (params["group"].size,))
 
 
-def _sendrecv_jvp(
-    primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
-) -> tuple[list, list]:
-    [y] = primal.call("sendrecv", *args, **params)
-    plain = params | {"status": 0, "donate": False}
-    dsend, dtemplate = tangents
-    # A side without derivatives has no message; its partner knows that from the dtype.
-    if is_inexact(args[0]):
-        dsend = ad.instantiate_zeros(dsend)
-    else:
-        dsend, plain["dest"] = _nothing(), PROC_NULL
-    if not is_inexact(y):
-        if plain["dest"] != PROC_NULL:
-            tangent.call("sendrecv", dsend, _nothing(), **(plain | {"source": PROC_NULL}))
-        return [y], [_jax.zero_tangent(y)]
-    dtemplate = ad.instantiate_zeros(dtemplate)
-    return [y], tangent.call("sendrecv", dsend, dtemplate, **plain)
+def _reduce_scatter_frame(params: dict) -> tuple[int, tuple[int, ...]]:
+    counts = params["counts"]
+    return 1, (counts[_here(params["group"])],) if counts else ()
 
 
-def _sendrecv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
-    """The message goes back: source and dest, sendtag and recvtag change places."""
-    if params["source"] == ANY_SOURCE:
-        raise ValueError(
-            "sendrecv: the adjoint of source=ANY_SOURCE needs to know who sent; give the rank"
+def _own_block(ct: Any, operand: Any, me: Any, counts: Sequence[int]) -> Any:
+    if not counts:
+        return jax.lax.dynamic_index_in_dim(ct, me, 0, keepdims=False)
+    starts = jnp.asarray(np.cumsum([0, *counts[:-1]]), jnp.int32)
+    n_rows = aval_of(operand).shape[0]
+    return jax.lax.dynamic_slice_in_dim(ct, starts[me], n_rows, 0)
+
+
+def _allgather_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    group, counts = params["group"], params["counts"]
+    if _is_one_value(params):
+        cts = _of_one_value("allgather", chain, cts, params)
+        me = my_rank(chain, group)
+        return [_own_block(ct, x, me, counts) for ct, x in zip(cts, args, strict=True)]
+    return chain.call("reduce_scatter", *cts, reduce=SUM, counts=counts, group=group)
+
+
+def _only_sum(name: str, params: dict) -> None:
+    if params["reduce"] != SUM:
+        reduction = _core.reductions()[params["reduce"]]
+        raise TypeError(
+            f"{name}: {reduction} has no derivative here, only SUM has; stop_gradient the operand"
         )
-    sent = _aval_of(args[0])
-    template = jnp.zeros(sent.shape, sent.dtype)
-    back = params | {
-        "source": params["dest"],
-        "dest": params["source"],
-        "sendtag": params["sendtag"] if params["recvtag"] == ANY_TAG else params["recvtag"],
-        "recvtag": params["sendtag"],
-        "status": 0,
-        "donate": False,
-    }
-    if params["source"] == PROC_NULL:  # the template was the result
-        [ct_sent] = chain.call("sendrecv", jnp.zeros_like(cts[0]), template, **back)
-        return [ct_sent, cts[0]]
-    [ct_sent] = chain.call("sendrecv", cts[0], template, **back)
-    return [ct_sent, jnp.zeros_like(cts[0])]
 
 
-rules("sendrecv")(
+def _linear_jvp_of_sum(row: str, name: Any) -> Any:
+    """The jvp of a reduction that has derivatives for SUM only."""
+
+    def jvp(
+        primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
+    ) -> tuple[list, list]:
+        ys = primal.call(row, *args, **params)
+        places = active(args)
+        if places:
+            _only_sum(name(params), params)
+        dxs = [ad.instantiate_zeros(tangents[i]) for i in places]
+        return ys, spread(ys, places, tangent.call(row, *dxs, **params) if places else ())
+
+    return jvp
+
+
+def _reduce_scatter_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    _only_sum("reduce_scatter", params)
+    group, counts = params["group"], params["counts"]
+    return chain.call("allgather", *cts, counts=counts, replicated=EXACT, group=group)
+
+
+rules("allgather", Rules(_allgather_transpose, frame=_allgather_frame, is_invariant=True))
+rules(
+    "reduce_scatter",
     Rules(
-        results=lambda avals, params: [avals[1]],
-        transpose=_sendrecv_transpose,
-        jvp=_sendrecv_jvp,
-    )
+        _reduce_scatter_transpose,
+        frame=_reduce_scatter_frame,
+        jvp=_linear_jvp_of_sum(
+            "reduce_scatter", lambda p: "reduce_scatterv" if p["counts"] else "reduce_scatter"
+        ),
+        reduces=True,
+    ),
 )
+
+# ---- scan ------------------------------------------------------------------------------------
+
+
+def _scan_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    _only_sum("scan", params)
+    return chain.call("scan", *cts, **(params | {"reverse": 1 - params["reverse"]}))
+
+
+rules(
+    "scan",
+    Rules(
+        _scan_transpose,
+        jvp=_linear_jvp_of_sum("scan", lambda p: "exscan" if p["exclusive"] else "scan"),
+        reduces=True,
+    ),
+)
+
+# ---- gather and scatter: the shapes of the root are its own -----------------------------------
+
+
+def _part(params: dict) -> tuple[int, tuple[int, ...]]:
+    """The frame where operand and result are one rank's block."""
+    counts = params["counts"]
+    return (1, (counts[params["group"].rank],)) if counts else (0, ())
+
+
+def _gather_frame(params: dict) -> tuple[int, tuple[int, ...]]:
+    group, counts = params["group"], params["counts"]
+    if group.rank != params["root"]:
+        return _part(params)
+    return (1, (sum(counts),)) if counts else (0, (group.size,))
+
+
+def _scatter_frame(params: dict) -> tuple[int, tuple[int, ...]]:
+    if params["group"].rank != params["root"]:
+        return _part(params)
+    return 1, _part(params)[1]
+
+
+def _gather_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    plain = {name: params[name] for name in ("root", "counts", "group")}
+    results = chain.call("scatter", *cts, **plain)
+    if not params["elsewhere"]:
+        return results
+    return _add_elsewhere(chain, results, cts, params["root"], params["group"])
+
+
+def _scatter_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    return chain.call("gather", *cts, elsewhere=0, **params)
+
+
+rules("gather", Rules(_gather_transpose, frame=_gather_frame))
+rules("scatter", Rules(_scatter_transpose, frame=_scatter_frame))
+
+# ---- alltoall --------------------------------------------------------------------------------
+
+
+def _alltoall_frame(params: dict) -> tuple[int, tuple[int, ...]]:
+    n, counts = params["group"].size, params["counts"]
+    return 1, (sum(counts[_here(params["group"]) :: n]),) if counts else (n,)
+
+
+def _alltoall_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    n, counts = params["group"].size, params["counts"]
+    back = tuple(counts[j * n + i] for i in range(n) for j in range(n)) if counts else ()
+    return chain.call("alltoall", *cts, counts=back, group=params["group"])
+
+
+rules("alltoall", Rules(_alltoall_transpose, frame=_alltoall_frame))
+
+# ---- route -----------------------------------------------------------------------------------
+
+
+def _route_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    """Every block goes back along its edge; a block that was sent several times is summed."""
+    flat, group = params["edges"], params["group"]
+    edges = [flat[i : i + 4] for i in range(0, len(flat), 4)]
+    given = {"n_in": params["n_out"], "group": group}
+    if len({(source, block) for source, block, _, _ in edges}) == len(edges):
+        back = tuple(word for s, b, d, e in edges for word in (d, e, s, b))
+        return chain.call("route", *cts, edges=back, n_out=params["n_in"], **given)
+    me, sent, back = _here(group), [0] * group.size, ()
+    places: list[list[int]] = [[] for _ in range(params["n_in"])]
+    for source, block, dest, dest_block in edges:
+        back += (dest, dest_block, source, sent[source])
+        if source == me:
+            places[block].append(sent[source])
+        sent[source] += 1
+    results = chain.call("route", *cts, edges=back, n_out=sent[me], **given)
+    if not places:
+        return results
+    return [jnp.stack([jnp.sum(y[np.array(p, int)], 0) for p in places]) for y in results]
+
+
+rules("route", Rules(_route_transpose, frame=lambda params: (1, (params["n_out"],))))

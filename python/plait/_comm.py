@@ -6,7 +6,7 @@ import weakref
 from typing import Any
 
 import jax
-from plait import _core, _errors, _exit, _ops, _sites, _trace, _world
+from plait import _core, _errors, _exit, _sites, _topology, _trace, _world
 
 
 class Special(int):
@@ -46,6 +46,7 @@ class Comm:
     def _make(cls, source: Any, size: int, rank: int) -> "Comm":
         made = object.__new__(cls)
         made._source, made.size, made.rank = source, size, rank
+        made.topology = None if source is None else _topology.read(source)
         made._label, made._ids, made._state = _sites.text(), {}, {"is_freed": False}
         made.id("effect")
         return made
@@ -58,7 +59,7 @@ class Comm:
             else:
                 bits = _handle(self._source)
                 self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
-            _effect_ids[self._ids[mode]] = self
+            _of_number[self._ids[mode]] = self
         return self._ids[mode]
 
     @property
@@ -88,16 +89,15 @@ class Comm:
         return f"plait.Comm(#{self._ids['effect']}, rank {self.rank} of {self.size})"
 
 
-_effect_ids: dict[int, Comm] = {}
+_of_number: dict[int, Comm] = {}
 _worlds: list[Comm] = []
 _keyvals: dict[str, int] = {}
 _seen: dict[int, tuple[weakref.ref, Comm]] = {}
-_ops._SIBLING.append(lambda comm_id: sibling(comm_id))
 
 
-def sibling(comm: Any) -> Any:
-    """The communicator by effect that belongs to one by token."""
-    return _effect_ids[comm].id("effect") if isinstance(comm, int) else _ops.MESH
+def of_number(comm_id: int) -> Comm:
+    """The communicator that programs know by this number."""
+    return _of_number[comm_id]
 
 
 def _handle(comm: Any) -> int:
@@ -168,31 +168,39 @@ def resolve(comm: Any, name: str) -> Comm:
 _device_comms: dict[tuple, int] = {}
 
 
-def over_devices(devices: tuple, mode: str = _ops.MESH) -> int:
-    """Id of the communicator whose rank r is devices[r]; made at the first use."""
-    key = (mode, tuple(d.id for d in devices))
+def over_devices(groups: tuple[tuple, ...], mode: str = "effect") -> int:
+    """Number of the communicators whose rank r is device r of each group; made at first use."""
+    key = (mode, tuple(tuple(d.id for d in group) for group in groups))
     if key not in _device_comms:
-        _device_comms[key] = _make_over(devices)
+        _device_comms[key] = _make_over(groups, mode)
     return _device_comms[key]
 
 
-def _make_over(devices: tuple) -> int:
+def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
+    devices = [d for group in groups for d in group]
     label = f"a mesh of {len(devices)} devices, {_sites.text()}"
     if any(d.platform != "cpu" for d in devices):
         raise TypeError(f"plait: devices of a mesh must be CPUs, got {devices[0].platform}")
-    processes = [d.process_index for d in devices]
-    if set(processes) == {jax.process_index()}:
-        ids = tuple(d.id for d in devices)
-        return _core.add_self(label) if len(ids) == 1 else _core.add_local(ids, label)
-    if len(set(processes)) != len(devices):
+    if len(devices) == 1:
+        return _core.add_self(label)
+    if {d.process_index for d in devices} == {jax.process_index()}:
+        numbers = [i for i, group in enumerate(groups) for _ in group]
+        return _core.add_local_groups(tuple(d.id for d in devices), tuple(numbers), label)
+    return _over_processes(groups, mode, label)
+
+
+def _over_processes(groups: tuple[tuple, ...], mode: str, label: str) -> int:
+    """One device of each process. The number must be the same in all groups' programs."""
+    processes = [d.process_index for group in groups for d in group]
+    if len(set(processes)) != len(processes):
         raise TypeError(
-            f"plait: a mesh of {len(devices)} devices over {len(set(processes))} processes; "
+            f"plait: a mesh of {len(processes)} devices over {len(set(processes))} processes; "
             "expected one process, or one device of each process"
         )
     mpi = _world.mpi()
     if mpi is None or mpi.COMM_WORLD.size != jax.process_count():
         raise TypeError(
-            f"plait: a mesh over {len(devices)} processes needs MPI ranks: start with mpiexec "
+            f"plait: a mesh over {len(processes)} processes needs MPI ranks: start with mpiexec "
             'and jax.distributed.initialize(cluster_detection_method="mpi4py")'
         )
     if mpi.COMM_WORLD.rank != jax.process_index():
@@ -200,9 +208,9 @@ def _make_over(devices: tuple) -> int:
             f"plait: process {jax.process_index()} of JAX is MPI rank {mpi.COMM_WORLD.rank}; "
             'they must be equal: jax.distributed.initialize(cluster_detection_method="mpi4py")'
         )
-    group = mpi.COMM_WORLD.group.Incl(processes)
+    if len(groups) > 1:  # after this one all processes count on from the same number
+        over_devices((tuple(d for group in groups for d in group),), mode)
+    [own] = [g for g in groups if any(d.process_index == jax.process_index() for d in g)]
+    group = mpi.COMM_WORLD.group.Incl([d.process_index for d in own])
     comm = mpi.COMM_WORLD.Create_group(group)
     return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
-
-
-_ops._FIND.append(over_devices)

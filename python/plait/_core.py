@@ -35,10 +35,13 @@ class _Attr(ctypes.Structure):
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("offset", ctypes.c_size_t),
+        ("kind", ctypes.c_int),
         ("n_max", ctypes.c_int),
         ("count_offset", ctypes.c_size_t),
-        ("is_float", ctypes.c_bool),
     ]
+
+
+_INT, _FLOAT, _ARRAY, _LIST = range(4)  # plait_param_kind_t
 
 
 class _Op(ctypes.Structure):
@@ -144,9 +147,9 @@ def _row(op: _Op) -> Row:
         name=text(op.name),
         n_args=op.n_args,
         n_rets=op.n_rets,
-        scalars=tuple(text(a.name) for a in attrs if a.n_max == 0 and not a.is_float),
-        floats=tuple(text(a.name) for a in attrs if a.is_float),
-        arrays=tuple(text(a.name) for a in attrs if a.n_max > 0),
+        scalars=tuple(text(a.name) for a in attrs if a.kind == _INT),
+        floats=tuple(text(a.name) for a in attrs if a.kind == _FLOAT),
+        arrays=tuple(text(a.name) for a in attrs if a.kind in (_ARRAY, _LIST)),
         adjoint=text(op.adjoint),
         alias=op.alias,
         model=text(op.model),
@@ -202,6 +205,20 @@ def add_local(ordinals: tuple[int, ...], label: str) -> int:
     comm_id = ctypes.c_int64()
     array = (ctypes.c_int32 * len(ordinals))(*ordinals)
     check(lib.plait_registry_add_local(len(ordinals), array, label.encode(), ctypes.byref(comm_id)))
+    return comm_id.value
+
+
+def add_local_groups(ordinals: tuple[int, ...], groups: tuple[int, ...], label: str) -> int:
+    """Id of new communicators of devices, one for each number in ``groups``: the devices of a
+    group are its ranks, in that order."""  # noqa: D205, D209
+    comm_id = ctypes.c_int64()
+    n = len(ordinals)
+    devices, numbers = (ctypes.c_int32 * n)(*ordinals), (ctypes.c_int32 * n)(*groups)
+    check(
+        lib.plait_registry_add_local_groups(
+            n, devices, numbers, label.encode(), ctypes.byref(comm_id)
+        )
+    )
     return comm_id.value
 
 

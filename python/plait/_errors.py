@@ -16,6 +16,10 @@ class MismatchError(Error):
     """Ranks called different operations, or the same one with different arguments."""
 
 
+class ReplicationError(MismatchError):
+    """What was declared to be one value on all ranks (replicated=True) is not."""
+
+
 class TruncationError(Error):
     """A message was longer than the place that it should go to."""
 
@@ -41,6 +45,7 @@ _KINDS = {
     for kind in (
         Error,
         MismatchError,
+        ReplicationError,
         TruncationError,
         TimeoutError,
         PeerError,

@@ -1,113 +1,63 @@
-"""What ``comm=`` of the rank model means: a communicator, or axes of a manual region's mesh."""
+"""The ranks of one call: a communicator's, or the devices along axes of a manual region's mesh."""
 
 import dataclasses
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from plait import _comm, _core, _jax, _ops
+from plait import _comm, _jax
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """The ranks of one call.
+    """What ``comm=`` means at a call, as the parameter ``group`` of its primitive.
 
-    comm: number of a communicator, or the word for all devices of the mesh.
-    over, sizes: mesh axes that the ranks are numbered by, the first one slowest.
-    rest: the mesh's other axes of several devices; each of their places is its own group.
+    comm: number of the communicator; None: one over devices, known when the program is lowered.
+    rank: this process's; None over devices, where one program is every rank.
+    mode: calls by effect and by token have a communicator each.
+    mesh: axes of the manual region's mesh; every place along those not in ``over`` is a group
+        of its own.
+    over: mesh axes that number the ranks, the first one slowest.
+    checks: the region tracks what varies over its axes (check_vma).
     """
 
-    comm: Any
+    comm: int | None
     size: int
+    rank: int | None = None
+    mode: str = "effect"
+    mesh: tuple[tuple[str, int], ...] = ()
     over: tuple[str, ...] = ()
-    sizes: tuple[int, ...] = ()
-    rest: tuple[str, ...] = ()
-    rest_sizes: tuple[int, ...] = ()
-    mesh_axes: tuple[tuple[str, int], ...] = ()
     checks: bool = False
 
-    @property
-    def is_part(self) -> bool:
-        """Whether there are several groups in the mesh."""
-        return bool(self.rest)
+    def by_effect(self) -> "Group":
+        """The same ranks, for calls that the effect orders."""
+        comm = None if self.comm is None else _comm.of_number(self.comm).id("effect")
+        return dataclasses.replace(self, comm=comm, mode="effect")
 
-    @property
-    def params(self) -> dict:
-        """Parameters that all operations of this family have."""
-        return {
-            "comm": self.comm,
-            "over": self.over,
-            "sizes": self.sizes,
-            "copies": self.size,
-            "checks": self.checks,
-        }
+    def number(self, devices: tuple | None) -> int:
+        """The registry's number; ``devices`` are those that the program is lowered for."""
+        if self.comm is not None:
+            return self.comm
+        if devices is None:
+            raise TypeError(
+                "plait: the devices of this shard_map's mesh are not known while the program is "
+                "compiled; give shard_map the mesh itself (mesh=) or use jax.set_mesh"
+            )
+        return _comm.over_devices(self._split(devices), self.mode)
 
-    def mesh_rank(self, rank: int) -> int:
-        """The rank in the communicator of a rank in the numbering by the named axes."""
-        if not self.over:
-            return rank
-        place = dict(zip(self.over, np.unravel_index(rank, self.sizes), strict=True))
-        number = 0
-        for name, size in self.mesh_axes:
-            number = number * size + int(place.get(name, 0))
-        return number
-
-    def _whole(self) -> "Group":
-        axes = (*self.rest, *self.over)
-        sizes = (*self.rest_sizes, *self.sizes)
-        return dataclasses.replace(
-            self, size=math.prod(sizes), over=axes, sizes=sizes, rest=(), rest_sizes=()
-        )
-
-    def part_allreduce(self, x: Any, name: str, token: Any) -> Any:
-        """One reduction for all groups: an array with a row for each, identities elsewhere."""
-        y, out = self._rows(x, name, token)
-        return y if token is None else (y, out)
-
-    def _rows(self, x: Any, name: str, token: Any) -> tuple[Any, Any]:
-        row = jnp.zeros((), jnp.int32)
-        for axis, size in zip(self.rest, self.rest_sizes, strict=True):
-            row = row * size + jax.lax.axis_index(axis)
-        is_mine = jnp.arange(math.prod(self.rest_sizes), dtype=jnp.int32) == row
-        is_mine = is_mine.reshape(-1, *(1,) * x.ndim)
-        rows = jnp.where(is_mine, x[None], _identity(name, x.dtype))
-        code = _core.reductions().index(name)
-        params = self._whole().params
-        [every], out = _ops.call(
-            "allreduce", rows, token=token, reduce=code, donate=False, **params
-        )
-        return jax.lax.dynamic_index_in_dim(every, row, 0, keepdims=False), out
-
-    def part_bcast(self, x: Any, root: int, token: Any) -> tuple[Any, Any]:
-        """The other ranks of each group add nothing to the root's array."""
-        rank = jnp.zeros((), jnp.int32)
-        for axis, size in zip(self.over, self.sizes, strict=True):
-            rank = rank * size + jax.lax.axis_index(axis)
-        if jnp.issubdtype(x.dtype, jnp.inexact) and x.dtype.itemsize > 1:
-            only = jnp.where(rank == root, x, jnp.zeros((), x.dtype))
-            return self._rows(only, "SUM", token)
-        bits = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
-        if not jnp.issubdtype(bits.dtype, jnp.integer):
-            bits = jax.lax.bitcast_convert_type(x, jnp.uint8)
-        only = jnp.where(rank == root, bits, jnp.zeros((), bits.dtype))
-        y, out = self._rows(only, "BOR", token)
-        if bits.dtype == x.dtype:
-            return y, out
-        is_bool = x.dtype == jnp.bool_
-        return (y != 0 if is_bool else jax.lax.bitcast_convert_type(y, x.dtype)), out
+    def _split(self, devices: tuple) -> tuple[tuple, ...]:
+        """The devices of every group, in order of rank."""
+        names, sizes = zip(*self.mesh, strict=True)
+        places = np.arange(len(devices)).reshape(sizes)
+        rest = [i for i, name in enumerate(names) if name not in self.over]
+        order = [*rest, *(names.index(name) for name in self.over)]
+        rows = places.transpose(order).reshape(-1, self.size)
+        return tuple(tuple(devices[i] for i in row) for row in rows)
 
 
-def _identity(name: str, dtype: Any) -> Any:
-    if name in ("MIN", "MAX"):
-        if jnp.issubdtype(dtype, jnp.inexact):
-            return jnp.array(jnp.inf if name == "MIN" else -jnp.inf, dtype)
-        info = jnp.iinfo(dtype)
-        return jnp.array(info.max if name == "MIN" else info.min, dtype)
-    if name == "BAND":
-        return jnp.array(True) if dtype == jnp.bool_ else ~jnp.zeros((), dtype)
-    return jnp.array(1 if name in ("PROD", "LAND") else 0, dtype)
+def of_devices(devices: tuple) -> Group:
+    """One group of all devices, in their order."""
+    return Group(_comm.over_devices((tuple(devices),)), len(devices))
 
 
 def _names(comm: Any) -> tuple[str, ...] | None:
@@ -130,7 +80,7 @@ def of(comm: Any, name: str, token: Any) -> Group:
                 f"name mesh axes instead, e.g. comm={mesh.axis_names[0]!r}"
             )
         found = _comm.resolve(comm, name)
-        return Group(found.id(mode), found.size)
+        return Group(found.id(mode), found.size, found.rank, mode)
     if mesh is None:
         raise TypeError(
             f"{name}: comm={comm!r} names mesh axes, but the call is not inside jax.shard_map"
@@ -144,14 +94,19 @@ def of(comm: Any, name: str, token: Any) -> Group:
     free = [a for a in sizes if a not in mesh.manual_axes and sizes[a] > 1]
     if free:
         raise TypeError(f"{name}: shard_map must be manual over all axes, {free} are not")
-    rest = tuple(a for a in sizes if a not in axes and sizes[a] > 1)
     return Group(
-        comm=_ops.MESH if token is None else _ops.MESH + " token",
+        comm=None,
         size=math.prod(sizes[a] for a in axes),
+        mode=mode,
+        mesh=tuple(sizes.items()),
         over=axes,
-        sizes=tuple(sizes[a] for a in axes),
-        rest=rest,
-        rest_sizes=tuple(sizes[a] for a in rest),
-        mesh_axes=tuple(sizes.items()),
         checks=_jax.checks_vma(),
     )
+
+
+def of_processes(comm: Any, name: str, token: Any, instead: str) -> Group:
+    """As `of`, for operations whose arguments differ from rank to rank."""
+    mesh = _jax.manual_mesh()
+    if _names(comm) is not None or (mesh is not None and mesh.size > 1):
+        raise TypeError(f"{name}: not possible in shard_map; use {instead} there")
+    return of(comm, name, token)

@@ -77,11 +77,17 @@ def lower_ordered(ctx: Any, rule: Callable, args: Sequence, attrs: dict) -> list
     return results
 
 
-def lower_traced(ctx: Any, fun: Callable, args: Sequence) -> Sequence:
-    """Traces ``fun`` and lowers it in place; operations inside continue the program's order."""
+def lower_traced(ctx: Any, fun: Callable, args: Sequence, is_local: bool = False) -> Sequence:
+    """Traces ``fun`` and lowers it in place; operations inside continue the program's order.
+
+    is_local: ``fun`` sees arrays of one device, without what their types say of a mesh.
+    """
     token, is_threaded = _token_in(ctx)
     tokens = mlir.TokenSet({EFFECT: token})
-    sub = ctx.replace(avals_in=ctx.avals_in[: len(args)], tokens_in=tokens)
+    avals = ctx.avals_in[: len(args)]
+    if is_local:
+        avals = [_core.ShapedArray(a.shape, a.dtype) for a in avals]
+    sub = ctx.replace(avals_in=avals, tokens_in=tokens)
     results = mlir.lower_fun(fun, multiple_results=True)(sub, *args)
     if is_threaded:
         ctx.set_tokens_out(sub.tokens_out)
@@ -380,7 +386,8 @@ def def_eager(primitive: Any, donated: Callable[[dict], tuple[int, ...]]) -> Non
     """
 
     def impl(*args: Any, **params: Any) -> Any:
-        _sites.enter_eager(params.get("comm"), params["site"])
+        group = params.get("group")  # global operations have a mesh instead
+        _sites.enter_eager(None if group is None else group.comm, params["site"])
         params["site"] = 0
         call = _eager(primitive, donated(params), tuple(sorted(params.items())))
         return _errors.block(call(*args))

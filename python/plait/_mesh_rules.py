@@ -20,18 +20,19 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _comm, _jax, _layout, _sites
+from plait import _groups, _jax, _layout, _sites
 from plait._ops import Chain, Rules, rules
 
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
 
 
 for _name in ("redistribute", "fft", "halo_exchange", "halo_reduce"):
-    rules(_name)(
+    rules(
+        _name,
         Rules(
             results=lambda avals, params: [avals[0].update(shape=params["out_shape"])],
             transpose=None,  # derivatives are those of the global primitive
-        )
+        ),
     )
 
 
@@ -135,14 +136,14 @@ def _lower(
             f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {mesh.size}: put "
             "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
         )
-    comm = _comm.over_devices(tuple(devices))
+    group = _groups.of_devices(devices)
     params = g.attrs(mesh, shape, src, dst, given)
 
     def local(part: Any) -> Any:
         return Chain().call(
             g.name,
             part,
-            comm=comm,
+            group=group,
             out_shape=local_shape(mesh, shape, dst),
             donate=donate,
             site=site,

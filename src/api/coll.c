@@ -1,5 +1,7 @@
+/* Typed functions for C programs: each fills an operation's parameters and arrays. */
 #include "plait/coll.h"
 
+#include "base/checked.h"
 #include "base/status.h"
 #include "coll/coll.h"
 #include "ops/list.h"
@@ -7,51 +9,361 @@
 
 #include <stddef.h>
 
-static plait_array_t vector_of(plait_dtype_t dtype, const int64_t *n, const void *data)
-{
-    return (plait_array_t){
-        .dtype = dtype, .ndim = 1, .dims = n, .data = (void *)(uintptr_t)data};
-}
+_Static_assert(sizeof(plait_edge_t) == PLAIT_EDGE_WORDS * sizeof(int64_t),
+               "edges are passed on as they are");
 
-static plait_status_t check_vector(const plait_comm_t *comm, int64_t n,
-                                   const void *data)
+/* An array of n elements, or of n_rows rows of them. */
+typedef struct {
+    int64_t dims[2];
+    plait_array_t array;
+} vector_t;
+
+/* What every call has. */
+typedef struct {
+    plait_comm_t *comm;
+    plait_dtype_t dtype;
+    vector_t x, y;
+} call_t;
+
+static plait_status_t begin(call_t *c, plait_comm_t *comm, plait_dtype_t dtype)
 {
     plait_status_t status = PLAIT_OK;
 
+    *c = (call_t){.comm = comm, .dtype = dtype};
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
-    PLAIT_CHECK(n >= 0, PLAIT_ERR_INVALID, "%lld elements, expected 0 or more",
-                (long long)n);
-    PLAIT_CHECK(n == 0 || data != NULL, PLAIT_ERR_INVALID, "an array is NULL");
 done:
     return status;
 }
+
+/* n_rows < 0: one axis of n elements. The array may be NULL where it has no elements, or
+ * where it is not used. */
+static plait_status_t set(const call_t *c, vector_t *v, int64_t n_rows, int64_t n,
+                          const void *data, bool is_used)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(n >= 0, PLAIT_ERR_INVALID, "%lld elements, expected 0 or more",
+                (long long)n);
+    PLAIT_CHECK(n == 0 || n_rows == 0 || data != NULL || !is_used, PLAIT_ERR_INVALID,
+                "an array is NULL");
+    v->dims[0] = (n_rows < 0) ? n : n_rows;
+    v->dims[1] = n;
+    v->array = (plait_array_t){.dtype = c->dtype,
+                               .ndim = (n_rows < 0) ? 1 : 2,
+                               .dims = v->dims,
+                               .data = (void *)(uintptr_t)data};
+done:
+    return status;
+}
+
+static plait_status_t set_pair(call_t *c, int64_t n, const void *x, const void *y)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(set(c, &c->x, -1, n, x, true));
+    PLAIT_TRY(set(c, &c->y, -1, n, y, true));
+done:
+    return status;
+}
+
+static plait_status_t launch(const plait_op_t *op, const void *params, const call_t *c)
+{
+    return plait_op_launch(op, params, c->comm, 0, &c->x.array, &c->y.array);
+}
+
+static int64_t sum_of(const int64_t counts[], int64_t n, int64_t stride)
+{
+    int64_t sum = 0;
+
+    /* the plan refuses negative counts and sums that overflow */
+    for (int64_t i = 0; i < n; i++) {
+        if (!plait_add(sum, plait_max(0, counts[i * stride]), &sum)) {
+            sum = INT64_MAX;
+        }
+    }
+    return sum;
+}
+
+static plait_status_t check_counts(const int64_t counts[])
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(counts != NULL, PLAIT_ERR_INVALID, "counts is NULL");
+done:
+    return status;
+}
+
+/* ---- reductions ---- */
 
 plait_status_t plait_allreduce(plait_comm_t *comm, plait_reduce_t op,
                                plait_dtype_t dtype, int64_t n, const void *x, void *y)
 {
     plait_status_t status = PLAIT_OK;
     const plait_allreduce_params_t params = {.reduce = op};
-    const plait_array_t arg = vector_of(dtype, &n, x);
-    const plait_array_t ret = vector_of(dtype, &n, y);
+    call_t c;
 
-    PLAIT_TRY(check_vector(comm, n, x));
-    PLAIT_TRY(check_vector(comm, n, y));
-    PLAIT_TRY(plait_op_launch(&plait_op_allreduce, &params, comm, 0, &arg, &ret));
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set_pair(&c, n, x, y));
+    PLAIT_TRY(launch(&plait_op_allreduce, &params, &c));
 done:
     return status;
 }
+
+/* On the other ranks the operand stands for the result, which is then the operand. */
+plait_status_t plait_reduce(plait_comm_t *comm, plait_reduce_t op, int root,
+                            plait_dtype_t dtype, int64_t n, const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_reduce_params_t params = {.reduce = op, .root = root, .elsewhere = 1};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set_pair(&c, n, x, (comm->end.rank == root) ? y : x));
+    PLAIT_TRY(launch(&plait_op_reduce, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_scan(plait_comm_t *comm, plait_reduce_t op, int flags,
+                          plait_dtype_t dtype, int64_t n, const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_scan_params_t params = {.reduce = op,
+                                        .exclusive =
+                                            (flags & PLAIT_SCAN_EXCLUSIVE) != 0,
+                                        .reverse = (flags & PLAIT_SCAN_REVERSE) != 0};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_CHECK((flags & ~(PLAIT_SCAN_EXCLUSIVE | PLAIT_SCAN_REVERSE)) == 0,
+                PLAIT_ERR_INVALID, "scan: flags are %d, expected 0 to 3", flags);
+    PLAIT_TRY(set_pair(&c, n, x, y));
+    PLAIT_TRY(launch(&plait_op_scan, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_reduce_scatter(plait_comm_t *comm, plait_reduce_t op,
+                                    plait_dtype_t dtype, int64_t n, const void *x,
+                                    void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_reduce_scatter_params_t params = {.reduce = op};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set(&c, &c.x, comm->end.size, n, x, true));
+    PLAIT_TRY(set(&c, &c.y, -1, n, y, true));
+    PLAIT_TRY(launch(&plait_op_reduce_scatter, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_reduce_scatterv(plait_comm_t *comm, plait_reduce_t op,
+                                     plait_dtype_t dtype, const int64_t counts[],
+                                     const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_reduce_scatter_params_t params = {.reduce = op, .counts = counts};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(check_counts(counts));
+    params.n_counts = comm->end.size;
+    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts, comm->end.size, 1), x, true));
+    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + comm->end.rank, 1, 1), y, true));
+    PLAIT_TRY(launch(&plait_op_reduce_scatter, &params, &c));
+done:
+    return status;
+}
+
+/* ---- movement ---- */
 
 plait_status_t plait_bcast(plait_comm_t *comm, int root, plait_dtype_t dtype, int64_t n,
                            const void *x, void *y)
 {
     plait_status_t status = PLAIT_OK;
     const plait_bcast_params_t params = {.root = root};
-    const plait_array_t arg = vector_of(dtype, &n, x);
-    const plait_array_t ret = vector_of(dtype, &n, y);
+    call_t c;
 
-    PLAIT_TRY(check_vector(comm, n, y));
-    PLAIT_TRY(check_vector(comm, n, (comm->end.rank == root) ? x : y));
-    PLAIT_TRY(plait_op_launch(&plait_op_bcast, &params, comm, 0, &arg, &ret));
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set(&c, &c.x, -1, n, x, comm->end.rank == root));
+    PLAIT_TRY(set(&c, &c.y, -1, n, y, true));
+    PLAIT_TRY(launch(&plait_op_bcast, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_allgather(plait_comm_t *comm, plait_dtype_t dtype, int64_t n,
+                               const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_allgather_params_t params = {0};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set(&c, &c.x, -1, n, x, true));
+    PLAIT_TRY(set(&c, &c.y, comm->end.size, n, y, true));
+    PLAIT_TRY(launch(&plait_op_allgather, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_allgatherv(plait_comm_t *comm, plait_dtype_t dtype,
+                                const int64_t counts[], const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_allgather_params_t params = {.counts = counts};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(check_counts(counts));
+    params.n_counts = comm->end.size;
+    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + comm->end.rank, 1, 1), x, true));
+    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts, comm->end.size, 1), y, true));
+    PLAIT_TRY(launch(&plait_op_allgather, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_alltoall(plait_comm_t *comm, plait_dtype_t dtype, int64_t n,
+                              const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_alltoall_params_t params = {0};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set(&c, &c.x, comm->end.size, n, x, true));
+    PLAIT_TRY(set(&c, &c.y, comm->end.size, n, y, true));
+    PLAIT_TRY(launch(&plait_op_alltoall, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_alltoallv(plait_comm_t *comm, plait_dtype_t dtype,
+                               const int64_t counts[], const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_alltoall_params_t params = {.counts = counts};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(check_counts(counts));
+    int64_t size = comm->end.size;
+    int64_t rank = comm->end.rank;
+    params.n_counts = size * size;
+    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + rank * size, size, 1), x, true));
+    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + rank, size, size), y, true));
+    PLAIT_TRY(launch(&plait_op_alltoall, &params, &c));
+done:
+    return status;
+}
+
+/* Of both forms; counts NULL: n elements of each rank. */
+static plait_status_t gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
+                             const int64_t counts[], int64_t n, const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_gather_params_t params = {.root = root, .elsewhere = 1, .counts = counts};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    int64_t size = comm->end.size;
+    bool has_counts = counts != NULL;
+    n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
+    params.n_counts = has_counts ? size : 0;
+    PLAIT_TRY(set(&c, &c.x, -1, n, x, true));
+    if (comm->end.rank == root) {
+        PLAIT_TRY(set(&c, &c.y, has_counts ? -1 : size,
+                      has_counts ? sum_of(counts, size, 1) : n, y, true));
+    } else { /* the operand stands for the result, which is then the operand */
+        PLAIT_TRY(set(&c, &c.y, -1, n, x, true));
+    }
+    PLAIT_TRY(launch(&plait_op_gather, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
+                            int64_t n, const void *x, void *y)
+{
+    return gather(comm, root, dtype, NULL, n, x, y);
+}
+
+plait_status_t plait_gatherv(plait_comm_t *comm, int root, plait_dtype_t dtype,
+                             const int64_t counts[], const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_counts(counts));
+    PLAIT_TRY(gather(comm, root, dtype, counts, 0, x, y));
+done:
+    return status;
+}
+
+/* As gather. */
+static plait_status_t scatter(plait_comm_t *comm, int root, plait_dtype_t dtype,
+                              const int64_t counts[], int64_t n, const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_scatter_params_t params = {.root = root, .counts = counts};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    int64_t size = comm->end.size;
+    bool has_counts = counts != NULL;
+    n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
+    params.n_counts = has_counts ? size : 0;
+    PLAIT_TRY(set(&c, &c.y, -1, n, y, true));
+    if (comm->end.rank == root) {
+        PLAIT_TRY(set(&c, &c.x, has_counts ? -1 : size,
+                      has_counts ? sum_of(counts, size, 1) : n, x, true));
+    } else { /* a template that is not read */
+        PLAIT_TRY(set(&c, &c.x, -1, n, y, true));
+    }
+    PLAIT_TRY(launch(&plait_op_scatter, &params, &c));
+done:
+    return status;
+}
+
+plait_status_t plait_scatter(plait_comm_t *comm, int root, plait_dtype_t dtype,
+                             int64_t n, const void *x, void *y)
+{
+    return scatter(comm, root, dtype, NULL, n, x, y);
+}
+
+plait_status_t plait_scatterv(plait_comm_t *comm, int root, plait_dtype_t dtype,
+                              const int64_t counts[], const void *x, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_counts(counts));
+    PLAIT_TRY(scatter(comm, root, dtype, counts, 0, x, y));
+done:
+    return status;
+}
+
+plait_status_t plait_route(plait_comm_t *comm, int64_t n_edges,
+                           const plait_edge_t edges[], plait_dtype_t dtype, int64_t n,
+                           int64_t n_in, const void *x, int64_t n_out, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_route_params_t params = {
+        .n_in = n_in, .n_out = n_out, .edges = (const int64_t *)edges};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_CHECK(n_edges >= 0 && (n_edges == 0 || edges != NULL), PLAIT_ERR_INVALID,
+                "route: %lld edges at %p", (long long)n_edges, (const void *)edges);
+    PLAIT_CHECK(n_in >= 0 && n_out >= 0, PLAIT_ERR_INVALID,
+                "route: n_in is %lld, n_out %lld, expected 0 or more", (long long)n_in,
+                (long long)n_out);
+    PLAIT_CHECK(plait_mul(n_edges, PLAIT_EDGE_WORDS, &params.n_edges),
+                PLAIT_ERR_OVERFLOW, "route: %lld edges", (long long)n_edges);
+    PLAIT_TRY(set(&c, &c.x, n_in, n, x, true));
+    PLAIT_TRY(set(&c, &c.y, n_out, n, y, true));
+    PLAIT_TRY(launch(&plait_op_route, &params, &c));
 done:
     return status;
 }
@@ -60,12 +372,15 @@ plait_status_t plait_barrier(plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;
     const plait_barrier_params_t params = {0};
+    call_t c;
 
-    PLAIT_TRY(check_vector(comm, 0, NULL));
+    PLAIT_TRY(begin(&c, comm, PLAIT_U8));
     PLAIT_TRY(plait_op_launch(&plait_op_barrier, &params, comm, 0, NULL, NULL));
 done:
     return status;
 }
+
+/* ---- matched transfers ---- */
 
 plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
                               plait_dtype_t dtype, int64_t n, const void *x, int source,
@@ -75,13 +390,43 @@ plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
     plait_status_t status = PLAIT_OK;
     const plait_sendrecv_params_t params = {
         .source = source, .dest = dest, .sendtag = send_tag, .recvtag = recv_tag};
-    const plait_array_t args[] = {vector_of(dtype, &n, x),
-                                  vector_of(recv_dtype, &n_recv, y)};
-    const plait_array_t ret = vector_of(recv_dtype, &n_recv, y);
+    call_t c;
 
-    PLAIT_TRY(check_vector(comm, n, (dest != PLAIT_PROC_NULL) ? x : comm));
-    PLAIT_TRY(check_vector(comm, n_recv, (source != PLAIT_PROC_NULL) ? y : comm));
-    PLAIT_TRY(plait_op_launch(&plait_op_sendrecv, &params, comm, 0, args, &ret));
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set(&c, &c.x, -1, n, x, dest != PLAIT_PROC_NULL));
+    c.dtype = recv_dtype;
+    PLAIT_TRY(set(&c, &c.y, -1, n_recv, y, source != PLAIT_PROC_NULL));
+    const plait_array_t args[] = {c.x.array, c.y.array};
+    PLAIT_TRY(plait_op_launch(&plait_op_sendrecv, &params, comm, 0, args, &c.y.array));
+done:
+    return status;
+}
+
+plait_status_t plait_send(plait_comm_t *comm, int dest, int tag, plait_dtype_t dtype,
+                          int64_t n, const void *x)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_send_params_t params = {.dest = dest, .tag = tag};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set(&c, &c.x, -1, n, x, dest != PLAIT_PROC_NULL));
+    PLAIT_TRY(plait_op_launch(&plait_op_send, &params, comm, 0, &c.x.array, NULL));
+done:
+    return status;
+}
+
+plait_status_t plait_recv(plait_comm_t *comm, int source, int tag, plait_dtype_t dtype,
+                          int64_t n, void *y)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_recv_params_t params = {.source = source, .tag = tag};
+    call_t c;
+
+    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(set(&c, &c.y, -1, n, y, source != PLAIT_PROC_NULL));
+    PLAIT_TRY(
+        plait_op_launch(&plait_op_recv, &params, comm, 0, &c.y.array, &c.y.array));
 done:
     return status;
 }

@@ -3,35 +3,38 @@
 #include <stddef.h>
 
 typedef struct {
-    plait_dtype_t dtype;
-    const char *name;
+    const char *name; /* NULL: no dtype has this code */
     int64_t n_bytes;
     plait_kind_t kind;
 } row_t;
 
+/* By code, and the codes in their order. */
 #define ROW(_name, _code, _text, _bytes, _kind) \
-    {PLAIT_##_name, _text, _bytes, PLAIT_KIND_##_kind},
+    [_code] = {_text, _bytes, PLAIT_KIND_##_kind},
 static const row_t rows[] = {PLAIT_DTYPE_FOR_EACH(ROW)};
 #undef ROW
 
+#define CODE(_name, _code, _text, _bytes, _kind) PLAIT_##_name,
+static const plait_dtype_t dtypes[] = {PLAIT_DTYPE_FOR_EACH(CODE)};
+#undef CODE
+
 static const row_t *row_of(plait_dtype_t dtype)
 {
-    for (int i = 0; i < plait_dtype_count(); i++) {
-        if (rows[i].dtype == dtype) {
-            return &rows[i];
-        }
-    }
-    return NULL;
+    size_t code = (size_t)dtype;
+
+    return (code < sizeof(rows) / sizeof(rows[0]) && rows[code].name != NULL)
+               ? &rows[code]
+               : NULL;
 }
 
 int plait_dtype_count(void)
 {
-    return (int)(sizeof(rows) / sizeof(rows[0]));
+    return (int)(sizeof(dtypes) / sizeof(dtypes[0]));
 }
 
 plait_dtype_t plait_dtype_at(int i)
 {
-    return ((i >= 0) && (i < plait_dtype_count())) ? rows[i].dtype : (plait_dtype_t)0;
+    return ((i >= 0) && (i < plait_dtype_count())) ? dtypes[i] : (plait_dtype_t)0;
 }
 
 const char *plait_dtype_name(plait_dtype_t dtype)

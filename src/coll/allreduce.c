@@ -1,10 +1,12 @@
 /* Reduce elementwise over all ranks; the result is on all of them, with the same bits.
  *
- * Small: the transport's own allreduce, or (threads) every rank reduces everything. Large, or
- * where there is none for the dtype: reduce-scatter, then allgather. Each rank owns a chunk,
+ * Small: every rank publishes its operand at a fence and reduces all of them; where fences
+ * take nothing along, the transport's own allreduce. Large, or where there is none for the
+ * dtype: reduce-scatter, then allgather. Each rank owns a chunk,
  * reduces it over all ranks in rank order, and takes the other chunks from their owners; with
  * direct access that reads every byte of every operand once.
  * Source: Rabenseifner, ICCS 2004, LNCS 3036 (reduce-scatter + allgather). */
+#include "base/alloc.h"
 #include "base/checked.h"
 #include "coll/coll.h"
 
@@ -40,52 +42,70 @@ static bool gets_result(const sum_t *s, int rank)
     return s->root < 0 || s->root == rank;
 }
 
-/* Everybody reads everything; the result is put in place when nobody reads any more. */
+/* Everybody publishes its operand; who gets the result reduces all of them. */
 static plait_status_t add_small(plait_plan_t *plan, const sum_t *s)
 {
     plait_status_t status = PLAIT_OK;
-    int work = 0;
-    plait_reduce_step_t reduce = {
-        .op = s->op, .dtype = s->dtype, .n = s->n, .src_slot = s->x};
+    const plait_reduce_step_t reduce = {.op = s->op,
+                                        .dtype = s->dtype,
+                                        .n_pieces = plan->n_ranks,
+                                        .n = s->n,
+                                        .src_slot = PLAIT_SLOT_PUBLISHED,
+                                        .dst_slot = s->y};
 
-    PLAIT_TRY(plait_plan_add_work(plan, s->n * s->item_bytes, &work));
-    reduce.dst_slot = work;
-    PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_reduce(plan, &reduce));
-    PLAIT_TRY(plait_plan_fence(plan));
+    PLAIT_TRY(plait_plan_publish(plan, s->x, 0, s->n * s->item_bytes));
     if (gets_result(s, plan->rank)) {
-        PLAIT_TRY(plait_coll_copy(plan, work, s->y, s->n * s->item_bytes));
+        PLAIT_TRY(plait_plan_reduce(plan, &reduce));
     }
 done:
     return status;
 }
 
-/* The other ranks' chunks from their results, and (messages) mine to those who want it. */
+/* Where a rank keeps its chunk of the result. */
+typedef struct {
+    int slot;
+    int64_t offset, n_bytes;
+} chunk_t;
+
+static chunk_t chunk_of(const sum_t *s, const plait_plan_t *plan, int rank)
+{
+    int64_t lo = chunk_start(s, plan->n_ranks, rank);
+    int64_t hi = chunk_start(s, plan->n_ranks, rank + 1);
+    bool is_kept = gets_result(s, rank);
+
+    /* the first work buffer of a rank without result, see add_large */
+    return (chunk_t){.slot = is_kept ? s->y : plan->n_args + plan->n_rets,
+                     .offset = is_kept ? lo * s->item_bytes : 0,
+                     .n_bytes = (hi - lo) * s->item_bytes};
+}
+
+/* The other ranks' chunks from where they keep them, and (messages) mine to those who want
+ * it. */
 static plait_status_t add_allgather(plait_plan_t *plan, const sum_t *s)
 {
     plait_status_t status = PLAIT_OK;
+    const chunk_t mine = chunk_of(s, plan, plan->rank);
     plait_move_t move = {0};
 
     for (int i = 1; i < plan->n_ranks; i++) {
         int peer = (plan->rank + i) % plan->n_ranks;
-        int64_t theirs = chunk_start(s, plan->n_ranks, peer);
-        int64_t mine = chunk_start(s, plan->n_ranks, plan->rank);
-        plait_block_t in = {.peer = peer,
-                            .src_slot = s->y,
-                            .dst_slot = s->y,
-                            .src_offset = theirs * s->item_bytes,
-                            .dst_offset = theirs * s->item_bytes};
-        plait_block_t out = {
-            .peer = peer, .src_slot = s->y, .src_offset = mine * s->item_bytes};
-        in.box.row_bytes =
-            (chunk_start(s, plan->n_ranks, peer + 1) - theirs) * s->item_bytes;
-        out.box.row_bytes =
-            (chunk_start(s, plan->n_ranks, plan->rank + 1) - mine) * s->item_bytes;
-        if (gets_result(s, plan->rank) && in.box.row_bytes > 0) {
+        const chunk_t theirs = chunk_of(s, plan, peer);
+        const plait_block_t in = {.peer = peer,
+                                  .src_slot = theirs.slot,
+                                  .dst_slot = s->y,
+                                  .src_offset = theirs.offset,
+                                  .dst_offset = chunk_start(s, plan->n_ranks, peer) *
+                                                s->item_bytes,
+                                  .box = {.row_bytes = theirs.n_bytes}};
+        const plait_block_t out = {.peer = peer,
+                                   .src_slot = mine.slot,
+                                   .src_offset = mine.offset,
+                                   .box = {.row_bytes = mine.n_bytes}};
+        if (gets_result(s, plan->rank) && theirs.n_bytes > 0) {
             PLAIT_TRY(plait_move_add_in(&move, &in));
         }
         if (plan->direct == PLAIT_DIRECT_NONE && gets_result(s, peer) &&
-            out.box.row_bytes > 0) {
+            mine.n_bytes > 0) {
             PLAIT_TRY(plait_move_add_out(&move, &out));
         }
     }
@@ -95,65 +115,56 @@ done:
     return status;
 }
 
-/* Messages: my chunk of every rank's operand, one after the other, into work. */
-static plait_status_t add_collect(plait_plan_t *plan, const sum_t *s, int work)
+/* Reduce-scatter, then allgather; a rank without result keeps its chunk in work. */
+static plait_status_t add_large(plait_plan_t *plan, const plait_problem_t *problem,
+                                const sum_t *s)
 {
     plait_status_t status = PLAIT_OK;
-    plait_move_t move = {0};
-    int64_t lo = chunk_start(s, plan->n_ranks, plan->rank);
-    int64_t n_mine = chunk_start(s, plan->n_ranks, plan->rank + 1) - lo;
+    plait_part_t *parts = plait_alloc(plan->n_ranks, sizeof(*parts));
+    const chunk_t mine = chunk_of(s, plan, plan->rank);
+    const plait_reduction_t reduction = {.op = s->op,
+                                         .dtype = s->dtype,
+                                         .src_slot = s->x,
+                                         .dst_slot = mine.slot,
+                                         .dst_offset = mine.offset,
+                                         .parts = parts};
+    int work = 0;
 
-    for (int peer = 0; peer < plan->n_ranks; peer++) {
-        int64_t theirs = chunk_start(s, plan->n_ranks, peer);
-        plait_block_t in = {.peer = peer,
-                            .src_slot = s->x,
-                            .dst_slot = work,
-                            .src_offset = lo * s->item_bytes,
-                            .dst_offset = peer * n_mine * s->item_bytes,
-                            .box = {.row_bytes = n_mine * s->item_bytes}};
-        plait_block_t out = {
-            .peer = peer, .src_slot = s->x, .src_offset = theirs * s->item_bytes};
-        out.box.row_bytes =
-            (chunk_start(s, plan->n_ranks, peer + 1) - theirs) * s->item_bytes;
-        if (n_mine > 0) {
-            PLAIT_TRY(plait_move_add_in(&move, &in));
-        }
-        if (peer != plan->rank && out.box.row_bytes > 0) {
-            PLAIT_TRY(plait_move_add_out(&move, &out));
-        }
+    PLAIT_CHECK(parts != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    for (int r = 0; r < plan->n_ranks; r++) {
+        int64_t lo = chunk_start(s, plan->n_ranks, r);
+        parts[r] = (plait_part_t){.n_pieces = plan->n_ranks,
+                                  .offset = lo * s->item_bytes,
+                                  .n = chunk_start(s, plan->n_ranks, r + 1) - lo};
     }
-    PLAIT_TRY(plait_plan_move(plan, &move));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-static plait_status_t add_large(plait_plan_t *plan, const sum_t *s)
-{
-    plait_status_t status = PLAIT_OK;
-    int64_t lo = chunk_start(s, plan->n_ranks, plan->rank);
-    plait_reduce_step_t reduce = {.op = s->op,
-                                  .dtype = s->dtype,
-                                  .n = chunk_start(s, plan->n_ranks, plan->rank + 1) -
-                                       lo,
-                                  .src_slot = s->x,
-                                  .src_offset = lo * s->item_bytes,
-                                  .dst_slot = s->y,
-                                  .dst_offset = lo * s->item_bytes};
-
-    if (plan->direct == PLAIT_DIRECT_NONE) {
-        reduce.is_local = true;
-        reduce.src_offset = 0;
-        reduce.piece_stride = reduce.n * s->item_bytes;
-        PLAIT_TRY(plait_plan_add_work(plan, plan->n_ranks * reduce.piece_stride,
-                                      &reduce.src_slot));
-        PLAIT_TRY(add_collect(plan, s, reduce.src_slot));
+    if (!gets_result(s, plan->rank)) {
+        PLAIT_TRY(plait_plan_add_work(plan, mine.n_bytes, &work));
     }
-    PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_reduce(plan, &reduce));
-    PLAIT_TRY(plait_plan_fence(plan));
+    PLAIT_TRY(plait_coll_reduce(plan, problem, &reduction));
     PLAIT_TRY(add_allgather(plan, s));
     PLAIT_TRY(plait_plan_fence(plan));
+done:
+    plait_free(parts);
+    return status;
+}
+
+/* MPI's own gives the result to all; a rank that shall have none keeps it in work. */
+static plait_status_t add_native(plait_plan_t *plan, const sum_t *s)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_native_step_t native = {.native = PLAIT_NATIVE_ALLREDUCE,
+                                  .op = s->op,
+                                  .dtype = s->dtype,
+                                  .n = s->n,
+                                  .src_slot = s->x,
+                                  .dst_slot = s->y,
+                                  .n_recv = s->n,
+                                  .recv_dtype = s->dtype};
+
+    if (!gets_result(s, plan->rank)) {
+        PLAIT_TRY(plait_plan_add_work(plan, s->n * s->item_bytes, &native.dst_slot));
+    }
+    PLAIT_TRY(plait_plan_native(plan, &native));
 done:
     return status;
 }
@@ -175,24 +186,21 @@ plait_status_t plait_coll_allreduce(plait_plan_t *plan, const plait_problem_t *p
     plait_plan_agree(plan, s.dtype);
     plait_plan_agree(plan, op);
     if (plan->n_ranks == 1) {
-        const plait_reduce_step_t alone = {
-            .op = op, .dtype = s.dtype, .n = s.n, .src_slot = s.x, .dst_slot = s.y};
+        const plait_reduce_step_t alone = {.op = op,
+                                           .dtype = s.dtype,
+                                           .n_pieces = 1,
+                                           .n = s.n,
+                                           .src_slot = s.x,
+                                           .dst_slot = s.y};
         status = plait_plan_reduce(plan, &alone);
-    } else if (has_native(&problem->caps, &s) &&
-               (plan->direct == PLAIT_DIRECT_NONE || n_bytes <= PLAIT_NATIVE_BYTES)) {
-        const plait_native_step_t native = {.native = PLAIT_NATIVE_ALLREDUCE,
-                                            .op = op,
-                                            .dtype = s.dtype,
-                                            .n = s.n,
-                                            .src_slot = s.x,
-                                            .dst_slot = s.y,
-                                            .n_recv = s.n,
-                                            .recv_dtype = s.dtype};
-        status = plait_plan_native(plan, &native);
-    } else if (plan->direct != PLAIT_DIRECT_NONE && n_bytes <= PLAIT_NATIVE_BYTES) {
+    } else if (plait_coll_publishes(problem, n_bytes)) {
         status = add_small(plan, &s);
+    } else if (has_native(&problem->caps, &s) &&
+               (plan->direct == PLAIT_DIRECT_NONE ||
+                (problem->caps.publish_bytes < 0 && n_bytes <= PLAIT_NATIVE_BYTES))) {
+        status = add_native(plan, &s);
     } else {
-        status = add_large(plan, &s);
+        status = add_large(plan, problem, &s);
     }
 done:
     return status;

@@ -14,8 +14,9 @@ static plait_status_t barrier_plan(const void *params, const plait_problem_t *pr
 
     (void)params;
     PLAIT_TRY(plait_plan_create(problem, &plan, "barrier()"));
-    PLAIT_TRY(problem->caps.has_native ? plait_plan_native(plan, &native)
-                                       : plait_plan_meet(plan));
+    PLAIT_TRY(problem->caps.publish_bytes < 0 && problem->caps.has_native
+                  ? plait_plan_native(plan, &native)
+                  : plait_plan_meet(plan));
     *plan_p = plan;
     plan = NULL;
 done:

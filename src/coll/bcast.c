@@ -1,5 +1,5 @@
-/* The root's array on all ranks. Small: the transport's own; large with direct access: all
- * read the root's memory at once. */
+/* The root's array on all ranks. Small: published at a fence, or the transport's own; large
+ * with direct access: all read the root's memory at once. */
 #include "base/status.h"
 #include "coll/coll.h"
 
@@ -8,32 +8,17 @@ static const plait_attr_t bcast_attrs[] = {
     PLAIT_ATTR_END,
 };
 
-static plait_status_t add_blocks(plait_plan_t *plan, int root, int64_t n_bytes)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_move_t move = {0};
-    plait_block_t block = {.peer = root,
-                           .src_slot = plait_slot_arg(plan, 0),
-                           .dst_slot = plait_slot_ret(plan, 0),
-                           .box = {.row_bytes = n_bytes}};
+typedef struct {
+    int root;
+    int64_t n_bytes;
+} bcast_t;
 
-    if (n_bytes > 0) {
-        PLAIT_TRY(plait_move_add_in(&move, &block));
-    }
-    if (plan->direct == PLAIT_DIRECT_NONE && plan->rank == root && n_bytes > 0) {
-        for (int peer = 0; peer < plan->n_ranks; peer++) {
-            block.peer = peer;
-            if (peer != root) {
-                PLAIT_TRY(plait_move_add_out(&move, &block));
-            }
-        }
-    }
-    PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_move(plan, &move));
-    PLAIT_TRY(plait_plan_fence(plan));
-done:
-    plait_move_clear(&move);
-    return status;
+static plait_piece_t piece_of(const void *context, int from, int to)
+{
+    const bcast_t *b = context;
+
+    (void)to;
+    return (plait_piece_t){.n_bytes = (from == b->root) ? b->n_bytes : 0};
 }
 
 static plait_status_t bcast_plan(const void *params, const plait_problem_t *problem,
@@ -47,9 +32,7 @@ static plait_status_t bcast_plan(const void *params, const plait_problem_t *prob
     int64_t n_bytes = 0;
 
     PLAIT_TRY(plait_coll_same("bcast", x, &problem->rets[0]));
-    PLAIT_CHECK(p->root >= 0 && p->root < problem->n_ranks, PLAIT_ERR_INVALID,
-                "bcast: root %lld is not a rank of this communicator (size %d)",
-                (long long)p->root, problem->n_ranks);
+    PLAIT_TRY(plait_coll_check_root("bcast", p->root, problem->n_ranks));
     PLAIT_TRY(plait_array_size(x, &n, &n_bytes));
     PLAIT_TRY(plait_plan_create(problem, &plan, "bcast(%s[%lld], root %lld)",
                                 plait_dtype_name(x->dtype), (long long)n,
@@ -58,7 +41,9 @@ static plait_status_t bcast_plan(const void *params, const plait_problem_t *prob
     plait_plan_agree(plan, (uint64_t)n);
     plait_plan_agree(plan, x->dtype);
     if (plan->n_ranks > 1 && problem->caps.has_native &&
-        (plan->direct == PLAIT_DIRECT_NONE || n_bytes <= PLAIT_NATIVE_BYTES)) {
+        !plait_coll_publishes(problem, n_bytes) &&
+        (plan->direct == PLAIT_DIRECT_NONE ||
+         (problem->caps.publish_bytes < 0 && n_bytes <= PLAIT_NATIVE_BYTES))) {
         const plait_native_step_t native = {.native = PLAIT_NATIVE_BCAST,
                                             .dtype = x->dtype,
                                             .n = n,
@@ -69,7 +54,8 @@ static plait_status_t bcast_plan(const void *params, const plait_problem_t *prob
                                             .root = (int)p->root};
         PLAIT_TRY(plait_plan_native(plan, &native));
     } else {
-        PLAIT_TRY(add_blocks(plan, (int)p->root, n_bytes));
+        const bcast_t bcast = {.root = (int)p->root, .n_bytes = n_bytes};
+        PLAIT_TRY(plait_coll_exchange(plan, problem, piece_of, &bcast));
     }
     *plan_p = plan;
     plan = NULL;

@@ -12,27 +12,14 @@ static const plait_attr_t sendrecv_attrs[] = {
     PLAIT_ATTR_END,
 };
 
-enum { MAX_TAG = 32767 }; /* MPI promises no more */
-
 static plait_status_t check(const plait_sendrecv_params_t *p, int n_ranks)
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK((p->dest >= 0 && p->dest < n_ranks) || p->dest == PLAIT_NO_RANK,
-                PLAIT_ERR_INVALID,
-                "sendrecv: dest %lld is not a rank of this communicator (size %d)",
-                (long long)p->dest, n_ranks);
-    PLAIT_CHECK((p->source >= 0 && p->source < n_ranks) || p->source == PLAIT_NO_RANK ||
-                    p->source == PLAIT_ANY,
-                PLAIT_ERR_INVALID,
-                "sendrecv: source %lld is not a rank of this communicator (size %d)",
-                (long long)p->source, n_ranks);
-    PLAIT_CHECK(p->sendtag >= 0 && p->sendtag <= MAX_TAG, PLAIT_ERR_INVALID,
-                "sendrecv: sendtag %lld is outside 0..%d", (long long)p->sendtag,
-                MAX_TAG);
-    PLAIT_CHECK((p->recvtag >= 0 && p->recvtag <= MAX_TAG) || p->recvtag == PLAIT_ANY,
-                PLAIT_ERR_INVALID, "sendrecv: recvtag %lld is outside 0..%d",
-                (long long)p->recvtag, MAX_TAG);
+    PLAIT_TRY(plait_coll_check_peer("sendrecv", "dest", p->dest, n_ranks, false));
+    PLAIT_TRY(plait_coll_check_peer("sendrecv", "source", p->source, n_ranks, true));
+    PLAIT_TRY(plait_coll_check_tag("sendrecv", "sendtag", p->sendtag, false));
+    PLAIT_TRY(plait_coll_check_tag("sendrecv", "recvtag", p->recvtag, true));
 done:
     return status;
 }
@@ -63,6 +50,7 @@ static plait_status_t sendrecv_plan(const void *params, const plait_problem_t *p
         plait_dtype_name(native.recv_dtype), (long long)native.n_recv, native.source));
     plan->is_collective = false;
     native.src_slot = plait_slot_arg(plan, 0);
+    native.template_slot = plait_slot_arg(plan, 1);
     native.dst_slot = plait_slot_ret(plan, 0);
     PLAIT_TRY(plait_plan_native(plan, &native));
     *plan_p = plan;

@@ -26,10 +26,12 @@ plait_status_t plait_comm_self(plait_comm_t **comm_p)
     plait_comm_t *comm = comm_create("self");
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    plait_self_open(&comm->end);
+    PLAIT_TRY(plait_self_open(&comm->end));
     comm->why = "shared addresses: one rank";
     *comm_p = comm;
+    comm = NULL;
 done:
+    plait_comm_destroy(&comm);
     return status;
 }
 
@@ -51,6 +53,7 @@ plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
     PLAIT_TRY(plait_local_open(n_ranks, ends));
     for (int r = 0; r < n_ranks; r++) {
         comms[r]->end = ends[r];
+        comms[r]->track = r;
         comms[r]->why = "shared addresses: threads of one process";
     }
 done:

@@ -114,6 +114,7 @@ static plait_status_t put(entry_t *entry, int64_t id)
     }
     for (int i = 0; i < entry->n; i++) {
         entry->comms[i]->id = id;
+        entry->comms[i]->track = entry->is_by_device ? entry->ordinals[i] : 0;
         (void)snprintf(entry->comms[i]->label, sizeof(entry->label), "%s",
                        entry->label);
     }
@@ -149,25 +150,69 @@ done:
     return status;
 }
 
-plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
-                                        const char *label, int64_t *id_p)
+/* Makes the communicator of the devices in the group of device `first`. `handles` has room
+ * for all devices. */
+static plait_status_t open_group(entry_t *entry, const int32_t groups[], int first,
+                                 plait_comm_t *handles[])
+{
+    plait_status_t status = PLAIT_OK;
+    int n_members = 0;
+
+    for (int i = first; i < entry->n; i++) {
+        n_members += groups[i] == groups[first];
+    }
+    PLAIT_TRY(plait_comm_threads(n_members, handles));
+    n_members = 0;
+    for (int i = first; i < entry->n; i++) {
+        if (groups[i] == groups[first]) {
+            entry->comms[i] = handles[n_members++];
+        }
+    }
+done:
+    return status;
+}
+
+plait_status_t plait_registry_add_local_groups(int n, const int32_t ordinals[],
+                                               const int32_t groups[],
+                                               const char *label, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
     entry_t *entry = NULL;
+    plait_comm_t **handles = NULL;
     int64_t id = peek_id();
 
     PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a communicator over %d devices", n);
     entry = entry_create(n, label);
-    PLAIT_CHECK(entry != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    handles = plait_alloc(n, sizeof(*handles));
+    PLAIT_CHECK(entry != NULL && handles != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for a communicator");
     entry->is_by_device = true;
-    memcpy(entry->ordinals, ordinals, (size_t)n * sizeof(*ordinals));
-    PLAIT_TRY(plait_comm_threads(n, entry->comms));
     entry->n = n;
+    memcpy(entry->ordinals, ordinals, (size_t)n * sizeof(*ordinals));
+    for (int i = 0; i < n; i++) {
+        if (entry->comms[i] == NULL) {
+            PLAIT_TRY(open_group(entry, groups, i, handles));
+        }
+    }
     PLAIT_TRY(put(entry, id));
     entry = NULL;
     *id_p = id;
 done:
+    plait_free(handles);
     entry_destroy(entry);
+    return status;
+}
+
+plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
+                                        const char *label, int64_t *id_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int32_t *groups = plait_alloc(n, sizeof(*groups)); /* all zero: one group */
+
+    PLAIT_CHECK(groups != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    PLAIT_TRY(plait_registry_add_local_groups(n, ordinals, groups, label, id_p));
+done:
+    plait_free(groups);
     return status;
 }
 

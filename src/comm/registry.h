@@ -22,6 +22,14 @@ PLAIT_EXPORT plait_status_t plait_registry_add_self(const char *label, int64_t *
 PLAIT_EXPORT plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
                                                      const char *label, int64_t *id_p);
 
+/* Several communicators under one id: devices with equal groups[i] are the ranks of one, in
+ * the order of the list. They never meet devices of another group. */
+PLAIT_EXPORT plait_status_t plait_registry_add_local_groups(int n,
+                                                            const int32_t ordinals[],
+                                                            const int32_t groups[],
+                                                            const char *label,
+                                                            int64_t *id_p);
+
 /* Collective over the communicator. */
 PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size,
                                                    int rank, const char *label,
@@ -30,7 +38,7 @@ PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int s
 /* Collective over the communicator; nothing may be in flight on it. */
 PLAIT_EXPORT plait_status_t plait_registry_free(int64_t id);
 
-/* Rank 0's handle, or this process's; NULL if there is none. */
+/* Rank 0's handle (of the first group), or this process's; NULL if there is none. */
 PLAIT_EXPORT plait_comm_t *plait_registry_comm(int64_t id);
 
 #endif

@@ -89,8 +89,11 @@ done:
 
 void plait_pool_give(void *buffer)
 {
-    bool is_known = (buffer == NULL);
+    bool is_known = false;
 
+    if (buffer == NULL) {
+        return;
+    }
     (void)pthread_mutex_lock(&mutex);
     for (int i = 0; i < MAX_BUFFERS && !is_known; i++) {
         if (entries[i].data == buffer) {

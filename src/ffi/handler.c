@@ -116,6 +116,7 @@ done:
     return status;
 }
 
+/* A short array is copied, a long one lent to the call. */
 static plait_status_t read_array(const plait_ffi_attrs_t *attrs,
                                  const plait_attr_t *attr, unsigned char *params)
 {
@@ -123,15 +124,20 @@ static plait_status_t read_array(const plait_ffi_attrs_t *attrs,
     int64_t i = find_attr(attrs, attr->name);
     const plait_ffi_array_t *array =
         (i >= 0 && attrs->types[i] == PLAIT_FFI_ATTR_ARRAY) ? attrs->attrs[i] : NULL;
+    bool is_list = attr->kind == PLAIT_PARAM_LIST;
 
-    PLAIT_CHECK(array != NULL && (array->dtype == PLAIT_FFI_S64 || array->size == 0) &&
-                    array->size <= (size_t)attr->n_max,
-                PLAIT_ERR_INTERNAL,
-                "attribute %s is missing or no array of at most %d int64", attr->name,
-                attr->n_max);
+    PLAIT_CHECK(array != NULL && (array->dtype == PLAIT_FFI_S64 || array->size == 0),
+                PLAIT_ERR_INTERNAL, "attribute %s is missing or no array of int64",
+                attr->name);
+    PLAIT_CHECK(is_list || array->size <= (size_t)attr->n_max, PLAIT_ERR_INTERNAL,
+                "attribute %s has %lld entries, expected %d or fewer", attr->name,
+                (long long)array->size, attr->n_max);
     int64_t n = (int64_t)array->size;
     memcpy(params + attr->count_offset, &n, sizeof(n));
-    if (n > 0) {
+    if (is_list) {
+        const int64_t *data = (n > 0) ? array->data : NULL;
+        memcpy(params + attr->offset, &data, sizeof(data));
+    } else if (n > 0) {
         memcpy(params + attr->offset, array->data, array->size * sizeof(int64_t));
     }
 done:
@@ -145,11 +151,12 @@ static plait_status_t read_params(const plait_op_t *op, const plait_ffi_attrs_t 
 
     memset(params, 0, op->params_size);
     for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
-        if (a->n_max > 0) {
+        if (a->kind == PLAIT_PARAM_ARRAY || a->kind == PLAIT_PARAM_LIST) {
             PLAIT_TRY(read_array(attrs, a, params));
         } else {
             PLAIT_TRY(read_scalar(attrs, a->name,
-                                  a->is_float ? PLAIT_FFI_F64 : PLAIT_FFI_S64,
+                                  (a->kind == PLAIT_PARAM_FLOAT) ? PLAIT_FFI_F64
+                                                                 : PLAIT_FFI_S64,
                                   params + a->offset));
         }
     }

@@ -16,6 +16,10 @@ typedef void (*plait_reduce_fn_t)(int64_t n, void *out, const void *a, const voi
 /* NULL where the operation is not defined for the dtype. */
 plait_reduce_fn_t plait_reduce_find(plait_reduce_t op, plait_dtype_t dtype);
 
+/* out[i] = e where e op a is a, for logical operations 0 or 1; integer MIN and MAX: the type's other end, floats: the
+ * infinity (so that a NaN still wins). The operation is defined for the dtype. */
+void plait_reduce_fill(plait_reduce_t op, plait_dtype_t dtype, int64_t n, void *out);
+
 /* dst[i] = dst[i] op src[i] over the rows of a box; row_bytes is a multiple of
  * element_bytes. fn is what plait_reduce_find returned for that element. */
 void plait_reduce_box(plait_reduce_fn_t fn, int64_t element_bytes,

@@ -6,14 +6,23 @@
 #include "plan/op.h"
 
 #define PLAIT_OP_FOR_EACH(_op) \
+    _op(allgather)             \
     _op(allreduce)             \
+    _op(alltoall)              \
     _op(barrier)               \
     _op(bcast)                 \
     _op(fft)                   \
+    _op(gather)                \
     _op(halo_exchange)         \
     _op(halo_reduce)           \
+    _op(recv)                  \
     _op(redistribute)          \
     _op(reduce)                \
+    _op(reduce_scatter)        \
+    _op(route)                 \
+    _op(scan)                  \
+    _op(scatter)               \
+    _op(send)                  \
     _op(sendrecv)
 
 #define PLAIT_OP_DECLARE(_name) extern const plait_op_t plait_op_##_name;

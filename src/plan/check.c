@@ -5,11 +5,14 @@
 
 #include <string.h>
 
+/* A rank's buffers, and what it published at the last two fences, in turn. */
+enum { N_SHADOWS = PLAIT_SLOT_PUBLISHED + 2 };
+
 /* Phases are counted from 1; phase p ends with the p-th fence. */
 typedef struct {
     int written; /* phase of the last write by the owner; 0: never            */
     int read;    /* phase of the last read by a peer; 0: never                */
-    int n_moves; /* copies of moves since the last kernel or reduction write  */
+    int moved;   /* step that moved it here, from 1; 0: a kernel or reduction  */
 } byte_t;
 
 typedef struct {
@@ -21,7 +24,7 @@ typedef struct {
     plait_plan_t *const *plans;
     int n_ranks;
     int alias;
-    shadow_t (*slots)[PLAIT_MAX_SLOTS]; /* by rank */
+    shadow_t (*slots)[N_SHADOWS]; /* by rank */
     /* what is being looked at */
     int rank, step, phase;
     plait_status_t status;
@@ -29,6 +32,9 @@ typedef struct {
 
 static int slot_of(const check_t *c, const plait_plan_t *plan, int slot)
 {
+    if (slot == PLAIT_SLOT_PUBLISHED) {
+        return slot + (c->phase - 1) % 2; /* by the fence before this phase */
+    }
     return (slot == plait_slot_ret(plan, 0) && c->alias >= 0) ? c->alias : slot;
 }
 
@@ -50,6 +56,8 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
 
     if (b->written == 0) {
         fault(c, "reads what nobody has written", peer, slot, at);
+    } else if (slot >= PLAIT_SLOT_PUBLISHED && b->written != c->phase - 1) {
+        fault(c, "reads what was published at an earlier fence", peer, slot, at);
     } else if (!is_own && b->written >= c->phase) {
         fault(c, "reads what its owner writes in the same phase", peer, slot, at);
     }
@@ -60,20 +68,23 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
 
 typedef enum { WRITE_ONCE, WRITE_ADD, WRITE_AGAIN } write_t;
 
+/* Moves fill operands and results once, work again and again. */
 static void write_byte(check_t *c, int slot, int64_t at, write_t how)
 {
+    const plait_plan_t *plan = c->plans[c->rank];
     byte_t *b = &c->slots[c->rank][slot].bytes[at];
+    bool is_work = slot >= plan->n_args + plan->n_rets;
 
     if (b->read == c->phase) {
         fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
     }
-    if (how == WRITE_ONCE && b->n_moves > 0) {
+    if (how == WRITE_ONCE && b->moved > 0 && (!is_work || b->moved == c->step + 1)) {
         fault(c, "writes twice", c->rank, slot, at);
     }
     if (how == WRITE_ADD && b->written == 0) {
         fault(c, "adds to what nobody has written", c->rank, slot, at);
     }
-    b->n_moves = (how == WRITE_AGAIN) ? 0 : 1;
+    b->moved = (how == WRITE_AGAIN) ? 0 : c->step + 1;
     b->written = c->phase;
 }
 
@@ -84,6 +95,15 @@ static void read_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
 {
     (void)how;
     read_byte(c, peer, slot, at);
+}
+
+/* A message that goes out while the move it belongs to is under way. */
+static void send_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+{
+    read_fn(c, peer, slot, at, how);
+    if (c->slots[peer][slot].bytes[at].moved == c->step + 1) {
+        fault(c, "sends what the same move has overwritten", peer, slot, at);
+    }
 }
 
 static void write_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
@@ -121,8 +141,8 @@ static void each_byte(check_t *c, int peer, int slot, int64_t offset,
 static void check_in(check_t *c, const plait_block_t *b)
 {
     bool is_zero = b->kind == PLAIT_BLOCK_ZERO;
-    bool is_remote_message =
-        c->plans[c->rank]->direct == PLAIT_DIRECT_NONE && b->peer != c->rank;
+    bool is_remote_message = c->plans[c->rank]->direct == PLAIT_DIRECT_NONE &&
+                             b->peer != c->rank && b->src_slot != PLAIT_SLOT_PUBLISHED;
     const plait_plan_t *plan = c->plans[c->rank];
     bool is_in_place = b->peer == c->rank && !is_zero &&
                        slot_of(c, plan, b->src_slot) == slot_of(c, plan, b->dst_slot) &&
@@ -139,15 +159,32 @@ static void check_in(check_t *c, const plait_block_t *b)
               (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
 }
 
+/* In the executor's order: own blocks (or all, with direct access), then round by round.
+ * What a round receives may be there before it sends. */
 static void check_move(check_t *c, const plait_move_t *move)
 {
-    for (int64_t i = 0; i < move->n_out; i++) {
-        const plait_block_t *b = &move->out[i];
-        each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn,
-                  WRITE_ONCE);
-    }
+    bool is_direct = c->plans[c->rank]->direct != PLAIT_DIRECT_NONE;
+
     for (int64_t i = 0; i < move->n_in; i++) {
-        check_in(c, &move->in[i]);
+        if (is_direct || move->in[i].peer == c->rank) {
+            check_in(c, &move->in[i]);
+        }
+    }
+    for (int round = 1; round < c->n_ranks && !is_direct; round++) {
+        int to = (c->rank + round) % c->n_ranks;
+        int from = (c->rank - round + c->n_ranks) % c->n_ranks;
+        for (int64_t i = 0; i < move->n_in; i++) {
+            if (move->in[i].peer == from) {
+                check_in(c, &move->in[i]);
+            }
+        }
+        for (int64_t i = 0; i < move->n_out; i++) {
+            const plait_block_t *b = &move->out[i];
+            if (b->peer == to) {
+                each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false,
+                          send_fn, WRITE_ONCE);
+            }
+        }
     }
 }
 
@@ -155,8 +192,8 @@ static void check_reduce(check_t *c, const plait_reduce_step_t *r)
 {
     const plait_box_copy_t box = {.row_bytes = r->n * plait_dtype_bytes(r->dtype)};
 
-    for (int q = 0; q < c->n_ranks; q++) {
-        each_byte(c, r->is_local ? c->rank : q, r->src_slot,
+    for (int q = 0; q < r->n_pieces; q++) {
+        each_byte(c, r->is_local ? c->rank : r->first + q, r->src_slot,
                   r->src_offset + (r->is_local ? q * r->piece_stride : 0), &box, false,
                   read_fn, WRITE_AGAIN);
     }
@@ -177,9 +214,16 @@ static void check_native(check_t *c, const plait_native_step_t *n)
 {
     const plait_plan_t *plan = c->plans[c->rank];
 
+    bool takes_template = n->native == PLAIT_NATIVE_SENDRECV &&
+                          n->source == PLAIT_NO_RANK && n->template_slot >= 0;
+
     if (n->src_slot >= 0) {
         const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->src_slot]};
         each_byte(c, c->rank, n->src_slot, 0, &all, false, read_fn, WRITE_AGAIN);
+    }
+    if (takes_template) {
+        const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->template_slot]};
+        each_byte(c, c->rank, n->template_slot, 0, &all, false, read_fn, WRITE_AGAIN);
     }
     if (n->dst_slot >= 0) {
         const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->dst_slot]};
@@ -200,6 +244,33 @@ static void check_step(check_t *c, const plait_step_t *step)
     }
 }
 
+static const plait_publish_t *nth_fence(const plait_plan_t *plan, int n)
+{
+    int i = 0;
+
+    for (; plan->steps[i].kind != PLAIT_STEP_FENCE || n-- > 0; i++) {
+    }
+    return &plan->steps[i].u.fence;
+}
+
+/* The bytes are as they are in the phase that the fence ends. */
+static void check_publish(check_t *c, const plait_publish_t *publish)
+{
+    const plait_box_copy_t box = {.row_bytes = publish->n_bytes};
+    shadow_t *shadow = &c->slots[c->rank][PLAIT_SLOT_PUBLISHED + c->phase % 2];
+
+    if ((publish->slot >= 0) != (nth_fence(c->plans[0], c->phase - 1)->slot >= 0)) {
+        fault(c, "publishes at a fence where rank 0 does not, or the reverse", 0, 0, 0);
+    } else if (publish->slot >= 0) {
+        each_byte(c, c->rank, publish->slot, publish->offset, &box, false, read_fn,
+                  WRITE_AGAIN);
+        memset(shadow->bytes, 0, (size_t)shadow->n_bytes * sizeof(*shadow->bytes));
+        for (int64_t at = 0; at < publish->n_bytes; at++) {
+            shadow->bytes[at].written = c->phase;
+        }
+    }
+}
+
 /* Runs one rank's steps up to its next fence; returns the index after it. */
 static int run_phase(check_t *c, int rank, int step)
 {
@@ -209,6 +280,11 @@ static int run_phase(check_t *c, int rank, int step)
         c->rank = rank;
         c->step = step;
         check_step(c, &plan->steps[step]);
+    }
+    if (step < plan->n_steps) {
+        c->rank = rank;
+        c->step = step;
+        check_publish(c, &plan->steps[step].u.fence);
     }
     return step + 1;
 }
@@ -223,6 +299,12 @@ static int n_fences(const plait_plan_t *plan)
     return n;
 }
 
+static bool agrees(const plait_plan_t *a, const plait_plan_t *b)
+{
+    return a->agree == b->agree &&
+           (a->agree_some == 0 || b->agree_some == 0 || a->agree_some == b->agree_some);
+}
+
 static plait_status_t run_phases(check_t *c)
 {
     plait_status_t status = PLAIT_OK;
@@ -232,7 +314,7 @@ static plait_status_t run_phases(check_t *c)
     PLAIT_CHECK(next != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
     for (int r = 0; r < c->n_ranks; r++) {
         PLAIT_CHECK(n_fences(c->plans[r]) == n_phases - 1 &&
-                        (c->plans[r]->agree == c->plans[0]->agree || n_phases == 1),
+                        (agrees(c->plans[r], c->plans[0]) || n_phases == 1),
                     PLAIT_ERR_INTERNAL,
                     "%s: ranks 0 and %d differ in fences or agreement",
                     c->plans[0]->title, r);
@@ -281,7 +363,8 @@ static const plait_block_t *next_block(const plait_block_t *blocks, int64_t n, i
 static const plait_move_t *nth_move(const plait_plan_t *plan, int n)
 {
     for (int i = 0; i < plan->n_steps; i++) {
-        if (plan->steps[i].kind == PLAIT_STEP_MOVE && n-- == 0) {
+        if (plan->steps[i].kind == PLAIT_STEP_MOVE &&
+            !plan->steps[i].u.move.is_published && n-- == 0) {
             return &plan->steps[i].u.move;
         }
     }
@@ -332,6 +415,19 @@ done:
     return status;
 }
 
+static int64_t published_bytes(const plait_plan_t *plan)
+{
+    int64_t n_bytes = 0;
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        const plait_step_t *step = &plan->steps[i];
+        n_bytes = (step->kind == PLAIT_STEP_FENCE && step->u.fence.n_bytes > n_bytes)
+                      ? step->u.fence.n_bytes
+                      : n_bytes;
+    }
+    return n_bytes;
+}
+
 static plait_status_t make_shadows(check_t *c)
 {
     plait_status_t status = PLAIT_OK;
@@ -340,14 +436,20 @@ static plait_status_t make_shadows(check_t *c)
     PLAIT_CHECK(c->slots != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
     for (int r = 0; r < c->n_ranks; r++) {
         const plait_plan_t *plan = c->plans[r];
-        for (int s = 0; s < plait_plan_n_slots(plan); s++) {
+        for (int s = 0; s < N_SHADOWS; s++) {
             shadow_t *shadow = &c->slots[r][s];
-            shadow->bytes = plait_alloc(plan->slot_bytes[s], sizeof(byte_t));
+            int64_t n_bytes = 0;
+            if (s >= PLAIT_SLOT_PUBLISHED) {
+                n_bytes = published_bytes(plan);
+            } else if (s < plait_plan_n_slots(plan)) {
+                n_bytes = plan->slot_bytes[s];
+            }
+            shadow->bytes = plait_alloc(n_bytes, sizeof(byte_t));
             PLAIT_CHECK(shadow->bytes != NULL, PLAIT_ERR_NO_MEMORY,
                         "no memory for the check");
-            shadow->n_bytes = plan->slot_bytes[s];
+            shadow->n_bytes = n_bytes;
             /* operands are there before the first phase; 0 means never, so use -1 */
-            for (int64_t at = 0; s < plan->n_args && at < shadow->n_bytes; at++) {
+            for (int64_t at = 0; s < plan->n_args && at < n_bytes; at++) {
                 shadow->bytes[at].written = -1;
             }
         }
@@ -369,7 +471,7 @@ plait_status_t plait_plans_check(plait_plan_t *const plans[], int n_ranks,
     PLAIT_TRY(check_messages(&c));
 done:
     for (int r = 0; r < n_ranks && c.slots != NULL; r++) {
-        for (int s = 0; s < PLAIT_MAX_SLOTS; s++) {
+        for (int s = 0; s < N_SHADOWS; s++) {
             plait_free(c.slots[r][s].bytes);
         }
     }

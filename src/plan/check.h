@@ -4,6 +4,7 @@
  *   - what is read was written, by its owner before the last fence or by the reader itself;
  *   - nothing is overwritten in the phase in which a peer reads it;
  *   - no byte of a result is written twice by moves, none is missed;
+ *   - no message sends what its own move has overwritten;
  *   - each message sent is received, with the same size, in the same order. */
 #ifndef PLAIT_PLAN_CHECK_H
 #define PLAIT_PLAN_CHECK_H

@@ -17,7 +17,7 @@ static const plait_attr_t *find_scalar(const plait_op_t *op, const char *name, s
 
     for (const plait_attr_t *a = op->attrs; a->name != NULL && found == NULL; a++) {
         bool is_it = strncmp(a->name, name, n) == 0 && a->name[n] == '\0';
-        found = (is_it && a->n_max == 0 && !a->is_float) ? a : NULL;
+        found = (is_it && a->kind == PLAIT_PARAM_INT) ? a : NULL;
     }
     return found;
 }

@@ -35,41 +35,69 @@ done:
     return status;
 }
 
+/* A rank whose record does not go with this rank's; 0 if only others differ. */
+static int differing_rank(const plait_exec_t *exec)
+{
+    const plait_plan_t *plan = exec->plan;
+    int differs = 0;
+
+    for (int r = plan->n_ranks - 1; r >= 0; r--) {
+        const plait_record_t *record = plait_peer_record(&exec->session, r);
+        bool is_some = record->agree_some != 0 && plan->agree_some != 0;
+        if (record->agree != plan->agree ||
+            (is_some && record->agree_some != plan->agree_some)) {
+            differs = r;
+        }
+    }
+    return differs;
+}
+
 /* What every rank concludes from the same records, so all leave at the same fence. */
 static plait_status_t judge(const plait_exec_t *exec)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
-    const plait_record_t *records = exec->session.peers;
+    const plait_session_t *session = &exec->session;
+    const plait_record_t *first = plait_peer_record(session, 0);
+    uint64_t some = 0;
 
     for (int r = 0; r < plan->n_ranks; r++) {
-        PLAIT_CHECK(records[r].agree == records[0].agree, PLAIT_ERR_MISMATCH,
+        const plait_record_t *record = plait_peer_record(session, r);
+        some = (some == 0) ? record->agree_some : some;
+        PLAIT_CHECK(record->agree == first->agree &&
+                        (record->agree_some == 0 || record->agree_some == some),
+                    PLAIT_ERR_MISMATCH,
                     "rank %d calls %s, rank %d calls something else at the same place",
-                    plan->rank, plan->title,
-                    (records[r].agree == records[plan->rank].agree) ? 0 : r);
+                    plan->rank, plan->title, differing_rank(exec));
     }
     for (int r = 0; r < plan->n_ranks; r++) {
-        PLAIT_CHECK(records[r].status == PLAIT_OK, PLAIT_ERR_PEER,
-                    "%s: rank %d failed with %s", plan->title, r,
-                    plait_status_name((plait_status_t)records[r].status));
+        int32_t theirs = plait_peer_record(session, r)->status;
+        PLAIT_CHECK(theirs == PLAIT_OK, PLAIT_ERR_PEER, "%s: rank %d failed with %s",
+                    plan->title, r, plait_status_name((plait_status_t)theirs));
     }
 done:
     return status;
 }
 
 /* Returns the status of the fence; own_p is what this rank brings to it. */
-static plait_status_t run_fence(plait_exec_t *exec, plait_status_t own)
+static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publish,
+                                plait_status_t own)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     plait_session_t *session = &exec->session;
-    plait_record_t mine = {
-        .status = own, .n_slots = plait_plan_n_slots(plan), .agree = plan->agree};
+    bool publishes = publish->slot >= 0;
+    const char *bytes = publishes ? exec->slot[publish->slot] + publish->offset : NULL;
+    plait_record_t mine;
 
+    mine.status = (int32_t)own;
+    mine.n_slots = publishes ? 0 : plait_plan_n_slots(plan);
+    mine.agree = plan->agree;
+    mine.agree_some = plan->agree_some;
     for (int s = 0; s < mine.n_slots; s++) {
         mine.slot[s] = (uint64_t)(uintptr_t)exec->slot[s];
     }
-    PLAIT_TRY(session->end->transport->fence(session, &mine));
+    PLAIT_TRY(session->end->transport->fence(session, &mine, bytes, publish->n_bytes));
     if (own == PLAIT_OK) {
         status = judge(exec);
     } else {
@@ -128,7 +156,7 @@ static plait_status_t run_steps(plait_exec_t *exec, plait_status_t status)
         const plait_step_t *step = &plan->steps[i];
         int64_t start = now_if_timed(exec);
         if (step->kind == PLAIT_STEP_FENCE) {
-            status = run_fence(exec, status);
+            status = run_fence(exec, &step->u.fence, status);
             if (status != PLAIT_OK) {
                 break;
             }
@@ -166,6 +194,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     count_time(&exec, true, start);
     status = take_memory(&exec, &memory);
     status = run_steps(&exec, status);
+    if (status == PLAIT_OK) {
+        status = end->transport->refusal(&exec.session);
+    }
 done:
     if (has_begun) {
         start = now_if_timed(&exec);

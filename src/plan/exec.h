@@ -19,12 +19,23 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                int64_t run, const void *const args[],
                                void *const rets[], plait_trace_times_t *times);
 
-/* Address of a peer's slot; valid here if it is my own rank or access is POINTER. */
+/* Whether a peer's slot can be read at its address. */
+static inline bool plait_exec_reaches(const plait_exec_t *exec, int peer, int slot)
+{
+    return slot == PLAIT_SLOT_PUBLISHED || peer == exec->plan->rank ||
+           exec->plan->direct == PLAIT_DIRECT_POINTER;
+}
+
+/* Address of a peer's slot in the memory of whoever owns it. */
 static inline const char *plait_exec_peer(const plait_exec_t *exec, int peer, int slot)
 {
+    if (slot == PLAIT_SLOT_PUBLISHED) {
+        return plait_peer_bytes(&exec->session, peer);
+    }
     return (peer == exec->plan->rank)
                ? exec->slot[slot]
-               : (const char *)(uintptr_t)exec->session.peers[peer].slot[slot];
+               : (const char *)(uintptr_t)plait_peer_record(&exec->session, peer)
+                     ->slot[slot];
 }
 
 /* Gathers a box of a peer's slot into contiguous rows of `to`, dst_stride apart (READ). */

@@ -1,7 +1,8 @@
 /* Moves. With direct access each box is copied once, from the peer's memory to its place.
  * With one-copy reads it passes through the second-level cache, so that the destination is
  * written by our own stores (past the cache where it is large). With messages, pairwise
- * exchange: in round k every rank sends to rank + k and receives from rank - k.
+ * exchange: in round k every rank sends to rank + k and receives from rank - k; a message
+ * that is one row goes from and to its place, others are packed.
  * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
 #include "base/checked.h"
 #include "kernel/reduce.h"
@@ -169,7 +170,7 @@ static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
     if (plait_box_bytes(&block->box) == 0) {
         goto done; /* pointers of empty arrays may be anything */
     }
-    if (exec->plan->direct == PLAIT_DIRECT_READ && block->peer != exec->plan->rank) {
+    if (!plait_exec_reaches(exec, block->peer, block->src_slot)) {
         status = read_box(exec, block, dtype, &block->box, block->src_offset, dst);
     } else {
         apply(block, dtype, &block->box,
@@ -228,6 +229,36 @@ static int64_t bytes_from(const plait_move_t *move, int peer)
     return n_bytes;
 }
 
+static plait_message_t message_to(const plait_exec_t *exec, const plait_move_t *move,
+                                  int peer, char *staging)
+{
+    const plait_block_t *whole = plait_move_whole(move->out, move->n_out, peer);
+    plait_message_t message = {.peer = peer, .data = staging};
+
+    if (whole != NULL) {
+        message.data = exec->slot[whole->src_slot] + whole->src_offset;
+        message.n_bytes = whole->box.row_bytes;
+    } else {
+        message.n_bytes = pack(exec, move, peer, staging);
+    }
+    return message;
+}
+
+static plait_message_t message_from(const plait_exec_t *exec, const plait_move_t *move,
+                                    int peer, char *staging)
+{
+    const plait_block_t *whole = plait_move_whole(move->in, move->n_in, peer);
+    plait_message_t message = {.peer = peer, .data = staging};
+
+    if (whole != NULL) {
+        message.data = exec->slot[whole->dst_slot] + whole->dst_offset;
+        message.n_bytes = whole->box.row_bytes;
+    } else {
+        message.n_bytes = bytes_from(move, peer);
+    }
+    return message;
+}
+
 static plait_status_t move_by_messages(plait_exec_t *exec, const plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
@@ -238,13 +269,13 @@ static plait_status_t move_by_messages(plait_exec_t *exec, const plait_move_t *m
     for (int round = 1; round < plan->n_ranks; round++) {
         int to = (plan->rank + round) % plan->n_ranks;
         int from = (plan->rank - round + plan->n_ranks) % plan->n_ranks;
-        plait_message_t send = {
-            .peer = to, .data = send_to, .n_bytes = pack(exec, move, to, send_to)};
-        plait_message_t recv = {
-            .peer = from, .data = recv_to, .n_bytes = bytes_from(move, from)};
+        plait_message_t send = message_to(exec, move, to, send_to);
+        plait_message_t recv = message_from(exec, move, from, recv_to);
         PLAIT_TRY(exec->session.end->transport->exchange(
             &exec->session, send.n_bytes > 0, &send, recv.n_bytes > 0, &recv));
-        unpack(exec, move, from, recv_to);
+        if (recv.data == recv_to) {
+            unpack(exec, move, from, recv_to);
+        }
     }
 done:
     return status;
@@ -253,7 +284,7 @@ done:
 plait_status_t plait_exec_move(plait_exec_t *exec, const plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
-    bool is_direct = exec->plan->direct != PLAIT_DIRECT_NONE;
+    bool is_direct = exec->plan->direct != PLAIT_DIRECT_NONE || move->is_published;
 
     for (int64_t i = 0; i < move->n_in; i++) {
         if (is_direct || move->in[i].peer == exec->plan->rank) {

@@ -1,26 +1,26 @@
-/* Reductions over all ranks' pieces, in rank order: the same bits whoever does it. */
+/* Reductions over ranks' pieces, in rank order: the same bits whoever does it. */
 #include "base/checked.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 
 #include <string.h>
 
-/* Piece q, elements [at, at + n), as something readable here; with one-copy reads it comes
- * through the scratch. */
+/* Piece q, bytes [at, at + n_bytes), as something readable here; with one-copy reads it
+ * comes through the scratch. */
 static plait_status_t piece_of(plait_exec_t *exec, const plait_reduce_step_t *r, int q,
                                int64_t at, int64_t n_bytes, const char **piece_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
-    bool is_own = r->is_local || q == plan->rank;
+    int rank = r->is_local ? plan->rank : r->first + q;
     int64_t offset = r->src_offset + at + (r->is_local ? q * r->piece_stride : 0);
 
-    if (is_own || plan->direct == PLAIT_DIRECT_POINTER) {
-        *piece_p = plait_exec_peer(exec, is_own ? plan->rank : q, r->src_slot) + offset;
+    if (rank == plan->rank || plait_exec_reaches(exec, rank, r->src_slot)) {
+        *piece_p = plait_exec_peer(exec, rank, r->src_slot) + offset;
     } else {
         const plait_box_copy_t box = {.row_bytes = n_bytes};
         PLAIT_TRY(
-            plait_exec_read_box(exec, q, r->src_slot, offset, &box, exec->scratch));
+            plait_exec_read_box(exec, rank, r->src_slot, offset, &box, exec->scratch));
         *piece_p = exec->scratch;
     }
 done:
@@ -50,16 +50,21 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
     plait_reduce_fn_t fn = plait_reduce_find(r->op, r->dtype);
     int64_t item = plait_dtype_bytes(r->dtype);
     int64_t n_block = PLAIT_READ_CHUNK / 2 / item;
-    char *sum = exec->scratch + PLAIT_READ_CHUNK / 2;
+    bool is_published = r->src_slot == PLAIT_SLOT_PUBLISHED;
 
     for (int64_t at = 0; at < r->n; at += n_block) {
         int64_t n = plait_min(n_block, r->n - at);
-        int n_pieces = exec->plan->n_ranks;
         char *dst = exec->slot[r->dst_slot] + r->dst_offset + at * item;
+        /* nobody's operand is in the way of what was published */
+        char *sum = is_published ? dst : exec->scratch + PLAIT_READ_CHUNK / 2;
         const char *piece = NULL;
 
+        if (r->n_pieces == 0) {
+            plait_reduce_fill(r->op, r->dtype, n, dst);
+            continue;
+        }
         PLAIT_TRY(piece_of(exec, r, 0, at * item, n * item, &piece));
-        if (n_pieces == 1) {
+        if (r->n_pieces == 1) {
             reduce_alone(r, n, dst, piece);
             continue;
         }
@@ -69,9 +74,9 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
             memcpy(sum, piece, (size_t)(n * item));
             before = sum;
         }
-        for (int q = 1; q < n_pieces; q++) {
+        for (int q = 1; q < r->n_pieces; q++) {
             PLAIT_TRY(piece_of(exec, r, q, at * item, n * item, &piece));
-            fn(n, (q == n_pieces - 1) ? dst : sum, before, piece);
+            fn(n, (q == r->n_pieces - 1) ? dst : sum, before, piece);
             before = sum;
         }
     }

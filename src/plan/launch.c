@@ -13,21 +13,25 @@
 #include <string.h>
 #include <time.h>
 
-/* Plans of one communicator handle, by a key of words: operation, parameters, arrays. */
+/* Plans of one communicator handle, by a key of words: operation, parameters, arrays, and
+ * what is in the lists that parameters point to. */
 enum { N_BUCKETS = 64, MAX_NDIM_KEY = 16 };
 enum { ARRAY_WORDS = 2 + MAX_NDIM_KEY };
 enum {
-    KEY_WORDS = 1 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS
+    FIXED_WORDS = 1 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS,
+    /* with alltoall's counts of 20 ranks; keys with longer lists are allocated */
+    STACK_WORDS = FIXED_WORDS + 400
 };
 
 typedef struct {
-    int n;
-    uint64_t words[KEY_WORDS];
+    int64_t n;
+    uint64_t *words; /* on_stack, or allocated */
+    uint64_t on_stack[STACK_WORDS];
 } plan_key_t;
 
 typedef struct entry {
     uint64_t hash;
-    int n_words;
+    int64_t n_words;
     uint64_t *words;
     plait_plan_t *plan;
     plait_about_t about;
@@ -101,20 +105,63 @@ done:
     return status;
 }
 
+static int64_t list_count(const plait_attr_t *attr, const void *params)
+{
+    int64_t n = 0;
+
+    if (attr->kind == PLAIT_PARAM_LIST) {
+        memcpy(&n, (const char *)params + attr->count_offset, sizeof(n));
+    }
+    return n;
+}
+
+/* The pointers themselves are no part of a key. */
+static void add_lists(plan_key_t *key, const plait_op_t *op, const void *params)
+{
+    for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
+        if (a->kind == PLAIT_PARAM_LIST) {
+            int64_t n = list_count(a, params);
+            const int64_t *list = NULL;
+            memcpy(&list, (const char *)params + a->offset, sizeof(list));
+            key->words[1 + a->offset / 8] = 0;
+            if (n > 0) {
+                memcpy(&key->words[key->n], list, (size_t)n * sizeof(*list));
+            }
+            key->n += n;
+        }
+    }
+}
+
 static plait_status_t make_key(const plait_op_t *op, const void *params,
                                const plait_array_t args[], const plait_array_t rets[],
                                plan_key_t *key)
 {
     plait_status_t status = PLAIT_OK;
+    int64_t n_words = FIXED_WORDS;
 
-    key->n = 0;
+    for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
+        n_words += list_count(a, params);
+    }
+    if (n_words > STACK_WORDS) {
+        key->words = plait_alloc(n_words, sizeof(key->words[0]));
+        PLAIT_CHECK(key->words != NULL, PLAIT_ERR_NO_MEMORY,
+                    "no memory for lists of %lld words", (long long)n_words);
+    }
     key->words[key->n++] = (uint64_t)(uintptr_t)op;
     memcpy(&key->words[key->n], params, op->params_size);
-    key->n += (int)(op->params_size / 8);
+    key->n += (int64_t)(op->params_size / 8);
     PLAIT_TRY(add_arrays(key, args, op->n_args));
     PLAIT_TRY(add_arrays(key, rets, op->n_rets));
+    add_lists(key, op, params);
 done:
     return status;
+}
+
+static void key_free(plan_key_t *key)
+{
+    if (key->words != key->on_stack) {
+        plait_free(key->words);
+    }
 }
 
 plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
@@ -193,6 +240,8 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
     void *results[PLAIT_MAX_ARRAYS] = {NULL};
     plan_key_t key;
 
+    key.n = 0;
+    key.words = key.on_stack;
     PLAIT_CHECK(!atomic_load_explicit(&is_closed, memory_order_relaxed), PLAIT_ERR_COMM,
                 "the process is leaving, no communication is possible any more");
     PLAIT_CHECK(cache != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
@@ -211,6 +260,7 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
     status =
         plait_observe_exec(entry->plan, &entry->about, comm, run, operands, results);
 done:
+    key_free(&key);
     if (entry == NULL) {
         plait_observe_failure(op->name, comm, status);
     }

@@ -8,34 +8,48 @@
 
 enum { PLAIT_MAX_PARAMS_BYTES = 2048, PLAIT_MAX_ATTRS = 24, PLAIT_MAX_ARRAYS = 4 };
 
-/* Where an attribute goes in the params struct. Scalars are int64_t (or double where
- * is_float); arrays are int64_t[n_max] with an int64_t count at count_offset. */
+/* What the params struct has for an attribute. */
+typedef enum {
+    PLAIT_PARAM_INT,   /* int64_t */
+    PLAIT_PARAM_FLOAT, /* double */
+    PLAIT_PARAM_ARRAY, /* int64_t[n_max], and the count as int64_t at count_offset */
+    PLAIT_PARAM_LIST /* const int64_t *, borrowed during the call, of any length; count
+                        * as above. The words are in the key of a plan, not the pointer. */
+} plait_param_kind_t;
+
+/* Where an attribute goes in the params struct. */
 typedef struct {
     const char *name;
     size_t offset;
-    int n_max;           /* 0: scalar */
-    size_t count_offset; /* arrays */
-    bool is_float;
+    plait_param_kind_t kind;
+    int n_max;           /* PLAIT_PARAM_ARRAY */
+    size_t count_offset; /* PLAIT_PARAM_ARRAY, PLAIT_PARAM_LIST */
 } plait_attr_t;
 
-#define PLAIT_ATTR(_type, _field)                     \
-    {                                                 \
-#_field, offsetof(_type, _field), 0, 0, false \
+#define PLAIT_ATTR(_type, _field)                                                   \
+    {                                                                               \
+        .name = #_field, .offset = offsetof(_type, _field), .kind = PLAIT_PARAM_INT \
     }
-#define PLAIT_ATTR_FLOAT(_type, _field)              \
-    {                                                \
-#_field, offsetof(_type, _field), 0, 0, true \
+#define PLAIT_ATTR_FLOAT(_type, _field)                                               \
+    {                                                                                 \
+        .name = #_field, .offset = offsetof(_type, _field), .kind = PLAIT_PARAM_FLOAT \
     }
 /* The array _field with its count n_<field>. */
-#define PLAIT_ATTR_ARRAY(_type, _field)                            \
-    {                                                              \
-#_field, offsetof(_type, _field),                          \
-            (int)(sizeof(((_type *)0)->_field) / sizeof(int64_t)), \
-            offsetof(_type, n_##_field), false                     \
+#define PLAIT_ATTR_ARRAY(_type, _field)                                                \
+    {                                                                                  \
+        .name = #_field, .offset = offsetof(_type, _field), .kind = PLAIT_PARAM_ARRAY, \
+        .n_max = (int)(sizeof(((_type *)0)->_field) / sizeof(int64_t)),                \
+        .count_offset = offsetof(_type, n_##_field)                                    \
     }
-#define PLAIT_ATTR_END       \
-    {                        \
-        NULL, 0, 0, 0, false \
+/* The pointer _field with its count n_<field>. */
+#define PLAIT_ATTR_LIST(_type, _field)                                                \
+    {                                                                                 \
+        .name = #_field, .offset = offsetof(_type, _field), .kind = PLAIT_PARAM_LIST, \
+        .count_offset = offsetof(_type, n_##_field)                                   \
+    }
+#define PLAIT_ATTR_END \
+    {                  \
+        .name = NULL   \
     }
 
 /* Plain data, so that C, Python (ctypes) and the tests read the same row. Every operation
@@ -45,7 +59,7 @@ typedef struct {
     const char *name;          /* the XLA target is "plait_<name>" */
     int n_args;                /* array operands */
     int n_rets;                /* array results */
-    size_t params_size;        /* <= PLAIT_MAX_PARAMS_BYTES */
+    size_t params_size;        /* a multiple of 8, <= PLAIT_MAX_PARAMS_BYTES */
     const plait_attr_t *attrs; /* ends with a NULL name */
     const char *adjoint;       /* name of the exact adjoint, NULL: none */
     int alias;                 /* operand whose memory result 0 may take; -1 */

@@ -128,6 +128,11 @@ void plait_plan_agree(plait_plan_t *plan, uint64_t value)
     plan->agree = plait_hash_word(plan->agree, value);
 }
 
+void plait_plan_agree_some(plait_plan_t *plan, uint64_t value)
+{
+    plan->agree_some = plait_hash_word(plan->agree_some, value) | 1; /* 0 says none */
+}
+
 /* Doubles an array that is full. */
 static plait_status_t grow(void **items_p, int64_t n, int64_t *room_p, int64_t size)
 {
@@ -194,16 +199,52 @@ done:
     return status;
 }
 
-plait_status_t plait_plan_meet(plait_plan_t *plan)
+plait_status_t plait_plan_publish(plait_plan_t *plan, int slot, int64_t offset,
+                                  int64_t n_bytes)
 {
-    const plait_step_t step = {.kind = PLAIT_STEP_FENCE};
+    const plait_step_t step = {.kind = PLAIT_STEP_FENCE,
+                               .u.fence = {slot, offset, n_bytes}};
 
     return add_step(plan, &step);
+}
+
+plait_status_t plait_plan_meet(plait_plan_t *plan)
+{
+    return plait_plan_publish(plan, -1, 0, 0);
 }
 
 plait_status_t plait_plan_fence(plait_plan_t *plan)
 {
     return (plan->direct == PLAIT_DIRECT_NONE) ? PLAIT_OK : plait_plan_meet(plan);
+}
+
+const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, int peer)
+{
+    const plait_block_t *whole = NULL;
+    int n_found = 0;
+
+    for (int64_t i = 0; i < n && n_found < 2; i++) {
+        if (blocks[i].peer == peer && plait_box_bytes(&blocks[i].box) > 0) {
+            whole = &blocks[i];
+            n_found++;
+        }
+    }
+    return (n_found == 1 && whole->box.n_dims == 0 && whole->kind == PLAIT_BLOCK_COPY)
+               ? whole
+               : NULL;
+}
+
+/* What a message needs in a staging buffer. */
+static int64_t staged_bytes(const plait_block_t blocks[], int64_t n, int peer)
+{
+    int64_t n_bytes = 0;
+
+    if (plait_move_whole(blocks, n, peer) == NULL) {
+        for (int64_t i = 0; i < n; i++) {
+            n_bytes += (blocks[i].peer == peer) ? plait_box_bytes(&blocks[i].box) : 0;
+        }
+    }
+    return n_bytes;
 }
 
 /* Pairwise messages go through two staging buffers of the largest message (exec_move.c). */
@@ -212,17 +253,11 @@ static int64_t staging_bytes(const plait_plan_t *plan, const plait_move_t *move)
     int64_t largest = 0;
 
     for (int peer = 0; peer < plan->n_ranks; peer++) {
-        int64_t n_in = 0;
-        int64_t n_out = 0;
-        for (int64_t i = 0; i < move->n_in; i++) {
-            bool is_remote = move->in[i].peer == peer && peer != plan->rank;
-            n_in += is_remote ? plait_box_bytes(&move->in[i].box) : 0;
+        if (peer != plan->rank) {
+            int64_t n_in = staged_bytes(move->in, move->n_in, peer);
+            int64_t n_out = staged_bytes(move->out, move->n_out, peer);
+            largest = plait_max(largest, plait_max(n_in, n_out));
         }
-        for (int64_t i = 0; i < move->n_out; i++) {
-            n_out +=
-                (move->out[i].peer == peer) ? plait_box_bytes(&move->out[i].box) : 0;
-        }
-        largest = plait_max(largest, plait_max(n_in, n_out));
     }
     return 2 * (largest + 64);
 }
@@ -233,10 +268,13 @@ plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)
     plait_step_t step = {.kind = PLAIT_STEP_MOVE, .u.move = *move};
 
     *move = (plait_move_t){0};
-    if (plan->direct != PLAIT_DIRECT_NONE && step.u.move.n_in == 0) {
+    if (step.u.move.n_in == 0 &&
+        (step.u.move.is_published || plan->direct != PLAIT_DIRECT_NONE)) {
         goto done; /* an empty rank takes part in fences only */
     }
-    if (plan->direct == PLAIT_DIRECT_NONE) {
+    if (step.u.move.is_published) {
+        /* copied from where it is */
+    } else if (plan->direct == PLAIT_DIRECT_NONE) {
         plait_plan_need_scratch(plan, staging_bytes(plan, &step.u.move));
     } else if (plan->direct == PLAIT_DIRECT_READ) {
         plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
@@ -252,7 +290,9 @@ plait_status_t plait_plan_reduce(plait_plan_t *plan, const plait_reduce_step_t *
 {
     const plait_step_t step = {.kind = PLAIT_STEP_REDUCE, .u.reduce = *reduce};
 
-    plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
+    if (reduce->src_slot != PLAIT_SLOT_PUBLISHED) {
+        plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
+    }
     return (reduce->n == 0) ? PLAIT_OK : add_step(plan, &step);
 }
 

@@ -14,6 +14,9 @@
 
 #include <stdbool.h>
 
+/* As a source: what the peer published at the last fence. */
+enum { PLAIT_SLOT_PUBLISHED = PLAIT_MAX_SLOTS };
+
 /* Bytes that a one-copy read brings in at a time: stays in the second-level cache. */
 enum { PLAIT_READ_CHUNK = 256 << 10 };
 
@@ -64,18 +67,28 @@ typedef struct {
 /* Incoming blocks of one move, and outgoing ones where moves are messages. */
 typedef struct {
     plait_dtype_t dtype; /* of ADD blocks */
+    bool is_published;   /* all sources are PLAIT_SLOT_PUBLISHED */
     int64_t n_in, n_out;
     int64_t room_in, room_out;
     plait_block_t *in;
     plait_block_t *out;
 } plait_move_t;
 
-/* dst[i] = op over pieces of src[i], in their order. Remote: piece q is rank q's src_slot
- * at src_offset. Local: piece q is my src_slot at src_offset + q * piece_stride. */
+/* The bytes of a slot that a fence takes along; slot -1: addresses are shown. */
+typedef struct {
+    int slot;
+    int64_t offset, n_bytes;
+} plait_publish_t;
+
+/* dst[i] = op over pieces of src[i], in their order; without pieces its identity. Remote:
+ * piece q is the src_slot of rank first + q at src_offset. Local: piece q is my src_slot at
+ * src_offset + q * piece_stride. */
 typedef struct {
     plait_reduce_t op;
     plait_dtype_t dtype;
     bool is_local;
+    int first; /* rank of the first remote piece */
+    int n_pieces;
     int64_t n; /* elements */
     int src_slot, dst_slot;
     int64_t src_offset, dst_offset, piece_stride; /* bytes */
@@ -95,8 +108,10 @@ typedef struct {
     plait_dtype_t dtype, recv_dtype;
     int64_t n, n_recv;      /* elements */
     int src_slot, dst_slot; /* -1: none */
+    int template_slot; /* SENDRECV: the result where there is no source; -1: left alone */
     int root;
     int source, dest, send_tag, recv_tag;
+    bool is_buffered;  /* SENDRECV, the sending half alone: completes on this rank */
     int64_t status_id; /* where to report the matched source and tag; 0: nowhere */
 } plait_native_step_t;
 
@@ -122,6 +137,7 @@ typedef struct {
 typedef struct {
     plait_step_kind_t kind;
     union {
+        plait_publish_t fence;
         plait_move_t move;
         plait_reduce_step_t reduce;
         plait_native_step_t native;
@@ -138,7 +154,8 @@ struct plait_plan {
     int rank, n_ranks;
     plait_direct_t direct;
     bool is_collective;
-    uint64_t agree; /* equal on all ranks of one execution */
+    uint64_t agree;      /* equal on all ranks of one execution */
+    uint64_t agree_some; /* 0, or equal on all ranks where it is not 0 */
     int n_args, n_rets, n_work;
     int64_t slot_bytes[PLAIT_MAX_SLOTS];
     int64_t scratch_bytes;
@@ -177,14 +194,26 @@ void plait_plan_need_scratch(plait_plan_t *plan, int64_t n_bytes);
 /* Puts a value that must be equal on all ranks into plan->agree. */
 void plait_plan_agree(plait_plan_t *plan, uint64_t value);
 
+/* The same for a value that some ranks have nothing of: they do not call this. */
+void plait_plan_agree_some(plait_plan_t *plan, uint64_t value);
+
 plait_status_t plait_move_add_in(plait_move_t *move, const plait_block_t *block);
 plait_status_t plait_move_add_out(plait_move_t *move, const plait_block_t *block);
 void plait_move_clear(plait_move_t *move);
+
+/* The block that is all of a message with `peer`, if it is one row that is copied: it then
+ * goes from or to its place without staging. NULL: packed rows. */
+const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n,
+                                      int peer);
 
 /* Each adds one step; a move and a kernel's params are moved to the plan, also on failure.
  * A fence is left out where the plan has no direct access; an empty move where it has:
  * without it the n-th move of one rank is the n-th of all. */
 plait_status_t plait_plan_fence(plait_plan_t *plan);
+/* A fence that publishes bytes of a slot: never left out; until the next fence every rank
+ * may read them as PLAIT_SLOT_PUBLISHED. Either all ranks publish at a fence or none. */
+plait_status_t plait_plan_publish(plait_plan_t *plan, int slot, int64_t offset,
+                                  int64_t n_bytes);
 /* A fence for its own sake: never left out. */
 plait_status_t plait_plan_meet(plait_plan_t *plan);
 plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move);

@@ -17,7 +17,9 @@ static const char *const native_names[] = {
 
 static void print_slot(const plait_plan_t *plan, int slot, FILE *file)
 {
-    if (slot < plan->n_args) {
+    if (slot == PLAIT_SLOT_PUBLISHED) {
+        (void)fprintf(file, "what is published");
+    } else if (slot < plan->n_args) {
         (void)fprintf(file, "operand %d", slot);
     } else if (slot < plan->n_args + plan->n_rets) {
         (void)fprintf(file, "result %d", slot - plan->n_args);
@@ -65,8 +67,12 @@ static void print_reduce(const plait_plan_t *plan, const plait_reduce_step_t *r,
 {
     (void)fprintf(file, "reduce  ");
     print_slot(plan, r->dst_slot, file);
-    (void)fprintf(file, " <- %s of %d %s pieces of ", plait_reduce_name(r->op),
-                  plan->n_ranks, r->is_local ? "local" : "peers'");
+    (void)fprintf(file, " <- %s of %d ", plait_reduce_name(r->op), r->n_pieces);
+    if (r->is_local) {
+        (void)fprintf(file, "local pieces of ");
+    } else {
+        (void)fprintf(file, "ranks' pieces from rank %d on of ", r->first);
+    }
     print_slot(plan, r->src_slot, file);
     (void)fprintf(file, ", %" PRId64 " %s each (%" PRId64 " bytes)", r->n,
                   plait_dtype_name(r->dtype), r->n * plait_dtype_bytes(r->dtype));
@@ -76,11 +82,15 @@ static void print_native(const plait_native_step_t *n, FILE *file)
 {
     (void)fprintf(file, "native  %s", native_names[n->native]);
     if (n->native == PLAIT_NATIVE_SENDRECV) {
-        (void)fprintf(
-            file,
-            " to %d tag %d (%" PRId64 " bytes), from %d tag %d (%" PRId64 " bytes)",
-            n->dest, n->send_tag, n->n * plait_dtype_bytes(n->dtype), n->source,
-            n->recv_tag, n->n_recv * plait_dtype_bytes(n->recv_dtype));
+        if (n->src_slot >= 0) {
+            (void)fprintf(file, ", to %d tag %d (%" PRId64 " bytes%s)", n->dest,
+                          n->send_tag, n->n * plait_dtype_bytes(n->dtype),
+                          n->is_buffered ? ", copied" : "");
+        }
+        if (n->dst_slot >= 0) {
+            (void)fprintf(file, ", from %d tag %d (%" PRId64 " bytes)", n->source,
+                          n->recv_tag, n->n_recv * plait_dtype_bytes(n->recv_dtype));
+        }
     } else if (n->native != PLAIT_NATIVE_BARRIER) {
         (void)fprintf(file, " %" PRId64 " %s (%" PRId64 " bytes)", n->n,
                       plait_dtype_name(n->dtype), n->n * plait_dtype_bytes(n->dtype));
@@ -92,6 +102,11 @@ static void print_step(const plait_plan_t *plan, const plait_step_t *step, FILE 
     switch (step->kind) {
     case PLAIT_STEP_FENCE:
         (void)fprintf(file, "fence");
+        if (step->u.fence.slot >= 0) {
+            (void)fprintf(file, "   publishes %" PRId64 " bytes of ",
+                          step->u.fence.n_bytes);
+            print_slot(plan, step->u.fence.slot, file);
+        }
         break;
     case PLAIT_STEP_MOVE:
         print_move(plan, &step->u.move, file);
@@ -179,9 +194,11 @@ plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan)
             }
         } else if (step->kind == PLAIT_STEP_REDUCE && !step->u.reduce.is_local) {
             const plait_reduce_step_t *r = &step->u.reduce;
-            cost.n_messages += plan->n_ranks - 1;
-            cost.message_bytes +=
-                (plan->n_ranks - 1) * r->n * plait_dtype_bytes(r->dtype);
+            bool has_own =
+                plan->rank >= r->first && plan->rank < r->first + r->n_pieces;
+            int n_remote = r->n_pieces - has_own;
+            cost.n_messages += n_remote;
+            cost.message_bytes += n_remote * r->n * plait_dtype_bytes(r->dtype);
         } else if (step->kind == PLAIT_STEP_KERNEL) {
             step->u.kernel.kernel->touch(step->u.kernel.params, count_touch, &count);
         } else if (step->kind == PLAIT_STEP_NATIVE) {

@@ -1,34 +1,35 @@
 /* Threads of one process. A collective session is a meeting: ranks join the first open
  * meeting of their launch that they have not joined yet, so that ranks which run ahead open
  * the next one, and launches from different Python threads never mix. Fences are counters
- * that threads spin on, then sleep on (futex), so that more ranks than cores stay fast. */
+ * that threads spin on, then sleep by (base/bell.h). */
 #include "transport/local.h"
 
 #include "base/alloc.h"
+#include "base/bell.h"
 #include "base/status.h"
-#include "base/wait.h"
 #include "transport/local_mail.h"
 
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
+
+/* A record with what it publishes, on cache lines of its own. */
+enum {
+    RECORD_STRIDE =
+        (offsetof(plait_record_t, slot) + PLAIT_PUBLISH_BYTES + 63) / 64 * 64
+};
 
 typedef struct meeting {
     int64_t run;
     int n_joined;
     int n_left;
     bool *has_joined; /* by rank */
-    plait_record_t
-        *records; /* two sets of n: a fence fills one while the other is read */
+    char *records;    /* two sets of n: a fence fills one while the other is read */
     _Atomic int n_arrived;
-    _Atomic uint32_t n_fences; /* completed; what threads wait on */
-    _Atomic int n_sleeping;
-    plait_mail_t mail; /* messages of exchange, when direct access is off */
+    _Atomic uint32_t n_fences; /* completed */
+    plait_bell_t bell;         /* rung at each */
+    plait_mail_t mail;         /* messages of exchange, when direct access is off */
     struct meeting *next;
 } meeting_t;
 
@@ -75,8 +76,8 @@ static meeting_t *meeting_create(int n)
 
     if (meeting != NULL) {
         meeting->has_joined = plait_alloc(n, sizeof(bool));
-        meeting->records = plait_alloc(2 * (int64_t)n, sizeof(plait_record_t));
-        plait_mail_init(&meeting->mail);
+        meeting->records = plait_alloc(2 * (int64_t)n, RECORD_STRIDE);
+        (void)plait_mail_init(&meeting->mail, 0); /* allocates nothing then */
         if (meeting->has_joined == NULL || meeting->records == NULL) {
             meeting_destroy(meeting);
             meeting = NULL;
@@ -155,59 +156,51 @@ static void local_end(plait_session_t *session)
     }
 }
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t value)
-{
-    const struct timespec limit = {.tv_nsec = 50000000};
+typedef struct {
+    meeting_t *meeting;
+    uint32_t before;
+} fence_wait_t;
 
-    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, value, &limit, NULL,
-                  0);
+static bool is_over(void *context)
+{
+    const fence_wait_t *fence = context;
+
+    return atomic_load(&fence->meeting->n_fences) != fence->before;
 }
 
-static void futex_wake_all(_Atomic uint32_t *word)
-{
-    (void)syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL,
-                  0);
-}
-
-/* Spins and yields first: on idle cores the others arrive within that time. */
 static plait_status_t wait_for_fence(meeting_t *meeting, uint32_t before)
 {
-    enum { TURNS_BEFORE_SLEEP = 400 };
     plait_status_t status = PLAIT_OK;
+    fence_wait_t fence = {meeting, before};
     plait_wait_t wait = plait_wait_begin("fence", -1);
 
-    while (status == PLAIT_OK && atomic_load(&meeting->n_fences) == before) {
-        if (wait.n_polls < TURNS_BEFORE_SLEEP) {
-            status = plait_wait_turn(&wait);
-        } else {
-            atomic_fetch_add(&meeting->n_sleeping, 1);
-            futex_wait(&meeting->n_fences, before);
-            atomic_fetch_sub(&meeting->n_sleeping, 1);
-            status = plait_wait_ask(&wait);
-        }
+    while (status == PLAIT_OK && !is_over(&fence)) {
+        status = plait_bell_turn(&meeting->bell, &wait, is_over, &fence);
     }
     return status;
 }
 
-static plait_status_t local_fence(plait_session_t *session, const plait_record_t *mine)
+static plait_status_t local_fence(plait_session_t *session, const plait_record_t *mine,
+                                  const void *bytes, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     const plait_endpoint_t *end = session->end;
     meeting_t *meeting = session->meeting;
     uint32_t before = atomic_load(&meeting->n_fences);
-    plait_record_t *records = meeting->records + (before % 2) * (uint32_t)end->size;
+    char *records =
+        meeting->records + (before % 2) * (int64_t)end->size * RECORD_STRIDE;
 
-    records[end->rank] = *mine;
+    plait_record_write(records + (int64_t)end->rank * RECORD_STRIDE, mine, bytes,
+                       n_bytes);
     if (atomic_fetch_add(&meeting->n_arrived, 1) == end->size - 1) {
         atomic_store(&meeting->n_arrived, 0);
         atomic_fetch_add(&meeting->n_fences, 1);
-        if (atomic_load(&meeting->n_sleeping) > 0) {
-            futex_wake_all(&meeting->n_fences);
-        }
+        plait_bell_ring(&meeting->bell);
     } else {
         status = wait_for_fence(meeting, before);
     }
     session->peers = records;
+    session->peer_stride = RECORD_STRIDE;
     return status;
 }
 
@@ -256,6 +249,16 @@ static plait_status_t local_sendrecv(plait_session_t *session, const plait_half_
                                recv, matched_p);
 }
 
+static plait_status_t local_send(plait_session_t *session, const plait_half_t *send)
+{
+    return plait_mail_send(&group_of(session->end)->mail, session->end->rank, send);
+}
+
+static plait_status_t local_refusal(plait_session_t *session)
+{
+    return plait_mail_refusal(&group_of(session->end)->mail, session->end->rank);
+}
+
 static void local_close(plait_endpoint_t *end)
 {
     local_t *local = end->state;
@@ -286,33 +289,43 @@ static const plait_transport_t local_transport = {
     .read = local_read,
     .exchange = local_exchange,
     .sendrecv = local_sendrecv,
+    .send = local_send,
+    .refusal = local_refusal,
 };
 
 plait_status_t plait_local_open(int n, plait_endpoint_t ends[])
 {
     plait_status_t status = PLAIT_OK;
     group_t *group = plait_alloc(1, sizeof(*group));
+    bool has_mail = false;
     int n_made = 0;
 
     PLAIT_CHECK(group != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a group");
     group->n = n;
+    PLAIT_TRY(plait_mail_init(&group->mail, n));
     (void)pthread_mutex_init(&group->mutex, NULL);
-    plait_mail_init(&group->mail);
+    has_mail = true;
     for (; n_made < n; n_made++) {
         local_t *local = plait_alloc(1, sizeof(*local));
         PLAIT_CHECK(local != NULL, PLAIT_ERR_NO_MEMORY, "no memory for an endpoint");
         local->group = group;
         group->n_open++;
-        ends[n_made] = (plait_endpoint_t){.transport = &local_transport,
-                                          .rank = n_made,
-                                          .size = n,
-                                          .caps = {.direct = PLAIT_DIRECT_POINTER},
-                                          .state = local};
+        ends[n_made] =
+            (plait_endpoint_t){.transport = &local_transport,
+                               .rank = n_made,
+                               .size = n,
+                               .caps = {.direct = PLAIT_DIRECT_POINTER,
+                                        .publish_bytes = PLAIT_PUBLISH_BYTES},
+                               .state = local};
     }
 done:
     if (status != PLAIT_OK) {
         for (int i = 0; i < n_made; i++) {
             local_close(&ends[i]); /* the last one frees the group */
+        }
+        if (n_made == 0 && has_mail) {
+            plait_mail_clear(&group->mail);
+            (void)pthread_mutex_destroy(&group->mutex);
         }
         if (n_made == 0) {
             plait_free(group);

@@ -1,5 +1,7 @@
 #include "transport/local_mail.h"
 
+#include "base/alloc.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
 
@@ -7,54 +9,104 @@
 #include <string.h>
 #include <time.h>
 
-/* On the sender's stack until the receiver has judged it. */
+/* On the sender's stack until the receiver has judged it; a buffered one is allocated. */
 struct plait_letter {
     int source, dest, tag;
     const void *data;
     int64_t n_bytes;
     plait_dtype_t dtype;
+    bool is_buffered;
     bool is_taken;
     bool is_judged;
     plait_status_t verdict;
     char text[160]; /* why the verdict is not OK */
     plait_letter_t *next;
+    /* behind a buffered one: the data */
 };
 
-void plait_mail_init(plait_mail_t *mail)
+plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks)
 {
+    plait_status_t status = PLAIT_OK;
+
+    *mail = (plait_mail_t){0};
+    if (n_ranks > 0) {
+        mail->held_bytes = plait_alloc(n_ranks, sizeof(*mail->held_bytes));
+        PLAIT_CHECK(mail->held_bytes != NULL, PLAIT_ERR_NO_MEMORY,
+                    "no memory for a communicator");
+    }
     (void)pthread_mutex_init(&mail->mutex, NULL);
     (void)pthread_cond_init(&mail->changed, NULL);
-    mail->first = NULL;
+done:
+    return status;
+}
+
+static void free_letters(plait_letter_t *list)
+{
+    while (list != NULL) {
+        plait_letter_t *next = list->next;
+        plait_log(PLAIT_LOG_WARN,
+                  "close: message from rank %d to rank %d with tag %d, %lld bytes: %s",
+                  list->source, list->dest, list->tag, (long long)list->n_bytes,
+                  list->is_judged ? list->text : "never received");
+        plait_free(list);
+        list = next;
+    }
 }
 
 void plait_mail_clear(plait_mail_t *mail)
 {
+    free_letters(mail->first);
+    free_letters(mail->refused);
+    plait_free(mail->held_bytes);
     (void)pthread_cond_destroy(&mail->changed);
     (void)pthread_mutex_destroy(&mail->mutex);
 }
 
-/* All functions below are called under the mutex. */
+/* All static functions below are called under the mutex. */
 
 static void post(plait_mail_t *mail, plait_letter_t *letter)
 {
-    plait_letter_t **place = &mail->first;
-
-    while (*place != NULL) {
-        place = &(*place)->next;
-    }
     letter->next = NULL;
-    *place = letter;
+    *((mail->first != NULL) ? &mail->last->next : &mail->first) = letter;
+    mail->last = letter;
     (void)pthread_cond_broadcast(&mail->changed);
 }
 
 static void withdraw(plait_mail_t *mail, const plait_letter_t *letter)
 {
-    for (plait_letter_t **place = &mail->first; *place != NULL;
-         place = &(*place)->next) {
-        if (*place == letter) {
-            *place = letter->next;
-            break;
+    plait_letter_t *before = NULL;
+    plait_letter_t *at = mail->first;
+
+    while (at != NULL && at != letter) {
+        before = at;
+        at = at->next;
+    }
+    if (at != NULL) {
+        *((before != NULL) ? &before->next : &mail->first) = at->next;
+        mail->last = (mail->last == at) ? before : mail->last;
+    }
+}
+
+static int64_t held_by(const plait_letter_t *letter)
+{
+    return (int64_t)sizeof(*letter) + letter->n_bytes;
+}
+
+/* A buffered letter that was judged: it is done with, or kept for its sender. Who sent to
+ * itself knows already. */
+static void file(plait_mail_t *mail, plait_letter_t *letter)
+{
+    mail->held_bytes[letter->source] -= held_by(letter);
+    if (letter->verdict == PLAIT_OK || letter->source == letter->dest) {
+        plait_free(letter);
+    } else {
+        plait_letter_t **place = &mail->refused;
+        while (*place != NULL) { /* the first one is told first */
+            place = &(*place)->next;
         }
+        letter->next = NULL;
+        *place = letter;
+        atomic_fetch_add(&mail->n_refused, 1);
     }
 }
 
@@ -125,6 +177,9 @@ static plait_status_t take(plait_mail_t *mail, plait_letter_t *letter,
     }
     letter->is_judged = true;
     withdraw(mail, letter);
+    if (letter->is_buffered) {
+        file(mail, letter);
+    }
     (void)pthread_cond_broadcast(&mail->changed);
     return status;
 }
@@ -226,5 +281,97 @@ plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
     }
 done:
     (void)pthread_mutex_unlock(&mail->mutex);
+    return status;
+}
+
+bool plait_mail_has(plait_mail_t *mail, int rank, const plait_half_t *recv)
+{
+    (void)pthread_mutex_lock(&mail->mutex);
+    bool has = find(mail, rank, recv->peer, recv->tag) != NULL;
+    (void)pthread_mutex_unlock(&mail->mutex);
+    return has;
+}
+
+static bool fits(const plait_mail_t *mail, int rank, int64_t n_bytes)
+{
+    return mail->held_bytes[rank] + (int64_t)sizeof(plait_letter_t) + n_bytes <=
+           PLAIT_BUFFERED_BYTES;
+}
+
+bool plait_mail_has_room(plait_mail_t *mail, int rank, int64_t n_bytes)
+{
+    (void)pthread_mutex_lock(&mail->mutex);
+    bool has = fits(mail, rank, n_bytes);
+    (void)pthread_mutex_unlock(&mail->mutex);
+    return has;
+}
+
+static plait_status_t make_letter(int rank, const plait_half_t *send,
+                                  plait_letter_t **letter_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_letter_t *letter = plait_alloc(1, (int64_t)sizeof(*letter) + send->n_bytes);
+
+    PLAIT_CHECK(letter != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a message");
+    letter->source = rank;
+    letter->dest = send->peer;
+    letter->tag = send->tag;
+    letter->n_bytes = send->n_bytes;
+    letter->dtype = send->dtype;
+    letter->is_buffered = true;
+    letter->data = letter + 1;
+    if (send->n_bytes > 0) {
+        memcpy(letter + 1, send->data, (size_t)send->n_bytes);
+    }
+    *letter_p = letter;
+done:
+    return status;
+}
+
+plait_status_t plait_mail_send(plait_mail_t *mail, int rank, const plait_half_t *send)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin("send", send->peer);
+    plait_letter_t *letter = NULL;
+
+    PLAIT_TRY(make_letter(rank, send, &letter));
+    (void)pthread_mutex_lock(&mail->mutex);
+    while (status == PLAIT_OK && !fits(mail, rank, send->n_bytes)) {
+        status = wait_for_change(mail, &wait);
+    }
+    if (status == PLAIT_OK) {
+        mail->held_bytes[rank] += held_by(letter);
+        post(mail, letter);
+        letter = NULL;
+    }
+    (void)pthread_mutex_unlock(&mail->mutex);
+done:
+    plait_free(letter);
+    return status;
+}
+
+plait_status_t plait_mail_refusal(plait_mail_t *mail, int rank)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_letter_t *letter = NULL;
+
+    if (atomic_load_explicit(&mail->n_refused, memory_order_relaxed) == 0) {
+        return PLAIT_OK;
+    }
+    (void)pthread_mutex_lock(&mail->mutex);
+    plait_letter_t **place = &mail->refused;
+    while (*place != NULL && (*place)->source != rank) {
+        place = &(*place)->next;
+    }
+    letter = *place;
+    if (letter != NULL) {
+        *place = letter->next;
+        atomic_fetch_sub(&mail->n_refused, 1);
+    }
+    (void)pthread_mutex_unlock(&mail->mutex);
+    PLAIT_CHECK(letter == NULL, letter->verdict, "a buffered send with tag %d: %s",
+                letter->tag, letter->text);
+done:
+    plait_free(letter);
     return status;
 }

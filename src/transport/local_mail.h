@@ -1,12 +1,14 @@
 /* Messages between threads: a list of posted sends that receivers take from. The receiver
  * copies straight from the sender's memory and then tells it the verdict, so both partners
- * know of a mismatch. */
+ * know of a mismatch. A buffered send leaves a copy instead; if that is refused, it is kept
+ * until its sender asks. */
 #ifndef PLAIT_TRANSPORT_LOCAL_MAIL_H
 #define PLAIT_TRANSPORT_LOCAL_MAIL_H
 
 #include "transport/transport.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 typedef struct plait_letter plait_letter_t;
 
@@ -14,9 +16,16 @@ typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     plait_letter_t *first; /* oldest first */
+    plait_letter_t *last;
+    plait_letter_t *refused; /* buffered ones, until their senders know */
+    _Atomic int n_refused;
+    int64_t *held_bytes; /* by rank: of its buffered letters; NULL: none are sent */
 } plait_mail_t;
 
-void plait_mail_init(plait_mail_t *mail);
+/* For buffered sends of n_ranks ranks; 0: without those. */
+plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks);
+
+/* Logs what was never received, and refusals that no sender learnt of. */
 void plait_mail_clear(plait_mail_t *mail);
 
 /* As the functions of the same name in transport.h. */
@@ -26,5 +35,12 @@ plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
 plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank,
                                    const plait_half_t *send, const plait_half_t *recv,
                                    plait_matched_t *matched_p);
+plait_status_t plait_mail_send(plait_mail_t *mail, int rank, const plait_half_t *send);
+plait_status_t plait_mail_refusal(plait_mail_t *mail, int rank);
+
+/* Whether a message for this receiving half lies ready; whether a buffered send of n_bytes
+ * would not wait. */
+bool plait_mail_has(plait_mail_t *mail, int rank, const plait_half_t *recv);
+bool plait_mail_has_room(plait_mail_t *mail, int rank, int64_t n_bytes);
 
 #endif

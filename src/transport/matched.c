@@ -11,6 +11,18 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *kept[ROOM];
 static plait_status_fill_t fill_status;
 
+plait_status_t plait_matched_fail(plait_status_t verdict,
+                                  const plait_matched_fault_t *fault)
+{
+    return plait_fail(
+        verdict,
+        "message from rank %d to rank %d with tag %d: it has %lld bytes of %s, the "
+        "receiver expects %lld bytes of %s",
+        fault->source, fault->dest, fault->tag, (long long)fault->n_bytes[0],
+        plait_dtype_name(fault->dtypes[0]), (long long)fault->n_bytes[1],
+        plait_dtype_name(fault->dtypes[1]));
+}
+
 void plait_matched_set_fill(plait_status_fill_t fill)
 {
     fill_status = fill;

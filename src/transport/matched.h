@@ -1,10 +1,35 @@
-/* Where the source and tag of a received message are reported: MPI_Status objects of the
+/* What transports share about matched transfers: the verdict on a message, and where its
+ * source and tag are reported.
+ *
+ * Where the source and tag of a received message are reported: MPI_Status objects of the
  * caller's, known to programs by a small id (an address in a program would make ranks
  * compile different ones). */
 #ifndef PLAIT_TRANSPORT_MATCHED_H
 #define PLAIT_TRANSPORT_MATCHED_H
 
 #include "transport/transport.h"
+
+/* The verdict on a message of so many bytes for the receiving half. */
+static inline plait_status_t plait_matched_judge(int64_t n_bytes, plait_dtype_t dtype,
+                                                 int64_t n_expected,
+                                                 plait_dtype_t expected)
+{
+    if (n_bytes > n_expected) {
+        return PLAIT_ERR_TRUNCATION;
+    }
+    return (n_bytes < n_expected || dtype != expected) ? PLAIT_ERR_MISMATCH : PLAIT_OK;
+}
+
+/* A message and what its receiver expects; sent and expected. */
+typedef struct {
+    int source, dest, tag;
+    int64_t n_bytes[2];
+    plait_dtype_t dtypes[2];
+} plait_matched_fault_t;
+
+/* Records the text of a verdict other than OK, the same on both sides, and returns it. */
+plait_status_t plait_matched_fail(plait_status_t verdict,
+                                  const plait_matched_fault_t *fault);
 
 /* Writes a matched message into an MPI_Status of the bound MPI. */
 typedef void (*plait_status_fill_t)(void *mpi_status, const plait_matched_t *matched);

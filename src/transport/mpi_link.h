@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "transport/mpi_backend.h"
+#include "transport/node_segment.h"
 #include "transport/transport.h"
 
 #include <pthread.h>
@@ -34,10 +35,13 @@ typedef struct plait_mpi_transfer plait_mpi_transfer_t;
 typedef struct {
     int64_t id;
     int32_t is_off;    /* PLAIT_DIRECT=off */
+    int32_t is_apart;  /* PLAIT_SHARED=off */
     int32_t node_size; /* ranks that share memory with it */
     int32_t pid;
     int32_t unreadable; /* the first rank whose memory it cannot read, or -1 */
     int32_t error;      /* and errno; 0: read, but not what it should be     */
+    int32_t fd;         /* of rank 0: the segment; -1: there is none */
+    int32_t is_missing; /* the segment, on this rank                 */
     uint64_t nonce;
     uint64_t nonce_address;
     uint32_t native[PLAIT_REDUCE_COUNT]; /* reductions its MPI does as it should */
@@ -54,8 +58,11 @@ typedef struct plait_mpi_link {
     uint64_t slot;    /* where MPI puts a duplicate                         */
     int rank;
     int size;
-    int64_t chunk_bytes;    /* longest single message */
-    bool is_node;           /* peers' memory can be read */
+    int64_t chunk_bytes;          /* longest single message */
+    bool is_node;                 /* peers' memory can be read */
+    plait_node_segment_t segment; /* base NULL: there is none */
+    uint64_t n_fences;            /* in it */
+    struct plait_node_mail *mail;
     _Atomic bool is_broken; /* ranks left a collective phase at different places    */
     _Atomic bool is_stuck;  /* a request never ended: the memory here is not freed  */
 
@@ -79,8 +86,15 @@ typedef struct plait_mpi_link {
     int64_t n_requests_room;
 
     _Atomic uint32_t n_transfers; /* numbers them */
-    plait_mpi_transfer_t *idle;   /* under idle_lock */
-    pthread_mutex_t idle_lock;
+    plait_mpi_transfer_t *idle;   /* under transfer_lock, as all below */
+    plait_mpi_transfer_t
+        *buffered; /* sends under way that nobody waits for, oldest first */
+    plait_mpi_transfer_t *buffered_last;
+    int64_t held_bytes;     /* of these */
+    plait_status_t refused; /* how the first of them ended that did not end well */
+    char refused_text[512];
+    _Atomic int n_pending; /* buffered sends under way, and one more for a refusal */
+    pthread_mutex_t transfer_lock;
 
     char why[256];
 } plait_mpi_link_t;
@@ -140,8 +154,24 @@ plait_reduce_t plait_mpi_op(plait_reduce_t op, plait_dtype_t dtype);
 extern const plait_transport_t plait_mpi_transport;
 extern const plait_transport_t plait_node_transport;
 void plait_mpi_close(plait_endpoint_t *end);
+plait_status_t plait_mpi_begin(plait_session_t *session, bool is_collective);
+void plait_mpi_end(plait_session_t *session);
+plait_status_t plait_mpi_exchange(plait_session_t *session, int n_sends,
+                                  const plait_message_t *sends, int n_recvs,
+                                  const plait_message_t *recvs);
+plait_status_t plait_mpi_allreduce(plait_session_t *session, plait_reduce_t op,
+                                   plait_dtype_t dtype, int64_t n, const void *x,
+                                   void *y);
+plait_status_t plait_mpi_bcast(plait_session_t *session, int root, void *data,
+                               int64_t n_bytes);
+plait_status_t plait_mpi_barrier(plait_session_t *session);
 plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *send,
                                   const plait_half_t *recv, plait_matched_t *matched_p);
+plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send);
+plait_status_t plait_mpi_refusal(plait_session_t *session);
+
+/* Waits a bounded time for the receivers of buffered sends and logs what they refuse. */
+void plait_mpi_drain(plait_mpi_link_t *link);
 void plait_mpi_transfers_free(plait_mpi_link_t *link);
 
 static inline plait_mpi_link_t *plait_mpi_link_of(const plait_session_t *session)

@@ -7,7 +7,8 @@
 #include "base/log.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
-#include "transport/node.h"
+#include "transport/node_mail.h"
+#include "transport/node_read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,7 @@ static void link_destroy(plait_mpi_link_t **link_p)
         return;
     }
     plait_mpi_unwatch(link);
+    plait_mpi_drain(link);
     if (atomic_load(&link->is_stuck)) {
         plait_log(PLAIT_LOG_WARN,
                   "rank %d close: memory of requests that never ended is kept",
@@ -75,8 +77,10 @@ static void link_destroy(plait_mpi_link_t **link_p)
     if (atomic_load(&link->is_stuck)) {
         return;
     }
+    plait_node_mail_destroy(&link->mail);
+    plait_node_segment_destroy(&link->segment);
     plait_mpi_transfers_free(link);
-    (void)pthread_mutex_destroy(&link->idle_lock);
+    (void)pthread_mutex_destroy(&link->transfer_lock);
     plait_free(link->requests);
     plait_free(link->cards);
     plait_free(link->peers);
@@ -129,7 +133,7 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     link->rank = rank;
     link->matched = mpi->comm_null();
     link->control = mpi->comm_null();
-    (void)pthread_mutex_init(&link->idle_lock, NULL);
+    (void)pthread_mutex_init(&link->transfer_lock, NULL);
     link->chunk_bytes = (mpi->max_count() == INT64_MAX) ? INT64_MAX : INT64_C(1) << 30;
     link->peers = plait_alloc(size, sizeof(*link->peers));
     link->cards = plait_alloc(size, sizeof(*link->cards));
@@ -176,13 +180,21 @@ done:
     return status;
 }
 
+static bool is_off(const char *variable)
+{
+    const char *value = getenv(variable);
+
+    return (value != NULL) && (strcmp(value, "off") == 0);
+}
+
 static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size)
 {
     plait_mpi_card_t *mine = &link->card;
-    const char *direct = getenv("PLAIT_DIRECT");
 
     mine->id = id;
-    mine->is_off = (direct != NULL) && (strcmp(direct, "off") == 0);
+    mine->is_off = is_off("PLAIT_DIRECT");
+    mine->is_apart = is_off("PLAIT_SHARED");
+    mine->fd = -1;
     mine->node_size = node_size;
     mine->pid = (int32_t)getpid();
     mine->unreadable = PLAIT_ANY;
@@ -191,14 +203,14 @@ static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size)
     mine->nonce_address = (uint64_t)(uintptr_t)&link->nonce;
 }
 
-/* What forbids direct access already, as all ranks see it; NULL if nothing does. */
-static const char *direct_obstacle(plait_mpi_link_t *link)
+/* What forbids a shared segment, as all ranks see it; false if nothing does. */
+static bool is_apart(plait_mpi_link_t *link)
 {
     for (int i = 0; i < link->size; i++) {
-        if (link->cards[i].is_off != 0) {
+        if (link->cards[i].is_apart != 0) {
             (void)snprintf(link->why, sizeof(link->why),
-                           "off: PLAIT_DIRECT is off in the environment of rank %d", i);
-            return link->why;
+                           "off: PLAIT_SHARED is off in the environment of rank %d", i);
+            return true;
         }
     }
     for (int i = 0; i < link->size; i++) {
@@ -208,10 +220,23 @@ static const char *direct_obstacle(plait_mpi_link_t *link)
                 "off: the ranks are on several nodes (%d of %d share one with "
                 "rank %d)",
                 link->cards[i].node_size, link->size, i);
-            return link->why;
+            return true;
         }
     }
-    return NULL;
+    return false;
+}
+
+/* Whether reads of peers' memory are switched off. */
+static bool is_switched_off(plait_mpi_link_t *link)
+{
+    for (int i = 0; i < link->size; i++) {
+        if (link->cards[i].is_off != 0) {
+            (void)snprintf(link->why, sizeof(link->why),
+                           "off: PLAIT_DIRECT is off in the environment of rank %d", i);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Each rank reads all others, so that every pair is tried in both directions. */
@@ -250,8 +275,43 @@ static bool all_readable(plait_mpi_link_t *link)
     return true;
 }
 
-/* Sets why, and whether all ranks can read each other; agrees on the id by the way. */
-static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p, bool *is_node_p)
+/* Rank 0 makes the segment, the others open it; all have it or none. */
+static plait_status_t share_segment(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_card_t *mine = &link->card;
+    const plait_mpi_card_t *first = &link->cards[0];
+
+    if (link->rank == 0 && plait_node_segment_create(link->size, link->nonce,
+                                                     &link->segment) == PLAIT_OK) {
+        mine->fd = link->segment.fd;
+    }
+    PLAIT_TRY(show_cards(link));
+    if (link->rank != 0 && first->fd >= 0) {
+        (void)plait_node_segment_attach(first->pid, first->fd, link->size, first->nonce,
+                                        &link->segment);
+    }
+    mine->is_missing = (link->segment.base == NULL);
+    if (mine->is_missing) {
+        plait_log(PLAIT_LOG_INFO, "rank %d: no shared segment: %s", link->rank,
+                  plait_error_text());
+    }
+    PLAIT_TRY(show_cards(link));
+    for (int i = 0; i < link->size; i++) {
+        if (link->cards[i].is_missing != 0) {
+            (void)snprintf(link->why, sizeof(link->why),
+                           "off: rank %d has no access to the shared segment", i);
+            plait_node_segment_destroy(&link->segment);
+        }
+    }
+    plait_node_segment_seal(&link->segment);
+done:
+    return status;
+}
+
+/* Sets why, the segment, and whether all ranks can read each other; agrees on the id by the
+ * way. */
+static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
     int node_size = 0;
@@ -265,10 +325,16 @@ static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p, bool *is_node
     for (int i = 0; i < link->size; i++) {
         *id_p = (link->cards[i].id > *id_p) ? link->cards[i].id : *id_p;
     }
-    if (direct_obstacle(link) == NULL) {
+    if (!is_apart(link)) {
+        PLAIT_TRY(share_segment(link));
+    }
+    if (link->segment.base != NULL && !is_switched_off(link)) {
         probe_all(link);
         PLAIT_TRY(show_cards(link));
-        *is_node_p = all_readable(link);
+        link->is_node = all_readable(link);
+    }
+    if (link->segment.base != NULL) {
+        PLAIT_TRY(plait_node_mail_create(link, &link->mail));
     }
 done:
     return status;
@@ -296,7 +362,6 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     int64_t id = *id_p;
     int n_ranks = 0;
     int my_rank = -1;
-    bool is_node = false;
 
     PLAIT_TRY(plait_mpi_usable("open"));
     PLAIT_TRY(check_handle(mpi, comm_bits, size, rank, &n_ranks, &my_rank));
@@ -305,12 +370,13 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     PLAIT_TRY(plait_mpi_watch(link));
     PLAIT_TRY(duplicate(link, &link->matched));
     PLAIT_TRY(duplicate(link, &link->control));
-    PLAIT_TRY(agree(link, &id, &is_node));
-    link->is_node = is_node;
-    end->transport = is_node ? &plait_node_transport : &plait_mpi_transport;
+    PLAIT_TRY(agree(link, &id));
+    end->transport =
+        (link->segment.base != NULL) ? &plait_node_transport : &plait_mpi_transport;
     end->rank = my_rank;
     end->size = n_ranks;
-    end->caps.direct = is_node ? PLAIT_DIRECT_READ : PLAIT_DIRECT_NONE;
+    end->caps.direct = link->is_node ? PLAIT_DIRECT_READ : PLAIT_DIRECT_NONE;
+    end->caps.publish_bytes = (link->segment.base != NULL) ? PLAIT_PUBLISH_BYTES : -1;
     end->caps.has_native = true;
     common_native(link, end->caps.native_reduce);
     end->state = link;

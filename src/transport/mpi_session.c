@@ -1,15 +1,14 @@
-/* Fences, reads, exchanges and native collectives over MPI. Nothing blocks inside MPI:
+/* Fences, exchanges and native collectives over MPI. Nothing blocks inside MPI:
  * an operation is posted, then polled under the lock with turns of base/wait.h in
  * between. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "kernel/reduce.h"
 #include "transport/mpi_link.h"
-#include "transport/node.h"
 
 #include <string.h>
 
-static plait_status_t session_begin(plait_session_t *session, bool is_collective)
+plait_status_t plait_mpi_begin(plait_session_t *session, bool is_collective)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
@@ -27,7 +26,7 @@ done:
     return status;
 }
 
-static void session_end(plait_session_t *session)
+void plait_mpi_end(plait_session_t *session)
 {
     session->peers = NULL;
 }
@@ -82,26 +81,20 @@ done:
 
 /* Every rank's record needs every rank, so showing them is the barrier as well. */
 static plait_status_t session_fence(plait_session_t *session,
-                                    const plait_record_t *mine)
+                                    const plait_record_t *mine, const void *bytes,
+                                    int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
 
+    (void)bytes; /* caps.publish_bytes is -1 */
+    (void)n_bytes;
     link->mine = *mine;
     PLAIT_TRY((link->size == 2) ? fence_pair(link) : fence_all(link));
-    session->peers = link->peers;
+    session->peers = (const char *)link->peers;
+    session->peer_stride = sizeof(*link->peers);
 done:
     return status;
-}
-
-static plait_status_t session_read(plait_session_t *session, int peer,
-                                   const struct iovec *local, int64_t n_local,
-                                   const struct iovec *remote, int64_t n_remote)
-{
-    plait_mpi_link_t *link = plait_mpi_link_of(session);
-
-    return plait_node_read(link->rank, peer, link->cards[peer].pid, local, n_local,
-                           remote, n_remote);
 }
 
 static int64_t count_chunks(const plait_mpi_link_t *link, int n,
@@ -161,9 +154,9 @@ done:
     return status;
 }
 
-static plait_status_t session_exchange(plait_session_t *session, int n_sends,
-                                       const plait_message_t *sends, int n_recvs,
-                                       const plait_message_t *recvs)
+plait_status_t plait_mpi_exchange(plait_session_t *session, int n_sends,
+                                  const plait_message_t *sends, int n_recvs,
+                                  const plait_message_t *recvs)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
@@ -203,9 +196,9 @@ done:
     return status;
 }
 
-static plait_status_t session_allreduce(plait_session_t *session, plait_reduce_t op,
-                                        plait_dtype_t dtype, int64_t n, const void *x,
-                                        void *y)
+plait_status_t plait_mpi_allreduce(plait_session_t *session, plait_reduce_t op,
+                                   plait_dtype_t dtype, int64_t n, const void *x,
+                                   void *y)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
@@ -235,8 +228,8 @@ done:
     return status;
 }
 
-static plait_status_t session_bcast(plait_session_t *session, int root, void *data,
-                                    int64_t n_bytes)
+plait_status_t plait_mpi_bcast(plait_session_t *session, int root, void *data,
+                               int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
@@ -254,7 +247,7 @@ done:
     return status;
 }
 
-static plait_status_t session_barrier(plait_session_t *session)
+plait_status_t plait_mpi_barrier(plait_session_t *session)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
@@ -275,25 +268,14 @@ done:
 const plait_transport_t plait_mpi_transport = {
     .name = "mpi",
     .close = plait_mpi_close,
-    .begin = session_begin,
-    .end = session_end,
+    .begin = plait_mpi_begin,
+    .end = plait_mpi_end,
     .fence = session_fence,
-    .exchange = session_exchange,
-    .allreduce = session_allreduce,
-    .bcast = session_bcast,
-    .barrier = session_barrier,
+    .exchange = plait_mpi_exchange,
+    .allreduce = plait_mpi_allreduce,
+    .bcast = plait_mpi_bcast,
+    .barrier = plait_mpi_barrier,
     .sendrecv = plait_mpi_sendrecv,
-};
-
-const plait_transport_t plait_node_transport = {
-    .name = "node",
-    .close = plait_mpi_close,
-    .begin = session_begin,
-    .end = session_end,
-    .fence = session_fence,
-    .read = session_read,
-    .allreduce = session_allreduce,
-    .bcast = session_bcast,
-    .barrier = session_barrier,
-    .sendrecv = plait_mpi_sendrecv,
+    .send = plait_mpi_send,
+    .refusal = plait_mpi_refusal,
 };

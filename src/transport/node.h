@@ -1,24 +1,17 @@
-/* Memory of other processes on the same node, read in one copy (process_vm_readv). */
+/* Ranks of one node: fences and small messages through a shared segment, memory of peers
+ * read in one copy where the system lets it; what is left goes through MPI. */
 #ifndef PLAIT_TRANSPORT_NODE_H
 #define PLAIT_TRANSPORT_NODE_H
 
-#include "plait/status.h"
+#include "transport/transport.h"
 
-#include <stdint.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 
-/* Allows every process of the node to read this one, as far as the system lets it. */
-void plait_node_expose(void);
+/* Functions of the table, see transport.h. */
+plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
+                                const void *bytes, int64_t n_bytes);
 
-/* Looks for `nonce` at `address` in process pid: 0, or errno, or -1 if something else
- * is there (another process: pid namespaces). */
-int plait_node_probe(pid_t pid, uint64_t address, uint64_t nonce);
-
-/* Gathers remote into local; both have the same number of bytes. rank and peer are for
- * the error text. PEER if the process is gone, else TRANSPORT. */
-plait_status_t plait_node_read(int rank, int peer, pid_t pid, const struct iovec *local,
-                               int64_t n_local, const struct iovec *remote,
-                               int64_t n_remote);
+/* Whether a process has ended; a zombie has. */
+bool plait_node_is_gone(pid_t pid);
 
 #endif

@@ -4,6 +4,6 @@
 
 #include "transport/transport.h"
 
-void plait_self_open(plait_endpoint_t *end);
+plait_status_t plait_self_open(plait_endpoint_t *end);
 
 #endif

@@ -2,23 +2,31 @@
  *
  * An endpoint is one rank's end of one communicator. One operation on it is a session:
  * begin, any number of fences, reads, exchanges and native collectives, end. Collective
- * calls are made by all ranks in the same order; matched transfers (sendrecv) by the two
- * partners only, outside any fence.
+ * calls are made by all ranks in the same order; matched transfers (sendrecv, send) by the
+ * two partners only, outside any fence.
  *
  * Between two fences nobody leaves: a rank that fails goes on to the next fence with its
  * status in its record, and every rank learns of it there. */
 #ifndef PLAIT_TRANSPORT_H
 #define PLAIT_TRANSPORT_H
 
+#include "plait/coll.h"
 #include "plait/dtype.h"
 #include "plait/reduce.h"
 #include "plait/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 enum { PLAIT_MAX_SLOTS = 8, PLAIT_ANY = -1, PLAIT_NO_RANK = -2 };
+
+/* Most bytes that a rank may publish at a fence. */
+enum { PLAIT_PUBLISH_BYTES = 16 << 10 };
+
+/* Memory that buffered sends of one rank on one communicator may hold. */
+enum { PLAIT_BUFFERED_BYTES = 16 << 20 };
 
 /* How a rank reaches a peer's memory. */
 typedef enum {
@@ -31,16 +39,20 @@ typedef enum {
  * transport. */
 typedef struct {
     plait_direct_t direct;
+    int64_t
+        publish_bytes; /* a fence takes so many bytes along; -1: none at all, not even 0 */
     bool has_native; /* allreduce, bcast, barrier below */
     uint32_t
         native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */
 } plait_caps_t;
 
-/* What a rank shows its peers at a fence. */
+/* What a rank shows its peers at a fence: where its buffers are, or what it publishes. */
 typedef struct {
     int32_t status; /* plait_status_t of this rank so far */
-    int32_t n_slots;
+    int32_t
+        n_slots; /* 0: published bytes take the place of the addresses, and go on after them */
     uint64_t agree;                 /* hash of the plan: must be equal on all ranks */
+    uint64_t agree_some;            /* must be equal on all ranks where it is not 0 */
     uint64_t slot[PLAIT_MAX_SLOTS]; /* addresses of its buffers, in its own memory */
 } plait_record_t;
 
@@ -56,12 +68,46 @@ typedef struct {
 
 typedef struct {
     plait_endpoint_t *end;
-    int64_t run; /* launch that the call belongs to: threads of different
+    int64_t run;         /* launch that the call belongs to: threads of different
                                     launches never meet; 0 outside XLA */
-    const plait_record_t
-        *peers;    /* set by fence: one record per rank, until the next one */
-    void *meeting; /* the transport's own */
+    const char *peers;   /* set by fence: one record per rank, until the next one */
+    int64_t peer_stride; /* bytes from one rank's record to the next one's */
+    void *meeting;       /* the transport's own */
 } plait_session_t;
+
+static inline const plait_record_t *plait_peer_record(const plait_session_t *session,
+                                                      int rank)
+{
+    const void *record = session->peers + rank * session->peer_stride;
+
+    return record;
+}
+
+/* Puts a record where peers read it; for the transports. */
+static inline void plait_record_write(void *to, const plait_record_t *mine,
+                                      const void *bytes, int64_t n_bytes)
+{
+    plait_record_t *record = to;
+    bool has_slots = mine->n_slots > 0;
+    size_t n =
+        has_slots ? (size_t)mine->n_slots * sizeof(mine->slot[0]) : (size_t)n_bytes;
+
+    record->status = mine->status;
+    record->n_slots = mine->n_slots;
+    record->agree = mine->agree;
+    record->agree_some = mine->agree_some;
+    if (n > 0) {
+        memcpy(record->slot, has_slots ? mine->slot : bytes, n);
+    }
+}
+
+/* What a rank published at the last fence. */
+static inline const char *plait_peer_bytes(const plait_session_t *session, int rank)
+{
+    const void *bytes = plait_peer_record(session, rank)->slot;
+
+    return bytes;
+}
 
 /* One contiguous message of an exchange. */
 typedef struct {
@@ -80,6 +126,12 @@ typedef struct {
     plait_dtype_t dtype;
 } plait_half_t;
 
+/* A half may be NULL or of no rank. */
+static inline bool plait_half_is_given(const plait_half_t *half)
+{
+    return half != NULL && half->peer != PLAIT_NO_RANK;
+}
+
 typedef struct {
     int source; /* of the message received, PLAIT_NO_RANK if none */
     int tag;
@@ -89,17 +141,21 @@ typedef struct {
 struct plait_transport {
     const char *name;
 
-    /* Frees the endpoint's state. NULL-safe; after it the endpoint is dead. */
+    /* Frees the endpoint's state. NULL-safe; after it the endpoint is dead. Waits a bounded
+     * time for receivers of buffered sends. */
     void (*close)(plait_endpoint_t *end);
 
     /* Every session, collective or matched; `is_collective` sessions meet their peers. */
     plait_status_t (*begin)(plait_session_t *session, bool is_collective);
     void (*end)(plait_session_t *session);
 
-    /* Barrier that also shows `mine` to all; on return session->peers is filled. OK even if
-     * a record carries a failure: the executor judges. Not OK only if the fence itself
-     * failed (transport error, or the wait hook gave up). */
-    plait_status_t (*fence)(plait_session_t *session, const plait_record_t *mine);
+    /* Barrier that also shows `mine` to all; on return session->peers is filled. With
+     * mine->n_slots == 0 the n_bytes at `bytes` are shown instead of addresses: at most
+     * caps.publish_bytes, perhaps another number on every rank. OK even if a record carries
+     * a failure: the executor judges. Not OK only if the fence itself failed (transport
+     * error, or the wait hook gave up). */
+    plait_status_t (*fence)(plait_session_t *session, const plait_record_t *mine,
+                            const void *bytes, int64_t n_bytes);
 
     /* One-copy gather from a peer's memory; NULL unless caps.direct is READ. Total bytes on
      * both sides are equal; any number of entries. */
@@ -125,6 +181,18 @@ struct plait_transport {
      * the receiving half is then written. A shorter one of the same dtype is MISMATCH too. */
     plait_status_t (*sendrecv)(plait_session_t *session, const plait_half_t *send,
                                const plait_half_t *recv, plait_matched_t *matched_p);
+
+    /* The sending half alone, of at most PLAIT_SEND_BYTES: the data are copied and the call
+     * returns; the receiver's refusal reaches this rank through `refusal`, or is logged by
+     * close. Order with other sends is kept. Waits where the rank's buffered sends hold
+     * PLAIT_BUFFERED_BYTES already. */
+    plait_status_t (*send)(plait_session_t *session, const plait_half_t *send);
+
+    /* A refusal, TRUNCATION or MISMATCH, of an earlier buffered send of this rank that has
+     * come to be known, each once; OK if there is none. Does not wait. Asked at the end of
+     * every session, so that an operation which fails for it has been carried out and no
+     * partner of it is left waiting. */
+    plait_status_t (*refusal)(plait_session_t *session);
 };
 
 #endif

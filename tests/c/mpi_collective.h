@@ -4,6 +4,7 @@
 #define PLAIT_TESTS_MPI_COLLECTIVE_H
 
 #include "check.h"
+#include "numbers.h"
 #include "transport/transport.h"
 
 #include <string.h>
@@ -30,13 +31,13 @@ static void test_fence(plait_endpoint_t *end)
 
     for (int round = 0; round < 50; round++) {
         plait_record_t mine = {
-            .status = round % 3, .n_slots = 2, .agree = (uint64_t)round};
+            .status = round % 3, .n_slots = PLAIT_MAX_SLOTS, .agree = (uint64_t)round};
         mine.slot[0] = (uint64_t)end->rank;
         mine.slot[7] = (uint64_t)(1000 * round + end->rank);
-        CHECK(end->transport->fence(&session, &mine) == PLAIT_OK, "fence");
+        CHECK(end->transport->fence(&session, &mine, NULL, 0) == PLAIT_OK, "fence");
         for (int i = 0; i < end->size; i++) {
-            const plait_record_t *r = &session.peers[i];
-            CHECK(r->status == round % 3 && r->n_slots == 2 &&
+            const plait_record_t *r = plait_peer_record(&session, i);
+            CHECK(r->status == round % 3 && r->n_slots == PLAIT_MAX_SLOTS &&
                       r->agree == (uint64_t)round && r->slot[0] == (uint64_t)i &&
                       r->slot[7] == (uint64_t)(1000 * round + i),
                   "record of rank %d in round %d", i, round);
@@ -54,7 +55,7 @@ static void fence_at(plait_session_t *session, const void *slot)
 {
     plait_record_t mine = {.n_slots = 1, .slot = {(uint64_t)(uintptr_t)slot}};
 
-    CHECK(session->end->transport->fence(session, &mine) == PLAIT_OK, "fence");
+    CHECK(session->end->transport->fence(session, &mine, NULL, 0) == PLAIT_OK, "fence");
 }
 
 /* n_rows rows of row bytes, stride apart at the peer; here in pieces of another size.
@@ -67,7 +68,7 @@ static void check_read(plait_session_t *session, int peer, int64_t n_rows, int64
     unsigned char *to = plait_alloc(n_bytes + 1, 1);
     struct iovec *local = plait_alloc(n_pieces, sizeof(*local));
     struct iovec *remote = plait_alloc(n_rows, sizeof(*remote));
-    char *base = (char *)(uintptr_t)session->peers[peer].slot[0];
+    char *base = (char *)(uintptr_t)plait_peer_record(session, peer)->slot[0];
     int64_t n_wrong = 0;
 
     for (int64_t i = 0; i < n_pieces; i++) {
@@ -181,107 +182,6 @@ static void test_data(plait_endpoint_t *end)
     }
 }
 
-/* An element of any dtype whose parts are whole numbers: exact in every dtype. */
-typedef struct {
-    int64_t re, im;
-} number_t;
-
-static int64_t cut(plait_dtype_t dtype, int64_t v)
-{
-    int shift = 64 - 8 * (int)plait_dtype_bytes(dtype);
-    plait_kind_t kind = plait_dtype_kind(dtype);
-    uint64_t up = (uint64_t)v << (shift & 63);
-
-    if (kind == PLAIT_KIND_INT) {
-        return (int64_t)up >> shift;
-    }
-    return (kind == PLAIT_KIND_UINT) ? (int64_t)(up >> shift) : v;
-}
-
-static number_t number_of(plait_dtype_t dtype, int rank, int64_t i)
-{
-    int64_t v = (int64_t)((uint64_t)(i * 7 + rank + 1) * UINT64_C(0x9e3779b97f4a7c15));
-    plait_kind_t kind = plait_dtype_kind(dtype);
-    number_t x = {0, 0};
-
-    if (kind == PLAIT_KIND_BOOL) {
-        x.re = v >> 40 & 1;
-    } else if (kind == PLAIT_KIND_FLOAT || kind == PLAIT_KIND_COMPLEX) {
-        x.re = (v >> 20 & 7) + 1; /* no zero: its sign would show */
-        x.im = (kind == PLAIT_KIND_COMPLEX) ? (v >> 30 & 7) + 1 : 0;
-    } else {
-        x.re = (i % 3 == rank % 3) ? 0 : cut(dtype, v);
-    }
-    return x;
-}
-
-static void put(plait_dtype_t dtype, char *data, int64_t i, number_t x)
-{
-    float f[2] = {(float)x.re, (float)x.im};
-    double d[2] = {(double)x.re, (double)x.im};
-    int64_t size = plait_dtype_bytes(dtype);
-    plait_kind_t kind = plait_dtype_kind(dtype);
-    bool is_double = (dtype == PLAIT_F64) || (dtype == PLAIT_C128);
-    const void *from = (kind == PLAIT_KIND_FLOAT || kind == PLAIT_KIND_COMPLEX)
-                           ? (is_double ? (const void *)d : (const void *)f)
-                           : (const void *)&x.re; /* little-endian */
-
-    memcpy(data + i * size, from, (size_t)size);
-}
-
-static int64_t less_of(plait_dtype_t dtype, int64_t a, int64_t b)
-{
-    bool is_less = (plait_dtype_kind(dtype) == PLAIT_KIND_UINT)
-                       ? (uint64_t)a < (uint64_t)b
-                       : a < b;
-    return is_less ? a : b;
-}
-
-static number_t combine(plait_reduce_t op, plait_dtype_t dtype, number_t a, number_t b)
-{
-    uint64_t x = (uint64_t)a.re;
-    uint64_t y = (uint64_t)b.re;
-    number_t r = a;
-
-    switch (op) {
-    case PLAIT_SUM:
-        r = (number_t){(int64_t)(x + y), a.im + b.im};
-        break;
-    case PLAIT_PROD:
-        r.re = (int64_t)(x * y - (uint64_t)a.im * (uint64_t)b.im);
-        r.im = (int64_t)(x * (uint64_t)b.im + (uint64_t)a.im * y);
-        break;
-    case PLAIT_MIN:
-        r.re = less_of(dtype, a.re, b.re);
-        break;
-    case PLAIT_MAX:
-        r.re = (less_of(dtype, a.re, b.re) == a.re) ? b.re : a.re;
-        break;
-    case PLAIT_LAND:
-        r.re = (x != 0) && (y != 0);
-        break;
-    case PLAIT_LOR:
-        r.re = (x != 0) || (y != 0);
-        break;
-    case PLAIT_LXOR:
-        r.re = (x != 0) != (y != 0);
-        break;
-    case PLAIT_BAND:
-        r.re = (int64_t)(x & y);
-        break;
-    case PLAIT_BOR:
-        r.re = (int64_t)(x | y);
-        break;
-    case PLAIT_BXOR:
-        r.re = (int64_t)(x ^ y);
-        break;
-    default:
-        CHECK(false, "op %d", (int)op);
-    }
-    r.re = cut(dtype, r.re);
-    return r;
-}
-
 static void check_allreduce(plait_session_t *session, plait_reduce_t op,
                             plait_dtype_t dtype, int64_t n, bool in_place)
 {
@@ -292,12 +192,12 @@ static void check_allreduce(plait_session_t *session, plait_reduce_t op,
     char *expected = plait_alloc(n_bytes, 1);
 
     for (int64_t i = 0; i < n; i++) {
-        number_t sum = number_of(dtype, 0, i);
+        number_t sum = number_of(dtype, op, 0, i);
         for (int rank = 1; rank < end->size; rank++) {
-            sum = combine(op, dtype, sum, number_of(dtype, rank, i));
+            sum = combine(op, dtype, sum, number_of(dtype, op, rank, i));
         }
         put(dtype, expected, i, sum);
-        put(dtype, x, i, number_of(dtype, end->rank, i));
+        put(dtype, x, i, number_of(dtype, op, end->rank, i));
     }
     memcpy(y, x, (size_t)n_bytes);
     CHECK(end->transport->allreduce(session, op, dtype, n, in_place ? y : x, y) ==

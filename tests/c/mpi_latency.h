@@ -59,7 +59,8 @@ static void our_fence(timed_t *t)
 {
     plait_record_t mine = {.n_slots = 0};
 
-    CHECK(t->session.end->transport->fence(&t->session, &mine) == PLAIT_OK, "fence");
+    CHECK(t->session.end->transport->fence(&t->session, &mine, NULL, 0) == PLAIT_OK,
+          "fence");
 }
 
 static void our_barrier(timed_t *t)
@@ -106,7 +107,8 @@ static void our_move(timed_t *t)
         struct iovec to = {t->y, (size_t)t->n * 8};
         struct iovec from = {.iov_len = (size_t)t->n * 8};
         fence_at(&t->session, t->x);
-        from.iov_base = (void *)(uintptr_t)t->session.peers[t->before].slot[0];
+        from.iov_base =
+            (void *)(uintptr_t)plait_peer_record(&t->session, t->before)->slot[0];
         CHECK(transport->read(&t->session, t->before, &to, 1, &from, 1) == PLAIT_OK,
               "read");
         fence_at(&t->session, t->x);

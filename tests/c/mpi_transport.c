@@ -169,7 +169,7 @@ static void test_broken(uint64_t world)
     if (end.size == 2 && end.rank == 0) {
         CHECK(end.transport->begin(&session, true) == PLAIT_OK, "begin");
         plait_wait_set_hook(end_wait);
-        CHECK(end.transport->fence(&session, &mine) == PLAIT_ERR_TIMEOUT,
+        CHECK(end.transport->fence(&session, &mine, NULL, 0) == PLAIT_ERR_TIMEOUT,
               "fence alone");
         plait_wait_set_hook(NULL);
         end.transport->end(&session);
@@ -241,6 +241,9 @@ int main(int argc, char **argv)
     (void)setenv("PLAIT_DIRECT", "off", 1);
     test_all(world);
     (void)unsetenv("PLAIT_DIRECT");
+    (void)setenv("PLAIT_SHARED", "off", 1);
+    test_all(world);
+    (void)unsetenv("PLAIT_SHARED");
     test_single();
     test_broken(world);
     plait_endpoint_t last = open_on(world, &freed, &why);

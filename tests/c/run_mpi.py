@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Build a program of tests/c and run it under each MPI of this machine.
+"""Build programs of tests/c and run them under each MPI of this machine.
 
-    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--cc CC] [--flags ...] [program.c]
+    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--cc CC] [--flags ...] [program.c ...]
 
 MPIs: the wheels in this interpreter's environment and in those that PLAIT_TEST_VENVS names
 (separated by colons), both ABIs of each, and Debian's. The sources are compiled here, without
@@ -18,13 +18,16 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ["mpi_transport.c", "mpi_coll.c"]
 SOURCES = [
     "base/*.c",
-    "kernel/reduce.c",
+    "kernel/reduce*.c",
     "device/*.c",
-    "transport/mpi*.c",
-    "transport/node.c",
-    "transport/matched.c",
+    "transport/*.c",
+    "comm/comm.c",
+    "plan/*.c",
+    "coll/*.c",
+    "api/coll.c",
 ]
 FLAGS = (
     "-std=c11 -O2 -g -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wconversion -Wshadow "
@@ -93,7 +96,7 @@ def build(program: Path, folder: Path, compiler: str, flags: list[str]) -> Path:
 def run(name: str, launcher: Path, library: Path, extra: dict, ranks: int, program: Path) -> bool:
     """Run the program once; print what it says."""
     env = os.environ | extra | {"PLAIT_TEST_LIBMPI": str(library), "OMP_NUM_THREADS": "1"}
-    print(f"--- {name}, {ranks} ranks", flush=True)
+    print(f"--- {name} {program.name}, {ranks} ranks", flush=True)
     try:
         done = subprocess.run(
             [launcher, "-n", str(ranks), program], env=env, timeout=LIMIT_S, check=False
@@ -107,9 +110,9 @@ def run(name: str, launcher: Path, library: Path, extra: dict, ranks: int, progr
 def main() -> int:
     """Run all, and report."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "program", nargs="?", default=Path(__file__).parent / "mpi_transport.c", type=Path
-    )
+    here = Path(__file__).parent
+    default = [here / name for name in PROGRAMS]
+    parser.add_argument("programs", nargs="*", default=default, type=Path)
     parser.add_argument("--build", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--ranks", type=int, nargs="*")
@@ -118,20 +121,19 @@ def main() -> int:
     options = parser.parse_args()
     failed = []
     with tempfile.TemporaryDirectory() as scratch:
-        program = build(
-            options.program.resolve(),
-            options.build or Path(scratch),
-            options.cc,
-            options.flags.split(),
-        )
-        for name, launcher, library, extra in mpis():
-            if options.only not in name:
-                continue
-            # MPICH with more ranks than cores is a hundred times slower (notes/mpi.md)
-            ranks = options.ranks or ([1, 2, 3, 5] if extra else [1, 2])
-            failed += [
-                f"{name} n{n}" for n in ranks if not run(name, launcher, library, extra, n, program)
-            ]
+        folder = options.build or Path(scratch)
+        for source in options.programs:
+            program = build(source.resolve(), folder, options.cc, options.flags.split())
+            for name, launcher, library, extra in mpis():
+                if options.only not in name:
+                    continue
+                # MPICH with more ranks than cores is a hundred times slower (notes/mpi.md)
+                ranks = options.ranks or ([1, 2, 3, 5] if extra else [1, 2])
+                failed += [
+                    f"{name} {program.name} n{n}"
+                    for n in ranks
+                    if not run(name, launcher, library, extra, n, program)
+                ]
     print("failed: " + ", ".join(failed) if failed else "all passed")
     return len(failed)
 

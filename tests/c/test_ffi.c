@@ -11,7 +11,10 @@
 
 plait_ffi_error_t *plait_ffi_allreduce(plait_ffi_frame_t *frame);
 plait_ffi_error_t *plait_ffi_barrier(plait_ffi_frame_t *frame);
+plait_ffi_error_t *plait_ffi_allgather(plait_ffi_frame_t *frame);
+plait_ffi_error_t *plait_ffi_recv(plait_ffi_frame_t *frame);
 plait_ffi_error_t *plait_ffi_redistribute(plait_ffi_frame_t *frame);
+plait_ffi_error_t *plait_ffi_send(plait_ffi_frame_t *frame);
 
 static _Thread_local char message[4096];
 static _Thread_local int code;
@@ -211,10 +214,56 @@ static void check_layout_words(int64_t id)
     CHECK(plait_ffi_redistribute(&c.frame) != NULL, "too many words");
 }
 
+/* A list of any length; an operation without results, whose token comes back. */
+static void check_lists_and_send(int64_t id)
+{
+    const int64_t counts[] = {3, 4};
+    const int64_t zero = 0;
+    double x[3] = {1, 2, 3};
+    double y[3] = {0};
+    float token_in = 2.5F;
+    float token_out = 0;
+    call_t c;
+
+    call_init(&c);
+    add_buffer(&c, 0, PLAIT_F64, 3, x);
+    add_buffer(&c, 1, PLAIT_F64, 3, y);
+    add_scalar(&c, "comm", &id);
+    add_array(&c, "counts", counts, 1);
+    CHECK(plait_ffi_allgather(&c.frame) == NULL && y[2] == 3, "allgather: %s", message);
+    c.arrays[1].size = 2;
+    CHECK(plait_ffi_allgather(&c.frame) != NULL &&
+              strstr(message, "counts has 2 entries, expected 1") != NULL,
+          "%s", message);
+    c.arrays[1].dtype = PLAIT_F64;
+    CHECK(plait_ffi_allgather(&c.frame) != NULL &&
+              strstr(message, "counts is missing or no array of int64") != NULL,
+          "%s", message);
+
+    call_init(&c);
+    add_buffer(&c, 0, PLAIT_F64, 3, x);
+    add_buffer(&c, 0, PLAIT_F32, 1, &token_in);
+    add_buffer(&c, 1, PLAIT_F32, 1, &token_out);
+    add_scalar(&c, "comm", &id);
+    add_scalar(&c, "dest", &zero);
+    add_scalar(&c, "tag", &zero);
+    CHECK(plait_ffi_send(&c.frame) == NULL && token_out == 2.5F, "send: %s", message);
+    memset(y, 0, sizeof(y));
+    call_init(&c);
+    add_buffer(&c, 0, PLAIT_F64, 3, y);
+    add_buffer(&c, 1, PLAIT_F64, 3, y);
+    add_scalar(&c, "comm", &id);
+    add_scalar(&c, "source", &zero);
+    add_scalar(&c, "status", &zero);
+    add_scalar(&c, "tag", &zero);
+    CHECK(plait_ffi_recv(&c.frame) == NULL && y[2] == 3, "recv: %s", message);
+}
+
 typedef struct {
     int64_t id;
     int32_t ordinal;
     double got;
+    double want; /* by the groups */
 } device_t;
 
 static void *device_main(void *argument)
@@ -297,6 +346,64 @@ static void check_two_devices(void)
     CHECK(plait_registry_free(id) == PLAIT_ERR_COMM, "second free");
 }
 
+static void *group_main(void *argument)
+{
+    device_t *device = argument;
+    const int64_t sum = 0;
+    int n_rounds = 50 + 10 * (device->ordinal % 2); /* groups need not keep step */
+    call_t c;
+
+    my_ordinal = device->ordinal;
+    for (int round = 0; round < n_rounds; round++) {
+        double x[1] = {device->ordinal};
+        call_init(&c);
+        add_buffer(&c, 0, PLAIT_F64, 1, x);
+        add_buffer(&c, 1, PLAIT_F64, 1, &device->got);
+        add_scalar(&c, "comm", &device->id);
+        add_scalar(&c, "reduce", &sum);
+        CHECK(plait_ffi_allreduce(&c.frame) == NULL && device->got == device->want,
+              "device %d, round %d: %s", device->ordinal, round, message);
+    }
+    return NULL;
+}
+
+/* Five devices in three groups under one id, all in the same launch. */
+static void check_groups(void)
+{
+    enum { N = 5 };
+    const int32_t ordinals[N] = {10, 21, 12, 23, 30};
+    const int32_t groups[N] = {-4, 900, -4, 900, 5};
+    const double wants[N] = {22, 44, 22, 44, 30};
+    int64_t id = 0;
+    plait_comm_t *comm = NULL;
+    pthread_t threads[N];
+    device_t devices[N];
+
+    CHECK(plait_registry_add_local_groups(N, ordinals, groups, "test_ffi.c", &id) ==
+              PLAIT_OK,
+          "groups");
+    CHECK(plait_registry_is_by_device(id), "by device");
+    for (int d = 0; d < N; d++) {
+        CHECK(plait_registry_find(id, ordinals[d], &comm) == PLAIT_OK &&
+                  plait_comm_size(comm) == (d < 4 ? 2 : 1) &&
+                  plait_comm_rank(comm) == (d == 2 || d == 3),
+              "device %d is rank %d of %d", ordinals[d], plait_comm_rank(comm),
+              plait_comm_size(comm));
+        CHECK(comm->id == id, "id");
+    }
+    for (int d = 0; d < N; d++) {
+        devices[d] = (device_t){.id = id, .ordinal = ordinals[d], .want = wants[d]};
+        (void)pthread_create(&threads[d], NULL, group_main, &devices[d]);
+    }
+    for (int d = 0; d < N; d++) {
+        (void)pthread_join(threads[d], NULL);
+    }
+    CHECK(plait_registry_free(id) == PLAIT_OK, "free");
+    CHECK(plait_registry_add_local_groups(0, ordinals, groups, "test_ffi.c", &id) ==
+              PLAIT_ERR_INVALID,
+          "no devices");
+}
+
 int main(void)
 {
     int64_t id = 0;
@@ -307,11 +414,13 @@ int main(void)
     check_one_rank(id);
     check_layout_words(id);
     check_site(id);
+    check_lists_and_send(id);
     check_two_devices();
+    check_groups();
     CHECK(plait_registry_free(id) == PLAIT_OK, "free");
     (void)plait_pool_trim();
-    /* A page of the registry and the two entries with their labels stay for ever. */
-    CHECK(plait_alloc_balance() - before == 1 + 2 * 3, "balance %lld",
+    /* A page of the registry and the three entries with their labels stay for ever. */
+    CHECK(plait_alloc_balance() - before == 1 + 3 * 3, "balance %lld",
           (long long)plait_alloc_balance());
     printf("test_ffi: %d checks, %d failed\n", n_checked, n_failed);
     return n_failed != 0;

@@ -24,28 +24,41 @@ typedef struct {
     /* local shape of operand and result on a rank */
     void (*shape)(const void *context, int rank, bool is_ret, int *ndim_p,
                   int64_t dims[]);
+    /* where parameters depend on the rank; or NULL */
+    void (*adapt)(const void *context, int rank, void *params);
     const void *context;
     char text[160];
 } problem_t;
 
 static const plait_caps_t all_caps[] = {
-    {.direct = PLAIT_DIRECT_POINTER},
-    {.direct = PLAIT_DIRECT_READ},
-    {.direct = PLAIT_DIRECT_NONE},
+    {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = PLAIT_PUBLISH_BYTES},
+    {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = -1},
+    {.direct = PLAIT_DIRECT_READ, .publish_bytes = PLAIT_PUBLISH_BYTES},
+    {.direct = PLAIT_DIRECT_READ, .publish_bytes = -1},
+    {.direct = PLAIT_DIRECT_NONE, .publish_bytes = -1},
     {.direct = PLAIT_DIRECT_READ,
+     .publish_bytes = -1,
      .has_native = true,
      .native_reduce = {~0U, ~0U, ~0U, ~0U}},
     {.direct = PLAIT_DIRECT_NONE,
+     .publish_bytes = -1,
+     .has_native = true,
+     .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+    {.direct = PLAIT_DIRECT_NONE,
+     .publish_bytes = PLAIT_PUBLISH_BYTES,
      .has_native = true,
      .native_reduce = {~0U, ~0U, ~0U, ~0U}},
 };
 
-static plait_status_t make_plans(const problem_t *p, int n_ranks,
-                                 const plait_caps_t *caps, plait_plan_t *plans[])
+static plait_status_t make_plans(problem_t *p, int n_ranks, const plait_caps_t *caps,
+                                 plait_plan_t *plans[])
 {
     plait_status_t status = PLAIT_OK;
 
     for (int r = 0; r < n_ranks && status == PLAIT_OK; r++) {
+        if (p->adapt != NULL) {
+            p->adapt(p->context, r, p->params);
+        }
         plait_endpoint_t end = {.rank = r, .size = n_ranks, .caps = *caps};
         int64_t arg_dims[MAX_NDIM] = {0};
         int64_t ret_dims[MAX_NDIM] = {0};
@@ -76,7 +89,7 @@ static bool may_alias(plait_plan_t *const plans[], int n_ranks, int alias)
     return is_equal;
 }
 
-static void check_problem(const problem_t *p, int n_ranks)
+static void check_problem(problem_t *p, int n_ranks)
 {
     for (size_t c = 0; c < sizeof(all_caps) / sizeof(all_caps[0]); c++) {
         plait_plan_t *plans[MAX_P] = {NULL};
@@ -111,7 +124,7 @@ static void check_coll(int n_ranks, int64_t n, plait_dtype_t dtype)
 {
     problem_t p = {.dtype = dtype, .shape = vector_shape, .context = &n};
     const plait_allreduce_params_t sum = {.reduce = PLAIT_SUM};
-    const plait_reduce_params_t reduce = {.reduce = PLAIT_SUM, .root = n_ranks / 2};
+    plait_reduce_params_t reduce = {.reduce = PLAIT_SUM, .root = n_ranks / 2};
     const plait_bcast_params_t bcast = {.root = n_ranks - 1};
 
     (void)snprintf(p.text, sizeof(p.text), "allreduce n %lld", (long long)n);
@@ -120,8 +133,10 @@ static void check_coll(int n_ranks, int64_t n, plait_dtype_t dtype)
     check_problem(&p, n_ranks);
     (void)snprintf(p.text, sizeof(p.text), "reduce n %lld", (long long)n);
     p.op = &plait_op_reduce;
-    memcpy(p.params, &reduce, sizeof(reduce));
-    check_problem(&p, n_ranks);
+    for (reduce.elsewhere = 0; reduce.elsewhere < 2; reduce.elsewhere++) {
+        memcpy(p.params, &reduce, sizeof(reduce));
+        check_problem(&p, n_ranks);
+    }
     (void)snprintf(p.text, sizeof(p.text), "bcast n %lld", (long long)n);
     p.op = &plait_op_bcast;
     memcpy(p.params, &bcast, sizeof(bcast));
@@ -135,6 +150,189 @@ static void check_coll(int n_ranks, int64_t n, plait_dtype_t dtype)
     p.op = &plait_op_sendrecv;
     memcpy(p.params, &ring, sizeof(ring));
     check_problem(&p, n_ranks);
+    const plait_send_params_t send = {.dest = n_ranks - 1, .tag = 3};
+    (void)snprintf(p.text, sizeof(p.text), "send n %lld", (long long)n);
+    p.op = &plait_op_send;
+    memcpy(p.params, &send, sizeof(send));
+    check_problem(&p, n_ranks);
+    plait_recv_params_t recv = {.source = PLAIT_ANY, .tag = PLAIT_ANY};
+    (void)snprintf(p.text, sizeof(p.text), "recv n %lld", (long long)n);
+    p.op = &plait_op_recv;
+    memcpy(p.params, &recv, sizeof(recv));
+    check_problem(&p, n_ranks);
+    recv.source = PLAIT_NO_RANK;
+    memcpy(p.params, &recv, sizeof(recv));
+    check_problem(&p, n_ranks);
+    for (int flags = 0; flags < 4; flags++) {
+        const plait_scan_params_t scan = {.exclusive = flags & 1,
+                                          .reverse = flags >> 1};
+        (void)snprintf(p.text, sizeof(p.text), "scan n %lld flags %d", (long long)n,
+                       flags);
+        p.op = &plait_op_scan;
+        memcpy(p.params, &scan, sizeof(scan));
+        check_problem(&p, n_ranks);
+    }
+}
+
+/* ---------------------------------------------------------------- blocks of ranks */
+
+/* Which array of an operation holds one rank's block, and which all of them. */
+typedef enum { PART, JOINED, SENT, RECEIVED } role_t;
+
+typedef struct {
+    int n_ranks;
+    int64_t n;                    /* elements of a row */
+    const int64_t *counts;        /* NULL: equal blocks, n elements each */
+    int64_t pairs[MAX_P * MAX_P]; /* of alltoall */
+    role_t roles[2];              /* operand, result */
+    int root; /* elsewhere the joined array is a part; -1: all have it */
+} blocks_t;
+
+static void blocks_shape(const void *context, int rank, bool is_ret, int *ndim_p,
+                         int64_t dims[])
+{
+    const blocks_t *b = context;
+    role_t role = b->roles[is_ret];
+    int64_t n_rows = 0;
+
+    role = (role == JOINED && b->root >= 0 && b->root != rank) ? PART : role;
+    for (int r = 0; r < b->n_ranks; r++) {
+        n_rows += (b->counts == NULL)  ? 1
+                  : (role == JOINED)   ? b->counts[r]
+                  : (role == SENT)     ? b->pairs[rank * b->n_ranks + r]
+                  : (role == RECEIVED) ? b->pairs[r * b->n_ranks + rank]
+                  : (r == rank)        ? b->counts[r]
+                                       : 0;
+    }
+    *ndim_p = (b->counts == NULL && role == PART) ? 1 : 2;
+    dims[0] = (*ndim_p == 1) ? b->n : n_rows;
+    dims[1] = b->n;
+}
+
+static void check_blocks_op(blocks_t *b, const plait_op_t *op, const void *params,
+                            role_t x, role_t y, int root)
+{
+    problem_t p = {.op = op, .dtype = PLAIT_S16, .shape = blocks_shape, .context = b};
+
+    b->roles[0] = x;
+    b->roles[1] = y;
+    b->root = root;
+    memcpy(p.params, params, op->params_size);
+    (void)snprintf(p.text, sizeof(p.text), "%s n %lld%s root %d", op->name,
+                   (long long)b->n, (b->counts != NULL) ? " counts" : "", root);
+    check_problem(&p, b->n_ranks);
+}
+
+/* kind 0: equal blocks; 1: uneven counts with zeros among them; 2: all but one are zero. */
+static void check_blocks(int n_ranks, int64_t n, int kind)
+{
+    int64_t counts[MAX_P];
+    blocks_t b = {.n_ranks = n_ranks, .n = n, .counts = (kind > 0) ? counts : NULL};
+    int64_t n_counts = (kind > 0) ? n_ranks : 0;
+    int root = n_ranks / 2;
+
+    for (int r = 0; r < n_ranks; r++) {
+        counts[r] = (kind == 1) ? (r * 5 + 2) % 4 : (r == n_ranks - 1) ? 3 : 0;
+        for (int q = 0; q < n_ranks; q++) {
+            b.pairs[r * n_ranks + q] = (kind == 1)             ? (r * 3 + q * 2) % 5
+                                       : (r == 0 && q == root) ? 7
+                                                               : 0;
+        }
+    }
+    const plait_allgather_params_t allgather = {n_counts, b.counts};
+    const plait_alltoall_params_t alltoall = {n_counts * n_ranks,
+                                              (kind > 0) ? b.pairs : NULL};
+    const plait_reduce_scatter_params_t reduce_scatter = {PLAIT_MAX, n_counts,
+                                                          b.counts};
+    check_blocks_op(&b, &plait_op_allgather, &allgather, PART, JOINED, -1);
+    check_blocks_op(&b, &plait_op_reduce_scatter, &reduce_scatter, JOINED, PART, -1);
+    check_blocks_op(&b, &plait_op_alltoall, &alltoall, SENT, RECEIVED, -1);
+    for (int i = 0; i < 2; i++) {
+        const plait_gather_params_t gather = {i * root, i, n_counts, b.counts};
+        const plait_scatter_params_t scatter = {i * root, n_counts, b.counts};
+        check_blocks_op(&b, &plait_op_gather, &gather, PART, JOINED, i * root);
+        check_blocks_op(&b, &plait_op_scatter, &scatter, JOINED, PART, i * root);
+    }
+}
+
+/* ---------------------------------------------------------------- routes */
+
+typedef struct {
+    int64_t n; /* elements of a block */
+    int64_t n_in[MAX_P], n_out[MAX_P];
+    int64_t edges[4 * 8 * MAX_P];
+    int64_t n_edges;
+} graph_t;
+
+static void graph_shape(const void *context, int rank, bool is_ret, int *ndim_p,
+                        int64_t dims[])
+{
+    const graph_t *g = context;
+
+    *ndim_p = 2;
+    dims[0] = is_ret ? g->n_out[rank] : g->n_in[rank];
+    dims[1] = g->n;
+}
+
+static void graph_params(const void *context, int rank, void *params)
+{
+    const graph_t *g = context;
+    const plait_route_params_t p = {.n_in = g->n_in[rank],
+                                    .n_out = g->n_out[rank],
+                                    .n_edges = 4 * g->n_edges,
+                                    .edges = g->edges};
+
+    memcpy(params, &p, sizeof(p));
+}
+
+static void add_edge(graph_t *g, int64_t source, int64_t source_block, int64_t dest,
+                     int64_t dest_block)
+{
+    const int64_t edge[] = {source, source_block, dest, dest_block};
+
+    memcpy(g->edges + 4 * g->n_edges, edge, sizeof(edge));
+    g->n_edges++;
+}
+
+static void check_graph(graph_t *g, int n_ranks, const char *name)
+{
+    problem_t p = {.op = &plait_op_route,
+                   .dtype = PLAIT_U8,
+                   .shape = graph_shape,
+                   .adapt = graph_params,
+                   .context = g};
+
+    (void)snprintf(p.text, sizeof(p.text), "route %s n %lld", name, (long long)g->n);
+    check_problem(&p, n_ranks);
+}
+
+static void check_routes(int n_ranks, int64_t n)
+{
+    graph_t shift = {.n = n};
+    graph_t ring = {.n = n};
+    graph_t star = {.n = n};
+    graph_t none = {.n = n};
+
+    for (int r = 0; r < n_ranks; r++) {
+        shift.n_in[r] = shift.n_out[r] = 1;
+        ring.n_in[r] = ring.n_out[r] = 3;
+        star.n_in[r] = (r == 0) ? 0 : 2;
+        star.n_out[r] = (r == 0) ? 2 * n_ranks : 0;
+        none.n_out[r] = r % 2;
+        if (r + 1 < n_ranks) { /* the first rank gets zeros */
+            add_edge(&shift, r, 0, r + 1, 0);
+        }
+        add_edge(&ring, r, 0, (r + 1) % n_ranks, 2);
+        add_edge(&ring, r, 2, (r + n_ranks - 1) % n_ranks, 0);
+        if (r > 0) { /* one block twice, the other never; nothing for blocks 0 and 1 */
+            add_edge(&star, r, 1, 0, 2 * r);
+            add_edge(&star, r, 1, 0, 2 * r + 1);
+        }
+    }
+    check_graph(&shift, n_ranks, "shift");
+    check_graph(&ring, n_ranks, "ring");
+    check_graph(&star, n_ranks, "star");
+    check_graph(&none, n_ranks, "without edges");
 }
 
 /* ---------------------------------------------------------------- mesh model */
@@ -320,6 +518,33 @@ static void other_agreement(plait_plan_t *plan)
     plan->agree++;
 }
 
+/* The published bytes are read one fence too late. */
+static void check_stale(void)
+{
+    const int64_t n = 4;
+    const plait_allreduce_params_t sum = {.reduce = PLAIT_SUM};
+    const plait_check_t options = {.alias = -1};
+    problem_t p = {.op = &plait_op_allreduce,
+                   .dtype = PLAIT_F64,
+                   .shape = vector_shape,
+                   .context = &n};
+    plait_plan_t *plans[MAX_P] = {NULL};
+
+    memcpy(p.params, &sum, sizeof(sum));
+    CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "allreduce");
+    for (int r = 0; r < 3; r++) {
+        plait_step_t last = plans[r]->steps[plans[r]->n_steps - 1];
+        CHECK(plait_plan_meet(plans[r]) == PLAIT_OK, "meet");
+        plans[r]->steps[plans[r]->n_steps - 2] = plans[r]->steps[plans[r]->n_steps - 1];
+        plans[r]->steps[plans[r]->n_steps - 1] = last;
+    }
+    CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL,
+          "a stale read is not found");
+    for (int r = 0; r < 3; r++) {
+        plait_plan_destroy(&plans[r]);
+    }
+}
+
 static void check_planted(void)
 {
     static const plant_t plants[] = {drop_block, double_block, shift_block,
@@ -349,26 +574,88 @@ static void check_planted(void)
             plait_plan_destroy(&plans[r]);
         }
     }
-    /* a fence left out on all ranks: peers read what is being written */
+}
+
+/* Plans of `p` for 3 ranks, with one thing wrong on each of them or on one. */
+static void check_plant(problem_t *p, const plait_caps_t *caps, int alias,
+                        void (*plant)(plait_plan_t *plan), const char *what)
+{
+    plait_plan_t *plans[MAX_P] = {NULL};
+    const plait_check_t options = {.alias = alias};
+    plait_status_t status = PLAIT_OK;
+
+    CHECK(make_plans(p, 3, caps, plans) == PLAIT_OK, "%s", p->op->name);
+    for (int r = 0; r < 3 && plant != NULL; r++) {
+        plant(plans[r]);
+    }
+    status = plait_plans_check(plans, 3, &options);
+    CHECK(status == PLAIT_ERR_INTERNAL && strstr(plait_error_text(), what) != NULL,
+          "%s is not found in %s", what, p->op->name);
+    for (int r = 0; r < 3; r++) {
+        plait_plan_destroy(&plans[r]);
+    }
+}
+
+static void remove_step(plait_plan_t *plan, int i)
+{
+    (void)memmove(plan->steps + i, plan->steps + i + 1,
+                  (size_t)(plan->n_steps - i - 1) * sizeof(*plan->steps));
+    plan->n_steps--;
+}
+
+static void remove_third(plait_plan_t *plan)
+{
+    remove_step(plan, 2);
+}
+
+static void remove_first(plait_plan_t *plan)
+{
+    remove_step(plan, 0);
+}
+
+/* The pieces of rank 1 are collected where those of rank 0 are. */
+static void overlap_pieces(plait_plan_t *plan)
+{
+    plait_move_t *move = &first_of(plan, PLAIT_STEP_MOVE)->u.move;
+
+    move->in[1].dst_offset = move->in[0].dst_offset;
+}
+
+static void other_blocks(plait_plan_t *plan)
+{
+    plan->agree_some += (plan->rank == 2) ? 2 : 0;
+}
+
+static void check_planted_steps(void)
+{
+    const plait_caps_t *direct = &all_caps[1];
+    const plait_caps_t *messages = &all_caps[4];
     int64_t n = 1 << 14;
     problem_t p = {.op = &plait_op_allreduce,
                    .dtype = PLAIT_F64,
                    .shape = vector_shape,
                    .context = &n};
-    plait_plan_t *plans[MAX_P] = {NULL};
-    const plait_check_t options = {.alias = -1};
-    CHECK(make_plans(&p, 3, &all_caps[0], plans) == PLAIT_OK, "allreduce");
-    for (int r = 0; r < 3; r++) {
-        plait_plan_t *plan = plans[r];
-        (void)memmove(plan->steps + 2, plan->steps + 3,
-                      (size_t)(plan->n_steps - 3) * sizeof(*plan->steps));
-        plan->n_steps--;
-    }
-    CHECK(plait_plans_check(plans, 3, &options) == PLAIT_ERR_INTERNAL,
-          "a missing fence is not found");
-    for (int r = 0; r < 3; r++) {
-        plait_plan_destroy(&plans[r]);
-    }
+    blocks_t b = {.n_ranks = 3, .n = 4, .roles = {SENT, RECEIVED}, .root = -1};
+    problem_t alltoall = {.op = &plait_op_alltoall,
+                          .dtype = PLAIT_F64,
+                          .shape = blocks_shape,
+                          .context = &b};
+    graph_t g = {.n = 3, .n_in = {1, 1, 1}, .n_out = {1, 1, 1}};
+    problem_t route = {.op = &plait_op_route,
+                       .dtype = PLAIT_F64,
+                       .shape = graph_shape,
+                       .adapt = graph_params,
+                       .context = &g};
+
+    /* a fence left out on all ranks: peers read what is being written */
+    check_plant(&p, direct, -1, remove_third, "reads what nobody has written");
+    check_plant(&p, direct, 0, remove_third, "in the same phase");
+    check_plant(&alltoall, direct, 0, remove_first, "in the same phase");
+    /* in place: blocks come before those that they overwrite have left */
+    check_plant(&alltoall, messages, 0, NULL,
+                "sends what the same move has overwritten");
+    check_plant(&p, messages, -1, overlap_pieces, "writes twice");
+    check_plant(&route, direct, -1, other_blocks, "agreement");
 }
 
 int main(void)
@@ -384,6 +671,12 @@ int main(void)
         check_coll(n_ranks, 1, PLAIT_F32);
         check_coll(n_ranks, 1500, PLAIT_C128);
         check_coll(n_ranks, 40000, PLAIT_U8);
+        for (int kind = 0; kind < 3; kind++) {
+            check_blocks(n_ranks, 0, kind);
+            check_blocks(n_ranks, 3, kind);
+        }
+        check_routes(n_ranks, 0);
+        check_routes(n_ranks, 5);
         for (int s = 0; s < 2; s++) {
             check_layouts(3, small[s], 1, line, n_ranks);
         }
@@ -398,5 +691,7 @@ int main(void)
         check_cyclic(n_ranks);
     }
     check_planted();
+    check_stale();
+    check_planted_steps();
     return report("test_plans");
 }

@@ -4,6 +4,7 @@
 #include "boxes.h"
 #include "check.h"
 #include "kernel/reduce.h"
+#include "numbers.h"
 
 #include <math.h>
 #include <string.h>
@@ -496,6 +497,39 @@ static void test_reduce_box(void)
     }
 }
 
+/* The identity changes no number, on either side. */
+static void test_reduce_fill(void)
+{
+    enum { N = 50 };
+    char fill[N * 16];
+    char a[N * 16];
+    char want[N * 16];
+    char got[N * 16];
+
+    for (int i = 0; i < PLAIT_REDUCE_COUNT * plait_dtype_count(); i++) {
+        plait_reduce_t op = (plait_reduce_t)(i % PLAIT_REDUCE_COUNT);
+        plait_dtype_t dtype = plait_dtype_at(i / PLAIT_REDUCE_COUNT);
+        plait_reduce_fn_t fn = plait_reduce_find(op, dtype);
+        size_t n_bytes = (size_t)(N * plait_dtype_bytes(dtype));
+        for (int k = 0; k < N && fn != NULL; k++) {
+            number_t x = number_of(dtype, op, 3, k);
+            put(dtype, a, k, x);
+            x.re = (op == PLAIT_LAND || op == PLAIT_LOR || op == PLAIT_LXOR) ? x.re != 0
+                                                                             : x.re;
+            put(dtype, want, k, x);
+        }
+        if (fn != NULL) {
+            plait_reduce_fill(op, dtype, N, fill);
+            fn(N, got, fill, a);
+            CHECK(memcmp(got, want, n_bytes) == 0, "%s %s", plait_reduce_name(op),
+                  plait_dtype_name(dtype));
+            fn(N, got, a, fill);
+            CHECK(memcmp(got, want, n_bytes) == 0, "%s %s", plait_reduce_name(op),
+                  plait_dtype_name(dtype));
+        }
+    }
+}
+
 int main(void)
 {
     half_init(&f16, 10);
@@ -507,5 +541,6 @@ int main(void)
         test_reduce_half((pair_t){(plait_reduce_t)op, PLAIT_BF16});
     }
     test_reduce_box();
+    test_reduce_fill();
     return report("test_reduce");
 }

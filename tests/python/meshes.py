@@ -45,3 +45,8 @@ def xla_collectives(f, *args):
     """The collectives of XLA's own in the compiled program; there should be none."""
     text = jax.jit(f).lower(*args).compile().as_text()
     return [name for name in COLLECTIVES if f" {name}(" in text or f" {name}-start(" in text]
+
+
+def eps(dtype):
+    """Rounding of a floating or complex dtype."""
+    return jax.numpy.finfo(dtype).eps

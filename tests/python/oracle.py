@@ -27,9 +27,90 @@ def allreduce(xs, op):
 
 
 def reduce(xs, op, root):
-    """The reduction on the root, zeros elsewhere."""
+    """The reduction on the root; the others get their own array back."""
     y = allreduce(xs, op)[0]
-    return [y if r == root else np.zeros_like(y) for r in range(len(xs))]
+    return [y if r == root else x for r, x in enumerate(xs)]
+
+
+def identity(op, dtype):
+    """What a reduction of nothing is."""
+    dtype = np.dtype(dtype)
+    if op in ("MIN", "MAX") and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return np.array(info.max if op == "MIN" else info.min, dtype)
+    if op in ("MIN", "MAX"):
+        return np.array(np.inf if op == "MIN" else -np.inf).astype(dtype)
+    if op == "BAND":
+        return np.array(True) if dtype.kind == "b" else ~np.zeros((), dtype)
+    return np.array(1 if op in ("PROD", "LAND") else 0).astype(dtype)
+
+
+def scan(xs, op, exclusive=False, reverse=False):
+    """Rank r: the reduction over ranks 0..r, or without r; reverse: over those from r on."""
+    if reverse:
+        return scan(xs[::-1], op, exclusive)[::-1]
+    ys = []
+    for r in range(len(xs)):
+        part = xs[: r + (not exclusive)]
+        nothing = np.full(xs[0].shape, identity(op, xs[0].dtype))
+        ys.append(allreduce(part, op)[0] if part else nothing)
+    return ys
+
+
+def _cut(x, counts):
+    """The rows of each rank, or one block for each."""
+    return list(x) if counts is None else np.split(x, np.cumsum(counts)[:-1])
+
+
+def _join(xs, counts):
+    return np.stack(xs) if counts is None else np.concatenate(xs)
+
+
+def reduce_scatter(xs, op, counts=None):
+    """Rank r: block r of the reduction."""
+    return _cut(allreduce(xs, op)[0], counts)
+
+
+def allgather(xs, counts=None):
+    """All arrays in the order of ranks: stacked, or with counts their rows joined."""
+    return [_join(xs, counts)] * len(xs)
+
+
+def gather(xs, root, counts=None):
+    """All arrays on the root; the others get their own array back."""
+    return [_join(xs, counts) if r == root else x for r, x in enumerate(xs)]
+
+
+def scatter(xs, root, counts=None):
+    """Rank r: block r of the root's array."""
+    return _cut(xs[root], counts)
+
+
+def alltoall(xs, counts=None):
+    """Block j of rank i goes to rank j, where it is block i."""
+    n = len(xs)
+    cut = [_cut(x, None if counts is None else counts[i]) for i, x in enumerate(xs)]
+    return [_join([cut[i][j] for i in range(n)], counts) for j in range(n)]
+
+
+def route(xs, edges, n_out):
+    """Block s of rank i is block d of rank j for each edge (i, s, j, d); other blocks are 0."""
+    ys = [np.zeros((n, *x.shape[1:]), x.dtype) for n, x in zip(n_out, xs, strict=True)]
+    for i, s, j, d in edges:
+        ys[j][d] = xs[i][s]
+    return ys
+
+
+def minloc(xs, extreme=np.minimum):
+    """The minimum and the lowest rank that has it."""
+    value = extreme.reduce(xs)
+    has = [(x == value) | ((x != x) & (value != value)) for x in xs]
+    return [(value, np.argmax(has, axis=0).astype(np.int32))] * len(xs)
+
+
+def maxloc(xs):
+    """The maximum and the lowest rank that has it."""
+    return minloc(xs, np.maximum)
 
 
 def bcast(xs, root):
@@ -42,9 +123,24 @@ def barrier(n):
     return [None] * n
 
 
-def sendrecv(sends, templates, sources):
+def pvary(xs):
+    """Every rank's own array."""
+    return xs
+
+
+def send(xs):
+    """Nothing, on every rank."""
+    return [None] * len(xs)
+
+
+def recv(templates, sends, sources):
     """What source sent; the template where there is none (None)."""
     return [t if s is None else sends[s] for t, s in zip(templates, sources, strict=True)]
+
+
+def sendrecv(sends, templates, sources):
+    """As `recv`."""
+    return recv(templates, sends, sources)
 
 
 def redistribute(x):

@@ -7,7 +7,7 @@ import numpy as np
 import oracle
 import plait
 import pytest
-from plait import _coll, _core
+from plait import _args, _core
 
 REDUCTIONS = list(_core.reductions())
 KINDS = {
@@ -217,7 +217,7 @@ def test_freed_communicator():
 
 
 def test_reductions_are_values():
-    assert plait.SUM == _coll.Reduction(0, "SUM") and hash(plait.SUM) == hash(
-        _coll.Reduction(0, "")
+    assert plait.SUM == _args.Reduction(0, "SUM") and hash(plait.SUM) == hash(
+        _args.Reduction(0, "")
     )
     assert repr(plait.MAX) == "plait.MAX"

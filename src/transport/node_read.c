@@ -1,4 +1,4 @@
-#include "transport/node.h"
+#include "transport/node_read.h"
 
 #include "base/checked.h"
 #include "base/status.h"

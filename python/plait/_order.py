@@ -1,0 +1,88 @@
+"""Order between ranks and between operations: barriers, tokens, and ties for derivatives."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from plait import _args, _call, _groups, _jax, _ops
+
+
+def barrier(*, comm: Any = None, token: Array | None = None) -> Array | None:
+    """Wait until all ranks are here; with ``token`` it returns the next token.
+
+    Collective: over ``comm``, in program order.  Shapes: none.
+    Raises: TypeError for what is no communicator.  Adjoint: none.
+    Source: MPI 4.0, 6.3; oracle ``tests/python/oracle.py::barrier``.
+
+    Example:
+        >>> import plait
+        >>> plait.barrier()
+    """
+    group = _groups.of(comm, "barrier", token)
+    return _ops.call("barrier", token=_args.token(token, "barrier"), group=group)[1]
+
+
+def create_token() -> Array:
+    """A fresh token for ``token=``: a float32 zero. Any array will do, this one is cheap.
+
+    Collective: no.  Shapes: to ().  Raises: nothing.  Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> y, token = plait.allreduce(jnp.ones(2), plait.SUM, token=plait.create_token())
+    """
+    return jnp.zeros((), jnp.float32)
+
+
+def depend(value: Any, *ignored: Any) -> Any:
+    """Return ``value`` and tie ``ignored`` results or tokens to it.
+
+    JAX drops the adjoint of a result that a rank does not use, and the partner's adjoint
+    would wait for it. Tied by a term of size zero, it runs, with cotangent zero.
+
+    Collective: no.  Shapes: any pytrees; ``value``'s to the same.
+    Raises: TypeError if ``value`` holds no array with derivatives.
+    Adjoint: the cotangent of ``value``, zeros for ``ignored``.  Source: own.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.depend(jnp.ones(2), jnp.zeros(5)).tolist()
+        [1.0, 1.0]
+    """
+    leaves, tree = jax.tree.flatten(value)
+    places = [i for i, leaf in enumerate(leaves) if _ops.is_inexact(leaf)]
+    if not places:
+        raise TypeError("depend: value holds no array of a floating dtype to tie things to")
+    first = jnp.asarray(leaves[places[0]])
+    for x in jax.tree.leaves(ignored):
+        if _ops.is_inexact(x):
+            part = jnp.ravel(jnp.real(x))[:0]
+            first = first + jnp.sum(part).astype(first.dtype)
+    leaves[places[0]] = first
+    return jax.tree.unflatten(tree, leaves)
+
+
+def pvary(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
+    """Return ``x``, one value on all ranks, for each rank to use in its own way.
+
+    Needed between a result with ``replicated=True`` and a computation that differs from rank
+    to rank: the cotangents, different then, are summed, so that the value has one again. In
+    forward mode nothing is communicated. ``token``, and mesh axes as ``comm``: as in
+    `allreduce`.
+
+    Collective: over ``comm`` in backward mode.  Shapes: any to the same.
+    Raises: TypeError for what is no communicator.
+    Adjoint: allreduce(SUM) with ``replicated=True``.
+    Source: own, docs/gradients.md; oracle ``tests/python/oracle.py::pvary``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.pvary(jnp.arange(3)).tolist()
+        [0, 1, 2]
+    """
+    group, tree = _groups.of(comm, "pvary", token), _call.Tree(x, "pvary")
+    if group.checks:
+        tree.leaves = [_jax.pcast_varying(v, group.over) for v in tree.leaves]
+        return _call.answer(tree.like(tree.leaves), token, token)
+    return _call.run("pvary", "pvary", tree, group, token)

@@ -1,0 +1,137 @@
+"""Transfers between two ranks; for processes only, since who calls differs between the ranks.
+
+Any operand may be a pytree, also of several dtypes: all leaves travel in one message.
+"""
+
+from typing import Any
+
+from jax import Array
+from plait import _args, _call, _groups, _ops
+from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
+from plait._p2p_rules import nothing as _nothing
+
+_INSTEAD = "plait.permute or jax.lax.ppermute"
+
+
+def send(
+    x: Any, dest: int, *, tag: int = 0, comm: Any = None, token: Array | None = None
+) -> Array | None:
+    """Send ``x`` to ``dest``, which receives it; with ``token`` it returns the next token.
+
+    Nothing is sent to PROC_NULL. A gradient needs ``token=`` of a floating dtype whose chain
+    reaches the loss, for instance by `depend`: nothing else leads from the loss to what was
+    sent. Where both partners send and receive, `sendrecv` needs no token.
+
+    Collective: no; ``dest`` must receive.  Shapes: any to none.
+    Raises: TypeError, ValueError for ranks and tags; TypeError for derivatives without token;
+    TruncationError on both partners where the message is longer than the template.
+    Adjoint: recv from ``dest`` with the same tag.
+    Source: MPI 4.0, 3.2.1; oracle ``tests/python/oracle.py::send``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.send(jnp.arange(3), plait.PROC_NULL)
+    """
+    group = _groups.of_processes(comm, "send", token, _INSTEAD)
+    tree = _call.Tree(x, "send")
+    _, out = _ops.call(
+        "send",
+        *(tree.leaves or [_nothing()]),
+        token=_args.token(token, "send"),
+        dest=_args.rank(dest, group.size, "send", "dest", (PROC_NULL,)),
+        tag=_args.tag(tag, "send", "tag", False),
+        group=group,
+    )
+    return out
+
+
+def recv(
+    x: Any,
+    source: int = ANY_SOURCE,
+    *,
+    tag: int = ANY_TAG,
+    comm: Any = None,
+    status: Any = None,
+    token: Array | None = None,
+) -> Any:
+    """Receive an array like the template ``x`` from ``source``.
+
+    ``x`` is never sent; its values are the result where ``source`` is PROC_NULL. ``status``
+    (an ``MPI.Status``) is filled when the program runs. ``token`` as in `allreduce`. For a
+    gradient of the sender JAX must see one here: from a template or token with derivatives.
+
+    Collective: no; ``source`` must send.  Shapes: any to the same.
+    Raises: TypeError, ValueError for ranks and tags; TruncationError on both partners where
+    the message is longer than the template.
+    Adjoint: send to ``source`` with the same tag (0 for ANY_TAG); the template gets 0.
+    Source: MPI 4.0, 3.2.4; oracle ``tests/python/oracle.py::recv``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.recv(jnp.arange(3), plait.PROC_NULL).tolist()
+        [0, 1, 2]
+    """
+    group = _groups.of_processes(comm, "recv", token, _INSTEAD)
+    return _call.run(
+        "recv",
+        "recv",
+        _call.Tree(x, "recv"),
+        group,
+        token,
+        source=_args.rank(source, group.size, "recv", "source", (PROC_NULL, ANY_SOURCE)),
+        tag=_args.tag(tag, "recv", "tag", True),
+        status=_args.status(status, "recv"),
+    )
+
+
+def sendrecv(
+    sendbuf: Any,
+    recvbuf: Any,
+    source: int,
+    dest: int,
+    *,
+    sendtag: int = 0,
+    recvtag: int = ANY_TAG,
+    comm: Any = None,
+    status: Any = None,
+    token: Array | None = None,
+    donate: bool = False,
+) -> Any:
+    """Send ``sendbuf`` to ``dest`` and receive from ``source`` at once.
+
+    ``recvbuf`` is a template: its shape and dtype are those of the result, its values are
+    the result where ``source`` is PROC_NULL. ``status`` (an ``MPI.Status``) is filled when
+    the program runs. ``token`` as in `allreduce`; ``donate``: the result takes ``recvbuf``'s
+    memory.
+
+    Collective: no; who sends to whom must agree.  Shapes: ``recvbuf``'s to the same.
+    Raises: TypeError, ValueError for ranks and tags; TruncationError on both partners where
+    the message is longer than the template.
+    Adjoint: sendrecv with source and dest, and both tags, exchanged.
+    Source: MPI 4.0, 3.11; oracle ``tests/python/oracle.py::sendrecv``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.sendrecv(jnp.arange(3), jnp.zeros(3, int), 0, 0).tolist()
+        [0, 1, 2]
+    """
+    group = _groups.of_processes(comm, "sendrecv", token, _INSTEAD)
+    sent = _call.Tree(sendbuf, "sendrecv", "sendbuf")
+    received = _call.Tree(recvbuf, "sendrecv", "recvbuf")
+    leaves = sent.leaves or [_nothing()]
+    results, out = _ops.call(
+        "sendrecv",
+        *leaves,
+        *(received.leaves or [_nothing()]),
+        token=_args.token(token, "sendrecv"),
+        n_send=len(leaves),
+        source=_args.rank(source, group.size, "sendrecv", "source", (PROC_NULL, ANY_SOURCE)),
+        dest=_args.rank(dest, group.size, "sendrecv", "dest", (PROC_NULL,)),
+        sendtag=_args.tag(sendtag, "sendrecv", "sendtag", False),
+        recvtag=_args.tag(recvtag, "sendrecv", "recvtag", True),
+        status=_args.status(status, "sendrecv"),
+        donate=bool(donate),
+        group=group,
+    )
+    received_tree = received.like(results[: len(received.leaves)])
+    return _call.answer(received_tree, token, out)

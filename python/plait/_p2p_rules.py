@@ -1,0 +1,157 @@
+"""Shapes and derivatives of the matched transfers: send, recv, sendrecv.
+
+In backward mode every message goes back the way it came, with its tag.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.interpreters import ad
+from plait import _pack
+from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
+from plait._ops import Chain, Rules, active, aval_of, rules, spread
+
+
+def nothing() -> Any:
+    """What travels where there is no array: the partner waits for a message all the same."""
+    return jnp.zeros((0,), jnp.float32)
+
+
+def _templates(args: Sequence) -> list:
+    """Arrays that say shape and dtype of what is received."""
+    return [jnp.zeros(aval_of(x).shape, aval_of(x).dtype) for x in args]
+
+
+def _known(source: int, name: str) -> int:
+    if source == ANY_SOURCE:
+        raise ValueError(
+            f"{name}: the adjoint of source=ANY_SOURCE needs to know who sent; give the rank"
+        )
+    return source
+
+
+def _active(args: Sequence, tangents: Sequence) -> list:
+    return [ad.instantiate_zeros(tangents[i]) for i in active(args)]
+
+
+# ---- send ----------------------------------------------------------------------------------------
+
+
+def _send_jvp(
+    primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
+) -> tuple[list, list]:
+    primal.call("send", *args, **params)
+    dxs = _active(args, tangents)
+    if dxs and tangent.token is None:
+        raise TypeError(
+            "send: its operand is differentiated, but without a result nothing leads from the "
+            "loss back to it, and the gradient would be zero: pass token= of a floating dtype "
+            "and let the last token reach the loss (plait.depend), or use plait.sendrecv; "
+            "jax.lax.stop_gradient(x) if no gradient is wanted"
+        )
+    if dxs:
+        tangent.call("send", *dxs, **params)
+    return [], []
+
+
+def _send_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    back = {"source": params["dest"], "tag": params["tag"], "status": 0}
+    return chain.call("recv", *_templates(args), **back, group=params["group"])
+
+
+def _send_joined(chain: Chain, args: Sequence, params: dict) -> list:
+    return chain.call("send", _pack.Packed(args, 0).buffer, **params)
+
+
+rules(
+    "send",
+    Rules(
+        _send_transpose,
+        results=lambda avals, params: [],
+        jvp=_send_jvp,
+        joins=_send_joined,
+    ),
+)
+
+# ---- recv ----------------------------------------------------------------------------------------
+
+
+def _recv_jvp(
+    primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
+) -> tuple[list, list]:
+    ys = primal.call("recv", *args, **params)
+    d_templates = _active(args, tangents)
+    if not d_templates:
+        return ys, spread(ys, (), ())
+    d_ys = tangent.call("recv", *d_templates, **(params | {"status": 0}))
+    return ys, spread(ys, active(args), d_ys)
+
+
+def _recv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    dest = _known(params["source"], "recv")
+    tag = 0 if params["tag"] == ANY_TAG else params["tag"]
+    chain.call("send", *cts, dest=dest, tag=tag, group=params["group"])
+    if dest == PROC_NULL:  # the template was the result
+        return list(cts)
+    return [jnp.zeros_like(ct) for ct in cts]
+
+
+rules("recv", Rules(_recv_transpose, jvp=_recv_jvp))
+
+# ---- sendrecv ------------------------------------------------------------------------------------
+
+
+def _sendrecv_jvp(
+    primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
+) -> tuple[list, list]:
+    n = params["n_send"]
+    ys = primal.call("sendrecv", *args, **params)
+    sent, d_templates = _active(args[:n], tangents[:n]), _active(args[n:], tangents[n:])
+    # A side without derivatives has no message; its partner knows that from the dtype.
+    given = params | {"status": 0, "donate": False, "n_send": max(len(sent), 1)}
+    if not sent:
+        given["dest"] = PROC_NULL
+    if not d_templates:
+        given["source"] = PROC_NULL
+    if not sent and not d_templates:
+        return ys, spread(ys, (), ())
+    d_ys = tangent.call("sendrecv", *(sent or [nothing()]), *(d_templates or [nothing()]), **given)
+    return ys, spread(ys, active(args[n:]), d_ys if d_templates else ())
+
+
+def _sendrecv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    """The message goes back: source and dest, sendtag and recvtag change places."""
+    templates = _templates(args[: params["n_send"]])
+    back = params | {
+        "source": params["dest"],
+        "dest": _known(params["source"], "sendrecv"),
+        "sendtag": params["sendtag"] if params["recvtag"] == ANY_TAG else params["recvtag"],
+        "recvtag": params["sendtag"],
+        "status": 0,
+        "donate": False,
+        "n_send": len(cts),
+    }
+    sent = chain.call("sendrecv", *cts, *templates, **back)
+    if params["source"] == PROC_NULL:  # the template was the result
+        return [*sent, *cts]
+    return [*sent, *(jnp.zeros_like(ct) for ct in cts)]
+
+
+def _sendrecv_joined(chain: Chain, args: Sequence, params: dict) -> list:
+    n = params["n_send"]
+    sent, templates = _pack.Packed(args[:n], 0), _pack.Packed(args[n:], 0)
+    given = params | {"n_send": 1}
+    [y] = chain.call("sendrecv", sent.buffer, templates.buffer, **given)
+    return templates.unpack(y, ())
+
+
+rules(
+    "sendrecv",
+    Rules(
+        _sendrecv_transpose,
+        results=lambda avals, params: list(avals[params["n_send"] :]),
+        jvp=_sendrecv_jvp,
+        joins=_sendrecv_joined,
+    ),
+)

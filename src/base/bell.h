@@ -1,0 +1,31 @@
+/* What a waiting thread sleeps on, in private or shared memory, and whoever ends the wait
+ * rings. A wait spins, then yields (base/wait.h), then sleeps here: with more ranks than
+ * cores the one that is waited for gets the core at once. */
+#ifndef PLAIT_BASE_BELL_H
+#define PLAIT_BASE_BELL_H
+
+#include "base/wait.h"
+
+#include <stdatomic.h>
+
+typedef struct {
+    _Atomic uint32_t word;
+    _Atomic uint32_t n_sleeping;
+} plait_bell_t;
+
+/* Whether the wait is over; must look at what the ringing side wrote before it rang. */
+typedef bool (*plait_over_fn_t)(void *context);
+
+/* Whether the next turn of this wait is a sleep. */
+bool plait_bell_sleeps(const plait_wait_t *wait);
+
+/* One turn of a waiting loop, as plait_wait_turn; sleeps on the bell when spinning and
+ * yielding have lasted, at most 50 ms at a time, and asks the wait hook then. */
+plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
+                               plait_over_fn_t is_over, void *context);
+
+/* Wakes who sleeps. Everything written before is seen by a thread that goes to sleep after
+ * this looked for sleepers. */
+void plait_bell_ring(plait_bell_t *bell);
+
+#endif

@@ -1,0 +1,110 @@
+/* Judging of arguments. Texts say what was expected and what was given. */
+#include "base/status.h"
+#include "coll/coll.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TAG = 32767 }; /* MPI promises no more */
+
+plait_shape_text_t plait_coll_shape(const plait_array_t *array)
+{
+    plait_shape_text_t shape = {"("};
+    size_t at = 1;
+
+    for (int d = 0; d < array->ndim && at + 24 < sizeof(shape.text); d++) {
+        at += (size_t)snprintf(shape.text + at, sizeof(shape.text) - at, "%s%lld",
+                               (d > 0) ? ", " : "", (long long)array->dims[d]);
+    }
+    (void)snprintf(shape.text + at, sizeof(shape.text) - at,
+                   (array->ndim == 1) ? ",)" : ")");
+    return shape;
+}
+
+plait_status_t plait_coll_same_dtype(const char *op, const plait_array_t *x,
+                                     const plait_array_t *y)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(x->dtype == y->dtype, PLAIT_ERR_INVALID,
+                "%s: operand is %s, result is %s", op, plait_dtype_name(x->dtype),
+                plait_dtype_name(y->dtype));
+done:
+    return status;
+}
+
+plait_status_t plait_coll_same(const char *op, const plait_array_t *x,
+                               const plait_array_t *y)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(plait_coll_same_dtype(op, x, y));
+    PLAIT_CHECK(x->ndim == y->ndim &&
+                    (x->ndim == 0 || memcmp(x->dims, y->dims,
+                                            (size_t)x->ndim * sizeof(x->dims[0])) == 0),
+                PLAIT_ERR_INVALID,
+                "%s: operand and result have different shapes, %s and %s", op,
+                plait_coll_shape(x).text, plait_coll_shape(y).text);
+done:
+    return status;
+}
+
+plait_status_t plait_coll_check_root(const char *op, int64_t root, int n_ranks)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(root >= 0 && root < n_ranks, PLAIT_ERR_INVALID,
+                "%s: root %lld is not a rank of this communicator (size %d)", op,
+                (long long)root, n_ranks);
+done:
+    return status;
+}
+
+plait_status_t plait_coll_check_reduce(const char *op, int64_t reduce,
+                                       plait_dtype_t dtype)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(reduce >= 0 && reduce < PLAIT_REDUCE_COUNT &&
+                    plait_reduce_is_defined((plait_reduce_t)reduce, dtype),
+                PLAIT_ERR_INVALID, "%s: %s is not defined for %s", op,
+                plait_reduce_name((plait_reduce_t)reduce), plait_dtype_name(dtype));
+done:
+    return status;
+}
+
+plait_status_t plait_coll_check_flag(const char *op, const char *name, int64_t flag)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(flag == 0 || flag == 1, PLAIT_ERR_INVALID,
+                "%s: %s is %lld, expected 0 or 1", op, name, (long long)flag);
+done:
+    return status;
+}
+
+plait_status_t plait_coll_check_peer(const char *op, const char *name, int64_t peer,
+                                     int n_ranks, bool is_recv)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK((peer >= 0 && peer < n_ranks) || peer == PLAIT_NO_RANK ||
+                    (is_recv && peer == PLAIT_ANY),
+                PLAIT_ERR_INVALID,
+                "%s: %s %lld is not a rank of this communicator (size %d)", op, name,
+                (long long)peer, n_ranks);
+done:
+    return status;
+}
+
+plait_status_t plait_coll_check_tag(const char *op, const char *name, int64_t tag,
+                                    bool is_recv)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK((tag >= 0 && tag <= MAX_TAG) || (is_recv && tag == PLAIT_ANY),
+                PLAIT_ERR_INVALID, "%s: %s %lld is outside 0..%d", op, name,
+                (long long)tag, MAX_TAG);
+done:
+    return status;
+}

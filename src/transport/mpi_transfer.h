@@ -1,0 +1,116 @@
+/* Matched transfers under way: their messages, and the steps that mpi_match.c and
+ * mpi_buffered.c take with them. */
+#ifndef PLAIT_TRANSPORT_MPI_TRANSFER_H
+#define PLAIT_TRANSPORT_MPI_TRANSFER_H
+
+#include "transport/mpi_link.h"
+
+/* A header must stay below the eager limit of every MPI: Open MPI's shared memory takes
+ * 4096 bytes with its own header in them. */
+enum { PLAIT_MPI_MESSAGE_BYTES = 4032, PLAIT_MPI_MAGIC = 0x706c6169 };
+
+/* Where the bytes of a transfer are. */
+enum {
+    PLAIT_MPI_AT_SENDER, /* they are read there, or asked for */
+    PLAIT_MPI_INLINE,    /* behind the header */
+    PLAIT_MPI_IN_PIECES  /* on their way already, in messages as long as a header's */
+};
+
+typedef struct {
+    uint32_t magic;
+    uint32_t number; /* of the transfer, the sender's */
+    int64_t n_bytes;
+    uint64_t address; /* where the bytes are, in the sender's memory */
+    int32_t dtype;
+    int32_t form; /* PLAIT_MPI_AT_SENDER, ... */
+} plait_mpi_header_t;
+
+enum {
+    PLAIT_MPI_INLINE_BYTES = PLAIT_MPI_MESSAGE_BYTES - sizeof(plait_mpi_header_t),
+    PLAIT_MPI_MAX_PIECES = PLAIT_SEND_BYTES / PLAIT_MPI_MESSAGE_BYTES + 1
+};
+
+typedef struct {
+    plait_mpi_header_t header;
+    char payload[PLAIT_MPI_INLINE_BYTES];
+} plait_mpi_message_t;
+
+typedef struct {
+    uint32_t magic;
+    uint32_t number;
+    int32_t status; /* verdict: the sender ends with it */
+    int32_t send_it;
+    int64_t n_bytes; /* what the receiver expected */
+    int32_t dtype;
+    int32_t rank;
+} plait_mpi_answer_t;
+
+/* Requests of a transfer, receives first. */
+enum {
+    PLAIT_MPI_HEADER_IN,
+    PLAIT_MPI_ANSWER_IN,
+    PLAIT_MPI_BULK_IN,
+    PLAIT_MPI_HEADER_OUT,
+    PLAIT_MPI_ANSWER_OUT,
+    PLAIT_MPI_BULK_OUT,
+    PLAIT_MPI_PIECES_OUT,
+    PLAIT_MPI_N_REQUESTS = PLAIT_MPI_PIECES_OUT + PLAIT_MPI_MAX_PIECES,
+    PLAIT_MPI_N_RECEIVES = PLAIT_MPI_HEADER_OUT
+};
+
+/* Of either half: header or answer is awaited; bulk is under way; my own last message
+ * is. */
+typedef enum {
+    PLAIT_MPI_AWAITS,
+    PLAIT_MPI_MOVES_BULK,
+    PLAIT_MPI_CLOSES,
+    PLAIT_MPI_ENDED
+} plait_mpi_stage_t;
+
+/* One call of sendrecv, or a buffered send after its call. */
+struct plait_mpi_transfer {
+    struct plait_mpi_transfer *next; /* idle or buffered ones */
+    plait_mpi_link_t *link;
+    const plait_half_t *send; /* NULL: nothing to send */
+    const plait_half_t *recv;
+    plait_half_t buffered; /* what send points to in a buffered one */
+    char *
+        copy; /* PLAIT_SEND_BYTES, once needed: data of a buffered send, or refused pieces */
+    plait_mpi_stage_t send_stage;
+    plait_mpi_stage_t recv_stage;
+    plait_status_t status; /* the first failure */
+    bool is_active[PLAIT_MPI_N_REQUESTS];
+    uint64_t requests[PLAIT_MPI_N_REQUESTS];
+    int64_t n_sent; /* bulk bytes that are through */
+    char *bulk_in;  /* where bulk goes, how much, in messages of what length */
+    int64_t n_received, n_bulk_in, bulk_chunk;
+    plait_mpi_envelope_t from; /* of the header that came */
+    plait_mpi_answer_t answer_in;
+    plait_mpi_answer_t answer_out;
+    plait_mpi_message_t out;
+    plait_mpi_message_t in;
+};
+
+/* An idle transfer, or a new one; NULL: no memory. */
+plait_mpi_transfer_t *plait_mpi_transfer_take(plait_mpi_link_t *link);
+void plait_mpi_transfer_give(plait_mpi_transfer_t *transfer);
+
+void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
+                              const plait_half_t *send, const plait_half_t *recv);
+
+/* PLAIT_SEND_BYTES of its own; false: no memory. */
+bool plait_mpi_transfer_has_copy(plait_mpi_transfer_t *t);
+
+plait_status_t plait_mpi_check_half(const plait_mpi_link_t *link,
+                                    const plait_half_t *half, bool is_recv);
+
+/* Posts the first messages of the sending half. A failure ends the half. */
+void plait_mpi_start_send(plait_mpi_transfer_t *t);
+
+/* One step of the sending half if what it waits for is there; whether it was. */
+bool plait_mpi_advance_send(plait_mpi_transfer_t *t);
+
+/* After a failure: what is still active comes to an end, or the link is stuck. */
+void plait_mpi_end_requests(plait_mpi_transfer_t *t);
+
+#endif

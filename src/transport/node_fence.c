@@ -1,0 +1,154 @@
+/* Fences of the ranks of one node, through the shared segment. Fence k: a rank fills its box
+ * for k's parity and then writes k into it; it is over when all boxes say k. A box is filled
+ * again two fences later, when everybody has left this one, so nothing else protects it. A
+ * few published bytes are in the cache line that says k: one transfer from core to core. */
+#include "base/clock.h"
+#include "transport/mpi_link.h"
+#include "transport/node.h"
+#include "transport/node_mail.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef struct {
+    const plait_mpi_link_t *link;
+    uint64_t number;
+    int peer;          /* the first one that has not come */
+    int64_t looked_ns; /* when it was last asked for, in a slow wait */
+} fence_t;
+
+enum { LOOK_EVERY_NS = 50000000 };
+
+static const plait_node_box_t *box_of(const fence_t *fence, int rank)
+{
+    return plait_node_box(&fence->link->segment, (int)(fence->number % 2), rank);
+}
+
+/* Whether all have come; looks on from the one it found missing. */
+static bool is_over(void *context)
+{
+    fence_t *fence = context;
+
+    while (fence->peer < fence->link->size &&
+           atomic_load_explicit(&box_of(fence, fence->peer)->number,
+                                memory_order_acquire) == fence->number) {
+        fence->peer++;
+    }
+    return fence->peer == fence->link->size;
+}
+
+bool plait_node_is_gone(pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    bool is_gone = fd < 0 && errno == ESRCH;
+
+    if (fd >= 0) {
+        struct pollfd look = {.fd = fd, .events = POLLIN};
+        is_gone =
+            poll(&look, 1, 0) > 0; /* readable once it has ended, also as a zombie */
+        (void)close(fd);
+    }
+    return is_gone;
+}
+
+static plait_status_t check_peer(fence_t *fence)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_link_t *link = fence->link;
+    pid_t pid = link->cards[fence->peer].pid;
+    int64_t now = plait_clock_ns();
+
+    if (now - fence->looked_ns < LOOK_EVERY_NS) {
+        goto done;
+    }
+    fence->looked_ns = now;
+    PLAIT_CHECK(!plait_node_is_gone(pid), PLAIT_ERR_PEER,
+                "rank %d waits for rank %d (process %d), which has ended", link->rank,
+                fence->peer, (int)pid);
+done:
+    return status;
+}
+
+/* Asleep, with what else has to go on meanwhile: the sender of a message that finds no room
+ * may be the one that is waited for. */
+static plait_status_t sleep_turn(fence_t *fence, plait_wait_t *wait)
+{
+    const plait_mpi_link_t *link = fence->link;
+    plait_node_header_t *header = plait_node_header(&link->segment);
+
+    atomic_fetch_add(&header->n_asleep, 1);
+    plait_status_t status = plait_bell_turn(
+        &plait_node_rank(&link->segment, link->rank)->bell, wait, is_over, fence);
+    atomic_fetch_sub(&header->n_asleep, 1);
+    plait_node_mail_progress(link->mail);
+    return status;
+}
+
+/* Messages through MPI move only while MPI is called: no sleep, but a look into it. */
+static plait_status_t nap_turn(const fence_t *fence, plait_wait_t *wait)
+{
+    const plait_mpi_link_t *link = fence->link;
+    plait_mpi_envelope_t envelope;
+    bool is_there = false;
+
+    (void)PLAIT_MPI_CALL(link->rank, "fence",
+                         link->mpi->iprobe(link->matched, &is_there, &envelope));
+    return plait_wait_turn(wait);
+}
+
+static plait_status_t wait_for_all(fence_t *fence)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin("fence", PLAIT_ANY);
+
+    while (!is_over(fence)) {
+        wait.peer = fence->peer;
+        if (!plait_bell_sleeps(&wait)) {
+            PLAIT_TRY(plait_wait_turn(&wait));
+        } else {
+            PLAIT_TRY(fence->link->is_node ? sleep_turn(fence, &wait)
+                                           : nap_turn(fence, &wait));
+            PLAIT_TRY(is_over(fence) ? PLAIT_OK : check_peer(fence));
+        }
+    }
+done:
+    return status;
+}
+
+/* Only the last one to come needs to wake others, and who finds that all have come may have
+ * been the last; that the box was written before is ordered by the fence in between. */
+static void wake_others(const plait_mpi_link_t *link)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&plait_node_header(&link->segment)->n_asleep,
+                             memory_order_relaxed) > 0) {
+        for (int i = 0; i < link->size; i++) {
+            plait_bell_ring(&plait_node_rank(&link->segment, i)->bell);
+        }
+    }
+}
+
+plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
+                                const void *bytes, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    fence_t fence = {.link = link, .number = ++link->n_fences};
+    int parity = (int)(fence.number % 2);
+    plait_node_box_t *box = plait_node_box(&link->segment, parity, link->rank);
+
+    plait_record_write(&box->record, mine, bytes, n_bytes);
+    atomic_store_explicit(&box->number, fence.number, memory_order_release);
+    PLAIT_TRY(wait_for_all(&fence));
+    wake_others(link);
+    session->peers = (const char *)&plait_node_box(&link->segment, parity, 0)->record;
+    session->peer_stride = PLAIT_NODE_BOX_BYTES;
+done:
+    if (status != PLAIT_OK) {
+        atomic_store(&link->is_broken, true); /* others may be a fence further */
+    }
+    return status;
+}

@@ -1,0 +1,376 @@
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "transport/node.h"
+#include "transport/node_mail_parts.h"
+
+#include <string.h>
+#include <time.h>
+
+/* How long closing waits for copies to be read, and between two looks at a partner that may
+ * have ended. */
+enum { CLOSE_NS = 1000000000, LOOK_EVERY_NS = 50000000 };
+
+/* A message in a ring takes an eighth of it at most; longer than this the receiver's read is
+ * as fast. */
+enum { MAX_INLINE_BYTES = 4096 };
+
+plait_status_t plait_node_mail_create(plait_mpi_link_t *link,
+                                      plait_node_mail_t **mail_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_node_mail_t *mail = plait_alloc(1, sizeof(*mail));
+    int64_t eighth = (int64_t)link->segment.ring_cells * PLAIT_CELL_BYTES / 8;
+
+    PLAIT_CHECK(mail != NULL, PLAIT_ERR_NO_MEMORY, "no memory for messages");
+    mail->link = link;
+    (void)pthread_mutex_init(&mail->mutex, NULL);
+    mail->ring_cells = (uint64_t)link->segment.ring_cells;
+    mail->inline_bytes = ((eighth < MAX_INLINE_BYTES) ? eighth : MAX_INLINE_BYTES) -
+                         (int64_t)sizeof(plait_mail_cell_t);
+    mail->out = plait_alloc(link->size, sizeof(*mail->out));
+    mail->in = plait_alloc(link->size, sizeof(*mail->in));
+    PLAIT_CHECK(mail->out != NULL && mail->in != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for messages of %d ranks", link->size);
+    *mail_p = mail;
+    mail = NULL;
+done:
+    plait_node_mail_destroy(&mail);
+    return status;
+}
+
+/* Their receivers read them in this process's memory. */
+static void wait_for_copies(plait_node_mail_t *mail)
+{
+    const struct timespec nap = {.tv_nsec = 100000};
+    int64_t start = plait_clock_ns();
+
+    plait_mail_release(mail);
+    while (mail->copies != NULL && plait_clock_ns() - start < CLOSE_NS) {
+        (void)nanosleep(&nap, NULL);
+        plait_mail_release(mail);
+    }
+    if (mail->copies != NULL) {
+        plait_log(PLAIT_LOG_WARN,
+                  "rank %d close: %lld bytes sent to rank %d were not received",
+                  mail->link->rank, (long long)mail->copies->n_bytes,
+                  mail->copies->dest);
+    }
+    while (mail->copies != NULL) {
+        plait_mail_copy_t *next = mail->copies->next;
+        plait_free(mail->copies);
+        mail->copies = next;
+    }
+}
+
+void plait_node_mail_destroy(plait_node_mail_t **mail_p)
+{
+    plait_node_mail_t *mail = *mail_p;
+
+    *mail_p = NULL;
+    if (mail != NULL) {
+        wait_for_copies(mail);
+        if (plait_node_mail_complaint(mail) != PLAIT_OK) {
+            plait_log(PLAIT_LOG_ERROR, "rank %d close: %s", mail->link->rank,
+                      plait_error_text());
+        }
+        while (mail->letters != NULL) {
+            plait_node_letter_t *next = mail->letters->next;
+            plait_free(mail->letters);
+            mail->letters = next;
+        }
+        (void)pthread_mutex_destroy(&mail->mutex);
+        plait_free(mail->out);
+        plait_free(mail->in);
+        plait_free(mail);
+    }
+}
+
+static bool any_has_come(const plait_node_mail_t *mail)
+{
+    bool has_come = false;
+
+    for (int i = 0; i < mail->link->size && !has_come; i++) {
+        has_come = plait_mail_has_come(mail, i);
+    }
+    return has_come;
+}
+
+/* Under the mutex. */
+static plait_status_t take_all(plait_node_mail_t *mail)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = 0; i < mail->link->size; i++) {
+        while (plait_mail_has_come(mail, i)) {
+            PLAIT_TRY(plait_mail_take(mail, i));
+        }
+    }
+done:
+    return status;
+}
+
+void plait_node_mail_progress(plait_node_mail_t *mail)
+{
+    if (any_has_come(mail)) {
+        (void)pthread_mutex_lock(&mail->mutex);
+        (void)take_all(mail); /* what finds no memory stays in its ring */
+        (void)pthread_mutex_unlock(&mail->mutex);
+    }
+}
+
+plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_node_complaint_t *from =
+        &plait_node_rank(&mail->link->segment, mail->link->rank)->complaint;
+
+    if (atomic_load_explicit(&from->state, memory_order_acquire) ==
+        PLAIT_COMPLAINT_MADE) {
+        status = plait_matched_fail(
+            (plait_status_t)from->status,
+            &(plait_matched_fault_t){
+                mail->link->rank,
+                from->dest,
+                from->tag,
+                {from->n_bytes[0], from->n_bytes[1]},
+                {(plait_dtype_t)from->dtypes[0], (plait_dtype_t)from->dtypes[1]}});
+        atomic_store(&from->state, PLAIT_COMPLAINT_NONE);
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------- one call */
+
+/* The partner's half for this message says in its own message that it will not do: wait until
+ * it has seen it, for its complaint. */
+static bool expects_other(const plait_mail_call_t *call)
+{
+    const plait_mail_header_t *partner = &call->posted.partner;
+
+    return call->send != NULL && call->is_sent && call->posted.is_done &&
+           partner->expects_bytes != PLAIT_NOTHING &&
+           (partner->expects_tag == PLAIT_ANY ||
+            partner->expects_tag == call->send->tag) &&
+           plait_matched_judge(call->send->n_bytes, call->send->dtype,
+                               partner->expects_bytes,
+                               (plait_dtype_t)partner->expects_dtype) != PLAIT_OK;
+}
+
+static bool is_consumed(const plait_mail_call_t *call)
+{
+    const plait_node_mail_t *mail = call->mail;
+
+    return atomic_load_explicit(
+               &plait_mail_ring(mail, mail->link->rank, call->send->peer)->n_consumed,
+               memory_order_acquire) >= call->end;
+}
+
+static bool is_answered(const plait_mail_call_t *call)
+{
+    const plait_node_mail_t *mail = call->mail;
+
+    return call->answer != PLAIT_NO_ANSWER &&
+           atomic_load_explicit(
+               &plait_mail_answer(mail, mail->link->rank, call->answer)->word,
+               memory_order_acquire) == (call->number << 2 | PLAIT_ANSWER_GIVEN);
+}
+
+static bool is_complete(const plait_mail_call_t *call)
+{
+    bool has_sent = call->send == NULL || call->is_sent || is_answered(call);
+    bool has_received = call->posted.recv == NULL || call->posted.is_done;
+
+    return has_sent && has_received && (!expects_other(call) || is_consumed(call));
+}
+
+/* Whether another turn can get further; what a sleeping call is woken for. */
+static bool can_go_on(void *context)
+{
+    const plait_mail_call_t *call = context;
+    const plait_node_mail_t *mail = call->mail;
+
+    return is_complete(call) || any_has_come(mail) ||
+           (call->send != NULL && !call->is_written &&
+            mail->out[call->send->peer].n_consumed !=
+                atomic_load(&plait_mail_ring(mail, mail->link->rank, call->send->peer)
+                                 ->n_consumed));
+}
+
+/* Under the mutex: whatever is possible now. */
+static plait_status_t go_on(plait_mail_call_t *call)
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (call->send != NULL && !call->is_written) {
+        call->is_written = plait_mail_write(call);
+    }
+    PLAIT_TRY(take_all(call->mail));
+done:
+    return status;
+}
+
+static plait_status_t check_partner(const plait_node_mail_t *mail, int peer)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_link_t *link = mail->link;
+
+    PLAIT_CHECK(peer < 0 || !plait_node_is_gone(link->cards[peer].pid), PLAIT_ERR_PEER,
+                "rank %d waits for rank %d (process %d), which has ended", link->rank,
+                peer, (int)link->cards[peer].pid);
+done:
+    return status;
+}
+
+/* Who is waited for: the one who sends, or the one who is to receive. */
+static int partner_of(const plait_mail_call_t *call)
+{
+    bool waits_for_message = call->posted.recv != NULL && !call->posted.is_done;
+
+    return (waits_for_message || call->send == NULL) ? call->posted.recv->peer
+                                                     : call->send->peer;
+}
+
+static plait_status_t wait_for_call(plait_mail_call_t *call)
+{
+    /* Spins before the partner is woken, which costs a fence of the processor: it is awake,
+     * mostly, and its message on the way. */
+    enum { SPINS_BEFORE_WAKE = 64 };
+    plait_status_t status = PLAIT_OK;
+    plait_node_mail_t *mail = call->mail;
+    plait_bell_t *bell = &plait_node_rank(&mail->link->segment, mail->link->rank)->bell;
+    plait_wait_t wait = plait_wait_begin("sendrecv", PLAIT_ANY);
+    int64_t looked_ns = 0;
+
+    while (!is_complete(call)) {
+        if (can_go_on(call)) {
+            (void)pthread_mutex_lock(&mail->mutex);
+            status = go_on(call);
+            (void)pthread_mutex_unlock(&mail->mutex);
+        } else {
+            wait.peer = partner_of(call);
+            if (call->send != NULL && wait.n_polls == SPINS_BEFORE_WAKE) {
+                plait_mail_wake(mail, call->send->peer);
+            }
+            status = plait_bell_turn(bell, &wait, can_go_on, call);
+            if (status == PLAIT_OK && plait_bell_sleeps(&wait) &&
+                plait_clock_ns() - looked_ns > LOOK_EVERY_NS) {
+                looked_ns = plait_clock_ns();
+                status = check_partner(mail, wait.peer);
+            }
+        }
+        PLAIT_TRY(status);
+    }
+done:
+    return status;
+}
+
+/* The receiver's verdict on a message that waited in this rank's memory. A call that failed
+ * takes the message back, unless the receiver has it by now. */
+static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
+{
+    plait_node_mail_t *mail = call->mail;
+    plait_node_answer_t *answer =
+        plait_mail_answer(mail, mail->link->rank, call->answer);
+    uint64_t awaited = call->number << 2 | PLAIT_ANSWER_AWAITED;
+    bool is_taken_back = atomic_compare_exchange_strong(
+        &answer->word, &awaited, call->number << 2 | PLAIT_ANSWER_GIVEN_UP);
+    plait_status_t verdict = is_taken_back ? PLAIT_OK : (plait_status_t)answer->status;
+
+    if (status == PLAIT_OK && verdict != PLAIT_OK) {
+        const plait_half_t *send = call->send;
+        status = plait_matched_fail(
+            verdict,
+            &(plait_matched_fault_t){mail->link->rank,
+                                     send->peer,
+                                     send->tag,
+                                     {send->n_bytes, answer->n_bytes},
+                                     {send->dtype, (plait_dtype_t)answer->dtype}});
+    }
+    (void)pthread_mutex_lock(&mail->mutex);
+    mail->answers_taken &= ~(1U << call->answer);
+    (void)pthread_mutex_unlock(&mail->mutex);
+    return status;
+}
+
+/* The failure of the receiving half. */
+static plait_status_t end_posted(const plait_posted_t *posted)
+{
+    if (posted->recv == NULL || posted->status == PLAIT_OK) {
+        return PLAIT_OK;
+    }
+    return (posted->text[0] != 0) ? plait_fail(posted->status, "%s", posted->text)
+                                  : plait_matched_fail(posted->status, &posted->fault);
+}
+
+/* Of several failures the receiving half's is told. */
+static plait_status_t end_call(plait_mail_call_t *call, plait_status_t status)
+{
+    plait_node_mail_t *mail = call->mail;
+
+    if (call->posted.recv != NULL) {
+        (void)pthread_mutex_lock(&mail->mutex);
+        plait_mail_unpost(mail, &call->posted);
+        (void)pthread_mutex_unlock(&mail->mutex);
+    }
+    if (call->answer != PLAIT_NO_ANSWER) {
+        status = end_answer(call, status);
+    }
+    if (status == PLAIT_OK && expects_other(call)) {
+        status = plait_node_mail_complaint(mail);
+    }
+    if (call->posted.is_done && call->posted.status != PLAIT_OK) {
+        status = end_posted(&call->posted);
+    }
+    if (call->send != NULL) {
+        plait_mail_wake(mail, call->send->peer);
+    }
+    return status;
+}
+
+static plait_status_t run_call(plait_mail_call_t *call)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_node_mail_t *mail = call->mail;
+
+    (void)pthread_mutex_lock(&mail->mutex);
+    if (call->posted.recv != NULL) {
+        plait_mail_post(mail, &call->posted);
+    }
+    status = go_on(call);
+    (void)pthread_mutex_unlock(&mail->mutex);
+    if (status == PLAIT_OK) {
+        status = wait_for_call(call);
+    }
+    return end_call(call, status);
+}
+
+plait_status_t plait_node_mail_send(plait_node_mail_t *mail, const plait_half_t *send)
+{
+    plait_mail_call_t call = {.mail = mail,
+                              .send = plait_half_is_given(send) ? send : NULL,
+                              .is_buffered = true,
+                              .answer = PLAIT_NO_ANSWER};
+
+    return run_call(&call);
+}
+
+plait_status_t plait_node_mail_sendrecv(plait_node_mail_t *mail,
+                                        const plait_half_t *send,
+                                        const plait_half_t *recv,
+                                        plait_matched_t *matched_p)
+{
+    plait_mail_call_t call = {
+        .mail = mail,
+        .send = plait_half_is_given(send) ? send : NULL,
+        .answer = PLAIT_NO_ANSWER,
+        .posted = {.recv = plait_half_is_given(recv) ? recv : NULL,
+                   .partner = {.expects_bytes = PLAIT_NOTHING},
+                   .matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY}}};
+    plait_status_t status = run_call(&call);
+
+    if (matched_p != NULL) {
+        *matched_p = call.posted.matched;
+    }
+    return status;
+}

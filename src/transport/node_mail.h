@@ -1,0 +1,36 @@
+/* Matched transfers between the ranks of one node: messages in rings of the shared segment.
+ *
+ * A small message is in the ring itself, a buffered send in a copy that the sender keeps, and
+ * what is larger stays where it is: the receiver reads it there and answers, and the sender
+ * waits for the answer. Partners who exchange small messages say in them what they expect, and
+ * do not wait for answers. A receiver whose half does not fit a message that nobody waits with
+ * complains to the sender: it learns of that in this call from a partner, else at the end of
+ * its next operation. */
+#ifndef PLAIT_TRANSPORT_NODE_MAIL_H
+#define PLAIT_TRANSPORT_NODE_MAIL_H
+
+#include "transport/transport.h"
+
+struct plait_mpi_link;
+typedef struct plait_node_mail plait_node_mail_t;
+
+plait_status_t plait_node_mail_create(struct plait_mpi_link *link,
+                                      plait_node_mail_t **mail_p);
+
+/* Waits a bounded time until the copies of sent messages were read. */
+void plait_node_mail_destroy(plait_node_mail_t **mail_p);
+
+/* Takes in what has come, so that senders find room; for waits of other kinds. */
+void plait_node_mail_progress(plait_node_mail_t *mail);
+
+/* The failure of a message sent earlier, if a receiver complained; told once. */
+plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail);
+
+/* See transport.h. */
+plait_status_t plait_node_mail_send(plait_node_mail_t *mail, const plait_half_t *send);
+plait_status_t plait_node_mail_sendrecv(plait_node_mail_t *mail,
+                                        const plait_half_t *send,
+                                        const plait_half_t *recv,
+                                        plait_matched_t *matched_p);
+
+#endif

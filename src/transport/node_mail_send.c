@@ -1,0 +1,174 @@
+#include "base/alloc.h"
+#include "transport/node_mail_parts.h"
+
+#include <string.h>
+
+static uint64_t room(plait_node_mail_t *mail, int dest, uint64_t n_wanted)
+{
+    plait_mail_place_t *out = &mail->out[dest];
+    uint64_t n_room = mail->ring_cells - (out->n_cells - out->n_consumed);
+
+    if (n_room < n_wanted) {
+        out->n_consumed = atomic_load_explicit(
+            &plait_mail_ring(mail, mail->link->rank, dest)->n_consumed,
+            memory_order_acquire);
+        n_room = mail->ring_cells - (out->n_cells - out->n_consumed);
+    }
+    return n_room;
+}
+
+/* The first word goes in last. */
+static void put(plait_node_mail_t *mail, int dest, plait_mail_kind_t kind,
+                const plait_mail_header_t *header, const void *data, int64_t n_inline,
+                uint64_t n_cells)
+{
+    plait_mail_place_t *out = &mail->out[dest];
+    plait_mail_cell_t *cell = plait_mail_cell(
+        mail, plait_mail_ring(mail, mail->link->rank, dest), out->n_cells);
+
+    out->number++;
+    out->n_cells += n_cells;
+    cell->header = *header;
+    if (n_inline > 0) {
+        memcpy(cell->bytes, data, (size_t)n_inline);
+    }
+    atomic_store_explicit(&cell->first,
+                          out->number << PLAIT_MAIL_KIND_BITS | (uint64_t)kind,
+                          memory_order_release);
+}
+
+/* Copies whose messages were taken out of their rings. */
+void plait_mail_release(plait_node_mail_t *mail)
+{
+    plait_mail_copy_t **place = &mail->copies;
+
+    while (*place != NULL) {
+        plait_mail_copy_t *copy = *place;
+        uint64_t n_consumed = atomic_load_explicit(
+            &plait_mail_ring(mail, mail->link->rank, copy->dest)->n_consumed,
+            memory_order_acquire);
+        if (n_consumed >= copy->end) {
+            *place = copy->next;
+            mail->copies_bytes -= copy->n_bytes;
+            plait_free(copy);
+        } else {
+            place = &copy->next;
+        }
+    }
+}
+
+static plait_mail_copy_t *keep_copy(plait_node_mail_t *mail, const plait_half_t *send)
+{
+    plait_mail_copy_t *copy = NULL;
+
+    plait_mail_release(mail);
+    if (mail->copies_bytes + send->n_bytes <= PLAIT_BUFFERED_BYTES) {
+        copy = plait_alloc(1, (int64_t)sizeof(*copy) + send->n_bytes);
+    }
+    if (copy != NULL) {
+        copy->dest = send->peer;
+        copy->n_bytes = send->n_bytes;
+        memcpy(copy->data, send->data, (size_t)send->n_bytes);
+        copy->next = mail->copies;
+        mail->copies = copy;
+        mail->copies_bytes += send->n_bytes;
+    }
+    return copy;
+}
+
+static bool take_answer(plait_node_mail_t *mail, plait_mail_call_t *call)
+{
+    for (int i = 0; i < PLAIT_NODE_ANSWERS; i++) {
+        if ((mail->answers_taken >> i & 1) == 0) {
+            plait_node_answer_t *answer = plait_mail_answer(mail, mail->link->rank, i);
+            mail->answers_taken |= 1U << i;
+            call->answer = i;
+            call->number = ++mail->n_answers;
+            atomic_store_explicit(&answer->word,
+                                  call->number << 2 | PLAIT_ANSWER_AWAITED,
+                                  memory_order_relaxed);
+            return true;
+        }
+    }
+    return false; /* as many threads wait already: later */
+}
+
+/* How the message goes: in the ring; in a copy where the send is buffered; else from where it
+ * is. An answer is asked for where the bytes stay, and where no message comes from the
+ * receiver in the same call. False: not yet. */
+static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
+                       plait_mail_kind_t *kind_p, plait_mail_copy_t **copy_p)
+{
+    plait_node_mail_t *mail = call->mail;
+    const plait_half_t *send = call->send;
+    bool is_inline = send->n_bytes <= mail->inline_bytes;
+    const plait_half_t *recv = call->posted.recv;
+    bool has_partner =
+        recv != NULL && recv->peer == send->peer; /* says what it expects */
+    bool wants_answer = !call->is_buffered && !(is_inline && has_partner);
+    bool has_way = true;
+
+    *kind_p = is_inline ? PLAIT_MAIL_INLINE : PLAIT_MAIL_AT;
+    *copy_p = NULL;
+    header->address = (uint64_t)(uintptr_t)send->data;
+    if (wants_answer) {
+        has_way = take_answer(mail, call);
+        header->answer = (uint16_t)call->answer;
+        header->number = call->number;
+    } else if (!is_inline) {
+        *copy_p = keep_copy(mail, send);
+        has_way = *copy_p != NULL;
+        *kind_p = PLAIT_MAIL_COPY;
+        header->address = has_way ? (uint64_t)(uintptr_t)(*copy_p)->data : 0;
+    }
+    return has_way;
+}
+
+static plait_mail_header_t header_of(const plait_mail_call_t *call)
+{
+    const plait_half_t *send = call->send;
+    const plait_half_t *recv = call->posted.recv;
+    plait_mail_header_t header = {.tag = send->tag,
+                                  .dtype = (uint16_t)send->dtype,
+                                  .answer = PLAIT_NO_ANSWER,
+                                  .n_bytes = send->n_bytes,
+                                  .expects_bytes = PLAIT_NOTHING};
+
+    if (recv != NULL && recv->peer == send->peer) {
+        header.expects_bytes = recv->n_bytes;
+        header.expects_tag = recv->tag;
+        header.expects_dtype = (int32_t)recv->dtype;
+    }
+    return header;
+}
+
+bool plait_mail_write(plait_mail_call_t *call)
+{
+    plait_node_mail_t *mail = call->mail;
+    const plait_half_t *send = call->send;
+    plait_mail_place_t *out = &mail->out[send->peer];
+    bool is_inline = send->n_bytes <= mail->inline_bytes;
+    int64_t n_bytes = is_inline ? send->n_bytes : 0;
+    uint64_t n_cells = plait_mail_cells_of(n_bytes);
+    uint64_t n_left = mail->ring_cells - out->n_cells % mail->ring_cells;
+    uint64_t n_pad = (n_left < n_cells) ? n_left : 0;
+    plait_mail_header_t header = header_of(call);
+    plait_mail_kind_t kind = PLAIT_MAIL_INLINE;
+    plait_mail_copy_t *copy = NULL;
+    bool is_written = room(mail, send->peer, n_pad + n_cells) >= n_pad + n_cells &&
+                      choose_way(call, &header, &kind, &copy);
+
+    if (is_written) {
+        if (n_pad > 0) {
+            put(mail, send->peer, PLAIT_MAIL_PAD, &(plait_mail_header_t){0}, NULL, 0,
+                n_pad);
+        }
+        put(mail, send->peer, kind, &header, send->data, n_bytes, n_cells);
+        call->end = out->n_cells;
+        call->is_sent = header.answer == PLAIT_NO_ANSWER;
+        if (copy != NULL) {
+            copy->end = call->end;
+        }
+    }
+    return is_written;
+}

@@ -1,0 +1,187 @@
+#include "transport/node_segment.h"
+
+#include "base/checked.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PAGE_BYTES = 4096, CELL_BYTES = 64 };
+enum { MAX_RING_CELLS = 1024, MIN_RING_CELLS = 32, ALL_RINGS_BYTES = 32 << 20 };
+
+/* Changes with the layout. */
+static const uint64_t magic = 0x706c6169745f3031; /* "plait_01" */
+
+/* A power of two, so that the rings of many ranks stay within the bound. */
+static int ring_cells_of(int n_ranks)
+{
+    int64_t n_pairs = (int64_t)n_ranks * n_ranks;
+    int n = MAX_RING_CELLS;
+
+    while (n > MIN_RING_CELLS && n_pairs * n * CELL_BYTES > ALL_RINGS_BYTES) {
+        n /= 2;
+    }
+    return n;
+}
+
+static int64_t ring_bytes(int n_cells)
+{
+    return (int64_t)sizeof(plait_node_ring_t) + (int64_t)n_cells * CELL_BYTES;
+}
+
+/* Parts one after the other: header page, ranks, boxes, rings. */
+static int64_t ranks_at(void)
+{
+    return PAGE_BYTES;
+}
+
+static int64_t boxes_at(int n_ranks)
+{
+    return ranks_at() + n_ranks * (int64_t)sizeof(plait_node_rank_t);
+}
+
+static int64_t rings_at(int n_ranks)
+{
+    return boxes_at(n_ranks) + 2 * (int64_t)n_ranks * PLAIT_NODE_BOX_BYTES;
+}
+
+static int64_t bytes_of(int n_ranks)
+{
+    int64_t n = rings_at(n_ranks) +
+                (int64_t)n_ranks * n_ranks * ring_bytes(ring_cells_of(n_ranks));
+
+    return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+static plait_status_t map(plait_node_segment_t *segment)
+{
+    plait_status_t status = PLAIT_OK;
+    void *base = mmap(NULL, (size_t)segment->n_bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED, segment->fd, 0);
+
+    PLAIT_CHECK(base != MAP_FAILED, PLAIT_ERR_NO_MEMORY,
+                "a shared segment of %lld bytes cannot be mapped: %s",
+                (long long)segment->n_bytes, strerror(errno));
+    segment->base = base;
+done:
+    return status;
+}
+
+plait_status_t plait_node_segment_create(int n_ranks, uint64_t nonce,
+                                         plait_node_segment_t *segment)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_node_header_t *header = NULL;
+
+    *segment = (plait_node_segment_t){.n_bytes = bytes_of(n_ranks),
+                                      .n_ranks = n_ranks,
+                                      .ring_cells = ring_cells_of(n_ranks)};
+    segment->fd = memfd_create("plait", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    PLAIT_CHECK(segment->fd >= 0, PLAIT_ERR_UNSUPPORTED, "memfd_create: %s",
+                strerror(errno));
+    PLAIT_CHECK(fchmod(segment->fd, 0600) == 0 &&
+                    ftruncate(segment->fd, segment->n_bytes) == 0 &&
+                    fcntl(segment->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0,
+                PLAIT_ERR_NO_MEMORY, "a shared segment of %lld bytes: %s",
+                (long long)segment->n_bytes, strerror(errno));
+    PLAIT_TRY(map(segment));
+    header = plait_node_header(segment);
+    header->n_bytes = segment->n_bytes;
+    header->n_ranks = n_ranks;
+    header->ring_cells = segment->ring_cells;
+    header->nonce = nonce;
+    header->magic = magic;
+done:
+    if (status != PLAIT_OK) {
+        plait_node_segment_destroy(segment);
+    }
+    return status;
+}
+
+plait_status_t plait_node_segment_attach(pid_t pid, int fd, int n_ranks, uint64_t nonce,
+                                         plait_node_segment_t *segment)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_node_header_t *header = NULL;
+    struct stat info;
+    char path[64];
+
+    *segment = (plait_node_segment_t){.n_bytes = bytes_of(n_ranks),
+                                      .n_ranks = n_ranks,
+                                      .ring_cells = ring_cells_of(n_ranks)};
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+    segment->fd = open(path, O_RDWR | O_CLOEXEC);
+    PLAIT_CHECK(segment->fd >= 0, PLAIT_ERR_UNSUPPORTED, "%s: %s", path,
+                strerror(errno));
+    PLAIT_CHECK(fstat(segment->fd, &info) == 0 && info.st_uid == geteuid() &&
+                    info.st_size == segment->n_bytes &&
+                    (fcntl(segment->fd, F_GET_SEALS) & F_SEAL_SHRINK) != 0,
+                PLAIT_ERR_UNSUPPORTED,
+                "%s is not the segment of %lld bytes that it should be", path,
+                (long long)segment->n_bytes);
+    PLAIT_TRY(map(segment));
+    header = plait_node_header(segment);
+    PLAIT_CHECK(header->magic == magic && header->nonce == nonce &&
+                    header->n_ranks == n_ranks && header->n_bytes == segment->n_bytes,
+                PLAIT_ERR_UNSUPPORTED, "%s is the segment of another job", path);
+done:
+    if (status != PLAIT_OK) {
+        plait_node_segment_destroy(segment);
+    }
+    return status;
+}
+
+void plait_node_segment_seal(plait_node_segment_t *segment)
+{
+    if (segment->fd >= 0) {
+        (void)close(segment->fd);
+        segment->fd = -1;
+    }
+}
+
+void plait_node_segment_destroy(plait_node_segment_t *segment)
+{
+    plait_node_segment_seal(segment);
+    if (segment->base != NULL) {
+        (void)munmap(segment->base, (size_t)segment->n_bytes);
+        segment->base = NULL;
+    }
+}
+
+plait_node_header_t *plait_node_header(const plait_node_segment_t *segment)
+{
+    void *at = segment->base;
+
+    return at;
+}
+
+plait_node_rank_t *plait_node_rank(const plait_node_segment_t *segment, int rank)
+{
+    void *at = segment->base + ranks_at() + rank * (int64_t)sizeof(plait_node_rank_t);
+
+    return at;
+}
+
+plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity,
+                                 int rank)
+{
+    int64_t i = (int64_t)parity * segment->n_ranks + rank;
+    void *at = segment->base + boxes_at(segment->n_ranks) + i * PLAIT_NODE_BOX_BYTES;
+
+    return at;
+}
+
+plait_node_ring_t *plait_node_ring(const plait_node_segment_t *segment, int from,
+                                   int to)
+{
+    int64_t i = (int64_t)to * segment->n_ranks + from;
+    void *at = segment->base + rings_at(segment->n_ranks) +
+               i * ring_bytes(segment->ring_cells);
+
+    return at;
+}

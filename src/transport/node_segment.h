@@ -1,0 +1,105 @@
+/* Memory that all ranks of a node share: a file without a name, which the first rank makes
+ * and the others open through /proc, so that nothing is left behind however a rank ends.
+ * Its size is fixed before anybody maps it.
+ *
+ * In it, for each rank: what it waits on, two boxes for its records at fences, cells for
+ * answers to its messages; for each pair of ranks a ring of messages. Pages that nobody
+ * touches cost nothing. */
+#ifndef PLAIT_TRANSPORT_NODE_SEGMENT_H
+#define PLAIT_TRANSPORT_NODE_SEGMENT_H
+
+#include "base/bell.h"
+#include "transport/transport.h"
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* A rank's record at a fence, in the cache line of its number: a few published bytes travel
+ * with both. The record goes on beyond its declared end, to PLAIT_NODE_BOX_BYTES. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t number; /* of the last fence it was filled for */
+    plait_record_t record;
+} plait_node_box_t;
+
+enum {
+    PLAIT_NODE_BOX_BYTES = (offsetof(plait_node_box_t, record) +
+                            offsetof(plait_record_t, slot) + PLAIT_PUBLISH_BYTES + 63) /
+                           64 * 64
+};
+
+/* How the receiver answers one message: the states of the lowest two bits; above them the
+ * message's number. */
+enum { PLAIT_ANSWER_AWAITED, PLAIT_ANSWER_GIVEN, PLAIT_ANSWER_GIVEN_UP };
+
+typedef struct {
+    _Alignas(64) _Atomic uint64_t word;
+    int32_t status;
+    int32_t dtype;   /* what the receiver expected */
+    int64_t n_bytes; /* and how much               */
+} plait_node_answer_t;
+
+/* A receiver's complaint about a message whose sender did not wait: the first one counts. */
+enum { PLAIT_COMPLAINT_NONE, PLAIT_COMPLAINT_WRITES, PLAIT_COMPLAINT_MADE };
+
+typedef struct {
+    _Alignas(64) _Atomic uint32_t state;
+    int32_t status;
+    int32_t dest, tag;
+    int32_t dtypes[2];  /* sent, expected */
+    int64_t n_bytes[2]; /* sent, expected */
+} plait_node_complaint_t;
+
+enum { PLAIT_NODE_ANSWERS = 16 };
+
+typedef struct {
+    _Alignas(64) plait_bell_t bell;
+    plait_node_complaint_t complaint;
+    plait_node_answer_t answers[PLAIT_NODE_ANSWERS];
+} plait_node_rank_t;
+
+/* From one rank to another: cells of a cache line, see node_mail.c. */
+typedef struct {
+    _Alignas(64) _Atomic uint64_t
+        n_consumed; /* cells that the receiver has given back */
+    _Alignas(64) char cells[];
+} plait_node_ring_t;
+
+typedef struct {
+    uint64_t magic, nonce;
+    int64_t n_bytes;
+    int32_t n_ranks, ring_cells;
+    _Alignas(64) _Atomic uint32_t n_asleep; /* ranks that sleep in a fence */
+} plait_node_header_t;
+
+typedef struct {
+    char *base;
+    int64_t n_bytes;
+    int n_ranks, ring_cells;
+    int fd; /* until all ranks have it; -1 */
+} plait_node_segment_t;
+
+/* Collective: no.  Makes the memory for n_ranks; others attach by this process' number, the
+ * descriptor and the nonce. */
+plait_status_t plait_node_segment_create(int n_ranks, uint64_t nonce,
+                                         plait_node_segment_t *segment);
+
+/* Maps what process `pid` made, if it is what it should be. */
+plait_status_t plait_node_segment_attach(pid_t pid, int fd, int n_ranks, uint64_t nonce,
+                                         plait_node_segment_t *segment);
+
+/* All have it: the descriptor is no longer needed. */
+void plait_node_segment_seal(plait_node_segment_t *segment);
+
+void plait_node_segment_destroy(plait_node_segment_t *segment);
+
+plait_node_header_t *plait_node_header(const plait_node_segment_t *segment);
+plait_node_rank_t *plait_node_rank(const plait_node_segment_t *segment, int rank);
+
+/* Box of a fence by its parity; a rank's boxes are plait_node_box_stride apart. */
+plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity,
+                                 int rank);
+
+plait_node_ring_t *plait_node_ring(const plait_node_segment_t *segment, int from,
+                                   int to);
+
+#endif

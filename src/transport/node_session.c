@@ -1,0 +1,88 @@
+#include "transport/mpi_transfer.h"
+#include "transport/node.h"
+#include "transport/node_mail.h"
+#include "transport/node_read.h"
+
+static plait_status_t node_read(plait_session_t *session, int peer,
+                                const struct iovec *local, int64_t n_local,
+                                const struct iovec *remote, int64_t n_remote)
+{
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    return plait_node_read(link->rank, peer, link->cards[peer].pid, local, n_local,
+                           remote, n_remote);
+}
+
+/* Messages need reads of the sender's memory where they are not small. */
+static plait_status_t node_sendrecv(plait_session_t *session, const plait_half_t *send,
+                                    const plait_half_t *recv,
+                                    plait_matched_t *matched_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    if (!link->is_node) {
+        status = plait_mpi_sendrecv(session, send, recv, matched_p);
+        goto done;
+    }
+    if (plait_half_is_given(send)) {
+        PLAIT_TRY(plait_mpi_check_half(link, send, false));
+    }
+    if (plait_half_is_given(recv)) {
+        PLAIT_TRY(plait_mpi_check_half(link, recv, true));
+    }
+    status = plait_node_mail_sendrecv(link->mail, send, recv, matched_p);
+done:
+    return status;
+}
+
+static plait_status_t node_send(plait_session_t *session, const plait_half_t *send)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    if (!link->is_node) {
+        status = plait_mpi_send(session, send);
+        goto done;
+    }
+    if (plait_half_is_given(send)) {
+        PLAIT_TRY(plait_mpi_check_half(link, send, false));
+    }
+    status = plait_node_mail_send(link->mail, send);
+done:
+    return status;
+}
+
+static plait_status_t node_refusal(plait_session_t *session)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    if (!link->is_node) {
+        status = plait_mpi_refusal(session);
+        goto done;
+    }
+    status = plait_node_mail_complaint(link->mail);
+    if (status != PLAIT_OK) {
+        plait_error_prefix("a buffered send: ");
+    }
+done:
+    return status;
+}
+
+/* Large data that cannot be read go through MPI. */
+const plait_transport_t plait_node_transport = {
+    .name = "node",
+    .close = plait_mpi_close,
+    .begin = plait_mpi_begin,
+    .end = plait_mpi_end,
+    .fence = plait_node_fence,
+    .read = node_read,
+    .exchange = plait_mpi_exchange,
+    .allreduce = plait_mpi_allreduce,
+    .bcast = plait_mpi_bcast,
+    .barrier = plait_mpi_barrier,
+    .sendrecv = node_sendrecv,
+    .send = node_send,
+    .refusal = node_refusal,
+};

@@ -1,0 +1,122 @@
+/* The operations of plait/coll.h under mpiexec, on COMM_WORLD with and without direct access
+ * and on a communicator with the ranks turned round. tests/c/run_mpi.py runs it on each MPI
+ * of the machine. */
+#include "coll_cases.h"
+#include "comm/comm.h"
+#include "device/pool.h"
+#include "mpi_host.h"
+#include "transport/mpi.h"
+
+#include <time.h>
+
+static plait_comm_t *open_on(uint64_t bits)
+{
+    plait_comm_t *comm = NULL;
+
+    CHECK(plait_comm_mpi(bits, &comm) == PLAIT_OK, "open");
+    return comm;
+}
+
+/* Ranks that disagree learn of it where there are fences. */
+static void check_disagreement(plait_comm_t *comm)
+{
+    bool is_odd = plait_comm_rank(comm) == 1;
+    double x[8] = {0};
+    double y[64] = {0};
+
+    CHECK(plait_allgather(comm, PLAIT_F64, 2 + is_odd, x, y) == PLAIT_ERR_MISMATCH,
+          "n");
+    CHECK(plait_scan(comm, PLAIT_SUM, is_odd, PLAIT_F64, 2, x, y) == PLAIT_ERR_MISMATCH,
+          "flags");
+    CHECK(plait_allgather(comm, PLAIT_F64, 2, x, y) == PLAIT_OK, "and on");
+}
+
+/* A buffered send whose receiver comes late: close waits for it. */
+static void check_late_receiver(uint64_t world)
+{
+    const struct timespec nap = {.tv_nsec = 300000000};
+    plait_comm_t *comm = open_on(world);
+    char *data = plait_alloc(PLAIT_SEND_BYTES, 1);
+    int64_t n_wrong = 0;
+
+    if (plait_comm_rank(comm) == 0) {
+        memset(data, 3, PLAIT_SEND_BYTES);
+        CHECK(plait_send(comm, 1, 0, PLAIT_U8, PLAIT_SEND_BYTES, data) == PLAIT_OK,
+              "send");
+        memset(data, 4, PLAIT_SEND_BYTES);
+    } else if (plait_comm_rank(comm) == 1) {
+        (void)nanosleep(&nap, NULL);
+        CHECK(plait_recv(comm, 0, 0, PLAIT_U8, PLAIT_SEND_BYTES, data) == PLAIT_OK,
+              "recv");
+        for (int64_t i = 0; i < PLAIT_SEND_BYTES; i++) {
+            n_wrong += data[i] != 3;
+        }
+        CHECK(n_wrong == 0, "%lld bytes are wrong", (long long)n_wrong);
+    }
+    plait_comm_destroy(&comm);
+    plait_free(data);
+}
+
+/* And one without receiver does not keep close from ending. */
+static void check_lost(uint64_t world)
+{
+    const char *level = getenv("PLAIT_LOG");
+    plait_comm_t *comm = open_on(world);
+    double x[1000] = {0};
+
+    (void)setenv("PLAIT_LOG", "error", 1);
+    if (plait_comm_rank(comm) == 0) {
+        CHECK(plait_send(comm, 1, 0, PLAIT_F64, 1000, x) == PLAIT_OK, "send");
+    }
+    plait_comm_destroy(&comm);
+    if (level != NULL) {
+        (void)setenv("PLAIT_LOG", level, 1);
+    } else {
+        (void)unsetenv("PLAIT_LOG");
+    }
+}
+
+static void check_all(uint64_t bits)
+{
+    plait_comm_t *comm = open_on(bits);
+
+    if (plait_comm_rank(comm) == 0) {
+        printf("%d ranks, %s: direct access %s\n", plait_comm_size(comm),
+               plait_comm_transport(comm), plait_comm_direct(comm));
+    }
+    case_all(comm);
+    case_matched(comm);
+    if (plait_comm_size(comm) > 1 && comm->end.caps.direct != PLAIT_DIRECT_NONE) {
+        check_disagreement(comm);
+    }
+    plait_comm_destroy(&comm);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t world = 0;
+    uint64_t turned = 0;
+
+    host_load(argc, argv);
+    host_init();
+    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
+    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
+    plait_comm_t *comm = open_on(world);
+    int size = plait_comm_size(comm);
+    int rank = plait_comm_rank(comm);
+    plait_comm_destroy(&comm);
+    check_all(world);
+    (void)setenv("PLAIT_DIRECT", "off", 1);
+    check_all(world);
+    (void)unsetenv("PLAIT_DIRECT");
+    (void)host.comm_split(world, 0, -rank, &turned);
+    check_all(turned);
+    if (size > 1) {
+        check_late_receiver(world);
+        check_lost(world);
+    }
+    (void)host.comm_free(&turned);
+    (void)host.finalize();
+    (void)plait_pool_trim();
+    return report("mpi_coll");
+}

@@ -1,0 +1,341 @@
+"""send, recv and sendrecv on MPI ranks: matching, order, trees, derivatives by tokens."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import plait
+import pytest
+from plait import _core
+
+LARGE = 40000  # numbers: more than what a send may complete locally
+
+
+def ring(world):
+    return (world.rank - 1) % world.size, (world.rank + 1) % world.size
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit, plait.jit])
+def test_everybody_sends_first(world, jit):
+    source, dest = ring(world)
+
+    def f(x):
+        plait.send(x, dest)
+        return plait.recv(jnp.zeros_like(x), source)
+
+    y = jit(f)(jnp.full((2, 3), world.rank, "int16"))
+    assert np.array_equal(y, np.full((2, 3), source)) and y.dtype == jnp.int16
+
+
+def test_tokens(world):
+    source, dest = ring(world)
+
+    def f(x, token):
+        token = plait.send(x, dest, token=token)
+        y, token = plait.recv(x * 0, source, token=token)
+        return y, token
+
+    token = plait.create_token()
+    assert not jax.make_jaxpr(f)(jnp.ones(2), token).effects
+    y, token = jax.jit(f)(jnp.ones(2) * world.rank, token)
+    assert np.array_equal(y, np.ones(2) * source) and token == 0
+
+
+def test_a_program_that_only_sends(world):
+    source, dest = ring(world)
+    f = plait.jit(lambda x: plait.send(x, dest, tag=5))
+    assert f(jnp.arange(3) + world.rank) is None
+    y = plait.recv(jnp.zeros(3, int), source, tag=5)
+    assert np.array_equal(y, np.arange(3) + source)
+
+
+def test_send_then_recv_of_one_array(world):
+    """The sharp bits: the order of the program holds, and recv leaves its argument alone."""
+    source, dest = ring(world)
+
+    def f(x):
+        plait.send(x, dest)
+        y = plait.recv(x, source)
+        plait.send(y, dest)
+        return y, plait.recv(x, source), x
+
+    x = jnp.zeros((10, 10)) + world.rank
+    y, z, same = plait.jit(f)(x)
+    assert np.array_equal(same, x) and np.all(y == source)
+    assert np.all(z == (world.rank - 2) % world.size)
+
+
+def test_tags_choose(world):
+    source, dest = ring(world)
+
+    def f(x):
+        plait.send(x, dest, tag=1)
+        plait.send(x * 10, dest, tag=2)
+        second = plait.recv(x, source, tag=2)
+        return second, plait.recv(x, source, tag=1)
+
+    second, first = plait.jit(f)(jnp.asarray([1 + world.rank]))
+    assert first == 1 + source and second == 10 * (1 + source)
+
+
+def test_no_partner(world):
+    from mpi4py import MPI
+
+    x = jnp.arange(3.0)
+    for null in (plait.PROC_NULL, MPI.PROC_NULL):
+        plait.send(x, null)
+        assert np.array_equal(plait.recv(x, null), x)
+    g = jax.grad(lambda v: jnp.sum(plait.recv(v, plait.PROC_NULL) ** 2))(x)
+    assert np.allclose(g, 2 * x)
+
+
+def test_any_source(world):
+    from mpi4py import MPI
+
+    n, rank = world.size, world.rank
+    if rank != 0:
+        plait.send(jnp.asarray([rank]), 0, tag=rank)
+        return
+    seen = []
+    for _ in range(n - 1):
+        status = MPI.Status()
+        y = plait.block(plait.recv(jnp.zeros(1, int), status=status))
+        assert status.Get_source() == status.Get_tag() == y[0]
+        seen.append(int(y[0]))
+    assert sorted(seen) == list(range(1, n))
+
+
+def test_trees(world):
+    source, dest = ring(world)
+
+    def make(r):
+        return {"a": jnp.full((2,), r, "float32"), "b": (jnp.full((3, 1), r, "int8"), r > 0)}
+
+    def f(x):
+        plait.send(x, dest)
+        return plait.recv(jax.tree.map(jnp.zeros_like, x), source)
+
+    _core.trace_start(True)
+    got = plait.block(plait.jit(f)(make(world.rank)))
+    lines = _core.trace()
+    _core.trace_start(False)
+    assert jax.tree.all(jax.tree.map(np.array_equal, got, make(source)))
+    assert len(lines) == 2 and "send" in lines[0] and "recv" in lines[1]
+
+
+def test_vmap_is_one_message(world):
+    source, dest = ring(world)
+
+    def f(x):
+        plait.send(x, dest)
+        return plait.recv(x, source)
+
+    x = jnp.arange(12.0).reshape(3, 4) + world.rank
+    _core.trace_start(True)
+    y = plait.block(plait.jit(jax.vmap(f, in_axes=1, out_axes=1))(x))
+    assert len(_core.trace()) == 2
+    _core.trace_start(False)
+    assert np.array_equal(y, np.arange(12.0).reshape(3, 4) + source)
+
+
+def test_in_a_loop(world):
+    source, dest = ring(world)
+
+    def step(x, _):
+        plait.send(x, dest)
+        y = plait.recv(x, source)
+        return y, y
+
+    ys = plait.jit(lambda x: jax.lax.scan(step, x, None, length=4)[1])(jnp.asarray(world.rank))
+    assert np.array_equal(ys, [(world.rank - k - 1) % world.size for k in range(4)])
+
+
+# ---- derivatives ---------------------------------------------------------------------------------
+
+
+def chained(world, x, token):
+    """Rank-dependent weights of what came, on a chain that reaches the loss."""
+    source, dest = ring(world)
+    token = plait.send(jnp.sin(x), dest, tag=3, token=token)
+    y, token = plait.recv(jnp.zeros_like(x), source, tag=3, token=token)
+    return plait.depend(jnp.sum(y * (world.rank + 1)), token)
+
+
+@pytest.mark.parametrize("jit", [jax.jit, plait.jit])
+def test_gradient_by_tokens(world, jit):
+    _, dest = ring(world)
+    x = jnp.arange(3.0) + world.rank
+    g = jit(jax.grad(lambda v: chained(world, v, plait.create_token())))(x)
+    assert np.allclose(g, np.cos(x) * (dest + 1))
+    hvp = jit(
+        lambda v: jax.jvp(jax.grad(lambda u: chained(world, u, plait.create_token())), (v,), (v,))[
+            1
+        ]
+    )
+    assert np.allclose(hvp(x), -np.sin(x) * x * (dest + 1))
+    source, _ = ring(world)
+    tangent = jax.jvp(lambda v: chained(world, v, plait.create_token()), (x,), (x,))[1]
+    other = np.arange(3.0) + source
+    assert np.allclose(tangent, np.sum(np.cos(other) * other) * (world.rank + 1))
+
+
+def test_gradient_of_who_only_sends(world):
+    """Rank 0 distributes; its loss is tied to the token, the others' to what they received."""
+    n, rank = world.size, world.rank
+
+    def loss(x, token):
+        if rank == 0:
+            for r in range(1, n):
+                token = plait.send(x * x, r, token=token)
+            return plait.depend(jnp.sum(x), token)
+        y, token = plait.recv(jnp.zeros_like(x), 0, token=token)
+        return jnp.sum(y) * rank
+
+    x = jnp.asarray([1.0, 2.0])
+    g = plait.jit(jax.grad(lambda v, t: loss(v, t), argnums=(0, 1)))(x, plait.create_token())[0]
+    want = 1 + 2 * x * (n * (n - 1) / 2) if rank == 0 else np.zeros(2)
+    assert np.allclose(g, want)
+
+
+def test_gradient_of_trees(world):
+    source, dest = ring(world)
+
+    def loss(t, token):
+        token = plait.send(t, dest, token=token)
+        y, token = plait.recv(jax.tree.map(jnp.zeros_like, t), source, token=token)
+        return plait.depend(jnp.sum(y["a"] ** 2) + y["b"].astype(float), token)
+
+    t = {"a": jnp.arange(2.0), "b": jnp.float32(3), "n": jnp.int8(1)}
+    g = plait.jit(jax.grad(loss, allow_int=True))(t, plait.create_token())
+    assert np.allclose(g["a"], 2 * np.arange(2.0)) and g["b"] == 1
+
+
+def test_send_without_token_has_no_gradient(world):
+    source, dest = ring(world)
+
+    def loss(x, token=None):
+        plait.send(x, dest, token=token)
+        return jnp.sum(x)
+
+    text = "send: .*pass token= of a floating dtype .* or use plait.sendrecv"
+    with pytest.raises(TypeError, match=text):
+        jax.make_jaxpr(jax.grad(loss))(jnp.ones(2))
+    with pytest.raises(TypeError, match=text):
+        jax.make_jaxpr(jax.grad(loss))(jnp.ones(2), jnp.zeros((), int))
+
+    def other(x):
+        plait.send(jax.lax.stop_gradient(x), dest)
+        plait.send(jnp.arange(2), dest)
+        y = plait.recv(jnp.zeros(2), source)
+        return jnp.sum(x * y) + plait.recv(jnp.zeros(2, int), source)[0].astype(float)
+
+    assert np.allclose(jax.grad(other)(jnp.ones(2)), 1)
+
+
+def test_adjoint_of_any_source(world):
+    source, dest = ring(world)
+
+    def loss(x):
+        return jnp.sum(plait.sendrecv(x, x, plait.ANY_SOURCE, dest))
+
+    with pytest.raises(ValueError, match="sendrecv: the adjoint of source=ANY_SOURCE"):
+        jax.make_jaxpr(jax.grad(loss))(jnp.ones(2))
+    with pytest.raises(ValueError, match="recv: the adjoint of source=ANY_SOURCE"):
+        jax.make_jaxpr(jax.grad(lambda x: jnp.sum(plait.recv(x))))(jnp.ones(2))
+
+
+def test_sendrecv_of_other_dtypes(world):
+    """What is sent and what is received differ in dtype and shape."""
+    if world.size % 2:
+        pytest.skip("two neighbours in the ring would be alike")
+    source, dest = ring(world)
+    kinds = [jnp.ones(2, "float32"), jnp.ones((3, 1), "complex128")]
+    mine, theirs = kinds[world.rank % 2], kinds[1 - world.rank % 2]
+
+    def loss(x):
+        y = plait.sendrecv(x, jnp.zeros_like(theirs), source, dest)
+        return jnp.sum(jnp.real(y)).astype(float) * (world.rank + 1)
+
+    g = plait.jit(jax.grad(loss))(mine)
+    assert g.dtype == mine.dtype and np.allclose(g, dest + 1)
+
+
+# ---- faults --------------------------------------------------------------------------------------
+
+
+def test_truncation_on_both_partners(world):
+    if world.size == 1:
+        pytest.skip("needs two ranks")
+
+    def f(x):
+        if world.rank == 0:
+            return plait.send(x, 1)
+        return plait.recv(jnp.zeros(3), 0)
+
+    text = f"{8 * LARGE} bytes of float64.* expects 24 bytes"
+    if world.rank < 2:
+        with pytest.raises(plait.TruncationError, match=text), plait.errors():
+            f(jnp.ones(LARGE))
+    assert plait.allreduce(jnp.ones(1), plait.SUM)[0] == world.size
+
+
+def test_messages_of_mpi4py_do_not_mix(world):
+    source, dest = ring(world)
+    request = world.isend({"pickled": world.rank}, dest, tag=0)
+    y = plait.sendrecv(jnp.ones(2) * world.rank, jnp.zeros(2), source, dest, comm=world)
+    assert world.recv(source=source, tag=0) == {"pickled": source}
+    request.wait()
+    assert np.all(y == source)
+
+
+def test_bad_arguments(world):
+    x, n = jnp.ones(2), world.size
+    cases_ = [
+        (lambda: plait.send(x, n), ValueError, f"send: dest {n} is not a rank"),
+        (lambda: plait.send(x, 0, tag=-1), ValueError, "send: tag -1 is outside 0..32767"),
+        (lambda: plait.send(x, True), TypeError, 'send got unexpected type for argument "dest"'),
+        (lambda: plait.send(x, plait.ANY_SOURCE), ValueError, "send: dest plait.ANY is not"),
+        (lambda: plait.recv(x, n), ValueError, f"recv: source {n} is not a rank"),
+        (lambda: plait.recv(x, 0, status=3), TypeError, "recv: status is int"),
+        (lambda: plait.send(x, 0, comm="a"), TypeError, "send: not possible in shard_map; use"),
+    ]
+    for call, error, text in cases_:
+        with pytest.raises(error) as caught:
+            call()
+        assert text in str(caught.value)
+
+
+def test_example_of_jpi(world):
+    """4 ranks: results 12, 6, 6, 6; the exact gradient is P + 1 on every rank."""
+    n, rank = world.size, world.rank
+
+    def func(data):
+        token = plait.create_token()
+        result, _ = plait.allreduce(data, plait.SUM, token=token, comm=world)
+        return jnp.sum(result * 2 if rank == 0 else result)
+
+    data = jnp.asarray([rank], jnp.float32)
+    total = n * (n - 1) / 2
+    assert jax.jit(func)(data) == (2 * total if rank == 0 else total)
+    assert np.allclose(jax.grad(func)(data), n + 1)
+
+
+def test_large_messages(world):
+    """Longer than what completes locally, on both partners of every pair at once."""
+    source, dest = ring(world)
+    x = jnp.asarray(cases.random((LARGE,), "float64", world.rank))
+    y = plait.sendrecv(x, jnp.zeros_like(x), source, dest)
+    assert np.array_equal(y, cases.random((LARGE,), "float64", source))
+    if world.size == 1:
+        return
+
+    def f(x):
+        if world.rank % 2 == 0:
+            plait.send(x, dest, tag=1)
+            return plait.recv(x, source, tag=1)
+        y = plait.recv(x, source, tag=1)
+        plait.send(x, dest, tag=1)
+        return y
+
+    if world.size % 2 == 0:
+        assert np.array_equal(plait.jit(f)(x), y)
