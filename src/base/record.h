@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PLAIT_TITLE_BYTES = 112, PLAIT_RING_ROOM = 256, PLAIT_RINGS = 16 };
+enum { PLAIT_TITLE_BYTES = 112, PLAIT_RING_ROOM = 256, PLAIT_RINGS = 64 };
 enum { PLAIT_RECORD_VERSION = 1, PLAIT_RECORD_HEADER_BYTES = 4096 };
 enum { PLAIT_STATUS_UNDER_WAY = -1 };
 enum { PLAIT_RECORD_CLOSED = -1, PLAIT_RECORD_IN_MEMORY = -2 }; /* instead of a file */

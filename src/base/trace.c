@@ -139,6 +139,14 @@ static bool has_room(int64_t i)
     return is_there;
 }
 
+static void copy_text(char *to, size_t room, const char *from)
+{
+    size_t length = strnlen(from, room - 1);
+
+    memcpy(to, from, length);
+    to[length] = '\0';
+}
+
 static void put(plait_entry_t *to, const plait_flight_entry_t *e,
                 const plait_trace_times_t *times, uint64_t number)
 {
@@ -155,8 +163,8 @@ static void put(plait_entry_t *to, const plait_flight_entry_t *e,
     to->is_collective = e->is_collective;
     to->thread = e->thread;
     to->status = atomic_load_explicit(&e->status, memory_order_relaxed);
-    (void)snprintf(to->title, sizeof(to->title), "%s", plait_flight_text_at(e->title));
-    (void)snprintf(to->where, sizeof(to->where), "%s", plait_flight_text_at(e->where));
+    copy_text(to->title, sizeof(to->title), plait_flight_text_at(e->title));
+    copy_text(to->where, sizeof(to->where), plait_flight_text_at(e->where));
     atomic_store_explicit(&to->number, number, memory_order_release);
 }
 

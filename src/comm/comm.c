@@ -53,6 +53,7 @@ plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
     PLAIT_TRY(plait_local_open(n_ranks, ends));
     for (int r = 0; r < n_ranks; r++) {
         comms[r]->end = ends[r];
+        comms[r]->track = r;
         comms[r]->why = "shared addresses: threads of one process";
     }
 done:

@@ -10,6 +10,7 @@
 struct plait_comm {
     plait_endpoint_t end;
     int64_t id;               /* of the registry; 0 for handles of C programs */
+    int track;                /* tells ranks of this process apart: the device, or 0 */
     char label[96];           /* where it was made, for messages */
     const char *why;          /* how peers' memory is reached */
     _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */

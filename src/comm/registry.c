@@ -114,6 +114,7 @@ static plait_status_t put(entry_t *entry, int64_t id)
     }
     for (int i = 0; i < entry->n; i++) {
         entry->comms[i]->id = id;
+        entry->comms[i]->track = entry->is_by_device ? entry->ordinals[i] : 0;
         (void)snprintf(entry->comms[i]->label, sizeof(entry->label), "%s",
                        entry->label);
     }

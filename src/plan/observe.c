@@ -55,12 +55,6 @@ static int64_t bytes_of(const plait_plan_t *plan)
     return n_bytes;
 }
 
-/* Ranks of this process are told apart; ranks elsewhere have records of their own. */
-static int track_of(const plait_comm_t *comm)
-{
-    return (comm->end.caps.direct == PLAIT_DIRECT_POINTER) ? comm->end.rank : 0;
-}
-
 static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
                                    bool is_collective, plait_comm_t *comm)
 {
@@ -69,7 +63,7 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
         .comm = comm->id,
         .sequence = atomic_fetch_add_explicit(&comm->n_calls, 1, memory_order_relaxed),
         .rank = comm->end.rank,
-        .track = track_of(comm),
+        .track = comm->track,
         .peer = peer,
         .is_collective = is_collective,
         .n_bytes = n_bytes};

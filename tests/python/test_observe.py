@@ -332,13 +332,15 @@ def test_merging_where_there_is_nothing(tmp_path, capsys):
 
 
 def test_one_process_with_several_devices(tmp_path):
+    """A track for each device, also where devices are ranks of two groups."""
     code = (
         "import jax, jax.numpy as jnp, plait\n"
         "from jax.sharding import PartitionSpec as P\n"
-        "jax.config.update('jax_num_cpu_devices', 2)\n"
-        "mesh = jax.make_mesh((2,), ('x',), axis_types=(jax.sharding.AxisType.Auto,))\n"
+        "jax.config.update('jax_num_cpu_devices', 4)\n"
+        "auto = (jax.sharding.AxisType.Auto,) * 2\n"
+        "mesh = jax.make_mesh((2, 2), ('x', 'y'), axis_types=auto)\n"
         "f = jax.shard_map(lambda x: plait.allreduce(x, plait.SUM, comm='x'), mesh=mesh,\n"
-        "                  in_specs=P('x'), out_specs=P())\n"
+        "                  in_specs=P(('x', 'y')), out_specs=P('y'))\n"
         "plait.block(plait.jit(f)(jnp.ones(4)))\n"
     )
     done = start(sys.executable, "-c", code, PLAIT_TRACE="sub/t.json", PLAIT_FLIGHT=tmp_path)
@@ -347,7 +349,8 @@ def test_one_process_with_several_devices(tmp_path):
     assert done.returncode == 0, done.stderr
     content = json.loads((tmp_path / "t.json").read_text())
     events = [e for e in content["traceEvents"] if e["ph"] == "X"]
-    assert sorted((e["pid"], e["tid"], e["args"]["rank"]) for e in events) == [(1, 1, 0), (1, 2, 1)]
+    ranks = sorted((e["pid"], e["tid"], e["args"]["rank"]) for e in events)
+    assert ranks == [(1, 1, 0), (1, 2, 0), (1, 3, 1), (1, 4, 1)]
 
 
 # ---- comparing ranks --------------------------------------------------------------------------

@@ -80,7 +80,21 @@ def given(x):
     return plait.bcast(x, 0).sum()
 
 
-@pytest.mark.parametrize("f", [summed, multiplied, exchanged, given])
+def gathered(x):
+    return plait.allgather(x).sum()
+
+
+def dealt(x):
+    return plait.scatter(plait.gather(x, 0), 0).sum()
+
+
+def scanned(x):
+    return plait.scan(x, plait.SUM).sum()
+
+
+@pytest.mark.parametrize(
+    "f", [summed, multiplied, exchanged, given, gathered, dealt, scanned], ids=lambda f: f.__name__
+)
 def test_derivatives_keep_the_line_of_the_forward_call(f):
     at = f"test_sites.py:{f.__code__.co_firstlineno + 1}"
     x = jnp.ones(3)
