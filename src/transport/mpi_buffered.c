@@ -10,10 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Looks per operation: together less than a microsecond. Time that close waits for
- * receivers: long enough for one that is about to receive, short for a human. */
+/* Looks per operation: together less than a microsecond. */
 enum { LOOKS = 4, DRAIN_NAP_NS = 100000 };
-#define DRAIN_NS INT64_C(2000000000)
 
 static int64_t held_by(const plait_mpi_transfer_t *t)
 {
@@ -185,9 +183,11 @@ plait_status_t plait_mpi_refusal(plait_session_t *session)
     return status;
 }
 
-/* No receiver has answered in time. */
+/* No receiver has answered in time. The message may be taken for one of a communicator that
+ * MPI gives the number of these duplicates; if this rank keeps them, none gets it. */
 static void give_up(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
 {
+    link->has_lost = true;
     plait_log(PLAIT_LOG_WARN,
               "rank %d close: the message to rank %d with tag %d, %lld bytes, was not "
               "received yet",
@@ -197,13 +197,12 @@ static void give_up(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
     finish(link, t);
 }
 
-void plait_mpi_drain(plait_mpi_link_t *link)
+void plait_mpi_drain(plait_mpi_link_t *link, int64_t until_ns)
 {
     const struct timespec nap = {.tv_nsec = DRAIN_NAP_NS};
-    int64_t start = plait_clock_ns();
     plait_mpi_transfer_t *t = NULL;
 
-    while ((link->buffered != NULL) && (plait_clock_ns() - start < DRAIN_NS)) {
+    while ((link->buffered != NULL) && (plait_clock_ns() < until_ns)) {
         if (!look(link)) {
             (void)nanosleep(&nap, NULL);
         }
@@ -214,5 +213,7 @@ void plait_mpi_drain(plait_mpi_link_t *link)
     if (link->refused != PLAIT_OK) {
         plait_log(PLAIT_LOG_ERROR, "rank %d close: a buffered send: %s", link->rank,
                   link->refused_text);
+        link->refused = PLAIT_OK;
+        atomic_fetch_sub(&link->n_pending, 1);
     }
 }

@@ -1,5 +1,6 @@
 #include "transport/mpi_link.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/wait.h"
 #include "transport/matched.h"
@@ -82,11 +83,34 @@ done:
     return status;
 }
 
+/* Communicators that are still open: their buffered sends. The process is ending, so nobody
+ * closes one meanwhile. */
+static void drain_open_links(void)
+{
+    enum { MAX_LINKS = 256 };
+    plait_mpi_link_t *links[MAX_LINKS];
+    int64_t until = plait_clock_ns() + PLAIT_MPI_DRAIN_NS;
+    int n = 0;
+
+    (void)pthread_mutex_lock(&watch_lock);
+    for (plait_mpi_link_t *link = watched; link != NULL && n < MAX_LINKS;
+         link = link->next) {
+        if (atomic_load(&link->n_pending) > 0) {
+            links[n++] = link;
+        }
+    }
+    (void)pthread_mutex_unlock(&watch_lock);
+    for (int i = 0; i < n; i++) {
+        plait_mpi_drain(links[i], until);
+    }
+}
+
 void plait_mpi_shutdown(void)
 {
     int up = UP;
 
     if (atomic_load(&state) == UP) {
+        drain_open_links();
         (void)pthread_mutex_lock(&mpi_lock);
         (void)atomic_compare_exchange_strong(&state, &up, OVER);
         (void)pthread_mutex_unlock(&mpi_lock);

@@ -58,6 +58,7 @@ typedef struct plait_mpi_link {
     bool is_node;           /* peers' memory can be read */
     _Atomic bool is_broken; /* ranks left a collective phase at different places    */
     _Atomic bool is_stuck;  /* a request never ended: the memory here is not freed  */
+    bool has_lost; /* a message may come when nobody receives: duplicates are kept   */
 
     int keyval; /* of the attribute on `user` */
     bool has_keyval;
@@ -152,8 +153,14 @@ plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *
 plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send);
 plait_status_t plait_mpi_refusal(plait_session_t *session);
 
-/* Waits a bounded time for the receivers of buffered sends and logs what they refuse. */
-void plait_mpi_drain(plait_mpi_link_t *link);
+/* Waits for the receivers of buffered sends, until a time of plait_clock_ns; logs what they
+ * refuse and what is left. */
+void plait_mpi_drain(plait_mpi_link_t *link, int64_t until_ns);
+
+/* What close and the end of the process give receivers: long enough for one that is about
+ * to receive, short for a human. */
+#define PLAIT_MPI_DRAIN_NS INT64_C(2000000000)
+
 void plait_mpi_transfers_free(plait_mpi_link_t *link);
 
 static inline plait_mpi_link_t *plait_mpi_link_of(const plait_session_t *session)

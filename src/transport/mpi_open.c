@@ -64,15 +64,17 @@ static void link_destroy(plait_mpi_link_t **link_p)
         return;
     }
     plait_mpi_unwatch(link);
-    plait_mpi_drain(link);
+    plait_mpi_drain(link, plait_clock_ns() + PLAIT_MPI_DRAIN_NS);
     if (atomic_load(&link->is_stuck)) {
         plait_log(PLAIT_LOG_WARN,
                   "rank %d close: memory of requests that never ended is kept",
                   link->rank);
         return;
     }
-    free_duplicate(link, link->matched);
-    free_duplicate(link, link->control);
+    if (!link->has_lost) {
+        free_duplicate(link, link->matched);
+        free_duplicate(link, link->control);
+    }
     if (atomic_load(&link->is_stuck)) {
         return;
     }

@@ -76,6 +76,28 @@ static void check_lost(uint64_t world)
     }
 }
 
+/* MPI_Finalize finds a buffered send under way, on a communicator that is still open. */
+static void send_and_finalize(uint64_t world)
+{
+    const struct timespec nap = {.tv_nsec = 200000000};
+    plait_comm_t *comm = open_on(world);
+    int64_t x[4000] = {0};
+
+    for (int64_t i = 0; i < 4000 && plait_comm_rank(comm) == 0; i++) {
+        x[i] = i;
+    }
+    if (plait_comm_rank(comm) == 0 && plait_comm_size(comm) > 1) {
+        CHECK(plait_send(comm, 1, 0, PLAIT_S64, 4000, x) == PLAIT_OK, "send");
+    } else if (plait_comm_rank(comm) == 1) {
+        (void)nanosleep(&nap, NULL);
+        CHECK(plait_recv(comm, 0, 0, PLAIT_S64, 4000, x) == PLAIT_OK && x[3999] == 3999,
+              "recv");
+    }
+    (void)host.finalize();
+    CHECK(plait_barrier(comm) == PLAIT_ERR_COMM, "after MPI_Finalize");
+    plait_comm_destroy(&comm);
+}
+
 static void check_all(uint64_t bits)
 {
     plait_comm_t *comm = open_on(bits);
@@ -116,7 +138,7 @@ int main(int argc, char **argv)
         check_lost(world);
     }
     (void)host.comm_free(&turned);
-    (void)host.finalize();
+    send_and_finalize(world);
     (void)plait_pool_trim();
     return report("mpi_coll");
 }
