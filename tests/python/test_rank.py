@@ -114,16 +114,24 @@ def test_sendrecv_with_a_constant_template():
     assert np.allclose(jax.jvp(f, (x[0],), (x[0],))[1], 6)
 
 
-def test_cg_and_its_gradient():
+@pytest.mark.parametrize("solver", ["cg", "gmres", "bicgstab"])
+def test_solvers_and_their_gradients(solver):
     def solve(b):
         def matvec(v):
             return 2 * plait.allreduce(v, plait.SUM) + plait.sendrecv(v, v, 0, 0)
 
-        return jax.scipy.sparse.linalg.cg(matvec, b)[0]
+        return getattr(jax.scipy.sparse.linalg, solver)(matvec, b)[0]
 
     b = jnp.arange(3.0)
     assert np.allclose(plait.jit(solve)(b), b / 3)
     assert np.allclose(jax.jit(jax.grad(lambda v: jnp.sum(solve(v) ** 2)))(b), 2 * b / 9)
+
+
+def test_adjoints_of_what_cannot_be_added():
+    x = jnp.ones(3, "float8_e5m2")
+    for call in (lambda v: plait.bcast(v, 0), plait.allgather):
+        with pytest.raises(TypeError, match="its adjoint is a SUM, which float8_e5m2 does not"):
+            jax.vjp(call, x)[1](call(x))
 
 
 CASES = [

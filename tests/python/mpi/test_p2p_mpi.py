@@ -210,6 +210,30 @@ def test_gradient_of_trees(world):
     assert np.allclose(g["a"], 2 * np.arange(2.0)) and g["b"] == 1
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_remat(world, dtype):
+    """Backward mode communicates forward again on both partners, or on none."""
+    source, dest = ring(world)
+
+    @jax.checkpoint
+    def f(x, token):
+        token = plait.send(x * x, dest, token=token)
+        y, token = plait.recv(jnp.zeros_like(x), source, token=token)
+        return y * y, token
+
+    @jax.checkpoint
+    def g(x):
+        y = plait.sendrecv(x * x, jnp.zeros_like(x), source, dest)
+        return plait.allgather(y * y)[world.rank]
+
+    def loss(x):
+        y, token = f(x, plait.create_token())
+        return plait.depend(jnp.real(jnp.sum(y)) + jnp.real(jnp.sum(g(x))), token)
+
+    x = jnp.arange(3.0).astype(dtype) + world.rank
+    assert np.allclose(plait.jit(jax.grad(loss))(x), 8 * np.asarray(x) ** 3)
+
+
 def test_send_without_token_has_no_gradient(world):
     source, dest = ring(world)
 
