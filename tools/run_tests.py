@@ -192,7 +192,7 @@ def transports(count):
     name = "transports"
     venvs = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1])}
     command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
-    code, log = run(name, command, 600, venvs)
+    code, log = run(name, command, 900, venvs)
     text = log.read_text(errors="replace")
     bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)
     wrong = bad.group(1).split(", ") if bad else []
