@@ -49,6 +49,13 @@ def my_rank(chain: Chain, group: Any) -> Any:
     return own[0]
 
 
+def _check_sum(name: str, cts: Sequence) -> None:
+    """An adjoint that adds up needs a dtype that can be added."""
+    for ct in cts:
+        if not _core.reduce_is_defined(SUM, ct.dtype.name):
+            raise TypeError(f"{name}: its adjoint is a SUM, which {ct.dtype.name} does not have")
+
+
 def _here(group: Any) -> int:
     """A rank whose shapes are those of this one: in a manual region all are alike."""
     return 0 if group.rank is None else group.rank
@@ -208,6 +215,7 @@ def _bcast_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) 
         cts = _of_one_value("bcast", chain, cts, params)
         is_root = my_rank(chain, group) == root
         return [jnp.where(is_root, ct, jnp.zeros_like(ct)) for ct in cts]
+    _check_sum("bcast", cts)
     return chain.call("reduce", *cts, reduce=SUM, root=root, elsewhere=0, group=group)
 
 
@@ -300,6 +308,7 @@ def _allgather_transpose(chain: Chain, cts: Sequence, args: Sequence, params: di
         cts = _of_one_value("allgather", chain, cts, params)
         me = my_rank(chain, group)
         return [_own_block(ct, x, me, counts) for ct, x in zip(cts, args, strict=True)]
+    _check_sum("allgather", cts)
     return chain.call("reduce_scatter", *cts, reduce=SUM, counts=counts, group=group)
 
 

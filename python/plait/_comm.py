@@ -19,6 +19,7 @@ class Special(int):
 PROC_NULL = Special(-2)
 ANY_SOURCE = Special(-1)
 ANY_TAG = Special(-1)
+TANGENTS = "'"  # added to a mode
 
 
 class Comm:
@@ -52,7 +53,11 @@ class Comm:
         return made
 
     def id(self, mode: str = "effect") -> int:
-        """The number of this communicator's duplicate for calls by effect or by token."""
+        """The number of this communicator's duplicate for calls by effect or by token.
+
+        Collective at the first use of a mode. Tangents get their own at once: later, the ranks
+        of a derivative may be some only.
+        """
         if mode not in self._ids:
             if self._source is None:
                 self._ids[mode] = _core.add_self(self._label)
@@ -60,6 +65,8 @@ class Comm:
                 bits = _handle(self._source)
                 self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
             _of_number[self._ids[mode]] = self
+            if not mode.endswith(TANGENTS):
+                self.id(mode + TANGENTS)
         return self._ids[mode]
 
     @property

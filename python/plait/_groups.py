@@ -14,7 +14,7 @@ class Group:
 
     comm: number of the communicator; None: one over devices, known when the program is lowered.
     rank: this process's; None over devices, where one program is every rank.
-    mode: calls by effect and by token have a communicator each.
+    mode: calls by effect, by token, and their tangents, have a communicator each.
     mesh: axes of the manual region's mesh; every place along those not in ``over`` is a group
         of its own.
     over: mesh axes that number the ranks, the first one slowest.
@@ -29,10 +29,17 @@ class Group:
     over: tuple[str, ...] = ()
     checks: bool = False
 
+    def of_tangents(self) -> "Group":
+        """The same ranks, for tangents whose messages must not meet others."""
+        return self._in_mode(self.mode + _comm.TANGENTS)
+
     def by_effect(self) -> "Group":
         """The same ranks, for calls that the effect orders."""
-        comm = None if self.comm is None else _comm.of_number(self.comm).id("effect")
-        return dataclasses.replace(self, comm=comm, mode="effect")
+        return self._in_mode("effect")
+
+    def _in_mode(self, mode: str) -> "Group":
+        comm = None if self.comm is None else _comm.of_number(self.comm).id(mode)
+        return dataclasses.replace(self, comm=comm, mode=mode)
 
     def number(self, devices: tuple | None) -> int:
         """The registry's number; ``devices`` are those that the program is lowered for."""

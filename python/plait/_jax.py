@@ -177,7 +177,9 @@ def saves_unless_complex(primitive: Any) -> None:
         ]
         if any(unknown):
             return None, eqn, [True] * n, [True] * n, missing
-        if any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in eqn.outvars):
+        # Of a transfer both partners must do the same: one has the complex array as operand.
+        arrays = [*eqn.invars, *eqn.outvars]
+        if any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in arrays):
             return eqn, eqn, [False] * n, [True] * n, missing
         return eqn, None, [False] * n, [False] * n, []
 

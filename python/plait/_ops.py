@@ -34,8 +34,11 @@ class Rules:
         None: not a linear operation.
     jvp: (primal chain, tangent chain, operands, tangents, parameters) to both results.
     joins: results from (chain, operands, parameters) for several leaves.
+    plain: how many trailing operands and results are no payload: never differentiated, packed
+        or batched.
     reduces: computes with the elements, so that different dtypes are different messages.
     is_invariant: the result is equal on all ranks.
+    is_matched: a transfer between two ranks, matched by rank and tag.
     """
 
     transpose: Callable[["Chain", Sequence, Sequence, dict], list] | None
@@ -43,35 +46,56 @@ class Rules:
     results: Callable[[Sequence, dict], list] | None = None
     jvp: Callable[..., tuple[list, list]] | None = None
     joins: Callable[["Chain", Sequence, dict], list] | None = None
+    plain: tuple[int, int] = (0, 0)
     reduces: bool = False
     is_invariant: bool = False
+    is_matched: bool = False
 
 
 class Chain:
     """A sequence of operations: by the effect (token None) or by an explicit token.
 
+    after: arrays that every operation waits for, as operands that it does not use.
     site: the line that what has none of its own is called for; None: the line now.
     """
 
-    def __init__(self, token: Any = None, site: int | None = None):
-        self.token, self.site = token, site
+    def __init__(self, token: Any = None, after: Sequence = (), site: int | None = None):
+        self.token, self.after, self.site = token, tuple(after), site
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
         """Binds the operation and moves the token on."""
         operation = operations()[name]
         if "site" not in params:
             params["site"] = _sites.here() if self.site is None else self.site
+        params["n_after"] = len(self.after)
         if self.token is None:
-            return operation.effect_p.bind(*args, **params)
-        *results, self.token = operation.token_p.bind(*args, self.token, **params)
+            return operation.effect_p.bind(*args, *self.after, **params)
+        *results, self.token = operation.token_p.bind(*args, self.token, *self.after, **params)
         return results
 
 
-class _SiblingChain(Chain):
-    """The effect's chain for operations whose communicator is that of a token's chain."""
+class _TangentChain(Chain):
+    """The tangents of an operation on a chain.
+
+    Nothing orders two chains by token, and a receive from any source takes what comes: there
+    the messages of tangents and adjoints, on a communicator of their own, do not meet those of
+    the primal operations. Tangents of a chain by token wait for the primal operation, since an
+    adjoint that runs before it could wait for a partner who waits for its message; where the
+    token has no derivative, the effect orders them.
+    """
+
+    def __init__(self, primal: Chain, token: Any, is_matched: bool):
+        super().__init__(token, primal.after, primal.site)
+        self._primal, self._is_matched = primal, is_matched
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
-        return super().call(name, *args, **(params | {"group": params["group"].by_effect()}))
+        group = params["group"]
+        if self._primal.token is not None:
+            self.after = (self._primal.token,)
+            group = group.by_effect() if self.token is None else group
+        if self.token is not None or self._is_matched:
+            group = group.of_tangents()
+        return super().call(name, *args, **(params | {"group": group}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +126,29 @@ def operations() -> dict[str, Operation]:
     return {name: _make(name, rows.get(name), given) for name, given in _RULES.items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """One of the two primitives of an operation.
+
+    Its operands are those of the operation, then the token, then what is only waited for; its
+    results are those of the operation, then the token.
+    """
+
+    operation: Operation
+    has_token: bool
+
+    def split(self, args: Sequence, params: dict) -> tuple[Sequence, Any, Sequence]:
+        """The operands proper, the token or None, and what is waited for."""
+        n = len(args) - params["n_after"]
+        if not self.has_token:
+            return args[:n], None, args[n:]
+        return args[: n - 1], args[n - 1], args[n:]
+
+    def join(self, results: Sequence, token: Any) -> list:
+        """The primitive's results."""
+        return [*results, token] if self.has_token else list(results)
+
+
 def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     effect_p = jex.Primitive("plait_" + name)
     token_p = jex.Primitive("plait_" + name + "_token")
@@ -109,38 +156,40 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     if row is not None:
         handler = jax.ffi.pycapsule(getattr(_core.lib, row.symbol))
         jax.ffi.register_ffi_target(row.target, handler, platform="cpu")
-    for primitive, has_token in ((effect_p, False), (token_p, True)):
+    for form in (_Form(operation, False), _Form(operation, True)):
+        primitive = token_p if form.has_token else effect_p
         primitive.multiple_results = True
         _jax.def_eager(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
-        mlir.register_lowering(
-            primitive, functools.partial(_lower, operation, has_token), platform="cpu"
-        )
-        ad.primitive_jvps[primitive] = functools.partial(_jvp, operation, has_token)
-        ad.primitive_transposes[primitive] = functools.partial(_transpose, operation, has_token)
-        batching.primitive_batchers[primitive] = functools.partial(_batch, operation, has_token)
-    if row is None:
-        effect_p.def_abstract_eval(functools.partial(_results, given))
-    else:
-        _jax.saves_unless_complex(effect_p)
-        effect_p.def_effectful_abstract_eval(
-            lambda *avals, **params: (_results(given, *avals, **params), {_jax.EFFECT})
-        )
-    token_p.def_abstract_eval(
-        lambda *avals, **params: [*_results(given, *avals[:-1], **params), avals[-1]]
-    )
+        mlir.register_lowering(primitive, functools.partial(_lower, form), platform="cpu")
+        ad.primitive_jvps[primitive] = functools.partial(_jvp, form)
+        ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
+        batching.primitive_batchers[primitive] = functools.partial(_batch, form)
+        results = functools.partial(_results, form)
+        if form.has_token or row is None:
+            primitive.def_abstract_eval(results)
+        else:
+            _jax.saves_unless_complex(primitive)
+            primitive.def_effectful_abstract_eval(
+                lambda *avals, _results=results, **params: (
+                    _results(*avals, **params),
+                    {_jax.EFFECT},
+                )
+            )
     return operation
 
 
-def _results(given: Rules, *avals: Any, **params: Any) -> list:
+def _results(form: _Form, *args: Any, **params: Any) -> list:
+    given = form.operation.rules
+    avals, token, _ = form.split(args, params)
     if given.results is not None:
-        return given.results(avals, params)
+        return form.join(given.results(avals, params), token)
     n, lead = given.frame(params)
     results = [a.update(shape=(*lead, *a.shape[n:])) for a in avals]
-    if not given.is_invariant:
-        return results
-    over = frozenset(params["group"].over)
-    return [_jax.with_vma(a, _jax.vma_of_aval(a) - over) for a in results]
+    if given.is_invariant:
+        over = frozenset(params["group"].over)
+        results = [_jax.with_vma(a, _jax.vma_of_aval(a) - over) for a in results]
+    return form.join(results, token)
 
 
 def _donated(row: _core.Row | None, params: dict) -> tuple[int, ...]:
@@ -150,42 +199,38 @@ def _donated(row: _core.Row | None, params: dict) -> tuple[int, ...]:
 # ---- lowering ----------------------------------------------------------------------------------
 
 
-def _lower(operation: Operation, has_token: bool, ctx: Any, *args: Any, **params: Any) -> Any:
-    row = operation.row
+def _lower(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
+    row = form.operation.row
+    leaves, token, _ = form.split(args, params)
     if row is None:  # moves nothing
-        return args
-    if len(args) - has_token > row.n_args:
-        return _lower_joined(operation, has_token, ctx, *args, **params)
+        return form.join(leaves, token)
+    if len(leaves) > row.n_args:
+        return _lower_joined(form, ctx, *args, **params)
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
     attrs |= {name: float(params[name]) for name in row.floats}
     attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}
     attrs["comm"] = params["group"].number(_jax.lowering_devices(ctx))
     attrs["site"] = params["site"]
     aliases = {i: 0 for i in _donated(row, params)}
-    if has_token:
+    if form.has_token:
         aliases[row.n_args] = row.n_rets
     rule = jax.ffi.ffi_lowering(
         row.target, has_side_effect=True, operand_output_aliases=aliases or None
     )
-    if has_token:
+    if form.has_token:
         return rule(ctx, *args, **attrs)
     return _jax.lower_ordered(ctx, rule, args, attrs)
 
 
-def _lower_joined(
-    operation: Operation, has_token: bool, ctx: Any, *args: Any, **params: Any
-) -> Any:
+def _lower_joined(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
     """Several leaves: packs them, binds the operation on what is packed, and unpacks."""
     params |= {"donate": False} if "donate" in params else {}
+    joins = form.operation.rules.joins or functools.partial(_call_joined, form.operation)
 
     def joined(*args: Any) -> list:
-        chain = Chain(args[-1] if has_token else None, params["site"])
-        leaves = args[: len(args) - has_token]
-        if operation.rules.joins is not None:
-            results = operation.rules.joins(chain, leaves, params)
-        else:
-            results = _call_joined(operation, chain, leaves, params)
-        return [*results, chain.token] if has_token else results
+        leaves, token, after = form.split(args, params)
+        chain = Chain(token, after, params["site"])
+        return form.join(joins(chain, leaves, params), chain.token)
 
     return _jax.lower_traced(ctx, joined, args, is_local=True)
 
@@ -231,24 +276,20 @@ def _linear_jvp(
     return results, spread(results, places, tangent.call(name, *dx, **params))
 
 
-def _jvp(
-    operation: Operation, has_token: bool, primals: Sequence, tangents: Sequence, **params: Any
-) -> tuple[list, list]:
-    rule = operation.rules.jvp or functools.partial(_linear_jvp, operation.name)
-    site = params["site"]
-    if not has_token:
-        return rule(Chain(site=site), Chain(site=site), primals, tangents, params)
-    *args, token = primals
-    *tangents, token_tangent = tangents
-    primal = Chain(token, site)
-    if is_inexact(token):
-        tangent = Chain(ad.instantiate_zeros(token_tangent), site)
-        results, d_results = rule(primal, tangent, args, tangents, params)
-        return [*results, primal.token], [*d_results, tangent.token]
-    # A token without derivative cannot order the tangents: the effect does.
-    results, d_results = rule(primal, _SiblingChain(site=site), args, tangents, params)
-    zero = _jax.zero_tangent(primal.token)
-    return [*results, primal.token], [*d_results, zero]
+def _jvp(form: _Form, primals: Sequence, tangents: Sequence, **params: Any) -> tuple[list, list]:
+    name = form.operation.name
+    rule = form.operation.rules.jvp or functools.partial(_linear_jvp, name)
+    args, token, after = form.split(primals, params)
+    d_args, d_token, _ = form.split(tangents, params)
+    primal = Chain(token, after, params["site"])
+    is_ordered = form.has_token and is_inexact(token)
+    d_token = ad.instantiate_zeros(d_token) if is_ordered else None
+    tangent = _TangentChain(primal, d_token, form.operation.rules.is_matched)
+    results, d_results = rule(primal, tangent, args, d_args, params)
+    if not form.has_token:
+        return results, d_results
+    d_token = tangent.token if is_ordered else _jax.zero_tangent(primal.token)
+    return [*results, primal.token], [*d_results, d_token]
 
 
 def aval_of(x: Any) -> Any:
@@ -256,15 +297,14 @@ def aval_of(x: Any) -> Any:
     return x.aval if ad.is_undefined_primal(x) else jax.typeof(x)
 
 
-def _transpose(
-    operation: Operation, has_token: bool, cotangents: Sequence, *args: Any, **params: Any
-) -> list:
+def _transpose(form: _Form, cotangents: Sequence, *args: Any, **params: Any) -> list:
+    operation = form.operation
     if operation.rules.transpose is None:
         raise TypeError(f"{operation.name}: not a linear function of its operands")
     # A symbolic zero is not skipped: whether it is one may differ between ranks.
     cotangents = list(map(ad.instantiate_zeros, cotangents))
-    chain = Chain(cotangents.pop() if has_token else None, params["site"])
-    leaves = args[: len(args) - has_token]
+    leaves, token, after = form.split(args, params)
+    chain = Chain(cotangents.pop() if form.has_token else None, after, params["site"])
     given = operation.rules.transpose(chain, cotangents, leaves, params)
     answer = [
         _jax.pcast_varying(ct, sorted(_jax.vma_of_aval(x.aval)))
@@ -272,39 +312,41 @@ def _transpose(
         else None
         for ct, x in zip(given, leaves, strict=True)
     ]
-    if has_token:
-        answer.append(chain.token if ad.is_undefined_primal(args[-1]) else None)
-    return answer
+    if form.has_token:
+        answer.append(chain.token if ad.is_undefined_primal(token) else None)
+    return answer + [None] * len(after)
 
 
 # ---- vmap ----------------------------------------------------------------------------------------
 
 
-def _batch(
-    operation: Operation, has_token: bool, args: Sequence, dims: Sequence, **params: Any
-) -> tuple[list, list]:
-    token = None
-    if has_token:
-        token = args[-1]
-        if dims[-1] is not None:  # the chain itself stays one
-            token = jax.lax.index_in_dim(token, 0, dims[-1], keepdims=False)
-        args, dims = args[:-1], dims[:-1]
+def _first(x: Any, dim: int | None) -> Any:
+    """What the whole batch has in common."""
+    return x if dim is None else jax.lax.index_in_dim(x, 0, dim, keepdims=False)
+
+
+def _batch(form: _Form, args: Sequence, dims: Sequence, **params: Any) -> tuple[list, list]:
+    n_plain, n_plain_results = form.operation.rules.plain
+    leaves, token, after = form.split(args, params)
+    dims, token_dim, after_dims = form.split(dims, params)
+    n_payload = len(leaves) - n_plain
+    payload, plain = leaves[:n_payload], map(_first, leaves[n_payload:], dims[n_payload:])
+    dims = dims[:n_payload]
     is_batched = any(d is not None for d in dims)
-    n, lead = operation.rules.frame(params)
+    n, lead = form.operation.rules.frame(params)
     if is_batched:
-        size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
-        args = [
+        size = next(x.shape[d] for x, d in zip(payload, dims, strict=True) if d is not None)
+        payload = [
             jnp.broadcast_to(jnp.expand_dims(x, n), (*x.shape[:n], size, *x.shape[n:]))
             if d is None
             else jnp.moveaxis(x, d, n)
-            for x, d in zip(args, dims, strict=True)
+            for x, d in zip(payload, dims, strict=True)
         ]
-    chain = Chain(token)
-    results = chain.call(operation.name, *args, **params)
-    out_dims = [len(lead) if is_batched else None] * len(results)
-    if has_token:
-        return [*results, chain.token], [*out_dims, None]
-    return results, out_dims
+    chain = Chain(_first(token, token_dim), map(_first, after, after_dims))
+    results = chain.call(form.operation.name, *payload, *plain, **params)
+    out_dims: list[int | None] = [len(lead) if is_batched else None] * len(results)
+    out_dims[len(results) - n_plain_results :] = [None] * n_plain_results
+    return form.join(results, chain.token), form.join(out_dims, None)
 
 
 def call(name: str, *args: Any, token: Any = None, **params: Any) -> tuple[list, Any]:

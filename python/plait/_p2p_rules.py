@@ -1,6 +1,8 @@
 """Shapes and derivatives of the matched transfers: send, recv, sendrecv.
 
-In backward mode every message goes back the way it came, with its tag.
+In backward mode every message goes back the way it came, with its tag. Where it was received
+from any source or with any tag, the way is known at run time only: the derivative is taken of
+`exchange`, which also returns the partner and the tag, and takes them as arrays.
 """
 
 from collections.abc import Sequence
@@ -71,21 +73,102 @@ rules(
         results=lambda avals, params: [],
         jvp=_send_jvp,
         joins=_send_joined,
+        is_matched=True,
+    ),
+)
+
+# ---- exchange ------------------------------------------------------------------------------------
+
+
+def _pair(peer: int, tag: int) -> Any:
+    return jnp.asarray([peer, tag], jnp.int32)
+
+
+def _nobody() -> Any:
+    return _pair(PROC_NULL, ANY_TAG)
+
+
+def _exchange_jvp(
+    primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
+) -> tuple[list, list]:
+    *leaves, to, _ = args
+    n = params["n_send"]
+    results = primal.call("exchange", *args, **params)
+    sent = _active(leaves[:n], tangents[:n])
+    d_templates = _active(leaves[n:], tangents[n : len(leaves)])
+    if not sent and not d_templates:
+        return results, spread(results, (), ())
+    d_ys = tangent.call(
+        "exchange",
+        *(sent or [nothing()]),
+        *(d_templates or [nothing()]),
+        to if sent else _nobody(),
+        results[-1] if d_templates else _nobody(),
+        **(params | {"n_send": max(len(sent), 1), "status": 0}),
+    )
+    places = active(leaves[n:])
+    return results, spread(results, places, d_ys[:-1] if places else ())
+
+
+def _exchange_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    *leaves, to, source = args
+    cts = cts[:-1]
+    *sent, _ = chain.call(
+        "exchange",
+        *cts,
+        *_templates(leaves[: params["n_send"]]),
+        source,
+        to,
+        **(params | {"n_send": len(cts), "status": 0}),
+    )
+    is_template = source[0] == PROC_NULL  # the template was the result
+    return [*sent, *(jnp.where(is_template, ct, jnp.zeros_like(ct)) for ct in cts), None, None]
+
+
+def _exchange_joined(chain: Chain, args: Sequence, params: dict) -> list:
+    *leaves, to, source = args
+    n = params["n_send"]
+    sent, templates = _pack.Packed(leaves[:n], 0), _pack.Packed(leaves[n:], 0)
+    given = params | {"n_send": 1}
+    y, matched = chain.call("exchange", sent.buffer, templates.buffer, to, source, **given)
+    return [*templates.unpack(y, ()), matched]
+
+
+rules(
+    "exchange",
+    Rules(
+        _exchange_transpose,
+        results=lambda avals, params: [*avals[params["n_send"] : -2], avals[-1]],
+        jvp=_exchange_jvp,
+        joins=_exchange_joined,
+        plain=(2, 1),
+        is_matched=True,
     ),
 )
 
 # ---- recv ----------------------------------------------------------------------------------------
 
 
+def _is_any(source: int, tag: int) -> bool:
+    """Whether who sent, or with which tag, is known at run time only."""
+    return source != PROC_NULL and (source == ANY_SOURCE or tag == ANY_TAG)
+
+
 def _recv_jvp(
     primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
 ) -> tuple[list, list]:
+    places = active(args)
+    if places and _is_any(params["source"], params["tag"]):
+        unsent = jnp.zeros((0,), jnp.int32)  # without derivative, unlike `nothing`
+        operands = [unsent, *args, _nobody(), _pair(params["source"], params["tag"])]
+        given = {"n_send": 1, "status": params["status"], "group": params["group"]}
+        ys, d_ys = _exchange_jvp(primal, tangent, operands, [None, *tangents], given)
+        return ys[:-1], d_ys[:-1]
     ys = primal.call("recv", *args, **params)
-    d_templates = _active(args, tangents)
-    if not d_templates:
+    if not places:
         return ys, spread(ys, (), ())
-    d_ys = tangent.call("recv", *d_templates, **(params | {"status": 0}))
-    return ys, spread(ys, active(args), d_ys)
+    d_templates = _active(args, tangents)
+    return ys, spread(ys, places, tangent.call("recv", *d_templates, **(params | {"status": 0})))
 
 
 def _recv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
@@ -97,7 +180,7 @@ def _recv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -
     return [jnp.zeros_like(ct) for ct in cts]
 
 
-rules("recv", Rules(_recv_transpose, jvp=_recv_jvp))
+rules("recv", Rules(_recv_transpose, jvp=_recv_jvp, is_matched=True))
 
 # ---- sendrecv ------------------------------------------------------------------------------------
 
@@ -105,7 +188,13 @@ rules("recv", Rules(_recv_transpose, jvp=_recv_jvp))
 def _sendrecv_jvp(
     primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
 ) -> tuple[list, list]:
-    n = params["n_send"]
+    n, places = params["n_send"], active(args[params["n_send"] :])
+    if places and _is_any(params["source"], params["recvtag"]):
+        to = _pair(params["dest"], params["sendtag"])
+        source = _pair(params["source"], params["recvtag"])
+        given = {name: params[name] for name in ("n_send", "status", "group")}
+        ys, d_ys = _exchange_jvp(primal, tangent, [*args, to, source], tangents, given)
+        return ys[:-1], d_ys[:-1]
     ys = primal.call("sendrecv", *args, **params)
     sent, d_templates = _active(args[:n], tangents[:n]), _active(args[n:], tangents[n:])
     # A side without derivatives has no message; its partner knows that from the dtype.
@@ -117,7 +206,7 @@ def _sendrecv_jvp(
     if not sent and not d_templates:
         return ys, spread(ys, (), ())
     d_ys = tangent.call("sendrecv", *(sent or [nothing()]), *(d_templates or [nothing()]), **given)
-    return ys, spread(ys, active(args[n:]), d_ys if d_templates else ())
+    return ys, spread(ys, places, d_ys if places else ())
 
 
 def _sendrecv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
@@ -153,5 +242,6 @@ rules(
         results=lambda avals, params: list(avals[params["n_send"] :]),
         jvp=_sendrecv_jvp,
         joins=_sendrecv_joined,
+        is_matched=True,
     ),
 )

@@ -29,6 +29,10 @@ typedef struct {
 } plait_barrier_params_t;
 
 typedef struct {
+    int64_t status; /* id from plait_matched_keep, or 0 */
+} plait_exchange_params_t;
+
+typedef struct {
     int64_t root;
     int64_t elsewhere; /* the other ranks' result: 0 zero, 1 their operand */
     int64_t n_counts;

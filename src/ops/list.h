@@ -11,6 +11,7 @@
     _op(alltoall)              \
     _op(barrier)               \
     _op(bcast)                 \
+    _op(exchange)              \
     _op(fft)                   \
     _op(gather)                \
     _op(halo_exchange)         \

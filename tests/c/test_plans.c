@@ -70,9 +70,12 @@ static plait_status_t make_plans(problem_t *p, int n_ranks, const plait_caps_t *
             .dtype = p->dtype, .ndim = arg_ndim, .dims = arg_dims};
         const plait_array_t ret = {
             .dtype = p->dtype, .ndim = ret_ndim, .dims = ret_dims};
-        const plait_array_t args[] = {
-            arg, ret}; /* sendrecv: the template is like the result */
-        status = plait_op_plan(p->op, p->params, &end, args, &ret, &plans[r]);
+        const int64_t two = 2;
+        const plait_array_t pair = {.dtype = PLAIT_S32, .ndim = 1, .dims = &two};
+        /* sendrecv: the template is like the result; exchange: pairs of rank and tag */
+        const plait_array_t args[] = {arg, ret, pair, pair};
+        const plait_array_t rets[] = {ret, pair};
+        status = plait_op_plan(p->op, p->params, &end, args, rets, &plans[r]);
     }
     return status;
 }
@@ -149,6 +152,11 @@ static void check_coll(int n_ranks, int64_t n, plait_dtype_t dtype)
     (void)snprintf(p.text, sizeof(p.text), "sendrecv n %lld", (long long)n);
     p.op = &plait_op_sendrecv;
     memcpy(p.params, &ring, sizeof(ring));
+    check_problem(&p, n_ranks);
+    const plait_exchange_params_t exchange = {.status = 0};
+    (void)snprintf(p.text, sizeof(p.text), "exchange n %lld", (long long)n);
+    p.op = &plait_op_exchange;
+    memcpy(p.params, &exchange, sizeof(exchange));
     check_problem(&p, n_ranks);
     const plait_send_params_t send = {.dest = n_ranks - 1, .tag = 3};
     (void)snprintf(p.text, sizeof(p.text), "send n %lld", (long long)n);

@@ -280,3 +280,13 @@ def same(got, want, dtype, scale=1):
     wide = complex if "complex" in dtype else float
     room = 8 * eps * scale
     assert np.allclose(got.astype(wide), want.astype(wide), rtol=room, atol=room, equal_nan=True)
+
+
+def product(a, b):
+    """Σ a·b, without conjugation, in double precision."""
+    return complex(np.sum(np.asarray(a).astype(complex) * np.asarray(b).astype(complex)))
+
+
+def same_products(left, right, scale, dtype):
+    """Two sums of products of arrays with such norms, but for the rounding of their factors."""
+    assert abs(left - right) <= 16 * float(meshes.eps(dtype)) * scale + 1e-300, (left, right)

@@ -143,6 +143,11 @@ def sendrecv(sends, templates, sources):
     return recv(templates, sends, sources)
 
 
+def exchange(sends, templates, sources):
+    """As `recv`, and who sent."""
+    return list(zip(recv(templates, sends, sources), sources, strict=True))
+
+
 def redistribute(x):
     """The global array does not change."""
     return x

@@ -18,6 +18,7 @@ PUBLIC = {
     "alltoall": plait.alltoall,
     "barrier": plait.barrier,
     "bcast": plait.bcast,
+    "exchange": plait.sendrecv,  # its derivative, and that of recv, from any source or tag
     "fft": plait.fft.pfft3d,
     "gather": plait.gather,
     "halo_exchange": plait.halo.exchange,

@@ -1,5 +1,6 @@
 """Rank-model operations inside jax.shard_map: mesh axes as communicator."""
 
+import cases
 import jax
 import jax.numpy as jnp
 import meshes
@@ -107,6 +108,53 @@ def test_order_tokens_loops():
     assert h(jnp.stack([x, x])).tolist() == [[8, 16], [8, 16]]
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_groups_of_a_mesh(check):
+    """Every place along the axes that are not named is a group; the first name is slowest."""
+    mesh = meshes.make((2, 2, 2))
+    every = P("a", "b", "c")
+    chosen = {c.name: c for c in cases.movements(4) + cases.reductions(4, ["SUM", "MAX"])}
+    xs = {
+        k: meshes.random((2, 2, 2, *c.shape(0)), seed=i) for i, (k, c) in enumerate(chosen.items())
+    }
+
+    def f(xs):
+        ys = {k: chosen[k].call(x[0, 0, 0], ("c", "a")) for k, x in xs.items()}
+        return jax.tree.map(lambda y: y[None, None, None], ys)
+
+    got = mapped(f, mesh, every, check, every)(xs)
+    for name, case in chosen.items():
+        for b in range(2):
+            ranks = [(r % 2, b, r // 2) for r in range(4)]
+            want = case.want([xs[name][place] for place in ranks])
+            for place, y in zip(ranks, want, strict=True):
+                cases.same(got[name][place], y, "float64", 4)
+
+
+def test_gradients_in_groups():
+    """Σ W·Ax = Σ (AᵀW)·x over the whole mesh, for a communicator along one of two axes."""
+    mesh = meshes.make((2, 2))
+    every = P("a", "b")
+    chosen = {
+        c.name: c
+        for c in cases.movements(2) + cases.on_devices(2) + cases.reductions(2, ["SUM"])
+        if c.is_linear
+    }
+
+    def f(xs):
+        ys = {k: chosen[k].call(x[0, 0], "a") for k, x in xs.items()}
+        return jax.tree.map(lambda y: y[None, None], ys)
+
+    g = mapped(f, mesh, every, True, every)
+    xs = {k: meshes.random((2, 2, *c.shape(0)), seed=i) for i, (k, c) in enumerate(chosen.items())}
+    ys = g(xs)
+    weights = {k: meshes.random(y.shape, seed=99) for k, y in ys.items()}
+    grads = jax.jit(jax.grad(lambda v: sum(jnp.sum(y * weights[k]) for k, y in g(v).items())))(xs)
+    for name in chosen:
+        left, right = np.vdot(ys[name], weights[name]), np.vdot(xs[name], grads[name])
+        assert np.allclose(left, right, rtol=1e-12), name
+
+
 def test_bad_input():
     mesh = meshes.make((2, 2))
     x = meshes.put(np.ones((2, 2)), mesh, P("a", "b"))
@@ -124,5 +172,19 @@ def test_bad_input():
         run(lambda v: plait.allreduce(v, plait.SUM, comm=("a", "a")))
     with pytest.raises(ValueError, match="root 4 is not a rank of this communicator .size 4."):
         run(lambda v: plait.bcast(v, 4, comm=("a", "b")))
-    with pytest.raises(TypeError, match="sendrecv: not possible in shard_map"):
-        run(lambda v: plait.sendrecv(v, v, 0, 0, comm="a"))
+    instead = "use plait.permute or jax.lax.ppermute there"
+    for name, call in (
+        ("send", lambda v: plait.send(v, 0, comm="a")),
+        ("recv", lambda v: plait.recv(v, 0, comm="a")),
+        ("sendrecv", lambda v: plait.sendrecv(v, v, 0, 0)),
+    ):
+        with pytest.raises(TypeError, match=f"{name}: not possible in shard_map; {instead}"):
+            run(call)
+    with pytest.raises(TypeError, match="shift: not possible in shard_map; use plait.permute"):
+        run(lambda v: plait.shift(v, 0, 1, comm="a"))
+    with pytest.raises(ValueError, match=r"allgatherv: counts \(1, 2\) differ, but inside"):
+        run(lambda v: plait.allgatherv(v, [1, 2], comm="a"))
+    with pytest.raises(ValueError, match="alltoallv: the sums of counts' rows or columns differ"):
+        run(lambda v: plait.alltoallv(v, [[1, 0], [1, 0]], comm="a"))
+    with pytest.raises(ValueError, match="Alltoall input must have shape .* with nproc 2"):
+        run(lambda v: plait.alltoall(v, comm="a"))

@@ -114,16 +114,24 @@ def test_sendrecv_with_a_constant_template():
     assert np.allclose(jax.jvp(f, (x[0],), (x[0],))[1], 6)
 
 
-def test_cg_and_its_gradient():
+@pytest.mark.parametrize("solver", ["cg", "gmres", "bicgstab"])
+def test_solvers_and_their_gradients(solver):
     def solve(b):
         def matvec(v):
             return 2 * plait.allreduce(v, plait.SUM) + plait.sendrecv(v, v, 0, 0)
 
-        return jax.scipy.sparse.linalg.cg(matvec, b)[0]
+        return getattr(jax.scipy.sparse.linalg, solver)(matvec, b)[0]
 
     b = jnp.arange(3.0)
     assert np.allclose(plait.jit(solve)(b), b / 3)
     assert np.allclose(jax.jit(jax.grad(lambda v: jnp.sum(solve(v) ** 2)))(b), 2 * b / 9)
+
+
+def test_adjoints_of_what_cannot_be_added():
+    x = jnp.ones(3, "float8_e5m2")
+    for call in (lambda v: plait.bcast(v, 0), plait.allgather):
+        with pytest.raises(TypeError, match="its adjoint is a SUM, which float8_e5m2 does not"):
+            jax.vjp(call, x)[1](call(x))
 
 
 CASES = [
@@ -188,6 +196,94 @@ CASES = [
     ),
     (lambda x: plait.allreduce(x, plait.SUM, token=3), TypeError, "token is int"),
     (lambda x: plait.depend(jnp.arange(3)), TypeError, "depend: value holds no array"),
+    (
+        lambda x: plait.scatter(jnp.ones((5, 3)), 0),
+        ValueError,
+        "Scatter input must have shape (nproc, ...), got (5, 3) with nproc 1",
+    ),
+    (
+        lambda x: plait.alltoall(x),
+        ValueError,
+        "Alltoall input must have shape (nproc, ...), got (3,) with nproc 1",
+    ),
+    (
+        lambda x: plait.reduce_scatter(x[0], plait.SUM),
+        ValueError,
+        "Reduce_scatter input must have shape (nproc, ...), got () with nproc 1",
+    ),
+    (
+        lambda x: plait.allgatherv(x, [4]),
+        ValueError,
+        "allgatherv: x has 3 rows (shape (3,)), but counts (4,) say for rank 0 4",
+    ),
+    (
+        lambda x: plait.gatherv(x[0], [1], 0),
+        ValueError,
+        "gatherv: x has no axis (shape ()), but counts (1,) say for rank 0 1",
+    ),
+    (
+        lambda x: plait.reduce_scatterv(x, plait.SUM, [2]),
+        ValueError,
+        "reduce_scatterv: x has 3 rows (shape (3,)), but the sum of counts (2,) is 2",
+    ),
+    (
+        lambda x: plait.scatterv(x, [1, 2], 0),
+        ValueError,
+        "scatterv: counts has 2 entries, expected 1",
+    ),
+    (
+        lambda x: plait.allgatherv(x, [-3]),
+        ValueError,
+        "allgatherv: counts has the negative entry -3",
+    ),
+    (
+        lambda x: plait.allgatherv(x, [3.0]),
+        TypeError,
+        'allgatherv got unexpected type for argument "counts[0]"',
+    ),
+    (lambda x: plait.allgatherv(x, 3), TypeError, "expected: sequence of integers, got:"),
+    (
+        lambda x: jax.jit(plait.allgatherv)(x, jnp.asarray([3])),
+        TypeError,
+        "An abstract tracer was passed where a concrete value is expected",
+    ),
+    (
+        lambda x: plait.alltoallv(x, [[2]]),
+        ValueError,
+        "alltoallv: x has 3 rows (shape (3,)), but the sum of counts[0] is 2",
+    ),
+    (lambda x: plait.alltoallv(x, [[1], [2]]), ValueError, "counts has 2 rows, expected 1"),
+    (lambda x: plait.alltoallv(x, [[1, 2]]), ValueError, "counts[0] has 2 entries, expected 1"),
+    (
+        lambda x: plait.reduce(x > 0, plait.SUM, 0),
+        TypeError,
+        "reduce: SUM is not defined for bool; use LOR, or cast to an integer",
+    ),
+    (lambda x: plait.minloc(x > 0), TypeError, "minloc: MIN is not defined for bool"),
+    (lambda x: plait.maxloc(x.astype("complex64")), TypeError, "complex numbers have no order"),
+    (
+        lambda x: plait.scan({"a": x, "b": x > 0}, plait.PROD),
+        TypeError,
+        "scan: PROD is not defined for bool; use LAND",
+    ),
+    (lambda x: plait.gather(x, 1), ValueError, "gather: root 1 is not a rank"),
+    (
+        lambda x: plait.send(x, 0, tag=True),
+        TypeError,
+        'send got unexpected type for argument "tag"',
+    ),
+    (lambda x: plait.recv(x, 0, tag=32768), ValueError, "recv: tag 32768 is outside 0..32767"),
+    (lambda x: plait.permute(x, [(0, 1)]), ValueError, "permute: perm[0] 1 is not a rank"),
+    (
+        lambda x: plait.neighbor_alltoall(x),
+        TypeError,
+        "neighbor_alltoall: the communicator has no topology",
+    ),
+    (
+        lambda x: plait.allgather(x, replicated="yes"),
+        TypeError,
+        "allgather: replicated is 'yes'; expected False, True or \"check\"",
+    ),
 ]
 
 
@@ -196,6 +292,28 @@ def test_bad_input(call, error, text):
     with pytest.raises(error) as caught:
         call(jnp.ones(3))
     assert text in str(caught.value)
+
+
+def test_send_to_oneself():
+    def f(x):
+        plait.send(x, 0, tag=1)
+        plait.send({"a": x * 2, "b": jnp.int8(3)}, 0, tag=2)
+        y = plait.recv({"a": x, "b": jnp.int8(0)}, tag=2)
+        return y, plait.recv(x, 0)
+
+    x = jnp.arange(3.0)
+    for g in (f, plait.jit(f), jax.jit(f)):
+        tree, y = g(x)
+        assert np.array_equal(tree["a"], 2 * x) and tree["b"] == 3 and np.array_equal(y, x)
+
+    def loss(x, token):
+        token = plait.send(x**2, 0, token=token)
+        y, token = plait.recv(x, token=token)
+        return plait.depend(jnp.sum(y * x), token)
+
+    assert np.allclose(plait.jit(jax.grad(loss))(x, plait.create_token()), 3 * x**2)
+    batch = jax.vmap(lambda v: plait.recv(plait.depend(v, plait.send(v, 0)), 0))(jnp.ones((2, 3)))
+    assert np.array_equal(batch, np.ones((2, 3)))
 
 
 def test_freed_communicator():

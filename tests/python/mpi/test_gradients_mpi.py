@@ -96,53 +96,70 @@ def test_without_pvary_the_gradient_is_wrong_and_the_check_finds_it(world, monke
     def loss(v, replicated):
         return f(plait.allreduce(v, plait.SUM, comm=world, replicated=replicated))
 
-    assert np.allclose(jax.grad(loss)(x, True), slopes[rank])  # not their sum
+    g = plait.jit(jax.grad(lambda v: loss(v, True)))(x)
+    assert np.allclose(g, slopes[rank])  # not their sum
     text = "allreduce: replicated=True, but the cotangents of its result differ"
     if n > 1:
         with pytest.raises(plait.ReplicationError, match=text), plait.errors():
-            plait.block(jax.grad(loss)(x, "check"))
+            plait.block(plait.jit(jax.grad(lambda v: loss(v, "check")))(x))
         monkeypatch.setenv("PLAIT_CHECK_REPLICATED", "1")
         with pytest.raises(plait.MismatchError, match=text), plait.errors():
             plait.block(plait.jit(jax.grad(lambda v: loss(v, True)))(x))
     batch = jax.vmap(
         jax.grad(lambda v: jnp.sum(jnp.sin(plait.allreduce(v, plait.SUM, replicated="check"))))
     )
-    assert np.allclose(batch(jnp.ones((2, 3))), np.cos(n))
+    assert np.allclose(plait.jit(batch)(jnp.ones((2, 3))), np.cos(n))
     assert plait.allreduce(jnp.ones(1), plait.SUM)[0] == n
 
 
 def test_what_the_peers_expect(world):
     """Gradients that the tests of mpi4jax and JPI encode, seed 1 on every rank."""
     n, rank = world.size, world.rank
-    x = jnp.asarray([1.0 + rank, 2.0])
+    rows = [(r + 1) % 3 for r in range(n)]
+    weights = jnp.arange(sum(rows), dtype=float)
 
     def allreduce(v, op=plait.SUM):
         return plait.allreduce(v, op, comm=world, replicated=True)
 
-    assert np.allclose(jax.grad(lambda v: jnp.sum(allreduce(v)))(x), 1)
-    assert np.allclose(jax.grad(lambda v: jnp.sum(allreduce(v) + allreduce(v)))(x), 2)
-    [t] = jax.linear_transpose(allreduce, x)(x)
-    assert np.allclose(t, x)
+    def transposed(v):
+        return jax.linear_transpose(allreduce, v)(v)[0]
+
+    def grad(f):
+        return jax.grad(lambda v: jnp.sum(f(v)))
+
+    def allgatherv(v):
+        return weights * plait.allgatherv(v, rows, comm=world, replicated=True)
+
+    programs = {
+        "sum": grad(allreduce),
+        "chained": grad(lambda v: allreduce(v) + allreduce(v)),
+        "transpose": transposed,
+        "transpose twice": lambda v: jax.linear_transpose(transposed, v)(v)[0],
+        "jvp": lambda v: jax.jvp(allreduce, (v,), (v,))[1],
+        "product": lambda v: grad(lambda u: allreduce(u, plait.PROD))(0 * v + 3),
+        "winner": grad(lambda v: allreduce(v[:1], plait.MAX)),
+        "allgather": grad(lambda v: plait.allgather(v, comm=world, replicated=True)),
+        "bcast": grad(lambda v: plait.bcast(v, 0, comm=world, replicated=True)),
+        "allgatherv": lambda v: grad(allgatherv)(jnp.resize(v, rows[rank])),
+    }
+    x = jnp.asarray([1.0 + rank, 2.0])
     total = np.array([n * (n + 1) / 2, 2.0 * n])
-    [tt] = jax.linear_transpose(lambda c: jax.linear_transpose(allreduce, x)(c)[0], x)(x)
-    assert np.allclose(tt, total)
-    assert np.allclose(jax.jvp(allreduce, (x,), (x,))[1], total)
-    g = jax.grad(lambda v: jnp.sum(allreduce(v, plait.PROD)))(jnp.full(2, 3.0))
-    assert np.allclose(g, 3.0 ** (n - 1))
-    g = jax.grad(lambda v: jnp.sum(allreduce(v, plait.MAX)))(jnp.asarray([1.0 + rank]))
-    assert np.allclose(g, float(rank == n - 1))
-    g = jax.grad(lambda v: jnp.sum(plait.allgather(v, comm=world, replicated=True)))(x)
-    assert np.allclose(g, 1)
-    g = jax.grad(lambda v: jnp.sum(plait.bcast(v, 0, comm=world, replicated=True)))(x)
-    assert np.allclose(g, float(rank == 0))
-    rows = [(r + 1) % 3 for r in range(n)]
-    y = jnp.ones(rows[rank])
-    weights = jnp.arange(sum(rows), dtype=float)
-    g = jax.grad(
-        lambda v: jnp.vdot(weights, plait.allgatherv(v, rows, comm=world, replicated=True))
-    )(y)
     start = sum(rows[:rank])
-    assert np.allclose(g, np.arange(start, start + rows[rank]))
+    want = {
+        "sum": 1,
+        "chained": 2,
+        "transpose": x,
+        "transpose twice": total,
+        "jvp": total,
+        "product": 3.0 ** (n - 1),
+        "winner": np.array([rank == n - 1, 0]),
+        "allgather": 1,
+        "bcast": float(rank == 0),
+        "allgatherv": np.arange(start, start + rows[rank]),
+    }
+    got = plait.jit(lambda v: {name: f(v) for name, f in programs.items()})(x)
+    for name in programs:
+        assert np.allclose(got[name], want[name]), name
 
 
 def test_matrix_products_of_mpi4jax(world):

@@ -1,5 +1,6 @@
 """The mesh model on any number of processes of one device each; shapes are multiples of it."""
 
+import cases
 import jax
 import jax.numpy as jnp
 import meshes
@@ -76,3 +77,37 @@ def test_manual_region(mesh):
 
     y = plait.jit(jax.shard_map(f, mesh=mesh, in_specs=P("a"), out_specs=P()))(x)
     same(y, np.arange(2.0 * n).reshape(n, 2).sum(0))
+
+
+@pytest.mark.parametrize("axes", ["a", "b", ("b", "a")])
+def test_groups_of_processes(axes):
+    """A communicator along some axes of the mesh: one number, several groups of processes."""
+    n = jax.device_count()
+    shape = (2, n // 2) if n % 2 == 0 else (n, 1)
+    mesh = meshes.make(shape)
+    names = (axes,) if isinstance(axes, str) else axes
+    size = int(np.prod([mesh.shape[a] for a in names]))
+    chosen = {c.name: c for c in cases.movements(size) + cases.reductions(size, ["SUM"])}
+    whole = {k: meshes.random((*shape, *c.shape(0)), seed=3) for k, c in chosen.items()}
+
+    def f(xs):
+        ys = {k: chosen[k].call(x[0, 0], axes) for k, x in xs.items()}
+        return jax.tree.map(lambda y: y[None, None], ys)
+
+    split = P("a", "b")
+    g = plait.jit(jax.shard_map(f, mesh=mesh, in_specs=split, out_specs=split))
+    got = g({k: put(x, mesh, split) for k, x in whole.items()})
+    me = np.unravel_index(jax.process_index(), shape)
+    rank = int(
+        np.ravel_multi_index([me["ab".index(a)] for a in names], [mesh.shape[a] for a in names])
+    )
+    for name, case in chosen.items():
+        xs = []
+        for r in range(size):
+            place = list(me)
+            for a, i in zip(
+                names, np.unravel_index(r, [mesh.shape[a] for a in names]), strict=True
+            ):
+                place["ab".index(a)] = i
+            xs.append(whole[name][tuple(place)])
+        cases.same(got[name].addressable_data(0)[0, 0], case.want(xs)[rank], "float64", size)
