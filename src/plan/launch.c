@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "base/wait.h"
+#include "plan/exec.h"
 #include "plan/observe.h"
 
 #include <pthread.h>
@@ -164,6 +165,23 @@ static void key_free(plan_key_t *key)
     }
 }
 
+/* What does not begin with a fence would move data, or wait, before ranks know of each other
+ * that they do the same. */
+static bool needs_agreement(const plait_plan_t *plan)
+{
+    bool communicates = false;
+
+    for (int i = 0; i < plan->n_steps && !communicates; i++) {
+        plait_step_kind_t kind = plan->steps[i].kind;
+        if (kind == PLAIT_STEP_FENCE) {
+            break;
+        }
+        communicates = kind == PLAIT_STEP_NATIVE ||
+                       (kind == PLAIT_STEP_MOVE && plan->direct == PLAIT_DIRECT_NONE);
+    }
+    return communicates && plan->is_collective && plan->n_ranks > 1;
+}
+
 plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
                              const plait_endpoint_t *end, const plait_array_t args[],
                              const plait_array_t rets[], plait_plan_t **plan_p)
@@ -181,6 +199,8 @@ plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
     PLAIT_TRY(op->plan(params, &problem, &plan));
     plait_plan_agree(plan,
                      plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
+    plan->is_collective = !op->is_matched;
+    plan->needs_agreement = needs_agreement(plan);
     plan->title_ref = plait_trace_text(plan->title);
     *plan_p = plan;
 done:
@@ -250,6 +270,9 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
     (void)pthread_mutex_lock(&cache->mutex);
     status = find_or_make(cache, &key, op, params, &comm->end, args, rets, &entry);
     (void)pthread_mutex_unlock(&cache->mutex);
+    if (status != PLAIT_OK && !op->is_matched) {
+        status = plait_exec_refuse(&comm->end, run, status);
+    }
     PLAIT_TRY(status);
     for (int i = 0; i < op->n_args; i++) {
         operands[i] = args[i].data;

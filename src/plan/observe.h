@@ -2,8 +2,20 @@
 #ifndef PLAIT_PLAN_OBSERVE_H
 #define PLAIT_PLAN_OBSERVE_H
 
+#include "base/trace.h"
 #include "comm/comm.h"
 #include "plan/describe.h"
+
+/* What this thread runs, for the guard. */
+typedef struct {
+    const plait_comm_t *comm;
+    const plait_plan_t *plan;
+    plait_flight_entry_t *entry;
+    bool is_given_up; /* by the guard: the communicator is not to be used any more */
+} plait_observed_t;
+
+/* NULL: no operation. */
+plait_observed_t *plait_observe_here(void);
 
 /* Runs the plan as the next operation of the communicator. about: NULL: the plan's title is
  * all that is known. */

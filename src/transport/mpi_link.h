@@ -37,7 +37,7 @@ typedef struct {
     int32_t is_off;    /* PLAIT_DIRECT=off */
     int32_t is_apart;  /* PLAIT_SHARED=off */
     int32_t node_size; /* ranks that share memory with it */
-    int32_t pid;
+    plait_process_card_t process;
     int32_t unreadable; /* the first rank whose memory it cannot read, or -1 */
     int32_t error;      /* and errno; 0: read, but not what it should be     */
     int32_t fd;         /* of rank 0: the segment; -1: there is none */
@@ -46,6 +46,14 @@ typedef struct {
     uint64_t nonce_address;
     uint32_t native[PLAIT_REDUCE_COUNT]; /* reductions its MPI does as it should */
 } plait_mpi_card_t;
+
+/* A record with bytes, which go on behind its declared end. */
+enum { PLAIT_MPI_SAID_BYTES = 256 };
+
+typedef struct {
+    plait_record_t record;
+    char more[PLAIT_MPI_SAID_BYTES];
+} plait_mpi_said_t;
 
 /* State of an endpoint. Whatever a message of plait's own goes to or comes from is in
  * here or in a transfer, never on a stack: a wait that was given up leaves it in
@@ -76,8 +84,10 @@ typedef struct plait_mpi_link {
 
     plait_record_t mine;
     plait_record_t *peers; /* one per rank */
+    plait_mpi_said_t *said; /* with bytes, one per rank and this rank's; NULL until needed */
     plait_mpi_card_t card;
     plait_mpi_card_t *cards; /* one per rank; kept for the process numbers */
+    plait_peer_t *processes; /* the same for others */
     uint64_t nonce;          /* what peers look for in this process's memory */
 
     /* sent, received: an allreduce of two ranks */

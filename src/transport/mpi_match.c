@@ -158,7 +158,7 @@ static bool take_now(plait_mpi_transfer_t *t)
         struct iovec from = {.iov_base = (void *)(uintptr_t)header->address,
                              .iov_len = (size_t)header->n_bytes};
         /* Memory that cannot be read this way (a device's) can still be sent. */
-        is_here = (plait_node_read(t->link->rank, source, t->link->cards[source].pid,
+        is_here = (plait_node_read(t->link->rank, source, t->link->cards[source].process.pid,
                                    &to, 1, &from, 1) == PLAIT_OK);
     }
     return is_here;

@@ -85,7 +85,9 @@ static void link_destroy(plait_mpi_link_t **link_p)
     (void)pthread_mutex_destroy(&link->transfer_lock);
     plait_free(link->requests);
     plait_free(link->cards);
+    plait_free(link->processes);
     plait_free(link->peers);
+    plait_free(link->said);
     plait_free(link);
 }
 
@@ -139,8 +141,10 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     link->chunk_bytes = (mpi->max_count() == INT64_MAX) ? INT64_MAX : INT64_C(1) << 30;
     link->peers = plait_alloc(size, sizeof(*link->peers));
     link->cards = plait_alloc(size, sizeof(*link->cards));
-    PLAIT_CHECK((link->peers != NULL) && (link->cards != NULL), PLAIT_ERR_NO_MEMORY,
-                "no memory for a communicator of %d ranks", size);
+    link->processes = plait_alloc(size, sizeof(*link->processes));
+    PLAIT_CHECK((link->peers != NULL) && (link->cards != NULL) &&
+                    (link->processes != NULL),
+                PLAIT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
     link->nonce = plait_hash_word((uint64_t)plait_clock_ns(), (uint64_t)getpid());
     link->nonce = plait_hash_word(link->nonce, (uint64_t)(uintptr_t)link);
     *link_p = link;
@@ -198,7 +202,7 @@ static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size)
     mine->is_apart = is_off("PLAIT_SHARED");
     mine->fd = -1;
     mine->node_size = node_size;
-    mine->pid = (int32_t)getpid();
+    mine->process = plait_process_card();
     mine->unreadable = PLAIT_ANY;
     plait_mpi_native_masks(link->size, mine->native);
     mine->nonce = link->nonce;
@@ -248,7 +252,8 @@ static void probe_all(plait_mpi_link_t *link)
 
     for (int i = 0; (i < link->size) && (mine->unreadable == PLAIT_ANY); i++) {
         const plait_mpi_card_t *card = &link->cards[i];
-        int error = plait_node_probe(card->pid, card->nonce_address, card->nonce);
+        int error =
+            plait_node_probe(card->process.pid, card->nonce_address, card->nonce);
         if (error != 0) {
             mine->unreadable = i;
             mine->error = error;
@@ -290,8 +295,8 @@ static plait_status_t share_segment(plait_mpi_link_t *link)
     }
     PLAIT_TRY(show_cards(link));
     if (link->rank != 0 && first->fd >= 0) {
-        (void)plait_node_segment_attach(first->pid, first->fd, link->size, first->nonce,
-                                        &link->segment);
+        (void)plait_node_segment_attach(first->process.pid, first->fd, link->size,
+                                        first->nonce, &link->segment);
     }
     mine->is_missing = (link->segment.base == NULL);
     if (mine->is_missing) {
@@ -311,6 +316,20 @@ done:
     return status;
 }
 
+/* Few processes are looked at now: what their last words were is then known even if they are
+ * gone when somebody wants to know. */
+static void know_processes(plait_mpi_link_t *link)
+{
+    enum { FEW = 128 };
+
+    for (int i = 0; i < link->size; i++) {
+        link->processes[i] = (plait_peer_t){.process = link->cards[i].process};
+        if (link->size <= FEW) {
+            (void)plait_process_find(&link->cards[i].process);
+        }
+    }
+}
+
 /* Sets why, the segment, and whether all ranks can read each other; agrees on the id by the
  * way. */
 static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
@@ -327,6 +346,7 @@ static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
     for (int i = 0; i < link->size; i++) {
         *id_p = (link->cards[i].id > *id_p) ? link->cards[i].id : *id_p;
     }
+    know_processes(link);
     if (!is_apart(link)) {
         PLAIT_TRY(share_segment(link));
     }
@@ -381,6 +401,7 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     end->caps.publish_bytes = (link->segment.base != NULL) ? PLAIT_PUBLISH_BYTES : -1;
     end->caps.has_native = true;
     common_native(link, end->caps.native_reduce);
+    end->peers = link->processes;
     end->state = link;
     *id_p = id;
     *why_p = link->why;

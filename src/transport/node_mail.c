@@ -210,18 +210,6 @@ done:
     return status;
 }
 
-static plait_status_t check_partner(const plait_node_mail_t *mail, int peer)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_mpi_link_t *link = mail->link;
-
-    PLAIT_CHECK(peer < 0 || !plait_node_is_gone(link->cards[peer].pid), PLAIT_ERR_PEER,
-                "rank %d waits for rank %d (process %d), which has ended", link->rank,
-                peer, (int)link->cards[peer].pid);
-done:
-    return status;
-}
-
 /* Who is waited for: the one who sends, or the one who is to receive. */
 static int partner_of(const plait_mail_call_t *call)
 {
@@ -240,7 +228,6 @@ static plait_status_t wait_for_call(plait_mail_call_t *call)
     plait_node_mail_t *mail = call->mail;
     plait_bell_t *bell = &plait_node_rank(&mail->link->segment, mail->link->rank)->bell;
     plait_wait_t wait = plait_wait_begin("sendrecv", PLAIT_ANY);
-    int64_t looked_ns = 0;
 
     while (!is_complete(call)) {
         if (can_go_on(call)) {
@@ -253,11 +240,6 @@ static plait_status_t wait_for_call(plait_mail_call_t *call)
                 plait_mail_wake(mail, call->send->peer);
             }
             status = plait_bell_turn(bell, &wait, can_go_on, call);
-            if (status == PLAIT_OK && plait_bell_sleeps(&wait) &&
-                plait_clock_ns() - looked_ns > LOOK_EVERY_NS) {
-                looked_ns = plait_clock_ns();
-                status = check_partner(mail, wait.peer);
-            }
         }
         PLAIT_TRY(status);
     }

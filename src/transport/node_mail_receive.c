@@ -54,8 +54,9 @@ static plait_status_t fetch(const plait_node_mail_t *mail,
     const struct iovec remote = {.iov_base = (void *)(uintptr_t)letter->header.address,
                                  .iov_len = (size_t)letter->header.n_bytes};
 
-    return plait_node_read(link->rank, letter->source, link->cards[letter->source].pid,
-                           &local, 1, &remote, 1);
+    return plait_node_read(link->rank, letter->source,
+                           link->cards[letter->source].process.pid, &local, 1, &remote,
+                           1);
 }
 
 /* A message and the half that it is for meet. */

@@ -69,6 +69,7 @@ typedef struct {
     int64_t n_bytes;
     int32_t n_ranks, ring_cells;
     _Alignas(64) _Atomic uint32_t n_asleep; /* ranks that sleep in a fence */
+    _Atomic uint32_t given_up; /* by a rank that left a fence: 1 + rank, status << 24 */
 } plait_node_header_t;
 
 typedef struct {

@@ -10,12 +10,14 @@
 #ifndef PLAIT_TRANSPORT_H
 #define PLAIT_TRANSPORT_H
 
+#include "base/process.h"
 #include "plait/coll.h"
 #include "plait/dtype.h"
 #include "plait/reduce.h"
 #include "plait/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -58,11 +60,20 @@ typedef struct {
 
 typedef struct plait_transport plait_transport_t;
 
+/* Where a rank runs, for whoever wants to know what it does: a process, and which of the ranks
+ * that this process runs. */
+typedef struct {
+    plait_process_card_t process;
+    int track;
+} plait_peer_t;
+
 typedef struct {
     const plait_transport_t *transport;
     int rank;
     int size;
     plait_caps_t caps;
+    const plait_peer_t
+        *peers;  /* one per rank; NULL: one rank, or threads of one process */
     void *state; /* the transport's own */
 } plait_endpoint_t;
 
@@ -104,9 +115,8 @@ static inline void plait_record_write(void *to, const plait_record_t *mine,
 /* What a rank published at the last fence. */
 static inline const char *plait_peer_bytes(const plait_session_t *session, int rank)
 {
-    const void *bytes = plait_peer_record(session, rank)->slot;
-
-    return bytes;
+    return session->peers + rank * session->peer_stride +
+           offsetof(plait_record_t, slot);
 }
 
 /* One contiguous message of an exchange. */
