@@ -144,6 +144,40 @@ void plait_process_text(const plait_process_t *process, uint32_t number, char *t
     text[(n > 0) ? n : 0] = '\0';
 }
 
+void plait_process_entry(const plait_process_t *process, const plait_flight_entry_t *e,
+                         char *text, int n_bytes)
+{
+    char title[PLAIT_TITLE_BYTES];
+    char where[PLAIT_SITE_TEXT_BYTES + 8];
+
+    plait_process_text(process, e->title, title, (int)sizeof(title));
+    plait_process_text(process, e->where, where, (int)sizeof(where));
+    (void)snprintf(text, (size_t)n_bytes, "%s%s%s", title,
+                   (where[0] != '\0') ? " at " : "", where);
+}
+
+void plait_process_call(const plait_process_card_t *card, int track, int64_t comm,
+                        char *text, int n_bytes)
+{
+    const plait_process_t *process = plait_process_find(card);
+    const plait_flight_entry_t *last = NULL;
+    plait_ring_t ring;
+
+    text[0] = '\0';
+    if (process == NULL || !plait_process_ring(process, track, &ring)) {
+        return;
+    }
+    for (int i = 0; i < PLAIT_RING_ROOM; i++) {
+        const plait_flight_entry_t *e = &ring.entries[i];
+        bool is_it = e->number > 0 && e->comm == (int32_t)comm &&
+                     atomic_load(&e->status) != PLAIT_OK;
+        last = (is_it && (last == NULL || e->number > last->number)) ? e : last;
+    }
+    if (last != NULL) {
+        plait_process_entry(process, last, text, n_bytes);
+    }
+}
+
 int64_t plait_process_cpu_ns(const plait_process_t *process)
 {
     clockid_t clock;

@@ -43,6 +43,15 @@ bool plait_process_ring(const plait_process_t *process, int track, plait_ring_t 
 void plait_process_text(const plait_process_t *process, uint32_t number, char *text,
                         int n_bytes);
 
+/* "send(...) at a.py:3": its last operation on a communicator that has not ended well; "" if
+ * there is none. */
+void plait_process_call(const plait_process_card_t *card, int track, int64_t comm,
+                        char *text, int n_bytes);
+
+/* Operation and line of an entry of its recorder. */
+void plait_process_entry(const plait_process_t *process, const plait_flight_entry_t *e,
+                         char *text, int n_bytes);
+
 /* Time that its threads have spent on processors; 0 if that cannot be read. */
 int64_t plait_process_cpu_ns(const plait_process_t *process);
 

@@ -94,19 +94,6 @@ void plait_guard_see(const plait_peer_t *peer, int64_t comm, plait_sight_t *sigh
                             sight);
 }
 
-/* "allreduce(...) at a.py:3", of an entry. */
-static void name_call(const plait_process_t *process, const plait_flight_entry_t *e,
-                      char *text, size_t n_bytes)
-{
-    char title[PLAIT_TITLE_BYTES];
-    char where[PLAIT_SITE_TEXT_BYTES + 8];
-
-    plait_process_text(process, e->title, title, (int)sizeof(title));
-    plait_process_text(process, e->where, where, (int)sizeof(where));
-    (void)snprintf(text, n_bytes, "%s%s%s", title, (where[0] != '\0') ? " at " : "",
-                   where);
-}
-
 static double seconds_since(int64_t then)
 {
     return (double)(plait_clock_ns() - then) * 1e-9;
@@ -118,7 +105,7 @@ static void say_wait(const plait_sight_t *sight, char *text, size_t n_bytes)
     char call[240];
     char whom[32] = "the others";
 
-    name_call(sight->process, e, call, sizeof(call));
+    plait_process_entry(sight->process, e, call, (int)sizeof(call));
     if (e->waits_for >= 0) {
         (void)snprintf(whom, sizeof(whom), "rank %d", (int)e->waits_for);
     }
@@ -130,7 +117,7 @@ static void say_running(const plait_sight_t *sight, char *text, size_t n_bytes)
 {
     char call[240] = "";
 
-    name_call(sight->process, &sight->last, call, sizeof(call));
+    plait_process_entry(sight->process, &sight->last, call, (int)sizeof(call));
     if (sight->last.number == 0) {
         (void)snprintf(text, n_bytes, "has begun no operation");
     } else if (is_under_way(&sight->last)) {
@@ -148,7 +135,7 @@ static void say_given_up(const plait_sight_t *sight, char *text, size_t n_bytes)
     char call[240] = "";
     int status = atomic_load(&sight->here.status);
 
-    name_call(sight->process, &sight->here, call, sizeof(call));
+    plait_process_entry(sight->process, &sight->here, call, (int)sizeof(call));
     (void)snprintf(text, n_bytes, "gave up #%d %s with %s", (int)sight->here.comm, call,
                    plait_status_name((plait_status_t)status));
 }

@@ -134,7 +134,8 @@ plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail)
                 from->dest,
                 from->tag,
                 {from->n_bytes[0], from->n_bytes[1]},
-                {(plait_dtype_t)from->dtypes[0], (plait_dtype_t)from->dtypes[1]}});
+                {(plait_dtype_t)from->dtypes[0], (plait_dtype_t)from->dtypes[1]},
+                NULL}); /* it was some time ago */
         atomic_store(&from->state, PLAIT_COMPLAINT_NONE);
     }
     return status;
@@ -267,7 +268,8 @@ static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
                                      send->peer,
                                      send->tag,
                                      {send->n_bytes, answer->n_bytes},
-                                     {send->dtype, (plait_dtype_t)answer->dtype}});
+                                     {send->dtype, (plait_dtype_t)answer->dtype},
+                                     &mail->link->processes[send->peer]});
     }
     (void)pthread_mutex_lock(&mail->mutex);
     mail->answers_taken &= ~(1U << call->answer);

@@ -74,7 +74,8 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
                                             mail->link->rank,
                                             h->tag,
                                             {h->n_bytes, recv->n_bytes},
-                                            {(plait_dtype_t)h->dtype, recv->dtype}};
+                                            {(plait_dtype_t)h->dtype, recv->dtype},
+                                            &mail->link->processes[letter->source]};
     if (status == PLAIT_OK && letter->data != NULL) {
         memcpy(recv->data, letter->data, (size_t)h->n_bytes);
     } else if (status == PLAIT_OK && h->n_bytes > 0) {
