@@ -15,6 +15,9 @@
 /* How often a waiting rank looks, and how long something must have been so before it counts:
  * a message may be under way, or a verdict just being given. */
 enum { LOOK_EVERY_NS = 20000000 };
+
+/* Limits of time where nothing is seen of those who are waited for: perhaps they compute. */
+enum { PATIENCE = 5 };
 #define RAISED_NS  INT64_C(150000000)
 #define ENDED_NS   INT64_C(700000000)
 #define DIFFERS_NS INT64_C(500000000)
@@ -32,6 +35,7 @@ typedef struct {
     int64_t progress_ns;   /* last time that somebody waited for was seen to get on */
     uint64_t n_operations; /* what had been seen of them then */
     int64_t cpu_ns;
+    bool is_blind; /* somebody waited for cannot be seen */
     suspicion_t suspicion;
     int suspect;        /* rank */
     uint64_t signature; /* of what is suspected: another one starts anew */
@@ -201,6 +205,7 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
             continue;
         }
         plait_guard_see(&end->peers[r], op->comm->id, &sight);
+        watch.is_blind = watch.is_blind || sight.kind == PLAIT_SIGHT_NONE;
         n_operations += sight.n_operations;
         cpu_ns +=
             (sight.kind == PLAIT_SIGHT_RUNS) ? plait_process_cpu_ns(sight.process) : 0;
@@ -294,7 +299,7 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
 {
     plait_status_t status = PLAIT_OK;
     int64_t since = now - watch.suspected_ns;
-    int64_t limit = time_limit_ns();
+    int64_t limit = time_limit_ns() * (watch.is_blind ? PATIENCE : 1);
 
     if (watch.suspicion == RAISED && since > RAISED_NS) {
         status = blame(op);
@@ -340,7 +345,6 @@ done:
  * their data. */
 static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
 {
-    enum { PATIENCE = 5 };
     plait_status_t status = PLAIT_OK;
     int64_t limit = time_limit_ns() * PATIENCE;
 

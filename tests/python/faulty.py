@@ -18,6 +18,7 @@ WORLD = MPI.COMM_WORLD
 RANK, SIZE = WORLD.rank, WORLD.size
 FIRST = RANK == 0
 LAST = SIZE - 1
+BEFORE, AFTER = (RANK - 1) % SIZE, (RANK + 1) % SIZE
 X = jnp.arange(4, dtype=jnp.float32)
 
 
@@ -101,10 +102,14 @@ FAULTS = {
         jnp.ones(8), jnp.ones(3), (RANK - 1) % SIZE, (RANK + 1) % SIZE, comm=c
     ),
     "message dtypes": lambda c: plait.sendrecv(
-        jnp.ones(8, jnp.float32), jnp.ones(8, jnp.int32), (RANK - 1) % SIZE, (RANK + 1) % SIZE, comm=c
+        jnp.ones(8, jnp.float32),
+        jnp.ones(8, jnp.int32),
+        (RANK - 1) % SIZE,
+        (RANK + 1) % SIZE,
+        comm=c,
     ),
     # Nobody can go on.
-    "receives": lambda c: plait.recv(X, (RANK + 1) % SIZE, comm=c),
+    "receives": lambda c: plait.recv(X, AFTER, comm=c),
     "crossed": lambda c: allreduce(c) if FIRST else plait.recv(X, 0, comm=c),
     "ignored adjoint": ignored_adjoint,
     # The last rank is not there.
