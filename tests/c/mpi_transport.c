@@ -231,7 +231,8 @@ static void test_fork(plait_endpoint_t *end)
     test_barrier(end);
 }
 
-static void test_all(uint64_t world)
+/* True if peers' memory can be read. */
+static bool test_all(uint64_t world)
 {
     _Atomic bool freed = false;
     const char *why = NULL;
@@ -244,7 +245,7 @@ static void test_all(uint64_t world)
     if (getenv("PLAIT_TEST_LATENCY") != NULL) {
         test_latency(&end, world);
         end.transport->close(&end);
-        return;
+        return true;
     }
     test_fence(&end);
     test_publish(&end);
@@ -257,7 +258,9 @@ static void test_all(uint64_t world)
     if (getenv("PLAIT_TEST_LARGE") != NULL) {
         test_large(&end);
     }
+    bool is_read = end.caps.direct == PLAIT_DIRECT_READ;
     end.transport->close(&end);
+    return is_read;
 }
 
 int main(int argc, char **argv)
@@ -276,12 +279,13 @@ int main(int argc, char **argv)
     CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     test_open(world);
     test_freed(world);
-    test_all(world);
-    (void)setenv("PLAIT_DIRECT", "off", 1);
-    test_all(world);
-    (void)unsetenv("PLAIT_DIRECT");
+    if (test_all(world)) {
+        (void)setenv("PLAIT_DIRECT", "off", 1);
+        (void)test_all(world);
+        (void)unsetenv("PLAIT_DIRECT");
+    }
     (void)setenv("PLAIT_SHARED", "off", 1);
-    test_all(world);
+    (void)test_all(world);
     (void)unsetenv("PLAIT_SHARED");
     test_single();
     test_broken(world);
