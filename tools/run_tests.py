@@ -251,7 +251,7 @@ COLLECTIVE = ("collectives", "neighbor")
 
 # MPICH pretends that there are two nodes; over UCX its receives from any source hang then.
 TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
-MEETING = "eager or scalars or same_bits or (values and float32)"
+MEETING = "values and int32 or eager or scalars or same_bits"
 
 
 def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=600, only=""):

@@ -242,6 +242,12 @@ static bool test_all(uint64_t world)
         printf("%s %s, %d ranks, %s: direct access %s\n", plait_mpi_abi(),
                plait_mpi_library_version(), end.size, end.transport->name, why);
     }
+    if (getenv("PLAIT_TEST_NODES") != NULL && getenv("PLAIT_SHARED") == NULL) {
+        bool is_mixed = end.size > atoi(getenv("PLAIT_TEST_NODES"));
+        CHECK(strcmp(end.transport->name, is_mixed ? "cluster" : "mpi") == 0 &&
+                  strstr(why, "several nodes") != NULL,
+              "%s: %s", end.transport->name, why);
+    }
     if (getenv("PLAIT_TEST_LATENCY") != NULL) {
         test_latency(&end, world);
         end.transport->close(&end);

@@ -113,6 +113,7 @@ def run(
     if nodes > 1:
         # Receives from any source hang in MPICH 5.0.2 over UCX and shared memory together.
         env |= {"MPIR_CVAR_NUM_CLIQUES": str(nodes), "MPIR_CVAR_CH4_NETMOD": "ofi"}
+        env["PLAIT_TEST_NODES"] = str(nodes)
     print(f"--- {title}, {ranks} ranks", flush=True)
     try:
         done = subprocess.run(
