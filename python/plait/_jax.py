@@ -186,6 +186,19 @@ def saves_unless_complex(primitive: Any) -> None:
     _pe.partial_eval_jaxpr_custom_rules[primitive] = rule
 
 
+def def_ordered(primitive: Any, results: Callable) -> None:
+    """Gives the primitive the effect; ``results`` makes the avals of its results."""
+    saves_unless_complex(primitive)
+    primitive.def_effectful_abstract_eval(
+        lambda *avals, **params: (results(*avals, **params), {EFFECT})
+    )
+
+
+def trace_state() -> Any:
+    """What differs between the functions that are being traced; equal within one of them."""
+    return jax.core.get_opaque_trace_state(convention="plait")
+
+
 def underlying(x: Any) -> Any:
     """The array that an eager derivative is taken at, else ``x`` itself."""
     while isinstance(x, _core.Tracer) and hasattr(x, "primal"):
@@ -381,16 +394,19 @@ def _eager(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
     return jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
 
 
-def def_eager(primitive: Any, donated: Callable[[dict], tuple[int, ...]]) -> None:
+def def_eager(
+    primitive: Any, donated: Callable[[dict], tuple[int, ...]], apart: dict | None = None
+) -> None:
     """An eager call runs one jitted region per set of parameters and waits for it.
 
-    The line that it is on is no parameter: the same program serves all lines.
+    The line that it is on is no parameter: the same program serves all lines. ``apart``: values
+    for other parameters that say nothing of what is to be done.
     """
 
     def impl(*args: Any, **params: Any) -> Any:
         group = params.get("group")  # global operations have a mesh instead
         _sites.enter_eager(None if group is None else group.comm, params["site"])
-        params["site"] = 0
+        params |= {"site": 0, **(apart or {})}
         call = _eager(primitive, donated(params), tuple(sorted(params.items())))
         return _errors.block(call(*args))
 
