@@ -148,6 +148,16 @@ def with_vma(aval: Any, vma: frozenset) -> Any:
     return aval.update(vma=vma)
 
 
+def aval_here(shape: Sequence[int], dtype: Any) -> Any:
+    """The aval of a new value in the region that is being traced."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return _core.ShapedArray(tuple(shape), dtype)
+    spec = jax.sharding.PartitionSpec(*[None] * len(shape))
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+    return _core.ShapedArray(tuple(shape), dtype, sharding=sharding)
+
+
 def zero_tangent(x: Any) -> Any:
     """The symbolic zero for a result without derivative."""
     return ad.Zero(jax.typeof(x).to_tangent_aval())
@@ -196,7 +206,7 @@ def def_ordered(primitive: Any, results: Callable) -> None:
 
 def trace_state() -> Any:
     """What differs between the functions that are being traced; equal within one of them."""
-    return jax.core.get_opaque_trace_state(convention="plait")
+    return _core.get_opaque_trace_state(convention="plait")
 
 
 def underlying(x: Any) -> Any:

@@ -44,7 +44,7 @@ def _check(operation: Any) -> str:
     if isinstance(operation, functools.partial):
         return _check(operation.func)
     module = getattr(operation, "__module__", None) or ""
-    is_ours = module.partition(".")[0] == "plait" and callable(operation)
+    is_ours = module.partition(".")[0] == "plait" and inspect.isfunction(operation)
     if not is_ours or "comm" not in inspect.signature(operation).parameters:
         raise TypeError(
             f"start: {operation!r} is no operation of plait with comm=; expected for instance "

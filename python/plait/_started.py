@@ -229,7 +229,7 @@ def _messages(operation: Operation, leaves: Sequence) -> int:
 def _start_results(form: Form, *args: Any, **params: Any) -> list:
     leaves, token, _ = form.split(args, params)
     group = params["group"]
-    slot = jax.core.ShapedArray((_messages(form.operation, leaves), PAIR), jnp.float32)
+    slot = _jax.aval_here((_messages(form.operation, leaves), PAIR), jnp.dtype(jnp.float32))
     if group.checks:  # a number of its own on each device
         slot = _jax.with_vma(slot, frozenset(name for name, _ in group.mesh))
     return form.join([slot], token)
