@@ -38,16 +38,6 @@ def all_of(chosen, xs, comm):
     return {name: got[name] for name in xs}
 
 
-def each_of(chosen, xs, comm):
-    """Starts every case and waits for it at once."""
-    got = {}
-    for name, x in xs.items():
-        with started():
-            handle = chosen[name][0].call(x, comm)
-        got[name] = plait.wait(handle)
-    return got
-
-
 def plain(chosen, xs, comm):
     """The operations themselves."""
     return {name: chosen[name][0].call(x, comm) for name, x in xs.items()}

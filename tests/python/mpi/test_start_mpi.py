@@ -57,11 +57,17 @@ def test_scan_and_vmap(world):
         jax.tree.map(np.testing.assert_array_equal, plait.jit(f)(xs), want)
 
 
+DIFFERENTIATED = [
+    *("allreduce SUM", "allreduce MAX", "allreduce PROD", "reduce SUM", "reduce_scatterv"),
+    *("scan SUM", "bcast", "allgatherv, uneven", "alltoallv, uneven", "permute, one pair"),
+    *("gather", "scatter", "pvary"),
+]
+
+
 def test_derivatives(world):
     """Forward, reverse, and forward over reverse; in a loop."""
-    every = table(world.size, "float64", ("SUM", "MAX", "PROD"))
-    picked = ("allreduce", "reduce ")
-    chosen = {k: v for k, v in every.items() if v[0].is_linear or k.startswith(picked)}
+    every = table(world.size, "float64")
+    chosen = {k: every[k] for k in DIFFERENTIATED}
     xs = own(chosen, world.rank)
 
     def loss(f, xs):
@@ -86,12 +92,11 @@ def test_derivatives(world):
         return plait.jit(all_kinds)
 
     want = derivatives(halves.plain)(xs)
-    for f in (halves.all_of, halves.each_of):
-        got = derivatives(f)(xs)
-        for kind in want:
-            room = 100 * float(meshes.eps("float64"))
-            same = functools.partial(np.testing.assert_allclose, rtol=room, atol=room, err_msg=kind)
-            jax.tree.map(same, got[kind], want[kind])
+    got = derivatives(halves.all_of)(xs)
+    for kind in want:
+        room = 100 * float(meshes.eps("float64"))
+        same = functools.partial(np.testing.assert_allclose, rtol=room, atol=room, err_msg=kind)
+        jax.tree.map(same, got[kind], want[kind])
     assert _core.started() == 0
 
 
