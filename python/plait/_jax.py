@@ -148,6 +148,16 @@ def with_vma(aval: Any, vma: frozenset) -> Any:
     return aval.update(vma=vma)
 
 
+def aval_here(shape: Sequence[int], dtype: Any) -> Any:
+    """The aval of a new value in the region that is being traced."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return _core.ShapedArray(tuple(shape), dtype)
+    spec = jax.sharding.PartitionSpec(*[None] * len(shape))
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+    return _core.ShapedArray(tuple(shape), dtype, sharding=sharding)
+
+
 def zero_tangent(x: Any) -> Any:
     """The symbolic zero for a result without derivative."""
     return ad.Zero(jax.typeof(x).to_tangent_aval())
@@ -184,6 +194,19 @@ def saves_unless_complex(primitive: Any) -> None:
         return eqn, None, [False] * n, [False] * n, []
 
     _pe.partial_eval_jaxpr_custom_rules[primitive] = rule
+
+
+def def_ordered(primitive: Any, results: Callable) -> None:
+    """Gives the primitive the effect; ``results`` makes the avals of its results."""
+    saves_unless_complex(primitive)
+    primitive.def_effectful_abstract_eval(
+        lambda *avals, **params: (results(*avals, **params), {EFFECT})
+    )
+
+
+def trace_state() -> Any:
+    """What differs between the functions that are being traced; equal within one of them."""
+    return _core.get_opaque_trace_state(convention="plait")
 
 
 def underlying(x: Any) -> Any:
@@ -381,16 +404,19 @@ def _eager(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
     return jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
 
 
-def def_eager(primitive: Any, donated: Callable[[dict], tuple[int, ...]]) -> None:
+def def_eager(
+    primitive: Any, donated: Callable[[dict], tuple[int, ...]], apart: dict | None = None
+) -> None:
     """An eager call runs one jitted region per set of parameters and waits for it.
 
-    The line that it is on is no parameter: the same program serves all lines.
+    The line that it is on is no parameter: the same program serves all lines. ``apart``: values
+    for other parameters that say nothing of what is to be done.
     """
 
     def impl(*args: Any, **params: Any) -> Any:
         group = params.get("group")  # global operations have a mesh instead
         _sites.enter_eager(None if group is None else group.comm, params["site"])
-        params["site"] = 0
+        params |= {"site": 0, **(apart or {})}
         call = _eager(primitive, donated(params), tuple(sorted(params.items())))
         return _errors.block(call(*args))
 

@@ -178,7 +178,7 @@ def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:
     tree, code = _call.reducible(x, op, name)
     group = _groups.of(comm, name, token)
     plain = {"group": group, "replicated": 0, "donate": False}
-    chain = _ops.Chain(_args.token(token, name))
+    chain = _ops.public_chain(_args.token(token, name))
     values, ranks = [], []
     if tree.leaves:
         values = chain.call("allreduce", *tree.leaves, reduce=code, **plain)

@@ -44,9 +44,9 @@ void plait_trace_end(plait_flight_entry_t *entry, const plait_trace_times_t *tim
 /* The operation that this thread runs; NULL: none. */
 plait_flight_entry_t *plait_trace_current(void);
 
-/* This process takes no further part in operations on the current one's communicator, in which
- * others may wait for it. */
-void plait_trace_give_up(void);
+/* This process takes no further part in operations on a communicator, in which others may wait
+ * for it. */
+void plait_trace_give_up(int64_t comm);
 
 /* The exception that ends this process, for those who wait for it. */
 PLAIT_EXPORT void plait_trace_set_why(const char *why);

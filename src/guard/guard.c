@@ -365,7 +365,7 @@ static plait_status_t look_at_ranks(plait_observed_t *op, const plait_wait_t *wa
     status = conclude(op, wait, now);
     if (status != PLAIT_OK) {
         op->is_given_up = true;
-        plait_trace_give_up();
+        plait_trace_give_up(op->comm->id);
     }
     return status;
 }

@@ -35,6 +35,7 @@ typedef struct entry {
     int64_t n_words;
     uint64_t *words;
     plait_plan_t *plan;
+    plait_lanes_t lanes;
     plait_about_t about;
     struct entry *next;
 } entry_t;
@@ -42,6 +43,7 @@ typedef struct entry {
 typedef struct {
     pthread_mutex_t mutex;
     entry_t *buckets[N_BUCKETS];
+    plait_started_queue_t started;
 } cache_t;
 
 static void entry_destroy(entry_t *entry)
@@ -57,6 +59,7 @@ static void cache_destroy(void *attached)
 {
     cache_t *cache = attached;
 
+    plait_started_drain(&cache->started);
     for (int b = 0; b < N_BUCKETS; b++) {
         while (cache->buckets[b] != NULL) {
             entry_t *next = cache->buckets[b]->next;
@@ -234,6 +237,7 @@ static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
         fresh->n_words = key->n;
         fresh->hash = hash;
         PLAIT_TRY(plait_op_plan(op, params, end, args, rets, &fresh->plan));
+        fresh->lanes = plait_lanes_of(fresh->plan);
         plait_about_op(op, params, args, rets, fresh->plan->title, &fresh->about);
         fresh->next = *bucket;
         *bucket = fresh;
@@ -249,15 +253,14 @@ done:
 static _Atomic int64_t n_in_flight;
 static atomic_bool is_closed;
 
-static plait_status_t launch(const plait_op_t *op, const void *params,
-                             plait_comm_t *comm, int64_t run,
-                             const plait_array_t args[], const plait_array_t rets[])
+/* The plan of a call, from the cache or made now. *cache_p stays NULL where there is nothing to
+ * communicate with; else a failure is one of this call. */
+static plait_status_t prepare(const plait_call_t *call, cache_t **cache_p,
+                              const entry_t **entry_p)
 {
     plait_status_t status = PLAIT_OK;
+    plait_comm_t *comm = call->comm;
     cache_t *cache = cache_of(comm);
-    const entry_t *entry = NULL;
-    const void *operands[PLAIT_MAX_ARRAYS] = {NULL};
-    void *results[PLAIT_MAX_ARRAYS] = {NULL};
     plan_key_t key;
 
     key.n = 0;
@@ -266,42 +269,131 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
                 "the process is leaving, no communication is possible any more");
     PLAIT_CHECK(cache != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
     PLAIT_TRY(plait_comm_usable(comm));
-    PLAIT_TRY(make_key(op, params, args, rets, &key));
+    *cache_p = cache;
+    PLAIT_TRY(make_key(call->op, call->params, call->args, call->rets, &key));
     (void)pthread_mutex_lock(&cache->mutex);
-    status = find_or_make(cache, &key, op, params, &comm->end, args, rets, &entry);
+    status = find_or_make(cache, &key, call->op, call->params, &comm->end, call->args,
+                          call->rets, entry_p);
     (void)pthread_mutex_unlock(&cache->mutex);
-    if (status != PLAIT_OK && !op->is_matched) {
-        status = plait_exec_refuse(&comm->end, run, status);
-    }
-    PLAIT_TRY(status);
-    for (int i = 0; i < op->n_args; i++) {
-        operands[i] = args[i].data;
-    }
-    for (int i = 0; i < op->n_rets; i++) {
-        results[i] = rets[i].data;
-    }
-    status =
-        plait_observe_exec(entry->plan, &entry->about, comm, run, operands, results);
 done:
     key_free(&key);
-    if (entry == NULL) {
-        plait_observe_failure(op->name, comm, status);
+    return status;
+}
+
+/* A call that this rank cannot plan, perhaps alone: the others learn of it where they would
+ * wait for it. */
+static plait_status_t refuse(const plait_call_t *call, cache_t *cache,
+                             plait_status_t status)
+{
+    const plait_lanes_t all = {.is_collective = true};
+
+    if (cache != NULL && !call->op->is_matched) {
+        plait_started_pass(&cache->started, &all);
+        status = plait_exec_refuse(&call->comm->end, call->run, status);
     }
     return status;
+}
+
+static plait_status_t launch(const plait_call_t *call, bool is_started)
+{
+    plait_status_t status = PLAIT_OK;
+    cache_t *cache = NULL;
+    const entry_t *entry = NULL;
+    const void *operands[PLAIT_MAX_ARRAYS] = {NULL};
+    void *results[PLAIT_MAX_ARRAYS] = {NULL};
+
+    PLAIT_TRY(prepare(call, &cache, &entry));
+    for (int i = 0; i < call->op->n_args; i++) {
+        operands[i] = call->args[i].data;
+    }
+    for (int i = 0; i < call->op->n_rets; i++) {
+        results[i] = call->rets[i].data;
+    }
+    if (!is_started) {
+        plait_started_pass(&cache->started, &entry->lanes);
+    }
+    status = plait_observe_exec(entry->plan, &entry->about, call->comm, call->run,
+                                operands, results);
+done:
+    if (entry == NULL) {
+        status = refuse(call, cache, status);
+        plait_observe_failure(call->op->name, call->comm, status);
+    }
+    return status;
+}
+
+static void tell_where(const plait_call_t *call)
+{
+    plait_error_prefix("rank %d of communicator #%lld, %s: ", call->comm->end.rank,
+                       (long long)call->comm->id, call->op->name);
+}
+
+static plait_status_t launch_counted(const plait_call_t *call, bool is_started)
+{
+    plait_op_hold();
+    plait_status_t status = launch(call, is_started);
+    plait_op_release();
+    if (status != PLAIT_OK) {
+        tell_where(call);
+    }
+    return status;
+}
+
+plait_status_t plait_op_run(const plait_call_t *call)
+{
+    return launch_counted(call, false);
+}
+
+plait_status_t plait_op_run_started(const plait_call_t *call)
+{
+    return launch_counted(call, true);
 }
 
 plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
                                plait_comm_t *comm, int64_t run,
                                const plait_array_t args[], const plait_array_t rets[])
 {
-    atomic_fetch_add(&n_in_flight, 1);
-    plait_status_t status = launch(op, params, comm, run, args, rets);
-    atomic_fetch_sub(&n_in_flight, 1);
+    plait_call_t call = {.op = op, .params = params, .comm = comm, .run = run};
+
+    for (int i = 0; i < op->n_args; i++) {
+        call.args[i] = args[i];
+    }
+    for (int i = 0; i < op->n_rets; i++) {
+        call.rets[i] = rets[i];
+    }
+    return plait_op_run(&call);
+}
+
+plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **queue_p,
+                              plait_lanes_t *lanes_p)
+{
+    plait_status_t status = PLAIT_OK;
+    cache_t *cache = NULL;
+    const entry_t *entry = NULL;
+
+    PLAIT_TRY(prepare(call, &cache, &entry));
+    *queue_p = &cache->started;
+    *lanes_p = entry->lanes;
+done:
     if (status != PLAIT_OK) {
-        plait_error_prefix("rank %d of communicator #%lld, %s: ", comm->end.rank,
-                           (long long)comm->id, op->name);
+        plait_observe_failure(call->op->name, call->comm, status);
+        if (cache != NULL && !call->op->is_matched) {
+            plait_observe_give_up(
+                call->comm); /* it has no place where to tell others */
+        }
+        tell_where(call);
     }
     return status;
+}
+
+void plait_op_hold(void)
+{
+    atomic_fetch_add(&n_in_flight, 1);
+}
+
+void plait_op_release(void)
+{
+    atomic_fetch_sub(&n_in_flight, 1);
 }
 
 int64_t plait_in_flight(void)

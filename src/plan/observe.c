@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/site.h"
+#include "base/status.h"
 #include "base/trace.h"
 #include "plan/exec.h"
 
@@ -122,6 +123,37 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
     return status;
 }
 
+void plait_observe_give_up(plait_comm_t *comm)
+{
+    atomic_store(&comm->is_given_up, true);
+    plait_trace_give_up(comm->id);
+}
+
+/* A collective that meets another one on its communicator was not ordered after it. Devices of
+ * one process are apart by their launches. */
+static plait_status_t enter(plait_comm_t *comm, const plait_plan_t *plan)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_exclusive = plan->is_collective && comm->end.peers != NULL;
+
+    PLAIT_CHECK(!is_exclusive || !atomic_exchange_explicit(&comm->is_in_use, true,
+                                                           memory_order_acquire),
+                PLAIT_ERR_COMM,
+                "%s begins while another collective on this communicator is under way: "
+                "put them in one chain of tokens, or give each thread or chain a "
+                "communicator of its own",
+                plan->title);
+done:
+    return status;
+}
+
+static void leave(plait_comm_t *comm, const plait_plan_t *plan)
+{
+    if (plan->is_collective && comm->end.peers != NULL) {
+        atomic_store_explicit(&comm->is_in_use, false, memory_order_release);
+    }
+}
+
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
                                   plait_comm_t *comm, int64_t run,
                                   const void *const args[], void *const rets[])
@@ -131,8 +163,14 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
         begin(plan->title_ref, bytes_of(plan), (about != NULL) ? about->peer : -1,
               plan->is_collective, comm);
     plait_observed_t now = {comm, plan, entry, false};
-    plait_history_t history = history_of(comm, plan);
 
+    status = enter(comm, plan);
+    if (status != PLAIT_OK) {
+        plait_observe_give_up(comm);
+        plait_trace_end(entry, NULL, status);
+        goto done;
+    }
+    plait_history_t history = history_of(comm, plan);
     here = &now;
     if (plait_trace_is_timed()) {
         status = exec_timed(plan, (about != NULL) ? about->line : plan->title, entry,
@@ -142,9 +180,11 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
         plait_trace_end(entry, NULL, status);
     }
     here = NULL;
+    leave(comm, plan);
     if (now.is_given_up) {
         atomic_store(&comm->is_given_up, true);
     }
+done:
     return status;
 }
 

@@ -23,6 +23,9 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
                                   plait_comm_t *comm, int64_t run,
                                   const void *const args[], void *const rets[]);
 
+/* This rank takes no further part in the communicator's operations. */
+void plait_observe_give_up(plait_comm_t *comm);
+
 /* The next operation of the communicator failed before there was a plan. */
 void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status);
 
