@@ -46,7 +46,8 @@ QUICK = Scale(
 )
 
 
-def _last_line(text):
+def last_error(text):
+    """The last line of a program's output that speaks of an error, or the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "rror" in line] or lines
     return errors[-1] if errors else "no output"
@@ -54,7 +55,7 @@ def _last_line(text):
 
 def _compiler_error(text):
     lines = [line for line in text.splitlines() if "error:" in line or "cannot find" in line]
-    line = lines[0] if lines else _last_line(text)
+    line = lines[0] if lines else last_error(text)
     return line.split("error:")[-1].split("ld: ")[-1].strip()
 
 
@@ -176,9 +177,9 @@ class Jobs:
             text, _ = job.communicate()
             text += f"\nerror: no end after {JOB_LIMIT_S} s"
         if job.returncode == cli.USAGE_CODE and "run" in command:  # there is no MPI
-            raise Absent(_last_line(text))
+            raise Absent(last_error(text))
         if job.returncode != 0 or not file.exists():
-            raise RuntimeError(f"failed: {_last_line(text)}")
+            raise RuntimeError(f"failed: {last_error(text)}")
         records = [json.loads(line) for line in file.read_text().splitlines()]
         self.records += records
         return records
