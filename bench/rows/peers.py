@@ -11,7 +11,7 @@ BOUND = Bound(">=", 1.0, 0.05)
 def measure(jobs):
     """The rows of this group, for each peer and MPI; what cannot be installed is absent."""
     rows = []
-    for peer in _peers.SOURCES:
+    for peer in _peers.PEERS:
         for python in jobs.pythons():
             try:
                 rows += _beside(jobs, peer, _peers.environment(jobs, peer, python))

@@ -290,8 +290,8 @@ static plait_ffi_error_t *run(const plait_op_t *op, plait_ffi_frame_t *frame)
     plait_status_t status = PLAIT_OK;
     plait_ffi_error_t *error = NULL;
     _Alignas(16) unsigned char params[PLAIT_MAX_PARAMS_BYTES];
-    plait_array_t args[PLAIT_MAX_ARRAYS] = {{0}};
-    plait_array_t rets[PLAIT_MAX_ARRAYS] = {{0}};
+    plait_array_t args[PLAIT_MAX_ARRAYS]; /* as many as the operation has are filled */
+    plait_array_t rets[PLAIT_MAX_ARRAYS];
     plait_comm_t *comm = NULL;
     int64_t id = 0;
     int64_t site = 0;

@@ -55,8 +55,9 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
     for (int64_t at = 0; at < r->n; at += n_block) {
         int64_t n = plait_min(n_block, r->n - at);
         char *dst = exec->slot[r->dst_slot] + r->dst_offset + at * item;
-        /* nobody's operand is in the way of what was published */
-        char *sum = is_published ? dst : exec->scratch + PLAIT_READ_CHUNK / 2;
+        /* nobody's operand is in the way of what was published, or of one rank alone */
+        bool is_apart = !is_published && exec->plan->n_ranks > 1;
+        char *sum = is_apart ? exec->scratch + PLAIT_READ_CHUNK / 2 : dst;
         const char *piece = NULL;
 
         if (r->n_pieces == 0) {
