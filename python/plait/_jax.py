@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+from jax._src import array as _array
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
@@ -18,9 +19,10 @@ from jax._src import effects as _effects
 from jax._src.interpreters import partial_eval as _pe
 from jax._src.mesh import get_concrete_mesh
 from jax.interpreters import ad, batching, mlir
-from plait import _errors, _sites
+from plait import _errors
 
 trace_state_clean = _core.trace_state_clean
+ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
 
 # ---- the effect ------------------------------------------------------------------------
 
@@ -392,32 +394,5 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
 
     call.lower, call.trace, call.eval_shape = outermost.lower, outermost.trace, inner.eval_shape
     call.clear_cache = lambda: (outermost.clear_cache(), inner.clear_cache())
-    call._cache_size = outermost._cache_size
+    call._cache_size, call.outermost = outermost._cache_size, outermost
     return call
-
-
-# ---- eager calls --------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=4096)
-def _eager(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
-    return jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
-
-
-def def_eager(
-    primitive: Any, donated: Callable[[dict], tuple[int, ...]], apart: dict | None = None
-) -> None:
-    """An eager call runs one jitted region per set of parameters and waits for it.
-
-    The line that it is on is no parameter: the same program serves all lines. ``apart``: values
-    for other parameters that say nothing of what is to be done.
-    """
-
-    def impl(*args: Any, **params: Any) -> Any:
-        group = params.get("group")  # global operations have a mesh instead
-        _sites.enter_eager(None if group is None else group.comm, params["site"])
-        params |= {"site": 0, **(apart or {})}
-        call = _eager(primitive, donated(params), tuple(sorted(params.items())))
-        return _errors.block(call(*args))
-
-    primitive.def_impl(impl)

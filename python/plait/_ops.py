@@ -21,7 +21,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _jax, _pack, _sites
+from plait import _core, _eager, _jax, _pack, _sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +189,7 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     for form in (Form(operation, False), Form(operation, True)):
         primitive = token_p if form.has_token else effect_p
         primitive.multiple_results = True
-        _jax.def_eager(primitive, functools.partial(_donated, row))
+        _eager.define(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
         mlir.register_lowering(primitive, functools.partial(_lower, form), platform="cpu")
         ad.primitive_jvps[primitive] = functools.partial(_jvp, form)

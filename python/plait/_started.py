@@ -26,7 +26,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _coll_rules, _core, _jax, _ops, _pack
+from plait import _coll_rules, _core, _eager, _jax, _ops, _pack
 from plait._ops import Chain, Form, Operation, TangentChain
 
 PAIR = 2  # floats of a number, as in ffi/start.c
@@ -74,7 +74,7 @@ def _make(form: Form, half: str, **rules: Callable) -> Any:
     primitive = jex.Primitive(f"plait_{half}_{form.operation.name}{suffix}")
     primitive.multiple_results = True
     given = {name: functools.partial(rule, form) for name, rule in rules.items()}
-    _jax.def_eager(primitive, lambda params: (), {"ticket": None})
+    _eager.define(primitive, lambda params: (), {"ticket": None})
     _jax.needs_devices(primitive)
     mlir.register_lowering(primitive, given["lower"], platform="cpu")
     ad.primitive_jvps[primitive] = given["jvp"]
@@ -179,9 +179,7 @@ class Await:
         return _operands_elsewhere(chain, results, args, params)
 
 
-def _operands_elsewhere(
-    chain: Chain, results: Sequence, args: Sequence, params: dict
-) -> Sequence:
+def _operands_elsewhere(chain: Chain, results: Sequence, args: Sequence, params: dict) -> Sequence:
     """The results on the root; elsewhere the operands, still with the results' derivatives."""
     group, root = params["group"], params["root"]
     if group.rank == root:
@@ -289,9 +287,7 @@ def _wait_lower(form: Form, ctx: Any, slot: Any, *args: Any, ticket: Any, **para
     _, token_aval, _ = form.split(ctx.avals_in[1:], params)
     sub = ctx.replace(avals_in=form.join(ctx.avals_in[:1], token_aval))
     aliases = {1: len(ctx.avals_out) - 1} if form.has_token else None
-    rule = jax.ffi.ffi_lowering(
-        "plait_wait", has_side_effect=True, operand_output_aliases=aliases
-    )
+    rule = jax.ffi.ffi_lowering("plait_wait", has_side_effect=True, operand_output_aliases=aliases)
     if form.has_token:
         return rule(sub, slot, token)
     results = _jax.lower_ordered(sub, rule, [slot], {})

@@ -277,7 +277,14 @@ def test_another_trace():
 
 
 def test_what_can_be_started():
-    for thing in (jnp.sum, lambda x, comm: x, plait.redistribute, plait.Comm, 3, plait.create_token):
+    for thing in (
+        jnp.sum,
+        lambda x, comm: x,
+        plait.redistribute,
+        plait.Comm,
+        3,
+        plait.create_token,
+    ):
         with pytest.raises(TypeError, match="is no operation of plait with comm="):
             plait.start(thing, X)
     part = functools.partial(plait.allreduce, op=plait.SUM)
