@@ -450,7 +450,7 @@ def _wait_batch(
     return form.join(results, chain.token), form.join(out_dims, None)
 
 
-# ---- what public functions call --------------------------------------------------------------------
+# ---- what public functions call -------------------------------------------------------------------
 
 
 def numbers(slot: Any) -> Iterator[int]:
