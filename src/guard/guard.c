@@ -150,6 +150,12 @@ static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
     return wait->peer == rank || !is_done;
 }
 
+/* How it ends is not known before it has. */
+static bool is_under_way(const plait_flight_entry_t *e)
+{
+    return atomic_load(&e->status) == PLAIT_STATUS_UNDER_WAY;
+}
+
 /* What is to be suspected of one rank that is waited for. is_any: any rank may end the wait. */
 static suspicion_t judge(plait_observed_t *op, const plait_sight_t *sight, bool is_any,
                          uint64_t *signature_p)
@@ -157,7 +163,9 @@ static suspicion_t judge(plait_observed_t *op, const plait_sight_t *sight, bool 
     suspicion_t suspicion = NOTHING;
 
     *signature_p = 0;
-    if (sight->has_given_up && !is_any) {
+    bool has_given_up = sight->has_given_up && !is_under_way(&sight->here);
+
+    if (has_given_up && !is_any) {
         suspicion = GAVE_UP;
     } else if (sight->kind == PLAIT_SIGHT_RAISED) {
         suspicion = RAISED;

@@ -410,9 +410,9 @@ plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **
 done:
     if (status != PLAIT_OK) {
         plait_observe_failure(call->op->name, call->comm, status);
-        if (cache != NULL && !call->op->is_matched) {
-            plait_observe_give_up(
-                call->comm); /* it has no place where to tell others */
+        if (cache != NULL && !call->op->is_matched && call->comm->end.size > 1) {
+            /* It has no place where to tell the others. */
+            plait_observe_give_up(call->comm);
         }
         tell_where(call);
     }
