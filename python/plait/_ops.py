@@ -1,7 +1,10 @@
 """JAX primitives of the operations of the C core, made in a loop over its table.
 
-Each operation has two primitives: one with the ordered effect, one with an explicit token
-as last operand and result. Derivative and batching rules are written once, on a `Chain`.
+Each operation has three primitives: one with the ordered effect, one with an explicit token
+as last operand and result, and one with both: in a region, where the effect costs nothing,
+calls by token keep their place among those by effect. Otherwise XLA might run them in one order
+on one rank and in another on its peer, each waiting for the other. Derivative and batching rules
+are written once, on a `Chain`.
 
 An operation of the rank model takes any number of arrays, the leaves of a pytree: JAX
 differentiates and batches each with its own dtype, and only the lowering packs them into the
@@ -57,10 +60,18 @@ class Chain:
 
     after: arrays that every operation waits for, as operands that it does not use.
     site: the line that what has none of its own is called for; None: the line now.
+    has_both: operations by token have the effect as well; None: in a region.
     """
 
-    def __init__(self, token: Any = None, after: Sequence = (), site: int | None = None):
+    def __init__(
+        self,
+        token: Any = None,
+        after: Sequence = (),
+        site: int | None = None,
+        has_both: bool | None = None,
+    ):
         self.token, self.after, self.site = token, tuple(after), site
+        self.has_both = _jax.is_in_region() if has_both is None else has_both
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
         """Binds the operation and moves the token on."""
@@ -70,7 +81,8 @@ class Chain:
         params["n_after"] = len(self.after)
         if self.token is None:
             return operation.effect_p.bind(*args, *self.after, **params)
-        *results, self.token = operation.token_p.bind(*args, self.token, *self.after, **params)
+        primitive = operation.both_p if self.has_both else operation.token_p
+        *results, self.token = primitive.bind(*args, self.token, *self.after, **params)
         return results
 
 
@@ -85,7 +97,7 @@ class _TangentChain(Chain):
     """
 
     def __init__(self, primal: Chain, token: Any, is_matched: bool):
-        super().__init__(token, primal.after, primal.site)
+        super().__init__(token, primal.after, primal.site, primal.has_both)
         self._primal, self._is_matched = primal, is_matched
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
@@ -100,13 +112,14 @@ class _TangentChain(Chain):
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """A row of the C table with its two primitives and its rules; row None: no such row."""
+    """A row of the C table with its primitives and its rules; row None: no such row."""
 
     name: str
     row: _core.Row | None
     rules: Rules
     effect_p: Any
     token_p: Any
+    both_p: Any
 
 
 _RULES: dict[str, Rules] = {}
@@ -128,7 +141,7 @@ def operations() -> dict[str, Operation]:
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """One of the two primitives of an operation.
+    """One of the primitives of an operation.
 
     Its operands are those of the operation, then the token, then what is only waited for; its
     results are those of the operation, then the token.
@@ -136,6 +149,18 @@ class _Form:
 
     operation: Operation
     has_token: bool
+    has_effect: bool
+
+    @property
+    def primitive(self) -> Any:
+        """The primitive of this form."""
+        if not self.has_token:
+            return self.operation.effect_p
+        return self.operation.both_p if self.has_effect else self.operation.token_p
+
+    def chain(self, token: Any, after: Any, site: int | None = None) -> Chain:
+        """A chain whose operations have this form."""
+        return Chain(token, after, site, self.has_token and self.has_effect)
 
     def split(self, args: Sequence, params: dict) -> tuple[Sequence, Any, Sequence]:
         """The operands proper, the token or None, and what is waited for."""
@@ -150,14 +175,15 @@ class _Form:
 
 
 def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
-    effect_p = jex.Primitive("plait_" + name)
-    token_p = jex.Primitive("plait_" + name + "_token")
-    operation = Operation(name, row, given, effect_p, token_p)
+    suffixes = ("", "_token", "_both")
+    primitives = [jex.Primitive("plait_" + name + suffix) for suffix in suffixes]
+    operation = Operation(name, row, given, *primitives)
     if row is not None:
         handler = jax.ffi.pycapsule(getattr(_core.lib, row.symbol))
         jax.ffi.register_ffi_target(row.target, handler, platform="cpu")
-    for form in (_Form(operation, False), _Form(operation, True)):
-        primitive = token_p if form.has_token else effect_p
+    for has_token, has_effect in ((False, True), (True, False), (True, True)):
+        form = _Form(operation, has_token, has_effect)
+        primitive = form.primitive
         primitive.multiple_results = True
         _jax.def_eager(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
@@ -166,10 +192,11 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
         ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
         batching.primitive_batchers[primitive] = functools.partial(_batch, form)
         results = functools.partial(_results, form)
-        if form.has_token or row is None:
+        if not has_effect or row is None:
             primitive.def_abstract_eval(results)
         else:
             _jax.saves_unless_complex(primitive)
+            _jax.stays_in_loops(primitive)
             primitive.def_effectful_abstract_eval(
                 lambda *avals, _results=results, **params: (
                     _results(*avals, **params),
@@ -217,9 +244,9 @@ def _lower(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
     rule = jax.ffi.ffi_lowering(
         row.target, has_side_effect=True, operand_output_aliases=aliases or None
     )
-    if form.has_token:
-        return rule(ctx, *args, **attrs)
-    return _jax.lower_ordered(ctx, rule, args, attrs)
+    if form.has_effect:
+        return _jax.lower_ordered(ctx, rule, args, attrs)
+    return rule(ctx, *args, **attrs)
 
 
 def _lower_joined(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
@@ -229,7 +256,7 @@ def _lower_joined(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
 
     def joined(*args: Any) -> list:
         leaves, token, after = form.split(args, params)
-        chain = Chain(token, after, params["site"])
+        chain = form.chain(token, after, params["site"])
         return form.join(joins(chain, leaves, params), chain.token)
 
     return _jax.lower_traced(ctx, joined, args, is_local=True)
@@ -281,7 +308,7 @@ def _jvp(form: _Form, primals: Sequence, tangents: Sequence, **params: Any) -> t
     rule = form.operation.rules.jvp or functools.partial(_linear_jvp, name)
     args, token, after = form.split(primals, params)
     d_args, d_token, _ = form.split(tangents, params)
-    primal = Chain(token, after, params["site"])
+    primal = form.chain(token, after, params["site"])
     is_ordered = form.has_token and is_inexact(token)
     d_token = ad.instantiate_zeros(d_token) if is_ordered else None
     tangent = _TangentChain(primal, d_token, form.operation.rules.is_matched)
@@ -304,7 +331,8 @@ def _transpose(form: _Form, cotangents: Sequence, *args: Any, **params: Any) -> 
     # A symbolic zero is not skipped: whether it is one may differ between ranks.
     cotangents = list(map(ad.instantiate_zeros, cotangents))
     leaves, token, after = form.split(args, params)
-    chain = Chain(cotangents.pop() if form.has_token else None, after, params["site"])
+    token_ct = cotangents.pop() if form.has_token else None
+    chain = form.chain(token_ct, after, params["site"])
     given = operation.rules.transpose(chain, cotangents, leaves, params)
     answer = [
         _jax.pcast_varying(ct, sorted(_jax.vma_of_aval(x.aval)))
@@ -342,7 +370,7 @@ def _batch(form: _Form, args: Sequence, dims: Sequence, **params: Any) -> tuple[
             else jnp.moveaxis(x, d, n)
             for x, d in zip(payload, dims, strict=True)
         ]
-    chain = Chain(_first(token, token_dim), map(_first, after, after_dims))
+    chain = form.chain(_first(token, token_dim), map(_first, after, after_dims))
     results = chain.call(form.operation.name, *payload, *plain, **params)
     out_dims: list[int | None] = [len(lead) if is_batched else None] * len(results)
     out_dims[len(results) - n_plain_results :] = [None] * n_plain_results
