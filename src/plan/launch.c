@@ -346,7 +346,7 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
         plait_started_pass(&cache->started, &entry->lanes);
     }
     status = plait_observe_exec(entry->plan, &entry->about, call->comm, call->run,
-                                operands, results);
+                                is_started, operands, results);
 done:
     if (entry == NULL) {
         status = refuse(call, cache, status);

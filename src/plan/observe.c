@@ -82,7 +82,8 @@ static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan)
 }
 
 static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
-                                   bool is_collective, plait_comm_t *comm)
+                                   bool is_collective, bool is_started,
+                                   plait_comm_t *comm)
 {
     uint32_t n_before = atomic_fetch_add_explicit(&comm->n_collectives, is_collective,
                                                   memory_order_relaxed);
@@ -94,6 +95,7 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
         .track = comm->track,
         .peer = peer,
         .is_collective = is_collective,
+        .is_started = is_started,
         .n_collectives = n_before + is_collective,
         .n_bytes = n_bytes};
 
@@ -155,13 +157,13 @@ static void leave(plait_comm_t *comm, const plait_plan_t *plan)
 }
 
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
-                                  plait_comm_t *comm, int64_t run,
+                                  plait_comm_t *comm, int64_t run, bool is_started,
                                   const void *const args[], void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
     plait_flight_entry_t *entry =
         begin(plan->title_ref, bytes_of(plan), (about != NULL) ? about->peer : -1,
-              plan->is_collective, comm);
+              plan->is_collective, is_started, comm);
     plait_observed_t now = {comm, plan, entry, false};
 
     status = enter(comm, plan);
@@ -193,5 +195,6 @@ void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t 
     char title[PLAIT_TITLE_BYTES];
 
     (void)snprintf(title, sizeof(title), "%s, not planned", name);
-    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, comm), NULL, status);
+    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, false, comm), NULL,
+                    status);
 }
