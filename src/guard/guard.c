@@ -206,12 +206,13 @@ static void suspect(suspicion_t suspicion, int rank, const circle_t *circle,
     }
 }
 
-/* Those who begin operations, or compute, trace and compile, get on. */
-static void note_progress(uint64_t n_operations, int64_t cpu_ns, int64_t now)
+/* Those who begin operations, or are in none and compute, trace or compile, get on. */
+static void note_progress(uint64_t n_operations, bool runs, int64_t cpu_ns, int64_t now)
 {
     enum { SHARE = 5 };
     int64_t elapsed = now - watch.progress_ns;
-    bool is_busy = elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
+    bool is_busy =
+        runs && elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
 
     if (watch.n_operations != n_operations || is_busy || watch.looked_ns == 0) {
         watch.n_operations = n_operations;
@@ -230,6 +231,7 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     circle_t circle = {.n = 1};
     uint64_t n_operations = 0;
     int64_t cpu_ns = 0;
+    bool runs = false;
 
     for (int r = 0; r < end->size; r++) {
         plait_sight_t sight;
@@ -240,8 +242,8 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
         plait_guard_see(&end->peers[r], op->comm->id, &sight);
         watch.is_blind = watch.is_blind || sight.kind == PLAIT_SIGHT_NONE;
         n_operations += sight.n_operations;
-        cpu_ns +=
-            (sight.kind == PLAIT_SIGHT_RUNS) ? plait_process_cpu_ns(sight.process) : 0;
+        runs = runs || sight.kind == PLAIT_SIGHT_RUNS;
+        cpu_ns += (sight.process != NULL) ? plait_process_cpu_ns(sight.process) : 0;
         suspicion_t found = is_needed(op, wait, r, &sight)
                                 ? judge(op, &sight, is_any, &about)
                                 : NOTHING;
@@ -252,7 +254,7 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
         }
     }
     suspect(worst, whom, &circle, now);
-    note_progress(n_operations, cpu_ns, now);
+    note_progress(n_operations, runs, cpu_ns, now);
 }
 
 /* One line a rank; ranks in the middle of a long table are left out. */
@@ -318,10 +320,19 @@ static plait_status_t follow(plait_observed_t *op)
 static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                               int64_t now)
 {
-    char reason[120];
+    char reason[200];
+    plait_sight_t sight = {0};
 
-    (void)snprintf(reason, sizeof(reason), "%s: nobody came for %.1f s (PLAIT_TIMEOUT)",
-                   wait->what, (double)(now - watch.progress_ns) * 1e-9);
+    if (wait->peer >= 0) {
+        plait_guard_see(&op->comm->end.peers[wait->peer], op->comm->id, &sight);
+    }
+    (void)snprintf(reason, sizeof(reason),
+                   "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s", wait->what,
+                   (double)(now - watch.progress_ns) * 1e-9,
+                   (sight.kind == PLAIT_SIGHT_WAITS)
+                       ? "; ranks wait for each other (in a gradient, one of them may "
+                         "have dropped an adjoint: see plait.depend)"
+                       : "");
     atomic_store(&has_run_out, true);
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
@@ -361,7 +372,7 @@ static plait_status_t look_at_threads(const plait_wait_t *wait, int64_t now)
     plait_status_t status = PLAIT_OK;
     int64_t limit = time_limit_ns();
 
-    note_progress(0, plait_clock_of(CLOCK_PROCESS_CPUTIME_ID), now);
+    note_progress(0, true, plait_clock_of(CLOCK_PROCESS_CPUTIME_ID), now);
     PLAIT_CHECK(limit == 0 || now - watch.progress_ns <= limit, PLAIT_ERR_TIMEOUT,
                 "%s: nobody came for %.1f s (PLAIT_TIMEOUT)", wait->what,
                 (double)(now - watch.progress_ns) * 1e-9);

@@ -128,7 +128,6 @@ FAULTS = {
     # Nobody can go on.
     "receives": lambda c: plait.recv(X, AFTER, comm=c),
     "crossed": lambda c: allreduce(c) if FIRST else plait.recv(X, 0, comm=c),
-    "ignored adjoint": ignored_adjoint,
     # Nothing is wrong.
     "started receives": started_receives,
     "computes": computes,
@@ -141,6 +140,8 @@ FAULTS = {
     "kill": end(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "stop": end(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "late": end(sleep_on),
+    # Nobody can go on, on communicators of their own.
+    "ignored adjoint": ignored_adjoint,
 }
 
 

@@ -109,6 +109,16 @@ def test_faults_of_one_rank(way, name):
     assert (code == 0) == (name == "exit"), output
 
 
+def test_an_adjoint_that_one_rank_has_dropped():
+    """Messages of tangents have a communicator of their own: the time limit ends the wait."""
+    rows, code, output = job(["ignored adjoint"], 2, {})
+    mine = rows["ignored adjoint"]
+    assert [mine[rank]["kind"] for rank in range(2)] == ["TimeoutError"] * 2, output
+    assert any("see plait.depend" in row["text"] for row in mine.values()), output
+    assert all(row["took"] < TIMEOUT_S + 2 + SLACK_S for row in mine.values()), output
+    assert code == 1, output
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_messages_name_both_calls(way):
     rows, _, output = job(["counts", "receives", "truncation"], 2, WAYS[way])
