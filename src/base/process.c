@@ -1,6 +1,5 @@
 #include "base/process.h"
 
-#include "base/alloc.h"
 #include "base/flight.h"
 #include "base/trace.h"
 
@@ -9,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -51,7 +51,8 @@ bool plait_process_header(const plait_process_t *process, plait_record_header_t 
 
 static plait_process_t *open_process(const plait_process_card_t *card)
 {
-    plait_process_t *process = plait_alloc(1, sizeof(*process));
+    /* kept to the end of this process: not counted */
+    plait_process_t *process = calloc(1, sizeof(*process));
     plait_record_header_t header;
     char path[64];
 
@@ -64,7 +65,7 @@ static plait_process_t *open_process(const plait_process_card_t *card)
         if (process->fd < 0 || !plait_process_header(process, &header)) {
             (void)close(process->fd);
             (void)close(process->pid_fd);
-            plait_free(process);
+            free(process);
             process = NULL;
         }
     }

@@ -242,7 +242,7 @@ bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
                        const plait_history_t *history)
 {
     plait_check_level_t level = plait_check_level();
-    bool is_cheap = end->caps.publish_bytes >= 0;
+    bool is_cheap = end->caps.publish_bytes >= 0 && !end->caps.is_far;
 
     return plan->needs_agreement && level != PLAIT_CHECK_OFF &&
            (is_cheap || !history->is_agreed || level == PLAIT_CHECK_FULL);

@@ -20,12 +20,12 @@ plait_status_t plait_node_mail_create(plait_mpi_link_t *link,
 {
     plait_status_t status = PLAIT_OK;
     plait_node_mail_t *mail = plait_alloc(1, sizeof(*mail));
-    int64_t eighth = (int64_t)link->segment.ring_cells * PLAIT_CELL_BYTES / 8;
+    int64_t eighth = (int64_t)link->segment.shape.ring_cells * PLAIT_CELL_BYTES / 8;
 
     PLAIT_CHECK(mail != NULL, PLAIT_ERR_NO_MEMORY, "no memory for messages");
     mail->link = link;
     (void)pthread_mutex_init(&mail->mutex, NULL);
-    mail->ring_cells = (uint64_t)link->segment.ring_cells;
+    mail->ring_cells = (uint64_t)link->segment.shape.ring_cells;
     mail->inline_bytes = ((eighth < MAX_INLINE_BYTES) ? eighth : MAX_INLINE_BYTES) -
                          (int64_t)sizeof(plait_mail_cell_t);
     mail->out = plait_alloc(link->size, sizeof(*mail->out));
