@@ -129,7 +129,7 @@ def newest_library():
 # The C library
 
 
-def c_tests(count, name, sanitizers="", environment=None, limit_s=600):
+def c_tests(count, name, sanitizers="", environment=None, limit_s=900):
     """Build the library with its C tests in build/NAME and run them."""
     folder = BUILD / name
     build_type = "RelWithDebInfo" if not sanitizers else "Debug"
@@ -224,7 +224,7 @@ PYTEST = (
 )
 
 
-def pytest(count, name, *arguments, python=sys.executable, limit_s=900, environment=None):
+def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environment=None):
     """Pytest in one process."""
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
@@ -259,7 +259,7 @@ def doctests(count):
 COLLECTIVE = ("collectives", "neighbor")
 
 
-def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=600):
+def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=900):
     """A suite of tests/python/mpi, or of some of its files; a test fails if it does on any rank."""
     folder = "tests/python/mpi"
     files = [f"{folder}/test_{part}_mpi.py" for part in parts] or [folder]
