@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Build programs of tests/c and run them under each MPI of this machine.
 
-    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--nodes N] [--cc CC] [--flags ...] [program.c ...]
+    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--nodes N] [--cc CC] [--flags ...]
+               [program.c ...]
 
 MPIs: the wheels in this interpreter's environment and in those that PLAIT_TEST_VENVS names
 (separated by colons), both ABIs of each, and Debian's. The sources are compiled here, without
