@@ -117,6 +117,7 @@ plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call)
     e->rank = call->rank;
     e->track = (int16_t)call->track;
     e->is_collective = call->is_collective;
+    e->is_started = call->is_started;
     e->n_collectives = call->n_collectives;
     e->peer = call->peer;
     e->thread = this_thread();
@@ -133,13 +134,13 @@ plait_flight_entry_t *plait_trace_current(void)
     return current;
 }
 
-void plait_trace_give_up(void)
+void plait_trace_give_up(int64_t comm)
 {
     plait_record_header_t *header = plait_flight_file()->header;
 
-    if (header != NULL && current != NULL) {
+    if (header != NULL) {
         uint32_t i = atomic_fetch_add(&header->n_given_up, 1);
-        atomic_store(&header->given_up[i % PLAIT_GIVEN_UP_ROOM], current->comm);
+        atomic_store(&header->given_up[i % PLAIT_GIVEN_UP_ROOM], (int32_t)comm);
     }
 }
 

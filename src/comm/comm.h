@@ -21,6 +21,7 @@ struct plait_comm {
     uint64_t skipped; /* hash of those run since ranks last made sure that they agree */
     _Atomic bool is_freed;    /* the user's communicator was freed */
     _Atomic bool is_given_up; /* a wait was ended: ranks may be at different places */
+    _Atomic bool is_in_use;   /* a collective is under way */
     _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
     void (*detach)(void *attached);
 };

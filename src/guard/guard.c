@@ -40,6 +40,7 @@ typedef struct {
     int suspect;        /* rank */
     uint64_t signature; /* of what is suspected: another one starts anew */
     int64_t suspected_ns;
+    int64_t suspected_cpu_ns; /* of a circle, then */
 } watch_t;
 
 static _Thread_local watch_t watch;
@@ -93,17 +94,6 @@ static void begin(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     }
 }
 
-static void suspect(suspicion_t suspicion, int rank, uint64_t signature, int64_t now)
-{
-    if (watch.suspicion != suspicion || watch.suspect != rank ||
-        watch.signature != signature) {
-        watch.suspicion = suspicion;
-        watch.suspect = rank;
-        watch.signature = signature;
-        watch.suspected_ns = now;
-    }
-}
-
 /* Whether a rank, in a collective on this communicator at the same place, does another one. */
 static bool differs(plait_observed_t *op, const plait_sight_t *sight)
 {
@@ -118,26 +108,37 @@ static bool differs(plait_observed_t *op, const plait_sight_t *sight)
              theirs->agree_some != plan->agree_some));
 }
 
+/* Those who wait for each other. */
+typedef struct {
+    bool is_closed;
+    uint64_t signature; /* of the operations */
+    int n;
+    int64_t cpu_ns; /* of all of them together */
+} circle_t;
+
 /* Whether those waited for wait, one for the other, for this rank, all on one communicator:
- * other threads of theirs, which use others, cannot end such waits. */
-static bool is_circle(plait_observed_t *op, const plait_sight_t *first,
-                      uint64_t *signature_p)
+ * threads of theirs that use others cannot end such waits. A program goes on beside an
+ * operation that it started, and may end it. */
+static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
 {
     const plait_endpoint_t *end = &op->comm->end;
     plait_sight_t sight = *first;
-    bool is_closed = false;
+    circle_t circle = {.signature = op->entry->number,
+                       .n = 1,
+                       .cpu_ns = plait_clock_of(CLOCK_PROCESS_CPUTIME_ID)};
 
-    *signature_p = op->entry->number;
-    for (int i = 0; i < end->size && !is_closed && sight.kind == PLAIT_SIGHT_WAITS &&
-                    sight.waits.comm == (int32_t)op->comm->id &&
-                    sight.waits.waits_for >= 0 && sight.waits.waits_for < end->size;
-         i++) {
+    while (circle.n <= end->size && !circle.is_closed && !op->entry->is_started &&
+           sight.kind == PLAIT_SIGHT_WAITS && !sight.waits.is_started &&
+           sight.waits.comm == (int32_t)op->comm->id && sight.waits.waits_for >= 0 &&
+           sight.waits.waits_for < end->size) {
         int next = sight.waits.waits_for;
-        *signature_p = *signature_p * 31 + sight.waits.number + (uint64_t)next;
-        is_closed = next == end->rank;
+        circle.n++;
+        circle.cpu_ns += plait_process_cpu_ns(sight.process);
+        circle.signature = circle.signature * 31 + sight.waits.number + (uint64_t)next;
+        circle.is_closed = next == end->rank;
         plait_guard_see(&end->peers[next], op->comm->id, &sight);
     }
-    return is_closed;
+    return circle;
 }
 
 /* Whether the wait needs something of a rank: not if that has done its part of a collective. */
@@ -150,14 +151,22 @@ static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
     return wait->peer == rank || !is_done;
 }
 
+/* How it ends is not known before it has. */
+static bool is_under_way(const plait_flight_entry_t *e)
+{
+    return atomic_load(&e->status) == PLAIT_STATUS_UNDER_WAY;
+}
+
 /* What is to be suspected of one rank that is waited for. is_any: any rank may end the wait. */
 static suspicion_t judge(plait_observed_t *op, const plait_sight_t *sight, bool is_any,
-                         uint64_t *signature_p)
+                         circle_t *circle)
 {
     suspicion_t suspicion = NOTHING;
 
-    *signature_p = 0;
-    if (sight->has_given_up && !is_any) {
+    *circle = (circle_t){.n = 1};
+    bool has_given_up = sight->has_given_up && !is_under_way(&sight->here);
+
+    if (has_given_up && !is_any) {
         suspicion = GAVE_UP;
     } else if (sight->kind == PLAIT_SIGHT_RAISED) {
         suspicion = RAISED;
@@ -166,19 +175,44 @@ static suspicion_t judge(plait_observed_t *op, const plait_sight_t *sight, bool 
         suspicion = ENDED;
     } else if (differs(op, sight)) {
         suspicion = DIFFERS;
-        *signature_p = sight->waits.number;
-    } else if (!is_any && is_circle(op, sight, signature_p)) {
-        suspicion = CIRCLE;
+        circle->signature = sight->waits.number;
+    } else if (!is_any) {
+        *circle = find_circle(op, sight);
+        suspicion = circle->is_closed ? CIRCLE : NOTHING;
     }
     return suspicion;
 }
 
-/* Those who begin operations, or compute, trace and compile, get on. */
-static void note_progress(uint64_t n_operations, int64_t cpu_ns, int64_t now)
+/* Threads that compute may be about to end the wait: then it is suspected anew. */
+static bool is_busy(const circle_t *circle, int64_t now)
+{
+    int64_t used = circle->cpu_ns - watch.suspected_cpu_ns;
+
+    return used > (now - watch.suspected_ns) / 5 * 2 * circle->n;
+}
+
+static void suspect(suspicion_t suspicion, int rank, const circle_t *circle,
+                    int64_t now)
+{
+    bool is_old = watch.suspicion == suspicion && watch.suspect == rank &&
+                  watch.signature == circle->signature;
+
+    if (!is_old || (suspicion == CIRCLE && is_busy(circle, now))) {
+        watch.suspicion = suspicion;
+        watch.suspect = rank;
+        watch.signature = circle->signature;
+        watch.suspected_ns = now;
+        watch.suspected_cpu_ns = circle->cpu_ns;
+    }
+}
+
+/* Those who begin operations, or are in none and compute, trace or compile, get on. */
+static void note_progress(uint64_t n_operations, bool runs, int64_t cpu_ns, int64_t now)
 {
     enum { SHARE = 5 };
     int64_t elapsed = now - watch.progress_ns;
-    bool is_busy = elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
+    bool is_busy =
+        runs && elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
 
     if (watch.n_operations != n_operations || is_busy || watch.looked_ns == 0) {
         watch.n_operations = n_operations;
@@ -194,32 +228,33 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     bool is_any = wait->peer < 0 && !op->plan->is_collective;
     suspicion_t worst = NOTHING;
     int whom = -1;
-    uint64_t signature = 0;
+    circle_t circle = {.n = 1};
     uint64_t n_operations = 0;
     int64_t cpu_ns = 0;
+    bool runs = false;
 
     for (int r = 0; r < end->size; r++) {
         plait_sight_t sight;
-        uint64_t about = 0;
+        circle_t about;
         if (r == end->rank || (wait->peer >= 0 && wait->peer != r)) {
             continue;
         }
         plait_guard_see(&end->peers[r], op->comm->id, &sight);
         watch.is_blind = watch.is_blind || sight.kind == PLAIT_SIGHT_NONE;
         n_operations += sight.n_operations;
-        cpu_ns +=
-            (sight.kind == PLAIT_SIGHT_RUNS) ? plait_process_cpu_ns(sight.process) : 0;
+        runs = runs || sight.kind == PLAIT_SIGHT_RUNS;
+        cpu_ns += (sight.process != NULL) ? plait_process_cpu_ns(sight.process) : 0;
         suspicion_t found = is_needed(op, wait, r, &sight)
                                 ? judge(op, &sight, is_any, &about)
                                 : NOTHING;
         if (found != NOTHING && (worst == NOTHING || found < worst)) {
             worst = found;
             whom = r;
-            signature = about;
+            circle = about;
         }
     }
-    suspect(worst, whom, signature, now);
-    note_progress(n_operations, cpu_ns, now);
+    suspect(worst, whom, &circle, now);
+    note_progress(n_operations, runs, cpu_ns, now);
 }
 
 /* One line a rank; ranks in the middle of a long table are left out. */
@@ -285,10 +320,19 @@ static plait_status_t follow(plait_observed_t *op)
 static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                               int64_t now)
 {
-    char reason[120];
+    char reason[200];
+    plait_sight_t sight = {0};
 
-    (void)snprintf(reason, sizeof(reason), "%s: nobody came for %.1f s (PLAIT_TIMEOUT)",
-                   wait->what, (double)(now - watch.progress_ns) * 1e-9);
+    if (wait->peer >= 0) {
+        plait_guard_see(&op->comm->end.peers[wait->peer], op->comm->id, &sight);
+    }
+    (void)snprintf(reason, sizeof(reason),
+                   "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s", wait->what,
+                   (double)(now - watch.progress_ns) * 1e-9,
+                   (sight.kind == PLAIT_SIGHT_WAITS)
+                       ? "; ranks wait for each other (in a gradient, one of them may "
+                         "have dropped an adjoint: see plait.depend)"
+                       : "");
     atomic_store(&has_run_out, true);
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
@@ -321,11 +365,6 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
     return status;
 }
 
-static int64_t own_cpu_ns(void)
-{
-    return plait_clock_of(CLOCK_PROCESS_CPUTIME_ID);
-}
-
 /* Ranks that are threads of this process: one that computes for long is seen by the time that
  * the process takes. */
 static plait_status_t look_at_threads(const plait_wait_t *wait, int64_t now)
@@ -333,7 +372,7 @@ static plait_status_t look_at_threads(const plait_wait_t *wait, int64_t now)
     plait_status_t status = PLAIT_OK;
     int64_t limit = time_limit_ns();
 
-    note_progress(0, own_cpu_ns(), now);
+    note_progress(0, true, plait_clock_of(CLOCK_PROCESS_CPUTIME_ID), now);
     PLAIT_CHECK(limit == 0 || now - watch.progress_ns <= limit, PLAIT_ERR_TIMEOUT,
                 "%s: nobody came for %.1f s (PLAIT_TIMEOUT)", wait->what,
                 (double)(now - watch.progress_ns) * 1e-9);
@@ -365,7 +404,7 @@ static plait_status_t look_at_ranks(plait_observed_t *op, const plait_wait_t *wa
     status = conclude(op, wait, now);
     if (status != PLAIT_OK) {
         op->is_given_up = true;
-        plait_trace_give_up();
+        plait_trace_give_up(op->comm->id);
     }
     return status;
 }

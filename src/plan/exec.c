@@ -287,6 +287,16 @@ static bool is_wait(const plait_plan_t *plan, plait_step_kind_t kind)
            (kind == PLAIT_STEP_MOVE && plan->direct == PLAIT_DIRECT_NONE);
 }
 
+/* The others wait for this rank: they shall know. */
+static void give_up(void)
+{
+    const plait_flight_entry_t *entry = plait_trace_current();
+
+    if (entry != NULL) {
+        plait_trace_give_up(entry->comm);
+    }
+}
+
 /* A rank that fails between fences goes on to the next one, where all learn of it and
  * leave; without fences it leaves at once. */
 static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *history,
@@ -310,7 +320,7 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
     }
 done:
     if (status != PLAIT_OK && !exec->is_joint && plan->is_collective) {
-        plait_trace_give_up(); /* the others wait for this rank: they shall know */
+        give_up();
     }
     return status;
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/site.h"
+#include "base/status.h"
 #include "base/trace.h"
 #include "plan/exec.h"
 
@@ -81,7 +82,8 @@ static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan)
 }
 
 static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
-                                   bool is_collective, plait_comm_t *comm)
+                                   bool is_collective, bool is_started,
+                                   plait_comm_t *comm)
 {
     uint32_t n_before = atomic_fetch_add_explicit(&comm->n_collectives, is_collective,
                                                   memory_order_relaxed);
@@ -93,6 +95,7 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
         .track = comm->track,
         .peer = peer,
         .is_collective = is_collective,
+        .is_started = is_started,
         .n_collectives = n_before + is_collective,
         .n_bytes = n_bytes};
 
@@ -122,17 +125,54 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
     return status;
 }
 
+void plait_observe_give_up(plait_comm_t *comm)
+{
+    atomic_store(&comm->is_given_up, true);
+    plait_trace_give_up(comm->id);
+}
+
+/* A collective that meets another one on its communicator was not ordered after it. Devices of
+ * one process are apart by their launches. */
+static plait_status_t enter(plait_comm_t *comm, const plait_plan_t *plan)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_exclusive = plan->is_collective && comm->end.peers != NULL;
+
+    PLAIT_CHECK(!is_exclusive || !atomic_exchange_explicit(&comm->is_in_use, true,
+                                                           memory_order_acquire),
+                PLAIT_ERR_COMM,
+                "%s begins while another collective on this communicator is under way: "
+                "put them in one chain of tokens, or give each thread or chain a "
+                "communicator of its own",
+                plan->title);
+done:
+    return status;
+}
+
+static void leave(plait_comm_t *comm, const plait_plan_t *plan)
+{
+    if (plan->is_collective && comm->end.peers != NULL) {
+        atomic_store_explicit(&comm->is_in_use, false, memory_order_release);
+    }
+}
+
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
-                                  plait_comm_t *comm, int64_t run,
+                                  plait_comm_t *comm, int64_t run, bool is_started,
                                   const void *const args[], void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
     plait_flight_entry_t *entry =
         begin(plan->title_ref, bytes_of(plan), (about != NULL) ? about->peer : -1,
-              plan->is_collective, comm);
+              plan->is_collective, is_started, comm);
     plait_observed_t now = {comm, plan, entry, false};
-    plait_history_t history = history_of(comm, plan);
 
+    status = enter(comm, plan);
+    if (status != PLAIT_OK) {
+        plait_observe_give_up(comm);
+        plait_trace_end(entry, NULL, status);
+        goto done;
+    }
+    plait_history_t history = history_of(comm, plan);
     here = &now;
     if (plait_trace_is_timed()) {
         status = exec_timed(plan, (about != NULL) ? about->line : plan->title, entry,
@@ -142,9 +182,11 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
         plait_trace_end(entry, NULL, status);
     }
     here = NULL;
+    leave(comm, plan);
     if (now.is_given_up) {
         atomic_store(&comm->is_given_up, true);
     }
+done:
     return status;
 }
 
@@ -153,5 +195,6 @@ void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t 
     char title[PLAIT_TITLE_BYTES];
 
     (void)snprintf(title, sizeof(title), "%s, not planned", name);
-    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, comm), NULL, status);
+    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, false, comm), NULL,
+                    status);
 }

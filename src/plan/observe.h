@@ -18,10 +18,13 @@ typedef struct {
 plait_observed_t *plait_observe_here(void);
 
 /* Runs the plan as the next operation of the communicator. about: NULL: the plan's title is
- * all that is known. */
+ * all that is known. is_started: the program goes on meanwhile. */
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
-                                  plait_comm_t *comm, int64_t run,
+                                  plait_comm_t *comm, int64_t run, bool is_started,
                                   const void *const args[], void *const rets[]);
+
+/* This rank takes no further part in the communicator's operations. */
+void plait_observe_give_up(plait_comm_t *comm);
 
 /* The next operation of the communicator failed before there was a plan. */
 void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status);

@@ -184,6 +184,15 @@ static inline int plait_plan_n_slots(const plait_plan_t *plan)
 plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p,
                                 int64_t *n_bytes_p);
 
+/* The bytes alone; 0 where they are not known or too many. */
+static inline int64_t plait_array_bytes(const plait_array_t *array)
+{
+    int64_t n = 0;
+    int64_t n_bytes = 0;
+
+    return (plait_array_size(array, &n, &n_bytes) == PLAIT_OK) ? n_bytes : 0;
+}
+
 /* An empty plan with the slots of the problem's arrays. `format` makes the title. */
 plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **plan_p,
                                  const char *format, ...)

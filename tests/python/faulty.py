@@ -65,6 +65,23 @@ def ignored_adjoint(comm):
     return plait.recv(X, 0, comm=comm, tag=3)  # which is never sent
 
 
+def started_receives(comm):
+    """No fault: every rank waits for its neighbour, and sends meanwhile, late."""
+    receive = plait.start(plait.recv, X, BEFORE, comm=comm)
+    time.sleep(1.5)
+    plait.send(X, AFTER, comm=comm)
+    return plait.wait(receive)
+
+
+def computes(comm):
+    """No fault: one rank computes for longer than others would wait for nothing."""
+    if RANK == LAST:
+        until = time.monotonic() + float(os.environ["PLAIT_TIMEOUT"]) + 1.5
+        while time.monotonic() < until:
+            pass
+    return allreduce(comm)
+
+
 def end(how):
     """The last rank ends; the others wait for it."""
 
@@ -111,7 +128,9 @@ FAULTS = {
     # Nobody can go on.
     "receives": lambda c: plait.recv(X, AFTER, comm=c),
     "crossed": lambda c: allreduce(c) if FIRST else plait.recv(X, 0, comm=c),
-    "ignored adjoint": ignored_adjoint,
+    # Nothing is wrong.
+    "started receives": started_receives,
+    "computes": computes,
     # The last rank is not there.
     "raise": end(boom),
     "raise in a loop": in_a_loop,
@@ -121,6 +140,8 @@ FAULTS = {
     "kill": end(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "stop": end(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "late": end(sleep_on),
+    # Nobody can go on, on communicators of their own.
+    "ignored adjoint": ignored_adjoint,
 }
 
 

@@ -34,6 +34,8 @@ WANT = {
     "message dtypes": ("MismatchError", "int32", 1),
     "receives": ("MismatchError", "recv(float32[4] <- ", 1),
     "crossed": ("MismatchError", "allreduce(float32[4], SUM) at faulty.py:", 1),
+    "started receives": ("none", "", 4),
+    "computes": ("none", "", 6),
     "raise": ("PeerError", "raised ValueError: boom", 2),
     "raise in a loop": ("PeerError", "raised ValueError: after 50 steps", 2),
     "exit": ("PeerError", "has left its program", 2),
@@ -105,6 +107,16 @@ def test_faults_of_one_rank(way, name):
     else:
         assert 1 not in mine, output
     assert (code == 0) == (name == "exit"), output
+
+
+def test_an_adjoint_that_one_rank_has_dropped():
+    """Messages of tangents have a communicator of their own: the time limit ends the wait."""
+    rows, code, output = job(["ignored adjoint"], 2, {})
+    mine = rows["ignored adjoint"]
+    assert [mine[rank]["kind"] for rank in range(2)] == ["TimeoutError"] * 2, output
+    assert any("see plait.depend" in row["text"] for row in mine.values()), output
+    assert all(row["took"] < TIMEOUT_S + 2 + SLACK_S for row in mine.values()), output
+    assert code == 1, output
 
 
 @pytest.mark.parametrize("way", WAYS)
