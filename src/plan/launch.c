@@ -323,6 +323,7 @@ static plait_status_t refuse(const plait_call_t *call, cache_t *cache,
     if (cache != NULL && !call->op->is_matched) {
         plait_started_pass(&cache->started, &all);
         status = plait_exec_refuse(&call->comm->end, call->run, status);
+        plait_observe_forget(call->comm);
     }
     return status;
 }

@@ -81,6 +81,12 @@ static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan)
     return history;
 }
 
+void plait_observe_forget(plait_comm_t *comm)
+{
+    memset(comm->agreed, 0, sizeof(comm->agreed));
+    comm->skipped = 0;
+}
+
 static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
                                    bool is_collective, bool is_started,
                                    plait_comm_t *comm)
@@ -182,6 +188,9 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
         plait_trace_end(entry, NULL, status);
     }
     here = NULL;
+    if (status != PLAIT_OK && plan->is_collective) {
+        plait_observe_forget(comm);
+    }
     leave(comm, plan);
     if (now.is_given_up) {
         atomic_store(&comm->is_given_up, true);

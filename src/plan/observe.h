@@ -26,6 +26,10 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
 /* This rank takes no further part in the communicator's operations. */
 void plait_observe_give_up(plait_comm_t *comm);
 
+/* A collective has failed, on all ranks where the communicator is still of use: what they ran
+ * before may not be the same on all, and a plan that was to be agreed on was not. */
+void plait_observe_forget(plait_comm_t *comm);
+
 /* The next operation of the communicator failed before there was a plan. */
 void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status);
 

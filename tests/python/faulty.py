@@ -34,6 +34,16 @@ def twice_then_differ(comm):
     return allreduce(comm, op=plait.MIN)
 
 
+def differ_again(comm):
+    """A call that the ranks once differed in is not one that they have agreed on."""
+    x = jnp.ones(4 + RANK)
+    try:
+        allreduce(comm, x)
+    except plait.MismatchError:
+        pass
+    return allreduce(comm, x)
+
+
 def in_a_loop(comm):
     """One rank raises while the others are in a jitted loop."""
     from jax import lax
@@ -114,6 +124,7 @@ FAULTS = {
     "barrier": lambda c: allreduce(c) if FIRST else plait.barrier(comm=c),
     "allgather": lambda c: allreduce(c) if FIRST else plait.allgather(X, comm=c),
     "known calls": twice_then_differ,
+    "counts again": differ_again,
     # Messages that do not fit.
     "truncation": lambda c: plait.sendrecv(
         jnp.ones(8), jnp.ones(3), (RANK - 1) % SIZE, (RANK + 1) % SIZE, comm=c

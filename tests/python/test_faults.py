@@ -21,7 +21,7 @@ WAYS = {"shared memory": {}, "messages": {"PLAIT_SHARED": "off"}}
 
 # The error on ranks that are left, what its text says, and seconds until it comes.
 WANT = {
-    **dict.fromkeys(("counts", "large counts"), ("MismatchError", "allreduce(float", 1)),
+    **dict.fromkeys(("counts", "counts again", "large counts"), ("MismatchError", "allreduce(float", 1)),
     "reductions": ("MismatchError", "allreduce(float32[4], MAX) at faulty.py:", 1),
     "dtypes": ("MismatchError", "allreduce(float32[4], SUM) at faulty.py:", 1),
     "roots": ("MismatchError", "bcast(float32[4], root 1) at faulty.py:", 1),
@@ -91,6 +91,19 @@ def test_faults_that_all_ranks_survive(way, n_ranks):
         judge(name, rows.get(name, {}), range(n_ranks), output)
     assert [row["total"] for row in rows["none"].values()] == [n_ranks] * n_ranks
     assert code == 0, output
+
+
+# MPICH pretends that there are two nodes.
+TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
+
+
+@pytest.mark.parametrize("name", ["kill", "late", "raise"])
+def test_faults_of_one_rank_of_two_nodes(name):
+    rows, code, output = job([name], 3, TWO_NODES)
+    mine = rows.get(name, {})
+    ranks = [0, 1]
+    judge(name, {rank: row for rank, row in mine.items() if rank in ranks}, ranks, output)
+    assert code != 0, output
 
 
 GONE = [name for name in WANT if name not in faulty.TOGETHER]
