@@ -2,6 +2,7 @@
 # make bench   plait beside its comparators         make wheel   one wheel for every Python
 # make lint    judge the form of the sources        make format  mend it
 # make install-test  the C library, installed       make clean   remove what was built
+# make fuzz    random programs and inputs (FUZZ_SECONDS each, FUZZ_PROGRAMS)
 #
 # Needs Linux, Python >= 3.11 with venv, a C compiler and make. Everything else comes as wheels
 # into .venv; what was set up once is stamped there and costs nothing the next time.
@@ -11,6 +12,9 @@ PYTHON ?=
 CC ?= cc
 RANKS ?= 2
 SUITES ?=
+FUZZ_SECONDS ?= 120
+FUZZ_PROGRAMS ?= 5000
+FUZZ_FIRST ?=
 export CC
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_PROGRESS_BAR = off
@@ -29,7 +33,7 @@ C_FILES = src/*/*.c src/*/*.h tests/c/*.c tests/c/*.h include/plait/*.h examples
 requirements = $(PY) tools/requirements.py $(2) > $(@D)/requirements.txt && \
                $(1) -m pip --quiet install -r $(@D)/requirements.txt && touch $@
 
-.PHONY: help setup demo test bench wheel lint format install-test clean distclean
+.PHONY: help setup demo test fuzz bench wheel lint format install-test clean distclean
 .DELETE_ON_ERROR:
 
 help:
@@ -76,6 +80,10 @@ demo: $(VENV)/.stamp-plait $(VENV)/.stamp-demo
 
 test: $(VENV)/.stamp-plait $(VENV)/.stamp-test $(OTHER)/.stamp-test
 	@$(TOOLS) $(PY) tools/run_tests.py $(SUITES)
+
+fuzz: $(VENV)/.stamp-plait $(VENV)/.stamp-test
+	@$(TOOLS) $(PY) tools/fuzz.py --seconds $(FUZZ_SECONDS) --programs $(FUZZ_PROGRAMS) \
+	    $(if $(FUZZ_FIRST),--first $(FUZZ_FIRST))
 
 bench: $(VENV)/.stamp-plait $(VENV)/.stamp-test
 	@$(TOOLS) $(PY) bench/run.py

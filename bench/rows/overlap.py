@@ -26,9 +26,7 @@ def measure(jobs):
             row = rounds.row(
                 GROUPS[name], text, JAX_FRESH, key, "sequence", "the computation afterwards", bound
             )
-            share = rounds.median(
-                lambda r, key=key: (r["sequence"] - r[key]) / r["communication"]
-            )
+            share = rounds.median(lambda r, key=key: (r["sequence"] - r[key]) / r["communication"])
             if not is_judged:
                 row.note = f"no bound: a free core for each of {N_RANKS} ranks is missing"
             rows.append(row.judge(f"{share:.2f} of the communication hidden", share))

@@ -94,8 +94,7 @@ def main():
         is_idle = team.rank == 1 and late_s > 0
         compute = (lambda v: v) if is_idle else computation(n_turns)
         cases = {
-            key: timed(team, program, (x, v), late_s)
-            for key, program in programs(compute).items()
+            key: timed(team, program, (x, v), late_s) for key, program in programs(compute).items()
         }
         cases["communication"] = timed(team, lambda x, v: alone(x), (x, v), late_s)
         rounds(team, options, name, cases, facts)

@@ -441,9 +441,7 @@ def _scatter_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict
 
 rules(
     "gather",
-    Rules(
-        _gather_transpose, frame=_gather_frame, overlaps=lambda params: not params["elsewhere"]
-    ),
+    Rules(_gather_transpose, frame=_gather_frame, overlaps=lambda params: not params["elsewhere"]),
 )
 rules("scatter", Rules(_scatter_transpose, frame=_scatter_frame))
 

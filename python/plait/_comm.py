@@ -49,14 +49,15 @@ class Comm:
         made._source, made.size, made.rank = source, size, rank
         made.topology = None if source is None else _topology.read(source)
         made._label, made._ids, made._state = _sites.text(), {}, {"is_freed": False}
-        made.id("effect")
+        for mode in ("effect", "token"):
+            made.id(mode)
         return made
 
     def id(self, mode: str = "effect") -> int:
         """The number of this communicator's duplicate for calls by effect or by token.
 
-        Collective at the first use of a mode. Tangents get their own at once: later, the ranks
-        of a derivative may be some only.
+        All are made with the communicator, and those of tangents too: later, the ranks that
+        call by token, or differentiate, may be some only.
         """
         if mode not in self._ids:
             if self._source is None:

@@ -53,6 +53,7 @@ class _Op(ctypes.Structure):
         ("attrs", ctypes.POINTER(_Attr)),
         ("adjoint", ctypes.c_char_p),
         ("alias", ctypes.c_int),
+        ("is_matched", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),
         ("line", ctypes.c_char_p),
@@ -121,6 +122,10 @@ lib.plait_trace_set_lines.restype = None
 lib.plait_trace_set_world.restype = None
 lib.plait_trace_set_job.restype = None
 lib.plait_trace_set_job.argtypes = [ctypes.c_char_p]
+lib.plait_trace_set_why.restype = None
+lib.plait_trace_set_why.argtypes = [ctypes.c_char_p]
+lib.plait_guard_leave.restype = None
+lib.plait_guard_leave.argtypes = [ctypes.c_int64]
 lib.plait_trace_set_offset.restype = None
 lib.plait_trace_set_offset.argtypes = [ctypes.c_int64]
 lib.plait_trace_close.restype = None

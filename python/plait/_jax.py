@@ -11,16 +11,19 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+from jax._src import array as _array
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
+from jax._src import source_info_util as _source_info
 from jax._src.interpreters import partial_eval as _pe
 from jax._src.mesh import get_concrete_mesh
 from jax.interpreters import ad, batching, mlir
-from plait import _errors, _sites
+from plait import _errors
 
 trace_state_clean = _core.trace_state_clean
+ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
 
 # ---- the effect ------------------------------------------------------------------------
 
@@ -46,6 +49,7 @@ for _registry in (
     _effects.custom_derivatives_allowed_effects,
     _effects.remat_allowed_effects,
     _effects.shardable_ordered_effects,
+    _effects.partial_eval_kept_effects,  # also where nobody uses the result, as of a send
 ):
     _registry.add_type(Ordered)
 
@@ -173,6 +177,19 @@ def pcast_varying(x: Any, axes: Sequence[str]) -> Any:
     return jax.lax.pvary(x, missing)
 
 
+def _is_hoisting() -> bool:
+    """Whether JAX looks for what of a scan it can compute once, before the loop."""
+    frame, called = inspect.currentframe(), ""
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name == "_scan_known_hoisting":
+            return True
+        if (name, called) == ("_scan_partial_eval_custom", "partial_eval_jaxpr_nounits"):
+            return True  # under jax.checkpoint
+        frame, called = frame.f_back, name
+    return False
+
+
 def saves_unless_complex(primitive: Any) -> None:
     """Under jax.checkpoint results are saved, as those of all effects, so that backward does
     not communicate again; complex ones are computed again, since JAX fails to save them.
@@ -185,7 +202,7 @@ def saves_unless_complex(primitive: Any) -> None:
             for v, there in zip(eqn.invars, is_there, strict=True)
             if isinstance(v, _core.Var) and not there
         ]
-        if any(unknown):
+        if any(unknown) or _is_hoisting():
             return None, eqn, [True] * n, [True] * n, missing
         # Of a transfer both partners must do the same: one has the complex array as operand.
         arrays = [*eqn.invars, *eqn.outvars]
@@ -199,6 +216,7 @@ def saves_unless_complex(primitive: Any) -> None:
 def def_ordered(primitive: Any, results: Callable) -> None:
     """Gives the primitive the effect; ``results`` makes the avals of its results."""
     saves_unless_complex(primitive)
+    stays_in_loops(primitive)
     primitive.def_effectful_abstract_eval(
         lambda *avals, **params: (results(*avals, **params), {EFFECT})
     )
@@ -209,6 +227,27 @@ def trace_state() -> Any:
     return _core.get_opaque_trace_state(convention="plait")
 
 
+def stays_in_loops(primitive: Any) -> None:
+    """Derivatives of a scan leave operations in it whose operands do not change: what changes
+    may differ between ranks, and all must run the same number of operations.
+    """  # noqa: D205, D415
+
+    def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
+        if not all(t.is_known() for t in tracers) or not _is_hoisting():
+            return trace.default_process_primitive(primitive, tracers, params)
+        given = [trace.instantiate_const(t) for t in tracers]
+        avals, effects = primitive.abstract_eval(*(t.aval for t in given), **params)
+        results = [_pe.JaxprTracer(trace, _pe.PartialVal.unknown(a), None) for a in avals]
+        source = _source_info.current()
+        eqn = _pe.new_eqn_recipe(trace, given, results, primitive, params, effects, source)
+        trace.effect_handles.append(_pe.EffectHandle(given, eqn))
+        for result in results:
+            result.recipe = eqn
+        return results
+
+    _pe.custom_partial_eval_rules[primitive] = rule
+
+
 def underlying(x: Any) -> Any:
     """The array that an eager derivative is taken at, else ``x`` itself."""
     while isinstance(x, _core.Tracer) and hasattr(x, "primal"):
@@ -217,6 +256,21 @@ def underlying(x: Any) -> Any:
 
 
 # ---- the region -----------------------------------------------------------------------------
+
+# Among what JAX keeps traces by: a function that was traced outside is traced again inside.
+_is_in_region = _config.bool_state(
+    name="plait_region",
+    default=False,
+    help="Whether a plait.region is being traced; set by plait alone.",
+    include_in_jit_key=True,
+    include_in_trace_context=True,
+)
+
+
+def is_in_region() -> bool:
+    """Whether what is traced now is in a region, where the effect costs nothing."""
+    return bool(_is_in_region.value)
+
 
 region_p = jex.Primitive("plait_region")
 region_p.multiple_results = True
@@ -319,7 +373,8 @@ def _region(f: Callable, hides: bool) -> Callable:
             made["is_hidden"] = hides and not any(map(_is_array, out))
             return [jnp.zeros((0,), jnp.float32), *out] if made["is_hidden"] else out
 
-        jaxpr, consts = _close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
+        with _is_in_region(True):
+            jaxpr, consts = _close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
         if EFFECT in jaxpr.effects:
             out = region_p.bind(*consts, *arrays, jaxpr=jaxpr)
         else:
@@ -392,32 +447,5 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
 
     call.lower, call.trace, call.eval_shape = outermost.lower, outermost.trace, inner.eval_shape
     call.clear_cache = lambda: (outermost.clear_cache(), inner.clear_cache())
-    call._cache_size = outermost._cache_size
+    call._cache_size, call.outermost = outermost._cache_size, outermost
     return call
-
-
-# ---- eager calls --------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=4096)
-def _eager(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
-    return jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
-
-
-def def_eager(
-    primitive: Any, donated: Callable[[dict], tuple[int, ...]], apart: dict | None = None
-) -> None:
-    """An eager call runs one jitted region per set of parameters and waits for it.
-
-    The line that it is on is no parameter: the same program serves all lines. ``apart``: values
-    for other parameters that say nothing of what is to be done.
-    """
-
-    def impl(*args: Any, **params: Any) -> Any:
-        group = params.get("group")  # global operations have a mesh instead
-        _sites.enter_eager(None if group is None else group.comm, params["site"])
-        params |= {"site": 0, **(apart or {})}
-        call = _eager(primitive, donated(params), tuple(sorted(params.items())))
-        return _errors.block(call(*args))
-
-    primitive.def_impl(impl)

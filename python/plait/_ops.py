@@ -1,7 +1,10 @@
 """JAX primitives of the operations of the C core, made in a loop over its table.
 
-Each operation has two primitives: one with the ordered effect, one with an explicit token
-as last operand and result. Derivative and batching rules are written once, on a `Chain`.
+Each operation has three primitives: one with the ordered effect, one with an explicit token
+as last operand and result, and one with both: in a region, where the effect costs nothing,
+calls by token keep their place among those by effect. Otherwise XLA might run them in one order
+on one rank and in another on its peer, each waiting for the other. Derivative and batching rules
+are written once, on a `Chain`.
 
 An operation of the rank model takes any number of arrays, the leaves of a pytree: JAX
 differentiates and batches each with its own dtype, and only the lowering packs them into the
@@ -12,7 +15,6 @@ floating-point numbers in bytes, where they have no derivatives.
 import contextlib
 import dataclasses
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,7 +23,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _jax, _pack, _sites
+from plait import _core, _eager, _jax, _pack, _sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,10 @@ class Rules:
     is_matched: bool = False
 
 
+# Whether a primitive takes and returns a token, and whether it has the ordered effect.
+KINDS = ((False, True), (True, False), (True, True))
+
+
 class Chain:
     """A sequence of operations: by the effect (token None) or by an explicit token.
 
@@ -65,6 +71,7 @@ class Chain:
     site: the line that what has none of its own is called for; None: the line now.
     binder: what a call does instead of carrying the operation out, as ``binder(chain, name,
         operands, parameters)``: starting it, or waiting for it (`_started`).
+    has_both: operations by token have the effect as well; None: in a region.
     """
 
     def __init__(
@@ -73,8 +80,10 @@ class Chain:
         after: Sequence = (),
         site: int | None = None,
         binder: Callable[..., list] | None = None,
+        has_both: bool | None = None,
     ):
         self.token, self.after, self.site, self.binder = token, tuple(after), site, binder
+        self.has_both = _jax.is_in_region() if has_both is None else has_both
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
         """Binds the operation and moves the token on."""
@@ -87,14 +96,15 @@ class Chain:
 
     def carry_out(self, name: str, args: Sequence, params: dict) -> list:
         """Binds the operation itself, whatever the binder."""
-        operation = operations()[name]
-        return self.bind(operation.effect_p, operation.token_p, args, params)
+        return self.bind(operations()[name].primitives, args, params)
 
-    def bind(self, effect_p: Any, token_p: Any, args: Sequence, params: dict) -> list:
-        """Binds the primitive of the chain's kind."""
+    def bind(self, primitives: Sequence, args: Sequence, params: dict) -> list:
+        """Binds the primitive of the chain's kind, of those by `KINDS`."""
+        effect_p, token_p, both_p = primitives
         if self.token is None:
             return effect_p.bind(*args, *self.after, **params)
-        *results, self.token = token_p.bind(*args, self.token, *self.after, **params)
+        primitive = both_p if self.has_both else token_p
+        *results, self.token = primitive.bind(*args, self.token, *self.after, **params)
         return results
 
 
@@ -115,7 +125,7 @@ class TangentChain(Chain):
         is_matched: bool,
         binder: Callable[..., list] | None = None,
     ):
-        super().__init__(token, primal.after, primal.site, binder)
+        super().__init__(token, primal.after, primal.site, binder, primal.has_both)
         self._primal, self._is_matched = primal, is_matched
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
@@ -130,13 +140,12 @@ class TangentChain(Chain):
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """A row of the C table with its two primitives and its rules; row None: no such row."""
+    """A row of the C table with its primitives and its rules; row None: no such row."""
 
     name: str
     row: _core.Row | None
     rules: Rules
-    effect_p: Any
-    token_p: Any
+    primitives: tuple  # by `KINDS`
 
 
 _RULES: dict[str, Rules] = {}
@@ -158,7 +167,7 @@ def operations() -> dict[str, Operation]:
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """One of the two primitives of an operation.
+    """One of the primitives of an operation, a kind of `KINDS`.
 
     Its operands are those of the operation, then the token, then what is only waited for; its
     results are those of the operation, then the token.
@@ -166,6 +175,22 @@ class Form:
 
     operation: Operation
     has_token: bool
+    has_effect: bool
+
+    @property
+    def primitive(self) -> Any:
+        """The primitive of this form."""
+        return self.operation.primitives[KINDS.index((self.has_token, self.has_effect))]
+
+    def chain(
+        self,
+        token: Any,
+        after: Any,
+        site: int | None = None,
+        binder: Callable[..., list] | None = None,
+    ) -> Chain:
+        """A chain whose operations have this form."""
+        return Chain(token, after, site, binder, self.has_token and self.has_effect)
 
     def split(self, args: Sequence, params: dict) -> tuple[Sequence, Any, Sequence]:
         """The operands proper, the token or None, and what is waited for."""
@@ -179,24 +204,34 @@ class Form:
         return [*results, token] if self.has_token else list(results)
 
 
+def forms(operation: Operation) -> list[Form]:
+    """Those of all kinds."""
+    return [Form(operation, *kind) for kind in KINDS]
+
+
+def primitives_of(name: str) -> tuple:
+    """A primitive of each kind."""
+    made = tuple(jex.Primitive(name + suffix) for suffix in ("", "_token", "_both"))
+    for primitive in made:
+        primitive.multiple_results = True
+    return made
+
+
 def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
-    effect_p = jex.Primitive("plait_" + name)
-    token_p = jex.Primitive("plait_" + name + "_token")
-    operation = Operation(name, row, given, effect_p, token_p)
+    operation = Operation(name, row, given, primitives_of("plait_" + name))
     if row is not None:
         handler = jax.ffi.pycapsule(getattr(_core.lib, row.symbol))
         jax.ffi.register_ffi_target(row.target, handler, platform="cpu")
-    for form in (Form(operation, False), Form(operation, True)):
-        primitive = token_p if form.has_token else effect_p
-        primitive.multiple_results = True
-        _jax.def_eager(primitive, functools.partial(_donated, row))
+    for form in forms(operation):
+        primitive = form.primitive
+        _eager.define(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
         mlir.register_lowering(primitive, functools.partial(_lower, form), platform="cpu")
         ad.primitive_jvps[primitive] = functools.partial(_jvp, form)
         ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
         batching.primitive_batchers[primitive] = functools.partial(_batch, form)
         abstract = functools.partial(results, form)
-        if form.has_token or row is None:
+        if not form.has_effect or row is None:
             primitive.def_abstract_eval(abstract)
         else:
             _jax.def_ordered(primitive, abstract)
@@ -237,9 +272,9 @@ def _lower(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
     rule = jax.ffi.ffi_lowering(
         row.target, has_side_effect=True, operand_output_aliases=aliases or None
     )
-    if form.has_token:
-        return rule(ctx, *args, **attrs)
-    return _jax.lower_ordered(ctx, rule, args, attrs)
+    if form.has_effect:
+        return _jax.lower_ordered(ctx, rule, args, attrs)
+    return rule(ctx, *args, **attrs)
 
 
 def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
@@ -258,7 +293,7 @@ def _lower_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
 
     def joined(*args: Any) -> list:
         leaves, token, after = form.split(args, params)
-        chain = Chain(token, after, params["site"])
+        chain = form.chain(token, after, params["site"])
         return form.join(call_joined(form.operation, chain, leaves, params), chain.token)
 
     return _jax.lower_traced(ctx, joined, args, is_local=True)
@@ -317,7 +352,7 @@ def _jvp(form: Form, primals: Sequence, tangents: Sequence, **params: Any) -> tu
     rule = jvp_rule(form.operation)
     args, token, after = form.split(primals, params)
     d_args, d_token, _ = form.split(tangents, params)
-    primal = Chain(token, after, params["site"])
+    primal = form.chain(token, after, params["site"])
     is_ordered = form.has_token and is_inexact(token)
     d_token = ad.instantiate_zeros(d_token) if is_ordered else None
     tangent = TangentChain(primal, d_token, form.operation.rules.is_matched)
@@ -337,7 +372,7 @@ def _transpose(form: Form, cotangents: Sequence, *args: Any, **params: Any) -> l
     # A symbolic zero is not skipped: whether it is one may differ between ranks.
     cotangents = list(map(ad.instantiate_zeros, cotangents))
     leaves, token, after = form.split(args, params)
-    chain = Chain(cotangents.pop() if form.has_token else None, after, params["site"])
+    chain = form.chain(cotangents.pop() if form.has_token else None, after, params["site"])
     answer = transposed(form.operation, chain, cotangents, leaves, params)
     if form.has_token:
         answer.append(chain.token if ad.is_undefined_primal(token) else None)
@@ -413,29 +448,25 @@ def batched_results(form: Form, batch: Batch, results: Sequence, params: dict) -
 
 def _batch(form: Form, args: Sequence, dims: Sequence, **params: Any) -> tuple[list, list]:
     batch = laid_out(form, args, dims, params)
-    chain = Chain(batch.token, batch.after)
+    chain = form.chain(batch.token, batch.after)
     results = chain.call(form.operation.name, *batch.operands, **params)
     out_dims = batched_results(form, batch, results, params)
     return form.join(results, chain.token), form.join(out_dims, None)
 
 
-_now = threading.local()
-
-
 @contextlib.contextmanager
 def bound_by(binder: Callable[..., list]) -> Iterator[None]:
     """Inside the ``with`` block public functions leave their operations to ``binder``."""
-    before = getattr(_now, "binder", None)
-    _now.binder = binder
+    before, _eager.now.binder = _eager.now.binder, binder
     try:
         yield
     finally:
-        _now.binder = before
+        _eager.now.binder = before
 
 
 def public_chain(token: Any) -> Chain:
     """The chain of a public function's operations."""
-    return Chain(token, binder=getattr(_now, "binder", None))
+    return Chain(token, binder=_eager.now.binder)
 
 
 def call(name: str, *args: Any, token: Any = None, **params: Any) -> tuple[list, Any]:

@@ -28,7 +28,7 @@ def _item_bytes(dtype: Any) -> int:
 def _to_words(x: Any, word: Any) -> Any:
     """The bits of a 2-D array, its last axis grown."""
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        x = jnp.stack([jnp.real(x), jnp.imag(x)], -1).reshape(x.shape[0], -1)
+        x = jnp.stack([jnp.real(x), jnp.imag(x)], -1).reshape(x.shape[0], 2 * x.shape[1])
     if x.dtype == jnp.bool_:
         return x.astype(jnp.uint8)
     bits = jax.lax.bitcast_convert_type(x, word)
@@ -36,15 +36,17 @@ def _to_words(x: Any, word: Any) -> Any:
 
 
 def _from_words(words: Any, dtype: Any) -> Any:
+    """The other way; no width is left to be computed, as of no rows it could not be."""
     if dtype == jnp.bool_:
         return words != 0
     if jnp.issubdtype(dtype, jnp.complexfloating):
         part = jnp.finfo(dtype).dtype
-        pairs = _from_words(words, part).reshape(words.shape[0], -1, 2)
+        parts = _from_words(words, part)
+        pairs = parts.reshape(parts.shape[0], parts.shape[1] // 2, 2)
         return jax.lax.complex(pairs[..., 0], pairs[..., 1])
     n_words = dtype.itemsize // words.dtype.itemsize
     if n_words > 1:
-        words = words.reshape(words.shape[0], -1, n_words)
+        words = words.reshape(words.shape[0], words.shape[1] // n_words, n_words)
     return jax.lax.bitcast_convert_type(words, dtype)
 
 

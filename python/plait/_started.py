@@ -22,11 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _coll_rules, _core, _jax, _ops, _pack
+from plait import _coll_rules, _core, _eager, _jax, _ops, _pack
 from plait._ops import Chain, Form, Operation, TangentChain
 
 PAIR = 2  # floats of a number, as in ffi/start.c
@@ -44,10 +43,10 @@ class Ticket:
 
 @dataclasses.dataclass(frozen=True)
 class _Halves:
-    """The primitives of an operation's halves, by effect and by token."""
+    """The primitives of an operation's halves, by `_ops.KINDS`."""
 
-    start: tuple[Any, Any]
-    wait: tuple[Any, Any]
+    start: tuple
+    wait: tuple
 
 
 @functools.cache
@@ -57,10 +56,7 @@ def _halves(name: str) -> _Halves:
     handler = jax.ffi.pycapsule(getattr(_core.lib, f"plait_ffi_start_{name}"))
     jax.ffi.register_ffi_target(target, handler, platform="cpu")
     _register_wait()
-    return _Halves(
-        tuple(_make_start(Form(operation, has_token)) for has_token in (False, True)),
-        tuple(_make_wait(Form(operation, has_token)) for has_token in (False, True)),
-    )
+    return _Halves(_make_start(operation), _make_wait(operation))
 
 
 @functools.cache
@@ -69,27 +65,26 @@ def _register_wait() -> None:
     jax.ffi.register_ffi_target("plait_wait", handler, platform="cpu")
 
 
-def _make(form: Form, half: str, **rules: Callable) -> Any:
-    suffix = "_token" if form.has_token else ""
-    primitive = jex.Primitive(f"plait_{half}_{form.operation.name}{suffix}")
-    primitive.multiple_results = True
-    given = {name: functools.partial(rule, form) for name, rule in rules.items()}
-    _jax.def_eager(primitive, lambda params: (), {"ticket": None})
-    _jax.needs_devices(primitive)
-    mlir.register_lowering(primitive, given["lower"], platform="cpu")
-    ad.primitive_jvps[primitive] = given["jvp"]
-    ad.primitive_transposes[primitive] = given["transpose"]
-    batching.primitive_batchers[primitive] = given["batch"]
-    if form.has_token:
-        primitive.def_abstract_eval(given["results"])
-    else:
-        _jax.def_ordered(primitive, given["results"])
-    return primitive
+def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
+    made = _ops.primitives_of(f"plait_{half}_{operation.name}")
+    for form, primitive in zip(_ops.forms(operation), made, strict=True):
+        given = {name: functools.partial(rule, form) for name, rule in rules.items()}
+        _eager.define(primitive, lambda params: (), {"ticket": None})
+        _jax.needs_devices(primitive)
+        mlir.register_lowering(primitive, given["lower"], platform="cpu")
+        ad.primitive_jvps[primitive] = given["jvp"]
+        ad.primitive_transposes[primitive] = given["transpose"]
+        batching.primitive_batchers[primitive] = given["batch"]
+        if form.has_effect:
+            _jax.def_ordered(primitive, given["results"])
+        else:
+            primitive.def_abstract_eval(given["results"])
+    return made
 
 
-def _make_start(form: Form) -> Any:
+def _make_start(operation: Operation) -> tuple:
     return _make(
-        form,
+        operation,
         "start",
         results=_start_results,
         lower=_start_lower,
@@ -99,9 +94,9 @@ def _make_start(form: Form) -> Any:
     )
 
 
-def _make_wait(form: Form) -> Any:
+def _make_wait(operation: Operation) -> tuple:
     return _make(
-        form,
+        operation,
         "wait",
         results=_wait_results,
         lower=_wait_lower,
@@ -120,7 +115,7 @@ class Begun(BaseException):
 
 def _bind_start(chain: Chain, name: str, args: Sequence, params: dict, ticket: Any) -> Any:
     start = _halves(name).start
-    [slot] = chain.bind(*start, args, _undonated(params) | {"ticket": ticket})
+    [slot] = chain.bind(start, args, _undonated(params) | {"ticket": ticket})
     return slot
 
 
@@ -176,14 +171,12 @@ class Await:
     def _wait(self, chain: Chain, name: str, slot: Any, args: Sequence, params: dict) -> list:
         before, chain.after = chain.after, (*chain.after, *self.after)
         more = {"n_after": len(chain.after), "ticket": self.ticket}
-        results = chain.bind(*_halves(name).wait, (slot, *args), _undonated(params) | more)
+        results = chain.bind(_halves(name).wait, (slot, *args), _undonated(params) | more)
         chain.after = before
         return results
 
 
-def _operands_elsewhere(
-    chain: Chain, results: Sequence, args: Sequence, params: dict
-) -> Sequence:
+def _operands_elsewhere(chain: Chain, results: Sequence, args: Sequence, params: dict) -> Sequence:
     """The results on the root; elsewhere the operands, still with the results' derivatives."""
     group, root = params["group"], params["root"]
     if group.rank == root:
@@ -219,7 +212,7 @@ def _zeros(avals: Sequence) -> list:
 
 def _results_of(name: str, args: Sequence, params: dict) -> list:
     """The avals of an operation's results."""
-    form = Form(_ops.operations()[name], False)
+    form = Form(_ops.operations()[name], *_ops.KINDS[0])
     return _ops.results(form, *map(jax.typeof, args), **(params | {"n_after": 0}))
 
 
@@ -259,15 +252,17 @@ def _start_lower(form: Form, ctx: Any, *args: Any, ticket: Any, **params: Any) -
     if len(avals) > row.n_args:
         return _start_joined(form, ctx, *args, **params)
     attrs = _ops.attributes(row, ctx, params)
-    results = _ops.results(Form(form.operation, False), *avals, **(params | {"n_after": 0}))
+    results = _ops.results(
+        Form(form.operation, *_ops.KINDS[0]), *avals, **(params | {"n_after": 0})
+    )
     attrs["results"] = _words(results)
     aliases = {row.n_args: 1} if form.has_token else None
     rule = jax.ffi.ffi_lowering(
         f"plait_start_{row.name}", has_side_effect=True, operand_output_aliases=aliases
     )
-    if form.has_token:
-        return rule(ctx, *args, **attrs)
-    return _jax.lower_ordered(ctx, rule, args, attrs)
+    if form.has_effect:
+        return _jax.lower_ordered(ctx, rule, args, attrs)
+    return rule(ctx, *args, **attrs)
 
 
 def _start_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
@@ -276,7 +271,7 @@ def _start_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
     def joined(*args: Any) -> list:
         leaves, token, after = form.split(args, params)
         begin = _Begin(None)
-        chain = Chain(token, after, params["site"], begin)
+        chain = form.chain(token, after, params["site"], begin)
         _ops.call_joined(form.operation, chain, leaves, _undonated(params))
         return form.join([jnp.concatenate(begin.slots)], chain.token)
 
@@ -293,12 +288,11 @@ def _wait_lower(form: Form, ctx: Any, slot: Any, *args: Any, ticket: Any, **para
     sub = ctx.replace(avals_in=avals_in)
     aliases = {1: len(ctx.avals_out) - 1} if form.has_token else None
     attrs = {"n_after": len(after)}
-    rule = jax.ffi.ffi_lowering(
-        "plait_wait", has_side_effect=True, operand_output_aliases=aliases
-    )
-    if form.has_token:
-        return rule(sub, slot, token, *after, **attrs)
-    results = _jax.lower_ordered(sub, rule, [slot, *after], attrs)
+    rule = jax.ffi.ffi_lowering("plait_wait", has_side_effect=True, operand_output_aliases=aliases)
+    given = [*form.join([slot], token), *after]
+    if not form.has_effect:
+        return rule(sub, *given, **attrs)
+    results = _jax.lower_ordered(sub, rule, given, attrs)
     if sub.tokens_out is not None:
         ctx.set_tokens_out(sub.tokens_out)
     return results
@@ -308,7 +302,7 @@ def _wait_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
     def joined(slot: Any, *args: Any) -> list:
         leaves, token, after = form.split(args, params)
         slots = [slot[i : i + 1] for i in range(slot.shape[0])]
-        chain = Chain(token, after, params["site"], Await(slots, None))
+        chain = form.chain(token, after, params["site"], Await(slots, None))
         results = _ops.call_joined(form.operation, chain, leaves, _undonated(params))
         return form.join(results, chain.token)
 
@@ -339,11 +333,11 @@ def _start_jvp(
     is_ordered = form.has_token and _ops.is_inexact(token)
     d_token = ad.instantiate_zeros(d_token) if is_ordered else None
     if not operation.rules.overlaps(params):
-        chain = Chain(token, after, params["site"], BeginFirst(ticket))
+        chain = form.chain(token, after, params["site"], BeginFirst(ticket))
         slot = _start_whole_rule(form, chain, args, d_args, params)
         d_slot, d_token_out = None, d_token
     else:
-        chain = Chain(token, after, params["site"], _Begin(ticket))
+        chain = form.chain(token, after, params["site"], _Begin(ticket))
         placeholders = chain.call(operation.name, *args, **params)
         [slot] = chain.binder.slots
         tangent = TangentChain(chain, d_token, operation.rules.is_matched, _Begin(ticket))
@@ -366,7 +360,7 @@ def _wait_jvp(
     d_args, d_token, _ = form.split(tangents[1:], params)
     is_ordered = form.has_token and _ops.is_inexact(token)
     d_token = ad.instantiate_zeros(d_token) if is_ordered else None
-    chain = Chain(token, after, params["site"], Await([slot], ticket))
+    chain = form.chain(token, after, params["site"], Await([slot], ticket))
     rule, is_matched = _ops.jvp_rule(operation), operation.rules.is_matched
     if not operation.rules.overlaps(params):
         tangent = TangentChain(chain, d_token, is_matched)
@@ -392,11 +386,11 @@ def _wait_transpose(
     ct_token = cotangents.pop() if form.has_token else None
     if form.operation.rules.overlaps(params):
         begin = _Begin(ticket)
-        chain = Chain(ct_token, after, params["site"], begin)
+        chain = form.chain(ct_token, after, params["site"], begin)
         _ops.transposed(form.operation, chain, cotangents, leaves, params)
         [ct_slot], answer = begin.slots, [None] * len(leaves)
     else:
-        chain = Chain(ct_token, after, params["site"])
+        chain = form.chain(ct_token, after, params["site"])
         ct_slot, answer = None, _ops.transposed(form.operation, chain, cotangents, leaves, params)
     if form.has_token:
         answer.append(chain.token if ad.is_undefined_primal(token) else None)
@@ -414,9 +408,9 @@ def _start_transpose(
         answer = [None] * len(leaves)
     else:
         avals = [jax.typeof(x) if not ad.is_undefined_primal(x) else x.aval for x in leaves]
-        plain = Form(form.operation, False)
+        plain = Form(form.operation, *_ops.KINDS[0])
         unused = _zeros(_ops.results(plain, *avals, **(params | {"n_after": 0})))
-        chain = Chain(ct_token, after, params["site"], Await([ct_slot], ticket))
+        chain = form.chain(ct_token, after, params["site"], Await([ct_slot], ticket))
         answer = _ops.transposed(form.operation, chain, unused, leaves, params)
         ct_token = chain.token
     if form.has_token:
@@ -432,7 +426,7 @@ def _start_batch(
 ) -> tuple[list, list]:
     """The slot of a batch has the batch's axis, which tells wait that there is one."""
     batch = _ops.laid_out(form, args, dims, params)
-    chain = Chain(batch.token, batch.after, binder=_Begin(ticket))
+    chain = form.chain(batch.token, batch.after, binder=_Begin(ticket))
     chain.call(form.operation.name, *batch.operands, **params)
     [slot] = chain.binder.slots
     if batch.size is not None:
@@ -452,13 +446,13 @@ def _wait_batch(
     else:
         slot = _ops.first(slot, dim)
     batch = _ops.laid_out(form, args[1:], dims[1:], params, size)
-    chain = Chain(batch.token, batch.after, binder=Await([slot], ticket))
+    chain = form.chain(batch.token, batch.after, binder=Await([slot], ticket))
     results = chain.call(form.operation.name, *batch.operands, **params)
     out_dims = _ops.batched_results(form, batch, results, params)
     return form.join(results, chain.token), form.join(out_dims, None)
 
 
-# ---- what public functions call --------------------------------------------------------------------
+# ---- what public functions call --------------------------------------------------------------
 
 
 def numbers(slot: Any) -> Iterator[int]:

@@ -38,8 +38,12 @@ plait_ffi_error_t *plait_ffi_error(const plait_ffi_api_t *api, plait_status_t st
                                      .message = text,
                                      .errc = kinds[status].code};
 
-    (void)snprintf(text, sizeof(text), "plait.%s: %s%s%s", kinds[status].exception,
-                   plait_error_text(), (where[0] != '\0') ? " at " : "", where);
+    /* The line of the program ends the first line; a table may follow. */
+    const char *what = plait_error_text();
+    int n_first = (int)strcspn(what, "\n");
+    (void)snprintf(text, sizeof(text), "plait.%s: %.*s%s%s%s", kinds[status].exception,
+                   n_first, what, (where[0] != '\0') ? " at " : "", where,
+                   what + n_first);
     return api->error_create(&args);
 }
 

@@ -154,8 +154,9 @@ struct plait_plan {
     int rank, n_ranks;
     plait_direct_t direct;
     bool is_collective;
-    uint64_t agree;      /* equal on all ranks of one execution */
-    uint64_t agree_some; /* 0, or equal on all ranks where it is not 0 */
+    bool needs_agreement; /* it communicates before its first fence */
+    uint64_t agree;       /* equal on all ranks of one execution */
+    uint64_t agree_some;  /* 0, or equal on all ranks where it is not 0 */
     int n_args, n_rets, n_work;
     int64_t slot_bytes[PLAIT_MAX_SLOTS];
     int64_t scratch_bytes;

@@ -117,6 +117,62 @@ def test_adjoints_run_in_reverse(f):
         assert order == [1, 2, 3, 3, 4, 4, 3, 3, 2, 1]
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.checkpoint])
+def test_derivatives_leave_operations_in_loops(wrap):
+    """Also those whose operands do not change, and those whose results nobody uses."""
+
+    def repeated(a):
+        def body(c, _):
+            y = op(a[:1], 1)
+            plait.barrier()
+            plait.send(jnp.ones(2), 0)
+            plait.recv(jnp.zeros(3)[1:], 0)
+            jax.jit(lambda: plait.barrier())()
+            return c * y[0, 0], None
+
+        return jnp.sum(lax.scan(wrap(body), a, None, length=3)[0])
+
+    def names(f):
+        f = plait.jit(f)
+        plait.block(f(A))
+        _core.trace_start(True)
+        plait.block(f(A))
+        lines = _core.trace()
+        _core.trace_start(False)
+        return [line.split()[3].split("(")[0] for line in lines]
+
+    forward = ["allreduce", "barrier", "send", "recv", "barrier"] * 3
+    assert [name.strip(",") for name in names(repeated)] == forward
+    assert names(jax.grad(repeated)) == [*forward, *["allreduce"] * 3]
+    assert names(jax.grad(wrap(repeated))) == [*forward, *["allreduce"] * 3]
+
+
+def test_both_kinds_of_order_in_one_program():
+    """In a region calls by token keep their place among those by effect."""
+
+    def f(a):
+        t = plait.create_token()
+        y, t = plait.allreduce(late(a)[0, :1], plait.SUM, token=t)
+        op(a, 2)
+        z, t = plait.allreduce(late(a)[0, :3], plait.SUM, token=t)
+
+        def body(c, _):
+            x, t = c
+            u, t = plait.allreduce(x[0, :4], plait.SUM, token=t)
+            return (op(x + u[0] * 0, 5), t), None
+
+        (x, t), _ = lax.scan(body, (late(a), t), None, length=2)
+        return op(a, 6), y, z, x
+
+    # the same functions, traced outside of a region before
+    g = jax.jit(lambda x, t: plait.allreduce(x, plait.SUM, token=t))
+    g(A[0, :7], plait.create_token())
+    h = plait.jit(lambda a: (f(a), g(late(a)[0, :7], plait.create_token()), op(a, 8)))
+    plait.block(h(A))
+    for _ in range(ROUNDS):
+        assert logged(lambda: h(A)) == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
+
+
 def test_vmap_is_one_operation():
     def two(t):
         return lax.scan(lambda c, _: (plait.allreduce(c, plait.SUM), None), t, None, 2)[0]

@@ -221,6 +221,15 @@ def begin(x):
     return plait.start(plait.allreduce, x, plait.SUM)
 
 
+def test_an_operation_that_was_called_before():
+    """The program that eager calls remember is not taken for one that is only started."""
+    before = plait.allreduce(X, plait.SUM)
+    handle = begin(X)
+    assert _core.started() == 1
+    assert np.array_equal(plait.wait(handle), before)
+    assert _core.started() == 0
+
+
 def test_nobody_waits():
     text = r"allreduce, started at test_start.py:\d+: nobody waits for it"
     for jit in (jax.jit, plait.jit):
@@ -277,7 +286,14 @@ def test_another_trace():
 
 
 def test_what_can_be_started():
-    for thing in (jnp.sum, lambda x, comm: x, plait.redistribute, plait.Comm, 3, plait.create_token):
+    for thing in (
+        jnp.sum,
+        lambda x, comm: x,
+        plait.redistribute,
+        plait.Comm,
+        3,
+        plait.create_token,
+    ):
         with pytest.raises(TypeError, match="is no operation of plait with comm="):
             plait.start(thing, X)
     part = functools.partial(plait.allreduce, op=plait.SUM)

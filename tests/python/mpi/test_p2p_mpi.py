@@ -41,6 +41,18 @@ def test_tokens(world):
     assert np.array_equal(y, np.ones(2) * source) and token == 0
 
 
+def test_tokens_of_some_ranks_only(world):
+    """The first call by token need not be one of all ranks."""
+    comm = world.Dup()
+    assert plait.allreduce(jnp.ones(1), plait.SUM, comm=comm) == world.size
+    if world.rank == 0:
+        token = plait.send(jnp.arange(3), 0, comm=comm, token=plait.create_token())
+        y, _ = plait.recv(jnp.zeros(3, int), 0, comm=comm, token=token)
+        assert np.array_equal(y, np.arange(3))
+    world.Barrier()
+    comm.Free()
+
+
 def test_a_program_that_only_sends(world):
     source, dest = ring(world)
     f = plait.jit(lambda x: plait.send(x, dest, tag=5))

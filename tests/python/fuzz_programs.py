@@ -1,0 +1,75 @@
+"""Generated programs without end.
+
+Run as ``plait run -n 3 python -m mpi4py tests/python/fuzz_programs.py``; runs every kind of
+program for each seed from --first on, until --count seeds or --seconds are over. Before a program
+runs, its seed and kind are in the file --note, so that whoever started this knows them also after
+a hang.
+"""
+
+import argparse
+import pathlib
+import sys
+import time
+
+import conftest  # noqa: F401 - configures JAX
+import generate
+import generate_check
+import generate_mixed
+import jax
+import plait
+from mpi4py import MPI
+
+WORLD = MPI.COMM_WORLD
+
+
+def kinds(comms):
+    """Name of each kind of program, and what runs the one of a seed."""
+    space = generate.Space.of_processes(WORLD.size)
+    two = {name: comms[name] for name in ("world", "copy")}
+    dispatched = generate_mixed.Dispatched(two, WORLD.rank, WORLD.size)
+
+    def program(is_linear):
+        def run(seed):
+            made = generate_check.make(seed, space, is_linear)
+            generate_check.on_process(made, space, comms, WORLD.rank)
+
+        return run
+
+    def order(seed):
+        generate_mixed.Compiled(seed).run()
+
+    def fault(seed):
+        generate_check.with_fault(seed, space, comms, WORLD.rank)
+        plait.barrier(comm=WORLD)
+
+    table = {"values": program(False), "derivatives": program(True)}
+    table |= {"calls": dispatched.run, "order": order}
+    return table | ({"fault": fault} if WORLD.size > 1 else {})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--kind", default="")
+    parser.add_argument("--note", type=pathlib.Path)
+    options = parser.parse_args()
+    table = kinds(generate.communicators(WORLD))
+    end, n_run = time.monotonic() + options.seconds, 0
+    for seed in range(options.first, options.first + options.count):
+        for kind in [options.kind] if options.kind else table:
+            if options.note and WORLD.rank == 0:
+                options.note.write_text(f"--first {seed} --kind {kind}")
+            table[kind](seed)
+            n_run += 1
+        if n_run % 100 < len(table):
+            jax.clear_caches()  # no program comes back
+        if WORLD.bcast(time.monotonic() > end):
+            break
+    if WORLD.rank == 0:
+        print(f"{n_run} programs from seed {options.first} on, {WORLD.size} ranks: no difference")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
