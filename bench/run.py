@@ -20,12 +20,13 @@ import jax
 from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale
 from _result import absent, mark_noise, table
 from plait import cli
-from rows import bulk, calls, fft_c, fft_jax, guard, latency, peers, redist
+from rows import bulk, calls, fft_c, fft_jax, guard, latency, overlap, peers, redist
 
 GROUPS = {
     "latency": latency.measure,
     "calls": calls.measure,
     "bulk": bulk.measure,
+    "overlap": overlap.measure,
     "guard": guard.measure,
     "peers": peers.measure,
     "redist": redist.measure,

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 from jax import Array
-from plait import _core, _jax, _ops, _sites, _started
+from plait import _args, _core, _jax, _ops, _sites, _started
 
 
 class Handle:
@@ -76,7 +76,7 @@ def start(operation: Callable, *args: Any, **kwargs: Any) -> Any:
         >>> x = jnp.ones((2, 2))
         >>> handle = plait.start(plait.allreduce, x, plait.SUM)
         >>> z = x @ x  # meanwhile
-        >>> (plait.wait(handle) + z).tolist()
+        >>> (plait.wait(handle, after=z) + z).tolist()
         [[3.0, 3.0], [3.0, 3.0]]
     """
     ticket = _started.Ticket(_check(operation), _sites.here())
@@ -91,13 +91,16 @@ def start(operation: Callable, *args: Any, **kwargs: Any) -> Any:
     return handle if token is None else (handle, token)
 
 
-def wait(handle: Any, *, token: Array | None = None) -> Any:
+def wait(handle: Any, *, after: Any = None, token: Array | None = None) -> Any:
     """Return what the operation that `start` began returns.
 
-    Failures of the operation are raised here. ``token`` is needed where `start` was given one,
-    and follows the one that it returned.
+    ``after`` names arrays that are to be computed before the program waits. Their values are not
+    used: without them the compiler chooses when to wait, which may be too early. Failures of the
+    operation are raised here. ``token`` is needed where `start` was given one, and follows the
+    one that it returned.
 
-    Collective: no; waits for this rank's part.  Shapes: those of the operation.
+    Collective: no; waits for this rank's part.  Shapes: those of the operation; ``after``: any
+    pytree.
     Raises: ValueError for a handle that was waited for before, or was started in another traced
     function (outside of this loop body, say); TypeError for what is no handle, and for a token
     too many or too few.
@@ -126,5 +129,6 @@ def wait(handle: Any, *, token: Array | None = None) -> Any:
     ticket.is_waited = True
     if token is not None:
         kwargs = kwargs | {"token": token}
-    with _ops.bound_by(_started.Await(handle._slots, ticket)):
+    arrays = [_args.array(leaf, "wait", "after") for leaf in jax.tree.leaves(after)]
+    with _ops.bound_by(_started.Await(handle._slots, ticket, arrays)):
         return operation(*args, **kwargs)

@@ -119,13 +119,6 @@ def _bind_start(chain: Chain, name: str, args: Sequence, params: dict, ticket: A
     return slot
 
 
-def _bind_wait(
-    chain: Chain, name: str, slot: Any, args: Sequence, params: dict, ticket: Any
-) -> list:
-    wait = _halves(name).wait
-    return chain.bind(wait, (slot, *args), _undonated(params) | {"ticket": ticket})
-
-
 def _undonated(params: dict) -> dict:
     """The operands are copied: there is nothing that a result could take the place of."""
     return params | {"donate": False} if "donate" in params else params
@@ -158,20 +151,29 @@ class BeginFirst(_Begin):
 
 
 class Await:
-    """Waits for started operations in their order; carries the ones behind them out."""
+    """Waits for started operations in their order; carries the ones behind them out.
 
-    def __init__(self, slots: Sequence, ticket: Any):
-        self.slots, self.ticket = iter(slots), ticket
+    after: arrays that have to be there first.
+    """
+
+    def __init__(self, slots: Sequence, ticket: Any, after: Sequence = ()):
+        self.slots, self.ticket, self.after = iter(slots), ticket, tuple(after)
 
     def __call__(self, chain: Chain, name: str, args: Sequence, params: dict) -> list:
         slot = next(self.slots, None) if is_startable(name) else None
         if slot is None:
             return chain.carry_out(name, args, params)
         if not params.get("elsewhere"):
-            return _bind_wait(chain, name, slot, args, params, self.ticket)
-        params = params | {"elsewhere": 0}
-        results = _bind_wait(chain, name, slot, args, params, self.ticket)
+            return self._wait(chain, name, slot, args, params)
+        results = self._wait(chain, name, slot, args, params | {"elsewhere": 0})
         return _operands_elsewhere(chain, results, args, params)
+
+    def _wait(self, chain: Chain, name: str, slot: Any, args: Sequence, params: dict) -> list:
+        before, chain.after = chain.after, (*chain.after, *self.after)
+        more = {"n_after": len(chain.after), "ticket": self.ticket}
+        results = chain.bind(_halves(name).wait, (slot, *args), _undonated(params) | more)
+        chain.after = before
+        return results
 
 
 def _operands_elsewhere(chain: Chain, results: Sequence, args: Sequence, params: dict) -> Sequence:
@@ -280,15 +282,17 @@ def _wait_lower(form: Form, ctx: Any, slot: Any, *args: Any, ticket: Any, **para
     avals, _, _ = form.split(ctx.avals_in[1:], params)
     if len(avals) > form.operation.row.n_args:
         return _wait_joined(form, ctx, slot, *args, **params)
-    _, token, _ = form.split(args, params)
-    _, token_aval, _ = form.split(ctx.avals_in[1:], params)
-    sub = ctx.replace(avals_in=form.join(ctx.avals_in[:1], token_aval))
+    _, token, after = form.split(args, params)
+    _, token_aval, after_avals = form.split(ctx.avals_in[1:], params)
+    avals_in = [*form.join(ctx.avals_in[:1], token_aval), *after_avals]
+    sub = ctx.replace(avals_in=avals_in)
     aliases = {1: len(ctx.avals_out) - 1} if form.has_token else None
+    attrs = {"n_after": len(after)}
     rule = jax.ffi.ffi_lowering("plait_wait", has_side_effect=True, operand_output_aliases=aliases)
-    given = form.join([slot], token)
+    given = [*form.join([slot], token), *after]
     if not form.has_effect:
-        return rule(sub, *given)
-    results = _jax.lower_ordered(sub, rule, given, {})
+        return rule(sub, *given, **attrs)
+    results = _jax.lower_ordered(sub, rule, given, attrs)
     if sub.tokens_out is not None:
         ctx.set_tokens_out(sub.tokens_out)
     return results

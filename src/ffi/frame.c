@@ -118,6 +118,12 @@ done:
     return status;
 }
 
+plait_status_t plait_ffi_int(const plait_ffi_attrs_t *attrs, const char *name,
+                             int64_t *value_p)
+{
+    return read_scalar(attrs, name, PLAIT_FFI_S64, value_p);
+}
+
 /* A short array is copied, a long one lent to the call. */
 static plait_status_t read_array(const plait_ffi_attrs_t *attrs,
                                  const plait_attr_t *attr, unsigned char *params)

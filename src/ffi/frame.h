@@ -30,6 +30,10 @@ plait_ffi_error_t *plait_ffi_decode(const plait_op_t *op,
                                     const plait_ffi_frame_t *frame, bool is_start,
                                     plait_ffi_call_t *c);
 
+/* An attribute that is an integer. */
+plait_status_t plait_ffi_int(const plait_ffi_attrs_t *attrs, const char *name,
+                             int64_t *value_p);
+
 plait_array_t plait_ffi_array(const plait_ffi_buffer_t *buffer);
 
 /* An explicit token follows n_args operands and n_rets results: what went in comes out. */

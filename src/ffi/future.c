@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From here on handing an operation to another thread costs less than a tenth of it. */
+/* Chosen by the rule that waking a thread, some ten microseconds, should be lost beside the
+ * copying that the operation does anyway; not by a measurement of operations. */
 enum { DEFAULT_BYTES = 1 << 20 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

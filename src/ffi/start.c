@@ -66,14 +66,18 @@ static void take_later(void *context)
     plait_ffi_future_complete(api, future, status);
 }
 
-/* The last results of the frame are tokens, as are the last operands. */
+/* Operands: the number, tokens, and n_after arrays that only had to be there first; results:
+ * those of the operation, and tokens. */
 static plait_status_t read_wait(const plait_ffi_frame_t *frame, awaited_t *awaited)
 {
     plait_status_t status = PLAIT_OK;
 
+    int64_t n_after = 0;
+
     *awaited = (awaited_t){.api = frame->api};
     PLAIT_TRY(plait_ffi_check_frame("wait", frame, 1, 0));
-    int64_t n_rets = frame->rets.size - (frame->args.size - 1);
+    PLAIT_TRY(plait_ffi_int(&frame->attrs, "n_after", &n_after));
+    int64_t n_rets = frame->rets.size - (frame->args.size - 1 - n_after);
     plait_array_t pair = plait_ffi_array(frame->args.items[0]);
     const float *number = pair.data;
     PLAIT_CHECK(n_rets >= 0 && n_rets <= PLAIT_MAX_ARRAYS && pair.dtype == PLAIT_F32 &&

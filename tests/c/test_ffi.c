@@ -516,12 +516,16 @@ static void make_start(large_t *l)
     add_array(&l->call, "results", l->words, 3);
 }
 
+static const int64_t one = 1;
+
 /* And then as one that waits for it. */
 static void make_wait(large_t *l)
 {
     call_init(&l->call);
     add_buffer(&l->call, 0, PLAIT_F32, 2, l->pair);
+    add_buffer(&l->call, 0, PLAIT_F64, LARGE, l->x); /* had to be there first */
     add_buffer(&l->call, 1, PLAIT_F64, LARGE, l->y);
+    add_scalar(&l->call, "n_after", &one);
 }
 
 static void check_sum(const large_t *l, double value)

@@ -144,7 +144,7 @@ def step(x):
     """Communication beside a computation."""
     h = plait.start(plait.allreduce, x**2, plait.SUM)
     z = jnp.sin(x)
-    return jnp.sum(plait.wait(h) * z)
+    return jnp.sum(plait.wait(h, after=z) * z)
 
 
 def in_order(jaxpr):
@@ -195,7 +195,7 @@ def test_tokens(jit):
         k, t = plait.start(plait.bcast, x, 0, token=t)
         t = plait.barrier(token=t)
         z, t = plait.wait(k, token=t)
-        y, t = plait.wait(h, token=t)
+        y, t = plait.wait(h, token=t, after=(z, x + 1))
         n, t = plait.start(plait.barrier, token=t)
         return jnp.sum(y * z), plait.wait(n, token=t)
 

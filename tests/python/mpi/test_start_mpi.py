@@ -209,6 +209,29 @@ def test_mismatch_is_raised_at_wait_on_all_ranks(world):
     comm.Free()
 
 
+def test_the_program_goes_on_meanwhile(world):
+    """Rank 0 lets the others begin only after it has started: they would wait for each other."""
+    x = jnp.arange(300_000.0)
+
+    def let_begin(v):
+        for r in range(1, world.size):
+            world.send(None, r, tag=77)
+        return v
+
+    def f(x):
+        h = plait.start(plait.allreduce, x, plait.SUM, comm=world)
+        z = jnp.sum(x[:10])
+        if world.rank == 0:
+            like = jax.ShapeDtypeStruct((), z.dtype)
+            z = jax.pure_callback(let_begin, like, z)
+        return plait.wait(h, after=z), z
+
+    if world.rank > 0:
+        world.recv(source=0, tag=77)
+    y, z = plait.jit(f)(x)
+    assert np.array_equal(y, world.size * np.arange(300_000.0)) and z == 45
+
+
 def test_large_operations(world):
     """Beyond the size from which operations leave XLA's thread, beside each other."""
     x = jnp.arange(400_000.0)
