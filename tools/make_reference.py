@@ -28,6 +28,7 @@ N_RANKS = 4
 SIZES = (8, 1 << 20)  # float32 elements of one block
 SIDES = (16, 128)  # of a global array of three axes
 N_BATCH = 5
+STAGING = 256 << 10  # bytes that are not worth a word; PLAIT_READ_CHUNK
 LABELS = ("Collective", "Shapes", "Raises", "Adjoint", "Source", "Example")
 FAMILIES = {
     "Reductions": ["plait._reduce"],
@@ -302,7 +303,8 @@ def batching(page: Page) -> str:
 def describe(call: Called, rank: int, way: str) -> str:
     """The plan of an operation in words, without what depends on the machine."""
     text = _core.describe(call.name, call.params, N_RANKS, rank, way, call.arrays)
-    return re.sub(r", (scratch \d+ bytes|written past the cache)", "", text)
+    chosen = r", (scratch \d+ bytes|written past the cache)"  # by instruction set and cache
+    return re.sub(chosen, "", text) if "  kernel  " in text else text
 
 
 def amount(n: int) -> str:
@@ -316,13 +318,17 @@ def amount(n: int) -> str:
 def cost(calls: list[Called], rank: int, way: str) -> str:
     """What operations cost a rank, together: fences, what comes from others, work memory."""
     plans = "".join(describe(call, rank, way) for call in calls)
-    found = re.findall(r": (\d+) messages, (\d+) bytes, work (\d+) bytes$", plans, re.MULTILINE)
-    pieces, n_bytes, work = (sum(map(int, column)) for column in zip(*found, strict=True))
+    first = r": (\d+) messages, (\d+) bytes, work (\d+) bytes(?:, scratch (\d+) bytes)?$"
+    found = re.findall(first, plans, re.MULTILINE)
+    pieces, n_bytes = (sum(int(line[i]) for line in found) for i in range(2))
+    staged = [n if (n := int(line[3] or 0)) > STAGING else 0 for line in found]
+    work = max(int(line[2]) + n for line, n in zip(found, staged, strict=True))
     fences = len(re.findall(r"^ +\d+  fence", plans, re.MULTILINE))
     native = re.findall(r"^ +\d+  native  (allreduce|bcast|barrier)", plans, re.MULTILINE)
     words = [f"{fences} fence{'s' * (fences > 1)}"] if fences else []
     sent = re.findall(r"^ +\d+  native  sendrecv, to \d+ tag \d+ \((\d+)", plans, re.MULTILINE)
-    words += [f"{native.count(name)} × MPI's {name}" for name in dict.fromkeys(native)]
+    times = {name: native.count(name) for name in native}
+    words += [f"MPI's {name}" + (f" × {n}" if n > 1 else "") for name, n in times.items()]
     words += [f"sends {amount(int(n))}" for n in sent]
     words += [f"{pieces} piece{'s' * (pieces > 1)}"] if pieces and not native else []
     words += [amount(n_bytes)] if pieces else []
@@ -355,7 +361,7 @@ def costs(page: Page) -> list[str]:
         *(f"On {where} ([what the words mean](README.md#cost)):", ""),
         "| rank | operand → result | " + " | ".join(_core.WAYS) + " |",
         "|---|---|" + "---|" * len(_core.WAYS),
-        *(row for size in range(len(SIZES)) for row in cost_rows(page, size)),
+        *dict.fromkeys(row for size in range(len(SIZES)) for row in cost_rows(page, size)),
         "",
         "The plan of the larger on rank 0, in shared memory:",
         *("", "```", plan.rstrip(), "```", ""),
@@ -420,10 +426,11 @@ Where a page says *all*:
 
 Tables say what a rank has to wait for and to fetch: **fences**, at which all ranks meet; the
 **pieces** that come from other ranks, and their bytes, whatever way they come; what it **sends**,
-where only two ranks are concerned; and **work** memory besides operands and results. Ranks are
-*threads* of one process, processes that share the memory of a node (*shared memory*), or
-processes that exchange *messages* of MPI. What depends on the machine is left out. Steps of a plan
-are explained in [architecture](../architecture.md#steps).
+where only two ranks are concerned; and **work** memory besides operands and results, without
+staging of up to 256 KiB, and without what the kernels of a transform need, which depends on the
+machine. Ranks are *threads* of one process, processes that share the memory of a node (*shared
+memory*), or processes that exchange *messages* of MPI. The steps of a plan are explained in
+[architecture](../architecture.md#steps).
 """
 
 
