@@ -72,7 +72,7 @@ class Comm:
 
     @property
     def transport(self) -> str:
-        """How ranks reach each other: self, local, node or mpi."""
+        """How ranks reach each other: self, local, node, cluster or mpi."""
         return _core.comm_texts(self.id())[0]
 
     @property

@@ -23,7 +23,14 @@ bool plait_bell_sleeps(const plait_wait_t *wait)
 plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
                                plait_over_fn_t is_over, void *context)
 {
-    const struct timespec limit = {.tv_nsec = SLEEP_NS};
+    return plait_bell_turn_within(bell, wait, SLEEP_NS, is_over, context);
+}
+
+plait_status_t plait_bell_turn_within(plait_bell_t *bell, plait_wait_t *wait,
+                                      int64_t limit_ns, plait_over_fn_t is_over,
+                                      void *context)
+{
+    const struct timespec limit = {.tv_nsec = limit_ns};
     plait_status_t status = PLAIT_OK;
 
     if (!plait_bell_sleeps(wait)) {

@@ -24,6 +24,11 @@ bool plait_bell_sleeps(const plait_wait_t *wait);
 plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
                                plait_over_fn_t is_over, void *context);
 
+/* The same, but sleeps at most so long at a time. */
+plait_status_t plait_bell_turn_within(plait_bell_t *bell, plait_wait_t *wait,
+                                      int64_t limit_ns, plait_over_fn_t is_over,
+                                      void *context);
+
 /* Wakes who sleeps. Everything written before is seen by a thread that goes to sleep after
  * this looked for sleepers. */
 void plait_bell_ring(plait_bell_t *bell);

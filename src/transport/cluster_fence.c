@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* Between looks into MPI of a rank that sleeps. */
+enum { LOOK_EVERY_NS = 1000000 };
+
 /* In place of who has given up, while the reason is being written. */
 static const uint32_t is_being_written = UINT32_MAX;
 
@@ -55,30 +58,79 @@ static void look_into_mpi(const plait_mpi_link_t *link)
                          link->mpi->iprobe(link->matched, &is_there, &envelope));
 }
 
-/* Waits until the first n ranks of the list have come, in that order. Who of this node is
- * missing is known; of the others somebody. */
+/* The first n ranks of the list shall come. */
+typedef struct {
+    const plait_mpi_link_t *link;
+    uint64_t number;
+    int n;
+    int at; /* the first one that has not come */
+} arrival_t;
+
+/* Whether they have, or nobody will come any more. */
+static bool is_over(void *context)
+{
+    arrival_t *a = context;
+    const plait_node_segment_t *segment = &a->link->segment;
+    const int *ranks = a->link->cluster->ranks;
+
+    while (a->at < a->n &&
+           atomic_load_explicit(
+               &plait_node_box(segment, (int)(a->number % 2), ranks[a->at])->number,
+               memory_order_acquire) == a->number) {
+        a->at++;
+    }
+    return a->at == a->n || plait_cluster_given_up(a->link) != 0;
+}
+
+/* Asleep, so that those who are waited for have the core; now and then messages move on, and
+ * where some of this rank's own are under way it does not sleep. */
+static plait_status_t sleep_turn(arrival_t *a, plait_wait_t *wait)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_link_t *link = a->link;
+    plait_node_header_t *header = plait_node_header(&link->segment);
+    plait_bell_t *bell = &plait_node_rank(&link->segment, link->rank)->bell;
+
+    look_into_mpi(link);
+    if (atomic_load(&link->n_pending) > 0) {
+        status = plait_wait_turn(wait);
+    } else {
+        atomic_fetch_add(&header->n_asleep, 1);
+        status = plait_bell_turn_within(bell, wait, LOOK_EVERY_NS, is_over, a);
+        atomic_fetch_sub(&header->n_asleep, 1);
+    }
+    return status;
+}
+
+/* Who of this node is missing is known; of the others somebody. */
 static plait_status_t wait_for(const plait_mpi_link_t *link, uint64_t number, int n)
 {
     plait_status_t status = PLAIT_OK;
     const plait_cluster_t *cluster = link->cluster;
+    arrival_t a = {.link = link, .number = number, .n = n};
     plait_wait_t wait = plait_wait_begin("fence", PLAIT_ANY);
 
-    for (int i = 0; i < n;) {
-        const plait_node_box_t *box =
-            plait_node_box(&link->segment, (int)(number % 2), cluster->ranks[i]);
-        if (atomic_load_explicit(&box->number, memory_order_acquire) == number) {
-            i++;
-            continue;
-        }
-        PLAIT_TRY(plait_cluster_check(link));
-        if (plait_bell_sleeps(&wait)) {
-            look_into_mpi(link);
-        }
-        wait.peer = (i < cluster->n_here) ? cluster->ranks[i] : PLAIT_ANY;
-        PLAIT_TRY(plait_wait_turn(&wait));
+    while (!is_over(&a)) {
+        wait.peer = (a.at < cluster->n_here) ? cluster->ranks[a.at] : PLAIT_ANY;
+        PLAIT_TRY(plait_bell_sleeps(&wait) ? sleep_turn(&a, &wait)
+                                           : plait_wait_turn(&wait));
     }
+    PLAIT_TRY(plait_cluster_check(link));
 done:
     return status;
+}
+
+/* Rings for the first n ranks of the list, this node's, if any of them sleeps. */
+static void wake(const plait_mpi_link_t *link, int n)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&plait_node_header(&link->segment)->n_asleep,
+                             memory_order_relaxed) > 0) {
+        for (int i = 0; i < n; i++) {
+            plait_bell_ring(
+                &plait_node_rank(&link->segment, link->cluster->ranks[i])->bell);
+        }
+    }
 }
 
 static plait_status_t meet(plait_mpi_link_t *link, uint64_t number)
@@ -88,7 +140,9 @@ static plait_status_t meet(plait_mpi_link_t *link, uint64_t number)
     if (plait_cluster_leads(link)) {
         PLAIT_TRY(wait_for(link, number, link->cluster->n_here));
         PLAIT_TRY(plait_cluster_exchange(link, number));
+        wake(link, link->cluster->n_here);
     } else {
+        wake(link, 1); /* the leader */
         PLAIT_TRY(wait_for(link, number, link->size));
     }
     PLAIT_TRY(plait_cluster_check(link));

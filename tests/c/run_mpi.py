@@ -68,17 +68,15 @@ def mpis():
                 yield f"debian/{library}", Path(launcher), path, extra
 
 
-def runs(library: Path, extra: dict, ranks: list[int] | None, is_short: bool):
-    """Yield (ranks, nodes) of each run; MPICH can pretend that ranks are on several nodes."""
+def runs(library: Path, extra: dict, ranks: list[int] | None, nodes: int | None):
+    """Return the pairs (ranks, nodes) to run; MPICH can pretend that there are several nodes."""
+    if ranks:
+        return [(n, nodes or 1) for n in ranks]
     # MPICH with more ranks than cores is a hundred times slower (notes/mpi.md)
-    for n in ranks or ([1, 2, 3, 5] if extra else [1, 2]):
-        yield n, 1
+    pairs = [(n, 1) for n in ([1, 2, 3, 5] if extra else [1, 2])]
     if not extra and library.name != "libmpi_abi.so.1":
-        # All collectives of a program on several nodes would take minutes.
-        pairs = ((2, 2), (3, 2), (4, 2), (5, 2), (5, 3)) if is_short else ((2, 2),)
-        for n, nodes in pairs:
-            if ranks is None or n in ranks:
-                yield n, nodes
+        pairs += [(2, 2), (3, 2), (4, 2), (5, 3)]
+    return [pair for pair in pairs if nodes in (None, pair[1])]
 
 
 def build(program: Path, folder: Path, compiler: str, flags: list[str]) -> Path:
@@ -115,6 +113,7 @@ def run(
     if nodes > 1:
         # Receives from any source hang in MPICH 5.0.2 over UCX and shared memory together.
         env |= {"MPIR_CVAR_NUM_CLIQUES": str(nodes), "MPIR_CVAR_CH4_NETMOD": "ofi"}
+        env["PLAIT_TEST_NODES"] = str(nodes)
     print(f"--- {title}, {ranks} ranks", flush=True)
     try:
         done = subprocess.run(
@@ -147,12 +146,10 @@ def main() -> int:
             for name, launcher, library, extra in mpis():
                 if options.only not in name:
                     continue
-                is_short = program.name == "mpi_transport"
-                for n, nodes in runs(library, extra, options.ranks, is_short):
-                    if options.nodes in (None, nodes):
-                        title = f"{name} {f'{nodes} nodes ' if nodes > 1 else ''}{program.name}"
-                        if not run(title, launcher, library, extra, n, nodes, program):
-                            failed.append(f"{title} n{n}")
+                for n, nodes in runs(library, extra, options.ranks, options.nodes):
+                    title = f"{name} {program.name}" + (f" on {nodes} nodes" if nodes > 1 else "")
+                    if not run(title, launcher, library, extra, n, nodes, program):
+                        failed.append(f"{title} n{n}")
     print("failed: " + ", ".join(failed) if failed else "all passed")
     return len(failed)
 
