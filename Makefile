@@ -2,6 +2,7 @@
 # make bench   plait beside its comparators         make wheel   one wheel for every Python
 # make lint    judge the form of the sources        make format  mend it
 # make install-test  the C library, installed       make clean   remove what was built
+# make docs    write docs/operations from docstrings and plans
 # make fuzz    random programs and inputs (FUZZ_SECONDS each, FUZZ_PROGRAMS)
 #
 # Needs Linux, Python >= 3.11 with venv, a C compiler and make. Everything else comes as wheels
@@ -33,7 +34,7 @@ C_FILES = src/*/*.c src/*/*.h tests/c/*.c tests/c/*.h include/plait/*.h examples
 requirements = $(PY) tools/requirements.py $(2) > $(@D)/requirements.txt && \
                $(1) -m pip --quiet install -r $(@D)/requirements.txt && touch $@
 
-.PHONY: help setup demo test fuzz bench wheel lint format install-test clean distclean
+.PHONY: help setup demo test docs fuzz bench wheel lint format install-test clean distclean
 .DELETE_ON_ERROR:
 
 help:
@@ -80,6 +81,9 @@ demo: $(VENV)/.stamp-plait $(VENV)/.stamp-demo
 
 test: $(VENV)/.stamp-plait $(VENV)/.stamp-test $(OTHER)/.stamp-test
 	@$(TOOLS) $(PY) tools/run_tests.py $(SUITES)
+
+docs: $(VENV)/.stamp-plait $(VENV)/.stamp-test
+	@$(PY) tools/make_reference.py
 
 fuzz: $(VENV)/.stamp-plait $(VENV)/.stamp-test
 	@$(TOOLS) $(PY) tools/fuzz.py --seconds $(FUZZ_SECONDS) --programs $(FUZZ_PROGRAMS) \

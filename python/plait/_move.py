@@ -28,7 +28,7 @@ def bcast(
     Collective: over ``comm``, in program order.  Shapes: any to the same.
     Raises: TypeError, ValueError for a root that is no rank.
     Adjoint: reduce(SUM) to the root, 0 elsewhere.
-    Source: MPI 4.0, 6.4; oracle ``tests/python/oracle.py::bcast``.
+    Source: MPI 4.0, 6.4 (MPI_Bcast); oracle ``tests/python/oracle.py::bcast``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -59,7 +59,7 @@ def allgather(
     Collective: over ``comm``, in program order.  Shapes: (...) to (size, ...).
     Raises: TypeError for what cannot be moved.
     Adjoint: reduce_scatter(SUM).
-    Source: MPI 4.0, 6.7; oracle ``tests/python/oracle.py::allgather``.
+    Source: MPI 4.0, 6.7 (MPI_Allgather); oracle ``tests/python/oracle.py::allgather``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -96,7 +96,7 @@ def allgatherv(
     (sum(counts), ...).
     Raises: ValueError for counts that do not fit ``x``.
     Adjoint: reduce_scatterv(SUM).
-    Source: MPI 4.0, 6.7; oracle ``tests/python/oracle.py::allgather``.
+    Source: MPI 4.0, 6.7 (MPI_Allgatherv); oracle ``tests/python/oracle.py::allgather``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -130,10 +130,11 @@ def gather(x: Any, root: int, *, comm: Any = None, token: Array | None = None) -
     Inside shard_map, where all devices have one shape, the others get zeros of the root's
     shape. ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
-    Collective: over ``comm``, in program order.  Shapes: (...) to (size, ...) on the root.
+    Collective: over ``comm``, in program order.  Shapes: (...) to (size, ...) on the root,
+    to the same elsewhere.
     Raises: TypeError, ValueError for a root that is no rank.
     Adjoint: scatter; ranks that got ``x`` back add their own cotangent.
-    Source: MPI 4.0, 6.5; oracle ``tests/python/oracle.py::gather``.
+    Source: MPI 4.0, 6.5 (MPI_Gather); oracle ``tests/python/oracle.py::gather``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -156,10 +157,10 @@ def gatherv(x: Any, counts: Any, root: int, *, comm: Any = None, token: Array | 
     `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (counts[rank], ...) to
-    (sum(counts), ...) on the root.
+    (sum(counts), ...) on the root, to the same elsewhere.
     Raises: ValueError for counts that do not fit ``x``, or a root that is no rank.
     Adjoint: scatterv; ranks that got ``x`` back add their own cotangent.
-    Source: MPI 4.0, 6.5; oracle ``tests/python/oracle.py::gather``.
+    Source: MPI 4.0, 6.5 (MPI_Gatherv); oracle ``tests/python/oracle.py::gather``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -196,7 +197,7 @@ def scatter(x: Any, root: int, *, comm: Any = None, token: Array | None = None) 
     elsewhere, to (...).
     Raises: ValueError unless the root's ``x.shape[0]`` is the number of ranks.
     Adjoint: gather; templates get 0.
-    Source: MPI 4.0, 6.6; oracle ``tests/python/oracle.py::scatter``.
+    Source: MPI 4.0, 6.6 (MPI_Scatter); oracle ``tests/python/oracle.py::scatter``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -226,7 +227,7 @@ def scatterv(
     (counts[rank], ...) elsewhere, to (counts[rank], ...).
     Raises: ValueError for counts that do not fit ``x``, or a root that is no rank.
     Adjoint: gatherv; templates get 0.
-    Source: MPI 4.0, 6.6; oracle ``tests/python/oracle.py::scatter``.
+    Source: MPI 4.0, 6.6 (MPI_Scatterv); oracle ``tests/python/oracle.py::scatter``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -259,7 +260,7 @@ def alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     Collective: over ``comm``, in program order.  Shapes: (size, ...) to the same.
     Raises: ValueError unless ``x.shape[0]`` is the number of ranks.
     Adjoint: alltoall.
-    Source: MPI 4.0, 6.8; oracle ``tests/python/oracle.py::alltoall``.
+    Source: MPI 4.0, 6.8 (MPI_Alltoall); oracle ``tests/python/oracle.py::alltoall``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -283,7 +284,7 @@ def alltoallv(x: Any, counts: Any, *, comm: Any = None, token: Array | None = No
     of every counts[i][rank], ...).
     Raises: ValueError for counts that do not fit ``x``.
     Adjoint: alltoallv with the transposed counts.
-    Source: MPI 4.0, 6.8; oracle ``tests/python/oracle.py::alltoall``.
+    Source: MPI 4.0, 6.8 (MPI_Alltoallv); oracle ``tests/python/oracle.py::alltoall``.
 
     Example:
         >>> import plait, jax.numpy as jnp

@@ -69,7 +69,7 @@ def neighbor_allgather(x: Any, *, comm: Any = None, token: Array | None = None) 
     Collective: over ``comm``, in program order.  Shapes: (...) to (number of sources, ...).
     Raises: TypeError for a communicator without topology.
     Adjoint: neighbor_alltoall with the edges reversed, summed over axis 0.
-    Source: MPI 4.0, 8.6; oracle ``tests/python/oracle.py::route``.
+    Source: MPI 4.0, 8.6 (MPI_Neighbor_allgather); oracle ``tests/python/oracle.py::route``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -99,7 +99,7 @@ def neighbor_alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -
     Raises: TypeError for a communicator without topology; ValueError for another number of
     blocks.
     Adjoint: itself with the edges reversed.
-    Source: MPI 4.0, 8.6; oracle ``tests/python/oracle.py::route``.
+    Source: MPI 4.0, 8.6 (MPI_Neighbor_alltoall); oracle ``tests/python/oracle.py::route``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -131,7 +131,7 @@ def shift(x: Any, axis: int, step: int, *, comm: Any = None, token: Array | None
     Raises: TypeError for a communicator that is no grid; ValueError for an axis that it does
     not have.
     Adjoint: shift by ``-step``.
-    Source: MPI 4.0, 8.5.6; oracle ``tests/python/oracle.py::route``.
+    Source: MPI 4.0, 8.5.6 (MPI_Cart_shift); oracle ``tests/python/oracle.py::route``.
 
     Example:
         >>> import plait, jax.numpy as jnp

@@ -14,7 +14,7 @@ def barrier(*, comm: Any = None, token: Array | None = None) -> Array | None:
 
     Collective: over ``comm``, in program order.  Shapes: none.
     Raises: TypeError for what is no communicator.  Adjoint: none.
-    Source: MPI 4.0, 6.3; oracle ``tests/python/oracle.py::barrier``.
+    Source: MPI 4.0, 6.3 (MPI_Barrier); oracle ``tests/python/oracle.py::barrier``.
 
     Example:
         >>> import plait

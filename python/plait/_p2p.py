@@ -27,7 +27,7 @@ def send(
     Raises: TypeError, ValueError for ranks and tags; TypeError for derivatives without token;
     TruncationError on both partners where the message is longer than the template.
     Adjoint: recv from ``dest`` with the same tag.
-    Source: MPI 4.0, 3.2.1; oracle ``tests/python/oracle.py::send``.
+    Source: MPI 4.0, 3.2.1 (MPI_Send); oracle ``tests/python/oracle.py::send``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -66,7 +66,7 @@ def recv(
     Raises: TypeError, ValueError for ranks and tags; TruncationError on both partners where
     the message is longer than the template.
     Adjoint: send to ``source`` with the same tag (0 for ANY_TAG); the template gets 0.
-    Source: MPI 4.0, 3.2.4; oracle ``tests/python/oracle.py::recv``.
+    Source: MPI 4.0, 3.2.4 (MPI_Recv); oracle ``tests/python/oracle.py::recv``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -111,7 +111,7 @@ def sendrecv(
     Raises: TypeError, ValueError for ranks and tags; TruncationError on both partners where
     the message is longer than the template.
     Adjoint: sendrecv with source and dest, and both tags, exchanged.
-    Source: MPI 4.0, 3.11; oracle ``tests/python/oracle.py::sendrecv``.
+    Source: MPI 4.0, 3.10 (MPI_Sendrecv); oracle ``tests/python/oracle.py::sendrecv``.
 
     Example:
         >>> import plait, jax.numpy as jnp

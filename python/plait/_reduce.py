@@ -34,7 +34,7 @@ def allreduce(
     Raises: TypeError for an op that the dtype does not have; ReplicationError where checked.
     Adjoint: allreduce(SUM), of PROD times the product of the others (P times the memory), of
     MIN and MAX on the ranks that have the extreme value, by equal parts.
-    Source: MPI 4.0, 6.9.6; oracle ``tests/python/oracle.py::allreduce``.
+    Source: MPI 4.0, 6.9.6 (MPI_Allreduce); oracle ``tests/python/oracle.py::allreduce``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -60,11 +60,11 @@ def reduce(x: Any, op: Any, root: int, *, comm: Any = None, token: Array | None 
 
     ``op``, ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
-    Collective: over ``comm``, in program order.  Shapes: any to the same.
+    Collective: over ``comm``, in program order.  Shapes: any to the same, on all ranks.
     Raises: TypeError for an op that the dtype does not have; ValueError for a root that is no
     rank.
     Adjoint: bcast of the root's cotangent; the others add their own. Other ops as `allreduce`.
-    Source: MPI 4.0, 6.9.1; oracle ``tests/python/oracle.py::reduce``.
+    Source: MPI 4.0, 6.9.1 (MPI_Reduce); oracle ``tests/python/oracle.py::reduce``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -93,7 +93,7 @@ def scan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> An
     Raises: TypeError for an op that the dtype does not have, and for derivatives of ops other
     than SUM.
     Adjoint: the same over the ranks from this one on, for SUM; none for other ops.
-    Source: MPI 4.0, 6.11.1; oracle ``tests/python/oracle.py::scan``.
+    Source: MPI 4.0, 6.11.1 (MPI_Scan); oracle ``tests/python/oracle.py::scan``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -114,7 +114,7 @@ def exscan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> 
     Raises: TypeError for an op that the dtype does not have, and for derivatives of ops other
     than SUM.
     Adjoint: the same over the ranks above this one, for SUM; none for other ops.
-    Source: MPI 4.0, 6.11.2; oracle ``tests/python/oracle.py::scan``.
+    Source: MPI 4.0, 6.11.2 (MPI_Exscan); oracle ``tests/python/oracle.py::scan``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -134,7 +134,8 @@ def reduce_scatter(x: Any, op: Any, *, comm: Any = None, token: Array | None = N
     Raises: ValueError unless ``x.shape[0]`` is the number of ranks; TypeError for an op that
     the dtype does not have, and for derivatives of ops other than SUM.
     Adjoint: allgather, for SUM; none for other ops.
-    Source: MPI 4.0, 6.10.1; oracle ``tests/python/oracle.py::reduce_scatter``.
+    Source: MPI 4.0, 6.10.1 (MPI_Reduce_scatter_block); oracle
+    ``tests/python/oracle.py::reduce_scatter``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -161,7 +162,7 @@ def reduce_scatterv(
     Raises: ValueError for counts that do not fit ``x``; TypeError for an op that the dtype
     does not have, and for derivatives of ops other than SUM.
     Adjoint: allgatherv, for SUM; none for other ops.
-    Source: MPI 4.0, 6.10.2; oracle ``tests/python/oracle.py::reduce_scatter``.
+    Source: MPI 4.0, 6.10.2 (MPI_Reduce_scatter); oracle ``tests/python/oracle.py::reduce_scatter``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -204,7 +205,7 @@ def minloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     Collective: over ``comm``, in program order.  Shapes: any to (the same, the same in int32).
     Raises: TypeError for dtypes without order.
     Adjoint: that of allreduce(MIN); the rank has none.
-    Source: MPI 4.0, 6.9.4; oracle ``tests/python/oracle.py::minloc``.
+    Source: MPI 4.0, 6.9.4 (MPI_MINLOC); oracle ``tests/python/oracle.py::minloc``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -223,7 +224,7 @@ def maxloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     Collective: over ``comm``, in program order.  Shapes: any to (the same, the same in int32).
     Raises: TypeError for dtypes without order.
     Adjoint: that of allreduce(MAX); the rank has none.
-    Source: MPI 4.0, 6.9.4; oracle ``tests/python/oracle.py::maxloc``.
+    Source: MPI 4.0, 6.9.4 (MPI_MAXLOC); oracle ``tests/python/oracle.py::maxloc``.
 
     Example:
         >>> import plait, jax.numpy as jnp

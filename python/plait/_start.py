@@ -105,7 +105,7 @@ def wait(handle: Any, *, after: Any = None, token: Array | None = None) -> Any:
     function (outside of this loop body, say); TypeError for what is no handle, and for a token
     too many or too few.
     Adjoint: start of the operation's adjoint.
-    Source: MPI 4.0, 3.7.3.
+    Source: MPI 4.0, 3.7.3 (MPI_Wait).
 
     Example:
         >>> import plait, jax.numpy as jnp

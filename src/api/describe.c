@@ -1,0 +1,74 @@
+#include "api/describe.h"
+
+#include "base/status.h"
+#include "ops/list.h"
+#include "plan/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const plait_caps_t ways[PLAIT_DESCRIBE_COUNT] = {
+    [PLAIT_DESCRIBE_THREADS] = {.direct = PLAIT_DIRECT_POINTER,
+                                .publish_bytes = PLAIT_PUBLISH_BYTES},
+    [PLAIT_DESCRIBE_NODE] = {.direct = PLAIT_DIRECT_READ,
+                             .publish_bytes = PLAIT_PUBLISH_BYTES,
+                             .has_native = true,
+                             .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+    [PLAIT_DESCRIBE_MESSAGES] = {.direct = PLAIT_DIRECT_NONE,
+                                 .publish_bytes = -1,
+                                 .has_native = true,
+                                 .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+};
+
+/* The words of n arrays; returns those behind them. */
+static const int64_t *read_arrays(const int64_t *words, int n, plait_array_t arrays[])
+{
+    for (int i = 0; i < n; i++) {
+        arrays[i] = (plait_array_t){
+            .dtype = (plait_dtype_t)words[0], .ndim = (int)words[1], .dims = words + 2};
+        words += 2 + words[1];
+    }
+    return words;
+}
+
+static plait_status_t print(const plait_plan_t *plan, char *text, int n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    char *printed = NULL;
+    size_t n_printed = 0;
+    FILE *file = open_memstream(&printed, &n_printed);
+
+    PLAIT_CHECK(file != NULL, PLAIT_ERR_NO_MEMORY, "no memory to print a plan");
+    plait_plan_print(plan, file);
+    PLAIT_CHECK(fclose(file) == 0, PLAIT_ERR_NO_MEMORY, "no memory to print a plan");
+    PLAIT_CHECK(n_printed < (size_t)n_bytes, PLAIT_ERR_OVERFLOW,
+                "the plan is %zu characters long, room for %d", n_printed, n_bytes);
+    memcpy(text, printed, n_printed + 1);
+done:
+    free(printed);
+    return status;
+}
+
+plait_status_t plait_describe(const char *op, const void *params, int n_ranks, int rank,
+                              int way, const int64_t arrays[], char *text, int n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_op_t *row = plait_op_find(op);
+    plait_endpoint_t end = {.rank = rank, .size = n_ranks};
+    plait_array_t args[PLAIT_MAX_ARRAYS] = {{0}};
+    plait_array_t rets[PLAIT_MAX_ARRAYS] = {{0}};
+    plait_plan_t *plan = NULL;
+
+    PLAIT_CHECK(row != NULL, PLAIT_ERR_INVALID, "there is no operation %s", op);
+    PLAIT_CHECK(rank >= 0 && rank < n_ranks, PLAIT_ERR_INVALID,
+                "rank %d is not one of %d ranks", rank, n_ranks);
+    PLAIT_CHECK(way >= 0 && way < PLAIT_DESCRIBE_COUNT, PLAIT_ERR_INVALID,
+                "way %d is outside 0..%d", way, PLAIT_DESCRIBE_COUNT - 1);
+    end.caps = ways[way];
+    (void)read_arrays(read_arrays(arrays, row->n_args, args), row->n_rets, rets);
+    PLAIT_TRY(plait_op_plan(row, params, &end, args, rets, &plan));
+    PLAIT_TRY(print(plan, text, n_bytes));
+done:
+    plait_plan_destroy(&plan);
+    return status;
+}

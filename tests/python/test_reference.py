@@ -1,0 +1,153 @@
+"""The pages in docs/operations are those that docstrings and plans say, and none is missing."""
+
+import importlib.util
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import plait
+import pytest
+from plait import _core
+
+ROOT = pathlib.Path(__file__).parents[2]
+TOOL = ROOT / "tools" / "make_reference.py"
+PAGES = ROOT / "docs" / "operations"
+
+
+def load():
+    """The tool as a module."""
+    spec = importlib.util.spec_from_file_location("make_reference", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look themselves up
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOLS = load()
+PUBLIC = {
+    f"{module.__name__}.{name}".removeprefix("plait."): getattr(module, name)
+    for module in (plait, plait.fft, plait.halo)
+    for name in module.__all__
+    if inspect.isroutine(getattr(module, name))
+}
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+
+def test_pages_are_up_to_date():
+    done = subprocess.run(
+        [sys.executable, TOOL, "--check"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_public_is_left_out():
+    assert {"plait." + name for name in PUBLIC} == {name for name, _ in TOOLS.public()}
+    assert {"allreduce", "jit", "fft.pfft3d", "halo.reduce"} < set(PUBLIC)
+    things = [getattr(plait, name) for name in plait.__all__]
+    left = [x for x in things if callable(x) and x not in PUBLIC.values()]
+    assert all(isinstance(x, type | type(plait.SUM)) for x in left)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_function_has_a_page_with_all_parts(name):
+    text = (PAGES / f"{name}.md").read_text()
+    assert f"# plait.{name}\n" in text and f"]({name}.md)" in (PAGES / "README.md").read_text()
+    labels = ["Collective", "Shapes", "Raises", "Adjoint", "Source"]
+    has_ranks = bool({"comm", "mesh"} & set(inspect.signature(PUBLIC[name]).parameters))
+    labels += ["Core"] if has_ranks else []
+    labels += ["Dtypes", "vmap"] if has_ranks and name != "barrier" else []
+    for label in labels:
+        assert re.search(rf"^\| \*\*{label}\*\* \| .*\w.* \|$", text, re.MULTILINE), label
+    assert ("## Cost" in text) == has_ranks and "## Example" in text
+
+
+def test_links_lead_somewhere():
+    for page in [*PAGES.glob("*.md"), ROOT / "README.md"]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_stale_pages_are_found(tmp_path):
+    texts = {"a.md": "one\n", "b.md": "two\n"}
+    assert TOOLS.stale(tmp_path, texts) == ["a.md", "b.md"]
+    TOOLS.write(tmp_path, texts, ["a.md", "b.md"])
+    assert TOOLS.stale(tmp_path, texts) == []
+    (tmp_path / "b.md").write_text("two\n\n")
+    (tmp_path / "c.md").write_text("of no function\n")
+    assert TOOLS.stale(tmp_path, texts) == ["b.md", "c.md"]
+    TOOLS.write(tmp_path, texts, ["b.md", "c.md"])
+    assert TOOLS.stale(tmp_path, texts) == []
+
+
+@pytest.mark.parametrize(
+    "label", ["Collective", "Shapes", "Raises", "Adjoint", "Source", "Example"]
+)
+def test_missing_part_is_found(label):
+    def function():
+        pass
+
+    function.__doc__ = plait.allgather.__doc__.replace(f"{label}:", "")
+    with pytest.raises(SystemExit, match=f"plait.allgather: the docstring lacks {label}"):
+        TOOLS.read("plait.allgather", function)
+
+
+# ---- plans in words ------------------------------------------------------------------------------
+
+
+def numbers(text):
+    """Messages, bytes and work bytes in the first line of a plan."""
+    found = re.search(r": (\d+) messages, (\d+) bytes, work (\d+) bytes", text.splitlines()[0])
+    return tuple(int(word) for word in found.groups())
+
+
+@pytest.mark.parametrize("way", _core.WAYS)
+@pytest.mark.parametrize("n_ranks", [1, 2, 3, 7])
+@pytest.mark.parametrize("n", [0, 5, 1 << 18])
+def test_movements_fetch_what_the_others_have(way, n_ranks, n):
+    part, whole = ("float64", (n,)), ("float64", (n_ranks, n))
+    cases = {"allgather": [part, whole], "alltoall": [whole, whole]}
+    n_others = (n_ranks - 1) * (n > 0)
+    for name, arrays in cases.items():
+        for rank in range(n_ranks):
+            text = _core.describe(name, {"counts": ()}, n_ranks, rank, way, arrays)
+            assert f"rank {rank} of {n_ranks} by " in text
+            assert numbers(text) == (n_others, n_others * n * 8, 0), text
+
+
+def test_lists_reach_the_plan():
+    counts = [4, 0, 3]
+    for rank in range(3):
+        arrays = [("int32", (counts[rank], 2)), ("int32", (7, 2))]
+        text = _core.describe("allgather", {"counts": counts}, 3, rank, "messages", arrays)
+        others = [c for r, c in enumerate(counts) if r != rank and c > 0]
+        assert numbers(text)[:2] == (len(others), sum(others) * 2 * 4), text
+
+
+def test_wrong_questions_are_refused():
+    x = ("float32", (8,))
+    params = {"reduce": plait.SUM.code, "replicated": 0}
+    assert "allreduce(float32[8], SUM)" in _core.describe(
+        "allreduce", params, 4, 0, "threads", [x, x]
+    )
+    with pytest.raises(ValueError, match="1 arrays; expected 2"):
+        _core.describe("allreduce", params, 4, 0, "threads", [x])
+    with pytest.raises(ValueError, match="rank 4 is not one of 4"):
+        _core.describe("allreduce", params, 4, 4, "threads", [x, x])
+    with pytest.raises(KeyError):
+        _core.describe("allreduce", {}, 4, 0, "threads", [x, x])
+    with pytest.raises(ValueError, match="SUM"):
+        _core.describe("allreduce", params, 4, 0, "threads", [("bool", (8,))] * 2)
+
+
+def test_ranks_of_the_reference_are_those_of_the_operation():
+    page = TOOLS.read("plait.gather", plait.gather)
+    x = TOOLS.operand(page, 0, 0)
+    assert x.dtype == jnp.float32
+    on_root, elsewhere = (TOOLS.trace(page, x, rank) for rank in range(2))
+    assert (on_root.results, elsewhere.results) == ("float32[4, 8]", "float32[8]")
+    assert [call.name for call in on_root.calls] == ["gather"]

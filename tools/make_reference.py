@@ -1,0 +1,491 @@
+"""Write a page for each public function of plait: docs/operations/*.md.
+
+make_reference.py          write the pages
+make_reference.py --check  say which pages are not what would be written; 1 if there are any
+
+Signature, texts and example come from the docstring. Which operations of the core a function
+calls, for which dtypes and under vmap, comes from tracing it as each of 4 ranks; what that
+costs from the plans that the core makes. Nothing depends on the machine.
+"""
+
+import dataclasses
+import doctest
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import plait
+from plait import _core, _mesh_rules, _topology
+
+PAGES = Path(__file__).resolve().parent.parent / "docs" / "operations"
+N_RANKS = 4
+SIZES = (8, 1 << 20)  # float32 elements of one block
+SIDES = (16, 128)  # of a global array of three axes
+N_BATCH = 5
+STAGING = 256 << 10  # bytes that are not worth a word; PLAIT_READ_CHUNK
+LABELS = ("Collective", "Shapes", "Raises", "Adjoint", "Source", "Example")
+FAMILIES = {
+    "Reductions": ["plait._reduce"],
+    "Movements": ["plait._move"],
+    "Permutations and neighbours": ["plait._neighbor"],
+    "Transfers between two ranks": ["plait._p2p"],
+    "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
+    "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
+    "Failures and logs": ["plait._errors", "plait._observe"],
+}
+
+
+# ---- docstrings ----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Page:
+    """A public function. parts: the labelled lines of its docstring, by label."""
+
+    name: str
+    function: Callable
+    summary: str
+    text: str
+    parts: dict[str, str]
+
+    @property
+    def file(self) -> str:
+        """The name of the page."""
+        return self.name.removeprefix("plait.") + ".md"
+
+    @property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """Those of the function."""
+        return dict(inspect.signature(self.function).parameters)
+
+
+def public() -> Iterator[tuple[str, Callable]]:
+    """Names and functions of the interface."""
+    for module in (plait, plait.fft, plait.halo):
+        for name in module.__all__:
+            if inspect.isfunction(getattr(module, name)):
+                yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+def read(name: str, function: Callable) -> Page:
+    """The parts of a docstring."""
+    doc = inspect.cleandoc(function.__doc__ or "")
+    found = list(re.finditer(rf"(?:^|(?<=  ))({'|'.join(LABELS)}):", doc, re.MULTILINE))
+    missing = [label for label in LABELS if label not in [m[1] for m in found]]
+    if missing:
+        raise SystemExit(f"{name}: the docstring lacks {', '.join(missing)}")
+    ends = [m.start() for m in found[1:]] + [len(doc)]
+    parts = {m[1]: doc[m.end() : end] for m, end in zip(found, ends, strict=True)}
+    summary, _, text = doc[: found[0].start()].strip().partition("\n\n")
+    return Page(name, function, " ".join(summary.split()), text, parts)
+
+
+def signature(page: Page) -> str:
+    """The call, without types; on several lines where it is long."""
+    given = inspect.signature(page.function)
+    bare = [p.replace(annotation=p.empty) for p in page.parameters.values()]
+    text = str(given.replace(parameters=bare, return_annotation=given.empty))
+    text = re.sub(r"(source|tag)=plait\.ANY", lambda m: f"{m[0]}_{m[1].upper()}", text)
+    if len(page.name + text) > 88:
+        text = "(\n    " + text[1:-1].replace(", ", ",\n    ") + ",\n)"
+    return page.name + text
+
+
+def linked(text: str, page: Page, pages: dict[str, Page]) -> str:
+    """A docstring's text as Markdown: functions, documents and oracles become links."""
+    module = page.name.rpartition(".")[0]
+
+    def link(match: re.Match) -> str:
+        names = (f"{module}.{match[1]}", f"plait.{match[1]}", match[1])
+        found = next((pages[name] for name in names if name in pages), None)
+        return f"[`{match[1]}`]({found.file})" if found and found is not page else f"`{match[1]}`"
+
+    text = re.sub(r"(?<!`)`([\w.]+)`(?!`)", link, text)
+    text = re.sub(r"``(tests/python/oracle\.py)::(\w+)``", r"[`\2`](../../\1) in NumPy", text)
+    return re.sub(r"docs/(\w+)\.md", r"[\1](../\1.md)", text).replace("``", "`")
+
+
+# ---- what a function calls -----------------------------------------------------------------------
+
+
+class Ring(plait.Comm):
+    """A communicator to trace with: one of 4 ranks, neighbours in a ring."""
+
+    def __init__(self, rank: int):
+        edges = [
+            word
+            for r in range(N_RANKS)
+            for to, block in ((r - 1, 0), (r + 1, 1))
+            for word in (r, block, to % N_RANKS, 1 - block)
+        ]
+        two, coords = (2,) * N_RANKS, tuple((r,) for r in range(N_RANKS))
+        self.topology = _topology.Topology(two, two, tuple(edges), (N_RANKS,), (True,), coords)
+        self.size, self.rank, self._state = N_RANKS, rank, {"is_freed": False}
+
+    def id(self, mode: str = "effect") -> int:
+        """No communicator of the core has it."""
+        return -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Called:
+    """An operation of the core on one rank: its name, parameters, and operands and results."""
+
+    name: str
+    params: dict[str, Any]
+    arrays: list[tuple[str, tuple[int, ...]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Traced:
+    """A call as one rank: operands and results in words, and what it calls."""
+
+    operands: str
+    results: str
+    calls: list[Called]
+
+
+def called(eqn: Any) -> Called | None:
+    """What an equation of a traced function is; None if it is no operation of the core."""
+    name = eqn.primitive.name.removeprefix("plait_")
+    ins, outs = ([(v.aval.dtype.name, v.aval.shape) for v in s] for s in (eqn.invars, eqn.outvars))
+    if name in _core.rows() and "group" in eqn.params:
+        row = _core.rows()[name]
+        return Called(name, eqn.params, ins[: row.n_args] + outs[: row.n_rets])
+    for g in _mesh_rules.globals_().values():
+        if eqn.primitive is g.primitive:
+            given = dict(eqn.params)
+            mesh, src, dst = (given.pop(key) for key in ("mesh", "src", "dst"))
+            dtype, shape = ins[0]
+            local = [(dtype, _mesh_rules.local_shape(mesh, shape, spec)) for spec in (src, dst)]
+            return Called(g.name, g.attrs(mesh, shape, src, dst, given), local)
+    return None
+
+
+def calls_of(jaxpr: Any) -> Iterator[Called]:
+    """All operations of the core in a jaxpr, also within others."""
+    for eqn in jaxpr.eqns:
+        found = called(eqn)
+        if found is not None:
+            yield found
+        for value in eqn.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from calls_of(inner)
+
+
+@functools.cache
+def mesh() -> Any:
+    """4 devices in a row."""
+    return jax.make_mesh((N_RANKS,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+
+
+def in_words(arrays: Any) -> str:
+    """Dtypes and shapes, as in float32[4, 8]."""
+    leaves = jax.tree.leaves(arrays)
+    return ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in leaves) or "nothing"
+
+
+def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = False) -> Traced:
+    """The call with operands like x, and some value for every other parameter it needs."""
+    names, ranks = page.parameters, range(N_RANKS)
+    counts = [1] * N_RANKS
+    values: dict[str, Any] = {
+        **{name: x for name in ("x", "sendbuf", "recvbuf")},
+        **{"op": op or plait.SUM, "root": 0, "axis": 0, "step": 1, "extents": 1},
+        **{"source": (rank - 1) % N_RANKS, "dest": (rank + 1) % N_RANKS},
+        "perm": [(r, (r + 1) % N_RANKS) for r in ranks],
+        "counts": [counts] * N_RANKS if page.name == "plait.alltoallv" else counts,
+        "to_spec": jax.sharding.PartitionSpec(None, "x"),
+        **{"comm": Ring(rank), "mesh": mesh()},
+    }
+    always = ("comm", "mesh", "source")
+    given = {n: values[n] for n, p in names.items() if p.default is p.empty or n in always}
+    arrays = {n: value for n, value in given.items() if value is x}
+    function = functools.partial(page.function, **{n: given[n] for n in given if n not in arrays})
+    if is_batched:
+        function = jax.vmap(function)
+        arrays = {n: jax.ShapeDtypeStruct((N_BATCH, *x.shape), x.dtype) for n in arrays}
+    jaxpr, results = jax.make_jaxpr(function, return_shape=True)(**arrays)
+    return Traced(in_words(arrays), in_words(results), list(calls_of(jaxpr.jaxpr)))
+
+
+def operand(page: Page, size: int, rank: int) -> Any:
+    """A float32 array that the function takes on this rank."""
+    n = SIZES[size]
+    shapes: list[tuple[int, ...]] = [(n,), (N_RANKS, n), (1, n), (2, n)]
+    if "mesh" in page.parameters:
+        shapes = [(SIDES[size],) * 3]
+    for shape in shapes:
+        x = jax.ShapeDtypeStruct(shape, jnp.float32)
+        try:
+            trace(page, x, rank)
+        except ValueError:
+            continue  # the first axis is to have another length
+        return x
+    raise SystemExit(f"{page.name}: none of the operands {shapes} is one that it takes")
+
+
+def is_operation(page: Page) -> bool:
+    """Whether it has ranks, so that it can be traced as one of them."""
+    return bool({"comm", "mesh"} & set(page.parameters))
+
+
+# ---- dtypes, vmap, cost ----------------------------------------------------------------------
+
+
+KINDS = {
+    "integers": re.compile(r"u?int(8|16|32|64)"),
+    "floating": re.compile(r"b?float(16|32|64)"),
+    "complex": re.compile(r"complex(64|128)"),
+    "float8": re.compile(r"float8\w*"),
+}
+
+
+def kinds() -> Iterator[str]:
+    """The dtypes of each kind in words."""
+    left = list(_core.dtypes())
+    for kind, pattern in KINDS.items():
+        members = [name for name in left if pattern.fullmatch(name)]
+        left = [name for name in left if name not in members]
+        yield f"* *{kind}*: {', '.join(members)}"
+    yield f"* {', '.join(left)}"
+
+
+def dtypes(page: Page, op: Any = None) -> str:
+    """The dtypes that rank 0 may have, by kind where it has the whole kind."""
+    like, good, known = operand(page, 0, 0), [], list(_core.dtypes())
+    for name in known:
+        try:
+            traced = trace(page, jax.ShapeDtypeStruct(like.shape, jnp.dtype(name)), 0, op)
+            [describe(call, 0, _core.WAYS[0]) for call in traced.calls]
+        except (TypeError, ValueError):
+            continue
+        good.append(name)
+    if good == known:
+        return "all"
+    for kind, pattern in KINDS.items():
+        members = [name for name in known if pattern.fullmatch(name)]
+        if set(members) <= set(good):
+            place = good.index(members[0])
+            good = [name for name in good if name not in members]
+            good.insert(place, kind)
+    return ", ".join(good)
+
+
+def dtypes_by_op(page: Page) -> str:
+    """The same where it depends on the reduction."""
+    reductions = [getattr(plait, name) for name in plait.__all__ if name.isupper()]
+    reductions = [op for op in reductions if isinstance(op, type(plait.SUM))]
+    by_text: dict[str, list[str]] = {}
+    for op in reductions:
+        by_text.setdefault(dtypes(page, op), []).append(op.name)
+    return "; ".join(f"{', '.join(ops)} of {text}" for text, ops in by_text.items())
+
+
+def batching(page: Page) -> str:
+    """What vmap makes of a call on rank 0."""
+    x = operand(page, 0, 0)
+    single, batch = trace(page, x, 0), trace(page, x, 0, is_batched=True)
+    names = [call.name for call in batch.calls]
+    if names != [call.name for call in single.calls]:
+        raise SystemExit(f"{page.name}: vmap calls {names}")
+    times = {0: "no communication", 1: "one call of the core"}.get(len(names), "the same calls")
+    return f"{times} for the whole batch: {batch.operands} to {batch.results}"
+
+
+def describe(call: Called, rank: int, way: str) -> str:
+    """The plan of an operation in words, without what depends on the machine."""
+    text = _core.describe(call.name, call.params, N_RANKS, rank, way, call.arrays)
+    chosen = r", (scratch \d+ bytes|written past the cache)"  # by instruction set and cache
+    return re.sub(chosen, "", text) if "  kernel  " in text else text
+
+
+def amount(n: int) -> str:
+    """A number of bytes for people."""
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n >= size:
+            return f"{n / size:.4g} {unit}"
+    return f"{n} B"
+
+
+def cost(calls: list[Called], rank: int, way: str) -> str:
+    """What operations cost a rank, together: fences, what comes from others, work memory."""
+    plans = "".join(describe(call, rank, way) for call in calls)
+    first = r": (\d+) messages, (\d+) bytes, work (\d+) bytes(?:, scratch (\d+) bytes)?$"
+    found = re.findall(first, plans, re.MULTILINE)
+    pieces, n_bytes = (sum(int(line[i]) for line in found) for i in range(2))
+    staged = [n if (n := int(line[3] or 0)) > STAGING else 0 for line in found]
+    work = max(int(line[2]) + n for line, n in zip(found, staged, strict=True))
+    fences = len(re.findall(r"^ +\d+  fence", plans, re.MULTILINE))
+    native = re.findall(r"^ +\d+  native  (allreduce|bcast|barrier)", plans, re.MULTILINE)
+    words = [f"{fences} fence{'s' * (fences > 1)}"] if fences else []
+    sent = re.findall(r"^ +\d+  native  sendrecv, to \d+ tag \d+ \((\d+)", plans, re.MULTILINE)
+    times = {name: native.count(name) for name in native}
+    words += [f"MPI's {name}" + (f" × {n}" if n > 1 else "") for name, n in times.items()]
+    words += [f"sends {amount(int(n))}" for n in sent]
+    words += [f"{pieces} piece{'s' * (pieces > 1)}"] if pieces and not native else []
+    words += [amount(n_bytes)] if pieces else []
+    words += [f"work {amount(work)}"] if work else []
+    return ", ".join(words) or "nothing"
+
+
+def cost_rows(page: Page, size: int) -> list[str]:
+    """Lines of the table; ranks with the same line share it."""
+    ranks: dict[str, list[int]] = {}
+    for rank in range(N_RANKS):
+        traced = trace(page, operand(page, size, rank), rank)
+        each = " | ".join(cost(traced.calls, rank, way) for way in _core.WAYS)
+        ranks.setdefault(f"{traced.operands} → {traced.results} | {each} |", []).append(rank)
+    return [
+        f"| {'all' if len(same) == N_RANKS else ', '.join(map(str, same))} | {line}"
+        for line, same in ranks.items()
+    ]
+
+
+def costs(page: Page) -> list[str]:
+    """The section on costs."""
+    calls = trace(page, operand(page, 1, 0), 0).calls
+    if not calls:
+        return ["## Cost", "", "The call itself communicates nothing.", ""]
+    where = "4 devices, split along the first axis" if "mesh" in page.parameters else "4 ranks"
+    plan = "".join(describe(call, 0, "shared memory") for call in calls)
+    return [
+        *("## Cost", ""),
+        *(f"On {where} ([what the words mean](README.md#cost)):", ""),
+        "| rank | operand → result | " + " | ".join(_core.WAYS) + " |",
+        "|---|---|" + "---|" * len(_core.WAYS),
+        *dict.fromkeys(row for size in range(len(SIZES)) for row in cost_rows(page, size)),
+        "",
+        "The plan of the larger on rank 0, in shared memory:",
+        *("", "```", plan.rstrip(), "```", ""),
+    ]
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+
+def example(page: Page) -> list[str]:
+    """The doctest as a program, its output as comments."""
+    imports, lines = [], []
+    for part in doctest.DocTestParser().get_examples(page.parts["Example"]):
+        source = re.sub(r" *# doctest:.*", "", part.source).rstrip()
+        is_import = source.startswith(("import ", "from "))
+        (imports if is_import else lines).extend(source.splitlines())
+        lines += [f"# {line}" for line in part.want.splitlines()]
+    return ["## Example", "", "```python", *imports, "", *lines, "```", ""]
+
+
+def core(page: Page) -> str:
+    """The rows of the core that a call comes to."""
+    names = dict.fromkeys(call.name for call in trace(page, operand(page, 0, 0), 0).calls)
+    return "; ".join(f"`{name}`: {_core.rows()[name].doc.rstrip('.')}" for name in names)
+
+
+def facts(page: Page, pages: dict[str, Page]) -> Iterator[tuple[str, str]]:
+    """The labelled lines of a page."""
+    parts = {k: linked(" ".join(v.split()), page, pages).rstrip(".") for k, v in page.parts.items()}
+    yield "Collective", parts["Collective"]
+    yield "Shapes", parts["Shapes"]
+    if is_operation(page):
+        if "x" in page.parameters or "sendbuf" in page.parameters:
+            yield "Dtypes", dtypes_by_op(page) if "op" in page.parameters else dtypes(page)
+            yield "vmap", batching(page)
+        yield "Core", core(page) or "none"
+    yield "Raises", parts["Raises"]
+    more = "" if parts["Adjoint"] == "none" else "; see [gradients](../gradients.md)"
+    yield "Adjoint", parts["Adjoint"] + more
+    yield "Source", parts["Source"]
+
+
+def written(page: Page, pages: dict[str, Page]) -> str:
+    """The text of a page."""
+    lines = [f"# {page.name}", "", "```python", signature(page), "```", ""]
+    lines += [linked(page.summary, page, pages), ""]
+    lines += [linked(page.text, page, pages), ""] if page.text else []
+    lines += ["| | |", "|---|---|"]
+    lines += [f"| **{label}** | {text} |" for label, text in facts(page, pages)]
+    lines += ["", *example(page), *(costs(page) if is_operation(page) else [])]
+    return "\n".join(lines) + "\n[All functions](README.md)\n"
+
+
+LEGEND = """\
+## Dtypes
+
+Where a page says *all*:
+
+{dtypes}
+
+## Cost
+
+Tables say what a rank has to wait for and to fetch: **fences**, at which all ranks meet; the
+**pieces** that come from other ranks, and their bytes, whatever way they come; what it **sends**,
+where only two ranks are concerned; and **work** memory besides operands and results, without
+staging of up to 256 KiB, and without what the kernels of a transform need, which depends on the
+machine. Ranks are *threads* of one process, processes that share the memory of a node (*shared
+memory*), or processes that exchange *messages* of MPI. The steps of a plan are explained in
+[architecture](../architecture.md#steps).
+"""
+
+
+def index(pages: dict[str, Page]) -> str:
+    """The page that names all others, by family."""
+    lines = ["# Functions", "", "Written by `make docs` from docstrings and plans.", ""]
+    left = dict(pages)
+    for family, modules in FAMILIES.items():
+        lines += [f"## {family}", "", "| function | | adjoint |", "|---|---|---|"]
+        for page in [p for p in left.values() if p.function.__module__ in modules]:
+            adjoint = " ".join(page.parts["Adjoint"].split(";")[0].split())
+            texts = [linked(text.rstrip("."), page, pages) for text in (page.summary, adjoint)]
+            lines.append(f"| [`{page.name}`]({page.file}) | {' | '.join(texts)} |")
+            del left[page.name]
+        lines.append("")
+    if left:
+        raise SystemExit(f"in no family of the index: {', '.join(left)}")
+    return "\n".join(lines) + "\n" + LEGEND.format(dtypes="\n".join(kinds()))
+
+
+def everything() -> dict[str, str]:
+    """Names and texts of all pages."""
+    pages = {name: read(name, function) for name, function in public()}
+    return {p.file: written(p, pages) for p in pages.values()} | {"README.md": index(pages)}
+
+
+def stale(folder: Path, texts: dict[str, str]) -> list[str]:
+    """Names of files that are missing in a folder, have other texts, or are too many."""
+    there = {path.name: path.read_text() for path in folder.glob("*.md")}
+    return sorted(name for name in texts | there if texts.get(name) != there.get(name))
+
+
+def write(folder: Path, texts: dict[str, str], names: list[str]) -> None:
+    """Make these files what they should be."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        if name in texts:
+            (folder / name).write_text(texts[name])
+        else:
+            (folder / name).unlink()
+
+
+def main() -> int:
+    jax.config.update("jax_num_cpu_devices", N_RANKS)
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", True)
+    texts = everything()
+    names = stale(PAGES, texts)
+    if sys.argv[1:] == ["--check"]:
+        print("\n".join(f"docs/operations/{name} is not up to date: make docs" for name in names))
+        return 1 if names else 0
+    write(PAGES, texts, names)
+    print(f"{len(texts)} pages, {len(names)} of them changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
