@@ -21,7 +21,9 @@ WAYS = {"shared memory": {}, "messages": {"PLAIT_SHARED": "off"}}
 
 # The error on ranks that are left, what its text says, and seconds until it comes.
 WANT = {
-    **dict.fromkeys(("counts", "counts again", "large counts"), ("MismatchError", "allreduce(float", 1)),
+    **dict.fromkeys(
+        ("counts", "counts again", "large counts"), ("MismatchError", "allreduce(float", 1)
+    ),
     "reductions": ("MismatchError", "allreduce(float32[4], MAX) at faulty.py:", 1),
     "dtypes": ("MismatchError", "allreduce(float32[4], SUM) at faulty.py:", 1),
     "roots": ("MismatchError", "bcast(float32[4], root 1) at faulty.py:", 1),
