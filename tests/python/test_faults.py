@@ -101,9 +101,9 @@ TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
 
 @pytest.mark.parametrize("name", ["kill", "late", "raise"])
 def test_faults_of_one_rank_of_two_nodes(name):
-    rows, code, output = job([name], 3, TWO_NODES)
+    rows, code, output = job([name], 4, TWO_NODES)  # of three, MPICH hangs in MPI_Init at times
     mine = rows.get(name, {})
-    ranks = [0, 1]
+    ranks = [0, 1, 2]
     judge(name, {rank: row for rank, row in mine.items() if rank in ranks}, ranks, output)
     assert code != 0, output
 
