@@ -28,8 +28,8 @@ typedef struct {
     uint32_t sequence; /* on this communicator */
     int32_t rank;
     int16_t track;
-    int8_t is_collective; /* all ranks of the communicator take part */
-    int8_t is_started;    /* the program goes on meanwhile */
+    uint8_t is_collective; /* all ranks of the communicator take part */
+    uint8_t is_started;    /* the program goes on meanwhile */
     int32_t peer;
     int32_t thread;
     uint32_t title; /* texts: offsets behind the header's text_offset */

@@ -116,8 +116,8 @@ plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call)
     e->sequence = call->sequence;
     e->rank = call->rank;
     e->track = (int16_t)call->track;
-    e->is_collective = call->is_collective;
-    e->is_started = call->is_started;
+    e->is_collective = (uint8_t)call->is_collective;
+    e->is_started = (uint8_t)call->is_started;
     e->n_collectives = call->n_collectives;
     e->peer = call->peer;
     e->thread = this_thread();

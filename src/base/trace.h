@@ -20,7 +20,7 @@ typedef struct {
     int track; /* which of the ranks that this process runs; 0 if it is one */
     int peer;  /* root or partner; -1 */
     bool is_collective;
-    bool is_started; /* plait.start: the program goes on meanwhile */
+    bool is_started;        /* plait.start: the program goes on meanwhile */
     uint32_t n_collectives; /* on this communicator, with this one */
     int64_t n_bytes;
 } plait_trace_call_t;

@@ -28,7 +28,8 @@ static plait_ffi_error_t *start(const plait_op_t *op, plait_ffi_frame_t *frame)
     }
     if (error == NULL) {
         float *pair = frame->rets.items[0]->data;
-        pair[0] = (float)(id / HALF);
+        int64_t high = id / HALF; /* both are exact as floats */
+        pair[0] = (float)high;
         pair[1] = (float)(id % HALF);
         plait_ffi_pass_tokens(frame, op->n_args, 1);
     }

@@ -345,12 +345,11 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
     int64_t since = now - watch.suspected_ns;
     int64_t limit = time_limit_ns() * (watch.is_blind ? PATIENCE : 1);
 
-    if (watch.suspicion == RAISED && since > RAISED_NS) {
+    if ((watch.suspicion == RAISED && since > RAISED_NS) ||
+        (watch.suspicion == ENDED && since > ENDED_NS)) {
         status = blame(op);
     } else if (watch.suspicion == GAVE_UP && since > RAISED_NS) {
         status = follow(op);
-    } else if (watch.suspicion == ENDED && since > ENDED_NS) {
-        status = blame(op);
     } else if (watch.suspicion == DIFFERS && since > DIFFERS_NS) {
         status = fail_with_table(PLAIT_ERR_MISMATCH, op,
                                  "the ranks call different operations");

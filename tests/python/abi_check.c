@@ -7,8 +7,8 @@
 #include <xla/ffi/api/c_api.h>
 
 #define SAME_SIZE(_a, _b) _Static_assert(sizeof(_a) == sizeof(_b), #_a)
-#define SAME_PLACE(_a, _m, _b, _n)                                  \
-    _Static_assert(offsetof(_a, _m) == offsetof(_b, _n) &&          \
+#define SAME_PLACE(_a, _m, _b, _n)                                     \
+    _Static_assert(offsetof(_a, _m) == offsetof(_b, _n) &&             \
                        sizeof(((_a *)0)->_m) == sizeof(((_b *)0)->_n), \
                    #_a "." #_m)
 #define SAME_VALUE(_a, _b) _Static_assert((int)(_a) == (int)(_b), #_a)
@@ -54,21 +54,25 @@ SAME_PLACE(plait_ffi_metadata_ext_t, metadata, XLA_FFI_Metadata_Extension, metad
 SAME_PLACE(plait_ffi_api_t, api_version, XLA_FFI_Api, api_version);
 SAME_PLACE(plait_ffi_api_t, error_create, XLA_FFI_Api, XLA_FFI_Error_Create);
 SAME_PLACE(plait_ffi_api_t, future_create, XLA_FFI_Api, XLA_FFI_Future_Create);
-SAME_PLACE(plait_ffi_api_t, future_set_available, XLA_FFI_Api, XLA_FFI_Future_SetAvailable);
+SAME_PLACE(plait_ffi_api_t, future_set_available, XLA_FFI_Api,
+           XLA_FFI_Future_SetAvailable);
 SAME_PLACE(plait_ffi_api_t, future_set_error, XLA_FFI_Api, XLA_FFI_Future_SetError);
 SAME_PLACE(plait_ffi_future_create_t, future, XLA_FFI_Future_Create_Args, future);
-SAME_PLACE(plait_ffi_future_set_available_t, future, XLA_FFI_Future_SetAvailable_Args, future);
+SAME_PLACE(plait_ffi_future_set_available_t, future, XLA_FFI_Future_SetAvailable_Args,
+           future);
 SAME_PLACE(plait_ffi_future_set_error_t, future, XLA_FFI_Future_SetError_Args, future);
 SAME_PLACE(plait_ffi_future_set_error_t, error, XLA_FFI_Future_SetError_Args, error);
 SAME_VALUE(PLAIT_FFI_FUTURE_CREATE_SIZE, XLA_FFI_Future_Create_Args_STRUCT_SIZE);
-SAME_VALUE(PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE, XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE);
+SAME_VALUE(PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE,
+           XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE);
 SAME_VALUE(PLAIT_FFI_FUTURE_SET_ERROR_SIZE, XLA_FFI_Future_SetError_Args_STRUCT_SIZE);
 SAME_PLACE(plait_ffi_api_t, run_id_get, XLA_FFI_Api, XLA_FFI_RunId_Get);
 SAME_PLACE(plait_ffi_api_t, device_ordinal_get, XLA_FFI_Api, XLA_FFI_DeviceOrdinal_Get);
 SAME_PLACE(plait_ffi_error_create_t, message, XLA_FFI_Error_Create_Args, message);
 SAME_PLACE(plait_ffi_error_create_t, errc, XLA_FFI_Error_Create_Args, errc);
 SAME_PLACE(plait_ffi_run_id_get_t, run_id, XLA_FFI_RunId_Get_Args, run_id);
-SAME_PLACE(plait_ffi_ordinal_get_t, device_ordinal, XLA_FFI_DeviceOrdinal_Get_Args, device_ordinal);
+SAME_PLACE(plait_ffi_ordinal_get_t, device_ordinal, XLA_FFI_DeviceOrdinal_Get_Args,
+           device_ordinal);
 SAME_VALUE(PLAIT_FFI_FRAME_SIZE, XLA_FFI_CallFrame_STRUCT_SIZE);
 SAME_VALUE(PLAIT_FFI_VERSION_SIZE, XLA_FFI_Api_Version_STRUCT_SIZE);
 SAME_VALUE(PLAIT_FFI_ERROR_CREATE_SIZE, XLA_FFI_Error_Create_Args_STRUCT_SIZE);

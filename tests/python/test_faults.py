@@ -104,6 +104,8 @@ def test_faults_of_one_rank_of_two_nodes(name):
     rows, code, output = job([name], 4, TWO_NODES)  # of three, MPICH hangs in MPI_Init at times
     mine = rows.get(name, {})
     ranks = [0, 1, 2]
+    if name == "late":  # the table is with the rank that gave up first
+        name = "stop"
     judge(name, {rank: row for rank, row in mine.items() if rank in ranks}, ranks, output)
     assert code != 0, output
 
