@@ -92,6 +92,18 @@ typedef struct {
     void (*add_scaled)(int64_t n, const void *x, const void *w, void *y);
     /* y[i] = y[i] * w[i], any n. */
     void (*multiply)(int64_t n, const void *w, void *y);
+    /* Of real transforms, see rfft.c. In place: the transform of m numbers that hold 2 m
+     * real ones becomes the m + 1 numbers of the real transform. */
+    void (*split_row)(int64_t m, const void *u, double edge, void *row);
+    /* The way back, to m numbers. */
+    void (*merge_row)(int64_t m, const void *u, double edge, const void *from,
+                      void *to);
+    /* Results k of 2 n real columns from results k (x) and -k (p) of n complex ones. */
+    void (*split_columns)(int64_t n, double factor, const void *x, const void *p,
+                          void *to);
+    /* The way back: x and p; and for k = 0 and n / 2, where imaginary parts are ignored. */
+    void (*merge_columns)(int64_t n, const void *from, void *x, void *p);
+    void (*merge_edge)(int64_t n, double edge, const void *from, void *to);
 } plait_fft_kernels_t;
 
 /* [0] single, [1] double precision. */

@@ -1,0 +1,386 @@
+/* Transforms of real numbers by complex ones.
+ *
+ * Rows of even n: neighbours are the parts of one complex number, so n / 2 points do, and one
+ * pass that splits even from odd (rows_even). Else two rows, or two neighbouring columns, are
+ * the parts of one complex row or column, whose transform is split by symmetry.
+ * Source: Cooley, Lewis and Welch, J. Sound Vib. 12 (1970) 315. */
+#include "kernel/rfft.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "kernel/fft_plan.h"
+#include "kernel/fft_twiddle.h"
+
+#include <string.h>
+
+/* Rows at a time through scratch. */
+enum { ROWS_AT_ONCE = 2 * PLAIT_FFT_MAX_LANES };
+
+struct plait_rfft1 {
+    int64_t n, n_half; /* n / 2 + 1 */
+    bool to_complex;
+    double edge;              /* of k = 0 and n / 2, beside the others */
+    int64_t itemsize;         /* of a complex number */
+    plait_fft1_t *half, *all; /* rows of even n; the rest */
+    void *u;                  /* of split_row or merge_row: n / 4 + 1 numbers */
+    int64_t n_block;          /* complex columns at a time */
+    int64_t scratch_bytes;
+};
+
+/* ---- creation */
+
+/* u[k] = -i w (to complex) or i w (to real), w = exp(sign 2 pi i k / n), for k <= n / 4. */
+static plait_status_t make_table(plait_rfft1_t *fft, plait_dtype_t dtype, int sign)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t n_roots = fft->n / 4 + 1;
+    const double turn = fft->to_complex ? -1 : 1;
+    plait_roots_t roots = {0};
+
+    PLAIT_TRY(plait_roots_create(fft->n, &roots));
+    fft->u = plait_alloc(n_roots, fft->itemsize);
+    PLAIT_CHECK(fft->u != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %lld roots",
+                (long long)n_roots);
+    for (int64_t k = 0; k < n_roots; k++) {
+        double w[2];
+
+        plait_roots_get(&roots, k, w);
+        w[1] *= -sign;
+        plait_fft_set(dtype, fft->u, k, (double[2]){-turn * w[1], turn * w[0]});
+    }
+done:
+    plait_roots_destroy(&roots);
+    return status;
+}
+
+/* Scratch of columns: pointers to rows of the block, of the caller and of a lone column's
+ * copies; the block of n complex rows; those copies; what the complex transform wants. */
+typedef struct {
+    int64_t caller, lone, block, copies, rest, total;
+} layout_t;
+
+static layout_t layout_of(const plait_rfft1_t *fft)
+{
+    const int64_t pointer_bytes = plait_fft_line_up(fft->n * (int64_t)sizeof(char *));
+    layout_t at = {.caller = pointer_bytes, .lone = 2 * pointer_bytes};
+
+    at.block = 3 * pointer_bytes;
+    at.copies = at.block + plait_fft_line_up(fft->n * fft->n_block * fft->itemsize);
+    at.rest = at.copies + plait_fft_line_up(2 * fft->n * fft->itemsize);
+    at.total = at.rest + plait_fft1_scratch_bytes(fft->all);
+    return at;
+}
+
+/* Bytes from row to row of scratch. */
+static int64_t row_pitch(const plait_rfft1_t *fft, int64_t n)
+{
+    return plait_fft_line_up(n * fft->itemsize) + 64;
+}
+
+static int64_t rows_bytes(const plait_rfft1_t *fft)
+{
+    const int64_t n = (fft->half != NULL) ? fft->n / 2 : fft->n;
+    const plait_fft1_t *inner = (fft->half != NULL) ? fft->half : fft->all;
+
+    return ROWS_AT_ONCE * row_pitch(fft, n) + plait_fft1_scratch_bytes(inner);
+}
+
+plait_status_t plait_rfft1_create(int64_t n, plait_dtype_t dtype, bool to_complex,
+                                  int sign, double weight, double scale,
+                                  plait_rfft1_t **fft_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_dtype_t complex = (dtype == PLAIT_F32) ? PLAIT_C64 : PLAIT_C128;
+    plait_rfft1_t *fft = NULL;
+
+    PLAIT_CHECK(dtype == PLAIT_F32 || dtype == PLAIT_F64, PLAIT_ERR_INVALID,
+                "no real transform of %s", plait_dtype_name(dtype));
+    PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a transform of %lld points", (long long)n);
+    fft = plait_alloc(1, sizeof *fft);
+    PLAIT_CHECK(fft != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a transform");
+    fft->n = n;
+    fft->n_half = n / 2 + 1;
+    fft->to_complex = to_complex;
+    fft->edge = 2 / weight;
+    fft->itemsize = plait_dtype_bytes(complex);
+    PLAIT_TRY(plait_fft1_create(n, complex, sign, scale * weight / 2, &fft->all));
+    if (n % 2 == 0) {
+        PLAIT_TRY(
+            plait_fft1_create(n / 2, complex, sign, scale * weight / 2, &fft->half));
+        PLAIT_TRY(make_table(fft, complex, sign));
+    }
+    fft->n_block = plait_fft_block_columns(fft->all, n);
+    fft->scratch_bytes = plait_max(layout_of(fft).total, rows_bytes(fft));
+    *fft_p = fft;
+    fft = NULL;
+done:
+    plait_rfft1_destroy(&fft);
+    return status;
+}
+
+void plait_rfft1_destroy(plait_rfft1_t **fft_p)
+{
+    plait_rfft1_t *fft = *fft_p;
+
+    if (fft != NULL) {
+        plait_fft1_destroy(&fft->half);
+        plait_fft1_destroy(&fft->all);
+        plait_free(fft->u);
+        plait_free(fft);
+        *fft_p = NULL;
+    }
+}
+
+int64_t plait_rfft1_scratch_bytes(const plait_rfft1_t *fft)
+{
+    return fft->scratch_bytes;
+}
+
+/* ---- columns */
+
+static bool is_edge(const plait_rfft1_t *fft, int64_t k)
+{
+    return 2 * k % fft->n == 0;
+}
+
+/* From the transforms of n complex columns to those of 2 n real ones. */
+static void split(const plait_rfft1_t *fft, int64_t n, char *const block[],
+                  char *const out[], int64_t out_offset)
+{
+    for (int64_t k = 0; k < fft->n_half; k++) {
+        fft->all->kernels->split_columns(n, is_edge(fft, k) ? fft->edge / 2 : 1,
+                                         block[k], block[(fft->n - k) % fft->n],
+                                         out[k] + out_offset);
+    }
+}
+
+static void merge(const plait_rfft1_t *fft, int64_t n, const char *const in[],
+                  int64_t in_offset, char *const block[])
+{
+    const plait_fft_kernels_t *kernels = fft->all->kernels;
+
+    for (int64_t k = 0; k < fft->n_half; k++) {
+        const char *from = in[k] + in_offset;
+        if (is_edge(fft, k)) {
+            kernels->merge_edge(n, fft->edge, from, block[k]);
+        } else {
+            kernels->merge_columns(n, from, block[k], block[fft->n - k]);
+        }
+    }
+}
+
+/* n pairs of columns; n is at most n_block. */
+static void run_pairs(const plait_rfft1_t *fft, int64_t n, const char *const in[],
+                      int64_t in_offset, char *const out[], int64_t out_offset,
+                      char *scratch)
+{
+    const layout_t at = layout_of(fft);
+    char **block = (char **)(void *)scratch;
+
+    for (int64_t j = 0; j < fft->n; j++) {
+        block[j] = scratch + at.block + j * fft->n_block * fft->itemsize;
+    }
+    if (fft->to_complex) {
+        plait_fft1_columns(fft->all, n, in, in_offset, block, 0, scratch + at.rest,
+                           PLAIT_FFT_STORE);
+        split(fft, n, block, out, out_offset);
+    } else {
+        merge(fft, n, in, in_offset, block);
+        plait_fft1_columns(fft->all, n, (const char *const *)block, 0, out, out_offset,
+                           scratch + at.rest, PLAIT_FFT_STORE);
+    }
+}
+
+/* The last column where their number is odd: beside one of zeros. */
+static void run_lone(const plait_rfft1_t *fft, const char *const in[],
+                     int64_t in_offset, char *const out[], int64_t out_offset,
+                     char *scratch)
+{
+    const layout_t at = layout_of(fft);
+    const int64_t in_bytes = fft->to_complex ? fft->itemsize / 2 : fft->itemsize;
+    const int64_t out_bytes = fft->to_complex ? fft->itemsize : fft->itemsize / 2;
+    const int64_t n_in = fft->to_complex ? fft->n : fft->n_half;
+    const int64_t n_out = fft->to_complex ? fft->n_half : fft->n;
+    char **copy = (char **)(void *)(scratch + at.lone);
+
+    memset(scratch + at.copies, 0, (size_t)(2 * fft->n * fft->itemsize));
+    for (int64_t j = 0; j < fft->n; j++) {
+        copy[j] = scratch + at.copies + 2 * j * fft->itemsize;
+    }
+    for (int64_t j = 0; j < n_in; j++) {
+        memcpy(copy[j], in[j] + in_offset, (size_t)in_bytes);
+    }
+    run_pairs(fft, 1, (const char *const *)copy, 0, copy, 0, scratch);
+    for (int64_t k = 0; k < n_out; k++) {
+        memcpy(out[k] + out_offset, copy[k], (size_t)out_bytes);
+    }
+}
+
+void plait_rfft1_columns(const plait_rfft1_t *fft, int64_t n_columns,
+                         const char *const in[], int64_t in_offset, char *const out[],
+                         int64_t out_offset, void *scratch)
+{
+    const int64_t pair_in = (fft->to_complex ? 1 : 2) * fft->itemsize;
+    const int64_t pair_out = (fft->to_complex ? 2 : 1) * fft->itemsize;
+    const int64_t n_pairs = n_columns / 2;
+
+    for (int64_t c = 0; c < n_pairs; c += fft->n_block) {
+        run_pairs(fft, plait_min(fft->n_block, n_pairs - c), in,
+                  in_offset + c * pair_in, out, out_offset + c * pair_out, scratch);
+    }
+    if (n_columns % 2 != 0) {
+        run_lone(fft, in, in_offset + n_pairs * pair_in, out,
+                 out_offset + n_pairs * pair_out, scratch);
+    }
+}
+
+/* ---- rows */
+
+typedef struct {
+    int64_t n_rows;
+    const char *in;
+    int64_t in_stride;
+    char *out;
+    int64_t out_stride;
+} rows_t;
+
+/* n / 2 points; to real through scratch, since the spectrum is not to be changed. */
+static void run_even(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
+{
+    const int64_t m = fft->n / 2, pitch = row_pitch(fft, m);
+    const plait_fft_kernels_t *kernels = fft->half->kernels;
+    char *rest = scratch + ROWS_AT_ONCE * pitch;
+
+    for (int64_t r = 0; r < job->n_rows; r += ROWS_AT_ONCE) {
+        const int64_t n = plait_min(ROWS_AT_ONCE, job->n_rows - r);
+        const char *in = job->in + r * job->in_stride;
+        char *out = job->out + r * job->out_stride;
+
+        if (fft->to_complex) {
+            plait_fft1_rows(fft->half, n, in, job->in_stride, out, job->out_stride,
+                            rest, PLAIT_FFT_STORE);
+            for (int64_t i = 0; i < n; i++) {
+                kernels->split_row(m, fft->u, fft->edge, out + i * job->out_stride);
+            }
+        } else {
+            for (int64_t i = 0; i < n; i++) {
+                kernels->merge_row(m, fft->u, fft->edge, in + i * job->in_stride,
+                                   scratch + i * pitch);
+            }
+            plait_fft1_rows(fft->half, n, scratch, pitch, out, job->out_stride, rest,
+                            PLAIT_FFT_STORE);
+        }
+    }
+}
+
+/* n numbers of a real row as every second real number of a complex one, and back. */
+static void spread(const plait_rfft1_t *fft, const char *from, char *to)
+{
+    const size_t n_bytes = (size_t)fft->itemsize / 2;
+
+    for (int64_t j = 0; j < fft->n; j++) {
+        memcpy(to + j * fft->itemsize, from + j * (int64_t)n_bytes, n_bytes);
+    }
+}
+
+static void collect(const plait_rfft1_t *fft, const char *from, char *to)
+{
+    const size_t n_bytes = (size_t)fft->itemsize / 2;
+
+    for (int64_t j = 0; j < fft->n; j++) {
+        memcpy(to + j * (int64_t)n_bytes, from + j * fft->itemsize, n_bytes);
+    }
+}
+
+static void copy_number(const plait_rfft1_t *fft, char *to, const char *from)
+{
+    if (fft->itemsize == 16) {
+        memcpy(to, from, 16);
+    } else {
+        memcpy(to, from, 8);
+    }
+}
+
+/* Spectra a and b of two real rows from the complex row's z, or z from a and b. */
+static void split_pair(const plait_rfft1_t *fft, const char *z, char *a, char *b)
+{
+    for (int64_t k = 0; k < fft->n_half; k++) {
+        char both[32];
+
+        fft->all->kernels->split_columns(
+            1, is_edge(fft, k) ? fft->edge / 2 : 1, z + k * fft->itemsize,
+            z + (fft->n - k) % fft->n * fft->itemsize, both);
+        copy_number(fft, a + k * fft->itemsize, both);
+        if (b != NULL) {
+            copy_number(fft, b + k * fft->itemsize, both + fft->itemsize);
+        }
+    }
+}
+
+static void merge_pair(const plait_rfft1_t *fft, const char *a, const char *b, char *z)
+{
+    for (int64_t k = 0; k < fft->n_half; k++) {
+        char both[32] = {0};
+
+        copy_number(fft, both, a + k * fft->itemsize);
+        if (b != NULL) {
+            copy_number(fft, both + fft->itemsize, b + k * fft->itemsize);
+        }
+        if (is_edge(fft, k)) {
+            fft->all->kernels->merge_edge(1, fft->edge, both, z + k * fft->itemsize);
+        } else {
+            fft->all->kernels->merge_columns(1, both, z + k * fft->itemsize,
+                                             z + (fft->n - k) * fft->itemsize);
+        }
+    }
+}
+
+/* Two rows in one; a last one alone beside zeros. */
+static void run_odd(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
+{
+    const int64_t pitch = row_pitch(fft, fft->n), part = fft->itemsize / 2;
+    char *rest = scratch + ROWS_AT_ONCE * pitch;
+
+    for (int64_t r = 0; r < job->n_rows; r += 2 * ROWS_AT_ONCE) {
+        const int64_t n_left = plait_min(2 * ROWS_AT_ONCE, job->n_rows - r);
+        const int64_t n = (n_left + 1) / 2;
+
+        memset(scratch, 0, (size_t)(n * pitch));
+        for (int64_t i = 0; i < n_left; i += fft->to_complex ? 1 : 2) {
+            const char *in = job->in + (r + i) * job->in_stride;
+            char *z = scratch + i / 2 * pitch;
+
+            if (fft->to_complex) {
+                spread(fft, in, z + i % 2 * part);
+            } else {
+                merge_pair(fft, in, (i + 1 < n_left) ? in + job->in_stride : NULL, z);
+            }
+        }
+        plait_fft1_rows(fft->all, n, scratch, pitch, scratch, pitch, rest,
+                        PLAIT_FFT_STORE);
+        for (int64_t i = 0; i < n_left; i += fft->to_complex ? 2 : 1) {
+            char *out = job->out + (r + i) * job->out_stride;
+            const char *z = scratch + i / 2 * pitch;
+
+            if (fft->to_complex) {
+                split_pair(fft, z, out,
+                           (i + 1 < n_left) ? out + job->out_stride : NULL);
+            } else {
+                collect(fft, z + i % 2 * part, out);
+            }
+        }
+    }
+}
+
+void plait_rfft1_rows(const plait_rfft1_t *fft, int64_t n_rows, const char *in,
+                      int64_t in_stride, char *out, int64_t out_stride, void *scratch)
+{
+    const rows_t job = {n_rows, in, in_stride, out, out_stride};
+
+    if (fft->half != NULL) {
+        run_even(fft, &job, scratch);
+    } else {
+        run_odd(fft, &job, scratch);
+    }
+}
