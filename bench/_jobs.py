@@ -32,12 +32,22 @@ class Scale:
     sizes: tuple[int, ...] = (256, 128, 64)
     n_redist: int = 256
     n_loop: int = 20000
+    mib: tuple[int, ...] = (4, 16, 64, 256)
 
 
-QUICK = Scale(n_rounds=5, n_limit=10, limit_s=10.0, sizes=(128, 64), n_redist=128, n_loop=2000)
+QUICK = Scale(
+    n_rounds=5,
+    n_limit=10,
+    limit_s=10.0,
+    sizes=(128, 64),
+    n_redist=128,
+    n_loop=2000,
+    mib=(4, 64),
+)
 
 
-def _last_line(text):
+def last_error(text):
+    """The last line of a program's output that speaks of an error, or the last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "rror" in line] or lines
     return errors[-1] if errors else "no output"
@@ -45,7 +55,7 @@ def _last_line(text):
 
 def _compiler_error(text):
     lines = [line for line in text.splitlines() if "error:" in line or "cannot find" in line]
-    line = lines[0] if lines else _last_line(text)
+    line = lines[0] if lines else last_error(text)
     return line.split("error:")[-1].split("ld: ")[-1].strip()
 
 
@@ -106,8 +116,13 @@ class Jobs:
         other = ROOT / f"{Path(sys.prefix).name}-openmpi" / "bin" / "python"
         return [sys.executable, *([str(other)] if other.exists() else [])]
 
-    def worker(self, module, arguments, n_ranks, environment=(), python=sys.executable):
-        """The records of a module of workers/, on MPI ranks or (n_ranks 0) in one process."""
+    def worker(
+        self, module, arguments, n_ranks, environment=(), python=sys.executable, n_cores=None
+    ):
+        """The records of a module of workers/, on MPI ranks or (n_ranks 0) in one process.
+
+        n_cores: on so many of the cores, not on all.
+        """
         scale = self.scale
         command = [python, "-m"]
         if n_ranks:
@@ -115,7 +130,7 @@ class Jobs:
         options = {"rounds": scale.n_rounds, "limit": scale.n_limit, "seconds": scale.limit_s}
         command += [f"workers.{module}"]
         command += [f"--{k}={v}" for k, v in (options | arguments).items()]
-        return self._run(command, "--out=", dict(environment))
+        return self._run(command, "--out=", dict(environment), n_cores)
 
     def threads(self, program, op, n):
         """The records of a C program whose ranks are threads."""
@@ -136,7 +151,8 @@ class Jobs:
         options = [f"op={op}", f"n={n}", f"rounds={scale.n_rounds}", f"limit={scale.n_limit}"]
         return [*options, f"seconds={scale.limit_s:g}"]
 
-    def _run(self, command, out, extra):
+    def _run(self, command, out, extra, n_cores=None):
+        cores = sorted(os.sched_getaffinity(0))[:n_cores]
         file = self.folder / "records.jsonl"
         file.unlink(missing_ok=True)
         package = Path(_core.__file__).resolve().parents[1]
@@ -152,6 +168,7 @@ class Jobs:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
         try:
             text, _ = job.communicate(timeout=JOB_LIMIT_S + 60)
@@ -160,9 +177,9 @@ class Jobs:
             text, _ = job.communicate()
             text += f"\nerror: no end after {JOB_LIMIT_S} s"
         if job.returncode == cli.USAGE_CODE and "run" in command:  # there is no MPI
-            raise Absent(_last_line(text))
+            raise Absent(last_error(text))
         if job.returncode != 0 or not file.exists():
-            raise RuntimeError(f"failed: {_last_line(text)}")
+            raise RuntimeError(f"failed: {last_error(text)}")
         records = [json.loads(line) for line in file.read_text().splitlines()]
         self.records += records
         return records

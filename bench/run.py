@@ -20,12 +20,14 @@ import jax
 from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale
 from _result import absent, mark_noise, table
 from plait import cli
-from rows import bulk, calls, fft_c, fft_jax, latency, redist
+from rows import bulk, calls, fft_c, fft_jax, guard, latency, peers, redist
 
 GROUPS = {
     "latency": latency.measure,
     "calls": calls.measure,
     "bulk": bulk.measure,
+    "guard": guard.measure,
+    "peers": peers.measure,
     "redist": redist.measure,
     "fft_c": fft_c.measure,
     "fft_jax": fft_jax.measure,

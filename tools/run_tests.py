@@ -3,6 +3,8 @@
 run_tests.py [SUITE...]     run these suites, or all of them
 run_tests.py --list         name the suites
 
+Two run beside each other: one of C, or that waits most of the time, and one of Python.
+
 Each suite is a process with a time limit; its output is in build/tests/SUITE*.log and is shown
 if anything failed. What this machine cannot do is skipped with its reason, never passed.
 """
@@ -14,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -126,7 +129,7 @@ def newest_library():
 # The C library
 
 
-def c_tests(count, name, sanitizers="", environment=None, limit_s=600):
+def c_tests(count, name, sanitizers="", environment=None, limit_s=900):
     """Build the library with its C tests in build/NAME and run them."""
     folder = BUILD / name
     build_type = "RelWithDebInfo" if not sanitizers else "Debug"
@@ -221,19 +224,28 @@ PYTEST = (
 )
 
 
-def pytest(count, name, *arguments, limit_s=900, environment=None):
+def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environment=None):
     """Pytest in one process."""
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
-    command = [sys.executable, *PYTEST, f"--junitxml={junit}", *arguments]
+    command = [python, *PYTEST, f"--junitxml={junit}", *arguments]
     code, log = run(name, command, limit_s, environment)
     read_junit(count, junit)
     close(count, name, 0 if code == 5 and "doctest" in name else code, log)
 
 
+FAULTS = "tests/python/test_faults.py"
+
+
 def python(count):
     """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
-    pytest(count, "python", "tests/python", "--ignore=tests/python/mpi")
+    ignored = ("--ignore=tests/python/mpi", f"--ignore={FAULTS}")
+    pytest(count, "python", "tests/python", *ignored)
+
+
+def faults(count):
+    """Ranks that disagree, raise, leave or die, in real processes."""
+    pytest(count, "faults", FAULTS)
 
 
 def doctests(count):
@@ -247,7 +259,7 @@ def doctests(count):
 COLLECTIVE = ("collectives", "neighbor")
 
 
-def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=600):
+def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=900):
     """A suite of tests/python/mpi, or of some of its files; a test fails if it does on any rank."""
     folder = "tests/python/mpi"
     files = [f"{folder}/test_{part}_mpi.py" for part in parts] or [folder]
@@ -290,6 +302,19 @@ def open_mpi(n_ranks, parts=()):
     return suite
 
 
+def open_mpi_faults(count):
+    """Ranks that disagree or die, under the launcher of Open MPI."""
+    name = "openmpi-faults"
+    if not Path(OTHER_PYTHON).exists():
+        count.add(name, "skipped", f"{OTHER_PYTHON} is absent: make sets it up")
+        return
+    chosen = "shared and (2-shared or raise or kill or stop)"
+    environment = other_environment()
+    pytest(count, name, FAULTS, "-k", chosen, python=OTHER_PYTHON, environment=environment)
+
+
+# Two lanes: the first suites are of C, or wait most of the time.
+N_SUITES_BESIDE = 8
 SUITES: dict[str, Callable[[Count], None]] = {
     "structure": structure,
     "c": lambda count: c_tests(count, "c"),
@@ -301,13 +326,15 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "tsan": sanitized("tsan", "thread", {"TSAN_OPTIONS": "halt_on_error=1"}),
     "install": install,
     "transports": transports,
+    "faults": faults,
+    "openmpi-faults": open_mpi_faults,
     "python": python,
     "doctest": doctests,
     "mpi-1": mpi("mpi-1", 1),
     "mpi-2": mpi("mpi-2", 2),
-    "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients")),
+    "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p")),
     "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
-    "openmpi-3": open_mpi(3, ("neighbor", "mesh")),
+    "openmpi-3": open_mpi(3, ("neighbor", "mesh", "p2p")),
 }
 
 
@@ -317,6 +344,37 @@ def show(count):
         lines = log.read_text(errors="replace").splitlines()
         print(f"--- {log.relative_to(ROOT)}, last {min(len(lines), SHOWN_LINES)} lines")
         print("\n".join(lines[-SHOWN_LINES:]))
+
+
+def report(name, count, seconds):
+    """Print how a suite ended."""
+    n_wrong = count.number(*WRONG)
+    print(
+        f"{name:<14} {count.number('passed')} passed, {n_wrong} failed, "
+        f"{count.number('skipped')} skipped in {seconds:.0f} s"
+    )
+    for note in count.notes:
+        print(f"    {note}")
+    for test, outcome in count.outcomes.items():
+        if outcome in WRONG:
+            print(f"    FAILED {test}")
+    if n_wrong:
+        show(count)
+    sys.stdout.flush()
+
+
+def run_lane(names, total, lock):
+    """Run suites one after the other; what goes wrong in the runner is a failure of the suite."""
+    for name in names:
+        started, count = time.monotonic(), Count()
+        try:
+            SUITES[name](count)
+        except Exception as error:
+            count.add(f"{name}: {error!r}", "failed")
+        with lock:
+            report(name, count, time.monotonic() - started)
+            for test, outcome in count.outcomes.items():
+                total.add(f"{name} | {test}", outcome)
 
 
 def main(names):
@@ -329,25 +387,15 @@ def main(names):
         print(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
         return 2
     LOGS.mkdir(parents=True, exist_ok=True)
-    total = Count()
-    for name in names or SUITES:
-        started, count = time.monotonic(), Count()
-        print(f"{name:<12} ...", end="", flush=True)
-        SUITES[name](count)
-        n_wrong = count.number(*WRONG)
-        print(
-            f" {count.number('passed')} passed, {n_wrong} failed, {count.number('skipped')} skipped"
-            f" in {time.monotonic() - started:.0f} s",
-            flush=True,
-        )
-        for note in count.notes:
-            print(f"    {note}")
-        for test, outcome in count.outcomes.items():
-            if outcome in WRONG:
-                print(f"    FAILED {test}")
-            total.add(f"{name} | {test}", outcome)
-        if n_wrong:
-            show(count)
+    total, lock = Count(), threading.Lock()
+    chosen = [name for name in SUITES if not names or name in names]
+    beside = list(SUITES)[:N_SUITES_BESIDE]
+    lanes = [[n for n in chosen if n in beside], [n for n in chosen if n not in beside]]
+    threads = [threading.Thread(target=run_lane, args=(lane, total, lock)) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     n_wrong, n_skipped = total.number(*WRONG), total.number("skipped")
     n_passed = total.number("passed")
     print(f"{n_passed} passed, {n_wrong} failed" + (f", {n_skipped} skipped" if n_skipped else ""))

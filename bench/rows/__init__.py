@@ -1,1 +1,15 @@
 """The rows, a module a group: `measure(jobs)` returns them."""
+
+from _jobs import Absent
+from _result import absent
+
+
+def under_each_mpi(jobs, group, way, measure):
+    """The rows of `measure(jobs, python)`, an MPI after the other; one that fails is a row."""
+    rows = []
+    for python in jobs.pythons():
+        try:
+            rows += measure(jobs, python)
+        except (Absent, RuntimeError) as error:
+            rows.append(absent(group, "all rows", way, f"MPI of {python}", str(error)))
+    return rows

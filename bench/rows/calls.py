@@ -1,7 +1,9 @@
 """Every operation on 8 bytes, under each MPI and at both thread levels."""
 
-from _jobs import N_RANKS, Absent
-from _result import JAX_FRESH, Bound, Rounds, absent
+from _jobs import N_RANKS
+from _result import JAX_FRESH, Bound, Rounds
+
+from rows import under_each_mpi
 
 LIMIT, BEYOND_US = 1.3, 0.05
 LEVELS = ("multiple", "serialized")
@@ -9,13 +11,7 @@ LEVELS = ("multiple", "serialized")
 
 def measure(jobs):
     """The rows of this group, an MPI after the other."""
-    rows = []
-    for python in jobs.pythons():
-        try:
-            rows += _under(jobs, python)
-        except (Absent, RuntimeError) as error:
-            rows.append(absent("8 B", "all rows", JAX_FRESH, f"MPI of {python}", str(error)))
-    return rows
+    return under_each_mpi(jobs, "8 B", JAX_FRESH, _under)
 
 
 def _under(jobs, python):

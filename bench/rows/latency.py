@@ -3,39 +3,57 @@
 from _jobs import N_RANKS
 from _result import JAX_FRESH, Bound, Rounds
 
-GROUP = "short messages, 2 MPI ranks"
+from rows import under_each_mpi
+
 LIMIT_US = 1.2
 LIMIT_DISPATCH = 2.0
+LIMIT_AWAITED = 1.4
+LIMIT_EAGER = 2.0
+N_CROWD, N_CORES, CROWD_US = 4, 2, 20.0
+CROWD_LOOPS = {"loop": 2000, "raw_loop": 200}  # MPICH: up to 2 ms a call
 
 
 def measure(jobs):
     """The rows of this group."""
+    group = f"short messages, {N_RANKS} MPI ranks"
+    return under_each_mpi(jobs, group, JAX_FRESH, _pair) + under_each_mpi(
+        jobs, f"{N_CROWD} ranks on {N_CORES} cores", JAX_FRESH, _crowd
+    )
+
+
+def _pair(jobs, python):
     arguments = {"raw": jobs.raw_mpi(), "loop": jobs.scale.n_loop}
-    [record] = jobs.worker("latency", arguments, N_RANKS)
+    [record] = jobs.worker("latency", arguments, N_RANKS, python=python)
     rounds = Rounds(record, jobs.scale.n_rounds)
-    facts = rounds.facts
-    loop = rounds.row(
-        GROUP,
+    group = f"short messages, {N_RANKS} MPI ranks, {rounds.facts['mpi']}"
+    return [
+        _loop(group, rounds),
+        _queued(group, rounds, "plait.jit", Bound("<=", LIMIT_DISPATCH)),
+        _queued(group, rounds, "jax.jit", None),
+        _awaited(group, rounds, "plait.jit", Bound("<=", LIMIT_AWAITED)),
+        _awaited(group, rounds, "jax.jit", None),
+        _eager(group, rounds),
+    ]
+
+
+def _loop(group, rounds):
+    row = rounds.row(
+        group,
         "8 B allreduce in a jitted fori_loop",
         JAX_FRESH,
         "loop",
         "raw",
-        f"MPI_Allreduce in a C loop, {facts['mpi']}",
+        f"MPI_Allreduce in a C loop, {rounds.facts['mpi']}",
         Bound("<=", LIMIT_US),
     )
     beyond_us = rounds.median(lambda r: r["loop"] - r["raw"]) * 1e6
-    loop.judge(f"{beyond_us:+.2f} us", beyond_us)
-    return [
-        loop,
-        _dispatch(rounds, "plait.jit", Bound("<=", LIMIT_DISPATCH)),
-        _dispatch(rounds, "jax.jit", None),
-    ]
+    return row.judge(f"{beyond_us:+.2f} us", beyond_us)
 
 
-def _dispatch(rounds, key, bound):
+def _queued(group, rounds, key, bound):
     """The whole call beside the same function without communication, jitted by jax.jit."""
     row = rounds.row(
-        GROUP,
+        group,
         f"call of a {key} step with one 8 B allreduce",
         JAX_FRESH,
         key,
@@ -46,3 +64,57 @@ def _dispatch(rounds, key, bound):
     value = rounds.median(lambda r: (r[key] - r["loop"]) / r["plain"])
     row.note = "judged: the call less one allreduce of the loop above, in calls without it"
     return row.judge(f"{value:.2f} calls", value)
+
+
+def _awaited(group, rounds, key, bound):
+    """The whole call until its result is there."""
+    row = rounds.row(
+        group,
+        f"the same {key} step, each result awaited",
+        JAX_FRESH,
+        f"{key} awaited",
+        "plain awaited",
+        f"jax.jit without the allreduce, awaited, jax {rounds.facts['jax']}",
+        bound,
+    )
+    value = rounds.median(lambda r: r[f"{key} awaited"] / r["plain awaited"])
+    return row.judge(f"{value:.2f} calls", value)
+
+
+def _eager(group, rounds):
+    """Eager calls; one that compiles after the first is a failure, however fast."""
+    row = rounds.row(
+        group,
+        "eager 8 B allreduce, second time on",
+        JAX_FRESH,
+        "eager",
+        "jitted",
+        "the same allreduce in plait.jit, awaited",
+        Bound("<=", LIMIT_EAGER),
+    )
+    value = rounds.median(lambda r: r["eager"] / r["jitted"])
+    n_compiled = rounds.facts["n_compiled"]
+    row.note = f"{n_compiled} compilations after the first call"
+    row.judge(f"{value:.2f} jitted calls", value)
+    if n_compiled > 0:
+        row.verdict = "FAILED"
+    return row
+
+
+def _crowd(jobs, python):
+    """More ranks than cores."""
+    arguments = {"raw": jobs.raw_mpi(), "only": "allreduce"} | CROWD_LOOPS
+    [record] = jobs.worker("calls", arguments, N_CROWD, python=python, n_cores=N_CORES)
+    rounds = Rounds(record, jobs.scale.n_rounds)
+    mpi = rounds.facts["mpi"]
+    row = rounds.row(
+        f"{N_CROWD} ranks on {N_CORES} cores",
+        f"8 B allreduce in a jitted fori_loop, {mpi}",
+        JAX_FRESH,
+        "plait",
+        "raw",
+        f"MPI_Allreduce in a C loop, {mpi}",
+        Bound("<=", CROWD_US),
+    )
+    us = row.plait_s * 1e6
+    return [row.judge(f"{us:.1f} us", us)]

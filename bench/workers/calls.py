@@ -1,4 +1,4 @@
-"""Every operation on 8 bytes in a jitted loop, beside MPI's own call in a C loop, on 2 ranks."""
+"""Operations on 8 bytes in a jitted loop, beside MPI's own call in a C loop."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,10 @@ def ping_pong(rank):
 
 
 def operations(rank):
-    """What a turn of the loop does, on one item and on one of each rank; and how many calls."""
+    """What a turn of the loop does, on one item and on one of each rank; and how many calls.
+
+    The transfers are those of two ranks.
+    """
     peer = 1 - rank
     mine = lambda x, rows, root: rows if rank == root else x  # noqa: E731
     return {
@@ -58,18 +61,20 @@ def loop_of(turn, n_turns):
 
 def main():
     """Measure."""
-    options = arguments("raw", "loop")
+    options = arguments("raw", "loop", "raw_loop", "only")
     jax.config.update("jax_enable_x64", True)
     team, mpi = Ranks(), raw.Raw(options.raw)
     comm = plait.Comm()
-    n_calls = int(options.loop)
+    n_calls, n_raw = int(options.loop), int(options.raw_loop or options.loop)
     x, rows = jnp.zeros(1), jnp.zeros((comm.size, 1))
     a, b = np.zeros(comm.size), np.zeros(comm.size)
     facts = {"mpi": raw.version(), "level": raw.thread_level(), "transport": comm.transport}
-    for name, (turn, n_each) in operations(team.rank).items():
+    table = operations(team.rank)
+    for name in [options.only] if options.only else table:
+        turn, n_each = table[name]
         loop = loop_of(turn, n_calls // n_each)
         cases = {
-            "raw": Case(lambda name=name: mpi.call(name, n_calls, a, b, 1), n_calls),
+            "raw": Case(lambda name=name: mpi.call(name, n_raw, a, b, 1), n_raw),
             "plait": Case(lambda loop=loop: jax.block_until_ready(loop(x, rows)), n_calls),
         }
         rounds(team, options, name, cases, facts)

@@ -1,4 +1,6 @@
-"""8-byte allreduce in a jitted loop, and dispatch of a small jitted step, on 2 MPI ranks."""
+"""8-byte allreduce in a jitted loop, and dispatch of small steps, on 2 MPI ranks."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -7,39 +9,27 @@ import plait
 from _rounds import Case, Ranks, arguments, rounds
 
 from workers import raw
+from workers.steps import awaited, loop_of, queued, step_of
 
-N_PLAIN, N_VISIBLE = 2000, 200
+N_FAST, N_VISIBLE = 2000, 200
+COMPILED = "/jax/core/compile/backend_compile_duration"
 
-
-def loop_of(n_calls):
-    """A jitted loop of allreduces of one float64."""
-
-    def body(_, x):
-        return plait.allreduce(x, plait.SUM)
-
-    return plait.jit(lambda x: jax.lax.fori_loop(0, n_calls, body, x))
+allreduce = functools.partial(plait.allreduce, op=plait.SUM)
 
 
-def step(x):
-    """What is called from Python."""
-    return plait.allreduce(x + 1.0, plait.SUM) * 0.5
-
-
-def plain(x):
-    """The same without communication."""
-    return (x + 1.0) * 0.5
-
-
-def calls_of(step, n_calls):
-    """The step, called again and again on its own result."""
-    zero = jnp.zeros(1)
+def eager(facts, n_calls):
+    """Eager calls; `facts` counts how often XLA compiles after the first."""
+    case, seen = awaited(allreduce, n_calls), []
 
     def run():
-        x = zero
-        for _ in range(n_calls):
-            x = step(x)
-        x.block_until_ready()
+        n_before = len(seen)
+        case.run()
+        facts["n_compiled"] += len(seen) - n_before
 
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: seen.append(event) if event == COMPILED else None
+    )
+    allreduce(jnp.zeros(1)).block_until_ready()
     return Case(run, n_calls)
 
 
@@ -48,19 +38,27 @@ def main():
     options = arguments("raw", "loop")
     jax.config.update("jax_enable_x64", True)
     team, mpi = Ranks(), raw.Raw(options.raw)
+    comm = plait.Comm()
+    facts = {"mpi": raw.version(), "transport": comm.transport, "direct": comm.direct}
+    facts |= {"jax": jax.__version__, "n_compiled": 0}
     n_loop = int(options.loop)
     x, y, zero = np.zeros(1), np.zeros(1), jnp.zeros(1)
-    loop = loop_of(n_loop)
+    loop = loop_of(plait.jit, allreduce, n_loop)
+    plain = jax.jit(step_of(lambda x: x))
+    hidden, visible = plait.jit(step_of(allreduce)), jax.jit(step_of(allreduce))
     cases = {
         "raw": Case(lambda: mpi.allreduce(n_loop, x, y), n_loop),
         "loop": Case(lambda: loop(zero).block_until_ready(), n_loop),
-        "plait.jit": calls_of(plait.jit(step), N_PLAIN),
-        "plain": calls_of(jax.jit(plain), N_PLAIN),
-        "jax.jit": calls_of(jax.jit(step), N_VISIBLE),
+        "plait.jit": queued(hidden, N_FAST),
+        "plain": queued(plain, N_FAST),
+        "jax.jit": queued(visible, N_VISIBLE),
+        "plait.jit awaited": awaited(hidden, N_FAST),
+        "plain awaited": awaited(plain, N_FAST),
+        "jax.jit awaited": awaited(visible, N_VISIBLE),
+        "jitted": awaited(plait.jit(allreduce), N_FAST),
+        "eager": eager(facts, N_FAST),
     }
-    comm = plait.Comm()
-    facts = {"mpi": raw.version(), "transport": comm.transport, "direct": comm.direct}
-    rounds(team, options, "latency", cases, facts | {"jax": jax.__version__})
+    rounds(team, options, "latency", cases, facts)
 
 
 if __name__ == "__main__":

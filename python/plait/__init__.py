@@ -55,6 +55,8 @@ from plait._reduce import reduce as reduce
 from plait._reduce import reduce_scatter as reduce_scatter
 from plait._reduce import reduce_scatterv as reduce_scatterv
 from plait._reduce import scan as scan
+from plait._start import start as start
+from plait._start import wait as wait
 
 globals().update(_REDUCTIONS)
 
@@ -110,6 +112,8 @@ __all__ = [
     "sendrecv",
     "set_logging",
     "shift",
+    "start",
     "sum",
+    "wait",
     *_REDUCTIONS,
 ]

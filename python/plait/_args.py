@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from plait import _coll_rules, _comm, _core
+from plait import _coll_rules, _comm, _core, _eager
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._groups import Group
 
@@ -18,6 +18,7 @@ MAX_TAG = 32767  # MPI promises no more
 # ---- reductions ----------------------------------------------------------------------------------
 
 
+@_eager.is_static
 class Reduction:
     """A reduction of the core, such as ``plait.SUM``; equal by value."""
 

@@ -203,7 +203,13 @@ def _allreduce_jvp(
 
 rules(
     "allreduce",
-    Rules(_allreduce_transpose, jvp=_allreduce_jvp, reduces=True, is_invariant=True),
+    Rules(
+        _allreduce_transpose,
+        jvp=_allreduce_jvp,
+        overlaps=lambda params: params["reduce"] == SUM and not _is_one_value(params),
+        reduces=True,
+        is_invariant=True,
+    ),
 )
 
 # ---- bcast and reduce ------------------------------------------------------------------------
@@ -265,8 +271,24 @@ def _reduce_jvp(
     return ys, spread(ys, places, d_ys)
 
 
-rules("bcast", Rules(_bcast_transpose, is_invariant=True))
-rules("reduce", Rules(_reduce_transpose, jvp=_reduce_jvp, reduces=True))
+def _overlaps_if_summed(params: dict) -> bool:
+    """The adjoint's result is one value where the region tracks that: then it differs in kind."""
+    return params["reduce"] == SUM and not params["group"].checks
+
+
+rules(
+    "bcast",
+    Rules(_bcast_transpose, overlaps=lambda params: not _is_one_value(params), is_invariant=True),
+)
+rules(
+    "reduce",
+    Rules(
+        _reduce_transpose,
+        jvp=_reduce_jvp,
+        overlaps=lambda params: _overlaps_if_summed(params) and not params["elsewhere"],
+        reduces=True,
+    ),
+)
 
 # ---- barrier ---------------------------------------------------------------------------------
 
@@ -278,6 +300,7 @@ rules(
             primal.call("barrier", **params),
             [],
         ),
+        overlaps=lambda params: False,
     ),
 )
 
@@ -342,7 +365,15 @@ def _reduce_scatter_transpose(chain: Chain, cts: Sequence, args: Sequence, param
     return chain.call("allgather", *cts, counts=counts, replicated=EXACT, group=group)
 
 
-rules("allgather", Rules(_allgather_transpose, frame=_allgather_frame, is_invariant=True))
+rules(
+    "allgather",
+    Rules(
+        _allgather_transpose,
+        frame=_allgather_frame,
+        overlaps=lambda params: not _is_one_value(params),
+        is_invariant=True,
+    ),
+)
 rules(
     "reduce_scatter",
     Rules(
@@ -351,6 +382,7 @@ rules(
         jvp=_linear_jvp_of_sum(
             "reduce_scatter", lambda p: "reduce_scatterv" if p["counts"] else "reduce_scatter"
         ),
+        overlaps=_overlaps_if_summed,
         reduces=True,
     ),
 )
@@ -368,6 +400,7 @@ rules(
     Rules(
         _scan_transpose,
         jvp=_linear_jvp_of_sum("scan", lambda p: "exscan" if p["exclusive"] else "scan"),
+        overlaps=lambda params: params["reduce"] == SUM,
         reduces=True,
     ),
 )
@@ -406,7 +439,10 @@ def _scatter_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict
     return chain.call("gather", *cts, elsewhere=0, **params)
 
 
-rules("gather", Rules(_gather_transpose, frame=_gather_frame))
+rules(
+    "gather",
+    Rules(_gather_transpose, frame=_gather_frame, overlaps=lambda params: not params["elsewhere"]),
+)
 rules("scatter", Rules(_scatter_transpose, frame=_scatter_frame))
 
 # ---- alltoall --------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class _Op(ctypes.Structure):
         ("attrs", ctypes.POINTER(_Attr)),
         ("adjoint", ctypes.c_char_p),
         ("alias", ctypes.c_int),
+        ("is_matched", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),
         ("line", ctypes.c_char_p),
@@ -106,6 +107,9 @@ lib.plait_registry_comm.argtypes = [ctypes.c_int64]
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
 lib.plait_shutdown.restype = ctypes.c_int64
 lib.plait_shutdown.argtypes = [ctypes.c_int64]
+lib.plait_started_forget.restype = None
+lib.plait_started_forget.argtypes = [ctypes.c_int64]
+lib.plait_started_count.restype = ctypes.c_int64
 lib.plait_matched_keep.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
 lib.plait_matched_forget.argtypes = [ctypes.c_int64]
 lib.plait_matched_forget.restype = None
@@ -118,6 +122,10 @@ lib.plait_trace_set_lines.restype = None
 lib.plait_trace_set_world.restype = None
 lib.plait_trace_set_job.restype = None
 lib.plait_trace_set_job.argtypes = [ctypes.c_char_p]
+lib.plait_trace_set_why.restype = None
+lib.plait_trace_set_why.argtypes = [ctypes.c_char_p]
+lib.plait_guard_leave.restype = None
+lib.plait_guard_leave.argtypes = [ctypes.c_int64]
 lib.plait_trace_set_offset.restype = None
 lib.plait_trace_set_offset.argtypes = [ctypes.c_int64]
 lib.plait_trace_close.restype = None
@@ -261,6 +269,16 @@ def keep_status(address: int) -> int:
     status_id = ctypes.c_int64()
     check(lib.plait_matched_keep(address, ctypes.byref(status_id)))
     return status_id.value
+
+
+def forget_started(number: int) -> None:
+    """Says that nobody will wait for this started operation."""
+    lib.plait_started_forget(number)
+
+
+def started() -> int:
+    """How many started operations nobody has waited for yet."""
+    return lib.plait_started_count()
 
 
 def put_site(number: int, text: str) -> int:

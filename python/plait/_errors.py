@@ -53,6 +53,8 @@ _KINDS = {
         TransportError,
     )
 }
+for _kind in _KINDS.values():
+    _kind.__module__ = "plait"  # where users find it, and what a traceback says
 _seen: set[str] = set()  # texts that were raised to the program: known to it at exit
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
 

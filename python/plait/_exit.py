@@ -13,10 +13,12 @@ import jax
 from plait import _core, _errors, _record, _trace
 
 _LIMIT_S = 10.0
+_LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _mpi: list[ModuleType] = []
 _failed: list[bool] = []
+_exit_code: list[int] = []
 
 
 def is_forked() -> bool:
@@ -33,6 +35,8 @@ def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
         sys.stderr.write(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
     sys.stderr.flush()
     _failed.append(True)
+    why = traceback.format_exception_only(kind, value)[-1].strip().partition("\n")[0]
+    _core.lib.plait_trace_set_why(why.encode())
 
 
 def _hook(kind: type, value: BaseException, tb: TracebackType | None) -> None:
@@ -51,15 +55,42 @@ def _thread_hook(args: threading.ExceptHookArgs) -> None:
 
 
 def _abort() -> None:
+    """Ends the process without MPI_Finalize, which could wait for ever.
+
+    ``plait run`` lets the other ranks come to their own end; other launchers end them.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
+    code = _exit_code[0] if _exit_code else 1
+    _core.lib.plait_guard_leave(_LEAVE_NS)
+    if "PLAIT_RUN_JOB" in os.environ:
+        os._exit(code)
     time.sleep(0.1)  # the launcher passes on what was printed
-    _mpi[0].COMM_WORLD.Abort(1)
+    _mpi[0].COMM_WORLD.Abort(code)
+
+
+def _record_abort_status(mpi: ModuleType) -> None:
+    """What ``python -m mpi4py`` asks for when the program ends with sys.exit(n).
+
+    It would abort all ranks in its own handler at exit, before they have seen why.
+    """
+    ask = mpi._set_abort_status
+
+    def asked(status: int) -> None:
+        ask(status)
+        if status and not _failed:
+            _failed.append(True)
+            _exit_code.append(status)
+            _core.lib.plait_trace_set_why(f"SystemExit: {status}".encode())
+
+    mpi._set_abort_status = asked
 
 
 def install(mpi: ModuleType) -> None:
     """Called once, when MPI is bound."""
     _mpi.append(mpi)
+    if hasattr(mpi, "_set_abort_status"):
+        _record_abort_status(mpi)
     if mpi.COMM_WORLD.size > 1 and not _is_interactive() and "pytest" not in sys.modules:
         sys.excepthook = _hook
         threading.excepthook = _thread_hook
@@ -128,6 +159,10 @@ def _at_exit() -> None:
     _flush_within_limit()
     _core.shutdown(_LIMIT_S)
     _close_records()
+    if _mpi and not _failed and _core.lib.plait_guard_lost():
+        rank = _mpi[0].COMM_WORLD.rank
+        sys.stderr.write(f"plait: rank {rank} ends with 1, since other ranks are lost\n")
+        _failed.append(True)
     if _failed and _mpi:
         _abort()
     if _failed:

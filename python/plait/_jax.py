@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+from jax._src import array as _array
 from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
@@ -19,9 +20,10 @@ from jax._src import source_info_util as _source_info
 from jax._src.interpreters import partial_eval as _pe
 from jax._src.mesh import get_concrete_mesh
 from jax.interpreters import ad, batching, mlir
-from plait import _errors, _sites
+from plait import _errors
 
 trace_state_clean = _core.trace_state_clean
+ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
 
 # ---- the effect ------------------------------------------------------------------------
 
@@ -150,6 +152,16 @@ def with_vma(aval: Any, vma: frozenset) -> Any:
     return aval.update(vma=vma)
 
 
+def aval_here(shape: Sequence[int], dtype: Any) -> Any:
+    """The aval of a new value in the region that is being traced."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return _core.ShapedArray(tuple(shape), dtype)
+    spec = jax.sharding.PartitionSpec(*[None] * len(shape))
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+    return _core.ShapedArray(tuple(shape), dtype, sharding=sharding)
+
+
 def zero_tangent(x: Any) -> Any:
     """The symbolic zero for a result without derivative."""
     return ad.Zero(jax.typeof(x).to_tangent_aval())
@@ -199,6 +211,20 @@ def saves_unless_complex(primitive: Any) -> None:
         return eqn, None, [False] * n, [False] * n, []
 
     _pe.partial_eval_jaxpr_custom_rules[primitive] = rule
+
+
+def def_ordered(primitive: Any, results: Callable) -> None:
+    """Gives the primitive the effect; ``results`` makes the avals of its results."""
+    saves_unless_complex(primitive)
+    stays_in_loops(primitive)
+    primitive.def_effectful_abstract_eval(
+        lambda *avals, **params: (results(*avals, **params), {EFFECT})
+    )
+
+
+def trace_state() -> Any:
+    """What differs between the functions that are being traced; equal within one of them."""
+    return _core.get_opaque_trace_state(convention="plait")
 
 
 def stays_in_loops(primitive: Any) -> None:
@@ -421,29 +447,5 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
 
     call.lower, call.trace, call.eval_shape = outermost.lower, outermost.trace, inner.eval_shape
     call.clear_cache = lambda: (outermost.clear_cache(), inner.clear_cache())
-    call._cache_size = outermost._cache_size
+    call._cache_size, call.outermost = outermost._cache_size, outermost
     return call
-
-
-# ---- eager calls --------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=4096)
-def _eager(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
-    return jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
-
-
-def def_eager(primitive: Any, donated: Callable[[dict], tuple[int, ...]]) -> None:
-    """An eager call runs one jitted region per set of parameters and waits for it.
-
-    The line that it is on is no parameter: the same program serves all lines.
-    """
-
-    def impl(*args: Any, **params: Any) -> Any:
-        group = params.get("group")  # global operations have a mesh instead
-        _sites.enter_eager(None if group is None else group.comm, params["site"])
-        params["site"] = 0
-        call = _eager(primitive, donated(params), tuple(sorted(params.items())))
-        return _errors.block(call(*args))
-
-    primitive.def_impl(impl)

@@ -98,7 +98,9 @@ def launcher_command(launcher, n_ranks):
     command = [launcher.path]
     if launcher.family == "openmpi":
         command += ["--bind-to", "none"]
-        command += ["--map-by", ":OVERSUBSCRIBE"] if launcher.major >= 5 else ["--oversubscribe"]
+        # continuous: the other ranks may say what they waited for when one has died.
+        five = ["--map-by", ":OVERSUBSCRIBE", "--continuous"]
+        command += five if launcher.major >= 5 else ["--oversubscribe"]
     return [*command, "-n", str(n_ranks)]
 
 

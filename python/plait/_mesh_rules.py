@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _groups, _jax, _layout, _sites
+from plait import _eager, _groups, _jax, _layout, _sites
 from plait._ops import Chain, Rules, rules
 
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
@@ -221,7 +221,7 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     primitive.def_effectful_abstract_eval(
         lambda aval, *anchor, dst, **rest: ([_typed(aval, dst)], {_jax.EFFECT})
     )
-    _jax.def_eager(primitive, lambda params: (0,) if params["donate"] else ())
+    _eager.define(primitive, lambda params: (0,) if params["donate"] else ())
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
     mlir.register_lowering(primitive, functools.partial(_lower, g), platform="cpu")

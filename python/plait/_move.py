@@ -7,10 +7,11 @@ travel in one message.
 from typing import Any
 
 from jax import Array
-from plait import _args, _call, _groups
+from plait import _args, _call, _eager, _groups
 from plait._groups import Group
 
 
+@_eager.remembered
 def bcast(
     x: Any,
     root: int,
@@ -47,6 +48,7 @@ def bcast(
     )
 
 
+@_eager.remembered
 def allgather(
     x: Any, *, comm: Any = None, token: Array | None = None, replicated: bool | str = False
 ) -> Any:
@@ -121,6 +123,7 @@ def _gather_devices(
     return _call.route(name, tree, group, token, edges, n_out=group.size, after=after)
 
 
+@_eager.remembered
 def gather(x: Any, root: int, *, comm: Any = None, token: Array | None = None) -> Any:
     """Stack the arrays of all ranks, in their order, on ``root``; the others get ``x`` back.
 
@@ -182,6 +185,7 @@ def _scatter_devices(name: str, tree: _call.Tree, group: Group, root: int, token
     return _call.route(name, tree, group, token, edges, n_in=group.size)
 
 
+@_eager.remembered
 def scatter(x: Any, root: int, *, comm: Any = None, token: Array | None = None) -> Any:
     """Give rank r block r of the root's array; elsewhere ``x`` is a template of the result.
 
@@ -246,6 +250,7 @@ def scatterv(
 # ---- alltoall ------------------------------------------------------------------------------------
 
 
+@_eager.remembered
 def alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Exchange equal blocks of axis 0 between all ranks: block r goes to rank r.
 

@@ -6,7 +6,7 @@ Any operand may be a pytree, also of several dtypes: all leaves travel in one me
 from typing import Any
 
 from jax import Array
-from plait import _args, _call, _comm, _groups, _topology
+from plait import _args, _call, _comm, _eager, _groups, _topology
 from plait._groups import Group
 
 _INSTEAD = "plait.permute"
@@ -59,6 +59,7 @@ def _graph(comm: Any, name: str, token: Any) -> tuple[Group, _topology.Topology]
     return group, topology
 
 
+@_eager.remembered
 def neighbor_allgather(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Send one array to all neighbours, and stack theirs; zeros where there is none.
 
@@ -85,6 +86,7 @@ def neighbor_allgather(x: Any, *, comm: Any = None, token: Array | None = None) 
     return _call.route("neighbor_allgather", tree, group, token, edges, n_out=n_out)
 
 
+@_eager.remembered
 def neighbor_alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Send block i of axis 0 to neighbour i, and stack what comes; zeros where there is none.
 
@@ -118,6 +120,7 @@ def neighbor_alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -
     return _call.route("neighbor_alltoall", tree, group, token, graph.edges, n_in=n_in, n_out=n_out)
 
 
+@_eager.remembered
 def shift(x: Any, axis: int, step: int, *, comm: Any = None, token: Array | None = None) -> Any:
     """Send ``x`` ``step`` places up along an axis of a Cartesian grid of ranks.
 

@@ -12,9 +12,11 @@ one message that the core sees (`_pack`). Packing outside of the primitive would
 floating-point numbers in bytes, where they have no derivatives.
 """
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +24,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _jax, _pack, _sites
+from plait import _core, _eager, _jax, _pack, _sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,9 @@ class Rules:
     joins: results from (chain, operands, parameters) for several leaves.
     plain: how many trailing operands and results are no payload: never differentiated, packed
         or batched.
+    overlaps: from the parameters, whether tangent and adjoint are one operation each, on nothing
+        but tangents or cotangents, and those of the adjoint are again: what was started has
+        derivatives that are started, too (`_started`).
     reduces: computes with the elements, so that different dtypes are different messages.
     is_invariant: the result is equal on all ranks.
     is_matched: a transfer between two ranks, matched by rank and tag.
@@ -50,9 +55,14 @@ class Rules:
     jvp: Callable[..., tuple[list, list]] | None = None
     joins: Callable[["Chain", Sequence, dict], list] | None = None
     plain: tuple[int, int] = (0, 0)
+    overlaps: Callable[[dict], bool] = lambda params: True
     reduces: bool = False
     is_invariant: bool = False
     is_matched: bool = False
+
+
+# Whether a primitive takes and returns a token, and whether it has the ordered effect.
+KINDS = ((False, True), (True, False), (True, True))
 
 
 class Chain:
@@ -60,6 +70,8 @@ class Chain:
 
     after: arrays that every operation waits for, as operands that it does not use.
     site: the line that what has none of its own is called for; None: the line now.
+    binder: what a call does instead of carrying the operation out, as ``binder(chain, name,
+        operands, parameters)``: starting it, or waiting for it (`_started`).
     has_both: operations by token have the effect as well; None: in a region.
     """
 
@@ -68,25 +80,36 @@ class Chain:
         token: Any = None,
         after: Sequence = (),
         site: int | None = None,
+        binder: Callable[..., list] | None = None,
         has_both: bool | None = None,
     ):
-        self.token, self.after, self.site = token, tuple(after), site
+        self.token, self.after, self.site, self.binder = token, tuple(after), site, binder
         self.has_both = _jax.is_in_region() if has_both is None else has_both
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
         """Binds the operation and moves the token on."""
-        operation = operations()[name]
         if "site" not in params:
             params["site"] = _sites.here() if self.site is None else self.site
         params["n_after"] = len(self.after)
+        if self.binder is not None:
+            return self.binder(self, name, args, params)
+        return self.carry_out(name, args, params)
+
+    def carry_out(self, name: str, args: Sequence, params: dict) -> list:
+        """Binds the operation itself, whatever the binder."""
+        return self.bind(operations()[name].primitives, args, params)
+
+    def bind(self, primitives: Sequence, args: Sequence, params: dict) -> list:
+        """Binds the primitive of the chain's kind, of those by `KINDS`."""
+        effect_p, token_p, both_p = primitives
         if self.token is None:
-            return operation.effect_p.bind(*args, *self.after, **params)
-        primitive = operation.both_p if self.has_both else operation.token_p
+            return effect_p.bind(*args, *self.after, **params)
+        primitive = both_p if self.has_both else token_p
         *results, self.token = primitive.bind(*args, self.token, *self.after, **params)
         return results
 
 
-class _TangentChain(Chain):
+class TangentChain(Chain):
     """The tangents of an operation on a chain.
 
     Nothing orders two chains by token, and a receive from any source takes what comes: there
@@ -96,8 +119,14 @@ class _TangentChain(Chain):
     token has no derivative, the effect orders them.
     """
 
-    def __init__(self, primal: Chain, token: Any, is_matched: bool):
-        super().__init__(token, primal.after, primal.site, primal.has_both)
+    def __init__(
+        self,
+        primal: Chain,
+        token: Any,
+        is_matched: bool,
+        binder: Callable[..., list] | None = None,
+    ):
+        super().__init__(token, primal.after, primal.site, binder, primal.has_both)
         self._primal, self._is_matched = primal, is_matched
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
@@ -117,9 +146,7 @@ class Operation:
     name: str
     row: _core.Row | None
     rules: Rules
-    effect_p: Any
-    token_p: Any
-    both_p: Any
+    primitives: tuple  # by `KINDS`
 
 
 _RULES: dict[str, Rules] = {}
@@ -140,8 +167,8 @@ def operations() -> dict[str, Operation]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Form:
-    """One of the primitives of an operation.
+class Form:
+    """One of the primitives of an operation, a kind of `KINDS`.
 
     Its operands are those of the operation, then the token, then what is only waited for; its
     results are those of the operation, then the token.
@@ -154,13 +181,17 @@ class _Form:
     @property
     def primitive(self) -> Any:
         """The primitive of this form."""
-        if not self.has_token:
-            return self.operation.effect_p
-        return self.operation.both_p if self.has_effect else self.operation.token_p
+        return self.operation.primitives[KINDS.index((self.has_token, self.has_effect))]
 
-    def chain(self, token: Any, after: Any, site: int | None = None) -> Chain:
+    def chain(
+        self,
+        token: Any,
+        after: Any,
+        site: int | None = None,
+        binder: Callable[..., list] | None = None,
+    ) -> Chain:
         """A chain whose operations have this form."""
-        return Chain(token, after, site, self.has_token and self.has_effect)
+        return Chain(token, after, site, binder, self.has_token and self.has_effect)
 
     def split(self, args: Sequence, params: dict) -> tuple[Sequence, Any, Sequence]:
         """The operands proper, the token or None, and what is waited for."""
@@ -174,39 +205,41 @@ class _Form:
         return [*results, token] if self.has_token else list(results)
 
 
+def forms(operation: Operation) -> list[Form]:
+    """Those of all kinds."""
+    return [Form(operation, *kind) for kind in KINDS]
+
+
+def primitives_of(name: str) -> tuple:
+    """A primitive of each kind."""
+    made = tuple(jex.Primitive(name + suffix) for suffix in ("", "_token", "_both"))
+    for primitive in made:
+        primitive.multiple_results = True
+    return made
+
+
 def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
-    suffixes = ("", "_token", "_both")
-    primitives = [jex.Primitive("plait_" + name + suffix) for suffix in suffixes]
-    operation = Operation(name, row, given, *primitives)
+    operation = Operation(name, row, given, primitives_of("plait_" + name))
     if row is not None:
         handler = jax.ffi.pycapsule(getattr(_core.lib, row.symbol))
         jax.ffi.register_ffi_target(row.target, handler, platform="cpu")
-    for has_token, has_effect in ((False, True), (True, False), (True, True)):
-        form = _Form(operation, has_token, has_effect)
+    for form in forms(operation):
         primitive = form.primitive
-        primitive.multiple_results = True
-        _jax.def_eager(primitive, functools.partial(_donated, row))
+        _eager.define(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
         mlir.register_lowering(primitive, functools.partial(_lower, form), platform="cpu")
         ad.primitive_jvps[primitive] = functools.partial(_jvp, form)
         ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
         batching.primitive_batchers[primitive] = functools.partial(_batch, form)
-        results = functools.partial(_results, form)
-        if not has_effect or row is None:
-            primitive.def_abstract_eval(results)
+        abstract = functools.partial(results, form)
+        if not form.has_effect or row is None:
+            primitive.def_abstract_eval(abstract)
         else:
-            _jax.saves_unless_complex(primitive)
-            _jax.stays_in_loops(primitive)
-            primitive.def_effectful_abstract_eval(
-                lambda *avals, _results=results, **params: (
-                    _results(*avals, **params),
-                    {_jax.EFFECT},
-                )
-            )
+            _jax.def_ordered(primitive, abstract)
     return operation
 
 
-def _results(form: _Form, *args: Any, **params: Any) -> list:
+def results(form: Form, *args: Any, **params: Any) -> list:
     given = form.operation.rules
     avals, token, _ = form.split(args, params)
     if given.results is not None:
@@ -226,18 +259,14 @@ def _donated(row: _core.Row | None, params: dict) -> tuple[int, ...]:
 # ---- lowering ----------------------------------------------------------------------------------
 
 
-def _lower(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
+def _lower(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
     row = form.operation.row
     leaves, token, _ = form.split(args, params)
     if row is None:  # moves nothing
         return form.join(leaves, token)
     if len(leaves) > row.n_args:
         return _lower_joined(form, ctx, *args, **params)
-    attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
-    attrs |= {name: float(params[name]) for name in row.floats}
-    attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}
-    attrs["comm"] = params["group"].number(_jax.lowering_devices(ctx))
-    attrs["site"] = params["site"]
+    attrs = attributes(row, ctx, params)
     aliases = {i: 0 for i in _donated(row, params)}
     if form.has_token:
         aliases[row.n_args] = row.n_rets
@@ -249,20 +278,32 @@ def _lower(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
     return rule(ctx, *args, **attrs)
 
 
-def _lower_joined(form: _Form, ctx: Any, *args: Any, **params: Any) -> Any:
+def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
+    """What the handler of an operation reads."""
+    attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
+    attrs |= {name: float(params[name]) for name in row.floats}
+    attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}
+    attrs["comm"] = params["group"].number(_jax.lowering_devices(ctx))
+    attrs["site"] = params["site"]
+    return attrs
+
+
+def _lower_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
     """Several leaves: packs them, binds the operation on what is packed, and unpacks."""
     params |= {"donate": False} if "donate" in params else {}
-    joins = form.operation.rules.joins or functools.partial(_call_joined, form.operation)
 
     def joined(*args: Any) -> list:
         leaves, token, after = form.split(args, params)
         chain = form.chain(token, after, params["site"])
-        return form.join(joins(chain, leaves, params), chain.token)
+        return form.join(call_joined(form.operation, chain, leaves, params), chain.token)
 
     return _jax.lower_traced(ctx, joined, args, is_local=True)
 
 
-def _call_joined(operation: Operation, chain: Chain, leaves: Sequence, params: dict) -> list:
+def call_joined(operation: Operation, chain: Chain, leaves: Sequence, params: dict) -> list:
+    """An operation on more leaves than the core's has operands."""
+    if operation.rules.joins is not None:
+        return operation.rules.joins(chain, leaves, params)
     n, lead = operation.rules.frame(params)
     results: list[Any] = [None] * len(leaves)
     for places in _pack.messages(leaves, operation.rules.reduces):
@@ -303,15 +344,19 @@ def _linear_jvp(
     return results, spread(results, places, tangent.call(name, *dx, **params))
 
 
-def _jvp(form: _Form, primals: Sequence, tangents: Sequence, **params: Any) -> tuple[list, list]:
-    name = form.operation.name
-    rule = form.operation.rules.jvp or functools.partial(_linear_jvp, name)
+def jvp_rule(operation: Operation) -> Callable[..., tuple[list, list]]:
+    """The operation's own, or that of a linear function."""
+    return operation.rules.jvp or functools.partial(_linear_jvp, operation.name)
+
+
+def _jvp(form: Form, primals: Sequence, tangents: Sequence, **params: Any) -> tuple[list, list]:
+    rule = jvp_rule(form.operation)
     args, token, after = form.split(primals, params)
     d_args, d_token, _ = form.split(tangents, params)
     primal = form.chain(token, after, params["site"])
     is_ordered = form.has_token and is_inexact(token)
     d_token = ad.instantiate_zeros(d_token) if is_ordered else None
-    tangent = _TangentChain(primal, d_token, form.operation.rules.is_matched)
+    tangent = TangentChain(primal, d_token, form.operation.rules.is_matched)
     results, d_results = rule(primal, tangent, args, d_args, params)
     if not form.has_token:
         return results, d_results
@@ -324,61 +369,113 @@ def aval_of(x: Any) -> Any:
     return x.aval if ad.is_undefined_primal(x) else jax.typeof(x)
 
 
-def _transpose(form: _Form, cotangents: Sequence, *args: Any, **params: Any) -> list:
-    operation = form.operation
-    if operation.rules.transpose is None:
-        raise TypeError(f"{operation.name}: not a linear function of its operands")
+def _transpose(form: Form, cotangents: Sequence, *args: Any, **params: Any) -> list:
     # A symbolic zero is not skipped: whether it is one may differ between ranks.
     cotangents = list(map(ad.instantiate_zeros, cotangents))
     leaves, token, after = form.split(args, params)
-    token_ct = cotangents.pop() if form.has_token else None
-    chain = form.chain(token_ct, after, params["site"])
-    given = operation.rules.transpose(chain, cotangents, leaves, params)
-    answer = [
-        _jax.pcast_varying(ct, sorted(_jax.vma_of_aval(x.aval)))
-        if ad.is_undefined_primal(x)
-        else None
-        for ct, x in zip(given, leaves, strict=True)
-    ]
+    chain = form.chain(cotangents.pop() if form.has_token else None, after, params["site"])
+    answer = transposed(form.operation, chain, cotangents, leaves, params)
     if form.has_token:
         answer.append(chain.token if ad.is_undefined_primal(token) else None)
     return answer + [None] * len(after)
 
 
+def transposed(
+    operation: Operation, chain: Chain, cotangents: Sequence, leaves: Sequence, params: dict
+) -> list:
+    """Cotangents of the operands, None for those that are known."""
+    if operation.rules.transpose is None:
+        raise TypeError(f"{operation.name}: not a linear function of its operands")
+    given = operation.rules.transpose(chain, cotangents, leaves, params)
+    return [
+        _jax.pcast_varying(ct, sorted(_jax.vma_of_aval(x.aval)))
+        if ad.is_undefined_primal(x)
+        else None
+        for ct, x in zip(given, leaves, strict=True)
+    ]
+
+
 # ---- vmap ----------------------------------------------------------------------------------------
 
 
-def _first(x: Any, dim: int | None) -> Any:
+def first(x: Any, dim: int | None) -> Any:
     """What the whole batch has in common."""
     return x if dim is None else jax.lax.index_in_dim(x, 0, dim, keepdims=False)
 
 
-def _batch(form: _Form, args: Sequence, dims: Sequence, **params: Any) -> tuple[list, list]:
-    n_plain, n_plain_results = form.operation.rules.plain
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """The operands of a batched operation, laid out for one message.
+
+    size: of the batch; None: nothing is batched, and the operation runs once.
+    """
+
+    operands: list
+    token: Any
+    after: Sequence
+    size: int | None
+
+
+def laid_out(
+    form: Form, args: Sequence, dims: Sequence, params: dict, size: int | None = None
+) -> Batch:
+    """Puts the axis of the batch first in the payload; size: a batch whatever the operands."""
     leaves, token, after = form.split(args, params)
     dims, token_dim, after_dims = form.split(dims, params)
-    n_payload = len(leaves) - n_plain
-    payload, plain = leaves[:n_payload], map(_first, leaves[n_payload:], dims[n_payload:])
+    n_payload = len(leaves) - form.operation.rules.plain[0]
+    payload, plain = leaves[:n_payload], map(first, leaves[n_payload:], dims[n_payload:])
     dims = dims[:n_payload]
-    is_batched = any(d is not None for d in dims)
-    n, lead = form.operation.rules.frame(params)
-    if is_batched:
-        size = next(x.shape[d] for x, d in zip(payload, dims, strict=True) if d is not None)
+    n, _ = form.operation.rules.frame(params)
+    sizes = [x.shape[d] for x, d in zip(payload, dims, strict=True) if d is not None]
+    size = sizes[0] if sizes else size
+    if size is not None:
         payload = [
             jnp.broadcast_to(jnp.expand_dims(x, n), (*x.shape[:n], size, *x.shape[n:]))
             if d is None
             else jnp.moveaxis(x, d, n)
             for x, d in zip(payload, dims, strict=True)
         ]
-    chain = form.chain(_first(token, token_dim), map(_first, after, after_dims))
-    results = chain.call(form.operation.name, *payload, *plain, **params)
-    out_dims: list[int | None] = [len(lead) if is_batched else None] * len(results)
-    out_dims[len(results) - n_plain_results :] = [None] * n_plain_results
+    after = tuple(map(first, after, after_dims))
+    return Batch([*payload, *plain], first(token, token_dim), after, size)
+
+
+def batched_results(form: Form, batch: Batch, results: Sequence, params: dict) -> list:
+    """Where the axis of the batch is in each result."""
+    _, lead = form.operation.rules.frame(params)
+    n_payload = len(results) - form.operation.rules.plain[1]
+    dim = None if batch.size is None else len(lead)
+    return [dim if i < n_payload else None for i in range(len(results))]
+
+
+def _batch(form: Form, args: Sequence, dims: Sequence, **params: Any) -> tuple[list, list]:
+    batch = laid_out(form, args, dims, params)
+    chain = form.chain(batch.token, batch.after)
+    results = chain.call(form.operation.name, *batch.operands, **params)
+    out_dims = batched_results(form, batch, results, params)
     return form.join(results, chain.token), form.join(out_dims, None)
+
+
+_now = threading.local()
+
+
+@contextlib.contextmanager
+def bound_by(binder: Callable[..., list]) -> Iterator[None]:
+    """Inside the ``with`` block public functions leave their operations to ``binder``."""
+    before = getattr(_now, "binder", None)
+    _now.binder = binder
+    try:
+        yield
+    finally:
+        _now.binder = before
+
+
+def public_chain(token: Any) -> Chain:
+    """The chain of a public function's operations."""
+    return Chain(token, binder=getattr(_now, "binder", None))
 
 
 def call(name: str, *args: Any, token: Any = None, **params: Any) -> tuple[list, Any]:
     """Binds an operation; its results, and the next token if one was given."""
-    chain = Chain(token)
+    chain = public_chain(token)
     results = chain.call(name, *args, **params)
     return results, chain.token

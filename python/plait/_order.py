@@ -5,9 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from plait import _args, _call, _groups, _jax, _ops
+from plait import _args, _call, _eager, _groups, _jax, _ops
 
 
+@_eager.remembered
 def barrier(*, comm: Any = None, token: Array | None = None) -> Array | None:
     """Wait until all ranks are here; with ``token`` it returns the next token.
 

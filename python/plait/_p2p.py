@@ -6,13 +6,14 @@ Any operand may be a pytree, also of several dtypes: all leaves travel in one me
 from typing import Any
 
 from jax import Array
-from plait import _args, _call, _groups, _ops
+from plait import _args, _call, _eager, _groups, _ops
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._p2p_rules import nothing as _nothing
 
 _INSTEAD = "plait.permute or jax.lax.ppermute"
 
 
+@_eager.remembered
 def send(
     x: Any, dest: int, *, tag: int = 0, comm: Any = None, token: Array | None = None
 ) -> Array | None:
@@ -45,6 +46,7 @@ def send(
     return out
 
 
+@_eager.remembered
 def recv(
     x: Any,
     source: int = ANY_SOURCE,
@@ -84,6 +86,7 @@ def recv(
     )
 
 
+@_eager.remembered
 def sendrecv(
     sendbuf: Any,
     recvbuf: Any,

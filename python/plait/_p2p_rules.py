@@ -142,6 +142,7 @@ rules(
         jvp=_exchange_jvp,
         joins=_exchange_joined,
         plain=(2, 1),
+        overlaps=lambda params: False,
         is_matched=True,
     ),
 )
@@ -152,6 +153,11 @@ rules(
 def _is_any(source: int, tag: int) -> bool:
     """Whether who sent, or with which tag, is known at run time only."""
     return source != PROC_NULL and (source == ANY_SOURCE or tag == ANY_TAG)
+
+
+def _has_known_source(source: int, tag: int) -> bool:
+    """Whether a message comes, and its way back is known when the program is made."""
+    return source != PROC_NULL and not _is_any(source, tag)
 
 
 def _recv_jvp(
@@ -180,7 +186,15 @@ def _recv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -
     return [jnp.zeros_like(ct) for ct in cts]
 
 
-rules("recv", Rules(_recv_transpose, jvp=_recv_jvp, is_matched=True))
+rules(
+    "recv",
+    Rules(
+        _recv_transpose,
+        jvp=_recv_jvp,
+        overlaps=lambda params: _has_known_source(params["source"], params["tag"]),
+        is_matched=True,
+    ),
+)
 
 # ---- sendrecv ------------------------------------------------------------------------------------
 
@@ -242,6 +256,7 @@ rules(
         results=lambda avals, params: list(avals[params["n_send"] :]),
         jvp=_sendrecv_jvp,
         joins=_sendrecv_joined,
+        overlaps=lambda params: _has_known_source(params["source"], params["recvtag"]),
         is_matched=True,
     ),
 )

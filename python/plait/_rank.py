@@ -9,9 +9,11 @@ import ctypes
 import os
 import signal
 import sys
+import time
 
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 PR_SET_PDEATHSIG = 1
+LINGER_S = 5.0
 
 
 def rank_of(environment):
@@ -46,21 +48,49 @@ def start(command):
     os._exit(127)
 
 
+def others_are_left(folder):
+    """Whether ranks that this host started have not ended."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return False  # another host
+    begun = {name[:-6] for name in names if name.endswith(".begun")}
+    return bool(begun - {name[:-6] for name in names if name.endswith(".ended")})
+
+
+def linger(folder):
+    """Waits until the others have ended, for some seconds.
+
+    A launcher that sees a rank end badly, or before MPI_Finalize, kills the others, and they
+    could not say what they waited for.
+    """
+    end = time.monotonic() + LINGER_S
+    while time.monotonic() < end and others_are_left(folder):
+        time.sleep(0.02)
+
+
+def note(folder, name, text):
+    """Leaves a note in the job's folder, where it is on this host."""
+    try:
+        with open(f"{folder}/{name}", "w") as record:
+            record.write(text)
+    except OSError:
+        pass
+
+
 def main():
     folder, *command = sys.argv[1:]
     rank = rank_of(os.environ)
     os.environ["PLAIT_RUN_RANK"] = rank
     redirect(folder, rank)
+    note(folder, f"{rank}.begun", "")
     pid = start(command)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the program as well
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda n, _: os.kill(pid, n))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    try:
-        with open(f"{folder}/{rank}.ended", "w") as record:
-            record.write(str(code))
-    except OSError:
-        pass
+    note(folder, f"{rank}.ended", str(code))
+    linger(folder)
     if code < 0:  # end in the same way, so that the launcher sees it
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
         os.kill(os.getpid(), -code)

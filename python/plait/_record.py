@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from plait import _core
 
-_VERSION = 1
+_VERSION = 2
 _HEADER_BYTES = 4096
 _UNDER_WAY = -1
 _STATES = ("did not end by itself", "ended well", "failed")
@@ -37,20 +37,28 @@ _HEADER = np.dtype(
         ("host", "S64"),
         ("job", "S128"),
         ("program", "S256"),
+        ("guard", "S76"),  # see src/base/record.h
+        ("has_why", "i4"),
+        ("why", "S256"),
     ]
 )
-_COMMON = [("comm", "i4"), ("sequence", "u4"), ("rank", "i4"), ("track", "i4"), ("peer", "i4")]
+_COMMON = [("comm", "i4"), ("sequence", "u4"), ("rank", "i4")]
 _FLIGHT_ENTRY = np.dtype(
     [
         ("number", "u8"),
         ("start_ns", "i8"),
         ("n_bytes", "i8"),
         *_COMMON,
+        ("track", "i2"),
+        ("is_collective", "i1"),
+        ("is_started", "i1"),
+        ("peer", "i4"),
         ("thread", "i4"),
         ("title", "u4"),
         ("where", "u4"),
         ("status", "i4"),
-        ("is_collective", "i4"),
+        ("n_collectives", "u4"),
+        ("wait", "S64"),  # read by the guard alone
     ]
 )
 _RING = np.dtype([("n", "u8"), ("unused", "S56"), ("entries", _FLIGHT_ENTRY, (256,))])
@@ -63,6 +71,8 @@ TRACE_ENTRY = np.dtype(
         ("copy_ns", "i8"),
         ("n_bytes", "i8"),
         *_COMMON,
+        ("track", "i4"),
+        ("peer", "i4"),
         ("thread", "i4"),
         ("status", "i4"),
         ("is_collective", "i4"),
@@ -78,7 +88,7 @@ class UnreadableError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """Which process wrote a file, and how it ended."""
+    """Which process wrote a file, and how it ended; why: the exception that ended it."""
 
     path: str
     pid: int
@@ -92,11 +102,14 @@ class Header:
     host: str
     job: str
     program: str
+    why: str
     is_alive: bool
 
     @property
     def end(self) -> str:
         """How the process ended, in words."""
+        if self.why:
+            return f"raised {self.why}"
         return "is running" if self.is_alive else _STATES[self.state]
 
 
@@ -147,7 +160,7 @@ def read_header(data: bytes, path: str = "", is_alive: bool = False) -> tuple[He
     if raw["magic"] != b"plaitrec" or raw["version"] != _VERSION:
         raise UnreadableError(f"{path}: no record of this version of plait")
     numbers = {name: int(raw[name]) for name in ("pid", "rank", "size", "wall_ns", "start_ns")}
-    texts = {name: _text(raw[name]) for name in ("clock", "host", "job", "program")}
+    texts = {name: _text(raw[name]) for name in ("clock", "host", "job", "program", "why")}
     state = int(raw["state"]) if 0 <= raw["state"] < len(_STATES) else 0
     offset = int(raw["offset_ns"]) if raw["has_offset"] else None
     header = Header(path=path, state=state, offset_ns=offset, is_alive=is_alive, **numbers, **texts)

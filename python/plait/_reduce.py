@@ -7,9 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
-from plait import _args, _call, _coll_rules, _groups, _ops
+from plait import _args, _call, _coll_rules, _eager, _groups, _ops
 
 
+@_eager.remembered
 def allreduce(
     x: Any,
     op: Any,
@@ -53,6 +54,7 @@ def allreduce(
     )
 
 
+@_eager.remembered
 def reduce(x: Any, op: Any, root: int, *, comm: Any = None, token: Array | None = None) -> Any:
     """Reduce elementwise to the rank ``root``; the other ranks get ``x`` back.
 
@@ -81,6 +83,7 @@ def _prefix(name: str, x: Any, op: Any, comm: Any, token: Any, exclusive: int) -
     return _call.run("scan", name, tree, group, token, reduce=code, exclusive=exclusive, reverse=0)
 
 
+@_eager.remembered
 def scan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Reduce elementwise over the ranks up to this one, itself included.
 
@@ -100,6 +103,7 @@ def scan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> An
     return _prefix("scan", x, op, comm, token, 0)
 
 
+@_eager.remembered
 def exscan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Reduce elementwise over the ranks below this one; rank 0 gets the identity of ``op``.
 
@@ -120,6 +124,7 @@ def exscan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> 
     return _prefix("exscan", x, op, comm, token, 1)
 
 
+@_eager.remembered
 def reduce_scatter(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Reduce blocks elementwise over all ranks; rank r gets block r of the result.
 
@@ -178,7 +183,7 @@ def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:
     tree, code = _call.reducible(x, op, name)
     group = _groups.of(comm, name, token)
     plain = {"group": group, "replicated": 0, "donate": False}
-    chain = _ops.Chain(_args.token(token, name))
+    chain = _ops.public_chain(_args.token(token, name))
     values, ranks = [], []
     if tree.leaves:
         values = chain.call("allreduce", *tree.leaves, reduce=code, **plain)

@@ -133,7 +133,7 @@ plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
     PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM,
                 "plan or communicator is NULL");
     PLAIT_TRY(plait_comm_usable(comm));
-    PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, args, rets));
+    PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, false, args, rets));
 done:
     return status;
 }

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum { N_KNOWN = 1 << 14, TEXT_CHUNK = 1 << 14 };
 
@@ -19,14 +18,7 @@ static int64_t n_text_there;    /* bytes for which there is room */
 
 void plait_flight_open(void)
 {
-    if (!plait_record_open_flight(&file, PLAIT_FLIGHT_BYTES)) {
-        void *memory = mmap(NULL, PLAIT_FLIGHT_BYTES, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        file.path[0] = '\0';
-        file.fd = PLAIT_RECORD_IN_MEMORY;
-        file.header = (memory != MAP_FAILED) ? memory : NULL;
-    }
-    if (file.header != NULL) {
+    if (plait_record_open_flight(&file, PLAIT_FLIGHT_BYTES)) {
         plait_record_begin(file.header);
         file.header->entry_bytes = (int32_t)sizeof(plait_flight_entry_t);
         file.header->n_rings = PLAIT_RINGS;

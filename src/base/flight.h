@@ -1,5 +1,6 @@
 /* The flight recorder: the last operations of each rank of this process, in a file that
- * survives the process if it is killed. Always on. Other files than trace.c leave it alone. */
+ * survives the process if it is killed. Always on. Files other than trace.c leave
+ * it alone, but for process.c, which tells others of it. */
 #ifndef PLAIT_BASE_FLIGHT_H
 #define PLAIT_BASE_FLIGHT_H
 

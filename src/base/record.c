@@ -1,6 +1,7 @@
 #include "base/record.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 #include <dirent.h>
@@ -110,6 +111,8 @@ void plait_record_begin(plait_record_header_t *header)
     (void)gethostname(header->host, sizeof(header->host) - 1);
     name_job(header->rank, header->job, sizeof(header->job));
     name_program(header->program, sizeof(header->program));
+    header->key =
+        plait_hash_word((uint64_t)header->start_ns, (uint64_t)header->pid) | 1;
 }
 
 bool plait_record_folder(int i, char *path, int n_bytes)
@@ -125,11 +128,9 @@ bool plait_record_folder(int i, char *path, int n_bytes)
     if (own != NULL && own[0] != '\0') {
         is_there = i == 0 && strcmp(own, "0") != 0;
         (void)snprintf(path, room, "%s", own);
-    } else if (i == 0) {
-        (void)snprintf(path, room, "/dev/shm/plait-%u", uid);
-    } else if (i == 1 && runtime != NULL) {
+    } else if (i == 0 && runtime != NULL && runtime[0] != '\0') {
         (void)snprintf(path, room, "%s/plait", runtime);
-    } else if (i <= 2) {
+    } else if (i <= 1) {
         (void)snprintf(path, room, "%s/plait-%u", (tmp != NULL) ? tmp : "/tmp", uid);
     } else {
         is_there = false;
@@ -190,17 +191,27 @@ static void clean_folder(const char *path)
 
 bool plait_record_reserve(plait_record_file_t *file, int64_t offset, int64_t n_bytes)
 {
-    return file->fd == PLAIT_RECORD_IN_MEMORY ||
-           (file->fd >= 0 && posix_fallocate(file->fd, offset, n_bytes) == 0);
+    return file->fd >= 0 && posix_fallocate(file->fd, offset, n_bytes) == 0;
 }
 
-/* The path is set; what is left open on a failure is closed. */
+static void unlink_path(const plait_record_file_t *file)
+{
+    if (file->path[0] != '\0') {
+        (void)unlink(file->path);
+    }
+}
+
+/* The path is set, or empty for a file without a name; what is left open on a failure is
+ * closed. */
 static bool map_file(plait_record_file_t *file, int64_t room)
 {
     void *memory = MAP_FAILED;
 
-    file->fd = open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                    S_IRUSR | S_IWUSR);
+    file->fd =
+        (file->path[0] == '\0')
+            ? memfd_create("plait-flight", MFD_CLOEXEC)
+            : open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                   S_IRUSR | S_IWUSR);
     if (file->fd >= 0) {
         (void)flock(file->fd, LOCK_EX | LOCK_NB);
         if (plait_record_reserve(file, 0, PLAIT_RECORD_HEADER_BYTES)) {
@@ -208,7 +219,7 @@ static bool map_file(plait_record_file_t *file, int64_t room)
                           MAP_SHARED | MAP_NORESERVE, file->fd, 0);
         }
         if (memory == MAP_FAILED) {
-            (void)unlink(file->path);
+            unlink_path(file);
             (void)close(file->fd);
             file->fd = PLAIT_RECORD_CLOSED;
         }
@@ -231,6 +242,10 @@ bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
                            (int)getpid(), (unsigned long long)plait_clock_ns());
             (void)map_file(file, room);
         }
+    }
+    if (file->header == NULL) {
+        file->path[0] = '\0';
+        (void)map_file(file, room);
     }
     return file->header != NULL;
 }
@@ -257,7 +272,7 @@ void plait_record_close(plait_record_file_t *file, plait_end_t end, int64_t used
         file->header->pid == (int32_t)getpid()) {
         atomic_store(&file->header->state, end);
         if (used == 0) {
-            (void)unlink(file->path);
+            unlink_path(file);
         } else {
             (void)!ftruncate(file->fd, used);
         }

@@ -15,11 +15,11 @@
 #include <stdint.h>
 
 enum { PLAIT_TITLE_BYTES = 112, PLAIT_RING_ROOM = 256, PLAIT_RINGS = 64 };
-enum { PLAIT_RECORD_VERSION = 1, PLAIT_RECORD_HEADER_BYTES = 4096 };
-enum { PLAIT_STATUS_UNDER_WAY = -1 };
-enum { PLAIT_RECORD_CLOSED = -1, PLAIT_RECORD_IN_MEMORY = -2 }; /* instead of a file */
+enum { PLAIT_RECORD_VERSION = 2, PLAIT_RECORD_HEADER_BYTES = 4096 };
+enum { PLAIT_STATUS_UNDER_WAY = -1, PLAIT_GIVEN_UP_ROOM = 16 };
+enum { PLAIT_RECORD_CLOSED = -1 }; /* instead of a file */
 
-/* An operation in a flight recorder: one cache line. */
+/* An operation in a flight recorder: a cache line, and one that only slow waits touch. */
 typedef struct {
     _Atomic uint64_t number; /* from 1, as they began; 0: none, or half written */
     int64_t start_ns;        /* monotonic, to the kernel's tick */
@@ -27,13 +27,21 @@ typedef struct {
     int32_t comm;
     uint32_t sequence; /* on this communicator */
     int32_t rank;
-    int32_t track;
+    int16_t track;
+    int8_t is_collective; /* all ranks of the communicator take part */
+    int8_t is_started;    /* the program goes on meanwhile */
     int32_t peer;
     int32_t thread;
     uint32_t title; /* texts: offsets behind the header's text_offset */
     uint32_t where;
     _Atomic int32_t status; /* plait_status_t, or PLAIT_STATUS_UNDER_WAY */
-    int32_t is_collective;  /* all ranks of the communicator take part */
+    uint32_t n_collectives; /* on this communicator so far, with this one */
+
+    _Atomic int64_t beat_ns; /* when it was last seen to wait; other times: not now */
+    int64_t since_ns;        /* beginning of that wait */
+    uint64_t agree, agree_some; /* of the plan, see transport.h */
+    int32_t waits_for;          /* rank of the communicator, or -1 */
+    char unused[28];
 } plait_flight_entry_t;
 
 typedef struct {
@@ -88,6 +96,12 @@ typedef struct {
     char host[64];
     char job[128]; /* equal on the ranks of a job */
     char program[256];
+    uint64_t
+        key; /* by which others make sure that it is the file that they were told of */
+    _Atomic uint32_t n_given_up;
+    _Atomic int32_t given_up[PLAIT_GIVEN_UP_ROOM]; /* communicators, the last ones */
+    _Atomic int32_t has_why;
+    char why[256]; /* the exception that ends the process */
 } plait_record_header_t;
 
 typedef struct {
@@ -103,7 +117,8 @@ PLAIT_EXPORT bool plait_record_folder(int i, char *path, int n_bytes);
 
 /* A new file of this process's own, for `room` bytes at most, with its header. The lock on it
  * is held as long as the process lives. False (and logged where the user asked for the file)
- * if it cannot be made. */
+ * if it cannot be made. A flight recorder that has no folder is in memory, a file without a
+ * name. */
 bool plait_record_open_flight(plait_record_file_t *file, int64_t room);
 bool plait_record_open_part(plait_record_file_t *file, const char *trace, int64_t room);
 

@@ -30,6 +30,7 @@ static plait_entry_t log_entries[LOG_ROOM];
 static atomic_int n_log;
 
 static _Thread_local int32_t thread_id;
+static _Thread_local plait_flight_entry_t *current;
 
 static bool is_true(const char *text)
 {
@@ -90,6 +91,16 @@ uint32_t plait_trace_text(const char *text)
     return plait_flight_text(text);
 }
 
+void plait_trace_set_why(const char *why)
+{
+    (void)wanted();
+    plait_record_header_t *header = plait_flight_file()->header;
+    if (header != NULL) {
+        (void)snprintf(header->why, sizeof(header->why), "%s", why);
+        atomic_store(&header->has_why, 1);
+    }
+}
+
 plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call)
 {
     (void)wanted();
@@ -104,15 +115,33 @@ plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call)
     e->comm = (int32_t)call->comm;
     e->sequence = call->sequence;
     e->rank = call->rank;
-    e->track = call->track;
-    e->peer = call->peer;
+    e->track = (int16_t)call->track;
     e->is_collective = call->is_collective;
+    e->is_started = call->is_started;
+    e->n_collectives = call->n_collectives;
+    e->peer = call->peer;
     e->thread = this_thread();
     e->title = call->title;
     e->where = plait_site_ref(plait_site_here());
     atomic_store_explicit(&e->status, PLAIT_STATUS_UNDER_WAY, memory_order_relaxed);
     atomic_store_explicit(&e->number, i + 1, memory_order_release);
+    current = e;
     return e;
+}
+
+plait_flight_entry_t *plait_trace_current(void)
+{
+    return current;
+}
+
+void plait_trace_give_up(int64_t comm)
+{
+    plait_record_header_t *header = plait_flight_file()->header;
+
+    if (header != NULL) {
+        uint32_t i = atomic_fetch_add(&header->n_given_up, 1);
+        atomic_store(&header->given_up[i % PLAIT_GIVEN_UP_ROOM], (int32_t)comm);
+    }
 }
 
 /* Grows the file by a chunk; the trace ends where it cannot. */
@@ -174,6 +203,7 @@ void plait_trace_end(plait_flight_entry_t *e, const plait_trace_times_t *times,
     int now = atomic_load_explicit(&wants, memory_order_relaxed);
 
     atomic_store_explicit(&e->status, (int32_t)status, memory_order_release);
+    current = NULL;
     if ((now & HAS_PART) != 0 && times != NULL) {
         int64_t i = atomic_fetch_add(&n_part, 1);
         plait_entry_t *first =

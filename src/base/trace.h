@@ -20,6 +20,8 @@ typedef struct {
     int track; /* which of the ranks that this process runs; 0 if it is one */
     int peer;  /* root or partner; -1 */
     bool is_collective;
+    bool is_started; /* plait.start: the program goes on meanwhile */
+    uint32_t n_collectives; /* on this communicator, with this one */
     int64_t n_bytes;
 } plait_trace_call_t;
 
@@ -39,6 +41,16 @@ plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call);
 /* Its end. times: NULL if not timed. */
 void plait_trace_end(plait_flight_entry_t *entry, const plait_trace_times_t *times,
                      plait_status_t status);
+
+/* The operation that this thread runs; NULL: none. */
+plait_flight_entry_t *plait_trace_current(void);
+
+/* This process takes no further part in operations on a communicator, in which others may wait
+ * for it. */
+void plait_trace_give_up(int64_t comm);
+
+/* The exception that ends this process, for those who wait for it. */
+PLAIT_EXPORT void plait_trace_set_why(const char *why);
 
 /* Whether somebody looks at times or lines now: one load. */
 bool plait_trace_is_timed(void);

@@ -152,7 +152,6 @@ static plait_status_t exchange_plan(const void *params, const plait_problem_t *p
     PLAIT_TRY(plait_plan_create(problem, &plan, "exchange(%s[%lld], %s[%lld])",
                                 plait_dtype_name(x->dtype), (long long)n,
                                 plait_dtype_name(y->dtype), (long long)n_recv));
-    plan->is_collective = false;
     exchange->status_id = p->status;
     exchange->dtype = x->dtype;
     exchange->recv_dtype = y->dtype;
@@ -177,6 +176,7 @@ const plait_op_t plait_op_exchange = {
     .attrs = exchange_attrs,
     .adjoint = "exchange",
     .alias = -1,
+    .is_matched = 1,
     .model = "rank",
     .doc = "Send an array and receive another, partners and tags given as arrays.",
     .line = "MPI_Sendrecv ({items} items out, {result} items in)",

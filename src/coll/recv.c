@@ -34,7 +34,6 @@ static plait_status_t recv_plan(const void *params, const plait_problem_t *probl
                                 plait_dtype_name(native.recv_dtype),
                                 (long long)native.n_recv, native.source,
                                 native.recv_tag));
-    plan->is_collective = false;
     native.template_slot = plait_slot_arg(plan, 0);
     native.dst_slot = plait_slot_ret(plan, 0);
     PLAIT_TRY(plait_plan_native(plan, &native));
@@ -53,6 +52,7 @@ const plait_op_t plait_op_recv = {
     .attrs = recv_attrs,
     .adjoint = "send",
     .alias = 0,
+    .is_matched = 1,
     .model = "rank",
     .doc = "Receive an array from one rank.",
     .line = "MPI_Recv <- {source} (tag {tag}, {result} items)",

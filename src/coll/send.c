@@ -32,7 +32,6 @@ static plait_status_t send_plan(const void *params, const plait_problem_t *probl
     PLAIT_TRY(plait_plan_create(problem, &plan, "send(%s[%lld] -> %d, tag %d)",
                                 plait_dtype_name(native.dtype), (long long)native.n,
                                 native.dest, native.send_tag));
-    plan->is_collective = false;
     native.src_slot = plait_slot_arg(plan, 0);
     PLAIT_TRY(plait_plan_native(plan, &native));
     *plan_p = plan;
@@ -50,6 +49,7 @@ const plait_op_t plait_op_send = {
     .attrs = send_attrs,
     .adjoint = "recv",
     .alias = -1,
+    .is_matched = 1,
     .model = "rank",
     .doc = "Send an array to one rank.",
     .line = "MPI_Send -> {dest} (tag {tag}, {items} items)",

@@ -48,7 +48,6 @@ static plait_status_t sendrecv_plan(const void *params, const plait_problem_t *p
         problem, &plan, "sendrecv(%s[%lld] -> %d, %s[%lld] <- %d)",
         plait_dtype_name(native.dtype), (long long)native.n, native.dest,
         plait_dtype_name(native.recv_dtype), (long long)native.n_recv, native.source));
-    plan->is_collective = false;
     native.src_slot = plait_slot_arg(plan, 0);
     native.template_slot = plait_slot_arg(plan, 1);
     native.dst_slot = plait_slot_ret(plan, 0);
@@ -68,6 +67,7 @@ const plait_op_t plait_op_sendrecv = {
     .attrs = sendrecv_attrs,
     .adjoint = "sendrecv",
     .alias = 1,
+    .is_matched = 1,
     .model = "rank",
     .doc = "Send one array and receive another at once.",
     .line = "MPI_Sendrecv <- {source} (tag {recvtag}, {result} items)"

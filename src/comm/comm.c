@@ -139,6 +139,10 @@ plait_status_t plait_comm_usable(const plait_comm_t *comm)
     PLAIT_CHECK(!atomic_load_explicit(&comm->is_freed, memory_order_relaxed),
                 PLAIT_ERR_COMM, "communicator #%lld (made at %s) was freed",
                 (long long)comm->id, comm->label);
+    PLAIT_CHECK(!atomic_load_explicit(&comm->is_given_up, memory_order_relaxed),
+                PLAIT_ERR_COMM,
+                "an earlier operation on communicator #%lld (made at %s) was given up",
+                (long long)comm->id, comm->label);
 done:
     return status;
 }

@@ -7,6 +7,8 @@
 
 #include <stdatomic.h>
 
+enum { PLAIT_AGREED_ROOM = 256 };
+
 struct plait_comm {
     plait_endpoint_t end;
     int64_t id;               /* of the registry; 0 for handles of C programs */
@@ -14,7 +16,12 @@ struct plait_comm {
     char label[96];           /* where it was made, for messages */
     const char *why;          /* how peers' memory is reached */
     _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */
+    _Atomic uint32_t n_collectives;
+    uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
+    uint64_t skipped; /* hash of those run since ranks last made sure that they agree */
     _Atomic bool is_freed;    /* the user's communicator was freed */
+    _Atomic bool is_given_up; /* a wait was ended: ranks may be at different places */
+    _Atomic bool is_in_use;   /* a collective is under way */
     _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
     void (*detach)(void *attached);
 };

@@ -25,7 +25,8 @@ void plait_box_simplify(plait_box_copy_t *box);
 int64_t plait_box_bytes(const plait_box_copy_t *box);
 
 /* src and dst are the addresses of row (0, 0, ...) and do not overlap. Goes past the cache
- * when the box is larger than the last-level cache; the caller need not fence. */
+ * when the box is larger than the last-level cache, with long rows from 2 MiB on; the caller
+ * need not fence. */
 void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst);
 
 /* dst = 0 over the box's destination side. */

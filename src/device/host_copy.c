@@ -22,9 +22,12 @@ enum {
     LINE = 64,            /* bytes that a streaming store must fill to save the read */
     SHORT_ROW = 64,       /* rows below are copied by the constant-size kernels */
     MIN_STREAM_ROW = 512, /* misaligned, on Zen 3: never slower from 512 on */
-    TILE_BYTES = 256,     /* side of a tile; 128 was slower on Zen 3 */
-    TILE_ELEMENTS = 64,   /* and at most this many elements */
-    SCRATCH_PAD = 16,     /* keeps rows of the scratch off one cache set */
+    /* long rows of two ranks at once, and read again afterwards: slower streamed up to 512
+     * KiB, the same at 1 MiB, a third faster from 2 MiB on (EPYC, L2 of 512 KiB a core) */
+    LONG_STREAM_BYTES = 2 << 20,
+    TILE_BYTES = 256,        /* side of a tile; 128 was slower on Zen 3 */
+    TILE_ELEMENTS = 64,      /* and at most this many elements */
+    SCRATCH_PAD = 16,        /* keeps rows of the scratch off one cache set */
     SCRATCH_BYTES = 22 << 10 /* 4-byte elements need most: (64 + 15) rows of 256 + 16 */
 };
 
@@ -388,7 +391,7 @@ static bool has_streamed_rows(const plait_box_copy_t *box, const char *dst)
 void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst)
 {
     const int64_t n_bytes = plait_box_bytes(box);
-    const bool is_streamed = n_bytes > plait_host_cache_bytes();
+    bool is_streamed = n_bytes > plait_host_cache_bytes();
     plait_box_copy_t simple = *box;
 
     if (n_bytes == 0) {
@@ -396,8 +399,9 @@ void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst
     }
     plait_box_simplify(&simple);
     if ((simple.n_dims == 0) || (simple.row_bytes >= SHORT_ROW)) {
-        copy_long_rows(&simple, src, dst,
-                       is_streamed && has_streamed_rows(&simple, dst));
+        is_streamed = (is_streamed || n_bytes >= LONG_STREAM_BYTES) &&
+                      has_streamed_rows(&simple, dst);
+        copy_long_rows(&simple, src, dst, is_streamed);
     } else {
         copy_short_rows(&simple, src, dst, is_streamed);
     }

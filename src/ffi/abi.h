@@ -121,13 +121,32 @@ typedef struct {
 typedef struct {
     size_t struct_size;
     plait_ffi_ext_t *extension_start;
+    plait_ffi_future_t *future; /* out; XLA's once the frame has it */
+} plait_ffi_future_create_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_future_t *future;
+} plait_ffi_future_set_available_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_future_t *future;
+    plait_ffi_error_t *error; /* XLA's from here on */
+} plait_ffi_future_set_error_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
     plait_ffi_version_t api_version;
     const void *internal_api;
     plait_ffi_error_t *(*error_create)(plait_ffi_error_create_t *);
     void *unused[12];
-    void *future_create;
-    void *future_set_available;
-    void *future_set_error;
+    plait_ffi_error_t *(*future_create)(plait_ffi_future_create_t *);
+    plait_ffi_error_t *(*future_set_available)(plait_ffi_future_set_available_t *);
+    plait_ffi_error_t *(*future_set_error)(plait_ffi_future_set_error_t *);
     plait_ffi_error_t *(*run_id_get)(plait_ffi_run_id_get_t *);
     plait_ffi_error_t *(*device_ordinal_get)(plait_ffi_ordinal_get_t *);
 } plait_ffi_api_t;
@@ -150,7 +169,10 @@ enum {
     PLAIT_FFI_VERSION_SIZE = 24,
     PLAIT_FFI_ERROR_CREATE_SIZE = 28,
     PLAIT_FFI_ORDINAL_GET_SIZE = 28,
-    PLAIT_FFI_RUN_ID_GET_SIZE = 32
+    PLAIT_FFI_RUN_ID_GET_SIZE = 32,
+    PLAIT_FFI_FUTURE_CREATE_SIZE = 16,
+    PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE = 24,
+    PLAIT_FFI_FUTURE_SET_ERROR_SIZE = 32
 };
 
 /* Newest minor that the layouts above were compared with. */

@@ -1,334 +1,111 @@
-/* XLA call frames to operations: one body for all handlers, driven by the operation's row.
- * Handlers run on XLA's threads, without the GIL, several at once. */
+/* The XLA handlers: one body for all operations, driven by the operation's row. Handlers run on
+ * XLA's threads, without the GIL, several at once. What is small is done before the handler
+ * returns, what is large on a thread of plait's own, with a future for XLA. */
+#include "base/alloc.h"
 #include "base/site.h"
-#include "base/status.h"
-#include "comm/registry.h"
+#include "base/workers.h"
 #include "device/host.h"
-#include "ffi/abi.h"
+#include "ffi/frame.h"
+#include "ffi/future.h"
 #include "ops/list.h"
 #include "plan/launch.h"
 
-#include <stdio.h>
-#include <string.h>
-
-/* The Python exception that a status becomes, and absl's code. */
-typedef struct {
-    const char *exception;
-    int code;
-} kind_t;
-
-static const kind_t kinds[PLAIT_STATUS_COUNT] = {
-    [PLAIT_OK] = {"Error", PLAIT_FFI_CODE_INTERNAL},
-    [PLAIT_ERR_INVALID] = {"Error", PLAIT_FFI_CODE_INVALID_ARGUMENT},
-    [PLAIT_ERR_NO_MEMORY] = {"Error", PLAIT_FFI_CODE_RESOURCE_EXHAUSTED},
-    [PLAIT_ERR_OVERFLOW] = {"Error", PLAIT_FFI_CODE_INVALID_ARGUMENT},
-    [PLAIT_ERR_UNSUPPORTED] = {"Error", PLAIT_FFI_CODE_UNIMPLEMENTED},
-    [PLAIT_ERR_TRANSPORT] = {"TransportError", PLAIT_FFI_CODE_UNAVAILABLE},
-    [PLAIT_ERR_MISMATCH] = {"MismatchError", PLAIT_FFI_CODE_FAILED_PRECONDITION},
-    [PLAIT_ERR_TRUNCATION] = {"TruncationError", PLAIT_FFI_CODE_INVALID_ARGUMENT},
-    [PLAIT_ERR_COMM] = {"CommError", PLAIT_FFI_CODE_FAILED_PRECONDITION},
-    [PLAIT_ERR_TIMEOUT] = {"TimeoutError", PLAIT_FFI_CODE_DEADLINE_EXCEEDED},
-    [PLAIT_ERR_PEER] = {"PeerError", PLAIT_FFI_CODE_ABORTED},
-    [PLAIT_ERR_INTERNAL] = {"Error", PLAIT_FFI_CODE_INTERNAL},
-};
-
-static plait_ffi_error_t *to_xla(const plait_ffi_frame_t *frame, plait_status_t status)
-{
-    char text[2300];
-    const char *where = plait_site_text(plait_site_here());
-    plait_ffi_error_create_t args = {.struct_size = PLAIT_FFI_ERROR_CREATE_SIZE,
-                                     .message = text,
-                                     .errc = kinds[status].code};
-
-    (void)snprintf(text, sizeof(text), "plait.%s: %s%s%s", kinds[status].exception,
-                   plait_error_text(), (where[0] != '\0') ? " at " : "", where);
-    return frame->api->error_create(&args);
-}
-
-/* The query at registration: ctx is NULL then. The answer must not be above the runtime's
- * own minor, nor above what was audited. */
-static bool answer_metadata(const plait_ffi_frame_t *frame)
-{
-    bool is_query = false;
-
-    for (plait_ffi_ext_t *e = frame->extension_start; e != NULL && !is_query;
-         e = e->next) {
-        if (e->type == PLAIT_FFI_EXT_METADATA) {
-            plait_ffi_metadata_t *m = ((plait_ffi_metadata_ext_t *)(void *)e)->metadata;
-            int runtime =
-                (frame->api != NULL) ? frame->api->api_version.minor_version : 1;
-            m->api_version.struct_size = PLAIT_FFI_VERSION_SIZE;
-            m->api_version.extension_start = NULL;
-            m->api_version.major_version = 0;
-            m->api_version.minor_version =
-                (runtime < PLAIT_FFI_NEWEST_MINOR) ? runtime : PLAIT_FFI_NEWEST_MINOR;
-            m->traits = 0; /* never command-buffer compatible: handlers communicate */
-            if (runtime >= 2) {
-                m->state_type_id = 0;
-            }
-            is_query = true;
-        }
-    }
-    return is_query;
-}
-
-static int compare(const plait_ffi_span_t *span, const char *name, size_t length)
-{
-    int order = memcmp(span->ptr, name, (span->len < length) ? span->len : length);
-
-    return (order != 0) ? order : (span->len > length) - (span->len < length);
-}
-
-/* Index of an attribute, -1 if it is not there. */
-static int64_t find_attr(const plait_ffi_attrs_t *attrs, const char *name)
-{
-    size_t length = strlen(name);
-    int64_t lo = 0;
-    int64_t hi = attrs->size - 1;
-
-    while (lo <= hi) {
-        int64_t mid = (lo + hi) / 2;
-        int order = compare(attrs->names[mid], name, length);
-        if (order == 0) {
-            return mid;
-        }
-        if (order < 0) {
-            lo = mid + 1;
-        } else {
-            hi = mid - 1;
-        }
-    }
-    return -1;
-}
-
-static plait_status_t read_scalar(const plait_ffi_attrs_t *attrs, const char *name,
-                                  int dtype, void *value_p)
-{
-    plait_status_t status = PLAIT_OK;
-    int64_t i = find_attr(attrs, name);
-    const plait_ffi_scalar_t *scalar =
-        (i >= 0 && attrs->types[i] == PLAIT_FFI_ATTR_SCALAR) ? attrs->attrs[i] : NULL;
-
-    PLAIT_CHECK(scalar != NULL && scalar->dtype == dtype, PLAIT_ERR_INTERNAL,
-                "attribute %s is missing or no scalar of 64 bits", name);
-    memcpy(value_p, scalar->value, 8);
-done:
-    return status;
-}
-
-/* A short array is copied, a long one lent to the call. */
-static plait_status_t read_array(const plait_ffi_attrs_t *attrs,
-                                 const plait_attr_t *attr, unsigned char *params)
-{
-    plait_status_t status = PLAIT_OK;
-    int64_t i = find_attr(attrs, attr->name);
-    const plait_ffi_array_t *array =
-        (i >= 0 && attrs->types[i] == PLAIT_FFI_ATTR_ARRAY) ? attrs->attrs[i] : NULL;
-    bool is_list = attr->kind == PLAIT_PARAM_LIST;
-
-    PLAIT_CHECK(array != NULL && (array->dtype == PLAIT_FFI_S64 || array->size == 0),
-                PLAIT_ERR_INTERNAL, "attribute %s is missing or no array of int64",
-                attr->name);
-    PLAIT_CHECK(is_list || array->size <= (size_t)attr->n_max, PLAIT_ERR_INTERNAL,
-                "attribute %s has %lld entries, expected %d or fewer", attr->name,
-                (long long)array->size, attr->n_max);
-    int64_t n = (int64_t)array->size;
-    memcpy(params + attr->count_offset, &n, sizeof(n));
-    if (is_list) {
-        const int64_t *data = (n > 0) ? array->data : NULL;
-        memcpy(params + attr->offset, &data, sizeof(data));
-    } else if (n > 0) {
-        memcpy(params + attr->offset, array->data, array->size * sizeof(int64_t));
-    }
-done:
-    return status;
-}
-
-static plait_status_t read_params(const plait_op_t *op, const plait_ffi_attrs_t *attrs,
-                                  unsigned char *params)
-{
-    plait_status_t status = PLAIT_OK;
-
-    memset(params, 0, op->params_size);
-    for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
-        if (a->kind == PLAIT_PARAM_ARRAY || a->kind == PLAIT_PARAM_LIST) {
-            PLAIT_TRY(read_array(attrs, a, params));
-        } else {
-            PLAIT_TRY(read_scalar(attrs, a->name,
-                                  (a->kind == PLAIT_PARAM_FLOAT) ? PLAIT_FFI_F64
-                                                                 : PLAIT_FFI_S64,
-                                  params + a->offset));
-        }
-    }
-done:
-    return status;
-}
-
-static plait_array_t array_of(const plait_ffi_buffer_t *buffer)
-{
-    return (plait_array_t){.dtype = (plait_dtype_t)buffer->dtype,
-                           .ndim = (int)buffer->rank,
-                           .dims = buffer->dims,
-                           .data = buffer->data};
-}
-
-static int64_t bytes_of(const plait_array_t *array)
-{
-    int64_t n = 0;
-    int64_t n_bytes = 0;
-
-    return (plait_array_size(array, &n, &n_bytes) == PLAIT_OK) ? n_bytes : 0;
-}
-
-static int64_t scalar_of(const plait_ffi_attrs_t *attrs, int64_t i, int64_t otherwise)
-{
-    const plait_ffi_scalar_t *scalar =
-        (attrs->types[i] == PLAIT_FFI_ATTR_SCALAR) ? attrs->attrs[i] : NULL;
-
-    if (scalar != NULL && scalar->dtype == PLAIT_FFI_S64) {
-        memcpy(&otherwise, scalar->value, sizeof(otherwise));
-    }
-    return otherwise;
-}
-
-/* The two attributes that all operations have, in one pass: 20 ns less than two searches.
- * Programs of older versions of plait do not say where they were traced. */
-static plait_status_t read_place(const plait_ffi_attrs_t *attrs, int64_t *comm_p,
-                                 int64_t *site_p)
-{
-    plait_status_t status = PLAIT_OK;
-    int64_t comm = -1;
-
-    for (int64_t i = 0; i < attrs->size; i++) {
-        const plait_ffi_span_t *name = attrs->names[i];
-        if (name->len == 4 && memcmp(name->ptr, "comm", 4) == 0) {
-            comm = scalar_of(attrs, i, comm);
-        } else if (name->len == 4 && memcmp(name->ptr, "site", 4) == 0) {
-            *site_p = scalar_of(attrs, i, 0);
-        }
-    }
-    PLAIT_CHECK(comm >= 0, PLAIT_ERR_INTERNAL,
-                "attribute comm is missing or no scalar of 64 bits");
-    *comm_p = comm;
-done:
-    return status;
-}
-
 /* Fresh results are asked to be in huge pages before anything is written to them. */
-static void prepare(const plait_op_t *op, const plait_array_t args[],
-                    const plait_array_t rets[])
+static void prepare(const plait_call_t *call)
 {
-    for (int r = 0; r < op->n_rets; r++) {
+    for (int r = 0; r < call->op->n_rets; r++) {
         bool is_fresh = true;
-        for (int a = 0; a < op->n_args; a++) {
-            is_fresh = is_fresh && args[a].data != rets[r].data;
+        for (int a = 0; a < call->op->n_args; a++) {
+            is_fresh = is_fresh && call->args[a].data != call->rets[r].data;
         }
         if (is_fresh) {
-            plait_host_prepare_result(rets[r].data, bytes_of(&rets[r]));
+            plait_host_prepare_result(call->rets[r].data,
+                                      plait_array_bytes(&call->rets[r]));
         }
     }
 }
 
-/* Which device this is, and which launch: only communicators whose ranks are devices of
- * this process ask. */
-static plait_ffi_error_t *identify(const plait_ffi_frame_t *frame, int64_t *run_p,
-                                   int32_t *ordinal_p)
+/* A call on its way to another thread. */
+typedef struct {
+    plait_call_t *call;
+    const plait_ffi_api_t *api;
+    plait_ffi_future_t *future;
+} later_t;
+
+static void run_later(void *context)
 {
-    plait_ffi_run_id_get_t run = {.struct_size = PLAIT_FFI_RUN_ID_GET_SIZE,
-                                  .ctx = frame->ctx};
-    plait_ffi_ordinal_get_t ordinal = {.struct_size = PLAIT_FFI_ORDINAL_GET_SIZE,
-                                       .ctx = frame->ctx};
+    later_t later = *(later_t *)context;
+
+    plait_free(context);
+    plait_site_enter(later.call->site, later.call->comm->id);
+    plait_status_t status = plait_op_run(later.call);
+    plait_free(later.call);
+    plait_op_release();
+    plait_ffi_future_complete(later.api, later.future, status);
+}
+
+static void later_destroy(later_t *later)
+{
+    if (later != NULL) {
+        plait_free(later->call);
+        plait_free(later);
+    }
+}
+
+/* *future_p stays NULL where the call has to be done here: no memory, no thread. */
+static plait_ffi_error_t *hand_over(const plait_call_t *call,
+                                    const plait_ffi_api_t *api,
+                                    plait_ffi_future_t **future_p)
+{
     plait_ffi_error_t *error = NULL;
+    later_t *later = plait_alloc(1, sizeof(*later));
 
-    if (frame->api->struct_size < sizeof(plait_ffi_api_t)) {
-        return to_xla(frame, plait_fail(PLAIT_ERR_UNSUPPORTED,
-                                        "this jaxlib does not tell devices apart"));
+    if (later == NULL || plait_call_copy(call, &later->call) != PLAIT_OK) {
+        goto done;
     }
-    error = frame->api->run_id_get(&run);
-    if (error == NULL) {
-        error = frame->api->device_ordinal_get(&ordinal);
+    later->api = api;
+    error = plait_ffi_future_create(api, &later->future);
+    if (error != NULL) {
+        goto done;
     }
-    *run_p = run.run_id;
-    *ordinal_p = ordinal.device_ordinal;
-    return error; /* XLA's own */
-}
-
-/* An explicit token follows the operation's own arrays: what went in comes out. */
-static void pass_tokens(const plait_op_t *op, const plait_ffi_frame_t *frame)
-{
-    int64_t n = frame->args.size - op->n_args;
-
-    for (int64_t i = 0; i < n && i < frame->rets.size - op->n_rets; i++) {
-        const plait_ffi_buffer_t *from = frame->args.items[op->n_args + i];
-        const plait_ffi_buffer_t *to = frame->rets.items[op->n_rets + i];
-        plait_array_t array = array_of(to);
-        if (to->dtype != PLAIT_FFI_TOKEN && from->data != to->data) {
-            memcpy(to->data, from->data, (size_t)bytes_of(&array));
-        }
+    plait_ffi_future_t *future = later->future;
+    plait_op_hold();
+    if (plait_workers_run(run_later, later) != PLAIT_OK) {
+        run_later(later);
     }
-}
-
-static plait_status_t check_frame(const plait_op_t *op, const plait_ffi_frame_t *frame)
-{
-    plait_status_t status = PLAIT_OK;
-
-    PLAIT_CHECK(frame->struct_size >= PLAIT_FFI_FRAME_SIZE &&
-                    frame->stage == PLAIT_FFI_STAGE_EXECUTE,
-                PLAIT_ERR_UNSUPPORTED,
-                "%s: this jaxlib's call frame is not known to plait", op->name);
-    PLAIT_CHECK(frame->args.size >= op->n_args && frame->rets.size >= op->n_rets,
-                PLAIT_ERR_INTERNAL,
-                "%s: %lld operands and %lld results, expected %d and %d", op->name,
-                (long long)frame->args.size, (long long)frame->rets.size, op->n_args,
-                op->n_rets);
+    later = NULL; /* the worker's */
+    *future_p = future;
 done:
-    return status;
+    later_destroy(later);
+    return error;
 }
 
 static plait_ffi_error_t *run(const plait_op_t *op, plait_ffi_frame_t *frame)
 {
-    plait_status_t status = PLAIT_OK;
     plait_ffi_error_t *error = NULL;
-    _Alignas(16) unsigned char params[PLAIT_MAX_PARAMS_BYTES];
-    plait_array_t args[PLAIT_MAX_ARRAYS] = {{0}};
-    plait_array_t rets[PLAIT_MAX_ARRAYS] = {{0}};
-    plait_comm_t *comm = NULL;
-    int64_t id = 0;
-    int64_t site = 0;
-    int64_t launch = 0;
-    int32_t ordinal = 0;
+    plait_ffi_future_t *future = NULL;
+    plait_ffi_call_t c;
 
-    if (frame->extension_start != NULL && answer_metadata(frame)) {
+    if (plait_ffi_answers_query(frame)) {
         return NULL;
     }
-    PLAIT_TRY(check_frame(op, frame));
-    PLAIT_TRY(read_place(&frame->attrs, &id, &site));
-    plait_site_enter(site, id);
-    PLAIT_TRY(read_params(op, &frame->attrs, params));
-    if (plait_registry_is_by_device(id)) {
-        error = identify(frame, &launch, &ordinal);
-        if (error != NULL) {
-            goto done;
-        }
-    }
-    for (int i = 0; i < op->n_args; i++) {
-        args[i] = array_of(frame->args.items[i]);
-    }
-    for (int i = 0; i < op->n_rets; i++) {
-        rets[i] = array_of(frame->rets.items[i]);
-    }
-    status = plait_registry_find(id, ordinal, &comm);
-    if (status != PLAIT_OK) {
-        plait_error_prefix("%s: ", op->name);
+    error = plait_ffi_decode(op, frame, false, &c);
+    if (error != NULL) {
         goto done;
     }
-    prepare(op, args, rets);
-    PLAIT_TRY(plait_op_launch(op, params, comm, launch, args, rets));
-    pass_tokens(op, frame);
-done:
-    if (status != PLAIT_OK) {
-        error = to_xla(frame, status);
+    prepare(&c.call);
+    plait_ffi_pass_tokens(frame, op->n_args, op->n_rets);
+    if (plait_ffi_is_async(frame->api, plait_call_bytes(&c.call))) {
+        error = hand_over(&c.call, frame->api, &future);
     }
+    if (error == NULL && future == NULL) {
+        plait_status_t status = plait_op_run(&c.call);
+        error = (status != PLAIT_OK) ? plait_ffi_error(frame->api, status) : NULL;
+    }
+    if (future != NULL) {
+        frame->future = future;
+    }
+done:
     return error;
 }
 

@@ -2,14 +2,37 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/site.h"
 #include "base/status.h"
 #include "device/pool.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 static int64_t padded(int64_t n_bytes)
 {
     return (n_bytes + 63) / 64 * 64;
+}
+
+plait_check_level_t plait_check_level(void)
+{
+    static _Atomic int level = -1;
+    int now = atomic_load_explicit(&level, memory_order_relaxed);
+
+    if (now < 0) {
+        const char *text = getenv("PLAIT_CHECK");
+        now = (text == NULL)                ? PLAIT_CHECK_FIRST
+              : (strcmp(text, "off") == 0)  ? PLAIT_CHECK_OFF
+              : (strcmp(text, "full") == 0) ? PLAIT_CHECK_FULL
+                                            : PLAIT_CHECK_FIRST;
+        atomic_store(&level, now);
+    }
+    return (plait_check_level_t)now;
 }
 
 /* One pooled buffer holds all work slots and the scratch, each on its own cache lines. */
@@ -35,51 +58,136 @@ done:
     return status;
 }
 
-/* A rank whose record does not go with this rank's; 0 if only others differ. */
-static int differing_rank(const plait_exec_t *exec)
-{
-    const plait_plan_t *plan = exec->plan;
-    int differs = 0;
+/* What the records of a fence say: the same on every rank, so all leave at the same fence. */
+typedef enum {
+    ALL_ALIKE,
+    SOME_FAILED, /* or cannot even plan: their agree is 0 */
+    CALLS_DIFFER
+} verdict_t;
 
-    for (int r = plan->n_ranks - 1; r >= 0; r--) {
-        const plait_record_t *record = plait_peer_record(&exec->session, r);
-        bool is_some = record->agree_some != 0 && plan->agree_some != 0;
-        if (record->agree != plan->agree ||
-            (is_some && record->agree_some != plan->agree_some)) {
-            differs = r;
-        }
-    }
-    return differs;
-}
-
-/* What every rank concludes from the same records, so all leave at the same fence. */
-static plait_status_t judge(const plait_exec_t *exec)
+static verdict_t judge(const plait_session_t *session)
 {
-    plait_status_t status = PLAIT_OK;
-    const plait_plan_t *plan = exec->plan;
-    const plait_session_t *session = &exec->session;
     const plait_record_t *first = plait_peer_record(session, 0);
     uint64_t some = 0;
+    bool has_failed = false;
+    bool has_refused = false;
+    bool differs = false;
 
-    for (int r = 0; r < plan->n_ranks; r++) {
+    for (int r = 0; r < session->end->size; r++) {
         const plait_record_t *record = plait_peer_record(session, r);
         some = (some == 0) ? record->agree_some : some;
-        PLAIT_CHECK(record->agree == first->agree &&
-                        (record->agree_some == 0 || record->agree_some == some),
-                    PLAIT_ERR_MISMATCH,
-                    "rank %d calls %s, rank %d calls something else at the same place",
-                    plan->rank, plan->title, differing_rank(exec));
+        has_failed = has_failed || record->status != PLAIT_OK;
+        has_refused = has_refused || record->agree == 0;
+        differs = differs || record->agree != first->agree ||
+                  (record->agree_some != 0 && record->agree_some != some);
     }
-    for (int r = 0; r < plan->n_ranks; r++) {
-        int32_t theirs = plait_peer_record(session, r)->status;
-        PLAIT_CHECK(theirs == PLAIT_OK, PLAIT_ERR_PEER, "%s: rank %d failed with %s",
-                    plan->title, r, plait_status_name((plait_status_t)theirs));
-    }
-done:
-    return status;
+    differs = differs && !has_refused && plait_check_level() != PLAIT_CHECK_OFF;
+    return differs ? CALLS_DIFFER : has_failed ? SOME_FAILED : ALL_ALIKE;
 }
 
-/* Returns the status of the fence; own_p is what this rank brings to it. */
+/* After a verdict every rank shows a text, at one more fence. */
+enum { SAID_BYTES = 224 };
+
+static plait_status_t say(plait_session_t *session, const char *text)
+{
+    const plait_record_t mine = {.n_slots = 0};
+    char said[SAID_BYTES] = "";
+
+    (void)snprintf(said, sizeof(said), "%s", text);
+    return session->end->transport->fence(session, &mine, said, SAID_BYTES);
+}
+
+static void say_call(const plait_plan_t *plan, char text[SAID_BYTES])
+{
+    const char *where = plait_site_text(plait_site_here());
+
+    (void)snprintf(text, SAID_BYTES, "%.150s%s%s", plan->title,
+                   (where[0] != '\0') ? " at " : "", where);
+}
+
+/* Appends to a text as far as there is room. */
+static void __attribute__((format(printf, 3, 4)))
+append(char *text, size_t room, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text + used, room - used, format, args);
+    va_end(args);
+}
+
+/* One line for each call that differs from those above it, with the ranks that made it; how
+ * many. */
+static int list_calls(const plait_session_t *session, char *text, size_t room)
+{
+    int size = session->end->size;
+    int n_lines = 0;
+
+    for (int r = 0; r < size; r++) {
+        const char *said = plait_peer_bytes(session, r);
+        bool is_new = true;
+        for (int q = 0; q < r && is_new; q++) {
+            is_new = strncmp(plait_peer_bytes(session, q), said, SAID_BYTES) != 0;
+        }
+        if (!is_new) {
+            continue;
+        }
+        n_lines++;
+        append(text, room, "\n  rank %d", r);
+        for (int q = r + 1; q < size; q++) {
+            if (strncmp(plait_peer_bytes(session, q), said, SAID_BYTES) == 0) {
+                append(text, room, ", %d", q);
+            }
+        }
+        append(text, room, ": %.*s", SAID_BYTES, said);
+    }
+    return n_lines;
+}
+
+static plait_status_t show_calls(plait_exec_t *exec)
+{
+    char mine[SAID_BYTES];
+
+    say_call(exec->plan, mine);
+    return say(&exec->session, mine);
+}
+
+static plait_status_t fail_differing(const plait_session_t *session)
+{
+    char lines[1500] = "";
+
+    bool differs_here = list_calls(session, lines, sizeof(lines)) > 1;
+    return plait_fail(PLAIT_ERR_MISMATCH, "%s%s",
+                      differs_here
+                          ? "the ranks call different operations"
+                          : "the ranks called different operations before this one "
+                            "(PLAIT_CHECK=full finds the first)",
+                      lines);
+}
+
+/* Every rank that failed says why. */
+static plait_status_t show_failure(plait_session_t *session, plait_status_t own)
+{
+    return say(session, (own != PLAIT_OK) ? plait_error_text() : "");
+}
+
+/* own: how this rank did, with its text; it stays the verdict of a rank that failed. */
+static plait_status_t fail_together(const plait_session_t *session, plait_status_t own)
+{
+    int failed = 0;
+
+    while (failed + 1 < session->end->size &&
+           plait_peer_bytes(session, failed)[0] == '\0') {
+        failed++;
+    }
+    return (own != PLAIT_OK)
+               ? own
+               : plait_fail(PLAIT_ERR_PEER, "rank %d failed: %.*s", failed, SAID_BYTES,
+                            plait_peer_bytes(session, failed));
+}
+
+/* Returns what all ranks together make of it; own is what this rank brings to it. */
 static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publish,
                                 plait_status_t own)
 {
@@ -92,19 +200,52 @@ static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publi
 
     mine.status = (int32_t)own;
     mine.n_slots = publishes ? 0 : plait_plan_n_slots(plan);
-    mine.agree = plan->agree;
+    mine.agree = plan->agree + exec->skipped;
     mine.agree_some = plan->agree_some;
     for (int s = 0; s < mine.n_slots; s++) {
         mine.slot[s] = (uint64_t)(uintptr_t)exec->slot[s];
     }
     PLAIT_TRY(session->end->transport->fence(session, &mine, bytes, publish->n_bytes));
-    if (own == PLAIT_OK) {
-        status = judge(exec);
-    } else {
-        status = own; /* whose text is still there */
+    verdict_t verdict = judge(session);
+    if (verdict != ALL_ALIKE) {
+        PLAIT_TRY((verdict == SOME_FAILED) ? show_failure(session, own)
+                                           : show_calls(exec));
+        exec->is_joint = true;
+        status = (verdict == SOME_FAILED) ? fail_together(session, own)
+                                          : fail_differing(session);
     }
 done:
     return status;
+}
+
+/* What this rank brings to the others is nothing but its failure. */
+plait_status_t plait_exec_refuse(plait_endpoint_t *end, int64_t run,
+                                 plait_status_t status)
+{
+    plait_session_t session = {.end = end, .run = run};
+    const plait_record_t mine = {.status = (int32_t)status};
+    char text[SAID_BYTES];
+
+    (void)snprintf(text, sizeof(text), "%s", plait_error_text());
+    if (end->size > 1 && end->transport->begin(&session, true) == PLAIT_OK) {
+        if (end->transport->fence(&session, &mine, NULL, 0) == PLAIT_OK) {
+            (void)say(&session, text);
+        }
+        end->transport->end(&session);
+    }
+    return plait_fail(status, "%s", text);
+}
+
+/* The first step of plans that communicate before their first fence. Where a fence costs
+ * next to nothing it is always taken. */
+bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
+                       const plait_history_t *history)
+{
+    plait_check_level_t level = plait_check_level();
+    bool is_cheap = end->caps.publish_bytes >= 0 && !end->caps.is_far;
+
+    return plan->needs_agreement && level != PLAIT_CHECK_OFF &&
+           (is_cheap || !history->is_agreed || level == PLAIT_CHECK_FULL);
 }
 
 static plait_status_t run_step(plait_exec_t *exec, const plait_step_t *step)
@@ -146,35 +287,54 @@ static bool is_wait(const plait_plan_t *plan, plait_step_kind_t kind)
            (kind == PLAIT_STEP_MOVE && plan->direct == PLAIT_DIRECT_NONE);
 }
 
+/* The others wait for this rank: they shall know. */
+static void give_up(void)
+{
+    const plait_flight_entry_t *entry = plait_trace_current();
+
+    if (entry != NULL) {
+        plait_trace_give_up(entry->comm);
+    }
+}
+
 /* A rank that fails between fences goes on to the next one, where all learn of it and
  * leave; without fences it leaves at once. */
-static plait_status_t run_steps(plait_exec_t *exec, plait_status_t status)
+static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *history,
+                                plait_status_t status)
 {
+    static const plait_publish_t nothing = {.slot = -1};
     const plait_plan_t *plan = exec->plan;
 
+    if (plait_exec_agrees(plan, exec->session.end, history)) {
+        PLAIT_TRY(run_fence(exec, &nothing, status));
+    }
     for (int i = 0; i < plan->n_steps; i++) {
         const plait_step_t *step = &plan->steps[i];
         int64_t start = now_if_timed(exec);
         if (step->kind == PLAIT_STEP_FENCE) {
-            status = run_fence(exec, &step->u.fence, status);
-            if (status != PLAIT_OK) {
-                break;
-            }
+            PLAIT_TRY(run_fence(exec, &step->u.fence, status));
         } else if (status == PLAIT_OK) {
             status = run_step(exec, step);
         }
         count_time(exec, is_wait(plan, step->kind), start);
     }
+done:
+    if (status != PLAIT_OK && !exec->is_joint && plan->is_collective) {
+        give_up();
+    }
     return status;
 }
 
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
-                               int64_t run, const void *const args[],
-                               void *const rets[], plait_trace_times_t *times)
+                               int64_t run, const plait_history_t *history,
+                               const void *const args[], void *const rets[],
+                               plait_trace_times_t *times)
 {
     plait_status_t status = PLAIT_OK;
-    plait_exec_t exec = {
-        .plan = plan, .session = {.end = end, .run = run}, .times = times};
+    plait_exec_t exec = {.plan = plan,
+                         .session = {.end = end, .run = run},
+                         .times = times,
+                         .skipped = history->skipped};
     int64_t start = now_if_timed(&exec);
     void *memory = NULL;
     bool has_begun = false;
@@ -193,7 +353,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     has_begun = true;
     count_time(&exec, true, start);
     status = take_memory(&exec, &memory);
-    status = run_steps(&exec, status);
+    status = run_steps(&exec, history, status);
     if (status == PLAIT_OK) {
         status = end->transport->refusal(&exec.session);
     }

@@ -12,12 +12,41 @@ struct plait_exec {
     char *slot[PLAIT_MAX_SLOTS]; /* my buffers */
     char *scratch;               /* plan->scratch_bytes, at a 64-byte boundary */
     plait_trace_times_t *times;  /* NULL: nobody wants to know */
+    uint64_t skipped;            /* see plait_history_t */
+    bool is_joint; /* a failure that all ranks know of: they leave together */
 };
+
+/* When ranks make sure that they do the same, where a plan does not begin with a fence: there
+ * its fences tell anyway. PLAIT_CHECK=off, first, full. */
+typedef enum {
+    PLAIT_CHECK_OFF,
+    PLAIT_CHECK_FIRST, /* the first time */
+    PLAIT_CHECK_FULL
+} plait_check_level_t;
+
+plait_check_level_t plait_check_level(void);
+
+/* What ranks have in common, if they did the same so far. */
+typedef struct {
+    bool is_agreed;   /* they have run this plan before */
+    uint64_t skipped; /* hash of what they ran since then without making sure */
+} plait_history_t;
+
+/* Whether ranks make sure at this execution that they do the same. */
+bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
+                       const plait_history_t *history);
 
 /* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. */
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
-                               int64_t run, const void *const args[],
-                               void *const rets[], plait_trace_times_t *times);
+                               int64_t run, const plait_history_t *history,
+                               const void *const args[], void *const rets[],
+                               plait_trace_times_t *times);
+
+/* Takes part in a collective that this rank cannot plan, so that the others learn of it where
+ * they would wait for it: their operation ends with PEER. Returns `status`, whose text is
+ * there. */
+plait_status_t plait_exec_refuse(plait_endpoint_t *end, int64_t run,
+                                 plait_status_t status);
 
 /* Whether a peer's slot can be read at its address. */
 static inline bool plait_exec_reaches(const plait_exec_t *exec, int peer, int slot)

@@ -6,9 +6,10 @@
 #include <string.h>
 
 /* Piece q, bytes [at, at + n_bytes), as something readable here; with one-copy reads it
- * comes through the scratch. */
+ * comes to `to`. */
 static plait_status_t piece_of(plait_exec_t *exec, const plait_reduce_step_t *r, int q,
-                               int64_t at, int64_t n_bytes, const char **piece_p)
+                               int64_t at, int64_t n_bytes, char *to,
+                               const char **piece_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
@@ -19,9 +20,8 @@ static plait_status_t piece_of(plait_exec_t *exec, const plait_reduce_step_t *r,
         *piece_p = plait_exec_peer(exec, rank, r->src_slot) + offset;
     } else {
         const plait_box_copy_t box = {.row_bytes = n_bytes};
-        PLAIT_TRY(
-            plait_exec_read_box(exec, rank, r->src_slot, offset, &box, exec->scratch));
-        *piece_p = exec->scratch;
+        PLAIT_TRY(plait_exec_read_box(exec, rank, r->src_slot, offset, &box, to));
+        *piece_p = to;
     }
 done:
     return status;
@@ -40,10 +40,10 @@ static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst,
     }
 }
 
-/* Two pieces that both come through the scratch need half of it each, hence the cut in
- * blocks of half a chunk; the first piece then moves to the result. dst may be this rank's
- * own piece: it is read as soon as it is due and never after the result was written, because
- * ranks before it are gathered in the scratch first. */
+/* Blocks of half a chunk: the first piece that is read comes to where the sum is kept, the
+ * others to the other half of the scratch. dst may be this rank's own piece: it is read as
+ * soon as it is due and never after the result was written, because the sum of the ranks
+ * before it is kept in the scratch. */
 plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *r)
 {
     plait_status_t status = PLAIT_OK;
@@ -55,27 +55,23 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
     for (int64_t at = 0; at < r->n; at += n_block) {
         int64_t n = plait_min(n_block, r->n - at);
         char *dst = exec->slot[r->dst_slot] + r->dst_offset + at * item;
-        /* nobody's operand is in the way of what was published */
-        char *sum = is_published ? dst : exec->scratch + PLAIT_READ_CHUNK / 2;
+        /* nobody's operand is in the way of what was published, or of one rank alone */
+        bool is_apart = !is_published && exec->plan->n_ranks > 1;
+        char *sum = is_apart ? exec->scratch + PLAIT_READ_CHUNK / 2 : dst;
         const char *piece = NULL;
 
         if (r->n_pieces == 0) {
             plait_reduce_fill(r->op, r->dtype, n, dst);
             continue;
         }
-        PLAIT_TRY(piece_of(exec, r, 0, at * item, n * item, &piece));
+        PLAIT_TRY(piece_of(exec, r, 0, at * item, n * item, sum, &piece));
         if (r->n_pieces == 1) {
             reduce_alone(r, n, dst, piece);
             continue;
         }
         const char *before = piece;
-        if (piece ==
-            exec->scratch) { /* keep it: the next one comes to the same place */
-            memcpy(sum, piece, (size_t)(n * item));
-            before = sum;
-        }
         for (int q = 1; q < r->n_pieces; q++) {
-            PLAIT_TRY(piece_of(exec, r, q, at * item, n * item, &piece));
+            PLAIT_TRY(piece_of(exec, r, q, at * item, n * item, exec->scratch, &piece));
             fn(n, (q == r->n_pieces - 1) ? dst : sum, before, piece);
             before = sum;
         }

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "base/wait.h"
+#include "plan/exec.h"
 #include "plan/observe.h"
 
 #include <pthread.h>
@@ -34,13 +35,16 @@ typedef struct entry {
     int64_t n_words;
     uint64_t *words;
     plait_plan_t *plan;
+    plait_lanes_t lanes;
     plait_about_t about;
     struct entry *next;
 } entry_t;
 
+/* Found without a lock: entries stay as they are until the communicator dies. */
 typedef struct {
-    pthread_mutex_t mutex;
-    entry_t *buckets[N_BUCKETS];
+    pthread_mutex_t mutex; /* of who adds one */
+    _Atomic(entry_t *) buckets[N_BUCKETS];
+    plait_started_queue_t started;
 } cache_t;
 
 static void entry_destroy(entry_t *entry)
@@ -56,11 +60,13 @@ static void cache_destroy(void *attached)
 {
     cache_t *cache = attached;
 
+    plait_started_drain(&cache->started);
     for (int b = 0; b < N_BUCKETS; b++) {
-        while (cache->buckets[b] != NULL) {
-            entry_t *next = cache->buckets[b]->next;
-            entry_destroy(cache->buckets[b]);
-            cache->buckets[b] = next;
+        entry_t *entry = atomic_load(&cache->buckets[b]);
+        while (entry != NULL) {
+            entry_t *next = entry->next;
+            entry_destroy(entry);
+            entry = next;
         }
     }
     (void)pthread_mutex_destroy(&cache->mutex);
@@ -164,6 +170,23 @@ static void key_free(plan_key_t *key)
     }
 }
 
+/* What does not begin with a fence would move data, or wait, before ranks know of each other
+ * that they do the same. */
+static bool needs_agreement(const plait_plan_t *plan)
+{
+    bool communicates = false;
+
+    for (int i = 0; i < plan->n_steps && !communicates; i++) {
+        plait_step_kind_t kind = plan->steps[i].kind;
+        if (kind == PLAIT_STEP_FENCE) {
+            break;
+        }
+        communicates = kind == PLAIT_STEP_NATIVE ||
+                       (kind == PLAIT_STEP_MOVE && plan->direct == PLAIT_DIRECT_NONE);
+    }
+    return communicates && plan->is_collective && plan->n_ranks > 1;
+}
+
 plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
                              const plait_endpoint_t *end, const plait_array_t args[],
                              const plait_array_t rets[], plait_plan_t **plan_p)
@@ -181,13 +204,66 @@ plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
     PLAIT_TRY(op->plan(params, &problem, &plan));
     plait_plan_agree(plan,
                      plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
+    plan->is_collective = !op->is_matched;
+    plan->needs_agreement = needs_agreement(plan);
     plan->title_ref = plait_trace_text(plan->title);
     *plan_p = plan;
 done:
     return status;
 }
 
+/* Once per call, so in half the time of base/hash.h; entries are compared in full. */
+static uint64_t hash_of(const plan_key_t *key)
+{
+    uint64_t hash = PLAIT_HASH_SEED;
+
+    for (int64_t i = 0; i < key->n; i++) {
+        hash = (hash ^ key->words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    return hash ^ (hash >> 32);
+}
+
+static const entry_t *find(cache_t *cache, const plan_key_t *key, uint64_t hash)
+{
+    const entry_t *entry =
+        atomic_load_explicit(&cache->buckets[hash % N_BUCKETS], memory_order_acquire);
+
+    while (entry != NULL && !(entry->hash == hash && entry->n_words == key->n &&
+                              memcmp(entry->words, key->words,
+                                     (size_t)key->n * sizeof(key->words[0])) == 0)) {
+        entry = entry->next;
+    }
+    return entry;
+}
+
 /* Under the cache's mutex. */
+static plait_status_t add(cache_t *cache, const plan_key_t *key, uint64_t hash,
+                          const plait_op_t *op, const void *params,
+                          const plait_endpoint_t *end, const plait_array_t args[],
+                          const plait_array_t rets[], const entry_t **entry_p)
+{
+    plait_status_t status = PLAIT_OK;
+    _Atomic(entry_t *) *bucket = &cache->buckets[hash % N_BUCKETS];
+    entry_t *fresh = plait_alloc(1, sizeof(*fresh));
+
+    PLAIT_CHECK(fresh != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    fresh->words = plait_alloc(key->n, sizeof(key->words[0]));
+    PLAIT_CHECK(fresh->words != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    memcpy(fresh->words, key->words, (size_t)key->n * sizeof(key->words[0]));
+    fresh->n_words = key->n;
+    fresh->hash = hash;
+    PLAIT_TRY(plait_op_plan(op, params, end, args, rets, &fresh->plan));
+    fresh->lanes = plait_lanes_of(fresh->plan);
+    plait_about_op(op, params, args, rets, fresh->plan->title, &fresh->about);
+    fresh->next = atomic_load_explicit(bucket, memory_order_relaxed);
+    atomic_store_explicit(bucket, fresh, memory_order_release);
+    *entry_p = fresh;
+    fresh = NULL;
+done:
+    entry_destroy(fresh);
+    return status;
+}
+
 static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
                                    const plait_op_t *op, const void *params,
                                    const plait_endpoint_t *end,
@@ -195,49 +271,31 @@ static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
                                    const plait_array_t rets[], const entry_t **entry_p)
 {
     plait_status_t status = PLAIT_OK;
-    size_t n_bytes = (size_t)key->n * sizeof(key->words[0]);
-    uint64_t hash = plait_hash_bytes(PLAIT_HASH_SEED, key->words, n_bytes);
-    entry_t **bucket = &cache->buckets[hash % N_BUCKETS];
-    entry_t *entry = *bucket;
-    entry_t *fresh = NULL;
+    const uint64_t hash = hash_of(key);
 
-    while (entry != NULL && !(entry->hash == hash && entry->n_words == key->n &&
-                              memcmp(entry->words, key->words, n_bytes) == 0)) {
-        entry = entry->next;
+    *entry_p = find(cache, key, hash);
+    if (*entry_p == NULL) {
+        (void)pthread_mutex_lock(&cache->mutex);
+        *entry_p = find(cache, key, hash); /* another thread may have been first */
+        if (*entry_p == NULL) {
+            status = add(cache, key, hash, op, params, end, args, rets, entry_p);
+        }
+        (void)pthread_mutex_unlock(&cache->mutex);
     }
-    if (entry == NULL) {
-        fresh = plait_alloc(1, sizeof(*fresh));
-        PLAIT_CHECK(fresh != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-        fresh->words = plait_alloc(key->n, sizeof(key->words[0]));
-        PLAIT_CHECK(fresh->words != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-        memcpy(fresh->words, key->words, n_bytes);
-        fresh->n_words = key->n;
-        fresh->hash = hash;
-        PLAIT_TRY(plait_op_plan(op, params, end, args, rets, &fresh->plan));
-        plait_about_op(op, params, args, rets, fresh->plan->title, &fresh->about);
-        fresh->next = *bucket;
-        *bucket = fresh;
-        entry = fresh;
-        fresh = NULL;
-    }
-    *entry_p = entry;
-done:
-    entry_destroy(fresh);
     return status;
 }
 
 static _Atomic int64_t n_in_flight;
 static atomic_bool is_closed;
 
-static plait_status_t launch(const plait_op_t *op, const void *params,
-                             plait_comm_t *comm, int64_t run,
-                             const plait_array_t args[], const plait_array_t rets[])
+/* The plan of a call, from the cache or made now. *cache_p stays NULL where there is nothing to
+ * communicate with; else a failure is one of this call. */
+static plait_status_t prepare(const plait_call_t *call, cache_t **cache_p,
+                              const entry_t **entry_p)
 {
     plait_status_t status = PLAIT_OK;
+    plait_comm_t *comm = call->comm;
     cache_t *cache = cache_of(comm);
-    const entry_t *entry = NULL;
-    const void *operands[PLAIT_MAX_ARRAYS] = {NULL};
-    void *results[PLAIT_MAX_ARRAYS] = {NULL};
     plan_key_t key;
 
     key.n = 0;
@@ -246,39 +304,129 @@ static plait_status_t launch(const plait_op_t *op, const void *params,
                 "the process is leaving, no communication is possible any more");
     PLAIT_CHECK(cache != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
     PLAIT_TRY(plait_comm_usable(comm));
-    PLAIT_TRY(make_key(op, params, args, rets, &key));
-    (void)pthread_mutex_lock(&cache->mutex);
-    status = find_or_make(cache, &key, op, params, &comm->end, args, rets, &entry);
-    (void)pthread_mutex_unlock(&cache->mutex);
-    PLAIT_TRY(status);
-    for (int i = 0; i < op->n_args; i++) {
-        operands[i] = args[i].data;
-    }
-    for (int i = 0; i < op->n_rets; i++) {
-        results[i] = rets[i].data;
-    }
-    status =
-        plait_observe_exec(entry->plan, &entry->about, comm, run, operands, results);
+    *cache_p = cache;
+    PLAIT_TRY(make_key(call->op, call->params, call->args, call->rets, &key));
+    PLAIT_TRY(find_or_make(cache, &key, call->op, call->params, &comm->end, call->args,
+                           call->rets, entry_p));
 done:
     key_free(&key);
-    if (entry == NULL) {
-        plait_observe_failure(op->name, comm, status);
+    return status;
+}
+
+/* A call that this rank cannot plan, perhaps alone: the others learn of it where they would
+ * wait for it. */
+static plait_status_t refuse(const plait_call_t *call, cache_t *cache,
+                             plait_status_t status)
+{
+    const plait_lanes_t all = {.is_collective = true};
+
+    if (cache != NULL && !call->op->is_matched) {
+        plait_started_pass(&cache->started, &all);
+        status = plait_exec_refuse(&call->comm->end, call->run, status);
     }
     return status;
+}
+
+static plait_status_t launch(const plait_call_t *call, bool is_started)
+{
+    plait_status_t status = PLAIT_OK;
+    cache_t *cache = NULL;
+    const entry_t *entry = NULL;
+    const void *operands[PLAIT_MAX_ARRAYS];
+    void *results[PLAIT_MAX_ARRAYS];
+
+    PLAIT_TRY(prepare(call, &cache, &entry));
+    for (int i = 0; i < call->op->n_args; i++) {
+        operands[i] = call->args[i].data;
+    }
+    for (int i = 0; i < call->op->n_rets; i++) {
+        results[i] = call->rets[i].data;
+    }
+    if (!is_started) {
+        plait_started_pass(&cache->started, &entry->lanes);
+    }
+    status = plait_observe_exec(entry->plan, &entry->about, call->comm, call->run,
+                                is_started, operands, results);
+done:
+    if (entry == NULL) {
+        status = refuse(call, cache, status);
+        plait_observe_failure(call->op->name, call->comm, status);
+    }
+    return status;
+}
+
+static void tell_where(const plait_call_t *call)
+{
+    plait_error_prefix("rank %d of communicator #%lld, %s: ", call->comm->end.rank,
+                       (long long)call->comm->id, call->op->name);
+}
+
+static plait_status_t launch_counted(const plait_call_t *call, bool is_started)
+{
+    plait_op_hold();
+    plait_status_t status = launch(call, is_started);
+    plait_op_release();
+    if (status != PLAIT_OK) {
+        tell_where(call);
+    }
+    return status;
+}
+
+plait_status_t plait_op_run(const plait_call_t *call)
+{
+    return launch_counted(call, false);
+}
+
+plait_status_t plait_op_run_started(const plait_call_t *call)
+{
+    return launch_counted(call, true);
 }
 
 plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
                                plait_comm_t *comm, int64_t run,
                                const plait_array_t args[], const plait_array_t rets[])
 {
-    atomic_fetch_add(&n_in_flight, 1);
-    plait_status_t status = launch(op, params, comm, run, args, rets);
-    atomic_fetch_sub(&n_in_flight, 1);
+    plait_call_t call = {.op = op, .params = params, .comm = comm, .run = run};
+
+    for (int i = 0; i < op->n_args; i++) {
+        call.args[i] = args[i];
+    }
+    for (int i = 0; i < op->n_rets; i++) {
+        call.rets[i] = rets[i];
+    }
+    return plait_op_run(&call);
+}
+
+plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **queue_p,
+                              plait_lanes_t *lanes_p)
+{
+    plait_status_t status = PLAIT_OK;
+    cache_t *cache = NULL;
+    const entry_t *entry = NULL;
+
+    PLAIT_TRY(prepare(call, &cache, &entry));
+    *queue_p = &cache->started;
+    *lanes_p = entry->lanes;
+done:
     if (status != PLAIT_OK) {
-        plait_error_prefix("rank %d of communicator #%lld, %s: ", comm->end.rank,
-                           (long long)comm->id, op->name);
+        plait_observe_failure(call->op->name, call->comm, status);
+        if (cache != NULL && !call->op->is_matched && call->comm->end.size > 1) {
+            /* It has no place where to tell the others. */
+            plait_observe_give_up(call->comm);
+        }
+        tell_where(call);
     }
     return status;
+}
+
+void plait_op_hold(void)
+{
+    atomic_fetch_add(&n_in_flight, 1);
+}
+
+void plait_op_release(void)
+{
+    atomic_fetch_sub(&n_in_flight, 1);
 }
 
 int64_t plait_in_flight(void)

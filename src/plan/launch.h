@@ -3,19 +3,35 @@
 #define PLAIT_PLAN_LAUNCH_H
 
 #include "comm/comm.h"
+#include "plan/call.h"
 #include "plan/op.h"
+#include "plan/started.h"
 
 /* A plan for this communicator's rank, made anew. args and rets: shapes and dtypes. */
 plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
                              const plait_endpoint_t *end, const plait_array_t args[],
                              const plait_array_t rets[], plait_plan_t **plan_p);
 
-/* Executes op on the arrays; its plan is kept for the next call with the same parameters and
- * shapes. run: the launch, see plait_session_t. The error text begins with operation and
- * rank. */
+/* Executes the call; its plan is kept for the next one with the same parameters and shapes.
+ * The error text begins with operation and rank. */
+plait_status_t plait_op_run(const plait_call_t *call);
+
+/* The same of loose parts. run: the launch, see plait_session_t. */
 plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
                                plait_comm_t *comm, int64_t run,
                                const plait_array_t args[], const plait_array_t rets[]);
+
+/* The same for what plait_started_begin has put in its place among the started operations. */
+plait_status_t plait_op_run_started(const plait_call_t *call);
+
+/* Where the call's operation stands in line among the started ones of its communicator. */
+plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **queue_p,
+                              plait_lanes_t *lanes_p);
+
+/* From plait_op_hold to plait_op_release one call counts as under way that is launched later,
+ * by another thread. */
+void plait_op_hold(void);
+void plait_op_release(void);
 
 /* Before the process ends: new calls fail with COMM; waits until those under way are done,
  * at most limit_ns. Returns the number still under way. */

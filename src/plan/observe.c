@@ -1,7 +1,9 @@
 #include "plan/observe.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/site.h"
+#include "base/status.h"
 #include "base/trace.h"
 #include "plan/exec.h"
 
@@ -55,9 +57,36 @@ static int64_t bytes_of(const plait_plan_t *plan)
     return n_bytes;
 }
 
-static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
-                                   bool is_collective, plait_comm_t *comm)
+static _Thread_local plait_observed_t *here;
+
+plait_observed_t *plait_observe_here(void)
 {
+    return here;
+}
+
+/* What all ranks have in common decides, so that they decide alike; the line of the program
+ * may be another on each rank. Forgets plans, on all ranks the same ones. */
+static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan)
+{
+    plait_history_t history = {.skipped = comm->skipped};
+
+    if (plan->needs_agreement) {
+        uint64_t *place = &comm->agreed[plan->agree % PLAIT_AGREED_ROOM];
+        history.is_agreed = *place == plan->agree;
+        *place = plan->agree;
+        if (!plait_exec_agrees(plan, &comm->end, &history)) {
+            comm->skipped = plait_hash_word(comm->skipped, plan->agree);
+        }
+    }
+    return history;
+}
+
+static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
+                                   bool is_collective, bool is_started,
+                                   plait_comm_t *comm)
+{
+    uint32_t n_before = atomic_fetch_add_explicit(&comm->n_collectives, is_collective,
+                                                  memory_order_relaxed);
     const plait_trace_call_t call = {
         .title = title,
         .comm = comm->id,
@@ -66,6 +95,8 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
         .track = comm->track,
         .peer = peer,
         .is_collective = is_collective,
+        .is_started = is_started,
+        .n_collectives = n_before + is_collective,
         .n_bytes = n_bytes};
 
     return plait_trace_begin(&call);
@@ -74,8 +105,8 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
 /* The slow way, when somebody looks. */
 static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
                                  plait_flight_entry_t *entry, plait_comm_t *comm,
-                                 int64_t run, const void *const args[],
-                                 void *const rets[])
+                                 int64_t run, const plait_history_t *history,
+                                 const void *const args[], void *const rets[])
 {
     bool has_lines = plait_trace_has_lines() != 0;
     plait_trace_times_t times = {.start_ns = plait_clock_ns()};
@@ -84,7 +115,8 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
         print_begin(entry, line);
         times.start_ns = plait_clock_ns();
     }
-    plait_status_t status = plait_exec_plan(plan, &comm->end, run, args, rets, &times);
+    plait_status_t status =
+        plait_exec_plan(plan, &comm->end, run, history, args, rets, &times);
     times.end_ns = plait_clock_ns();
     if (has_lines) {
         print_end(entry, line, status, &times);
@@ -93,22 +125,68 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
     return status;
 }
 
+void plait_observe_give_up(plait_comm_t *comm)
+{
+    atomic_store(&comm->is_given_up, true);
+    plait_trace_give_up(comm->id);
+}
+
+/* A collective that meets another one on its communicator was not ordered after it. Devices of
+ * one process are apart by their launches. */
+static plait_status_t enter(plait_comm_t *comm, const plait_plan_t *plan)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_exclusive = plan->is_collective && comm->end.peers != NULL;
+
+    PLAIT_CHECK(!is_exclusive || !atomic_exchange_explicit(&comm->is_in_use, true,
+                                                           memory_order_acquire),
+                PLAIT_ERR_COMM,
+                "%s begins while another collective on this communicator is under way: "
+                "put them in one chain of tokens, or give each thread or chain a "
+                "communicator of its own",
+                plan->title);
+done:
+    return status;
+}
+
+static void leave(plait_comm_t *comm, const plait_plan_t *plan)
+{
+    if (plan->is_collective && comm->end.peers != NULL) {
+        atomic_store_explicit(&comm->is_in_use, false, memory_order_release);
+    }
+}
+
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
-                                  plait_comm_t *comm, int64_t run,
+                                  plait_comm_t *comm, int64_t run, bool is_started,
                                   const void *const args[], void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
     plait_flight_entry_t *entry =
         begin(plan->title_ref, bytes_of(plan), (about != NULL) ? about->peer : -1,
-              plan->is_collective, comm);
+              plan->is_collective, is_started, comm);
+    plait_observed_t now = {comm, plan, entry, false};
 
+    status = enter(comm, plan);
+    if (status != PLAIT_OK) {
+        plait_observe_give_up(comm);
+        plait_trace_end(entry, NULL, status);
+        goto done;
+    }
+    plait_history_t history = history_of(comm, plan);
+    here = &now;
     if (plait_trace_is_timed()) {
         status = exec_timed(plan, (about != NULL) ? about->line : plan->title, entry,
-                            comm, run, args, rets);
+                            comm, run, &history, args, rets);
     } else {
-        status = plait_exec_plan(plan, &comm->end, run, args, rets, NULL);
+        status = plait_exec_plan(plan, &comm->end, run, &history, args, rets, NULL);
         plait_trace_end(entry, NULL, status);
     }
+    here = NULL;
+    leave(comm, plan);
+    if (now.is_given_up) {
+        atomic_store(&comm->is_given_up, true);
+    }
+done:
     return status;
 }
 
@@ -117,5 +195,6 @@ void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t 
     char title[PLAIT_TITLE_BYTES];
 
     (void)snprintf(title, sizeof(title), "%s, not planned", name);
-    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, comm), NULL, status);
+    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, false, comm), NULL,
+                    status);
 }

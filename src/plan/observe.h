@@ -2,14 +2,29 @@
 #ifndef PLAIT_PLAN_OBSERVE_H
 #define PLAIT_PLAN_OBSERVE_H
 
+#include "base/trace.h"
 #include "comm/comm.h"
 #include "plan/describe.h"
 
+/* What this thread runs, for the guard. */
+typedef struct {
+    const plait_comm_t *comm;
+    const plait_plan_t *plan;
+    plait_flight_entry_t *entry;
+    bool is_given_up; /* by the guard: the communicator is not to be used any more */
+} plait_observed_t;
+
+/* NULL: no operation. */
+plait_observed_t *plait_observe_here(void);
+
 /* Runs the plan as the next operation of the communicator. about: NULL: the plan's title is
- * all that is known. */
+ * all that is known. is_started: the program goes on meanwhile. */
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
-                                  plait_comm_t *comm, int64_t run,
+                                  plait_comm_t *comm, int64_t run, bool is_started,
                                   const void *const args[], void *const rets[]);
+
+/* This rank takes no further part in the communicator's operations. */
+void plait_observe_give_up(plait_comm_t *comm);
 
 /* The next operation of the communicator failed before there was a plan. */
 void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status);

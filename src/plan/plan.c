@@ -290,7 +290,7 @@ plait_status_t plait_plan_reduce(plait_plan_t *plan, const plait_reduce_step_t *
 {
     const plait_step_t step = {.kind = PLAIT_STEP_REDUCE, .u.reduce = *reduce};
 
-    if (reduce->src_slot != PLAIT_SLOT_PUBLISHED) {
+    if (reduce->src_slot != PLAIT_SLOT_PUBLISHED && plan->n_ranks > 1) {
         plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
     }
     return (reduce->n == 0) ? PLAIT_OK : add_step(plan, &step);

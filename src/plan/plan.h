@@ -154,8 +154,9 @@ struct plait_plan {
     int rank, n_ranks;
     plait_direct_t direct;
     bool is_collective;
-    uint64_t agree;      /* equal on all ranks of one execution */
-    uint64_t agree_some; /* 0, or equal on all ranks where it is not 0 */
+    bool needs_agreement; /* it communicates before its first fence */
+    uint64_t agree;       /* equal on all ranks of one execution */
+    uint64_t agree_some;  /* 0, or equal on all ranks where it is not 0 */
     int n_args, n_rets, n_work;
     int64_t slot_bytes[PLAIT_MAX_SLOTS];
     int64_t scratch_bytes;
@@ -182,6 +183,15 @@ static inline int plait_plan_n_slots(const plait_plan_t *plan)
 /* Number of elements and bytes of an array, checked. */
 plait_status_t plait_array_size(const plait_array_t *array, int64_t *n_p,
                                 int64_t *n_bytes_p);
+
+/* The bytes alone; 0 where they are not known or too many. */
+static inline int64_t plait_array_bytes(const plait_array_t *array)
+{
+    int64_t n = 0;
+    int64_t n_bytes = 0;
+
+    return (plait_array_size(array, &n, &n_bytes) == PLAIT_OK) ? n_bytes : 0;
+}
 
 /* An empty plan with the slots of the problem's arrays. `format` makes the title. */
 plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **plan_p,

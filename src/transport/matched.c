@@ -1,6 +1,7 @@
 #include "transport/matched.h"
 
 #include "base/status.h"
+#include "base/trace.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -14,13 +15,21 @@ static plait_status_fill_t fill_status;
 plait_status_t plait_matched_fail(plait_status_t verdict,
                                   const plait_matched_fault_t *fault)
 {
+    const plait_flight_entry_t *mine = plait_trace_current();
+    char theirs[240] = "";
+
+    if (fault->partner != NULL && mine != NULL) {
+        plait_process_call(&fault->partner->process, fault->partner->track, mine->comm,
+                           theirs, (int)sizeof(theirs));
+    }
     return plait_fail(
         verdict,
         "message from rank %d to rank %d with tag %d: it has %lld bytes of %s, the "
-        "receiver expects %lld bytes of %s",
+        "receiver expects %lld bytes of %s%s%s",
         fault->source, fault->dest, fault->tag, (long long)fault->n_bytes[0],
         plait_dtype_name(fault->dtypes[0]), (long long)fault->n_bytes[1],
-        plait_dtype_name(fault->dtypes[1]));
+        plait_dtype_name(fault->dtypes[1]),
+        (theirs[0] != '\0') ? "; the partner is in " : "", theirs);
 }
 
 void plait_matched_set_fill(plait_status_fill_t fill)

@@ -25,9 +25,11 @@ typedef struct {
     int source, dest, tag;
     int64_t n_bytes[2];
     plait_dtype_t dtypes[2];
+    const plait_peer_t *partner; /* of this rank; NULL: unknown */
 } plait_matched_fault_t;
 
-/* Records the text of a verdict other than OK, the same on both sides, and returns it. */
+/* Records the text of a verdict other than OK, the same on both sides, and what the partner is
+ * seen to run, and returns it. */
 plait_status_t plait_matched_fail(plait_status_t verdict,
                                   const plait_matched_fault_t *fault);
 

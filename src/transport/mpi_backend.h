@@ -60,8 +60,9 @@ typedef struct {
     uint64_t (*comm_in)(const uint64_t *slot_p);
     int (*comm_free)(uint64_t comm);
     int (*comm_return_errors)(uint64_t comm);
-    /* Collective, blocking: how many ranks share memory with this one. */
-    int (*comm_node_size)(uint64_t comm, int *size_p);
+    /* Collective, blocking: how many ranks share memory with this rank, which counts, and
+     * the first of them. */
+    int (*comm_node)(uint64_t comm, int rank, int *size_p, int *first_p);
 
     int (*keyval_create)(plait_mpi_deleted_t deleted, int *keyval_p);
     int (*keyval_free)(int keyval);

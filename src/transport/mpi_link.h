@@ -34,18 +34,27 @@ typedef struct plait_mpi_transfer plait_mpi_transfer_t;
 /* What a rank says about itself while opening. */
 typedef struct {
     int64_t id;
-    int32_t is_off;    /* PLAIT_DIRECT=off */
-    int32_t is_apart;  /* PLAIT_SHARED=off */
-    int32_t node_size; /* ranks that share memory with it */
-    int32_t pid;
+    int32_t is_off;     /* PLAIT_DIRECT=off */
+    int32_t is_apart;   /* PLAIT_SHARED=off */
+    int32_t node_size;  /* ranks that share memory with it, and it */
+    int32_t node_first; /* the first of them */
+    plait_process_card_t process;
     int32_t unreadable; /* the first rank whose memory it cannot read, or -1 */
     int32_t error;      /* and errno; 0: read, but not what it should be     */
-    int32_t fd;         /* of rank 0: the segment; -1: there is none */
+    int32_t fd;         /* of a node's first rank: the segment; -1: there is none */
     int32_t is_missing; /* the segment, on this rank                 */
     uint64_t nonce;
     uint64_t nonce_address;
     uint32_t native[PLAIT_REDUCE_COUNT]; /* reductions its MPI does as it should */
 } plait_mpi_card_t;
+
+/* A record with bytes, which go on behind its declared end. */
+enum { PLAIT_MPI_SAID_BYTES = 256 };
+
+typedef struct {
+    plait_record_t record;
+    char more[PLAIT_MPI_SAID_BYTES];
+} plait_mpi_said_t;
 
 /* State of an endpoint. Whatever a message of plait's own goes to or comes from is in
  * here or in a transfer, never on a stack: a wait that was given up leaves it in
@@ -63,6 +72,7 @@ typedef struct plait_mpi_link {
     plait_node_segment_t segment; /* base NULL: there is none */
     uint64_t n_fences;            /* in it */
     struct plait_node_mail *mail;
+    struct plait_cluster *cluster; /* NULL: the ranks with a segment are on one node */
     _Atomic bool is_broken; /* ranks left a collective phase at different places    */
     _Atomic bool is_stuck;  /* a request never ended: the memory here is not freed  */
     bool has_lost; /* a message may come when nobody receives: duplicates are kept   */
@@ -76,8 +86,11 @@ typedef struct plait_mpi_link {
 
     plait_record_t mine;
     plait_record_t *peers; /* one per rank */
+    plait_mpi_said_t
+        *said; /* with bytes, one per rank and this rank's; NULL until needed */
     plait_mpi_card_t card;
     plait_mpi_card_t *cards; /* one per rank; kept for the process numbers */
+    plait_peer_t *processes; /* the same for others */
     uint64_t nonce;          /* what peers look for in this process's memory */
 
     /* sent, received: an allreduce of two ranks */
@@ -154,6 +167,7 @@ plait_reduce_t plait_mpi_op(plait_reduce_t op, plait_dtype_t dtype);
 /* Functions of the transports' tables, and what they need elsewhere. */
 extern const plait_transport_t plait_mpi_transport;
 extern const plait_transport_t plait_node_transport;
+extern const plait_transport_t plait_cluster_transport;
 void plait_mpi_close(plait_endpoint_t *end);
 plait_status_t plait_mpi_begin(plait_session_t *session, bool is_collective);
 void plait_mpi_end(plait_session_t *session);

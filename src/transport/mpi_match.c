@@ -158,8 +158,9 @@ static bool take_now(plait_mpi_transfer_t *t)
         struct iovec from = {.iov_base = (void *)(uintptr_t)header->address,
                              .iov_len = (size_t)header->n_bytes};
         /* Memory that cannot be read this way (a device's) can still be sent. */
-        is_here = (plait_node_read(t->link->rank, source, t->link->cards[source].pid,
-                                   &to, 1, &from, 1) == PLAIT_OK);
+        is_here =
+            (plait_node_read(t->link->rank, source, t->link->cards[source].process.pid,
+                             &to, 1, &from, 1) == PLAIT_OK);
     }
     return is_here;
 }
@@ -211,7 +212,8 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
                      rank,
                      t->from.tag,
                      {header->n_bytes, out->n_bytes},
-                     {(plait_dtype_t)header->dtype, (plait_dtype_t)out->dtype}});
+                     {(plait_dtype_t)header->dtype, (plait_dtype_t)out->dtype},
+                     &t->link->processes[t->from.source]});
     if (header->form == PLAIT_MPI_IN_PIECES) {
         PLAIT_TRY(expect_bulk(t, out->status != PLAIT_OK, PLAIT_MPI_MESSAGE_BYTES));
     } else if ((out->status == PLAIT_OK) && !take_now(t)) {
@@ -246,7 +248,8 @@ static plait_status_t heed(plait_mpi_transfer_t *t)
                      in->rank,
                      t->send->tag,
                      {header->n_bytes, in->n_bytes},
-                     {(plait_dtype_t)header->dtype, (plait_dtype_t)in->dtype}});
+                     {(plait_dtype_t)header->dtype, (plait_dtype_t)in->dtype},
+                     &t->link->processes[in->rank]});
     if (in->send_it != 0) {
         PLAIT_TRY(post_bulk_out(t));
     }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "transport/cluster.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
 #include "transport/node_mail.h"
@@ -42,13 +43,15 @@ static bool drain_one(plait_mpi_link_t *link, uint64_t comm, int64_t room, char 
  * under way. */
 static void free_duplicate(plait_mpi_link_t *link, uint64_t comm)
 {
-    char *bin = (char *)link->small;
+    bool leads = link->cluster != NULL && plait_cluster_leads(link);
+    char *bin = leads ? link->cluster->in : (char *)link->small;
+    int64_t room = leads ? link->cluster->message_bytes : (int64_t)sizeof(link->small);
 
     if (comm == link->mpi->comm_null()) {
         return;
     }
     for (int look = 0; look < DRAIN_LOOKS; look++) {
-        while (drain_one(link, comm, sizeof(link->small), bin)) {
+        while (drain_one(link, comm, room, bin)) {
         }
     }
     if (!atomic_load(&link->is_stuck)) {
@@ -80,12 +83,15 @@ static void link_destroy(plait_mpi_link_t **link_p)
         return;
     }
     plait_node_mail_destroy(&link->mail);
+    plait_cluster_destroy(&link->cluster);
     plait_node_segment_destroy(&link->segment);
     plait_mpi_transfers_free(link);
     (void)pthread_mutex_destroy(&link->transfer_lock);
     plait_free(link->requests);
     plait_free(link->cards);
+    plait_free(link->processes);
     plait_free(link->peers);
+    plait_free(link->said);
     plait_free(link);
 }
 
@@ -139,8 +145,10 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     link->chunk_bytes = (mpi->max_count() == INT64_MAX) ? INT64_MAX : INT64_C(1) << 30;
     link->peers = plait_alloc(size, sizeof(*link->peers));
     link->cards = plait_alloc(size, sizeof(*link->cards));
-    PLAIT_CHECK((link->peers != NULL) && (link->cards != NULL), PLAIT_ERR_NO_MEMORY,
-                "no memory for a communicator of %d ranks", size);
+    link->processes = plait_alloc(size, sizeof(*link->processes));
+    PLAIT_CHECK((link->peers != NULL) && (link->cards != NULL) &&
+                    (link->processes != NULL),
+                PLAIT_ERR_NO_MEMORY, "no memory for a communicator of %d ranks", size);
     link->nonce = plait_hash_word((uint64_t)plait_clock_ns(), (uint64_t)getpid());
     link->nonce = plait_hash_word(link->nonce, (uint64_t)(uintptr_t)link);
     *link_p = link;
@@ -189,7 +197,7 @@ static bool is_off(const char *variable)
     return (value != NULL) && (strcmp(value, "off") == 0);
 }
 
-static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size)
+static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size, int node_first)
 {
     plait_mpi_card_t *mine = &link->card;
 
@@ -198,14 +206,15 @@ static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size)
     mine->is_apart = is_off("PLAIT_SHARED");
     mine->fd = -1;
     mine->node_size = node_size;
-    mine->pid = (int32_t)getpid();
+    mine->node_first = node_first;
+    mine->process = plait_process_card();
     mine->unreadable = PLAIT_ANY;
     plait_mpi_native_masks(link->size, mine->native);
     mine->nonce = link->nonce;
     mine->nonce_address = (uint64_t)(uintptr_t)&link->nonce;
 }
 
-/* What forbids a shared segment, as all ranks see it; false if nothing does. */
+/* Whether segments are switched off, as all ranks see it. */
 static bool is_apart(plait_mpi_link_t *link)
 {
     for (int i = 0; i < link->size; i++) {
@@ -215,13 +224,19 @@ static bool is_apart(plait_mpi_link_t *link)
             return true;
         }
     }
+    return false;
+}
+
+/* Whether there is more than one node, and what that means for what `how` says. */
+static bool is_spread(plait_mpi_link_t *link, const char *how)
+{
     for (int i = 0; i < link->size; i++) {
         if (link->cards[i].node_size != link->size) {
             (void)snprintf(
                 link->why, sizeof(link->why),
                 "off: the ranks are on several nodes (%d of %d share one with "
-                "rank %d)",
-                link->cards[i].node_size, link->size, i);
+                "rank %d)%s",
+                link->cards[i].node_size, link->size, i, how);
             return true;
         }
     }
@@ -248,7 +263,8 @@ static void probe_all(plait_mpi_link_t *link)
 
     for (int i = 0; (i < link->size) && (mine->unreadable == PLAIT_ANY); i++) {
         const plait_mpi_card_t *card = &link->cards[i];
-        int error = plait_node_probe(card->pid, card->nonce_address, card->nonce);
+        int error =
+            plait_node_probe(card->process.pid, card->nonce_address, card->nonce);
         if (error != 0) {
             mine->unreadable = i;
             mine->error = error;
@@ -277,21 +293,23 @@ static bool all_readable(plait_mpi_link_t *link)
     return true;
 }
 
-/* Rank 0 makes the segment, the others open it; all have it or none. */
-static plait_status_t share_segment(plait_mpi_link_t *link)
+/* The first rank of a node makes the segment, the others open it; all have it or none. */
+static plait_status_t share_segment(plait_mpi_link_t *link,
+                                    const plait_node_shape_t *shape)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_card_t *mine = &link->card;
-    const plait_mpi_card_t *first = &link->cards[0];
+    const plait_mpi_card_t *first = &link->cards[mine->node_first];
+    bool is_first = mine->node_first == link->rank;
 
-    if (link->rank == 0 && plait_node_segment_create(link->size, link->nonce,
-                                                     &link->segment) == PLAIT_OK) {
+    if (is_first &&
+        plait_node_segment_create(shape, link->nonce, &link->segment) == PLAIT_OK) {
         mine->fd = link->segment.fd;
     }
     PLAIT_TRY(show_cards(link));
-    if (link->rank != 0 && first->fd >= 0) {
-        (void)plait_node_segment_attach(first->pid, first->fd, link->size, first->nonce,
-                                        &link->segment);
+    if (!is_first && first->fd >= 0) {
+        (void)plait_node_segment_attach(first->process.pid, first->fd, shape,
+                                        first->nonce, &link->segment);
     }
     mine->is_missing = (link->segment.base == NULL);
     if (mine->is_missing) {
@@ -311,25 +329,27 @@ done:
     return status;
 }
 
-/* Sets why, the segment, and whether all ranks can read each other; agrees on the id by the
- * way. */
-static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
+/* Few processes are looked at now: what their last words were is then known even if they are
+ * gone when somebody wants to know. */
+static void know_processes(plait_mpi_link_t *link)
+{
+    enum { FEW = 128 };
+
+    for (int i = 0; i < link->size; i++) {
+        link->processes[i] = (plait_peer_t){.process = link->cards[i].process};
+        if (link->size <= FEW) {
+            (void)plait_process_find(&link->cards[i].process);
+        }
+    }
+}
+
+/* One node: its segment, messages through it, and whether all can read each other. */
+static plait_status_t join_node(plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
-    int node_size = 0;
+    const plait_node_shape_t shape = plait_node_shape(link->size);
 
-    /* Blocking in MPI, the only such call: all ranks are known to be here. */
-    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
-                             link->mpi->comm_node_size(link->control, &node_size)));
-    plait_node_expose();
-    fill_card(link, *id_p, node_size);
-    PLAIT_TRY(show_cards(link));
-    for (int i = 0; i < link->size; i++) {
-        *id_p = (link->cards[i].id > *id_p) ? link->cards[i].id : *id_p;
-    }
-    if (!is_apart(link)) {
-        PLAIT_TRY(share_segment(link));
-    }
+    PLAIT_TRY(share_segment(link, &shape));
     if (link->segment.base != NULL && !is_switched_off(link)) {
         probe_all(link);
         PLAIT_TRY(show_cards(link));
@@ -340,6 +360,68 @@ static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
     }
 done:
     return status;
+}
+
+/* Several nodes: a segment on each. */
+static plait_status_t join_cluster(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_node_shape_t shape = plait_cluster_shape(link->size);
+
+    PLAIT_TRY(share_segment(link, &shape));
+    if (link->segment.base != NULL) {
+        PLAIT_TRY(plait_cluster_create(link, &link->cluster));
+        (void)is_spread(link, "; small collectives share memory within a node");
+    }
+done:
+    return status;
+}
+
+/* Sets why, the segment, and whether all ranks can read each other; agrees on the id by the
+ * way. */
+static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int node_size = 0;
+    int node_first = 0;
+
+    /* Blocking in MPI, the only such call: all ranks are known to be here. */
+    PLAIT_TRY(PLAIT_MPI_CALL(
+        link->rank, "open",
+        link->mpi->comm_node(link->control, link->rank, &node_size, &node_first)));
+    plait_node_expose();
+    fill_card(link, *id_p, node_size, node_first);
+    PLAIT_TRY(show_cards(link));
+    for (int i = 0; i < link->size; i++) {
+        *id_p = (link->cards[i].id > *id_p) ? link->cards[i].id : *id_p;
+    }
+    know_processes(link);
+    if (!is_apart(link) && !is_spread(link, "")) {
+        PLAIT_TRY(join_node(link));
+    } else if (!is_apart(link) && plait_cluster_is_for(link)) {
+        PLAIT_TRY(join_cluster(link));
+    }
+done:
+    return status;
+}
+
+/* What planning may count on, and the functions that go with it. */
+static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
+{
+    bool is_alone = link->segment.base == NULL; /* without memory that is shared */
+
+    end->transport = is_alone                  ? &plait_mpi_transport
+                     : (link->cluster == NULL) ? &plait_node_transport
+                                               : &plait_cluster_transport;
+    end->caps.direct = link->is_node ? PLAIT_DIRECT_READ : PLAIT_DIRECT_NONE;
+    end->caps.publish_bytes = is_alone                  ? -1
+                              : (link->cluster == NULL) ? PLAIT_PUBLISH_BYTES
+                                                        : link->cluster->publish_bytes;
+    end->caps.is_far = link->cluster != NULL;
+    end->caps.has_native = true;
+    end->rank = link->rank;
+    end->size = link->size;
+    end->peers = link->processes;
 }
 
 /* What every rank's MPI can do: libraries choose their loops by the CPU. */
@@ -373,13 +455,7 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     PLAIT_TRY(duplicate(link, &link->matched));
     PLAIT_TRY(duplicate(link, &link->control));
     PLAIT_TRY(agree(link, &id));
-    end->transport =
-        (link->segment.base != NULL) ? &plait_node_transport : &plait_mpi_transport;
-    end->rank = my_rank;
-    end->size = n_ranks;
-    end->caps.direct = link->is_node ? PLAIT_DIRECT_READ : PLAIT_DIRECT_NONE;
-    end->caps.publish_bytes = (link->segment.base != NULL) ? PLAIT_PUBLISH_BYTES : -1;
-    end->caps.has_native = true;
+    fill_end(link, end);
     common_native(link, end->caps.native_reduce);
     end->state = link;
     *id_p = id;

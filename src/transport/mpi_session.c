@@ -79,20 +79,47 @@ done:
     return status;
 }
 
-/* Every rank's record needs every rank, so showing them is the barrier as well. */
+/* Records with bytes, which come only after a failure: as many on every rank. */
+static plait_status_t fence_with_bytes(plait_mpi_link_t *link, const void *bytes,
+                                       int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    uint64_t request = 0;
+
+    PLAIT_CHECK(n_bytes <= PLAIT_MPI_SAID_BYTES, PLAIT_ERR_INTERNAL,
+                "rank %d fence: %lld bytes", link->rank, (long long)n_bytes);
+    if (link->said == NULL) {
+        link->said = plait_alloc(link->size + 1, sizeof(*link->said));
+    }
+    PLAIT_CHECK(link->said != NULL, PLAIT_ERR_NO_MEMORY, "rank %d fence: no memory",
+                link->rank);
+    plait_mpi_said_t *mine = &link->said[link->size];
+    mine->record = link->mine;
+    plait_record_write(&mine->record, &link->mine, bytes, n_bytes);
+    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "fence",
+                             link->mpi->iallgather(mine, sizeof(*mine), link->said,
+                                                   link->control, &request)));
+    PLAIT_TRY(plait_mpi_wait(link, "fence", PLAIT_ANY, 0, 1, &request));
+done:
+    return status;
+}
+
+/* Every rank's record needs every rank, so showing them is the barrier as well.
+ * caps.publish_bytes is -1, but a few bytes are shown after a failure. */
 static plait_status_t session_fence(plait_session_t *session,
                                     const plait_record_t *mine, const void *bytes,
                                     int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
+    bool has_bytes = bytes != NULL && n_bytes > 0;
 
-    (void)bytes; /* caps.publish_bytes is -1 */
-    (void)n_bytes;
     link->mine = *mine;
-    PLAIT_TRY((link->size == 2) ? fence_pair(link) : fence_all(link));
-    session->peers = (const char *)link->peers;
-    session->peer_stride = sizeof(*link->peers);
+    PLAIT_TRY(has_bytes           ? fence_with_bytes(link, bytes, n_bytes)
+              : (link->size == 2) ? fence_pair(link)
+                                  : fence_all(link));
+    session->peers = has_bytes ? (const char *)link->said : (const char *)link->peers;
+    session->peer_stride = has_bytes ? sizeof(*link->said) : sizeof(*link->peers);
 done:
     return status;
 }

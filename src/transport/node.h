@@ -5,13 +5,8 @@
 
 #include "transport/transport.h"
 
-#include <sys/types.h>
-
 /* Functions of the table, see transport.h. */
 plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
                                 const void *bytes, int64_t n_bytes);
-
-/* Whether a process has ended; a zombie has. */
-bool plait_node_is_gone(pid_t pid);
 
 #endif

@@ -2,25 +2,15 @@
  * for k's parity and then writes k into it; it is over when all boxes say k. A box is filled
  * again two fences later, when everybody has left this one, so nothing else protects it. A
  * few published bytes are in the cache line that says k: one transfer from core to core. */
-#include "base/clock.h"
 #include "transport/mpi_link.h"
 #include "transport/node.h"
 #include "transport/node_mail.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 typedef struct {
     const plait_mpi_link_t *link;
     uint64_t number;
-    int peer;          /* the first one that has not come */
-    int64_t looked_ns; /* when it was last asked for, in a slow wait */
+    int peer; /* the first one that has not come */
 } fence_t;
-
-enum { LOOK_EVERY_NS = 50000000 };
 
 static const plait_node_box_t *box_of(const fence_t *fence, int rank)
 {
@@ -38,38 +28,6 @@ static bool is_over(void *context)
         fence->peer++;
     }
     return fence->peer == fence->link->size;
-}
-
-bool plait_node_is_gone(pid_t pid)
-{
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    bool is_gone = fd < 0 && errno == ESRCH;
-
-    if (fd >= 0) {
-        struct pollfd look = {.fd = fd, .events = POLLIN};
-        is_gone =
-            poll(&look, 1, 0) > 0; /* readable once it has ended, also as a zombie */
-        (void)close(fd);
-    }
-    return is_gone;
-}
-
-static plait_status_t check_peer(fence_t *fence)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_mpi_link_t *link = fence->link;
-    pid_t pid = link->cards[fence->peer].pid;
-    int64_t now = plait_clock_ns();
-
-    if (now - fence->looked_ns < LOOK_EVERY_NS) {
-        goto done;
-    }
-    fence->looked_ns = now;
-    PLAIT_CHECK(!plait_node_is_gone(pid), PLAIT_ERR_PEER,
-                "rank %d waits for rank %d (process %d), which has ended", link->rank,
-                fence->peer, (int)pid);
-done:
-    return status;
 }
 
 /* Asleep, with what else has to go on meanwhile: the sender of a message that finds no room
@@ -111,7 +69,6 @@ static plait_status_t wait_for_all(fence_t *fence)
         } else {
             PLAIT_TRY(fence->link->is_node ? sleep_turn(fence, &wait)
                                            : nap_turn(fence, &wait));
-            PLAIT_TRY(is_over(fence) ? PLAIT_OK : check_peer(fence));
         }
     }
 done:
@@ -131,6 +88,30 @@ static void wake_others(const plait_mpi_link_t *link)
     }
 }
 
+/* A rank that leaves a fence before it is over tells those who come later: they would find its
+ * box filled. */
+static void give_up(const plait_mpi_link_t *link, plait_status_t status)
+{
+    uint32_t nobody = 0;
+
+    (void)atomic_compare_exchange_strong(
+        &plait_node_header(&link->segment)->given_up, &nobody,
+        (uint32_t)status << 24 | (uint32_t)(link->rank + 1));
+}
+
+static plait_status_t check_given_up(const plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    uint32_t word = atomic_load_explicit(&plait_node_header(&link->segment)->given_up,
+                                         memory_order_relaxed);
+
+    PLAIT_CHECK(word == 0, (plait_status_t)(word >> 24),
+                "rank %d comes too late: rank %d has given up waiting", link->rank,
+                (int)(word & 0xffffff) - 1);
+done:
+    return status;
+}
+
 plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
                                 const void *bytes, int64_t n_bytes)
 {
@@ -144,10 +125,12 @@ plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *
     atomic_store_explicit(&box->number, fence.number, memory_order_release);
     PLAIT_TRY(wait_for_all(&fence));
     wake_others(link);
+    PLAIT_TRY(check_given_up(link));
     session->peers = (const char *)&plait_node_box(&link->segment, parity, 0)->record;
     session->peer_stride = PLAIT_NODE_BOX_BYTES;
 done:
     if (status != PLAIT_OK) {
+        give_up(link, status);
         atomic_store(&link->is_broken, true); /* others may be a fence further */
     }
     return status;

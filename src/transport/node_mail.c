@@ -20,12 +20,12 @@ plait_status_t plait_node_mail_create(plait_mpi_link_t *link,
 {
     plait_status_t status = PLAIT_OK;
     plait_node_mail_t *mail = plait_alloc(1, sizeof(*mail));
-    int64_t eighth = (int64_t)link->segment.ring_cells * PLAIT_CELL_BYTES / 8;
+    int64_t eighth = (int64_t)link->segment.shape.ring_cells * PLAIT_CELL_BYTES / 8;
 
     PLAIT_CHECK(mail != NULL, PLAIT_ERR_NO_MEMORY, "no memory for messages");
     mail->link = link;
     (void)pthread_mutex_init(&mail->mutex, NULL);
-    mail->ring_cells = (uint64_t)link->segment.ring_cells;
+    mail->ring_cells = (uint64_t)link->segment.shape.ring_cells;
     mail->inline_bytes = ((eighth < MAX_INLINE_BYTES) ? eighth : MAX_INLINE_BYTES) -
                          (int64_t)sizeof(plait_mail_cell_t);
     mail->out = plait_alloc(link->size, sizeof(*mail->out));
@@ -134,7 +134,8 @@ plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail)
                 from->dest,
                 from->tag,
                 {from->n_bytes[0], from->n_bytes[1]},
-                {(plait_dtype_t)from->dtypes[0], (plait_dtype_t)from->dtypes[1]}});
+                {(plait_dtype_t)from->dtypes[0], (plait_dtype_t)from->dtypes[1]},
+                NULL}); /* it was some time ago */
         atomic_store(&from->state, PLAIT_COMPLAINT_NONE);
     }
     return status;
@@ -210,18 +211,6 @@ done:
     return status;
 }
 
-static plait_status_t check_partner(const plait_node_mail_t *mail, int peer)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_mpi_link_t *link = mail->link;
-
-    PLAIT_CHECK(peer < 0 || !plait_node_is_gone(link->cards[peer].pid), PLAIT_ERR_PEER,
-                "rank %d waits for rank %d (process %d), which has ended", link->rank,
-                peer, (int)link->cards[peer].pid);
-done:
-    return status;
-}
-
 /* Who is waited for: the one who sends, or the one who is to receive. */
 static int partner_of(const plait_mail_call_t *call)
 {
@@ -240,7 +229,6 @@ static plait_status_t wait_for_call(plait_mail_call_t *call)
     plait_node_mail_t *mail = call->mail;
     plait_bell_t *bell = &plait_node_rank(&mail->link->segment, mail->link->rank)->bell;
     plait_wait_t wait = plait_wait_begin("sendrecv", PLAIT_ANY);
-    int64_t looked_ns = 0;
 
     while (!is_complete(call)) {
         if (can_go_on(call)) {
@@ -253,11 +241,6 @@ static plait_status_t wait_for_call(plait_mail_call_t *call)
                 plait_mail_wake(mail, call->send->peer);
             }
             status = plait_bell_turn(bell, &wait, can_go_on, call);
-            if (status == PLAIT_OK && plait_bell_sleeps(&wait) &&
-                plait_clock_ns() - looked_ns > LOOK_EVERY_NS) {
-                looked_ns = plait_clock_ns();
-                status = check_partner(mail, wait.peer);
-            }
         }
         PLAIT_TRY(status);
     }
@@ -285,7 +268,8 @@ static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
                                      send->peer,
                                      send->tag,
                                      {send->n_bytes, answer->n_bytes},
-                                     {send->dtype, (plait_dtype_t)answer->dtype}});
+                                     {send->dtype, (plait_dtype_t)answer->dtype},
+                                     &mail->link->processes[send->peer]});
     }
     (void)pthread_mutex_lock(&mail->mutex);
     mail->answers_taken &= ~(1U << call->answer);

@@ -54,8 +54,9 @@ static plait_status_t fetch(const plait_node_mail_t *mail,
     const struct iovec remote = {.iov_base = (void *)(uintptr_t)letter->header.address,
                                  .iov_len = (size_t)letter->header.n_bytes};
 
-    return plait_node_read(link->rank, letter->source, link->cards[letter->source].pid,
-                           &local, 1, &remote, 1);
+    return plait_node_read(link->rank, letter->source,
+                           link->cards[letter->source].process.pid, &local, 1, &remote,
+                           1);
 }
 
 /* A message and the half that it is for meet. */
@@ -73,7 +74,8 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
                                             mail->link->rank,
                                             h->tag,
                                             {h->n_bytes, recv->n_bytes},
-                                            {(plait_dtype_t)h->dtype, recv->dtype}};
+                                            {(plait_dtype_t)h->dtype, recv->dtype},
+                                            &mail->link->processes[letter->source]};
     if (status == PLAIT_OK && letter->data != NULL) {
         memcpy(recv->data, letter->data, (size_t)h->n_bytes);
     } else if (status == PLAIT_OK && h->n_bytes > 0) {

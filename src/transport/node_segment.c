@@ -15,7 +15,7 @@ enum { PAGE_BYTES = 4096, CELL_BYTES = 64 };
 enum { MAX_RING_CELLS = 1024, MIN_RING_CELLS = 32, ALL_RINGS_BYTES = 32 << 20 };
 
 /* Changes with the layout. */
-static const uint64_t magic = 0x706c6169745f3031; /* "plait_01" */
+static const uint64_t magic = 0x706c6169745f3032; /* "plait_02" */
 
 /* A power of two, so that the rings of many ranks stay within the bound. */
 static int ring_cells_of(int n_ranks)
@@ -45,17 +45,25 @@ static int64_t boxes_at(int n_ranks)
     return ranks_at() + n_ranks * (int64_t)sizeof(plait_node_rank_t);
 }
 
-static int64_t rings_at(int n_ranks)
+static int64_t rings_at(const plait_node_shape_t *shape)
 {
-    return boxes_at(n_ranks) + 2 * (int64_t)n_ranks * PLAIT_NODE_BOX_BYTES;
+    return boxes_at(shape->n_ranks) + 2 * (int64_t)shape->n_ranks * shape->box_bytes;
 }
 
-static int64_t bytes_of(int n_ranks)
+static int64_t bytes_of(const plait_node_shape_t *shape)
 {
-    int64_t n = rings_at(n_ranks) +
-                (int64_t)n_ranks * n_ranks * ring_bytes(ring_cells_of(n_ranks));
+    int64_t n_rings =
+        (shape->ring_cells > 0) ? (int64_t)shape->n_ranks * shape->n_ranks : 0;
+    int64_t n = rings_at(shape) + n_rings * ring_bytes(shape->ring_cells);
 
     return (n + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+plait_node_shape_t plait_node_shape(int n_ranks)
+{
+    return (plait_node_shape_t){.n_ranks = n_ranks,
+                                .box_bytes = PLAIT_NODE_BOX_BYTES,
+                                .ring_cells = ring_cells_of(n_ranks)};
 }
 
 static plait_status_t map(plait_node_segment_t *segment)
@@ -72,15 +80,13 @@ done:
     return status;
 }
 
-plait_status_t plait_node_segment_create(int n_ranks, uint64_t nonce,
-                                         plait_node_segment_t *segment)
+plait_status_t plait_node_segment_create(const plait_node_shape_t *shape,
+                                         uint64_t nonce, plait_node_segment_t *segment)
 {
     plait_status_t status = PLAIT_OK;
     plait_node_header_t *header = NULL;
 
-    *segment = (plait_node_segment_t){.n_bytes = bytes_of(n_ranks),
-                                      .n_ranks = n_ranks,
-                                      .ring_cells = ring_cells_of(n_ranks)};
+    *segment = (plait_node_segment_t){.n_bytes = bytes_of(shape), .shape = *shape};
     segment->fd = memfd_create("plait", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     PLAIT_CHECK(segment->fd >= 0, PLAIT_ERR_UNSUPPORTED, "memfd_create: %s",
                 strerror(errno));
@@ -92,8 +98,9 @@ plait_status_t plait_node_segment_create(int n_ranks, uint64_t nonce,
     PLAIT_TRY(map(segment));
     header = plait_node_header(segment);
     header->n_bytes = segment->n_bytes;
-    header->n_ranks = n_ranks;
-    header->ring_cells = segment->ring_cells;
+    header->n_ranks = shape->n_ranks;
+    header->box_bytes = shape->box_bytes;
+    header->ring_cells = shape->ring_cells;
     header->nonce = nonce;
     header->magic = magic;
 done:
@@ -103,17 +110,16 @@ done:
     return status;
 }
 
-plait_status_t plait_node_segment_attach(pid_t pid, int fd, int n_ranks, uint64_t nonce,
-                                         plait_node_segment_t *segment)
+plait_status_t plait_node_segment_attach(pid_t pid, int fd,
+                                         const plait_node_shape_t *shape,
+                                         uint64_t nonce, plait_node_segment_t *segment)
 {
     plait_status_t status = PLAIT_OK;
     const plait_node_header_t *header = NULL;
     struct stat info;
     char path[64];
 
-    *segment = (plait_node_segment_t){.n_bytes = bytes_of(n_ranks),
-                                      .n_ranks = n_ranks,
-                                      .ring_cells = ring_cells_of(n_ranks)};
+    *segment = (plait_node_segment_t){.n_bytes = bytes_of(shape), .shape = *shape};
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
     segment->fd = open(path, O_RDWR | O_CLOEXEC);
     PLAIT_CHECK(segment->fd >= 0, PLAIT_ERR_UNSUPPORTED, "%s: %s", path,
@@ -127,7 +133,9 @@ plait_status_t plait_node_segment_attach(pid_t pid, int fd, int n_ranks, uint64_
     PLAIT_TRY(map(segment));
     header = plait_node_header(segment);
     PLAIT_CHECK(header->magic == magic && header->nonce == nonce &&
-                    header->n_ranks == n_ranks && header->n_bytes == segment->n_bytes,
+                    header->n_ranks == shape->n_ranks &&
+                    header->box_bytes == shape->box_bytes &&
+                    header->n_bytes == segment->n_bytes,
                 PLAIT_ERR_UNSUPPORTED, "%s is the segment of another job", path);
 done:
     if (status != PLAIT_OK) {
@@ -170,8 +178,9 @@ plait_node_rank_t *plait_node_rank(const plait_node_segment_t *segment, int rank
 plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity,
                                  int rank)
 {
-    int64_t i = (int64_t)parity * segment->n_ranks + rank;
-    void *at = segment->base + boxes_at(segment->n_ranks) + i * PLAIT_NODE_BOX_BYTES;
+    const plait_node_shape_t *shape = &segment->shape;
+    int64_t i = (int64_t)parity * shape->n_ranks + rank;
+    void *at = segment->base + boxes_at(shape->n_ranks) + i * shape->box_bytes;
 
     return at;
 }
@@ -179,9 +188,9 @@ plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity
 plait_node_ring_t *plait_node_ring(const plait_node_segment_t *segment, int from,
                                    int to)
 {
-    int64_t i = (int64_t)to * segment->n_ranks + from;
-    void *at = segment->base + rings_at(segment->n_ranks) +
-               i * ring_bytes(segment->ring_cells);
+    const plait_node_shape_t *shape = &segment->shape;
+    int64_t i = (int64_t)to * shape->n_ranks + from;
+    void *at = segment->base + rings_at(shape) + i * ring_bytes(shape->ring_cells);
 
     return at;
 }

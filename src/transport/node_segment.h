@@ -2,9 +2,9 @@
  * and the others open through /proc, so that nothing is left behind however a rank ends.
  * Its size is fixed before anybody maps it.
  *
- * In it, for each rank: what it waits on, two boxes for its records at fences, cells for
- * answers to its messages; for each pair of ranks a ring of messages. Pages that nobody
- * touches cost nothing. */
+ * In it, for each rank of the communicator: what it waits on, two boxes for its records at
+ * fences, cells for answers to its messages; for each pair of ranks a ring of messages,
+ * unless the communicator has ranks on other nodes. Pages that nobody touches cost nothing. */
 #ifndef PLAIT_TRANSPORT_NODE_SEGMENT_H
 #define PLAIT_TRANSPORT_NODE_SEGMENT_H
 
@@ -15,17 +15,19 @@
 #include <sys/types.h>
 
 /* A rank's record at a fence, in the cache line of its number: a few published bytes travel
- * with both. The record goes on beyond its declared end, to PLAIT_NODE_BOX_BYTES. */
+ * with both. The record goes on beyond its declared end, to PLAIT_BOX_BYTES. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t number; /* of the last fence it was filled for */
     plait_record_t record;
 } plait_node_box_t;
 
-enum {
-    PLAIT_NODE_BOX_BYTES = (offsetof(plait_node_box_t, record) +
-                            offsetof(plait_record_t, slot) + PLAIT_PUBLISH_BYTES + 63) /
-                           64 * 64
-};
+/* The box of a rank that publishes so many bytes, at least as many as addresses take. */
+#define PLAIT_BOX_BYTES(_publish_bytes)                                          \
+    ((int)(offsetof(plait_node_box_t, record) + offsetof(plait_record_t, slot) + \
+           (size_t)(_publish_bytes) + 63) /                                      \
+     64 * 64)
+
+enum { PLAIT_NODE_BOX_BYTES = PLAIT_BOX_BYTES(PLAIT_PUBLISH_BYTES) };
 
 /* How the receiver answers one message: the states of the lowest two bits; above them the
  * message's number. */
@@ -51,6 +53,9 @@ typedef struct {
 
 enum { PLAIT_NODE_ANSWERS = 16 };
 
+/* Why a rank gave up, for those who waited with it. */
+enum { PLAIT_REASON_BYTES = 240 };
+
 typedef struct {
     _Alignas(64) plait_bell_t bell;
     plait_node_complaint_t complaint;
@@ -67,25 +72,38 @@ typedef struct {
 typedef struct {
     uint64_t magic, nonce;
     int64_t n_bytes;
-    int32_t n_ranks, ring_cells;
+    int32_t n_ranks, box_bytes, ring_cells;
     _Alignas(64) _Atomic uint32_t n_asleep; /* ranks that sleep in a fence */
+    _Atomic uint32_t given_up; /* by a rank that left a fence: 1 + rank, status << 24 */
+    char reason[PLAIT_REASON_BYTES]; /* its text; only where there are several nodes */
 } plait_node_header_t;
+
+/* What is in a segment, the same on all ranks of a node. */
+typedef struct {
+    int n_ranks;
+    int box_bytes;
+    int ring_cells; /* 0: no rings */
+} plait_node_shape_t;
+
+/* For ranks that are all on one node. */
+plait_node_shape_t plait_node_shape(int n_ranks);
 
 typedef struct {
     char *base;
     int64_t n_bytes;
-    int n_ranks, ring_cells;
+    plait_node_shape_t shape;
     int fd; /* until all ranks have it; -1 */
 } plait_node_segment_t;
 
-/* Collective: no.  Makes the memory for n_ranks; others attach by this process' number, the
- * descriptor and the nonce. */
-plait_status_t plait_node_segment_create(int n_ranks, uint64_t nonce,
-                                         plait_node_segment_t *segment);
+/* Collective: no.  Makes the memory; others attach by this process' number, the descriptor
+ * and the nonce. */
+plait_status_t plait_node_segment_create(const plait_node_shape_t *shape,
+                                         uint64_t nonce, plait_node_segment_t *segment);
 
 /* Maps what process `pid` made, if it is what it should be. */
-plait_status_t plait_node_segment_attach(pid_t pid, int fd, int n_ranks, uint64_t nonce,
-                                         plait_node_segment_t *segment);
+plait_status_t plait_node_segment_attach(pid_t pid, int fd,
+                                         const plait_node_shape_t *shape,
+                                         uint64_t nonce, plait_node_segment_t *segment);
 
 /* All have it: the descriptor is no longer needed. */
 void plait_node_segment_seal(plait_node_segment_t *segment);
@@ -95,7 +113,7 @@ void plait_node_segment_destroy(plait_node_segment_t *segment);
 plait_node_header_t *plait_node_header(const plait_node_segment_t *segment);
 plait_node_rank_t *plait_node_rank(const plait_node_segment_t *segment, int rank);
 
-/* Box of a fence by its parity; a rank's boxes are plait_node_box_stride apart. */
+/* Box of a fence by its parity; those of one parity are shape.box_bytes apart. */
 plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity,
                                  int rank);
 

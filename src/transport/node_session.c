@@ -9,8 +9,8 @@ static plait_status_t node_read(plait_session_t *session, int peer,
 {
     plait_mpi_link_t *link = plait_mpi_link_of(session);
 
-    return plait_node_read(link->rank, peer, link->cards[peer].pid, local, n_local,
-                           remote, n_remote);
+    return plait_node_read(link->rank, peer, link->cards[peer].process.pid, local,
+                           n_local, remote, n_remote);
 }
 
 /* Messages need reads of the sender's memory where they are not small. */

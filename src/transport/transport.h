@@ -10,12 +10,14 @@
 #ifndef PLAIT_TRANSPORT_H
 #define PLAIT_TRANSPORT_H
 
+#include "base/process.h"
 #include "plait/coll.h"
 #include "plait/dtype.h"
 #include "plait/reduce.h"
 #include "plait/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -41,6 +43,7 @@ typedef struct {
     plait_direct_t direct;
     int64_t
         publish_bytes; /* a fence takes so many bytes along; -1: none at all, not even 0 */
+    bool is_far;       /* fences take messages to other nodes: only where needed */
     bool has_native; /* allreduce, bcast, barrier below */
     uint32_t
         native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */
@@ -48,21 +51,30 @@ typedef struct {
 
 /* What a rank shows its peers at a fence: where its buffers are, or what it publishes. */
 typedef struct {
-    int32_t status; /* plait_status_t of this rank so far */
-    int32_t
-        n_slots; /* 0: published bytes take the place of the addresses, and go on after them */
-    uint64_t agree;                 /* hash of the plan: must be equal on all ranks */
+    int32_t status;  /* plait_status_t of this rank so far */
+    int32_t n_slots; /* addresses; 0 or less: so many published bytes take their place,
+                        and go on after them */
+    uint64_t agree;  /* hash of the plan: must be equal on all ranks */
     uint64_t agree_some;            /* must be equal on all ranks where it is not 0 */
     uint64_t slot[PLAIT_MAX_SLOTS]; /* addresses of its buffers, in its own memory */
 } plait_record_t;
 
 typedef struct plait_transport plait_transport_t;
 
+/* Where a rank runs, for whoever wants to know what it does: a process, and which of the ranks
+ * that this process runs. */
+typedef struct {
+    plait_process_card_t process;
+    int track;
+} plait_peer_t;
+
 typedef struct {
     const plait_transport_t *transport;
     int rank;
     int size;
     plait_caps_t caps;
+    const plait_peer_t
+        *peers;  /* one per rank; NULL: one rank, or threads of one process */
     void *state; /* the transport's own */
 } plait_endpoint_t;
 
@@ -93,7 +105,7 @@ static inline void plait_record_write(void *to, const plait_record_t *mine,
         has_slots ? (size_t)mine->n_slots * sizeof(mine->slot[0]) : (size_t)n_bytes;
 
     record->status = mine->status;
-    record->n_slots = mine->n_slots;
+    record->n_slots = has_slots ? mine->n_slots : -(int32_t)n_bytes;
     record->agree = mine->agree;
     record->agree_some = mine->agree_some;
     if (n > 0) {
@@ -104,9 +116,8 @@ static inline void plait_record_write(void *to, const plait_record_t *mine,
 /* What a rank published at the last fence. */
 static inline const char *plait_peer_bytes(const plait_session_t *session, int rank)
 {
-    const void *bytes = plait_peer_record(session, rank)->slot;
-
-    return bytes;
+    return session->peers + rank * session->peer_stride +
+           offsetof(plait_record_t, slot);
 }
 
 /* One contiguous message of an exchange. */

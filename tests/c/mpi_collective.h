@@ -51,6 +51,55 @@ static unsigned char byte_of(int rank, int64_t i)
     return (unsigned char)(i * 31 + (i >> 8) * 7 + rank * 101 + 3);
 }
 
+/* What a rank publishes in a round: nothing, few bytes, the most, and whatever lies between,
+ * mostly another number on every rank. */
+static int64_t published(const plait_endpoint_t *end, int rank, int round)
+{
+    static const int64_t sizes[] = {0, 8, 63, 64, 65, 200, 256};
+    int64_t most = end->caps.publish_bytes;
+    int64_t n = (round < 7)    ? sizes[round]
+                : (round < 14) ? sizes[(round + 3 * rank) % 7]
+                : (round < 20) ? most * (rank == round % end->size)
+                               : most - 7 * rank;
+
+    return (n < most) ? n : most;
+}
+
+static void check_published(const plait_session_t *session, int round)
+{
+    for (int r = 0; r < session->end->size; r++) {
+        const char *bytes = plait_peer_bytes(session, r);
+        int64_t n = published(session->end, r, round);
+        int64_t n_wrong = 0;
+        for (int64_t i = 0; i < n; i++) {
+            n_wrong += (unsigned char)bytes[i] != byte_of(r + round, i);
+        }
+        CHECK(n_wrong == 0 && plait_peer_record(session, r)->n_slots == -n &&
+                  plait_peer_record(session, r)->agree == (uint64_t)(round * r),
+              "rank %d published %lld bytes in round %d, %lld wrong", r, (long long)n,
+              round, (long long)n_wrong);
+    }
+}
+
+static void test_publish(plait_endpoint_t *end)
+{
+    unsigned char bytes[PLAIT_PUBLISH_BYTES];
+    plait_session_t session = begin(end);
+
+    for (int round = 0; round < 22 && end->caps.publish_bytes >= 0; round++) {
+        const plait_record_t mine = {.agree = (uint64_t)(round * end->rank)};
+        for (int64_t i = 0; i < PLAIT_PUBLISH_BYTES; i++) {
+            bytes[i] = byte_of(end->rank + round, i);
+        }
+        CHECK(end->transport->fence(&session, &mine, bytes,
+                                    published(end, end->rank, round)) == PLAIT_OK,
+              "fence");
+        memset(bytes, 255, sizeof(bytes)); /* the caller's again */
+        check_published(&session, round);
+    }
+    end->transport->end(&session);
+}
+
 static void fence_at(plait_session_t *session, const void *slot)
 {
     plait_record_t mine = {.n_slots = 1, .slot = {(uint64_t)(uintptr_t)slot}};

@@ -157,6 +157,44 @@ static void test_give_up(plait_endpoint_t *end)
     test_matched(end);
 }
 
+/* Where fences publish, a rank that gives up ends the fence of all, those who wait already
+ * and one that comes only then. On other nodes it may be the next one that ends. */
+static void test_deserter(uint64_t world, int who, int late)
+{
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_session_t session = {.end = &end};
+    plait_record_t mine = {0};
+    char word[2] = {0, 0};
+
+    if (end.caps.publish_bytes >= 0 && who != late) {
+        CHECK(end.transport->begin(&session, true) == PLAIT_OK, "begin");
+        plait_wait_set_hook((end.rank == who) ? end_wait : NULL);
+        if (end.rank == late) {
+            (void)host.sendrecv(word, 0, host.f64, who, 8, word, 0, host.f64, who, 8,
+                                world, host.status_ignore);
+        }
+        plait_status_t status = end.transport->fence(&session, &mine, NULL, 0);
+        if (status == PLAIT_OK && end.caps.is_far && end.rank != who) {
+            status = end.transport->fence(&session, &mine, NULL, 0);
+        }
+        CHECK(status == PLAIT_ERR_TIMEOUT, "rank %d has given up, rank %d has not come",
+              who, late);
+        CHECK(end.rank == who || strstr(plait_error_text(), "has given up") != NULL,
+              "text: %s", plait_error_text());
+        plait_wait_set_hook(NULL);
+        if (end.rank == who) {
+            (void)host.sendrecv(word, 0, host.f64, late, 8, word, 0, host.f64, late, 8,
+                                world, host.status_ignore);
+        }
+        end.transport->end(&session);
+        CHECK(end.transport->begin(&session, true) == PLAIT_ERR_COMM, "then");
+    }
+    (void)host.barrier(world);
+    end.transport->close(&end);
+}
+
 /* A fence that one of two ranks leaves is the end of the endpoint there. */
 static void test_broken(uint64_t world)
 {
@@ -209,6 +247,7 @@ static void test_all(uint64_t world)
         return;
     }
     test_fence(&end);
+    test_publish(&end);
     test_data(&end);
     test_collectives(&end);
     test_matched(&end);
@@ -247,6 +286,10 @@ int main(int argc, char **argv)
     test_single();
     test_broken(world);
     plait_endpoint_t last = open_on(world, &freed, &why);
+    for (int who = 0; who < last.size; who++) {
+        test_deserter(world, who, last.size - 1);
+        test_deserter(world, who, 0);
+    }
     test_split(world, last.rank);
     (void)host.finalize();
     session.end = &last;

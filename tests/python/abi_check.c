@@ -54,6 +54,15 @@ SAME_PLACE(plait_ffi_metadata_ext_t, metadata, XLA_FFI_Metadata_Extension, metad
 SAME_PLACE(plait_ffi_api_t, api_version, XLA_FFI_Api, api_version);
 SAME_PLACE(plait_ffi_api_t, error_create, XLA_FFI_Api, XLA_FFI_Error_Create);
 SAME_PLACE(plait_ffi_api_t, future_create, XLA_FFI_Api, XLA_FFI_Future_Create);
+SAME_PLACE(plait_ffi_api_t, future_set_available, XLA_FFI_Api, XLA_FFI_Future_SetAvailable);
+SAME_PLACE(plait_ffi_api_t, future_set_error, XLA_FFI_Api, XLA_FFI_Future_SetError);
+SAME_PLACE(plait_ffi_future_create_t, future, XLA_FFI_Future_Create_Args, future);
+SAME_PLACE(plait_ffi_future_set_available_t, future, XLA_FFI_Future_SetAvailable_Args, future);
+SAME_PLACE(plait_ffi_future_set_error_t, future, XLA_FFI_Future_SetError_Args, future);
+SAME_PLACE(plait_ffi_future_set_error_t, error, XLA_FFI_Future_SetError_Args, error);
+SAME_VALUE(PLAIT_FFI_FUTURE_CREATE_SIZE, XLA_FFI_Future_Create_Args_STRUCT_SIZE);
+SAME_VALUE(PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE, XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE);
+SAME_VALUE(PLAIT_FFI_FUTURE_SET_ERROR_SIZE, XLA_FFI_Future_SetError_Args_STRUCT_SIZE);
 SAME_PLACE(plait_ffi_api_t, run_id_get, XLA_FFI_Api, XLA_FFI_RunId_Get);
 SAME_PLACE(plait_ffi_api_t, device_ordinal_get, XLA_FFI_Api, XLA_FFI_DeviceOrdinal_Get);
 SAME_PLACE(plait_ffi_error_create_t, message, XLA_FFI_Error_Create_Args, message);

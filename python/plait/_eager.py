@@ -1,0 +1,154 @@
+"""Eager calls, the second time on: from the arguments straight to the compiled program.
+
+Judging arguments, flattening, and binding a primitive take some ten times as long as a small
+jitted program. What they end in depends only on the values of the static arguments, on the
+communicator, and on the arrays' shapes and dtypes. So the first call of each kind notes which
+program it came to, and later ones call that.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+from plait import _comm, _errors, _jax, _sites
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ROOM = 4096
+_statics: set[type] = {int, bool, type(None), _comm.Special}  # compared by value and type
+
+
+def is_static(kind: type) -> type:
+    """Decorator of a class whose instances may be told apart by their value."""
+    _statics.add(kind)
+    return kind
+
+
+class _Notes(threading.local):
+    """The programs that eager calls of this thread came to, while somebody wants to know."""
+
+    runs: list[tuple] | None = None
+
+
+_notes = _Notes()
+
+
+# ---- primitives ------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=_ROOM)
+def program(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
+    """One jitted region per set of parameters."""
+    return _jax.jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
+
+
+def define(
+    primitive: Any, donated: Callable[[dict], tuple[int, ...]], apart: dict | None = None
+) -> None:
+    """An eager call of the primitive runs a program and waits for it.
+
+    The line that it is on is no parameter: the same program serves all lines. ``apart``: values
+    for other parameters that say nothing of what is to be done.
+    """
+
+    def impl(*args: Any, **params: Any) -> list:
+        group = params.get("group")  # global operations have a mesh instead
+        comm = None if group is None else group.comm
+        site = params["site"]
+        params |= {"site": 0, **(apart or {})}
+        found = program(primitive, donated(params), tuple(sorted(params.items())))
+        results = _run(found, comm, site, args)
+        if _notes.runs is not None:
+            _notes.runs.append((found, comm, args, results))
+        return results
+
+    primitive.def_impl(impl)
+
+
+def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list:
+    """Runs a program for line ``site`` and waits for its results; failures have their names."""
+    _sites.enter_eager(comm, site)
+    try:
+        results = program(*args)
+        for x in results:
+            x.block_until_ready()
+    except Exception as error:  # JAX raises ValueError for some codes
+        other = _errors.named(error)
+        if other is error:
+            raise
+        raise other from None
+    return results
+
+
+# ---- functions -------------------------------------------------------------------------------
+
+
+def _key(name: str, args: tuple, kwargs: dict) -> tuple[tuple | None, list]:
+    """What the program of a function is found by, None if that cannot be told; and the arrays.
+
+    Every call passes through here, right after code that has filled the caches: each word counts.
+    """
+    comm, arrays = None, []
+    if kwargs:
+        if kwargs.get("replicated"):  # which asks the environment
+            return None, arrays
+        if "comm" in kwargs:
+            kwargs = kwargs.copy()
+            comm = kwargs.pop("comm")
+            if isinstance(comm, str | tuple):
+                return None, arrays
+    words = [_comm.resolve(comm, name).id(), *kwargs]
+    for x in (*args, *kwargs.values()):
+        kind = type(x)
+        if kind is _jax.ArrayImpl:
+            arrays.append(x)
+            words.append(x.shape)
+            words.append(x.dtype)
+        elif kind in _statics:
+            words.append(kind)
+            words.append(x)
+        else:
+            return None, arrays
+    return tuple(words), arrays
+
+
+def _note(programs: dict, key: tuple, arrays: list, runs: list[tuple], result: Any) -> None:
+    """Keeps a program that got exactly these arrays, and whose result was the call's."""
+    if len(runs) != 1:
+        return
+    found, comm, args, results = runs[0]
+    is_same = len(args) == len(arrays) and all(map(lambda a, b: a is b, args, arrays))
+    returns = results[0] is result if len(results) == 1 else not results and result is None
+    if is_same and returns:
+        if len(programs) >= _ROOM:
+            programs.clear()
+        # jax.jit's own callable: that no trace is active is known by then
+        programs[key] = (found.outermost if results else found, comm)
+
+
+def remembered(f: Callable[P, R]) -> Callable[P, R]:
+    """A function of the rank model whose eager calls remember their programs."""
+    programs: dict[tuple, tuple[Callable, int | None]] = {}
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not _jax.trace_state_clean():
+            return f(*args, **kwargs)
+        key, arrays = _key(f.__name__, args, kwargs)
+        if key is None:
+            return f(*args, **kwargs)
+        found = programs.get(key)
+        if found is not None:
+            results: Any = _run(*found, _sites.here(), arrays)
+            return results[0] if results else None
+        _notes.runs = []
+        try:
+            result = f(*args, **kwargs)
+            _note(programs, key, arrays, _notes.runs, result)
+        finally:
+            _notes.runs = None
+        return result
+
+    return call

@@ -1,0 +1,130 @@
+"""Starting an operation here and waiting for its result there."""
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import Array
+from plait import _core, _jax, _ops, _sites, _started
+
+
+class Handle:
+    """A started operation, from `start` to `wait`."""
+
+    def __init__(self, call: tuple, ticket: Any, slots: list):
+        self._call, self._ticket, self._slots = call, ticket, slots
+        self._trace, self._is_eager = _jax.trace_state(), _jax.trace_state_clean()
+
+    def __repr__(self) -> str:
+        return f"<plait.start of {self._ticket}>"
+
+    def __del__(self) -> None:
+        if self._ticket.is_waited or not self._is_eager or not self._slots:
+            return
+        warnings.warn(f"plait.start of {self._ticket}: nobody waited for it", stacklevel=2)
+        for number in _started.numbers(self._slots[0]):
+            _core.forget_started(number)
+
+
+def _leaves(handle: Handle) -> Any:
+    raise TypeError(
+        f"plait.start: the handle of {handle._ticket} leaves the function that started it; "
+        "call plait.wait there and pass the result on"
+    )
+
+
+jax.tree_util.register_pytree_node(Handle, _leaves, lambda _, leaves: leaves)
+
+
+def _check(operation: Any) -> str:
+    """The name of a function of the rank model."""
+    if isinstance(operation, functools.partial):
+        return _check(operation.func)
+    module = getattr(operation, "__module__", None) or ""
+    is_ours = module.partition(".")[0] == "plait" and inspect.isfunction(operation)
+    if not is_ours or "comm" not in inspect.signature(operation).parameters:
+        raise TypeError(
+            f"start: {operation!r} is no operation of plait with comm=; expected for instance "
+            "plait.allreduce"
+        )
+    return operation.__name__
+
+
+def start(operation: Callable, *args: Any, **kwargs: Any) -> Any:
+    """Begin ``operation(*args, **kwargs)`` and return at once; `wait` gives the result.
+
+    In between the operation goes on by itself, on a thread and copies of plait's own, while the
+    program computes something else. ``operation`` is any function of plait with ``comm=``. Each
+    handle is waited for exactly once, in the function (or loop body) that started it. With
+    ``token=``, `start` returns ``(handle, token)``, and `wait` takes and returns a token.
+
+    Started operations on a communicator are carried out in the order in which they were started,
+    matched transfers beside collectives and beside transfers that concern other messages; what
+    is called plainly meanwhile stands in line behind them in the same way.
+
+    Collective: as ``operation``.  Shapes: those of ``operation``.
+    Raises: TypeError for what is no operation; what ``operation`` raises for its arguments.
+    ValueError while a program is compiled in which nobody waits for the handle.
+    Adjoint: wait for the adjoint of ``operation``, which `wait`'s adjoint has started.
+    Source: MPI 4.0, 3.7 and 6.12 (nonblocking operations).
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> x = jnp.ones((2, 2))
+        >>> handle = plait.start(plait.allreduce, x, plait.SUM)
+        >>> z = x @ x  # meanwhile
+        >>> (plait.wait(handle) + z).tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
+    """
+    ticket = _started.Ticket(_check(operation), _sites.here())
+    begin = _started.BeginFirst(ticket)
+    token = kwargs.get("token")
+    try:
+        with _ops.bound_by(begin):
+            operation(*args, **kwargs)
+    except _started.Begun:
+        token = begin.chain.token
+    handle = Handle((operation, args, kwargs), ticket, begin.slots)
+    return handle if token is None else (handle, token)
+
+
+def wait(handle: Any, *, token: Array | None = None) -> Any:
+    """Return what the operation that `start` began returns.
+
+    Failures of the operation are raised here. ``token`` is needed where `start` was given one,
+    and follows the one that it returned.
+
+    Collective: no; waits for this rank's part.  Shapes: those of the operation.
+    Raises: ValueError for a handle that was waited for before, or was started in another traced
+    function (outside of this loop body, say); TypeError for what is no handle, and for a token
+    too many or too few.
+    Adjoint: start of the operation's adjoint.
+    Source: MPI 4.0, 3.7.3.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.wait(plait.start(plait.bcast, jnp.arange(3), 0)).tolist()
+        [0, 1, 2]
+    """
+    if not isinstance(handle, Handle):
+        raise TypeError(f"wait: {type(handle).__name__} is no handle of plait.start")
+    operation, args, kwargs = handle._call
+    ticket = handle._ticket
+    if handle._trace != _jax.trace_state():
+        raise ValueError(
+            f"wait: {ticket}, in another function, loop body or transformation than this one; "
+            "start and wait must be in the same"
+        )
+    if ticket.is_waited:
+        raise ValueError(f"wait: {ticket}, was waited for already")
+    if (token is None) != (kwargs.get("token") is None):
+        rest = "needs token=" if token is None else "was started without token="
+        raise TypeError(f"wait: {ticket}, {rest}")
+    ticket.is_waited = True
+    if token is not None:
+        kwargs = kwargs | {"token": token}
+    with _ops.bound_by(_started.Await(handle._slots, ticket)):
+        return operation(*args, **kwargs)

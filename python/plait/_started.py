@@ -1,0 +1,457 @@
+"""Operations in two halves: primitives that start them and that wait for them.
+
+Every operation of the rank model has four more primitives, ``start`` and ``wait`` by effect and
+by token, with its own parameters and operands. ``start`` has one result, the *slot*: for each
+message a pair of floats, the number of the started operation. ``wait`` has the slot before the
+operands, whose values it does not use unless a derivative needs them, and the operation's results.
+
+What flows from start to wait is linear in the operands, so the slot has tangents and cotangents:
+the numbers of started tangents and adjoints. Transposing ``wait`` starts the adjoint, transposing
+``start`` waits for it. That takes rules which are one operation on nothing but (co)tangents
+(`_ops.Rules.overlaps`). The derivatives of other operations are carried out whole at the place
+of ``wait``, of whose operands they are derivatives.
+
+The rules of an operation are written for a `Chain` that carries it out. Here they run on chains
+whose `binder` starts an operation instead (`_Begin`), waits for one (`_Await`), or gives results
+that are there already (`_Given`).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import ad, batching, mlir
+from plait import _coll_rules, _core, _eager, _jax, _ops, _pack
+from plait._ops import Chain, Form, Operation, TangentChain
+
+PAIR = 2  # floats of a number, as in ffi/start.c
+
+
+class Ticket:
+    """One call of `plait.start`, as a parameter of its primitives."""
+
+    def __init__(self, name: str, site: int):
+        self.name, self.site, self.is_waited = name, site, False
+
+    def __repr__(self) -> str:
+        return f"{self.name}, started at {_core.site_text(self.site)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Halves:
+    """The primitives of an operation's halves, by `_ops.KINDS`."""
+
+    start: tuple
+    wait: tuple
+
+
+@functools.cache
+def _halves(name: str) -> _Halves:
+    operation = _ops.operations()[name]
+    target = f"plait_start_{name}"
+    handler = jax.ffi.pycapsule(getattr(_core.lib, f"plait_ffi_start_{name}"))
+    jax.ffi.register_ffi_target(target, handler, platform="cpu")
+    _register_wait()
+    return _Halves(_make_start(operation), _make_wait(operation))
+
+
+@functools.cache
+def _register_wait() -> None:
+    handler = jax.ffi.pycapsule(_core.lib.plait_ffi_wait)
+    jax.ffi.register_ffi_target("plait_wait", handler, platform="cpu")
+
+
+def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
+    made = _ops.primitives_of(f"plait_{half}_{operation.name}")
+    for form, primitive in zip(_ops.forms(operation), made, strict=True):
+        given = {name: functools.partial(rule, form) for name, rule in rules.items()}
+        _eager.define(primitive, lambda params: (), {"ticket": None})
+        _jax.needs_devices(primitive)
+        mlir.register_lowering(primitive, given["lower"], platform="cpu")
+        ad.primitive_jvps[primitive] = given["jvp"]
+        ad.primitive_transposes[primitive] = given["transpose"]
+        batching.primitive_batchers[primitive] = given["batch"]
+        if form.has_effect:
+            _jax.def_ordered(primitive, given["results"])
+        else:
+            primitive.def_abstract_eval(given["results"])
+    return made
+
+
+def _make_start(operation: Operation) -> tuple:
+    return _make(
+        operation,
+        "start",
+        results=_start_results,
+        lower=_start_lower,
+        jvp=_start_jvp,
+        transpose=_start_transpose,
+        batch=_start_batch,
+    )
+
+
+def _make_wait(operation: Operation) -> tuple:
+    return _make(
+        operation,
+        "wait",
+        results=_wait_results,
+        lower=_wait_lower,
+        jvp=_wait_jvp,
+        transpose=_wait_transpose,
+        batch=_wait_batch,
+    )
+
+
+# ---- binders -------------------------------------------------------------------------------------
+
+
+class Begun(BaseException):
+    """Leaves a function whose operation was started; the rest of it runs when it is waited for."""
+
+
+def _bind_start(chain: Chain, name: str, args: Sequence, params: dict, ticket: Any) -> Any:
+    start = _halves(name).start
+    [slot] = chain.bind(start, args, _undonated(params) | {"ticket": ticket})
+    return slot
+
+
+def _bind_wait(
+    chain: Chain, name: str, slot: Any, args: Sequence, params: dict, ticket: Any
+) -> list:
+    wait = _halves(name).wait
+    return chain.bind(wait, (slot, *args), _undonated(params) | {"ticket": ticket})
+
+
+def _undonated(params: dict) -> dict:
+    """The operands are copied: there is nothing that a result could take the place of."""
+    return params | {"donate": False} if "donate" in params else params
+
+
+class _Begin:
+    """Starts each operation; its results are zeros, for whoever does not look at them."""
+
+    def __init__(self, ticket: Any):
+        self.ticket, self.slots = ticket, []
+
+    def __call__(self, chain: Chain, name: str, args: Sequence, params: dict) -> list:
+        if not is_startable(name):
+            return chain.carry_out(name, args, params)
+        self.slots.append(_bind_start(chain, name, args, params, self.ticket))
+        return _zeros(_results_of(name, args, params))
+
+
+class BeginFirst(_Begin):
+    """Starts the first operation and leaves the function that calls it."""
+
+    def __call__(self, chain: Chain, name: str, args: Sequence, params: dict) -> list:
+        if params.get("elsewhere"):
+            params = params | {"elsewhere": 0}
+        results = super().__call__(chain, name, args, params)
+        if self.slots:
+            self.chain = chain
+            raise Begun
+        return results
+
+
+class Await:
+    """Waits for started operations in their order; carries the ones behind them out."""
+
+    def __init__(self, slots: Sequence, ticket: Any):
+        self.slots, self.ticket = iter(slots), ticket
+
+    def __call__(self, chain: Chain, name: str, args: Sequence, params: dict) -> list:
+        slot = next(self.slots, None) if is_startable(name) else None
+        if slot is None:
+            return chain.carry_out(name, args, params)
+        if not params.get("elsewhere"):
+            return _bind_wait(chain, name, slot, args, params, self.ticket)
+        params = params | {"elsewhere": 0}
+        results = _bind_wait(chain, name, slot, args, params, self.ticket)
+        return _operands_elsewhere(chain, results, args, params)
+
+
+def _operands_elsewhere(chain: Chain, results: Sequence, args: Sequence, params: dict) -> Sequence:
+    """The results on the root; elsewhere the operands, still with the results' derivatives."""
+    group, root = params["group"], params["root"]
+    if group.rank == root:
+        return results
+    rank = _coll_rules.my_rank(chain, group) if group.rank is None else jnp.int32(group.rank)
+    return [jnp.where(rank == root, y, x) for y, x in zip(results, args, strict=True)]
+
+
+class _Given:
+    """The operation's results are there already."""
+
+    def __init__(self, results: Sequence):
+        self.results = results
+
+    def __call__(self, chain: Chain, name: str, args: Sequence, params: dict) -> list:
+        return list(self.results)
+
+
+def is_startable(name: str) -> bool:
+    """Whether the operation communicates."""
+    return _ops.operations()[name].row is not None
+
+
+# ---- avals ---------------------------------------------------------------------------------------
+
+
+def _zeros(avals: Sequence) -> list:
+    """Arrays of these kinds whose values nobody uses."""
+    return [
+        _jax.pcast_varying(jnp.zeros(a.shape, a.dtype), sorted(_jax.vma_of_aval(a))) for a in avals
+    ]
+
+
+def _results_of(name: str, args: Sequence, params: dict) -> list:
+    """The avals of an operation's results."""
+    form = Form(_ops.operations()[name], *_ops.KINDS[0])
+    return _ops.results(form, *map(jax.typeof, args), **(params | {"n_after": 0}))
+
+
+def _messages(operation: Operation, leaves: Sequence) -> int:
+    is_one = len(leaves) <= operation.row.n_args or operation.rules.joins is not None
+    return 1 if is_one else len(_pack.messages(leaves, operation.rules.reduces))
+
+
+def _start_results(form: Form, *args: Any, **params: Any) -> list:
+    leaves, token, _ = form.split(args, params)
+    group = params["group"]
+    slot = _jax.aval_here((_messages(form.operation, leaves), PAIR), jnp.dtype(jnp.float32))
+    if group.checks:  # a number of its own on each device
+        slot = _jax.with_vma(slot, frozenset(name for name, _ in group.mesh))
+    return form.join([slot], token)
+
+
+def _wait_results(form: Form, slot: Any, *args: Any, **params: Any) -> list:
+    return _ops.results(form, *args, **params)
+
+
+# ---- lowering ------------------------------------------------------------------------------------
+
+
+def _words(avals: Sequence) -> np.ndarray:
+    """The results as the handler of start reads them."""
+    codes = _core.dtypes()
+    words = [word for a in avals for word in (codes[a.dtype.name], a.ndim, *a.shape)]
+    return np.asarray(words, np.int64)
+
+
+def _start_lower(form: Form, ctx: Any, *args: Any, ticket: Any, **params: Any) -> Any:
+    if ticket is not None and not ticket.is_waited:
+        raise ValueError(f"plait.start: {ticket}: nobody waits for it; call plait.wait once")
+    row = form.operation.row
+    avals, _, _ = form.split(ctx.avals_in, params)
+    if len(avals) > row.n_args:
+        return _start_joined(form, ctx, *args, **params)
+    attrs = _ops.attributes(row, ctx, params)
+    results = _ops.results(
+        Form(form.operation, *_ops.KINDS[0]), *avals, **(params | {"n_after": 0})
+    )
+    attrs["results"] = _words(results)
+    aliases = {row.n_args: 1} if form.has_token else None
+    rule = jax.ffi.ffi_lowering(
+        f"plait_start_{row.name}", has_side_effect=True, operand_output_aliases=aliases
+    )
+    if form.has_effect:
+        return _jax.lower_ordered(ctx, rule, args, attrs)
+    return rule(ctx, *args, **attrs)
+
+
+def _start_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
+    """Several leaves: packed, each message is started."""
+
+    def joined(*args: Any) -> list:
+        leaves, token, after = form.split(args, params)
+        begin = _Begin(None)
+        chain = form.chain(token, after, params["site"], begin)
+        _ops.call_joined(form.operation, chain, leaves, _undonated(params))
+        return form.join([jnp.concatenate(begin.slots)], chain.token)
+
+    return _jax.lower_traced(ctx, joined, args, is_local=True)
+
+
+def _wait_lower(form: Form, ctx: Any, slot: Any, *args: Any, ticket: Any, **params: Any) -> Any:
+    avals, _, _ = form.split(ctx.avals_in[1:], params)
+    if len(avals) > form.operation.row.n_args:
+        return _wait_joined(form, ctx, slot, *args, **params)
+    _, token, _ = form.split(args, params)
+    _, token_aval, _ = form.split(ctx.avals_in[1:], params)
+    sub = ctx.replace(avals_in=form.join(ctx.avals_in[:1], token_aval))
+    aliases = {1: len(ctx.avals_out) - 1} if form.has_token else None
+    rule = jax.ffi.ffi_lowering("plait_wait", has_side_effect=True, operand_output_aliases=aliases)
+    given = form.join([slot], token)
+    if not form.has_effect:
+        return rule(sub, *given)
+    results = _jax.lower_ordered(sub, rule, given, {})
+    if sub.tokens_out is not None:
+        ctx.set_tokens_out(sub.tokens_out)
+    return results
+
+
+def _wait_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
+    def joined(slot: Any, *args: Any) -> list:
+        leaves, token, after = form.split(args, params)
+        slots = [slot[i : i + 1] for i in range(slot.shape[0])]
+        chain = form.chain(token, after, params["site"], Await(slots, None))
+        results = _ops.call_joined(form.operation, chain, leaves, _undonated(params))
+        return form.join(results, chain.token)
+
+    return _jax.lower_traced(ctx, joined, args, is_local=True)
+
+
+# ---- derivatives ---------------------------------------------------------------------------------
+
+
+def _start_whole_rule(
+    form: Form, chain: Chain, args: Sequence, tangents: Sequence, params: dict
+) -> Any:
+    """The operation that the rule begins with is started; the slot."""
+    tangent = TangentChain(chain, None, form.operation.rules.is_matched)
+    try:
+        _ops.jvp_rule(form.operation)(chain, tangent, args, tangents, params)
+    except Begun:
+        pass
+    return chain.binder.slots[0]
+
+
+def _start_jvp(
+    form: Form, primals: Sequence, tangents: Sequence, *, ticket: Any, **params: Any
+) -> tuple[list, list]:
+    operation = form.operation
+    args, token, after = form.split(primals, params)
+    d_args, d_token, _ = form.split(tangents, params)
+    is_ordered = form.has_token and _ops.is_inexact(token)
+    d_token = ad.instantiate_zeros(d_token) if is_ordered else None
+    if not operation.rules.overlaps(params):
+        chain = form.chain(token, after, params["site"], BeginFirst(ticket))
+        slot = _start_whole_rule(form, chain, args, d_args, params)
+        d_slot, d_token_out = None, d_token
+    else:
+        chain = form.chain(token, after, params["site"], _Begin(ticket))
+        placeholders = chain.call(operation.name, *args, **params)
+        [slot] = chain.binder.slots
+        tangent = TangentChain(chain, d_token, operation.rules.is_matched, _Begin(ticket))
+        given = Chain(binder=_Given(placeholders))
+        _ops.jvp_rule(operation)(given, tangent, args, d_args, params)
+        [d_slot] = tangent.binder.slots or [None]
+        d_token_out = tangent.token
+    d_slot = _jax.zero_tangent(slot) if d_slot is None else d_slot
+    if form.has_token and not is_ordered:
+        d_token_out = _jax.zero_tangent(chain.token)
+    return form.join([slot], chain.token), form.join([d_slot], d_token_out)
+
+
+def _wait_jvp(
+    form: Form, primals: Sequence, tangents: Sequence, *, ticket: Any, **params: Any
+) -> tuple[list, list]:
+    operation = form.operation
+    slot, d_slot = primals[0], tangents[0]
+    args, token, after = form.split(primals[1:], params)
+    d_args, d_token, _ = form.split(tangents[1:], params)
+    is_ordered = form.has_token and _ops.is_inexact(token)
+    d_token = ad.instantiate_zeros(d_token) if is_ordered else None
+    chain = form.chain(token, after, params["site"], Await([slot], ticket))
+    rule, is_matched = _ops.jvp_rule(operation), operation.rules.is_matched
+    if not operation.rules.overlaps(params):
+        tangent = TangentChain(chain, d_token, is_matched)
+        results, d_results = rule(chain, tangent, args, d_args, params)
+    else:
+        results = chain.call(operation.name, *args, **params)
+        tangent = TangentChain(chain, d_token, is_matched, Await([d_slot], ticket))
+        unused = _zeros([jax.typeof(x).to_tangent_aval() for x in args])
+        given = Chain(binder=_Given(results))
+        results, d_results = rule(given, tangent, args, unused, params)
+    if not form.has_token:
+        return results, d_results
+    d_token = tangent.token if is_ordered else _jax.zero_tangent(chain.token)
+    return [*results, chain.token], [*d_results, d_token]
+
+
+def _wait_transpose(
+    form: Form, cotangents: Sequence, slot: Any, *args: Any, ticket: Any, **params: Any
+) -> list:
+    """Starts the adjoint; its number is the cotangent of the slot."""
+    cotangents = list(map(ad.instantiate_zeros, cotangents))
+    leaves, token, after = form.split(args, params)
+    ct_token = cotangents.pop() if form.has_token else None
+    if form.operation.rules.overlaps(params):
+        begin = _Begin(ticket)
+        chain = form.chain(ct_token, after, params["site"], begin)
+        _ops.transposed(form.operation, chain, cotangents, leaves, params)
+        [ct_slot], answer = begin.slots, [None] * len(leaves)
+    else:
+        chain = form.chain(ct_token, after, params["site"])
+        ct_slot, answer = None, _ops.transposed(form.operation, chain, cotangents, leaves, params)
+    if form.has_token:
+        answer.append(chain.token if ad.is_undefined_primal(token) else None)
+    return [ct_slot, *answer, *[None] * len(after)]
+
+
+def _start_transpose(
+    form: Form, cotangents: Sequence, *args: Any, ticket: Any, **params: Any
+) -> list:
+    """Waits for the adjoint that the transpose of wait has started."""
+    leaves, token, after = form.split(args, params)
+    ct_slot = cotangents[0]
+    ct_token = ad.instantiate_zeros(cotangents[1]) if form.has_token else None
+    if type(ct_slot) is ad.Zero:  # nothing was started
+        answer = [None] * len(leaves)
+    else:
+        avals = [jax.typeof(x) if not ad.is_undefined_primal(x) else x.aval for x in leaves]
+        plain = Form(form.operation, *_ops.KINDS[0])
+        unused = _zeros(_ops.results(plain, *avals, **(params | {"n_after": 0})))
+        chain = form.chain(ct_token, after, params["site"], Await([ct_slot], ticket))
+        answer = _ops.transposed(form.operation, chain, unused, leaves, params)
+        ct_token = chain.token
+    if form.has_token:
+        answer.append(ct_token if ad.is_undefined_primal(token) else None)
+    return answer + [None] * len(after)
+
+
+# ---- vmap ----------------------------------------------------------------------------------------
+
+
+def _start_batch(
+    form: Form, args: Sequence, dims: Sequence, *, ticket: Any, **params: Any
+) -> tuple[list, list]:
+    """The slot of a batch has the batch's axis, which tells wait that there is one."""
+    batch = _ops.laid_out(form, args, dims, params)
+    chain = form.chain(batch.token, batch.after, binder=_Begin(ticket))
+    chain.call(form.operation.name, *batch.operands, **params)
+    [slot] = chain.binder.slots
+    if batch.size is not None:
+        slot = jnp.broadcast_to(slot, (batch.size, *slot.shape))
+    dim = None if batch.size is None else 0
+    return form.join([slot], chain.token), form.join([dim], None)
+
+
+def _wait_batch(
+    form: Form, args: Sequence, dims: Sequence, *, ticket: Any, **params: Any
+) -> tuple[list, list]:
+    slot, dim = args[0], dims[0]
+    size = None if dim is None else slot.shape[dim]
+    if dim is None:  # operands that are batched by now are not used
+        args = [x if d is None else _ops.first(x, d) for x, d in zip(args, dims, strict=True)]
+        dims = [None] * len(dims)
+    else:
+        slot = _ops.first(slot, dim)
+    batch = _ops.laid_out(form, args[1:], dims[1:], params, size)
+    chain = form.chain(batch.token, batch.after, binder=Await([slot], ticket))
+    results = chain.call(form.operation.name, *batch.operands, **params)
+    out_dims = _ops.batched_results(form, batch, results, params)
+    return form.join(results, chain.token), form.join(out_dims, None)
+
+
+# ---- what public functions call --------------------------------------------------------------
+
+
+def numbers(slot: Any) -> Iterator[int]:
+    """The numbers in the slot of an eager call."""
+    for high, low in np.asarray(slot).reshape(-1, PAIR):
+        yield int(high) * (1 << 20) + int(low)

@@ -1,0 +1,15 @@
+/* Threads of plait's own, for work that must not hold up the thread that has it. There are as
+ * many as there is work at once: one piece may wait for what another does, on this rank or on
+ * a peer, so that none may stand in a queue. */
+#ifndef PLAIT_BASE_WORKERS_H
+#define PLAIT_BASE_WORKERS_H
+
+#include "plait/status.h"
+
+typedef void (*plait_work_fn_t)(void *context);
+
+/* Runs work(context) on another thread, soon. context is kept until it returns. NO_MEMORY:
+ * the system has no thread left, and nothing runs. */
+plait_status_t plait_workers_run(plait_work_fn_t work, void *context);
+
+#endif

@@ -1,0 +1,24 @@
+/* Calls that are complete after their handler has returned. XLA's thread goes on with what
+ * does not need the result; the thread that completes a call may run the rest of the program,
+ * so no lock is held then. */
+#ifndef PLAIT_FFI_FUTURE_H
+#define PLAIT_FFI_FUTURE_H
+
+#include "ffi/abi.h"
+#include "plait/status.h"
+
+#include <stdbool.h>
+
+/* Whether a call that touches so many bytes is done on a thread of plait's own. PLAIT_ASYNC:
+ * "off", or the number of bytes from which on; 1 MiB if it is not set. */
+bool plait_ffi_is_async(const plait_ffi_api_t *api, int64_t n_bytes);
+
+/* The error is XLA's. */
+plait_ffi_error_t *plait_ffi_future_create(const plait_ffi_api_t *api,
+                                           plait_ffi_future_t **future_p);
+
+/* With a status other than OK, this thread's error text is XLA's error. */
+void plait_ffi_future_complete(const plait_ffi_api_t *api, plait_ffi_future_t *future,
+                               plait_status_t status);
+
+#endif

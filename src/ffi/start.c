@@ -1,0 +1,161 @@
+/* Handlers of operations that are started here and waited for there: plait_start_<name> has the
+ * operands and attributes of plait_<name> and gives a number, plait_wait gets the number and
+ * gives the results. The number is a pair of floats, since the pair stands for what flows from
+ * start to wait and has a tangent, which is the number of the tangent's operation. */
+#include "base/alloc.h"
+#include "base/status.h"
+#include "device/host.h"
+#include "ffi/frame.h"
+#include "ffi/future.h"
+#include "ops/list.h"
+#include "plan/started.h"
+
+enum { PAIR = 2, HALF = 1 << 20 };
+
+static plait_ffi_error_t *start(const plait_op_t *op, plait_ffi_frame_t *frame)
+{
+    plait_ffi_error_t *error = NULL;
+    plait_ffi_call_t c;
+    int64_t id = 0;
+
+    if (plait_ffi_answers_query(frame)) {
+        return NULL;
+    }
+    error = plait_ffi_decode(op, frame, true, &c);
+    if (error == NULL) {
+        plait_status_t status = plait_started_begin(&c.call, &id);
+        error = (status != PLAIT_OK) ? plait_ffi_error(frame->api, status) : NULL;
+    }
+    if (error == NULL) {
+        float *pair = frame->rets.items[0]->data;
+        pair[0] = (float)(id / HALF);
+        pair[1] = (float)(id % HALF);
+        plait_ffi_pass_tokens(frame, op->n_args, 1);
+    }
+    return error;
+}
+
+/* What the handler of wait has to do when the operation is done. */
+typedef struct {
+    const plait_ffi_api_t *api;
+    plait_ffi_future_t *future;
+    int64_t id;
+    int n_rets;
+    plait_array_t rets[PLAIT_MAX_ARRAYS];
+    int64_t
+        sizes[PLAIT_MAX_ARRAYS]; /* results as vectors: their dims are dead by then */
+} awaited_t;
+
+static plait_status_t take(const awaited_t *awaited)
+{
+    for (int i = 0; i < awaited->n_rets; i++) {
+        plait_host_prepare_result(awaited->rets[i].data,
+                                  plait_array_bytes(&awaited->rets[i]));
+    }
+    return plait_started_take(awaited->id, awaited->n_rets, awaited->rets);
+}
+
+static void take_later(void *context)
+{
+    awaited_t *awaited = context;
+    const plait_ffi_api_t *api = awaited->api;
+    plait_ffi_future_t *future = awaited->future;
+    plait_status_t status = take(awaited);
+
+    plait_free(awaited);
+    plait_ffi_future_complete(api, future, status);
+}
+
+/* The last results of the frame are tokens, as are the last operands. */
+static plait_status_t read_wait(const plait_ffi_frame_t *frame, awaited_t *awaited)
+{
+    plait_status_t status = PLAIT_OK;
+
+    *awaited = (awaited_t){.api = frame->api};
+    PLAIT_TRY(plait_ffi_check_frame("wait", frame, 1, 0));
+    int64_t n_rets = frame->rets.size - (frame->args.size - 1);
+    plait_array_t pair = plait_ffi_array(frame->args.items[0]);
+    const float *number = pair.data;
+    PLAIT_CHECK(n_rets >= 0 && n_rets <= PLAIT_MAX_ARRAYS && pair.dtype == PLAIT_F32 &&
+                    plait_array_bytes(&pair) == PAIR * 4,
+                PLAIT_ERR_INTERNAL, "wait: operands and results do not fit");
+    awaited->id = (int64_t)number[0] * HALF + (int64_t)number[1];
+    awaited->n_rets = (int)n_rets;
+    for (int i = 0; i < awaited->n_rets; i++) {
+        int64_t n_bytes = 0;
+        awaited->rets[i] = plait_ffi_array(frame->rets.items[i]);
+        PLAIT_TRY(plait_array_size(&awaited->rets[i], &awaited->sizes[i], &n_bytes));
+    }
+done:
+    return status;
+}
+
+/* Vectors of as many elements, described where the frame's death does not matter. */
+static void own_dims(awaited_t *awaited)
+{
+    for (int i = 0; i < awaited->n_rets; i++) {
+        awaited->rets[i].ndim = 1;
+        awaited->rets[i].dims = &awaited->sizes[i];
+    }
+}
+
+/* Without a future the operation has to be waited for here. */
+static plait_ffi_error_t *leave_to_worker(const awaited_t *awaited,
+                                          plait_ffi_future_t **future_p)
+{
+    plait_ffi_error_t *error = NULL;
+    awaited_t *later = plait_alloc(1, sizeof(*later));
+
+    if (later == NULL) {
+        goto done;
+    }
+    *later = *awaited;
+    own_dims(later);
+    error = plait_ffi_future_create(awaited->api, &later->future);
+    if (error != NULL) {
+        goto done;
+    }
+    *future_p = later->future;
+    if (!plait_started_then(awaited->id, take_later, later)) {
+        take_later(later); /* done in the meantime */
+    }
+    later = NULL;
+done:
+    plait_free(later);
+    return error;
+}
+
+PLAIT_EXPORT plait_ffi_error_t *plait_ffi_wait(plait_ffi_frame_t *frame);
+plait_ffi_error_t *plait_ffi_wait(plait_ffi_frame_t *frame)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_ffi_error_t *error = NULL;
+    plait_ffi_future_t *future = NULL;
+    awaited_t awaited;
+
+    if (plait_ffi_answers_query(frame)) {
+        return NULL;
+    }
+    PLAIT_TRY(read_wait(frame, &awaited));
+    plait_ffi_pass_tokens(frame, 1, awaited.n_rets);
+    if (plait_ffi_is_async(frame->api, INT64_MAX) &&
+        plait_started_goes_on(awaited.id)) {
+        error = leave_to_worker(&awaited, &future);
+    }
+    if (error == NULL && future == NULL) {
+        PLAIT_TRY(take(&awaited));
+    }
+    if (future != NULL) {
+        frame->future = future;
+    }
+done:
+    return (status != PLAIT_OK) ? plait_ffi_error(frame->api, status) : error;
+}
+
+#define HANDLER(_name)                                                             \
+    PLAIT_EXPORT plait_ffi_error_t *plait_ffi_start_##_name(plait_ffi_frame_t *f); \
+    plait_ffi_error_t *plait_ffi_start_##_name(plait_ffi_frame_t *f)               \
+    {                                                                              \
+        return start(&plait_op_##_name, f);                                        \
+    }
+PLAIT_OP_FOR_EACH(HANDLER)

@@ -1,0 +1,472 @@
+#include "guard/guard.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "guard/sight.h"
+#include "plan/observe.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How often a waiting rank looks, and how long something must have been so before it counts:
+ * a message may be under way, or a verdict just being given. */
+enum { LOOK_EVERY_NS = 20000000 };
+
+/* Limits of time where nothing is seen of those who are waited for: perhaps they compute. */
+enum { PATIENCE = 5 };
+#define RAISED_NS  INT64_C(150000000)
+#define ENDED_NS   INT64_C(700000000)
+#define DIFFERS_NS INT64_C(500000000)
+
+/* What may end the wait, for how long it has looked so. */
+typedef enum { NOTHING, GAVE_UP, RAISED, ENDED, DIFFERS, CIRCLE } suspicion_t;
+
+/* One wait, from its first look to its last. */
+typedef struct {
+    const plait_flight_entry_t *entry;
+    uint64_t number;
+    int64_t wait_start_ns; /* of the wait, to tell it from the operation's next one */
+    int64_t begun_ns;
+    int64_t looked_ns;
+    int64_t progress_ns;   /* last time that somebody waited for was seen to get on */
+    uint64_t n_operations; /* what had been seen of them then */
+    int64_t cpu_ns;
+    bool is_blind; /* somebody waited for cannot be seen */
+    suspicion_t suspicion;
+    int suspect;        /* rank */
+    uint64_t signature; /* of what is suspected: another one starts anew */
+    int64_t suspected_ns;
+    int64_t suspected_cpu_ns; /* of a circle, then */
+} watch_t;
+
+static _Thread_local watch_t watch;
+static atomic_bool has_run_out; /* of time, with ranks that may be stuck for ever */
+
+__attribute__((constructor)) static void install(void)
+{
+    plait_wait_set_hook(plait_guard_look);
+}
+
+/* PLAIT_TIMEOUT, in ns; 0: never. */
+static int64_t time_limit_ns(void)
+{
+    static _Atomic int64_t limit = -1;
+    int64_t now = atomic_load_explicit(&limit, memory_order_relaxed);
+
+    if (now < 0) {
+        const char *text = getenv("PLAIT_TIMEOUT");
+        char *end = NULL;
+        double seconds = (text != NULL) ? strtod(text, &end) : 60.0;
+        bool is_number = text == NULL || (end != text && seconds >= 0 && seconds < 1e9);
+        now = (int64_t)((is_number ? seconds : 60.0) * 1e9);
+        atomic_store(&limit, now);
+    }
+    return now;
+}
+
+/* Says what this rank waits for, to those who look at it. */
+static void beat(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
+{
+    plait_flight_entry_t *e = op->entry;
+
+    e->waits_for = wait->peer;
+    e->since_ns = watch.begun_ns;
+    e->agree = op->plan->agree;
+    e->agree_some = op->plan->agree_some;
+    atomic_store_explicit(&e->beat_ns, now, memory_order_release);
+}
+
+/* A new wait, if it is one. */
+static void begin(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
+{
+    if (watch.entry != op->entry || watch.number != op->entry->number ||
+        watch.wait_start_ns != wait->start_ns) {
+        memset(&watch, 0, sizeof(watch));
+        watch.entry = op->entry;
+        watch.number = op->entry->number;
+        watch.wait_start_ns = wait->start_ns;
+        watch.begun_ns = now;
+        watch.progress_ns = now;
+    }
+}
+
+/* Whether a rank, in a collective on this communicator at the same place, does another one. */
+static bool differs(plait_observed_t *op, const plait_sight_t *sight)
+{
+    const plait_flight_entry_t *theirs = &sight->waits;
+    const plait_plan_t *plan = op->plan;
+
+    return sight->kind == PLAIT_SIGHT_WAITS && plan->is_collective &&
+           theirs->is_collective && theirs->comm == (int32_t)op->comm->id &&
+           theirs->n_collectives == op->entry->n_collectives &&
+           (theirs->agree != plan->agree ||
+            (theirs->agree_some != 0 && plan->agree_some != 0 &&
+             theirs->agree_some != plan->agree_some));
+}
+
+/* Those who wait for each other. */
+typedef struct {
+    bool is_closed;
+    uint64_t signature; /* of the operations */
+    int n;
+    int64_t cpu_ns; /* of all of them together */
+} circle_t;
+
+/* Whether those waited for wait, one for the other, for this rank, all on one communicator:
+ * threads of theirs that use others cannot end such waits. A program goes on beside an
+ * operation that it started, and may end it. */
+static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
+{
+    const plait_endpoint_t *end = &op->comm->end;
+    plait_sight_t sight = *first;
+    circle_t circle = {.signature = op->entry->number,
+                       .n = 1,
+                       .cpu_ns = plait_clock_of(CLOCK_PROCESS_CPUTIME_ID)};
+
+    while (circle.n <= end->size && !circle.is_closed && !op->entry->is_started &&
+           sight.kind == PLAIT_SIGHT_WAITS && !sight.waits.is_started &&
+           sight.waits.comm == (int32_t)op->comm->id && sight.waits.waits_for >= 0 &&
+           sight.waits.waits_for < end->size) {
+        int next = sight.waits.waits_for;
+        circle.n++;
+        circle.cpu_ns += plait_process_cpu_ns(sight.process);
+        circle.signature = circle.signature * 31 + sight.waits.number + (uint64_t)next;
+        circle.is_closed = next == end->rank;
+        plait_guard_see(&end->peers[next], op->comm->id, &sight);
+    }
+    return circle;
+}
+
+/* Whether the wait needs something of a rank: not if that has done its part of a collective. */
+static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
+                      const plait_sight_t *sight)
+{
+    bool is_done = op->plan->is_collective && sight->knows_done &&
+                   sight->n_done >= op->entry->n_collectives;
+
+    return wait->peer == rank || !is_done;
+}
+
+/* How it ends is not known before it has. */
+static bool is_under_way(const plait_flight_entry_t *e)
+{
+    return atomic_load(&e->status) == PLAIT_STATUS_UNDER_WAY;
+}
+
+/* What is to be suspected of one rank that is waited for. is_any: any rank may end the wait. */
+static suspicion_t judge(plait_observed_t *op, const plait_sight_t *sight, bool is_any,
+                         circle_t *circle)
+{
+    suspicion_t suspicion = NOTHING;
+
+    *circle = (circle_t){.n = 1};
+    bool has_given_up = sight->has_given_up && !is_under_way(&sight->here);
+
+    if (has_given_up && !is_any) {
+        suspicion = GAVE_UP;
+    } else if (sight->kind == PLAIT_SIGHT_RAISED) {
+        suspicion = RAISED;
+    } else if (sight->kind == PLAIT_SIGHT_GONE ||
+               (sight->kind == PLAIT_SIGHT_ENDED && !is_any && sight->knows_done)) {
+        suspicion = ENDED;
+    } else if (differs(op, sight)) {
+        suspicion = DIFFERS;
+        circle->signature = sight->waits.number;
+    } else if (!is_any) {
+        *circle = find_circle(op, sight);
+        suspicion = circle->is_closed ? CIRCLE : NOTHING;
+    }
+    return suspicion;
+}
+
+/* Threads that compute may be about to end the wait: then it is suspected anew. */
+static bool is_busy(const circle_t *circle, int64_t now)
+{
+    int64_t used = circle->cpu_ns - watch.suspected_cpu_ns;
+
+    return used > (now - watch.suspected_ns) / 5 * 2 * circle->n;
+}
+
+static void suspect(suspicion_t suspicion, int rank, const circle_t *circle,
+                    int64_t now)
+{
+    bool is_old = watch.suspicion == suspicion && watch.suspect == rank &&
+                  watch.signature == circle->signature;
+
+    if (!is_old || (suspicion == CIRCLE && is_busy(circle, now))) {
+        watch.suspicion = suspicion;
+        watch.suspect = rank;
+        watch.signature = circle->signature;
+        watch.suspected_ns = now;
+        watch.suspected_cpu_ns = circle->cpu_ns;
+    }
+}
+
+/* Those who begin operations, or are in none and compute, trace or compile, get on. */
+static void note_progress(uint64_t n_operations, bool runs, int64_t cpu_ns, int64_t now)
+{
+    enum { SHARE = 5 };
+    int64_t elapsed = now - watch.progress_ns;
+    bool is_busy =
+        runs && elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
+
+    if (watch.n_operations != n_operations || is_busy || watch.looked_ns == 0) {
+        watch.n_operations = n_operations;
+        watch.cpu_ns = cpu_ns;
+        watch.progress_ns = now;
+    }
+}
+
+/* Looks at all that are waited for. */
+static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
+{
+    const plait_endpoint_t *end = &op->comm->end;
+    bool is_any = wait->peer < 0 && !op->plan->is_collective;
+    suspicion_t worst = NOTHING;
+    int whom = -1;
+    circle_t circle = {.n = 1};
+    uint64_t n_operations = 0;
+    int64_t cpu_ns = 0;
+    bool runs = false;
+
+    for (int r = 0; r < end->size; r++) {
+        plait_sight_t sight;
+        circle_t about;
+        if (r == end->rank || (wait->peer >= 0 && wait->peer != r)) {
+            continue;
+        }
+        plait_guard_see(&end->peers[r], op->comm->id, &sight);
+        watch.is_blind = watch.is_blind || sight.kind == PLAIT_SIGHT_NONE;
+        n_operations += sight.n_operations;
+        runs = runs || sight.kind == PLAIT_SIGHT_RUNS;
+        cpu_ns += (sight.process != NULL) ? plait_process_cpu_ns(sight.process) : 0;
+        suspicion_t found = is_needed(op, wait, r, &sight)
+                                ? judge(op, &sight, is_any, &about)
+                                : NOTHING;
+        if (found != NOTHING && (worst == NOTHING || found < worst)) {
+            worst = found;
+            whom = r;
+            circle = about;
+        }
+    }
+    suspect(worst, whom, &circle, now);
+    note_progress(n_operations, runs, cpu_ns, now);
+}
+
+/* One line a rank; ranks in the middle of a long table are left out. */
+static void write_table(plait_observed_t *op, char *text, size_t room)
+{
+    enum { SHOWN = 12 };
+    const plait_endpoint_t *end = &op->comm->end;
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int r = 0; r < end->size && used + 1 < room; r++) {
+        plait_sight_t sight;
+        char line[500];
+        if (end->size > SHOWN && r != end->rank && r != watch.suspect &&
+            r >= SHOWN - 2) {
+            continue;
+        }
+        plait_guard_see(&end->peers[r], op->comm->id, &sight);
+        plait_guard_say(&sight, r, line, (int)sizeof(line));
+        int n = snprintf(text + used, room - used, "\n  %s", line);
+        used += (n > 0) ? (size_t)n : 0;
+    }
+}
+
+static plait_status_t fail_with_table(plait_status_t status, plait_observed_t *op,
+                                      const char *reason)
+{
+    char table[1700];
+
+    write_table(op, table, sizeof(table));
+    return plait_fail(status, "%s%s", reason, table);
+}
+
+static plait_status_t blame(plait_observed_t *op)
+{
+    char line[500];
+    plait_sight_t sight;
+
+    plait_guard_see(&op->comm->end.peers[watch.suspect], op->comm->id, &sight);
+    plait_guard_say(&sight, watch.suspect, line, (int)sizeof(line));
+    return plait_fail(PLAIT_ERR_PEER, "waits in vain: %s", line);
+}
+
+/* Somebody ended an operation of this communicator alone: for the same reason, mostly. */
+static plait_status_t follow(plait_observed_t *op)
+{
+    char reason[160];
+    plait_sight_t sight;
+
+    plait_guard_see(&op->comm->end.peers[watch.suspect], op->comm->id, &sight);
+    int theirs = atomic_load(&sight.here.status);
+    bool is_mismatch = theirs == PLAIT_ERR_MISMATCH;
+    bool is_late = theirs == PLAIT_ERR_TIMEOUT;
+    (void)snprintf(reason, sizeof(reason), "%srank %d has given up this communicator",
+                   is_mismatch ? "the ranks call different operations, or wait for "
+                                 "each other; "
+                               : "",
+                   watch.suspect);
+    return fail_with_table(
+        is_mismatch || is_late ? (plait_status_t)theirs : PLAIT_ERR_PEER, op, reason);
+}
+
+static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
+                              int64_t now)
+{
+    char reason[200];
+    plait_sight_t sight = {0};
+
+    if (wait->peer >= 0) {
+        plait_guard_see(&op->comm->end.peers[wait->peer], op->comm->id, &sight);
+    }
+    (void)snprintf(reason, sizeof(reason),
+                   "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s", wait->what,
+                   (double)(now - watch.progress_ns) * 1e-9,
+                   (sight.kind == PLAIT_SIGHT_WAITS)
+                       ? "; ranks wait for each other (in a gradient, one of them may "
+                         "have dropped an adjoint: see plait.depend)"
+                       : "");
+    atomic_store(&has_run_out, true);
+    return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
+}
+
+/* What has been suspected long enough is so. */
+static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
+                               int64_t now)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t since = now - watch.suspected_ns;
+    int64_t limit = time_limit_ns() * (watch.is_blind ? PATIENCE : 1);
+
+    if (watch.suspicion == RAISED && since > RAISED_NS) {
+        status = blame(op);
+    } else if (watch.suspicion == GAVE_UP && since > RAISED_NS) {
+        status = follow(op);
+    } else if (watch.suspicion == ENDED && since > ENDED_NS) {
+        status = blame(op);
+    } else if (watch.suspicion == DIFFERS && since > DIFFERS_NS) {
+        status = fail_with_table(PLAIT_ERR_MISMATCH, op,
+                                 "the ranks call different operations");
+    } else if (watch.suspicion == CIRCLE && since > DIFFERS_NS) {
+        status = fail_with_table(PLAIT_ERR_MISMATCH, op,
+                                 "deadlock, the ranks wait for each other (in a "
+                                 "gradient: one of them may have "
+                                 "dropped an adjoint, see plait.depend)");
+    } else if (limit > 0 && now - watch.progress_ns > limit) {
+        status = run_out(op, wait, now);
+    }
+    return status;
+}
+
+/* Ranks that are threads of this process: one that computes for long is seen by the time that
+ * the process takes. */
+static plait_status_t look_at_threads(const plait_wait_t *wait, int64_t now)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t limit = time_limit_ns();
+
+    note_progress(0, true, plait_clock_of(CLOCK_PROCESS_CPUTIME_ID), now);
+    PLAIT_CHECK(limit == 0 || now - watch.progress_ns <= limit, PLAIT_ERR_TIMEOUT,
+                "%s: nobody came for %.1f s (PLAIT_TIMEOUT)", wait->what,
+                (double)(now - watch.progress_ns) * 1e-9);
+done:
+    return status;
+}
+
+/* A communicator is being made: nothing is known of the others yet, who may still be reading
+ * their data. */
+static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t limit = time_limit_ns() * PATIENCE;
+
+    PLAIT_CHECK(limit == 0 || wait->start_ns == 0 || now - wait->start_ns <= limit,
+                PLAIT_ERR_TIMEOUT, "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT)",
+                wait->what, (double)(now - wait->start_ns) * 1e-9, PATIENCE);
+done:
+    return status;
+}
+
+static plait_status_t look_at_ranks(plait_observed_t *op, const plait_wait_t *wait,
+                                    int64_t now)
+{
+    plait_status_t status = PLAIT_OK;
+
+    beat(op, wait, now);
+    look(op, wait, now);
+    status = conclude(op, wait, now);
+    if (status != PLAIT_OK) {
+        op->is_given_up = true;
+        plait_trace_give_up(op->comm->id);
+    }
+    return status;
+}
+
+plait_status_t plait_guard_look(const plait_wait_t *wait)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_observed_t *op = plait_observe_here();
+    int64_t now = plait_clock_ns();
+
+    if (op == NULL) {
+        status = look_at_clock(wait, now);
+    } else {
+        begin(op, wait, now);
+        if (now - watch.looked_ns > LOOK_EVERY_NS) {
+            status = (op->comm->end.peers != NULL) ? look_at_ranks(op, wait, now)
+                                                   : look_at_threads(wait, now);
+            watch.looked_ns = now;
+        }
+    }
+    return status;
+}
+
+/* Whether anybody is in a wait, perhaps for this process. */
+static bool somebody_waits(void)
+{
+    plait_sight_t sight;
+    bool is_found = false;
+
+    for (const plait_process_t *p = plait_process_next(NULL); p != NULL && !is_found;
+         p = plait_process_next(p)) {
+        if (plait_process_pid(p) != (int32_t)getpid()) {
+            plait_guard_see_process(p, 0, 0, &sight);
+            is_found = sight.kind == PLAIT_SIGHT_WAITS;
+        }
+    }
+    return is_found;
+}
+
+int plait_guard_lost(void)
+{
+    plait_record_header_t header;
+    int n = 0;
+
+    for (const plait_process_t *p = plait_process_next(NULL); p != NULL;
+         p = plait_process_next(p)) {
+        if (plait_process_pid(p) != (int32_t)getpid() &&
+            plait_process_header(p, &header)) {
+            bool is_gone =
+                header.state == PLAIT_RECORD_RUNS && plait_process_is_gone(p);
+            n += header.has_why || header.state == PLAIT_RECORD_FAILED || is_gone;
+        }
+    }
+    return n + atomic_load(&has_run_out);
+}
+
+void plait_guard_leave(int64_t limit_ns)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+    int64_t start = plait_clock_ns();
+
+    while (plait_clock_ns() - start < limit_ns && somebody_waits()) {
+        (void)nanosleep(&nap, NULL);
+    }
+}

@@ -1,0 +1,44 @@
+/* What a rank does, as another one sees it. */
+#ifndef PLAIT_GUARD_SIGHT_H
+#define PLAIT_GUARD_SIGHT_H
+
+#include "base/process.h"
+#include "transport/transport.h"
+
+/* A wait is seen by its beat, at least every 50 ms; on a busy machine later. */
+#define PLAIT_GUARD_BEAT_NS INT64_C(400000000)
+
+typedef enum {
+    PLAIT_SIGHT_NONE,  /* cannot be seen from here */
+    PLAIT_SIGHT_RUNS,  /* in its program, in none of plait's waits */
+    PLAIT_SIGHT_WAITS, /* in an operation */
+    PLAIT_SIGHT_ENDED, /* left its program, and perhaps waits for others in MPI_Finalize */
+    PLAIT_SIGHT_RAISED,
+    PLAIT_SIGHT_GONE
+} plait_sight_kind_t;
+
+typedef struct {
+    plait_sight_kind_t kind;
+    const plait_process_t *process;
+    uint64_t n_operations;     /* begun, on all communicators */
+    bool has_given_up;         /* the communicator asked for */
+    uint32_t n_done;           /* collectives on it that are over */
+    bool knows_done;           /* exactly: nothing was overwritten */
+    plait_flight_entry_t last; /* operation of all; number 0: there was none */
+    plait_flight_entry_t here; /* the last one on the communicator; number 0: none */
+    plait_flight_entry_t
+        waits;     /* WAITS: the operation that waits, on it if there is one */
+    char why[256]; /* RAISED */
+} plait_sight_t;
+
+/* Looks at a rank of communicator `comm`. */
+void plait_guard_see(const plait_peer_t *peer, int64_t comm, plait_sight_t *sight);
+
+/* The same of a process that was found before. */
+void plait_guard_see_process(const plait_process_t *process, int track, int64_t comm,
+                             plait_sight_t *sight);
+
+/* One line of the wait table about a rank. */
+void plait_guard_say(const plait_sight_t *sight, int rank, char *text, int n_bytes);
+
+#endif

@@ -1,0 +1,26 @@
+/* One call of an operation: what is to be done on which arrays, where, and for which line of
+ * the program. */
+#ifndef PLAIT_PLAN_CALL_H
+#define PLAIT_PLAN_CALL_H
+
+#include "comm/comm.h"
+#include "plan/op.h"
+
+typedef struct {
+    const plait_op_t *op;
+    const void *params; /* borrowed, as the lists and dims below */
+    plait_comm_t *comm;
+    int64_t run;  /* the launch, see plait_session_t */
+    int64_t site; /* base/site.h */
+    plait_array_t args[PLAIT_MAX_ARRAYS];
+    plait_array_t rets[PLAIT_MAX_ARRAYS];
+} plait_call_t;
+
+/* The call with parameters, lists and dims of its own, in one piece of memory for plait_free:
+ * it outlives whatever the original borrowed from. The arrays' data stay where they are. */
+plait_status_t plait_call_copy(const plait_call_t *call, plait_call_t **copy_p);
+
+/* Bytes of operands and results together; 0 where that overflows. */
+int64_t plait_call_bytes(const plait_call_t *call);
+
+#endif

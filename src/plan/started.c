@@ -1,0 +1,386 @@
+#include "plan/started.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/site.h"
+#include "base/status.h"
+#include "device/pool.h"
+#include "plan/launch.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_BYTES = 2048 };
+
+typedef enum { BEHIND, RUNS, DONE } stage_t;
+
+struct plait_started {
+    int64_t id;
+    plait_call_t *call;
+    void *memory; /* pooled: operands, then results */
+    plait_started_queue_t *queue;
+    plait_lanes_t lanes;
+    stage_t stage;
+    bool is_forgotten;
+    plait_status_t status;
+    plait_work_fn_t then;
+    void *context;
+    plait_started_t *next;       /* in the queue */
+    plait_started_t *next_known; /* among those that have a number */
+    plait_started_t *next_ready; /* among those that became ready at once */
+    char text[TEXT_BYTES];
+};
+
+/* One for all: what is done under it takes less time than a message. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static plait_started_t *known;
+static int64_t last_id;
+
+/* ---- under the mutex ---- */
+
+static bool is_behind(const plait_started_queue_t *queue, const plait_started_t *until,
+                      const plait_lanes_t *lanes)
+{
+    bool found = false;
+
+    for (const plait_started_t *s = queue->first; s != until && !found; s = s->next) {
+        found = plait_lanes_conflict(&s->lanes, lanes);
+    }
+    return found;
+}
+
+static plait_started_t *find(int64_t id)
+{
+    plait_started_t *s = known;
+
+    while (s != NULL && s->id != id) {
+        s = s->next_known;
+    }
+    return s;
+}
+
+static void make_unknown(const plait_started_t *started)
+{
+    plait_started_t **place = &known;
+
+    while (*place != started) {
+        place = &(*place)->next_known;
+    }
+    *place = started->next_known;
+}
+
+static void enter_queue(plait_started_t *started)
+{
+    plait_started_t **place = &started->queue->first;
+
+    while (*place != NULL) {
+        place = &(*place)->next;
+    }
+    *place = started;
+    atomic_fetch_add(&started->queue->n, 1);
+}
+
+static void leave_queue(plait_started_t *started)
+{
+    plait_started_t **place = &started->queue->first;
+
+    while (*place != started) {
+        place = &(*place)->next;
+    }
+    *place = started->next;
+    started->next = NULL;
+    atomic_fetch_sub(&started->queue->n, 1);
+}
+
+/* Those that need not wait any more, marked as running. */
+static plait_started_t *take_ready(const plait_started_queue_t *queue)
+{
+    plait_started_t *ready = NULL;
+    plait_started_t **place = &ready;
+
+    for (plait_started_t *s = queue->first; s != NULL; s = s->next) {
+        if (s->stage == BEHIND && !is_behind(queue, s, &s->lanes)) {
+            s->stage = RUNS;
+            s->next_ready = NULL;
+            *place = s;
+            place = &s->next_ready;
+        }
+    }
+    return ready;
+}
+
+/* ---- without the mutex ---- */
+
+static void destroy(plait_started_t *started)
+{
+    if (started != NULL) {
+        plait_pool_give(started->memory);
+        plait_free(started->call);
+        plait_free(started);
+    }
+}
+
+static void run(void *context);
+
+static void run_all(plait_started_t *ready)
+{
+    while (ready != NULL) {
+        plait_started_t *next = ready->next_ready;
+        if (plait_workers_run(run, ready) != PLAIT_OK) {
+            run(ready); /* the system has no thread left: right, if not beside the program */
+        }
+        ready = next;
+    }
+}
+
+/* The operation is done with its communicator, whose queue may go away with it. */
+static void finish(plait_started_t *started, plait_status_t status)
+{
+    (void)pthread_mutex_lock(&mutex);
+    started->status = status;
+    if (status != PLAIT_OK) {
+        (void)snprintf(started->text, sizeof(started->text), "%s", plait_error_text());
+    }
+    leave_queue(started);
+    plait_started_t *ready = take_ready(started->queue);
+    plait_work_fn_t then = started->then;
+    void *context = started->context;
+    bool is_forgotten = started->is_forgotten;
+    started->stage = DONE; /* somebody may take it as soon as the mutex is free */
+    (void)pthread_cond_broadcast(&changed);
+    (void)pthread_mutex_unlock(&mutex);
+    run_all(ready);
+    if (is_forgotten) {
+        destroy(started);
+    }
+    plait_op_release();
+    if (then != NULL) {
+        then(context);
+    }
+}
+
+static void run(void *context)
+{
+    plait_started_t *started = context;
+
+    plait_site_enter(started->call->site, started->call->comm->id);
+    finish(started, plait_op_run_started(started->call));
+}
+
+static void copy(void *to, const void *from, int64_t n_bytes)
+{
+    const plait_box_copy_t row = {.row_bytes = n_bytes};
+
+    if (n_bytes > 0) {
+        plait_host_copy_box(&row, from, to);
+    }
+}
+
+static int list_arrays(plait_call_t *call, plait_array_t *arrays[])
+{
+    int n = 0;
+
+    for (int i = 0; i < call->op->n_args; i++) {
+        arrays[n++] = &call->args[i];
+    }
+    for (int i = 0; i < call->op->n_rets; i++) {
+        arrays[n++] = &call->rets[i];
+    }
+    return n;
+}
+
+/* One piece of memory for all arrays, each on cache lines of its own; operands are copied to
+ * their places. */
+static plait_status_t take_memory(plait_started_t *started)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_array_t *arrays[2 * PLAIT_MAX_ARRAYS];
+    int64_t at[2 * PLAIT_MAX_ARRAYS];
+    int n = list_arrays(started->call, arrays);
+    int64_t n_bytes = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t n_items = 0;
+        int64_t size = 0;
+        PLAIT_TRY(plait_array_size(arrays[i], &n_items, &size));
+        at[i] = n_bytes;
+        PLAIT_CHECK(plait_add(n_bytes, size, &n_bytes) &&
+                        plait_add(n_bytes, (64 - size % 64) % 64, &n_bytes),
+                    PLAIT_ERR_OVERFLOW, "operands and results overflow 64 bits");
+    }
+    PLAIT_TRY(plait_pool_take(n_bytes, &started->memory));
+    for (int i = 0; i < n && n_bytes > 0; i++) {
+        const void *given = arrays[i]->data;
+        arrays[i]->data = (char *)started->memory + at[i];
+        if (given != NULL) {
+            copy(arrays[i]->data, given, plait_array_bytes(arrays[i]));
+        }
+    }
+done:
+    return status;
+}
+
+/* A failure that only this call knows of is kept with it. */
+static void enter(plait_started_t *started, plait_status_t planned)
+{
+    plait_started_t *ready = NULL;
+
+    (void)pthread_mutex_lock(&mutex);
+    last_id = last_id % (PLAIT_STARTED_LIMIT - 1) + 1;
+    started->id = last_id;
+    started->next_known = known;
+    known = started;
+    if (planned == PLAIT_OK) {
+        enter_queue(started);
+        ready = take_ready(started->queue);
+    } else {
+        started->status = planned;
+        (void)snprintf(started->text, sizeof(started->text), "%s", plait_error_text());
+        started->stage = DONE;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    if (planned != PLAIT_OK) {
+        plait_op_release();
+    }
+    run_all(ready);
+}
+
+plait_status_t plait_started_begin(const plait_call_t *call, int64_t *id_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_started_t *started = plait_alloc(1, sizeof(*started));
+
+    PLAIT_CHECK(started != NULL, PLAIT_ERR_NO_MEMORY, "%s: no memory to start it",
+                call->op->name);
+    PLAIT_TRY(plait_call_copy(call, &started->call));
+    PLAIT_TRY(take_memory(started));
+    plait_op_hold();
+    plait_status_t planned =
+        plait_op_queue(started->call, &started->queue, &started->lanes);
+    plait_started_t *entered = started;
+    started = NULL;
+    enter(entered, planned);
+    *id_p = entered->id;
+done:
+    destroy(started);
+    return status;
+}
+
+bool plait_started_goes_on(int64_t id)
+{
+    (void)pthread_mutex_lock(&mutex);
+    const plait_started_t *started = find(id);
+    bool goes_on = started != NULL && started->stage != DONE;
+    (void)pthread_mutex_unlock(&mutex);
+    return goes_on;
+}
+
+bool plait_started_then(int64_t id, plait_work_fn_t then, void *context)
+{
+    (void)pthread_mutex_lock(&mutex);
+    plait_started_t *started = find(id);
+    bool goes_on = started != NULL && started->stage != DONE;
+    if (goes_on) {
+        started->then = then;
+        started->context = context;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    return goes_on;
+}
+
+/* The operation when it is done, known to nobody else any more. */
+static plait_status_t wait_for(int64_t id, plait_started_t **started_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    (void)pthread_mutex_lock(&mutex);
+    plait_started_t *started = find(id);
+    while (started != NULL && started->stage != DONE) {
+        (void)pthread_cond_wait(&changed, &mutex);
+        started = find(id);
+    }
+    if (started != NULL) {
+        make_unknown(started);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    PLAIT_CHECK(started != NULL, PLAIT_ERR_INTERNAL,
+                "wait: no operation with number %lld was started", (long long)id);
+    *started_p = started;
+done:
+    return status;
+}
+
+plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t rets[])
+{
+    plait_status_t status = PLAIT_OK;
+    plait_started_t *started = NULL;
+
+    PLAIT_TRY(wait_for(id, &started));
+    const plait_call_t *call = started->call;
+    plait_site_enter(call->site, call->comm->id);
+    PLAIT_CHECK(started->status == PLAIT_OK, started->status, "%s", started->text);
+    PLAIT_CHECK(n_rets == call->op->n_rets, PLAIT_ERR_INTERNAL,
+                "wait for %s: %d results, expected %d", call->op->name, n_rets,
+                call->op->n_rets);
+    for (int i = 0; i < n_rets; i++) {
+        int64_t n_bytes = plait_array_bytes(&call->rets[i]);
+        PLAIT_CHECK(plait_array_bytes(&rets[i]) == n_bytes &&
+                        rets[i].dtype == call->rets[i].dtype,
+                    PLAIT_ERR_INTERNAL, "wait for %s: result %d is another array",
+                    call->op->name, i);
+        copy(rets[i].data, call->rets[i].data, n_bytes);
+    }
+done:
+    destroy(started);
+    return status;
+}
+
+void plait_started_forget(int64_t id)
+{
+    (void)pthread_mutex_lock(&mutex);
+    plait_started_t *started = find(id);
+    bool is_done = started != NULL && started->stage == DONE;
+    if (started != NULL) {
+        make_unknown(started);
+        started->is_forgotten = true;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    if (is_done) {
+        destroy(started);
+    }
+}
+
+int64_t plait_started_count(void)
+{
+    int64_t n = 0;
+
+    (void)pthread_mutex_lock(&mutex);
+    for (const plait_started_t *s = known; s != NULL; s = s->next_known) {
+        n++;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    return n;
+}
+
+void plait_started_drain(plait_started_queue_t *queue)
+{
+    (void)pthread_mutex_lock(&mutex);
+    while (queue->first != NULL) {
+        (void)pthread_cond_wait(&changed, &mutex);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+void plait_started_pass(plait_started_queue_t *queue, const plait_lanes_t *lanes)
+{
+    if (atomic_load_explicit(&queue->n, memory_order_relaxed) == 0) {
+        return;
+    }
+    (void)pthread_mutex_lock(&mutex);
+    while (is_behind(queue, NULL, lanes)) {
+        (void)pthread_cond_wait(&changed, &mutex);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+}

@@ -1,0 +1,58 @@
+/* Operations that go on by themselves, on threads and buffers of plait's own, from the call
+ * that starts them to the one that waits for them.
+ *
+ * The started operations of one communicator handle run in the order in which they were
+ * started, as far as they could take each other's data (plan/lanes.h); an operation that is
+ * not started waits behind them in the same way. So started ones and others share the
+ * communicator, and every rank carries out the same sequence. */
+#ifndef PLAIT_PLAN_STARTED_H
+#define PLAIT_PLAN_STARTED_H
+
+#include "base/workers.h"
+#include "plan/call.h"
+#include "plan/lanes.h"
+
+#include <stdatomic.h>
+
+/* Numbers are below this, so that a double and a pair of floats hold them exactly. */
+#define PLAIT_STARTED_LIMIT (INT64_C(1) << 40)
+
+typedef struct plait_started plait_started_t;
+
+/* Of one communicator handle: what was started and is not done yet, oldest first. Zero is an
+ * empty one. */
+typedef struct {
+    plait_started_t *first;
+    _Atomic int n;
+} plait_started_queue_t;
+
+/* Waits until all of them are done. */
+void plait_started_drain(plait_started_queue_t *queue);
+
+/* Waits until those are done that an operation with these lanes conflicts with. */
+void plait_started_pass(plait_started_queue_t *queue, const plait_lanes_t *lanes);
+
+/* Copies the operands and begins; *id_p names the operation until plait_started_take or
+ * plait_started_forget. The call's rets have no data. A failure of the operation itself,
+ * planning included, is told by plait_started_take. */
+plait_status_t plait_started_begin(const plait_call_t *call, int64_t *id_p);
+
+/* Whether the operation is not done yet. */
+bool plait_started_goes_on(int64_t id);
+
+/* False: the operation is done, or there is none of this number. True: it goes on, and
+ * then(context) will be called on the thread that ends it, without any lock. Once for each
+ * operation. */
+bool plait_started_then(int64_t id, plait_work_fn_t then, void *context);
+
+/* Waits for the operation if need be, copies its results to rets, and forgets it. Its own
+ * status, with its text and its call site. */
+plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t rets[]);
+
+/* Nobody will wait for it: it goes on to its end, without a trace of its results. */
+PLAIT_EXPORT void plait_started_forget(int64_t id);
+
+/* Operations that were started and neither taken nor forgotten, for tests. */
+PLAIT_EXPORT int64_t plait_started_count(void);
+
+#endif

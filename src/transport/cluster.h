@@ -1,0 +1,80 @@
+/* Ranks of several nodes: at a fence those of a node meet in shared memory, and the first
+ * rank of each node, its leader, exchanges with the other leaders what they show, through
+ * MPI. Everything else goes through MPI alone. */
+#ifndef PLAIT_TRANSPORT_CLUSTER_H
+#define PLAIT_TRANSPORT_CLUSTER_H
+
+#include "transport/mpi_link.h"
+
+/* With more ranks every node would hold, and every rank read, too much that is not its own:
+ * MPI's collectives need less. Where there are many, each publishes less. */
+enum {
+    PLAIT_CLUSTER_RANKS = 256,
+    PLAIT_CLUSTER_PUBLISH_BYTES = 2048,
+    PLAIT_CLUSTER_ALL_BYTES = 64 << 10 /* of all ranks together */
+};
+
+/* What every message between leaders begins with. */
+typedef struct {
+    uint64_t number; /* of the fence */
+    uint32_t
+        given_up; /* as in plait_node_header_t; not 0: nothing but the reason follows */
+    uint32_t unused;
+} plait_cluster_head_t;
+
+typedef struct {
+    plait_cluster_head_t head;
+    char reason[PLAIT_REASON_BYTES];
+} plait_cluster_refusal_t;
+
+/* Nodes are counted from this rank's own one, round to the one before it. */
+typedef struct plait_cluster {
+    int n_nodes;
+    int n_here;  /* ranks of this node */
+    int *starts; /* n_nodes + 1: where each node's ranks begin in `ranks` */
+    int *ranks;  /* by node; a node's leader is the first of its ranks */
+    int64_t publish_bytes;
+
+    /* Of a leader: each node's part of the exchange under way begins here, behind the head. */
+    int64_t *parts;
+    int64_t message_bytes; /* room in each of: */
+    char *out, *in;
+    plait_cluster_refusal_t refusal;
+} plait_cluster_t;
+
+/* Whether ranks on several nodes meet this way; cards are there. */
+bool plait_cluster_is_for(const plait_mpi_link_t *link);
+
+/* Most that a rank may publish at a fence, and the segment that each node needs. */
+int64_t plait_cluster_publish_bytes(int n_ranks);
+plait_node_shape_t plait_cluster_shape(int n_ranks);
+
+/* Collective: no. From the cards, which say who shares a node. */
+plait_status_t plait_cluster_create(const plait_mpi_link_t *link,
+                                    plait_cluster_t **cluster_p);
+void plait_cluster_destroy(plait_cluster_t **cluster_p);
+
+static inline bool plait_cluster_leads(const plait_mpi_link_t *link)
+{
+    return link->cluster->ranks[0] == link->rank;
+}
+
+/* Of a leader at fence `number`: the boxes of its node are filled; the others' are after
+ * it. */
+plait_status_t plait_cluster_exchange(plait_mpi_link_t *link, uint64_t number);
+
+/* Of a leader whose node has given up: tells the other leaders. */
+void plait_cluster_refuse(plait_mpi_link_t *link, uint64_t number);
+
+/* Marks this rank's node as given up, with a reason, unless it is so already. */
+void plait_cluster_give_up(const plait_mpi_link_t *link, uint32_t word,
+                           const char *reason);
+
+/* Who has given up, and how, as in plait_node_header_t; 0: nobody. The reason may be read
+ * then. */
+uint32_t plait_cluster_given_up(const plait_mpi_link_t *link);
+
+/* Fails as somebody else has done, if so. */
+plait_status_t plait_cluster_check(const plait_mpi_link_t *link);
+
+#endif

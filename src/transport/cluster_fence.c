@@ -1,0 +1,141 @@
+/* A fence of ranks on several nodes. A rank fills its box in its node's segment; the leader
+ * waits for those of its node, exchanges them with the other leaders, and fills the boxes of
+ * the other nodes' ranks; the others wait for all boxes. A node that gives up marks its
+ * segment, where all its ranks look while they wait, and its leader tells the others: they
+ * learn of it at this fence, or at the next one if they had come to this one's end. */
+#include "base/bell.h"
+#include "transport/cluster.h"
+
+#include <string.h>
+
+/* In place of who has given up, while the reason is being written. */
+static const uint32_t is_being_written = UINT32_MAX;
+
+void plait_cluster_give_up(const plait_mpi_link_t *link, uint32_t word,
+                           const char *reason)
+{
+    plait_node_header_t *header = plait_node_header(&link->segment);
+    uint32_t nobody = 0;
+
+    if (atomic_compare_exchange_strong(&header->given_up, &nobody, is_being_written)) {
+        size_t n = strcspn(reason, "\n"); /* a table may follow */
+        n = (n < PLAIT_REASON_BYTES) ? n : PLAIT_REASON_BYTES - 1;
+        memcpy(header->reason, reason, n); /* what is behind is 0 */
+        atomic_store_explicit(&header->given_up, word, memory_order_release);
+    }
+}
+
+uint32_t plait_cluster_given_up(const plait_mpi_link_t *link)
+{
+    uint32_t word = atomic_load_explicit(&plait_node_header(&link->segment)->given_up,
+                                         memory_order_acquire);
+
+    return (word == is_being_written) ? 0 : word;
+}
+
+plait_status_t plait_cluster_check(const plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    uint32_t word = plait_cluster_given_up(link);
+
+    PLAIT_CHECK(word == 0, (plait_status_t)(word >> 24),
+                "rank %d fence: rank %d has given up: %s", link->rank,
+                (int)(word & 0xffffff) - 1, plait_node_header(&link->segment)->reason);
+done:
+    return status;
+}
+
+/* Messages through MPI move only while MPI is called. */
+static void look_into_mpi(const plait_mpi_link_t *link)
+{
+    plait_mpi_envelope_t envelope;
+    bool is_there = false;
+
+    (void)PLAIT_MPI_CALL(link->rank, "fence",
+                         link->mpi->iprobe(link->matched, &is_there, &envelope));
+}
+
+/* Waits until the first n ranks of the list have come, in that order. Who of this node is
+ * missing is known; of the others somebody. */
+static plait_status_t wait_for(const plait_mpi_link_t *link, uint64_t number, int n)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cluster_t *cluster = link->cluster;
+    plait_wait_t wait = plait_wait_begin("fence", PLAIT_ANY);
+
+    for (int i = 0; i < n;) {
+        const plait_node_box_t *box =
+            plait_node_box(&link->segment, (int)(number % 2), cluster->ranks[i]);
+        if (atomic_load_explicit(&box->number, memory_order_acquire) == number) {
+            i++;
+            continue;
+        }
+        PLAIT_TRY(plait_cluster_check(link));
+        if (plait_bell_sleeps(&wait)) {
+            look_into_mpi(link);
+        }
+        wait.peer = (i < cluster->n_here) ? cluster->ranks[i] : PLAIT_ANY;
+        PLAIT_TRY(plait_wait_turn(&wait));
+    }
+done:
+    return status;
+}
+
+static plait_status_t meet(plait_mpi_link_t *link, uint64_t number)
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (plait_cluster_leads(link)) {
+        PLAIT_TRY(wait_for(link, number, link->cluster->n_here));
+        PLAIT_TRY(plait_cluster_exchange(link, number));
+    } else {
+        PLAIT_TRY(wait_for(link, number, link->size));
+    }
+    PLAIT_TRY(plait_cluster_check(link));
+done:
+    return status;
+}
+
+static plait_status_t cluster_fence(plait_session_t *session,
+                                    const plait_record_t *mine, const void *bytes,
+                                    int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    uint64_t number = ++link->n_fences;
+    int parity = (int)(number % 2);
+    plait_node_box_t *box = plait_node_box(&link->segment, parity, link->rank);
+
+    PLAIT_CHECK(n_bytes <= link->cluster->publish_bytes, PLAIT_ERR_INTERNAL,
+                "rank %d fence: %lld bytes", link->rank, (long long)n_bytes);
+    plait_record_write(&box->record, mine, bytes, n_bytes);
+    atomic_store_explicit(&box->number, number, memory_order_release);
+    PLAIT_TRY(meet(link, number));
+    session->peers = (const char *)&plait_node_box(&link->segment, parity, 0)->record;
+    session->peer_stride = link->segment.shape.box_bytes;
+done:
+    if (status != PLAIT_OK) {
+        plait_cluster_give_up(link, (uint32_t)status << 24 | (uint32_t)(link->rank + 1),
+                              plait_error_text());
+        if (plait_cluster_leads(link)) {
+            plait_cluster_refuse(link, number);
+        }
+        atomic_store(&link->is_broken, true); /* others may be a fence further */
+    }
+    return status;
+}
+
+const plait_transport_t plait_cluster_transport = {
+    .name = "cluster",
+    .close = plait_mpi_close,
+    .begin = plait_mpi_begin,
+    .end = plait_mpi_end,
+    .fence = cluster_fence,
+    .exchange = plait_mpi_exchange,
+    .allreduce = plait_mpi_allreduce,
+    .bcast = plait_mpi_bcast,
+    .barrier = plait_mpi_barrier,
+    .sendrecv = plait_mpi_sendrecv,
+    .send = plait_mpi_send,
+    .refusal = plait_mpi_refusal,
+};

@@ -1,0 +1,172 @@
+"""Programs in which ranks do wrong things, for test_faults.py: faulty.py FAULT [FAULT...].
+
+Each rank prints a line in JSON for each of its faults: how its operation ended, and how long
+that took. Faults of one job follow each other, each on a communicator of its own.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import jax.numpy as jnp
+import plait
+from mpi4py import MPI
+
+WORLD = MPI.COMM_WORLD
+RANK, SIZE = WORLD.rank, WORLD.size
+FIRST = RANK == 0
+LAST = SIZE - 1
+BEFORE, AFTER = (RANK - 1) % SIZE, (RANK + 1) % SIZE
+X = jnp.arange(4, dtype=jnp.float32)
+
+
+def allreduce(comm, x=X, op=plait.SUM):
+    return plait.allreduce(x, op, comm=comm)
+
+
+def twice_then_differ(comm):
+    """Both calls are known by then, and the third is where the ranks part."""
+    for op in (plait.SUM, plait.MAX):
+        plait.block(allreduce(comm, op=op))
+    plait.block(allreduce(comm, op=plait.SUM if FIRST else plait.MAX))
+    return allreduce(comm, op=plait.MIN)
+
+
+def in_a_loop(comm):
+    """One rank raises while the others are in a jitted loop."""
+    from jax import lax
+
+    def step(i, x):
+        return plait.allreduce(x, plait.SUM, comm=comm) / SIZE
+
+    if RANK == LAST:
+        plait.block(plait.jit(lambda x: lax.fori_loop(0, 50, step, x))(X))
+        raise ValueError("after 50 steps")
+    return plait.jit(lambda x: lax.fori_loop(0, 100_000_000, step, x))(X)
+
+
+def ignored_adjoint(comm):
+    """The last rank receives and ignores: JAX drops the adjoint that the sender waits for."""
+    import jax
+
+    def loss(x, token):
+        if FIRST:
+            token = plait.send(x, 1, comm=comm, token=token)
+            return plait.depend(jnp.sum(x), token)
+        plait.recv(jnp.zeros_like(x), 0, comm=comm, token=token)
+        return jnp.sum(x)
+
+    if RANK > 1:
+        return X
+    gradient = jax.grad(loss, argnums=(0, 1))(X, plait.create_token())
+    plait.block(gradient)
+    return plait.recv(X, 0, comm=comm, tag=3)  # which is never sent
+
+
+def started_receives(comm):
+    """No fault: every rank waits for its neighbour, and sends meanwhile, late."""
+    receive = plait.start(plait.recv, X, BEFORE, comm=comm)
+    time.sleep(1.5)
+    plait.send(X, AFTER, comm=comm)
+    return plait.wait(receive)
+
+
+def computes(comm):
+    """No fault: one rank computes for longer than others would wait for nothing."""
+    if RANK == LAST:
+        until = time.monotonic() + float(os.environ["PLAIT_TIMEOUT"]) + 1.5
+        while time.monotonic() < until:
+            pass
+    return allreduce(comm)
+
+
+def end(how):
+    """The last rank ends; the others wait for it."""
+
+    def fault(comm):
+        plait.block(allreduce(comm))
+        if RANK == LAST:
+            how()
+        return allreduce(comm)
+
+    return fault
+
+
+def sleep_on():
+    time.sleep(float(os.environ["PLAIT_TIMEOUT"]) + 3)
+
+
+def boom():
+    raise ValueError("boom")
+
+
+FAULTS = {
+    # Ranks call different things.
+    "counts": lambda c: allreduce(c, jnp.ones(4 + RANK)),
+    "large counts": lambda c: allreduce(c, jnp.ones((1 << 18) + RANK)),
+    "reductions": lambda c: allreduce(c, op=plait.SUM if FIRST else plait.MAX),
+    "dtypes": lambda c: allreduce(c, jnp.ones(4, jnp.float32) if FIRST else jnp.ones(2, jnp.int64)),
+    "roots": lambda c: plait.bcast(X, RANK, comm=c),
+    "bcast counts": lambda c: plait.bcast(jnp.ones(4 + RANK), 0, comm=c),
+    "alltoall counts": lambda c: plait.alltoall(jnp.ones((SIZE, 3 + RANK)), comm=c),
+    "barrier": lambda c: allreduce(c) if FIRST else plait.barrier(comm=c),
+    "allgather": lambda c: allreduce(c) if FIRST else plait.allgather(X, comm=c),
+    "known calls": twice_then_differ,
+    # Messages that do not fit.
+    "truncation": lambda c: plait.sendrecv(
+        jnp.ones(8), jnp.ones(3), (RANK - 1) % SIZE, (RANK + 1) % SIZE, comm=c
+    ),
+    "message dtypes": lambda c: plait.sendrecv(
+        jnp.ones(8, jnp.float32),
+        jnp.ones(8, jnp.int32),
+        (RANK - 1) % SIZE,
+        (RANK + 1) % SIZE,
+        comm=c,
+    ),
+    # Nobody can go on.
+    "receives": lambda c: plait.recv(X, AFTER, comm=c),
+    "crossed": lambda c: allreduce(c) if FIRST else plait.recv(X, 0, comm=c),
+    # Nothing is wrong.
+    "started receives": started_receives,
+    "computes": computes,
+    # The last rank is not there.
+    "raise": end(boom),
+    "raise in a loop": in_a_loop,
+    "exit": end(lambda: sys.exit(0)),
+    "exit with 3": end(lambda: sys.exit(3)),
+    "_exit": end(lambda: os._exit(0)),
+    "kill": end(lambda: os.kill(os.getpid(), signal.SIGKILL)),
+    "stop": end(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
+    "late": end(sleep_on),
+    # Nobody can go on, on communicators of their own.
+    "ignored adjoint": ignored_adjoint,
+}
+
+
+def main(names):
+    for name in names:
+        comm = plait.Comm(WORLD.Dup())
+        plait.barrier(comm=comm)
+        start = time.monotonic()
+        kind, text = "none", ""
+        try:
+            with plait.errors():
+                plait.block(FAULTS[name](comm))
+        except plait.Error as error:
+            kind, text = type(error).__name__, str(error)
+        took = time.monotonic() - start
+        row = {"fault": name, "rank": RANK, "kind": kind, "text": text, "took": took}
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+    total = plait.block(plait.allreduce(jnp.ones(()), plait.SUM)) if names[0] in TOGETHER else 0
+    if total:
+        sys.stdout.write(json.dumps({"fault": "none", "rank": RANK, "total": float(total)}) + "\n")
+
+
+# Faults after which all ranks are still there, and other communicators go on.
+TOGETHER = list(FAULTS)[: list(FAULTS).index("raise")]
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

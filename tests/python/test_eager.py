@@ -1,0 +1,124 @@
+"""Eager calls that remember their programs: equal to jitted ones, and judged as the first time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import plait
+import pytest
+from plait import _eager
+
+CALLS = {
+    "allreduce": lambda x: plait.allreduce(x, plait.SUM),
+    "allgather": plait.allgather,
+    "alltoall": lambda x: plait.alltoall(x[None]),
+    "bcast": lambda x: plait.bcast(x, 0),
+    "gather": lambda x: plait.gather(x, 0),
+    "reduce": lambda x: plait.reduce(x, plait.MAX, root=0),
+    "reduce_scatter": lambda x: plait.reduce_scatter(x[None], plait.SUM),
+    "scan": lambda x: plait.scan(x, plait.SUM),
+    "exscan": lambda x: plait.exscan(x, plait.SUM),
+    "sendrecv": lambda x: plait.sendrecv(x, x + 1, 0, 0, sendtag=3, recvtag=3),
+    "sendrecv nobody": lambda x: plait.sendrecv(x, x + 1, plait.PROC_NULL, plait.PROC_NULL),
+}
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """Counts the programs that are looked for, each by the whole way."""
+    looked_for = []
+    whole_way = _eager.program
+    monkeypatch.setattr(_eager, "program", lambda *key: looked_for.append(key) or whole_way(*key))
+    return looked_for
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_every_time_as_jitted(call):
+    for n in (3, 5, 3):
+        for dtype in (jnp.float32, jnp.int32, jnp.float32):
+            for k in range(3):
+                x = jnp.arange(n).astype(dtype) + jnp.asarray(k, dtype)
+                np.testing.assert_array_equal(call(x), plait.jit(call)(x))
+
+
+def test_second_call_takes_the_short_way(programs):
+    x = jnp.full(11, 2.0)
+    plait.allgather(x)
+    assert len(programs) == 1
+    for i in range(3):
+        np.testing.assert_array_equal(plait.allgather(x + i), (x + i)[None])
+    assert len(programs) == 1
+    plait.allgather(x[:7])
+    plait.allgather(x.astype(jnp.int32))
+    assert len(programs) == 3
+
+
+def test_without_arrays(programs):
+    plait.barrier()
+    n = len(programs)
+    assert plait.barrier() is None
+    assert len(programs) == n
+
+
+def test_arguments_are_judged_every_time():
+    x = jnp.arange(3.0)
+    plait.bcast(x, 0)
+    plait.bcast(x, 0)
+    with pytest.raises(TypeError, match="root"):
+        plait.bcast(x, False)  # equal to 0, and of the same hash
+    with pytest.raises(ValueError, match="1"):
+        plait.bcast(x, 1)
+    with pytest.raises(TypeError, match="op is 0"):
+        plait.allreduce(x, 0)
+    comm = plait.Comm._make(None, 1, 0)
+    plait.allreduce(x, plait.SUM, comm=comm)
+    plait.allreduce(x, plait.SUM, comm=comm)
+    comm.free()
+    with pytest.raises(plait.CommError, match="allreduce"):
+        plait.allreduce(x, plait.SUM, comm=comm)
+
+
+def test_a_value_of_the_environment_is_read_every_time(monkeypatch):
+    x = jnp.arange(3.0)
+    for value in ("0", "1", "0"):
+        monkeypatch.setenv("PLAIT_CHECK_REPLICATED", value)
+        y, back = jax.vjp(lambda x: plait.allreduce(x, plait.SUM, replicated=True), x)
+        np.testing.assert_array_equal(back(y)[0], x)
+        np.testing.assert_array_equal(plait.allreduce(x, plait.SUM, replicated=True), x)
+
+
+def test_under_transformations():
+    x = jnp.arange(3.0)
+    plait.allreduce(x, plait.SUM)
+    plait.allreduce(x, plait.SUM)
+    grad = jax.grad(lambda x: (plait.allreduce(x, plait.SUM) ** 2).sum())(x)
+    np.testing.assert_allclose(grad, 2 * x)
+    np.testing.assert_array_equal(
+        jax.vmap(lambda x: plait.allreduce(x, plait.SUM))(jnp.stack([x, 2 * x])), [x, 2 * x]
+    )
+    constant = jax.jit(lambda: plait.allreduce(x, plait.SUM) + 1)  # concrete, but in a trace
+    np.testing.assert_array_equal(constant(), x + 1)
+
+
+def test_donated_operands_are_gone_every_time():
+    for _ in range(3):
+        x = jnp.arange(1000.0)
+        np.testing.assert_array_equal(plait.allreduce(x, plait.SUM, donate=True), np.arange(1000.0))
+        assert x.is_deleted()
+
+
+def test_tokens():
+    x, token = jnp.arange(3.0), plait.create_token()
+    for _ in range(3):
+        y, token = plait.allreduce(x, plait.SUM, token=token)
+        np.testing.assert_array_equal(y, x)
+        token = plait.barrier(token=token)
+        assert token.shape == ()
+
+
+def test_pytrees_and_numbers_take_the_whole_way(programs):
+    for _ in range(2):
+        result = plait.allreduce({"a": jnp.ones(2), "b": 3}, plait.SUM)
+        assert result["b"] == 3
+        assert plait.allreduce(2.5, plait.SUM) == 2.5
+        np.testing.assert_array_equal(plait.allreduce(np.ones(4), plait.SUM), np.ones(4))
+    assert len(programs) > 3

@@ -1,0 +1,131 @@
+"""Every fault ends, on every rank that is left, in the named error and in time: real processes.
+
+The table of what MPI itself makes of them (hangs, wrong results reported as success) is in
+docs/guard.md.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import faulty
+import pytest
+from plait import _launch, _mpi_find
+
+HERE = pathlib.Path(__file__).parent
+TIMEOUT_S = 2
+SLACK_S = 8  # of a busy machine
+WAYS = {"shared memory": {}, "messages": {"PLAIT_SHARED": "off"}}
+
+# The error on ranks that are left, what its text says, and seconds until it comes.
+WANT = {
+    **dict.fromkeys(("counts", "large counts"), ("MismatchError", "allreduce(float", 1)),
+    "reductions": ("MismatchError", "allreduce(float32[4], MAX) at faulty.py:", 1),
+    "dtypes": ("MismatchError", "allreduce(float32[4], SUM) at faulty.py:", 1),
+    "roots": ("MismatchError", "bcast(float32[4], root 1) at faulty.py:", 1),
+    "bcast counts": ("MismatchError", "root 0) at faulty.py:", 1),
+    "alltoall counts": ("MismatchError", "alltoall(float", 1),
+    "barrier": ("MismatchError", "barrier() at faulty.py:", 1),
+    "allgather": ("MismatchError", "allgather(float32(4,)) at faulty.py:", 1),
+    "known calls": ("MismatchError", "different operations", 1),
+    "truncation": ("TruncationError", "it has 32 bytes of float32, the receiver expects 12", 1),
+    "message dtypes": ("MismatchError", "int32", 1),
+    "receives": ("MismatchError", "recv(float32[4] <- ", 1),
+    "crossed": ("MismatchError", "allreduce(float32[4], SUM) at faulty.py:", 1),
+    "started receives": ("none", "", 4),
+    "computes": ("none", "", 6),
+    "raise": ("PeerError", "raised ValueError: boom", 2),
+    "raise in a loop": ("PeerError", "raised ValueError: after 50 steps", 2),
+    "exit": ("PeerError", "has left its program", 2),
+    "exit with 3": ("PeerError", "raised SystemExit: 3", 2),
+    "_exit": ("PeerError", "has ended", 2),
+    "kill": ("PeerError", "has ended", 2),
+    "stop": ("TimeoutError", "nobody came for 2", TIMEOUT_S + 2),
+    "late": ("TimeoutError", "in no operation; its last, ", TIMEOUT_S + 2),
+}
+
+
+def job(names, n_ranks, variables):
+    """Runs a job: its rows by fault, its exit code, all that it printed."""
+    if _launch.find_launcher is None or _mpi_find.find_mpi() is None:
+        pytest.skip("no MPI")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "90"]
+        + [str(HERE / "faulty.py"), *names],
+        env=env | {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu", **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    output = done.stdout + done.stderr
+    rows = {}
+    for line in done.stdout.splitlines():
+        _, brace, rest = line.partition("{")
+        if brace:
+            row = json.loads(brace + rest)
+            rows.setdefault(row["fault"], {})[row["rank"]] = row
+    return rows, done.returncode, output
+
+
+def judge(name, rows, ranks, output):
+    """Every rank of ``ranks`` has the error that is wanted, in time."""
+    kind, text, bound_s = WANT[name]
+    assert sorted(rows) == sorted(ranks), output
+    for rank, row in rows.items():
+        assert row["kind"] == kind, (name, rank, row, output)
+        assert text in row["text"], (name, rank, row)
+        assert row["took"] < bound_s + SLACK_S, (name, rank, row)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("n_ranks", [2, 3])
+def test_faults_that_all_ranks_survive(way, n_ranks):
+    names = [name for name in faulty.TOGETHER if name in WANT]
+    if n_ranks == 3:
+        names = ["counts", "roots", "receives", "crossed"]
+    rows, code, output = job(names, n_ranks, WAYS[way])
+    for name in names:
+        judge(name, rows.get(name, {}), range(n_ranks), output)
+    assert [row["total"] for row in rows["none"].values()] == [n_ranks] * n_ranks
+    assert code == 0, output
+
+
+GONE = [name for name in WANT if name not in faulty.TOGETHER]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", GONE)
+def test_faults_of_one_rank(way, name):
+    rows, code, output = job([name], 2, WAYS[way])
+    mine = rows.get(name, {})
+    judge(name, {rank: row for rank, row in mine.items() if rank == 0}, [0], output)
+    if name == "late" or (name == "stop" and 1 in mine):  # comes when nobody waits any more
+        assert mine[1]["kind"] in ("TimeoutError", "PeerError", "none"), output
+    else:
+        assert 1 not in mine, output
+    assert (code == 0) == (name == "exit"), output
+
+
+def test_an_adjoint_that_one_rank_has_dropped():
+    """Messages of tangents have a communicator of their own: the time limit ends the wait."""
+    rows, code, output = job(["ignored adjoint"], 2, {})
+    mine = rows["ignored adjoint"]
+    assert [mine[rank]["kind"] for rank in range(2)] == ["TimeoutError"] * 2, output
+    assert any("see plait.depend" in row["text"] for row in mine.values()), output
+    assert all(row["took"] < TIMEOUT_S + 2 + SLACK_S for row in mine.values()), output
+    assert code == 1, output
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_messages_name_both_calls(way):
+    rows, _, output = job(["counts", "receives", "truncation"], 2, WAYS[way])
+    for row in rows["truncation"].values():
+        assert row["text"].count("at faulty.py:") == 2, output
+    for name in ("counts", "receives"):
+        for row in rows[name].values():
+            lines = row["text"].splitlines()
+            assert [line[:10] for line in lines[1:]] == ["  rank 0: ", "  rank 1: "], output
+            assert all("at faulty.py:" in line for line in lines), output
