@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["mpi_transport.c", "mpi_coll.c"]
+PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_large.c"]
+ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
 SOURCES = [
     "base/*.c",
     "kernel/reduce*.c",
@@ -145,7 +146,8 @@ def main() -> int:
                 if options.only not in name:
                     continue
                 for n, nodes in runs(library, extra, options.ranks):
-                    if options.nodes in (None, nodes):
+                    is_for_all = program.name not in ONLY_TWO or (n, nodes) == (2, 1)
+                    if options.nodes in (None, nodes) and is_for_all:
                         title = f"{name} {f'{nodes} nodes ' if nodes > 1 else ''}{program.name}"
                         if not run(title, launcher, library, extra, n, nodes, program):
                             failed.append(f"{title} n{n}")

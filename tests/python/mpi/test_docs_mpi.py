@@ -1,4 +1,4 @@
-"""The examples of docs/gradients.md, and those of docstrings that need MPI, on every rank."""
+"""The examples of docs/gradients.md and docs/compat.md, and docstrings that need MPI, on ranks."""
 
 import doctest
 import pathlib
@@ -11,8 +11,15 @@ import plait
 import pytest
 from plait import _neighbor
 
-TEXT = (pathlib.Path(__file__).parents[3] / "docs/gradients.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+DOCS = pathlib.Path(__file__).parents[3] / "docs"
+
+
+def blocks(name):
+    """The programs in a text."""
+    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+
+
+EXAMPLES = blocks("gradients.md")
 
 
 def total(n):
@@ -54,3 +61,18 @@ def test_docstrings_of_neighbors(world):
         text = getattr(_neighbor, name).__doc__.replace("  # doctest: +SKIP", "")
         example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
         assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
+
+
+def test_examples_of_the_adapters(world, capsys):
+    n, rank = world.size, world.rank
+    programs = [{}, {}, {}]
+    for text, names in zip(blocks("compat.md"), programs, strict=True):
+        exec(text, names)
+    assert capsys.readouterr().out.split()[-1] == f"{n}.]]"
+    assert np.array_equal(programs[0]["sum_of_all"](jnp.ones((5, 4))), np.full((5, 4), n))
+    factor = 2 if rank == 0 else 1
+    assert programs[1]["value"] == factor * n * (n - 1) / 2
+    assert np.array_equal(programs[1]["gradient"], [factor])
+    last = programs[2]
+    assert np.all(last["y"] == (rank - 1) % n) and np.all(last["x"] == rank)
+    assert last["text"] == "of mpi4py"
