@@ -35,6 +35,15 @@ class _Notes(threading.local):
 _notes = _Notes()
 
 
+class _Now(threading.local):
+    """What public functions of this thread leave their operations to (`_ops.bound_by`)."""
+
+    binder: Callable[..., list] | None = None
+
+
+now = _Now()
+
+
 # ---- primitives ------------------------------------------------------------------------------
 
 
@@ -134,7 +143,7 @@ def remembered(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not _jax.trace_state_clean():
+        if now.binder is not None or not _jax.trace_state_clean():
             return f(*args, **kwargs)
         key, arrays = _key(f.__name__, args, kwargs)
         if key is None:

@@ -15,7 +15,6 @@ floating-point numbers in bytes, where they have no derivatives.
 import contextlib
 import dataclasses
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -455,18 +454,14 @@ def _batch(form: Form, args: Sequence, dims: Sequence, **params: Any) -> tuple[l
     return form.join(results, chain.token), form.join(out_dims, None)
 
 
-_now = threading.local()
-
-
 @contextlib.contextmanager
 def bound_by(binder: Callable[..., list]) -> Iterator[None]:
     """Inside the ``with`` block public functions leave their operations to ``binder``."""
-    before = getattr(_now, "binder", None)
-    _now.binder = binder
+    before, _eager.now.binder = _eager.now.binder, binder
     try:
         yield
     finally:
-        _now.binder = before
+        _eager.now.binder = before
 
 
 def is_bound_elsewhere() -> bool:
@@ -476,7 +471,7 @@ def is_bound_elsewhere() -> bool:
 
 def public_chain(token: Any) -> Chain:
     """The chain of a public function's operations."""
-    return Chain(token, binder=getattr(_now, "binder", None))
+    return Chain(token, binder=_eager.now.binder)
 
 
 def call(name: str, *args: Any, token: Any = None, **params: Any) -> tuple[list, Any]:

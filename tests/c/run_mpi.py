@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Build programs of tests/c and run them under each MPI of this machine.
 
-    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--nodes N] [--cc CC] [--flags ...] [program.c ...]
+    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--nodes N] [--cc CC] [--flags ...]
+               [program.c ...]
 
 MPIs: the wheels in this interpreter's environment and in those that PLAIT_TEST_VENVS names
 (separated by colons), both ABIs of each, and Debian's. The sources are compiled here, without
@@ -68,13 +69,15 @@ def mpis():
                 yield f"debian/{library}", Path(launcher), path, extra
 
 
-def runs(library: Path, extra: dict, ranks: list[int] | None):
+def runs(library: Path, extra: dict, ranks: list[int] | None, is_short: bool):
     """Yield (ranks, nodes) of each run; MPICH can pretend that ranks are on several nodes."""
     # MPICH with more ranks than cores is a hundred times slower (notes/mpi.md)
     for n in ranks or ([1, 2, 3, 5] if extra else [1, 2]):
         yield n, 1
     if not extra and library.name != "libmpi_abi.so.1":
-        for n, nodes in ((2, 2), (3, 2), (4, 2), (5, 2), (5, 3)):
+        # All collectives of a program on several nodes would take minutes.
+        pairs = ((2, 2), (3, 2), (4, 2), (5, 2), (5, 3)) if is_short else ((2, 2),)
+        for n, nodes in pairs:
             if ranks is None or n in ranks:
                 yield n, nodes
 
@@ -145,7 +148,8 @@ def main() -> int:
             for name, launcher, library, extra in mpis():
                 if options.only not in name:
                     continue
-                for n, nodes in runs(library, extra, options.ranks):
+                is_short = program.name == "mpi_transport"
+                for n, nodes in runs(library, extra, options.ranks, is_short):
                     is_for_all = program.name not in ONLY_TWO or (n, nodes) == (2, 1)
                     if options.nodes in (None, nodes) and is_for_all:
                         title = f"{name} {f'{nodes} nodes ' if nodes > 1 else ''}{program.name}"

@@ -287,7 +287,8 @@ def test_clocks_of_other_nodes_are_measured(tmp_path):
 def part(path, rank, clock, times, *, job="job", wall=10**18, offset=None, torn=False, state=1):
     """A part of a trace as the C core writes it."""
     header = np.zeros(1, _record._HEADER)
-    header["magic"], header["version"], header["header_bytes"] = b"plaitrec", 1, 4096
+    header["magic"], header["version"] = b"plaitrec", _record._VERSION
+    header["header_bytes"] = _record._HEADER_BYTES
     header["entry_bytes"] = _record.TRACE_ENTRY.itemsize
     header["rank"], header["size"], header["state"] = rank, 2, state
     header["wall_ns"], header["start_ns"] = wall, 1000
@@ -358,7 +359,7 @@ def test_one_process_with_several_devices(tmp_path):
 
 def flight(rank, *titles, comm=1, first=0, is_collective=True):
     header = _record.Header(
-        **{k: "" for k in ("path", "clock", "host", "job", "program")},
+        **{k: "" for k in ("path", "clock", "host", "job", "program", "why")},
         **{k: 0 for k in ("pid", "size", "state", "wall_ns", "start_ns")},
         rank=rank,
         offset_ns=None,
@@ -423,6 +424,6 @@ def test_interrupt_keeps_the_flight_recorder(tmp_path):
     [path] = tmp_path.iterdir()
     assert _record.read_flight(str(path)).header.end == "is running"
     job.send_signal(signal.SIGINT)
-    job.wait(30)
+    job.wait(90)
     job.stdout.close()
     assert _record.read_flight(str(path)).header.end == "failed"

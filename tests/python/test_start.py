@@ -221,6 +221,15 @@ def begin(x):
     return plait.start(plait.allreduce, x, plait.SUM)
 
 
+def test_an_operation_that_was_called_before():
+    """The program that eager calls remember is not taken for one that is only started."""
+    before = plait.allreduce(X, plait.SUM)
+    handle = begin(X)
+    assert _core.started() == 1
+    assert np.array_equal(plait.wait(handle), before)
+    assert _core.started() == 0
+
+
 def test_nobody_waits():
     text = r"allreduce, started at test_start.py:\d+: nobody waits for it"
     for jit in (jax.jit, plait.jit):
