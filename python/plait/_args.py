@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from plait import _coll_rules, _comm, _core, _eager, _jax, _ops
+from plait import _coll_rules, _comm, _core, _eager, _jax
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._groups import Group
 
@@ -239,8 +239,9 @@ _statuses: dict[int, tuple[Any, int]] = {}
 def status(value: Any, name: str) -> Iterator[int]:
     """A small number for an MPI.Status while a call is made or traced; 0 for None.
 
-    A program that is traced keeps number and object as long as the process lives. An eager call
-    gives the number back, so that the next one, with whatever object, finds the same program.
+    Programs that are traced and operations that are started need number and object later: they
+    keep them as long as the process lives. An eager call gives the number back, so that the next
+    one, with whatever object, finds the same program.
     """
     if value is None:
         yield 0
@@ -249,14 +250,14 @@ def status(value: Any, name: str) -> Iterator[int]:
     if module is None or not isinstance(value, module.Status):
         raise TypeError(f"{name}: status is {type(value).__name__}; expected MPI.Status")
     address = module._addressof(value)
-    is_eager = _jax.trace_state_clean() and not _ops.is_bound_elsewhere()
-    if is_eager and address not in _statuses:
-        number = _core.keep_status(address)
-        try:
-            yield number
-        finally:
-            _core.forget_status(number)
+    is_over_then = _eager.now.binder is None and _jax.trace_state_clean()
+    if address in _statuses or not is_over_then:
+        if address not in _statuses:
+            _statuses[address] = (value, _core.keep_status(address))
+        yield _statuses[address][1]
         return
-    if address not in _statuses:
-        _statuses[address] = (value, _core.keep_status(address))
-    yield _statuses[address][1]
+    number = _core.keep_status(address)
+    try:
+        yield number
+    finally:
+        _core.forget_status(number)

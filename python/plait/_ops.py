@@ -464,11 +464,6 @@ def bound_by(binder: Callable[..., list]) -> Iterator[None]:
         _eager.now.binder = before
 
 
-def is_bound_elsewhere() -> bool:
-    """Whether operations are left to somebody who may begin them now and end them later."""
-    return getattr(_now, "binder", None) is not None
-
-
 def public_chain(token: Any) -> Chain:
     """The chain of a public function's operations."""
     return Chain(token, binder=_eager.now.binder)
