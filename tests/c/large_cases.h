@@ -6,26 +6,40 @@
 #include "check.h"
 #include "plait/coll.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #define LARGE_N ((INT64_C(1) << 31) + 9)
 
 enum { LARGE_WORD = 8, SKIPPED = 77 };
 
-/* Whether two of these arrays fit, with room for everybody else. */
-static inline bool large_fits(void)
+/* The number in the first line of a file that has one, INT64_MAX without. */
+static inline int64_t large_number(const char *path, const char *format)
 {
     char line[128];
-    long long kib = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
+    int64_t number = INT64_MAX;
+    FILE *file = fopen(path, "r");
 
     while (file != NULL && fgets(line, sizeof(line), file) != NULL &&
-           sscanf(line, "MemAvailable: %lld kB", &kib) != 1) {
+           sscanf(line, format, &number) != 1) {
     }
     if (file != NULL) {
         (void)fclose(file);
     }
-    return kib >= 7LL << 20;
+    return number;
+}
+
+/* Whether two of these arrays and what carries them fit into the machine and into the share
+ * of a container, with room for everybody else. */
+static inline bool large_fits(void)
+{
+    const int64_t n_wanted = INT64_C(7) << 30;
+    int64_t n_kib = large_number("/proc/meminfo", "MemAvailable: %" SCNd64 " kB");
+    int64_t n_most = large_number("/sys/fs/cgroup/memory.max", "%" SCNd64);
+    int64_t n_used = large_number("/sys/fs/cgroup/memory.current", "%" SCNd64);
+
+    return n_kib >= n_wanted / 1024 &&
+           (n_most == INT64_MAX || n_used == INT64_MAX || n_most - n_used >= n_wanted);
 }
 
 /* The number at byte i, a multiple of 8. Not random, so that 2 GiB of them take no time. */
@@ -135,8 +149,7 @@ static inline void large_scatterv(plait_comm_t *comm, unsigned char *x)
     CHECK(status == PLAIT_OK, "scatterv");
 }
 
-/* most: all cases; else what takes other ways where arrays travel in pieces. */
-static inline void large_all(plait_comm_t *comm, bool most)
+static inline void large_all(plait_comm_t *comm)
 {
     unsigned char *x = plait_alloc_aligned(LARGE_N);
 
@@ -144,11 +157,9 @@ static inline void large_all(plait_comm_t *comm, bool most)
     if (x != NULL) {
         large_gatherv(comm, x);
         large_send(comm, x);
-        if (most) {
-            large_bcast(comm, x);
-            large_reduce(comm, x);
-            large_scatterv(comm, x);
-        }
+        large_bcast(comm, x);
+        large_reduce(comm, x);
+        large_scatterv(comm, x);
         CHECK(plait_barrier(comm) == PLAIT_OK, "barrier");
     }
     plait_free(x);

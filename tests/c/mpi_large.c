@@ -24,7 +24,7 @@ int main(int argc, char **argv)
                   PLAIT_OK,
               "room");
         if (plait_comm_size(comm) == 2 && all_have) {
-            large_all(comm, !is_off);
+            large_all(comm);
         } else if (plait_comm_size(comm) == 2) {
             printf("less than 7 GiB are free: no arrays of 2 GiB\n");
         }

@@ -132,9 +132,55 @@ static void check_overflow(void)
     }
 }
 
+static plait_status_t plan_route(int64_t n_out, const int64_t edge[PLAIT_EDGE_WORDS],
+                                 plait_plan_t **plan_p)
+{
+    const plait_route_params_t params = {
+        .edges = edge, .n_edges = PLAIT_EDGE_WORDS, .n_in = 1, .n_out = n_out};
+    plait_endpoint_t end = {.rank = 1, .size = P, .caps = all_caps[0]};
+    const int64_t n_in = 1;
+    const plait_array_t arg = {.dtype = PLAIT_U8, .ndim = 1, .dims = &n_in};
+    const plait_array_t ret = {.dtype = PLAIT_U8, .ndim = 1, .dims = &n_out};
+
+    return plait_op_plan(&plait_op_route, &params, &end, &arg, &ret, plan_p);
+}
+
+/* What a plan needs goes with its edges, not with the blocks of its result. */
+static void check_routes(void)
+{
+    const int64_t n = INT64_MAX;
+    const int64_t ends[] = {0, 1, INT64_C(1) << 31, n - 1};
+    const int64_t far_edge[PLAIT_EDGE_WORDS] = {
+        [PLAIT_EDGE_SOURCE_BLOCK] = INT64_MAX, [PLAIT_EDGE_DEST] = 1};
+    plait_plan_t *plan = NULL;
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        const int64_t edge[PLAIT_EDGE_WORDS] = {
+            [PLAIT_EDGE_DEST] = 1, [PLAIT_EDGE_DEST_BLOCK] = ends[i]};
+        int64_t n_bytes = 0;
+        int64_t n_blocks = 0;
+        plait_status_t status = plan_route(n, edge, &plan);
+        CHECK(status == PLAIT_OK, "route to block %lld", (long long)ends[i]);
+        for (int s = 0; status == PLAIT_OK && s < plan->n_steps; s++) {
+            const plait_step_t *step = &plan->steps[s];
+            for (int64_t b = 0; step->kind == PLAIT_STEP_MOVE && b < step->u.move.n_in;
+                 b++) {
+                n_bytes += plait_box_bytes(&step->u.move.in[b].box);
+                n_blocks++;
+            }
+        }
+        CHECK(n_bytes == n && n_blocks <= 3, "route to block %lld: %lld bytes in %lld",
+              (long long)ends[i], (long long)n_bytes, (long long)n_blocks);
+        plait_plan_destroy(&plan);
+    }
+    CHECK(plan_route(4, far_edge, &plan) == PLAIT_ERR_OVERFLOW, "a block beyond all");
+    plait_plan_destroy(&plan);
+}
+
 static void large_rank(plait_comm_t *comm, void *context)
 {
-    large_all(comm, context != NULL);
+    (void)context;
+    large_all(comm);
 }
 
 int main(void)
@@ -144,8 +190,9 @@ int main(void)
     check_plans((INT64_C(1) << 31) + 5);
     check_plans((INT64_C(1) << 40) + 1);
     check_overflow();
+    check_routes();
     if (has_room) {
-        team_run(2, PLAIT_DIRECT_POINTER, large_rank, &has_room);
+        team_run(2, PLAIT_DIRECT_POINTER, large_rank, NULL);
         team_run(2, PLAIT_DIRECT_NONE, large_rank, NULL);
     } else if (!is_quick()) {
         printf("less than 7 GiB are free: no arrays of 2 GiB\n");
