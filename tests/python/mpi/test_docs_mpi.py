@@ -65,14 +65,18 @@ def test_docstrings_of_neighbors(world):
 
 def test_examples_of_the_adapters(world, capsys):
     n, rank = world.size, world.rank
-    programs = [{}, {}, {}]
+    programs = [{} for _ in range(5)]
     for text, names in zip(blocks("compat.md"), programs, strict=True):
         exec(text, names)
+    sums, tokens, parts, doubled, sharp = programs
     assert capsys.readouterr().out.split()[-1] == f"{n}.]]"
-    assert np.array_equal(programs[0]["sum_of_all"](jnp.ones((5, 4))), np.full((5, 4), n))
+    assert np.array_equal(sums["sum_of_all"](jnp.ones((5, 4))), np.full((5, 4), n))
+    assert np.array_equal(tokens["total"], np.full((3, 3), n * (n - 1) / 2))
+    weights = np.where(np.arange(2 * n) < 2 * (n - 1), 1, 2)
+    assert float(parts["value"]) == weights @ np.arange(2 * n)
+    assert np.array_equal(parts["gradient"], weights * (rank == 0))
     factor = 2 if rank == 0 else 1
-    assert programs[1]["value"] == factor * n * (n - 1) / 2
-    assert np.array_equal(programs[1]["gradient"], [factor])
-    last = programs[2]
-    assert np.all(last["y"] == (rank - 1) % n) and np.all(last["x"] == rank)
-    assert last["text"] == "of mpi4py"
+    assert doubled["value"] == factor * n * (n - 1) / 2
+    assert np.array_equal(doubled["gradient"], [factor])
+    assert np.all(sharp["y"] == (rank - 1) % n) and np.all(sharp["x"] == rank)
+    assert sharp["text"] == "of mpi4py"
