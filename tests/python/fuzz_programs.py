@@ -4,7 +4,7 @@ Run as ``plait run -n 3 python -m mpi4py tests/python/fuzz_programs.py``; runs e
 program for each seed from --first on, until --count seeds or --seconds are over; programs in which
 one rank differs somewhere (--kind planted) by themselves, with a short PLAIT_TIMEOUT. Before a
 program runs, its seed and kind are in the file --note, so that whoever started this knows them
-also after a hang.
+also after a hang; after the last one there is "done".
 """
 
 import argparse
@@ -48,6 +48,9 @@ def kinds(comms, only, endings):
         """On communicators of its own: some faults leave none that can be used."""
         own = generate.communicators(WORLD.Dup())
         end = generate_check.altered(seed, space, own, WORLD.rank)
+        arrival = WORLD.Ibarrier()
+        while not arrival.Test():  # who used its processor here would look as if it computed
+            time.sleep(0.005)
         ends = WORLD.allgather(end)
         for comm in own.values():
             comm.Free()
@@ -83,6 +86,8 @@ def main():
         if WORLD.bcast(time.monotonic() > end):
             break
     if WORLD.rank == 0:
+        if options.note:
+            options.note.write_text("done")
         print(f"{n_run} programs from seed {options.first} on, {WORLD.size} ranks: no difference")
         for name, n in sorted(endings.items()):
             print(f"{n} ended with {name}")

@@ -26,6 +26,7 @@ def test_programs_with_one_difference():
         timeout=230,
     )
     output = done.stdout + done.stderr
-    assert done.returncode == 0, output
+    # The exit code is not 0 if some rank waited in vain.
+    assert f"{N_PROGRAMS} programs from seed 0 on, 2 ranks: no difference" in output, output
     [n_errors] = [line.split()[1] for line in output.splitlines() if "ended with error" in line]
     assert int(n_errors) > N_PROGRAMS / 2, output
