@@ -53,6 +53,7 @@ def kinds(comms, only, endings):
             time.sleep(0.005)
         ends = WORLD.allgather(end)
         for comm in own.values():
+            plait.Comm(comm).free()
             comm.Free()
         generate_check.judge_altered(ends)
         endings.update(["right" if end == "right" else "error"])
