@@ -557,7 +557,8 @@ class Generator:
             serial, fault = self.rng.choice(sorted(self.made)), self.rng.choice(calls.FAULTS)
             operation = calls.faulty(fault, *self.made[serial], self.rng)
             is_empty = any(0 in kind.shape for kind in self.kinds)
-            if operation is not None and not (is_empty and fault in ("counts", "size")):
+            is_seen = calls.is_seen(fault, *self.made[serial][:2])
+            if operation is not None and is_seen and not (is_empty and fault in ("counts", "size")):
                 return Plant(serial, operation, fault)
 
     def alteration(self):
