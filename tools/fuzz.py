@@ -94,7 +94,7 @@ def main():
     parser.add_argument("--ranks", default="2,3")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    os.environ["PLAIT_FLIGHT"] = str(FOLDER)
+    os.environ["PLAIT_FLIGHT"] = str(FOLDER / "flights")
     print(f"fuzz: from seed {options.first} on", flush=True)
     for n in filter(None, options.ranks.split(",")):
         if not all(programs(int(n), options, kind) for kind in ("", "planted")):
