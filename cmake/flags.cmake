@@ -41,6 +41,8 @@ function(plait_instruction_set_flags)
       list(APPEND flags -O1 -fno-sanitize=all)
     elseif(PLAIT_SANITIZE AND source MATCHES "_sse2\\.c$")
       list(APPEND flags -O1 -fno-sanitize=undefined)
+    elseif(PLAIT_FUZZ AND source MATCHES "/src/kernel/fft_generic\\.c$")
+      list(APPEND flags -O1 -fno-sanitize=undefined,fuzzer-no-link) # with clang these do, too
     endif()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
   endforeach()

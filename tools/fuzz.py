@@ -3,11 +3,14 @@
 fuzz.py [--programs N] [--seconds S] [--first SEED] [--ranks 2,3]
 
 Runs generated programs on ranks (tests/python/fuzz_programs.py), N of them for each number of
-ranks but no longer than S seconds. Ends with 1 at the first fault, and says how to see it again.
+ranks but no longer than S seconds; then, where clang has libFuzzer, each tests/c/fuzz_*.c for S
+seconds under the address and undefined sanitizers. Ends with 1 at the first fault, and says how
+to see it again. What led to new paths is kept in build/fuzz.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -19,21 +22,67 @@ KINDS = 5  # programs of one seed
 GRACE_S = 120  # to start, and to end the last program
 
 
-def programs(n_ranks, options):
-    """Generated programs; whether all was well."""
-    note = FOLDER / f"programs-{n_ranks}.seed"
+def programs(n_ranks, options, kind):
+    """Generated programs of a kind, "" for all without a fault; whether all was well."""
+    note = FOLDER / f"programs{kind}-{n_ranks}.seed"
     note.write_text("")
     run = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks)]
     script = [sys.executable, "-m", "mpi4py", "tests/python/fuzz_programs.py"]
     count = max(1, options.programs // KINDS)
     limits = ["--timeout", str(options.seconds + GRACE_S)]
-    which = ["--first", str(options.first), "--count", str(count)]
+    which = ["--first", str(options.first), "--count", str(count), "--kind", kind]
     ends = ["--seconds", str(options.seconds), "--note", str(note)]
     command = [*run, *limits, *script, *which, *ends]
-    if subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0:
+    env = os.environ | ({"PLAIT_TIMEOUT": "2"} if kind else {})
+    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=env).returncode
+    # A job in which a rank has waited in vain does not end with 0.
+    if note.read_text() == "done" and (kind or code == 0):
         return True
     again = " ".join(map(str, [*run, *script, note.read_text()]))
-    print(f"fuzz: {n_ranks} ranks failed; again with\n    {again}")
+    limit = "PLAIT_TIMEOUT=2 " if kind else ""
+    print(f"fuzz: {n_ranks} ranks failed; again with\n    {limit}{again}")
+    return False
+
+
+def libfuzzer():
+    """Builds the targets with clang; the folder with them, or None and why not."""
+    if not shutil.which("clang"):
+        return None, "there is no clang"
+    source, folder = FOLDER / "try.c", ROOT / "build" / "fuzz-c"
+    source.write_text("int LLVMFuzzerTestOneInput(const char *d, long n) { return !d && n; }\n")
+    tried = ["clang", "-fsanitize=fuzzer,address,undefined", source, "-o", FOLDER / "try"]
+    if subprocess.run(tried, stderr=subprocess.DEVNULL).returncode != 0:
+        return None, "clang has no libFuzzer"
+    names = [path.stem for path in sorted((ROOT / "tests" / "c").glob("fuzz_*.c"))]
+    configure = ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DPLAIT_BUILD_TESTS=ON"]
+    sanitizers = "-DPLAIT_SANITIZE=fuzzer-no-link,address,undefined"
+    subprocess.run(
+        [*configure, "-DPLAIT_FUZZ=ON", sanitizers, "-DCMAKE_BUILD_TYPE=RelWithDebInfo"],
+        env={**os.environ, "CC": "clang"},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    subprocess.run(["cmake", "--build", folder, "--target", *names], check=True)
+    return [folder / "tests" / "c" / name for name in names], None
+
+
+def target(program, seconds):
+    """One target of libFuzzer; whether all was well."""
+    corpus = FOLDER / program.name
+    corpus.mkdir(exist_ok=True)
+    log = FOLDER / f"{program.name}.log"
+    settings = {"PLAIT_LOG": "error", "PLAIT_FLIGHT": "0"}
+    settings["ASAN_OPTIONS"] = "detect_leaks=1:allocator_may_return_null=1"
+    limits = [f"-max_total_time={seconds}", "-max_len=400", "-timeout=20"]
+    command = [program, *limits, f"-artifact_prefix={FOLDER}/{program.name}-", corpus]
+    with log.open("w") as output:
+        code = subprocess.run(command, env=os.environ | settings, stderr=output).returncode
+    lines = log.read_text(errors="replace").splitlines()
+    if code == 0:
+        print(f"{program.name}: {lines[-1]}", flush=True)
+        return True
+    print("\n".join(lines[-40:]))
+    print(f"fuzz: {program.name} found a fault; again with\n    {program} THE FILE NAMED ABOVE")
     return False
 
 
@@ -45,9 +94,15 @@ def main():
     parser.add_argument("--ranks", default="2,3")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    os.environ["PLAIT_FLIGHT"] = str(FOLDER)
+    os.environ["PLAIT_FLIGHT"] = str(FOLDER / "flights")
     print(f"fuzz: from seed {options.first} on", flush=True)
-    return 0 if all(programs(int(n), options) for n in options.ranks.split(",")) else 1
+    for n in filter(None, options.ranks.split(",")):
+        if not all(programs(int(n), options, kind) for kind in ("", "planted")):
+            return 1
+    targets, reason = libfuzzer()
+    if targets is None:
+        print(f"fuzz: no targets in C: {reason}")
+    return 0 if all(target(t, options.seconds) for t in targets or ()) else 1
 
 
 if __name__ == "__main__":

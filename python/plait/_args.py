@@ -1,15 +1,16 @@
 """Arguments of the rank model's functions, judged the same way for all of them."""
 
+import contextlib
 import functools
 import operator
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from plait import _coll_rules, _comm, _core, _eager
+from plait import _coll_rules, _comm, _core, _eager, _jax
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._groups import Group
 
@@ -234,14 +235,29 @@ def here(group: Group) -> int:
 _statuses: dict[int, tuple[Any, int]] = {}
 
 
-def status(value: Any, name: str) -> int:
-    """A small number for an MPI.Status, which stays alive with the program."""
+@contextlib.contextmanager
+def status(value: Any, name: str) -> Iterator[int]:
+    """A small number for an MPI.Status while a call is made or traced; 0 for None.
+
+    Programs that are traced and operations that are started need number and object later: they
+    keep them as long as the process lives. An eager call gives the number back, so that the next
+    one, with whatever object, finds the same program.
+    """
     if value is None:
-        return 0
+        yield 0
+        return
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not isinstance(value, module.Status):
         raise TypeError(f"{name}: status is {type(value).__name__}; expected MPI.Status")
     address = module._addressof(value)
-    if address not in _statuses:
-        _statuses[address] = (value, _core.keep_status(address))
-    return _statuses[address][1]
+    is_over_then = _eager.now.binder is None and _jax.trace_state_clean()
+    if address in _statuses or not is_over_then:
+        if address not in _statuses:
+            _statuses[address] = (value, _core.keep_status(address))
+        yield _statuses[address][1]
+        return
+    number = _core.keep_status(address)
+    try:
+        yield number
+    finally:
+        _core.forget_status(number)

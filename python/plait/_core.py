@@ -105,6 +105,7 @@ lib.plait_reduce_is_defined.restype = ctypes.c_bool
 lib.plait_registry_comm.restype = ctypes.c_void_p
 lib.plait_registry_comm.argtypes = [ctypes.c_int64]
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
+lib.plait_alloc_balance.restype = ctypes.c_int64
 lib.plait_shutdown.restype = ctypes.c_int64
 lib.plait_shutdown.argtypes = [ctypes.c_int64]
 lib.plait_started_forget.restype = None
@@ -322,6 +323,16 @@ def forget_started(number: int) -> None:
 def started() -> int:
     """How many started operations nobody has waited for yet."""
     return lib.plait_started_count()
+
+
+def forget_status(status_id: int) -> None:
+    """The number may stand for another MPI_Status from now on."""
+    lib.plait_matched_forget(status_id)
+
+
+def alloc_balance() -> int:
+    """Allocations of the library that are not freed."""
+    return lib.plait_alloc_balance()
 
 
 def put_site(number: int, text: str) -> int:

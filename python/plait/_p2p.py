@@ -74,16 +74,17 @@ def recv(
         [0, 1, 2]
     """
     group = _groups.of_processes(comm, "recv", token, _INSTEAD)
-    return _call.run(
-        "recv",
-        "recv",
-        _call.Tree(x, "recv"),
-        group,
-        token,
-        source=_args.rank(source, group.size, "recv", "source", (PROC_NULL, ANY_SOURCE)),
-        tag=_args.tag(tag, "recv", "tag", True),
-        status=_args.status(status, "recv"),
-    )
+    with _args.status(status, "recv") as number:
+        return _call.run(
+            "recv",
+            "recv",
+            _call.Tree(x, "recv"),
+            group,
+            token,
+            source=_args.rank(source, group.size, "recv", "source", (PROC_NULL, ANY_SOURCE)),
+            tag=_args.tag(tag, "recv", "tag", True),
+            status=number,
+        )
 
 
 @_eager.remembered
@@ -122,19 +123,20 @@ def sendrecv(
     sent = _call.Tree(sendbuf, "sendrecv", "sendbuf")
     received = _call.Tree(recvbuf, "sendrecv", "recvbuf")
     leaves = sent.leaves or [_nothing()]
-    results, out = _ops.call(
-        "sendrecv",
-        *leaves,
-        *(received.leaves or [_nothing()]),
-        token=_args.token(token, "sendrecv"),
-        n_send=len(leaves),
-        source=_args.rank(source, group.size, "sendrecv", "source", (PROC_NULL, ANY_SOURCE)),
-        dest=_args.rank(dest, group.size, "sendrecv", "dest", (PROC_NULL,)),
-        sendtag=_args.tag(sendtag, "sendrecv", "sendtag", False),
-        recvtag=_args.tag(recvtag, "sendrecv", "recvtag", True),
-        status=_args.status(status, "sendrecv"),
-        donate=bool(donate),
-        group=group,
-    )
+    with _args.status(status, "sendrecv") as number:
+        results, out = _ops.call(
+            "sendrecv",
+            *leaves,
+            *(received.leaves or [_nothing()]),
+            token=_args.token(token, "sendrecv"),
+            n_send=len(leaves),
+            source=_args.rank(source, group.size, "sendrecv", "source", (PROC_NULL, ANY_SOURCE)),
+            dest=_args.rank(dest, group.size, "sendrecv", "dest", (PROC_NULL,)),
+            sendtag=_args.tag(sendtag, "sendrecv", "sendtag", False),
+            recvtag=_args.tag(recvtag, "sendrecv", "recvtag", True),
+            status=number,
+            donate=bool(donate),
+            group=group,
+        )
     received_tree = received.like(results[: len(received.leaves)])
     return _call.answer(received_tree, token, out)

@@ -2,6 +2,8 @@
 #ifndef PLAIT_BASE_ALLOC_H
 #define PLAIT_BASE_ALLOC_H
 
+#include "plait/status.h"
+
 #include <stdint.h>
 
 /* Zeroed array of n elements; NULL if the product overflows or memory is short.
@@ -14,7 +16,7 @@ void *plait_alloc_aligned(int64_t n_bytes);
 
 void plait_free(void *p);
 
-/* Allocations minus frees of this process. */
-int64_t plait_alloc_balance(void);
+/* Allocations minus frees of this process; Python asks, too. */
+PLAIT_EXPORT int64_t plait_alloc_balance(void);
 
 #endif

@@ -201,20 +201,21 @@ static void unlink_path(const plait_record_file_t *file)
     }
 }
 
-/* The path is set, or empty for a file without a name; what is left open on a failure is
- * closed. */
+/* The path is set, or empty for a file without a name, all of which this process may read;
+ * what is left open on a failure is closed. */
 static bool map_file(plait_record_file_t *file, int64_t room)
 {
     void *memory = MAP_FAILED;
+    bool is_named = file->path[0] != '\0';
 
     file->fd =
-        (file->path[0] == '\0')
-            ? memfd_create("plait-flight", MFD_CLOEXEC)
-            : open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                   S_IRUSR | S_IWUSR);
+        is_named ? open(file->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                        S_IRUSR | S_IWUSR)
+                 : memfd_create("plait-flight", MFD_CLOEXEC);
     if (file->fd >= 0) {
         (void)flock(file->fd, LOCK_EX | LOCK_NB);
-        if (plait_record_reserve(file, 0, PLAIT_RECORD_HEADER_BYTES)) {
+        if (plait_record_reserve(file, 0, PLAIT_RECORD_HEADER_BYTES) &&
+            (is_named || ftruncate(file->fd, room) == 0)) {
             memory = mmap(NULL, (size_t)room, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_NORESERVE, file->fd, 0);
         }

@@ -99,6 +99,23 @@ done:
     return status;
 }
 
+/* Blocks of other ranks, too, are somewhere. */
+static plait_status_t check_offsets(const plait_route_params_t *p, int64_t bytes)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int64_t i = 0; i < n_edges(p); i++) {
+        int64_t block = edge_at(p, i)[PLAIT_EDGE_SOURCE_BLOCK];
+        int64_t end = 0;
+        PLAIT_CHECK(plait_add(block, 1, &end) && plait_mul(end, bytes, &end),
+                    PLAIT_ERR_OVERFLOW,
+                    "route: edge %lld names block %lld of %lld bytes each",
+                    (long long)i, (long long)block, (long long)bytes);
+    }
+done:
+    return status;
+}
+
 static plait_status_t check(const plait_route_params_t *p,
                             const plait_problem_t *problem, int64_t *block_bytes_p)
 {
@@ -123,7 +140,42 @@ static plait_status_t check(const plait_route_params_t *p,
         PLAIT_TRY(check_end(problem, i, false, e + PLAIT_EDGE_DEST, p->n_out));
     }
     PLAIT_TRY(check_dests(p));
-    *block_bytes_p = (p->n_in > 0) ? in_bytes : out_bytes;
+    in_bytes = (p->n_in > 0) ? in_bytes : out_bytes;
+    PLAIT_TRY(check_offsets(p, in_bytes));
+    *block_bytes_p = in_bytes;
+done:
+    return status;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t *p = a;
+    const int64_t *q = b;
+
+    return (*p > *q) - (*p < *q);
+}
+
+/* Zeros in the gaps between `ends`, the blocks of the result in which an edge ends. */
+static plait_status_t add_zeros(const plait_plan_t *plan, int64_t n_out, int64_t ends[],
+                                int64_t n_ends, int64_t bytes, plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_block_t block = {.kind = PLAIT_BLOCK_ZERO,
+                           .peer = plan->rank,
+                           .src_slot = plait_slot_ret(plan, 0),
+                           .dst_slot = plait_slot_ret(plan, 0)};
+    int64_t next = 0;
+
+    qsort(ends, (size_t)n_ends, sizeof(ends[0]), by_number);
+    for (int64_t i = 0; i <= n_ends; i++) {
+        int64_t end = (i < n_ends) ? ends[i] : n_out;
+        if (end > next) {
+            block.dst_offset = next * bytes;
+            block.box.row_bytes = (end - next) * bytes;
+            PLAIT_TRY(plait_move_add_in(move, &block));
+        }
+        next = (i < n_ends) ? end + 1 : end;
+    }
 done:
     return status;
 }
@@ -133,34 +185,26 @@ static plait_status_t add_in(const plait_plan_t *plan, const plait_route_params_
                              int64_t bytes, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
-    bool *is_named = plait_alloc(p->n_out, sizeof(*is_named));
+    int64_t *ends = plait_alloc(n_edges(p), sizeof(*ends));
+    int64_t n_ends = 0;
     plait_block_t block = {.src_slot = plait_slot_arg(plan, 0),
                            .dst_slot = plait_slot_ret(plan, 0),
                            .box = {.row_bytes = bytes}};
 
-    PLAIT_CHECK(is_named != NULL, PLAIT_ERR_NO_MEMORY, "route: no memory for a plan");
+    PLAIT_CHECK(ends != NULL, PLAIT_ERR_NO_MEMORY, "route: no memory for a plan");
     for (int64_t i = 0; i < n_edges(p); i++) {
         const int64_t *e = edge_at(p, i);
         if (e[PLAIT_EDGE_DEST] == plan->rank) {
-            is_named[e[PLAIT_EDGE_DEST_BLOCK]] = true;
+            ends[n_ends++] = e[PLAIT_EDGE_DEST_BLOCK];
             block.peer = (int)e[PLAIT_EDGE_SOURCE];
             block.src_offset = e[PLAIT_EDGE_SOURCE_BLOCK] * bytes;
             block.dst_offset = e[PLAIT_EDGE_DEST_BLOCK] * bytes;
             PLAIT_TRY(plait_move_add_in(move, &block));
         }
     }
-    block.kind = PLAIT_BLOCK_ZERO;
-    block.peer = plan->rank;
-    block.src_slot = block.dst_slot;
-    block.src_offset = 0;
-    for (int64_t b = 0; b < p->n_out; b++) {
-        if (!is_named[b]) {
-            block.dst_offset = b * bytes;
-            PLAIT_TRY(plait_move_add_in(move, &block));
-        }
-    }
+    PLAIT_TRY(add_zeros(plan, p->n_out, ends, n_ends, bytes, move));
 done:
-    plait_free(is_named);
+    plait_free(ends);
     return status;
 }
 

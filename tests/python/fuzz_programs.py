@@ -1,12 +1,14 @@
 """Generated programs without end.
 
 Run as ``plait run -n 3 python -m mpi4py tests/python/fuzz_programs.py``; runs every kind of
-program for each seed from --first on, until --count seeds or --seconds are over. Before a program
-runs, its seed and kind are in the file --note, so that whoever started this knows them also after
-a hang.
+program for each seed from --first on, until --count seeds or --seconds are over; programs in which
+one rank differs somewhere (--kind planted) by themselves, with a short PLAIT_TIMEOUT. Before a
+program runs, its seed and kind are in the file --note, so that whoever started this knows them
+also after a hang; after the last one there is "done".
 """
 
 import argparse
+import collections
 import pathlib
 import sys
 import time
@@ -22,7 +24,7 @@ from mpi4py import MPI
 WORLD = MPI.COMM_WORLD
 
 
-def kinds(comms):
+def kinds(comms, only, endings):
     """Name of each kind of program, and what runs the one of a seed."""
     space = generate.Space.of_processes(WORLD.size)
     two = {name: comms[name] for name in ("world", "copy")}
@@ -42,6 +44,22 @@ def kinds(comms):
         generate_check.with_fault(seed, space, comms, WORLD.rank)
         plait.barrier(comm=WORLD)
 
+    def planted(seed):
+        """On communicators of its own: some faults leave none that can be used."""
+        own = generate.communicators(WORLD.Dup())
+        end = generate_check.altered(seed, space, own, WORLD.rank)
+        arrival = WORLD.Ibarrier()
+        while not arrival.Test():  # who used its processor here would look as if it computed
+            time.sleep(0.005)
+        ends = WORLD.allgather(end)
+        for comm in own.values():
+            plait.Comm(comm).free()
+            comm.Free()
+        generate_check.judge_altered(ends)
+        endings.update(["right" if end == "right" else "error"])
+
+    if only == "planted":
+        return {"planted": planted}
     table = {"values": program(False), "derivatives": program(True)}
     table |= {"calls": dispatched.run, "order": order}
     return table | ({"fault": fault} if WORLD.size > 1 else {})
@@ -55,7 +73,8 @@ def main():
     parser.add_argument("--kind", default="")
     parser.add_argument("--note", type=pathlib.Path)
     options = parser.parse_args()
-    table = kinds(generate.communicators(WORLD))
+    endings = collections.Counter()
+    table = kinds(generate.communicators(WORLD), options.kind, endings)
     end, n_run = time.monotonic() + options.seconds, 0
     for seed in range(options.first, options.first + options.count):
         for kind in [options.kind] if options.kind else table:
@@ -68,7 +87,11 @@ def main():
         if WORLD.bcast(time.monotonic() > end):
             break
     if WORLD.rank == 0:
+        if options.note:
+            options.note.write_text("done")
         print(f"{n_run} programs from seed {options.first} on, {WORLD.size} ranks: no difference")
+        for name, n in sorted(endings.items()):
+            print(f"{n} ended with {name}")
 
 
 if __name__ == "__main__":

@@ -79,10 +79,14 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Plant:
-    """A fault: the statement with this serial number is, on one rank, another operation."""
+    """A fault: the statement with this serial number is, on one rank, something else.
+
+    operation: instead of a collective operation. fault: its name.
+    """
 
     serial: int
-    operation: calls.Operation
+    operation: calls.Operation | None
+    fault: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +110,10 @@ class Here:
             return self.comms[name], 0, len(groups[0])
         [group] = [g for g in groups if self.rank in g]
         return self.comms[name], group.index(self.rank), len(group)
+
+    def fault(self, serial):
+        """What is wrong with the statement on this rank: a name, None if nothing is."""
+        return self.plant.fault if self.plant and self.plant.serial == serial else None
 
     def number(self):
         """This rank's number, for arithmetic."""
@@ -164,8 +172,10 @@ class Call:
 
     def run(self, state, here):
         comm, rank, n = here.place(self.comm)
-        is_planted = here.plant is not None and here.plant.serial == self.serial
-        operation = here.plant.operation if is_planted else self.operation
+        fault = here.fault(self.serial)
+        if fault == "dropped":
+            return state, []
+        operation = here.plant.operation if fault else self.operation
         rows, (source, target) = operation.rows(rank, n), self.slots
         x = [operand(state["banks"][b], source, rows, jnp) for b in self.banks]
         token = {"token": state["token"]} if self.has_token else {}
@@ -176,7 +186,8 @@ class Call:
         leaves = [y] if len(x) == 1 else y
         for b, leaf in zip(self.banks, leaves, strict=True):
             old = state["banks"][b][target]
-            state = replaced(state, b, target, self._kept(old, leaf, jnp, _tied))
+            new = _tied(old, leaf) if fault else self._kept(old, leaf, jnp, _tied)
+            state = replaced(state, b, target, new)
         return state, jax.tree.leaves(y)
 
     def want(self, states, space, flag):
@@ -225,16 +236,18 @@ class Messages:
 
     def run(self, state, here):
         comm, rank, n = here.place(self.comm)
+        fault = here.fault(self.serial)
         for i, (source, dest) in enumerate(self._pairs(n)):
             tag = 32 * self.serial + i
-            if rank == source:
-                state = self._send(state, comm, dest, tag)
+            if rank == source and fault != "dropped":
+                state = self._send(state, comm, dest, tag, fault)
             if rank == dest:
                 state = self._recv(state, comm, source, tag)
         return state, []
 
-    def _send(self, state, comm, dest, tag):
+    def _send(self, state, comm, dest, tag, fault):
         x = state["banks"][self.bank][self.slots[0]]
+        x = calls.other_array(x, fault) if fault else x
         if not self.has_token:
             plait.send(x, dest, tag=tag, comm=comm)
             return state
@@ -274,6 +287,8 @@ class Barrier:
 
     def run(self, state, here):
         comm, _, _ = here.place(self.comm)
+        if here.fault(self.serial):
+            return state, []
         if self.has_token:
             return state | {"token": plait.barrier(comm=comm, token=state["token"])}, []
         plait.barrier(comm=comm)
@@ -520,7 +535,7 @@ class Generator:
         self.seed, self.space, self.serial = seed, space, 0
         self.is_linear, self.is_plain = is_linear, is_plain
         self.has_messages, self.token_share = False, 0.4
-        self.made = {}
+        self.made, self.comms, self.sent = {}, {}, set()
 
     def program(self, ways):
         """The program, run in one of these ways."""
@@ -542,8 +557,34 @@ class Generator:
             serial, fault = self.rng.choice(sorted(self.made)), self.rng.choice(calls.FAULTS)
             operation = calls.faulty(fault, *self.made[serial], self.rng)
             is_empty = any(0 in kind.shape for kind in self.kinds)
-            if operation is not None and not (is_empty and fault in ("counts", "size")):
-                return Plant(serial, operation)
+            is_seen = calls.is_seen(fault, *self.made[serial][:2])
+            if operation is not None and is_seen and not (is_empty and fault in ("counts", "size")):
+                return Plant(serial, operation, fault)
+
+    def alteration(self):
+        """Something else, or nothing, for one statement of any program; None if it has none.
+
+        Not where a group is one rank, which may do what it likes.
+        """
+        serials = [serial for serial, comm in self.comms.items() if comm != "half"]
+        is_empty = any(0 in kind.shape for kind in self.kinds)
+        for _ in range(100 * bool(serials)):
+            serial = self.rng.choice(serials)
+            fault = self.rng.choice((*calls.FAULTS, "dropped"))
+            if is_empty and fault in ("counts", "size"):
+                continue
+            if serial in self.made:
+                name, numbers, *more = self.made[serial]
+                if not calls.is_seen(fault, name, numbers):
+                    continue
+                operation = None
+                if fault != "dropped":
+                    operation = calls.faulty(fault, name, numbers, *more, self.rng)
+                if operation or fault == "dropped":
+                    return Plant(serial, operation, fault)
+            elif fault == "dropped" or (serial in self.sent and fault in ("size", "dtype")):
+                return Plant(serial, None, fault)
+        return None
 
     def block(self, depth, length):
         """Up to so many statements; control flow in it is so deep at most."""
@@ -562,7 +603,9 @@ class Generator:
             bank = rng.randrange(len(self.kinds))
             return Local(name, bank, self.slots(), self.is_linear)
         if roll < 0.55:
-            return Barrier(self.next(), rng.choice(list(self.space.groups)), self.has_token())
+            serial, comm = self.next(), rng.choice(list(self.space.groups))
+            self.comms[serial] = comm
+            return Barrier(serial, comm, self.has_token())
         if roll < 0.65 and not self.space.is_manual:
             return self.messages()
         return self.call()
@@ -594,6 +637,7 @@ class Generator:
         numbers = calls.Numbers.draw(rng, space.is_manual, serial)
         operation = calls.make(name, numbers, reduction, topology)
         self.made[serial] = (name, numbers, reduction, dtypes)
+        self.comms[serial] = comm
         token = self.has_token()
         return Call(serial, operation, comm, banks, self.slots(), token, self.is_linear)
 
@@ -604,7 +648,10 @@ class Generator:
         token = self.is_linear or self.has_token()  # a send without has no derivative
         comm = rng.choice(list(self.space.groups))
         bank, slots = rng.randrange(len(self.kinds)), self.slots()
-        return Messages(self.next(), comm, bank, slots, pairs, any_tag, any_source, token)
+        serial = self.next()
+        self.comms[serial] = comm
+        self.sent.add(serial)
+        return Messages(serial, comm, bank, slots, pairs, any_tag, any_source, token)
 
     def control(self, depth):
         rng = self.rng

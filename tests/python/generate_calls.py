@@ -453,7 +453,7 @@ def faulty(fault, name, numbers, reduction, dtypes, rng):
         return make(rng.choice(sorted(others)), numbers, reduction)
     if fault == "reduction" and name in REDUCTIONS:
         others = [r for r in reductions_of(dtypes) if r != reduction]
-        return make(name, numbers, rng.choice(others))
+        return make(name, numbers, rng.choice(others)) if others else None
     if fault == "root" and name in ("bcast", "reduce", "gather", "scatter"):
         return make(name, later, reduction)
     if fault == "counts" and name in ("allgatherv", "reduce_scatterv", "alltoallv"):
@@ -467,16 +467,32 @@ def faulty(fault, name, numbers, reduction, dtypes, rng):
     return None
 
 
-def _with_other_arrays(operation, fault):
-    """The same on twice the elements, or on as many of another dtype."""
+def is_seen(fault, name, numbers):
+    """Whether others depend on what is wrong, for an operation on more than one rank."""
+    if name == "pvary":  # says nothing to anybody
+        return fault == "operation"
+    if name == "sendrecv":  # who only receives may leave it; nobody else knows of a tag
+        is_ring, meets_others = numbers.drawn[2] % 2 == 0, numbers.step() != 0
+        return fault == "operation" or (meets_others and (is_ring or fault != "dropped"))
+    if fault == "size" and name.endswith("v"):  # twice nothing is nothing
+        a, b, c, _ = (drawn % 3 for drawn in numbers.drawn)
+        return (a == b == 0 != c) if name == "alltoallv" else a != 0 == b
+    return True
 
-    def change(x):
-        if fault == "size":
-            return jnp.stack([x, x], axis=-1)
-        return x.astype(jnp.int16 if x.dtype == jnp.int32 else jnp.int32)
+
+def other_array(x, fault):
+    """Twice the elements ("size"), or as many of another dtype ("dtype")."""
+    if fault == "size":
+        return jnp.stack([x, x], axis=-1)
+    return x.astype(jnp.int16 if x.dtype == jnp.int32 else jnp.int32)
+
+
+def _with_other_arrays(operation, fault):
+    """The same operation on other arrays."""
 
     def call(x, *args, **token):
-        return operation.call(jax.tree.map(change, x), *args, **token)
+        changed = jax.tree.map(functools.partial(other_array, fault=fault), x)
+        return operation.call(changed, *args, **token)
 
     return dataclasses.replace(operation, text=f"{fault}: {operation.text}", call=call)
 

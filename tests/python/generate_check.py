@@ -1,5 +1,7 @@
 """Runs generated programs on one rank, or on all devices of a mesh, and compares with NumPy."""
 
+import functools
+
 import generate
 import jax
 import jax.numpy as jnp
@@ -157,6 +159,42 @@ def with_fault(seed, space, comms, rank):
     except plait.MismatchError:
         return
     raise AssertionError(f"rank {rank} saw no mismatch\n{text}")
+
+
+def altered(seed, space, comms, rank):
+    """How a program in which one rank does something else at one place ends on this rank.
+
+    "right" if its results are those without; the name of an error; or what else it was.
+    """
+    generator = generate.Generator(seed, space)
+    program, plant = generator.program(VALUES), generator.alteration()
+    args, want = problem(program, space)
+    who = generator.rng.randrange(space.n_ranks)
+    here = functools.partial(
+        generate.Here, space, comms, rank, plant=plant if rank == who else None
+    )
+    options = {} if program.how == "eager" else {"compiler_options": generate.QUICK}
+    f = WRAP[program.how](lambda banks, flag: program.run(banks, here(flag)), **options)
+    try:
+        with plait.errors():
+            banks = jax.tree.map(jnp.asarray, args[rank])
+            got = plait.block(f(banks, jnp.int32(program.flag)))
+            for comm in comms.values():  # nobody leaves with an operation too few
+                plait.barrier(comm=comm)
+        compare(program, got, want[rank])
+        return "right"
+    except plait.Error as error:
+        return type(error).__name__
+    except Exception as error:
+        what = plant and (plant.fault, plant.operation and plant.operation.text)
+        return f"rank {who}: #{plant and plant.serial} {what}\n{type(error).__name__}: {error}"
+
+
+def judge_altered(ends):
+    """Every rank says that something is wrong, or nothing was."""
+    errors = {"MismatchError", "TruncationError", "PeerError", "CommError", "TimeoutError"}
+    are_right = [end == "right" for end in ends]
+    assert all(are_right) or set(ends) <= errors, "\n".join(map(str, enumerate(ends)))
 
 
 def on_devices(program, space, mesh):

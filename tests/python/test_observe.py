@@ -269,6 +269,17 @@ exec "$@"
 
 
 @needs_mpi
+@needs_mpi
+def test_ranks_whose_flight_recorders_have_no_file(tmp_path):
+    """None is wanted, or the folder is open to others."""
+    tmp_path.chmod(0o755)
+    code = "import plait; plait.barrier(); print('met')"
+    command = (sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py")
+    for flights in ("0", tmp_path):
+        done = start(*command, "-c", code, PLAIT_FLIGHT=flights)
+        assert done.returncode == 0 and done.stdout.count("met") == 2, done.stdout + done.stderr
+
+
 def test_clocks_of_other_nodes_are_measured(tmp_path):
     """Rank 1 in a time namespace: its monotonic clock is a day ahead, as on another node."""
     able = shutil.which("unshare") and start("unshare", "--time", "--monotonic", "9", "true")

@@ -1,4 +1,4 @@
-"""The examples of docs/gradients.md, and those of docstrings that need MPI, on every rank."""
+"""The examples of docs/gradients.md and docs/compat.md, and docstrings that need MPI, on ranks."""
 
 import doctest
 import pathlib
@@ -11,8 +11,15 @@ import plait
 import pytest
 from plait import _neighbor
 
-TEXT = (pathlib.Path(__file__).parents[3] / "docs/gradients.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+DOCS = pathlib.Path(__file__).parents[3] / "docs"
+
+
+def blocks(name):
+    """The programs in a text."""
+    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+
+
+EXAMPLES = blocks("gradients.md")
 
 
 def total(n):
@@ -54,3 +61,22 @@ def test_docstrings_of_neighbors(world):
         text = getattr(_neighbor, name).__doc__.replace("  # doctest: +SKIP", "")
         example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
         assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
+
+
+def test_examples_of_the_adapters(world, capsys):
+    n, rank = world.size, world.rank
+    programs = [{} for _ in range(5)]
+    for text, names in zip(blocks("compat.md"), programs, strict=True):
+        exec(text, names)
+    sums, tokens, parts, doubled, sharp = programs
+    assert capsys.readouterr().out.split()[-1] == f"{n}.]]"
+    assert np.array_equal(sums["sum_of_all"](jnp.ones((5, 4))), np.full((5, 4), n))
+    assert np.array_equal(tokens["total"], np.full((3, 3), n * (n - 1) / 2))
+    weights = np.where(np.arange(2 * n) < 2 * (n - 1), 1, 2)
+    assert float(parts["value"]) == weights @ np.arange(2 * n)
+    assert np.array_equal(parts["gradient"], weights * (rank == 0))
+    factor = 2 if rank == 0 else 1
+    assert doubled["value"] == factor * n * (n - 1) / 2
+    assert np.array_equal(doubled["gradient"], [factor])
+    assert np.all(sharp["y"] == (rank - 1) % n) and np.all(sharp["x"] == rank)
+    assert sharp["text"] == "of mpi4py"

@@ -1,0 +1,36 @@
+/* Arrays of 2 GiB on two MPI ranks, through shared memory and through messages; on other
+ * numbers of ranks, and where there is no room, nothing. */
+#include "comm/comm.h"
+#include "device/pool.h"
+#include "large_cases.h"
+#include "mpi_host.h"
+#include "transport/mpi.h"
+
+int main(int argc, char **argv)
+{
+    uint64_t world = 0;
+    plait_comm_t *comm = NULL;
+
+    host_load(argc, argv);
+    host_init();
+    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
+    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
+    for (int is_off = 0; is_off < 2; is_off++) {
+        (void)setenv("PLAIT_SHARED", is_off ? "off" : "on", 1);
+        CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "comm");
+        int32_t have_room = large_fits() ? 1 : 0;
+        int32_t all_have = 0;
+        CHECK(plait_allreduce(comm, PLAIT_MIN, PLAIT_S32, 1, &have_room, &all_have) ==
+                  PLAIT_OK,
+              "room");
+        if (plait_comm_size(comm) == 2 && all_have) {
+            large_all(comm);
+        } else if (plait_comm_size(comm) == 2) {
+            printf("less than 7 GiB are free: no arrays of 2 GiB\n");
+        }
+        plait_comm_destroy(&comm);
+    }
+    (void)host.finalize();
+    (void)plait_pool_trim();
+    return report("mpi_large");
+}
