@@ -66,7 +66,11 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
                               const plait_fft_problem_t *problem, plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_fft_params_t params = {.sign = problem->sign, .scale = problem->scale};
+    plait_fft_params_t params = {
+        .sign = problem->sign, .scale = problem->scale, .weight = problem->weight};
+    plait_dtype_t real = (problem->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
+    bool from_real = problem->kind == PLAIT_FFT_REAL_TO_COMPLEX;
+    bool to_real = problem->kind == PLAIT_FFT_COMPLEX_TO_REAL;
     part_t x;
     part_t y;
 
@@ -74,14 +78,17 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
     PLAIT_TRY(check_layout(comm, problem->to));
     PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= PLAIT_MAX_NDIM,
                 PLAIT_ERR_INVALID, "fft: %d axes", problem->n_axes);
+    PLAIT_CHECK(problem->dtype == PLAIT_C64 || problem->dtype == PLAIT_C128,
+                PLAIT_ERR_INVALID, "fft: dtype is %s, expected complex64 or complex128",
+                plait_dtype_name(problem->dtype));
     params.n_from = plait_layout_pack(problem->from, params.from);
     params.n_to = plait_layout_pack(problem->to, params.to);
     params.n_axes = problem->n_axes;
     for (int i = 0; i < problem->n_axes; i++) {
         params.axes[i] = problem->axes[i];
     }
-    set_part(&x, problem->from, comm->end.rank, problem->dtype);
-    set_part(&y, problem->to, comm->end.rank, problem->dtype);
+    set_part(&x, problem->from, comm->end.rank, from_real ? real : problem->dtype);
+    set_part(&y, problem->to, comm->end.rank, to_real ? real : problem->dtype);
     PLAIT_TRY(
         plait_op_plan(&plait_op_fft, &params, &comm->end, &x.array, &y.array, plan_p));
 done:

@@ -20,27 +20,35 @@ static const plait_attr_t fft_attrs[] = {
     PLAIT_ATTR_ARRAY(plait_fft_params_t, axes),
     PLAIT_ATTR(plait_fft_params_t, sign),
     PLAIT_ATTR_FLOAT(plait_fft_params_t, scale),
+    PLAIT_ATTR_FLOAT(plait_fft_params_t, weight),
     PLAIT_ATTR_END,
 };
 
 typedef struct {
     const plait_fft_params_t *p;
     plait_plan_t *plan;
-    plait_dtype_t dtype;
-    int64_t item_bytes;
+    plait_dtype_t dtype;     /* of the complex numbers */
+    int64_t item_bytes;      /* of one; half as many of a real number */
     plait_layout_t from, to; /* as given */
+    bool is_from_real, is_to_real;
     plait_fft_path_t path;
     int n_left; /* transforms not yet created: the last one carries the scale */
 } fft_t;
 
 /* ------------------------------------------------------------------ buffers */
 
+static int64_t bytes_of(const fft_t *f, bool is_real)
+{
+    return is_real ? f->item_bytes / 2 : f->item_bytes;
+}
+
 /* Bytes of the largest local array of a layout, and whether every rank's fits where its
  * result goes. Slot numbers must be equal on all ranks: peers read them. */
-static int64_t local_bytes(const fft_t *f, const plait_layout_t *layout, int rank)
+static int64_t local_bytes(const fft_t *f, const plait_layout_t *layout, bool is_real,
+                           int rank)
 {
     int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n_bytes = f->item_bytes;
+    int64_t n_bytes = bytes_of(f, is_real);
 
     plait_layout_local_shape(layout, rank, shape);
     for (int a = 0; a < layout->ndim; a++) {
@@ -49,14 +57,23 @@ static int64_t local_bytes(const fft_t *f, const plait_layout_t *layout, int ran
     return n_bytes;
 }
 
-static bool fits_result(const fft_t *f, const plait_layout_t *layout)
+static bool fits_result(const fft_t *f, const plait_fft_stage_t *stage)
 {
     bool fits = true;
 
     for (int r = 0; r < f->plan->n_ranks && fits; r++) {
-        fits = local_bytes(f, layout, r) <= local_bytes(f, &f->to, r);
+        fits = local_bytes(f, &stage->layout, stage->is_real, r) <=
+               local_bytes(f, &f->to, f->is_to_real, r);
     }
     return fits;
+}
+
+/* Complex transforms of a local array can be in place. */
+static bool is_in_place(const fft_t *f, int i)
+{
+    const plait_fft_stage_t *stage = &f->path.stages[i];
+
+    return i > 0 && !stage->is_exchange && !stage->has_half;
 }
 
 /* From the last stage, which writes the result, backwards: stages alternate between result
@@ -68,22 +85,23 @@ static plait_status_t assign_slots(fft_t *f)
     int work[2] = {-1, -1};
     int64_t work_bytes[2] = {0, 0};
     int ret = plait_slot_ret(f->plan, 0);
+    bool wants_ret = true;
 
     for (int i = f->path.n_stages - 1; i >= 0; i--) {
         plait_fft_stage_t *stage = &f->path.stages[i];
-        bool wants_ret = (f->path.n_stages - 1 - i) % 2 == 0;
-        bool takes_ret =
-            wants_ret &&
-            (i == f->path.n_stages - 1 || fits_result(f, &stage->layout)) &&
-            !(i == 0 && stage->is_exchange && f->path.n_stages > 1);
+        bool is_last = i == f->path.n_stages - 1;
+        bool takes_ret = wants_ret && (is_last || fits_result(f, stage)) &&
+                         !(i == 0 && stage->is_exchange && f->path.n_stages > 1);
         if (takes_ret) {
             stage->slot = ret;
         } else {
             int which = wants_ret; /* a stage that could not have the result */
             work_bytes[which] = plait_max(
-                work_bytes[which], local_bytes(f, &stage->layout, f->plan->rank));
+                work_bytes[which],
+                local_bytes(f, &stage->layout, stage->is_real, f->plan->rank));
             stage->slot = -2 - which;
         }
+        wants_ret = is_in_place(f, i) ? wants_ret : !wants_ret;
     }
     for (int i = 0; i < f->path.n_stages; i++) {
         plait_fft_stage_t *stage = &f->path.stages[i];
@@ -109,21 +127,37 @@ static plait_status_t make_fft1(fft_t *f, int64_t n, plait_fft1_t **fft_p)
                              (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
 }
 
+static plait_status_t make_rfft1(fft_t *f, plait_rfft1_t **fft_p)
+{
+    const plait_fft_half_t *half = &f->path.half;
+    const plait_dtype_t real = (f->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
+    double weight = f->p->weight;
+
+    if (weight == 0) {
+        weight = half->to_complex ? 1 : 2;
+    }
+    f->n_left--;
+    return plait_rfft1_create(half->n, real, half->to_complex, (int)f->p->sign, weight,
+                              (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
+}
+
 /* Past the cache where the processor gains by it, and only data that will have left the cache
  * before they are used again. */
 static plait_fft_store_t store_of(const fft_t *f, const plait_layout_t *layout)
 {
-    int64_t n_bytes = 2 * local_bytes(f, layout, f->plan->rank) * f->plan->n_ranks;
+    int64_t n_bytes =
+        2 * local_bytes(f, layout, false, f->plan->rank) * f->plan->n_ranks;
 
     return (plait_cpu_streams() && n_bytes > plait_host_cache_bytes())
                ? PLAIT_FFT_STREAM
                : PLAIT_FFT_STORE;
 }
 
-/* A pass over the local array of `layout` with planes (t, last axis); pieces are filled in
+/* A pass that writes the local array of `layout` with planes (t, last axis); pieces are filled in
  * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
-static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout, int t,
-                               int slot, int n_pieces, plait_pass_t **pass_p)
+static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout,
+                               bool is_real, int t, int slot, int n_pieces,
+                               plait_pass_t **pass_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = plait_alloc(1, sizeof(*pass));
@@ -135,11 +169,14 @@ static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout, int
     pass->pieces = plait_alloc(n_pieces, sizeof(*pass->pieces));
     PLAIT_CHECK(pass->pieces != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     plait_layout_local_shape(layout, f->plan->rank, shape);
-    plait_row_major_strides(f->from.ndim, shape, f->item_bytes, stride);
+    pass->item_bytes = bytes_of(f, is_real);
+    plait_row_major_strides(f->from.ndim, shape, pass->item_bytes, stride);
     t = (t >= 0) ? t : ndim - 2;
     pass->n_t = (t >= 0) ? shape[t] : 1;
     pass->n_w = shape[ndim - 1];
-    pass->item_bytes = f->item_bytes;
+    pass->src_n_t = pass->n_t;
+    pass->src_n_w = pass->n_w;
+    pass->src_bytes = pass->item_bytes;
     pass->dst_slot = slot;
     pass->dst_t_stride = (t >= 0) ? stride[t] : 0;
     for (int a = 0; a < ndim - 1; a++) {
@@ -157,17 +194,32 @@ done:
     return status;
 }
 
-/* Planes of this rank's own buffer `slot`, in the layout of the pass itself. */
-static void set_own_piece(const fft_t *f, plait_pass_t *pass, int slot)
+/* Planes (t, last axis) of this rank's own buffer `slot` in the layout that the pass reads. */
+static void set_own_piece(const fft_t *f, plait_pass_t *pass, int t,
+                          const plait_layout_t *layout, bool is_real, int slot)
 {
     plait_piece_t *piece = &pass->pieces[0];
+    int64_t shape[PLAIT_MAX_NDIM];
+    int64_t stride[PLAIT_MAX_NDIM];
+    int last = layout->ndim - 1;
+    int d = 0;
 
+    plait_layout_local_shape(layout, f->plan->rank, shape);
+    pass->src_bytes = bytes_of(f, is_real);
+    plait_row_major_strides(layout->ndim, shape, pass->src_bytes, stride);
+    t = (t >= 0) ? t : last - 1;
+    pass->src_n_t = (t >= 0) ? shape[t] : 1;
+    pass->src_n_w = shape[last];
     pass->n_pieces = 1;
     *piece = (plait_piece_t){.peer = f->plan->rank,
                              .slot = slot,
-                             .n_t = pass->n_t,
-                             .t_stride = pass->dst_t_stride};
-    memcpy(piece->outer_stride, pass->dst_outer_stride, sizeof(piece->outer_stride));
+                             .n_t = pass->src_n_t,
+                             .t_stride = (t >= 0) ? stride[t] : 0};
+    for (int a = 0; a < last; a++) {
+        if (a != t) {
+            piece->outer_stride[d++] = stride[a];
+        }
+    }
 }
 
 /* Transforms `axes` of the local array: rows and the columns of one axis in one pass, every
@@ -187,8 +239,8 @@ static plait_status_t add_local(fft_t *f, const plait_layout_t *layout, unsigned
                     ? a
                     : t; /* the closest to the last: smallest planes */
         }
-        PLAIT_TRY(new_pass(f, layout, t, dst_slot, 1, &pass));
-        set_own_piece(f, pass, src_slot);
+        PLAIT_TRY(new_pass(f, layout, false, t, dst_slot, 1, &pass));
+        set_own_piece(f, pass, t, layout, false, src_slot);
         if (src_slot == dst_slot) {
             pass->store = PLAIT_FFT_STORE; /* the lines are in the cache already */
         }
@@ -203,6 +255,35 @@ static plait_status_t add_local(fft_t *f, const plait_layout_t *layout, unsigned
         axes &= (t >= 0) ? ~(1U << t) : ~0U;
         src_slot = dst_slot;
     }
+done:
+    plait_pass_destroy(&pass);
+    return status;
+}
+
+/* The half axis of a local array, and one more axis at most. */
+static plait_status_t add_half(fft_t *f, const plait_layout_t *from,
+                               const plait_fft_stage_t *stage, int src_slot)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_pass_t *pass = NULL;
+    int half = f->path.half.axis;
+    bool is_columns = half < from->ndim - 1;
+    int t = (stage->axes != 0) ? __builtin_ctz(stage->axes) : -1;
+
+    t = is_columns ? half : t;
+    PLAIT_TRY(new_pass(f, &stage->layout, stage->is_real, t, stage->slot, 1, &pass));
+    set_own_piece(f, pass, t, from, !stage->is_real, src_slot);
+    pass->is_real_columns = is_columns;
+    if (f->path.half.to_complex) {
+        PLAIT_TRY(make_rfft1(f, &pass->real));
+    }
+    if (stage->axes != 0) {
+        PLAIT_TRY(make_fft1(f, from->shape[t], &pass->columns));
+    }
+    if (!f->path.half.to_complex) {
+        PLAIT_TRY(make_rfft1(f, &pass->real));
+    }
+    PLAIT_TRY(plait_pass_add(f->plan, &pass));
 done:
     plait_pass_destroy(&pass);
     return status;
@@ -269,23 +350,46 @@ static bool is_fusable(const fft_t *f, const plait_layout_t *from,
     return is_fusable;
 }
 
+/* Columns of axis t as they arrive, then real rows where the stage has them. */
+static plait_status_t add_fused(fft_t *f, const plait_layout_t *from, int src_slot,
+                                const plait_fft_stage_t *stage)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_pass_t *pass = NULL;
+    plait_layout_t moved = stage->layout; /* before the rows */
+    int64_t shape[PLAIT_MAX_NDIM];
+
+    PLAIT_TRY(new_pass(f, &stage->layout, stage->is_real, stage->t, stage->slot,
+                       f->plan->n_ranks, &pass));
+    if (stage->has_half) {
+        moved.shape[f->path.half.axis] = f->path.half.n / 2 + 1;
+    }
+    plait_layout_local_shape(&moved, f->plan->rank, shape);
+    pass->src_n_w = shape[moved.ndim - 1];
+    pass->src_bytes = f->item_bytes;
+    PLAIT_TRY(set_pieces(f, pass, from, &moved, stage->t, src_slot));
+    PLAIT_TRY(make_fft1(f, moved.shape[stage->t], &pass->columns));
+    if (stage->has_half) {
+        PLAIT_TRY(make_rfft1(f, &pass->real));
+    }
+    PLAIT_TRY(plait_pass_add(f->plan, &pass));
+done:
+    plait_pass_destroy(&pass);
+    return status;
+}
+
 static plait_status_t add_exchange(fft_t *f, const plait_layout_t *from, int src_slot,
                                    const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
-    plait_pass_t *pass = NULL;
     plait_move_t move = {0};
 
     PLAIT_TRY(plait_plan_fence(f->plan));
     if (is_fusable(f, from, stage)) {
-        PLAIT_TRY(new_pass(f, &stage->layout, stage->t, stage->slot, f->plan->n_ranks,
-                           &pass));
-        PLAIT_TRY(set_pieces(f, pass, from, &stage->layout, stage->t, src_slot));
-        PLAIT_TRY(make_fft1(f, stage->layout.shape[stage->t], &pass->columns));
-        PLAIT_TRY(plait_pass_add(f->plan, &pass));
+        PLAIT_TRY(add_fused(f, from, src_slot, stage));
     } else {
         PLAIT_TRY(plait_redist_move(f->plan, from, src_slot, &stage->layout,
-                                    stage->slot, f->item_bytes, &move));
+                                    stage->slot, bytes_of(f, stage->is_real), &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0) {
             PLAIT_TRY(
@@ -293,7 +397,6 @@ static plait_status_t add_exchange(fft_t *f, const plait_layout_t *from, int src
         }
     }
 done:
-    plait_pass_destroy(&pass);
     plait_move_clear(&move);
     return status;
 }
@@ -309,6 +412,12 @@ static plait_status_t add_stages(fft_t *f)
         const plait_fft_stage_t *stage = &f->path.stages[i];
         if (stage->is_exchange) {
             PLAIT_TRY(add_exchange(f, layout, slot, stage));
+        } else if (stage->has_half) {
+            if (i > 0 && f->path.stages[i - 1].is_exchange) {
+                /* what this stage writes may be what peers still read for the exchange */
+                PLAIT_TRY(plait_plan_fence(f->plan));
+            }
+            PLAIT_TRY(add_half(f, layout, stage, slot));
         } else {
             PLAIT_TRY(add_local(f, &stage->layout, stage->axes, slot, stage->slot));
         }
@@ -325,26 +434,70 @@ done:
 
 /* ------------------------------------------------------------------ the operation */
 
+/* One side may be real numbers of the other one's precision. */
+static plait_status_t check_dtypes(const plait_problem_t *problem)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_dtype_t from = problem->args[0].dtype;
+    plait_dtype_t to = problem->rets[0].dtype;
+    bool is_single = from == PLAIT_F32 || from == PLAIT_C64;
+    bool is_known = is_single || from == PLAIT_F64 || from == PLAIT_C128;
+    bool from_real = from == PLAIT_F32 || from == PLAIT_F64;
+    plait_dtype_t complex = is_single ? PLAIT_C64 : PLAIT_C128;
+    plait_dtype_t real = is_single ? PLAIT_F32 : PLAIT_F64;
+
+    PLAIT_CHECK(is_known, PLAIT_ERR_INVALID,
+                "fft: operand is %s, expected complex64 or complex128, or for a real "
+                "transform float32 or float64",
+                plait_dtype_name(from));
+    PLAIT_CHECK(to == complex || (to == real && !from_real), PLAIT_ERR_INVALID,
+                "fft: operand is %s, result is %s, expected %s%s%s",
+                plait_dtype_name(from), plait_dtype_name(to), plait_dtype_name(complex),
+                from_real ? "" : " or ", from_real ? "" : plait_dtype_name(real));
+done:
+    return status;
+}
+
+/* Equal shapes, but for n and n / 2 + 1 along the last axis named of a real transform. */
+static plait_status_t check_shapes(const fft_t *f)
+{
+    plait_status_t status = PLAIT_OK;
+    int half = (int)f->p->axes[f->p->n_axes - 1];
+
+    for (int a = 0; a < f->from.ndim; a++) {
+        int64_t from = f->from.shape[a];
+        int64_t to = f->to.shape[a];
+        if (a == half && f->is_from_real) {
+            from = from / 2 + 1;
+        } else if (a == half && f->is_to_real) {
+            to = to / 2 + 1;
+        }
+        PLAIT_CHECK(from == to, PLAIT_ERR_INVALID,
+                    "fft: length %lld along axis %d of the operand does not go with "
+                    "%lld of the result%s",
+                    (long long)f->from.shape[a], a, (long long)f->to.shape[a],
+                    (a == half && (f->is_from_real || f->is_to_real))
+                        ? ", it is n real numbers and n / 2 + 1 complex ones"
+                        : "");
+    }
+    PLAIT_CHECK(f->to.shape[half] > 0, PLAIT_ERR_INVALID, "fft: axis %d has length 0",
+                half);
+done:
+    return status;
+}
+
 static plait_status_t check(const fft_t *f, const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
     const plait_fft_params_t *p = f->p;
     unsigned seen = 0;
 
-    PLAIT_CHECK(f->dtype == PLAIT_C64 || f->dtype == PLAIT_C128, PLAIT_ERR_INVALID,
-                "fft: operand is %s, expected complex64 or complex128",
-                plait_dtype_name(f->dtype));
-    PLAIT_CHECK(problem->rets[0].dtype == f->dtype, PLAIT_ERR_INVALID,
-                "fft: operand is %s, result is %s", plait_dtype_name(f->dtype),
-                plait_dtype_name(problem->rets[0].dtype));
-    PLAIT_CHECK(f->from.ndim == f->to.ndim &&
-                    memcmp(f->from.shape, f->to.shape,
-                           (size_t)f->from.ndim * sizeof(int64_t)) == 0 &&
-                    f->from.grid_ndim == f->to.grid_ndim &&
+    PLAIT_TRY(check_dtypes(problem));
+    PLAIT_CHECK(f->from.ndim == f->to.ndim && f->from.grid_ndim == f->to.grid_ndim &&
                     memcmp(f->from.grid, f->to.grid,
                            (size_t)f->from.grid_ndim * sizeof(int)) == 0,
                 PLAIT_ERR_INVALID,
-                "fft: the two layouts differ in global shape or grid");
+                "fft: the two layouts differ in the number of axes or in the grid");
     PLAIT_CHECK(p->n_axes >= 1, PLAIT_ERR_INVALID, "fft: no axes to transform");
     for (int64_t i = 0; i < p->n_axes; i++) {
         PLAIT_CHECK(p->axes[i] >= 0 && p->axes[i] < f->from.ndim, PLAIT_ERR_INVALID,
@@ -356,6 +509,7 @@ static plait_status_t check(const fft_t *f, const plait_problem_t *problem)
                     "fft: axis %lld has length 0", (long long)p->axes[i]);
         seen |= 1U << p->axes[i];
     }
+    PLAIT_TRY(check_shapes(f));
     PLAIT_CHECK(p->sign == -1 || p->sign == 1, PLAIT_ERR_INVALID,
                 "fft: sign is %lld, expected -1 or 1", (long long)p->sign);
     PLAIT_TRY(plait_layout_fits(&f->from, problem, &problem->args[0], "fft operand"));
@@ -375,19 +529,45 @@ static void agree(const fft_t *f)
     }
     memcpy(&scale, &f->p->scale, sizeof(scale));
     plait_plan_agree(f->plan, scale);
+    memcpy(&scale, &f->p->weight, sizeof(scale));
+    plait_plan_agree(f->plan, scale);
+    plait_plan_agree(f->plan, (uint64_t)f->is_to_real);
     plait_plan_agree(f->plan, (uint64_t)f->p->sign);
     plait_plan_agree(f->plan, f->dtype);
+}
+
+static plait_fft_half_t half_of(const fft_t *f)
+{
+    int axis = (int)f->p->axes[f->p->n_axes - 1];
+    bool is_fused = f->plan->direct != PLAIT_DIRECT_NONE;
+
+    if (!f->is_from_real && !f->is_to_real) {
+        return (plait_fft_half_t){.axis = -1};
+    }
+    for (int a = 0; a < f->from.ndim; a++) {
+        is_fused = is_fused && f->from.axis[a].split != PLAIT_SPLIT_CYCLIC &&
+                   f->to.axis[a].split != PLAIT_SPLIT_CYCLIC;
+    }
+    return (plait_fft_half_t){.axis = axis,
+                              .n = f->is_from_real ? f->from.shape[axis]
+                                                   : f->to.shape[axis],
+                              .to_complex = f->is_from_real,
+                              .is_fused = is_fused};
 }
 
 static plait_status_t fft_plan(const void *params, const plait_problem_t *problem,
                                plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    fft_t f = {.p = params, .dtype = problem->args[0].dtype};
+    plait_dtype_t from_dtype = problem->args[0].dtype;
+    fft_t f = {.p = params, .dtype = problem->rets[0].dtype};
     unsigned axes = 0;
     char from_text[72];
     char to_text[72];
 
+    f.is_from_real = from_dtype == PLAIT_F32 || from_dtype == PLAIT_F64;
+    f.is_to_real = f.dtype == PLAIT_F32 || f.dtype == PLAIT_F64;
+    f.dtype = f.is_to_real ? from_dtype : f.dtype;
     f.item_bytes = plait_dtype_bytes(f.dtype);
     f.n_left = (int)f.p->n_axes;
     PLAIT_TRY(plait_layout_unpack(f.p->from, f.p->n_from, &f.from));
@@ -395,14 +575,17 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
     PLAIT_TRY(check(&f, problem));
     plait_layout_print(&f.from, from_text, sizeof(from_text));
     plait_layout_print(&f.to, to_text, sizeof(to_text));
-    PLAIT_TRY(plait_plan_create(
-        problem, &f.plan, "fft %s %s %s -> %s", plait_dtype_name(f.dtype),
-        (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
+    PLAIT_TRY(
+        plait_plan_create(problem, &f.plan, "fft %s%s %s %s -> %s",
+                          plait_dtype_name(from_dtype), f.is_to_real ? " to real" : "",
+                          (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
     agree(&f);
     for (int64_t i = 0; i < f.p->n_axes; i++) {
         axes |= 1U << f.p->axes[i];
     }
-    plait_fft_path_find(&f.from, &f.to, axes, &f.path);
+    const plait_fft_half_t half = half_of(&f);
+    plait_fft_path_find(&f.from, &f.to, axes, &half, plait_pass_max_plane(f.item_bytes),
+                        &f.path);
     PLAIT_TRY(assign_slots(&f));
     PLAIT_TRY(add_stages(&f));
     *plan_p = f.plan;
@@ -421,6 +604,6 @@ const plait_op_t plait_op_fft = {
     .adjoint = "fft",
     .alias = 0,
     .model = "mesh",
-    .doc = "Complex Fourier transform along axes of a distributed array.",
+    .doc = "Fourier transform along axes of a distributed array.",
     .plan = fft_plan,
 };

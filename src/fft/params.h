@@ -11,6 +11,9 @@ typedef struct {
     int64_t axes[PLAIT_MAX_NDIM]; /* array axes to transform */
     int64_t sign;                 /* -1 forward, +1 inverse  */
     double scale;                 /* of the result           */
+    /* Real to complex numbers or back, along the last of axes: of all elements but 0 and n / 2
+     * there, see kernel/rfft.h. 0: as numpy has it, 1 and 2. */
+    double weight;
 } plait_fft_params_t;
 
 #endif

@@ -26,6 +26,7 @@ void plait_pass_destroy(plait_pass_t **pass_p)
     if (pass != NULL) {
         plait_fft1_destroy(&pass->rows);
         plait_fft1_destroy(&pass->columns);
+        plait_rfft1_destroy(&pass->real);
         plait_free(pass->pieces);
         plait_free(pass);
         *pass_p = NULL;
@@ -54,13 +55,29 @@ static bool is_plane_small(const plait_pass_t *pass)
     return pass->n_t * (pass->n_w * pass->item_bytes + PAD_BYTES) <= MAX_PLANE_BYTES;
 }
 
+int64_t plait_pass_max_plane(int64_t item_bytes)
+{
+    return MAX_PLANE_BYTES / item_bytes;
+}
+
+/* Real rows, before or after the columns. */
+static bool has_real_rows(const plait_pass_t *pass)
+{
+    return pass->real != NULL && !pass->is_real_columns;
+}
+
+static bool ends_real(const plait_pass_t *pass)
+{
+    return has_real_rows(pass) && plait_rfft1_to_complex(pass->real) == false;
+}
+
 /* Elements of w that are read from peers at a time. */
 static int64_t strip_width(const plait_pass_t *pass)
 {
-    int64_t width = STRIP_BYTES / (plait_max(pass->n_t, 1) * pass->item_bytes);
+    int64_t width = STRIP_BYTES / (plait_max(pass->n_t, 1) * pass->src_bytes);
 
-    width = plait_max(width, MIN_STRIP_ROW / pass->item_bytes);
-    return plait_min(pass->n_w, width);
+    width = plait_max(width, MIN_STRIP_ROW / pass->src_bytes);
+    return has_real_rows(pass) ? pass->src_n_w : plait_min(pass->src_n_w, width);
 }
 
 /* Planes that are read at a time: along the last outer axis, if there every plane's rows
@@ -68,7 +85,7 @@ static int64_t strip_width(const plait_pass_t *pass)
 static int64_t strip_planes(const plait_pass_t *pass)
 {
     int last = pass->n_outer - 1;
-    int64_t row_bytes = pass->n_w * pass->item_bytes;
+    int64_t row_bytes = pass->src_n_w * pass->src_bytes;
     int64_t n = (last >= 0) ? STRIP_BYTES / plait_max(pass->n_t * row_bytes, 1) : 1;
 
     for (int i = 0; i < pass->n_pieces && last >= 0; i++) {
@@ -77,32 +94,47 @@ static int64_t strip_planes(const plait_pass_t *pass)
     return (last >= 0) ? plait_max(1, plait_min(n, pass->outer_count[last])) : 1;
 }
 
-/* Scratch: the 1-D engine's, the plane (or strip), the row pointers of both sides. */
+/* Scratch: the 1-D engine's, the strip that is read, the plane between rows and columns, the row
+ * pointers of both sides. Byte offsets. */
 typedef struct {
-    int64_t plane, in, out, total; /* byte offsets */
-    int64_t row_bytes;             /* of the plane */
+    int64_t strip, plane, in, out, total;
+    int64_t strip_row, plane_row; /* bytes from row to row */
 } scratch_t;
+
+static int64_t padded(int64_t row_bytes)
+{
+    return (row_bytes + PAD_BYTES + 63) / 64 * 64;
+}
 
 static scratch_t scratch_of(const plait_pass_t *pass, const plait_plan_t *plan)
 {
     scratch_t s = {0};
-    bool is_strip = reads_peers(pass, plan);
-    bool has_plane = is_strip || (pass->rows != NULL && pass->columns != NULL &&
-                                  is_plane_small(pass));
-    int64_t width = is_strip ? strip_width(pass) : pass->n_w;
+    const bool has_rows = pass->rows != NULL || has_real_rows(pass);
+    const bool has_plane =
+        has_rows && pass->columns != NULL && (is_plane_small(pass) || ends_real(pass));
+    const int64_t plane_w = ends_real(pass) ? pass->src_n_w : pass->n_w;
+    const int64_t plane_item = ends_real(pass) ? pass->src_bytes : pass->item_bytes;
+    const int64_t n_rows = plait_max(pass->n_t, pass->src_n_t);
 
     if (pass->rows != NULL) {
-        s.plane = plait_fft1_scratch_bytes(pass->rows);
+        s.strip = plait_fft1_scratch_bytes(pass->rows);
     }
     if (pass->columns != NULL) {
-        s.plane = plait_max(s.plane, plait_fft1_scratch_bytes(pass->columns));
+        s.strip = plait_max(s.strip, plait_fft1_scratch_bytes(pass->columns));
     }
-    s.plane = (s.plane + 63) / 64 * 64;
-    width *= is_strip ? strip_planes(pass) : 1;
-    s.row_bytes = (width * pass->item_bytes + PAD_BYTES + 63) / 64 * 64;
-    s.in = s.plane + (has_plane ? pass->n_t * s.row_bytes : 0);
-    s.out = s.in + pass->n_t * (int64_t)sizeof(char *);
-    s.total = s.out + pass->n_t * (int64_t)sizeof(char *) + 64;
+    if (pass->real != NULL) {
+        s.strip = plait_max(s.strip, plait_rfft1_scratch_bytes(pass->real));
+    }
+    s.strip = (s.strip + 63) / 64 * 64;
+    s.plane = s.strip;
+    if (reads_peers(pass, plan)) {
+        s.strip_row = padded(strip_width(pass) * strip_planes(pass) * pass->src_bytes);
+        s.plane += n_rows * s.strip_row;
+    }
+    s.plane_row = padded(plane_w * plane_item);
+    s.in = s.plane + (has_plane ? n_rows * s.plane_row : 0);
+    s.out = s.in + n_rows * (int64_t)sizeof(char *);
+    s.total = s.out + n_rows * (int64_t)sizeof(char *) + 64;
     return s;
 }
 
@@ -148,37 +180,82 @@ static void set_in(work_t *w)
     }
 }
 
+/* Rows of this rank, complex or real, to `out`. */
+static void run_rows(const work_t *w, const char *in, int64_t in_stride, char *out,
+                     int64_t out_stride, plait_fft_store_t store)
+{
+    const plait_pass_t *pass = w->pass;
+
+    if (pass->real != NULL) {
+        plait_rfft1_rows(pass->real, pass->n_t, in, in_stride, out, out_stride,
+                         w->exec->scratch);
+    } else {
+        plait_fft1_rows(pass->rows, pass->n_t, in, in_stride, out, out_stride,
+                        w->exec->scratch, store);
+    }
+}
+
+static void run_columns(const work_t *w, const char *const in[], char *const out[],
+                        plait_fft_store_t store)
+{
+    plait_fft1_columns(w->pass->columns,
+                       ends_real(w->pass) ? w->pass->src_n_w : w->pass->n_w, in, 0, out,
+                       0, w->exec->scratch, store);
+}
+
+/* Rows, then columns; through scratch where the plane stays in the cache. */
+static void run_rows_first(work_t *w)
+{
+    const plait_pass_t *pass = w->pass;
+    const plait_piece_t *own = &pass->pieces[0];
+    const char *src = w->exec->slot[own->slot] + own->offset +
+                      outer_at(pass, w->index, own->outer_stride);
+    char *plane = w->exec->scratch + w->scratch.plane;
+
+    if (pass->columns == NULL) {
+        run_rows(w, src, own->t_stride, w->dst, pass->dst_t_stride, pass->store);
+    } else if (is_plane_small(pass)) {
+        run_rows(w, src, own->t_stride, plane, w->scratch.plane_row, PLAIT_FFT_STORE);
+        for (int64_t t = 0; t < pass->n_t; t++) {
+            w->in[t] = plane + t * w->scratch.plane_row;
+        }
+        run_columns(w, w->in, w->out, pass->store);
+    } else {
+        run_rows(w, src, own->t_stride, w->dst, pass->dst_t_stride, PLAIT_FFT_STORE);
+        run_columns(w, (const char *const *)w->out, w->out, PLAIT_FFT_STORE);
+    }
+}
+
+/* Columns from where w->in points to, into scratch; then real rows. */
+static void run_columns_first(work_t *w)
+{
+    const plait_pass_t *pass = w->pass;
+    char *plane = w->exec->scratch + w->scratch.plane;
+
+    for (int64_t t = 0; t < pass->n_t; t++) {
+        w->out[t] = plane + t * w->scratch.plane_row;
+    }
+    run_columns(w, w->in, w->out, PLAIT_FFT_STORE);
+    run_rows(w, plane, w->scratch.plane_row, w->dst, pass->dst_t_stride,
+             PLAIT_FFT_STORE);
+}
+
 static void run_plane(work_t *w)
 {
     const plait_pass_t *pass = w->pass;
-    char *fft_scratch = w->exec->scratch;
-    char *plane = w->exec->scratch + w->scratch.plane;
-    const plait_piece_t *own = &pass->pieces[0];
 
-    if (pass->rows == NULL) {
+    if (pass->is_real_columns) {
         set_in(w);
-        plait_fft1_columns(pass->columns, pass->n_w, w->in, 0, w->out, 0, fft_scratch,
-                           pass->store);
-        return;
-    }
-    const char *src = w->exec->slot[own->slot] + own->offset +
-                      outer_at(pass, w->index, own->outer_stride);
-    if (pass->columns == NULL) {
-        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst,
-                        pass->dst_t_stride, fft_scratch, pass->store);
-    } else if (is_plane_small(pass)) {
-        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, plane,
-                        w->scratch.row_bytes, fft_scratch, PLAIT_FFT_STORE);
-        for (int64_t t = 0; t < pass->n_t; t++) {
-            w->in[t] = plane + t * w->scratch.row_bytes;
-        }
-        plait_fft1_columns(pass->columns, pass->n_w, w->in, 0, w->out, 0, fft_scratch,
-                           pass->store);
+        plait_rfft1_columns(pass->real, pass->n_w, w->in, 0, w->out, 0,
+                            w->exec->scratch);
+    } else if (ends_real(pass) && pass->columns != NULL) {
+        set_in(w);
+        run_columns_first(w);
+    } else if (pass->rows != NULL || pass->real != NULL) {
+        run_rows_first(w);
     } else {
-        plait_fft1_rows(pass->rows, pass->n_t, src, own->t_stride, w->dst,
-                        pass->dst_t_stride, fft_scratch, PLAIT_FFT_STORE);
-        plait_fft1_columns(pass->columns, pass->n_w, (const char *const *)w->out, 0,
-                           w->out, 0, fft_scratch, PLAIT_FFT_STORE);
+        set_in(w);
+        run_columns(w, w->in, w->out, pass->store);
     }
 }
 
@@ -188,21 +265,21 @@ static plait_status_t read_strip(work_t *w, int64_t at, int64_t n)
 {
     plait_status_t status = PLAIT_OK;
     const plait_pass_t *pass = w->pass;
-    char *strip = w->exec->scratch + w->scratch.plane;
+    char *strip = w->exec->scratch + w->scratch.strip;
 
     for (int i = 0; i < pass->n_pieces; i++) {
         const plait_piece_t *p = &pass->pieces[i];
         int64_t offset = p->offset + outer_at(pass, w->index, p->outer_stride) +
-                         at * pass->item_bytes;
+                         at * pass->src_bytes;
         bool is_own = p->peer == w->exec->plan->rank;
-        char *to = strip + p->t_lo * w->scratch.row_bytes;
+        char *to = strip + p->t_lo * w->scratch.strip_row;
         const char *base = is_own ? w->exec->slot[p->slot] + offset : to;
-        int64_t stride = is_own ? p->t_stride : w->scratch.row_bytes;
+        int64_t stride = is_own ? p->t_stride : w->scratch.strip_row;
         const plait_box_copy_t box = {.n_dims = 1,
                                       .count = {p->n_t},
                                       .src_stride = {p->t_stride},
-                                      .dst_stride = {w->scratch.row_bytes},
-                                      .row_bytes = n * pass->item_bytes};
+                                      .dst_stride = {w->scratch.strip_row},
+                                      .row_bytes = n * pass->src_bytes};
         if (!is_own) {
             PLAIT_TRY(plait_exec_read_box(w->exec, p->peer, p->slot, offset, &box, to));
         }
@@ -214,28 +291,36 @@ done:
     return status;
 }
 
-/* As the columns of run_plane for n_planes adjacent planes, strip by strip. */
+/* As run_plane for n_planes adjacent planes whose rows come from peers, strip by strip. */
 static plait_status_t run_strips(work_t *w, int64_t n_planes)
 {
     plait_status_t status = PLAIT_OK;
     const plait_pass_t *pass = w->pass;
     int64_t width = strip_width(pass);
-    int64_t row_bytes = pass->n_w * pass->item_bytes;
+    int64_t row_bytes = pass->src_n_w * pass->src_bytes;
     int64_t dst_step =
         (pass->n_outer > 0) ? pass->dst_outer_stride[pass->n_outer - 1] : 0;
 
-    if (width < pass->n_w) {
-        for (int64_t at = 0; at < pass->n_w; at += width) {
-            int64_t n = plait_min(width, pass->n_w - at);
+    if (width < pass->src_n_w) {
+        for (int64_t at = 0; at < pass->src_n_w; at += width) {
+            int64_t n = plait_min(width, pass->src_n_w - at);
             PLAIT_TRY(read_strip(w, at, n));
             plait_fft1_columns(pass->columns, n, w->in, 0, w->out,
                                at * pass->item_bytes, w->exec->scratch, pass->store);
         }
     } else {
-        PLAIT_TRY(read_strip(w, 0, n_planes * pass->n_w));
+        PLAIT_TRY(read_strip(w, 0, n_planes * pass->src_n_w));
         for (int64_t i = 0; i < n_planes; i++) {
-            plait_fft1_columns(pass->columns, pass->n_w, w->in, i * row_bytes, w->out,
-                               i * dst_step, w->exec->scratch, pass->store);
+            if (ends_real(pass)) {
+                run_columns_first(w);
+                w->dst += dst_step;
+                for (int64_t t = 0; t < pass->src_n_t; t++) {
+                    w->in[t] += row_bytes;
+                }
+            } else {
+                plait_fft1_columns(pass->columns, pass->n_w, w->in, i * row_bytes,
+                                   w->out, i * dst_step, w->exec->scratch, pass->store);
+            }
         }
     }
 done:
@@ -292,10 +377,9 @@ done:
 }
 
 static plait_box_copy_t box_of(const plait_pass_t *pass, const int64_t outer_stride[],
-                               int64_t n_t, int64_t t_stride)
+                               int64_t n_t, int64_t t_stride, int64_t row_bytes)
 {
-    plait_box_copy_t box = {.n_dims = pass->n_outer + 1,
-                            .row_bytes = pass->n_w * pass->item_bytes};
+    plait_box_copy_t box = {.n_dims = pass->n_outer + 1, .row_bytes = row_bytes};
 
     for (int d = 0; d < pass->n_outer; d++) {
         box.count[d] = pass->outer_count[d];
@@ -312,11 +396,12 @@ static void pass_touch(const void *params, plait_touch_fn_t touch, void *context
 
     for (int i = 0; i < pass->n_pieces; i++) {
         const plait_piece_t *p = &pass->pieces[i];
-        plait_box_copy_t box = box_of(pass, p->outer_stride, p->n_t, p->t_stride);
+        plait_box_copy_t box = box_of(pass, p->outer_stride, p->n_t, p->t_stride,
+                                      pass->src_n_w * pass->src_bytes);
         touch(context, false, p->peer, p->slot, p->offset, &box);
     }
-    plait_box_copy_t box =
-        box_of(pass, pass->dst_outer_stride, pass->n_t, pass->dst_t_stride);
+    plait_box_copy_t box = box_of(pass, pass->dst_outer_stride, pass->n_t,
+                                  pass->dst_t_stride, pass->n_w * pass->item_bytes);
     touch(context, true, PLAIT_ANY, pass->dst_slot, pass->dst_offset, &box);
 }
 
@@ -331,12 +416,17 @@ static void pass_print(const void *params, FILE *file)
     (void)fprintf(file, "%" PRId64 " planes of %" PRId64 " x %" PRId64, n_planes,
                   pass->n_t, pass->n_w);
     (void)fprintf(
-        file, "%s%s%s", (pass->rows != NULL) ? ", rows" : "",
+        file, "%s%s%s%s",
+        (pass->real == NULL) ? ""
+        : plait_rfft1_to_complex(pass->real)
+            ? (pass->is_real_columns ? ", real columns" : ", real rows")
+            : (pass->is_real_columns ? ", columns to real" : ", rows to real"),
+        (pass->rows != NULL) ? ", rows" : "",
         (pass->rows != NULL && pass->columns != NULL) ? " and" : "",
         (pass->columns != NULL) ? (pass->rows != NULL ? " columns" : ", columns") : "");
     (void)fprintf(file, ", gathered from %d rank%s (%" PRId64 " bytes)%s",
                   pass->n_pieces, (pass->n_pieces == 1) ? "" : "s",
-                  n_planes * pass->n_t * pass->n_w * pass->item_bytes,
+                  n_planes * pass->src_n_t * pass->src_n_w * pass->src_bytes,
                   (pass->store == PLAIT_FFT_STREAM) ? ", written past the cache" : "");
 }
 

@@ -6,6 +6,7 @@
 #define PLAIT_FFT_PASS_H
 
 #include "kernel/fft.h"
+#include "kernel/rfft.h"
 #include "plait/layout.h"
 #include "plan/plan.h"
 
@@ -20,7 +21,10 @@ typedef struct {
 typedef struct {
     int n_outer;
     int64_t outer_count[PLAIT_MAX_NDIM];
-    int64_t n_t, n_w, item_bytes;
+    int64_t n_t, n_w, item_bytes; /* of a plane of the result */
+    int64_t src_n_t, src_n_w,
+        src_bytes; /* of the planes that are read; the same but for a
+                                            transform between real and complex numbers */
     int n_pieces;
     plait_piece_t *pieces;
     int dst_slot;
@@ -29,11 +33,17 @@ typedef struct {
     plait_fft1_t
         *rows; /* NULL: rows are not transformed; else there is one piece, mine */
     plait_fft1_t *columns; /* NULL: columns are not */
+    plait_rfft1_t
+        *real; /* NULL: none; to complex it comes before columns, to real after */
+    bool is_real_columns; /* it goes along t, nothing else is transformed, one piece */
     plait_fft_store_t store;
 } plait_pass_t;
 
 /* Adds the pass as a kernel step; takes *pass_p and what it owns, also on failure. */
 plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p);
+
+/* Elements of a plane that may go through scratch. */
+int64_t plait_pass_max_plane(int64_t item_bytes);
 
 void plait_pass_destroy(plait_pass_t **pass_p);
 

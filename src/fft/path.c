@@ -59,13 +59,13 @@ static int choose_taker(const plait_fft_path_t *path, const plait_layout_t *layo
 
 /* The split axis to do next: one whose split has a place to go in `to`, else the last. */
 static int choose_next(const plait_fft_path_t *path, const plait_layout_t *layout,
-                       unsigned todo)
+                       unsigned todo, unsigned later)
 {
     int next = __builtin_ctz(todo);
 
     for (int t = next; t < layout->ndim; t++) {
         if ((todo & (1U << t)) != 0) {
-            int taker = choose_taker(path, layout, t, todo);
+            int taker = choose_taker(path, layout, t, todo | later);
             next = t;
             if (taker >= 0 && same_split(&path->to.axis[taker], &layout->axis[t])) {
                 break;
@@ -99,15 +99,107 @@ static plait_fft_stage_t *add_stage(plait_fft_path_t *path)
     return stage;
 }
 
+static plait_fft_stage_t *last_stage(plait_fft_path_t *path)
+{
+    return &path->stages[path->n_stages - 1];
+}
+
+/* The transform of axis t, or (t < 0) a move that makes axis `whole` whole. */
+static void exchange(plait_fft_path_t *path, plait_layout_t *layout, int t, int whole,
+                     unsigned todo)
+{
+    plait_fft_stage_t *stage = add_stage(path);
+
+    *layout = move_split(path, layout, (t >= 0) ? t : whole, todo);
+    stage->is_exchange = true;
+    stage->t = t;
+    stage->layout = *layout;
+}
+
+/* The axis closest to the last one, for smallest planes; -1: none. */
+static int closest_to_last(unsigned axes, int ndim)
+{
+    axes &= ~(1U << (ndim - 1));
+    return (axes != 0) ? 31 - __builtin_clz(axes) : -1;
+}
+
+/* Real rows, and the columns of one axis in the same pass. Returns the axes that it did. */
+static unsigned begin_complex(plait_fft_path_t *path, plait_layout_t *layout,
+                              unsigned todo)
+{
+    const int half = path->half.axis;
+    plait_fft_stage_t *stage = NULL;
+    int t = -1;
+
+    if (n_parts(layout, half) > 1) {
+        exchange(path, layout, -1, half, 1U << half);
+        last_stage(path)->is_real = true;
+    }
+    if (half == layout->ndim - 1) {
+        t = closest_to_last(todo & whole_axes(layout), layout->ndim);
+    }
+    layout->shape[half] = path->half.n / 2 + 1;
+    stage = add_stage(path);
+    stage->layout = *layout;
+    stage->has_half = true;
+    stage->axes = (t >= 0) ? 1U << t : 0;
+    return stage->axes | 1U << half;
+}
+
+static bool is_plane_held(const plait_layout_t *layout, int t, int64_t max_plane)
+{
+    return t >= 0 && t < layout->ndim - 1 &&
+           layout->shape[t] * layout->shape[layout->ndim - 1] <= max_plane;
+}
+
+/* Real rows in the pass that did the last columns, where there is one that can. */
+static void end_real(plait_fft_path_t *path, plait_layout_t *layout, int64_t max_plane)
+{
+    const int half = path->half.axis;
+    plait_fft_stage_t *stage = NULL;
+    bool is_last = half == layout->ndim - 1;
+    int t = -1;
+
+    if (n_parts(layout, half) > 1) {
+        exchange(path, layout, -1, half, 1U << half);
+    }
+    if (is_last && path->n_stages > 0) {
+        stage = last_stage(path);
+        t = stage->is_exchange ? stage->t : closest_to_last(stage->axes, layout->ndim);
+        t = is_plane_held(layout, t, max_plane) ? t : -1;
+    }
+    if (t >= 0 && stage->is_exchange && path->half.is_fused) {
+        stage->has_half = true;
+    } else if (t >= 0 && !stage->is_exchange) {
+        stage->axes &= ~(1U << t);
+        path->n_stages -= stage->axes == 0;
+        stage = add_stage(path);
+        stage->has_half = true;
+        stage->axes = 1U << t;
+    } else {
+        stage = add_stage(path);
+        stage->has_half = true;
+    }
+    layout->shape[half] = path->half.n;
+    stage->layout = *layout;
+    stage->is_real = true;
+}
+
 void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
-                         unsigned axes, plait_fft_path_t *path)
+                         unsigned axes, const plait_fft_half_t *half, int64_t max_plane,
+                         plait_fft_path_t *path)
 {
     unsigned todo = axes;
 
-    *path = (plait_fft_path_t){.from = *from, .to = *to};
+    *path = (plait_fft_path_t){.from = *from, .to = *to, .half = *half};
     normalize(&path->from);
     normalize(&path->to);
     plait_layout_t layout = path->from;
+    unsigned at_last = (half->axis >= 0 && !half->to_complex) ? 1U << half->axis : 0;
+    if (half->axis >= 0 && half->to_complex) {
+        todo &= ~begin_complex(path, &layout, todo & ~(1U << half->axis));
+    }
+    todo &= ~at_last;
     unsigned now = todo & whole_axes(&layout);
     if (now != 0) {
         plait_fft_stage_t *stage = add_stage(path);
@@ -116,19 +208,19 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
         todo &= ~now;
     }
     while (todo != 0) {
-        int t = choose_next(path, &layout, todo);
-        layout = move_split(path, &layout, t, todo);
-        plait_fft_stage_t *stage = add_stage(path);
-        stage->is_exchange = true;
-        stage->t = t;
-        stage->layout = layout;
+        int t = choose_next(path, &layout, todo, at_last);
+        exchange(path, &layout, t, -1, todo | at_last);
         todo &= ~(1U << t);
     }
+    if (at_last != 0) {
+        end_real(path, &layout, max_plane);
+    }
     /* A lone exchange could not be in place: it goes through a work buffer. */
-    bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange;
+    bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange && half->axis < 0;
     if (is_lone || !plait_layout_equal(&layout, &path->to)) {
         plait_fft_stage_t *stage = add_stage(path);
         stage->is_exchange = true;
+        stage->is_real = at_last != 0;
         stage->layout = path->to;
     }
 }

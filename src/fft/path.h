@@ -13,25 +13,40 @@
 
 #include <stdbool.h>
 
+/* Between real numbers, n along one axis, and complex ones, n / 2 + 1 along it. That axis comes
+ * first on the way to complex numbers and last on the way back, and is whole then. */
+typedef struct {
+    int axis; /* -1: all numbers are complex */
+    int64_t n;
+    bool to_complex;
+    bool is_fused; /* an exchange that transforms its axis t can go on with this one */
+} plait_fft_half_t;
+
 /* A local transform of some axes, or a move to `layout` with the transform of axis t. */
 typedef struct {
     bool is_exchange;
-    int t;         /* -1: a move alone */
-    unsigned axes; /* local transforms, bit per axis */
+    int t; /* -1: a move alone */
+    unsigned
+        axes; /* local transforms, bit per axis; one at most beside the half axis */
+    bool has_half; /* the half axis, too */
+    bool is_real;  /* the result is real numbers */
     plait_layout_t layout;
     int slot; /* where its result goes: chosen by whoever runs the path */
 } plait_fft_stage_t;
 
-enum { PLAIT_FFT_MAX_STAGES = 2 * PLAIT_MAX_NDIM + 2 };
+enum { PLAIT_FFT_MAX_STAGES = 2 * PLAIT_MAX_NDIM + 6 };
 
 typedef struct {
     plait_layout_t from, to; /* splits into one part left out */
+    plait_fft_half_t half;
     int n_stages;
     plait_fft_stage_t stages[PLAIT_FFT_MAX_STAGES];
 } plait_fft_path_t;
 
-/* Transforms `axes` (bit per axis) of an array in layout `from`; the result is in `to`. */
+/* Transforms `axes` (bit per axis, the half axis among them) of an array in layout `from`; the
+ * result is in `to`. A plane of max_plane elements at most may be between columns and rows. */
 void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
-                         unsigned axes, plait_fft_path_t *path);
+                         unsigned axes, const plait_fft_half_t *half, int64_t max_plane,
+                         plait_fft_path_t *path);
 
 #endif

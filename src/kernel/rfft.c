@@ -132,6 +132,11 @@ void plait_rfft1_destroy(plait_rfft1_t **fft_p)
     }
 }
 
+bool plait_rfft1_to_complex(const plait_rfft1_t *fft)
+{
+    return fft->to_complex;
+}
+
 int64_t plait_rfft1_scratch_bytes(const plait_rfft1_t *fft)
 {
     return fft->scratch_bytes;

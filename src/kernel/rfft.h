@@ -23,6 +23,9 @@ plait_status_t plait_rfft1_create(int64_t n, plait_dtype_t dtype, bool to_comple
                                   plait_rfft1_t **fft_p);
 void plait_rfft1_destroy(plait_rfft1_t **fft_p);
 
+/* Its direction. */
+bool plait_rfft1_to_complex(const plait_rfft1_t *fft);
+
 /* Scratch that one running transform needs, at a 64-byte boundary. */
 int64_t plait_rfft1_scratch_bytes(const plait_rfft1_t *fft);
 

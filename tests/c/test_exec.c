@@ -148,6 +148,7 @@ typedef struct {
     int sign;
     bool in_place;
     plait_dtype_t dtype;
+    plait_fft_kind_t kind;
     double scale;
     const double complex *x, *want; /* global */
     char text[200];
@@ -155,17 +156,42 @@ typedef struct {
 
 static double complex get(const void *data, plait_dtype_t dtype, int64_t i)
 {
-    return (dtype == PLAIT_C128) ? ((const double complex *)data)[i]
-                                 : (double complex)((const float complex *)data)[i];
+    switch (dtype) {
+    case PLAIT_F32:
+        return (double)((const float *)data)[i];
+    case PLAIT_F64:
+        return ((const double *)data)[i];
+    case PLAIT_C64:
+        return (double complex)((const float complex *)data)[i];
+    default:
+        return ((const double complex *)data)[i];
+    }
 }
 
 static void put(void *data, plait_dtype_t dtype, int64_t i, double complex v)
 {
-    if (dtype == PLAIT_C128) {
-        ((double complex *)data)[i] = v;
-    } else {
+    switch (dtype) {
+    case PLAIT_F32:
+        ((float *)data)[i] = (float)creal(v);
+        break;
+    case PLAIT_F64:
+        ((double *)data)[i] = creal(v);
+        break;
+    case PLAIT_C64:
         ((float complex *)data)[i] = (float complex)v;
+        break;
+    default:
+        ((double complex *)data)[i] = v;
     }
+}
+
+static plait_dtype_t dtype_of(const fft_test_t *t, bool is_result)
+{
+    plait_dtype_t real = (t->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
+    plait_fft_kind_t kind =
+        is_result ? PLAIT_FFT_COMPLEX_TO_REAL : PLAIT_FFT_REAL_TO_COMPLEX;
+
+    return (t->kind == kind) ? real : t->dtype;
 }
 
 static void fft_rank(plait_comm_t *comm, void *context)
@@ -187,10 +213,12 @@ static void fft_rank(plait_comm_t *comm, void *context)
                                          .n_axes = t->n_axes,
                                          .axes = t->axes,
                                          .sign = t->sign,
+                                         .kind = t->kind,
                                          .scale = t->scale};
+    const plait_dtype_t from = dtype_of(t, false), to = dtype_of(t, true);
 
     for (int64_t i = 0; i < n_x; i++) {
-        put(x, t->dtype, i, t->x[global_of(&t->from, rank, i)]);
+        put(x, from, i, t->x[global_of(&t->from, rank, i)]);
     }
     CHECK(plait_fft_plan(comm, &problem, &plan) == PLAIT_OK, "%s", t->text);
     if (plan != NULL) {
@@ -199,7 +227,7 @@ static void fft_rank(plait_comm_t *comm, void *context)
               "%s", t->text);
         for (int64_t i = 0; i < n_y; i++) {
             double complex want = t->want[global_of(&t->to, rank, i)];
-            error += pow(cabs(get(y, t->dtype, i) - want), 2);
+            error += pow(cabs(get(y, to, i) - want), 2);
             norm += pow(cabs(want), 2);
         }
         for (int i = 0; i < t->n_axes; i++) {
@@ -252,46 +280,117 @@ static void dft_axis(double complex *data, int ndim, const int64_t shape[], int 
     plait_free(line);
 }
 
-static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
-                      const int grid[], int from, int to, int first_axis, int sign,
-                      plait_direct_t direct, plait_dtype_t dtype)
+static int64_t n_elements(int ndim, const int64_t shape[])
 {
-    fft_test_t t = {.dtype = dtype, .sign = sign, .scale = 0.5};
     int64_t n = 1;
-    char a[64];
-    char b[64];
 
-    for (int i = 0; i < ndim; i++) {
-        n *= shape[i];
+    for (int a = 0; a < ndim; a++) {
+        n *= shape[a];
     }
-    if (!layout_of(3 * from, ndim, shape, grid_ndim, grid, &t.from) ||
-        !layout_of(3 * to, ndim, shape, grid_ndim, grid, &t.to)) {
-        return;
-    }
-    for (int i = first_axis; i < ndim; i++) {
-        t.axes[t.n_axes++] = i;
-    }
-    plait_layout_print(&t.from, a, sizeof(a));
-    plait_layout_print(&t.to, b, sizeof(b));
-    (void)snprintf(t.text, sizeof(t.text),
-                   "fft %s %s -> %s axes from %d sign %d direct %d",
-                   plait_dtype_name(dtype), a, b, first_axis, sign, (int)direct);
-    double complex *x = plait_alloc(n, sizeof(*x));
-    double complex *want = plait_alloc(n, sizeof(*want));
-    for (int64_t i = 0; i < n; i++) {
-        x[i] = sample(1, (uint64_t)i) + sample(2, (uint64_t)i) * I;
-        if (dtype == PLAIT_C64) {
-            x[i] = (double complex)(float complex)x[i];
+    return n;
+}
+
+/* Lines along `axis` of n_from elements become lines of n_to. */
+typedef void line_fn_t(int64_t n_from, const double complex from[], int64_t n_to,
+                       double complex to[], int sign);
+
+static double complex *map_lines(const double complex *data, int ndim, int64_t shape[],
+                                 int axis, int64_t n_to, line_fn_t *fn, int sign)
+{
+    int64_t n_from = shape[axis];
+    int64_t inner = n_elements(ndim - axis - 1, shape + axis + 1);
+    int64_t outer = n_elements(axis, shape);
+    double complex *from = plait_alloc(n_from, sizeof(*from));
+    double complex *to = plait_alloc(n_to, sizeof(*to));
+    double complex *result = plait_alloc(outer * n_to * inner, sizeof(*result));
+
+    for (int64_t o = 0; o < outer; o++) {
+        for (int64_t i = 0; i < inner; i++) {
+            for (int64_t j = 0; j < n_from; j++) {
+                from[j] = data[(o * n_from + j) * inner + i];
+            }
+            fn(n_from, from, n_to, to, sign);
+            for (int64_t k = 0; k < n_to; k++) {
+                result[(o * n_to + k) * inner + i] = to[k];
+            }
         }
-        want[i] = x[i] * t.scale;
     }
-    for (int i = 0; i < t.n_axes; i++) {
-        dft_axis(want, ndim, shape, t.axes[i], sign);
+    shape[axis] = n_to;
+    plait_free(from);
+    plait_free(to);
+    return result;
+}
+
+static void keep_half(int64_t n_from, const double complex from[], int64_t n_to,
+                      double complex to[], int sign)
+{
+    (void)n_from;
+    (void)sign;
+    memcpy(to, from, (size_t)n_to * sizeof(*to));
+}
+
+/* The definition: elements but 0 and n / 2 count twice. */
+static void half_to_real(int64_t n_half, const double complex from[], int64_t n,
+                         double complex to[], int sign)
+{
+    for (int64_t j = 0; j < n; j++) {
+        long double sum = 0;
+        for (int64_t k = 0; k < n_half; k++) {
+            long double phase = 2 * 3.14159265358979323846264338327950288L *
+                                (long double)(j * k % n) / (long double)n;
+            bool is_edge = 2 * k % n == 0;
+            long double re = (long double)creal(from[k]);
+            long double im = is_edge ? 0 : (long double)cimag(from[k]);
+            sum += (is_edge ? 1 : 2) * (re * cosl(phase) - im * sign * sinl(phase));
+        }
+        to[j] = (double complex)sum;
+    }
+}
+
+/* What is wanted of t->x, whose shape is t->from's. */
+static double complex *expected(const fft_test_t *t)
+{
+    int ndim = t->from.ndim;
+    int half = t->axes[t->n_axes - 1];
+    bool to_real = t->kind == PLAIT_FFT_COMPLEX_TO_REAL;
+    int64_t shape[PLAIT_MAX_NDIM];
+    int64_t n = n_elements(ndim, t->from.shape);
+    double complex *y = plait_alloc(n, sizeof(*y));
+
+    memcpy(shape, t->from.shape, sizeof(shape));
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = t->x[i] * t->scale;
+    }
+    for (int i = 0; i < t->n_axes - to_real; i++) {
+        dft_axis(y, ndim, shape, t->axes[i], t->sign);
+    }
+    if (t->kind != PLAIT_FFT_COMPLEX) {
+        double complex *all = y;
+        y = map_lines(all, ndim, shape, half, t->to.shape[half],
+                      to_real ? half_to_real : keep_half, t->sign);
+        plait_free(all);
+    }
+    return y;
+}
+
+/* With one kind of transform; halved is the axis that is named last. */
+static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
+{
+    plait_dtype_t from = dtype_of(&t, false);
+    int64_t n = n_elements(t.from.ndim, t.from.shape);
+    double complex *x = plait_alloc(n, sizeof(*x));
+    double complex *want = NULL;
+    bool is_equal = t.kind == PLAIT_FFT_COMPLEX;
+
+    for (int64_t i = 0; i < n; i++) {
+        double complex z = sample(1, (uint64_t)i) + sample(2, (uint64_t)i) * I;
+        put(&x[i], from, 0, z); /* rounded as the operand is */
+        x[i] = get(&x[i], from, 0);
     }
     t.x = x;
+    want = expected(&t);
     t.want = want;
     team_run(n_ranks, direct, fft_rank, &t);
-    bool is_equal = true;
     for (int r = 0; r < n_ranks; r++) {
         is_equal = is_equal && n_local(&t.from, r) == n_local(&t.to, r);
     }
@@ -301,6 +400,44 @@ static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndi
     }
     plait_free(x);
     plait_free(want);
+}
+
+static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
+                      const int grid[], int from, int to, int first_axis, int sign,
+                      plait_direct_t direct, plait_dtype_t dtype)
+{
+    static const char *const names[] = {"complex", "from real", "to real"};
+
+    for (int variant = 0; variant < 5; variant++) {
+        fft_test_t t = {.dtype = dtype, .sign = sign, .scale = 0.5};
+        char a[64];
+        char b[64];
+
+        t.kind = (variant == 0)       ? PLAIT_FFT_COMPLEX
+                 : (variant % 2 == 0) ? PLAIT_FFT_COMPLEX_TO_REAL
+                                      : PLAIT_FFT_REAL_TO_COMPLEX;
+        if (!layout_of(3 * from, ndim, shape, grid_ndim, grid, &t.from) ||
+            !layout_of(3 * to, ndim, shape, grid_ndim, grid, &t.to)) {
+            return;
+        }
+        for (int i = first_axis; i < ndim; i++) {
+            t.axes[t.n_axes++] = (variant < 3) ? i : ndim - 1 - (i - first_axis);
+        }
+        int half = t.axes[t.n_axes - 1];
+        if (t.kind == PLAIT_FFT_REAL_TO_COMPLEX) {
+            t.to.shape[half] = t.to.shape[half] / 2 + 1;
+        } else if (t.kind == PLAIT_FFT_COMPLEX_TO_REAL) {
+            t.from.shape[half] = t.from.shape[half] / 2 + 1;
+        }
+        plait_layout_print(&t.from, a, sizeof(a));
+        plait_layout_print(&t.to, b, sizeof(b));
+        (void)snprintf(
+            t.text, sizeof(t.text),
+            "fft %s %s %s -> %s axes from %d, axis %d last, sign %d direct %d",
+            plait_dtype_name(dtype), names[t.kind], a, b, first_axis, half, sign,
+            (int)direct);
+        check_fft_kind(t, n_ranks, direct);
+    }
 }
 
 static int code_of(int grid_ndim, int ndim, const int over[])

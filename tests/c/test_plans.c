@@ -21,6 +21,8 @@ typedef struct {
     const plait_op_t *op;
     _Alignas(16) unsigned char params[PLAIT_MAX_PARAMS_BYTES];
     plait_dtype_t dtype;
+    bool is_other; /* results have another dtype */
+    plait_dtype_t ret_dtype;
     /* local shape of operand and result on a rank */
     void (*shape)(const void *context, int rank, bool is_ret, int *ndim_p,
                   int64_t dims[]);
@@ -68,8 +70,9 @@ static plait_status_t make_plans(problem_t *p, int n_ranks, const plait_caps_t *
         p->shape(p->context, r, true, &ret_ndim, ret_dims);
         const plait_array_t arg = {
             .dtype = p->dtype, .ndim = arg_ndim, .dims = arg_dims};
-        const plait_array_t ret = {
-            .dtype = p->dtype, .ndim = ret_ndim, .dims = ret_dims};
+        const plait_array_t ret = {.dtype = p->is_other ? p->ret_dtype : p->dtype,
+                                   .ndim = ret_ndim,
+                                   .dims = ret_dims};
         const int64_t two = 2;
         const plait_array_t pair = {.dtype = PLAIT_S32, .ndim = 1, .dims = &two};
         /* sendrecv: the template is like the result; exchange: pairs of rank and tag */
@@ -404,6 +407,32 @@ static void check_fft(const pair_t *pair, int n_axes, int n_ranks)
     check_problem(&p, n_ranks);
 }
 
+/* Real numbers on one side; the last axis is halved, or the first one that is transformed. */
+static void check_real_fft(const pair_t *complex, int n_axes, int variant, int n_ranks)
+{
+    pair_t pair = *complex;
+    bool to_complex = variant % 2 == 0;
+    problem_t p = {.op = &plait_op_fft,
+                   .dtype = to_complex ? PLAIT_F32 : PLAIT_C64,
+                   .is_other = true,
+                   .ret_dtype = to_complex ? PLAIT_C64 : PLAIT_F32,
+                   .shape = pair_shape,
+                   .context = &pair};
+    plait_fft_params_t params = {.sign = -1, .scale = 1.0, .n_axes = n_axes};
+    plait_layout_t *half = to_complex ? &pair.to : &pair.from;
+    int last = pair.from.ndim - 1;
+
+    for (int i = 0; i < n_axes; i++) {
+        params.axes[i] = (variant < 2) ? last - n_axes + 1 + i : last - i;
+    }
+    half->shape[params.axes[n_axes - 1]] = half->shape[params.axes[n_axes - 1]] / 2 + 1;
+    params.n_from = plait_layout_pack(&pair.from, params.from);
+    params.n_to = plait_layout_pack(&pair.to, params.to);
+    memcpy(p.params, &params, sizeof(params));
+    name_pair(&p, to_complex ? "fft of real" : "fft to real", &pair);
+    check_problem(&p, n_ranks);
+}
+
 static void check_halo(const pair_t *pair, bool is_periodic, int n_ranks)
 {
     problem_t p = {.op = &plait_op_halo_exchange,
@@ -459,6 +488,7 @@ static void check_layouts(int ndim, const int64_t shape[], int grid_ndim,
                           &pair.to)) {
                 check_redist(&pair, n_ranks);
                 check_fft(&pair, 1 + (f + t) % ndim, n_ranks);
+                check_real_fft(&pair, 1 + (f + t) % ndim, (f + 2 * t) % 4, n_ranks);
             }
         }
         pair_t pair = {0};
