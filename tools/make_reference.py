@@ -162,9 +162,11 @@ def called(eqn: Any) -> Called | None:
         if eqn.primitive is g.primitive:
             given = dict(eqn.params)
             mesh, src, dst = (given.pop(key) for key in ("mesh", "src", "dst"))
-            dtype, shape = ins[0]
-            local = [(dtype, _mesh_rules.local_shape(mesh, shape, spec)) for spec in (src, dst)]
-            return Called(g.name, g.attrs(mesh, shape, src, dst, given), local)
+            local = [
+                (dtype, _mesh_rules.local_shape(mesh, shape, spec))
+                for (dtype, shape), spec in ((ins[0], src), (outs[0], dst))
+            ]
+            return Called(g.name, g.attrs(mesh, ins[0][1], src, dst, given), local)
     return None
 
 

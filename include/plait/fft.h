@@ -37,7 +37,8 @@ typedef struct {
  *  numbers, or from or to real ones.
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: the plan's one operand is this rank's part of `from`, its one result that of
- *  `to`; they may be the same memory where both are complex. Any lengths, uneven and empty parts.
+ *  `to`; they may be the same memory where both are complex and have
+ *  the same shape. Any lengths, uneven and empty parts.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (dtype, axes, layouts that do not fit each other or comm), NO_MEMORY.
  *  Source: slab and pencil decomposition; see docs/architecture.md. */

@@ -30,7 +30,7 @@ typedef struct {
     plait_split_t split;
     int n_grid;                    /* grid axes that split this array axis */
     int grid_axis[PLAIT_MAX_GRID]; /* which ones, slowest first */
-    int64_t block;                 /* CYCLIC only, >= 1 */
+    int64_t block;                 /* CYCLIC: >= 1. CEIL: of each rank; 0: ceil(n/P) */
 } plait_axis_t;
 
 /* Plain data; fill it by hand or by plait_layout_pencil, then plait_layout_check. */
@@ -40,6 +40,9 @@ typedef struct {
     int grid_ndim;                 /* 1..PLAIT_MAX_GRID */
     int grid[PLAIT_MAX_GRID];      /* extents, >= 1; their product is the rank count */
     plait_axis_t axis[PLAIT_MAX_NDIM];
+    /* Extents of every rank's array in memory, where they are more than what it owns: the rest
+     * lies behind along the axis, is never read, and is zero in results. 0: no more. */
+    int64_t stored[PLAIT_MAX_NDIM];
 } plait_layout_t;
 
 /* Half-open interval of global indices. */
@@ -73,6 +76,13 @@ PLAIT_EXPORT int plait_layout_n_ranks(const plait_layout_t *layout);
 PLAIT_EXPORT void plait_layout_local_shape(const plait_layout_t *layout, int rank,
                                            int64_t local_shape[]);
 
+/** Shape of the array of `rank` in memory: plait_layout_local_shape, or what is stored.
+ *  Collective: no.  Shapes: stored_shape gets ndim entries.
+ *  Owns: nothing.  Errors: none; the layout was checked, 0 <= rank < n_ranks.
+ *  Source: own. */
+PLAIT_EXPORT void plait_layout_stored_shape(const plait_layout_t *layout, int rank,
+                                            int64_t stored_shape[]);
+
 /** Number of index intervals that `rank` owns along `axis` (0 or 1 unless CYCLIC).
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT int64_t plait_layout_n_intervals(const plait_layout_t *layout, int rank,
@@ -90,7 +100,7 @@ PLAIT_EXPORT bool plait_layout_equal(const plait_layout_t *a, const plait_layout
 
 /** Writes a layout as int64 words (and back): how it travels as an attribute.
  *  Words: ndim, shape..., grid_ndim, grid..., then per axis: split, block, n_grid,
- *  grid_axis... .
+ *  grid_axis..., stored.
  *  Collective: no.  Shapes: words has room for PLAIT_LAYOUT_WORDS.  Owns: nothing.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT int plait_layout_pack(const plait_layout_t *layout, int64_t words[]);

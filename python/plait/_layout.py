@@ -5,16 +5,24 @@ from collections.abc import Sequence
 
 MAX_GRID = 4
 MAX_NDIM = 8
-EVEN = 1
+CEIL = 2  # JAX's shards
 
 
 def words(
-    shape: Sequence[int], grid: Sequence[int], splits: Sequence[Sequence[int]]
+    shape: Sequence[int],
+    grid: Sequence[int],
+    splits: Sequence[Sequence[int]],
+    stored: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """Global shape, extents of the grid of ranks, and the grid axes that split each axis."""
+    """Global shape, extents of the grid of ranks, and the grid axes that split each axis.
+
+    stored: shape of every rank's part in memory, for arrays with padding at their tail; a split
+        axis is dealt out in pieces of that size.
+    """
     flat = [len(shape), *shape, len(grid), *grid]
-    for axes in splits:
-        flat += [EVEN if axes else 0, 0, len(axes), *axes]
+    for i, axes in enumerate(splits):
+        n = 0 if stored is None else stored[i]
+        flat += [CEIL if axes else 0, n if axes else 0, len(axes), *axes, n]
     return tuple(int(word) for word in flat)
 
 

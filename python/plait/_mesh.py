@@ -1,6 +1,7 @@
 """Where a global array lives: its mesh and how its axes are split, found or given."""
 
 import dataclasses
+import operator
 from typing import Any
 
 import jax
@@ -46,8 +47,29 @@ def check_spec(spec: Spec, mesh: Any, shape: tuple[int, ...], name: str) -> None
             raise ValueError(
                 f"{name}: axis {i} has {n} elements, which {k} devices along mesh "
                 f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(axes)} do not divide; the "
-                f"next size that they do is {-(-n // k) * k}"
+                f"next size that they do is {-(-n // k) * k} (pad the tail, and say with shape= "
+                "what is data)"
             )
+
+
+def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[int, ...]:
+    """What is data of a global array of these extents; shape says it from axis `first` on."""
+    if shape is None:
+        return dims
+    try:
+        given = tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise TypeError(f"{name}: shape is {shape!r}; expected one integer an axis") from None
+    if len(given) != len(dims) - first:
+        raise ValueError(
+            f"{name}: shape={given} has {len(given)} entries for {len(dims) - first} axes"
+        )
+    for i, (n, room) in enumerate(zip(given, dims[first:], strict=True)):
+        if not 0 <= n <= room:
+            raise ValueError(
+                f"{name}: shape={given} says {n} along axis {first + i}, where the array has {room}"
+            )
+    return (*dims[:first], *given)
 
 
 def _find_mesh(x: Any, mesh: Any, name: str) -> Any:

@@ -30,7 +30,11 @@ for _name in ("redistribute", "fft", "halo_exchange", "halo_reduce"):
     rules(
         _name,
         Rules(
-            results=lambda avals, params: [avals[0].update(shape=params["out_shape"])],
+            results=lambda avals, params: [
+                avals[0].update(
+                    shape=params["out_shape"], dtype=params.get("out_dtype", avals[0].dtype)
+                )
+            ],
             transpose=None,  # derivatives are those of the global primitive
         ),
     )
@@ -53,9 +57,14 @@ def _splits(grid: dict[str, int], spec: Spec) -> list[tuple[int, ...]]:
     return [tuple(names.index(n) for n in axes if n in grid) for axes in spec]
 
 
-def _words(mesh: Any, shape: Sequence[int], spec: Spec) -> tuple[int, ...]:
+def _words(
+    mesh: Any, shape: Sequence[int], spec: Spec, dims: Sequence[int] | None = None
+) -> tuple[int, ...]:
+    """Of an array of this shape in a global array of extents dims, with padding at the tail."""
     grid = grid_of(mesh)
-    return _layout.words(shape, tuple(grid.values()), _splits(grid, spec))
+    is_padded = dims is not None and tuple(dims) != tuple(shape)
+    stored = local_shape(mesh, dims, spec) if is_padded else None
+    return _layout.words(shape, tuple(grid.values()), _splits(grid, spec), stored)
 
 
 def parts(mesh: Any, axes: Sequence[str]) -> int:
@@ -68,8 +77,26 @@ def local_shape(mesh: Any, shape: Sequence[int], spec: Spec) -> tuple[int, ...]:
     return tuple(n // parts(mesh, axes) for n, axes in zip(shape, spec, strict=True))
 
 
-def _attrs_fft(mesh: Any, shape: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
-    return {"from": _words(mesh, shape, src), "to": _words(mesh, shape, dst), **given}
+def padded(mesh: Any, shape: Sequence[int], spec: Spec) -> tuple[int, ...]:
+    """Extents of the global array that holds one of this shape: as JAX divides it."""
+    return tuple(
+        -(-n // parts(mesh, axes)) * parts(mesh, axes) for n, axes in zip(shape, spec, strict=True)
+    )
+
+
+def _attrs_redist(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
+    return {
+        "from": _words(mesh, given["shape"], src, dims),
+        "to": _words(mesh, given["shape"], dst, given["room"]),
+    }
+
+
+def _attrs_fft(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
+    return {
+        "from": _words(mesh, given["shape"], src, dims),
+        "to": _words(mesh, given["out"], dst, given["room"]),
+        **{name: given[name] for name in ("axes", "sign", "scale", "weight")},
+    }
 
 
 def _attrs_halo(mesh: Any, shape: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
@@ -77,36 +104,60 @@ def _attrs_halo(mesh: Any, shape: Sequence[int], src: Spec, dst: Spec, given: di
         n - 2 * e * parts(mesh, axes)
         for n, e, axes in zip(shape, given["extents"], src, strict=True)
     ]
-    return {"layout": _words(mesh, interior, src), **given}
+    return {
+        "layout": _words(mesh, interior, src),
+        "extents": given["extents"],
+        "periodic": given["periodic"],
+    }
 
 
-def _batch_fft(given: dict) -> dict:
-    return given | {"axes": tuple(a + 1 for a in given["axes"])}
+def _batch_redist(given: dict, n: int) -> dict:
+    return given | {name: (n, *given[name]) for name in ("shape", "out", "room") if name in given}
 
 
-def _batch_halo(given: dict) -> dict:
-    return {"extents": (0, *given["extents"]), "periodic": (1, *given["periodic"])}
+def _batch_fft(given: dict, n: int) -> dict:
+    return _batch_redist(given, n) | {"axes": tuple(a + 1 for a in given["axes"])}
+
+
+def _batch_halo(given: dict, n: int) -> dict:
+    return _batch_redist(given, n) | {
+        "extents": (0, *given["extents"]),
+        "periodic": (1, *given["periodic"]),
+    }
+
+
+def _adjoint_of(given: dict, aval: Any) -> dict:
+    """Parameters of the adjoint of an operation on aval: from the result's extents to its own."""
+    swapped = {"room": tuple(aval.shape)}
+    if "out" in given:
+        swapped |= {"shape": given["out"], "out": given["shape"], "dtype": aval.dtype.name}
+    return given | swapped
 
 
 @dataclasses.dataclass(frozen=True)
 class Global:
-    """A global primitive: its name in the core, its adjoint, its attributes."""
+    """A global primitive: its name in the core, its adjoint, its attributes.
+
+    Parameters of all: room, the result's extents. Of those whose arrays may have padding at their
+    tail: shape, what is data of the operand. Of fft: out, what is data of the result; its dtype.
+    """
 
     name: str
     adjoint: str
     attrs: Callable[..., dict]
-    batch: Callable[[dict], dict]
+    batch: Callable[[dict, int], dict]
     primitive: Any
 
 
-def _typed(aval: Any, dst: Spec) -> Any:
+def _typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
     """The result's aval: on Explicit mesh axes it says how the result is sharded."""
+    made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype)}
     mesh = aval.sharding.mesh
-    if mesh.empty or not any(t == AxisType.Explicit for t in mesh.axis_types):
-        return aval
-    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    names = [tuple(n for n in axes if types[n] == AxisType.Explicit) for axes in dst]
-    return aval.update(sharding=NamedSharding(mesh, to_partition_spec(names)))
+    if not mesh.empty and any(t == AxisType.Explicit for t in mesh.axis_types):
+        types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+        names = [tuple(n for n in axes if types[n] == AxisType.Explicit) for axes in dst]
+        made["sharding"] = NamedSharding(mesh, to_partition_spec(names))
+    return aval.update(**made)
 
 
 def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
@@ -144,7 +195,8 @@ def _lower(
             g.name,
             part,
             group=group,
-            out_shape=local_shape(mesh, shape, dst),
+            out_shape=local_shape(mesh, given["room"], dst),
+            out_dtype=jnp.dtype(given.get("dtype", ctx.avals_in[0].dtype)),
             donate=donate,
             site=site,
             **params,
@@ -170,7 +222,7 @@ def _transpose(
 ) -> list:
     ct = ad.instantiate_zeros(cts[0])
     adjoint = globals_()[g.adjoint].primitive
-    given |= {"donate": False}
+    given = _adjoint_of(given, x.aval) | {"donate": False}
     return [*adjoint.bind(ct, *anchor, src=dst, dst=src, **given), *[None] * len(anchor)]
 
 
@@ -209,7 +261,7 @@ def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
         dst=(front, *dst),
         donate=donate,
         site=site,
-        **g.batch(params),
+        **g.batch(params, x.shape[0]),
     )
     return out, [0]
 
@@ -219,7 +271,10 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     primitive.multiple_results = True
     g = Global(name, adjoint, attrs, batch, primitive)
     primitive.def_effectful_abstract_eval(
-        lambda aval, *anchor, dst, **rest: ([_typed(aval, dst)], {_jax.EFFECT})
+        lambda aval, *anchor, dst, room, dtype=None, **rest: (
+            [_typed(aval, room, dtype, dst)],
+            {_jax.EFFECT},
+        )
     )
     _eager.define(primitive, lambda params: (0,) if params["donate"] else ())
     _jax.needs_devices(primitive)
@@ -234,12 +289,8 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
 @functools.cache
 def globals_() -> dict[str, Global]:
     """The global primitives by the name of the core's operation."""
-
-    def same(given):
-        return given
-
     made = (
-        _make("redistribute", "redistribute", _attrs_fft, same),
+        _make("redistribute", "redistribute", _attrs_redist, _batch_redist),
         _make("fft", "fft", _attrs_fft, _batch_fft),
         _make("halo_exchange", "halo_reduce", _attrs_halo, _batch_halo),
         _make("halo_reduce", "halo_exchange", _attrs_halo, _batch_halo),
@@ -248,10 +299,22 @@ def globals_() -> dict[str, Global]:
 
 
 def bind(
-    name: str, x: Any, mesh: Any, src: Spec, dst: Spec, *, donate: bool = False, **given: Any
+    name: str,
+    x: Any,
+    mesh: Any,
+    src: Spec,
+    dst: Spec,
+    *,
+    dims: Sequence[int] | None = None,
+    donate: bool = False,
+    **given: Any,
 ) -> Any:
-    """Applies a global primitive; donate: the result takes x's memory where parts are alike."""
-    is_alike = local_shape(mesh, x.shape, src) == local_shape(mesh, x.shape, dst)
-    params = {"mesh": mesh, "src": src, "dst": dst, "donate": donate and is_alike, **given}
-    params["site"] = _sites.here()
-    return globals_()[name].primitive.bind(x, **params)[0]
+    """Applies a global primitive; donate: the result takes x's memory where parts are alike.
+
+    dims: extents of the result where they are not the operand's.
+    """
+    dims = tuple(x.shape if dims is None else dims)
+    is_alike = local_shape(mesh, x.shape, src) == local_shape(mesh, dims, dst)
+    is_alike = is_alike and given.get("dtype", x.dtype) == x.dtype
+    params = {"mesh": mesh, "src": src, "dst": dst, "room": dims, "donate": donate and is_alike}
+    return globals_()[name].primitive.bind(x, **params, **given, site=_sites.here())[0]

@@ -9,10 +9,21 @@ from jax import Array
 from plait import _mesh, _mesh_rules
 
 
-def redistribute(x: Array, to_spec: Any, *, mesh: Any = None, spec: Any = None) -> Array:
+def redistribute(
+    x: Array,
+    to_spec: Any,
+    *,
+    shape: tuple[int, ...] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
     """The same global array, split over its mesh as ``to_spec`` says.
 
-    Collective: over the mesh, in program order.  Shapes: any to the same.
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide. The result has as much padding as its own split needs; there it is zero.
+
+    Collective: over the mesh, in program order.
+    Shapes: any to the same; with ``shape`` to that one, rounded up along each split axis.
     Raises: ValueError for a spec that does not fit the mesh, or a size that it does not divide.
     Adjoint: the way back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
 
@@ -24,10 +35,12 @@ def redistribute(x: Array, to_spec: Any, *, mesh: Any = None, spec: Any = None) 
     """
     x, place = _mesh.locate(x, mesh, spec, "redistribute")
     to = _mesh.names_of(to_spec, x.ndim, "redistribute", "to_spec")
-    if place.mesh is None and not any(to):
+    if place.mesh is None and not any(to) and shape is None:
         return x
-    _mesh.check_spec(to, place.mesh, x.shape, "redistribute")
-    return _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to)
+    data = _mesh.data_of(shape, x.shape, 0, "redistribute")
+    dims = x.shape if shape is None else _mesh_rules.padded(place.mesh, data, to)
+    _mesh.check_spec(to, place.mesh, dims, "redistribute")
+    return _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to, dims=dims, shape=data)
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -77,5 +90,5 @@ def sum(  # noqa: A001 - the name is part of the interface
     x = _partial_sum(place, axes)(x)
     whole = tuple(() if a in axes else names for a, names in enumerate(place.spec))
     if whole != place.spec:
-        x = _mesh_rules.bind("redistribute", x, place.mesh, place.spec, whole)
+        x = _mesh_rules.bind("redistribute", x, place.mesh, place.spec, whole, shape=x.shape)
     return jnp.sum(x, axis=axes)

@@ -1,14 +1,44 @@
 """Fourier transforms of global arrays that are distributed over a mesh."""
 
+import dataclasses
 import math
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import PartitionSpec as P
 from plait import _mesh, _mesh_rules
+from plait._mesh_rules import Spec
 
-__all__ = ["pfft3d", "pifft3d"]
+__all__ = [
+    "fftn",
+    "ifftn",
+    "irfftn",
+    "pfft3d",
+    "pifft3d",
+    "pirfft3d",
+    "prfft3d",
+    "rfftn",
+]
+
+
+SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+def _real(x: Any, name: str) -> Any:
+    """The operand as float32 or float64."""
+    dtype = jnp.dtype(x.dtype)
+    if dtype.name in ("float32", "float64"):
+        return x
+    if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
+        return x.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
+    raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or integers")
 
 
 def _complex(x: Any, name: str) -> Any:
@@ -31,74 +61,190 @@ def _scale(norm: str, n: int, sign: int, name: str) -> float:
     return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
 
 
-def _forward_turn(spec: tuple) -> tuple:
-    """Which axes are split where the forward path ends: each one place further."""
-    return (spec[-1], *spec[:-1])
+def _axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
+    """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
+    if axes is None:
+        axes = range(ndim) if s is None else range(ndim - len(s), ndim)
+    try:
+        given = tuple(operator.index(a) for a in axes)
+    except TypeError:
+        raise TypeError(f"{name}: axes is {axes!r}; expected integers") from None
+    for a in given:
+        if not -ndim <= a < ndim:
+            raise ValueError(f"{name}: axis {a} is out of bounds for an array of {ndim} axes")
+    found = tuple(a % ndim for a in given)
+    if not found or len(set(found)) != len(found):
+        raise ValueError(f"{name}: axes is {given}; expected each axis once, and one at least")
+    return found
 
 
-def _inverse_turn(spec: tuple) -> tuple:
-    return (*spec[1:], spec[0])
+# ---- where the result is split -------------------------------------------------------------------
 
 
-def _turn(spec: tuple, sign: int, name: str) -> tuple:
-    """The spec of the other layout, for the three transformed axes."""
-    if not any(spec):
-        return spec
-    if all(spec):
-        raise ValueError(f"{name}: all three axes are split; leave one whole")
-    if sign < 0:
-        return _forward_turn(spec) if not spec[-1] else _inverse_turn(spec)
-    return _inverse_turn(spec) if not spec[0] else _forward_turn(spec)
+def _turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
+    """The spec where the path ends: each split of a transformed axis moves to one that is done.
+
+    Forward to the next one behind, backward to the next one before: the way back of the way
+    there.
+    """
+    now = list(spec)
+    todo = [a for a in axes if now[a]]
+    free = [a for a in axes if not now[a]]
+    if todo and not free:
+        raise ValueError(f"{name}: all axes of the transform are split; leave one whole")
+    while todo:
+        pairs = [(abs(t - f), (f - t) * sign > 0, t, f) for t in todo for f in free]
+        _, _, t, f = min(pairs)
+        now[f], now[t] = now[t], ()
+        todo.remove(t)
+        free.remove(f)
+        free.append(t)
+    return tuple(now)
+
+
+def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
+    ndim = len(place.spec)
+    if isinstance(layout, P | tuple | list):
+        return _mesh.names_of(layout, ndim, name, "layout")
+    if layout not in ("transposed", "natural"):
+        raise ValueError(
+            f"{name}: layout is {layout!r}; expected 'transposed', 'natural' or a PartitionSpec"
+        )
+    return place.spec if layout == "natural" else _turned(place.spec, axes, sign, name)
+
+
+# ---- the transform -------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kind:
+    """What a function does. real: None, or which side holds real numbers."""
+
+    name: str
+    sign: int
+    real: str | None = None
+
+
+def _half(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    return tuple(n // 2 + 1 if a == axis else n for a, n in enumerate(shape))
+
+
+def _sizes(kind: _Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) -> tuple:
+    """What is data of x, what of it is transformed (with zeros behind), and of the result.
+
+    shape is that of the real side, where there is one: it cannot be told from n // 2 + 1.
+    """
+    name, last = kind.name, axes[-1]
+    if kind.real == "result":
+        guess = tuple(2 * (n - 1) if a == last else n for a, n in enumerate(dims))
+        if shape is None:
+            out = list(guess)
+        else:
+            room = tuple(2 * n - 1 if a == last else n for a, n in enumerate(dims))
+            out = list(_mesh.data_of(shape, room, first, name))
+        data = _half(out, last)
+    else:
+        data = _mesh.data_of(shape, dims, first, name)
+        out = list(data)
+    operand = list(data)
+    if s is not None:
+        if len(s) != len(axes):
+            raise ValueError(f"{name}: s={tuple(s)} has {len(s)} entries for {len(axes)} axes")
+        for a, n in zip(axes, s, strict=True):
+            out[a] = operator.index(n)
+            operand[a] = out[a] // 2 + 1 if kind.real == "result" and a == last else out[a]
+    if kind.real == "operand":
+        out = list(_half(operand, last))
+    for a in axes:
+        if min(operand[a], out[a]) < 1:
+            raise ValueError(
+                f"{name}: axis {a} has {min(operand[a], out[a])} elements to transform"
+            )
+    return data, tuple(operand), tuple(out)
+
+
+def _with_zeros(x: Any, place: _mesh.Place, data: tuple, operand: tuple) -> Any:
+    """The array with zeros behind its data, where more than that is to be transformed."""
+    for a, (n, wanted) in enumerate(zip(data, operand, strict=True)):
+        if wanted > n and x.shape[a] > n:
+            index = jax.lax.broadcasted_iota(jnp.int32, x.shape, a)
+            x = jnp.where(index < n, x, jnp.zeros((), x.dtype))
+    dims = _mesh_rules.padded(place.mesh, operand, place.spec)
+    more = [(0, max(0, n - m)) for n, m in zip(dims, x.shape, strict=True)]
+    return jnp.pad(x, more) if any(n for _, n in more) else x
 
 
 def _transform(
+    kind: _Kind,
     x: Any,
-    sign: int,
+    axes: tuple[int, ...],
+    *,
     norm: str,
-    layout: str,
-    shape: Any,
+    layout: Any,
     mesh: Any,
     spec: Any,
     donate: bool,
-    name: str,
+    s: Any = None,
+    shape: Any = None,
+    first: int = 0,
 ) -> Any:
+    """first: leading axes that are batch, which the convention for specs leaves whole."""
+    name = kind.name
+    data, operand, out = _sizes(kind, x.shape, axes, s, shape, first)
+    whole = out if kind.real == "result" else operand
+    scale = _scale(norm, math.prod(whole[a] for a in axes), kind.sign, name)
+    x = _real(x, name) if kind.real == "operand" else _complex(x, name)
+    is_turned = kind.sign > 0 and layout == "transposed"
+    turn = (lambda names: _turned(names, axes, -1, name)) if is_turned else None
+    x, place = _mesh.locate(x, mesh, spec, name, first, turn)
+    dst = _result_spec(layout, place, axes, kind.sign, name)
+    x = _with_zeros(x, place, data, operand)
+    dims = _mesh_rules.padded(place.mesh, out, dst)
+    _mesh.check_spec(dst, place.mesh, dims, name)
+    pair = SINGLE if x.dtype.name in SINGLE else DOUBLE
+    dtype = pair[kind.real != "result"]
+    return _mesh_rules.bind(
+        "fft",
+        x,
+        place.mesh,
+        place.spec,
+        dst,
+        dims=dims,
+        donate=donate,
+        shape=operand,
+        out=out,
+        dtype=dtype,
+        axes=axes,
+        sign=kind.sign,
+        scale=scale,
+        weight=0.0 if kind.real is None else 1.0 if kind.real == "operand" else 2.0,
+    )
+
+
+def _three(kind: _Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
+    """Three axes, behind one batch axis at most."""
     x = jnp.asarray(x)
     if x.ndim not in (3, 4):
         raise ValueError(
-            f"{name}: x has {x.ndim} axes; expected 3, or 4 with one leading batch axis"
+            f"{kind.name}: x has {x.ndim} axes; expected 3, or 4 with one leading batch axis"
         )
-    if layout not in ("transposed", "natural"):
-        raise ValueError(f"{name}: layout is {layout!r}; expected 'transposed' or 'natural'")
     n_batch = x.ndim - 3
-    size = x.shape[n_batch:]
-    if 0 in size:
-        raise ValueError(f"{name}: an axis of length 0 in {x.shape} has no transform")
-    if shape is not None and tuple(shape) != size:
-        raise ValueError(
-            f"{name}: shape={tuple(shape)} differs from the array's {size}: padded arrays come "
-            "with uneven sizes, which this version does not have; leave shape= out"
-        )
-    scale = _scale(norm, math.prod(size), sign, name)
-    x = _complex(x, name)
-    is_turned = sign > 0 and layout == "transposed"
-    turn = (lambda s: (*s[:n_batch], *_turn(s[n_batch:], -1, name))) if is_turned else None
-    x, place = _mesh.locate(x, mesh, spec, name, n_batch, turn)
-    src = place.spec
-    dst = src
-    _turn(src[n_batch:], sign, name)
-    if layout == "transposed":
-        dst = (*src[:n_batch], *_turn(src[n_batch:], sign, name))
-        _mesh.check_spec(dst, place.mesh, x.shape, name)
-    axes = tuple(range(n_batch, n_batch + 3))
-    given = {"axes": axes, "sign": sign, "scale": scale}
-    return _mesh_rules.bind("fft", x, place.mesh, src, dst, donate=donate, **given)
+    axes = tuple(range(n_batch, x.ndim))
+    return _transform(kind, x, axes, layout=layout, shape=shape, first=n_batch, **given)
+
+
+def _any(kind: _Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
+    """Any axes of an array."""
+    x = jnp.asarray(x)
+    found = _axes_of(axes, s, x.ndim, kind.name)
+    return _transform(kind, x, found, s=s, shape=shape, **given)
 
 
 def pfft3d(
     x: Array,
     *,
     norm: str = "backward",
-    layout: str = "transposed",
+    layout: str | P = "transposed",
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
@@ -108,9 +254,13 @@ def pfft3d(
 
     The result's axes are those of ``x``, in the same order. ``layout`` says which of them are
     split: ``'transposed'`` as the forward path ends, each split one axis further (``P('x')``
-    to ``P(None, 'x')``, ``P('a', 'b')`` to ``P(None, 'a', 'b')``; half the traffic), or
-    ``'natural'`` as in ``x``. Inside a jit on Auto axes, where the array's type does not say
-    how it is split, the mesh axes are taken to split its leading axes in order; else ``spec``.
+    to ``P(None, 'x')``, ``P('a', 'b')`` to ``P(None, 'a', 'b')``; half the traffic),
+    ``'natural'`` as in ``x``, or a PartitionSpec. Inside a jit on Auto axes, where the array's type
+    does not say how it is split, the mesh axes are taken to split its leading axes in order; else
+    ``spec``.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
+    not divide: the padding is not read. The result has as much as its own split needs, zeros.
 
     With ``donate=True`` the result takes the memory of ``x``, which is gone then, where every
     device's part has the same shape before and after; elsewhere it changes nothing.
@@ -126,14 +276,15 @@ def pfft3d(
         >>> plait.fft.pfft3d(jnp.ones((2, 2, 2)))[0, 0, 0].real.item()
         8.0
     """
-    return _transform(x, -1, norm, layout, shape, mesh, spec, donate, "pfft3d")
+    given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
+    return _three(_Kind("pfft3d", -1), x, layout, shape, given)
 
 
 def pifft3d(
     x: Array,
     *,
     norm: str = "backward",
-    layout: str = "transposed",
+    layout: str | P = "transposed",
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
@@ -153,4 +304,199 @@ def pifft3d(
         >>> plait.fft.pifft3d(plait.fft.pfft3d(jnp.ones((2, 2, 2)))).real.sum().item()
         8.0
     """
-    return _transform(x, +1, norm, layout, shape, mesh, spec, donate, "pifft3d")
+    given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
+    return _three(_Kind("pifft3d", +1), x, layout, shape, given)
+
+
+def prfft3d(
+    x: Array,
+    *,
+    norm: str = "backward",
+    layout: str | P = "transposed",
+    shape: tuple[int, int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+    donate: bool = False,
+) -> Array:
+    """`pfft3d` of real numbers: half the memory, traffic and work.
+
+    The last axis of the result has n2 // 2 + 1 elements; the others are their conjugates. Where
+    that axis is split, it is padded with zeros to what the mesh divides.
+
+    Collective: over the mesh, in program order.
+    Shapes: (n0, n1, n2), or with one leading batch axis, to (n0, n1, n2 // 2 + 1).
+    Raises: TypeError for complex numbers; as `pfft3d`.
+    Adjoint: the transform back, with weight 1 for all elements.
+    Source: as `pfft3d`; oracle ``tests/python/oracle.py::rfft``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.fft.prfft3d(jnp.ones((2, 2, 4))).shape
+        (2, 2, 3)
+    """
+    given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
+    return _three(_Kind("prfft3d", -1, "operand"), x, layout, shape, given)
+
+
+def pirfft3d(
+    x: Array,
+    *,
+    norm: str = "backward",
+    layout: str | P = "transposed",
+    shape: tuple[int, int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+    donate: bool = False,
+) -> Array:
+    """Invert `prfft3d`; ``shape`` is that of the real array, (m0, m1, 2 (m2 - 1)) if left out.
+
+    Imaginary parts where the last axis has frequency 0 or n2 / 2 count as 0, as in numpy.
+
+    Collective: over the mesh, in program order.
+    Shapes: (n0, n1, n2 // 2 + 1), or with one leading batch axis, to (n0, n1, n2).
+    Raises: as `pfft3d`.
+    Adjoint: the transform there, with weight 2 for all elements but 0 and n2 / 2.
+    Source: as `pfft3d`; oracle ``tests/python/oracle.py::irfft``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> y = plait.fft.prfft3d(jnp.ones((2, 2, 3)))
+        >>> plait.fft.pirfft3d(y, shape=(2, 2, 3)).sum().item()
+        12.0
+    """
+    given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
+    return _three(_Kind("pirfft3d", +1, "result"), x, layout, shape, given)
+
+
+def fftn(
+    x: Array,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    *,
+    layout: str | P = "natural",
+    shape: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+    donate: bool = False,
+) -> Array:
+    """Transform any axes of a global array of any rank.
+
+    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
+    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
+    at its tail.
+
+    Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Adjoint: the same transform along the reversed path.
+    Source: ``numpy.fft.fftn``; oracle ``tests/python/oracle.py``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.fft.fftn(jnp.ones((3, 4)), axes=(1,))[:, 0].real.tolist()
+        [4.0, 4.0, 4.0]
+    """
+    given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
+    return _any(_Kind("fftn", -1), x, s, axes, shape, given)
+
+
+def ifftn(
+    x: Array,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    *,
+    layout: str | P = "natural",
+    shape: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+    donate: bool = False,
+) -> Array:
+    """Invert `fftn`.
+
+    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
+    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
+    at its tail.
+
+    Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Adjoint: the same transform along the reversed path.
+    Source: ``numpy.fft.ifftn``; oracle ``tests/python/oracle.py``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.fft.ifftn(plait.fft.fftn(jnp.ones(3))).real.tolist()
+        [1.0, 1.0, 1.0]
+    """
+    given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
+    return _any(_Kind("ifftn", +1), x, s, axes, shape, given)
+
+
+def rfftn(
+    x: Array,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    *,
+    layout: str | P = "natural",
+    shape: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+    donate: bool = False,
+) -> Array:
+    """Transform any axes of a real global array; the last one named is halved.
+
+    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
+    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
+    at its tail.
+
+    Collective: over the mesh, in program order.  Shapes: n along the last axis named to n // 2 + 1.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Adjoint: the transform back, with weight 1 for all elements.
+    Source: ``numpy.fft.rfftn``; oracle ``tests/python/oracle.py``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.fft.rfftn(jnp.ones((3, 4))).shape
+        (3, 3)
+    """
+    given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
+    return _any(_Kind("rfftn", -1, "operand"), x, s, axes, shape, given)
+
+
+def irfftn(
+    x: Array,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    *,
+    layout: str | P = "natural",
+    shape: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+    donate: bool = False,
+) -> Array:
+    """Invert `rfftn`: real numbers from half of the complex ones.
+
+    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
+    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
+    at its tail, of the real one: (…, 2 (m - 1)) if
+    neither it nor ``s`` says more.
+
+    Collective: over the mesh, in program order.
+    Shapes: m along the last axis named to 2 (m - 1), or as said.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Adjoint: the transform there, with weight 2 for all elements but 0 and n / 2.
+    Source: ``numpy.fft.irfftn``; oracle ``tests/python/oracle.py``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.fft.irfftn(plait.fft.rfftn(jnp.ones((2, 3))), s=(2, 3)).tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+    """
+    given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
+    return _any(_Kind("irfftn", +1, "result"), x, s, axes, shape, given)

@@ -22,7 +22,7 @@ typedef struct {
 static void set_part(part_t *part, const plait_layout_t *layout, int rank,
                      plait_dtype_t dtype)
 {
-    plait_layout_local_shape(layout, rank, part->dims);
+    plait_layout_stored_shape(layout, rank, part->dims);
     part->array =
         (plait_array_t){.dtype = dtype, .ndim = layout->ndim, .dims = part->dims};
 }

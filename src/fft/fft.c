@@ -50,7 +50,7 @@ static int64_t local_bytes(const fft_t *f, const plait_layout_t *layout, bool is
     int64_t shape[PLAIT_MAX_NDIM];
     int64_t n_bytes = bytes_of(f, is_real);
 
-    plait_layout_local_shape(layout, rank, shape);
+    plait_layout_stored_shape(layout, rank, shape);
     for (int a = 0; a < layout->ndim; a++) {
         n_bytes *= shape[a];
     }
@@ -68,12 +68,23 @@ static bool fits_result(const fft_t *f, const plait_fft_stage_t *stage)
     return fits;
 }
 
+static bool has_padding(const plait_layout_t *layout)
+{
+    bool has_padding = false;
+
+    for (int a = 0; a < layout->ndim; a++) {
+        has_padding = has_padding || layout->stored[a] > 0;
+    }
+    return has_padding;
+}
+
 /* Complex transforms of a local array can be in place. */
 static bool is_in_place(const fft_t *f, int i)
 {
     const plait_fft_stage_t *stage = &f->path.stages[i];
 
-    return i > 0 && !stage->is_exchange && !stage->has_half;
+    return i > 0 && !stage->is_exchange && !stage->has_half &&
+           !has_padding(&stage->layout);
 }
 
 /* From the last stage, which writes the result, backwards: stages alternate between result
@@ -90,8 +101,9 @@ static plait_status_t assign_slots(fft_t *f)
     for (int i = f->path.n_stages - 1; i >= 0; i--) {
         plait_fft_stage_t *stage = &f->path.stages[i];
         bool is_last = i == f->path.n_stages - 1;
-        bool takes_ret = wants_ret && (is_last || fits_result(f, stage)) &&
-                         !(i == 0 && stage->is_exchange && f->path.n_stages > 1);
+        bool takes_ret =
+            wants_ret && (is_last || fits_result(f, stage)) &&
+            !(i == 0 && !is_last && (stage->is_exchange || has_padding(&f->from)));
         if (takes_ret) {
             stage->slot = ret;
         } else {
@@ -153,6 +165,15 @@ static plait_fft_store_t store_of(const fft_t *f, const plait_layout_t *layout)
                : PLAIT_FFT_STORE;
 }
 
+static void strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
+                       int64_t stride[])
+{
+    int64_t shape[PLAIT_MAX_NDIM];
+
+    plait_layout_stored_shape(layout, rank, shape);
+    plait_row_major_strides(layout->ndim, shape, item_bytes, stride);
+}
+
 /* A pass that writes the local array of `layout` with planes (t, last axis); pieces are filled in
  * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
 static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout,
@@ -168,9 +189,9 @@ static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout,
     PLAIT_CHECK(pass != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     pass->pieces = plait_alloc(n_pieces, sizeof(*pass->pieces));
     PLAIT_CHECK(pass->pieces != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    plait_layout_local_shape(layout, f->plan->rank, shape);
     pass->item_bytes = bytes_of(f, is_real);
-    plait_row_major_strides(f->from.ndim, shape, pass->item_bytes, stride);
+    strides_of(layout, f->plan->rank, pass->item_bytes, stride);
+    plait_layout_local_shape(layout, f->plan->rank, shape);
     t = (t >= 0) ? t : ndim - 2;
     pass->n_t = (t >= 0) ? shape[t] : 1;
     pass->n_w = shape[ndim - 1];
@@ -204,9 +225,9 @@ static void set_own_piece(const fft_t *f, plait_pass_t *pass, int t,
     int last = layout->ndim - 1;
     int d = 0;
 
-    plait_layout_local_shape(layout, f->plan->rank, shape);
     pass->src_bytes = bytes_of(f, is_real);
-    plait_row_major_strides(layout->ndim, shape, pass->src_bytes, stride);
+    strides_of(layout, f->plan->rank, pass->src_bytes, stride);
+    plait_layout_local_shape(layout, f->plan->rank, shape);
     t = (t >= 0) ? t : last - 1;
     pass->src_n_t = (t >= 0) ? shape[t] : 1;
     pass->src_n_w = shape[last];
@@ -224,7 +245,8 @@ static void set_own_piece(const fft_t *f, plait_pass_t *pass, int t,
 
 /* Transforms `axes` of the local array: rows and the columns of one axis in one pass, every
  * further axis in a pass of its own, in place. */
-static plait_status_t add_local(fft_t *f, const plait_layout_t *layout, unsigned axes,
+static plait_status_t add_local(fft_t *f, const plait_layout_t *from,
+                                const plait_layout_t *layout, unsigned axes,
                                 int src_slot, int dst_slot)
 {
     plait_status_t status = PLAIT_OK;
@@ -240,7 +262,7 @@ static plait_status_t add_local(fft_t *f, const plait_layout_t *layout, unsigned
                     : t; /* the closest to the last: smallest planes */
         }
         PLAIT_TRY(new_pass(f, layout, false, t, dst_slot, 1, &pass));
-        set_own_piece(f, pass, t, layout, false, src_slot);
+        set_own_piece(f, pass, t, from, false, src_slot);
         if (src_slot == dst_slot) {
             pass->store = PLAIT_FFT_STORE; /* the lines are in the cache already */
         }
@@ -254,6 +276,7 @@ static plait_status_t add_local(fft_t *f, const plait_layout_t *layout, unsigned
         axes &= ~(1U << last);
         axes &= (t >= 0) ? ~(1U << t) : ~0U;
         src_slot = dst_slot;
+        from = layout;
     }
 done:
     plait_pass_destroy(&pass);
@@ -301,13 +324,11 @@ static plait_status_t set_pieces(const fft_t *f, plait_pass_t *pass,
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
 
     for (int peer = 0; peer < f->plan->n_ranks; peer++) {
-        int64_t shape[PLAIT_MAX_NDIM];
         int64_t stride[PLAIT_MAX_NDIM];
         plait_piece_t piece = {.peer = peer, .slot = slot};
         bool is_empty = plait_layout_replica(from, peer) != replica;
         int d = 0;
-        plait_layout_local_shape(from, peer, shape);
-        plait_row_major_strides(f->from.ndim, shape, f->item_bytes, stride);
+        strides_of(from, peer, f->item_bytes, stride);
         for (int a = 0; a < from->ndim && !is_empty; a++) {
             PLAIT_TRY(plait_overlaps_of(from, peer, to, rank, a, &overlaps[a]));
             is_empty = overlaps[a].n == 0;
@@ -392,8 +413,8 @@ static plait_status_t add_exchange(fft_t *f, const plait_layout_t *from, int src
                                     stage->slot, bytes_of(f, stage->is_real), &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0) {
-            PLAIT_TRY(
-                add_local(f, &stage->layout, 1U << stage->t, stage->slot, stage->slot));
+            PLAIT_TRY(add_local(f, &stage->layout, &stage->layout, 1U << stage->t,
+                                stage->slot, stage->slot));
         }
     }
 done:
@@ -406,6 +427,7 @@ static plait_status_t add_stages(fft_t *f)
     plait_status_t status = PLAIT_OK;
     const plait_layout_t *layout = &f->path.from;
     int slot = plait_slot_arg(f->plan, 0);
+    plait_move_t zeros = {0};
     bool has_exchange = false;
 
     for (int i = 0; i < f->path.n_stages; i++) {
@@ -419,16 +441,23 @@ static plait_status_t add_stages(fft_t *f)
             }
             PLAIT_TRY(add_half(f, layout, stage, slot));
         } else {
-            PLAIT_TRY(add_local(f, &stage->layout, stage->axes, slot, stage->slot));
+            PLAIT_TRY(
+                add_local(f, layout, &stage->layout, stage->axes, slot, stage->slot));
         }
         has_exchange = has_exchange || stage->is_exchange;
         layout = &stage->layout;
         slot = stage->slot;
     }
+    if (has_padding(&f->to)) {
+        PLAIT_TRY(plait_redist_zero(&f->to, f->plan->rank, slot,
+                                    bytes_of(f, f->is_to_real), &zeros));
+        PLAIT_TRY(plait_plan_move(f->plan, &zeros));
+    }
     if (has_exchange) {
         PLAIT_TRY(plait_plan_fence(f->plan));
     }
 done:
+    plait_move_clear(&zeros);
     return status;
 }
 

@@ -405,6 +405,24 @@ static void pass_touch(const void *params, plait_touch_fn_t touch, void *context
     touch(context, true, PLAIT_ANY, pass->dst_slot, pass->dst_offset, &box);
 }
 
+static const char *what_of(const plait_pass_t *pass)
+{
+    bool to_complex = pass->real != NULL && plait_rfft1_to_complex(pass->real);
+
+    if (pass->is_real_columns) {
+        return to_complex ? "real columns" : "columns to real";
+    }
+    if (pass->real != NULL && pass->columns != NULL) {
+        return to_complex ? "real rows and columns" : "columns and rows to real";
+    }
+    if (pass->real != NULL) {
+        return to_complex ? "real rows" : "rows to real";
+    }
+    return (pass->rows == NULL)      ? "columns"
+           : (pass->columns == NULL) ? "rows"
+                                     : "rows and columns";
+}
+
 static void pass_print(const void *params, FILE *file)
 {
     const plait_pass_t *pass = params;
@@ -413,17 +431,8 @@ static void pass_print(const void *params, FILE *file)
     for (int d = 0; d < pass->n_outer; d++) {
         n_planes *= pass->outer_count[d];
     }
-    (void)fprintf(file, "%" PRId64 " planes of %" PRId64 " x %" PRId64, n_planes,
-                  pass->n_t, pass->n_w);
-    (void)fprintf(
-        file, "%s%s%s%s",
-        (pass->real == NULL) ? ""
-        : plait_rfft1_to_complex(pass->real)
-            ? (pass->is_real_columns ? ", real columns" : ", real rows")
-            : (pass->is_real_columns ? ", columns to real" : ", rows to real"),
-        (pass->rows != NULL) ? ", rows" : "",
-        (pass->rows != NULL && pass->columns != NULL) ? " and" : "",
-        (pass->columns != NULL) ? (pass->rows != NULL ? " columns" : ", columns") : "");
+    (void)fprintf(file, "%" PRId64 " planes of %" PRId64 " x %" PRId64 ", %s", n_planes,
+                  pass->n_t, pass->n_w, what_of(pass));
     (void)fprintf(file, ", gathered from %d rank%s (%" PRId64 " bytes)%s",
                   pass->n_pieces, (pass->n_pieces == 1) ? "" : "s",
                   n_planes * pass->src_n_t * pass->src_n_w * pass->src_bytes,

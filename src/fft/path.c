@@ -12,9 +12,11 @@ static int n_parts(const plait_layout_t *layout, int axis)
     return n;
 }
 
-/* A split into one part is none: equal distributions then compare equal. */
+/* A split into one part is none: equal distributions then compare equal. Between operand and
+ * result nothing is stored beyond what ranks own. */
 static void normalize(plait_layout_t *layout)
 {
+    memset(layout->stored, 0, sizeof(layout->stored));
     for (int a = 0; a < layout->ndim; a++) {
         if (n_parts(layout, a) == 1) {
             layout->axis[a] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
@@ -86,6 +88,9 @@ static plait_layout_t move_split(const plait_fft_path_t *path,
     if (taker >= 0) {
         bool is_wanted = same_split(&path->to.axis[taker], &layout->axis[t]);
         moved.axis[taker] = is_wanted ? path->to.axis[taker] : layout->axis[t];
+        if (!is_wanted && moved.axis[taker].split == PLAIT_SPLIT_CEIL) {
+            moved.axis[taker].block = 0; /* that was for the length of axis t */
+        }
     }
     moved.axis[t] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
     return moved;
@@ -221,6 +226,8 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
         plait_fft_stage_t *stage = add_stage(path);
         stage->is_exchange = true;
         stage->is_real = at_last != 0;
-        stage->layout = path->to;
     }
+    memcpy(path->from.stored, from->stored, sizeof(from->stored));
+    memcpy(path->to.stored, to->stored, sizeof(to->stored));
+    last_stage(path)->layout = path->to;
 }

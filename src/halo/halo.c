@@ -140,48 +140,16 @@ done:
     return status;
 }
 
-/* Zeroes the cells [0, before) and [n - after, n) along each axis of the local array. The
- * parts do not overlap: the slab of axis a leaves out those of the axes before it. */
 static plait_status_t add_zeros(const halo_t *h, int rank, const int64_t before[],
                                 const int64_t after[], plait_move_t *move)
 {
-    plait_status_t status = PLAIT_OK;
-    plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
-    plait_overlap_t items[PLAIT_MAX_NDIM][2];
     plait_pair_t pair = {.ndim = h->layout.ndim, .item_bytes = h->item_bytes};
     const plait_block_t block = {
         .peer = rank, .kind = PLAIT_BLOCK_ZERO, .src_slot = h->y, .dst_slot = h->y};
 
     padded_shape(h, rank, pair.src_shape);
     padded_shape(h, rank, pair.dst_shape);
-    for (int a = 0; a < h->layout.ndim; a++) { /* all of every axis, to begin with */
-        items[a][0] = (plait_overlap_t){.n = pair.dst_shape[a]};
-        overlaps[a] = (plait_overlaps_t){.n = 1, .items = items[a]};
-    }
-    for (int a = 0; a < h->layout.ndim; a++) {
-        int64_t n = pair.dst_shape[a];
-        int64_t first = plait_min(before[a], n);
-        int64_t last = plait_max(n - after[a], first);
-        int n_parts = 0;
-        if (first > 0) {
-            items[a][n_parts++] = (plait_overlap_t){.n = first};
-        }
-        if (last < n) {
-            items[a][n_parts++] =
-                (plait_overlap_t){.n = n - last, .src = last, .dst = last};
-        }
-        overlaps[a].n = n_parts;
-        if (n_parts > 0) {
-            PLAIT_TRY(plait_blocks_add(move, false, &block, &pair, overlaps));
-        }
-        items[a][0] = (plait_overlap_t){.n = last - first, .src = first, .dst = first};
-        overlaps[a].n = (last > first);
-        if (last == first) {
-            break; /* nothing is left */
-        }
-    }
-done:
-    return status;
+    return plait_blocks_zero(&block, &pair, before, after, move);
 }
 
 /* Ghosts beyond an end of an axis that is not periodic (all of them, if there are no cells). */
@@ -300,6 +268,8 @@ static plait_status_t check(const char *name, const halo_t *h,
         PLAIT_CHECK(h->layout.axis[a].split != PLAIT_SPLIT_CYCLIC, PLAIT_ERR_INVALID,
                     "%s: axis %d is block-cyclic, ghosts need contiguous parts", name,
                     a);
+        PLAIT_CHECK(h->layout.stored[a] == 0, PLAIT_ERR_INVALID,
+                    "%s: the layout stores more along axis %d than ranks own", name, a);
     }
     PLAIT_CHECK(
         x->dtype == y->dtype && x->ndim == h->layout.ndim && y->ndim == h->layout.ndim,

@@ -88,6 +88,9 @@ static plait_status_t check_axis(const plait_layout_t *layout, int axis,
     PLAIT_CHECK(a->split != PLAIT_SPLIT_CYCLIC || a->block >= 1, PLAIT_ERR_INVALID,
                 "layout: axis %d has block %lld, expected 1 or more", axis,
                 (long long)a->block);
+    PLAIT_CHECK(a->split != PLAIT_SPLIT_CEIL || a->block >= 0, PLAIT_ERR_INVALID,
+                "layout: axis %d has %lld for each rank, expected 0 or more", axis,
+                (long long)a->block);
     for (int i = 0; i < a->n_grid; i++) {
         int g = a->grid_axis[i];
         PLAIT_CHECK(g >= 0 && g < layout->grid_ndim, PLAIT_ERR_INVALID,
@@ -96,6 +99,37 @@ static plait_status_t check_axis(const plait_layout_t *layout, int axis,
         PLAIT_CHECK((*used_p & (1U << g)) == 0, PLAIT_ERR_INVALID,
                     "layout: grid axis %d splits two array axes", g);
         *used_p |= 1U << g;
+    }
+done:
+    return status;
+}
+
+/* Of all ranks the first one owns most along every axis. */
+static plait_status_t check_stored(const plait_layout_t *layout)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t local[PLAIT_MAX_NDIM];
+    int64_t n_elements = 1;
+
+    plait_layout_local_shape(layout, 0, local);
+    for (int a = 0; a < layout->ndim; a++) {
+        int64_t stored = layout->stored[a];
+        int64_t n_parts = share_of(layout, 0, a).n_parts;
+        int64_t block =
+            (layout->axis[a].split == PLAIT_SPLIT_CEIL) ? layout->axis[a].block : 0;
+        PLAIT_CHECK(block == 0 || block >= layout->shape[a] / n_parts +
+                                               (layout->shape[a] % n_parts != 0),
+                    PLAIT_ERR_INVALID,
+                    "layout: %lld for each of %lld ranks along axis %d of %lld",
+                    (long long)block, (long long)n_parts, a,
+                    (long long)layout->shape[a]);
+        PLAIT_CHECK(stored == 0 || stored >= local[a], PLAIT_ERR_INVALID,
+                    "layout: %lld are stored along axis %d, rank 0 owns %lld",
+                    (long long)stored, a, (long long)local[a]);
+        PLAIT_CHECK(plait_mul(n_elements, plait_max(plait_max(stored, local[a]), 1),
+                              &n_elements) &&
+                        n_elements <= INT64_MAX / 64,
+                    PLAIT_ERR_OVERFLOW, "layout: more than 2^57 elements are stored");
     }
 done:
     return status;
@@ -129,6 +163,7 @@ plait_status_t plait_layout_check(const plait_layout_t *layout)
                 n_elements <= INT64_MAX / 64,
             PLAIT_ERR_OVERFLOW, "layout: more than 2^57 elements");
     }
+    PLAIT_TRY(check_stored(layout));
 done:
     return status;
 }
@@ -148,8 +183,10 @@ plait_status_t plait_layout_pencil(int ndim, const int64_t shape[], int grid_ndi
     memcpy(layout.shape, shape, (size_t)ndim * sizeof(*shape));
     for (int a = 0; a < ndim; a++) {
         if (split_over[a] >= 0) {
-            layout.axis[a] = (plait_axis_t){
-                .split = split, .n_grid = 1, .grid_axis = {split_over[a]}, .block = 1};
+            layout.axis[a] = (plait_axis_t){.split = split,
+                                            .n_grid = 1,
+                                            .grid_axis = {split_over[a]},
+                                            .block = (split == PLAIT_SPLIT_CYCLIC)};
         }
     }
     PLAIT_TRY(plait_layout_check(&layout));
@@ -187,7 +224,7 @@ plait_interval_t plait_layout_interval(const plait_layout_t *layout, int rank, i
         at.lo = share.part * each + plait_min(share.part, more);
         at.hi = at.lo + each + (share.part < more);
     } else if (a->split == PLAIT_SPLIT_CEIL) {
-        each += (more != 0);
+        each = (a->block > 0) ? a->block : each + (more != 0);
         at.lo = plait_min(share.part * each, n);
         at.hi = plait_min(at.lo + each, n);
     } else if (a->split == PLAIT_SPLIT_CYCLIC) {
@@ -217,6 +254,15 @@ void plait_layout_local_shape(const plait_layout_t *layout, int rank,
     }
 }
 
+void plait_layout_stored_shape(const plait_layout_t *layout, int rank,
+                               int64_t stored_shape[])
+{
+    plait_layout_local_shape(layout, rank, stored_shape);
+    for (int a = 0; a < layout->ndim; a++) {
+        stored_shape[a] = (layout->stored[a] > 0) ? layout->stored[a] : stored_shape[a];
+    }
+}
+
 bool plait_layout_equal(const plait_layout_t *a, const plait_layout_t *b)
 {
     int64_t words_a[PLAIT_LAYOUT_WORDS];
@@ -243,11 +289,12 @@ int plait_layout_pack(const plait_layout_t *layout, int64_t words[])
     for (int a = 0; a < layout->ndim; a++) {
         const plait_axis_t *axis = &layout->axis[a];
         words[n++] = axis->split;
-        words[n++] = (axis->split == PLAIT_SPLIT_CYCLIC) ? axis->block : 0;
+        words[n++] = (axis->split >= PLAIT_SPLIT_CEIL) ? axis->block : 0;
         words[n++] = axis->n_grid;
         for (int i = 0; i < axis->n_grid; i++) {
             words[n++] = axis->grid_axis[i];
         }
+        words[n++] = layout->stored[a];
     }
     return n;
 }
@@ -266,7 +313,7 @@ static bool next_int(const int64_t words[], int64_t n_words, int64_t *at_p,
 }
 
 static bool next_axis(const int64_t words[], int64_t n_words, int64_t *at_p,
-                      plait_axis_t *axis)
+                      plait_axis_t *axis, int64_t *stored_p)
 {
     int split = 0;
     bool is_good = next_int(words, n_words, at_p, PLAIT_SPLIT_CYCLIC, &split);
@@ -280,6 +327,11 @@ static bool next_axis(const int64_t words[], int64_t n_words, int64_t *at_p,
     }
     for (int i = 0; is_good && i < axis->n_grid; i++) {
         is_good = next_int(words, n_words, at_p, PLAIT_MAX_GRID, &axis->grid_axis[i]);
+    }
+    is_good = is_good && (*at_p < n_words);
+    if (is_good) {
+        *stored_p = words[*at_p];
+        *at_p += 1;
     }
     return is_good;
 }
@@ -304,7 +356,7 @@ plait_status_t plait_layout_unpack(const int64_t words[], int64_t n_words,
         is_good = next_int(words, n_words, &at, INT32_MAX, &layout.grid[g]);
     }
     for (int a = 0; is_good && a < layout.ndim; a++) {
-        is_good = next_axis(words, n_words, &at, &layout.axis[a]);
+        is_good = next_axis(words, n_words, &at, &layout.axis[a], &layout.stored[a]);
     }
     PLAIT_CHECK(is_good && at == n_words, PLAIT_ERR_INVALID,
                 "layout: word %lld of %lld is wrong or missing", (long long)at,

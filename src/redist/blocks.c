@@ -107,6 +107,63 @@ done:
     return status;
 }
 
+plait_status_t plait_blocks_zero(const plait_block_t *block, const plait_pair_t *pair,
+                                 const int64_t before[], const int64_t after[],
+                                 plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
+    plait_overlap_t items[PLAIT_MAX_NDIM][2];
+
+    for (int a = 0; a < pair->ndim; a++) { /* all of every axis, to begin with */
+        items[a][0] = (plait_overlap_t){.n = pair->dst_shape[a]};
+        overlaps[a] = (plait_overlaps_t){.n = 1, .items = items[a]};
+    }
+    for (int a = 0; a < pair->ndim; a++) {
+        int64_t n = pair->dst_shape[a];
+        int64_t first = plait_min(before[a], n);
+        int64_t last = plait_max(n - after[a], first);
+        int n_parts = 0;
+        if (first > 0) {
+            items[a][n_parts++] = (plait_overlap_t){.n = first};
+        }
+        if (last < n) {
+            items[a][n_parts++] =
+                (plait_overlap_t){.n = n - last, .src = last, .dst = last};
+        }
+        overlaps[a].n = n_parts;
+        if (n_parts > 0) {
+            PLAIT_TRY(plait_blocks_add(move, false, block, pair, overlaps));
+        }
+        items[a][0] = (plait_overlap_t){.n = last - first, .src = first, .dst = first};
+        overlaps[a].n = (last > first);
+        if (last == first) {
+            break; /* nothing is left */
+        }
+    }
+done:
+    return status;
+}
+
+plait_status_t plait_redist_zero(const plait_layout_t *layout, int rank, int slot,
+                                 int64_t item_bytes, plait_move_t *move)
+{
+    static const int64_t none[PLAIT_MAX_NDIM];
+    const plait_block_t block = {
+        .peer = rank, .kind = PLAIT_BLOCK_ZERO, .src_slot = slot, .dst_slot = slot};
+    plait_pair_t pair = {.ndim = layout->ndim, .item_bytes = item_bytes};
+    int64_t local[PLAIT_MAX_NDIM];
+    int64_t after[PLAIT_MAX_NDIM];
+
+    plait_layout_local_shape(layout, rank, local);
+    plait_layout_stored_shape(layout, rank, pair.dst_shape);
+    for (int a = 0; a < layout->ndim; a++) {
+        pair.src_shape[a] = pair.dst_shape[a];
+        after[a] = pair.dst_shape[a] - local[a];
+    }
+    return plait_blocks_zero(&block, &pair, none, after, move);
+}
+
 int plait_layout_replica(const plait_layout_t *layout, int rank)
 {
     int coords[PLAIT_MAX_GRID];
@@ -138,8 +195,8 @@ static plait_status_t add_pair(plait_move_t *move, bool is_out,
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
     bool is_empty = false;
 
-    plait_layout_local_shape(from, src_rank, pair.src_shape);
-    plait_layout_local_shape(to, dst_rank, pair.dst_shape);
+    plait_layout_stored_shape(from, src_rank, pair.src_shape);
+    plait_layout_stored_shape(to, dst_rank, pair.dst_shape);
     for (int a = 0; a < from->ndim && !is_empty; a++) {
         PLAIT_TRY(plait_overlaps_of(from, src_rank, to, dst_rank, a, &overlaps[a]));
         is_empty = overlaps[a].n == 0;

@@ -38,6 +38,16 @@ plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
                                 const plait_block_t *block, const plait_pair_t *pair,
                                 const plait_overlaps_t overlaps[]);
 
+/* Appends zeroing of the cells [0, before) and [n - after, n) along each axis of pair's dst. The
+ * parts do not overlap: the slab of axis a leaves out those of the axes before it. */
+plait_status_t plait_blocks_zero(const plait_block_t *block, const plait_pair_t *pair,
+                                 const int64_t before[], const int64_t after[],
+                                 plait_move_t *move);
+
+/* Appends zeroing of what a rank's array stores beyond what the rank owns. */
+plait_status_t plait_redist_zero(const plait_layout_t *layout, int rank, int slot,
+                                 int64_t item_bytes, plait_move_t *move);
+
 /* Which replica of a layout's data a rank holds: it takes data from ranks of the same
  * replica, so that own data stay and replicas share the load. */
 int plait_layout_replica(const plait_layout_t *layout, int rank);

@@ -19,7 +19,7 @@ plait_status_t plait_layout_fits(const plait_layout_t *layout,
                                  const plait_array_t *array, const char *what)
 {
     plait_status_t status = PLAIT_OK;
-    int64_t local[PLAIT_MAX_NDIM];
+    int64_t stored[PLAIT_MAX_NDIM];
 
     PLAIT_CHECK(plait_layout_n_ranks(layout) == problem->n_ranks, PLAIT_ERR_INVALID,
                 "%s: the layout is for %d ranks, the communicator has %d", what,
@@ -27,11 +27,11 @@ plait_status_t plait_layout_fits(const plait_layout_t *layout,
     PLAIT_CHECK(array->ndim == layout->ndim, PLAIT_ERR_INVALID,
                 "%s: the array has %d axes, its layout %d", what, array->ndim,
                 layout->ndim);
-    plait_layout_local_shape(layout, problem->rank, local);
+    plait_layout_stored_shape(layout, problem->rank, stored);
     for (int a = 0; a < layout->ndim; a++) {
-        PLAIT_CHECK(array->dims[a] == local[a], PLAIT_ERR_INVALID,
+        PLAIT_CHECK(array->dims[a] == stored[a], PLAIT_ERR_INVALID,
                     "%s: rank %d has %lld along axis %d, its layout says %lld", what,
-                    problem->rank, (long long)array->dims[a], a, (long long)local[a]);
+                    problem->rank, (long long)array->dims[a], a, (long long)stored[a]);
     }
 done:
     return status;
@@ -73,6 +73,7 @@ static plait_status_t redistribute_plan(const void *params,
 {
     plait_status_t status = PLAIT_OK;
     const plait_redistribute_params_t *p = params;
+    const int64_t item_bytes = plait_dtype_bytes(problem->args[0].dtype);
     plait_plan_t *plan = NULL;
     plait_layout_t from;
     plait_layout_t to;
@@ -92,8 +93,9 @@ static plait_status_t redistribute_plan(const void *params,
     plait_layout_agree(plan, &to);
     plait_plan_agree(plan, problem->args[0].dtype);
     PLAIT_TRY(plait_redist_move(plan, &from, plait_slot_arg(plan, 0), &to,
-                                plait_slot_ret(plan, 0),
-                                plait_dtype_bytes(problem->args[0].dtype), &move));
+                                plait_slot_ret(plan, 0), item_bytes, &move));
+    PLAIT_TRY(
+        plait_redist_zero(&to, plan->rank, plait_slot_ret(plan, 0), item_bytes, &move));
     PLAIT_TRY(plait_plan_fence(plan));
     PLAIT_TRY(plait_plan_move(plan, &move));
     PLAIT_TRY(plait_plan_fence(plan));

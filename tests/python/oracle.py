@@ -158,6 +158,16 @@ def fft(x, sign, norm, axes):
     return (np.fft.fftn if sign < 0 else np.fft.ifftn)(x, axes=axes, norm=norm)
 
 
+def rfft(x, norm, axes, s=None):
+    """NumPy's transform of real numbers."""
+    return np.fft.rfftn(x, s, axes, norm)
+
+
+def irfft(x, norm, axes, s):
+    """NumPy's way back."""
+    return np.fft.irfftn(x, s, axes, norm)
+
+
 def sum(x, axis):  # noqa: A001
     """NumPy's sum."""
     return np.sum(x, axis=axis)

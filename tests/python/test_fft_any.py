@@ -1,0 +1,192 @@
+"""Transforms of real numbers, of any axes, of sizes that the mesh does not divide: numpy.fft."""
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+MESHES = {(2,): P("a"), (4,): P("a"), (2, 2): P("a", "b"), (2, 4): P("a", "b")}
+
+
+def close(a, b):
+    assert a.shape == b.shape
+    error = np.linalg.norm(np.asarray(a) - b) / max(np.linalg.norm(b), 1e-300)
+    assert error <= 16 * meshes.eps(b.dtype) * np.log2(max(b.size, 2)), error
+
+
+def padded(a, dims, fill=np.nan):
+    """The array in one of these extents; what is behind its data is garbage."""
+    out = np.full(dims, fill, a.dtype)
+    out[tuple(slice(n) for n in a.shape)] = a
+    return out
+
+
+def rounded(shape, mesh, spec):
+    """Extents that the mesh divides."""
+    names = [*spec, *[None] * (len(shape) - len(spec))]
+    parts = [
+        int(np.prod([mesh.shape[a] for a in ((n,) if isinstance(n, str) else n or ())]))
+        for n in names
+    ]
+    return tuple(-(-n // k) * k for n, k in zip(shape, parts, strict=True))
+
+
+def data(y, shape):
+    """The data of a padded result, whose padding is zero."""
+    y = np.asarray(y)
+    inside = tuple(slice(n) for n in shape)
+    rest = y.copy()
+    rest[inside] = 0
+    assert not rest.any()
+    return y[inside]
+
+
+@pytest.mark.parametrize("layout", ["transposed", "natural"])
+@pytest.mark.parametrize("shape", MESHES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_real_there_and_back(shape, layout, dtype):
+    mesh = meshes.make(shape)
+    for size in [(8, 8, 8), (8, 16, 7), (16, 8, 30)]:
+        a = meshes.random(size, dtype)
+        want = oracle.rfft(a, "backward", (0, 1, 2))
+        x = meshes.put(a, mesh, MESHES[shape])
+        y = plait.fft.prfft3d(x, layout=layout)
+        close(data(y, want.shape), want.astype(y.dtype))
+        z = plait.fft.pirfft3d(y, layout=layout, shape=size)
+        assert z.dtype == dtype
+        close(np.asarray(z), a)
+        both = plait.jit(
+            lambda v, size=size: plait.fft.pirfft3d(
+                plait.fft.prfft3d(v, layout=layout), layout=layout, shape=size
+            )
+        )
+        close(np.asarray(both(x)), a)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("shape", MESHES)
+def test_uneven_sizes(shape, kind):
+    mesh, spec = meshes.make(shape, kind), MESHES[shape]
+    for size in [(7, 5, 9), (1, 3, 2), (9, 11, 6)]:
+        a = meshes.random(size, "complex128")
+        x = meshes.put(padded(a, rounded(size, mesh, spec)), mesh, spec)
+        for layout in ("transposed", "natural"):
+            y = plait.fft.pfft3d(x, shape=size, layout=layout)
+            close(data(y, size), oracle.fft(a, -1, "backward", (0, 1, 2)))
+            z = plait.fft.pifft3d(y, shape=size, layout=layout)
+            assert z.shape == x.shape
+            close(data(z, size), a)
+        r = meshes.put(padded(a.real, x.shape), mesh, spec)
+        y = plait.fft.prfft3d(r, shape=size)
+        want = oracle.rfft(a.real, "backward", (0, 1, 2))
+        close(data(y, want.shape), want)
+        close(data(plait.fft.pirfft3d(y, shape=size), size), a.real)
+
+
+def test_more_padding_than_needed():
+    mesh = meshes.make((4,))
+    a = meshes.random((9, 6, 4), "complex128")
+    x = meshes.put(padded(a, (16, 7, 4)), mesh, P("a"))
+    y = plait.fft.pfft3d(x, shape=a.shape, layout="natural")
+    assert y.shape == (12, 6, 4)
+    close(data(y, a.shape), oracle.fft(a, -1, "backward", (0, 1, 2)))
+
+
+KINDS = ["fftn", "ifftn", "rfftn", "irfftn"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_axes(draw):
+    kind = draw.draw(st.sampled_from(KINDS))
+    ndim = draw.draw(st.integers(1, 4))
+    size = tuple(draw.draw(st.integers(1, 9)) for _ in range(ndim))
+    axes = tuple(draw.draw(st.permutations(range(ndim)))[: draw.draw(st.integers(1, ndim))])
+    mesh = meshes.make(draw.draw(st.sampled_from([(2,), (4,), (2, 2)])))
+    names = list(mesh.axis_names) + [None] * ndim
+    spec = P(*draw.draw(st.permutations(names))[:ndim])
+    norm = draw.draw(st.sampled_from(["backward", "ortho", "forward"]))
+    s = draw.draw(st.none() | st.just(tuple(draw.draw(st.integers(2, 9)) for _ in axes)))
+    a = meshes.random(size, "float64" if kind == "rfftn" else "complex128")
+    shape, given_s = size, s
+    if kind == "irfftn":
+        shape = tuple(max(1, 2 * (n - 1)) if i == axes[-1] else n for i, n in enumerate(size))
+        given_s = s or tuple(shape[i] for i in axes)
+    want = getattr(np.fft, kind)(a, given_s, axes, norm)
+    fill = 0 if s is not None else np.nan
+    x = meshes.put(padded(a, rounded(size, mesh, spec), fill), mesh, spec)
+    y = getattr(plait.fft, kind)(x, s, axes, norm, shape=shape)
+    close(data(y, want.shape), want)
+
+
+def test_vmap_and_gradients():
+    mesh = meshes.make((4,))
+    size = (6, 5, 7)
+    a = meshes.random(size, "float64")
+    x = meshes.put(padded(a, (8, 5, 7), 0), mesh, P("a"))
+    w = meshes.random((6, 5, 4), "complex128", 1)
+
+    def loss(v):
+        y = plait.fft.prfft3d(v, shape=size)
+        y = y[:, :5] if y.shape[1] > 5 else y
+        return jnp.sum(jnp.abs(y * w) ** 2)
+
+    def reference(v):
+        return jnp.sum(jnp.abs(jnp.fft.rfftn(v) * w) ** 2)
+
+    want = jax.grad(reference)(jnp.asarray(a))
+    close(data(jax.grad(loss)(x), size), np.asarray(want))
+    close(data(plait.jit(jax.grad(loss))(x), size), np.asarray(want))
+    many = jnp.stack([x, 2 * x])
+    out = jax.vmap(lambda v: plait.fft.prfft3d(v, shape=size, mesh=mesh, spec=P("a")))(many)
+    close(data(out[1], (6, 5, 4)), 2 * np.fft.rfftn(a))
+
+
+@pytest.mark.parametrize("n", [1, 2, 6, 7])
+def test_adjoints_of_real_transforms(n):
+    """Re sum(c * A x) = sum(A' c * x), to real and from real, in both layouts."""
+    mesh = meshes.make((2,))
+    a = meshes.random((4, 2, n), "float64")
+    y = meshes.random((4, 2, n // 2 + 1), "complex128", 1)
+    x, c = meshes.put(a, mesh, P("a")), meshes.put(y, mesh, P("a"))
+    f = lambda v: plait.fft.rfftn(v)  # noqa: E731
+    (back,) = jax.linear_transpose(f, x)(c)
+    close(np.sum(y * np.fft.rfftn(a)).real, np.sum(np.asarray(back) * a))
+    g = lambda v: plait.fft.irfftn(v, shape=a.shape)  # noqa: E731
+    (back,) = jax.linear_transpose(g, c)(x)
+    close(np.sum(a * np.fft.irfftn(y, a.shape, (0, 1, 2))), np.sum(np.asarray(back) * y).real)
+
+
+def test_redistribute_uneven():
+    mesh = meshes.make((2, 4))
+    a = meshes.random((5, 7, 3), "int32")
+    x = meshes.put(padded(a, (6, 8, 3), -1), mesh, P("a", "b"))
+    y = plait.redistribute(x, P(None, "a", "b"), shape=a.shape)
+    assert y.shape == (5, 8, 4)
+    np.testing.assert_array_equal(data(y, a.shape), a)
+    z = plait.redistribute(y, P(("a", "b")), shape=a.shape)
+    np.testing.assert_array_equal(data(z, a.shape), a)
+
+
+def test_errors():
+    mesh = meshes.make((2,))
+    x = meshes.put(np.zeros((4, 4, 4)), mesh, P("a"))
+    for call, kind, text in [
+        (lambda: plait.fft.pfft3d(x, shape=(5, 4, 4)), ValueError, "where the array has 4"),
+        (lambda: plait.fft.pfft3d(x, shape=(4, 4)), ValueError, "2 entries for 3 axes"),
+        (lambda: plait.fft.fftn(x, axes=(0, 0)), ValueError, "each axis once"),
+        (lambda: plait.fft.fftn(x, axes=(3,)), ValueError, "out of bounds"),
+        (lambda: plait.fft.fftn(x, (2,), (0, 1)), ValueError, "1 entries for 2 axes"),
+        (lambda: plait.fft.rfftn(x.astype(complex)), TypeError, "complex128"),
+        (lambda: plait.fft.fftn(x, layout="other"), ValueError, "PartitionSpec"),
+        (lambda: plait.fft.fftn(x, norm="other"), ValueError, "norm is 'other'"),
+    ]:
+        with pytest.raises(kind, match=text):
+            call()
