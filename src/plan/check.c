@@ -13,6 +13,7 @@ typedef struct {
     int written; /* phase of the last write by the owner; 0: never            */
     int read;    /* phase of the last read by a peer; 0: never                */
     int moved;   /* step that moved it here, from 1; 0: a kernel or reduction  */
+    bool used;   /* somebody has read it since                                 */
 } byte_t;
 
 typedef struct {
@@ -64,11 +65,13 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
     if (!is_own) {
         b->read = c->phase;
     }
+    b->used = true;
 }
 
 typedef enum { WRITE_ONCE, WRITE_ADD, WRITE_AGAIN } write_t;
 
-/* Moves fill operands and results once, work again and again. */
+/* Moves fill operands and results once, work again and again; a result that was read meanwhile
+ * has served as work. */
 static void write_byte(check_t *c, int slot, int64_t at, write_t how)
 {
     const plait_plan_t *plan = c->plans[c->rank];
@@ -78,7 +81,8 @@ static void write_byte(check_t *c, int slot, int64_t at, write_t how)
     if (b->read == c->phase) {
         fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
     }
-    if (how == WRITE_ONCE && b->moved > 0 && (!is_work || b->moved == c->step + 1)) {
+    if (how == WRITE_ONCE && b->moved > 0 &&
+        ((!is_work && !b->used) || b->moved == c->step + 1)) {
         fault(c, "writes twice", c->rank, slot, at);
     }
     if (how == WRITE_ADD && b->written == 0) {
@@ -86,6 +90,7 @@ static void write_byte(check_t *c, int slot, int64_t at, write_t how)
     }
     b->moved = (how == WRITE_AGAIN) ? 0 : c->step + 1;
     b->written = c->phase;
+    b->used = false;
 }
 
 /* Calls for each byte of a box, on its source or destination side. */
