@@ -19,6 +19,7 @@ _pid = os.getpid()
 _mpi: list[ModuleType] = []
 _failed: list[bool] = []
 _exit_code: list[int] = []
+_why: list[str] = []
 
 
 def is_forked() -> bool:
@@ -36,6 +37,12 @@ def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
     sys.stderr.flush()
     _failed.append(True)
     why = traceback.format_exception_only(kind, value)[-1].strip().partition("\n")[0]
+    _set_why(why)
+
+
+def _set_why(why: str) -> None:
+    """For others to read, and for those who cannot to be told."""
+    _why.append(why)
     _core.lib.plait_trace_set_why(why.encode())
 
 
@@ -62,6 +69,9 @@ def _abort() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     code = _exit_code[0] if _exit_code else 1
+    say = getattr(_core.lib, "plait_mpi_say_farewell", None)
+    if say is not None:
+        say((f"raised {_why[-1]}" if _why else "has ended after a failure").encode())
     _core.lib.plait_guard_leave(_LEAVE_NS)
     if "PLAIT_RUN_JOB" in os.environ:
         os._exit(code)
@@ -81,7 +91,7 @@ def _record_abort_status(mpi: ModuleType) -> None:
         if status and not _failed:
             _failed.append(True)
             _exit_code.append(status)
-            _core.lib.plait_trace_set_why(f"SystemExit: {status}".encode())
+            _set_why(f"SystemExit: {status}")
 
     mpi._set_abort_status = asked
 
