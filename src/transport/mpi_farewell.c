@@ -11,7 +11,9 @@
 /* Messages of one process; whoever was told ends, too, and tells the next ones. */
 enum { MOST_LINKS = 64, MOST_MESSAGES = 256 };
 
-enum { LAST_NS = 100000000, NAP_NS = 1000000, RECEIVE_POLLS = 1000 };
+/* MPICH can wait for ever inside MPI_Isend to a process that has just ended. So a rank stays
+ * that long, while those who come to the same end send it the same news. */
+enum { LAST_NS = 500000000, NAP_NS = 1000000, RECEIVE_POLLS = 1000 };
 
 /* Not on a stack: the process ends while they are under way. */
 static plait_farewell_t farewells[MOST_LINKS];
@@ -24,7 +26,7 @@ static int tell(plait_mpi_link_t *link, int peer, const plait_farewell_t *farewe
     int n_sent = 0;
     bool is_seen = plait_process_find(&link->processes[peer].process) != NULL;
 
-    if (!is_seen && plait_mpi_lock()) {
+    if (!is_seen && !plait_mpi_has_left(link, peer) && plait_mpi_lock()) {
         n_sent =
             link->mpi->isend(farewell, sizeof(*farewell), peer, PLAIT_MPI_TAG_FAREWELL,
                              link->control, request_p) == 0;
@@ -52,18 +54,21 @@ static int tell_all(int n_links, plait_mpi_link_t *const links[])
     return n;
 }
 
-/* Until all have left, for a bounded time. */
-static void push(const plait_mpi_backend_t *mpi, int n)
+/* Lets MPI send them, and take in what comes. */
+static void push(const plait_mpi_link_t *link, int n)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     int64_t end = plait_clock_ns() + LAST_NS;
     int i = 0;
 
-    while (i < n && plait_clock_ns() < end) {
-        bool is_done = true;
+    while (n > 0 && plait_clock_ns() < end) {
+        plait_mpi_envelope_t from;
+        bool is_done = false;
         if (plait_mpi_lock()) {
-            is_done = mpi->test(&requests[i], &is_done, NULL) != 0 || is_done;
-            (void)plait_mpi_unlock(0, "farewell", 0);
+            (void)link->mpi->iprobe(link->control, PLAIT_ANY, &is_done, &from);
+            is_done = i < n &&
+                      (link->mpi->test(&requests[i], &is_done, NULL) != 0 || is_done);
+            (void)plait_mpi_unlock(link->rank, "farewell", 0);
         }
         i += is_done;
         if (!is_done) {
@@ -83,7 +88,7 @@ void plait_mpi_say_farewell(const char *why)
         strncpy(farewells[i].why, why, PLAIT_FAREWELL_BYTES - 1);
     }
     if (n_links > 0) {
-        push(links[0]->mpi, tell_all(n_links, links));
+        push(links[0], tell_all(n_links, links));
     }
 }
 
@@ -108,6 +113,11 @@ static void receive(plait_mpi_link_t *link)
         }
         link->heard.why[PLAIT_FAREWELL_BYTES - 1] = '\0';
     }
+}
+
+bool plait_mpi_has_left(const plait_mpi_link_t *link, int rank)
+{
+    return link->heard.why[0] != '\0' && link->heard.rank == rank;
 }
 
 bool plait_mpi_farewell(const plait_endpoint_t *end, int peer,

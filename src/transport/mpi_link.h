@@ -192,6 +192,8 @@ plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *
                                   const plait_half_t *recv, plait_matched_t *matched_p);
 plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send);
 plait_status_t plait_mpi_refusal(plait_session_t *session);
+bool plait_mpi_has_left(const plait_mpi_link_t *link,
+                        int rank); /* as far as it said so */
 bool plait_mpi_farewell(const plait_endpoint_t *end, int peer,
                         plait_farewell_t *farewell_p);
 
