@@ -14,6 +14,7 @@ import time
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 PR_SET_PDEATHSIG = 1
 LINGER_S = 5.0
+BLIND_LINGER_S = 3.0  # not knowing whether anybody is left
 # Before a note that a rank on another host sends through the launcher, which carries its output.
 MARK = b"\x1eplait run: "
 
@@ -66,9 +67,10 @@ def linger(folder, code):
     A launcher that sees a rank end badly, or before MPI_Finalize, kills the others, and they
     could not say what they waited for. On another host nothing is known of them.
     """
-    may_be_waited_for = code != 0 and not os.path.isdir(folder)
+    if code != 0 and not os.path.isdir(folder):
+        time.sleep(BLIND_LINGER_S)
     end = time.monotonic() + LINGER_S
-    while time.monotonic() < end and (may_be_waited_for or others_are_left(folder)):
+    while time.monotonic() < end and others_are_left(folder):
         time.sleep(0.02)
 
 
