@@ -1,7 +1,6 @@
 """What is seen of operations: lines, trace, flight recorder; and jobs as users start them."""
 
 import contextlib
-import contextlib
 import importlib.util
 import json
 import os
