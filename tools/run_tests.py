@@ -235,17 +235,18 @@ def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environ
 
 
 FAULTS = "tests/python/test_faults.py"
+HOSTS = "tests/python/test_faults_hosts.py"
 
 
 def python(count):
     """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
-    ignored = ("--ignore=tests/python/mpi", f"--ignore={FAULTS}")
+    ignored = ("--ignore=tests/python/mpi", f"--ignore={FAULTS}", f"--ignore={HOSTS}")
     pytest(count, "python", "tests/python", *ignored)
 
 
 def faults(count):
     """Ranks that disagree, raise, leave or die, in real processes."""
-    pytest(count, "faults", FAULTS)
+    pytest(count, "faults", FAULTS, HOSTS)
 
 
 def doctests(count):

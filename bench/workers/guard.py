@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import plait
 from _rounds import Case, Ranks, arguments, rounds
+from plait import _core
 
 from workers import raw
 from workers.steps import loop_of
 
 N_SITES = 16
 N_ROUNDS_MOST = 256
+OFF, FIRST = 0, 1  # plait_check_level_t
 
 allreduce = functools.partial(plait.allreduce, op=plait.SUM)
 number = itertools.count(1)
@@ -47,6 +49,16 @@ class Sites:
         return self._timed(program) - self._timed(program)
 
 
+def checked(level, run):
+    """Run it with PLAIT_CHECK at this level."""
+
+    def chosen():
+        _core.lib.plait_check_choose(level)
+        return run()
+
+    return chosen
+
+
 def main():
     """Measure."""
     options = arguments("raw", "loop")
@@ -57,8 +69,9 @@ def main():
     sites = Sites(team, min(options.limit, N_ROUNDS_MOST) + 8)
     cases = {
         "raw": Case(lambda: mpi.allreduce(n_loop, x, y), n_loop),
-        "loop": Case(lambda: loop(zero).block_until_ready(), n_loop),
-        "first": Case(sites.first, N_SITES),
+        "off": Case(checked(OFF, lambda: loop(zero).block_until_ready()), n_loop),
+        "loop": Case(checked(FIRST, lambda: loop(zero).block_until_ready()), n_loop),
+        "first": Case(checked(FIRST, sites.first), N_SITES),
     }
     rounds(team, options, "guard", cases, {"mpi": raw.version()})
 

@@ -14,11 +14,13 @@ from plait import _core, _errors, _record, _trace
 
 _LIMIT_S = 10.0
 _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
+_FAREWELL_S = 2.0
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _mpi: list[ModuleType] = []
 _failed: list[bool] = []
 _exit_code: list[int] = []
+_why: list[str] = []
 
 
 def is_forked() -> bool:
@@ -36,6 +38,12 @@ def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
     sys.stderr.flush()
     _failed.append(True)
     why = traceback.format_exception_only(kind, value)[-1].strip().partition("\n")[0]
+    _set_why(why)
+
+
+def _set_why(why: str) -> None:
+    """For others to read, and for those who cannot to be told."""
+    _why.append(why)
     _core.lib.plait_trace_set_why(why.encode())
 
 
@@ -62,11 +70,27 @@ def _abort() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     code = _exit_code[0] if _exit_code else 1
+    may_abort = _say_farewell()
     _core.lib.plait_guard_leave(_LEAVE_NS)
-    if "PLAIT_RUN_JOB" in os.environ:
+    if "PLAIT_RUN_JOB" in os.environ or not may_abort:
         os._exit(code)
     time.sleep(0.1)  # the launcher passes on what was printed
     _mpi[0].COMM_WORLD.Abort(code)
+
+
+def _say_farewell() -> bool:
+    """Tells ranks on other hosts why this one ends; whether MPI came back from that.
+
+    It may wait for ever for one that has ended itself.
+    """
+    say = getattr(_core.lib, "plait_mpi_say_farewell", None)
+    if say is None:
+        return True
+    why = f"raised {_why[-1]}" if _why else "has ended after a failure"
+    thread = threading.Thread(target=say, args=(why.encode(),), daemon=True)
+    thread.start()
+    thread.join(_FAREWELL_S)
+    return not thread.is_alive()
 
 
 def _record_abort_status(mpi: ModuleType) -> None:
@@ -81,7 +105,7 @@ def _record_abort_status(mpi: ModuleType) -> None:
         if status and not _failed:
             _failed.append(True)
             _exit_code.append(status)
-            _core.lib.plait_trace_set_why(f"SystemExit: {status}".encode())
+            _set_why(f"SystemExit: {status}")
 
     mpi._set_abort_status = asked
 

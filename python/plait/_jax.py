@@ -429,10 +429,12 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     outermost = jax.jit(_region(f, hides=True), **options)
     inner = jax.jit(f, **options)
 
+    traces, no_trace = _core.trace_ctx, _core.eval_trace
+
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if not trace_state_clean():
+            if traces.trace is not no_trace:  # half the price of trace_state_clean
                 return inner(*args, **kwargs)
             out = outermost(*args, **kwargs)
         except Exception as error:  # JAX raises ValueError for some codes

@@ -17,6 +17,7 @@ import tty
 from pathlib import Path
 
 from plait._mpi_find import find_launcher, find_mpi
+from plait._rank import MARK
 
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
@@ -132,9 +133,11 @@ class Printer:
 
     TOKEN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|[\r\n]|[^\r\n\x1b]+|\x1b")
     ERASE = b"\r\x1b[2K"
+    NOTE = re.compile(MARK + rb"(\d+\.(?:begun|ended)) (-?\d*)$")
 
-    def __init__(self, stream):
+    def __init__(self, stream, folder):
         self.stream = stream
+        self.folder = folder
         self.is_terminal = stream.isatty()
         self.waiting = {}
         self.drawn = b""
@@ -147,7 +150,7 @@ class Printer:
             *lines, rest = (self.waiting.get(label, b"") + data).split(b"\n")
             self.waiting[label] = rest
             for line in lines:
-                self._line(label, line)
+                self._line_or_note(label, line)
         self.stream.flush()
 
     def finish(self):
@@ -160,6 +163,15 @@ class Printer:
             self.stream.write((b"\n" if self.drawn else b"") + b"\x1b[?25h")
             self.drawn = b""
         self.stream.flush()
+
+    def _line_or_note(self, label, line):
+        """What the launcher passes on may end with a note of a rank on another host."""
+        found = None if label else self.NOTE.search(line)
+        if found:
+            Path(self.folder, found[1].decode()).write_bytes(found[2])
+            line = line[: found.start()]
+        if line or not found:
+            self._line(label, line)
 
     def _line(self, label, line):
         if self.drawn:
@@ -185,7 +197,8 @@ class Streams:
     """The ranks' outputs: a named pipe each, and a terminal for rank 0 where we have one."""
 
     def __init__(self, folder, n_ranks):
-        self.printers = {1: Printer(sys.stdout.buffer), 2: Printer(sys.stderr.buffer)}
+        streams = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
+        self.printers = {fd: Printer(stream, folder) for fd, stream in streams.items()}
         self.selector = selectors.DefaultSelector()
         for rank in range(n_ranks):
             label = f"[{rank}] ".encode()

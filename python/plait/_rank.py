@@ -14,6 +14,9 @@ import time
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 PR_SET_PDEATHSIG = 1
 LINGER_S = 5.0
+BLIND_LINGER_S = 3.0  # not knowing whether anybody is left
+# Before a note that a rank on another host sends through the launcher, which carries its output.
+MARK = b"\x1eplait run: "
 
 
 def rank_of(environment):
@@ -58,24 +61,26 @@ def others_are_left(folder):
     return bool(begun - {name[:-6] for name in names if name.endswith(".ended")})
 
 
-def linger(folder):
+def linger(folder, code):
     """Waits until the others have ended, for some seconds.
 
     A launcher that sees a rank end badly, or before MPI_Finalize, kills the others, and they
-    could not say what they waited for.
+    could not say what they waited for. On another host nothing is known of them.
     """
+    if code != 0 and not os.path.isdir(folder):
+        time.sleep(BLIND_LINGER_S)
     end = time.monotonic() + LINGER_S
     while time.monotonic() < end and others_are_left(folder):
         time.sleep(0.02)
 
 
 def note(folder, name, text):
-    """Leaves a note in the job's folder, where it is on this host."""
+    """Leaves a note in the job's folder; from another host it goes through the launcher."""
     try:
         with open(f"{folder}/{name}", "w") as record:
             record.write(text)
     except OSError:
-        pass
+        os.write(2, MARK + f"{name} {text}\n".encode())
 
 
 def main():
@@ -90,7 +95,7 @@ def main():
         signal.signal(number, lambda n, _: os.kill(pid, n))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     note(folder, f"{rank}.ended", str(code))
-    linger(folder)
+    linger(folder, code)
     if code < 0:  # end in the same way, so that the launcher sees it
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
         os.kill(os.getpid(), -code)

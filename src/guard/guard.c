@@ -44,7 +44,9 @@ typedef struct {
 } watch_t;
 
 static _Thread_local watch_t watch;
-static atomic_bool has_run_out; /* of time, with ranks that may be stuck for ever */
+
+/* Ranks that may be stuck for ever, or cannot be seen and have said that they end. */
+static atomic_bool has_lost;
 
 __attribute__((constructor)) static void install(void)
 {
@@ -333,7 +335,7 @@ static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                        ? "; ranks wait for each other (in a gradient, one of them may "
                          "have dropped an adjoint: see plait.depend)"
                        : "");
-    atomic_store(&has_run_out, true);
+    atomic_store(&has_lost, true);
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
 
@@ -393,6 +395,22 @@ done:
     return status;
 }
 
+/* Who cannot be seen may have said that it ends. */
+static plait_status_t listen(plait_observed_t *op, const plait_wait_t *wait)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_endpoint_t *end = &op->comm->end;
+    plait_farewell_t farewell;
+
+    if (watch.is_blind && end->transport->farewell != NULL &&
+        end->transport->farewell(end, wait->peer, &farewell)) {
+        atomic_store(&has_lost, true);
+        status = plait_fail(PLAIT_ERR_PEER, "waits in vain: rank %d: %s",
+                            (int)farewell.rank, farewell.why);
+    }
+    return status;
+}
+
 static plait_status_t look_at_ranks(plait_observed_t *op, const plait_wait_t *wait,
                                     int64_t now)
 {
@@ -400,7 +418,9 @@ static plait_status_t look_at_ranks(plait_observed_t *op, const plait_wait_t *wa
 
     beat(op, wait, now);
     look(op, wait, now);
+    PLAIT_TRY(listen(op, wait));
     status = conclude(op, wait, now);
+done:
     if (status != PLAIT_OK) {
         op->is_given_up = true;
         plait_trace_give_up(op->comm->id);
@@ -457,7 +477,7 @@ int plait_guard_lost(void)
             n += header.has_why || header.state == PLAIT_RECORD_FAILED || is_gone;
         }
     }
-    return n + atomic_load(&has_run_out);
+    return n + atomic_load(&has_lost);
 }
 
 void plait_guard_leave(int64_t limit_ns)

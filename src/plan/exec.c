@@ -19,20 +19,26 @@ static int64_t padded(int64_t n_bytes)
     return (n_bytes + 63) / 64 * 64;
 }
 
+static _Atomic int check_level = -1; /* PLAIT_CHECK has not been read */
+
 plait_check_level_t plait_check_level(void)
 {
-    static _Atomic int level = -1;
-    int now = atomic_load_explicit(&level, memory_order_relaxed);
+    int level = atomic_load_explicit(&check_level, memory_order_relaxed);
 
-    if (now < 0) {
+    if (level < 0) {
         const char *text = getenv("PLAIT_CHECK");
-        now = (text == NULL)                ? PLAIT_CHECK_FIRST
-              : (strcmp(text, "off") == 0)  ? PLAIT_CHECK_OFF
-              : (strcmp(text, "full") == 0) ? PLAIT_CHECK_FULL
-                                            : PLAIT_CHECK_FIRST;
-        atomic_store(&level, now);
+        level = (text == NULL)                ? PLAIT_CHECK_FIRST
+                : (strcmp(text, "off") == 0)  ? PLAIT_CHECK_OFF
+                : (strcmp(text, "full") == 0) ? PLAIT_CHECK_FULL
+                                              : PLAIT_CHECK_FIRST;
+        plait_check_choose(level);
     }
-    return (plait_check_level_t)now;
+    return (plait_check_level_t)level;
+}
+
+void plait_check_choose(int level)
+{
+    atomic_store(&check_level, level);
 }
 
 /* One pooled buffer holds all work slots and the scratch, each on its own cache lines. */

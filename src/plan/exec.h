@@ -26,6 +26,9 @@ typedef enum {
 
 plait_check_level_t plait_check_level(void);
 
+/* In place of PLAIT_CHECK, at the same place of the program on all ranks. */
+PLAIT_EXPORT void plait_check_choose(int level);
+
 /* What ranks have in common, if they did the same so far. */
 typedef struct {
     bool is_agreed;   /* they have run this plan before */

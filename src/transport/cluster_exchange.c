@@ -223,7 +223,7 @@ void plait_cluster_refuse(plait_mpi_link_t *link, uint64_t number)
            PLAIT_REASON_BYTES);
     for (int d = 1; d < cluster->n_nodes; d *= 2) {
         int to = leader_of(cluster, cluster->n_nodes - d);
-        if (plait_mpi_lock()) {
+        if (!plait_mpi_has_left(link, to) && plait_mpi_lock()) {
             n += link->mpi->isend(refusal, sizeof(*refusal), to, PLAIT_MPI_TAG_FENCE,
                                   link->control, &requests[n]) == 0;
             (void)plait_mpi_unlock(link->rank, "fence", 0);

@@ -54,8 +54,9 @@ static void look_into_mpi(const plait_mpi_link_t *link)
     plait_mpi_envelope_t envelope;
     bool is_there = false;
 
-    (void)PLAIT_MPI_CALL(link->rank, "fence",
-                         link->mpi->iprobe(link->matched, &is_there, &envelope));
+    (void)PLAIT_MPI_CALL(
+        link->rank, "fence",
+        link->mpi->iprobe(link->matched, PLAIT_ANY, &is_there, &envelope));
 }
 
 /* The first n ranks of the list shall come. */
@@ -192,4 +193,5 @@ const plait_transport_t plait_cluster_transport = {
     .sendrecv = plait_mpi_sendrecv,
     .send = plait_mpi_send,
     .refusal = plait_mpi_refusal,
+    .farewell = plait_mpi_farewell,
 };

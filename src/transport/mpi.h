@@ -40,4 +40,9 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
  * MPI endpoint returns COMM instead of touching MPI. */
 PLAIT_EXPORT void plait_mpi_shutdown(void);
 
+/* Of a rank that ends with an exception: tells ranks that cannot see this process, on every
+ * open communicator, why. Takes half a second where there are any. Who was told ends too, and tells others: so a
+ * bounded number of messages reaches all. */
+PLAIT_EXPORT void plait_mpi_say_farewell(const char *why);
+
 #endif

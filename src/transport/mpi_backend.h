@@ -86,8 +86,10 @@ typedef struct {
     /* envelope_p may be NULL; it is set when the request is done. */
     int (*test)(uint64_t *request_p, bool *is_done_p, plait_mpi_envelope_t *envelope_p);
     int (*cancel)(uint64_t *request_p);
-    /* Whether any message waits to be received; its envelope if so. */
-    int (*iprobe)(uint64_t comm, bool *is_there_p, plait_mpi_envelope_t *envelope_p);
+    /* Whether a message waits to be received, of that tag, of any if it is negative; its envelope if
+     * so. */
+    int (*iprobe)(uint64_t comm, int tag, bool *is_there_p,
+                  plait_mpi_envelope_t *envelope_p);
 
     /* y = x op y, without communication. */
     int (*reduce_local)(const void *x, void *y, int n, plait_dtype_t dtype,

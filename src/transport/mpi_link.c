@@ -83,25 +83,31 @@ done:
     return status;
 }
 
-/* Communicators that are still open: their buffered sends. The process is ending, so nobody
- * closes one meanwhile. */
+int plait_mpi_open_links(int room, plait_mpi_link_t *links[])
+{
+    int n = 0;
+
+    (void)pthread_mutex_lock(&watch_lock);
+    for (plait_mpi_link_t *link = watched; link != NULL && n < room;
+         link = link->next) {
+        links[n++] = link;
+    }
+    (void)pthread_mutex_unlock(&watch_lock);
+    return n;
+}
+
+/* Communicators that are still open: their buffered sends. */
 static void drain_open_links(void)
 {
     enum { MAX_LINKS = 256 };
     plait_mpi_link_t *links[MAX_LINKS];
     int64_t until = plait_clock_ns() + PLAIT_MPI_DRAIN_NS;
-    int n = 0;
+    int n = plait_mpi_open_links(MAX_LINKS, links);
 
-    (void)pthread_mutex_lock(&watch_lock);
-    for (plait_mpi_link_t *link = watched; link != NULL && n < MAX_LINKS;
-         link = link->next) {
-        if (atomic_load(&link->n_pending) > 0) {
-            links[n++] = link;
-        }
-    }
-    (void)pthread_mutex_unlock(&watch_lock);
     for (int i = 0; i < n; i++) {
-        plait_mpi_drain(links[i], until);
+        if (atomic_load(&links[i]->n_pending) > 0) {
+            plait_mpi_drain(links[i], until);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ enum {
     PLAIT_MPI_TAG_FENCE = 1,
     PLAIT_MPI_TAG_EXCHANGE = 2,
     PLAIT_MPI_TAG_REDUCE = 3,
+    PLAIT_MPI_TAG_FAREWELL = 4,
     PLAIT_MPI_TAG_ANSWER = 0x2000,
     PLAIT_MPI_TAG_BULK = 0x4000,
     PLAIT_MPI_N_NUMBERS = 0x2000
@@ -110,6 +111,9 @@ typedef struct plait_mpi_link {
     _Atomic int n_pending; /* buffered sends under way, and one more for a refusal */
     pthread_mutex_t transfer_lock;
 
+    int64_t id;             /* the communicator's number */
+    plait_farewell_t heard; /* the last one that came; under MPI's lock */
+
     char why[256];
 } plait_mpi_link_t;
 
@@ -164,6 +168,10 @@ void plait_mpi_native_masks(int size, uint32_t masks[PLAIT_REDUCE_COUNT]);
 /* MPI's operation for one of plait's. */
 plait_reduce_t plait_mpi_op(plait_reduce_t op, plait_dtype_t dtype);
 
+/* Links that are open, at most so many: how many they are. For a process that is ending, where
+ * nobody closes one meanwhile. */
+int plait_mpi_open_links(int room, plait_mpi_link_t *links[]);
+
 /* Functions of the transports' tables, and what they need elsewhere. */
 extern const plait_transport_t plait_mpi_transport;
 extern const plait_transport_t plait_node_transport;
@@ -184,6 +192,10 @@ plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *
                                   const plait_half_t *recv, plait_matched_t *matched_p);
 plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send);
 plait_status_t plait_mpi_refusal(plait_session_t *session);
+bool plait_mpi_has_left(const plait_mpi_link_t *link,
+                        int rank); /* as far as it said so */
+bool plait_mpi_farewell(const plait_endpoint_t *end, int peer,
+                        plait_farewell_t *farewell_p);
 
 /* Waits for the receivers of buffered sends, until a time of plait_clock_ns; logs what they
  * refuse and what is left. */

@@ -26,7 +26,8 @@ static bool drain_one(plait_mpi_link_t *link, uint64_t comm, int64_t room, char 
     bool is_there = false;
     uint64_t request = 0;
 
-    (void)PLAIT_MPI_CALL(link->rank, "close", mpi->iprobe(comm, &is_there, &from));
+    (void)PLAIT_MPI_CALL(link->rank, "close",
+                         mpi->iprobe(comm, PLAIT_ANY, &is_there, &from));
     if (!is_there || (from.n_bytes > room) ||
         (PLAIT_MPI_CALL(link->rank, "close",
                         mpi->irecv(bin, from.n_bytes, from.source, from.tag, comm,
@@ -395,6 +396,7 @@ static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
     for (int i = 0; i < link->size; i++) {
         *id_p = (link->cards[i].id > *id_p) ? link->cards[i].id : *id_p;
     }
+    link->id = *id_p;
     know_processes(link);
     if (!is_apart(link) && !is_spread(link, "")) {
         PLAIT_TRY(join_node(link));

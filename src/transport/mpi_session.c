@@ -305,4 +305,5 @@ const plait_transport_t plait_mpi_transport = {
     .sendrecv = plait_mpi_sendrecv,
     .send = plait_mpi_send,
     .refusal = plait_mpi_refusal,
+    .farewell = plait_mpi_farewell,
 };

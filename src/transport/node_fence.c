@@ -52,8 +52,9 @@ static plait_status_t nap_turn(const fence_t *fence, plait_wait_t *wait)
     plait_mpi_envelope_t envelope;
     bool is_there = false;
 
-    (void)PLAIT_MPI_CALL(link->rank, "fence",
-                         link->mpi->iprobe(link->matched, &is_there, &envelope));
+    (void)PLAIT_MPI_CALL(
+        link->rank, "fence",
+        link->mpi->iprobe(link->matched, PLAIT_ANY, &is_there, &envelope));
     return plait_wait_turn(wait);
 }
 

@@ -149,6 +149,15 @@ typedef struct {
     int64_t n_bytes;
 } plait_matched_t;
 
+/* What a rank leaves behind that ends with an exception. */
+enum { PLAIT_FAREWELL_BYTES = 240 };
+
+typedef struct {
+    int64_t id; /* of the communicator */
+    int32_t rank;
+    char why[PLAIT_FAREWELL_BYTES];
+} plait_farewell_t;
+
 struct plait_transport {
     const char *name;
 
@@ -204,6 +213,12 @@ struct plait_transport {
      * every session, so that an operation which fails for it has been carried out and no
      * partner of it is left waiting. */
     plait_status_t (*refusal)(plait_session_t *session);
+
+    /* Whether `peer`, or PLAIT_ANY rank, of those that cannot be seen from here has said that
+     * it ends with an exception: which one, and the text of it. Does not wait. NULL where all
+     * ranks see each other. */
+    bool (*farewell)(const plait_endpoint_t *end, int peer,
+                     plait_farewell_t *farewell_p);
 };
 
 #endif

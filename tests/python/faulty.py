@@ -11,6 +11,7 @@ import sys
 import time
 
 import jax.numpy as jnp
+import numpy as np
 import plait
 from mpi4py import MPI
 
@@ -83,6 +84,31 @@ def started_receives(comm):
     return plait.wait(receive)
 
 
+def values(comm):
+    """No fault: what ranks get, whichever way they reach each other."""
+    for n in (3, 1 << 16):
+        first = np.arange(SIZE * n, dtype=np.int32).reshape(SIZE, n) * 7
+        everybody = [first + rank for rank in range(SIZE)]
+        x = jnp.asarray(everybody[RANK])
+        for got, want in (
+            (plait.allreduce(x, plait.SUM, comm=comm), sum(everybody)),
+            (plait.bcast(x, LAST, comm=comm), everybody[LAST]),
+            (plait.sendrecv(x, x, BEFORE, AFTER, comm=comm), everybody[BEFORE]),
+            (plait.alltoall(x, comm=comm), np.stack([each[RANK] for each in everybody])),
+        ):
+            np.testing.assert_array_equal(got, want)
+    return x
+
+
+def in_the_middle(comm):
+    """The network is taken down meanwhile, by the test, which is told when."""
+    for i in range(1_000_000):
+        plait.block(allreduce(comm))
+        if i == 20 and FIRST:
+            sys.stdout.write(json.dumps({"fault": "begun", "rank": RANK}) + "\n")
+            sys.stdout.flush()
+
+
 def computes(comm):
     """No fault: one rank computes for longer than others would wait for nothing."""
     if RANK == LAST:
@@ -142,6 +168,7 @@ FAULTS = {
     # Nothing is wrong.
     "started receives": started_receives,
     "computes": computes,
+    "values": values,
     # The last rank is not there.
     "raise": end(boom),
     "raise in a loop": in_a_loop,
@@ -153,6 +180,8 @@ FAULTS = {
     "late": end(sleep_on),
     # Nobody can go on, on communicators of their own.
     "ignored adjoint": ignored_adjoint,
+    # The network is not there.
+    "cut": in_the_middle,
 }
 
 

@@ -1,0 +1,138 @@
+/* Ranks that share no memory do not see each other end. One that ends with an exception tells
+ * them by a message on the control duplicate, for which those look who have waited long enough
+ * for the guard to look. */
+#include "base/clock.h"
+#include "transport/mpi.h"
+#include "transport/mpi_link.h"
+
+#include <string.h>
+#include <time.h>
+
+/* Messages of one process; whoever was told ends, too, and tells the next ones. */
+enum { MOST_LINKS = 64, MOST_MESSAGES = 256 };
+
+/* MPICH can wait for ever inside MPI_Isend to a process that has just ended. So a rank stays
+ * that long, while those who come to the same end send it the same news. */
+enum { LAST_NS = 500000000, NAP_NS = 1000000, RECEIVE_POLLS = 1000 };
+
+/* Not on a stack: the process ends while they are under way. */
+static plait_farewell_t farewells[MOST_LINKS];
+static uint64_t requests[MOST_MESSAGES];
+
+/* Sends to one rank, unless that sees this process. */
+static int tell(plait_mpi_link_t *link, int peer, const plait_farewell_t *farewell,
+                uint64_t *request_p)
+{
+    int n_sent = 0;
+    bool is_seen = plait_process_find(&link->processes[peer].process) != NULL;
+
+    if (!is_seen && !plait_mpi_has_left(link, peer) && plait_mpi_lock()) {
+        n_sent =
+            link->mpi->isend(farewell, sizeof(*farewell), peer, PLAIT_MPI_TAG_FAREWELL,
+                             link->control, request_p) == 0;
+        (void)plait_mpi_unlock(link->rank, "farewell", 0);
+    }
+    return n_sent;
+}
+
+/* To the ranks after this one, so that those who are told first have others to tell. */
+static int tell_all(int n_links, plait_mpi_link_t *const links[])
+{
+    int n = 0;
+    bool is_left = true; /* somebody at this distance */
+
+    for (int d = 1; is_left && n < MOST_MESSAGES; d++) {
+        is_left = false;
+        for (int i = 0; i < n_links && n < MOST_MESSAGES; i++) {
+            if (d < links[i]->size) {
+                int peer = (links[i]->rank + d) % links[i]->size;
+                is_left = true;
+                n += tell(links[i], peer, &farewells[i], &requests[n]);
+            }
+        }
+    }
+    return n;
+}
+
+/* Lets MPI send them, and take in what comes. */
+static void push(const plait_mpi_link_t *link, int n)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    int64_t end = plait_clock_ns() + LAST_NS;
+    int i = 0;
+
+    while (n > 0 && plait_clock_ns() < end) {
+        plait_mpi_envelope_t from;
+        bool is_done = false;
+        if (plait_mpi_lock()) {
+            (void)link->mpi->iprobe(link->control, PLAIT_ANY, &is_done, &from);
+            is_done = i < n &&
+                      (link->mpi->test(&requests[i], &is_done, NULL) != 0 || is_done);
+            (void)plait_mpi_unlock(link->rank, "farewell", 0);
+        }
+        i += is_done;
+        if (!is_done) {
+            (void)nanosleep(&nap, NULL);
+        }
+    }
+}
+
+void plait_mpi_say_farewell(const char *why)
+{
+    plait_mpi_link_t *links[MOST_LINKS];
+    int n_links = plait_mpi_open_links(MOST_LINKS, links);
+
+    for (int i = 0; i < n_links; i++) {
+        farewells[i].id = links[i]->id;
+        farewells[i].rank = links[i]->rank;
+        strncpy(farewells[i].why, why, PLAIT_FAREWELL_BYTES - 1);
+    }
+    if (n_links > 0) {
+        push(links[0], tell_all(n_links, links));
+    }
+}
+
+/* Takes a message that has come, under the lock. */
+static void receive(plait_mpi_link_t *link)
+{
+    const plait_mpi_backend_t *mpi = link->mpi;
+    plait_mpi_envelope_t from = {0};
+    bool is_there = false;
+    bool is_done = false;
+    uint64_t request = 0;
+
+    if (mpi->iprobe(link->control, PLAIT_MPI_TAG_FAREWELL, &is_there, &from) == 0 &&
+        is_there && from.n_bytes == (int64_t)sizeof(link->heard) &&
+        mpi->irecv(&link->heard, from.n_bytes, from.source, PLAIT_MPI_TAG_FAREWELL,
+                   link->control, &request) == 0) {
+        for (int i = 0; i < RECEIVE_POLLS && !is_done; i++) {
+            is_done = mpi->test(&request, &is_done, NULL) != 0 || is_done;
+        }
+        if (!is_done) { /* memory of a message that is under way is not freed */
+            atomic_store(&link->is_stuck, true);
+        }
+        link->heard.why[PLAIT_FAREWELL_BYTES - 1] = '\0';
+    }
+}
+
+bool plait_mpi_has_left(const plait_mpi_link_t *link, int rank)
+{
+    return link->heard.why[0] != '\0' && link->heard.rank == rank;
+}
+
+bool plait_mpi_farewell(const plait_endpoint_t *end, int peer,
+                        plait_farewell_t *farewell_p)
+{
+    plait_mpi_link_t *link = end->state;
+    bool is_heard = false;
+
+    if (plait_mpi_lock()) {
+        receive(link);
+        /* Another communicator may have had this duplicate's place before. */
+        is_heard = link->heard.why[0] != '\0' && link->heard.id == link->id &&
+                   (peer < 0 || peer == link->heard.rank);
+        *farewell_p = link->heard;
+        (void)plait_mpi_unlock(link->rank, "farewell", 0);
+    }
+    return is_heard;
+}
