@@ -1,17 +1,11 @@
 """Fourier transforms of global arrays that are distributed over a mesh."""
 
-import dataclasses
-import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec as P
-from plait import _mesh, _mesh_rules
-from plait._mesh_rules import Spec
+from plait._fourier import Kind, along, three
 
 __all__ = [
     "fftn",
@@ -23,221 +17,6 @@ __all__ = [
     "prfft3d",
     "rfftn",
 ]
-
-
-SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
-
-
-# ---- arguments -----------------------------------------------------------------------------------
-
-
-def _real(x: Any, name: str) -> Any:
-    """The operand as float32 or float64."""
-    dtype = jnp.dtype(x.dtype)
-    if dtype.name in ("float32", "float64"):
-        return x
-    if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
-        return x.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
-    raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or integers")
-
-
-def _complex(x: Any, name: str) -> Any:
-    """The operand as complex64 or complex128."""
-    dtype = jnp.dtype(x.dtype)
-    if dtype.name in ("complex64", "complex128"):
-        return x
-    if dtype.name in ("float32", "float64"):
-        return x.astype(jnp.complex64 if dtype.name == "float32" else jnp.complex128)
-    if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
-        return x.astype(jax.dtypes.canonicalize_dtype(jnp.complex128))
-    raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or complex")
-
-
-def _scale(norm: str, n: int, sign: int, name: str) -> float:
-    powers = {"backward": 0.0 if sign < 0 else 1.0, "ortho": 0.5}
-    powers["forward"] = 1.0 - powers["backward"]
-    if norm not in powers:
-        raise ValueError(f"{name}: norm is {norm!r}; expected 'backward', 'ortho' or 'forward'")
-    return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
-
-
-def _axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
-    if axes is None:
-        axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    try:
-        given = tuple(operator.index(a) for a in axes)
-    except TypeError:
-        raise TypeError(f"{name}: axes is {axes!r}; expected integers") from None
-    for a in given:
-        if not -ndim <= a < ndim:
-            raise ValueError(f"{name}: axis {a} is out of bounds for an array of {ndim} axes")
-    found = tuple(a % ndim for a in given)
-    if not found or len(set(found)) != len(found):
-        raise ValueError(f"{name}: axes is {given}; expected each axis once, and one at least")
-    return found
-
-
-# ---- where the result is split -------------------------------------------------------------------
-
-
-def _turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
-    """The spec where the path ends: each split of a transformed axis moves to one that is done.
-
-    Forward to the next one behind, backward to the next one before: the way back of the way
-    there.
-    """
-    now = list(spec)
-    todo = [a for a in axes if now[a]]
-    free = [a for a in axes if not now[a]]
-    if todo and not free:
-        raise ValueError(f"{name}: all axes of the transform are split; leave one whole")
-    while todo:
-        pairs = [(abs(t - f), (f - t) * sign > 0, t, f) for t in todo for f in free]
-        _, _, t, f = min(pairs)
-        now[f], now[t] = now[t], ()
-        todo.remove(t)
-        free.remove(f)
-        free.append(t)
-    return tuple(now)
-
-
-def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
-    ndim = len(place.spec)
-    if isinstance(layout, P | tuple | list):
-        return _mesh.names_of(layout, ndim, name, "layout")
-    if layout not in ("transposed", "natural"):
-        raise ValueError(
-            f"{name}: layout is {layout!r}; expected 'transposed', 'natural' or a PartitionSpec"
-        )
-    return place.spec if layout == "natural" else _turned(place.spec, axes, sign, name)
-
-
-# ---- the transform -------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Kind:
-    """What a function does. real: None, or which side holds real numbers."""
-
-    name: str
-    sign: int
-    real: str | None = None
-
-
-def _half(shape: Sequence[int], axis: int) -> tuple[int, ...]:
-    return tuple(n // 2 + 1 if a == axis else n for a, n in enumerate(shape))
-
-
-def _sizes(kind: _Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) -> tuple:
-    """What is data of x, what of it is transformed (with zeros behind), and of the result.
-
-    shape is that of the real side, where there is one: it cannot be told from n // 2 + 1.
-    """
-    name, last = kind.name, axes[-1]
-    if kind.real == "result":
-        guess = tuple(2 * (n - 1) if a == last else n for a, n in enumerate(dims))
-        if shape is None:
-            out = list(guess)
-        else:
-            room = tuple(2 * n - 1 if a == last else n for a, n in enumerate(dims))
-            out = list(_mesh.data_of(shape, room, first, name))
-        data = _half(out, last)
-    else:
-        data = _mesh.data_of(shape, dims, first, name)
-        out = list(data)
-    operand = list(data)
-    if s is not None:
-        if len(s) != len(axes):
-            raise ValueError(f"{name}: s={tuple(s)} has {len(s)} entries for {len(axes)} axes")
-        for a, n in zip(axes, s, strict=True):
-            out[a] = operator.index(n)
-            operand[a] = out[a] // 2 + 1 if kind.real == "result" and a == last else out[a]
-    if kind.real == "operand":
-        out = list(_half(operand, last))
-    for a in axes:
-        if min(operand[a], out[a]) < 1:
-            raise ValueError(
-                f"{name}: axis {a} has {min(operand[a], out[a])} elements to transform"
-            )
-    return data, tuple(operand), tuple(out)
-
-
-def _with_zeros(x: Any, place: _mesh.Place, data: tuple, operand: tuple) -> Any:
-    """The array with zeros behind its data, where more than that is to be transformed."""
-    for a, (n, wanted) in enumerate(zip(data, operand, strict=True)):
-        if wanted > n and x.shape[a] > n:
-            index = jax.lax.broadcasted_iota(jnp.int32, x.shape, a)
-            x = jnp.where(index < n, x, jnp.zeros((), x.dtype))
-    dims = _mesh_rules.padded(place.mesh, operand, place.spec)
-    more = [(0, max(0, n - m)) for n, m in zip(dims, x.shape, strict=True)]
-    return jnp.pad(x, more) if any(n for _, n in more) else x
-
-
-def _transform(
-    kind: _Kind,
-    x: Any,
-    axes: tuple[int, ...],
-    *,
-    norm: str,
-    layout: Any,
-    mesh: Any,
-    spec: Any,
-    donate: bool,
-    s: Any = None,
-    shape: Any = None,
-    first: int = 0,
-) -> Any:
-    """first: leading axes that are batch, which the convention for specs leaves whole."""
-    name = kind.name
-    data, operand, out = _sizes(kind, x.shape, axes, s, shape, first)
-    whole = out if kind.real == "result" else operand
-    scale = _scale(norm, math.prod(whole[a] for a in axes), kind.sign, name)
-    x = _real(x, name) if kind.real == "operand" else _complex(x, name)
-    is_turned = kind.sign > 0 and layout == "transposed"
-    turn = (lambda names: _turned(names, axes, -1, name)) if is_turned else None
-    x, place = _mesh.locate(x, mesh, spec, name, first, turn)
-    dst = _result_spec(layout, place, axes, kind.sign, name)
-    x = _with_zeros(x, place, data, operand)
-    dims = _mesh_rules.padded(place.mesh, out, dst)
-    _mesh.check_spec(dst, place.mesh, dims, name)
-    pair = SINGLE if x.dtype.name in SINGLE else DOUBLE
-    dtype = pair[kind.real != "result"]
-    return _mesh_rules.bind(
-        "fft",
-        x,
-        place.mesh,
-        place.spec,
-        dst,
-        dims=dims,
-        donate=donate,
-        shape=operand,
-        out=out,
-        dtype=dtype,
-        axes=axes,
-        sign=kind.sign,
-        scale=scale,
-        weight=0.0 if kind.real is None else 1.0 if kind.real == "operand" else 2.0,
-    )
-
-
-def _three(kind: _Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
-    """Three axes, behind one batch axis at most."""
-    x = jnp.asarray(x)
-    if x.ndim not in (3, 4):
-        raise ValueError(
-            f"{kind.name}: x has {x.ndim} axes; expected 3, or 4 with one leading batch axis"
-        )
-    n_batch = x.ndim - 3
-    axes = tuple(range(n_batch, x.ndim))
-    return _transform(kind, x, axes, layout=layout, shape=shape, first=n_batch, **given)
-
-
-def _any(kind: _Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
-    """Any axes of an array."""
-    x = jnp.asarray(x)
-    found = _axes_of(axes, s, x.ndim, kind.name)
-    return _transform(kind, x, found, s=s, shape=shape, **given)
 
 
 def pfft3d(
@@ -277,7 +56,7 @@ def pfft3d(
         8.0
     """
     given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
-    return _three(_Kind("pfft3d", -1), x, layout, shape, given)
+    return three(Kind("pfft3d", -1), x, layout, shape, given)
 
 
 def pifft3d(
@@ -305,7 +84,7 @@ def pifft3d(
         8.0
     """
     given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
-    return _three(_Kind("pifft3d", +1), x, layout, shape, given)
+    return three(Kind("pifft3d", +1), x, layout, shape, given)
 
 
 def prfft3d(
@@ -335,7 +114,7 @@ def prfft3d(
         (2, 2, 3)
     """
     given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
-    return _three(_Kind("prfft3d", -1, "operand"), x, layout, shape, given)
+    return three(Kind("prfft3d", -1, "operand"), x, layout, shape, given)
 
 
 def pirfft3d(
@@ -365,7 +144,7 @@ def pirfft3d(
         12.0
     """
     given = {"norm": norm, "mesh": mesh, "spec": spec, "donate": donate}
-    return _three(_Kind("pirfft3d", +1, "result"), x, layout, shape, given)
+    return three(Kind("pirfft3d", +1, "result"), x, layout, shape, given)
 
 
 def fftn(
@@ -398,7 +177,7 @@ def fftn(
         [4.0, 4.0, 4.0]
     """
     given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
-    return _any(_Kind("fftn", -1), x, s, axes, shape, given)
+    return along(Kind("fftn", -1), x, s, axes, shape, given)
 
 
 def ifftn(
@@ -431,7 +210,7 @@ def ifftn(
         [1.0, 1.0, 1.0]
     """
     given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
-    return _any(_Kind("ifftn", +1), x, s, axes, shape, given)
+    return along(Kind("ifftn", +1), x, s, axes, shape, given)
 
 
 def rfftn(
@@ -464,7 +243,7 @@ def rfftn(
         (3, 3)
     """
     given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
-    return _any(_Kind("rfftn", -1, "operand"), x, s, axes, shape, given)
+    return along(Kind("rfftn", -1, "operand"), x, s, axes, shape, given)
 
 
 def irfftn(
@@ -499,4 +278,4 @@ def irfftn(
         [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     """
     given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
-    return _any(_Kind("irfftn", +1, "result"), x, s, axes, shape, given)
+    return along(Kind("irfftn", +1, "result"), x, s, axes, shape, given)

@@ -1,15 +1,9 @@
-/* Complex transforms along any axes of an array in any layout: the stages of the path as
- * passes over memory. With direct access each move is fused with the transform that follows
- * it. Source: own. */
-#include "base/alloc.h"
-#include "base/checked.h"
-#include "fft/params.h"
+/* Transforms along any axes of an array in any layout, of complex numbers or between real and
+ * complex ones: the operation, and what it accepts. Source: own. */
+#include "base/status.h"
 #include "fft/pass.h"
-#include "fft/path.h"
-#include "kernel/cpu.h"
-#include "layout/coords.h"
+#include "fft/stages.h"
 #include "plan/op.h"
-#include "redist/blocks.h"
 #include "redist/params.h"
 
 #include <string.h>
@@ -23,445 +17,6 @@ static const plait_attr_t fft_attrs[] = {
     PLAIT_ATTR_FLOAT(plait_fft_params_t, weight),
     PLAIT_ATTR_END,
 };
-
-typedef struct {
-    const plait_fft_params_t *p;
-    plait_plan_t *plan;
-    plait_dtype_t dtype;     /* of the complex numbers */
-    int64_t item_bytes;      /* of one; half as many of a real number */
-    plait_layout_t from, to; /* as given */
-    bool is_from_real, is_to_real;
-    plait_fft_path_t path;
-    int n_left; /* transforms not yet created: the last one carries the scale */
-} fft_t;
-
-/* ------------------------------------------------------------------ buffers */
-
-static int64_t bytes_of(const fft_t *f, bool is_real)
-{
-    return is_real ? f->item_bytes / 2 : f->item_bytes;
-}
-
-/* Bytes of the largest local array of a layout, and whether every rank's fits where its
- * result goes. Slot numbers must be equal on all ranks: peers read them. */
-static int64_t local_bytes(const fft_t *f, const plait_layout_t *layout, bool is_real,
-                           int rank)
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n_bytes = bytes_of(f, is_real);
-
-    plait_layout_stored_shape(layout, rank, shape);
-    for (int a = 0; a < layout->ndim; a++) {
-        n_bytes *= shape[a];
-    }
-    return n_bytes;
-}
-
-static bool fits_result(const fft_t *f, const plait_fft_stage_t *stage)
-{
-    bool fits = true;
-
-    for (int r = 0; r < f->plan->n_ranks && fits; r++) {
-        fits = local_bytes(f, &stage->layout, stage->is_real, r) <=
-               local_bytes(f, &f->to, f->is_to_real, r);
-    }
-    return fits;
-}
-
-static bool has_padding(const plait_layout_t *layout)
-{
-    bool has_padding = false;
-
-    for (int a = 0; a < layout->ndim; a++) {
-        has_padding = has_padding || layout->stored[a] > 0;
-    }
-    return has_padding;
-}
-
-/* Complex transforms of a local array can be in place. */
-static bool is_in_place(const fft_t *f, int i)
-{
-    const plait_fft_stage_t *stage = &f->path.stages[i];
-
-    return i > 0 && !stage->is_exchange && !stage->has_half &&
-           !has_padding(&stage->layout);
-}
-
-/* From the last stage, which writes the result, backwards: stages alternate between result
- * and one work buffer. A result that the operand may share memory with is not the place for
- * a first exchange, nor is one that is too small on some rank; these get a second buffer. */
-static plait_status_t assign_slots(fft_t *f)
-{
-    plait_status_t status = PLAIT_OK;
-    int work[2] = {-1, -1};
-    int64_t work_bytes[2] = {0, 0};
-    int ret = plait_slot_ret(f->plan, 0);
-    bool wants_ret = true;
-
-    for (int i = f->path.n_stages - 1; i >= 0; i--) {
-        plait_fft_stage_t *stage = &f->path.stages[i];
-        bool is_last = i == f->path.n_stages - 1;
-        bool takes_ret =
-            wants_ret && (is_last || fits_result(f, stage)) &&
-            !(i == 0 && !is_last && (stage->is_exchange || has_padding(&f->from)));
-        if (takes_ret) {
-            stage->slot = ret;
-        } else {
-            int which = wants_ret; /* a stage that could not have the result */
-            work_bytes[which] = plait_max(
-                work_bytes[which],
-                local_bytes(f, &stage->layout, stage->is_real, f->plan->rank));
-            stage->slot = -2 - which;
-        }
-        wants_ret = is_in_place(f, i) ? wants_ret : !wants_ret;
-    }
-    for (int i = 0; i < f->path.n_stages; i++) {
-        plait_fft_stage_t *stage = &f->path.stages[i];
-        if (stage->slot <= -2) {
-            int which = -2 - stage->slot;
-            if (work[which] < 0) {
-                PLAIT_TRY(
-                    plait_plan_add_work(f->plan, work_bytes[which], &work[which]));
-            }
-            stage->slot = work[which];
-        }
-    }
-done:
-    return status;
-}
-
-/* ------------------------------------------------------------------ the passes */
-
-static plait_status_t make_fft1(fft_t *f, int64_t n, plait_fft1_t **fft_p)
-{
-    f->n_left--;
-    return plait_fft1_create(n, f->dtype, (int)f->p->sign,
-                             (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
-}
-
-static plait_status_t make_rfft1(fft_t *f, plait_rfft1_t **fft_p)
-{
-    const plait_fft_half_t *half = &f->path.half;
-    const plait_dtype_t real = (f->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
-    double weight = f->p->weight;
-
-    if (weight == 0) {
-        weight = half->to_complex ? 1 : 2;
-    }
-    f->n_left--;
-    return plait_rfft1_create(half->n, real, half->to_complex, (int)f->p->sign, weight,
-                              (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
-}
-
-/* Past the cache where the processor gains by it, and only data that will have left the cache
- * before they are used again. */
-static plait_fft_store_t store_of(const fft_t *f, const plait_layout_t *layout)
-{
-    int64_t n_bytes =
-        2 * local_bytes(f, layout, false, f->plan->rank) * f->plan->n_ranks;
-
-    return (plait_cpu_streams() && n_bytes > plait_host_cache_bytes())
-               ? PLAIT_FFT_STREAM
-               : PLAIT_FFT_STORE;
-}
-
-static void strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
-                       int64_t stride[])
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-
-    plait_layout_stored_shape(layout, rank, shape);
-    plait_row_major_strides(layout->ndim, shape, item_bytes, stride);
-}
-
-/* A pass that writes the local array of `layout` with planes (t, last axis); pieces are filled in
- * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
-static plait_status_t new_pass(const fft_t *f, const plait_layout_t *layout,
-                               bool is_real, int t, int slot, int n_pieces,
-                               plait_pass_t **pass_p)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_pass_t *pass = plait_alloc(1, sizeof(*pass));
-    int ndim = layout->ndim;
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t stride[PLAIT_MAX_NDIM];
-
-    PLAIT_CHECK(pass != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    pass->pieces = plait_alloc(n_pieces, sizeof(*pass->pieces));
-    PLAIT_CHECK(pass->pieces != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    pass->item_bytes = bytes_of(f, is_real);
-    strides_of(layout, f->plan->rank, pass->item_bytes, stride);
-    plait_layout_local_shape(layout, f->plan->rank, shape);
-    t = (t >= 0) ? t : ndim - 2;
-    pass->n_t = (t >= 0) ? shape[t] : 1;
-    pass->n_w = shape[ndim - 1];
-    pass->src_n_t = pass->n_t;
-    pass->src_n_w = pass->n_w;
-    pass->src_bytes = pass->item_bytes;
-    pass->dst_slot = slot;
-    pass->dst_t_stride = (t >= 0) ? stride[t] : 0;
-    for (int a = 0; a < ndim - 1; a++) {
-        if (a != t) {
-            pass->outer_count[pass->n_outer] = shape[a];
-            pass->dst_outer_stride[pass->n_outer] = stride[a];
-            pass->n_outer++;
-        }
-    }
-    pass->store = store_of(f, layout);
-    *pass_p = pass;
-    pass = NULL;
-done:
-    plait_pass_destroy(&pass);
-    return status;
-}
-
-/* Planes (t, last axis) of this rank's own buffer `slot` in the layout that the pass reads. */
-static void set_own_piece(const fft_t *f, plait_pass_t *pass, int t,
-                          const plait_layout_t *layout, bool is_real, int slot)
-{
-    plait_piece_t *piece = &pass->pieces[0];
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t stride[PLAIT_MAX_NDIM];
-    int last = layout->ndim - 1;
-    int d = 0;
-
-    pass->src_bytes = bytes_of(f, is_real);
-    strides_of(layout, f->plan->rank, pass->src_bytes, stride);
-    plait_layout_local_shape(layout, f->plan->rank, shape);
-    t = (t >= 0) ? t : last - 1;
-    pass->src_n_t = (t >= 0) ? shape[t] : 1;
-    pass->src_n_w = shape[last];
-    pass->n_pieces = 1;
-    *piece = (plait_piece_t){.peer = f->plan->rank,
-                             .slot = slot,
-                             .n_t = pass->src_n_t,
-                             .t_stride = (t >= 0) ? stride[t] : 0};
-    for (int a = 0; a < last; a++) {
-        if (a != t) {
-            piece->outer_stride[d++] = stride[a];
-        }
-    }
-}
-
-/* Transforms `axes` of the local array: rows and the columns of one axis in one pass, every
- * further axis in a pass of its own, in place. */
-static plait_status_t add_local(fft_t *f, const plait_layout_t *from,
-                                const plait_layout_t *layout, unsigned axes,
-                                int src_slot, int dst_slot)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_pass_t *pass = NULL;
-    int last = layout->ndim - 1;
-
-    while (axes != 0) {
-        bool has_rows = (axes & (1U << last)) != 0;
-        int t = -1;
-        for (int a = 0; a < last; a++) {
-            t = ((axes & (1U << a)) != 0)
-                    ? a
-                    : t; /* the closest to the last: smallest planes */
-        }
-        PLAIT_TRY(new_pass(f, layout, false, t, dst_slot, 1, &pass));
-        set_own_piece(f, pass, t, from, false, src_slot);
-        if (src_slot == dst_slot) {
-            pass->store = PLAIT_FFT_STORE; /* the lines are in the cache already */
-        }
-        if (has_rows) {
-            PLAIT_TRY(make_fft1(f, layout->shape[last], &pass->rows));
-        }
-        if (t >= 0) {
-            PLAIT_TRY(make_fft1(f, layout->shape[t], &pass->columns));
-        }
-        PLAIT_TRY(plait_pass_add(f->plan, &pass));
-        axes &= ~(1U << last);
-        axes &= (t >= 0) ? ~(1U << t) : ~0U;
-        src_slot = dst_slot;
-        from = layout;
-    }
-done:
-    plait_pass_destroy(&pass);
-    return status;
-}
-
-/* The half axis of a local array, and one more axis at most. */
-static plait_status_t add_half(fft_t *f, const plait_layout_t *from,
-                               const plait_fft_stage_t *stage, int src_slot)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_pass_t *pass = NULL;
-    int half = f->path.half.axis;
-    bool is_columns = half < from->ndim - 1;
-    int t = (stage->axes != 0) ? __builtin_ctz(stage->axes) : -1;
-
-    t = is_columns ? half : t;
-    PLAIT_TRY(new_pass(f, &stage->layout, stage->is_real, t, stage->slot, 1, &pass));
-    set_own_piece(f, pass, t, from, !stage->is_real, src_slot);
-    pass->is_real_columns = is_columns;
-    if (f->path.half.to_complex) {
-        PLAIT_TRY(make_rfft1(f, &pass->real));
-    }
-    if (stage->axes != 0) {
-        PLAIT_TRY(make_fft1(f, from->shape[t], &pass->columns));
-    }
-    if (!f->path.half.to_complex) {
-        PLAIT_TRY(make_rfft1(f, &pass->real));
-    }
-    PLAIT_TRY(plait_pass_add(f->plan, &pass));
-done:
-    plait_pass_destroy(&pass);
-    return status;
-}
-
-/* The piece of every peer that this rank's part of `to` meets: the whole of it along all
- * axes but t, since only t and the axis that took its split differ. */
-static plait_status_t set_pieces(const fft_t *f, plait_pass_t *pass,
-                                 const plait_layout_t *from, const plait_layout_t *to,
-                                 int t, int slot)
-{
-    plait_status_t status = PLAIT_OK;
-    int rank = f->plan->rank;
-    int replica = plait_layout_replica(from, rank);
-    plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
-
-    for (int peer = 0; peer < f->plan->n_ranks; peer++) {
-        int64_t stride[PLAIT_MAX_NDIM];
-        plait_piece_t piece = {.peer = peer, .slot = slot};
-        bool is_empty = plait_layout_replica(from, peer) != replica;
-        int d = 0;
-        strides_of(from, peer, f->item_bytes, stride);
-        for (int a = 0; a < from->ndim && !is_empty; a++) {
-            PLAIT_TRY(plait_overlaps_of(from, peer, to, rank, a, &overlaps[a]));
-            is_empty = overlaps[a].n == 0;
-        }
-        for (int a = 0; a < from->ndim && !is_empty; a++) {
-            PLAIT_CHECK(overlaps[a].n == 1, PLAIT_ERR_INTERNAL,
-                        "a piece is not contiguous");
-            piece.offset += overlaps[a].items[0].src * stride[a];
-            if (a == t) {
-                piece.t_lo = overlaps[a].items[0].dst;
-                piece.n_t = overlaps[a].items[0].n;
-                piece.t_stride = stride[a];
-            } else if (a < from->ndim - 1) {
-                piece.outer_stride[d++] = stride[a];
-            }
-        }
-        if (!is_empty) {
-            pass->pieces[pass->n_pieces++] = piece;
-        }
-    }
-done:
-    for (int a = 0; a < from->ndim; a++) {
-        plait_overlaps_clear(&overlaps[a]);
-    }
-    return status;
-}
-
-/* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
- * axis, so that lanes are contiguous elements. */
-static bool is_fusable(const fft_t *f, const plait_layout_t *from,
-                       const plait_fft_stage_t *stage)
-{
-    bool is_fusable = f->plan->direct != PLAIT_DIRECT_NONE && stage->t >= 0 &&
-                      stage->t < from->ndim - 1;
-
-    for (int a = 0; a < from->ndim; a++) {
-        is_fusable = is_fusable && from->axis[a].split != PLAIT_SPLIT_CYCLIC &&
-                     stage->layout.axis[a].split != PLAIT_SPLIT_CYCLIC;
-    }
-    return is_fusable;
-}
-
-/* Columns of axis t as they arrive, then real rows where the stage has them. */
-static plait_status_t add_fused(fft_t *f, const plait_layout_t *from, int src_slot,
-                                const plait_fft_stage_t *stage)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_pass_t *pass = NULL;
-    plait_layout_t moved = stage->layout; /* before the rows */
-    int64_t shape[PLAIT_MAX_NDIM];
-
-    PLAIT_TRY(new_pass(f, &stage->layout, stage->is_real, stage->t, stage->slot,
-                       f->plan->n_ranks, &pass));
-    if (stage->has_half) {
-        moved.shape[f->path.half.axis] = f->path.half.n / 2 + 1;
-    }
-    plait_layout_local_shape(&moved, f->plan->rank, shape);
-    pass->src_n_w = shape[moved.ndim - 1];
-    pass->src_bytes = f->item_bytes;
-    PLAIT_TRY(set_pieces(f, pass, from, &moved, stage->t, src_slot));
-    PLAIT_TRY(make_fft1(f, moved.shape[stage->t], &pass->columns));
-    if (stage->has_half) {
-        PLAIT_TRY(make_rfft1(f, &pass->real));
-    }
-    PLAIT_TRY(plait_pass_add(f->plan, &pass));
-done:
-    plait_pass_destroy(&pass);
-    return status;
-}
-
-static plait_status_t add_exchange(fft_t *f, const plait_layout_t *from, int src_slot,
-                                   const plait_fft_stage_t *stage)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_move_t move = {0};
-
-    PLAIT_TRY(plait_plan_fence(f->plan));
-    if (is_fusable(f, from, stage)) {
-        PLAIT_TRY(add_fused(f, from, src_slot, stage));
-    } else {
-        PLAIT_TRY(plait_redist_move(f->plan, from, src_slot, &stage->layout,
-                                    stage->slot, bytes_of(f, stage->is_real), &move));
-        PLAIT_TRY(plait_plan_move(f->plan, &move));
-        if (stage->t >= 0) {
-            PLAIT_TRY(add_local(f, &stage->layout, &stage->layout, 1U << stage->t,
-                                stage->slot, stage->slot));
-        }
-    }
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-static plait_status_t add_stages(fft_t *f)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_layout_t *layout = &f->path.from;
-    int slot = plait_slot_arg(f->plan, 0);
-    plait_move_t zeros = {0};
-    bool has_exchange = false;
-
-    for (int i = 0; i < f->path.n_stages; i++) {
-        const plait_fft_stage_t *stage = &f->path.stages[i];
-        if (stage->is_exchange) {
-            PLAIT_TRY(add_exchange(f, layout, slot, stage));
-        } else if (stage->has_half) {
-            if (i > 0 && f->path.stages[i - 1].is_exchange) {
-                /* what this stage writes may be what peers still read for the exchange */
-                PLAIT_TRY(plait_plan_fence(f->plan));
-            }
-            PLAIT_TRY(add_half(f, layout, stage, slot));
-        } else {
-            PLAIT_TRY(
-                add_local(f, layout, &stage->layout, stage->axes, slot, stage->slot));
-        }
-        has_exchange = has_exchange || stage->is_exchange;
-        layout = &stage->layout;
-        slot = stage->slot;
-    }
-    if (has_padding(&f->to)) {
-        PLAIT_TRY(plait_redist_zero(&f->to, f->plan->rank, slot,
-                                    bytes_of(f, f->is_to_real), &zeros));
-        PLAIT_TRY(plait_plan_move(f->plan, &zeros));
-    }
-    if (has_exchange) {
-        PLAIT_TRY(plait_plan_fence(f->plan));
-    }
-done:
-    plait_move_clear(&zeros);
-    return status;
-}
-
-/* ------------------------------------------------------------------ the operation */
 
 /* One side may be real numbers of the other one's precision. */
 static plait_status_t check_dtypes(const plait_problem_t *problem)
@@ -488,7 +43,7 @@ done:
 }
 
 /* Equal shapes, but for n and n / 2 + 1 along the last axis named of a real transform. */
-static plait_status_t check_shapes(const fft_t *f)
+static plait_status_t check_shapes(const plait_fft_t *f)
 {
     plait_status_t status = PLAIT_OK;
     int half = (int)f->p->axes[f->p->n_axes - 1];
@@ -515,7 +70,7 @@ done:
     return status;
 }
 
-static plait_status_t check(const fft_t *f, const plait_problem_t *problem)
+static plait_status_t check(const plait_fft_t *f, const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
     const plait_fft_params_t *p = f->p;
@@ -547,7 +102,7 @@ done:
     return status;
 }
 
-static void agree(const fft_t *f)
+static void agree(const plait_fft_t *f)
 {
     uint64_t scale = 0;
 
@@ -565,7 +120,7 @@ static void agree(const fft_t *f)
     plait_plan_agree(f->plan, f->dtype);
 }
 
-static plait_fft_half_t half_of(const fft_t *f)
+static plait_fft_half_t half_of(const plait_fft_t *f)
 {
     int axis = (int)f->p->axes[f->p->n_axes - 1];
     bool is_fused = f->plan->direct != PLAIT_DIRECT_NONE;
@@ -589,7 +144,7 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
 {
     plait_status_t status = PLAIT_OK;
     plait_dtype_t from_dtype = problem->args[0].dtype;
-    fft_t f = {.p = params, .dtype = problem->rets[0].dtype};
+    plait_fft_t f = {.p = params, .dtype = problem->rets[0].dtype};
     unsigned axes = 0;
     char from_text[72];
     char to_text[72];
@@ -615,8 +170,7 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
     const plait_fft_half_t half = half_of(&f);
     plait_fft_path_find(&f.from, &f.to, axes, &half, plait_pass_max_plane(f.item_bytes),
                         &f.path);
-    PLAIT_TRY(assign_slots(&f));
-    PLAIT_TRY(add_stages(&f));
+    PLAIT_TRY(plait_fft_add_stages(&f));
     *plan_p = f.plan;
     f.plan = NULL;
 done:

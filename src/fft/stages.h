@@ -1,0 +1,24 @@
+/* The stages of a transform's path as steps of a plan: where each one's result is kept, passes
+ * over memory, moves. */
+#ifndef PLAIT_FFT_STAGES_H
+#define PLAIT_FFT_STAGES_H
+
+#include "fft/params.h"
+#include "fft/path.h"
+#include "plan/plan.h"
+
+typedef struct {
+    const plait_fft_params_t *p;
+    plait_plan_t *plan;
+    plait_dtype_t dtype;     /* of the complex numbers */
+    int64_t item_bytes;      /* of one; half as many of a real number */
+    plait_layout_t from, to; /* as given */
+    bool is_from_real, is_to_real;
+    plait_fft_path_t path;
+    int n_left; /* transforms not yet created: the last one carries the scale */
+} plait_fft_t;
+
+/* Adds the steps of f->path, which is found, to f->plan. */
+plait_status_t plait_fft_add_stages(plait_fft_t *f);
+
+#endif
