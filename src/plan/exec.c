@@ -332,7 +332,7 @@ done:
 }
 
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
-                               int64_t run, const plait_history_t *history,
+                               int64_t run, plait_history_t *history,
                                const void *const args[], void *const rets[],
                                plait_trace_times_t *times)
 {
@@ -345,6 +345,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     void *memory = NULL;
     bool has_begun = false;
 
+    history->has_failed = true;
     PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank,
                 PLAIT_ERR_INVALID,
                 "%s: the plan is for rank %d of %d, the communicator is rank %d of %d",
@@ -360,6 +361,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     count_time(&exec, true, start);
     status = take_memory(&exec, &memory);
     status = run_steps(&exec, history, status);
+    history->has_failed = status != PLAIT_OK;
     if (status == PLAIT_OK) {
         status = end->transport->refusal(&exec.session);
     }

@@ -33,6 +33,7 @@ PLAIT_EXPORT void plait_check_choose(int level);
 typedef struct {
     bool is_agreed;   /* they have run this plan before */
     uint64_t skipped; /* hash of what they ran since then without making sure */
+    bool has_failed;  /* out: this plan has, not just what was sent before it */
 } plait_history_t;
 
 /* Whether ranks make sure at this execution that they do the same. */
@@ -41,7 +42,7 @@ bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
 
 /* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. */
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
-                               int64_t run, const plait_history_t *history,
+                               int64_t run, plait_history_t *history,
                                const void *const args[], void *const rets[],
                                plait_trace_times_t *times);
 

@@ -111,7 +111,7 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
 /* The slow way, when somebody looks. */
 static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
                                  plait_flight_entry_t *entry, plait_comm_t *comm,
-                                 int64_t run, const plait_history_t *history,
+                                 int64_t run, plait_history_t *history,
                                  const void *const args[], void *const rets[])
 {
     bool has_lines = plait_trace_has_lines() != 0;
@@ -188,7 +188,7 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
         plait_trace_end(entry, NULL, status);
     }
     here = NULL;
-    if (status != PLAIT_OK && plan->is_collective) {
+    if (history.has_failed && plan->is_collective) {
         plait_observe_forget(comm);
     }
     leave(comm, plan);
