@@ -1,51 +1,20 @@
 /* Collectives of the transport's own, and matched transfers. */
-#include "base/checked.h"
 #include "base/status.h"
 #include "plan/exec_steps.h"
 #include "transport/matched.h"
 
 #include <string.h>
 
-/* MPI's collectives get no more at a time: MPICH 4.0 fails in what is larger than an int. */
-enum { PART_BYTES = 1 << 30 };
-
 static plait_status_t run_bcast(plait_exec_t *exec, const plait_native_step_t *n)
 {
-    plait_status_t status = PLAIT_OK;
-    const plait_transport_t *transport = exec->session.end->transport;
     int64_t n_bytes = n->n * plait_dtype_bytes(n->dtype);
     char *src = exec->slot[n->src_slot];
     char *dst = exec->slot[n->dst_slot];
-    int64_t at = 0;
 
     if (exec->plan->rank == n->root && src != dst && n_bytes > 0) {
         memcpy(dst, src, (size_t)n_bytes);
     }
-    do {
-        int64_t part = plait_min(PART_BYTES, n_bytes - at);
-        PLAIT_TRY(transport->bcast(&exec->session, n->root, dst + at, part));
-        at += part;
-    } while (at < n_bytes);
-done:
-    return status;
-}
-
-static plait_status_t run_allreduce(plait_exec_t *exec, const plait_native_step_t *n)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_transport_t *transport = exec->session.end->transport;
-    int64_t item_bytes = plait_dtype_bytes(n->dtype);
-    int64_t at = 0;
-
-    do {
-        int64_t part = plait_min(PART_BYTES / item_bytes, n->n - at);
-        PLAIT_TRY(transport->allreduce(&exec->session, n->op, n->dtype, part,
-                                       exec->slot[n->src_slot] + at * item_bytes,
-                                       exec->slot[n->dst_slot] + at * item_bytes));
-        at += part;
-    } while (at < n->n);
-done:
-    return status;
+    return exec->session.end->transport->bcast(&exec->session, n->root, dst, n_bytes);
 }
 
 /* Without a source the template is the result. */
@@ -84,13 +53,16 @@ done:
 
 plait_status_t plait_exec_native(plait_exec_t *exec, const plait_native_step_t *n)
 {
+    const plait_transport_t *transport = exec->session.end->transport;
+
     switch (n->native) {
     case PLAIT_NATIVE_ALLREDUCE:
-        return run_allreduce(exec, n);
+        return transport->allreduce(&exec->session, n->op, n->dtype, n->n,
+                                    exec->slot[n->src_slot], exec->slot[n->dst_slot]);
     case PLAIT_NATIVE_BCAST:
         return run_bcast(exec, n);
     case PLAIT_NATIVE_BARRIER:
-        return exec->session.end->transport->barrier(&exec->session);
+        return transport->barrier(&exec->session);
     case PLAIT_NATIVE_SENDRECV:
         return run_sendrecv(exec, n);
     }

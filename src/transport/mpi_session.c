@@ -8,6 +8,10 @@
 
 #include <string.h>
 
+/* MPI's collectives get no more at a time, whatever its counts are: MPICH 4.0 fails in what is
+ * larger than an int. */
+enum { COLLECTIVE_BYTES = 1 << 30 };
+
 plait_status_t plait_mpi_begin(plait_session_t *session, bool is_collective)
 {
     plait_status_t status = PLAIT_OK;
@@ -94,7 +98,6 @@ static plait_status_t fence_with_bytes(plait_mpi_link_t *link, const void *bytes
     PLAIT_CHECK(link->said != NULL, PLAIT_ERR_NO_MEMORY, "rank %d fence: no memory",
                 link->rank);
     plait_mpi_said_t *mine = &link->said[link->size];
-    mine->record = link->mine;
     plait_record_write(&mine->record, &link->mine, bytes, n_bytes);
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "fence",
                              link->mpi->iallgather(mine, sizeof(*mine), link->said,
@@ -243,7 +246,7 @@ plait_status_t plait_mpi_allreduce(plait_session_t *session, plait_reduce_t op,
     }
     op = plait_mpi_op(op, dtype);
     for (int64_t at = 0; at < n;) {
-        int64_t chunk = plait_min(n - at, link->chunk_bytes / size);
+        int64_t chunk = plait_min(n - at, COLLECTIVE_BYTES / size);
         PLAIT_TRY(PLAIT_MPI_CALL(
             link->rank, "allreduce",
             link->mpi->iallreduce((const char *)x + at * size, (char *)y + at * size,
@@ -263,7 +266,7 @@ plait_status_t plait_mpi_bcast(plait_session_t *session, int root, void *data,
     uint64_t request = 0;
 
     for (int64_t at = 0; at < n_bytes;) {
-        int64_t chunk = plait_min(n_bytes - at, link->chunk_bytes);
+        int64_t chunk = plait_min(n_bytes - at, COLLECTIVE_BYTES);
         PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "bcast",
                                  link->mpi->ibcast((char *)data + at, chunk, root,
                                                    link->matched, &request)));

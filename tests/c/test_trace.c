@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[64] = "/tmp/plait-test-XXXXXX";
+static char folder[256];
 
 static plait_flight_entry_t *begin(int track, uint32_t sequence, uint32_t title)
 {
@@ -186,6 +186,10 @@ static void check_lines(void)
 
 int main(void)
 {
+    const char *tmp = getenv("TMPDIR");
+
+    (void)snprintf(folder, sizeof(folder), "%s/plait-test-XXXXXX",
+                   (tmp != NULL) ? tmp : P_tmpdir);
     CHECK(mkdtemp(folder) != NULL, "folder");
     (void)setenv("PLAIT_FLIGHT", folder, 1);
     check_killed(true);
