@@ -80,18 +80,35 @@ static int64_t strip_width(const plait_pass_t *pass)
     return has_real_rows(pass) ? pass->src_n_w : plait_min(pass->src_n_w, width);
 }
 
-/* Planes that are read at a time: along the last outer axis, if there every plane's rows
- * continue those of the plane before in all pieces. */
-static int64_t strip_planes(const plait_pass_t *pass)
+/* Bytes from a plane's row to that of the next plane along the last outer axis, where that is
+ * little more than the row: then both are read at once. Else 0. */
+static int64_t strip_step(const plait_pass_t *pass)
 {
     int last = pass->n_outer - 1;
     int64_t row_bytes = pass->src_n_w * pass->src_bytes;
-    int64_t n = (last >= 0) ? STRIP_BYTES / plait_max(pass->n_t * row_bytes, 1) : 1;
+    int64_t step = (last >= 0) ? pass->pieces[0].outer_stride[last] : 0;
+    bool is_near = step >= row_bytes && step - row_bytes <= row_bytes / 8;
 
-    for (int i = 0; i < pass->n_pieces && last >= 0; i++) {
-        n = (pass->pieces[i].outer_stride[last] == row_bytes) ? n : 1;
+    for (int i = 0; i < pass->n_pieces && is_near; i++) {
+        is_near = pass->pieces[i].outer_stride[last] == step;
     }
-    return (last >= 0) ? plait_max(1, plait_min(n, pass->outer_count[last])) : 1;
+    return is_near ? step : 0;
+}
+
+/* Planes that are read at a time. */
+static int64_t strip_planes(const plait_pass_t *pass)
+{
+    int64_t step = strip_step(pass);
+    int64_t n = (step > 0) ? STRIP_BYTES / plait_max(pass->n_t * step, 1) : 1;
+
+    return (step > 0) ? plait_max(1, plait_min(n, pass->outer_count[pass->n_outer - 1]))
+                      : 1;
+}
+
+/* Bytes of a strip's row of n_planes planes. */
+static int64_t strip_row_bytes(const plait_pass_t *pass, int64_t n_planes)
+{
+    return (n_planes - 1) * strip_step(pass) + pass->src_n_w * pass->src_bytes;
 }
 
 /* Scratch: the 1-D engine's, the strip that is read, the plane between rows and columns, the row
@@ -128,7 +145,9 @@ static scratch_t scratch_of(const plait_pass_t *pass, const plait_plan_t *plan)
     s.strip = (s.strip + 63) / 64 * 64;
     s.plane = s.strip;
     if (reads_peers(pass, plan)) {
-        s.strip_row = padded(strip_width(pass) * strip_planes(pass) * pass->src_bytes);
+        s.strip_row = padded((strip_width(pass) < pass->src_n_w)
+                                 ? strip_width(pass) * pass->src_bytes
+                                 : strip_row_bytes(pass, strip_planes(pass)));
         s.plane += n_rows * s.strip_row;
     }
     s.plane_row = padded(plane_w * plane_item);
@@ -259,9 +278,9 @@ static void run_plane(work_t *w)
     }
 }
 
-/* Reads n elements from `at` of every row of the plane, as many as the strip holds, from
- * peers into the scratch; own rows are used where they are. */
-static plait_status_t read_strip(work_t *w, int64_t at, int64_t n)
+/* Reads n_bytes from `at` of every row of the plane, as many as the strip holds, from peers into
+ * the scratch; own rows are used where they are. */
+static plait_status_t read_strip(work_t *w, int64_t at, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     const plait_pass_t *pass = w->pass;
@@ -269,8 +288,7 @@ static plait_status_t read_strip(work_t *w, int64_t at, int64_t n)
 
     for (int i = 0; i < pass->n_pieces; i++) {
         const plait_piece_t *p = &pass->pieces[i];
-        int64_t offset = p->offset + outer_at(pass, w->index, p->outer_stride) +
-                         at * pass->src_bytes;
+        int64_t offset = p->offset + outer_at(pass, w->index, p->outer_stride) + at;
         bool is_own = p->peer == w->exec->plan->rank;
         char *to = strip + p->t_lo * w->scratch.strip_row;
         const char *base = is_own ? w->exec->slot[p->slot] + offset : to;
@@ -279,7 +297,7 @@ static plait_status_t read_strip(work_t *w, int64_t at, int64_t n)
                                       .count = {p->n_t},
                                       .src_stride = {p->t_stride},
                                       .dst_stride = {w->scratch.strip_row},
-                                      .row_bytes = n * pass->src_bytes};
+                                      .row_bytes = n_bytes};
         if (!is_own) {
             PLAIT_TRY(plait_exec_read_box(w->exec, p->peer, p->slot, offset, &box, to));
         }
@@ -297,28 +315,28 @@ static plait_status_t run_strips(work_t *w, int64_t n_planes)
     plait_status_t status = PLAIT_OK;
     const plait_pass_t *pass = w->pass;
     int64_t width = strip_width(pass);
-    int64_t row_bytes = pass->src_n_w * pass->src_bytes;
+    int64_t src_step = strip_step(pass);
     int64_t dst_step =
         (pass->n_outer > 0) ? pass->dst_outer_stride[pass->n_outer - 1] : 0;
 
     if (width < pass->src_n_w) {
         for (int64_t at = 0; at < pass->src_n_w; at += width) {
             int64_t n = plait_min(width, pass->src_n_w - at);
-            PLAIT_TRY(read_strip(w, at, n));
+            PLAIT_TRY(read_strip(w, at * pass->src_bytes, n * pass->src_bytes));
             plait_fft1_columns(pass->columns, n, w->in, 0, w->out,
                                at * pass->item_bytes, w->exec->scratch, pass->store);
         }
     } else {
-        PLAIT_TRY(read_strip(w, 0, n_planes * pass->src_n_w));
+        PLAIT_TRY(read_strip(w, 0, strip_row_bytes(pass, n_planes)));
         for (int64_t i = 0; i < n_planes; i++) {
             if (ends_real(pass)) {
                 run_columns_first(w);
                 w->dst += dst_step;
                 for (int64_t t = 0; t < pass->src_n_t; t++) {
-                    w->in[t] += row_bytes;
+                    w->in[t] += src_step;
                 }
             } else {
-                plait_fft1_columns(pass->columns, pass->n_w, w->in, i * row_bytes,
+                plait_fft1_columns(pass->columns, pass->n_w, w->in, i * src_step,
                                    w->out, i * dst_step, w->exec->scratch, pass->store);
             }
         }

@@ -6,13 +6,16 @@
 #include "base/status.h"
 #include "device/host.h"
 #include "fft/pass.h"
-#include "kernel/cpu.h"
 #include "layout/coords.h"
 #include "redist/blocks.h"
 
 #include <string.h>
 
 /* ------------------------------------------------------------------ buffers */
+
+/* Rows of work that end at a multiple of PERIOD_BYTES are made longer: columns of them would fall
+ * on a few sets of the cache. The odd number of lines spreads planes over a cache's sets, too. */
+enum { PERIOD_BYTES = 1024, PAD_ROW_BYTES = 64, PAD_PLANE_BYTES = 9 * 64 };
 
 static int64_t bytes_of(const plait_fft_t *f, bool is_real)
 {
@@ -32,6 +35,32 @@ static int64_t local_bytes(const plait_fft_t *f, const plait_layout_t *layout,
         n_bytes *= shape[a];
     }
     return n_bytes;
+}
+
+/* Where the local array of a layout lies: strides, and its bytes. */
+static int64_t strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
+                          bool is_padded, int64_t stride[])
+{
+    int64_t shape[PLAIT_MAX_NDIM];
+    int64_t n_bytes = item_bytes;
+
+    plait_layout_stored_shape(layout, rank, shape);
+    for (int a = layout->ndim - 1; a >= 0; a--) {
+        stride[a] = n_bytes;
+        n_bytes *= shape[a];
+        if (is_padded && a > 0 && n_bytes % PERIOD_BYTES == 0) {
+            n_bytes += (a == layout->ndim - 1) ? PAD_ROW_BYTES : PAD_PLANE_BYTES;
+        }
+    }
+    return n_bytes;
+}
+
+/* As every pass sees it, of any rank. */
+static int64_t slot_strides(const plait_fft_t *f, const plait_layout_t *layout,
+                            int rank, int64_t item_bytes, int slot, int64_t stride[])
+{
+    return strides_of(layout, rank, item_bytes,
+                      f->pads_work && slot > plait_slot_ret(f->plan, 0), stride);
 }
 
 static bool fits_result(const plait_fft_t *f, const plait_fft_stage_t *stage)
@@ -64,6 +93,35 @@ static bool is_in_place(const plait_fft_t *f, int i)
            !has_padding(&stage->layout);
 }
 
+/* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
+ * axis, so that lanes are contiguous elements. */
+static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
+                       const plait_fft_stage_t *stage)
+{
+    bool is_fusable = f->plan->direct != PLAIT_DIRECT_NONE && stage->t >= 0 &&
+                      stage->t < from->ndim - 1;
+
+    for (int a = 0; a < from->ndim; a++) {
+        is_fusable = is_fusable && from->axis[a].split != PLAIT_SPLIT_CYCLIC &&
+                     stage->layout.axis[a].split != PLAIT_SPLIT_CYCLIC;
+    }
+    return is_fusable;
+}
+
+/* Moves know an array by its layout alone; passes know strides. */
+static bool has_passes_only(const plait_fft_t *f)
+{
+    const plait_layout_t *from = &f->path.from;
+    bool has_passes = f->plan->direct != PLAIT_DIRECT_NONE;
+
+    for (int i = 0; i < f->path.n_stages; i++) {
+        const plait_fft_stage_t *stage = &f->path.stages[i];
+        has_passes = has_passes && (!stage->is_exchange || is_fusable(f, from, stage));
+        from = &stage->layout;
+    }
+    return has_passes;
+}
+
 /* From the last stage, which writes the result, backwards: stages alternate between result
  * and one work buffer. A result that the operand may share memory with is not the place for
  * a first exchange, nor is one that is too small on some rank; these get a second buffer. */
@@ -85,9 +143,11 @@ static plait_status_t assign_slots(plait_fft_t *f)
             stage->slot = ret;
         } else {
             int which = wants_ret; /* a stage that could not have the result */
-            work_bytes[which] = plait_max(
-                work_bytes[which],
-                local_bytes(f, &stage->layout, stage->is_real, f->plan->rank));
+            int64_t stride[PLAIT_MAX_NDIM];
+            work_bytes[which] =
+                plait_max(work_bytes[which], strides_of(&stage->layout, f->plan->rank,
+                                                        bytes_of(f, stage->is_real),
+                                                        f->pads_work, stride));
             stage->slot = -2 - which;
         }
         wants_ret = is_in_place(f, i) ? wants_ret : !wants_ret;
@@ -130,25 +190,13 @@ static plait_status_t make_rfft1(plait_fft_t *f, plait_rfft1_t **fft_p)
                               (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
 }
 
-/* Past the cache where the processor gains by it, and only data that will have left the cache
- * before they are used again. */
+/* Past the cache only data that will have left it before they are used again. */
 static plait_fft_store_t store_of(const plait_fft_t *f, const plait_layout_t *layout)
 {
     int64_t n_bytes =
         2 * local_bytes(f, layout, false, f->plan->rank) * f->plan->n_ranks;
 
-    return (plait_cpu_streams() && n_bytes > plait_host_cache_bytes())
-               ? PLAIT_FFT_STREAM
-               : PLAIT_FFT_STORE;
-}
-
-static void strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
-                       int64_t stride[])
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-
-    plait_layout_stored_shape(layout, rank, shape);
-    plait_row_major_strides(layout->ndim, shape, item_bytes, stride);
+    return (n_bytes > plait_host_cache_bytes()) ? PLAIT_FFT_STREAM : PLAIT_FFT_STORE;
 }
 
 /* A pass that writes the local array of `layout` with planes (t, last axis); pieces are filled in
@@ -167,7 +215,7 @@ static plait_status_t new_pass(const plait_fft_t *f, const plait_layout_t *layou
     pass->pieces = plait_alloc(n_pieces, sizeof(*pass->pieces));
     PLAIT_CHECK(pass->pieces != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     pass->item_bytes = bytes_of(f, is_real);
-    strides_of(layout, f->plan->rank, pass->item_bytes, stride);
+    slot_strides(f, layout, f->plan->rank, pass->item_bytes, slot, stride);
     plait_layout_local_shape(layout, f->plan->rank, shape);
     t = (t >= 0) ? t : ndim - 2;
     pass->n_t = (t >= 0) ? shape[t] : 1;
@@ -203,7 +251,7 @@ static void set_own_piece(const plait_fft_t *f, plait_pass_t *pass, int t,
     int d = 0;
 
     pass->src_bytes = bytes_of(f, is_real);
-    strides_of(layout, f->plan->rank, pass->src_bytes, stride);
+    slot_strides(f, layout, f->plan->rank, pass->src_bytes, slot, stride);
     plait_layout_local_shape(layout, f->plan->rank, shape);
     t = (t >= 0) ? t : last - 1;
     pass->src_n_t = (t >= 0) ? shape[t] : 1;
@@ -305,7 +353,7 @@ static plait_status_t set_pieces(const plait_fft_t *f, plait_pass_t *pass,
         plait_piece_t piece = {.peer = peer, .slot = slot};
         bool is_empty = plait_layout_replica(from, peer) != replica;
         int d = 0;
-        strides_of(from, peer, f->item_bytes, stride);
+        slot_strides(f, from, peer, f->item_bytes, slot, stride);
         for (int a = 0; a < from->ndim && !is_empty; a++) {
             PLAIT_TRY(plait_overlaps_of(from, peer, to, rank, a, &overlaps[a]));
             is_empty = overlaps[a].n == 0;
@@ -331,21 +379,6 @@ done:
         plait_overlaps_clear(&overlaps[a]);
     }
     return status;
-}
-
-/* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
- * axis, so that lanes are contiguous elements. */
-static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
-                       const plait_fft_stage_t *stage)
-{
-    bool is_fusable = f->plan->direct != PLAIT_DIRECT_NONE && stage->t >= 0 &&
-                      stage->t < from->ndim - 1;
-
-    for (int a = 0; a < from->ndim; a++) {
-        is_fusable = is_fusable && from->axis[a].split != PLAIT_SPLIT_CYCLIC &&
-                     stage->layout.axis[a].split != PLAIT_SPLIT_CYCLIC;
-    }
-    return is_fusable;
 }
 
 /* Columns of axis t as they arrive, then real rows where the stage has them. */
@@ -407,6 +440,7 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
     plait_move_t zeros = {0};
     bool has_exchange = false;
 
+    f->pads_work = has_passes_only(f);
     PLAIT_TRY(assign_slots(f));
     for (int i = 0; i < f->path.n_stages; i++) {
         const plait_fft_stage_t *stage = &f->path.stages[i];

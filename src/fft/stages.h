@@ -15,7 +15,8 @@ typedef struct {
     plait_layout_t from, to; /* as given */
     bool is_from_real, is_to_real;
     plait_fft_path_t path;
-    int n_left; /* transforms not yet created: the last one carries the scale */
+    bool pads_work; /* strides_of */
+    int n_left;     /* transforms not yet created: the last one carries the scale */
 } plait_fft_t;
 
 /* Adds the steps of f->path, which is found, to f->plan. */

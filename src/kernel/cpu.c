@@ -45,24 +45,11 @@ static plait_cpu_level_t detect(void)
     return PLAIT_CPU_AVX512;
 }
 
-bool plait_cpu_streams(void)
-{
-    uint32_t a = 0, vendor[3] = {0}; /* EBX, EDX, ECX spell it */
-
-    (void)__get_cpuid(0, &a, &vendor[0], &vendor[2], &vendor[1]);
-    return memcmp(vendor, "GenuineIntel", sizeof(vendor)) == 0;
-}
-
 #else
 
 static plait_cpu_level_t detect(void)
 {
     return PLAIT_CPU_GENERIC;
-}
-
-bool plait_cpu_streams(void)
-{
-    return false;
 }
 
 #endif

@@ -18,12 +18,6 @@ typedef enum {
  */
 plait_cpu_level_t plait_cpu_level(void);
 
-/* Whether scattered results of a transform are better written past the cache. Measured at
- * 256^3 complex128: on an Intel server ordinary stores cost 1.7 times as much, on AMD Zen 3
- * streaming ones cost 1.1 (out of place) to 1.6 times as much. Planning makes no trial runs,
- * so the vendor decides. */
-bool plait_cpu_streams(void);
-
 /* Name of plait_cpu_level(): "generic", "sse2", "avx2" or "avx512". */
 const char *plait_cpu_isa(void);
 
