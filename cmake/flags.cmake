@@ -37,12 +37,15 @@ function(plait_instruction_set_flags)
     endif()
     # Sanitized, the large vector kernels take minutes to compile; they are one source, so one
     # instruction set of them is looked at, and accesses only.
-    if(PLAIT_SANITIZE AND source MATCHES "_avx[0-9]+\\.c$")
+    set(looked_at "_generic\\.c$")
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      set(looked_at "_sse2\\.c$")
+    endif()
+    if(PLAIT_SANITIZE AND source MATCHES "_(avx2|avx512|sse2|generic)\\.c$"
+       AND NOT source MATCHES "${looked_at}")
       list(APPEND flags -O1 -fno-sanitize=all)
-    elseif(PLAIT_SANITIZE AND source MATCHES "_sse2\\.c$")
+    elseif(PLAIT_SANITIZE AND source MATCHES "${looked_at}")
       list(APPEND flags -O1 -fno-sanitize=undefined)
-    elseif(PLAIT_FUZZ AND source MATCHES "/src/kernel/fft_generic\\.c$")
-      list(APPEND flags -O1 -fno-sanitize=undefined,fuzzer-no-link) # with clang these do, too
     endif()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
   endforeach()
