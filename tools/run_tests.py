@@ -9,6 +9,7 @@ Each suite is a process with a time limit; its output is in build/tests/SUITE*.l
 if anything failed. What this machine cannot do is skipped with its reason, never passed.
 """
 
+import collections
 import dataclasses
 import os
 import re
@@ -318,7 +319,8 @@ def open_mpi_faults(count):
     pytest(count, name, FAULTS, "-k", chosen, python=OTHER_PYTHON, environment=environment)
 
 
-# Two lanes: the first suites are of C, or wait most of the time.
+# Two lanes: the first suites are of C, or wait most of the time. Whichever lane is done first
+# helps the other one from its end.
 N_SUITES_BESIDE = 8
 SUITES: dict[str, Callable[[Count], None]] = {
     "structure": structure,
@@ -369,9 +371,21 @@ def report(name, count, seconds):
     sys.stdout.flush()
 
 
-def run_lane(names, total, lock):
+def take(mine, other):
+    """The next suite of this lane, or when it is done the last one of the other lane."""
+    try:
+        return mine.popleft()
+    except IndexError:
+        return other.pop()
+
+
+def run_lane(mine, other, total, lock):
     """Run suites one after the other; what goes wrong in the runner is a failure of the suite."""
-    for name in names:
+    while mine or other:
+        try:
+            name = take(mine, other)
+        except IndexError:  # the other lane was faster
+            break
         started, count = time.monotonic(), Count()
         try:
             SUITES[name](count)
@@ -396,8 +410,12 @@ def main(names):
     total, lock = Count(), threading.Lock()
     chosen = [name for name in SUITES if not names or name in names]
     beside = list(SUITES)[:N_SUITES_BESIDE]
-    lanes = [[n for n in chosen if n in beside], [n for n in chosen if n not in beside]]
-    threads = [threading.Thread(target=run_lane, args=(lane, total, lock)) for lane in lanes]
+    first = collections.deque(n for n in chosen if n in beside)
+    second = collections.deque(n for n in chosen if n not in beside)
+    threads = [
+        threading.Thread(target=run_lane, args=(*lanes, total, lock))
+        for lanes in ((first, second), (second, first))
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
