@@ -20,6 +20,15 @@ class Place:
     spec: Spec
 
 
+class _Alone:
+    """See `ALONE`."""
+
+    axis_names, shape = (), {}
+
+
+ALONE = _Alone()  # as mesh=: what has no mesh is on one device, also where a trace cannot tell
+
+
 def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
     """A PartitionSpec as one tuple of mesh axes for each array axis."""
     if not isinstance(spec, P | tuple | list):
@@ -84,7 +93,7 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     if not around.empty:
         return _jax.concrete_mesh() or around
     if mesh is not None:
-        return mesh
+        return None if mesh is ALONE else mesh
     array = _jax.underlying(x)
     is_traced = isinstance(array, jax.core.Tracer)
     if jax.device_count() == 1 or (not is_traced and len(array.devices()) == 1):
