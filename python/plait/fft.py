@@ -6,15 +6,20 @@ from typing import Any
 from jax import Array
 from jax.sharding import PartitionSpec as P
 from plait._fourier import Kind, along, three
+from plait._spectral import convolve, frequencies, solve_poisson
 
 __all__ = [
+    "fftconvolve",
+    "fftfreqn",
     "fftn",
     "ifftn",
     "irfftn",
     "pfft3d",
     "pifft3d",
     "pirfft3d",
+    "poisson",
     "prfft3d",
+    "rfftfreqn",
     "rfftn",
 ]
 
@@ -279,3 +284,127 @@ def irfftn(
     """
     given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
     return along(Kind("irfftn", +1, "result"), x, s, axes, shape, given)
+
+
+def fftfreqn(
+    y: Array,
+    d: float | Sequence[float] = 1.0,
+    *,
+    axes: Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
+    angular: bool = False,
+    layout: str = "natural",
+    mesh: Any = None,
+    spec: Any = None,
+) -> tuple[Array, ...]:
+    """Frequencies of a spectrum's axes, shaped to broadcast on it and split as it is.
+
+    They are in cycles per unit of ``d``, the distance of samples (one, or one for each axis), as in
+    numpy; with ``angular=True`` in radians. ``shape`` is what is data of a spectrum with padding at
+    its tail, where they are 0. Each device counts its own; nothing is gathered.
+
+    Where the spectrum's type does not say how it is split, inside a jit on Auto axes, ``layout`` is
+    that of the transform that made it; or give ``spec``.
+
+    Collective: no; nothing is communicated.
+    Shapes: any to one array for each axis, of its extent along that axis and 1 along the others.
+    Raises: ValueError for axes out of bounds, a shape that does not fit.
+    Adjoint: none; they are constants.
+    Source: ``numpy.fft.fftfreq``; oracle ``tests/python/oracle.py::frequencies``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> kx, ky = plait.fft.fftfreqn(plait.fft.fftn(jnp.ones((4, 2))))
+        >>> kx.ravel().tolist(), ky.tolist()
+        ([0.0, 0.25, -0.5, -0.25], [[0.0, -0.5]])
+    """
+    given = {"mesh": mesh, "spec": spec}
+    return frequencies(Kind("fftfreqn", -1), y, d, axes, shape, angular, layout, given)
+
+
+def rfftfreqn(
+    y: Array,
+    d: float | Sequence[float] = 1.0,
+    *,
+    axes: Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
+    angular: bool = False,
+    layout: str = "natural",
+    mesh: Any = None,
+    spec: Any = None,
+) -> tuple[Array, ...]:
+    """`fftfreqn` of a spectrum of real numbers: the last axis named is halved.
+
+    ``shape`` is that of the real array; if it is left out, the halved axis was 2 (m - 1) long.
+
+    Collective: no; nothing is communicated.  Shapes: as `fftfreqn`.
+    Raises: as `fftfreqn`.  Adjoint: none; they are constants.
+    Source: ``numpy.fft.rfftfreq``; oracle ``tests/python/oracle.py::frequencies``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> y = plait.fft.rfftn(jnp.ones((3, 5)))
+        >>> plait.fft.rfftfreqn(y, 0.2, shape=(3, 5))[1].round(3).tolist()
+        [[0.0, 1.0, 2.0]]
+    """
+    given = {"mesh": mesh, "spec": spec}
+    kind = Kind("rfftfreqn", -1, "operand")
+    return frequencies(kind, y, d, axes, shape, angular, layout, given)
+
+
+def fftconvolve(
+    a: Array,
+    b: Array,
+    *,
+    mode: str = "full",
+    axes: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Convolve two arrays by transforms, real ones by real transforms.
+
+    ``mode`` and ``axes`` are scipy's; along the other axes sizes are equal or 1. The result is
+    split as ``a``, or as the larger one for 'valid'; where the mesh does not divide its size, it
+    has zeros at its tail. ``b`` may be on the same mesh, or on none: a kernel.
+
+    Collective: over the mesh, in program order.
+    Shapes: n and m along an axis to n + m - 1, n or n - m + 1, for 'full', 'same' and 'valid'.
+    Raises: ValueError for a mode that is none, shapes that do not fit; as `fftn`.
+    Adjoint: that of the transforms: a correlation.
+    Source: ``scipy.signal.fftconvolve``; oracle ``tests/python/oracle.py::convolve``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.fft.fftconvolve(jnp.array([1.0, 2, 3]), jnp.array([1.0, 1])).round(3).tolist()
+        [1.0, 3.0, 5.0, 3.0]
+    """
+    return convolve(a, b, mode, axes, mesh, spec)
+
+
+def poisson(
+    f: Array,
+    *,
+    spacing: float | Sequence[float] = 1.0,
+    axes: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Solve Poisson's equation on a periodic grid: u with mean 0 whose Laplacian is ``f``.
+
+    ``spacing`` is the distance of grid points, one or one for each axis. The Laplacian is that of
+    the trigonometric interpolant, the mean of ``f`` is left out. Axes that are not named are batch.
+    Two transforms, the spectrum as the forward path ends.
+
+    Collective: over the mesh, in program order.  Shapes: any to the same, split as ``f``.
+    Raises: ValueError for a spacing of 0, sizes that the mesh does not divide; as `fftn`.
+    Adjoint: itself.
+    Source: own; oracle ``tests/python/oracle.py::poisson``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> x = 2 * jnp.pi * jnp.arange(8) / 8
+        >>> u = plait.fft.poisson(jnp.cos(x), spacing=2 * jnp.pi / 8)
+        >>> bool(jnp.allclose(u, -jnp.cos(x), atol=1e-6))
+        True
+    """
+    return solve_poisson(f, spacing, axes, mesh, spec)

@@ -68,10 +68,8 @@ def _backend(kind: type[enum.IntEnum], key: str, value: Any) -> enum.IntEnum:
     try:
         return kind[name] if name in kind.__members__ else kind(default[name])
     except KeyError:
-        known = ", ".join(m.removeprefix(prefix) for m in kind.__members__)
-        raise ValueError(
-            f"{value!r} is not a valid value of {key}; expected MPI, {known}"
-        ) from None
+        known = ", ".join(sorted({"MPI", *(m.removeprefix(prefix) for m in kind.__members__)}))
+        raise ValueError(f"{value!r} is not a valid value of {key}; expected {known}") from None
 
 
 @dataclasses.dataclass
