@@ -115,6 +115,7 @@ lib.plait_reduce_is_defined.restype = ctypes.c_bool
 lib.plait_registry_comm.restype = ctypes.c_void_p
 lib.plait_registry_comm.argtypes = [ctypes.c_int64]
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
+lib.plait_fft1_isa.restype = ctypes.c_char_p
 lib.plait_config_at.restype = ctypes.POINTER(_Key)
 lib.plait_alloc_balance.restype = ctypes.c_int64
 lib.plait_shutdown.restype = ctypes.c_int64
@@ -180,7 +181,7 @@ def _row(op: _Op) -> Row:
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """Something that `plait.config` chooses, see plait/config.h; the first choice is the default."""
+    """A row of plait/config.h; the first choice is the default."""
 
     name: str
     variable: str
@@ -200,6 +201,11 @@ def keys() -> dict[str, Key]:
     """All that can be chosen, by name, in the order of the C list."""
     table = [_key(lib.plait_config_at(i).contents) for i in range(lib.plait_config_count())]
     return {key.name: key for key in table}
+
+
+def fft_isa() -> str:
+    """The instruction set of the kernels of transforms."""
+    return lib.plait_fft1_isa().decode()
 
 
 def chosen(name: str) -> str:
