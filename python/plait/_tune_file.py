@@ -15,6 +15,7 @@ import jax
 from plait import _core, _info, _launch
 
 FORMAT = 1
+FIELDS = {"grid", "layout", "settings", "seconds", "total", "rounds", "reason"}  # of a row
 
 
 def default_path() -> Path:
@@ -74,20 +75,26 @@ def _read(path: Path) -> dict:
         return {}
 
 
+def _is_row(row: dict, n_devices: int) -> bool:
+    keys, settings, seconds = _core.keys(), row["settings"], row["seconds"]
+    return (
+        set(row) == FIELDS
+        and len(row["grid"]) == 2
+        and math.prod(row["grid"]) == n_devices
+        and row["layout"] in ("transposed", "natural")
+        and all(value in keys[name].choices for name, value in settings.items())
+        and all(0 < value < math.inf for value in seconds.values())
+        and (row["total"] is None or row["total"] > 0)
+        and isinstance(row["rounds"], int)
+        and isinstance(row["reason"], str)
+    )
+
+
 def _is_table(table: Any, n_devices: int) -> bool:
-    """Whether an entry can be used: its best candidate is one that could be measured here."""
+    """Whether an entry is as `save` writes it, and its best candidate was measured."""
     try:
-        best = table[0]
-        keys = _core.keys()
-        return (
-            math.prod(best["grid"]) == n_devices
-            and len(best["grid"]) == 2
-            and best["layout"] in ("transposed", "natural")
-            and all(value in keys[name].choices for name, value in best["settings"].items())
-            and all(0 < seconds < math.inf for seconds in best["seconds"].values())
-            and all(isinstance(row["reason"], str) for row in table)
-        )
-    except (KeyError, IndexError, TypeError):
+        return all(_is_row(row, n_devices) for row in table) and bool(table[0]["seconds"])
+    except (AttributeError, KeyError, IndexError, TypeError):
         return False
 
 

@@ -93,11 +93,11 @@ def build_parser():
     tune = commands.add_parser(
         "tune",
         help="measure on which grid of devices transforms of a shape are fastest",
-        description="Measures transforms of an array of N0 x N1 x N2 elements on all grids of the "
+        description="Measures transforms of an array of three extents on all grids of the "
         "devices, prints the table, and keeps it for plait.fft.autotune. On devices of this "
         "process, or under `plait run -n N plait tune ...` on N ranks.",
     )
-    tune.add_argument("shape", type=extent, nargs=3, metavar=("N0", "N1", "N2"))
+    tune.add_argument("shape", type=extent, nargs=3, metavar="N", help="three extents")
     tune.add_argument("--dtype", default="complex64", help="complex64 (default), complex128")
     tune.add_argument(
         "--devices", type=count, default=0, metavar="N", help="devices; the cores if left out"
