@@ -68,7 +68,7 @@ def _axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
 # ---- where the result is split -------------------------------------------------------------------
 
 
-def _turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
+def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
     """The spec where the path ends: each split of a transformed axis moves to one that is done.
 
     Forward to the next one behind, backward to the next one before: the way back of the way
@@ -97,7 +97,7 @@ def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: 
         raise ValueError(
             f"{name}: layout is {layout!r}; expected 'transposed', 'natural' or a PartitionSpec"
         )
-    return place.spec if layout == "natural" else _turned(place.spec, axes, sign, name)
+    return place.spec if layout == "natural" else turned(place.spec, axes, sign, name)
 
 
 # ---- the transform -------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ def _transform(
     scale = _scale(norm, math.prod(whole[a] for a in axes), kind.sign, name)
     x = _real(x, name) if kind.real == "operand" else _complex(x, name)
     is_turned = kind.sign > 0 and layout == "transposed"
-    turn = (lambda names: _turned(names, axes, -1, name)) if is_turned else None
+    turn = (lambda names: turned(names, axes, -1, name)) if is_turned else None
     x, place = _mesh.locate(x, mesh, spec, name, first, turn)
     dst = _result_spec(layout, place, axes, kind.sign, name)
     x = _with_zeros(x, place, data, operand)

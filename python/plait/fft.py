@@ -1,14 +1,20 @@
 """Fourier transforms of global arrays that are distributed over a mesh."""
 
+import operator
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax import Array
 from jax.sharding import PartitionSpec as P
 from plait._fourier import Kind, along, three
 from plait._spectral import convolve, frequencies, solve_poisson
 
+if TYPE_CHECKING:
+    from plait._tune import TunedMesh
+
 __all__ = [
+    "autotune",
     "fftconvolve",
     "fftfreqn",
     "fftn",
@@ -22,6 +28,56 @@ __all__ = [
     "rfftfreqn",
     "rfftn",
 ]
+
+
+def autotune(
+    shape: Sequence[int],
+    *,
+    dtype: Any = "complex64",
+    operations: str | Sequence[str] = ("pfft3d", "pifft3d"),
+    layouts: str | Sequence[str] = ("transposed", "natural"),
+    devices: Sequence[Any] | None = None,
+    axis_names: Sequence[str] = ("x", "y"),
+    repeats: int = 5,
+    file: str | os.PathLike | None = None,
+    fresh: bool = False,
+    verbose: bool = False,
+) -> "TunedMesh":
+    """Find the mesh on which transforms of ``shape`` are fastest, by measuring them here.
+
+    Candidates are all grids of the devices (slabs, with one axis of size 1, and pencils) in each
+    of ``layouts``, with each way of exchanging that there is (`plait.config`). They take
+    turns; of each one and each of ``operations`` (named once for every time that a step calls it)
+    the median of ``repeats`` counts, of the slowest process. Candidates that take twice the best
+    one's time are measured twice; those that do not fit the shape are not.
+
+    The result is a mesh for shardings with more attributes: ``spec`` for arrays to transform,
+    ``layout`` for the transforms, ``settings`` for ``plait.config.set``, ``table`` with all
+    measurements, ``report()`` as text, ``padded_shape`` if no grid divides the shape. Inside jit
+    give transforms ``spec=mesh.spec``. Nothing but speed depends on the choice.
+
+    What was measured is kept in ``file`` (``PLAIT_TUNE_FILE``, or ``plait/tune.json`` in the user's
+    cache), by machine, shape, precision, layouts, operations and version; a later call finds it
+    there, unless it asks for a ``fresh`` one; with ``file=""`` nothing is kept. ``verbose`` prints
+    the table.
+
+    Collective: over the processes of the devices; outside jit.  Shapes: three extents.
+    Raises: ValueError for a shape, dtype or name that cannot be; `plait.MismatchError` if
+    processes ask for different things.
+    Adjoint: none.  Source: own; notes of FFTW's manual, 4.3.2, on measured plans.
+
+    Example:
+        >>> import plait, jax
+        >>> mesh = plait.fft.autotune((8, 8, 8), devices=jax.devices()[:1], file="")
+        >>> mesh.spec, mesh.devices.shape
+        (PartitionSpec('x', 'y'), (1, 1))
+    """
+    from plait import _tune  # it calls what is here
+
+    problem = _tune.problem_of(shape, dtype, operations, layouts, devices, axis_names)
+    if operator.index(repeats) < 1:
+        raise ValueError(f"autotune: repeats is {repeats}; expected 1 or more")
+    return _tune.tune(problem, repeats, file, fresh, verbose)
 
 
 def pfft3d(

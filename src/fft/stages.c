@@ -338,8 +338,7 @@ done:
 static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
                        const plait_fft_stage_t *stage)
 {
-    bool is_fusable = f->plan->direct != PLAIT_DIRECT_NONE && stage->t >= 0 &&
-                      stage->t < from->ndim - 1;
+    bool is_fusable = f->may_fuse && stage->t >= 0 && stage->t < from->ndim - 1;
 
     for (int a = 0; a < from->ndim; a++) {
         is_fusable = is_fusable && from->axis[a].split != PLAIT_SPLIT_CYCLIC &&
