@@ -18,7 +18,7 @@ SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def _real(x: Any, name: str) -> Any:
+def as_real(x: Any, name: str) -> Any:
     """The operand as float32 or float64."""
     dtype = jnp.dtype(x.dtype)
     if dtype.name in ("float32", "float64"):
@@ -28,7 +28,7 @@ def _real(x: Any, name: str) -> Any:
     raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or integers")
 
 
-def _complex(x: Any, name: str) -> Any:
+def as_complex(x: Any, name: str) -> Any:
     """The operand as complex64 or complex128."""
     dtype = jnp.dtype(x.dtype)
     if dtype.name in ("complex64", "complex128"):
@@ -48,7 +48,7 @@ def _scale(norm: str, n: int, sign: int, name: str) -> float:
     return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
 
 
-def _axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
+def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
     """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
@@ -180,7 +180,7 @@ def _transform(
     data, operand, out = _sizes(kind, x.shape, axes, s, shape, first)
     whole = out if kind.real == "result" else operand
     scale = _scale(norm, math.prod(whole[a] for a in axes), kind.sign, name)
-    x = _real(x, name) if kind.real == "operand" else _complex(x, name)
+    x = as_real(x, name) if kind.real == "operand" else as_complex(x, name)
     is_turned = kind.sign > 0 and layout == "transposed"
     turn = (lambda names: turned(names, axes, -1, name)) if is_turned else None
     x, place = _mesh.locate(x, mesh, spec, name, first, turn)
@@ -223,5 +223,5 @@ def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
 def along(kind: Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
     """Any axes of an array."""
     x = jnp.asarray(x)
-    found = _axes_of(axes, s, x.ndim, kind.name)
+    found = axes_of(axes, s, x.ndim, kind.name)
     return _transform(kind, x, found, s=s, shape=shape, **given)

@@ -108,7 +108,7 @@ def _is_auto(mesh: Any) -> bool:
     return all(t == AxisType.Auto for t in mesh.axis_types)
 
 
-def _find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
+def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
@@ -147,7 +147,7 @@ def locate(
             raise ValueError(f"{name}: spec={spec} without a mesh")
         return x, Place(None, ((),) * x.ndim)
     is_guess = spec is None and isinstance(_jax.underlying(x), jax.core.Tracer) and _is_auto(found)
-    names = _find_spec(x, found, spec, first, name)
+    names = find_spec(x, found, spec, first, name)
     if is_guess and turn is not None:
         names = turn(names)
     check_spec(names, found, x.shape, name)

@@ -79,10 +79,10 @@ def frequencies(
     """Those of each axis where the spectrum y has them; kind.real: is the last one halved."""
     name, is_half = kind.name, kind.real is not None
     y = jnp.asarray(y)
-    axes = _fourier._axes_of(axes, None, y.ndim, name)
+    axes = _fourier.axes_of(axes, None, y.ndim, name)
     if layout not in ("transposed", "natural"):
         raise ValueError(f"{name}: layout is {layout!r}; expected 'transposed' or 'natural'")
-    turn = (lambda s: _fourier._turned(s, axes, -1, name)) if layout == "transposed" else None
+    turn = (lambda s: _fourier.turned(s, axes, -1, name)) if layout == "transposed" else None
     y, place = _mesh.locate(y, given["mesh"], given["spec"], name, 0, turn)
     dims = list(y.shape)
     if is_half:
@@ -97,6 +97,11 @@ def frequencies(
 
 
 # ---- there and back ------------------------------------------------------------------------------
+
+
+def _between(spec: Spec, axes: tuple, name: str) -> Spec:
+    """How a spectrum is split that goes back again: as the path there ends, where it has an end."""
+    return spec if all(spec[a] for a in axes) else _fourier.turned(spec, axes, -1, name)
 
 
 def _there(x: Any, axes: tuple, s: Any, is_real: bool, src: Spec, dst: Spec, mesh: Any) -> Any:
@@ -124,8 +129,8 @@ def _along(
 def _floating(x: Any, name: str) -> Any:
     """The array in single or double precision, real or complex."""
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return _fourier._complex(x, name)
-    return _fourier._real(x, name)
+        return _fourier.as_complex(x, name)
+    return _fourier.as_real(x, name)
 
 
 # ---- convolution ---------------------------------------------------------------------------------
@@ -206,7 +211,7 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
     if place.mesh is None:
         return b, spec
     if not jax.typeof(b).sharding.mesh.empty:
-        own = _mesh._find_spec(b, place.mesh, None, 0, name)
+        own = _mesh.find_spec(b, place.mesh, None, 0, name)
         counts = [_mesh_rules.parts(place.mesh, e) for e in own]
         if any(own) and not any(n % k for n, k in zip(b.shape, counts, strict=True)):
             return b, own
@@ -236,7 +241,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     dtype = jnp.promote_types(a.dtype, b.dtype)
     a, b = (_floating(x.astype(dtype), name) for x in (a, b))
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
-    axes = _fourier._axes_of(axes, None, a.ndim, name)
+    axes = _fourier.axes_of(axes, None, a.ndim, name)
     n, m = [a.shape[i] for i in axes], [b.shape[i] for i in axes]
     if mode == "valid" and n != m and all(i <= j for i, j in zip(n, m, strict=True)):
         a, b, n, m, spec = b, a, m, n, None
@@ -247,7 +252,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     a, place = _mesh.locate(a, mesh or _mesh_beside(a, b), spec, name)
     s = tuple(_fast(i + j - 1) for i, j in zip(n, m, strict=True))
     b, of_b = _second(b, a, place, axes, s, name)
-    middle = _fourier._turned(place.spec, axes, -1, name)
+    middle = _between(place.spec, axes, name)
     kept = tuple(() if n == 1 < m else e for n, m, e in zip(b.shape, a.shape, middle, strict=True))
     y = _there(a, axes, s, is_real, place.spec, middle, place.mesh)
     y = y * _there(b, axes, s, is_real, of_b, kept, place.mesh)
@@ -272,12 +277,12 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
     name = "poisson"
     f = _floating(jnp.asarray(f), name)
     is_real = not jnp.issubdtype(f.dtype, jnp.complexfloating)
-    axes = _fourier._axes_of(axes, None, f.ndim, name)
+    axes = _fourier.axes_of(axes, None, f.ndim, name)
     steps = _spacings(spacing, len(axes), name, "spacing")
     if min(abs(h) for h in steps) == 0:
         raise ValueError(f"{name}: spacing is {spacing}; expected none to be 0")
     f, place = _mesh.locate(f, mesh, spec, name)
-    middle = _fourier._turned(place.spec, axes, -1, name)
+    middle = _between(place.spec, axes, name)
     y = _there(f, axes, None, is_real, place.spec, middle, place.mesh)
     sizes = [f.shape[a] for a in axes]
     wanted = _wanted(axes, sizes, steps, True, is_real)

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import plait
 
 
 class TransposeCommBackend(enum.IntEnum):
@@ -99,12 +100,8 @@ class JAXDecompConfig:
 
 
 def _forward(key: str, value: enum.IntEnum) -> None:
-    """Tell plait's own configuration; where it knows no such choice, nothing is to be chosen."""
-    import plait
-
-    chosen = getattr(plait, "config", None)
-    if chosen is not None and hasattr(chosen, key):
-        chosen.update(key, "mpi" if "_MPI" in value.name else "auto")
+    """Tell plait: messages for MPI, else what is fastest here."""
+    plait.config.update(key, "MPI" if "_MPI" in value.name else "auto")
 
 
 config = JAXDecompConfig()
@@ -192,8 +189,6 @@ def autotune(shape: Any, **kwargs: Any) -> Any:
     Collective: over all devices.  Shapes: of the global array.  Raises: as `plait.fft.autotune`.
     Source: `plait.fft.autotune`.
     """
-    import plait
-
     return plait.fft.autotune(tuple(shape), **kwargs)
 
 
