@@ -9,6 +9,7 @@ from plait._comm import ANY_SOURCE as ANY_SOURCE
 from plait._comm import ANY_TAG as ANY_TAG
 from plait._comm import PROC_NULL as PROC_NULL
 from plait._comm import Comm as Comm
+from plait._config import config as config
 from plait._errors import CommError as CommError
 from plait._errors import Error as Error
 from plait._errors import MismatchError as MismatchError
@@ -81,6 +82,7 @@ __all__ = [
     "barrier",
     "bcast",
     "block",
+    "config",
     "create_token",
     "depend",
     "errors",

@@ -41,6 +41,15 @@ class _Attr(ctypes.Structure):
     ]
 
 
+class _Key(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("variable", ctypes.c_char_p),
+        ("choices", ctypes.POINTER(ctypes.c_char_p)),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
 _INT, _FLOAT, _ARRAY, _LIST = range(4)  # plait_param_kind_t
 
 
@@ -54,6 +63,7 @@ class _Op(ctypes.Structure):
         ("adjoint", ctypes.c_char_p),
         ("alias", ctypes.c_int),
         ("is_matched", ctypes.c_int),
+        ("family", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),
         ("line", ctypes.c_char_p),
@@ -105,6 +115,8 @@ lib.plait_reduce_is_defined.restype = ctypes.c_bool
 lib.plait_registry_comm.restype = ctypes.c_void_p
 lib.plait_registry_comm.argtypes = [ctypes.c_int64]
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
+lib.plait_fft1_isa.restype = ctypes.c_char_p
+lib.plait_config_at.restype = ctypes.POINTER(_Key)
 lib.plait_alloc_balance.restype = ctypes.c_int64
 lib.plait_shutdown.restype = ctypes.c_int64
 lib.plait_shutdown.argtypes = [ctypes.c_int64]
@@ -165,6 +177,47 @@ def _row(op: _Op) -> Row:
         doc=text(op.doc),
         line=text(op.line),
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A row of plait/config.h; the first choice is the default."""
+
+    name: str
+    variable: str
+    choices: tuple[str, ...]
+    doc: str
+
+
+def _key(key: _Key) -> Key:
+    choices = []
+    while (choice := key.choices[len(choices)]) is not None:
+        choices.append(choice.decode())
+    return Key(key.name.decode(), key.variable.decode(), tuple(choices), key.doc.decode())
+
+
+@functools.cache
+def keys() -> dict[str, Key]:
+    """All that can be chosen, by name, in the order of the C list."""
+    table = [_key(lib.plait_config_at(i).contents) for i in range(lib.plait_config_count())]
+    return {key.name: key for key in table}
+
+
+def fft_isa() -> str:
+    """The instruction set of the kernels of transforms."""
+    return lib.plait_fft1_isa().decode()
+
+
+def chosen(name: str) -> str:
+    """What is chosen for a key."""
+    value = ctypes.c_char_p()
+    check(lib.plait_config_get(name.encode(), ctypes.byref(value)))
+    return value.value.decode()
+
+
+def choose(name: str, value: str) -> None:
+    """Chooses, from now on."""
+    check(lib.plait_config_set(name.encode(), value.encode()))
 
 
 @functools.cache

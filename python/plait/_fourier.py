@@ -18,7 +18,7 @@ SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 # ---- arguments -----------------------------------------------------------------------------------
 
 
-def _real(x: Any, name: str) -> Any:
+def as_real(x: Any, name: str) -> Any:
     """The operand as float32 or float64."""
     dtype = jnp.dtype(x.dtype)
     if dtype.name in ("float32", "float64"):
@@ -28,7 +28,7 @@ def _real(x: Any, name: str) -> Any:
     raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or integers")
 
 
-def _complex(x: Any, name: str) -> Any:
+def as_complex(x: Any, name: str) -> Any:
     """The operand as complex64 or complex128."""
     dtype = jnp.dtype(x.dtype)
     if dtype.name in ("complex64", "complex128"):
@@ -48,7 +48,7 @@ def _scale(norm: str, n: int, sign: int, name: str) -> float:
     return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
 
 
-def _axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
+def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
     """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
@@ -68,7 +68,7 @@ def _axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
 # ---- where the result is split -------------------------------------------------------------------
 
 
-def _turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
+def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
     """The spec where the path ends: each split of a transformed axis moves to one that is done.
 
     Forward to the next one behind, backward to the next one before: the way back of the way
@@ -97,7 +97,7 @@ def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: 
         raise ValueError(
             f"{name}: layout is {layout!r}; expected 'transposed', 'natural' or a PartitionSpec"
         )
-    return place.spec if layout == "natural" else _turned(place.spec, axes, sign, name)
+    return place.spec if layout == "natural" else turned(place.spec, axes, sign, name)
 
 
 # ---- the transform -------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def _transform(
     data, operand, out = _sizes(kind, x.shape, axes, s, shape, first)
     whole = out if kind.real == "result" else operand
     scale = _scale(norm, math.prod(whole[a] for a in axes), kind.sign, name)
-    x = _real(x, name) if kind.real == "operand" else _complex(x, name)
+    x = as_real(x, name) if kind.real == "operand" else as_complex(x, name)
     is_turned = kind.sign > 0 and layout == "transposed"
-    turn = (lambda names: _turned(names, axes, -1, name)) if is_turned else None
+    turn = (lambda names: turned(names, axes, -1, name)) if is_turned else None
     x, place = _mesh.locate(x, mesh, spec, name, first, turn)
     dst = _result_spec(layout, place, axes, kind.sign, name)
     x = _with_zeros(x, place, data, operand)
@@ -223,5 +223,5 @@ def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
 def along(kind: Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
     """Any axes of an array."""
     x = jnp.asarray(x)
-    found = _axes_of(axes, s, x.ndim, kind.name)
+    found = axes_of(axes, s, x.ndim, kind.name)
     return _transform(kind, x, found, s=s, shape=shape, **given)

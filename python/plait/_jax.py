@@ -18,7 +18,7 @@ from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 from jax._src import source_info_util as _source_info
 from jax._src.interpreters import partial_eval as _pe
-from jax._src.mesh import get_concrete_mesh
+from jax._src.mesh import get_concrete_mesh, thread_resources
 from jax.interpreters import ad, batching, mlir
 from plait import _errors
 
@@ -126,6 +126,12 @@ def concrete_mesh() -> Any | None:
     """The mesh that jax.set_mesh set, with its devices; None if there is none."""
     mesh = get_concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
+
+
+def entered_mesh() -> Any | None:
+    """The mesh of the `with mesh:` around this, as programs before jax.set_mesh have it."""
+    mesh = thread_resources.env.physical_mesh
+    return None if mesh.empty else mesh
 
 
 def checks_vma() -> bool:

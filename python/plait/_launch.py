@@ -118,6 +118,8 @@ def program_command(program):
         if not os.path.isfile(program[0]):
             raise FileNotFoundError(f"{program[0]}: no such file")
         return [*python, *program]
+    if program[0] == "plait":  # this one, installed or not
+        return [*python, "-m", *program]
     found = shutil.which(program[0])
     if not found:
         raise FileNotFoundError(f"{program[0]}: no such program")

@@ -20,6 +20,15 @@ class Place:
     spec: Spec
 
 
+class _Alone:
+    """See `ALONE`."""
+
+    axis_names, shape = (), {}
+
+
+ALONE = _Alone()  # as mesh=: what has no mesh is on one device, also where a trace cannot tell
+
+
 def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
     """A PartitionSpec as one tuple of mesh axes for each array axis."""
     if not isinstance(spec, P | tuple | list):
@@ -84,7 +93,7 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     if not around.empty:
         return _jax.concrete_mesh() or around
     if mesh is not None:
-        return mesh
+        return None if mesh is ALONE else mesh
     array = _jax.underlying(x)
     is_traced = isinstance(array, jax.core.Tracer)
     if jax.device_count() == 1 or (not is_traced and len(array.devices()) == 1):
@@ -99,7 +108,7 @@ def _is_auto(mesh: Any) -> bool:
     return all(t == AxisType.Auto for t in mesh.axis_types)
 
 
-def _find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
+def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
@@ -138,7 +147,7 @@ def locate(
             raise ValueError(f"{name}: spec={spec} without a mesh")
         return x, Place(None, ((),) * x.ndim)
     is_guess = spec is None and isinstance(_jax.underlying(x), jax.core.Tracer) and _is_auto(found)
-    names = _find_spec(x, found, spec, first, name)
+    names = find_spec(x, found, spec, first, name)
     if is_guess and turn is not None:
         names = turn(names)
     check_spec(names, found, x.shape, name)

@@ -182,9 +182,10 @@ def _lower(
     devices = _jax.lowering_devices(ctx)
     if devices is None:
         raise TypeError(f"plait.{g.name}: JAX does not say for which devices this is compiled")
-    if len(devices) != (1 if mesh is None else mesh.size):
+    n_meant = 1 if mesh is None else mesh.size
+    if len(devices) != n_meant:
         raise ValueError(
-            f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {mesh.size}: put "
+            f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put "
             "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
         )
     group = _groups.of_devices(devices)

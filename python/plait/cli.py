@@ -26,6 +26,14 @@ def count(text):
     return value
 
 
+def extent(text):
+    """An extent of an array; for argparse."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is no extent of an array")
+    return value
+
+
 def seconds(text):
     """A number of seconds, 0 or more; for argparse."""
     value = float(text)
@@ -82,6 +90,30 @@ def build_parser():
     )
     doctor.set_defaults(action=doctor_command)
 
+    tune = commands.add_parser(
+        "tune",
+        help="measure on which grid of devices transforms of a shape are fastest",
+        description="Measures transforms of an array of three extents on all grids of the "
+        "devices, prints the table, and keeps it for plait.fft.autotune. On devices of this "
+        "process, or under `plait run -n N plait tune ...` on N ranks.",
+    )
+    tune.add_argument("shape", type=extent, nargs=3, metavar="N", help="three extents")
+    tune.add_argument("--dtype", default="complex64", help="complex64 (default), complex128")
+    tune.add_argument(
+        "--devices", type=count, default=0, metavar="N", help="devices; the cores if left out"
+    )
+    tune.add_argument(
+        "--operations",
+        default="pfft3d,pifft3d",
+        metavar="NAMES",
+        help="of plait.fft, with commas between, each as often as a step calls it",
+    )
+    tune.add_argument("--layouts", default="transposed,natural", metavar="NAMES")
+    tune.add_argument("--repeats", type=count, default=5, metavar="N", help="rounds (5)")
+    tune.add_argument("--file", help="instead of PLAIT_TUNE_FILE or the user's cache")
+    tune.add_argument("--fresh", action="store_true", help="measure again what FILE has")
+    tune.set_defaults(action=tune_command)
+
     trace = commands.add_parser("trace", help="make one trace of what ranks have written")
     actions = trace.add_subparsers(dest="trace_action", required=True, metavar="ACTION")
     merge = actions.add_parser(
@@ -119,6 +151,13 @@ def doctor_command(arguments):
         print(_record.report(arguments.last))
         return 0
     return _doctor.run(has_test=not arguments.no_test)
+
+
+def tune_command(arguments):
+    """``plait tune``."""
+    from plait import _tune_command  # which imports JAX
+
+    return _tune_command.run(arguments)
 
 
 def merge_command(arguments):

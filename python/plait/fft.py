@@ -1,22 +1,83 @@
 """Fourier transforms of global arrays that are distributed over a mesh."""
 
+import operator
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jax import Array
 from jax.sharding import PartitionSpec as P
 from plait._fourier import Kind, along, three
+from plait._spectral import convolve, frequencies, solve_poisson
+
+if TYPE_CHECKING:
+    from plait._tune import TunedMesh
 
 __all__ = [
+    "autotune",
+    "fftconvolve",
+    "fftfreqn",
     "fftn",
     "ifftn",
     "irfftn",
     "pfft3d",
     "pifft3d",
     "pirfft3d",
+    "poisson",
     "prfft3d",
+    "rfftfreqn",
     "rfftn",
 ]
+
+
+def autotune(
+    shape: Sequence[int],
+    *,
+    dtype: Any = "complex64",
+    operations: str | Sequence[str] = ("pfft3d", "pifft3d"),
+    layouts: str | Sequence[str] = ("transposed", "natural"),
+    devices: Sequence[Any] | None = None,
+    axis_names: Sequence[str] = ("x", "y"),
+    repeats: int = 5,
+    file: str | os.PathLike | None = None,
+    fresh: bool = False,
+    verbose: bool = False,
+) -> "TunedMesh":
+    """Find the mesh on which transforms of ``shape`` are fastest, by measuring them here.
+
+    Candidates are all grids of the devices (slabs, with one axis of size 1, and pencils) in each
+    of ``layouts``, with each way of exchanging that there is (`plait.config`). They take
+    turns; of each one and each of ``operations`` (named once for every time that a step calls it)
+    the median of ``repeats`` counts, of the slowest process. Candidates that take twice the best
+    one's time are measured twice; those that do not fit the shape are not.
+
+    The result is a mesh for shardings with more attributes: ``spec`` for arrays to transform,
+    ``layout`` for the transforms, ``settings`` for ``plait.config.set``, ``table`` with all
+    measurements, ``report()`` as text, ``padded_shape`` if no grid divides the shape. Inside jit
+    give transforms ``spec=mesh.spec``. Nothing but speed depends on the choice.
+
+    What was measured is kept in ``file`` (``PLAIT_TUNE_FILE``, or ``plait/tune.json`` in the user's
+    cache), by machine, shape, precision, layouts, operations and version; a later call finds it
+    there, unless it asks for a ``fresh`` one; with ``file=""`` nothing is kept. ``verbose`` prints
+    the table.
+
+    Collective: over the processes of the devices; outside jit.  Shapes: three extents.
+    Raises: ValueError for a shape, dtype or name that cannot be; `plait.MismatchError` if
+    processes ask for different things.
+    Adjoint: none.  Source: own; notes of FFTW's manual, 4.3.2, on measured plans.
+
+    Example:
+        >>> import plait, jax
+        >>> mesh = plait.fft.autotune((8, 8, 8), devices=jax.devices()[:1], file="")
+        >>> mesh.spec, mesh.devices.shape
+        (PartitionSpec('x', 'y'), (1, 1))
+    """
+    from plait import _tune  # it calls what is here
+
+    problem = _tune.problem_of(shape, dtype, operations, layouts, devices, axis_names)
+    if operator.index(repeats) < 1:
+        raise ValueError(f"autotune: repeats is {repeats}; expected 1 or more")
+    return _tune.tune(problem, repeats, file, fresh, verbose)
 
 
 def pfft3d(
@@ -279,3 +340,127 @@ def irfftn(
     """
     given = {"norm": norm, "layout": layout, "mesh": mesh, "spec": spec, "donate": donate}
     return along(Kind("irfftn", +1, "result"), x, s, axes, shape, given)
+
+
+def fftfreqn(
+    y: Array,
+    d: float | Sequence[float] = 1.0,
+    *,
+    axes: Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
+    angular: bool = False,
+    layout: str = "natural",
+    mesh: Any = None,
+    spec: Any = None,
+) -> tuple[Array, ...]:
+    """Frequencies of a spectrum's axes, shaped to broadcast on it and split as it is.
+
+    They are in cycles per unit of ``d``, the distance of samples (one, or one for each axis), as in
+    numpy; with ``angular=True`` in radians. ``shape`` is what is data of a spectrum with padding at
+    its tail, where they are 0. Each device counts its own; nothing is gathered.
+
+    Where the spectrum's type does not say how it is split, inside a jit on Auto axes, ``layout`` is
+    that of the transform that made it; or give ``spec``.
+
+    Collective: no; nothing is communicated.
+    Shapes: any to one array for each axis, of its extent along that axis and 1 along the others.
+    Raises: ValueError for axes out of bounds, a shape that does not fit.
+    Adjoint: none; they are constants.
+    Source: ``numpy.fft.fftfreq``; oracle ``tests/python/oracle.py::frequencies``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> kx, ky = plait.fft.fftfreqn(plait.fft.fftn(jnp.ones((4, 2))))
+        >>> kx.ravel().tolist(), ky.tolist()
+        ([0.0, 0.25, -0.5, -0.25], [[0.0, -0.5]])
+    """
+    given = {"mesh": mesh, "spec": spec}
+    return frequencies(Kind("fftfreqn", -1), y, d, axes, shape, angular, layout, given)
+
+
+def rfftfreqn(
+    y: Array,
+    d: float | Sequence[float] = 1.0,
+    *,
+    axes: Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
+    angular: bool = False,
+    layout: str = "natural",
+    mesh: Any = None,
+    spec: Any = None,
+) -> tuple[Array, ...]:
+    """`fftfreqn` of a spectrum of real numbers: the last axis named is halved.
+
+    ``shape`` is that of the real array; if it is left out, the halved axis was 2 (m - 1) long.
+
+    Collective: no; nothing is communicated.  Shapes: as `fftfreqn`.
+    Raises: as `fftfreqn`.  Adjoint: none; they are constants.
+    Source: ``numpy.fft.rfftfreq``; oracle ``tests/python/oracle.py::frequencies``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> y = plait.fft.rfftn(jnp.ones((3, 5)))
+        >>> plait.fft.rfftfreqn(y, 0.2, shape=(3, 5))[1].round(3).tolist()
+        [[0.0, 1.0, 2.0]]
+    """
+    given = {"mesh": mesh, "spec": spec}
+    kind = Kind("rfftfreqn", -1, "operand")
+    return frequencies(kind, y, d, axes, shape, angular, layout, given)
+
+
+def fftconvolve(
+    a: Array,
+    b: Array,
+    *,
+    mode: str = "full",
+    axes: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Convolve two arrays by transforms, real ones by real transforms.
+
+    ``mode`` and ``axes`` are scipy's; along the other axes sizes are equal or 1. The result is
+    split as ``a``, or as the larger one for 'valid'; where the mesh does not divide its size, it
+    has zeros at its tail. ``b`` may be on the same mesh, or on none: a kernel.
+
+    Collective: over the mesh, in program order.
+    Shapes: n and m along an axis to n + m - 1, n or n - m + 1, for 'full', 'same' and 'valid'.
+    Raises: ValueError for a mode that is none, shapes that do not fit; as `fftn`.
+    Adjoint: that of the transforms: a correlation.
+    Source: ``scipy.signal.fftconvolve``; oracle ``tests/python/oracle.py::convolve``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.fft.fftconvolve(jnp.array([1.0, 2, 3]), jnp.array([1.0, 1])).round(3).tolist()
+        [1.0, 3.0, 5.0, 3.0]
+    """
+    return convolve(a, b, mode, axes, mesh, spec)
+
+
+def poisson(
+    f: Array,
+    *,
+    spacing: float | Sequence[float] = 1.0,
+    axes: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Solve Poisson's equation on a periodic grid: u with mean 0 whose Laplacian is ``f``.
+
+    ``spacing`` is the distance of grid points, one or one for each axis. The Laplacian is that of
+    the trigonometric interpolant, the mean of ``f`` is left out. Axes that are not named are batch.
+    Two transforms, the spectrum as the forward path ends.
+
+    Collective: over the mesh, in program order.  Shapes: any to the same, split as ``f``.
+    Raises: ValueError for a spacing of 0, sizes that the mesh does not divide; as `fftn`.
+    Adjoint: itself.
+    Source: own; oracle ``tests/python/oracle.py::poisson``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> x = 2 * jnp.pi * jnp.arange(8) / 8
+        >>> u = plait.fft.poisson(jnp.cos(x), spacing=2 * jnp.pi / 8)
+        >>> bool(jnp.allclose(u, -jnp.cos(x), atol=1e-6))
+        True
+    """
+    return solve_poisson(f, spacing, axes, mesh, spec)

@@ -27,7 +27,7 @@ plait_status_t plait_comm_self(plait_comm_t **comm_p)
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(plait_self_open(&comm->end));
-    comm->why = "shared addresses: one rank";
+    comm->end.why = "shared addresses: one rank";
     *comm_p = comm;
     comm = NULL;
 done:
@@ -54,7 +54,7 @@ plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
     for (int r = 0; r < n_ranks; r++) {
         comms[r]->end = ends[r];
         comms[r]->track = r;
-        comms[r]->why = "shared addresses: threads of one process";
+        comms[r]->end.why = "shared addresses: threads of one process";
     }
 done:
     for (int r = 0; status != PLAIT_OK && r < n_made; r++) {
@@ -74,7 +74,7 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &id, &comm->is_freed,
-                             &comm->end, &comm->why));
+                             &comm->end, &comm->end.why));
     if (id_p != NULL) {
         *id_p = id;
     }
@@ -129,7 +129,7 @@ const char *plait_comm_transport(const plait_comm_t *comm)
 
 const char *plait_comm_direct(const plait_comm_t *comm)
 {
-    return (comm->why != NULL) ? comm->why : "";
+    return (comm->end.why != NULL) ? comm->end.why : "";
 }
 
 plait_status_t plait_comm_usable(const plait_comm_t *comm)

@@ -14,7 +14,6 @@ struct plait_comm {
     int64_t id;               /* of the registry; 0 for handles of C programs */
     int track;                /* tells ranks of this process apart: the device, or 0 */
     char label[96];           /* where it was made, for messages */
-    const char *why;          /* how peers' memory is reached */
     _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */
     _Atomic uint32_t n_collectives;
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */

@@ -123,7 +123,7 @@ static void agree(const plait_fft_t *f)
 static plait_fft_half_t half_of(const plait_fft_t *f)
 {
     int axis = (int)f->p->axes[f->p->n_axes - 1];
-    bool is_fused = f->plan->direct != PLAIT_DIRECT_NONE;
+    bool is_fused = f->may_fuse;
 
     if (!f->is_from_real && !f->is_to_real) {
         return (plait_fft_half_t){.axis = -1};
@@ -163,6 +163,10 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
         plait_plan_create(problem, &f.plan, "fft %s%s %s %s -> %s",
                           plait_dtype_name(from_dtype), f.is_to_real ? " to real" : "",
                           (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
+    f.may_fuse =
+        f.plan->direct != PLAIT_DIRECT_NONE &&
+        plait_choices_value(problem->choices, PLAIT_CONFIG_TRANSPOSE_EXCHANGE) !=
+            PLAIT_EXCHANGE_SEPARATE;
     agree(&f);
     for (int64_t i = 0; i < f.p->n_axes; i++) {
         axes |= 1U << f.p->axes[i];
@@ -186,6 +190,7 @@ const plait_op_t plait_op_fft = {
     .attrs = fft_attrs,
     .adjoint = "fft",
     .alias = 0,
+    .family = PLAIT_FAMILY_TRANSPOSE,
     .model = "mesh",
     .doc = "Fourier transform along axes of a distributed array.",
     .plan = fft_plan,

@@ -98,8 +98,7 @@ static bool is_in_place(const plait_fft_t *f, int i)
 static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
                        const plait_fft_stage_t *stage)
 {
-    bool is_fusable = f->plan->direct != PLAIT_DIRECT_NONE && stage->t >= 0 &&
-                      stage->t < from->ndim - 1;
+    bool is_fusable = f->may_fuse && stage->t >= 0 && stage->t < from->ndim - 1;
 
     for (int a = 0; a < from->ndim; a++) {
         is_fusable = is_fusable && from->axis[a].split != PLAIT_SPLIT_CYCLIC &&
@@ -112,7 +111,7 @@ static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
 static bool has_passes_only(const plait_fft_t *f)
 {
     const plait_layout_t *from = &f->path.from;
-    bool has_passes = f->plan->direct != PLAIT_DIRECT_NONE;
+    bool has_passes = f->may_fuse;
 
     for (int i = 0; i < f->path.n_stages; i++) {
         const plait_fft_stage_t *stage = &f->path.stages[i];

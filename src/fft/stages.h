@@ -14,6 +14,7 @@ typedef struct {
     int64_t item_bytes;      /* of one; half as many of a real number */
     plait_layout_t from, to; /* as given */
     bool is_from_real, is_to_real;
+    bool may_fuse; /* a kernel may read peers' memory */
     plait_fft_path_t path;
     bool pads_work; /* strides_of */
     int n_left;     /* transforms not yet created: the last one carries the scale */

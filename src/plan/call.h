@@ -10,8 +10,9 @@ typedef struct {
     const plait_op_t *op;
     const void *params; /* borrowed, as the lists and dims below */
     plait_comm_t *comm;
-    int64_t run;  /* the launch, see plait_session_t */
-    int64_t site; /* base/site.h */
+    int64_t run;             /* the launch, see plait_session_t */
+    int64_t site;            /* base/site.h */
+    plait_choices_t choices; /* when the call was made */
     plait_array_t args[PLAIT_MAX_ARRAYS];
     plait_array_t rets[PLAIT_MAX_ARRAYS];
 } plait_call_t;

@@ -14,12 +14,12 @@
 #include <string.h>
 #include <time.h>
 
-/* Plans of one communicator handle, by a key of words: operation, parameters, arrays, and
- * what is in the lists that parameters point to. */
+/* Plans of one communicator handle, by a key of words: operation, choices, parameters, arrays,
+ * and what is in the lists that parameters point to. */
 enum { N_BUCKETS = 64, MAX_NDIM_KEY = 16 };
-enum { ARRAY_WORDS = 2 + MAX_NDIM_KEY };
+enum { PARAMS_WORD = 2, ARRAY_WORDS = 2 + MAX_NDIM_KEY };
 enum {
-    FIXED_WORDS = 1 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS,
+    FIXED_WORDS = 2 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS,
     /* with alltoall's counts of 20 ranks; keys with longer lists are allocated */
     STACK_WORDS = FIXED_WORDS + 400
 };
@@ -129,7 +129,7 @@ static void add_lists(plan_key_t *key, const plait_op_t *op, const void *params)
             int64_t n = list_count(a, params);
             const int64_t *list = NULL;
             memcpy(&list, (const char *)params + a->offset, sizeof(list));
-            key->words[1 + a->offset / 8] = 0;
+            key->words[PARAMS_WORD + a->offset / 8] = 0;
             if (n > 0) {
                 memcpy(&key->words[key->n], list, (size_t)n * sizeof(*list));
             }
@@ -138,11 +138,11 @@ static void add_lists(plan_key_t *key, const plait_op_t *op, const void *params)
     }
 }
 
-static plait_status_t make_key(const plait_op_t *op, const void *params,
-                               const plait_array_t args[], const plait_array_t rets[],
-                               plan_key_t *key)
+static plait_status_t make_key(const plait_call_t *call, plan_key_t *key)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_op_t *op = call->op;
+    const void *params = call->params;
     int64_t n_words = FIXED_WORDS;
 
     for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
@@ -154,10 +154,11 @@ static plait_status_t make_key(const plait_op_t *op, const void *params,
                     "no memory for lists of %lld words", (long long)n_words);
     }
     key->words[key->n++] = (uint64_t)(uintptr_t)op;
+    key->words[key->n++] = call->choices;
     memcpy(&key->words[key->n], params, op->params_size);
     key->n += (int64_t)(op->params_size / 8);
-    PLAIT_TRY(add_arrays(key, args, op->n_args));
-    PLAIT_TRY(add_arrays(key, rets, op->n_rets));
+    PLAIT_TRY(add_arrays(key, call->args, op->n_args));
+    PLAIT_TRY(add_arrays(key, call->rets, op->n_rets));
     add_lists(key, op, params);
 done:
     return status;
@@ -187,29 +188,58 @@ static bool needs_agreement(const plait_plan_t *plan)
     return communicates && plan->is_collective && plan->n_ranks > 1;
 }
 
-plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
-                             const plait_endpoint_t *end, const plait_array_t args[],
-                             const plait_array_t rets[], plait_plan_t **plan_p)
+/* Behind the first word, so that ranks see what differs in titles that are cut. */
+static void title_choices(plait_plan_t *plan, plait_choices_t choices)
+{
+    char title[sizeof(plan->title)];
+    char words[sizeof(plan->title) / 2];
+    int n_first = (int)strcspn(plan->title, " ");
+
+    if (choices != 0) {
+        plait_choices_print(choices, words, sizeof(words));
+        int n_rest = (int)sizeof(title) - n_first - (int)strlen(words) - 4;
+        (void)snprintf(title, sizeof(title), "%.*s (%s)%.*s", n_first, plan->title,
+                       words, n_rest, plan->title + n_first);
+        memcpy(plan->title, title, sizeof(title));
+    }
+}
+
+plait_status_t plait_op_plan_as(const plait_op_t *op, const void *params,
+                                const plait_endpoint_t *end, plait_choices_t choices,
+                                const plait_array_t args[], const plait_array_t rets[],
+                                plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_problem_t problem = {.n_ranks = end->size,
-                                     .rank = end->rank,
-                                     .caps = end->caps,
-                                     .n_args = op->n_args,
-                                     .n_rets = op->n_rets,
-                                     .args = args,
-                                     .rets = rets};
+    plait_problem_t problem = {.n_ranks = end->size,
+                               .rank = end->rank,
+                               .caps = end->caps,
+                               .choices = choices,
+                               .n_args = op->n_args,
+                               .n_rets = op->n_rets,
+                               .args = args,
+                               .rets = rets};
     plait_plan_t *plan = NULL;
 
+    PLAIT_TRY(plait_choices_apply(choices, end, &problem.caps));
     PLAIT_TRY(op->plan(params, &problem, &plan));
     plait_plan_agree(plan,
                      plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
+    plait_plan_agree(plan, choices);
+    title_choices(plan, choices);
     plan->is_collective = !op->is_matched;
     plan->needs_agreement = needs_agreement(plan);
     plan->title_ref = plait_trace_text(plan->title);
     *plan_p = plan;
 done:
     return status;
+}
+
+plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
+                             const plait_endpoint_t *end, const plait_array_t args[],
+                             const plait_array_t rets[], plait_plan_t **plan_p)
+{
+    return plait_op_plan_as(op, params, end, plait_choices_now(op->family), args, rets,
+                            plan_p);
 }
 
 /* Once per call, so in half the time of base/hash.h; entries are compared in full. */
@@ -238,9 +268,7 @@ static const entry_t *find(cache_t *cache, const plan_key_t *key, uint64_t hash)
 
 /* Under the cache's mutex. */
 static plait_status_t add(cache_t *cache, const plan_key_t *key, uint64_t hash,
-                          const plait_op_t *op, const void *params,
-                          const plait_endpoint_t *end, const plait_array_t args[],
-                          const plait_array_t rets[], const entry_t **entry_p)
+                          const plait_call_t *call, const entry_t **entry_p)
 {
     plait_status_t status = PLAIT_OK;
     _Atomic(entry_t *) *bucket = &cache->buckets[hash % N_BUCKETS];
@@ -252,9 +280,11 @@ static plait_status_t add(cache_t *cache, const plan_key_t *key, uint64_t hash,
     memcpy(fresh->words, key->words, (size_t)key->n * sizeof(key->words[0]));
     fresh->n_words = key->n;
     fresh->hash = hash;
-    PLAIT_TRY(plait_op_plan(op, params, end, args, rets, &fresh->plan));
+    PLAIT_TRY(plait_op_plan_as(call->op, call->params, &call->comm->end, call->choices,
+                               call->args, call->rets, &fresh->plan));
     fresh->lanes = plait_lanes_of(fresh->plan);
-    plait_about_op(op, params, args, rets, fresh->plan->title, &fresh->about);
+    plait_about_op(call->op, call->params, call->args, call->rets, fresh->plan->title,
+                   &fresh->about);
     fresh->next = atomic_load_explicit(bucket, memory_order_relaxed);
     atomic_store_explicit(bucket, fresh, memory_order_release);
     *entry_p = fresh;
@@ -265,10 +295,7 @@ done:
 }
 
 static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
-                                   const plait_op_t *op, const void *params,
-                                   const plait_endpoint_t *end,
-                                   const plait_array_t args[],
-                                   const plait_array_t rets[], const entry_t **entry_p)
+                                   const plait_call_t *call, const entry_t **entry_p)
 {
     plait_status_t status = PLAIT_OK;
     const uint64_t hash = hash_of(key);
@@ -278,7 +305,7 @@ static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
         (void)pthread_mutex_lock(&cache->mutex);
         *entry_p = find(cache, key, hash); /* another thread may have been first */
         if (*entry_p == NULL) {
-            status = add(cache, key, hash, op, params, end, args, rets, entry_p);
+            status = add(cache, key, hash, call, entry_p);
         }
         (void)pthread_mutex_unlock(&cache->mutex);
     }
@@ -305,9 +332,8 @@ static plait_status_t prepare(const plait_call_t *call, cache_t **cache_p,
     PLAIT_CHECK(cache != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
     PLAIT_TRY(plait_comm_usable(comm));
     *cache_p = cache;
-    PLAIT_TRY(make_key(call->op, call->params, call->args, call->rets, &key));
-    PLAIT_TRY(find_or_make(cache, &key, call->op, call->params, &comm->end, call->args,
-                           call->rets, entry_p));
+    PLAIT_TRY(make_key(call, &key));
+    PLAIT_TRY(find_or_make(cache, &key, call, entry_p));
 done:
     key_free(&key);
     return status;
@@ -387,7 +413,11 @@ plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
                                plait_comm_t *comm, int64_t run,
                                const plait_array_t args[], const plait_array_t rets[])
 {
-    plait_call_t call = {.op = op, .params = params, .comm = comm, .run = run};
+    plait_call_t call = {.op = op,
+                         .params = params,
+                         .comm = comm,
+                         .run = run,
+                         .choices = plait_choices_now(op->family)};
 
     for (int i = 0; i < op->n_args; i++) {
         call.args[i] = args[i];

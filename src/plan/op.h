@@ -2,6 +2,7 @@
 #ifndef PLAIT_PLAN_OP_H
 #define PLAIT_PLAN_OP_H
 
+#include "plan/config.h"
 #include "plan/plan.h"
 
 #include <stddef.h>
@@ -63,10 +64,11 @@ typedef struct {
     const plait_attr_t *attrs; /* ends with a NULL name */
     const char *adjoint;       /* name of the exact adjoint, NULL: none */
     int alias;                 /* operand whose memory result 0 may take; -1 */
-    int is_matched;    /* a transfer between two ranks; else all ranks take part */
-    const char *model; /* "rank" or "mesh" */
-    const char *doc;   /* one line for Python and the reference */
-    const char *line;  /* what PLAIT_DEBUG prints, see plan/describe.h; NULL: title */
+    int is_matched;        /* a transfer between two ranks; else all ranks take part */
+    plait_family_t family; /* the choices of plait/config.h that it follows */
+    const char *model;     /* "rank" or "mesh" */
+    const char *doc;       /* one line for Python and the reference */
+    const char *line; /* what PLAIT_DEBUG prints, see plan/describe.h; NULL: title */
     /* Local, pure, deterministic; judges the arguments. */
     plait_status_t (*plan)(const void *params, const plait_problem_t *problem,
                            plait_plan_t **plan_p);

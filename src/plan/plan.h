@@ -10,6 +10,7 @@
 #include "device/host.h"
 #include "plait/plan.h"
 #include "plait/reduce.h"
+#include "plan/config.h"
 #include "transport/transport.h"
 
 #include <stdbool.h>
@@ -33,6 +34,7 @@ typedef struct {
     int n_ranks;
     int rank;
     plait_caps_t caps;
+    plait_choices_t choices;
     int n_args, n_rets;
     const plait_array_t *args;
     const plait_array_t *rets;

@@ -115,6 +115,7 @@ const plait_op_t plait_op_redistribute = {
     .attrs = redistribute_attrs,
     .adjoint = "redistribute",
     .alias = -1,
+    .family = PLAIT_FAMILY_TRANSPOSE,
     .model = "mesh",
     .doc = "Move a distributed array from one layout to another.",
     .plan = redistribute_plan,

@@ -74,8 +74,9 @@ typedef struct {
     int size;
     plait_caps_t caps;
     const plait_peer_t
-        *peers;  /* one per rank; NULL: one rank, or threads of one process */
-    void *state; /* the transport's own */
+        *peers;      /* one per rank; NULL: one rank, or threads of one process */
+    const char *why; /* how peers' memory is reached, in words; NULL: not said */
+    void *state;     /* the transport's own */
 } plait_endpoint_t;
 
 typedef struct {

@@ -168,6 +168,61 @@ def irfft(x, norm, axes, s):
     return np.fft.irfftn(x, s, axes, norm)
 
 
+def frequencies(shape, axes, d, is_half, angular):
+    """Those of each axis, in the shape that broadcasts."""
+    found = []
+    for i, (a, step) in enumerate(zip(axes, d, strict=True)):
+        f = np.fft.rfftfreq if is_half and i == len(axes) - 1 else np.fft.fftfreq
+        k = f(shape[a], step) * (2 * np.pi if angular else 1)
+        found.append(k.reshape([-1 if j == a else 1 for j in range(len(shape))]))
+    return found
+
+
+def convolve(a, b, mode, axes):
+    """By the definition: the sum of a's copies, each moved and times an element of b."""
+    axes = [i % a.ndim for i in axes]
+    n = [a.shape[i] for i in axes]
+    m = [b.shape[i] for i in axes]
+    if mode == "valid" and all(i < j for i, j in zip(n, m, strict=True)):
+        a, b, n, m = b, a, m, n
+    other = np.broadcast_shapes(
+        *[[1 if i in axes else x.shape[i] for i in range(a.ndim)] for x in (a, b)]
+    )
+    shape = list(other)
+    for i, j, k in zip(axes, n, m, strict=True):
+        shape[i] = j + k - 1
+    full = np.zeros(shape, np.result_type(a, b))
+    for at in np.ndindex(*m):
+        place, piece = [slice(None)] * a.ndim, [slice(None)] * a.ndim
+        for i, offset, size in zip(axes, at, n, strict=True):
+            place[i], piece[i] = slice(offset, offset + size), slice(offset, offset + 1)
+        full[tuple(place)] += a * b[tuple(piece)]
+    kept = [slice(None)] * a.ndim
+    for i, j, k in zip(axes, n, m, strict=True):
+        first = {"full": 0, "same": (k - 1) // 2, "valid": k - 1}[mode]
+        size = {"full": j + k - 1, "same": j, "valid": j - k + 1}[mode]
+        kept[i] = slice(first, first + size)
+    return full[tuple(kept)]
+
+
+def poisson(f, spacing, axes):
+    """By the matrix of the second derivative of each axis, dense."""
+    laplacian = 0
+    n = [f.shape[a] for a in axes]
+    for i, (size, h) in enumerate(zip(n, spacing, strict=True)):
+        k = 2 * np.pi * np.fft.fftfreq(size, h)
+        one = np.fft.ifft(-(k**2)[:, None] * np.fft.fft(np.eye(size), axis=0), axis=0)
+        factors = [one if j == i else np.eye(m) for j, m in enumerate(n)]
+        total = np.ones((1, 1))
+        for factor in factors:
+            total = np.kron(total, factor)
+        laplacian = laplacian + total
+    moved = np.moveaxis(f, axes, range(f.ndim - len(axes), f.ndim))
+    solved = moved.reshape(-1, laplacian.shape[0]) @ np.linalg.pinv(laplacian, 1e-10).T
+    u = np.moveaxis(solved.reshape(moved.shape), range(f.ndim - len(axes), f.ndim), axes)
+    return u if np.iscomplexobj(f) else u.real
+
+
 def sum(x, axis):  # noqa: A001
     """NumPy's sum."""
     return np.sum(x, axis=axis)

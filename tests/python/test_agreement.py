@@ -80,6 +80,7 @@ WITH_EXAMPLES = [
     *("_comm", "_errors", "_jax", "_move", "_neighbor", "_order", "_p2p", "_redist", "_reduce"),
     "_start",
     *("fft", "halo"),
+    *(f"compat.jaxdecomp.{name}" for name in ("fft", "halo", "transpose", "_config", "_specs")),
 ]
 
 

@@ -1,0 +1,293 @@
+"""What is short with transforms: frequencies of a spectrum, convolution, Poisson's equation."""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from plait import _fourier, _jax, _mesh, _mesh_rules
+from plait._fourier import Kind
+from plait._mesh_rules import Spec
+from plait._redist import redistribute
+
+# ---- frequencies ---------------------------------------------------------------------------------
+
+
+def _spacings(d: Any, n: int, name: str, argument: str) -> tuple[float, ...]:
+    values = tuple(d) if isinstance(d, Sequence) else (d,) * n
+    if len(values) != n:
+        raise ValueError(f"{name}: {argument} has {len(values)} entries for {n} axes")
+    return tuple(float(v) for v in values)
+
+
+def _part(axis: int, n: int, step: float, is_half: bool, names: tuple, dtype: Any, y: Any) -> Any:
+    """One axis's frequencies in one device's part of y; 0 where it has padding."""
+    n_here = y.shape[axis]
+    first = jax.lax.axis_index(names) * n_here if names else 0
+    shape = [n_here if a == axis else 1 for a in range(y.ndim)]
+    j = first + jax.lax.broadcasted_iota(jnp.int32, shape, axis)
+    n_kept = n // 2 + 1 if is_half else n
+    if not is_half:
+        j, is_data = jnp.where(j < (n + 1) // 2, j, j - n), j < n_kept
+    else:
+        is_data = j < n_kept
+    return jnp.where(is_data, j, 0).astype(dtype) * jnp.asarray(step, dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def _maker(place: _mesh.Place, wanted: tuple, dtype: Any) -> Any:
+    """From a spectrum to the frequencies of its axes; only its place is looked at.
+
+    They depend on it, by a sum of no elements: a program that does not need its argument drops
+    it, and with it the devices to run on.
+    """
+
+    def parts(y: Any) -> tuple:
+        nothing = jnp.sum(jnp.real(y[(slice(0, 0),) * y.ndim])).astype(dtype)
+        return tuple(nothing + _part(*one, place.spec[one[0]], dtype, y) for one in wanted)
+
+    if place.mesh is None:
+        return jax.jit(parts)
+    split = [[e if a == one[0] else () for a, e in enumerate(place.spec)] for one in wanted]
+    mapped = jax.shard_map(
+        parts,
+        mesh=place.mesh,
+        in_specs=_mesh_rules.to_partition_spec(place.spec),
+        out_specs=tuple(_mesh_rules.to_partition_spec(s) for s in split),
+        check_vma=False,  # the sum of no elements is the same everywhere, which nothing can tell
+    )
+    return jax.jit(mapped)
+
+
+def _wanted(axes: tuple, sizes: Sequence[int], steps: tuple, angular: bool, is_half: bool) -> tuple:
+    """For each axis: its number, size, what one cycle in it counts, whether it is halved."""
+    turn = 2 * math.pi if angular else 1.0
+    return tuple(
+        (a, n, turn / (max(n, 1) * step), is_half and a == axes[-1])
+        for a, n, step in zip(axes, sizes, steps, strict=True)
+    )
+
+
+def frequencies(
+    kind: Kind, y: Any, d: Any, axes: Any, shape: Any, angular: bool, layout: str, given: dict
+) -> tuple:
+    """Those of each axis where the spectrum y has them; kind.real: is the last one halved."""
+    name, is_half = kind.name, kind.real is not None
+    y = jnp.asarray(y)
+    axes = _fourier.axes_of(axes, None, y.ndim, name)
+    if layout not in ("transposed", "natural"):
+        raise ValueError(f"{name}: layout is {layout!r}; expected 'transposed' or 'natural'")
+    turn = (lambda s: _fourier.turned(s, axes, -1, name)) if layout == "transposed" else None
+    y, place = _mesh.locate(y, given["mesh"], given["spec"], name, 0, turn)
+    dims = list(y.shape)
+    if is_half:
+        dims[axes[-1]] = max(1, 2 * (y.shape[axes[-1]] - 1))
+    if shape is not None:
+        room = [2 * n - 1 if is_half and a == axes[-1] else n for a, n in enumerate(y.shape)]
+        dims = _mesh.data_of(shape, tuple(room), 0, name)
+    steps = _spacings(d, len(axes), name, "d")
+    wanted = _wanted(axes, [dims[a] for a in axes], steps, angular, is_half)
+    dtype = jnp.dtype("float64" if y.dtype.name in _fourier.DOUBLE else "float32")
+    return _maker(place, wanted, dtype)(jax.lax.stop_gradient(y))
+
+
+# ---- there and back ------------------------------------------------------------------------------
+
+
+def _between(spec: Spec, axes: tuple, name: str) -> Spec:
+    """How a spectrum is split that goes back again: as the path there ends, where it has an end."""
+    return spec if all(spec[a] for a in axes) else _fourier.turned(spec, axes, -1, name)
+
+
+def _there(x: Any, axes: tuple, s: Any, is_real: bool, src: Spec, dst: Spec, mesh: Any) -> Any:
+    kind = Kind("rfftn", -1, "operand") if is_real else Kind("fftn", -1)
+    return _along(kind, x, axes, s, None, src, dst, mesh)
+
+
+def _back(y: Any, axes: tuple, shape: tuple, is_real: bool, src: Spec, dst: Spec, mesh: Any) -> Any:
+    kind = Kind("irfftn", +1, "result") if is_real else Kind("ifftn", +1)
+    return _along(kind, y, axes, None, shape, src, dst, mesh)
+
+
+def _along(
+    kind: Kind, x: Any, axes: tuple, s: Any, shape: Any, src: Spec, dst: Spec, mesh: Any
+) -> Any:
+    given = {"norm": "backward", "donate": False, "mesh": mesh}
+    if mesh is None:
+        given |= {"mesh": _mesh.ALONE, "spec": None, "layout": "natural"}
+    else:
+        spec = _mesh_rules.to_partition_spec
+        given |= {"spec": spec(src), "layout": spec(dst)}
+    return _fourier.along(kind, x, s, axes, shape, given)
+
+
+def _floating(x: Any, name: str) -> Any:
+    """The array in single or double precision, real or complex."""
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return _fourier.as_complex(x, name)
+    return _fourier.as_real(x, name)
+
+
+# ---- convolution ---------------------------------------------------------------------------------
+
+
+def _fast(n: int) -> int:
+    """The next length with no prime factor above 7."""
+    while True:
+        rest = n
+        for p in (2, 3, 5, 7):
+            while rest % p == 0:
+                rest //= p
+        if rest == 1:
+            return n
+        n += 1
+
+
+def _kept(mode: str, n: Sequence[int], m: Sequence[int], name: str) -> tuple[list, list]:
+    """Where the result begins in the full convolution, and its size, for each axis."""
+    if mode == "full":
+        return [0] * len(n), [i + j - 1 for i, j in zip(n, m, strict=True)]
+    if mode == "same":
+        return [(j - 1) // 2 for j in m], list(n)
+    if mode == "valid":
+        if any(i < j for i, j in zip(n, m, strict=True)):
+            raise ValueError(f"{name}: for 'valid' one of {n} and {m} must fit into the other")
+        return [j - 1 for j in m], [i - j + 1 for i, j in zip(n, m, strict=True)]
+    raise ValueError(f"{name}: mode is {mode!r}; expected 'full', 'same' or 'valid'")
+
+
+def _shift(axes: tuple, s: Sequence[int], first: Sequence[int], like: Any, is_real: bool) -> list:
+    """Factors of a spectrum that move what it is of by so many elements to the front."""
+    found = []
+    for a, n, by in zip(axes, s, first, strict=True):
+        if by:
+            n_kept = n // 2 + 1 if is_real and a == axes[-1] else n
+            turns = (np.arange(n_kept, dtype=np.int64) * by) % n / n
+            factor = np.zeros(like.shape[a], np.complex128)
+            factor[:n_kept] = np.exp(2j * np.pi * turns)
+            shape = [-1 if i == a else 1 for i in range(like.ndim)]
+            found.append(jnp.asarray(factor.astype(like.dtype).reshape(shape)))
+    return found
+
+
+def _whole_part(bounds: tuple, b: Any) -> Any:
+    """One device's part of b with zeros behind it, from all of b. bounds: names and local size."""
+    for axis, (names, n_here) in enumerate(bounds):
+        first = jax.lax.axis_index(names) * n_here if names else 0
+        index = first + jnp.arange(n_here, dtype=jnp.int32)
+        b_axis = jnp.take(b, jnp.minimum(index, b.shape[axis] - 1), axis=axis)
+        shape = [-1 if i == axis else 1 for i in range(b.ndim)]
+        b = jnp.where((index < b.shape[axis]).reshape(shape), b_axis, jnp.zeros((), b.dtype))
+    return b
+
+
+@functools.lru_cache(maxsize=256)
+def _spreader(mesh: Any, spec: Spec, dims: tuple) -> Any:
+    bounds = tuple(zip(spec, _mesh_rules.local_shape(mesh, dims, spec), strict=True))
+    return jax.jit(
+        jax.shard_map(
+            functools.partial(_whole_part, bounds),
+            mesh=mesh,
+            in_specs=P(),
+            out_specs=_mesh_rules.to_partition_spec(spec),
+        )
+    )
+
+
+def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str) -> tuple:
+    """The other operand on the mesh of the first, and how it is split.
+
+    One that is on no mesh, or that the mesh does not divide, is taken to be there as a whole: each
+    device takes its part of it with zeros behind.
+    """
+    spec = tuple(
+        () if n == 1 < m else e for n, m, e in zip(b.shape, a.shape, place.spec, strict=True)
+    )
+    if place.mesh is None:
+        return b, spec
+    if not jax.typeof(b).sharding.mesh.empty:
+        own = _mesh.find_spec(b, place.mesh, None, 0, name)
+        counts = [_mesh_rules.parts(place.mesh, e) for e in own]
+        if any(own) and not any(n % k for n, k in zip(b.shape, counts, strict=True)):
+            return b, own
+    array = _jax.underlying(a)
+    if not isinstance(array, jax.core.Tracer) and jax.typeof(b).sharding.mesh.empty:
+        b = jax.device_put(b, NamedSharding(array.sharding.mesh, P()))
+    sizes = dict(zip(axes, s, strict=True))
+    dims = tuple(sizes.get(i, n) for i, n in enumerate(b.shape))
+    return _spreader(place.mesh, spec, _mesh_rules.padded(place.mesh, dims, spec))(b), spec
+
+
+def _mesh_beside(a: Any, b: Any) -> Any:
+    """The mesh of b, if a is on none."""
+    typed = jax.typeof(b).sharding.mesh
+    if typed.empty or not jax.typeof(a).sharding.mesh.empty:
+        return None
+    array = _jax.underlying(b)
+    return typed if isinstance(array, jax.core.Tracer) else array.sharding.mesh
+
+
+def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
+    """The convolution along some axes; see `plait.fft.fftconvolve`."""
+    name = "fftconvolve"
+    a, b = jnp.asarray(a), jnp.asarray(b)
+    if a.ndim != b.ndim:
+        raise ValueError(f"{name}: operands of {a.ndim} and {b.ndim} axes")
+    dtype = jnp.promote_types(a.dtype, b.dtype)
+    a, b = (_floating(x.astype(dtype), name) for x in (a, b))
+    is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
+    axes = _fourier.axes_of(axes, None, a.ndim, name)
+    n, m = [a.shape[i] for i in axes], [b.shape[i] for i in axes]
+    if mode == "valid" and n != m and all(i <= j for i, j in zip(n, m, strict=True)):
+        a, b, n, m, spec = b, a, m, n, None
+    first, size = _kept(mode, n, m, name)
+    others = [i for i in range(a.ndim) if i not in axes]
+    if any(a.shape[i] != b.shape[i] and 1 not in (a.shape[i], b.shape[i]) for i in others):
+        raise ValueError(f"{name}: shapes {a.shape} and {b.shape} differ along axes that stay")
+    a, place = _mesh.locate(a, mesh or _mesh_beside(a, b), spec, name)
+    s = tuple(_fast(i + j - 1) for i, j in zip(n, m, strict=True))
+    b, of_b = _second(b, a, place, axes, s, name)
+    middle = _between(place.spec, axes, name)
+    kept = tuple(() if n == 1 < m else e for n, m, e in zip(b.shape, a.shape, middle, strict=True))
+    y = _there(a, axes, s, is_real, place.spec, middle, place.mesh)
+    y = y * _there(b, axes, s, is_real, of_b, kept, place.mesh)
+    for factor in _shift(axes, s, first, y, is_real):
+        y = y * factor
+    whole = [max(i, j) for i, j in zip(a.shape, b.shape, strict=True)]
+    shape = list(whole)
+    for i, n_full, n_kept in zip(axes, s, size, strict=True):
+        whole[i], shape[i] = n_full, n_kept
+    y = _back(y, axes, tuple(whole), is_real, middle, place.spec, place.mesh)
+    if place.mesh is None:
+        return y[tuple(slice(n) for n in shape)]
+    to = _mesh_rules.to_partition_spec(place.spec)
+    return redistribute(y, to, shape=tuple(shape), mesh=place.mesh, spec=to)
+
+
+# ---- Poisson's equation --------------------------------------------------------------------------
+
+
+def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
+    """The solution with mean zero; see `plait.fft.poisson`."""
+    name = "poisson"
+    f = _floating(jnp.asarray(f), name)
+    is_real = not jnp.issubdtype(f.dtype, jnp.complexfloating)
+    axes = _fourier.axes_of(axes, None, f.ndim, name)
+    steps = _spacings(spacing, len(axes), name, "spacing")
+    if min(abs(h) for h in steps) == 0:
+        raise ValueError(f"{name}: spacing is {spacing}; expected none to be 0")
+    f, place = _mesh.locate(f, mesh, spec, name)
+    middle = _between(place.spec, axes, name)
+    y = _there(f, axes, None, is_real, place.spec, middle, place.mesh)
+    sizes = [f.shape[a] for a in axes]
+    wanted = _wanted(axes, sizes, steps, True, is_real)
+    real = jnp.dtype("float32" if y.dtype == "complex64" else "float64")
+    k = _maker(_mesh.Place(place.mesh, middle), wanted, real)(jax.lax.stop_gradient(y))
+    k2 = functools.reduce(jnp.add, [ki * ki for ki in k])
+    inverse = jnp.where(k2 > 0, -1 / jnp.where(k2 > 0, k2, 1), 0).astype(y.dtype)
+    return _back(y * inverse, axes, f.shape, is_real, middle, place.spec, place.mesh)

@@ -1,0 +1,46 @@
+"""``plait tune``: JAX with the devices asked for, then `plait.fft.autotune`."""
+
+import sys
+
+import jax
+import plait
+from plait import _launch, _world
+
+
+def _set_up(arguments):
+    """One device of each rank under a launcher, else several of this process."""
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_enable_x64", arguments.dtype in ("float64", "complex128"))
+    size, _ = _world.launcher_size()
+    if size == 1:
+        jax.config.update("jax_num_cpu_devices", arguments.devices or _launch.n_cores())
+        return
+    if arguments.devices not in (0, size):
+        raise ValueError(f"--devices {arguments.devices} on {size} ranks, which have one each")
+    _world.mpi()
+    jax.distributed.initialize(cluster_detection_method="mpi4py")
+
+
+def run(arguments):
+    """Prints the table on the first rank; returns the exit code."""
+    try:
+        _set_up(arguments)
+        mesh = plait.fft.autotune(
+            arguments.shape,
+            dtype=arguments.dtype,
+            operations=arguments.operations.split(","),
+            layouts=arguments.layouts.split(","),
+            repeats=arguments.repeats,
+            file=arguments.file,
+            fresh=arguments.fresh,
+            verbose=True,
+        )
+    except ValueError as error:
+        print(f"plait tune: {error}", file=sys.stderr)
+        return 2
+    if jax.process_index() == 0:
+        grid = "x".join(map(str, mesh.devices.shape))
+        chosen = ", ".join(f"{key}={value}" for key, value in mesh.settings.items())
+        source = "remembered" if mesh.is_remembered else "measured now"
+        print(f"best: grid {grid}, layout={mesh.layout!r}, {chosen} ({source})")
+    return 0

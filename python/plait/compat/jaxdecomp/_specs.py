@@ -1,0 +1,226 @@
+"""How jaxDecomp splits a result, and the mesh and spec of an operand."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.lax import FftType
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from plait import _jax, _mesh
+from plait.compat.jaxdecomp._config import Decomposition, config
+
+# Which entry of an operand's spec is that of each axis of the result. Whoever reads this table
+# backwards has the inverse transform; with contiguous axes the two are alike.
+_CONTIGUOUS = {
+    Decomposition.SLAB_XY: (1, 0, 2),
+    Decomposition.SLAB_YZ: (2, 1, 0),
+    Decomposition.PENCILS: (0, 1, 2),
+    Decomposition.NO_DECOMP: (0, 1, 2),
+}
+_IN_PLACE = {
+    Decomposition.SLAB_XY: (2, 1, 0),
+    Decomposition.SLAB_YZ: (0, 2, 1),
+    Decomposition.PENCILS: (2, 0, 1),
+    Decomposition.NO_DECOMP: (0, 1, 2),
+}
+# Real transforms leave the halved axis whole, so that it has no padding.
+_REAL_CONTIGUOUS, _REAL_IN_PLACE = (0, 2, 1), (1, 0, 2)
+
+_FORWARD = (FftType.FFT, FftType.RFFT)
+
+
+def _three(spec: Any) -> tuple:
+    return (*spec, *(None,) * (3 - len(spec)))
+
+
+def names(entry: Any) -> tuple[str, ...]:
+    """The mesh axes of one entry of a spec."""
+    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def parts(mesh: Any, entry: Any) -> int:
+    """Into how many parts an entry of a spec splits its axis."""
+    return 1 if mesh is None else math.prod(mesh.shape[a] for a in names(entry))
+
+
+def order(fft_type: FftType) -> tuple[int, int, int]:
+    """Axes of the operand that are those of the result."""
+    if not config.transpose_axis_contiguous:
+        return (0, 1, 2)
+    return (1, 2, 0) if fft_type in _FORWARD else (2, 0, 1)
+
+
+def _entries(fft_type: FftType, kind: Decomposition) -> tuple[int, int, int]:
+    if fft_type in (FftType.RFFT, FftType.IRFFT):
+        return _REAL_CONTIGUOUS if config.transpose_axis_contiguous else _REAL_IN_PLACE
+    if config.transpose_axis_contiguous:
+        return _CONTIGUOUS[kind]
+    table = _IN_PLACE[kind]
+    return table if fft_type == FftType.FFT else tuple(table.index(i) for i in range(3))
+
+
+def get_output_specs(
+    fft_type: FftType, pencil_type: Decomposition, spec: P, backend: str = "JAX"
+) -> tuple:
+    """The spec of a transform's result, of an operand with this spec.
+
+    Collective: no.  Shapes: three entries.
+    Raises: TypeError for a pencil_type that is none.
+    Source: ``get_output_specs`` of jaxDecomp.
+
+    Example:
+        >>> from jax.lax import FftType
+        >>> from jax.sharding import PartitionSpec as P
+        >>> from plait.compat import jaxdecomp
+        >>> jaxdecomp.get_output_specs(FftType.FFT, jaxdecomp.SLAB_XY, P("x", None))
+        (None, 'x', None)
+    """
+    try:
+        kind = Decomposition(pencil_type)
+    except ValueError:
+        raise TypeError("Unknown pencil type") from None
+    spec = _three(spec)
+    return tuple(spec[i] for i in _entries(fft_type, kind))
+
+
+def kind_of(mesh: Any, spec: Any, *, is_spectrum: bool = False) -> Decomposition:
+    """Slab or pencil, by what is really split of a spec's three axes."""
+    split = tuple(parts(mesh, e) > 1 for e in _three(spec))
+    if sum(split) != 1:
+        return Decomposition.PENCILS if any(split) else Decomposition.NO_DECOMP
+    if not is_spectrum:
+        return Decomposition.SLAB_YZ if split[1] else Decomposition.SLAB_XY
+    # A slab's spectrum is split along the same axis wherever it comes from; what differs is
+    # where it goes back to, which the place of the mesh axis in the mesh says.
+    axis = next(n for e in spec for n in names(e) if mesh.shape[n] > 1)
+    is_second = convention(mesh, 3)[1] == axis
+    return Decomposition.SLAB_YZ if is_second else Decomposition.SLAB_XY
+
+
+def convention(mesh: Any, ndim: int) -> tuple:
+    """The entries for an array in real space: mesh axis i splits array axis i.
+
+    Of meshes with more axes than two those with one device do not count, and of three that do
+    the first is for the batch axis of four.
+    """
+    known, batch = tuple(mesh.axis_names), None
+    found = known
+    if len(known) > 2:
+        found = tuple(n for n in known if mesh.shape[n] > 1)
+        if len(found) > 2:
+            batch, found = (found[0] if ndim == 4 else None), found[-2:]
+        elif set(found) <= set(known[:2]):
+            found = known[:2]
+    entries = (*found, None, None, None)[:3]
+    return entries if ndim == 3 else (batch, *entries)
+
+
+def validate_spec_matches_mesh(spec: Any, mesh: Mesh) -> None:
+    """Whether each array axis is split by the mesh axis in its place.
+
+    plait's transforms take any spec; this is for programs that ask.
+
+    Collective: no.  Shapes: three entries at most.
+    Raises: ValueError if it does not match, and says where.
+    Source: ``validate_spec_matches_mesh`` of jaxDecomp.
+
+    Example:
+        >>> import jax
+        >>> from jax.sharding import PartitionSpec as P
+        >>> from plait.compat import jaxdecomp
+        >>> jaxdecomp.validate_spec_matches_mesh(P("x"), jax.make_mesh((1, 1), ("x", "y")))
+    """
+    spec, known = _three(spec), mesh.axis_names
+    for i, entry in enumerate(spec[:3]):
+        name = known[i] if i < len(known) else None
+        text = f"Spec {spec} does not match mesh axis names {known}. At position {i}: "
+        if entry is not None and entry != name:
+            wanted = "nothing (trailing)" if name is None else name
+            raise ValueError(f"{text}spec has '{entry}' but mesh expects '{wanted}'.")
+        if entry is None and name is not None and mesh.shape[name] > 1:
+            size = mesh.shape[name]
+            raise ValueError(f"{text}spec has None but mesh axis '{name}' has size {size}.")
+
+
+def get_fft_output_sharding(fft_sharding: NamedSharding) -> NamedSharding:
+    """The sharding of `pfft3d`'s result, for an operand with this one.
+
+    Collective: no.  Shapes: three axes, or four, the first being the batch's.
+    Raises: TypeError for what is no NamedSharding.
+    Source: ``get_fft_output_sharding`` of jaxDecomp.
+
+    Example:
+        >>> import jax
+        >>> from jax.sharding import NamedSharding, PartitionSpec as P
+        >>> from plait.compat import jaxdecomp
+        >>> mesh = jax.make_mesh((1, 1), ("x", "y"))
+        >>> jaxdecomp.get_fft_output_sharding(NamedSharding(mesh, P("x", "y"))).spec
+        P('x', 'y', None)
+    """
+    if not isinstance(fft_sharding, NamedSharding):
+        kind = type(fft_sharding).__name__
+        raise TypeError(f"get_fft_output_sharding: {kind}; expected NamedSharding")
+    mesh, spec = fft_sharding.mesh, tuple(fft_sharding.spec)
+    n_batch = int(_is_batched(mesh, spec))
+    kind = kind_of(mesh, spec[n_batch:])
+    result = get_output_specs(FftType.FFT, kind, spec[n_batch:])
+    return NamedSharding(mesh, P(*spec[:n_batch], *result))
+
+
+def _is_batched(mesh: Any, spec: tuple) -> bool:
+    """Whether a spec is of four axes: three named, or none first, as jaxDecomp has it.
+
+    But not where the mesh says otherwise: P(None, 'y') with y second, P('x', 'y', 'z') with one
+    device along z.
+    """
+    named = [i for i, e in enumerate(spec) if e is not None]
+    home = convention(mesh, 3)
+    if len(spec) == 4 or not named:
+        return len(spec) == 4
+    if len(named) == 3:
+        return spec[:2] != home[:2] or parts(mesh, spec[2]) > 1
+    return named[0] > 0 and home[named[0]] != spec[named[0]]
+
+
+# ---- operands ------------------------------------------------------------------------------------
+
+
+def _mesh_of(x: Any) -> Any:
+    """The mesh of an operand, or that around it; None: it is on one device."""
+    typed = jax.typeof(x).sharding.mesh
+    if not typed.empty:
+        return typed
+    array = _jax.underlying(x)
+    if not isinstance(array, jax.core.Tracer):
+        return array.sharding.mesh if isinstance(array.sharding, NamedSharding) else None
+    around = jax.sharding.get_abstract_mesh()
+    return (_jax.concrete_mesh() or around) if not around.empty else _jax.entered_mesh()
+
+
+def _own_spec(x: Any, ndim: int) -> tuple | None:
+    """What an operand's type or, outside traces, its sharding says."""
+    typed = jax.typeof(x).sharding
+    if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
+        return (*typed.spec, *(None,) * (ndim - len(typed.spec)))
+    array = _jax.underlying(x)
+    if not isinstance(array, jax.core.Tracer) and isinstance(array.sharding, NamedSharding):
+        return (*array.sharding.spec, *(None,) * (ndim - len(array.sharding.spec)))
+    return None
+
+
+def locate(x: Any, name: str, guess: Any = convention) -> tuple[Any, Any, tuple]:
+    """The operand, its mesh (`plait._mesh.ALONE`: one device) and its spec.
+
+    guess: from mesh and number of axes to the spec of an operand under a trace, where JAX does
+    not say it. A wrong one costs time, never a result.
+    """
+    x = jnp.asarray(x)
+    if x.ndim not in (3, 4):
+        raise ValueError(f"{name}: Unsupported input shape {x.shape}")
+    mesh = _mesh_of(x)
+    if mesh is None:
+        return x, _mesh.ALONE, (None,) * x.ndim
+    spec = _own_spec(x, x.ndim)
+    return x, mesh, guess(mesh, x.ndim) if spec is None else spec

@@ -1,0 +1,241 @@
+#include "plan/config.h"
+
+#include "base/status.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* In the place of a value. */
+enum { UNKNOWN = 0xff };
+
+static const char *const backends[] = {"auto", "MPI", "NODE", "NCCL", "NVSHMEM", NULL};
+static const char *const exchanges[] = {"fused", "separate", NULL};
+
+typedef struct {
+    plait_config_key_t key;
+    plait_family_t family;
+    bool is_backend;
+} row_t;
+
+static const row_t rows[PLAIT_CONFIG_COUNT] = {
+    [PLAIT_CONFIG_TRANSPOSE_BACKEND] =
+        {{"transpose_comm_backend", "PLAIT_TRANSPOSE_COMM_BACKEND", backends,
+          "how redistributions, and transforms between their axes, reach other ranks"},
+         PLAIT_FAMILY_TRANSPOSE,
+         true},
+    [PLAIT_CONFIG_HALO_BACKEND] = {{"halo_comm_backend", "PLAIT_HALO_COMM_BACKEND",
+                                    backends, "how halo exchanges reach other ranks"},
+                                   PLAIT_FAMILY_HALO,
+                                   true},
+    [PLAIT_CONFIG_TRANSPOSE_EXCHANGE] =
+        {{"transpose_exchange", "PLAIT_TRANSPOSE_EXCHANGE", exchanges,
+          "whether a transform reads what it transforms next from the other ranks' "
+          "memory, or "
+          "after it was moved; messages are always separate"},
+         PLAIT_FAMILY_TRANSPOSE,
+         false},
+};
+
+/* One more than the value; 0: the environment has not been read. */
+static _Atomic int chosen[PLAIT_CONFIG_COUNT];
+
+/* The place of a text among the choices of a key; UNKNOWN. */
+static int find_value(const plait_config_key_t *key, const char *text)
+{
+    for (int v = 0; key->choices[v] != NULL; v++) {
+        if (strcasecmp(key->choices[v], text) == 0) {
+            return v;
+        }
+    }
+    return UNKNOWN;
+}
+
+static int value_of(int i)
+{
+    int value = atomic_load_explicit(&chosen[i], memory_order_relaxed);
+
+    if (value == 0) {
+        const char *text = getenv(rows[i].key.variable);
+        int found =
+            (text == NULL || text[0] == '\0') ? 0 : find_value(&rows[i].key, text);
+        if (atomic_compare_exchange_strong(&chosen[i], &value, found + 1)) {
+            value = found + 1;
+        }
+    }
+    return value - 1;
+}
+
+/* Names with commas between. */
+static void list_choices(const plait_config_key_t *key, char *text, size_t n_bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int v = 0; key->choices[v] != NULL && used < n_bytes; v++) {
+        used += (size_t)snprintf(text + used, n_bytes - used, "%s%s",
+                                 (v > 0) ? ", " : "", key->choices[v]);
+    }
+}
+
+static plait_status_t find_key(const char *name, int *i_p)
+{
+    plait_status_t status = PLAIT_OK;
+    char names[256] = "";
+    size_t used = 0;
+    int found = -1;
+
+    for (int i = 0; i < PLAIT_CONFIG_COUNT && used < sizeof(names); i++) {
+        found = (strcasecmp(rows[i].key.name, name) == 0) ? i : found;
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
+                                 (i > 0) ? ", " : "", rows[i].key.name);
+    }
+    PLAIT_CHECK(found >= 0, PLAIT_ERR_INVALID,
+                "plait.config has no key '%s'; expected one of %s", name, names);
+    *i_p = found;
+done:
+    return status;
+}
+
+static plait_status_t fail_device(int i, int value)
+{
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "%s is %s, which needs arrays on CUDA devices and a plait built for "
+        "them; this one works in host memory and sees no device: choose auto, "
+        "NODE or MPI",
+        rows[i].key.name, rows[i].key.choices[value]);
+}
+
+static bool is_of_device(int i, int value)
+{
+    return rows[i].is_backend &&
+           (value == PLAIT_BACKEND_NCCL || value == PLAIT_BACKEND_NVSHMEM);
+}
+
+static plait_status_t fail_environment(int i)
+{
+    char choices[128];
+    const char *text = getenv(rows[i].key.variable);
+
+    list_choices(&rows[i].key, choices, sizeof(choices));
+    return plait_fail(PLAIT_ERR_INVALID, "%s is '%s'; expected one of %s",
+                      rows[i].key.variable, (text != NULL) ? text : "", choices);
+}
+
+int plait_config_count(void)
+{
+    return PLAIT_CONFIG_COUNT;
+}
+
+const plait_config_key_t *plait_config_at(int i)
+{
+    return (i >= 0 && i < PLAIT_CONFIG_COUNT) ? &rows[i].key : NULL;
+}
+
+plait_status_t plait_config_set(const char *key, const char *value)
+{
+    plait_status_t status = PLAIT_OK;
+    char choices[128];
+    int i = 0;
+
+    PLAIT_TRY(find_key(key, &i));
+    int found = find_value(&rows[i].key, value);
+    list_choices(&rows[i].key, choices, sizeof(choices));
+    PLAIT_CHECK(found != UNKNOWN, PLAIT_ERR_INVALID, "%s: '%s'; expected one of %s",
+                rows[i].key.name, value, choices);
+    if (is_of_device(i, found)) {
+        status = fail_device(i, found);
+        goto done;
+    }
+    atomic_store(&chosen[i], found + 1);
+done:
+    return status;
+}
+
+plait_status_t plait_config_get(const char *key, const char **value_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int i = 0;
+
+    PLAIT_TRY(find_key(key, &i));
+    int value = value_of(i);
+    if (value == UNKNOWN) {
+        status = fail_environment(i);
+        goto done;
+    }
+    *value_p = rows[i].key.choices[value];
+done:
+    return status;
+}
+
+plait_choices_t plait_choices_now(plait_family_t family)
+{
+    plait_choices_t choices = 0;
+
+    for (int i = 0; family != PLAIT_FAMILY_NONE && i < PLAIT_CONFIG_COUNT; i++) {
+        if (rows[i].family == family) {
+            choices |= (plait_choices_t)value_of(i) << (8 * i);
+        }
+    }
+    return choices;
+}
+
+void plait_choices_print(plait_choices_t choices, char *text, size_t n_bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < PLAIT_CONFIG_COUNT && used < n_bytes; i++) {
+        int value = plait_choices_value(choices, i);
+        if (value > 0) {
+            used += (size_t)snprintf(text + used, n_bytes - used, "%s%s %s",
+                                     (used > 0) ? ", " : "", rows[i].key.name,
+                                     (value == UNKNOWN) ? "unknown"
+                                                        : rows[i].key.choices[value]);
+        }
+    }
+}
+
+static plait_status_t apply_backend(int i, int value, const plait_endpoint_t *end,
+                                    plait_caps_t *caps)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(value != PLAIT_BACKEND_NODE || caps->direct != PLAIT_DIRECT_NONE,
+                PLAIT_ERR_UNSUPPORTED,
+                "%s is NODE, which needs access to the memory of all ranks; here it is "
+                "%s; choose auto "
+                "or MPI",
+                rows[i].key.name, (end->why != NULL) ? end->why : "off");
+    if (is_of_device(i, value)) {
+        status = fail_device(i, value);
+        goto done;
+    }
+    if (value == PLAIT_BACKEND_MPI) {
+        caps->direct = PLAIT_DIRECT_NONE;
+    }
+done:
+    return status;
+}
+
+plait_status_t plait_choices_apply(plait_choices_t choices, const plait_endpoint_t *end,
+                                   plait_caps_t *caps)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = 0; i < PLAIT_CONFIG_COUNT; i++) {
+        int value = plait_choices_value(choices, i);
+        if (value == UNKNOWN) {
+            status = fail_environment(i);
+            goto done;
+        }
+        if (rows[i].is_backend) {
+            PLAIT_TRY(apply_backend(i, value, end, caps));
+        }
+    }
+done:
+    return status;
+}

@@ -1,0 +1,53 @@
+/* The choices of plait/config.h, as plans see them. */
+#ifndef PLAIT_PLAN_CONFIG_H
+#define PLAIT_PLAN_CONFIG_H
+
+#include "plait/config.h"
+#include "transport/transport.h"
+
+/* Which keys an operation follows; a row without has the first one. */
+typedef enum {
+    PLAIT_FAMILY_NONE,
+    PLAIT_FAMILY_TRANSPOSE,
+    PLAIT_FAMILY_HALO,
+    PLAIT_FAMILY_COUNT
+} plait_family_t;
+
+typedef enum {
+    PLAIT_CONFIG_TRANSPOSE_BACKEND,
+    PLAIT_CONFIG_HALO_BACKEND,
+    PLAIT_CONFIG_TRANSPOSE_EXCHANGE,
+    PLAIT_CONFIG_COUNT
+} plait_config_index_t;
+
+/* Values, in the order of their names in config.c; defaults are 0. */
+typedef enum {
+    PLAIT_BACKEND_AUTO,
+    PLAIT_BACKEND_MPI,
+    PLAIT_BACKEND_NODE,
+    PLAIT_BACKEND_NCCL,
+    PLAIT_BACKEND_NVSHMEM
+} plait_backend_t;
+
+typedef enum { PLAIT_EXCHANGE_FUSED, PLAIT_EXCHANGE_SEPARATE } plait_exchange_t;
+
+/* The values of all keys that one operation follows, a byte each, 0 for the other keys: part of a
+ * plan's key and of what ranks agree on. Choices that come back find the plans that they had. */
+typedef uint64_t plait_choices_t;
+
+plait_choices_t plait_choices_now(plait_family_t family);
+
+static inline int plait_choices_value(plait_choices_t choices, plait_config_index_t key)
+{
+    return (int)(choices >> (8 * (int)key) & 0xff);
+}
+
+/* "transpose_comm_backend MPI": what is not default. */
+void plait_choices_print(plait_choices_t choices, char *text, size_t n_bytes);
+
+/* Lowers caps to what the backend chosen uses of the endpoint's. INVALID for a value of the
+ * environment that there is not, UNSUPPORTED for what is not here, with the reason. */
+plait_status_t plait_choices_apply(plait_choices_t choices, const plait_endpoint_t *end,
+                                   plait_caps_t *caps);
+
+#endif

@@ -1,0 +1,247 @@
+"""Frequencies, convolution, Poisson's equation: against numpy, definitions and dense matrices."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+import scipy.signal
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+MESHES = {(2,): P("a"), (8,): P("a"), (2, 4): P("a", "b"), (4, 2): P("a", "b")}
+KINDS = [AxisType.Auto, AxisType.Explicit]
+
+
+def close(a, b):
+    assert a.shape == b.shape
+    error = np.linalg.norm(np.asarray(a) - b) / max(np.linalg.norm(b), 1e-300)
+    assert error <= 16 * meshes.eps(np.asarray(a).dtype) * np.log2(max(b.size, 2)), error
+
+
+def data(y, shape):
+    """The data of a padded array, whose padding is zero."""
+    rest = np.array(y)
+    inside = tuple(slice(n) for n in shape)
+    found = rest[inside].copy()
+    rest[inside] = 0
+    assert not rest.any()
+    return found
+
+
+# ---- frequencies ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", ["natural", "transposed"])
+@pytest.mark.parametrize("shape", [(8,), (2, 4)])
+def test_frequencies_are_where_the_spectrum_is(shape, layout, kind):
+    mesh = meshes.make(shape, kind)
+    x = meshes.put(meshes.random((8, 16, 24), "float32"), mesh, MESHES[shape])
+    for dtype, angular in [("float32", False), ("float64", True)]:
+        y = plait.fft.pfft3d(x.astype(dtype), layout=layout)
+        found = plait.fft.fftfreqn(y, (0.5, 1.0, 3.0), angular=angular)
+        want = oracle.frequencies(x.shape, (0, 1, 2), (0.5, 1.0, 3.0), False, angular)
+        for axis, (k, w) in enumerate(zip(found, want, strict=True)):
+            assert k.dtype == dtype and k.shape == w.shape
+            np.testing.assert_allclose(k, w, rtol=2 * meshes.eps(dtype))
+            spec = [e if i == axis else None for i, e in enumerate(y.sharding.spec)]
+            assert k.sharding.is_equivalent_to(NamedSharding(mesh, P(*spec)), 3)
+            both = y * k.astype(y.dtype)
+            assert both.sharding.is_equivalent_to(y.sharding, 3)
+
+
+@pytest.mark.parametrize("size", [(7, 5, 9), (8, 6, 1), (1, 3, 2)])
+@pytest.mark.parametrize("shape", [(2,), (4, 2)])
+def test_frequencies_of_padded_spectra(shape, size):
+    mesh, spec = meshes.make(shape), MESHES[shape]
+    x = plait.redistribute(meshes.put(meshes.random(size), mesh), spec, shape=size)
+    y = plait.fft.prfft3d(x, shape=size)
+    found = plait.fft.rfftfreqn(y, shape=size)
+    for k, w in zip(found, oracle.frequencies(size, (0, 1, 2), (1,) * 3, True, False), strict=True):
+        np.testing.assert_allclose(data(k, w.shape), w, rtol=1e-15)
+    y = plait.fft.pfft3d(x, shape=size)
+    for k, w in zip(
+        plait.fft.fftfreqn(y, shape=size, axes=(2, 0)),
+        oracle.frequencies(size, (2, 0), (1, 1), False, False),
+        strict=True,
+    ):
+        np.testing.assert_allclose(data(k, w.shape), w, rtol=1e-15)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frequencies_under_jit_communicate_nothing(kind):
+    mesh = meshes.make((2, 4), kind)
+    x = meshes.put(meshes.random((8, 16, 24)), mesh, P("a", "b"))
+
+    def there(v):
+        return plait.fft.fftfreqn(plait.fft.pfft3d(v), layout="transposed")
+
+    want = oracle.frequencies(x.shape, (0, 1, 2), (1,) * 3, False, False)
+    for k, w in zip(jax.jit(there)(x), want, strict=True):
+        np.testing.assert_allclose(k, w, rtol=1e-15)
+    assert meshes.xla_collectives(there, x) == []
+    for k, w in zip(jax.jit(plait.fft.fftfreqn)(x), want, strict=True):  # alone in a program
+        np.testing.assert_allclose(k, w, rtol=1e-15)
+    derivative = jax.vmap(lambda v: v * plait.fft.fftfreqn(v)[1])
+    close(derivative(jnp.stack([x, x]))[1], np.asarray(x) * want[1])
+
+
+def test_frequencies_on_one_device():
+    x = jnp.asarray(meshes.random((3, 4)))
+    mesh = meshes.make((1,))
+    for f in (plait.fft.rfftfreqn, plait.jit(lambda y: plait.fft.rfftfreqn(y, mesh=mesh))):
+        got = f(plait.fft.rfftn(x))[1]
+        np.testing.assert_allclose(np.asarray(got)[0], np.fft.rfftfreq(4))
+
+
+# ---- convolution ---------------------------------------------------------------------------------
+
+SIZES = [(8, 8, 6), (3, 2, 5), (1, 1, 1)]
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_convolution_is_that_of_its_definition(mode, kind):
+    mesh = meshes.make((2, 4), kind)
+    a = meshes.random((8, 8, 6))
+    x = meshes.put(a, mesh, P("a", "b"))
+    for size, axes in itertools.product(SIZES, [(0, 1, 2), (1, 0)]):
+        size = tuple(size[i] if i in axes else a.shape[i] for i in range(3))
+        b = meshes.random(size, seed=1)
+        want = oracle.convolve(a, b, mode, axes)
+        if axes == (0, 1, 2):
+            np.testing.assert_allclose(want, scipy.signal.fftconvolve(a, b, mode), atol=1e-10)
+
+        def f(v, w, axes=axes):
+            return plait.fft.fftconvolve(v, w, mode=mode, axes=axes)
+
+        for y in (f(x, jnp.asarray(b)), jax.jit(f)(x, jnp.asarray(b))):
+            assert y.sharding.is_equivalent_to(x.sharding, 3)
+            assert np.linalg.norm(data(y, want.shape) - want) <= 1e-13 * np.linalg.norm(want)
+
+
+def test_convolution_of_two_on_the_mesh():
+    mesh = meshes.make((2, 2))
+    for dtype, other in [("complex128", "float64"), ("float32", "float32"), ("int32", "float64")]:
+        a, b = meshes.random((6, 4, 5), dtype), meshes.random((4, 2, 3), other, 1)
+        x, k = meshes.put(a, mesh, P("a", "b")), meshes.put(b, mesh, P(None, "b"))
+        with jax.numpy_dtype_promotion("standard"):
+            y = plait.fft.fftconvolve(x, k, mode="same")
+        assert y.sharding.is_equivalent_to(x.sharding, 3)
+        eps = meshes.eps(y.dtype)
+        want = oracle.convolve(a, b, "same", (0, 1, 2))
+        assert np.linalg.norm(np.asarray(y) - want) <= 50 * eps * np.linalg.norm(want)
+    # 'valid' with the larger one behind, on the mesh or not
+    a, b = meshes.random((2, 3)), meshes.random((8, 6), seed=1)
+    want = oracle.convolve(a, b, "valid", (0, 1))
+    for small in (jnp.asarray(a), meshes.put(a, mesh)):
+        y = plait.fft.fftconvolve(small, meshes.put(b, mesh, P("a", "b")), mode="valid")
+        np.testing.assert_allclose(data(y, want.shape), want, rtol=1e-12, atol=1e-12)
+
+
+def test_convolution_on_one_device_and_with_batch_axes():
+    a, b = meshes.random((3, 5)), meshes.random((1, 4), seed=1)
+    y = plait.fft.fftconvolve(jnp.asarray(a), jnp.asarray(b), axes=(1,))
+    np.testing.assert_allclose(y, oracle.convolve(a, b, "full", (1,)), rtol=1e-12)
+    mesh = meshes.make((3,))
+    y = plait.fft.fftconvolve(meshes.put(a, mesh, P("a")), jnp.asarray(b), axes=(1,))
+    np.testing.assert_allclose(y, oracle.convolve(a, b, "full", (1,)), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+def test_gradient_of_convolution_is_a_correlation(mode):
+    mesh = meshes.make((4,))
+    a, b = meshes.random((8, 6)), meshes.random((3, 3), seed=1)
+    x = meshes.put(a, mesh, P("a"))
+    want = oracle.convolve(a, b, mode, (0, 1))
+    w = meshes.random(want.shape, seed=2)
+
+    def loss(v, k):
+        y = plait.fft.fftconvolve(v, k, mode=mode)
+        return jnp.sum(y[: w.shape[0], : w.shape[1]] * w)
+
+    def direct(v, k):
+        full = sum(
+            jnp.pad(v * k[i, j], ((i, 2 - i), (j, 2 - j))) for i in range(3) for j in range(3)
+        )
+        lo = {"full": 0, "same": 1, "valid": 2}[mode]
+        return jnp.sum(full[lo : lo + w.shape[0], lo : lo + w.shape[1]] * w)
+
+    wanted = jax.grad(direct, (0, 1))(jnp.asarray(a), jnp.asarray(b))
+    for f in (jax.grad(loss, (0, 1)), jax.jit(jax.grad(loss, (0, 1)))):
+        of_a, of_b = f(x, jnp.asarray(b))
+        assert of_a.sharding.is_equivalent_to(x.sharding, 2)
+        np.testing.assert_allclose(of_a, wanted[0], rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(of_b, wanted[1], rtol=1e-11, atol=1e-12)
+    of_b = jax.jacfwd(loss, 1)(x, jnp.asarray(b))
+    np.testing.assert_allclose(of_b, wanted[1], rtol=1e-11, atol=1e-12)
+
+
+def test_errors_of_convolution():
+    a = jnp.ones((4, 4))
+    for call, text in [
+        (lambda: plait.fft.fftconvolve(a, a[0]), "2 and 1 axes"),
+        (lambda: plait.fft.fftconvolve(a, a, mode="other"), "mode is 'other'"),
+        (lambda: plait.fft.fftconvolve(a, jnp.ones((3, 4)), axes=(1,)), "along axes that stay"),
+        (lambda: plait.fft.fftconvolve(jnp.ones((2, 5)), a, mode="valid"), "must fit into"),
+        (lambda: plait.fft.fftconvolve(a, a, axes=(2,)), "out of bounds"),
+        (lambda: plait.fft.poisson(a, spacing=0.0), "expected none to be 0"),
+        (lambda: plait.fft.poisson(a, spacing=(1.0,)), "1 entries for 2 axes"),
+        (lambda: plait.fft.fftfreqn(a, layout="other"), "layout is 'other'"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            call()
+
+
+# ---- Poisson's equation --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("shape", [(2,), (2, 4)])
+def test_poisson_is_the_inverse_of_the_dense_matrix(shape, dtype, kind):
+    mesh = meshes.make(shape, kind)
+    f = meshes.random((4, 4, 3), dtype)
+    x = meshes.put(f, mesh, MESHES[shape])
+    want = oracle.poisson(f, (0.3, 1.0, 2.0), (0, 1, 2))
+
+    def solve(v):
+        return plait.fft.poisson(v, spacing=(0.3, 1.0, 2.0))
+
+    for u in (solve(x), jax.jit(solve)(x)):
+        assert u.dtype == dtype and u.sharding.is_equivalent_to(x.sharding, 3)
+        np.testing.assert_allclose(u, want, rtol=1e-9, atol=1e-11)
+
+
+def test_poisson_of_what_is_known():
+    """U of a few waves: exact to rounding, in both precisions; the mean is dropped."""
+    mesh, n, length = meshes.make((2, 4)), (16, 8, 12), (1.0, 2.0, 3.0)
+    h = [side / k for side, k in zip(length, n, strict=True)]
+    x, y, z = np.meshgrid(*[np.arange(k) * d for k, d in zip(n, h, strict=True)], indexing="ij")
+    k = [2 * np.pi * m / side for m, side in zip((3, 1, 2), length, strict=True)]
+    u = np.sin(k[0] * x) * np.cos(k[1] * y) * np.sin(k[2] * z + 0.3)
+    f = -sum(q * q for q in k) * u
+    for dtype in ("float32", "float64"):
+        moved = meshes.put((f + 7).astype(dtype), mesh, P("a", "b"))
+        got = plait.fft.poisson(moved, spacing=h)
+        np.testing.assert_allclose(got, u, atol=200 * meshes.eps(dtype))
+
+
+def test_poisson_along_some_axes_and_its_adjoint():
+    mesh = meshes.make((2,))
+    f, w = meshes.random((3, 6, 4)), meshes.random((3, 6, 4), seed=1)
+    x = meshes.put(f, mesh, P(None, "a"))
+    want = oracle.poisson(f, (1.0, 0.5), (1, 2))
+    where = {"spec": P(None, "a")}  # under jit the first axis would be taken to be split
+    solve = lambda v: plait.fft.poisson(v, spacing=(1.0, 0.5), axes=(1, 2), **where)  # noqa: E731
+    np.testing.assert_allclose(solve(x), want, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(jax.vmap(solve)(jnp.stack([x, 2 * x]))[1], 2 * want, atol=1e-11)
+    of_w = oracle.poisson(w, (1.0, 0.5), (1, 2))
+    for grad in (jax.grad, lambda g: jax.jit(jax.grad(g)), jax.jacfwd):
+        got = grad(lambda v: jnp.sum(solve(v) * w))(x)
+        np.testing.assert_allclose(got, of_w, rtol=1e-9, atol=1e-11)
