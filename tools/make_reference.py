@@ -36,6 +36,7 @@ FAMILIES = {
     "Permutations and neighbours": ["plait._neighbor"],
     "Transfers between two ranks": ["plait._p2p"],
     "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
+    "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
     "Failures and logs": ["plait._errors", "plait._observe"],
 }

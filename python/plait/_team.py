@@ -1,6 +1,7 @@
 """The processes that share an array or a mesh: what they tell each other outside programs."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,39 +9,46 @@ import numpy as np
 from plait import _comm, _move, _order, _world
 
 
+@functools.cache
+def _of_some(processes: tuple[int, ...]) -> Any:
+    mpi = _world.mpi()
+    return _comm.Comm(mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(processes)))
+
+
+def _over(processes: tuple[int, ...]) -> Any:
+    mpi = _world.mpi()
+    if mpi is None:
+        raise TypeError("plait: devices of several processes need MPI ranks: see plait run")
+    return _comm.world() if mpi.COMM_WORLD.size == len(processes) else _of_some(processes)
+
+
 class Team:
     """The processes whose devices take part; all decide alike."""
 
-    def __init__(self, devices: Sequence):
-        self.processes = sorted({d.process_index for d in devices})
-        self.comm = None
-        if len(self.processes) > 1:
-            self.comm = self._over(self.processes)
+    def __init__(self, devices: Iterable):
+        self.processes = tuple(sorted({d.process_index for d in devices}))
 
-    @staticmethod
-    def _over(processes: list[int]) -> Any:
-        mpi = _world.mpi()
-        if mpi is None:
-            raise TypeError("plait: devices of several processes need MPI ranks: see plait run")
-        if mpi.COMM_WORLD.size == len(processes):
-            return _comm.world()
-        group = mpi.COMM_WORLD.group.Incl(processes)
-        return _comm.Comm(mpi.COMM_WORLD.Create_group(group))
+    @property
+    def comm(self) -> Any:
+        """The processes as ranks; None for one."""
+        return None if len(self.processes) == 1 else _over(self.processes)
 
     @property
     def is_first(self) -> bool:
-        """Whether this process reads and writes the file, and prints."""
-        return self.comm is None or self.comm.rank == 0
+        """Whether this process is the one that reads, writes and prints for all."""
+        comm = self.comm
+        return comm is None or comm.rank == 0
 
     def gather(self, data: bytes) -> list[bytes]:
         """What every process gives."""
-        if self.comm is None:
+        comm = self.comm
+        if comm is None:
             return [data]
         size = jnp.asarray([len(data)], jnp.int32)
-        sizes = np.asarray(_move.allgather(size, comm=self.comm)).ravel()
+        sizes = np.asarray(_move.allgather(size, comm=comm)).ravel()
         padded = np.zeros(max(1, int(sizes.max())), np.uint8)
         padded[: len(data)] = np.frombuffer(data, np.uint8)
-        rows = np.asarray(_move.allgather(jnp.asarray(padded), comm=self.comm))
+        rows = np.asarray(_move.allgather(jnp.asarray(padded), comm=comm))
         return [rows[i].tobytes()[:n] for i, n in enumerate(sizes)]
 
     def largest(self, times: np.ndarray) -> np.ndarray:
@@ -49,8 +57,9 @@ class Team:
 
     def meet(self) -> None:
         """Until all are here."""
-        if self.comm is not None:
-            _order.barrier(comm=self.comm)
+        comm = self.comm
+        if comm is not None:
+            _order.barrier(comm=comm)
 
     def agree(self, failure: str) -> None:
         """Raises OSError on every process if one of them says that it has failed."""
