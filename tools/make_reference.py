@@ -36,6 +36,7 @@ FAMILIES = {
     "Permutations and neighbours": ["plait._neighbor"],
     "Transfers between two ranks": ["plait._p2p"],
     "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
+    "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
     "Failures and logs": ["plait._errors", "plait._observe"],
 }
@@ -93,7 +94,8 @@ def signature(page: Page) -> str:
     text = str(given.replace(parameters=bare, return_annotation=given.empty))
     text = re.sub(r"(source|tag)=plait\.ANY", lambda m: f"{m[0]}_{m[1].upper()}", text)
     if len(page.name + text) > 88:
-        text = "(\n    " + text[1:-1].replace(", ", ",\n    ") + ",\n)"
+        outside = re.sub(r", (?![^()]*\))", ",\n    ", text[1:-1])  # not in tuples
+        text = f"(\n    {outside},\n)"
     return page.name + text
 
 

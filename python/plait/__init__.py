@@ -20,6 +20,11 @@ from plait._errors import TransportError as TransportError
 from plait._errors import TruncationError as TruncationError
 from plait._errors import block as block
 from plait._errors import errors as errors
+from plait._io import from_local as from_local
+from plait._io import gather_to_host as gather_to_host
+from plait._io import load as load
+from plait._io import save as save
+from plait._io import to_local as to_local
 from plait._jax import jit as jit
 from plait._jax import region as region
 from plait._move import allgather as allgather
@@ -88,13 +93,16 @@ __all__ = [
     "errors",
     "exscan",
     "fft",
+    "from_local",
     "gather",
+    "gather_to_host",
     "gatherv",
     "get_logging",
     "halo",
     "has_cuda_support",
     "has_sycl_support",
     "jit",
+    "load",
     "maxloc",
     "minloc",
     "neighbor_allgather",
@@ -107,6 +115,7 @@ __all__ = [
     "reduce_scatter",
     "reduce_scatterv",
     "region",
+    "save",
     "scan",
     "scatter",
     "scatterv",
@@ -116,6 +125,7 @@ __all__ = [
     "shift",
     "start",
     "sum",
+    "to_local",
     "wait",
     *_REDUCTIONS,
 ]

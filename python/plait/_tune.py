@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _comm, _config, _core, _errors, _fourier, _jax, _mesh_rules, _tune_file, _world
+from plait import _comm, _config, _core, _errors, _fourier, _jax, _mesh_rules, _team, _tune_file
 from plait import fft as _fft
 
 OPERATIONS = ("pfft3d", "pifft3d", "prfft3d", "pirfft3d")
@@ -161,56 +161,7 @@ def problem_of(
 # ---- the processes -------------------------------------------------------------------------------
 
 
-class Team:
-    """The processes whose devices take part; all decide alike."""
-
-    def __init__(self, devices: Sequence):
-        self.processes = sorted({d.process_index for d in devices})
-        self.comm = None
-        if len(self.processes) > 1:
-            self.comm = self._over(self.processes)
-
-    @staticmethod
-    def _over(processes: list[int]) -> Any:
-        mpi = _world.mpi()
-        if mpi is None:
-            raise TypeError("autotune: devices of several processes need MPI: see plait run")
-        if mpi.COMM_WORLD.size == len(processes):
-            return _comm.world()
-        group = mpi.COMM_WORLD.group.Incl(processes)
-        return _comm.Comm(mpi.COMM_WORLD.Create_group(group))
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process reads and writes the file, and prints."""
-        return self.comm is None or self.comm.rank == 0
-
-    def gather(self, data: bytes) -> list[bytes]:
-        """What every process gives."""
-        if self.comm is None:
-            return [data]
-        from plait import _move
-
-        size = jnp.asarray([len(data)], jnp.int32)
-        sizes = np.asarray(_move.allgather(size, comm=self.comm)).ravel()
-        padded = np.zeros(max(1, int(sizes.max())), np.uint8)
-        padded[: len(data)] = np.frombuffer(data, np.uint8)
-        rows = np.asarray(_move.allgather(jnp.asarray(padded), comm=self.comm))
-        return [rows[i].tobytes()[:n] for i, n in enumerate(sizes)]
-
-    def largest(self, times: np.ndarray) -> np.ndarray:
-        """Elementwise over the processes."""
-        return np.max([np.frombuffer(part) for part in self.gather(times.tobytes())], axis=0)
-
-    def meet(self) -> None:
-        """Until all are here."""
-        if self.comm is not None:
-            from plait import _order
-
-            _order.barrier(comm=self.comm)
-
-
-def _check_alike(team: Team, key: str) -> None:
+def _check_alike(team: _team.Team, key: str) -> None:
     keys = team.gather(key.encode())
     differing = [i for i, other in enumerate(keys) if other != keys[0]]
     if differing:
@@ -335,7 +286,7 @@ class Trial:
             _jax.jit(lambda x: function(x)),
         )
 
-    def seconds(self, op: str, team: Team) -> float:
+    def seconds(self, op: str, team: _team.Team) -> float:
         """Of one call in this process, with a fresh result, as programs have it."""
         fill, run = self.programs[op]
         x = jax.block_until_ready(fill())
@@ -345,7 +296,7 @@ class Trial:
         return time.perf_counter() - start
 
 
-def _visit(trials: dict, row: Row, team: Team) -> list[float]:
+def _visit(trials: dict, row: Row, team: _team.Team) -> list[float]:
     trial = trials[row.grid, row.layout]
     with _config.config.set(**row.settings):
         return [trial.seconds(op, team) for op in trial.programs]
@@ -355,7 +306,7 @@ def _total(problem: Problem, medians: dict[str, float]) -> float:
     return sum(medians[op] for op in problem.operations)
 
 
-def measure(problem: Problem, rows: list[Row], team: Team, repeats: int) -> list[Row]:
+def measure(problem: Problem, rows: list[Row], team: _team.Team, repeats: int) -> list[Row]:
     """Rounds over all candidates; the slowest process counts, and hopeless ones are left out."""
     going = [i for i, row in enumerate(rows) if not row.reason]
     trials = {(r.grid, r.layout): None for r in rows if not r.reason}
@@ -449,7 +400,7 @@ def _tuned(problem: Problem, table: tuple[Row, ...], is_remembered: bool) -> Tun
     )
 
 
-def _remembered(team: Team, file: Any, key: str, problem: Problem) -> tuple[Row, ...] | None:
+def _remembered(team: _team.Team, file: Any, key: str, problem: Problem) -> tuple[Row, ...] | None:
     """What the first process finds in its file; all get it."""
     n = len(problem.devices)
     text = _tune_file.find(file, key, n) if team.is_first else b""
@@ -458,7 +409,7 @@ def _remembered(team: Team, file: Any, key: str, problem: Problem) -> tuple[Row,
 
 def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: bool) -> TunedMesh:
     """See `plait.fft.autotune`."""
-    team = Team(problem.devices)
+    team = _team.Team(problem.devices)
     comm = _comm.over_devices((problem.devices,))
     direct = _core.comm_texts(comm)[1]
     has_direct = not direct.startswith("off")

@@ -1,0 +1,432 @@
+"""Global arrays and what is outside of them: parts of processes, host memory, files."""
+
+import contextlib
+import math
+import operator
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding
+from plait import _errors, _mesh, _mesh_rules, _move, _team
+
+Box = tuple[tuple[int, int], ...]  # lo and hi along each axis
+
+
+# ---- who has what --------------------------------------------------------------------------------
+
+
+def _box(index: Sequence[slice], dims: Sequence[int], data: Sequence[int]) -> Box:
+    """What of a shard is data."""
+    box = []
+    for part, n, m in zip(index, dims, data, strict=True):
+        lo, hi, _ = part.indices(n)
+        box.append((min(lo, m), min(hi, m)))
+    return tuple(box)
+
+
+def _extents(box: Box) -> tuple[int, ...]:
+    return tuple(hi - lo for lo, hi in box)
+
+
+def _cut(box: Box) -> tuple[slice, ...]:
+    """The data of a shard in the shard."""
+    return tuple(slice(0, n) for n in _extents(box))
+
+
+def _place(box: Box) -> tuple[slice, ...]:
+    """The data of a shard in the whole."""
+    return tuple(slice(lo, hi) for lo, hi in box)
+
+
+def _boxes(sharding: Any, dims: tuple[int, ...], data: tuple[int, ...]) -> dict[Any, Box]:
+    """Of every device, in the order of its mesh."""
+    found = sharding.devices_indices_map(dims)
+    order = list(sharding.mesh.devices.flat) if isinstance(sharding, NamedSharding) else found
+    return {device: _box(found[device], dims, data) for device in order}
+
+
+def _owned(boxes: dict[Any, Box]) -> dict[Any, Box]:
+    """Each box once: with the first device that has it; empty ones with nobody."""
+    seen: set[Box] = set()
+    owned = {}
+    for device, box in boxes.items():
+        if box not in seen and math.prod(_extents(box)):
+            owned[device] = box
+            seen.add(box)
+    return owned
+
+
+def _parts(x: Array) -> dict[Any, Any]:
+    """The shards of this process by device."""
+    return {shard.device: shard.data for shard in x.addressable_shards}
+
+
+def _array(x: Any, name: str) -> Array:
+    x = jnp.asarray(x)
+    if isinstance(x, jax.core.Tracer):
+        raise TypeError(f"{name}: needs an array that is there; call it outside jit")
+    return _errors.block(x)
+
+
+def _check_sharding(sharding: Any, name: str) -> None:
+    if not isinstance(sharding, NamedSharding) or not isinstance(sharding.mesh, Mesh):
+        raise TypeError(
+            f"{name}: sharding is {type(sharding).__name__}; expected "
+            "jax.sharding.NamedSharding(mesh, spec)"
+        )
+
+
+def _is_mine(device: Any) -> bool:
+    return device.process_index == jax.process_index()
+
+
+def _assemble(
+    sharding: NamedSharding, dims: tuple[int, ...], parts: dict[Any, np.ndarray], dtype: Any
+) -> Array:
+    """The global array of the data of this process's devices, with zeros where there are none."""
+    shard = sharding.shard_shape(dims)
+    arrays = []
+    for device, part in parts.items():
+        whole = part
+        if part.shape != shard:
+            whole = np.zeros(shard, dtype)
+            whole[tuple(slice(0, n) for n in part.shape)] = part
+        arrays.append(jax.device_put(whole, device))
+    return jax.make_array_from_single_device_arrays(dims, sharding, arrays, dtype=dtype)
+
+
+# ---- parts of processes --------------------------------------------------------------------------
+
+
+def from_local(local: Any, sharding: NamedSharding, *, shape: Sequence[int]) -> Array:
+    """Make a global array of the parts that processes have.
+
+    ``local`` is this process's part, or a list with one for each of its devices, in the order of
+    the mesh. ``shape`` is that of the whole data; each device has what it owns of them, so the
+    last parts are smaller, or empty, where the mesh does not divide it. The array has the extents
+    that the mesh divides, with zeros at its tail.
+
+    Collective: no; nothing is communicated.
+    Shapes: the parts of ``shape`` to that one, rounded up along each split axis.
+    Raises: ValueError for parts that are not what their device owns, with what that is.
+    Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait, jax, numpy as np
+        >>> from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        >>> rows = NamedSharding(Mesh(jax.devices()[:1], "x"), P("x"))
+        >>> plait.from_local(np.arange(3), rows, shape=(3,)).tolist()
+        [0, 1, 2]
+    """
+    try:
+        data = tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise TypeError(f"from_local: shape is {shape!r}; expected integers") from None
+    _check_sharding(sharding, "from_local")
+    names = _mesh.names_of(sharding.spec, len(data), "from_local")
+    dims = _mesh_rules.padded(sharding.mesh, data, names)
+    boxes = {d: b for d, b in _boxes(sharding, dims, data).items() if _is_mine(d)}
+    given = list(local) if isinstance(local, list | tuple) else [local]
+    if len(given) != len(boxes):
+        raise ValueError(f"from_local: {len(given)} parts for {len(boxes)} devices of this process")
+    parts = {d: np.asarray(part) for d, part in zip(boxes, given, strict=True)}
+    for i, (device, part) in enumerate(parts.items()):
+        if part.shape != _extents(boxes[device]):
+            raise ValueError(
+                f"from_local: part {i} has shape {part.shape}; device {device.id} owns "
+                f"{_extents(boxes[device])} of {data}"
+            )
+    dtypes = {part.dtype for part in parts.values()}
+    if len(dtypes) > 1:
+        raise ValueError(
+            f"from_local: parts of {', '.join(sorted(map(str, dtypes)))}; expected one dtype"
+        )
+    dtype = jax.dtypes.canonicalize_dtype(dtypes.pop() if dtypes else np.float32)
+    return _assemble(sharding, dims, {d: p.astype(dtype) for d, p in parts.items()}, dtype)
+
+
+def to_local(x: Array, *, shape: Sequence[int] | None = None) -> list[np.ndarray]:
+    """The parts of a global array that this process has: one for each of its devices.
+
+    They are in the order of the mesh; ``shape`` is what is data of an array with padding at its
+    tail, and the parts are cut to it. The inverse of `from_local`.
+
+    Collective: no; nothing is communicated.  Shapes: any to the parts.
+    Raises: ValueError for a shape that is not in the array.
+    Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> [part.tolist() for part in plait.to_local(jnp.arange(4), shape=(3,))]
+        [[0, 1, 2]]
+    """
+    x = _array(x, "to_local")
+    data = _mesh.data_of(shape, x.shape, 0, "to_local")
+    parts = _parts(x)
+    boxes = _boxes(x.sharding, x.shape, data)
+    return [np.asarray(parts[d])[_cut(box)] for d, box in boxes.items() if d in parts]
+
+
+def gather_to_host(
+    x: Array, *, shape: Sequence[int] | None = None, root: int | None = None
+) -> np.ndarray | None:
+    """The whole of a global array in the memory of every process, or of ``root`` alone.
+
+    ``shape`` is what is data of an array with padding at its tail. ``root`` counts the processes
+    that have a part of it; the others get None.
+
+    Collective: over the processes of the array; outside jit.  Shapes: any to the same, or
+    ``shape``.
+    Raises: ValueError for a root that is no process.
+    Adjoint: none.  Source: own.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.gather_to_host(jnp.arange(4), shape=(3,))
+        array([0, 1, 2]...)
+    """
+    x = _array(x, "gather_to_host")
+    data = _mesh.data_of(shape, x.shape, 0, "gather_to_host")
+    team = _team.Team(x.sharding.device_set)
+    if root is not None and not 0 <= operator.index(root) < len(team.processes):
+        raise ValueError(
+            f"gather_to_host: root is {root}; {len(team.processes)} processes have a part of it"
+        )
+    owned, parts = _owned(_boxes(x.sharding, x.shape, data)), _parts(x)
+    mine = [np.asarray(parts[d])[_cut(b)] for d, b in owned.items() if d in parts]
+    flat = np.frombuffer(b"".join(part.tobytes() for part in mine), np.uint8)
+    comm = team.comm
+    if comm is not None:
+        counts = [_bytes_of(owned, process, x.dtype) for process in team.processes]
+        if root is None:
+            flat = np.asarray(_move.allgatherv(jnp.asarray(flat), counts, comm=comm))
+        else:
+            flat = np.asarray(_move.gatherv(jnp.asarray(flat), counts, root, comm=comm))
+            if comm.rank != root:
+                return None
+    return _joined(flat, owned, team.processes, data, x.dtype)
+
+
+def _bytes_of(owned: dict[Any, Box], process: int, dtype: Any) -> int:
+    sizes = [math.prod(_extents(b)) for d, b in owned.items() if d.process_index == process]
+    return sum(sizes) * dtype.itemsize
+
+
+def _joined(
+    flat: np.ndarray, owned: dict[Any, Box], processes: Sequence[int], data: tuple, dtype: Any
+) -> np.ndarray:
+    """The whole from the boxes of all processes, one after the other."""
+    whole, at = np.empty(data, dtype), 0
+    for process in processes:
+        for device, box in owned.items():
+            if device.process_index == process:
+                n = math.prod(_extents(box)) * dtype.itemsize
+                whole[_place(box)] = flat[at : at + n].view(dtype).reshape(_extents(box))
+                at += n
+    return whole
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def _runs(box: Box, shape: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], int]]:
+    """What of a box lies together in the file: first element, index in the box, elements."""
+    extents = _extents(box)
+    k = len(shape)
+    while k > 0 and extents[k - 1] == shape[k - 1]:
+        k -= 1
+    k = max(k - 1, 0)  # axes before this one are walked
+    strides = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
+    n = math.prod(extents[k:])
+    for index in np.ndindex(*extents[:k]) if n else ():
+        start = sum(s * (lo + i) for s, (lo, _), i in zip(strides, box, index, strict=False))
+        start += sum(s * lo for s, (lo, _) in zip(strides[k:], box[k:], strict=True))
+        yield start, index, n
+
+
+def _move_all(move: Callable, view: memoryview, offset: int) -> None:
+    """Pread or pwrite of all of it: one call may do less."""
+    while len(view) > 0:
+        n = move([view[: 1 << 30]], offset)
+        if n == 0:
+            raise OSError("the file ends before its array does")
+        view, offset = view[n:], offset + n
+
+
+def _transfer(move: Callable, part: np.ndarray, box: Box, shape: tuple, offset: int) -> None:
+    for start, index, _ in _runs(box, shape):
+        view = memoryview(part[(*index, ...)].reshape(-1).view(np.uint8))
+        _move_all(move, view, offset + start * part.itemsize)
+
+
+def _together(team: _team.Team, name: str, act: Callable[[], Any]) -> Any:
+    """Does something on this process; if it fails on one, all raise what that one says."""
+    made, failure = None, ""
+    try:
+        made = act()
+    except OSError as error:
+        failure = f"{name}: {error}"
+    team.agree(failure)
+    return made
+
+
+def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int]:
+    """A file beside ``path`` of the right size, with its header; its name, and where data begin."""
+    folder, base = os.path.split(path)
+    name = os.path.join(folder, f".{base}.{secrets.token_hex(8)}.part")
+    with open(name, "xb") as file:
+        try:
+            descr = np.lib.format.dtype_to_descr(dtype)
+            header = {"descr": descr, "fortran_order": False, "shape": data}
+            np.lib.format.write_array_header_1_0(file, header)
+            offset = file.tell()
+            file.truncate(offset + math.prod(data) * dtype.itemsize)
+        except OSError:
+            _remove(name)
+            raise
+    return name, offset
+
+
+def _remove(name: str) -> None:
+    with contextlib.suppress(OSError):
+        os.remove(name)
+
+
+def _write(name: str, parts: list[tuple[np.ndarray, Box]], data: tuple, offset: int) -> None:
+    handle = os.open(name, os.O_WRONLY)
+    try:
+        for part, box in parts:
+            _transfer(lambda buffers, at: os.pwritev(handle, buffers, at), part, box, data, offset)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _numpy_dtype(dtype: Any) -> np.dtype:
+    """The dtype as NumPy's files know it."""
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biufc":
+        raise ValueError(
+            f"save: dtype {dtype} is none of NumPy's files; convert x to float32 first"
+        )
+    return dtype
+
+
+def save(path: str | os.PathLike, x: Array, *, shape: Sequence[int] | None = None) -> None:
+    """Write a global array to one file of NumPy's format (.npy), from all processes at once.
+
+    Each process writes its parts into their places; the file appears under its name when it is
+    complete, or not at all. `load` and ``numpy.load`` read it, on any number of processes.
+    ``shape`` is what is data of an array with padding at its tail: the padding is not written.
+
+    Collective: over the processes of the array; outside jit.  Shapes: any.
+    Raises: OSError on every process if one cannot write, with which and why; ValueError for a dtype
+    that the format does not know (bfloat16).
+    Adjoint: none.  Source: the format is that of ``numpy.lib.format``, version 1.0.
+
+    Example:
+        >>> import plait, jax.numpy as jnp, numpy as np, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     plait.save(folder + "/x.npy", jnp.arange(3))
+        ...     np.load(folder + "/x.npy")
+        array([0, 1, 2]...)
+    """
+    x = _array(x, "save")
+    data = _mesh.data_of(shape, x.shape, 0, "save")
+    dtype, path = _numpy_dtype(x.dtype), os.fspath(path)
+    team, parts = _team.Team(x.sharding.device_set), _parts(x)
+    owned = _owned(_boxes(x.sharding, x.shape, data))
+    mine = [
+        (np.ascontiguousarray(np.asarray(parts[d])[_cut(b)]), b)
+        for d, b in owned.items()
+        if d in parts
+    ]
+    made = _together(team, "save", lambda: _create(path, dtype, data) if team.is_first else None)
+    text = f"{made[1]} {made[0]}" if made else ""
+    offset, _, name = team.gather(text.encode())[0].decode().partition(" ")
+    try:
+        _together(team, "save", lambda: _write(name, mine, data, int(offset)))
+        _together(team, "save", lambda: os.replace(name, path) if team.is_first else None)
+    except BaseException:
+        if team.is_first:
+            _remove(name)
+        raise
+
+
+def _header(path: str) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape, dtype, and where data begin."""
+    with open(path, "rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            read = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }[version]
+            shape, is_fortran, dtype = read(file)
+        except (ValueError, KeyError) as error:
+            raise OSError(f"{path} is no .npy file that plait reads: {error}") from None
+        if is_fortran and len(shape) > 1:
+            raise OSError(f"{path} is in Fortran order; numpy.save(numpy.ascontiguousarray(a))")
+        if dtype.kind not in "biufc":
+            raise OSError(f"{path} has dtype {dtype}; expected numbers")
+        return shape, dtype, file.tell()
+
+
+def _read(path: str, boxes: dict, shape: tuple, dtype: np.dtype, offset: int) -> dict:
+    parts = {}
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        for device, box in boxes.items():
+            part = np.empty(_extents(box), dtype)
+            _transfer(lambda buffers, at: os.preadv(handle, buffers, at), part, box, shape, offset)
+            parts[device] = part
+    finally:
+        os.close(handle)
+    return parts
+
+
+def load(path: str | os.PathLike, sharding: NamedSharding) -> Array:
+    """Read a file of NumPy's format (.npy) as a global array; each process reads its parts.
+
+    The array has the extents that the mesh divides: where that is more than the file has, there are
+    zeros at the tail (``numpy.load(path, mmap_mode="r").shape`` is what is data).
+
+    Collective: over the processes of the mesh; outside jit.
+    Shapes: that of the file, rounded up along each split axis.
+    Raises: OSError on every process if one cannot read, with which and why; ValueError for a spec
+    that does not fit, and for numbers of 64 bits where JAX has them switched off.
+    Adjoint: none.  Source: the format is that of ``numpy.lib.format``.
+
+    Example:
+        >>> import plait, jax, numpy as np, tempfile
+        >>> from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        >>> rows = NamedSharding(Mesh(jax.devices()[:1], "x"), P("x"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(folder + "/x.npy", np.arange(3, dtype=np.int32))
+        ...     plait.load(folder + "/x.npy", rows).tolist()
+        [0, 1, 2]
+    """
+    path = os.fspath(path)
+    _check_sharding(sharding, "load")
+    team = _team.Team(sharding.device_set)
+    shape, dtype, offset = _together(team, "load", lambda: _header(path))
+    seen = [text.decode() for text in team.gather(f"{shape} {dtype}".encode())]
+    if len(set(seen)) > 1:
+        raise _errors.MismatchError(f"load: {path} is another file on some ranks: {seen}")
+    names = _mesh.names_of(sharding.spec, len(shape), "load")
+    native = dtype.newbyteorder("=")
+    if jax.dtypes.canonicalize_dtype(native) != native:
+        raise ValueError(
+            f"load: {path} has dtype {dtype}, which JAX has switched off: "
+            'jax.config.update("jax_enable_x64", True) first'
+        )
+    dims = _mesh_rules.padded(sharding.mesh, shape, names)
+    boxes = {d: b for d, b in _boxes(sharding, dims, shape).items() if _is_mine(d)}
+    parts = _together(team, "load", lambda: _read(path, boxes, shape, dtype, offset))
+    return _assemble(sharding, dims, {d: p.astype(native) for d, p in parts.items()}, native)

@@ -1,0 +1,69 @@
+"""The processes that share an array or a mesh: what they tell each other outside programs."""
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from plait import _comm, _move, _order, _world
+
+
+@functools.cache
+def _of_some(processes: tuple[int, ...]) -> Any:
+    mpi = _world.mpi()
+    return _comm.Comm(mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(processes)))
+
+
+def _over(processes: tuple[int, ...]) -> Any:
+    mpi = _world.mpi()
+    if mpi is None:
+        raise TypeError("plait: devices of several processes need MPI ranks: see plait run")
+    return _comm.world() if mpi.COMM_WORLD.size == len(processes) else _of_some(processes)
+
+
+class Team:
+    """The processes whose devices take part; all decide alike."""
+
+    def __init__(self, devices: Iterable):
+        self.processes = tuple(sorted({d.process_index for d in devices}))
+
+    @property
+    def comm(self) -> Any:
+        """The processes as ranks; None for one."""
+        return None if len(self.processes) == 1 else _over(self.processes)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that reads, writes and prints for all."""
+        comm = self.comm
+        return comm is None or comm.rank == 0
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What every process gives."""
+        comm = self.comm
+        if comm is None:
+            return [data]
+        size = jnp.asarray([len(data)], jnp.int32)
+        sizes = np.asarray(_move.allgather(size, comm=comm)).ravel()
+        padded = np.zeros(max(1, int(sizes.max())), np.uint8)
+        padded[: len(data)] = np.frombuffer(data, np.uint8)
+        rows = np.asarray(_move.allgather(jnp.asarray(padded), comm=comm))
+        return [rows[i].tobytes()[:n] for i, n in enumerate(sizes)]
+
+    def largest(self, times: np.ndarray) -> np.ndarray:
+        """Elementwise over the processes."""
+        return np.max([np.frombuffer(part) for part in self.gather(times.tobytes())], axis=0)
+
+    def meet(self) -> None:
+        """Until all are here."""
+        comm = self.comm
+        if comm is not None:
+            _order.barrier(comm=comm)
+
+    def agree(self, failure: str) -> None:
+        """Raises OSError on every process if one of them says that it has failed."""
+        said = [text.decode() for text in self.gather(failure.encode())]
+        bad = [rank for rank, text in enumerate(said) if text]
+        if bad:
+            raise OSError(f"rank {self.processes[bad[0]]}: {said[bad[0]]}")

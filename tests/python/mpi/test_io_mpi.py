@@ -1,0 +1,105 @@
+"""Parts, host memory and files on ranks."""
+
+import os
+import pathlib
+
+import jax
+import meshes
+import numpy as np
+import plait
+import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from plait import _io
+
+
+@pytest.fixture
+def folder(world, tmp_path):
+    """One for all ranks."""
+    return pathlib.Path(world.bcast(str(tmp_path)))
+
+
+def shardings():
+    n = jax.device_count()
+    line = meshes.make((n,))
+    pair = meshes.make((2, n // 2)) if n % 2 == 0 else meshes.make((n, 1))
+    return [
+        NamedSharding(line, P("a")),
+        NamedSharding(line, P(None, "a")),
+        NamedSharding(line, P()),
+        NamedSharding(pair, P("b", "a")),
+        NamedSharding(pair, P("b")),
+        NamedSharding(pair, P(None, None, ("b", "a"))),
+    ]
+
+
+def whole(where, shape):
+    """The data, the array of it with a tail that is no data, and what each device has of them."""
+    a = meshes.random(shape)
+    names = [() if e is None else (e,) if isinstance(e, str) else e for e in where.spec]
+    names += [()] * (len(shape) - len(names))
+    parts = [int(np.prod([where.mesh.shape[n] for n in axes])) for axes in names]
+    tail = np.pad(a, [(0, -n % k) for n, k in zip(shape, parts, strict=True)], constant_values=7)
+    return a, jax.make_array_from_callback(tail.shape, where, lambda i: tail[i])
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("shape", [(4, 6, 12), (5, 7, 3)])
+def test_all_ways(world, folder, number, shape):
+    where, path = shardings()[number], folder / "x.npy"
+    a, x = whole(where, shape)
+    plait.save(path, x, shape=shape)
+    assert np.array_equal(np.load(path), a)
+    for other in shardings():
+        y = plait.load(path, other)
+        for part, shard in zip(plait.to_local(y, shape=shape), y.addressable_shards, strict=True):
+            assert np.array_equal(part, a[shard.index])
+            assert np.sum(np.asarray(shard.data) != 0) == part.size
+    assert np.array_equal(plait.gather_to_host(x, shape=shape), a)
+    for root in range(world.size):
+        got = plait.gather_to_host(x, shape=shape, root=root)
+        assert np.array_equal(got, a) if world.rank == root else got is None
+    back = plait.from_local(plait.to_local(x, shape=shape), where, shape=shape)
+    assert back.shape == x.shape and np.array_equal(plait.gather_to_host(back, shape=shape), a)
+    world.Barrier()
+    assert os.listdir(folder) == ["x.npy"]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_one_rank_that_cannot_write(world, folder, last, monkeypatch):
+    where, path = shardings()[0], folder / "x.npy"
+    _, x = whole(where, (4 * world.size, 2))
+    guilty = world.size - 1 if last else 0
+
+    def fails(*given):
+        raise PermissionError(13, "Permission denied")
+
+    if world.rank == guilty:
+        monkeypatch.setattr(os, "pwritev", fails)
+    with pytest.raises(OSError, match=f"rank {guilty}: save: .*Permission denied"):
+        plait.save(path, x)
+    world.Barrier()
+    assert os.listdir(folder) == []
+
+
+def test_one_rank_that_cannot_read(world, folder, monkeypatch):
+    where, path = shardings()[0], folder / "x.npy"
+    if world.rank == 0:
+        np.save(path, np.ones(4 * world.size))
+    world.Barrier()
+
+    def fails(path):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    if world.rank == world.size - 1:
+        monkeypatch.setattr(_io, "_header", fails)
+    with pytest.raises(OSError, match=f"rank {world.size - 1}: load: .*No such file"):
+        plait.load(path, where)
+
+
+def test_ranks_that_see_different_files(world, tmp_path):
+    if world.size == 1:
+        pytest.skip("needs two ranks")
+    np.save(tmp_path / "x.npy", np.ones(4 + world.rank))
+    with pytest.raises(plait.MismatchError, match="another file on some ranks"):
+        plait.load(tmp_path / "x.npy", shardings()[0])
