@@ -58,7 +58,7 @@ def _ms(seconds):
 
 def _line(i, n_iterations, loss, seconds, value, unit):
     if i % EVERY == 0 or i in (1, n_iterations):
-        print(f"{unit} {i:3d}/{n_iterations}  {value} {loss:.2f}  {_ms(seconds)} ms", flush=True)
+        print(f"{unit} {i:3d}/{n_iterations}  {value} {loss:.3g}  {_ms(seconds)} ms", flush=True)
 
 
 def slices(volume, center):

@@ -266,8 +266,8 @@ static void check_one_rank(int64_t id)
 
 static void check_layout_words(int64_t id)
 {
-    const int64_t words[] = {1, 4, 1, 1, 0, 0, 0};
-    const int64_t bad[] = {1, 4, 1, 1, 9, 0, 0};
+    const int64_t words[] = {1, 4, 1, 1, 0, 0, 0, 0};
+    const int64_t bad[] = {1, 4, 1, 1, 9, 0, 0, 0};
     int32_t x[4] = {1, 2, 3, 4};
     int32_t y[4] = {0};
     call_t c;
@@ -276,8 +276,8 @@ static void check_layout_words(int64_t id)
     add_buffer(&c, 0, PLAIT_S32, 4, x);
     add_buffer(&c, 1, PLAIT_S32, 4, y);
     add_scalar(&c, "comm", &id);
-    add_array(&c, "from", words, 7);
-    add_array(&c, "to", words, 7);
+    add_array(&c, "from", words, 8);
+    add_array(&c, "to", words, 8);
     CHECK(plait_ffi_redistribute(&c.frame) == NULL && y[3] == 4, "redistribute: %s",
           message);
     c.arrays[2].data = bad;
