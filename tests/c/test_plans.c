@@ -4,9 +4,9 @@
 #include "check.h"
 #include "coll/coll.h"
 #include "fft/params.h"
+#include "ghosts.h"
 #include "halo/params.h"
 #include "ops/list.h"
-#include "plait/halo.h"
 #include "plait/layout.h"
 #include "plan/check.h"
 #include "plan/launch.h"
@@ -477,24 +477,6 @@ static void ghosts_shape(const void *context, int rank, bool is_ret, int *ndim_p
     }
 }
 
-/* The cell that an index is a copy of, -1: none; one step towards [0, n) after the other. */
-static int64_t cell_of(plait_boundary_t boundary, int64_t n, int64_t index)
-{
-    while (n > 0 && (index < 0 || index >= n)) {
-        bool is_before = index < 0;
-        if (boundary == PLAIT_BOUNDARY_ZERO) {
-            return -1;
-        } else if (boundary == PLAIT_BOUNDARY_PERIODIC) {
-            index += is_before ? n : -n;
-        } else if (boundary == PLAIT_BOUNDARY_EDGE || n == 1) {
-            index += is_before ? 1 : -1;
-        } else {
-            index = (is_before ? 0 : 2 * (n - 1)) - index;
-        }
-    }
-    return (n > 0) ? index : -1;
-}
-
 static int owner_of(const plait_layout_t *cells, int replica, const int64_t cell[])
 {
     int n_ranks = plait_layout_n_ranks(cells);
@@ -532,8 +514,8 @@ static void count_copies(const ghosts_t *g, int rank, int64_t n[])
         bool is_copy = true;
         for (int a = g->cells.ndim - 1; a >= 0; a--) {
             plait_interval_t own = plait_layout_interval(&g->cells, rank, a, 0, NULL);
-            cell[a] = cell_of(g->boundary[a], g->cells.shape[a],
-                              own.lo - g->before[a] + rest % shape[a]);
+            cell[a] = ghost_cell(g->boundary[a], g->cells.shape[a],
+                                 own.lo - g->before[a] + rest % shape[a]);
             rest /= shape[a];
             is_copy = is_copy && cell[a] >= 0;
         }
@@ -638,8 +620,9 @@ static void check_halo(const plait_layout_t *cells, int seed, int n_ranks)
 {
     static const int64_t widths[] = {0, 1, 2, 3, 1, 7, 2};
     int64_t most = (cells->ndim > 2) ? 3 : 7;
+    int step = (n_ranks > 6) ? 3 : 1; /* of large teams some, in turns */
 
-    for (int s = 0; s < 4; s++) {
+    for (int s = seed % step; s < 4; s += step) {
         ghosts_t g = {.cells = *cells, .is_bare = (seed + s) % 2 == 0};
         for (int a = 0; a < cells->ndim; a++) {
             int64_t before = widths[(seed + 3 * a + s) % 7];
