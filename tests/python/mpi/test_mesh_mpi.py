@@ -73,15 +73,20 @@ def test_halo_over_two_axes():
     """Corners come from diagonal neighbours, and half of the processes have no cells."""
     n = jax.device_count()
     grid = (2, n // 2) if n % 2 == 0 else (1, n)
-    mesh, shape = meshes.make(grid), (2, grid[1])
+    mesh, width, shape = meshes.make(grid), ((3, 1), (1, 2)), (2, grid[1])
+    boundary = ("reflect", "periodic")
+    given = {"boundary": boundary, "shape": shape, "spec": P("a", "b")}
     a = np.round(meshes.random((4, 2 * grid[1])) * 8)
-    args = (grid, [(3, 1), (1, 2)], ("reflect", "periodic"), shape)
-    given = {"boundary": args[2], "shape": shape}
-    padded = oracle.halo_pad(a, *args)
+    padded = oracle.halo_pad(a, grid, width, boundary, shape)
     x = put(a, mesh, P("a", "b"))
-    same(plait.halo.pad(x, ((3, 1), (1, 2)), **given), padded, 0)
-    loss = lambda v: plait.sum(plait.halo.pad(v, ((3, 1), (1, 2)), **given) ** 2) / 2  # noqa: E731
-    same(plait.jit(jax.grad(loss))(x), oracle.halo_fold(padded, *args), 0)
+    same(plait.halo.pad(x, width, **given), padded, 0)
+
+    def loss(v):
+        y = plait.halo.pad(v, width, **given)
+        return plait.sum(y**2, spec=P("a", "b")) / 2
+
+    folded = oracle.halo_fold(padded, grid, width, boundary, shape)
+    same(plait.jit(jax.grad(loss))(x), folded, 0)
 
 
 def test_gradient(mesh):
