@@ -15,7 +15,7 @@ def _group(jobs):
 
 
 def _row(group, rounds, name, way, ours, theirs, call, bound):
-    mpi = rounds.facts["mpi"]
+    mpi = " ".join(rounds.facts["mpi"].replace("Version:", "").split())
     row = rounds.row(group, name, way, ours, theirs, f"{call} of subarrays in C, {mpi}", bound)
     row.note = f"{rounds.facts['face_bytes'] >> 10} KiB a face, memcpy of the local data "
     row.note += f"{rounds.median('memcpy') * 1e6:.0f} us"

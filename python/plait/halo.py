@@ -5,7 +5,8 @@ What continues an axis of n cells beyond its ends is ``boundary``, a word or one
 * ``'periodic'``: index g is a copy of cell g mod n (``wrap`` in ``numpy.pad``)
 * ``'zero'``: there is nothing, ghosts are 0 (``constant``)
 * ``'edge'``: the cell at the nearer end
-* ``'reflect'``: the cell as far from 0 as g is from the nearest multiple of 2 (n - 1)
+* ``'reflect'``: the cell as far from 0 as g is from the nearest multiple of 2 (n - 1); of one
+  cell alone, that cell
 """
 
 import dataclasses

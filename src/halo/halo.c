@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "halo/ghosts.h"
+#include "halo/packed.h"
 #include "halo/params.h"
 #include "plan/op.h"
 #include "redist/params.h"
@@ -31,6 +32,7 @@ typedef struct {
     plait_layout_t layout;
     const plait_halo_params_t *p;
     int64_t item_bytes;
+    bool is_reduce;
     int x, y; /* slots */
 } halo_t;
 
@@ -186,76 +188,78 @@ static plait_status_t zero_no_cells(const halo_t *h, int rank, plait_move_t *mov
     return add_zeros(h, rank, is_bare, before, after, move);
 }
 
-static plait_status_t add_exchange(plait_plan_t *plan, const halo_t *h)
+/* Blocks that go from one rank to another: of the exchange, or of the reduction. */
+static plait_status_t add_flow(const halo_t *h, int from, int to, bool is_out,
+                               const plait_block_t *block, plait_move_t *move)
+{
+    bool is_alike =
+        plait_layout_replica(&h->layout, from) == plait_layout_replica(&h->layout, to);
+
+    return !is_alike      ? PLAIT_OK
+           : h->is_reduce ? add_pair(h, to, from, true, is_out, block, move)
+                          : add_pair(h, from, to, false, is_out, block, move);
+}
+
+static plait_status_t flow_blocks(const void *context, int from, int to,
+                                  const plait_block_t *block, plait_move_t *move)
+{
+    return add_flow(context, from, to, false, block, move);
+}
+
+/* The own cells come first (the first block of the pair of a rank with itself). Those of a
+ * reduction are copied, and what follows is added to them. */
+static plait_status_t add_blocks(plait_plan_t *plan, const halo_t *h, int work,
+                                 plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
-    plait_move_t move = {0};
-    int replica = plait_layout_replica(&h->layout, plan->rank);
+    const plait_flow_t flow = {flow_blocks, h};
 
     for (int i = 0; i < plan->n_ranks; i++) {
         int peer = (plan->rank + i) % plan->n_ranks;
-        const plait_block_t block = {.peer = peer, .src_slot = h->x, .dst_slot = h->y};
-        if (plait_layout_replica(&h->layout, peer) != replica) {
-            continue;
+        const plait_block_t block = {.peer = peer,
+                                     .kind = h->is_reduce ? PLAIT_BLOCK_ADD
+                                                          : PLAIT_BLOCK_COPY,
+                                     .src_slot = h->x,
+                                     .dst_slot = h->y};
+        if (plan->direct == PLAIT_DIRECT_READ && i > 0) {
+            PLAIT_TRY(plait_packed_take(plan, &flow, peer, work, &block, move));
+        } else {
+            PLAIT_TRY(add_flow(h, peer, plan->rank, false, &block, move));
         }
-        PLAIT_TRY(add_pair(h, peer, plan->rank, false, false, &block, &move));
-        if (plan->direct == PLAIT_DIRECT_NONE && peer != plan->rank) {
-            PLAIT_TRY(add_pair(h, plan->rank, peer, false, true, &block, &move));
+        if (plan->direct == PLAIT_DIRECT_NONE && i > 0) {
+            PLAIT_TRY(add_flow(h, plan->rank, peer, true, &block, move));
         }
-    }
-    PLAIT_TRY(zero_no_copies(h, plan->rank, &move));
-    PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_move(plan, &move));
-    PLAIT_TRY(plait_plan_fence(plan));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-/* The own cells are copied first (the first block of the pair of a rank with itself); what
- * follows is added to them. */
-static plait_status_t add_own(plait_plan_t *plan, const halo_t *h, plait_move_t *move)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_block_t block = {.peer = plan->rank,
-                                 .kind = PLAIT_BLOCK_ADD,
-                                 .src_slot = h->x,
-                                 .dst_slot = h->y};
-
-    PLAIT_TRY(add_pair(h, plan->rank, plan->rank, true, false, &block, move));
-    if (move->n_in > 0) {
-        move->in[0].kind = PLAIT_BLOCK_COPY;
+        if (i == 0 && h->is_reduce && move->n_in > 0) {
+            move->in[0].kind = PLAIT_BLOCK_COPY;
+        }
     }
 done:
     return status;
 }
 
-static plait_status_t add_reduce(plait_plan_t *plan, const halo_t *h,
-                                 plait_dtype_t dtype)
+static plait_status_t add_steps(plait_plan_t *plan, const halo_t *h,
+                                plait_dtype_t dtype)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_flow_t flow = {flow_blocks, h};
+    const plait_block_t operand = {.src_slot = h->x};
     plait_move_t move = {.dtype = dtype};
     plait_move_t zeros = {0};
-    int replica = plait_layout_replica(&h->layout, plan->rank);
+    bool is_apart = h->is_reduce && h->p->bare == 0; /* peers read the ghosts before */
+    int work = -1;
 
-    PLAIT_TRY(add_own(plan, h, &move));
-    for (int i = 1; i < plan->n_ranks; i++) {
-        int peer = (plan->rank + i) % plan->n_ranks;
-        const plait_block_t block = {
-            .peer = peer, .kind = PLAIT_BLOCK_ADD, .src_slot = h->x, .dst_slot = h->y};
-        if (plait_layout_replica(&h->layout, peer) != replica) {
-            continue;
-        }
-        PLAIT_TRY(add_pair(h, plan->rank, peer, true, false, &block, &move));
-        if (plan->direct == PLAIT_DIRECT_NONE) {
-            PLAIT_TRY(add_pair(h, peer, plan->rank, true, true, &block, &move));
-        }
+    if (plan->direct == PLAIT_DIRECT_READ) {
+        PLAIT_TRY(plait_packed_fill(plan, &flow, &operand, &work));
     }
-    PLAIT_TRY(zero_no_cells(h, plan->rank, &zeros));
+    PLAIT_TRY(add_blocks(plan, h, work, &move));
+    PLAIT_TRY(h->is_reduce ? zero_no_cells(h, plan->rank, is_apart ? &zeros : &move)
+                           : zero_no_copies(h, plan->rank, &move));
     PLAIT_TRY(plait_plan_fence(plan));
     PLAIT_TRY(plait_plan_move(plan, &move));
     PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_move(plan, &zeros)); /* nobody reads these ghosts any more */
+    if (is_apart) {
+        PLAIT_TRY(plait_plan_move(plan, &zeros));
+    }
 done:
     plait_move_clear(&move);
     plait_move_clear(&zeros);
@@ -317,10 +321,11 @@ done:
     return status;
 }
 
-static plait_status_t check(const char *name, bool is_reduce, const halo_t *h,
+static plait_status_t check(const char *name, const halo_t *h,
                             const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
+    bool is_reduce = h->is_reduce;
     const plait_array_t *x = &problem->args[0];
     const plait_array_t *y = &problem->rets[0];
     bool is_bare = h->p->bare != 0;
@@ -364,13 +369,13 @@ static plait_status_t halo_plan(const char *name, bool is_reduce,
 {
     plait_status_t status = PLAIT_OK;
     plait_dtype_t dtype = problem->args[0].dtype;
-    halo_t h = {.p = p, .item_bytes = plait_dtype_bytes(dtype)};
+    halo_t h = {.p = p, .item_bytes = plait_dtype_bytes(dtype), .is_reduce = is_reduce};
     plait_plan_t *plan = NULL;
     char layout[80];
     char widths[72];
 
     PLAIT_TRY(plait_layout_unpack(p->layout, p->n_layout, &h.layout));
-    PLAIT_TRY(check(name, is_reduce, &h, problem));
+    PLAIT_TRY(check(name, &h, problem));
     plait_layout_print(&h.layout, layout, sizeof(layout));
     print_widths(&h, widths, sizeof(widths));
     PLAIT_TRY(plait_plan_create(problem, &plan, "%s %s %s, ghosts %s", name,
@@ -385,7 +390,7 @@ static plait_status_t halo_plan(const char *name, bool is_reduce,
     }
     plait_plan_agree(plan, (uint64_t)p->bare);
     plait_plan_agree(plan, dtype);
-    PLAIT_TRY(is_reduce ? add_reduce(plan, &h, dtype) : add_exchange(plan, &h));
+    PLAIT_TRY(add_steps(plan, &h, dtype));
     *plan_p = plan;
     plan = NULL;
 done:
