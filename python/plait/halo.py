@@ -282,7 +282,7 @@ def _zero_padding(x: Any, shape: tuple[int, ...]) -> Any:
     for i, n in enumerate(shape):
         if n < x.shape[i]:
             line = tuple(m if a == i else 1 for a, m in enumerate(x.shape))
-            is_data = jax.lax.broadcasted_iota(jnp.int64, line, i) < n
+            is_data = (jnp.arange(x.shape[i]) < n).reshape(line)
             x = jnp.where(jnp.broadcast_to(is_data, x.shape), x, jnp.zeros_like(x))
     return x
 

@@ -145,6 +145,14 @@ def test_one_part(boundary):
         assert np.array_equal(plait.halo.pad(a, w, boundary=boundary), np.pad(a, w, mode=mode))
 
 
+@pytest.mark.filterwarnings("error")
+def test_without_64_bits():
+    with jax.enable_x64(False):
+        y = plait.halo.pad(jnp.arange(4.0), 1, boundary="edge", shape=(3,))
+        assert y.dtype == np.float32 and y.tolist() == [0, 0, 1, 2, 2, 0]
+        assert plait.halo.unpad(y, 1, shape=(3,)).tolist() == [0, 1, 2, 0]
+
+
 def test_periodic_in_booleans():
     mesh = meshes.make((2,))
     x = meshes.put(meshes.random((4, 3)), mesh, P("a"))
