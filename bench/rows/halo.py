@@ -14,12 +14,23 @@ def _group(jobs):
     return f"halo exchange, width 2, {jobs.scale.n_redist}^3 f64, {N_RANKS} MPI ranks"
 
 
+def _mpi(rounds):
+    return " ".join(rounds.facts["mpi"].replace("Version:", "").split())
+
+
 def _row(group, rounds, name, way, ours, theirs, call, bound):
-    mpi = " ".join(rounds.facts["mpi"].replace("Version:", "").split())
-    row = rounds.row(group, name, way, ours, theirs, f"{call} of subarrays in C, {mpi}", bound)
-    row.note = f"{rounds.facts['face_bytes'] >> 10} KiB a face, memcpy of the local data "
-    row.note += f"{rounds.median('memcpy') * 1e6:.0f} us"
+    """The exchange, which moves two faces, beside MPI's."""
+    comparator = f"{call} of subarrays in C, {_mpi(rounds)}"
+    row = rounds.row(group, name, way, ours, theirs, comparator, bound)
+    row.note = f"{rounds.facts['face_bytes'] >> 10} KiB a face"
     return row.judge(f"{row.speed:.2f} of MPI's speed", row.speed)
+
+
+def _pad_row(group, rounds, name):
+    """A fresh array with ghosts: all cells are copied."""
+    comparator = f"memcpy of the local data, by the same ranks, {_mpi(rounds)}"
+    row = rounds.row(group, name, JAX_FRESH, "pad", "memcpy", comparator)
+    return row.judge(f"{1 / row.speed:.2f} memcpys", 1 / row.speed)
 
 
 def _in_c(jobs, axis):
@@ -41,9 +52,9 @@ def _through_jax(jobs, python):
     given["seconds"] = min(LIMIT_S, jobs.scale.limit_s)
     for record in jobs.worker("halo", given, N_RANKS, python=python):
         rounds, name = Rounds(record, jobs.scale.n_rounds), record["name"]
-        for way, ours, does in ((JAX_DONATED, "donated", "exchange"), (JAX_FRESH, "pad", "pad")):
-            names = (f"{name}, {does}", way, ours, "raw", "MPI_Sendrecv")
-            rows.append(_row(group, rounds, *names, None))
+        names = (f"{name}, exchange", JAX_DONATED, "donated", "raw", "MPI_Sendrecv")
+        rows.append(_row(group, rounds, *names, None))
+        rows.append(_pad_row(group, rounds, f"{name}, pad"))
     return rows
 
 
