@@ -20,7 +20,7 @@ import jax
 from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale
 from _result import absent, mark_noise, table
 from plait import cli
-from rows import bulk, calls, fft_c, fft_jax, guard, latency, overlap, peers, redist
+from rows import bulk, calls, fft_c, fft_jax, guard, halo, latency, overlap, peers, redist
 
 GROUPS = {
     "latency": latency.measure,
@@ -30,6 +30,7 @@ GROUPS = {
     "guard": guard.measure,
     "peers": peers.measure,
     "redist": redist.measure,
+    "halo": halo.measure,
     "fft_c": fft_c.measure,
     "fft_jax": fft_jax.measure,
 }

@@ -2,9 +2,7 @@
  * (compiled with BENCH_FFTW) in the same processes.
  *
  *   ranks op=fft|redist n=256 rounds=15 limit=60 seconds=60 out=FILE */
-#include "problems.h"
-
-#include <mpi.h>
+#include "mpi_team.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,21 +11,6 @@
 #ifdef BENCH_FFTW
 #include <fftw3-mpi.h>
 #endif
-
-static void mpi_barrier(team_t *team)
-{
-    (void)team;
-    MPI_Barrier(MPI_COMM_WORLD);
-}
-
-static double mpi_max(team_t *team, double value)
-{
-    double largest = 0;
-
-    (void)team;
-    MPI_Allreduce(&value, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return largest;
-}
 
 #ifdef BENCH_FFTW
 /* n^3, MEASURE, transposed output, in the faster of its two ways: out of place or in.
@@ -160,16 +143,9 @@ static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
 int main(int argc, char **argv)
 {
     const bench_options_t options = bench_options(argc, argv);
-    team_t team = {.barrier = mpi_barrier, .max = mpi_max};
     plait_comm_t *comm = NULL;
-    MPI_Comm world = MPI_COMM_WORLD;
-    int provided = 0;
+    team_t team = mpi_team_start(&argc, &argv, &comm);
 
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(world, &team.rank);
-    MPI_Comm_size(world, &team.size);
-    bench_must(plait_comm_mpi(PLAIT_MPI_COMM_BITS(world), &comm) == PLAIT_OK,
-               plait_error_text());
     measure(&team, &options, comm);
     plait_comm_destroy(&comm);
     MPI_Finalize();

@@ -19,9 +19,9 @@ class Raw:
     def _handle(of):
         return ctypes.c_size_t(MPI._handleof(of) & (2**64 - 1))
 
-    def call(self, name, n_calls, x, y, n=None):
+    def call(self, name, n_calls, x, y, n=None, dtype=None):
         """The collective or transfer of this name, as plait names it, on blocks of n items."""
-        dtype = MPI.DOUBLE if x.dtype.itemsize == 8 else MPI.FLOAT
+        dtype = dtype or (MPI.DOUBLE if x.dtype.itemsize == 8 else MPI.FLOAT)
         seconds = self.lib.raw_call(
             name.encode(),
             n_calls,

@@ -17,7 +17,7 @@ typedef struct plait_plan plait_plan_t;
 
 /* What a plan costs one rank. */
 typedef struct {
-    int64_t n_messages;    /* blocks that come from other ranks */
+    int64_t n_messages;    /* ranks that something comes from, counted in each step */
     int64_t message_bytes; /* their bytes */
     int64_t work_bytes;    /* buffers of the size of the data, besides args and rets */
     int64_t scratch_bytes; /* cache-resident scratch */

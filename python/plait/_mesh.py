@@ -154,6 +154,17 @@ def locate(
     return _put(x, found, names), Place(found, names)
 
 
+def concrete(x: Any, place: Place) -> Place:
+    """The place with its devices, where the operand has them.
+
+    What has no operands of its own, or a cotangent on one device, then runs on all of them, too.
+    """
+    array = _jax.underlying(x)
+    if isinstance(array, jax.core.Tracer) or not isinstance(array.sharding, NamedSharding):
+        return place
+    return place if place.mesh is None else Place(array.sharding.mesh, place.spec)
+
+
 def _put(x: Any, mesh: Any, names: Spec) -> Any:
     """An operand that is on no mesh yet is laid out on this one."""
     if not jax.typeof(x).sharding.mesh.empty or not isinstance(mesh, Mesh):

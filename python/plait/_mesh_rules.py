@@ -99,20 +99,16 @@ def _attrs_fft(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dict
     }
 
 
-def _attrs_halo(mesh: Any, shape: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
-    interior = [
-        n - 2 * e * parts(mesh, axes)
-        for n, e, axes in zip(shape, given["extents"], src, strict=True)
-    ]
+def _attrs_halo(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
     return {
-        "layout": _words(mesh, interior, src),
-        "extents": given["extents"],
-        "periodic": given["periodic"],
+        "layout": _words(mesh, given["shape"], src, given["cells"]),
+        **{name: given[name] for name in ("before", "after", "boundary", "bare")},
     }
 
 
 def _batch_redist(given: dict, n: int) -> dict:
-    return given | {name: (n, *given[name]) for name in ("shape", "out", "room") if name in given}
+    extents = ("shape", "out", "room", "cells")
+    return given | {name: (n, *given[name]) for name in extents if name in given}
 
 
 def _batch_fft(given: dict, n: int) -> dict:
@@ -120,10 +116,8 @@ def _batch_fft(given: dict, n: int) -> dict:
 
 
 def _batch_halo(given: dict, n: int) -> dict:
-    return _batch_redist(given, n) | {
-        "extents": (0, *given["extents"]),
-        "periodic": (1, *given["periodic"]),
-    }
+    widths = ("before", "after", "boundary")
+    return _batch_redist(given, n) | {name: (0, *given[name]) for name in widths}
 
 
 def _adjoint_of(given: dict, aval: Any) -> dict:
@@ -140,6 +134,7 @@ class Global:
 
     Parameters of all: room, the result's extents. Of those whose arrays may have padding at their
     tail: shape, what is data of the operand. Of fft: out, what is data of the result; its dtype.
+    Of halos: cells, the extents without ghosts; shape, what is data of these.
     """
 
     name: str

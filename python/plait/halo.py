@@ -1,5 +1,15 @@
-"""Ghost cells of global arrays: each device's part has cells of its neighbours around it."""
+"""Ghost cells of global arrays: each device's part has cells of its neighbours around it.
 
+What continues an axis of n cells beyond its ends is ``boundary``, a word or one for each axis:
+
+* ``'periodic'``: index g is a copy of cell g mod n (``wrap`` in ``numpy.pad``)
+* ``'zero'``: there is nothing, ghosts are 0 (``constant``)
+* ``'edge'``: the cell at the nearer end
+* ``'reflect'``: the cell as far from 0 as g is from the nearest multiple of 2 (n - 1); of one
+  cell alone, that cell
+"""
+
+import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
@@ -8,75 +18,136 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from plait import _mesh, _mesh_rules
+from plait import _coll_rules, _core, _mesh, _mesh_rules
 
-__all__ = ["exchange", "pad", "reduce", "unpad"]
+__all__ = ["exchange", "fold", "pad", "reduce", "unpad"]
+
+BOUNDARIES = ("periodic", "zero", "edge", "reflect")  # in the order of plait_boundary_t
+
+Width = int | Sequence[int | Sequence[int]]
 
 
-def _per_axis(value: Any, ndim: int, name: str, argument: str) -> tuple[int, ...]:
-    values = value if isinstance(value, Sequence) else (value,) * ndim
+@dataclasses.dataclass(frozen=True)
+class _Ghosts:
+    """Widths and boundaries of an array in its place; cells: its extents without ghosts."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    boundary: tuple[int, ...]
+    cells: tuple[int, ...]
+    shape: tuple[int, ...]  # what is data of the cells
+    place: _mesh.Place
+
+    def padded(self) -> tuple[int, ...]:
+        """Extents with ghosts."""
+        widths = zip(self.cells, self.before, self.after, self.place.spec, strict=True)
+        return tuple(
+            n + (lo + hi) * _mesh_rules.parts(self.place.mesh, axes) for n, lo, hi, axes in widths
+        )
+
+    def bind(self, op: str, x: Any, dims: Sequence[int], is_bare: bool, donate: bool) -> Array:
+        """Calls the core; is_bare: the operand of the exchange, or the sum, has no ghosts."""
+        mesh, spec = self.place.mesh, self.place.spec
+        given = {n: getattr(self, n) for n in ("before", "after", "boundary", "cells", "shape")}
+        given |= {"dims": dims, "donate": donate, "bare": int(is_bare)}
+        return _mesh_rules.bind(op, x, mesh, spec, spec, **given)
+
+
+def _per_axis(value: Any, ndim: int, name: str, argument: str) -> tuple:
+    is_one = isinstance(value, str) or not isinstance(value, Sequence)
+    values = (value,) * ndim if is_one else tuple(value)
     if len(values) != ndim:
         raise ValueError(f"{name}: {argument} has {len(values)} entries for {ndim} axes")
+    return values
+
+
+def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ghosts before and after the cells of each axis."""
+    entries = _per_axis(width, ndim, name, "width")
+    pairs = [tuple(e) if isinstance(e, Sequence) else (e, e) for e in entries]
     try:
-        answer = tuple(operator.index(v) for v in values)
-    except TypeError:
-        raise TypeError(f"{name}: {argument} is {value!r}; expected integers") from None
-    if min(answer) < 0:
-        raise ValueError(f"{name}: {argument} {value} is negative")
-    return answer
+        checked = [(operator.index(lo), operator.index(hi)) for lo, hi in pairs]
+    except (TypeError, ValueError):
+        text = f"{name}: width is {width!r}; expected integers, or pairs of them, one an axis"
+        raise TypeError(text) from None
+    if any(min(pair) < 0 for pair in checked):
+        raise ValueError(f"{name}: width {width} is negative")
+    return tuple(lo for lo, _ in checked), tuple(hi for _, hi in checked)
+
+
+def _boundaries(boundary: Any, periodic: Any, ndim: int, name: str) -> tuple[int, ...]:
+    """As numbers of the core."""
+    if periodic is not None:
+        if boundary != "periodic":
+            raise ValueError(f"{name}: boundary and periodic say the same; give one of them")
+        flags = _per_axis(periodic, ndim, name, "periodic")
+        boundary = tuple("periodic" if flag else "zero" for flag in flags)
+    words = _per_axis(boundary, ndim, name, "boundary")
+    for word in words:
+        if word not in BOUNDARIES:
+            raise ValueError(f"{name}: boundary is {word!r}; expected {', '.join(BOUNDARIES)}")
+    return tuple(BOUNDARIES.index(word) for word in words)
+
+
+def _cells(x: Any, width: tuple, place: _mesh.Place, name: str) -> tuple[int, ...]:
+    """Extents of a padded array without its ghosts."""
+    local = _mesh_rules.local_shape(place.mesh, x.shape, place.spec)
+    cells = []
+    for i, (n, lo, hi, axes) in enumerate(zip(local, *width, place.spec, strict=True)):
+        if n < lo + hi:
+            raise ValueError(
+                f"{name}: axis {i} has {n} cells on each device, less than its ghosts {lo} + {hi}; "
+                "x is the padded array"
+            )
+        cells.append((n - lo - hi) * _mesh_rules.parts(place.mesh, axes))
+    return tuple(cells)
 
 
 def _setup(
-    x: Any, extents: Any, periodic: Any, mesh: Any, spec: Any, name: str
-) -> tuple[Any, _mesh.Place, dict]:
+    name: str, x: Any, width: Any, boundary: Any, shape: Any, mesh: Any, spec: Any, **given: Any
+) -> tuple[Any, _Ghosts]:
+    """The operand on its mesh, and what is known of its ghosts.
+
+    is_padded: whether x has its ghosts already.
+    """
     x, place = _mesh.locate(x, mesh, spec, name)
-    given = {
-        "extents": _per_axis(extents, x.ndim, name, "extents"),
-        "periodic": _per_axis(periodic, x.ndim, name, "periodic"),
-    }
-    return x, place, given
+    widths = _widths(width, x.ndim, name)
+    words = _boundaries(boundary, given.get("periodic"), x.ndim, name)
+    cells = _cells(x, widths, place, name) if given["is_padded"] else x.shape
+    data = _mesh.data_of(shape, cells, 0, name)
+    return x, _Ghosts(*widths, words, cells, data, place)
 
 
-def _check_padded(x: Any, place: _mesh.Place, extents: Sequence[int], name: str) -> None:
-    local = _mesh_rules.local_shape(place.mesh, x.shape, place.spec)
-    for i, (n, e) in enumerate(zip(local, extents, strict=True)):
-        if n < 2 * e:
-            raise ValueError(
-                f"{name}: axis {i} has {n} cells on each device, less than its ghosts 2 x {e}; "
-                "x is the padded array"
-            )
-
-
-def _on_padded(
-    op: str, x: Any, extents: Any, periodic: Any, mesh: Any, spec: Any, donate: bool
-) -> Array:
-    name = op.replace("_", ".")
-    x, place, given = _setup(x, extents, periodic, mesh, spec, name)
-    _check_padded(x, place, given["extents"], name)
-    return _mesh_rules.bind(op, x, place.mesh, place.spec, place.spec, donate=donate, **given)
+def _check_sum(x: Any, name: str) -> None:
+    if not _core.reduce_is_defined(_coll_rules.SUM, x.dtype.name):
+        raise TypeError(f"{name}: {x.dtype.name} cannot be added; cast to another dtype")
 
 
 def exchange(
     x: Array,
-    extents: int | Sequence[int],
+    width: Width,
     *,
-    periodic: bool | Sequence[bool] = True,
+    boundary: str | Sequence[str] = "periodic",
+    shape: Sequence[int] | None = None,
+    periodic: bool | Sequence[bool] | None = None,
     mesh: Any = None,
     spec: Any = None,
     donate: bool = False,
 ) -> Array:
     """Fill the ghost cells of a padded array from the parts that own them.
 
-    ``x`` is the global array of padded parts: along axis i every device's part has
-    ``extents[i]`` ghost cells before and after its interior (see `pad`). Corners are right,
-    and extents may be larger than the neighbour's interior. Beyond an end that is not
-    periodic ghosts become zero.
+    ``x`` is the global array of padded parts, as `pad` makes it, ``width``, ``boundary`` and
+    ``shape`` are as there. What stands in ghosts and behind them is not read. The result is that
+    of `unpad` and `pad`, in one round and without moving cells.
+
+    ``periodic`` says ``boundary`` in booleans: what is not periodic is ``'zero'``.
 
     With ``donate=True`` the result takes the memory of ``x``, which is gone then; only ghosts
     are written.  Inside a jit pair it with ``donate_argnums``.
 
     Collective: over the mesh, in program order.  Shapes: padded to the same.
-    Raises: ValueError for extents that do not fit, a size that the mesh does not divide.
+    Raises: ValueError for widths that do not fit, an unknown boundary, a size that the mesh does
+    not divide.
     Adjoint: `reduce`.  Source: own; oracle ``tests/python/oracle.py::halo_exchange``.
 
     Example:
@@ -84,24 +155,28 @@ def exchange(
         >>> plait.halo.exchange(jnp.array([0.0, 1, 2, 3, 0]), 1).tolist()
         [3.0, 1.0, 2.0, 3.0, 1.0]
     """
-    return _on_padded("halo_exchange", x, extents, periodic, mesh, spec, donate)
+    given = {"periodic": periodic, "is_padded": True}
+    x, ghosts = _setup("halo.exchange", x, width, boundary, shape, mesh, spec, **given)
+    return ghosts.bind("halo_exchange", x, x.shape, False, donate)
 
 
 def reduce(
     x: Array,
-    extents: int | Sequence[int],
+    width: Width,
     *,
-    periodic: bool | Sequence[bool] = True,
+    boundary: str | Sequence[str] = "periodic",
+    shape: Sequence[int] | None = None,
+    periodic: bool | Sequence[bool] | None = None,
     mesh: Any = None,
     spec: Any = None,
     donate: bool = False,
 ) -> Array:
     """Add ghost cells into the cells that they are copies of, and zero them.
 
-    ``donate`` as in `exchange`.
+    Arguments are those of `exchange`. `fold` does the same and cuts the ghosts off.
 
     Collective: over the mesh, in program order.  Shapes: padded to the same, as `exchange`.
-    Raises: as `exchange`.
+    Raises: as `exchange`; TypeError for a dtype that cannot be added.
     Adjoint: `exchange`.  Source: own; oracle ``tests/python/oracle.py::halo_reduce``.
 
     Example:
@@ -109,58 +184,123 @@ def reduce(
         >>> plait.halo.reduce(jnp.ones(5), 1).tolist()
         [0.0, 2.0, 1.0, 2.0, 0.0]
     """
-    return _on_padded("halo_reduce", x, extents, periodic, mesh, spec, donate)
-
-
-def _pad_part(extents: tuple[int, ...], part: Any) -> Any:
-    return jnp.pad(part, [(e, e) for e in extents])
-
-
-def _cut_part(extents: tuple[int, ...], part: Any) -> Any:
-    return part[tuple(slice(e, n - e) for e, n in zip(extents, part.shape, strict=True))]
-
-
-@functools.lru_cache(maxsize=4096)
-def _on_parts(fun: Any, extents: tuple[int, ...], place: _mesh.Place) -> Any:
-    """Applies ``fun`` to every device's part; nothing is communicated."""
-    part = functools.partial(fun, extents)
-    if place.mesh is None:
-        return jax.jit(part)
-    spec = _mesh_rules.to_partition_spec(place.spec)
-    return jax.jit(jax.shard_map(part, mesh=place.mesh, in_specs=spec, out_specs=spec))
+    given = {"periodic": periodic, "is_padded": True}
+    x, ghosts = _setup("halo.reduce", x, width, boundary, shape, mesh, spec, **given)
+    _check_sum(x, "halo.reduce")
+    return ghosts.bind("halo_reduce", x, x.shape, False, donate)
 
 
 def pad(
     x: Array,
-    extents: int | Sequence[int],
+    width: Width,
     *,
-    periodic: bool | Sequence[bool] = True,
+    boundary: str | Sequence[str] = "periodic",
+    shape: Sequence[int] | None = None,
+    periodic: bool | Sequence[bool] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
     """Give every device's part of ``x`` ghost cells, filled from its neighbours.
 
+    Every part of the result is the same window of ``numpy.pad(x, width, mode)``, wider than the
+    part by ``width``: one integer, or for each axis an integer or a pair (before, after). Corners
+    are right; widths may be larger than a neighbour's part, and than the whole array.
+    ``boundary`` is what is beyond an end, one word or one for each axis: ``'periodic'``,
+    ``'zero'``, ``'edge'`` or ``'reflect'``, in numpy.pad wrap, constant, edge and reflect.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
+    not divide. Ghosts lie directly around a part's data; behind them, and in parts without
+    data, the result is zero. The padding of ``x`` is not read.
+
+    ``periodic`` says ``boundary`` in booleans: what is not periodic is ``'zero'``.
+
     Collective: over the mesh, in program order.
-    Shapes: n along axis i to n + 2 * extents[i] * (parts along i).
+    Shapes: n along axis i to n + (before + after) * (parts along i).
     Raises: as `exchange`.
-    Adjoint: `reduce`, then `unpad`.  Source: own; oracle ``tests/python/oracle.py::halo_pad``.
+    Adjoint: `fold`.  Source: own; oracle ``tests/python/oracle.py::halo_pad``.
 
     Example:
         >>> import plait, jax.numpy as jnp
         >>> plait.halo.pad(jnp.array([1.0, 2, 3]), 1).tolist()
         [3.0, 1.0, 2.0, 3.0, 1.0]
+        >>> plait.halo.pad(jnp.array([1.0, 2, 3]), ((0, 4),), boundary="reflect").tolist()
+        [1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0]
     """
-    x, place, given = _setup(x, extents, periodic, mesh, spec, "halo.pad")
-    x = _on_parts(_pad_part, given["extents"], place)(x)  # fresh: the exchange is in place
-    spec = place.spec
-    return _mesh_rules.bind("halo_exchange", x, place.mesh, spec, spec, donate=True, **given)
+    given = {"periodic": periodic, "is_padded": False}
+    x, ghosts = _setup("halo.pad", x, width, boundary, shape, mesh, spec, **given)
+    return ghosts.bind("halo_exchange", x, ghosts.padded(), True, False)
 
 
-def unpad(x: Array, extents: int | Sequence[int], *, mesh: Any = None, spec: Any = None) -> Array:
+def fold(
+    x: Array,
+    width: Width,
+    *,
+    boundary: str | Sequence[str] = "periodic",
+    shape: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Add ghost cells into the cells that they are copies of, and cut them off.
+
+    The exact adjoint of `pad` for the same arguments: a cell becomes the sum of all its copies,
+    ghosts beyond a ``'zero'`` end are dropped. ``fold(pad(ones))`` counts copies.
+
+    Collective: over the mesh, in program order.
+    Shapes: padded to n along axis i; with ``shape`` zero beyond it.
+    Raises: as `exchange`; TypeError for a dtype that cannot be added.
+    Adjoint: `pad`.  Source: own; oracle ``tests/python/oracle.py::halo_fold``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.halo.fold(jnp.ones(6), ((1, 2),), boundary="edge").tolist()
+        [2.0, 1.0, 3.0]
+    """
+    name, is_padded = "halo.fold", True
+    x, ghosts = _setup(name, x, width, boundary, shape, mesh, spec, is_padded=is_padded)
+    _check_sum(x, name)
+    return ghosts.bind("halo_reduce", x, ghosts.cells, True, False)
+
+
+def _cut_part(before: Sequence[int], after: Sequence[int], part: Any) -> Any:
+    widths = zip(before, after, part.shape, strict=True)
+    return part[tuple(slice(lo, n - hi) for lo, hi, n in widths)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _cutter(ghosts: _Ghosts) -> Any:
+    """Cuts every device's part; nothing is communicated."""
+    part = functools.partial(_cut_part, ghosts.before, ghosts.after)
+    if ghosts.place.mesh is None:
+        return jax.jit(part)
+    spec = _mesh_rules.to_partition_spec(ghosts.place.spec)
+    return jax.jit(jax.shard_map(part, mesh=ghosts.place.mesh, in_specs=spec, out_specs=spec))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _zero_padding(x: Any, shape: tuple[int, ...]) -> Any:
+    """Zero beyond shape: a mask for each axis, on every device its own part of it."""
+    for i, n in enumerate(shape):
+        if n < x.shape[i]:
+            line = tuple(m if a == i else 1 for a, m in enumerate(x.shape))
+            is_data = (jnp.arange(x.shape[i]) < n).reshape(line)
+            x = jnp.where(jnp.broadcast_to(is_data, x.shape), x, jnp.zeros_like(x))
+    return x
+
+
+def unpad(
+    x: Array,
+    width: Width,
+    *,
+    shape: Sequence[int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
     """Cut the ghost cells off every device's part: the inverse of `pad`.
 
+    ``width`` and ``shape`` are those of `pad`; beyond ``shape`` the result is zero.
+
     Collective: no; nothing is communicated.
-    Shapes: padded to interior.  Raises: as `exchange`.
+    Shapes: padded to n along axis i.  Raises: as `exchange`.
     Adjoint: padding with zeros.  Source: own; oracle ``tests/python/oracle.py::halo_unpad``.
 
     Example:
@@ -168,6 +308,7 @@ def unpad(x: Array, extents: int | Sequence[int], *, mesh: Any = None, spec: Any
         >>> plait.halo.unpad(jnp.array([0.0, 1, 2, 3, 0]), 1).tolist()
         [1.0, 2.0, 3.0]
     """
-    x, place, given = _setup(x, extents, True, mesh, spec, "halo.unpad")
-    _check_padded(x, place, given["extents"], "halo.unpad")
-    return _on_parts(_cut_part, given["extents"], place)(x)
+    name, is_padded = "halo.unpad", True
+    x, ghosts = _setup(name, x, width, "zero", shape, mesh, spec, is_padded=is_padded)
+    ghosts = dataclasses.replace(ghosts, place=_mesh.concrete(x, ghosts.place))
+    return _zero_padding(_cutter(ghosts)(x), ghosts.shape)

@@ -1,4 +1,5 @@
 /* Plans for C programs: the typed functions fill an operation's params and shapes. */
+#include "base/checked.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "fft/params.h"
@@ -95,41 +96,70 @@ done:
     return status;
 }
 
-static plait_status_t halo_plan(const plait_op_t *op, const plait_comm_t *comm,
+/* is_bare: the exchange's operand and the reduction's result have no ghosts. */
+static plait_status_t halo_plan(const plait_op_t *op, bool is_bare,
+                                const plait_comm_t *comm,
                                 const plait_halo_problem_t *problem,
                                 plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_halo_params_t params = {0};
-    part_t x;
+    plait_halo_params_t params = {.bare = is_bare};
+    part_t bare;
+    part_t whole;
 
-    PLAIT_TRY(check_layout(comm, problem->interior));
-    params.n_layout = plait_layout_pack(problem->interior, params.layout);
-    params.n_extents = problem->interior->ndim;
-    params.n_periodic = problem->interior->ndim;
-    set_part(&x, problem->interior, comm->end.rank, problem->dtype);
-    for (int a = 0; a < problem->interior->ndim; a++) {
-        params.extents[a] = problem->extents[a];
-        params.periodic[a] = problem->periodic[a];
-        x.dims[a] += 2 * problem->extents[a];
+    PLAIT_TRY(check_layout(comm, problem->cells));
+    PLAIT_CHECK(problem->before != NULL, PLAIT_ERR_INVALID, "%s: before is NULL",
+                op->name);
+    const int64_t *after = (problem->after != NULL) ? problem->after : problem->before;
+    params.n_layout = plait_layout_pack(problem->cells, params.layout);
+    params.n_before = params.n_after = params.n_boundary = problem->cells->ndim;
+    set_part(&bare, problem->cells, comm->end.rank, problem->dtype);
+    set_part(&whole, problem->cells, comm->end.rank, problem->dtype);
+    for (int a = 0; a < problem->cells->ndim; a++) {
+        params.before[a] = problem->before[a];
+        params.after[a] = after[a];
+        params.boundary[a] = (problem->boundary != NULL) ? (int64_t)problem->boundary[a]
+                                                         : PLAIT_BOUNDARY_PERIODIC;
+        PLAIT_CHECK(plait_add(whole.dims[a], params.before[a], &whole.dims[a]) &&
+                        plait_add(whole.dims[a], params.after[a], &whole.dims[a]),
+                    PLAIT_ERR_INVALID, "%s: widths %lld and %lld along axis %d",
+                    op->name, (long long)params.before[a], (long long)params.after[a],
+                    a);
     }
-    PLAIT_TRY(plait_op_plan(op, &params, &comm->end, &x.array, &x.array, plan_p));
+    const plait_array_t *other = is_bare ? &bare.array : &whole.array;
+    bool is_reduce = op == &plait_op_halo_reduce;
+    PLAIT_TRY(plait_op_plan(op, &params, &comm->end, is_reduce ? &whole.array : other,
+                            is_reduce ? other : &whole.array, plan_p));
 done:
     return status;
+}
+
+plait_status_t plait_halo_pad_plan(const plait_comm_t *comm,
+                                   const plait_halo_problem_t *problem,
+                                   plait_plan_t **plan_p)
+{
+    return halo_plan(&plait_op_halo_exchange, true, comm, problem, plan_p);
+}
+
+plait_status_t plait_halo_fold_plan(const plait_comm_t *comm,
+                                    const plait_halo_problem_t *problem,
+                                    plait_plan_t **plan_p)
+{
+    return halo_plan(&plait_op_halo_reduce, true, comm, problem, plan_p);
 }
 
 plait_status_t plait_halo_exchange_plan(const plait_comm_t *comm,
                                         const plait_halo_problem_t *problem,
                                         plait_plan_t **plan_p)
 {
-    return halo_plan(&plait_op_halo_exchange, comm, problem, plan_p);
+    return halo_plan(&plait_op_halo_exchange, false, comm, problem, plan_p);
 }
 
 plait_status_t plait_halo_reduce_plan(const plait_comm_t *comm,
                                       const plait_halo_problem_t *problem,
                                       plait_plan_t **plan_p)
 {
-    return halo_plan(&plait_op_halo_reduce, comm, problem, plan_p);
+    return halo_plan(&plait_op_halo_reduce, false, comm, problem, plan_p);
 }
 
 plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,

@@ -3,9 +3,10 @@
 
 #include "device/host.h"
 
+/* A stride of 0 (one place written again and again) goes outside: rows stay long. */
 static int64_t magnitude(int64_t stride)
 {
-    return (stride < 0) ? -stride : stride;
+    return (stride == 0) ? INT64_MAX : (stride < 0) ? -stride : stride;
 }
 
 static void set_dim(plait_box_copy_t *box, int to, const plait_box_copy_t *from, int d)

@@ -1,24 +1,30 @@
-/* Halo exchange and its exact adjoint, on padded local arrays.
+/* Ghost cells around local arrays, and the exact adjoint.
  *
- * `layout` is that of the interior, without ghosts. Along an axis with extent e > 0 every
- * rank's array has e ghost cells before and after its interior. exchange fills each ghost
- * with the interior cell of its global index, wrapped where the axis is periodic, zero beyond
- * an end that is not; corners included, in one round, across several ranks where e is larger
- * than their interiors. reduce adds each ghost into the interior cell it is a copy of and
- * zeroes the ghosts. Boxes along each axis multiply to boxes of the array.
+ * `layout` is that of the cells, without ghosts. Along axis a every rank's array has before[a]
+ * ghosts in front of its cells and after[a] behind them; what is stored beyond these is zero in
+ * results and never read. exchange fills the ghosts with the cells that they are copies of
+ * (halo/ghosts.h): corners included, in one round, across several ranks where a width is larger
+ * than their parts. reduce adds each ghost into the cell that it is a copy of and zeroes it. Boxes
+ * along each axis multiply to boxes of the array. A rank without cells has no ghosts: its
+ * array is zero. With `bare`, exchange's operand and reduce's result are arrays without ghosts.
  * Source: own; the adjoint pair as in notes on structured meshes, e.g. PETSc's DMDA
  * (GlobalToLocal with INSERT, LocalToGlobal with ADD). */
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "halo/ghosts.h"
+#include "halo/packed.h"
 #include "halo/params.h"
 #include "plan/op.h"
-#include "redist/blocks.h"
 #include "redist/params.h"
+
+#include <stdio.h>
 
 static const plait_attr_t halo_attrs[] = {
     PLAIT_ATTR_ARRAY(plait_halo_params_t, layout),
-    PLAIT_ATTR_ARRAY(plait_halo_params_t, extents),
-    PLAIT_ATTR_ARRAY(plait_halo_params_t, periodic),
+    PLAIT_ATTR_ARRAY(plait_halo_params_t, before),
+    PLAIT_ATTR_ARRAY(plait_halo_params_t, after),
+    PLAIT_ATTR_ARRAY(plait_halo_params_t, boundary),
+    PLAIT_ATTR(plait_halo_params_t, bare),
     PLAIT_ATTR_END,
 };
 
@@ -26,75 +32,59 @@ typedef struct {
     plait_layout_t layout;
     const plait_halo_params_t *p;
     int64_t item_bytes;
+    bool is_reduce;
     int x, y; /* slots */
 } halo_t;
 
-static plait_interval_t interior_of(const halo_t *h, int rank, int axis)
+static plait_interval_t cells_of(const halo_t *h, int rank, int axis)
 {
     return plait_layout_interval(&h->layout, rank, axis, 0, NULL);
 }
 
-static void padded_shape(const halo_t *h, int rank, int64_t shape[])
+static bool has_cells(const halo_t *h, int rank)
 {
+    int64_t shape[PLAIT_MAX_NDIM];
+    bool has = true;
+
     plait_layout_local_shape(&h->layout, rank, shape);
     for (int a = 0; a < h->layout.ndim; a++) {
-        shape[a] += 2 * h->p->extents[a];
+        has = has && shape[a] > 0;
+    }
+    return has;
+}
+
+/* Of the array with ghosts, or of the one that `bare` says has none. */
+static void array_shape(const halo_t *h, int rank, bool is_bare, int64_t shape[])
+{
+    plait_layout_stored_shape(&h->layout, rank, shape);
+    for (int a = 0; a < h->layout.ndim && !is_bare; a++) {
+        shape[a] += h->p->before[a] + h->p->after[a];
     }
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    return a / b - (a % b < 0);
-}
-
-/* Cells of `ghosts` (global indices, possibly outside the array) that are copies of cells of
- * `owned`; local index 0 of dst is global index dst_start. */
-static plait_status_t add_ghosts(const halo_t *h, int axis, plait_interval_t owned,
-                                 plait_interval_t ghosts, int64_t dst_start,
-                                 plait_overlaps_t *list)
-{
-    plait_status_t status = PLAIT_OK;
-    int64_t n = h->layout.shape[axis];
-    bool wraps = h->p->periodic[axis] != 0;
-    int64_t first = (wraps && n > 0) ? floor_div(ghosts.lo, n) : 0;
-    int64_t last = (wraps && n > 0) ? floor_div(ghosts.hi - 1, n) : 0;
-
-    for (int64_t k = first; k <= last; k++) { /* the k-th periodic image */
-        int64_t lo = plait_max(ghosts.lo, owned.lo + k * n);
-        int64_t hi = plait_min(ghosts.hi, owned.hi + k * n);
-        if (lo < hi) {
-            PLAIT_TRY(plait_overlaps_add(
-                list,
-                (plait_overlap_t){.n = hi - lo,
-                                  .src = h->p->extents[axis] + lo - (owned.lo + k * n),
-                                  .dst = lo - dst_start}));
-        }
-    }
-done:
-    return status;
-}
-
-/* Along one axis: which of dst's cells are copies of src's interior cells. The interior
- * itself comes first. */
+/* Along one axis: which of dst's cells and ghosts are copies of src's cells. The cells
+ * themselves come first. */
 static plait_status_t axis_overlaps(const halo_t *h, int src, int dst, int axis,
                                     plait_overlaps_t *list)
 {
     plait_status_t status = PLAIT_OK;
-    int64_t e = h->p->extents[axis];
-    plait_interval_t from = interior_of(h, src, axis);
-    plait_interval_t to = interior_of(h, dst, axis);
+    const plait_halo_axis_t line = {.n = h->layout.shape[axis],
+                                    .boundary = (plait_boundary_t)h->p->boundary[axis]};
+    int64_t before = h->p->before[axis];
+    int64_t start = h->p->bare ? 0 : before;
+    plait_interval_t from = cells_of(h, src, axis);
+    plait_interval_t to = cells_of(h, dst, axis);
+    const plait_interval_t front = {to.lo - before, to.lo};
+    const plait_interval_t behind = {to.hi, to.hi + h->p->after[axis]};
 
     list->n = 0;
-    if (from.lo == to.lo && from.hi == to.hi && to.lo < to.hi) {
+    if (from.lo == to.lo && from.hi == to.hi) {
         PLAIT_TRY(plait_overlaps_add(
-            list, (plait_overlap_t){.n = to.hi - to.lo, .src = e, .dst = e}));
+            list, (plait_overlap_t){.n = to.hi - to.lo, .src = start, .dst = before}));
     }
-    if (e > 0) {
-        const plait_interval_t before = {to.lo - e, to.lo};
-        const plait_interval_t after = {to.hi, to.hi + e};
-        PLAIT_TRY(add_ghosts(h, axis, from, before, to.lo - e, list));
-        PLAIT_TRY(add_ghosts(h, axis, from, after, to.lo - e, list));
-    }
+    PLAIT_TRY(plait_ghosts_add(&line, from, start, front, 0, list));
+    PLAIT_TRY(
+        plait_ghosts_add(&line, from, start, behind, before + to.hi - to.lo, list));
 done:
     return status;
 }
@@ -103,10 +93,12 @@ done:
 static void swap_sides(plait_overlaps_t *list)
 {
     for (int64_t i = 0; i < list->n; i++) {
-        plait_overlap_t *o = &list->items[i];
-        int64_t src = o->src;
-        o->src = o->dst;
-        o->dst = src;
+        const plait_overlap_t old = list->items[i];
+        list->items[i] = (plait_overlap_t){.n = old.n,
+                                           .src = old.dst,
+                                           .dst = old.src,
+                                           .src_run = old.dst_run,
+                                           .dst_run = old.src_run};
     }
 }
 
@@ -119,10 +111,11 @@ static plait_status_t add_pair(const halo_t *h, int src, int dst, bool is_adjoin
     plait_status_t status = PLAIT_OK;
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
     plait_pair_t pair = {.ndim = h->layout.ndim, .item_bytes = h->item_bytes};
-    bool is_empty = false;
+    bool is_bare = h->p->bare != 0;
+    bool is_empty = !has_cells(h, src) || !has_cells(h, dst);
 
-    padded_shape(h, is_adjoint ? dst : src, pair.src_shape);
-    padded_shape(h, is_adjoint ? src : dst, pair.dst_shape);
+    array_shape(h, src, is_bare, is_adjoint ? pair.dst_shape : pair.src_shape);
+    array_shape(h, dst, false, is_adjoint ? pair.src_shape : pair.dst_shape);
     for (int a = 0; a < h->layout.ndim && !is_empty; a++) {
         PLAIT_TRY(axis_overlaps(h, src, dst, a, &overlaps[a]));
         is_empty = overlaps[a].n == 0;
@@ -140,108 +133,191 @@ done:
     return status;
 }
 
-static plait_status_t add_zeros(const halo_t *h, int rank, const int64_t before[],
-                                const int64_t after[], plait_move_t *move)
+/* Zeroes the result but for what lies between `before` and `after`. */
+static plait_status_t add_zeros(const halo_t *h, int rank, bool is_bare,
+                                const int64_t before[], const int64_t after[],
+                                plait_move_t *move)
 {
     plait_pair_t pair = {.ndim = h->layout.ndim, .item_bytes = h->item_bytes};
     const plait_block_t block = {
         .peer = rank, .kind = PLAIT_BLOCK_ZERO, .src_slot = h->y, .dst_slot = h->y};
 
-    padded_shape(h, rank, pair.src_shape);
-    padded_shape(h, rank, pair.dst_shape);
+    array_shape(h, rank, is_bare, pair.src_shape);
+    array_shape(h, rank, is_bare, pair.dst_shape);
     return plait_blocks_zero(&block, &pair, before, after, move);
 }
 
-/* Ghosts beyond an end of an axis that is not periodic (all of them, if there are no cells). */
-static void outer_ghosts(const halo_t *h, int rank, int64_t before[], int64_t after[])
+/* What no cell is copied to: ghosts beyond a ZERO end, and what is stored behind the ghosts;
+ * everything on a rank without cells. */
+static plait_status_t zero_no_copies(const halo_t *h, int rank, plait_move_t *move)
 {
-    for (int a = 0; a < h->layout.ndim; a++) {
-        int64_t n = h->layout.shape[a];
-        int64_t e = h->p->extents[a];
-        plait_interval_t own = interior_of(h, rank, a);
-        bool ends = h->p->periodic[a] == 0 || n == 0;
-        int64_t n_cells = own.hi - own.lo + 2 * e;
-        before[a] = ends ? plait_min(plait_max(e - own.lo, 0), n_cells) : 0;
-        after[a] = ends ? plait_min(plait_max(own.hi + e - n, 0), n_cells) : 0;
-    }
-}
-
-static plait_status_t add_exchange(plait_plan_t *plan, const halo_t *h)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_move_t move = {0};
     int64_t before[PLAIT_MAX_NDIM];
     int64_t after[PLAIT_MAX_NDIM];
-    int replica = plait_layout_replica(&h->layout, plan->rank);
+    int64_t shape[PLAIT_MAX_NDIM];
+    bool has = has_cells(h, rank);
+
+    array_shape(h, rank, false, shape);
+    for (int a = 0; a < h->layout.ndim; a++) {
+        int64_t n = h->layout.shape[a];
+        plait_interval_t own = cells_of(h, rank, a);
+        plait_interval_t all = {own.lo - h->p->before[a], own.hi + h->p->after[a]};
+        bool ends = h->p->boundary[a] == PLAIT_BOUNDARY_ZERO;
+        int64_t n_kept =
+            ends ? plait_min(all.hi, n) - plait_max(all.lo, 0) : all.hi - all.lo;
+        before[a] = !has ? shape[a] : ends ? plait_max(-all.lo, 0) : 0;
+        after[a] = !has ? 0 : shape[a] - before[a] - n_kept;
+    }
+    return add_zeros(h, rank, false, before, after, move);
+}
+
+/* What reduce leaves without a sum: ghosts, and what is stored behind them. */
+static plait_status_t zero_no_cells(const halo_t *h, int rank, plait_move_t *move)
+{
+    bool is_bare = h->p->bare != 0;
+    bool has = has_cells(h, rank);
+    int64_t before[PLAIT_MAX_NDIM];
+    int64_t after[PLAIT_MAX_NDIM];
+    int64_t shape[PLAIT_MAX_NDIM];
+
+    array_shape(h, rank, is_bare, shape);
+    for (int a = 0; a < h->layout.ndim; a++) {
+        plait_interval_t own = cells_of(h, rank, a);
+        before[a] = !has ? shape[a] : is_bare ? 0 : h->p->before[a];
+        after[a] = !has ? 0 : shape[a] - before[a] - (own.hi - own.lo);
+    }
+    return add_zeros(h, rank, is_bare, before, after, move);
+}
+
+/* Blocks that go from one rank to another: of the exchange, or of the reduction. */
+static plait_status_t add_flow(const halo_t *h, int from, int to, bool is_out,
+                               const plait_block_t *block, plait_move_t *move)
+{
+    bool is_alike =
+        plait_layout_replica(&h->layout, from) == plait_layout_replica(&h->layout, to);
+
+    return !is_alike      ? PLAIT_OK
+           : h->is_reduce ? add_pair(h, to, from, true, is_out, block, move)
+                          : add_pair(h, from, to, false, is_out, block, move);
+}
+
+static plait_status_t flow_blocks(const void *context, int from, int to,
+                                  const plait_block_t *block, plait_move_t *move)
+{
+    return add_flow(context, from, to, false, block, move);
+}
+
+/* The own cells come first (the first block of the pair of a rank with itself). Those of a
+ * reduction are copied, and what follows is added to them. */
+static plait_status_t add_blocks(plait_plan_t *plan, const halo_t *h, int work,
+                                 plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_flow_t flow = {flow_blocks, h};
 
     for (int i = 0; i < plan->n_ranks; i++) {
         int peer = (plan->rank + i) % plan->n_ranks;
-        const plait_block_t block = {.peer = peer, .src_slot = h->x, .dst_slot = h->y};
-        if (plait_layout_replica(&h->layout, peer) != replica) {
-            continue;
+        const plait_block_t block = {.peer = peer,
+                                     .kind = h->is_reduce ? PLAIT_BLOCK_ADD
+                                                          : PLAIT_BLOCK_COPY,
+                                     .src_slot = h->x,
+                                     .dst_slot = h->y};
+        if (plan->direct == PLAIT_DIRECT_READ && i > 0) {
+            PLAIT_TRY(plait_packed_take(plan, &flow, peer, work, &block, move));
+        } else {
+            PLAIT_TRY(add_flow(h, peer, plan->rank, false, &block, move));
         }
-        PLAIT_TRY(add_pair(h, peer, plan->rank, false, false, &block, &move));
-        if (plan->direct == PLAIT_DIRECT_NONE && peer != plan->rank) {
-            PLAIT_TRY(add_pair(h, plan->rank, peer, false, true, &block, &move));
+        if (plan->direct == PLAIT_DIRECT_NONE && i > 0) {
+            PLAIT_TRY(add_flow(h, plan->rank, peer, true, &block, move));
         }
-    }
-    outer_ghosts(h, plan->rank, before, after);
-    PLAIT_TRY(add_zeros(h, plan->rank, before, after, &move));
-    PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_move(plan, &move));
-    PLAIT_TRY(plait_plan_fence(plan));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-/* The own interior is copied first (the first block of the pair of a rank with itself); what
- * follows is added to it. */
-static plait_status_t add_own(plait_plan_t *plan, const halo_t *h, plait_move_t *move)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_block_t block = {.peer = plan->rank,
-                                 .kind = PLAIT_BLOCK_ADD,
-                                 .src_slot = h->x,
-                                 .dst_slot = h->y};
-
-    PLAIT_TRY(add_pair(h, plan->rank, plan->rank, true, false, &block, move));
-    if (move->n_in > 0) {
-        move->in[0].kind = PLAIT_BLOCK_COPY;
+        if (i == 0 && h->is_reduce && move->n_in > 0) {
+            move->in[0].kind = PLAIT_BLOCK_COPY;
+        }
     }
 done:
     return status;
 }
 
-static plait_status_t add_reduce(plait_plan_t *plan, const halo_t *h,
-                                 plait_dtype_t dtype)
+static plait_status_t add_steps(plait_plan_t *plan, const halo_t *h,
+                                plait_dtype_t dtype)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_flow_t flow = {flow_blocks, h};
+    const plait_block_t operand = {.src_slot = h->x};
     plait_move_t move = {.dtype = dtype};
     plait_move_t zeros = {0};
-    int replica = plait_layout_replica(&h->layout, plan->rank);
+    bool is_apart = h->is_reduce && h->p->bare == 0; /* peers read the ghosts before */
+    int work = -1;
 
-    PLAIT_TRY(add_own(plan, h, &move));
-    for (int i = 1; i < plan->n_ranks; i++) {
-        int peer = (plan->rank + i) % plan->n_ranks;
-        const plait_block_t block = {
-            .peer = peer, .kind = PLAIT_BLOCK_ADD, .src_slot = h->x, .dst_slot = h->y};
-        if (plait_layout_replica(&h->layout, peer) != replica) {
-            continue;
-        }
-        PLAIT_TRY(add_pair(h, plan->rank, peer, true, false, &block, &move));
-        if (plan->direct == PLAIT_DIRECT_NONE) {
-            PLAIT_TRY(add_pair(h, peer, plan->rank, true, true, &block, &move));
-        }
+    if (plan->direct == PLAIT_DIRECT_READ) {
+        PLAIT_TRY(plait_packed_fill(plan, &flow, &operand, &work));
     }
-    PLAIT_TRY(add_zeros(h, plan->rank, h->p->extents, h->p->extents, &zeros));
+    PLAIT_TRY(add_blocks(plan, h, work, &move));
+    PLAIT_TRY(h->is_reduce ? zero_no_cells(h, plan->rank, is_apart ? &zeros : &move)
+                           : zero_no_copies(h, plan->rank, &move));
     PLAIT_TRY(plait_plan_fence(plan));
     PLAIT_TRY(plait_plan_move(plan, &move));
     PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_plan_move(plan, &zeros)); /* nobody reads these ghosts any more */
+    if (is_apart) {
+        PLAIT_TRY(plait_plan_move(plan, &zeros));
+    }
 done:
     plait_move_clear(&move);
     plait_move_clear(&zeros);
+    return status;
+}
+
+/* Equal on all ranks. */
+static plait_status_t check_params(const char *name, const halo_t *h, int n_ranks)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_halo_params_t *p = h->p;
+    int ndim = h->layout.ndim;
+
+    PLAIT_CHECK(plait_layout_n_ranks(&h->layout) == n_ranks, PLAIT_ERR_INVALID,
+                "%s: the layout is for %d ranks, the communicator has %d", name,
+                plait_layout_n_ranks(&h->layout), n_ranks);
+    PLAIT_CHECK(p->n_before == ndim && p->n_after == ndim && p->n_boundary == ndim,
+                PLAIT_ERR_INVALID,
+                "%s: %lld and %lld widths and %lld boundaries for %d axes", name,
+                (long long)p->n_before, (long long)p->n_after, (long long)p->n_boundary,
+                ndim);
+    PLAIT_CHECK(p->bare == 0 || p->bare == 1, PLAIT_ERR_INVALID,
+                "%s: bare is %lld, expected 0 or 1", name, (long long)p->bare);
+    for (int a = 0; a < ndim; a++) {
+        PLAIT_CHECK(p->before[a] >= 0 && p->before[a] < INT32_MAX && p->after[a] >= 0 &&
+                        p->after[a] < INT32_MAX,
+                    PLAIT_ERR_INVALID,
+                    "%s: widths %lld and %lld along axis %d, expected 0 or more", name,
+                    (long long)p->before[a], (long long)p->after[a], a);
+        PLAIT_CHECK(p->boundary[a] >= 0 && p->boundary[a] <= PLAIT_BOUNDARY_REFLECT,
+                    PLAIT_ERR_INVALID,
+                    "%s: boundary %lld along axis %d, known are 0 to 3", name,
+                    (long long)p->boundary[a], a);
+        PLAIT_CHECK(h->layout.axis[a].split != PLAIT_SPLIT_CYCLIC, PLAIT_ERR_INVALID,
+                    "%s: axis %d is block-cyclic, ghosts need contiguous parts", name,
+                    a);
+    }
+done:
+    return status;
+}
+
+static plait_status_t check_array(const char *name, const halo_t *h, int rank,
+                                  bool is_bare, const plait_array_t *array)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t shape[PLAIT_MAX_NDIM];
+
+    PLAIT_CHECK(array->ndim == h->layout.ndim, PLAIT_ERR_INVALID,
+                "%s: an array with %d axes, the layout has %d", name, array->ndim,
+                h->layout.ndim);
+    array_shape(h, rank, is_bare, shape);
+    for (int a = 0; a < h->layout.ndim; a++) {
+        PLAIT_CHECK(array->dims[a] == shape[a], PLAIT_ERR_INVALID,
+                    "%s: rank %d has %lld along axis %d, its cells%s are %lld", name,
+                    rank, (long long)array->dims[a], a, is_bare ? "" : " and ghosts",
+                    (long long)shape[a]);
+    }
+done:
     return status;
 }
 
@@ -249,42 +325,42 @@ static plait_status_t check(const char *name, const halo_t *h,
                             const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
+    bool is_reduce = h->is_reduce;
     const plait_array_t *x = &problem->args[0];
     const plait_array_t *y = &problem->rets[0];
-    int64_t padded[PLAIT_MAX_NDIM];
+    bool is_bare = h->p->bare != 0;
 
-    PLAIT_CHECK(plait_layout_n_ranks(&h->layout) == problem->n_ranks, PLAIT_ERR_INVALID,
-                "%s: the layout is for %d ranks, the communicator has %d", name,
-                plait_layout_n_ranks(&h->layout), problem->n_ranks);
-    PLAIT_CHECK(h->p->n_extents == h->layout.ndim && h->p->n_periodic == h->layout.ndim,
-                PLAIT_ERR_INVALID, "%s: %lld extents and %lld periods for %d axes",
-                name, (long long)h->p->n_extents, (long long)h->p->n_periodic,
-                h->layout.ndim);
-    for (int a = 0; a < h->layout.ndim; a++) {
-        PLAIT_CHECK(h->p->extents[a] >= 0 && h->p->extents[a] < INT32_MAX,
-                    PLAIT_ERR_INVALID,
-                    "%s: extent %lld along axis %d, expected 0 or more", name,
-                    (long long)h->p->extents[a], a);
-        PLAIT_CHECK(h->layout.axis[a].split != PLAIT_SPLIT_CYCLIC, PLAIT_ERR_INVALID,
-                    "%s: axis %d is block-cyclic, ghosts need contiguous parts", name,
-                    a);
-        PLAIT_CHECK(h->layout.stored[a] == 0, PLAIT_ERR_INVALID,
-                    "%s: the layout stores more along axis %d than ranks own", name, a);
-    }
-    PLAIT_CHECK(
-        x->dtype == y->dtype && x->ndim == h->layout.ndim && y->ndim == h->layout.ndim,
-        PLAIT_ERR_INVALID, "%s: %s with %d axes to %s with %d, the layout has %d", name,
-        plait_dtype_name(x->dtype), x->ndim, plait_dtype_name(y->dtype), y->ndim,
-        h->layout.ndim);
-    padded_shape(h, problem->rank, padded);
-    for (int a = 0; a < h->layout.ndim; a++) {
-        PLAIT_CHECK(
-            x->dims[a] == padded[a] && y->dims[a] == padded[a], PLAIT_ERR_INVALID,
-            "%s: rank %d has %lld along axis %d, its interior and ghosts are %lld",
-            name, problem->rank, (long long)x->dims[a], a, (long long)padded[a]);
-    }
+    PLAIT_TRY(check_params(name, h, problem->n_ranks));
+    PLAIT_CHECK(x->dtype == y->dtype, PLAIT_ERR_INVALID,
+                "%s: operand is %s, result is %s", name, plait_dtype_name(x->dtype),
+                plait_dtype_name(y->dtype));
+    PLAIT_TRY(check_array(name, h, problem->rank, is_bare && !is_reduce, x));
+    PLAIT_TRY(check_array(name, h, problem->rank, is_bare && is_reduce, y));
+    PLAIT_CHECK(!is_reduce || plait_reduce_is_defined(PLAIT_SUM, x->dtype),
+                PLAIT_ERR_INVALID, "%s: %s cannot be added", name,
+                plait_dtype_name(x->dtype));
 done:
     return status;
+}
+
+/* "2+2 periodic, 0, 1+0 edge" */
+static void print_widths(const halo_t *h, char *text, size_t n_bytes)
+{
+    static const char *const names[] = {"periodic", "zero", "edge", "reflect"};
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (int a = 0; a < h->layout.ndim && n < n_bytes; a++) {
+        const char *comma = (a > 0) ? ", " : "";
+        int64_t before = h->p->before[a];
+        int64_t after = h->p->after[a];
+        int more = (before + after == 0)
+                       ? snprintf(text + n, n_bytes - n, "%s0", comma)
+                       : snprintf(text + n, n_bytes - n, "%s%lld+%lld %s", comma,
+                                  (long long)before, (long long)after,
+                                  names[h->p->boundary[a]]);
+        n += (size_t)plait_max(more, 0);
+    }
 }
 
 static plait_status_t halo_plan(const char *name, bool is_reduce,
@@ -293,26 +369,28 @@ static plait_status_t halo_plan(const char *name, bool is_reduce,
 {
     plait_status_t status = PLAIT_OK;
     plait_dtype_t dtype = problem->args[0].dtype;
-    halo_t h = {.p = p, .item_bytes = plait_dtype_bytes(dtype)};
+    halo_t h = {.p = p, .item_bytes = plait_dtype_bytes(dtype), .is_reduce = is_reduce};
     plait_plan_t *plan = NULL;
-    char text[96];
+    char layout[80];
+    char widths[72];
 
     PLAIT_TRY(plait_layout_unpack(p->layout, p->n_layout, &h.layout));
     PLAIT_TRY(check(name, &h, problem));
-    PLAIT_CHECK(!is_reduce || plait_reduce_is_defined(PLAIT_SUM, dtype),
-                PLAIT_ERR_INVALID, "%s: %s cannot be added", name,
-                plait_dtype_name(dtype));
-    plait_layout_print(&h.layout, text, sizeof(text));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "%s %s %s", name,
-                                plait_dtype_name(dtype), text));
+    plait_layout_print(&h.layout, layout, sizeof(layout));
+    print_widths(&h, widths, sizeof(widths));
+    PLAIT_TRY(plait_plan_create(problem, &plan, "%s %s %s, ghosts %s", name,
+                                plait_dtype_name(dtype), layout, widths));
     h.x = plait_slot_arg(plan, 0);
     h.y = plait_slot_ret(plan, 0);
     plait_layout_agree(plan, &h.layout);
     for (int a = 0; a < h.layout.ndim; a++) {
-        plait_plan_agree(plan, (uint64_t)(2 * p->extents[a] + (p->periodic[a] != 0)));
+        plait_plan_agree(plan, (uint64_t)p->before[a]);
+        plait_plan_agree(plan, (uint64_t)p->after[a]);
+        plait_plan_agree(plan, (uint64_t)p->boundary[a]);
     }
+    plait_plan_agree(plan, (uint64_t)p->bare);
     plait_plan_agree(plan, dtype);
-    PLAIT_TRY(is_reduce ? add_reduce(plan, &h, dtype) : add_exchange(plan, &h));
+    PLAIT_TRY(add_steps(plan, &h, dtype));
     *plan_p = plan;
     plan = NULL;
 done:
@@ -342,7 +420,7 @@ const plait_op_t plait_op_halo_exchange = {
     .alias = 0,
     .family = PLAIT_FAMILY_HALO,
     .model = "mesh",
-    .doc = "Fill the ghost cells of padded local arrays from their owners.",
+    .doc = "Fill ghost cells around local arrays with copies of their owners' cells.",
     .plan = exchange_plan,
 };
 

@@ -344,8 +344,9 @@ void plait_reduce_box(plait_reduce_fn_t fn, int64_t element_bytes,
         return;
     }
     plait_box_simplify(&simple);
+    const int last = simple.n_dims - 1;
     if ((simple.n_dims > 0) && (simple.row_bytes < SHORT_ROW) &&
-        (simple.count[simple.n_dims - 1] >= MIN_STAGED)) {
+        (simple.count[last] >= MIN_STAGED) && (simple.dst_stride[last] != 0)) {
         reduce_lines(fn, element_bytes, &simple, src, dst);
     } else {
         reduce_rows(fn, element_bytes, &simple, src, dst);

@@ -113,6 +113,7 @@ static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
 
     set_dense(&fetch, fetch.dst_stride);
     set_dense(&place, place.src_stride);
+    plait_box_simplify(&fetch); /* what is dense at the peer is one row */
     PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset,
                                   &fetch, exec->scratch));
     apply(block, dtype, &place, exec->scratch, dst);

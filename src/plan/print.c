@@ -175,6 +175,24 @@ static void count_native(const plait_native_step_t *n, int n_ranks,
         is_message ? n->n_recv * plait_dtype_bytes(n->recv_dtype) : 0;
 }
 
+/* All that a move takes from one rank is one message. */
+static void count_move(const plait_plan_t *plan, const plait_move_t *move,
+                       plait_plan_cost_t *cost)
+{
+    for (int64_t i = 0; i < move->n_in; i++) {
+        const plait_block_t *block = &move->in[i];
+        int64_t n_bytes = plait_box_bytes(&block->box);
+        bool is_first = block->peer != plan->rank && n_bytes > 0;
+
+        cost->message_bytes += (block->peer != plan->rank) ? n_bytes : 0;
+        for (int64_t j = 0; j < i && is_first; j++) {
+            is_first = move->in[j].peer != block->peer ||
+                       plait_box_bytes(&move->in[j].box) == 0;
+        }
+        cost->n_messages += is_first;
+    }
+}
+
 plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan)
 {
     plait_plan_cost_t cost = {.scratch_bytes = plan->scratch_bytes};
@@ -186,12 +204,7 @@ plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan)
     for (int i = 0; i < plan->n_steps; i++) {
         const plait_step_t *step = &plan->steps[i];
         if (step->kind == PLAIT_STEP_MOVE) {
-            for (int64_t b = 0; b < step->u.move.n_in; b++) {
-                const plait_block_t *block = &step->u.move.in[b];
-                cost.n_messages += block->peer != plan->rank;
-                cost.message_bytes +=
-                    (block->peer != plan->rank) ? plait_box_bytes(&block->box) : 0;
-            }
+            count_move(plan, &step->u.move, &cost);
         } else if (step->kind == PLAIT_STEP_REDUCE && !step->u.reduce.is_local) {
             const plait_reduce_step_t *r = &step->u.reduce;
             bool has_own =

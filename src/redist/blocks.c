@@ -67,6 +67,13 @@ done:
     return status;
 }
 
+static int64_t along(plait_run_t run, int64_t stride)
+{
+    return (run == PLAIT_RUN_FORWARD)    ? stride
+           : (run == PLAIT_RUN_BACKWARD) ? -stride
+                                         : 0;
+}
+
 plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
                                 const plait_block_t *block, const plait_pair_t *pair,
                                 const plait_overlaps_t overlaps[])
@@ -97,8 +104,8 @@ plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
             b.src_offset += o->src * src_stride[a];
             b.dst_offset += o->dst * dst_stride[a];
             b.box.count[a] = o->n;
-            b.box.src_stride[a] = src_stride[a];
-            b.box.dst_stride[a] = dst_stride[a];
+            b.box.src_stride[a] = along(o->src_run, src_stride[a]);
+            b.box.dst_stride[a] = along(o->dst_run, dst_stride[a]);
         }
         plait_box_simplify(&b.box);
         PLAIT_TRY(is_out ? plait_move_add_out(move, &b) : plait_move_add_in(move, &b));

@@ -5,9 +5,17 @@
 #include "plait/layout.h"
 #include "plan/plan.h"
 
+/* How local indices go on from the first one. */
+typedef enum {
+    PLAIT_RUN_FORWARD = 0,
+    PLAIT_RUN_BACKWARD,
+    PLAIT_RUN_REPEATED, /* the first one again and again */
+} plait_run_t;
+
 /* Along one axis: n indices from src (local index at the source) go to dst. */
 typedef struct {
     int64_t n, src, dst;
+    plait_run_t src_run, dst_run;
 } plait_overlap_t;
 
 /* A growing list of them. */

@@ -43,6 +43,26 @@ static inline int64_t draw_strides(random_t *r, const plait_box_copy_t *box,
     return extent;
 }
 
+/* Some dimensions of one side backwards, or with may_repeat at one place all the time. Returns the
+ * bytes from the lowest row to row (0, 0, ...). */
+static inline int64_t turn_strides(random_t *r, const plait_box_copy_t *box,
+                                   bool may_repeat, int64_t stride[])
+{
+    int64_t base = 0;
+
+    for (int d = 0; d < box->n_dims; d++) {
+        int64_t turn = draw(r, 0, may_repeat ? 3 : 2);
+
+        if (turn == 2) {
+            base += (box->count[d] > 0) ? stride[d] * (box->count[d] - 1) : 0;
+            stride[d] = -stride[d];
+        } else if (turn == 3) {
+            stride[d] = 0;
+        }
+    }
+    return base;
+}
+
 /* At most about max_rows rows, now and then a count of 0. */
 static inline plait_box_copy_t draw_box(random_t *r, int64_t row_bytes,
                                         int64_t max_rows)

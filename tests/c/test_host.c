@@ -102,6 +102,22 @@ static void test_copy_random(void)
     }
 }
 
+/* Reflections and repetitions of boxes, as ghosts need them. */
+static void test_copy_turned(void)
+{
+    random_t r = {11};
+
+    for (int i = 0; i < 20 * MAX_ROW; i++) {
+        plait_box_copy_t box = draw_box(&r, 1 + i % MAX_ROW, draw(&r, 1, 400));
+        int64_t n_src = draw_strides(&r, &box, 1, box.src_stride);
+        int64_t n_dst = draw_strides(&r, &box, 1, box.dst_stride);
+        int64_t src_at = turn_strides(&r, &box, true, box.src_stride);
+        int64_t dst_at = turn_strides(&r, &box, false, box.dst_stride);
+
+        check_copy(&box, n_src, n_dst, src_at, dst_at);
+    }
+}
+
 /* [n_i, n_j] elements to [n_j, n_i], with padded rows on both sides. */
 static void check_transpose(int64_t n_i, int64_t n_j, int64_t bytes, int64_t pad,
                             int64_t dst_at)
@@ -212,6 +228,7 @@ int main(void)
     test_simplify_shapes();
     test_host_hints();
     test_copy_random();
+    test_copy_turned();
     test_copy_transposed();
     test_copy_streamed();
     return report("test_host");

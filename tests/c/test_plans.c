@@ -4,11 +4,13 @@
 #include "check.h"
 #include "coll/coll.h"
 #include "fft/params.h"
+#include "ghosts.h"
 #include "halo/params.h"
 #include "ops/list.h"
 #include "plait/layout.h"
 #include "plan/check.h"
 #include "plan/launch.h"
+#include "redist/blocks.h"
 #include "redist/params.h"
 
 #include <stdlib.h>
@@ -28,6 +30,9 @@ typedef struct {
                   int64_t dims[]);
     /* where parameters depend on the rank; or NULL */
     void (*adapt)(const void *context, int rank, void *params);
+    /* what else is to hold of good plans; or NULL */
+    void (*judge)(const void *context, int n_ranks, plait_plan_t *const plans[],
+                  const char *text);
     const void *context;
     char text[160];
 } problem_t;
@@ -101,6 +106,9 @@ static void check_problem(problem_t *p, int n_ranks)
         plait_plan_t *plans[MAX_P] = {NULL};
         plait_status_t status = make_plans(p, n_ranks, &all_caps[c], plans);
         CHECK(status == PLAIT_OK, "%s P %d caps %zu", p->text, n_ranks, c);
+        if (status == PLAIT_OK && p->judge != NULL) {
+            p->judge(p->context, n_ranks, plans, p->text);
+        }
         for (int alias = -1; status == PLAIT_OK && alias <= p->op->alias; alias++) {
             if (alias == -1 ||
                 (alias == p->op->alias && may_alias(plans, n_ranks, alias))) {
@@ -350,7 +358,6 @@ static void check_routes(int n_ranks, int64_t n)
 
 typedef struct {
     plait_layout_t from, to;
-    int64_t extents[MAX_NDIM]; /* halo */
 } pair_t;
 
 static void pair_shape(const void *context, int rank, bool is_ret, int *ndim_p,
@@ -361,9 +368,6 @@ static void pair_shape(const void *context, int rank, bool is_ret, int *ndim_p,
 
     *ndim_p = layout->ndim;
     plait_layout_local_shape(layout, rank, dims);
-    for (int a = 0; a < layout->ndim; a++) {
-        dims[a] += 2 * pair->extents[a];
-    }
 }
 
 static void name_pair(problem_t *p, const char *op, const pair_t *pair)
@@ -433,28 +437,6 @@ static void check_real_fft(const pair_t *complex, int n_axes, int variant, int n
     check_problem(&p, n_ranks);
 }
 
-static void check_halo(const pair_t *pair, bool is_periodic, int n_ranks)
-{
-    problem_t p = {.op = &plait_op_halo_exchange,
-                   .dtype = PLAIT_F32,
-                   .shape = pair_shape,
-                   .context = pair};
-    plait_halo_params_t params = {0};
-
-    params.n_layout = plait_layout_pack(&pair->from, params.layout);
-    params.n_extents = params.n_periodic = pair->from.ndim;
-    for (int a = 0; a < pair->from.ndim; a++) {
-        params.extents[a] = pair->extents[a];
-        params.periodic[a] = is_periodic;
-    }
-    memcpy(p.params, &params, sizeof(params));
-    name_pair(&p, "halo_exchange", pair);
-    check_problem(&p, n_ranks);
-    p.op = &plait_op_halo_reduce;
-    name_pair(&p, "halo_reduce", pair);
-    check_problem(&p, n_ranks);
-}
-
 /* Every split of `ndim` axes over a grid, by digits: 0 whole, 1 + g over grid axis g. */
 static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim,
                       const int grid[], plait_split_t split, plait_layout_t *layout)
@@ -474,6 +456,195 @@ static int power(int base, int exponent)
     return (exponent == 0) ? 1 : base * power(base, exponent - 1);
 }
 
+/* ---------------------------------------------------------------- ghosts */
+
+typedef struct {
+    plait_layout_t cells;
+    int64_t before[MAX_NDIM], after[MAX_NDIM];
+    plait_boundary_t boundary[MAX_NDIM];
+    bool is_bare, is_reduce;
+} ghosts_t;
+
+static void ghosts_shape(const void *context, int rank, bool is_ret, int *ndim_p,
+                         int64_t dims[])
+{
+    const ghosts_t *g = context;
+
+    *ndim_p = g->cells.ndim;
+    plait_layout_stored_shape(&g->cells, rank, dims);
+    for (int a = 0; a < g->cells.ndim && !(g->is_bare && is_ret == g->is_reduce); a++) {
+        dims[a] += g->before[a] + g->after[a];
+    }
+}
+
+static int owner_of(const plait_layout_t *cells, int replica, const int64_t cell[])
+{
+    int n_ranks = plait_layout_n_ranks(cells);
+
+    for (int r = 0; r < n_ranks; r++) {
+        bool owns = plait_layout_replica(cells, r) == replica;
+        for (int a = 0; a < cells->ndim; a++) {
+            plait_interval_t i = plait_layout_interval(cells, r, a, 0, NULL);
+            owns = owns && cell[a] >= i.lo && cell[a] < i.hi;
+        }
+        if (owns) {
+            return r;
+        }
+    }
+    abort();
+}
+
+/* n[r]: places of rank's padded array that are copies of rank r's cells. */
+static void count_copies(const ghosts_t *g, int rank, int64_t n[])
+{
+    int64_t shape[MAX_NDIM];
+    int64_t n_places = 1;
+    bool has_cells = true;
+
+    memset(n, 0, MAX_P * sizeof(*n));
+    plait_layout_local_shape(&g->cells, rank, shape);
+    for (int a = 0; a < g->cells.ndim; a++) {
+        has_cells = has_cells && shape[a] > 0;
+        shape[a] += g->before[a] + g->after[a];
+        n_places *= shape[a];
+    }
+    for (int64_t i = 0; has_cells && i < n_places; i++) {
+        int64_t cell[MAX_NDIM];
+        int64_t rest = i;
+        bool is_copy = true;
+        for (int a = g->cells.ndim - 1; a >= 0; a--) {
+            plait_interval_t own = plait_layout_interval(&g->cells, rank, a, 0, NULL);
+            cell[a] = ghost_cell(g->boundary[a], g->cells.shape[a],
+                                 own.lo - g->before[a] + rest % shape[a]);
+            rest /= shape[a];
+            is_copy = is_copy && cell[a] >= 0;
+        }
+        if (is_copy) {
+            n[owner_of(&g->cells, plait_layout_replica(&g->cells, rank), cell)]++;
+        }
+    }
+}
+
+static int64_t n_packed; /* plans whose short rows are packed before they are read */
+
+/* One message from each neighbour, of what it has, in one round between two fences. */
+static void judge_ghosts(const void *context, int n_ranks, plait_plan_t *const plans[],
+                         const char *text)
+{
+    const ghosts_t *g = context;
+    int64_t copies[MAX_P][MAX_P];
+
+    for (int r = 0; r < n_ranks; r++) {
+        count_copies(g, r, copies[r]);
+    }
+    for (int r = 0; r < n_ranks; r++) {
+        plait_plan_cost_t cost = plait_plan_cost(plans[r]);
+        int64_t n_neighbours = 0;
+        int64_t n_items = 0;
+        int64_t n_given = 0;
+        int n_fences = 0;
+        int n_rounds = 0;
+        for (int q = 0; q < n_ranks; q++) {
+            int64_t n = g->is_reduce ? copies[q][r] : copies[r][q];
+            n_neighbours += q != r && n > 0;
+            n_items += (q != r) ? n : 0;
+            n_given += (q == r) ? 0 : g->is_reduce ? copies[r][q] : copies[q][r];
+        }
+        n_packed += cost.work_bytes > 0;
+        bool may_pack = plans[r]->direct == PLAIT_DIRECT_READ;
+        int64_t most_packed = may_pack ? n_given * plait_dtype_bytes(PLAIT_F32) : 0;
+        for (int i = 0; i < plans[r]->n_steps; i++) {
+            const plait_step_t *step = &plans[r]->steps[i];
+            bool is_remote = false;
+            n_fences += step->kind == PLAIT_STEP_FENCE;
+            for (int64_t k = 0; step->kind == PLAIT_STEP_MOVE && k < step->u.move.n_in;
+                 k++) {
+                is_remote = is_remote || step->u.move.in[k].peer != r;
+            }
+            n_rounds += is_remote;
+        }
+        CHECK(cost.n_messages == n_neighbours &&
+                  cost.message_bytes == n_items * plait_dtype_bytes(PLAIT_F32),
+              "%s rank %d of %d: %lld messages of %lld bytes, it has %lld neighbours "
+              "with %lld cells",
+              text, r, n_ranks, (long long)cost.n_messages,
+              (long long)cost.message_bytes, (long long)n_neighbours,
+              (long long)n_items);
+        CHECK(n_fences == ((plans[r]->direct == PLAIT_DIRECT_NONE) ? 0 : 2) &&
+                  n_rounds == (n_neighbours > 0) && cost.work_bytes <= most_packed,
+              "%s rank %d of %d: %d fences, %d rounds", text, r, n_ranks, n_fences,
+              n_rounds);
+    }
+}
+
+static void check_ghosts(ghosts_t *g, int n_ranks)
+{
+    problem_t p = {
+        .dtype = PLAIT_F32, .shape = ghosts_shape, .judge = judge_ghosts, .context = g};
+    plait_halo_params_t params = {.bare = g->is_bare};
+    char layout[64];
+    int ndim = g->cells.ndim;
+    int n = 0;
+
+    params.n_layout = plait_layout_pack(&g->cells, params.layout);
+    params.n_before = params.n_after = params.n_boundary = ndim;
+    for (int a = 0; a < ndim; a++) {
+        params.before[a] = g->before[a];
+        params.after[a] = g->after[a];
+        params.boundary[a] = g->boundary[a];
+    }
+    memcpy(p.params, &params, sizeof(params));
+    plait_layout_print(&g->cells, layout, sizeof(layout));
+    for (int is_reduce = 0; is_reduce < 2; is_reduce++) {
+        g->is_reduce = is_reduce != 0;
+        p.op = g->is_reduce ? &plait_op_halo_reduce : &plait_op_halo_exchange;
+        n = snprintf(p.text, sizeof(p.text), "%s%s %s", p.op->name,
+                     g->is_bare ? " bare" : "", layout);
+        for (int a = 0; a < ndim; a++) {
+            n += snprintf(p.text + n, sizeof(p.text) - (size_t)n, " %d:%d+%d",
+                          (int)g->boundary[a], (int)g->before[a], (int)g->after[a]);
+        }
+        check_problem(&p, n_ranks);
+    }
+}
+
+/* As JAX stores it: equal parts, of one more than needed with is_roomy. */
+static void store_equal(plait_layout_t *layout, bool is_roomy)
+{
+    int64_t local[MAX_NDIM];
+
+    plait_layout_local_shape(layout, 0, local);
+    for (int a = 0; a < layout->ndim; a++) {
+        layout->stored[a] = local[a] + is_roomy;
+        if (layout->axis[a].split == PLAIT_SPLIT_CEIL) {
+            layout->axis[a].block = layout->stored[a];
+        }
+    }
+}
+
+/* Every boundary on every axis, widths of 0 to beyond the axis, differing on both sides. */
+static void check_halo(const plait_layout_t *cells, int seed, int n_ranks)
+{
+    static const int64_t widths[] = {0, 1, 2, 3, 1, 7, 2};
+    int64_t most = (cells->ndim > 2) ? 3 : 7;
+    int step = (n_ranks > 6) ? 3 : 1; /* of large teams some, in turns */
+
+    for (int s = seed % step; s < 4; s += step) {
+        ghosts_t g = {.cells = *cells, .is_bare = (seed + s) % 2 == 0};
+        for (int a = 0; a < cells->ndim; a++) {
+            int64_t before = widths[(seed + 3 * a + s) % 7];
+            int64_t after = widths[(2 * seed + a + 3 * s) % 7];
+            g.before[a] = (before < most) ? before : most;
+            g.after[a] = (after < most) ? after : most;
+            g.boundary[a] = (plait_boundary_t)((seed / 4 + a + s) % 4);
+        }
+        if (cells->axis[0].split != PLAIT_SPLIT_EVEN && s >= 2) {
+            store_equal(&g.cells, s == 3);
+        }
+        check_ghosts(&g, n_ranks);
+    }
+}
+
 static void check_layouts(int ndim, const int64_t shape[], int grid_ndim,
                           const int grid[], int n_ranks)
 {
@@ -491,14 +662,12 @@ static void check_layouts(int ndim, const int64_t shape[], int grid_ndim,
                 check_real_fft(&pair, 1 + (f + t) % ndim, (f + 2 * t) % 4, n_ranks);
             }
         }
-        pair_t pair = {0};
-        if (layout_of(f, ndim, shape, grid_ndim, grid, PLAIT_SPLIT_EVEN, &pair.from)) {
-            pair.to = pair.from;
-            for (int a = 0; a < ndim; a++) {
-                pair.extents[a] = (f + a) % 4;
+        plait_layout_t cells;
+        for (int split = PLAIT_SPLIT_EVEN; split <= PLAIT_SPLIT_CEIL; split++) {
+            if (layout_of(f, ndim, shape, grid_ndim, grid, (plait_split_t)split,
+                          &cells)) {
+                check_halo(&cells, 5 * f + split, n_ranks);
             }
-            check_halo(&pair, f % 2 == 0, n_ranks);
-            check_halo(&pair, f % 2 == 1, n_ranks);
         }
     }
 }
@@ -728,6 +897,7 @@ int main(void)
         }
         check_cyclic(n_ranks);
     }
+    CHECK(n_packed > 0, "no plan packs short rows");
     check_planted();
     check_stale();
     check_planted_steps();

@@ -228,56 +228,76 @@ def sum(x, axis):  # noqa: A001
     return np.sum(x, axis=axis)
 
 
-def halo_indices(n, parts, extent, periodic):
-    """For one axis: the global index of each cell of the padded array, -1 for none."""
-    local = n // parts
-    index = []
-    for part in range(parts):
-        for i in range(part * local - extent, (part + 1) * local + extent):
-            index.append(i % n if periodic else i if 0 <= i < n else -1)
-    return np.array(index, int)
+_PAD_MODES = {"periodic": "wrap", "zero": "constant", "edge": "edge", "reflect": "reflect"}
 
 
-def halo_pad(x, parts, extents, periodic):
-    """Every part with its ghost cells, joined."""
-    for axis, (k, e, p) in enumerate(zip(parts, extents, periodic, strict=True)):
-        index = halo_indices(x.shape[axis], k, e, p)
-        x = np.take(x, np.maximum(index, 0), axis=axis)
-        shape = [1] * x.ndim
-        shape[axis] = -1
-        x = np.where((index >= 0).reshape(shape), x, np.zeros((), x.dtype))
+def _halo_windows(x, parts, width, shape):
+    """Places of each part's cells, of its ghosts with them, and of these in the whole array padded.
+
+    Parts without data are left out.
+    """
+    for part in np.ndindex(*parts):
+        cells, places, window = [], [], []
+        for p, k, room, n, (lo, hi) in zip(part, parts, x.shape, shape, width, strict=True):
+            each = room // k
+            start, stop = min(p * each, n), min((p + 1) * each, n)
+            first = p * (each + lo + hi)
+            cells.append(slice(start, stop))
+            places.append(slice(first, first + lo + stop - start + hi))
+            window.append(slice(start, stop + lo + hi))
+        if all(c.stop > c.start for c in cells):
+            yield tuple(cells), tuple(places), tuple(window)
+
+
+def halo_pad(x, parts, width, boundary, shape=None):
+    """Every part with data as its window of numpy.pad of the whole array; zero elsewhere."""
+    shape = x.shape if shape is None else shape
+    whole = x[tuple(slice(n) for n in shape)]
+    rooms = zip(x.shape, parts, width, strict=True)
+    y = np.zeros([n + (lo + hi) * k for n, k, (lo, hi) in rooms], x.dtype)
+    if whole.size:
+        for axis, word in enumerate(boundary):
+            widths = [width[axis] if i == axis else (0, 0) for i in range(x.ndim)]
+            whole = np.pad(whole, widths, _PAD_MODES[word])
+        for _, places, window in _halo_windows(x, parts, width, shape):
+            y[places] = whole[window]
+    return y
+
+
+def halo_fold(y, parts, width, boundary, shape=None):
+    """Every cell is the sum of its copies: the transpose of halo_pad."""
+    rooms = zip(y.shape, parts, width, strict=True)
+    x = np.zeros([n - (lo + hi) * k for n, k, (lo, hi) in rooms], y.dtype)
+    number = np.arange(1, x.size + 1).reshape(x.shape)  # 0: a copy of no cell
+    source = halo_pad(number, parts, width, boundary, shape)
+    np.add.at(x.reshape(-1), source[source > 0] - 1, y[source > 0])
     return x
 
 
-def halo_unpad(x, parts, extents):
-    """The interiors, joined."""
-    for axis, (k, e) in enumerate(zip(parts, extents, strict=True)):
-        local = x.shape[axis] // k
-        keep = [p * local + i for p in range(k) for i in range(e, local - e)]
-        x = np.take(x, keep, axis=axis)
+def _halo_inner(width, places):
+    """The cells of a part within its window."""
+    pairs = zip(width, places, strict=True)
+    return tuple(slice(p.start + lo, p.stop - hi) for (lo, hi), p in pairs)
+
+
+def halo_unpad(y, parts, width, shape=None):
+    """The cells of all parts, joined."""
+    rooms = zip(y.shape, parts, width, strict=True)
+    x = np.zeros([n - (lo + hi) * k for n, k, (lo, hi) in rooms], y.dtype)
+    for cells, places, _ in _halo_windows(x, parts, width, x.shape if shape is None else shape):
+        x[cells] = y[_halo_inner(width, places)]
     return x
 
 
-def halo_exchange(x, parts, extents, periodic):
-    """Ghosts are filled from the interiors."""
-    return halo_pad(halo_unpad(x, parts, extents), parts, extents, periodic)
+def halo_exchange(y, parts, width, boundary, shape=None):
+    """Ghosts are filled from the cells."""
+    return halo_pad(halo_unpad(y, parts, width, shape), parts, width, boundary, shape)
 
 
-def halo_reduce(x, parts, extents, periodic):
+def halo_reduce(y, parts, width, boundary, shape=None):
     """The transpose of halo_exchange: ghosts are added to their owners and become zero."""
-    for axis, (k, e, p) in enumerate(zip(parts, extents, periodic, strict=True)):
-        n = x.shape[axis] - 2 * e * k
-        index = halo_indices(n, k, e, p)
-        interior = np.zeros((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype)
-        moved, source = np.moveaxis(interior, axis, 0), np.moveaxis(x, axis, 0)
-        for i, g in enumerate(index):
-            if g >= 0:
-                moved[g] += source[i]
-        local = n // k
-        own = halo_indices(n, k, e, True)
-        out = np.zeros_like(source)
-        for part in range(k):
-            start = part * (local + 2 * e) + e
-            out[start : start + local] = moved[own[start : start + local]]
-        x = np.moveaxis(out, 0, axis)
-    return x
+    x = halo_fold(y, parts, width, boundary, shape)
+    z = np.zeros_like(y)
+    for cells, places, _ in _halo_windows(x, parts, width, x.shape if shape is None else shape):
+        z[_halo_inner(width, places)] = x[cells]
+    return z

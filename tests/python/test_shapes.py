@@ -59,25 +59,34 @@ def test_redistribute_between_any_splits(case, other, seed):
         assert np.array_equal(plait.redistribute(meshes.put(a, mesh, spec), to), a)
 
 
-@few
-@given(
-    split_array(ndim=2),
-    st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    st.tuples(st.booleans(), st.booleans()),
-    st.integers(0, 2**31),
-)
-def test_halo_and_its_adjoint(case, extents, periodic, seed):
-    mesh, spec, size = case
-    a = meshes.put(meshes.random(size, "float64", seed), mesh, spec)
-    padded = plait.halo.pad(a, extents, periodic=periodic, spec=spec, mesh=mesh)
+@st.composite
+def ghosts(draw):
+    """A split array, what of it is data, widths on either side and boundaries."""
+    mesh, spec, size = draw(split_array(ndim=2))
+    width = [draw(st.tuples(st.integers(0, 6), st.integers(0, 6))) for _ in size]
+    words = [draw(st.sampled_from(["periodic", "zero", "edge", "reflect"])) for _ in size]
+    shape = tuple(draw(st.integers(0, n)) for n in size) if draw(st.booleans()) else None
+    return mesh, spec, size, {"width": width, "boundary": words, "shape": shape}
+
+
+@settings(few, max_examples=25)
+@given(ghosts(), st.integers(0, 2**31))
+def test_halo_and_its_adjoint(case, seed):
+    """Small integers, so that sums are exact."""
+    mesh, spec, size, given = case
+    where = {"mesh": mesh, "spec": spec}
+    a = meshes.put(meshes.random(size, "int8", seed).astype("float64"), mesh, spec)
     parts = tuple(mesh.shape.get(e, 1) for e in spec)
-    np.testing.assert_array_equal(padded, oracle.halo_pad(np.asarray(a), parts, extents, periodic))
-    y = jnp.asarray(meshes.random(padded.shape, "float64", seed + 1))
-    _, pull = jax.vjp(
-        lambda v: plait.halo.pad(v, extents, periodic=periodic, spec=spec, mesh=mesh), a
-    )
+    padded, pull = jax.vjp(lambda v: plait.halo.pad(v, **given, **where), a)
+    np.testing.assert_array_equal(padded, oracle.halo_pad(np.asarray(a), parts, **given))
+    y = meshes.random(padded.shape, "int8", seed + 1).astype("float64")
     (back,) = pull(jax.device_put(y, padded.sharding))
-    assert np.isclose(np.vdot(y, padded), np.vdot(back, a), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(back, oracle.halo_fold(y, parts, **given))
+    y = meshes.put(y, mesh, spec)
+    full, pull = jax.vjp(lambda v: plait.halo.exchange(v, **given, **where), y)
+    np.testing.assert_array_equal(full, oracle.halo_exchange(np.asarray(y), parts, **given))
+    (back,) = pull(padded)
+    np.testing.assert_array_equal(back, oracle.halo_reduce(np.asarray(padded), parts, **given))
 
 
 @few

@@ -44,8 +44,49 @@ def test_redistribute_sum_halo(mesh):
     for to in (P(None, "a"), P(), P("a"), P(None, None, "a")):
         same(plait.redistribute(x, to), a, 0)
     assert np.allclose(plait.sum(x).addressable_data(0), a.sum())
-    padded = oracle.halo_pad(a, (n, 1, 1), (1, 2, 0), (1, 0, 1))
-    same(plait.halo.pad(x, (1, 2, 0), periodic=(True, False, True)), padded, 0)
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "zero", "edge", "reflect"])
+@pytest.mark.parametrize("short", [0, 3])  # of the last part's four planes
+@pytest.mark.parametrize("width", [(1, 2, 0), ((2, 1), 0, 9), (6, 1, 1)])
+def test_halo(mesh, width, short, boundary):
+    """Widths up to beyond the neighbour; the last part may have less, then nothing."""
+    n = jax.device_count()
+    shape = (4 * n - short, 3, n)
+    given = {"boundary": boundary, "shape": shape}
+    pairs = [(w, w) if isinstance(w, int) else w for w in width]
+    args = ((n, 1, 1), pairs, (boundary,) * 3, shape)
+    a = np.round(meshes.random((4 * n, 3, n)) * 8)
+    padded = oracle.halo_pad(a, *args)
+    same(plait.halo.pad(put(a, mesh, P("a")), width, **given), padded, 0)
+    dirty = np.round(meshes.random(padded.shape, seed=1) * 8)
+    y = put(dirty, mesh, P("a"))
+    same(plait.halo.exchange(y, width, **given), oracle.halo_exchange(dirty, *args), 0)
+    same(plait.halo.fold(y, width, **given), oracle.halo_fold(dirty, *args), 0)
+    same(plait.halo.reduce(y, width, **given), oracle.halo_reduce(dirty, *args), 0)
+    inner = oracle.halo_unpad(dirty, args[0], pairs, shape)
+    same(plait.halo.unpad(y, width, shape=shape), inner, 0)
+    same(plait.jit(lambda v: plait.halo.unpad(v, width, shape=shape))(y), inner, 0)
+
+
+def test_halo_over_two_axes():
+    """Corners come from diagonal neighbours, and half of the processes have no cells."""
+    n = jax.device_count()
+    grid = (2, n // 2) if n % 2 == 0 else (1, n)
+    mesh, width, shape = meshes.make(grid), ((3, 1), (1, 2)), (2, grid[1])
+    boundary = ("reflect", "periodic")
+    given = {"boundary": boundary, "shape": shape, "spec": P("a", "b")}
+    a = np.round(meshes.random((4, 2 * grid[1])) * 8)
+    padded = oracle.halo_pad(a, grid, width, boundary, shape)
+    x = put(a, mesh, P("a", "b"))
+    same(plait.halo.pad(x, width, **given), padded, 0)
+
+    def loss(v):
+        y = plait.halo.pad(v, width, **given)
+        return plait.sum(y**2, spec=P("a", "b")) / 2
+
+    folded = oracle.halo_fold(padded, grid, width, boundary, shape)
+    same(plait.jit(jax.grad(loss))(x), folded, 0)
 
 
 def test_gradient(mesh):
