@@ -228,6 +228,11 @@ def def_ordered(primitive: Any, results: Callable) -> None:
     )
 
 
+def is_tracing() -> bool:
+    """Whether a program is being traced, so that nothing can be run and waited for."""
+    return _core.trace_ctx.trace is not _core.eval_trace
+
+
 def trace_state() -> Any:
     """What differs between the functions that are being traced; equal within one of them."""
     return _core.get_opaque_trace_state(convention="plait")

@@ -22,6 +22,7 @@ LAYOUTS = ("transposed", "natural")
 AXES = (0, 1, 2)
 HOPELESS = 2.0  # candidates that take so many times the best one's time are left alone, after:
 TRIED = 2  # rounds
+NEAR = 1.02  # times that are told apart by chance
 DEFAULTS = {"transpose_comm_backend": "auto", "transpose_exchange": "fused"}
 
 
@@ -144,6 +145,8 @@ def problem_of(
     shape: Any, dtype: Any, operations: Any, layouts: Any, devices: Any, axis_names: Any
 ) -> Problem:
     """The arguments, judged."""
+    if _jax.is_tracing():
+        raise TypeError("autotune: measures, so it is called outside jit and other transformations")
     found = tuple(jax.devices() if devices is None else devices)
     if not found or any(d.platform != "cpu" for d in found):
         what = found[0].platform if found else "none"
@@ -345,9 +348,17 @@ def _with_times(
 
 
 def _ranked(rows: list[Row]) -> tuple[Row, ...]:
-    """Best first; what was left alone is not better than what was measured often."""
+    """Best first; what was left alone is not better than what was measured often.
+
+    Of candidates as good as the best the first one is chosen: slabs and defaults come first.
+    """
     most = max(row.rounds for row in rows)
-    return tuple(sorted(rows, key=lambda row: (row.rounds < most, row.total)))
+    best = min(row.total for row in rows if row.rounds == most)
+    chosen = next(row for row in rows if row.rounds == most and row.total <= NEAR * best)
+    others = sorted(
+        (row for row in rows if row is not chosen), key=lambda row: (row.rounds < most, row.total)
+    )
+    return (chosen, *others)
 
 
 # ---- the whole -----------------------------------------------------------------------------------

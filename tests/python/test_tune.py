@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding
 from plait import _core, _tune, _tune_file
 
 SHAPE = (8, 12, 16)
+DEFAULTS = {"transpose_comm_backend": "auto", "transpose_exchange": "fused"}
 
 
 @pytest.fixture
@@ -194,6 +195,22 @@ def test_hopeless_candidates_are_left_alone(clock):
     assert all((row.grid, row.layout) == slow for row in mesh.table[-3:])
 
 
+def test_defaults_win_what_chance_decides(clock):
+    near, better = ((1, 4), "natural"), ((2, 2), "natural")
+    clock.times |= {near: 0.99}
+    first = tune().table[0]
+    assert first.grid == (4, 1) and first.layout == "transposed" and first.settings == DEFAULTS
+    clock.times |= {better: 0.9}
+    rows = tune().table
+    assert (rows[0].grid, rows[0].layout, rows[0].settings) == (*better, DEFAULTS)
+    assert [row.total for row in rows] == sorted(row.total for row in rows)
+
+
+def test_not_while_tracing():
+    with pytest.raises(TypeError, match="outside jit"):
+        jax.jit(lambda x: x * tune().size)(1.0)
+
+
 def test_operations_count_as_often_as_they_are_named(clock):
     mesh = tune(operations=("pfft3d", "pifft3d", "pifft3d", "pifft3d"))
     assert mesh.table[0].total == 4 and set(mesh.table[0].seconds) == {"pfft3d", "pifft3d"}
@@ -300,6 +317,7 @@ def test_damaged_entry(file, change):
     assert small(file=file).is_remembered
 
 
+@pytest.mark.filterwarnings("ignore:.*is ignored, it is damaged")
 def test_file_that_cannot_be_written(tmp_path):
     with pytest.warns(UserWarning, match="measurements are not kept"):
         assert not small(file=tmp_path).is_remembered
