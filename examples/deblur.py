@@ -7,8 +7,9 @@ The volume is blurred by a Gaussian and noised. What is restored is the volume t
 
     1/2 |A x - y|^2 + weight * sum sqrt(|D x|^2 + edge^2)        over x >= 0
 
-where A blurs by a distributed FFT and D takes forward differences, which need the neighbours'
-planes: a halo exchange. `jax.grad` goes through all of it, in one jitted step.
+where A blurs by distributed transforms of real numbers and D takes forward differences, which need
+the neighbours' planes: a halo exchange. `jax.grad` goes through all of it, in one jitted step.
+The volume keeps its size on any number of devices: `shape=` says what of an array is data.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import plait
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-PLANES = P("x")  # each rank has some planes of axis 0; the transforms return P(None, "x")
+PLANES = P("x")  # each rank has some planes of axis 0; the transforms turn to P(None, "x")
 FWHM_PER_SIGMA = math.sqrt(8 * math.log(2))
 
 
@@ -50,30 +51,51 @@ class Model:
         return 1 + 12 * self.weight / self.edge
 
 
-def transfer(shape, fwhm):
-    """The Gaussian's Fourier transform, as one factor along each axis."""
-    factors = []
-    for axis, (n, width) in enumerate(zip(shape, fwhm, strict=True)):
-        sigma, frequency = width / FWHM_PER_SIGMA, np.fft.fftfreq(n)
-        factor = np.exp(-2 * (np.pi * sigma * frequency) ** 2)
-        factors.append(np.expand_dims(factor, [a for a in range(3) if a != axis]))
-    return [jnp.asarray(f, jnp.complex64) for f in factors]
+@dataclasses.dataclass(frozen=True)
+class Space:
+    """A volume of `shape` on a mesh: every device has `planes` of it, the last ones fewer."""
+
+    mesh: jax.sharding.Mesh
+    shape: tuple[int, int, int]
+
+    @property
+    def planes(self):
+        return -(-self.shape[0] // self.mesh.size)
+
+    @property
+    def stored(self):
+        """The shape of the global array: equal parts, zeros behind the data."""
+        return (self.planes * self.mesh.size, *self.shape[1:])
+
+    def spread(self, volume):
+        """A volume that every process has, or its corner, as a global array."""
+        where = NamedSharding(self.mesh, PLANES)
+        whole = _volume.embed(volume, self.stored)
+        return jax.make_array_from_callback(self.stored, where, lambda index: whole[index])
+
+    def collect(self, x, shape):
+        """The corner of that shape of a global array, on every process."""
+        return plait.gather_to_host(x, shape=shape)
 
 
-def make_blur(mesh, shape, fwhm):
+def make_blur(space, fwhm):
     """The function x -> A x on volumes that are split into planes."""
+    data = {"shape": space.shape, "mesh": space.mesh}
 
     def blur(x):
-        a, b, c = transfer(shape, fwhm)
-        spectrum = plait.fft.pfft3d(x, mesh=mesh, spec=PLANES)
-        return plait.fft.pifft3d(spectrum * (a * b * c), mesh=mesh, spec=P(None, "x")).real
+        spectrum = plait.fft.prfft3d(x, spec=PLANES, **data)
+        frequencies = plait.fft.rfftfreqn(spectrum, layout="transposed", **data)
+        for frequency, width in zip(frequencies, fwhm, strict=True):
+            factor = jnp.exp(-2 * (math.pi * width / FWHM_PER_SIGMA * frequency) ** 2)
+            spectrum = spectrum * factor.astype(spectrum.dtype)
+        return plait.fft.pirfft3d(spectrum, spec=P(None, "x"), **data)
 
     return blur
 
 
-def make_loss(mesh, shape, model):
+def make_loss(space, model):
     """The negative logarithm of the posterior, up to constants, as a function of (x, y)."""
-    blur = make_blur(mesh, shape, model.fwhm)
+    blur, mesh = make_blur(space, model.fwhm), space.mesh
 
     def roughness(part):
         """Sees one rank's planes with one of each neighbour's; gives the prior of its own."""
@@ -82,21 +104,24 @@ def make_loss(mesh, shape, model):
         return jnp.sqrt(d0**2 + d1**2 + d2**2 + model.edge**2) - model.edge
 
     def loss(x, y):
-        with_ghosts = plait.halo.pad(x, (1, 0, 0), mesh=mesh, spec=PLANES)
+        width = (1, 0, 0)
+        with_ghosts = plait.halo.pad(x, width, shape=space.shape, mesh=mesh, spec=PLANES)
         prior = jax.shard_map(roughness, mesh=mesh, in_specs=PLANES, out_specs=PLANES)(with_ghosts)
+        is_data = jnp.arange(len(x)) < space.shape[0]  # behind the last plane lies its ghost
+        prior = jnp.where(is_data[:, None, None], prior, 0)
         misfit = blur(x) - y
         return plait.sum(0.5 * misfit**2 + model.weight * prior, mesh=mesh, spec=PLANES)
 
     return loss
 
 
-def make_step(mesh, shape, model):
+def make_step(space, model):
     """One step of accelerated projected gradient descent, restarted where it overshoots.
 
     Source: Beck and Teboulle, SIAM J. Imaging Sci. 2(1), 2009; O'Donoghue and Candes,
     Found. Comput. Math. 15, 2015.
     """
-    loss = make_loss(mesh, shape, model)
+    loss, mesh = make_loss(space, model), space.mesh
 
     def step(x, ahead, t, y):
         value, gradient = jax.value_and_grad(loss)(ahead, y)
@@ -109,29 +134,22 @@ def make_step(mesh, shape, model):
     return plait.jit(step, donate_argnums=(0, 1))
 
 
-def spread(volume, mesh):
-    """A volume that every process has, as a global array split into planes."""
-    where = NamedSharding(mesh, PLANES)
-    return jax.make_array_from_callback(volume.shape, where, lambda index: volume[index])
+def space_of(volume, mesh, model=Model()):
+    """Where a volume is measured: with a margin, on a mesh."""
+    return Space(mesh, _volume.with_margin(volume.shape, model.margin))
 
 
-def collect(x, mesh, shape):
-    """A global array as a numpy array on every process, without the padding."""
-    whole = plait.jit(lambda x: plait.redistribute(x, P(), mesh=mesh, spec=PLANES))(x)
-    return np.asarray(whole.addressable_data(0))[tuple(slice(n) for n in shape)]
+def measure(volume, space, model=Model(), seed=0):
+    """The volume blurred and noised, as a global array; the same on any mesh."""
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal(space.shape, dtype=np.float32) * model.noise
+    blur = plait.jit(make_blur(space, model.fwhm))
+    return blur(space.spread(volume)) + space.spread(noise)
 
 
-def measure(volume, mesh, model=Model(), seed=0):
-    """The padded volume blurred and noised, as a global array; the same on any mesh."""
-    shape = _volume.padded_shape(volume.shape, model.margin, mesh.size)
-    noise = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32) * model.noise
-    blur = plait.jit(make_blur(mesh, shape, model.fwhm))
-    return blur(spread(_volume.embed(volume, shape), mesh)) + spread(noise, mesh)
-
-
-def minimise(y, mesh, model=Model(), n_iterations=40, report=lambda *_: None):
+def minimise(y, space, model=Model(), n_iterations=40, report=lambda *_: None):
     """The restored global array; `report` is given (iteration, loss, seconds)."""
-    step = make_step(mesh, y.shape, model)
+    step = make_step(space, model)
     x, ahead, t = jnp.copy(y), jnp.copy(y), jnp.float32(1)
     for i in range(1, n_iterations + 1):
         started = time.perf_counter()
@@ -142,8 +160,9 @@ def minimise(y, mesh, model=Model(), n_iterations=40, report=lambda *_: None):
 
 def restore(volume, mesh, model=Model(), n_iterations=40, seed=0):
     """Blur, noise and restore a volume; the restored one, of the same shape, on every process."""
-    y = measure(volume, mesh, model, seed)
-    return collect(minimise(y, mesh, model, n_iterations), mesh, volume.shape)
+    space = space_of(volume, mesh, model)
+    y = measure(volume, space, model, seed)
+    return space.collect(minimise(y, space, model, n_iterations), volume.shape)
 
 
 def make_mesh(n_devices):
@@ -183,12 +202,13 @@ def main(arguments=None):
     say = print if jax.process_index() == 0 else (lambda *_: None)
     model, started = Model(), time.perf_counter()
     truth = _volume.load(options.cut)
-    y = measure(truth, mesh, model)
-    blurred = collect(y, mesh, truth.shape)
+    space = space_of(truth, mesh, model)
+    y = measure(truth, space, model)
+    blurred = space.collect(y, truth.shape)
     before = _volume.psnr(blurred, truth)
-    size, padded = (" x ".join(map(str, s)) for s in (truth.shape, y.shape))
+    size, padded = (" x ".join(map(str, s)) for s in (truth.shape, space.shape))
     fwhm = " x ".join(f"{w:g}" for w in model.fwhm)
-    say(f"MNI152 T1 head volume, {size} voxels of 1 mm, padded with zeros to {padded}")
+    say(f"MNI152 T1 head volume, {size} voxels of 1 mm, with a margin {padded}")
     say(f"blurred by a Gaussian of {fwhm} mm (FWHM), noise {model.noise:g}: PSNR {before:.2f} dB")
     say(f"on {describe(mesh)}")
 
@@ -200,8 +220,8 @@ def main(arguments=None):
             times.append(seconds)
             show(i, loss, seconds)
 
-        x = minimise(y, mesh, model, options.iterations, report)
-    restored = collect(x, mesh, truth.shape)
+        x = minimise(y, space, model, options.iterations, report)
+    restored = space.collect(x, truth.shape)
     after = _volume.psnr(restored, truth)
     per_iteration = statistics.median(times[1:] or times)
     say(f"restored in {options.iterations} iterations: PSNR {before:.2f} -> {after:.2f} dB")

@@ -68,7 +68,8 @@ def test_it_gains_several_decibels(alone):
 
     truth = _volume.load(CUT)
     mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
-    blurred = deblur.collect(deblur.measure(truth, mesh), mesh, truth.shape)
+    space = deblur.space_of(truth, mesh)
+    blurred = space.collect(deblur.measure(truth, space), truth.shape)
     assert _volume.psnr(alone, truth) > _volume.psnr(blurred, truth) + 2
 
 
@@ -77,23 +78,26 @@ def test_the_loss_falls_and_its_gradient_is_right():
     import deblur
 
     mesh = jax.make_mesh((1,), ("x",), axis_types=(AxisType.Auto,))
-    y = deblur.measure(_volume.load(24), mesh)
+    volume = _volume.load(24)
+    space = deblur.space_of(volume, mesh)
+    y = deblur.measure(volume, space)
     losses = []
-    deblur.minimise(y, mesh, n_iterations=8, report=lambda i, loss, s: losses.append(loss))
+    deblur.minimise(y, space, n_iterations=8, report=lambda i, loss, s: losses.append(loss))
     assert losses == sorted(losses, reverse=True)
     with jax.enable_x64(True):
-        check_gradient(deblur, y)
+        check_gradient(deblur, volume, space.collect(y, space.shape))
 
 
-def check_gradient(deblur, y):
-    """A directional derivative against a central difference."""
+def check_gradient(deblur, volume, y):
+    """A directional derivative against a central difference, on parts of unequal size."""
     import plait
 
-    mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,))
+    mesh = jax.make_mesh((min(4, jax.device_count()),), ("x",), axis_types=(AxisType.Auto,))
+    space = deblur.space_of(volume, mesh)
     rng = np.random.default_rng(0)
     x, direction = (rng.standard_normal(y.shape, np.float32) for _ in range(2))
-    x, direction, y = (deblur.spread(np.asarray(v), mesh) for v in (x, direction, y))
-    loss = plait.jit(deblur.make_loss(mesh, y.shape, deblur.Model()))
+    x, direction, y = (space.spread(np.asarray(v)) for v in (x, direction, y))
+    loss = plait.jit(deblur.make_loss(space, deblur.Model()))
     slope = float(np.vdot(np.asarray(jax.grad(loss)(x, y)), np.asarray(direction)))
     h = np.float32(1e-2)
     difference = (float(loss(x + h * direction, y)) - float(loss(x - h * direction, y))) / (2e-2)
@@ -110,13 +114,11 @@ def test_the_picture_is_written(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert path.read_bytes().startswith(b"\x89PNG") and "2 devices of one process" in done.stdout
-    assert "iteration   1/3" in done.stdout and "padded with zeros to 40 x 40 x 40" in done.stdout
+    assert "iteration   1/3" in done.stdout and "with a margin 36 x 36 x 40" in done.stdout
 
 
-def test_sizes_fit_all_numbers_of_parts():
+def test_sizes_are_quick_and_have_their_margin():
     import _volume
 
-    shapes = [_volume.padded_shape((197, 233, 189), (12, 12, 14), n) for n in (1, 2, 4, 8)]
-    assert shapes == [(216, 256, 216)] * 4
-    assert _volume.padded_shape((10, 10, 10), (0, 0, 0), 3)[0] % 3 == 0
-    assert _volume.next_size(13, 1) == 14 and _volume.next_size(11, 1) == 12
+    assert _volume.with_margin((197, 233, 189), (12, 12, 14)) == (210, 245, 210)
+    assert _volume.next_size(13) == 14 and _volume.next_size(12) == 12
