@@ -117,6 +117,18 @@ def test_a_plane_wave_grows_as_zeldovich_says(nbody):
     assert errors[1] < errors[0] / 3
 
 
+@pytest.mark.parametrize("shape", [(2, 2), (4, 1), (1, 4)])
+def test_no_collectives_but_ours(nbody, shape):
+    """Those of XLA's own would be in no order with ours."""
+    grid = on(nbody, shape)
+
+    def steps(noise):
+        return nbody.paint(grid, nbody.evolve(grid, nbody.begin(grid, noise), **HOW))
+
+    with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+        assert meshes.xla_collectives(steps, put(grid, NOISE)) == []
+
+
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib")
 def test_program(tmp_path):
     options = ["--cells", "16", "16", "16", "--devices", "2", "--grid", "2", "1", "--steps", "2"]
