@@ -458,7 +458,7 @@ def poisson(
 
     Example:
         >>> import plait, jax.numpy as jnp
-        >>> x = 2 * jnp.pi * jnp.arange(8) / 8
+        >>> x = 2 * jnp.pi * jnp.arange(8.0) / 8
         >>> u = plait.fft.poisson(jnp.cos(x), spacing=2 * jnp.pi / 8)
         >>> bool(jnp.allclose(u, -jnp.cos(x), atol=1e-6))
         True
