@@ -69,8 +69,8 @@ def autotune(
     Example:
         >>> import plait, jax
         >>> mesh = plait.fft.autotune((8, 8, 8), devices=jax.devices()[:1], file="")
-        >>> mesh.spec, mesh.devices.shape
-        (PartitionSpec('x', 'y'), (1, 1))
+        >>> tuple(mesh.spec), mesh.devices.shape
+        (('x', 'y'), (1, 1))
     """
     from plait import _tune  # it calls what is here
 
