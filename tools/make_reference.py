@@ -201,7 +201,7 @@ def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = Fals
     names, ranks = page.parameters, range(N_RANKS)
     counts = [1] * N_RANKS
     values: dict[str, Any] = {
-        **{name: x for name in ("x", "sendbuf", "recvbuf")},
+        **{name: x for name in ("a", "b", "f", "x", "y", "sendbuf", "recvbuf")},
         **{"op": op or plait.SUM, "root": 0, "axis": 0, "step": 1, "width": 1},
         **{"source": (rank - 1) % N_RANKS, "dest": (rank + 1) % N_RANKS},
         "perm": [(r, (r + 1) % N_RANKS) for r in ranks],

@@ -1,8 +1,10 @@
 """plait.compat.jaxdecomp: names, layouts, shardings of jaxDecomp 0.3.1; values against numpy."""
 
+import doctest
 import inspect
 import itertools
 import math
+import pathlib
 import subprocess
 import sys
 
@@ -414,7 +416,7 @@ for sharding in (NamedSharding(automesh, automesh.spec), NamedSharding(three, P(
     a = jax.lax.with_sharding_constraint(a, sharding)
     k_array = pfft3(a)
     rec_array = jaxdecomp.fft.pifft3d(k_array)
-    exchanged = jaxdecomp.halo_exchange(a, halo_extents=(2, 2), halo_periods=(True, True))
+    exchanged = jaxdecomp.halo_exchange(a, halo_extents=(1, 1), halo_periods=(True, True))
     want = np.fft.fftn(a).transpose(1, 2, 0)
     assert len(a.sharding.device_set) == 8
     assert np.linalg.norm(k_array - want) < 1e-5 * np.linalg.norm(want)
@@ -430,6 +432,13 @@ def test_programs_of_the_readme():
     command = [sys.executable, "-c", README]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0 and done.stdout == "done\n", done.stderr
+
+
+def test_examples_of_the_docs():
+    docs = pathlib.Path(__file__).resolve().parents[2] / "docs" / "compat.md"
+    found = doctest.DocTestParser().get_doctest(docs.read_text(), {}, "compat.md", str(docs), 0)
+    assert len(found.examples) > 10
+    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(found).failed == 0
 
 
 # ---- configuration and pencils -------------------------------------------------------------------

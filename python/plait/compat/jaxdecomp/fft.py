@@ -187,25 +187,39 @@ pfft3, pifft3 = pfft3d, pifft3d  # as its README imports them
 # ---- frequencies ---------------------------------------------------------------------------------
 
 
-def _frequencies(array: Any, sizes: tuple, d: float, is_half: bool, name: str) -> tuple:
-    """Angular ones of the original axes 0, 1, 2, each shaped for its place in the spectrum."""
-    dtype = jnp.dtype(array.dtype)
-    if not jnp.issubdtype(dtype, jnp.complexfloating):
-        raise ValueError(f"{name}: the input array must be complex, it has dtype {dtype.name}")
-    real = jnp.float32 if dtype.itemsize == 8 else jnp.float64
-    order, found = _specs.order(FftType.FFT), []
-    for axis, n in enumerate(sizes):
-        f = jnp.fft.rfftfreq if is_half and axis == 2 else jnp.fft.fftfreq
-        k = 2 * jnp.pi * f(n, d=d, dtype=real)
-        found.append(k.reshape([-1 if i == order.index(axis) else 1 for i in range(3)]))
-    return tuple(found)
+def _check_complex(array: Any, name: str) -> Any:
+    array = jnp.asarray(array)
+    if not jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise ValueError(
+            f"{name}: the input array must be complex, it has dtype {array.dtype.name}"
+        )
+    return array
+
+
+def _frequencies(array: Any, sizes: tuple, d: float, kind: FftType, name: str) -> tuple:
+    """Angular ones of the original axes 0, 1, 2, each where the spectrum has that axis.
+
+    They are split as it is: of whole ones XLA's partitioner would make parts as it likes, with
+    collectives of its own between ours, which nothing orders.
+    """
+    order = _specs.order(FftType.FFT)
+    places = tuple(array.ndim - 3 + order.index(a) for a in range(3))
+    back = FftType.IRFFT if kind == FftType.RFFT else FftType.IFFT
+    array, mesh, spec = _specs.locate(array, name, _spectrum_of(back))
+    shape = list(array.shape)
+    for place, n in zip(places, sizes, strict=True):
+        shape[place] = n
+    where = {"mesh": mesh} if mesh is _mesh.ALONE else {"mesh": mesh, "spec": P(*spec)}
+    f = plait.fft.rfftfreqn if kind == FftType.RFFT else plait.fft.fftfreqn
+    found = f(array, d, axes=places, shape=shape, angular=True, **where)
+    return tuple(k.reshape(k.shape[-3:]) for k in found)
 
 
 def fftfreq3d(array: Array, d: float = 1.0) -> tuple[Array, Array, Array]:
     """Angular frequencies of the axes 0, 1, 2 of the array that ``array`` is the spectrum of.
 
-    They are shaped to broadcast on the spectrum: (1, 1, n0), (n1, 1, 1), (1, n2, 1). They are on
-    no mesh; `plait.fft.fftfreqn` gives such as are split like the spectrum.
+    They are shaped to broadcast on the spectrum: (1, 1, n0), (n1, 1, 1), (1, n2, 1), and split as
+    it is; jaxDecomp's are on one device.
 
     Collective: no.  Shapes: (n1, n2, n0), or with a batch axis, to those.
     Raises: ValueError for real numbers.
@@ -217,9 +231,9 @@ def fftfreq3d(array: Array, d: float = 1.0) -> tuple[Array, Array, Array]:
         >>> [k.shape for k in jaxdecomp.fftfreq3d(jaxdecomp.pfft3d(jnp.ones((2, 3, 4))))]
         [(1, 1, 2), (3, 1, 1), (1, 4, 1)]
     """
-    order = _specs.order(FftType.FFT)
+    array, order = _check_complex(array, "fftfreq3d"), _specs.order(FftType.FFT)
     sizes = tuple(array.shape[-3:][order.index(a)] for a in range(3))
-    return _frequencies(array, sizes, d, False, "fftfreq3d")
+    return _frequencies(array, sizes, d, FftType.FFT, "fftfreq3d")
 
 
 def rfftfreq3d(
@@ -240,6 +254,10 @@ def rfftfreq3d(
         >>> [k.shape for k in jaxdecomp.rfftfreq3d(y, shape=(2, 3, 4))]
         [(1, 1, 2), (3, 1, 1), (1, 3, 1)]
     """
-    order = _specs.order(FftType.FFT)
-    sizes = shape or tuple(array.shape[-3:][order.index(a)] for a in range(3))
-    return _frequencies(array, sizes, d, True, "rfftfreq3d")
+    array, order = _check_complex(array, "rfftfreq3d"), _specs.order(FftType.FFT)
+    if shape is not None:
+        return _frequencies(array, shape, d, FftType.RFFT, "rfftfreq3d")
+    k0, k1, _ = fftfreq3d(array, d)
+    real = k0.dtype
+    k2 = 2 * jnp.pi * jnp.fft.rfftfreq(array.shape[-3:][order.index(2)], d=d, dtype=real)
+    return k0, k1, k2.reshape([-1 if i == order.index(2) else 1 for i in range(3)])
