@@ -55,8 +55,14 @@ _KINDS = {
 }
 for _kind in _KINDS.values():
     _kind.__module__ = "plait"  # where users find it, and what a traceback says
-_seen: set[str] = set()  # texts that were raised to the program: known to it at exit
+_seen: set[str] = set()  # failures that were raised to the program: known to it at exit
+_RANK = re.compile(r"\brank \d+ of\b")
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
+
+
+def _failure(error: Exception) -> str:
+    """Equal on all devices of this process, each of which has an error of its own."""
+    return _RANK.sub("rank of", str(error))
 
 
 def named(error: Exception) -> Exception:
@@ -66,13 +72,13 @@ def named(error: Exception) -> Exception:
     found = _PATTERN.search(str(error))
     kind = _KINDS.get(found.group(1)) if found else None
     if kind is not None and len(_seen) < 1000:
-        _seen.add(str(error))
+        _seen.add(_failure(error))
     return error if kind is None else kind(found.group(2).strip())
 
 
 def was_raised(error: Exception) -> bool:
     """Whether the program has seen this failure of plait."""
-    return str(error) in _seen
+    return _failure(error) in _seen
 
 
 def from_status(name: str, text: str) -> Exception:
