@@ -2,10 +2,12 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/team.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
 #include "transport/self.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 static plait_comm_t *comm_create(const char *label)
@@ -20,6 +22,28 @@ static plait_comm_t *comm_create(const char *label)
     return comm;
 }
 
+/* Ranks that read each other's memory are on one node, and may have to share its processors.
+ * Of others that is not known: one thread each, unless PLAIT_THREADS says more. */
+static plait_status_t share_processors(plait_endpoint_t *end)
+{
+    plait_status_t status = PLAIT_OK;
+    pid_t *pids = NULL;
+    int n = (end->peers == NULL) ? end->size : INT_MAX;
+
+    if (end->peers != NULL && end->caps.direct == PLAIT_DIRECT_READ) {
+        n = end->size;
+        pids = plait_alloc(n, sizeof(*pids));
+        PLAIT_CHECK(pids != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d ranks", n);
+        for (int r = 0; r < n; r++) {
+            pids[r] = end->peers[r].process.pid;
+        }
+    }
+    PLAIT_TRY(plait_team_size(n, pids, &end->caps.n_threads));
+done:
+    plait_free(pids);
+    return status;
+}
+
 plait_status_t plait_comm_self(plait_comm_t **comm_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -27,6 +51,7 @@ plait_status_t plait_comm_self(plait_comm_t **comm_p)
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(plait_self_open(&comm->end));
+    PLAIT_TRY(share_processors(&comm->end));
     comm->end.why = "shared addresses: one rank";
     *comm_p = comm;
     comm = NULL;
@@ -55,6 +80,7 @@ plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
         comms[r]->end = ends[r];
         comms[r]->track = r;
         comms[r]->end.why = "shared addresses: threads of one process";
+        PLAIT_TRY(share_processors(&comms[r]->end));
     }
 done:
     for (int r = 0; status != PLAIT_OK && r < n_made; r++) {
@@ -75,6 +101,7 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &id, &comm->is_freed,
                              &comm->end, &comm->end.why));
+    PLAIT_TRY(share_processors(&comm->end));
     if (id_p != NULL) {
         *id_p = id;
     }

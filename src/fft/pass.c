@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/team.h"
 #include "plan/exec.h"
 
 #include <inttypes.h>
@@ -18,6 +19,9 @@ enum { PAD_BYTES = 64 };
  * once where they are small and adjacent in memory, so that a row of the strip is long; part
  * of a plane where it is large, but not in rows shorter than a page: each is looked up anew. */
 enum { STRIP_BYTES = 1 << 20, MIN_STRIP_ROW = 4096 };
+
+/* What a thread reads of a pass at least. */
+enum { THREAD_BYTES = 256 << 10 };
 
 void plait_pass_destroy(plait_pass_t **pass_p)
 {
@@ -153,7 +157,7 @@ static scratch_t scratch_of(const plait_pass_t *pass, const plait_plan_t *plan)
     s.plane_row = padded(plane_w * plane_item);
     s.in = s.plane + (has_plane ? n_rows * s.plane_row : 0);
     s.out = s.in + n_rows * (int64_t)sizeof(char *);
-    s.total = s.out + n_rows * (int64_t)sizeof(char *) + 64;
+    s.total = (s.out + n_rows * (int64_t)sizeof(char *) + 64 + 63) / 64 * 64;
     return s;
 }
 
@@ -162,7 +166,8 @@ typedef struct {
     const plait_pass_t *pass;
     plait_exec_t *exec;
     scratch_t scratch;
-    const int64_t *index; /* of the plane */
+    char *area;                    /* this thread's scratch */
+    int64_t index[PLAIT_MAX_NDIM]; /* of the plane */
     const char **in;
     char **out;
     char *dst; /* of row 0 */
@@ -207,10 +212,10 @@ static void run_rows(const work_t *w, const char *in, int64_t in_stride, char *o
 
     if (pass->real != NULL) {
         plait_rfft1_rows(pass->real, pass->n_t, in, in_stride, out, out_stride,
-                         w->exec->scratch);
+                         w->area);
     } else {
-        plait_fft1_rows(pass->rows, pass->n_t, in, in_stride, out, out_stride,
-                        w->exec->scratch, store);
+        plait_fft1_rows(pass->rows, pass->n_t, in, in_stride, out, out_stride, w->area,
+                        store);
     }
 }
 
@@ -219,7 +224,7 @@ static void run_columns(const work_t *w, const char *const in[], char *const out
 {
     plait_fft1_columns(w->pass->columns,
                        ends_real(w->pass) ? w->pass->src_n_w : w->pass->n_w, in, 0, out,
-                       0, w->exec->scratch, store);
+                       0, w->area, store);
 }
 
 /* Rows, then columns; through scratch where the plane stays in the cache. */
@@ -229,7 +234,7 @@ static void run_rows_first(work_t *w)
     const plait_piece_t *own = &pass->pieces[0];
     const char *src = w->exec->slot[own->slot] + own->offset +
                       outer_at(pass, w->index, own->outer_stride);
-    char *plane = w->exec->scratch + w->scratch.plane;
+    char *plane = w->area + w->scratch.plane;
 
     if (pass->columns == NULL) {
         run_rows(w, src, own->t_stride, w->dst, pass->dst_t_stride, pass->store);
@@ -249,7 +254,7 @@ static void run_rows_first(work_t *w)
 static void run_columns_first(work_t *w)
 {
     const plait_pass_t *pass = w->pass;
-    char *plane = w->exec->scratch + w->scratch.plane;
+    char *plane = w->area + w->scratch.plane;
 
     for (int64_t t = 0; t < pass->n_t; t++) {
         w->out[t] = plane + t * w->scratch.plane_row;
@@ -265,8 +270,7 @@ static void run_plane(work_t *w)
 
     if (pass->is_real_columns) {
         set_in(w);
-        plait_rfft1_columns(pass->real, pass->n_w, w->in, 0, w->out, 0,
-                            w->exec->scratch);
+        plait_rfft1_columns(pass->real, pass->n_w, w->in, 0, w->out, 0, w->area);
     } else if (ends_real(pass) && pass->columns != NULL) {
         set_in(w);
         run_columns_first(w);
@@ -284,7 +288,7 @@ static plait_status_t read_strip(work_t *w, int64_t at, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     const plait_pass_t *pass = w->pass;
-    char *strip = w->exec->scratch + w->scratch.strip;
+    char *strip = w->area + w->scratch.strip;
 
     for (int i = 0; i < pass->n_pieces; i++) {
         const plait_piece_t *p = &pass->pieces[i];
@@ -324,7 +328,7 @@ static plait_status_t run_strips(work_t *w, int64_t n_planes)
             int64_t n = plait_min(width, pass->src_n_w - at);
             PLAIT_TRY(read_strip(w, at * pass->src_bytes, n * pass->src_bytes));
             plait_fft1_columns(pass->columns, n, w->in, 0, w->out,
-                               at * pass->item_bytes, w->exec->scratch, pass->store);
+                               at * pass->item_bytes, w->area, pass->store);
         }
     } else {
         PLAIT_TRY(read_strip(w, 0, strip_row_bytes(pass, n_planes)));
@@ -337,7 +341,7 @@ static plait_status_t run_strips(work_t *w, int64_t n_planes)
                 }
             } else {
                 plait_fft1_columns(pass->columns, pass->n_w, w->in, i * src_step,
-                                   w->out, i * dst_step, w->exec->scratch, pass->store);
+                                   w->out, i * dst_step, w->area, pass->store);
             }
         }
     }
@@ -345,53 +349,97 @@ done:
     return status;
 }
 
-/* Goes on by n planes, all along the last outer axis. */
-static bool next_plane(const plait_pass_t *pass, int64_t n, int64_t index[])
+static int64_t n_planes_of(const plait_pass_t *pass)
 {
-    for (int d = pass->n_outer - 1; d >= 0; d--) {
-        index[d] += (d == pass->n_outer - 1) ? n : 1;
-        if (index[d] < pass->outer_count[d]) {
-            return true;
-        }
-        index[d] = 0;
+    int64_t n = 1;
+
+    for (int d = 0; d < pass->n_outer; d++) {
+        n *= pass->outer_count[d];
     }
-    return false;
+    return n;
 }
 
-static plait_status_t pass_run(const void *params, plait_exec_t *exec)
+/* Goes to the plane of that number, the last outer axis fastest. */
+static void go_to(work_t *w, int64_t number)
+{
+    const plait_pass_t *pass = w->pass;
+
+    for (int d = pass->n_outer - 1; d >= 0; d--) {
+        w->index[d] = number % pass->outer_count[d];
+        number /= pass->outer_count[d];
+    }
+    w->dst = w->exec->slot[pass->dst_slot] + pass->dst_offset +
+             outer_at(pass, w->index, pass->dst_outer_stride);
+}
+
+/* Planes [first, end). */
+static plait_status_t run_planes(work_t *w, int64_t first, int64_t end)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_pass_t *pass = params;
-    int64_t index[PLAIT_MAX_NDIM] = {0};
-    work_t w = {.pass = pass,
-                .exec = exec,
-                .scratch = scratch_of(pass, exec->plan),
-                .index = index};
-    bool has_strips = reads_peers(pass, exec->plan);
-    int64_t n_at_once = 1;
+    const plait_pass_t *pass = w->pass;
+    const int last = pass->n_outer - 1;
+    const bool has_strips = reads_peers(pass, w->exec->plan);
+    const int64_t n_at_most = has_strips ? strip_planes(pass) : 1;
+    int64_t n = 1;
 
-    w.in = (const char **)(void *)(exec->scratch + w.scratch.in);
-    w.out = (char **)(void *)(exec->scratch + w.scratch.out);
-    do {
-        w.dst = exec->slot[pass->dst_slot] + pass->dst_offset +
-                outer_at(pass, index, pass->dst_outer_stride);
-        set_out(&w);
+    for (int64_t at = first; at < end; at += n) {
+        go_to(w, at);
+        set_out(w);
         if (has_strips) {
-            int last = pass->n_outer - 1;
-            n_at_once = strip_planes(pass);
-            if (last >= 0) {
-                n_at_once = plait_min(n_at_once, pass->outer_count[last] - index[last]);
-            }
-            PLAIT_TRY(run_strips(&w, n_at_once));
+            n = (last >= 0)
+                    ? plait_min(n_at_most, pass->outer_count[last] - w->index[last])
+                    : 1;
+            n = plait_min(n, end - at);
+            PLAIT_TRY(run_strips(w, n));
         } else {
-            run_plane(&w);
+            run_plane(w);
         }
-    } while (next_plane(pass, n_at_once, index));
+    }
 done:
     if (pass->store == PLAIT_FFT_STREAM) {
         plait_host_stream_fence();
     }
     return status;
+}
+
+/* Threads for a pass: none has less to do than it costs to call it. */
+static int n_threads_of(const plait_pass_t *pass, const plait_plan_t *plan)
+{
+    const int64_t n_bytes =
+        n_planes_of(pass) * plait_max(pass->n_t * pass->n_w * pass->item_bytes,
+                                      pass->src_n_t * pass->src_n_w * pass->src_bytes);
+    const int64_t n = plait_min(plan->n_threads, n_bytes / THREAD_BYTES);
+
+    return (int)plait_max(1, plait_min(n, n_planes_of(pass)));
+}
+
+typedef struct {
+    const plait_pass_t *pass;
+    plait_exec_t *exec;
+} job_t;
+
+/* Every plane is one thread's, and by whom it is done does not change its bits. */
+static plait_status_t run_part(void *context, int i, int n)
+{
+    const job_t *job = context;
+    const int64_t n_planes = n_planes_of(job->pass);
+    work_t w = {.pass = job->pass,
+                .exec = job->exec,
+                .scratch = scratch_of(job->pass, job->exec->plan)};
+
+    w.area = job->exec->scratch + i * w.scratch.total;
+    w.in = (const char **)(void *)(w.area + w.scratch.in);
+    w.out = (char **)(void *)(w.area + w.scratch.out);
+    return run_planes(&w, n_planes * i / n, n_planes * (i + 1) / n);
+}
+
+static plait_status_t pass_run(const void *params, plait_exec_t *exec)
+{
+    job_t job = {.pass = params, .exec = exec};
+    const int n_threads = n_threads_of(job.pass, exec->plan);
+
+    return (n_threads == 1) ? run_part(&job, 0, 1)
+                            : plait_team_run(n_threads, run_part, &job);
 }
 
 static plait_box_copy_t box_of(const plait_pass_t *pass, const int64_t outer_stride[],
@@ -444,11 +492,8 @@ static const char *what_of(const plait_pass_t *pass)
 static void pass_print(const void *params, FILE *file)
 {
     const plait_pass_t *pass = params;
-    int64_t n_planes = 1;
+    const int64_t n_planes = n_planes_of(pass);
 
-    for (int d = 0; d < pass->n_outer; d++) {
-        n_planes *= pass->outer_count[d];
-    }
     (void)fprintf(file, "%" PRId64 " planes of %" PRId64 " x %" PRId64 ", %s", n_planes,
                   pass->n_t, pass->n_w, what_of(pass));
     (void)fprintf(file, ", gathered from %d rank%s (%" PRId64 " bytes)%s",
@@ -469,16 +514,14 @@ plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = *pass_p;
-    int64_t n_elements = pass->n_t * pass->n_w;
+    int64_t n_elements = n_planes_of(pass) * pass->n_t * pass->n_w;
 
     *pass_p = NULL;
-    for (int d = 0; d < pass->n_outer; d++) {
-        n_elements *= pass->outer_count[d];
-    }
     if (n_elements == 0) {
         plait_pass_destroy(&pass);
     } else {
-        plait_plan_need_scratch(plan, scratch_of(pass, plan).total);
+        plait_plan_need_scratch(plan, n_threads_of(pass, plan) *
+                                          scratch_of(pass, plan).total);
         status = plait_plan_kernel(plan, &pass_kernel, pass);
     }
     return status;

@@ -61,6 +61,7 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
     plan->rank = problem->rank;
     plan->n_ranks = problem->n_ranks;
     plan->direct = problem->caps.direct;
+    plan->n_threads = (int)plait_max(1, problem->caps.n_threads);
     plan->is_collective = true;
     plan->agree = PLAIT_HASH_SEED;
     plan->n_args = problem->n_args;

@@ -155,6 +155,7 @@ struct plait_plan {
     uint32_t title_ref; /* the same for the flight recorder */
     int rank, n_ranks;
     plait_direct_t direct;
+    int n_threads; /* of this rank, for its kernels */
     bool is_collective;
     bool needs_agreement; /* it communicates before its first fence */
     uint64_t agree;       /* equal on all ranks of one execution */
