@@ -196,12 +196,15 @@ def in_words(arrays: Any) -> str:
     return ", ".join(f"{x.dtype.name}{list(x.shape)}" for x in leaves) or "nothing"
 
 
+OPERANDS = {"a", "b", "f", "x", "y", "sendbuf", "recvbuf"}  # parameters that are arrays
+
+
 def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = False) -> Traced:
     """The call with operands like x, and some value for every other parameter it needs."""
     names, ranks = page.parameters, range(N_RANKS)
     counts = [1] * N_RANKS
     values: dict[str, Any] = {
-        **{name: x for name in ("a", "b", "f", "x", "y", "sendbuf", "recvbuf")},
+        **{name: x for name in OPERANDS},
         **{"op": op or plait.SUM, "root": 0, "axis": 0, "step": 1, "width": 1},
         **{"source": (rank - 1) % N_RANKS, "dest": (rank + 1) % N_RANKS},
         "perm": [(r, (r + 1) % N_RANKS) for r in ranks],
@@ -398,7 +401,7 @@ def facts(page: Page, pages: dict[str, Page]) -> Iterator[tuple[str, str]]:
     yield "Collective", parts["Collective"]
     yield "Shapes", parts["Shapes"]
     if is_operation(page):
-        if "x" in page.parameters or "sendbuf" in page.parameters:
+        if OPERANDS & set(page.parameters):
             yield "Dtypes", dtypes_by_op(page) if "op" in page.parameters else dtypes(page)
             yield "vmap", batching(page)
         yield "Core", core(page) or "none"
