@@ -44,7 +44,7 @@ typedef struct {
     int64_t
         publish_bytes; /* a fence takes so many bytes along; -1: none at all, not even 0 */
     bool is_far;       /* fences take messages to other nodes: only where needed */
-    int n_threads;   /* that a rank may compute with; 0: one */
+    int n_threads;     /* that a rank may compute with; 0: one */
     bool has_native; /* allreduce, bcast, barrier below */
     uint32_t
         native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */
