@@ -149,18 +149,21 @@ static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
     text[0] = '\0';
     for (int i = 0; i < f->path.n_stages; i++) {
         const plait_fft_stage_t *stage = &f->path.stages[i];
+        size_t at = strlen(text);
         if (stage->view == PLAIT_FFT_FOLD) {
-            size_t used = strlen(text);
-            (void)snprintf(text + used, n_bytes - used, ", axis %d as %lld x %lld",
+            (void)snprintf(text + at, n_bytes - at, ", axis %d as %lld x %lld",
                            stage->folded, (long long)stage->layout.shape[stage->folded],
                            (long long)stage->layout.shape[stage->folded + 1]);
         }
     }
-    if (axis >= 0) {
-        size_t used = strlen(text);
-        (void)snprintf(text + used, n_bytes - used, ", every rank gathers axis %d (%s)",
-                       axis,
-                       (axis == f->path.half.axis) ? "halved" : "no useful factors");
+    size_t used = strlen(text);
+    if (axis >= 0 && axis == f->path.half.axis) {
+        (void)snprintf(text + used, n_bytes - used,
+                       ", every rank gathers axis %d (halved)", axis);
+    } else if (axis >= 0) {
+        (void)snprintf(text + used, n_bytes - used,
+                       ", every rank gathers axis %d (no fit factors of %lld)", axis,
+                       (long long)f->from.shape[axis]);
     }
 }
 

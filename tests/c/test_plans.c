@@ -685,6 +685,8 @@ static void judge_volume(const void *context, int n_ranks, plait_plan_t *const p
         CHECK(cost.message_bytes == 3 * (n_bytes - n_bytes / n_ranks),
               "%s P %d rank %d: %lld bytes", text, n_ranks, r,
               (long long)cost.message_bytes);
+        CHECK(n_ranks == 1 || strstr(plans[r]->title, ", axis 0 as ") != NULL, "%s",
+              plans[r]->title);
         CHECK(cost.n_messages == 3 * (n_ranks - 1), "%s P %d rank %d: %lld messages",
               text, n_ranks, r, (long long)cost.n_messages);
         CHECK(cost.work_bytes <= n_bytes, "%s P %d rank %d: %lld bytes of work", text,
@@ -692,15 +694,26 @@ static void judge_volume(const void *context, int n_ranks, plait_plan_t *const p
     }
 }
 
-static void check_volume(int n_ranks)
+/* Without factors all of the axis goes to all; the title says so. */
+static void judge_gathered(const void *context, int n_ranks,
+                           plait_plan_t *const plans[], const char *text)
 {
-    const int64_t shape[] = {4 * (int64_t)n_ranks * n_ranks};
+    (void)context;
+    for (int r = 0; r < n_ranks; r++) {
+        CHECK(n_ranks == 1 || strstr(plans[r]->title, "gathers axis 0") != NULL,
+              "%s: %s", text, plans[r]->title);
+    }
+}
+
+static void check_volume(int n_ranks, bool is_prime)
+{
+    const int64_t shape[] = {is_prime ? 997 : 4 * (int64_t)n_ranks * n_ranks};
     const int grid[] = {n_ranks};
     pair_t pair = {0};
     problem_t p = {.op = &plait_op_fft,
                    .dtype = PLAIT_C64,
                    .shape = pair_shape,
-                   .judge = judge_volume,
+                   .judge = is_prime ? judge_gathered : judge_volume,
                    .context = &pair};
     plait_fft_params_t params = {.sign = -1, .scale = 1.0, .n_axes = 1};
 
@@ -747,7 +760,8 @@ static void check_lone_axes(int n_ranks)
             check_fft(&pair, 2, n_ranks);
         }
     }
-    check_volume(n_ranks);
+    check_volume(n_ranks, false);
+    check_volume(n_ranks, true);
 }
 
 static void check_cyclic(int n_ranks)
