@@ -41,7 +41,7 @@ typedef struct {
  *  the same shape. Any lengths, uneven and empty parts.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (dtype, axes, layouts that do not fit each other or comm), NO_MEMORY.
- *  Source: slab and pencil decomposition; see docs/architecture.md. */
+ *  Source: slab, pencil and four-step algorithms; see docs/architecture.md. */
 PLAIT_EXPORT plait_status_t plait_fft_plan(const plait_comm_t *comm,
                                            const plait_fft_problem_t *problem,
                                            plait_plan_t **plan_p);

@@ -6,6 +6,7 @@
 #include "plan/op.h"
 #include "redist/params.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const plait_attr_t fft_attrs[] = {
@@ -139,41 +140,76 @@ static plait_fft_half_t half_of(const plait_fft_t *f)
                               .is_fused = is_fused};
 }
 
+/* How a split axis is done that no other axis takes the split of; first in the title, which may
+ * be cut. */
+static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
+{
+    int axis = f->path.gathered;
+
+    text[0] = '\0';
+    for (int i = 0; i < f->path.n_stages; i++) {
+        const plait_fft_stage_t *stage = &f->path.stages[i];
+        size_t at = strlen(text);
+        if (stage->view == PLAIT_FFT_FOLD) {
+            (void)snprintf(text + at, n_bytes - at, ", axis %d as %lld x %lld",
+                           stage->folded, (long long)stage->layout.shape[stage->folded],
+                           (long long)stage->layout.shape[stage->folded + 1]);
+        }
+    }
+    size_t used = strlen(text);
+    if (axis >= 0 && axis == f->path.half.axis) {
+        (void)snprintf(text + used, n_bytes - used,
+                       ", every rank gathers axis %d (halved)", axis);
+    } else if (axis >= 0) {
+        (void)snprintf(text + used, n_bytes - used,
+                       ", every rank gathers axis %d (no fit factors of %lld)", axis,
+                       (long long)f->from.shape[axis]);
+    }
+}
+
+static void find_path(plait_fft_t *f)
+{
+    unsigned axes = 0;
+    const plait_fft_half_t half = half_of(f);
+
+    for (int64_t i = 0; i < f->p->n_axes; i++) {
+        axes |= 1U << f->p->axes[i];
+    }
+    plait_fft_path_find(&f->from, &f->to, axes, &half,
+                        plait_pass_max_plane(f->item_bytes), &f->path);
+    f->n_left = (int)f->p->n_axes + f->path.n_four_step;
+}
+
 static plait_status_t fft_plan(const void *params, const plait_problem_t *problem,
                                plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_dtype_t from_dtype = problem->args[0].dtype;
     plait_fft_t f = {.p = params, .dtype = problem->rets[0].dtype};
-    unsigned axes = 0;
     char from_text[72];
     char to_text[72];
+    char path_text[80];
 
     f.is_from_real = from_dtype == PLAIT_F32 || from_dtype == PLAIT_F64;
     f.is_to_real = f.dtype == PLAIT_F32 || f.dtype == PLAIT_F64;
     f.dtype = f.is_to_real ? from_dtype : f.dtype;
     f.item_bytes = plait_dtype_bytes(f.dtype);
-    f.n_left = (int)f.p->n_axes;
     PLAIT_TRY(plait_layout_unpack(f.p->from, f.p->n_from, &f.from));
     PLAIT_TRY(plait_layout_unpack(f.p->to, f.p->n_to, &f.to));
     PLAIT_TRY(check(&f, problem));
-    plait_layout_print(&f.from, from_text, sizeof(from_text));
-    plait_layout_print(&f.to, to_text, sizeof(to_text));
-    PLAIT_TRY(
-        plait_plan_create(problem, &f.plan, "fft %s%s %s %s -> %s",
-                          plait_dtype_name(from_dtype), f.is_to_real ? " to real" : "",
-                          (f.p->sign < 0) ? "forward" : "inverse", from_text, to_text));
     f.may_fuse =
-        f.plan->direct != PLAIT_DIRECT_NONE &&
+        problem->caps.direct != PLAIT_DIRECT_NONE &&
         plait_choices_value(problem->choices, PLAIT_CONFIG_TRANSPOSE_EXCHANGE) !=
             PLAIT_EXCHANGE_SEPARATE;
+    find_path(&f);
+    describe_path(&f, path_text, sizeof(path_text));
+    plait_layout_print(&f.from, from_text, sizeof(from_text));
+    plait_layout_print(&f.to, to_text, sizeof(to_text));
+    PLAIT_TRY(plait_plan_create(
+        problem, &f.plan, "fft %s%s %s%s %s -> %s", plait_dtype_name(from_dtype),
+        f.is_to_real ? " to real" : "", (f.p->sign < 0) ? "forward" : "inverse",
+        path_text, from_text, to_text));
     agree(&f);
-    for (int64_t i = 0; i < f.p->n_axes; i++) {
-        axes |= 1U << f.p->axes[i];
-    }
-    const plait_fft_half_t half = half_of(&f);
-    plait_fft_path_find(&f.from, &f.to, axes, &half, plait_pass_max_plane(f.item_bytes),
-                        &f.path);
     PLAIT_TRY(plait_fft_add_stages(&f));
     *plan_p = f.plan;
     f.plan = NULL;

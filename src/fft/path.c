@@ -1,5 +1,7 @@
 #include "fft/path.h"
 
+#include "fft/four_step.h"
+
 #include <string.h>
 
 static int n_parts(const plait_layout_t *layout, int axis)
@@ -78,9 +80,9 @@ static int choose_next(const plait_fft_path_t *path, const plait_layout_t *layou
 }
 
 /* Without a taker the axis becomes whole on every rank: correct, not scalable; happens only
- * where no axis is free, as for a one-dimensional array. */
-static plait_layout_t move_split(const plait_fft_path_t *path,
-                                 const plait_layout_t *layout, int t, unsigned todo)
+ * where no axis is free and t has no useful factors, or is halved. */
+static plait_layout_t move_split(plait_fft_path_t *path, const plait_layout_t *layout,
+                                 int t, unsigned todo)
 {
     plait_layout_t moved = *layout;
     int taker = choose_taker(path, layout, t, todo);
@@ -91,12 +93,14 @@ static plait_layout_t move_split(const plait_fft_path_t *path,
         if (!is_wanted && moved.axis[taker].split == PLAIT_SPLIT_CEIL) {
             moved.axis[taker].block = 0; /* that was for the length of axis t */
         }
+    } else {
+        path->gathered = t;
     }
     moved.axis[t] = (plait_axis_t){.split = PLAIT_SPLIT_WHOLE};
     return moved;
 }
 
-static plait_fft_stage_t *add_stage(plait_fft_path_t *path)
+plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path)
 {
     plait_fft_stage_t *stage = &path->stages[path->n_stages++];
 
@@ -113,7 +117,7 @@ static plait_fft_stage_t *last_stage(plait_fft_path_t *path)
 static void exchange(plait_fft_path_t *path, plait_layout_t *layout, int t, int whole,
                      unsigned todo)
 {
-    plait_fft_stage_t *stage = add_stage(path);
+    plait_fft_stage_t *stage = plait_fft_path_add(path);
 
     *layout = move_split(path, layout, (t >= 0) ? t : whole, todo);
     stage->is_exchange = true;
@@ -144,11 +148,32 @@ static unsigned begin_complex(plait_fft_path_t *path, plait_layout_t *layout,
         t = closest_to_last(todo & whole_axes(layout), layout->ndim);
     }
     layout->shape[half] = path->half.n / 2 + 1;
-    stage = add_stage(path);
+    stage = plait_fft_path_add(path);
     stage->layout = *layout;
     stage->has_half = true;
     stage->axes = (t >= 0) ? 1U << t : 0;
     return stage->axes | 1U << half;
+}
+
+/* The split axis t, in one exchange where another axis can take its split, else in three. */
+static void do_split_axis(plait_fft_path_t *path, plait_layout_t *layout, int t,
+                          unsigned todo)
+{
+    int taker = choose_taker(path, layout, t, todo);
+    bool is_wanted = taker >= 0 && same_split(&path->to.axis[taker], &layout->axis[t]);
+    bool is_last = todo == 1U << t;
+    int64_t n1 = 0;
+
+    if (!is_wanted && layout->ndim < PLAIT_MAX_NDIM) {
+        n1 = plait_four_step_rows(layout->shape[t], n_parts(layout, t),
+                                  (taker >= 0) ? layout->shape[taker] : 0);
+    }
+    if (n1 > 0) {
+        const plait_layout_t to = is_last ? path->to : *layout;
+        plait_four_step_path(path, layout, t, n1, &to);
+    } else {
+        exchange(path, layout, t, -1, todo);
+    }
 }
 
 static bool is_plane_held(const plait_layout_t *layout, int t, int64_t max_plane)
@@ -178,11 +203,11 @@ static void end_real(plait_fft_path_t *path, plait_layout_t *layout, int64_t max
     } else if (t >= 0 && !stage->is_exchange) {
         stage->axes &= ~(1U << t);
         path->n_stages -= stage->axes == 0;
-        stage = add_stage(path);
+        stage = plait_fft_path_add(path);
         stage->has_half = true;
         stage->axes = 1U << t;
     } else {
-        stage = add_stage(path);
+        stage = plait_fft_path_add(path);
         stage->has_half = true;
     }
     layout->shape[half] = path->half.n;
@@ -196,7 +221,7 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
 {
     unsigned todo = axes;
 
-    *path = (plait_fft_path_t){.from = *from, .to = *to, .half = *half};
+    *path = (plait_fft_path_t){.from = *from, .to = *to, .half = *half, .gathered = -1};
     normalize(&path->from);
     normalize(&path->to);
     plait_layout_t layout = path->from;
@@ -207,14 +232,14 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
     todo &= ~at_last;
     unsigned now = todo & whole_axes(&layout);
     if (now != 0) {
-        plait_fft_stage_t *stage = add_stage(path);
+        plait_fft_stage_t *stage = plait_fft_path_add(path);
         stage->axes = now;
         stage->layout = layout;
         todo &= ~now;
     }
     while (todo != 0) {
         int t = choose_next(path, &layout, todo, at_last);
-        exchange(path, &layout, t, -1, todo | at_last);
+        do_split_axis(path, &layout, t, todo | at_last);
         todo &= ~(1U << t);
     }
     if (at_last != 0) {
@@ -223,7 +248,7 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
     /* A lone exchange could not be in place: it goes through a work buffer. */
     bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange && half->axis < 0;
     if (is_lone || !plait_layout_equal(&layout, &path->to)) {
-        plait_fft_stage_t *stage = add_stage(path);
+        plait_fft_stage_t *stage = plait_fft_path_add(path);
         stage->is_exchange = true;
         stage->is_real = at_last != 0;
     }

@@ -4,7 +4,8 @@
  * Axes that every rank has whole are transformed locally; then, while a split axis is left,
  * its split moves to an axis that is done (or not asked for), and it is transformed as it
  * arrives. For three axes split over one grid axis that is the slab algorithm, over two the
- * pencil algorithm; the inverse along the reversed layouts walks the same path back.
+ * pencil algorithm; the inverse along the reversed layouts walks the same path back. Where no
+ * axis can take the split, or only one too short for it: fft/four_step.h.
  * Source: slab and pencil decompositions, e.g. Pekurovsky, SIAM J. Sci. Comput. 34(4), 2012. */
 #ifndef PLAIT_FFT_PATH_H
 #define PLAIT_FFT_PATH_H
@@ -22,10 +23,20 @@ typedef struct {
     bool is_fused; /* an exchange that transforms its axis t can go on with this one */
 } plait_fft_half_t;
 
+/* The axis `folded` of the array: is flat on both sides of a stage, or two axes of its matrix. */
+typedef enum {
+    PLAIT_FFT_SAME = 0,
+    PLAIT_FFT_FOLD,
+    PLAIT_FFT_TURN, /* local, out of place: neither exchange nor transform */
+    PLAIT_FFT_UNFOLD
+} plait_fft_view_t;
+
 /* A local transform of some axes, or a move to `layout` with the transform of axis t. */
 typedef struct {
     bool is_exchange;
-    int t; /* -1: a move alone */
+    plait_fft_view_t view;
+    int folded; /* where the view changes */
+    int t;      /* -1: a move alone */
     unsigned
         axes; /* local transforms, bit per axis; one at most beside the half axis */
     bool has_half; /* the half axis, too */
@@ -34,14 +45,19 @@ typedef struct {
     int slot; /* where its result goes: chosen by whoever runs the path */
 } plait_fft_stage_t;
 
-enum { PLAIT_FFT_MAX_STAGES = 2 * PLAIT_MAX_NDIM + 6 };
+enum { PLAIT_FFT_MAX_STAGES = 5 * PLAIT_MAX_NDIM + 6 };
 
 typedef struct {
     plait_layout_t from, to; /* splits into one part left out */
     plait_fft_half_t half;
     int n_stages;
     plait_fft_stage_t stages[PLAIT_FFT_MAX_STAGES];
+    int n_four_step; /* axes that are done in two transforms */
+    int gathered;    /* an axis that every rank gathers; -1: none */
 } plait_fft_path_t;
+
+/* One more stage, without anything. */
+plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path);
 
 /* Transforms `axes` (bit per axis, the half axis among them) of an array in layout `from`; the
  * result is in `to`. A plane of max_plane elements at most may be between columns and rows. */

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/host.h"
+#include "fft/four_step.h"
 #include "fft/pass.h"
 #include "layout/coords.h"
 #include "redist/blocks.h"
@@ -90,7 +91,7 @@ static bool is_in_place(const plait_fft_t *f, int i)
     const plait_fft_stage_t *stage = &f->path.stages[i];
 
     return i > 0 && !stage->is_exchange && !stage->has_half &&
-           !has_padding(&stage->layout);
+           stage->view == PLAIT_FFT_SAME && !has_padding(&stage->layout);
 }
 
 /* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
@@ -415,7 +416,9 @@ static plait_status_t add_exchange(plait_fft_t *f, const plait_layout_t *from,
     plait_move_t move = {0};
 
     PLAIT_TRY(plait_plan_fence(f->plan));
-    if (is_fusable(f, from, stage)) {
+    if (stage->view != PLAIT_FFT_SAME) {
+        PLAIT_TRY(plait_four_step_move(f, from, src_slot, stage));
+    } else if (is_fusable(f, from, stage)) {
         PLAIT_TRY(add_fused(f, from, src_slot, stage));
     } else {
         PLAIT_TRY(plait_redist_move(f->plan, from, src_slot, &stage->layout,
@@ -451,6 +454,9 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
                 PLAIT_TRY(plait_plan_fence(f->plan));
             }
             PLAIT_TRY(add_half(f, layout, stage, slot));
+        } else if (stage->view == PLAIT_FFT_TURN) {
+            PLAIT_TRY(plait_plan_fence(f->plan)); /* as above: peers have folded */
+            PLAIT_TRY(plait_four_step_turn(f, layout, slot, stage));
         } else {
             PLAIT_TRY(
                 add_local(f, layout, &stage->layout, stage->axes, slot, stage->slot));

@@ -78,14 +78,26 @@ plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
                                 const plait_block_t *block, const plait_pair_t *pair,
                                 const plait_overlaps_t overlaps[])
 {
-    plait_status_t status = PLAIT_OK;
     int64_t src_stride[PLAIT_MAX_NDIM];
     int64_t dst_stride[PLAIT_MAX_NDIM];
+
+    plait_row_major_strides(pair->ndim, pair->src_shape, pair->item_bytes, src_stride);
+    plait_row_major_strides(pair->ndim, pair->dst_shape, pair->item_bytes, dst_stride);
+    return plait_blocks_add_strided(move, is_out, block, pair, src_stride, dst_stride,
+                                    overlaps);
+}
+
+plait_status_t plait_blocks_add_strided(plait_move_t *move, bool is_out,
+                                        const plait_block_t *block,
+                                        const plait_pair_t *pair,
+                                        const int64_t src_stride[],
+                                        const int64_t dst_stride[],
+                                        const plait_overlaps_t overlaps[])
+{
+    plait_status_t status = PLAIT_OK;
     const int ndim = pair->ndim;
     int64_t n_blocks = 1;
 
-    plait_row_major_strides(ndim, pair->src_shape, pair->item_bytes, src_stride);
-    plait_row_major_strides(ndim, pair->dst_shape, pair->item_bytes, dst_stride);
     for (int a = 0; a < ndim; a++) {
         if (overlaps[a].n == 0) {
             goto done;

@@ -46,6 +46,15 @@ plait_status_t plait_blocks_add(plait_move_t *move, bool is_out,
                                 const plait_block_t *block, const plait_pair_t *pair,
                                 const plait_overlaps_t overlaps[]);
 
+/* The same with the strides of all axes in bytes on both sides, which the box need not have from
+ * shapes: pair's shapes are not used. */
+plait_status_t plait_blocks_add_strided(plait_move_t *move, bool is_out,
+                                        const plait_block_t *block,
+                                        const plait_pair_t *pair,
+                                        const int64_t src_stride[],
+                                        const int64_t dst_stride[],
+                                        const plait_overlaps_t overlaps[]);
+
 /* Appends zeroing of the cells [0, before) and [n - after, n) along each axis of pair's dst. The
  * parts do not overlap: the slab of axis a leaves out those of the axes before it. */
 plait_status_t plait_blocks_zero(const plait_block_t *block, const plait_pair_t *pair,

@@ -539,12 +539,50 @@ static void check_ffts(int n_ranks)
         }
     }
     static const int64_t flat[][2] = {{12, 10}, {3, 50}};
-    static const int64_t one[] = {30};
     for (int d = 0; d < 3; d++) {
         check_fft(n_ranks, 2, flat[0], 1, line, 1, 2, 0, -1, directs[d], PLAIT_C128);
         check_fft(n_ranks, 2, flat[1], 1, line, 2, 1, 0, 1, directs[d], PLAIT_C64);
         check_fft(n_ranks, 2, flat[0], 1, line, 2, 2, 1, 1, directs[d], PLAIT_C64);
-        check_fft(n_ranks, 1, one, 1, line, 1, 1, 0, -1, directs[d], PLAIT_C128);
+    }
+}
+
+/* Axes that no other axis takes the split of, or only one too short: products, primes, fewer
+ * points than ranks; from one place along the array to others. */
+static void check_lone_axes(int n_ranks)
+{
+    const int64_t p = n_ranks;
+    const int64_t lines[] = {30,  64, 96,    97,        120,
+                             192, 2,  p * p, p * p * 2, p * (p + 1)};
+    const int line[] = {n_ranks};
+
+    for (size_t s = 0; s < sizeof(lines) / sizeof(lines[0]); s++) {
+        for (int i = 0; i < 9; i++) { /* 0 whole, 1 split */
+            int d = (i + (int)s) % 3;
+            check_fft(n_ranks, 1, &lines[s], 1, line, (i < 6), (i < 3 || i > 5), 0,
+                      (i % 2) ? 1 : -1, directs[i % 3],
+                      (d == 1) ? PLAIT_C64 : PLAIT_C128);
+        }
+    }
+    for (int split = 0; split < 3; split++) {
+        int64_t shape[] = {2, 1, 3};
+        int over[] = {-1, -1, -1};
+        shape[split] = 4 * p * (p + 2);
+        over[split] = 0;
+        int f = code_of(1, 3, over);
+        for (int d = 0; d < 3; d++) {
+            check_fft(n_ranks, 3, shape, 1, line, f, f, 0, 1, directs[d], PLAIT_C128);
+            check_fft(n_ranks, 3, shape, 1, line, f, code_of(1, 3, (int[]){-1, 0, -1}),
+                      split, -1, directs[d], PLAIT_C64);
+        }
+    }
+    for (int a = 2; a < n_ranks; a++) {
+        const int64_t shape[] = {2 * a * a, 3 * (p / a) * (p / a)};
+        const int grid[] = {a, n_ranks / a};
+        for (int d = 0; d < 3 && n_ranks % a == 0; d++) {
+            int both = code_of(2, 2, (int[]){0, 1});
+            check_fft(n_ranks, 2, shape, 2, grid, both, both, d % 2, -1, directs[d],
+                      PLAIT_C128);
+        }
     }
 }
 
@@ -807,6 +845,7 @@ int main(void)
         }
         check_redist(n_ranks, 2, shapes[n_ranks % 3], 1, line);
         check_ffts(n_ranks);
+        check_lone_axes(n_ranks);
         for (int seed = 0; seed < 28; seed++) {
             for (int d = 0; d < 3; d++) {
                 check_halo(n_ranks, 1 + seed % 3, shapes[seed % 3], 1, line, seed % 4,

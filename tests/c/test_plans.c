@@ -672,6 +672,98 @@ static void check_layouts(int ndim, const int64_t shape[], int grid_ndim,
     }
 }
 
+/* A rank that has the part V of an axis of 4 P^2 sends and takes V (1 - 1 / P) three times. */
+static void judge_volume(const void *context, int n_ranks, plait_plan_t *const plans[],
+                         const char *text)
+{
+    const int64_t n_local = 4 * (int64_t)n_ranks;
+    const int64_t n_bytes = plait_dtype_bytes(PLAIT_C64) * n_local;
+
+    (void)context;
+    for (int r = 0; r < n_ranks; r++) {
+        plait_plan_cost_t cost = plait_plan_cost(plans[r]);
+        CHECK(cost.message_bytes == 3 * (n_bytes - n_bytes / n_ranks),
+              "%s P %d rank %d: %lld bytes", text, n_ranks, r,
+              (long long)cost.message_bytes);
+        CHECK(n_ranks == 1 || strstr(plans[r]->title, ", axis 0 as ") != NULL, "%s",
+              plans[r]->title);
+        CHECK(cost.n_messages == 3 * (n_ranks - 1), "%s P %d rank %d: %lld messages",
+              text, n_ranks, r, (long long)cost.n_messages);
+        CHECK(cost.work_bytes <= n_bytes, "%s P %d rank %d: %lld bytes of work", text,
+              n_ranks, r, (long long)cost.work_bytes);
+    }
+}
+
+/* Without factors all of the axis goes to all; the title says so. */
+static void judge_gathered(const void *context, int n_ranks,
+                           plait_plan_t *const plans[], const char *text)
+{
+    (void)context;
+    for (int r = 0; r < n_ranks; r++) {
+        CHECK(n_ranks == 1 || strstr(plans[r]->title, "gathers axis 0") != NULL,
+              "%s: %s", text, plans[r]->title);
+    }
+}
+
+static void check_volume(int n_ranks, bool is_prime)
+{
+    const int64_t shape[] = {is_prime ? 997 : 4 * (int64_t)n_ranks * n_ranks};
+    const int grid[] = {n_ranks};
+    pair_t pair = {0};
+    problem_t p = {.op = &plait_op_fft,
+                   .dtype = PLAIT_C64,
+                   .shape = pair_shape,
+                   .judge = is_prime ? judge_gathered : judge_volume,
+                   .context = &pair};
+    plait_fft_params_t params = {.sign = -1, .scale = 1.0, .n_axes = 1};
+
+    (void)layout_of(1, 1, shape, 1, grid, PLAIT_SPLIT_CEIL, &pair.from);
+    pair.to = pair.from;
+    params.n_from = plait_layout_pack(&pair.from, params.from);
+    params.n_to = plait_layout_pack(&pair.to, params.to);
+    memcpy(p.params, &params, sizeof(params));
+    name_pair(&p, "fft", &pair);
+    check_problem(&p, n_ranks);
+}
+
+/* Axes that no other axis takes the split of, or only one too short: lengths with and without
+ * useful factors, parts of any size, and dealt out in turn. */
+static void check_lone_axes(int n_ranks)
+{
+    const int64_t p = n_ranks;
+    const int64_t lines[] = {p * p, p * (p + 1), p * p + 1, 3 * p * p, 97, 60, 3};
+    const int grid[] = {n_ranks};
+
+    for (size_t s = 0; s < sizeof(lines) / sizeof(lines[0]); s++) {
+        check_layouts(1, &lines[s], 1, grid, n_ranks);
+    }
+    for (int t = 0; t < 3; t++) {
+        int64_t shape[] = {2, 2, 2};
+        shape[t] = p * (p + 2);
+        for (int split = PLAIT_SPLIT_EVEN; split <= PLAIT_SPLIT_CYCLIC; split++) {
+            pair_t pair = {0};
+            (void)layout_of(power(2, t), 3, shape, 1, grid, (plait_split_t)split,
+                            &pair.from);
+            (void)layout_of(power(2, t), 3, shape, 1, grid, PLAIT_SPLIT_CEIL, &pair.to);
+            check_fft(&pair, 3, n_ranks);
+            pair_t back = {.from = pair.to, .to = pair.from};
+            check_fft(&back, 3, n_ranks);
+        }
+    }
+    for (int a = 2; a <= n_ranks / 2; a++) {
+        const int both[] = {a, n_ranks / a};
+        const int64_t shape[] = {a * (a + 1), (p / a) * (p / a + 2)};
+        pair_t pair = {0};
+        if (n_ranks % a == 0 &&
+            layout_of(1 + 3 * 2, 2, shape, 2, both, PLAIT_SPLIT_EVEN, &pair.from)) {
+            pair.to = pair.from;
+            check_fft(&pair, 2, n_ranks);
+        }
+    }
+    check_volume(n_ranks, false);
+    check_volume(n_ranks, true);
+}
+
 static void check_cyclic(int n_ranks)
 {
     const int64_t shape[] = {11, 7};
@@ -896,6 +988,7 @@ int main(void)
             }
         }
         check_cyclic(n_ranks);
+        check_lone_axes(n_ranks);
     }
     CHECK(n_packed > 0, "no plan packs short rows");
     check_planted();

@@ -126,6 +126,53 @@ def test_any_axes(draw):
     close(data(y, want.shape), want)
 
 
+LONE = [2**10, 3 * 2**6, 1000, 997, 16, 64, 3, 5 * 67]
+
+
+@pytest.mark.parametrize("n", LONE)
+@pytest.mark.parametrize("shape", [(2,), (4,), (2, 4)])
+def test_lone_axis(shape, n):
+    """One axis that is split: squares, uneven parts, primes, fewer points than devices."""
+    mesh = meshes.make(shape)
+    spec = P(mesh.axis_names)
+    for size, spec_of in [((n,), spec), ((2, n), P(None, *spec)), ((n, 3), spec)]:
+        axis = size.index(n)
+        for dtype, kinds in [("complex64", KINDS[:2]), ("complex128", KINDS[:2])]:
+            a = meshes.random(size, dtype)
+            x = meshes.put(padded(a, rounded(size, mesh, spec_of)), mesh, spec_of)
+            for kind in kinds:
+                y = getattr(plait.fft, kind)(x, None, (axis,), "ortho", shape=size)
+                want = getattr(np.fft, kind)(a.astype("complex128"), None, (axis,), "ortho")
+                close(data(y, size), want.astype(dtype))
+                assert y.sharding.is_equivalent_to(x.sharding, x.ndim)
+        r = meshes.random(size, "float64")
+        x = meshes.put(padded(r, rounded(size, mesh, spec_of)), mesh, spec_of)
+        half = plait.fft.rfftn(x, None, (axis,), shape=size)
+        want = np.fft.rfftn(r, None, (axis,))
+        close(data(half, want.shape), want)
+        back = plait.fft.irfftn(half, None, (axis,), shape=size)
+        close(data(back, size), r)
+
+
+@pytest.mark.parametrize("n", [64, 60, 13])
+def test_adjoint_of_lone_axis(n):
+    """Sum(c * A x) = sum(A' c * x), and the same bits under jit."""
+    mesh = meshes.make((4,))
+    a, c = meshes.random((n,), "complex128"), meshes.random((n,), "complex128", 1)
+    dims = rounded((n,), mesh, P("a"))
+    x, y = (meshes.put(padded(v, dims, 0), mesh, P("a")) for v in (a, c))
+    f = lambda v: plait.fft.fftn(v, shape=(n,))  # noqa: E731
+    (back,) = jax.linear_transpose(f, x)(y)
+    close(np.sum(np.asarray(back) * np.asarray(x)), np.sum(c * np.fft.fft(a)))
+    np.testing.assert_array_equal(np.asarray(plait.jit(f)(x)), np.asarray(f(x)))
+    loss = lambda v: jnp.sum(jnp.abs(f(v)) ** 4)  # noqa: E731
+    want = jax.grad(lambda v: jnp.sum(jnp.abs(jnp.fft.fft(v)) ** 4))(jnp.asarray(a))
+    close(data(jax.grad(loss)(x), (n,)), np.asarray(want))
+    many = jnp.stack([x, 2 * x])
+    out = jax.vmap(lambda v: plait.fft.fftn(v, shape=(n,), mesh=mesh, spec=P("a")))(many)
+    close(data(out[1], (n,)), 2 * np.fft.fft(a))
+
+
 def test_vmap_and_gradients():
     mesh = meshes.make((4,))
     size = (6, 5, 7)

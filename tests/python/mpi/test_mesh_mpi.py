@@ -37,6 +37,19 @@ def test_fft(mesh):
     same(plait.fft.pfft3d(x, layout="natural"), np.fft.fftn(a))
 
 
+@pytest.mark.parametrize("per", [4, 3, 1])  # points: n * n * per
+def test_fft_of_one_axis(mesh, per):
+    n = jax.device_count()
+    a = meshes.random((n * n * per,), "complex128")
+    x = put(a, mesh, P("a"))
+    y = plait.fft.fftn(x)
+    same(y, np.fft.fft(a))
+    assert y.sharding.is_equivalent_to(x.sharding, 1)
+    same(plait.jit(lambda v: plait.fft.ifftn(plait.fft.fftn(v)))(x), a)
+    (back,) = jax.linear_transpose(plait.fft.fftn, x)(y)
+    same(back, np.fft.fft(np.fft.fft(a)), 1e-10)
+
+
 def test_redistribute_sum_halo(mesh):
     n = jax.device_count()
     a = meshes.random((4 * n, 3 * n, n))
