@@ -30,6 +30,7 @@ class Scale:
     n_limit: int = 60
     limit_s: float = 60.0
     sizes: tuple[int, ...] = (256, 128, 64)
+    fft_sizes: tuple[int, ...] = (384, 256, 128, 64)  # beside FFTW-MPI
     n_redist: int = 256
     n_loop: int = 20000
     mib: tuple[int, ...] = (4, 16, 64, 256)
@@ -40,6 +41,7 @@ QUICK = Scale(
     n_limit=10,
     limit_s=10.0,
     sizes=(128, 64),
+    fft_sizes=(128, 64),
     n_redist=128,
     n_loop=2000,
     mib=(4, 64),
