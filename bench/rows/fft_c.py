@@ -135,16 +135,21 @@ def _planning(jobs):
         if r["name"] == "fft"
     )
     time.judge(_ms(time.plait_s), 1e3 * time.plait_s)
-    return [time, *(_memory(group, records, op) for op in dict.fromkeys(r["name"] for r in records))]
+    return [
+        time,
+        *(_memory(group, records, op) for op in dict.fromkeys(r["name"] for r in records)),
+    ]
 
 
 def _memory(group, records, op):
-    costs = [r["facts"] for r in records if r["name"] == op]
-    buffers = max(c["work_bytes"] / c["local_bytes"] for c in costs)
+    costs = {r["shape"]: r["facts"] for r in records if r["name"] == op}
+    parts = {shape: c["work_bytes"] / c["local_bytes"] for shape, c in costs.items()}
+    buffers = max(parts.values())
     row = Row(group, f"work memory of {op}, most of the shapes", C_REUSED, "the local data")
     row.bound = Bound("<=", BUFFERS)
-    scratch = max(c["scratch_bytes"] for c in costs)
-    row.note = f"and at most {scratch / 2**20:.2g} MiB of scratch in cache"
+    scratch = max(c["scratch_bytes"] for c in costs.values())
+    row.note = ", ".join(f"{shape} {part:.3f}" for shape, part in parts.items())
+    row.note += f"; and at most {scratch / 2**20:.2g} MiB of scratch in cache"
     return row.judge(f"{buffers:.3f} local buffers", buffers)
 
 
