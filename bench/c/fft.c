@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_WAYS = 2, N_TRIES = 3 };
+enum { MAX_WAYS = 2, N_TRIES = 3, N_MOST = 256 };
 
 typedef struct {
     const char *op; /* of the group of ways */
@@ -36,13 +36,20 @@ typedef struct {
     size_t n_bytes;
 } fftw_arrays_t;
 
-/* n^3, MEASURE, in the faster of its two ways: out of place or in. */
+/* n^3, MEASURE, in the faster of its two ways: out of place or in. Beyond N_MOST, where a
+ * plan takes minutes, a further layout is planned only in the way that was faster. */
 typedef struct {
     const fftw_arrays_t *arrays;
     FFTW(plan) out_of_place, in_place, chosen;
     bool is_real, is_natural;
     double plan_s, difference;
 } fftw_t;
+
+typedef struct {
+    fftw_arrays_t arrays;
+    fftw_t ways[MAX_WAYS];
+    char names[MAX_WAYS][32];
+} fftw_all_t;
 
 static void fftw_run(void *state)
 {
@@ -107,11 +114,10 @@ static double fftw_difference(const problem_t *p, const fftw_t *f)
 
 /* Rows of real numbers are padded to those of the complex ones, in FFTW also out of
  * place. */
-static void fftw_fill(const problem_t *p, const fftw_t *f)
+static void fftw_fill(const problem_t *p, const fftw_t *f, real_t *in)
 {
     const int64_t row = f->is_real ? p->in[2] : 2 * p->in[2];
     const int64_t pitch = 2 * p->out[2];
-    real_t *in = f->arrays->in;
 
     for (int64_t i = 0; i < p->in[0] * p->in[1]; i++) {
         memcpy(in + i * pitch, p->x + i * row, (size_t)row * sizeof(real_t));
@@ -141,22 +147,33 @@ static fftw_arrays_t fftw_arrays_create(const problem_t *p)
     return a;
 }
 
-static void fftw_create(team_t *team, fftw_t *f, problem_t *p)
+/* before: the same arrays' plans for another layout, or NULL. */
+static void fftw_create(team_t *team, fftw_t *f, const fftw_t *before, problem_t *p)
 {
+    const bool is_one = p->n > N_MOST && before != NULL;
+    const bool is_in_place = is_one && before->chosen == before->in_place;
     const double begin = bench_seconds();
 
-    f->out_of_place = fftw_plan_of(f, (ptrdiff_t)p->n, f->arrays->in);
+    if (!is_in_place) {
+        f->out_of_place = fftw_plan_of(f, (ptrdiff_t)p->n, f->arrays->in);
+    } else {
+        f->in_place = fftw_plan_of(f, (ptrdiff_t)p->n, f->arrays->out);
+    }
     f->plan_s = bench_seconds() - begin;
-    f->in_place = fftw_plan_of(f, (ptrdiff_t)p->n, f->arrays->out);
-    fftw_fill(p, f);
-    f->chosen = f->out_of_place;
+    if (!is_one) {
+        f->in_place = fftw_plan_of(f, (ptrdiff_t)p->n, f->arrays->out);
+    }
+    fftw_fill(p, f, is_in_place ? f->arrays->out : f->arrays->in);
+    f->chosen = is_in_place ? f->in_place : f->out_of_place;
     fftw_run(f);
     problem_run(p);
     f->difference = team->max(team, fftw_difference(p, f));
     fftw_clear(f->arrays);
-    const double time_in = fftw_best_of(team, f, f->in_place);
-    const double time_out = fftw_best_of(team, f, f->out_of_place);
-    f->chosen = (time_in < time_out) ? f->in_place : f->out_of_place;
+    if (!is_one) {
+        const double time_in = fftw_best_of(team, f, f->in_place);
+        const double time_out = fftw_best_of(team, f, f->out_of_place);
+        f->chosen = (time_in < time_out) ? f->in_place : f->out_of_place;
+    }
 }
 
 static void fftw_facts(const fftw_t *f, const char *name, char *text, size_t n_text)
@@ -168,6 +185,37 @@ static void fftw_facts(const fftw_t *f, const char *name, char *text, size_t n_t
                    "\"difference\": %.3e}",
                    name, f->plan_s, (f->chosen == f->in_place) ? "true" : "false",
                    f->difference);
+}
+/* The ways' plans of FFTW, and cases and facts of them; returns the number of cases. */
+static int fftw_all_create(fftw_all_t *all, team_t *team, const ways_t *w,
+                           problem_t p[], bench_case_t cases[], char *facts,
+                           size_t n_facts)
+{
+    const size_t used = strlen(facts);
+
+    (void)snprintf(facts + used, n_facts - used, ", \"fftw\": \"%s\"", FFTW(version));
+    all->arrays = fftw_arrays_create(&p[0]);
+    for (int i = 0; i < w->n_ways; i++) {
+        fftw_t *f = &all->ways[i];
+
+        *f = (fftw_t){
+            .arrays = &all->arrays, .is_real = w->is_real, .is_natural = i > 0};
+        fftw_create(team, f, (i > 0) ? &all->ways[i - 1] : NULL, &p[i]);
+        fftw_facts(f, w->names[i], facts, n_facts);
+        (void)snprintf(all->names[i], sizeof(all->names[i]), "fftw %s", w->names[i]);
+        cases[i] = (bench_case_t){all->names[i], fftw_run, f, false};
+    }
+    return w->n_ways;
+}
+
+static void fftw_all_destroy(fftw_all_t *all, const ways_t *w)
+{
+    for (int i = 0; i < w->n_ways; i++) {
+        FFTW(destroy_plan)(all->ways[i].out_of_place);
+        FFTW(destroy_plan)(all->ways[i].in_place);
+    }
+    free(all->arrays.in);
+    free(all->arrays.out);
 }
 #endif
 
@@ -187,7 +235,7 @@ static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
     const ways_t *w = ways_of(o->op);
     problem_t p[MAX_WAYS];
     bench_case_t cases[BENCH_MAX_CASES];
-    char names[2 * MAX_WAYS][32];
+    char names[MAX_WAYS][32];
     char facts[1024];
     int n_cases = 0;
 
@@ -201,31 +249,14 @@ static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
         cases[n_cases++] = (bench_case_t){names[i], problem_run, &p[i], false};
     }
 #ifdef BENCH_FFTW
-    fftw_arrays_t arrays = fftw_arrays_create(&p[0]);
-    fftw_t f[MAX_WAYS];
-    const size_t used = strlen(facts);
-
-    (void)snprintf(facts + used, sizeof(facts) - used, ", \"fftw\": \"%s\"",
-                   FFTW(version));
-    for (int i = 0; i < w->n_ways; i++) {
-        char *name = names[MAX_WAYS + i];
-
-        f[i] = (fftw_t){.arrays = &arrays, .is_real = w->is_real, .is_natural = i > 0};
-        fftw_create(team, &f[i], &p[i]);
-        fftw_facts(&f[i], w->names[i], facts, sizeof(facts));
-        (void)snprintf(name, sizeof(names[0]), "fftw %s", w->names[i]);
-        cases[n_cases++] = (bench_case_t){name, fftw_run, &f[i], false};
-    }
+    fftw_all_t fftw;
+    n_cases +=
+        fftw_all_create(&fftw, team, w, p, cases + n_cases, facts, sizeof(facts));
 #endif
     cases[n_cases++] = (bench_case_t){"memcpy", problem_memcpy, &p[0], false};
     bench_rounds(team, o, o->op, facts, n_cases, cases);
 #ifdef BENCH_FFTW
-    for (int i = 0; i < w->n_ways; i++) {
-        FFTW(destroy_plan)(f[i].out_of_place);
-        FFTW(destroy_plan)(f[i].in_place);
-    }
-    free(arrays.in);
-    free(arrays.out);
+    fftw_all_destroy(&fftw, w);
 #endif
     for (int i = w->n_ways - 1; i >= 0; i--) {
         problem_destroy(&p[i]);
