@@ -45,7 +45,8 @@ def _mean(jobs, way, dtype, of_length):
     row = Row(_group(jobs), f"{way}, {dtype}, geometric mean", C_REUSED, some.comparator)
     row.bound = _bound(way, dtype)
     row.speed = math.exp(statistics.fmean(math.log(r.speed) for r in rows))
-    row.n_clean, row.n_rounds = min((r.n_clean, r.n_rounds) for r in rows)
+    row.n_clean = statistics.median_low(r.n_clean for r in rows)
+    row.n_rounds = statistics.median_low(r.n_rounds for r in rows)
     row.canary_s = statistics.median(r.canary_s for r in rows)
     slower = [n for n, r in of_length.items() if r.speed < 1]
     row.note = f"{len(rows)} lengths; slower than FFTW at {', '.join(map(str, slower)) or 'none'}"
