@@ -16,7 +16,7 @@
 
 /* Rows of work that end at a multiple of PERIOD_BYTES are made longer: columns of them would fall
  * on a few sets of the cache. The odd number of lines spreads planes over a cache's sets, too. */
-enum { PERIOD_BYTES = 1024, PAD_ROW_BYTES = 64, PAD_PLANE_BYTES = 9 * 64 };
+enum { PERIOD_BYTES = 4096, PAD_ROW_BYTES = 64, PAD_PLANE_BYTES = 9 * 64 };
 
 static int64_t bytes_of(const plait_fft_t *f, bool is_real)
 {
