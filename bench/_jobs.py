@@ -30,8 +30,10 @@ class Scale:
     n_limit: int = 60
     limit_s: float = 60.0
     sizes: tuple[int, ...] = (256, 128, 64)
+    fft_sizes: tuple[int, ...] = (384, 256, 128, 64)  # beside FFTW-MPI
     n_redist: int = 256
     n_loop: int = 20000
+    is_quick: bool = False
     mib: tuple[int, ...] = (4, 16, 64, 256)
 
 
@@ -40,8 +42,10 @@ QUICK = Scale(
     n_limit=10,
     limit_s=10.0,
     sizes=(128, 64),
+    fft_sizes=(128, 64),
     n_redist=128,
     n_loop=2000,
+    is_quick=True,
     mib=(4, 64),
 )
 
@@ -103,6 +107,22 @@ class Jobs:
         libraries += [f"-lfftw3{kind}{part}" for part in fftw] + ["-lpthread", "-lm"]
         sources = [f"{name}.c", "rounds.c", "problems.c"]
         return self.compile(compiler, name + suffix, sources, flags, libraries)
+
+    def kernels(self, program, n, limit_s):
+        """The records of a program of c/CMakeLists.txt, each limited to `limit_s`."""
+        folder = self.folder / "kernels"
+        beside = Path(sys.executable).parent / "cmake"
+        cmake = str(beside) if beside.exists() else shutil.which("cmake")
+        if cmake is None:
+            raise Absent("no cmake")
+        build = [cmake, "--build", str(folder), "--target", program, "--parallel"]
+        for command in ([cmake, "-S", str(BENCH / "c"), "-B", str(folder)], build):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise Absent(_compiler_error(done.stdout + done.stderr))
+        limit_s = min(limit_s, self.scale.limit_s)
+        options = [*self._c_options("fft", n)[:-1], f"seconds={limit_s:g}"]
+        return self._run([str(folder / program), *options], "out=", {})
 
     def raw_mpi(self):
         """The library with MPI's own calls in a loop, as a path."""

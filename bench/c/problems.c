@@ -6,45 +6,91 @@
 
 static const int AXES[3] = {0, 1, 2};
 
+typedef struct {
+    const char *name;
+    bool is_fft;
+    plait_fft_kind_t kind;
+    int to_axis; /* split after */
+} op_t;
+
+static const op_t OPS[] = {{"fft", true, PLAIT_FFT_COMPLEX, 1},
+                           {"fft_natural", true, PLAIT_FFT_COMPLEX, 0},
+                           {"rfft", true, PLAIT_FFT_REAL_TO_COMPLEX, 1},
+                           {"redist", false, PLAIT_FFT_COMPLEX, 1},
+                           {"redist_02", false, PLAIT_FFT_COMPLEX, 2}};
+
+/* An operation on an array of one shape. */
+typedef struct {
+    const op_t *op;
+    plait_layout_t from, to;
+    int64_t in[3], out[3];
+    int64_t n_real;
+    size_t n_bytes;
+} setting_t;
+
 static void must(plait_status_t status)
 {
     bench_must(status == PLAIT_OK, plait_error_text());
 }
 
-static void make_layouts(plait_comm_t *comm, const int64_t shape[3],
-                         plait_layout_t *from, plait_layout_t *to)
+static const op_t *op_of(const char *name)
+{
+    const op_t *found = NULL;
+
+    for (size_t i = 0; i < sizeof(OPS) / sizeof(OPS[0]); i++) {
+        found = (strcmp(OPS[i].name, name) == 0) ? &OPS[i] : found;
+    }
+    bench_must(found != NULL, "op is fft, fft_natural, rfft, redist or redist_02");
+    return found;
+}
+
+static void make_layout(int size, const int64_t shape[3], int axis, plait_layout_t *l)
+{
+    int over[] = {-1, -1, -1};
+
+    over[axis] = 0;
+    must(plait_layout_pencil(3, shape, 1, &size, over, PLAIT_SPLIT_EVEN, l));
+}
+
+static setting_t setting_of(const plait_comm_t *comm, const char *op,
+                            const int64_t shape[3])
 {
     const int size = plait_comm_size(comm);
-    const int over_0[] = {0, -1, -1};
-    const int over_1[] = {-1, 0, -1};
+    const int rank = plait_comm_rank(comm);
+    setting_t s = {.op = op_of(op)};
+    const bool is_real = s.op->kind == PLAIT_FFT_REAL_TO_COMPLEX;
+    const int64_t after[] = {shape[0], shape[1], is_real ? shape[2] / 2 + 1 : shape[2]};
 
-    must(plait_layout_pencil(3, shape, 1, &size, over_0, PLAIT_SPLIT_EVEN, from));
-    must(plait_layout_pencil(3, shape, 1, &size, over_1, PLAIT_SPLIT_EVEN, to));
+    make_layout(size, shape, 0, &s.from);
+    make_layout(size, after, s.op->to_axis, &s.to);
+    plait_layout_local_shape(&s.from, rank, s.in);
+    plait_layout_local_shape(&s.to, rank, s.out);
+    s.n_real = s.in[0] * s.in[1] * s.in[2] * (is_real ? 1 : 2);
+    const size_t before_bytes = (size_t)s.n_real * sizeof(real_t);
+    const size_t after_bytes =
+        (size_t)(s.out[0] * s.out[1] * s.out[2]) * BENCH_COMPLEX_BYTES;
+    s.n_bytes = (before_bytes > after_bytes) ? before_bytes : after_bytes;
+    return s;
 }
 
-static size_t bytes_of(const int64_t shape[3])
-{
-    return (size_t)(shape[0] * shape[1] * shape[2]) * BENCH_COMPLEX_BYTES;
-}
-
-static void make_plan(const plait_comm_t *comm, const char *op,
-                      const plait_layout_t *from, const plait_layout_t *to,
-                      plait_plan_t **plan_p)
+/* The seconds that planning took. */
+static double make_plan(const plait_comm_t *comm, const setting_t *s,
+                        plait_plan_t **plan_p)
 {
     const plait_fft_problem_t fft = {.dtype = BENCH_DTYPE,
-                                     .from = from,
-                                     .to = to,
+                                     .from = &s->from,
+                                     .to = &s->to,
                                      .n_axes = 3,
                                      .axes = AXES,
                                      .sign = -1,
-                                     .scale = 1.0};
+                                     .scale = 1.0,
+                                     .kind = s->op->kind};
+    const double begin = bench_seconds();
 
-    if (strcmp(op, "fft") == 0) {
-        must(plait_fft_plan(comm, &fft, plan_p));
-    } else {
-        bench_must(strcmp(op, "redist") == 0, "op is fft or redist");
-        must(plait_redist_plan(comm, BENCH_DTYPE, from, to, plan_p));
-    }
+    must(s->op->is_fft
+             ? plait_fft_plan(comm, &fft, plan_p)
+             : plait_redist_plan(comm, BENCH_DTYPE, &s->from, &s->to, plan_p));
+    return bench_seconds() - begin;
 }
 
 real_t problem_value(int64_t k)
@@ -54,34 +100,44 @@ real_t problem_value(int64_t k)
     return (real_t)((double)((mixed ^ (mixed >> 29)) >> 40 & 0xffffff) * 0x1p-24 - 0.5);
 }
 
-void problem_create(problem_t *p, plait_comm_t *comm, const char *op, int64_t n)
+static problem_t planned(plait_comm_t *comm, const char *op, int64_t n)
 {
     const int64_t shape[3] = {n, n, n};
-    const int rank = plait_comm_rank(comm);
-    plait_layout_t from;
-    plait_layout_t to;
+    const setting_t s = setting_of(comm, op, shape);
+    problem_t p = {.comm = comm, .n = n, .n_real = s.n_real, .n_bytes = s.n_bytes};
 
-    *p = (problem_t){.comm = comm, .n = n};
-    make_layouts(comm, shape, &from, &to);
-    plait_layout_local_shape(&from, rank, p->in);
-    plait_layout_local_shape(&to, rank, p->out);
-    p->n_bytes =
-        (bytes_of(p->in) > bytes_of(p->out)) ? bytes_of(p->in) : bytes_of(p->out);
-    const double begin = bench_seconds();
-    make_plan(comm, op, &from, &to, &p->plan);
-    p->plan_s = bench_seconds() - begin;
+    memcpy(p.in, s.in, sizeof(p.in));
+    memcpy(p.out, s.out, sizeof(p.out));
+    p.plan_s = make_plan(comm, &s, &p.plan);
+    return p;
+}
+
+void problem_create(problem_t *p, plait_comm_t *comm, const char *op, int64_t n)
+{
+    *p = planned(comm, op, n);
     p->x = bench_alloc(p->n_bytes);
     p->y = bench_alloc(p->n_bytes);
-    for (int64_t k = 0; k < 2 * p->in[0] * p->in[1] * p->in[2]; k++) {
+    p->owns = true;
+    for (int64_t k = 0; k < p->n_real; k++) {
         p->x[k] = problem_value(k);
     }
+}
+
+void problem_create_beside(problem_t *p, const problem_t *other, const char *op)
+{
+    *p = planned(other->comm, op, other->n);
+    bench_must(p->n_bytes == other->n_bytes, "problems of one size");
+    p->x = other->x;
+    p->y = other->y;
 }
 
 void problem_destroy(problem_t *p)
 {
     plait_plan_destroy(&p->plan);
-    free(p->x);
-    free(p->y);
+    if (p->owns) {
+        free(p->x);
+        free(p->y);
+    }
 }
 
 void problem_run(void *state)
@@ -111,23 +167,14 @@ void problem_facts(const problem_t *p, char *text, size_t n_text)
                    plait_comm_transport(p->comm), plait_comm_direct(p->comm));
 }
 
-double problem_plan_time(plait_comm_t *comm, const int64_t shape[3],
+double problem_plan_time(plait_comm_t *comm, const char *op, const int64_t shape[3],
                          plait_plan_cost_t *cost_p, int64_t *local_bytes_p)
 {
-    plait_layout_t from;
-    plait_layout_t to;
+    const setting_t s = setting_of(comm, op, shape);
     plait_plan_t *plan = NULL;
-    int64_t in[3];
-    int64_t out[3];
+    const double seconds = make_plan(comm, &s, &plan);
 
-    make_layouts(comm, shape, &from, &to);
-    plait_layout_local_shape(&from, plait_comm_rank(comm), in);
-    plait_layout_local_shape(&to, plait_comm_rank(comm), out);
-    *local_bytes_p =
-        (int64_t)((bytes_of(in) > bytes_of(out)) ? bytes_of(in) : bytes_of(out));
-    const double begin = bench_seconds();
-    make_plan(comm, "fft", &from, &to, &plan);
-    const double seconds = bench_seconds() - begin;
+    *local_bytes_p = (int64_t)s.n_bytes;
     *cost_p = plait_plan_cost(plan);
     plait_plan_destroy(&plan);
     return seconds;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { BENCH_MAX_CASES = 4, BENCH_MAX_ROUNDS = 400 };
+enum { BENCH_MAX_CASES = 6, BENCH_MAX_ROUNDS = 400 };
 
 typedef struct team team_t;
 

@@ -1,11 +1,12 @@
 /* FFT, redistribution and planning of the C library by threads of one process, without
  * MPI; the FFT beside FFTW's own threads (compiled with BENCH_FFTW).
  *
- *   threads op=fft|redist|plan n=256 rounds=15 limit=60 seconds=60 out=FILE */
+ *   threads op=fft|redist|redist_02|plan n=256 rounds=15 limit=60 seconds=60 out=FILE */
 #define _GNU_SOURCE
 #include "problems.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -89,9 +90,41 @@ static void fftw_create(fftw_t *f, int n)
     f->plan = FFTW(plan_dft_3d)(n, n, n, f->in, f->out, FFTW_FORWARD, FFTW_MEASURE);
     f->plan_s = bench_seconds() - begin;
     bench_must(f->plan != NULL, "FFTW made no plan");
-    for (int64_t k = 0; k < 2 * (int64_t)n * n * n; k++) {
-        ((real_t *)f->in)[k] = problem_value(k);
+}
+
+/* plait's result is (n, n/P, n): a part of FFTW's. */
+static double fftw_difference(const rank_t *self, const problem_t *p, const fftw_t *f)
+{
+    const int64_t start = self->team.rank * p->out[1];
+    double worst = 0;
+    double largest = 0;
+
+    for (int64_t a = 0; a < p->out[0]; a++) {
+        const real_t *ours = p->y + 2 * a * p->out[1] * p->out[2];
+        const real_t *theirs =
+            (const real_t *)f->out + 2 * (a * p->n + start) * p->out[2];
+        for (int64_t i = 0; i < 2 * p->out[1] * p->out[2]; i++) {
+            worst = fmax(worst, fabs((double)ours[i] - (double)theirs[i]));
+            largest = fmax(largest, fabs((double)theirs[i]));
+        }
     }
+    return worst / largest;
+}
+
+/* Before anything is timed: each rank compares its part. */
+static double fftw_compare(rank_t *self, problem_t *p, fftw_t *f)
+{
+    bench_must(p->n % N_RANKS == 0, "n is a multiple of the ranks");
+    if (self->team.rank == 0) {
+        /* the ranks' operands, one after the other */
+        for (int64_t k = 0; k < N_RANKS * p->n_real; k++) {
+            ((real_t *)f->in)[k] = problem_value(k % p->n_real);
+        }
+        fftw_run(f);
+    }
+    problem_run(p);
+    thread_barrier(&self->team);
+    return thread_max(&self->team, fftw_difference(self, p, f));
 }
 
 static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
@@ -103,10 +136,10 @@ static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
         fftw_create(&f, self->options->n);
     }
     thread_barrier(&self->team);
-    (void)snprintf(
-        more, sizeof(more),
-        "%s, \"fftw\": \"%s\", \"fftw_plan_s\": %.3e, \"fftw_in_place\": false", facts,
-        FFTW(version), f.plan_s);
+    const double difference = fftw_compare(self, p, &f);
+    (void)snprintf(more, sizeof(more),
+                   "%s, \"fftw\": \"%s\", \"fftw_plan_s\": %.3e, \"difference\": %.3e",
+                   facts, FFTW(version), f.plan_s, difference);
     const bench_case_t cases[] = {{"plait", problem_run, p, false},
                                   {"fftw", fftw_run, &f, true},
                                   {"memcpy", problem_memcpy, p, false}};
@@ -147,32 +180,40 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* The first plan of each shape in this process, and the following ones. */
+/* The first plan of a shape in this process, and the following ones, as a line. */
+static void plan_one(const bench_options_t *o, plait_comm_t *comm, const char *op,
+                     const int64_t shape[3], FILE *file)
+{
+    plait_plan_cost_t cost = {0};
+    int64_t local_bytes = 0;
+
+    (void)fprintf(file,
+                  "{\"name\": \"%s\", \"shape\": \"%" PRId64 "x%" PRId64 "x%" PRId64
+                  "\", \"plan_s\": [",
+                  op, shape[0], shape[1], shape[2]);
+    for (int k = 0; k < o->n_rounds; k++) {
+        (void)fprintf(file, "%s%.6e", (k == 0) ? "" : ", ",
+                      problem_plan_time(comm, op, shape, &cost, &local_bytes));
+    }
+    (void)fprintf(file,
+                  "], \"facts\": {\"work_bytes\": %" PRId64
+                  ", \"scratch_bytes\": %" PRId64 ", \"local_bytes\": %" PRId64 "}}\n",
+                  cost.work_bytes, cost.scratch_bytes, local_bytes);
+}
+
 static void plan_all(const bench_options_t *o, plait_comm_t *comm)
 {
+    static const char *const ops[] = {"fft", "fft_natural", "rfft"};
     static const int64_t shapes[][3] = {
         {1024, 1024, 1024}, {1021, 1019, 1013}, {1000, 1000, 1000}, {768, 768, 768},
         {512, 512, 512},    {256, 256, 256},    {128, 128, 128},    {64, 64, 64}};
     FILE *file = (o->out == NULL) ? stdout : fopen(o->out, "a");
 
     bench_must(file != NULL, "cannot write the file of out=");
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        plait_plan_cost_t cost = {0};
-        int64_t local_bytes = 0;
-
-        (void)fprintf(file,
-                      "{\"name\": \"plan %" PRId64 "x%" PRId64 "x%" PRId64
-                      "\", \"plan_s\": [",
-                      shapes[i][0], shapes[i][1], shapes[i][2]);
-        for (int k = 0; k < o->n_rounds; k++) {
-            (void)fprintf(file, "%s%.6e", (k == 0) ? "" : ", ",
-                          problem_plan_time(comm, shapes[i], &cost, &local_bytes));
+    for (size_t k = 0; k < sizeof(ops) / sizeof(ops[0]); k++) {
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+            plan_one(o, comm, ops[k], shapes[i], file);
         }
-        (void)fprintf(file,
-                      "], \"facts\": {\"work_bytes\": %" PRId64
-                      ", \"scratch_bytes\": %" PRId64 ", \"local_bytes\": %" PRId64
-                      "}}\n",
-                      cost.work_bytes, cost.scratch_bytes, local_bytes);
     }
     if (file != stdout) {
         (void)fclose(file);

@@ -7,71 +7,111 @@ import statistics
 from _jobs import Absent, any_mpi, debian_openmpi
 from _result import C_REUSED, Bound, Rounds, Row, absent
 
-GROUPS = {"ranks": "FFT n^3, 2 MPI ranks", "threads": "FFT n^3, 2 threads"}
-OTHER = {
-    "ranks": "FFTW-MPI, MEASURE, transposed output",
-    "threads": "FFTW with 2 threads, MEASURE",
+RANKS, THREADS = "FFT n^3, 2 MPI ranks", "FFT n^3, 2 threads"
+WAYS = {"fft": ("transposed", "natural"), "rfft": ("transposed",)}
+# FFTW-MPI's time divided by plait's, at least.
+BOUNDS = {
+    ("fft", "transposed"): {384: 2.3, 256: 2.3, 128: 1.35, 64: 1.0},
+    ("fft", "natural"): {384: 3.0, 256: 3.0, 128: 1.35, 64: 1.0},
+    ("rfft", "transposed"): {256: 2.0},
 }
-FFTW_PARTS = {"ranks": ("_mpi", ""), "threads": ("_threads", "")}
-NOT_SLOWER = Bound(">=", 1.0, 0.03)
+N_REAL = (256, 128)
+DIFFERENCE = {False: 1e-13, True: 1e-5}
 PLAN_LIMIT_MS = 10.0
+BUFFERS = 1.03  # of local size: one, whose rows may be padded
 
 
-def _programs(jobs, where, is_single):
-    """The program with FFTW, or without and why; and how to start it."""
-    missing = ""
-    if where == "threads":
-        compiler, launcher = os.environ.get("CC", "cc"), None
-    else:
-        try:
-            compiler, launcher = debian_openmpi()
-        except Absent as error:
-            compiler, launcher = any_mpi(jobs)
-            missing = str(error)
-    if not missing:
-        try:
-            program = jobs.c_program(compiler, where, is_single, FFTW_PARTS[where])
-            return program, launcher, ""
-        except Absent as error:
-            missing = f"{error}; see bench/setup"
-    return jobs.c_program(compiler, where, is_single), launcher, missing
+def _bound(op, way, n):
+    least = BOUNDS[op, way].get(n)
+    return None if least is None else Bound(">=", least, 0.03 if least == 1.0 else 0.0)
 
 
-def _row(jobs, where, n, is_single):
-    name = f"{n}^3 {'c64' if is_single else 'c128'}"
-    is_bounded = where == "ranks" and not is_single and n == 256
-    bound = NOT_SLOWER if is_bounded else None
+def _name(op, n, is_single):
+    kinds = {"fft": ("c128", "c64"), "rfft": ("f64", "f32")}
+    return f"{n}^3 {kinds[op][is_single]}"
+
+
+def _program_of_ranks(jobs, is_single):
+    """The program with FFTW-MPI, or without and why; and how to start it."""
     try:
-        program, launcher, missing = _programs(jobs, where, is_single)
-        run = jobs.threads if where == "threads" else jobs.ranks
-        place = () if where == "threads" else (launcher,)
-        record = run(program, *place, "fft", n)[0]
+        compiler, launcher = debian_openmpi()
+        program = jobs.c_program(compiler, "fft", is_single, ("_mpi", ""))
+        return program, launcher, ""
+    except Absent as error:
+        compiler, launcher = any_mpi(jobs)
+        return jobs.c_program(compiler, "fft", is_single), launcher, f"{error}; see bench/setup"
+
+
+def _of_ranks(jobs, op, n, is_single):
+    """A row for each layout of the result."""
+    name, comparator = _name(op, n, is_single), "FFTW-MPI, MEASURE"
+    try:
+        program, launcher, missing = _program_of_ranks(jobs, is_single)
+        [record] = jobs.ranks(program, launcher, op, n)
     except (Absent, RuntimeError) as error:
-        return absent(GROUPS[where], name, C_REUSED, OTHER[where], str(error), bound)
+        return [
+            absent(RANKS, f"{name}, {way}", C_REUSED, comparator, str(error), _bound(op, way, n))
+            for way in WAYS[op]
+        ]
     rounds = Rounds(record, jobs.scale.n_rounds)
-    theirs = "memcpy" if missing else "fftw"
-    row = rounds.row(GROUPS[where], name, C_REUSED, "plait", theirs, OTHER[where], bound)
-    row.note = _note(rounds, n)
+    return [_row_of_ranks(rounds, op, n, is_single, way, missing) for way in WAYS[op]]
+
+
+def _row_of_ranks(rounds, op, n, is_single, way, missing):
+    facts, ours = rounds.facts, f"plait {way}"
+    title, bound = f"{_name(op, n, is_single)}, {way}", _bound(op, way, n)
     if missing:
-        row.judged = f"{row.plait_s / row.comparator_s:.1f} memcpys"
-        row.comparator_s = row.speed = None
-        row.verdict, row.note = "absent", f"{missing}; {row.note}"
+        return _alone(rounds, RANKS, title, ours, f"FFTW-MPI, MEASURE, {way}", missing, bound)
+    theirs, fftw = f"fftw {way}", facts[way]
+    place = ", in place" if fftw["is_in_place"] else ""
+    comparator = f"FFTW-MPI, MEASURE, {way}{place}, {facts['fftw']}"
+    row = rounds.row(RANKS, title, C_REUSED, ours, theirs, comparator, bound)
+    row.note = _note(rounds, ours, n, op == "rfft", fftw["plan_s"])
+    return _judged(rounds, row, ours, fftw["difference"], is_single)
+
+
+def _of_threads(jobs, n, is_single):
+    name, comparator = _name("fft", n, is_single), "FFTW with 2 threads, MEASURE"
+    compiler, missing = os.environ.get("CC", "cc"), ""
+    try:
+        try:
+            program = jobs.c_program(compiler, "threads", is_single, ("_threads", ""))
+        except Absent as error:
+            program = jobs.c_program(compiler, "threads", is_single)
+            missing = f"{error}; see bench/setup"
+        [record] = jobs.threads(program, "fft", n)
+    except (Absent, RuntimeError) as error:
+        return absent(THREADS, name, C_REUSED, comparator, str(error))
+    rounds = Rounds(record, jobs.scale.n_rounds)
+    if missing:
+        return _alone(rounds, THREADS, name, "plait", comparator, missing, None)
+    comparator = f"{comparator}, {rounds.facts['fftw']}"
+    row = rounds.row(THREADS, name, C_REUSED, "plait", "fftw", comparator)
+    row.note = _note(rounds, "plait", n, False, rounds.facts["fftw_plan_s"])
+    return _judged(rounds, row, "plait", rounds.facts["difference"], is_single)
+
+
+def _judged(rounds, row, ours, difference, is_single):
+    if not difference < DIFFERENCE[is_single]:
+        row.verdict, row.note = "FAILED", f"results differ by {difference}"
         return row
-    facts = rounds.facts
-    place = ", in place" if facts["fftw_in_place"] else ""
-    row.comparator = f"{OTHER[where]}{place}, {facts['fftw']}"
-    if facts.get("difference", 0) > (1e-5 if is_single else 1e-13):
-        row.verdict, row.note = "FAILED", f"results differ by {facts['difference']}"
-        return row
-    copies = rounds.median(lambda r: r["plait"] / r["memcpy"])
+    copies = rounds.median(lambda r: r[ours] / r["memcpy"])
     return row.judge(f"{row.speed:.2f}x, {copies:.1f} memcpys", row.speed)
 
 
-def _note(rounds, n):
-    gflops = 5e-9 * n**3 * 3 * math.log2(n) / rounds.median("plait")
-    text = f"{gflops:.1f} GF/s, planned in {_ms(rounds.facts['plan_s'])}"
-    if "fftw_plan_s" in rounds.facts:
-        text += f" (FFTW {rounds.facts['fftw_plan_s']:.2g} s)"
+def _alone(rounds, group, name, ours, comparator, missing, bound):
+    """Plait's figure where FFTW is missing."""
+    row = rounds.row(group, name, C_REUSED, ours, "memcpy", comparator, bound)
+    row.judged = f"{1 / row.speed:.1f} memcpys"
+    row.comparator_s = row.speed = None
+    row.verdict, row.note = "absent", missing
+    return row
+
+
+def _note(rounds, ours, n, is_real, fftw_plan_s):
+    flops = (2.5 if is_real else 5.0) * n**3 * 3 * math.log2(n)
+    text = f"{1e-9 * flops / rounds.median(ours):.1f} GF/s, planned in "
+    text += f"{_ms(rounds.facts['plan_s'])} (FFTW {fftw_plan_s:.2g} s)"
     return f"{text}, peers' memory {rounds.facts['direct']}"
 
 
@@ -84,31 +124,43 @@ def _planning(jobs):
     group = "plans of an FFT, any size to 1024^3, 2 ranks"
     program = jobs.c_program(os.environ.get("CC", "cc"), "threads", False)
     records = jobs.threads(program, "plan", 0)
-    longest = max(records, key=lambda r: _worst(r["plan_s"]))
-    seconds = _worst(longest["plan_s"])
     time = Row(group, "time, worst of the shapes", C_REUSED, "")
-    time.bound, time.plait_s = Bound("<=", PLAN_LIMIT_MS), seconds
+    longest = max(records, key=lambda r: _worst(r["plan_s"]))
+    time.bound, time.plait_s = Bound("<=", PLAN_LIMIT_MS), _worst(longest["plan_s"])
     time.comparator_s, time.comparator = _fftw_planning(jobs)
-    time.note = "first and median of the others: " + ", ".join(
-        f"{r['name'][5:]} {_ms(r['plan_s'][0])} {_ms(statistics.median(r['plan_s'][1:]))}"
+    time.note = f"{longest['name']} {longest['shape']}; fft, first and median of the others: "
+    time.note += ", ".join(
+        f"{r['shape']} {_ms(r['plan_s'][0])} {_ms(statistics.median(r['plan_s'][1:]))}"
         for r in records
+        if r["name"] == "fft"
     )
-    time.judge(_ms(seconds), 1e3 * seconds)
-    buffers = max(r["facts"]["work_bytes"] / r["facts"]["local_bytes"] for r in records)
-    memory = Row(group, "work memory, most of the shapes", C_REUSED, "the local data")
-    memory.bound = Bound("<=", 1.0)
-    scratch = max(r["facts"]["scratch_bytes"] for r in records)
-    memory.note = f"and at most {scratch / 2**20:.2g} MiB of scratch in cache"
-    return [time, memory.judge(f"{buffers:.3f} local buffers", buffers)]
+    time.judge(_ms(time.plait_s), 1e3 * time.plait_s)
+    return [
+        time,
+        *(_memory(group, records, op) for op in dict.fromkeys(r["name"] for r in records)),
+    ]
+
+
+def _memory(group, records, op):
+    costs = {r["shape"]: r["facts"] for r in records if r["name"] == op}
+    parts = {shape: c["work_bytes"] / c["local_bytes"] for shape, c in costs.items()}
+    buffers = max(parts.values())
+    row = Row(group, f"work memory of {op}, most of the shapes", C_REUSED, "the local data")
+    row.bound = Bound("<=", BUFFERS)
+    scratch = max(c["scratch_bytes"] for c in costs.values())
+    row.note = ", ".join(f"{shape} {part:.3f}" for shape, part in parts.items())
+    row.note += f"; and at most {scratch / 2**20:.2g} MiB of scratch in cache"
+    return row.judge(f"{buffers:.3f} local buffers", buffers)
 
 
 def _fftw_planning(jobs):
-    """FFTW's planning time for the largest size of this run."""
-    facts = [r["facts"] for r in jobs.records if "fftw_plan_s" in r["facts"]]
+    """FFTW-MPI's planning time for the largest size of this run."""
+    facts = [r["facts"] for r in jobs.records if "transposed" in r.get("facts", {})]
     if not facts:
-        return None, "FFTW: absent"
-    largest = max(facts, key=lambda f: (f["n"], f["fftw_plan_s"]))
-    return largest["fftw_plan_s"], f"FFTW, MEASURE, {largest['n']}^3: {largest['fftw']}"
+        return None, "FFTW-MPI: absent"
+    largest = max(facts, key=lambda f: (f["n"], f["transposed"]["plan_s"]))
+    text = f"FFTW-MPI, MEASURE, {largest['n']}^3: {largest['fftw']}"
+    return largest["transposed"]["plan_s"], text
 
 
 def _worst(seconds):
@@ -118,10 +170,10 @@ def _worst(seconds):
 
 def measure(jobs):
     """The rows of this group."""
-    rows = [
-        _row(jobs, where, n, is_single)
-        for where in GROUPS
-        for n in jobs.scale.sizes
-        for is_single in (False, True)
-    ]
+    rows, precisions = [], (False, True)
+    for n in jobs.scale.fft_sizes:
+        rows += [row for single in precisions for row in _of_ranks(jobs, "fft", n, single)]
+    for n in [n for n in N_REAL if n in jobs.scale.fft_sizes]:
+        rows += [row for single in precisions for row in _of_ranks(jobs, "rfft", n, single)]
+    rows += [_of_threads(jobs, n, single) for n in jobs.scale.sizes for single in precisions]
     return rows + _planning(jobs)

@@ -7,7 +7,7 @@ from rows import under_each_mpi
 
 LIMIT_S = 15.0  # for each of many records
 N_AXES = 3
-BOUND = Bound(">=", 1.0, slack=0.03)
+BOUND = Bound(">=", 2.0)
 
 
 def _group(jobs):

@@ -4,6 +4,7 @@ import _peers
 from _jobs import N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
 
+PEERS = ("mpi4jax", "jpi")
 MIB = 64
 BOUND = Bound(">=", 1.0, 0.05)
 
@@ -11,7 +12,7 @@ BOUND = Bound(">=", 1.0, 0.05)
 def measure(jobs):
     """The rows of this group, for each peer and MPI; what cannot be installed is absent."""
     rows = []
-    for peer in _peers.PEERS:
+    for peer in PEERS:
         for python in jobs.pythons():
             try:
                 rows += _beside(jobs, peer, _peers.environment(jobs, peer, python))

@@ -1,5 +1,7 @@
 """Redistribution through JAX with fresh results, beside memcpy of the local data."""
 
+import functools
+
 import jax
 import numpy as np
 import plait
@@ -15,14 +17,15 @@ def main():
     world, n = World(options.where), int(options.n)
     whole = random(n, "complex128")
     x = world.put(whole)
-    move = plait.jit(lambda x: plait.redistribute(x, P(None, "x")))
-    for index, part in world.parts(move(x)):
-        if not np.array_equal(part, whole[index]):
-            raise RuntimeError("redistribute is wrong")
-    cases = {
-        "plait": Case(lambda: move(x).block_until_ready()),
-        "memcpy": Case(copier(whole.nbytes // world.size, world.team.copies)),
-    }
+    cases = {}
+    for axis in (1, 2):
+        split = P(*[None] * axis, "x")
+        move = plait.jit(functools.partial(plait.redistribute, to_spec=split))
+        for index, part in world.parts(move(x)):
+            if not np.array_equal(part, whole[index]):
+                raise RuntimeError(f"redistribute to axis {axis} is wrong")
+        cases[f"to {axis}"] = Case(lambda move=move: move(x).block_until_ready())
+    cases["memcpy"] = Case(copier(whole.nbytes // world.size, world.team.copies))
     facts = {"jax": jax.__version__, "n": n, "local_bytes": whole.nbytes // world.size}
     rounds(world.team, options, f"redist {options.where}", cases, facts)
 
