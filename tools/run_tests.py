@@ -242,10 +242,23 @@ FAULTS = "tests/python/test_faults.py"
 HOSTS = "tests/python/test_faults_hosts.py"
 
 
+# Tests of distributed arrays: about half of the time.
+MESH = [
+    f"tests/python/test_{name}.py"
+    for name in ("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody")
+    + ("redistribute", "shapes", "spectral", "taylor_green", "tune")
+]
+
+
 def python(count):
     """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
-    ignored = ("--ignore=tests/python/mpi", f"--ignore={FAULTS}", f"--ignore={HOSTS}")
+    ignored = [f"--ignore={path}" for path in ("tests/python/mpi", FAULTS, HOSTS, *MESH)]
     pytest(count, "python", "tests/python", *ignored)
+
+
+def mesh(count):
+    """The same, of distributed arrays."""
+    pytest(count, "mesh", *MESH)
 
 
 def faults(count):
@@ -257,7 +270,8 @@ def doctests(count):
     """The examples in docstrings and in the texts."""
     texts = [name for name in ("README.md", "docs") if (ROOT / name).exists()]
     options = ("--doctest-modules", "--doctest-glob=*.md", "--doctest-continue-on-failure")
-    pytest(count, "doctest", *options, "python/plait", *texts, limit_s=300)
+    devices = {"JAX_NUM_CPU_DEVICES": "8"}
+    pytest(count, "doctest", *options, "python/plait", *texts, limit_s=300, environment=devices)
 
 
 # What depends most on the number of ranks and on the MPI; two ranks run everything.
@@ -339,6 +353,7 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "faults": faults,
     "openmpi-faults": open_mpi_faults,
     "python": python,
+    "mesh": mesh,
     "doctest": doctests,
     "mpi-1": mpi("mpi-1", 1),
     "mpi-2": mpi("mpi-2", 2),

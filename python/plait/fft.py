@@ -432,7 +432,7 @@ def fftconvolve(
 
     Example:
         >>> import plait, jax.numpy as jnp
-        >>> plait.fft.fftconvolve(jnp.array([1.0, 2, 3]), jnp.array([1.0, 1])).round(3).tolist()
+        >>> plait.fft.fftconvolve(jnp.array([1.0, 2, 3]), jnp.array([1.0, 1])).round().tolist()
         [1.0, 3.0, 5.0, 3.0]
     """
     return convolve(a, b, mode, axes, mesh, spec)

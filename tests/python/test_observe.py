@@ -426,7 +426,10 @@ def test_a_launcher_that_mpi_does_not_know():
 
 
 def test_interrupt_keeps_the_flight_recorder(tmp_path):
-    code = "import plait, time\nplait.barrier()\nprint('ready', flush=True)\ntime.sleep(60)"
+    code = (  # started in the background, a program ignores interrupts
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import plait, time\nplait.barrier()\nprint('ready', flush=True)\ntime.sleep(60)"
+    )
     env = os.environ | {"PYTHONPATH": PACKAGE, "PLAIT_FLIGHT": str(tmp_path)}
     job = subprocess.Popen(
         [sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
