@@ -19,7 +19,7 @@ def words(
 
     stored: shape of every rank's part in memory, for arrays with padding at their tail; a split
         axis is cut into pieces of that size.
-    blocks: for each axis, 0, or how many elements each of the blocks has that are dealt out in turn;
+    blocks: for each axis, 0, or the number of elements of the blocks that are dealt out in turn;
         there ``stored`` is needed.
     """
     flat = [len(shape), *shape, len(grid), *grid]

@@ -172,9 +172,9 @@ class Global:
     """A global primitive: its name in the core, its adjoint, its attributes.
 
     Parameters of all: room, the result's extents. Of those whose arrays may have padding at their
-    tail: shape, what is data of the operand. Of redistribute, where an axis is dealt out: blocks, of
-    operand and result, see `_words`. Of fft: out, what is data of the result; its dtype.
-    Of halos: cells, the extents without ghosts; shape, what is data of these.
+    tail: shape, what is data of the operand. Of redistribute, where an axis is dealt out: blocks,
+    of operand and result, see `_words`. Of fft: out, what is data of the result; its dtype. Of
+    halos: cells, the extents without ghosts; shape, what is data of these.
     """
 
     name: str

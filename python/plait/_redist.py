@@ -25,16 +25,16 @@ def redistribute(
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide. The result has as much padding as its own split needs; there it is zero.
 
-    With ``block`` every axis that ``to_spec`` splits is dealt out: block k of so many elements is the
-    next one of device k mod P, as dense solvers want it. Every device's part has the size of
-    whole blocks, as many as the first device has. ``from_block`` says that the operand is dealt out
-    so; then ``shape`` is what was dealt out.
+    With ``block`` every axis that ``to_spec`` splits is dealt out: block k of so many elements is
+    the next one of device k mod P, as dense solvers want it. Every device's part has the size of
+    whole blocks, as many as the first device has. ``from_block`` says that the operand is dealt
+    out so; then ``shape`` is what was dealt out.
 
     Collective: over the mesh, in program order.
     Shapes: any to the same; with ``shape`` to that one, rounded up along each split axis; with
     ``block`` to P times whole blocks there.
-    Raises: ValueError for a spec that does not fit the mesh, a size that it does not divide, a block
-    that is not positive.
+    Raises: ValueError for a spec that does not fit the mesh, a size that it does not divide, a
+    block that is not positive.
     Adjoint: the way back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
 
     Example:
