@@ -268,8 +268,6 @@ def _lower(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
         return form.join(leaves, token)
     if len(leaves) > row.n_args:
         return _lower_joined(form, ctx, *args, **params)
-    if form.operation.rules.fits is not None:
-        params |= form.operation.rules.fits(ctx.avals_in, params)
     attrs = attributes(row, ctx, params)
     aliases = {i: 0 for i in _donated(row, params)}
     if form.has_token:
@@ -284,6 +282,8 @@ def _lower(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
 
 def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     """What the handler of an operation reads."""
+    fits = _RULES[row.name].fits
+    params = params if fits is None else params | fits(ctx.avals_in, params)
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
     attrs |= {name: float(params[name]) for name in row.floats}
     attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}

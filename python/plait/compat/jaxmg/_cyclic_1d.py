@@ -53,8 +53,8 @@ def calculate_all_valid_T_A(shard_size: int, ndev: int, T_A_max: int) -> list[in
 
     Example:
         >>> from plait.compat import jaxmg
-        >>> jaxmg.calculate_all_valid_T_A(6, 2, 6)
-        [1, 2, 3]
+        >>> jaxmg.calculate_all_valid_T_A(25, 4, 8)
+        [1, 2, 4, 7]
     """
     return [t for t in range(1, T_A_max) if _is_valid(shard_size, t, ndev)]
 
