@@ -45,7 +45,12 @@ static scalar_t scalar(plait_dtype_t dtype, double value)
 /* What LAPACK calls the adjoint of this dtype. */
 static char adjoint(plait_dtype_t dtype, char trans)
 {
-    return (trans == 'C' && !is_complex(dtype)) ? 'T' : trans;
+    char ta = trans;
+
+    if (trans == 'C' && !is_complex(dtype)) {
+        ta = 'T';
+    }
+    return ta;
 }
 
 /* Of an output that the library wrote into 4 or 8 of its bytes, which were zero. */
@@ -65,8 +70,11 @@ static int64_t size_of(plait_dtype_t dtype, const scalar_t *s)
 }
 
 /* One function of the table, as a function of these types. */
-#define FUNCTION(_op, _dtype, ...) \
-    ((void (*)(__VA_ARGS__))plait_blas_find(PLAIT_BLAS_##_op, (_dtype)))
+#define RETURNING(_type, _op, _dtype, ...) \
+    ((_type(*)(__VA_ARGS__))plait_blas_find(PLAIT_BLAS_##_op, (_dtype)))
+#define FUNCTION(_op, _dtype, ...) RETURNING(void, _op, _dtype, __VA_ARGS__)
+
+/* NOLINTBEGIN(readability-function-size): the standard says how many arguments there are. */
 
 /* ---- BLAS ----------------------------------------------------------------------------------- */
 
@@ -488,26 +496,32 @@ int64_t plait_blas_gesvd(plait_dtype_t dtype, char jobu, char jobvh, int64_t m,
 double plait_blas_lange(plait_dtype_t dtype, char norm, int64_t m, int64_t n,
                         const void *a, int64_t lda, void *work)
 {
-    plait_blas_fn_t function = plait_blas_find(PLAIT_BLAS_LANGE, dtype);
+    double value = 0;
 
     if (is_single(dtype)) {
-        return (double)((float (*)(chr_t, num_t, num_t, in_t, num_t, out_t,
-                                   len_t))function)(&norm, &m, &n, a, &lda, work, 1);
+        value = (double)RETURNING(float, LANGE, dtype, chr_t, num_t, num_t, in_t, num_t,
+                                  out_t, len_t)(&norm, &m, &n, a, &lda, work, 1);
+    } else {
+        value = RETURNING(double, LANGE, dtype, chr_t, num_t, num_t, in_t, num_t, out_t,
+                          len_t)(&norm, &m, &n, a, &lda, work, 1);
     }
-    return ((double (*)(chr_t, num_t, num_t, in_t, num_t, out_t, len_t))function)(
-        &norm, &m, &n, a, &lda, work, 1);
+    return value;
 }
 
 double plait_blas_lanhe(plait_dtype_t dtype, char norm, char uplo, int64_t n,
                         const void *a, int64_t lda, void *work)
 {
-    plait_blas_fn_t function = plait_blas_find(PLAIT_BLAS_LANHE, dtype);
+    double value = 0;
 
     if (is_single(dtype)) {
-        return (double)((float (*)(chr_t, chr_t, num_t, in_t, num_t, out_t, len_t,
-                                   len_t))function)(&norm, &uplo, &n, a, &lda, work, 1,
-                                                    1);
+        value = (double)RETURNING(float, LANHE, dtype, chr_t, chr_t, num_t, in_t, num_t,
+                                  out_t, len_t,
+                                  len_t)(&norm, &uplo, &n, a, &lda, work, 1, 1);
+    } else {
+        value = RETURNING(double, LANHE, dtype, chr_t, chr_t, num_t, in_t, num_t, out_t,
+                          len_t, len_t)(&norm, &uplo, &n, a, &lda, work, 1, 1);
     }
-    return ((double (*)(chr_t, chr_t, num_t, in_t, num_t, out_t, len_t,
-                        len_t))function)(&norm, &uplo, &n, a, &lda, work, 1, 1);
+    return value;
 }
+
+/* NOLINTEND(readability-function-size) */
