@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 MAX_GRID = 4
 MAX_NDIM = 8
-CEIL = 2  # JAX's shards
+CEIL, CYCLIC = 2, 3  # JAX's shards; blocks dealt out in turn
 
 
 def words(
@@ -13,16 +13,21 @@ def words(
     grid: Sequence[int],
     splits: Sequence[Sequence[int]],
     stored: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """Global shape, extents of the grid of ranks, and the grid axes that split each axis.
 
     stored: shape of every rank's part in memory, for arrays with padding at their tail; a split
-        axis is dealt out in pieces of that size.
+        axis is cut into pieces of that size.
+    blocks: for each axis, 0, or the number of elements of the blocks that are dealt out in turn;
+        there ``stored`` is needed.
     """
     flat = [len(shape), *shape, len(grid), *grid]
     for i, axes in enumerate(splits):
         n = 0 if stored is None else stored[i]
-        flat += [CEIL if axes else 0, n if axes else 0, len(axes), *axes, n]
+        block = blocks[i] if blocks is not None and axes else 0
+        rule, piece = (CYCLIC, block) if block else (CEIL, n) if axes else (0, 0)
+        flat += [rule, piece, len(axes), *axes, n]
     return tuple(int(word) for word in flat)
 
 
@@ -33,3 +38,11 @@ def local_shape(
     return tuple(
         n // math.prod(grid[a] for a in axes) for n, axes in zip(shape, splits, strict=True)
     )
+
+
+def with_leading(given: Sequence[int], extents: Sequence[int]) -> tuple[int, ...]:
+    """The same layout under more leading axes, which every rank has whole."""
+    ndim, rest = given[0], given[1:]
+    n = ndim + 1 + rest[ndim]  # shape and grid
+    whole = (0,) * 4 * len(extents)
+    return (ndim + len(extents), *map(int, extents), *rest[:n], *whole, *rest[n:])

@@ -21,12 +21,12 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _eager, _groups, _jax, _layout, _sites
-from plait._ops import Chain, Rules, rules
+from plait._ops import Chain, Rules, aval_of, rules
 
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
 
 
-for _name in ("redistribute", "fft", "halo_exchange", "halo_reduce"):
+for _name in ("fft", "halo_exchange", "halo_reduce"):
     rules(
         _name,
         Rules(
@@ -38,6 +38,31 @@ for _name in ("redistribute", "fft", "halo_exchange", "halo_reduce"):
             transpose=None,  # derivatives are those of the global primitive
         ),
     )
+
+
+def _redistribute_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
+    swapped = {"from": params["to"], "to": params["from"], "donate": False}
+    swapped["out_shape"] = aval_of(args[0]).shape[-params["from"][0] :]
+    return chain.call("redistribute", *cts, **(params | swapped))
+
+
+def _leading(aval: Any, params: dict) -> dict:
+    """The layouts under the axes that vmap has put before those they speak of."""
+    extents = aval.shape[: aval.ndim - params["from"][0]]
+    return {name: _layout.with_leading(params[name], extents) for name in ("from", "to")}
+
+
+rules(
+    "redistribute",
+    Rules(
+        results=lambda avals, params: [
+            a.update(shape=(*a.shape[: a.ndim - params["from"][0]], *params["out_shape"]))
+            for a in avals
+        ],
+        transpose=_redistribute_transpose,
+        fits=lambda avals, params: _leading(avals[0], params),
+    ),
+)
 
 
 def grid_of(mesh: Any) -> dict[str, int]:
@@ -58,13 +83,20 @@ def _splits(grid: dict[str, int], spec: Spec) -> list[tuple[int, ...]]:
 
 
 def _words(
-    mesh: Any, shape: Sequence[int], spec: Spec, dims: Sequence[int] | None = None
+    mesh: Any,
+    shape: Sequence[int],
+    spec: Spec,
+    dims: Sequence[int] | None = None,
+    blocks: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """Of an array of this shape in a global array of extents dims, with padding at the tail."""
+    """Of an array of this shape in a global array of extents dims, with padding at the tail.
+
+    blocks: for each axis, of how many elements its blocks are that are dealt out in turn, or 0.
+    """
     grid = grid_of(mesh)
-    is_padded = dims is not None and tuple(dims) != tuple(shape)
-    stored = local_shape(mesh, dims, spec) if is_padded else None
-    return _layout.words(shape, tuple(grid.values()), _splits(grid, spec), stored)
+    has_rest = dims is not None and (blocks is not None or tuple(dims) != tuple(shape))
+    stored = local_shape(mesh, dims, spec) if has_rest else None
+    return _layout.words(shape, tuple(grid.values()), _splits(grid, spec), stored, blocks)
 
 
 def parts(mesh: Any, axes: Sequence[str]) -> int:
@@ -77,17 +109,19 @@ def local_shape(mesh: Any, shape: Sequence[int], spec: Spec) -> tuple[int, ...]:
     return tuple(n // parts(mesh, axes) for n, axes in zip(shape, spec, strict=True))
 
 
-def padded(mesh: Any, shape: Sequence[int], spec: Spec) -> tuple[int, ...]:
-    """Extents of the global array that holds one of this shape: as JAX divides it."""
+def padded(mesh: Any, shape: Sequence[int], spec: Spec, block: int = 1) -> tuple[int, ...]:
+    """Extents of the global array that holds one of this shape: parts of whole blocks each."""
     return tuple(
-        -(-n // parts(mesh, axes)) * parts(mesh, axes) for n, axes in zip(shape, spec, strict=True)
+        -(-n // (parts(mesh, axes) * block)) * parts(mesh, axes) * block if axes else n
+        for n, axes in zip(shape, spec, strict=True)
     )
 
 
 def _attrs_redist(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
+    of_src, of_dst = given.get("blocks", (None, None))
     return {
-        "from": _words(mesh, given["shape"], src, dims),
-        "to": _words(mesh, given["shape"], dst, given["room"]),
+        "from": _words(mesh, given["shape"], src, dims, of_src),
+        "to": _words(mesh, given["shape"], dst, given["room"], of_dst),
     }
 
 
@@ -108,7 +142,10 @@ def _attrs_halo(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dic
 
 def _batch_redist(given: dict, n: int) -> dict:
     extents = ("shape", "out", "room", "cells")
-    return given | {name: (n, *given[name]) for name in extents if name in given}
+    more: dict[str, Any] = {name: (n, *given[name]) for name in extents if name in given}
+    if "blocks" in given:
+        more["blocks"] = tuple((0, *b) for b in given["blocks"])
+    return given | more
 
 
 def _batch_fft(given: dict, n: int) -> dict:
@@ -122,7 +159,9 @@ def _batch_halo(given: dict, n: int) -> dict:
 
 def _adjoint_of(given: dict, aval: Any) -> dict:
     """Parameters of the adjoint of an operation on aval: from the result's extents to its own."""
-    swapped = {"room": tuple(aval.shape)}
+    swapped: dict[str, Any] = {"room": tuple(aval.shape)}
+    if "blocks" in given:
+        swapped["blocks"] = given["blocks"][::-1]
     if "out" in given:
         swapped |= {"shape": given["out"], "out": given["shape"], "dtype": aval.dtype.name}
     return given | swapped
@@ -133,8 +172,9 @@ class Global:
     """A global primitive: its name in the core, its adjoint, its attributes.
 
     Parameters of all: room, the result's extents. Of those whose arrays may have padding at their
-    tail: shape, what is data of the operand. Of fft: out, what is data of the result; its dtype.
-    Of halos: cells, the extents without ghosts; shape, what is data of these.
+    tail: shape, what is data of the operand. Of redistribute, where an axis is dealt out: blocks,
+    of operand and result, see `_words`. Of fft: out, what is data of the result; its dtype. Of
+    halos: cells, the extents without ghosts; shape, what is data of these.
     """
 
     name: str

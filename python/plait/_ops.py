@@ -38,6 +38,8 @@ class Rules:
         None: not a linear operation.
     jvp: (primal chain, tangent chain, operands, tangents, parameters) to both results.
     joins: results from (chain, operands, parameters) for several leaves.
+    fits: from operand avals and parameters, those parameters that say something of leading axes,
+        which vmap adds; asked for when the operation is lowered.
     plain: how many trailing operands and results are no payload: never differentiated, packed
         or batched.
     overlaps: from the parameters, whether tangent and adjoint are one operation each, on nothing
@@ -53,6 +55,7 @@ class Rules:
     results: Callable[[Sequence, dict], list] | None = None
     jvp: Callable[..., tuple[list, list]] | None = None
     joins: Callable[["Chain", Sequence, dict], list] | None = None
+    fits: Callable[[Sequence, dict], dict] | None = None
     plain: tuple[int, int] = (0, 0)
     overlaps: Callable[[dict], bool] = lambda params: True
     reduces: bool = False
@@ -279,6 +282,8 @@ def _lower(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
 
 def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     """What the handler of an operation reads."""
+    fits = _RULES[row.name].fits
+    params = params if fits is None else params | fits(ctx.avals_in, params)
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
     attrs |= {name: float(params[name]) for name in row.floats}
     attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}

@@ -1,6 +1,7 @@
 """Global arrays from one layout to another, and their sums."""
 
 import functools
+import operator
 from typing import Any
 
 import jax
@@ -14,6 +15,8 @@ def redistribute(
     to_spec: Any,
     *,
     shape: tuple[int, ...] | None = None,
+    block: int | None = None,
+    from_block: int | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -22,9 +25,16 @@ def redistribute(
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide. The result has as much padding as its own split needs; there it is zero.
 
+    With ``block`` every axis that ``to_spec`` splits is dealt out: block k of so many elements is
+    the next one of device k mod P, as dense solvers want it. Every device's part has the size of
+    whole blocks, as many as the first device has. ``from_block`` says that the operand is dealt
+    out so; then ``shape`` is what was dealt out.
+
     Collective: over the mesh, in program order.
-    Shapes: any to the same; with ``shape`` to that one, rounded up along each split axis.
-    Raises: ValueError for a spec that does not fit the mesh, or a size that it does not divide.
+    Shapes: any to the same; with ``shape`` to that one, rounded up along each split axis; with
+    ``block`` to P times whole blocks there.
+    Raises: ValueError for a spec that does not fit the mesh, a size that it does not divide, a
+    block that is not positive.
     Adjoint: the way back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
 
     Example:
@@ -38,9 +48,45 @@ def redistribute(
     if place.mesh is None and not any(to) and shape is None:
         return x
     data = _mesh.data_of(shape, x.shape, 0, "redistribute")
-    dims = x.shape if shape is None else _mesh_rules.padded(place.mesh, data, to)
-    _mesh.check_spec(to, place.mesh, dims, "redistribute")
-    return _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to, dims=dims, shape=data)
+    given: dict[str, Any] = {"dims": x.shape, "shape": data}
+    if block is not None or from_block is not None or shape is not None:
+        _mesh.check_spec(to, place.mesh, (0,) * x.ndim, "redistribute")
+        given["dims"] = _mesh_rules.padded(place.mesh, data, to, _block(block, "block") or 1)
+    if block is not None or from_block is not None:
+        n = _block(from_block, "from_block")
+        _check_dealt(x.shape, data, place, n)
+        given["blocks"] = (_blocks(place.spec, n), _blocks(to, _block(block, "block")))
+    _mesh.check_spec(to, place.mesh, given["dims"], "redistribute")
+    return _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to, **given)
+
+
+def _block(n: int | None, argument: str) -> int:
+    """Elements of a block, 0 where nothing is dealt out."""
+    if n is None:
+        return 0
+    try:
+        given = operator.index(n)
+    except TypeError:
+        raise TypeError(f"redistribute: {argument} is {n!r}; expected an integer") from None
+    if given < 1:
+        raise ValueError(f"redistribute: {argument} is {given}; expected 1 or more")
+    return given
+
+
+def _blocks(spec: _mesh_rules.Spec, n: int) -> tuple[int, ...]:
+    return tuple(n if axes else 0 for axes in spec)
+
+
+def _check_dealt(
+    dims: tuple[int, ...], data: tuple[int, ...], place: _mesh.Place, block: int
+) -> None:
+    """The operand has the extents that its data have when they are dealt out."""
+    want = _mesh_rules.padded(place.mesh, data, place.spec, block or 1)
+    if block and want != dims:
+        raise ValueError(
+            f"redistribute: an array of shape {data}, dealt out in blocks of {block}, has extents "
+            f"{want}; the operand has {dims} (shape= says what was dealt out)"
+        )
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """redistribute and sum on all meshes."""
 
+import functools
 import itertools
 
 import jax
@@ -105,3 +106,76 @@ def test_bad_input():
     inside = jax.shard_map(plait.sum, mesh=mesh, in_specs=P("a"), out_specs=P())
     with pytest.raises(TypeError, match="call it outside jax.shard_map"):
         jax.jit(inside)(x)
+
+
+# ---- dealt out in blocks ---------------------------------------------------------------------
+
+
+def dealt(n, n_parts, block):
+    """The place of each of n indices, and how many places there are."""
+    i = np.arange(n)
+    k = i // block
+    each = -(-n // (n_parts * block)) * block
+    return (k % n_parts) * each + k // n_parts * block + i % block, n_parts * each
+
+
+def deal(a, axis, n_parts, block):
+    """The oracle: axis of a dealt out, zeros between."""
+    places, n = dealt(a.shape[axis], n_parts, block)
+    x = np.moveaxis(a, axis, 0)
+    y = np.zeros((n, *x.shape[1:]), a.dtype)
+    y[places] = x
+    return np.moveaxis(y, 0, axis)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 8])
+@pytest.mark.parametrize("block", [1, 2, 5, 64])
+def test_blocks_there_and_back(block, n_parts, kind):
+    mesh = meshes.make((n_parts,), kind)
+    for n in {1, 2, n_parts - 1, n_parts, n_parts + 1, 33, 100}:
+        a = meshes.random((3, n))
+        x = meshes.put(a, mesh)
+        y = plait.redistribute(x, P(None, "a"), block=block)
+        assert np.array_equal(y, deal(a, 1, n_parts, block)), n
+        z = plait.redistribute(y, P(), from_block=block, shape=a.shape, spec=P(None, "a"))
+        assert np.array_equal(z, a), n
+        other = plait.redistribute(
+            y, P(None, "a"), from_block=block, block=3, shape=a.shape, spec=P(None, "a")
+        )
+        assert np.array_equal(other, deal(a, 1, n_parts, 3)), n
+
+
+def test_blocks_over_a_grid():
+    mesh = meshes.make((2, 4))
+    a = meshes.random((13, 22))
+    y = plait.redistribute(meshes.put(a, mesh), P("a", "b"), block=3)
+    assert np.array_equal(y, deal(deal(a, 0, 2, 3), 1, 4, 3))
+    y = plait.redistribute(meshes.put(a, mesh), P(None, ("a", "b")), block=2)
+    assert np.array_equal(y, deal(a, 1, 8, 2))
+
+
+def test_blocks_derivatives_and_vmap():
+    mesh = meshes.make((4,))
+    a, v = meshes.random((3, 22)), meshes.random((3, 24), seed=1)
+    x, w = meshes.put(a, mesh), meshes.put(v, mesh, P(None, "a"))
+    f = functools.partial(plait.redistribute, to_spec=P(None, "a"), block=3, spec=P())
+    g = jax.jit(jax.grad(lambda x: jnp.sum(f(x) * w)))(x)
+    places, _ = dealt(22, 4, 3)
+    assert np.array_equal(g, v[:, places])
+    y, d = jax.jvp(f, (x,), (2 * x,))
+    assert np.array_equal(d, 2 * np.asarray(y))
+    b = meshes.random((2, 3, 22))
+    got = jax.jit(jax.vmap(f))(meshes.put(b, mesh))
+    assert np.array_equal(got, [deal(m, 1, 4, 3) for m in b])
+
+
+def test_blocks_refused():
+    mesh = meshes.make((4,))
+    x = meshes.put(np.zeros((3, 24)), mesh, P(None, "a"))
+    with pytest.raises(ValueError, match="block is 0; expected 1 or more"):
+        plait.redistribute(x, P(None, "a"), block=0)
+    with pytest.raises(TypeError, match=r"from_block is 1.5; expected an integer"):
+        plait.redistribute(x, P(None, "a"), from_block=1.5)
+    with pytest.raises(ValueError, match=r"blocks of 5, has extents \(3, 40\).*has \(3, 24\)"):
+        plait.redistribute(x, P(), from_block=5)

@@ -10,6 +10,7 @@ import plait
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from plait.compat import jaxmg
 
 
 def put(a, mesh, spec):
@@ -57,6 +58,30 @@ def test_redistribute_sum_halo(mesh):
     for to in (P(None, "a"), P(), P("a"), P(None, None, "a")):
         same(plait.redistribute(x, to), a, 0)
     assert np.allclose(plait.sum(x).addressable_data(0), a.sum())
+
+
+def test_columns_dealt_out(mesh):
+    n = jax.device_count()
+    a = meshes.random((4 * n * n, 4 * n * n))
+    x = put(a, mesh, P(None, "a"))
+    want = np.asarray(jaxmg.manual_cyclic_1d_layout(jnp.asarray(a), 4, n))
+    y = jaxmg.cyclic_1d_layout(x, 4)
+    same(y, want, 0)
+    same(jaxmg.undo_cyclic_1d_layout(y, 4), a, 0)
+    local = jax.shard_map(
+        lambda part: jaxmg.cyclic_1d_no_shardmap(part, 4, n, "a"),
+        mesh=mesh,
+        in_specs=P(None, "a"),
+        out_specs=P(None, "a"),
+    )
+    same(plait.jit(local)(x), want, 0)
+    z = plait.redistribute(x, P("a"), block=3)  # 4 n² rows, which 3 n does not divide
+    rows = np.arange(len(a))
+    each = -(-len(a) // (3 * n)) * 3
+    dealt = np.zeros((n * each, len(a)))
+    dealt[rows // 3 % n * each + rows // 3 // n * 3 + rows % 3] = a
+    same(z, dealt, 0)
+    same(plait.redistribute(z, P(None, "a"), from_block=3, shape=a.shape, spec=P("a")), a, 0)
 
 
 @pytest.mark.parametrize("boundary", ["periodic", "zero", "edge", "reflect"])
