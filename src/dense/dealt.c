@@ -165,8 +165,7 @@ static bool stays(const plait_plan_t *plan)
 int64_t plait_dealt_panel_bytes(const plait_plan_t *plan, const plait_dealt_t *d,
                                 int64_t n_rows)
 {
-    return stays(plan) ? 0
-                       : n_rows * plait_min(d->block, d->n) * plait_dealt_item(d);
+    return stays(plan) ? 0 : n_rows * plait_min(d->block, d->n) * plait_dealt_item(d);
 }
 
 plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int slot,
