@@ -19,6 +19,8 @@ typedef struct {
     plait_dtype_t dtype;
 } plait_dealt_t;
 
+bool plait_dealt_is_complex(const plait_dealt_t *d);
+
 /* Bytes of an element, and of a column. */
 int64_t plait_dealt_item(const plait_dealt_t *d);
 int64_t plait_dealt_ld_bytes(const plait_dealt_t *d);
@@ -45,6 +47,9 @@ int64_t plait_dealt_at(const plait_dealt_t *d, int64_t k, int64_t row);
 /* INVALID unless the numbers make sense and the array is a rank's part; `what` starts the text. */
 plait_status_t plait_dealt_fits(const plait_dealt_t *d, const plait_array_t *array,
                                 const char *what);
+
+/* INVALID unless the array is one int32: how an operation ended. */
+plait_status_t plait_dense_info_fits(const plait_array_t *array, const char *what);
 
 /* Makes the matrix part of what ranks must agree on. */
 void plait_dealt_agree(plait_plan_t *plan, const plait_dealt_t *d);

@@ -16,6 +16,7 @@
     _op(gather)                \
     _op(halo_exchange)         \
     _op(halo_reduce)           \
+    _op(potrf)                 \
     _op(recv)                  \
     _op(redistribute)          \
     _op(reduce)                \
