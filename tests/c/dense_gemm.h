@@ -4,6 +4,7 @@
 
 #include "dense.h"
 #include "dense/params.h"
+#include "dense/sweep.h"
 
 typedef struct {
     int64_t m, n, k, block;
@@ -113,6 +114,19 @@ static void gemm_execute_all(int n_ranks)
                 gemm_problem(s, dense_dtypes[(code + i + i / n_shapes) % 4], code);
             gemm_execute(&p, n_ranks, (i + code / 3) % 3);
         }
+    }
+}
+
+/* One rank, more than one tile of a lower result. */
+static void gemm_execute_tiles(void)
+{
+    const gemm_shape_t shape = {PLAIT_SWEEP_TILE + 7, PLAIT_SWEEP_TILE + 20,
+                                PLAIT_SWEEP_TILE + 2, 3};
+
+    for (int code = GEMM_N_CODES / 2; code < GEMM_N_CODES; code += is_quick() ? 4 : 1) {
+        const plait_gemm_problem_t p =
+            gemm_problem(&shape, dense_dtypes[code % 4], code);
+        gemm_execute(&p, 1, 0);
     }
 }
 

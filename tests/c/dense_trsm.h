@@ -4,6 +4,7 @@
 
 #include "dense.h"
 #include "dense/params.h"
+#include "dense/sweep.h"
 
 typedef struct {
     int64_t n, n_rhs, block;
@@ -83,8 +84,8 @@ static void trsm_execute(const plait_trsm_problem_t *p, int n_ranks, int direct,
                        .rets = {matrix_make(p->n, p->n_rhs)},
                        .donated = is_donated ? 1 : -1};
 
-    for (int64_t i = 0; i < p->n; i++) {
-        *at(&run.args[0], i, i) += 2;
+    for (int64_t i = 0; i < p->n; i++) { /* x stays of the size of b */
+        *at(&run.args[0], i, i) += 1 + (double)p->n / 4;
     }
     form_poison(&run.args[0], trsm_form(p));
     form_poison(&run.args[1], p->form);
@@ -132,6 +133,20 @@ static void trsm_execute_all(int n_ranks)
             if (trsm_problem(s, dtype, code, &p)) {
                 trsm_execute(&p, n_ranks, (i + code / 4) % 3, (i + code / 3) % 2 == 1);
             }
+        }
+    }
+}
+
+/* One rank, more than one tile of a lower result. */
+static void trsm_execute_tiles(void)
+{
+    const trsm_shape_t shape = {PLAIT_SWEEP_TILE + 20, PLAIT_SWEEP_TILE + 7, 3};
+    plait_trsm_problem_t p;
+
+    for (int code = TRSM_N_CODES / 2; code < TRSM_N_CODES; code++) {
+        if (trsm_problem(&shape, dense_dtypes[code % 2], code, &p)) {
+            p.diag = PLAIT_DIAG_NON_UNIT; /* else x grows beyond all bounds */
+            trsm_execute(&p, 1, 0, code % 2 == 1);
         }
     }
 }

@@ -24,6 +24,8 @@ int main(void)
         gemm_execute_all(sizes[i]);
         trsm_execute_all(sizes[i]);
     }
+    gemm_execute_tiles();
+    trsm_execute_tiles();
     team_run(1, PLAIT_DIRECT_POINTER, gemm_alone, NULL);
     team_run(1, PLAIT_DIRECT_POINTER, trsm_alone, NULL);
     team_run(2, PLAIT_DIRECT_READ, trsm_singular, NULL);
