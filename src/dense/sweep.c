@@ -56,21 +56,6 @@ plait_panel_t plait_panel_part(const plait_panel_t *panel, int64_t item_bytes,
     return part;
 }
 
-/* Ranks are the parallelism, and a rank that is alone leaves it to the library. */
-static void blas_enter(const plait_exec_t *exec)
-{
-    if (exec->plan->n_ranks > 1) {
-        plait_blas_enter();
-    }
-}
-
-static void blas_leave(const plait_exec_t *exec)
-{
-    if (exec->plan->n_ranks > 1) {
-        plait_blas_leave();
-    }
-}
-
 static int64_t rows_offset(const plait_rows_t *rows, int64_t item, int64_t row,
                            int64_t column)
 {
@@ -149,7 +134,6 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
     const char *part = plait_panel_address(exec, &p->part);
     flight_t f = {0};
 
-    blas_enter(exec);
     while (next_flight(p, &f)) {
         const extents_t e = extents_of(p, &f);
         plait_blas_gemm(
@@ -160,7 +144,6 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
             exec->slot[p->dst.slot] + rows_offset(&p->dst, item, e.dst_row, f.column),
             p->dst.ld);
     }
-    blas_leave(exec);
     return PLAIT_OK;
 }
 
@@ -254,7 +237,6 @@ static plait_status_t triangle_run(const void *params, plait_exec_t *exec)
         box.dst_stride[0] = t->dst.ld * item;
         plait_host_copy_box(&box, src, dst);
     }
-    blas_enter(exec);
     if (t->is_solve) {
         plait_blas_trsm(dtype, 'L', t->uplo, t->trans, t->diag, n, t->n_columns, 1,
                         part, t->part.ld, dst, t->dst.ld);
@@ -262,7 +244,6 @@ static plait_status_t triangle_run(const void *params, plait_exec_t *exec)
         plait_blas_trmm(dtype, 'L', t->uplo, t->trans, t->diag, n, t->n_columns, 1,
                         part, t->part.ld, dst, t->dst.ld);
     }
-    blas_leave(exec);
     return PLAIT_OK;
 }
 

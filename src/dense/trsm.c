@@ -164,6 +164,7 @@ static plait_status_t trsm_plan(const void *params, const plait_problem_t *probl
         plait_dtype_name(t.a.dtype), (long long)p->n, (long long)p->n_rhs,
         t.own.is_lower ? " lower" : "", (t.diag == 'U') ? "unit " : "",
         (t.uplo == 'L') ? "lower" : "upper", t.trans, (long long)p->block));
+    plan->uses_blas = true;
     plait_dealt_agree(plan, &t.a);
     plait_dealt_agree(plan, &t.own.d);
     plait_plan_agree(plan, (uint64_t)p->uplo);
