@@ -126,23 +126,36 @@ static extents_t extents_of(const plait_product_t *p, const flight_t *f)
     };
 }
 
+/* One of a product's BLAS calls. For one column gemv: gemm packs what it multiplies with, which
+ * takes half as long again (OpenBLAS 0.3, n = 4000). */
+static void multiply(const plait_product_t *p, const flight_t *f, const char *part,
+                     const char *src, char *dst)
+{
+    const plait_dtype_t dtype = p->own.d.dtype;
+    const int64_t item = plait_dealt_item(&p->own.d);
+    const extents_t e = extents_of(p, f);
+    const bool is_plain = (p->trans == 'N');
+
+    part += (e.part_column * p->part.ld + e.part_row) * item;
+    src += rows_offset(&p->src, item, e.src_row, f->column);
+    dst += rows_offset(&p->dst, item, e.dst_row, f->column);
+    if (f->n_columns == 1) {
+        plait_blas_gemv(dtype, p->trans, is_plain ? e.n_out : e.n_in,
+                        is_plain ? e.n_in : e.n_out, p->alpha, part, p->part.ld, src, 1,
+                        p->beta, dst, 1);
+    } else {
+        plait_blas_gemm(dtype, p->trans, 'N', e.n_out, f->n_columns, e.n_in, p->alpha,
+                        part, p->part.ld, src, p->src.ld, p->beta, dst, p->dst.ld);
+    }
+}
+
 static plait_status_t product_run(const void *params, plait_exec_t *exec)
 {
     const plait_product_t *p = params;
-    const plait_dtype_t dtype = p->own.d.dtype;
-    const int64_t item = plait_dealt_item(&p->own.d);
-    const char *part = plait_panel_address(exec, &p->part);
-    flight_t f = {0};
 
-    while (next_flight(p, &f)) {
-        const extents_t e = extents_of(p, &f);
-        plait_blas_gemm(
-            dtype, p->trans, 'N', e.n_out, f.n_columns, e.n_in, p->alpha,
-            part + (e.part_column * p->part.ld + e.part_row) * item, p->part.ld,
-            exec->slot[p->src.slot] + rows_offset(&p->src, item, e.src_row, f.column),
-            p->src.ld, p->beta,
-            exec->slot[p->dst.slot] + rows_offset(&p->dst, item, e.dst_row, f.column),
-            p->dst.ld);
+    for (flight_t f = {0}; next_flight(p, &f);) {
+        multiply(p, &f, plait_panel_address(exec, &p->part), exec->slot[p->src.slot],
+                 exec->slot[p->dst.slot]);
     }
     return PLAIT_OK;
 }

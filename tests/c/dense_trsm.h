@@ -141,7 +141,7 @@ static void trsm_execute_all(int n_ranks)
     }
 }
 
-/* One rank, more than one tile of a lower result. */
+/* One rank, more than one tile: of a lower result, and with one column. */
 static void trsm_execute_tiles(void)
 {
     const trsm_shape_t shape = {PLAIT_SWEEP_TILE + 20, PLAIT_SWEEP_TILE + 7, 3};
@@ -150,6 +150,11 @@ static void trsm_execute_tiles(void)
     for (int code = TRSM_N_CODES / 2; code < TRSM_N_CODES; code++) {
         if (trsm_problem(&shape, dealt_dtypes[code % 2], code, &p)) {
             p.diag = PLAIT_DIAG_NON_UNIT; /* else x grows beyond all bounds */
+            trsm_execute(&p, 1, 0, code % 2 == 1);
+        }
+        if (trsm_problem(&shape, dealt_dtypes[code % 4], code - TRSM_N_CODES / 2, &p)) {
+            p.n_rhs = 1;
+            p.diag = PLAIT_DIAG_NON_UNIT;
             trsm_execute(&p, 1, 0, code % 2 == 1);
         }
     }
