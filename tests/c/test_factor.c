@@ -5,6 +5,7 @@
 #include "dense/params.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
+#include "plait/dense.h"
 
 enum { SKIPPED = 77 };
 
@@ -40,6 +41,31 @@ static dealt_array_t vector_of(plait_dtype_t dtype, int64_t n)
                            .is_replicated = true,
                            .dtype = dtype,
                            .whole = dealt_matrix(n, 1)};
+}
+
+/* The same plans as a C program makes them. */
+static plait_status_t potrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_potrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t getrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_getrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t geqrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_geqrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t ormqr_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_ormqr_plan(comm, problem, plan_p);
 }
 
 static void clear(dealt_run_t *t)
@@ -122,6 +148,8 @@ static void potrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
     dealt_run_t t = potrf_run(dtype, s, n_ranks, direct, bad, value, &params);
 
     t.donates = n_ranks % 2 == 0;
+    t.plan = potrf_plan_of;
+    t.problem = &(plait_potrf_problem_t){.dtype = dtype, .n = s->n, .block = s->block};
     dealt_run(&t);
     if (bad < 0) {
         check_potrf(&t, s->n, dtype);
@@ -281,6 +309,9 @@ static void getrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
     dealt_run_t t =
         panels_run(&plait_op_getrf, dtype, s, n_ranks, direct, bad, &params);
 
+    t.plan = getrf_plan_of;
+    t.problem = &(plait_panels_problem_t){
+        .dtype = dtype, .m = s->m, .n = s->n, .block = s->block};
     dealt_run(&t);
     check_lu(&t, dtype, s, bad);
     clear(&t);
@@ -304,6 +335,13 @@ static void multiply(dealt_run_t *qr, plait_dtype_t dtype, const shape_t *s,
                      .text = text_of(is_adjoint ? "ormqr adjoint" : "ormqr", dtype, s,
                                      qr->n_ranks, qr->direct)};
 
+    t.plan = ormqr_plan_of;
+    t.problem = &(plait_ormqr_problem_t){.dtype = dtype,
+                                         .m = s->m,
+                                         .k = s->n,
+                                         .n = n,
+                                         .block = s->block,
+                                         .is_adjoint = is_adjoint};
     t.args[0] = qr->rets[0];
     t.args[1] = qr->rets[1];
     t.args[2] = matrix_of(dtype, &of_c, qr->n_ranks);
@@ -323,6 +361,9 @@ static void geqrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
     dealt_run_t t = panels_run(&plait_op_geqrf, dtype, s, n_ranks, direct, -1, &params);
     const double bound = 10 * (double)(s->m + s->n + 1) * dealt_unit(dtype);
 
+    t.plan = geqrf_plan_of;
+    t.problem = &(plait_panels_problem_t){
+        .dtype = dtype, .m = s->m, .n = s->n, .block = s->block};
     dealt_run(&t);
     double complex *qr = dealt_matrix(s->m, s->n);
     for (int64_t j = 0; j < s->n; j++) {
@@ -425,6 +466,36 @@ static void prove_ormqr(void)
     }
 }
 
+/* ---------------------------------------------------------------- wrong input */
+
+static void refused(plait_status_t status, plait_status_t expected, const char *part)
+{
+    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
+    CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
+}
+
+static void check_refusals(plait_comm_t *comm, void *unused)
+{
+    plait_plan_t *plan = NULL;
+    plait_potrf_problem_t p = {.dtype = PLAIT_S32, .n = 4, .block = 2};
+
+    (void)unused;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+            "expected float32, float64, complex64 or complex128");
+    p.dtype = PLAIT_F64;
+    p.block = 0;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "expected 1 or more");
+    p.block = 1;
+    p.n = -3;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "-3 x -3");
+    refused(plait_potrf_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
+    plait_ormqr_problem_t q = {.dtype = PLAIT_F32, .m = 4, .k = 2, .n = -1, .block = 1};
+    refused(plait_ormqr_plan(comm, &q, &plan), PLAIT_ERR_INVALID, "4 x -1");
+    const plait_panels_problem_t r = {.dtype = PLAIT_F32, .m = -2, .n = 2, .block = 1};
+    refused(plait_getrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
+    refused(plait_geqrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
+}
+
 int main(void)
 {
     if (plait_blas_require() != PLAIT_OK) {
@@ -436,6 +507,7 @@ int main(void)
     prove_ormqr();
     check_potrf_all();
     check_panels_all();
+    team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
     (void)plait_pool_trim();
     return report("test_factor");
 }
