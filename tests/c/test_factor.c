@@ -466,13 +466,87 @@ static void prove_ormqr(void)
     }
 }
 
-/* ---------------------------------------------------------------- wrong input */
-
 static void refused(plait_status_t status, plait_status_t expected, const char *part)
 {
     CHECK(status == expected, "%s: %s", part, plait_status_name(status));
     CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
 }
+
+/* ---------------------------------------------------------------- planted faults */
+
+static int index_of(const plait_plan_t *plan, plait_step_kind_t kind, int n)
+{
+    int i = 0;
+
+    while (i < plan->n_steps && (plan->steps[i].kind != kind || n-- > 0)) {
+        i++;
+    }
+    return i;
+}
+
+static int count_steps(const plait_plan_t *plan, plait_step_kind_t kind)
+{
+    int n = 0;
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        n += plan->steps[i].kind == kind;
+    }
+    return n;
+}
+
+/* Takes a step out and puts it in before another one that is earlier. */
+static void hasten(plait_plan_t *plan, int from, int to)
+{
+    plait_step_t step = plan->steps[from];
+
+    for (int i = from; i > to; i--) {
+        plan->steps[i] = plan->steps[i - 1];
+    }
+    plan->steps[to] = step;
+}
+
+/* A panel that is factored after its owner has arrived, and one that is overwritten after its
+ * owner has arrived at the fence after that: the proof must not hold. */
+static void check_planted(void)
+{
+    const int64_t dims[] = {4, 8};
+    const int64_t one = 1;
+    const plait_array_t a = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
+    const plait_array_t rets[] = {a, {.dtype = PLAIT_S32, .ndim = 1, .dims = &one}};
+    const plait_potrf_params_t params = {8, 2};
+    const char *const faults[] = {"reads what its owner writes in the same phase",
+                                  "overwrites what a peer reads in the same phase"};
+
+    for (int fault = 0; fault < 2; fault++) {
+        plait_plan_t *plans[2] = {NULL};
+        for (int r = 0; r < 2; r++) {
+            const plait_problem_t problem = {.n_ranks = 2,
+                                             .rank = r,
+                                             .caps = {.direct = PLAIT_DIRECT_POINTER},
+                                             .n_args = 1,
+                                             .n_rets = 2,
+                                             .args = &a,
+                                             .rets = rets};
+            CHECK(plait_op_potrf.plan(&params, &problem, &plans[r]) == PLAIT_OK,
+                  "plan");
+        }
+        if (fault == 0) { /* rank 1 owns panel 1 */
+            int at = index_of(plans[1], PLAIT_STEP_ARRIVE, 1);
+            hasten(plans[1], at, at - 1);
+        } else {
+            int n_fences = count_steps(plans[0], PLAIT_STEP_FENCE);
+            hasten(plans[0], plans[0]->n_steps - 1,
+                   index_of(plans[0], PLAIT_STEP_FENCE, n_fences - 2));
+        }
+        refused(plait_plans_check(plans, 2, &(plait_check_t){.alias = -1}),
+                PLAIT_ERR_INTERNAL, faults[fault]);
+        for (int r = 0; r < 2; r++) {
+            plait_plan_destroy(&plans[r]);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- wrong input */
 
 static void check_refusals(plait_comm_t *comm, void *unused)
 {
@@ -505,6 +579,7 @@ int main(void)
     prove_potrf();
     prove_panels();
     prove_ormqr();
+    check_planted();
     check_potrf_all();
     check_panels_all();
     team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
