@@ -1,0 +1,203 @@
+#include "dense/factor.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+int64_t plait_factor_n_panels(const plait_dealt_t *d)
+{
+    return (plait_min(d->m, d->n) + d->block - 1) / d->block;
+}
+
+/* Columns of a panel that have a row on the diagonal. */
+static int64_t n_pivots(const plait_dealt_t *d, int64_t k)
+{
+    return plait_min(plait_dealt_width(d, k), d->m - plait_dealt_column(d, k));
+}
+
+static plait_status_t add_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
+                                 const plait_factor_t *factor)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_factor_t *params = plait_alloc(1, sizeof(*params));
+
+    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a step");
+    *params = *factor;
+    PLAIT_TRY(plait_plan_kernel(plan, kernel, params));
+done:
+    return status;
+}
+
+/* What others need of panel k, with what its owner found. */
+static plait_status_t fetch(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                            plait_factor_t *f, int work_slot)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_dealt_t *d = &f->d;
+    const int owner = plait_dealt_owner(d, f->k);
+    const int64_t column = plait_dealt_column(d, f->k);
+    const int64_t row = kind->keeps_diagonal ? column : column + n_pivots(d, f->k);
+    plait_move_t extra = {0};
+
+    PLAIT_TRY(plait_dealt_share(plan, owner, f->info_slot, 0, f->info_slot, 0,
+                                sizeof(int32_t), &extra));
+    PLAIT_TRY(plait_dealt_share(plan, owner, f->side_slot, column * kind->side_bytes,
+                                f->side_slot, column * kind->side_bytes,
+                                n_pivots(d, f->k) * kind->side_bytes, &extra));
+    PLAIT_TRY(plait_dealt_fetch(plan, d, f->slot, f->k, row,
+                                (f->k + 1 < plait_dealt_n_blocks(d)) ? d->m - row : 0,
+                                work_slot, &extra, &f->panel));
+done:
+    plait_move_clear(&extra);
+    return status;
+}
+
+/* Updates the own blocks of [first, end) by panel k; without any it still looks at info. */
+static plait_status_t update(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                             plait_factor_t *f, int64_t first, int64_t end)
+{
+    f->first = first;
+    f->end = end;
+    return add_kernel(plan, kind->update, f);
+}
+
+static plait_status_t panel(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                            const plait_factor_t *f, int64_t k)
+{
+    plait_factor_t next = *f;
+
+    next.k = k;
+    return (plait_dealt_owner(&f->d, k) == f->rank)
+               ? add_kernel(plan, kind->panel, &next)
+               : PLAIT_OK;
+}
+
+plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                                  const plait_factor_t *given)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_factor_t f = *given;
+    const int64_t n_blocks = plait_dealt_n_blocks(&f.d);
+    const int64_t n_panels = plait_factor_n_panels(&f.d);
+    int work_slot = -1;
+
+    f.room = plan->slot_bytes[f.slot];
+
+    PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_panel_bytes(plan, &f.d, f.d.m),
+                                  &work_slot));
+    PLAIT_TRY(add_kernel(plan, kind->start, &f));
+    if (n_panels > 0) {
+        PLAIT_TRY(panel(plan, kind, &f, 0));
+        PLAIT_TRY(plait_plan_arrive(plan));
+    }
+    for (f.k = 0; f.k < n_panels; f.k++) {
+        const bool is_next = f.k + 1 < n_panels;
+        const bool is_mine = is_next && plait_dealt_owner(&f.d, f.k + 1) == f.rank;
+        PLAIT_TRY(plait_plan_fence(plan));
+        PLAIT_TRY(fetch(plan, kind, &f, work_slot));
+        if (is_mine) {
+            PLAIT_TRY(update(plan, kind, &f, f.k + 1, f.k + 2));
+            PLAIT_TRY(panel(plan, kind, &f, f.k + 1));
+        }
+        if (is_next) {
+            PLAIT_TRY(plait_plan_arrive(plan));
+        }
+        PLAIT_TRY(update(plan, kind, &f, f.k + (is_mine ? 2 : 1), n_blocks));
+    }
+    PLAIT_TRY(plait_plan_fence(plan));
+    f.k = n_panels;
+    PLAIT_TRY(add_kernel(plan, kind->finish, &f));
+done:
+    return status;
+}
+
+char *plait_factor_at(const plait_factor_t *f, const plait_exec_t *exec, int64_t k,
+                      int64_t row)
+{
+    return exec->slot[f->slot] + plait_dealt_at(&f->d, k, row);
+}
+
+int32_t *plait_factor_info(const plait_factor_t *f, const plait_exec_t *exec)
+{
+    return (int32_t *)(void *)exec->slot[f->info_slot];
+}
+
+void plait_factor_touch_info(const plait_factor_t *f, bool is_written,
+                             plait_touch_fn_t touch, void *context)
+{
+    const plait_box_copy_t word = {.row_bytes = sizeof(int32_t)};
+
+    touch(context, is_written, f->rank, f->info_slot, 0, &word);
+}
+
+void plait_factor_touch_blocks(const plait_factor_t *f, bool is_written, int slot,
+                               int64_t first, int64_t end, bool from_diagonal,
+                               plait_touch_fn_t touch, void *context)
+{
+    const plait_dealt_t *d = &f->d;
+
+    for (int64_t j = plait_dealt_next(d, f->rank, first); j < end; j += d->n_ranks) {
+        int64_t row = from_diagonal ? plait_min(plait_dealt_column(d, j), d->m) : 0;
+        plait_box_copy_t box = plait_columns_box(d->m - row, plait_dealt_width(d, j),
+                                                 d->m, plait_dealt_item(d));
+        touch(context, is_written, f->rank, slot, plait_dealt_at(d, j, row), &box);
+    }
+}
+
+/* Byte offset of what lies behind the own columns, and how much it is. */
+static int64_t padding_of(const plait_factor_t *f, int64_t *n_bytes_p)
+{
+    const int64_t at = plait_dealt_owned(&f->d, f->rank) * plait_dealt_ld_bytes(&f->d);
+
+    *n_bytes_p = f->room - at;
+    return at;
+}
+
+void plait_factor_touch_padding(const plait_factor_t *f, plait_touch_fn_t touch,
+                                void *context)
+{
+    int64_t n_bytes = 0;
+    int64_t at = padding_of(f, &n_bytes);
+    const plait_box_copy_t box = {.row_bytes = n_bytes};
+
+    touch(context, true, f->rank, f->slot, at, &box);
+}
+
+void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec)
+{
+    int64_t n_bytes = 0;
+    int64_t at = padding_of(f, &n_bytes);
+
+    memset(exec->slot[f->slot] + at, 0, (size_t)n_bytes);
+}
+
+void plait_dense_set_nan(plait_dtype_t dtype, void *x, int64_t n)
+{
+    const bool is_double = dtype == PLAIT_F64 || dtype == PLAIT_C128;
+    const plait_dealt_t d = {.dtype = dtype};
+    const bool is_complex = plait_dealt_is_complex(&d);
+
+    for (int64_t i = 0; i < (is_complex ? 2 * n : n); i++) {
+        if (is_double) {
+            ((double *)x)[i] = NAN;
+        } else {
+            ((float *)x)[i] = NAN;
+        }
+    }
+}
+
+void plait_factor_print(const void *params, FILE *file)
+{
+    const plait_factor_t *f = params;
+
+    (void)fprintf(file, "block %" PRId64 " of %" PRId64, f->k + 1,
+                  plait_dealt_n_blocks(&f->d));
+    if (f->end > f->first) {
+        (void)fprintf(file, ", to own ones from %" PRId64 " on below %" PRId64,
+                      f->first + 1, f->end + 1);
+    }
+}
