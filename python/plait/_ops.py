@@ -162,7 +162,8 @@ def rules(name: str, given: Rules) -> None:
 @functools.cache
 def operations() -> dict[str, Operation]:
     """All operations that have rules, by name: those of the core, and `pvary`."""
-    from plait import _coll_rules, _mesh_rules, _p2p_rules  # noqa: F401 - they register rules
+    # they register rules
+    from plait import _coll_rules, _dense_rules, _mesh_rules, _p2p_rules  # noqa: F401
 
     rows = _core.rows()
     return {name: _make(name, rows.get(name), given) for name, given in _RULES.items()}

@@ -16,13 +16,13 @@ typedef struct {
     int64_t m, n, block;
 } plait_geqrf_params_t;
 
-int64_t m, n, k; /* c is m x n, and k the extent that is summed over */
-int64_t trans;   /* plait_trans_t, of a */
-int64_t block;
-int64_t form_a; /* plait_form_t, of a as it is stored */
-int64_t form_c; /* PLAIT_FORM_GENERAL or PLAIT_FORM_LOWER */
-}
-plait_gemm_params_t;
+typedef struct {
+    int64_t m, n, k; /* c is m x n, and k the extent that is summed over */
+    int64_t trans;   /* plait_trans_t, of a */
+    int64_t block;
+    int64_t form_a; /* plait_form_t, of a as it is stored */
+    int64_t form_c; /* PLAIT_FORM_GENERAL or PLAIT_FORM_LOWER */
+} plait_gemm_params_t;
 
 typedef struct {
     int64_t n, n_rhs;

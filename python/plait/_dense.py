@@ -1,0 +1,165 @@
+"""Factorizations and what is made of them, on dealt matrices, with derivatives.
+
+A factor stands for the matrix that it is of: the tangent of ``cholesky(a)`` is the tangent of a,
+not that of the triangle, and each function of a factor knows its derivative with respect to a.
+So derivatives of a solution or a determinant cost a solve, not the derivative of a factorization,
+nothing but the factor is kept, and derivatives of derivatives follow, since every rule is written
+with such functions.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from plait._dealt import Matrix
+from plait._dense_rules import (
+    ADJOINT,
+    IS_LOWER,
+    gemm,
+    potrf,
+    trsm,
+)
+
+
+def is_zero(tangent: Matrix) -> bool:
+    """Whether the matrix does not change."""
+    return type(tangent.data) is SymbolicZero
+
+
+def no_tangent(x: Any) -> Any:
+    """The tangent of integers."""
+    return np.zeros(x.shape, jax.dtypes.float0)
+
+
+def real(x: Any) -> Any:
+    """The real part; of real numbers these themselves."""
+    return jnp.real(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+
+
+def hermitian(a: Matrix) -> Matrix:
+    """(a + aᴴ) / 2."""
+    return (a + a.adjoint()) * 0.5
+
+
+def identity(like: Matrix) -> Matrix:
+    """As large as a square matrix, and dealt out as it."""
+
+    def ones(rows: Any, columns: Any, x: Any) -> Any:
+        return jnp.where(rows == columns, jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
+
+    return like.map(ones)
+
+
+def dot(a: Matrix, b: Matrix) -> Any:
+    """The sum of conj(a) b over all elements."""
+    return a.total(lambda rows, columns, x, y: jnp.conj(x) * y, b)
+
+
+def lower(a: Matrix) -> Matrix:
+    """Its lower triangle, zero above."""
+    return a.map(lambda rows, columns, x: jnp.where(rows >= columns, x, jnp.zeros((), x.dtype)))
+
+
+def mirrored(a: Matrix) -> Matrix:
+    """The Hermitian matrix with this lower triangle."""
+
+    def join(rows: Any, columns: Any, x: Any, y: Any) -> Any:
+        return jnp.where(rows >= columns, x, y)
+
+    return a.map(join, a.adjoint())
+
+
+def product(a: Matrix, b: Matrix, trans: int = 0) -> Matrix:
+    """op(a) b."""
+    return gemm(a, b, trans=trans)
+
+
+# ---- Cholesky ------------------------------------------------------------------------------------
+
+
+@jax.custom_jvp
+def cholesky(a: Matrix) -> tuple[Matrix, Any]:
+    """Stands for a, of which the lower triangle is read; and the order of the minor that failed."""
+    return potrf(a)
+
+
+@cholesky.defjvp
+def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple:
+    l, info = cholesky(*primals)
+    return (l, info), (hermitian(tangents[0]), no_tangent(info))
+
+
+@jax.custom_jvp
+def triangle(l: Matrix) -> Matrix:
+    """The factor itself, as a lower triangular matrix L with a = L Lᴴ."""
+    return l
+
+
+@triangle.defjvp
+def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """With Φ the lower triangle with half the diagonal: L Φ(L⁻¹ ȧ L⁻ᴴ)."""
+    (l,), (da,) = primals, tangents
+    y = triangle(l)
+    inner = trsm(y, trsm(y, da).adjoint())
+
+    def half(rows: Any, columns: Any, x: Any) -> Any:
+        below = jnp.where(rows == columns, x / 2, x)
+        return jnp.where(rows >= columns, below, jnp.zeros((), x.dtype))
+
+    return y, gemm(y, inner.map(half), form_a=IS_LOWER, form_c=IS_LOWER)
+
+
+@jax.custom_jvp
+def cholesky_solve(l: Matrix, b: Matrix) -> Matrix:
+    """a⁻¹ b."""
+    return trsm(l, trsm(l, b), trans=ADJOINT, donate=True)
+
+
+def _cholesky_solve_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """a⁻¹ (ḃ - ȧ x)."""
+    (l, b), (da, db) = primals, tangents
+    x = cholesky_solve(l, b)
+    if is_zero(da) and is_zero(db):
+        return x, x * 0
+    rhs = db
+    if not is_zero(da):
+        moved = product(da, x)
+        rhs = -moved if is_zero(db) else db - moved
+    return x, cholesky_solve(l, rhs)
+
+
+cholesky_solve.defjvp(_cholesky_solve_jvp, symbolic_zeros=True)
+
+
+@jax.custom_jvp
+def cholesky_inverse(l: Matrix) -> Matrix:
+    """a⁻¹ = L⁻ᴴ L⁻¹, both triangles."""
+    y = trsm(l, identity(l), form=IS_LOWER, donate=True)
+    return mirrored(gemm(y, y, trans=ADJOINT, form_a=IS_LOWER, form_c=IS_LOWER))
+
+
+@cholesky_inverse.defjvp
+def _cholesky_inverse_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """-y ȧ y."""
+    y = cholesky_inverse(*primals)
+    return y, -product(y, product(tangents[0], y))
+
+
+@jax.custom_jvp
+def cholesky_logdet(l: Matrix) -> Any:
+    """log det a = 2 Σ log Lᵢᵢ."""
+
+    def log(rows: Any, columns: Any, x: Any) -> Any:
+        x = real(x)
+        return jnp.where(rows == columns, jnp.log(jnp.where(rows == columns, x, 1)), 0)
+
+    return 2 * l.total(log)
+
+
+@cholesky_logdet.defjvp
+def _cholesky_logdet_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """tr(a⁻¹ ȧ)."""
+    y = cholesky_logdet(*primals)
+    return y, real(dot(cholesky_inverse(*primals), tangents[0]))
