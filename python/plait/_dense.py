@@ -7,12 +7,12 @@ nothing but the factor is kept, and derivatives of derivatives follow, since eve
 with such functions.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_derivatives import SymbolicZero
 from plait._dealt import Matrix
 from plait._dense_rules import (
     ADJOINT,
@@ -21,11 +21,7 @@ from plait._dense_rules import (
     potrf,
     trsm,
 )
-
-
-def is_zero(tangent: Matrix) -> bool:
-    """Whether the matrix does not change."""
-    return type(tangent.data) is SymbolicZero
+from plait._dense_solve import SOLVERS, solve
 
 
 def no_tangent(x: Any) -> Any:
@@ -111,26 +107,18 @@ def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
     return y, gemm(y, inner.map(half), form_a=IS_LOWER, form_c=IS_LOWER)
 
 
-@jax.custom_jvp
-def cholesky_solve(l: Matrix, b: Matrix) -> Matrix:
-    """a⁻¹ b."""
+def _by_cholesky(factor: Sequence, b: Matrix, way: int) -> Matrix:
+    """Of a Hermitian matrix, for which both ways are one."""
+    l = Matrix(factor[0], b.deal, b.m, b.m)
     return trsm(l, trsm(l, b), trans=ADJOINT, donate=True)
 
 
-def _cholesky_solve_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """a⁻¹ (ḃ - ȧ x)."""
-    (l, b), (da, db) = primals, tangents
-    x = cholesky_solve(l, b)
-    if is_zero(da) and is_zero(db):
-        return x, x * 0
-    rhs = db
-    if not is_zero(da):
-        moved = product(da, x)
-        rhs = -moved if is_zero(db) else db - moved
-    return x, cholesky_solve(l, rhs)
+SOLVERS["cholesky"] = _by_cholesky
 
 
-cholesky_solve.defjvp(_cholesky_solve_jvp, symbolic_zeros=True)
+def cholesky_solve(l: Matrix, b: Matrix) -> Matrix:
+    """a⁻¹ b."""
+    return solve("cholesky", (l.data,), b)
 
 
 @jax.custom_jvp

@@ -66,7 +66,10 @@ def _spec(deal: Deal, ndim: int, is_dealt: bool) -> Any:
 def _results(*avals: Any, deal: Deal, outs: Sequence[Out], **params: Any) -> tuple:
     made = [
         _mesh_rules.typed(
-            avals[0], out.whole(deal), out.dtype, deal.spec if out.is_dealt else ((),) * len(out.shape)
+            avals[0],
+            out.whole(deal),
+            out.dtype,
+            deal.spec if out.is_dealt else ((),) * len(out.shape),
         )
         for out in outs
     ]
@@ -113,10 +116,9 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
     return _jax.lower_traced(ctx, whole, args)
 
 
-def _batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """One after the other, each on all devices."""
+def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
+    """A batch one after the other, each on all devices."""
     batched = [jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
-    primitive = primitives()[name]
 
     def one(xs: Sequence) -> list:
         rest = iter(xs)
@@ -127,24 +129,40 @@ def _batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     return results, [0] * len(results)
 
 
+def side_by_side(deal: Deal, b: Any, dim: int, out: Out) -> tuple:
+    """A batch of matrices as one with the columns of all, and back; out: one result.
+
+    Returns the matrix, a function from its result to the batch of results, and that result.
+    """
+    b = jnp.moveaxis(b, dim, 0)
+    n_batch, n_stored, m = b.shape
+    each = n_stored // deal.n_ranks
+    n_rows = out.shape[0]
+    joined = _local(deal, lambda x: x.reshape(n_batch * each, m), b, 1)
+
+    def split(y: Any) -> Any:
+        return _local(deal, lambda x: x.reshape(n_batch, each, n_rows), y, 0)
+
+    wide = dataclasses.replace(out, shape=(n_rows, deal.n_ranks * n_batch * each))
+    return joined, split, wide
+
+
+def _batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    return one_by_one(primitives()[name], args, dims, params)
+
+
 def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """A batch of right-hand sides is one matrix with the columns of all."""
-    a, b = args
-    attrs, deal = dict(params["attrs"]), params["deal"]
-    key = "n_rhs" if name == "trsm" else "n"
+    """Right-hand sides of one matrix are done at once."""
+    attrs = dict(params["attrs"])
     is_general = not attrs.get("form") and not attrs.get("form_c")
     if dims[0] is not None or not is_general:
         return _batch(name, args, dims, **params)
-    b = jnp.moveaxis(b, dims[1], 0)
-    n_batch, n_stored, m = b.shape
-    each = n_stored // deal.n_ranks
-    attrs[key] = deal.n_ranks * n_batch * each
     [out] = params["outs"]
-    wide = dataclasses.replace(out, shape=(out.shape[0], attrs[key]))
-    joined = _local(deal, lambda x: x.reshape(n_batch * each, m), b, 1)
-    given = params | {"attrs": tuple(sorted(attrs.items())), "outs": (wide,), "donate": False}
-    [y] = primitives()[name].bind(a, joined, **given)
-    return [_local(deal, lambda x: x.reshape(n_batch, each, out.shape[0]), y, 0)], [0]
+    joined, split, wide = side_by_side(params["deal"], args[1], dims[1], out)
+    attrs["n_rhs" if name == "trsm" else "n"] = wide.shape[1]
+    given = {"attrs": tuple(sorted(attrs.items())), "outs": (wide,), "donate": False}
+    [y] = primitives()[name].bind(args[0], joined, **(params | given))
+    return [split(y)], [0]
 
 
 def _local(deal: Deal, function: Callable, x: Any, at: int) -> Any:
@@ -154,9 +172,9 @@ def _local(deal: Deal, function: Callable, x: Any, at: int) -> Any:
     one = _mesh_rules.to_partition_spec(deal.spec)
     many = _mesh_rules.to_partition_spec(((), *deal.spec))
     source, to = (many, one) if at else (one, many)
-    return jax.shard_map(
-        function, mesh=deal.mesh, in_specs=source, out_specs=to, check_vma=False
-    )(x)
+    return jax.shard_map(function, mesh=deal.mesh, in_specs=source, out_specs=to, check_vma=False)(
+        x
+    )
 
 
 @functools.cache
