@@ -126,12 +126,19 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
 
 
 def locate(
-    x: Any, mesh: Any, spec: Any, name: str, first: int = 0, turn: Any = None
+    x: Any,
+    mesh: Any,
+    spec: Any,
+    name: str,
+    first: int = 0,
+    turn: Any = None,
+    is_any_size: bool = False,
 ) -> tuple[Any, Place]:
     """The operand, laid out on its mesh, and its place.
 
     first: leading array axes that the convention for the spec leaves whole.
     turn: applied to the spec of the convention, for operands that another step has moved.
+    is_any_size: where the convention splits an axis that the mesh does not divide, it is whole.
     """
     manual = _jax.manual_mesh()
     if manual is not None and manual.size > 1:
@@ -150,6 +157,9 @@ def locate(
     names = find_spec(x, found, spec, first, name)
     if is_guess and turn is not None:
         names = turn(names)
+    if is_any_size and spec is None:
+        sizes = zip(names, x.shape, strict=True)
+        names = tuple(() if n % parts(found, axes) else axes for axes, n in sizes)
     check_spec(names, found, x.shape, name)
     return _put(x, found, names), Place(found, names)
 
