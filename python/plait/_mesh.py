@@ -177,9 +177,12 @@ def concrete(x: Any, place: Place) -> Place:
 
 def _put(x: Any, mesh: Any, names: Spec) -> Any:
     """An operand that is on no mesh yet is laid out on this one."""
-    if not jax.typeof(x).sharding.mesh.empty or not isinstance(mesh, Mesh):
+    is_traced, is_auto = isinstance(x, jax.core.Tracer), _is_auto(mesh)
+    is_ready = not jax.typeof(x).sharding.mesh.empty
+    if is_ready or not (isinstance(mesh, Mesh) or (is_traced and not is_auto)):
         return x
     where = NamedSharding(mesh, to_partition_spec(names))
-    if isinstance(x, jax.core.Tracer):
-        return jax.lax.with_sharding_constraint(x, where)
+    if is_traced:
+        lay = jax.lax.with_sharding_constraint if is_auto else jax.sharding.reshard
+        return lay(x, where)
     return jax.device_put(x, where)
