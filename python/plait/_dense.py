@@ -137,7 +137,7 @@ def _cholesky_inverse_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 @jax.custom_jvp
 def cholesky_logdet(l: Matrix) -> Any:
-    """log det a = 2 Σ log Lᵢᵢ."""
+    """Log det a = 2 Σ log Lᵢᵢ."""
 
     def log(rows: Any, columns: Any, x: Any) -> Any:
         x = real(x)

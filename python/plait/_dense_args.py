@@ -42,9 +42,7 @@ def as_inexact(x: Any, name: str, argument: str = "a") -> Any:
     return x
 
 
-def operands(
-    xs: dict[str, Any], mesh: Any, specs: dict[str, Any], name: str
-) -> dict[str, Operand]:
+def operands(xs: dict[str, Any], mesh: Any, specs: dict[str, Any], name: str) -> dict[str, Operand]:
     """All operands of a call on one mesh: that of the first one that is on any, else mesh."""
     xs = {argument: as_inexact(x, name, argument) for argument, x in xs.items()}
     kinds = {argument: x.dtype.name for argument, x in xs.items()}
