@@ -4,6 +4,9 @@
 #include "base/status.h"
 #include "kernel/blas.h"
 
+/* Of rows, columns and blocks: sums and products with the number of ranks fit. */
+#define MAX_EXTENT (INT64_C(1) << 40)
+
 int64_t plait_dealt_item(const plait_dealt_t *d)
 {
     return plait_dtype_bytes(d->dtype);
@@ -69,6 +72,22 @@ static bool is_matrix_dtype(plait_dtype_t dtype)
            dtype == PLAIT_C128;
 }
 
+plait_status_t plait_dealt_check(const plait_dealt_t *d, const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(d->m >= 0 && d->n >= 0, PLAIT_ERR_INVALID, "%s has shape %lld x %lld",
+                what, (long long)d->m, (long long)d->n);
+    PLAIT_CHECK(d->block >= 1, PLAIT_ERR_INVALID,
+                "%s: blocks of %lld columns; expected 1 or more", what,
+                (long long)d->block);
+    PLAIT_CHECK(plait_max(d->m, plait_max(d->n, d->block)) <= MAX_EXTENT,
+                PLAIT_ERR_OVERFLOW, "%s: %lld x %lld in blocks of %lld is too large",
+                what, (long long)d->m, (long long)d->n, (long long)d->block);
+done:
+    return status;
+}
+
 plait_status_t plait_dealt_fits(const plait_dealt_t *d, const plait_array_t *array,
                                 const char *what)
 {
@@ -79,11 +98,7 @@ plait_status_t plait_dealt_fits(const plait_dealt_t *d, const plait_array_t *arr
                 "%s is %s; expected float32, float64, complex64 or complex128, all "
                 "matrices alike",
                 what, plait_dtype_name(array->dtype));
-    PLAIT_CHECK(d->m >= 0 && d->n >= 0, PLAIT_ERR_INVALID, "%s has shape %lld x %lld",
-                what, (long long)d->m, (long long)d->n);
-    PLAIT_CHECK(d->block >= 1, PLAIT_ERR_INVALID,
-                "%s: blocks of %lld columns; expected 1 or more", what,
-                (long long)d->block);
+    PLAIT_TRY(plait_dealt_check(d, what));
     PLAIT_TRY(plait_blas_fits(plait_max(d->m, d->n)));
     PLAIT_CHECK(
         array->ndim == 2 && array->dims[0] == plait_dealt_stored(d) &&
@@ -122,17 +137,17 @@ plait_box_copy_t plait_panel_box(const plait_panel_t *panel, int64_t item_bytes)
 }
 
 /* The same block for whoever receives it, and on the owner once for each receiver. */
-static plait_status_t add_shared(const plait_plan_t *plan, int owner,
+static plait_status_t add_shared(const plait_plan_t *plan, int owner, int n_readers,
                                  const plait_block_t *block, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
     plait_block_t b = *block;
 
     b.peer = owner;
-    if (plan->rank != owner) {
+    if (plan->rank != owner && plan->rank < n_readers) {
         PLAIT_TRY(plait_move_add_in(move, &b));
-    } else if (plan->direct == PLAIT_DIRECT_NONE) {
-        for (int peer = 0; peer < plan->n_ranks; peer++) {
+    } else if (plan->rank == owner && plan->direct == PLAIT_DIRECT_NONE) {
+        for (int peer = 0; peer < n_readers; peer++) {
             b.peer = peer;
             if (peer != owner) {
                 PLAIT_TRY(plait_move_add_out(move, &b));
@@ -154,7 +169,8 @@ plait_status_t plait_dealt_share(const plait_plan_t *plan, int owner, int src_sl
                                  .dst_offset = dst_offset,
                                  .box = {.row_bytes = n_bytes}};
 
-    return (n_bytes > 0) ? add_shared(plan, owner, &block, move) : PLAIT_OK;
+    return (n_bytes > 0) ? add_shared(plan, owner, plan->n_ranks, &block, move)
+                         : PLAIT_OK;
 }
 
 static bool stays(const plait_plan_t *plan)
@@ -174,6 +190,7 @@ plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int
 {
     plait_status_t status = PLAIT_OK;
     const int owner = plait_dealt_owner(d, k);
+    const int n_readers = (d->n_readers > 0) ? d->n_readers : plan->n_ranks;
     const int64_t item = plait_dealt_item(d);
     const bool is_here = plan->rank == owner || stays(plan);
     plait_move_t move = {0};
@@ -196,7 +213,7 @@ plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int
                                .box = plait_panel_box(&panel, item)};
         block.box.dst_stride[0] = n_rows * item;
         plait_box_simplify(&block.box);
-        PLAIT_TRY(add_shared(plan, owner, &block, &move));
+        PLAIT_TRY(add_shared(plan, owner, n_readers, &block, &move));
     }
     PLAIT_TRY(plait_plan_move(plan, &move));
     if (!is_here) {

@@ -17,6 +17,7 @@ typedef struct {
     int64_t block; /* columns of a block, >= 1; the last one may have less */
     int n_ranks;
     plait_dtype_t dtype;
+    int n_readers; /* ranks from 0 on that want what is fetched; 0: all of them */
 } plait_dealt_t;
 
 /* Bytes of an element, and of a column. */
@@ -42,7 +43,11 @@ int64_t plait_dealt_stored(const plait_dealt_t *d);
 /* Byte offset of row `row` of block k in its owner's array. */
 int64_t plait_dealt_at(const plait_dealt_t *d, int64_t k, int64_t row);
 
-/* INVALID unless the numbers make sense and the array is a rank's part; `what` starts the text. */
+/* INVALID unless the numbers make sense, OVERFLOW if they are too large; then other functions may
+ * be called. `what` starts the text. */
+plait_status_t plait_dealt_check(const plait_dealt_t *d, const char *what);
+
+/* The same, and the array is a rank's part. */
 plait_status_t plait_dealt_fits(const plait_dealt_t *d, const plait_array_t *array,
                                 const char *what);
 
@@ -59,7 +64,7 @@ typedef struct {
 
 /* Rows [row, row + n_rows) of block k of the matrix in `slot`, for all ranks: where the owner's
  * memory can be addressed they stay there, else a move (a step of the plan) brings them into
- * work_slot, densely, on every rank but the owner. All ranks call it, in the same order, with
+ * work_slot, densely, on every rank that reads but the owner. All ranks call it, in the same order, with
  * the same values. extra: blocks that travel along, see plait_dealt_share; moved to the plan. */
 plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int slot,
                                  int64_t k, int64_t row, int64_t n_rows, int work_slot,

@@ -14,6 +14,7 @@
     _op(exchange)              \
     _op(fft)                   \
     _op(gather)                \
+    _op(gemm)                  \
     _op(halo_exchange)         \
     _op(halo_reduce)           \
     _op(recv)                  \
@@ -24,7 +25,8 @@
     _op(scan)                  \
     _op(scatter)               \
     _op(send)                  \
-    _op(sendrecv)
+    _op(sendrecv)              \
+    _op(trsm)
 
 #define PLAIT_OP_DECLARE(_name) extern const plait_op_t plait_op_##_name;
 PLAIT_OP_FOR_EACH(PLAIT_OP_DECLARE)

@@ -1,0 +1,103 @@
+/* Dense linear algebra on matrices whose block columns are dealt out to the ranks.
+ *
+ * Of an m x n matrix in blocks of `block` columns, block k (columns k * block to (k + 1) * block - 1,
+ * the last one may have less) belongs to rank k mod P and is its (k div P)-th. A rank's array is
+ * column-major with leading dimension m: row-major, as the planner sees arrays, it has
+ * plait_dense_columns(n, block, P) rows of m elements, the same on all ranks. What is behind a rank's
+ * own columns is never read, and zero in results. As a layout it is the (n, m) array whose axis 0
+ * is CYCLIC with `block`, and stored (layout.h), so that plait_redist_plan makes it of any other one.
+ *
+ * All matrices of one operation have the same block and dtype: PLAIT_F32, PLAIT_F64, PLAIT_C64 or
+ * PLAIT_C128. Any extents, also 0 and less than the number of ranks.
+ *
+ * The arithmetic is that of a BLAS and LAPACK library, which is looked for when the first plan is
+ * made: PLAIT_BLAS=/path/to/library names it. A result depends on the number of ranks and on how
+ * they reach each other's memory by rounding alone. */
+#ifndef PLAIT_DENSE_H
+#define PLAIT_DENSE_H
+
+#include "plait/comm.h"
+#include "plait/dtype.h"
+#include "plait/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* op(A): A itself, its transpose without conjugation, its adjoint (conjugate transpose). */
+typedef enum {
+    PLAIT_TRANS_NONE = 0,
+    PLAIT_TRANS_PLAIN = 1,
+    PLAIT_TRANS_ADJOINT = 2
+} plait_trans_t;
+
+/* Which triangle of a matrix is read. */
+typedef enum { PLAIT_UPLO_LOWER = 0, PLAIT_UPLO_UPPER = 1 } plait_uplo_t;
+
+/* UNIT: the diagonal is taken to be 1 and not read. */
+typedef enum { PLAIT_DIAG_NON_UNIT = 0, PLAIT_DIAG_UNIT = 1 } plait_diag_t;
+
+/* Which entries of an m x n matrix may differ from zero; others are not read in operands, and zero
+ * in results. */
+typedef enum {
+    PLAIT_FORM_GENERAL = 0,
+    PLAIT_FORM_LOWER = 1, /* row >= column */
+    PLAIT_FORM_UPPER = 2,
+    PLAIT_FORM_UNIT_LOWER = 3, /* with a diagonal of 1, which is not read */
+    PLAIT_FORM_UNIT_UPPER = 4
+} plait_form_t;
+
+/** Columns of every rank's array of a dealt matrix: its first dimension. 0 for arguments that no
+ *  matrix has.
+ *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
+PLAIT_EXPORT int64_t plait_dense_columns(int64_t n, int64_t block, int n_ranks);
+
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t m, n, k; /* C is m x n, op(A) is m x k, B is k x n */
+    int64_t block;
+    plait_trans_t trans; /* of A, which is stored as m x k or k x m */
+    plait_form_t form_a; /* of A as it is stored */
+    plait_form_t form_c; /* GENERAL; LOWER: only that part of the product is computed */
+} plait_gemm_problem_t;
+
+/** Plans C = op(A) B.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: operands are this rank's arrays of A and B, the result that of C, all dealt by `block`
+ *  columns; C has memory of its own.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: INVALID (extents, block, dtype, trans, forms), OVERFLOW (extents that the library's
+ *  integers do not hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Source: SUMMA, van de Geijn, Watts, Concurrency 9(4), 1997, in one dimension. */
+PLAIT_EXPORT plait_status_t plait_gemm_plan(const plait_comm_t *comm,
+                                            const plait_gemm_problem_t *problem,
+                                            plait_plan_t **plan_p);
+
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t n, n_rhs; /* A is n x n, B and X are n x n_rhs */
+    int64_t block;
+    plait_uplo_t uplo; /* of A as it is stored */
+    plait_trans_t trans;
+    plait_diag_t diag;
+    /* GENERAL; LOWER, where op(A) is lower triangular: of B only that part is read, and X has it,
+     * too. With the identity as B: the inverse, at a third of the cost. */
+    plait_form_t form;
+} plait_trsm_problem_t;
+
+/** Plans X = op(A)^-1 B with a triangular A. A zero on the diagonal makes Inf and NaN of X.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: operands are this rank's arrays of A and B, the result that of X, all dealt by `block`
+ *  columns; X may have the memory of B.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: INVALID (extents, block, dtype, uplo, trans, diag, form), OVERFLOW (extents that the
+ *  library's integers do not hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Source: own; block substitution, Golub, Van Loan, Matrix Computations, 3.1. */
+PLAIT_EXPORT plait_status_t plait_trsm_plan(const plait_comm_t *comm,
+                                            const plait_trsm_problem_t *problem,
+                                            plait_plan_t **plan_p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

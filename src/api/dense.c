@@ -1,0 +1,80 @@
+/* Plans of the dense operations for C programs. */
+#include "plait/dense.h"
+
+#include "base/status.h"
+#include "comm/comm.h"
+#include "dense/dealt.h"
+#include "dense/params.h"
+#include "ops/list.h"
+#include "plan/launch.h"
+
+/* Attributes are judged by the operations: out of range, they only have to stay so. */
+static plait_array_t array_of(const plait_comm_t *comm, plait_dtype_t dtype, int64_t m,
+                              int64_t n, int64_t block, int64_t dims[2])
+{
+    dims[0] = plait_dense_columns(n, block, comm->end.size);
+    dims[1] = m;
+    return (plait_array_t){.dtype = dtype, .ndim = 2, .dims = dims};
+}
+
+int64_t plait_dense_columns(int64_t n, int64_t block, int n_ranks)
+{
+    const plait_dealt_t d = {.n = n, .block = block, .n_ranks = n_ranks};
+    const bool is_good =
+        n_ranks > 0 && plait_dealt_check(&d, "plait_dense_columns") == PLAIT_OK;
+
+    return is_good ? plait_dealt_stored(&d) : 0;
+}
+
+plait_status_t plait_gemm_plan(const plait_comm_t *comm,
+                               const plait_gemm_problem_t *problem,
+                               plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[3][2];
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    const bool is_trans = problem->trans != PLAIT_TRANS_NONE;
+    const plait_gemm_params_t params = {.m = problem->m,
+                                        .n = problem->n,
+                                        .k = problem->k,
+                                        .trans = problem->trans,
+                                        .block = problem->block,
+                                        .form_a = problem->form_a,
+                                        .form_c = problem->form_c};
+    const plait_array_t args[] = {
+        array_of(comm, problem->dtype, is_trans ? problem->k : problem->m,
+                 is_trans ? problem->m : problem->k, problem->block, dims[0]),
+        array_of(comm, problem->dtype, problem->k, problem->n, problem->block,
+                 dims[1])};
+    const plait_array_t ret =
+        array_of(comm, problem->dtype, problem->m, problem->n, problem->block, dims[2]);
+    PLAIT_TRY(plait_op_plan(&plait_op_gemm, &params, &comm->end, args, &ret, plan_p));
+done:
+    return status;
+}
+
+plait_status_t plait_trsm_plan(const plait_comm_t *comm,
+                               const plait_trsm_problem_t *problem,
+                               plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[2][2];
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    const plait_trsm_params_t params = {.n = problem->n,
+                                        .n_rhs = problem->n_rhs,
+                                        .block = problem->block,
+                                        .uplo = problem->uplo,
+                                        .trans = problem->trans,
+                                        .diag = problem->diag,
+                                        .form = problem->form};
+    const plait_array_t args[] = {
+        array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]),
+        array_of(comm, problem->dtype, problem->n, problem->n_rhs, problem->block,
+                 dims[1])};
+    PLAIT_TRY(
+        plait_op_plan(&plait_op_trsm, &params, &comm->end, args, &args[1], plan_p));
+done:
+    return status;
+}

@@ -1,0 +1,25 @@
+/* Parameters of the dense operations, as XLA's attributes name them. */
+#ifndef PLAIT_DENSE_PARAMS_H
+#define PLAIT_DENSE_PARAMS_H
+
+#include <stdint.h>
+
+typedef struct {
+    int64_t m, n, k; /* c is m x n, and k the extent that is summed over */
+    int64_t trans;   /* plait_trans_t, of a */
+    int64_t block;
+    int64_t form_a; /* plait_form_t, of a as it is stored */
+    int64_t form_c; /* PLAIT_FORM_GENERAL or PLAIT_FORM_LOWER */
+} plait_gemm_params_t;
+
+typedef struct {
+    int64_t n, n_rhs;
+    int64_t block;
+    int64_t uplo;  /* plait_uplo_t */
+    int64_t trans; /* plait_trans_t */
+    int64_t diag;  /* plait_diag_t */
+    int64_t
+        form; /* of right-hand side and solution: PLAIT_FORM_GENERAL or PLAIT_FORM_LOWER */
+} plait_trsm_params_t;
+
+#endif

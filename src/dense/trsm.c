@@ -1,0 +1,202 @@
+/* x = op(a)^-1 b with a triangular a, whose panels come by in the order of the substitution:
+ * forwards where op(a) is lower, else backwards. Without transposition block row k of x is solved
+ * for and then taken out of the other rows; with it all known rows are taken out of block row k,
+ * which is then solved for. Both need nothing but block column k of a. */
+#include "base/checked.h"
+#include "base/status.h"
+#include "dense/params.h"
+#include "dense/sweep.h"
+#include "kernel/blas.h"
+#include "plait/dense.h"
+#include "plan/op.h"
+
+static const plait_attr_t trsm_attrs[] = {
+    PLAIT_ATTR(plait_trsm_params_t, n),     PLAIT_ATTR(plait_trsm_params_t, n_rhs),
+    PLAIT_ATTR(plait_trsm_params_t, block), PLAIT_ATTR(plait_trsm_params_t, uplo),
+    PLAIT_ATTR(plait_trsm_params_t, trans), PLAIT_ATTR(plait_trsm_params_t, diag),
+    PLAIT_ATTR(plait_trsm_params_t, form),  PLAIT_ATTR_END,
+};
+
+typedef struct {
+    plait_dealt_t a;
+    plait_own_t own; /* columns of x */
+    char uplo, trans, diag;
+    bool is_forward; /* op(a) is lower */
+} trsm_t;
+
+static plait_status_t check(const plait_trsm_params_t *p)
+{
+    plait_status_t status = PLAIT_OK;
+    const bool is_trans = p->trans != PLAIT_TRANS_NONE;
+
+    PLAIT_CHECK(p->uplo == PLAIT_UPLO_LOWER || p->uplo == PLAIT_UPLO_UPPER,
+                PLAIT_ERR_INVALID, "trsm: uplo is %lld, expected 0 or 1",
+                (long long)p->uplo);
+    PLAIT_CHECK(p->trans >= PLAIT_TRANS_NONE && p->trans <= PLAIT_TRANS_ADJOINT,
+                PLAIT_ERR_INVALID, "trsm: trans is %lld, expected 0, 1 or 2",
+                (long long)p->trans);
+    PLAIT_CHECK(p->diag == PLAIT_DIAG_NON_UNIT || p->diag == PLAIT_DIAG_UNIT,
+                PLAIT_ERR_INVALID, "trsm: diag is %lld, expected 0 or 1",
+                (long long)p->diag);
+    PLAIT_CHECK(
+        p->form == PLAIT_FORM_GENERAL ||
+            (p->form == PLAIT_FORM_LOWER && is_trans == (p->uplo == PLAIT_UPLO_UPPER)),
+        PLAIT_ERR_INVALID,
+        "trsm: form is %lld, expected 0, or 1 where op(a) is lower triangular",
+        (long long)p->form);
+done:
+    return status;
+}
+
+static plait_status_t trsm_of(const plait_trsm_params_t *p,
+                              const plait_problem_t *problem, trsm_t *t)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_dealt_t a = {.m = p->n,
+                             .n = p->n,
+                             .block = p->block,
+                             .n_ranks = problem->n_ranks,
+                             .dtype = problem->args[0].dtype};
+    plait_dealt_t x = a;
+
+    x.n = p->n_rhs;
+    PLAIT_TRY(check(p));
+    PLAIT_TRY(plait_dealt_fits(&a, &problem->args[0], "trsm operand a"));
+    PLAIT_TRY(plait_dealt_fits(&x, &problem->args[1], "trsm operand b"));
+    PLAIT_TRY(plait_dealt_fits(&x, &problem->rets[0], "trsm result"));
+    *t = (trsm_t){
+        .a = a,
+        .own = {.d = x, .rank = problem->rank, .is_lower = p->form == PLAIT_FORM_LOWER},
+        .uplo = "LU"[p->uplo],
+        .trans = "NTC"[p->trans],
+        .diag = "NU"[p->diag],
+        .is_forward = (p->uplo == PLAIT_UPLO_LOWER) == (p->trans == PLAIT_TRANS_NONE),
+    };
+done:
+    return status;
+}
+
+/* Block k: rows [first, end) are fetched, of which [column, column + width) are the diagonal
+ * block and [rest, rest_end) the others. */
+static plait_status_t add_panel(const trsm_t *t, plait_plan_t *plan, int work_slot,
+                                int64_t k)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t column = plait_dealt_column(&t->a, k);
+    const int64_t width = plait_dealt_width(&t->a, k), item = plait_dealt_item(&t->a);
+    const bool is_lower = t->uplo == 'L', is_plain = t->trans == 'N';
+    const int64_t first = is_lower ? column : 0;
+    const int64_t end = is_lower ? t->a.m : column + width;
+    const int64_t rest = is_lower ? column + width : 0;
+    const int64_t rest_end = is_lower ? t->a.m : column;
+    const plait_rows_t row = {
+        .slot = plait_slot_ret(plan, 0), .ld = t->a.m, .row = column};
+    const plait_rows_t others = {.slot = row.slot, .ld = row.ld, .row = rest};
+    plait_dealt_t a = t->a;
+    plait_panel_t panel;
+
+    a.n_readers = plait_own_readers(&t->own, column + width);
+    PLAIT_TRY(plait_dealt_fetch(plan, &a, plait_slot_arg(plan, 0), k, first,
+                                end - first, work_slot, NULL, &panel));
+    const plait_triangle_t triangle = {
+        .own = t->own,
+        .part = plait_panel_part(&panel, item, column - first, width, 0, width),
+        .is_solve = true,
+        .uplo = t->uplo,
+        .trans = t->trans,
+        .diag = t->diag,
+        .src = row,
+        .dst = row,
+        .n_columns = plait_own_columns(&t->own, column + width)};
+    const plait_product_t product = {
+        .own = t->own,
+        .part = plait_panel_part(&panel, item, rest - first, rest_end - rest, 0, width),
+        .trans = t->trans,
+        .alpha = -1,
+        .beta = 1,
+        .src = is_plain ? row : others,
+        .dst = is_plain ? others : row,
+        .n_columns = plait_own_columns(&t->own, is_plain ? column + width : rest_end),
+        .stairs =
+            (t->own.is_lower && !is_plain) ? PLAIT_STAIRS_SRC : PLAIT_STAIRS_NONE};
+    if (is_plain) {
+        PLAIT_TRY(plait_sweep_triangle(plan, &triangle));
+        PLAIT_TRY(plait_sweep_product(plan, &product));
+    } else {
+        PLAIT_TRY(plait_sweep_product(plan, &product));
+        PLAIT_TRY(plait_sweep_triangle(plan, &triangle));
+    }
+done:
+    return status;
+}
+
+static plait_status_t add_walk(const trsm_t *t, const plait_outline_t *outline,
+                               plait_plan_t *plan)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t n_blocks = plait_dealt_n_blocks(&t->a);
+    int work_slot = -1;
+
+    PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_panel_bytes(plan, &t->a, t->a.m),
+                                  &work_slot));
+    PLAIT_TRY(plait_sweep_fence(plan));
+    PLAIT_TRY(plait_sweep_outline(plan, outline));
+    for (int64_t i = 0; i < n_blocks; i++) {
+        PLAIT_TRY(add_panel(t, plan, work_slot, t->is_forward ? i : n_blocks - 1 - i));
+    }
+    PLAIT_TRY(plait_sweep_fence(plan));
+done:
+    return status;
+}
+
+static plait_status_t trsm_plan(const void *params, const plait_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_trsm_params_t *p = params;
+    plait_plan_t *plan = NULL;
+    trsm_t t;
+
+    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(trsm_of(p, problem, &t));
+    PLAIT_TRY(plait_plan_create(
+        problem, &plan, "trsm %s %lld for %lld columns%s, a %s%s %c in blocks of %lld",
+        plait_dtype_name(t.a.dtype), (long long)p->n, (long long)p->n_rhs,
+        t.own.is_lower ? " lower" : "", (t.diag == 'U') ? "unit " : "",
+        (t.uplo == 'L') ? "lower" : "upper", t.trans, (long long)p->block));
+    plait_dealt_agree(plan, &t.a);
+    plait_dealt_agree(plan, &t.own.d);
+    plait_plan_agree(plan, (uint64_t)p->uplo);
+    plait_plan_agree(plan, (uint64_t)p->trans);
+    plait_plan_agree(plan, (uint64_t)p->diag);
+    plait_plan_agree(plan, (uint64_t)p->form);
+    if (p->n > 0 && p->n_rhs > 0) {
+        const int64_t n_stored = plait_dealt_stored(&t.own.d);
+        t.a.block = t.own.d.block = plait_sweep_block(
+            problem->n_ranks, p->block, plait_max(p->n, p->n_rhs), t.own.is_lower);
+        const plait_outline_t outline = {.own = t.own,
+                                         .n_rows = p->n,
+                                         .n_stored = n_stored,
+                                         .src_slot = plait_slot_arg(plan, 1),
+                                         .dst_slot = plait_slot_ret(plan, 0)};
+        PLAIT_TRY(add_walk(&t, &outline, plan));
+    }
+    *plan_p = plan;
+    plan = NULL;
+done:
+    plait_plan_destroy(&plan);
+    return status;
+}
+
+const plait_op_t plait_op_trsm = {
+    .name = "trsm",
+    .n_args = 2,
+    .n_rets = 1,
+    .params_size = sizeof(plait_trsm_params_t),
+    .attrs = trsm_attrs,
+    .alias = 1,
+    .family = PLAIT_FAMILY_NONE,
+    .model = "mesh",
+    .doc = "Solve with a dealt triangular matrix: x = op(a)^-1 b.",
+    .plan = trsm_plan,
+};
