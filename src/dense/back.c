@@ -60,12 +60,11 @@ static void panel_touch(const void *params, plait_touch_fn_t touch, void *contex
     const int64_t item = plait_dealt_item(&h->a), n_rows = n_rows_of(p);
     const plait_box_copy_t v = {.row_bytes = n_rows * p->width * item};
     const plait_box_copy_t tau = {.row_bytes = p->width * item};
-    const plait_box_copy_t z =
-        plait_columns_box(n_rows, p->b.n_columns, h->a.n, item);
+    const plait_box_copy_t z = plait_columns_box(n_rows, p->b.n_columns, h->a.n, item);
 
     touch(context, false, h->rank, p->b.reflectors, 0, &v);
-    touch(context, false, h->rank, h->panel,
-          plait_hetrd_room(h).tau + p->first * item, &tau);
+    touch(context, false, h->rank, h->panel, plait_hetrd_room(h).tau + p->first * item,
+          &tau);
     if (p->b.n_columns > 0) {
         touch(context, false, h->rank, p->b.z, (p->first + 1) * item, &z);
         touch(context, true, h->rank, p->b.z, (p->first + 1) * item, &z);
@@ -89,16 +88,16 @@ static plait_status_t add_columns(const plait_plan_t *plan, const panel_t *p,
 {
     plait_status_t status = PLAIT_OK;
     const plait_dealt_t *a = &p->b.h.a;
-    const int64_t item = plait_dealt_item(a), n_rows = n_rows_of(p), k = first / a->block;
+    const int64_t item = plait_dealt_item(a), n_rows = n_rows_of(p),
+                  k = first / a->block;
     const int owner = plait_dealt_owner(a, k);
-    plait_block_t block = {
-        .peer = owner,
-        .src_slot = p->b.h.copy,
-        .dst_slot = p->b.reflectors,
-        .src_offset = plait_dealt_at(a, k, p->first + 1) +
-                      first % a->block * plait_dealt_ld_bytes(a),
-        .dst_offset = (first - p->first) * n_rows * item,
-        .box = plait_columns_box(n_rows, n, a->m, item)};
+    plait_block_t block = {.peer = owner,
+                           .src_slot = p->b.h.copy,
+                           .dst_slot = p->b.reflectors,
+                           .src_offset = plait_dealt_at(a, k, p->first + 1) +
+                                         first % a->block * plait_dealt_ld_bytes(a),
+                           .dst_offset = (first - p->first) * n_rows * item,
+                           .box = plait_columns_box(n_rows, n, a->m, item)};
 
     block.box.dst_stride[0] = n_rows * item;
     plait_box_simplify(&block.box);

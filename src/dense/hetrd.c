@@ -113,8 +113,7 @@ static char *own_part(const plait_hetrd_t *h, const plait_exec_t *exec, int64_t 
 {
     const plait_hetrd_room_t room = plait_hetrd_room(h);
 
-    return panel(h, exec,
-                 room.pieces + own_piece(h) * room.stride + row * item_of(h));
+    return panel(h, exec, room.pieces + own_piece(h) * room.stride + row * item_of(h));
 }
 
 static char *sum(const plait_hetrd_t *h, const plait_exec_t *exec, int64_t row)
@@ -139,7 +138,8 @@ typedef struct {
 static void touch_columns(const toucher_t *t, bool is_write, int slot, int64_t offset,
                           int64_t n_rows, int64_t n_columns, int64_t ld)
 {
-    const plait_box_copy_t box = plait_columns_box(n_rows, n_columns, ld, item_of(t->h));
+    const plait_box_copy_t box =
+        plait_columns_box(n_rows, n_columns, ld, item_of(t->h));
 
     if (n_rows > 0 && n_columns > 0) {
         t->touch(t->context, is_write, t->h->rank, slot, offset, &box);
@@ -158,8 +158,8 @@ static void touch_bytes(const toucher_t *t, bool is_write, int64_t offset,
 static void touch_pairs(const toucher_t *t, bool is_write, int64_t first,
                         int64_t n_columns, int64_t row)
 {
-    touch_columns(t, is_write, t->h->panel, pair_at(t->h, first, row),
-                  t->h->a.n - row, n_columns, plait_hetrd_room(t->h).ld);
+    touch_columns(t, is_write, t->h->panel, pair_at(t->h, first, row), t->h->a.n - row,
+                  n_columns, plait_hetrd_room(t->h).ld);
 }
 
 /* Rows [j, n) of this rank's columns from j on. */
@@ -229,7 +229,8 @@ static const plait_kernel_t copy_kernel = {
 static double scale_for(plait_dtype_t dtype, double norm)
 {
     const bool is_single = plait_real_of(dtype) == PLAIT_F32;
-    const double least = is_single ? (double)(FLT_MIN / FLT_EPSILON) : DBL_MIN / DBL_EPSILON;
+    const double least =
+        is_single ? (double)(FLT_MIN / FLT_EPSILON) : DBL_MIN / DBL_EPSILON;
     const double low = sqrt(least), high = 1 / low;
 
     return (norm > 0 && norm < low) ? low / norm : (norm > high) ? high / norm : 1;
@@ -312,8 +313,7 @@ static void make_w(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
 
     add_multiple(dtype, m, sum(h, exec, j + 1), tau, 0, w);
     for (int64_t q = 0; q < 2 * i; q++) {
-        plait_scalar_put(dtype, c, q,
-                         tau * plait_scalar_get(dtype, products, q ^ 1));
+        plait_scalar_put(dtype, c, q, tau * plait_scalar_get(dtype, products, q ^ 1));
     }
     if (i > 0) {
         plait_blas_gemv(dtype, 'N', m, 2 * i, -1, pair(h, exec, 0, j + 1),
@@ -367,8 +367,8 @@ static void reflect(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
     plait_scalar_put(dtype, v, j - 2, creal(plait_scalar_get(dtype, v, j)));
     plait_scalar_put(dtype, v, j - 1, 0);
     if (j + 1 < n) {
-        plait_blas_larfg(dtype, n - j - 1, v + (j + 1) * item, v + plait_min(j + 2, n - 1) * item,
-                         1, v + j * item);
+        plait_blas_larfg(dtype, n - j - 1, v + (j + 1) * item,
+                         v + plait_min(j + 2, n - 1) * item, 1, v + j * item);
         plait_scalar_put(dtype, v, j - 1, creal(plait_scalar_get(dtype, v, j + 1)));
         plait_scalar_put(dtype, v, j + 1, 1);
         memcpy(column + (j + 1) * item, v + (j + 1) * item,
@@ -407,7 +407,8 @@ static void column_touch(const void *params, plait_touch_fn_t touch, void *conte
     const int64_t before = (j - 1) % WIDTH, l = local_from(h, j);
 
     if (j > 0) {
-        touch_columns(&t, false, h->panel, room.sum + j * item, n - j + 2 * before, 1, n);
+        touch_columns(&t, false, h->panel, room.sum + j * item, n - j + 2 * before, 1,
+                      n);
         touch_bytes(&t, false, room.tau + (j - 1) * item, item);
         touch_pairs(&t, false, 0, 2 * before + 1, j);
         touch_pairs(&t, true, 2 * before + 1, 1, j);
@@ -530,9 +531,9 @@ static void multiply_pairs(const product_t *p, int64_t j)
     const int64_t to = j + 1 + m * (h->rank + 1) / h->a.n_ranks;
 
     if (i > 0 && to > from) {
-        plait_blas_gemv(h->a.dtype, 'C', to - from, 2 * i, 1,
-                        pair(h, p->exec, 0, from), plait_hetrd_room(h).ld,
-                        p->v + from * item, 1, 1, p->y + n * item, 1);
+        plait_blas_gemv(h->a.dtype, 'C', to - from, 2 * i, 1, pair(h, p->exec, 0, from),
+                        plait_hetrd_room(h).ld, p->v + from * item, 1, 1,
+                        p->y + n * item, 1);
     }
 }
 
@@ -554,7 +555,8 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
     const column_t *q = params;
     const plait_hetrd_t *h = &q->h;
     const int64_t j = q->j, n = h->a.n, item = item_of(h), n_more = 2 * (j % WIDTH);
-    const product_t p = {h, exec, pair(h, exec, 2 * (j % WIDTH), 0), own_part(h, exec, 0)};
+    const product_t p = {h, exec, pair(h, exec, 2 * (j % WIDTH), 0),
+                         own_part(h, exec, 0)};
 
     if (plait_hetrd_has_failed(h, exec)) {
         goto done;
@@ -605,8 +607,10 @@ static void product_print(const void *params, FILE *file)
     (void)fprintf(file, "%" PRId64 ", %" PRId64 " columns", p->j, n_owned(&p->h) - l);
 }
 
-static const plait_kernel_t product_kernel = {
-    .name = "product", .run = product_run, .touch = product_touch, .print = product_print};
+static const plait_kernel_t product_kernel = {.name = "product",
+                                              .run = product_run,
+                                              .touch = product_touch,
+                                              .print = product_print};
 
 /* ---- Steps --------------------------------------------------------------------------------------- */
 

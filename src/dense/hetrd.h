@@ -26,10 +26,11 @@ typedef struct {
 /* Byte offsets in the slot `panel`. Rows of pairs and sums are those of the matrix. */
 typedef struct {
     int64_t pairs, ld; /* v0 w0 v1 w1 ..., ld elements apart */
-    int64_t pieces, stride; /* this rank's part of a sum, or all ranks', stride bytes apart */
+    int64_t pieces,
+        stride; /* this rank's part of a sum, or all ranks', stride bytes apart */
     int64_t sum;
-    int64_t d, e; /* diagonals of T, n real numbers each */
-    int64_t tau;  /* n elements */
+    int64_t d, e;  /* diagonals of T, n real numbers each */
+    int64_t tau;   /* n elements */
     int64_t state; /* plait_hetrd_state_t */
     int64_t norms; /* doubles: the parts of a reduction, as above */
     int64_t n_bytes;

@@ -11,12 +11,14 @@
 #include <math.h>
 #include <string.h>
 
-static plait_status_t solve(const plait_tridiagonal_t *t, plait_exec_t *exec, int64_t *info_p)
+static plait_status_t solve(const plait_tridiagonal_t *t, plait_exec_t *exec,
+                            int64_t *info_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_hetrd_t *h = &t->h;
     const plait_dtype_t dtype = h->a.dtype, real = plait_real_of(dtype);
-    const int64_t n = h->a.n, item = plait_dtype_bytes(dtype), size = plait_dtype_bytes(real);
+    const int64_t n = h->a.n, item = plait_dtype_bytes(dtype),
+                  size = plait_dtype_bytes(real);
     const plait_hetrd_room_t room = plait_hetrd_room(h);
     char *panel = exec->slot[h->panel];
     plait_blas_work_t work = {.n = -1};
@@ -34,7 +36,8 @@ static plait_status_t solve(const plait_tridiagonal_t *t, plait_exec_t *exec, in
     *info_p = plait_blas_stedc(real, compz, n, w, e, z_memory, n, &work);
     for (int64_t c = 0; c < t->n_columns && t->has_vectors; c++) {
         for (int64_t r = 0; r < n; r++) {
-            plait_scalar_put(dtype, v, c * n + r, plait_scalar_get(real, z_memory, (t->first + c) * n + r));
+            plait_scalar_put(dtype, v, c * n + r,
+                             plait_scalar_get(real, z_memory, (t->first + c) * n + r));
         }
     }
     (void)item;
@@ -66,13 +69,15 @@ static plait_status_t solve_run(const void *params, plait_exec_t *exec)
     }
     for (int64_t i = 0; i < n; i++) {
         double w = creal(plait_scalar_get(real, exec->slot[t->w], i));
-        plait_scalar_put(real, exec->slot[t->w], i, (info != 0) ? (double)NAN : w / state->scale);
+        plait_scalar_put(real, exec->slot[t->w], i,
+                         (info != 0) ? (double)NAN : w / state->scale);
     }
     if (t->has_vectors) {
         for (int64_t i = 0; i < n * t->n_columns && info != 0; i++) {
             plait_scalar_put(dtype, v, i, (double)NAN);
         }
-        memset(v + n * t->n_columns * item, 0, (size_t)(n * (t->n_stored - t->n_columns) * item));
+        memset(v + n * t->n_columns * item, 0,
+               (size_t)(n * (t->n_stored - t->n_columns) * item));
     }
     *(int32_t *)(void *)exec->slot[t->info] = (int32_t)info;
 done:
@@ -86,7 +91,8 @@ static void solve_touch(const void *params, plait_touch_fn_t touch, void *contex
     const plait_hetrd_room_t room = plait_hetrd_room(h);
     const int64_t n = h->a.n, real = plait_dtype_bytes(plait_real_of(h->a.dtype));
     const plait_box_copy_t line = {.row_bytes = n * real};
-    const plait_box_copy_t vectors = {.row_bytes = n * t->n_stored * plait_dealt_item(&h->a)};
+    const plait_box_copy_t vectors = {.row_bytes =
+                                          n * t->n_stored * plait_dealt_item(&h->a)};
     const plait_box_copy_t info = {.row_bytes = sizeof(int32_t)};
 
     touch(context, false, h->rank, h->panel, room.d, &line);
@@ -102,11 +108,14 @@ static void solve_print(const void *params, FILE *file)
 {
     const plait_tridiagonal_t *t = params;
 
-    (void)fprintf(file, "%" PRId64 " eigenvalues, %" PRId64 " vectors", t->h.a.n, t->has_vectors ? t->n_columns : 0);
+    (void)fprintf(file, "%" PRId64 " eigenvalues, %" PRId64 " vectors", t->h.a.n,
+                  t->has_vectors ? t->n_columns : 0);
 }
 
-static const plait_kernel_t solve_kernel = {
-    .name = "tridiagonal", .run = solve_run, .touch = solve_touch, .print = solve_print};
+static const plait_kernel_t solve_kernel = {.name = "tridiagonal",
+                                            .run = solve_run,
+                                            .touch = solve_touch,
+                                            .print = solve_print};
 
 plait_status_t plait_tridiagonal_add(plait_plan_t *plan, const plait_tridiagonal_t *t)
 {

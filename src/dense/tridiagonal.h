@@ -9,7 +9,8 @@ typedef struct {
     plait_hetrd_t h;  /* d and e are in its panel */
     int w, v, info;   /* slots of results */
     bool has_vectors; /* of the dtype of A */
-    int64_t first;    /* vectors of this rank: the first one, how many, and columns of its array */
+    int64_t
+        first; /* vectors of this rank: the first one, how many, and columns of its array */
     int64_t n_columns, n_stored;
 } plait_tridiagonal_t;
 
