@@ -34,4 +34,10 @@ typedef struct {
         form; /* of right-hand side and solution: PLAIT_FORM_GENERAL or PLAIT_FORM_LOWER */
 } plait_trsm_params_t;
 
+typedef struct {
+    int64_t n;
+    int64_t block;
+    int64_t vectors; /* 0: eigenvalues alone */
+} plait_heevd_params_t;
+
 #endif

@@ -17,6 +17,7 @@
     _op(gemm)                  \
     _op(halo_exchange)         \
     _op(halo_reduce)           \
+    _op(heevd)                 \
     _op(potrf)                 \
     _op(recv)                  \
     _op(redistribute)          \

@@ -1,0 +1,279 @@
+/* trsm: all triangles, transpositions, diagonals and forms, by the residual. */
+#ifndef PLAIT_TESTS_DENSE_TRSM_H
+#define PLAIT_TESTS_DENSE_TRSM_H
+
+#include "dense.h"
+#include "dense/params.h"
+
+typedef struct {
+    int64_t n, n_rhs, block;
+} trsm_shape_t;
+
+static plait_status_t trsm_plan_of(const plait_comm_t *comm, const void *problem,
+                                   plait_plan_t **plan_p)
+{
+    return plait_trsm_plan(comm, problem, plan_p);
+}
+
+static const char *trsm_text(const plait_trsm_problem_t *p, int n_ranks, int direct)
+{
+    static char text[160];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "trsm %s %lld rhs %lld block %lld uplo %d trans %d diag %d form %d P "
+        "%d direct %d",
+        plait_dtype_name(p->dtype), (long long)p->n, (long long)p->n_rhs,
+        (long long)p->block, (int)p->uplo, (int)p->trans, (int)p->diag, (int)p->form,
+        n_ranks, direct);
+    return text;
+}
+
+/* What is read of a, as a form. */
+static plait_form_t trsm_form(const plait_trsm_problem_t *p)
+{
+    static const plait_form_t forms[2][2] = {{PLAIT_FORM_LOWER, PLAIT_FORM_UNIT_LOWER},
+                                             {PLAIT_FORM_UPPER, PLAIT_FORM_UNIT_UPPER}};
+
+    return forms[p->uplo][p->diag];
+}
+
+/* Entry by entry: |op(a) x - b| <= 10 n eps |op(a)| |x|. */
+static void trsm_judge(const plait_trsm_problem_t *p, const dense_run_t *run,
+                       const matrix_t *x)
+{
+    const double eps = 10 * (double)(p->n + 1) * ulp(p->dtype);
+    const plait_form_t form = trsm_form(p);
+    double worst = 0;
+    int64_t n_bad = 0;
+
+    for (int64_t j = 0; j < p->n_rhs; j++) {
+        for (int64_t i = 0; i < p->n; i++) {
+            const bool is_out = p->form == PLAIT_FORM_LOWER && i < j;
+            long double complex sum =
+                is_out ? 0 : (long double complex) - *at(&run->args[1], i, j);
+            double bound = 0;
+            for (int64_t l = 0; l < p->n && !is_out; l++) {
+                double complex a = form_get(&run->args[0], form, p->trans, i, l);
+                double complex y = *at(x, l, j);
+                sum += (long double complex)a * (long double complex)y;
+                bound += eps * cabs(a) * cabs(y);
+            }
+            double error = is_out ? cabs(*at(x, i, j)) : (double)cabsl(sum);
+            n_bad += !(error <= bound);
+            worst = fmax(worst, (bound > 0) ? error / bound : error);
+        }
+    }
+    CHECK(n_bad == 0, "%s: %lld entries, residual %g of the bound", run->text,
+          (long long)n_bad, worst);
+}
+
+static void trsm_execute(const plait_trsm_problem_t *p, int n_ranks, int direct,
+                         bool is_donated)
+{
+    dense_run_t run = {.text = trsm_text(p, n_ranks, direct),
+                       .dtype = p->dtype,
+                       .block = p->block,
+                       .plan = trsm_plan_of,
+                       .problem = p,
+                       .n_args = 2,
+                       .n_rets = 1,
+                       .args = {matrix_random(p->dtype, 3, p->n, p->n),
+                                matrix_random(p->dtype, 4, p->n, p->n_rhs)},
+                       .rets = {matrix_make(p->n, p->n_rhs)},
+                       .donated = is_donated ? 1 : -1};
+
+    for (int64_t i = 0; i < p->n; i++) {
+        *at(&run.args[0], i, i) += 2;
+    }
+    form_poison(&run.args[0], trsm_form(p));
+    form_poison(&run.args[1], p->form);
+    dense_run(&run, n_ranks, dense_directs[direct]);
+    trsm_judge(p, &run, &run.rets[0]);
+    for (int i = 0; i < 2; i++) {
+        matrix_free(&run.args[i]);
+    }
+    matrix_free(&run.rets[0]);
+}
+
+/* Combination `code` of triangle, transposition and diagonal, and of the form where it may be
+ * lower: there are 24, of which 6 are none. */
+enum { TRSM_N_CODES = 24 };
+
+static bool trsm_problem(const trsm_shape_t *s, plait_dtype_t dtype, int code,
+                         plait_trsm_problem_t *p)
+{
+    *p = (plait_trsm_problem_t){.dtype = dtype,
+                                .n = s->n,
+                                .n_rhs = s->n_rhs,
+                                .block = s->block,
+                                .uplo = (plait_uplo_t)(code % 2),
+                                .trans = (plait_trans_t)(code / 2 % 3),
+                                .diag = (plait_diag_t)(code / 6 % 2),
+                                .form = (plait_form_t)(code / 12)};
+    return p->form == PLAIT_FORM_GENERAL ||
+           (p->uplo == PLAIT_UPLO_LOWER) == (p->trans == PLAIT_TRANS_NONE);
+}
+
+static const trsm_shape_t trsm_shapes[] = {
+    {19, 23, 4}, {12, 12, 3}, {7, 15, 2}, {14, 5, 2}, {6, 6, 1},   {9, 10, 16},
+    {13, 1, 3},  {1, 8, 2},   {5, 0, 2},  {0, 4, 2},  {37, 29, 5}, {16, 40, 4},
+};
+
+static void trsm_execute_all(int n_ranks)
+{
+    const int n_shapes = (int)(sizeof(trsm_shapes) / sizeof(trsm_shapes[0]));
+    plait_trsm_problem_t p;
+
+    for (int code = 0; code < TRSM_N_CODES; code++) {
+        for (int i = 0; i < (is_quick() ? 3 : 2 * n_shapes); i++) {
+            const trsm_shape_t *s = &trsm_shapes[(code + 5 * i) % n_shapes];
+            const plait_dtype_t dtype = dense_dtypes[(code + i + i / n_shapes) % 4];
+            if (trsm_problem(s, dtype, code, &p)) {
+                trsm_execute(&p, n_ranks, (i + code / 4) % 3, (i + code / 3) % 2 == 1);
+            }
+        }
+    }
+}
+
+/* ---- plans ---- */
+
+static plait_plan_cost_t trsm_model(const dense_plans_t *plans, int n_ranks, int rank)
+{
+    const plait_trsm_params_t *p = plans->params;
+    const int64_t item = plait_dtype_bytes(plans->dtype);
+    plait_plan_cost_t cost = {.work_bytes = 2 * p->n * p->block * item};
+
+    for (int64_t first = 0; first < p->n; first += p->block) {
+        const int64_t end = (first + p->block < p->n) ? first + p->block : p->n;
+        const int64_t rows = (p->uplo == PLAIT_UPLO_LOWER) ? p->n - first : end;
+        const int64_t mine = rank * p->block; /* my first column */
+        const bool is_read = mine < p->n_rhs && (p->form == 0 || mine < end);
+        if (is_read && first / p->block % n_ranks != rank) {
+            cost.n_messages++;
+            cost.message_bytes += rows * (end - first) * item;
+        }
+    }
+    return cost;
+}
+
+static void trsm_prove_all(int n_ranks)
+{
+    static const trsm_shape_t shapes[] = {{7, 6, 1}, {9, 5, 2}, {6, 9, 2}, {4, 3, 9},
+                                          {3, 1, 1}, {4, 0, 2}, {0, 3, 2}, {8, 20, 1}};
+    const int n_shapes = (int)(sizeof(shapes) / sizeof(shapes[0]));
+    plait_trsm_problem_t t;
+
+    for (int code = 0; code < TRSM_N_CODES; code++) {
+        for (int s = 0; s < n_shapes; s += is_quick() ? 3 : 1) {
+            if (!trsm_problem(&shapes[s], PLAIT_F32, code, &t)) {
+                continue;
+            }
+            const plait_trsm_params_t params = {.n = t.n,
+                                                .n_rhs = t.n_rhs,
+                                                .block = t.block,
+                                                .uplo = t.uplo,
+                                                .trans = t.trans,
+                                                .diag = t.diag,
+                                                .form = t.form};
+            const dense_plans_t p = {.text = trsm_text(&t, n_ranks, -1),
+                                     .op = &plait_op_trsm,
+                                     .params = &params,
+                                     .dtype = t.dtype,
+                                     .block = t.block,
+                                     .args = {{t.n, t.n, NULL}, {t.n, t.n_rhs, NULL}},
+                                     .rets = {{t.n, t.n_rhs, NULL}}};
+            dense_prove(&p, n_ranks, trsm_model);
+        }
+    }
+}
+
+/* ---- one rank, a zero on the diagonal, refusals ---- */
+
+static void trsm_alone(plait_comm_t *comm, void *unused)
+{
+    const plait_trsm_problem_t p = {
+        .dtype = PLAIT_F64, .n = 40, .n_rhs = 30, .block = 5};
+    plait_plan_t *plan = NULL;
+
+    (void)unused;
+    CHECK(plait_trsm_plan(comm, &p, &plan) == PLAIT_OK, "alone");
+    CHECK(n_kernels(plan, "triangle") == 1 && n_kernels(plan, "gemm") == 0 &&
+              n_kernels(plan, NULL) == 2,
+          "%d steps", n_kernels(plan, NULL));
+    plait_plan_destroy(&plan);
+}
+
+static void trsm_singular(plait_comm_t *comm, void *unused)
+{
+    const plait_trsm_problem_t p = {.dtype = PLAIT_F64, .n = 2, .n_rhs = 2, .block = 1};
+    const int rank = plait_comm_rank(comm);
+    const double a[] = {(rank == 0) ? 1 : NAN, 0}, b[] = {3, 4};
+    double x[] = {0, 0};
+    plait_plan_t *plan = NULL;
+
+    (void)unused;
+    CHECK(plait_trsm_plan(comm, &p, &plan) == PLAIT_OK, "singular");
+    CHECK(plait_plan_execute(plan, comm, (const void *[]){a, b}, (void *[]){x}) ==
+              PLAIT_OK,
+          "singular");
+    CHECK(x[0] == 3 && !isfinite(x[1]), "%g %g", x[0], x[1]);
+    plait_plan_destroy(&plan);
+}
+
+static void trsm_refusals(plait_comm_t *comm, void *unused)
+{
+    const plait_trsm_problem_t good = {
+        .dtype = PLAIT_F64, .n = 4, .n_rhs = 3, .block = 2};
+    plait_trsm_problem_t p = good;
+    plait_plan_t *plan = NULL;
+
+    (void)unused;
+    dense_refused(plait_trsm_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
+    p.uplo = (plait_uplo_t)2;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "uplo is 2");
+    p = good;
+    p.trans = (plait_trans_t)3;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "trans is 3");
+    p = good;
+    p.diag = (plait_diag_t)2;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "diag is 2");
+    p = good;
+    p.form = PLAIT_FORM_LOWER;
+    p.trans = PLAIT_TRANS_ADJOINT;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+                  "form is 1, expected 0, or 1 where op(a) is lower");
+    p = good;
+    p.n_rhs = -2;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+                  "trsm operand b has shape 4 x -2");
+    p = good;
+    p.block = -1;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+                  "blocks of -1 columns");
+    p = good;
+    p.dtype = PLAIT_BOOL;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+                  "trsm operand a is bool");
+    CHECK(plan == NULL, "no plan");
+}
+
+/* The array is not the one that the numbers ask for. */
+static void trsm_wrong_array(void)
+{
+    const plait_trsm_params_t params = {.n = 4, .n_rhs = 3, .block = 2};
+    const dense_plans_t p = {.text = "trsm",
+                             .op = &plait_op_trsm,
+                             .params = &params,
+                             .dtype = PLAIT_F64,
+                             .block = 2,
+                             .args = {{4, 4, NULL}, {4, 5, NULL}},
+                             .rets = {{4, 3, NULL}}};
+    plait_plan_t *plan = NULL;
+
+    dense_refused(dense_plan(&p, 2, 0, PLAIT_DIRECT_READ, &plan), PLAIT_ERR_INVALID,
+                  "trsm operand b: the part of a 4 x 3 matrix dealt out in blocks of 2 "
+                  "to 2 ranks is 2 x 4");
+}
+
+#endif

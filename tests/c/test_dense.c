@@ -1,0 +1,36 @@
+/* Dense operations on dealt matrices: plans proven for P = 1..17 in every way of reaching a peer's
+ * memory, and executed by threads, against sums over whole matrices in long double. What is not to
+ * be read is NaN. Without a BLAS library: skipped, with the reason. */
+#include "dense_gemm.h"
+#include "dense_trsm.h"
+#include "device/pool.h"
+#include "kernel/blas.h"
+
+enum { SKIPPED = 77 };
+
+int main(void)
+{
+    static const int sizes[] = {1, 2, 3, 4, 7};
+
+    if (plait_blas_require() != PLAIT_OK) {
+        printf("test_dense: skipped: %s\n", plait_error_text());
+        return SKIPPED;
+    }
+    for (int n_ranks = 1; n_ranks <= DENSE_MAX_P; n_ranks += is_quick() ? 4 : 1) {
+        gemm_prove_all(n_ranks);
+        trsm_prove_all(n_ranks);
+    }
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        gemm_execute_all(sizes[i]);
+        trsm_execute_all(sizes[i]);
+    }
+    team_run(1, PLAIT_DIRECT_POINTER, gemm_alone, NULL);
+    team_run(1, PLAIT_DIRECT_POINTER, trsm_alone, NULL);
+    team_run(2, PLAIT_DIRECT_READ, trsm_singular, NULL);
+    team_run(2, PLAIT_DIRECT_POINTER, gemm_mismatch, NULL);
+    team_run(1, PLAIT_DIRECT_POINTER, gemm_refusals, NULL);
+    team_run(1, PLAIT_DIRECT_POINTER, trsm_refusals, NULL);
+    trsm_wrong_array();
+    (void)plait_pool_trim();
+    return report("test_dense");
+}
