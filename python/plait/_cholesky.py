@@ -104,7 +104,7 @@ def cholesky(
     Raises: ValueError for a matrix that is not square, or a block that is not positive; TypeError
     for a dtype without solvers; with ``check`` `plait.LinAlgError`.
     Adjoint: that of each result, symmetrised, by solutions with the same factor.
-    Source: LAPACK potrf; right-looking with look-ahead; oracle ``tests/python/oracle.py::cholesky``.
+    Source: LAPACK potrf, with look-ahead; oracle ``tests/python/oracle.py::cholesky``.
 
     Example:
         >>> import plait, jax.numpy as jnp

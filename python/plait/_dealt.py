@@ -41,7 +41,8 @@ class Deal:
 
     def stored(self, n: int) -> int:
         """Columns of every device's part."""
-        return -(--(-n // self.block) // self.n_ranks) * self.block
+        n_blocks = -(-n // self.block)
+        return -(-n_blocks // self.n_ranks) * self.block
 
     def shape(self, m: int, n: int) -> tuple[int, int]:
         """Of the global array."""

@@ -83,21 +83,21 @@ def cholesky(a: Matrix) -> tuple[Matrix, Any]:
 
 @cholesky.defjvp
 def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple:
-    l, info = cholesky(*primals)
-    return (l, info), (hermitian(tangents[0]), no_tangent(info))
+    low, info = cholesky(*primals)
+    return (low, info), (hermitian(tangents[0]), no_tangent(info))
 
 
 @jax.custom_jvp
-def triangle(l: Matrix) -> Matrix:
+def triangle(low: Matrix) -> Matrix:
     """The factor itself, as a lower triangular matrix L with a = L Lᴴ."""
-    return l
+    return low
 
 
 @triangle.defjvp
 def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
     """With Φ the lower triangle with half the diagonal: L Φ(L⁻¹ ȧ L⁻ᴴ)."""
-    (l,), (da,) = primals, tangents
-    y = triangle(l)
+    (low,), (da,) = primals, tangents
+    y = triangle(low)
     inner = trsm(y, trsm(y, da).adjoint())
 
     def half(rows: Any, columns: Any, x: Any) -> Any:
@@ -109,22 +109,22 @@ def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 def _by_cholesky(factor: Sequence, b: Matrix, way: int) -> Matrix:
     """Of a Hermitian matrix, for which both ways are one."""
-    l = Matrix(factor[0], b.deal, b.m, b.m)
-    return trsm(l, trsm(l, b), trans=ADJOINT, donate=True)
+    low = Matrix(factor[0], b.deal, b.m, b.m)
+    return trsm(low, trsm(low, b), trans=ADJOINT, donate=True)
 
 
 SOLVERS["cholesky"] = _by_cholesky
 
 
-def cholesky_solve(l: Matrix, b: Matrix) -> Matrix:
+def cholesky_solve(low: Matrix, b: Matrix) -> Matrix:
     """a⁻¹ b."""
-    return solve("cholesky", (l.data,), b)
+    return solve("cholesky", (low.data,), b)
 
 
 @jax.custom_jvp
-def cholesky_inverse(l: Matrix) -> Matrix:
+def cholesky_inverse(low: Matrix) -> Matrix:
     """a⁻¹ = L⁻ᴴ L⁻¹, both triangles."""
-    y = trsm(l, identity(l), form=IS_LOWER, donate=True)
+    y = trsm(low, identity(low), form=IS_LOWER, donate=True)
     return mirrored(gemm(y, y, trans=ADJOINT, form_a=IS_LOWER, form_c=IS_LOWER))
 
 
@@ -136,14 +136,14 @@ def _cholesky_inverse_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 @jax.custom_jvp
-def cholesky_logdet(l: Matrix) -> Any:
+def cholesky_logdet(low: Matrix) -> Any:
     """Log det a = 2 Σ log Lᵢᵢ."""
 
     def log(rows: Any, columns: Any, x: Any) -> Any:
         x = real(x)
         return jnp.where(rows == columns, jnp.log(jnp.where(rows == columns, x, 1)), 0)
 
-    return 2 * l.total(log)
+    return 2 * low.total(log)
 
 
 @cholesky_logdet.defjvp

@@ -381,5 +381,5 @@ def _trsm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
 def potrf(a: Matrix) -> tuple[Matrix, Any]:
     """The lower Cholesky factor, and 0 or the order of the leading minor that is not positive."""
     outs = (Out((a.n, a.n), a.dtype.name), Out((1,), "int32", False))
-    l, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, donate=True)
-    return a.with_data(l), info[0]
+    low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, donate=True)
+    return a.with_data(low), info[0]

@@ -34,10 +34,10 @@ def test_backward_errors(n, shape, block, dtype, i):
     a = matrices.definite(n, dtype)
     b, c = meshes.random((n, 3), dtype, 1), meshes.random((n,), dtype, 2)
     x, y, z = (matrices.put(v, shape, i) for v in (a, b, c))
-    l, s, t, inverse, logdet, status = everything(x, y, z, block=block)
+    low, s, t, inverse, logdet, status = everything(x, y, z, block=block)
     assert status == 0
-    assert np.array_equal(l, np.tril(l))
-    matrices.check_product((l, np.asarray(l).conj().T), a, n)
+    assert np.array_equal(low, np.tril(low))
+    matrices.check_product((low, np.asarray(low).conj().T), a, n)
     matrices.check_solution(a, s, b)
     matrices.check_solution(a, t, c)
     assert matrices.norm(a @ np.asarray(inverse) - np.eye(n)) <= 10 * matrices.limit(n, dtype) * n
@@ -45,7 +45,7 @@ def test_backward_errors(n, shape, block, dtype, i):
     want = np.linalg.slogdet(a.astype(np.result_type(dtype, "float64")))[1]
     assert abs(float(logdet) - want) <= 10 * matrices.limit(n, dtype) * max(1, abs(want))
     if shape is not None:
-        for got, like in ((l, x), (inverse, x), (s, y), (t, z)):
+        for got, like in ((low, x), (inverse, x), (s, y), (t, z)):
             assert got.sharding.is_equivalent_to(like.sharding, got.ndim)
     assert jnp.asarray(x).shape == (n, n)  # it is still there
 
@@ -71,8 +71,8 @@ def test_conditions():
     for cond in (1.0, 1e4, 1e8):
         for scale in (1.0, 1e-150, 1e150):
             a = matrices.definite(n, cond=cond) * scale
-            l, x = f(meshes.put(a, mesh), meshes.put(b, mesh))
-            unit = np.asarray(l) / scale**0.5
+            low, x = f(meshes.put(a, mesh), meshes.put(b, mesh))
+            unit = np.asarray(low) / scale**0.5
             matrices.check_product((unit, unit.T), a / scale, n, (cond, scale))
             matrices.check_solution(a / scale, np.asarray(x) * scale, b, (cond, scale))
 
@@ -125,9 +125,9 @@ def test_bad_input():
 
 def both(a, b, of):
     """A scalar of everything that a Cholesky factorization gives; of: how it is computed."""
-    l, x, inverse, logdet = of(a, b)
+    low, x, inverse, logdet = of(a, b)
     return (
-        jnp.sum(jnp.real(l) ** 2 * 0.3 + jnp.imag(l))
+        jnp.sum(jnp.real(low) ** 2 * 0.3 + jnp.imag(low))
         + jnp.sum(jnp.abs(x) ** 2)
         + jnp.sum(jnp.real(inverse) ** 3)
         + logdet**2
@@ -136,8 +136,8 @@ def both(a, b, of):
 
 def reference(a, b):
     a = (a + a.conj().T) / 2
-    l = jnp.linalg.cholesky(a)
-    return l, jnp.linalg.solve(a, b), jnp.linalg.inv(a), jnp.linalg.slogdet(a)[1]
+    low = jnp.linalg.cholesky(a)
+    return low, jnp.linalg.solve(a, b), jnp.linalg.inv(a), jnp.linalg.slogdet(a)[1]
 
 
 @pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
