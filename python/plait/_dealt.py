@@ -115,7 +115,7 @@ class Matrix:
 
         return self.with_data(self._each(local, others, whole, self.deal.spec))
 
-    def total(self, function: Callable, *others: "Matrix") -> Any:
+    def total(self, function: Callable, *others: "Matrix", whole: tuple = ()) -> Any:
         """The sum of function(rows, columns, elements, …), which every device has."""
 
         def local(rows: Any, columns: Any, x: Any, *rest: Any) -> Any:
@@ -123,13 +123,34 @@ class Matrix:
             return jnp.sum(jnp.where(columns < self.n, y, jnp.zeros((), y.dtype)))[None]
 
         deal = self.deal
-        parts = self._each(local, others, (), (deal.axes,))
+        parts = self._each(local, others, whole, (deal.axes,))
         if deal.mesh is not None:
             given = {"shape": parts.shape}
-            [parts] = [
-                _mesh_rules.bind("redistribute", parts, deal.mesh, (deal.axes,), ((),), **given)
-            ]
+            parts = _mesh_rules.bind("redistribute", parts, deal.mesh, (deal.axes,), ((),), **given)
         return jnp.sum(parts)
+
+    def columns(self, function: Callable, *others: "Matrix") -> Any:
+        """One number for each column, which every device has.
+
+        function(rows, columns, elements, …) has one for each column of a part, its first axis.
+        """
+
+        def local(rows: Any, columns: Any, x: Any, *rest: Any) -> Any:
+            y = function(rows, columns, x, *rest)
+            return jnp.where(columns[:, 0] < self.n, y, jnp.zeros((), y.dtype))
+
+        deal = self.deal
+        parts = self._each(local, others, (), (deal.axes,))
+        given = {"dims": (self.n,), "shape": (self.n,), "blocks": ((deal.block,), (0,))}
+        return _mesh_rules.bind("redistribute", parts, deal.mesh, (deal.axes,), ((),), **given)
+
+    def diagonal(self) -> Any:
+        """That of a square matrix, which every device has."""
+
+        def pick(rows: Any, columns: Any, x: Any) -> Any:
+            return jnp.sum(jnp.where(rows == columns, x, jnp.zeros((), x.dtype)), axis=1)
+
+        return self.columns(pick)
 
     def _each(self, function: Callable, others: tuple, whole: tuple, to: Spec) -> Any:
         deal, stored = self.deal, self.deal.stored(self.n)

@@ -33,15 +33,19 @@ class Out:
     shape: tuple[int, ...]
     dtype: str
     is_dealt: bool = True
+    block: int | None = None  # where it is another one than the operands'
 
     def whole(self, deal: Deal) -> tuple[int, ...]:
         """Shape of the global array."""
-        m, n = self.shape if self.is_dealt else (0, 0)
-        return deal.shape(m, n) if self.is_dealt else self.shape
+        if not self.is_dealt:
+            return self.shape
+        m, n = self.shape
+        return Deal(deal.mesh, self.block or deal.block).shape(m, n)
 
     def local(self, deal: Deal) -> tuple[int, ...]:
         """Shape of every device's part."""
-        return (deal.stored(self.shape[1]), self.shape[0]) if self.is_dealt else self.shape
+        whole = self.whole(deal)
+        return (whole[0] // deal.n_ranks, whole[1]) if self.is_dealt else whole
 
 
 NAMES = ("potrf", "getrf", "geqrf", "ormqr", "trsm", "gemm", "heevd")
@@ -383,3 +387,22 @@ def potrf(a: Matrix) -> tuple[Matrix, Any]:
     outs = (Out((a.n, a.n), a.dtype.name), Out((1,), "int32", False))
     low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, donate=True)
     return a.with_data(low), info[0]
+
+
+def real_of(dtype: Any) -> str:
+    """The name of the dtype of real parts."""
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
+
+
+def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
+    """Eigenvalues, eigenvectors (else a matrix without columns), and 0 or LAPACK's info."""
+    n, deal = a.n, a.deal
+    at_once = Deal(deal.mesh, max(1, -(-n // deal.n_ranks)))
+    n_vectors = n if has_vectors else 0
+    outs = (
+        Out((n,), real_of(a.dtype), False),
+        Out((n, n_vectors), a.dtype.name, True, at_once.block),
+        Out((1,), "int32", False),
+    )
+    w, v, info = bind("heevd", deal, (a.data,), (True,), outs, n=n, vectors=int(has_vectors))
+    return w, Matrix(v, at_once, n, n_vectors), info[0]
