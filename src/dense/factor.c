@@ -13,8 +13,7 @@ int64_t plait_factor_n_panels(const plait_dealt_t *d)
     return (plait_min(d->m, d->n) + d->block - 1) / d->block;
 }
 
-/* Columns of a panel that have a row on the diagonal. */
-static int64_t n_pivots(const plait_dealt_t *d, int64_t k)
+int64_t plait_factor_n_pivots(const plait_dealt_t *d, int64_t k)
 {
     return plait_min(plait_dealt_width(d, k), d->m - plait_dealt_column(d, k));
 }
@@ -40,14 +39,16 @@ static plait_status_t fetch(plait_plan_t *plan, const plait_factor_kind_t *kind,
     const plait_dealt_t *d = &f->d;
     const int owner = plait_dealt_owner(d, f->k);
     const int64_t column = plait_dealt_column(d, f->k);
-    const int64_t row = kind->keeps_diagonal ? column : column + n_pivots(d, f->k);
+    const int64_t row =
+        kind->keeps_diagonal ? column : column + plait_factor_n_pivots(d, f->k);
     plait_move_t extra = {0};
 
     PLAIT_TRY(plait_dealt_share(plan, owner, f->info_slot, 0, f->info_slot, 0,
-                                sizeof(int32_t), &extra));
+                                (f->info_slot >= 0) ? sizeof(int32_t) : 0, &extra));
     PLAIT_TRY(plait_dealt_share(plan, owner, f->side_slot, column * kind->side_bytes,
                                 f->side_slot, column * kind->side_bytes,
-                                n_pivots(d, f->k) * kind->side_bytes, &extra));
+                                plait_factor_n_pivots(d, f->k) * kind->side_bytes,
+                                &extra));
     PLAIT_TRY(plait_dealt_fetch(plan, d, f->slot, f->k, row,
                                 (f->k + 1 < plait_dealt_n_blocks(d)) ? d->m - row : 0,
                                 work_slot, &extra, &f->panel));
@@ -81,12 +82,19 @@ plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t 
 {
     plait_status_t status = PLAIT_OK;
     plait_factor_t f = *given;
-    const int64_t n_blocks = plait_dealt_n_blocks(&f.d);
-    const int64_t n_panels = plait_factor_n_panels(&f.d);
     int work_slot = -1;
 
+    plan->uses_blas = true;
+    plait_dealt_agree(plan, &f.d);
+    f.src_slot = plait_slot_arg(plan, 0);
+    f.slot = plait_slot_ret(plan, 0);
     f.room = plan->slot_bytes[f.slot];
+    if (plan->n_ranks == 1) {
+        f.d.block = plait_max(f.d.n, 1); /* the same array, and LAPACK as a whole */
+    }
 
+    const int64_t n_blocks = plait_dealt_n_blocks(&f.d);
+    const int64_t n_panels = plait_factor_n_panels(&f.d);
     PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_panel_bytes(plan, &f.d, f.d.m),
                                   &work_slot));
     PLAIT_TRY(add_kernel(plan, kind->start, &f));
@@ -110,9 +118,22 @@ plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t 
     }
     PLAIT_TRY(plait_plan_fence(plan));
     f.k = n_panels;
-    PLAIT_TRY(add_kernel(plan, kind->finish, &f));
+    if (kind->finish != NULL) {
+        PLAIT_TRY(add_kernel(plan, kind->finish, &f));
+    }
 done:
     return status;
+}
+
+int64_t plait_factor_n_columns(const plait_factor_t *f)
+{
+    int64_t n = 0;
+
+    for (int64_t j = plait_dealt_next(&f->d, f->rank, f->first); j < f->end;
+         j += f->d.n_ranks) {
+        n += plait_dealt_width(&f->d, j);
+    }
+    return n;
 }
 
 char *plait_factor_at(const plait_factor_t *f, const plait_exec_t *exec, int64_t k,
@@ -131,7 +152,9 @@ void plait_factor_touch_info(const plait_factor_t *f, bool is_written,
 {
     const plait_box_copy_t word = {.row_bytes = sizeof(int32_t)};
 
-    touch(context, is_written, f->rank, f->info_slot, 0, &word);
+    if (f->info_slot >= 0) {
+        touch(context, is_written, f->rank, f->info_slot, 0, &word);
+    }
 }
 
 void plait_factor_touch_blocks(const plait_factor_t *f, bool is_written, int slot,
@@ -147,6 +170,55 @@ void plait_factor_touch_blocks(const plait_factor_t *f, bool is_written, int slo
         touch(context, is_written, f->rank, slot, plait_dealt_at(d, j, row), &box);
     }
 }
+
+void plait_factor_touch_update(const plait_factor_t *f, plait_touch_fn_t touch,
+                               void *context)
+{
+    const plait_dealt_t *d = &f->d;
+    const int64_t first = plait_dealt_next(d, f->rank, f->first);
+    const int64_t row = plait_dealt_column(d, f->k);
+    const int64_t n_columns = plait_factor_n_columns(f);
+    const plait_box_copy_t panel = plait_panel_box(&f->panel, plait_dealt_item(d));
+    const plait_box_copy_t own =
+        plait_columns_box(d->m - row, n_columns, d->m, plait_dealt_item(d));
+
+    if (n_columns > 0) {
+        touch(context, false, f->panel.peer, f->panel.slot, f->panel.offset, &panel);
+        touch(context, false, f->rank, f->slot, plait_dealt_at(d, first, row), &own);
+        touch(context, true, f->rank, f->slot, plait_dealt_at(d, first, row), &own);
+    }
+}
+
+static plait_status_t copy_run(const void *params, plait_exec_t *exec)
+{
+    const plait_factor_t *f = params;
+    const int64_t n_bytes =
+        plait_dealt_owned(&f->d, f->rank) * plait_dealt_ld_bytes(&f->d);
+
+    if (f->info_slot >= 0) {
+        *plait_factor_info(f, exec) = 0;
+    }
+    if (exec->slot[f->slot] != exec->slot[f->src_slot]) {
+        memcpy(exec->slot[f->slot], exec->slot[f->src_slot], (size_t)n_bytes);
+    }
+    plait_factor_zero_padding(f, exec);
+    return PLAIT_OK;
+}
+
+static void copy_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_factor_t *f = params;
+    const int64_t n_blocks = plait_dealt_n_blocks(&f->d);
+
+    plait_factor_touch_blocks(f, false, f->src_slot, 0, n_blocks, false, touch,
+                              context);
+    plait_factor_touch_info(f, true, touch, context);
+    plait_factor_touch_blocks(f, true, f->slot, 0, n_blocks, false, touch, context);
+    plait_factor_touch_padding(f, touch, context);
+}
+
+const plait_kernel_t plait_factor_copy_kernel = {
+    .name = "copy", .run = copy_run, .touch = copy_touch, .print = plait_factor_print};
 
 /* Byte offset of what lies behind the own columns, and how much it is. */
 static int64_t padding_of(const plait_factor_t *f, int64_t *n_bytes_p)
@@ -173,6 +245,27 @@ void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec
     int64_t at = padding_of(f, &n_bytes);
 
     memset(exec->slot[f->slot] + at, 0, (size_t)n_bytes);
+}
+
+/* Real part of element i of a diagonal. */
+static double diagonal(plait_dtype_t dtype, const char *block, int64_t i, int64_t ld)
+{
+    const char *at = block + i * (ld + 1) * plait_dtype_bytes(dtype);
+    const bool is_double = dtype == PLAIT_F64 || dtype == PLAIT_C128;
+
+    return is_double ? *(const double *)(const void *)at
+                     : (double)*(const float *)(const void *)at;
+}
+
+int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
+                              int64_t ld)
+{
+    int64_t i = 0;
+
+    while (i < n && isfinite(diagonal(dtype, block, i, ld))) {
+        i++;
+    }
+    return (i < n) ? i + 1 : 0;
 }
 
 void plait_dense_set_nan(plait_dtype_t dtype, void *x, int64_t n)

@@ -21,20 +21,20 @@ typedef struct {
     int src_slot;        /* the operand: only the first kernel reads it */
     int slot;            /* the result */
     int side_slot;       /* pivots or scalar factors of the reflectors; -1: none */
-    int info_slot;       /* int32 */
+    int info_slot;       /* int32; -1: none */
     int64_t room;        /* bytes of the result */
     int64_t k;           /* the panel */
     int64_t first, end;  /* own blocks among these are updated */
     plait_panel_t panel; /* what is there of it */
 } plait_factor_t;
 
-/* A factorization. Kernels have plait_factor_t as params; `panel` and `update` do nothing once
- * *info is a failure. */
+/* A factorization. Kernels have plait_factor_t as params. Where a failure ends it, `panel` and
+ * `update` do nothing once *info says so. */
 typedef struct {
     const plait_kernel_t *start;  /* the operand's columns to the result */
     const plait_kernel_t *panel;  /* block k */
     const plait_kernel_t *update; /* own blocks of [first, end) by block k */
-    const plait_kernel_t *finish; /* after the last fence */
+    const plait_kernel_t *finish; /* after the last fence; NULL: none */
     bool
         keeps_diagonal; /* others need the panel from its diagonal block on, not below it */
     int64_t
@@ -45,8 +45,13 @@ typedef struct {
 plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t *kind,
                                   const plait_factor_t *given);
 
-/* Block columns that are factored: those with a row on the diagonal. */
+/* Block columns that are factored: those with a row on the diagonal; columns of block k that have
+ * one. */
 int64_t plait_factor_n_panels(const plait_dealt_t *d);
+int64_t plait_factor_n_pivots(const plait_dealt_t *d, int64_t k);
+
+/* Own columns among the blocks [first, end): adjacent in memory. */
+int64_t plait_factor_n_columns(const plait_factor_t *f);
 
 /* For kernels. The result's memory at a row of an own block; *info. */
 char *plait_factor_at(const plait_factor_t *f, const plait_exec_t *exec, int64_t k,
@@ -62,6 +67,18 @@ void plait_factor_touch_blocks(const plait_factor_t *f, bool is_written, int slo
                                plait_touch_fn_t touch, void *context);
 void plait_factor_touch_padding(const plait_factor_t *f, plait_touch_fn_t touch,
                                 void *context);
+
+/* The same for an update that reads the panel and all rows of the own columns from it on. */
+void plait_factor_touch_update(const plait_factor_t *f, plait_touch_fn_t touch,
+                               void *context);
+
+/* As `start`: copies the operand's columns, info = 0. */
+extern const plait_kernel_t plait_factor_copy_kernel;
+
+/* The first of n diagonal elements of a block whose real part is not finite, counted from 1; 0: none.
+ * Some libraries let them pass. */
+int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
+                              int64_t ld);
 
 /* Zeroes what lies behind the own columns; NaN to n elements. */
 void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec);

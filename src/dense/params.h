@@ -1,20 +1,8 @@
-/* Parameters of the dense operations, as XLA gives them; see include/plait/dense.h. */
+/* Parameters of the dense operations, as XLA's attributes name them. */
 #ifndef PLAIT_DENSE_PARAMS_H
 #define PLAIT_DENSE_PARAMS_H
 
 #include <stdint.h>
-
-typedef struct {
-    int64_t n, block;
-} plait_potrf_params_t;
-
-typedef struct {
-    int64_t m, n, block;
-} plait_getrf_params_t;
-
-typedef struct {
-    int64_t m, n, block;
-} plait_geqrf_params_t;
 
 typedef struct {
     int64_t m, n, k; /* c is m x n, and k the extent that is summed over */
@@ -39,5 +27,14 @@ typedef struct {
     int64_t block;
     int64_t vectors; /* 0: eigenvalues alone */
 } plait_heevd_params_t;
+
+typedef struct {
+    int64_t n, block;
+} plait_potrf_params_t;
+
+/* Of getrf and geqrf. */
+typedef struct {
+    int64_t m, n, block;
+} plait_panels_params_t;
 
 #endif

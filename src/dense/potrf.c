@@ -7,7 +7,6 @@
 #include "dense/params.h"
 #include "kernel/blas.h"
 
-#include <math.h>
 #include <string.h>
 
 static const plait_attr_t potrf_attrs[] = {
@@ -15,16 +14,6 @@ static const plait_attr_t potrf_attrs[] = {
     PLAIT_ATTR(plait_potrf_params_t, block),
     PLAIT_ATTR_END,
 };
-
-/* The real part of diagonal element i of a block whose diagonal begins at x; ld in elements. */
-static double diagonal(plait_dtype_t dtype, const char *x, int64_t i, int64_t ld)
-{
-    const char *at = x + i * (ld + 1) * plait_dtype_bytes(dtype);
-    const bool is_double = dtype == PLAIT_F64 || dtype == PLAIT_C128;
-
-    return is_double ? *(const double *)(const void *)at
-                     : (double)*(const float *)(const void *)at;
-}
 
 /* The lower triangle of the operand's columns, zero above. */
 static plait_status_t start_run(const void *params, plait_exec_t *exec)
@@ -68,20 +57,6 @@ static void start_touch(const void *params, plait_touch_fn_t touch, void *contex
     plait_factor_touch_padding(f, touch, context);
 }
 
-/* The order of the leading minor that failed: where LAPACK says so, or where the first diagonal
- * element is not finite, which some libraries let pass. */
-static int64_t failed_minor(const plait_factor_t *f, const char *block, int64_t width,
-                            int64_t info)
-{
-    int64_t n_good = (info > 0) ? info - 1 : width;
-    int64_t i = 0;
-
-    while (i < n_good && isfinite(diagonal(f->d.dtype, block, i, f->d.m))) {
-        i++;
-    }
-    return (i < n_good || info > 0) ? i + 1 : 0;
-}
-
 static plait_status_t panel_run(const void *params, plait_exec_t *exec)
 {
     const plait_factor_t *f = params;
@@ -93,8 +68,10 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
     char *below = plait_factor_at(f, exec, f->k, row + width);
 
     if (*info == 0) {
-        int64_t minor = failed_minor(
-            f, block, width, plait_blas_potrf(d->dtype, 'L', width, block, d->m));
+        int64_t minor = plait_blas_potrf(d->dtype, 'L', width, block, d->m);
+        int64_t bad = plait_dense_first_bad(d->dtype, block,
+                                            (minor > 0) ? minor - 1 : width, d->m);
+        minor = (bad > 0) ? bad : minor;
         *info = (minor > 0) ? (int32_t)(row + minor) : 0;
     }
     if (*info == 0) {
@@ -228,14 +205,7 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
     PLAIT_TRY(plait_plan_create(problem, &plan, "potrf %s %lldx%lld in blocks of %lld",
                                 plait_dtype_name(f.d.dtype), (long long)p->n,
                                 (long long)p->n, (long long)p->block));
-    plan->uses_blas = true;
-    plait_dealt_agree(plan, &f.d);
-    f.src_slot = plait_slot_arg(plan, 0);
-    f.slot = plait_slot_ret(plan, 0);
     f.info_slot = plait_slot_ret(plan, 1);
-    if (problem->n_ranks == 1) {
-        f.d.block = plait_max(p->n, 1); /* the same array, and LAPACK's own threads */
-    }
     PLAIT_TRY(plait_factor_steps(plan, &potrf_kind, &f));
     *plan_p = plan;
     plan = NULL;

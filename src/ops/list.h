@@ -15,6 +15,8 @@
     _op(fft)                   \
     _op(gather)                \
     _op(gemm)                  \
+    _op(geqrf)                 \
+    _op(getrf)                 \
     _op(halo_exchange)         \
     _op(halo_reduce)           \
     _op(heevd)                 \

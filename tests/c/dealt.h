@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEALT_MAX_RANKS = 17 };
+enum { DEALT_MAX_RANKS = 17, DEALT_GUARD = 64 };
 
 static const plait_dtype_t dealt_dtypes[] = {PLAIT_F32, PLAIT_F64, PLAIT_C64,
                                              PLAIT_C128};
@@ -73,7 +73,12 @@ typedef struct {
     const void *params;
     int n_ranks;
     plait_direct_t direct;
-    bool donates; /* result 0 has operand 0's memory */
+    bool donates; /* result 0 has the memory of the operand that it may take */
+    /* Makes the plan as a C program does; NULL: by the row. */
+    plait_status_t (*plan)(const plait_comm_t *comm, const void *problem,
+                           plait_plan_t **plan_p);
+    const void *problem;
+    plait_plan_cost_t cost[DEALT_MAX_RANKS]; /* by dealt_prove */
     int n_args, n_rets;
     dealt_array_t args[DEALT_MAX_ARRAYS], rets[DEALT_MAX_ARRAYS];
     const char *text;
@@ -163,6 +168,39 @@ static inline void *dealt_scatter(const dealt_array_t *a, int rank)
     return local;
 }
 
+/* Memory for a result, with a guard behind it that stays as it is. */
+static inline char *dealt_blank(const dealt_array_t *a)
+{
+    int64_t n_bytes = dealt_n_local(a) * plait_dtype_bytes(dealt_dtype(a));
+    char *local = plait_alloc(n_bytes + DEALT_GUARD, 1);
+
+    memset(local, 0xff, (size_t)(n_bytes + DEALT_GUARD)); /* NaN */
+    return local;
+}
+
+static inline bool dealt_is_guarded(const dealt_array_t *a, const char *local)
+{
+    const char *guard = local + dealt_n_local(a) * plait_dtype_bytes(dealt_dtype(a));
+    bool is = true;
+
+    for (int i = 0; i < DEALT_GUARD; i++) {
+        is = is && guard[i] == (char)0xff;
+    }
+    return is;
+}
+
+/* Whether a rank's operand is what it was. */
+static inline bool dealt_is_kept(const dealt_array_t *a, int rank, const void *local)
+{
+    void *was = dealt_scatter(a, rank);
+    bool is =
+        memcmp(was, local,
+               (size_t)(dealt_n_local(a) * plait_dtype_bytes(dealt_dtype(a)))) == 0;
+
+    plait_free(was);
+    return is;
+}
+
 static pthread_barrier_t dealt_barrier; /* nobody gathers before all have scattered */
 
 static inline void dealt_rank(plait_comm_t *comm, void *context)
@@ -182,16 +220,13 @@ static inline void dealt_rank(plait_comm_t *comm, void *context)
         in[i] = dealt_scatter(&t->args[i], rank);
     }
     for (int i = 0; i < t->n_rets; i++) {
-        int64_t n_bytes = (dealt_n_local(&t->rets[i]) + 1) *
-                          plait_dtype_bytes(dealt_dtype(&t->rets[i]));
-        out[i] = (i == 0 && t->donates) ? in[0] : plait_alloc(n_bytes, 1);
-        if (out[i] != in[0]) {
-            memset(out[i], 0x5a, (size_t)n_bytes);
-        }
+        out[i] = (i == 0 && t->donates) ? in[t->op->alias] : dealt_blank(&t->rets[i]);
     }
     (void)pthread_barrier_wait(&dealt_barrier);
     plait_status_t status =
-        plait_op_plan(t->op, t->params, &comm->end, args, rets, &plan);
+        (t->plan != NULL)
+            ? t->plan(comm, t->problem, &plan)
+            : plait_op_plan(t->op, t->params, &comm->end, args, rets, &plan);
     CHECK(status == PLAIT_OK, "%s rank %d of %d", t->text, rank, t->n_ranks);
     for (int round = 0; round < (t->donates ? 1 : 2) && plan != NULL; round++) {
         CHECK(plait_plan_execute(plan, comm, (const void *const *)in, out) == PLAIT_OK,
@@ -202,11 +237,16 @@ static inline void dealt_rank(plait_comm_t *comm, void *context)
     }
     (void)pthread_barrier_wait(&dealt_barrier);
     plait_plan_destroy(&plan);
-    for (int i = 0; i < t->n_args; i++) {
-        plait_free(in[i]);
-    }
     for (int i = t->donates ? 1 : 0; i < t->n_rets; i++) {
+        CHECK(dealt_is_guarded(&t->rets[i], out[i]), "%s rank %d of %d: result %d",
+              t->text, rank, t->n_ranks, i);
         plait_free(out[i]);
+    }
+    for (int i = 0; i < t->n_args; i++) {
+        CHECK((t->donates && i == t->op->alias) ||
+                  dealt_is_kept(&t->args[i], rank, in[i]),
+              "%s rank %d of %d: operand %d has changed", t->text, rank, t->n_ranks, i);
+        plait_free(in[i]);
     }
 }
 
@@ -224,8 +264,8 @@ static inline void dealt_run(dealt_run_t *t)
     }
 }
 
-/* Proves the plans of all ranks, with a result of its own memory and with operand 0's where the
- * operation takes it. Returns messages and bytes of all ranks together. */
+/* Proves the plans of all ranks, with a result of its own memory and with an operand's where the
+ * operation takes it. Returns messages and bytes of all ranks together; t->cost: of each. */
 static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
 {
     int64_t dims[2 * DEALT_MAX_ARRAYS][2];
@@ -248,12 +288,15 @@ static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
         status = t->op->plan(t->params, &problem, &plans[r]);
         CHECK(status == PLAIT_OK, "%s rank %d of %d", t->text, r, t->n_ranks);
         if (plans[r] != NULL) {
-            plait_plan_cost_t cost = plait_plan_cost(plans[r]);
-            sum.n_messages += cost.n_messages;
-            sum.message_bytes += cost.message_bytes;
+            t->cost[r] = plait_plan_cost(plans[r]);
+            sum.n_messages += t->cost[r].n_messages;
+            sum.message_bytes += t->cost[r].message_bytes;
         }
     }
     for (int alias = -1; alias <= t->op->alias && status == PLAIT_OK; alias++) {
+        if (alias >= 0 && alias < t->op->alias) {
+            continue;
+        }
         CHECK(plait_plans_check(plans, t->n_ranks, &(plait_check_t){.alias = alias}) ==
                   PLAIT_OK,
               "%s, %d ranks, access %d, donated %d", t->text, t->n_ranks,
