@@ -7,11 +7,13 @@ with zeros in the place of F.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
-from jax.custom_derivatives import linear_call
+from jax.interpreters import ad, batching, mlir
 from plait import _dealt
 from plait._dealt import Matrix
 from plait._dense import hermitian, no_tangent, real
@@ -52,29 +54,46 @@ def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
     return m.map(divide, whole=(w,))
 
 
-def _checked(m: Matrix, w: Any) -> Matrix:
-    """The matrix; cotangents of it are NaN if the loss depends on the choice of vectors.
+def _judge(w: Any, ct: Any, like: tuple) -> Any:
+    """The cotangent c of F ∘ M; NaN if the loss depends on the choice of vectors.
 
-    A cotangent c is that of V (F ∘ M) by F ∘ M: rotations, which are anti-Hermitian, do not change
-    the loss if c is Hermitian where eigenvalues are equal.
+    Rotations of a cluster's vectors are V K with an anti-Hermitian K. They do not change the loss
+    if c is Hermitian where eigenvalues are equal.
     """
-    shape = (m.deal, m.m, m.n)
+    c = Matrix(ct, *like)
 
-    def same(w: Any, x: Any) -> Any:
-        return x
+    def skew(rows: Any, columns: Any, x: Any, y: Any, w: Any) -> Any:
+        return jnp.where(_is_cluster(rows, columns, w), jnp.abs(x - y) ** 2, jnp.zeros((), w.dtype))
 
-    def judge(w: Any, ct: Any) -> Any:
-        c = Matrix(ct, *shape)
+    most = jnp.sqrt(jnp.finfo(w.dtype).eps)
+    residual = jnp.sqrt(c.total(skew, c.adjoint(), whole=(w,)))
+    size = jnp.sqrt(c.total(lambda rows, columns, x: jnp.abs(x) ** 2))
+    return ct * jnp.where(residual > most * size, jnp.nan, 1.0).astype(ct.dtype)
 
-        def skew(rows: Any, columns: Any, x: Any, y: Any, w: Any) -> Any:
-            return jnp.where(_is_cluster(rows, columns, w), jnp.abs(x - y) ** 2, 0)
 
-        most = jnp.sqrt(jnp.finfo(w.dtype).eps)
-        residual = jnp.sqrt(c.total(skew, c.adjoint(), whole=(w,)))
-        size = jnp.sqrt(c.total(lambda rows, columns, x: jnp.abs(x) ** 2))
-        return ct * jnp.where(residual > most * size, jnp.nan, 1).astype(ct.dtype)
+def _judged_transpose(ct: Any, w: Any, x: Any, *, like: tuple, depth: int) -> list:
+    judge = functools.partial(_judge, like=like)
+    for _ in range(depth):
+        judge = jax.vmap(judge)
+    return [None, judge(w, ad.instantiate_zeros(ct))]
 
-    return m.with_data(linear_call(same, judge, w, m.data))
+
+def _judged_batch(args: Sequence, dims: Sequence, *, like: tuple, depth: int) -> tuple:
+    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    w, x = (
+        jnp.broadcast_to(a, (size, *a.shape)) if d is None else jnp.moveaxis(a, d, 0)
+        for a, d in zip(args, dims, strict=True)
+    )
+    return judged_p.bind(w, x, like=like, depth=depth + 1), 0
+
+
+judged_p = jex.Primitive("plait_judged")  # x itself; cotangents of it are judged
+judged_p.def_impl(lambda w, x, **params: x)
+judged_p.def_abstract_eval(lambda w, x, **params: x)
+mlir.register_lowering(judged_p, lambda ctx, w, x, **params: [x])
+ad.defjvp(judged_p, None, lambda dx, w, x, **params: judged_p.bind(w, dx, **params))
+ad.primitive_transposes[judged_p] = _judged_transpose
+batching.primitive_batchers[judged_p] = _judged_batch
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
@@ -89,7 +108,9 @@ def _eigh_jvp(mode: str, primals: tuple, tangents: tuple) -> tuple:
     w, v, info = eigh(*primals, mode)
     m = gemm(v, gemm(hermitian(tangents[0]), v), trans=ADJOINT)
     moved = _divided(m, w, mode)
-    moved = _checked(moved, jax.lax.stop_gradient(w)) if mode == "check" else moved
+    if mode == "check":
+        like = (moved.deal, moved.m, moved.n)
+        moved = moved.with_data(judged_p.bind(w, moved.data, like=like, depth=0))
     return (w, v, info), (real(m.diagonal()), gemm(v, moved), no_tangent(info))
 
 
