@@ -45,7 +45,8 @@ def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
         one, zero = jnp.ones((), gap.dtype), jnp.zeros((), gap.dtype)
         is_zero = (rows == columns) | (columns >= w.shape[0])
         if mode == "lorentzian":
-            factor = gap / (gap * gap + _tolerance(w) ** 2 + jnp.finfo(w.dtype).tiny)
+            width = jnp.sqrt(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(w))
+            factor = gap / (gap * gap + width * width + jnp.finfo(w.dtype).tiny)
         else:
             is_zero |= _is_cluster(rows, columns, w) if mode != "nan" else False
             factor = one / jnp.where(is_zero, one, gap)

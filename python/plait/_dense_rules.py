@@ -389,6 +389,31 @@ def potrf(a: Matrix) -> tuple[Matrix, Any]:
     return a.with_data(low), info[0]
 
 
+def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
+    """L below the diagonal and U; the row exchanges; 0 or the order of the first zero pivot."""
+    m, n, kind = a.m, a.n, a.dtype.name
+    outs = (Out((m, n), kind), Out((min(m, n),), "int32", False), Out((1,), "int32", False))
+    lu, pivots, info = bind("getrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
+    return a.with_data(lu), pivots, info[0]
+
+
+def geqrf(a: Matrix) -> tuple[Matrix, Any]:
+    """R and the reflectors below it, and their factors."""
+    m, n, kind = a.m, a.n, a.dtype.name
+    outs = (Out((m, n), kind), Out((min(m, n),), kind, False))
+    qr, tau = bind("geqrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
+    return a.with_data(qr), tau
+
+
+def ormqr(qr: Matrix, tau: Any, c: Matrix, trans: int) -> Matrix:
+    """Q c, or Qᴴ c with ADJOINT."""
+    out = Out((c.m, c.n), c.dtype.name)
+    given = {"m": c.m, "k": tau.shape[0], "n": c.n, "trans": int(trans == ADJOINT)}
+    args, ins = (qr.data, tau, c.data), (True, False, True)
+    [y] = bind("ormqr", c.deal, args, ins, (out,), **given)
+    return c.with_data(y)
+
+
 def real_of(dtype: Any) -> str:
     """The name of the dtype of real parts."""
     return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
