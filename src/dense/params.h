@@ -32,6 +32,12 @@ typedef struct {
     int64_t n, block;
 } plait_potrf_params_t;
 
+typedef struct {
+    int64_t m, k, n; /* Q is of an m x k matrix, the operand m x n */
+    int64_t trans;   /* 0: Q, 1: its adjoint */
+    int64_t block;
+} plait_ormqr_params_t;
+
 /* Of getrf and geqrf. */
 typedef struct {
     int64_t m, n, block;

@@ -20,6 +20,7 @@
     _op(halo_exchange)         \
     _op(halo_reduce)           \
     _op(heevd)                 \
+    _op(ormqr)                 \
     _op(potrf)                 \
     _op(recv)                  \
     _op(redistribute)          \

@@ -1,5 +1,6 @@
 /* Factorizations of dealt matrices: plans proven for up to 17 ranks, and executed by threads in
  * every way of reaching a peer's memory, against backward errors. */
+#include "base/checked.h"
 #include "dealt.h"
 #include "dense/params.h"
 #include "device/pool.h"
@@ -184,6 +185,246 @@ static void prove_potrf(void)
     }
 }
 
+/* ---------------------------------------------------------------- getrf */
+
+/* bad: a column that becomes zero; -1: none. */
+static double complex general(plait_dtype_t dtype, const shape_t *s, int64_t bad,
+                              int64_t i, int64_t j)
+{
+    return (j == bad) ? 0 : dealt_sample(dtype, 3, j * s->m + i);
+}
+
+static double complex *general_matrix(plait_dtype_t dtype, const shape_t *s,
+                                      int64_t bad)
+{
+    double complex *a = dealt_matrix(s->m, s->n);
+
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i < s->m; i++) {
+            a[j * s->m + i] = general(dtype, s, bad, i, j);
+        }
+    }
+    return a;
+}
+
+static dealt_run_t panels_run(const plait_op_t *op, plait_dtype_t dtype,
+                              const shape_t *s, int n_ranks, plait_direct_t direct,
+                              int64_t bad, const plait_panels_params_t *params)
+{
+    const int64_t n = plait_min(s->m, s->n);
+    dealt_run_t t = {.op = op,
+                     .params = params,
+                     .n_ranks = n_ranks,
+                     .direct = direct,
+                     .donates = n_ranks % 2 == 1,
+                     .n_args = 1,
+                     .n_rets = op->n_rets,
+                     .text = text_of(op->name, dtype, s, n_ranks, direct)};
+
+    t.args[0] = matrix_of(dtype, s, n_ranks);
+    plait_free(t.args[0].whole);
+    t.args[0].whole = general_matrix(dtype, s, bad);
+    t.rets[0] = matrix_of(dtype, s, n_ranks);
+    t.rets[1] = vector_of((op->n_rets == 3) ? PLAIT_S32 : dtype, n);
+    if (op->n_rets == 3) {
+        t.rets[2] = vector_of(PLAIT_S32, 1);
+    }
+    return t;
+}
+
+/* P A - L U, with multipliers that are at most 1. */
+static void check_lu(const dealt_run_t *t, plait_dtype_t dtype, const shape_t *s,
+                     int64_t bad)
+{
+    const int64_t n = plait_min(s->m, s->n);
+    const double complex *lu = t->rets[0].whole;
+    double complex *a = general_matrix(dtype, s, bad);
+    double worst = 0;
+    double largest = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t p = (int64_t)creal(t->rets[1].whole[i]);
+        CHECK(p >= i && p < s->m, "%s: pivot %lld is %lld", t->text, (long long)i,
+              (long long)p);
+        for (int64_t j = 0; j < s->n && p >= i && p < s->m; j++) {
+            double complex swap = a[j * s->m + i];
+            a[j * s->m + i] = a[j * s->m + p];
+            a[j * s->m + p] = swap;
+        }
+    }
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i < s->m; i++) {
+            double complex sum = -a[j * s->m + i];
+            for (int64_t k = 0; k <= plait_min(i, j) && k < n; k++) {
+                sum += ((k == i) ? 1 : lu[k * s->m + i]) * lu[j * s->m + k];
+            }
+            worst = (cabs(sum) > worst || isnan(cabs(sum))) ? cabs(sum) : worst;
+            largest = (i > j && cabs(lu[j * s->m + i]) > largest)
+                          ? cabs(lu[j * s->m + i])
+                          : largest;
+        }
+    }
+    CHECK(worst <= 10 * (double)(s->m + s->n) * dealt_unit(dtype) *
+                       (1 + dealt_norm(a, s->m, s->n)),
+          "%s: error %g", t->text, worst);
+    /* LAPACK compares |re| + |im| */
+    CHECK(largest <= 1.42, "%s: a multiplier of %g", t->text, largest);
+    CHECK(creal(t->rets[2].whole[0]) == (double)((bad < n) ? bad + 1 : 0),
+          "%s: info %g", t->text, creal(t->rets[2].whole[0]));
+    plait_free(a);
+}
+
+static void getrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
+                       plait_direct_t direct, int64_t bad)
+{
+    const plait_panels_params_t params = {s->m, s->n, s->block};
+    dealt_run_t t =
+        panels_run(&plait_op_getrf, dtype, s, n_ranks, direct, bad, &params);
+
+    dealt_run(&t);
+    check_lu(&t, dtype, s, bad);
+    clear(&t);
+}
+
+/* ---------------------------------------------------------------- geqrf, ormqr */
+
+/* Q or Q^H times a matrix, with what geqrf has made. */
+static void multiply(dealt_run_t *qr, plait_dtype_t dtype, const shape_t *s,
+                     bool is_adjoint, int64_t n, double complex *c)
+{
+    const plait_ormqr_params_t params = {s->m, s->n, n, is_adjoint, s->block};
+    const shape_t of_c = {s->m, n, s->block};
+    dealt_run_t t = {.op = &plait_op_ormqr,
+                     .params = &params,
+                     .n_ranks = qr->n_ranks,
+                     .direct = qr->direct,
+                     .donates = is_adjoint,
+                     .n_args = 3,
+                     .n_rets = 1,
+                     .text = text_of(is_adjoint ? "ormqr adjoint" : "ormqr", dtype, s,
+                                     qr->n_ranks, qr->direct)};
+
+    t.args[0] = qr->rets[0];
+    t.args[1] = qr->rets[1];
+    t.args[2] = matrix_of(dtype, &of_c, qr->n_ranks);
+    t.rets[0] = matrix_of(dtype, &of_c, qr->n_ranks);
+    memcpy(t.args[2].whole, c, (size_t)(s->m * n) * sizeof(*c));
+    dealt_run(&t);
+    memcpy(c, t.rets[0].whole, (size_t)(s->m * n) * sizeof(*c));
+    plait_free(t.args[2].whole);
+    plait_free(t.rets[0].whole);
+}
+
+/* A - Q R, and Q^H Q - I by way of Q^H (Q I). */
+static void geqrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
+                       plait_direct_t direct)
+{
+    const plait_panels_params_t params = {s->m, s->n, s->block};
+    dealt_run_t t = panels_run(&plait_op_geqrf, dtype, s, n_ranks, direct, -1, &params);
+    const double bound = 10 * (double)(s->m + s->n + 1) * dealt_unit(dtype);
+
+    dealt_run(&t);
+    double complex *qr = dealt_matrix(s->m, s->n);
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i <= j && i < s->m; i++) {
+            qr[j * s->m + i] = t.rets[0].whole[j * s->m + i];
+        }
+    }
+    multiply(&t, dtype, s, false, s->n, qr);
+    double complex *a = general_matrix(dtype, s, -1);
+    double norm = dealt_norm(a, s->m, s->n);
+    for (int64_t i = 0; i < s->m * s->n; i++) {
+        qr[i] -= a[i];
+    }
+    CHECK(dealt_norm(qr, s->m, s->n) <= bound * norm, "%s: A - QR is %g", t.text,
+          dealt_norm(qr, s->m, s->n));
+    double complex *q = dealt_matrix(s->m, s->m);
+    for (int64_t i = 0; i < s->m; i++) {
+        q[i * s->m + i] = 1;
+    }
+    multiply(&t, dtype, s, false, s->m, q);
+    multiply(&t, dtype, s, true, s->m, q);
+    for (int64_t i = 0; i < s->m; i++) {
+        q[i * s->m + i] -= 1;
+    }
+    CHECK(dealt_norm(q, s->m, s->m) <= bound * (double)(s->m + 1),
+          "%s: Q^H Q - I is %g", t.text, dealt_norm(q, s->m, s->m));
+    plait_free(q);
+    plait_free(a);
+    plait_free(qr);
+    clear(&t);
+}
+
+static const shape_t rectangles[] = {
+    {0, 0, 2},  {0, 3, 2},   {3, 0, 2},   {1, 1, 4},   {9, 4, 2},   {4, 9, 2},
+    {5, 12, 3}, {30, 7, 64}, {7, 30, 64}, {33, 33, 5}, {40, 64, 8}, {64, 40, 7}};
+
+static void check_panels_all(void)
+{
+    for (size_t s = 0; s < sizeof(rectangles) / sizeof(*rectangles); s++) {
+        for (size_t r = 0; r < sizeof(teams) / sizeof(*teams); r++) {
+            for (int a = 0; a < 3; a++) {
+                for (int d = 0; d < 4; d++) {
+                    const shape_t *shape = &rectangles[s];
+                    if (is_quick() && (d % 2 == (int)s % 2)) {
+                        continue;
+                    }
+                    getrf_case(dealt_dtypes[d], shape, teams[r], dealt_directs[a], -1);
+                    geqrf_case(dealt_dtypes[d], shape, teams[r], dealt_directs[a]);
+                    if (plait_min(shape->m, shape->n) > 1) {
+                        getrf_case(dealt_dtypes[d], shape, teams[r], dealt_directs[a],
+                                   plait_min(shape->m, shape->n) / 2);
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void prove_panels(void)
+{
+    static const shape_t shapes[] = {
+        {0, 4, 4}, {1, 1, 2}, {7, 6, 1}, {4, 11, 2}, {20, 9, 3}};
+    static const plait_op_t *const ops[] = {&plait_op_getrf, &plait_op_geqrf};
+
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks++) {
+        for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++) {
+            for (int i = 0; i < 2 * 3; i++) {
+                const plait_panels_params_t params = {shapes[s].m, shapes[s].n,
+                                                      shapes[s].block};
+                dealt_run_t t = panels_run(ops[i % 2], PLAIT_F32, &shapes[s], n_ranks,
+                                           dealt_directs[i / 2], -1, &params);
+                dealt_prove(&t);
+                clear(&t);
+            }
+        }
+    }
+}
+
+static void prove_ormqr(void)
+{
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks++) {
+        for (int i = 0; i < 2 * 3; i++) {
+            const shape_t of_qr = {12, 9, 2};
+            const shape_t of_c = {12, 7, 2};
+            const plait_ormqr_params_t params = {12, 9, 7, i % 2, 2};
+            dealt_run_t t = {.op = &plait_op_ormqr,
+                             .params = &params,
+                             .n_ranks = n_ranks,
+                             .direct = dealt_directs[i / 2],
+                             .n_args = 3,
+                             .n_rets = 1,
+                             .args = {matrix_of(PLAIT_C64, &of_qr, n_ranks),
+                                      vector_of(PLAIT_C64, 9),
+                                      matrix_of(PLAIT_C64, &of_c, n_ranks)},
+                             .rets = {matrix_of(PLAIT_C64, &of_c, n_ranks)},
+                             .text = "ormqr"};
+            dealt_prove(&t);
+            clear(&t);
+        }
+    }
+}
+
 int main(void)
 {
     if (plait_blas_require() != PLAIT_OK) {
@@ -191,7 +432,10 @@ int main(void)
         return SKIPPED;
     }
     prove_potrf();
+    prove_panels();
+    prove_ormqr();
     check_potrf_all();
+    check_panels_all();
     (void)plait_pool_trim();
     return report("test_factor");
 }
