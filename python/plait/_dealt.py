@@ -49,6 +49,22 @@ class Deal:
         return (self.n_ranks * self.stored(n), m)
 
 
+def on_parts(
+    deal: Deal, function: Callable, x: Any, source: Spec | None = None, to: Spec | None = None
+) -> Any:
+    """A function of every device's part; source and to: other splits than a dealt matrix has."""
+    if deal.mesh is None:
+        return function(x)
+    mapped = jax.shard_map(
+        function,
+        mesh=deal.mesh,
+        in_specs=_mesh_rules.to_partition_spec(source or deal.spec),
+        out_specs=_mesh_rules.to_partition_spec(to or deal.spec),
+        check_vma=False,
+    )
+    return mapped(x)
+
+
 @jax.tree_util.register_pytree_node_class
 @dataclasses.dataclass(frozen=True)
 class Matrix:

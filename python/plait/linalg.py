@@ -1,10 +1,29 @@
 """Dense linear algebra on global matrices that are distributed over a mesh."""
 
 from plait._cholesky import Cholesky, cholesky, potri, potrs
+from plait._eigh import Eigh, eigh, eigvalsh, syevd
+from plait._lu import LU, det, inv, lu, lu_solve, slogdet
+from plait._matmul import matmul, matrix_norm
+from plait._qr import QR, lstsq, qr
 
 __all__ = [
+    "LU",
+    "QR",
     "Cholesky",
+    "Eigh",
     "cholesky",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "lu",
+    "lu_solve",
+    "matmul",
+    "matrix_norm",
     "potri",
     "potrs",
+    "qr",
+    "slogdet",
+    "syevd",
 ]
