@@ -49,8 +49,8 @@ def eigh(
     Where eigenvalues are equal, eigenvectors are not functions of the matrix, and ``degenerate``
     says what becomes of derivatives: ``'nan'`` as in ``jax.numpy``; ``'zero'`` those of what does
     not depend on the choice of vectors, such as projectors; ``'check'`` the same, but NaN as the
-    gradient of what does depend on it; ``'lorentzian'`` gap / (gap² + δ²) for 1 / gap, with δ = √ε ‖a‖.
-    Eigenvalues are equal if they differ by 10 n ε ‖a‖ or less.
+    gradient of what does depend on it; ``'lorentzian'`` gap / (gap² + δ²) for 1 / gap, with
+    δ = √ε ‖a‖. Eigenvalues are equal if they differ by 10 n ε ‖a‖ or less.
 
     Collective: over the mesh, in program order.
     Shapes: (n, n) to (n,) and (n, n), any n, split in any way, or whole on one device or on all.

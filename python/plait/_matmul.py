@@ -34,7 +34,8 @@ def matmul(
     split along other mesh axes. At no time does a device have more than its parts of the operands
     and the result, and two panels of ``block`` columns.
 
-    Collective: over the mesh, in program order.  Shapes: (m, k) and (k, n) or (k,), to (m, n) or (m,).
+    Collective: over the mesh, in program order.
+    Shapes: (m, k) and (k, n) or (k,), to (m, n) or (m,).
     Raises: ValueError for extents that do not match; TypeError for dtypes that differ.
     Adjoint: c bᵀ and aᵀ c.
     Source: SUMMA, van de Geijn, Watts, 1997, in one dimension; oracle ``numpy.matmul``.

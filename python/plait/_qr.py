@@ -71,14 +71,16 @@ def lstsq(
     ``spec`` is that of ``a``. The solution is split as ``b``, along the axes whose extents the mesh
     divides.
 
-    Collective: over the mesh, in program order.  Shapes: (m, n) and (m,) or (m, k), to (n,) or (n, k).
+    Collective: over the mesh, in program order.
+    Shapes: (m, n) and (m,) or (m, k), to (n,) or (n, k).
     Raises: as `qr`; ValueError for m < n, or a b with other rows; TypeError for another dtype.
     Adjoint: that of the factors.
     Source: LAPACK gels; oracle ``tests/python/oracle.py::lstsq``.
 
     Example:
         >>> import plait, jax.numpy as jnp
-        >>> plait.linalg.lstsq(jnp.ones((2, 1)), jnp.array([1.0, 2.0])).tolist()
+        >>> x = plait.linalg.lstsq(jnp.ones((2, 1)), jnp.array([1.0, 2.0]))
+        >>> x.round(5).tolist()
         [1.5]
     """
     _dense_args.check_matrix(a, "lstsq")
