@@ -7,7 +7,7 @@ zeros behind them, those of the second, and so on.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -169,27 +169,53 @@ class Matrix:
         return self.columns(pick)
 
     def _each(self, function: Callable, others: tuple, whole: tuple, to: Spec) -> Any:
-        deal, stored = self.deal, self.deal.stored(self.n)
-
-        def local(rank: Any, *parts: Any) -> Any:
-            i = jnp.arange(stored, dtype=jnp.int32)
-            block, n_ranks = jnp.int32(deal.block), jnp.int32(deal.n_ranks)
-            columns = (i // block * n_ranks + rank) * block + i % block
-            rows = jnp.arange(self.m, dtype=jnp.int32)
-            return function(rows[None, :], columns[:, None], *parts)
-
         matrices = (self.data, *(other.data for other in others))
-        if deal.mesh is None:
-            return local(jnp.int32(0), *matrices, *whole)
-        split = _mesh_rules.to_partition_spec(deal.spec)
-        mapped = jax.shard_map(
-            lambda *parts: local(lax.axis_index(deal.axes), *parts),
-            mesh=deal.mesh,
-            in_specs=(*[split] * len(matrices), *[jax.P()] * len(whole)),
-            out_specs=_mesh_rules.to_partition_spec(to),
-            check_vma=False,
-        )
-        return mapped(*matrices, *whole)
+        return _each(self.deal, (self.m, self.n), function, matrices, whole, to)
+
+
+def _each(
+    deal: Deal,
+    shape: tuple[int, int],
+    function: Callable,
+    matrices: Sequence,
+    whole: Sequence,
+    to: Spec,
+) -> Any:
+    """function(rows, columns, parts) on every device, with the indices of a matrix of this shape.
+
+    The result is split as `to` says.
+    """
+    m, stored = shape[0], deal.stored(shape[1])
+
+    def local(rank: Any, *parts: Any) -> Any:
+        i = jnp.arange(stored, dtype=jnp.int32)
+        block, n_ranks = jnp.int32(deal.block), jnp.int32(deal.n_ranks)
+        columns = (i // block * n_ranks + rank) * block + i % block
+        rows = jnp.arange(m, dtype=jnp.int32)
+        return function(rows[None, :], columns[:, None], *parts)
+
+    if deal.mesh is None:
+        return local(jnp.int32(0), *matrices, *whole)
+    split = _mesh_rules.to_partition_spec(deal.spec)
+    mapped = jax.shard_map(
+        lambda *parts: local(lax.axis_index(deal.axes), *parts),
+        mesh=deal.mesh,
+        in_specs=(*[split] * len(matrices), *[jax.P()] * len(whole)),
+        out_specs=_mesh_rules.to_partition_spec(to),
+        check_vma=False,
+    )
+    return mapped(*matrices, *whole)
+
+
+def identity(like: Matrix, m: int, n: int) -> Matrix:
+    """The first n columns of the identity of m rows, dealt out as another matrix."""
+
+    def ones(rows: Any, columns: Any, x: Any) -> Any:
+        is_one = (rows == columns) & (columns < n)
+        return jnp.where(is_one, jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
+
+    data = _each(like.deal, (m, n), ones, (like.data,), (), like.deal.spec)
+    return Matrix(data, like.deal, m, n)
 
 
 def deal_out(x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = None) -> Matrix:
