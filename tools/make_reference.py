@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import plait
-from plait import _core, _mesh_rules, _topology
+from plait import _blas, _core, _dense_rules, _dense_solve, _mesh_rules, _topology
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "operations"
 N_RANKS = 4
@@ -36,6 +36,7 @@ FAMILIES = {
     "Permutations and neighbours": ["plait._neighbor"],
     "Transfers between two ranks": ["plait._p2p"],
     "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
+    "Linear algebra": [f"plait._{name}" for name in ("cholesky", "lu", "qr", "eigh", "svd", "matmul")],
     "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
     "Failures and logs": ["plait._errors", "plait._observe"],
@@ -68,7 +69,7 @@ class Page:
 
 def public() -> Iterator[tuple[str, Callable]]:
     """Names and functions of the interface."""
-    for module in (plait, plait.fft, plait.halo):
+    for module in (plait, plait.fft, plait.halo, plait.linalg):
         for name in module.__all__:
             if inspect.isfunction(getattr(module, name)):
                 yield f"{module.__name__}.{name}", getattr(module, name)
@@ -169,7 +170,24 @@ def called(eqn: Any) -> Called | None:
                 for (dtype, shape), spec in ((ins[0], src), (outs[0], dst))
             ]
             return Called(g.name, g.attrs(mesh, ins[0][1], src, dst, given), local)
+    for name, primitive in _dense_rules.primitives().items():
+        if eqn.primitive is primitive:
+            deal, flags = eqn.params["deal"], eqn.params["ins"]
+            parts = [
+                (dtype, (shape[0] // deal.n_ranks, *shape[1:]) if is_dealt else shape)
+                for (dtype, shape), is_dealt in zip(ins, flags, strict=True)
+            ]
+            parts += [(out.dtype, out.local(deal)) for out in eqn.params["outs"]]
+            return Called(name, dict(eqn.params["attrs"]), parts)
     return None
+
+
+def lowered(eqn: Any) -> Any:
+    """What a solution with a factor is lowered to, as a jaxpr; None for other equations."""
+    if eqn.primitive is not _dense_solve.primitive():
+        return None
+    avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    return jax.make_jaxpr(functools.partial(_dense_solve.body, **eqn.params))(*avals).jaxpr
 
 
 def calls_of(jaxpr: Any) -> Iterator[Called]:
@@ -178,6 +196,8 @@ def calls_of(jaxpr: Any) -> Iterator[Called]:
         found = called(eqn)
         if found is not None:
             yield found
+        if lowered(eqn) is not None:
+            yield from calls_of(lowered(eqn))
         for value in eqn.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
@@ -228,7 +248,7 @@ def operand(page: Page, size: int, rank: int) -> Any:
     n = SIZES[size]
     shapes: list[tuple[int, ...]] = [(n,), (N_RANKS, n), (1, n), (2, n)]
     if "mesh" in page.parameters:
-        shapes = [(SIDES[size],) * 3]
+        shapes = [(SIDES[size],) * 3, (SIDES[size],) * 2]
     for shape in shapes:
         x = jax.ShapeDtypeStruct(shape, jnp.float32)
         try:

@@ -5,13 +5,17 @@ from plait._eigh import Eigh, eigh, eigvalsh, syevd
 from plait._lu import LU, det, inv, lu, lu_solve, slogdet
 from plait._matmul import matmul, matrix_norm
 from plait._qr import QR, lstsq, qr
+from plait._svd import SVD, Polar, cond, polar, svd
 
 __all__ = [
     "LU",
     "QR",
+    "SVD",
     "Cholesky",
     "Eigh",
+    "Polar",
     "cholesky",
+    "cond",
     "det",
     "eigh",
     "eigvalsh",
@@ -21,9 +25,11 @@ __all__ = [
     "lu_solve",
     "matmul",
     "matrix_norm",
+    "polar",
     "potri",
     "potrs",
     "qr",
     "slogdet",
+    "svd",
     "syevd",
 ]

@@ -143,15 +143,21 @@ def test_norms():
 # ---- derivatives ---------------------------------------------------------------------------------
 
 
-def slopes(function, like):
-    """Values of everything, a tangent, a gradient, and the gradient of a gradient's component."""
+def weighed(function, like):
+    """A scalar of all results, and a direction."""
     leaves = jax.tree.leaves(jax.eval_shape(function, like))
     weights = [np.asarray(meshes.random(y.shape, y.dtype, i)) for i, y in enumerate(leaves)]
-    da = meshes.random(like.shape, like.dtype, 7)
 
     def value(a):
         parts = zip(jax.tree.leaves(function(a)), weights, strict=True)
         return sum(jnp.sum(jnp.real(y * w) + jnp.real(y * jnp.conj(y)) ** 2) for y, w in parts)
+
+    return value, meshes.random(like.shape, like.dtype, 7)
+
+
+def slopes(function, like):
+    """Values of everything, a tangent, a gradient, and the gradient of a gradient's component."""
+    value, da = weighed(function, like)
 
     def component(a):
         return jnp.sum(jnp.real(jax.grad(value)(a) * da))
