@@ -28,6 +28,7 @@ N_RANKS = 4
 SIZES = (8, 1 << 20)  # float32 elements of one block
 SIDES = (16, 128)  # of a global array of three axes
 N_BATCH = 5
+PLAN_LINES = 40  # of a plan that are shown
 STAGING = 256 << 10  # bytes that are not worth a word; PLAIT_READ_CHUNK
 LABELS = ("Collective", "Shapes", "Raises", "Adjoint", "Source", "Example")
 FAMILIES = {
@@ -36,7 +37,9 @@ FAMILIES = {
     "Permutations and neighbours": ["plait._neighbor"],
     "Transfers between two ranks": ["plait._p2p"],
     "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
-    "Linear algebra": [f"plait._{name}" for name in ("cholesky", "lu", "qr", "eigh", "svd", "matmul")],
+    "Linear algebra": [
+        f"plait._{name}" for name in ("cholesky", "lu", "qr", "eigh", "svd", "matmul")
+    ],
     "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
     "Failures and logs": ["plait._errors", "plait._observe"],
@@ -323,6 +326,9 @@ def batching(page: Page) -> str:
     names = [call.name for call in batch.calls]
     if names != [call.name for call in single.calls]:
         raise SystemExit(f"{page.name}: vmap calls {names}")
+    pairs = zip(batch.calls, single.calls, strict=True)
+    if any(many.arrays == one.arrays for many, one in pairs):
+        return f"matrices one after the other: {batch.operands} to {batch.results}"
     times = {0: "no communication", 1: "one call of the core"}.get(len(names), "the same calls")
     return f"{times} for the whole batch: {batch.operands} to {batch.results}"
 
@@ -391,8 +397,15 @@ def costs(page: Page) -> list[str]:
         *dict.fromkeys(row for size in range(len(SIZES)) for row in cost_rows(page, size)),
         "",
         "The plan of the larger on rank 0, in shared memory:",
-        *("", "```", plan.rstrip(), "```", ""),
+        *("", "```", shortened(plan.rstrip()), "```", ""),
     ]
+
+
+def shortened(text: str) -> str:
+    """The first lines of a long text, and how many there are more."""
+    lines = text.splitlines()
+    more = len(lines) - PLAN_LINES
+    return text if more <= 0 else "\n".join([*lines[:PLAN_LINES], f"… and {more} lines more"])
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -504,6 +517,7 @@ def main() -> int:
     jax.config.update("jax_num_cpu_devices", N_RANKS)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
+    _blas.require()  # before plans of dense operations
     texts = everything()
     names = stale(PAGES, texts)
     if sys.argv[1:] == ["--check"]:

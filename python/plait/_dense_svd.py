@@ -1,7 +1,7 @@
 """Polar decompositions of dealt matrices by QDWH, and singular values by way of these.
 
 a = U H with orthonormal columns of U and a Hermitian H ≥ 0; H = V S Vᴴ gives a = (U V) S Vᴴ. The
-iteration is X ← X (a I + b XᴴX) (I + c XᴴX)⁻¹, with weights that bring singular values of ε and more to
+iteration is X ← X (a I + b XᴴX) (I + c XᴴX)⁻¹, with weights that bring singular values from ε on to
 1 in six steps at most. They are the same for all matrices, so a program has a fixed number of
 steps: by QR where c is large, else by Cholesky.
 Source: Nakatsukasa, Bai, Gygi, SIAM J. Matrix Anal. Appl. 31, 2010; Nakatsukasa, Higham, SIAM J.

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import matrices
 import meshes
 import numpy as np
+import oracle
 import plait
 import pytest
 import test_linalg_factors as factors
@@ -26,6 +27,8 @@ def test_polar(size, shape, block, dtype):
     matrices.check_orthonormal(u)
     matrices.check_product((u, h), a, size[0])
     assert np.array_equal(h, np.asarray(h).conj().T)
+    bound = matrices.limit(size[0], dtype) * np.linalg.cond(a)
+    assert matrices.norm(np.asarray(u) - oracle.polar(a)[0]) <= bound * size[1] ** 0.5
     w = np.linalg.eigvalsh(np.asarray(h))
     assert w.min() >= -matrices.limit(size[0], dtype) * w.max()
 
@@ -36,7 +39,7 @@ def test_svd(size, shape, block, dtype):
     u, s, vh = plait.linalg.svd(matrices.put(a, shape), block=block)
     n, k = max(size), min(size)
     assert u.shape == (size[0], k) and s.shape == (k,) and vh.shape == (k, size[1])
-    want = np.linalg.svd(a.astype(np.result_type(dtype, "float64")))[1]
+    want = oracle.svd(a)
     assert np.abs(np.asarray(s) - want).max() <= matrices.limit(n, dtype) * want.max()
     matrices.check_orthonormal(u)
     matrices.check_orthonormal(np.asarray(vh).conj().T)
