@@ -25,6 +25,18 @@ PLAIT_EXPORT plait_status_t plait_redist_plan(const plait_comm_t *comm,
                                               const plait_layout_t *to,
                                               plait_plan_t **plan_p);
 
+/** The same with the last two axes exchanged on the way: result[…, j, i] = operand[…, i, j].
+ *  Collective: no; every rank plans for itself, all with the same layouts.
+ *  Shapes: as plait_redist_plan; `to` speaks of the array whose last two axes are exchanged.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: as plait_redist_plan; INVALID (fewer than two axes).
+ *  Source: own; box intersections. */
+PLAIT_EXPORT plait_status_t plait_redist_turn_plan(const plait_comm_t *comm,
+                                                   plait_dtype_t dtype,
+                                                   const plait_layout_t *from,
+                                                   const plait_layout_t *to,
+                                                   plait_plan_t **plan_p);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,9 +1,12 @@
-"""MPI communication, distributed FFTs and halo exchange inside ``jax.jit``, with gradients."""
+"""MPI communication, distributed FFTs, halo exchange and dense solvers inside ``jax.jit``, with
+gradients.
+"""  # noqa: D205, D415
 
 from plait import _core as _core  # the library first: without it nothing else makes sense
 from plait import _exit as _exit
 from plait import fft as fft
 from plait import halo as halo
+from plait import linalg as linalg
 from plait._args import REDUCTIONS as _REDUCTIONS
 from plait._comm import ANY_SOURCE as ANY_SOURCE
 from plait._comm import ANY_TAG as ANY_TAG
@@ -12,6 +15,7 @@ from plait._comm import Comm as Comm
 from plait._config import config as config
 from plait._errors import CommError as CommError
 from plait._errors import Error as Error
+from plait._errors import LinAlgError as LinAlgError
 from plait._errors import MismatchError as MismatchError
 from plait._errors import PeerError as PeerError
 from plait._errors import ReplicationError as ReplicationError
@@ -73,6 +77,7 @@ __all__ = [
     "Comm",
     "CommError",
     "Error",
+    "LinAlgError",
     "MismatchError",
     "PeerError",
     "ReplicationError",
@@ -102,6 +107,7 @@ __all__ = [
     "has_cuda_support",
     "has_sycl_support",
     "jit",
+    "linalg",
     "load",
     "maxloc",
     "minloc",

@@ -40,6 +40,10 @@ class TransportError(Error):
     """MPI or the operating system reported a failure."""
 
 
+class LinAlgError(Error):
+    """A matrix does not have the factorization that was asked for."""
+
+
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -51,6 +55,7 @@ _KINDS = {
         PeerError,
         CommError,
         TransportError,
+        LinAlgError,
     )
 }
 for _kind in _KINDS.values():

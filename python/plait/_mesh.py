@@ -126,12 +126,19 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
 
 
 def locate(
-    x: Any, mesh: Any, spec: Any, name: str, first: int = 0, turn: Any = None
+    x: Any,
+    mesh: Any,
+    spec: Any,
+    name: str,
+    first: int = 0,
+    turn: Any = None,
+    is_any_size: bool = False,
 ) -> tuple[Any, Place]:
     """The operand, laid out on its mesh, and its place.
 
     first: leading array axes that the convention for the spec leaves whole.
     turn: applied to the spec of the convention, for operands that another step has moved.
+    is_any_size: where the convention splits an axis that the mesh does not divide, it is whole.
     """
     manual = _jax.manual_mesh()
     if manual is not None and manual.size > 1:
@@ -150,6 +157,9 @@ def locate(
     names = find_spec(x, found, spec, first, name)
     if is_guess and turn is not None:
         names = turn(names)
+    if is_any_size and spec is None:
+        sizes = zip(names, x.shape, strict=True)
+        names = tuple(() if n % parts(found, axes) else axes for axes, n in sizes)
     check_spec(names, found, x.shape, name)
     return _put(x, found, names), Place(found, names)
 
@@ -167,9 +177,12 @@ def concrete(x: Any, place: Place) -> Place:
 
 def _put(x: Any, mesh: Any, names: Spec) -> Any:
     """An operand that is on no mesh yet is laid out on this one."""
-    if not jax.typeof(x).sharding.mesh.empty or not isinstance(mesh, Mesh):
+    is_traced, is_auto = isinstance(x, jax.core.Tracer), _is_auto(mesh)
+    is_ready = not jax.typeof(x).sharding.mesh.empty
+    if is_ready or not (isinstance(mesh, Mesh) or (is_traced and not is_auto)):
         return x
     where = NamedSharding(mesh, to_partition_spec(names))
-    if isinstance(x, jax.core.Tracer):
-        return jax.lax.with_sharding_constraint(x, where)
+    if is_traced:
+        lay = jax.lax.with_sharding_constraint if is_auto else jax.sharding.reshard
+        return lay(x, where)
     return jax.device_put(x, where)

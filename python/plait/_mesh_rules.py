@@ -46,7 +46,7 @@ def _redistribute_transpose(chain: Chain, cts: Sequence, args: Sequence, params:
     return chain.call("redistribute", *cts, **(params | swapped))
 
 
-def _leading(aval: Any, params: dict) -> dict:
+def _fits(aval: Any, params: dict) -> dict:
     """The layouts under the axes that vmap has put before those they speak of."""
     extents = aval.shape[: aval.ndim - params["from"][0]]
     return {name: _layout.with_leading(params[name], extents) for name in ("from", "to")}
@@ -60,7 +60,7 @@ rules(
             for a in avals
         ],
         transpose=_redistribute_transpose,
-        fits=lambda avals, params: _leading(avals[0], params),
+        fits=lambda avals, params: _fits(avals[0], params),
     ),
 )
 
@@ -121,8 +121,15 @@ def _attrs_redist(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: d
     of_src, of_dst = given.get("blocks", (None, None))
     return {
         "from": _words(mesh, given["shape"], src, dims, of_src),
-        "to": _words(mesh, given["shape"], dst, given["room"], of_dst),
+        "to": _words(mesh, _turned(given), dst, given["room"], of_dst),
+        "turn": int(given.get("turn", False)),
     }
+
+
+def _turned(given: dict) -> tuple[int, ...]:
+    """What is data of the result of redistribute."""
+    *lead, m, n = (1, 1, *given["shape"])
+    return (*lead, n, m)[2:] if given.get("turn") else given["shape"]
 
 
 def _attrs_fft(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dict) -> dict:
@@ -162,6 +169,8 @@ def _adjoint_of(given: dict, aval: Any) -> dict:
     swapped: dict[str, Any] = {"room": tuple(aval.shape)}
     if "blocks" in given:
         swapped["blocks"] = given["blocks"][::-1]
+    if "turn" in given:
+        swapped["shape"] = _turned(given)
     if "out" in given:
         swapped |= {"shape": given["out"], "out": given["shape"], "dtype": aval.dtype.name}
     return given | swapped
@@ -173,7 +182,8 @@ class Global:
 
     Parameters of all: room, the result's extents. Of those whose arrays may have padding at their
     tail: shape, what is data of the operand. Of redistribute, where an axis is dealt out: blocks,
-    of operand and result, see `_words`. Of fft: out, what is data of the result; its dtype. Of
+    of operand and result, see `_words`; turn, where the last two axes are exchanged: shape and
+    blocks then speak of each side as it is. Of fft: out, what is data of the result; its dtype. Of
     halos: cells, the extents without ghosts; shape, what is data of these.
     """
 
@@ -184,7 +194,7 @@ class Global:
     primitive: Any
 
 
-def _typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
+def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
     """The result's aval: on Explicit mesh axes it says how the result is sharded."""
     made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype)}
     mesh = aval.sharding.mesh
@@ -308,7 +318,7 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     g = Global(name, adjoint, attrs, batch, primitive)
     primitive.def_effectful_abstract_eval(
         lambda aval, *anchor, dst, room, dtype=None, **rest: (
-            [_typed(aval, room, dtype, dst)],
+            [typed(aval, room, dtype, dst)],
             {_jax.EFFECT},
         )
     )

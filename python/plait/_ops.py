@@ -162,7 +162,8 @@ def rules(name: str, given: Rules) -> None:
 @functools.cache
 def operations() -> dict[str, Operation]:
     """All operations that have rules, by name: those of the core, and `pvary`."""
-    from plait import _coll_rules, _mesh_rules, _p2p_rules  # noqa: F401 - they register rules
+    # they register rules
+    from plait import _coll_rules, _dense_rules, _mesh_rules, _p2p_rules  # noqa: F401
 
     rows = _core.rows()
     return {name: _make(name, rows.get(name), given) for name, given in _RULES.items()}
@@ -241,7 +242,7 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     return operation
 
 
-def results(form: Form, *args: Any, **params: Any) -> list:
+def results(form: Form, /, *args: Any, **params: Any) -> list:
     given = form.operation.rules
     avals, token, _ = form.split(args, params)
     if given.results is not None:
@@ -261,7 +262,7 @@ def _donated(row: _core.Row | None, params: dict) -> tuple[int, ...]:
 # ---- lowering ----------------------------------------------------------------------------------
 
 
-def _lower(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
+def _lower(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
     row = form.operation.row
     leaves, token, _ = form.split(args, params)
     if row is None:  # moves nothing
@@ -292,7 +293,7 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     return attrs
 
 
-def _lower_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
+def _lower_joined(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
     """Several leaves: packs them, binds the operation on what is packed, and unpacks."""
     params |= {"donate": False} if "donate" in params else {}
 
@@ -353,7 +354,7 @@ def jvp_rule(operation: Operation) -> Callable[..., tuple[list, list]]:
     return operation.rules.jvp or functools.partial(_linear_jvp, operation.name)
 
 
-def _jvp(form: Form, primals: Sequence, tangents: Sequence, **params: Any) -> tuple[list, list]:
+def _jvp(form: Form, /, primals: Sequence, tangents: Sequence, **params: Any) -> tuple[list, list]:
     rule = jvp_rule(form.operation)
     args, token, after = form.split(primals, params)
     d_args, d_token, _ = form.split(tangents, params)
@@ -373,7 +374,7 @@ def aval_of(x: Any) -> Any:
     return x.aval if ad.is_undefined_primal(x) else jax.typeof(x)
 
 
-def _transpose(form: Form, cotangents: Sequence, *args: Any, **params: Any) -> list:
+def _transpose(form: Form, /, cotangents: Sequence, *args: Any, **params: Any) -> list:
     # A symbolic zero is not skipped: whether it is one may differ between ranks.
     cotangents = list(map(ad.instantiate_zeros, cotangents))
     leaves, token, after = form.split(args, params)
@@ -451,7 +452,7 @@ def batched_results(form: Form, batch: Batch, results: Sequence, params: dict) -
     return [dim if i < n_payload else None for i in range(len(results))]
 
 
-def _batch(form: Form, args: Sequence, dims: Sequence, **params: Any) -> tuple[list, list]:
+def _batch(form: Form, /, args: Sequence, dims: Sequence, **params: Any) -> tuple[list, list]:
     batch = laid_out(form, args, dims, params)
     chain = form.chain(batch.token, batch.after)
     results = chain.call(form.operation.name, *batch.operands, **params)

@@ -162,3 +162,30 @@ plait_status_t plait_ormqr_plan(const plait_comm_t *comm,
 done:
     return status;
 }
+
+plait_status_t plait_heevd_plan(const plait_comm_t *comm,
+                                const plait_heevd_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[2][2];
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    const plait_heevd_params_t params = {
+        .n = problem->n, .block = problem->block, .vectors = problem->has_vectors};
+    const plait_dtype_t real =
+        (problem->dtype == PLAIT_F32 || problem->dtype == PLAIT_C64) ? PLAIT_F32
+                                                                     : PLAIT_F64;
+    const int64_t width =
+        plait_max(1, (problem->n + comm->end.size - 1) / comm->end.size);
+    const plait_array_t a =
+        array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]);
+    const plait_array_t rets[] = {{.dtype = real, .ndim = 1, .dims = &problem->n},
+                                  array_of(comm, problem->dtype, problem->n,
+                                           problem->has_vectors ? problem->n : 0, width,
+                                           dims[1]),
+                                  info_array};
+    PLAIT_TRY(plait_op_plan(&plait_op_heevd, &params, &comm->end, &a, rets, plan_p));
+done:
+    return status;
+}

@@ -42,12 +42,12 @@ done:
     return status;
 }
 
-plait_status_t plait_redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
-                                 const plait_layout_t *from, const plait_layout_t *to,
-                                 plait_plan_t **plan_p)
+static plait_status_t redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
+                                  const plait_layout_t *from, const plait_layout_t *to,
+                                  bool is_turned, plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_redistribute_params_t params = {0};
+    plait_redistribute_params_t params = {.turn = is_turned};
     part_t x;
     part_t y;
 
@@ -61,6 +61,20 @@ plait_status_t plait_redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
                             &y.array, plan_p));
 done:
     return status;
+}
+
+plait_status_t plait_redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
+                                 const plait_layout_t *from, const plait_layout_t *to,
+                                 plait_plan_t **plan_p)
+{
+    return redist_plan(comm, dtype, from, to, false, plan_p);
+}
+
+plait_status_t plait_redist_turn_plan(const plait_comm_t *comm, plait_dtype_t dtype,
+                                      const plait_layout_t *from,
+                                      const plait_layout_t *to, plait_plan_t **plan_p)
+{
+    return redist_plan(comm, dtype, from, to, true, plan_p);
 }
 
 plait_status_t plait_fft_plan(const plait_comm_t *comm,

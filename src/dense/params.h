@@ -23,6 +23,12 @@ typedef struct {
 } plait_trsm_params_t;
 
 typedef struct {
+    int64_t n;
+    int64_t block;
+    int64_t vectors; /* 0: eigenvalues alone */
+} plait_heevd_params_t;
+
+typedef struct {
     int64_t n, block;
 } plait_potrf_params_t;
 

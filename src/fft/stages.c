@@ -422,7 +422,8 @@ static plait_status_t add_exchange(plait_fft_t *f, const plait_layout_t *from,
         PLAIT_TRY(add_fused(f, from, src_slot, stage));
     } else {
         PLAIT_TRY(plait_redist_move(f->plan, from, src_slot, &stage->layout,
-                                    stage->slot, bytes_of(f, stage->is_real), &move));
+                                    stage->slot, false, bytes_of(f, stage->is_real),
+                                    &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0) {
             PLAIT_TRY(add_local(f, &stage->layout, &stage->layout, 1U << stage->t,

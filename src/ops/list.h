@@ -19,6 +19,7 @@
     _op(getrf)                 \
     _op(halo_exchange)         \
     _op(halo_reduce)           \
+    _op(heevd)                 \
     _op(ormqr)                 \
     _op(potrf)                 \
     _op(recv)                  \

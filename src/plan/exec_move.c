@@ -15,6 +15,10 @@
  * times as long at 1 MiB and 1.3 times at 32 MiB (EPYC, Linux 6). */
 enum { MAX_IOVECS = 512, LONG_ROW_BYTES = 16 << 10 };
 
+/* Of boxes that lie across at the source: rows that are turned together, so that what is written is
+ * whole lines, and what is read is rows of some KiB. */
+enum { TURNED_BYTES = 512, SHORT_ROW_BYTES = 64 };
+
 /* What to do with a box whose source is readable here. */
 static void apply(const plait_block_t *block, plait_dtype_t dtype,
                   const plait_box_copy_t *box, const char *src, char *dst)
@@ -90,19 +94,46 @@ done:
     return status;
 }
 
-/* One side of a box as packed rows, one after the other. */
-static void set_dense(const plait_box_copy_t *box, int64_t stride[])
+/* One side of a box as packed elements, one after the other along dimension `fast`, then along
+ * the others from the last one on. */
+static void set_dense_along(const plait_box_copy_t *box, int fast, int64_t stride[])
 {
     int64_t bytes = box->row_bytes;
 
+    if (fast >= 0) {
+        stride[fast] = bytes;
+        bytes *= box->count[fast];
+    }
     for (int d = box->n_dims - 1; d >= 0; d--) {
-        stride[d] = bytes;
-        bytes *= box->count[d];
+        if (d != fast) {
+            stride[d] = bytes;
+            bytes *= box->count[d];
+        }
     }
 }
 
-/* One piece: a box that fits the scratch. It is read densely and then goes to its place with
- * the destination's strides. */
+/* One side of a box as packed rows, one after the other. */
+static void set_dense(const plait_box_copy_t *box, int64_t stride[])
+{
+    set_dense_along(box, -1, stride);
+}
+
+/* The dimension along which short rows follow each other at the source: reading along it takes
+ * few long rows. The last one, as at the destination, if there is no other. */
+static int fast_at_source(const plait_box_copy_t *box)
+{
+    int fast = box->n_dims - 1;
+
+    for (int d = 0; d < box->n_dims - 1 && box->row_bytes < SHORT_ROW_BYTES; d++) {
+        if (box->src_stride[d] == box->row_bytes && box->count[d] > 1) {
+            fast = d;
+        }
+    }
+    return fast;
+}
+
+/* One piece: a box that fits the scratch. It is read densely, as it lies at the source, and then
+ * goes to its place with the destination's strides. */
 static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
                                  plait_dtype_t dtype, const plait_box_copy_t *piece,
                                  int64_t src_offset, char *dst)
@@ -110,9 +141,10 @@ static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t fetch = *piece;
     plait_box_copy_t place = *piece;
+    const int fast = fast_at_source(piece);
 
-    set_dense(&fetch, fetch.dst_stride);
-    set_dense(&place, place.src_stride);
+    set_dense_along(&fetch, fast, fetch.dst_stride);
+    set_dense_along(&place, fast, place.src_stride);
     plait_box_simplify(&fetch); /* what is dense at the peer is one row */
     PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset,
                                   &fetch, exec->scratch));
@@ -121,37 +153,69 @@ done:
     return status;
 }
 
-/* Cuts a box into pieces that fit the scratch: along the slowest dimension first, then
- * along the rows themselves. */
+/* Where a box lies across at the source: its dimensions other than the two that are turned first,
+ * then these, so that both have long rows. */
+static int cut_of_turned(const plait_box_copy_t *box, int fast, int64_t *n_p)
+{
+    const int last = box->n_dims - 1;
+    const int64_t n_turned = plait_min(box->count[last], TURNED_BYTES / box->row_bytes);
+    const int64_t n_long = PLAIT_READ_CHUNK / (n_turned * box->row_bytes);
+    int d = 0;
+
+    while (d <= last && (d == fast || d == last || box->count[d] == 1)) {
+        d++;
+    }
+    if (d <= last) {
+        *n_p = 1;
+    } else if (box->count[fast] > n_long) {
+        d = fast;
+        *n_p = n_long;
+    } else {
+        d = last;
+        *n_p = PLAIT_READ_CHUNK / (box->count[fast] * box->row_bytes);
+    }
+    return d;
+}
+
+/* The dimension that a box of more than a chunk is cut along, and how much of it a piece has: the
+ * slowest one. n_dims: along its rows. */
+static int cut_of(const plait_box_copy_t *box, int64_t *n_p)
+{
+    const int fast = fast_at_source(box);
+    int d = 0;
+
+    if (fast != box->n_dims - 1) {
+        return cut_of_turned(box, fast, n_p);
+    }
+    while (d < box->n_dims && box->count[d] == 1) {
+        d++;
+    }
+    if (d < box->n_dims) {
+        *n_p =
+            plait_max(1, box->count[d] / (plait_box_bytes(box) / PLAIT_READ_CHUNK + 1));
+    }
+    return d;
+}
+
+/* Cuts a box into pieces that fit the scratch. */
 static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
                                plait_dtype_t dtype, const plait_box_copy_t *box,
                                int64_t src_offset, char *dst)
 {
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t piece = *box;
-    int64_t n_bytes = plait_box_bytes(box);
+    const bool is_piece = plait_box_bytes(box) <= PLAIT_READ_CHUNK;
+    int64_t n = 0;
+    const int d = is_piece ? 0 : cut_of(box, &n);
 
-    if (n_bytes <= PLAIT_READ_CHUNK) {
+    if (is_piece) {
         status = read_piece(exec, block, dtype, box, src_offset, dst);
-    } else if (box->n_dims > 0) {
-        int64_t n_slices =
-            plait_max(1, box->count[0] / (n_bytes / PLAIT_READ_CHUNK + 1));
-        if (box->count[0] == 1) { /* drop the dimension */
-            piece.n_dims--;
-            memmove(piece.count, piece.count + 1,
-                    sizeof(piece.count) - sizeof(int64_t));
-            memmove(piece.src_stride, piece.src_stride + 1,
-                    sizeof(piece.src_stride) - sizeof(int64_t));
-            memmove(piece.dst_stride, piece.dst_stride + 1,
-                    sizeof(piece.dst_stride) - sizeof(int64_t));
-            PLAIT_TRY(read_box(exec, block, dtype, &piece, src_offset, dst));
-            goto done;
-        }
-        for (int64_t i = 0; i < box->count[0]; i += n_slices) {
-            piece.count[0] = plait_min(n_slices, box->count[0] - i);
+    } else if (d < box->n_dims) {
+        for (int64_t i = 0; i < box->count[d]; i += n) {
+            piece.count[d] = plait_min(n, box->count[d] - i);
             PLAIT_TRY(read_box(exec, block, dtype, &piece,
-                               src_offset + i * box->src_stride[0],
-                               dst + i * box->dst_stride[0]));
+                               src_offset + i * box->src_stride[d],
+                               dst + i * box->dst_stride[d]));
         }
     } else {
         for (int64_t at = 0; at < box->row_bytes; at += PLAIT_READ_CHUNK) {

@@ -203,28 +203,68 @@ int plait_layout_replica(const plait_layout_t *layout, int rank)
     return replica;
 }
 
+plait_layout_t plait_layout_turned(const plait_layout_t *layout)
+{
+    const int a = layout->ndim - 2;
+    plait_layout_t turned = *layout;
+
+    for (int i = 0; i < 2; i++) {
+        turned.shape[a + i] = layout->shape[a + 1 - i];
+        turned.axis[a + i] = layout->axis[a + 1 - i];
+        turned.stored[a + i] = layout->stored[a + 1 - i];
+    }
+    return turned;
+}
+
+/* What a move goes from and to. seen: `from` with its axes in the order of those of `to`. */
+typedef struct {
+    plait_layout_t seen;
+    const plait_layout_t *from, *to;
+    bool is_turned;
+    int64_t item_bytes;
+} way_t;
+
+static void strides_of(const plait_layout_t *layout, int rank, const way_t *way,
+                       bool is_turned, int64_t stride[])
+{
+    const int a = layout->ndim - 2;
+    int64_t shape[PLAIT_MAX_NDIM];
+
+    plait_layout_stored_shape(layout, rank, shape);
+    plait_row_major_strides(layout->ndim, shape, way->item_bytes, stride);
+    if (is_turned) {
+        int64_t first = stride[a];
+        stride[a] = stride[a + 1];
+        stride[a + 1] = first;
+    }
+}
+
 /* Blocks from src_rank to dst_rank; both sides call it and get the same order. */
 static plait_status_t add_pair(plait_move_t *move, bool is_out,
-                               const plait_block_t *block, const plait_layout_t *from,
-                               int src_rank, const plait_layout_t *to, int dst_rank,
-                               int64_t item_bytes)
+                               const plait_block_t *block, const way_t *way,
+                               int src_rank, int dst_rank)
 {
     plait_status_t status = PLAIT_OK;
-    plait_pair_t pair = {.ndim = from->ndim, .item_bytes = item_bytes};
+    const int ndim = way->to->ndim;
+    const plait_pair_t pair = {.ndim = ndim, .item_bytes = way->item_bytes};
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
+    int64_t src[PLAIT_MAX_NDIM];
+    int64_t dst[PLAIT_MAX_NDIM];
     bool is_empty = false;
 
-    plait_layout_stored_shape(from, src_rank, pair.src_shape);
-    plait_layout_stored_shape(to, dst_rank, pair.dst_shape);
-    for (int a = 0; a < from->ndim && !is_empty; a++) {
-        PLAIT_TRY(plait_overlaps_of(from, src_rank, to, dst_rank, a, &overlaps[a]));
+    strides_of(way->from, src_rank, way, way->is_turned, src);
+    strides_of(way->to, dst_rank, way, false, dst);
+    for (int a = 0; a < ndim && !is_empty; a++) {
+        PLAIT_TRY(plait_overlaps_of(&way->seen, src_rank, way->to, dst_rank, a,
+                                    &overlaps[a]));
         is_empty = overlaps[a].n == 0;
     }
     if (!is_empty) {
-        PLAIT_TRY(plait_blocks_add(move, is_out, block, &pair, overlaps));
+        PLAIT_TRY(
+            plait_blocks_add_strided(move, is_out, block, &pair, src, dst, overlaps));
     }
 done:
-    for (int a = 0; a < from->ndim; a++) {
+    for (int a = 0; a < ndim; a++) {
         plait_overlaps_clear(&overlaps[a]);
     }
     return status;
@@ -232,9 +272,15 @@ done:
 
 plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
                                  int src_slot, const plait_layout_t *to, int dst_slot,
-                                 int64_t item_bytes, plait_move_t *move_p)
+                                 bool is_turned, int64_t item_bytes,
+                                 plait_move_t *move_p)
 {
     plait_status_t status = PLAIT_OK;
+    const way_t way = {.seen = is_turned ? plait_layout_turned(from) : *from,
+                       .from = from,
+                       .to = to,
+                       .is_turned = is_turned,
+                       .item_bytes = item_bytes};
     plait_move_t move = {0};
     int replica = plait_layout_replica(from, plan->rank);
     bool has_messages = plan->direct == PLAIT_DIRECT_NONE;
@@ -249,11 +295,9 @@ plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t 
         if (plait_layout_replica(from, peer) != replica) {
             continue;
         }
-        PLAIT_TRY(
-            add_pair(&move, false, &block, from, peer, to, plan->rank, item_bytes));
+        PLAIT_TRY(add_pair(&move, false, &block, &way, peer, plan->rank));
         if (has_messages && peer != plan->rank) {
-            PLAIT_TRY(
-                add_pair(&move, true, &block, from, plan->rank, to, peer, item_bytes));
+            PLAIT_TRY(add_pair(&move, true, &block, &way, plan->rank, peer));
         }
     }
     *move_p = move;

@@ -69,10 +69,15 @@ plait_status_t plait_redist_zero(const plait_layout_t *layout, int rank, int slo
  * replica, so that own data stay and replicas share the load. */
 int plait_layout_replica(const plait_layout_t *layout, int rank);
 
+/* The layout of the same array with its last two axes exchanged. */
+plait_layout_t plait_layout_turned(const plait_layout_t *layout);
+
 /* All blocks that bring `to` about from `from` on plan->rank (and outgoing ones where moves
- * are messages), between two slots. */
+ * are messages), between two slots. is_turned: the last two axes are exchanged on the way, and
+ * `to` speaks of the array that has them so. */
 plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
                                  int src_slot, const plait_layout_t *to, int dst_slot,
-                                 int64_t item_bytes, plait_move_t *move_p);
+                                 bool is_turned, int64_t item_bytes,
+                                 plait_move_t *move_p);
 
 #endif

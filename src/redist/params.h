@@ -9,6 +9,8 @@ typedef struct {
     int64_t n_from, n_to;
     int64_t from[PLAIT_LAYOUT_WORDS]; /* plait_layout_pack */
     int64_t to[PLAIT_LAYOUT_WORDS];
+    int64_t
+        turn; /* 1: the last two axes are exchanged; `to` speaks of the turned array */
 } plait_redistribute_params_t;
 
 /* INVALID unless the array is what `layout` says of problem->rank; `what` starts the text. */

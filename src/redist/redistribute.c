@@ -1,5 +1,5 @@
 /* Any layout to any layout: every rank takes the boxes that its part of `to` has in common
- * with the other ranks' parts of `from`. */
+ * with the other ranks' parts of `from`, where asked for with the last two axes exchanged. */
 #include "base/checked.h"
 #include "base/hash.h"
 #include "plan/op.h"
@@ -11,6 +11,7 @@
 static const plait_attr_t redistribute_attrs[] = {
     PLAIT_ATTR_ARRAY(plait_redistribute_params_t, from),
     PLAIT_ATTR_ARRAY(plait_redistribute_params_t, to),
+    PLAIT_ATTR(plait_redistribute_params_t, turn),
     PLAIT_ATTR_END,
 };
 
@@ -47,13 +48,22 @@ void plait_layout_agree(plait_plan_t *plan, const plait_layout_t *layout)
 }
 
 static plait_status_t check(const plait_layout_t *from, const plait_layout_t *to,
-                            const plait_problem_t *problem)
+                            int64_t turn, const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
+    plait_layout_t seen = *from;
 
     PLAIT_CHECK(
+        turn == 0 || (turn == 1 && from->ndim >= 2), PLAIT_ERR_INVALID,
+        "redistribute: turn is %lld for an array of %d axes; expected 0, or 1 for "
+        "two axes at least",
+        (long long)turn, from->ndim);
+    if (turn == 1) {
+        seen = plait_layout_turned(from);
+    }
+    PLAIT_CHECK(
         from->ndim == to->ndim &&
-            memcmp(from->shape, to->shape, (size_t)from->ndim * sizeof(int64_t)) == 0,
+            memcmp(seen.shape, to->shape, (size_t)from->ndim * sizeof(int64_t)) == 0,
         PLAIT_ERR_INVALID,
         "redistribute: the two layouts have different global shapes");
     PLAIT_CHECK(problem->args[0].dtype == problem->rets[0].dtype, PLAIT_ERR_INVALID,
@@ -83,17 +93,19 @@ static plait_status_t redistribute_plan(const void *params,
 
     PLAIT_TRY(plait_layout_unpack(p->from, p->n_from, &from));
     PLAIT_TRY(plait_layout_unpack(p->to, p->n_to, &to));
-    PLAIT_TRY(check(&from, &to, problem));
+    PLAIT_TRY(check(&from, &to, p->turn, problem));
     plait_layout_print(&from, from_text, sizeof(from_text));
     plait_layout_print(&to, to_text, sizeof(to_text));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "redistribute %s %s -> %s",
+    PLAIT_TRY(plait_plan_create(problem, &plan, "redistribute %s %s -> %s%s",
                                 plait_dtype_name(problem->args[0].dtype), from_text,
-                                to_text));
+                                (p->turn == 1) ? "turned " : "", to_text));
     plait_layout_agree(plan, &from);
     plait_layout_agree(plan, &to);
     plait_plan_agree(plan, problem->args[0].dtype);
+    plait_plan_agree(plan, (uint64_t)p->turn);
     PLAIT_TRY(plait_redist_move(plan, &from, plait_slot_arg(plan, 0), &to,
-                                plait_slot_ret(plan, 0), item_bytes, &move));
+                                plait_slot_ret(plan, 0), p->turn == 1, item_bytes,
+                                &move));
     PLAIT_TRY(
         plait_redist_zero(&to, plan->rank, plait_slot_ret(plan, 0), item_bytes, &move));
     PLAIT_TRY(plait_plan_fence(plan));

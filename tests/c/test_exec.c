@@ -5,6 +5,7 @@
 #include "ghosts.h"
 #include "plait/fft.h"
 #include "plait/redist.h"
+#include "redist/blocks.h"
 #include "team.h"
 
 #include <complex.h>
@@ -70,9 +71,20 @@ static int64_t global_of(const plait_layout_t *layout, int rank, int64_t i)
 
 typedef struct {
     plait_layout_t from, to;
+    bool is_turned;
     plait_dtype_t dtype;
     const char *text;
 } redist_t;
+
+/* Index in `from` of what has index `at` in `to`. */
+static int64_t source_of(const redist_t *t, int64_t at)
+{
+    int64_t n = t->to.shape[t->to.ndim - 1];
+    int64_t n_rows = (t->to.ndim > 1) ? t->to.shape[t->to.ndim - 2] : 1;
+    int64_t plane = at / (n * n_rows) * (n * n_rows);
+
+    return !t->is_turned ? at : plane + at % n * n_rows + (at - plane) / n;
+}
 
 static void fill_index(char *data, int64_t item, int64_t i, int64_t value)
 {
@@ -100,13 +112,14 @@ static void redist_rank(plait_comm_t *comm, void *context)
     for (int64_t i = 0; i < n_y; i++) {
         int64_t at = global_of(&t->to, rank, i);
         if (at >= 0) {
-            fill_index(want, item, i, at);
+            fill_index(want, item, i, source_of(t, at));
         } else {
             memset(want + i * item, 0, (size_t)item);
         }
     }
-    CHECK(plait_redist_plan(comm, t->dtype, &t->from, &t->to, &plan) == PLAIT_OK, "%s",
-          t->text);
+    CHECK((t->is_turned ? plait_redist_turn_plan : plait_redist_plan)(
+              comm, t->dtype, &t->from, &t->to, &plan) == PLAIT_OK,
+          "%s", t->text);
     for (int round = 0; round < 2 && plan != NULL; round++) {
         memset(y, 0x5a, (size_t)(n_y + 1) * (size_t)item);
         CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
@@ -171,7 +184,31 @@ static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_
                 layout_of(t, ndim, shape, grid_ndim, grid, splits[t % 3],
                           (f + t) % 3 == 1, &test.to)) {
                 team_run(n_ranks, directs[(f + t) % 3], redist_rank, &test);
+                if (ndim > 1) {
+                    test.from = plait_layout_turned(&test.from);
+                    test.is_turned = true;
+                    test.text = "redist turned";
+                    team_run(n_ranks, directs[(f + 2 * t + 1) % 3], redist_rank, &test);
+                }
             }
+        }
+    }
+}
+
+/* Boxes that lie across, larger than what is read at a time, in all ways to reach them. */
+static void check_turned_large(int n_ranks, plait_dtype_t dtype)
+{
+    const int64_t shape[] = {3, 253, 431};
+    const int grid[] = {n_ranks};
+
+    for (int code = 1; code <= 4; code *= 2) { /* each axis split */
+        redist_t test = {.is_turned = true, .dtype = dtype, .text = "large turned"};
+        CHECK(layout_of(code, 3, shape, 1, grid, PLAIT_SPLIT_CYCLIC, false, &test.to) &&
+                  layout_of(4, 3, shape, 1, grid, PLAIT_SPLIT_CEIL, true, &test.from),
+              "layouts");
+        test.from = plait_layout_turned(&test.from);
+        for (int direct = 0; direct < 3; direct++) {
+            team_run(n_ranks, directs[direct], redist_rank, &test);
         }
     }
 }
@@ -861,6 +898,8 @@ int main(void)
             }
         }
     }
+    check_turned_large(2, PLAIT_C128);
+    check_turned_large(3, PLAIT_F32);
     team_run(3, PLAIT_DIRECT_POINTER, halo_defaults, NULL);
     (void)plait_pool_trim();
     return report("test_exec");

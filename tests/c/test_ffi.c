@@ -268,6 +268,7 @@ static void check_layout_words(int64_t id)
 {
     const int64_t words[] = {1, 4, 1, 1, 0, 0, 0, 0};
     const int64_t bad[] = {1, 4, 1, 1, 9, 0, 0, 0};
+    const int64_t turn = 0;
     int32_t x[4] = {1, 2, 3, 4};
     int32_t y[4] = {0};
     call_t c;
@@ -278,6 +279,7 @@ static void check_layout_words(int64_t id)
     add_scalar(&c, "comm", &id);
     add_array(&c, "from", words, 8);
     add_array(&c, "to", words, 8);
+    add_scalar(&c, "turn", &turn);
     CHECK(plait_ffi_redistribute(&c.frame) == NULL && y[3] == 4, "redistribute: %s",
           message);
     c.arrays[2].data = bad;

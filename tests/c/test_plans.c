@@ -393,6 +393,15 @@ static void check_redist(const pair_t *pair, int n_ranks)
     memcpy(p.params, &params, sizeof(params));
     name_pair(&p, "redistribute", pair);
     check_problem(&p, n_ranks);
+    if (pair->from.ndim > 1) {
+        pair_t turned = {.from = plait_layout_turned(&pair->from), .to = pair->to};
+        p.context = &turned;
+        params.n_from = plait_layout_pack(&turned.from, params.from);
+        params.turn = 1;
+        memcpy(p.params, &params, sizeof(params));
+        name_pair(&p, "redistribute turned", &turned);
+        check_problem(&p, n_ranks);
+    }
 }
 
 static void check_fft(const pair_t *pair, int n_axes, int n_ranks)

@@ -1,0 +1,173 @@
+"""Cholesky factorizations of global matrices, and what is solved with them."""
+
+import dataclasses
+from typing import Any
+
+import jax
+from jax import Array
+from plait import _dense, _dense_args
+from plait._dealt import Deal, Matrix
+from plait._mesh_rules import Spec
+
+NOT_DEFINITE = "cholesky: the leading minor of order {} is not positive definite"
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Cholesky:
+    """A Hermitian positive definite matrix by its factor, which stays on all devices.
+
+    A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
+    are those with respect to the matrix. status: 0, or the order of the leading minor that is not
+    positive definite; then all results are NaN.
+    """
+
+    status: Array
+    _factor: Matrix
+    _spec: Spec = dataclasses.field(metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        return (self._factor.n, self._factor.n)
+
+    @property
+    def dtype(self) -> Any:
+        """Of the matrix."""
+        return self._factor.dtype
+
+    @property
+    def l(self) -> Array:  # noqa: E743 - the name in the literature
+        """The lower triangular factor as a global array, split as the matrix was."""
+        return _dense_args.run(_triangle, _dense_args.at_home(self._factor), spec=self._spec)
+
+    def solve(self, b: Array, *, spec: Any = None) -> Array:
+        """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
+        return _solve(self, b, spec, "solve")
+
+    def logdet(self) -> Array:
+        """The logarithm of the determinant."""
+        return _dense_args.run(_logdet, _dense_args.at_home(self._factor))
+
+    def inv(self) -> Array:
+        """The inverse, split as the matrix was."""
+        return _dense_args.run(_inverse, _dense_args.at_home(self._factor), spec=self._spec)
+
+
+def _factor(a: Array, *, spec: Spec, deal: Deal) -> tuple[Matrix, Array]:
+    return _dense.cholesky(_dense_args.deal_in(spec, a, deal))
+
+
+def _triangle(factor: Matrix, *, spec: Spec) -> Array:
+    return _dense_args.back(_dense.triangle(factor), spec)
+
+
+def _logdet(factor: Matrix) -> Array:
+    return _dense.cholesky_logdet(factor)
+
+
+def _inverse(factor: Matrix, *, spec: Spec) -> Array:
+    return _dense_args.back(_dense.cholesky_inverse(factor), spec)
+
+
+def _solution(factor: Matrix, b: Array, *, spec: Spec) -> Array:
+    x = _dense.cholesky_solve(factor, _dense_args.deal_in(spec, b, factor.deal))
+    return _dense_args.back(x, spec, b.ndim)
+
+
+def _solve(f: Cholesky, b: Any, spec: Any, name: str) -> Array:
+    _dense_args.check_rhs(b, f.shape[0], name)
+    factor = _dense_args.at_home(f._factor)
+    rhs = _dense_args.rhs(b, factor, spec, name)
+    return _dense_args.run(_solution, factor, rhs.x, spec=rhs.spec)
+
+
+def cholesky(
+    a: Array,
+    *,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Cholesky:
+    """Factor a Hermitian positive definite matrix that is distributed over a mesh.
+
+    The result has ``solve(b)``, ``logdet()``, ``inv()``, the factor ``l`` and ``status``. It stays
+    dealt out to all devices, in blocks of ``block`` columns, also as a result of a jitted function.
+    The lower triangle of ``a`` is read.
+
+    A matrix that is not positive definite gives NaN, and a ``status`` that says the order of the
+    leading minor that is not; with ``check=True`` it raises.
+
+    Collective: over the mesh, in program order.
+    Shapes: (n, n), any n, split in any way, or whole on one device or on all.
+    Raises: ValueError for a matrix that is not square, or a block that is not positive; TypeError
+    for a dtype without solvers; with ``check`` `plait.LinAlgError`.
+    Adjoint: that of each result, symmetrised, by solutions with the same factor.
+    Source: LAPACK potrf, with look-ahead; oracle ``tests/python/oracle.py::cholesky``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> f = plait.linalg.cholesky(jnp.diag(jnp.array([4.0, 9.0])))
+        >>> f.l.tolist(), f.solve(jnp.array([4.0, 9.0])).tolist(), f.status.item()
+        ([[2.0, 0.0], [0.0, 3.0]], [1.0, 1.0], 0)
+    """
+    _dense_args.check_matrix(a, "cholesky", is_square=True)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cholesky")["a"]
+    deal = _dense_args.deal_of(found, block, "cholesky")
+    factor, status = _dense_args.run(_factor, found.x, spec=found.spec, deal=deal)
+    if check:
+        _dense_args.fail(status, NOT_DEFINITE)
+    return Cholesky(status, factor, found.spec)
+
+
+def potrs(
+    a: Array,
+    b: Array,
+    *,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Solve a x = b with a Hermitian positive definite matrix, by `cholesky`.
+
+    ``spec`` is that of ``a``. The solution is split as ``b``.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
+    Raises: as `cholesky`; ValueError for a b with other rows; TypeError for another dtype.
+    Adjoint: a solution with the same factor, and its outer product with x, symmetrised.
+    Source: LAPACK potrf, potrs; oracle ``tests/python/oracle.py::solve``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.potrs(jnp.diag(jnp.array([4.0, 16.0])), jnp.ones(2)).tolist()
+        [0.25, 0.0625]
+    """
+    _dense_args.check_matrix(a, "potrs", is_square=True)
+    _dense_args.check_rhs(b, jax.numpy.shape(a)[0], "potrs")
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "potrs")
+    given = {"block": block, "check": check, "mesh": mesh, "spec": spec}
+    return _solve(cholesky(found["a"].x, **given), found["b"].x, None, "potrs")
+
+
+def potri(
+    a: Array,
+    *,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Invert a Hermitian positive definite matrix, by `cholesky`; the whole inverse, split as a.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) to the same.
+    Raises: as `cholesky`.  Adjoint: - a⁻ᵀ c a⁻ᵀ, symmetrised, by two products.
+    Source: LAPACK potrf, potri; oracle ``tests/python/oracle.py::inv``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.potri(jnp.diag(jnp.array([4.0, 16.0]))).tolist()
+        [[0.25, 0.0], [0.0, 0.0625]]
+    """
+    return cholesky(a, block=block, check=check, mesh=mesh, spec=spec).inv()

@@ -1,0 +1,285 @@
+"""Matrices whose block columns are dealt out to all devices: what dense solvers work on.
+
+Block column k of a matrix belongs to device k mod P. A device's part is column-major, so that the
+global array of an m x n matrix has a row of m elements for each column: those of the first device,
+zeros behind them, those of the second, and so on.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from plait import _mesh_rules
+from plait._mesh_rules import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Deal:
+    """To whom, and in blocks of how many columns."""
+
+    mesh: Any
+    block: int
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """All mesh axes, which number the ranks, the first one slowest."""
+        return () if self.mesh is None else tuple(self.mesh.axis_names)
+
+    @property
+    def n_ranks(self) -> int:
+        """Devices that columns are dealt out to."""
+        return 1 if self.mesh is None else math.prod(self.mesh.shape.values())
+
+    @property
+    def spec(self) -> Spec:
+        """Of the global array."""
+        return (self.axes, ())
+
+    def stored(self, n: int) -> int:
+        """Columns of every device's part."""
+        n_blocks = -(-n // self.block)
+        return -(-n_blocks // self.n_ranks) * self.block
+
+    def shape(self, m: int, n: int) -> tuple[int, int]:
+        """Of the global array."""
+        return (self.n_ranks * self.stored(n), m)
+
+
+def on_parts(
+    deal: Deal, function: Callable, x: Any, source: Spec | None = None, to: Spec | None = None
+) -> Any:
+    """A function of every device's part; source and to: other splits than a dealt matrix has."""
+    if deal.mesh is None:
+        return function(x)
+    mapped = jax.shard_map(
+        function,
+        mesh=deal.mesh,
+        in_specs=_mesh_rules.to_partition_spec(source or deal.spec),
+        out_specs=_mesh_rules.to_partition_spec(to or deal.spec),
+        check_vma=False,
+    )
+    return mapped(x)
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class Matrix:
+    """An m x n matrix, dealt out; zero behind the columns of every device."""
+
+    data: Any
+    deal: Deal
+    m: int
+    n: int
+
+    def tree_flatten(self) -> tuple:
+        """For JAX: the array, and what is static."""
+        return (self.data,), (self.deal, self.m, self.n)
+
+    @classmethod
+    def tree_unflatten(cls, given: tuple, data: Any) -> "Matrix":
+        """For JAX."""
+        return cls(*data, *given)
+
+    @property
+    def dtype(self) -> Any:
+        """Of its elements."""
+        return self.data.dtype
+
+    def with_data(self, data: Any) -> "Matrix":
+        """Another matrix of the same shape."""
+        return dataclasses.replace(self, data=data)
+
+    def conj(self) -> "Matrix":
+        """Its complex conjugate."""
+        is_complex = jnp.issubdtype(self.dtype, jnp.complexfloating)
+        return self.with_data(jnp.conj(self.data)) if is_complex else self
+
+    def turned(self) -> "Matrix":
+        """Its transpose."""
+        return _turned(self)
+
+    def adjoint(self) -> "Matrix":
+        """Its conjugate transpose."""
+        return _turned(self).conj()
+
+    def __add__(self, other: "Matrix") -> "Matrix":
+        return self.with_data(self.data + other.data)
+
+    def __sub__(self, other: "Matrix") -> "Matrix":
+        return self.with_data(self.data - other.data)
+
+    def __neg__(self) -> "Matrix":
+        return self.with_data(-self.data)
+
+    def __mul__(self, number: Any) -> "Matrix":
+        return self.with_data(self.data * jnp.asarray(number, self.dtype))
+
+    def map(self, function: Callable, *others: "Matrix", whole: tuple = ()) -> "Matrix":
+        """function(rows, columns, elements, …) of every device's part; zero behind its columns.
+
+        Indices are int32, rows along the last axis. others: matrices dealt out alike; whole: arrays
+        that all devices have.
+        """
+
+        def local(rows: Any, columns: Any, x: Any, *rest: Any) -> Any:
+            y = function(rows, columns, x, *rest)
+            return jnp.where(columns < self.n, y, jnp.zeros((), y.dtype))
+
+        return self.with_data(self._each(local, others, whole, self.deal.spec))
+
+    def total(self, function: Callable, *others: "Matrix", whole: tuple = ()) -> Any:
+        """The sum of function(rows, columns, elements, …), which every device has."""
+
+        def local(rows: Any, columns: Any, x: Any, *rest: Any) -> Any:
+            y = function(rows, columns, x, *rest)
+            return jnp.sum(jnp.where(columns < self.n, y, jnp.zeros((), y.dtype)))[None]
+
+        deal = self.deal
+        parts = self._each(local, others, whole, (deal.axes,))
+        if deal.mesh is not None:
+            given = {"shape": parts.shape}
+            parts = _mesh_rules.bind("redistribute", parts, deal.mesh, (deal.axes,), ((),), **given)
+        return jnp.sum(parts)
+
+    def columns(self, function: Callable, *others: "Matrix") -> Any:
+        """One number for each column, which every device has.
+
+        function(rows, columns, elements, …) has one for each column of a part, its first axis.
+        """
+
+        def local(rows: Any, columns: Any, x: Any, *rest: Any) -> Any:
+            y = function(rows, columns, x, *rest)
+            return jnp.where(columns[:, 0] < self.n, y, jnp.zeros((), y.dtype))
+
+        deal = self.deal
+        parts = self._each(local, others, (), (deal.axes,))
+        given = {"dims": (self.n,), "shape": (self.n,), "blocks": ((deal.block,), (0,))}
+        return _mesh_rules.bind("redistribute", parts, deal.mesh, (deal.axes,), ((),), **given)
+
+    def diagonal(self) -> Any:
+        """That of a square matrix, which every device has."""
+
+        def pick(rows: Any, columns: Any, x: Any) -> Any:
+            return jnp.sum(jnp.where(rows == columns, x, jnp.zeros((), x.dtype)), axis=1)
+
+        return self.columns(pick)
+
+    def _each(self, function: Callable, others: tuple, whole: tuple, to: Spec) -> Any:
+        matrices = (self.data, *(other.data for other in others))
+        return _each(self.deal, (self.m, self.n), function, matrices, whole, to)
+
+
+def _each(
+    deal: Deal,
+    shape: tuple[int, int],
+    function: Callable,
+    matrices: Sequence,
+    whole: Sequence,
+    to: Spec,
+) -> Any:
+    """function(rows, columns, parts) on every device, with the indices of a matrix of this shape.
+
+    The result is split as `to` says.
+    """
+    m, stored = shape[0], deal.stored(shape[1])
+
+    def local(rank: Any, *parts: Any) -> Any:
+        i = jnp.arange(stored, dtype=jnp.int32)
+        block, n_ranks = jnp.int32(deal.block), jnp.int32(deal.n_ranks)
+        columns = (i // block * n_ranks + rank) * block + i % block
+        rows = jnp.arange(m, dtype=jnp.int32)
+        return function(rows[None, :], columns[:, None], *parts)
+
+    if deal.mesh is None:
+        return local(jnp.int32(0), *matrices, *whole)
+    split = _mesh_rules.to_partition_spec(deal.spec)
+    mapped = jax.shard_map(
+        lambda *parts: local(lax.axis_index(deal.axes), *parts),
+        mesh=deal.mesh,
+        in_specs=(*[split] * len(matrices), *[jax.P()] * len(whole)),
+        out_specs=_mesh_rules.to_partition_spec(to),
+        check_vma=False,
+    )
+    return mapped(*matrices, *whole)
+
+
+def identity(like: Matrix, m: int, n: int) -> Matrix:
+    """The first n columns of the identity of m rows, dealt out as another matrix."""
+
+    def ones(rows: Any, columns: Any, x: Any) -> Any:
+        is_one = (rows == columns) & (columns < n)
+        return jnp.where(is_one, jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
+
+    data = _each(like.deal, (m, n), ones, (like.data,), (), like.deal.spec)
+    return Matrix(data, like.deal, m, n)
+
+
+def deal_out(x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = None) -> Matrix:
+    """A global array of any layout as a dealt matrix; shape: what is data of it."""
+    m, n = x.shape if shape is None else shape
+    data = _mesh_rules.bind(
+        "redistribute",
+        x,
+        deal.mesh,
+        spec,
+        deal.spec,
+        dims=deal.shape(m, n),
+        shape=(m, n),
+        blocks=((0, 0), (deal.block, 0)),
+        turn=True,
+    )
+    return Matrix(data, deal, m, n)
+
+
+def collect(a: Matrix, spec: Spec, room: tuple[int, int] | None = None) -> Any:
+    """The global array of a dealt matrix in any layout; room: its extents, zero behind the data."""
+    deal = a.deal
+    return _mesh_rules.bind(
+        "redistribute",
+        a.data,
+        deal.mesh,
+        deal.spec,
+        spec,
+        dims=(a.m, a.n) if room is None else room,
+        shape=(a.n, a.m),
+        blocks=((deal.block, 0), (0, 0)),
+        turn=True,
+    )
+
+
+def _turned(a: Matrix) -> Matrix:
+    deal = a.deal
+    data = _mesh_rules.bind(
+        "redistribute",
+        a.data,
+        deal.mesh,
+        deal.spec,
+        deal.spec,
+        dims=deal.shape(a.n, a.m),
+        shape=(a.n, a.m),
+        blocks=((deal.block, 0), (deal.block, 0)),
+        turn=True,
+    )
+    return Matrix(data, deal, a.n, a.m)
+
+
+def with_block(a: Matrix, block: int) -> Matrix:
+    """The same matrix in other blocks."""
+    if block == a.deal.block:
+        return a
+    deal = dataclasses.replace(a.deal, block=block)
+    data = _mesh_rules.bind(
+        "redistribute",
+        a.data,
+        deal.mesh,
+        deal.spec,
+        deal.spec,
+        dims=deal.shape(a.m, a.n),
+        shape=(a.n, a.m),
+        blocks=((a.deal.block, 0), (block, 0)),
+    )
+    return Matrix(data, deal, a.m, a.n)

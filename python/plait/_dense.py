@@ -1,0 +1,144 @@
+"""Factorizations and what is made of them, on dealt matrices, with derivatives.
+
+A factor stands for the matrix that it is of: the tangent of ``cholesky(a)`` is the tangent of a,
+not that of the triangle, and each function of a factor knows its derivative with respect to a.
+So derivatives of a solution or a determinant cost a solve, not the derivative of a factorization,
+nothing but the factor is kept, and derivatives of derivatives follow, since every rule is written
+with such functions.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from plait._dealt import Matrix, identity
+from plait._dense_rules import (
+    ADJOINT,
+    IS_LOWER,
+    gemm,
+    potrf,
+    trsm,
+)
+from plait._dense_solve import SOLVERS, solve
+
+
+def no_tangent(x: Any) -> Any:
+    """The tangent of integers."""
+    return np.zeros(x.shape, jax.dtypes.float0)
+
+
+def real(x: Any) -> Any:
+    """The real part; of real numbers these themselves."""
+    return jnp.real(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+
+
+def hermitian(a: Matrix) -> Matrix:
+    """(a + aᴴ) / 2."""
+    return (a + a.adjoint()) * 0.5
+
+
+def dot(a: Matrix, b: Matrix) -> Any:
+    """The sum of conj(a) b over all elements."""
+    return a.total(lambda rows, columns, x, y: jnp.conj(x) * y, b)
+
+
+def lower(a: Matrix) -> Matrix:
+    """Its lower triangle, zero above."""
+    return a.map(lambda rows, columns, x: jnp.where(rows >= columns, x, jnp.zeros((), x.dtype)))
+
+
+def mirrored(a: Matrix) -> Matrix:
+    """The Hermitian matrix with this lower triangle."""
+
+    def join(rows: Any, columns: Any, x: Any, y: Any) -> Any:
+        return jnp.where(rows >= columns, x, y)
+
+    return a.map(join, a.adjoint())
+
+
+def product(a: Matrix, b: Matrix, trans: int = 0) -> Matrix:
+    """op(a) b."""
+    return gemm(a, b, trans=trans)
+
+
+# ---- Cholesky ------------------------------------------------------------------------------------
+
+
+@jax.custom_jvp
+def cholesky(a: Matrix) -> tuple[Matrix, Any]:
+    """Stands for a, of which the lower triangle is read; and the order of the minor that failed."""
+    return potrf(a)
+
+
+@cholesky.defjvp
+def _cholesky_jvp(primals: tuple, tangents: tuple) -> tuple:
+    low, info = cholesky(*primals)
+    return (low, info), (hermitian(tangents[0]), no_tangent(info))
+
+
+@jax.custom_jvp
+def triangle(low: Matrix) -> Matrix:
+    """The factor itself, as a lower triangular matrix L with a = L Lᴴ."""
+    return low
+
+
+@triangle.defjvp
+def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """With Φ the lower triangle with half the diagonal: L Φ(L⁻¹ ȧ L⁻ᴴ)."""
+    (low,), (da,) = primals, tangents
+    y = triangle(low)
+    inner = trsm(y, trsm(y, da).adjoint())
+
+    def half(rows: Any, columns: Any, x: Any) -> Any:
+        below = jnp.where(rows == columns, x / 2, x)
+        return jnp.where(rows >= columns, below, jnp.zeros((), x.dtype))
+
+    return y, gemm(y, inner.map(half), form_a=IS_LOWER, form_c=IS_LOWER)
+
+
+def _by_cholesky(factor: Sequence, b: Matrix, way: int) -> Matrix:
+    """Of a Hermitian matrix, for which both ways are one."""
+    low = Matrix(factor[0], b.deal, b.m, b.m)
+    return trsm(low, trsm(low, b), trans=ADJOINT, donate=True)
+
+
+SOLVERS["cholesky"] = _by_cholesky
+
+
+def cholesky_solve(low: Matrix, b: Matrix) -> Matrix:
+    """a⁻¹ b."""
+    return solve("cholesky", (low.data,), b)
+
+
+@jax.custom_jvp
+def cholesky_inverse(low: Matrix) -> Matrix:
+    """a⁻¹ = L⁻ᴴ L⁻¹, both triangles."""
+    y = trsm(low, identity(low, low.m, low.n), form=IS_LOWER, donate=True)
+    return mirrored(gemm(y, y, trans=ADJOINT, form_a=IS_LOWER, form_c=IS_LOWER))
+
+
+@cholesky_inverse.defjvp
+def _cholesky_inverse_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """-y ȧ y."""
+    y = cholesky_inverse(*primals)
+    return y, -product(y, product(tangents[0], y))
+
+
+@jax.custom_jvp
+def cholesky_logdet(low: Matrix) -> Any:
+    """Log det a = 2 Σ log Lᵢᵢ."""
+
+    def log(rows: Any, columns: Any, x: Any) -> Any:
+        x = real(x)
+        return jnp.where(rows == columns, jnp.log(jnp.where(rows == columns, x, 1)), 0)
+
+    return 2 * low.total(log)
+
+
+@cholesky_logdet.defjvp
+def _cholesky_logdet_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """tr(a⁻¹ ȧ)."""
+    y = cholesky_logdet(*primals)
+    return y, real(dot(cholesky_inverse(*primals), tangents[0]))

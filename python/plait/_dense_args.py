@@ -1,0 +1,181 @@
+"""What the public functions of plait.linalg share: operands, blocks, programs, failures."""
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from plait import _dealt, _errors, _jax, _mesh, _mesh_rules
+from plait._dealt import Deal, Matrix
+from plait._mesh_rules import Spec
+
+DTYPES = ("float32", "float64", "complex64", "complex128")
+SMALL, LARGE = 500, 2000  # extents from which blocks are larger
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A matrix, or a vector, and where it is."""
+
+    x: Any
+    place: _mesh.Place
+
+    @property
+    def spec(self) -> Spec:
+        """Of the matrix; a vector's with a whole axis behind."""
+        return self.place.spec if self.x.ndim == 2 else (*self.place.spec, ())
+
+
+def as_inexact(x: Any, name: str, argument: str = "a") -> Any:
+    """The operand with a dtype that solvers have; integers become floating, as in jax.numpy."""
+    x = jnp.asarray(x)
+    if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
+        x = x.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
+    if x.dtype.name not in DTYPES:
+        raise TypeError(
+            f"{name}: {argument} has dtype {x.dtype.name}; expected {', '.join(DTYPES)} or integers"
+        )
+    return x
+
+
+def operands(xs: dict[str, Any], mesh: Any, specs: dict[str, Any], name: str) -> dict[str, Operand]:
+    """All operands of a call on one mesh: that of the first one that is on any, else mesh."""
+    xs = {argument: as_inexact(x, name, argument) for argument, x in xs.items()}
+    kinds = {argument: x.dtype.name for argument, x in xs.items()}
+    if len(set(kinds.values())) > 1:
+        given = ", ".join(f"{argument} is {kind}" for argument, kind in kinds.items())
+        raise TypeError(f"{name}: {given}; expected one dtype, convert with .astype")
+    typed = [jax.typeof(x).sharding.mesh for x in xs.values()]
+    on_one = [_home(x) for x, m in zip(xs.values(), typed, strict=True) if not m.empty]
+    mesh = on_one[0] if mesh is None and on_one else mesh
+    found = {}
+    for argument, x in xs.items():
+        spec = specs.get(argument)
+        x, place = _mesh.locate(x, mesh, spec, f"{name} {argument}", is_any_size=True)
+        found[argument] = Operand(x, _mesh.concrete(x, place))
+        mesh = _mesh.ALONE if place.mesh is None else found[argument].place.mesh
+    return found
+
+
+def _home(x: Any) -> Any:
+    """The mesh of an array that is on one, with its devices where they are known."""
+    array = _jax.underlying(x)
+    if isinstance(array, jax.core.Tracer):
+        return jax.typeof(x).sharding.mesh
+    return getattr(array.sharding, "mesh", None)
+
+
+def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
+    """A right-hand side on the devices of a factor."""
+    b = as_inexact(b, name, "b")
+    if b.dtype != factor.dtype:
+        raise TypeError(
+            f"{name}: b is {b.dtype.name}, a is {factor.dtype.name}; expected one dtype, convert "
+            "with .astype"
+        )
+    mesh = factor.deal.mesh
+    mesh = _mesh.ALONE if mesh is None else mesh
+    return Operand(*_mesh.locate(b, mesh, spec, f"{name} b", is_any_size=True))
+
+
+def check_matrix(x: Any, name: str, argument: str = "a", is_square: bool = False) -> None:
+    """Two axes, of one extent where that is asked for."""
+    if jnp.ndim(x) != 2:
+        raise ValueError(
+            f"{name}: {argument} has {jnp.ndim(x)} axes; expected a matrix (jax.vmap does batches)"
+        )
+    m, n = jnp.shape(x)
+    if is_square and m != n:
+        raise ValueError(f"{name}: {argument} is {m} x {n}; expected a square matrix")
+
+
+def check_rhs(b: Any, n: int, name: str) -> None:
+    """A vector or matrix with n rows."""
+    if jnp.ndim(b) not in (1, 2):
+        raise ValueError(f"{name}: b has {jnp.ndim(b)} axes; expected 1 or 2")
+    if jnp.shape(b)[0] != n:
+        raise ValueError(f"{name}: b has {jnp.shape(b)[0]} rows, a has {n}")
+
+
+def deal_of(operand: Operand, block: int | None, name: str) -> Deal:
+    """How the operand is dealt out: by default in blocks that leave each device several."""
+    mesh = operand.place.mesh
+    whole = Deal(mesh, 1)
+    n = max(1, operand.x.shape[-1])
+    if block is None:
+        usual = 128 if n >= LARGE else 64 if n >= SMALL else 32
+        each = -(-n // (4 * whole.n_ranks))
+        return Deal(mesh, n if whole.n_ranks == 1 else max(1, min(usual, each)))
+    try:
+        given = operator.index(block)
+    except TypeError:
+        raise TypeError(f"{name}: block is {block!r}; expected an integer") from None
+    if given < 1:
+        raise ValueError(f"{name}: block is {given}; expected 1 or more")
+    return Deal(mesh, min(given, n))
+
+
+def at_home(a: Matrix) -> Matrix:
+    """The matrix with the devices of its mesh, where they are known by now."""
+    array = _jax.underlying(a.data)
+    mesh = a.deal.mesh
+    if mesh is None or isinstance(array, jax.core.Tracer):
+        return a
+    found = getattr(array.sharding, "mesh", mesh)
+    return dataclasses.replace(a, deal=Deal(found, a.deal.block))
+
+
+def as_columns(x: Any) -> Any:
+    """A vector as a matrix of one column."""
+    return x[:, None] if x.ndim == 1 else x
+
+
+def deal_in(operand_spec: Spec, x: Any, deal: Deal) -> Matrix:
+    """A matrix or vector, dealt out."""
+    return _dealt.deal_out(as_columns(x), operand_spec, deal)
+
+
+def back(a: Matrix, spec: Spec, ndim: int = 2) -> Any:
+    """The global array of a dealt matrix, or the vector that it is; split where it can be."""
+    x = _dealt.collect(a, fitted(a.deal.mesh, spec, (a.m, a.n)))
+    return jnp.squeeze(x, 1) if ndim == 1 else x
+
+
+def fitted(mesh: Any, spec: Spec, shape: tuple[int, ...]) -> Spec:
+    """The spec, whole along axes of a result that it does not divide."""
+    return tuple(
+        () if n % _mesh_rules.parts(mesh, axes) else axes
+        for n, axes in zip(shape, spec, strict=True)
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def _program(function: Callable, given: tuple) -> Callable:
+    return _jax.jit(functools.partial(function, **dict(given)))
+
+
+def run(function: Callable, *args: Any, **given: Any) -> Any:
+    """One program for a whole public function; given: what is static."""
+    return _program(function, tuple(sorted(given.items())))(*args)
+
+
+# ---- failures ------------------------------------------------------------------------------------
+
+
+def fail(status: Any, text: str) -> None:
+    """Raises LinAlgError unless the status is 0: now, or where the program is waited for."""
+    if isinstance(status, jax.core.Tracer):
+        jax.debug.callback(functools.partial(_judge, text=text), status)
+    else:
+        _judge(np.asarray(status), text=text)
+
+
+def _judge(status: Any, text: str) -> None:
+    bad = np.asarray(status).ravel()
+    bad = bad[bad != 0]
+    if bad.size:
+        raise _errors.LinAlgError(f"plait.LinAlgError: {text.format(int(bad[0]))}")

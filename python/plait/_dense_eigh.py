@@ -1,0 +1,134 @@
+"""Eigendecompositions of dealt Hermitian matrices, with derivatives also where eigenvalues meet.
+
+a = V diag(w) Vᴴ has the derivatives, with M = Vᴴ ȧ V, diag(M) of w and V (F ∘ M) of V, where
+F_ij = 1 / (w_j - w_i). Where eigenvalues are equal F is infinite, and V is not a function of a: any
+rotation of a cluster's vectors will do. What does not depend on the choice has derivatives: those
+with zeros in the place of F.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax.interpreters import ad, batching, mlir
+from plait import _dealt
+from plait._dealt import Matrix
+from plait._dense import hermitian, no_tangent, real
+from plait._dense_rules import ADJOINT, gemm, heevd
+
+MODES = ("nan", "zero", "lorentzian", "check")
+
+
+def _tolerance(w: Any) -> Any:
+    """Eigenvalues that differ by less may be one: rounding of a matrix of this size and norm."""
+    return 10 * w.shape[0] * jnp.finfo(w.dtype).eps * jnp.max(jnp.abs(w))
+
+
+def _gap(rows: Any, columns: Any, w: Any) -> Any:
+    return w[jnp.minimum(columns, w.shape[0] - 1)] - w[rows]
+
+
+def _is_cluster(rows: Any, columns: Any, w: Any) -> Any:
+    """Pairs of different columns whose eigenvalues are one, as far as can be told."""
+    is_other = (rows != columns) & (columns < w.shape[0])
+    return (jnp.abs(_gap(rows, columns, w)) <= _tolerance(w)) & is_other
+
+
+def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
+    """F ∘ m."""
+
+    def divide(rows: Any, columns: Any, x: Any, w: Any) -> Any:
+        gap = _gap(rows, columns, w)
+        one, zero = jnp.ones((), gap.dtype), jnp.zeros((), gap.dtype)
+        is_zero = (rows == columns) | (columns >= w.shape[0])
+        if mode == "lorentzian":
+            width = jnp.sqrt(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(w))
+            factor = gap / (gap * gap + width * width + jnp.finfo(w.dtype).tiny)
+        else:
+            is_zero |= _is_cluster(rows, columns, w) if mode != "nan" else False
+            factor = one / jnp.where(is_zero, one, gap)
+        return x * jnp.where(is_zero, zero, factor).astype(x.dtype)
+
+    return m.map(divide, whole=(w,))
+
+
+def _judge(w: Any, ct: Any, like: tuple) -> Any:
+    """The cotangent c of F ∘ M; NaN if the loss depends on the choice of vectors.
+
+    Rotations of a cluster's vectors are V K with an anti-Hermitian K. They do not change the loss
+    if c is Hermitian where eigenvalues are equal.
+    """
+    c = Matrix(ct, *like)
+
+    def skew(rows: Any, columns: Any, x: Any, y: Any, w: Any) -> Any:
+        return jnp.where(_is_cluster(rows, columns, w), jnp.abs(x - y) ** 2, jnp.zeros((), w.dtype))
+
+    most = jnp.sqrt(jnp.finfo(w.dtype).eps)
+    residual = jnp.sqrt(c.total(skew, c.adjoint(), whole=(w,)))
+    size = jnp.sqrt(c.total(lambda rows, columns, x: jnp.abs(x) ** 2))
+    return ct * jnp.where(residual > most * size, jnp.nan, 1.0).astype(ct.dtype)
+
+
+def _judged_transpose(ct: Any, w: Any, x: Any, *, like: tuple, depth: int) -> list:
+    judge = functools.partial(_judge, like=like)
+    for _ in range(depth):
+        judge = jax.vmap(judge)
+    return [None, judge(w, ad.instantiate_zeros(ct))]
+
+
+def _judged_batch(args: Sequence, dims: Sequence, *, like: tuple, depth: int) -> tuple:
+    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    w, x = (
+        jnp.broadcast_to(a, (size, *a.shape)) if d is None else jnp.moveaxis(a, d, 0)
+        for a, d in zip(args, dims, strict=True)
+    )
+    return judged_p.bind(w, x, like=like, depth=depth + 1), 0
+
+
+judged_p = jex.Primitive("plait_judged")  # x itself; cotangents of it are judged
+judged_p.def_impl(lambda w, x, **params: x)
+judged_p.def_abstract_eval(lambda w, x, **params: x)
+mlir.register_lowering(judged_p, lambda ctx, w, x, **params: [x])
+ad.defjvp(judged_p, None, lambda dx, w, x, **params: judged_p.bind(w, dx, **params))
+ad.primitive_transposes[judged_p] = _judged_transpose
+batching.primitive_batchers[judged_p] = _judged_batch
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
+def eigh(a: Matrix, mode: str) -> tuple[Any, Matrix, Any]:
+    """Eigenvalues, eigenvectors dealt out as a, and 0 or LAPACK's info."""
+    w, v, info = heevd(a, True)
+    return w, _dealt.with_block(v, a.deal.block), info
+
+
+@eigh.defjvp
+def _eigh_jvp(mode: str, primals: tuple, tangents: tuple) -> tuple:
+    w, v, info = eigh(*primals, mode)
+    m = gemm(v, gemm(hermitian(tangents[0]), v), trans=ADJOINT)
+    moved = _divided(m, w, mode)
+    if mode == "check":
+        like = (moved.deal, moved.m, moved.n)
+        moved = moved.with_data(judged_p.bind(w, moved.data, like=like, depth=0))
+    return (w, v, info), (real(m.diagonal()), gemm(v, moved), no_tangent(info))
+
+
+@jax.custom_jvp
+def eigvalsh(a: Matrix) -> tuple[Any, Any]:
+    """Eigenvalues alone, and 0 or LAPACK's info."""
+    w, _, info = heevd(a, False)
+    return w, info
+
+
+@eigvalsh.defjvp
+def _eigvalsh_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """Needs the vectors: of them nothing but the column's own projector, whatever the choice."""
+    w, v, info = eigh(*primals, "zero")
+    da = gemm(hermitian(tangents[0]), v)
+
+    def dots(rows: Any, columns: Any, x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.conj(x) * y, axis=1)
+
+    return (w, info), (real(v.columns(dots, da)), no_tangent(info))

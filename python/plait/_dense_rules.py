@@ -1,0 +1,422 @@
+"""Dense operations of the core as JAX primitives on dealt matrices, with exact rules.
+
+A global primitive has several operands and results, each either dealt out to all devices or whole
+on each. Its lowering is a manual region around the operation of the core on the local arrays. The
+linear ones, gemm and trsm, have derivatives here; those of factorizations are in `_dense`, written
+with these.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax import lax
+from jax.interpreters import ad, batching, mlir
+from plait import _blas, _eager, _groups, _jax, _mesh_rules, _sites
+from plait._dealt import Deal, Matrix, on_parts
+from plait._ops import Chain, Rules, rules
+
+NONE, PLAIN, ADJOINT = 0, 1, 2  # plait_trans_t
+LOWER, UPPER = 0, 1  # plait_uplo_t
+NON_UNIT, UNIT = 0, 1  # plait_diag_t
+GENERAL, IS_LOWER, IS_UPPER, IS_UNIT_LOWER, IS_UNIT_UPPER = range(5)  # plait_form_t
+
+
+@dataclasses.dataclass(frozen=True)
+class Out:
+    """A result: of a dealt one, rows and columns of the matrix, else its shape."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    is_dealt: bool = True
+    block: int | None = None  # where it is another one than the operands'
+
+    def whole(self, deal: Deal) -> tuple[int, ...]:
+        """Shape of the global array."""
+        if not self.is_dealt:
+            return self.shape
+        m, n = self.shape
+        return Deal(deal.mesh, self.block or deal.block).shape(m, n)
+
+    def local(self, deal: Deal) -> tuple[int, ...]:
+        """Shape of every device's part."""
+        whole = self.whole(deal)
+        return (whole[0] // deal.n_ranks, whole[1]) if self.is_dealt else whole
+
+
+NAMES = ("potrf", "getrf", "geqrf", "ormqr", "trsm", "gemm", "heevd")
+
+for _name in NAMES:
+    rules(
+        _name,
+        Rules(
+            results=lambda avals, params: [
+                avals[0].update(shape=out.local(params["deal"]), dtype=jnp.dtype(out.dtype))
+                for out in params["outs"]
+            ],
+            transpose=None,  # derivatives are those of the global primitive
+        ),
+    )
+
+
+def _spec(deal: Deal, ndim: int, is_dealt: bool) -> Any:
+    return _mesh_rules.to_partition_spec(deal.spec if is_dealt else ((),) * ndim)
+
+
+def _results(*avals: Any, deal: Deal, outs: Sequence[Out], **params: Any) -> tuple:
+    made = [
+        _mesh_rules.typed(
+            avals[0],
+            out.whole(deal),
+            out.dtype,
+            deal.spec if out.is_dealt else ((),) * len(out.shape),
+        )
+        for out in outs
+    ]
+    return made, {_jax.EFFECT}
+
+
+def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple, **params: Any):
+    devices = _jax.lowering_devices(ctx)
+    if devices is None:
+        raise TypeError(f"plait.{name}: JAX does not say for which devices this is compiled")
+    if len(devices) != deal.n_ranks:
+        raise ValueError(
+            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_ranks}: put "
+            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
+        )
+    _blas.require()
+    group = _groups.of_devices(devices)
+    attrs = dict(params["attrs"])
+
+    def local(*parts: Any) -> list:
+        return Chain().call(
+            name,
+            *parts,
+            group=group,
+            deal=deal,
+            outs=outs,
+            donate=params["donate"],
+            site=params["site"],
+            **attrs,
+        )
+
+    def whole(*args: Any) -> list:
+        if len(devices) == 1:
+            return local(*args)
+        mapped = jax.shard_map(
+            local,
+            mesh=deal.mesh,
+            in_specs=tuple(_spec(deal, x.ndim, d) for x, d in zip(args, ins, strict=True)),
+            out_specs=[_spec(deal, len(out.shape), out.is_dealt) for out in outs],
+            check_vma=False,
+        )
+        return mapped(*args)
+
+    return _jax.lower_traced(ctx, whole, args)
+
+
+def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
+    """A batch one after the other, each on all devices."""
+    batched = [jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
+
+    def one(xs: Sequence) -> list:
+        rest = iter(xs)
+        given = [x if d is None else next(rest) for x, d in zip(args, dims, strict=True)]
+        return primitive.bind(*given, **params)
+
+    results = lax.map(one, batched)
+    return results, [0] * len(results)
+
+
+def side_by_side(deal: Deal, b: Any, dim: int, out: Out) -> tuple:
+    """A batch of matrices as one with the columns of all, and back; out: one result.
+
+    Returns the matrix, a function from its result to the batch of results, and that result.
+    """
+    b = jnp.moveaxis(b, dim, 0)
+    n_batch, n_stored, m = b.shape
+    each = n_stored // deal.n_ranks
+    n_rows = out.shape[0]
+    one, many = deal.spec, ((), *deal.spec)
+    joined = on_parts(deal, lambda x: x.reshape(n_batch * each, m), b, many, one)
+
+    def split(y: Any) -> Any:
+        return on_parts(deal, lambda x: x.reshape(n_batch, each, n_rows), y, one, many)
+
+    wide = dataclasses.replace(out, shape=(n_rows, deal.n_ranks * n_batch * each))
+    return joined, split, wide
+
+
+def _batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    return one_by_one(primitives()[name], args, dims, params)
+
+
+def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    """Right-hand sides of one matrix are done at once."""
+    attrs = dict(params["attrs"])
+    is_general = not attrs.get("form") and not attrs.get("form_c")
+    if dims[0] is not None or not is_general:
+        return _batch(name, args, dims, **params)
+    [out] = params["outs"]
+    joined, split, wide = side_by_side(params["deal"], args[1], dims[1], out)
+    attrs["n_rhs" if name == "trsm" else "n"] = wide.shape[1]
+    given = {"attrs": tuple(sorted(attrs.items())), "outs": (wide,), "donate": False}
+    [y] = primitives()[name].bind(args[0], joined, **(params | given))
+    return [split(y)], [0]
+
+
+@functools.cache
+def primitives() -> dict[str, Any]:
+    """The global primitives by the name of the core's operation."""
+    return {name: _make(name) for name in NAMES}
+
+
+def _make(name: str) -> Any:
+    primitive = jex.Primitive("plait_mesh_" + name)
+    primitive.multiple_results = True
+    primitive.def_effectful_abstract_eval(_results)
+    _eager.define(primitive, lambda params: ())
+    _jax.needs_devices(primitive)
+    _jax.saves_unless_complex(primitive)
+    mlir.register_lowering(primitive, functools.partial(_lower, name), platform="cpu")
+    batch = _batch_columns if name in ("trsm", "gemm") else _batch
+    batching.primitive_batchers[primitive] = functools.partial(batch, name)
+    if name == "gemm":
+        ad.primitive_jvps[primitive] = _gemm_jvp
+        ad.primitive_transposes[primitive] = _gemm_transpose
+    if name == "trsm":
+        ad.primitive_jvps[primitive] = _trsm_jvp
+        ad.primitive_transposes[primitive] = _trsm_transpose
+    return primitive
+
+
+def bind(
+    name: str,
+    deal: Deal,
+    args: Sequence,
+    ins: Sequence[bool],
+    outs: Sequence[Out],
+    donate: bool = False,
+    **attrs: int,
+) -> list:
+    """Applies an operation; ins: which operands are dealt out; attrs: the core's."""
+    given = tuple(sorted((attrs | {"block": deal.block}).items()))
+    return primitives()[name].bind(
+        *args,
+        deal=deal,
+        ins=tuple(ins),
+        outs=tuple(outs),
+        attrs=given,
+        donate=donate,
+        site=_sites.here(),
+    )
+
+
+# ---- gemm ----------------------------------------------------------------------------------------
+
+
+def gemm(
+    a: Matrix, b: Matrix, trans: int = NONE, form_a: int = GENERAL, form_c: int = GENERAL
+) -> Matrix:
+    """op(a) b; form_a: the triangle of a that is read, form_c: of the product that is wanted."""
+    deal = b.deal
+    if not jnp.issubdtype(a.dtype, jnp.complexfloating):
+        trans = min(trans, PLAIN)
+    m, k = (a.m, a.n) if trans == NONE else (a.n, a.m)
+    out = Out((m, b.n), a.dtype.name)
+    sizes = {"m": m, "n": b.n, "k": k}
+    forms = {"trans": trans, "form_a": form_a, "form_c": form_c}
+    [c] = bind("gemm", deal, (a.data, b.data), (True, True), (out,), **sizes, **forms)
+    return Matrix(c, deal, m, b.n)
+
+
+def keep(a: Matrix, form: int) -> Matrix:
+    """The part of a that a form reads, zero elsewhere."""
+    if form == GENERAL:
+        return a
+    offset = 1 if form in (IS_UNIT_LOWER, IS_UNIT_UPPER) else 0
+    is_lower = form in (IS_LOWER, IS_UNIT_LOWER)
+
+    def part(rows: Any, columns: Any, x: Any) -> Any:
+        below = rows - columns if is_lower else columns - rows
+        return jnp.where(below >= offset, x, jnp.zeros((), x.dtype))
+
+    return a.map(part)
+
+
+def _tangent_form(a: Matrix, form: int) -> tuple[Matrix, int]:
+    """What a change of the matrix changes, and its form: a diagonal of 1 does not change."""
+    if form in (IS_UNIT_LOWER, IS_UNIT_UPPER):
+        return keep(a, form), form - 2
+    return a, form
+
+
+def _gemm_matrices(attrs: dict, deal: Deal, a: Any, b: Any) -> tuple[Matrix, Matrix]:
+    m, k = attrs["m"], attrs["k"]
+    rows, columns = (m, k) if attrs["trans"] == NONE else (k, m)
+    return Matrix(a, deal, rows, columns), Matrix(b, deal, k, attrs["n"])
+
+
+def _gemm_forms(attrs: dict) -> dict:
+    return {name: attrs[name] for name in ("trans", "form_a", "form_c")}
+
+
+def _gemm_jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
+    attrs, deal = dict(params["attrs"]), params["deal"]
+    a, b = _gemm_matrices(attrs, deal, *primals)
+    forms = _gemm_forms(attrs)
+    y = gemm(a, b, **forms)
+    parts = []
+    if type(tangents[0]) is not ad.Zero:
+        da, form_a = _tangent_form(a.with_data(tangents[0]), attrs["form_a"])
+        parts.append(gemm(da, b, **(forms | {"form_a": form_a})))
+    if type(tangents[1]) is not ad.Zero:
+        parts.append(gemm(a, b.with_data(tangents[1]), **forms))
+    dy = functools.reduce(lambda x, z: x + z, parts) if parts else None
+    return [y.data], [_jax.zero_tangent(y.data) if dy is None else dy.data]
+
+
+def _product_transposed(c: Matrix, b: Matrix, trans: int, form_a: int) -> Matrix:
+    """The cotangent of a in op(a) b: c bᵀ, or its transpose, where op transposes."""
+    is_square = form_a == IS_LOWER
+    form = IS_LOWER if is_square else GENERAL
+    if trans == NONE:
+        y = gemm(c, b.turned(), form_c=form)
+    else:
+        y = gemm(b, c.turned(), form_c=form)
+    y = y if is_square else keep(y, form_a)
+    return y.conj() if trans == ADJOINT else y
+
+
+def _gemm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
+    attrs, deal = dict(params["attrs"]), params["deal"]
+    trans, form_a = attrs["trans"], attrs["form_a"]
+    ct = ad.instantiate_zeros(cts[0])
+    c = keep(Matrix(ct, deal, attrs["m"], attrs["n"]), attrs["form_c"])
+    first, second = _gemm_matrices(attrs, deal, a, b)
+    if ad.is_undefined_primal(a):
+        return [_product_transposed(c, second, trans, form_a).data, None]
+    # op(a)ᵀ: a itself where op transposes, conjugated for the adjoint
+    way = PLAIN if trans == NONE else NONE
+    first = first.conj() if trans == ADJOINT else first
+    return [None, gemm(first, c, trans=way, form_a=form_a).data]
+
+
+# ---- trsm ----------------------------------------------------------------------------------------
+
+
+def trsm(
+    a: Matrix,
+    b: Matrix,
+    uplo: int = LOWER,
+    trans: int = NONE,
+    diag: int = NON_UNIT,
+    form: int = GENERAL,
+    donate: bool = False,
+) -> Matrix:
+    """op(a)⁻¹ b of a triangular a; form IS_LOWER: so is b, where op(a) is lower."""
+    deal = b.deal
+    if not jnp.issubdtype(a.dtype, jnp.complexfloating):
+        trans = min(trans, PLAIN)
+    out = Out((a.n, b.n), a.dtype.name)
+    given = {"uplo": uplo, "trans": trans, "diag": diag, "form": form}
+    given |= {"n": a.n, "n_rhs": b.n}
+    [x] = bind("trsm", deal, (a.data, b.data), (True, True), (out,), donate, **given)
+    return Matrix(x, deal, a.n, b.n)
+
+
+def _trsm_ways(attrs: dict) -> dict:
+    return {name: attrs[name] for name in ("uplo", "trans", "diag", "form")}
+
+
+def _triangle(attrs: dict) -> int:
+    """The form of trsm's a as gemm has it."""
+    return 1 + attrs["uplo"] + 2 * attrs["diag"]
+
+
+def _trsm_jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
+    attrs, deal = dict(params["attrs"]), params["deal"]
+    n, ways = attrs["n"], _trsm_ways(attrs)
+    a, b = Matrix(primals[0], deal, n, n), Matrix(primals[1], deal, n, attrs["n_rhs"])
+    x = trsm(a, b, **ways)
+    rhs = None
+    if type(tangents[1]) is not ad.Zero:
+        rhs = b.with_data(tangents[1])
+    if type(tangents[0]) is not ad.Zero:
+        da, form_a = _tangent_form(a.with_data(tangents[0]), _triangle(attrs))
+        moved = gemm(da, x, trans=ways["trans"], form_a=form_a, form_c=ways["form"])
+        rhs = -moved if rhs is None else rhs - moved
+    if rhs is None:
+        return [x.data], [_jax.zero_tangent(x.data)]
+    return [x.data], [trsm(a, rhs, **ways).data]
+
+
+def _trsm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
+    attrs, deal = dict(params["attrs"]), params["deal"]
+    n, ways = attrs["n"], _trsm_ways(attrs)
+    trans, form = ways.pop("trans"), ways.pop("form")
+    x = Matrix(ad.instantiate_zeros(cts[0]), deal, n, attrs["n_rhs"])
+    a = Matrix(a, deal, n, n)
+    a = a.conj() if trans == ADJOINT else a
+    way = PLAIN if trans == NONE else NONE
+    y = trsm(a, keep(x, form), trans=way, **ways)
+    return [None, keep(y, form).data]
+
+
+# ---- factorizations ------------------------------------------------------------------------------
+
+
+def potrf(a: Matrix) -> tuple[Matrix, Any]:
+    """The lower Cholesky factor, and 0 or the order of the leading minor that is not positive."""
+    outs = (Out((a.n, a.n), a.dtype.name), Out((1,), "int32", False))
+    low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, donate=True)
+    return a.with_data(low), info[0]
+
+
+def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
+    """L below the diagonal and U; the row exchanges; 0 or the order of the first zero pivot."""
+    m, n, kind = a.m, a.n, a.dtype.name
+    outs = (Out((m, n), kind), Out((min(m, n),), "int32", False), Out((1,), "int32", False))
+    lu, pivots, info = bind("getrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
+    return a.with_data(lu), pivots, info[0]
+
+
+def geqrf(a: Matrix) -> tuple[Matrix, Any]:
+    """R and the reflectors below it, and their factors."""
+    m, n, kind = a.m, a.n, a.dtype.name
+    outs = (Out((m, n), kind), Out((min(m, n),), kind, False))
+    qr, tau = bind("geqrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
+    return a.with_data(qr), tau
+
+
+def ormqr(qr: Matrix, tau: Any, c: Matrix, trans: int) -> Matrix:
+    """Q c, or Qᴴ c with ADJOINT."""
+    out = Out((c.m, c.n), c.dtype.name)
+    given = {"m": c.m, "k": tau.shape[0], "n": c.n, "trans": int(trans == ADJOINT)}
+    args, ins = (qr.data, tau, c.data), (True, False, True)
+    [y] = bind("ormqr", c.deal, args, ins, (out,), **given)
+    return c.with_data(y)
+
+
+def real_of(dtype: Any) -> str:
+    """The name of the dtype of real parts."""
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
+
+
+def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
+    """Eigenvalues, eigenvectors (else a matrix without columns), and 0 or LAPACK's info."""
+    n, deal = a.n, a.deal
+    at_once = Deal(deal.mesh, max(1, -(-n // deal.n_ranks)))
+    n_vectors = n if has_vectors else 0
+    outs = (
+        Out((n,), real_of(a.dtype), False),
+        Out((n, n_vectors), a.dtype.name, True, at_once.block),
+        Out((1,), "int32", False),
+    )
+    w, v, info = bind("heevd", deal, (a.data,), (True,), outs, n=n, vectors=int(has_vectors))
+    return w, Matrix(v, at_once, n, n_vectors), info[0]

@@ -1,0 +1,96 @@
+"""Solutions with a factor that stands for its matrix: a primitive, linear in the right-hand side.
+
+The tangent of a factor's array is that of the matrix (`_dense`), so that x = op(a)⁻¹ b has the
+tangent op(a)⁻¹ (ḃ - op(ȧ) x), which is again a solution with this factor.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax.interpreters import ad, batching, mlir
+from plait import _dense_rules, _eager, _jax, _sites
+from plait._dealt import Deal, Matrix
+from plait._dense_rules import ADJOINT, NONE, PLAIN, Out, gemm
+
+CONJ = 3  # op(a) is the complex conjugate of a
+
+# By kind: from the factor's arrays, the right-hand side, and NONE or ADJOINT, the solution.
+SOLVERS: dict[str, Callable[[Sequence, Matrix, int], Matrix]] = {}
+
+_OPPOSITE = {NONE: PLAIN, PLAIN: NONE, ADJOINT: CONJ, CONJ: ADJOINT}  # of op(a)ᵀ
+
+
+def solve(kind: str, factor: Sequence, b: Matrix, way: int = NONE) -> Matrix:
+    """op(a)⁻¹ b; the factor's first array is dealt out, the others are the same on all devices."""
+    if not jnp.issubdtype(b.dtype, jnp.complexfloating):
+        way = ADJOINT if way in (PLAIN, ADJOINT) else NONE
+    given = {"kind": kind, "deal": b.deal, "n": b.m, "n_rhs": b.n, "way": way}
+    return b.with_data(primitive().bind(*factor, b.data, **given, site=_sites.here())[0])
+
+
+def body(*args: Any, kind: str, deal: Deal, n: int, n_rhs: int, way: int, site: int) -> list:
+    *factor, b = args
+    rhs = Matrix(b, deal, n, n_rhs)
+    is_conj = way in (PLAIN, CONJ)
+    rhs = rhs.conj() if is_conj else rhs
+    x = SOLVERS[kind](factor, rhs, NONE if way in (NONE, CONJ) else ADJOINT)
+    return [(x.conj() if is_conj else x).data]
+
+
+def _multiply(a: Matrix, x: Matrix, way: int) -> Matrix:
+    """op(a) x."""
+    return gemm(a, x.conj()).conj() if way == CONJ else gemm(a, x, trans=way)
+
+
+def _jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
+    deal, n, way = params["deal"], params["n"], params["way"]
+    *factor, b = primals
+    [x] = primitive().bind(*primals, **params)
+    rhs = None if type(tangents[-1]) is ad.Zero else tangents[-1]
+    if type(tangents[0]) is not ad.Zero:
+        y = Matrix(x, deal, n, params["n_rhs"])
+        moved = _multiply(Matrix(tangents[0], deal, n, n), y, way).data
+        rhs = -moved if rhs is None else rhs - moved
+    if rhs is None:
+        return [x], [_jax.zero_tangent(x)]
+    return [x], primitive().bind(*factor, rhs, **params)
+
+
+def _transpose(cts: Sequence, *args: Any, **params: Any) -> list:
+    *factor, _ = args
+    params |= {"way": _OPPOSITE[params["way"]]}
+    ct = ad.instantiate_zeros(cts[0])
+    return [*[None] * len(factor), *primitive().bind(*factor, ct, **params)]
+
+
+def _batch(args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    deal, n = params["deal"], params["n"]
+    if any(d is not None for d in dims[:-1]):
+        return _dense_rules.one_by_one(primitive(), args, dims, params)
+    out = Out((n, params["n_rhs"]), args[-1].dtype.name)
+    joined, split, wide = _dense_rules.side_by_side(deal, args[-1], dims[-1], out)
+    [y] = primitive().bind(*args[:-1], joined, **(params | {"n_rhs": wide.shape[1]}))
+    return [split(y)], [0]
+
+
+def _lower(ctx: Any, *args: Any, **params: Any) -> Any:
+    return _jax.lower_traced(ctx, functools.partial(body, **params), args)
+
+
+@functools.cache
+def primitive() -> Any:
+    """The primitive of all kinds."""
+    made = jex.Primitive("plait_mesh_solve")
+    made.multiple_results = True
+    made.def_effectful_abstract_eval(lambda *avals, **params: ([avals[-1]], {_jax.EFFECT}))
+    _eager.define(made, lambda params: ())
+    _jax.needs_devices(made)
+    _jax.saves_unless_complex(made)
+    mlir.register_lowering(made, _lower, platform="cpu")
+    ad.primitive_jvps[made] = _jvp
+    ad.primitive_transposes[made] = _transpose
+    batching.primitive_batchers[made] = _batch
+    return made

@@ -1,0 +1,363 @@
+/* Eigenvalues and eigenvectors of a dealt Hermitian matrix: reduction to tridiagonal form
+ * (hetrd.c), the tridiagonal problem (tridiagonal.c), its vectors back (back.c). One rank, and
+ * ranks with a small matrix, leave it to LAPACK: then each has all of the matrix and keeps its
+ * share of the vectors. */
+#include "dense/heevd.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "dense/back.h"
+#include "dense/hetrd.h"
+#include "dense/params.h"
+#include "dense/scalar.h"
+#include "dense/tridiagonal.h"
+#include "kernel/blas.h"
+#include "plan/op.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static const plait_attr_t heevd_attrs[] = {
+    PLAIT_ATTR(plait_heevd_params_t, n),
+    PLAIT_ATTR(plait_heevd_params_t, block),
+    PLAIT_ATTR(plait_heevd_params_t, vectors),
+    PLAIT_ATTR_END,
+};
+
+enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
+
+/* Where two ranks (threads of an EPYC, OpenBLAS) are as fast as one of them alone. */
+enum { WHOLE = 256 };
+
+static _Atomic int64_t chosen_whole = -1;
+
+void plait_heevd_choose_whole(int64_t n)
+{
+    atomic_store(&chosen_whole, n);
+}
+
+static bool is_whole(int64_t n, int n_ranks)
+{
+    const int64_t chosen = atomic_load(&chosen_whole);
+
+    return n_ranks == 1 || n <= ((chosen < 0) ? WHOLE : chosen);
+}
+
+/* The matrices, and this rank's share of the vectors. */
+typedef struct {
+    plait_dealt_t a, v;
+    int rank;
+    int src, w, vectors, info; /* slots of operand and results */
+    bool has_vectors;
+} heevd_t;
+
+static int64_t first_of(const heevd_t *q)
+{
+    return plait_min(q->a.n, q->rank * q->v.block);
+}
+
+static int64_t n_columns_of(const heevd_t *q)
+{
+    return q->has_vectors ? plait_dealt_owned(&q->v, q->rank) : 0;
+}
+
+static int64_t n_stored_of(const heevd_t *q)
+{
+    return q->has_vectors ? plait_dealt_stored(&q->v) : 0;
+}
+
+/* ---- The whole matrix on every rank --------------------------------------------------------------- */
+
+typedef struct {
+    heevd_t q;
+    int whole, work; /* slots */
+    plait_blas_work_t
+        sizes; /* of LAPACK's workspaces, one behind the other in `work` */
+} whole_t;
+
+static int64_t work_bytes(const whole_t *p)
+{
+    const int64_t item = plait_dealt_item(&p->q.a);
+
+    return p->sizes.n_ints * 8 + p->sizes.n * item + p->sizes.n_real * item;
+}
+
+/* Copies, as far as it is to be read; whether all of it is finite. */
+static bool take_lower(const whole_t *p, const char *from, char *to)
+{
+    const int64_t n = p->q.a.n, item = plait_dealt_item(&p->q.a);
+    bool is_finite = true;
+
+    for (int64_t j = 0; j < n && is_finite; j++) {
+        char *column = to + (j * n + j) * item;
+        (void)memmove(column, from + (j * n + j) * item, (size_t)((n - j) * item));
+        plait_scalar_put(p->q.a.dtype, column, 0,
+                         creal(plait_scalar_get(p->q.a.dtype, column, 0)));
+        is_finite =
+            isfinite(plait_blas_lange(p->q.a.dtype, 'M', n - j, 1, column, n, NULL));
+    }
+    return is_finite;
+}
+
+static int64_t call_heevd(const whole_t *p, plait_exec_t *exec, char *a)
+{
+    plait_blas_work_t work = p->sizes;
+    const int64_t n = p->q.a.n, item = plait_dealt_item(&p->q.a);
+    const bool is_alone = p->q.a.n_ranks == 1;
+    int64_t info = 0;
+
+    work.ints = exec->slot[p->work];
+    work.work = exec->slot[p->work] + work.n_ints * 8;
+    work.real = (char *)work.work + work.n * item;
+    if (!is_alone) {
+        plait_blas_enter();
+    }
+    info = plait_blas_heevd(p->q.a.dtype, p->q.has_vectors ? 'V' : 'N', 'L', n, a, n,
+                            exec->slot[p->q.w], &work);
+    if (!is_alone) {
+        plait_blas_leave();
+    }
+    return info;
+}
+
+static plait_status_t whole_run(const void *params, plait_exec_t *exec)
+{
+    const whole_t *p = params;
+    const heevd_t *q = &p->q;
+    const int64_t n = q->a.n, item = plait_dealt_item(&q->a);
+    const int64_t n_columns = n_columns_of(q), n_stored = n_stored_of(q);
+    const plait_dtype_t dtype = q->a.dtype;
+    char *a = exec->slot[p->whole], *v = exec->slot[q->vectors];
+    const char *from = (q->a.n_ranks == 1) ? exec->slot[q->src] : a;
+    int64_t info = n + 1;
+
+    if (n == 0) {
+        info = 0;
+    } else if (take_lower(p, from, a)) {
+        info = call_heevd(p, exec, a);
+    }
+    for (int64_t i = 0; i < n && info != 0; i++) {
+        plait_scalar_put(plait_real_of(dtype), exec->slot[q->w], i, (double)NAN);
+    }
+    for (int64_t i = 0; i < n * n && info != 0; i++) {
+        plait_scalar_put(dtype, a, i, (double)NAN);
+    }
+    if (q->has_vectors && a != v) {
+        memcpy(v, a + first_of(q) * n * item, (size_t)(n_columns * n * item));
+    }
+    if (q->has_vectors) {
+        memset(v + n_columns * n * item, 0,
+               (size_t)((n_stored - n_columns) * n * item));
+    }
+    *(int32_t *)(void *)exec->slot[q->info] = (int32_t)info;
+    return PLAIT_OK;
+}
+
+static void whole_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const whole_t *p = params;
+    const heevd_t *q = &p->q;
+    const int64_t n = q->a.n, item = plait_dealt_item(&q->a);
+    const int src = (q->a.n_ranks == 1) ? q->src : p->whole;
+    const plait_box_copy_t all = {.row_bytes = n * n * item};
+    const plait_box_copy_t work = {.row_bytes = work_bytes(p)};
+    const plait_box_copy_t w = {.row_bytes =
+                                    n * plait_dtype_bytes(plait_real_of(q->a.dtype))};
+    const plait_box_copy_t v = {.row_bytes = n * n_stored_of(q) * item};
+    const plait_box_copy_t info = {.row_bytes = sizeof(int32_t)};
+
+    for (int64_t j = 0; j < n; j++) {
+        const plait_box_copy_t column = {.row_bytes = (n - j) * item};
+        touch(context, false, q->rank, src, (j * n + j) * item, &column);
+    }
+    touch(context, true, q->rank, p->whole, 0, &all);
+    touch(context, true, q->rank, p->work, 0, &work);
+    touch(context, true, q->rank, q->w, 0, &w);
+    touch(context, true, q->rank, q->vectors, 0, &v);
+    touch(context, true, q->rank, q->info, 0, &info);
+}
+
+static void whole_print(const void *params, FILE *file)
+{
+    const whole_t *p = params;
+
+    (void)fprintf(file, "LAPACK's, all of %" PRId64 " x %" PRId64, p->q.a.n, p->q.a.n);
+}
+
+static const plait_kernel_t whole_kernel = {
+    .name = "heevd", .run = whole_run, .touch = whole_touch, .print = whole_print};
+
+/* All block columns to their place in the whole matrix. */
+static plait_status_t add_gather(plait_plan_t *plan, const heevd_t *q, int whole)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_dealt_t *a = &q->a;
+    plait_move_t move = {0};
+
+    for (int64_t k = 0; k < plait_dealt_n_blocks(a); k++) {
+        const int owner = plait_dealt_owner(a, k);
+        const int64_t n_bytes = plait_dealt_width(a, k) * plait_dealt_ld_bytes(a);
+        plait_block_t block = {.peer = owner,
+                               .src_slot = q->src,
+                               .dst_slot = whole,
+                               .src_offset = plait_dealt_at(a, k, 0),
+                               .dst_offset =
+                                   plait_dealt_column(a, k) * plait_dealt_ld_bytes(a),
+                               .box = {.row_bytes = n_bytes}};
+        PLAIT_TRY(plait_move_add_in(&move, &block));
+        for (int peer = 0; peer < plan->n_ranks; peer++) {
+            block.peer = peer;
+            if (plan->direct == PLAIT_DIRECT_NONE && plan->rank == owner &&
+                peer != owner) {
+                PLAIT_TRY(plait_move_add_out(&move, &block));
+            }
+        }
+    }
+    PLAIT_TRY(plait_plan_move(plan, &move));
+done:
+    plait_move_clear(&move);
+    return status;
+}
+
+static plait_status_t add_whole(plait_plan_t *plan, const heevd_t *q)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t n = q->a.n;
+    whole_t *params = plait_alloc(1, sizeof(*params));
+
+    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    *params = (whole_t){.q = *q, .whole = q->vectors, .sizes = {.n = (n > 0) ? -1 : 0}};
+    if (n > 0) {
+        (void)plait_blas_heevd(q->a.dtype, q->has_vectors ? 'V' : 'N', 'L', n, NULL, n,
+                               NULL, &params->sizes);
+    }
+    if (plan->n_ranks > 1 || !q->has_vectors) {
+        PLAIT_TRY(
+            plait_plan_add_work(plan, n * plait_dealt_ld_bytes(&q->a), &params->whole));
+    }
+    PLAIT_TRY(plait_plan_add_work(plan, work_bytes(params), &params->work));
+    if (plan->n_ranks > 1) {
+        PLAIT_TRY(plait_plan_fence(plan));
+        PLAIT_TRY(add_gather(plan, q, params->whole));
+    }
+    status = plait_plan_kernel(plan, &whole_kernel, params);
+    params = NULL;
+    PLAIT_TRY(status);
+    if (plan->n_ranks > 1) {
+        PLAIT_TRY(plait_plan_fence(plan));
+    }
+done:
+    plait_free(params);
+    return status;
+}
+
+/* ---- Dealt ------------------------------------------------------------------------------------------ */
+
+static plait_status_t add_stages(plait_plan_t *plan, const heevd_t *q)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_tridiagonal_t t = {
+        .h = {.a = q->a,
+              .rank = q->rank,
+              .n_pieces = (plan->direct == PLAIT_DIRECT_NONE) ? plan->n_ranks : 1,
+              .src = q->src},
+        .w = q->w,
+        .v = q->vectors,
+        .info = q->info,
+        .has_vectors = q->has_vectors,
+        .first = first_of(q),
+        .n_columns = n_columns_of(q),
+        .n_stored = n_stored_of(q)};
+    plait_back_t b = {.z = q->vectors, .n_columns = n_columns_of(q)};
+
+    PLAIT_TRY(plait_plan_add_work(
+        plan, plait_dealt_stored(&q->a) * plait_dealt_ld_bytes(&q->a), &t.h.copy));
+    PLAIT_TRY(plait_plan_add_work(plan, plait_hetrd_room(&t.h).n_bytes, &t.h.panel));
+    PLAIT_TRY(plait_hetrd_add(plan, &t.h));
+    PLAIT_TRY(plait_tridiagonal_add(plan, &t));
+    if (q->has_vectors) {
+        PLAIT_TRY(plait_plan_add_work(plan, plait_back_bytes(&t.h), &b.reflectors));
+        b.h = t.h;
+        PLAIT_TRY(plait_back_add(plan, &b));
+    }
+    PLAIT_TRY(plait_plan_fence(plan));
+done:
+    return status;
+}
+
+/* ---- The operation ------------------------------------------------------------------------------------ */
+
+static plait_status_t check_results(const heevd_t *q, const plait_problem_t *problem)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_array_t *w = &problem->rets[RET_W], *v = &problem->rets[RET_V];
+    const plait_array_t *info = &problem->rets[RET_INFO];
+    plait_dealt_t none = q->v;
+
+    PLAIT_CHECK(
+        w->dtype == plait_real_of(q->a.dtype) && w->ndim == 1 && w->dims[0] == q->a.n,
+        PLAIT_ERR_INVALID,
+        "heevd: eigenvalues are %s with %d axes; expected %lld of the real dtype",
+        plait_dtype_name(w->dtype), w->ndim, (long long)q->a.n);
+    none.n = q->has_vectors ? q->v.n : 0;
+    PLAIT_TRY(plait_dealt_fits(&none, v, "heevd: v"));
+    PLAIT_CHECK(info->dtype == PLAIT_S32 && info->ndim == 1 && info->dims[0] == 1,
+                PLAIT_ERR_INVALID, "heevd: info is %s with %d axes; expected int32[1]",
+                plait_dtype_name(info->dtype), info->ndim);
+done:
+    return status;
+}
+
+static plait_status_t heevd_plan(const void *params, const plait_problem_t *problem,
+                                 plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_heevd_params_t *p = params;
+    plait_plan_t *plan = NULL;
+    heevd_t q = {.a = {.m = p->n,
+                       .n = p->n,
+                       .block = p->block,
+                       .n_ranks = problem->n_ranks,
+                       .dtype = problem->args[ARG_A].dtype},
+                 .rank = problem->rank,
+                 .has_vectors = p->vectors != 0};
+
+    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dealt_fits(&q.a, &problem->args[ARG_A], "heevd: a"));
+    q.v = q.a;
+    q.v.block = plait_max(1, (p->n + problem->n_ranks - 1) / problem->n_ranks);
+    PLAIT_TRY(check_results(&q, problem));
+    PLAIT_TRY(plait_plan_create(problem, &plan, "heevd %s %lld%s, in blocks of %lld",
+                                plait_dtype_name(q.a.dtype), (long long)p->n,
+                                q.has_vectors ? "" : ", values alone",
+                                (long long)p->block));
+    q.src = plait_slot_arg(plan, ARG_A);
+    q.w = plait_slot_ret(plan, RET_W);
+    q.vectors = plait_slot_ret(plan, RET_V);
+    q.info = plait_slot_ret(plan, RET_INFO);
+    plait_dealt_agree(plan, &q.a);
+    plait_plan_agree(plan, (uint64_t)q.has_vectors);
+    PLAIT_TRY(is_whole(p->n, problem->n_ranks) ? add_whole(plan, &q)
+                                               : add_stages(plan, &q));
+    *plan_p = plan;
+    plan = NULL;
+done:
+    plait_plan_destroy(&plan);
+    return status;
+}
+
+const plait_op_t plait_op_heevd = {
+    .name = "heevd",
+    .n_args = 1,
+    .n_rets = 3,
+    .params_size = sizeof(plait_heevd_params_t),
+    .attrs = heevd_attrs,
+    .alias = -1,
+    .family = PLAIT_FAMILY_NONE,
+    .model = "mesh",
+    .doc = "Eigenvalues and eigenvectors of a dealt Hermitian matrix.",
+    .plan = heevd_plan,
+};
