@@ -276,6 +276,7 @@ static plait_status_t add_stages(plait_plan_t *plan, const heevd_t *q)
     PLAIT_TRY(plait_plan_add_work(
         plan, plait_dealt_stored(&q->a) * plait_dealt_ld_bytes(&q->a), &t.h.copy));
     PLAIT_TRY(plait_plan_add_work(plan, plait_hetrd_room(&t.h).n_bytes, &t.h.panel));
+    PLAIT_TRY(plait_plan_add_work(plan, plait_tridiagonal_bytes(&t), &t.tree));
     PLAIT_TRY(plait_hetrd_add(plan, &t.h));
     PLAIT_TRY(plait_tridiagonal_add(plan, &t));
     if (q->has_vectors) {
