@@ -110,10 +110,11 @@ static void solve(const plait_merge_t *m, double rho, const plait_merge_room_t *
     s.rho = rho;
     for (int64_t j = 0; j < s.n; j++) {
         plait_secular_root(&s, j, &m->origin[j], &m->offset[j]);
-        room->values[j] = m->d[m->origin[j]] + m->offset[j];
+        room->base[j] = m->d[m->origin[j]];
+        room->values[j] = room->base[j] + m->offset[j];
     }
     for (int64_t i = 0; i < s.n; i++) {
-        room->weights[i] = plait_secular_weight(&s, i, m->origin, m->offset);
+        room->weights[i] = plait_secular_weight(&s, i, room->base, m->offset);
     }
     for (int64_t i = 0; i < s.n; i++) {
         m->z[i] = room->weights[i];

@@ -36,7 +36,7 @@ typedef struct {
 
 /* Memory of n for one merge at a time. */
 typedef struct {
-    double *z, *rows[2], *packed[2], *values, *weights;
+    double *z, *rows[2], *packed[2], *values, *weights, *base;
     plait_merge_pair_t *pairs;
 } plait_merge_room_t;
 

@@ -160,35 +160,65 @@ void plait_secular_root(const plait_secular_t *s, int64_t j, int64_t *origin_p,
     }
 }
 
-double plait_secular_weight(const plait_secular_t *s, int64_t i, const int64_t origin[],
+/* Of (d - root j) / (d - pole j), j in [from, to). */
+static double multiply_ratios(const plait_secular_t *s, double d, int64_t from,
+                              int64_t to, const double base[], const double offset[])
+{
+    lanes_t products = {1, 1, 1, 1};
+    double product = 1;
+    int64_t j = from;
+
+    for (; j + N_LANES <= to; j += N_LANES) {
+        lanes_t b, o, pole;
+        load(&b, base + j);
+        load(&o, offset + j);
+        load(&pole, s->d + j);
+        products *= ((d - b) - o) / (d - pole);
+    }
+    for (; j < to; j++) {
+        product *= ((d - base[j]) - offset[j]) / (d - s->d[j]);
+    }
+    return product * ((products[0] * products[1]) * (products[2] * products[3]));
+}
+
+double plait_secular_weight(const plait_secular_t *s, int64_t i, const double base[],
                             const double offset[])
 {
-    const double d = s->d[i];
-    double product = offset[i] - (d - s->d[origin[i]]);
+    const double d = s->d[i], own = offset[i] - (d - base[i]);
+    const double below = multiply_ratios(s, d, 0, i, base, offset);
+    const double above = multiply_ratios(s, d, i + 1, s->n, base, offset);
 
-    for (int64_t j = 0; j < s->n; j++) {
-        if (j != i) {
-            product *= ((d - s->d[origin[j]]) - offset[j]) / (d - s->d[j]);
-        }
-    }
-    return copysign(sqrt(fmax(0, product)), s->z[i]);
+    return copysign(sqrt(fmax(0, own * below * above)), s->z[i]);
 }
 
 double plait_secular_vector(const plait_secular_t *s, int64_t origin, double offset,
                             const double *const rows[2], double products[2])
 {
     const double base = s->d[origin];
+    lanes_t squares = {0}, firsts = {0}, seconds = {0};
     double square = 0, first = 0, second = 0;
+    int64_t i = 0;
 
-    for (int64_t i = 0; i < s->n; i++) {
+    for (; i + N_LANES <= s->n; i += N_LANES) {
+        lanes_t d, z, a, b;
+        load(&d, s->d + i);
+        load(&z, s->z + i);
+        load(&a, rows[0] + i);
+        load(&b, rows[1] + i);
+        const lanes_t x = z / ((d - base) - offset);
+        squares += x * x;
+        firsts += a * x;
+        seconds += b * x;
+    }
+    for (; i < s->n; i++) {
         const double x = s->z[i] / ((s->d[i] - base) - offset);
         square += x * x;
         first += rows[0][i] * x;
         second += rows[1][i] * x;
     }
-    const double scale = 1 / sqrt(square);
-    products[0] = scale * first;
-    products[1] = scale * second;
+    const double scale = 1 / sqrt(square + total(&squares));
+    products[0] = scale * (first + total(&firsts));
+    products[1] = scale * (second + total(&seconds));
     return scale;
 }
 

@@ -21,8 +21,9 @@ typedef struct {
 void plait_secular_root(const plait_secular_t *s, int64_t j, int64_t *origin_p,
                         double *offset_p);
 
-/* Element i of the vector that has these roots, up to a factor that all elements have. */
-double plait_secular_weight(const plait_secular_t *s, int64_t i, const int64_t origin[],
+/* Element i of the vector that has the roots base[j] + offset[j], up to a factor that all elements
+ * have; base[j] is the pole that root j is measured from. */
+double plait_secular_weight(const plait_secular_t *s, int64_t i, const double base[],
                             const double offset[]);
 
 /* With s->z replaced by it: 1 / |x| for vector j, x[i] = z[i] / (d[i] - root j), and the inner

@@ -19,7 +19,7 @@ enum { LEAF_PART = 8, MIN_LEAF = 8, MAX_LEAF = 256 };
 enum { COLUMNS = 256, STRIPE = 128 };
 
 /* Arrays of n that are kept of each level, and that the walk up has. */
-enum { N_LEVEL_NUMBERS = 6, N_LEVEL_INTS = 7, N_NUMBERS = 12, N_PAIRS = 1 };
+enum { N_LEVEL_NUMBERS = 6, N_LEVEL_INTS = 7, N_NUMBERS = 13, N_PAIRS = 1 };
 
 /* The tree: level l has 2^l nodes, rows [n i / 2^l, n (i + 1) / 2^l) are those of node i. */
 typedef struct {
@@ -187,6 +187,7 @@ static int64_t go_up(const plait_tridiagonal_t *t, plait_exec_t *exec,
                                      .packed = {x + 3 * n, x + 4 * n},
                                      .values = x + 5 * n,
                                      .weights = x + 6 * n,
+                                     .base = x + 9 * n,
                                      .pairs = tree->pairs};
     int64_t info = 0;
 
