@@ -145,10 +145,10 @@ static plait_status_t whole_run(const void *params, plait_exec_t *exec)
     for (int64_t i = 0; i < n * n && info != 0; i++) {
         plait_scalar_put(dtype, a, i, (double)NAN);
     }
-    if (q->has_vectors && a != v) {
+    if (n_columns > 0 && a != v) {
         memcpy(v, a + first_of(q) * n * item, (size_t)(n_columns * n * item));
     }
-    if (q->has_vectors) {
+    if (n * n_stored > 0) {
         memset(v + n_columns * n * item, 0,
                (size_t)((n_stored - n_columns) * n * item));
     }

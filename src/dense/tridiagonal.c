@@ -428,8 +428,10 @@ static plait_status_t solve_run(const void *params, plait_exec_t *exec)
     for (int64_t i = 0; i < n_vectors && info != 0; i++) {
         plait_scalar_put(dtype, v, i, (double)NAN);
     }
-    memset(v + n_vectors * plait_dtype_bytes(dtype), 0,
-           (size_t)((n * t->n_stored - n_vectors) * plait_dtype_bytes(dtype)));
+    if (t->n_stored > 0) {
+        memset(v + n_vectors * plait_dtype_bytes(dtype), 0,
+               (size_t)((n * t->n_stored - n_vectors) * plait_dtype_bytes(dtype)));
+    }
     *(int32_t *)(void *)exec->slot[t->info] = (int32_t)info;
     return PLAIT_OK;
 }
