@@ -311,9 +311,11 @@ static void execute_all(int n_ranks)
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         for (int b = 0; b < 5; b++) {
             for (int d = 0; d < 3; d++, turn++) {
-                check_kind(RANDOM, dense_dtypes[turn % 4], sizes[s], blocks[b],
+                if (is_quick() && (turn % 2 == 0 || sizes[s] > 70)) {
+                    continue;
+                }
+                check_kind(RANDOM, dense_dtypes[turn / 2 % 4], sizes[s], blocks[b],
                            turn % 5 != 0, n_ranks, dense_directs[d]);
-                turn += is_quick() ? 1 : 0;
             }
         }
     }
@@ -328,9 +330,9 @@ static void execute_all(int n_ranks)
 /* Several panels of reflectors, and levels of merges. */
 static void check_larger(void)
 {
-    const int64_t n = is_quick() ? 130 : 200;
+    const int64_t n = is_quick() ? 90 : 200;
 
-    for (int d = 0; d < 3; d++) { /* sums of long vectors are shared out */
+    for (int d = 0; d < (is_quick() ? 1 : 3); d++) { /* long sums are shared out */
         check_kind(RANDOM, dense_dtypes[d], 330, 32, d < 2, 5, dense_directs[d]);
     }
     for (int n_ranks = 2; n_ranks <= 3; n_ranks++) {
@@ -453,7 +455,7 @@ static void prove_all(int n_ranks)
     }
     prove(n_ranks, 37, blocks[n_ranks % 3], true, dense_dtypes[n_ranks % 4]);
     prove(n_ranks, 21, 4, false, dense_dtypes[n_ranks / 2 % 4]);
-    if (n_ranks == 5) { /* sums of long vectors are shared out */
+    if (n_ranks == 5 && !is_quick()) { /* sums of long vectors are shared out */
         prove(n_ranks, 64 * n_ranks + 3, 16, false, PLAIT_F32);
     }
 }
@@ -508,6 +510,9 @@ int main(void)
 {
     static const int sizes[] = {1, 2, 3, 4, 7};
 
+#ifdef __SANITIZE_THREAD__ /* does not see how the library's own threads meet */
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+#endif
     if (plait_blas_require() != PLAIT_OK) {
         printf("test_heevd: skipped: %s\n", plait_error_text());
         return SKIPPED;
