@@ -62,9 +62,4 @@ static inline bool plait_hetrd_has_failed(const plait_hetrd_t *h,
  * j-th reflector below the diagonal, its leading 1 included; T is that of A times state.scale. */
 plait_status_t plait_hetrd_add(plait_plan_t *plan, const plait_hetrd_t *h);
 
-/* Adds the steps of a sum or maximum over ranks of n elements, the same bits on all of them. A
- * rank's own are at piece r of slot where there are n_pieces of them, else at the only one. */
-plait_status_t plait_pieces_reduce(plait_plan_t *plan, const plait_hetrd_t *h,
-                                   const plait_reduce_step_t *reduce);
-
 #endif

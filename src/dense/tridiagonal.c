@@ -371,7 +371,7 @@ static void make_vectors(const plait_tridiagonal_t *t, plait_exec_t *exec,
 
 /* ---- The step ---------------------------------------------------------------------------------------------- */
 
-/* Work of stedc without vectors: n numbers at most for who asks, LAPACK says 1. */
+/* Eigenvalues alone, all of them on every rank, at a cost of n^2. */
 static int64_t solve_values(const plait_tridiagonal_t *t, plait_exec_t *exec)
 {
     const plait_dtype_t real = plait_real_of(t->h.a.dtype);
