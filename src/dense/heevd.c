@@ -29,8 +29,9 @@ static const plait_attr_t heevd_attrs[] = {
 
 enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
 
-/* Where two ranks (threads of an EPYC, OpenBLAS) are as fast as one of them alone. */
-enum { WHOLE = 256 };
+/* Where two ranks (threads of an EPYC, OpenBLAS) are as fast as one of them alone; and where 32 bits
+ * hold the workspace of 1 + 6 n + 2 n^2 that LAPACK's heevd wants. */
+enum { WHOLE = 256, WHOLE_ALONE = 32764 };
 
 static _Atomic int64_t chosen_whole = -1;
 
@@ -41,9 +42,12 @@ void plait_heevd_choose_whole(int64_t n)
 
 static bool is_whole(int64_t n, int n_ranks)
 {
+    const bool is_short = plait_blas_int_bytes() == 4;
     const int64_t chosen = atomic_load(&chosen_whole);
+    int64_t most = (n_ranks > 1) ? WHOLE : is_short ? WHOLE_ALONE : INT64_MAX;
 
-    return n_ranks == 1 || n <= ((chosen < 0) ? WHOLE : chosen);
+    most = (chosen >= 0) ? chosen : most;
+    return n <= most;
 }
 
 /* The matrices, and this rank's share of the vectors. */

@@ -10,6 +10,7 @@
 #define PLAIT_DENSE_HETRD_H
 
 #include "dense/dealt.h"
+#include "kernel/blas.h"
 
 enum { PLAIT_HETRD_WIDTH = 32 };
 
@@ -56,6 +57,21 @@ static inline bool plait_hetrd_has_failed(const plait_hetrd_t *h,
                                           const plait_exec_t *exec)
 {
     return !(plait_hetrd_state(h, exec)->norm <= 0x1.fffffffffffffp1023);
+}
+
+/* Around calls of the library: several ranks are the parallelism. */
+static inline void plait_hetrd_enter(const plait_hetrd_t *h)
+{
+    if (h->a.n_ranks > 1) {
+        plait_blas_enter();
+    }
+}
+
+static inline void plait_hetrd_leave(const plait_hetrd_t *h)
+{
+    if (h->a.n_ranks > 1) {
+        plait_blas_leave();
+    }
 }
 
 /* Adds the steps. Afterwards d, e and tau are in `panel` on all ranks; column j of `copy` has the

@@ -530,6 +530,7 @@ int main(void)
     }
     check_larger();
     plait_heevd_choose_whole(-1);
+    execute_all(1);
     execute_all(2);
     check_not_finite(2, PLAIT_DIRECT_READ);
     team_run(1, PLAIT_DIRECT_POINTER, check_refusals, NULL);
