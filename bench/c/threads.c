@@ -140,9 +140,10 @@ static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
     (void)snprintf(more, sizeof(more),
                    "%s, \"fftw\": \"%s\", \"fftw_plan_s\": %.3e, \"difference\": %.3e",
                    facts, FFTW(version), f.plan_s, difference);
-    const bench_case_t cases[] = {{"plait", problem_run, p, false},
-                                  {"fftw", fftw_run, &f, true},
-                                  {"memcpy", problem_memcpy, p, false}};
+    const bench_case_t cases[] = {
+        {.name = "plait", .run = problem_run, .state = p},
+        {.name = "fftw", .run = fftw_run, .state = &f, .is_solo = true},
+        {.name = "memcpy", .run = problem_memcpy, .state = p}};
     bench_rounds(&self->team, self->options, self->options->op, more, 3, cases);
     if (self->team.rank == 0) {
         FFTW(destroy_plan)(f.plan);
@@ -167,8 +168,9 @@ static void measure(rank_t *self)
         return;
     }
 #endif
-    const bench_case_t cases[] = {{"plait", problem_run, &p, false},
-                                  {"memcpy", problem_memcpy, &p, false}};
+    const bench_case_t cases[] = {
+        {.name = "plait", .run = problem_run, .state = &p},
+        {.name = "memcpy", .run = problem_memcpy, .state = &p}};
     bench_rounds(&self->team, self->options, self->options->op, facts, 2, cases);
     thread_barrier(&self->team);
     problem_destroy(&p);
