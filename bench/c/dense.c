@@ -60,15 +60,6 @@ static const dense_kind_t of_scalapack = {.name = "scalapack",
 
 /* ---- Measuring ------------------------------------------------------------------------------- */
 
-static void common_facts(const dense_problem_t *p, char *text, size_t n_text)
-{
-    dense_blas_facts(text, n_text);
-    const size_t used = strlen(text);
-    (void)snprintf(text + used, n_text - used,
-                   ", \"n\": %" PRId64 ", \"transport\": \"%s\", \"direct\": \"%s\"",
-                   p->n, plait_comm_transport(p->comm), plait_comm_direct(p->comm));
-}
-
 static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
 {
     const dense_kind_t *kinds[MAX_SIDES] = {&dense_of_plait, &of_scalapack,
@@ -89,7 +80,7 @@ static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
         dense_side_create(&sides[i], team, kinds[i], &p);
         cases[i] = dense_side_case(&sides[i]);
     }
-    common_facts(&p, facts, sizeof(facts));
+    dense_problem_facts(&p, facts, sizeof(facts));
     for (int i = 0; i < n_sides; i++) {
         dense_side_facts(&sides[i], facts, sizeof(facts));
     }

@@ -231,35 +231,43 @@ void dgemm_(void);
 void dpotrf_(void);
 char *openblas_get_corename(void);
 
-static const char *file_of(void (*function)(void))
+enum { PATH_BYTES = 1024 };
+
+/* From several threads at once. */
+static void file_of(void (*function)(void), char path[PATH_BYTES])
 {
-    static char path[2][1024];
-    static int which;
     void *address = NULL;
     Dl_info info = {0};
 
     memcpy(&address, (const void *)&function, sizeof(address));
     bench_must(dladdr(address, &info) != 0, "the library of BLAS has no file");
-    which = 1 - which;
-    bench_must(realpath(info.dli_fname, path[which]) != NULL, "no such library");
-    return path[which];
+    char *real = realpath(info.dli_fname, NULL);
+    bench_must(real != NULL, "no such library");
+    (void)snprintf(path, PATH_BYTES, "%s", real);
+    free(real);
 }
 
 void dense_blas_choose(void)
 {
-    bench_must(setenv("PLAIT_BLAS", file_of(dgemm_), 1) == 0, "setenv");
+    char path[PATH_BYTES];
+
+    file_of(dgemm_, path);
+    bench_must(setenv("PLAIT_BLAS", path, 1) == 0, "setenv");
 }
 
 void dense_blas_facts(char *text, size_t n_text)
 {
     const plait_blas_fn_t gemm = plait_blas_find(PLAIT_BLAS_GEMM, PLAIT_F64);
     const plait_blas_fn_t potrf = plait_blas_find(PLAIT_BLAS_POTRF, PLAIT_F64);
+    char theirs[PATH_BYTES];
+    char ours[PATH_BYTES];
 
     bench_must(gemm == dgemm_ && potrf == dpotrf_,
                "plait calls other functions of BLAS and LAPACK than its comparators");
+    file_of(dgemm_, theirs);
+    file_of(gemm, ours);
     (void)snprintf(text, n_text,
                    "\"blas\": \"%s\", \"core\": \"%s\", \"plait_blas\": \"%s\", "
                    "\"plait_core\": \"%s\"",
-                   file_of(dgemm_), openblas_get_corename(), file_of(gemm),
-                   plait_blas_core());
+                   theirs, openblas_get_corename(), ours, plait_blas_core());
 }

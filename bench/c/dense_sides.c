@@ -179,6 +179,15 @@ void dense_side_destroy(dense_side_t *s, team_t *team)
     free(s->state);
 }
 
+void dense_problem_facts(const dense_problem_t *p, char *text, size_t n_text)
+{
+    dense_blas_facts(text, n_text);
+    const size_t used = strlen(text);
+    (void)snprintf(text + used, n_text - used,
+                   ", \"n\": %" PRId64 ", \"transport\": \"%s\", \"direct\": \"%s\"",
+                   p->n, plait_comm_transport(p->comm), plait_comm_direct(p->comm));
+}
+
 /* JSON has no infinity. */
 void dense_side_facts(const dense_side_t *s, char *text, size_t n_text)
 {

@@ -53,6 +53,9 @@ void dense_side_destroy(dense_side_t *s, team_t *team);
 
 bench_case_t dense_side_case(const dense_side_t *s);
 
+/* The library of BLAS, the size and the way to peers' memory, as members of a JSON object. */
+void dense_problem_facts(const dense_problem_t *p, char *text, size_t n_text);
+
 /* Appends the choice and the residual, as a member of a JSON object with the name of the side. */
 void dense_side_facts(const dense_side_t *s, char *text, size_t n_text);
 
