@@ -1,6 +1,6 @@
-/* Dense operations of the C library on MPI ranks, beside ScaLAPACK and ELPA (compiled with
- * BENCH_ELPA) in the same processes, and LAPACK in one of them: all by the same BLAS, of whose
- * threads each rank uses one.
+/* Dense operations of the C library on MPI ranks, beside ScaLAPACK (compiled with BENCH_SCALAPACK)
+ * and ELPA (BENCH_ELPA) in the same processes, and LAPACK in one of them: all by the same BLAS, of
+ * whose threads each rank uses one.
  *
  *   dense op=potrf|potri|getrf|geqrf|syevd n=4096 rounds=15 limit=60 seconds=60 out=FILE
  *   dense op=plan n=8192 rounds=15 out=FILE       time and memory of plans */
@@ -16,79 +16,33 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MAX_SIDES = 4, N_FACTS = 4096, PLAN_BLOCK = 128 };
+enum { MAX_SIDES = DENSE_MAX_SIDES, PLAN_BLOCK = 128 };
 
-/* ---- ScaLAPACK ------------------------------------------------------------------------------- */
-
-static void of_scalapack_create(void *state, const dense_problem_t *p,
-                                const dense_choice_t *c)
+static int choose_kinds(const char *op, const dense_kind_t *kinds[MAX_SIDES])
 {
-    dense_scalapack_create(state, p->op, p->n, c->grid, c->block);
-}
+    int n_kinds = 0;
 
-static void of_scalapack_destroy(void *state)
-{
-    dense_scalapack_destroy(state);
-}
-
-static double of_scalapack_residual(team_t *team, void *state)
-{
-    return dense_scalapack_residual(team, state);
-}
-
-static int of_scalapack_choices(int n_ranks, const dense_problem_t *p,
-                                dense_choice_t choices[])
-{
-    int64_t blocks[DENSE_MAX_CHOICES];
-    const int n_blocks = dense_blocks(p, blocks);
-
-    for (int i = 0; i < n_blocks; i++) {
-        choices[2 * i] = (dense_choice_t){.block = blocks[i], .grid = {1, n_ranks}};
-        choices[2 * i + 1] = (dense_choice_t){.block = blocks[i], .grid = {n_ranks, 1}};
+    kinds[n_kinds++] = &dense_of_plait;
+#ifdef BENCH_SCALAPACK
+    kinds[n_kinds++] = &dense_of_scalapack;
+#endif
+    kinds[n_kinds++] = &dense_of_lapack;
+#ifdef BENCH_ELPA
+    if (strcmp(op, "syevd") == 0) {
+        kinds[n_kinds++] = &dense_of_elpa;
     }
-    return 2 * n_blocks;
+#endif
+    (void)op;
+    return n_kinds;
 }
-
-static const dense_kind_t of_scalapack = {.name = "scalapack",
-                                          .n_bytes = sizeof(dense_scalapack_t),
-                                          .create = of_scalapack_create,
-                                          .destroy = of_scalapack_destroy,
-                                          .prepare = dense_scalapack_prepare,
-                                          .run = dense_scalapack_run,
-                                          .residual = of_scalapack_residual,
-                                          .choices = of_scalapack_choices};
-
-/* ---- Measuring ------------------------------------------------------------------------------- */
 
 static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
 {
-    const dense_kind_t *kinds[MAX_SIDES] = {&dense_of_plait, &of_scalapack,
-                                            &dense_of_lapack};
+    const dense_kind_t *kinds[MAX_SIDES];
     const dense_problem_t p = {.comm = comm, .op = o->op, .n = o->n};
-    dense_side_t sides[MAX_SIDES];
-    bench_case_t cases[MAX_SIDES];
-    char facts[N_FACTS];
-    char name[64];
-    int n_sides = 3;
+    const int n_sides = choose_kinds(o->op, kinds);
 
-#ifdef BENCH_ELPA
-    if (strcmp(o->op, "syevd") == 0) {
-        kinds[n_sides++] = &dense_of_elpa;
-    }
-#endif
-    for (int i = 0; i < n_sides; i++) {
-        dense_side_create(&sides[i], team, kinds[i], &p);
-        cases[i] = dense_side_case(&sides[i]);
-    }
-    dense_problem_facts(&p, facts, sizeof(facts));
-    for (int i = 0; i < n_sides; i++) {
-        dense_side_facts(&sides[i], facts, sizeof(facts));
-    }
-    (void)snprintf(name, sizeof(name), "%s %d", o->op, o->n);
-    bench_rounds(team, o, name, facts, n_sides, cases);
-    for (int i = 0; i < n_sides; i++) {
-        dense_side_destroy(&sides[i], team);
-    }
+    dense_sides_measure(team, o, &p, n_sides, kinds);
 }
 
 /* A line: seconds of planning, and bytes of this rank. */

@@ -200,3 +200,43 @@ double dense_scalapack_residual(team_t *team, const dense_scalapack_t *d)
     free(pivots);
     return residual;
 }
+
+/* ---- As a side ------------------------------------------------------------------------------- */
+
+static void of_scalapack_create(void *state, const dense_problem_t *p,
+                                const dense_choice_t *c)
+{
+    dense_scalapack_create(state, p->op, p->n, c->grid, c->block);
+}
+
+static void of_scalapack_destroy(void *state)
+{
+    dense_scalapack_destroy(state);
+}
+
+static double of_scalapack_residual(team_t *team, void *state)
+{
+    return dense_scalapack_residual(team, state);
+}
+
+static int of_scalapack_choices(int n_ranks, const dense_problem_t *p,
+                                dense_choice_t choices[])
+{
+    int64_t blocks[DENSE_MAX_CHOICES];
+    const int n_blocks = dense_blocks(p, blocks);
+
+    for (int i = 0; i < n_blocks; i++) {
+        choices[2 * i] = (dense_choice_t){.block = blocks[i], .grid = {1, n_ranks}};
+        choices[2 * i + 1] = (dense_choice_t){.block = blocks[i], .grid = {n_ranks, 1}};
+    }
+    return 2 * n_blocks;
+}
+
+const dense_kind_t dense_of_scalapack = {.name = "scalapack",
+                                         .n_bytes = sizeof(dense_scalapack_t),
+                                         .create = of_scalapack_create,
+                                         .destroy = of_scalapack_destroy,
+                                         .prepare = dense_scalapack_prepare,
+                                         .run = dense_scalapack_run,
+                                         .residual = of_scalapack_residual,
+                                         .choices = of_scalapack_choices};

@@ -2,7 +2,7 @@
 #ifndef BENCH_DENSE_SCALAPACK_H
 #define BENCH_DENSE_SCALAPACK_H
 
-#include "check_dense.h"
+#include "dense_sides.h"
 
 enum { SCALAPACK_DESC = 9 };
 
@@ -34,5 +34,7 @@ void dense_scalapack_prepare(void *state);
 void dense_scalapack_run(void *state);
 
 double dense_scalapack_residual(team_t *team, const dense_scalapack_t *d);
+
+extern const dense_kind_t dense_of_scalapack;
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TRIES = 2, N_SMALL = 1500 };
+enum { N_TRIES = 2, N_SMALL = 1500, N_FACTS = 4096 };
 
 int dense_blocks(const dense_problem_t *p, int64_t blocks[])
 {
@@ -102,7 +102,15 @@ const dense_kind_t dense_of_lapack = {.name = "lapack",
 
 /* ---- Sides ----------------------------------------------------------------------------------- */
 
-static void make(dense_side_t *s, team_t *team, const dense_problem_t *p,
+/* One of a kind, as it was chosen. */
+typedef struct {
+    const dense_kind_t *kind;
+    dense_choice_t choice;
+    void *state;
+    double residual;
+} side_t;
+
+static void make(side_t *s, team_t *team, const dense_problem_t *p,
                  const dense_choice_t *choice)
 {
     s->choice = *choice;
@@ -111,14 +119,14 @@ static void make(dense_side_t *s, team_t *team, const dense_problem_t *p,
     }
 }
 
-static void unmake(const dense_side_t *s, const team_t *team)
+static void unmake(const side_t *s, const team_t *team)
 {
     if (!s->kind->is_solo || team->rank == 0) {
         s->kind->destroy(s->state);
     }
 }
 
-bench_case_t dense_side_case(const dense_side_t *s)
+static bench_case_t case_of(const side_t *s)
 {
     return (bench_case_t){.name = s->kind->name,
                           .run = s->kind->run,
@@ -127,9 +135,9 @@ bench_case_t dense_side_case(const dense_side_t *s)
                           .prepare = s->kind->prepare};
 }
 
-static double best_time(dense_side_t *s, team_t *team)
+static double best_time(side_t *s, team_t *team)
 {
-    const bench_case_t c = dense_side_case(s);
+    const bench_case_t c = case_of(s);
     double best = HUGE_VAL;
 
     for (int i = 0; i < N_TRIES; i++) {
@@ -139,7 +147,7 @@ static double best_time(dense_side_t *s, team_t *team)
 }
 
 /* All ranks see the same times. */
-static dense_choice_t choose(dense_side_t *s, team_t *team, const dense_problem_t *p)
+static dense_choice_t choose(side_t *s, team_t *team, const dense_problem_t *p)
 {
     dense_choice_t choices[DENSE_MAX_CHOICES];
     const int n_choices = s->kind->choices(team->size, p, choices);
@@ -156,12 +164,13 @@ static dense_choice_t choose(dense_side_t *s, team_t *team, const dense_problem_
     return choices[fastest];
 }
 
-void dense_side_create(dense_side_t *s, team_t *team, const dense_kind_t *kind,
-                       const dense_problem_t *p)
+/* Tries, makes the fastest one, runs it. */
+static void side_create(side_t *s, team_t *team, const dense_kind_t *kind,
+                        const dense_problem_t *p)
 {
     const bool runs = !kind->is_solo || team->rank == 0;
 
-    *s = (dense_side_t){.kind = kind, .state = calloc(1, kind->n_bytes)};
+    *s = (side_t){.kind = kind, .state = calloc(1, kind->n_bytes)};
     bench_must(s->state != NULL, "out of memory");
     const dense_choice_t choice = choose(s, team, p);
     make(s, team, p, &choice);
@@ -173,13 +182,14 @@ void dense_side_create(dense_side_t *s, team_t *team, const dense_kind_t *kind,
     s->residual = team->max(team, isfinite(residual) ? residual : HUGE_VAL);
 }
 
-void dense_side_destroy(dense_side_t *s, team_t *team)
+static void side_destroy(side_t *s, team_t *team)
 {
     unmake(s, team);
     free(s->state);
 }
 
-void dense_problem_facts(const dense_problem_t *p, char *text, size_t n_text)
+/* The library of BLAS, the size and the way to peers' memory, as members of a JSON object. */
+static void problem_facts(const dense_problem_t *p, char *text, size_t n_text)
 {
     dense_blas_facts(text, n_text);
     const size_t used = strlen(text);
@@ -188,8 +198,8 @@ void dense_problem_facts(const dense_problem_t *p, char *text, size_t n_text)
                    p->n, plait_comm_transport(p->comm), plait_comm_direct(p->comm));
 }
 
-/* JSON has no infinity. */
-void dense_side_facts(const dense_side_t *s, char *text, size_t n_text)
+/* Appends the choice and the residual as a member. JSON has no infinity. */
+static void side_facts(const side_t *s, char *text, size_t n_text)
 {
     const size_t used = strlen(text);
 
@@ -198,4 +208,29 @@ void dense_side_facts(const dense_side_t *s, char *text, size_t n_text)
                    ", \"grid\": \"%dx%d\", \"n_threads\": %d, \"residual\": %.3e}",
                    s->kind->name, s->choice.block, s->choice.grid[0], s->choice.grid[1],
                    s->choice.n_threads, fmin(s->residual, 1e300));
+}
+
+void dense_sides_measure(team_t *team, const bench_options_t *o,
+                         const dense_problem_t *p, int n_kinds,
+                         const dense_kind_t *const kinds[])
+{
+    side_t sides[DENSE_MAX_SIDES];
+    bench_case_t cases[DENSE_MAX_SIDES];
+    char facts[N_FACTS];
+    char name[64];
+
+    for (int i = 0; i < n_kinds; i++) {
+        side_create(&sides[i], team, kinds[i], p);
+        cases[i] = case_of(&sides[i]);
+    }
+    problem_facts(p, facts, sizeof(facts));
+    for (int i = 0; i < n_kinds; i++) {
+        side_facts(&sides[i], facts, sizeof(facts));
+    }
+    (void)snprintf(name, sizeof(name), "%s %d", o->op, o->n);
+    bench_rounds(team, o, name, facts, n_kinds, cases);
+    team->barrier(team);
+    for (int i = 0; i < n_kinds; i++) {
+        side_destroy(&sides[i], team);
+    }
 }

@@ -6,7 +6,7 @@
 #include "check_dense.h"
 #include "plait/comm.h"
 
-enum { DENSE_MAX_CHOICES = 8 };
+enum { DENSE_MAX_CHOICES = 8, DENSE_MAX_SIDES = 4 };
 
 typedef struct {
     plait_comm_t *comm;
@@ -33,30 +33,15 @@ typedef struct {
     int (*choices)(int n_ranks, const dense_problem_t *p, dense_choice_t choices[]);
 } dense_kind_t;
 
-/* One of a kind, as it was chosen. */
-typedef struct {
-    const dense_kind_t *kind;
-    dense_choice_t choice;
-    void *state;
-    double residual;
-} dense_side_t;
-
 extern const dense_kind_t dense_of_plait, dense_of_lapack;
 
 /* Blocks that are worth a trial. */
 int dense_blocks(const dense_problem_t *p, int64_t blocks[]);
 
-/* Tries, makes the fastest one, runs it and looks at its result. Collective over the team. */
-void dense_side_create(dense_side_t *s, team_t *team, const dense_kind_t *kind,
-                       const dense_problem_t *p);
-void dense_side_destroy(dense_side_t *s, team_t *team);
-
-bench_case_t dense_side_case(const dense_side_t *s);
-
-/* The library of BLAS, the size and the way to peers' memory, as members of a JSON object. */
-void dense_problem_facts(const dense_problem_t *p, char *text, size_t n_text);
-
-/* Appends the choice and the residual, as a member of a JSON object with the name of the side. */
-void dense_side_facts(const dense_side_t *s, char *text, size_t n_text);
+/* Of each kind the fastest one of a trial runs once, its result is looked at, and then all are
+ * measured in turns. Collective over the team. */
+void dense_sides_measure(team_t *team, const bench_options_t *options,
+                         const dense_problem_t *p, int n_kinds,
+                         const dense_kind_t *const kinds[]);
 
 #endif

@@ -8,34 +8,17 @@
 #include "dense_sides.h"
 #include "thread_team.h"
 
-#include <inttypes.h>
-
-enum { N_SIDES = 2, N_FACTS = 2048 };
+enum { N_SIDES = 2 };
 
 static void *measure(void *rank)
 {
     static const dense_kind_t *const kinds[N_SIDES] = {&dense_of_plait,
                                                        &dense_of_lapack};
     thread_rank_t *self = rank;
-    team_t *team = &self->team;
-    const bench_options_t *o = self->options;
-    const dense_problem_t p = {.comm = self->comm, .op = o->op, .n = o->n};
-    dense_side_t sides[N_SIDES];
-    bench_case_t cases[N_SIDES];
-    char facts[N_FACTS];
+    const dense_problem_t p = {
+        .comm = self->comm, .op = self->options->op, .n = self->options->n};
 
-    for (int i = 0; i < N_SIDES; i++) {
-        dense_side_create(&sides[i], team, kinds[i], &p);
-        cases[i] = dense_side_case(&sides[i]);
-    }
-    dense_problem_facts(&p, facts, sizeof(facts));
-    for (int i = 0; i < N_SIDES; i++) {
-        dense_side_facts(&sides[i], facts, sizeof(facts));
-    }
-    bench_rounds(team, o, o->op, facts, N_SIDES, cases);
-    for (int i = 0; i < N_SIDES; i++) {
-        dense_side_destroy(&sides[i], team);
-    }
+    dense_sides_measure(&self->team, self->options, &p, N_SIDES, kinds);
     return NULL;
 }
 
