@@ -36,16 +36,15 @@ class Out:
     block: int | None = None  # where it is another one than the operands'
 
     def whole(self, deal: Deal) -> tuple[int, ...]:
-        """Shape of the global array."""
+        """Shape of the array."""
         if not self.is_dealt:
             return self.shape
-        m, n = self.shape
-        return Deal(deal.mesh, self.block or deal.block).shape(m, n)
+        return deal.with_block(self.block or deal.block).shape(*self.shape)
 
     def local(self, deal: Deal) -> tuple[int, ...]:
         """Shape of every device's part."""
         whole = self.whole(deal)
-        return (whole[0] // deal.n_ranks, whole[1]) if self.is_dealt else whole
+        return (whole[0] // deal.n_parts, whole[1]) if self.is_dealt else whole
 
 
 NAMES = ("potrf", "getrf", "geqrf", "ormqr", "trsm", "gemm", "heevd")
@@ -81,16 +80,9 @@ def _results(*avals: Any, deal: Deal, outs: Sequence[Out], **params: Any) -> tup
 
 
 def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple, **params: Any):
-    devices = _jax.lowering_devices(ctx)
-    if devices is None:
-        raise TypeError(f"plait.{name}: JAX does not say for which devices this is compiled")
-    if len(devices) != deal.n_ranks:
-        raise ValueError(
-            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_ranks}: put "
-            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
-        )
     _blas.require()
-    group = _groups.of_devices(devices)
+    is_inside = deal.group is not None
+    group = deal.group if is_inside else _group(name, ctx, deal)
     attrs = dict(params["attrs"])
 
     def local(*parts: Any) -> list:
@@ -106,7 +98,7 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
         )
 
     def whole(*args: Any) -> list:
-        if len(devices) == 1:
+        if is_inside or deal.n_ranks == 1:
             return local(*args)
         mapped = jax.shard_map(
             local,
@@ -117,7 +109,20 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
         )
         return mapped(*args)
 
-    return _jax.lower_traced(ctx, whole, args)
+    return _jax.lower_traced(ctx, whole, args, is_local=is_inside)
+
+
+def _group(name: str, ctx: Any, deal: Deal) -> _groups.Group:
+    """The devices that a program is compiled for, which are those of the mesh."""
+    devices = _jax.lowering_devices(ctx)
+    if devices is None:
+        raise TypeError(f"plait.{name}: JAX does not say for which devices this is compiled")
+    if len(devices) != deal.n_ranks:
+        raise ValueError(
+            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_ranks}: put "
+            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
+        )
+    return _groups.of_devices(devices)
 
 
 def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
@@ -140,7 +145,7 @@ def side_by_side(deal: Deal, b: Any, dim: int, out: Out) -> tuple:
     """
     b = jnp.moveaxis(b, dim, 0)
     n_batch, n_stored, m = b.shape
-    each = n_stored // deal.n_ranks
+    each = n_stored // deal.n_parts
     n_rows = out.shape[0]
     joined = _local(deal, lambda x: x.reshape(n_batch * each, m), b, 1)
 
@@ -422,7 +427,7 @@ def real_of(dtype: Any) -> str:
 def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
     """Eigenvalues, eigenvectors (else a matrix without columns), and 0 or LAPACK's info."""
     n, deal = a.n, a.deal
-    at_once = Deal(deal.mesh, max(1, -(-n // deal.n_ranks)))
+    at_once = deal.with_block(max(1, -(-n // deal.n_ranks)))
     n_vectors = n if has_vectors else 0
     outs = (
         Out((n,), real_of(a.dtype), False),
