@@ -73,6 +73,10 @@ class Deal:
         given = {"dims": (n,), "shape": (n,), "blocks": ((self.block,), (0,))}
         return self.redistribute(parts, (self.axes,), ((),), **given)
 
+    def one_value(self, x: Any) -> Any:
+        """What all devices have alike, for a type that says so."""
+        return x
+
     def on_parts(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
         """function(rank, parts of the matrices, whole arrays) on every device; to: its result's."""
         if self.mesh is None:

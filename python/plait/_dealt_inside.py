@@ -74,6 +74,10 @@ class Inside(Deal):
         slot = block // self.n_ranks * self.block + column % self.block
         return every[block % self.n_ranks * len(parts) + slot]
 
+    def one_value(self, x: Any) -> Any:
+        """What all devices have alike, for a type that says so where the region tracks that."""
+        return _move.bcast(x, 0, comm=self.axes) if self.group.checks else x
+
     def on_parts(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
         """The function of this device's parts."""
         return function(lax.axis_index(self.axes), *matrices, *whole)

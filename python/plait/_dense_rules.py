@@ -391,7 +391,7 @@ def potrf(a: Matrix) -> tuple[Matrix, Any]:
     """The lower Cholesky factor, and 0 or the order of the leading minor that is not positive."""
     outs = (Out((a.n, a.n), a.dtype.name), Out((1,), "int32", False))
     low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, donate=True)
-    return a.with_data(low), info[0]
+    return a.with_data(low), a.deal.one_value(info[0])
 
 
 def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
@@ -399,7 +399,8 @@ def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
     m, n, kind = a.m, a.n, a.dtype.name
     outs = (Out((m, n), kind), Out((min(m, n),), "int32", False), Out((1,), "int32", False))
     lu, pivots, info = bind("getrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
-    return a.with_data(lu), pivots, info[0]
+    pivots, info = a.deal.one_value(pivots), a.deal.one_value(info[0])
+    return a.with_data(lu), pivots, info
 
 
 def geqrf(a: Matrix) -> tuple[Matrix, Any]:
@@ -407,7 +408,7 @@ def geqrf(a: Matrix) -> tuple[Matrix, Any]:
     m, n, kind = a.m, a.n, a.dtype.name
     outs = (Out((m, n), kind), Out((min(m, n),), kind, False))
     qr, tau = bind("geqrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
-    return a.with_data(qr), tau
+    return a.with_data(qr), a.deal.one_value(tau)
 
 
 def ormqr(qr: Matrix, tau: Any, c: Matrix, trans: int) -> Matrix:
@@ -435,4 +436,5 @@ def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
         Out((1,), "int32", False),
     )
     w, v, info = bind("heevd", deal, (a.data,), (True,), outs, n=n, vectors=int(has_vectors))
-    return w, Matrix(v, at_once, n, n_vectors), info[0]
+    w, info = deal.one_value(w), deal.one_value(info[0])
+    return w, Matrix(v, at_once, n, n_vectors), info

@@ -8,7 +8,6 @@ import functools
 from typing import Any
 
 import jax.numpy as jnp
-import plait
 from jax import Array
 from jax.sharding import PartitionSpec as P
 from plait import _dealt_inside, _dense, _dense_args, _dense_eigh, _jax
@@ -23,40 +22,30 @@ MAX_T_A = 1024  # of cusolverMgSyevd
 # ---- programs on dealt matrices --------------------------------------------------------------
 
 
-def _status(info: Any, deal: Deal) -> Any:
-    """0 or 7, of one value in a region that tracks what varies."""
-    if deal.group is not None and deal.group.checks:
-        info = plait.allreduce(info, plait.MAX, comm=deal.axes)
+def _status(info: Any) -> Any:
     return jnp.where(info == 0, jnp.int32(0), jnp.int32(NOT_DEFINITE))
 
 
 def solve(a: Any, b: Any, *, form: Form, deal: Deal) -> tuple[Any, Any]:
     low, info = _dense.cholesky(_forms.deal_in(a, form, deal))
     x = _dense.cholesky_solve(low, _forms.rhs_in(b, deal))
-    return _forms.solution_back(x), _status(info, deal)
+    return _forms.solution_back(x), _status(info)
 
 
 def invert(a: Any, *, form: Form, deal: Deal) -> tuple[Any, Any]:
     low, info = _dense.cholesky(_forms.deal_in(a, form, deal))
-    return _forms.back(_dense.cholesky_inverse(low), form, a.shape), _status(info, deal)
-
-
-def _same(w: Any, deal: Deal) -> Any:
-    """What all devices have, of one value in a region that tracks what varies."""
-    if deal.group is not None and deal.group.checks:
-        return plait.bcast(w, 0, comm=deal.axes)
-    return w
+    return _forms.back(_dense.cholesky_inverse(low), form, a.shape), _status(info)
 
 
 def decompose(a: Any, *, form: Form, deal: Deal) -> tuple[Any, Any, Any]:
     w, v, info = _dense_eigh.eigh(_forms.deal_in(a, form, deal), "zero")
     v = _forms.columns_back(v, form, a.shape)
-    return _same(_nan_where(w, info), deal), _nan_where(v, info), _status(info, deal)
+    return _nan_where(w, info), _nan_where(v, info), _status(info)
 
 
 def values(a: Any, *, form: Form, deal: Deal) -> tuple[Any, Any]:
     w, info = _dense_eigh.eigvalsh(_forms.deal_in(a, form, deal))
-    return _same(_nan_where(w, info), deal), _status(info, deal)
+    return _nan_where(w, info), _status(info)
 
 
 def _nan_where(x: Any, info: Any) -> Any:
