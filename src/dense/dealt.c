@@ -4,6 +4,11 @@
 #include "base/status.h"
 #include "kernel/blas.h"
 
+bool plait_dealt_is_complex(const plait_dealt_t *d)
+{
+    return d->dtype == PLAIT_C64 || d->dtype == PLAIT_C128;
+}
+
 /* Of rows, columns and blocks: sums and products with the number of ranks fit. */
 #define MAX_EXTENT (INT64_C(1) << 40)
 
@@ -109,6 +114,20 @@ plait_status_t plait_dealt_fits(const plait_dealt_t *d, const plait_array_t *arr
         what, (long long)d->m, (long long)d->n, (long long)d->block, d->n_ranks,
         (long long)plait_dealt_stored(d), (long long)d->m, array->ndim,
         (long long)((array->ndim > 0) ? array->dims[array->ndim - 1] : 0));
+done:
+    return status;
+}
+
+plait_status_t plait_dense_info_fits(const plait_array_t *array, const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t n = 0;
+    int64_t n_bytes = 0;
+
+    PLAIT_TRY(plait_array_size(array, &n, &n_bytes));
+    PLAIT_CHECK(array->dtype == PLAIT_S32 && n == 1, PLAIT_ERR_INVALID,
+                "%s: the status is %lld of %s; expected one int32", what, (long long)n,
+                plait_dtype_name(array->dtype));
 done:
     return status;
 }

@@ -20,6 +20,8 @@ typedef struct {
     int n_readers; /* ranks from 0 on that want what is fetched; 0: all of them */
 } plait_dealt_t;
 
+bool plait_dealt_is_complex(const plait_dealt_t *d);
+
 /* Bytes of an element, and of a column. */
 int64_t plait_dealt_item(const plait_dealt_t *d);
 int64_t plait_dealt_ld_bytes(const plait_dealt_t *d);
@@ -50,6 +52,9 @@ plait_status_t plait_dealt_check(const plait_dealt_t *d, const char *what);
 /* The same, and the array is a rank's part. */
 plait_status_t plait_dealt_fits(const plait_dealt_t *d, const plait_array_t *array,
                                 const char *what);
+
+/* INVALID unless the array is one int32: how an operation ended. */
+plait_status_t plait_dense_info_fits(const plait_array_t *array, const char *what);
 
 /* Makes the matrix part of what ranks must agree on. */
 void plait_dealt_agree(plait_plan_t *plan, const plait_dealt_t *d);

@@ -251,6 +251,7 @@ static plait_status_t gemm_plan(const void *params, const plait_problem_t *probl
         plait_dtype_name(g.a.dtype), (long long)p->m, (long long)p->n, (long long)p->k,
         forms[p->form_a], g.trans, g.is_lower_c ? ", c lower" : "",
         (long long)p->block));
+    plan->uses_blas = true;
     plait_dealt_agree(plan, &g.a);
     plait_dealt_agree(plan, &g.c);
     plait_plan_agree(plan, (uint64_t)p->trans);

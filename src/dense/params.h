@@ -23,6 +23,21 @@ typedef struct {
 } plait_trsm_params_t;
 
 typedef struct {
+    int64_t n, block;
+} plait_potrf_params_t;
+
+typedef struct {
+    int64_t m, k, n; /* Q is of an m x k matrix, the operand m x n */
+    int64_t trans;   /* 0: Q, 1: its adjoint */
+    int64_t block;
+} plait_ormqr_params_t;
+
+/* Of getrf and geqrf. */
+typedef struct {
+    int64_t m, n, block;
+} plait_panels_params_t;
+
+typedef struct {
     int64_t n;
     int64_t block;
     int64_t vectors; /* 0: eigenvalues alone */

@@ -15,9 +15,13 @@
     _op(fft)                   \
     _op(gather)                \
     _op(gemm)                  \
+    _op(geqrf)                 \
+    _op(getrf)                 \
     _op(halo_exchange)         \
     _op(halo_reduce)           \
     _op(heevd)                 \
+    _op(ormqr)                 \
+    _op(potrf)                 \
     _op(recv)                  \
     _op(redistribute)          \
     _op(reduce)                \

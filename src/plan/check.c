@@ -8,10 +8,12 @@
 /* A rank's buffers, and what it published at the last two fences, in turn. */
 enum { N_SHADOWS = PLAIT_SLOT_PUBLISHED + 2 };
 
-/* Phases are counted from 1; phase p ends with the p-th fence. */
+/* Phases are counted from 1; phase p begins when the fence before it is over, and ends with the
+ * arrival at the p-th fence: what is done between an arrival and its fence is in the phase
+ * before for what it may see, and in the phase after for whoever may see it. */
 typedef struct {
-    int written; /* phase of the last write by the owner; 0: never            */
-    int read;    /* phase of the last read by a peer; 0: never                */
+    int written; /* phase, at its end, of the last write by the owner; 0: never */
+    int read;    /* the same of the last read by a peer; 0: never             */
     int moved;   /* step that moved it here, from 1; 0: a kernel or reduction  */
     bool used;   /* somebody has read it since                                 */
 } byte_t;
@@ -27,7 +29,9 @@ typedef struct {
     int alias;
     shadow_t (*slots)[N_SHADOWS]; /* by rank */
     /* what is being looked at */
-    int rank, step, phase;
+    int rank, step;
+    int phase; /* that has begun */
+    int ends;  /* that has not ended: phase, or the next one after an arrival */
     plait_status_t status;
 } check_t;
 
@@ -63,7 +67,7 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
         fault(c, "reads what its owner writes in the same phase", peer, slot, at);
     }
     if (!is_own) {
-        b->read = c->phase;
+        b->read = c->ends;
     }
     b->used = true;
 }
@@ -78,7 +82,7 @@ static void write_byte(check_t *c, int slot, int64_t at, write_t how)
     byte_t *b = &c->slots[c->rank][slot].bytes[at];
     bool is_work = slot >= plan->n_args + plan->n_rets;
 
-    if (b->read == c->phase) {
+    if (b->read >= c->phase) {
         fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
     }
     if (how == WRITE_ONCE && b->moved > 0 &&
@@ -89,7 +93,7 @@ static void write_byte(check_t *c, int slot, int64_t at, write_t how)
         fault(c, "adds to what nobody has written", c->rank, slot, at);
     }
     b->moved = (how == WRITE_AGAIN) ? 0 : c->step + 1;
-    b->written = c->phase;
+    b->written = c->ends;
     b->used = false;
 }
 
@@ -276,12 +280,17 @@ static void check_publish(check_t *c, const plait_publish_t *publish)
     }
 }
 
-/* Runs one rank's steps up to its next fence; returns the index after it. */
+static bool is_bound(const plait_step_t *step)
+{
+    return step->kind == PLAIT_STEP_FENCE || step->kind == PLAIT_STEP_ARRIVE;
+}
+
+/* Runs one rank's steps up to its next arrival or fence; returns the index of that. */
 static int run_phase(check_t *c, int rank, int step)
 {
     const plait_plan_t *plan = c->plans[rank];
 
-    for (; step < plan->n_steps && plan->steps[step].kind != PLAIT_STEP_FENCE; step++) {
+    for (; step < plan->n_steps && !is_bound(&plan->steps[step]); step++) {
         c->rank = rank;
         c->step = step;
         check_step(c, &plan->steps[step]);
@@ -289,19 +298,33 @@ static int run_phase(check_t *c, int rank, int step)
     if (step < plan->n_steps) {
         c->rank = rank;
         c->step = step;
-        check_publish(c, &plan->steps[step].u.fence);
+        if (plan->steps[step].kind == PLAIT_STEP_FENCE) {
+            check_publish(c, &plan->steps[step].u.fence);
+        }
     }
-    return step + 1;
+    return step;
 }
 
-static int n_fences(const plait_plan_t *plan)
+/* The first arrival or fence from a step on; n_steps: there is none. */
+static int next_bound(const plait_plan_t *plan, int step)
 {
-    int n = 0;
-
-    for (int i = 0; i < plan->n_steps; i++) {
-        n += plan->steps[i].kind == PLAIT_STEP_FENCE;
+    while (step < plan->n_steps && !is_bound(&plan->steps[step])) {
+        step++;
     }
-    return n;
+    return step;
+}
+
+/* Whether two plans arrive and meet alike. */
+static bool meets_alike(const plait_plan_t *a, const plait_plan_t *b)
+{
+    int i = next_bound(a, 0);
+    int k = next_bound(b, 0);
+
+    while (i < a->n_steps && k < b->n_steps && a->steps[i].kind == b->steps[k].kind) {
+        i = next_bound(a, i + 1);
+        k = next_bound(b, k + 1);
+    }
+    return i == a->n_steps && k == b->n_steps;
 }
 
 static bool agrees(const plait_plan_t *a, const plait_plan_t *b)
@@ -313,20 +336,37 @@ static bool agrees(const plait_plan_t *a, const plait_plan_t *b)
 static plait_status_t run_phases(check_t *c)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_plan_t *first = c->plans[0];
     int *next = plait_alloc(c->n_ranks, sizeof(*next));
-    int n_phases = n_fences(c->plans[0]) + 1;
+    bool has_fences = next_bound(first, 0) < first->n_steps;
+    bool is_more = true;
 
     PLAIT_CHECK(next != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the check");
     for (int r = 0; r < c->n_ranks; r++) {
-        PLAIT_CHECK(n_fences(c->plans[r]) == n_phases - 1 &&
-                        (agrees(c->plans[r], c->plans[0]) || n_phases == 1),
+        PLAIT_CHECK(meets_alike(c->plans[r], first) &&
+                        (agrees(c->plans[r], first) || !has_fences),
                     PLAIT_ERR_INTERNAL,
-                    "%s: ranks 0 and %d differ in fences or agreement",
-                    c->plans[0]->title, r);
+                    "%s: ranks 0 and %d differ in fences or agreement", first->title,
+                    r);
     }
-    for (c->phase = 1; c->phase <= n_phases; c->phase++) {
+    c->phase = 1;
+    c->ends = 1;
+    while (is_more) {
         for (int r = 0; r < c->n_ranks; r++) {
             next[r] = run_phase(c, r, next[r]);
+        }
+        is_more = next[0] < first->n_steps;
+        if (is_more && first->steps[next[0]].kind == PLAIT_STEP_ARRIVE) {
+            PLAIT_CHECK(c->ends == c->phase, PLAIT_ERR_INTERNAL,
+                        "%s: step %d arrives at a fence twice", first->title,
+                        next[0] + 1);
+            c->ends = c->phase + 1;
+        } else {
+            c->phase++;
+            c->ends = c->phase;
+        }
+        for (int r = 0; r < c->n_ranks; r++) {
+            next[r]++;
         }
     }
     status = c->status;

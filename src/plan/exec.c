@@ -5,6 +5,7 @@
 #include "base/site.h"
 #include "base/status.h"
 #include "device/pool.h"
+#include "kernel/blas.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 
@@ -41,13 +42,21 @@ void plait_check_choose(int level)
     atomic_store(&check_level, level);
 }
 
-/* One pooled buffer holds all work slots and the scratch, each on its own cache lines. */
+/* What is kept of the records of peers between an arrival and its fence. */
+static int64_t kept_bytes(const plait_plan_t *plan)
+{
+    return plan->has_arrivals ? padded(plan->n_ranks * (int64_t)sizeof(plait_record_t))
+                              : 0;
+}
+
+/* One pooled buffer holds all work slots, the kept records and the scratch, each on its own
+ * cache lines. */
 static plait_status_t take_memory(plait_exec_t *exec, void **memory_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     int first = plan->n_args + plan->n_rets;
-    int64_t n_bytes = padded(plan->scratch_bytes);
+    int64_t n_bytes = padded(plan->scratch_bytes) + kept_bytes(plan);
     char *at = NULL;
 
     for (int s = first; s < plait_plan_n_slots(plan); s++) {
@@ -59,7 +68,8 @@ static plait_status_t take_memory(plait_exec_t *exec, void **memory_p)
         exec->slot[s] = at;
         at += padded(plan->slot_bytes[s]);
     }
-    exec->scratch = at;
+    exec->kept = at;
+    exec->scratch = at + kept_bytes(plan);
 done:
     return status;
 }
@@ -193,25 +203,65 @@ static plait_status_t fail_together(const plait_session_t *session, plait_status
                             plait_peer_bytes(session, failed));
 }
 
+static void fill_record(const plait_exec_t *exec, bool publishes, plait_status_t own,
+                        plait_record_t *mine)
+{
+    mine->status = (int32_t)own;
+    mine->n_slots = publishes ? 0 : plait_plan_n_slots(exec->plan);
+    mine->agree = exec->plan->agree + exec->skipped;
+    mine->agree_some = exec->plan->agree_some;
+    for (int s = 0; s < mine->n_slots; s++) {
+        mine->slot[s] = (uint64_t)(uintptr_t)exec->slot[s];
+    }
+}
+
+/* Peers' records of the fence before are kept, since theirs may be gone before the next fence is
+ * over here. Where the transport's fences need all at once, the fence does everything. */
+static void run_arrive(plait_exec_t *exec, plait_status_t own)
+{
+    plait_session_t *session = &exec->session;
+    plait_record_t *kept = (plait_record_t *)(void *)exec->kept;
+    plait_record_t mine;
+
+    if (session->end->transport->arrive != NULL) {
+        for (int r = 0; r < exec->plan->n_ranks && session->peers != NULL; r++) {
+            kept[r] = *plait_peer_record(session, r);
+        }
+        session->peers = (session->peers != NULL) ? exec->kept : NULL;
+        session->peer_stride = (int64_t)sizeof(*kept);
+        fill_record(exec, false, own, &mine);
+        session->end->transport->arrive(session, &mine);
+        exec->has_arrived = true;
+    }
+}
+
+/* Shows what this rank has to show and waits for the others. */
+static plait_status_t meet(plait_exec_t *exec, const plait_publish_t *publish,
+                           plait_status_t own)
+{
+    plait_session_t *session = &exec->session;
+    const plait_transport_t *transport = session->end->transport;
+    bool publishes = publish->slot >= 0;
+    bool has_arrived = exec->has_arrived;
+    const char *bytes = publishes ? exec->slot[publish->slot] + publish->offset : NULL;
+    plait_record_t mine;
+
+    exec->has_arrived = false;
+    if (has_arrived) {
+        return transport->wait(session);
+    }
+    fill_record(exec, publishes, own, &mine);
+    return transport->fence(session, &mine, bytes, publish->n_bytes);
+}
+
 /* Returns what all ranks together make of it; own is what this rank brings to it. */
 static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publish,
                                 plait_status_t own)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_plan_t *plan = exec->plan;
     plait_session_t *session = &exec->session;
-    bool publishes = publish->slot >= 0;
-    const char *bytes = publishes ? exec->slot[publish->slot] + publish->offset : NULL;
-    plait_record_t mine;
 
-    mine.status = (int32_t)own;
-    mine.n_slots = publishes ? 0 : plait_plan_n_slots(plan);
-    mine.agree = plan->agree + exec->skipped;
-    mine.agree_some = plan->agree_some;
-    for (int s = 0; s < mine.n_slots; s++) {
-        mine.slot[s] = (uint64_t)(uintptr_t)exec->slot[s];
-    }
-    PLAIT_TRY(session->end->transport->fence(session, &mine, bytes, publish->n_bytes));
+    PLAIT_TRY(meet(exec, publish, own));
     verdict_t verdict = judge(session);
     if (verdict != ALL_ALIKE) {
         PLAIT_TRY((verdict == SOME_FAILED) ? show_failure(session, own)
@@ -266,6 +316,7 @@ static plait_status_t run_step(plait_exec_t *exec, const plait_step_t *step)
     case PLAIT_STEP_NATIVE:
         return plait_exec_native(exec, &step->u.native);
     case PLAIT_STEP_FENCE:
+    case PLAIT_STEP_ARRIVE:
     case PLAIT_STEP_KIND_COUNT:
         break;
     }
@@ -310,15 +361,21 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
 {
     static const plait_publish_t nothing = {.slot = -1};
     const plait_plan_t *plan = exec->plan;
+    bool is_over = false;
 
     if (plait_exec_agrees(plan, exec->session.end, history)) {
         PLAIT_TRY(run_fence(exec, &nothing, status));
     }
-    for (int i = 0; i < plan->n_steps; i++) {
+    for (int i = 0; i < plan->n_steps && !is_over; i++) {
         const plait_step_t *step = &plan->steps[i];
         int64_t start = now_if_timed(exec);
         if (step->kind == PLAIT_STEP_FENCE) {
-            PLAIT_TRY(run_fence(exec, &step->u.fence, status));
+            /* what went wrong after the arrival, the next fence says */
+            plait_status_t met = run_fence(exec, &step->u.fence, status);
+            status = (met != PLAIT_OK) ? met : status;
+            is_over = met != PLAIT_OK;
+        } else if (step->kind == PLAIT_STEP_ARRIVE) {
+            run_arrive(exec, status);
         } else if (status == PLAIT_OK) {
             status = run_step(exec, step);
         }
@@ -344,6 +401,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     int64_t start = now_if_timed(&exec);
     void *memory = NULL;
     bool has_begun = false;
+    bool limits_blas = plan->uses_blas && plan->n_ranks > 1;
 
     history->has_failed = true;
     PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank,
@@ -359,6 +417,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     PLAIT_TRY(end->transport->begin(&exec.session, plan->is_collective));
     has_begun = true;
     count_time(&exec, true, start);
+    if (limits_blas) {
+        plait_blas_enter();
+    }
     status = take_memory(&exec, &memory);
     status = run_steps(&exec, history, status);
     history->has_failed = status != PLAIT_OK;
@@ -368,6 +429,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
 done:
     if (has_begun) {
         start = now_if_timed(&exec);
+        if (limits_blas) {
+            plait_blas_leave();
+        }
         end->transport->end(&exec.session);
         count_time(&exec, true, start);
     }

@@ -11,6 +11,8 @@ struct plait_exec {
     plait_session_t session;
     char *slot[PLAIT_MAX_SLOTS]; /* my buffers */
     char *scratch;               /* plan->scratch_bytes, at a 64-byte boundary */
+    char *kept;                  /* records of peers, from an arrival to its fence */
+    bool has_arrived;            /* at the fence that comes next */
     plait_trace_times_t *times;  /* NULL: nobody wants to know */
     uint64_t skipped;            /* see plait_history_t */
     bool is_joint; /* a failure that all ranks know of: they leave together */

@@ -219,6 +219,14 @@ plait_status_t plait_plan_fence(plait_plan_t *plan)
     return (plan->direct == PLAIT_DIRECT_NONE) ? PLAIT_OK : plait_plan_meet(plan);
 }
 
+plait_status_t plait_plan_arrive(plait_plan_t *plan)
+{
+    const plait_step_t step = {.kind = PLAIT_STEP_ARRIVE};
+
+    plan->has_arrivals = true;
+    return (plan->direct == PLAIT_DIRECT_NONE) ? PLAIT_OK : add_step(plan, &step);
+}
+
 const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, int peer)
 {
     const plait_block_t *whole = NULL;

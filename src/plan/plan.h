@@ -42,6 +42,7 @@ typedef struct {
 
 typedef enum {
     PLAIT_STEP_FENCE,
+    PLAIT_STEP_ARRIVE,
     PLAIT_STEP_MOVE,
     PLAIT_STEP_REDUCE,
     PLAIT_STEP_KERNEL,
@@ -158,6 +159,8 @@ struct plait_plan {
     int n_threads; /* of this rank, for its kernels */
     bool is_collective;
     bool needs_agreement; /* it communicates before its first fence */
+    bool has_arrivals;    /* see plait_plan_arrive */
+    bool uses_blas;       /* in one thread, where there are several ranks */
     uint64_t agree;       /* equal on all ranks of one execution */
     uint64_t agree_some;  /* 0, or equal on all ranks where it is not 0 */
     int n_args, n_rets, n_work;
@@ -227,6 +230,10 @@ plait_status_t plait_plan_fence(plait_plan_t *plan);
  * may read them as PLAIT_SLOT_PUBLISHED. Either all ranks publish at a fence or none. */
 plait_status_t plait_plan_publish(plait_plan_t *plan, int slot, int64_t offset,
                                   int64_t n_bytes);
+/* The first half of the next fence: what was written before it may be read by peers after the
+ * fence, and the fence does not wait for what this rank does between the two. That may go on
+ * reading what peers showed before. Left out as a fence is; the fence must not publish. */
+plait_status_t plait_plan_arrive(plait_plan_t *plan);
 /* A fence for its own sake: never left out. */
 plait_status_t plait_plan_meet(plait_plan_t *plan);
 plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move);

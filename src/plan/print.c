@@ -108,6 +108,9 @@ static void print_step(const plait_plan_t *plan, const plait_step_t *step, FILE 
             print_slot(plan, step->u.fence.slot, file);
         }
         break;
+    case PLAIT_STEP_ARRIVE:
+        (void)fprintf(file, "arrive");
+        break;
     case PLAIT_STEP_MOVE:
         print_move(plan, &step->u.move, file);
         break;

@@ -180,28 +180,50 @@ static plait_status_t wait_for_fence(meeting_t *meeting, uint32_t before)
     return status;
 }
 
-static plait_status_t local_fence(plait_session_t *session, const plait_record_t *mine,
-                                  const void *bytes, int64_t n_bytes)
+static char *records_of(const plait_session_t *session)
 {
-    plait_status_t status = PLAIT_OK;
+    const meeting_t *meeting = session->meeting;
+
+    return meeting->records +
+           (int64_t)(session->fence % 2) * session->end->size * RECORD_STRIDE;
+}
+
+static void show(plait_session_t *session, const plait_record_t *mine,
+                 const void *bytes, int64_t n_bytes)
+{
     const plait_endpoint_t *end = session->end;
     meeting_t *meeting = session->meeting;
-    uint32_t before = atomic_load(&meeting->n_fences);
-    char *records =
-        meeting->records + (before % 2) * (int64_t)end->size * RECORD_STRIDE;
 
-    plait_record_write(records + (int64_t)end->rank * RECORD_STRIDE, mine, bytes,
-                       n_bytes);
+    session->fence =
+        atomic_load(&meeting->n_fences); /* it cannot end without this rank */
+    plait_record_write(records_of(session) + (int64_t)end->rank * RECORD_STRIDE, mine,
+                       bytes, n_bytes);
     if (atomic_fetch_add(&meeting->n_arrived, 1) == end->size - 1) {
         atomic_store(&meeting->n_arrived, 0);
         atomic_fetch_add(&meeting->n_fences, 1);
         plait_bell_ring(&meeting->bell);
-    } else {
-        status = wait_for_fence(meeting, before);
     }
-    session->peers = records;
+}
+
+static void local_arrive(plait_session_t *session, const plait_record_t *mine)
+{
+    show(session, mine, NULL, 0);
+}
+
+static plait_status_t local_wait(plait_session_t *session)
+{
+    plait_status_t status = wait_for_fence(session->meeting, (uint32_t)session->fence);
+
+    session->peers = records_of(session);
     session->peer_stride = RECORD_STRIDE;
     return status;
+}
+
+static plait_status_t local_fence(plait_session_t *session, const plait_record_t *mine,
+                                  const void *bytes, int64_t n_bytes)
+{
+    show(session, mine, bytes, n_bytes);
+    return local_wait(session);
 }
 
 static plait_status_t local_read(plait_session_t *session, int peer,
@@ -286,6 +308,8 @@ static const plait_transport_t local_transport = {
     .begin = local_begin,
     .end = local_end,
     .fence = local_fence,
+    .arrive = local_arrive,
+    .wait = local_wait,
     .read = local_read,
     .exchange = local_exchange,
     .sendrecv = local_sendrecv,

@@ -6,6 +6,8 @@
 #include "transport/transport.h"
 
 /* Functions of the table, see transport.h. */
+void plait_node_arrive(plait_session_t *session, const plait_record_t *mine);
+plait_status_t plait_node_wait(plait_session_t *session);
 plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
                                 const void *bytes, int64_t n_bytes);
 

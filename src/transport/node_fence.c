@@ -113,17 +113,33 @@ done:
     return status;
 }
 
-plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
-                                const void *bytes, int64_t n_bytes)
+static void show(plait_mpi_link_t *link, const plait_record_t *mine, const void *bytes,
+                 int64_t n_bytes)
+{
+    uint64_t number = ++link->n_fences;
+    plait_node_box_t *box =
+        plait_node_box(&link->segment, (int)(number % 2), link->rank);
+
+    plait_record_write(&box->record, mine, bytes, n_bytes);
+    atomic_store_explicit(&box->number, number, memory_order_release);
+}
+
+void plait_node_arrive(plait_session_t *session, const plait_record_t *mine)
+{
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    show(link, mine, NULL, 0);
+    wake_others(
+        link); /* who sleeps already waits for this rank, perhaps for it alone */
+}
+
+plait_status_t plait_node_wait(plait_session_t *session)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
-    fence_t fence = {.link = link, .number = ++link->n_fences};
+    fence_t fence = {.link = link, .number = link->n_fences};
     int parity = (int)(fence.number % 2);
-    plait_node_box_t *box = plait_node_box(&link->segment, parity, link->rank);
 
-    plait_record_write(&box->record, mine, bytes, n_bytes);
-    atomic_store_explicit(&box->number, fence.number, memory_order_release);
     PLAIT_TRY(wait_for_all(&fence));
     wake_others(link);
     PLAIT_TRY(check_given_up(link));
@@ -135,4 +151,11 @@ done:
         atomic_store(&link->is_broken, true); /* others may be a fence further */
     }
     return status;
+}
+
+plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
+                                const void *bytes, int64_t n_bytes)
+{
+    show(plait_mpi_link_of(session), mine, bytes, n_bytes);
+    return plait_node_wait(session);
 }

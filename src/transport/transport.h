@@ -87,6 +87,7 @@ typedef struct {
     const char *peers;   /* set by fence: one record per rank, until the next one */
     int64_t peer_stride; /* bytes from one rank's record to the next one's */
     void *meeting;       /* the transport's own */
+    uint64_t fence; /* the transport's own: the one that this rank has arrived at */
 } plait_session_t;
 
 static inline const plait_record_t *plait_peer_record(const plait_session_t *session,
@@ -178,6 +179,12 @@ struct plait_transport {
      * error, or the wait hook gave up). */
     plait_status_t (*fence)(plait_session_t *session, const plait_record_t *mine,
                             const void *bytes, int64_t n_bytes);
+
+    /* The two halves of a fence that shows addresses: what this rank does between them keeps
+     * nobody waiting. `peers` is not to be read between them: a faster rank may be at the fence
+     * after. NULL where a fence needs all ranks at once. */
+    void (*arrive)(plait_session_t *session, const plait_record_t *mine);
+    plait_status_t (*wait)(plait_session_t *session);
 
     /* One-copy gather from a peer's memory; NULL unless caps.direct is READ. Total bytes on
      * both sides are equal; any number of entries. */

@@ -4,6 +4,7 @@
 
 #include "dense.h"
 #include "dense/params.h"
+#include "dense/sweep.h"
 
 typedef struct {
     int64_t m, n, k, block;
@@ -15,23 +16,38 @@ static plait_status_t gemm_plan_of(const plait_comm_t *comm, const void *problem
     return plait_gemm_plan(comm, problem, plan_p);
 }
 
-static const char *gemm_text(const plait_gemm_problem_t *p, int n_ranks, int direct)
+static dealt_run_t gemm_run(const plait_gemm_problem_t *p,
+                            const plait_gemm_params_t *params, int n_ranks,
+                            plait_direct_t direct)
 {
     static char text[160];
+    const bool is_trans = p->trans != PLAIT_TRANS_NONE;
 
     (void)snprintf(text, sizeof(text),
                    "gemm %s %lldx%lldx%lld block %lld trans %d forms %d %d P %d direct "
                    "%d",
                    plait_dtype_name(p->dtype), (long long)p->m, (long long)p->n,
                    (long long)p->k, (long long)p->block, (int)p->trans, (int)p->form_a,
-                   (int)p->form_c, n_ranks, direct);
-    return text;
+                   (int)p->form_c, n_ranks, (int)direct);
+    return (dealt_run_t){.op = &plait_op_gemm,
+                         .params = params,
+                         .plan = gemm_plan_of,
+                         .problem = p,
+                         .n_ranks = n_ranks,
+                         .direct = direct,
+                         .n_args = 2,
+                         .n_rets = 1,
+                         .args = {matrix_of(p->dtype, is_trans ? p->k : p->m,
+                                            is_trans ? p->m : p->k, p->block, n_ranks),
+                                  matrix_of(p->dtype, p->k, p->n, p->block, n_ranks)},
+                         .rets = {matrix_of(p->dtype, p->m, p->n, p->block, n_ranks)},
+                         .text = text};
 }
 
 /* Entry by entry: 10 k eps times the sum of the products' absolute values. */
-static void gemm_judge(const plait_gemm_problem_t *p, const dense_run_t *run)
+static void gemm_judge(const plait_gemm_problem_t *p, const dealt_run_t *t)
 {
-    const double eps = 10 * (double)(p->k + 1) * ulp(p->dtype);
+    const double eps = 10 * (double)(p->k + 1) * dealt_unit(p->dtype);
     double worst = 0;
     int64_t n_bad = 0;
 
@@ -41,43 +57,31 @@ static void gemm_judge(const plait_gemm_problem_t *p, const dense_run_t *run)
             long double complex sum = 0;
             double bound = 0;
             for (int64_t l = 0; l < p->k && !is_out; l++) {
-                double complex a = form_get(&run->args[0], p->form_a, p->trans, i, l);
-                double complex b = *at(&run->args[1], l, j);
+                double complex a = form_get(&t->args[0], p->form_a, p->trans, i, l);
+                double complex b = *at(&t->args[1], l, j);
                 sum += (long double complex)a * (long double complex)b;
                 bound += eps * cabs(a) * cabs(b);
             }
-            double error = cabs(*at(&run->rets[0], i, j) - (double complex)sum);
+            double error = cabs(*at(&t->rets[0], i, j) - (double complex)sum);
             n_bad += !(error <= bound);
             worst = fmax(worst, (bound > 0) ? error / bound : error);
         }
     }
-    CHECK(n_bad == 0, "%s: %lld entries, error %g of the bound", run->text,
+    CHECK(n_bad == 0, "%s: %lld entries, error %g of the bound", t->text,
           (long long)n_bad, worst);
 }
 
 static void gemm_execute(const plait_gemm_problem_t *p, int n_ranks, int direct)
 {
-    const bool is_trans = p->trans != PLAIT_TRANS_NONE;
-    const int64_t m = is_trans ? p->k : p->m, k = is_trans ? p->m : p->k;
-    dense_run_t run = {.text = gemm_text(p, n_ranks, direct),
-                       .dtype = p->dtype,
-                       .block = p->block,
-                       .plan = gemm_plan_of,
-                       .problem = p,
-                       .n_args = 2,
-                       .n_rets = 1,
-                       .args = {matrix_random(p->dtype, 1, m, k),
-                                matrix_random(p->dtype, 2, p->k, p->n)},
-                       .rets = {matrix_make(p->m, p->n)},
-                       .donated = -1};
+    dealt_run_t t = gemm_run(p, NULL, n_ranks, dealt_directs[direct]);
 
-    form_poison(&run.args[0], p->form_a);
-    dense_run(&run, n_ranks, dense_directs[direct]);
-    gemm_judge(p, &run);
-    for (int i = 0; i < 2; i++) {
-        matrix_free(&run.args[i]);
-    }
-    matrix_free(&run.rets[0]);
+    dense_begin(&t);
+    matrix_fill(&t.args[0], 1);
+    matrix_fill(&t.args[1], 2);
+    form_poison(&t.args[0], p->form_a);
+    dealt_run(&t);
+    gemm_judge(p, &t);
+    dense_end(&t);
 }
 
 /* Combination `code` of transposition and forms: there are 30. */
@@ -110,9 +114,22 @@ static void gemm_execute_all(int n_ranks)
         for (int i = 0; i < (is_quick() ? 3 : 2 * n_shapes); i++) {
             const gemm_shape_t *s = &gemm_shapes[(code + 5 * i) % n_shapes];
             const plait_gemm_problem_t p =
-                gemm_problem(s, dense_dtypes[(code + i + i / n_shapes) % 4], code);
+                gemm_problem(s, dealt_dtypes[(code + i + i / n_shapes) % 4], code);
             gemm_execute(&p, n_ranks, (i + code / 3) % 3);
         }
+    }
+}
+
+/* One rank, more than one tile of a lower result. */
+static void gemm_execute_tiles(void)
+{
+    const gemm_shape_t shape = {PLAIT_SWEEP_TILE + 7, PLAIT_SWEEP_TILE + 20,
+                                PLAIT_SWEEP_TILE + 2, 3};
+
+    for (int code = GEMM_N_CODES / 2; code < GEMM_N_CODES; code += is_quick() ? 4 : 1) {
+        const plait_gemm_problem_t p =
+            gemm_problem(&shape, dealt_dtypes[code % 4], code);
+        gemm_execute(&p, 1, 0);
     }
 }
 
@@ -131,11 +148,11 @@ static int64_t gemm_rows(const plait_gemm_params_t *p, int64_t m, int64_t first,
 }
 
 /* Every rank with columns of the result that a panel counts for receives it once, but its owner. */
-static plait_plan_cost_t gemm_model(const dense_plans_t *plans, int n_ranks, int rank)
+static plait_plan_cost_t gemm_model(const dealt_run_t *t, int rank)
 {
-    const plait_gemm_params_t *p = plans->params;
+    const plait_gemm_params_t *p = t->params;
     const int64_t m = p->trans ? p->k : p->m, n = p->trans ? p->m : p->k;
-    const int64_t item = plait_dtype_bytes(plans->dtype);
+    const int64_t item = plait_dtype_bytes(t->args[0].d.dtype);
     plait_plan_cost_t cost = {.work_bytes = 2 * m * p->block * item};
 
     for (int64_t first = 0; first < n; first += p->block) {
@@ -144,7 +161,7 @@ static plait_plan_cost_t gemm_model(const dense_plans_t *plans, int n_ranks, int
         const int64_t limit = (p->form_c == 0) ? p->n : p->trans ? end : p->m;
         const int64_t mine = rank * p->block; /* my first column */
         const bool is_read = p->m > 0 && rows > 0 && mine < p->n && mine < limit;
-        if (is_read && first / p->block % n_ranks != rank) {
+        if (is_read && first / p->block % t->n_ranks != rank) {
             cost.n_messages++;
             cost.message_bytes += rows * (end - first) * item;
         }
@@ -161,25 +178,16 @@ static void gemm_prove_all(int n_ranks)
 
     for (int code = 0; code < GEMM_N_CODES; code++) {
         for (int s = 0; s < n_shapes; s += is_quick() ? 3 : 1) {
-            const plait_gemm_problem_t g = gemm_problem(&shapes[s], PLAIT_F32, code);
-            const bool is_trans = g.trans != PLAIT_TRANS_NONE;
-            const plait_gemm_params_t params = {.m = g.m,
-                                                .n = g.n,
-                                                .k = g.k,
-                                                .trans = g.trans,
-                                                .block = g.block,
-                                                .form_a = g.form_a,
-                                                .form_c = g.form_c};
-            const dense_plans_t p = {
-                .text = gemm_text(&g, n_ranks, -1),
-                .op = &plait_op_gemm,
-                .params = &params,
-                .dtype = g.dtype,
-                .block = g.block,
-                .args = {{is_trans ? g.k : g.m, is_trans ? g.m : g.k, NULL},
-                         {g.k, g.n, NULL}},
-                .rets = {{g.m, g.n, NULL}}};
-            dense_prove(&p, n_ranks, gemm_model);
+            const plait_gemm_problem_t p = gemm_problem(&shapes[s], PLAIT_F32, code);
+            const plait_gemm_params_t params = {.m = p.m,
+                                                .n = p.n,
+                                                .k = p.k,
+                                                .trans = p.trans,
+                                                .block = p.block,
+                                                .form_a = p.form_a,
+                                                .form_c = p.form_c};
+            dealt_run_t t = gemm_run(&p, &params, n_ranks, PLAIT_DIRECT_NONE);
+            dense_prove(&t, gemm_model);
         }
     }
 }

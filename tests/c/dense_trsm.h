@@ -4,6 +4,7 @@
 
 #include "dense.h"
 #include "dense/params.h"
+#include "dense/sweep.h"
 
 typedef struct {
     int64_t n, n_rhs, block;
@@ -15,7 +16,9 @@ static plait_status_t trsm_plan_of(const plait_comm_t *comm, const void *problem
     return plait_trsm_plan(comm, problem, plan_p);
 }
 
-static const char *trsm_text(const plait_trsm_problem_t *p, int n_ranks, int direct)
+static dealt_run_t trsm_run(const plait_trsm_problem_t *p,
+                            const plait_trsm_params_t *params, int n_ranks,
+                            plait_direct_t direct)
 {
     static char text[160];
 
@@ -25,8 +28,20 @@ static const char *trsm_text(const plait_trsm_problem_t *p, int n_ranks, int dir
         "%d direct %d",
         plait_dtype_name(p->dtype), (long long)p->n, (long long)p->n_rhs,
         (long long)p->block, (int)p->uplo, (int)p->trans, (int)p->diag, (int)p->form,
-        n_ranks, direct);
-    return text;
+        n_ranks, (int)direct);
+    return (dealt_run_t){
+        .op = &plait_op_trsm,
+        .params = params,
+        .plan = trsm_plan_of,
+        .problem = p,
+        .n_ranks = n_ranks,
+        .direct = direct,
+        .n_args = 2,
+        .n_rets = 1,
+        .args = {matrix_of(p->dtype, p->n, p->n, p->block, n_ranks),
+                 matrix_of(p->dtype, p->n, p->n_rhs, p->block, n_ranks)},
+        .rets = {matrix_of(p->dtype, p->n, p->n_rhs, p->block, n_ranks)},
+        .text = text};
 }
 
 /* What is read of a, as a form. */
@@ -39,10 +54,9 @@ static plait_form_t trsm_form(const plait_trsm_problem_t *p)
 }
 
 /* Entry by entry: |op(a) x - b| <= 10 n eps |op(a)| |x|. */
-static void trsm_judge(const plait_trsm_problem_t *p, const dense_run_t *run,
-                       const matrix_t *x)
+static void trsm_judge(const plait_trsm_problem_t *p, const dealt_run_t *t)
 {
-    const double eps = 10 * (double)(p->n + 1) * ulp(p->dtype);
+    const double eps = 10 * (double)(p->n + 1) * dealt_unit(p->dtype);
     const plait_form_t form = trsm_form(p);
     double worst = 0;
     int64_t n_bad = 0;
@@ -51,49 +65,40 @@ static void trsm_judge(const plait_trsm_problem_t *p, const dense_run_t *run,
         for (int64_t i = 0; i < p->n; i++) {
             const bool is_out = p->form == PLAIT_FORM_LOWER && i < j;
             long double complex sum =
-                is_out ? 0 : (long double complex) - *at(&run->args[1], i, j);
+                is_out ? 0 : (long double complex) - *at(&t->args[1], i, j);
             double bound = 0;
             for (int64_t l = 0; l < p->n && !is_out; l++) {
-                double complex a = form_get(&run->args[0], form, p->trans, i, l);
-                double complex y = *at(x, l, j);
+                double complex a = form_get(&t->args[0], form, p->trans, i, l);
+                double complex y = *at(&t->rets[0], l, j);
                 sum += (long double complex)a * (long double complex)y;
                 bound += eps * cabs(a) * cabs(y);
             }
-            double error = is_out ? cabs(*at(x, i, j)) : (double)cabsl(sum);
+            double error = is_out ? cabs(*at(&t->rets[0], i, j)) : (double)cabsl(sum);
             n_bad += !(error <= bound);
             worst = fmax(worst, (bound > 0) ? error / bound : error);
         }
     }
-    CHECK(n_bad == 0, "%s: %lld entries, residual %g of the bound", run->text,
+    CHECK(n_bad == 0, "%s: %lld entries, residual %g of the bound", t->text,
           (long long)n_bad, worst);
 }
 
 static void trsm_execute(const plait_trsm_problem_t *p, int n_ranks, int direct,
                          bool is_donated)
 {
-    dense_run_t run = {.text = trsm_text(p, n_ranks, direct),
-                       .dtype = p->dtype,
-                       .block = p->block,
-                       .plan = trsm_plan_of,
-                       .problem = p,
-                       .n_args = 2,
-                       .n_rets = 1,
-                       .args = {matrix_random(p->dtype, 3, p->n, p->n),
-                                matrix_random(p->dtype, 4, p->n, p->n_rhs)},
-                       .rets = {matrix_make(p->n, p->n_rhs)},
-                       .donated = is_donated ? 1 : -1};
+    dealt_run_t t = trsm_run(p, NULL, n_ranks, dealt_directs[direct]);
 
-    for (int64_t i = 0; i < p->n; i++) {
-        *at(&run.args[0], i, i) += 2;
+    t.donates = is_donated;
+    dense_begin(&t);
+    matrix_fill(&t.args[0], 3);
+    matrix_fill(&t.args[1], 4);
+    for (int64_t i = 0; i < p->n; i++) { /* x stays of the size of b */
+        *at(&t.args[0], i, i) += 1 + (double)p->n / 4;
     }
-    form_poison(&run.args[0], trsm_form(p));
-    form_poison(&run.args[1], p->form);
-    dense_run(&run, n_ranks, dense_directs[direct]);
-    trsm_judge(p, &run, &run.rets[0]);
-    for (int i = 0; i < 2; i++) {
-        matrix_free(&run.args[i]);
-    }
-    matrix_free(&run.rets[0]);
+    form_poison(&t.args[0], trsm_form(p));
+    form_poison(&t.args[1], p->form);
+    dealt_run(&t);
+    trsm_judge(p, &t);
+    dense_end(&t);
 }
 
 /* Combination `code` of triangle, transposition and diagonal, and of the form where it may be
@@ -128,7 +133,7 @@ static void trsm_execute_all(int n_ranks)
     for (int code = 0; code < TRSM_N_CODES; code++) {
         for (int i = 0; i < (is_quick() ? 3 : 2 * n_shapes); i++) {
             const trsm_shape_t *s = &trsm_shapes[(code + 5 * i) % n_shapes];
-            const plait_dtype_t dtype = dense_dtypes[(code + i + i / n_shapes) % 4];
+            const plait_dtype_t dtype = dealt_dtypes[(code + i + i / n_shapes) % 4];
             if (trsm_problem(s, dtype, code, &p)) {
                 trsm_execute(&p, n_ranks, (i + code / 4) % 3, (i + code / 3) % 2 == 1);
             }
@@ -136,12 +141,31 @@ static void trsm_execute_all(int n_ranks)
     }
 }
 
+/* One rank, more than one tile: of a lower result, and with one column. */
+static void trsm_execute_tiles(void)
+{
+    const trsm_shape_t shape = {PLAIT_SWEEP_TILE + 20, PLAIT_SWEEP_TILE + 7, 3};
+    plait_trsm_problem_t p;
+
+    for (int code = TRSM_N_CODES / 2; code < TRSM_N_CODES; code++) {
+        if (trsm_problem(&shape, dealt_dtypes[code % 2], code, &p)) {
+            p.diag = PLAIT_DIAG_NON_UNIT; /* else x grows beyond all bounds */
+            trsm_execute(&p, 1, 0, code % 2 == 1);
+        }
+        if (trsm_problem(&shape, dealt_dtypes[code % 4], code - TRSM_N_CODES / 2, &p)) {
+            p.n_rhs = 1;
+            p.diag = PLAIT_DIAG_NON_UNIT;
+            trsm_execute(&p, 1, 0, code % 2 == 1);
+        }
+    }
+}
+
 /* ---- plans ---- */
 
-static plait_plan_cost_t trsm_model(const dense_plans_t *plans, int n_ranks, int rank)
+static plait_plan_cost_t trsm_model(const dealt_run_t *t, int rank)
 {
-    const plait_trsm_params_t *p = plans->params;
-    const int64_t item = plait_dtype_bytes(plans->dtype);
+    const plait_trsm_params_t *p = t->params;
+    const int64_t item = plait_dtype_bytes(t->args[0].d.dtype);
     plait_plan_cost_t cost = {.work_bytes = 2 * p->n * p->block * item};
 
     for (int64_t first = 0; first < p->n; first += p->block) {
@@ -149,7 +173,7 @@ static plait_plan_cost_t trsm_model(const dense_plans_t *plans, int n_ranks, int
         const int64_t rows = (p->uplo == PLAIT_UPLO_LOWER) ? p->n - first : end;
         const int64_t mine = rank * p->block; /* my first column */
         const bool is_read = mine < p->n_rhs && (p->form == 0 || mine < end);
-        if (is_read && first / p->block % n_ranks != rank) {
+        if (is_read && first / p->block % t->n_ranks != rank) {
             cost.n_messages++;
             cost.message_bytes += rows * (end - first) * item;
         }
@@ -162,28 +186,21 @@ static void trsm_prove_all(int n_ranks)
     static const trsm_shape_t shapes[] = {{7, 6, 1}, {9, 5, 2}, {6, 9, 2}, {4, 3, 9},
                                           {3, 1, 1}, {4, 0, 2}, {0, 3, 2}, {8, 20, 1}};
     const int n_shapes = (int)(sizeof(shapes) / sizeof(shapes[0]));
-    plait_trsm_problem_t t;
+    plait_trsm_problem_t p;
 
     for (int code = 0; code < TRSM_N_CODES; code++) {
         for (int s = 0; s < n_shapes; s += is_quick() ? 3 : 1) {
-            if (!trsm_problem(&shapes[s], PLAIT_F32, code, &t)) {
-                continue;
+            if (trsm_problem(&shapes[s], PLAIT_F32, code, &p)) {
+                const plait_trsm_params_t params = {.n = p.n,
+                                                    .n_rhs = p.n_rhs,
+                                                    .block = p.block,
+                                                    .uplo = p.uplo,
+                                                    .trans = p.trans,
+                                                    .diag = p.diag,
+                                                    .form = p.form};
+                dealt_run_t t = trsm_run(&p, &params, n_ranks, PLAIT_DIRECT_NONE);
+                dense_prove(&t, trsm_model);
             }
-            const plait_trsm_params_t params = {.n = t.n,
-                                                .n_rhs = t.n_rhs,
-                                                .block = t.block,
-                                                .uplo = t.uplo,
-                                                .trans = t.trans,
-                                                .diag = t.diag,
-                                                .form = t.form};
-            const dense_plans_t p = {.text = trsm_text(&t, n_ranks, -1),
-                                     .op = &plait_op_trsm,
-                                     .params = &params,
-                                     .dtype = t.dtype,
-                                     .block = t.block,
-                                     .args = {{t.n, t.n, NULL}, {t.n, t.n_rhs, NULL}},
-                                     .rets = {{t.n, t.n_rhs, NULL}}};
-            dense_prove(&p, n_ranks, trsm_model);
         }
     }
 }
@@ -258,22 +275,21 @@ static void trsm_refusals(plait_comm_t *comm, void *unused)
     CHECK(plan == NULL, "no plan");
 }
 
-/* The array is not the one that the numbers ask for. */
-static void trsm_wrong_array(void)
+/* An array that is not what the numbers ask for. */
+static void trsm_wrong_array(plait_comm_t *comm, void *unused)
 {
     const plait_trsm_params_t params = {.n = 4, .n_rhs = 3, .block = 2};
-    const dense_plans_t p = {.text = "trsm",
-                             .op = &plait_op_trsm,
-                             .params = &params,
-                             .dtype = PLAIT_F64,
-                             .block = 2,
-                             .args = {{4, 4, NULL}, {4, 5, NULL}},
-                             .rets = {{4, 3, NULL}}};
+    const int64_t a_dims[] = {2, 4}, b_dims[] = {4, 4};
+    const plait_array_t args[] = {{.dtype = PLAIT_F64, .ndim = 2, .dims = a_dims},
+                                  {.dtype = PLAIT_F64, .ndim = 2, .dims = b_dims}};
     plait_plan_t *plan = NULL;
 
-    dense_refused(dense_plan(&p, 2, 0, PLAIT_DIRECT_READ, &plan), PLAIT_ERR_INVALID,
+    (void)unused;
+    dense_refused(plait_op_plan(&plait_op_trsm, &params, &comm->end, args, args, &plan),
+                  PLAIT_ERR_INVALID,
                   "trsm operand b: the part of a 4 x 3 matrix dealt out in blocks of 2 "
-                  "to 2 ranks is 2 x 4");
+                  "to 2 ranks "
+                  "is 2 x 4");
 }
 
 #endif

@@ -8,6 +8,7 @@
 #include "check.h"
 #include "coll/coll.h"
 #include "ops/list.h"
+#include "plait/dense.h"
 #include "plait/layout.h"
 
 #include <string.h>
@@ -350,6 +351,56 @@ static inline void make_mesh(fuzz_problem_t *p, input_t *in)
     }
 }
 
+/* Rows and columns of the dealt matrices of an operation, by its attributes: operands, then the
+ * result. */
+typedef struct {
+    const char *op;
+    const char *extents[3][2];
+} fuzz_dense_t;
+
+static inline const fuzz_dense_t *dense_of(const char *op)
+{
+    static const fuzz_dense_t table[] = {
+        {"gemm", {{"m", "k"}, {"k", "n"}, {"m", "n"}}},
+        {"trsm", {{"n", "n"}, {"n", "n_rhs"}, {"n", "n_rhs"}}},
+    };
+    const fuzz_dense_t *found = NULL;
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        found = (strcmp(table[i].op, op) == 0) ? &table[i] : found;
+    }
+    return found;
+}
+
+static inline void make_dense(fuzz_problem_t *p, input_t *in, const fuzz_dense_t *dense)
+{
+    static const char *const extents[] = {"m", "n", "k", "n_rhs"};
+    const int64_t block = 1 + next_byte(in) % 4;
+
+    for (size_t i = 0; i < sizeof(extents) / sizeof(extents[0]); i++) {
+        set_int(p, extents[i], next_byte(in) % 8);
+    }
+    set_int(p, "block", block);
+    set_int(p, "trans", next_byte(in) % 3);
+    set_int(p, "uplo", next_byte(in) % 2);
+    set_int(p, "diag", next_byte(in) % 2);
+    set_int(p, "form", next_byte(in) % 8 == 0);
+    set_int(p, "form_a", next_byte(in) % 5);
+    set_int(p, "form_c", next_byte(in) % 2);
+    for (int r = 0; r < p->n_ranks; r++) {
+        for (int i = 0; i < 3; i++) {
+            const bool is_turned = i == 0 && get_int(p, r, "trans") > 0;
+            const int64_t m = get_int(p, r, dense->extents[i][is_turned]);
+            const int64_t n = get_int(p, r, dense->extents[i][!is_turned]);
+            fuzz_array_t *array = (i < 2) ? &p->args[r][i] : &p->rets[r][0];
+            array->ndim = 2;
+            array->dims[0] = plait_dense_columns(n, block, p->n_ranks);
+            array->dims[1] = m;
+            array->dtype = p->args[0][0].dtype;
+        }
+    }
+}
+
 static inline void make_sense(fuzz_problem_t *p, input_t *in)
 {
     fuzz_array_t row = {.ndim = next_byte(in) % 3, .dtype = p->args[0][0].dtype};
@@ -384,7 +435,9 @@ static inline void make_sense(fuzz_problem_t *p, input_t *in)
         }
         p->rets[r][1] = p->args[r][2];
     }
-    if (strcmp(p->op->model, "mesh") == 0) {
+    if (dense_of(p->op->name) != NULL) {
+        make_dense(p, in, dense_of(p->op->name));
+    } else if (strcmp(p->op->model, "mesh") == 0) {
         make_mesh(p, in);
     }
 }
@@ -441,6 +494,11 @@ static inline void fuzz_problem(fuzz_problem_t *p, input_t *in, int n_ranks)
         (dtype >= 250) ? dtype - 230 : (int)plait_dtype_at(dtype % plait_dtype_count());
     if (strcmp(p->op->name, "fft") == 0 && way % 4 > 0) {
         dtype = (dtype % 2) ? PLAIT_C64 : PLAIT_C128;
+    }
+    if (dense_of(p->op->name) != NULL && way % 4 > 0) {
+        static const plait_dtype_t numbers[] = {PLAIT_F32, PLAIT_F64, PLAIT_C64,
+                                                PLAIT_C128};
+        dtype = numbers[dtype % 4];
     }
     fill_params(p, in);
     for (int r = 0; r < n_ranks; r++) {

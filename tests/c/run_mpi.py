@@ -26,6 +26,7 @@ PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_large.c"]
 ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
 SOURCES = [
     "base/*.c",
+    "kernel/blas*.c",
     "kernel/reduce*.c",
     "device/*.c",
     "transport/*.c",

@@ -16,7 +16,7 @@ int main(void)
         printf("test_dense: skipped: %s\n", plait_error_text());
         return SKIPPED;
     }
-    for (int n_ranks = 1; n_ranks <= DENSE_MAX_P; n_ranks += is_quick() ? 4 : 1) {
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += is_quick() ? 4 : 1) {
         gemm_prove_all(n_ranks);
         trsm_prove_all(n_ranks);
     }
@@ -24,13 +24,15 @@ int main(void)
         gemm_execute_all(sizes[i]);
         trsm_execute_all(sizes[i]);
     }
+    gemm_execute_tiles();
+    trsm_execute_tiles();
     team_run(1, PLAIT_DIRECT_POINTER, gemm_alone, NULL);
     team_run(1, PLAIT_DIRECT_POINTER, trsm_alone, NULL);
     team_run(2, PLAIT_DIRECT_READ, trsm_singular, NULL);
     team_run(2, PLAIT_DIRECT_POINTER, gemm_mismatch, NULL);
     team_run(1, PLAIT_DIRECT_POINTER, gemm_refusals, NULL);
     team_run(1, PLAIT_DIRECT_POINTER, trsm_refusals, NULL);
-    trsm_wrong_array();
+    team_run(2, PLAIT_DIRECT_READ, trsm_wrong_array, NULL);
     (void)plait_pool_trim();
     return report("test_dense");
 }

@@ -1,0 +1,90 @@
+/* Factorizations by block columns: potrf, getrf and geqrf differ in their kernels only.
+ *
+ * For every block column k: its owner factors it (the panel), all come by what they need of it, and
+ * apply it to their own columns behind it. Look-ahead: the owner of block column k + 1 updates that
+ * one first, factors it and arrives at the fence before it updates the rest, so that the others find
+ * it done when they have updated theirs. A panel stays as it is until the final fence.
+ * Source: Kurzak, Dongarra, "Implementing linear algebra routines on multi-core processors with
+ * pipelining and a look ahead", LAPACK Working Note 178, 2006. */
+#ifndef PLAIT_DENSE_FACTOR_H
+#define PLAIT_DENSE_FACTOR_H
+
+#include "dense/dealt.h"
+#include "plan/op.h"
+
+#include <stdbool.h>
+
+/* What a kernel of a factorization works on. */
+typedef struct {
+    plait_dealt_t d;
+    int rank;
+    int src_slot;        /* the operand: only the first kernel reads it */
+    int slot;            /* the result */
+    int side_slot;       /* pivots or scalar factors of the reflectors; -1: none */
+    int info_slot;       /* int32; -1: none */
+    int64_t room;        /* bytes of the result */
+    int64_t k;           /* the panel */
+    int64_t first, end;  /* own blocks among these are updated */
+    plait_panel_t panel; /* what is there of it */
+} plait_factor_t;
+
+/* A factorization. Kernels have plait_factor_t as params. Where a failure ends it, `panel` and
+ * `update` do nothing once *info says so. */
+typedef struct {
+    const plait_kernel_t *start;  /* the operand's columns to the result */
+    const plait_kernel_t *panel;  /* block k */
+    const plait_kernel_t *update; /* own blocks of [first, end) by block k */
+    const plait_kernel_t *finish; /* after the last fence; NULL: none */
+    bool
+        keeps_diagonal; /* others need the panel from its diagonal block on, not below it */
+    int64_t
+        side_bytes; /* of an entry of the side array; one for each column of a panel */
+} plait_factor_kind_t;
+
+/* Adds all steps to a plan. `given` says what and where; k, first, end and panel are filled in. */
+plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                                  const plait_factor_t *given);
+
+/* Block columns that are factored: those with a row on the diagonal; columns of block k that have
+ * one. */
+int64_t plait_factor_n_panels(const plait_dealt_t *d);
+int64_t plait_factor_n_pivots(const plait_dealt_t *d, int64_t k);
+
+/* Own columns among the blocks [first, end): adjacent in memory. */
+int64_t plait_factor_n_columns(const plait_factor_t *f);
+
+/* For kernels. The result's memory at a row of an own block; *info. */
+char *plait_factor_at(const plait_factor_t *f, const plait_exec_t *exec, int64_t k,
+                      int64_t row);
+int32_t *plait_factor_info(const plait_factor_t *f, const plait_exec_t *exec);
+
+/* For kernels' touch: info read, or written, too; rows [row, m) of the own blocks among
+ * [first, end), or of the rank's array behind its columns. */
+void plait_factor_touch_info(const plait_factor_t *f, bool is_written,
+                             plait_touch_fn_t touch, void *context);
+void plait_factor_touch_blocks(const plait_factor_t *f, bool is_written, int slot,
+                               int64_t first, int64_t end, bool from_diagonal,
+                               plait_touch_fn_t touch, void *context);
+void plait_factor_touch_padding(const plait_factor_t *f, plait_touch_fn_t touch,
+                                void *context);
+
+/* The same for an update that reads the panel and all rows of the own columns from it on. */
+void plait_factor_touch_update(const plait_factor_t *f, plait_touch_fn_t touch,
+                               void *context);
+
+/* As `start`: copies the operand's columns, info = 0. */
+extern const plait_kernel_t plait_factor_copy_kernel;
+
+/* The first of n diagonal elements of a block whose real part is not finite, counted from 1; 0: none.
+ * Some libraries let them pass. */
+int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
+                              int64_t ld);
+
+/* Zeroes what lies behind the own columns; NaN to n elements. */
+void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec);
+void plait_dense_set_nan(plait_dtype_t dtype, void *x, int64_t n);
+
+/* Prints "block 3 of 8" and so on. */
+void plait_factor_print(const void *params, FILE *file);
+
+#endif

@@ -1,0 +1,228 @@
+/* Cholesky factorization A = L L^H by block columns, right-looking with look-ahead (factor.h).
+ * Source: Golub, Van Loan, Matrix Computations, 4th edition, section 4.2.9; LAPACK potrf for the
+ * diagonal blocks. */
+#include "base/checked.h"
+#include "base/status.h"
+#include "dense/factor.h"
+#include "dense/params.h"
+#include "kernel/blas.h"
+
+#include <string.h>
+
+static const plait_attr_t potrf_attrs[] = {
+    PLAIT_ATTR(plait_potrf_params_t, n),
+    PLAIT_ATTR(plait_potrf_params_t, block),
+    PLAIT_ATTR_END,
+};
+
+/* The lower triangle of the operand's columns, zero above. */
+static plait_status_t start_run(const void *params, plait_exec_t *exec)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t item = plait_dealt_item(d);
+
+    *plait_factor_info(f, exec) = 0;
+    for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+         k += d->n_ranks) {
+        for (int64_t j = 0; j < plait_dealt_width(d, k); j++) {
+            int64_t row = plait_dealt_column(d, k) + j;
+            int64_t at = plait_dealt_at(d, k, 0) + j * plait_dealt_ld_bytes(d);
+            char *to = exec->slot[f->slot] + at;
+            const char *from = exec->slot[f->src_slot] + at;
+            memset(to, 0, (size_t)(row * item));
+            if (to != from) {
+                memcpy(to + row * item, from + row * item,
+                       (size_t)((d->m - row) * item));
+            }
+            if (plait_dealt_is_complex(d)) {
+                memset(to + row * item + item / 2, 0, (size_t)item / 2);
+            }
+        }
+    }
+    plait_factor_zero_padding(f, exec);
+    return PLAIT_OK;
+}
+
+static void start_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+
+    plait_factor_touch_blocks(f, false, f->src_slot, 0, plait_dealt_n_blocks(d), true,
+                              touch, context);
+    plait_factor_touch_info(f, true, touch, context);
+    plait_factor_touch_blocks(f, true, f->slot, 0, plait_dealt_n_blocks(d), false,
+                              touch, context);
+    plait_factor_touch_padding(f, touch, context);
+}
+
+static plait_status_t panel_run(const void *params, plait_exec_t *exec)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t row = plait_dealt_column(d, f->k);
+    const int64_t width = plait_dealt_width(d, f->k);
+    int32_t *info = plait_factor_info(f, exec);
+    char *block = plait_factor_at(f, exec, f->k, row);
+    char *below = plait_factor_at(f, exec, f->k, row + width);
+
+    if (*info == 0) {
+        int64_t minor = plait_blas_potrf(d->dtype, 'L', width, block, d->m);
+        int64_t bad = plait_dense_first_bad(d->dtype, block,
+                                            (minor > 0) ? minor - 1 : width, d->m);
+        minor = (bad > 0) ? bad : minor;
+        *info = (minor > 0) ? (int32_t)(row + minor) : 0;
+    }
+    if (*info == 0) {
+        plait_blas_trsm(d->dtype, 'R', 'L', 'C', 'N', d->n - row - width, width, 1,
+                        block, d->m, below, d->m);
+    }
+    return PLAIT_OK;
+}
+
+static void panel_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_factor_t *f = params;
+
+    plait_factor_touch_info(f, false, touch, context);
+    plait_factor_touch_blocks(f, false, f->slot, f->k, f->k + 1, true, touch, context);
+    plait_factor_touch_info(f, true, touch, context);
+    plait_factor_touch_blocks(f, true, f->slot, f->k, f->k + 1, true, touch, context);
+}
+
+/* C_ij -= L_ik L_jk^H for the own block columns j, i >= j. The panel begins below block k. */
+static plait_status_t update_run(const void *params, plait_exec_t *exec)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t item = plait_dealt_item(d);
+    const char *panel = plait_panel_address(exec, &f->panel);
+    const int64_t ld = f->panel.ld;
+    const int64_t first_row = d->n - f->panel.n_rows;
+
+    if (*plait_factor_info(f, exec) != 0) {
+        return PLAIT_OK;
+    }
+    for (int64_t j = plait_dealt_next(d, f->rank, f->first); j < f->end;
+         j += d->n_ranks) {
+        const int64_t row = plait_dealt_column(d, j);
+        const int64_t width = plait_dealt_width(d, j);
+        const char *facing = panel + (row - first_row) * item;
+        plait_blas_herk(d->dtype, 'L', 'N', width, f->panel.width, -1, facing, ld, 1,
+                        plait_factor_at(f, exec, j, row), d->m);
+        plait_blas_gemm(d->dtype, 'N', 'C', d->n - row - width, width, f->panel.width,
+                        -1, facing + width * item, ld, facing, ld, 1,
+                        plait_factor_at(f, exec, j, row + width), d->m);
+    }
+    return PLAIT_OK;
+}
+
+static void update_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_factor_t *f = params;
+    const int64_t next = plait_dealt_next(&f->d, f->rank, f->first);
+    const plait_box_copy_t box = plait_panel_box(&f->panel, plait_dealt_item(&f->d));
+
+    plait_factor_touch_info(f, false, touch, context);
+    if (next < f->end) {
+        touch(context, false, f->panel.peer, f->panel.slot, f->panel.offset, &box);
+    }
+    plait_factor_touch_blocks(f, false, f->slot, f->first, f->end, true, touch,
+                              context);
+    plait_factor_touch_blocks(f, true, f->slot, f->first, f->end, true, touch, context);
+}
+
+static plait_status_t finish_run(const void *params, plait_exec_t *exec)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+
+    if (*plait_factor_info(f, exec) != 0) {
+        for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+             k += d->n_ranks) {
+            for (int64_t j = 0; j < plait_dealt_width(d, k); j++) {
+                int64_t row = plait_dealt_column(d, k) + j;
+                plait_dense_set_nan(d->dtype,
+                                    plait_factor_at(f, exec, k, row) +
+                                        j * plait_dealt_ld_bytes(d),
+                                    d->m - row);
+            }
+        }
+    }
+    return PLAIT_OK;
+}
+
+static void finish_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_factor_t *f = params;
+
+    plait_factor_touch_info(f, false, touch, context);
+    plait_factor_touch_blocks(f, true, f->slot, 0, plait_dealt_n_blocks(&f->d), true,
+                              touch, context);
+}
+
+static const plait_kernel_t start_kernel = {.name = "potrf: lower triangle",
+                                            .run = start_run,
+                                            .touch = start_touch,
+                                            .print = plait_factor_print};
+static const plait_kernel_t panel_kernel = {.name = "potrf: factor",
+                                            .run = panel_run,
+                                            .touch = panel_touch,
+                                            .print = plait_factor_print};
+static const plait_kernel_t update_kernel = {.name = "potrf: update by",
+                                             .run = update_run,
+                                             .touch = update_touch,
+                                             .print = plait_factor_print};
+static const plait_kernel_t finish_kernel = {.name = "potrf: NaN where it failed",
+                                             .run = finish_run,
+                                             .touch = finish_touch,
+                                             .print = plait_factor_print};
+
+static const plait_factor_kind_t potrf_kind = {.start = &start_kernel,
+                                               .panel = &panel_kernel,
+                                               .update = &update_kernel,
+                                               .finish = &finish_kernel};
+
+static plait_status_t potrf_plan(const void *params, const plait_problem_t *problem,
+                                 plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_potrf_params_t *p = params;
+    plait_plan_t *plan = NULL;
+    plait_factor_t f = {.d = {.m = p->n,
+                              .n = p->n,
+                              .block = p->block,
+                              .n_ranks = problem->n_ranks,
+                              .dtype = problem->args[0].dtype},
+                        .rank = problem->rank,
+                        .side_slot = -1};
+
+    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dealt_fits(&f.d, &problem->args[0], "potrf: the operand"));
+    PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "potrf: the factor"));
+    PLAIT_TRY(plait_dense_info_fits(&problem->rets[1], "potrf"));
+    PLAIT_TRY(plait_plan_create(problem, &plan, "potrf %s %lldx%lld in blocks of %lld",
+                                plait_dtype_name(f.d.dtype), (long long)p->n,
+                                (long long)p->n, (long long)p->block));
+    f.info_slot = plait_slot_ret(plan, 1);
+    PLAIT_TRY(plait_factor_steps(plan, &potrf_kind, &f));
+    *plan_p = plan;
+    plan = NULL;
+done:
+    plait_plan_destroy(&plan);
+    return status;
+}
+
+const plait_op_t plait_op_potrf = {
+    .name = "potrf",
+    .n_args = 1,
+    .n_rets = 2,
+    .params_size = sizeof(plait_potrf_params_t),
+    .attrs = potrf_attrs,
+    .adjoint = NULL,
+    .alias = 0,
+    .model = "mesh",
+    .doc = "Cholesky factor of a distributed Hermitian matrix.",
+    .plan = potrf_plan,
+};

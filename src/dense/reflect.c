@@ -1,0 +1,48 @@
+#include "dense/reflect.h"
+
+#include "base/checked.h"
+#include "kernel/blas.h"
+
+static int64_t triangle_bytes(plait_dtype_t dtype, int64_t n)
+{
+    return (n * n * plait_dtype_bytes(dtype) + 63) / 64 * 64;
+}
+
+int64_t plait_reflect_scratch(plait_dtype_t dtype, int64_t n, int64_t n_columns)
+{
+    return triangle_bytes(dtype, n) + n * n_columns * plait_dtype_bytes(dtype);
+}
+
+/* Source: Schreiber, Van Loan, "A storage-efficient WY representation for products of
+ * Householder transformations", SIAM J. Sci. Stat. Comput. 10(1), 1989. */
+void plait_reflect_run(const plait_reflect_t *r, const plait_exec_t *exec)
+{
+    const char *v = plait_panel_address(exec, &r->panel);
+    char *t = exec->scratch;
+    char *work = exec->scratch + triangle_bytes(r->dtype, r->n);
+
+    if (r->n > 0 && r->n_columns > 0) {
+        plait_blas_larft(r->dtype, r->panel.n_rows, r->n, v, r->panel.ld,
+                         exec->slot[r->tau_slot] + r->tau_offset, t, r->n);
+        plait_blas_larfb(r->dtype, 'L', r->is_adjoint ? 'C' : 'N', r->panel.n_rows,
+                         r->n_columns, r->n, v, r->panel.ld, t, r->n,
+                         exec->slot[r->slot] + r->offset, r->ld, work);
+    }
+}
+
+void plait_reflect_touch(const plait_reflect_t *r, int rank, plait_touch_fn_t touch,
+                         void *context)
+{
+    const int64_t item = plait_dtype_bytes(r->dtype);
+    const plait_box_copy_t tau = {.row_bytes = r->n * item};
+    const plait_box_copy_t v = plait_panel_box(&r->panel, item);
+    const plait_box_copy_t box =
+        plait_columns_box(r->panel.n_rows, r->n_columns, r->ld, item);
+
+    if (r->n > 0 && r->n_columns > 0) {
+        touch(context, false, r->panel.peer, r->panel.slot, r->panel.offset, &v);
+        touch(context, false, rank, r->tau_slot, r->tau_offset, &tau);
+        touch(context, false, rank, r->slot, r->offset, &box);
+        touch(context, true, rank, r->slot, r->offset, &box);
+    }
+}

@@ -1,0 +1,30 @@
+/* Products with block reflectors H = I - V T V^H, whose V is a panel of a dealt matrix: R above,
+ * the unit diagonal not stored. */
+#ifndef PLAIT_DENSE_REFLECT_H
+#define PLAIT_DENSE_REFLECT_H
+
+#include "dense/dealt.h"
+
+/* Rows [row, row + panel.n_rows) of n_columns columns at an offset of `slot` become H times
+ * themselves, or H^H times. */
+typedef struct {
+    plait_dtype_t dtype;
+    plait_panel_t panel; /* from its diagonal on */
+    int64_t n;           /* reflectors: the first columns of the panel */
+    int tau_slot;
+    int64_t tau_offset; /* bytes */
+    int slot;
+    int64_t offset, ld, n_columns;
+    bool is_adjoint;
+} plait_reflect_t;
+
+/* Bytes of scratch: the triangle T and the product V^H C. */
+int64_t plait_reflect_scratch(plait_dtype_t dtype, int64_t n, int64_t n_columns);
+
+void plait_reflect_run(const plait_reflect_t *r, const plait_exec_t *exec);
+
+/* What it reads, but what it writes as well: its columns. */
+void plait_reflect_touch(const plait_reflect_t *r, int rank, plait_touch_fn_t touch,
+                         void *context);
+
+#endif

@@ -1,0 +1,588 @@
+/* Factorizations of dealt matrices: plans proven for up to 17 ranks, and executed by threads in
+ * every way of reaching a peer's memory, against backward errors. */
+#include "base/checked.h"
+#include "dealt.h"
+#include "dense/params.h"
+#include "device/pool.h"
+#include "kernel/blas.h"
+#include "plait/dense.h"
+
+enum { SKIPPED = 77 };
+
+typedef struct {
+    int64_t m, n, block;
+} shape_t;
+
+static const char *text_of(const char *op, plait_dtype_t dtype, const shape_t *s,
+                           int n_ranks, plait_direct_t direct)
+{
+    static _Thread_local char line[120];
+
+    (void)snprintf(line, sizeof(line),
+                   "%s %s %lldx%lld blocks of %lld, %d ranks, access %d", op,
+                   plait_dtype_name(dtype), (long long)s->m, (long long)s->n,
+                   (long long)s->block, n_ranks, (int)direct);
+    return line;
+}
+
+static dealt_array_t matrix_of(plait_dtype_t dtype, const shape_t *s, int n_ranks)
+{
+    return (dealt_array_t){.d = {.m = s->m,
+                                 .n = s->n,
+                                 .block = s->block,
+                                 .n_ranks = n_ranks,
+                                 .dtype = dtype},
+                           .whole = dealt_matrix(s->m, s->n)};
+}
+
+static dealt_array_t vector_of(plait_dtype_t dtype, int64_t n)
+{
+    return (dealt_array_t){.d = {.n = n},
+                           .is_replicated = true,
+                           .dtype = dtype,
+                           .whole = dealt_matrix(n, 1)};
+}
+
+/* The same plans as a C program makes them. */
+static plait_status_t potrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_potrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t getrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_getrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t geqrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_geqrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t ormqr_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_ormqr_plan(comm, problem, plan_p);
+}
+
+static void clear(dealt_run_t *t)
+{
+    for (int i = 0; i < t->n_args; i++) {
+        plait_free(t->args[i].whole);
+    }
+    for (int i = 0; i < t->n_rets; i++) {
+        plait_free(t->rets[i].whole);
+    }
+}
+
+/* ---------------------------------------------------------------- potrf */
+
+static double complex definite(plait_dtype_t dtype, int64_t n, int64_t i, int64_t j)
+{
+    double complex low =
+        dealt_sample(dtype, 1, ((i > j) ? i : j) * n + ((i > j) ? j : i));
+
+    return (i == j) ? (double)n : (i > j) ? low : conj(low);
+}
+
+/* bad: index of a diagonal element that makes the matrix indefinite; -1: none. */
+static dealt_run_t potrf_run(plait_dtype_t dtype, const shape_t *s, int n_ranks,
+                             plait_direct_t direct, int64_t bad, double complex value,
+                             const plait_potrf_params_t *params)
+{
+    dealt_run_t t = {.op = &plait_op_potrf,
+                     .params = params,
+                     .n_ranks = n_ranks,
+                     .direct = direct,
+                     .n_args = 1,
+                     .n_rets = 2,
+                     .args = {matrix_of(dtype, s, n_ranks)},
+                     .rets = {matrix_of(dtype, s, n_ranks), vector_of(PLAIT_S32, 1)},
+                     .text = text_of("potrf", dtype, s, n_ranks, direct)};
+
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i < s->n; i++) {
+            bool is_read = i >= j;
+            t.args[0].whole[j * s->n + i] = !is_read ? NAN
+                                            : (i == j && i == bad)
+                                                ? value
+                                                : definite(dtype, s->n, i, j);
+        }
+        if (dealt_is_complex(dtype)) {
+            t.args[0].whole[j * s->n + j] += 7 * I; /* shall not matter */
+        }
+    }
+    return t;
+}
+
+static void check_potrf(const dealt_run_t *t, int64_t n, plait_dtype_t dtype)
+{
+    const double complex *l = t->rets[0].whole;
+    double worst = 0;
+
+    CHECK(creal(t->rets[1].whole[0]) == 0, "%s: info %g", t->text,
+          creal(t->rets[1].whole[0]));
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = 0; i < j; i++) {
+            worst = (l[j * n + i] == 0) ? worst : INFINITY;
+        }
+        for (int64_t i = j; i < n; i++) {
+            double complex sum = -definite(dtype, n, i, j);
+            for (int64_t k = 0; k <= j; k++) {
+                sum += l[k * n + i] * conj(l[k * n + j]);
+            }
+            worst = (cabs(sum) > worst || isnan(cabs(sum))) ? cabs(sum) : worst;
+        }
+    }
+    CHECK(worst <= 10 * (double)n * (double)n * dealt_unit(dtype), "%s: error %g",
+          t->text, worst);
+}
+
+static void potrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
+                       plait_direct_t direct, int64_t bad, double complex value)
+{
+    const plait_potrf_params_t params = {s->n, s->block};
+    dealt_run_t t = potrf_run(dtype, s, n_ranks, direct, bad, value, &params);
+
+    t.donates = n_ranks % 2 == 0;
+    t.plan = potrf_plan_of;
+    t.problem = &(plait_potrf_problem_t){.dtype = dtype, .n = s->n, .block = s->block};
+    dealt_run(&t);
+    if (bad < 0) {
+        check_potrf(&t, s->n, dtype);
+    } else {
+        CHECK(creal(t.rets[1].whole[0]) == (double)(bad + 1),
+              "%s: info %g, expected %lld", t.text, creal(t.rets[1].whole[0]),
+              (long long)bad + 1);
+        for (int64_t j = 0; j < s->n; j++) {
+            CHECK(isnan(creal(t.rets[0].whole[j * s->n + s->n - 1])), "%s: no NaN",
+                  t.text);
+        }
+    }
+    clear(&t);
+}
+
+static const shape_t squares[] = {
+    {0, 0, 4},   {1, 1, 1},   {2, 2, 1},   {5, 5, 2},     {7, 7, 64},    {12, 12, 2},
+    {33, 33, 3}, {33, 33, 5}, {64, 64, 8}, {100, 100, 7}, {100, 100, 32}};
+static const int teams[] = {1, 2, 3, 4, 7};
+
+static void check_potrf_all(void)
+{
+    for (size_t s = 0; s < sizeof(squares) / sizeof(*squares); s++) {
+        for (size_t r = 0; r < sizeof(teams) / sizeof(*teams); r++) {
+            for (int a = 0; a < 3; a++) {
+                for (int d = 0; d < 4; d++) {
+                    if (is_quick() && (d % 2 == (int)s % 2)) {
+                        continue;
+                    }
+                    potrf_case(dealt_dtypes[d], &squares[s], teams[r], dealt_directs[a],
+                               -1, 0);
+                }
+                const int64_t n = squares[s].n;
+                const int64_t bad[] = {0, n / 2, n - 1};
+                for (int b = 0; b < 3 && n > 0; b++) {
+                    potrf_case(PLAIT_F64, &squares[s], teams[r], dealt_directs[a],
+                               bad[b], -1);
+                    potrf_case(PLAIT_C64, &squares[s], teams[r], dealt_directs[a],
+                               bad[b], (b == 1) ? NAN : INFINITY);
+                }
+            }
+        }
+    }
+}
+
+static void prove_potrf(void)
+{
+    static const shape_t shapes[] = {
+        {0, 0, 4}, {1, 1, 2}, {6, 6, 1}, {11, 11, 2}, {20, 20, 3}};
+
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks++) {
+        for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++) {
+            for (int a = 0; a < 3; a++) {
+                const plait_potrf_params_t params = {shapes[s].n, shapes[s].block};
+                dealt_run_t t = potrf_run(PLAIT_F32, &shapes[s], n_ranks,
+                                          dealt_directs[a], -1, 0, &params);
+                (void)dealt_prove(&t);
+                clear(&t);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- getrf */
+
+/* bad: a column that becomes zero; -1: none. */
+static double complex general(plait_dtype_t dtype, const shape_t *s, int64_t bad,
+                              int64_t i, int64_t j)
+{
+    return (j == bad) ? 0 : dealt_sample(dtype, 3, j * s->m + i);
+}
+
+static double complex *general_matrix(plait_dtype_t dtype, const shape_t *s,
+                                      int64_t bad)
+{
+    double complex *a = dealt_matrix(s->m, s->n);
+
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i < s->m; i++) {
+            a[j * s->m + i] = general(dtype, s, bad, i, j);
+        }
+    }
+    return a;
+}
+
+static dealt_run_t panels_run(const plait_op_t *op, plait_dtype_t dtype,
+                              const shape_t *s, int n_ranks, plait_direct_t direct,
+                              int64_t bad, const plait_panels_params_t *params)
+{
+    const int64_t n = plait_min(s->m, s->n);
+    dealt_run_t t = {.op = op,
+                     .params = params,
+                     .n_ranks = n_ranks,
+                     .direct = direct,
+                     .donates = n_ranks % 2 == 1,
+                     .n_args = 1,
+                     .n_rets = op->n_rets,
+                     .text = text_of(op->name, dtype, s, n_ranks, direct)};
+
+    t.args[0] = matrix_of(dtype, s, n_ranks);
+    plait_free(t.args[0].whole);
+    t.args[0].whole = general_matrix(dtype, s, bad);
+    t.rets[0] = matrix_of(dtype, s, n_ranks);
+    t.rets[1] = vector_of((op->n_rets == 3) ? PLAIT_S32 : dtype, n);
+    if (op->n_rets == 3) {
+        t.rets[2] = vector_of(PLAIT_S32, 1);
+    }
+    return t;
+}
+
+/* P A - L U, with multipliers that are at most 1. */
+static void check_lu(const dealt_run_t *t, plait_dtype_t dtype, const shape_t *s,
+                     int64_t bad)
+{
+    const int64_t n = plait_min(s->m, s->n);
+    const double complex *lu = t->rets[0].whole;
+    double complex *a = general_matrix(dtype, s, bad);
+    double worst = 0;
+    double largest = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t p = (int64_t)creal(t->rets[1].whole[i]);
+        CHECK(p >= i && p < s->m, "%s: pivot %lld is %lld", t->text, (long long)i,
+              (long long)p);
+        for (int64_t j = 0; j < s->n && p >= i && p < s->m; j++) {
+            double complex swap = a[j * s->m + i];
+            a[j * s->m + i] = a[j * s->m + p];
+            a[j * s->m + p] = swap;
+        }
+    }
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i < s->m; i++) {
+            double complex sum = -a[j * s->m + i];
+            for (int64_t k = 0; k <= plait_min(i, j) && k < n; k++) {
+                sum += ((k == i) ? 1 : lu[k * s->m + i]) * lu[j * s->m + k];
+            }
+            worst = (cabs(sum) > worst || isnan(cabs(sum))) ? cabs(sum) : worst;
+            largest = (i > j && cabs(lu[j * s->m + i]) > largest)
+                          ? cabs(lu[j * s->m + i])
+                          : largest;
+        }
+    }
+    CHECK(worst <= 10 * (double)(s->m + s->n) * dealt_unit(dtype) *
+                       (1 + dealt_norm(a, s->m, s->n)),
+          "%s: error %g", t->text, worst);
+    /* LAPACK compares |re| + |im| */
+    CHECK(largest <= 1.42, "%s: a multiplier of %g", t->text, largest);
+    CHECK(creal(t->rets[2].whole[0]) == (double)((bad < n) ? bad + 1 : 0),
+          "%s: info %g", t->text, creal(t->rets[2].whole[0]));
+    plait_free(a);
+}
+
+static void getrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
+                       plait_direct_t direct, int64_t bad)
+{
+    const plait_panels_params_t params = {s->m, s->n, s->block};
+    dealt_run_t t =
+        panels_run(&plait_op_getrf, dtype, s, n_ranks, direct, bad, &params);
+
+    t.plan = getrf_plan_of;
+    t.problem = &(plait_panels_problem_t){
+        .dtype = dtype, .m = s->m, .n = s->n, .block = s->block};
+    dealt_run(&t);
+    check_lu(&t, dtype, s, bad);
+    clear(&t);
+}
+
+/* ---------------------------------------------------------------- geqrf, ormqr */
+
+/* Q or Q^H times a matrix, with what geqrf has made. */
+static void multiply(dealt_run_t *qr, plait_dtype_t dtype, const shape_t *s,
+                     bool is_adjoint, int64_t n, double complex *c)
+{
+    const plait_ormqr_params_t params = {s->m, s->n, n, is_adjoint, s->block};
+    const shape_t of_c = {s->m, n, s->block};
+    dealt_run_t t = {.op = &plait_op_ormqr,
+                     .params = &params,
+                     .n_ranks = qr->n_ranks,
+                     .direct = qr->direct,
+                     .donates = is_adjoint,
+                     .n_args = 3,
+                     .n_rets = 1,
+                     .text = text_of(is_adjoint ? "ormqr adjoint" : "ormqr", dtype, s,
+                                     qr->n_ranks, qr->direct)};
+
+    t.plan = ormqr_plan_of;
+    t.problem = &(plait_ormqr_problem_t){.dtype = dtype,
+                                         .m = s->m,
+                                         .k = s->n,
+                                         .n = n,
+                                         .block = s->block,
+                                         .is_adjoint = is_adjoint};
+    t.args[0] = qr->rets[0];
+    t.args[1] = qr->rets[1];
+    t.args[2] = matrix_of(dtype, &of_c, qr->n_ranks);
+    t.rets[0] = matrix_of(dtype, &of_c, qr->n_ranks);
+    memcpy(t.args[2].whole, c, (size_t)(s->m * n) * sizeof(*c));
+    dealt_run(&t);
+    memcpy(c, t.rets[0].whole, (size_t)(s->m * n) * sizeof(*c));
+    plait_free(t.args[2].whole);
+    plait_free(t.rets[0].whole);
+}
+
+/* A - Q R, and Q^H Q - I by way of Q^H (Q I). */
+static void geqrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
+                       plait_direct_t direct)
+{
+    const plait_panels_params_t params = {s->m, s->n, s->block};
+    dealt_run_t t = panels_run(&plait_op_geqrf, dtype, s, n_ranks, direct, -1, &params);
+    const double bound = 10 * (double)(s->m + s->n + 1) * dealt_unit(dtype);
+
+    t.plan = geqrf_plan_of;
+    t.problem = &(plait_panels_problem_t){
+        .dtype = dtype, .m = s->m, .n = s->n, .block = s->block};
+    dealt_run(&t);
+    double complex *qr = dealt_matrix(s->m, s->n);
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i <= j && i < s->m; i++) {
+            qr[j * s->m + i] = t.rets[0].whole[j * s->m + i];
+        }
+    }
+    multiply(&t, dtype, s, false, s->n, qr);
+    double complex *a = general_matrix(dtype, s, -1);
+    double norm = dealt_norm(a, s->m, s->n);
+    for (int64_t i = 0; i < s->m * s->n; i++) {
+        qr[i] -= a[i];
+    }
+    CHECK(dealt_norm(qr, s->m, s->n) <= bound * norm, "%s: A - QR is %g", t.text,
+          dealt_norm(qr, s->m, s->n));
+    double complex *q = dealt_matrix(s->m, s->m);
+    for (int64_t i = 0; i < s->m; i++) {
+        q[i * s->m + i] = 1;
+    }
+    multiply(&t, dtype, s, false, s->m, q);
+    multiply(&t, dtype, s, true, s->m, q);
+    for (int64_t i = 0; i < s->m; i++) {
+        q[i * s->m + i] -= 1;
+    }
+    CHECK(dealt_norm(q, s->m, s->m) <= bound * (double)(s->m + 1),
+          "%s: Q^H Q - I is %g", t.text, dealt_norm(q, s->m, s->m));
+    plait_free(q);
+    plait_free(a);
+    plait_free(qr);
+    clear(&t);
+}
+
+static const shape_t rectangles[] = {
+    {0, 0, 2},  {0, 3, 2},   {3, 0, 2},   {1, 1, 4},   {9, 4, 2},   {4, 9, 2},
+    {5, 12, 3}, {30, 7, 64}, {7, 30, 64}, {33, 33, 5}, {40, 64, 8}, {64, 40, 7}};
+
+static void check_panels_all(void)
+{
+    for (size_t s = 0; s < sizeof(rectangles) / sizeof(*rectangles); s++) {
+        for (size_t r = 0; r < sizeof(teams) / sizeof(*teams); r++) {
+            for (int a = 0; a < 3; a++) {
+                for (int d = 0; d < 4; d++) {
+                    const shape_t *shape = &rectangles[s];
+                    if (is_quick() && (d % 2 == (int)s % 2)) {
+                        continue;
+                    }
+                    getrf_case(dealt_dtypes[d], shape, teams[r], dealt_directs[a], -1);
+                    geqrf_case(dealt_dtypes[d], shape, teams[r], dealt_directs[a]);
+                    if (plait_min(shape->m, shape->n) > 1) {
+                        getrf_case(dealt_dtypes[d], shape, teams[r], dealt_directs[a],
+                                   plait_min(shape->m, shape->n) / 2);
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void prove_panels(void)
+{
+    static const shape_t shapes[] = {
+        {0, 4, 4}, {1, 1, 2}, {7, 6, 1}, {4, 11, 2}, {20, 9, 3}};
+    static const plait_op_t *const ops[] = {&plait_op_getrf, &plait_op_geqrf};
+
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks++) {
+        for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++) {
+            for (int i = 0; i < 2 * 3; i++) {
+                const plait_panels_params_t params = {shapes[s].m, shapes[s].n,
+                                                      shapes[s].block};
+                dealt_run_t t = panels_run(ops[i % 2], PLAIT_F32, &shapes[s], n_ranks,
+                                           dealt_directs[i / 2], -1, &params);
+                dealt_prove(&t);
+                clear(&t);
+            }
+        }
+    }
+}
+
+static void prove_ormqr(void)
+{
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks++) {
+        for (int i = 0; i < 2 * 3; i++) {
+            const shape_t of_qr = {12, 9, 2};
+            const shape_t of_c = {12, 7, 2};
+            const plait_ormqr_params_t params = {12, 9, 7, i % 2, 2};
+            dealt_run_t t = {.op = &plait_op_ormqr,
+                             .params = &params,
+                             .n_ranks = n_ranks,
+                             .direct = dealt_directs[i / 2],
+                             .n_args = 3,
+                             .n_rets = 1,
+                             .args = {matrix_of(PLAIT_C64, &of_qr, n_ranks),
+                                      vector_of(PLAIT_C64, 9),
+                                      matrix_of(PLAIT_C64, &of_c, n_ranks)},
+                             .rets = {matrix_of(PLAIT_C64, &of_c, n_ranks)},
+                             .text = "ormqr"};
+            dealt_prove(&t);
+            clear(&t);
+        }
+    }
+}
+
+static void refused(plait_status_t status, plait_status_t expected, const char *part)
+{
+    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
+    CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
+}
+
+/* ---------------------------------------------------------------- planted faults */
+
+static int index_of(const plait_plan_t *plan, plait_step_kind_t kind, int n)
+{
+    int i = 0;
+
+    while (i < plan->n_steps && (plan->steps[i].kind != kind || n-- > 0)) {
+        i++;
+    }
+    return i;
+}
+
+static int count_steps(const plait_plan_t *plan, plait_step_kind_t kind)
+{
+    int n = 0;
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        n += plan->steps[i].kind == kind;
+    }
+    return n;
+}
+
+/* Takes a step out and puts it in before another one that is earlier. */
+static void hasten(plait_plan_t *plan, int from, int to)
+{
+    plait_step_t step = plan->steps[from];
+
+    for (int i = from; i > to; i--) {
+        plan->steps[i] = plan->steps[i - 1];
+    }
+    plan->steps[to] = step;
+}
+
+/* A panel that is factored after its owner has arrived, and one that is overwritten after its
+ * owner has arrived at the fence after that: the proof must not hold. */
+static void check_planted(void)
+{
+    const int64_t dims[] = {4, 8};
+    const int64_t one = 1;
+    const plait_array_t a = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
+    const plait_array_t rets[] = {a, {.dtype = PLAIT_S32, .ndim = 1, .dims = &one}};
+    const plait_potrf_params_t params = {8, 2};
+    const char *const faults[] = {"reads what its owner writes in the same phase",
+                                  "overwrites what a peer reads in the same phase"};
+
+    for (int fault = 0; fault < 2; fault++) {
+        plait_plan_t *plans[2] = {NULL};
+        for (int r = 0; r < 2; r++) {
+            const plait_problem_t problem = {.n_ranks = 2,
+                                             .rank = r,
+                                             .caps = {.direct = PLAIT_DIRECT_POINTER},
+                                             .n_args = 1,
+                                             .n_rets = 2,
+                                             .args = &a,
+                                             .rets = rets};
+            CHECK(plait_op_potrf.plan(&params, &problem, &plans[r]) == PLAIT_OK,
+                  "plan");
+        }
+        if (fault == 0) { /* rank 1 owns panel 1 */
+            int at = index_of(plans[1], PLAIT_STEP_ARRIVE, 1);
+            hasten(plans[1], at, at - 1);
+        } else {
+            int n_fences = count_steps(plans[0], PLAIT_STEP_FENCE);
+            hasten(plans[0], plans[0]->n_steps - 1,
+                   index_of(plans[0], PLAIT_STEP_FENCE, n_fences - 2));
+        }
+        refused(plait_plans_check(plans, 2, &(plait_check_t){.alias = -1}),
+                PLAIT_ERR_INTERNAL, faults[fault]);
+        for (int r = 0; r < 2; r++) {
+            plait_plan_destroy(&plans[r]);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- wrong input */
+
+static void check_refusals(plait_comm_t *comm, void *unused)
+{
+    plait_plan_t *plan = NULL;
+    plait_potrf_problem_t p = {.dtype = PLAIT_S32, .n = 4, .block = 2};
+
+    (void)unused;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+            "expected float32, float64, complex64 or complex128");
+    p.dtype = PLAIT_F64;
+    p.block = 0;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "expected 1 or more");
+    p.block = 1;
+    p.n = -3;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "-3 x -3");
+    refused(plait_potrf_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
+    plait_ormqr_problem_t q = {.dtype = PLAIT_F32, .m = 4, .k = 2, .n = -1, .block = 1};
+    refused(plait_ormqr_plan(comm, &q, &plan), PLAIT_ERR_INVALID, "4 x -1");
+    const plait_panels_problem_t r = {.dtype = PLAIT_F32, .m = -2, .n = 2, .block = 1};
+    refused(plait_getrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
+    refused(plait_geqrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
+}
+
+int main(void)
+{
+    if (plait_blas_require() != PLAIT_OK) {
+        printf("test_factor: skipped: %s\n", plait_error_text());
+        return SKIPPED;
+    }
+    prove_potrf();
+    prove_panels();
+    prove_ormqr();
+    check_planted();
+    check_potrf_all();
+    check_panels_all();
+    team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
+    (void)plait_pool_trim();
+    return report("test_factor");
+}
