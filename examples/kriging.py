@@ -195,7 +195,8 @@ def main(arguments=None):
     points, truth = surface.sphere, surface.thickness
     n_wall = len(truth) - len(surface.cortex)
     say(
-        f"cortical thickness on fsaverage5, left: {len(truth)} vertices, {n_wall} of the medial wall"
+        f"cortical thickness on fsaverage5, left: {len(truth)} vertices, "
+        f"{n_wall} of the medial wall"
     )
     say(f"{len(train)} to learn from, {len(test)} to predict; on {deblur.describe(mesh)}")
     is_shown, steps = jax.process_index() == 0 and not options.quiet, itertools.count(1)
