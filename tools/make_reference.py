@@ -21,13 +21,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import plait
-from plait import _core, _mesh_rules, _topology
+from plait import _blas, _core, _dense_rules, _dense_solve, _mesh_rules, _topology
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "operations"
 N_RANKS = 4
 SIZES = (8, 1 << 20)  # float32 elements of one block
 SIDES = (16, 128)  # of a global array of three axes
 N_BATCH = 5
+PLAN_LINES = 40  # of a plan that are shown
 STAGING = 256 << 10  # bytes that are not worth a word; PLAIT_READ_CHUNK
 LABELS = ("Collective", "Shapes", "Raises", "Adjoint", "Source", "Example")
 FAMILIES = {
@@ -36,6 +37,9 @@ FAMILIES = {
     "Permutations and neighbours": ["plait._neighbor"],
     "Transfers between two ranks": ["plait._p2p"],
     "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
+    "Linear algebra": [
+        f"plait._{name}" for name in ("cholesky", "lu", "qr", "eigh", "svd", "matmul")
+    ],
     "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
     "Failures and logs": ["plait._errors", "plait._observe"],
@@ -68,7 +72,7 @@ class Page:
 
 def public() -> Iterator[tuple[str, Callable]]:
     """Names and functions of the interface."""
-    for module in (plait, plait.fft, plait.halo):
+    for module in (plait, plait.fft, plait.halo, plait.linalg):
         for name in module.__all__:
             if inspect.isfunction(getattr(module, name)):
                 yield f"{module.__name__}.{name}", getattr(module, name)
@@ -169,7 +173,24 @@ def called(eqn: Any) -> Called | None:
                 for (dtype, shape), spec in ((ins[0], src), (outs[0], dst))
             ]
             return Called(g.name, g.attrs(mesh, ins[0][1], src, dst, given), local)
+    for name, primitive in _dense_rules.primitives().items():
+        if eqn.primitive is primitive:
+            deal, flags = eqn.params["deal"], eqn.params["ins"]
+            parts = [
+                (dtype, (shape[0] // deal.n_ranks, *shape[1:]) if is_dealt else shape)
+                for (dtype, shape), is_dealt in zip(ins, flags, strict=True)
+            ]
+            parts += [(out.dtype, out.local(deal)) for out in eqn.params["outs"]]
+            return Called(name, dict(eqn.params["attrs"]), parts)
     return None
+
+
+def lowered(eqn: Any) -> Any:
+    """What a solution with a factor is lowered to, as a jaxpr; None for other equations."""
+    if eqn.primitive is not _dense_solve.primitive():
+        return None
+    avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
+    return jax.make_jaxpr(functools.partial(_dense_solve.body, **eqn.params))(*avals).jaxpr
 
 
 def calls_of(jaxpr: Any) -> Iterator[Called]:
@@ -178,6 +199,8 @@ def calls_of(jaxpr: Any) -> Iterator[Called]:
         found = called(eqn)
         if found is not None:
             yield found
+        if lowered(eqn) is not None:
+            yield from calls_of(lowered(eqn))
         for value in eqn.params.values():
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
@@ -228,7 +251,7 @@ def operand(page: Page, size: int, rank: int) -> Any:
     n = SIZES[size]
     shapes: list[tuple[int, ...]] = [(n,), (N_RANKS, n), (1, n), (2, n)]
     if "mesh" in page.parameters:
-        shapes = [(SIDES[size],) * 3]
+        shapes = [(SIDES[size],) * 3, (SIDES[size],) * 2]
     for shape in shapes:
         x = jax.ShapeDtypeStruct(shape, jnp.float32)
         try:
@@ -303,6 +326,9 @@ def batching(page: Page) -> str:
     names = [call.name for call in batch.calls]
     if names != [call.name for call in single.calls]:
         raise SystemExit(f"{page.name}: vmap calls {names}")
+    pairs = zip(batch.calls, single.calls, strict=True)
+    if any(many.arrays == one.arrays for many, one in pairs):
+        return f"matrices one after the other: {batch.operands} to {batch.results}"
     times = {0: "no communication", 1: "one call of the core"}.get(len(names), "the same calls")
     return f"{times} for the whole batch: {batch.operands} to {batch.results}"
 
@@ -371,8 +397,15 @@ def costs(page: Page) -> list[str]:
         *dict.fromkeys(row for size in range(len(SIZES)) for row in cost_rows(page, size)),
         "",
         "The plan of the larger on rank 0, in shared memory:",
-        *("", "```", plan.rstrip(), "```", ""),
+        *("", "```", shortened(plan.rstrip()), "```", ""),
     ]
+
+
+def shortened(text: str) -> str:
+    """The first lines of a long text, and how many there are more."""
+    lines = text.splitlines()
+    more = len(lines) - PLAN_LINES
+    return text if more <= 0 else "\n".join([*lines[:PLAN_LINES], f"… and {more} lines more"])
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -484,6 +517,7 @@ def main() -> int:
     jax.config.update("jax_num_cpu_devices", N_RANKS)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
+    _blas.require()  # before plans of dense operations
     texts = everything()
     names = stale(PAGES, texts)
     if sys.argv[1:] == ["--check"]:

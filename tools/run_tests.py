@@ -246,7 +246,16 @@ HOSTS = "tests/python/test_faults_hosts.py"
 MESH = [
     f"tests/python/test_{name}.py"
     for name in ("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody")
-    + ("redistribute", "shapes", "spectral", "taylor_green", "tune")
+    + (
+        "linalg_cholesky",
+        "linalg_factors",
+        "linalg_svd",
+        "redistribute",
+        "shapes",
+        "spectral",
+        "taylor_green",
+        "tune",
+    )
 ]
 
 

@@ -141,8 +141,8 @@ def potrs(
 
     Example:
         >>> import plait, jax.numpy as jnp
-        >>> plait.linalg.potrs(jnp.diag(jnp.array([4.0, 9.0])), jnp.ones(2)).tolist()
-        [0.25, 0.1111111119389534]
+        >>> plait.linalg.potrs(jnp.diag(jnp.array([4.0, 16.0])), jnp.ones(2)).tolist()
+        [0.25, 0.0625]
     """
     _dense_args.check_matrix(a, "potrs", is_square=True)
     _dense_args.check_rhs(b, jax.numpy.shape(a)[0], "potrs")
@@ -167,7 +167,7 @@ def potri(
 
     Example:
         >>> import plait, jax.numpy as jnp
-        >>> plait.linalg.potri(jnp.diag(jnp.array([4.0, 8.0]))).tolist()
-        [[0.25, 0.0], [0.0, 0.125]]
+        >>> plait.linalg.potri(jnp.diag(jnp.array([4.0, 16.0]))).tolist()
+        [[0.25, 0.0], [0.0, 0.0625]]
     """
     return cholesky(a, block=block, check=check, mesh=mesh, spec=spec).inv()

@@ -42,6 +42,7 @@ def my_rank(chain: Chain, group: Any) -> Any:
         jnp.arange(n, dtype=jnp.int32),
         **{"from": _layout.words((n,), (n,), ((),))},
         to=_layout.words((n,), (n,), ((0,),)),
+        turn=0,
         out_shape=(1,),
         donate=False,
         group=group,

@@ -7,7 +7,7 @@ zeros behind them, those of the second, and so on.
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -77,7 +77,7 @@ class Deal:
         """What all devices have alike, for a type that says so."""
         return x
 
-    def on_parts(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
+    def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
         """function(rank, parts of the matrices, whole arrays) on every device; to: its result's."""
         if self.mesh is None:
             return function(jnp.int32(0), *matrices, *whole)
@@ -90,6 +90,22 @@ class Deal:
             check_vma=False,
         )
         return mapped(*matrices, *whole)
+
+
+def on_parts(
+    deal: Deal, function: Callable, x: Any, source: Spec | None = None, to: Spec | None = None
+) -> Any:
+    """A function of every device's part; source and to: other splits than a dealt matrix has."""
+    if deal.mesh is None:
+        return function(x)
+    mapped = jax.shard_map(
+        function,
+        mesh=deal.mesh,
+        in_specs=_mesh_rules.to_partition_spec(source or deal.spec),
+        out_specs=_mesh_rules.to_partition_spec(to or deal.spec),
+        check_vma=False,
+    )
+    return mapped(x)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -190,17 +206,43 @@ class Matrix:
         return self.columns(pick)
 
     def _each(self, function: Callable, others: tuple, whole: tuple, to: Spec) -> Any:
-        deal, stored = self.deal, self.deal.stored(self.n)
-
-        def local(rank: Any, *parts: Any) -> Any:
-            i = jnp.arange(stored, dtype=jnp.int32)
-            block, n_ranks = jnp.int32(deal.block), jnp.int32(deal.n_ranks)
-            columns = (i // block * n_ranks + rank) * block + i % block
-            rows = jnp.arange(self.m, dtype=jnp.int32)
-            return function(rows[None, :], columns[:, None], *parts)
-
         matrices = (self.data, *(other.data for other in others))
-        return deal.on_parts(local, matrices, whole, to)
+        return _each(self.deal, (self.m, self.n), function, matrices, whole, to)
+
+
+def _each(
+    deal: Deal,
+    shape: tuple[int, int],
+    function: Callable,
+    matrices: Sequence,
+    whole: Sequence,
+    to: Spec,
+) -> Any:
+    """function(rows, columns, parts) on every device, with the indices of a matrix of this shape.
+
+    The result is split as `to` says.
+    """
+    m, stored = shape[0], deal.stored(shape[1])
+
+    def local(rank: Any, *parts: Any) -> Any:
+        i = jnp.arange(stored, dtype=jnp.int32)
+        block, n_ranks = jnp.int32(deal.block), jnp.int32(deal.n_ranks)
+        columns = (i // block * n_ranks + rank) * block + i % block
+        rows = jnp.arange(m, dtype=jnp.int32)
+        return function(rows[None, :], columns[:, None], *parts)
+
+    return deal.by_rank(local, tuple(matrices), tuple(whole), to)
+
+
+def identity(like: Matrix, m: int, n: int) -> Matrix:
+    """The first n columns of the identity of m rows, dealt out as another matrix."""
+
+    def ones(rows: Any, columns: Any, x: Any) -> Any:
+        is_one = (rows == columns) & (columns < n)
+        return jnp.where(is_one, jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
+
+    data = _each(like.deal, (m, n), ones, (like.data,), (), like.deal.spec)
+    return Matrix(data, like.deal, m, n)
 
 
 def deal_out(x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = None) -> Matrix:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from plait._dealt import Matrix
+from plait._dealt import Matrix, identity
 from plait._dense_rules import (
     ADJOINT,
     IS_LOWER,
@@ -37,15 +37,6 @@ def real(x: Any) -> Any:
 def hermitian(a: Matrix) -> Matrix:
     """(a + aᴴ) / 2."""
     return (a + a.adjoint()) * 0.5
-
-
-def identity(like: Matrix) -> Matrix:
-    """As large as a square matrix, and dealt out as it."""
-
-    def ones(rows: Any, columns: Any, x: Any) -> Any:
-        return jnp.where(rows == columns, jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
-
-    return like.map(ones)
 
 
 def dot(a: Matrix, b: Matrix) -> Any:
@@ -124,7 +115,7 @@ def cholesky_solve(low: Matrix, b: Matrix) -> Matrix:
 @jax.custom_jvp
 def cholesky_inverse(low: Matrix) -> Matrix:
     """a⁻¹ = L⁻ᴴ L⁻¹, both triangles."""
-    y = trsm(low, identity(low), form=IS_LOWER, donate=True)
+    y = trsm(low, identity(low, low.m, low.n), form=IS_LOWER, donate=True)
     return mirrored(gemm(y, y, trans=ADJOINT, form_a=IS_LOWER, form_c=IS_LOWER))
 
 

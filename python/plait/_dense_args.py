@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from plait import _dealt, _errors, _jax, _mesh
+from plait import _dealt, _errors, _jax, _mesh, _mesh_rules
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -140,9 +140,17 @@ def deal_in(operand_spec: Spec, x: Any, deal: Deal) -> Matrix:
 
 
 def back(a: Matrix, spec: Spec, ndim: int = 2) -> Any:
-    """The global array of a dealt matrix, or the vector that it is."""
-    x = _dealt.collect(a, spec)
+    """The global array of a dealt matrix, or the vector that it is; split where it can be."""
+    x = _dealt.collect(a, fitted(a.deal.mesh, spec, (a.m, a.n)))
     return jnp.squeeze(x, 1) if ndim == 1 else x
+
+
+def fitted(mesh: Any, spec: Spec, shape: tuple[int, ...]) -> Spec:
+    """The spec, whole along axes of a result that it does not divide."""
+    return tuple(
+        () if n % _mesh_rules.parts(mesh, axes) else axes
+        for n, axes in zip(shape, spec, strict=True)
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from plait._dealt import Matrix
-from plait._dense import identity, no_tangent
+from plait._dealt import Matrix, identity
+from plait._dense import no_tangent
 from plait._dense_rules import (
     ADJOINT,
     IS_LOWER,
@@ -88,7 +88,7 @@ def lu_solve(factor: Matrix, order: Any, b: Matrix, way: int = NONE) -> Matrix:
 
 def lu_inverse(factor: Matrix, order: Any) -> Matrix:
     """a⁻¹."""
-    return lu_solve(factor, order, identity(factor))
+    return lu_solve(factor, order, identity(factor, factor.m, factor.n))
 
 
 def _parity(order: Any) -> Any:
@@ -119,7 +119,7 @@ def _lu_slogdet_jvp(primals: tuple, tangents: tuple) -> tuple:
     """tr(a⁻¹ ȧ): its real part of the logarithm, its imaginary part of the phase."""
     factor, order = primals
     sign, log = lu_slogdet(factor, order)
-    turned = lu_solve(factor, order, identity(factor), PLAIN)  # a⁻ᵀ
+    turned = lu_solve(factor, order, identity(factor, factor.m, factor.n), PLAIN)  # a⁻ᵀ
     trace = turned.total(lambda rows, columns, x, y: x * y, tangents[0])
     if not jnp.issubdtype(factor.dtype, jnp.complexfloating):
         return (sign, log), (jnp.zeros_like(sign), trace)

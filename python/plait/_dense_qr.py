@@ -4,8 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from plait._dealt import Matrix
-from plait._dense import identity
+from plait._dealt import Matrix, identity, on_parts
 from plait._dense_rules import ADJOINT, IS_UPPER, NONE, PLAIN, UPPER, gemm, geqrf, keep, ormqr, trsm
 
 
@@ -14,16 +13,16 @@ def first_rows(a: Matrix, n: int) -> Matrix:
     return Matrix(a.data[:, :n], a.deal, n, a.n)
 
 
+def first_columns(a: Matrix, n: int) -> Matrix:
+    """Columns 0 to n - 1, which are the first ones of every device."""
+    stored = a.deal.stored(n)
+    data = on_parts(a.deal, lambda x: x[:stored], a.data)
+    return Matrix(data, a.deal, a.m, n).map(lambda rows, columns, x: x)
+
+
 def stacked(a: Matrix, b: Matrix) -> Matrix:
     """The rows of a, then those of b."""
     return Matrix(jnp.concatenate((a.data, b.data), axis=1), a.deal, a.m + b.m, a.n)
-
-
-def unit_columns(like: Matrix, m: int, n: int) -> Matrix:
-    """The first n columns of the identity of m rows, on the devices of another matrix."""
-    deal = like.deal
-    data = jnp.zeros(deal.shape(m, n), like.dtype)
-    return identity(Matrix(data, deal, m, n))
 
 
 @jax.custom_jvp
@@ -31,7 +30,8 @@ def qr(a: Matrix) -> tuple[Matrix, Matrix]:
     """Q of min(m, n) columns, and R of as many rows."""
     factor, tau = geqrf(a)
     k = min(a.m, a.n)
-    q = ormqr(factor, tau, unit_columns(a, a.m, k), NONE)
+    reflectors = factor if k == a.n else first_columns(factor, k)
+    q = ormqr(reflectors, tau, identity(a, a.m, k), NONE)
     return q, keep(first_rows(factor, k), IS_UPPER)
 
 

@@ -8,7 +8,7 @@ with these.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad, batching, mlir
 from plait import _blas, _eager, _groups, _jax, _mesh_rules, _sites
-from plait._dealt import Deal, Matrix
+from plait._dealt import Deal, Matrix, on_parts
 from plait._ops import Chain, Rules, rules
 
 NONE, PLAIN, ADJOINT = 0, 1, 2  # plait_trans_t
@@ -147,10 +147,11 @@ def side_by_side(deal: Deal, b: Any, dim: int, out: Out) -> tuple:
     n_batch, n_stored, m = b.shape
     each = n_stored // deal.n_parts
     n_rows = out.shape[0]
-    joined = _local(deal, lambda x: x.reshape(n_batch * each, m), b, 1)
+    one, many = deal.spec, ((), *deal.spec)
+    joined = on_parts(deal, lambda x: x.reshape(n_batch * each, m), b, many, one)
 
     def split(y: Any) -> Any:
-        return _local(deal, lambda x: x.reshape(n_batch, each, n_rows), y, 0)
+        return on_parts(deal, lambda x: x.reshape(n_batch, each, n_rows), y, one, many)
 
     wide = dataclasses.replace(out, shape=(n_rows, deal.n_ranks * n_batch * each))
     return joined, split, wide
@@ -172,18 +173,6 @@ def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> 
     given = {"attrs": tuple(sorted(attrs.items())), "outs": (wide,), "donate": False}
     [y] = primitives()[name].bind(args[0], joined, **(params | given))
     return [split(y)], [0]
-
-
-def _local(deal: Deal, function: Callable, x: Any, at: int) -> Any:
-    """A function of every device's part of a batch of dealt matrices; at: 1 from, 0 to one."""
-    if deal.mesh is None:
-        return function(x)
-    one = _mesh_rules.to_partition_spec(deal.spec)
-    many = _mesh_rules.to_partition_spec(((), *deal.spec))
-    source, to = (many, one) if at else (one, many)
-    return jax.shard_map(function, mesh=deal.mesh, in_specs=source, out_specs=to, check_vma=False)(
-        x
-    )
 
 
 @functools.cache

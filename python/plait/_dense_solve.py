@@ -31,7 +31,7 @@ def solve(kind: str, factor: Sequence, b: Matrix, way: int = NONE) -> Matrix:
     return b.with_data(primitive().bind(*factor, b.data, **given, site=_sites.here())[0])
 
 
-def _body(*args: Any, kind: str, deal: Deal, n: int, n_rhs: int, way: int, site: int) -> list:
+def body(*args: Any, kind: str, deal: Deal, n: int, n_rhs: int, way: int, site: int) -> list:
     *factor, b = args
     rhs = Matrix(b, deal, n, n_rhs)
     is_conj = way in (PLAIN, CONJ)
@@ -77,7 +77,7 @@ def _batch(args: Sequence, dims: Sequence, **params: Any) -> tuple:
 
 
 def _lower(ctx: Any, *args: Any, **params: Any) -> Any:
-    return _jax.lower_traced(ctx, functools.partial(_body, **params), args)
+    return _jax.lower_traced(ctx, functools.partial(body, **params), args)
 
 
 @functools.cache

@@ -49,8 +49,7 @@ def _redistribute_transpose(chain: Chain, cts: Sequence, args: Sequence, params:
 def _fits(aval: Any, params: dict) -> dict:
     """The layouts under the axes that vmap has put before those they speak of."""
     extents = aval.shape[: aval.ndim - params["from"][0]]
-    found = {name: _layout.with_leading(params[name], extents) for name in ("from", "to")}
-    return found | {"turn": params.get("turn", 0)}
+    return {name: _layout.with_leading(params[name], extents) for name in ("from", "to")}
 
 
 rules(

@@ -98,14 +98,25 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _partial_sum(place: _mesh.Place, axes: tuple[int, ...]) -> Any:
-    """Each device's sum of its part, with extent 1 along the summed axes."""
+def _partial(function: Any, place: _mesh.Place, axes: tuple[int, ...]) -> Any:
+    """What the function makes of each device's part, with extent 1 along the axes."""
     split = _mesh_rules.to_partition_spec(place.spec)
 
-    def add(part):
-        return jnp.sum(part, axis=axes, keepdims=True)
+    def reduce(part: Any) -> Any:
+        return function(part, axis=axes, keepdims=True)
 
-    return jax.jit(jax.shard_map(add, mesh=place.mesh, in_specs=split, out_specs=split))
+    return jax.jit(jax.shard_map(reduce, mesh=place.mesh, in_specs=split, out_specs=split))
+
+
+def reduced(function: Any, x: Any, place: _mesh.Place, axes: tuple[int, ...]) -> Any:
+    """jnp.sum or jnp.max of a global array: of each device's part, then of these in order."""
+    if place.mesh is None:
+        return function(x, axis=axes)
+    x = _partial(function, place, axes)(x)
+    whole = tuple(() if a in axes else names for a, names in enumerate(place.spec))
+    if whole != place.spec:
+        x = _mesh_rules.bind("redistribute", x, place.mesh, place.spec, whole, shape=x.shape)
+    return function(x, axis=axes)
 
 
 def sum(  # noqa: A001 - the name is part of the interface
@@ -131,10 +142,4 @@ def sum(  # noqa: A001 - the name is part of the interface
     if x.ndim == 0:
         return jnp.sum(x)
     x, place = _mesh.locate(x, mesh, spec, "sum")
-    if place.mesh is None:
-        return jnp.sum(x, axis=axes)
-    x = _partial_sum(place, axes)(x)
-    whole = tuple(() if a in axes else names for a, names in enumerate(place.spec))
-    if whole != place.spec:
-        x = _mesh_rules.bind("redistribute", x, place.mesh, place.spec, whole, shape=x.shape)
-    return jnp.sum(x, axis=axes)
+    return reduced(jnp.sum, x, place, axes)

@@ -1,10 +1,35 @@
 """Dense linear algebra on global matrices that are distributed over a mesh."""
 
 from plait._cholesky import Cholesky, cholesky, potri, potrs
+from plait._eigh import Eigh, eigh, eigvalsh, syevd
+from plait._lu import LU, det, inv, lu, lu_solve, slogdet
+from plait._matmul import matmul, matrix_norm
+from plait._qr import QR, lstsq, qr
+from plait._svd import SVD, Polar, cond, polar, svd
 
 __all__ = [
+    "LU",
+    "QR",
+    "SVD",
     "Cholesky",
+    "Eigh",
+    "Polar",
     "cholesky",
+    "cond",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "inv",
+    "lstsq",
+    "lu",
+    "lu_solve",
+    "matmul",
+    "matrix_norm",
+    "polar",
     "potri",
     "potrs",
+    "qr",
+    "slogdet",
+    "svd",
+    "syevd",
 ]

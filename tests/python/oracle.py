@@ -301,3 +301,75 @@ def halo_reduce(y, parts, width, boundary, shape=None):
     for cells, places, _ in _halo_windows(x, parts, width, x.shape if shape is None else shape):
         z[_halo_inner(width, places)] = x[cells]
     return z
+
+
+# ---- linear algebra ------------------------------------------------------------------------------
+
+
+def cholesky(a):
+    """The lower factor of the Hermitian matrix with this lower triangle."""
+    return np.linalg.cholesky(np.tril(a) + np.tril(a, -1).conj().T)
+
+
+def solve(a, b):
+    """a⁻¹ b, in double precision."""
+    return np.linalg.solve(_double(a), _double(b))
+
+
+def inv(a):
+    """a⁻¹, in double precision."""
+    return np.linalg.inv(_double(a))
+
+
+def lu(a):
+    """The order of the rows and the factors, with partial pivoting."""
+    import scipy.linalg
+
+    factor, exchanges = scipy.linalg.lu_factor(_double(a))
+    order = np.arange(len(a))
+    for i, j in enumerate(exchanges):
+        order[[i, j]] = order[[j, i]]
+    return order, np.tril(factor, -1) + np.eye(len(a)), np.triu(factor)
+
+
+def slogdet(a):
+    """Phase and logarithm of the determinant, in double precision."""
+    return np.linalg.slogdet(_double(a))
+
+
+def det(a):
+    """The determinant, in double precision."""
+    return np.linalg.det(_double(a))
+
+
+def qr(a):
+    """The reduced factors with a diagonal of r that is not negative."""
+    q, r = np.linalg.qr(_double(a))
+    phase = np.exp(1j * np.angle(np.diagonal(r))) if np.iscomplexobj(a) else np.sign(np.diagonal(r))
+    q[:, : len(phase)] *= phase
+    return q, phase.conj()[:, None] * r
+
+
+def lstsq(a, b):
+    """The x of least ‖a x - b‖."""
+    return np.linalg.lstsq(_double(a), _double(b), rcond=None)[0]
+
+
+def eigh(a):
+    """Eigenvalues, ascending, in double precision."""
+    return np.linalg.eigvalsh(_double(a))
+
+
+def svd(a):
+    """Singular values, descending, in double precision."""
+    return np.linalg.svd(_double(a), compute_uv=False)
+
+
+def polar(a):
+    """The factors u and h ≥ 0."""
+    u, s, vh = np.linalg.svd(_double(a), full_matrices=False)
+    return u @ vh, (vh.conj().T * s) @ vh
+
+
+def _double(a):
+    return np.asarray(a).astype(np.result_type(np.asarray(a).dtype, "float64"))

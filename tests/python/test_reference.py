@@ -29,7 +29,7 @@ def load():
 TOOLS = load()
 PUBLIC = {
     f"{module.__name__}.{name}".removeprefix("plait."): getattr(module, name)
-    for module in (plait, plait.fft, plait.halo)
+    for module in (plait, plait.fft, plait.halo, plait.linalg)
     for name in module.__all__
     if inspect.isroutine(getattr(module, name))
 }

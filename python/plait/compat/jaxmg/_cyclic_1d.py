@@ -221,7 +221,7 @@ def _layouts(shape: tuple[int, int], ndev: int, T_A: int, need: int) -> tuple[tu
 def _relayout(x: Array, axis_name: Any, name: str, ways: tuple, out_shape: tuple) -> Array:
     comm = axis_name if isinstance(axis_name, str) else tuple(axis_name)
     group, tree = _groups.of(comm, name, None), _call.Tree(x, name)
-    to = {"from": ways[0], "to": ways[1], "out_shape": out_shape}
+    to = {"from": ways[0], "to": ways[1], "turn": 0, "out_shape": out_shape}
     return _call.run("redistribute", name, tree, group, None, **to)
 
 

@@ -1,0 +1,151 @@
+"""Polar decompositions of dealt matrices by QDWH, and singular values by way of these.
+
+a = U H with orthonormal columns of U and a Hermitian H ≥ 0; H = V S Vᴴ gives a = (U V) S Vᴴ. The
+iteration is X ← X (a I + b XᴴX) (I + c XᴴX)⁻¹, with weights that bring singular values from ε on to
+1 in six steps at most. They are the same for all matrices, so a program has a fixed number of
+steps: by QR where c is large, else by Cholesky.
+Source: Nakatsukasa, Bai, Gygi, SIAM J. Matrix Anal. Appl. 31, 2010; Nakatsukasa, Higham, SIAM J.
+Sci. Comput. 35, 2013.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from plait._dealt import Matrix, identity
+from plait._dense import hermitian, real
+from plait._dense_eigh import eigh
+from plait._dense_qr import first_rows, qr, stacked
+from plait._dense_rules import ADJOINT, IS_LOWER, gemm, potrf, trsm
+
+BY_QR = 100.0  # weights c from which Cholesky would lose digits
+TALL = 2  # times as many rows as columns: QR first
+
+
+def _weights(dtype: Any) -> Iterator[tuple[float, float, float]]:
+    """a, b, c of every step, for singular values from ε to 1."""
+    eps = float(jnp.finfo(dtype).eps)
+    least = eps
+    while abs(1 - least) > eps:
+        d = (4 * (1 - least**2) / least**4) ** (1 / 3)
+        a = math.sqrt(1 + d) + 0.5 * math.sqrt(
+            8 - 4 * d + 8 * (2 - least**2) / (least**2 * math.sqrt(1 + d))
+        )
+        b = (a - 1) ** 2 / 4
+        c = a + b - 1
+        yield a, b, c
+        least = min(1.0, least * (a + b * least**2) / (1 + c * least**2))
+
+
+def _step_by_qr(x: Matrix, a: float, b: float, c: float) -> Matrix:
+    """b/c X + (a - b/c)/√c Q₁ Q₂ᴴ with [√c X; I] = [Q₁; Q₂] R."""
+    q, _ = qr(stacked(x * math.sqrt(c), identity(x, x.n, x.n)))
+    first = first_rows(q, x.m)
+    second = Matrix(q.data[:, x.m :], q.deal, x.n, x.n)
+    return x * (b / c) + gemm(first, second.adjoint()) * ((a - b / c) / math.sqrt(c))
+
+
+def _step_by_cholesky(x: Matrix, a: float, b: float, c: float) -> Matrix:
+    """b/c X + (a - b/c) X Z⁻¹ with Z = I + c XᴴX."""
+    z = gemm(x, x, trans=ADJOINT, form_c=IS_LOWER) * c + identity(x, x.n, x.n)
+    low, _ = potrf(z)
+    y = trsm(low, trsm(low, x.adjoint()), trans=ADJOINT).adjoint()
+    return x * (b / c) + y * (a - b / c)
+
+
+def _unitary(a: Matrix) -> Matrix:
+    most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1))
+    scale = jnp.max(most)
+    scale = jnp.where(scale > 0, scale, jnp.ones((), scale.dtype))
+    x = a.with_data(a.data / scale.astype(a.dtype))
+    size = jnp.sqrt(x.total(lambda rows, columns, y: jnp.abs(y) ** 2))
+    x = x.with_data(x.data / jnp.where(size > 0, size, 1).astype(a.dtype))
+    for weights in _weights(a.dtype):
+        x = (_step_by_qr if weights[2] > BY_QR else _step_by_cholesky)(x, *weights)
+    return x
+
+
+@jax.custom_jvp
+def polar(a: Matrix) -> tuple[Matrix, Matrix]:
+    """U and H of a matrix with as many rows as columns or more."""
+    u = _unitary(a)
+    return u, hermitian(gemm(u, a, trans=ADJOINT))
+
+
+@polar.defjvp
+def _polar_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """With H = V S Vᴴ, W = U V, P = Wᴴ ȧ V and K_ij = (P_ij - conj P_ji) / (s_i + s_j): of U
+    W K Vᴴ + (1 - U Uᴴ) ȧ H⁻¹, of H Uᴴ ȧ - V K S Vᴴ.
+    """  # noqa: D205
+    (a,), (da,) = primals, tangents
+    u, h = polar(a)
+    s, v, _ = eigh(h, "zero")
+    moved = gemm(u, da, trans=ADJOINT)  # Uᴴ ȧ
+    p = gemm(v, gemm(moved, v), trans=ADJOINT)
+
+    def divide(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
+        both = s[rows] + s[jnp.minimum(columns, s.shape[0] - 1)]
+        return (x - y) / both.astype(x.dtype)
+
+    k = p.map(divide, p.adjoint(), whole=(s,))
+    back = v.adjoint()
+    turn = gemm(gemm(v, k), back)  # V K Vᴴ
+    du = gemm(u, turn)
+    if a.m > a.n:
+        rest = gemm(da - gemm(u, moved), v)
+        du = du + gemm(rest.map(_by_column, whole=(s,)), back)
+    return (u, h), (du, moved - gemm(turn, h))
+
+
+def _by_column(rows: Any, columns: Any, x: Any, s: Any) -> Any:
+    """Column j divided by s_j."""
+    return x / s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+
+
+@jax.custom_jvp
+def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
+    """U, the singular values, descending, and V, of a matrix with m ≥ n."""
+    if a.m >= TALL * a.n:
+        q, r = qr(a)
+        u, s, v = svd(r)
+        return gemm(q, u), s, v
+    u, h = polar(a)
+    w, v, _ = eigh(-h, "zero")
+    return gemm(u, v), jnp.maximum(-w, 0), v
+
+
+@svd.defjvp
+def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """With P = Uᴴ ȧ V and F_ij = 1 / (s_j² - s_i²): U (F ∘ (P S + S Pᴴ)), V (F ∘ (S P + Pᴴ S))."""
+    (a,), (da,) = primals, tangents
+    u, s, v = svd(a)
+    da_v = gemm(da, v)
+    p = gemm(u, da_v, trans=ADJOINT)
+
+    def values(rows: Any, columns: Any, s: Any) -> tuple:
+        return s[rows], s[jnp.minimum(columns, s.shape[0] - 1)]
+
+    def factor(rows: Any, columns: Any, s: Any) -> Any:
+        first, second = values(rows, columns, s)
+        gap = (second - first) * (second + first)
+        is_zero = gap == 0
+        return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, gap))
+
+    def of_u(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
+        first, second = (z.astype(x.dtype) for z in values(rows, columns, s))
+        both = factor(rows, columns, s).astype(x.dtype) * (x * second + y * first)
+        phase = (x - y) / 2 / jnp.where(second == 0, 1, second)
+        return jnp.where(rows == columns, phase, both)
+
+    def of_v(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
+        first, second = (z.astype(x.dtype) for z in values(rows, columns, s))
+        return factor(rows, columns, s).astype(x.dtype) * (x * first + y * second)
+
+    other = p.adjoint()
+    du = gemm(u, p.map(of_u, other, whole=(s,)))
+    if a.m > a.n:
+        du = du + (da_v - gemm(u, p)).map(_by_column, whole=(s,))
+    dv = gemm(v, p.map(of_v, other, whole=(s,)))
+    return (u, s, v), (du, real(p.diagonal()), dv)

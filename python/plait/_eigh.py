@@ -1,0 +1,126 @@
+"""Eigendecompositions of global Hermitian matrices."""
+
+from typing import Any, NamedTuple
+
+from jax import Array
+from plait import _dense_args, _dense_eigh
+from plait._dealt import Deal
+from plait._mesh_rules import Spec
+
+NOT_FINITE = "{}: not finite, or no convergence (LAPACK's info {{}})"
+
+
+class Eigh(NamedTuple):
+    """Eigenvalues, ascending, and a column of eigenvectors for each."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+def _decomposition(a: Array, *, spec: Spec, deal: Deal, mode: str) -> tuple[Eigh, Array]:
+    w, v, info = _dense_eigh.eigh(_dense_args.deal_in(spec, a, deal), mode)
+    return Eigh(w, _dense_args.back(v, spec)), info
+
+
+def _values(a: Array, *, spec: Spec, deal: Deal) -> tuple[Array, Array]:
+    return _dense_eigh.eigvalsh(_dense_args.deal_in(spec, a, deal))
+
+
+def _located(a: Any, block: Any, mesh: Any, spec: Any, name: str) -> tuple[Any, dict]:
+    _dense_args.check_matrix(a, name, is_square=True)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
+    return found.x, {"spec": found.spec, "deal": _dense_args.deal_of(found, block, name)}
+
+
+def eigh(
+    a: Array,
+    *,
+    degenerate: str = "nan",
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Eigh:
+    """Eigenvalues and eigenvectors of a Hermitian matrix that is distributed over a mesh.
+
+    The lower triangle of ``a`` is read. Eigenvalues are the same on all devices, eigenvectors split
+    as ``a``. A matrix with NaN or Inf gives NaN; with ``check=True`` it raises.
+
+    Where eigenvalues are equal, eigenvectors are not functions of the matrix, and ``degenerate``
+    says what becomes of derivatives: ``'nan'`` as in ``jax.numpy``; ``'zero'`` those of what does
+    not depend on the choice of vectors, such as projectors; ``'check'`` the same, but NaN as the
+    gradient of what does depend on it; ``'lorentzian'`` gap / (gap² + δ²) for 1 / gap, with
+    δ = √ε ‖a‖. Eigenvalues are equal if they differ by 10 n ε ‖a‖ or less.
+
+    Collective: over the mesh, in program order.
+    Shapes: (n, n) to (n,) and (n, n), any n, split in any way, or whole on one device or on all.
+    Raises: ValueError for a matrix that is not square, an unknown mode; TypeError for a dtype
+    without solvers; with ``check`` `plait.LinAlgError`.
+    Adjoint: V (diag(w̄) + F ∘ Vᴴ V̄) Vᴴ, symmetrised, F_ij = 1 / (w_j - w_i).
+    Source: LAPACK heevd; oracle ``tests/python/oracle.py::eigh``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.eigh(jnp.diag(jnp.array([3.0, 1.0]))).eigenvalues.tolist()
+        [1.0, 3.0]
+    """
+    if degenerate not in _dense_eigh.MODES:
+        raise ValueError(
+            f"eigh: degenerate is {degenerate!r}; expected one of {', '.join(_dense_eigh.MODES)}"
+        )
+    x, given = _located(a, block, mesh, spec, "eigh")
+    found, status = _dense_args.run(_decomposition, x, mode=degenerate, **given)
+    if check:
+        _dense_args.fail(status, NOT_FINITE.format("eigh"))
+    return found
+
+
+def eigvalsh(
+    a: Array,
+    *,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Eigenvalues of a Hermitian matrix that is distributed over a mesh, ascending.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) to (n,).
+    Raises: as `eigh`.  Adjoint: V diag(w̄) Vᴴ; it needs the eigenvectors, also of equal eigenvalues.
+    Source: LAPACK heevd; oracle ``tests/python/oracle.py::eigh``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.eigvalsh(jnp.diag(jnp.array([3.0, 1.0]))).tolist()
+        [1.0, 3.0]
+    """
+    x, given = _located(a, block, mesh, spec, "eigvalsh")
+    w, status = _dense_args.run(_values, x, **given)
+    if check:
+        _dense_args.fail(status, NOT_FINITE.format("eigvalsh"))
+    return w
+
+
+def syevd(
+    a: Array,
+    *,
+    return_eigenvectors: bool = True,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Eigh | Array:
+    """`eigh`, or `eigvalsh` with ``return_eigenvectors=False``, by the name in LAPACK.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) to (n,) and (n, n), or (n,) alone.
+    Raises: as `eigh`.  Adjoint: as `eigh`.
+    Source: LAPACK heevd; oracle ``tests/python/oracle.py::eigh``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> w, v = plait.linalg.syevd(jnp.diag(jnp.array([3.0, 1.0])))
+        >>> w.tolist()
+        [1.0, 3.0]
+    """
+    given: dict[str, Any] = {"block": block, "check": check, "mesh": mesh, "spec": spec}
+    return eigh(a, **given) if return_eigenvectors else eigvalsh(a, **given)

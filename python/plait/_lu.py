@@ -1,0 +1,233 @@
+"""LU factorizations of global matrices, and what is solved with them."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from plait import _dense_args, _dense_lu
+from plait._dealt import Deal, Matrix
+from plait._mesh_rules import Spec
+
+SINGULAR = "{}: the matrix is singular, pivot {{}} is zero"
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class LU:
+    """A square matrix by its factors, which stay on all devices; a[order] = l u.
+
+    A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
+    are those with respect to the matrix. status: 0, or the order of the first pivot that is zero.
+    """
+
+    status: Array
+    order: Array
+    _factor: Matrix
+    _spec: Spec = dataclasses.field(metadata={"static": True})
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        return (self._factor.n, self._factor.n)
+
+    @property
+    def dtype(self) -> Any:
+        """Of the matrix."""
+        return self._factor.dtype
+
+    @property
+    def l(self) -> Array:  # noqa: E743 - the name in the literature
+        """The lower factor with a diagonal of 1, as a global array, split as the matrix was."""
+        return _dense_args.run(_parts, *self._home(), spec=self._spec)[0]
+
+    @property
+    def u(self) -> Array:
+        """The upper factor as a global array, split as the matrix was."""
+        return _dense_args.run(_parts, *self._home(), spec=self._spec)[1]
+
+    def solve(self, b: Array, *, spec: Any = None) -> Array:
+        """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
+        return _solve(self, b, spec, "solve")
+
+    def slogdet(self) -> tuple[Array, Array]:
+        """Sign, or phase, of the determinant, and the logarithm of its magnitude."""
+        return _dense_args.run(_dense_lu.lu_slogdet, *self._home())
+
+    def logdet(self) -> Array:
+        """The logarithm of the determinant's magnitude."""
+        return self.slogdet()[1]
+
+    def det(self) -> Array:
+        """The determinant."""
+        sign, log = self.slogdet()
+        return sign * jnp.exp(log).astype(sign.dtype)
+
+    def inv(self) -> Array:
+        """The inverse, split as the matrix was."""
+        return _dense_args.run(_inverse, *self._home(), spec=self._spec)
+
+    def _home(self) -> tuple[Matrix, Array]:
+        return _dense_args.at_home(self._factor), self.order
+
+
+def _factor(a: Array, *, spec: Spec, deal: Deal) -> tuple[Matrix, Array, Array]:
+    return _dense_lu.lu(_dense_args.deal_in(spec, a, deal))
+
+
+def _parts(factor: Matrix, order: Array, *, spec: Spec) -> tuple[Array, Array]:
+    low, up = _dense_lu.parts(factor, order)
+    return _dense_args.back(low, spec), _dense_args.back(up, spec)
+
+
+def _inverse(factor: Matrix, order: Array, *, spec: Spec) -> Array:
+    return _dense_args.back(_dense_lu.lu_inverse(factor, order), spec)
+
+
+def _solution(factor: Matrix, order: Array, b: Array, *, spec: Spec) -> Array:
+    x = _dense_lu.lu_solve(factor, order, _dense_args.deal_in(spec, b, factor.deal))
+    return _dense_args.back(x, spec, b.ndim)
+
+
+def _solve(f: LU, b: Any, spec: Any, name: str) -> Array:
+    _dense_args.check_rhs(b, f.shape[0], name)
+    factor, order = f._home()
+    rhs = _dense_args.rhs(b, factor, spec, name)
+    return _dense_args.run(_solution, factor, order, rhs.x, spec=rhs.spec)
+
+
+def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str) -> LU:
+    _dense_args.check_matrix(a, name, is_square=True)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
+    deal = _dense_args.deal_of(found, block, name)
+    factor, order, status = _dense_args.run(_factor, found.x, spec=found.spec, deal=deal)
+    if check:
+        _dense_args.fail(status, SINGULAR.format(name))
+    return LU(status, order, factor, found.spec)
+
+
+def lu(
+    a: Array,
+    *,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> LU:
+    """Factor a square matrix that is distributed over a mesh, with partial pivoting.
+
+    The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, the factors
+    ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first pivot that
+    is zero; with ``check=True`` that raises. It stays dealt out to all devices, in blocks of
+    ``block`` columns, also as a result of a jitted function.
+
+    Collective: over the mesh, in program order.
+    Shapes: (n, n), any n, split in any way, or whole on one device or on all.
+    Raises: ValueError for a matrix that is not square, or a block that is not positive; TypeError
+    for a dtype without solvers; with ``check`` `plait.LinAlgError`.
+    Adjoint: that of each result, by solutions with the same factors.
+    Source: LAPACK getrf, with look-ahead; oracle ``tests/python/oracle.py::lu``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> f = plait.linalg.lu(jnp.array([[0.0, 2.0], [4.0, 0.0]]))
+        >>> f.solve(jnp.array([2.0, 4.0])).tolist(), f.order.tolist(), f.slogdet()[0].item()
+        ([1.0, 1.0], [1, 0], -1.0)
+    """
+    return _lu(a, block, check, mesh, spec, "lu")
+
+
+def lu_solve(
+    a: Array,
+    b: Array,
+    *,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Solve a x = b by `lu`; ``spec`` is that of ``a``, and the solution is split as ``b``.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
+    Raises: as `lu`; ValueError for a b with other rows; TypeError for another dtype.
+    Adjoint: a solution with the transpose by the same factors, and its outer product with x.
+    Source: LAPACK getrf, getrs; oracle ``tests/python/oracle.py::solve``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.lu_solve(jnp.array([[0.0, 2.0], [4.0, 0.0]]), jnp.ones(2)).tolist()
+        [0.25, 0.5]
+    """
+    _dense_args.check_matrix(a, "lu_solve", is_square=True)
+    _dense_args.check_rhs(b, jnp.shape(a)[0], "lu_solve")
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lu_solve")
+    f = _lu(found["a"].x, block, check, mesh, spec, "lu_solve")
+    return _solve(f, found["b"].x, None, "lu_solve")
+
+
+def inv(
+    a: Array,
+    *,
+    block: int | None = None,
+    check: bool = False,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Invert a square matrix by `lu`; the inverse is split as ``a``. See `potri` for definite ones.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) to the same.
+    Raises: as `lu`.  Adjoint: - a⁻ᵀ c a⁻ᵀ.
+    Source: LAPACK getrf, getrs; oracle ``tests/python/oracle.py::inv``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.inv(jnp.array([[0.0, 2.0], [4.0, 0.0]])).tolist()
+        [[0.0, 0.25], [0.5, 0.0]]
+    """
+    return _lu(a, block, check, mesh, spec, "inv").inv()
+
+
+def slogdet(
+    a: Array,
+    *,
+    block: int | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> tuple[Array, Array]:
+    """Sign, or phase, of a determinant, and the logarithm of its magnitude, by `lu`.
+
+    Of a singular matrix 0 and -inf.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) to two scalars.
+    Raises: as `lu`.  Adjoint: a⁻ᵀ times the cotangent.
+    Source: LAPACK getrf; oracle ``tests/python/oracle.py::slogdet``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> sign, log = plait.linalg.slogdet(jnp.array([[0.0, 1.0], [1.0, 0.0]]))
+        >>> sign.item(), log.item()
+        (-1.0, 0.0)
+    """
+    return _lu(a, block, False, mesh, spec, "slogdet").slogdet()
+
+
+def det(
+    a: Array,
+    *,
+    block: int | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """A determinant, by `lu`.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n) to a scalar.
+    Raises: as `lu`.  Adjoint: det(a) a⁻ᵀ times the cotangent, where a is not singular.
+    Source: LAPACK getrf; oracle ``tests/python/oracle.py::det``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> round(plait.linalg.det(jnp.array([[0.0, 2.0], [4.0, 0.0]])).item(), 5)
+        -8.0
+    """
+    return _lu(a, block, False, mesh, spec, "det").det()

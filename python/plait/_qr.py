@@ -1,0 +1,94 @@
+"""QR factorizations of global matrices, and least squares."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from plait import _dense_args, _dense_qr
+from plait._dealt import Deal
+from plait._mesh_rules import Spec
+
+
+class QR(NamedTuple):
+    """a = q r, with orthonormal columns of q and an upper triangular r."""
+
+    q: Array
+    r: Array
+
+
+def _factors(a: Array, *, spec: Spec, deal: Deal) -> QR:
+    q, r = _dense_qr.qr(_dense_args.deal_in(spec, a, deal))
+    return QR(_dense_args.back(q, spec), _dense_args.back(r, spec))
+
+
+def _least(a: Array, b: Array, *, spec: Spec, spec_b: Spec, deal: Deal) -> Array:
+    rhs = _dense_args.deal_in(spec_b, b, deal)
+    x = _dense_qr.lstsq(_dense_args.deal_in(spec, a, deal), rhs)
+    return _dense_args.back(x, spec_b, b.ndim)
+
+
+def qr(
+    a: Array,
+    *,
+    block: int | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> QR:
+    """Factor a matrix that is distributed over a mesh into q with orthonormal columns and r.
+
+    The reduced form: q is (m, k) and r is (k, n) with k = min(m, n). Both are split as ``a``, along
+    the axes whose extents the mesh divides.
+
+    Collective: over the mesh, in program order.
+    Shapes: (m, n) to (m, k) and (k, n), any m and n.
+    Raises: ValueError for an array that is no matrix, or a block that is not positive; TypeError
+    for a dtype without solvers, and for derivatives where m < n.
+    Adjoint: for matrices of full rank with m ≥ n, by triangular solutions.
+    Source: LAPACK geqrf, ormqr; oracle ``tests/python/oracle.py::qr``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> q, r = plait.linalg.qr(jnp.array([[3.0], [4.0]]))
+        >>> abs(r).tolist()
+        [[5.0]]
+    """
+    _dense_args.check_matrix(a, "qr")
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "qr")["a"]
+    deal = _dense_args.deal_of(found, block, "qr")
+    return _dense_args.run(_factors, found.x, spec=found.spec, deal=deal)
+
+
+def lstsq(
+    a: Array,
+    b: Array,
+    *,
+    block: int | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """The x of least ‖a x - b‖ for a matrix of full rank with m ≥ n, by `qr`.
+
+    ``spec`` is that of ``a``. The solution is split as ``b``, along the axes whose extents the mesh
+    divides.
+
+    Collective: over the mesh, in program order.
+    Shapes: (m, n) and (m,) or (m, k), to (n,) or (n, k).
+    Raises: as `qr`; ValueError for m < n, or a b with other rows; TypeError for another dtype.
+    Adjoint: that of the factors.
+    Source: LAPACK gels; oracle ``tests/python/oracle.py::lstsq``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> x = plait.linalg.lstsq(jnp.ones((2, 1)), jnp.array([1.0, 2.0]))
+        >>> x.round(5).tolist()
+        [1.5]
+    """
+    _dense_args.check_matrix(a, "lstsq")
+    m, n = jnp.shape(a)
+    if m < n:
+        raise ValueError(f"lstsq: a is {m} x {n}; expected as many rows as columns, or more")
+    _dense_args.check_rhs(b, m, "lstsq")
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lstsq")
+    deal = _dense_args.deal_of(found["a"], block, "lstsq")
+    a, b = found["a"], found["b"]
+    return _dense_args.run(_least, a.x, b.x, spec=a.spec, spec_b=b.spec, deal=deal)

@@ -1,0 +1,130 @@
+"""Polar and singular value decompositions of global matrices, and condition numbers."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from plait import _dense_args, _dense_svd
+from plait._dealt import Deal
+from plait._mesh_rules import Spec
+
+
+class SVD(NamedTuple):
+    """a = u diag(s) vh."""
+
+    u: Array
+    s: Array
+    vh: Array
+
+
+class Polar(NamedTuple):
+    """a = u h, with orthonormal columns of u and a Hermitian h ≥ 0."""
+
+    u: Array
+    h: Array
+
+
+def _polar(a: Array, *, spec: Spec, deal: Deal) -> Polar:
+    u, h = _dense_svd.polar(_dense_args.deal_in(spec, a, deal))
+    return Polar(_dense_args.back(u, spec), _dense_args.back(h, spec))
+
+
+def _svd(a: Array, *, spec: Spec, deal: Deal) -> SVD:
+    x = _dense_args.deal_in(spec, a, deal)
+    if x.m >= x.n:
+        u, s, v = _dense_svd.svd(x)
+    else:
+        v, s, u = _dense_svd.svd(x.adjoint())
+    return SVD(_dense_args.back(u, spec), s, _dense_args.back(v.adjoint(), spec))
+
+
+def _located(a: Any, block: Any, mesh: Any, spec: Any, name: str) -> tuple[Any, dict]:
+    _dense_args.check_matrix(a, name)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
+    return found.x, {"spec": found.spec, "deal": _dense_args.deal_of(found, block, name)}
+
+
+def polar(
+    a: Array,
+    *,
+    block: int | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Polar:
+    """Factor a matrix that is distributed over a mesh into u with orthonormal columns and h ≥ 0.
+
+    u is the nearest matrix with orthonormal columns. Both are split as ``a``, along the axes whose
+    extents the mesh divides.
+
+    Collective: over the mesh, in program order.
+    Shapes: (m, n) of full rank with m ≥ n to (m, n) and (n, n).
+    Raises: ValueError for m < n, or a block that is not positive; TypeError for a dtype without
+    solvers.
+    Adjoint: by an eigendecomposition of h, also where singular values are equal.
+    Source: QDWH, Nakatsukasa, Bai, Gygi, 2010; oracle ``tests/python/oracle.py::polar``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> u, h = plait.linalg.polar(jnp.array([[0.0, -2.0], [2.0, 0.0]]))
+        >>> h.round(5).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
+    """
+    x, given = _located(a, block, mesh, spec, "polar")
+    if x.shape[0] < x.shape[1]:
+        raise ValueError(f"polar: a is {x.shape[0]} x {x.shape[1]}; take that of its transpose")
+    return _dense_args.run(_polar, x, **given)
+
+
+def svd(
+    a: Array,
+    *,
+    block: int | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> SVD:
+    """Singular values and vectors of a matrix that is distributed over a mesh.
+
+    The reduced form: u is (m, k), s descending and the same on all devices, vh is (k, n), with
+    k = min(m, n). u and vh are split as ``a``, along the axes whose extents the mesh divides.
+
+    It is made of the polar decomposition and an eigendecomposition of its Hermitian factor, after a
+    QR factorization where there are twice as many rows as columns: never of aᴴ a, which has half of
+    the digits.
+
+    Collective: over the mesh, in program order.
+    Shapes: (m, n) to (m, k), (k,) and (k, n), any m and n.
+    Raises: ValueError for an array that is no matrix, or a block that is not positive; TypeError
+    for a dtype without solvers.
+    Adjoint: as in ``jax.numpy``; for singular values that differ.
+    Source: Nakatsukasa, Higham, 2013; oracle ``tests/python/oracle.py::svd``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.svd(jnp.array([[0.0, -3.0], [2.0, 0.0]])).s.round(5).tolist()
+        [3.0, 2.0]
+    """
+    x, given = _located(a, block, mesh, spec, "svd")
+    return _dense_args.run(_svd, x, **given)
+
+
+def cond(
+    a: Array,
+    *,
+    block: int | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """The condition of a matrix, its largest singular value through its smallest.
+
+    Collective: over the mesh, in program order.  Shapes: (m, n) to a scalar.
+    Raises: as `svd`.  Adjoint: that of `svd`.
+    Source: as `svd`; oracle ``numpy.linalg.cond``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> round(plait.linalg.cond(jnp.array([[0.0, -4.0], [2.0, 0.0]])).item(), 5)
+        2.0
+    """
+    x, given = _located(a, block, mesh, spec, "cond")
+    s = _dense_args.run(_svd, x, **given).s
+    return jnp.asarray(s[0] / s[-1])

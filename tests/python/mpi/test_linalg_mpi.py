@@ -1,0 +1,90 @@
+"""plait.linalg on processes of one device each, any number of them."""
+
+import jax
+import jax.numpy as jnp
+import matrices
+import meshes
+import numpy as np
+import plait
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+
+def put(a, mesh, spec):
+    return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
+
+
+def whole(x, mesh):
+    """The array on every process."""
+    return np.asarray(plait.redistribute(x, P(), mesh=mesh).addressable_data(0))
+
+
+@pytest.fixture(params=[AxisType.Auto, AxisType.Explicit])
+def mesh(request):
+    return meshes.make((jax.device_count(),), request.param)
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_everything(mesh, dtype):
+    n = 12 * jax.device_count()
+    a, g = matrices.definite(n, dtype), meshes.random((n, n), dtype, 1)
+    b = meshes.random((n, 5), dtype, 2)
+    x, y, z = put(a, mesh, P("a")), put(g, mesh, P(None, "a")), put(b, mesh, P("a"))
+    f = plait.linalg.cholesky(x, block=5)
+    assert int(f.status.addressable_data(0)) == 0
+    low = whole(f.l, mesh)
+    matrices.check_product((low, low.conj().T), a, n)
+    matrices.check_solution(a, whole(f.solve(z), mesh), b)
+    cond = np.linalg.cond(g)
+    assert np.allclose(whole(f.inv(), mesh) @ a, np.eye(n), atol=100 * matrices.limit(n, dtype))
+    matrices.check_solution(g, whole(plait.linalg.lu_solve(y, z, block=3), mesh), b)
+    log = float(plait.linalg.slogdet(y)[1].addressable_data(0))
+    assert abs(log - np.linalg.slogdet(g)[1]) <= cond * matrices.limit(n, dtype)
+    q, r = plait.linalg.qr(y, block=7)
+    matrices.check_product((whole(q, mesh), whole(r, mesh)), g, n)
+    w, v = plait.linalg.eigh(x, block=4)
+    v = whole(v, mesh)
+    matrices.check_product((v * np.asarray(w.addressable_data(0)), v.conj().T), a, n)
+    matrices.check_product((whole(plait.linalg.matmul(x, y), mesh),), a @ g, n)
+
+
+def test_gradients(mesh):
+    n = 8 * jax.device_count()
+    a, b = matrices.definite(n), meshes.random((n,), seed=1)
+
+    def loss(x, y):
+        f = plait.linalg.cholesky(x, mesh=mesh, spec=P("a"), block=3)
+        return f.logdet() + plait.sum(y * f.solve(y, spec=P("a")), mesh=mesh, spec=P("a"))
+
+    x, y = put(a, mesh, P("a")), put(b, mesh, P("a"))
+    ga, gy = jax.jit(jax.grad(loss, (0, 1)))(x, y)
+    z = np.linalg.solve(a, b)
+    assert np.allclose(whole(ga, mesh), np.linalg.inv(a) - np.outer(z, z))
+    assert np.allclose(whole(gy, mesh), 2 * z)
+
+
+def test_failure_is_the_same_everywhere(mesh):
+    n = 6 * jax.device_count()
+    a = np.eye(n)
+    a[n - 2, n - 2] = -1
+    f = plait.linalg.cholesky(put(a, mesh, P("a")), block=2)
+    assert int(f.status.addressable_data(0)) == n - 1
+    assert np.isnan(whole(f.solve(put(np.ones(n), mesh, P("a"))), mesh)).all()
+    with pytest.raises(plait.LinAlgError, match=f"minor of order {n - 1}"):
+        plait.linalg.cholesky(put(a, mesh, P("a")), block=2, check=True)
+
+
+def test_in_one_program(mesh):
+    n = 4 * jax.device_count()
+    a = matrices.definite(n)
+
+    @jax.jit
+    def both(x):
+        f = plait.linalg.cholesky(x, mesh=mesh, spec=P("a"))
+        w = plait.linalg.eigvalsh(x, mesh=mesh, spec=P("a"))
+        return f.logdet() - jnp.sum(jnp.log(w))
+
+    assert abs(float(both(put(a, mesh, P("a"))).addressable_data(0))) <= matrices.limit(
+        n, "float64"
+    )

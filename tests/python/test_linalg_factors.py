@@ -1,0 +1,290 @@
+"""LU, QR, eigendecompositions, products and norms: backward errors, failures, derivatives."""
+
+import jax
+import jax.numpy as jnp
+import matrices
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+from jax.sharding import PartitionSpec as P
+
+SIZES = (1, 2, 3, 7, 9, 33, 100, 257)
+EVERY = [
+    (
+        n,
+        matrices.SHAPES[(i + j) % len(matrices.SHAPES)],
+        matrices.BLOCKS[(2 * i + 3 * j) % len(matrices.BLOCKS)],
+        matrices.DTYPES[(i + j + 1) % len(matrices.DTYPES)],
+        (i + j) % 4,
+    )
+    for i, n in enumerate(SIZES)
+    for j in range(2)
+]
+
+
+@pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)
+def test_lu(n, shape, block, dtype, i):
+    a, b = meshes.random((n, n), dtype), meshes.random((n, 3), dtype, 1)
+    x, y = matrices.put(a, shape, i), matrices.put(b, shape, i)
+    f, cond = plait.linalg.lu(x, block=block), np.linalg.cond(a)
+    assert f.status == 0
+    low, up = np.asarray(f.l), np.asarray(f.u)
+    assert np.array_equal(low, np.tril(low)) and np.array_equal(np.diag(low), np.ones(n))
+    assert np.array_equal(up, np.triu(up)) and np.abs(low).max() <= 1.415
+    matrices.check_product((low, up), a[np.asarray(f.order)], n)
+    order, *want = oracle.lu(a)
+    if cond <= 1e4 and np.array_equal(f.order, order):
+        for got, factor in zip((low, up), want, strict=True):
+            error = matrices.norm(got - factor)
+            assert error <= matrices.limit(n, dtype) * cond * matrices.norm(factor)
+    solution = f.solve(y)
+    matrices.check_solution(a, solution, b)
+    inverse = np.asarray(f.inv())
+    assert matrices.norm(a @ inverse - np.eye(n)) <= matrices.limit(n, dtype) * cond * n**0.5
+    sign, log = f.slogdet()
+    want = oracle.slogdet(a)
+    assert abs(complex(sign) - want[0]) <= matrices.limit(n, dtype) * cond
+    assert abs(float(log) - want[1]) <= matrices.limit(n, dtype) * cond
+    if shape is not None:
+        assert f.l.sharding.is_equivalent_to(x.sharding, 2)
+        assert solution.sharding.is_equivalent_to(y.sharding, 2)
+
+
+def test_singular():
+    a = np.eye(9)
+    a[4, 4] = 0
+    x = matrices.put(a, (4,))
+    f = plait.linalg.lu(x, block=2)
+    assert f.status == 5 and f.slogdet()[1] == -np.inf and f.det() == oracle.det(a) == 0
+    with pytest.raises(plait.LinAlgError, match="inv: the matrix is singular, pivot 5 is zero"):
+        plait.linalg.inv(x, check=True)
+
+
+@pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)
+def test_qr(n, shape, block, dtype, i):
+    m, n = [(n + 5, n), (n, n), (n, n + 3), (4 * n, n)][i]
+    a = meshes.random((m, n), dtype)
+    q, r = plait.linalg.qr(matrices.put(a, shape, i), block=block)
+    k = min(m, n)
+    assert q.shape == (m, k) and r.shape == (k, n)
+    assert np.array_equal(r, np.triu(r))
+    matrices.check_product((q, r), a, m)
+    matrices.check_orthonormal(q)
+    sizes = np.abs(np.diagonal(oracle.qr(a)[1]))
+    bound = matrices.limit(m, dtype) * np.linalg.cond(a) * matrices.norm(a)
+    assert np.abs(np.abs(np.diagonal(r)) - sizes).max() <= bound
+
+
+def test_lstsq():
+    for shape, dtype in (((4,), "float64"), ((2, 4), "complex128"), (None, "float32")):
+        a, b = meshes.random((40, 9), dtype), meshes.random((40,), dtype, 1)
+        x = plait.linalg.lstsq(matrices.put(a, shape), matrices.put(b, shape))
+        want = oracle.lstsq(a, b)
+        assert np.allclose(x, want, rtol=100 * meshes.eps(dtype), atol=100 * meshes.eps(dtype))
+    with pytest.raises(ValueError, match="lstsq: a is 3 x 4; expected as many rows"):
+        plait.linalg.lstsq(np.ones((3, 4)), np.ones(3))
+
+
+@pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)
+def test_eigh(n, shape, block, dtype, i):
+    a = meshes.random((n, n), dtype)
+    a = (a + a.conj().T) / 2
+    x = matrices.put(a, shape, i)
+    w, v = plait.linalg.eigh(x, block=block)
+    want = oracle.eigh(a)
+    assert np.abs(np.asarray(w) - want).max() <= matrices.limit(n, dtype) * np.abs(want).max()
+    matrices.check_orthonormal(v)
+    v = np.asarray(v)
+    matrices.check_product((v * np.asarray(w), v.conj().T), a, n)
+    values = plait.linalg.eigvalsh(x, block=block)
+    assert np.abs(np.asarray(values) - want).max() <= matrices.limit(n, dtype) * np.abs(want).max()
+    if i == 1:
+        assert np.array_equal(plait.linalg.syevd(x, block=block)[0], w)
+
+
+def test_eigenvectors_are_not_conjugated():
+    a = np.array([[2, 1j], [-1j, 2]])
+    w, v = plait.linalg.eigh(matrices.put(a, (2,)))
+    assert np.allclose(a @ np.asarray(v), np.asarray(v) * np.asarray(w))
+
+
+def test_not_finite():
+    a = np.eye(9)
+    a[5, 2] = np.nan
+    x = matrices.put(a, (4,))
+    assert np.isnan(plait.linalg.eigvalsh(x)).all()
+    with pytest.raises(plait.LinAlgError, match="eigh: not finite"):
+        plait.linalg.eigh(x, check=True)
+
+
+def test_matmul():
+    for i, (m, k, n) in enumerate([(5, 7, 3), (8, 16, 24), (1, 1, 1), (33, 2, 9)]):
+        for shape in ((4,), (2, 4), None):
+            dtype = matrices.DTYPES[i]
+            a, b = meshes.random((m, k), dtype), meshes.random((k, n), dtype, 1)
+            x, y = matrices.put(a, shape, i), matrices.put(b, shape, i)
+            matrices.check_product((plait.linalg.matmul(x, y, block=1 + i),), a @ b, k)
+            z = matrices.put(b[:, 0], shape, i)
+            matrices.check_product((plait.linalg.matmul(x, z),), a @ b[:, 0], k)
+    with pytest.raises(ValueError, match="matmul: b has 2 rows, a has 3"):
+        plait.linalg.matmul(np.ones((2, 3)), np.ones((2, 3)))
+
+
+def test_norms():
+    a = meshes.random((12, 20), "complex128") * 1e200
+    orders = {"fro": "fro", 1: 1, np.inf: np.inf}
+    for shape in ((4,), (2, 2), None):
+        x = matrices.put(a, shape)
+        for ours, theirs in orders.items():
+            want = np.linalg.norm(a / 1e200, theirs) * 1e200
+            assert np.isclose(plait.linalg.matrix_norm(x, ours), want, rtol=1e-14)
+        assert plait.linalg.matrix_norm(x, "max") == np.abs(a).max()
+    assert plait.linalg.matrix_norm(np.zeros((3, 3))) == 0
+    with pytest.raises(ValueError, match="ord is 2; expected 'fro', 1, inf or 'max'"):
+        plait.linalg.matrix_norm(a, 2)
+    with pytest.raises(TypeError, match="matrix_norm: it has no derivative"):
+        jax.grad(plait.linalg.matrix_norm)(np.ones((3, 3)))
+
+
+# ---- derivatives ---------------------------------------------------------------------------------
+
+
+def weighed(function, like):
+    """A scalar of all results, and a direction."""
+    leaves = jax.tree.leaves(jax.eval_shape(function, like))
+    weights = [np.asarray(meshes.random(y.shape, y.dtype, i)) for i, y in enumerate(leaves)]
+
+    def value(a):
+        parts = zip(jax.tree.leaves(function(a)), weights, strict=True)
+        return sum(jnp.sum(jnp.real(y * w) + jnp.real(y * jnp.conj(y)) ** 2) for y, w in parts)
+
+    return value, meshes.random(like.shape, like.dtype, 7)
+
+
+def slopes(function, like):
+    """Values of everything, a tangent, a gradient, and the gradient of a gradient's component."""
+    value, da = weighed(function, like)
+
+    def component(a):
+        return jnp.sum(jnp.real(jax.grad(value)(a) * da))
+
+    def every(a):
+        tangent = jax.jvp(value, (a,), (jnp.asarray(da),))[1]
+        return function(a), tangent, jax.grad(value)(a), jax.grad(component)(a)
+
+    return jax.jit(every)
+
+
+def compare(ours, theirs, a, shape):
+    mesh = meshes.make(shape)
+    got = slopes(lambda a: ours(a, mesh=mesh, spec=P(), block=2), a)(meshes.put(a, mesh))
+    want = slopes(theirs, a)(a)
+    for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
+
+
+BOTH = pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
+
+
+@BOTH
+def test_gradients_of_lu(dtype, shape):
+    n = 6
+    a, b = meshes.random((n, n), dtype), meshes.random((n,), dtype, 1)
+
+    def ours(a, **given):
+        f = plait.linalg.lu(a, **given)
+        return f.l, f.u, f.solve(b), f.inv(), f.slogdet()
+
+    def theirs(a):
+        factor, _, _ = jax.lax.linalg.lu(a)
+        low, up = jnp.tril(factor, -1) + jnp.eye(n, dtype=a.dtype), jnp.triu(factor)
+        return low, up, jnp.linalg.solve(a, b), jnp.linalg.inv(a), jnp.linalg.slogdet(a)
+
+    compare(ours, theirs, a, shape)
+
+
+@BOTH
+def test_gradients_of_qr(dtype, shape):
+    def phased(q, r):
+        phase = jax.lax.stop_gradient(jnp.sign(jnp.diagonal(r)))
+        return q * phase[None], r * jnp.conj(phase)[:, None]
+
+    def ours(a, **given):
+        return phased(*plait.linalg.qr(a, **given))
+
+    compare(ours, lambda a: phased(*jnp.linalg.qr(a)), meshes.random((7, 4), dtype), shape)
+
+
+@BOTH
+def test_gradients_of_eigh(dtype, shape):
+    def seen(w, v):
+        return w, (v * jnp.exp(w)[None].astype(v.dtype)) @ v.conj().T, jnp.abs(v)
+
+    def ours(a, **given):
+        return seen(*plait.linalg.eigh(a, **given)), plait.linalg.eigvalsh(a, **given)
+
+    def theirs(a):
+        return seen(*jnp.linalg.eigh(a)), jnp.linalg.eigvalsh(a)
+
+    compare(ours, theirs, matrices.definite(6, dtype), shape)
+
+
+@pytest.mark.parametrize("mode", ["nan", "zero", "check", "lorentzian"])
+def test_equal_eigenvalues(mode):
+    n, mesh = 7, meshes.make((4,))
+    q, w = matrices.orthogonal(n, "complex128"), np.array([1.0, 2, 2, 2, 3, 4, 4])
+    a = (q * w) @ q.conj().T
+    a = (a + a.conj().T) / 2
+    b = meshes.random((n, n), "complex128", 1)
+
+    def vectors(a):
+        return plait.linalg.eigh(a, degenerate=mode, mesh=mesh, spec=P(), block=2).eigenvectors
+
+    def projector(a):  # on the first two clusters: does not depend on the choice of vectors
+        v = vectors(a)[:, :4]
+        return jnp.sum(jnp.real(v @ v.conj().T * b))
+
+    def choice(a):
+        return jnp.sum(jnp.abs(vectors(a)[:, 1]) ** 2 * np.arange(n, dtype=float))
+
+    good, bad = jax.jit(lambda a: (jax.grad(projector)(a), jax.grad(choice)(a)))(
+        meshes.put(a, mesh)
+    )
+
+    def want(h):
+        first, step = q[:, :4], 1e-6
+        projected = [np.linalg.eigh(a + s * h)[1][:, :4] for s in (step, -step)]
+        assert first.shape == projected[0].shape
+        up, down = (np.sum(np.real(v @ v.conj().T * b)) for v in projected)
+        return (up - down) / (2 * step)
+
+    h = meshes.random((n, n), "complex128", 9)
+    h = (h + h.conj().T) / 2
+    slope = np.sum(np.real(np.asarray(good) * h))
+    if mode != "nan":
+        assert np.isclose(slope, want(h), rtol=1e-4)
+        assert np.isnan(bad).any() == (mode == "check")
+
+
+def test_vmap_of_factors():
+    mesh = meshes.make((2,))
+    a = meshes.random((3, 5, 5))
+    x = meshes.put(a, mesh)
+
+    def every(a):
+        given = {"mesh": mesh, "spec": P(), "block": 2}
+        f = plait.linalg.lu(a, **given)
+        return (
+            f.inv(),
+            f.slogdet()[1],
+            plait.linalg.qr(a, **given),
+            plait.linalg.eigvalsh(a, **given),
+        )
+
+    inverse, log, (q, r), w = plait.jit(jax.vmap(every))(x)
+    assert np.allclose(inverse, np.linalg.inv(a))
+    assert np.allclose(log, np.linalg.slogdet(a)[1])
+    assert np.allclose(q @ r, a)
+    assert np.allclose(w, np.linalg.eigvalsh(a))

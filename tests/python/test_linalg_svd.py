@@ -1,0 +1,95 @@
+"""Polar and singular value decompositions: backward errors and derivatives."""
+
+import jax
+import jax.numpy as jnp
+import matrices
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+import test_linalg_factors as factors
+
+CASES = [
+    ((1, 1), (4,), None, "float64"),
+    ((9, 9), (2, 4), 2, "complex128"),
+    ((12, 7), (4,), 3, "float32"),
+    ((33, 33), (8,), None, "float64"),
+    ((40, 11), (2,), 4, "complex64"),
+    ((20, 13), None, None, "complex128"),
+]
+
+
+@pytest.mark.parametrize("size, shape, block, dtype", CASES)
+def test_polar(size, shape, block, dtype):
+    a = meshes.random(size, dtype)
+    u, h = plait.linalg.polar(matrices.put(a, shape), block=block)
+    matrices.check_orthonormal(u)
+    matrices.check_product((u, h), a, size[0])
+    assert np.array_equal(h, np.asarray(h).conj().T)
+    bound = matrices.limit(size[0], dtype) * np.linalg.cond(a)
+    assert matrices.norm(np.asarray(u) - oracle.polar(a)[0]) <= bound * size[1] ** 0.5
+    w = np.linalg.eigvalsh(np.asarray(h))
+    assert w.min() >= -matrices.limit(size[0], dtype) * w.max()
+
+
+@pytest.mark.parametrize("size, shape, block, dtype", [*CASES, ((7, 12), (4,), 3, "complex128")])
+def test_svd(size, shape, block, dtype):
+    a = meshes.random(size, dtype)
+    u, s, vh = plait.linalg.svd(matrices.put(a, shape), block=block)
+    n, k = max(size), min(size)
+    assert u.shape == (size[0], k) and s.shape == (k,) and vh.shape == (k, size[1])
+    want = oracle.svd(a)
+    assert np.abs(np.asarray(s) - want).max() <= matrices.limit(n, dtype) * want.max()
+    matrices.check_orthonormal(u)
+    matrices.check_orthonormal(np.asarray(vh).conj().T)
+    matrices.check_product((np.asarray(u) * np.asarray(s), vh), a, n)
+
+
+def test_small_singular_values_are_found():
+    u, v = matrices.orthogonal(12), matrices.orthogonal(12, seed=1)
+    s = np.geomspace(1, 1e-12, 12)
+    for scale in (1.0, 1e200, 1e-200):
+        x = matrices.put((u * s) @ v.T * scale, (4,))
+        got = np.asarray(plait.linalg.svd(x).s) / scale
+        assert np.abs(got - s).max() <= 1e-14  # eigenvalues of aᴴ a would have 1e-8
+    assert np.isclose(plait.linalg.cond(matrices.put((u * s[::-1] ** 0.5) @ v.T, (4,))), 1e6)
+    with pytest.raises(ValueError, match="polar: a is 2 x 3; take that of its transpose"):
+        plait.linalg.polar(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "dtype, shape, size", [("float64", (4,), (6, 5)), ("complex128", (2, 2), (5, 5))]
+)
+def test_gradients(dtype, shape, size):
+    a = meshes.random(size, dtype)
+
+    def seen(u, s, vh):
+        return s, jnp.abs(u), jnp.abs(vh), (u * jnp.exp(s)[None].astype(u.dtype)) @ vh
+
+    def parts(u, s, vh):
+        return u @ vh, (vh.conj().T * s[None].astype(u.dtype)) @ vh
+
+    def ours(a, **given):
+        return seen(*plait.linalg.svd(a, **given)), tuple(plait.linalg.polar(a, **given))
+
+    def theirs(a):
+        found = jnp.linalg.svd(a, full_matrices=False)
+        return seen(*found), parts(*found)
+
+    mesh = meshes.make(shape)
+    given = {"mesh": mesh, "spec": jax.P(), "block": 2}
+    got = first_order(lambda a: ours(a, **given), a)(meshes.put(a, mesh))
+    want = first_order(theirs, a)(a)
+    for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
+
+
+def first_order(function, like):
+    """Values, a tangent and a gradient."""
+    value, da = factors.weighed(function, like)
+
+    def every(a):
+        return function(a), jax.jvp(value, (a,), (jnp.asarray(da),))[1], jax.grad(value)(a)
+
+    return jax.jit(every)
