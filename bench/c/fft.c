@@ -6,6 +6,7 @@
  * fft: complex, with transposed output (as the forward path ends) and with natural
  * output in one record; rfft: of real numbers, with transposed output. */
 #include "mpi_team.h"
+#include "problems.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -203,7 +204,7 @@ static int fftw_all_create(fftw_all_t *all, team_t *team, const ways_t *w,
         fftw_create(team, f, (i > 0) ? &all->ways[i - 1] : NULL, &p[i]);
         fftw_facts(f, w->names[i], facts, n_facts);
         (void)snprintf(all->names[i], sizeof(all->names[i]), "fftw %s", w->names[i]);
-        cases[i] = (bench_case_t){all->names[i], fftw_run, f, false};
+        cases[i] = (bench_case_t){.name = all->names[i], .run = fftw_run, .state = f};
     }
     return w->n_ways;
 }
@@ -246,14 +247,16 @@ static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
             problem_create_beside(&p[i], &p[0], w->ways[i]);
         }
         (void)snprintf(names[i], sizeof(names[i]), "plait %s", w->names[i]);
-        cases[n_cases++] = (bench_case_t){names[i], problem_run, &p[i], false};
+        cases[n_cases++] =
+            (bench_case_t){.name = names[i], .run = problem_run, .state = &p[i]};
     }
 #ifdef BENCH_FFTW
     fftw_all_t fftw;
     n_cases +=
         fftw_all_create(&fftw, team, w, p, cases + n_cases, facts, sizeof(facts));
 #endif
-    cases[n_cases++] = (bench_case_t){"memcpy", problem_memcpy, &p[0], false};
+    cases[n_cases++] =
+        (bench_case_t){.name = "memcpy", .run = problem_memcpy, .state = &p[0]};
     bench_rounds(team, o, o->op, facts, n_cases, cases);
 #ifdef BENCH_FFTW
     fftw_all_destroy(&fftw, w);

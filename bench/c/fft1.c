@@ -157,10 +157,11 @@ static void measure(team_t *team, const bench_options_t *o, int64_t n)
                    ", \"difference\": %.3e, \"isa\": \"%s\", \"fftw\": \"%s\"",
                    n, l.n_columns, fmax(of_columns, of_rows), plait_fft1_isa(),
                    FFTW(version));
-    const bench_case_t cases[] = {{"plait columns", plait_columns, &l, false},
-                                  {"fftw columns", fftw_columns, &l, false},
-                                  {"plait rows", plait_rows, &l, false},
-                                  {"fftw rows", fftw_rows, &l, false}};
+    const bench_case_t cases[] = {
+        {.name = "plait columns", .run = plait_columns, .state = &l},
+        {.name = "fftw columns", .run = fftw_columns, .state = &l},
+        {.name = "plait rows", .run = plait_rows, .state = &l},
+        {.name = "fftw rows", .run = fftw_rows, .state = &l}};
     bench_rounds(team, o, name, facts, 4, cases);
     lines_destroy(&l);
 }

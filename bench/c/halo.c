@@ -183,9 +183,9 @@ int main(int argc, char **argv)
                    options.n, (long long)(WIDTH * options.n) * options.n * 8, version,
                    plait_comm_transport(comm), plait_comm_direct(comm));
     (void)snprintf(name, sizeof(name), "axis %d", h.axis);
-    const bench_case_t cases[] = {{"plait", run_plait, &h, false},
-                                  {"mpi", run_mpi, &h, false},
-                                  {"memcpy", run_memcpy, &h, false}};
+    const bench_case_t cases[] = {{.name = "plait", .run = run_plait, .state = &h},
+                                  {.name = "mpi", .run = run_mpi, .state = &h},
+                                  {.name = "memcpy", .run = run_memcpy, .state = &h}};
     bench_rounds(&team, &options, name, facts, 3, cases);
     halo_destroy(&h);
     plait_comm_destroy(&comm);

@@ -2,6 +2,7 @@
  *
  *   ranks op=redist|redist_02 n=256 rounds=15 limit=60 seconds=60 out=FILE */
 #include "mpi_team.h"
+#include "problems.h"
 
 int main(int argc, char **argv)
 {
@@ -13,8 +14,9 @@ int main(int argc, char **argv)
 
     problem_create(&p, comm, options.op, options.n);
     problem_facts(&p, facts, sizeof(facts));
-    const bench_case_t cases[] = {{"plait", problem_run, &p, false},
-                                  {"memcpy", problem_memcpy, &p, false}};
+    const bench_case_t cases[] = {
+        {.name = "plait", .run = problem_run, .state = &p},
+        {.name = "memcpy", .run = problem_memcpy, .state = &p}};
     bench_rounds(&team, &options, options.op, facts, 2, cases);
     problem_destroy(&p);
     plait_comm_destroy(&comm);

@@ -9,7 +9,8 @@
 /* Beyond the second-level cache; short beside what is measured. */
 enum { CANARY_BYTES = 16 << 20 };
 static const double CLEAN = 1.3; /* times the fastest canary; as in bench/_rounds.py */
-static const double MIN_S = 0.004; /* shorter cases are called several times */
+static const double MIN_S = 0.004;   /* shorter cases are called several times */
+static const double SETTLE_S = 0.05; /* idle threads of OpenBLAS spin for 27 ms */
 
 double bench_seconds(void)
 {
@@ -17,6 +18,14 @@ double bench_seconds(void)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void bench_nap(double seconds)
+{
+    const struct timespec nap = {(time_t)seconds,
+                                 (long)(1e9 * (seconds - (double)(time_t)seconds))};
+
+    (void)nanosleep(&nap, NULL);
 }
 
 void bench_must(bool is_right, const char *text)
@@ -93,17 +102,50 @@ static double canary(team_t *team, log_t *log)
     return team->max(team, bench_seconds() - begin);
 }
 
-static double time_of(team_t *team, const bench_case_t *c, int n_calls)
+/* Seconds of n_calls calls on this rank, each prepared. */
+static double prepared(team_t *team, const bench_case_t *c, int n_calls)
 {
-    const bool runs = !c->is_solo || team->rank == 0;
+    double seconds = 0;
 
+    for (int i = 0; i < n_calls; i++) {
+        c->prepare(c->state);
+        if (!c->is_solo || i == 0) {
+            team->barrier(team);
+        }
+        const double begin = bench_seconds();
+        c->run(c->state);
+        seconds += bench_seconds() - begin;
+    }
+    return seconds;
+}
+
+static double repeated(team_t *team, const bench_case_t *c, int n_calls)
+{
     team->barrier(team);
     const double begin = bench_seconds();
-    for (int i = 0; runs && i < n_calls; i++) {
+    for (int i = 0; i < n_calls; i++) {
         c->run(c->state);
     }
-    const double mine = runs ? bench_seconds() - begin : 0;
-    return team->max(team, mine) / n_calls;
+    return bench_seconds() - begin;
+}
+
+double bench_time(team_t *team, const bench_case_t *c, int n_calls)
+{
+    const bool runs = !c->is_solo || team->rank == 0;
+    double mine = 0;
+
+    if (!runs) {
+        team->barrier(team);
+    } else if (c->prepare != NULL) {
+        mine = prepared(team, c, n_calls);
+    } else {
+        mine = repeated(team, c, n_calls);
+    }
+    const double slowest = team->max(team, mine) / n_calls;
+    if (c->is_solo) {
+        bench_nap(SETTLE_S);
+    }
+    return slowest;
 }
 
 static int n_clean(const log_t *log)
@@ -129,7 +171,7 @@ static void one_round(team_t *team, log_t *log, int n_cases, const bench_case_t 
     for (int k = 0; k < n_cases; k++) {
         const int i = (log->n % 2 == 0) ? k : n_cases - 1 - k;
 
-        log->time[i][log->n] = time_of(team, &cases[i], n_calls[i]);
+        log->time[i][log->n] = bench_time(team, &cases[i], n_calls[i]);
         const double now = canary(team, log);
         worst = (now > worst) ? now : worst;
     }
@@ -175,8 +217,8 @@ void bench_rounds(team_t *team, const bench_options_t *options, const char *name
     log->from = bench_alloc(CANARY_BYTES);
     log->to = bench_alloc(CANARY_BYTES);
     for (int i = 0; i < n_cases; i++) {
-        (void)time_of(team, &cases[i], 1); /* the first call warms up */
-        const double once = time_of(team, &cases[i], 1);
+        (void)bench_time(team, &cases[i], 1); /* the first call warms up */
+        const double once = bench_time(team, &cases[i], 1);
         n_calls[i] = (once >= MIN_S) ? 1 : (int)(MIN_S / once) + 1;
     }
     const double begin = bench_seconds();

@@ -5,25 +5,28 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum { BENCH_MAX_CASES = 6, BENCH_MAX_ROUNDS = 400 };
 
 typedef struct team team_t;
 
-/* Both functions are collective over the team. */
+/* The functions are collective over the team. */
 struct team {
     int rank, size;
     void *self;
     void (*barrier)(team_t *team);
     double (*max)(team_t *team, double value);
+    void (*sum)(team_t *team, int64_t n, double values[]); /* or NULL */
 };
 
 typedef struct {
     const char *name;
     void (*run)(void *state);
     void *state;
-    bool is_solo; /* rank 0 alone runs it, the others sleep */
+    bool is_solo;                 /* rank 0 alone runs it, the others sleep */
+    void (*prepare)(void *state); /* before each run, outside of its time; or NULL */
 } bench_case_t;
 
 /* What the command line says, as key=value. */
@@ -40,11 +43,16 @@ bench_options_t bench_options(int argc, char **argv);
 
 double bench_seconds(void);
 
+void bench_nap(double seconds);
+
 /* 2 MiB aligned, in huge pages where the system has them, touched. */
 void *bench_alloc(size_t n_bytes);
 
 /* Ends the program with a text unless `is_right`. */
 void bench_must(bool is_right, const char *text);
+
+/* Seconds that one of n_calls calls of a case takes, of the slowest rank. */
+double bench_time(team_t *team, const bench_case_t *c, int n_calls);
 
 /* Runs the cases in turns until enough rounds are clean, or a limit is reached. A round
  * is clean if memcpys before and after each of its cases were nearly as fast as the

@@ -4,65 +4,16 @@
  *   threads op=fft|redist|redist_02|plan n=256 rounds=15 limit=60 seconds=60 out=FILE */
 #define _GNU_SOURCE
 #include "problems.h"
+#include "thread_team.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #ifdef BENCH_FFTW
 #include <fftw3.h>
 #endif
-
-enum { N_RANKS = 2, N_YIELDS = 500, NAP_NS = 20000 };
-
-typedef struct {
-    team_t team;
-    const bench_options_t *options;
-    plait_comm_t *comm;
-    pthread_t thread;
-    int phase;
-} rank_t;
-
-static atomic_int n_waiting;
-static atomic_int phase_now;
-static double values[N_RANKS];
-
-/* Spins a little, then naps: who waits for a long solo run leaves the core free. */
-static void thread_barrier(team_t *team)
-{
-    rank_t *self = team->self;
-    const struct timespec nap = {0, NAP_NS};
-
-    self->phase++;
-    if (atomic_fetch_add(&n_waiting, 1) == N_RANKS - 1) {
-        atomic_store(&n_waiting, 0);
-        atomic_store(&phase_now, self->phase);
-        return;
-    }
-    for (int i = 0; atomic_load(&phase_now) != self->phase; i++) {
-        if (i < N_YIELDS) {
-            (void)sched_yield();
-        } else {
-            (void)nanosleep(&nap, NULL);
-        }
-    }
-}
-
-static double thread_max(team_t *team, double value)
-{
-    values[team->rank] = value;
-    thread_barrier(team);
-    for (int r = 0; r < N_RANKS; r++) {
-        value = (values[r] > value) ? values[r] : value;
-    }
-    thread_barrier(team);
-    return value;
-}
 
 #ifdef BENCH_FFTW
 typedef struct {
@@ -83,7 +34,7 @@ static void fftw_create(fftw_t *f, int n)
     const size_t n_bytes = (size_t)n * (size_t)n * (size_t)n * BENCH_COMPLEX_BYTES;
 
     bench_must(FFTW(init_threads)() != 0, "FFTW's threads");
-    FFTW(plan_with_nthreads)(N_RANKS);
+    FFTW(plan_with_nthreads)(THREAD_RANKS);
     f->in = bench_alloc(n_bytes);
     f->out = bench_alloc(n_bytes);
     const double begin = bench_seconds();
@@ -93,7 +44,8 @@ static void fftw_create(fftw_t *f, int n)
 }
 
 /* plait's result is (n, n/P, n): a part of FFTW's. */
-static double fftw_difference(const rank_t *self, const problem_t *p, const fftw_t *f)
+static double fftw_difference(const thread_rank_t *self, const problem_t *p,
+                              const fftw_t *f)
 {
     const int64_t start = self->team.rank * p->out[1];
     double worst = 0;
@@ -112,22 +64,22 @@ static double fftw_difference(const rank_t *self, const problem_t *p, const fftw
 }
 
 /* Before anything is timed: each rank compares its part. */
-static double fftw_compare(rank_t *self, problem_t *p, fftw_t *f)
+static double fftw_compare(thread_rank_t *self, problem_t *p, fftw_t *f)
 {
-    bench_must(p->n % N_RANKS == 0, "n is a multiple of the ranks");
+    bench_must(p->n % THREAD_RANKS == 0, "n is a multiple of the ranks");
     if (self->team.rank == 0) {
         /* the ranks' operands, one after the other */
-        for (int64_t k = 0; k < N_RANKS * p->n_real; k++) {
+        for (int64_t k = 0; k < THREAD_RANKS * p->n_real; k++) {
             ((real_t *)f->in)[k] = problem_value(k % p->n_real);
         }
         fftw_run(f);
     }
     problem_run(p);
-    thread_barrier(&self->team);
-    return thread_max(&self->team, fftw_difference(self, p, f));
+    thread_team_barrier(&self->team);
+    return thread_team_max(&self->team, fftw_difference(self, p, f));
 }
 
-static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
+static void measure_beside_fftw(thread_rank_t *self, problem_t *p, const char *facts)
 {
     static fftw_t f; /* rank 0 makes and runs it */
     char more[1024];
@@ -135,14 +87,15 @@ static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
     if (self->team.rank == 0) {
         fftw_create(&f, self->options->n);
     }
-    thread_barrier(&self->team);
+    thread_team_barrier(&self->team);
     const double difference = fftw_compare(self, p, &f);
     (void)snprintf(more, sizeof(more),
                    "%s, \"fftw\": \"%s\", \"fftw_plan_s\": %.3e, \"difference\": %.3e",
                    facts, FFTW(version), f.plan_s, difference);
-    const bench_case_t cases[] = {{"plait", problem_run, p, false},
-                                  {"fftw", fftw_run, &f, true},
-                                  {"memcpy", problem_memcpy, p, false}};
+    const bench_case_t cases[] = {
+        {.name = "plait", .run = problem_run, .state = p},
+        {.name = "fftw", .run = fftw_run, .state = &f, .is_solo = true},
+        {.name = "memcpy", .run = problem_memcpy, .state = p}};
     bench_rounds(&self->team, self->options, self->options->op, more, 3, cases);
     if (self->team.rank == 0) {
         FFTW(destroy_plan)(f.plan);
@@ -152,8 +105,9 @@ static void measure_beside_fftw(rank_t *self, problem_t *p, const char *facts)
 }
 #endif
 
-static void measure(rank_t *self)
+static void *measure(void *rank)
 {
+    thread_rank_t *self = rank;
     problem_t p;
     char facts[768];
 
@@ -162,21 +116,17 @@ static void measure(rank_t *self)
 #ifdef BENCH_FFTW
     if (strcmp(self->options->op, "fft") == 0) {
         measure_beside_fftw(self, &p, facts);
-        thread_barrier(&self->team);
+        thread_team_barrier(&self->team);
         problem_destroy(&p);
-        return;
+        return NULL;
     }
 #endif
-    const bench_case_t cases[] = {{"plait", problem_run, &p, false},
-                                  {"memcpy", problem_memcpy, &p, false}};
+    const bench_case_t cases[] = {
+        {.name = "plait", .run = problem_run, .state = &p},
+        {.name = "memcpy", .run = problem_memcpy, .state = &p}};
     bench_rounds(&self->team, self->options, self->options->op, facts, 2, cases);
-    thread_barrier(&self->team);
+    thread_team_barrier(&self->team);
     problem_destroy(&p);
-}
-
-static void *run(void *argument)
-{
-    measure(argument);
     return NULL;
 }
 
@@ -223,29 +173,15 @@ static void plan_all(const bench_options_t *o, plait_comm_t *comm)
 int main(int argc, char **argv)
 {
     const bench_options_t options = bench_options(argc, argv);
-    plait_comm_t *comms[N_RANKS];
-    rank_t ranks[N_RANKS];
+    plait_comm_t *comms[THREAD_RANKS];
 
-    bench_must(plait_comm_threads(N_RANKS, comms) == PLAIT_OK, plait_error_text());
+    bench_must(plait_comm_threads(THREAD_RANKS, comms) == PLAIT_OK, plait_error_text());
     if (strcmp(options.op, "plan") == 0) {
         plan_all(&options, comms[0]);
+    } else {
+        thread_team_run(&options, comms, measure);
     }
-    for (int r = 0; r < N_RANKS; r++) {
-        ranks[r] = (rank_t){.options = &options, .comm = comms[r]};
-        ranks[r].team = (team_t){.rank = r,
-                                 .size = N_RANKS,
-                                 .self = &ranks[r],
-                                 .barrier = thread_barrier,
-                                 .max = thread_max};
-    }
-    for (int r = 0; strcmp(options.op, "plan") != 0 && r < N_RANKS; r++) {
-        bench_must(pthread_create(&ranks[r].thread, NULL, run, &ranks[r]) == 0,
-                   "thread");
-    }
-    for (int r = 0; strcmp(options.op, "plan") != 0 && r < N_RANKS; r++) {
-        (void)pthread_join(ranks[r].thread, NULL);
-    }
-    for (int r = 0; r < N_RANKS; r++) {
+    for (int r = 0; r < THREAD_RANKS; r++) {
         plait_comm_destroy(&comms[r]);
     }
     return 0;

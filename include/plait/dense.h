@@ -103,6 +103,76 @@ typedef struct {
     plait_dtype_t dtype;
     int64_t n; /* A is n x n */
     int64_t block;
+} plait_potrf_problem_t;
+
+/** Plans A = L L^H for a Hermitian positive definite A, of which the lower triangle is read.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: the operand is this rank's array of A; results are that of L, zero above the diagonal,
+ *  which may have the memory of A, and one int32, the same on all ranks: 0, or the order of the
+ *  first leading minor that is not positive definite, where L is NaN.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: INVALID (extents, block, dtype), OVERFLOW (extents that the library's integers do not
+ *  hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Source: Golub, Van Loan, Matrix Computations, 4.2.9, with look-ahead. */
+PLAIT_EXPORT plait_status_t plait_potrf_plan(const plait_comm_t *comm,
+                                             const plait_potrf_problem_t *problem,
+                                             plait_plan_t **plan_p);
+
+/* Of getrf and geqrf. */
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t m, n; /* A is m x n */
+    int64_t block;
+} plait_panels_problem_t;
+
+/** Plans P A = L U, with partial pivoting.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: the operand is this rank's array of A. Results are that of U with the rest of L below it,
+ *  which may have the memory of A; min(m, n) int32, the row that was exchanged with row i, counted
+ *  from 0; and one int32: 0, or the first i, counted from 1, where U_ii is zero or not finite (all
+ *  columns are done nevertheless). The last two are the same on all ranks.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: INVALID (extents, block, dtype), OVERFLOW (extents that the library's integers do not
+ *  hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Source: Golub, Van Loan, Matrix Computations, 3.4, with look-ahead. */
+PLAIT_EXPORT plait_status_t plait_getrf_plan(const plait_comm_t *comm,
+                                             const plait_panels_problem_t *problem,
+                                             plait_plan_t **plan_p);
+
+/** Plans A = Q R by Householder reflectors.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: the operand is this rank's array of A. Results are that of R with the reflectors below it,
+ *  as LAPACK stores them, which may have the memory of A; and the min(m, n) scalar factors of the
+ *  reflectors, the same on all ranks.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: as plait_getrf_plan.
+ *  Source: Golub, Van Loan, Matrix Computations, 5.2, with look-ahead. */
+PLAIT_EXPORT plait_status_t plait_geqrf_plan(const plait_comm_t *comm,
+                                             const plait_panels_problem_t *problem,
+                                             plait_plan_t **plan_p);
+
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t m, k, n; /* Q is that of an m x k matrix, and C is m x n */
+    int64_t block;
+    bool is_adjoint;
+} plait_ormqr_problem_t;
+
+/** Plans Q C or Q^H C, with the full Q that plait_geqrf_plan has made.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: operands are this rank's array of the factors, the factors of the reflectors, and this
+ *  rank's array of C; the result may have the memory of C.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: as plait_getrf_plan.
+ *  Source: Schreiber, Van Loan, SIAM J. Sci. Stat. Comput. 10(1), 1989. */
+PLAIT_EXPORT plait_status_t plait_ormqr_plan(const plait_comm_t *comm,
+                                             const plait_ormqr_problem_t *problem,
+                                             plait_plan_t **plan_p);
+
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t n; /* A is n x n */
+    int64_t block;
     bool has_vectors; /* false: eigenvalues alone */
 } plait_heevd_problem_t;
 

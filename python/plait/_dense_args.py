@@ -169,13 +169,14 @@ def run(function: Callable, *args: Any, **given: Any) -> Any:
 def fail(status: Any, text: str) -> None:
     """Raises LinAlgError unless the status is 0: now, or where the program is waited for."""
     if isinstance(status, jax.core.Tracer):
-        jax.debug.callback(functools.partial(_judge, text=text), status)
+        named = "plait.LinAlgError: " + text  # all that is left of an exception in a program
+        jax.debug.callback(functools.partial(_judge, text=named), status)
     else:
-        _judge(np.asarray(status), text=text)
+        _judge(np.asarray(status.addressable_data(0)), text=text)
 
 
 def _judge(status: Any, text: str) -> None:
     bad = np.asarray(status).ravel()
     bad = bad[bad != 0]
     if bad.size:
-        raise _errors.LinAlgError(f"plait.LinAlgError: {text.format(int(bad[0]))}")
+        raise _errors.LinAlgError(text.format(int(bad[0])))

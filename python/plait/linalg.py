@@ -5,6 +5,7 @@ from plait._eigh import Eigh, eigh, eigvalsh, syevd
 from plait._lu import LU, det, inv, lu, lu_solve, slogdet
 from plait._matmul import matmul, matrix_norm
 from plait._qr import QR, lstsq, qr
+from plait._solve import solve
 from plait._svd import SVD, Polar, cond, polar, svd
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "potrs",
     "qr",
     "slogdet",
+    "solve",
     "svd",
     "syevd",
 ]

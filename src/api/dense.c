@@ -80,12 +80,94 @@ done:
     return status;
 }
 
+static const int64_t one = 1;
+static const plait_array_t info_array = {.dtype = PLAIT_S32, .ndim = 1, .dims = &one};
+
+plait_status_t plait_potrf_plan(const plait_comm_t *comm,
+                                const plait_potrf_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[2];
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    const plait_potrf_params_t params = {.n = problem->n, .block = problem->block};
+    const plait_array_t a =
+        array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims);
+    const plait_array_t rets[] = {a, info_array};
+    PLAIT_TRY(plait_op_plan(&plait_op_potrf, &params, &comm->end, &a, rets, plan_p));
+done:
+    return status;
+}
+
+/* getrf and geqrf: the matrix, an array of so many numbers as the diagonal has, info. */
+static plait_status_t panels_plan(const plait_op_t *op, plait_dtype_t side,
+                                  const plait_comm_t *comm,
+                                  const plait_panels_problem_t *problem,
+                                  plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[2];
+    int64_t n_pivots = 0;
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    n_pivots = plait_min(problem->m, problem->n);
+    const plait_panels_params_t params = {
+        .m = problem->m, .n = problem->n, .block = problem->block};
+    const plait_array_t a =
+        array_of(comm, problem->dtype, problem->m, problem->n, problem->block, dims);
+    const plait_array_t rets[] = {
+        a, {.dtype = side, .ndim = 1, .dims = &n_pivots}, info_array};
+    PLAIT_TRY(plait_op_plan(op, &params, &comm->end, &a, rets, plan_p));
+done:
+    return status;
+}
+
+plait_status_t plait_getrf_plan(const plait_comm_t *comm,
+                                const plait_panels_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    return panels_plan(&plait_op_getrf, PLAIT_S32, comm, problem, plan_p);
+}
+
+plait_status_t plait_geqrf_plan(const plait_comm_t *comm,
+                                const plait_panels_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    return panels_plan(&plait_op_geqrf, problem->dtype, comm, problem, plan_p);
+}
+
+plait_status_t plait_ormqr_plan(const plait_comm_t *comm,
+                                const plait_ormqr_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[2][2];
+    int64_t n_tau = 0;
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    n_tau = plait_min(problem->m, problem->k);
+    const plait_ormqr_params_t params = {.m = problem->m,
+                                         .k = problem->k,
+                                         .n = problem->n,
+                                         .trans = problem->is_adjoint,
+                                         .block = problem->block};
+    const plait_array_t args[] = {
+        array_of(comm, problem->dtype, problem->m, problem->k, problem->block, dims[0]),
+        {.dtype = problem->dtype, .ndim = 1, .dims = &n_tau},
+        array_of(comm, problem->dtype, problem->m, problem->n, problem->block,
+                 dims[1])};
+    PLAIT_TRY(
+        plait_op_plan(&plait_op_ormqr, &params, &comm->end, args, &args[2], plan_p));
+done:
+    return status;
+}
+
 plait_status_t plait_heevd_plan(const plait_comm_t *comm,
                                 const plait_heevd_problem_t *problem,
                                 plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    const int64_t n_infos = 1;
     int64_t dims[2][2];
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
@@ -102,7 +184,7 @@ plait_status_t plait_heevd_plan(const plait_comm_t *comm,
                                   array_of(comm, problem->dtype, problem->n,
                                            problem->has_vectors ? problem->n : 0, width,
                                            dims[1]),
-                                  {.dtype = PLAIT_S32, .ndim = 1, .dims = &n_infos}};
+                                  info_array};
     PLAIT_TRY(plait_op_plan(&plait_op_heevd, &params, &comm->end, &a, rets, plan_p));
 done:
     return status;

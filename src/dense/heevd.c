@@ -29,8 +29,9 @@ static const plait_attr_t heevd_attrs[] = {
 
 enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
 
-/* Where two ranks (threads of an EPYC, OpenBLAS) are as fast as one of them alone. */
-enum { WHOLE = 256 };
+/* Where two ranks (threads of an EPYC, OpenBLAS) are as fast as one of them alone; and where 32 bits
+ * hold the workspace of 1 + 6 n + 2 n^2 that LAPACK's heevd wants. */
+enum { WHOLE = 256, WHOLE_ALONE = 32764 };
 
 static _Atomic int64_t chosen_whole = -1;
 
@@ -41,9 +42,12 @@ void plait_heevd_choose_whole(int64_t n)
 
 static bool is_whole(int64_t n, int n_ranks)
 {
+    const bool is_short = plait_blas_int_bytes() == 4;
     const int64_t chosen = atomic_load(&chosen_whole);
+    int64_t most = (n_ranks > 1) ? WHOLE : is_short ? WHOLE_ALONE : INT64_MAX;
 
-    return n_ranks == 1 || n <= ((chosen < 0) ? WHOLE : chosen);
+    most = (chosen >= 0) ? chosen : most;
+    return n <= most;
 }
 
 /* The matrices, and this rank's share of the vectors. */
@@ -145,10 +149,10 @@ static plait_status_t whole_run(const void *params, plait_exec_t *exec)
     for (int64_t i = 0; i < n * n && info != 0; i++) {
         plait_scalar_put(dtype, a, i, (double)NAN);
     }
-    if (q->has_vectors && a != v) {
+    if (n_columns > 0 && a != v) {
         memcpy(v, a + first_of(q) * n * item, (size_t)(n_columns * n * item));
     }
-    if (q->has_vectors) {
+    if (n * n_stored > 0) {
         memset(v + n_columns * n * item, 0,
                (size_t)((n_stored - n_columns) * n * item));
     }
@@ -276,6 +280,7 @@ static plait_status_t add_stages(plait_plan_t *plan, const heevd_t *q)
     PLAIT_TRY(plait_plan_add_work(
         plan, plait_dealt_stored(&q->a) * plait_dealt_ld_bytes(&q->a), &t.h.copy));
     PLAIT_TRY(plait_plan_add_work(plan, plait_hetrd_room(&t.h).n_bytes, &t.h.panel));
+    PLAIT_TRY(plait_plan_add_work(plan, plait_tridiagonal_bytes(&t), &t.tree));
     PLAIT_TRY(plait_hetrd_add(plan, &t.h));
     PLAIT_TRY(plait_tridiagonal_add(plan, &t));
     if (q->has_vectors) {

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
+#include "dense/pieces.h"
 #include "dense/scalar.h"
 #include "kernel/blas.h"
 
@@ -20,9 +21,6 @@ enum { MULTIPLY_COLUMNS = 64, UPDATE_COLUMNS = 128 };
 /* Of a part that is multiplied from both sides: it is read from memory once and from the
  * second-level cache once. */
 enum { TILE_BYTES = 192 << 10 };
-
-/* More ranks than this sum a part each, of vectors at least so long for each of them. */
-enum { MAX_SUMMING = 4, MIN_PART = 64 };
 
 typedef struct {
     plait_hetrd_t h;
@@ -334,10 +332,11 @@ static void update(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
         const int64_t width = plait_min(UPDATE_COLUMNS, n_owned(h) - l);
         const int64_t top = global_of(h, l);
         char *swapped = exec->scratch; /* w0 v0 w1 v1 ... of the columns' rows */
-        for (int64_t q = 0; q < 2 * WIDTH; q++) {
-            for (int64_t c = 0; c < width; c++) {
-                memcpy(swapped + (q * width + c) * item,
-                       pair(h, exec, q ^ 1, global_of(h, l + c)), (size_t)item);
+        for (int64_t c = 0; c < width; c++) {
+            const char *row = pair(h, exec, 0, global_of(h, l + c));
+            for (int64_t q = 0; q < 2 * WIDTH; q++) {
+                memcpy(swapped + (q * width + c) * item, row + (q ^ 1) * ld * item,
+                       (size_t)item);
             }
         }
         plait_blas_gemm(dtype, 'N', 'C', n - top, width, 2 * WIDTH, -1,
@@ -382,7 +381,7 @@ static plait_status_t column_run(const void *params, plait_exec_t *exec)
     const plait_hetrd_t *h = &p->h;
 
     if (!plait_hetrd_has_failed(h, exec)) {
-        plait_blas_enter();
+        plait_hetrd_enter(h);
         if (p->j > 0) {
             make_w(h, exec, p->j - 1);
         }
@@ -392,7 +391,7 @@ static plait_status_t column_run(const void *params, plait_exec_t *exec)
         if (is_owner(h, p->j)) {
             reflect(h, exec, p->j);
         }
-        plait_blas_leave();
+        plait_hetrd_leave(h);
     }
     return PLAIT_OK;
 }
@@ -482,9 +481,8 @@ static void multiply_below(const product_t *p, chunk_t c, int64_t top, int64_t b
     }
 }
 
-/* Columns of one block: its diagonal block, and the rows down to `bottom`. Returns the row behind
- * the diagonal block. */
-static int64_t multiply_block(const product_t *p, chunk_t c, int64_t bottom)
+/* Columns of one block: its diagonal block, and the rows down to `bottom`. */
+static void multiply_block(const product_t *p, chunk_t c, int64_t bottom)
 {
     const int64_t n = p->h->a.n, item = item_of(p->h);
     const int64_t top = global_of(p->h, c.from), behind = top + c.to - c.from;
@@ -493,7 +491,6 @@ static int64_t multiply_block(const product_t *p, chunk_t c, int64_t bottom)
                     local(p->h, p->exec, c.from, top), n, p->v + top * item, 1, 1,
                     p->y + top * item, 1);
     multiply_below(p, c, behind, bottom, p->v + top * item, p->y + top * item);
-    return behind;
 }
 
 /* Columns of several blocks: the staircase block by block, what is below it at once. */
@@ -507,7 +504,7 @@ static void multiply_blocks(const product_t *p, chunk_t c)
     for (int64_t l = c.from; l < c.to;) {
         const chunk_t one = {l, plait_min(c.to, (l / block + 1) * block)};
         const int64_t top = global_of(p->h, l);
-        (void)multiply_block(p, one, foot);
+        multiply_block(p, one, foot);
         memcpy(x + (l - c.from) * item, p->v + top * item,
                (size_t)((one.to - l) * item));
         l = one.to;
@@ -563,18 +560,18 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
     }
     keep(h, exec, j);
     memset(p.y + (j + 1) * item, 0, (size_t)((n - j - 1 + n_more) * item));
-    plait_blas_enter();
+    plait_hetrd_enter(h);
     for (int64_t l = local_from(h, j + 1); l < n_owned(h);) {
         const chunk_t c = chunk_at(h, l);
         if (h->a.block >= MULTIPLY_COLUMNS || h->a.n_ranks == 1) {
-            (void)multiply_block(&p, c, n);
+            multiply_block(&p, c, n);
         } else {
             multiply_blocks(&p, c);
         }
         l = c.to;
     }
     multiply_pairs(&p, j);
-    plait_blas_leave();
+    plait_hetrd_leave(h);
 done:
     return PLAIT_OK;
 }
@@ -614,109 +611,6 @@ static const plait_kernel_t product_kernel = {.name = "product",
 
 /* ---- Steps --------------------------------------------------------------------------------------- */
 
-static int64_t part_start(const plait_plan_t *plan, int64_t n, int rank)
-{
-    enum { GRAIN = 8 };
-
-    return (rank == plan->n_ranks) ? n : n / GRAIN * rank / plan->n_ranks * GRAIN;
-}
-
-/* Elements [from, to) of a sum. */
-typedef struct {
-    int64_t from, to;
-} span_t;
-
-/* Messages: what a rank sums of all ranks' pieces comes here, side by side. */
-static plait_status_t collect(plait_plan_t *plan, const plait_reduce_step_t *r,
-                              const span_t spans[])
-{
-    plait_status_t status = PLAIT_OK;
-    const int64_t item = plait_dtype_bytes(r->dtype);
-    plait_move_t move = {0};
-
-    for (int peer = 0; peer < plan->n_ranks; peer++) {
-        const span_t mine = spans[plan->rank], theirs = spans[peer];
-        const int64_t from = r->src_offset + peer * r->piece_stride + mine.from * item;
-        const plait_block_t in = {.peer = peer,
-                                  .src_slot = r->src_slot,
-                                  .dst_slot = r->src_slot,
-                                  .src_offset = from,
-                                  .dst_offset = from,
-                                  .box = {.row_bytes = (mine.to - mine.from) * item}};
-        const plait_block_t out = {
-            .peer = peer,
-            .src_slot = r->src_slot,
-            .src_offset =
-                r->src_offset + plan->rank * r->piece_stride + theirs.from * item,
-            .box = {.row_bytes = (theirs.to - theirs.from) * item}};
-        if (peer != plan->rank && in.box.row_bytes > 0) {
-            PLAIT_TRY(plait_move_add_in(&move, &in));
-        }
-        if (peer != plan->rank && out.box.row_bytes > 0) {
-            PLAIT_TRY(plait_move_add_out(&move, &out));
-        }
-    }
-    PLAIT_TRY(plait_plan_move(plan, &move));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-/* Each rank's part of the sum to all others. */
-static plait_status_t share(plait_plan_t *plan, const plait_reduce_step_t *r,
-                            const span_t spans[])
-{
-    plait_status_t status = PLAIT_OK;
-    const int64_t item = plait_dtype_bytes(r->dtype);
-    plait_move_t move = {0};
-
-    for (int owner = 0; owner < plan->n_ranks; owner++) {
-        const int64_t at = r->dst_offset + spans[owner].from * item;
-        PLAIT_TRY(plait_dealt_share(plan, owner, r->dst_slot, at, r->dst_slot, at,
-                                    (spans[owner].to - spans[owner].from) * item,
-                                    &move));
-    }
-    PLAIT_TRY(plait_plan_move(plan, &move));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-plait_status_t plait_pieces_reduce(plait_plan_t *plan, const plait_hetrd_t *h,
-                                   const plait_reduce_step_t *reduce)
-{
-    plait_status_t status = PLAIT_OK;
-    const int n_ranks = plan->n_ranks;
-    const int64_t n = reduce->n, item = plait_dtype_bytes(reduce->dtype);
-    const bool is_shared = n_ranks > MAX_SUMMING && n >= MIN_PART * n_ranks;
-    plait_reduce_step_t r = *reduce;
-    span_t *spans = plait_alloc(n_ranks, sizeof(*spans));
-
-    PLAIT_CHECK(spans != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    for (int rank = 0; rank < n_ranks; rank++) {
-        spans[rank] = is_shared ? (span_t){part_start(plan, n, rank),
-                                           part_start(plan, n, rank + 1)}
-                                : (span_t){0, n};
-    }
-    PLAIT_TRY(plait_plan_fence(plan));
-    if (h->n_pieces > 1) {
-        PLAIT_TRY(collect(plan, reduce, spans));
-    }
-    r.is_local = (h->n_pieces > 1);
-    r.n_pieces = n_ranks;
-    r.n = spans[plan->rank].to - spans[plan->rank].from;
-    r.src_offset += spans[plan->rank].from * item;
-    r.dst_offset += spans[plan->rank].from * item;
-    PLAIT_TRY(plait_plan_reduce(plan, &r));
-    if (is_shared) {
-        PLAIT_TRY(plait_plan_fence(plan));
-        PLAIT_TRY(share(plan, reduce, spans));
-    }
-done:
-    plait_free(spans);
-    return status;
-}
-
 static plait_status_t add_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
                                  const plait_hetrd_t *h, int64_t j)
 {
@@ -745,7 +639,7 @@ static plait_status_t add_copy(plait_plan_t *plan, const plait_hetrd_t *h)
                                          .piece_stride = sizeof(double)};
 
     PLAIT_TRY(add_kernel(plan, &copy_kernel, h, 0));
-    PLAIT_TRY(plait_pieces_reduce(plan, h, &largest));
+    PLAIT_TRY(plait_pieces_reduce(plan, h->n_pieces > 1, &largest));
     PLAIT_TRY(add_kernel(plan, &scale_kernel, h, 0));
 done:
     return status;
@@ -774,7 +668,7 @@ static plait_status_t add_column(plait_plan_t *plan, const plait_hetrd_t *h, int
     PLAIT_TRY(plait_plan_move(plan, &move));
     PLAIT_TRY(add_kernel(plan, &product_kernel, h, j));
     if (j + 1 < n) {
-        PLAIT_TRY(plait_pieces_reduce(plan, h, &products));
+        PLAIT_TRY(plait_pieces_reduce(plan, h->n_pieces > 1, &products));
     }
 done:
     plait_move_clear(&move);

@@ -10,6 +10,7 @@
 #define PLAIT_DENSE_HETRD_H
 
 #include "dense/dealt.h"
+#include "kernel/blas.h"
 
 enum { PLAIT_HETRD_WIDTH = 32 };
 
@@ -58,13 +59,23 @@ static inline bool plait_hetrd_has_failed(const plait_hetrd_t *h,
     return !(plait_hetrd_state(h, exec)->norm <= 0x1.fffffffffffffp1023);
 }
 
+/* Around calls of the library: several ranks are the parallelism. */
+static inline void plait_hetrd_enter(const plait_hetrd_t *h)
+{
+    if (h->a.n_ranks > 1) {
+        plait_blas_enter();
+    }
+}
+
+static inline void plait_hetrd_leave(const plait_hetrd_t *h)
+{
+    if (h->a.n_ranks > 1) {
+        plait_blas_leave();
+    }
+}
+
 /* Adds the steps. Afterwards d, e and tau are in `panel` on all ranks; column j of `copy` has the
  * j-th reflector below the diagonal, its leading 1 included; T is that of A times state.scale. */
 plait_status_t plait_hetrd_add(plait_plan_t *plan, const plait_hetrd_t *h);
-
-/* Adds the steps of a sum or maximum over ranks of n elements, the same bits on all of them. A
- * rank's own are at piece r of slot where there are n_pieces of them, else at the only one. */
-plait_status_t plait_pieces_reduce(plait_plan_t *plan, const plait_hetrd_t *h,
-                                   const plait_reduce_step_t *reduce);
 
 #endif

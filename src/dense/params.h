@@ -23,12 +23,6 @@ typedef struct {
 } plait_trsm_params_t;
 
 typedef struct {
-    int64_t n;
-    int64_t block;
-    int64_t vectors; /* 0: eigenvalues alone */
-} plait_heevd_params_t;
-
-typedef struct {
     int64_t n, block;
 } plait_potrf_params_t;
 
@@ -42,5 +36,11 @@ typedef struct {
 typedef struct {
     int64_t m, n, block;
 } plait_panels_params_t;
+
+typedef struct {
+    int64_t n;
+    int64_t block;
+    int64_t vectors; /* 0: eigenvalues alone */
+} plait_heevd_params_t;
 
 #endif

@@ -1,5 +1,12 @@
 /* Eigenvalues of a real symmetric tridiagonal matrix that is on all ranks, and each rank's share
- * of the eigenvectors: contiguous columns. */
+ * of the eigenvectors: contiguous columns.
+ *
+ * Divide and conquer (merge.h). All ranks walk up the same tree of merges, at the cost of n^2, and
+ * keep what each takes, not its vectors. Then each rank goes down the tree with its own columns,
+ * from those of the identity: 2 n^2 operations a column at most, no messages, and no memory but a
+ * few panels. LAPACK's stedc in place of it takes n^3 operations and 2 n^2 numbers on every rank;
+ * shares by stemr are not orthogonal where close eigenvalues belong to two ranks.
+ * Source: Gu, Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995; going down, own. */
 #ifndef PLAIT_DENSE_TRIDIAGONAL_H
 #define PLAIT_DENSE_TRIDIAGONAL_H
 
@@ -8,11 +15,15 @@
 typedef struct {
     plait_hetrd_t h;  /* d and e are in its panel */
     int w, v, info;   /* slots of results */
+    int tree;         /* work slot of plait_tridiagonal_bytes() */
     bool has_vectors; /* of the dtype of A */
-    int64_t
-        first; /* vectors of this rank: the first one, how many, and columns of its array */
+    /* vectors of this rank: the first one, how many, and columns of its array */
+    int64_t first;
     int64_t n_columns, n_stored;
 } plait_tridiagonal_t;
+
+/* Bytes of the tree. */
+int64_t plait_tridiagonal_bytes(const plait_tridiagonal_t *t);
 
 /* Adds the steps; eigenvalues are those of A. Where there are none, because A is not finite or a
  * solver failed, w and v are NaN, and plait_hetrd_has_failed says so from then on. */

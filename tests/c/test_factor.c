@@ -5,6 +5,7 @@
 #include "dense/params.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
+#include "plait/dense.h"
 
 enum { SKIPPED = 77 };
 
@@ -40,6 +41,31 @@ static dealt_array_t vector_of(plait_dtype_t dtype, int64_t n)
                            .is_replicated = true,
                            .dtype = dtype,
                            .whole = dealt_matrix(n, 1)};
+}
+
+/* The same plans as a C program makes them. */
+static plait_status_t potrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_potrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t getrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_getrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t geqrf_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_geqrf_plan(comm, problem, plan_p);
+}
+
+static plait_status_t ormqr_plan_of(const plait_comm_t *comm, const void *problem,
+                                    plait_plan_t **plan_p)
+{
+    return plait_ormqr_plan(comm, problem, plan_p);
 }
 
 static void clear(dealt_run_t *t)
@@ -122,6 +148,8 @@ static void potrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
     dealt_run_t t = potrf_run(dtype, s, n_ranks, direct, bad, value, &params);
 
     t.donates = n_ranks % 2 == 0;
+    t.plan = potrf_plan_of;
+    t.problem = &(plait_potrf_problem_t){.dtype = dtype, .n = s->n, .block = s->block};
     dealt_run(&t);
     if (bad < 0) {
         check_potrf(&t, s->n, dtype);
@@ -281,6 +309,9 @@ static void getrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
     dealt_run_t t =
         panels_run(&plait_op_getrf, dtype, s, n_ranks, direct, bad, &params);
 
+    t.plan = getrf_plan_of;
+    t.problem = &(plait_panels_problem_t){
+        .dtype = dtype, .m = s->m, .n = s->n, .block = s->block};
     dealt_run(&t);
     check_lu(&t, dtype, s, bad);
     clear(&t);
@@ -304,6 +335,13 @@ static void multiply(dealt_run_t *qr, plait_dtype_t dtype, const shape_t *s,
                      .text = text_of(is_adjoint ? "ormqr adjoint" : "ormqr", dtype, s,
                                      qr->n_ranks, qr->direct)};
 
+    t.plan = ormqr_plan_of;
+    t.problem = &(plait_ormqr_problem_t){.dtype = dtype,
+                                         .m = s->m,
+                                         .k = s->n,
+                                         .n = n,
+                                         .block = s->block,
+                                         .is_adjoint = is_adjoint};
     t.args[0] = qr->rets[0];
     t.args[1] = qr->rets[1];
     t.args[2] = matrix_of(dtype, &of_c, qr->n_ranks);
@@ -323,6 +361,9 @@ static void geqrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
     dealt_run_t t = panels_run(&plait_op_geqrf, dtype, s, n_ranks, direct, -1, &params);
     const double bound = 10 * (double)(s->m + s->n + 1) * dealt_unit(dtype);
 
+    t.plan = geqrf_plan_of;
+    t.problem = &(plait_panels_problem_t){
+        .dtype = dtype, .m = s->m, .n = s->n, .block = s->block};
     dealt_run(&t);
     double complex *qr = dealt_matrix(s->m, s->n);
     for (int64_t j = 0; j < s->n; j++) {
@@ -425,6 +466,110 @@ static void prove_ormqr(void)
     }
 }
 
+static void refused(plait_status_t status, plait_status_t expected, const char *part)
+{
+    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
+    CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
+}
+
+/* ---------------------------------------------------------------- planted faults */
+
+static int index_of(const plait_plan_t *plan, plait_step_kind_t kind, int n)
+{
+    int i = 0;
+
+    while (i < plan->n_steps && (plan->steps[i].kind != kind || n-- > 0)) {
+        i++;
+    }
+    return i;
+}
+
+static int count_steps(const plait_plan_t *plan, plait_step_kind_t kind)
+{
+    int n = 0;
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        n += plan->steps[i].kind == kind;
+    }
+    return n;
+}
+
+/* Takes a step out and puts it in before another one that is earlier. */
+static void hasten(plait_plan_t *plan, int from, int to)
+{
+    plait_step_t step = plan->steps[from];
+
+    for (int i = from; i > to; i--) {
+        plan->steps[i] = plan->steps[i - 1];
+    }
+    plan->steps[to] = step;
+}
+
+/* A panel that is factored after its owner has arrived, and one that is overwritten after its
+ * owner has arrived at the fence after that: the proof must not hold. */
+static void check_planted(void)
+{
+    const int64_t dims[] = {4, 8};
+    const int64_t one = 1;
+    const plait_array_t a = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
+    const plait_array_t rets[] = {a, {.dtype = PLAIT_S32, .ndim = 1, .dims = &one}};
+    const plait_potrf_params_t params = {8, 2};
+    const char *const faults[] = {"reads what its owner writes in the same phase",
+                                  "overwrites what a peer reads in the same phase"};
+
+    for (int fault = 0; fault < 2; fault++) {
+        plait_plan_t *plans[2] = {NULL};
+        for (int r = 0; r < 2; r++) {
+            const plait_problem_t problem = {.n_ranks = 2,
+                                             .rank = r,
+                                             .caps = {.direct = PLAIT_DIRECT_POINTER},
+                                             .n_args = 1,
+                                             .n_rets = 2,
+                                             .args = &a,
+                                             .rets = rets};
+            CHECK(plait_op_potrf.plan(&params, &problem, &plans[r]) == PLAIT_OK,
+                  "plan");
+        }
+        if (fault == 0) { /* rank 1 owns panel 1 */
+            int at = index_of(plans[1], PLAIT_STEP_ARRIVE, 1);
+            hasten(plans[1], at, at - 1);
+        } else {
+            int n_fences = count_steps(plans[0], PLAIT_STEP_FENCE);
+            hasten(plans[0], plans[0]->n_steps - 1,
+                   index_of(plans[0], PLAIT_STEP_FENCE, n_fences - 2));
+        }
+        refused(plait_plans_check(plans, 2, &(plait_check_t){.alias = -1}),
+                PLAIT_ERR_INTERNAL, faults[fault]);
+        for (int r = 0; r < 2; r++) {
+            plait_plan_destroy(&plans[r]);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- wrong input */
+
+static void check_refusals(plait_comm_t *comm, void *unused)
+{
+    plait_plan_t *plan = NULL;
+    plait_potrf_problem_t p = {.dtype = PLAIT_S32, .n = 4, .block = 2};
+
+    (void)unused;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+            "expected float32, float64, complex64 or complex128");
+    p.dtype = PLAIT_F64;
+    p.block = 0;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "expected 1 or more");
+    p.block = 1;
+    p.n = -3;
+    refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "-3 x -3");
+    refused(plait_potrf_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
+    plait_ormqr_problem_t q = {.dtype = PLAIT_F32, .m = 4, .k = 2, .n = -1, .block = 1};
+    refused(plait_ormqr_plan(comm, &q, &plan), PLAIT_ERR_INVALID, "4 x -1");
+    const plait_panels_problem_t r = {.dtype = PLAIT_F32, .m = -2, .n = 2, .block = 1};
+    refused(plait_getrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
+    refused(plait_geqrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
+}
+
 int main(void)
 {
     if (plait_blas_require() != PLAIT_OK) {
@@ -434,8 +579,10 @@ int main(void)
     prove_potrf();
     prove_panels();
     prove_ormqr();
+    check_planted();
     check_potrf_all();
     check_panels_all();
+    team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
     (void)plait_pool_trim();
     return report("test_factor");
 }

@@ -1,0 +1,40 @@
+/* ScaLAPACK on MPI's ranks: any grid of them, any block. */
+#ifndef BENCH_DENSE_SCALAPACK_H
+#define BENCH_DENSE_SCALAPACK_H
+
+#include "dense_sides.h"
+
+enum { SCALAPACK_DESC = 9 };
+
+typedef struct dense_scalapack dense_scalapack_t;
+
+typedef struct {
+    const char *name;
+    void (*run)(dense_scalapack_t *d);
+} dense_scalapack_call_t;
+
+struct dense_scalapack {
+    const dense_op_t *op;
+    const dense_scalapack_call_t *call;
+    int n, context, desc[SCALAPACK_DESC];
+    matrix_t operand, work; /* works on a copy */
+    matrix_t vectors;       /* of syevd */
+    double *side, *scratch;
+    int *pivots, *int_scratch;
+    int n_scratch, n_int_scratch;
+};
+
+/* Collective over MPI's world, which has grid[0] * grid[1] ranks. */
+void dense_scalapack_create(dense_scalapack_t *d, const char *op, int64_t n,
+                            const int grid[2], int64_t block);
+void dense_scalapack_destroy(dense_scalapack_t *d);
+
+/* For bench_case_t. */
+void dense_scalapack_prepare(void *state);
+void dense_scalapack_run(void *state);
+
+double dense_scalapack_residual(team_t *team, const dense_scalapack_t *d);
+
+extern const dense_kind_t dense_of_scalapack;
+
+#endif

@@ -1,0 +1,51 @@
+/* Divide and conquer for a symmetric tridiagonal matrix: two halves whose eigenvalues are known are
+ * put together. Of the halves' vectors only the first and last rows are needed, and of the vectors
+ * of the whole only these are made: what it takes to make any of them is kept.
+ *
+ * Q = diag(Q1, Q2) R F [S 0; 0 1] O: rotations R that make equal eigenvalues of the halves deflate,
+ * an order F in which those that stay, K of them, come first, the vectors S of a diagonal matrix
+ * plus one of rank one (secular.h), and the order O in which eigenvalues ascend.
+ * Source: Cuppen, Numer. Math. 36, 1981; Gu, Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995. */
+#ifndef PLAIT_DENSE_MERGE_H
+#define PLAIT_DENSE_MERGE_H
+
+#include "dense/secular.h"
+
+/* A merge of n eigenvalues; arrays of n. */
+typedef struct {
+    int64_t n, n_first;                /* of both halves, of the first one */
+    int64_t *n_kept_p, *n_rotations_p; /* K */
+    double *d, *z, *offset, *scale; /* K poles and weights; K roots, and 1 / |vector| */
+    int64_t *origin;
+    int64_t *from;         /* F: of each place, the column of diag(Q1, Q2) R */
+    int64_t *order;        /* O: of each eigenvalue, its place */
+    int64_t *left, *right; /* of the rotations: columns, */
+    double *c, *s;         /* left' = c left + s right, right' = c right - s left */
+} plait_merge_t;
+
+/* In: of the halves, out: of the whole. Eigenvalues ascend. */
+typedef struct {
+    double *values;
+    double *first, *last; /* rows of the vectors */
+} plait_ends_t;
+
+typedef struct {
+    double key;
+    int64_t place;
+} plait_merge_pair_t;
+
+/* Memory of n for one merge at a time. */
+typedef struct {
+    double *z, *rows[2], *packed[2], *values, *weights, *base;
+    plait_merge_pair_t *pairs;
+} plait_merge_room_t;
+
+/* coupling: the element of the tridiagonal matrix between the halves, whose absolute value was
+ * taken from the diagonal elements on both sides of it. */
+void plait_merge(const plait_merge_t *m, double coupling, const plait_ends_t *ends,
+                 const plait_merge_room_t *room);
+
+/* The problem that remains. */
+plait_secular_t plait_merge_secular(const plait_merge_t *m);
+
+#endif

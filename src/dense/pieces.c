@@ -1,0 +1,112 @@
+#include "dense/pieces.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "dense/dealt.h"
+
+/* More ranks than this sum a part each, of vectors at least so long for each of them. */
+enum { MAX_SUMMING = 4, MIN_PART = 64 };
+
+static int64_t part_start(const plait_plan_t *plan, int64_t n, int rank)
+{
+    enum { GRAIN = 8 };
+
+    return (rank == plan->n_ranks) ? n : n / GRAIN * rank / plan->n_ranks * GRAIN;
+}
+
+/* Elements [from, to) of a sum. */
+typedef struct {
+    int64_t from, to;
+} span_t;
+
+/* Messages: what a rank sums of all ranks' pieces comes here, side by side. */
+static plait_status_t collect(plait_plan_t *plan, const plait_reduce_step_t *r,
+                              const span_t spans[])
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t item = plait_dtype_bytes(r->dtype);
+    plait_move_t move = {0};
+
+    for (int peer = 0; peer < plan->n_ranks; peer++) {
+        const span_t mine = spans[plan->rank], theirs = spans[peer];
+        const int64_t from = r->src_offset + peer * r->piece_stride + mine.from * item;
+        const plait_block_t in = {.peer = peer,
+                                  .src_slot = r->src_slot,
+                                  .dst_slot = r->src_slot,
+                                  .src_offset = from,
+                                  .dst_offset = from,
+                                  .box = {.row_bytes = (mine.to - mine.from) * item}};
+        const plait_block_t out = {
+            .peer = peer,
+            .src_slot = r->src_slot,
+            .src_offset =
+                r->src_offset + plan->rank * r->piece_stride + theirs.from * item,
+            .box = {.row_bytes = (theirs.to - theirs.from) * item}};
+        if (peer != plan->rank && in.box.row_bytes > 0) {
+            PLAIT_TRY(plait_move_add_in(&move, &in));
+        }
+        if (peer != plan->rank && out.box.row_bytes > 0) {
+            PLAIT_TRY(plait_move_add_out(&move, &out));
+        }
+    }
+    PLAIT_TRY(plait_plan_move(plan, &move));
+done:
+    plait_move_clear(&move);
+    return status;
+}
+
+/* Each rank's part of the sum to all others. */
+static plait_status_t share(plait_plan_t *plan, const plait_reduce_step_t *r,
+                            const span_t spans[])
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t item = plait_dtype_bytes(r->dtype);
+    plait_move_t move = {0};
+
+    for (int owner = 0; owner < plan->n_ranks; owner++) {
+        const int64_t at = r->dst_offset + spans[owner].from * item;
+        PLAIT_TRY(plait_dealt_share(plan, owner, r->dst_slot, at, r->dst_slot, at,
+                                    (spans[owner].to - spans[owner].from) * item,
+                                    &move));
+    }
+    PLAIT_TRY(plait_plan_move(plan, &move));
+done:
+    plait_move_clear(&move);
+    return status;
+}
+
+plait_status_t plait_pieces_reduce(plait_plan_t *plan, bool is_collected,
+                                   const plait_reduce_step_t *reduce)
+{
+    plait_status_t status = PLAIT_OK;
+    const int n_ranks = plan->n_ranks;
+    const int64_t n = reduce->n, item = plait_dtype_bytes(reduce->dtype);
+    const bool is_shared = n_ranks > MAX_SUMMING && n >= MIN_PART * n_ranks;
+    plait_reduce_step_t r = *reduce;
+    span_t *spans = plait_alloc(n_ranks, sizeof(*spans));
+
+    PLAIT_CHECK(spans != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    for (int rank = 0; rank < n_ranks; rank++) {
+        spans[rank] = is_shared ? (span_t){part_start(plan, n, rank),
+                                           part_start(plan, n, rank + 1)}
+                                : (span_t){0, n};
+    }
+    PLAIT_TRY(plait_plan_fence(plan));
+    if (is_collected) {
+        PLAIT_TRY(collect(plan, reduce, spans));
+    }
+    r.is_local = is_collected;
+    r.n_pieces = n_ranks;
+    r.n = spans[plan->rank].to - spans[plan->rank].from;
+    r.src_offset += spans[plan->rank].from * item;
+    r.dst_offset += spans[plan->rank].from * item;
+    PLAIT_TRY(plait_plan_reduce(plan, &r));
+    if (is_shared) {
+        PLAIT_TRY(plait_plan_fence(plan));
+        PLAIT_TRY(share(plan, reduce, spans));
+    }
+done:
+    plait_free(spans);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* Sums and maxima over ranks of what each of them has in a work slot, the same bits on all of them:
+ * a step of an algorithm that has many. */
+#ifndef PLAIT_DENSE_PIECES_H
+#define PLAIT_DENSE_PIECES_H
+
+#include "plan/plan.h"
+
+/* Adds a fence, and the steps that bring the sum over all ranks of n elements to dst on all of them;
+ * two fences where each rank sums a part. A rank's own are at src_offset; is_collected: rank r's at
+ * src_offset + r * piece_stride, and those of the others come beside them. Needed where moves are
+ * messages. Of `reduce` op, dtype, n, slots, offsets and piece_stride count. */
+plait_status_t plait_pieces_reduce(plait_plan_t *plan, bool is_collected,
+                                   const plait_reduce_step_t *reduce);
+
+#endif
