@@ -194,10 +194,8 @@ def main(arguments=None):
     train, test = surface.split(options.train, options.test)
     points, truth = surface.sphere, surface.thickness
     n_wall = len(truth) - len(surface.cortex)
-    say(
-        f"cortical thickness on fsaverage5, left: {len(truth)} vertices, "
-        f"{n_wall} of the medial wall"
-    )
+    what = f"{len(truth)} vertices, {n_wall} of the medial wall"
+    say(f"cortical thickness on fsaverage5, left hemisphere: {what}")
     say(f"{len(train)} to learn from, {len(test)} to predict; on {deblur.describe(mesh)}")
     is_shown, steps = jax.process_index() == 0 and not options.quiet, itertools.count(1)
     shown = {"what": "fitting", "value": "-log likelihood / n", "unit": "step"}

@@ -77,7 +77,7 @@ class Deal:
         """What all devices have alike, for a type that says so."""
         return x
 
-    def on_parts(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
+    def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
         """function(rank, parts of the matrices, whole arrays) on every device; to: its result's."""
         if self.mesh is None:
             return function(jnp.int32(0), *matrices, *whole)
@@ -231,7 +231,7 @@ def _each(
         rows = jnp.arange(m, dtype=jnp.int32)
         return function(rows[None, :], columns[:, None], *parts)
 
-    return deal.on_parts(local, tuple(matrices), tuple(whole), to)
+    return deal.by_rank(local, tuple(matrices), tuple(whole), to)
 
 
 def identity(like: Matrix, m: int, n: int) -> Matrix:

@@ -78,7 +78,7 @@ class Inside(Deal):
         """What all devices have alike, for a type that says so where the region tracks that."""
         return _move.bcast(x, 0, comm=self.axes) if self.group.checks else x
 
-    def on_parts(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
+    def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
         """The function of this device's parts."""
         return function(lax.axis_index(self.axes), *matrices, *whole)
 

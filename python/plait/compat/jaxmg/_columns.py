@@ -146,8 +146,7 @@ def syevd(
 
     Collective: over the mesh, in program order.  Shapes: that of a to (N,) and that of a.
     Raises: as `potri`; ValueError for T_A > 1024.
-    Adjoint: as `plait.linalg.eigh`; where eigenvalues are equal, that of what does not depend on
-    the choice of vectors.  Source: `plait.linalg.eigh`.
+    Adjoint: as `plait.linalg.eigh` with ``degenerate="check"``.  Source: `plait.linalg.eigh`.
 
     Example:
         >>> import jax, jax.numpy as jnp

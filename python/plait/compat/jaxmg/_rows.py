@@ -136,8 +136,7 @@ def syevd(
     Collective: over the mesh, in program order.
     Shapes: (N, N), with ``pad=False`` with padding, to (N,) and its transpose.
     Raises: as `potri`; ValueError for T_A > 1024.
-    Adjoint: as `plait.linalg.eigh`; where eigenvalues are equal, that of what does not depend on
-    the choice of vectors.  Source: `plait.linalg.eigh`.
+    Adjoint: as `plait.linalg.eigh` with ``degenerate="check"``.  Source: `plait.linalg.eigh`.
     """
     spec = _solvers.row_spec(in_specs, "syevd")
     assert a.ndim == 2, "a must be a 2D array."

@@ -38,7 +38,7 @@ def invert(a: Any, *, form: Form, deal: Deal) -> tuple[Any, Any]:
 
 
 def decompose(a: Any, *, form: Form, deal: Deal) -> tuple[Any, Any, Any]:
-    w, v, info = _dense_eigh.eigh(_forms.deal_in(a, form, deal), "zero")
+    w, v, info = _dense_eigh.eigh(_forms.deal_in(a, form, deal), "check")
     v = _forms.columns_back(v, form, a.shape)
     return _nan_where(w, info), _nan_where(v, info), _status(info)
 
