@@ -204,11 +204,12 @@ def main(arguments=None):
         def report(loss, seconds):
             show(next(steps), loss, seconds[-1])
 
-        fit = regress(mesh, points[train], truth[train], points[test], options.steps, report)
+        targets = points[np.concatenate([test, train])]
+        fit = regress(mesh, points[train], truth[train], targets, options.steps, report)
     reach, size, noise = np.exp(fit.theta)
-    error = fit.mean - truth[test]
+    error = fit.mean[: len(test)] - truth[test]
     nearest = truth[train][cKDTree(points[train]).query(points[test])[1]] - truth[test]
-    inside = np.mean(np.abs(error) < 2 * np.hypot(fit.deviation, noise))
+    inside = np.mean(np.abs(error) < 2 * np.hypot(fit.deviation[: len(test)], noise))
     speed = f"{np.median(fit.seconds[1:] or fit.seconds):.2f} s for a likelihood and its gradient"
     say(f"reach {reach * _cortex.RADIUS:.1f} mm, size {size:.3f} mm, noise {noise:.3f} mm")
     say(f"error {rms(error):.4f} mm; of the nearest neighbour's value {rms(nearest):.4f} mm")
@@ -222,16 +223,16 @@ def main(arguments=None):
 def draw(path, surface, parts, fit, errors, caption):
     """The truth, what is predicted, and how far it may be off; grey where there is no cortex."""
     train, test = parts
+    shown = np.concatenate([test, train])
     truth, mean, deviation = (np.full(len(surface.thickness), np.nan) for _ in range(3))
     truth[surface.cortex] = surface.thickness[surface.cortex]
-    mean[test], mean[train] = fit.mean, truth[train]
-    deviation[test], deviation[train] = fit.deviation, 0.0
+    mean[shown], deviation[shown] = fit.mean, fit.deviation
     limits = tuple(np.nanpercentile(truth, [1, 99]))
     below = f"rms error {errors[0]:.3f} mm, nearest neighbour {errors[1]:.3f}"
     columns = [
         ("thickness", "fsaverage5, mean of 40 people", truth, "magma", limits),
         ("predicted", below, mean, "magma", limits),
-        ("standard deviation", f"0 at the {len(train)} points", deviation, "viridis", (0, None)),
+        ("standard deviation", f"from {len(train)} points", deviation, "viridis", (0, None)),
     ]
     _cortex.picture(path, surface, columns, caption)
 

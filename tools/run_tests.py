@@ -247,6 +247,8 @@ MESH = [
     f"tests/python/test_{name}.py"
     for name in ("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody")
     + (
+        "jaxmg_solvers",
+        "kriging",
         "linalg_cholesky",
         "linalg_factors",
         "linalg_svd",

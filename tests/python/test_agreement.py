@@ -93,7 +93,7 @@ WITH_EXAMPLES = [
     "_start",
     *("fft", "halo"),
     *(f"compat.jaxdecomp.{name}" for name in ("fft", "halo", "transpose", "_config", "_specs")),
-    *("compat.jaxmg._cyclic_1d", "compat.jaxmg.utils"),
+    *(f"compat.jaxmg.{name}" for name in ("_columns", "_cyclic_1d", "_rows", "utils")),
 ]
 
 

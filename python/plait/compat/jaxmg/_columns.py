@@ -35,9 +35,9 @@ def potrs(
         >>> from jax.sharding import PartitionSpec as P
         >>> from plait.compat import jaxmg
         >>> mesh, specs = jax.make_mesh((1,), ("x",)), (P(None, "x"), P(None, None))
-        >>> a, b = jnp.diag(jnp.array([2.0, 4.0])), jnp.ones((2, 1))
+        >>> a, b = jnp.diag(jnp.array([4.0, 16.0])), jnp.ones((2, 1))
         >>> jaxmg.potrs(a, b, 1, mesh, specs).tolist()
-        [[0.5], [0.25]]
+        [[0.25], [0.0625]]
     """
     if pad is not None:
         return _rows.potrs(a, b, T_A, mesh, in_specs, return_status, pad)
@@ -97,9 +97,9 @@ def potri(
         >>> import jax, jax.numpy as jnp
         >>> from jax.sharding import PartitionSpec as P
         >>> from plait.compat import jaxmg
-        >>> mesh, a = jax.make_mesh((1,), ("x",)), jnp.diag(jnp.array([2.0, 4.0]))
+        >>> mesh, a = jax.make_mesh((1,), ("x",)), jnp.diag(jnp.array([4.0, 16.0]))
         >>> jaxmg.potri(a, 1, mesh, P(None, "x")).tolist()
-        [[0.5, 0.0], [0.0, 0.25]]
+        [[0.25, 0.0], [0.0, 0.0625]]
     """
     if pad is not None:
         return _rows.potri(a, T_A, mesh, in_specs, return_status, pad)
