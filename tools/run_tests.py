@@ -242,34 +242,36 @@ FAULTS = "tests/python/test_faults.py"
 HOSTS = "tests/python/test_faults_hosts.py"
 
 
-# Tests of distributed arrays: about half of the time.
-MESH = [
-    f"tests/python/test_{name}.py"
-    for name in ("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody")
-    + (
-        "jaxmg_solvers",
-        "kriging",
-        "linalg_cholesky",
-        "linalg_factors",
-        "linalg_svd",
-        "redistribute",
-        "shapes",
-        "spectral",
-        "taylor_green",
-        "tune",
-    )
-]
+def _files(*names):
+    return [f"tests/python/test_{name}.py" for name in names]
+
+
+# Tests of distributed arrays, and of distributed matrices: more than half of the time.
+MESH = _files(
+    *("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody", "redistribute"),
+    *("shapes", "spectral", "taylor_green", "tune"),
+)
+LINALG = _files(
+    *("blas", "jaxmg", "jaxmg_solvers", "kriging", "linalg_cholesky", "linalg_factors"),
+    *("linalg_solve", "linalg_svd"),
+)
 
 
 def python(count):
     """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
-    ignored = [f"--ignore={path}" for path in ("tests/python/mpi", FAULTS, HOSTS, *MESH)]
+    elsewhere = ("tests/python/mpi", FAULTS, HOSTS, *MESH, *LINALG)
+    ignored = [f"--ignore={path}" for path in elsewhere]
     pytest(count, "python", "tests/python", *ignored)
 
 
 def mesh(count):
     """The same, of distributed arrays."""
     pytest(count, "mesh", *MESH)
+
+
+def linalg(count):
+    """The same, of distributed matrices."""
+    pytest(count, "linalg", *LINALG)
 
 
 def faults(count):
@@ -365,6 +367,7 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "openmpi-faults": open_mpi_faults,
     "python": python,
     "mesh": mesh,
+    "linalg": linalg,
     "doctest": doctests,
     "mpi-1": mpi("mpi-1", 1),
     "mpi-2": mpi("mpi-2", 2),
