@@ -264,6 +264,33 @@ static inline void dealt_run(dealt_run_t *t)
     }
 }
 
+/* What one rank's plan costs, of any number of ranks. */
+static inline plait_plan_cost_t dealt_cost(dealt_run_t *t, int rank)
+{
+    int64_t dims[2 * DEALT_MAX_ARRAYS][2];
+    plait_array_t args[DEALT_MAX_ARRAYS];
+    plait_array_t rets[DEALT_MAX_ARRAYS];
+    plait_plan_t *plan = NULL;
+    plait_plan_cost_t cost = {0};
+
+    dealt_problem(t, dims, args, rets);
+    const plait_problem_t problem = {
+        .n_ranks = t->n_ranks,
+        .rank = rank,
+        .caps = {.direct = t->direct, .publish_bytes = PLAIT_PUBLISH_BYTES},
+        .n_args = t->n_args,
+        .n_rets = t->n_rets,
+        .args = args,
+        .rets = rets};
+    CHECK(t->op->plan(t->params, &problem, &plan) == PLAIT_OK, "%s rank %d of %d",
+          t->text, rank, t->n_ranks);
+    if (plan != NULL) {
+        cost = plait_plan_cost(plan);
+    }
+    plait_plan_destroy(&plan);
+    return cost;
+}
+
 /* Proves the plans of all ranks, with a result of its own memory and with an operand's where the
  * operation takes it. Returns messages and bytes of all ranks together; t->cost: of each. */
 static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)

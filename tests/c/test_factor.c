@@ -472,6 +472,71 @@ static void refused(plait_status_t status, plait_status_t expected, const char *
     CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
 }
 
+/* ---------------------------------------------------------------- costs */
+
+/* What a rank receives: of every panel of others, once, what its own columns need, with what its
+ * owner found; and one panel of work. */
+static plait_plan_cost_t model_of(const plait_op_t *op, const plait_dealt_t *d,
+                                  int rank)
+{
+    const bool is_potrf = op == &plait_op_potrf;
+    const int64_t item = plait_dealt_item(d);
+    const int64_t side = is_potrf ? 0 : (op == &plait_op_getrf) ? 4 : item;
+    const int64_t info = (op == &plait_op_geqrf) ? 0 : 4;
+    const int64_t n_blocks = plait_dealt_n_blocks(d);
+    plait_plan_cost_t cost = {.work_bytes = d->m * d->block * item};
+
+    for (int64_t k = 0; k < n_blocks; k++) {
+        const int64_t width = plait_dealt_width(d, k);
+        const int64_t rows = d->m - k * d->block - (is_potrf ? width : 0);
+        if (plait_dealt_owner(d, k) != rank) {
+            cost.message_bytes +=
+                info + side * width + ((k + 1 < n_blocks) ? rows * width * item : 0);
+        }
+    }
+    return cost;
+}
+
+static void check_costs(void)
+{
+    static const plait_op_t *const ops[] = {&plait_op_potrf, &plait_op_getrf,
+                                            &plait_op_geqrf};
+    static const int ranks[] = {2, 3, 5, 8, 16, 33, 64};
+    const shape_t shape = {200, 200, 7};
+
+    for (int i = 0; i < 3 * 7; i++) {
+        const plait_op_t *op = ops[i / 7];
+        const int n_ranks = ranks[i % 7];
+        const plait_potrf_params_t square = {shape.n, shape.block};
+        const plait_panels_params_t panels = {shape.m, shape.n, shape.block};
+        dealt_run_t t = {.op = op,
+                         .params = (i < 7) ? (const void *)&square : &panels,
+                         .n_ranks = n_ranks,
+                         .direct = PLAIT_DIRECT_READ,
+                         .n_args = 1,
+                         .n_rets = op->n_rets,
+                         .args = {matrix_of(PLAIT_C64, &shape, n_ranks)},
+                         .rets = {matrix_of(PLAIT_C64, &shape, n_ranks)},
+                         .text = op->name};
+        t.rets[1] = (i < 7) ? vector_of(PLAIT_S32, 1)
+                            : vector_of((i < 14) ? PLAIT_S32 : PLAIT_C64, shape.n);
+        t.rets[2] = vector_of(PLAIT_S32, 1);
+        for (int r = 0; r < n_ranks; r++) {
+            plait_plan_cost_t cost = dealt_cost(&t, r);
+            plait_plan_cost_t want = model_of(op, &t.args[0].d, r);
+            CHECK(cost.message_bytes == want.message_bytes &&
+                      cost.work_bytes == want.work_bytes,
+                  "%s, rank %d of %d: %lld bytes, %lld of work; expected %lld, %lld",
+                  t.text, r, n_ranks, (long long)cost.message_bytes,
+                  (long long)cost.work_bytes, (long long)want.message_bytes,
+                  (long long)want.work_bytes);
+        }
+        plait_free(t.rets[2].whole);
+        t.n_rets = 2;
+        clear(&t);
+    }
+}
+
 /* ---------------------------------------------------------------- planted faults */
 
 static int index_of(const plait_plan_t *plan, plait_step_kind_t kind, int n)
@@ -579,6 +644,7 @@ int main(void)
     prove_potrf();
     prove_panels();
     prove_ormqr();
+    check_costs();
     check_planted();
     check_potrf_all();
     check_panels_all();
