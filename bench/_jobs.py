@@ -18,6 +18,14 @@ FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", f"-I{ROOT / 'include'}"]
 SINGLE = ["-DBENCH_C64"]
 
 
+def cpu_name():
+    """What /proc says that this machine is."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith(("model name", "Model")):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
 class Absent(Exception):
     """Something to compare with, or to measure with, is not here; the text says what."""
 
@@ -103,10 +111,15 @@ class Jobs:
         suffix = ("-c64" if is_single else "-c128") + ("-fftw" if fftw else "")
         flags = (SINGLE if is_single else []) + (["-DBENCH_FFTW"] if fftw else [])
         kind = "f" if is_single else ""
-        libraries = [f"-L{self._links}", f"-Wl,-rpath,{self._links}", "-lplait"]
-        libraries += [f"-lfftw3{kind}{part}" for part in fftw] + ["-lpthread", "-lm"]
-        sources = [f"{name}.c", "rounds.c", "problems.c"]
-        return self.compile(compiler, name + suffix, sources, flags, libraries)
+        libraries = [f"-lfftw3{kind}{part}" for part in fftw] + ["-lpthread", "-lm"]
+        sources = (name, "rounds", "problems")
+        return self.linked(compiler, name + suffix, sources, flags, libraries)
+
+    def linked(self, compiler, program, names, flags, libraries):
+        """A program of these files of c/, linked with plait."""
+        plait = [f"-L{self._links}", f"-Wl,-rpath,{self._links}", "-lplait"]
+        sources = [f"{name}.c" for name in names]
+        return self.compile(compiler, program, sources, flags, [*plait, *libraries])
 
     def kernels(self, program, n, limit_s):
         """The records of a program of c/CMakeLists.txt, each limited to `limit_s`."""

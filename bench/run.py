@@ -17,12 +17,13 @@ import time
 from pathlib import Path
 
 import jax
-from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale
+from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale, cpu_name
 from _result import absent, mark_noise, table
 from plait import cli
 from rows import (
     bulk,
     calls,
+    dense_c,
     fft1,
     fft_c,
     fft_jax,
@@ -48,6 +49,7 @@ GROUPS = {
     "fft_c": fft_c.measure,
     "fft_jax": fft_jax.measure,
     "fft_peers": fft_peers.measure,
+    "dense_c": dense_c.measure,
 }
 
 
@@ -62,15 +64,10 @@ def parse():
 
 def machine():
     """What the figures belong to."""
-    cpu = "unknown"
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith(("model name", "Model")):
-            cpu = line.split(":", 1)[1].strip()
-            break
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     described = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     return {
-        "cpu": cpu,
+        "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "system": f"{platform.system()} {platform.release()}, {' '.join(platform.libc_ver())}",
         "python": platform.python_version(),

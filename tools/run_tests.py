@@ -11,6 +11,7 @@ if anything failed. What this machine cannot do is skipped with its reason, neve
 
 import collections
 import dataclasses
+import importlib.util
 import os
 import re
 import shutil
@@ -130,6 +131,18 @@ def newest_library():
 # The C library
 
 
+def with_blas(environment):
+    """The same with SciPy's BLAS and LAPACK, so that C programs need none of the system's.
+
+    One thread: sanitizers do not see how the library's own threads wait for each other.
+    """
+    package = importlib.util.find_spec("scipy")
+    libraries = Path(package.origin).parents[1] / "scipy.libs" if package else Path("none")
+    found = [str(path) for path in libraries.glob("libscipy_openblas*")]
+    given = {"OPENBLAS_NUM_THREADS": "1"} | ({"PLAIT_BLAS": found[0]} if found else {})
+    return given | {k: os.environ[k] for k in given if k in os.environ} | (environment or {})
+
+
 def c_tests(count, name, sanitizers="", environment=None, limit_s=900, without=""):
     """Build the library with its C tests in build/NAME and run those without that label."""
     folder = BUILD / name
@@ -151,7 +164,7 @@ def c_tests(count, name, sanitizers="", environment=None, limit_s=900, without="
     junit.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", folder, "-V", "--output-junit", junit, "--no-tests=error"]
     command += ["-LE", without] if without else []
-    code, log = run(name, command, limit_s, environment)
+    code, log = run(name, command, limit_s, with_blas(environment))
     read_junit(count, junit, f"{name} ")
     close(count, name, code, log)
     checks = re.findall(r"^\d+: \S+: (\d+) checks, (\d+) failed", log.read_text(), re.MULTILINE)
@@ -242,33 +255,36 @@ FAULTS = "tests/python/test_faults.py"
 HOSTS = "tests/python/test_faults_hosts.py"
 
 
-# Tests of distributed arrays: about half of the time.
-MESH = [
-    f"tests/python/test_{name}.py"
-    for name in ("config", "dealt", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody")
-    + (
-        "linalg_cholesky",
-        "linalg_factors",
-        "linalg_solve",
-        "linalg_svd",
-        "redistribute",
-        "shapes",
-        "spectral",
-        "taylor_green",
-        "tune",
-    )
-]
+def _files(*names):
+    return [f"tests/python/test_{name}.py" for name in names]
+
+
+# Tests of distributed arrays, and of distributed matrices: more than half of the time.
+MESH = _files(
+    *("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody", "redistribute"),
+    *("shapes", "spectral", "taylor_green", "tune"),
+)
+LINALG = _files(
+    *("blas", "dealt", "jaxmg", "jaxmg_solvers", "kriging", "linalg_cholesky", "linalg_factors"),
+    *("linalg_solve", "linalg_svd"),
+)
 
 
 def python(count):
     """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
-    ignored = [f"--ignore={path}" for path in ("tests/python/mpi", FAULTS, HOSTS, *MESH)]
+    elsewhere = ("tests/python/mpi", FAULTS, HOSTS, *MESH, *LINALG)
+    ignored = [f"--ignore={path}" for path in elsewhere]
     pytest(count, "python", "tests/python", *ignored)
 
 
 def mesh(count):
     """The same, of distributed arrays."""
     pytest(count, "mesh", *MESH)
+
+
+def linalg(count):
+    """The same, of distributed matrices."""
+    pytest(count, "linalg", *LINALG)
 
 
 def faults(count):
@@ -364,6 +380,7 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "openmpi-faults": open_mpi_faults,
     "python": python,
     "mesh": mesh,
+    "linalg": linalg,
     "doctest": doctests,
     "mpi-1": mpi("mpi-1", 1),
     "mpi-2": mpi("mpi-2", 2),

@@ -23,6 +23,7 @@ class Deal:
 
     mesh: Any
     block: int
+    group = None  # of a manual region, see `_dealt_inside`
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -35,6 +36,11 @@ class Deal:
         return 1 if self.mesh is None else math.prod(self.mesh.shape.values())
 
     @property
+    def n_parts(self) -> int:
+        """Parts of a device that an array has: those of all."""
+        return self.n_ranks
+
+    @property
     def spec(self) -> Spec:
         """Of the global array."""
         return (self.axes, ())
@@ -45,8 +51,45 @@ class Deal:
         return -(-n_blocks // self.n_ranks) * self.block
 
     def shape(self, m: int, n: int) -> tuple[int, int]:
-        """Of the global array."""
-        return (self.n_ranks * self.stored(n), m)
+        """Of the array."""
+        return (self.n_parts * self.stored(n), m)
+
+    def with_block(self, block: int) -> "Deal":
+        """To the same ranks in other blocks."""
+        return dataclasses.replace(self, block=block)
+
+    def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
+        """See `_mesh_rules.Global`."""
+        return _mesh_rules.bind("redistribute", x, self.mesh, src, dst, **given)
+
+    def everywhere(self, parts: Any) -> Any:
+        """One number of each device, on all of them."""
+        if self.mesh is None:
+            return parts
+        return self.redistribute(parts, (self.axes,), ((),), shape=parts.shape)
+
+    def in_order(self, parts: Any, n: int) -> Any:
+        """One number for each of n columns, on all devices."""
+        given = {"dims": (n,), "shape": (n,), "blocks": ((self.block,), (0,))}
+        return self.redistribute(parts, (self.axes,), ((),), **given)
+
+    def one_value(self, x: Any) -> Any:
+        """What all devices have alike, for a type that says so."""
+        return x
+
+    def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
+        """function(rank, parts of the matrices, whole arrays) on every device; to: its result's."""
+        if self.mesh is None:
+            return function(jnp.int32(0), *matrices, *whole)
+        split = _mesh_rules.to_partition_spec(self.spec)
+        mapped = jax.shard_map(
+            lambda *parts: function(lax.axis_index(self.axes), *parts),
+            mesh=self.mesh,
+            in_specs=(*[split] * len(matrices), *[jax.P()] * len(whole)),
+            out_specs=_mesh_rules.to_partition_spec(to),
+            check_vma=False,
+        )
+        return mapped(*matrices, *whole)
 
 
 def on_parts(
@@ -139,11 +182,7 @@ class Matrix:
             return jnp.sum(jnp.where(columns < self.n, y, jnp.zeros((), y.dtype)))[None]
 
         deal = self.deal
-        parts = self._each(local, others, whole, (deal.axes,))
-        if deal.mesh is not None:
-            given = {"shape": parts.shape}
-            parts = _mesh_rules.bind("redistribute", parts, deal.mesh, (deal.axes,), ((),), **given)
-        return jnp.sum(parts)
+        return jnp.sum(deal.everywhere(self._each(local, others, whole, (deal.axes,))))
 
     def columns(self, function: Callable, *others: "Matrix") -> Any:
         """One number for each column, which every device has.
@@ -156,9 +195,7 @@ class Matrix:
             return jnp.where(columns[:, 0] < self.n, y, jnp.zeros((), y.dtype))
 
         deal = self.deal
-        parts = self._each(local, others, (), (deal.axes,))
-        given = {"dims": (self.n,), "shape": (self.n,), "blocks": ((deal.block,), (0,))}
-        return _mesh_rules.bind("redistribute", parts, deal.mesh, (deal.axes,), ((),), **given)
+        return deal.in_order(self._each(local, others, (), (deal.axes,)), self.n)
 
     def diagonal(self) -> Any:
         """That of a square matrix, which every device has."""
@@ -194,17 +231,7 @@ def _each(
         rows = jnp.arange(m, dtype=jnp.int32)
         return function(rows[None, :], columns[:, None], *parts)
 
-    if deal.mesh is None:
-        return local(jnp.int32(0), *matrices, *whole)
-    split = _mesh_rules.to_partition_spec(deal.spec)
-    mapped = jax.shard_map(
-        lambda *parts: local(lax.axis_index(deal.axes), *parts),
-        mesh=deal.mesh,
-        in_specs=(*[split] * len(matrices), *[jax.P()] * len(whole)),
-        out_specs=_mesh_rules.to_partition_spec(to),
-        check_vma=False,
-    )
-    return mapped(*matrices, *whole)
+    return deal.by_rank(local, tuple(matrices), tuple(whole), to)
 
 
 def identity(like: Matrix, m: int, n: int) -> Matrix:
@@ -221,10 +248,8 @@ def identity(like: Matrix, m: int, n: int) -> Matrix:
 def deal_out(x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = None) -> Matrix:
     """A global array of any layout as a dealt matrix; shape: what is data of it."""
     m, n = x.shape if shape is None else shape
-    data = _mesh_rules.bind(
-        "redistribute",
+    data = deal.redistribute(
         x,
-        deal.mesh,
         spec,
         deal.spec,
         dims=deal.shape(m, n),
@@ -238,10 +263,8 @@ def deal_out(x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = Non
 def collect(a: Matrix, spec: Spec, room: tuple[int, int] | None = None) -> Any:
     """The global array of a dealt matrix in any layout; room: its extents, zero behind the data."""
     deal = a.deal
-    return _mesh_rules.bind(
-        "redistribute",
+    return deal.redistribute(
         a.data,
-        deal.mesh,
         deal.spec,
         spec,
         dims=(a.m, a.n) if room is None else room,
@@ -253,10 +276,8 @@ def collect(a: Matrix, spec: Spec, room: tuple[int, int] | None = None) -> Any:
 
 def _turned(a: Matrix) -> Matrix:
     deal = a.deal
-    data = _mesh_rules.bind(
-        "redistribute",
+    data = deal.redistribute(
         a.data,
-        deal.mesh,
         deal.spec,
         deal.spec,
         dims=deal.shape(a.n, a.m),
@@ -271,11 +292,9 @@ def with_block(a: Matrix, block: int) -> Matrix:
     """The same matrix in other blocks."""
     if block == a.deal.block:
         return a
-    deal = dataclasses.replace(a.deal, block=block)
-    data = _mesh_rules.bind(
-        "redistribute",
+    deal = a.deal.with_block(block)
+    data = deal.redistribute(
         a.data,
-        deal.mesh,
         deal.spec,
         deal.spec,
         dims=deal.shape(a.m, a.n),

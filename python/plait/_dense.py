@@ -50,10 +50,10 @@ def lower(a: Matrix) -> Matrix:
 
 
 def mirrored(a: Matrix) -> Matrix:
-    """The Hermitian matrix with this lower triangle."""
+    """The Hermitian matrix with this lower triangle; of its diagonal the real part."""
 
     def join(rows: Any, columns: Any, x: Any, y: Any) -> Any:
-        return jnp.where(rows >= columns, x, y)
+        return jnp.where(rows == columns, (x + y) / 2, jnp.where(rows > columns, x, y))
 
     return a.map(join, a.adjoint())
 

@@ -36,16 +36,15 @@ class Out:
     block: int | None = None  # where it is another one than the operands'
 
     def whole(self, deal: Deal) -> tuple[int, ...]:
-        """Shape of the global array."""
+        """Shape of the array."""
         if not self.is_dealt:
             return self.shape
-        m, n = self.shape
-        return Deal(deal.mesh, self.block or deal.block).shape(m, n)
+        return deal.with_block(self.block or deal.block).shape(*self.shape)
 
     def local(self, deal: Deal) -> tuple[int, ...]:
         """Shape of every device's part."""
         whole = self.whole(deal)
-        return (whole[0] // deal.n_ranks, whole[1]) if self.is_dealt else whole
+        return (whole[0] // deal.n_parts, whole[1]) if self.is_dealt else whole
 
 
 NAMES = ("potrf", "getrf", "geqrf", "ormqr", "trsm", "gemm", "heevd")
@@ -81,16 +80,9 @@ def _results(*avals: Any, deal: Deal, outs: Sequence[Out], **params: Any) -> tup
 
 
 def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple, **params: Any):
-    devices = _jax.lowering_devices(ctx)
-    if devices is None:
-        raise TypeError(f"plait.{name}: JAX does not say for which devices this is compiled")
-    if len(devices) != deal.n_ranks:
-        raise ValueError(
-            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_ranks}: put "
-            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
-        )
     _blas.require()
-    group = _groups.of_devices(devices)
+    is_inside = deal.group is not None
+    group = deal.group if is_inside else _group(name, ctx, deal)
     attrs = dict(params["attrs"])
 
     def local(*parts: Any) -> list:
@@ -106,7 +98,7 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
         )
 
     def whole(*args: Any) -> list:
-        if len(devices) == 1:
+        if is_inside or deal.n_ranks == 1:
             return local(*args)
         mapped = jax.shard_map(
             local,
@@ -117,7 +109,20 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
         )
         return mapped(*args)
 
-    return _jax.lower_traced(ctx, whole, args)
+    return _jax.lower_traced(ctx, whole, args, is_local=is_inside)
+
+
+def _group(name: str, ctx: Any, deal: Deal) -> _groups.Group:
+    """The devices that a program is compiled for, which are those of the mesh."""
+    devices = _jax.lowering_devices(ctx)
+    if devices is None:
+        raise TypeError(f"plait.{name}: JAX does not say for which devices this is compiled")
+    if len(devices) != deal.n_ranks:
+        raise ValueError(
+            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_ranks}: put "
+            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
+        )
+    return _groups.of_devices(devices)
 
 
 def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
@@ -140,7 +145,7 @@ def side_by_side(deal: Deal, b: Any, dim: int, out: Out) -> tuple:
     """
     b = jnp.moveaxis(b, dim, 0)
     n_batch, n_stored, m = b.shape
-    each = n_stored // deal.n_ranks
+    each = n_stored // deal.n_parts
     n_rows = out.shape[0]
     one, many = deal.spec, ((), *deal.spec)
     joined = on_parts(deal, lambda x: x.reshape(n_batch * each, m), b, many, one)
@@ -375,7 +380,7 @@ def potrf(a: Matrix) -> tuple[Matrix, Any]:
     """The lower Cholesky factor, and 0 or the order of the leading minor that is not positive."""
     outs = (Out((a.n, a.n), a.dtype.name), Out((1,), "int32", False))
     low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, donate=True)
-    return a.with_data(low), info[0]
+    return a.with_data(low), a.deal.one_value(info[0])
 
 
 def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
@@ -383,7 +388,8 @@ def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
     m, n, kind = a.m, a.n, a.dtype.name
     outs = (Out((m, n), kind), Out((min(m, n),), "int32", False), Out((1,), "int32", False))
     lu, pivots, info = bind("getrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
-    return a.with_data(lu), pivots, info[0]
+    pivots, info = a.deal.one_value(pivots), a.deal.one_value(info[0])
+    return a.with_data(lu), pivots, info
 
 
 def geqrf(a: Matrix) -> tuple[Matrix, Any]:
@@ -391,7 +397,7 @@ def geqrf(a: Matrix) -> tuple[Matrix, Any]:
     m, n, kind = a.m, a.n, a.dtype.name
     outs = (Out((m, n), kind), Out((min(m, n),), kind, False))
     qr, tau = bind("geqrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
-    return a.with_data(qr), tau
+    return a.with_data(qr), a.deal.one_value(tau)
 
 
 def ormqr(qr: Matrix, tau: Any, c: Matrix, trans: int) -> Matrix:
@@ -411,7 +417,7 @@ def real_of(dtype: Any) -> str:
 def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
     """Eigenvalues, eigenvectors (else a matrix without columns), and 0 or LAPACK's info."""
     n, deal = a.n, a.deal
-    at_once = Deal(deal.mesh, max(1, -(-n // deal.n_ranks)))
+    at_once = deal.with_block(max(1, -(-n // deal.n_ranks)))
     n_vectors = n if has_vectors else 0
     outs = (
         Out((n,), real_of(a.dtype), False),
@@ -419,4 +425,5 @@ def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
         Out((1,), "int32", False),
     )
     w, v, info = bind("heevd", deal, (a.data,), (True,), outs, n=n, vectors=int(has_vectors))
-    return w, Matrix(v, at_once, n, n_vectors), info[0]
+    w, info = deal.one_value(w), deal.one_value(info[0])
+    return w, Matrix(v, at_once, n, n_vectors), info

@@ -306,6 +306,10 @@ def halo_reduce(y, parts, width, boundary, shape=None):
 # ---- linear algebra ------------------------------------------------------------------------------
 
 
+def matmul(a, b):
+    return a @ b
+
+
 def cholesky(a):
     """The lower factor of the Hermitian matrix with this lower triangle."""
     return np.linalg.cholesky(np.tril(a) + np.tril(a, -1).conj().T)

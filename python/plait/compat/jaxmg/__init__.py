@@ -1,12 +1,20 @@
-"""The functions of JAXMg that lay matrices out for its solvers.
+"""The functions of JAXMg 0.0.1: its solvers, and what lays matrices out for them.
 
-``from plait.compat import jaxmg`` in place of ``import jaxmg``. Columns are dealt out by
-`plait.redistribute`, so that every tile width works; those that JAXMg refuses are refused here as
-well, with its texts. Names and arguments are those of 0.0.1, and of later releases `cyclic_1d`,
-`pad_rows`, `unpad_rows`, `verify_cyclic` and `get_cols_cyclic`.
+``from plait.compat import jaxmg`` in place of ``import jaxmg``. The solvers are those of
+`plait.linalg`, with derivatives, also inside ``jax.shard_map``. plait takes tiles of any width;
+those that JAXMg refuses are refused here as well, with its texts.
+
+Later releases split matrices by rows: `plait.compat.jaxmg_rows` is as these are. What has other
+names there is here, too, and ``pad=`` chooses the later form of the others.
 """
 
 from plait.compat.jaxmg import utils as utils
+from plait.compat.jaxmg._columns import potri as potri
+from plait.compat.jaxmg._columns import potri_no_shardmap as potri_no_shardmap
+from plait.compat.jaxmg._columns import potrs as potrs
+from plait.compat.jaxmg._columns import potrs_no_shardmap as potrs_no_shardmap
+from plait.compat.jaxmg._columns import syevd as syevd
+from plait.compat.jaxmg._columns import syevd_no_shardmap as syevd_no_shardmap
 from plait.compat.jaxmg._cyclic_1d import calculate_all_valid_T_A as calculate_all_valid_T_A
 from plait.compat.jaxmg._cyclic_1d import calculate_padding as calculate_padding
 from plait.compat.jaxmg._cyclic_1d import calculate_valid_T_A as calculate_valid_T_A
@@ -21,6 +29,10 @@ from plait.compat.jaxmg._cyclic_1d import undo_cyclic_1d_layout as undo_cyclic_1
 from plait.compat.jaxmg._cyclic_1d import undo_cyclic_1d_no_shardmap as undo_cyclic_1d_no_shardmap
 from plait.compat.jaxmg._cyclic_1d import unpad_rows as unpad_rows
 from plait.compat.jaxmg._cyclic_1d import verify_cyclic as verify_cyclic
+from plait.compat.jaxmg._rows import potri_shardmap_ctx as potri_shardmap_ctx
+from plait.compat.jaxmg._rows import potri_symmetrize as potri_symmetrize
+from plait.compat.jaxmg._rows import potrs_shardmap_ctx as potrs_shardmap_ctx
+from plait.compat.jaxmg._rows import syevd_shardmap_ctx as syevd_shardmap_ctx
 from plait.compat.jaxmg.utils import determine_distributed_setup as determine_distributed_setup
 
 __all__ = [
@@ -35,6 +47,16 @@ __all__ = [
     "manual_cyclic_1d_layout",
     "pad_rows",
     "plot_block_to_cyclic",
+    "potri",
+    "potri_no_shardmap",
+    "potri_shardmap_ctx",
+    "potri_symmetrize",
+    "potrs",
+    "potrs_no_shardmap",
+    "potrs_shardmap_ctx",
+    "syevd",
+    "syevd_no_shardmap",
+    "syevd_shardmap_ctx",
     "undo_cyclic_1d_layout",
     "undo_cyclic_1d_no_shardmap",
     "unpad_rows",

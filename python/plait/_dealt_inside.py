@@ -1,0 +1,95 @@
+"""Matrices dealt out to the devices of a manual region (`jax.shard_map`), where arrays are local.
+
+The functions of `_dense` work on them as on those of global arrays, with all their derivatives: a
+`Matrix` then holds the part of one device, and its `Inside` says who the others are.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from plait import _args, _call, _groups, _layout, _move, _reduce
+from plait._dealt import Deal
+from plait._mesh_rules import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Inside(Deal):
+    """To the devices along mesh axes of the manual region that is being traced."""
+
+    group: Any = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The mesh axes, which number the ranks."""
+        return self.group.over
+
+    @property
+    def n_ranks(self) -> int:
+        """Devices that columns are dealt out to."""
+        return self.group.size
+
+    @property
+    def n_parts(self) -> int:
+        """An array here is one device's."""
+        return 1
+
+    def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
+        """The part of the result; src, dst: any axes stand for those of the group."""
+        shape, turn = given["shape"], given.get("turn", False)
+        of_src, of_dst = given.get("blocks", (None, None))
+        out_shape = given["dims"]
+        words = {
+            "from": self._words(shape, src, x.shape, of_src),
+            "to": self._words(shape[::-1] if turn else shape, dst, out_shape, of_dst),
+            "turn": int(turn),
+        }
+        tree = _call.Tree(x, "redistribute")
+        run = _call.run
+        return run("redistribute", "dense", tree, self.group, None, out_shape=out_shape, **words)
+
+    def _words(
+        self,
+        shape: Sequence[int],
+        spec: Spec,
+        stored: Sequence[int],
+        blocks: Sequence[int] | None,
+    ) -> tuple[int, ...]:
+        splits = [(0,) if axes else () for axes in spec]
+        return _layout.words(shape, (self.n_ranks,), splits, stored, blocks)
+
+    def everywhere(self, parts: Any) -> Any:
+        """The sum of one number of each device, on all of them."""
+        return _reduce.allreduce(parts, _args.REDUCTIONS["SUM"], comm=self.axes)
+
+    def in_order(self, parts: Any, n: int) -> Any:
+        """What there is for each of n columns, on all devices: the first axis is dealt out."""
+        every = _move.allgather(parts, comm=self.axes)
+        every = every.reshape(-1, *parts.shape[1:])
+        column = np.arange(n)
+        block = column // self.block
+        slot = block // self.n_ranks * self.block + column % self.block
+        return every[block % self.n_ranks * len(parts) + slot]
+
+    def one_value(self, x: Any) -> Any:
+        """What all devices have alike, for a type that says so where the region tracks that."""
+        return _move.bcast(x, 0, comm=self.axes) if self.group.checks else x
+
+    def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
+        """The function of this device's parts."""
+        return function(lax.axis_index(self.axes), *matrices, *whole)
+
+    def columns(self, n: int) -> Any:
+        """Those of this device's part; n and more behind them."""
+        i = jnp.arange(self.stored(n), dtype=jnp.int32)
+        block, n_ranks = jnp.int32(self.block), jnp.int32(self.n_ranks)
+        return (i // block * n_ranks + lax.axis_index(self.axes)) * block + i % block
+
+
+def along(axis_name: Any, block: int, name: str) -> Inside:
+    """To the devices along these mesh axes."""
+    comm = axis_name if isinstance(axis_name, str) else tuple(axis_name)
+    return Inside(None, block, _groups.of(comm, name, None))

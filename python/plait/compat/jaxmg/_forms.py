@@ -1,0 +1,85 @@
+"""How a matrix comes to JAXMg's solvers and leaves them: its columns or rows, in order or dealt.
+
+The same functions serve global arrays and, inside ``jax.shard_map``, one device's part.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+from plait import _dealt, _dealt_inside
+from plait._dealt import Deal, Matrix
+from plait._mesh_rules import Spec
+
+WHOLE: Spec = ((), ())
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """Of an n x n matrix.
+
+    axis: of the array, which is split: 1 as releases up to 0.0.1 have it, 0 as later ones.
+    names: the mesh axes that split it.
+    block: of how many columns or rows the tiles are that have been dealt out; 0: none.
+    """
+
+    n: int
+    axis: int
+    names: tuple[str, ...]
+    block: int = 0
+
+    @property
+    def spec(self) -> Spec:
+        """Of the array."""
+        return (self.names, ()) if self.axis == 0 else ((), self.names)
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Of the array's axes."""
+        return (self.block, 0) if self.axis == 0 else (0, self.block)
+
+
+def deal_in(a: Any, form: Form, deal: Deal) -> Matrix:
+    """The matrix dealt out. Its rows are the columns of its transpose, which is its conjugate."""
+    n = form.n
+    blocks = (form.blocks, (deal.block, 0))
+    given = {"dims": deal.shape(n, n), "shape": (n, n), "blocks": blocks, "turn": form.axis == 1}
+    found = Matrix(deal.redistribute(a, form.spec, deal.spec, **given), deal, n, n)
+    return found if form.axis == 1 else found.conj()
+
+
+def back(a: Matrix, form: Form, dims: tuple[int, int]) -> Any:
+    """An array of these extents in the form."""
+    a = a if form.axis == 1 else a.conj()
+    return _undo(a, form, dims, turn=form.axis == 1)
+
+
+def columns_back(v: Matrix, form: Form, dims: tuple[int, int]) -> Any:
+    """A matrix that is no Hermitian one: always its columns; dims: of the operand."""
+    by_columns = dataclasses.replace(form, axis=1)
+    return _undo(v, by_columns, dims if form.axis == 1 else dims[::-1], turn=True)
+
+
+def _undo(a: Matrix, form: Form, dims: tuple[int, int], turn: bool) -> Any:
+    deal, n = a.deal, form.n
+    blocks = ((deal.block, 0), form.blocks)
+    given = {"dims": dims, "shape": (n, n), "blocks": blocks, "turn": turn}
+    return deal.redistribute(a.data, deal.spec, form.spec, **given)
+
+
+def rhs_in(b: Any, deal: Deal) -> Matrix:
+    """Right-hand sides that every device has, dealt out."""
+    if not isinstance(deal, _dealt_inside.Inside):
+        return _dealt.deal_out(b, WHOLE, deal)
+    m, n = b.shape
+    columns = deal.columns(n)
+    data = jnp.where((columns < n)[:, None], b.T[jnp.minimum(columns, n - 1)], 0)
+    return Matrix(data.astype(b.dtype), deal, m, n)
+
+
+def solution_back(x: Matrix) -> Any:
+    """The whole matrix on every device."""
+    deal = x.deal
+    if isinstance(deal, _dealt_inside.Inside):
+        return deal.in_order(x.data, x.n).T
+    return _dealt.collect(x, WHOLE)

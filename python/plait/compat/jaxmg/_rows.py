@@ -1,0 +1,178 @@
+"""JAXMg's solvers as releases from 0.0.2 on have them: split by rows, ``P(axis, None)``.
+
+The upper triangle is read: the rows of a matrix are the columns of its transpose. ``pad=True``
+takes any number of rows that the devices divide; with ``pad=False`` every device's part has the
+rows of zeros behind its own that fill the last tile, and so do results.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from plait.compat.jaxmg import _solvers
+
+
+def potrs(
+    a: Array,
+    b: Array,
+    T_A: int,
+    mesh: Any,
+    in_specs: Any,
+    return_status: bool = False,
+    pad: bool = True,
+) -> Any:
+    """Solve a x = b with a Hermitian positive definite matrix that is split by rows.
+
+    ``in_specs`` is ``(P(axis, None), P(None, None))``. ``return_status=True`` adds an int32: 0,
+    or 7 for a matrix that is not positive definite, and x is NaN.
+
+    Collective: over the mesh, in program order.
+    Shapes: (N, N), with ``pad=False`` with padding, and (N, K) to (N, K) on every device.
+    Raises: AssertionError, ValueError with JAXMg's texts.
+    Adjoint: as `plait.linalg.potrs`.  Source: `plait.linalg.cholesky`.
+    """
+    spec, spec_b = _solvers.two_specs(in_specs)
+    _solvers.check_rows(spec, "potrs")
+    _solvers.check_rhs_spec(spec_b)
+    assert a.shape[1] == b.shape[0], "A and b must have the same number of columns."
+    assert a.ndim == 2, "a must be a 2D array."
+    assert b.ndim == 2, "b must be a 2D array."
+    given = {"a": a, "b": b}
+    (x, status), _ = _solvers.by_rows(_solvers.solve, given, spec, mesh, T_A, pad, "potrs")
+    return (x, status) if return_status else x
+
+
+def potrs_shardmap_ctx(
+    a: Array, b: Array, T_A: int, pad: bool = True, *, axis_name: Any = None
+) -> tuple[Array, Array]:
+    """`potrs` inside ``jax.shard_map``, on a device's rows; always with the status.
+
+    ``axis_name`` is needed where it is not clear which axes of the mesh split the rows.
+
+    Collective: over the mesh axis, in program order.
+    Shapes: (N / ndev, N), with ``pad=False`` with padding, and (N, K) to (N, K) and int32 (1,).
+    Raises: AssertionError with JAXMg's texts.
+    Adjoint: by solutions with the same factor.  Source: as `plait.linalg.cholesky`.
+    """
+    assert a.shape[1] == b.shape[0], "A and b must have the same number of rows."
+    assert a.ndim == 2, "a must be a 2D array."
+    assert b.ndim == 2, "b must be a 2D array."
+    given = {"a": a, "b": b}
+    name = "potrs_shardmap_ctx"
+    (x, status), _ = _solvers.rows_inside(_solvers.solve, given, T_A, pad, axis_name, name)
+    return x, status[None]
+
+
+def potri(
+    a: Array,
+    T_A: int,
+    mesh: Any,
+    in_specs: Any,
+    return_status: bool = False,
+    pad: bool = True,
+) -> Any:
+    """Invert a Hermitian positive definite matrix that is split by rows: both triangles.
+
+    ``in_specs`` is ``P(axis, None)``, or a tuple of it; the status is that of `potrs`.
+
+    Collective: over the mesh, in program order.  Shapes: that of a to the same.
+    Raises: TypeError, ValueError, AssertionError with JAXMg's texts.
+    Adjoint: as `plait.linalg.potri`.  Source: `plait.linalg.potri`.
+    """
+    spec = _solvers.row_spec(in_specs, "potri")
+    assert a.ndim == 2, "a must be a 2D array."
+    (y, status), padded = _solvers.by_rows(_solvers.invert, {"a": a}, spec, mesh, T_A, pad, "potri")
+    y = padded(y, 0)
+    return (y, status) if return_status else y
+
+
+def potri_shardmap_ctx(
+    a: Array, T_A: int, pad: bool = True, *, axis_name: Any = None
+) -> tuple[Array, Array]:
+    """`potri` inside ``jax.shard_map``, on a device's rows; always with the status.
+
+    JAXMg gives the upper triangle, and `potri_symmetrize` the other; here both are there, and
+    `potri_symmetrize` changes nothing.
+
+    Collective: over the mesh axis, in program order.
+    Shapes: (N / ndev, N), with ``pad=False`` with padding, to the same and int32 (1,).
+    Raises: AssertionError with JAXMg's texts.
+    Adjoint: by products with the inverse.  Source: as `plait.linalg.potri`.
+    """
+    assert a.ndim == 2, "a must be a 2D array."
+    name = "potri_shardmap_ctx"
+    (y, status), padded = _solvers.rows_inside(_solvers.invert, {"a": a}, T_A, pad, axis_name, name)
+    return padded(y, 0), status[None]
+
+
+@jax.jit
+def potri_symmetrize(_a: Array) -> Array:
+    """The Hermitian matrix with this upper triangle.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from plait.compat import jaxmg
+        >>> jaxmg.potri_symmetrize(jnp.array([[1.0, 2.0], [0.0, 3.0]])).tolist()
+        [[1.0, 2.0], [2.0, 3.0]]
+    """
+    return jnp.triu(_a) + jnp.triu(_a, 1).T.conj()
+
+
+def syevd(
+    a: Array,
+    T_A: int,
+    mesh: Any,
+    in_specs: Any,
+    return_eigenvectors: bool = True,
+    return_status: bool = False,
+    pad: bool = True,
+) -> Any:
+    """Eigenvalues of a Hermitian matrix that is split by rows, ascending, on every device.
+
+    Eigenvectors are the columns of V, which is split by columns; of complex matrices, too, where
+    JAXMg has their conjugates. Returns w, (w, V), (w, status) or (w, V, status).
+
+    Collective: over the mesh, in program order.
+    Shapes: (N, N), with ``pad=False`` with padding, to (N,) and its transpose.
+    Raises: as `potri`; ValueError for T_A > 1024.
+    Adjoint: as `plait.linalg.eigh` with ``degenerate="check"``.  Source: `plait.linalg.eigh`.
+    """
+    spec = _solvers.row_spec(in_specs, "syevd")
+    assert a.ndim == 2, "a must be a 2D array."
+    _solvers.check_width(T_A)
+    program = _solvers.decompose if return_eigenvectors else _solvers.values
+    found, padded = _solvers.by_rows(program, {"a": a}, spec, mesh, T_A, pad, "syevd")
+    found = _padded_vectors(found, padded)
+    found = found if return_status else found[:-1]
+    return found if len(found) > 1 else found[0]
+
+
+def syevd_shardmap_ctx(
+    a: Array,
+    T_A: int,
+    return_eigenvectors: bool = True,
+    pad: bool = True,
+    *,
+    axis_name: Any = None,
+) -> tuple[Array, ...]:
+    """`syevd` inside ``jax.shard_map``, on a device's rows; always with the status.
+
+    Collective: over the mesh axis, in program order.
+    Shapes: (N / ndev, N), with ``pad=False`` with padding, to (N,), its transpose and int32 (1,).
+    Raises: AssertionError, ValueError with JAXMg's texts.
+    Adjoint: as `syevd`.  Source: as `plait.linalg.eigh`.
+    """
+    assert a.ndim == 2, "a must be a 2D array."
+    _solvers.check_width(T_A)
+    program = _solvers.decompose if return_eigenvectors else _solvers.values
+    name = "syevd_shardmap_ctx"
+    found, padded = _solvers.rows_inside(program, {"a": a}, T_A, pad, axis_name, name)
+    *found, status = _padded_vectors(found, padded)
+    return (*found, status[None])
+
+
+def _padded_vectors(found: tuple, padded: Any) -> tuple:
+    """Eigenvalues, vectors with columns of padding where the operand has rows, and the status."""
+    w, *vectors, status = found
+    return (w, *(padded(v, 1) for v in vectors), status)
