@@ -265,7 +265,7 @@ MESH = _files(
     *("shapes", "spectral", "taylor_green", "tune"),
 )
 LINALG = _files(
-    *("blas", "jaxmg", "jaxmg_solvers", "kriging", "linalg_cholesky", "linalg_factors"),
+    *("blas", "dealt", "jaxmg", "jaxmg_solvers", "kriging", "linalg_cholesky", "linalg_factors"),
     *("linalg_solve", "linalg_svd"),
 )
 
