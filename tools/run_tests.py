@@ -245,12 +245,13 @@ HOSTS = "tests/python/test_faults_hosts.py"
 # Tests of distributed arrays: about half of the time.
 MESH = [
     f"tests/python/test_{name}.py"
-    for name in ("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody")
+    for name in ("config", "dealt", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody")
     + (
         "jaxmg_solvers",
         "kriging",
         "linalg_cholesky",
         "linalg_factors",
+        "linalg_solve",
         "linalg_svd",
         "redistribute",
         "shapes",
