@@ -24,6 +24,7 @@ from rows import (
     bulk,
     calls,
     dense_c,
+    dense_jax,
     fft1,
     fft_c,
     fft_jax,
@@ -50,6 +51,7 @@ GROUPS = {
     "fft_jax": fft_jax.measure,
     "fft_peers": fft_peers.measure,
     "dense_c": dense_c.measure,
+    "dense_jax": dense_jax.measure,
 }
 
 

@@ -66,7 +66,7 @@ static void plan_one(const bench_options_t *o, plait_comm_t *comm, const char *o
 
 static void plan_all(const team_t *team, const bench_options_t *o, plait_comm_t *comm)
 {
-    static const char *const ops[] = {"potrf", "potri", "getrf", "geqrf"};
+    static const char *const ops[] = {"potrf", "potri", "getrf", "geqrf", "syevd"};
     const char *path = (team->rank == 0) ? o->out : "/dev/null";
     FILE *file = (path == NULL) ? stdout : fopen(path, "a");
 

@@ -104,10 +104,28 @@ static void geqrf_run(dense_plait_t *d)
     execute(d, 0, (const void *[]){d->work.data}, (void *[]){d->result.data, d->side});
 }
 
+static void syevd_plan(dense_plait_t *d)
+{
+    const plait_heevd_problem_t problem = {
+        .dtype = PLAIT_F64, .n = d->n, .block = d->block, .has_vectors = true};
+
+    must(plait_heevd_plan(d->comm, &problem, &d->plans[0]));
+}
+
+static void syevd_run(dense_plait_t *d)
+{
+    int32_t info = -1;
+
+    execute(d, 0, (const void *[]){d->operand.data},
+            (void *[]){d->side, d->result.data, &info});
+    bench_must(info == 0, "syevd: info is not 0");
+}
+
 static const dense_steps_t STEPS[] = {{"potrf", true, potrf_plan, potrf_run},
                                       {"potri", false, potri_plan, potri_run},
                                       {"getrf", true, getrf_plan, getrf_run},
-                                      {"geqrf", true, geqrf_plan, geqrf_run}};
+                                      {"geqrf", true, geqrf_plan, geqrf_run},
+                                      {"syevd", false, syevd_plan, syevd_run}};
 
 static const dense_steps_t *steps_of(const char *name)
 {
@@ -154,8 +172,13 @@ void dense_plait_create(dense_plait_t *d, plait_comm_t *comm, const char *op, in
     d->pivots = calloc((size_t)n, sizeof(int32_t));
     bench_must(d->side != NULL && d->pivots != NULL, "out of memory");
     d->operand = dealt(d, block);
-    d->work = dealt(d, block);
-    d->result = d->steps->is_in_place ? d->work : dealt(d, block);
+    const int size = plait_comm_size(comm);
+    const bool is_syevd = d->steps->plan == syevd_plan; /* vectors are in whole slabs */
+
+    d->work = is_syevd ? (matrix_t){.n = n} : dealt(d, block);
+    d->result = d->steps->is_in_place
+                    ? d->work
+                    : dealt(d, is_syevd ? (n + size - 1) / size : block);
     matrix_fill(&d->operand, d->op->kind);
     if (strcmp(op, "potri") == 0) {
         factor(d);

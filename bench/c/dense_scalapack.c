@@ -92,6 +92,7 @@ static const dense_scalapack_call_t *call_of(const char *name)
     return found;
 }
 
+/* More than it asks for: pdsyevd forgets what pdlasrt wants, rows times a block. */
 static void make_scratch(dense_scalapack_t *d)
 {
     double size = 0;
@@ -101,7 +102,7 @@ static void make_scratch(dense_scalapack_t *d)
     d->int_scratch = &int_size;
     d->n_scratch = d->n_int_scratch = -1;
     d->call->run(d);
-    d->n_scratch = (int)size + 1;
+    d->n_scratch = (int)size + (int)((d->work.block[1] + 8) * d->n);
     d->scratch = bench_alloc((size_t)d->n_scratch * sizeof(double));
     d->n_int_scratch = int_size;
     d->int_scratch = calloc((size_t)d->n_int_scratch, sizeof(int));

@@ -1,8 +1,8 @@
 /* An n x n matrix of doubles, split by columns or by rows, to block columns dealt out in turn (as
  * dense operations want it) and back, beside memcpy of the local data; on MPI ranks (BENCH_MPI) or
- * threads.
+ * threads. It is column-major before (relayout), or row-major as JAX has it (turn).
  *
- *   relayout op=relayout n=8192 rounds=15 limit=60 seconds=60 out=FILE */
+ *   relayout op=relayout|turn n=8192 rounds=15 limit=60 seconds=60 out=FILE */
 #ifndef BENCH_MPI
 #define _GNU_SOURCE
 #endif
@@ -29,12 +29,16 @@ typedef struct {
     size_t n_bytes; /* of the split matrix here */
 } relayout_t;
 
+typedef plait_status_t (*planner_t)(const plait_comm_t *comm, plait_dtype_t dtype,
+                                    const plait_layout_t *from,
+                                    const plait_layout_t *to, plait_plan_t **plan_p);
+
 static void must(plait_status_t status)
 {
     bench_must(status == PLAIT_OK, plait_error_text());
 }
 
-/* The (column, row) array of which `axis` is split. */
+/* The array of which `axis` is split. */
 static plait_layout_t split_layout(int64_t n, int size, int axis, plait_split_t split)
 {
     const int64_t shape[] = {n, n};
@@ -60,8 +64,10 @@ static int64_t n_stored(const plait_layout_t *layout, int rank)
     return shape[0] * shape[1];
 }
 
-/* Whether (or so that) each element is its global index. */
-static bool visit(const plait_layout_t *l, int rank, double data[], bool is_filled)
+/* Whether (or so that) each element is its index in the whole column-major matrix; turned: the array
+ * is row-major. */
+static bool visit(const plait_layout_t *l, int rank, bool is_turned, double data[],
+                  bool is_filled)
 {
     int64_t shape[2];
     int64_t local[2];
@@ -74,7 +80,8 @@ static bool visit(const plait_layout_t *l, int rank, double data[], bool is_fill
         for (int64_t i = c.lo; i < c.hi; i++) {
             double *line = data + (local[0] + i - c.lo) * shape[1] + local[1];
             for (int64_t j = r.lo; j < r.hi; j++) {
-                const double value = (double)(i * l->shape[1] + j);
+                const double value =
+                    (double)(is_turned ? j * l->shape[0] + i : i * l->shape[1] + j);
                 is_right = is_right && (!is_filled || line[j - r.lo] == value);
                 line[j - r.lo] = value;
             }
@@ -106,26 +113,30 @@ static void run_memcpy(void *state)
     memcpy(m->back, m->from, m->n_bytes);
 }
 
-/* axis: that of the (column, row) array which is split. */
-static void relayout_create(relayout_t *m, plait_comm_t *comm, int64_t n, int axis)
+/* axis: 0 if columns are split, 1 if rows are. */
+static void relayout_create(relayout_t *m, plait_comm_t *comm, int64_t n, int axis,
+                            bool turns)
 {
     const int size = plait_comm_size(comm);
     const int rank = plait_comm_rank(comm);
 
-    *m = (relayout_t){.comm = comm,
-                      .split = split_layout(n, size, axis, PLAIT_SPLIT_EVEN),
-                      .dealt = split_layout(n, size, 0, PLAIT_SPLIT_CYCLIC)};
+    *m = (relayout_t){
+        .comm = comm,
+        .split = split_layout(n, size, turns ? 1 - axis : axis, PLAIT_SPLIT_EVEN),
+        .dealt = split_layout(n, size, 0, PLAIT_SPLIT_CYCLIC)};
     m->n_bytes = (size_t)n_stored(&m->split, rank) * sizeof(double);
     m->from = bench_alloc(m->n_bytes);
     m->back = bench_alloc(m->n_bytes);
     m->blocks = bench_alloc((size_t)n_stored(&m->dealt, rank) * sizeof(double));
-    must(plait_redist_plan(comm, PLAIT_F64, &m->split, &m->dealt, &m->to_dealt));
-    must(plait_redist_plan(comm, PLAIT_F64, &m->dealt, &m->split, &m->to_split));
-    (void)visit(&m->split, rank, m->from, false);
+    const planner_t plan = turns ? plait_redist_turn_plan : plait_redist_plan;
+    must(plan(comm, PLAIT_F64, &m->split, &m->dealt, &m->to_dealt));
+    must(plan(comm, PLAIT_F64, &m->dealt, &m->split, &m->to_split));
+    (void)visit(&m->split, rank, turns, m->from, false);
     run_to_dealt(m);
     run_to_split(m);
-    bench_must(visit(&m->dealt, rank, m->blocks, true), "wrong in block columns");
-    bench_must(visit(&m->split, rank, m->back, true), "wrong on the way back");
+    bench_must(visit(&m->dealt, rank, false, m->blocks, true),
+               "wrong in block columns");
+    bench_must(visit(&m->split, rank, turns, m->back, true), "wrong on the way back");
 }
 
 static void relayout_destroy(relayout_t *m)
@@ -143,7 +154,7 @@ static void measure(team_t *team, const bench_options_t *o, plait_comm_t *comm)
     char facts[512];
 
     for (int axis = 0; axis < N_WAYS; axis++) {
-        relayout_create(&ways[axis], comm, o->n, axis);
+        relayout_create(&ways[axis], comm, o->n, axis, strcmp(o->op, "turn") == 0);
     }
     const bench_case_t cases[N_CASES] = {
         {.name = "columns to blocks", .run = run_to_dealt, .state = &ways[0]},

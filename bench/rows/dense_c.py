@@ -20,8 +20,15 @@ SIZES = {
         "potri": (4000,),
         "getrf": (4000,),
         "geqrf": (4000,),
+        "syevd": (2000,),
     },
-    True: {"potrf": (*SMALL, 2048), "potri": (1000,), "getrf": (1000,), "geqrf": (1000,)},
+    True: {
+        "potrf": (*SMALL, 2048),
+        "potri": (1000,),
+        "getrf": (1000,),
+        "geqrf": (1000,),
+        "syevd": (600,),
+    },
 }
 SIZES_OF_THREADS = {False: (*SMALL, 4096), True: (*SMALL, 2048)}
 # The other's time divided by plait's, at least.
@@ -31,23 +38,23 @@ BOUNDS = {
     ("potri", "scalapack"): Bound(">=", 1.0, 0.03),
     ("getrf", "scalapack"): Bound(">=", 1.0, 0.03),
     ("geqrf", "scalapack"): Bound(">=", 1.0, 0.03),
+    ("syevd", "scalapack"): Bound(">=", 1.0, 0.03),
 }
 SMALL_LIMIT = Bound("<=", 1.5)  # times LAPACK's
 FLOPS = {"potrf": 1 / 3, "potri": 2 / 3, "getrf": 2 / 3, "geqrf": 4 / 3}  # n^3
 ROUNDINGS = 10  # n of them, relative
 
 N_RELAYOUT = {False: 8192, True: 2048}
-NAMES_OF_WAYS = {
-    "relayout": {
-        way: way
-        for way in ("columns to blocks", "blocks to columns", "rows to blocks", "blocks to rows")
-    }
+WAYS = ("columns to blocks", "blocks to columns", "rows to blocks", "blocks to rows")
+NAMES_OF_WAYS = {  # as operations of bench/c/relayout.c
+    "relayout": {way: way for way in WAYS},
+    "turn": {way: f"row-major {way}" for way in WAYS},
 }
 RELAYOUT_LIMIT = 2.0  # memcpys
 
 N_PLANS = {False: 8192, True: 2048}
 # Beyond operand and result: whole matrices, and panels of a block column's size.
-MEMORY = {"potrf": (0, 2), "getrf": (0, 2), "geqrf": (0, 2), "potri": (1, 2)}
+MEMORY = {"potrf": (0, 2), "getrf": (0, 2), "geqrf": (0, 2), "potri": (1, 2), "syevd": (2, 2)}
 
 
 # ---- programs --------------------------------------------------------------------------------

@@ -1,0 +1,39 @@
+"""The gradient of log-determinant and solution through JAX, in forward passes."""
+
+from _jobs import N_RANKS, Absent
+from _result import JAX_FRESH, Bound, Rounds, absent
+
+GROUPS = {
+    "devices": "log det A + b'A^-1 b through JAX, f64, 2 devices of one process",
+    "ranks": "log det A + b'A^-1 b through JAX, f64, 2 MPI ranks",
+}
+N = {False: 2000, True: 500}
+GRADIENT = Bound("<=", 4.0)  # forward passes
+OWN = "plait's own forward pass"
+
+
+def _rows(jobs, where, n):
+    arguments = {"where": where, "n": n}
+    n_ranks = N_RANKS if where == "ranks" else 0
+    # one device may use both cores, also where two ranks run
+    [record] = jobs.worker("dense", arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    rounds, group = Rounds(record, jobs.scale.n_rounds), GROUPS[where]
+    rows = []
+    for name in ("forward", "gradient"):
+        comparator = f"jnp.linalg, one device (2 cores), jax {rounds.facts['jax']}"
+        row = rounds.row(group, f"{name} {n}", JAX_FRESH, name, f"jnp {name}", comparator)
+        rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
+    row = rounds.row(group, f"gradient {n}", JAX_FRESH, "gradient", "forward", OWN, GRADIENT)
+    passes = rounds.median(lambda r: r["gradient"] / r["forward"])
+    return [*rows, row.judge(f"{passes:.2f} forward passes", passes)]
+
+
+def measure(jobs):
+    """The rows of this group."""
+    rows, n = [], N[jobs.scale.is_quick]
+    for where, group in GROUPS.items():
+        try:
+            rows += _rows(jobs, where, n)
+        except (Absent, RuntimeError) as error:
+            rows.append(absent(group, f"gradient {n}", JAX_FRESH, OWN, str(error), GRADIENT))
+    return rows
