@@ -172,7 +172,7 @@ plait_status_t plait_redist_zero(const plait_layout_t *layout, int rank, int slo
         .peer = rank, .kind = PLAIT_BLOCK_ZERO, .src_slot = slot, .dst_slot = slot};
     plait_pair_t pair = {.ndim = layout->ndim, .item_bytes = item_bytes};
     int64_t local[PLAIT_MAX_NDIM];
-    int64_t after[PLAIT_MAX_NDIM];
+    int64_t after[PLAIT_MAX_NDIM] = {0};
 
     plait_layout_local_shape(layout, rank, local);
     plait_layout_stored_shape(layout, rank, pair.dst_shape);
