@@ -44,12 +44,10 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
     char *t = exec->scratch, *work = t + WIDTH * WIDTH * item;
 
     if (p->b.n_columns > 0 && !plait_hetrd_has_failed(h, exec)) {
-        plait_hetrd_enter(h);
         plait_blas_larft(dtype, n_rows, p->width, v, n_rows, tau, t, WIDTH);
         plait_blas_larfb(dtype, 'L', 'N', n_rows, p->b.n_columns, p->width, v, n_rows,
                          t, WIDTH, exec->slot[p->b.z] + (p->first + 1) * item, h->a.n,
                          work);
-        plait_hetrd_leave(h);
     }
     return PLAIT_OK;
 }

@@ -110,21 +110,12 @@ static int64_t call_heevd(const whole_t *p, plait_exec_t *exec, char *a)
 {
     plait_blas_work_t work = p->sizes;
     const int64_t n = p->q.a.n, item = plait_dealt_item(&p->q.a);
-    const bool is_alone = p->q.a.n_ranks == 1;
-    int64_t info = 0;
 
     work.ints = exec->slot[p->work];
     work.work = exec->slot[p->work] + work.n_ints * 8;
     work.real = (char *)work.work + work.n * item;
-    if (!is_alone) {
-        plait_blas_enter();
-    }
-    info = plait_blas_heevd(p->q.a.dtype, p->q.has_vectors ? 'V' : 'N', 'L', n, a, n,
+    return plait_blas_heevd(p->q.a.dtype, p->q.has_vectors ? 'V' : 'N', 'L', n, a, n,
                             exec->slot[p->q.w], &work);
-    if (!is_alone) {
-        plait_blas_leave();
-    }
-    return info;
 }
 
 static plait_status_t whole_run(const void *params, plait_exec_t *exec)
@@ -343,6 +334,7 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
     q.w = plait_slot_ret(plan, RET_W);
     q.vectors = plait_slot_ret(plan, RET_V);
     q.info = plait_slot_ret(plan, RET_INFO);
+    plan->uses_blas = true;
     plait_dealt_agree(plan, &q.a);
     plait_plan_agree(plan, (uint64_t)q.has_vectors);
     PLAIT_TRY(is_whole(p->n, problem->n_ranks) ? add_whole(plan, &q)

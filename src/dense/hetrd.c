@@ -381,7 +381,6 @@ static plait_status_t column_run(const void *params, plait_exec_t *exec)
     const plait_hetrd_t *h = &p->h;
 
     if (!plait_hetrd_has_failed(h, exec)) {
-        plait_hetrd_enter(h);
         if (p->j > 0) {
             make_w(h, exec, p->j - 1);
         }
@@ -391,7 +390,6 @@ static plait_status_t column_run(const void *params, plait_exec_t *exec)
         if (is_owner(h, p->j)) {
             reflect(h, exec, p->j);
         }
-        plait_hetrd_leave(h);
     }
     return PLAIT_OK;
 }
@@ -560,7 +558,6 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
     }
     keep(h, exec, j);
     memset(p.y + (j + 1) * item, 0, (size_t)((n - j - 1 + n_more) * item));
-    plait_hetrd_enter(h);
     for (int64_t l = local_from(h, j + 1); l < n_owned(h);) {
         const chunk_t c = chunk_at(h, l);
         if (h->a.block >= MULTIPLY_COLUMNS || h->a.n_ranks == 1) {
@@ -571,7 +568,6 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
         l = c.to;
     }
     multiply_pairs(&p, j);
-    plait_hetrd_leave(h);
 done:
     return PLAIT_OK;
 }

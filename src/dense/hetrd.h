@@ -59,21 +59,6 @@ static inline bool plait_hetrd_has_failed(const plait_hetrd_t *h,
     return !(plait_hetrd_state(h, exec)->norm <= 0x1.fffffffffffffp1023);
 }
 
-/* Around calls of the library: several ranks are the parallelism. */
-static inline void plait_hetrd_enter(const plait_hetrd_t *h)
-{
-    if (h->a.n_ranks > 1) {
-        plait_blas_enter();
-    }
-}
-
-static inline void plait_hetrd_leave(const plait_hetrd_t *h)
-{
-    if (h->a.n_ranks > 1) {
-        plait_blas_leave();
-    }
-}
-
 /* Adds the steps. Afterwards d, e and tau are in `panel` on all ranks; column j of `copy` has the
  * j-th reflector below the diagonal, its leading 1 included; T is that of A times state.scale. */
 plait_status_t plait_hetrd_add(plait_plan_t *plan, const plait_hetrd_t *h);

@@ -415,9 +415,7 @@ static plait_status_t solve_run(const void *params, plait_exec_t *exec)
     int64_t info = n + 1;
 
     if (!plait_hetrd_has_failed(h, exec)) {
-        plait_hetrd_enter(h);
         info = t->has_vectors ? solve_all(t, exec) : solve_values(t, exec);
-        plait_hetrd_leave(h);
     }
     state->norm = (info == 0) ? state->norm : (double)NAN;
     for (int64_t i = 0; i < n; i++) {
