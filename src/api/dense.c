@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "dense/dealt.h"
 #include "dense/params.h"
+#include "dense/scalar.h"
 #include "ops/list.h"
 #include "plan/launch.h"
 
@@ -173,9 +174,7 @@ plait_status_t plait_heevd_plan(const plait_comm_t *comm,
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
     const plait_heevd_params_t params = {
         .n = problem->n, .block = problem->block, .vectors = problem->has_vectors};
-    const plait_dtype_t real =
-        (problem->dtype == PLAIT_F32 || problem->dtype == PLAIT_C64) ? PLAIT_F32
-                                                                     : PLAIT_F64;
+    const plait_dtype_t real = plait_real_of(problem->dtype);
     const int64_t width =
         plait_max(1, (problem->n + comm->end.size - 1) / comm->end.size);
     const plait_array_t a =

@@ -4,11 +4,6 @@
 #include "base/status.h"
 #include "kernel/blas.h"
 
-bool plait_dealt_is_complex(const plait_dealt_t *d)
-{
-    return d->dtype == PLAIT_C64 || d->dtype == PLAIT_C128;
-}
-
 /* Of rows, columns and blocks: sums and products with the number of ranks fit. */
 #define MAX_EXTENT (INT64_C(1) << 40)
 

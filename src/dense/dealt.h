@@ -20,8 +20,6 @@ typedef struct {
     int n_readers; /* ranks from 0 on that want what is fetched; 0: all of them */
 } plait_dealt_t;
 
-bool plait_dealt_is_complex(const plait_dealt_t *d);
-
 /* Bytes of an element, and of a column. */
 int64_t plait_dealt_item(const plait_dealt_t *d);
 int64_t plait_dealt_ld_bytes(const plait_dealt_t *d);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
+#include "dense/scalar.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -247,22 +248,12 @@ void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec
     memset(exec->slot[f->slot] + at, 0, (size_t)n_bytes);
 }
 
-/* Real part of element i of a diagonal. */
-static double diagonal(plait_dtype_t dtype, const char *block, int64_t i, int64_t ld)
-{
-    const char *at = block + i * (ld + 1) * plait_dtype_bytes(dtype);
-    const bool is_double = dtype == PLAIT_F64 || dtype == PLAIT_C128;
-
-    return is_double ? *(const double *)(const void *)at
-                     : (double)*(const float *)(const void *)at;
-}
-
 int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
                               int64_t ld)
 {
     int64_t i = 0;
 
-    while (i < n && isfinite(diagonal(dtype, block, i, ld))) {
+    while (i < n && isfinite(creal(plait_scalar_get(dtype, block, i * (ld + 1))))) {
         i++;
     }
     return (i < n) ? i + 1 : 0;
@@ -270,9 +261,8 @@ int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
 
 void plait_dense_set_nan(plait_dtype_t dtype, void *x, int64_t n)
 {
-    const bool is_double = dtype == PLAIT_F64 || dtype == PLAIT_C128;
-    const plait_dealt_t d = {.dtype = dtype};
-    const bool is_complex = plait_dealt_is_complex(&d);
+    const bool is_double = plait_real_of(dtype) == PLAIT_F64;
+    const bool is_complex = plait_is_complex(dtype);
 
     for (int64_t i = 0; i < (is_complex ? 2 * n : n); i++) {
         if (is_double) {

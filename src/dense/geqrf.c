@@ -95,20 +95,6 @@ static const plait_kernel_t update_kernel = {.name = "geqrf: update by",
                                              .touch = update_touch,
                                              .print = plait_factor_print};
 
-static plait_status_t tau_fits(const plait_dealt_t *d, const plait_array_t *array)
-{
-    plait_status_t status = PLAIT_OK;
-
-    PLAIT_CHECK(array->dtype == d->dtype && array->ndim == 1 &&
-                    array->dims[0] == plait_min(d->m, d->n),
-                PLAIT_ERR_INVALID,
-                "geqrf: the factors of the reflectors are %s; expected %lld of %s",
-                plait_dtype_name(array->dtype), (long long)plait_min(d->m, d->n),
-                plait_dtype_name(d->dtype));
-done:
-    return status;
-}
-
 static plait_status_t geqrf_plan(const void *params, const plait_problem_t *problem,
                                  plait_plan_t **plan_p)
 {
@@ -132,7 +118,7 @@ static plait_status_t geqrf_plan(const void *params, const plait_problem_t *prob
     PLAIT_TRY(plait_blas_require());
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->args[0], "geqrf: the operand"));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "geqrf: the factors"));
-    PLAIT_TRY(tau_fits(&f.d, &problem->rets[1]));
+    PLAIT_TRY(plait_reflect_tau_fits(&f.d, &problem->rets[1], "geqrf"));
     PLAIT_TRY(plait_plan_create(problem, &plan, "geqrf %s %lldx%lld in blocks of %lld",
                                 plait_dtype_name(f.d.dtype), (long long)p->m,
                                 (long long)p->n, (long long)p->block));

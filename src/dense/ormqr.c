@@ -136,15 +136,9 @@ static plait_status_t check(const ormqr_t *o, const plait_ormqr_params_t *p,
                             const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_array_t *tau = &problem->args[1];
-    const int64_t n_tau = plait_min(o->qr.m, o->qr.n);
 
     PLAIT_TRY(plait_dealt_fits(&o->qr, &problem->args[0], "ormqr: the reflectors"));
-    PLAIT_CHECK(tau->dtype == o->c.dtype && tau->ndim == 1 && tau->dims[0] == n_tau,
-                PLAIT_ERR_INVALID,
-                "ormqr: the factors of the reflectors are %s; expected %lld of %s",
-                plait_dtype_name(tau->dtype), (long long)n_tau,
-                plait_dtype_name(o->c.dtype));
+    PLAIT_TRY(plait_reflect_tau_fits(&o->qr, &problem->args[1], "ormqr"));
     PLAIT_TRY(plait_dealt_fits(&o->c, &problem->args[2], "ormqr: the operand"));
     PLAIT_TRY(plait_dealt_fits(&o->c, &problem->rets[0], "ormqr: the result"));
     PLAIT_CHECK(p->trans == 0 || p->trans == 1, PLAIT_ERR_INVALID,

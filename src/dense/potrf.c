@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "dense/factor.h"
 #include "dense/params.h"
+#include "dense/scalar.h"
 #include "kernel/blas.h"
 
 #include <string.h>
@@ -35,7 +36,7 @@ static plait_status_t start_run(const void *params, plait_exec_t *exec)
                 memcpy(to + row * item, from + row * item,
                        (size_t)((d->m - row) * item));
             }
-            if (plait_dealt_is_complex(d)) {
+            if (plait_is_complex(d->dtype)) {
                 memset(to + row * item + item / 2, 0, (size_t)item / 2);
             }
         }

@@ -1,7 +1,23 @@
 #include "dense/reflect.h"
 
 #include "base/checked.h"
+#include "base/status.h"
 #include "kernel/blas.h"
+
+plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
+                                      const plait_array_t *array, const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t n = plait_min(d->m, d->n);
+
+    PLAIT_CHECK(array->dtype == d->dtype && array->ndim == 1 && array->dims[0] == n,
+                PLAIT_ERR_INVALID,
+                "%s: the factors of the reflectors are %s; expected %lld of %s", what,
+                plait_dtype_name(array->dtype), (long long)n,
+                plait_dtype_name(d->dtype));
+done:
+    return status;
+}
 
 static int64_t triangle_bytes(plait_dtype_t dtype, int64_t n)
 {

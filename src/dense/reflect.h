@@ -18,6 +18,10 @@ typedef struct {
     bool is_adjoint;
 } plait_reflect_t;
 
+/* INVALID unless the array has the scalar factors of the reflectors of this matrix. */
+plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
+                                      const plait_array_t *array, const char *what);
+
 /* Bytes of scratch: the triangle T and the product V^H C. */
 int64_t plait_reflect_scratch(plait_dtype_t dtype, int64_t n, int64_t n_columns);
 
