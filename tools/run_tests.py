@@ -28,7 +28,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 LOGS = BUILD / "tests"
 OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
-SHOWN_LINES = 200
+SHOWN_LINES, SHOWN_IN_SHORT = 200, 15
+# Lines of a log that say what went wrong: pytest's, with or without the rank, and the launcher's.
+TELLING = re.compile(r"(\[\d+\] )?(E  +\w|Fatal|Timeout|plait run: |.*(Sanitizer|FAIL))")
 WRONG = ("failed", "error")
 
 
@@ -395,6 +397,9 @@ def show(count):
     """Print the last lines of the output of a suite that failed."""
     for log in dict.fromkeys(count.logs):
         lines = log.read_text(errors="replace").splitlines()
+        telling = [line for line in lines if TELLING.match(line)]
+        print(f"--- {log.relative_to(ROOT)}, in short")
+        print("\n".join(dict.fromkeys(telling[:SHOWN_IN_SHORT] + telling[-SHOWN_IN_SHORT:])))
         print(f"--- {log.relative_to(ROOT)}, last {min(len(lines), SHOWN_LINES)} lines")
         print("\n".join(lines[-SHOWN_LINES:]))
 

@@ -16,6 +16,10 @@
  * a message may be under way, or a verdict just being given. */
 enum { LOOK_EVERY_NS = 20000000 };
 
+/* One look stands for no longer than this: whoever was stopped in between, with the others
+ * perhaps, has not seen what they did. */
+#define LOOK_COUNTS_NS INT64_C(100000000)
+
 /* Limits of time where nothing is seen of those who are waited for: perhaps they compute. */
 enum { PATIENCE = 5 };
 #define RAISED_NS  INT64_C(150000000)
@@ -208,10 +212,11 @@ static void suspect(suspicion_t suspicion, int rank, const circle_t *circle,
     }
 }
 
-/* Those who begin operations, or are in none and compute, trace or compile, get on. */
+/* Those who begin operations, or are in none and compute, trace or compile, get on. A small
+ * share of a processor is enough: on a busy machine they may not have more. */
 static void note_progress(uint64_t n_operations, bool runs, int64_t cpu_ns, int64_t now)
 {
-    enum { SHARE = 5 };
+    enum { SHARE = 20 };
     int64_t elapsed = now - watch.progress_ns;
     bool is_busy =
         runs && elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
@@ -339,6 +344,17 @@ static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
 
+/* Time in which this rank did not look is not held against the others. */
+static void leave_out_pause(int64_t now)
+{
+    int64_t pause = now - watch.looked_ns - LOOK_COUNTS_NS;
+
+    if (watch.looked_ns != 0 && pause > 0) {
+        watch.suspected_ns += pause;
+        watch.progress_ns += pause;
+    }
+}
+
 /* What has been suspected long enough is so. */
 static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
                                int64_t now)
@@ -417,6 +433,7 @@ static plait_status_t look_at_ranks(plait_observed_t *op, const plait_wait_t *wa
     plait_status_t status = PLAIT_OK;
 
     beat(op, wait, now);
+    leave_out_pause(now);
     look(op, wait, now);
     PLAIT_TRY(listen(op, wait));
     status = conclude(op, wait, now);
