@@ -136,12 +136,15 @@ def newest_library():
 def with_blas(environment):
     """The same with SciPy's BLAS and LAPACK, so that C programs need none of the system's.
 
-    One thread: sanitizers do not see how the library's own threads wait for each other.
+    One thread: sanitizers do not see how the library's own threads wait for each other. And
+    malloc that keeps what was freed: checkers take and free much, which costs page faults.
     """
     package = importlib.util.find_spec("scipy")
     libraries = Path(package.origin).parents[1] / "scipy.libs" if package else Path("none")
     found = [str(path) for path in libraries.glob("libscipy_openblas*")]
-    given = {"OPENBLAS_NUM_THREADS": "1"} | ({"PLAIT_BLAS": found[0]} if found else {})
+    keep = "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=17179869184"
+    given = {"OPENBLAS_NUM_THREADS": "1", "GLIBC_TUNABLES": keep}
+    given |= {"PLAIT_BLAS": found[0]} if found else {}
     return given | {k: os.environ[k] for k in given if k in os.environ} | (environment or {})
 
 

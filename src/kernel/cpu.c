@@ -1,5 +1,6 @@
 #include "kernel/cpu.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +55,23 @@ static plait_cpu_level_t detect(void)
 
 #endif
 
+/* Asked once: under a hypervisor cpuid takes tens of microseconds. */
+static plait_cpu_level_t detected(void)
+{
+    enum { UNKNOWN = -1 };
+    static atomic_int known = UNKNOWN;
+    int level = atomic_load_explicit(&known, memory_order_relaxed);
+
+    if (level == UNKNOWN) {
+        level = (int)detect();
+        atomic_store_explicit(&known, level, memory_order_relaxed);
+    }
+    return (plait_cpu_level_t)level;
+}
+
 plait_cpu_level_t plait_cpu_level(void)
 {
-    plait_cpu_level_t level = detect();
+    plait_cpu_level_t level = detected();
     const char *wish = getenv("PLAIT_ISA");
 
     for (int i = 0; (wish != NULL) && (i < (int)level); i++) {

@@ -1,0 +1,137 @@
+/* Fourier transforms by their definition, in long double: what others are measured by. */
+#ifndef PLAIT_TESTS_DFT_H
+#define PLAIT_TESTS_DFT_H
+
+#include "base/alloc.h"
+
+#include <complex.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* exp(2 pi i j / n), 0 <= j < n; kept, and not for threads. */
+static long double complex root(int64_t j, int64_t n)
+{
+    enum { KNOWN = 16384 };
+    static long double complex *known[KNOWN]; /* by n, then j; 0: not yet */
+    const long double turn = 2 * 3.14159265358979323846264338327950288L;
+    long double complex *place = NULL;
+    long double complex z = 0;
+
+    if (n < KNOWN) {
+        known[n] = (known[n] == NULL) ? calloc((size_t)n, sizeof(z)) : known[n];
+        place = (known[n] != NULL) ? &known[n][j] : NULL;
+        z = (place != NULL) ? *place : 0;
+    }
+    if (z == 0) {
+        long double phase = turn * (long double)j / (long double)n;
+        z = cosl(phase) + sinl(phase) * I;
+        if (place != NULL) {
+            *place = z;
+        }
+    }
+    return z;
+}
+
+/* The definition, axis after axis, in long double. */
+static void dft_axis(double complex *data, int ndim, const int64_t shape[], int axis,
+                     int sign)
+{
+    int64_t n = shape[axis];
+    int64_t inner = 1;
+    int64_t outer = 1;
+    double complex *line = plait_alloc(n, sizeof(*line));
+
+    for (int a = 0; a < ndim; a++) {
+        inner *= (a > axis) ? shape[a] : 1;
+        outer *= (a < axis) ? shape[a] : 1;
+    }
+    for (int64_t o = 0; o < outer; o++) {
+        for (int64_t i = 0; i < inner; i++) {
+            double complex *at = data + o * n * inner + i;
+            for (int64_t k = 0; k < n; k++) {
+                long double complex sum = 0;
+                for (int64_t j = 0; j < n; j++) {
+                    long double complex w = root(j * k % n, n);
+                    sum +=
+                        (long double complex)at[j * inner] * (sign > 0 ? w : conjl(w));
+                }
+                line[k] = (double complex)sum;
+            }
+            for (int64_t k = 0; k < n; k++) {
+                at[k * inner] = line[k];
+            }
+        }
+    }
+    plait_free(line);
+}
+
+static int64_t n_elements(int ndim, const int64_t shape[])
+{
+    int64_t n = 1;
+
+    for (int a = 0; a < ndim; a++) {
+        n *= shape[a];
+    }
+    return n;
+}
+
+/* Lines along `axis` of n_from elements become lines of n_to. */
+typedef void line_fn_t(int64_t n_from, const double complex from[], int64_t n_to,
+                       double complex to[], int sign);
+
+static double complex *map_lines(const double complex *data, int ndim, int64_t shape[],
+                                 int axis, int64_t n_to, line_fn_t *fn, int sign)
+{
+    int64_t n_from = shape[axis];
+    int64_t inner = n_elements(ndim - axis - 1, shape + axis + 1);
+    int64_t outer = n_elements(axis, shape);
+    double complex *from = plait_alloc(n_from, sizeof(*from));
+    double complex *to = plait_alloc(n_to, sizeof(*to));
+    double complex *result = plait_alloc(outer * n_to * inner, sizeof(*result));
+
+    for (int64_t o = 0; o < outer; o++) {
+        for (int64_t i = 0; i < inner; i++) {
+            for (int64_t j = 0; j < n_from; j++) {
+                from[j] = data[(o * n_from + j) * inner + i];
+            }
+            fn(n_from, from, n_to, to, sign);
+            for (int64_t k = 0; k < n_to; k++) {
+                result[(o * n_to + k) * inner + i] = to[k];
+            }
+        }
+    }
+    shape[axis] = n_to;
+    plait_free(from);
+    plait_free(to);
+    return result;
+}
+
+static void keep_half(int64_t n_from, const double complex from[], int64_t n_to,
+                      double complex to[], int sign)
+{
+    (void)n_from;
+    (void)sign;
+    memcpy(to, from, (size_t)n_to * sizeof(*to));
+}
+
+/* The definition: elements but 0 and n / 2 count twice. */
+static void half_to_real(int64_t n_half, const double complex from[], int64_t n,
+                         double complex to[], int sign)
+{
+    for (int64_t j = 0; j < n; j++) {
+        long double sum = 0;
+        for (int64_t k = 0; k < n_half; k++) {
+            long double complex w = root(j * k % n, n);
+            bool is_edge = 2 * k % n == 0;
+            long double re = (long double)creal(from[k]);
+            long double im = is_edge ? 0 : (long double)cimag(from[k]);
+            sum += (is_edge ? 1 : 2) * (re * creall(w) - im * sign * cimagl(w));
+        }
+        to[j] = (double complex)sum;
+    }
+}
+
+#endif
