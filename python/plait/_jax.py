@@ -5,6 +5,7 @@ No other module imports ``jax._src``. Run on jax 0.8.1 and 0.10.2.
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,6 +69,27 @@ def _token_in(ctx: Any) -> tuple[Any, bool]:
     return fresh_token(), False
 
 
+class _Lowering(threading.local):
+    """What is being lowered by this thread."""
+
+    is_region = False
+
+
+_lowering = _Lowering()
+
+
+def _never_called(*args: Any) -> Any:
+    raise AssertionError("plait: no program calls this")
+
+
+def _keep_out_of_cache(ctx: Any) -> None:
+    """Tokens become results of the program, and jaxlib (0.10) crashes when it writes such a one to
+    the persistent compilation cache. It leaves out programs with host callbacks: here is one.
+    """
+    if not _lowering.is_region and not ctx.module_context.host_callbacks:
+        ctx.module_context.add_host_callback(_never_called)
+
+
 def lower_ordered(ctx: Any, rule: Callable, args: Sequence, attrs: dict) -> list:
     """Applies an FFI lowering rule with the program's token as last operand and result."""
     token, is_threaded = _token_in(ctx)
@@ -77,6 +99,7 @@ def lower_ordered(ctx: Any, rule: Callable, args: Sequence, attrs: dict) -> list
     )
     *results, token = rule(sub, *args, token, **attrs)
     if is_threaded:
+        _keep_out_of_cache(ctx)
         ctx.set_tokens_out(mlir.TokenSet({EFFECT: token}))
     return results
 
@@ -300,17 +323,21 @@ _MORE = (
 
 
 def _region_lower(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
-    results, _ = mlir.jaxpr_subcomp(
-        ctx.module_context,
-        jaxpr.jaxpr,
-        ctx.name_stack,
-        mlir.TokenSet({EFFECT: fresh_token()}),
-        [],
-        *args,
-        dim_var_values=ctx.dim_var_values,
-        const_lowering=ctx.const_lowering,
-        **_MORE,
-    )
+    outside, _lowering.is_region = _lowering.is_region, True
+    try:
+        results, _ = mlir.jaxpr_subcomp(
+            ctx.module_context,
+            jaxpr.jaxpr,
+            ctx.name_stack,
+            mlir.TokenSet({EFFECT: fresh_token()}),
+            [],
+            *args,
+            dim_var_values=ctx.dim_var_values,
+            const_lowering=ctx.const_lowering,
+            **_MORE,
+        )
+    finally:
+        _lowering.is_region = outside
     return results
 
 
