@@ -83,8 +83,9 @@ def _never_called(*args: Any) -> Any:
 
 
 def _keep_out_of_cache(ctx: Any) -> None:
-    """Tokens become results of the program, and jaxlib (0.10) crashes when it writes such a one to
-    the persistent compilation cache. It leaves out programs with host callbacks: here is one.
+    """Keeps a program with tokens among its results out of the persistent compilation cache.
+
+    Jaxlib (0.10) crashes when it writes one. It leaves out programs with host callbacks.
     """
     if not _lowering.is_region and not ctx.module_context.host_callbacks:
         ctx.module_context.add_host_callback(_never_called)

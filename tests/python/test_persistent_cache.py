@@ -31,7 +31,7 @@ print("right")
 
 
 def test_programs_are_written_and_read(tmp_path):
-    """jaxlib crashes over results that are tokens; such programs are not written."""
+    """Jaxlib crashes over results that are tokens; such programs are not written."""
     cache = {
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
