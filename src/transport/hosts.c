@@ -56,21 +56,27 @@ static void hosts_destroy(hosts_t *hosts)
     }
 }
 
+/* After a fence that this rank has left, messages of other processes may still come: then nobody
+ * shall get a communicator of MPI's that they would be taken for. */
 static void hosts_close(plait_endpoint_t *end)
 {
     device_t *device = device_of(end);
 
     if (device != NULL) {
         hosts_t *hosts = device->hosts;
+        bool is_stuck = atomic_load(&device->link.is_stuck);
+        bool is_broken = atomic_load(&device->link.is_broken);
         end->state = NULL;
         end->transport = NULL;
-        if (atomic_load(&device->link.is_stuck)) {
-            atomic_store(&hosts->process->is_stuck, true);
-        } else {
+        if (!is_stuck) {
             plait_free(device->link.requests);
             plait_free(device);
         }
         (void)pthread_mutex_lock(&hosts->mutex);
+        if (is_stuck) {
+            atomic_store(&hosts->process->is_stuck, true);
+        }
+        hosts->process->has_lost = hosts->process->has_lost || is_broken;
         int n_open = --hosts->n_open;
         (void)pthread_mutex_unlock(&hosts->mutex);
         if (n_open == 0) {

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_large.c"]
+PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_hosts.c", "mpi_large.c"]
 ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
 SOURCES = [
     "base/*.c",
