@@ -143,8 +143,12 @@ def test_fft_of_what_is_whole_along_one_axis(plane):
         same(y, np.fft.fftn(a), 1e-10)
 
 
-@pytest.mark.parametrize("boundary", ["periodic", "zero", "reflect"])
-def test_halo(mesh, boundary):
+@pytest.mark.parametrize(
+    "name, boundary",
+    [("rows", "periodic"), ("halves", "zero"), ("columns", "edge"), ("mixed line", "reflect")],
+)
+def test_halo(name, boundary):
+    mesh = make(GRIDS[name])
     grid = (*mesh.devices.shape, 1)[:2]
     spec = P(*mesh.axis_names)
     width, shape = ((3, 1), (1, 2)), (4 * grid[0] - 1, 3 * grid[1])
