@@ -258,6 +258,7 @@ def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environ
 
 FAULTS = "tests/python/test_faults.py"
 HOSTS = "tests/python/test_faults_hosts.py"
+DEVICES = "tests/python/hosts"  # of several processes with several each
 
 
 def _files(*names):
@@ -277,7 +278,7 @@ LINALG = _files(
 
 def python(count):
     """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
-    elsewhere = ("tests/python/mpi", FAULTS, HOSTS, *MESH, *LINALG)
+    elsewhere = ("tests/python/mpi", DEVICES, FAULTS, HOSTS, *MESH, *LINALG)
     ignored = [f"--ignore={path}" for path in elsewhere]
     pytest(count, "python", "tests/python", *ignored)
 
@@ -313,17 +314,25 @@ TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
 MEETING = "values and int16 or eager or scalars or same_bits"
 
 
-def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_s=900, only=""):
+def mpi(
+    name,
+    n_ranks,
+    parts=(),
+    python=sys.executable,
+    environment=None,
+    limit_s=900,
+    only="",
+    folder="tests/python/mpi",
+):
     """A suite of tests/python/mpi, or of some of its files; a test fails if it does on any rank."""
-    folder = "tests/python/mpi"
     files = [f"{folder}/test_{part}_mpi.py" for part in parts] or [folder]
 
     def suite(count):
         if not Path(python).exists():
             count.add(name, "skipped", f"{python} is absent: make sets it up")
             return
-        if not (ROOT / "tests/python/mpi").exists():
-            count.add(name, "skipped", "tests/python/mpi is absent")
+        if not (ROOT / folder).exists():
+            count.add(name, "skipped", f"{folder} is absent")
             return
         shutil.rmtree(LOGS / name, ignore_errors=True)
         # mpi4py runs pytest, so that a rank that raises outside a test ends the job.
@@ -337,6 +346,21 @@ def mpi(name, n_ranks, parts=(), python=sys.executable, environment=None, limit_
             missing = [rank for rank, there in enumerate(found) if not there]
             count.add(f"{name}: no results from ranks {missing}", "failed")
         close(count, name, code, log)
+
+    return suite
+
+
+FEW_HOSTS = "slabs or halo or along_axes or meet_by or unequal or every_host"
+
+
+def hosts(name, n_ranks, n_devices, python=sys.executable, only=""):
+    """Processes with so many devices each, which are one mesh."""
+
+    def suite(count):
+        environment = {"PLAIT_TEST_DEVICES": str(n_devices)}
+        if python == OTHER_PYTHON:
+            environment |= other_environment()
+        mpi(name, n_ranks, (), python, environment, only=only, folder=DEVICES)(count)
 
     return suite
 
@@ -391,6 +415,8 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "mpi-2": mpi("mpi-2", 2),
     "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p")),
     "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
+    "hosts": hosts("hosts", 2, 4),
+    "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
     "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
     "openmpi-3": open_mpi(3, ("neighbor", "mesh", "p2p")),
 }

@@ -3,6 +3,7 @@
 import functools
 import sys
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -191,24 +192,26 @@ def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
         raise TypeError(f"plait: devices of a mesh must be CPUs, got {devices[0].platform}")
     if len(devices) == 1:
         return _core.add_self(label)
-    if {d.process_index for d in devices} == {jax.process_index()}:
-        numbers = [i for i, group in enumerate(groups) for _ in group]
-        return _core.add_local_groups(tuple(d.id for d in devices), tuple(numbers), label)
-    return _over_processes(groups, mode, label)
+    processes = _processes(devices)
+    if processes == [jax.process_index()]:
+        return _core.add_devices(_rows(groups), jax.process_index(), [0] * len(groups), label)
+    mpi = _ranks(len(processes))
+    if len(processes) == len(devices):
+        return _over_processes(groups, mode, label, mpi)
+    return _over_hosts(groups, label, mpi)
 
 
-def _over_processes(groups: tuple[tuple, ...], mode: str, label: str) -> int:
-    """One device of each process. The number must be the same in all groups' programs."""
-    processes = [d.process_index for group in groups for d in group]
-    if len(set(processes)) != len(processes):
-        raise TypeError(
-            f"plait: a mesh of {len(processes)} devices over {len(set(processes))} processes; "
-            "expected one process, or one device of each process"
-        )
+def _processes(devices: Iterable) -> list[int]:
+    """Those of the devices, in the order in which they come."""
+    return list(dict.fromkeys(d.process_index for d in devices))
+
+
+def _ranks(n: int) -> Any:
+    """MPI, whose ranks are JAX's processes."""
     mpi = _world.mpi()
     if mpi is None or mpi.COMM_WORLD.size != jax.process_count():
         raise TypeError(
-            f"plait: a mesh over {len(processes)} processes needs MPI ranks: start with mpiexec "
+            f"plait: a mesh over {n} processes needs MPI ranks: start with mpiexec "
             'and jax.distributed.initialize(cluster_detection_method="mpi4py")'
         )
     if mpi.COMM_WORLD.rank != jax.process_index():
@@ -216,9 +219,47 @@ def _over_processes(groups: tuple[tuple, ...], mode: str, label: str) -> int:
             f"plait: process {jax.process_index()} of JAX is MPI rank {mpi.COMM_WORLD.rank}; "
             'they must be equal: jax.distributed.initialize(cluster_detection_method="mpi4py")'
         )
+    return mpi
+
+
+def _over_processes(groups: tuple[tuple, ...], mode: str, label: str, mpi: Any) -> int:
+    """One device of each process. The number must be the same in all groups' programs."""
     if len(groups) > 1:  # after this one all processes count on from the same number
         over_devices((tuple(d for group in groups for d in group),), mode)
     [own] = [g for g in groups if any(d.process_index == jax.process_index() for d in g)]
     group = mpi.COMM_WORLD.group.Incl([d.process_index for d in own])
     comm = mpi.COMM_WORLD.Create_group(group)
     return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
+
+
+def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:
+    """Several devices of some processes: a group may be within one, or of several."""
+
+    def of_processes(devices: Iterable) -> Any:
+        return mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(_processes(devices)))
+
+    here = jax.process_index()
+    everyone = of_processes(d for group in groups for d in group)
+    number = everyone.allreduce(_core.next_number(), op=mpi.MAX)
+    everyone.Free()
+    own = tuple(g for g in groups if here in _processes(g))
+    comms = [of_processes(g) if len(_processes(g)) > 1 else None for g in own]
+    handles = [0 if c is None else _handle(c) for c in comms]
+    return _core.add_devices(_rows(own), here, handles, label, number)
+
+
+@functools.cache
+def _tracks() -> dict[int, int]:
+    """Every device's number among those of its process."""
+    found: dict[int, list[int]] = {}
+    for device in jax.devices("cpu"):
+        found.setdefault(device.process_index, []).append(device.id)
+    return {i: sorted(ids).index(i) for ids in found.values() for i in ids}
+
+
+def _rows(groups: tuple[tuple, ...]) -> list[_core.Device]:
+    return [
+        _core.Device(number, d.process_index, d.id, _tracks()[d.id])
+        for number, group in enumerate(groups)
+        for d in group
+    ]

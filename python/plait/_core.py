@@ -114,6 +114,7 @@ lib.plait_dtype_bytes.restype = ctypes.c_int64
 lib.plait_reduce_is_defined.restype = ctypes.c_bool
 lib.plait_registry_comm.restype = ctypes.c_void_p
 lib.plait_registry_comm.argtypes = [ctypes.c_int64]
+lib.plait_registry_next.restype = ctypes.c_int64
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
 lib.plait_fft1_isa.restype = ctypes.c_char_p
 lib.plait_config_at.restype = ctypes.POINTER(_Key)
@@ -313,18 +314,34 @@ def add_local(ordinals: tuple[int, ...], label: str) -> int:
     return comm_id.value
 
 
-def add_local_groups(ordinals: tuple[int, ...], groups: tuple[int, ...], label: str) -> int:
-    """Id of new communicators of devices, one for each number in ``groups``: the devices of a
-    group are its ranks, in that order."""  # noqa: D205, D209
-    comm_id = ctypes.c_int64()
-    n = len(ordinals)
-    devices, numbers = (ctypes.c_int32 * n)(*ordinals), (ctypes.c_int32 * n)(*groups)
+class Device(ctypes.Structure):
+    """plait_device_t: a device that is a rank of communicator ``group`` of a list."""
+
+    _fields_ = [(name, ctypes.c_int32) for name in ("group", "process", "ordinal", "track")]
+
+
+def add_devices(
+    devices: list[Device], here: int, handles: list[int], label: str, number: int = 0
+) -> int:
+    """Id of new communicators, one for each group of the devices, in which they are in order.
+
+    handles: bits of the MPI communicator of each group's processes, 0 where that is this one.
+    number: free on all processes, which agree on it; 0 where there is one. Collective over the
+    processes of each group.
+    """
+    comm_id = ctypes.c_int64(number)
+    n = len(devices)
+    rows = (Device * n)(*devices)
+    bits = (ctypes.c_uint64 * len(handles))(*handles)
     check(
-        lib.plait_registry_add_local_groups(
-            n, devices, numbers, label.encode(), ctypes.byref(comm_id)
-        )
+        lib.plait_registry_add_devices(n, rows, here, bits, label.encode(), ctypes.byref(comm_id))
     )
     return comm_id.value
+
+
+def next_number() -> int:
+    """The id that the next communicator gets, as far as this process knows."""
+    return lib.plait_registry_next()
 
 
 def add_mpi(bits: int, size: int, rank: int, label: str) -> int:

@@ -67,6 +67,13 @@ def of_devices(devices: tuple) -> Group:
     return Group(_comm.over_devices((tuple(devices),)), len(devices))
 
 
+def along(mesh: tuple[tuple[str, int], ...], over: tuple[str, ...], devices: tuple) -> Group:
+    """Groups of a mesh's devices, one for each place along its axes that are not in ``over``."""
+    size = math.prod(n for name, n in mesh if name in over)
+    group = Group(None, size, mesh=mesh, over=over)
+    return Group(group.number(tuple(devices)), size)
+
+
 def _names(comm: Any) -> tuple[str, ...] | None:
     if isinstance(comm, str):
         return (comm,)

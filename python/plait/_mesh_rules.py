@@ -77,6 +77,22 @@ def grid_of(mesh: Any) -> dict[str, int]:
     return sizes or {"": 1}
 
 
+@dataclasses.dataclass(frozen=True)
+class _Axes:
+    """Some axes of a mesh, for what needs their extents alone."""
+
+    shape: dict[str, int]
+
+
+def _axes_of(mesh: Any, *specs: Spec) -> _Axes:
+    """Axes that split something: devices that differ along others alone have the same data.
+
+    So these make groups of their own, which need no messages from other groups.
+    """
+    used = {name for spec in specs for axes in spec for name in axes}
+    return _Axes({name: n for name, n in grid_of(mesh).items() if name in used})
+
+
 def _splits(grid: dict[str, int], spec: Spec) -> list[tuple[int, ...]]:
     names = list(grid)
     return [tuple(names.index(n) for n in axes if n in grid) for axes in spec]
@@ -233,8 +249,9 @@ def _lower(
             f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put "
             "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
         )
-    group = _groups.of_devices(devices)
-    params = g.attrs(mesh, shape, src, dst, given)
+    axes = _axes_of(mesh, src, dst)
+    group = _groups.along(tuple(grid_of(mesh).items()), tuple(axes.shape), devices)
+    params = g.attrs(axes, shape, src, dst, given)
 
     def local(part: Any) -> Any:
         return Chain().call(

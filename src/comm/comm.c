@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/team.h"
+#include "transport/hosts.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
 #include "transport/self.h"
@@ -23,19 +24,20 @@ static plait_comm_t *comm_create(const char *label)
 }
 
 /* Ranks that read each other's memory are on one node, and may have to share its processors.
- * Of others that is not known: one thread each, unless PLAIT_THREADS says more. */
-static plait_status_t share_processors(plait_endpoint_t *end)
+ * Of others that is not known: one thread each, unless PLAIT_THREADS says more. n_here: devices
+ * of this process that are used together, of which some may be no ranks here. */
+static plait_status_t share_processors(plait_endpoint_t *end, int n_here)
 {
     plait_status_t status = PLAIT_OK;
     pid_t *pids = NULL;
-    int n = (end->peers == NULL) ? end->size : INT_MAX;
+    int n = (end->peers != NULL) ? INT_MAX : (end->size > n_here) ? end->size : n_here;
 
     if (end->peers != NULL && end->caps.direct == PLAIT_DIRECT_READ) {
-        n = end->size;
+        n = end->size * n_here;
         pids = plait_alloc(n, sizeof(*pids));
         PLAIT_CHECK(pids != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d ranks", n);
-        for (int r = 0; r < n; r++) {
-            pids[r] = end->peers[r].process.pid;
+        for (int i = 0; i < n; i++) {
+            pids[i] = end->peers[i % end->size].process.pid;
         }
     }
     PLAIT_TRY(plait_team_size(n, pids, &end->caps.n_threads));
@@ -44,14 +46,14 @@ done:
     return status;
 }
 
-plait_status_t plait_comm_self(plait_comm_t **comm_p)
+plait_status_t plait_comm_open_self(int n_here, plait_comm_t **comm_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_comm_t *comm = comm_create("self");
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(plait_self_open(&comm->end));
-    PLAIT_TRY(share_processors(&comm->end));
+    PLAIT_TRY(share_processors(&comm->end, n_here));
     comm->end.why = "shared addresses: one rank";
     *comm_p = comm;
     comm = NULL;
@@ -60,7 +62,12 @@ done:
     return status;
 }
 
-plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
+plait_status_t plait_comm_self(plait_comm_t **comm_p)
+{
+    return plait_comm_open_self(1, comm_p);
+}
+
+plait_status_t plait_comm_open_threads(int n_ranks, int n_here, plait_comm_t *comms[])
 {
     plait_status_t status = PLAIT_OK;
     plait_endpoint_t *ends = NULL;
@@ -80,7 +87,7 @@ plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
         comms[r]->end = ends[r];
         comms[r]->track = r;
         comms[r]->end.why = "shared addresses: threads of one process";
-        PLAIT_TRY(share_processors(&comms[r]->end));
+        PLAIT_TRY(share_processors(&comms[r]->end, n_here));
     }
 done:
     for (int r = 0; status != PLAIT_OK && r < n_made; r++) {
@@ -88,6 +95,11 @@ done:
     }
     plait_free(ends);
     return status;
+}
+
+plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
+{
+    return plait_comm_open_threads(n_ranks, 1, comms);
 }
 
 plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
@@ -101,7 +113,7 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &id, &comm->is_freed,
                              &comm->end, &comm->end.why));
-    PLAIT_TRY(share_processors(&comm->end));
+    PLAIT_TRY(share_processors(&comm->end, 1));
     if (id_p != NULL) {
         *id_p = id;
     }
@@ -109,6 +121,76 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
     comm = NULL;
 done:
     plait_comm_destroy(&comm);
+    return status;
+}
+
+/* Each rank is a device of another process, which may have devices in other communicators. */
+static plait_status_t open_apart(const plait_comm_devices_t *devices, int64_t id,
+                                 plait_comm_t *comms[])
+{
+    plait_status_t status = PLAIT_OK;
+    int *tracks = plait_alloc(devices->n_ranks, sizeof(*tracks));
+
+    PLAIT_CHECK(tracks != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d ranks",
+                devices->n_ranks);
+    for (int r = 0; r < devices->n_ranks; r++) {
+        tracks[devices->places[r].process] = devices->places[r].track;
+    }
+    PLAIT_TRY(plait_comm_open_mpi(devices->mpi_comm_bits, devices->n_ranks, -1, "mesh",
+                                  &id, &comms[0]));
+    plait_mpi_set_tracks(&comms[0]->end, tracks);
+    comms[0]->track = tracks[comms[0]->end.rank];
+    PLAIT_TRY(share_processors(&comms[0]->end, devices->n_here));
+done:
+    plait_free(tracks);
+    return status;
+}
+
+static plait_status_t open_hosts(const plait_comm_devices_t *devices, int64_t id,
+                                 plait_comm_t *comms[])
+{
+    plait_status_t status = PLAIT_OK;
+    plait_endpoint_t *ends = plait_alloc(devices->n_members, sizeof(*ends));
+
+    PLAIT_CHECK(ends != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d ranks",
+                devices->n_members);
+    for (int i = 0; i < devices->n_members; i++) {
+        comms[i] = comm_create("mesh");
+        PLAIT_CHECK(comms[i] != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a rank");
+    }
+    PLAIT_TRY(plait_hosts_open(devices->mpi_comm_bits, devices->n_ranks,
+                               devices->places, id, &comms[0]->is_freed, ends));
+    for (int i = 0; i < devices->n_members; i++) {
+        comms[i]->end = ends[i];
+        comms[i]->track = devices->places[ends[i].rank].track;
+        PLAIT_TRY(share_processors(&comms[i]->end, devices->n_here));
+    }
+done:
+    plait_free(ends);
+    return status;
+}
+
+plait_status_t plait_comm_open_devices(const plait_comm_devices_t *devices, int64_t id,
+                                       plait_comm_t *comms[])
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (devices->n_members < devices->n_ranks && devices->is_one_each) {
+        status = open_apart(devices, id, comms);
+    } else if (devices->n_members < devices->n_ranks) {
+        status = open_hosts(devices, id, comms);
+    } else {
+        status =
+            (devices->n_ranks == 1)
+                ? plait_comm_open_self(devices->n_here, &comms[0])
+                : plait_comm_open_threads(devices->n_ranks, devices->n_here, comms);
+        for (int r = 0; status == PLAIT_OK && r < devices->n_ranks; r++) {
+            comms[r]->track = devices->places[r].track;
+        }
+    }
+    for (int i = 0; status != PLAIT_OK && i < devices->n_members; i++) {
+        plait_comm_destroy(&comms[i]);
+    }
     return status;
 }
 

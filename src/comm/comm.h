@@ -3,6 +3,7 @@
 #define PLAIT_COMM_COMM_H
 
 #include "plait/comm.h"
+#include "transport/hosts.h"
 #include "transport/transport.h"
 
 #include <stdatomic.h>
@@ -29,6 +30,26 @@ struct plait_comm {
 plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
                                    const char *label, int64_t *id_p,
                                    plait_comm_t **comm_p);
+
+/* The ranks of a communicator that are devices. */
+typedef struct {
+    uint64_t
+        mpi_comm_bits; /* of their processes; not looked at where that is this one */
+    int n_ranks;
+    int n_members;    /* of this process */
+    int n_here;       /* devices of this process that are used together with these */
+    bool is_one_each; /* of every process */
+    const plait_place_t *places; /* of each rank */
+} plait_comm_devices_t;
+
+/* Collective over the processes. Handles of this process's ranks, in order, the caller's. id: the
+ * same on all processes, and free on all. */
+plait_status_t plait_comm_open_devices(const plait_comm_devices_t *devices, int64_t id,
+                                       plait_comm_t *comms[]);
+
+/* As plait_comm_self and plait_comm_threads, of n_here devices that are used together. */
+plait_status_t plait_comm_open_self(int n_here, plait_comm_t **comm_p);
+plait_status_t plait_comm_open_threads(int n_ranks, int n_here, plait_comm_t *comms[]);
 
 /* COMM with the label if the user's communicator was freed. */
 plait_status_t plait_comm_usable(const plait_comm_t *comm);

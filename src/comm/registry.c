@@ -114,7 +114,6 @@ static plait_status_t put(entry_t *entry, int64_t id)
     }
     for (int i = 0; i < entry->n; i++) {
         entry->comms[i]->id = id;
-        entry->comms[i]->track = entry->is_by_device ? entry->ordinals[i] : 0;
         (void)snprintf(entry->comms[i]->label, sizeof(entry->label), "%s",
                        entry->label);
     }
@@ -150,55 +149,139 @@ done:
     return status;
 }
 
-/* Makes the communicator of the devices in the group of device `first`. `handles` has room
- * for all devices. */
-static plait_status_t open_group(entry_t *entry, const int32_t groups[], int first,
-                                 plait_comm_t *handles[])
+/* The devices of one group: their places, by rank, and those of this process. */
+typedef struct {
+    plait_comm_devices_t devices;
+    plait_place_t *places;  /* of each rank; processes are numbered as they come */
+    int32_t *processes;     /* JAX's number of each */
+    int32_t *ordinals;      /* of this process's devices */
+    plait_comm_t **handles; /* and their handles         */
+    int n_processes;
+} group_t;
+
+static void group_destroy(group_t *group)
+{
+    plait_free(group->places);
+    plait_free(group->processes);
+    plait_free(group->ordinals);
+    plait_free(group->handles);
+}
+
+static plait_status_t group_create(int n, group_t *group)
 {
     plait_status_t status = PLAIT_OK;
-    int n_members = 0;
 
-    for (int i = first; i < entry->n; i++) {
-        n_members += groups[i] == groups[first];
+    *group = (group_t){.places = plait_alloc(n, sizeof(*group->places)),
+                       .processes = plait_alloc(n, sizeof(*group->processes)),
+                       .ordinals = plait_alloc(n, sizeof(*group->ordinals)),
+                       .handles = plait_alloc(n, sizeof(plait_comm_t *))};
+    PLAIT_CHECK(group->places != NULL && group->processes != NULL &&
+                    group->ordinals != NULL && group->handles != NULL,
+                PLAIT_ERR_NO_MEMORY, "no memory for a communicator of %d devices", n);
+done:
+    return status;
+}
+
+/* Where the process comes in the group. */
+static int number_process(group_t *group, int32_t process)
+{
+    int i = 0;
+
+    while (i < group->n_processes && group->processes[i] != process) {
+        i++;
     }
-    PLAIT_TRY(plait_comm_threads(n_members, handles));
-    n_members = 0;
-    for (int i = first; i < entry->n; i++) {
-        if (groups[i] == groups[first]) {
-            entry->comms[i] = handles[n_members++];
+    if (i == group->n_processes) {
+        group->processes[group->n_processes++] = process;
+    }
+    return i;
+}
+
+/* Fills the group with the devices of that number. */
+static void gather_group(int n, const plait_device_t list[], int32_t here,
+                         int32_t number, group_t *group)
+{
+    plait_comm_devices_t *devices = &group->devices;
+
+    devices->n_ranks = 0;
+    devices->n_members = 0;
+    devices->n_here = 0;
+    group->n_processes = 0;
+    for (int i = 0; i < n; i++) {
+        const plait_device_t *device = &list[i];
+        devices->n_here += device->process == here;
+        if (device->group == number) {
+            group->places[devices->n_ranks++] =
+                (plait_place_t){number_process(group, device->process), device->track};
+            if (device->process == here) {
+                group->ordinals[devices->n_members++] = device->ordinal;
+            }
         }
+    }
+    devices->places = group->places;
+    devices->is_one_each = group->n_processes == devices->n_ranks;
+}
+
+/* Opens the communicator of a group; the entry has its handles then. */
+static plait_status_t open_group(group_t *group, int64_t id, entry_t *entry)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_comm_devices_t *devices = &group->devices;
+
+    PLAIT_CHECK(devices->n_members > 0, PLAIT_ERR_INVALID,
+                "a communicator without a device of this process");
+    PLAIT_TRY(plait_comm_open_devices(devices, id, group->handles));
+    for (int i = 0; i < devices->n_members; i++) {
+        entry->ordinals[entry->n] = group->ordinals[i];
+        entry->comms[entry->n++] = group->handles[i];
     }
 done:
     return status;
 }
 
-plait_status_t plait_registry_add_local_groups(int n, const int32_t ordinals[],
-                                               const int32_t groups[],
-                                               const char *label, int64_t *id_p)
+/* Whether a device is the first one of its group in the list. */
+static bool is_first(const plait_device_t list[], int i)
+{
+    int k = 0;
+
+    while (list[k].group != list[i].group) {
+        k++;
+    }
+    return k == i;
+}
+
+int64_t plait_registry_next(void)
+{
+    return peek_id();
+}
+
+plait_status_t plait_registry_add_devices(int n, const plait_device_t list[],
+                                          int32_t here, const uint64_t mpi_comms[],
+                                          const char *label, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
     entry_t *entry = NULL;
-    plait_comm_t **handles = NULL;
-    int64_t id = peek_id();
+    group_t group = {0};
+    int64_t id = (*id_p != 0) ? *id_p : peek_id();
+    int n_groups = 0;
 
     PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a communicator over %d devices", n);
     entry = entry_create(n, label);
-    handles = plait_alloc(n, sizeof(*handles));
-    PLAIT_CHECK(entry != NULL && handles != NULL, PLAIT_ERR_NO_MEMORY,
-                "no memory for a communicator");
+    PLAIT_CHECK(entry != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    PLAIT_TRY(group_create(n, &group));
     entry->is_by_device = true;
-    entry->n = n;
-    memcpy(entry->ordinals, ordinals, (size_t)n * sizeof(*ordinals));
     for (int i = 0; i < n; i++) {
-        if (entry->comms[i] == NULL) {
-            PLAIT_TRY(open_group(entry, groups, i, handles));
+        if (is_first(list, i)) {
+            gather_group(n, list, here, list[i].group, &group);
+            group.devices.mpi_comm_bits = (mpi_comms != NULL) ? mpi_comms[n_groups] : 0;
+            PLAIT_TRY(open_group(&group, id, entry));
+            n_groups++;
         }
     }
     PLAIT_TRY(put(entry, id));
     entry = NULL;
     *id_p = id;
 done:
-    plait_free(handles);
+    group_destroy(&group);
     entry_destroy(entry);
     return status;
 }
@@ -207,12 +290,16 @@ plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
                                         const char *label, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
-    int32_t *groups = plait_alloc(n, sizeof(*groups)); /* all zero: one group */
+    plait_device_t *list = plait_alloc((n > 0) ? n : 1, sizeof(*list));
 
-    PLAIT_CHECK(groups != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    PLAIT_TRY(plait_registry_add_local_groups(n, ordinals, groups, label, id_p));
+    PLAIT_CHECK(list != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    for (int i = 0; i < n; i++) {
+        list[i] = (plait_device_t){.ordinal = ordinals[i], .track = ordinals[i]};
+    }
+    *id_p = 0;
+    PLAIT_TRY(plait_registry_add_devices(n, list, 0, NULL, label, id_p));
 done:
-    plait_free(groups);
+    plait_free(list);
     return status;
 }
 

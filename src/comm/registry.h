@@ -22,13 +22,27 @@ PLAIT_EXPORT plait_status_t plait_registry_add_self(const char *label, int64_t *
 PLAIT_EXPORT plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
                                                      const char *label, int64_t *id_p);
 
-/* Several communicators under one id: devices with equal groups[i] are the ranks of one, in
- * the order of the list. They never meet devices of another group. */
-PLAIT_EXPORT plait_status_t plait_registry_add_local_groups(int n,
-                                                            const int32_t ordinals[],
-                                                            const int32_t groups[],
-                                                            const char *label,
-                                                            int64_t *id_p);
+/* A device that is a rank. */
+typedef struct {
+    int32_t group;   /* devices of equal ones are the ranks of one communicator */
+    int32_t process; /* JAX's number of its process */
+    int32_t ordinal; /* JAX's number of the device, by which it is found */
+    int32_t track;   /* tells devices of a process apart for who looks at it */
+} plait_device_t;
+
+/* The number that the next communicator gets, as far as this process knows. */
+PLAIT_EXPORT int64_t plait_registry_next(void);
+
+/* Several communicators under one id: a group's devices are the ranks of one, in the order of the
+ * list. They never meet devices of another group. Of each group a device is of process `here`,
+ * this one. Where it has others, too, its processes have an MPI communicator, in which they are
+ * in the order of the list; groups have theirs in mpi_comms as they come in the list, which is
+ * NULL where there is one process. id_p: in, a number that is free on all processes, and the
+ * same; 0 where there is one. Collective over the processes of each group, one after the
+ * other. */
+PLAIT_EXPORT plait_status_t plait_registry_add_devices(
+    int n, const plait_device_t list[], int32_t here, const uint64_t mpi_comms[],
+    const char *label, int64_t *id_p);
 
 /* Collective over the communicator. */
 PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size,

@@ -146,7 +146,7 @@ void plait_guard_say(const plait_sight_t *sight, int rank, char *text, int n_byt
     size_t room = sizeof(state);
     int32_t pid = (sight->process != NULL) ? plait_process_pid(sight->process) : 0;
 
-    if (sight->has_given_up) {
+    if (sight->has_given_up && !is_under_way(&sight->here)) {
         say_given_up(sight, state, room);
         goto done;
     }

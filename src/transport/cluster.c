@@ -31,19 +31,20 @@ bool plait_cluster_is_for(const plait_mpi_link_t *link)
 }
 
 /* The nodes from this rank's on, each with its ranks. */
-static void list_ranks(const plait_mpi_link_t *link, plait_cluster_t *cluster)
+static void list_ranks(int n_ranks, int rank, const int leaders[],
+                       plait_cluster_t *cluster)
 {
-    int own = link->card.node_first;
+    int own = leaders[rank];
     int n = 0;
 
-    for (int i = 0; i < link->size; i++) {
-        int leader = (own + i) % link->size;
-        if (link->cards[leader].node_first != leader) {
+    for (int i = 0; i < n_ranks; i++) {
+        int leader = (own + i) % n_ranks;
+        if (leaders[leader] != leader) {
             continue;
         }
         cluster->starts[cluster->n_nodes++] = n;
-        for (int r = leader; r < link->size; r++) {
-            if (link->cards[r].node_first == leader) {
+        for (int r = leader; r < n_ranks; r++) {
+            if (leaders[r] == leader) {
                 cluster->ranks[n++] = r;
             }
         }
@@ -53,40 +54,38 @@ static void list_ranks(const plait_mpi_link_t *link, plait_cluster_t *cluster)
 }
 
 /* All ranks' records, or what they publish beyond them. */
-static plait_status_t reserve_messages(const plait_mpi_link_t *link,
-                                       plait_cluster_t *cluster)
+static plait_status_t reserve_messages(int n_ranks, plait_cluster_t *cluster)
 {
     plait_status_t status = PLAIT_OK;
     int64_t each = plait_max((int64_t)sizeof(plait_record_t), cluster->publish_bytes);
 
     cluster->message_bytes =
-        plait_max((int64_t)(sizeof(plait_cluster_head_t)) + link->size * each,
+        plait_max((int64_t)(sizeof(plait_cluster_head_t)) + n_ranks * each,
                   (int64_t)sizeof(plait_cluster_refusal_t));
-    cluster->parts = plait_alloc(link->size + 1, sizeof(*cluster->parts));
+    cluster->parts = plait_alloc(n_ranks + 1, sizeof(*cluster->parts));
     cluster->out = plait_alloc(cluster->message_bytes, 1);
     cluster->in = plait_alloc(cluster->message_bytes, 1);
     PLAIT_CHECK(cluster->parts != NULL && cluster->out != NULL && cluster->in != NULL,
-                PLAIT_ERR_NO_MEMORY, "no memory for the fences of %d ranks",
-                link->size);
+                PLAIT_ERR_NO_MEMORY, "no memory for the fences of %d ranks", n_ranks);
 done:
     return status;
 }
 
-plait_status_t plait_cluster_create(const plait_mpi_link_t *link,
+plait_status_t plait_cluster_create(int n_ranks, int rank, const int leaders[],
                                     plait_cluster_t **cluster_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_cluster_t *cluster = plait_alloc(1, sizeof(*cluster));
 
     PLAIT_CHECK(cluster != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    cluster->publish_bytes = plait_cluster_publish_bytes(link->size);
-    cluster->starts = plait_alloc(link->size + 1, sizeof(*cluster->starts));
-    cluster->ranks = plait_alloc(link->size, sizeof(*cluster->ranks));
+    cluster->publish_bytes = plait_cluster_publish_bytes(n_ranks);
+    cluster->starts = plait_alloc(n_ranks + 1, sizeof(*cluster->starts));
+    cluster->ranks = plait_alloc(n_ranks, sizeof(*cluster->ranks));
     PLAIT_CHECK(cluster->starts != NULL && cluster->ranks != NULL, PLAIT_ERR_NO_MEMORY,
-                "no memory for a communicator of %d ranks", link->size);
-    list_ranks(link, cluster);
-    if (cluster->ranks[0] == link->rank) {
-        PLAIT_TRY(reserve_messages(link, cluster));
+                "no memory for a communicator of %d ranks", n_ranks);
+    list_ranks(n_ranks, rank, leaders, cluster);
+    if (cluster->ranks[0] == rank) {
+        PLAIT_TRY(reserve_messages(n_ranks, cluster));
     }
     *cluster_p = cluster;
     cluster = NULL;

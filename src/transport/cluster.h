@@ -1,6 +1,7 @@
 /* Ranks of several nodes: at a fence those of a node meet in shared memory, and the first
  * rank of each node, its leader, exchanges with the other leaders what they show, through
- * MPI. Everything else goes through MPI alone. */
+ * MPI. Everything else goes through MPI alone. Of the transport `hosts` (hosts.h) a node is one
+ * process, and its ranks are threads. */
 #ifndef PLAIT_TRANSPORT_CLUSTER_H
 #define PLAIT_TRANSPORT_CLUSTER_H
 
@@ -49,8 +50,8 @@ bool plait_cluster_is_for(const plait_mpi_link_t *link);
 int64_t plait_cluster_publish_bytes(int n_ranks);
 plait_node_shape_t plait_cluster_shape(int n_ranks);
 
-/* Collective: no. From the cards, which say who shares a node. */
-plait_status_t plait_cluster_create(const plait_mpi_link_t *link,
+/* Collective: no. leaders: of each rank, the first one of its node. */
+plait_status_t plait_cluster_create(int n_ranks, int rank, const int leaders[],
                                     plait_cluster_t **cluster_p);
 void plait_cluster_destroy(plait_cluster_t **cluster_p);
 
@@ -58,6 +59,10 @@ static inline bool plait_cluster_leads(const plait_mpi_link_t *link)
 {
     return link->cluster->ranks[0] == link->rank;
 }
+
+/* The fence of transport.h. */
+plait_status_t plait_cluster_fence(plait_session_t *session, const plait_record_t *mine,
+                                   const void *bytes, int64_t n_bytes);
 
 /* Of a leader at fence `number`: the boxes of its node are filled; the others' are after
  * it. */

@@ -60,12 +60,14 @@ done:
 }
 
 /* Sends to one leader and receives from another at once. */
-static plait_status_t swap(plait_mpi_link_t *link, int to, int64_t n_out, int from,
-                           int64_t n_in)
+static plait_status_t swap(plait_mpi_link_t *link, int to_rank, int64_t n_out,
+                           int from_rank, int64_t n_in)
 {
     plait_status_t status = PLAIT_OK;
     const plait_mpi_backend_t *mpi = link->mpi;
     const plait_cluster_t *cluster = link->cluster;
+    int to = plait_mpi_process_of(link, to_rank);
+    int from = plait_mpi_process_of(link, from_rank);
     int64_t n_posted = 0;
     uint64_t requests[2];
 
@@ -224,7 +226,8 @@ void plait_cluster_refuse(plait_mpi_link_t *link, uint64_t number)
     for (int d = 1; d < cluster->n_nodes; d *= 2) {
         int to = leader_of(cluster, cluster->n_nodes - d);
         if (!plait_mpi_has_left(link, to) && plait_mpi_lock()) {
-            n += link->mpi->isend(refusal, sizeof(*refusal), to, PLAIT_MPI_TAG_FENCE,
+            n += link->mpi->isend(refusal, sizeof(*refusal),
+                                  plait_mpi_process_of(link, to), PLAIT_MPI_TAG_FENCE,
                                   link->control, &requests[n]) == 0;
             (void)plait_mpi_unlock(link->rank, "fence", 0);
         }

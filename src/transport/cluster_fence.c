@@ -151,9 +151,8 @@ done:
     return status;
 }
 
-static plait_status_t cluster_fence(plait_session_t *session,
-                                    const plait_record_t *mine, const void *bytes,
-                                    int64_t n_bytes)
+plait_status_t plait_cluster_fence(plait_session_t *session, const plait_record_t *mine,
+                                   const void *bytes, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
@@ -185,7 +184,7 @@ const plait_transport_t plait_cluster_transport = {
     .close = plait_mpi_close,
     .begin = plait_mpi_begin,
     .end = plait_mpi_end,
-    .fence = cluster_fence,
+    .fence = plait_cluster_fence,
     .exchange = plait_mpi_exchange,
     .allreduce = plait_mpi_allreduce,
     .bcast = plait_mpi_bcast,

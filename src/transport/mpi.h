@@ -36,6 +36,10 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
                               _Atomic bool *freed_p, plait_endpoint_t *end,
                               const char **why_p);
 
+/* Which of the ranks that its process runs each rank is, where processes run several: tracks has
+ * one entry for each rank of an endpoint that plait_mpi_open has just made. */
+void plait_mpi_set_tracks(const plait_endpoint_t *end, const int tracks[]);
+
 /* Before MPI_Finalize (at exit, or from the attribute on COMM_SELF): every later call on an
  * MPI endpoint returns COMM instead of touching MPI. */
 PLAIT_EXPORT void plait_mpi_shutdown(void);

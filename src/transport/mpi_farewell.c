@@ -115,23 +115,45 @@ static void receive(plait_mpi_link_t *link)
     }
 }
 
+/* What is heard is heard by processes. */
 bool plait_mpi_has_left(const plait_mpi_link_t *link, int rank)
 {
-    return link->heard.why[0] != '\0' && link->heard.rank == rank;
+    const plait_mpi_link_t *process = (link->process != NULL) ? link->process : link;
+    bool has_left = true; /* as far as MPI can still reach it */
+
+    if (plait_mpi_lock()) {
+        has_left = process->heard.why[0] != '\0' &&
+                   process->heard.rank == plait_mpi_process_of(link, rank);
+        (void)plait_mpi_unlock(link->rank, "farewell", 0);
+    }
+    return has_left;
+}
+
+/* The first thread of a process. */
+static int rank_in(const plait_mpi_link_t *link, int process)
+{
+    int rank = 0;
+
+    while (rank < link->size - 1 && plait_mpi_process_of(link, rank) != process) {
+        rank++;
+    }
+    return rank;
 }
 
 bool plait_mpi_farewell(const plait_endpoint_t *end, int peer,
                         plait_farewell_t *farewell_p)
 {
-    plait_mpi_link_t *link = end->state;
+    plait_mpi_link_t *own = end->state;
+    plait_mpi_link_t *link = (own->process != NULL) ? own->process : own;
     bool is_heard = false;
 
     if (plait_mpi_lock()) {
         receive(link);
         /* Another communicator may have had this duplicate's place before. */
         is_heard = link->heard.why[0] != '\0' && link->heard.id == link->id &&
-                   (peer < 0 || peer == link->heard.rank);
+                   (peer < 0 || plait_mpi_process_of(own, peer) == link->heard.rank);
         *farewell_p = link->heard;
+        farewell_p->rank = rank_in(own, link->heard.rank);
         (void)plait_mpi_unlock(link->rank, "farewell", 0);
     }
     return is_heard;

@@ -22,10 +22,24 @@ enum {
     PLAIT_MPI_TAG_EXCHANGE = 2,
     PLAIT_MPI_TAG_REDUCE = 3,
     PLAIT_MPI_TAG_FAREWELL = 4,
+    PLAIT_MPI_TAG_SEATS = 0x40,
     PLAIT_MPI_TAG_ANSWER = 0x2000,
     PLAIT_MPI_TAG_BULK = 0x4000,
     PLAIT_MPI_N_NUMBERS = 0x2000
 };
+
+/* Ranks of one process in one communicator: a message between two ranks that are threads has
+ * both their slots in its tag. */
+enum { PLAIT_MPI_SEATS = 64 };
+_Static_assert(PLAIT_MPI_TAG_SEATS + PLAIT_MPI_SEATS * PLAIT_MPI_SEATS <=
+                   PLAIT_MPI_TAG_ANSWER,
+               "tags");
+
+/* Where a rank is that is a thread. */
+typedef struct {
+    int process; /* its rank in the communicator of the processes */
+    int slot;    /* among the ranks of that process */
+} plait_mpi_seat_t;
 
 /* Up to here two ranks reduce by swapping; an eager message in every MPI. */
 enum { PLAIT_MPI_SMALL_BYTES = 2048 };
@@ -68,6 +82,10 @@ typedef struct plait_mpi_link {
     uint64_t slot;    /* where MPI puts a duplicate                         */
     int rank;
     int size;
+    /* Of a rank that is a thread: that of its process, whose duplicates are used, and where all
+     * ranks are. NULL: a rank is a process. */
+    struct plait_mpi_link *process;
+    const plait_mpi_seat_t *seats;
     int64_t chunk_bytes;          /* longest single message */
     bool is_node;                 /* peers' memory can be read */
     plait_node_segment_t segment; /* base NULL: there is none */
@@ -172,6 +190,25 @@ plait_reduce_t plait_mpi_op(plait_reduce_t op, plait_dtype_t dtype);
  * nobody closes one meanwhile. */
 int plait_mpi_open_links(int room, plait_mpi_link_t *links[]);
 
+/* Collective over the communicator: a link with its duplicates and cards, and the number that
+ * all agree on, see plait_mpi_open. */
+plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
+                                   int64_t *id_p, _Atomic bool *freed_p,
+                                   plait_mpi_link_t **link_p);
+void plait_mpi_link_destroy(plait_mpi_link_t **link_p);
+
+/* An exchange under way: requests of the link, receives first. */
+typedef struct {
+    int64_t n_receives, n;
+} plait_mpi_posted_t;
+
+/* The two halves of an exchange; messages between threads of this process are left out. */
+plait_status_t plait_mpi_post(plait_mpi_link_t *link, int n_sends,
+                              const plait_message_t *sends, int n_recvs,
+                              const plait_message_t *recvs, plait_mpi_posted_t *posted);
+plait_status_t plait_mpi_finish(plait_mpi_link_t *link,
+                                const plait_mpi_posted_t *posted);
+
 /* Functions of the transports' tables, and what they need elsewhere. */
 extern const plait_transport_t plait_mpi_transport;
 extern const plait_transport_t plait_node_transport;
@@ -206,6 +243,19 @@ void plait_mpi_drain(plait_mpi_link_t *link, int64_t until_ns);
 #define PLAIT_MPI_DRAIN_NS INT64_C(2000000000)
 
 void plait_mpi_transfers_free(plait_mpi_link_t *link);
+
+/* MPI's number of the process that a rank is, or is a thread of. */
+static inline int plait_mpi_process_of(const plait_mpi_link_t *link, int rank)
+{
+    return (link->seats != NULL) ? link->seats[rank].process : rank;
+}
+
+/* Whether a rank is a thread of this process, or this one. */
+static inline bool plait_mpi_is_near(const plait_mpi_link_t *link, int rank)
+{
+    return link->seats != NULL &&
+           link->seats[rank].process == link->seats[link->rank].process;
+}
 
 static inline plait_mpi_link_t *plait_mpi_link_of(const plait_session_t *session)
 {

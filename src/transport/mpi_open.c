@@ -44,7 +44,7 @@ static bool drain_one(plait_mpi_link_t *link, uint64_t comm, int64_t room, char 
  * under way. */
 static void free_duplicate(plait_mpi_link_t *link, uint64_t comm)
 {
-    bool leads = link->cluster != NULL && plait_cluster_leads(link);
+    bool leads = link->cluster != NULL && link->cluster->in != NULL;
     char *bin = leads ? link->cluster->in : (char *)link->small;
     int64_t room = leads ? link->cluster->message_bytes : (int64_t)sizeof(link->small);
 
@@ -60,7 +60,7 @@ static void free_duplicate(plait_mpi_link_t *link, uint64_t comm)
     }
 }
 
-static void link_destroy(plait_mpi_link_t **link_p)
+void plait_mpi_link_destroy(plait_mpi_link_t **link_p)
 {
     plait_mpi_link_t *link = *link_p;
 
@@ -102,7 +102,7 @@ void plait_mpi_close(plait_endpoint_t *end)
         plait_mpi_link_t *link = end->state;
         end->state = NULL;
         end->transport = NULL;
-        link_destroy(&link);
+        plait_mpi_link_destroy(&link);
     }
 }
 
@@ -155,7 +155,7 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     *link_p = link;
     link = NULL;
 done:
-    link_destroy(&link);
+    plait_mpi_link_destroy(&link);
     return status;
 }
 
@@ -369,18 +369,26 @@ static plait_status_t join_cluster(plait_mpi_link_t *link)
     plait_status_t status = PLAIT_OK;
     const plait_node_shape_t shape = plait_cluster_shape(link->size);
 
+    int *leaders = plait_alloc(link->size, sizeof(*leaders));
+
+    PLAIT_CHECK(leaders != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for a communicator of %d ranks", link->size);
+    for (int r = 0; r < link->size; r++) {
+        leaders[r] = link->cards[r].node_first;
+    }
     PLAIT_TRY(share_segment(link, &shape));
     if (link->segment.base != NULL) {
-        PLAIT_TRY(plait_cluster_create(link, &link->cluster));
+        PLAIT_TRY(
+            plait_cluster_create(link->size, link->rank, leaders, &link->cluster));
         (void)is_spread(link, "; small collectives share memory within a node");
     }
 done:
+    plait_free(leaders);
     return status;
 }
 
-/* Sets why, the segment, and whether all ranks can read each other; agrees on the id by the
- * way. */
-static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
+/* Who the others are; agrees on the id by the way. */
+static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
     int node_size = 0;
@@ -398,6 +406,15 @@ static plait_status_t agree(plait_mpi_link_t *link, int64_t *id_p)
     }
     link->id = *id_p;
     know_processes(link);
+done:
+    return status;
+}
+
+/* Sets why, the segment, and whether all ranks can read each other. */
+static plait_status_t join(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+
     if (!is_apart(link) && !is_spread(link, "")) {
         PLAIT_TRY(join_node(link));
     } else if (!is_apart(link) && plait_cluster_is_for(link)) {
@@ -438,9 +455,9 @@ static void common_native(const plait_mpi_link_t *link,
     }
 }
 
-plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
-                              _Atomic bool *freed_p, plait_endpoint_t *end,
-                              const char **why_p)
+plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
+                                   int64_t *id_p, _Atomic bool *freed_p,
+                                   plait_mpi_link_t **link_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_mpi_backend_t *mpi = plait_mpi_started();
@@ -456,7 +473,25 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     PLAIT_TRY(plait_mpi_watch(link));
     PLAIT_TRY(duplicate(link, &link->matched));
     PLAIT_TRY(duplicate(link, &link->control));
-    PLAIT_TRY(agree(link, &id));
+    PLAIT_TRY(introduce(link, &id));
+    *id_p = id;
+    *link_p = link;
+    link = NULL;
+done:
+    plait_mpi_link_destroy(&link);
+    return status;
+}
+
+plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
+                              _Atomic bool *freed_p, plait_endpoint_t *end,
+                              const char **why_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = NULL;
+    int64_t id = *id_p;
+
+    PLAIT_TRY(plait_mpi_link_open(comm_bits, size, rank, &id, freed_p, &link));
+    PLAIT_TRY(join(link));
     fill_end(link, end);
     common_native(link, end->caps.native_reduce);
     end->state = link;
@@ -464,6 +499,15 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     *why_p = link->why;
     link = NULL;
 done:
-    link_destroy(&link);
+    plait_mpi_link_destroy(&link);
     return status;
+}
+
+void plait_mpi_set_tracks(const plait_endpoint_t *end, const int tracks[])
+{
+    const plait_mpi_link_t *link = end->state;
+
+    for (int r = 0; r < link->size; r++) {
+        link->processes[r].track = tracks[r];
+    }
 }

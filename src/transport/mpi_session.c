@@ -133,10 +133,21 @@ static int64_t count_chunks(const plait_mpi_link_t *link, int n,
     int64_t n_chunks = 0;
 
     for (int i = 0; i < n; i++) {
-        n_chunks += list[i].n_bytes / link->chunk_bytes;
-        n_chunks += (list[i].n_bytes % link->chunk_bytes != 0);
+        if (!plait_mpi_is_near(link, list[i].peer)) {
+            n_chunks += list[i].n_bytes / link->chunk_bytes;
+            n_chunks += (list[i].n_bytes % link->chunk_bytes != 0);
+        }
     }
     return n_chunks;
+}
+
+/* Messages between two processes are told apart by the threads that they are from and to. */
+static int tag_of(const plait_mpi_link_t *link, int from, int to)
+{
+    return (link->seats == NULL)
+               ? PLAIT_MPI_TAG_EXCHANGE
+               : PLAIT_MPI_TAG_SEATS + link->seats[from].slot * PLAIT_MPI_SEATS +
+                     link->seats[to].slot;
 }
 
 /* Kept and grown: once the first runs are over, an exchange allocates nothing. */
@@ -166,16 +177,19 @@ static plait_status_t post_all(plait_mpi_link_t *link, bool is_send, int n,
 
     for (int i = 0; i < n; i++) {
         const plait_message_t *m = &list[i];
-        for (int64_t at = 0; at < m->n_bytes;) {
+        bool is_near = plait_mpi_is_near(link, m->peer);
+        int peer = plait_mpi_process_of(link, m->peer);
+        int tag = is_send ? tag_of(link, link->rank, m->peer)
+                          : tag_of(link, m->peer, link->rank);
+        for (int64_t at = 0; at < m->n_bytes && !is_near;) {
             int64_t chunk = plait_min(m->n_bytes - at, link->chunk_bytes);
             char *data = (char *)m->data + at;
             uint64_t *request_p = &link->requests[*n_p];
             PLAIT_TRY(PLAIT_MPI_CALL(
                 link->rank, "exchange",
-                is_send ? mpi->isend(data, chunk, m->peer, PLAIT_MPI_TAG_EXCHANGE,
-                                     link->control, request_p)
-                        : mpi->irecv(data, chunk, m->peer, PLAIT_MPI_TAG_EXCHANGE,
-                                     link->control, request_p)));
+                is_send
+                    ? mpi->isend(data, chunk, peer, tag, link->control, request_p)
+                    : mpi->irecv(data, chunk, peer, tag, link->control, request_p)));
             (*n_p)++;
             at += chunk;
         }
@@ -184,12 +198,11 @@ done:
     return status;
 }
 
-plait_status_t plait_mpi_exchange(plait_session_t *session, int n_sends,
-                                  const plait_message_t *sends, int n_recvs,
-                                  const plait_message_t *recvs)
+plait_status_t plait_mpi_post(plait_mpi_link_t *link, int n_sends,
+                              const plait_message_t *sends, int n_recvs,
+                              const plait_message_t *recvs, plait_mpi_posted_t *posted)
 {
     plait_status_t status = PLAIT_OK;
-    plait_mpi_link_t *link = plait_mpi_link_of(session);
     int64_t n_receives = count_chunks(link, n_recvs, recvs);
     int64_t n_posted = 0;
 
@@ -198,13 +211,32 @@ plait_status_t plait_mpi_exchange(plait_session_t *session, int n_sends,
     if (status == PLAIT_OK) {
         status = post_all(link, true, n_sends, sends, &n_posted);
     }
-    if (status == PLAIT_OK) {
-        status = plait_mpi_wait(link, "exchange", PLAIT_ANY, n_receives, n_posted,
-                                link->requests);
-    } else {
+    *posted = (plait_mpi_posted_t){n_receives, n_posted};
+    if (status != PLAIT_OK) {
         plait_mpi_give_up(link, "exchange", plait_min(n_receives, n_posted), n_posted,
                           link->requests);
     }
+done:
+    return status;
+}
+
+plait_status_t plait_mpi_finish(plait_mpi_link_t *link,
+                                const plait_mpi_posted_t *posted)
+{
+    return plait_mpi_wait(link, "exchange", PLAIT_ANY, posted->n_receives, posted->n,
+                          link->requests);
+}
+
+plait_status_t plait_mpi_exchange(plait_session_t *session, int n_sends,
+                                  const plait_message_t *sends, int n_recvs,
+                                  const plait_message_t *recvs)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    plait_mpi_posted_t posted;
+
+    PLAIT_TRY(plait_mpi_post(link, n_sends, sends, n_recvs, recvs, &posted));
+    PLAIT_TRY(plait_mpi_finish(link, &posted));
 done:
     return status;
 }

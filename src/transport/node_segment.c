@@ -110,6 +110,23 @@ done:
     return status;
 }
 
+plait_status_t plait_node_segment_own(const plait_node_shape_t *shape,
+                                      plait_node_segment_t *segment)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t n_bytes = bytes_of(shape);
+    void *base = mmap(NULL, (size_t)n_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    PLAIT_CHECK(base != MAP_FAILED, PLAIT_ERR_NO_MEMORY,
+                "no memory of %lld bytes for a communicator: %s", (long long)n_bytes,
+                strerror(errno));
+    *segment = (plait_node_segment_t){
+        .base = base, .n_bytes = n_bytes, .shape = *shape, .fd = -1};
+done:
+    return status;
+}
+
 plait_status_t plait_node_segment_attach(pid_t pid, int fd,
                                          const plait_node_shape_t *shape,
                                          uint64_t nonce, plait_node_segment_t *segment)

@@ -100,6 +100,10 @@ typedef struct {
 plait_status_t plait_node_segment_create(const plait_node_shape_t *shape,
                                          uint64_t nonce, plait_node_segment_t *segment);
 
+/* The same for threads of this process alone: nobody can attach. */
+plait_status_t plait_node_segment_own(const plait_node_shape_t *shape,
+                                      plait_node_segment_t *segment);
+
 /* Maps what process `pid` made, if it is what it should be. */
 plait_status_t plait_node_segment_attach(pid_t pid, int fd,
                                          const plait_node_shape_t *shape,

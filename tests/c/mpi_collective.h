@@ -17,7 +17,7 @@ static plait_session_t begin(plait_endpoint_t *end)
     return session;
 }
 
-static void test_barrier(plait_endpoint_t *end)
+static inline void test_barrier(plait_endpoint_t *end)
 {
     plait_session_t session = begin(end);
 
@@ -279,7 +279,7 @@ static void check_allreduces(plait_session_t *session)
     CHECK((caps->native_reduce[PLAIT_MAX] >> PLAIT_F32 & 1) == 0, "MAX loses NaN");
 }
 
-static void test_collectives(plait_endpoint_t *end)
+static inline void test_collectives(plait_endpoint_t *end)
 {
     enum { BYTES = 1 << 20 };
     unsigned char *data = plait_alloc(BYTES, 1);

@@ -22,8 +22,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_large.c"]
+PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_hosts.c", "mpi_large.c"]
 ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
+ONLY_FEW = ["mpi_hosts"]  # each of whose ranks is several threads
 SOURCES = [
     "base/*.c",
     "kernel/blas*.c",
@@ -182,6 +183,8 @@ def main() -> int:
                     continue
                 for n, nodes in runs(library, extra, options.ranks, options.nodes):
                     if program.name in ONLY_TWO and (n, nodes) != (2, 1):
+                        continue
+                    if program.name in ONLY_FEW and options.ranks is None and n not in (2, 3):
                         continue
                     title = f"{name} {program.name}" + (f" on {nodes} nodes" if nodes > 1 else "")
                     if not run(title, launcher, library, extra, n, nodes, program):

@@ -448,15 +448,18 @@ static void check_groups(void)
 {
     enum { N = 5 };
     const int32_t ordinals[N] = {10, 21, 12, 23, 30};
-    const int32_t groups[N] = {-4, 900, -4, 900, 5};
+    const plait_device_t list[N] = {{-4, 7, 10, 0},
+                                    {900, 7, 21, 1},
+                                    {-4, 7, 12, 2},
+                                    {900, 7, 23, 3},
+                                    {5, 7, 30, 4}};
     const double wants[N] = {22, 44, 22, 44, 30};
     int64_t id = 0;
     plait_comm_t *comm = NULL;
     pthread_t threads[N];
     device_t devices[N];
 
-    CHECK(plait_registry_add_local_groups(N, ordinals, groups, "test_ffi.c", &id) ==
-              PLAIT_OK,
+    CHECK(plait_registry_add_devices(N, list, 7, NULL, "test_ffi.c", &id) == PLAIT_OK,
           "groups");
     CHECK(plait_registry_is_by_device(id), "by device");
     for (int d = 0; d < N; d++) {
@@ -465,7 +468,7 @@ static void check_groups(void)
                   plait_comm_rank(comm) == (d == 2 || d == 3),
               "device %d is rank %d of %d", ordinals[d], plait_comm_rank(comm),
               plait_comm_size(comm));
-        CHECK(comm->id == id, "id");
+        CHECK(comm->id == id && comm->track == d, "id and track");
     }
     for (int d = 0; d < N; d++) {
         devices[d] = (device_t){.id = id, .ordinal = ordinals[d], .want = wants[d]};
@@ -475,9 +478,13 @@ static void check_groups(void)
         (void)pthread_join(threads[d], NULL);
     }
     CHECK(plait_registry_free(id) == PLAIT_OK, "free");
-    CHECK(plait_registry_add_local_groups(0, ordinals, groups, "test_ffi.c", &id) ==
+    id = 0;
+    CHECK(plait_registry_add_devices(0, list, 7, NULL, "test_ffi.c", &id) ==
               PLAIT_ERR_INVALID,
           "no devices");
+    CHECK(plait_registry_add_devices(N, list, 8, NULL, "test_ffi.c", &id) ==
+              PLAIT_ERR_INVALID,
+          "no devices of this process");
 }
 
 /* ---- calls that are complete later ---- */

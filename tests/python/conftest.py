@@ -9,7 +9,7 @@ import jax
 
 sys.path.insert(0, os.path.dirname(__file__))
 _LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
-N_DEVICES = 1 if _LAUNCHED else int(os.environ.get("PLAIT_TEST_DEVICES", "8"))
+N_DEVICES = int(os.environ.get("PLAIT_TEST_DEVICES", "1" if _LAUNCHED else "8"))
 
 jax.config.update("jax_num_cpu_devices", N_DEVICES)
 jax.config.update("jax_platforms", "cpu")

@@ -50,14 +50,14 @@ WANT = {
 }
 
 
-def job(names, n_ranks, variables):
+def job(names, n_ranks, variables, program="faulty.py"):
     """Runs a job: its rows by fault, its exit code, all that it printed."""
     if _launch.find_launcher is None or _mpi_find.find_mpi() is None:
         pytest.skip("no MPI")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
     done = subprocess.run(
         [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "90"]
-        + [str(HERE / "faulty.py"), *names],
+        + [str(HERE / program), *names],
         env=env | {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu", **variables},
         capture_output=True,
         text=True,
@@ -126,6 +126,14 @@ def test_faults_of_one_rank(way, name):
     else:
         assert 1 not in mine, output
     assert (code == 0) == (name == "exit"), output
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["raise", "kill"])
+def test_a_process_with_several_devices_of_a_mesh_ends(way, name):
+    rows, code, output = job([name], 2, WAYS[way], "faulty_mesh.py")
+    judge(name, rows.get(name, {}), [0], output)
+    assert code != 0, output
 
 
 def test_an_adjoint_that_one_rank_has_dropped():

@@ -1,0 +1,25 @@
+/* Ranks are devices of several processes, some with several: threads of a process meet in its
+ * memory and copy from each other, processes exchange messages through MPI. Fences are those
+ * of `cluster`, with a process in the place of a node: the first of its ranks is its leader. */
+#ifndef PLAIT_TRANSPORT_HOSTS_H
+#define PLAIT_TRANSPORT_HOSTS_H
+
+#include "transport/transport.h"
+
+/* Where a rank is: the rank of its process in the MPI communicator, and which of the ranks that
+ * its process runs it is, for whoever looks at it. */
+typedef struct {
+    int process;
+    int track;
+} plait_place_t;
+
+/* Collective over the MPI communicator, which has the processes of all ranks and no others;
+ * n_ranks, places and id are the same on all. Opens the endpoints of this process's ranks, in
+ * order; each is closed on its own, the last one collectively. INVALID: a process without ranks.
+ * UNSUPPORTED: too many of them, or of ranks in one. freed_p as in plait_mpi_open, for all
+ * endpoints together; kept until the last one is closed. */
+plait_status_t plait_hosts_open(uint64_t comm_bits, int n_ranks,
+                                const plait_place_t places[], int64_t id,
+                                _Atomic bool *freed_p, plait_endpoint_t ends[]);
+
+#endif

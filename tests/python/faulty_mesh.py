@@ -1,0 +1,54 @@
+"""A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT.
+
+For test_faults.py; the others print how their operation ended, as in faulty.py.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+jax.config.update("jax_num_cpu_devices", 2)
+jax.distributed.initialize(cluster_detection_method="mpi4py")
+
+import plait  # noqa: E402 - after JAX knows of its processes
+
+RANK, LAST = jax.process_index(), jax.process_count() - 1
+
+
+def boom():
+    raise ValueError("boom")
+
+
+HOW = {"raise": boom, "kill": lambda: os.kill(os.getpid(), signal.SIGKILL)}
+
+
+def main(name):
+    mesh = Mesh(np.array(jax.devices()), ("a",))
+    n = mesh.size
+    a = np.arange(float(n * n)).reshape(n, n)
+    x = jax.make_array_from_callback(a.shape, NamedSharding(mesh, P("a")), lambda i: a[i])
+    turn = plait.jit(lambda v: plait.redistribute(v, P(None, "a"), mesh=mesh, spec=P("a")))
+    plait.block(turn(x))
+    if RANK == LAST:
+        HOW[name]()
+    start = time.monotonic()
+    kind, text = "none", ""
+    try:
+        with plait.errors():
+            plait.block(turn(x))
+    except plait.Error as error:
+        kind, text = type(error).__name__, str(error)
+    took = time.monotonic() - start
+    row = {"fault": name, "rank": RANK, "kind": kind, "text": text, "took": took}
+    sys.stdout.write(json.dumps(row) + "\n")
+    sys.stdout.flush()
+
+
+main(sys.argv[1])

@@ -1,0 +1,32 @@
+"""Run as ``PLAIT_TEST_DEVICES=4 plait run -n 2 python -m mpi4py -m pytest tests/python/hosts``.
+
+Every process runs every test; its devices and those of the others are one mesh. Any number of
+processes, with two devices each or more.
+"""
+
+import os
+import sys
+
+import jax
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
+
+
+def pytest_configure(config):
+    if _LAUNCHED:
+        jax.distributed.initialize(cluster_detection_method="mpi4py", heartbeat_timeout_seconds=100)
+
+
+def pytest_collection_modifyitems(items):
+    if not _LAUNCHED or jax.local_device_count() == 1:
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="needs mpiexec and PLAIT_TEST_DEVICES"))
+
+
+@pytest.fixture
+def world():
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
