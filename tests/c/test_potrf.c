@@ -128,19 +128,17 @@ static void run_case(const case_t *c)
     clear(&t);
 }
 
-/* The minors at the beginning, in the middle and at the end; not positive, and not finite. */
-static void run_failures(case_t c)
+/* The minors at the beginning, in the middle and at the end, not positive or not finite: the i-th of
+ * six cases. */
+static void run_failure(case_t c, int i)
 {
     const int64_t n = c.shape.n;
     const int64_t bad[] = {0, n / 2, n - 1};
 
-    for (int b = 0; b < 3 && n > 0; b++) {
-        c.bad = bad[b];
-        c.dtype = PLAIT_F64;
-        c.value = -1;
-        run_case(&c);
-        c.dtype = PLAIT_C64;
-        c.value = (b == 1) ? NAN : INFINITY;
+    c.bad = bad[i / 2];
+    c.dtype = (i % 2 == 0) ? PLAIT_F64 : PLAIT_C64;
+    c.value = (i % 2 == 0) ? -1 : (i == 3) ? NAN : INFINITY;
+    if (n > 0) {
         run_case(&c);
     }
 }
@@ -156,6 +154,27 @@ static bool is_tried(int n_ranks, int n_rows)
     return n_ranks % n_rows == 0 && (n_rows <= 4 || n_rows == n_ranks || n_ranks <= 12);
 }
 
+/* All dtypes and failures in small teams; in large ones they take turns. */
+static void run_shape(case_t c, int *turn_p)
+{
+    enum { SMALL_TEAM = 4 };
+    const bool has_all = c.n_ranks <= SMALL_TEAM && !is_quick();
+    const int turn = (*turn_p)++;
+
+    c.donates = turn % 2 == 0;
+    for (int d = 0; d < 4; d++) {
+        c.dtype = dealt_dtypes[d];
+        if (has_all || turn % 4 == d) {
+            run_case(&c);
+        }
+    }
+    for (int i = 0; i < 6; i++) {
+        if (has_all || (turn % 3 == 0 && turn / 3 % 6 == i)) {
+            run_failure(c, i);
+        }
+    }
+}
+
 static void check_potrf_all(void)
 {
     const int n_shapes = sizeof(squares) / sizeof(*squares);
@@ -164,21 +183,12 @@ static void check_potrf_all(void)
     for (size_t r = 0; r < sizeof(teams) / sizeof(*teams); r++) {
         for (int grid = 1; grid <= teams[r]; grid++) {
             for (int i = 0; i < 3 * n_shapes && is_tried(teams[r], grid); i++) {
-                case_t c = {.shape = squares[i / 3],
-                            .n_ranks = teams[r],
-                            .grid = grid,
-                            .direct = dealt_directs[i % 3],
-                            .bad = -1};
-                for (int d = 0; d < 4; d++) {
-                    c.dtype = dealt_dtypes[d];
-                    c.donates = turn++ % 3 == 0;
-                    if (!is_quick() || turn % 4 == 0) {
-                        run_case(&c);
-                    }
-                }
-                if (!is_quick() || turn % 3 == 0) {
-                    run_failures(c);
-                }
+                const case_t c = {.shape = squares[i / 3],
+                                  .n_ranks = teams[r],
+                                  .grid = grid,
+                                  .direct = dealt_directs[i % 3],
+                                  .bad = -1};
+                run_shape(c, &turn);
             }
         }
     }
