@@ -457,96 +457,6 @@ static void check_automatic(void)
     }
 }
 
-/* ---------------------------------------------------------------- trees */
-
-static const plait_move_t *move_at(const plait_plan_t *plan, int n)
-{
-    for (int i = 0; i < plan->n_steps; i++) {
-        if (plan->steps[i].kind == PLAIT_STEP_MOVE && n-- == 0) {
-            return &plan->steps[i].u.move;
-        }
-    }
-    return NULL;
-}
-
-/* The one rank that blocks of a move go to, or come from; -1: none, -2: several. */
-static int only_peer(const plait_block_t blocks[], int64_t n)
-{
-    int peer = -1;
-
-    for (int64_t i = 0; i < n; i++) {
-        peer = (peer == -1 || peer == blocks[i].peer) ? blocks[i].peer : -2;
-    }
-    return peer;
-}
-
-/* A message takes its sender and its receiver a unit of time, from when both are ready: how long it
- * takes until the last rank is done. */
-static int64_t time_of(plait_plan_t *const plans[], int n_ranks)
-{
-    int64_t clock[MAX_COUNTED] = {0};
-    int64_t last = 0;
-
-    for (int m = 0; move_at(plans[0], m) != NULL; m++) {
-        int64_t done[MAX_COUNTED];
-        memcpy(done, clock, sizeof(done));
-        for (int r = 0; r < n_ranks; r++) {
-            const plait_move_t *move = move_at(plans[r], m);
-            int to = only_peer(move->out, move->n_out);
-            CHECK(to != -2 && only_peer(move->in, move->n_in) != -2,
-                  "rank %d of %d, move %d: several messages", r, n_ranks, m);
-            if (to >= 0) {
-                int64_t end = plait_max(clock[r], clock[to]) + 1;
-                done[r] = plait_max(done[r], end);
-                done[to] = plait_max(done[to], end);
-            }
-        }
-        memcpy(clock, done, sizeof(clock));
-    }
-    for (int r = 0; r < n_ranks; r++) {
-        last = plait_max(last, clock[r]);
-    }
-    return last;
-}
-
-/* A panel reaches all ranks in ceil(log2 P) messages one after the other. */
-static void check_trees(void)
-{
-    for (int n_ranks = 2; n_ranks <= MAX_COUNTED; n_ranks++) {
-        const int n_panels = 1 + n_ranks % 3;
-        const shape_t shape = {4 * n_panels, 4 * n_panels, 4};
-        const plait_potrf_params_t params = {shape.n, shape.block, 1};
-        const int64_t dims[] = {4 * ((n_panels + n_ranks - 1) / n_ranks), shape.n};
-        const int64_t one = 1;
-        const plait_array_t a = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
-        const plait_array_t rets[] = {a, {.dtype = PLAIT_S32, .ndim = 1, .dims = &one}};
-        plait_plan_t *plans[MAX_COUNTED] = {NULL};
-        int log = 0;
-
-        while ((1 << log) < n_ranks) {
-            log++;
-        }
-        for (int r = 0; r < n_ranks; r++) {
-            const plait_problem_t problem = {.n_ranks = n_ranks,
-                                             .rank = r,
-                                             .caps = {.direct = PLAIT_DIRECT_NONE},
-                                             .n_args = 1,
-                                             .n_rets = 2,
-                                             .args = &a,
-                                             .rets = rets};
-            CHECK(plait_op_potrf.plan(&params, &problem, &plans[r]) == PLAIT_OK,
-                  "plan");
-        }
-        int64_t time = time_of(plans, n_ranks);
-        CHECK((n_panels == 1) ? time == log : time > log && time <= n_panels * log,
-              "%d ranks: %lld messages one after the other for %d panels, log2 is %d",
-              n_ranks, (long long)time, n_panels, log);
-        for (int r = 0; r < n_ranks; r++) {
-            plait_plan_destroy(&plans[r]);
-        }
-    }
-}
-
 /* ---------------------------------------------------------------- wrong input */
 
 static void check_refusals(plait_comm_t *comm, void *unused)
@@ -592,7 +502,6 @@ int main(void)
     check_grid_costs();
     check_choice();
     check_automatic();
-    check_trees();
     check_potrf_all();
     team_run(6, PLAIT_DIRECT_POINTER, check_refusals, NULL);
     team_run(6, PLAIT_DIRECT_READ, check_mismatch, NULL);
