@@ -11,13 +11,15 @@ typedef struct {
     int guest;
 } plait_group_t;
 
-/* Adds the moves that bring every block of what->in from its root, in->peer, a member, to all other
- * members, at the same place of all of them; `what` is emptied. All ranks call it with the same
- * blocks, members or not. Where peers can be read that is one move. Where moves are messages it is
- * a binomial tree for each root, in ceil(log2 n) moves, in each of which a rank sends one message at most and
- * gets one at most: after move i those have a block who are less than 2^i places behind its root. Blocks
- * of several roots share the messages.
- * is_kept: the root's own come to the same place there, too, in the first move.
+/* Adds the moves that bring every block of what->in from its root, in->peer, to all members of the
+ * group but the root, at the same place of all of them; `what` is emptied. All ranks call it: members
+ * of one group with the same blocks, others, or those of another group of as many, with theirs.
+ *
+ * Where peers can be read it is one move, and a root may be any rank. Where moves are messages roots
+ * are members, and each has a binomial tree: in move i, of ceil(log2 n), those who are less than 2^i
+ * places behind the root send to who is 2^i places further. So a rank sends one message at most in
+ * a move and gets one at most; blocks of several roots share them.
+ * is_kept: a root among the members has its own at that place, too, from the first move on.
  * Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH",
  * IJHPCA 19(1), 2005; for several roots it is Bruck's algorithm. */
 plait_status_t plait_fan_out(plait_plan_t *plan, const plait_group_t *group,
