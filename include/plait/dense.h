@@ -103,6 +103,9 @@ typedef struct {
     plait_dtype_t dtype;
     int64_t n; /* A is n x n */
     int64_t block;
+    /* Rows of the grid of ranks that it is factored on, a divisor of their number. 1: it stays in block
+     * columns; 0: what is expected to take the least time. */
+    int64_t grid;
 } plait_potrf_problem_t;
 
 /** Plans A = L L^H for a Hermitian positive definite A, of which the lower triangle is read.
@@ -111,8 +114,8 @@ typedef struct {
  *  which may have the memory of A, and one int32, the same on all ranks: 0, or the order of the
  *  first leading minor that is not positive definite, where L is NaN.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype), OVERFLOW (extents that the library's integers do not
- *  hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Errors: INVALID (extents, block, dtype, grid), OVERFLOW (extents that the library's integers do
+ *  not hold), UNSUPPORTED (no BLAS), NO_MEMORY.
  *  Source: Golub, Van Loan, Matrix Computations, 4.2.9, with look-ahead. */
 PLAIT_EXPORT plait_status_t plait_potrf_plan(const plait_comm_t *comm,
                                              const plait_potrf_problem_t *problem,

@@ -379,7 +379,7 @@ def _trsm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
 def potrf(a: Matrix) -> tuple[Matrix, Any]:
     """The lower Cholesky factor, and 0 or the order of the leading minor that is not positive."""
     outs = (Out((a.n, a.n), a.dtype.name), Out((1,), "int32", False))
-    low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, donate=True)
+    low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, grid=0, donate=True)
     return a.with_data(low), a.deal.one_value(info[0])
 
 

@@ -92,7 +92,8 @@ plait_status_t plait_potrf_plan(const plait_comm_t *comm,
     int64_t dims[2];
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
-    const plait_potrf_params_t params = {.n = problem->n, .block = problem->block};
+    const plait_potrf_params_t params = {
+        .n = problem->n, .block = problem->block, .grid = problem->grid};
     const plait_array_t a =
         array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims);
     const plait_array_t rets[] = {a, info_array};

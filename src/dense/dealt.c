@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/status.h"
+#include "dense/fan.h"
 #include "kernel/blas.h"
 
 /* Of rows, columns and blocks: sums and products with the number of ranks fit. */
@@ -150,41 +151,28 @@ plait_box_copy_t plait_panel_box(const plait_panel_t *panel, int64_t item_bytes)
     return plait_columns_box(panel->n_rows, panel->width, panel->ld, item_bytes);
 }
 
-/* The same block for whoever receives it, and on the owner once for each receiver. */
-static plait_status_t add_shared(const plait_plan_t *plan, int owner, int n_readers,
-                                 const plait_block_t *block, plait_move_t *move)
+plait_status_t plait_dealt_share(int owner, int slot, int64_t offset, int64_t n_bytes,
+                                 plait_move_t *what)
 {
-    plait_status_t status = PLAIT_OK;
-    plait_block_t b = *block;
-
-    b.peer = owner;
-    if (plan->rank != owner && plan->rank < n_readers) {
-        PLAIT_TRY(plait_move_add_in(move, &b));
-    } else if (plan->rank == owner && plan->direct == PLAIT_DIRECT_NONE) {
-        for (int peer = 0; peer < n_readers; peer++) {
-            b.peer = peer;
-            if (peer != owner) {
-                PLAIT_TRY(plait_move_add_out(move, &b));
-            }
-        }
-    }
-done:
-    return status;
-}
-
-plait_status_t plait_dealt_share(const plait_plan_t *plan, int owner, int src_slot,
-                                 int64_t src_offset, int dst_slot, int64_t dst_offset,
-                                 int64_t n_bytes, plait_move_t *move)
-{
-    const plait_block_t block = {.kind = PLAIT_BLOCK_COPY,
-                                 .src_slot = src_slot,
-                                 .dst_slot = dst_slot,
-                                 .src_offset = src_offset,
-                                 .dst_offset = dst_offset,
+    const plait_block_t block = {.peer = owner,
+                                 .kind = PLAIT_BLOCK_COPY,
+                                 .src_slot = slot,
+                                 .dst_slot = slot,
+                                 .src_offset = offset,
+                                 .dst_offset = offset,
                                  .box = {.row_bytes = n_bytes}};
 
-    return (n_bytes > 0) ? add_shared(plan, owner, plan->n_ranks, &block, move)
-                         : PLAIT_OK;
+    return (n_bytes > 0) ? plait_move_add_in(what, &block) : PLAIT_OK;
+}
+
+/* Those that read, and the owner. */
+static plait_group_t readers_of(const plait_plan_t *plan, const plait_dealt_t *d,
+                                int owner)
+{
+    const int n = (d->n_readers > 0) ? d->n_readers : plan->n_ranks;
+
+    return (plait_group_t){
+        .stride = 1, .n = n, .has_guest = owner >= n, .guest = owner};
 }
 
 static bool stays(const plait_plan_t *plan)
@@ -204,10 +192,10 @@ plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int
 {
     plait_status_t status = PLAIT_OK;
     const int owner = plait_dealt_owner(d, k);
-    const int n_readers = (d->n_readers > 0) ? d->n_readers : plan->n_ranks;
+    const plait_group_t readers = readers_of(plan, d, owner);
     const int64_t item = plait_dealt_item(d);
     const bool is_here = plan->rank == owner || stays(plan);
-    plait_move_t move = {0};
+    plait_move_t what = {0};
     plait_panel_t panel = {.peer = owner,
                            .slot = slot,
                            .offset = plait_dealt_at(d, k, row),
@@ -216,20 +204,21 @@ plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int
                            .width = plait_dealt_width(d, k)};
 
     if (extra != NULL) {
-        move = *extra;
+        what = *extra;
         *extra = (plait_move_t){0};
     }
     if (!stays(plan) && n_rows > 0) {
-        plait_block_t block = {.kind = PLAIT_BLOCK_COPY,
+        plait_block_t block = {.peer = owner,
+                               .kind = PLAIT_BLOCK_COPY,
                                .src_slot = slot,
                                .dst_slot = work_slot,
                                .src_offset = panel.offset,
                                .box = plait_panel_box(&panel, item)};
         block.box.dst_stride[0] = n_rows * item;
         plait_box_simplify(&block.box);
-        PLAIT_TRY(add_shared(plan, owner, n_readers, &block, &move));
+        PLAIT_TRY(plait_move_add_in(&what, &block));
     }
-    PLAIT_TRY(plait_plan_move(plan, &move));
+    PLAIT_TRY(plait_fan_out(plan, &readers, false, &what));
     if (!is_here) {
         panel.peer = plan->rank;
         panel.slot = work_slot;
@@ -238,6 +227,6 @@ plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int
     }
     *panel_p = panel;
 done:
-    plait_move_clear(&move);
+    plait_move_clear(&what);
     return status;
 }

@@ -67,17 +67,16 @@ typedef struct {
 
 /* Rows [row, row + n_rows) of block k of the matrix in `slot`, for all ranks: where the owner's
  * memory can be addressed they stay there, else a move (a step of the plan) brings them into
- * work_slot, densely, on every rank that reads but the owner. All ranks call it, in the same order, with
- * the same values. extra: blocks that travel along, see plait_dealt_share; moved to the plan. */
+ * work_slot, densely, on every rank that reads but the owner; by messages in a tree (fan.h). All ranks
+ * call it, in the same order, with the same values. extra: blocks that travel along, see
+ * plait_dealt_share; emptied. */
 plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int slot,
                                  int64_t k, int64_t row, int64_t n_rows, int work_slot,
                                  plait_move_t *extra, plait_panel_t *panel_p);
 
-/* Appends to a move that n_bytes at src_offset of `owner`'s src_slot come to dst_offset of
- * dst_slot on all other ranks; nothing where they are in place. */
-plait_status_t plait_dealt_share(const plait_plan_t *plan, int owner, int src_slot,
-                                 int64_t src_offset, int dst_slot, int64_t dst_offset,
-                                 int64_t n_bytes, plait_move_t *move);
+/* Appends to what is to be fanned out that n_bytes of `owner` come to the same place on others. */
+plait_status_t plait_dealt_share(int owner, int slot, int64_t offset, int64_t n_bytes,
+                                 plait_move_t *what);
 
 /* Bytes of a work slot for fetched panels of at most n_rows rows; 0 where none is needed. */
 int64_t plait_dealt_panel_bytes(const plait_plan_t *plan, const plait_dealt_t *d,

@@ -44,10 +44,9 @@ static plait_status_t fetch(plait_plan_t *plan, const plait_factor_kind_t *kind,
         kind->keeps_diagonal ? column : column + plait_factor_n_pivots(d, f->k);
     plait_move_t extra = {0};
 
-    PLAIT_TRY(plait_dealt_share(plan, owner, f->info_slot, 0, f->info_slot, 0,
+    PLAIT_TRY(plait_dealt_share(owner, f->info_slot, 0,
                                 (f->info_slot >= 0) ? sizeof(int32_t) : 0, &extra));
-    PLAIT_TRY(plait_dealt_share(plan, owner, f->side_slot, column * kind->side_bytes,
-                                f->side_slot, column * kind->side_bytes,
+    PLAIT_TRY(plait_dealt_share(owner, f->side_slot, column * kind->side_bytes,
                                 plait_factor_n_pivots(d, f->k) * kind->side_bytes,
                                 &extra));
     PLAIT_TRY(plait_dealt_fetch(plan, d, f->slot, f->k, row,

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
+#include "dense/fan.h"
 #include "dense/pieces.h"
 #include "dense/scalar.h"
 #include "kernel/blas.h"
@@ -655,19 +656,20 @@ static plait_status_t add_column(plait_plan_t *plan, const plait_hetrd_t *h, int
                                           .src_offset = room.pieces + (j + 1) * item,
                                           .dst_offset = room.sum + (j + 1) * item,
                                           .piece_stride = room.stride};
-    plait_move_t move = {0};
+    const plait_group_t everyone = {.stride = 1, .n = plan->n_ranks};
+    plait_move_t column = {0};
 
     PLAIT_TRY(add_kernel(plan, &column_kernel, h, j));
     PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_dealt_share(plan, plait_dealt_owner(&h->a, j / h->a.block),
-                                h->panel, at, h->panel, at, (n - j + 2) * item, &move));
-    PLAIT_TRY(plait_plan_move(plan, &move));
+    PLAIT_TRY(plait_dealt_share(plait_dealt_owner(&h->a, j / h->a.block), h->panel, at,
+                                (n - j + 2) * item, &column));
+    PLAIT_TRY(plait_fan_out(plan, &everyone, false, &column));
     PLAIT_TRY(add_kernel(plan, &product_kernel, h, j));
     if (j + 1 < n) {
         PLAIT_TRY(plait_pieces_reduce(plan, h->n_pieces > 1, &products));
     }
 done:
-    plait_move_clear(&move);
+    plait_move_clear(&column);
     return status;
 }
 

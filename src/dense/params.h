@@ -24,6 +24,7 @@ typedef struct {
 
 typedef struct {
     int64_t n, block;
+    int64_t grid; /* rows of the grid of ranks; 0: as it pays, 1: block columns */
 } plait_potrf_params_t;
 
 typedef struct {

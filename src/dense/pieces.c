@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/dealt.h"
+#include "dense/fan.h"
 
 /* More ranks than this sum a part each, of vectors at least so long for each of them. */
 enum { MAX_SUMMING = 4, MIN_PART = 64 };
@@ -62,17 +63,18 @@ static plait_status_t share(plait_plan_t *plan, const plait_reduce_step_t *r,
 {
     plait_status_t status = PLAIT_OK;
     const int64_t item = plait_dtype_bytes(r->dtype);
-    plait_move_t move = {0};
+    const plait_group_t everyone = {.stride = 1, .n = plan->n_ranks};
+    plait_move_t parts = {0};
 
     for (int owner = 0; owner < plan->n_ranks; owner++) {
         const int64_t at = r->dst_offset + spans[owner].from * item;
-        PLAIT_TRY(plait_dealt_share(plan, owner, r->dst_slot, at, r->dst_slot, at,
+        PLAIT_TRY(plait_dealt_share(owner, r->dst_slot, at,
                                     (spans[owner].to - spans[owner].from) * item,
-                                    &move));
+                                    &parts));
     }
-    PLAIT_TRY(plait_plan_move(plan, &move));
+    PLAIT_TRY(plait_fan_out(plan, &everyone, false, &parts));
 done:
-    plait_move_clear(&move);
+    plait_move_clear(&parts);
     return status;
 }
 

@@ -1,9 +1,11 @@
-/* Cholesky factorization A = L L^H by block columns, right-looking with look-ahead (factor.h).
+/* Cholesky factorization A = L L^H by block columns, right-looking with look-ahead (factor.h); on a
+ * grid of ranks where that pays (potrf_grid.c).
  * Source: Golub, Van Loan, Matrix Computations, 4th edition, section 4.2.9; LAPACK potrf for the
  * diagonal blocks. */
+#include "dense/potrf.h"
+
 #include "base/checked.h"
 #include "base/status.h"
-#include "dense/factor.h"
 #include "dense/params.h"
 #include "dense/scalar.h"
 #include "kernel/blas.h"
@@ -13,6 +15,7 @@
 static const plait_attr_t potrf_attrs[] = {
     PLAIT_ATTR(plait_potrf_params_t, n),
     PLAIT_ATTR(plait_potrf_params_t, block),
+    PLAIT_ATTR(plait_potrf_params_t, grid),
     PLAIT_ATTR_END,
 };
 
@@ -58,6 +61,18 @@ static void start_touch(const void *params, plait_touch_fn_t touch, void *contex
     plait_factor_touch_padding(f, touch, context);
 }
 
+void plait_potrf_block(plait_dtype_t dtype, int64_t row, int64_t width, void *block,
+                       int64_t ld, int32_t *info_p)
+{
+    if (*info_p == 0) {
+        int64_t minor = plait_blas_potrf(dtype, 'L', width, block, ld);
+        int64_t bad =
+            plait_dense_first_bad(dtype, block, (minor > 0) ? minor - 1 : width, ld);
+        minor = (bad > 0) ? bad : minor;
+        *info_p = (minor > 0) ? (int32_t)(row + minor) : 0;
+    }
+}
+
 static plait_status_t panel_run(const void *params, plait_exec_t *exec)
 {
     const plait_factor_t *f = params;
@@ -68,13 +83,7 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
     char *block = plait_factor_at(f, exec, f->k, row);
     char *below = plait_factor_at(f, exec, f->k, row + width);
 
-    if (*info == 0) {
-        int64_t minor = plait_blas_potrf(d->dtype, 'L', width, block, d->m);
-        int64_t bad = plait_dense_first_bad(d->dtype, block,
-                                            (minor > 0) ? minor - 1 : width, d->m);
-        minor = (bad > 0) ? bad : minor;
-        *info = (minor > 0) ? (int32_t)(row + minor) : 0;
-    }
+    plait_potrf_block(d->dtype, row, width, block, d->m, info);
     if (*info == 0) {
         plait_blas_trsm(d->dtype, 'R', 'L', 'C', 'N', d->n - row - width, width, 1,
                         block, d->m, below, d->m);
@@ -163,6 +172,37 @@ static void finish_touch(const void *params, plait_touch_fn_t touch, void *conte
                               touch, context);
 }
 
+static plait_status_t zero_run(const void *params, plait_exec_t *exec)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+
+    for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+         k += d->n_ranks) {
+        for (int64_t j = 0; j < plait_dealt_width(d, k); j++) {
+            memset(plait_factor_at(f, exec, k, 0) + j * plait_dealt_ld_bytes(d), 0,
+                   (size_t)(plait_dealt_column(d, k) * plait_dealt_item(d)));
+        }
+    }
+    plait_factor_zero_padding(f, exec);
+    return PLAIT_OK;
+}
+
+static void zero_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+
+    for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+         k += d->n_ranks) {
+        const plait_box_copy_t box =
+            plait_columns_box(plait_dealt_column(d, k), plait_dealt_width(d, k), d->m,
+                              plait_dealt_item(d));
+        touch(context, true, f->rank, f->slot, plait_dealt_at(d, k, 0), &box);
+    }
+    plait_factor_touch_padding(f, touch, context);
+}
+
 static const plait_kernel_t start_kernel = {.name = "potrf: lower triangle",
                                             .run = start_run,
                                             .touch = start_touch,
@@ -175,15 +215,37 @@ static const plait_kernel_t update_kernel = {.name = "potrf: update by",
                                              .run = update_run,
                                              .touch = update_touch,
                                              .print = plait_factor_print};
-static const plait_kernel_t finish_kernel = {.name = "potrf: NaN where it failed",
-                                             .run = finish_run,
-                                             .touch = finish_touch,
-                                             .print = plait_factor_print};
+const plait_kernel_t plait_potrf_finish_kernel = {.name = "potrf: NaN where it failed",
+                                                  .run = finish_run,
+                                                  .touch = finish_touch,
+                                                  .print = plait_factor_print};
+const plait_kernel_t plait_potrf_zero_kernel = {.name = "potrf: zero above",
+                                                .run = zero_run,
+                                                .touch = zero_touch,
+                                                .print = plait_factor_print};
 
 static const plait_factor_kind_t potrf_kind = {.start = &start_kernel,
                                                .panel = &panel_kernel,
                                                .update = &update_kernel,
-                                               .finish = &finish_kernel};
+                                               .finish = &plait_potrf_finish_kernel};
+
+/* Rows of the grid that is asked for, or chosen. */
+static plait_status_t grid_rows(const plait_potrf_params_t *p,
+                                const plait_problem_t *problem, const plait_dealt_t *d,
+                                int *n_rows_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(p->grid >= 0 && p->grid <= problem->n_ranks &&
+                    (p->grid == 0 || problem->n_ranks % p->grid == 0),
+                PLAIT_ERR_INVALID,
+                "potrf: a grid of %lld rows of %d ranks; expected 0, or a divisor",
+                (long long)p->grid, problem->n_ranks);
+    *n_rows_p =
+        (p->grid == 0) ? plait_grid_choose(d, problem->caps.direct) : (int)p->grid;
+done:
+    return status;
+}
 
 static plait_status_t potrf_plan(const void *params, const plait_problem_t *problem,
                                  plait_plan_t **plan_p)
@@ -191,6 +253,8 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
     plait_status_t status = PLAIT_OK;
     const plait_potrf_params_t *p = params;
     plait_plan_t *plan = NULL;
+    char grid[40] = "";
+    int n_rows = 1;
     plait_factor_t f = {.d = {.m = p->n,
                               .n = p->n,
                               .block = p->block,
@@ -203,11 +267,22 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->args[0], "potrf: the operand"));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "potrf: the factor"));
     PLAIT_TRY(plait_dense_info_fits(&problem->rets[1], "potrf"));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "potrf %s %lldx%lld in blocks of %lld",
+    PLAIT_TRY(grid_rows(p, problem, &f.d, &n_rows));
+    if (n_rows > 1) {
+        (void)snprintf(grid, sizeof(grid), ", on a grid of %dx%d", n_rows,
+                       problem->n_ranks / n_rows);
+    }
+    PLAIT_TRY(plait_plan_create(problem, &plan,
+                                "potrf %s %lldx%lld in blocks of %lld%s",
                                 plait_dtype_name(f.d.dtype), (long long)p->n,
-                                (long long)p->n, (long long)p->block));
+                                (long long)p->n, (long long)p->block, grid));
     f.info_slot = plait_slot_ret(plan, 1);
-    PLAIT_TRY(plait_factor_steps(plan, &potrf_kind, &f));
+    if (n_rows > 1) {
+        const plait_grid_t g = plait_grid_make(&f.d, n_rows);
+        PLAIT_TRY(plait_potrf_grid_steps(plan, &g, &f));
+    } else {
+        PLAIT_TRY(plait_factor_steps(plan, &potrf_kind, &f));
+    }
     *plan_p = plan;
     plan = NULL;
 done:

@@ -343,8 +343,10 @@ static plait_status_t move_by_messages(plait_exec_t *exec, const plait_move_t *m
         int from = (plan->rank - round + plan->n_ranks) % plan->n_ranks;
         plait_message_t send = message_to(exec, move, to, send_to);
         plait_message_t recv = message_from(exec, move, from, recv_to);
-        PLAIT_TRY(exec->session.end->transport->exchange(
-            &exec->session, send.n_bytes > 0, &send, recv.n_bytes > 0, &recv));
+        if (send.n_bytes > 0 || recv.n_bytes > 0) {
+            PLAIT_TRY(exec->session.end->transport->exchange(
+                &exec->session, send.n_bytes > 0, &send, recv.n_bytes > 0, &recv));
+        }
         if (recv.data == recv_to) {
             unpack(exec, move, from, recv_to);
         }

@@ -1,55 +1,12 @@
 /* Factorizations of dealt matrices: plans proven for up to 17 ranks, and executed by threads in
  * every way of reaching a peer's memory, against backward errors. */
-#include "base/checked.h"
-#include "dealt.h"
-#include "dense/params.h"
+#include "dense_factor.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
-#include "plait/dense.h"
 
-enum { SKIPPED = 77 };
-
-typedef struct {
-    int64_t m, n, block;
-} shape_t;
-
-static const char *text_of(const char *op, plait_dtype_t dtype, const shape_t *s,
-                           int n_ranks, plait_direct_t direct)
-{
-    static _Thread_local char line[120];
-
-    (void)snprintf(line, sizeof(line),
-                   "%s %s %lldx%lld blocks of %lld, %d ranks, access %d", op,
-                   plait_dtype_name(dtype), (long long)s->m, (long long)s->n,
-                   (long long)s->block, n_ranks, (int)direct);
-    return line;
-}
-
-static dealt_array_t matrix_of(plait_dtype_t dtype, const shape_t *s, int n_ranks)
-{
-    return (dealt_array_t){.d = {.m = s->m,
-                                 .n = s->n,
-                                 .block = s->block,
-                                 .n_ranks = n_ranks,
-                                 .dtype = dtype},
-                           .whole = dealt_matrix(s->m, s->n)};
-}
-
-static dealt_array_t vector_of(plait_dtype_t dtype, int64_t n)
-{
-    return (dealt_array_t){.d = {.n = n},
-                           .is_replicated = true,
-                           .dtype = dtype,
-                           .whole = dealt_matrix(n, 1)};
-}
+enum { SKIPPED = 77, MAX_TREES = 64 };
 
 /* The same plans as a C program makes them. */
-static plait_status_t potrf_plan_of(const plait_comm_t *comm, const void *problem,
-                                    plait_plan_t **plan_p)
-{
-    return plait_potrf_plan(comm, problem, plan_p);
-}
-
 static plait_status_t getrf_plan_of(const plait_comm_t *comm, const void *problem,
                                     plait_plan_t **plan_p)
 {
@@ -68,152 +25,9 @@ static plait_status_t ormqr_plan_of(const plait_comm_t *comm, const void *proble
     return plait_ormqr_plan(comm, problem, plan_p);
 }
 
-static void clear(dealt_run_t *t)
-{
-    for (int i = 0; i < t->n_args; i++) {
-        plait_free(t->args[i].whole);
-    }
-    for (int i = 0; i < t->n_rets; i++) {
-        plait_free(t->rets[i].whole);
-    }
-}
-
-/* ---------------------------------------------------------------- potrf */
-
-static double complex definite(plait_dtype_t dtype, int64_t n, int64_t i, int64_t j)
-{
-    double complex low =
-        dealt_sample(dtype, 1, ((i > j) ? i : j) * n + ((i > j) ? j : i));
-
-    return (i == j) ? (double)n : (i > j) ? low : conj(low);
-}
-
-/* bad: index of a diagonal element that makes the matrix indefinite; -1: none. */
-static dealt_run_t potrf_run(plait_dtype_t dtype, const shape_t *s, int n_ranks,
-                             plait_direct_t direct, int64_t bad, double complex value,
-                             const plait_potrf_params_t *params)
-{
-    dealt_run_t t = {.op = &plait_op_potrf,
-                     .params = params,
-                     .n_ranks = n_ranks,
-                     .direct = direct,
-                     .n_args = 1,
-                     .n_rets = 2,
-                     .args = {matrix_of(dtype, s, n_ranks)},
-                     .rets = {matrix_of(dtype, s, n_ranks), vector_of(PLAIT_S32, 1)},
-                     .text = text_of("potrf", dtype, s, n_ranks, direct)};
-
-    for (int64_t j = 0; j < s->n; j++) {
-        for (int64_t i = 0; i < s->n; i++) {
-            bool is_read = i >= j;
-            t.args[0].whole[j * s->n + i] = !is_read ? NAN
-                                            : (i == j && i == bad)
-                                                ? value
-                                                : definite(dtype, s->n, i, j);
-        }
-        if (dealt_is_complex(dtype)) {
-            t.args[0].whole[j * s->n + j] += 7 * I; /* shall not matter */
-        }
-    }
-    return t;
-}
-
-static void check_potrf(const dealt_run_t *t, int64_t n, plait_dtype_t dtype)
-{
-    const double complex *l = t->rets[0].whole;
-    double worst = 0;
-
-    CHECK(creal(t->rets[1].whole[0]) == 0, "%s: info %g", t->text,
-          creal(t->rets[1].whole[0]));
-    for (int64_t j = 0; j < n; j++) {
-        for (int64_t i = 0; i < j; i++) {
-            worst = (l[j * n + i] == 0) ? worst : INFINITY;
-        }
-        for (int64_t i = j; i < n; i++) {
-            double complex sum = -definite(dtype, n, i, j);
-            for (int64_t k = 0; k <= j; k++) {
-                sum += l[k * n + i] * conj(l[k * n + j]);
-            }
-            worst = (cabs(sum) > worst || isnan(cabs(sum))) ? cabs(sum) : worst;
-        }
-    }
-    CHECK(worst <= 10 * (double)n * (double)n * dealt_unit(dtype), "%s: error %g",
-          t->text, worst);
-}
-
-static void potrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
-                       plait_direct_t direct, int64_t bad, double complex value)
-{
-    const plait_potrf_params_t params = {s->n, s->block};
-    dealt_run_t t = potrf_run(dtype, s, n_ranks, direct, bad, value, &params);
-
-    t.donates = n_ranks % 2 == 0;
-    t.plan = potrf_plan_of;
-    t.problem = &(plait_potrf_problem_t){.dtype = dtype, .n = s->n, .block = s->block};
-    dealt_run(&t);
-    if (bad < 0) {
-        check_potrf(&t, s->n, dtype);
-    } else {
-        CHECK(creal(t.rets[1].whole[0]) == (double)(bad + 1),
-              "%s: info %g, expected %lld", t.text, creal(t.rets[1].whole[0]),
-              (long long)bad + 1);
-        for (int64_t j = 0; j < s->n; j++) {
-            CHECK(isnan(creal(t.rets[0].whole[j * s->n + s->n - 1])), "%s: no NaN",
-                  t.text);
-        }
-    }
-    clear(&t);
-}
-
-static const shape_t squares[] = {
-    {0, 0, 4},   {1, 1, 1},   {2, 2, 1},   {5, 5, 2},     {7, 7, 64},    {12, 12, 2},
-    {33, 33, 3}, {33, 33, 5}, {64, 64, 8}, {100, 100, 7}, {100, 100, 32}};
-static const int teams[] = {1, 2, 3, 4, 7};
-
-static void check_potrf_all(void)
-{
-    for (size_t s = 0; s < sizeof(squares) / sizeof(*squares); s++) {
-        for (size_t r = 0; r < sizeof(teams) / sizeof(*teams); r++) {
-            for (int a = 0; a < 3; a++) {
-                for (int d = 0; d < 4; d++) {
-                    if (is_quick() && (d % 2 == (int)s % 2)) {
-                        continue;
-                    }
-                    potrf_case(dealt_dtypes[d], &squares[s], teams[r], dealt_directs[a],
-                               -1, 0);
-                }
-                const int64_t n = squares[s].n;
-                const int64_t bad[] = {0, n / 2, n - 1};
-                for (int b = 0; b < 3 && n > 0; b++) {
-                    potrf_case(PLAIT_F64, &squares[s], teams[r], dealt_directs[a],
-                               bad[b], -1);
-                    potrf_case(PLAIT_C64, &squares[s], teams[r], dealt_directs[a],
-                               bad[b], (b == 1) ? NAN : INFINITY);
-                }
-            }
-        }
-    }
-}
-
-static void prove_potrf(void)
-{
-    static const shape_t shapes[] = {
-        {0, 0, 4}, {1, 1, 2}, {6, 6, 1}, {11, 11, 2}, {20, 20, 3}};
-
-    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks++) {
-        for (size_t s = 0; s < sizeof(shapes) / sizeof(*shapes); s++) {
-            for (int a = 0; a < 3; a++) {
-                const plait_potrf_params_t params = {shapes[s].n, shapes[s].block};
-                dealt_run_t t = potrf_run(PLAIT_F32, &shapes[s], n_ranks,
-                                          dealt_directs[a], -1, 0, &params);
-                (void)dealt_prove(&t);
-                clear(&t);
-            }
-        }
-    }
-}
-
 /* ---------------------------------------------------------------- getrf */
+
+static const int teams[] = {1, 2, 3, 4, 7};
 
 /* bad: a column that becomes zero; -1: none. */
 static double complex general(plait_dtype_t dtype, const shape_t *s, int64_t bad,
@@ -466,12 +280,6 @@ static void prove_ormqr(void)
     }
 }
 
-static void refused(plait_status_t status, plait_status_t expected, const char *part)
-{
-    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
-    CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
-}
-
 /* ---------------------------------------------------------------- costs */
 
 /* What a rank receives: of every panel of others, once, what its own columns need, with what its
@@ -504,15 +312,16 @@ static void check_costs(void)
     static const int ranks[] = {2, 3, 5, 8, 16, 33, 64};
     const shape_t shape = {200, 200, 7};
 
-    for (int i = 0; i < 3 * 7; i++) {
+    for (int code = 0; code < 2 * 3 * 7; code++) {
+        const int i = code / 2;
         const plait_op_t *op = ops[i / 7];
         const int n_ranks = ranks[i % 7];
-        const plait_potrf_params_t square = {shape.n, shape.block};
+        const plait_potrf_params_t square = {shape.n, shape.block, 1};
         const plait_panels_params_t panels = {shape.m, shape.n, shape.block};
         dealt_run_t t = {.op = op,
                          .params = (i < 7) ? (const void *)&square : &panels,
                          .n_ranks = n_ranks,
-                         .direct = PLAIT_DIRECT_READ,
+                         .direct = dealt_directs[1 + code % 2],
                          .n_args = 1,
                          .n_rets = op->n_rets,
                          .args = {matrix_of(PLAIT_C64, &shape, n_ranks)},
@@ -534,6 +343,96 @@ static void check_costs(void)
         plait_free(t.rets[2].whole);
         t.n_rets = 2;
         clear(&t);
+    }
+}
+
+/* ---------------------------------------------------------------- trees */
+
+static const plait_move_t *move_at(const plait_plan_t *plan, int n)
+{
+    for (int i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind == PLAIT_STEP_MOVE && n-- == 0) {
+            return &plan->steps[i].u.move;
+        }
+    }
+    return NULL;
+}
+
+/* The one rank that blocks of a move go to, or come from; -1: none, -2: several. */
+static int only_peer(const plait_block_t blocks[], int64_t n)
+{
+    int peer = -1;
+
+    for (int64_t i = 0; i < n; i++) {
+        peer = (peer == -1 || peer == blocks[i].peer) ? blocks[i].peer : -2;
+    }
+    return peer;
+}
+
+/* A message takes its sender and its receiver a unit of time, from when both are ready: how long it
+ * takes until the last rank is done. */
+static int64_t time_of(plait_plan_t *const plans[], int n_ranks)
+{
+    int64_t clock[MAX_TREES] = {0};
+    int64_t last = 0;
+
+    for (int m = 0; move_at(plans[0], m) != NULL; m++) {
+        int64_t done[MAX_TREES];
+        memcpy(done, clock, sizeof(done));
+        for (int r = 0; r < n_ranks; r++) {
+            const plait_move_t *move = move_at(plans[r], m);
+            int to = only_peer(move->out, move->n_out);
+            CHECK(to != -2 && only_peer(move->in, move->n_in) != -2,
+                  "rank %d of %d, move %d: several messages", r, n_ranks, m);
+            if (to >= 0) {
+                int64_t end = plait_max(clock[r], clock[to]) + 1;
+                done[r] = plait_max(done[r], end);
+                done[to] = plait_max(done[to], end);
+            }
+        }
+        memcpy(clock, done, sizeof(clock));
+    }
+    for (int r = 0; r < n_ranks; r++) {
+        last = plait_max(last, clock[r]);
+    }
+    return last;
+}
+
+/* A panel reaches all ranks in ceil(log2 P) messages one after the other. */
+static void check_trees(void)
+{
+    for (int n_ranks = 2; n_ranks <= MAX_TREES; n_ranks++) {
+        const int n_panels = 1 + n_ranks % 3;
+        const shape_t shape = {4 * n_panels, 4 * n_panels, 4};
+        const plait_potrf_params_t params = {shape.n, shape.block, 1};
+        const int64_t dims[] = {4 * ((n_panels + n_ranks - 1) / n_ranks), shape.n};
+        const int64_t one = 1;
+        const plait_array_t a = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
+        const plait_array_t rets[] = {a, {.dtype = PLAIT_S32, .ndim = 1, .dims = &one}};
+        plait_plan_t *plans[MAX_TREES] = {NULL};
+        int log = 0;
+
+        while ((1 << log) < n_ranks) {
+            log++;
+        }
+        for (int r = 0; r < n_ranks; r++) {
+            const plait_problem_t problem = {.n_ranks = n_ranks,
+                                             .rank = r,
+                                             .caps = {.direct = PLAIT_DIRECT_NONE},
+                                             .n_args = 1,
+                                             .n_rets = 2,
+                                             .args = &a,
+                                             .rets = rets};
+            CHECK(plait_op_potrf.plan(&params, &problem, &plans[r]) == PLAIT_OK,
+                  "plan");
+        }
+        int64_t time = time_of(plans, n_ranks);
+        CHECK((n_panels == 1) ? time == log : time > log && time <= n_panels * log,
+              "%d ranks: %lld messages one after the other for %d panels, log2 is %d",
+              n_ranks, (long long)time, n_panels, log);
+        for (int r = 0; r < n_ranks; r++) {
+            plait_plan_destroy(&plans[r]);
+        }
     }
 }
 
@@ -578,7 +477,7 @@ static void check_planted(void)
     const int64_t one = 1;
     const plait_array_t a = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
     const plait_array_t rets[] = {a, {.dtype = PLAIT_S32, .ndim = 1, .dims = &one}};
-    const plait_potrf_params_t params = {8, 2};
+    const plait_potrf_params_t params = {8, 2, 1};
     const char *const faults[] = {"reads what its owner writes in the same phase",
                                   "overwrites what a peer reads in the same phase"};
 
@@ -641,12 +540,11 @@ int main(void)
         printf("test_factor: skipped: %s\n", plait_error_text());
         return SKIPPED;
     }
-    prove_potrf();
     prove_panels();
     prove_ormqr();
     check_costs();
+    check_trees();
     check_planted();
-    check_potrf_all();
     check_panels_all();
     team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
     (void)plait_pool_trim();

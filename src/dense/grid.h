@@ -1,0 +1,65 @@
+/* A square matrix that is dealt out by block columns (dealt.h) and, for a while, in both directions: what
+ * factorizations on many ranks work in.
+ *
+ * The P ranks form a grid of Pr rows and Pc columns, P = Pr Pc: rank r is in row r div Pc, column
+ * r mod Pc. Block (i, j) belongs to the rank in row i mod Pr, column j mod Pc. A rank's array is
+ * column-major; its rows and columns are its own ones, one after the other. Since Pc divides P, rank
+ * j mod P, which stores block column j, is in the grid's column of these blocks: going there and
+ * back exchanges rows within the columns of the grid. */
+#ifndef PLAIT_DENSE_GRID_H
+#define PLAIT_DENSE_GRID_H
+
+#include "dense/dealt.h"
+
+typedef struct {
+    plait_dealt_t d; /* as it is stored */
+    plait_dealt_t rows,
+        columns; /* its blocks, to the rows and the columns of the grid */
+} plait_grid_t;
+
+/* n_rows: of the grid; divides d->n_ranks. */
+plait_grid_t plait_grid_make(const plait_dealt_t *d, int n_rows);
+
+/* How many rows the grid is to have in which the lower triangle of a matrix is factored; 1: stay
+ * with block columns. The reasons are with the body. */
+int plait_grid_choose(const plait_dealt_t *d, plait_direct_t direct);
+
+int plait_grid_rank(const plait_grid_t *g, int row, int column);
+int plait_grid_row(const plait_grid_t *g, int rank);
+int plait_grid_column(const plait_grid_t *g, int rank);
+
+/* Own indices of a row (g->rows) or a column (g->columns) of the grid in block k and behind. */
+int64_t plait_grid_behind(const plait_dealt_t *axis, int place, int64_t k);
+
+/* Where the first of these is, counted in own indices from the first one in block `from`. */
+int64_t plait_grid_between(const plait_dealt_t *axis, int place, int64_t from,
+                           int64_t k);
+
+/* The first block >= k whose row is `row` and whose column is `column`, of which the next one is
+ * plait_grid_step further; or n_blocks at least. */
+int64_t plait_grid_common(const plait_grid_t *g, int row, int column, int64_t k);
+int64_t plait_grid_step(const plait_grid_t *g);
+
+/* Of a rank's array: bytes, elements from column to column, byte offset of block (i, j). */
+int64_t plait_grid_bytes(const plait_grid_t *g, int rank);
+int64_t plait_grid_ld(const plait_grid_t *g, int row);
+int64_t plait_grid_at(const plait_grid_t *g, int row, int64_t i, int64_t j);
+
+/* Rows of the blocks first, first + step, ... of `width` columns, in two column-major arrays. */
+typedef struct {
+    int64_t first, step, width;
+    int64_t src_ld, dst_ld;
+    int64_t src_stride, dst_stride; /* rows from one of these blocks to the next */
+} plait_strip_t;
+
+/* Appends them to a move; `block` gives peer, slots, and the offsets of the first row. */
+plait_status_t plait_strip_add(const plait_dealt_t *axis, const plait_strip_t *strip,
+                               bool is_out, const plait_block_t *block,
+                               plait_move_t *move);
+
+/* Adds the move of the lower triangle, in whole blocks, from block columns in one slot to the grid
+ * in another; is_back: the other way, from grid_slot to dealt_slot. */
+plait_status_t plait_grid_deal(plait_plan_t *plan, const plait_grid_t *g,
+                               int dealt_slot, int grid_slot, bool is_back);
+
+#endif
