@@ -79,6 +79,11 @@ plait_status_t plait_dealt_share(const plait_plan_t *plan, int owner, int src_sl
                                  int64_t src_offset, int dst_slot, int64_t dst_offset,
                                  int64_t n_bytes, plait_move_t *move);
 
+/* Appends to a move this rank's side of a block that goes from `owner` to `reader`, who may be the same:
+ * nothing if it is neither, or if the block is empty. */
+plait_status_t plait_dealt_between(const plait_plan_t *plan, int owner, int reader,
+                                   const plait_block_t *block, plait_move_t *move);
+
 /* Bytes of a work slot for fetched panels of at most n_rows rows; 0 where none is needed. */
 int64_t plait_dealt_panel_bytes(const plait_plan_t *plan, const plait_dealt_t *d,
                                 int64_t n_rows);

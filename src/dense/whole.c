@@ -70,27 +70,6 @@ static plait_block_t block_of(const plait_dealt_t *d, int64_t k, bool is_lower,
     };
 }
 
-/* One side of a block that goes from `owner` to `reader`: this rank's, if it is either of them. */
-static plait_status_t add_block(const plait_plan_t *plan, int owner, int reader,
-                                plait_block_t *block, plait_move_t *move)
-{
-    plait_status_t status = PLAIT_OK;
-
-    plait_box_simplify(&block->box);
-    if (plait_box_bytes(&block->box) == 0) {
-        goto done;
-    }
-    block->peer = owner;
-    if (plan->rank == reader) {
-        PLAIT_TRY(plait_move_add_in(move, block));
-    } else if (plan->rank == owner && plan->direct == PLAIT_DIRECT_NONE) {
-        block->peer = reader;
-        PLAIT_TRY(plait_move_add_out(move, block));
-    }
-done:
-    return status;
-}
-
 plait_status_t plait_whole_collect(plait_plan_t *plan, const plait_dealt_t *d,
                                    bool is_lower, int slot, int whole_slot)
 {
@@ -102,7 +81,7 @@ plait_status_t plait_whole_collect(plait_plan_t *plan, const plait_dealt_t *d,
         plait_block_t block = block_of(d, k, is_lower, owner);
         block.src_slot = slot;
         block.dst_slot = whole_slot;
-        PLAIT_TRY(add_block(plan, owner, PLAIT_WHOLE_ROOT, &block, &move));
+        PLAIT_TRY(plait_dealt_between(plan, owner, PLAIT_WHOLE_ROOT, &block, &move));
     }
     PLAIT_TRY(plait_plan_move(plan, &move));
 done:
@@ -162,7 +141,7 @@ plait_status_t plait_whole_deal(plait_plan_t *plan, const plait_dealt_t *d,
         back.dst_slot = slot;
         back.src_offset = there.dst_offset;
         back.dst_offset = there.src_offset;
-        PLAIT_TRY(add_block(plan, PLAIT_WHOLE_ROOT, owner, &back, &move));
+        PLAIT_TRY(plait_dealt_between(plan, PLAIT_WHOLE_ROOT, owner, &back, &move));
     }
     for (int i = 0; i < n_shared; i++) {
         const int s = shared_slots[i];
