@@ -109,7 +109,7 @@ def test_choice():
 
     assert chosen(8192, 1) and chosen(8192, 64) and chosen(16384, 128, 8)
     assert not chosen(64, 1, block=4) and not chosen(8192, 8192) and not chosen(8192, 0)
-    assert not chosen(8192, 1, n_ranks=1)
+    assert chosen(64, 64, n_ranks=1)  # no columns that are nobody's
     vector = _dense_args.deal_of_rhs(Deal(meshes.make((4,)), 128), (8192,), np.dtype("complex64"))
     assert isinstance(vector, Whole) and vector.dealt == Deal(meshes.make((4,)), 128)
 
