@@ -1,8 +1,8 @@
 /* Eigendecompositions of dealt Hermitian matrices: plans proven for P = 1..17 in every way of
  * reaching a peer's memory, and executed by threads, judged by their residuals. The triangle that
  * is not to be read is NaN. Without a LAPACK library: skipped, with the reason. */
-#include "dense/whole.h"
 #include "dense/params.h"
+#include "dense/whole.h"
 #include "dense_whole.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
