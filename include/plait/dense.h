@@ -85,12 +85,16 @@ typedef struct {
     /* GENERAL; LOWER, where op(A) is lower triangular: of B only that part is read, and X has it,
      * too. With the identity as B: the inverse, at a third of the cost. */
     plait_form_t form;
+    bool
+        is_whole; /* B and X are n x n_rhs on every rank, the same on all; needs GENERAL */
 } plait_trsm_problem_t;
 
 /** Plans X = op(A)^-1 B with a triangular A. A zero on the diagonal makes Inf and NaN of X.
+ *  With is_whole all ranks work on any number of columns, and nothing of A travels: for fewer columns
+ *  than give each rank a block of them.
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: operands are this rank's arrays of A and B, the result that of X, all dealt by `block`
- *  columns; X may have the memory of B.
+ *  columns, or with is_whole B and X whole, column-major; X may have the memory of B.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (extents, block, dtype, uplo, trans, diag, form), OVERFLOW (extents that the
  *  library's integers do not hold), UNSUPPORTED (no BLAS), NO_MEMORY.

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from plait import _dense, _dense_args
 from plait._dealt import Deal, Matrix
@@ -70,8 +71,8 @@ def _inverse(factor: Matrix, *, spec: Spec) -> Array:
     return _dense_args.back(_dense.cholesky_inverse(factor), spec)
 
 
-def _solution(factor: Matrix, b: Array, *, spec: Spec) -> Array:
-    x = _dense.cholesky_solve(factor, _dense_args.deal_in(spec, b, factor.deal))
+def _solution(factor: Matrix, b: Array, *, spec: Spec, deal: Deal) -> Array:
+    x = _dense.cholesky_solve(factor, _dense_args.deal_in(spec, b, deal))
     return _dense_args.back(x, spec, b.ndim)
 
 
@@ -79,7 +80,8 @@ def _solve(f: Cholesky, b: Any, spec: Any, name: str) -> Array:
     _dense_args.check_rhs(b, f.shape[0], name)
     factor = _dense_args.at_home(f._factor)
     rhs = _dense_args.rhs(b, factor, spec, name)
-    return _dense_args.run(_solution, factor, rhs.x, spec=rhs.spec)
+    deal = _dense_args.deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
+    return _dense_args.run(_solution, factor, rhs.x, spec=rhs.spec, deal=deal)
 
 
 def cholesky(

@@ -54,6 +54,11 @@ class Deal:
         """Of the array."""
         return (self.n_parts * self.stored(n), m)
 
+    @property
+    def dealt(self) -> "Deal":
+        """That of matrices beside right-hand sides of this one."""
+        return self
+
     def with_block(self, block: int) -> "Deal":
         """To the same ranks in other blocks."""
         return dataclasses.replace(self, block=block)
@@ -92,11 +97,47 @@ class Deal:
         return mapped(*matrices, *whole)
 
 
+@dataclasses.dataclass(frozen=True)
+class Whole(Deal):
+    """To nobody: every device has all columns of right-hand sides, beside matrices in blocks."""
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """None that splits anything."""
+        return ()
+
+    @property
+    def n_ranks(self) -> int:
+        """One has everything."""
+        return 1
+
+    @property
+    def dealt(self) -> Deal:
+        """That of the matrices."""
+        return Deal(self.mesh, self.block)
+
+    def stored(self, n: int) -> int:
+        """All columns, and none behind them."""
+        return n
+
+    def everywhere(self, parts: Any) -> Any:
+        """There already."""
+        return parts
+
+    def in_order(self, parts: Any, n: int) -> Any:
+        """In order already."""
+        return parts
+
+    def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
+        """The function of the whole arrays."""
+        return function(jnp.int32(0), *matrices, *whole)
+
+
 def on_parts(
     deal: Deal, function: Callable, x: Any, source: Spec | None = None, to: Spec | None = None
 ) -> Any:
     """A function of every device's part; source and to: other splits than a dealt matrix has."""
-    if deal.mesh is None:
+    if deal.mesh is None or not deal.axes:
         return function(x)
     mapped = jax.shard_map(
         function,
@@ -288,17 +329,21 @@ def _turned(a: Matrix) -> Matrix:
     return Matrix(data, deal, a.n, a.m)
 
 
-def with_block(a: Matrix, block: int) -> Matrix:
-    """The same matrix in other blocks."""
-    if block == a.deal.block:
+def moved(a: Matrix, deal: Deal) -> Matrix:
+    """The same matrix dealt out otherwise to the same devices."""
+    if deal == a.deal:
         return a
-    deal = a.deal.with_block(block)
-    data = deal.redistribute(
+    data = a.deal.redistribute(
         a.data,
-        deal.spec,
+        a.deal.spec,
         deal.spec,
         dims=deal.shape(a.m, a.n),
         shape=(a.n, a.m),
-        blocks=((a.deal.block, 0), (block, 0)),
+        blocks=((a.deal.block, 0), (deal.block, 0)),
     )
     return Matrix(data, deal, a.m, a.n)
+
+
+def with_block(a: Matrix, block: int) -> Matrix:
+    """The same matrix in other blocks."""
+    return moved(a, a.deal.with_block(block))

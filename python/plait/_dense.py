@@ -100,7 +100,7 @@ def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 def _by_cholesky(factor: Sequence, b: Matrix, way: int) -> Matrix:
     """Of a Hermitian matrix, for which both ways are one."""
-    low = Matrix(factor[0], b.deal, b.m, b.m)
+    low = Matrix(factor[0], b.deal.dealt, b.m, b.m)
     return trsm(low, trsm(low, b), trans=ADJOINT, donate=True)
 
 

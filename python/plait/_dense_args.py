@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from plait import _dealt, _errors, _jax, _mesh, _mesh_rules
-from plait._dealt import Deal, Matrix
+from plait._dealt import Deal, Matrix, Whole
 from plait._mesh_rules import Spec
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 SMALL, LARGE = 500, 2000  # extents from which blocks are larger
+REMOTE, LOCAL, PHASE = 4.4e9, 10e9, 10e-6  # bytes per second, and seconds
+FORCED_WHOLE: bool | None = None  # tests say whether right-hand sides are whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +120,31 @@ def deal_of(operand: Operand, block: int | None, name: str) -> Deal:
     if given < 1:
         raise ValueError(f"{name}: block is {given}; expected 1 or more")
     return Deal(mesh, min(given, n))
+
+
+def deal_of_rhs(deal: Deal, shape: tuple[int, ...], dtype: Any) -> Deal:
+    """How right-hand sides for a factor that is dealt out so are dealt out best, or left whole.
+
+    By columns each device reads all of the factor; whole, each its own part of it, but they meet at
+    every block. Seconds by what was measured on one machine (see `src/dense/whole.c`).
+    """
+    n, n_rhs = (*shape, 1)[:2]
+    whole = Whole(deal.mesh, deal.block)
+    if deal.group is not None or n * n_rhs == 0:
+        return deal
+    if deal.n_ranks == 1:
+        return whole  # a block is as wide as the factor
+    is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
+    rate = 30e9 / (4 if is_complex else 1) * (2 if dtype.name in ("float32", "complex64") else 1)
+    n_bytes, n_ranks = n * n / 2 * dtype.itemsize, deal.n_ranks
+    n_blocks = -(-n // deal.block)
+    each = min(n_rhs, -(-n_rhs // (deal.block * n_ranks)) * deal.block)
+    by_columns = n_bytes / REMOTE + n * n * each / rate
+    sums = n * n_rhs * dtype.itemsize * (n_ranks - 1) / REMOTE
+    phases = n_blocks * PHASE * math.log2(n_ranks)
+    shared = (n_bytes / LOCAL + n * n * n_rhs / rate) / n_ranks + sums + phases
+    is_whole = shared < by_columns if FORCED_WHOLE is None else FORCED_WHOLE
+    return whole if is_whole else deal
 
 
 def at_home(a: Matrix) -> Matrix:

@@ -70,7 +70,7 @@ def _parts_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 def _by_lu(factor: Sequence, b: Matrix, way: int) -> Matrix:
     """U⁻¹ L⁻¹ b[order], or the way back."""
-    f, order = Matrix(factor[0], b.deal, b.m, b.m), factor[1]
+    f, order = Matrix(factor[0], b.deal.dealt, b.m, b.m), factor[1]
     if way == NONE:
         x = trsm(f, rows(b, order), diag=UNIT, donate=True)
         return trsm(f, x, uplo=UPPER, donate=True)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad, batching, mlir
 from plait import _blas, _eager, _groups, _jax, _mesh_rules, _sites
-from plait._dealt import Deal, Matrix, on_parts
+from plait._dealt import Deal, Matrix, Whole, moved, on_parts
 from plait._ops import Chain, Rules, rules
 
 NONE, PLAIN, ADJOINT = 0, 1, 2  # plait_trans_t
@@ -168,8 +168,13 @@ def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> 
     if dims[0] is not None or not is_general:
         return _batch(name, args, dims, **params)
     [out] = params["outs"]
-    joined, split, wide = side_by_side(params["deal"], args[1], dims[1], out)
+    deal, is_whole = params["deal"], attrs.get("whole")
+    if is_whole:
+        deal, out = Whole(deal.mesh, deal.block), dataclasses.replace(out, shape=out.shape[::-1])
+    joined, split, wide = side_by_side(deal, args[1], dims[1], out)
     attrs["n_rhs" if name == "trsm" else "n"] = wide.shape[1]
+    if is_whole:
+        wide = dataclasses.replace(wide, shape=wide.shape[::-1])
     given = {"attrs": tuple(sorted(attrs.items())), "outs": (wide,), "donate": False}
     [y] = primitives()[name].bind(args[0], joined, **(params | given))
     return [split(y)], [0]
@@ -229,7 +234,10 @@ def gemm(
     a: Matrix, b: Matrix, trans: int = NONE, form_a: int = GENERAL, form_c: int = GENERAL
 ) -> Matrix:
     """op(a) b; form_a: the triangle of a that is read, form_c: of the product that is wanted."""
-    deal = b.deal
+    deal = b.deal.dealt
+    if deal != b.deal:
+        given = {"trans": trans, "form_a": form_a, "form_c": form_c}
+        return moved(gemm(a, moved(b, deal), **given), b.deal)
     if not jnp.issubdtype(a.dtype, jnp.complexfloating):
         trans = min(trans, PLAIN)
     m, k = (a.m, a.n) if trans == NONE else (a.n, a.m)
@@ -324,19 +332,28 @@ def trsm(
     form: int = GENERAL,
     donate: bool = False,
 ) -> Matrix:
-    """op(a)⁻¹ b of a triangular a; form IS_LOWER: so is b, where op(a) is lower."""
-    deal = b.deal
+    """op(a)⁻¹ b of a triangular a; form IS_LOWER: so is b, where op(a) is lower.
+
+    Of a b that every device has whole, so is the result.
+    """
+    deal, is_dealt = b.deal.dealt, not isinstance(b.deal, Whole)
     if not jnp.issubdtype(a.dtype, jnp.complexfloating):
         trans = min(trans, PLAIN)
-    out = Out((a.n, b.n), a.dtype.name)
+    out = Out((a.n, b.n) if is_dealt else (b.n, a.n), a.dtype.name, is_dealt)
     given = {"uplo": uplo, "trans": trans, "diag": diag, "form": form}
-    given |= {"n": a.n, "n_rhs": b.n}
-    [x] = bind("trsm", deal, (a.data, b.data), (True, True), (out,), donate, **given)
-    return Matrix(x, deal, a.n, b.n)
+    given |= {"n": a.n, "n_rhs": b.n, "whole": int(not is_dealt)}
+    [x] = bind("trsm", deal, (a.data, b.data), (True, is_dealt), (out,), donate, **given)
+    return Matrix(x, b.deal, a.n, b.n)
 
 
 def _trsm_ways(attrs: dict) -> dict:
     return {name: attrs[name] for name in ("uplo", "trans", "diag", "form")}
+
+
+def _rhs(attrs: dict, deal: Deal, data: Any) -> Matrix:
+    """The right-hand side, or the solution."""
+    deal = Whole(deal.mesh, deal.block) if attrs["whole"] else deal
+    return Matrix(data, deal, attrs["n"], attrs["n_rhs"])
 
 
 def _triangle(attrs: dict) -> int:
@@ -347,7 +364,7 @@ def _triangle(attrs: dict) -> int:
 def _trsm_jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
     attrs, deal = dict(params["attrs"]), params["deal"]
     n, ways = attrs["n"], _trsm_ways(attrs)
-    a, b = Matrix(primals[0], deal, n, n), Matrix(primals[1], deal, n, attrs["n_rhs"])
+    a, b = Matrix(primals[0], deal, n, n), _rhs(attrs, deal, primals[1])
     x = trsm(a, b, **ways)
     rhs = None
     if type(tangents[1]) is not ad.Zero:
@@ -365,7 +382,7 @@ def _trsm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
     attrs, deal = dict(params["attrs"]), params["deal"]
     n, ways = attrs["n"], _trsm_ways(attrs)
     trans, form = ways.pop("trans"), ways.pop("form")
-    x = Matrix(ad.instantiate_zeros(cts[0]), deal, n, attrs["n_rhs"])
+    x = _rhs(attrs, deal, ad.instantiate_zeros(cts[0]))
     a = Matrix(a, deal, n, n)
     a = a.conj() if trans == ADJOINT else a
     way = PLAIN if trans == NONE else NONE

@@ -52,7 +52,7 @@ def _jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
     rhs = None if type(tangents[-1]) is ad.Zero else tangents[-1]
     if type(tangents[0]) is not ad.Zero:
         y = Matrix(x, deal, n, params["n_rhs"])
-        moved = _multiply(Matrix(tangents[0], deal, n, n), y, way).data
+        moved = _multiply(Matrix(tangents[0], deal.dealt, n, n), y, way).data
         rhs = -moved if rhs is None else rhs - moved
     if rhs is None:
         return [x], [_jax.zero_tangent(x)]

@@ -85,8 +85,8 @@ def _inverse(factor: Matrix, order: Array, *, spec: Spec) -> Array:
     return _dense_args.back(_dense_lu.lu_inverse(factor, order), spec)
 
 
-def _solution(factor: Matrix, order: Array, b: Array, *, spec: Spec) -> Array:
-    x = _dense_lu.lu_solve(factor, order, _dense_args.deal_in(spec, b, factor.deal))
+def _solution(factor: Matrix, order: Array, b: Array, *, spec: Spec, deal: Deal) -> Array:
+    x = _dense_lu.lu_solve(factor, order, _dense_args.deal_in(spec, b, deal))
     return _dense_args.back(x, spec, b.ndim)
 
 
@@ -94,7 +94,8 @@ def _solve(f: LU, b: Any, spec: Any, name: str) -> Array:
     _dense_args.check_rhs(b, f.shape[0], name)
     factor, order = f._home()
     rhs = _dense_args.rhs(b, factor, spec, name)
-    return _dense_args.run(_solution, factor, order, rhs.x, spec=rhs.spec)
+    deal = _dense_args.deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
+    return _dense_args.run(_solution, factor, order, rhs.x, spec=rhs.spec, deal=deal)
 
 
 def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str) -> LU:

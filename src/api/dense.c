@@ -70,11 +70,15 @@ plait_status_t plait_trsm_plan(const plait_comm_t *comm,
                                         .uplo = problem->uplo,
                                         .trans = problem->trans,
                                         .diag = problem->diag,
-                                        .form = problem->form};
-    const plait_array_t args[] = {
+                                        .form = problem->form,
+                                        .whole = problem->is_whole};
+    plait_array_t args[] = {
         array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]),
         array_of(comm, problem->dtype, problem->n, problem->n_rhs, problem->block,
                  dims[1])};
+    if (problem->is_whole) {
+        dims[1][0] = problem->n_rhs;
+    }
     PLAIT_TRY(
         plait_op_plan(&plait_op_trsm, &params, &comm->end, args, &args[1], plan_p));
 done:

@@ -175,6 +175,27 @@ static plait_group_t readers_of(const plait_plan_t *plan, const plait_dealt_t *d
         .stride = 1, .n = n, .has_guest = owner >= n, .guest = owner};
 }
 
+plait_status_t plait_dealt_between(const plait_plan_t *plan, int owner, int reader,
+                                   const plait_block_t *block, plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_block_t b = *block;
+
+    plait_box_simplify(&b.box);
+    if (plait_box_bytes(&b.box) == 0) {
+        goto done;
+    }
+    if (plan->rank == reader) {
+        b.peer = owner;
+        PLAIT_TRY(plait_move_add_in(move, &b));
+    } else if (plan->rank == owner && plan->direct == PLAIT_DIRECT_NONE) {
+        b.peer = reader;
+        PLAIT_TRY(plait_move_add_out(move, &b));
+    }
+done:
+    return status;
+}
+
 static bool stays(const plait_plan_t *plan)
 {
     return plan->n_ranks == 1 || plan->direct == PLAIT_DIRECT_POINTER;

@@ -78,6 +78,11 @@ plait_status_t plait_dealt_fetch(plait_plan_t *plan, const plait_dealt_t *d, int
 plait_status_t plait_dealt_share(int owner, int slot, int64_t offset, int64_t n_bytes,
                                  plait_move_t *what);
 
+/* Appends to a move this rank's side of a block that goes from `owner` to `reader`, who may be the same:
+ * nothing if it is neither, or if the block is empty. */
+plait_status_t plait_dealt_between(const plait_plan_t *plan, int owner, int reader,
+                                   const plait_block_t *block, plait_move_t *move);
+
 /* Bytes of a work slot for fetched panels of at most n_rows rows; 0 where none is needed. */
 int64_t plait_dealt_panel_bytes(const plait_plan_t *plan, const plait_dealt_t *d,
                                 int64_t n_rows);

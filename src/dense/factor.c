@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/scalar.h"
+#include "dense/whole.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -77,24 +78,67 @@ static plait_status_t panel(plait_plan_t *plan, const plait_factor_kind_t *kind,
                : PLAIT_OK;
 }
 
-plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t *kind,
-                                  const plait_factor_t *given)
+/* All of the matrix, in one slot, by one rank: LAPACK's. */
+static plait_status_t add_alone(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                                const plait_factor_t *given, int src_slot, int slot)
 {
     plait_status_t status = PLAIT_OK;
     plait_factor_t f = *given;
-    int work_slot = -1;
 
-    plan->uses_blas = true;
-    plait_dealt_agree(plan, &f.d);
-    f.src_slot = plait_slot_arg(plan, 0);
-    f.slot = plait_slot_ret(plan, 0);
-    f.room = plan->slot_bytes[f.slot];
-    if (plan->n_ranks == 1) {
-        f.d.block = plait_max(f.d.n, 1); /* the same array, and LAPACK as a whole */
+    f.d.n_ranks = 1;
+    f.d.block = plait_max(f.d.n, 1); /* the same array */
+    f.src_slot = src_slot;
+    f.slot = slot;
+    f.room = plan->slot_bytes[slot];
+    PLAIT_TRY(add_kernel(plan, kind->start, &f));
+    if (plait_factor_n_panels(&f.d) > 0) {
+        PLAIT_TRY(panel(plan, kind, &f, 0));
     }
+    if (kind->finish != NULL) {
+        PLAIT_TRY(add_kernel(plan, kind->finish, &f));
+    }
+done:
+    return status;
+}
 
+static plait_status_t add_whole(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                                const plait_factor_t *f)
+{
+    plait_status_t status = PLAIT_OK;
+    int whole_slot = -1;
+    int shared[2];
+    int n_shared = 0;
+
+    if (f->side_slot >= 0) {
+        shared[n_shared++] = f->side_slot;
+    }
+    if (f->info_slot >= 0) {
+        shared[n_shared++] = f->info_slot;
+    }
+    PLAIT_TRY(plait_whole_slot(plan, &f->d, &whole_slot));
+    PLAIT_TRY(plait_plan_fence(plan));
+    PLAIT_TRY(
+        plait_whole_collect(plan, &f->d, kind->is_lower, f->src_slot, whole_slot));
+    if (plan->rank == PLAIT_WHOLE_ROOT) {
+        PLAIT_TRY(add_alone(plan, kind, f, whole_slot, whole_slot));
+    }
+    PLAIT_TRY(plait_plan_fence(plan));
+    PLAIT_TRY(plait_whole_deal(plan, &f->d, kind->is_lower, whole_slot, f->slot,
+                               n_shared, shared));
+    PLAIT_TRY(plait_plan_fence(plan));
+done:
+    return status;
+}
+
+static plait_status_t add_dealt(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                                const plait_factor_t *given)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_factor_t f = *given;
     const int64_t n_blocks = plait_dealt_n_blocks(&f.d);
     const int64_t n_panels = plait_factor_n_panels(&f.d);
+    int work_slot = -1;
+
     PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_panel_bytes(plan, &f.d, f.d.m),
                                   &work_slot));
     PLAIT_TRY(add_kernel(plan, kind->start, &f));
@@ -120,6 +164,38 @@ plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t 
     f.k = n_panels;
     if (kind->finish != NULL) {
         PLAIT_TRY(add_kernel(plan, kind->finish, &f));
+    }
+done:
+    return status;
+}
+
+bool plait_factor_is_whole(const plait_factor_kind_t *kind, const plait_dealt_t *d)
+{
+    const double k = (double)plait_min(d->m, d->n), l = (double)plait_max(d->m, d->n);
+    const double complex_flops = plait_is_complex(d->dtype) ? 4 : 1;
+    const double n_flops = kind->n_flops * complex_flops * (k * k * l - k * k * k / 3);
+
+    return plait_dense_is_whole(d->m, d->n, plait_whole_is_cheaper(d, n_flops));
+}
+
+plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t *kind,
+                                  const plait_factor_t *given)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_factor_t f = *given;
+
+    plan->uses_blas = true;
+    plait_dealt_agree(plan, &f.d);
+    f.src_slot = plait_slot_arg(plan, 0);
+    f.slot = plait_slot_ret(plan, 0);
+    f.room = plan->slot_bytes[f.slot];
+    if (plan->n_ranks == 1) {
+        PLAIT_TRY(add_alone(plan, kind, &f, f.src_slot, f.slot));
+    } else if (plait_factor_is_whole(kind, &f.d)) {
+        plait_plan_agree(plan, 1);
+        PLAIT_TRY(add_whole(plan, kind, &f));
+    } else {
+        PLAIT_TRY(add_dealt(plan, kind, &f));
     }
 done:
     return status;

@@ -35,13 +35,16 @@ typedef struct {
     const plait_kernel_t *panel;  /* block k */
     const plait_kernel_t *update; /* own blocks of [first, end) by block k */
     const plait_kernel_t *finish; /* after the last fence; NULL: none */
+    bool is_lower; /* rows above a block are not read, and zero in the result */
     bool
         keeps_diagonal; /* others need the panel from its diagonal block on, not below it */
     int64_t
         side_bytes; /* of an entry of the side array; one for each column of a panel */
+    double n_flops; /* of real numbers, for each k^2 l - k^3 / 3 of extents k <= l */
 } plait_factor_kind_t;
 
-/* Adds all steps to a plan. `given` says what and where; k, first, end and panel are filled in. */
+/* Adds all steps to a plan. `given` says what and where; k, first, end and panel are filled in. Small
+ * matrices are factored by one rank alone (whole.h), with the same kernels. */
 plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t *kind,
                                   const plait_factor_t *given);
 
@@ -49,6 +52,9 @@ plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t 
  * one. */
 int64_t plait_factor_n_panels(const plait_dealt_t *d);
 int64_t plait_factor_n_pivots(const plait_dealt_t *d, int64_t k);
+
+/* Whether one rank does all of it, by its cost. */
+bool plait_factor_is_whole(const plait_factor_kind_t *kind, const plait_dealt_t *d);
 
 /* Own columns among the blocks [first, end): adjacent in memory. */
 int64_t plait_factor_n_columns(const plait_factor_t *f);

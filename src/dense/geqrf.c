@@ -112,7 +112,9 @@ static plait_status_t geqrf_plan(const void *params, const plait_problem_t *prob
                                       .panel = &panel_kernel,
                                       .update = &update_kernel,
                                       .keeps_diagonal = true,
-                                      .side_bytes = plait_dtype_bytes(f.d.dtype)};
+                                      .side_bytes = plait_dtype_bytes(f.d.dtype),
+                                      .n_flops = 2};
+    plait_dealt_t whole = f.d; /* of which one rank may have all */
     plait_blas_work_t work;
 
     PLAIT_TRY(plait_blas_require());
@@ -126,7 +128,9 @@ static plait_status_t geqrf_plan(const void *params, const plait_problem_t *prob
     plait_plan_need_scratch(plan,
                             plait_reflect_scratch(f.d.dtype, plait_min(p->block, p->n),
                                                   plait_dealt_owned(&f.d, f.rank)));
+    whole.block = plait_max(p->n, 1);
     plait_plan_need_scratch(plan, panel_work(&f.d, &work) * plait_dealt_item(&f.d));
+    plait_plan_need_scratch(plan, panel_work(&whole, &work) * plait_dealt_item(&f.d));
     PLAIT_TRY(plait_factor_steps(plan, &kind, &f));
     *plan_p = plan;
     plan = NULL;

@@ -167,7 +167,8 @@ static const plait_factor_kind_t getrf_kind = {.start = &plait_factor_copy_kerne
                                                .update = &update_kernel,
                                                .finish = &finish_kernel,
                                                .keeps_diagonal = true,
-                                               .side_bytes = sizeof(int32_t)};
+                                               .side_bytes = sizeof(int32_t),
+                                               .n_flops = 1};
 
 static plait_status_t pivots_fit(const plait_dealt_t *d, const plait_array_t *array)
 {

@@ -1,9 +1,6 @@
 /* Eigenvalues and eigenvectors of a dealt Hermitian matrix: reduction to tridiagonal form
- * (hetrd.c), the tridiagonal problem (tridiagonal.c), its vectors back (back.c). One rank, and
- * ranks with a small matrix, leave it to LAPACK: then each has all of the matrix and keeps its
- * share of the vectors. */
-#include "dense/heevd.h"
-
+ * (hetrd.c), the tridiagonal problem (tridiagonal.c), its vectors back (back.c). One rank leaves it to
+ * LAPACK, and so do ranks with a small matrix, one of which has all of it (whole.h). */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
@@ -12,12 +9,12 @@
 #include "dense/params.h"
 #include "dense/scalar.h"
 #include "dense/tridiagonal.h"
+#include "dense/whole.h"
 #include "kernel/blas.h"
 #include "plan/op.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 static const plait_attr_t heevd_attrs[] = {
@@ -33,21 +30,12 @@ enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
  * hold the workspace of 1 + 6 n + 2 n^2 that LAPACK's heevd wants. */
 enum { WHOLE = 256, WHOLE_ALONE = 32764 };
 
-static _Atomic int64_t chosen_whole = -1;
-
-void plait_heevd_choose_whole(int64_t n)
-{
-    atomic_store(&chosen_whole, n);
-}
-
 static bool is_whole(int64_t n, int n_ranks)
 {
     const bool is_short = plait_blas_int_bytes() == 4;
-    const int64_t chosen = atomic_load(&chosen_whole);
-    int64_t most = (n_ranks > 1) ? WHOLE : is_short ? WHOLE_ALONE : INT64_MAX;
+    const int64_t most = (n_ranks > 1) ? WHOLE : is_short ? WHOLE_ALONE : INT64_MAX;
 
-    most = (chosen >= 0) ? chosen : most;
-    return n <= most;
+    return plait_dense_is_whole(n, n, n <= most);
 }
 
 /* The matrices, and this rank's share of the vectors. */
@@ -73,7 +61,7 @@ static int64_t n_stored_of(const heevd_t *q)
     return q->has_vectors ? plait_dealt_stored(&q->v) : 0;
 }
 
-/* ---- The whole matrix on every rank --------------------------------------------------------------- */
+/* ---- The whole matrix on one rank ------------------------------------------------------------------ */
 
 typedef struct {
     heevd_t q;
@@ -122,10 +110,9 @@ static plait_status_t whole_run(const void *params, plait_exec_t *exec)
 {
     const whole_t *p = params;
     const heevd_t *q = &p->q;
-    const int64_t n = q->a.n, item = plait_dealt_item(&q->a);
-    const int64_t n_columns = n_columns_of(q), n_stored = n_stored_of(q);
+    const int64_t n = q->a.n;
     const plait_dtype_t dtype = q->a.dtype;
-    char *a = exec->slot[p->whole], *v = exec->slot[q->vectors];
+    char *a = exec->slot[p->whole];
     const char *from = (q->a.n_ranks == 1) ? exec->slot[q->src] : a;
     int64_t info = n + 1;
 
@@ -139,13 +126,6 @@ static plait_status_t whole_run(const void *params, plait_exec_t *exec)
     }
     for (int64_t i = 0; i < n * n && info != 0; i++) {
         plait_scalar_put(dtype, a, i, (double)NAN);
-    }
-    if (n_columns > 0 && a != v) {
-        memcpy(v, a + first_of(q) * n * item, (size_t)(n_columns * n * item));
-    }
-    if (n * n_stored > 0) {
-        memset(v + n_columns * n * item, 0,
-               (size_t)((n_stored - n_columns) * n * item));
     }
     *(int32_t *)(void *)exec->slot[q->info] = (int32_t)info;
     return PLAIT_OK;
@@ -161,7 +141,6 @@ static void whole_touch(const void *params, plait_touch_fn_t touch, void *contex
     const plait_box_copy_t work = {.row_bytes = work_bytes(p)};
     const plait_box_copy_t w = {.row_bytes =
                                     n * plait_dtype_bytes(plait_real_of(q->a.dtype))};
-    const plait_box_copy_t v = {.row_bytes = n * n_stored_of(q) * item};
     const plait_box_copy_t info = {.row_bytes = sizeof(int32_t)};
 
     for (int64_t j = 0; j < n; j++) {
@@ -171,7 +150,6 @@ static void whole_touch(const void *params, plait_touch_fn_t touch, void *contex
     touch(context, true, q->rank, p->whole, 0, &all);
     touch(context, true, q->rank, p->work, 0, &work);
     touch(context, true, q->rank, q->w, 0, &w);
-    touch(context, true, q->rank, q->vectors, 0, &v);
     touch(context, true, q->rank, q->info, 0, &info);
 }
 
@@ -185,67 +163,52 @@ static void whole_print(const void *params, FILE *file)
 static const plait_kernel_t whole_kernel = {
     .name = "heevd", .run = whole_run, .touch = whole_touch, .print = whole_print};
 
-/* All block columns to their place in the whole matrix. */
-static plait_status_t add_gather(plait_plan_t *plan, const heevd_t *q, int whole)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_dealt_t *a = &q->a;
-    plait_move_t move = {0};
-
-    for (int64_t k = 0; k < plait_dealt_n_blocks(a); k++) {
-        const int owner = plait_dealt_owner(a, k);
-        const int64_t n_bytes = plait_dealt_width(a, k) * plait_dealt_ld_bytes(a);
-        plait_block_t block = {.peer = owner,
-                               .src_slot = q->src,
-                               .dst_slot = whole,
-                               .src_offset = plait_dealt_at(a, k, 0),
-                               .dst_offset =
-                                   plait_dealt_column(a, k) * plait_dealt_ld_bytes(a),
-                               .box = {.row_bytes = n_bytes}};
-        PLAIT_TRY(plait_move_add_in(&move, &block));
-        for (int peer = 0; peer < plan->n_ranks; peer++) {
-            block.peer = peer;
-            if (plan->direct == PLAIT_DIRECT_NONE && plan->rank == owner &&
-                peer != owner) {
-                PLAIT_TRY(plait_move_add_out(&move, &block));
-            }
-        }
-    }
-    PLAIT_TRY(plait_plan_move(plan, &move));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-static plait_status_t add_whole(plait_plan_t *plan, const heevd_t *q)
+/* LAPACK's heevd on what is in slot `whole`, or comes there from the operand. */
+static plait_status_t add_alone(plait_plan_t *plan, const heevd_t *q, int whole)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t n = q->a.n;
     whole_t *params = plait_alloc(1, sizeof(*params));
 
     PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    *params = (whole_t){.q = *q, .whole = q->vectors, .sizes = {.n = (n > 0) ? -1 : 0}};
+    *params = (whole_t){.q = *q, .whole = whole, .sizes = {.n = (n > 0) ? -1 : 0}};
     if (n > 0) {
         (void)plait_blas_heevd(q->a.dtype, q->has_vectors ? 'V' : 'N', 'L', n, NULL, n,
                                NULL, &params->sizes);
     }
-    if (plan->n_ranks > 1 || !q->has_vectors) {
-        PLAIT_TRY(
-            plait_plan_add_work(plan, n * plait_dealt_ld_bytes(&q->a), &params->whole));
-    }
     PLAIT_TRY(plait_plan_add_work(plan, work_bytes(params), &params->work));
-    if (plan->n_ranks > 1) {
-        PLAIT_TRY(plait_plan_fence(plan));
-        PLAIT_TRY(add_gather(plan, q, params->whole));
-    }
     status = plait_plan_kernel(plan, &whole_kernel, params);
     params = NULL;
-    PLAIT_TRY(status);
-    if (plan->n_ranks > 1) {
+done:
+    plait_free(params);
+    return status;
+}
+
+static plait_status_t add_whole(plait_plan_t *plan, const heevd_t *q)
+{
+    plait_status_t status = PLAIT_OK;
+    const int shared[] = {q->w, q->info};
+    plait_dealt_t v = q->v;
+    int whole = q->vectors;
+
+    v.n = q->has_vectors ? v.n : 0;
+    if (plan->n_ranks > 1 || !q->has_vectors) {
+        PLAIT_TRY(plait_whole_slot(plan, &q->a, &whole));
+    }
+    if (plan->n_ranks == 1) {
+        PLAIT_TRY(add_alone(plan, q, whole));
+    } else {
+        plait_plan_agree(plan, 1);
+        PLAIT_TRY(plait_plan_fence(plan));
+        PLAIT_TRY(plait_whole_collect(plan, &q->a, true, q->src, whole));
+        if (plan->rank == PLAIT_WHOLE_ROOT) {
+            PLAIT_TRY(add_alone(plan, q, whole));
+        }
+        PLAIT_TRY(plait_plan_fence(plan));
+        PLAIT_TRY(plait_whole_deal(plan, &v, false, whole, q->vectors, 2, shared));
         PLAIT_TRY(plait_plan_fence(plan));
     }
 done:
-    plait_free(params);
     return status;
 }
 

@@ -20,6 +20,7 @@ typedef struct {
     int64_t diag;  /* plait_diag_t */
     int64_t
         form; /* of right-hand side and solution: PLAIT_FORM_GENERAL or PLAIT_FORM_LOWER */
+    int64_t whole; /* 1: all ranks have all columns of them, 0: they are dealt */
 } plait_trsm_params_t;
 
 typedef struct {

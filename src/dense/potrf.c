@@ -53,8 +53,16 @@ static void start_touch(const void *params, plait_touch_fn_t touch, void *contex
     const plait_factor_t *f = params;
     const plait_dealt_t *d = &f->d;
 
-    plait_factor_touch_blocks(f, false, f->src_slot, 0, plait_dealt_n_blocks(d), true,
-                              touch, context);
+    for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+         k += d->n_ranks) {
+        for (int64_t j = 0; j < plait_dealt_width(d, k); j++) {
+            const int64_t row = plait_dealt_column(d, k) + j;
+            const plait_box_copy_t column = {.row_bytes =
+                                                 (d->m - row) * plait_dealt_item(d)};
+            touch(context, false, f->rank, f->src_slot,
+                  plait_dealt_at(d, k, row) + j * plait_dealt_ld_bytes(d), &column);
+        }
+    }
     plait_factor_touch_info(f, true, touch, context);
     plait_factor_touch_blocks(f, true, f->slot, 0, plait_dealt_n_blocks(d), false,
                               touch, context);
@@ -227,7 +235,9 @@ const plait_kernel_t plait_potrf_zero_kernel = {.name = "potrf: zero above",
 static const plait_factor_kind_t potrf_kind = {.start = &start_kernel,
                                                .panel = &panel_kernel,
                                                .update = &update_kernel,
-                                               .finish = &plait_potrf_finish_kernel};
+                                               .finish = &plait_potrf_finish_kernel,
+                                               .is_lower = true,
+                                               .n_flops = 0.5};
 
 /* Rows of the grid that is asked for, or chosen. */
 static plait_status_t grid_rows(const plait_potrf_params_t *p,
@@ -241,8 +251,10 @@ static plait_status_t grid_rows(const plait_potrf_params_t *p,
                 PLAIT_ERR_INVALID,
                 "potrf: a grid of %lld rows of %d ranks; expected 0, or a divisor",
                 (long long)p->grid, problem->n_ranks);
-    *n_rows_p =
-        (p->grid == 0) ? plait_grid_choose(d, problem->caps.direct) : (int)p->grid;
+    *n_rows_p = (p->grid != 0) ? (int)p->grid
+                : plait_factor_is_whole(&potrf_kind, d)
+                    ? 1
+                    : plait_grid_choose(d, problem->caps.direct);
 done:
     return status;
 }

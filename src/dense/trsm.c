@@ -4,6 +4,7 @@
  * which is then solved for. Both need nothing but block column k of a. */
 #include "base/checked.h"
 #include "base/status.h"
+#include "dense/few.h"
 #include "dense/params.h"
 #include "dense/sweep.h"
 #include "kernel/blas.h"
@@ -11,10 +12,15 @@
 #include "plan/op.h"
 
 static const plait_attr_t trsm_attrs[] = {
-    PLAIT_ATTR(plait_trsm_params_t, n),     PLAIT_ATTR(plait_trsm_params_t, n_rhs),
-    PLAIT_ATTR(plait_trsm_params_t, block), PLAIT_ATTR(plait_trsm_params_t, uplo),
-    PLAIT_ATTR(plait_trsm_params_t, trans), PLAIT_ATTR(plait_trsm_params_t, diag),
-    PLAIT_ATTR(plait_trsm_params_t, form),  PLAIT_ATTR_END,
+    PLAIT_ATTR(plait_trsm_params_t, n),
+    PLAIT_ATTR(plait_trsm_params_t, n_rhs),
+    PLAIT_ATTR(plait_trsm_params_t, block),
+    PLAIT_ATTR(plait_trsm_params_t, uplo),
+    PLAIT_ATTR(plait_trsm_params_t, trans),
+    PLAIT_ATTR(plait_trsm_params_t, diag),
+    PLAIT_ATTR(plait_trsm_params_t, form),
+    PLAIT_ATTR(plait_trsm_params_t, whole),
+    PLAIT_ATTR_END,
 };
 
 typedef struct {
@@ -44,6 +50,10 @@ static plait_status_t check(const plait_trsm_params_t *p)
         PLAIT_ERR_INVALID,
         "trsm: form is %lld, expected 0, or 1 where op(a) is lower triangular",
         (long long)p->form);
+    PLAIT_CHECK(p->whole == 0 || (p->whole == 1 && p->form == PLAIT_FORM_GENERAL),
+                PLAIT_ERR_INVALID,
+                "trsm: whole is %lld, expected 0, or 1 for a general right-hand side",
+                (long long)p->whole);
 done:
     return status;
 }
@@ -60,6 +70,10 @@ static plait_status_t trsm_of(const plait_trsm_params_t *p,
     plait_dealt_t x = a;
 
     x.n = p->n_rhs;
+    if (p->whole == 1) {
+        x.n_ranks = 1;
+        x.block = plait_max(p->n_rhs, 1);
+    }
     PLAIT_TRY(check(p));
     PLAIT_TRY(plait_dealt_fits(&a, &problem->args[0], "trsm operand a"));
     PLAIT_TRY(plait_dealt_fits(&x, &problem->args[1], "trsm operand b"));
@@ -149,6 +163,40 @@ done:
     return status;
 }
 
+/* A whole right-hand side, and several ranks. */
+static plait_status_t add_few(const trsm_t *t, plait_plan_t *plan)
+{
+    const plait_few_t few = {.a = t->a,
+                             .n_rhs = t->own.d.n,
+                             .rank = plan->rank,
+                             .uplo = t->uplo,
+                             .trans = t->trans,
+                             .diag = t->diag,
+                             .a_slot = plait_slot_arg(plan, 0),
+                             .b_slot = plait_slot_arg(plan, 1),
+                             .x_slot = plait_slot_ret(plan, 0)};
+
+    return plait_few_add(plan, &few);
+}
+
+static plait_status_t add_dealt(trsm_t *t, plait_plan_t *plan)
+{
+    plait_dealt_t *x = &t->own.d;
+    const int64_t n_stored = plait_dealt_stored(x);
+    /* one column: tiles and gemv take two thirds of the time of BLAS's own trsm */
+    const bool has_tiles = t->own.is_lower || x->n == 1;
+    const int64_t block = plait_sweep_block(plan->n_ranks, t->a.block,
+                                            plait_max(t->a.n, x->n), has_tiles);
+
+    t->a.block = x->block = block;
+    const plait_outline_t outline = {.own = t->own,
+                                     .n_rows = t->a.n,
+                                     .n_stored = n_stored,
+                                     .src_slot = plait_slot_arg(plan, 1),
+                                     .dst_slot = plait_slot_ret(plan, 0)};
+    return add_walk(t, &outline, plan);
+}
+
 static plait_status_t trsm_plan(const void *params, const plait_problem_t *problem,
                                 plait_plan_t **plan_p)
 {
@@ -162,8 +210,11 @@ static plait_status_t trsm_plan(const void *params, const plait_problem_t *probl
     PLAIT_TRY(plait_plan_create(
         problem, &plan, "trsm %s %lld for %lld columns%s, a %s%s %c in blocks of %lld",
         plait_dtype_name(t.a.dtype), (long long)p->n, (long long)p->n_rhs,
-        t.own.is_lower ? " lower" : "", (t.diag == 'U') ? "unit " : "",
-        (t.uplo == 'L') ? "lower" : "upper", t.trans, (long long)p->block));
+        t.own.is_lower    ? " lower"
+        : (p->whole == 1) ? " on all ranks"
+                          : "",
+        (t.diag == 'U') ? "unit " : "", (t.uplo == 'L') ? "lower" : "upper", t.trans,
+        (long long)p->block));
     plan->uses_blas = true;
     plait_dealt_agree(plan, &t.a);
     plait_dealt_agree(plan, &t.own.d);
@@ -171,18 +222,10 @@ static plait_status_t trsm_plan(const void *params, const plait_problem_t *probl
     plait_plan_agree(plan, (uint64_t)p->trans);
     plait_plan_agree(plan, (uint64_t)p->diag);
     plait_plan_agree(plan, (uint64_t)p->form);
+    plait_plan_agree(plan, (uint64_t)p->whole);
     if (p->n > 0 && p->n_rhs > 0) {
-        const int64_t n_stored = plait_dealt_stored(&t.own.d);
-        /* one column: tiles and gemv take two thirds of the time of BLAS's own trsm */
-        const bool has_tiles = t.own.is_lower || p->n_rhs == 1;
-        t.a.block = t.own.d.block = plait_sweep_block(
-            problem->n_ranks, p->block, plait_max(p->n, p->n_rhs), has_tiles);
-        const plait_outline_t outline = {.own = t.own,
-                                         .n_rows = p->n,
-                                         .n_stored = n_stored,
-                                         .src_slot = plait_slot_arg(plan, 1),
-                                         .dst_slot = plait_slot_ret(plan, 0)};
-        PLAIT_TRY(add_walk(&t, &outline, plan));
+        PLAIT_TRY((p->whole == 1 && plan->n_ranks > 1) ? add_few(&t, plan)
+                                                       : add_dealt(&t, plan));
     }
     *plan_p = plan;
     plan = NULL;

@@ -29,6 +29,11 @@ int64_t plait_box_bytes(const plait_box_copy_t *box);
  * need not fence. */
 void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst);
 
+/* The same for one of several boxes that are written in one go, n_total bytes together: short rows go
+ * past the cache if all of them are larger than it, or they would be read to be overwritten. */
+void plait_host_copy_part(const plait_box_copy_t *box, const void *src, void *dst,
+                          int64_t n_total);
+
 /* dst = 0 over the box's destination side. */
 void plait_host_zero_box(const plait_box_copy_t *box, void *dst);
 

@@ -388,7 +388,22 @@ static bool has_streamed_rows(const plait_box_copy_t *box, const char *dst)
     return (box->row_bytes >= MIN_STREAM_ROW) || (misaligned % LINE == 0);
 }
 
+/* How much of the destination the last dimension writes without a gap. */
+static int64_t run_bytes(const plait_box_copy_t *box)
+{
+    const int last = box->n_dims - 1;
+
+    return (box->dst_stride[last] == box->row_bytes) ? box->count[last] * box->row_bytes
+                                                     : box->row_bytes;
+}
+
 void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst)
+{
+    plait_host_copy_part(box, src, dst, 0);
+}
+
+void plait_host_copy_part(const plait_box_copy_t *box, const void *src, void *dst,
+                          int64_t n_total)
 {
     const int64_t n_bytes = plait_box_bytes(box);
     bool is_streamed = n_bytes > plait_host_cache_bytes();
@@ -403,6 +418,8 @@ void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst
                       has_streamed_rows(&simple, dst);
         copy_long_rows(&simple, src, dst, is_streamed);
     } else {
+        is_streamed = is_streamed || (n_total > plait_host_cache_bytes() &&
+                                      run_bytes(&simple) >= MIN_STREAM_ROW);
         copy_short_rows(&simple, src, dst, is_streamed);
     }
     if (is_streamed) {

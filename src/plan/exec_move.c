@@ -20,16 +20,16 @@ enum { MAX_IOVECS = 512, LONG_ROW_BYTES = 16 << 10 };
 enum { TURNED_BYTES = 512, SHORT_ROW_BYTES = 64 };
 
 /* What to do with a box whose source is readable here. */
-static void apply(const plait_block_t *block, plait_dtype_t dtype,
+static void apply(const plait_block_t *block, const plait_move_t *move,
                   const plait_box_copy_t *box, const char *src, char *dst)
 {
     if (block->kind == PLAIT_BLOCK_ZERO) {
         plait_host_zero_box(box, dst);
     } else if (block->kind == PLAIT_BLOCK_ADD) {
-        plait_reduce_box(plait_reduce_find(PLAIT_SUM, dtype), plait_dtype_bytes(dtype),
-                         box, src, dst);
+        plait_reduce_box(plait_reduce_find(PLAIT_SUM, move->dtype),
+                         plait_dtype_bytes(move->dtype), box, src, dst);
     } else if (src != dst) { /* equal: an operand that the result aliases */
-        plait_host_copy_box(box, src, dst);
+        plait_host_copy_part(box, src, dst, move->in_bytes);
     }
 }
 
@@ -135,8 +135,9 @@ static int fast_at_source(const plait_box_copy_t *box)
 /* One piece: a box that fits the scratch. It is read densely, as it lies at the source, and then
  * goes to its place with the destination's strides. */
 static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
-                                 plait_dtype_t dtype, const plait_box_copy_t *piece,
-                                 int64_t src_offset, char *dst)
+                                 const plait_move_t *move,
+                                 const plait_box_copy_t *piece, int64_t src_offset,
+                                 char *dst)
 {
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t fetch = *piece;
@@ -148,7 +149,7 @@ static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
     plait_box_simplify(&fetch); /* what is dense at the peer is one row */
     PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset,
                                   &fetch, exec->scratch));
-    apply(block, dtype, &place, exec->scratch, dst);
+    apply(block, move, &place, exec->scratch, dst);
 done:
     return status;
 }
@@ -199,7 +200,7 @@ static int cut_of(const plait_box_copy_t *box, int64_t *n_p)
 
 /* Cuts a box into pieces that fit the scratch. */
 static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
-                               plait_dtype_t dtype, const plait_box_copy_t *box,
+                               const plait_move_t *move, const plait_box_copy_t *box,
                                int64_t src_offset, char *dst)
 {
     plait_status_t status = PLAIT_OK;
@@ -209,19 +210,18 @@ static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
     const int d = is_piece ? 0 : cut_of(box, &n);
 
     if (is_piece) {
-        status = read_piece(exec, block, dtype, box, src_offset, dst);
+        status = read_piece(exec, block, move, box, src_offset, dst);
     } else if (d < box->n_dims) {
         for (int64_t i = 0; i < box->count[d]; i += n) {
             piece.count[d] = plait_min(n, box->count[d] - i);
-            PLAIT_TRY(read_box(exec, block, dtype, &piece,
+            PLAIT_TRY(read_box(exec, block, move, &piece,
                                src_offset + i * box->src_stride[d],
                                dst + i * box->dst_stride[d]));
         }
     } else {
         for (int64_t at = 0; at < box->row_bytes; at += PLAIT_READ_CHUNK) {
             piece.row_bytes = plait_min(PLAIT_READ_CHUNK, box->row_bytes - at);
-            PLAIT_TRY(
-                read_piece(exec, block, dtype, &piece, src_offset + at, dst + at));
+            PLAIT_TRY(read_piece(exec, block, move, &piece, src_offset + at, dst + at));
         }
     }
 done:
@@ -229,7 +229,7 @@ done:
 }
 
 static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
-                                 plait_dtype_t dtype)
+                                 const plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
     char *dst = exec->slot[block->dst_slot] + block->dst_offset;
@@ -240,12 +240,12 @@ static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
     if (!plait_exec_reaches(exec, block->peer, block->src_slot)) {
         bool is_long =
             block->kind == PLAIT_BLOCK_COPY && block->box.row_bytes >= LONG_ROW_BYTES;
-        status =
-            is_long ? plait_exec_read_box(exec, block->peer, block->src_slot,
-                                          block->src_offset, &block->box, dst)
-                    : read_box(exec, block, dtype, &block->box, block->src_offset, dst);
+        status = is_long
+                     ? plait_exec_read_box(exec, block->peer, block->src_slot,
+                                           block->src_offset, &block->box, dst)
+                     : read_box(exec, block, move, &block->box, block->src_offset, dst);
     } else {
-        apply(block, dtype, &block->box,
+        apply(block, move, &block->box,
               plait_exec_peer(exec, block->peer, block->src_slot) + block->src_offset,
               dst);
     }
@@ -285,7 +285,7 @@ static void unpack(const plait_exec_t *exec, const plait_move_t *move, int peer,
             continue;
         }
         set_dense(&box, box.src_stride);
-        apply(block, move->dtype, &box, from + at,
+        apply(block, move, &box, from + at,
               exec->slot[block->dst_slot] + block->dst_offset);
         at += plait_box_bytes(&box);
     }
@@ -362,7 +362,7 @@ plait_status_t plait_exec_move(plait_exec_t *exec, const plait_move_t *move)
 
     for (int64_t i = 0; i < move->n_in; i++) {
         if (is_direct || move->in[i].peer == exec->plan->rank) {
-            PLAIT_TRY(take_block(exec, &move->in[i], move->dtype));
+            PLAIT_TRY(take_block(exec, &move->in[i], move));
         }
     }
     if (!is_direct) {

@@ -277,6 +277,9 @@ plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)
     plait_step_t step = {.kind = PLAIT_STEP_MOVE, .u.move = *move};
 
     *move = (plait_move_t){0};
+    for (int64_t i = 0; i < step.u.move.n_in; i++) {
+        step.u.move.in_bytes += plait_box_bytes(&step.u.move.in[i].box);
+    }
     if (step.u.move.n_in == 0 &&
         (step.u.move.is_published || plan->direct != PLAIT_DIRECT_NONE)) {
         goto done; /* an empty rank takes part in fences only */

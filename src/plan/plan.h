@@ -72,6 +72,7 @@ typedef struct {
     plait_dtype_t dtype; /* of ADD blocks */
     bool is_published;   /* all sources are PLAIT_SLOT_PUBLISHED */
     int64_t n_in, n_out;
+    int64_t in_bytes; /* of all incoming blocks, by plait_plan_move */
     int64_t room_in, room_out;
     plait_block_t *in;
     plait_block_t *out;

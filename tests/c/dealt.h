@@ -59,6 +59,7 @@ static inline void dealt_put(plait_dtype_t dtype, void *x, int64_t i,
 typedef struct {
     plait_dealt_t d;
     bool is_replicated;
+    bool is_whole;       /* a matrix that all ranks have, dealt out to one of them */
     plait_dtype_t dtype; /* of a replicated one */
     double complex *whole;
     bool is_set;    /* a replicated result has come from some rank */
@@ -103,7 +104,8 @@ static inline int64_t dealt_global(const dealt_array_t *a, int rank, int64_t i)
     if (!a->is_replicated) {
         int64_t local = i / d->m;
         int64_t column =
-            (local / d->block * d->n_ranks + rank) * d->block + local % d->block;
+            (local / d->block * d->n_ranks + (a->is_whole ? 0 : rank)) * d->block +
+            local % d->block;
         at = (column < d->n) ? column * d->m + i % d->m : -1;
     }
     return at;
@@ -144,7 +146,7 @@ static inline void dealt_gather(dealt_array_t *a, int rank, const void *local)
                                    : (double)((const int32_t *)local)[i];
         if (at < 0) {
             a->has_trash = a->has_trash || value != 0;
-        } else if (a->is_replicated && a->is_set) {
+        } else if ((a->is_replicated || a->is_whole) && a->is_set) {
             a->differs =
                 a->differs || (a->whole[at] != value &&
                                !(isnan(creal(value)) && isnan(creal(a->whole[at]))));

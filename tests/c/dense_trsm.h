@@ -24,24 +24,29 @@ static dealt_run_t trsm_run(const plait_trsm_problem_t *p,
 
     (void)snprintf(
         text, sizeof(text),
-        "trsm %s %lld rhs %lld block %lld uplo %d trans %d diag %d form %d P "
-        "%d direct %d",
+        "trsm %s %lld rhs %lld block %lld uplo %d trans %d diag %d form %d whole "
+        "%d P %d direct %d",
         plait_dtype_name(p->dtype), (long long)p->n, (long long)p->n_rhs,
         (long long)p->block, (int)p->uplo, (int)p->trans, (int)p->diag, (int)p->form,
-        n_ranks, (int)direct);
-    return (dealt_run_t){
-        .op = &plait_op_trsm,
-        .params = params,
-        .plan = trsm_plan_of,
-        .problem = p,
-        .n_ranks = n_ranks,
-        .direct = direct,
-        .n_args = 2,
-        .n_rets = 1,
-        .args = {matrix_of(p->dtype, p->n, p->n, p->block, n_ranks),
-                 matrix_of(p->dtype, p->n, p->n_rhs, p->block, n_ranks)},
-        .rets = {matrix_of(p->dtype, p->n, p->n_rhs, p->block, n_ranks)},
-        .text = text};
+        (int)p->is_whole, n_ranks, (int)direct);
+    dealt_run_t t = {.op = &plait_op_trsm,
+                     .params = params,
+                     .plan = trsm_plan_of,
+                     .problem = p,
+                     .n_ranks = n_ranks,
+                     .direct = direct,
+                     .n_args = 2,
+                     .n_rets = 1,
+                     .args = {matrix_of(p->dtype, p->n, p->n, p->block, n_ranks),
+                              matrix_of(p->dtype, p->n, p->n_rhs, p->block, n_ranks)},
+                     .rets = {matrix_of(p->dtype, p->n, p->n_rhs, p->block, n_ranks)},
+                     .text = text};
+    if (p->is_whole) {
+        t.args[1] = t.rets[0] =
+            matrix_of(p->dtype, p->n, p->n_rhs, (p->n_rhs > 0) ? p->n_rhs : 1, 1);
+        t.args[1].is_whole = t.rets[0].is_whole = true;
+    }
+    return t;
 }
 
 /* What is read of a, as a form. */
@@ -99,6 +104,28 @@ static void trsm_execute(const plait_trsm_problem_t *p, int n_ranks, int direct,
     dealt_run(&t);
     trsm_judge(p, &t);
     dense_end(&t);
+}
+
+/* Right-hand sides on all ranks. */
+static void few_execute_all(int n_ranks)
+{
+    static const trsm_shape_t shapes[] = {
+        {19, 3, 4}, {12, 1, 3}, {7, 15, 2}, {14, 2, 1}, {6, 6, 9}, {1, 2, 2},
+        {5, 0, 2},  {0, 4, 2},  {37, 1, 5}, {33, 2, 2}, {24, 5, 2}};
+    const int n_shapes = (int)(sizeof(shapes) / sizeof(shapes[0]));
+
+    for (int i = 0; i < 12 * (is_quick() ? 3 : 2 * n_shapes); i++) {
+        const trsm_shape_t *s = &shapes[(i % 12 + 5 * (i / 12)) % n_shapes];
+        const plait_trsm_problem_t p = {.dtype = dealt_dtypes[(i + i / 12) % 4],
+                                        .n = s->n,
+                                        .n_rhs = s->n_rhs,
+                                        .block = s->block,
+                                        .uplo = (plait_uplo_t)(i % 2),
+                                        .trans = (plait_trans_t)(i / 2 % 3),
+                                        .diag = (plait_diag_t)(i / 6 % 2),
+                                        .is_whole = true};
+        trsm_execute(&p, n_ranks, (i / 12 + i / 4) % 3, (i / 12 + i / 3) % 2 == 1);
+    }
 }
 
 /* Combination `code` of triangle, transposition and diagonal, and of the form where it may be
@@ -205,6 +232,64 @@ static void trsm_prove_all(int n_ranks)
     }
 }
 
+/* Bytes that a rank takes: of x what others solve for, once, and without transposition others' sums
+ * for its own rows, of each that has any. */
+static int64_t few_bytes(const plait_trsm_params_t *p, int n_ranks, int rank,
+                         int64_t item)
+{
+    const int64_t n_blocks = (p->n + p->block - 1) / p->block;
+    int64_t n = 0;
+
+    for (int64_t t = 0; t < n_blocks; t++) {
+        const bool is_forward = (p->uplo == 0) == (p->trans == 0);
+        const int64_t k = is_forward ? t : n_blocks - 1 - t;
+        const int64_t end = (k + 1) * p->block;
+        const int64_t width = p->block - ((end > p->n) ? end - p->n : 0);
+        const int64_t others = (t < n_ranks - 1) ? t : n_ranks - 1;
+        n += (k % n_ranks != rank) ? width : (p->trans == 0) ? others * width : 0;
+    }
+    return n * p->n_rhs * item;
+}
+
+static void few_prove_all(int n_ranks)
+{
+    static const trsm_shape_t shapes[] = {{17, 2, 2}, {9, 5, 3}, {40, 1, 1},
+                                          {4, 3, 9},  {4, 0, 2}, {0, 3, 2}};
+    const int n_shapes = (int)(sizeof(shapes) / sizeof(shapes[0]));
+
+    for (int i = 0; i < 12 * n_shapes; i += is_quick() ? 5 : 1) {
+        const trsm_shape_t *s = &shapes[i / 12];
+        const plait_trsm_params_t params = {.n = s->n,
+                                            .n_rhs = s->n_rhs,
+                                            .block = s->block,
+                                            .uplo = i % 2,
+                                            .trans = i / 2 % 3,
+                                            .diag = i / 6 % 2,
+                                            .whole = 1};
+        const plait_trsm_problem_t p = {.dtype = PLAIT_C64,
+                                        .n = s->n,
+                                        .n_rhs = s->n_rhs,
+                                        .block = s->block,
+                                        .uplo = (plait_uplo_t)params.uplo,
+                                        .trans = (plait_trans_t)params.trans,
+                                        .diag = (plait_diag_t)params.diag,
+                                        .is_whole = true};
+        dealt_run_t t = trsm_run(&p, &params, n_ranks, PLAIT_DIRECT_NONE);
+        for (int d = 0; d < 3; d++) {
+            t.direct = dealt_directs[d];
+            (void)dealt_prove(&t);
+            for (int r = 0; r < n_ranks; r++) {
+                const int64_t want = few_bytes(&params, n_ranks, r, 8);
+                CHECK(t.cost[r].message_bytes == want,
+                      "%s access %d rank %d: %lld, "
+                      "expected %lld",
+                      t.text, d, r, (long long)t.cost[r].message_bytes,
+                      (long long)want);
+            }
+        }
+    }
+}
+
 /* ---- one rank, a zero on the diagonal, refusals ---- */
 
 static void trsm_alone(plait_comm_t *comm, void *unused)
@@ -260,6 +345,11 @@ static void trsm_refusals(plait_comm_t *comm, void *unused)
     p.trans = PLAIT_TRANS_ADJOINT;
     dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "form is 1, expected 0, or 1 where op(a) is lower");
+    p = good;
+    p.form = PLAIT_FORM_LOWER;
+    p.is_whole = true;
+    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+                  "whole is 1, expected 0, or 1 for a general right-hand side");
     p = good;
     p.n_rhs = -2;
     dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,

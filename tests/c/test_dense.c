@@ -19,10 +19,12 @@ int main(void)
     for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += is_quick() ? 4 : 1) {
         gemm_prove_all(n_ranks);
         trsm_prove_all(n_ranks);
+        few_prove_all(n_ranks);
     }
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         gemm_execute_all(sizes[i]);
         trsm_execute_all(sizes[i]);
+        few_execute_all(sizes[i]);
     }
     gemm_execute_tiles();
     trsm_execute_tiles();

@@ -1,5 +1,6 @@
 /* Factorizations of dealt matrices: plans proven for up to 17 ranks, and executed by threads in
  * every way of reaching a peer's memory, against backward errors. */
+#include "dense/whole.h"
 #include "dense_factor.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
@@ -534,18 +535,88 @@ static void check_refusals(plait_comm_t *comm, void *unused)
     refused(plait_geqrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
 }
 
+/* All matrices on one rank: what it costs, besides that the results are the same. */
+static void check_whole_cost(void)
+{
+    const shape_t shape = {20, 20, 3};
+    const int64_t n = shape.n, item = plait_dtype_bytes(PLAIT_C64);
+    const plait_potrf_params_t square = {n, shape.block, 0};
+    const plait_panels_params_t panels = {n, n, shape.block};
+
+    for (int i = 0; i < 2 * 5; i++) {
+        const int n_ranks = 2 + i / 2;
+        const bool is_potrf = i % 2 == 0;
+        dealt_run_t t = is_potrf ? potrf_run(PLAIT_C64, &shape, n_ranks,
+                                             PLAIT_DIRECT_READ, -1, 0, &square)
+                                 : panels_run(&plait_op_getrf, PLAIT_C64, &shape,
+                                              n_ranks, PLAIT_DIRECT_READ, -1, &panels);
+        int64_t n_in = 0, n_lower = 0; /* of others, and what is read of it */
+        for (int64_t j = 0; j < n; j++) {
+            const int64_t k = j / shape.block;
+            n_in += (k % n_ranks != 0) ? n : 0;
+            n_lower += (k % n_ranks != 0) ? n - k * shape.block : 0;
+        }
+        const plait_plan_cost_t root = dealt_cost(&t, 0);
+        CHECK(root.message_bytes == (is_potrf ? n_lower : n_in) * item &&
+                  root.work_bytes == n * n * item,
+              "%s: %lld bytes, %lld of work", t.text, (long long)root.message_bytes,
+              (long long)root.work_bytes);
+        int64_t n_out = 0;
+        for (int r = 1; r < n_ranks; r++) {
+            const plait_plan_cost_t cost = dealt_cost(&t, r);
+            CHECK(cost.work_bytes == 0, "%s, rank %d", t.text, r);
+            n_out += cost.message_bytes - (is_potrf ? 4 : 4 + 4 * n); /* info, pivots */
+        }
+        CHECK(n_out == root.message_bytes, "%s: %lld bytes back", t.text,
+              (long long)n_out);
+        clear(&t);
+    }
+}
+
+/* What is chosen without a test's word: one rank for a small matrix, all for a large one, and all
+ * sooner where a block column costs less. */
+static void check_choice(void)
+{
+    for (int i = 0; i < 4 * 3; i++) {
+        const plait_dtype_t dtype = dealt_dtypes[i % 4];
+        const int n_ranks = 1 << (1 + 2 * (i / 4));
+        int64_t largest[2] = {0};
+        for (int64_t n = 16; n < 4000; n += 16) {
+            const double flops =
+                (double)(n * n * n) / 3 * (dealt_is_complex(dtype) ? 4 : 1);
+            plait_dealt_t d = {
+                .m = n, .n = n, .block = 4, .n_ranks = n_ranks, .dtype = dtype};
+            largest[0] = plait_whole_is_cheaper(&d, flops) ? n : largest[0];
+            d.block = 32;
+            largest[1] = plait_whole_is_cheaper(&d, flops) ? n : largest[1];
+        }
+        CHECK(largest[0] >= 64 && largest[0] < 3000 && largest[1] < largest[0],
+              "%s, %d ranks: %lld, %lld", plait_dtype_name(dtype), n_ranks,
+              (long long)largest[0], (long long)largest[1]);
+    }
+    const plait_dealt_t one = {.m = 8, .n = 8, .block = 1, .n_ranks = 1};
+    CHECK(!plait_whole_is_cheaper(&one, 1), "nobody to take it from");
+}
+
 int main(void)
 {
     if (plait_blas_require() != PLAIT_OK) {
         printf("test_factor: skipped: %s\n", plait_error_text());
         return SKIPPED;
     }
-    prove_panels();
     prove_ormqr();
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        plait_dense_choose_whole(is_whole ? INT64_MAX : 0);
+        prove_panels();
+        check_panels_all();
+    }
+    check_whole_cost();
+    plait_dense_choose_whole(0);
     check_costs();
     check_trees();
     check_planted();
-    check_panels_all();
+    plait_dense_choose_whole(-1);
+    check_choice();
     team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
     (void)plait_pool_trim();
     return report("test_factor");

@@ -1,8 +1,8 @@
 /* Eigendecompositions of dealt Hermitian matrices: plans proven for P = 1..17 in every way of
  * reaching a peer's memory, and executed by threads, judged by their residuals. The triangle that
  * is not to be read is NaN. Without a LAPACK library: skipped, with the reason. */
-#include "dense/heevd.h"
 #include "dense/params.h"
+#include "dense/whole.h"
 #include "dense_whole.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
@@ -439,15 +439,15 @@ static void prove(int n_ranks, int64_t n, int64_t block, bool has_vectors,
     }
 }
 
-/* Whole on every rank where the matrix is not larger than that. */
+/* Whole on one rank where the matrix is not larger than that. */
 static void prove_all(int n_ranks)
 {
     static const int64_t blocks[] = {1, 3, 32, 64};
 
-    plait_heevd_choose_whole(40);
+    plait_dense_choose_whole(40);
     prove(n_ranks, 37, blocks[n_ranks % 4], true, dense_dtypes[n_ranks % 4]);
     prove(n_ranks, 4, blocks[n_ranks % 4], false, dense_dtypes[n_ranks % 3]);
-    plait_heevd_choose_whole(0);
+    plait_dense_choose_whole(0);
     for (int b = 0; b < 4; b++) {
         for (int64_t n = 0; n < 4; n++) {
             prove(n_ranks, n, blocks[b], true, dense_dtypes[n % 4]);
@@ -520,7 +520,7 @@ int main(void)
     for (int n_ranks = 1; n_ranks <= DENSE_MAX_P; n_ranks += is_quick() ? 4 : 1) {
         prove_all(n_ranks);
     }
-    plait_heevd_choose_whole(0);
+    plait_dense_choose_whole(0);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         execute_all(sizes[i]);
         check_conjugation(sizes[i]);
@@ -529,7 +529,7 @@ int main(void)
         }
     }
     check_larger();
-    plait_heevd_choose_whole(-1);
+    plait_dense_choose_whole(-1);
     execute_all(1);
     execute_all(2);
     check_not_finite(2, PLAIT_DIRECT_READ);

@@ -2,6 +2,7 @@
  * to 17 ranks, and executed by threads in every way of reaching a peer's memory, against backward
  * errors; what plans cost against counts by the definition, for up to 64 ranks. */
 #include "dense/grid.h"
+#include "dense/whole.h"
 #include "dense_factor.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
@@ -12,44 +13,6 @@ static plait_status_t potrf_plan_of(const plait_comm_t *comm, const void *proble
                                     plait_plan_t **plan_p)
 {
     return plait_potrf_plan(comm, problem, plan_p);
-}
-
-static double complex definite(plait_dtype_t dtype, int64_t n, int64_t i, int64_t j)
-{
-    double complex low =
-        dealt_sample(dtype, 1, ((i > j) ? i : j) * n + ((i > j) ? j : i));
-
-    return (i == j) ? (double)n : (i > j) ? low : conj(low);
-}
-
-/* bad: index of a diagonal element that makes the matrix indefinite; -1: none. */
-static dealt_run_t potrf_run(plait_dtype_t dtype, const shape_t *s, int n_ranks,
-                             plait_direct_t direct, int64_t bad, double complex value,
-                             const plait_potrf_params_t *params)
-{
-    dealt_run_t t = {.op = &plait_op_potrf,
-                     .params = params,
-                     .n_ranks = n_ranks,
-                     .direct = direct,
-                     .n_args = 1,
-                     .n_rets = 2,
-                     .args = {matrix_of(dtype, s, n_ranks)},
-                     .rets = {matrix_of(dtype, s, n_ranks), vector_of(PLAIT_S32, 1)},
-                     .text = text_of("potrf", dtype, s, n_ranks, direct)};
-
-    for (int64_t j = 0; j < s->n; j++) {
-        for (int64_t i = 0; i < s->n; i++) {
-            bool is_read = i >= j;
-            t.args[0].whole[j * s->n + i] = !is_read ? NAN
-                                            : (i == j && i == bad)
-                                                ? value
-                                                : definite(dtype, s->n, i, j);
-        }
-        if (dealt_is_complex(dtype)) {
-            t.args[0].whole[j * s->n + j] += 7 * I; /* shall not matter */
-        }
-    }
-    return t;
 }
 
 static void check_potrf(const dealt_run_t *t, int64_t n, plait_dtype_t dtype)
@@ -175,13 +138,14 @@ static void run_shape(case_t c, int *turn_p)
     }
 }
 
-static void check_potrf_all(void)
+/* Grids of up to so many rows. */
+static void check_potrf_all(int max_rows)
 {
     const int n_shapes = sizeof(squares) / sizeof(*squares);
     int turn = 0;
 
     for (size_t r = 0; r < sizeof(teams) / sizeof(*teams); r++) {
-        for (int grid = 1; grid <= teams[r]; grid++) {
+        for (int grid = 1; grid <= plait_min(teams[r], max_rows); grid++) {
             for (int i = 0; i < 3 * n_shapes && is_tried(teams[r], grid);
                  i += is_quick() ? 4 : 1) {
                 const case_t c = {.shape = squares[i / 3],
@@ -195,13 +159,13 @@ static void check_potrf_all(void)
     }
 }
 
-static void prove_potrf(void)
+static void prove_potrf(int max_rows)
 {
     static const shape_t shapes[] = {
         {0, 0, 4}, {1, 1, 2}, {6, 6, 1}, {11, 11, 2}, {20, 20, 3}};
 
     for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += is_quick() ? 5 : 1) {
-        for (int grid = 0; grid <= n_ranks; grid++) {
+        for (int grid = 0; grid <= plait_min(n_ranks, max_rows); grid++) {
             for (int i = 0; i < 3 * 5 && (grid == 0 || n_ranks % grid == 0); i++) {
                 const shape_t *s = &shapes[i / 3];
                 const plait_potrf_params_t params = {s->n, s->block, grid};
@@ -499,11 +463,16 @@ int main(void)
         printf("test_potrf: skipped: %s\n", plait_error_text());
         return SKIPPED;
     }
-    prove_potrf();
+    plait_dense_choose_whole(0);
+    prove_potrf(DEALT_MAX_RANKS);
     check_grid_costs();
     check_choice();
     check_automatic();
-    check_potrf_all();
+    check_potrf_all(DEALT_MAX_RANKS);
+    plait_dense_choose_whole(INT64_MAX);
+    prove_potrf(1);
+    check_potrf_all(1);
+    plait_dense_choose_whole(0);
     team_run(6, PLAIT_DIRECT_POINTER, check_refusals, NULL);
     team_run(6, PLAIT_DIRECT_READ, check_mismatch, NULL);
     (void)plait_pool_trim();

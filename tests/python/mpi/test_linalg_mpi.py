@@ -9,6 +9,7 @@ import plait
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from plait import _dense_args
 
 
 def put(a, mesh, spec):
@@ -88,3 +89,18 @@ def test_in_one_program(mesh):
     assert abs(float(both(put(a, mesh, P("a"))).addressable_data(0))) <= matrices.limit(
         n, "float64"
     )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_few_right_hand_sides(mesh, dtype, monkeypatch):
+    """Whole on all ranks, which share the factor, and the same dealt out."""
+    n = 45
+    a, g = matrices.definite(n, dtype), matrices.definite(n, dtype) + meshes.random((n, n), dtype)
+    b = meshes.random((n, 2), dtype, 2)
+    x, y, z = put(a, mesh, P()), put(g, mesh, P()), put(b, mesh, P())
+    for forced in (True, False):
+        monkeypatch.setattr(_dense_args, "FORCED_WHOLE", forced)
+        got = plait.linalg.cholesky(x, block=4).solve(z)
+        assert got.is_fully_replicated
+        matrices.check_solution(a, whole(got, mesh), b)
+        matrices.check_solution(g, whole(plait.linalg.lu_solve(y, z, block=4), mesh), b)

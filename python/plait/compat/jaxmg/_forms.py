@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
-from plait import _dealt, _dealt_inside
+from plait import _dealt, _dealt_inside, _dense_args
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -68,9 +68,9 @@ def _undo(a: Matrix, form: Form, dims: tuple[int, int], turn: bool) -> Any:
 
 
 def rhs_in(b: Any, deal: Deal) -> Matrix:
-    """Right-hand sides that every device has, dealt out."""
+    """Right-hand sides that every device has, dealt out, or as they are where they are few."""
     if not isinstance(deal, _dealt_inside.Inside):
-        return _dealt.deal_out(b, WHOLE, deal)
+        return _dealt.deal_out(b, WHOLE, _dense_args.deal_of_rhs(deal, b.shape, b.dtype))
     m, n = b.shape
     columns = deal.columns(n)
     data = jnp.where((columns < n)[:, None], b.T[jnp.minimum(columns, n - 1)], 0)

@@ -1,0 +1,23 @@
+/* Substitution for right-hand sides that all ranks have whole, and for which there are too few to give
+ * each rank columns: the ranks share the matrix instead. Rank r multiplies with its own block columns
+ * only, nothing of the matrix travels, and of x and of partial sums no more than n x n_rhs per rank and
+ * way. */
+#ifndef PLAIT_DENSE_FEW_H
+#define PLAIT_DENSE_FEW_H
+
+#include "dense/dealt.h"
+
+typedef struct {
+    plait_dealt_t a;
+    int64_t n_rhs;
+    int rank;
+    char uplo, trans, diag; /* as BLAS has them */
+    int a_slot, b_slot, x_slot;
+    int sums, pieces; /* work slots, see plait_few_add */
+} plait_few_t;
+
+/* Adds the steps of x = op(a)^-1 b for several ranks; x may have the memory of b. The work slots are
+ * made here. */
+plait_status_t plait_few_add(plait_plan_t *plan, const plait_few_t *given);
+
+#endif

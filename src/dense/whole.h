@@ -1,0 +1,36 @@
+/* Small matrices as a whole on one rank, which does alone what takes all of them longer together: its
+ * steps are those of one rank, on a work slot. All others take what they need of its results, so that
+ * these are one rank's and no sum or pivot differs from rank to rank. */
+#ifndef PLAIT_DENSE_WHOLE_H
+#define PLAIT_DENSE_WHOLE_H
+
+#include "dense/dealt.h"
+
+/* The rank that has it. */
+enum { PLAIT_WHOLE_ROOT = 0 };
+
+/* What tests may choose: the largest extent of a matrix that goes to one rank; negative: where that is
+ * cheaper. Of plans that are made afterwards, on all ranks. */
+PLAIT_EXPORT void plait_dense_choose_whole(int64_t n);
+
+/* Whether an m x n matrix does, in a plan of its ranks. */
+bool plait_dense_is_whole(int64_t m, int64_t n, bool is_cheaper);
+
+/* Whether a factorization does by its cost, in operations with real numbers. */
+bool plait_whole_is_cheaper(const plait_dealt_t *d, double n_flops);
+
+/* A work slot for the matrix, of no bytes on other ranks. */
+plait_status_t plait_whole_slot(plait_plan_t *plan, const plait_dealt_t *d,
+                                int *slot_p);
+
+/* All ranks' columns to the one rank's slot; is_lower: rows from each block's first one on. Needs a fence before and after it. */
+plait_status_t plait_whole_collect(plait_plan_t *plan, const plait_dealt_t *d,
+                                   bool is_lower, int slot, int whole_slot);
+
+/* Every rank's columns from the one rank's slot, with zeros above blocks where it is lower and behind
+ * the columns; and `n_shared` slots of its own memory as a whole. Needs a fence before and after it. */
+plait_status_t plait_whole_deal(plait_plan_t *plan, const plait_dealt_t *d,
+                                bool is_lower, int whole_slot, int slot, int n_shared,
+                                const int shared_slots[]);
+
+#endif

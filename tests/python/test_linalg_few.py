@@ -1,0 +1,127 @@
+"""Right-hand sides that all devices have whole: the factor's parts work where they are."""
+
+import jax
+import jax.numpy as jnp
+import matrices
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+from jax.sharding import PartitionSpec as P
+from plait import _dense_args
+from plait._dealt import Deal, Whole
+
+
+@pytest.fixture(params=[True, False], ids=["whole", "dealt"])
+def forced(request, monkeypatch):
+    monkeypatch.setattr(_dense_args, "FORCED_WHOLE", request.param)
+    return request.param
+
+
+CASES = [
+    (n, shape, block, matrices.DTYPES[i % 4], k)
+    for i, (n, shape, block, k) in enumerate(
+        [(1, (2,), 1, 1), (7, (4,), 2, 3), (33, (2, 2), 5, 1), (40, (8,), 3, 4), (50, (2,), 60, 2)]
+        + [(100, (4,), 8, 1), (24, (2, 4), 1, 2), (31, (2,), 4, 40)]
+    )
+]
+
+
+@pytest.mark.parametrize("n, shape, block, dtype, k", CASES)
+def test_backward_errors(forced, n, shape, block, dtype, k):
+    mesh = meshes.make(shape)
+    a, g = matrices.definite(n, dtype), matrices.definite(n, dtype) + meshes.random((n, n), dtype)
+    b, c = meshes.random((n, k), dtype, 1), meshes.random((n,), dtype, 2)
+    split = P(None, mesh.axis_names[0]) if k % shape[0] == 0 else P()
+    whole, columns = meshes.put(b, mesh), meshes.put(b, mesh, split)
+    f = plait.linalg.cholesky(meshes.put(a, mesh), block=block)
+    h = plait.linalg.lu(meshes.put(g, mesh), block=block)
+    for factor, matrix in ((f, a), (h, g)):
+        for x in (whole, columns):
+            got = factor.solve(x)
+            assert got.sharding.is_equivalent_to(x.sharding, 2)
+            matrices.check_solution(matrix, got, b)
+        matrices.check_solution(matrix, factor.solve(meshes.put(c, mesh)), c)
+    matrices.check_solution(g, plait.linalg.solve(meshes.put(g, mesh), whole, block=block), b)
+
+
+def test_the_program_has_it(forced):
+    """Of a whole right-hand side nothing is dealt out, and no device's result is another one's."""
+    mesh = meshes.make((4,))
+    f = plait.linalg.cholesky(meshes.put(matrices.definite(16), mesh), block=2)
+    text = plait.jit(lambda f, b: f.solve(b)).lower(f, meshes.put(np.ones(16), mesh)).as_text()
+    assert ("whole = 1" in text) == forced
+    assert ("whole = 0" in text) != forced
+
+
+@pytest.mark.parametrize(
+    "name, dtype", [("cholesky", "complex128"), ("lu", "complex128"), ("lu", "float64")]
+)
+def test_derivatives(forced, name, dtype):
+    n, mesh = 12, meshes.make((4,))
+    a = matrices.definite(n, dtype)
+    a = a if name == "cholesky" else a + meshes.random((n, n), dtype, 4)
+    b, c = meshes.random((n, 2), dtype, 1), meshes.random((n, 2), dtype, 2)
+    factor = getattr(plait.linalg, name)
+
+    def loss(a, b):
+        x = factor(a, block=2, mesh=mesh, spec=P()).solve(b, spec=P())
+        return plait.sum((x * c).real, mesh=mesh, spec=P())
+
+    def want(a, b):
+        a = (a + a.conj().T) / 2 if name == "cholesky" else a
+        return jnp.sum((jnp.linalg.solve(a, b) * c).real)
+
+    given = meshes.put(a, mesh), meshes.put(b, mesh)
+    got = jax.jit(jax.grad(loss, (0, 1)))(*given)
+    for x, y in zip(got, jax.grad(want, (0, 1))(a, b), strict=True):
+        assert np.allclose(x, y, rtol=1e-9, atol=1e-9 * np.abs(y).max())
+    da, db = meshes.random((n, n), dtype, 5), meshes.random((n, 2), dtype, 6)
+    da = da + da.conj().T if name == "cholesky" else da
+    tangents = meshes.put(da, mesh), meshes.put(db, mesh)
+    _, slope = jax.jit(lambda x, t: jax.jvp(loss, x, t))(given, tangents)
+    assert np.allclose(slope, jax.jvp(want, (a, b), (da, db))[1], rtol=1e-9)
+    twice = jax.jit(
+        jax.grad(
+            lambda b: plait.sum(jnp.abs(jax.grad(loss, 0)(given[0], b)) ** 2, mesh=mesh, spec=P())
+        )
+    )(given[1])
+    also = jax.grad(lambda b: jnp.sum(jnp.abs(jax.grad(want, 0)(a, b)) ** 2))(jnp.asarray(b))
+    assert np.allclose(twice, also, rtol=1e-8, atol=1e-8 * np.abs(also).max())
+
+
+def test_vmap(forced):
+    n, mesh = 9, meshes.make((4,))
+    a, b = matrices.definite(n), meshes.random((3, n, 2), seed=1)
+    f = plait.linalg.cholesky(meshes.put(a, mesh), block=2)
+    got = jax.jit(jax.vmap(lambda b: f.solve(b, spec=P())))(meshes.put(b, mesh))
+    for x, y in zip(got, b, strict=True):
+        matrices.check_solution(a, x, y)
+
+
+def test_choice():
+    """Whole where there are few of a large matrix, dealt out where many, or of a small one."""
+
+    def chosen(n, k, n_ranks=4, block=128):
+        deal = Deal(meshes.make((n_ranks,)), block)
+        return isinstance(_dense_args.deal_of_rhs(deal, (n, k), np.dtype("float64")), Whole)
+
+    assert chosen(8192, 1) and chosen(8192, 64) and chosen(16384, 128, 8)
+    assert not chosen(64, 1, block=4) and not chosen(8192, 8192) and not chosen(8192, 0)
+    assert chosen(64, 64, n_ranks=1)  # no columns that are nobody's
+    vector = _dense_args.deal_of_rhs(Deal(meshes.make((4,)), 128), (8192,), np.dtype("complex64"))
+    assert isinstance(vector, Whole) and vector.dealt == Deal(meshes.make((4,)), 128)
+
+
+def test_failure(forced):
+    """NaN of a matrix that is not definite; the oracle's solution of one that is."""
+    mesh = meshes.make((4,))
+    a = matrices.definite(10)
+    bad = a.copy()
+    bad[6, 6] = -1
+    b = meshes.random((10,), seed=3)
+    f = plait.linalg.cholesky(meshes.put(bad, mesh), block=2)
+    assert f.status == 7 and np.isnan(f.solve(meshes.put(b, mesh))).all()
+    got = plait.linalg.potrs(meshes.put(a, mesh), meshes.put(b, mesh), block=2)
+    assert np.allclose(got, oracle.solve(a, b))
