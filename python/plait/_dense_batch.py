@@ -21,16 +21,18 @@ from plait import _eager, _groups, _jax, _mesh_rules
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
-# Extent of the largest matrix that is small. Measured: bench of `is_spread`, see there.
-SMALL = 1024
+# Extent of the largest matrix that is small. On two devices, with a processor each, a batch of two
+# Cholesky factorizations and solutions takes as long in either way for n = 512: for n = 32 a third,
+# for n = 1024 one and a half times as long when it is dealt out. More devices wait more for another.
+SMALL = 512
 
 
 def is_spread(n_batch: int, n_ranks: int, extent: int) -> bool:
     """Whether each device takes whole matrices of a batch; extent: the largest of one's.
 
     With fewer matrices than devices some would have nothing to do. A large matrix keeps all devices
-    busy by itself, and a batch that they do not divide would leave some of them idle for as long as
-    one device needs for a whole one.
+    busy by itself, and where they do not divide the batch, some would be idle for as long as one
+    device needs for a whole one.
     """
     return n_ranks > 1 and n_batch >= n_ranks and extent <= SMALL
 
@@ -171,11 +173,13 @@ def _results(*avals: Any, kind: str, given: tuple, site: int) -> tuple:
     return made, {_jax.EFFECT}
 
 
-def _own(deal: Deal, parts: Sequence[Part]) -> Own:
-    """One device of the mesh, which has all columns in one block."""
-    mesh = tuple(deal.mesh.shape.items())
+def _own(ctx: Any, parts: Sequence[Part]) -> Own:
+    """One device of those that a program is for, which has all columns in one block."""
+    devices = _jax.lowering_devices(ctx)
+    if devices is None:
+        raise TypeError("plait.linalg: JAX does not say for which devices this is compiled")
     block = max(part.shape[1] for part in parts if part.is_dealt)
-    return Own(None, max(1, block), _groups.Group(None, 1, mesh=mesh))
+    return Own(None, max(1, block), _groups.of_each(devices))
 
 
 def _given_out(x: Any, part: Part, deal: Deal, own: Own) -> Any:
@@ -207,7 +211,7 @@ def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal) -> Any:
 def _lower(ctx: Any, *args: Any, kind: str, given: tuple, site: int) -> Any:
     params = dict(given) | {"site": site}
     deal, (ins, outs) = params["deal"], _parts(kind, ctx.avals_in, params)
-    own = _own(deal, (*ins, *outs))
+    own = _own(ctx, (*ins, *outs))
     n_batch = ctx.avals_in[0].shape[0]
 
     def each(*parts: Any) -> list:
@@ -229,9 +233,7 @@ def _lower(ctx: Any, *args: Any, kind: str, given: tuple, site: int) -> Any:
     return _jax.lower_traced(ctx, whole, args)
 
 
-def _jvp(
-    primals: Sequence, tangents: Sequence, *, kind: str, given: tuple, site: int
-) -> tuple:
+def _jvp(primals: Sequence, tangents: Sequence, *, kind: str, given: tuple, site: int) -> tuple:
     """The batch of what the operation's own rule does."""
     rule = ad.primitive_jvps[KINDS[kind].primitive]
     active = [i for i, dx in enumerate(tangents) if type(dx) is not ad.Zero]

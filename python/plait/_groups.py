@@ -67,6 +67,11 @@ def of_devices(devices: tuple) -> Group:
     return Group(_comm.over_devices((tuple(devices),)), len(devices))
 
 
+def of_each(devices: tuple) -> Group:
+    """Each device a group of its own."""
+    return Group(_comm.over_devices(tuple((d,) for d in devices)), 1)
+
+
 def _names(comm: Any) -> tuple[str, ...] | None:
     if isinstance(comm, str):
         return (comm,)

@@ -156,16 +156,16 @@ static plait_status_t open_group(entry_t *entry, const int32_t groups[], int fir
                                  plait_comm_t *handles[])
 {
     plait_status_t status = PLAIT_OK;
-    int n_members = 0;
+    int n_members = 0, n_placed = 0;
 
     for (int i = first; i < entry->n; i++) {
         n_members += groups[i] == groups[first];
     }
     PLAIT_TRY(plait_comm_threads(n_members, handles));
-    n_members = 0;
     for (int i = first; i < entry->n; i++) {
         if (groups[i] == groups[first]) {
-            entry->comms[i] = handles[n_members++];
+            entry->comms[i] = handles[n_placed++];
+            entry->comms[i]->end.caps.has_company = n_members < entry->n;
         }
     }
 done:
