@@ -23,7 +23,7 @@ from plait._mesh_rules import Spec
 
 # Extent of the largest matrix that is small. On two devices, with a processor each, a batch of two
 # Cholesky factorizations and solutions takes as long in either way for n = 512: for n = 32 a third,
-# for n = 1024 one and a half times as long when it is dealt out. More devices wait more for another.
+# for n = 1024 one and a half times as long when it is dealt out. More devices wait more.
 SMALL = 512
 
 
@@ -256,7 +256,7 @@ def _transpose(cts: Sequence, *args: Any, kind: str, given: tuple, site: int) ->
     def one(cts: Sequence, known: Sequence) -> list:
         rest = iter(known)
         every = [
-            ad.UndefinedPrimal(x.aval.update(shape=x.aval.shape[1:]))
+            ad.UndefinedPrimal(_jax.aval_here(x.aval.shape[1:], x.aval.dtype))
             if ad.is_undefined_primal(x)
             else next(rest)
             for x in args
