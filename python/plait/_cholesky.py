@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 from jax import Array
-from plait import _dense, _dense_args
+from plait import _cond, _dense, _dense_args, _dense_cond
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -49,6 +49,11 @@ class Cholesky:
         """The logarithm of the determinant."""
         return _dense_args.run(_logdet, _dense_args.at_home(self._factor))
 
+    def cond(self, p: Any = 1) -> Array:
+        """An estimate of the condition in the norm 1 or inf, see `plait.linalg.cond`."""
+        _cond.check_order(p)
+        return _dense_args.run(_condition, _dense_args.at_home(self._factor), order=p)
+
     def inv(self) -> Array:
         """The inverse, split as the matrix was."""
         return _dense_args.run(_inverse, _dense_args.at_home(self._factor), spec=self._spec)
@@ -64,6 +69,10 @@ def _triangle(factor: Matrix, *, spec: Spec) -> Array:
 
 def _logdet(factor: Matrix) -> Array:
     return _dense.cholesky_logdet(factor)
+
+
+def _condition(factor: Matrix, *, order: Any) -> Array:
+    return _dense_cond.of_factor("cholesky", order, (factor,))
 
 
 def _inverse(factor: Matrix, *, spec: Spec) -> Array:
@@ -92,9 +101,9 @@ def cholesky(
 ) -> Cholesky:
     """Factor a Hermitian positive definite matrix that is distributed over a mesh.
 
-    The result has ``solve(b)``, ``logdet()``, ``inv()``, the factor ``l`` and ``status``. It stays
-    dealt out to all devices, in blocks of ``block`` columns, also as a result of a jitted function.
-    The lower triangle of ``a`` is read.
+    The result has ``solve(b)``, ``logdet()``, ``inv()``, ``cond()``, the factor ``l`` and
+    ``status``. It stays dealt out to all devices, in blocks of ``block`` columns, also as a result
+    of a jitted function. The lower triangle of ``a`` is read.
 
     A matrix that is not positive definite gives NaN, and a ``status`` that says the order of the
     leading minor that is not; with ``check=True`` it raises.

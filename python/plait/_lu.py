@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_lu
+from plait import _cond, _dense_args, _dense_cond, _dense_lu
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -64,6 +64,11 @@ class LU:
         sign, log = self.slogdet()
         return sign * jnp.exp(log).astype(sign.dtype)
 
+    def cond(self, p: Any = 1) -> Array:
+        """An estimate of the condition in the norm 1 or inf, see `plait.linalg.cond`."""
+        _cond.check_order(p)
+        return _dense_args.run(_condition, *self._home(), self.status, order=p)
+
     def inv(self) -> Array:
         """The inverse, split as the matrix was."""
         return _dense_args.run(_inverse, *self._home(), spec=self._spec)
@@ -79,6 +84,10 @@ def _factor(a: Array, *, spec: Spec, deal: Deal) -> tuple[Matrix, Array, Array]:
 def _parts(factor: Matrix, order: Array, *, spec: Spec) -> tuple[Array, Array]:
     low, up = _dense_lu.parts(factor, order)
     return _dense_args.back(low, spec), _dense_args.back(up, spec)
+
+
+def _condition(factor: Matrix, order_of: Array, status: Array, *, order: Any) -> Array:
+    return _cond.singular(_dense_cond.of_factor("lu", order, (factor, order_of)), status)
 
 
 def _inverse(factor: Matrix, order: Array, *, spec: Spec) -> Array:
@@ -117,10 +126,10 @@ def lu(
 ) -> LU:
     """Factor a square matrix that is distributed over a mesh, with partial pivoting.
 
-    The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, the factors
-    ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first pivot that
-    is zero; with ``check=True`` that raises. It stays dealt out to all devices, in blocks of
-    ``block`` columns, also as a result of a jitted function.
+    The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, ``cond()``, the
+    factors ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first
+    pivot that is zero; with ``check=True`` that raises. It stays dealt out to all devices, in
+    blocks of ``block`` columns, also as a result of a jitted function.
 
     Collective: over the mesh, in program order.
     Shapes: (n, n), any n, split in any way, or whole on one device or on all.

@@ -1,8 +1,7 @@
-"""Polar and singular value decompositions of global matrices, and condition numbers."""
+"""Polar and singular value decompositions of global matrices."""
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 from jax import Array
 from plait import _dense_args, _dense_svd
 from plait._dealt import Deal
@@ -105,26 +104,3 @@ def svd(
     """
     x, given = _located(a, block, mesh, spec, "svd")
     return _dense_args.run(_svd, x, **given)
-
-
-def cond(
-    a: Array,
-    *,
-    block: int | None = None,
-    mesh: Any = None,
-    spec: Any = None,
-) -> Array:
-    """The condition of a matrix, its largest singular value through its smallest.
-
-    Collective: over the mesh, in program order.  Shapes: (m, n) to a scalar.
-    Raises: as `svd`.  Adjoint: that of `svd`.
-    Source: as `svd`; oracle ``numpy.linalg.cond``.
-
-    Example:
-        >>> import plait, jax.numpy as jnp
-        >>> round(plait.linalg.cond(jnp.array([[0.0, -4.0], [2.0, 0.0]])).item(), 5)
-        2.0
-    """
-    x, given = _located(a, block, mesh, spec, "cond")
-    s = _dense_args.run(_svd, x, **given).s
-    return jnp.asarray(s[0] / s[-1])
