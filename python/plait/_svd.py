@@ -59,7 +59,7 @@ def polar(
     Shapes: (m, n) of full rank with m ≥ n to (m, n) and (n, n).
     Raises: ValueError for m < n, or a block that is not positive; TypeError for a dtype without
     solvers.
-    Adjoint: by an eigendecomposition of h, also where singular values are equal.
+    Adjoint: by an eigendecomposition of h, of any order, also where singular values are equal.
     Source: QDWH, Nakatsukasa, Bai, Gygi, 2010; oracle ``tests/python/oracle.py::polar``.
 
     Example:
