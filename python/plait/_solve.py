@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_refine
+from plait import _dense_args, _dense_refine, _refined
 from plait._cholesky import potrs
 from plait._dealt import Deal
 from plait._lu import lu_solve
@@ -13,9 +13,10 @@ from plait._mesh_rules import Spec
 KINDS = {"general": "lu", "positive": "cholesky"}
 
 
-def _refined(a: Array, b: Array, *, spec: Spec, spec_b: Spec, deal: Deal, kind: str) -> Array:
+def _by_refinement(a: Array, b: Array, *, spec: Spec, spec_b: Spec, deal: Deal, kind: str) -> Array:
     left, right = _dense_args.deal_in(spec, a, deal), _dense_args.deal_in(spec_b, b, deal)
-    return _dense_args.back(_dense_refine.refined(kind, left, right), spec_b, b.ndim)
+    x = _dense_refine.refined(kind, *_dense_refine.factored(kind, left), right)
+    return _dense_args.back(x, spec_b, b.ndim)
 
 
 def solve(
@@ -24,6 +25,7 @@ def solve(
     *,
     assume: str = "general",
     refine: bool = False,
+    precision: str | None = None,
     block: int | None = None,
     check: bool = False,
     mesh: Any = None,
@@ -34,13 +36,15 @@ def solve(
     ``assume`` is ``'general'``, for `lu_solve`, or ``'positive'`` for a Hermitian positive definite
     matrix, for `potrs`. ``spec`` is that of ``a``. The solution is split as ``b``.
 
-    With ``refine=True`` the factorization is one in single precision, and the solution is refined
-    to the backward error of double precision: faster for large matrices with a condition of up to
-    some 10⁶. Where ten steps do not do, the matrix is factored again in double precision.
+    With ``refine=True``, or ``precision='single'`` as `cholesky` and `lu` have it, the
+    factorization is one in single precision, and the solution is refined to the backward error of
+    double precision: faster for large matrices with a condition of up to some 10⁶. Where ten steps
+    do not do, the matrix is factored again in double precision.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
-    Raises: as `lu` and `cholesky`; ValueError for a b with other rows, an unknown ``assume``, or
-    ``check`` with ``refine``; TypeError for other dtypes, for ``refine`` those of single precision.
+    Raises: as `lu` and `cholesky`; ValueError for a b with other rows, an unknown ``assume`` or
+    ``precision``, or ``check`` with either; TypeError for other dtypes, for ``refine`` those of single
+    precision.
     Adjoint: a solution with the transpose by the same factors, and its outer product with x.
     Source: LAPACK gesv, posv, dsgesv; oracle ``tests/python/oracle.py::solve``.
 
@@ -51,7 +55,7 @@ def solve(
     """
     if assume not in KINDS:
         raise ValueError(f"solve: assume is {assume!r}; expected 'general' or 'positive'")
-    if not refine:
+    if not (_refined.is_asked_for(precision, check, "solve") or refine):
         given = {"block": block, "check": check, "mesh": mesh, "spec": spec}
         return (lu_solve if assume == "general" else potrs)(a, b, **given)
     if check:
@@ -64,4 +68,4 @@ def solve(
         raise TypeError(f"solve: refine of {left.x.dtype.name}; expected float64 or complex128")
     deal = _dense_args.deal_of(left, block, "solve")
     given = {"spec": left.spec, "spec_b": right.spec, "deal": deal, "kind": KINDS[assume]}
-    return _dense_args.run(_refined, left.x, right.x, **given)
+    return _dense_args.run(_by_refinement, left.x, right.x, **given)
