@@ -43,8 +43,8 @@ def solve(
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
     Raises: as `lu` and `cholesky`; ValueError for a b with other rows, an unknown ``assume`` or
-    ``precision``, or ``check`` with either; TypeError for other dtypes, for ``refine`` those of single
-    precision.
+    ``precision``, or ``check`` with either; TypeError for other dtypes, for ``refine`` those of
+    single precision.
     Adjoint: a solution with the transpose by the same factors, and its outer product with x.
     Source: LAPACK gesv, posv, dsgesv; oracle ``tests/python/oracle.py::solve``.
 
