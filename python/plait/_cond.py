@@ -6,19 +6,19 @@ import jax.numpy as jnp
 from jax import Array
 from plait import _dense_args, _dense_cond, _dense_lu, _dense_svd
 from plait._dealt import Deal
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
 
 ORDERS = (None, 2, *_dense_cond.ORDERS)
 
 
-def _by_values(a: Array, *, spec: Spec, deal: Deal) -> Array:
-    x = _dense_args.deal_in(spec, a, deal)
+def _by_values(a: Array, *, lay: Lay, deal: Deal) -> Array:
+    x = _dense_args.deal_in(lay, a, deal)
     _, s, _ = _dense_svd.svd(x if x.m >= x.n else x.adjoint())
     return s[0] / s[-1]
 
 
-def _by_estimate(a: Array, *, spec: Spec, deal: Deal, order: Any) -> Array:
-    x = _dense_args.deal_in(spec, a, deal)
+def _by_estimate(a: Array, *, lay: Lay, deal: Deal, order: Any) -> Array:
+    x = _dense_args.deal_in(lay, a, deal)
     factor, rows, status = _dense_lu.lu(x)
     found = _dense_cond.of_matrix("lu", order, x, (factor, rows))
     return singular(found, status)
@@ -64,7 +64,7 @@ def cond(
     if 0 in jnp.shape(a):
         raise ValueError(f"cond: a is {' x '.join(map(str, jnp.shape(a)))}; expected elements")
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cond")["a"]
-    given = {"spec": found.spec, "deal": _dense_args.deal_of(found, block, "cond")}
+    given = {"lay": found.lay, "deal": _dense_args.deal_of(found, block, "cond")}
     if is_estimate:
         return _dense_args.run(_by_estimate, found.x, order=p, **given)
     return _dense_args.run(_by_values, found.x, **given)

@@ -7,7 +7,7 @@ import jax
 from jax import Array
 from plait import _dense_args, _dense_refine
 from plait._dealt import Deal, Matrix
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
 
 
 @jax.tree_util.register_dataclass
@@ -22,6 +22,7 @@ class Refined:
 
     _matrix: Matrix
     _factor: tuple
+    _lay: Lay = dataclasses.field(metadata={"static": True})
     _kind: str = dataclasses.field(metadata={"static": True})
 
     @property
@@ -36,21 +37,19 @@ class Refined:
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b in double precision, split as b; b is (n,) or (n, k)."""
-        _dense_args.check_rhs(b, self.shape[0], "solve")
+        _dense_args.check_rhs(b, self.shape[0], "solve", self._lay.room and self._lay.room[0])
         matrix = _dense_args.at_home(self._matrix)
         rhs = _dense_args.rhs(b, matrix, spec, "solve")
-        return _dense_args.run(
-            _solution, matrix, self._factor, rhs.x, spec=rhs.spec, kind=self._kind
-        )
+        return _dense_args.run(_solution, matrix, self._factor, rhs.x, lay=rhs.lay, kind=self._kind)
 
 
-def _factored(a: Array, *, spec: Spec, deal: Deal, kind: str) -> tuple[Matrix, tuple]:
-    return _dense_refine.factored(kind, _dense_args.deal_in(spec, a, deal))
+def _factored(a: Array, *, lay: Lay, deal: Deal, kind: str) -> tuple[Matrix, tuple]:
+    return _dense_refine.factored(kind, _dense_args.deal_in(lay, a, deal))
 
 
-def _solution(matrix: Matrix, factor: tuple, b: Array, *, spec: Spec, kind: str) -> Array:
-    rhs = _dense_args.deal_in(spec, b, matrix.deal)
-    return _dense_args.back(_dense_refine.refined(kind, matrix, factor, rhs), spec, b.ndim)
+def _solution(matrix: Matrix, factor: tuple, b: Array, *, lay: Lay, kind: str) -> Array:
+    rhs = _dense_args.deal_in(lay, b, matrix.deal)
+    return _dense_args.back(_dense_refine.refined(kind, matrix, factor, rhs), lay, b.ndim)
 
 
 def is_asked_for(precision: Any, check: bool, name: str) -> bool:
@@ -64,15 +63,15 @@ def is_asked_for(precision: Any, check: bool, name: str) -> bool:
     return precision == "single"
 
 
-def refined(kind: str, a: Any, block: Any, mesh: Any, spec: Any, name: str) -> Refined:
+def refined(kind: str, a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str) -> Refined:
     """The factor of an operand of the public function `name`; kind: cholesky or lu."""
-    _dense_args.check_matrix(a, name, is_square=True)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
+    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
     if found.x.dtype.name not in _dense_refine.SINGLE:
         raise TypeError(
             f"{name}: a is {found.x.dtype.name}; of single precision are the factors of float64 "
             "and complex128"
         )
     deal = _dense_args.deal_of(found, block, name)
-    made = _dense_args.run(_factored, found.x, spec=found.spec, deal=deal, kind=kind)
-    return Refined(*made, kind)
+    made = _dense_args.run(_factored, found.x, lay=found.lay, deal=deal, kind=kind)
+    return Refined(*made, found.lay, kind)

@@ -7,16 +7,16 @@ from jax import Array
 from plait import _dense_args, _dense_refine, _refined
 from plait._cholesky import potrs
 from plait._dealt import Deal
+from plait._dense_args import Lay
 from plait._lu import lu_solve
-from plait._mesh_rules import Spec
 
 KINDS = {"general": "lu", "positive": "cholesky"}
 
 
-def _by_refinement(a: Array, b: Array, *, spec: Spec, spec_b: Spec, deal: Deal, kind: str) -> Array:
-    left, right = _dense_args.deal_in(spec, a, deal), _dense_args.deal_in(spec_b, b, deal)
+def _by_refinement(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal, kind: str) -> Array:
+    left, right = _dense_args.deal_in(lay, a, deal), _dense_args.deal_in(lay_b, b, deal)
     x = _dense_refine.refined(kind, *_dense_refine.factored(kind, left), right)
-    return _dense_args.back(x, spec_b, b.ndim)
+    return _dense_args.back(x, lay_b, b.ndim)
 
 
 def solve(
@@ -28,6 +28,7 @@ def solve(
     precision: str | None = None,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -35,6 +36,10 @@ def solve(
 
     ``assume`` is ``'general'``, for `lu_solve`, or ``'positive'`` for a Hermitian positive definite
     matrix, for `potrs`. ``spec`` is that of ``a``. The solution is split as ``b``.
+
+    ``shape`` is what is data of an ``a`` with padding at its tail, for sizes that the mesh does not
+    divide; ``b`` has as many rows as there is data, or as ``a``. Padding is not read, and zero in
+    the solution.
 
     With ``refine=True``, or ``precision='single'`` as `cholesky` and `lu` have it, the
     factorization is one in single precision, and the solution is refined to the backward error of
@@ -56,16 +61,17 @@ def solve(
     if assume not in KINDS:
         raise ValueError(f"solve: assume is {assume!r}; expected 'general' or 'positive'")
     if not (_refined.is_asked_for(precision, check, "solve") or refine):
-        given = {"block": block, "check": check, "mesh": mesh, "spec": spec}
+        given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
         return (lu_solve if assume == "general" else potrs)(a, b, **given)
     if check:
         raise ValueError("solve: check with refine; a factor in single precision says nothing")
-    _dense_args.check_matrix(a, "solve", is_square=True)
-    _dense_args.check_rhs(b, jnp.shape(a)[0], "solve")
-    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "solve")
+    n, _ = _dense_args.check_matrix(a, "solve", is_square=True, shape=shape)
+    data = _dense_args.check_rhs(b, n, "solve", jnp.shape(a)[0])
+    shapes = {"a": (n, n), "b": data}
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "solve", shapes)
     left, right = found["a"], found["b"]
     if left.x.dtype.name not in _dense_refine.SINGLE:
         raise TypeError(f"solve: refine of {left.x.dtype.name}; expected float64 or complex128")
     deal = _dense_args.deal_of(left, block, "solve")
-    given = {"spec": left.spec, "spec_b": right.spec, "deal": deal, "kind": KINDS[assume]}
+    given = {"lay": left.lay, "lay_b": right.lay, "deal": deal, "kind": KINDS[assume]}
     return _dense_args.run(_by_refinement, left.x, right.x, **given)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from jax import Array
 from plait import _dense_args, _dense_svd
 from plait._dealt import Deal
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
 
 
 class SVD(NamedTuple):
@@ -23,24 +23,24 @@ class Polar(NamedTuple):
     h: Array
 
 
-def _polar(a: Array, *, spec: Spec, deal: Deal) -> Polar:
-    u, h = _dense_svd.polar(_dense_args.deal_in(spec, a, deal))
-    return Polar(_dense_args.back(u, spec), _dense_args.back(h, spec))
+def _polar(a: Array, *, lay: Lay, deal: Deal) -> Polar:
+    u, h = _dense_svd.polar(_dense_args.deal_in(lay, a, deal))
+    return Polar(_dense_args.back(u, lay), _dense_args.back(h, lay))
 
 
-def _svd(a: Array, *, spec: Spec, deal: Deal) -> SVD:
-    x = _dense_args.deal_in(spec, a, deal)
+def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
+    x = _dense_args.deal_in(lay, a, deal)
     if x.m >= x.n:
         u, s, v = _dense_svd.svd(x)
     else:
         v, s, u = _dense_svd.svd(x.adjoint())
-    return SVD(_dense_args.back(u, spec), s, _dense_args.back(v.adjoint(), spec))
+    return SVD(_dense_args.back(u, lay), s, _dense_args.back(v.adjoint(), lay))
 
 
 def _located(a: Any, block: Any, mesh: Any, spec: Any, name: str) -> tuple[Any, dict]:
     _dense_args.check_matrix(a, name)
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
-    return found.x, {"spec": found.spec, "deal": _dense_args.deal_of(found, block, name)}
+    return found.x, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
 
 
 def polar(
