@@ -38,7 +38,8 @@ FAMILIES = {
     "Transfers between two ranks": ["plait._p2p"],
     "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
     "Linear algebra": [
-        f"plait._{name}" for name in ("solve", "cholesky", "lu", "qr", "eigh", "svd", "matmul")
+        f"plait._{name}"
+        for name in ("solve", "cholesky", "lu", "qr", "eigh", "svd", "matmul", "cond")
     ],
     "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
