@@ -17,7 +17,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad, batching, mlir
-from plait import _eager, _groups, _jax, _mesh_rules
+from plait import _blas, _eager, _groups, _jax, _mesh_rules
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -128,12 +128,15 @@ def batch(kind: str, args: Sequence, dims: Sequence, params: dict) -> tuple:
     """The batching rule of an operation of this kind."""
     deal = params["deal"]
     size = _size(args, dims)
-    every = _in_front(args, dims, size)
-    ins, outs = _parts(kind, every, params)
+    one = [
+        jax.ShapeDtypeStruct(x.shape if d is None else (*x.shape[:d], *x.shape[d + 1 :]), x.dtype)
+        for x, d in zip(args, dims, strict=True)
+    ]
+    ins, outs = KINDS[kind].parts(one, params)
     extent = max(n for part in (*ins, *outs) for n in part.shape)
     if deal.group is not None or not is_spread(size, deal.n_ranks, extent):
         return one_by_one(KINDS[kind].primitive, args, dims, params)
-    site = params.pop("site")
+    every, site = _in_front(args, dims, size), params.pop("site")
     results = spread_p().bind(*every, kind=kind, given=tuple(sorted(params.items())), site=site)
     return results, [0] * len(results)
 
@@ -209,6 +212,7 @@ def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal) -> Any:
 
 
 def _lower(ctx: Any, *args: Any, kind: str, given: tuple, site: int) -> Any:
+    _blas.require()
     params = dict(given) | {"site": site}
     deal, (ins, outs) = params["deal"], _parts(kind, ctx.avals_in, params)
     own = _own(ctx, (*ins, *outs))
