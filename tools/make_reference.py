@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import plait
-from plait import _blas, _core, _dense_rules, _dense_solve, _mesh_rules, _topology
+from plait import _blas, _core, _dense_batch, _dense_rules, _dense_solve, _mesh_rules, _topology
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "operations"
 N_RANKS = 4
@@ -38,7 +38,8 @@ FAMILIES = {
     "Transfers between two ranks": ["plait._p2p"],
     "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
     "Linear algebra": [
-        f"plait._{name}" for name in ("solve", "cholesky", "lu", "qr", "eigh", "svd", "matmul")
+        f"plait._{name}"
+        for name in ("solve", "cholesky", "lu", "qr", "eigh", "svd", "matmul", "cond")
     ],
     "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
@@ -150,11 +151,15 @@ class Called:
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """A call as one rank: operands and results in words, and what it calls."""
+    """A call as one rank: operands and results in words, and what it calls.
+
+    is_spread: each device takes whole matrices of a batch.
+    """
 
     operands: str
     results: str
     calls: list[Called]
+    is_spread: bool
 
 
 def called(eqn: Any) -> Called | None:
@@ -175,12 +180,8 @@ def called(eqn: Any) -> Called | None:
             return Called(g.name, g.attrs(mesh, ins[0][1], src, dst, given), local)
     for name, primitive in _dense_rules.primitives().items():
         if eqn.primitive is primitive:
-            deal, flags = eqn.params["deal"], eqn.params["ins"]
-            parts = [
-                (dtype, (shape[0] // deal.n_ranks, *shape[1:]) if is_dealt else shape)
-                for (dtype, shape), is_dealt in zip(ins, flags, strict=True)
-            ]
-            parts += [(out.dtype, out.local(deal)) for out in eqn.params["outs"]]
+            deal, every = eqn.params["deal"], (*eqn.params["ins"], *eqn.params["outs"])
+            parts = [(part.dtype, part.local(deal)) for part in every]
             return Called(name, dict(eqn.params["attrs"]), parts)
     return None
 
@@ -243,7 +244,8 @@ def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = Fals
         function = jax.vmap(function)
         arrays = {n: jax.ShapeDtypeStruct((N_BATCH, *x.shape), x.dtype) for n in arrays}
     jaxpr, results = jax.make_jaxpr(function, return_shape=True)(**arrays)
-    return Traced(in_words(arrays), in_words(results), list(calls_of(jaxpr.jaxpr)))
+    is_spread = f"{_dense_batch.spread_p()}[" in str(jaxpr)
+    return Traced(in_words(arrays), in_words(results), list(calls_of(jaxpr.jaxpr)), is_spread)
 
 
 def operand(page: Page, size: int, rank: int) -> Any:
@@ -323,6 +325,8 @@ def batching(page: Page) -> str:
     """What vmap makes of a call on rank 0."""
     x = operand(page, 0, 0)
     single, batch = trace(page, x, 0), trace(page, x, 0, is_batched=True)
+    if batch.is_spread:
+        return f"whole matrices on each device, if small: {batch.operands} to {batch.results}"
     names = [call.name for call in batch.calls]
     if names != [call.name for call in single.calls]:
         raise SystemExit(f"{page.name}: vmap calls {names}")

@@ -1,14 +1,15 @@
 """Cholesky factorizations of global matrices, and what is solved with them."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense, _dense_args
+from plait import _cond, _dense, _dense_args, _dense_cond, _refined
 from plait._dealt import Deal, Matrix
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
+from plait._refined import Refined
 
 NOT_DEFINITE = "cholesky: the leading minor of order {} is not positive definite"
 
@@ -25,7 +26,7 @@ class Cholesky:
 
     status: Array
     _factor: Matrix
-    _spec: Spec = dataclasses.field(metadata={"static": True})
+    _lay: Lay = dataclasses.field(metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,7 +41,7 @@ class Cholesky:
     @property
     def l(self) -> Array:  # noqa: E743 - the name in the literature
         """The lower triangular factor as a global array, split as the matrix was."""
-        return _dense_args.run(_triangle, _dense_args.at_home(self._factor), spec=self._spec)
+        return _dense_args.run(_triangle, _dense_args.at_home(self._factor), lay=self._lay)
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
@@ -50,61 +51,106 @@ class Cholesky:
         """The logarithm of the determinant."""
         return _dense_args.run(_logdet, _dense_args.at_home(self._factor))
 
+    def cond(self, p: Any = 1) -> Array:
+        """An estimate of the condition in the norm 1 or inf, see `plait.linalg.cond`."""
+        _cond.check_order(p)
+        return _dense_args.run(_condition, _dense_args.at_home(self._factor), order=p)
+
     def inv(self) -> Array:
         """The inverse, split as the matrix was."""
-        return _dense_args.run(_inverse, _dense_args.at_home(self._factor), spec=self._spec)
+        return _dense_args.run(_inverse, _dense_args.at_home(self._factor), lay=self._lay)
 
 
-def _factor(a: Array, *, spec: Spec, deal: Deal) -> tuple[Matrix, Array]:
-    return _dense.cholesky(_dense_args.deal_in(spec, a, deal))
+def _factor(a: Array, *, lay: Lay, deal: Deal) -> tuple[Matrix, Array]:
+    return _dense.cholesky(_dense_args.deal_in(lay, a, deal))
 
 
-def _triangle(factor: Matrix, *, spec: Spec) -> Array:
-    return _dense_args.back(_dense.triangle(factor), spec)
+def _triangle(factor: Matrix, *, lay: Lay) -> Array:
+    return _dense_args.back(_dense.triangle(factor), lay)
 
 
 def _logdet(factor: Matrix) -> Array:
     return _dense.cholesky_logdet(factor)
 
 
-def _inverse(factor: Matrix, *, spec: Spec) -> Array:
-    return _dense_args.back(_dense.cholesky_inverse(factor), spec)
+def _condition(factor: Matrix, *, order: Any) -> Array:
+    return _dense_cond.of_factor("cholesky", order, (factor,))
 
 
-def _solution(factor: Matrix, b: Array, *, spec: Spec, deal: Deal) -> Array:
-    x = _dense.cholesky_solve(factor, _dense_args.deal_in(spec, b, deal))
-    return _dense_args.back(x, spec, b.ndim)
+def _inverse(factor: Matrix, *, lay: Lay) -> Array:
+    return _dense_args.back(_dense.cholesky_inverse(factor), lay)
+
+
+def _solution(factor: Matrix, b: Array, *, lay: Lay, deal: Deal) -> Array:
+    x = _dense.cholesky_solve(factor, _dense_args.deal_in(lay, b, deal))
+    return _dense_args.back(x, lay, b.ndim)
 
 
 def _solve(f: Cholesky, b: Any, spec: Any, name: str) -> Array:
-    _dense_args.check_rhs(b, f.shape[0], name)
+    _dense_args.check_rhs(b, f.shape[0], name, f._lay.room and f._lay.room[0])
     factor = _dense_args.at_home(f._factor)
     rhs = _dense_args.rhs(b, factor, spec, name)
     deal = _dense_args.deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
-    return _dense_args.run(_solution, factor, rhs.x, spec=rhs.spec, deal=deal)
+    return _dense_args.run(_solution, factor, rhs.x, lay=rhs.lay, deal=deal)
+
+
+@overload
+def cholesky(
+    a: Array,
+    *,
+    precision: None = None,
+    block: int | None = None,
+    check: bool = False,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Cholesky: ...
+
+
+@overload
+def cholesky(
+    a: Array,
+    *,
+    precision: Literal["single"],
+    block: int | None = None,
+    check: bool = False,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Refined: ...
 
 
 def cholesky(
     a: Array,
     *,
+    precision: str | None = None,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
-) -> Cholesky:
+) -> Cholesky | Refined:
     """Factor a Hermitian positive definite matrix that is distributed over a mesh.
 
-    The result has ``solve(b)``, ``logdet()``, ``inv()``, the factor ``l`` and ``status``. It stays
-    dealt out to all devices, in blocks of ``block`` columns, also as a result of a jitted function.
-    The lower triangle of ``a`` is read.
+    The result has ``solve(b)``, ``logdet()``, ``inv()``, ``cond()``, the factor ``l`` and
+    ``status``. It stays dealt out to all devices, in blocks of ``block`` columns, also as a result
+    of a jitted function. The lower triangle of ``a`` is read.
 
     A matrix that is not positive definite gives NaN, and a ``status`` that says the order of the
     leading minor that is not; with ``check=True`` it raises.
 
+    With ``precision='single'`` the factorization is one in single precision: faster for large
+    matrices. The result has ``solve(b)`` alone, whose solutions are refined to the backward
+    error of double precision, with products by the matrix, which is kept. For a condition of up to
+    some 10⁶; where ten steps do not do, ``solve`` factors the matrix in double precision.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide: padding is not read, and zero in results that are split as the matrix.
+
     Collective: over the mesh, in program order.
     Shapes: (n, n), any n, split in any way, or whole on one device or on all.
     Raises: ValueError for a matrix that is not square, or a block that is not positive; TypeError
-    for a dtype without solvers; with ``check`` `plait.LinAlgError`.
+    for a dtype without solvers, or without single precision; with ``check`` `plait.LinAlgError`.
     Adjoint: that of each result, symmetrised, by solutions with the same factor.
     Source: LAPACK potrf, with look-ahead; oracle ``tests/python/oracle.py::cholesky``.
 
@@ -114,13 +160,15 @@ def cholesky(
         >>> f.l.tolist(), f.solve(jnp.array([4.0, 9.0])).tolist(), f.status.item()
         ([[2.0, 0.0], [0.0, 3.0]], [1.0, 1.0], 0)
     """
-    _dense_args.check_matrix(a, "cholesky", is_square=True)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cholesky")["a"]
+    if _refined.is_asked_for(precision, check, "cholesky"):
+        return _refined.refined("cholesky", a, block, mesh, spec, shape, "cholesky")
+    data = _dense_args.check_matrix(a, "cholesky", is_square=True, shape=shape)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cholesky", {"a": data})["a"]
     deal = _dense_args.deal_of(found, block, "cholesky")
-    factor, status = _dense_args.run(_factor, found.x, spec=found.spec, deal=deal)
+    factor, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
     if check:
         _dense_args.fail(status, NOT_DEFINITE)
-    return Cholesky(status, factor, found.spec)
+    return Cholesky(status, factor, found.lay)
 
 
 def potrs(
@@ -129,12 +177,13 @@ def potrs(
     *,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
     """Solve a x = b with a Hermitian positive definite matrix, by `cholesky`.
 
-    ``spec`` is that of ``a``. The solution is split as ``b``.
+    ``spec`` and ``shape`` are those of ``a``. The solution is split as ``b``.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
     Raises: as `cholesky`; ValueError for a b with other rows; TypeError for another dtype.
@@ -146,10 +195,10 @@ def potrs(
         >>> plait.linalg.potrs(jnp.diag(jnp.array([4.0, 16.0])), jnp.ones(2)).tolist()
         [0.25, 0.0625]
     """
-    _dense_args.check_matrix(a, "potrs", is_square=True)
-    _dense_args.check_rhs(b, jax.numpy.shape(a)[0], "potrs")
+    n, _ = _dense_args.check_matrix(a, "potrs", is_square=True, shape=shape)
+    _dense_args.check_rhs(b, n, "potrs", jax.numpy.shape(a)[0])
     found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "potrs")
-    given = {"block": block, "check": check, "mesh": mesh, "spec": spec}
+    given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
     return _solve(cholesky(found["a"].x, **given), found["b"].x, None, "potrs")
 
 
@@ -158,6 +207,7 @@ def potri(
     *,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -172,4 +222,4 @@ def potri(
         >>> plait.linalg.potri(jnp.diag(jnp.array([4.0, 16.0]))).tolist()
         [[0.25, 0.0], [0.0, 0.0625]]
     """
-    return cholesky(a, block=block, check=check, mesh=mesh, spec=spec).inv()
+    return cholesky(a, block=block, check=check, mesh=mesh, spec=spec, shape=shape).inv()

@@ -21,16 +21,41 @@ FORCED_WHOLE: bool | None = None  # tests say whether right-hand sides are whole
 
 
 @dataclasses.dataclass(frozen=True)
+class Lay:
+    """How a matrix lies in a global array; a vector is a matrix of one column.
+
+    shape, room: where the array has padding at its tail, what is data, and the array's extents.
+    """
+
+    spec: Spec
+    shape: tuple[int, int] | None = None
+    room: tuple[int, int] | None = None
+
+    def with_room(self, m: int, n: int) -> "Lay":
+        """Of a result, in an array of these extents where the operand's has padding."""
+        return self if self.room is None else dataclasses.replace(self, room=(m, n))
+
+
+@dataclasses.dataclass(frozen=True)
 class Operand:
-    """A matrix, or a vector, and where it is."""
+    """A matrix, or a vector, and where it is; shape: what is data."""
 
     x: Any
     place: _mesh.Place
+    shape: tuple[int, ...]
 
     @property
     def spec(self) -> Spec:
         """Of the matrix; a vector's with a whole axis behind."""
         return self.place.spec if self.x.ndim == 2 else (*self.place.spec, ())
+
+    @property
+    def lay(self) -> Lay:
+        """Of the matrix."""
+        if self.shape == self.x.shape:
+            return Lay(self.spec)
+        shape, room = ((*n, 1)[:2] for n in (self.shape, self.x.shape))
+        return Lay(self.spec, shape, room)
 
 
 def as_inexact(x: Any, name: str, argument: str = "a") -> Any:
@@ -45,8 +70,17 @@ def as_inexact(x: Any, name: str, argument: str = "a") -> Any:
     return x
 
 
-def operands(xs: dict[str, Any], mesh: Any, specs: dict[str, Any], name: str) -> dict[str, Operand]:
-    """All operands of a call on one mesh: that of the first one that is on any, else mesh."""
+def operands(
+    xs: dict[str, Any],
+    mesh: Any,
+    specs: dict[str, Any],
+    name: str,
+    shapes: dict[str, tuple[int, ...]] | None = None,
+) -> dict[str, Operand]:
+    """All operands of a call on one mesh: that of the first one that is on any, else mesh.
+
+    shapes: what is data, where it is not the whole array.
+    """
     xs = {argument: as_inexact(x, name, argument) for argument, x in xs.items()}
     kinds = {argument: x.dtype.name for argument, x in xs.items()}
     if len(set(kinds.values())) > 1:
@@ -59,7 +93,8 @@ def operands(xs: dict[str, Any], mesh: Any, specs: dict[str, Any], name: str) ->
     for argument, x in xs.items():
         spec = specs.get(argument)
         x, place = _mesh.locate(x, mesh, spec, f"{name} {argument}", is_any_size=True)
-        found[argument] = Operand(x, _mesh.concrete(x, place))
+        shape = (shapes or {}).get(argument, x.shape)
+        found[argument] = Operand(x, _mesh.concrete(x, place), shape)
         mesh = _mesh.ALONE if place.mesh is None else found[argument].place.mesh
     return found
 
@@ -82,33 +117,41 @@ def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
         )
     mesh = factor.deal.mesh
     mesh = _mesh.ALONE if mesh is None else mesh
-    return Operand(*_mesh.locate(b, mesh, spec, f"{name} b", is_any_size=True))
+    x, place = _mesh.locate(b, mesh, spec, f"{name} b", is_any_size=True)
+    return Operand(x, place, (factor.m, *b.shape[1:]))
 
 
-def check_matrix(x: Any, name: str, argument: str = "a", is_square: bool = False) -> None:
-    """Two axes, of one extent where that is asked for."""
+def check_matrix(
+    x: Any, name: str, argument: str = "a", is_square: bool = False, shape: Any = None
+) -> tuple[int, int]:
+    """Two axes, of one extent where that is asked for; what is data, where shape= says it."""
     if jnp.ndim(x) != 2:
         raise ValueError(
             f"{name}: {argument} has {jnp.ndim(x)} axes; expected a matrix (jax.vmap does batches)"
         )
-    m, n = jnp.shape(x)
+    m, n = _mesh.data_of(shape, jnp.shape(x), 0, name)
     if is_square and m != n:
         raise ValueError(f"{name}: {argument} is {m} x {n}; expected a square matrix")
+    return m, n
 
 
-def check_rhs(b: Any, n: int, name: str) -> None:
-    """A vector or matrix with n rows."""
+def check_rhs(
+    b: Any, n: int, name: str, room: int | None = None, shape: Any = None
+) -> tuple[int, ...]:
+    """A vector or matrix with n rows, or as many as the array that a is in; what is data."""
     if jnp.ndim(b) not in (1, 2):
         raise ValueError(f"{name}: b has {jnp.ndim(b)} axes; expected 1 or 2")
-    if jnp.shape(b)[0] != n:
-        raise ValueError(f"{name}: b has {jnp.shape(b)[0]} rows, a has {n}")
+    m, *rest = _mesh.data_of(shape, jnp.shape(b), 0, name)
+    if m not in (n, n if room is None else room):
+        raise ValueError(f"{name}: b has {m} rows, a has {n}")
+    return (n, *rest)
 
 
 def deal_of(operand: Operand, block: int | None, name: str) -> Deal:
     """How the operand is dealt out: by default in blocks that leave each device several."""
     mesh = operand.place.mesh
     whole = Deal(mesh, 1)
-    n = max(1, operand.x.shape[-1])
+    n = max(1, operand.shape[-1])
     if block is None:
         usual = 128 if n >= LARGE else 64 if n >= SMALL else 32
         each = -(-n // (4 * whole.n_ranks))
@@ -162,14 +205,15 @@ def as_columns(x: Any) -> Any:
     return x[:, None] if x.ndim == 1 else x
 
 
-def deal_in(operand_spec: Spec, x: Any, deal: Deal) -> Matrix:
+def deal_in(lay: Lay, x: Any, deal: Deal) -> Matrix:
     """A matrix or vector, dealt out."""
-    return _dealt.deal_out(as_columns(x), operand_spec, deal)
+    return _dealt.deal_out(as_columns(x), lay.spec, deal, lay.shape)
 
 
-def back(a: Matrix, spec: Spec, ndim: int = 2) -> Any:
+def back(a: Matrix, lay: Lay, ndim: int = 2) -> Any:
     """The global array of a dealt matrix, or the vector that it is; split where it can be."""
-    x = _dealt.collect(a, fitted(a.deal.mesh, spec, (a.m, a.n)))
+    room = (a.m, a.n) if lay.room is None else lay.room
+    x = _dealt.collect(a, fitted(a.deal.mesh, lay.spec, room), room)
     return jnp.squeeze(x, 1) if ndim == 1 else x
 
 

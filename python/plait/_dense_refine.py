@@ -83,10 +83,14 @@ for _kind, _again in _FACTORS.items():
     SOLVERS["refined_" + _kind] = _by_refinement(_kind, _again)
 
 
-def refined(kind: str, a: Matrix, b: Matrix) -> Matrix:
-    """a⁻¹ b; the matrix is kept beside its factor."""
+def factored(kind: str, a: Matrix) -> tuple[Matrix, tuple]:
+    """The matrix, which is kept for the residuals, and its factor in single precision."""
     a = hermitian(a) if kind == "cholesky" else a
     low = _scaled(a, _most(a))
     low = low.with_data(lax.stop_gradient(low.data.astype(SINGLE[a.dtype.name])))
-    factor = jax.tree.map(lax.stop_gradient, _FACTORS[kind](low))
+    return a, jax.tree.map(lax.stop_gradient, _FACTORS[kind](low))
+
+
+def refined(kind: str, a: Matrix, factor: tuple, b: Matrix) -> Matrix:
+    """a⁻¹ b, with what `factored` made of a."""
     return solve("refined_" + kind, (a.data, *factor), b)

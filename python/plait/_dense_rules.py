@@ -14,37 +14,16 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
-from jax import lax
 from jax.interpreters import ad, batching, mlir
-from plait import _blas, _eager, _groups, _jax, _mesh_rules, _sites
+from plait import _blas, _dense_batch, _eager, _groups, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix, Whole, moved, on_parts
+from plait._dense_batch import KINDS, Kind, Own, Part
 from plait._ops import Chain, Rules, rules
 
 NONE, PLAIN, ADJOINT = 0, 1, 2  # plait_trans_t
 LOWER, UPPER = 0, 1  # plait_uplo_t
 NON_UNIT, UNIT = 0, 1  # plait_diag_t
 GENERAL, IS_LOWER, IS_UPPER, IS_UNIT_LOWER, IS_UNIT_UPPER = range(5)  # plait_form_t
-
-
-@dataclasses.dataclass(frozen=True)
-class Out:
-    """A result: of a dealt one, rows and columns of the matrix, else its shape."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    is_dealt: bool = True
-    block: int | None = None  # where it is another one than the operands'
-
-    def whole(self, deal: Deal) -> tuple[int, ...]:
-        """Shape of the array."""
-        if not self.is_dealt:
-            return self.shape
-        return deal.with_block(self.block or deal.block).shape(*self.shape)
-
-    def local(self, deal: Deal) -> tuple[int, ...]:
-        """Shape of every device's part."""
-        whole = self.whole(deal)
-        return (whole[0] // deal.n_parts, whole[1]) if self.is_dealt else whole
 
 
 NAMES = ("potrf", "getrf", "geqrf", "ormqr", "trsm", "gemm", "heevd")
@@ -62,17 +41,13 @@ for _name in NAMES:
     )
 
 
-def _spec(deal: Deal, ndim: int, is_dealt: bool) -> Any:
-    return _mesh_rules.to_partition_spec(deal.spec if is_dealt else ((),) * ndim)
-
-
-def _results(*avals: Any, deal: Deal, outs: Sequence[Out], **params: Any) -> tuple:
+def _results(*avals: Any, deal: Deal, outs: Sequence[Part], **params: Any) -> tuple:
     made = [
         _mesh_rules.typed(
             avals[0],
             out.whole(deal),
             out.dtype,
-            deal.spec if out.is_dealt else ((),) * len(out.shape),
+            out.spec(deal),
         )
         for out in outs
     ]
@@ -103,8 +78,8 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
         mapped = jax.shard_map(
             local,
             mesh=deal.mesh,
-            in_specs=tuple(_spec(deal, x.ndim, d) for x, d in zip(args, ins, strict=True)),
-            out_specs=[_spec(deal, len(out.shape), out.is_dealt) for out in outs],
+            in_specs=tuple(_mesh_rules.to_partition_spec(part.spec(deal)) for part in ins),
+            out_specs=[_mesh_rules.to_partition_spec(part.spec(deal)) for part in outs],
             check_vma=False,
         )
         return mapped(*args)
@@ -125,20 +100,7 @@ def _group(name: str, ctx: Any, deal: Deal) -> _groups.Group:
     return _groups.of_devices(devices)
 
 
-def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
-    """A batch one after the other, each on all devices."""
-    batched = [jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
-
-    def one(xs: Sequence) -> list:
-        rest = iter(xs)
-        given = [x if d is None else next(rest) for x, d in zip(args, dims, strict=True)]
-        return primitive.bind(*given, **params)
-
-    results = lax.map(one, batched)
-    return results, [0] * len(results)
-
-
-def side_by_side(deal: Deal, b: Any, dim: int, out: Out) -> tuple:
+def side_by_side(deal: Deal, b: Any, dim: int, out: Part) -> tuple:
     """A batch of matrices as one with the columns of all, and back; out: one result.
 
     Returns the matrix, a function from its result to the batch of results, and that result.
@@ -158,7 +120,7 @@ def side_by_side(deal: Deal, b: Any, dim: int, out: Out) -> tuple:
 
 
 def _batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    return one_by_one(primitives()[name], args, dims, params)
+    return _dense_batch.batch(name, args, dims, params)
 
 
 def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
@@ -173,11 +135,32 @@ def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> 
         deal, out = Whole(deal.mesh, deal.block), dataclasses.replace(out, shape=out.shape[::-1])
     joined, split, wide = side_by_side(deal, args[1], dims[1], out)
     attrs["n_rhs" if name == "trsm" else "n"] = wide.shape[1]
+    first, second = params["ins"]
+    ins = (first, dataclasses.replace(second, shape=(second.shape[0], wide.shape[1])))
     if is_whole:
+        ins = (first, dataclasses.replace(second, shape=(wide.shape[1], second.shape[1])))
         wide = dataclasses.replace(wide, shape=wide.shape[::-1])
-    given = {"attrs": tuple(sorted(attrs.items())), "outs": (wide,), "donate": False}
+    given = {"attrs": tuple(sorted(attrs.items())), "outs": (wide,), "donate": False, "ins": ins}
     [y] = primitives()[name].bind(args[0], joined, **(params | given))
     return [split(y)], [0]
+
+
+def _parts(avals: Sequence, params: dict) -> tuple:
+    return params["ins"], params["outs"]
+
+
+def _local(name: str, parts: Sequence, own: Own, params: dict) -> Sequence:
+    """The operation on one device."""
+    return Chain().call(
+        name,
+        *parts,
+        group=own.group,
+        deal=own,
+        outs=tuple(part.alone() for part in params["outs"]),
+        donate=params["donate"],
+        site=params["site"],
+        **(dict(params["attrs"]) | {"block": own.block}),
+    )
 
 
 @functools.cache
@@ -196,6 +179,7 @@ def _make(name: str) -> Any:
     mlir.register_lowering(primitive, functools.partial(_lower, name), platform="cpu")
     batch = _batch_columns if name in ("trsm", "gemm") else _batch
     batching.primitive_batchers[primitive] = functools.partial(batch, name)
+    KINDS[name] = Kind(primitive, _parts, functools.partial(_local, name))
     if name == "gemm":
         ad.primitive_jvps[primitive] = _gemm_jvp
         ad.primitive_transposes[primitive] = _gemm_transpose
@@ -209,17 +193,16 @@ def bind(
     name: str,
     deal: Deal,
     args: Sequence,
-    ins: Sequence[bool],
-    outs: Sequence[Out],
+    outs: Sequence[Part],
     donate: bool = False,
     **attrs: int,
 ) -> list:
-    """Applies an operation; ins: which operands are dealt out; attrs: the core's."""
+    """Applies an operation to matrices, and arrays that all devices have; attrs: the core's."""
     given = tuple(sorted((attrs | {"block": deal.block}).items()))
     return primitives()[name].bind(
-        *args,
+        *(x.data if isinstance(x, Matrix) else x for x in args),
         deal=deal,
-        ins=tuple(ins),
+        ins=tuple(map(Part.of, args)),
         outs=tuple(outs),
         attrs=given,
         donate=donate,
@@ -241,10 +224,10 @@ def gemm(
     if not jnp.issubdtype(a.dtype, jnp.complexfloating):
         trans = min(trans, PLAIN)
     m, k = (a.m, a.n) if trans == NONE else (a.n, a.m)
-    out = Out((m, b.n), a.dtype.name)
+    out = Part((m, b.n), a.dtype.name)
     sizes = {"m": m, "n": b.n, "k": k}
     forms = {"trans": trans, "form_a": form_a, "form_c": form_c}
-    [c] = bind("gemm", deal, (a.data, b.data), (True, True), (out,), **sizes, **forms)
+    [c] = bind("gemm", deal, (a, b), (out,), **sizes, **forms)
     return Matrix(c, deal, m, b.n)
 
 
@@ -339,10 +322,10 @@ def trsm(
     deal, is_dealt = b.deal.dealt, not isinstance(b.deal, Whole)
     if not jnp.issubdtype(a.dtype, jnp.complexfloating):
         trans = min(trans, PLAIN)
-    out = Out((a.n, b.n) if is_dealt else (b.n, a.n), a.dtype.name, is_dealt)
+    out = Part((a.n, b.n) if is_dealt else (b.n, a.n), a.dtype.name, is_dealt)
     given = {"uplo": uplo, "trans": trans, "diag": diag, "form": form}
     given |= {"n": a.n, "n_rhs": b.n, "whole": int(not is_dealt)}
-    [x] = bind("trsm", deal, (a.data, b.data), (True, is_dealt), (out,), donate, **given)
+    [x] = bind("trsm", deal, (a, b), (out,), donate, **given)
     return Matrix(x, b.deal, a.n, b.n)
 
 
@@ -395,16 +378,16 @@ def _trsm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
 
 def potrf(a: Matrix) -> tuple[Matrix, Any]:
     """The lower Cholesky factor, and 0 or the order of the leading minor that is not positive."""
-    outs = (Out((a.n, a.n), a.dtype.name), Out((1,), "int32", False))
-    low, info = bind("potrf", a.deal, (a.data,), (True,), outs, n=a.n, grid=0, donate=True)
+    outs = (Part((a.n, a.n), a.dtype.name), Part((1,), "int32", False))
+    low, info = bind("potrf", a.deal, (a,), outs, n=a.n, grid=0, donate=True)
     return a.with_data(low), a.deal.one_value(info[0])
 
 
 def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
     """L below the diagonal and U; the row exchanges; 0 or the order of the first zero pivot."""
     m, n, kind = a.m, a.n, a.dtype.name
-    outs = (Out((m, n), kind), Out((min(m, n),), "int32", False), Out((1,), "int32", False))
-    lu, pivots, info = bind("getrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
+    outs = (Part((m, n), kind), Part((min(m, n),), "int32", False), Part((1,), "int32", False))
+    lu, pivots, info = bind("getrf", a.deal, (a,), outs, donate=True, m=m, n=n)
     pivots, info = a.deal.one_value(pivots), a.deal.one_value(info[0])
     return a.with_data(lu), pivots, info
 
@@ -412,17 +395,16 @@ def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
 def geqrf(a: Matrix) -> tuple[Matrix, Any]:
     """R and the reflectors below it, and their factors."""
     m, n, kind = a.m, a.n, a.dtype.name
-    outs = (Out((m, n), kind), Out((min(m, n),), kind, False))
-    qr, tau = bind("geqrf", a.deal, (a.data,), (True,), outs, donate=True, m=m, n=n)
+    outs = (Part((m, n), kind), Part((min(m, n),), kind, False))
+    qr, tau = bind("geqrf", a.deal, (a,), outs, donate=True, m=m, n=n)
     return a.with_data(qr), a.deal.one_value(tau)
 
 
 def ormqr(qr: Matrix, tau: Any, c: Matrix, trans: int) -> Matrix:
     """Q c, or Qᴴ c with ADJOINT."""
-    out = Out((c.m, c.n), c.dtype.name)
+    out = Part((c.m, c.n), c.dtype.name)
     given = {"m": c.m, "k": tau.shape[0], "n": c.n, "trans": int(trans == ADJOINT)}
-    args, ins = (qr.data, tau, c.data), (True, False, True)
-    [y] = bind("ormqr", c.deal, args, ins, (out,), **given)
+    [y] = bind("ormqr", c.deal, (qr, tau, c), (out,), **given)
     return c.with_data(y)
 
 
@@ -437,10 +419,10 @@ def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
     at_once = deal.with_block(max(1, -(-n // deal.n_ranks)))
     n_vectors = n if has_vectors else 0
     outs = (
-        Out((n,), real_of(a.dtype), False),
-        Out((n, n_vectors), a.dtype.name, True, at_once.block),
-        Out((1,), "int32", False),
+        Part((n,), real_of(a.dtype), False),
+        Part((n, n_vectors), a.dtype.name, True, at_once.block),
+        Part((1,), "int32", False),
     )
-    w, v, info = bind("heevd", deal, (a.data,), (True,), outs, n=n, vectors=int(has_vectors))
+    w, v, info = bind("heevd", deal, (a,), outs, n=n, vectors=int(has_vectors))
     w, info = deal.one_value(w), deal.one_value(info[0])
     return w, Matrix(v, at_once, n, n_vectors), info

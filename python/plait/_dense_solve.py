@@ -11,9 +11,10 @@ from typing import Any
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
-from plait import _dense_rules, _eager, _jax, _sites
+from plait import _dense_batch, _dense_rules, _eager, _jax, _sites
 from plait._dealt import Deal, Matrix
-from plait._dense_rules import ADJOINT, NONE, PLAIN, Out, gemm
+from plait._dense_batch import KINDS, Kind, Own, Part
+from plait._dense_rules import ADJOINT, NONE, PLAIN, gemm
 
 CONJ = 3  # op(a) is the complex conjugate of a
 
@@ -69,11 +70,28 @@ def _transpose(cts: Sequence, *args: Any, **params: Any) -> list:
 def _batch(args: Sequence, dims: Sequence, **params: Any) -> tuple:
     deal, n = params["deal"], params["n"]
     if any(d is not None for d in dims[:-1]):
-        return _dense_rules.one_by_one(primitive(), args, dims, params)
-    out = Out((n, params["n_rhs"]), args[-1].dtype.name)
+        return _dense_batch.batch("solve", args, dims, params)
+    out = Part((n, params["n_rhs"]), args[-1].dtype.name)
     joined, split, wide = _dense_rules.side_by_side(deal, args[-1], dims[-1], out)
     [y] = primitive().bind(*args[:-1], joined, **(params | {"n_rhs": wide.shape[1]}))
     return [split(y)], [0]
+
+
+def _parts(avals: Sequence, params: dict) -> tuple:
+    """Of a factor's arrays, the matrices are dealt out."""
+    n = params["n"]
+    *factor, b = avals
+    kinds = [
+        Part((n, n), x.dtype.name) if x.ndim == 2 else Part(x.shape, x.dtype.name, False)
+        for x in factor
+    ]
+    rhs = Part((n, params["n_rhs"]), b.dtype.name)
+    return (*kinds, rhs), (rhs,)
+
+
+def _local(parts: Sequence, own: Own, params: dict) -> Sequence:
+    """The solution on one device."""
+    return body(*parts, **(params | {"deal": own}))
 
 
 def _lower(ctx: Any, *args: Any, **params: Any) -> Any:
@@ -93,4 +111,5 @@ def primitive() -> Any:
     ad.primitive_jvps[made] = _jvp
     ad.primitive_transposes[made] = _transpose
     batching.primitive_batchers[made] = _batch
+    KINDS["solve"] = Kind(made, _parts, _local)
     return made

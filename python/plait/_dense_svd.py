@@ -9,11 +9,12 @@ Sci. Comput. 35, 2013.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from plait._dealt import Matrix, identity
 from plait._dense import hermitian, real
 from plait._dense_eigh import eigh
@@ -74,29 +75,54 @@ def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     return u, hermitian(gemm(u, a, trans=ADJOINT))
 
 
+def _solved(operator: Callable, by: Callable, c: Matrix) -> Matrix:
+    """The x with operator(x) = c, a multiplication by Hermitian matrices; by: what solves it.
+
+    Derivatives of any order are those of the equation, not of what solves it.
+    """
+    return lax.custom_linear_solve(
+        operator, c, lambda _, c: by(c), lambda _, c: by(c.conj()).conj()
+    )
+
+
+def _balanced(h: Matrix, s: Any, v: Matrix, c: Matrix) -> Matrix:
+    """The x with h x + x h = c: V (P_ij / (s_i + s_j)) Vᴴ with P = Vᴴ c V."""
+
+    def divide(rows: Any, columns: Any, x: Any, s: Any) -> Any:
+        both = s[rows] + s[jnp.minimum(columns, s.shape[0] - 1)]
+        return x / both.astype(x.dtype)
+
+    def by_vectors(c: Matrix) -> Matrix:
+        p = gemm(v, gemm(c, v), trans=ADJOINT).map(divide, whole=(s,))
+        return gemm(gemm(v, p), v.adjoint())
+
+    return _solved(lambda x: gemm(h, x) + gemm(x, h), by_vectors, c)
+
+
+def _divided(h: Matrix, s: Any, v: Matrix, c: Matrix) -> Matrix:
+    """The x with x h = c."""
+
+    def by_vectors(c: Matrix) -> Matrix:
+        return gemm(gemm(c, v).map(_by_column, whole=(s,)), v.adjoint())
+
+    return _solved(lambda x: gemm(x, h), by_vectors, c)
+
+
 @polar.defjvp
 def _polar_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """With H = V S Vᴴ, W = U V, P = Wᴴ ȧ V and K_ij = (P_ij - conj P_ji) / (s_i + s_j): of U
-    W K Vᴴ + (1 - U Uᴴ) ȧ H⁻¹, of H Uᴴ ȧ - V K S Vᴴ.
-    """  # noqa: D205
+    """With h k + k h = Uᴴ ȧ - ȧᴴ U: of U it is U k + (1 - U Uᴴ) ȧ h⁻¹, of h Uᴴ ȧ - k h.
+
+    Both equations are solved by h = V S Vᴴ, which has no derivatives where values are equal.
+    """
     (a,), (da,) = primals, tangents
     u, h = polar(a)
-    s, v, _ = eigh(h, "zero")
+    s, v, _ = eigh(jax.tree.map(lax.stop_gradient, h), "zero")
     moved = gemm(u, da, trans=ADJOINT)  # Uᴴ ȧ
-    p = gemm(v, gemm(moved, v), trans=ADJOINT)
-
-    def divide(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
-        both = s[rows] + s[jnp.minimum(columns, s.shape[0] - 1)]
-        return (x - y) / both.astype(x.dtype)
-
-    k = p.map(divide, p.adjoint(), whole=(s,))
-    back = v.adjoint()
-    turn = gemm(gemm(v, k), back)  # V K Vᴴ
-    du = gemm(u, turn)
+    k = _balanced(h, s, v, moved - moved.adjoint())
+    du = gemm(u, k)
     if a.m > a.n:
-        rest = gemm(da - gemm(u, moved), v)
-        du = du + gemm(rest.map(_by_column, whole=(s,)), back)
-    return (u, h), (du, moved - gemm(turn, h))
+        du = du + _divided(h, s, v, da - gemm(u, moved))
+    return (u, h), (du, moved - gemm(k, h))
 
 
 def _by_column(rows: Any, columns: Any, x: Any, s: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from jax import Array
 from plait import _dense_args, _dense_eigh
 from plait._dealt import Deal
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
 
 NOT_FINITE = "{}: not finite, or no convergence (LAPACK's info {{}})"
 
@@ -17,19 +17,19 @@ class Eigh(NamedTuple):
     eigenvectors: Array
 
 
-def _decomposition(a: Array, *, spec: Spec, deal: Deal, mode: str) -> tuple[Eigh, Array]:
-    w, v, info = _dense_eigh.eigh(_dense_args.deal_in(spec, a, deal), mode)
-    return Eigh(w, _dense_args.back(v, spec)), info
+def _decomposition(a: Array, *, lay: Lay, deal: Deal, mode: str) -> tuple[Eigh, Array]:
+    w, v, info = _dense_eigh.eigh(_dense_args.deal_in(lay, a, deal), mode)
+    return Eigh(w, _dense_args.back(v, lay)), info
 
 
-def _values(a: Array, *, spec: Spec, deal: Deal) -> tuple[Array, Array]:
-    return _dense_eigh.eigvalsh(_dense_args.deal_in(spec, a, deal))
+def _values(a: Array, *, lay: Lay, deal: Deal) -> tuple[Array, Array]:
+    return _dense_eigh.eigvalsh(_dense_args.deal_in(lay, a, deal))
 
 
-def _located(a: Any, block: Any, mesh: Any, spec: Any, name: str) -> tuple[Any, dict]:
-    _dense_args.check_matrix(a, name, is_square=True)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
-    return found.x, {"spec": found.spec, "deal": _dense_args.deal_of(found, block, name)}
+def _located(a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str) -> tuple[Any, dict]:
+    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
+    return found.x, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
 
 
 def eigh(
@@ -38,6 +38,7 @@ def eigh(
     degenerate: str = "nan",
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Eigh:
@@ -51,6 +52,10 @@ def eigh(
     not depend on the choice of vectors, such as projectors; ``'check'`` the same, but NaN as the
     gradient of what does depend on it; ``'lorentzian'`` gap / (gap² + δ²) for 1 / gap, with
     δ = √ε ‖a‖. Eigenvalues are equal if they differ by 10 n ε ‖a‖ or less.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide: padding is not read, and zero behind the eigenvectors; there are as many eigenvalues as
+    there is data.
 
     Collective: over the mesh, in program order.
     Shapes: (n, n) to (n,) and (n, n), any n, split in any way, or whole on one device or on all.
@@ -68,7 +73,7 @@ def eigh(
         raise ValueError(
             f"eigh: degenerate is {degenerate!r}; expected one of {', '.join(_dense_eigh.MODES)}"
         )
-    x, given = _located(a, block, mesh, spec, "eigh")
+    x, given = _located(a, block, mesh, spec, shape, "eigh")
     found, status = _dense_args.run(_decomposition, x, mode=degenerate, **given)
     if check:
         _dense_args.fail(status, NOT_FINITE.format("eigh"))
@@ -80,6 +85,7 @@ def eigvalsh(
     *,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -94,7 +100,7 @@ def eigvalsh(
         >>> plait.linalg.eigvalsh(jnp.diag(jnp.array([3.0, 1.0]))).tolist()
         [1.0, 3.0]
     """
-    x, given = _located(a, block, mesh, spec, "eigvalsh")
+    x, given = _located(a, block, mesh, spec, shape, "eigvalsh")
     w, status = _dense_args.run(_values, x, **given)
     if check:
         _dense_args.fail(status, NOT_FINITE.format("eigvalsh"))
@@ -107,6 +113,7 @@ def syevd(
     return_eigenvectors: bool = True,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Eigh | Array:
@@ -122,5 +129,11 @@ def syevd(
         >>> w.tolist()
         [1.0, 3.0]
     """
-    given: dict[str, Any] = {"block": block, "check": check, "mesh": mesh, "spec": spec}
+    given: dict[str, Any] = {
+        "block": block,
+        "check": check,
+        "mesh": mesh,
+        "spec": spec,
+        "shape": shape,
+    }
     return eigh(a, **given) if return_eigenvectors else eigvalsh(a, **given)

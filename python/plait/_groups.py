@@ -74,6 +74,11 @@ def along(mesh: tuple[tuple[str, int], ...], over: tuple[str, ...], devices: tup
     return Group(group.number(tuple(devices)), size)
 
 
+def of_each(devices: tuple) -> Group:
+    """Each device a group of its own."""
+    return Group(_comm.over_devices(tuple((d,) for d in devices)), 1)
+
+
 def _names(comm: Any) -> tuple[str, ...] | None:
     if isinstance(comm, str):
         return (comm,)

@@ -1,14 +1,15 @@
 """LU factorizations of global matrices, and what is solved with them."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_lu
+from plait import _cond, _dense_args, _dense_cond, _dense_lu, _refined
 from plait._dealt import Deal, Matrix
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
+from plait._refined import Refined
 
 SINGULAR = "{}: the matrix is singular, pivot {{}} is zero"
 
@@ -25,7 +26,7 @@ class LU:
     status: Array
     order: Array
     _factor: Matrix
-    _spec: Spec = dataclasses.field(metadata={"static": True})
+    _lay: Lay = dataclasses.field(metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,12 +41,12 @@ class LU:
     @property
     def l(self) -> Array:  # noqa: E743 - the name in the literature
         """The lower factor with a diagonal of 1, as a global array, split as the matrix was."""
-        return _dense_args.run(_parts, *self._home(), spec=self._spec)[0]
+        return _dense_args.run(_parts, *self._home(), lay=self._lay)[0]
 
     @property
     def u(self) -> Array:
         """The upper factor as a global array, split as the matrix was."""
-        return _dense_args.run(_parts, *self._home(), spec=self._spec)[1]
+        return _dense_args.run(_parts, *self._home(), lay=self._lay)[1]
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
@@ -64,69 +65,114 @@ class LU:
         sign, log = self.slogdet()
         return sign * jnp.exp(log).astype(sign.dtype)
 
+    def cond(self, p: Any = 1) -> Array:
+        """An estimate of the condition in the norm 1 or inf, see `plait.linalg.cond`."""
+        _cond.check_order(p)
+        return _dense_args.run(_condition, *self._home(), self.status, order=p)
+
     def inv(self) -> Array:
         """The inverse, split as the matrix was."""
-        return _dense_args.run(_inverse, *self._home(), spec=self._spec)
+        return _dense_args.run(_inverse, *self._home(), lay=self._lay)
 
     def _home(self) -> tuple[Matrix, Array]:
         return _dense_args.at_home(self._factor), self.order
 
 
-def _factor(a: Array, *, spec: Spec, deal: Deal) -> tuple[Matrix, Array, Array]:
-    return _dense_lu.lu(_dense_args.deal_in(spec, a, deal))
+def _factor(a: Array, *, lay: Lay, deal: Deal) -> tuple[Matrix, Array, Array]:
+    return _dense_lu.lu(_dense_args.deal_in(lay, a, deal))
 
 
-def _parts(factor: Matrix, order: Array, *, spec: Spec) -> tuple[Array, Array]:
+def _parts(factor: Matrix, order: Array, *, lay: Lay) -> tuple[Array, Array]:
     low, up = _dense_lu.parts(factor, order)
-    return _dense_args.back(low, spec), _dense_args.back(up, spec)
+    return _dense_args.back(low, lay), _dense_args.back(up, lay)
 
 
-def _inverse(factor: Matrix, order: Array, *, spec: Spec) -> Array:
-    return _dense_args.back(_dense_lu.lu_inverse(factor, order), spec)
+def _condition(factor: Matrix, order_of: Array, status: Array, *, order: Any) -> Array:
+    return _cond.singular(_dense_cond.of_factor("lu", order, (factor, order_of)), status)
 
 
-def _solution(factor: Matrix, order: Array, b: Array, *, spec: Spec, deal: Deal) -> Array:
-    x = _dense_lu.lu_solve(factor, order, _dense_args.deal_in(spec, b, deal))
-    return _dense_args.back(x, spec, b.ndim)
+def _inverse(factor: Matrix, order: Array, *, lay: Lay) -> Array:
+    return _dense_args.back(_dense_lu.lu_inverse(factor, order), lay)
+
+
+def _solution(factor: Matrix, order: Array, b: Array, *, lay: Lay, deal: Deal) -> Array:
+    x = _dense_lu.lu_solve(factor, order, _dense_args.deal_in(lay, b, deal))
+    return _dense_args.back(x, lay, b.ndim)
 
 
 def _solve(f: LU, b: Any, spec: Any, name: str) -> Array:
-    _dense_args.check_rhs(b, f.shape[0], name)
+    _dense_args.check_rhs(b, f.shape[0], name, f._lay.room and f._lay.room[0])
     factor, order = f._home()
     rhs = _dense_args.rhs(b, factor, spec, name)
     deal = _dense_args.deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
-    return _dense_args.run(_solution, factor, order, rhs.x, spec=rhs.spec, deal=deal)
+    return _dense_args.run(_solution, factor, order, rhs.x, lay=rhs.lay, deal=deal)
 
 
-def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str) -> LU:
-    _dense_args.check_matrix(a, name, is_square=True)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
+def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape: Any = None) -> LU:
+    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
     deal = _dense_args.deal_of(found, block, name)
-    factor, order, status = _dense_args.run(_factor, found.x, spec=found.spec, deal=deal)
+    factor, order, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
     if check:
         _dense_args.fail(status, SINGULAR.format(name))
-    return LU(status, order, factor, found.spec)
+    return LU(status, order, factor, found.lay)
+
+
+@overload
+def lu(
+    a: Array,
+    *,
+    precision: None = None,
+    block: int | None = None,
+    check: bool = False,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> LU: ...
+
+
+@overload
+def lu(
+    a: Array,
+    *,
+    precision: Literal["single"],
+    block: int | None = None,
+    check: bool = False,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Refined: ...
 
 
 def lu(
     a: Array,
     *,
+    precision: str | None = None,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
-) -> LU:
+) -> LU | Refined:
     """Factor a square matrix that is distributed over a mesh, with partial pivoting.
 
-    The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, the factors
-    ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first pivot that
-    is zero; with ``check=True`` that raises. It stays dealt out to all devices, in blocks of
-    ``block`` columns, also as a result of a jitted function.
+    The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, ``cond()``, the
+    factors ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first
+    pivot that is zero; with ``check=True`` that raises. It stays dealt out to all devices, in
+    blocks of ``block`` columns, also as a result of a jitted function.
+
+    With ``precision='single'`` the factorization is one in single precision: faster for large
+    matrices. The result has ``solve(b)`` alone, whose solutions are refined to the backward
+    error of double precision, with products by the matrix, which is kept. For a condition of up to
+    some 10⁶; where ten steps do not do, ``solve`` factors the matrix in double precision.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide: padding is not read, and zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
     Shapes: (n, n), any n, split in any way, or whole on one device or on all.
     Raises: ValueError for a matrix that is not square, or a block that is not positive; TypeError
-    for a dtype without solvers; with ``check`` `plait.LinAlgError`.
+    for a dtype without solvers, or without single precision; with ``check`` `plait.LinAlgError`.
     Adjoint: that of each result, by solutions with the same factors.
     Source: LAPACK getrf, with look-ahead; oracle ``tests/python/oracle.py::lu``.
 
@@ -136,7 +182,9 @@ def lu(
         >>> f.solve(jnp.array([2.0, 4.0])).tolist(), f.order.tolist(), f.slogdet()[0].item()
         ([1.0, 1.0], [1, 0], -1.0)
     """
-    return _lu(a, block, check, mesh, spec, "lu")
+    if _refined.is_asked_for(precision, check, "lu"):
+        return _refined.refined("lu", a, block, mesh, spec, shape, "lu")
+    return _lu(a, block, check, mesh, spec, "lu", shape)
 
 
 def lu_solve(
@@ -145,10 +193,11 @@ def lu_solve(
     *,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Solve a x = b by `lu`; ``spec`` is that of ``a``, and the solution is split as ``b``.
+    """Solve a x = b by `lu`; ``spec``, ``shape`` are of ``a``, and the solution is split as ``b``.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
     Raises: as `lu`; ValueError for a b with other rows; TypeError for another dtype.
@@ -160,10 +209,10 @@ def lu_solve(
         >>> plait.linalg.lu_solve(jnp.array([[0.0, 2.0], [4.0, 0.0]]), jnp.ones(2)).tolist()
         [0.25, 0.5]
     """
-    _dense_args.check_matrix(a, "lu_solve", is_square=True)
-    _dense_args.check_rhs(b, jnp.shape(a)[0], "lu_solve")
+    n, _ = _dense_args.check_matrix(a, "lu_solve", is_square=True, shape=shape)
+    _dense_args.check_rhs(b, n, "lu_solve", jnp.shape(a)[0])
     found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lu_solve")
-    f = _lu(found["a"].x, block, check, mesh, spec, "lu_solve")
+    f = _lu(found["a"].x, block, check, mesh, spec, "lu_solve", shape)
     return _solve(f, found["b"].x, None, "lu_solve")
 
 
@@ -172,10 +221,14 @@ def inv(
     *,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
     """Invert a square matrix by `lu`; the inverse is split as ``a``. See `potri` for definite ones.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide: padding is not read, and zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) to the same.
     Raises: as `lu`.  Adjoint: - a⁻ᵀ c a⁻ᵀ.
@@ -186,13 +239,14 @@ def inv(
         >>> plait.linalg.inv(jnp.array([[0.0, 2.0], [4.0, 0.0]])).tolist()
         [[0.0, 0.25], [0.5, 0.0]]
     """
-    return _lu(a, block, check, mesh, spec, "inv").inv()
+    return _lu(a, block, check, mesh, spec, "inv", shape).inv()
 
 
 def slogdet(
     a: Array,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> tuple[Array, Array]:
@@ -210,7 +264,7 @@ def slogdet(
         >>> sign.item(), log.item()
         (-1.0, 0.0)
     """
-    return _lu(a, block, False, mesh, spec, "slogdet").slogdet()
+    return _lu(a, block, False, mesh, spec, "slogdet", shape).slogdet()
 
 
 def det(

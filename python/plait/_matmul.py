@@ -8,14 +8,14 @@ import jax.numpy as jnp
 from jax import Array
 from plait import _dense_args, _dense_rules, _mesh, _redist
 from plait._dealt import Deal
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
 
 ORDERS = ("fro", 1, jnp.inf, "max")
 
 
-def _product(a: Array, b: Array, *, specs: tuple, to: Spec, deal: Deal) -> Array:
-    left = _dense_args.deal_in(specs[0], a, deal)
-    right = _dense_args.deal_in(specs[1], b, deal)
+def _product(a: Array, b: Array, *, lays: tuple, to: Lay, deal: Deal) -> Array:
+    left = _dense_args.deal_in(lays[0], a, deal)
+    right = _dense_args.deal_in(lays[1], b, deal)
     return _dense_args.back(_dense_rules.gemm(left, right), to, b.ndim)
 
 
@@ -24,6 +24,8 @@ def matmul(
     b: Array,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
+    shape_b: tuple[int, ...] | None = None,
     mesh: Any = None,
     spec: Any = None,
     spec_b: Any = None,
@@ -33,6 +35,9 @@ def matmul(
     The rows of the result are split as those of ``a``, its columns as those of ``b`` where they are
     split along other mesh axes. At no time does a device have more than its parts of the operands
     and the result, and two panels of ``block`` columns.
+
+    ``shape`` and ``shape_b`` are what is data of arrays with padding at their tail, for sizes that
+    the mesh does not divide: padding is not read, and zero in the result.
 
     Collective: over the mesh, in program order.
     Shapes: (m, k) and (k, n) or (k,), to (m, n) or (m,).
@@ -45,15 +50,16 @@ def matmul(
         >>> plait.linalg.matmul(jnp.eye(2), jnp.ones((2, 1))).tolist()
         [[1.0], [1.0]]
     """
-    _dense_args.check_matrix(a, "matmul")
-    _dense_args.check_rhs(b, jnp.shape(a)[1], "matmul")
-    specs = {"a": spec, "b": spec_b}
-    found = _dense_args.operands({"a": a, "b": b}, mesh, specs, "matmul")
+    m, k = _dense_args.check_matrix(a, "matmul", shape=shape)
+    data = _dense_args.check_rhs(b, k, "matmul", shape=shape_b)
+    specs, shapes = {"a": spec, "b": spec_b}, {"a": (m, k), "b": data}
+    found = _dense_args.operands({"a": a, "b": b}, mesh, specs, "matmul", shapes)
     left, right = found["a"], found["b"]
     columns = right.spec[1]
     to = (left.spec[0], () if set(columns) & set(left.spec[0]) else columns)
     deal = _dense_args.deal_of(left, block, "matmul")
-    given = {"specs": (left.spec, right.spec), "to": to, "deal": deal}
+    room = (left.x.shape[0], *right.x.shape[1:], 1)[:2]
+    given = {"lays": (left.lay, right.lay), "to": Lay(to, None, room), "deal": deal}
     return _dense_args.run(_product, left.x, right.x, **given)
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from plait import _dense_args, _dense_qr
 from plait._dealt import Deal
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
 
 
 class QR(NamedTuple):
@@ -16,21 +16,25 @@ class QR(NamedTuple):
     r: Array
 
 
-def _factors(a: Array, *, spec: Spec, deal: Deal) -> QR:
-    q, r = _dense_qr.qr(_dense_args.deal_in(spec, a, deal))
-    return QR(_dense_args.back(q, spec), _dense_args.back(r, spec))
+def _factors(a: Array, *, lay: Lay, deal: Deal) -> QR:
+    q, r = _dense_qr.qr(_dense_args.deal_in(lay, a, deal))
+    m, n = a.shape
+    k = min(m, n)
+    back = _dense_args.back
+    return QR(back(q, lay.with_room(m, k)), back(r, lay.with_room(k, n)))
 
 
-def _least(a: Array, b: Array, *, spec: Spec, spec_b: Spec, deal: Deal) -> Array:
-    rhs = _dense_args.deal_in(spec_b, b, deal)
-    x = _dense_qr.lstsq(_dense_args.deal_in(spec, a, deal), rhs)
-    return _dense_args.back(x, spec_b, b.ndim)
+def _least(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal) -> Array:
+    rhs = _dense_args.deal_in(lay_b, b, deal)
+    x = _dense_qr.lstsq(_dense_args.deal_in(lay, a, deal), rhs)
+    return _dense_args.back(x, lay_b, b.ndim)
 
 
 def qr(
     a: Array,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> QR:
@@ -38,6 +42,9 @@ def qr(
 
     The reduced form: q is (m, k) and r is (k, n) with k = min(m, n). Both are split as ``a``, along
     the axes whose extents the mesh divides.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide: padding is not read, and zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) to (m, k) and (k, n), any m and n.
@@ -52,10 +59,10 @@ def qr(
         >>> abs(r).tolist()
         [[5.0]]
     """
-    _dense_args.check_matrix(a, "qr")
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "qr")["a"]
+    data = _dense_args.check_matrix(a, "qr", shape=shape)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "qr", {"a": data})["a"]
     deal = _dense_args.deal_of(found, block, "qr")
-    return _dense_args.run(_factors, found.x, spec=found.spec, deal=deal)
+    return _dense_args.run(_factors, found.x, lay=found.lay, deal=deal)
 
 
 def lstsq(
@@ -91,4 +98,4 @@ def lstsq(
     found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lstsq")
     deal = _dense_args.deal_of(found["a"], block, "lstsq")
     a, b = found["a"], found["b"]
-    return _dense_args.run(_least, a.x, b.x, spec=a.spec, spec_b=b.spec, deal=deal)
+    return _dense_args.run(_least, a.x, b.x, lay=a.lay, lay_b=b.lay, deal=deal)

@@ -4,18 +4,19 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_refine
+from plait import _dense_args, _dense_refine, _refined
 from plait._cholesky import potrs
 from plait._dealt import Deal
+from plait._dense_args import Lay
 from plait._lu import lu_solve
-from plait._mesh_rules import Spec
 
 KINDS = {"general": "lu", "positive": "cholesky"}
 
 
-def _refined(a: Array, b: Array, *, spec: Spec, spec_b: Spec, deal: Deal, kind: str) -> Array:
-    left, right = _dense_args.deal_in(spec, a, deal), _dense_args.deal_in(spec_b, b, deal)
-    return _dense_args.back(_dense_refine.refined(kind, left, right), spec_b, b.ndim)
+def _by_refinement(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal, kind: str) -> Array:
+    left, right = _dense_args.deal_in(lay, a, deal), _dense_args.deal_in(lay_b, b, deal)
+    x = _dense_refine.refined(kind, *_dense_refine.factored(kind, left), right)
+    return _dense_args.back(x, lay_b, b.ndim)
 
 
 def solve(
@@ -24,8 +25,10 @@ def solve(
     *,
     assume: str = "general",
     refine: bool = False,
+    precision: str | None = None,
     block: int | None = None,
     check: bool = False,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -34,13 +37,19 @@ def solve(
     ``assume`` is ``'general'``, for `lu_solve`, or ``'positive'`` for a Hermitian positive definite
     matrix, for `potrs`. ``spec`` is that of ``a``. The solution is split as ``b``.
 
-    With ``refine=True`` the factorization is one in single precision, and the solution is refined
-    to the backward error of double precision: faster for large matrices with a condition of up to
-    some 10⁶. Where ten steps do not do, the matrix is factored again in double precision.
+    ``shape`` is what is data of an ``a`` with padding at its tail, for sizes that the mesh does not
+    divide; ``b`` has as many rows as there is data, or as ``a``. Padding is not read, and zero in
+    the solution.
+
+    With ``refine=True``, or ``precision='single'`` as `cholesky` and `lu` have it, the
+    factorization is one in single precision, and the solution is refined to the backward error of
+    double precision: faster for large matrices with a condition of up to some 10⁶. Where ten steps
+    do not do, the matrix is factored again in double precision.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
-    Raises: as `lu` and `cholesky`; ValueError for a b with other rows, an unknown ``assume``, or
-    ``check`` with ``refine``; TypeError for other dtypes, for ``refine`` those of single precision.
+    Raises: as `lu` and `cholesky`; ValueError for a b with other rows, an unknown ``assume`` or
+    ``precision``, or ``check`` with either; TypeError for other dtypes, for ``refine`` those of
+    single precision.
     Adjoint: a solution with the transpose by the same factors, and its outer product with x.
     Source: LAPACK gesv, posv, dsgesv; oracle ``tests/python/oracle.py::solve``.
 
@@ -51,17 +60,18 @@ def solve(
     """
     if assume not in KINDS:
         raise ValueError(f"solve: assume is {assume!r}; expected 'general' or 'positive'")
-    if not refine:
-        given = {"block": block, "check": check, "mesh": mesh, "spec": spec}
+    if not (_refined.is_asked_for(precision, check, "solve") or refine):
+        given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
         return (lu_solve if assume == "general" else potrs)(a, b, **given)
     if check:
         raise ValueError("solve: check with refine; a factor in single precision says nothing")
-    _dense_args.check_matrix(a, "solve", is_square=True)
-    _dense_args.check_rhs(b, jnp.shape(a)[0], "solve")
-    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "solve")
+    n, _ = _dense_args.check_matrix(a, "solve", is_square=True, shape=shape)
+    data = _dense_args.check_rhs(b, n, "solve", jnp.shape(a)[0])
+    shapes = {"a": (n, n), "b": data}
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "solve", shapes)
     left, right = found["a"], found["b"]
     if left.x.dtype.name not in _dense_refine.SINGLE:
         raise TypeError(f"solve: refine of {left.x.dtype.name}; expected float64 or complex128")
     deal = _dense_args.deal_of(left, block, "solve")
-    given = {"spec": left.spec, "spec_b": right.spec, "deal": deal, "kind": KINDS[assume]}
-    return _dense_args.run(_refined, left.x, right.x, **given)
+    given = {"lay": left.lay, "lay_b": right.lay, "deal": deal, "kind": KINDS[assume]}
+    return _dense_args.run(_by_refinement, left.x, right.x, **given)

@@ -1,12 +1,11 @@
-"""Polar and singular value decompositions of global matrices, and condition numbers."""
+"""Polar and singular value decompositions of global matrices."""
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 from jax import Array
 from plait import _dense_args, _dense_svd
 from plait._dealt import Deal
-from plait._mesh_rules import Spec
+from plait._dense_args import Lay
 
 
 class SVD(NamedTuple):
@@ -24,24 +23,24 @@ class Polar(NamedTuple):
     h: Array
 
 
-def _polar(a: Array, *, spec: Spec, deal: Deal) -> Polar:
-    u, h = _dense_svd.polar(_dense_args.deal_in(spec, a, deal))
-    return Polar(_dense_args.back(u, spec), _dense_args.back(h, spec))
+def _polar(a: Array, *, lay: Lay, deal: Deal) -> Polar:
+    u, h = _dense_svd.polar(_dense_args.deal_in(lay, a, deal))
+    return Polar(_dense_args.back(u, lay), _dense_args.back(h, lay))
 
 
-def _svd(a: Array, *, spec: Spec, deal: Deal) -> SVD:
-    x = _dense_args.deal_in(spec, a, deal)
+def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
+    x = _dense_args.deal_in(lay, a, deal)
     if x.m >= x.n:
         u, s, v = _dense_svd.svd(x)
     else:
         v, s, u = _dense_svd.svd(x.adjoint())
-    return SVD(_dense_args.back(u, spec), s, _dense_args.back(v.adjoint(), spec))
+    return SVD(_dense_args.back(u, lay), s, _dense_args.back(v.adjoint(), lay))
 
 
 def _located(a: Any, block: Any, mesh: Any, spec: Any, name: str) -> tuple[Any, dict]:
     _dense_args.check_matrix(a, name)
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
-    return found.x, {"spec": found.spec, "deal": _dense_args.deal_of(found, block, name)}
+    return found.x, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
 
 
 def polar(
@@ -60,7 +59,7 @@ def polar(
     Shapes: (m, n) of full rank with m ≥ n to (m, n) and (n, n).
     Raises: ValueError for m < n, or a block that is not positive; TypeError for a dtype without
     solvers.
-    Adjoint: by an eigendecomposition of h, also where singular values are equal.
+    Adjoint: by an eigendecomposition of h, of any order, also where singular values are equal.
     Source: QDWH, Nakatsukasa, Bai, Gygi, 2010; oracle ``tests/python/oracle.py::polar``.
 
     Example:
@@ -105,26 +104,3 @@ def svd(
     """
     x, given = _located(a, block, mesh, spec, "svd")
     return _dense_args.run(_svd, x, **given)
-
-
-def cond(
-    a: Array,
-    *,
-    block: int | None = None,
-    mesh: Any = None,
-    spec: Any = None,
-) -> Array:
-    """The condition of a matrix, its largest singular value through its smallest.
-
-    Collective: over the mesh, in program order.  Shapes: (m, n) to a scalar.
-    Raises: as `svd`.  Adjoint: that of `svd`.
-    Source: as `svd`; oracle ``numpy.linalg.cond``.
-
-    Example:
-        >>> import plait, jax.numpy as jnp
-        >>> round(plait.linalg.cond(jnp.array([[0.0, -4.0], [2.0, 0.0]])).item(), 5)
-        2.0
-    """
-    x, given = _located(a, block, mesh, spec, "cond")
-    s = _dense_args.run(_svd, x, **given).s
-    return jnp.asarray(s[0] / s[-1])

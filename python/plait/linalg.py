@@ -1,12 +1,14 @@
 """Dense linear algebra on global matrices that are distributed over a mesh."""
 
 from plait._cholesky import Cholesky, cholesky, potri, potrs
+from plait._cond import cond
 from plait._eigh import Eigh, eigh, eigvalsh, syevd
 from plait._lu import LU, det, inv, lu, lu_solve, slogdet
 from plait._matmul import matmul, matrix_norm
 from plait._qr import QR, lstsq, qr
+from plait._refined import Refined
 from plait._solve import solve
-from plait._svd import SVD, Polar, cond, polar, svd
+from plait._svd import SVD, Polar, polar, svd
 
 __all__ = [
     "LU",
@@ -15,6 +17,7 @@ __all__ = [
     "Cholesky",
     "Eigh",
     "Polar",
+    "Refined",
     "cholesky",
     "cond",
     "det",

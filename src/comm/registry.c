@@ -231,6 +231,7 @@ static plait_status_t open_group(group_t *group, int64_t id, entry_t *entry)
                 "a communicator without a device of this process");
     PLAIT_TRY(plait_comm_open_devices(devices, id, group->handles));
     for (int i = 0; i < devices->n_members; i++) {
+        group->handles[i]->end.caps.has_company = devices->n_members < devices->n_here;
         entry->ordinals[entry->n] = group->ordinals[i];
         entry->comms[entry->n++] = group->handles[i];
     }

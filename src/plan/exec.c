@@ -401,7 +401,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     int64_t start = now_if_timed(&exec);
     void *memory = NULL;
     bool has_begun = false;
-    bool limits_blas = plan->uses_blas && plan->n_ranks > 1;
+    bool limits_blas = plan->uses_blas && (plan->n_ranks > 1 || end->caps.has_company);
 
     history->has_failed = true;
     PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank,

@@ -161,7 +161,7 @@ struct plait_plan {
     bool is_collective;
     bool needs_agreement; /* it communicates before its first fence */
     bool has_arrivals;    /* see plait_plan_arrive */
-    bool uses_blas;       /* in one thread, where there are several ranks */
+    bool uses_blas;       /* in one thread, unless the rank is alone */
     uint64_t agree;       /* equal on all ranks of one execution */
     uint64_t agree_some;  /* 0, or equal on all ranks where it is not 0 */
     int n_args, n_rets, n_work;

@@ -45,6 +45,9 @@ typedef struct {
         publish_bytes; /* a fence takes so many bytes along; -1: none at all, not even 0 */
     bool is_far;       /* fences take messages to other nodes: only where needed */
     int n_threads;     /* that a rank may compute with; 0: one */
+    bool
+        has_company; /* other ranks of this process, in communicators of their own, have the
+                         same calls at the same time */
     bool has_native; /* allreduce, bcast, barrier below */
     uint32_t
         native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */

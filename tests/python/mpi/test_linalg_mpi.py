@@ -104,3 +104,31 @@ def test_few_right_hand_sides(mesh, dtype, monkeypatch):
         assert got.is_fully_replicated
         matrices.check_solution(a, whole(got, mesh), b)
         matrices.check_solution(g, whole(plait.linalg.lu_solve(y, z, block=4), mesh), b)
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_batch_of_small_matrices(mesh, dtype):
+    n, n_batch = 7, 2 * jax.device_count() + 1
+    a = np.stack([matrices.definite(n, dtype, seed=i) for i in range(n_batch)])
+    a[1, 3, 3] = -1
+    b = meshes.random((n_batch, n), dtype, 1)
+
+    def solve(a, b):
+        f = plait.linalg.cholesky(a, mesh=mesh, spec=P(), block=2)
+        return f.status, f.solve(b, spec=P())
+
+    def loss(a, b):
+        return jnp.sum(jnp.real(jax.vmap(solve)(a, b)[1][2:]))
+
+    args = put(a, mesh, P()), put(b, mesh, P())
+    status, x = jax.jit(jax.vmap(solve))(*args)
+    slope = jax.jit(jax.grad(loss, 1))(*args)
+    status, x, slope = (np.asarray(y.addressable_data(0)) for y in (status, x, slope))
+    assert status.tolist() == [4 * (i == 1) for i in range(n_batch)]
+    for i in range(n_batch):
+        if i == 1:
+            assert np.isnan(x[i]).all()
+        else:
+            matrices.check_solution(a[i], x[i], b[i])
+        if i >= 2:
+            matrices.check_solution(a[i].T, slope[i], np.ones(n))

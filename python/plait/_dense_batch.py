@@ -1,0 +1,299 @@
+"""Batches of small matrices: each device takes whole ones, in place of a part of every one.
+
+vmap of a dense operation has a batch of dealt matrices, one at a time on all devices. Where there
+are as many of them as devices and they are small, the fences of a factorization cost more than its
+arithmetic: there the batch is dealt out, one message to and one fro, and every device calls LAPACK
+for its matrices. That is a primitive of its own, with the derivatives of the operation that it is a
+batch of: what each of them has under vmap, which is such a primitive again.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax import lax
+from jax.interpreters import ad, batching, mlir
+from plait import _blas, _eager, _groups, _jax, _mesh_rules
+from plait._dealt import Deal, Matrix
+from plait._mesh_rules import Spec
+
+# Extent of the largest matrix that is small. On two devices, with a processor each, a batch of two
+# Cholesky factorizations and solutions takes as long in either way for n = 512: for n = 32 a third,
+# for n = 1024 one and a half times as long when it is dealt out. More devices wait more.
+SMALL = 512
+
+
+def is_spread(n_batch: int, n_ranks: int, extent: int) -> bool:
+    """Whether each device takes whole matrices of a batch; extent: the largest of one's.
+
+    With fewer matrices than devices some would have nothing to do. A large matrix keeps all devices
+    busy by itself, and where they do not divide the batch, some would be idle for as long as one
+    device needs for a whole one.
+    """
+    return n_ranks > 1 and n_batch >= n_ranks and extent <= SMALL
+
+
+@dataclasses.dataclass(frozen=True)
+class Own(Deal):
+    """To one device, in a manual region in which each has matrices of its own."""
+
+    group: Any = None
+
+    def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
+        """The same elements: there is nobody to give them to."""
+        y = x[tuple(slice(n) for n in given["shape"])]
+        y = y.T if given.get("turn", False) else y
+        return jnp.pad(y, [(0, room - n) for room, n in zip(given["dims"], y.shape, strict=True)])
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """An operand or result of one matrix: rows and columns of a dealt one, else its shape."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    is_dealt: bool = True
+    block: int | None = None  # where it is another one than the deal's
+
+    def whole(self, deal: Deal) -> tuple[int, ...]:
+        """Shape of the array."""
+        if not self.is_dealt:
+            return self.shape
+        return deal.with_block(self.block or deal.block).shape(*self.shape)
+
+    def local(self, deal: Deal) -> tuple[int, ...]:
+        """Shape of every device's part."""
+        whole = self.whole(deal)
+        return (whole[0] // deal.n_parts, whole[1]) if self.is_dealt else whole
+
+    @classmethod
+    def of(cls, x: Any) -> "Part":
+        """What a `Matrix` is, or an array that all devices have."""
+        if isinstance(x, Matrix) and x.deal == x.deal.dealt:
+            return cls((x.m, x.n), x.dtype.name)
+        data = x.data if isinstance(x, Matrix) else x
+        return cls(data.shape, x.dtype.name, False)
+
+    def alone(self) -> "Part":
+        """The same where one device has the matrix."""
+        return dataclasses.replace(self, block=None)
+
+    @property
+    def data(self) -> tuple[int, ...]:
+        """What is data of the array: a row for each column."""
+        return self.shape[::-1] if self.is_dealt else self.shape
+
+    def spec(self, deal: Deal) -> Spec:
+        """How the array is split."""
+        return deal.spec if self.is_dealt else ((),) * len(self.shape)
+
+    def blocks(self, deal: Deal) -> tuple[int, ...]:
+        """Of how many elements an array's axes are dealt out; 0: not."""
+        return (self.block or deal.block, 0) if self.is_dealt else (0,) * len(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """An operation whose batches may be spread.
+
+    parts: its operands and results, from its operands' shapes and dtypes, and its parameters.
+    local: what one device does, from its arrays, whose deal is an `Own`, and the parameters.
+    """
+
+    primitive: Any
+    parts: Callable[[Sequence, dict], tuple[Sequence[Part], Sequence[Part]]]
+    local: Callable[[Sequence, Own, dict], Sequence]
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
+    """A batch one after the other, each on all devices."""
+    batched = [jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
+
+    def one(xs: Sequence) -> list:
+        rest = iter(xs)
+        given = [x if d is None else next(rest) for x, d in zip(args, dims, strict=True)]
+        return primitive.bind(*given, **params)
+
+    results = lax.map(one, batched)
+    return results, [0] * len(results)
+
+
+def batch(kind: str, args: Sequence, dims: Sequence, params: dict) -> tuple:
+    """The batching rule of an operation of this kind."""
+    deal = params["deal"]
+    size = _size(args, dims)
+    one = [
+        jax.ShapeDtypeStruct(x.shape if d is None else (*x.shape[:d], *x.shape[d + 1 :]), x.dtype)
+        for x, d in zip(args, dims, strict=True)
+    ]
+    ins, outs = KINDS[kind].parts(one, params)
+    extent = max(n for part in (*ins, *outs) for n in part.shape)
+    if deal.group is not None or not is_spread(size, deal.n_ranks, extent):
+        return one_by_one(KINDS[kind].primitive, args, dims, params)
+    every, site = _in_front(args, dims, size), params.pop("site")
+    results = spread_p().bind(*every, kind=kind, given=tuple(sorted(params.items())), site=site)
+    return results, [0] * len(results)
+
+
+def _parts(kind: str, batched: Sequence, params: dict) -> tuple:
+    """Operands and results of one of a batch."""
+    one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in batched]
+    return KINDS[kind].parts(one, params)
+
+
+def _size(args: Sequence, dims: Sequence) -> int:
+    return next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+
+
+def _in_front(args: Sequence, dims: Sequence, size: int) -> list:
+    return [
+        jnp.broadcast_to(x, (size, *x.shape)) if d is None else jnp.moveaxis(x, d, 0)
+        for x, d in zip(args, dims, strict=True)
+    ]
+
+
+# ---- the primitive -------------------------------------------------------------------------------
+
+
+def _results(*avals: Any, kind: str, given: tuple, site: int) -> tuple:
+    params = dict(given)
+    deal = params["deal"]
+    made = [
+        _mesh_rules.typed(
+            avals[0],
+            (avals[0].shape[0], *out.whole(deal)),
+            out.dtype,
+            ((), *out.spec(deal)),
+        )
+        for out in _parts(kind, avals, params)[1]
+    ]
+    return made, {_jax.EFFECT}
+
+
+def _own(ctx: Any, parts: Sequence[Part]) -> Own:
+    """One device of those that a program is for, which has all columns in one block."""
+    devices = _jax.lowering_devices(ctx)
+    if devices is None:
+        raise TypeError("plait.linalg: JAX does not say for which devices this is compiled")
+    block = max(part.shape[1] for part in parts if part.is_dealt)
+    return Own(None, max(1, block), _groups.of_each(devices))
+
+
+def _given_out(x: Any, part: Part, deal: Deal, own: Own) -> Any:
+    """A batch, of each matrix all devices' parts, as whole matrices; zero behind the last one."""
+    n_batch, n_rest = x.shape[0], len(part.shape)
+    return deal.redistribute(
+        x,
+        ((), *part.spec(deal)),
+        (deal.axes, *((),) * n_rest),
+        dims=(-(-n_batch // deal.n_ranks) * deal.n_ranks, *part.alone().whole(own)),
+        shape=(n_batch, *part.data),
+        blocks=((0, *part.blocks(deal)), (0,) * (1 + n_rest)),
+    )
+
+
+def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal) -> Any:
+    """A batch of results as parts of each on all devices."""
+    n_rest = len(part.shape)
+    return deal.redistribute(
+        y,
+        (deal.axes, *((),) * n_rest),
+        ((), *part.spec(deal)),
+        dims=(n_batch, *part.whole(deal)),
+        shape=(n_batch, *part.data),
+        blocks=((0,) * (1 + n_rest), (0, *part.blocks(deal))),
+    )
+
+
+def _lower(ctx: Any, *args: Any, kind: str, given: tuple, site: int) -> Any:
+    _blas.require()
+    params = dict(given) | {"site": site}
+    deal, (ins, outs) = params["deal"], _parts(kind, ctx.avals_in, params)
+    own = _own(ctx, (*ins, *outs))
+    n_batch = ctx.avals_in[0].shape[0]
+
+    def each(*parts: Any) -> list:
+        return lax.map(lambda xs: list(KINDS[kind].local(xs, own, params)), parts)
+
+    def whole(*args: Any) -> list:
+        xs = [_given_out(x, part, deal, own) for x, part in zip(args, ins, strict=True)]
+        split = jax.P(deal.axes)
+        mapped = jax.shard_map(
+            each,
+            mesh=deal.mesh,
+            in_specs=(split,) * len(ins),
+            out_specs=[split] * len(outs),
+            check_vma=False,
+        )
+        ys = zip(mapped(*xs), outs, strict=True)
+        return [_taken_back(y, n_batch, part, deal) for y, part in ys]
+
+    return _jax.lower_traced(ctx, whole, args)
+
+
+def _jvp(primals: Sequence, tangents: Sequence, *, kind: str, given: tuple, site: int) -> tuple:
+    """The batch of what the operation's own rule does."""
+    rule = ad.primitive_jvps[KINDS[kind].primitive]
+    active = [i for i, dx in enumerate(tangents) if type(dx) is not ad.Zero]
+
+    def one(args: Sequence, moved: Sequence) -> tuple:
+        every: list = [_jax.zero_tangent(x) for x in args]
+        for i, dx in zip(active, moved, strict=True):
+            every[i] = dx
+        results, d_results = rule(args, every, **dict(given), site=site)
+        return results, [ad.instantiate_zeros(dy) for dy in d_results]
+
+    return jax.vmap(one)(list(primals), [tangents[i] for i in active])
+
+
+def _transpose(cts: Sequence, *args: Any, kind: str, given: tuple, site: int) -> list:
+    rule = ad.primitive_transposes[KINDS[kind].primitive]
+    unknown = [i for i, x in enumerate(args) if ad.is_undefined_primal(x)]
+    known = [x for x in args if not ad.is_undefined_primal(x)]
+
+    def one(cts: Sequence, known: Sequence) -> list:
+        rest = iter(known)
+        every = [
+            ad.UndefinedPrimal(_jax.aval_here(x.aval.shape[1:], x.aval.dtype))
+            if ad.is_undefined_primal(x)
+            else next(rest)
+            for x in args
+        ]
+        answer = rule(cts, *every, **dict(given), site=site)
+        return [answer[i] for i in unknown]
+
+    found = iter(jax.vmap(one)([ad.instantiate_zeros(ct) for ct in cts], known))
+    return [next(found) if ad.is_undefined_primal(x) else None for x in args]
+
+
+def _batch(args: Sequence, dims: Sequence, *, kind: str, given: tuple, site: int) -> tuple:
+    """A batch of batches is one."""
+    size = _size(args, dims)
+    every = _in_front(args, dims, size)
+    n_batch = every[0].shape[1]
+    joined = [x.reshape(size * n_batch, *x.shape[2:]) for x in every]
+    results = spread_p().bind(*joined, kind=kind, given=given, site=site)
+    return [y.reshape(size, n_batch, *y.shape[1:]) for y in results], [0] * len(results)
+
+
+@functools.cache
+def spread_p() -> Any:
+    """The primitive of all kinds: operands and results with the axis of the batch in front."""
+    made = jex.Primitive("plait_mesh_batch")
+    made.multiple_results = True
+    made.def_effectful_abstract_eval(_results)
+    _eager.define(made, lambda params: ())
+    _jax.needs_devices(made)
+    _jax.saves_unless_complex(made)
+    mlir.register_lowering(made, _lower, platform="cpu")
+    ad.primitive_jvps[made] = _jvp
+    ad.primitive_transposes[made] = _transpose
+    batching.primitive_batchers[made] = _batch
+    return made
