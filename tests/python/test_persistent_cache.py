@@ -50,6 +50,5 @@ def test_programs_are_written_and_read(tmp_path):
         )
         assert (job.returncode, job.stdout) == (0, "right\n"), job.stderr
         said.append(job.stderr)
-    written = {entry.name.split("-")[0] for entry in tmp_path.iterdir()}
-    assert "jit_of_mesh" not in written
-    assert "cache hit for 'jit_wrapped'" in said[1]  # a plait.jit region: no token is a result
+    assert "for 'jit_of_mesh' because it uses host callbacks" in said[0]
+    assert "cache hit for 'jit_of_mesh'" in said[1]  # plait.jit's: no token is a result
