@@ -31,11 +31,12 @@ def run(setting, *command):
     )
 
 
-@pytest.mark.parametrize("setting", ["0", "off"])
-def test_order_whatever_the_size(setting):
+@pytest.mark.parametrize(("setting", "chosen"), [("0", "not any_token"), ("off", "program")])
+def test_order_whatever_the_size(setting, chosen):
     """The tests of program order, with every operation on another thread, and with none."""
-    done = run(setting, "-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "test_order.py")
-    assert done.returncode == 0, done.stdout
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider", HERE / "test_order.py", "-k", chosen]
+    done = run(setting, *tests)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout
 
 
 def test_setting_that_is_none():

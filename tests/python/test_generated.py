@@ -6,7 +6,7 @@ import generate_mixed
 import meshes
 import pytest
 
-N_PROGRAMS, CHUNK, N_MIXED = 10, 10, 50
+N_PROGRAMS, CHUNK, N_MIXED = 10, 10, 30
 
 
 @pytest.mark.parametrize("is_linear", [False, True])

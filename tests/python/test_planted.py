@@ -9,7 +9,7 @@ import pytest
 from plait import _mpi_find
 
 HERE = pathlib.Path(__file__).parent
-N_PROGRAMS = 30
+N_PROGRAMS = 16
 
 
 def test_programs_with_one_difference():
