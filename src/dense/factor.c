@@ -274,7 +274,7 @@ static plait_status_t copy_run(const void *params, plait_exec_t *exec)
     if (f->info_slot >= 0) {
         *plait_factor_info(f, exec) = 0;
     }
-    if (exec->slot[f->slot] != exec->slot[f->src_slot]) {
+    if (n_bytes > 0 && exec->slot[f->slot] != exec->slot[f->src_slot]) {
         memcpy(exec->slot[f->slot], exec->slot[f->src_slot], (size_t)n_bytes);
     }
     plait_factor_zero_padding(f, exec);
@@ -320,7 +320,9 @@ void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec
     int64_t n_bytes = 0;
     int64_t at = padding_of(f, &n_bytes);
 
-    memset(exec->slot[f->slot] + at, 0, (size_t)n_bytes);
+    if (n_bytes > 0) { /* a slot without bytes is nowhere */
+        memset(exec->slot[f->slot] + at, 0, (size_t)n_bytes);
+    }
 }
 
 int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
