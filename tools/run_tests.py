@@ -148,7 +148,7 @@ def with_blas(environment):
     return given | {k: os.environ[k] for k in given if k in os.environ} | (environment or {})
 
 
-def c_tests(count, name, sanitizers="", environment=None, limit_s=900, without=""):
+def c_tests(count, name, sanitizers="", environment=None, limit_s=1500, without=""):
     """Build the library with its C tests in build/NAME and run those without that label."""
     folder = BUILD / name
     build_type = "RelWithDebInfo" if not sanitizers else "Debug"
@@ -202,7 +202,7 @@ def sanitized(name, sanitizers, options):
         else:
             environment = options | {"PLAIT_TEST_QUICK": "1"}
             without = "one-thread" if sanitizers == "thread" else ""
-            c_tests(count, name, sanitizers, environment, limit_s=900, without=without)
+            c_tests(count, name, sanitizers, environment, limit_s=1500, without=without)
 
     return suite
 
