@@ -11,16 +11,19 @@ import jax
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
+import launched
 
 
 def pytest_configure(config):
-    if _LAUNCHED:
-        jax.distributed.initialize(cluster_detection_method="mpi4py", heartbeat_timeout_seconds=100)
+    launched.start()
+
+
+def pytest_unconfigure():
+    launched.wait_for_others()
 
 
 def pytest_collection_modifyitems(items):
-    if not _LAUNCHED or jax.local_device_count() == 1:
+    if not launched.IS_LAUNCHED or jax.local_device_count() == 1:
         for item in items:
             item.add_marker(pytest.mark.skip(reason="needs mpiexec and PLAIT_TEST_DEVICES"))
 

@@ -6,33 +6,23 @@ the mesh model.
 
 import os
 import sys
-import time
 
-import jax
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
-OTHERS_S = 90
+import launched
 
 
 def pytest_configure(config):
-    if _LAUNCHED:
-        jax.distributed.initialize(cluster_detection_method="mpi4py", heartbeat_timeout_seconds=100)
+    launched.start()
 
 
 def pytest_unconfigure():
-    """A rank that leaves with failures ends the job: others may still have results to write."""
-    if _LAUNCHED:
-        from mpi4py import MPI
-
-        others, limit = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + OTHERS_S
-        while not others.Test() and time.monotonic() < limit:
-            time.sleep(0.05)
+    launched.wait_for_others()
 
 
 def pytest_collection_modifyitems(items):
-    if not _LAUNCHED:
+    if not launched.IS_LAUNCHED:
         for item in items:
             item.add_marker(pytest.mark.skip(reason="needs mpiexec"))
 

@@ -1,0 +1,25 @@
+"""For test sessions whose ranks each run every test: how they begin and end."""
+
+import os
+import time
+
+import jax
+
+IS_LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
+OTHERS_S = 90
+
+
+def start():
+    """JAX over the same ranks as MPI."""
+    if IS_LAUNCHED:
+        jax.distributed.initialize(cluster_detection_method="mpi4py", heartbeat_timeout_seconds=100)
+
+
+def wait_for_others():
+    """A rank that leaves with failures ends the job: others may still have results to write."""
+    if IS_LAUNCHED:
+        from mpi4py import MPI
+
+        others, limit = MPI.COMM_WORLD.Ibarrier(), time.monotonic() + OTHERS_S
+        while not others.Test() and time.monotonic() < limit:
+            time.sleep(0.05)
