@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any, Literal, overload
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 from plait import _cond, _dense, _dense_args, _dense_cond, _refined
 from plait._dealt import Deal, Matrix
@@ -87,11 +86,7 @@ def _solution(factor: Matrix, b: Array, *, lay: Lay, deal: Deal) -> Array:
 
 
 def _solve(f: Cholesky, b: Any, spec: Any, name: str) -> Array:
-    _dense_args.check_rhs(b, f.shape[0], name, f._lay.room and f._lay.room[0])
-    factor = _dense_args.at_home(f._factor)
-    rhs = _dense_args.rhs(b, factor, spec, name)
-    deal = _dense_args.deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
-    return _dense_args.run(_solution, factor, rhs.x, lay=rhs.lay, deal=deal)
+    return _dense_args.solve(_solution, f._lay, f._factor, (), b, spec, name)
 
 
 @overload

@@ -190,6 +190,17 @@ def deal_of_rhs(deal: Deal, shape: tuple[int, ...], dtype: Any) -> Deal:
     return whole if is_whole else deal
 
 
+def solve(
+    solution: Callable, lay: Lay, factor: Matrix, rest: tuple, b: Any, spec: Any, name: str
+) -> Any:
+    """``solution`` of a square factor, with what belongs to it, and of right-hand sides for it."""
+    check_rhs(b, factor.n, name, lay.room and lay.room[0])
+    factor = at_home(factor)
+    given = rhs(b, factor, spec, name)
+    deal = deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
+    return run(solution, factor, *rest, given.x, lay=given.lay, deal=deal)
+
+
 def at_home(a: Matrix) -> Matrix:
     """The matrix with the devices of its mesh, where they are known by now."""
     array = _jax.underlying(a.data)

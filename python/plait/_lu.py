@@ -101,11 +101,7 @@ def _solution(factor: Matrix, order: Array, b: Array, *, lay: Lay, deal: Deal) -
 
 
 def _solve(f: LU, b: Any, spec: Any, name: str) -> Array:
-    _dense_args.check_rhs(b, f.shape[0], name, f._lay.room and f._lay.room[0])
-    factor, order = f._home()
-    rhs = _dense_args.rhs(b, factor, spec, name)
-    deal = _dense_args.deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
-    return _dense_args.run(_solution, factor, order, rhs.x, lay=rhs.lay, deal=deal)
+    return _dense_args.solve(_solution, f._lay, f._factor, (f.order,), b, spec, name)
 
 
 def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape: Any = None) -> LU:
