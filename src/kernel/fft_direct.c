@@ -337,6 +337,15 @@ static void point_to_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
     }
 }
 
+/* Bytes from these rows to the next ones. */
+static int64_t ahead_of_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
+                             int64_t row)
+{
+    const int64_t lanes = fft->kernels->lanes;
+
+    return (row + 2 * lanes <= job->n_rows) ? lanes * job->in_stride : 0;
+}
+
 static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch)
 {
     plait_fft_block_t block = {.order = fft->u.direct.order, .n_vectors = 1};
@@ -344,6 +353,7 @@ static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scr
     block.work = areas_of(fft, scratch).work;
     for (int64_t r = 0; r < job->n_rows; r += fft->kernels->lanes) {
         point_to_rows(fft, job, r, &block);
+        block.ahead = ahead_of_rows(fft, job, r);
         run_block(fft, &block, PLAIT_FFT_FIRST_ROWS, PLAIT_FFT_LAST_ROWS);
     }
 }
@@ -366,6 +376,7 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
         }
         block.out_offset = is_whole ? r * itemsize : 0;
         point_to_rows(fft, job, r, &block);
+        block.ahead = ahead_of_rows(fft, job, r);
         run_block(fft, &block, PLAIT_FFT_FIRST_ROWS,
                   is_whole ? last_role(fft, job->store) : PLAIT_FFT_LAST_COLUMNS);
         for (int64_t k = 0; !is_whole && (k < fft->n); k++) {
