@@ -42,7 +42,8 @@ typedef struct {
     bool has_half; /* the half axis, too */
     bool is_real;  /* the result is real numbers */
     plait_layout_t layout;
-    int slot; /* where its result goes: chosen by whoever runs the path */
+    int slot; /* where its result goes, and there the axis that lies next to the last one, -1 for */
+    int near; /* the axes in their order: chosen by whoever runs the path */
 } plait_fft_stage_t;
 
 enum { PLAIT_FFT_MAX_STAGES = 5 * PLAIT_MAX_NDIM + 6 };

@@ -38,30 +38,56 @@ static int64_t local_bytes(const plait_fft_t *f, const plait_layout_t *layout,
     return n_bytes;
 }
 
-/* Where the local array of a layout lies: strides, and its bytes. */
-static int64_t strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
+/* An array between two stages, and how it lies in its buffer. */
+typedef struct {
+    const plait_layout_t *layout;
+    bool is_real;
+    int slot;
+    int near; /* see plait_fft_stage_t */
+} array_t;
+
+static array_t result_of(const plait_fft_stage_t *stage)
+{
+    return (array_t){&stage->layout, stage->is_real, stage->slot, stage->near};
+}
+
+/* The axis at place i of an array's buffer, the slowest first. */
+static int axis_at(const array_t *x, int i)
+{
+    const int last = x->layout->ndim - 1;
+
+    return (x->near < 0 || i == last || i < x->near) ? i
+           : (i == last - 1)                         ? x->near
+                                                     : i + 1;
+}
+
+/* Strides of a rank's part of an array, and its bytes. */
+static int64_t strides_of(const plait_fft_t *f, const array_t *x, int rank,
                           bool is_padded, int64_t stride[])
 {
+    const int last = x->layout->ndim - 1;
     int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n_bytes = item_bytes;
+    int64_t n_bytes = bytes_of(f, x->is_real);
 
-    plait_layout_stored_shape(layout, rank, shape);
-    for (int a = layout->ndim - 1; a >= 0; a--) {
+    plait_layout_stored_shape(x->layout, rank, shape);
+    for (int i = last; i >= 0; i--) {
+        const int a = axis_at(x, i);
         stride[a] = n_bytes;
         n_bytes *= shape[a];
-        if (is_padded && a > 0 && n_bytes % PERIOD_BYTES == 0) {
-            n_bytes += (a == layout->ndim - 1) ? PAD_ROW_BYTES : PAD_PLANE_BYTES;
+        if (is_padded && i > 0 && n_bytes % PERIOD_BYTES == 0) {
+            n_bytes += (i == last) ? PAD_ROW_BYTES : PAD_PLANE_BYTES;
         }
     }
     return n_bytes;
 }
 
 /* As every pass sees it, of any rank. */
-static int64_t slot_strides(const plait_fft_t *f, const plait_layout_t *layout,
-                            int rank, int64_t item_bytes, int slot, int64_t stride[])
+static int64_t slot_strides(const plait_fft_t *f, const array_t *x, int rank,
+                            int64_t stride[])
 {
-    return strides_of(layout, rank, item_bytes,
-                      f->pads_work && slot > plait_slot_ret(f->plan, 0), stride);
+    const bool is_work = x->slot > plait_slot_ret(f->plan, 0);
+
+    return strides_of(f, x, rank, f->pads_work && is_work, stride);
 }
 
 static bool fits_result(const plait_fft_t *f, const plait_fft_stage_t *stage)
@@ -122,6 +148,25 @@ static bool has_passes_only(const plait_fft_t *f)
     return has_passes;
 }
 
+/* What the exchange that follows reads as planes of columns lies together plane by plane: it comes
+ * from a peer in one piece, and the columns' rows are next to each other. Not so where the operand
+ * may share the memory and is still read in its own order. */
+static int choose_near(const plait_fft_t *f, int i, bool takes_ret)
+{
+    const plait_fft_stage_t *next = NULL;
+    int first = i;
+
+    for (; is_in_place(f, first); first--) {
+    }
+    for (i++; i < f->path.n_stages && is_in_place(f, i); i++) {
+    }
+    next = (i < f->path.n_stages) ? &f->path.stages[i] : NULL;
+    return (f->pads_work && next != NULL && next->is_exchange &&
+            !(first == 0 && takes_ret))
+               ? next->t
+               : -1;
+}
+
 /* From the last stage, which writes the result, backwards: stages alternate between result
  * and one work buffer. A result that the operand may share memory with is not the place for
  * a first exchange, nor is one that is too small on some rank; these get a second buffer. */
@@ -139,15 +184,16 @@ static plait_status_t assign_slots(plait_fft_t *f)
         bool takes_ret =
             wants_ret && (is_last || fits_result(f, stage)) &&
             !(i == 0 && !is_last && (stage->is_exchange || has_padding(&f->from)));
+        stage->near = choose_near(f, i, takes_ret);
         if (takes_ret) {
             stage->slot = ret;
         } else {
             int which = wants_ret; /* a stage that could not have the result */
+            const array_t result = result_of(stage);
             int64_t stride[PLAIT_MAX_NDIM];
             work_bytes[which] =
-                plait_max(work_bytes[which], strides_of(&stage->layout, f->plan->rank,
-                                                        bytes_of(f, stage->is_real),
-                                                        f->pads_work, stride));
+                plait_max(work_bytes[which],
+                          strides_of(f, &result, f->plan->rank, f->pads_work, stride));
             stage->slot = -2 - which;
         }
         wants_ret = is_in_place(f, i) ? wants_ret : !wants_ret;
@@ -190,40 +236,41 @@ static plait_status_t make_rfft1(plait_fft_t *f, plait_rfft1_t **fft_p)
                               (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
 }
 
-/* Past the cache only data that will have left it before they are used again. */
+/* Past the cache only data that will have left it before they are used again: operand, work and
+ * result of all ranks, and as much for what else is in it (32 MiB, Zen 4: 128^3 complex64 gains
+ * a third, 64^3 complex128 would lose a tenth). */
 static plait_fft_store_t store_of(const plait_fft_t *f, const plait_layout_t *layout)
 {
     int64_t n_bytes =
-        2 * local_bytes(f, layout, false, f->plan->rank) * f->plan->n_ranks;
+        4 * local_bytes(f, layout, false, f->plan->rank) * f->plan->n_ranks;
 
     return (n_bytes > plait_host_cache_bytes()) ? PLAIT_FFT_STREAM : PLAIT_FFT_STORE;
 }
 
-/* A pass that writes the local array of `layout` with planes (t, last axis); pieces are filled in
+/* A pass that writes this rank's part of `to` with planes (t, last axis); pieces are filled in
  * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
-static plait_status_t new_pass(const plait_fft_t *f, const plait_layout_t *layout,
-                               bool is_real, int t, int slot, int n_pieces,
-                               plait_pass_t **pass_p)
+static plait_status_t new_pass(const plait_fft_t *f, const array_t *to, int t,
+                               int n_pieces, plait_pass_t **pass_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = plait_alloc(1, sizeof(*pass));
-    int ndim = layout->ndim;
+    int ndim = to->layout->ndim;
     int64_t shape[PLAIT_MAX_NDIM];
     int64_t stride[PLAIT_MAX_NDIM];
 
     PLAIT_CHECK(pass != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     pass->pieces = plait_alloc(n_pieces, sizeof(*pass->pieces));
     PLAIT_CHECK(pass->pieces != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    pass->item_bytes = bytes_of(f, is_real);
-    slot_strides(f, layout, f->plan->rank, pass->item_bytes, slot, stride);
-    plait_layout_local_shape(layout, f->plan->rank, shape);
+    pass->item_bytes = bytes_of(f, to->is_real);
+    slot_strides(f, to, f->plan->rank, stride);
+    plait_layout_local_shape(to->layout, f->plan->rank, shape);
     t = (t >= 0) ? t : ndim - 2;
     pass->n_t = (t >= 0) ? shape[t] : 1;
     pass->n_w = shape[ndim - 1];
     pass->src_n_t = pass->n_t;
     pass->src_n_w = pass->n_w;
     pass->src_bytes = pass->item_bytes;
-    pass->dst_slot = slot;
+    pass->dst_slot = to->slot;
     pass->dst_t_stride = (t >= 0) ? stride[t] : 0;
     for (int a = 0; a < ndim - 1; a++) {
         if (a != t) {
@@ -232,7 +279,7 @@ static plait_status_t new_pass(const plait_fft_t *f, const plait_layout_t *layou
             pass->n_outer++;
         }
     }
-    pass->store = store_of(f, layout);
+    pass->store = store_of(f, to->layout);
     *pass_p = pass;
     pass = NULL;
 done:
@@ -240,25 +287,25 @@ done:
     return status;
 }
 
-/* Planes (t, last axis) of this rank's own buffer `slot` in the layout that the pass reads. */
+/* Planes (t, last axis) of this rank's own part of `from`, which the pass reads. */
 static void set_own_piece(const plait_fft_t *f, plait_pass_t *pass, int t,
-                          const plait_layout_t *layout, bool is_real, int slot)
+                          const array_t *from)
 {
     plait_piece_t *piece = &pass->pieces[0];
     int64_t shape[PLAIT_MAX_NDIM];
     int64_t stride[PLAIT_MAX_NDIM];
-    int last = layout->ndim - 1;
+    int last = from->layout->ndim - 1;
     int d = 0;
 
-    pass->src_bytes = bytes_of(f, is_real);
-    slot_strides(f, layout, f->plan->rank, pass->src_bytes, slot, stride);
-    plait_layout_local_shape(layout, f->plan->rank, shape);
+    pass->src_bytes = bytes_of(f, from->is_real);
+    slot_strides(f, from, f->plan->rank, stride);
+    plait_layout_local_shape(from->layout, f->plan->rank, shape);
     t = (t >= 0) ? t : last - 1;
     pass->src_n_t = (t >= 0) ? shape[t] : 1;
     pass->src_n_w = shape[last];
     pass->n_pieces = 1;
     *piece = (plait_piece_t){.peer = f->plan->rank,
-                             .slot = slot,
+                             .slot = from->slot,
                              .n_t = pass->src_n_t,
                              .t_stride = (t >= 0) ? stride[t] : 0};
     for (int a = 0; a < last; a++) {
@@ -270,13 +317,12 @@ static void set_own_piece(const plait_fft_t *f, plait_pass_t *pass, int t,
 
 /* Transforms `axes` of the local array: rows and the columns of one axis in one pass, every
  * further axis in a pass of its own, in place. */
-static plait_status_t add_local(plait_fft_t *f, const plait_layout_t *from,
-                                const plait_layout_t *layout, unsigned axes,
-                                int src_slot, int dst_slot)
+static plait_status_t add_local(plait_fft_t *f, const array_t *from, const array_t *to,
+                                unsigned axes)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
-    int last = layout->ndim - 1;
+    int last = to->layout->ndim - 1;
 
     while (axes != 0) {
         bool has_rows = (axes & (1U << last)) != 0;
@@ -286,22 +332,21 @@ static plait_status_t add_local(plait_fft_t *f, const plait_layout_t *from,
                     ? a
                     : t; /* the closest to the last: smallest planes */
         }
-        PLAIT_TRY(new_pass(f, layout, false, t, dst_slot, 1, &pass));
-        set_own_piece(f, pass, t, from, false, src_slot);
-        if (src_slot == dst_slot) {
+        PLAIT_TRY(new_pass(f, to, t, 1, &pass));
+        set_own_piece(f, pass, t, from);
+        if (from->slot == to->slot) {
             pass->store = PLAIT_FFT_STORE; /* the lines are in the cache already */
         }
         if (has_rows) {
-            PLAIT_TRY(make_fft1(f, layout->shape[last], &pass->rows));
+            PLAIT_TRY(make_fft1(f, to->layout->shape[last], &pass->rows));
         }
         if (t >= 0) {
-            PLAIT_TRY(make_fft1(f, layout->shape[t], &pass->columns));
+            PLAIT_TRY(make_fft1(f, to->layout->shape[t], &pass->columns));
         }
         PLAIT_TRY(plait_pass_add(f->plan, &pass));
         axes &= ~(1U << last);
         axes &= (t >= 0) ? ~(1U << t) : ~0U;
-        src_slot = dst_slot;
-        from = layout;
+        from = to;
     }
 done:
     plait_pass_destroy(&pass);
@@ -309,24 +354,25 @@ done:
 }
 
 /* The half axis of a local array, and one more axis at most. */
-static plait_status_t add_half(plait_fft_t *f, const plait_layout_t *from,
-                               const plait_fft_stage_t *stage, int src_slot)
+static plait_status_t add_half(plait_fft_t *f, const array_t *from,
+                               const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
+    const array_t to = result_of(stage);
     int half = f->path.half.axis;
-    bool is_columns = half < from->ndim - 1;
+    bool is_columns = half < from->layout->ndim - 1;
     int t = (stage->axes != 0) ? __builtin_ctz(stage->axes) : -1;
 
     t = is_columns ? half : t;
-    PLAIT_TRY(new_pass(f, &stage->layout, stage->is_real, t, stage->slot, 1, &pass));
-    set_own_piece(f, pass, t, from, !stage->is_real, src_slot);
+    PLAIT_TRY(new_pass(f, &to, t, 1, &pass));
+    set_own_piece(f, pass, t, from);
     pass->is_real_columns = is_columns;
     if (f->path.half.to_complex) {
         PLAIT_TRY(make_rfft1(f, &pass->real));
     }
     if (stage->axes != 0) {
-        PLAIT_TRY(make_fft1(f, from->shape[t], &pass->columns));
+        PLAIT_TRY(make_fft1(f, from->layout->shape[t], &pass->columns));
     }
     if (!f->path.half.to_complex) {
         PLAIT_TRY(make_rfft1(f, &pass->real));
@@ -340,20 +386,20 @@ done:
 /* The piece of every peer that this rank's part of `to` meets: the whole of it along all
  * axes but t, since only t and the axis that took its split differ. */
 static plait_status_t set_pieces(const plait_fft_t *f, plait_pass_t *pass,
-                                 const plait_layout_t *from, const plait_layout_t *to,
-                                 int t, int slot)
+                                 const array_t *array, const plait_layout_t *to, int t)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_layout_t *from = array->layout;
     int rank = f->plan->rank;
     int replica = plait_layout_replica(from, rank);
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
 
     for (int peer = 0; peer < f->plan->n_ranks; peer++) {
         int64_t stride[PLAIT_MAX_NDIM];
-        plait_piece_t piece = {.peer = peer, .slot = slot};
+        plait_piece_t piece = {.peer = peer, .slot = array->slot};
         bool is_empty = plait_layout_replica(from, peer) != replica;
         int d = 0;
-        slot_strides(f, from, peer, f->item_bytes, slot, stride);
+        slot_strides(f, array, peer, stride);
         for (int a = 0; a < from->ndim && !is_empty; a++) {
             PLAIT_TRY(plait_overlaps_of(from, peer, to, rank, a, &overlaps[a]));
             is_empty = overlaps[a].n == 0;
@@ -382,23 +428,23 @@ done:
 }
 
 /* Columns of axis t as they arrive, then real rows where the stage has them. */
-static plait_status_t add_fused(plait_fft_t *f, const plait_layout_t *from,
-                                int src_slot, const plait_fft_stage_t *stage)
+static plait_status_t add_fused(plait_fft_t *f, const array_t *from,
+                                const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
+    const array_t to = result_of(stage);
     plait_layout_t moved = stage->layout; /* before the rows */
     int64_t shape[PLAIT_MAX_NDIM];
 
-    PLAIT_TRY(new_pass(f, &stage->layout, stage->is_real, stage->t, stage->slot,
-                       f->plan->n_ranks, &pass));
+    PLAIT_TRY(new_pass(f, &to, stage->t, f->plan->n_ranks, &pass));
     if (stage->has_half) {
         moved.shape[f->path.half.axis] = f->path.half.n / 2 + 1;
     }
     plait_layout_local_shape(&moved, f->plan->rank, shape);
     pass->src_n_w = shape[moved.ndim - 1];
     pass->src_bytes = f->item_bytes;
-    PLAIT_TRY(set_pieces(f, pass, from, &moved, stage->t, src_slot));
+    PLAIT_TRY(set_pieces(f, pass, from, &moved, stage->t));
     PLAIT_TRY(make_fft1(f, moved.shape[stage->t], &pass->columns));
     if (stage->has_half) {
         PLAIT_TRY(make_rfft1(f, &pass->real));
@@ -409,25 +455,24 @@ done:
     return status;
 }
 
-static plait_status_t add_exchange(plait_fft_t *f, const plait_layout_t *from,
-                                   int src_slot, const plait_fft_stage_t *stage)
+static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
+                                   const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
+    const array_t to = result_of(stage);
     plait_move_t move = {0};
 
     PLAIT_TRY(plait_plan_fence(f->plan));
     if (stage->view != PLAIT_FFT_SAME) {
-        PLAIT_TRY(plait_four_step_move(f, from, src_slot, stage));
-    } else if (is_fusable(f, from, stage)) {
-        PLAIT_TRY(add_fused(f, from, src_slot, stage));
+        PLAIT_TRY(plait_four_step_move(f, from->layout, from->slot, stage));
+    } else if (is_fusable(f, from->layout, stage)) {
+        PLAIT_TRY(add_fused(f, from, stage));
     } else {
-        PLAIT_TRY(plait_redist_move(f->plan, from, src_slot, &stage->layout,
-                                    stage->slot, false, bytes_of(f, stage->is_real),
-                                    &move));
+        PLAIT_TRY(plait_redist_move(f->plan, from->layout, from->slot, to.layout,
+                                    to.slot, false, bytes_of(f, to.is_real), &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0) {
-            PLAIT_TRY(add_local(f, &stage->layout, &stage->layout, 1U << stage->t,
-                                stage->slot, stage->slot));
+            PLAIT_TRY(add_local(f, &to, &to, 1U << stage->t));
         }
     }
 done:
@@ -438,8 +483,7 @@ done:
 plait_status_t plait_fft_add_stages(plait_fft_t *f)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_layout_t *layout = &f->path.from;
-    int slot = plait_slot_arg(f->plan, 0);
+    array_t array = {&f->path.from, f->is_from_real, plait_slot_arg(f->plan, 0), -1};
     plait_move_t zeros = {0};
     bool has_exchange = false;
 
@@ -448,26 +492,25 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
     for (int i = 0; i < f->path.n_stages; i++) {
         const plait_fft_stage_t *stage = &f->path.stages[i];
         if (stage->is_exchange) {
-            PLAIT_TRY(add_exchange(f, layout, slot, stage));
+            PLAIT_TRY(add_exchange(f, &array, stage));
         } else if (stage->has_half) {
             if (i > 0 && f->path.stages[i - 1].is_exchange) {
                 /* what this stage writes may be what peers still read for the exchange */
                 PLAIT_TRY(plait_plan_fence(f->plan));
             }
-            PLAIT_TRY(add_half(f, layout, stage, slot));
+            PLAIT_TRY(add_half(f, &array, stage));
         } else if (stage->view == PLAIT_FFT_TURN) {
             PLAIT_TRY(plait_plan_fence(f->plan)); /* as above: peers have folded */
-            PLAIT_TRY(plait_four_step_turn(f, layout, slot, stage));
+            PLAIT_TRY(plait_four_step_turn(f, array.layout, array.slot, stage));
         } else {
-            PLAIT_TRY(
-                add_local(f, layout, &stage->layout, stage->axes, slot, stage->slot));
+            const array_t to = result_of(stage);
+            PLAIT_TRY(add_local(f, &array, &to, stage->axes));
         }
         has_exchange = has_exchange || stage->is_exchange;
-        layout = &stage->layout;
-        slot = stage->slot;
+        array = result_of(stage);
     }
     if (has_padding(&f->to)) {
-        PLAIT_TRY(plait_redist_zero(&f->to, f->plan->rank, slot,
+        PLAIT_TRY(plait_redist_zero(&f->to, f->plan->rank, array.slot,
                                     bytes_of(f, f->is_to_real), &zeros));
         PLAIT_TRY(plait_plan_move(f->plan, &zeros));
     }
