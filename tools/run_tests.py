@@ -327,8 +327,18 @@ def doctests(count):
 # What depends most on the number of ranks and on the MPI; two ranks run everything.
 COLLECTIVE = ("collectives", "neighbor")
 
+# What depends on the MPI: how messages of every kind travel, communicators of mpi4py, devices of
+# several processes. Derivatives, batches, loops and tokens make the same calls of it.
+OF_THE_MPI = (
+    "not (adjoint or vmap or scan or deriv or grad or remat or products or ties or one_axis"
+    " or token or transposed or shapes or depend or programs or example)"
+)
+
 # What one rank has nobody to do with, or does as a process without MPI.
-AMONG_SEVERAL = ("compat", "generated", "leaks", "start")
+AMONG_SEVERAL = (
+    *("compat", "config", "docs", "generated", "io", "leaks", "linalg", "observe", "start"),
+    "tune",
+)
 
 # MPICH pretends that there are two nodes; over UCX its receives from any source hang then.
 TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
@@ -402,7 +412,7 @@ def open_mpi(n_ranks, parts=()):
 
     def suite(count):
         name, environment = f"openmpi-{n_ranks}", other_environment()
-        mpi(name, n_ranks, parts, python=OTHER_PYTHON, environment=environment)(count)
+        mpi(name, n_ranks, parts, OTHER_PYTHON, environment, only=OF_THE_MPI)(count)
 
     return suite
 
@@ -419,7 +429,7 @@ def open_mpi_faults(count):
 
 
 # Two lanes: the first suites are of C, or wait most of the time. Whichever lane is done first
-# helps the other one from its end.
+# helps the other one from its end, so that the shortest of the second lane are in its middle.
 N_SUITES_BESIDE = 8
 SUITES: dict[str, Callable[[Count], None]] = {
     "structure": structure,
@@ -437,15 +447,15 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "python": python,
     "mesh": mesh,
     "linalg": linalg,
-    "doctest": doctests,
-    "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),
     "mpi-2": mpi("mpi-2", 2),
-    "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p"), is_quick=False),
+    "doctest": doctests,
     "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
     "hosts": hosts("hosts", 2, 4),
     "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
-    "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
+    "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),
+    "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p"), is_quick=False),
     "openmpi-3": open_mpi(3, ("neighbor", "mesh", "p2p")),
+    "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
 }
 
 
