@@ -7,9 +7,10 @@ function(plait_target_flags target)
   if(PLAIT_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
+  # -O1 also in Debug: checks of code that is not optimised take several times as long.
   if(PLAIT_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${PLAIT_SANITIZE} -fno-omit-frame-pointer
-                                             -fno-sanitize-recover=all)
+                                             -fno-sanitize-recover=all -O1)
     target_link_options(${target} PRIVATE -fsanitize=${PLAIT_SANITIZE})
   endif()
 endfunction()

@@ -11,6 +11,7 @@ if anything failed. What this machine cannot do is skipped with its reason, neve
 
 import collections
 import dataclasses
+import functools
 import importlib.util
 import os
 import re
@@ -246,11 +247,27 @@ PYTEST = (
 )
 
 
+@functools.cache
+def quick_compiles(python):
+    """What makes XLA compile in half of the time; the tests run most programs only once.
+
+    LLVM's lowest level, and emitters of loops without MLIR where this XLA has them still: it ends
+    a process that names a flag which it does not know. Some suites compile as users do.
+    """
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
+    chosen = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    trial = [python, "-c", "import jax; jax.devices('cpu')"]
+    if run("quick-compiles", trial, 60, {"XLA_FLAGS": flags})[0] == 0:
+        chosen["XLA_FLAGS"] = flags
+    return chosen
+
+
 def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environment=None):
-    """Pytest in one process."""
+    """Pytest in one process; without an environment of its own programs are compiled quickly."""
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
     command = [python, *PYTEST, f"--junitxml={junit}", *arguments]
+    environment = quick_compiles(python) if environment is None else environment
     code, log = run(name, command, limit_s, environment)
     read_junit(count, junit)
     close(count, name, 0 if code == 5 and "doctest" in name else code, log)
@@ -310,8 +327,18 @@ def doctests(count):
 # What depends most on the number of ranks and on the MPI; two ranks run everything.
 COLLECTIVE = ("collectives", "neighbor")
 
+# What depends on the MPI: how messages of every kind travel, communicators of mpi4py, devices of
+# several processes. Derivatives, batches, loops and tokens make the same calls of it.
+OF_THE_MPI = (
+    "not (adjoint or vmap or scan or deriv or grad or remat or products or ties or one_axis"
+    " or token or transposed or shapes or depend or programs or example)"
+)
+
 # What one rank has nobody to do with, or does as a process without MPI.
-AMONG_SEVERAL = ("compat", "generated", "leaks", "start")
+AMONG_SEVERAL = (
+    *("compat", "config", "docs", "generated", "io", "leaks", "linalg", "observe", "start"),
+    "tune",
+)
 
 # MPICH pretends that there are two nodes; over UCX its receives from any source hang then.
 TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
@@ -328,6 +355,7 @@ def mpi(
     only="",
     folder="tests/python/mpi",
     without=(),
+    is_quick=True,
 ):
     """A suite of tests/python/mpi, or of some of its files; a test fails if it does on any rank."""
     files = [f"{folder}/test_{part}_mpi.py" for part in parts] or [folder]
@@ -346,7 +374,8 @@ def mpi(
         results = 'exec "$@" --junitxml="$0/$PLAIT_RUN_RANK.xml"'
         launch = [python, "-m", "plait", "run", "-n", n_ranks, "--timeout", limit_s]
         command = [*launch, "sh", "-c", results, LOGS / name, *tests]
-        code, log = run(name, command, limit_s + 30, environment)
+        settings = (quick_compiles(python) if is_quick else {}) | (environment or {})
+        code, log = run(name, command, limit_s + 30, settings)
         found = [read_junit(count, LOGS / name / f"{r}.xml", f"{name} ") for r in range(n_ranks)]
         if not all(found):
             missing = [rank for rank, there in enumerate(found) if not there]
@@ -366,7 +395,9 @@ def hosts(name, n_ranks, n_devices, python=sys.executable, only=""):
         environment = {"PLAIT_TEST_DEVICES": str(n_devices)}
         if python == OTHER_PYTHON:
             environment |= other_environment()
-        mpi(name, n_ranks, (), python, environment, only=only, folder=DEVICES)(count)
+        mpi(name, n_ranks, (), python, environment, only=only, folder=DEVICES, is_quick=False)(
+            count
+        )
 
     return suite
 
@@ -381,7 +412,7 @@ def open_mpi(n_ranks, parts=()):
 
     def suite(count):
         name, environment = f"openmpi-{n_ranks}", other_environment()
-        mpi(name, n_ranks, parts, python=OTHER_PYTHON, environment=environment)(count)
+        mpi(name, n_ranks, parts, OTHER_PYTHON, environment, only=OF_THE_MPI)(count)
 
     return suite
 
@@ -393,12 +424,12 @@ def open_mpi_faults(count):
         count.add(name, "skipped", f"{OTHER_PYTHON} is absent: make sets it up")
         return
     chosen = "shared and (2-shared or raise or kill or stop)"
-    environment = other_environment()
+    environment = quick_compiles(OTHER_PYTHON) | other_environment()
     pytest(count, name, FAULTS, "-k", chosen, python=OTHER_PYTHON, environment=environment)
 
 
 # Two lanes: the first suites are of C, or wait most of the time. Whichever lane is done first
-# helps the other one from its end.
+# helps the other one from its end, so that the shortest of the second lane are in its middle.
 N_SUITES_BESIDE = 8
 SUITES: dict[str, Callable[[Count], None]] = {
     "structure": structure,
@@ -416,15 +447,15 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "python": python,
     "mesh": mesh,
     "linalg": linalg,
-    "doctest": doctests,
-    "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),
     "mpi-2": mpi("mpi-2", 2),
-    "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p")),
+    "doctest": doctests,
     "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
     "hosts": hosts("hosts", 2, 4),
     "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
-    "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
+    "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),
+    "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p"), is_quick=False),
     "openmpi-3": open_mpi(3, ("neighbor", "mesh", "p2p")),
+    "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
 }
 
 

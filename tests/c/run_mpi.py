@@ -12,6 +12,7 @@ CMake, so that any compiler and sanitizer can be asked for. Exit code: the numbe
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import os
 import signal
 import subprocess
@@ -89,27 +90,28 @@ def runs(library: Path, extra: dict, ranks: list[int] | None, nodes: int | None)
     return [pair for pair in pairs if nodes in (None, pair[1])]
 
 
-def build(program: Path, folder: Path, compiler: str, flags: list[str]) -> Path:
-    """Compile the program with the transports; return its path."""
+def compile_all(folder: Path, compiler: str, flags: list[str]) -> list[str]:
+    """Compile the transports and what they need, as many files at once as there are cores."""
     source = ROOT / "src"
-    files = [str(p) for pattern in SOURCES for p in sorted(source.glob(pattern))]
+    files = [p for pattern in SOURCES for p in sorted(source.glob(pattern))]
+    objects = [str(folder / f"{p.parent.name}_{p.stem}.o") for p in files]
+    command = [compiler, *FLAGS, *flags, f"-I{ROOT}/include", f"-I{source}", "-c"]
+
+    def compile_one(file: Path, out: str) -> None:
+        subprocess.run([*command, str(file), "-o", out], check=True)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_one, files, objects))
+    return objects
+
+
+def build(program: Path, folder: Path, compiler: str, flags: list[str], objects: list[str]) -> Path:
+    """Compile the program and link it with the transports; return its path."""
     out = folder / program.stem
+    folders = [f"-I{path}" for path in (ROOT / "include", ROOT / "src", program.parent)]
+    libraries = ["-ldl", "-lpthread", "-lm"]
     subprocess.run(
-        [
-            compiler,
-            *FLAGS,
-            *flags,
-            f"-I{ROOT}/include",
-            f"-I{source}",
-            f"-I{program.parent}",
-            str(program),
-            *files,
-            "-o",
-            str(out),
-            "-ldl",
-            "-lpthread",
-            "-lm",
-        ],
+        [compiler, *FLAGS, *flags, *folders, str(program), *objects, "-o", str(out), *libraries],
         check=True,
     )
     return out
@@ -175,9 +177,10 @@ def main() -> int:
     options = parser.parse_args()
     failed = []
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.build or Path(scratch)
+        folder, flags = options.build or Path(scratch), options.flags.split()
+        objects = compile_all(folder, options.cc, flags)
         for source in options.programs:
-            program = build(source.resolve(), folder, options.cc, options.flags.split())
+            program = build(source.resolve(), folder, options.cc, flags, objects)
             for name, launcher, library, extra in mpis():
                 if options.only not in name:
                     continue

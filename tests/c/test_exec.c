@@ -145,7 +145,7 @@ static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim,
                       const int grid[], plait_split_t split, bool is_stored,
                       plait_layout_t *layout)
 {
-    int over[PLAIT_MAX_NDIM];
+    int over[PLAIT_MAX_NDIM] = {0};
     int digits = code;
 
     for (int a = 0; a < ndim; a++) {

@@ -42,8 +42,12 @@ def table(n, dtype):
     return {c.name: (c, c.operands(n, dtype)) for c in every if c.has(dtype)}
 
 
-@pytest.mark.parametrize("n", [1, 4])
-@pytest.mark.parametrize("dtype", cases.DTYPES)
+# Every dtype on several devices, and one of each kind on one: each is a program of all operations.
+VALUES = [(4, dtype) for dtype in cases.DTYPES]
+VALUES += [(1, dtype) for dtype in ("bool", "int16", "bfloat16", "complex128", "float8_e5m2")]
+
+
+@pytest.mark.parametrize("n, dtype", VALUES)
 def test_values(n, dtype):
     """All cases of a dtype in one program."""
     chosen = table(n, dtype)

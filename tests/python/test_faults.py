@@ -4,6 +4,7 @@ The table of what MPI itself makes of them (hangs, wrong results reported as suc
 docs/guard.md.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -17,7 +18,10 @@ from plait import _launch, _mpi_find
 HERE = pathlib.Path(__file__).parent
 TIMEOUT_S = 2
 SLACK_S = 8  # of a busy machine
-WAYS = {"shared memory": {}, "messages": {"PLAIT_SHARED": "off"}}
+# MPICH pretends that there are two nodes.
+TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
+WAYS = {"shared memory": {}, "messages": {"PLAIT_SHARED": "off"}, "two nodes": TWO_NODES}
+BOTH_WAYS = pytest.mark.parametrize("way", ["shared memory", "messages"])
 
 # The error on ranks that are left, what its text says, and seconds until it comes.
 WANT = {
@@ -50,15 +54,16 @@ WANT = {
 }
 
 
-def job(names, n_ranks, variables, program="faulty.py"):
-    """Runs a job: its rows by fault, its exit code, all that it printed."""
+@functools.cache
+def job(names, n_ranks, way, program="faulty.py"):
+    """Runs a job once: its rows by fault, its exit code, all that it printed."""
     if _launch.find_launcher is None or _mpi_find.find_mpi() is None:
         pytest.skip("no MPI")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
     done = subprocess.run(
         [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "90"]
         + [str(HERE / program), *names],
-        env=env | {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu", **variables},
+        env=env | {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu", **WAYS[way]},
         capture_output=True,
         text=True,
         timeout=120,
@@ -84,26 +89,26 @@ def judge(name, rows, ranks, output, text=None):
         assert row["took"] < bound_s + SLACK_S, (name, rank, row)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("n_ranks", [2, 3])
+SURVIVED = {
+    2: tuple(name for name in faulty.TOGETHER if name in WANT),
+    3: ("counts", "roots", "receives", "crossed"),
+}
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("n_ranks", SURVIVED)
 def test_faults_that_all_ranks_survive(way, n_ranks):
-    names = [name for name in faulty.TOGETHER if name in WANT]
-    if n_ranks == 3:
-        names = ["counts", "roots", "receives", "crossed"]
-    rows, code, output = job(names, n_ranks, WAYS[way])
+    names = SURVIVED[n_ranks]
+    rows, code, output = job(names, n_ranks, way)
     for name in names:
         judge(name, rows.get(name, {}), range(n_ranks), output)
     assert [row["total"] for row in rows["none"].values()] == [n_ranks] * n_ranks
     assert code == 0, output
 
 
-# MPICH pretends that there are two nodes.
-TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
-
-
-@pytest.mark.parametrize("name", ["kill", "late", "raise"])
+@pytest.mark.parametrize("name", ["kill", "late"])
 def test_faults_of_one_rank_of_two_nodes(name):
-    rows, code, output = job([name], 4, TWO_NODES)  # of three, MPICH hangs in MPI_Init at times
+    rows, code, output = job((name,), 4, "two nodes")  # of 3, MPICH hangs in MPI_Init at times
     mine = rows.get(name, {})
     ranks = [0, 1, 2]
     if name == "late":  # the table is with the rank that gave up first
@@ -112,13 +117,15 @@ def test_faults_of_one_rank_of_two_nodes(name):
     assert code != 0, output
 
 
-GONE = [name for name in WANT if name not in faulty.TOGETHER]
+# All of them where ranks see each other; by messages one of each kind: a rank that says that it
+# ends, that leaves without a word, that is killed, and that does nothing any more.
+GONE = [(name, "shared memory") for name in WANT if name not in faulty.TOGETHER]
+GONE += [(name, "messages") for name in ("raise in a loop", "exit", "kill", "stop")]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", GONE)
-def test_faults_of_one_rank(way, name):
-    rows, code, output = job([name], 2, WAYS[way])
+@pytest.mark.parametrize("name, way", GONE)
+def test_faults_of_one_rank(name, way):
+    rows, code, output = job((name,), 2, way)
     mine = rows.get(name, {})
     judge(name, {rank: row for rank, row in mine.items() if rank == 0}, [0], output)
     if name == "late" or (name == "stop" and 1 in mine):  # comes when nobody waits any more
@@ -128,17 +135,16 @@ def test_faults_of_one_rank(way, name):
     assert (code == 0) == (name == "exit"), output
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ["raise", "kill"])
-def test_a_process_with_several_devices_of_a_mesh_ends(way, name):
-    rows, code, output = job([name], 2, WAYS[way], "faulty_mesh.py")
+@pytest.mark.parametrize("name, way", [("raise", "messages"), ("kill", "shared memory")])
+def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
+    rows, code, output = job((name,), 2, way, "faulty_mesh.py")
     judge(name, rows.get(name, {}), [0], output)
     assert code != 0, output
 
 
 def test_an_adjoint_that_one_rank_has_dropped():
     """Messages of tangents have a communicator of their own: the time limit ends the wait."""
-    rows, code, output = job(["ignored adjoint"], 2, {})
+    rows, code, output = job(("ignored adjoint",), 2, "shared memory")
     mine = rows["ignored adjoint"]
     assert [mine[rank]["kind"] for rank in range(2)] == ["TimeoutError"] * 2, output
     assert any("see plait.depend" in row["text"] for row in mine.values()), output
@@ -146,9 +152,10 @@ def test_an_adjoint_that_one_rank_has_dropped():
     assert code == 1, output
 
 
-@pytest.mark.parametrize("way", WAYS)
+@BOTH_WAYS
 def test_messages_name_both_calls(way):
-    rows, _, output = job(["counts", "receives", "truncation"], 2, WAYS[way])
+    rows, code, output = job(SURVIVED[2], 2, way)
+    assert code == 0, output
     for row in rows["truncation"].values():
         assert row["text"].count("at faulty.py:") == 2, output
     for name in ("counts", "receives"):

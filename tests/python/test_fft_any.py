@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
+from pairwise import pairwise
 
 MESHES = {(2,): P("a"), (4,): P("a"), (2, 2): P("a", "b"), (2, 4): P("a", "b")}
 
@@ -48,46 +49,52 @@ def data(y, shape):
     return y[inside]
 
 
-@pytest.mark.parametrize("layout", ["transposed", "natural"])
-@pytest.mark.parametrize("shape", MESHES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_real_there_and_back(shape, layout, dtype):
+LAYOUTS = ["transposed", "natural"]
+
+
+@pytest.mark.parametrize(
+    "shape,layout,dtype,size",
+    pairwise(list(MESHES), LAYOUTS, ["float32", "float64"], [(8, 8, 8), (8, 16, 7), (16, 8, 30)]),
+)
+def test_real_there_and_back(shape, layout, dtype, size):
     mesh = meshes.make(shape)
-    for size in [(8, 8, 8), (8, 16, 7), (16, 8, 30)]:
-        a = meshes.random(size, dtype)
-        want = oracle.rfft(a, "backward", (0, 1, 2))
-        x = meshes.put(a, mesh, MESHES[shape])
-        y = plait.fft.prfft3d(x, layout=layout)
-        close(data(y, want.shape), want.astype(y.dtype))
-        z = plait.fft.pirfft3d(y, layout=layout, shape=size)
-        assert z.dtype == dtype
-        close(np.asarray(z), a)
-        both = plait.jit(
-            lambda v, size=size: plait.fft.pirfft3d(
-                plait.fft.prfft3d(v, layout=layout), layout=layout, shape=size
-            )
-        )
-        close(np.asarray(both(x)), a)
+    a = meshes.random(size, dtype)
+    want = oracle.rfft(a, "backward", (0, 1, 2))
+    x = meshes.put(a, mesh, MESHES[shape])
+    y = plait.fft.prfft3d(x, layout=layout)
+    close(data(y, want.shape), want.astype(y.dtype))
+    z = plait.fft.pirfft3d(y, layout=layout, shape=size)
+    assert z.dtype == dtype
+    close(np.asarray(z), a)
+    both = plait.jit(
+        lambda v: plait.fft.pirfft3d(plait.fft.prfft3d(v, layout=layout), layout=layout, shape=size)
+    )
+    close(np.asarray(both(x)), a)
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-@pytest.mark.parametrize("shape", MESHES)
-def test_uneven_sizes(shape, kind):
+@pytest.mark.parametrize(
+    "shape,size,kind,layout",
+    pairwise(
+        list(MESHES),
+        [(7, 5, 9), (1, 3, 2), (9, 11, 6)],
+        [AxisType.Auto, AxisType.Explicit],
+        LAYOUTS,
+    ),
+)
+def test_uneven_sizes(shape, size, kind, layout):
     mesh, spec = meshes.make(shape, kind), MESHES[shape]
-    for size in [(7, 5, 9), (1, 3, 2), (9, 11, 6)]:
-        a = meshes.random(size, "complex128")
-        x = meshes.put(padded(a, rounded(size, mesh, spec)), mesh, spec)
-        for layout in ("transposed", "natural"):
-            y = plait.fft.pfft3d(x, shape=size, layout=layout)
-            close(data(y, size), oracle.fft(a, -1, "backward", (0, 1, 2)))
-            z = plait.fft.pifft3d(y, shape=size, layout=layout)
-            assert z.shape == x.shape
-            close(data(z, size), a)
-        r = meshes.put(padded(a.real, x.shape), mesh, spec)
-        y = plait.fft.prfft3d(r, shape=size)
-        want = oracle.rfft(a.real, "backward", (0, 1, 2))
-        close(data(y, want.shape), want)
-        close(data(plait.fft.pirfft3d(y, shape=size), size), a.real)
+    a = meshes.random(size, "complex128")
+    x = meshes.put(padded(a, rounded(size, mesh, spec)), mesh, spec)
+    y = plait.fft.pfft3d(x, shape=size, layout=layout)
+    close(data(y, size), oracle.fft(a, -1, "backward", (0, 1, 2)))
+    z = plait.fft.pifft3d(y, shape=size, layout=layout)
+    assert z.shape == x.shape
+    close(data(z, size), a)
+    r = meshes.put(padded(a.real, x.shape), mesh, spec)
+    y = plait.fft.prfft3d(r, shape=size)
+    want = oracle.rfft(a.real, "backward", (0, 1, 2))
+    close(data(y, want.shape), want)
+    close(data(plait.fft.pirfft3d(y, shape=size), size), a.real)
 
 
 def test_more_padding_than_needed():
@@ -129,29 +136,42 @@ def test_any_axes(draw):
 LONE = [2**10, 3 * 2**6, 1000, 997, 16, 64, 3, 5 * 67]
 
 
-@pytest.mark.parametrize("n", LONE)
-@pytest.mark.parametrize("shape", [(2,), (4,), (2, 4)])
-def test_lone_axis(shape, n):
-    """One axis that is split: squares, uneven parts, primes, fewer points than devices."""
+LONE_MESHES, FORMS = [(2,), (4,), (2, 4)], ["n", "2 x n", "n x 3"]
+
+
+def lone(shape, form, n):
+    """A mesh, a size in which n is split over all of it, its spec, and which axis n is."""
     mesh = meshes.make(shape)
-    spec = P(mesh.axis_names)
-    for size, spec_of in [((n,), spec), ((2, n), P(None, *spec)), ((n, 3), spec)]:
-        axis = size.index(n)
-        for dtype, kinds in [("complex64", KINDS[:2]), ("complex128", KINDS[:2])]:
-            a = meshes.random(size, dtype)
-            x = meshes.put(padded(a, rounded(size, mesh, spec_of)), mesh, spec_of)
-            for kind in kinds:
-                y = getattr(plait.fft, kind)(x, None, (axis,), "ortho", shape=size)
-                want = getattr(np.fft, kind)(a.astype("complex128"), None, (axis,), "ortho")
-                close(data(y, size), want.astype(dtype))
-                assert y.sharding.is_equivalent_to(x.sharding, x.ndim)
-        r = meshes.random(size, "float64")
-        x = meshes.put(padded(r, rounded(size, mesh, spec_of)), mesh, spec_of)
-        half = plait.fft.rfftn(x, None, (axis,), shape=size)
-        want = np.fft.rfftn(r, None, (axis,))
-        close(data(half, want.shape), want)
-        back = plait.fft.irfftn(half, None, (axis,), shape=size)
-        close(data(back, size), r)
+    size = {"n": (n,), "2 x n": (2, n), "n x 3": (n, 3)}[form]
+    axis = len(size) - 1 if form == "2 x n" else 0
+    return mesh, size, P(*[None] * axis, mesh.axis_names), axis
+
+
+@pytest.mark.parametrize(
+    "n,shape,form,dtype,kind",
+    pairwise(LONE, LONE_MESHES, FORMS, ["complex64", "complex128"], KINDS[:2]),
+)
+def test_lone_axis(n, shape, form, dtype, kind):
+    """One axis that is split: squares, uneven parts, primes, fewer points than devices."""
+    mesh, size, spec, axis = lone(shape, form, n)
+    a = meshes.random(size, dtype)
+    x = meshes.put(padded(a, rounded(size, mesh, spec)), mesh, spec)
+    y = getattr(plait.fft, kind)(x, None, (axis,), "ortho", shape=size)
+    want = getattr(np.fft, kind)(a.astype("complex128"), None, (axis,), "ortho")
+    close(data(y, size), want.astype(dtype))
+    assert y.sharding.is_equivalent_to(x.sharding, x.ndim)
+
+
+@pytest.mark.parametrize("n,shape,form", pairwise(LONE, LONE_MESHES, FORMS))
+def test_lone_axis_of_real_numbers(n, shape, form):
+    mesh, size, spec, axis = lone(shape, form, n)
+    r = meshes.random(size, "float64")
+    x = meshes.put(padded(r, rounded(size, mesh, spec)), mesh, spec)
+    half = plait.fft.rfftn(x, None, (axis,), shape=size)
+    want = np.fft.rfftn(r, None, (axis,))
+    close(data(half, want.shape), want)
+    back = plait.fft.irfftn(half, None, (axis,), shape=size)
+    close(data(back, size), r)
 
 
 @pytest.mark.parametrize("n", [64, 60, 13])

@@ -11,6 +11,7 @@ import plait
 import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
+from pairwise import pairwise
 from plait import _core
 
 BOUNDARIES = ("periodic", "zero", "edge", "reflect")
@@ -73,10 +74,15 @@ class Case:
             np.testing.assert_array_equal(found[name], want, err_msg=name)
 
 
-@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
-@pytest.mark.parametrize("boundary", BOUNDARIES)
-@pytest.mark.parametrize("width", [(0, 0), (1, 2), ((0, 3), (1, 0)), (9, (2, 13))])
-@pytest.mark.parametrize("shape", [(2,), (4,), (2, 2), (2, 4)])
+@pytest.mark.parametrize(
+    "shape,width,boundary,kind",
+    pairwise(
+        [(2,), (4,), (2, 2), (2, 4)],
+        [(0, 0), (1, 2), ((0, 3), (1, 0)), (9, (2, 13))],
+        BOUNDARIES,
+        [AxisType.Auto, AxisType.Explicit],
+    ),
+)
 def test_as_numpy(shape, width, boundary, kind):
     parts = (*shape, 1)[:2]
     spec = P(*meshes.NAMES[: len(shape)])
@@ -89,21 +95,22 @@ def test_boundaries_differ_by_axis(words):
     Case((2, 4), (3, (2, 1)), words).check(meshes.make((2, 4)), P("a", "b"), (4, 8))
 
 
-@pytest.mark.parametrize("boundary", BOUNDARIES)
-@pytest.mark.parametrize(
-    "size,shape",
-    [
-        ((12, 6), (11, 6)),  # one part is short
-        ((12, 6), (9, 5)),  # and one has a single cell
-        ((12, 6), (7, 2)),  # some have none
-        ((4, 2), (2, 2)),  # more devices than cells
-        ((4, 2), (1, 1)),
-        ((4, 2), (0, 2)),
-    ],
-)
-def test_uneven(size, shape, boundary):
-    Case((4, 2), ((1, 3), 2), boundary, shape).check(meshes.make((4, 2)), P("a", "b"), size)
-    Case((4, 1), (2, 0), boundary, shape).check(meshes.make((4,)), P("a"), size)
+UNEVEN = [
+    ((12, 6), (11, 6)),  # one part is short
+    ((12, 6), (9, 5)),  # and one has a single cell
+    ((12, 6), (7, 2)),  # some have none
+    ((4, 2), (2, 2)),  # more devices than cells
+    ((4, 2), (1, 1)),
+    ((4, 2), (0, 2)),
+]
+
+
+@pytest.mark.parametrize("sizes,boundary,grid", pairwise(UNEVEN, BOUNDARIES, [(4, 2), (4,)]))
+def test_uneven(sizes, boundary, grid):
+    size, shape = sizes
+    width = ((1, 3), 2) if len(grid) == 2 else (2, 0)
+    case = Case((*grid, 1)[:2], width, boundary, shape)
+    case.check(meshes.make(grid), P(*meshes.NAMES[: len(grid)]), size)
 
 
 def test_ghosts_lie_directly_around_the_data():

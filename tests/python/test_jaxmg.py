@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from pairwise import pairwise
 from plait.compat import jaxmg
 from plait.compat.jaxmg import _cyclic_1d
 
@@ -38,8 +39,11 @@ def by_hand(a, T_A, ndev):
     return out
 
 
-SIZES = sorted({(d, n) for d in (1, 2, 4, 8) for n in [d * i for i in (2, 3, 4, 10)] if n <= 80})
-SIZES += [(1, 1), (1, 3), (1, 33), (1, 257), (2, 100), (4, 100), (8, 1000)]
+TILES = [1, 2, 3, 5, 64, 2000]
+# Tile, devices, columns: of few on each device, and of other sizes with two tiles each.
+TILINGS = [(t, d, d * i) for t, d, i in pairwise(TILES, [1, 2, 4, 8], [2, 3, 4, 10])]
+OTHERS = [(1, 1), (1, 3), (1, 33), (1, 257), (2, 100), (4, 100), (8, 1000)]
+TILINGS += [(TILES[(i + j) % 6], *size) for i, size in enumerate(OTHERS) for j in (0, 2)]
 
 
 def refused(shard, T_A, ndev):
@@ -48,8 +52,7 @@ def refused(shard, T_A, ndev):
     return T_A < shard and (shard < ndev or (ndev - 1) * padding > shard)
 
 
-@pytest.mark.parametrize("ndev,n", SIZES)
-@pytest.mark.parametrize("T_A", [1, 2, 3, 5, 64, 2000])
+@pytest.mark.parametrize("T_A,ndev,n", TILINGS)
 def test_layout_is_the_manual_one_and_back(T_A, ndev, n):
     a = matrix(n)
     x = on(a, ndev)
@@ -95,9 +98,7 @@ def local(function, mesh, check=True, **given):
     )
 
 
-@pytest.mark.parametrize("check", [True, False])
-@pytest.mark.parametrize("ndev", [1, 2, 4, 8])
-@pytest.mark.parametrize("T_A", [1, 3, 4])
+@pytest.mark.parametrize("T_A,ndev,check", pairwise([1, 3, 4], [1, 2, 4, 8], [True, False]))
 def test_no_shardmap(T_A, ndev, check):
     n = 12 * ndev
     a, mesh = matrix(n), meshes.make((ndev,))
@@ -249,26 +250,24 @@ def test_refusals():
 # ---- later releases --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("T_A", [1, 2, 3, 5, 64])
-def test_cyclic_1d_of_rows(T_A, dtype):
+@pytest.mark.parametrize("T_A,dtype,each", pairwise([1, 2, 3, 5, 64], DTYPES, [2, 3, 10]))
+def test_cyclic_1d_of_rows(T_A, dtype, each):
     ndev = jax.device_count()
-    mesh = meshes.make((ndev,))
-    for n in (2 * ndev, 3 * ndev, 10 * ndev):
-        a = matrix(n, dtype)
-        x = meshes.put(a, mesh, P("a", None))
-        y = jaxmg.cyclic_1d(x, T_A, mesh, (P("a", None),))
-        assert np.array_equal(y, by_hand(a.T, T_A, ndev).T)
-        if T_A < n // ndev:
-            jaxmg.verify_cyclic(x, y, T_A)
-            with pytest.raises(AssertionError):
-                jaxmg.verify_cyclic(x, jnp.roll(y, 1, axis=0), T_A)
-            padding = jaxmg.calculate_padding(n // ndev, T_A)
-            rows = P("a", None)
-            pad = functools.partial(jaxmg.pad_rows, padding=padding)
-            wide = jax.shard_map(pad, mesh=mesh, in_specs=rows, out_specs=rows)(x)
-            z = jaxmg.cyclic_1d(wide, T_A, mesh, [rows], pad=False)
-            assert np.array_equal(z, y)
+    n, mesh = each * ndev, meshes.make((ndev,))
+    a = matrix(n, dtype)
+    x = meshes.put(a, mesh, P("a", None))
+    y = jaxmg.cyclic_1d(x, T_A, mesh, (P("a", None),))
+    assert np.array_equal(y, by_hand(a.T, T_A, ndev).T)
+    if T_A < each:
+        jaxmg.verify_cyclic(x, y, T_A)
+        with pytest.raises(AssertionError):
+            jaxmg.verify_cyclic(x, jnp.roll(y, 1, axis=0), T_A)
+        padding = jaxmg.calculate_padding(each, T_A)
+        rows = P("a", None)
+        pad = functools.partial(jaxmg.pad_rows, padding=padding)
+        wide = jax.shard_map(pad, mesh=mesh, in_specs=rows, out_specs=rows)(x)
+        z = jaxmg.cyclic_1d(wide, T_A, mesh, [rows], pad=False)
+        assert np.array_equal(z, y)
 
 
 def test_cyclic_1d_refusals():

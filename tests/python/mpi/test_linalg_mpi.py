@@ -21,13 +21,27 @@ def whole(x, mesh):
     return np.asarray(plait.redistribute(x, P(), mesh=mesh).addressable_data(0))
 
 
-@pytest.fixture(params=[AxisType.Auto, AxisType.Explicit])
+KINDS = [AxisType.Auto, AxisType.Explicit]
+
+
+def make(kind):
+    return meshes.make((jax.device_count(),), kind)
+
+
+@pytest.fixture(params=KINDS)
 def mesh(request):
-    return meshes.make((jax.device_count(),), request.param)
+    return make(request.param)
 
 
-@pytest.mark.parametrize("dtype", matrices.DTYPES)
-def test_everything(mesh, dtype):
+# Dtypes, in turns on both kinds of meshes.
+EVERY_DTYPE = pytest.mark.parametrize(
+    "dtype, kind", list(zip(matrices.DTYPES, [*KINDS, *KINDS[::-1]], strict=True))
+)
+
+
+@EVERY_DTYPE
+def test_everything(dtype, kind):
+    mesh = make(kind)
     n = 12 * jax.device_count()
     a, g = matrices.definite(n, dtype), meshes.random((n, n), dtype, 1)
     b = meshes.random((n, 5), dtype, 2)
@@ -91,10 +105,10 @@ def test_in_one_program(mesh):
     )
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex64"])
-def test_few_right_hand_sides(mesh, dtype, monkeypatch):
+@pytest.mark.parametrize("dtype, kind", [("float64", KINDS[0]), ("complex64", KINDS[1])])
+def test_few_right_hand_sides(dtype, kind, monkeypatch):
     """Whole on all ranks, which share the factor, and the same dealt out."""
-    n = 45
+    n, mesh = 45, make(kind)
     a, g = matrices.definite(n, dtype), matrices.definite(n, dtype) + meshes.random((n, n), dtype)
     b = meshes.random((n, 2), dtype, 2)
     x, y, z = put(a, mesh, P()), put(g, mesh, P()), put(b, mesh, P())
@@ -106,9 +120,9 @@ def test_few_right_hand_sides(mesh, dtype, monkeypatch):
         matrices.check_solution(g, whole(plait.linalg.lu_solve(y, z, block=4), mesh), b)
 
 
-@pytest.mark.parametrize("dtype", matrices.DTYPES)
-def test_batch_of_small_matrices(mesh, dtype):
-    n, n_batch = 7, 2 * jax.device_count() + 1
+@EVERY_DTYPE
+def test_batch_of_small_matrices(dtype, kind):
+    n, n_batch, mesh = 7, 2 * jax.device_count() + 1, make(kind)
     a = np.stack([matrices.definite(n, dtype, seed=i) for i in range(n_batch)])
     a[1, 3, 3] = -1
     b = meshes.random((n_batch, n), dtype, 1)

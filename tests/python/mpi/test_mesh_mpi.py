@@ -10,6 +10,7 @@ import plait
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from pairwise import pairwise
 from plait.compat import jaxmg
 
 
@@ -22,7 +23,10 @@ def same(x, whole, tolerance=1e-12):
         assert np.allclose(shard.data, whole[shard.index], atol=tolerance)
 
 
-@pytest.fixture(params=[AxisType.Auto, AxisType.Explicit])
+KINDS = [AxisType.Auto, AxisType.Explicit]
+
+
+@pytest.fixture(params=KINDS)
 def mesh(request):
     return meshes.make((jax.device_count(),), request.param)
 
@@ -84,12 +88,19 @@ def test_columns_dealt_out(mesh):
     same(plait.redistribute(z, P(None, "a"), from_block=3, shape=a.shape, spec=P("a")), a, 0)
 
 
-@pytest.mark.parametrize("boundary", ["periodic", "zero", "edge", "reflect"])
-@pytest.mark.parametrize("short", [0, 3])  # of the last part's four planes
-@pytest.mark.parametrize("width", [(1, 2, 0), ((2, 1), 0, 9), (6, 1, 1)])
-def test_halo(mesh, width, short, boundary):
+@pytest.mark.parametrize(
+    "boundary,width,short,kind",  # short: of the last part's four planes
+    pairwise(
+        ["periodic", "zero", "edge", "reflect"],
+        [(1, 2, 0), ((2, 1), 0, 9), (6, 1, 1)],
+        [0, 3],
+        KINDS,
+    ),
+)
+def test_halo(boundary, width, short, kind):
     """Widths up to beyond the neighbour; the last part may have less, then nothing."""
     n = jax.device_count()
+    mesh = meshes.make((n,), kind)
     shape = (4 * n - short, 3, n)
     given = {"boundary": boundary, "shape": shape}
     pairs = [(w, w) if isinstance(w, int) else w for w in width]
