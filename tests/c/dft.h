@@ -82,8 +82,9 @@ static int64_t n_elements(int ndim, const int64_t shape[])
 typedef void line_fn_t(int64_t n_from, const double complex from[], int64_t n_to,
                        double complex to[], int sign);
 
-static double complex *map_lines(const double complex *data, int ndim, int64_t shape[],
-                                 int axis, int64_t n_to, line_fn_t *fn, int sign)
+static inline double complex *map_lines(const double complex *data, int ndim,
+                                        int64_t shape[], int axis, int64_t n_to,
+                                        line_fn_t *fn, int sign)
 {
     int64_t n_from = shape[axis];
     int64_t inner = n_elements(ndim - axis - 1, shape + axis + 1);
@@ -109,8 +110,8 @@ static double complex *map_lines(const double complex *data, int ndim, int64_t s
     return result;
 }
 
-static void keep_half(int64_t n_from, const double complex from[], int64_t n_to,
-                      double complex to[], int sign)
+static inline void keep_half(int64_t n_from, const double complex from[], int64_t n_to,
+                             double complex to[], int sign)
 {
     (void)n_from;
     (void)sign;
@@ -118,8 +119,8 @@ static void keep_half(int64_t n_from, const double complex from[], int64_t n_to,
 }
 
 /* The definition: elements but 0 and n / 2 count twice. */
-static void half_to_real(int64_t n_half, const double complex from[], int64_t n,
-                         double complex to[], int sign)
+static inline void half_to_real(int64_t n_half, const double complex from[], int64_t n,
+                                double complex to[], int sign)
 {
     for (int64_t j = 0; j < n; j++) {
         long double sum = 0;

@@ -215,6 +215,12 @@ def test_info_without_mpi_still_prints(tmp_path):
     assert "huge pages" in done.stdout and "pip install 'plait[mpi]'" in done.stdout
 
 
+def test_info_says_where_cuda_was_looked_for(tmp_path):
+    done = plait("info", PLAIT_CUDA_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert f"no {tmp_path}/lib" in done.stdout and "was not found" in done.stdout
+
+
 def test_first_line_of_library_versions():
     assert _info.first_line("MPICH Version:      5.0.2\nMPICH Release") == "MPICH 5.0.2"
     assert _info.first_line("Open MPI v5.0.11, package: Open MPI") == "Open MPI v5.0.11"

@@ -1,9 +1,7 @@
 /* The identity of each reduction, as the bits of one element. */
-#include "kernel/reduce.h"
+#include "device/identity.h"
 
 #include <string.h>
-
-enum { MAX_ELEMENT_BYTES = 16 };
 
 static uint64_t one_of(plait_dtype_t dtype)
 {
@@ -68,16 +66,12 @@ static uint64_t bits_of(plait_reduce_t op, plait_dtype_t dtype)
     }
 }
 
-void plait_reduce_fill(plait_reduce_t op, plait_dtype_t dtype, int64_t n, void *out)
+void plait_identity(plait_reduce_t op, plait_dtype_t dtype,
+                    unsigned char element[PLAIT_ELEMENT_MAX_BYTES])
 {
-    unsigned char element[MAX_ELEMENT_BYTES] = {0};
     uint64_t bits = bits_of(op, dtype); /* little-endian */
-    int64_t size = plait_dtype_bytes(dtype);
-    unsigned char *at = out;
+    size_t size = (size_t)plait_dtype_bytes(dtype);
 
-    memcpy(element, &bits,
-           (size < (int64_t)sizeof(bits)) ? (size_t)size : sizeof(bits));
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(at + i * size, element, (size_t)size);
-    }
+    memset(element, 0, PLAIT_ELEMENT_MAX_BYTES);
+    memcpy(element, &bits, (size < sizeof(bits)) ? size : sizeof(bits));
 }

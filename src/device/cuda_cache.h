@@ -1,0 +1,15 @@
+/* What was compiled once, in files of this user alone: PLAIT_CUDA_CACHE (a folder, or 0 for none),
+ * $XDG_CACHE_HOME/plait/cuda or ~/.cache/plait/cuda. Any number of processes may use it. */
+#ifndef PLAIT_DEVICE_CUDA_CACHE_H
+#define PLAIT_DEVICE_CUDA_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What was written under this key, for plait_free; false: nothing, or a file that is not whole. */
+bool plait_cuda_cache_read(uint64_t key, void **data_p, int64_t *n_bytes_p);
+
+/* A cache that cannot be written is none: nothing is reported. */
+void plait_cuda_cache_write(uint64_t key, const void *data, int64_t n_bytes);
+
+#endif

@@ -1,0 +1,247 @@
+/* Transforms by cuFFT: a plan for each description, made while planning and kept. */
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "device/cuda_state.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_NDIM = 3, GRAIN = 256, WHAT_BYTES = 128 };
+
+struct plait_cuda_fft {
+    plait_device_fft_t what;
+    plait_cufft_t plan;
+    int64_t own_bytes;  /* of work that cuFFT wants */
+    int64_t copy_bytes; /* of the operand that cuFFT would overwrite; behind that */
+    plait_cuda_fft_t *next;
+};
+
+/* Some of the names in cufft.h. */
+static const char *name_of(int result)
+{
+    static const char *const names[] = {
+        "success",       "invalid plan",   "allocation failed",     "invalid type",
+        "invalid value", "internal error", "execution failed",      "setup failed",
+        "invalid size",  "unaligned data", "incomplete parameters", "invalid device",
+        "parse error",   "no workspace",   "not implemented",       "license error",
+        "not supported"};
+    const int n = (int)(sizeof(names) / sizeof(names[0]));
+
+    return (result >= 0 && result < n) ? names[result] : "unknown";
+}
+
+static plait_status_t must(const plait_cuda_state_t *state, int result,
+                           const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(result == 0,
+                (result == 2)                    ? PLAIT_ERR_NO_MEMORY
+                : (result == 14 || result == 16) ? PLAIT_ERR_UNSUPPORTED
+                                                 : PLAIT_ERR_TRANSPORT,
+                "CUDA device %d: cuFFT: %s: %s (%d)", state->device.ordinal, what,
+                name_of(result), result);
+done:
+    return status;
+}
+
+static bool is_same(const plait_device_fft_t *a, const plait_device_fft_t *b)
+{
+    bool is_equal = a->kind == b->kind && a->dtype == b->dtype && a->ndim == b->ndim &&
+                    a->in_stride == b->in_stride && a->in_distance == b->in_distance &&
+                    a->out_stride == b->out_stride &&
+                    a->out_distance == b->out_distance && a->n_batch == b->n_batch;
+
+    for (int d = 0; is_equal && d < a->ndim; d++) {
+        is_equal = a->n[d] == b->n[d] && a->in_embed[d] == b->in_embed[d] &&
+                   a->out_embed[d] == b->out_embed[d];
+    }
+    return is_equal; /* one plan does both signs */
+}
+
+static plait_cuda_fft_t *find(const plait_cuda_state_t *state,
+                              const plait_device_fft_t *fft)
+{
+    plait_cuda_fft_t *f = state->ffts;
+
+    while (f != NULL && !is_same(&f->what, fft)) {
+        f = f->next;
+    }
+    return f;
+}
+
+static int type_of(const plait_device_fft_t *fft)
+{
+    bool is_double = fft->dtype == PLAIT_C128;
+
+    return (fft->kind == PLAIT_DEVICE_FFT_R2C)
+               ? (is_double ? PLAIT_CUFFT_D2Z : PLAIT_CUFFT_R2C)
+           : (fft->kind == PLAIT_DEVICE_FFT_C2R)
+               ? (is_double ? PLAIT_CUFFT_Z2D : PLAIT_CUFFT_C2R)
+               : (is_double ? PLAIT_CUFFT_Z2Z : PLAIT_CUFFT_C2C);
+}
+
+/* Bytes from the first to the last complex number that a C2R reads. */
+static int64_t operand_bytes(const plait_device_fft_t *fft)
+{
+    const int last = fft->ndim - 1;
+    int64_t at = 0;
+
+    for (int d = 0; d < last; d++) {
+        at = (at + fft->n[d] - 1) * fft->in_embed[d + 1];
+    }
+    at = (at + fft->n[last] / 2) * fft->in_stride +
+         (fft->n_batch - 1) * fft->in_distance;
+    return (at + 1) * plait_dtype_bytes(fft->dtype);
+}
+
+static plait_status_t check(const plait_device_fft_t *fft)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_forward = fft->kind == PLAIT_DEVICE_FFT_R2C;
+    bool is_backward = fft->kind == PLAIT_DEVICE_FFT_C2R;
+
+    PLAIT_CHECK(fft->dtype == PLAIT_C64 || fft->dtype == PLAIT_C128, PLAIT_ERR_INVALID,
+                "CUDA: a transform of %s", plait_dtype_name(fft->dtype));
+    PLAIT_CHECK(fft->ndim >= 1 && fft->ndim <= MAX_NDIM && fft->n_batch >= 1,
+                PLAIT_ERR_INVALID, "CUDA: %lld transforms of %d dimensions",
+                (long long)fft->n_batch, fft->ndim);
+    PLAIT_CHECK((fft->sign == 1 && !is_forward) || (fft->sign == -1 && !is_backward),
+                PLAIT_ERR_UNSUPPORTED,
+                "CUDA: cuFFT has no such sign (%d) from or to real numbers", fft->sign);
+done:
+    return status;
+}
+
+static plait_status_t make(plait_cuda_state_t *state, const plait_device_fft_t *fft,
+                           plait_cuda_fft_t *f)
+{
+    plait_status_t status = PLAIT_OK;
+    long long n[MAX_NDIM], in_embed[MAX_NDIM], out_embed[MAX_NDIM];
+    size_t n_work = 0;
+
+    for (int d = 0; d < fft->ndim; d++) {
+        n[d] = fft->n[d];
+        in_embed[d] = fft->in_embed[d];
+        out_embed[d] = fft->out_embed[d];
+    }
+    PLAIT_TRY(must(state, state->cuda->cufftSetAutoAllocation(f->plan, 0),
+                   "work memory of plait's own"));
+    PLAIT_TRY(must(state,
+                   state->cuda->cufftMakePlanMany64(
+                       f->plan, fft->ndim, n, in_embed, fft->in_stride,
+                       fft->in_distance, out_embed, fft->out_stride, fft->out_distance,
+                       type_of(fft), fft->n_batch, &n_work),
+                   "making a plan"));
+    f->what = *fft;
+    f->own_bytes = ((int64_t)n_work + GRAIN - 1) / GRAIN * GRAIN;
+    f->copy_bytes = (fft->kind == PLAIT_DEVICE_FFT_C2R) ? operand_bytes(fft) : 0;
+done:
+    return status;
+}
+
+static plait_status_t create(plait_cuda_state_t *state, const plait_device_fft_t *fft,
+                             plait_cuda_fft_t **fft_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cuda_t *cuda = NULL;
+    plait_cuda_fft_t *f = NULL;
+    bool has_plan = false;
+
+    PLAIT_TRY(plait_cuda_require(PLAIT_CUDA_CUFFT, &cuda));
+    f = plait_alloc(1, sizeof(*f));
+    PLAIT_CHECK(f != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    PLAIT_TRY(must(state, cuda->cufftCreate(&f->plan), "making a plan"));
+    has_plan = true;
+    PLAIT_TRY(make(state, fft, f));
+    f->next = state->ffts;
+    state->ffts = f;
+    *fft_p = f;
+    f = NULL;
+done:
+    if (f != NULL && has_plan) {
+        (void)cuda->cufftDestroy(f->plan);
+    }
+    plait_free(f);
+    return status;
+}
+
+plait_status_t plait_cuda_fft_plan(plait_device_t *device,
+                                   const plait_device_fft_t *fft, int64_t *work_bytes_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    plait_cuda_fft_t *f = NULL;
+
+    (void)pthread_mutex_lock(&state->lock);
+    PLAIT_TRY(check(fft));
+    f = find(state, fft);
+    if (f == NULL) {
+        PLAIT_TRY(create(state, fft, &f));
+    }
+    *work_bytes_p = f->own_bytes + f->copy_bytes;
+done:
+    (void)pthread_mutex_unlock(&state->lock);
+    return status;
+}
+
+/* Stream and work area belong to the plan, so that only one thread at a time may set them and
+ * enqueue. From complex to real numbers cuFFT overwrites what it reads: it reads a copy. */
+static plait_status_t enqueue(plait_cuda_state_t *state, plait_stream_t stream,
+                              const plait_cuda_fft_t *f, int sign, const void *in,
+                              void *out, void *work)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cuda_t *cuda = state->cuda;
+    void *from = (void *)(uintptr_t)in;
+
+    if (f->copy_bytes > 0 && in != out) {
+        from = (char *)work + f->own_bytes;
+        PLAIT_TRY(plait_cuda_must(
+            state,
+            cuda->cuMemcpyDtoDAsync_v2(plait_cu_address(from), plait_cu_address(in),
+                                       (size_t)f->copy_bytes, stream),
+            "copying the operand of a transform"));
+    }
+    PLAIT_TRY(must(state, cuda->cufftSetStream(f->plan, stream), "setting the stream"));
+    if (f->own_bytes > 0) {
+        PLAIT_TRY(must(state, cuda->cufftSetWorkArea(f->plan, work),
+                       "setting the work area"));
+    }
+    PLAIT_TRY(must(state, cuda->cufftXtExec(f->plan, from, out, sign), "a transform"));
+done:
+    return status;
+}
+
+plait_status_t plait_cuda_fft(plait_device_t *device, plait_stream_t stream,
+                              const plait_device_fft_t *fft, const void *in, void *out,
+                              void *work)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    const plait_cuda_fft_t *f = NULL;
+
+    (void)pthread_mutex_lock(&state->lock);
+    f = find(state, fft);
+    PLAIT_CHECK(f != NULL, PLAIT_ERR_INTERNAL,
+                "CUDA: a transform that was not planned");
+    PLAIT_CHECK(work != NULL || f->own_bytes + f->copy_bytes == 0, PLAIT_ERR_INTERNAL,
+                "CUDA: a transform without its work memory");
+    PLAIT_TRY(enqueue(state, stream, f, fft->sign, in, out, work));
+done:
+    (void)pthread_mutex_unlock(&state->lock);
+    return status;
+}
+
+void plait_cuda_ffts_release(plait_cuda_state_t *state)
+{
+    while (state->ffts != NULL) {
+        plait_cuda_fft_t *f = state->ffts;
+
+        state->ffts = f->next;
+        (void)state->cuda->cufftDestroy(f->plan);
+        plait_free(f);
+    }
+}

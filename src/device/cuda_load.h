@@ -1,0 +1,191 @@
+/* CUDA's libraries, opened at run time: plait is linked with none and needs none of their headers.
+ * Types and functions are declared here as their ABI has them, by the names that the libraries
+ * export: a suffix such as _v2 is part of the name, and its meaning never changes.
+ *
+ * Where they are looked for, in this order:
+ *   PLAIT_CUDA_DIR     folders with ':' between them. The toolkit's libraries are then looked for
+ *                      nowhere else; the driver is, where they have none
+ *   loaded             what the process has already, by its soname: JAX's
+ *   wheels             site-packages/nvidia, from plait_cuda_wheels or the path of a loaded library
+ *   the system         the loader's own search, then the usual folders
+ * All are of one major version of CUDA: that of the first one found, which is at most the driver's. */
+#ifndef PLAIT_DEVICE_CUDA_LOAD_H
+#define PLAIT_DEVICE_CUDA_LOAD_H
+
+#include "plait/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The one list: enumerator, name, soname and folder of the wheel of CUDA 13 and of CUDA 12. The
+ * first ones decide on the version. */
+#define PLAIT_CUDA_LIBRARY_FOR_EACH(_row)                                             \
+    _row(DRIVER, "driver", "libcuda.so.1", NULL, NULL, NULL)                          \
+    _row(CUBLAS, "cuBLAS", "libcublas.so.13", "cu13/lib", "libcublas.so.12",          \
+         "cublas/lib")                                                                \
+    _row(CUFFT, "cuFFT", "libcufft.so.12", "cu13/lib", "libcufft.so.11", "cufft/lib") \
+    _row(NVRTC, "NVRTC", "libnvrtc.so.13", "cu13/lib", "libnvrtc.so.12",              \
+         "cuda_nvrtc/lib")                                                            \
+    _row(CUSOLVER, "cuSOLVER", "libcusolver.so.12", "cu13/lib", "libcusolver.so.11",  \
+         "cusolver/lib")                                                              \
+    _row(NCCL, "NCCL", "libnccl.so.2", "nccl/lib", "libnccl.so.2", "nccl/lib")
+
+typedef enum {
+#define PLAIT_CUDA_LIBRARY_ENUM(_library, ...) PLAIT_CUDA_##_library,
+    PLAIT_CUDA_LIBRARY_FOR_EACH(PLAIT_CUDA_LIBRARY_ENUM)
+#undef PLAIT_CUDA_LIBRARY_ENUM
+        PLAIT_CUDA_N_LIBRARIES
+} plait_cuda_library_t;
+
+/* ---- Types: handles are pointers to what only the library knows ---------------------------- */
+
+typedef struct plait_cu_context *plait_cu_context_t;
+typedef struct plait_cu_module *plait_cu_module_t;
+typedef struct plait_cu_function *plait_cu_function_t;
+typedef struct plait_cu_stream *plait_cu_stream_t;
+typedef struct plait_cu_event *plait_cu_event_t;
+typedef struct plait_nvrtc_program *plait_nvrtc_program_t;
+typedef int plait_cu_device_t;
+typedef uint64_t plait_cu_address_t; /* CUdeviceptr: of the device, not of the host */
+typedef int plait_cufft_t;
+
+enum {
+    PLAIT_CU_OK = 0,
+    PLAIT_CU_NO_MEMORY = 2,
+    PLAIT_CU_STUB = 34,
+    PLAIT_CU_NOT_SUPPORTED = 801,
+
+    PLAIT_CU_MAJOR = 75, /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR */
+    PLAIT_CU_MINOR = 76,
+    PLAIT_CU_REGISTERS = 4, /* CU_FUNC_ATTRIBUTE_NUM_REGS */
+    PLAIT_CU_STREAM_NON_BLOCKING = 1,
+    PLAIT_CU_EVENT_NO_TIMING = 2,
+    PLAIT_CU_HOST_PORTABLE = 1, /* pinned for every context */
+
+    PLAIT_CUFFT_R2C = 0x2a,
+    PLAIT_CUFFT_C2R = 0x2c,
+    PLAIT_CUFFT_C2C = 0x29,
+    PLAIT_CUFFT_D2Z = 0x6a,
+    PLAIT_CUFFT_Z2D = 0x6c,
+    PLAIT_CUFFT_Z2Z = 0x69
+};
+
+/* ---- Functions: library, type of the result, name, types of the arguments ------------------ */
+
+#define PLAIT_CUDA_SYMBOL_FOR_EACH(_row)                                               \
+    _row(DRIVER, int, cuInit, (unsigned flags))                                        \
+    _row(DRIVER, int, cuDriverGetVersion, (int *version))                              \
+    _row(DRIVER, int, cuGetErrorName, (int result, const char **name))                 \
+    _row(DRIVER, int, cuGetErrorString, (int result, const char **text))               \
+    _row(DRIVER, int, cuDeviceGet, (plait_cu_device_t * device, int ordinal))          \
+    _row(DRIVER, int, cuDeviceGetCount, (int *n_devices))                              \
+    _row(DRIVER, int, cuDeviceGetName, (char *name, int n, plait_cu_device_t device))  \
+    _row(DRIVER, int, cuDeviceTotalMem_v2, (size_t * n, plait_cu_device_t device))     \
+    _row(DRIVER, int, cuDeviceGetAttribute,                                            \
+         (int *value, int attribute, plait_cu_device_t device))                        \
+    _row(DRIVER, int, cuDevicePrimaryCtxRetain,                                        \
+         (plait_cu_context_t * context, plait_cu_device_t device))                     \
+    _row(DRIVER, int, cuDevicePrimaryCtxRelease_v2, (plait_cu_device_t device))        \
+    _row(DRIVER, int, cuCtxPushCurrent_v2, (plait_cu_context_t context))               \
+    _row(DRIVER, int, cuCtxPopCurrent_v2, (plait_cu_context_t * context))              \
+    _row(DRIVER, int, cuMemAlloc_v2, (plait_cu_address_t * memory, size_t n))          \
+    _row(DRIVER, int, cuMemFree_v2, (plait_cu_address_t memory))                       \
+    _row(DRIVER, int, cuMemHostAlloc, (void **host, size_t n, unsigned flags))         \
+    _row(DRIVER, int, cuMemFreeHost, (void *host))                                     \
+    _row(DRIVER, int, cuMemcpyDtoHAsync_v2,                                            \
+         (void *dst, plait_cu_address_t src, size_t n, plait_cu_stream_t stream))      \
+    _row(                                                                              \
+        DRIVER, int, cuMemcpyHtoDAsync_v2,                                             \
+        (plait_cu_address_t dst, const void *src, size_t n, plait_cu_stream_t stream)) \
+    _row(DRIVER, int, cuMemcpyDtoDAsync_v2,                                            \
+         (plait_cu_address_t dst, plait_cu_address_t src, size_t n,                    \
+          plait_cu_stream_t stream))                                                   \
+    _row(DRIVER, int, cuStreamCreate, (plait_cu_stream_t * stream, unsigned flags))    \
+    _row(DRIVER, int, cuStreamDestroy_v2, (plait_cu_stream_t stream))                  \
+    _row(DRIVER, int, cuStreamSynchronize, (plait_cu_stream_t stream))                 \
+    _row(DRIVER, int, cuStreamWaitEvent,                                               \
+         (plait_cu_stream_t stream, plait_cu_event_t event, unsigned flags))           \
+    _row(DRIVER, int, cuEventCreate, (plait_cu_event_t * event, unsigned flags))       \
+    _row(DRIVER, int, cuEventDestroy_v2, (plait_cu_event_t event))                     \
+    _row(DRIVER, int, cuEventRecord,                                                   \
+         (plait_cu_event_t event, plait_cu_stream_t stream))                           \
+    _row(DRIVER, int, cuEventSynchronize, (plait_cu_event_t event))                    \
+    _row(DRIVER, int, cuModuleLoadDataEx,                                              \
+         (plait_cu_module_t * module, const void *image, unsigned n_options,           \
+          int *options, void **values))                                                \
+    _row(DRIVER, int, cuModuleUnload, (plait_cu_module_t module))                      \
+    _row(DRIVER, int, cuModuleGetFunction,                                             \
+         (plait_cu_function_t * function, plait_cu_module_t module, const char *name)) \
+    _row(DRIVER, int, cuFuncGetAttribute,                                              \
+         (int *value, int attribute, plait_cu_function_t function))                    \
+    _row(DRIVER, int, cuLaunchKernel,                                                  \
+         (plait_cu_function_t function, unsigned grid_x, unsigned grid_y,              \
+          unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,       \
+          unsigned n_shared, plait_cu_stream_t stream, void **params, void **extra))   \
+                                                                                       \
+    _row(NVRTC, int, nvrtcVersion, (int *major, int *minor))                           \
+    _row(NVRTC, const char *, nvrtcGetErrorString, (int result))                       \
+    _row(NVRTC, int, nvrtcGetNumSupportedArchs, (int *n))                              \
+    _row(NVRTC, int, nvrtcGetSupportedArchs, (int *archs))                             \
+    _row(NVRTC, int, nvrtcCreateProgram,                                               \
+         (plait_nvrtc_program_t * program, const char *source, const char *name,       \
+          int n_headers, const char *const *headers, const char *const *names))        \
+    _row(NVRTC, int, nvrtcDestroyProgram, (plait_nvrtc_program_t * program))           \
+    _row(NVRTC, int, nvrtcCompileProgram,                                              \
+         (plait_nvrtc_program_t program, int n_options, const char *const *options))   \
+    _row(NVRTC, int, nvrtcGetProgramLogSize,                                           \
+         (plait_nvrtc_program_t program, size_t * n))                                  \
+    _row(NVRTC, int, nvrtcGetProgramLog, (plait_nvrtc_program_t program, char *log))   \
+    _row(NVRTC, int, nvrtcGetPTXSize, (plait_nvrtc_program_t program, size_t * n))     \
+    _row(NVRTC, int, nvrtcGetPTX, (plait_nvrtc_program_t program, char *ptx))          \
+    _row(NVRTC, int, nvrtcGetCUBINSize, (plait_nvrtc_program_t program, size_t * n))   \
+    _row(NVRTC, int, nvrtcGetCUBIN, (plait_nvrtc_program_t program, char *cubin))      \
+                                                                                       \
+    _row(CUFFT, int, cufftGetProperty, (int which, int *value))                        \
+    _row(CUFFT, int, cufftCreate, (plait_cufft_t * plan))                              \
+    _row(CUFFT, int, cufftDestroy, (plait_cufft_t plan))                               \
+    _row(CUFFT, int, cufftSetAutoAllocation, (plait_cufft_t plan, int is_automatic))   \
+    _row(CUFFT, int, cufftMakePlanMany64,                                              \
+         (plait_cufft_t plan, int ndim, long long *n, long long *in_embed,             \
+          long long in_stride, long long in_distance, long long *out_embed,            \
+          long long out_stride, long long out_distance, int type, long long n_batch,   \
+          size_t *n_work))                                                             \
+    _row(CUFFT, int, cufftSetWorkArea, (plait_cufft_t plan, void *work))               \
+    _row(CUFFT, int, cufftSetStream, (plait_cufft_t plan, plait_cu_stream_t stream))   \
+    _row(CUFFT, int, cufftXtExec, (plait_cufft_t plan, void *in, void *out, int sign)) \
+                                                                                       \
+    _row(CUBLAS, int, cublasGetProperty, (int which, int *value))                      \
+    _row(CUSOLVER, int, cusolverGetProperty, (int which, int *value))                  \
+    _row(NCCL, int, ncclGetVersion, (int *version))
+
+/* Pointers to the functions of the libraries that plait_cuda_require has opened. */
+typedef struct {
+#define PLAIT_CUDA_SYMBOL_MEMBER(_library, _type, _symbol, _arguments) \
+    _type(*_symbol) _arguments;
+    PLAIT_CUDA_SYMBOL_FOR_EACH(PLAIT_CUDA_SYMBOL_MEMBER)
+#undef PLAIT_CUDA_SYMBOL_MEMBER
+} plait_cuda_t;
+
+/** Opens a library if need be; from any thread.
+ *  UNSUPPORTED: what was looked for and where, or what it lacks. The answer is kept. */
+plait_status_t plait_cuda_require(plait_cuda_library_t library,
+                                  const plait_cuda_t **cuda_p);
+
+/** The driver, after cuInit. UNSUPPORTED: no driver, or it says that there is no device. */
+plait_status_t plait_cuda_start(const plait_cuda_t **cuda_p);
+
+/** File of a library that is open; "" where it is not known. */
+const char *plait_cuda_path(plait_cuda_library_t library);
+
+/** site-packages/nvidia, from who knows where it is (Python). Before the first library is opened. */
+PLAIT_EXPORT void plait_cuda_wheels(const char *folder);
+
+/** What was found, for people: name and "13.0, file (where)" or why not, of library i; NULL
+ *  outside 0 <= i < PLAIT_CUDA_N_LIBRARIES. Opens it. Static until plait_cuda_forget. */
+PLAIT_EXPORT const char *plait_cuda_name(int i);
+PLAIT_EXPORT const char *plait_cuda_say(int i);
+
+/** Forgets everything, for tests: no other function may be running. */
+void plait_cuda_forget(void);
+
+#endif

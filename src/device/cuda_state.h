@@ -1,0 +1,87 @@
+/* What a CUDA device of plait has; for the files that fill its table. */
+#ifndef PLAIT_DEVICE_CUDA_STATE_H
+#define PLAIT_DEVICE_CUDA_STATE_H
+
+#include "device/cuda/params.h"
+#include "device/cuda_load.h"
+#include "device/device.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef enum {
+#define PLAIT_CUDA_KERNEL_ENUM(_kernel, _name, _params) PLAIT_CUDA_##_kernel,
+    PLAIT_CUDA_KERNEL_FOR_EACH(PLAIT_CUDA_KERNEL_ENUM)
+#undef PLAIT_CUDA_KERNEL_ENUM
+        PLAIT_CUDA_N_KERNELS
+} plait_cuda_kernel_t;
+
+/* Memory that was given back waits here for the next who takes it. */
+typedef struct plait_cuda_buffer plait_cuda_buffer_t;
+typedef struct {
+    plait_cuda_buffer_t *buffers;
+    int n_buffers, n_room;
+} plait_cuda_pool_t;
+
+typedef struct plait_cuda_fft plait_cuda_fft_t;
+
+typedef struct {
+    plait_device_t device; /* what others see; first, so that both have one address */
+    const plait_cuda_t *cuda;
+    plait_cu_device_t id;
+    plait_cu_context_t context;
+    plait_cu_module_t module;
+    plait_cu_function_t kernel[PLAIT_CUDA_N_KERNELS];
+    plait_cuda_pool_t memory, pinned;
+    plait_cuda_fft_t *ffts; /* a list, newest first */
+    pthread_mutex_t lock;   /* of pools and list */
+    _Atomic int dead; /* the first result after which the context cannot be used */
+} plait_cuda_state_t;
+
+static inline plait_cuda_state_t *plait_cuda_state(plait_device_t *device)
+{
+    return device->state;
+}
+
+static inline plait_cu_address_t plait_cu_address(const void *memory)
+{
+    return (plait_cu_address_t)(uintptr_t)memory;
+}
+
+/* What a function of the driver returned while this was done. NO_MEMORY, UNSUPPORTED, TRANSPORT. */
+plait_status_t plait_cuda_must(plait_cuda_state_t *state, int result, const char *what);
+
+/* `params` as the kernel's row says. */
+plait_status_t plait_cuda_launch(plait_cuda_state_t *state, plait_stream_t stream,
+                                 plait_cuda_kernel_t kernel, int64_t n_blocks,
+                                 const void *params);
+
+/* ---- The table's functions, by file --------------------------------------------------------- */
+
+plait_status_t plait_cuda_take(plait_device_t *device, plait_stream_t stream,
+                               int64_t n_bytes, void **memory_p);
+void plait_cuda_give(plait_device_t *device, plait_stream_t stream, void *memory);
+plait_status_t plait_cuda_host_take(plait_device_t *device, int64_t n_bytes,
+                                    void **host_p);
+void plait_cuda_host_give(plait_device_t *device, void *host);
+void plait_cuda_pools_release(plait_cuda_state_t *state);
+
+plait_status_t plait_cuda_boxes(plait_device_t *device, plait_stream_t stream,
+                                plait_dtype_t dtype, int64_t n_boxes,
+                                const plait_device_box_t boxes[]);
+
+plait_status_t plait_cuda_reduce(plait_device_t *device, plait_stream_t stream,
+                                 plait_reduce_t op, plait_dtype_t dtype, int64_t n,
+                                 int n_pieces, const void *const pieces[], void *dst);
+plait_status_t plait_cuda_scale(plait_device_t *device, plait_stream_t stream,
+                                plait_dtype_t dtype, int64_t n, double factor, void *x);
+
+plait_status_t plait_cuda_fft_plan(plait_device_t *device,
+                                   const plait_device_fft_t *fft,
+                                   int64_t *work_bytes_p);
+plait_status_t plait_cuda_fft(plait_device_t *device, plait_stream_t stream,
+                              const plait_device_fft_t *fft, const void *in, void *out,
+                              void *work);
+void plait_cuda_ffts_release(plait_cuda_state_t *state);
+
+#endif

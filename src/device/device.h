@@ -1,0 +1,129 @@
+/* A device that has memory of its own: a const table of functions behind every array that the
+ * host cannot touch. Arrays in host memory have no device (NULL): what runs on the host calls
+ * device/host.h and kernel/ directly.
+ *
+ * Work is enqueued on a stream and done in its order; no function waits for it unless its comment
+ * says so. Addresses are the device's; `host` names memory from host_take (pinned). Functions are
+ * called between enter and leave, by one thread for one stream at a time. A failure of enqueued
+ * work that the device reports later is the status of the next call on that device. */
+#ifndef PLAIT_DEVICE_DEVICE_H
+#define PLAIT_DEVICE_DEVICE_H
+
+#include "device/host.h"
+#include "plait/dtype.h"
+#include "plait/reduce.h"
+#include "plait/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct plait_device plait_device_t;
+
+/* The device's own: a CUstream, or what the tests' device has. */
+typedef void *plait_stream_t;
+
+/* A point of a stream. */
+typedef struct plait_event plait_event_t;
+
+/* One box, from src to dst: copied, added to what is there (dtype's own sum, float16 and bfloat16
+ * rounded once from float32), or zeroed (src unused). */
+typedef enum {
+    PLAIT_DEVICE_COPY,
+    PLAIT_DEVICE_ADD,
+    PLAIT_DEVICE_ZERO
+} plait_device_box_kind_t;
+
+typedef struct {
+    plait_device_box_kind_t kind;
+    const void *src; /* addresses of row (0, 0, ...) */
+    void *dst;
+    plait_box_copy_t box;
+} plait_device_box_t;
+
+/* A batch of one-dimensional transforms, or one of up to three dimensions: as cuFFT's advanced
+ * layout, in elements. A length-n real side has n, the complex one n / 2 + 1 along the last axis. */
+typedef enum {
+    PLAIT_DEVICE_FFT_C2C,
+    PLAIT_DEVICE_FFT_R2C,
+    PLAIT_DEVICE_FFT_C2R
+} plait_device_fft_kind_t;
+
+typedef struct {
+    plait_device_fft_kind_t kind;
+    plait_dtype_t dtype; /* of the complex side: complex64 or complex128 */
+    int ndim;            /* 1, 2 or 3 */
+    int64_t n[3];
+    int64_t in_embed[3], in_stride, in_distance;
+    int64_t out_embed[3], out_stride, out_distance;
+    int64_t n_batch;
+    int sign; /* -1 forward, +1 backward; no scaling */
+} plait_device_fft_t;
+
+typedef struct {
+    const char *name; /* "cuda" */
+
+    /* Makes the device current on this thread, and what was current so again. */
+    plait_status_t (*enter)(plait_device_t *device);
+    void (*leave)(plait_device_t *device);
+
+    /* Memory of the device that stays until it is given back; ordered by the stream: who takes it
+     * next does so after all that was enqueued before it was given. */
+    plait_status_t (*take)(plait_device_t *device, plait_stream_t stream,
+                           int64_t n_bytes, void **memory_p);
+    void (*give)(plait_device_t *device, plait_stream_t stream, void *memory);
+
+    /* Pinned host memory, from a pool; not ordered by any stream. */
+    plait_status_t (*host_take)(plait_device_t *device, int64_t n_bytes, void **host_p);
+    void (*host_give)(plait_device_t *device, void *host);
+
+    /* Between pinned and device memory. */
+    plait_status_t (*to_host)(plait_device_t *device, plait_stream_t stream, void *host,
+                              const void *src, int64_t n_bytes);
+    plait_status_t (*to_device)(plait_device_t *device, plait_stream_t stream,
+                                void *dst, const void *host, int64_t n_bytes);
+
+    /* Boxes do not overlap each other's destinations, but for ADD, which is done in their order. */
+    plait_status_t (*boxes)(plait_device_t *device, plait_stream_t stream,
+                            plait_dtype_t dtype, int64_t n_boxes,
+                            const plait_device_box_t boxes[]);
+
+    /* dst[i] = op over pieces[q][i] in their order; dst may be one of the pieces. Without pieces
+     * op's identity. The same bits as kernel/reduce.h. */
+    plait_status_t (*reduce)(plait_device_t *device, plait_stream_t stream,
+                             plait_reduce_t op, plait_dtype_t dtype, int64_t n,
+                             int n_pieces, const void *const pieces[], void *dst);
+
+    /* Whether `fft` will do; work_bytes_p: device memory that it needs besides. Makes and keeps
+     * what the device's library needs; called while planning. */
+    plait_status_t (*fft_plan)(plait_device_t *device, const plait_device_fft_t *fft,
+                               int64_t *work_bytes_p);
+    plait_status_t (*fft)(plait_device_t *device, plait_stream_t stream,
+                          const plait_device_fft_t *fft, const void *in, void *out,
+                          void *work);
+
+    /* x[i] *= factor for n elements of a float or complex dtype. */
+    plait_status_t (*scale)(plait_device_t *device, plait_stream_t stream,
+                            plait_dtype_t dtype, int64_t n, double factor, void *x);
+
+    /* Streams of plait's own, for copies beside XLA's; events may be used on any stream. */
+    plait_status_t (*stream_create)(plait_device_t *device, plait_stream_t *stream_p);
+    void (*stream_destroy)(plait_device_t *device, plait_stream_t stream);
+    plait_status_t (*event_create)(plait_device_t *device, plait_event_t **event_p);
+    void (*event_destroy)(plait_device_t *device, plait_event_t *event);
+    plait_status_t (*event_record)(plait_device_t *device, plait_event_t *event,
+                                   plait_stream_t stream);
+    /* The stream goes on after the event. */
+    plait_status_t (*event_order)(plait_device_t *device, plait_event_t *event,
+                                  plait_stream_t stream);
+    /* This thread waits for the event: the only functions that wait. */
+    plait_status_t (*event_wait)(plait_device_t *device, plait_event_t *event);
+    plait_status_t (*stream_wait)(plait_device_t *device, plait_stream_t stream);
+} plait_device_table_t;
+
+struct plait_device {
+    const plait_device_table_t *table;
+    int ordinal; /* among this process's devices of the kind */
+    void *state; /* the device's own */
+};
+
+#endif

@@ -1,0 +1,436 @@
+/* A CUDA driver on the host, for tests of what calls it: memory is the host's, every call is done at
+ * once, and kernels are the same text as on a device, run thread by thread.
+ *
+ * A block runs pass after pass: in pass p every thread runs from its start to its p-th barrier and is
+ * left there. What a kernel does before a barrier (reading, and writing to shared memory) gives the
+ * same each time, so that after the last pass everything is as if the threads had run together. */
+#include "device/cuda/params.h"
+#include "device/element.h"
+#include "fake_cuda.h"
+
+#include <setjmp.h>
+#include <stdbool.h>
+
+/* ---- Kernels -------------------------------------------------------------------------------- */
+
+static struct {
+    uint32_t x;
+} threadIdx, blockIdx;
+
+static jmp_buf out_of_thread;
+static int n_met, n_allowed; /* barriers that this thread has met, and may pass */
+
+static void meet(void)
+{
+    n_met++;
+    if (n_met > n_allowed) {
+        longjmp(out_of_thread, 1);
+    }
+}
+
+#define KERNEL        static void
+#define __syncthreads meet
+
+/* In this order. */
+/* clang-format off */
+#include "device/cuda/lane.cu"
+#include "device/cuda/boxes.cu"
+#include "device/cuda/reduce.cu"
+#include "device/cuda/scale.cu"
+/* clang-format on */
+
+typedef void (*run_fn_t)(const void *params);
+
+#define RUN(_kernel, _name, _params)            \
+    static void run_##_name(const void *params) \
+    {                                           \
+        _name(*(const _params *)params);        \
+    }
+PLAIT_CUDA_KERNEL_FOR_EACH(RUN)
+#undef RUN
+
+static const struct {
+    const char *name;
+    run_fn_t run;
+} kernels[] = {
+#define ROW(_kernel, _name, _params) {#_name, run_##_name},
+    PLAIT_CUDA_KERNEL_FOR_EACH(ROW)
+#undef ROW
+};
+
+enum { N_KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
+enum { OUT_OF_MEMORY = 2, NO_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+
+/* Whether the thread was left at a barrier. */
+static bool run_thread(run_fn_t run, const void *params, uint32_t thread)
+{
+    threadIdx.x = thread;
+    n_met = 0;
+    if (setjmp(out_of_thread) != 0) {
+        return true;
+    }
+    run(params);
+    return false;
+}
+
+/* Threads in an order that is not theirs. False: they did not all meet at the same barriers. */
+static bool run_block(run_fn_t run, const void *params, uint32_t block)
+{
+    enum { STEP = 101 }; /* has no factor in common with the number of threads */
+    int n_left = PLAIT_CUDA_THREADS;
+
+    blockIdx.x = block;
+    for (n_allowed = 0; n_left == PLAIT_CUDA_THREADS; n_allowed++) {
+        n_left = 0;
+        for (uint32_t t = 0; t < PLAIT_CUDA_THREADS; t++) {
+            n_left += run_thread(run, params, (t * STEP + 7) % PLAIT_CUDA_THREADS);
+        }
+    }
+    return n_left == 0;
+}
+
+/* ---- Failures ------------------------------------------------------------------------------- */
+
+static int fail_result, fail_after = -1; /* calls until it begins; -1: never */
+static char fail_name[64];
+static bool is_failing;
+
+/* Read when the device is made; each function asks for itself. */
+static void plan_failure(void)
+{
+    const char *text = getenv("PLAIT_FAKE_FAIL");
+
+    is_failing = false;
+    fail_after = -1;
+    if (text != NULL &&
+        sscanf(text, "%63[^:]:%d:%d", fail_name, &fail_result, &fail_after) != 3) {
+        fail_after = -1;
+    }
+}
+
+static int result_of(const char *name)
+{
+    if (fail_after >= 0 && !is_failing && strcmp(name, fail_name) == 0) {
+        is_failing = fail_after == 0;
+        fail_after--;
+    }
+    return is_failing ? fail_result : PLAIT_CU_OK;
+}
+
+#define MAY_FAIL                          \
+    do {                                  \
+        int result = result_of(__func__); \
+        if (result != PLAIT_CU_OK) {      \
+            return result;                \
+        }                                 \
+    } while (0)
+
+/* ---- Device and context --------------------------------------------------------------------- */
+
+enum { CAPABILITY = 90 };
+
+static int n_current;
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    plan_failure();
+    return number_of_environment("PLAIT_FAKE_INIT", 0);
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = number_of_environment("PLAIT_FAKE_DRIVER", 13000);
+    return 0;
+}
+
+int cuGetErrorName(int result, const char **name)
+{
+    *name = (result == 700)             ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : (result == OUT_OF_MEMORY) ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : (result == 100)           ? "CUDA_ERROR_NO_DEVICE"
+                                        : "CUDA_ERROR";
+    return 0;
+}
+
+int cuGetErrorString(int result, const char **text)
+{
+    (void)result;
+    *text = "a failure that was ordered";
+    return 0;
+}
+
+int cuDeviceGet(plait_cu_device_t *device, int ordinal)
+{
+    *device = ordinal;
+    return 0;
+}
+
+int cuDeviceGetCount(int *n_devices)
+{
+    *n_devices = 1;
+    return 0;
+}
+
+int cuDeviceGetName(char *name, int n, plait_cu_device_t device)
+{
+    (void)device;
+    (void)snprintf(name, (size_t)n, "stand-in");
+    return 0;
+}
+
+int cuDeviceTotalMem_v2(size_t *n, plait_cu_device_t device)
+{
+    (void)device;
+    *n = (size_t)1 << 30;
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, plait_cu_device_t device)
+{
+    (void)device;
+    *value = (attribute == PLAIT_CU_MAJOR)   ? CAPABILITY / 10
+             : (attribute == PLAIT_CU_MINOR) ? CAPABILITY % 10
+                                             : 0;
+    return 0;
+}
+
+int cuDevicePrimaryCtxRetain(plait_cu_context_t *context, plait_cu_device_t device)
+{
+    static char any;
+
+    (void)device;
+    *context = (plait_cu_context_t)(void *)&any;
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(plait_cu_device_t device)
+{
+    (void)device;
+    return 0;
+}
+
+int cuCtxPushCurrent_v2(plait_cu_context_t context)
+{
+    (void)context;
+    MAY_FAIL;
+    n_current++;
+    return 0;
+}
+
+int cuCtxPopCurrent_v2(plait_cu_context_t *context)
+{
+    *context = NULL;
+    n_current--;
+    return 0;
+}
+
+/* Without a current context nothing works. */
+enum { INVALID_CONTEXT = 201 };
+#define NEEDS_CONTEXT               \
+    do {                            \
+        MAY_FAIL;                   \
+        if (n_current <= 0) {       \
+            return INVALID_CONTEXT; \
+        }                           \
+    } while (0)
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+enum { ALIGNMENT = 256 };
+
+static void *allocate(size_t n)
+{
+    return aligned_alloc(ALIGNMENT, (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+}
+
+static void *memory_of(plait_cu_address_t address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
+{
+    NEEDS_CONTEXT;
+    *memory = (plait_cu_address_t)(uintptr_t)allocate(n);
+    return (*memory != 0) ? 0 : OUT_OF_MEMORY;
+}
+
+int cuMemFree_v2(plait_cu_address_t memory)
+{
+    free(memory_of(memory));
+    return 0;
+}
+
+int cuMemHostAlloc(void **host, size_t n, unsigned flags)
+{
+    NEEDS_CONTEXT;
+    (void)flags;
+    *host = allocate(n);
+    return (*host != NULL) ? 0 : OUT_OF_MEMORY;
+}
+
+int cuMemFreeHost(void *host)
+{
+    free(host);
+    return 0;
+}
+
+int cuMemcpyDtoHAsync_v2(void *dst, plait_cu_address_t src, size_t n,
+                         plait_cu_stream_t stream)
+{
+    NEEDS_CONTEXT;
+    (void)stream;
+    memcpy(dst, memory_of(src), n);
+    return 0;
+}
+
+int cuMemcpyHtoDAsync_v2(plait_cu_address_t dst, const void *src, size_t n,
+                         plait_cu_stream_t stream)
+{
+    NEEDS_CONTEXT;
+    (void)stream;
+    memcpy(memory_of(dst), src, n);
+    return 0;
+}
+
+int cuMemcpyDtoDAsync_v2(plait_cu_address_t dst, plait_cu_address_t src, size_t n,
+                         plait_cu_stream_t stream)
+{
+    NEEDS_CONTEXT;
+    (void)stream;
+    memmove(memory_of(dst), memory_of(src), n);
+    return 0;
+}
+
+/* ---- Streams and events: handles that differ, and a count of waits ------------------------- */
+
+static int n_waits;
+
+/* How often a stream was made to wait for an event; for the tests. */
+int fake_cuda_n_waits(void);
+
+int fake_cuda_n_waits(void)
+{
+    return n_waits;
+}
+
+int cuStreamCreate(plait_cu_stream_t *stream, unsigned flags)
+{
+    NEEDS_CONTEXT;
+    (void)flags;
+    *stream = malloc(1);
+    return (*stream != NULL) ? 0 : OUT_OF_MEMORY;
+}
+
+int cuStreamDestroy_v2(plait_cu_stream_t stream)
+{
+    free(stream);
+    return 0;
+}
+
+int cuStreamSynchronize(plait_cu_stream_t stream)
+{
+    NEEDS_CONTEXT;
+    (void)stream;
+    return 0;
+}
+
+int cuStreamWaitEvent(plait_cu_stream_t stream, plait_cu_event_t event, unsigned flags)
+{
+    NEEDS_CONTEXT;
+    (void)stream;
+    (void)event;
+    (void)flags;
+    n_waits++;
+    return 0;
+}
+
+int cuEventCreate(plait_cu_event_t *event, unsigned flags)
+{
+    NEEDS_CONTEXT;
+    (void)flags;
+    *event = malloc(1);
+    return (*event != NULL) ? 0 : OUT_OF_MEMORY;
+}
+
+int cuEventDestroy_v2(plait_cu_event_t event)
+{
+    free(event);
+    return 0;
+}
+
+int cuEventRecord(plait_cu_event_t event, plait_cu_stream_t stream)
+{
+    NEEDS_CONTEXT;
+    (void)event;
+    (void)stream;
+    return 0;
+}
+
+int cuEventSynchronize(plait_cu_event_t event)
+{
+    NEEDS_CONTEXT;
+    (void)event;
+    return 0;
+}
+
+/* ---- Modules -------------------------------------------------------------------------------- */
+
+/* The image is what the stand-in of NVRTC gave. */
+int cuModuleLoadDataEx(plait_cu_module_t *module, const void *image, unsigned n_options,
+                       int *options, void **values)
+{
+    NEEDS_CONTEXT;
+    (void)n_options;
+    (void)options;
+    (void)values;
+    *module = malloc(1);
+    return (strcmp(image, "fake cubin of sm_90") == 0) ? 0 : NO_IMAGE;
+}
+
+int cuModuleUnload(plait_cu_module_t module)
+{
+    free(module);
+    return 0;
+}
+
+int cuModuleGetFunction(plait_cu_function_t *function, plait_cu_module_t module,
+                        const char *name)
+{
+    (void)module;
+    for (int k = 0; k < N_KERNELS; k++) {
+        if (strcmp(name, kernels[k].name) == 0) {
+            *function = (plait_cu_function_t)(uintptr_t)(k + 1);
+            return 0;
+        }
+    }
+    return NOT_FOUND;
+}
+
+int cuFuncGetAttribute(int *value, int attribute, plait_cu_function_t function)
+{
+    (void)attribute;
+    (void)function;
+    *value = 1;
+    return 0;
+}
+
+/* Blocks from the last to the first: none may wait for another. */
+int cuLaunchKernel(plait_cu_function_t function, unsigned grid_x, unsigned grid_y,
+                   unsigned grid_z, unsigned block_x, unsigned block_y,
+                   unsigned block_z, unsigned n_shared, plait_cu_stream_t stream,
+                   void **params, void **extra)
+{
+    const uintptr_t k = (uintptr_t)function - 1;
+    bool is_good = grid_x > 0 && grid_y == 1 && grid_z == 1 &&
+                   block_x == PLAIT_CUDA_THREADS && block_y == 1 && block_z == 1 &&
+                   n_shared == 0 && extra == NULL && k < N_KERNELS;
+
+    NEEDS_CONTEXT;
+    (void)stream;
+    for (unsigned b = grid_x; is_good && b-- > 0;) {
+        is_good = run_block(kernels[k].run, params[0], b);
+    }
+    return is_good ? 0 : LAUNCH_FAILED;
+}

@@ -1,0 +1,9 @@
+/* A library that has one of the functions that are looked for in libraries of every name. */
+int nvrtcVersion(int *major, int *minor);
+
+int nvrtcVersion(int *major, int *minor)
+{
+    *major = 13;
+    *minor = 0;
+    return 0;
+}

@@ -1,0 +1,634 @@
+/* The table of a CUDA device against the functions of the host: bytes, boxes, transforms, order,
+ * failures. On the first GPU, or with the argument `host` on stand-ins of CUDA's libraries, which run
+ * the same kernels. Without a GPU: skipped, with the reason. Reductions: test_cuda_reduce.c. */
+#include "cuda_arrays.h"
+#include "device/host.h"
+#include "dft.h"
+#include "fakes.h"
+#include "kernel/reduce.h"
+
+#include <dlfcn.h>
+
+enum { SKIPPED = 77 };
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+static int n_waits(const machine_t *m)
+{
+    char path[PATH_MAX + 64];
+    int (*count)(void) = NULL;
+    int n = 0;
+
+    if (m->is_host) {
+        snprintf(path, sizeof(path), "%s/libcuda.so.1", FAKES_DIR);
+        void *handle = dlopen(path, RTLD_NOW);
+        void *address = dlsym(handle, "fake_cuda_n_waits");
+        memcpy((void *)&count, (const void *)&address, sizeof(count));
+        n = count();
+        dlclose(handle);
+    }
+    return n;
+}
+
+/* What was given is taken again: on another stream only after what was enqueued before. */
+static void test_cuda_memory(const machine_t *m)
+{
+    plait_stream_t other = NULL;
+    void *first = NULL, *second = NULL, *third = NULL, *small = NULL;
+    int before = 0;
+
+    good(m->call->stream_create(m->device, &other), "stream_create");
+    good(m->call->take(m->device, m->stream, 0, &first), "nothing");
+    CHECK(first == NULL, "nothing");
+    m->call->give(m->device, m->stream, NULL);
+    m->call->host_give(m->device, NULL);
+    good(m->call->take(m->device, m->stream, 100000, &first), "first");
+    good(m->call->take(m->device, m->stream, 100000, &second), "second");
+    CHECK(first != second && (uintptr_t)first % 256 == 0, "%p %p", first, second);
+    m->call->give(m->device, m->stream, first);
+    before = n_waits(m);
+    good(m->call->take(m->device, m->stream, 60000, &third), "same stream");
+    CHECK(third == first && n_waits(m) == before, "%d waits", n_waits(m) - before);
+    m->call->give(m->device, m->stream, third);
+    good(m->call->take(m->device, m->stream, 1000, &small), "small");
+    CHECK(small != first, "a giant is not taken for a dwarf");
+    good(m->call->take(m->device, other, 100000, &third), "other stream");
+    CHECK(third == first && (!m->is_host || n_waits(m) == before + 1), "%d waits",
+          n_waits(m) - before);
+    m->call->give(m->device, other, third);
+    m->call->give(m->device, m->stream, second);
+    m->call->give(m->device, m->stream, small);
+    good(m->call->stream_wait(m->device, other), "stream_wait");
+    m->call->stream_destroy(m->device, other);
+}
+
+/* ---- Boxes ---------------------------------------------------------------------------------- */
+
+enum { MAX_BATCH = 50 };
+
+/* What the host makes of a box: its addresses are those of the device, at -> there. */
+static void do_on_host(const plait_device_box_t *b, plait_dtype_t dtype,
+                       const char *src, char *dst)
+{
+    if (b->kind == PLAIT_DEVICE_COPY) {
+        plait_host_copy_box(&b->box, src, dst);
+    } else if (b->kind == PLAIT_DEVICE_ZERO) {
+        plait_host_zero_box(&b->box, dst);
+    } else {
+        plait_reduce_box(plait_reduce_find(PLAIT_SUM, dtype), plait_dtype_bytes(dtype),
+                         &b->box, src, dst);
+    }
+}
+
+static const char *boxes_text(plait_dtype_t dtype, int n, const plait_device_box_t b[])
+{
+    static char text[2048];
+    int at = snprintf(text, sizeof(text), "%s, %d boxes:", plait_dtype_name(dtype), n);
+
+    for (int i = 0; i < n && i < 3; i++) {
+        at += snprintf(text + at, sizeof(text) - (size_t)at, " kind %d %s;",
+                       (int)b[i].kind, box_text(&b[i].box));
+    }
+    return text;
+}
+
+/* A batch as byte offsets into two arrays; gaps between the boxes' places must stay. */
+typedef struct {
+    int n;
+    plait_dtype_t dtype;
+    plait_device_box_t box[MAX_BATCH];
+    int64_t src[MAX_BATCH], dst[MAX_BATCH];
+    int64_t n_src, n_dst;
+} batch_t;
+
+/* Numbers below 2 wherever a float begins: of two NaN any may be the sum. */
+static void make_finite(array_t *a)
+{
+    for (int64_t i = 0; i < a->n_bytes; i++) {
+        a->pinned[i] = (char)(a->pinned[i] & ~0x40);
+    }
+}
+
+static void check_batch(const machine_t *m, batch_t *b, random_t *r)
+{
+    array_t src = array_create(m, b->n_src + 1), dst = array_create(m, b->n_dst + 1);
+
+    array_fill(&src, r);
+    array_fill(&dst, r);
+    make_finite(&src);
+    make_finite(&dst);
+    array_put(m, &src);
+    array_put(m, &dst);
+    for (int i = 0; i < b->n; i++) {
+        b->box[i].src =
+            (b->box[i].kind == PLAIT_DEVICE_ZERO) ? NULL : src.dev + b->src[i];
+        b->box[i].dst = dst.dev + b->dst[i];
+        do_on_host(&b->box[i], b->dtype, src.expected + b->src[i],
+                   dst.expected + b->dst[i]);
+    }
+    good(m->call->boxes(m->device, m->stream, b->dtype, b->n, b->box), "boxes");
+    CHECK(array_is_expected(m, &dst), "%s", boxes_text(b->dtype, b->n, b->box));
+    array_destroy(m, &src);
+    array_destroy(m, &dst);
+}
+
+/* One more box, behind the others on both sides. Sums may go to one place again and again. */
+static void add_random(batch_t *b, random_t *r, int64_t max_rows)
+{
+    const int i = b->n;
+    const int64_t item = plait_dtype_bytes(b->dtype);
+    bool has_sum = plait_reduce_is_defined(PLAIT_SUM, b->dtype);
+    const int kind = (int)draw(r, 0, has_sum ? 2 : 1);
+    plait_device_box_t *box = &b->box[i];
+
+    box->kind = (kind == 0)   ? PLAIT_DEVICE_COPY
+                : (kind == 1) ? PLAIT_DEVICE_ZERO
+                              : PLAIT_DEVICE_ADD;
+    int64_t unit = (box->kind == PLAIT_DEVICE_ADD) ? item : INT64_C(1) << draw(r, 0, 4);
+    int64_t row = unit * draw(r, 1, (draw(r, 0, 2) == 0) ? 1 : 12);
+    box->box = draw_box(r, row, max_rows);
+    b->src[i] = (b->n_src + 15) / 16 * 16 + unit * draw(r, 0, 3);
+    b->dst[i] = (b->n_dst + 15) / 16 * 16 + unit * draw(r, 0, 3);
+    b->n_src = b->src[i] + draw_strides(r, &box->box, unit, box->box.src_stride);
+    b->n_dst = b->dst[i] + draw_strides(r, &box->box, unit, box->box.dst_stride);
+    if (draw(r, 0, 3) == 0) {
+        bool is_sum = box->kind == PLAIT_DEVICE_ADD;
+        b->src[i] += turn_strides(r, &box->box, true, box->box.src_stride);
+        b->dst[i] += turn_strides(r, &box->box, is_sum, box->box.dst_stride);
+    }
+    b->n++;
+}
+
+static void test_cuda_boxes(const machine_t *m)
+{
+    const int n_batches = is_quick() ? 60 : 600;
+    random_t r = {11};
+    static batch_t b;
+
+    for (int k = 0; k < n_batches; k++) {
+        int n = (int)((draw(&r, 0, 3) == 0) ? draw(&r, 1, MAX_BATCH) : draw(&r, 0, 3));
+        b = (batch_t){.dtype = plait_dtype_at(k % plait_dtype_count())};
+        for (int i = 0; i < n; i++) {
+            add_random(&b, &r, (n > 3) ? 60 : 2000);
+        }
+        check_batch(m, &b, &r);
+    }
+}
+
+/* Axes of an array exchanged, element sizes 1 to 16 and 12, extents around those of a tile. */
+static void test_cuda_turns(const machine_t *m)
+{
+    static const int64_t rows[] = {1, 2, 4, 8, 16, 12};
+    static const int64_t extents[] = {1, 7, 8, 31, 32, 33, 63, 65, 97, 130};
+    const int n_cases = is_quick() ? 40 : 400;
+    random_t r = {5};
+    static batch_t b;
+
+    for (int k = 0; k < n_cases; k++) {
+        const int64_t row = rows[k % 6], n_k = draw(&r, 1, 3);
+        const int64_t n_i = extents[draw(&r, 0, 9)], n_j = extents[draw(&r, 0, 9)];
+        plait_box_copy_t *box = &b.box[0].box;
+        b = (batch_t){.n = 1, .dtype = PLAIT_U8};
+        *box = (plait_box_copy_t){.n_dims = 3, .row_bytes = row};
+        box->count[0] = n_k;
+        box->count[1] = n_i;
+        box->count[2] = n_j;
+        box->src_stride[0] = n_i * n_j * row;
+        box->src_stride[1] = row;
+        box->src_stride[2] = n_i * row;
+        box->dst_stride[0] = (k % 3 == 0) ? n_i * n_j * row : n_j * row;
+        box->dst_stride[1] = (k % 3 == 0) ? n_j * row : n_j * n_k * row;
+        box->dst_stride[2] = row;
+        b.n_src = n_i * n_j * n_k * row;
+        b.n_dst = b.n_src;
+        check_batch(m, &b, &r);
+    }
+}
+
+/* Float sums of several boxes into one place, in the order of the list; then a place is zeroed
+ * that was read before, and one is copied that was written before. */
+static void test_cuda_boxes_in_order(const machine_t *m)
+{
+    enum { N = 300, N_BOXES = 40 };
+    static batch_t b;
+    random_t r = {3};
+
+    for (int k = 0; k < 8; k++) {
+        b = (batch_t){.n = N_BOXES, .dtype = (k % 2 == 0) ? PLAIT_F32 : PLAIT_BF16};
+        int64_t item = plait_dtype_bytes(b.dtype);
+        for (int i = 0; i < N_BOXES; i++) {
+            int64_t at = (k < 4) ? 0 : draw(&r, 0, N / 2);
+            b.box[i].kind = (i % 7 == 6) ? PLAIT_DEVICE_ZERO : PLAIT_DEVICE_ADD;
+            b.box[i].box = (plait_box_copy_t){.row_bytes = (N - at) * item};
+            b.src[i] = item * draw(&r, 0, 9);
+            b.dst[i] = at * item;
+        }
+        b.n_src = (N + 9) * item;
+        b.n_dst = N * item;
+        check_batch(m, &b, &r);
+    }
+}
+
+static void test_cuda_boxes_in_place(const machine_t *m)
+{
+    enum { N = 5000, GHOST = 256 };
+    array_t a = array_create(m, N);
+    random_t r = {8};
+    const plait_box_copy_t box = {.row_bytes = GHOST};
+
+    array_fill(&a, &r);
+    array_put(m, &a);
+    const plait_device_box_t boxes[] = {
+        {PLAIT_DEVICE_ADD, a.dev, a.dev + 1024, box},
+        {PLAIT_DEVICE_ZERO, NULL, a.dev, box},
+        {PLAIT_DEVICE_COPY, a.dev + 1024, a.dev + 2048, box},
+    };
+    for (int i = 0; i < 3; i++) {
+        const char *src = boxes[i].src;
+        int64_t from = (src != NULL) ? src - a.dev : 0;
+        do_on_host(&boxes[i], PLAIT_S32, a.expected + from,
+                   a.expected + ((char *)boxes[i].dst - a.dev));
+    }
+    good(m->call->boxes(m->device, m->stream, PLAIT_S32, 3, boxes), "boxes");
+    CHECK(array_is_expected(m, &a), "in place");
+    array_destroy(m, &a);
+}
+
+/* More lanes than one box may have, as bytes that no wider lane fits; for a GPU, which has room. */
+static void test_cuda_boxes_large(const machine_t *m)
+{
+    const int64_t n_bytes = (INT64_C(1) << 31) + (INT64_C(1) << 20) + 3,
+                  n_seen = 1 << 20;
+    void *src = NULL, *dst = NULL, *pinned = NULL;
+    const int64_t at[] = {0, (INT64_C(1) << 30) - 12345, n_bytes - n_seen};
+
+    if (m->is_host) {
+        return;
+    }
+    good(m->call->take(m->device, m->stream, n_bytes, &src), "src");
+    good(m->call->take(m->device, m->stream, n_bytes + 1, &dst), "dst");
+    good(m->call->host_take(m->device, 2 * n_seen, &pinned), "pinned");
+    char *in = pinned, *out = in + n_seen;
+    random_t r = {9};
+    for (int64_t i = 0; i < n_seen; i++) {
+        in[i] = (char)draw(&r, -128, 127);
+    }
+    for (int k = 0; k < 3; k++) {
+        good(m->call->to_device(m->device, m->stream, (char *)src + at[k], in, n_seen),
+             "in");
+    }
+    const plait_device_box_t box = {
+        PLAIT_DEVICE_COPY, src, (char *)dst + 1, {.row_bytes = n_bytes}};
+    good(m->call->boxes(m->device, m->stream, PLAIT_U8, 1, &box), "boxes");
+    for (int k = 0; k < 3; k++) {
+        good(m->call->to_host(m->device, m->stream, out, (char *)dst + 1 + at[k],
+                              n_seen),
+             "out");
+        good(m->call->stream_wait(m->device, m->stream), "wait");
+        CHECK(memcmp(in, out, (size_t)n_seen) == 0, "part %d", k);
+    }
+    m->call->give(m->device, m->stream, src);
+    m->call->give(m->device, m->stream, dst);
+    m->call->host_give(m->device, pinned);
+}
+
+/* ---- Transforms ----------------------------------------------------------------------------- */
+
+static int64_t place_of(const plait_device_fft_t *f, int64_t number, const int64_t n[],
+                        const int64_t embed[], int64_t stride)
+{
+    int64_t index[3] = {0}, at = 0;
+
+    for (int d = f->ndim - 1; d >= 0; d--) {
+        index[d] = number % n[d];
+        number /= n[d];
+    }
+    for (int d = 0; d < f->ndim; d++) {
+        at = (d > 0) ? at * embed[d] + index[d] : index[0];
+    }
+    return at * stride;
+}
+
+static double complex get_number(const void *x, int64_t i, bool is_double, bool is_real)
+{
+    const double *d = x;
+    const float *s = x;
+    int64_t at = is_real ? i : 2 * i;
+    double re = is_double ? d[at] : (double)s[at];
+    double im = is_real ? 0 : is_double ? d[at + 1] : (double)s[at + 1];
+
+    return re + im * I;
+}
+
+/* One side's extents: half of the last one where it is the complex side of a real transform. */
+static void sides_of(const plait_device_fft_t *f, int64_t in[], int64_t out[])
+{
+    memcpy(in, f->n, sizeof(f->n));
+    memcpy(out, f->n, sizeof(f->n));
+    if (f->kind == PLAIT_DEVICE_FFT_R2C) {
+        out[f->ndim - 1] = f->n[f->ndim - 1] / 2 + 1;
+    } else if (f->kind == PLAIT_DEVICE_FFT_C2R) {
+        in[f->ndim - 1] = f->n[f->ndim - 1] / 2 + 1;
+    }
+}
+
+/* The whole complex operand of one transform, contiguous: what is not there by symmetry. */
+static void gather(const plait_device_fft_t *f, const char *in, int64_t batch,
+                   const int64_t n_in[], double complex *whole)
+{
+    bool is_double = f->dtype == PLAIT_C128, is_real = f->kind == PLAIT_DEVICE_FFT_R2C;
+    const int last = f->ndim - 1;
+
+    for (int64_t i = 0; i < n_elements(f->ndim, f->n); i++) {
+        int64_t rest = i, mirror = 0, step = 1;
+        bool is_there = i % f->n[last] < n_in[last];
+        int64_t half = 0, half_step = 1;
+        for (int d = last; d >= 0; d--) {
+            int64_t k = rest % f->n[d], j = is_there ? k : (f->n[d] - k) % f->n[d];
+            rest /= f->n[d];
+            half += j * half_step;
+            half_step *= n_in[d];
+            mirror += k * step;
+            step *= f->n[d];
+        }
+        double complex z = get_number(
+            in,
+            batch * f->in_distance + place_of(f, half, n_in, f->in_embed, f->in_stride),
+            is_double, is_real);
+        whole[mirror] = is_there ? z : conj(z);
+    }
+}
+
+/* Largest difference from the definition, in units of the largest result. */
+static double error_of(const plait_device_fft_t *f, const char *in, const char *out)
+{
+    bool is_double = f->dtype == PLAIT_C128, is_real = f->kind == PLAIT_DEVICE_FFT_C2R;
+    int64_t n_in[3], n_out[3], n = n_elements(f->ndim, f->n);
+    double complex *whole = plait_alloc(n, sizeof(*whole));
+    double error = 0, largest = 0;
+
+    sides_of(f, n_in, n_out);
+    for (int64_t b = 0; b < f->n_batch; b++) {
+        gather(f, in, b, n_in, whole);
+        for (int a = 0; a < f->ndim; a++) {
+            dft_axis(whole, f->ndim, f->n, a, f->sign);
+        }
+        for (int64_t i = 0; i < n_elements(f->ndim, n_out); i++) {
+            int64_t full =
+                i / n_out[f->ndim - 1] * f->n[f->ndim - 1] + i % n_out[f->ndim - 1];
+            double complex expected = is_real ? creal(whole[full]) : whole[full];
+            double complex got =
+                get_number(out,
+                           b * f->out_distance +
+                               place_of(f, i, n_out, f->out_embed, f->out_stride),
+                           is_double, is_real);
+            error = fmax(error, cabs(got - expected));
+            largest = fmax(largest, cabs(expected));
+        }
+    }
+    plait_free(whole);
+    return error / largest;
+}
+
+/* Bytes of one side, with everything between its elements. */
+static int64_t side_bytes(const plait_device_fft_t *f, const int64_t n[],
+                          const int64_t embed[], int64_t stride, int64_t distance,
+                          bool is_real)
+{
+    int64_t last = place_of(f, n_elements(f->ndim, n) - 1, n, embed, stride);
+
+    return ((f->n_batch - 1) * distance + last + 1) * plait_dtype_bytes(f->dtype) /
+           (is_real ? 2 : 1);
+}
+
+static void check_fft(const machine_t *m, const plait_device_fft_t *f)
+{
+    const double ulp = (f->dtype == PLAIT_C128) ? 0x1p-52 : 0x1p-23;
+    int64_t n_in[3], n_out[3], n_work = 0;
+    void *work = NULL;
+
+    sides_of(f, n_in, n_out);
+    array_t in =
+        array_create(m, side_bytes(f, n_in, f->in_embed, f->in_stride, f->in_distance,
+                                   f->kind == PLAIT_DEVICE_FFT_R2C));
+    array_t out =
+        array_create(m, side_bytes(f, n_out, f->out_embed, f->out_stride,
+                                   f->out_distance, f->kind == PLAIT_DEVICE_FFT_C2R));
+    for (int64_t i = 0; i < in.n_bytes / ((f->dtype == PLAIT_C128) ? 8 : 4); i++) {
+        double x = sample(7, (uint64_t)i);
+        float y = (float)x;
+        memcpy(in.pinned + i * ((f->dtype == PLAIT_C128) ? 8 : 4),
+               (f->dtype == PLAIT_C128) ? (const void *)&x : (const void *)&y,
+               (f->dtype == PLAIT_C128) ? 8 : 4);
+    }
+    array_put(m, &in);
+    good(m->call->fft_plan(m->device, f, &n_work), "fft_plan");
+    good(m->call->take(m->device, m->stream, n_work, &work), "work");
+    good(m->call->fft(m->device, m->stream, f, in.dev, out.dev, work), "fft");
+    array_get(m, &out);
+    double error = error_of(f, in.expected, out.pinned);
+    CHECK(error <= 8 * ulp * log2(2.0 + (double)n_elements(f->ndim, f->n)),
+          "fft kind %d %s %d-d %lldx%lldx%lld batch %lld: error %g", (int)f->kind,
+          plait_dtype_name(f->dtype), f->ndim, (long long)f->n[0], (long long)f->n[1],
+          (long long)f->n[2], (long long)f->n_batch, error);
+    CHECK(array_is_expected(m, &in), "fft kind %d: the operand stays", (int)f->kind);
+    m->call->give(m->device, m->stream, work);
+    array_destroy(m, &in);
+    array_destroy(m, &out);
+}
+
+/* Contiguous transforms behind each other, or interleaved; `pad` elements more in each last row. */
+static plait_device_fft_t fft_of(plait_device_fft_kind_t kind, plait_dtype_t dtype,
+                                 int ndim, const int64_t n[], int64_t n_batch,
+                                 bool is_interleaved, int64_t pad)
+{
+    plait_device_fft_t f = {
+        .kind = kind, .dtype = dtype, .ndim = ndim, .n_batch = n_batch};
+    int64_t n_in[3], n_out[3];
+
+    memcpy(f.n, n, (size_t)ndim * sizeof(n[0]));
+    f.sign = (kind == PLAIT_DEVICE_FFT_R2C) ? -1 : 1;
+    sides_of(&f, n_in, n_out);
+    for (int d = 0; d < ndim; d++) {
+        f.in_embed[d] = n_in[d] + ((d == ndim - 1) ? pad : 0);
+        f.out_embed[d] = n_out[d] + ((d == ndim - 1) ? pad : 0);
+    }
+    f.in_stride = is_interleaved ? n_batch : 1;
+    f.out_stride = f.in_stride;
+    f.in_distance = is_interleaved ? 1 : n_elements(ndim, f.in_embed);
+    f.out_distance = is_interleaved ? 1 : n_elements(ndim, f.out_embed);
+    return f;
+}
+
+static void test_cuda_fft(const machine_t *m)
+{
+    static const int64_t shapes[][3] = {{16}, {15, 8}, {6, 5, 12},
+                                        {7},  {4, 9},  {3, 8, 7}};
+    static const plait_device_fft_kind_t kinds[] = {
+        PLAIT_DEVICE_FFT_C2C, PLAIT_DEVICE_FFT_R2C, PLAIT_DEVICE_FFT_C2R};
+
+    for (int k = 0; k < 6 * 3 * 2 * 3; k++) {
+        plait_device_fft_t f =
+            fft_of(kinds[k / 6 % 3], (k / 18 % 2 == 0) ? PLAIT_C64 : PLAIT_C128,
+                   k % 3 + 1, shapes[k % 6], k / 36 * 2 + 1, k / 36 == 1, k / 36 == 2);
+        check_fft(m, &f);
+        if (f.kind == PLAIT_DEVICE_FFT_C2C) {
+            f.sign = -1;
+            check_fft(m, &f);
+        }
+    }
+}
+
+/* ---- Order, refusals, failures -------------------------------------------------------------- */
+
+/* A copy on one stream, then one on another that waits for its event. */
+static void test_cuda_events(const machine_t *m)
+{
+    const int64_t n = m->is_host ? 1 << 16 : 1 << 26;
+    plait_stream_t other = NULL;
+    plait_event_t *event = NULL;
+    array_t a = array_create(m, n), b = array_create(m, n), c = array_create(m, n);
+    random_t r = {4};
+
+    good(m->call->stream_create(m->device, &other), "stream");
+    good(m->call->event_create(m->device, &event), "event");
+    array_fill(&a, &r);
+    array_put(m, &a);
+    const plait_box_copy_t box = {.row_bytes = n};
+    const plait_device_box_t first = {PLAIT_DEVICE_COPY, a.dev, b.dev, box};
+    const plait_device_box_t second = {PLAIT_DEVICE_COPY, b.dev, c.dev, box};
+    good(m->call->boxes(m->device, m->stream, PLAIT_U8, 1, &first), "first");
+    good(m->call->event_record(m->device, event, m->stream), "record");
+    good(m->call->event_order(m->device, event, other), "order");
+    good(m->call->boxes(m->device, other, PLAIT_U8, 1, &second), "second");
+    good(m->call->event_record(m->device, event, other), "record");
+    good(m->call->event_wait(m->device, event), "wait");
+    memcpy(c.expected, a.expected, (size_t)n);
+    CHECK(array_is_expected(m, &c), "events");
+    m->call->event_destroy(m->device, event);
+    m->call->event_destroy(m->device, NULL);
+    m->call->stream_destroy(m->device, other);
+    m->call->stream_destroy(m->device, NULL);
+    array_destroy(m, &a);
+    array_destroy(m, &b);
+    array_destroy(m, &c);
+}
+
+static bool says(const char *word)
+{
+    return strstr(plait_error_text(), word) != NULL;
+}
+
+static void test_cuda_refusals(const machine_t *m)
+{
+    static const int64_t n[] = {8};
+    plait_device_t *none = NULL;
+    array_t a = array_create(m, 64);
+    const plait_device_box_t sum = {
+        PLAIT_DEVICE_ADD, a.dev, a.dev + 32, {.row_bytes = 8}};
+    const plait_device_box_t crooked = {
+        PLAIT_DEVICE_ADD, a.dev + 1, a.dev + 32, {.row_bytes = 8}};
+    plait_device_fft_t f = fft_of(PLAIT_DEVICE_FFT_R2C, PLAIT_C64, 1, n, 1, false, 0);
+    int64_t n_work = 0;
+
+    CHECK(m->call->boxes(m->device, m->stream, PLAIT_BOOL, 1, &sum) ==
+              PLAIT_ERR_INVALID,
+          "bool");
+    CHECK(says("there is no sum of bool"), "bool");
+    CHECK(m->call->boxes(m->device, m->stream, PLAIT_F32, 1, &crooked) ==
+              PLAIT_ERR_INVALID,
+          "not aligned");
+    CHECK(says("aligned to 1 bytes"), "not aligned");
+    f.sign = 1;
+    CHECK(m->call->fft_plan(m->device, &f, &n_work) == PLAIT_ERR_UNSUPPORTED, "sign");
+    f.sign = -1;
+    f.dtype = PLAIT_F32;
+    CHECK(m->call->fft_plan(m->device, &f, &n_work) == PLAIT_ERR_INVALID, "dtype");
+    f.dtype = PLAIT_C64;
+    f.n_batch = 1234;
+    CHECK(m->call->fft(m->device, m->stream, &f, a.dev, a.dev, a.dev) ==
+              PLAIT_ERR_INTERNAL,
+          "not planned");
+    CHECK(plait_cuda_device(99, &none) == PLAIT_ERR_UNSUPPORTED && none == NULL, "99");
+    CHECK(says("there is no CUDA device 99"), "99");
+    CHECK(plait_cuda_device(-1, &none) == PLAIT_ERR_UNSUPPORTED && none == NULL, "-1");
+    array_destroy(m, &a);
+}
+
+/* With stand-ins only: what fails, when, and what is possible afterwards. */
+static void test_cuda_failures(void)
+{
+    static const plait_box_copy_t box = {.row_bytes = 16};
+    plait_device_t *d = NULL;
+    void *memory = NULL;
+
+    setenv("PLAIT_FAKE_FAIL", "cuLaunchKernel:700:1", 1);
+    look_in(FAKES_DIR);
+    good(plait_cuda_device(0, &d), "device");
+    good(d->table->enter(d), "enter");
+    good(d->table->take(d, NULL, 64, &memory), "take");
+    const plait_device_box_t zero = {PLAIT_DEVICE_ZERO, NULL, memory, box};
+    good(d->table->boxes(d, NULL, PLAIT_U8, 1, &zero), "first");
+    CHECK(d->table->boxes(d, NULL, PLAIT_U8, 1, &zero) == PLAIT_ERR_TRANSPORT,
+          "second");
+    CHECK(
+        says("CUDA device 0: launching plait_zero_16: CUDA_ERROR_ILLEGAL_ADDRESS (700"),
+        "name");
+    CHECK(says("nothing more can be done on it"), "sticky");
+    d->table->give(d, NULL, memory);
+    d->table->leave(d);
+    CHECK(d->table->enter(d) == PLAIT_ERR_TRANSPORT, "dead");
+    CHECK(says("an earlier operation failed: CUDA_ERROR_ILLEGAL_ADDRESS"), "dead");
+
+    setenv("PLAIT_FAKE_FAIL", "cuMemAlloc_v2:2:0", 1);
+    look_in(FAKES_DIR);
+    good(plait_cuda_device(0, &d), "device");
+    good(d->table->enter(d), "enter");
+    CHECK(d->table->take(d, NULL, 64, &memory) == PLAIT_ERR_NO_MEMORY, "memory");
+    CHECK(says("256 bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY") &&
+              !says("nothing more"),
+          "memory");
+    d->table->leave(d);
+
+    setenv("PLAIT_FAKE_FAIL", "cuModuleLoadDataEx:200:0", 1);
+    look_in(FAKES_DIR);
+    CHECK(plait_cuda_device(0, &d) == PLAIT_ERR_TRANSPORT, "module");
+    CHECK(says("loading plait's kernels"), "module");
+    unsetenv("PLAIT_FAKE_FAIL");
+    look_in(FAKES_DIR);
+}
+
+int main(int n_arguments, char **arguments)
+{
+    machine_t m = {.is_host = n_arguments > 1 && strcmp(arguments[1], "host") == 0};
+    plait_device_t *again = NULL;
+
+    if (m.is_host) {
+        setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
+        setenv("PLAIT_CUDA_CACHE", "0", 1);
+        test_cuda_failures();
+    }
+    if (plait_cuda_device(0, &m.device) == PLAIT_ERR_UNSUPPORTED) {
+        printf("skipped: %s\n", plait_error_text());
+        return SKIPPED;
+    }
+    CHECK(m.device != NULL, "device");
+    m.call = m.device->table;
+    good(m.call->enter(m.device), "enter");
+    good(m.call->stream_create(m.device, &m.stream), "stream");
+    good(plait_cuda_device(0, &again), "again");
+    CHECK(again == m.device, "one device an ordinal");
+    test_cuda_memory(&m);
+    test_cuda_boxes(&m);
+    test_cuda_turns(&m);
+    test_cuda_boxes_in_order(&m);
+    test_cuda_boxes_in_place(&m);
+    test_cuda_boxes_large(&m);
+    test_cuda_fft(&m);
+    test_cuda_events(&m);
+    test_cuda_refusals(&m);
+    m.call->stream_destroy(m.device, m.stream);
+    m.call->leave(m.device);
+    plait_cuda_release();
+    return report("test_cuda_device");
+}
