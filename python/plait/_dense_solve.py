@@ -10,8 +10,8 @@ from typing import Any
 
 import jax.extend.core as jex
 import jax.numpy as jnp
-from jax.interpreters import ad, batching, mlir
-from plait import _dense_batch, _dense_rules, _eager, _jax, _sites
+from jax.interpreters import ad
+from plait import _dense_batch, _dense_rules, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix
 from plait._dense_batch import KINDS, Kind, Own, Part
 from plait._dense_rules import ADJOINT, NONE, PLAIN, gemm
@@ -102,14 +102,13 @@ def _lower(ctx: Any, *args: Any, **params: Any) -> Any:
 def primitive() -> Any:
     """The primitive of all kinds."""
     made = jex.Primitive("plait_mesh_solve")
-    made.multiple_results = True
-    made.def_effectful_abstract_eval(lambda *avals, **params: ([avals[-1]], {_jax.EFFECT}))
-    _eager.define(made, lambda params: ())
-    _jax.needs_devices(made)
-    _jax.saves_unless_complex(made)
-    mlir.register_lowering(made, _lower, platform="cpu")
-    ad.primitive_jvps[made] = _jvp
-    ad.primitive_transposes[made] = _transpose
-    batching.primitive_batchers[made] = _batch
+    _mesh_rules.define(
+        made,
+        results=lambda *avals, **params: [avals[-1]],
+        lower=_lower,
+        batch=_batch,
+        jvp=_jvp,
+        transpose=_transpose,
+    )
     KINDS["solve"] = Kind(made, _parts, _local)
     return made
