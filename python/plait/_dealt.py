@@ -59,6 +59,11 @@ class Deal:
         """That of matrices beside right-hand sides of this one."""
         return self
 
+    @property
+    def whole(self) -> "Whole":
+        """That of right-hand sides that every device has, beside matrices of this one."""
+        return Whole(self.mesh, self.block)
+
     def with_block(self, block: int) -> "Deal":
         """To the same ranks in other blocks."""
         return dataclasses.replace(self, block=block)

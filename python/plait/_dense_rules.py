@@ -123,7 +123,7 @@ def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> 
     [out] = params["outs"]
     deal, is_whole = params["deal"], attrs.get("whole")
     if is_whole:
-        deal, out = Whole(deal.mesh, deal.block), dataclasses.replace(out, shape=out.shape[::-1])
+        deal, out = deal.whole, dataclasses.replace(out, shape=out.shape[::-1])
     joined, split, wide = side_by_side(deal, args[1], dims[1], out)
     attrs["n_rhs" if name == "trsm" else "n"] = wide.shape[1]
     first, second = params["ins"]
@@ -323,8 +323,7 @@ def _trsm_ways(attrs: dict) -> dict:
 
 def _rhs(attrs: dict, deal: Deal, data: Any) -> Matrix:
     """The right-hand side, or the solution."""
-    deal = Whole(deal.mesh, deal.block) if attrs["whole"] else deal
-    return Matrix(data, deal, attrs["n"], attrs["n_rhs"])
+    return Matrix(data, deal.whole if attrs["whole"] else deal, attrs["n"], attrs["n_rhs"])
 
 
 def _triangle(attrs: dict) -> int:
