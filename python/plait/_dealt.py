@@ -83,6 +83,10 @@ class Deal:
         given = {"dims": (n,), "shape": (n,), "blocks": ((self.block,), (0,))}
         return self.redistribute(parts, (self.axes,), ((),), **given)
 
+    def of_all(self, ct: Any) -> Any:
+        """The cotangent of what all devices have, of what each does with it."""
+        return ct
+
     def one_value(self, x: Any) -> Any:
         """What all devices have alike, for a type that says so."""
         return x

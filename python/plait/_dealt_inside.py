@@ -80,6 +80,10 @@ class Inside(Deal):
         slot = block // self.n_ranks * self.block + column % self.block
         return every[block % self.n_ranks * len(parts) + slot]
 
+    def of_all(self, ct: Any) -> Any:
+        """The sum of each one's; up to a factor, where the region tracks types and it is one."""
+        return self.everywhere(ct)
+
     def one_value(self, x: Any) -> Any:
         """What all devices have alike, for a type that says so where the region tracks that."""
         return _move.bcast(x, 0, comm=self.axes) if self.group.checks else x
