@@ -5,6 +5,10 @@ are as many of them as devices and they are small, the fences of a factorization
 arithmetic: there the batch is dealt out, one message to and one fro, and every device calls LAPACK
 for its matrices. That is a primitive of its own, with the derivatives of the operation that it is a
 batch of: what each of them has under vmap, which is such a primitive again.
+
+A batch goes there and back for each operation of a chain. Every public function is a program whose
+results have the one layout that their type says, whoever reads them; and redistributions are in
+program order, so that one whose result is not read is carried out all the same.
 """
 
 import dataclasses
