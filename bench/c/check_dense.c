@@ -130,11 +130,12 @@ static double syevd_residual(team_t *team, const dense_result_t *r)
     return residual;
 }
 
-static const dense_op_t OPS[] = {{"potrf", MATRIX_POSITIVE, potrf_residual},
-                                 {"potri", MATRIX_POSITIVE, potri_residual},
-                                 {"getrf", MATRIX_GENERAL, getrf_residual},
-                                 {"geqrf", MATRIX_GENERAL, geqrf_residual},
-                                 {"syevd", MATRIX_SYMMETRIC, syevd_residual}};
+static const dense_op_t OPS[] = {
+    {DENSE_POTRF, "potrf", MATRIX_POSITIVE, potrf_residual},
+    {DENSE_POTRI, "potri", MATRIX_POSITIVE, potri_residual},
+    {DENSE_GETRF, "getrf", MATRIX_GENERAL, getrf_residual},
+    {DENSE_GEQRF, "geqrf", MATRIX_GENERAL, geqrf_residual},
+    {DENSE_SYEVD, "syevd", MATRIX_SYMMETRIC, syevd_residual}};
 
 const dense_op_t *dense_op(const char *name)
 {

@@ -12,7 +12,17 @@ typedef struct {
     const int32_t *pivots;            /* rows that were exchanged, counted from 0 */
 } dense_result_t;
 
+typedef enum {
+    DENSE_POTRF,
+    DENSE_POTRI,
+    DENSE_GETRF,
+    DENSE_GEQRF,
+    DENSE_SYEVD,
+    DENSE_N_OPS
+} dense_index_t;
+
 typedef struct {
+    dense_index_t index;
     const char *name;
     matrix_kind_t kind; /* of the operand; of what potri inverts */
     /* ||y - z|| / ||y||, y and z being what operand and result make of a vector; of the size of

@@ -69,7 +69,7 @@ static void of_elpa_run(void *state)
     dense_elpa_t *d = state;
     int error = -1;
 
-    elpa_eigenvectors(d->solver, d->arrays.work.data, d->arrays.side,
+    elpa_eigenvectors(d->solver, d->arrays.work.data, d->arrays.scratch.side,
                       d->arrays.vectors.data, &error);
     must(error);
 }

@@ -17,99 +17,73 @@ static void must(int info)
     bench_must(info == 0, "LAPACK: info is not 0");
 }
 
-static void potrf_run(dense_lapack_t *d)
+static void potrf_run(void *state)
 {
+    dense_lapack_t *d = state;
     int info = -1;
 
     dpotrf_("L", &d->n, d->work.data, &d->n, &info, 1);
     must(info);
 }
 
-static void potri_run(dense_lapack_t *d)
+static void potri_run(void *state)
 {
+    dense_lapack_t *d = state;
     int info = -1;
 
     dpotri_("L", &d->n, d->work.data, &d->n, &info, 1);
     must(info);
 }
 
-static void getrf_run(dense_lapack_t *d)
+static void getrf_run(void *state)
 {
+    dense_lapack_t *d = state;
     int info = -1;
 
-    dgetrf_(&d->n, &d->n, d->work.data, &d->n, d->pivots, &info);
+    dgetrf_(&d->n, &d->n, d->work.data, &d->n, d->scratch.pivots, &info);
     must(info);
 }
 
-static void geqrf_run(dense_lapack_t *d)
+static void geqrf_run(void *state)
 {
+    dense_lapack_t *d = state;
     int info = -1;
 
-    dgeqrf_(&d->n, &d->n, d->work.data, &d->n, d->side, d->scratch, &d->n_scratch,
-            &info);
+    dgeqrf_(&d->n, &d->n, d->work.data, &d->n, d->scratch.side, d->scratch.work,
+            &d->scratch.n_work, &info);
     must(info);
 }
 
-static void syevd_run(dense_lapack_t *d)
+static void syevd_run(void *state)
 {
+    dense_lapack_t *d = state;
     int info = -1;
 
-    dsyevd_("V", "L", &d->n, d->work.data, &d->n, d->side, d->scratch, &d->n_scratch,
-            d->int_scratch, &d->n_int_scratch, &info, 1, 1);
+    dsyevd_("V", "L", &d->n, d->work.data, &d->n, d->scratch.side, d->scratch.work,
+            &d->scratch.n_work, d->scratch.ints, &d->scratch.n_ints, &info, 1, 1);
     must(info);
 }
 
-static const dense_lapack_call_t CALLS[] = {{"potrf", potrf_run},
-                                            {"potri", potri_run},
-                                            {"getrf", getrf_run},
-                                            {"geqrf", geqrf_run},
-                                            {"syevd", syevd_run}};
-
-static const dense_lapack_call_t *call_of(const char *name)
-{
-    const dense_lapack_call_t *found = NULL;
-
-    for (size_t i = 0; i < sizeof(CALLS) / sizeof(CALLS[0]); i++) {
-        found = (strcmp(CALLS[i].name, name) == 0) ? &CALLS[i] : found;
-    }
-    bench_must(found != NULL, name);
-    return found;
-}
-
-/* Asks once, as those that need it want to be asked. */
-static void make_scratch(dense_lapack_t *d)
-{
-    double size = 0;
-    int int_size = 1;
-
-    d->scratch = &size;
-    d->int_scratch = &int_size;
-    d->n_scratch = d->n_int_scratch = -1;
-    d->call->run(d);
-    d->n_scratch = (int)size + 1;
-    d->scratch = bench_alloc((size_t)d->n_scratch * sizeof(double));
-    d->n_int_scratch = int_size;
-    d->int_scratch = calloc((size_t)d->n_int_scratch, sizeof(int));
-    bench_must(d->int_scratch != NULL, "out of memory");
-}
+static void (*const RUN[DENSE_N_OPS])(void *state) = {[DENSE_POTRF] = potrf_run,
+                                                      [DENSE_POTRI] = potri_run,
+                                                      [DENSE_GETRF] = getrf_run,
+                                                      [DENSE_GEQRF] = geqrf_run,
+                                                      [DENSE_SYEVD] = syevd_run};
 
 void dense_lapack_create(dense_lapack_t *d, const char *op, int64_t n)
 {
-    *d = (dense_lapack_t){
-        .op = dense_op(op), .call = call_of(op), .n = (int)n, .n_threads = 1};
+    *d = (dense_lapack_t){.op = dense_op(op), .n = (int)n, .n_threads = 1};
     d->operand = matrix_create_whole(n);
     d->work = matrix_create_whole(n);
-    d->side = calloc((size_t)n, sizeof(double));
-    d->pivots = calloc((size_t)n, sizeof(int));
-    bench_must(d->side != NULL && d->pivots != NULL, "out of memory");
+    dense_scratch_create(&d->scratch, n);
     matrix_fill(&d->operand, d->op->kind);
-    if (d->call->run == potri_run) {
+    if (d->op->index == DENSE_POTRI) {
         int info = -1;
         dpotrf_("L", &d->n, d->operand.data, &d->n, &info, 1);
         must(info);
     }
-    if (d->call->run == geqrf_run || d->call->run == syevd_run) {
-        make_scratch(d);
+    if (d->op->index == DENSE_GEQRF || d->op->index == DENSE_SYEVD) {
+        dense_scratch_ask(&d->scratch, RUN[d->op->index], d, 1);
     }
 }
 
@@ -117,10 +91,7 @@ void dense_lapack_destroy(dense_lapack_t *d)
 {
     matrix_destroy(&d->operand);
     matrix_destroy(&d->work);
-    free(d->side);
-    free(d->pivots);
-    free(d->scratch);
-    free(d->int_scratch);
+    dense_scratch_destroy(&d->scratch);
 }
 
 void dense_lapack_prepare(void *state)
@@ -135,7 +106,7 @@ void dense_lapack_run(void *state)
     dense_lapack_t *d = state;
 
     openblas_set_num_threads(d->n_threads);
-    d->call->run(d);
+    RUN[d->op->index](d);
     openblas_set_num_threads(1);
 }
 
@@ -146,12 +117,12 @@ double dense_lapack_residual(const dense_lapack_t *d)
 
     bench_must(pivots != NULL, "out of memory");
     for (int i = 0; i < d->n; i++) {
-        pivots[i] = d->pivots[i] - 1;
+        pivots[i] = d->scratch.pivots[i] - 1;
     }
     const double residual =
         d->op->residual(&alone, &(dense_result_t){.operand = &d->operand,
                                                   .result = &d->work,
-                                                  .values = d->side,
+                                                  .values = d->scratch.side,
                                                   .pivots = pivots});
     free(pivots);
     return residual;

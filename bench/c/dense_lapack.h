@@ -3,23 +3,14 @@
 #define BENCH_DENSE_LAPACK_H
 
 #include "check_dense.h"
-
-typedef struct dense_lapack dense_lapack_t;
+#include "dense_scratch.h"
 
 typedef struct {
-    const char *name;
-    void (*run)(dense_lapack_t *d);
-} dense_lapack_call_t;
-
-struct dense_lapack {
     const dense_op_t *op;
-    const dense_lapack_call_t *call;
     int n, n_threads;
     matrix_t operand, work; /* works on a copy */
-    double *side, *scratch;
-    int *pivots, *int_scratch;
-    int n_scratch, n_int_scratch;
-};
+    dense_scratch_t scratch;
+} dense_lapack_t;
 
 /* One process makes and runs it. */
 void dense_lapack_create(dense_lapack_t *d, const char *op, int64_t n);

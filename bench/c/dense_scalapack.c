@@ -32,82 +32,59 @@ static void must(int info)
     bench_must(info == 0, "ScaLAPACK: info is not 0");
 }
 
-static void potrf_run(dense_scalapack_t *d)
+static void potrf_run(void *state)
 {
+    dense_scalapack_t *d = state;
     int info = -1;
 
     pdpotrf_("L", &d->n, d->work.data, &ONE, &ONE, d->desc, &info, 1);
     must(info);
 }
 
-static void potri_run(dense_scalapack_t *d)
+static void potri_run(void *state)
 {
+    dense_scalapack_t *d = state;
     int info = -1;
 
     pdpotri_("L", &d->n, d->work.data, &ONE, &ONE, d->desc, &info, 1);
     must(info);
 }
 
-static void getrf_run(dense_scalapack_t *d)
+static void getrf_run(void *state)
 {
+    dense_scalapack_t *d = state;
     int info = -1;
 
-    pdgetrf_(&d->n, &d->n, d->work.data, &ONE, &ONE, d->desc, d->pivots, &info);
+    pdgetrf_(&d->n, &d->n, d->work.data, &ONE, &ONE, d->desc, d->scratch.pivots, &info);
     must(info);
 }
 
-static void geqrf_run(dense_scalapack_t *d)
+static void geqrf_run(void *state)
 {
+    dense_scalapack_t *d = state;
     int info = -1;
 
-    pdgeqrf_(&d->n, &d->n, d->work.data, &ONE, &ONE, d->desc, d->side, d->scratch,
-             &d->n_scratch, &info);
+    pdgeqrf_(&d->n, &d->n, d->work.data, &ONE, &ONE, d->desc, d->scratch.side,
+             d->scratch.work, &d->scratch.n_work, &info);
     must(info);
 }
 
-static void syevd_run(dense_scalapack_t *d)
+static void syevd_run(void *state)
 {
+    dense_scalapack_t *d = state;
     int info = -1;
 
-    pdsyevd_("V", "L", &d->n, d->work.data, &ONE, &ONE, d->desc, d->side,
-             d->vectors.data, &ONE, &ONE, d->desc, d->scratch, &d->n_scratch,
-             d->int_scratch, &d->n_int_scratch, &info, 1, 1);
+    pdsyevd_("V", "L", &d->n, d->work.data, &ONE, &ONE, d->desc, d->scratch.side,
+             d->vectors.data, &ONE, &ONE, d->desc, d->scratch.work, &d->scratch.n_work,
+             d->scratch.ints, &d->scratch.n_ints, &info, 1, 1);
     must(info);
 }
 
-static const dense_scalapack_call_t CALLS[] = {{"potrf", potrf_run},
-                                               {"potri", potri_run},
-                                               {"getrf", getrf_run},
-                                               {"geqrf", geqrf_run},
-                                               {"syevd", syevd_run}};
-
-static const dense_scalapack_call_t *call_of(const char *name)
-{
-    const dense_scalapack_call_t *found = NULL;
-
-    for (size_t i = 0; i < sizeof(CALLS) / sizeof(CALLS[0]); i++) {
-        found = (strcmp(CALLS[i].name, name) == 0) ? &CALLS[i] : found;
-    }
-    bench_must(found != NULL, name);
-    return found;
-}
-
-/* More than it asks for: pdsyevd forgets what pdlasrt wants, rows times a block. */
-static void make_scratch(dense_scalapack_t *d)
-{
-    double size = 0;
-    int int_size = 1;
-
-    d->scratch = &size;
-    d->int_scratch = &int_size;
-    d->n_scratch = d->n_int_scratch = -1;
-    d->call->run(d);
-    d->n_scratch = (int)size + (int)((d->work.block[1] + 8) * d->n);
-    d->scratch = bench_alloc((size_t)d->n_scratch * sizeof(double));
-    d->n_int_scratch = int_size;
-    d->int_scratch = calloc((size_t)d->n_int_scratch, sizeof(int));
-    bench_must(d->int_scratch != NULL, "out of memory");
-}
+static void (*const RUN[DENSE_N_OPS])(void *state) = {[DENSE_POTRF] = potrf_run,
+                                                      [DENSE_POTRI] = potri_run,
+                                                      [DENSE_GETRF] = getrf_run,
+                                                      [DENSE_GEQRF] = geqrf_run,
+                                                      [DENSE_SYEVD] = syevd_run};
 
 /* Context, this process's place, and the descriptor of the matrices. */
 static void make_grid(dense_scalapack_t *d, const int grid[2], int64_t block)
@@ -130,23 +107,21 @@ static void make_grid(dense_scalapack_t *d, const int grid[2], int64_t block)
 void dense_scalapack_create(dense_scalapack_t *d, const char *op, int64_t n,
                             const int grid[2], int64_t block)
 {
-    *d = (dense_scalapack_t){.op = dense_op(op), .call = call_of(op), .n = (int)n};
+    *d = (dense_scalapack_t){.op = dense_op(op), .n = (int)n};
     make_grid(d, grid, block);
-    const size_t n_side = (size_t)(n + block);
-    d->side = calloc(n_side, sizeof(double));
-    d->pivots = calloc(n_side, sizeof(int));
-    bench_must(d->side != NULL && d->pivots != NULL, "out of memory");
+    dense_scratch_create(&d->scratch, n + block);
     matrix_fill(&d->operand, d->op->kind);
-    if (d->call->run == potri_run) {
+    if (d->op->index == DENSE_POTRI) {
         int info = -1;
         pdpotrf_("L", &d->n, d->operand.data, &ONE, &ONE, d->desc, &info, 1);
         must(info);
     }
-    if (d->call->run == syevd_run) {
+    if (d->op->index == DENSE_SYEVD) {
         d->vectors = matrix_create(n, d->work.block, grid, d->work.at, 0);
     }
-    if (d->call->run == geqrf_run || d->call->run == syevd_run) {
-        make_scratch(d);
+    if (d->op->index == DENSE_GEQRF || d->op->index == DENSE_SYEVD) {
+        /* pdsyevd forgets what pdlasrt wants, rows times a block */
+        dense_scratch_ask(&d->scratch, RUN[d->op->index], d, (block + 8) * n);
     }
 }
 
@@ -156,10 +131,7 @@ void dense_scalapack_destroy(dense_scalapack_t *d)
     matrix_destroy(&d->operand);
     matrix_destroy(&d->work);
     matrix_destroy(&d->vectors);
-    free(d->side);
-    free(d->pivots);
-    free(d->scratch);
-    free(d->int_scratch);
+    dense_scratch_destroy(&d->scratch);
 }
 
 void dense_scalapack_prepare(void *state)
@@ -173,7 +145,7 @@ void dense_scalapack_run(void *state)
 {
     dense_scalapack_t *d = state;
 
-    d->call->run(d);
+    RUN[d->op->index](d);
 }
 
 /* Each process has the pivots of its rows, counted from 1. */
@@ -183,7 +155,7 @@ static int32_t *whole_pivots(const dense_scalapack_t *d)
 
     bench_must(pivots != NULL, "out of memory");
     for (int64_t i = 0; i < d->work.local[0]; i++) {
-        pivots[matrix_index(&d->work, 0, i)] = d->pivots[i] - 1;
+        pivots[matrix_index(&d->work, 0, i)] = d->scratch.pivots[i] - 1;
     }
     MPI_Allreduce(MPI_IN_PLACE, pivots, d->n, MPI_INT32_T, MPI_MAX, MPI_COMM_WORLD);
     return pivots;
@@ -196,7 +168,7 @@ double dense_scalapack_residual(team_t *team, const dense_scalapack_t *d)
         team,
         &(dense_result_t){.operand = &d->operand,
                           .result = (d->vectors.data != NULL) ? &d->vectors : &d->work,
-                          .values = d->side,
+                          .values = d->scratch.side,
                           .pivots = pivots});
     free(pivots);
     return residual;

@@ -2,27 +2,18 @@
 #ifndef BENCH_DENSE_SCALAPACK_H
 #define BENCH_DENSE_SCALAPACK_H
 
+#include "dense_scratch.h"
 #include "dense_sides.h"
 
 enum { SCALAPACK_DESC = 9 };
 
-typedef struct dense_scalapack dense_scalapack_t;
-
 typedef struct {
-    const char *name;
-    void (*run)(dense_scalapack_t *d);
-} dense_scalapack_call_t;
-
-struct dense_scalapack {
     const dense_op_t *op;
-    const dense_scalapack_call_t *call;
     int n, context, desc[SCALAPACK_DESC];
     matrix_t operand, work; /* works on a copy */
     matrix_t vectors;       /* of syevd */
-    double *side, *scratch;
-    int *pivots, *int_scratch;
-    int n_scratch, n_int_scratch;
-};
+    dense_scratch_t scratch;
+} dense_scalapack_t;
 
 /* Collective over MPI's world, which has grid[0] * grid[1] ranks. */
 void dense_scalapack_create(dense_scalapack_t *d, const char *op, int64_t n,

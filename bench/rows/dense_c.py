@@ -8,7 +8,15 @@ from _jobs import ROOT, Absent, any_mpi, cpu_name, debian_openmpi
 from _result import C_REUSED, Bound, Rounds, Row, absent
 
 RANKS, THREADS = "dense, f64, 2 MPI ranks", "dense, f64, 2 threads of one process"
-SOURCES = ("dense_sides", "dense_plait", "dense_lapack", "check_dense", "matrix", "rounds")
+SOURCES = (
+    "dense_sides",
+    "dense_plait",
+    "dense_lapack",
+    "dense_scratch",
+    "check_dense",
+    "matrix",
+    "rounds",
+)
 BLAS = ("-l:libopenblas.so.0", "-ldl", "-lpthread", "-lm")
 ELPA_HEADERS = "-I/usr/include/elpa"
 NAMES = {"scalapack": "ScaLAPACK", "lapack": "LAPACK, one process", "elpa": "ELPA, one stage"}

@@ -34,6 +34,7 @@ def cond(
     p: Any = 2,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -44,6 +45,8 @@ def cond(
     but for rounding, nearly always exact to some digits, and hardly ever less than a third of what
     is true. ``F.cond(p)`` of a factor that is there already costs a few solutions. A singular
     matrix has inf.
+
+    ``shape`` is what is data of an array with padding at its tail, which is not read.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) to a scalar, neither 0; (n, n) for an estimate.
@@ -60,10 +63,10 @@ def cond(
     if p not in ORDERS:
         raise ValueError(f"cond: p is {p!r}; expected 2, 1 or inf")
     is_estimate = p in _dense_cond.ORDERS
-    _dense_args.check_matrix(a, "cond", is_square=is_estimate)
-    if 0 in jnp.shape(a):
-        raise ValueError(f"cond: a is {' x '.join(map(str, jnp.shape(a)))}; expected elements")
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cond")["a"]
+    data = _dense_args.check_matrix(a, "cond", is_square=is_estimate, shape=shape)
+    if 0 in data:
+        raise ValueError(f"cond: a is {' x '.join(map(str, data))}; expected elements")
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cond", {"a": data})["a"]
     given = {"lay": found.lay, "deal": _dense_args.deal_of(found, block, "cond")}
     if is_estimate:
         return _dense_args.run(_by_estimate, found.x, order=p, **given)

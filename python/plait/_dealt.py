@@ -59,6 +59,11 @@ class Deal:
         """That of matrices beside right-hand sides of this one."""
         return self
 
+    @property
+    def whole(self) -> "Whole":
+        """That of right-hand sides that every device has, beside matrices of this one."""
+        return Whole(self.mesh, self.block)
+
     def with_block(self, block: int) -> "Deal":
         """To the same ranks in other blocks."""
         return dataclasses.replace(self, block=block)
@@ -77,6 +82,10 @@ class Deal:
         """One number for each of n columns, on all devices."""
         given = {"dims": (n,), "shape": (n,), "blocks": ((self.block,), (0,))}
         return self.redistribute(parts, (self.axes,), ((),), **given)
+
+    def of_all(self, ct: Any) -> Any:
+        """The cotangent of what all devices have, of what each does with it."""
+        return ct
 
     def one_value(self, x: Any) -> Any:
         """What all devices have alike, for a type that says so."""

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from plait import _args, _call, _groups, _layout, _move, _reduce
-from plait._dealt import Deal
+from plait._dealt import Deal, Whole
 from plait._mesh_rules import Spec
 
 
@@ -36,6 +36,11 @@ class Inside(Deal):
     def n_parts(self) -> int:
         """An array here is one device's."""
         return 1
+
+    @property
+    def whole(self) -> "WholeInside":
+        """That of right-hand sides that every device has."""
+        return WholeInside(None, self.block, self.group)
 
     def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
         """The part of the result; src, dst: any axes stand for those of the group."""
@@ -67,12 +72,17 @@ class Inside(Deal):
 
     def in_order(self, parts: Any, n: int) -> Any:
         """What there is for each of n columns, on all devices: the first axis is dealt out."""
+        parts = parts[:n]  # none of them is further behind
         every = _move.allgather(parts, comm=self.axes)
         every = every.reshape(-1, *parts.shape[1:])
         column = np.arange(n)
         block = column // self.block
         slot = block // self.n_ranks * self.block + column % self.block
         return every[block % self.n_ranks * len(parts) + slot]
+
+    def of_all(self, ct: Any) -> Any:
+        """The sum of each one's; up to a factor, where the region tracks types and it is one."""
+        return self.everywhere(ct)
 
     def one_value(self, x: Any) -> Any:
         """What all devices have alike, for a type that says so where the region tracks that."""
@@ -87,6 +97,22 @@ class Inside(Deal):
         i = jnp.arange(self.stored(n), dtype=jnp.int32)
         block, n_ranks = jnp.int32(self.block), jnp.int32(self.n_ranks)
         return (i // block * n_ranks + lax.axis_index(self.axes)) * block + i % block
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeInside(Whole):
+    """To nobody: every device of the region has all columns, and the same ones."""
+
+    group: Any = None
+
+    @property
+    def dealt(self) -> Inside:
+        """That of the matrices."""
+        return Inside(None, self.block, self.group)
+
+    def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
+        """As that of the matrices."""
+        return self.dealt.redistribute(x, src, dst, **given)
 
 
 def along(axis_name: Any, block: int, name: str) -> Inside:

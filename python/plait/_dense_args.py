@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from plait import _dealt, _errors, _jax, _mesh, _mesh_rules
-from plait._dealt import Deal, Matrix, Whole
+from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -172,11 +172,10 @@ def deal_of_rhs(deal: Deal, shape: tuple[int, ...], dtype: Any) -> Deal:
     every block. Seconds by what was measured on one machine (see `src/dense/whole.c`).
     """
     n, n_rhs = (*shape, 1)[:2]
-    whole = Whole(deal.mesh, deal.block)
-    if deal.group is not None or n * n_rhs == 0:
+    if n * n_rhs == 0:
         return deal
     if deal.n_ranks == 1:
-        return whole  # a block is as wide as the factor
+        return deal.whole  # a block is as wide as the factor
     is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
     rate = 30e9 / (4 if is_complex else 1) * (2 if dtype.name in ("float32", "complex64") else 1)
     n_bytes, n_ranks = n * n / 2 * dtype.itemsize, deal.n_ranks
@@ -187,7 +186,7 @@ def deal_of_rhs(deal: Deal, shape: tuple[int, ...], dtype: Any) -> Deal:
     phases = n_blocks * PHASE * math.log2(n_ranks)
     shared = (n_bytes / LOCAL + n * n * n_rhs / rate) / n_ranks + sums + phases
     is_whole = shared < by_columns if FORCED_WHOLE is None else FORCED_WHOLE
-    return whole if is_whole else deal
+    return deal.whole if is_whole else deal
 
 
 def solve(

@@ -5,6 +5,10 @@ are as many of them as devices and they are small, the fences of a factorization
 arithmetic: there the batch is dealt out, one message to and one fro, and every device calls LAPACK
 for its matrices. That is a primitive of its own, with the derivatives of the operation that it is a
 batch of: what each of them has under vmap, which is such a primitive again.
+
+A batch goes there and back for each operation of a chain. Every public function is a program whose
+results have the one layout that their type says, whoever reads them; and redistributions are in
+program order, so that one whose result is not read is carried out all the same.
 """
 
 import dataclasses
@@ -16,8 +20,8 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax import lax
-from jax.interpreters import ad, batching, mlir
-from plait import _blas, _eager, _groups, _jax, _mesh_rules
+from jax.interpreters import ad
+from plait import _blas, _groups, _jax, _mesh_rules
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -162,10 +166,10 @@ def _in_front(args: Sequence, dims: Sequence, size: int) -> list:
 # ---- the primitive -------------------------------------------------------------------------------
 
 
-def _results(*avals: Any, kind: str, given: tuple, site: int) -> tuple:
+def _results(*avals: Any, kind: str, given: tuple, site: int) -> list:
     params = dict(given)
     deal = params["deal"]
-    made = [
+    return [
         _mesh_rules.typed(
             avals[0],
             (avals[0].shape[0], *out.whole(deal)),
@@ -174,7 +178,6 @@ def _results(*avals: Any, kind: str, given: tuple, site: int) -> tuple:
         )
         for out in _parts(kind, avals, params)[1]
     ]
-    return made, {_jax.EFFECT}
 
 
 def _own(ctx: Any, parts: Sequence[Part]) -> Own:
@@ -287,13 +290,7 @@ def _batch(args: Sequence, dims: Sequence, *, kind: str, given: tuple, site: int
 def spread_p() -> Any:
     """The primitive of all kinds: operands and results with the axis of the batch in front."""
     made = jex.Primitive("plait_mesh_batch")
-    made.multiple_results = True
-    made.def_effectful_abstract_eval(_results)
-    _eager.define(made, lambda params: ())
-    _jax.needs_devices(made)
-    _jax.saves_unless_complex(made)
-    mlir.register_lowering(made, _lower, platform="cpu")
-    ad.primitive_jvps[made] = _jvp
-    ad.primitive_transposes[made] = _transpose
-    batching.primitive_batchers[made] = _batch
+    _mesh_rules.define(
+        made, results=_results, lower=_lower, batch=_batch, jvp=_jvp, transpose=_transpose
+    )
     return made

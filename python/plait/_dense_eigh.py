@@ -15,7 +15,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from plait import _dealt
-from plait._dealt import Matrix
+from plait._dealt import Deal, Matrix
 from plait._dense import hermitian, no_tangent, real
 from plait._dense_rules import ADJOINT, gemm, heevd
 
@@ -55,7 +55,25 @@ def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
     return m.map(divide, whole=(w,))
 
 
-def _judge(w: Any, ct: Any, like: tuple) -> Any:
+def _marked(ct: Any, residual: Any, size: Any) -> Any:
+    """The cotangent; NaN where what should be zero is not, beside the cotangent's size."""
+    most = jnp.sqrt(jnp.finfo(size.dtype).eps)
+    return ct * jnp.where(residual > most * size, jnp.nan, 1.0).astype(ct.dtype)
+
+
+def _judge_values(w: Any, ct: Any, deal: Deal) -> Any:
+    """The cotangent w̄ of diag(M); NaN if the loss depends on the choice of vectors.
+
+    V diag(w̄) Vᴴ is the same for all rotations of a cluster's vectors if w̄ is the same there. The
+    eigenvalues are in order, so that neighbours make a cluster.
+    """
+    every = deal.of_all(ct)
+    is_one = jnp.abs(jnp.diff(w)) <= _tolerance(w)
+    apart = jnp.where(is_one, jnp.diff(every), jnp.zeros((), ct.dtype))
+    return _marked(ct, jnp.linalg.norm(apart), jnp.linalg.norm(every))
+
+
+def _judge_vectors(w: Any, ct: Any, like: tuple) -> Any:
     """The cotangent c of F ∘ M; NaN if the loss depends on the choice of vectors.
 
     Rotations of a cluster's vectors are V K with an anti-Hermitian K. They do not change the loss
@@ -66,10 +84,12 @@ def _judge(w: Any, ct: Any, like: tuple) -> Any:
     def skew(rows: Any, columns: Any, x: Any, y: Any, w: Any) -> Any:
         return jnp.where(_is_cluster(rows, columns, w), jnp.abs(x - y) ** 2, jnp.zeros((), w.dtype))
 
-    most = jnp.sqrt(jnp.finfo(w.dtype).eps)
     residual = jnp.sqrt(c.total(skew, c.adjoint(), whole=(w,)))
-    size = jnp.sqrt(c.total(lambda rows, columns, x: jnp.abs(x) ** 2))
-    return ct * jnp.where(residual > most * size, jnp.nan, 1.0).astype(ct.dtype)
+    return _marked(ct, residual, jnp.sqrt(c.total(lambda rows, columns, x: jnp.abs(x) ** 2)))
+
+
+def _judge(w: Any, ct: Any, like: tuple) -> Any:
+    return _judge_values(w, ct, like[0]) if ct.ndim == 1 else _judge_vectors(w, ct, like)
 
 
 def _judged_transpose(ct: Any, w: Any, x: Any, *, like: tuple, depth: int) -> list:
@@ -88,7 +108,8 @@ def _judged_batch(args: Sequence, dims: Sequence, *, like: tuple, depth: int) ->
     return judged_p.bind(w, x, like=like, depth=depth + 1), 0
 
 
-judged_p = jex.Primitive("plait_judged")  # x itself; cotangents of it are judged
+# x itself; cotangents of it are judged: those of F ∘ M, a matrix like this, or of eigenvalues.
+judged_p = jex.Primitive("plait_judged")
 judged_p.def_impl(lambda w, x, **params: x)
 judged_p.def_abstract_eval(lambda w, x, **params: x)
 mlir.register_lowering(judged_p, lambda ctx, w, x, **params: [x])
@@ -108,11 +129,12 @@ def eigh(a: Matrix, mode: str) -> tuple[Any, Matrix, Any]:
 def _eigh_jvp(mode: str, primals: tuple, tangents: tuple) -> tuple:
     w, v, info = eigh(*primals, mode)
     m = gemm(v, gemm(hermitian(tangents[0]), v), trans=ADJOINT)
-    moved = _divided(m, w, mode)
+    moved, dw = _divided(m, w, mode), real(m.diagonal())
     if mode == "check":
         like = (moved.deal, moved.m, moved.n)
         moved = moved.with_data(judged_p.bind(w, moved.data, like=like, depth=0))
-    return (w, v, info), (real(m.diagonal()), gemm(v, moved), no_tangent(info))
+        dw = judged_p.bind(w, dw, like=like, depth=0)
+    return (w, v, info), (dw, gemm(v, moved), no_tangent(info))
 
 
 @jax.custom_jvp

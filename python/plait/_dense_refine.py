@@ -38,7 +38,7 @@ def _by_refinement(kind: str, again: Callable) -> Callable:
     """The solver of a kind of factor; again: from the matrix, a factor in its own precision."""
 
     def solver(factor: Sequence, b: Matrix, way: int) -> Matrix:
-        a = Matrix(factor[0], b.deal, b.m, b.m)
+        a = Matrix(factor[0], b.deal.dealt, b.m, b.m)
         scale, size_a, size_b = _most(a), _size(a), _size(b)
         eps = jnp.finfo(a.dtype).eps * max(1, b.m) ** 0.5
 

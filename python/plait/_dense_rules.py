@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
-from jax.interpreters import ad, batching, mlir
-from plait import _blas, _dense_batch, _eager, _groups, _jax, _mesh_rules, _sites
+from jax.interpreters import ad
+from plait import _blas, _dense_batch, _groups, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix, Whole, moved, on_parts
 from plait._dense_batch import KINDS, Kind, Own, Part
 from plait._ops import Chain, Rules, rules
@@ -41,17 +41,8 @@ for _name in NAMES:
     )
 
 
-def _results(*avals: Any, deal: Deal, outs: Sequence[Part], **params: Any) -> tuple:
-    made = [
-        _mesh_rules.typed(
-            avals[0],
-            out.whole(deal),
-            out.dtype,
-            out.spec(deal),
-        )
-        for out in outs
-    ]
-    return made, {_jax.EFFECT}
+def _results(*avals: Any, deal: Deal, outs: Sequence[Part], **params: Any) -> list:
+    return [_mesh_rules.typed(avals[0], out.whole(deal), out.dtype, out.spec(deal)) for out in outs]
 
 
 def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple, **params: Any):
@@ -132,7 +123,7 @@ def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> 
     [out] = params["outs"]
     deal, is_whole = params["deal"], attrs.get("whole")
     if is_whole:
-        deal, out = Whole(deal.mesh, deal.block), dataclasses.replace(out, shape=out.shape[::-1])
+        deal, out = deal.whole, dataclasses.replace(out, shape=out.shape[::-1])
     joined, split, wide = side_by_side(deal, args[1], dims[1], out)
     attrs["n_rhs" if name == "trsm" else "n"] = wide.shape[1]
     first, second = params["ins"]
@@ -171,21 +162,18 @@ def primitives() -> dict[str, Any]:
 
 def _make(name: str) -> Any:
     primitive = jex.Primitive("plait_mesh_" + name)
-    primitive.multiple_results = True
-    primitive.def_effectful_abstract_eval(_results)
-    _eager.define(primitive, lambda params: ())
-    _jax.needs_devices(primitive)
-    _jax.saves_unless_complex(primitive)
-    mlir.register_lowering(primitive, functools.partial(_lower, name), platform="cpu")
-    batch = _batch_columns if name in ("trsm", "gemm") else _batch
-    batching.primitive_batchers[primitive] = functools.partial(batch, name)
+    linear = {
+        "gemm": {"jvp": _gemm_jvp, "transpose": _gemm_transpose},
+        "trsm": {"jvp": _trsm_jvp, "transpose": _trsm_transpose},
+    }
+    _mesh_rules.define(
+        primitive,
+        results=_results,
+        lower=functools.partial(_lower, name),
+        batch=functools.partial(_batch_columns if name in linear else _batch, name),
+        **linear.get(name, {}),
+    )
     KINDS[name] = Kind(primitive, _parts, functools.partial(_local, name))
-    if name == "gemm":
-        ad.primitive_jvps[primitive] = _gemm_jvp
-        ad.primitive_transposes[primitive] = _gemm_transpose
-    if name == "trsm":
-        ad.primitive_jvps[primitive] = _trsm_jvp
-        ad.primitive_transposes[primitive] = _trsm_transpose
     return primitive
 
 
@@ -335,8 +323,7 @@ def _trsm_ways(attrs: dict) -> dict:
 
 def _rhs(attrs: dict, deal: Deal, data: Any) -> Matrix:
     """The right-hand side, or the solution."""
-    deal = Whole(deal.mesh, deal.block) if attrs["whole"] else deal
-    return Matrix(data, deal, attrs["n"], attrs["n_rhs"])
+    return Matrix(data, deal.whole if attrs["whole"] else deal, attrs["n"], attrs["n_rhs"])
 
 
 def _triangle(attrs: dict) -> int:

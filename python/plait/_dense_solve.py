@@ -10,9 +10,10 @@ from typing import Any
 
 import jax.extend.core as jex
 import jax.numpy as jnp
-from jax.interpreters import ad, batching, mlir
-from plait import _dense_batch, _dense_rules, _eager, _jax, _sites
-from plait._dealt import Deal, Matrix
+from jax.interpreters import ad
+from plait import _dense_args, _dense_batch, _dense_rules, _jax, _mesh_rules, _sites
+from plait._dealt import Deal, Matrix, moved
+from plait._dealt_inside import Inside
 from plait._dense_batch import KINDS, Kind, Own, Part
 from plait._dense_rules import ADJOINT, NONE, PLAIN, gemm
 
@@ -37,8 +38,19 @@ def body(*args: Any, kind: str, deal: Deal, n: int, n_rhs: int, way: int, site: 
     rhs = Matrix(b, deal, n, n_rhs)
     is_conj = way in (PLAIN, CONJ)
     rhs = rhs.conj() if is_conj else rhs
-    x = SOLVERS[kind](factor, rhs, NONE if way in (NONE, CONJ) else ADJOINT)
+    rhs = moved(rhs, _best(rhs))
+    x = moved(SOLVERS[kind](factor, rhs, NONE if way in (NONE, CONJ) else ADJOINT), deal)
     return [(x.conj() if is_conj else x).data]
+
+
+def _best(b: Matrix) -> Deal:
+    """In a manual region right-hand sides come dealt out, also few, which are better whole.
+
+    There an array that all devices have is one of each, and derivatives are those of each. Within
+    the solution it is one, as on global arrays, and only here.
+    """
+    is_open = isinstance(b.deal, Inside) and b.deal.n_ranks > 1
+    return _dense_args.deal_of_rhs(b.deal, (b.m, b.n), b.dtype) if is_open else b.deal
 
 
 def _multiply(a: Matrix, x: Matrix, way: int) -> Matrix:
@@ -53,8 +65,8 @@ def _jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
     rhs = None if type(tangents[-1]) is ad.Zero else tangents[-1]
     if type(tangents[0]) is not ad.Zero:
         y = Matrix(x, deal, n, params["n_rhs"])
-        moved = _multiply(Matrix(tangents[0], deal.dealt, n, n), y, way).data
-        rhs = -moved if rhs is None else rhs - moved
+        change = _multiply(Matrix(tangents[0], deal.dealt, n, n), y, way).data
+        rhs = -change if rhs is None else rhs - change
     if rhs is None:
         return [x], [_jax.zero_tangent(x)]
     return [x], primitive().bind(*factor, rhs, **params)
@@ -102,14 +114,13 @@ def _lower(ctx: Any, *args: Any, **params: Any) -> Any:
 def primitive() -> Any:
     """The primitive of all kinds."""
     made = jex.Primitive("plait_mesh_solve")
-    made.multiple_results = True
-    made.def_effectful_abstract_eval(lambda *avals, **params: ([avals[-1]], {_jax.EFFECT}))
-    _eager.define(made, lambda params: ())
-    _jax.needs_devices(made)
-    _jax.saves_unless_complex(made)
-    mlir.register_lowering(made, _lower, platform="cpu")
-    ad.primitive_jvps[made] = _jvp
-    ad.primitive_transposes[made] = _transpose
-    batching.primitive_batchers[made] = _batch
+    _mesh_rules.define(
+        made,
+        results=lambda *avals, **params: [avals[-1]],
+        lower=_lower,
+        batch=_batch,
+        jvp=_jvp,
+        transpose=_transpose,
+    )
     KINDS["solve"] = Kind(made, _parts, _local)
     return made

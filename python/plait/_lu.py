@@ -267,10 +267,13 @@ def det(
     a: Array,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
     """A determinant, by `lu`.
+
+    ``shape`` is what is data of an array with padding at its tail, which is not read.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) to a scalar.
     Raises: as `lu`.  Adjoint: det(a) a⁻ᵀ times the cotangent, where a is not singular.
@@ -281,4 +284,4 @@ def det(
         >>> round(plait.linalg.det(jnp.array([[0.0, 2.0], [4.0, 0.0]])).item(), 5)
         -8.0
     """
-    return _lu(a, block, False, mesh, spec, "det").det()
+    return _lu(a, block, False, mesh, spec, "det", shape).det()

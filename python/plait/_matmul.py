@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from plait import _dense_args, _dense_rules, _mesh, _redist
 from plait._dealt import Deal
 from plait._dense_args import Lay
@@ -86,11 +86,20 @@ def _norm_jvp(order: Any, place: _mesh.Place, primals: tuple, tangents: tuple) -
     )
 
 
-def matrix_norm(a: Array, ord: Any = "fro", *, mesh: Any = None, spec: Any = None) -> Array:  # noqa: A002
+def matrix_norm(
+    a: Array,
+    ord: Any = "fro",  # noqa: A002 - the name in numpy
+    *,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
     """A norm of a matrix that is distributed over a mesh; every device has the same bits.
 
     ``'fro'`` the root of the sum of squares, without overflow; ``1`` the largest sum of a column's
     magnitudes, ``inf`` of a row's; ``'max'`` the largest magnitude.
+
+    ``shape`` is what is data of an array with padding at its tail, which does not count.
 
     Collective: over the mesh, in program order.  Shapes: (m, n) to a scalar, m and n not 0.
     Raises: ValueError for another order; TypeError for derivatives.
@@ -101,12 +110,16 @@ def matrix_norm(a: Array, ord: Any = "fro", *, mesh: Any = None, spec: Any = Non
         >>> [plait.linalg.matrix_norm(jnp.array([[3.0, 4.0]]), o).item() for o in ("fro", 1)]
         [5.0, 4.0]
     """
-    _dense_args.check_matrix(a, "matrix_norm")
+    data = _dense_args.check_matrix(a, "matrix_norm", shape=shape)
     if ord not in ORDERS:
         raise ValueError(f"matrix_norm: ord is {ord!r}; expected 'fro', 1, inf or 'max'")
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "matrix_norm")["a"]
-    return _dense_args.run(_judged_norm, found.x, order=ord, place=found.place)
+    return _dense_args.run(_norm_of_data, found.x, shape=data, order=ord, place=found.place)
 
 
-def _judged_norm(x: Array, *, order: Any, place: _mesh.Place) -> Array:
+def _norm_of_data(x: Array, *, shape: tuple[int, int], order: Any, place: _mesh.Place) -> Array:
+    if shape != x.shape:
+        rows, columns = (lax.broadcasted_iota(jnp.int32, x.shape, axis) for axis in (0, 1))
+        is_data = (rows < shape[0]) & (columns < shape[1])
+        x = jnp.where(is_data, x, jnp.zeros((), x.dtype))
     return _norm(x, order, place)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _jax, _layout
-from plait._mesh_rules import Spec, parts, to_partition_spec
+from plait._mesh_rules import Spec, axes_of, parts, to_partition_spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +37,7 @@ def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
         )
     if len(spec) > ndim:
         raise ValueError(f"{name}: {argument} {spec} has more entries than the array's {ndim} axes")
-    given = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in spec]
-    return tuple([*given, *[()] * (ndim - len(given))])
+    return (*map(axes_of, spec), *[()] * (ndim - len(spec)))
 
 
 def check_spec(spec: Spec, mesh: Any, shape: tuple[int, ...], name: str) -> None:

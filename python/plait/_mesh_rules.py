@@ -227,6 +227,11 @@ def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
     return P(*entries)
 
 
+def axes_of(entry: Any) -> tuple[str, ...]:
+    """The mesh axes that an entry of JAX's form names."""
+    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+
+
 def _lower(
     g: Global,
     ctx: Any,
@@ -314,8 +319,8 @@ def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     mesh, src, dst, donate, site = (params.pop(k) for k in ("mesh", "src", "dst", "donate", "site"))
     front: tuple[str, ...] = ()
     typed = jax.typeof(x).sharding
-    if not typed.mesh.empty and typed.spec and typed.spec[0] is not None:
-        front = (typed.spec[0],) if isinstance(typed.spec[0], str) else tuple(typed.spec[0])
+    if not typed.mesh.empty and typed.spec:
+        front = axes_of(typed.spec[0])
     out = g.primitive.bind(
         x,
         *args[1:],
@@ -329,23 +334,49 @@ def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     return out, [0]
 
 
-def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
-    primitive = jex.Primitive("plait_mesh_" + name)
+def define(
+    primitive: Any,
+    *,
+    results: Callable[..., list],
+    lower: Callable,
+    batch: Callable,
+    jvp: Callable | None = None,
+    transpose: Callable | None = None,
+    donated: Callable[[dict], tuple[int, ...]] = lambda params: (),
+) -> None:
+    """Makes a primitive one on global arrays: in program order, lowered for its devices.
+
+    results: avals from the operands' and the parameters; lower, batch, jvp, transpose: JAX's rules;
+    donated: which operands' memory an eager call may take.
+    """
     primitive.multiple_results = True
-    g = Global(name, adjoint, attrs, batch, primitive)
     primitive.def_effectful_abstract_eval(
-        lambda aval, *anchor, dst, room, dtype=None, **rest: (
-            [typed(aval, room, dtype, dst)],
-            {_jax.EFFECT},
-        )
+        lambda *avals, **params: (results(*avals, **params), {_jax.EFFECT})
     )
-    _eager.define(primitive, lambda params: (0,) if params["donate"] else ())
+    _eager.define(primitive, donated)
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
-    mlir.register_lowering(primitive, functools.partial(_lower, g), platform="cpu")
-    ad.primitive_jvps[primitive] = functools.partial(_jvp, g)
-    ad.primitive_transposes[primitive] = functools.partial(_transpose, g)
-    batching.primitive_batchers[primitive] = functools.partial(_batch, g)
+    mlir.register_lowering(primitive, lower, platform="cpu")
+    batching.primitive_batchers[primitive] = batch
+    if jvp is not None:
+        ad.primitive_jvps[primitive] = jvp
+    if transpose is not None:
+        ad.primitive_transposes[primitive] = transpose
+
+
+def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
+    g = Global(name, adjoint, attrs, batch, jex.Primitive("plait_mesh_" + name))
+    define(
+        g.primitive,
+        results=lambda aval, *anchor, dst, room, dtype=None, **rest: [
+            typed(aval, room, dtype, dst)
+        ],
+        lower=functools.partial(_lower, g),
+        batch=functools.partial(_batch, g),
+        jvp=functools.partial(_jvp, g),
+        transpose=functools.partial(_transpose, g),
+        donated=lambda params: (0,) if params["donate"] else (),
+    )
     return g
 
 

@@ -27,7 +27,7 @@ def _factors(a: Array, *, lay: Lay, deal: Deal) -> QR:
 def _least(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal) -> Array:
     rhs = _dense_args.deal_in(lay_b, b, deal)
     x = _dense_qr.lstsq(_dense_args.deal_in(lay, a, deal), rhs)
-    return _dense_args.back(x, lay_b, b.ndim)
+    return _dense_args.back(x, lay_b.with_room(a.shape[1], rhs.n), b.ndim)
 
 
 def qr(
@@ -70,6 +70,7 @@ def lstsq(
     b: Array,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -77,6 +78,10 @@ def lstsq(
 
     ``spec`` is that of ``a``. The solution is split as ``b``, along the axes whose extents the mesh
     divides.
+
+    ``shape`` is what is data of an ``a`` with padding at its tail, for sizes that the mesh does not
+    divide; ``b`` has as many rows as there is data, or as ``a``. Padding is not read. Of a padded
+    ``b`` the solution has as many rows as ``a`` has columns, zero behind the data.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) and (m,) or (m, k), to (n,) or (n, k).
@@ -90,12 +95,11 @@ def lstsq(
         >>> x.round(5).tolist()
         [1.5]
     """
-    _dense_args.check_matrix(a, "lstsq")
-    m, n = jnp.shape(a)
+    m, n = _dense_args.check_matrix(a, "lstsq", shape=shape)
     if m < n:
         raise ValueError(f"lstsq: a is {m} x {n}; expected as many rows as columns, or more")
-    _dense_args.check_rhs(b, m, "lstsq")
-    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lstsq")
+    shapes = {"a": (m, n), "b": _dense_args.check_rhs(b, m, "lstsq", jnp.shape(a)[0])}
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lstsq", shapes)
     deal = _dense_args.deal_of(found["a"], block, "lstsq")
     a, b = found["a"], found["b"]
     return _dense_args.run(_least, a.x, b.x, lay=a.lay, lay_b=b.lay, deal=deal)

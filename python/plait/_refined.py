@@ -40,15 +40,17 @@ class Refined:
         _dense_args.check_rhs(b, self.shape[0], "solve", self._lay.room and self._lay.room[0])
         matrix = _dense_args.at_home(self._matrix)
         rhs = _dense_args.rhs(b, matrix, spec, "solve")
-        return _dense_args.run(_solution, matrix, self._factor, rhs.x, lay=rhs.lay, kind=self._kind)
+        deal = _dense_args.deal_of_rhs(matrix.deal, rhs.x.shape, matrix.dtype)
+        given = {"lay": rhs.lay, "deal": deal, "kind": self._kind}
+        return _dense_args.run(_solution, matrix, self._factor, rhs.x, **given)
 
 
 def _factored(a: Array, *, lay: Lay, deal: Deal, kind: str) -> tuple[Matrix, tuple]:
     return _dense_refine.factored(kind, _dense_args.deal_in(lay, a, deal))
 
 
-def _solution(matrix: Matrix, factor: tuple, b: Array, *, lay: Lay, kind: str) -> Array:
-    rhs = _dense_args.deal_in(lay, b, matrix.deal)
+def _solution(matrix: Matrix, factor: tuple, b: Array, *, lay: Lay, deal: Deal, kind: str) -> Array:
+    rhs = _dense_args.deal_in(lay, b, deal)
     return _dense_args.back(_dense_refine.refined(kind, matrix, factor, rhs), lay, b.ndim)
 
 

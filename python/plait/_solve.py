@@ -13,8 +13,10 @@ from plait._lu import lu_solve
 KINDS = {"general": "lu", "positive": "cholesky"}
 
 
-def _by_refinement(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal, kind: str) -> Array:
-    left, right = _dense_args.deal_in(lay, a, deal), _dense_args.deal_in(lay_b, b, deal)
+def _by_refinement(
+    a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal, deal_b: Deal, kind: str
+) -> Array:
+    left, right = _dense_args.deal_in(lay, a, deal), _dense_args.deal_in(lay_b, b, deal_b)
     x = _dense_refine.refined(kind, *_dense_refine.factored(kind, left), right)
     return _dense_args.back(x, lay_b, b.ndim)
 
@@ -74,4 +76,5 @@ def solve(
         raise TypeError(f"solve: refine of {left.x.dtype.name}; expected float64 or complex128")
     deal = _dense_args.deal_of(left, block, "solve")
     given = {"lay": left.lay, "lay_b": right.lay, "deal": deal, "kind": KINDS[assume]}
-    return _dense_args.run(_by_refinement, left.x, right.x, **given)
+    deal_b = _dense_args.deal_of_rhs(deal, data, right.x.dtype)
+    return _dense_args.run(_by_refinement, left.x, right.x, deal_b=deal_b, **given)

@@ -25,7 +25,8 @@ class Polar(NamedTuple):
 
 def _polar(a: Array, *, lay: Lay, deal: Deal) -> Polar:
     u, h = _dense_svd.polar(_dense_args.deal_in(lay, a, deal))
-    return Polar(_dense_args.back(u, lay), _dense_args.back(h, lay))
+    n = a.shape[1]
+    return Polar(_dense_args.back(u, lay), _dense_args.back(h, lay.with_room(n, n)))
 
 
 def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
@@ -34,19 +35,22 @@ def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
         u, s, v = _dense_svd.svd(x)
     else:
         v, s, u = _dense_svd.svd(x.adjoint())
-    return SVD(_dense_args.back(u, lay), s, _dense_args.back(v.adjoint(), lay))
+    m, n = a.shape
+    k, back = min(m, n), _dense_args.back
+    return SVD(back(u, lay.with_room(m, k)), s, back(v.adjoint(), lay.with_room(k, n)))
 
 
-def _located(a: Any, block: Any, mesh: Any, spec: Any, name: str) -> tuple[Any, dict]:
-    _dense_args.check_matrix(a, name)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name)["a"]
-    return found.x, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
+def _located(a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str) -> tuple[Any, dict]:
+    data = _dense_args.check_matrix(a, name, shape=shape)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
+    return found, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
 
 
 def polar(
     a: Array,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Polar:
@@ -54,6 +58,9 @@ def polar(
 
     u is the nearest matrix with orthonormal columns. Both are split as ``a``, along the axes whose
     extents the mesh divides.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide: padding is not read, and zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) of full rank with m ≥ n to (m, n) and (n, n).
@@ -68,16 +75,18 @@ def polar(
         >>> h.round(5).tolist()
         [[2.0, 0.0], [0.0, 2.0]]
     """
-    x, given = _located(a, block, mesh, spec, "polar")
-    if x.shape[0] < x.shape[1]:
-        raise ValueError(f"polar: a is {x.shape[0]} x {x.shape[1]}; take that of its transpose")
-    return _dense_args.run(_polar, x, **given)
+    found, given = _located(a, block, mesh, spec, shape, "polar")
+    m, n = found.shape
+    if m < n:
+        raise ValueError(f"polar: a is {m} x {n}; take that of its transpose")
+    return _dense_args.run(_polar, found.x, **given)
 
 
 def svd(
     a: Array,
     *,
     block: int | None = None,
+    shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> SVD:
@@ -89,6 +98,10 @@ def svd(
     It is made of the polar decomposition and an eigendecomposition of its Hermitian factor, after a
     QR factorization where there are twice as many rows as columns: never of aᴴ a, which has half of
     the digits.
+
+    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
+    divide: padding is not read, and zero behind the vectors; there are as many singular values as
+    the data has.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) to (m, k), (k,) and (k, n), any m and n.
@@ -102,5 +115,5 @@ def svd(
         >>> plait.linalg.svd(jnp.array([[0.0, -3.0], [2.0, 0.0]])).s.round(5).tolist()
         [3.0, 2.0]
     """
-    x, given = _located(a, block, mesh, spec, "svd")
-    return _dense_args.run(_svd, x, **given)
+    found, given = _located(a, block, mesh, spec, shape, "svd")
+    return _dense_args.run(_svd, found.x, **given)

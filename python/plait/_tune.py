@@ -215,9 +215,7 @@ def _padding(problem: Problem, grid: tuple[int, int], layout: str) -> tuple[int,
 
 
 def _settings(has_direct: bool, n: int) -> list[dict[str, str]]:
-    if n == 1:
-        return [DEFAULTS]
-    if not has_direct:
+    if n == 1 or not has_direct:
         return [DEFAULTS]
     return [
         DEFAULTS,

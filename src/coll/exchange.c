@@ -1,7 +1,6 @@
 /* A message out and a message in, whose partners and tags are read when it runs. Who sent
  * what was received from any source is known only then; the derivative of such a transfer
  * goes the same way, and its adjoint the way back. */
-#include "base/alloc.h"
 #include "base/status.h"
 #include "coll/coll.h"
 #include "plan/exec.h"
@@ -138,32 +137,27 @@ static plait_status_t exchange_plan(const void *params, const plait_problem_t *p
     const plait_array_t *x = &problem->args[X];
     const plait_array_t *y = &problem->rets[Y];
     plait_plan_t *plan = NULL;
-    exchange_t *exchange = plait_alloc(1, sizeof(*exchange));
+    exchange_t exchange = {
+        .status_id = p->status, .dtype = x->dtype, .recv_dtype = y->dtype};
     int64_t n = 0;
     int64_t n_recv = 0;
 
-    PLAIT_CHECK(exchange != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     PLAIT_TRY(plait_coll_same("exchange", &problem->args[TEMPLATE], y));
     PLAIT_TRY(check_pair("to", &problem->args[TO]));
     PLAIT_TRY(check_pair("from", &problem->args[FROM]));
     PLAIT_TRY(check_pair("matched", &problem->rets[MATCHED]));
-    PLAIT_TRY(plait_array_size(x, &n, &exchange->n_bytes));
-    PLAIT_TRY(plait_array_size(y, &n_recv, &exchange->n_recv_bytes));
+    PLAIT_TRY(plait_array_size(x, &n, &exchange.n_bytes));
+    PLAIT_TRY(plait_array_size(y, &n_recv, &exchange.n_recv_bytes));
     PLAIT_TRY(plait_plan_create(problem, &plan, "exchange(%s[%lld], %s[%lld])",
                                 plait_dtype_name(x->dtype), (long long)n,
                                 plait_dtype_name(y->dtype), (long long)n_recv));
-    exchange->status_id = p->status;
-    exchange->dtype = x->dtype;
-    exchange->recv_dtype = y->dtype;
-    exchange->rank = problem->rank;
-    exchange->ret_slot = plait_slot_ret(plan, 0);
-    exchange_t *moved = exchange;
-    exchange = NULL;
-    PLAIT_TRY(plait_plan_kernel(plan, &exchange_kernel, moved));
+    exchange.rank = problem->rank;
+    exchange.ret_slot = plait_slot_ret(plan, 0);
+    PLAIT_TRY(
+        plait_plan_kernel_copy(plan, &exchange_kernel, &exchange, sizeof(exchange)));
     *plan_p = plan;
     plan = NULL;
 done:
-    plait_free(exchange);
     plait_plan_destroy(&plan);
     return status;
 }

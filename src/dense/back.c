@@ -1,9 +1,8 @@
 #include "dense/back.h"
 
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
-#include "kernel/blas.h"
+#include "dense/reflect.h"
 
 #include <inttypes.h>
 
@@ -21,33 +20,39 @@ int64_t plait_back_bytes(const plait_hetrd_t *h)
     return h->a.n * plait_min(WIDTH, h->a.n) * plait_dealt_item(&h->a);
 }
 
-/* T, and V^H Z. */
-static int64_t scratch_bytes(const plait_back_t *b)
-{
-    return (WIDTH + b->n_columns) * WIDTH * plait_dealt_item(&b->h.a);
-}
-
 /* Reflector j begins at row j + 1; those before it are kept from that of the first one on. */
 static int64_t n_rows_of(const panel_t *p)
 {
     return p->b.h.a.n - p->first - 1;
 }
 
+static plait_reflect_t reflect_of(const panel_t *p)
+{
+    const plait_hetrd_t *h = &p->b.h;
+    const int64_t item = plait_dealt_item(&h->a), n_rows = n_rows_of(p);
+
+    return (plait_reflect_t){.dtype = h->a.dtype,
+                             .panel = {.peer = h->rank,
+                                       .slot = p->b.reflectors,
+                                       .ld = n_rows,
+                                       .n_rows = n_rows,
+                                       .width = p->width},
+                             .n = p->width,
+                             .tau_slot = h->panel,
+                             .tau_offset = plait_hetrd_room(h).tau + p->first * item,
+                             .slot = p->b.z,
+                             .offset = (p->first + 1) * item,
+                             .ld = h->a.n,
+                             .n_columns = p->b.n_columns};
+}
+
 static plait_status_t panel_run(const void *params, plait_exec_t *exec)
 {
     const panel_t *p = params;
-    const plait_hetrd_t *h = &p->b.h;
-    const plait_dtype_t dtype = h->a.dtype;
-    const int64_t item = plait_dealt_item(&h->a), n_rows = n_rows_of(p);
-    const char *v = exec->slot[p->b.reflectors];
-    const char *tau = exec->slot[h->panel] + plait_hetrd_room(h).tau + p->first * item;
-    char *t = exec->scratch, *work = t + WIDTH * WIDTH * item;
+    const plait_reflect_t reflect = reflect_of(p);
 
-    if (p->b.n_columns > 0 && !plait_hetrd_has_failed(h, exec)) {
-        plait_blas_larft(dtype, n_rows, p->width, v, n_rows, tau, t, WIDTH);
-        plait_blas_larfb(dtype, 'L', 'N', n_rows, p->b.n_columns, p->width, v, n_rows,
-                         t, WIDTH, exec->slot[p->b.z] + (p->first + 1) * item, h->a.n,
-                         work);
+    if (!plait_hetrd_has_failed(&p->b.h, exec)) {
+        plait_reflect_run(&reflect, exec);
     }
     return PLAIT_OK;
 }
@@ -55,19 +60,9 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
 static void panel_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const panel_t *p = params;
-    const plait_hetrd_t *h = &p->b.h;
-    const int64_t item = plait_dealt_item(&h->a), n_rows = n_rows_of(p);
-    const plait_box_copy_t v = {.row_bytes = n_rows * p->width * item};
-    const plait_box_copy_t tau = {.row_bytes = p->width * item};
-    const plait_box_copy_t z = plait_columns_box(n_rows, p->b.n_columns, h->a.n, item);
+    const plait_reflect_t reflect = reflect_of(p);
 
-    touch(context, false, h->rank, p->b.reflectors, 0, &v);
-    touch(context, false, h->rank, h->panel, plait_hetrd_room(h).tau + p->first * item,
-          &tau);
-    if (p->b.n_columns > 0) {
-        touch(context, false, h->rank, p->b.z, (p->first + 1) * item, &z);
-        touch(context, true, h->rank, p->b.z, (p->first + 1) * item, &z);
-    }
+    plait_reflect_touch(&reflect, p->b.h.rank, touch, context);
 }
 
 static void panel_print(const void *params, FILE *file)
@@ -115,21 +110,16 @@ static plait_status_t add_panel(plait_plan_t *plan, const panel_t *p)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t block = p->b.h.a.block, end = p->first + p->width;
-    panel_t *params = plait_alloc(1, sizeof(*params));
     plait_move_t move = {0};
 
-    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    *params = *p;
     for (int64_t j = p->first; j < end;) {
         const int64_t next = plait_min(end, (j / block + 1) * block);
         PLAIT_TRY(add_columns(plan, p, j, next - j, &move));
         j = next;
     }
     PLAIT_TRY(plait_plan_move(plan, &move));
-    status = plait_plan_kernel(plan, &panel_kernel, params);
-    params = NULL;
+    PLAIT_TRY(plait_plan_kernel_copy(plan, &panel_kernel, p, sizeof(*p)));
 done:
-    plait_free(params);
     plait_move_clear(&move);
     return status;
 }
@@ -139,7 +129,8 @@ plait_status_t plait_back_add(plait_plan_t *plan, const plait_back_t *b)
     plait_status_t status = PLAIT_OK;
     const int64_t n_reflectors = b->h.a.n - 1;
 
-    plait_plan_need_scratch(plan, scratch_bytes(b));
+    plait_plan_need_scratch(plan,
+                            plait_reflect_scratch(b->h.a.dtype, WIDTH, b->n_columns));
     for (int64_t first = (n_reflectors - 1) / WIDTH * WIDTH; first >= 0;
          first -= WIDTH) {
         const panel_t panel = {

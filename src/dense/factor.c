@@ -1,6 +1,5 @@
 #include "dense/factor.h"
 
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/scalar.h"
@@ -20,17 +19,10 @@ int64_t plait_factor_n_pivots(const plait_dealt_t *d, int64_t k)
     return plait_min(plait_dealt_width(d, k), d->m - plait_dealt_column(d, k));
 }
 
-static plait_status_t add_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
-                                 const plait_factor_t *factor)
+static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
+                          const plait_factor_t *f)
 {
-    plait_status_t status = PLAIT_OK;
-    plait_factor_t *params = plait_alloc(1, sizeof(*params));
-
-    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a step");
-    *params = *factor;
-    PLAIT_TRY(plait_plan_kernel(plan, kernel, params));
-done:
-    return status;
+    return plait_plan_kernel_copy(plan, kernel, f, sizeof(*f));
 }
 
 /* What others need of panel k, with what its owner found. */
@@ -64,7 +56,7 @@ static plait_status_t update(plait_plan_t *plan, const plait_factor_kind_t *kind
 {
     f->first = first;
     f->end = end;
-    return add_kernel(plan, kind->update, f);
+    return add(plan, kind->update, f);
 }
 
 static plait_status_t panel(plait_plan_t *plan, const plait_factor_kind_t *kind,
@@ -73,9 +65,8 @@ static plait_status_t panel(plait_plan_t *plan, const plait_factor_kind_t *kind,
     plait_factor_t next = *f;
 
     next.k = k;
-    return (plait_dealt_owner(&f->d, k) == f->rank)
-               ? add_kernel(plan, kind->panel, &next)
-               : PLAIT_OK;
+    return (plait_dealt_owner(&f->d, k) == f->rank) ? add(plan, kind->panel, &next)
+                                                    : PLAIT_OK;
 }
 
 /* All of the matrix, in one slot, by one rank: LAPACK's. */
@@ -90,12 +81,12 @@ static plait_status_t add_alone(plait_plan_t *plan, const plait_factor_kind_t *k
     f.src_slot = src_slot;
     f.slot = slot;
     f.room = plan->slot_bytes[slot];
-    PLAIT_TRY(add_kernel(plan, kind->start, &f));
+    PLAIT_TRY(add(plan, kind->start, &f));
     if (plait_factor_n_panels(&f.d) > 0) {
         PLAIT_TRY(panel(plan, kind, &f, 0));
     }
     if (kind->finish != NULL) {
-        PLAIT_TRY(add_kernel(plan, kind->finish, &f));
+        PLAIT_TRY(add(plan, kind->finish, &f));
     }
 done:
     return status;
@@ -141,7 +132,7 @@ static plait_status_t add_dealt(plait_plan_t *plan, const plait_factor_kind_t *k
 
     PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_panel_bytes(plan, &f.d, f.d.m),
                                   &work_slot));
-    PLAIT_TRY(add_kernel(plan, kind->start, &f));
+    PLAIT_TRY(add(plan, kind->start, &f));
     if (n_panels > 0) {
         PLAIT_TRY(panel(plan, kind, &f, 0));
         PLAIT_TRY(plait_plan_arrive(plan));
@@ -163,7 +154,7 @@ static plait_status_t add_dealt(plait_plan_t *plan, const plait_factor_kind_t *k
     PLAIT_TRY(plait_plan_fence(plan));
     f.k = n_panels;
     if (kind->finish != NULL) {
-        PLAIT_TRY(add_kernel(plan, kind->finish, &f));
+        PLAIT_TRY(add(plan, kind->finish, &f));
     }
 done:
     return status;

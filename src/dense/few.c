@@ -13,7 +13,6 @@
  * multiprocessors, SIAM J. Sci. Stat. Comput. 9(3), 1988 (fan-in and fan-out by columns). */
 #include "dense/few.h"
 
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/scalar.h"
@@ -272,14 +271,9 @@ typedef struct {
 static plait_status_t put(const walk_t *w, const plait_kernel_t *kernel, int64_t k,
                           int n_pieces, int64_t first, int64_t end)
 {
-    plait_status_t status = PLAIT_OK;
-    step_t *params = plait_alloc(1, sizeof(*params));
+    const step_t step = {w->q, k, n_pieces, first, end};
 
-    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a step");
-    *params = (step_t){w->q, k, n_pieces, first, end};
-    PLAIT_TRY(plait_plan_kernel(w->plan, kernel, params));
-done:
-    return status;
+    return plait_plan_kernel_copy(w->plan, kernel, &step, sizeof(step));
 }
 
 static plait_status_t put_add(const walk_t *w, int64_t t, int64_t first, int64_t end)

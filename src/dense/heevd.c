@@ -1,7 +1,6 @@
 /* Eigenvalues and eigenvectors of a dealt Hermitian matrix: reduction to tridiagonal form
  * (hetrd.c), the tridiagonal problem (tridiagonal.c), its vectors back (back.c). One rank leaves it to
  * LAPACK, and so do ranks with a small matrix, one of which has all of it (whole.h). */
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/back.h"
@@ -168,19 +167,15 @@ static plait_status_t add_alone(plait_plan_t *plan, const heevd_t *q, int whole)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t n = q->a.n;
-    whole_t *params = plait_alloc(1, sizeof(*params));
+    whole_t step = {.q = *q, .whole = whole, .sizes = {.n = (n > 0) ? -1 : 0}};
 
-    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    *params = (whole_t){.q = *q, .whole = whole, .sizes = {.n = (n > 0) ? -1 : 0}};
     if (n > 0) {
         (void)plait_blas_heevd(q->a.dtype, q->has_vectors ? 'V' : 'N', 'L', n, NULL, n,
-                               NULL, &params->sizes);
+                               NULL, &step.sizes);
     }
-    PLAIT_TRY(plait_plan_add_work(plan, work_bytes(params), &params->work));
-    status = plait_plan_kernel(plan, &whole_kernel, params);
-    params = NULL;
+    PLAIT_TRY(plait_plan_add_work(plan, work_bytes(&step), &step.work));
+    PLAIT_TRY(plait_plan_kernel_copy(plan, &whole_kernel, &step, sizeof(step)));
 done:
-    plait_free(params);
     return status;
 }
 

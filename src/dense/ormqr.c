@@ -1,6 +1,5 @@
 /* Products with the Q of a QR factorization: a walk over the panels of its reflectors, forwards for
  * Q^H and backwards for Q; every rank multiplies its own columns. */
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/factor.h"
@@ -77,20 +76,14 @@ static const plait_kernel_t reflect_kernel = {.name = "ormqr: reflect",
 
 static plait_status_t add_step(plait_plan_t *plan, const step_t *step)
 {
-    plait_status_t status = PLAIT_OK;
     const plait_reflect_t *r = &step->reflect;
-    step_t *params = plait_alloc(1, sizeof(*params));
     plait_blas_work_t work;
 
-    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a step");
-    *params = *step;
     plait_plan_need_scratch(
         plan, step->is_whole
                   ? whole_work(r, &work) * plait_dtype_bytes(r->dtype)
                   : plait_reflect_scratch(r->dtype, r->n, plait_max(r->n_columns, 0)));
-    PLAIT_TRY(plait_plan_kernel(plan, &reflect_kernel, params));
-done:
-    return status;
+    return plait_plan_kernel_copy(plan, &reflect_kernel, step, sizeof(*step));
 }
 
 /* Operands and result of ormqr. */

@@ -11,7 +11,6 @@
  * made, and half while the panel is. A panel stays as it is until the final fence.
  * Source: Choi et al., "Design and implementation of the ScaLAPACK LU, QR, and Cholesky
  * factorization routines", Scientific Programming 5, 1996. */
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/fan.h"
@@ -313,23 +312,10 @@ static const plait_kernel_t update_kernel = {.name = "potrf: update by",
 
 /* ---- Steps ---- */
 
-static plait_status_t add_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
-                                 const void *params, int64_t n_bytes)
-{
-    plait_status_t status = PLAIT_OK;
-    void *copy = plait_alloc(1, n_bytes);
-
-    PLAIT_CHECK(copy != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a step");
-    memcpy(copy, params, (size_t)n_bytes);
-    PLAIT_TRY(plait_plan_kernel(plan, kernel, copy));
-done:
-    return status;
-}
-
 static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
                           const grid_factor_t *f)
 {
-    return add_kernel(plan, kernel, f, sizeof(*f));
+    return plait_plan_kernel_copy(plan, kernel, f, sizeof(*f));
 }
 
 static plait_status_t update(plait_plan_t *plan, const grid_factor_t *f, int64_t first,
@@ -559,8 +545,10 @@ plait_status_t plait_potrf_grid_steps(plait_plan_t *plan, const plait_grid_t *g,
     }
     PLAIT_TRY(plait_grid_deal(plan, g, dealt.slot, f.local_slot, true));
     PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(add_kernel(plan, &plait_potrf_zero_kernel, &dealt, sizeof(dealt)));
-    PLAIT_TRY(add_kernel(plan, &plait_potrf_finish_kernel, &dealt, sizeof(dealt)));
+    PLAIT_TRY(
+        plait_plan_kernel_copy(plan, &plait_potrf_zero_kernel, &dealt, sizeof(dealt)));
+    PLAIT_TRY(plait_plan_kernel_copy(plan, &plait_potrf_finish_kernel, &dealt,
+                                     sizeof(dealt)));
 done:
     return status;
 }

@@ -1,5 +1,5 @@
-/* Products with block reflectors H = I - V T V^H, whose V is a panel of a dealt matrix: R above,
- * the unit diagonal not stored. */
+/* Products with block reflectors H = I - V T V^H, whose V is a panel of columns: its diagonal is 1,
+ * and neither that nor what is above is read. */
 #ifndef PLAIT_DENSE_REFLECT_H
 #define PLAIT_DENSE_REFLECT_H
 

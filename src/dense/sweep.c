@@ -1,6 +1,5 @@
 #include "dense/sweep.h"
 
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "kernel/blas.h"
@@ -206,27 +205,14 @@ static const plait_kernel_t product_kernel = {
     .print = product_print,
 };
 
-/* A kernel with a copy of its params. */
-static plait_status_t add_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
-                                 const void *params, size_t size)
-{
-    plait_status_t status = PLAIT_OK;
-    void *copy = plait_alloc(1, (int64_t)size);
-
-    PLAIT_CHECK(copy != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a step");
-    memcpy(copy, params, size);
-    PLAIT_TRY(plait_plan_kernel(plan, kernel, copy));
-done:
-    return status;
-}
-
 plait_status_t plait_sweep_product(plait_plan_t *plan, const plait_product_t *product)
 {
     const bool is_empty = product->n_columns == 0 || product->part.n_rows == 0 ||
                           product->part.width == 0;
 
     return is_empty ? PLAIT_OK
-                    : add_kernel(plan, &product_kernel, product, sizeof(*product));
+                    : plait_plan_kernel_copy(plan, &product_kernel, product,
+                                             sizeof(*product));
 }
 
 /* ---- triangle ------------------------------------------------------------------------------- */
@@ -301,7 +287,8 @@ plait_status_t plait_sweep_triangle(plait_plan_t *plan,
     const bool is_empty = triangle->n_columns == 0 || triangle->part.n_rows == 0;
 
     return is_empty ? PLAIT_OK
-                    : add_kernel(plan, &triangle_kernel, triangle, sizeof(*triangle));
+                    : plait_plan_kernel_copy(plan, &triangle_kernel, triangle,
+                                             sizeof(*triangle));
 }
 
 /* ---- outline -------------------------------------------------------------------------------- */
@@ -413,5 +400,6 @@ plait_status_t plait_sweep_outline(plait_plan_t *plan, const plait_outline_t *ou
 
     return (is_empty || (is_whole && outline->src_slot < 0))
                ? PLAIT_OK
-               : add_kernel(plan, &outline_kernel, outline, sizeof(*outline));
+               : plait_plan_kernel_copy(plan, &outline_kernel, outline,
+                                        sizeof(*outline));
 }

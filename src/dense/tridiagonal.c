@@ -1,6 +1,5 @@
 #include "dense/tridiagonal.h"
 
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/merge.h"
@@ -492,13 +491,6 @@ static int64_t scratch_bytes(const plait_tridiagonal_t *t)
 
 plait_status_t plait_tridiagonal_add(plait_plan_t *plan, const plait_tridiagonal_t *t)
 {
-    plait_status_t status = PLAIT_OK;
-    plait_tridiagonal_t *params = plait_alloc(1, sizeof(*params));
-
-    PLAIT_CHECK(params != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    *params = *t;
     plait_plan_need_scratch(plan, scratch_bytes(t));
-    PLAIT_TRY(plait_plan_kernel(plan, &solve_kernel, params));
-done:
-    return status;
+    return plait_plan_kernel_copy(plan, &solve_kernel, t, sizeof(*t));
 }

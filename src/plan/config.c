@@ -68,15 +68,21 @@ static int value_of(int i)
     return value - 1;
 }
 
-/* Names with commas between. */
+/* One more name in a list with commas between, as far as there is room; value: what belongs to the
+ * name, or NULL. */
+static void append(char *text, size_t n_bytes, const char *name, const char *value)
+{
+    const size_t used = strlen(text);
+
+    (void)snprintf(text + used, n_bytes - used, "%s%s%s%s", (used > 0) ? ", " : "",
+                   name, (value != NULL) ? " " : "", (value != NULL) ? value : "");
+}
+
 static void list_choices(const plait_config_key_t *key, char *text, size_t n_bytes)
 {
-    size_t used = 0;
-
     text[0] = '\0';
-    for (int v = 0; key->choices[v] != NULL && used < n_bytes; v++) {
-        used += (size_t)snprintf(text + used, n_bytes - used, "%s%s",
-                                 (v > 0) ? ", " : "", key->choices[v]);
+    for (int v = 0; key->choices[v] != NULL; v++) {
+        append(text, n_bytes, key->choices[v], NULL);
     }
 }
 
@@ -84,13 +90,11 @@ static plait_status_t find_key(const char *name, int *i_p)
 {
     plait_status_t status = PLAIT_OK;
     char names[256] = "";
-    size_t used = 0;
     int found = -1;
 
-    for (int i = 0; i < PLAIT_CONFIG_COUNT && used < sizeof(names); i++) {
+    for (int i = 0; i < PLAIT_CONFIG_COUNT; i++) {
         found = (strcasecmp(rows[i].key.name, name) == 0) ? i : found;
-        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
-                                 (i > 0) ? ", " : "", rows[i].key.name);
+        append(names, sizeof(names), rows[i].key.name, NULL);
     }
     PLAIT_CHECK(found >= 0, PLAIT_ERR_INVALID,
                 "plait.config has no key '%s'; expected one of %s", name, names);
@@ -185,16 +189,12 @@ plait_choices_t plait_choices_now(plait_family_t family)
 
 void plait_choices_print(plait_choices_t choices, char *text, size_t n_bytes)
 {
-    size_t used = 0;
-
     text[0] = '\0';
-    for (int i = 0; i < PLAIT_CONFIG_COUNT && used < n_bytes; i++) {
+    for (int i = 0; i < PLAIT_CONFIG_COUNT; i++) {
         int value = plait_choices_value(choices, i);
         if (value > 0) {
-            used += (size_t)snprintf(text + used, n_bytes - used, "%s%s %s",
-                                     (used > 0) ? ", " : "", rows[i].key.name,
-                                     (value == UNKNOWN) ? "unknown"
-                                                        : rows[i].key.choices[value]);
+            append(text, n_bytes, rows[i].key.name,
+                   (value == UNKNOWN) ? "unknown" : rows[i].key.choices[value]);
         }
     }
 }

@@ -37,9 +37,10 @@ typedef uint64_t plait_choices_t;
 
 plait_choices_t plait_choices_now(plait_family_t family);
 
-static inline int plait_choices_value(plait_choices_t choices, plait_config_index_t key)
+/* That of one of plait_config_index_t. */
+static inline int plait_choices_value(plait_choices_t choices, int key)
 {
-    return (int)(choices >> (8 * (int)key) & 0xff);
+    return (int)(choices >> (8 * key) & 0xff);
 }
 
 /* "transpose_comm_backend MPI": what is not default. */

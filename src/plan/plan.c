@@ -327,3 +327,16 @@ plait_status_t plait_plan_kernel(plait_plan_t *plan, const plait_kernel_t *kerne
     }
     return status;
 }
+
+plait_status_t plait_plan_kernel_copy(plait_plan_t *plan, const plait_kernel_t *kernel,
+                                      const void *params, size_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    void *copy = plait_alloc(1, (int64_t)n_bytes);
+
+    PLAIT_CHECK(copy != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a step");
+    memcpy(copy, params, n_bytes);
+    PLAIT_TRY(plait_plan_kernel(plan, kernel, copy));
+done:
+    return status;
+}

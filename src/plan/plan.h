@@ -242,5 +242,8 @@ plait_status_t plait_plan_reduce(plait_plan_t *plan, const plait_reduce_step_t *
 plait_status_t plait_plan_native(plait_plan_t *plan, const plait_native_step_t *native);
 plait_status_t plait_plan_kernel(plait_plan_t *plan, const plait_kernel_t *kernel,
                                  void *params);
+/* A kernel with a copy of params, which are n_bytes and own nothing. */
+plait_status_t plait_plan_kernel_copy(plait_plan_t *plan, const plait_kernel_t *kernel,
+                                      const void *params, size_t n_bytes);
 
 #endif

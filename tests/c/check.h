@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static _Atomic int n_checked, n_failed;
 
@@ -24,6 +25,14 @@ static _Atomic int n_checked, n_failed;
             printf(" (%s)\n", plait_error_text());             \
         }                                                      \
     } while (0)
+
+/* What was refused: how, and a part of the text. */
+static inline void check_refused(plait_status_t status, plait_status_t expected,
+                                 const char *part)
+{
+    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
+    CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
+}
 
 /* Fewer problems of each kind, for runs under sanitizers (PLAIT_TEST_QUICK). */
 static inline bool is_quick(void)

@@ -3,15 +3,13 @@
 #ifndef PLAIT_TESTS_DEALT_H
 #define PLAIT_TESTS_DEALT_H
 
-#include "check.h"
 #include "dense/dealt.h"
+#include "elements.h"
 #include "ops/list.h"
 #include "plan/check.h"
 #include "plan/launch.h"
 #include "team.h"
 
-#include <complex.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,38 +19,6 @@ static const plait_dtype_t dealt_dtypes[] = {PLAIT_F32, PLAIT_F64, PLAIT_C64,
                                              PLAIT_C128};
 static const plait_direct_t dealt_directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
                                                PLAIT_DIRECT_NONE};
-
-static inline bool dealt_is_complex(plait_dtype_t dtype)
-{
-    return dtype == PLAIT_C64 || dtype == PLAIT_C128;
-}
-
-static inline double dealt_unit(plait_dtype_t dtype)
-{
-    return (dtype == PLAIT_F32 || dtype == PLAIT_C64) ? 0x1p-23 : 0x1p-52;
-}
-
-static inline double complex dealt_get(plait_dtype_t dtype, const void *x, int64_t i)
-{
-    return (dtype == PLAIT_F32)   ? (double)((const float *)x)[i]
-           : (dtype == PLAIT_F64) ? ((const double *)x)[i]
-           : (dtype == PLAIT_C64) ? (double complex)((const float complex *)x)[i]
-                                  : ((const double complex *)x)[i];
-}
-
-static inline void dealt_put(plait_dtype_t dtype, void *x, int64_t i,
-                             double complex value)
-{
-    if (dtype == PLAIT_F32) {
-        ((float *)x)[i] = (float)creal(value);
-    } else if (dtype == PLAIT_F64) {
-        ((double *)x)[i] = creal(value);
-    } else if (dtype == PLAIT_C64) {
-        ((float complex *)x)[i] = (float complex)value;
-    } else {
-        ((double complex *)x)[i] = value;
-    }
-}
 
 /* One operand or result. A matrix, dealt out; or n replicated elements (is_replicated), gathered
  * from rank `take`. whole is column-major, m x n. */
@@ -140,9 +106,9 @@ static inline void dealt_gather(dealt_array_t *a, int rank, const void *local)
     (void)pthread_mutex_lock(&lock);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = dealt_global(a, rank, i);
-        double complex value = dealt_is_complex(dealt_dtype(a)) || !a->is_replicated ||
-                                       dealt_dtype(a) != PLAIT_S32
-                                   ? dealt_get(dealt_dtype(a), local, i)
+        double complex value = element_is_complex(dealt_dtype(a)) ||
+                                       !a->is_replicated || dealt_dtype(a) != PLAIT_S32
+                                   ? element_get(dealt_dtype(a), local, i)
                                    : (double)((const int32_t *)local)[i];
         if (at < 0) {
             a->has_trash = a->has_trash || value != 0;
@@ -165,7 +131,7 @@ static inline void *dealt_scatter(const dealt_array_t *a, int rank)
 
     for (int64_t i = 0; i < n; i++) {
         int64_t at = dealt_global(a, rank, i);
-        dealt_put(dealt_dtype(a), local, i, (at < 0) ? NAN : a->whole[at]);
+        element_put(dealt_dtype(a), local, i, (at < 0) ? NAN : a->whole[at]);
     }
     return local;
 }
@@ -344,15 +310,6 @@ static inline double complex *dealt_matrix(int64_t m, int64_t n)
     return plait_alloc(m * n + 1, sizeof(double complex));
 }
 
-/* Values that float holds exactly; real where the dtype is. */
-static inline double complex dealt_sample(plait_dtype_t dtype, uint64_t seed, int64_t i)
-{
-    double re = rint(0x1p12 * sample(seed, (uint64_t)i)) * 0x1p-12;
-    double im = rint(0x1p12 * sample(seed + 99, (uint64_t)i)) * 0x1p-12;
-
-    return dealt_is_complex(dtype) ? re + im * I : re;
-}
-
 /* Largest column sum of magnitudes. */
 static inline double dealt_norm(const double complex *a, int64_t m, int64_t n)
 {
@@ -366,6 +323,17 @@ static inline double dealt_norm(const double complex *a, int64_t m, int64_t n)
         norm = (sum > norm || isnan(sum)) ? sum : norm;
     }
     return norm;
+}
+
+/* Frees the matrices of a run. */
+static inline void dealt_clear(dealt_run_t *t)
+{
+    for (int i = 0; i < t->n_args; i++) {
+        plait_free(t->args[i].whole);
+    }
+    for (int i = 0; i < t->n_rets; i++) {
+        plait_free(t->rets[i].whole);
+    }
 }
 
 #endif

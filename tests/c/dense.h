@@ -22,7 +22,7 @@ static inline double complex *at(const dealt_array_t *a, int64_t i, int64_t j)
 static inline void matrix_fill(dealt_array_t *a, uint64_t seed)
 {
     for (int64_t i = 0; i < a->d.m * a->d.n; i++) {
-        a->whole[i] = dealt_sample(a->d.dtype, seed, i);
+        a->whole[i] = element_sample(a->d.dtype, seed, i);
     }
 }
 
@@ -34,16 +34,6 @@ static inline void dense_begin(dealt_run_t *t)
     }
     for (int i = 0; i < t->n_rets; i++) {
         t->rets[i].whole = dealt_matrix(t->rets[i].d.m, t->rets[i].d.n);
-    }
-}
-
-static inline void dense_end(dealt_run_t *t)
-{
-    for (int i = 0; i < t->n_args; i++) {
-        plait_free(t->args[i].whole);
-    }
-    for (int i = 0; i < t->n_rets; i++) {
-        plait_free(t->rets[i].whole);
     }
 }
 
@@ -126,14 +116,6 @@ static inline int n_kernels(const plait_plan_t *plan, const char *name)
                               strcmp(step->u.kernel.kernel->name, name) == 0);
     }
     return n;
-}
-
-/* A plan that is refused, with part of the text. */
-static inline void dense_refused(plait_status_t status, plait_status_t expected,
-                                 const char *part)
-{
-    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
-    CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
 }
 
 #endif

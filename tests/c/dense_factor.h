@@ -46,7 +46,7 @@ static inline double complex definite(plait_dtype_t dtype, int64_t n, int64_t i,
                                       int64_t j)
 {
     double complex low =
-        dealt_sample(dtype, 1, ((i > j) ? i : j) * n + ((i > j) ? j : i));
+        element_sample(dtype, 1, ((i > j) ? i : j) * n + ((i > j) ? j : i));
 
     return (i == j) ? (double)n : (i > j) ? low : conj(low);
 }
@@ -75,28 +75,57 @@ static inline dealt_run_t potrf_run(plait_dtype_t dtype, const shape_t *s, int n
                                                 ? value
                                                 : definite(dtype, s->n, i, j);
         }
-        if (dealt_is_complex(dtype)) {
+        if (element_is_complex(dtype)) {
             t.args[0].whole[j * s->n + j] += 7 * I; /* shall not matter */
         }
     }
     return t;
 }
 
-static inline void clear(dealt_run_t *t)
+/* bad: a column that becomes zero; -1: none. */
+static inline double complex general(plait_dtype_t dtype, const shape_t *s, int64_t bad,
+                                     int64_t i, int64_t j)
 {
-    for (int i = 0; i < t->n_args; i++) {
-        plait_free(t->args[i].whole);
-    }
-    for (int i = 0; i < t->n_rets; i++) {
-        plait_free(t->rets[i].whole);
-    }
+    return (j == bad) ? 0 : element_sample(dtype, 3, j * s->m + i);
 }
 
-static inline void refused(plait_status_t status, plait_status_t expected,
-                           const char *part)
+static inline double complex *general_matrix(plait_dtype_t dtype, const shape_t *s,
+                                             int64_t bad)
 {
-    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
-    CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
+    double complex *a = dealt_matrix(s->m, s->n);
+
+    for (int64_t j = 0; j < s->n; j++) {
+        for (int64_t i = 0; i < s->m; i++) {
+            a[j * s->m + i] = general(dtype, s, bad, i, j);
+        }
+    }
+    return a;
+}
+
+static inline dealt_run_t panels_run(const plait_op_t *op, plait_dtype_t dtype,
+                                     const shape_t *s, int n_ranks,
+                                     plait_direct_t direct, int64_t bad,
+                                     const plait_panels_params_t *params)
+{
+    const int64_t n = plait_min(s->m, s->n);
+    dealt_run_t t = {.op = op,
+                     .params = params,
+                     .n_ranks = n_ranks,
+                     .direct = direct,
+                     .donates = n_ranks % 2 == 1,
+                     .n_args = 1,
+                     .n_rets = op->n_rets,
+                     .text = text_of(op->name, dtype, s, n_ranks, direct)};
+
+    t.args[0] = matrix_of(dtype, s, n_ranks);
+    plait_free(t.args[0].whole);
+    t.args[0].whole = general_matrix(dtype, s, bad);
+    t.rets[0] = matrix_of(dtype, s, n_ranks);
+    t.rets[1] = vector_of((op->n_rets == 3) ? PLAIT_S32 : dtype, n);
+    if (op->n_rets == 3) {
+        t.rets[2] = vector_of(PLAIT_S32, 1);
+    }
+    return t;
 }
 
 #endif

@@ -47,7 +47,7 @@ static dealt_run_t gemm_run(const plait_gemm_problem_t *p,
 /* Entry by entry: 10 k eps times the sum of the products' absolute values. */
 static void gemm_judge(const plait_gemm_problem_t *p, const dealt_run_t *t)
 {
-    const double eps = 10 * (double)(p->k + 1) * dealt_unit(p->dtype);
+    const double eps = 10 * (double)(p->k + 1) * element_unit(p->dtype);
     double worst = 0;
     int64_t n_bad = 0;
 
@@ -81,7 +81,7 @@ static void gemm_execute(const plait_gemm_problem_t *p, int n_ranks, int direct)
     form_poison(&t.args[0], p->form_a);
     dealt_run(&t);
     gemm_judge(p, &t);
-    dense_end(&t);
+    dealt_clear(&t);
 }
 
 /* Combination `code` of transposition and forms: there are 30. */
@@ -221,29 +221,29 @@ static void gemm_refusals(plait_comm_t *comm, void *unused)
     plait_plan_t *plan = NULL;
 
     (void)unused;
-    dense_refused(plait_gemm_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
+    check_refused(plait_gemm_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
     p.trans = (plait_trans_t)3;
-    dense_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "trans is 3");
+    check_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "trans is 3");
     p = good;
     p.form_a = (plait_form_t)5;
-    dense_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "form_a is 5");
+    check_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "form_a is 5");
     p = good;
     p.form_c = PLAIT_FORM_UPPER;
-    dense_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "form_c is 2");
+    check_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "form_c is 2");
     p = good;
     p.block = 0;
-    dense_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "gemm operand a: blocks of 0 columns");
     p = good;
     p.n = -1;
-    dense_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "gemm operand b has shape 2 x -1");
     p = good;
     p.m = INT64_MAX;
-    dense_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_OVERFLOW, "too large");
+    check_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_OVERFLOW, "too large");
     p = good;
     p.dtype = PLAIT_S32;
-    dense_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_gemm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "gemm operand a is int32");
     CHECK(plan == NULL, "no plan");
     CHECK(plait_dense_columns(7, 2, 3) == 4 && plait_dense_columns(0, 2, 3) == 0 &&

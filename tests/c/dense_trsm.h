@@ -61,7 +61,7 @@ static plait_form_t trsm_form(const plait_trsm_problem_t *p)
 /* Entry by entry: |op(a) x - b| <= 10 n eps |op(a)| |x|. */
 static void trsm_judge(const plait_trsm_problem_t *p, const dealt_run_t *t)
 {
-    const double eps = 10 * (double)(p->n + 1) * dealt_unit(p->dtype);
+    const double eps = 10 * (double)(p->n + 1) * element_unit(p->dtype);
     const plait_form_t form = trsm_form(p);
     double worst = 0;
     int64_t n_bad = 0;
@@ -103,7 +103,7 @@ static void trsm_execute(const plait_trsm_problem_t *p, int n_ranks, int direct,
     form_poison(&t.args[1], p->form);
     dealt_run(&t);
     trsm_judge(p, &t);
-    dense_end(&t);
+    dealt_clear(&t);
 }
 
 /* Right-hand sides on all ranks. */
@@ -331,36 +331,36 @@ static void trsm_refusals(plait_comm_t *comm, void *unused)
     plait_plan_t *plan = NULL;
 
     (void)unused;
-    dense_refused(plait_trsm_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
+    check_refused(plait_trsm_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
     p.uplo = (plait_uplo_t)2;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "uplo is 2");
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "uplo is 2");
     p = good;
     p.trans = (plait_trans_t)3;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "trans is 3");
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "trans is 3");
     p = good;
     p.diag = (plait_diag_t)2;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "diag is 2");
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID, "diag is 2");
     p = good;
     p.form = PLAIT_FORM_LOWER;
     p.trans = PLAIT_TRANS_ADJOINT;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "form is 1, expected 0, or 1 where op(a) is lower");
     p = good;
     p.form = PLAIT_FORM_LOWER;
     p.is_whole = true;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "whole is 1, expected 0, or 1 for a general right-hand side");
     p = good;
     p.n_rhs = -2;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "trsm operand b has shape 4 x -2");
     p = good;
     p.block = -1;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "blocks of -1 columns");
     p = good;
     p.dtype = PLAIT_BOOL;
-    dense_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+    check_refused(plait_trsm_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
                   "trsm operand a is bool");
     CHECK(plan == NULL, "no plan");
 }
@@ -375,7 +375,7 @@ static void trsm_wrong_array(plait_comm_t *comm, void *unused)
     plait_plan_t *plan = NULL;
 
     (void)unused;
-    dense_refused(plait_op_plan(&plait_op_trsm, &params, &comm->end, args, args, &plan),
+    check_refused(plait_op_plan(&plait_op_trsm, &params, &comm->end, args, args, &plan),
                   PLAIT_ERR_INVALID,
                   "trsm operand b: the part of a 4 x 3 matrix dealt out in blocks of 2 "
                   "to 2 ranks "

@@ -1,11 +1,9 @@
 /* The table of BLAS and LAPACK functions as a C program has it: filled from whatever library is
  * there, called from several threads, emptied, refused. Without a library: skipped, with the
  * reason. The functions themselves, all of them: tests/python/test_blas.py. */
-#include "check.h"
+#include "elements.h"
 #include "kernel/blas.h"
 
-#include <complex.h>
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -25,48 +23,20 @@ static const char *text(const problem_t *p)
     return line;
 }
 
-/* Element i of an array of any of the four dtypes. */
-static double complex get(plait_dtype_t dtype, const void *x, int64_t i)
-{
-    return (dtype == PLAIT_F32)   ? (double)((const float *)x)[i]
-           : (dtype == PLAIT_F64) ? ((const double *)x)[i]
-           : (dtype == PLAIT_C64) ? (double complex)((const float complex *)x)[i]
-                                  : ((const double complex *)x)[i];
-}
-
-static void put(plait_dtype_t dtype, void *x, int64_t i, double complex value)
-{
-    if (dtype == PLAIT_F32) {
-        ((float *)x)[i] = (float)creal(value);
-    } else if (dtype == PLAIT_F64) {
-        ((double *)x)[i] = creal(value);
-    } else if (dtype == PLAIT_C64) {
-        ((float complex *)x)[i] = (float complex)value;
-    } else {
-        ((double complex *)x)[i] = value;
-    }
-}
-
-static double unit(plait_dtype_t dtype)
-{
-    return (dtype == PLAIT_F32 || dtype == PLAIT_C64) ? 0x1p-23 : 0x1p-52;
-}
-
 /* Hermitian, with a diagonal that makes it positive definite; exact in float. */
 static double complex element(int64_t n, int64_t i, int64_t j)
 {
     int64_t low = (i < j) ? i : j, high = (i < j) ? j : i;
-    double re = rint(0x1p12 * sample(1, (uint64_t)(low * n + high))) * 0x1p-12;
-    double im = rint(0x1p12 * sample(2, (uint64_t)(low * n + high))) * 0x1p-12;
+    double complex value = element_sample(PLAIT_C128, 1, low * n + high);
 
-    return (i == j) ? (double)n : (i < j) ? re + im * I : re - im * I;
+    return (i == j) ? (double)n : (i < j) ? value : conj(value);
 }
 
 static void fill(const problem_t *p, void *a)
 {
     for (int64_t j = 0; j < p->n; j++) {
         for (int64_t i = 0; i < p->n; i++) {
-            put(p->dtype, a, j * p->n + i, element(p->n, i, j));
+            element_put(p->dtype, a, j * p->n + i, element(p->n, i, j));
         }
     }
 }
@@ -78,10 +48,10 @@ static double residual(const problem_t *p, const void *l, const void *a)
 
     for (int64_t j = 0; j < p->n; j++) {
         for (int64_t i = j; i < p->n; i++) {
-            double complex sum = -get(p->dtype, a, j * p->n + i);
+            double complex sum = -element_get(p->dtype, a, j * p->n + i);
             for (int64_t k = 0; k <= j; k++) {
-                sum += get(p->dtype, l, k * p->n + i) *
-                       conj(get(p->dtype, l, k * p->n + j));
+                sum += element_get(p->dtype, l, k * p->n + i) *
+                       conj(element_get(p->dtype, l, k * p->n + j));
             }
             worst = fmax(worst, cabs(sum));
         }
@@ -93,7 +63,7 @@ static double residual(const problem_t *p, const void *l, const void *a)
 static void check_solve(const problem_t *p)
 {
     const int64_t n = p->n, bytes = plait_dtype_bytes(p->dtype);
-    const double bound = 10 * (double)(n * n) * unit(p->dtype);
+    const double bound = 10 * (double)(n * n) * element_unit(p->dtype);
     char *memory = plait_alloc_aligned((3 * n * n + 2 * n) * bytes);
     char *a = memory, *l = a + n * n * bytes, *r = l + n * n * bytes;
     char *x = r + n * n * bytes, *b = x + n * bytes;
@@ -104,18 +74,18 @@ static void check_solve(const problem_t *p)
     CHECK(plait_blas_potrf(p->dtype, 'L', n, l, n) == 0, "%s", text(p));
     CHECK(residual(p, l, a) <= bound, "%s", text(p));
     for (int64_t i = 0; i < n; i++) {
-        put(p->dtype, b, i, 1);
+        element_put(p->dtype, b, i, 1);
     }
     memcpy(x, b, (size_t)(n * bytes));
     plait_blas_trsm(p->dtype, 'L', 'L', 'N', 'N', n, 1, 1, l, n, x, n);
     plait_blas_trsm(p->dtype, 'L', 'L', 'C', 'N', n, 1, 1, l, n, x, n);
     plait_blas_gemm(p->dtype, 'N', 'N', n, 1, n, -1, a, n, x, n, 1, b, n);
     for (int64_t i = 0; i < n; i++) {
-        worst = fmax(worst, cabs(get(p->dtype, b, i)));
+        worst = fmax(worst, cabs(element_get(p->dtype, b, i)));
     }
     CHECK(worst <= bound, "%s: residual %g", text(p), worst);
     memcpy(l, a, (size_t)(n * n * bytes));
-    put(p->dtype, l, (n / 2) * (n + 1), -1);
+    element_put(p->dtype, l, (n / 2) * (n + 1), -1);
     CHECK(plait_blas_potrf(p->dtype, 'L', n, l, n) == n / 2 + 1, "%s", text(p));
     plait_free(memory);
 }
@@ -124,14 +94,14 @@ static void check_solve(const problem_t *p)
 static void check_lu(const problem_t *p)
 {
     const int64_t n = p->n, bytes = plait_dtype_bytes(p->dtype);
-    const double bound = 10 * (double)(n * n) * unit(p->dtype);
+    const double bound = 10 * (double)(n * n) * element_unit(p->dtype);
     char *memory = plait_alloc_aligned(2 * n * n * bytes);
     char *a = memory, *f = a + n * n * bytes;
     int64_t pivot[MAX_N + 1];
     double worst = 0;
 
     fill(p, a);
-    put(p->dtype, a, 0, 0); /* there is something to exchange */
+    element_put(p->dtype, a, 0, 0); /* there is something to exchange */
     memcpy(f, a, (size_t)(n * n * bytes));
     pivot[n] = -7;
     CHECK(plait_blas_getrf(p->dtype, n, n, f, n, pivot) == (n == 1), "%s", text(p));
@@ -140,10 +110,10 @@ static void check_lu(const problem_t *p)
     plait_blas_laswp(p->dtype, n, a, n, n, pivot, false);
     for (int64_t j = 0; j < n; j++) {
         for (int64_t i = 0; i < n; i++) {
-            double complex sum = -get(p->dtype, a, j * n + i);
+            double complex sum = -element_get(p->dtype, a, j * n + i);
             for (int64_t k = 0; k <= j && k <= i; k++) {
-                sum += ((k == i) ? 1 : get(p->dtype, f, k * n + i)) *
-                       get(p->dtype, f, j * n + k);
+                sum += ((k == i) ? 1 : element_get(p->dtype, f, k * n + i)) *
+                       element_get(p->dtype, f, j * n + k);
             }
             worst = fmax(worst, cabs(sum));
         }
@@ -208,28 +178,22 @@ static void check_table(void)
     CHECK(plait_blas_find(PLAIT_BLAS_GEMM, PLAIT_S32) == NULL, "gemm of integers");
 }
 
-static void refused(plait_status_t status, plait_status_t expected, const char *part)
-{
-    CHECK(status == expected, "%s: %s", part, plait_status_name(status));
-    CHECK(strstr(plait_error_text(), part) != NULL, "no %s in the text", part);
-}
-
 static void check_refusals(void)
 {
     int x = 0;
 
-    refused(plait_blas_fill("dgemm", &x), PLAIT_ERR_INVALID, "too late");
+    check_refused(plait_blas_fill("dgemm", &x), PLAIT_ERR_INVALID, "too late");
     plait_blas_clear();
-    refused(plait_blas_fill("qgemm", &x), PLAIT_ERR_INVALID,
-            "no function is called qgemm");
-    refused(plait_blas_fill("dgemm", NULL), PLAIT_ERR_INVALID, "dgemm is NULL");
-    refused(plait_blas_load(""), PLAIT_ERR_INVALID, "no path");
-    refused(plait_blas_load("/nowhere/libblas.so"), PLAIT_ERR_UNSUPPORTED,
-            "/nowhere/libblas.so");
-    refused(plait_blas_load("libm.so.6"), PLAIT_ERR_UNSUPPORTED,
-            "libm.so.6 has no sgemm");
+    check_refused(plait_blas_fill("qgemm", &x), PLAIT_ERR_INVALID,
+                  "no function is called qgemm");
+    check_refused(plait_blas_fill("dgemm", NULL), PLAIT_ERR_INVALID, "dgemm is NULL");
+    check_refused(plait_blas_load(""), PLAIT_ERR_INVALID, "no path");
+    check_refused(plait_blas_load("/nowhere/libblas.so"), PLAIT_ERR_UNSUPPORTED,
+                  "/nowhere/libblas.so");
+    check_refused(plait_blas_load("libm.so.6"), PLAIT_ERR_UNSUPPORTED,
+                  "libm.so.6 has no sgemm");
     setenv("PLAIT_BLAS", "libm.so.6:/nowhere/liblapack.so", 1);
-    refused(plait_blas_require(), PLAIT_ERR_UNSUPPORTED, "where PLAIT_BLAS says");
+    check_refused(plait_blas_require(), PLAIT_ERR_UNSUPPORTED, "where PLAIT_BLAS says");
     CHECK(!plait_blas_is_complete(), "after refusals");
 }
 

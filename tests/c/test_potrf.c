@@ -34,7 +34,7 @@ static void check_potrf(const dealt_run_t *t, int64_t n, plait_dtype_t dtype)
             worst = (cabs(sum) > worst || isnan(cabs(sum))) ? cabs(sum) : worst;
         }
     }
-    CHECK(worst <= 10 * (double)n * (double)n * dealt_unit(dtype), "%s: error %g",
+    CHECK(worst <= 10 * (double)n * (double)n * element_unit(dtype), "%s: error %g",
           t->text, worst);
 }
 
@@ -88,7 +88,7 @@ static void run_case(const case_t *c)
               (long long)c->bad + 1);
         check_nan(&t, s->n);
     }
-    clear(&t);
+    dealt_clear(&t);
 }
 
 /* The minors at the beginning, in the middle and at the end, not positive or not finite: the i-th of
@@ -172,7 +172,7 @@ static void prove_potrf(int max_rows)
                 dealt_run_t t = potrf_run(PLAIT_F32, s, n_ranks, dealt_directs[i % 3],
                                           -1, 0, &params);
                 (void)dealt_prove(&t);
-                clear(&t);
+                dealt_clear(&t);
             }
         }
     }
@@ -342,7 +342,7 @@ static void check_grid_cost(const shape_t *s, int n_ranks, int n_rows,
               "rank %d of %d x %d: %lld bytes of work", r, n_rows, n_columns,
               (long long)cost.work_bytes);
     }
-    clear(&t);
+    dealt_clear(&t);
 }
 
 static void check_grid_costs(void)
@@ -433,8 +433,8 @@ static void check_refusals(plait_comm_t *comm, void *unused)
     for (int i = 0; i < 3; i++) {
         const plait_potrf_problem_t p = {
             .dtype = PLAIT_F64, .n = 4, .block = 2, .grid = wrong[i]};
-        refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
-                "expected 0, or a divisor");
+        check_refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_INVALID,
+                      "expected 0, or a divisor");
     }
 }
 
@@ -452,8 +452,8 @@ static void check_mismatch(plait_comm_t *comm, void *unused)
 
     (void)unused;
     CHECK(plait_potrf_plan(comm, &p, &plan) == PLAIT_OK, "plan");
-    refused(plait_plan_execute(plan, comm, args, rets), PLAIT_ERR_MISMATCH,
-            "on a grid of 2x3");
+    check_refused(plait_plan_execute(plan, comm, args, rets), PLAIT_ERR_MISMATCH,
+                  "on a grid of 2x3");
     plait_plan_destroy(&plan);
 }
 

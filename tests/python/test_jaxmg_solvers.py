@@ -12,6 +12,7 @@ import matrices
 import meshes
 import numpy as np
 import pytest
+from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait.compat import jaxmg, jaxmg_rows
@@ -351,6 +352,27 @@ def test_derivatives_inside(dtype, check):
     got, want = all_of(ours)(on(a, 4), on(b, 4, P())), all_of(reference)(a, b)
     for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_equal_eigenvalues_inside(check):
+    """The weights of equal ones are those that all devices together give them."""
+    mesh, n = meshes.make((4,)), 16
+    q, w = matrices.orthogonal(n), np.repeat([1.0, 3.0], 8)
+    a = (q * w) @ q.T
+
+    def of_weights(weights):
+        def local(x):
+            w, *_ = jaxmg.syevd_no_shardmap(x, 1, axis_name="a")
+            return jnp.sum(w * jnp.asarray(weights)[lax.axis_index("a")])[None]
+
+        f = jax.shard_map(local, mesh=mesh, in_specs=COLUMNS, out_specs=P("a"), check_vma=check)
+        return jax.jit(jax.grad(lambda x: jnp.sum(f(x))))(on((a + a.T) / 2, 4))
+
+    of_one = np.concatenate([np.eye(4)] * 4, axis=1)  # each device has two of both kinds
+    same = np.where(w == 1, 2.0, 5.0)
+    assert np.allclose(of_weights(of_one * same), (q * same) @ q.T)
+    assert np.isnan(of_weights(of_one * np.arange(n))).any()
 
 
 def test_vmap_inside():

@@ -249,7 +249,17 @@ def test_equal_eigenvalues(mode):
     def choice(a):
         return jnp.sum(jnp.abs(vectors(a)[:, 1]) ** 2 * np.arange(n, dtype=float))
 
-    good, bad = jax.jit(lambda a: (jax.grad(projector)(a), jax.grad(choice)(a)))(
+    def values(a):
+        return plait.linalg.eigh(a, degenerate=mode, mesh=mesh, spec=P(), block=2).eigenvalues
+
+    def trace(a):  # of exp(a): equal eigenvalues have equal weights
+        return jnp.sum(jnp.exp(values(a)))
+
+    def order(a):  # equal eigenvalues have different weights
+        return jnp.sum(values(a) * np.arange(n, dtype=float))
+
+    losses = (projector, choice, trace, order)
+    good, bad, of_trace, of_order = jax.jit(lambda a: [jax.grad(f)(a) for f in losses])(
         meshes.put(a, mesh)
     )
 
@@ -265,7 +275,8 @@ def test_equal_eigenvalues(mode):
     slope = np.sum(np.real(np.asarray(good) * h))
     if mode != "nan":
         assert np.isclose(slope, want(h), rtol=1e-4)
-        assert np.isnan(bad).any() == (mode == "check")
+        assert np.isnan(bad).any() == np.isnan(of_order).any() == (mode == "check")
+        assert np.allclose(of_trace, ((q * np.exp(w)) @ q.conj().T).T)
 
 
 def test_vmap_of_factors():

@@ -1,5 +1,7 @@
 """Right-hand sides that all devices have whole: the factor's parts work where they are."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import matrices
@@ -8,15 +10,25 @@ import numpy as np
 import oracle
 import plait
 import pytest
+from jax import lax
 from jax.sharding import PartitionSpec as P
-from plait import _dense_args
+from plait import _dense_args, _groups
 from plait._dealt import Deal, Whole
+from plait._dealt_inside import Inside
+from plait.compat import jaxmg
 
 
 @pytest.fixture(params=[True, False], ids=["whole", "dealt"])
 def forced(request, monkeypatch):
     monkeypatch.setattr(_dense_args, "FORCED_WHOLE", request.param)
     return request.param
+
+
+def is_whole(program, *args):
+    """Whether solutions in the program are of whole right-hand sides; they are all alike."""
+    text = program.lower(*args).as_text()
+    assert ("whole = 1" in text) != ("whole = 0" in text)
+    return "whole = 1" in text
 
 
 CASES = [
@@ -50,9 +62,8 @@ def test_the_program_has_it(forced):
     """Of a whole right-hand side nothing is dealt out, and no device's result is another one's."""
     mesh = meshes.make((4,))
     f = plait.linalg.cholesky(meshes.put(matrices.definite(16), mesh), block=2)
-    text = plait.jit(lambda f, b: f.solve(b)).lower(f, meshes.put(np.ones(16), mesh)).as_text()
-    assert ("whole = 1" in text) == forced
-    assert ("whole = 0" in text) != forced
+    solve = plait.jit(lambda f, b: f.solve(b))
+    assert is_whole(solve, f, meshes.put(np.ones(16), mesh)) == forced
 
 
 @pytest.mark.parametrize(
@@ -112,6 +123,9 @@ def test_choice():
     assert chosen(64, 64, n_ranks=1)  # no columns that are nobody's
     vector = _dense_args.deal_of_rhs(Deal(meshes.make((4,)), 128), (8192,), np.dtype("complex64"))
     assert isinstance(vector, Whole) and vector.dealt == Deal(meshes.make((4,)), 128)
+    inside = Inside(None, 128, _groups.Group(None, 4))
+    found = _dense_args.deal_of_rhs(inside, (8192, 1), np.dtype("float64"))
+    assert isinstance(found, Whole) and found.dealt == inside and found.group == inside.group
 
 
 def test_failure(forced):
@@ -125,3 +139,54 @@ def test_failure(forced):
     assert f.status == 7 and np.isnan(f.solve(meshes.put(b, mesh))).all()
     got = plait.linalg.potrs(meshes.put(a, mesh), meshes.put(b, mesh), block=2)
     assert np.allclose(got, oracle.solve(a, b))
+
+
+@pytest.mark.parametrize("name", ["cholesky", "lu"])
+def test_refined(forced, name):
+    n, mesh = 20, meshes.make((4,))
+    a, b = matrices.definite(n), meshes.random((n, 2), seed=1)
+    a = a if name == "cholesky" else a + meshes.random((n, n), seed=2)
+    f = getattr(plait.linalg, name)(meshes.put(a, mesh), block=2, precision="single")
+    matrices.check_solution(a, f.solve(meshes.put(b, mesh)), b)
+    given = {"refine": True, "block": 2, "mesh": mesh, "spec": P()}
+    solve = plait.jit(functools.partial(plait.linalg.solve, **given))
+    x, y = meshes.put(a, mesh), meshes.put(b, mesh)
+    matrices.check_solution(a, solve(x, y), b)
+    assert is_whole(solve, x, y) == forced
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_inside_shard_map(forced, check):
+    """On the parts of devices, with derivatives, also of what each makes of the solution."""
+    n, mesh = 16, meshes.make((4,))
+    a, b = matrices.definite(n), meshes.random((n, 3), seed=1)
+    columns = P(None, "a")
+
+    def local(a, b):
+        x, status = jaxmg.potrs_no_shardmap(a, b, 1, axis_name="a")
+        weight = 1.0 + lax.axis_index("a").astype(x.dtype)
+        return x, status, jnp.sum(weight * x**2)[None]
+
+    out = (P(), P(), P("a"))
+    given = {"mesh": mesh, "in_specs": (columns, P()), "out_specs": out, "check_vma": check}
+    f = jax.shard_map(local, **given)
+
+    def loss(a, b):
+        x, _, each = f(a, b)
+        return jnp.sum(jnp.sin(x)) + jnp.sum(each)
+
+    def reference(a, b):
+        x = jnp.linalg.solve((a + a.T) / 2, b)
+        return jnp.sum(jnp.sin(x)) + 10 * jnp.sum(x**2)
+
+    given = meshes.put(a, mesh, columns), meshes.put(b, mesh)
+    program = jax.jit(lambda a, b: (*f(a, b)[:2], jax.grad(loss, (0, 1))(a, b)))
+    assert is_whole(program, *given) == forced
+    x, status, got = program(*given)
+    matrices.check_solution(a, x, b)
+    assert not status.any()
+    tangents = jnp.asarray(meshes.random((n, n), seed=2)), jnp.asarray(meshes.random((n, 3)))
+    slope = jax.jit(lambda *x: jax.jvp(loss, x, tangents)[1])(*given)
+    assert np.isclose(slope, jax.jvp(reference, (a, b), tangents)[1])
+    for g, w in zip(got, jax.grad(reference, (0, 1))(a, b), strict=True):
+        assert np.allclose(g, w, rtol=1e-9, atol=1e-9 * np.abs(w).max())

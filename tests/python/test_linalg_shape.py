@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import matrices
 import meshes
 import numpy as np
+import oracle
 import plait
 import pytest
 from jax.sharding import PartitionSpec as P
@@ -123,3 +124,113 @@ def test_gradients_of_padding_are_zero():
     want = jax.grad(reference, (0, 1))(jnp.asarray(a), jnp.asarray(b))
     for g, w in zip(got, want, strict=True):
         assert np.allclose(data(g, *w.shape), w, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype, shape, spec, room, block", CASES)
+def test_padding_of_decompositions_is_not_read(dtype, shape, spec, room, block):
+    n, k, mesh = 9, 5, meshes.make(shape)
+    g, tall = meshes.random((n, n), dtype, 1), meshes.random((n, k), dtype, 2)
+    b = meshes.random((n, 2), dtype, 3)
+    y = meshes.put(padded(g, (room, room)), mesh, spec)
+    z = meshes.put(padded(tall, (room, 8)), mesh, spec)
+    wide = meshes.put(padded(tall.conj().T, (8, room)), mesh, spec)
+    rhs = meshes.put(padded(b, (room, 2)), mesh, P("a"))
+    given = {"mesh": mesh, "spec": spec, "block": block}
+
+    def every(y, z, wide, rhs):
+        square, high = given | {"shape": (n, n)}, given | {"shape": (n, k)}
+        return {
+            "svd": plait.linalg.svd(z, **high),
+            "wide": plait.linalg.svd(wide, shape=(k, n), **given),
+            "polar": plait.linalg.polar(z, **high),
+            "lstsq": (plait.linalg.lstsq(z, rhs, **high), plait.linalg.lstsq(z, b, **high)),
+            "det": plait.linalg.det(y, **square),
+            "cond": [plait.linalg.cond(y, p, **square) for p in (2, 1)],
+            "norm": [
+                plait.linalg.matrix_norm(z, p, mesh=mesh, spec=spec, shape=(n, k))
+                for p in ("fro", 1, np.inf)
+            ],
+        }
+
+    got = plait.jit(every)(y, z, wide, rhs)
+    for name, a, rows, columns in (("svd", tall, room, 8), ("wide", tall.conj().T, 8, room)):
+        u, s, vh = got[name]
+        least = min(rows, columns)
+        assert u.shape == (rows, least) and s.shape == (k,) and vh.shape == (least, columns)
+        u, vh = data(u, a.shape[0], k), data(vh, k, a.shape[1])
+        matrices.check_orthonormal(u)
+        matrices.check_orthonormal(vh.conj().T)
+        matrices.check_product((u * np.asarray(s), vh), a, n)
+    u, h = got["polar"]
+    assert u.shape == (room, 8) and h.shape == (8, 8)
+    matrices.check_orthonormal(data(u, n, k))
+    matrices.check_product((data(u, n, k), data(h, k, k)), tall, n)
+    x, same = got["lstsq"]
+    assert x.shape == (8, 2) and same.shape == (k, 2)
+    want, bound = oracle.lstsq(tall, b), matrices.limit(n, dtype) * np.linalg.cond(tall) ** 2
+    for found in (data(x, k, 2), np.asarray(same)):
+        assert matrices.norm(found - want) <= bound * (matrices.norm(want) + matrices.norm(b))
+    bound = matrices.limit(n, dtype) * np.linalg.cond(g)
+    assert abs(complex(got["det"]) - oracle.det(g)) <= bound * abs(oracle.det(g))
+    want = [np.linalg.norm(tall, p) for p in ("fro", 1, np.inf)]
+    assert np.allclose(got["norm"], want, rtol=matrices.limit(n, dtype))
+    two, one = (float(c) for c in got["cond"])
+    assert abs(two / np.linalg.cond(g) - 1) <= bound
+    assert np.linalg.cond(g, 1) / 3 <= one <= np.linalg.cond(g, 1) * (1 + 10 * bound)
+
+
+def test_eager_decompositions():
+    n, mesh = 9, meshes.make((4,))
+    a, b = meshes.random((n, 5)), meshes.random((n,), seed=1)
+    x = meshes.put(padded(a, (12, 8)), mesh, P("a"))
+    found = plait.linalg.svd(x, shape=(n, 5))
+    assert np.allclose(found.s, oracle.svd(a)) and found.u.sharding.is_equivalent_to(x.sharding, 2)
+    y = plait.linalg.lstsq(x, meshes.put(padded(b, (12,)), mesh, P("a")), shape=(n, 5))
+    assert np.allclose(data(y, 5), oracle.lstsq(a, b)) and y.sharding.spec == P("a")
+    assert np.isclose(plait.linalg.cond(x, shape=(n, 5)), np.linalg.cond(a))
+    with pytest.raises(ValueError, match="polar: a is 4 x 5; take that of its transpose"):
+        plait.linalg.polar(x, shape=(4, 5))
+    with pytest.raises(ValueError, match="lstsq: a is 4 x 5; expected as many rows"):
+        plait.linalg.lstsq(x, b, shape=(4, 5))
+    with pytest.raises(ValueError, match="lstsq: b has 11 rows, a has 9"):
+        plait.linalg.lstsq(x, np.ones(11), shape=(n, 5))
+    with pytest.raises(ValueError, match="det: a is 9 x 5; expected a square matrix"):
+        plait.linalg.det(x, shape=(n, 5))
+    with pytest.raises(ValueError, match="cond: a is 9 x 0; expected elements"):
+        plait.linalg.cond(x, shape=(n, 0))
+
+
+def test_gradients_of_decompositions():
+    m, n, mesh = 7, 5, meshes.make((4,))
+    a, g, b = meshes.random((m, n)), meshes.random((n, n), seed=1), meshes.random((m, 2), seed=2)
+    x = meshes.put(padded(a, (8, 8)), mesh, P("a"))
+    y = meshes.put(padded(g, (8, 8)), mesh, P("a"))
+    rhs = meshes.put(padded(b, (8, 2)), mesh, P("a"))
+
+    def ours(x, y, rhs):
+        given = {"mesh": mesh, "spec": P("a"), "block": 2, "shape": (m, n)}
+        u, s, vh = plait.linalg.svd(x, **given)
+        square = given | {"shape": (n, n)}
+        of_square = plait.linalg.det(y, **square) + plait.linalg.cond(y, **square)
+        solution = plait.linalg.lstsq(x, rhs, **given)
+        q, h = plait.linalg.polar(x, **given)
+        return (jnp.abs(u), s, jnp.abs(vh)), (q, h), solution, of_square
+
+    def theirs(a, g, b):
+        u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+        of_square = jnp.linalg.det(g) + jnp.linalg.cond(g)
+        solution = jnp.linalg.solve(a.T @ a, a.T @ b)
+        return (jnp.abs(u), s, jnp.abs(vh)), (u @ vh, (vh.T * s[None]) @ vh), solution, of_square
+
+    def loss(function):
+        def value(*args):
+            return sum(jnp.sum(jnp.sin(y)) for y in jax.tree.leaves(function(*args)))
+
+        return jax.value_and_grad(value, (0, 1, 2))
+
+    value, got = jax.jit(loss(ours))(x, y, rhs)
+    expected, want = loss(theirs)(*map(jnp.asarray, (a, g, b)))
+    assert np.isclose(value, expected)
+    for found, slope in zip(got, want, strict=True):
+        size = np.abs(slope).max()
+        assert np.allclose(data(found, *slope.shape), slope, rtol=1e-8, atol=1e-8 * size)

@@ -16,6 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _comm, _core
 from plait.compat import jaxmg
+from spread import check_gradient, put, same, whole
 
 N = jax.device_count()
 N_PROCESSES = jax.process_count()
@@ -46,16 +47,6 @@ def mesh(request):
 @pytest.fixture(params=[name for name, grid in GRIDS.items() if grid.ndim == 2])
 def plane(request):
     return make(GRIDS[request.param])
-
-
-def put(a, mesh, spec):
-    return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
-
-
-def same(x, whole, tolerance=1e-12):
-    assert len(x.addressable_shards) == len(x.sharding.addressable_devices) > 0
-    for shard in x.addressable_shards:
-        assert np.allclose(shard.data, whole[shard.index], atol=tolerance)
 
 
 def pairs(mesh):
@@ -170,24 +161,7 @@ def test_halo(name, boundary):
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_gradient(kind):
-    """Of transforms, halos and a sum, along a direction, against differences."""
-    mesh = make(GRIDS["rows"], kind)
-    x, d = (put(meshes.random((2 * N, N, N), seed=s), mesh, P("a", "b")) for s in (0, 1))
-
-    def loss(v):
-        y = plait.fft.pfft3d(v, norm="ortho")
-        z = jnp.real(plait.fft.pifft3d(y * 3, norm="ortho"))
-        g = plait.halo.unpad(plait.halo.pad(v, (1, 1, 0)) ** 2, (1, 1, 0))
-        return plait.sum(jnp.sin(z) * v + g)
-
-    value = plait.jit(loss)
-    h = 1e-5
-    slope = (value(x + h * d) - value(x - h * d)) / (2 * h)
-    g = plait.jit(jax.grad(loss))(x)
-    dot = plait.jit(lambda a, b: plait.sum(a * b))(g, d)
-    assert np.allclose(dot.addressable_data(0), slope.addressable_data(0), rtol=1e-7)
-    assert g.sharding.is_equivalent_to(x.sharding, 3)
-    assert meshes.xla_collectives(jax.grad(loss), x) == []
+    check_gradient(make(GRIDS["rows"], kind), P("a", "b"), (2 * N, N, N), (1, 1, 0))
 
 
 def ranks_of(place, shape, axes):
@@ -277,11 +251,6 @@ def test_devices_of_processes_in_unequal_numbers():
 # ---- linear algebra ------------------------------------------------------------------------------
 
 
-def gathered(x, mesh):
-    """The array on every process."""
-    return np.asarray(plait.redistribute(x, P(), mesh=mesh).addressable_data(0))
-
-
 @pytest.mark.parametrize("name", ["rows", "halves", "mixed line"])
 def test_linalg(name):
     mesh = make(GRIDS[name])
@@ -292,19 +261,19 @@ def test_linalg(name):
     y = put(g, mesh, P(None, names))
     f = plait.linalg.cholesky(x, block=4)
     assert int(f.status.addressable_data(0)) == 0
-    low = gathered(f.l, mesh)
+    low = whole(f.l, mesh)
     matrices.check_product((low, low.conj().T), a, n)
-    matrices.check_solution(a, gathered(f.solve(z), mesh), b)
-    matrices.check_solution(g, gathered(plait.linalg.lu_solve(y, z, block=3), mesh), b)
+    matrices.check_solution(a, whole(f.solve(z), mesh), b)
+    matrices.check_solution(g, whole(plait.linalg.lu_solve(y, z, block=3), mesh), b)
     q, r = plait.linalg.qr(y, block=5)
-    matrices.check_product((gathered(q, mesh), gathered(r, mesh)), g, n)
+    matrices.check_product((whole(q, mesh), whole(r, mesh)), g, n)
 
 
 def test_eigh():
     mesh, n = make(GRIDS["rows"]), 4 * N
     a = matrices.definite(n)
     w, v = plait.linalg.eigh(put(a, mesh, P("a", "b")), block=3)
-    v = gathered(v, mesh)
+    v = whole(v, mesh)
     matrices.check_product((v * np.asarray(w.addressable_data(0)), v.conj().T), a, n)
 
 
@@ -319,8 +288,8 @@ def test_gradients_of_a_solution():
     x, y = put(a, plane, P("a", "b")), put(b, plane, P("a"))
     ga, gy = jax.jit(jax.grad(loss, (0, 1)))(x, y)
     z = np.linalg.solve(a, b)
-    assert np.allclose(gathered(ga, plane), np.linalg.inv(a) - np.outer(z, z))
-    assert np.allclose(gathered(gy, plane), 2 * z)
+    assert np.allclose(whole(ga, plane), np.linalg.inv(a) - np.outer(z, z))
+    assert np.allclose(whole(gy, plane), 2 * z)
 
 
 def test_failure_is_the_same_everywhere():

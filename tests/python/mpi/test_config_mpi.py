@@ -8,20 +8,11 @@ import meshes
 import numpy as np
 import plait
 import pytest
-from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _core
+from spread import put, same
 
 BACKEND = "transpose_comm_backend"
-
-
-def put(a, mesh, spec):
-    return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
-
-
-def same(x, whole, tolerance):
-    for shard in x.addressable_shards:
-        assert np.allclose(shard.data, whole[shard.index], rtol=0, atol=tolerance)
 
 
 @pytest.fixture

@@ -7,18 +7,10 @@ import meshes
 import numpy as np
 import plait
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from plait import _dense_args
-
-
-def put(a, mesh, spec):
-    return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
-
-
-def whole(x, mesh):
-    """The array on every process."""
-    return np.asarray(plait.redistribute(x, P(), mesh=mesh).addressable_data(0))
+from spread import put, whole
 
 
 KINDS = [AxisType.Auto, AxisType.Explicit]

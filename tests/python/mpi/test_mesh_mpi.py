@@ -8,19 +8,11 @@ import numpy as np
 import oracle
 import plait
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from pairwise import pairwise
 from plait.compat import jaxmg
-
-
-def put(a, mesh, spec):
-    return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
-
-
-def same(x, whole, tolerance=1e-12):
-    for shard in x.addressable_shards:
-        assert np.allclose(shard.data, whole[shard.index], atol=tolerance)
+from spread import check_gradient, put, same
 
 
 KINDS = [AxisType.Auto, AxisType.Explicit]
@@ -140,22 +132,7 @@ def test_halo_over_two_axes():
 
 def test_gradient(mesh):
     n = jax.device_count()
-    x, d = (put(meshes.random((2 * n, 2 * n, 2), seed=s), mesh, P("a")) for s in (0, 1))
-
-    def loss(v):
-        y = plait.fft.pfft3d(v, norm="ortho")
-        z = jnp.real(plait.fft.pifft3d(y * 3, norm="ortho"))
-        g = plait.halo.unpad(plait.halo.pad(v, (1, 0, 0)) ** 2, (1, 0, 0))
-        return plait.sum(jnp.sin(z) * v + g)
-
-    value = plait.jit(loss)
-    h = 1e-5
-    slope = (value(x + h * d) - value(x - h * d)) / (2 * h)
-    g = plait.jit(jax.grad(loss))(x)
-    dot = plait.jit(lambda a, b: plait.sum(a * b))(g, d)
-    assert np.allclose(dot.addressable_data(0), slope.addressable_data(0), rtol=1e-7)
-    assert g.sharding.is_equivalent_to(x.sharding, 3)
-    assert meshes.xla_collectives(jax.grad(loss), x) == []
+    check_gradient(mesh, P("a"), (2 * n, 2 * n, 2), (1, 0, 0))
 
 
 def test_manual_region(mesh):

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import plait
+from plait import _mesh, _mesh_rules
 
 
 class TransposeCommBackend(enum.IntEnum):
@@ -211,9 +212,5 @@ def get_autotuned_config(
     """
     shape = tuple(config.gdims)[::-1]
     mesh = autotune(shape, dtype=np.complex128 if double_precision else np.complex64)
-    parts = [math.prod(mesh.shape[a] for a in _names(entry)) for entry in (*mesh.spec, None, None)]
+    parts = [_mesh_rules.parts(mesh, axes) for axes in _mesh.names_of(mesh.spec, 3, "autotune")]
     return dataclasses.replace(config, pdims=(parts[1], parts[0]))
-
-
-def _names(entry: Any) -> tuple[str, ...]:
-    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)

@@ -1,6 +1,5 @@
 """How jaxDecomp splits a result, and the mesh and spec of an operand."""
 
-import math
 from typing import Any
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 from jax.lax import FftType
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _jax, _mesh
+from plait import _jax, _mesh, _mesh_rules
 from plait.compat.jaxdecomp._config import Decomposition, config
 
 # Which entry of an operand's spec is that of each axis of the result. Whoever reads this table
@@ -28,28 +27,23 @@ _IN_PLACE = {
 # Real transforms leave the halved axis whole, so that it has no padding.
 _REAL_CONTIGUOUS, _REAL_IN_PLACE = (0, 2, 1), (1, 0, 2)
 
-_FORWARD = (FftType.FFT, FftType.RFFT)
+FORWARD = (FftType.FFT, FftType.RFFT)
 
 
 def _three(spec: Any) -> tuple:
     return (*spec, *(None,) * (3 - len(spec)))
 
 
-def names(entry: Any) -> tuple[str, ...]:
-    """The mesh axes of one entry of a spec."""
-    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
-
-
 def parts(mesh: Any, entry: Any) -> int:
     """Into how many parts an entry of a spec splits its axis."""
-    return 1 if mesh is None else math.prod(mesh.shape[a] for a in names(entry))
+    return _mesh_rules.parts(mesh, _mesh_rules.axes_of(entry))
 
 
 def order(fft_type: FftType) -> tuple[int, int, int]:
     """Axes of the operand that are those of the result."""
     if not config.transpose_axis_contiguous:
         return (0, 1, 2)
-    return (1, 2, 0) if fft_type in _FORWARD else (2, 0, 1)
+    return (1, 2, 0) if fft_type in FORWARD else (2, 0, 1)
 
 
 def _entries(fft_type: FftType, kind: Decomposition) -> tuple[int, int, int]:
@@ -94,7 +88,7 @@ def kind_of(mesh: Any, spec: Any, *, is_spectrum: bool = False) -> Decomposition
         return Decomposition.SLAB_YZ if split[1] else Decomposition.SLAB_XY
     # A slab's spectrum is split along the same axis wherever it comes from; what differs is
     # where it goes back to, which the place of the mesh axis in the mesh says.
-    axis = next(n for e in spec for n in names(e) if mesh.shape[n] > 1)
+    axis = next(n for e in spec for n in _mesh_rules.axes_of(e) if mesh.shape[n] > 1)
     is_second = convention(mesh, 3)[1] == axis
     return Decomposition.SLAB_YZ if is_second else Decomposition.SLAB_XY
 

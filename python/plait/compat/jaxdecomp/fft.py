@@ -28,7 +28,6 @@ _FUNCTIONS: dict[FftType, Callable] = {
     FftType.RFFT: plait.fft.prfft3d,
     FftType.IRFFT: plait.fft.pirfft3d,
 }
-_FORWARD = (FftType.FFT, FftType.RFFT)
 
 
 def check_backend(backend: str) -> None:
@@ -76,7 +75,7 @@ def _transform(
     fft_type: FftType, x: Any, norm: Any, backend: str, shape: tuple | None, name: str
 ) -> Array:
     check_backend(backend)
-    is_forward = fft_type in _FORWARD
+    is_forward = fft_type in _specs.FORWARD
     guess = _specs.convention if is_forward else _spectrum_of(fft_type)
     x, mesh, spec = _specs.locate(_widened(jnp.asarray(x)), name, guess)
     order = _specs.order(fft_type)
