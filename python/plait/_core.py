@@ -315,7 +315,7 @@ def add_local(ordinals: tuple[int, ...], label: str) -> int:
 
 
 class Device(ctypes.Structure):
-    """plait_device_t: a device that is a rank of communicator ``group`` of a list."""
+    """plait_device_rank_t: a device that is a rank of communicator ``group`` of a list."""
 
     _fields_ = [(name, ctypes.c_int32) for name in ("group", "process", "ordinal", "track")]
 

@@ -448,11 +448,11 @@ static void check_groups(void)
 {
     enum { N = 5 };
     const int32_t ordinals[N] = {10, 21, 12, 23, 30};
-    const plait_device_t list[N] = {{-4, 7, 10, 0},
-                                    {900, 7, 21, 1},
-                                    {-4, 7, 12, 2},
-                                    {900, 7, 23, 3},
-                                    {5, 7, 30, 4}};
+    const plait_device_rank_t list[N] = {{-4, 7, 10, 0},
+                                         {900, 7, 21, 1},
+                                         {-4, 7, 12, 2},
+                                         {900, 7, 23, 3},
+                                         {5, 7, 30, 4}};
     const double wants[N] = {22, 44, 22, 44, 30};
     int64_t id = 0;
     plait_comm_t *comm = NULL;
