@@ -1,5 +1,9 @@
-/* Redistribution, halo exchange and transforms executed by threads, in every way of reaching
- * a peer's memory, against arithmetic on global indices. */
+/* Redistribution, halo exchange and transforms executed by threads, against arithmetic on global
+ * indices: the same functions for arrays in host memory, in every way of reaching a peer's
+ * (test_exec), and for arrays on a device (test_device_exec). */
+#ifndef PLAIT_TESTS_EXEC_CASES_H
+#define PLAIT_TESTS_EXEC_CASES_H
+
 #include "check.h"
 #include "device/pool.h"
 #include "dft.h"
@@ -774,36 +778,29 @@ static void halo_defaults(plait_comm_t *comm, void *context)
     CHECK(plan == NULL, "no plan");
 }
 
-int main(void)
+/* All of them but the largest, and what is no problem. */
+static void exec_cases(int n_ranks)
 {
     static const int64_t shapes[][3] = {{4, 6, 5}, {7, 3, 2}, {2, 1, 9}};
+    const int line[] = {n_ranks};
 
-    for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
-        const int line[] = {n_ranks};
-        if (is_quick() && n_ranks > 4) {
-            break;
-        }
-        check_redist(n_ranks, 2, shapes[n_ranks % 3], 1, line);
-        check_ffts(n_ranks);
-        check_lone_axes(n_ranks);
-        for (int seed = 0; seed < 28; seed++) {
-            for (int d = 0; d < 3; d++) {
-                check_halo(n_ranks, 1 + seed % 3, shapes[seed % 3], 1, line, seed % 4,
-                           seed, directs[d]);
-            }
-        }
-        if (n_ranks % 2 == 0 && n_ranks > 2) {
-            const int grid[] = {2, n_ranks / 2};
-            check_redist(n_ranks, 3, shapes[0], 2, grid);
-            for (int seed = 0; seed < 27; seed++) {
-                check_halo(n_ranks, 3, shapes[seed % 3], 2, grid, seed, seed + 3,
-                           directs[seed % 3]);
-            }
+    check_redist(n_ranks, 2, shapes[n_ranks % 3], 1, line);
+    check_ffts(n_ranks);
+    check_lone_axes(n_ranks);
+    for (int seed = 0; seed < 28; seed++) {
+        for (int d = 0; d < 3; d++) {
+            check_halo(n_ranks, 1 + seed % 3, shapes[seed % 3], 1, line, seed % 4, seed,
+                       directs[d]);
         }
     }
-    check_turned_large(2, PLAIT_C128);
-    check_turned_large(3, PLAIT_F32);
-    team_run(3, PLAIT_DIRECT_POINTER, halo_defaults, NULL);
-    (void)plait_pool_trim();
-    return report("test_exec");
+    if (n_ranks % 2 == 0 && n_ranks > 2) {
+        const int grid[] = {2, n_ranks / 2};
+        check_redist(n_ranks, 3, shapes[0], 2, grid);
+        for (int seed = 0; seed < 27; seed++) {
+            check_halo(n_ranks, 3, shapes[seed % 3], 2, grid, seed, seed + 3,
+                       directs[seed % 3]);
+        }
+    }
 }
+
+#endif

@@ -1,0 +1,14 @@
+/* The cases of exec_cases.h in host memory. */
+#include "exec_cases.h"
+
+int main(void)
+{
+    for (int n_ranks = 1; n_ranks <= (is_quick() ? 4 : 8); n_ranks++) {
+        exec_cases(n_ranks);
+    }
+    check_turned_large(2, PLAIT_C128);
+    check_turned_large(3, PLAIT_F32);
+    team_run(3, PLAIT_DIRECT_POINTER, halo_defaults, NULL);
+    (void)plait_pool_trim();
+    return report("test_exec");
+}
