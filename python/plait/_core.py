@@ -63,6 +63,7 @@ class _Op(ctypes.Structure):
         ("adjoint", ctypes.c_char_p),
         ("alias", ctypes.c_int),
         ("is_matched", ctypes.c_int),
+        ("host_only", ctypes.c_int),
         ("family", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),

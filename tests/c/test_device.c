@@ -6,7 +6,7 @@
 #include "device/pool.h"
 #include "on_device.h"
 #include "plait/coll.h"
-#include "plait/redist.h"
+#include "plait/dense.h"
 #include "team.h"
 
 #include <signal.h>
@@ -271,8 +271,16 @@ static void unsupported_rank(plait_comm_t *comm, void *context)
 {
     double x[4] = {1};
     double y[4] = {0};
+    const plait_potrf_problem_t problem = {.dtype = PLAIT_F64, .n = 8, .block = 2};
+    plait_plan_t *plan = NULL;
 
     (void)context;
+    CHECK(plait_potrf_plan(comm, &problem, &plan) == PLAIT_ERR_UNSUPPORTED &&
+              plan == NULL,
+          "potrf");
+    CHECK(strstr(plait_error_text(),
+                 "potrf is not there for arrays on a check device") != NULL,
+          "potrf");
     /* what ranks have in common fails alike, and a rank that cannot is waited for */
     CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64,
                           (plait_comm_rank(comm) == 0) ? 3 : 4, x,
