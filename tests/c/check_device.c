@@ -112,6 +112,13 @@ done:
     return status;
 }
 
+static void count_wait(plait_device_t *device)
+{
+    lock(device);
+    state_of(device)->counts.n_waits++;
+    unlock(device);
+}
+
 /* ------------------------------------------------------------------ memory */
 
 static bool is_in_arena(const state_t *s, const void *p)
@@ -444,6 +451,7 @@ static plait_status_t stream_wait(plait_device_t *device, plait_stream_t stream)
     plait_status_t status = PLAIT_OK;
 
     PLAIT_TRY(check_device_count_call(device, "stream_wait"));
+    count_wait(device);
     drain(stream);
 done:
     return status;
@@ -549,6 +557,7 @@ static plait_status_t event_wait(plait_device_t *device, plait_event_t *event)
     plait_status_t status = PLAIT_OK;
 
     PLAIT_TRY(check_device_count_call(device, "event_wait"));
+    count_wait(device);
     mark_t mark = mark_of(device, event, false);
     run_wait(device, &mark);
 done:

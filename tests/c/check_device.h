@@ -11,6 +11,7 @@
 typedef struct {
     int64_t down_bytes, up_bytes; /* between host and device */
     int64_t n_calls;              /* that may fail */
+    int64_t n_waits;              /* of the host for the device */
 } check_device_counts_t;
 
 /* Aborts where the system has no memory. */
