@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _eager, _groups, _jax, _layout, _sites
-from plait._ops import Chain, Rules, aval_of, rules
+from plait._ops import Chain, Rules, aval_of, platforms, rules
 
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
 
@@ -342,7 +342,8 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     _eager.define(primitive, lambda params: (0,) if params["donate"] else ())
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
-    mlir.register_lowering(primitive, functools.partial(_lower, g), platform="cpu")
+    for platform in platforms():
+        mlir.register_lowering(primitive, functools.partial(_lower, g), platform=platform)
     ad.primitive_jvps[primitive] = functools.partial(_jvp, g)
     ad.primitive_transposes[primitive] = functools.partial(_transpose, g)
     batching.primitive_batchers[primitive] = functools.partial(_batch, g)
