@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _eager, _groups, _jax, _layout, _sites
-from plait._ops import Chain, Rules, aval_of, platforms, rules
+from plait import _eager, _groups, _jax, _layout, _platforms, _sites
+from plait._ops import Chain, Rules, aval_of, rules
 
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
 
@@ -342,7 +342,7 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     _eager.define(primitive, lambda params: (0,) if params["donate"] else ())
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
-    for platform in platforms():
+    for platform in _platforms.names():
         mlir.register_lowering(primitive, functools.partial(_lower, g), platform=platform)
     ad.primitive_jvps[primitive] = functools.partial(_jvp, g)
     ad.primitive_transposes[primitive] = functools.partial(_transpose, g)

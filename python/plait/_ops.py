@@ -23,7 +23,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _eager, _jax, _pack, _sites
+from plait import _core, _eager, _jax, _pack, _platforms, _sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,9 +159,6 @@ def rules(name: str, given: Rules) -> None:
     _RULES[name] = given
 
 
-_FFI_PLATFORMS = {"cpu": "cpu", "cuda": "CUDA"}  # as handlers are registered for them
-
-
 @functools.cache
 def operations() -> dict[str, Operation]:
     """All operations that have rules, by name: those of the core, and `pvary`."""
@@ -224,31 +221,15 @@ def primitives_of(name: str) -> tuple:
     return made
 
 
-def platforms() -> tuple[str, ...]:
-    """Those that programs with operations are lowered for."""
-    return ("cpu", "cuda") if _core.has_devices() else ("cpu",)
-
-
-def _register(row: _core.Row) -> None:
-    """The operation's handlers, under one name on all platforms that have it."""
-    symbols = {"cpu": row.symbol}
-    if not row.host_only:
-        symbols["cuda"] = row.device_symbol
-    for platform in platforms():
-        if platform in symbols:
-            handler = jax.ffi.pycapsule(getattr(_core.lib, symbols[platform]))
-            jax.ffi.register_ffi_target(row.target, handler, platform=_FFI_PLATFORMS[platform])
-
-
 def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     operation = Operation(name, row, given, primitives_of("plait_" + name))
     if row is not None:
-        _register(row)
+        _platforms.register(row)
     for form in forms(operation):
         primitive = form.primitive
         _eager.define(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
-        for platform in platforms():
+        for platform in _platforms.names():
             mlir.register_lowering(primitive, functools.partial(_lower, form), platform=platform)
         ad.primitive_jvps[primitive] = functools.partial(_jvp, form)
         ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
