@@ -2,11 +2,14 @@
  * values as on the host, bytes of copies, and failures of the device at every one of its calls. */
 #include "check.h"
 #include "check_device.h"
+#include "coll/coll.h"
 #include "coll_cases.h"
 #include "device/pool.h"
 #include "on_device.h"
+#include "ops/list.h"
 #include "plait/coll.h"
 #include "plait/dense.h"
+#include "plan/launch.h"
 #include "team.h"
 
 #include <signal.h>
@@ -265,6 +268,70 @@ static void check_failures(int n_ranks)
     }
 }
 
+/* ---- partners that are read when it runs ---- */
+
+/* To the right with the rank as tag, from the left, or from whoever it is; at the end of a line
+ * nothing comes and the template is the result. */
+static void exchange_of(plait_comm_t *comm, int64_t n, bool is_line, bool is_any)
+{
+    const plait_exchange_params_t params = {.status = 0};
+    const int me = plait_comm_rank(comm);
+    const int size = plait_comm_size(comm);
+    const bool sends = !is_line || me + 1 < size;
+    const bool receives = !is_line || me > 0;
+    const int left = (me + size - 1) % size;
+    const int32_t to[] = {sends ? (me + 1) % size : PLAIT_NO_RANK, me};
+    const int32_t from[] = {!receives ? PLAIT_NO_RANK
+                            : is_any  ? PLAIT_ANY
+                                      : left,
+                            is_any ? PLAIT_ANY : left};
+    int32_t matched[] = {-7, -7};
+    double *x = plait_alloc(n, sizeof(*x));
+    double *template = plait_alloc(n, sizeof(*template));
+    double *y = plait_alloc(n, sizeof(*y));
+    const int64_t two = 2;
+    int64_t n_wrong = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = me + 10.0 * (double)i;
+        template[i] = -1;
+    }
+    const plait_array_t pair = {PLAIT_S32, 1, &two, NULL};
+    const plait_array_t array = {PLAIT_F64, 1, &n, NULL};
+    plait_array_t args[] = {array, array, pair, pair};
+    plait_array_t rets[] = {array, pair};
+    args[0].data = x;
+    args[1].data = template;
+    args[2].data = (void *)(uintptr_t)to;
+    args[3].data = (void *)(uintptr_t)from;
+    rets[0].data = y;
+    rets[1].data = matched;
+    CHECK(plait_op_launch(&plait_op_exchange, &params, comm, 0, args, rets) == PLAIT_OK,
+          "exchange of %lld", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        n_wrong += y[i] != (receives ? left + 10.0 * (double)i : -1);
+    }
+    CHECK(n_wrong == 0, "exchange, rank %d of %d, line %d: %lld of %lld wrong", me,
+          size, is_line, (long long)n_wrong, (long long)n);
+    CHECK(matched[0] == (receives ? left : PLAIT_NO_RANK) &&
+              matched[1] == (receives ? left : PLAIT_ANY),
+          "exchange, rank %d of %d: %d, %d", me, size, matched[0], matched[1]);
+    plait_free(x);
+    plait_free(template);
+    plait_free(y);
+}
+
+static void exchange_rank(plait_comm_t *comm, void *context)
+{
+    static const int64_t sizes[] = {0, 1, 1000, 100000};
+
+    (void)context;
+    for (int i = 0; i < 4 * 4; i++) {
+        exchange_of(comm, sizes[i / 4], i % 2 != 0, i / 2 % 2 != 0);
+        CHECK(plait_barrier(comm) == PLAIT_OK, "any source is of this exchange");
+    }
+}
+
 /* ---- what is not there ---- */
 
 static void unsupported_rank(plait_comm_t *comm, void *context)
@@ -300,6 +367,7 @@ int main(void)
         on_device_begin(n);
         team_run(n, PLAIT_DIRECT_NONE, cases_rank, NULL);
         team_run(n, PLAIT_DIRECT_NONE, copies_rank, NULL);
+        team_run(n, PLAIT_DIRECT_NONE, exchange_rank, NULL);
         if (n > 1) {
             team_run(n, PLAIT_DIRECT_NONE, unsupported_rank, NULL);
             check_failures(n);
