@@ -55,7 +55,7 @@ typedef struct {
     pinned_t pinned[MAX_PINNED];
     uint64_t marks[MAX_MARKS];
     int n_marks;
-    int n_streams, n_events;
+    int n_streams, n_events, n_pending; /* of work: on all streams */
     stream_t *own;
     check_device_counts_t counts;
     int64_t n_until_failure;
@@ -102,6 +102,9 @@ plait_status_t check_device_count_call(plait_device_t *device, const char *what)
     int64_t n = ++s->counts.n_calls;
     bool fails = s->is_dead || (s->n_until_failure > 0 && --s->n_until_failure == 0);
     s->is_dead = s->is_dead || (fails && s->is_dying);
+    while (s->is_dead && s->n_pending > 0) { /* what is dead does nothing any more */
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
     if (current != device) {
         check_device_fault(device, "%s outside enter and leave", what);
     }
@@ -363,6 +366,7 @@ static void *stream_main(void *argument)
         stream->first = work->next;
         stream->last = (stream->first == NULL) ? NULL : stream->last;
         stream->is_busy = false;
+        s->n_pending--;
         free(work->argument);
         free(work);
         (void)pthread_cond_broadcast(&s->changed);
@@ -387,6 +391,7 @@ void check_device_enqueue(plait_stream_t to, void (*run)(plait_device_t *, void 
         stream->first = work;
     }
     stream->last = work;
+    state_of(stream->device)->n_pending++;
     (void)pthread_cond_broadcast(&state_of(stream->device)->changed);
     unlock(stream->device);
 }
