@@ -4,8 +4,7 @@
  *
  * Work is enqueued on a stream and done in its order; no function waits for it unless its comment
  * says so. Addresses are the device's; `host` names memory from host_take (pinned). Functions are
- * called between enter and leave, by one thread for one stream at a time; tables that arguments
- * point to are read before a function returns. A failure of enqueued
+ * called between enter and leave, by one thread for one stream at a time. A failure of enqueued
  * work that the device reports later is the status of the next call on that device. */
 #ifndef PLAIT_DEVICE_DEVICE_H
 #define PLAIT_DEVICE_DEVICE_H
