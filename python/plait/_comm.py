@@ -188,8 +188,7 @@ def over_devices(groups: tuple[tuple, ...], mode: str = "effect") -> int:
 def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
     devices = [d for group in groups for d in group]
     label = f"a mesh of {len(devices)} devices, {_sites.text()}"
-    if any(d.platform != "cpu" for d in devices):
-        raise TypeError(f"plait: devices of a mesh must be CPUs, got {devices[0].platform}")
+    _check_platform(devices)
     if len(devices) == 1:
         return _core.add_self(label)
     processes = _processes(devices)
@@ -199,6 +198,14 @@ def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
     if len(processes) == len(devices):
         return _over_processes(groups, mode, label, mpi)
     return _over_hosts(groups, label, mpi)
+
+
+def _check_platform(devices: list) -> None:
+    found = {d.platform for d in devices}
+    known = ("cpu", "gpu") if _core.has_devices() else ("cpu",)
+    if len(found) > 1 or not found <= set(known):
+        names = " or all ".join({"cpu": "CPUs", "gpu": "GPUs"}[p] for p in known)
+        raise TypeError(f"plait: devices of a mesh must be {names}, got {', '.join(sorted(found))}")
 
 
 def _processes(devices: Iterable) -> list[int]:
@@ -249,17 +256,22 @@ def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:
 
 
 @functools.cache
-def _tracks() -> dict[int, int]:
+def _tracks(platform: str) -> dict[int, int]:
     """Every device's number among those of its process."""
     found: dict[int, list[int]] = {}
-    for device in jax.devices("cpu"):
+    for device in jax.devices(platform):
         found.setdefault(device.process_index, []).append(device.id)
     return {i: sorted(ids).index(i) for ids in found.values() for i in ids}
 
 
+def _ordinal(device: Any) -> int:
+    """What XLA tells a handler of its device: on a CPU JAX's number, else that of the process."""
+    return device.id if device.platform == "cpu" else device.local_hardware_id
+
+
 def _rows(groups: tuple[tuple, ...]) -> list[_core.Device]:
     return [
-        _core.Device(number, d.process_index, d.id, _tracks()[d.id])
+        _core.Device(number, d.process_index, _ordinal(d), _tracks(d.platform)[d.id])
         for number, group in enumerate(groups)
         for d in group
     ]

@@ -63,6 +63,7 @@ class _Op(ctypes.Structure):
         ("adjoint", ctypes.c_char_p),
         ("alias", ctypes.c_int),
         ("is_matched", ctypes.c_int),
+        ("host_only", ctypes.c_int),
         ("family", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),
@@ -83,6 +84,7 @@ class Row:
     arrays: tuple[str, ...]
     adjoint: str | None
     alias: int
+    host_only: bool
     model: str
     doc: str
     line: str | None
@@ -96,6 +98,11 @@ class Row:
     def symbol(self) -> str:
         """The name of its handler in the library."""
         return "plait_ffi_" + self.name
+
+    @property
+    def device_symbol(self) -> str:
+        """The same for arrays on a device."""
+        return "plait_ffi_cuda_" + self.name
 
 
 lib = ctypes.CDLL(_find())
@@ -174,6 +181,7 @@ def _row(op: _Op) -> Row:
         arrays=tuple(text(a.name) for a in attrs if a.kind in (_ARRAY, _LIST)),
         adjoint=text(op.adjoint),
         alias=op.alias,
+        host_only=bool(op.host_only),
         model=text(op.model),
         doc=text(op.doc),
         line=text(op.line),
@@ -233,6 +241,11 @@ def dtypes() -> dict[str, int]:
     """Codes of the element types by NumPy's name; they are XLA's."""
     codes = [lib.plait_dtype_at(i) for i in range(lib.plait_dtype_count())]
     return {lib.plait_dtype_name(code).decode(): code for code in codes}
+
+
+def has_devices() -> bool:
+    """Whether the library drives devices that arrays may be on."""
+    return bool(lib.plait_device_is_there())
 
 
 def reduce_is_defined(op: int, dtype: str) -> bool:
@@ -315,7 +328,7 @@ def add_local(ordinals: tuple[int, ...], label: str) -> int:
 
 
 class Device(ctypes.Structure):
-    """plait_device_t: a device that is a rank of communicator ``group`` of a list."""
+    """plait_device_rank_t: a device that is a rank of communicator ``group`` of a list."""
 
     _fields_ = [(name, ctypes.c_int32) for name in ("group", "process", "ordinal", "track")]
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _eager, _groups, _jax, _layout, _sites
+from plait import _eager, _groups, _jax, _layout, _platforms, _sites
 from plait._ops import Chain, Rules, aval_of, rules
 
 Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
@@ -356,7 +356,8 @@ def define(
     _eager.define(primitive, donated)
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
-    mlir.register_lowering(primitive, lower, platform="cpu")
+    for platform in _platforms.names():
+        mlir.register_lowering(primitive, lower, platform=platform)
     batching.primitive_batchers[primitive] = batch
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp

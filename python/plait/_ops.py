@@ -23,7 +23,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _eager, _jax, _pack, _sites
+from plait import _core, _eager, _jax, _pack, _platforms, _sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,13 +224,13 @@ def primitives_of(name: str) -> tuple:
 def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     operation = Operation(name, row, given, primitives_of("plait_" + name))
     if row is not None:
-        handler = jax.ffi.pycapsule(getattr(_core.lib, row.symbol))
-        jax.ffi.register_ffi_target(row.target, handler, platform="cpu")
+        _platforms.register(row)
     for form in forms(operation):
         primitive = form.primitive
         _eager.define(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
-        mlir.register_lowering(primitive, functools.partial(_lower, form), platform="cpu")
+        for platform in _platforms.names():
+            mlir.register_lowering(primitive, functools.partial(_lower, form), platform=platform)
         ad.primitive_jvps[primitive] = functools.partial(_jvp, form)
         ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
         batching.primitive_batchers[primitive] = functools.partial(_batch, form)

@@ -180,11 +180,12 @@ plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
                                   const void *const args[], void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
+    const plait_exec_arrays_t arrays = {.args = args, .rets = rets};
 
     PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM,
                 "plan or communicator is NULL");
     PLAIT_TRY(plait_comm_usable(comm));
-    PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, false, args, rets));
+    PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, false, &arrays));
 done:
     return status;
 }

@@ -6,8 +6,6 @@
 #include "plan/exec.h"
 #include "transport/matched.h"
 
-#include <string.h>
-
 static const plait_attr_t exchange_attrs[] = {
     PLAIT_ATTR(plait_exchange_params_t, status),
     PLAIT_ATTR_END,
@@ -24,12 +22,9 @@ typedef struct {
     int rank, ret_slot; /* slot of result 0, for the checker */
 } exchange_t;
 
-static plait_half_t half_of(const char *pair, char *data, int64_t n_bytes,
+static plait_half_t half_of(const int32_t words[], char *data, int64_t n_bytes,
                             plait_dtype_t dtype)
 {
-    int32_t words[PAIR_WORDS];
-
-    memcpy(words, pair, sizeof(words));
     return (plait_half_t){.peer = words[PEER],
                           .tag = words[TAG],
                           .data = data,
@@ -55,34 +50,34 @@ static plait_status_t exchange_run(const void *params, plait_exec_t *exec)
     plait_status_t status = PLAIT_OK;
     const exchange_t *p = params;
     const plait_plan_t *plan = exec->plan;
-    const plait_transport_t *transport = exec->session.end->transport;
-    char *y = exec->slot[plait_slot_ret(plan, Y)];
-    const char *given = exec->slot[plait_slot_arg(plan, TEMPLATE)];
-    plait_half_t send =
-        half_of(exec->slot[plait_slot_arg(plan, TO)],
-                exec->slot[plait_slot_arg(plan, X)], p->n_bytes, p->dtype);
-    plait_half_t recv = half_of(exec->slot[plait_slot_arg(plan, FROM)], y,
-                                p->n_recv_bytes, p->recv_dtype);
+    const int y = plait_slot_ret(plan, Y);
     plait_matched_t matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
+    int32_t to[PAIR_WORDS];
+    int32_t from[PAIR_WORDS];
 
+    PLAIT_TRY(plait_exec_load(exec, to, plait_slot_arg(plan, TO), sizeof(to)));
+    PLAIT_TRY(plait_exec_load(exec, from, plait_slot_arg(plan, FROM), sizeof(from)));
+    plait_half_t send =
+        half_of(to, exec->slot[plait_slot_arg(plan, X)], p->n_bytes, p->dtype);
+    plait_half_t recv = half_of(from, exec->slot[y], p->n_recv_bytes, p->recv_dtype);
     PLAIT_TRY(check_half(&send, plan->n_ranks, false));
     PLAIT_TRY(check_half(&recv, plan->n_ranks, true));
     bool has_source = recv.peer != PLAIT_NO_RANK;
     bool is_buffered =
         !has_source && send.peer != PLAIT_NO_RANK && p->n_bytes <= PLAIT_SEND_BYTES;
-    if (!has_source && y != given && p->n_recv_bytes > 0) {
-        memcpy(y, given, (size_t)p->n_recv_bytes);
+    if (!has_source) {
+        /* a failure is a device's, which what follows tells the partner */
+        (void)plait_exec_copy(exec, y, plait_slot_arg(plan, TEMPLATE), p->n_recv_bytes);
     }
-    PLAIT_TRY(is_buffered
-                  ? transport->send(&exec->session, &send)
-                  : transport->sendrecv(&exec->session, &send, &recv, &matched));
+    PLAIT_TRY(plait_exec_sendrecv(exec, is_buffered, &send, &recv, &matched));
     if (p->status_id != 0) {
         plait_matched_report(p->status_id, &matched);
     }
     const int32_t words[PAIR_WORDS] = {[PEER] =
                                            has_source ? matched.source : PLAIT_NO_RANK,
                                        [TAG] = has_source ? matched.tag : PLAIT_ANY};
-    memcpy(exec->slot[plait_slot_ret(plan, MATCHED)], words, sizeof(words));
+    PLAIT_TRY(
+        plait_exec_store(exec, plait_slot_ret(plan, MATCHED), words, sizeof(words)));
 done:
     return status;
 }
@@ -113,6 +108,7 @@ static void exchange_print(const void *params, FILE *file)
 static const plait_kernel_t exchange_kernel = {
     .name = "exchange",
     .run = exchange_run,
+    .run_device = exchange_run,
     .touch = exchange_touch,
     .print = exchange_print,
 };

@@ -197,7 +197,7 @@ static int number_process(group_t *group, int32_t process)
 }
 
 /* Fills the group with the devices of that number. */
-static void gather_group(int n, const plait_device_t list[], int32_t here,
+static void gather_group(int n, const plait_device_rank_t list[], int32_t here,
                          int32_t number, group_t *group)
 {
     plait_comm_devices_t *devices = &group->devices;
@@ -207,7 +207,7 @@ static void gather_group(int n, const plait_device_t list[], int32_t here,
     devices->n_here = 0;
     group->n_processes = 0;
     for (int i = 0; i < n; i++) {
-        const plait_device_t *device = &list[i];
+        const plait_device_rank_t *device = &list[i];
         devices->n_here += device->process == here;
         if (device->group == number) {
             group->places[devices->n_ranks++] =
@@ -240,7 +240,7 @@ done:
 }
 
 /* Whether a device is the first one of its group in the list. */
-static bool is_first(const plait_device_t list[], int i)
+static bool is_first(const plait_device_rank_t list[], int i)
 {
     int k = 0;
 
@@ -255,7 +255,7 @@ int64_t plait_registry_next(void)
     return peek_id();
 }
 
-plait_status_t plait_registry_add_devices(int n, const plait_device_t list[],
+plait_status_t plait_registry_add_devices(int n, const plait_device_rank_t list[],
                                           int32_t here, const uint64_t mpi_comms[],
                                           const char *label, int64_t *id_p)
 {
@@ -291,11 +291,11 @@ plait_status_t plait_registry_add_local(int n, const int32_t ordinals[],
                                         const char *label, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_device_t *list = plait_alloc((n > 0) ? n : 1, sizeof(*list));
+    plait_device_rank_t *list = plait_alloc((n > 0) ? n : 1, sizeof(*list));
 
     PLAIT_CHECK(list != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     for (int i = 0; i < n; i++) {
-        list[i] = (plait_device_t){.ordinal = ordinals[i], .track = ordinals[i]};
+        list[i] = (plait_device_rank_t){.ordinal = ordinals[i], .track = ordinals[i]};
     }
     *id_p = 0;
     PLAIT_TRY(plait_registry_add_devices(n, list, 0, NULL, label, id_p));

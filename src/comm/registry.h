@@ -28,7 +28,7 @@ typedef struct {
     int32_t process; /* JAX's number of its process */
     int32_t ordinal; /* JAX's number of the device, by which it is found */
     int32_t track;   /* tells devices of a process apart for who looks at it */
-} plait_device_t;
+} plait_device_rank_t;
 
 /* The number that the next communicator gets, as far as this process knows. */
 PLAIT_EXPORT int64_t plait_registry_next(void);
@@ -41,7 +41,7 @@ PLAIT_EXPORT int64_t plait_registry_next(void);
  * same; 0 where there is one. Collective over the processes of each group, one after the
  * other. */
 PLAIT_EXPORT plait_status_t plait_registry_add_devices(
-    int n, const plait_device_t list[], int32_t here, const uint64_t mpi_comms[],
+    int n, const plait_device_rank_t list[], int32_t here, const uint64_t mpi_comms[],
     const char *label, int64_t *id_p);
 
 /* Collective over the communicator. */

@@ -285,6 +285,7 @@ const plait_op_t plait_op_gemm = {
     .attrs = gemm_attrs,
     .alias = -1,
     .family = PLAIT_FAMILY_NONE,
+    .host_only = 1,
     .model = "mesh",
     .doc = "Multiply dealt matrices: c = op(a) b.",
     .plan = gemm_plan,

@@ -147,6 +147,7 @@ const plait_op_t plait_op_geqrf = {
     .attrs = geqrf_attrs,
     .adjoint = NULL,
     .alias = 0,
+    .host_only = 1,
     .model = "mesh",
     .doc = "QR factors of a distributed matrix, as Householder reflectors.",
     .plan = geqrf_plan,

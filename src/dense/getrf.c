@@ -224,6 +224,7 @@ const plait_op_t plait_op_getrf = {
     .attrs = getrf_attrs,
     .adjoint = NULL,
     .alias = 0,
+    .host_only = 1,
     .model = "mesh",
     .doc = "LU factors of a distributed matrix, with partial pivoting.",
     .plan = getrf_plan,

@@ -312,6 +312,7 @@ const plait_op_t plait_op_heevd = {
     .attrs = heevd_attrs,
     .alias = -1,
     .family = PLAIT_FAMILY_NONE,
+    .host_only = 1,
     .model = "mesh",
     .doc = "Eigenvalues and eigenvectors of a dealt Hermitian matrix.",
     .plan = heevd_plan,

@@ -194,6 +194,7 @@ const plait_op_t plait_op_ormqr = {
     .attrs = ormqr_attrs,
     .adjoint = NULL,
     .alias = 2,
+    .host_only = 1,
     .model = "mesh",
     .doc = "Product of the Q of a distributed QR factorization, or its adjoint, with a "
            "matrix.",

@@ -310,6 +310,7 @@ const plait_op_t plait_op_potrf = {
     .attrs = potrf_attrs,
     .adjoint = NULL,
     .alias = 0,
+    .host_only = 1,
     .model = "mesh",
     .doc = "Cholesky factor of a distributed Hermitian matrix.",
     .plan = potrf_plan,

@@ -242,6 +242,7 @@ const plait_op_t plait_op_trsm = {
     .attrs = trsm_attrs,
     .alias = 1,
     .family = PLAIT_FAMILY_NONE,
+    .host_only = 1,
     .model = "mesh",
     .doc = "Solve with a dealt triangular matrix: x = op(a)^-1 b.",
     .plan = trsm_plan,

@@ -1,4 +1,4 @@
-/* The part of XLA's FFI C ABI that a CPU handler needs, under own names: the library builds
+/* The part of XLA's FFI C ABI that handlers need, under own names: the library builds
  * without jaxlib's headers. Names moved between releases, layouts did not; a test compares
  * sizes, offsets and values with the installed xla/ffi/api/c_api.h (tests/python/abi_check.c).
  * Audited: API 0.2 (jaxlib 0.8.1) to 0.5 (jaxlib 0.12.0). */
@@ -115,8 +115,16 @@ typedef struct {
     size_t struct_size;
     plait_ffi_ext_t *extension_start;
     plait_ffi_context_t *ctx;
-    int32_t device_ordinal; /* out; on CPU the global device id */
+    int32_t
+        device_ordinal; /* out; on CPU the global device id, else among the process's */
 } plait_ffi_ordinal_get_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_context_t *ctx;
+    void *stream; /* out: of the platform, CUDA's a CUstream */
+} plait_ffi_stream_get_t;
 
 typedef struct {
     size_t struct_size;
@@ -143,7 +151,9 @@ typedef struct {
     plait_ffi_version_t api_version;
     const void *internal_api;
     plait_ffi_error_t *(*error_create)(plait_ffi_error_create_t *);
-    void *unused[12];
+    void *before_stream[3];
+    plait_ffi_error_t *(*stream_get)(plait_ffi_stream_get_t *);
+    void *before_future[8];
     plait_ffi_error_t *(*future_create)(plait_ffi_future_create_t *);
     plait_ffi_error_t *(*future_set_available)(plait_ffi_future_set_available_t *);
     plait_ffi_error_t *(*future_set_error)(plait_ffi_future_set_error_t *);
@@ -170,6 +180,7 @@ enum {
     PLAIT_FFI_ERROR_CREATE_SIZE = 28,
     PLAIT_FFI_ORDINAL_GET_SIZE = 28,
     PLAIT_FFI_RUN_ID_GET_SIZE = 32,
+    PLAIT_FFI_STREAM_GET_SIZE = 32,
     PLAIT_FFI_FUTURE_CREATE_SIZE = 16,
     PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE = 24,
     PLAIT_FFI_FUTURE_SET_ERROR_SIZE = 32

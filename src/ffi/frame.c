@@ -329,6 +329,8 @@ plait_ffi_error_t *plait_ffi_decode(const plait_op_t *op,
     call->op = op;
     call->params = c->params;
     call->run = 0;
+    call->device = NULL;
+    call->stream = NULL;
     call->choices = plait_choices_now(op->family);
     PLAIT_TRY(
         plait_ffi_check_frame(op->name, frame, op->n_args, is_start ? 1 : op->n_rets));

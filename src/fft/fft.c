@@ -1,6 +1,7 @@
 /* Transforms along any axes of an array in any layout, of complex numbers or between real and
  * complex ones: the operation, and what it accepts. Source: own. */
 #include "base/status.h"
+#include "fft/device.h"
 #include "fft/pass.h"
 #include "fft/stages.h"
 #include "plan/op.h"
@@ -160,6 +161,9 @@ static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
     if (axis >= 0 && axis == f->path.half.axis) {
         (void)snprintf(text + used, n_bytes - used,
                        ", every rank gathers axis %d (halved)", axis);
+    } else if (axis >= 0 && !f->path.may_fold) {
+        (void)snprintf(text + used, n_bytes - used,
+                       ", every rank gathers axis %d (on a device)", axis);
     } else if (axis >= 0) {
         (void)snprintf(text + used, n_bytes - used,
                        ", every rank gathers axis %d (no fit factors of %lld)", axis,
@@ -167,7 +171,8 @@ static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
     }
 }
 
-static void find_path(plait_fft_t *f)
+/* On a device there is no kernel for what stands between an axis' two transforms. */
+static void find_path(plait_fft_t *f, bool is_on_device)
 {
     unsigned axes = 0;
     const plait_fft_half_t half = half_of(f);
@@ -175,8 +180,12 @@ static void find_path(plait_fft_t *f)
     for (int64_t i = 0; i < f->p->n_axes; i++) {
         axes |= 1U << f->p->axes[i];
     }
+    f->path.may_fold = !is_on_device;
     plait_fft_path_find(&f->from, &f->to, axes, &half,
                         plait_pass_max_plane(f->item_bytes), &f->path);
+    if (is_on_device) {
+        plait_fft_device_merge(&f->path);
+    }
     f->n_left = (int)f->p->n_axes + f->path.n_four_step;
 }
 
@@ -201,7 +210,7 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
         problem->caps.direct != PLAIT_DIRECT_NONE &&
         plait_choices_value(problem->choices, PLAIT_CONFIG_TRANSPOSE_EXCHANGE) !=
             PLAIT_EXCHANGE_SEPARATE;
-    find_path(&f);
+    find_path(&f, problem->caps.device != NULL);
     describe_path(&f, path_text, sizeof(path_text));
     plait_layout_print(&f.from, from_text, sizeof(from_text));
     plait_layout_print(&f.to, to_text, sizeof(to_text));

@@ -164,7 +164,7 @@ static void do_split_axis(plait_fft_path_t *path, plait_layout_t *layout, int t,
     bool is_last = todo == 1U << t;
     int64_t n1 = 0;
 
-    if (!is_wanted && layout->ndim < PLAIT_MAX_NDIM) {
+    if (path->may_fold && !is_wanted && layout->ndim < PLAIT_MAX_NDIM) {
         n1 = plait_four_step_rows(layout->shape[t], n_parts(layout, t),
                                   (taker >= 0) ? layout->shape[taker] : 0);
     }
@@ -221,7 +221,11 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
 {
     unsigned todo = axes;
 
-    *path = (plait_fft_path_t){.from = *from, .to = *to, .half = *half, .gathered = -1};
+    *path = (plait_fft_path_t){.from = *from,
+                               .to = *to,
+                               .half = *half,
+                               .may_fold = path->may_fold,
+                               .gathered = -1};
     normalize(&path->from);
     normalize(&path->to);
     plait_layout_t layout = path->from;

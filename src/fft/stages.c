@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/host.h"
+#include "fft/device.h"
 #include "fft/four_step.h"
 #include "fft/pass.h"
 #include "layout/coords.h"
@@ -471,7 +472,9 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
         PLAIT_TRY(plait_redist_move(f->plan, from->layout, from->slot, to.layout,
                                     to.slot, false, bytes_of(f, to.is_real), &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
-        if (stage->t >= 0) {
+        if (stage->t >= 0 && f->plan->device != NULL) {
+            PLAIT_TRY(plait_fft_device_axis(f, stage));
+        } else if (stage->t >= 0) {
             PLAIT_TRY(add_local(f, &to, &to, 1U << stage->t));
         }
     }
@@ -493,6 +496,8 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
         const plait_fft_stage_t *stage = &f->path.stages[i];
         if (stage->is_exchange) {
             PLAIT_TRY(add_exchange(f, &array, stage));
+        } else if (f->plan->device != NULL) {
+            PLAIT_TRY(plait_fft_device_stage(f, array.layout, stage, array.slot));
         } else if (stage->has_half) {
             if (i > 0 && f->path.stages[i - 1].is_exchange) {
                 /* what this stage writes may be what peers still read for the exchange */

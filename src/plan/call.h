@@ -13,6 +13,8 @@ typedef struct {
     int64_t run;             /* the launch, see plait_session_t */
     int64_t site;            /* base/site.h */
     plait_choices_t choices; /* when the call was made */
+    plait_device_t *device;  /* where the arrays are; NULL: in host memory */
+    plait_stream_t stream;   /* in whose order they are there */
     plait_array_t args[PLAIT_MAX_ARRAYS];
     plait_array_t rets[PLAIT_MAX_ARRAYS];
 } plait_call_t;

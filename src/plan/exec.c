@@ -304,8 +304,16 @@ bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
            (is_cheap || !history->is_agreed || level == PLAIT_CHECK_FULL);
 }
 
-static plait_status_t run_step(plait_exec_t *exec, const plait_step_t *step)
+/* status: of this rank so far. */
+static plait_status_t run_step(plait_exec_t *exec, const plait_step_t *step,
+                               plait_status_t status)
 {
+    if (exec->device != NULL) {
+        return plait_exec_device_step(exec, step);
+    }
+    if (status != PLAIT_OK) {
+        return status;
+    }
     switch (step->kind) {
     case PLAIT_STEP_MOVE:
         return plait_exec_move(exec, &step->u.move);
@@ -354,8 +362,31 @@ static void give_up(void)
     }
 }
 
+/* A fence of the program is one for what devices do as well. */
+static plait_status_t run_program_fence(plait_exec_t *exec,
+                                        const plait_publish_t *publish,
+                                        plait_status_t own)
+{
+    if (exec->device != NULL) {
+        own = plait_exec_device_wait(exec);
+    }
+    return run_fence(exec, publish, own);
+}
+
+/* The last fence of a collective on a device: messages went on when a rank had failed, so that
+ * nobody waited for them; here all learn of it. */
+static plait_status_t conclude(plait_exec_t *exec)
+{
+    static const plait_publish_t nothing = {.slot = -1};
+    plait_status_t status = plait_exec_device_verdict(exec);
+    bool meets = exec->plan->is_collective && exec->plan->n_ranks > 1;
+
+    return (meets && !exec->device->is_lost) ? run_fence(exec, &nothing, status)
+                                             : status;
+}
+
 /* A rank that fails between fences goes on to the next one, where all learn of it and
- * leave; without fences it leaves at once. */
+ * leave; without fences it leaves at once, but for a device's. */
 static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *history,
                                 plait_status_t status)
 {
@@ -371,18 +402,22 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
         int64_t start = now_if_timed(exec);
         if (step->kind == PLAIT_STEP_FENCE) {
             /* what went wrong after the arrival, the next fence says */
-            plait_status_t met = run_fence(exec, &step->u.fence, status);
+            plait_status_t met = run_program_fence(exec, &step->u.fence, status);
             status = (met != PLAIT_OK) ? met : status;
             is_over = met != PLAIT_OK;
         } else if (step->kind == PLAIT_STEP_ARRIVE) {
             run_arrive(exec, status);
-        } else if (status == PLAIT_OK) {
-            status = run_step(exec, step);
+        } else {
+            status = run_step(exec, step, status);
         }
         count_time(exec, is_wait(plan, step->kind), start);
     }
+    if (exec->device != NULL && !is_over) {
+        status = conclude(exec);
+    }
 done:
-    if (status != PLAIT_OK && !exec->is_joint && plan->is_collective) {
+    if (status != PLAIT_OK && !exec->is_joint &&
+        (plan->is_collective || (exec->device != NULL && exec->device->is_lost))) {
         give_up();
     }
     return status;
@@ -390,10 +425,11 @@ done:
 
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                int64_t run, plait_history_t *history,
-                               const void *const args[], void *const rets[],
+                               const plait_exec_arrays_t *arrays,
                                plait_trace_times_t *times)
 {
     plait_status_t status = PLAIT_OK;
+    plait_device_run_t on_device;
     plait_exec_t exec = {.plan = plan,
                          .session = {.end = end, .run = run},
                          .times = times,
@@ -409,10 +445,10 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                 "%s: the plan is for rank %d of %d, the communicator is rank %d of %d",
                 plan->title, plan->rank, plan->n_ranks, end->rank, end->size);
     for (int i = 0; i < plan->n_args; i++) {
-        exec.slot[plait_slot_arg(plan, i)] = (char *)(uintptr_t)args[i];
+        exec.slot[plait_slot_arg(plan, i)] = (char *)(uintptr_t)arrays->args[i];
     }
     for (int i = 0; i < plan->n_rets; i++) {
-        exec.slot[plait_slot_ret(plan, i)] = rets[i];
+        exec.slot[plait_slot_ret(plan, i)] = arrays->rets[i];
     }
     PLAIT_TRY(end->transport->begin(&exec.session, plan->is_collective));
     has_begun = true;
@@ -420,7 +456,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     if (limits_blas) {
         plait_blas_enter();
     }
-    status = take_memory(&exec, &memory);
+    status = (plan->device == NULL)
+                 ? take_memory(&exec, &memory)
+                 : plait_exec_device_begin(&exec, &on_device, arrays->stream, &memory);
     status = run_steps(&exec, history, status);
     history->has_failed = status != PLAIT_OK;
     if (status == PLAIT_OK) {
@@ -435,6 +473,10 @@ done:
         end->transport->end(&exec.session);
         count_time(&exec, true, start);
     }
-    plait_pool_give(memory);
+    if (exec.device != NULL) {
+        plait_exec_device_end(&exec, memory);
+    } else {
+        plait_pool_give(memory);
+    }
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "base/trace.h"
 #include "plan/plan.h"
+#include "transport/device_link.h"
 
 /* What a kernel sees while it runs. */
 struct plait_exec {
@@ -13,6 +14,7 @@ struct plait_exec {
     char *scratch;               /* plan->scratch_bytes, at a 64-byte boundary */
     char *kept;                  /* records of peers, from an arrival to its fence */
     bool has_arrived;            /* at the fence that comes next */
+    plait_device_run_t *device;  /* NULL: all of it is in host memory */
     plait_trace_times_t *times;  /* NULL: nobody wants to know */
     uint64_t skipped;            /* see plait_history_t */
     bool is_joint; /* a failure that all ranks know of: they leave together */
@@ -42,10 +44,18 @@ typedef struct {
 bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
                        const plait_history_t *history);
 
-/* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. */
+/* Operands and results; for a plan on a device there, in the order of the stream. */
+typedef struct {
+    const void *const *args;
+    void *const *rets;
+    plait_stream_t stream;
+} plait_exec_arrays_t;
+
+/* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. On a
+ * device what is left to do is on the stream when it returns. */
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                int64_t run, plait_history_t *history,
-                               const void *const args[], void *const rets[],
+                               const plait_exec_arrays_t *arrays,
                                plait_trace_times_t *times);
 
 /* Takes part in a collective that this rank cannot plan, so that the others learn of it where
@@ -72,6 +82,20 @@ static inline const char *plait_exec_peer(const plait_exec_t *exec, int peer, in
                : (const char *)(uintptr_t)plait_peer_record(&exec->session, peer)
                      ->slot[slot];
 }
+
+/* What kernels that move whole arrays do with them, in host memory and on a device. n_bytes of
+ * slots, from their begin. */
+plait_status_t plait_exec_copy(plait_exec_t *exec, int dst_slot, int src_slot,
+                               int64_t n_bytes);
+plait_status_t plait_exec_load(plait_exec_t *exec, void *words, int src_slot,
+                               int64_t n_bytes);
+plait_status_t plait_exec_store(plait_exec_t *exec, int dst_slot, const void *words,
+                                int64_t n_bytes);
+
+/* The transport's sendrecv, or its send, on slots' memory. */
+plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
+                                   const plait_half_t *send, const plait_half_t *recv,
+                                   plait_matched_t *matched_p);
 
 /* Gathers a box of a peer's slot into contiguous rows of `to`, dst_stride apart (READ). */
 plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,

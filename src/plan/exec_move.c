@@ -112,8 +112,7 @@ static void set_dense_along(const plait_box_copy_t *box, int fast, int64_t strid
     }
 }
 
-/* One side of a box as packed rows, one after the other. */
-static void set_dense(const plait_box_copy_t *box, int64_t stride[])
+void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[])
 {
     set_dense_along(box, -1, stride);
 }
@@ -265,7 +264,7 @@ static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer
         if (block->peer != peer) {
             continue;
         }
-        set_dense(&box, box.dst_stride);
+        plait_exec_set_dense(&box, box.dst_stride);
         plait_host_copy_box(&box, exec->slot[block->src_slot] + block->src_offset,
                             to + at);
         at += plait_box_bytes(&box);
@@ -284,7 +283,7 @@ static void unpack(const plait_exec_t *exec, const plait_move_t *move, int peer,
         if (block->peer != peer || plait_box_bytes(&box) == 0) {
             continue;
         }
-        set_dense(&box, box.src_stride);
+        plait_exec_set_dense(&box, box.src_stride);
         apply(block, move, &box, from + at,
               exec->slot[block->dst_slot] + block->dst_offset);
         at += plait_box_bytes(&box);

@@ -21,9 +21,7 @@ static plait_status_t run_bcast(plait_exec_t *exec, const plait_native_step_t *n
 static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t *n)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_transport_t *transport = exec->session.end->transport;
     char *dst = (n->dst_slot >= 0) ? exec->slot[n->dst_slot] : NULL;
-    const char *given = (n->template_slot >= 0) ? exec->slot[n->template_slot] : NULL;
     int64_t n_recv_bytes = n->n_recv * plait_dtype_bytes(n->recv_dtype);
     const plait_half_t send = {.peer = n->dest,
                                .tag = n->send_tag,
@@ -38,12 +36,11 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
                                .dtype = n->recv_dtype};
     plait_matched_t matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 
-    if (n->source == PLAIT_NO_RANK && dst != NULL && given != NULL && given != dst) {
-        memcpy(dst, given, (size_t)n_recv_bytes);
+    if (n->source == PLAIT_NO_RANK && n->dst_slot >= 0 && n->template_slot >= 0) {
+        /* a failure is a device's, which what follows tells the partner */
+        (void)plait_exec_copy(exec, n->dst_slot, n->template_slot, n_recv_bytes);
     }
-    PLAIT_TRY(n->is_buffered
-                  ? transport->send(&exec->session, &send)
-                  : transport->sendrecv(&exec->session, &send, &recv, &matched));
+    PLAIT_TRY(plait_exec_sendrecv(exec, n->is_buffered, &send, &recv, &matched));
     if (n->status_id != 0) {
         plait_matched_report(n->status_id, &matched);
     }

@@ -8,4 +8,24 @@ plait_status_t plait_exec_move(plait_exec_t *exec, const plait_move_t *move);
 plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *reduce);
 plait_status_t plait_exec_native(plait_exec_t *exec, const plait_native_step_t *native);
 
+/* One side of a box as packed rows, one after the other. */
+void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[]);
+
+/* ---- on a device; each returns exec->device->failure ---- */
+
+/* Memory for work and scratch, given back by the end. */
+plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *run,
+                                       plait_stream_t stream, void **memory_p);
+void plait_exec_device_end(plait_exec_t *exec, void *memory);
+
+/* Any step but a fence. After a failure messages are all that is done of it. */
+plait_status_t plait_exec_device_step(plait_exec_t *exec, const plait_step_t *step);
+plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *move);
+
+/* All that is on the stream is done. */
+plait_status_t plait_exec_device_wait(plait_exec_t *exec);
+
+/* How this rank did, with the text of it. */
+plait_status_t plait_exec_device_verdict(const plait_exec_t *exec);
+
 #endif

@@ -14,12 +14,13 @@
 #include <string.h>
 #include <time.h>
 
-/* Plans of one communicator handle, by a key of words: operation, choices, parameters, arrays,
- * and what is in the lists that parameters point to. */
+/* Plans of one communicator handle, by a key of words: operation, choices, device, parameters,
+ * arrays, and what is in the lists that parameters point to. */
 enum { N_BUCKETS = 64, MAX_NDIM_KEY = 16 };
-enum { PARAMS_WORD = 2, ARRAY_WORDS = 2 + MAX_NDIM_KEY };
+enum { PARAMS_WORD = 3, ARRAY_WORDS = 2 + MAX_NDIM_KEY };
 enum {
-    FIXED_WORDS = 2 + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS,
+    FIXED_WORDS =
+        PARAMS_WORD + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS,
     /* with alltoall's counts of 20 ranks; keys with longer lists are allocated */
     STACK_WORDS = FIXED_WORDS + 400
 };
@@ -155,6 +156,7 @@ static plait_status_t make_key(const plait_call_t *call, plan_key_t *key)
     }
     key->words[key->n++] = (uint64_t)(uintptr_t)op;
     key->words[key->n++] = call->choices;
+    key->words[key->n++] = (uint64_t)(uintptr_t)call->device;
     memcpy(&key->words[key->n], params, op->params_size);
     key->n += (int64_t)(op->params_size / 8);
     PLAIT_TRY(add_arrays(key, call->args, op->n_args));
@@ -204,6 +206,50 @@ static void title_choices(plait_plan_t *plan, plait_choices_t choices)
     }
 }
 
+/* Devices' memory is reached by messages alone, and nothing of it goes along with a fence. */
+static void lower_to_device(plait_caps_t *caps)
+{
+    caps->direct = PLAIT_DIRECT_NONE;
+    caps->publish_bytes = -1;
+    caps->has_native = false;
+}
+
+static plait_status_t check_kernels(const plait_plan_t *plan, const char *name)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = 0; i < plan->n_steps; i++) {
+        const plait_step_t *step = &plan->steps[i];
+        PLAIT_CHECK(step->kind != PLAIT_STEP_KERNEL ||
+                        step->u.kernel.kernel->run_device != NULL,
+                    PLAIT_ERR_INTERNAL, "%s: %s has no kernel for a device", name,
+                    step->u.kernel.kernel->name);
+    }
+done:
+    return status;
+}
+
+/* Ranks of which some are on a device do not cut messages alike. */
+static plait_status_t plan_on_device(const plait_op_t *op, const void *params,
+                                     plait_problem_t *problem, plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const char *name = problem->caps.device->table->name;
+    plait_plan_t *plan = NULL;
+
+    PLAIT_CHECK(!op->host_only, PLAIT_ERR_UNSUPPORTED,
+                "%s is not there for arrays on a %s device", op->name, name);
+    lower_to_device(&problem->caps);
+    PLAIT_TRY(op->plan(params, problem, &plan));
+    PLAIT_TRY(check_kernels(plan, op->name));
+    plait_plan_agree(plan, plait_hash_bytes(PLAIT_HASH_SEED, name, strlen(name)));
+    *plan_p = plan;
+    plan = NULL;
+done:
+    plait_plan_destroy(&plan);
+    return status;
+}
+
 plait_status_t plait_op_plan_as(const plait_op_t *op, const void *params,
                                 const plait_endpoint_t *end, plait_choices_t choices,
                                 const plait_array_t args[], const plait_array_t rets[],
@@ -221,7 +267,9 @@ plait_status_t plait_op_plan_as(const plait_op_t *op, const void *params,
     plait_plan_t *plan = NULL;
 
     PLAIT_TRY(plait_choices_apply(choices, end, &problem.caps));
-    PLAIT_TRY(op->plan(params, &problem, &plan));
+    PLAIT_TRY((problem.caps.device != NULL)
+                  ? plan_on_device(op, params, &problem, &plan)
+                  : op->plan(params, &problem, &plan));
     plait_plan_agree(plan,
                      plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
     plait_plan_agree(plan, choices);
@@ -273,15 +321,19 @@ static plait_status_t add(cache_t *cache, const plan_key_t *key, uint64_t hash,
     plait_status_t status = PLAIT_OK;
     _Atomic(entry_t *) *bucket = &cache->buckets[hash % N_BUCKETS];
     entry_t *fresh = plait_alloc(1, sizeof(*fresh));
+    plait_endpoint_t end = call->comm->end;
 
+    if (call->device != NULL) {
+        end.caps.device = call->device;
+    }
     PLAIT_CHECK(fresh != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     fresh->words = plait_alloc(key->n, sizeof(key->words[0]));
     PLAIT_CHECK(fresh->words != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     memcpy(fresh->words, key->words, (size_t)key->n * sizeof(key->words[0]));
     fresh->n_words = key->n;
     fresh->hash = hash;
-    PLAIT_TRY(plait_op_plan_as(call->op, call->params, &call->comm->end, call->choices,
-                               call->args, call->rets, &fresh->plan));
+    PLAIT_TRY(plait_op_plan_as(call->op, call->params, &end, call->choices, call->args,
+                               call->rets, &fresh->plan));
     fresh->lanes = plait_lanes_of(fresh->plan);
     plait_about_op(call->op, call->params, call->args, call->rets, fresh->plan->title,
                    &fresh->about);
@@ -361,6 +413,7 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
     const entry_t *entry = NULL;
     const void *operands[PLAIT_MAX_ARRAYS];
     void *results[PLAIT_MAX_ARRAYS];
+    const plait_exec_arrays_t arrays = {operands, results, call->stream};
 
     PLAIT_TRY(prepare(call, &cache, &entry));
     for (int i = 0; i < call->op->n_args; i++) {
@@ -373,7 +426,7 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
         plait_started_pass(&cache->started, &entry->lanes);
     }
     status = plait_observe_exec(entry->plan, &entry->about, call->comm, call->run,
-                                is_started, operands, results);
+                                is_started, &arrays);
 done:
     if (entry == NULL) {
         status = refuse(call, cache, status);

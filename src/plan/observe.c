@@ -5,7 +5,6 @@
 #include "base/site.h"
 #include "base/status.h"
 #include "base/trace.h"
-#include "plan/exec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +111,7 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
 static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
                                  plait_flight_entry_t *entry, plait_comm_t *comm,
                                  int64_t run, plait_history_t *history,
-                                 const void *const args[], void *const rets[])
+                                 const plait_exec_arrays_t *arrays)
 {
     bool has_lines = plait_trace_has_lines() != 0;
     plait_trace_times_t times = {.start_ns = plait_clock_ns()};
@@ -122,7 +121,7 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
         times.start_ns = plait_clock_ns();
     }
     plait_status_t status =
-        plait_exec_plan(plan, &comm->end, run, history, args, rets, &times);
+        plait_exec_plan(plan, &comm->end, run, history, arrays, &times);
     times.end_ns = plait_clock_ns();
     if (has_lines) {
         print_end(entry, line, status, &times);
@@ -164,7 +163,7 @@ static void leave(plait_comm_t *comm, const plait_plan_t *plan)
 
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
                                   plait_comm_t *comm, int64_t run, bool is_started,
-                                  const void *const args[], void *const rets[])
+                                  const plait_exec_arrays_t *arrays)
 {
     plait_status_t status = PLAIT_OK;
     plait_flight_entry_t *entry =
@@ -182,9 +181,9 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
     here = &now;
     if (plait_trace_is_timed()) {
         status = exec_timed(plan, (about != NULL) ? about->line : plan->title, entry,
-                            comm, run, &history, args, rets);
+                            comm, run, &history, arrays);
     } else {
-        status = plait_exec_plan(plan, &comm->end, run, &history, args, rets, NULL);
+        status = plait_exec_plan(plan, &comm->end, run, &history, arrays, NULL);
         plait_trace_end(entry, NULL, status);
     }
     here = NULL;

@@ -5,6 +5,7 @@
 #include "base/trace.h"
 #include "comm/comm.h"
 #include "plan/describe.h"
+#include "plan/exec.h"
 
 /* What this thread runs, for the guard. */
 typedef struct {
@@ -21,7 +22,7 @@ plait_observed_t *plait_observe_here(void);
  * all that is known. is_started: the program goes on meanwhile. */
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
                                   plait_comm_t *comm, int64_t run, bool is_started,
-                                  const void *const args[], void *const rets[]);
+                                  const plait_exec_arrays_t *arrays);
 
 /* This rank takes no further part in the communicator's operations. */
 void plait_observe_give_up(plait_comm_t *comm);

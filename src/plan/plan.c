@@ -61,6 +61,7 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
     plan->rank = problem->rank;
     plan->n_ranks = problem->n_ranks;
     plan->direct = problem->caps.direct;
+    plan->device = problem->caps.device;
     plan->n_threads = (int)plait_max(1, problem->caps.n_threads);
     plan->is_collective = true;
     plan->agree = PLAIT_HASH_SEED;
@@ -256,19 +257,22 @@ static int64_t staged_bytes(const plait_block_t blocks[], int64_t n, int peer)
     return n_bytes;
 }
 
-/* Pairwise messages go through two staging buffers of the largest message (exec_move.c). */
+/* Pairwise messages go through two staging buffers of the largest message (exec_move.c); on a
+ * device all messages of a move are packed at once, and unpacked (exec_device_move.c). */
 static int64_t staging_bytes(const plait_plan_t *plan, const plait_move_t *move)
 {
     int64_t largest = 0;
+    int64_t all = 0;
 
     for (int peer = 0; peer < plan->n_ranks; peer++) {
         if (peer != plan->rank) {
             int64_t n_in = staged_bytes(move->in, move->n_in, peer);
             int64_t n_out = staged_bytes(move->out, move->n_out, peer);
             largest = plait_max(largest, plait_max(n_in, n_out));
+            all += plait_device_padded(n_in) + plait_device_padded(n_out);
         }
     }
-    return 2 * (largest + 64);
+    return (plan->device != NULL) ? all : 2 * (largest + 64);
 }
 
 plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)

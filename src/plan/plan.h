@@ -3,7 +3,8 @@
  * A plan names buffers by slot: operands, then results, then work. Fences part a plan into
  * phases; what a rank wrote before a fence its peers may read after it, and what they read
  * before a fence it may overwrite after it (plan/check.h proves this for every operation).
- * Without direct access (PLAIT_DIRECT_NONE) there are no fences: moves are messages. */
+ * Without direct access (PLAIT_DIRECT_NONE) there are no fences: moves are messages. So they are
+ * on a device. */
 #ifndef PLAIT_PLAN_PLAN_H
 #define PLAIT_PLAN_PLAN_H
 
@@ -119,6 +120,14 @@ typedef struct {
     int64_t status_id; /* where to report the matched source and tag; 0: nowhere */
 } plait_native_step_t;
 
+/* Buffers on a device begin at multiples of this. */
+enum { PLAIT_DEVICE_ALIGN = 256 };
+
+static inline int64_t plait_device_padded(int64_t n_bytes)
+{
+    return (n_bytes + PLAIT_DEVICE_ALIGN - 1) / PLAIT_DEVICE_ALIGN * PLAIT_DEVICE_ALIGN;
+}
+
 typedef struct plait_exec plait_exec_t;
 
 /* One region of memory that a kernel reads or writes, for the checker; what is written is
@@ -131,6 +140,8 @@ typedef void (*plait_touch_fn_t)(void *context, bool is_write, int peer, int slo
 typedef struct {
     const char *name;
     plait_status_t (*run)(const void *params, plait_exec_t *exec);
+    /* The same where slots and scratch are a device's: enqueues. NULL: not on a device. */
+    plait_status_t (*run_device)(const void *params, plait_exec_t *exec);
     /* Calls touch for all that run reads and then for all that it writes; boxes use their
      * src strides. */
     void (*touch)(const void *params, plait_touch_fn_t touch, void *context);
@@ -157,7 +168,8 @@ struct plait_plan {
     uint32_t title_ref; /* the same for the flight recorder */
     int rank, n_ranks;
     plait_direct_t direct;
-    int n_threads; /* of this rank, for its kernels */
+    plait_device_t *device; /* that it runs on; NULL: the host */
+    int n_threads;          /* of this rank, for its kernels */
     bool is_collective;
     bool needs_agreement; /* it communicates before its first fence */
     bool has_arrivals;    /* see plait_plan_arrive */

@@ -1,4 +1,5 @@
 #include "plan/plan.h"
+#include "transport/device_link.h"
 
 #include <inttypes.h>
 
@@ -133,11 +134,19 @@ void plait_plan_print(const plait_plan_t *plan, FILE *file)
 {
     plait_plan_cost_t cost = plait_plan_cost(plan);
 
+    char where[64] = "";
+
+    if (plan->device != NULL) {
+        const plait_device_link_t *link = plait_device_link(plan->device);
+        (void)snprintf(where, sizeof(where), " %s on a %s device%s", link->name,
+                       plan->device->table->name,
+                       link->is_blocking ? " (blocking)" : "");
+    }
     (void)fprintf(file,
-                  "%s, rank %d of %d by %s: %" PRId64 " messages, %" PRId64
+                  "%s, rank %d of %d by %s%s: %" PRId64 " messages, %" PRId64
                   " bytes, work %" PRId64 " bytes, scratch %" PRId64 " bytes\n",
                   plan->title, plan->rank, plan->n_ranks, direct_names[plan->direct],
-                  cost.n_messages, cost.message_bytes, cost.work_bytes,
+                  where, cost.n_messages, cost.message_bytes, cost.work_bytes,
                   cost.scratch_bytes);
     for (int i = 0; i < plan->n_steps; i++) {
         (void)fprintf(file, "%4d  ", i + 1);

@@ -11,6 +11,7 @@
 #define PLAIT_TRANSPORT_H
 
 #include "base/process.h"
+#include "device/device.h"
 #include "plait/coll.h"
 #include "plait/dtype.h"
 #include "plait/reduce.h"
@@ -40,6 +41,7 @@ typedef enum {
 /* What planning may count on; plain data, so that one process can plan for any rank of any
  * transport. */
 typedef struct {
+    plait_device_t *device; /* where arrays and kernels are; NULL: the host */
     plait_direct_t direct;
     int64_t
         publish_bytes; /* a fence takes so many bytes along; -1: none at all, not even 0 */

@@ -18,6 +18,9 @@ typedef struct {
     void *context;
 } team_rank_t;
 
+/* Where a rank's arrays are; NULL: in host memory. */
+static plait_device_t *team_devices[TEAM_MAX];
+
 static void *team_main(void *argument)
 {
     team_rank_t *rank = argument;
@@ -38,6 +41,7 @@ static inline void team_run(int n, plait_direct_t direct, team_fn_t fn, void *co
     }
     for (int r = 0; r < n; r++) {
         comms[r]->end.caps.direct = direct;
+        comms[r]->end.caps.device = team_devices[r];
         ranks[r] = (team_rank_t){comms[r], fn, context};
         if (pthread_create(&threads[r], NULL, team_main, &ranks[r]) != 0) {
             abort();

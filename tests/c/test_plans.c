@@ -2,6 +2,7 @@
  * peer's memory, with and without native collectives, results apart from and in the place of
  * operands. And the checker finds planted faults. */
 #include "check.h"
+#include "check_device.h"
 #include "coll/coll.h"
 #include "fft/params.h"
 #include "ghosts.h"
@@ -30,14 +31,15 @@ typedef struct {
                   int64_t dims[]);
     /* where parameters depend on the rank; or NULL */
     void (*adapt)(const void *context, int rank, void *params);
-    /* what else is to hold of good plans; or NULL */
+    /* what else is to hold of good plans for the host; or NULL */
     void (*judge)(const void *context, int n_ranks, plait_plan_t *const plans[],
                   const char *text);
     const void *context;
     char text[160];
 } problem_t;
 
-static const plait_caps_t all_caps[] = {
+/* The last one is for arrays on a device, which main makes. */
+static plait_caps_t all_caps[] = {
     {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = PLAIT_PUBLISH_BYTES},
     {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = -1},
     {.direct = PLAIT_DIRECT_READ, .publish_bytes = PLAIT_PUBLISH_BYTES},
@@ -55,7 +57,10 @@ static const plait_caps_t all_caps[] = {
      .publish_bytes = PLAIT_PUBLISH_BYTES,
      .has_native = true,
      .native_reduce = {~0U, ~0U, ~0U, ~0U}},
+    {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = PLAIT_PUBLISH_BYTES},
 };
+
+enum { N_CAPS = sizeof(all_caps) / sizeof(all_caps[0]) };
 
 static plait_status_t make_plans(problem_t *p, int n_ranks, const plait_caps_t *caps,
                                  plait_plan_t *plans[])
@@ -102,11 +107,15 @@ static bool may_alias(plait_plan_t *const plans[], int n_ranks, int alias)
 
 static void check_problem(problem_t *p, int n_ranks)
 {
-    for (size_t c = 0; c < sizeof(all_caps) / sizeof(all_caps[0]); c++) {
+    for (size_t c = 0; c < N_CAPS; c++) {
         plait_plan_t *plans[MAX_P] = {NULL};
         plait_status_t status = make_plans(p, n_ranks, &all_caps[c], plans);
+        if (all_caps[c].device != NULL && p->op->host_only) {
+            CHECK(status == PLAIT_ERR_UNSUPPORTED, "%s P %d", p->text, n_ranks);
+            continue;
+        }
         CHECK(status == PLAIT_OK, "%s P %d caps %zu", p->text, n_ranks, c);
-        if (status == PLAIT_OK && p->judge != NULL) {
+        if (status == PLAIT_OK && p->judge != NULL && all_caps[c].device == NULL) {
             p->judge(p->context, n_ranks, plans, p->text);
         }
         for (int alias = -1; status == PLAIT_OK && alias <= p->op->alias; alias++) {
@@ -969,7 +978,9 @@ static void check_planted_steps(void)
 int main(void)
 {
     static const int64_t small[][3] = {{5, 4, 3}, {3, 1, 2}, {0, 2, 3}};
+    plait_device_t *device = check_device_create(0);
 
+    all_caps[N_CAPS - 1].device = device;
     for (int n_ranks = 1; n_ranks <= MAX_P; n_ranks++) {
         const int line[] = {n_ranks};
         if (is_quick() && n_ranks > 4 && n_ranks != 7) {
@@ -1003,5 +1014,6 @@ int main(void)
     check_planted();
     check_stale();
     check_planted_steps();
+    CHECK(check_device_destroy(&device) == 0, "device");
     return report("test_plans");
 }

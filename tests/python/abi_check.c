@@ -66,6 +66,9 @@ SAME_VALUE(PLAIT_FFI_FUTURE_CREATE_SIZE, XLA_FFI_Future_Create_Args_STRUCT_SIZE)
 SAME_VALUE(PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE,
            XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE);
 SAME_VALUE(PLAIT_FFI_FUTURE_SET_ERROR_SIZE, XLA_FFI_Future_SetError_Args_STRUCT_SIZE);
+SAME_PLACE(plait_ffi_api_t, stream_get, XLA_FFI_Api, XLA_FFI_Stream_Get);
+SAME_PLACE(plait_ffi_stream_get_t, stream, XLA_FFI_Stream_Get_Args, stream);
+SAME_VALUE(PLAIT_FFI_STREAM_GET_SIZE, XLA_FFI_Stream_Get_Args_STRUCT_SIZE);
 SAME_PLACE(plait_ffi_api_t, run_id_get, XLA_FFI_Api, XLA_FFI_RunId_Get);
 SAME_PLACE(plait_ffi_api_t, device_ordinal_get, XLA_FFI_Api, XLA_FFI_DeviceOrdinal_Get);
 SAME_PLACE(plait_ffi_error_create_t, message, XLA_FFI_Error_Create_Args, message);

@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec as P
 from plait import _dense_args
 from spread import put, whole
 
-
 KINDS = [AxisType.Auto, AxisType.Explicit]
 
 

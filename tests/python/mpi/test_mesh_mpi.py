@@ -14,7 +14,6 @@ from pairwise import pairwise
 from plait.compat import jaxmg
 from spread import check_gradient, put, same
 
-
 KINDS = [AxisType.Auto, AxisType.Explicit]
 
 

@@ -1,0 +1,21 @@
+/* Which devices there are: whoever drives them says how they are found. */
+#ifndef PLAIT_DEVICE_FIND_H
+#define PLAIT_DEVICE_FIND_H
+
+#include "device/device.h"
+
+/* The device that XLA knows by this number among the process's own; it lives as long as the
+ * process. */
+typedef plait_status_t (*plait_device_find_fn_t)(int ordinal,
+                                                 plait_device_t **device_p);
+
+/* NULL: there are none. */
+PLAIT_EXPORT void plait_device_set_finder(plait_device_find_fn_t finder);
+
+/* Whether there may be any, so that operations are worth offering for them. Asks no device. */
+PLAIT_EXPORT int plait_device_is_there(void);
+
+/* UNSUPPORTED without a finder. */
+plait_status_t plait_device_find(int ordinal, plait_device_t **device_p);
+
+#endif

@@ -1,0 +1,388 @@
+#include "fft/device.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "fft/device_kernels.h"
+
+#include <string.h>
+
+enum { MAX_GROUP = 3 }; /* axes of one call */
+
+/* A local array: its shape, and elements from index to index. */
+typedef struct {
+    int ndim, slot;
+    bool is_real;
+    int64_t shape[PLAIT_MAX_NDIM], stride[PLAIT_MAX_NDIM];
+    int64_t n_stored;
+} array_t;
+
+static array_t array_of(const plait_fft_t *f, const plait_layout_t *layout,
+                        bool is_real, int slot)
+{
+    array_t array = {.ndim = layout->ndim, .slot = slot, .is_real = is_real};
+    int64_t stored[PLAIT_MAX_NDIM];
+
+    array.n_stored = 1;
+    plait_layout_local_shape(layout, f->plan->rank, array.shape);
+    plait_layout_stored_shape(layout, f->plan->rank, stored);
+    for (int a = layout->ndim - 1; a >= 0; a--) {
+        array.stride[a] = array.n_stored;
+        array.n_stored *= stored[a];
+    }
+    return array;
+}
+
+static bool is_empty(const array_t *array)
+{
+    bool is_empty = false;
+
+    for (int a = 0; a < array->ndim; a++) {
+        is_empty = is_empty || array->shape[a] == 0;
+    }
+    return is_empty;
+}
+
+static int64_t item_bytes(const plait_fft_t *f, const array_t *array)
+{
+    return array->is_real ? f->item_bytes / 2 : f->item_bytes;
+}
+
+/* All elements, for the checker. */
+static plait_box_copy_t box_of(const plait_fft_t *f, const array_t *array)
+{
+    const int last = array->ndim - 1;
+    plait_box_copy_t box = {.n_dims = last,
+                            .row_bytes = array->shape[last] * item_bytes(f, array)};
+
+    for (int a = 0; a < last; a++) {
+        box.count[a] = array->shape[a];
+        box.src_stride[a] = box.dst_stride[a] = array->stride[a] * item_bytes(f, array);
+    }
+    return box;
+}
+
+/* ------------------------------------------------------------------ one call */
+
+/* Indices along the axes that a call does not transform: as few loops as possible, and the
+ * longest is the library's own. Strides in elements. */
+static void set_loops(const array_t *in, const array_t *out, int first, int end,
+                      plait_fft_call_t *call)
+{
+    int64_t count[PLAIT_MAX_NDIM], src[PLAIT_MAX_NDIM], dst[PLAIT_MAX_NDIM];
+    int n = 0;
+    int best = -1;
+
+    for (int a = 0; a < in->ndim; a++) {
+        if ((a >= first && a < end) || in->shape[a] == 1) {
+            continue;
+        }
+        bool goes_on = n > 0 && src[n - 1] == in->shape[a] * in->stride[a] &&
+                       dst[n - 1] == in->shape[a] * out->stride[a];
+        n -= goes_on;
+        count[n] = in->shape[a] * (goes_on ? count[n] : 1);
+        src[n] = in->stride[a];
+        dst[n] = out->stride[a];
+        n++;
+    }
+    for (int i = 0; i < n; i++) {
+        best = (best < 0 || count[i] > count[best]) ? i : best;
+    }
+    call->fft.n_batch = (best >= 0) ? count[best] : 1;
+    call->fft.in_distance = (best >= 0) ? src[best] : in->n_stored;
+    call->fft.out_distance = (best >= 0) ? dst[best] : out->n_stored;
+    for (int i = 0; i < n; i++) {
+        if (i != best) {
+            call->count[call->n_loops] = count[i];
+            call->src_stride[call->n_loops] = src[i];
+            call->dst_stride[call->n_loops] = dst[i];
+            call->n_loops++;
+        }
+    }
+}
+
+/* How far apart lines of the array lie, in lines. */
+static int64_t embed(const array_t *array, int axis)
+{
+    return (axis > 0) ? array->stride[axis - 1] / plait_max(1, array->stride[axis])
+                      : array->n_stored / plait_max(1, array->stride[0]);
+}
+
+static void set_fft(const array_t *in, const array_t *out, int first, int end,
+                    plait_device_fft_t *fft)
+{
+    fft->ndim = end - first;
+    fft->in_stride = in->stride[end - 1];
+    fft->out_stride = out->stride[end - 1];
+    for (int i = 0; i < fft->ndim; i++) {
+        fft->n[i] =
+            plait_max(in->shape[first + i], out->shape[first + i]); /* real: n */
+        fft->in_embed[i] = embed(in, first + i);
+        fft->out_embed[i] = embed(out, first + i);
+    }
+}
+
+/* The library's plan, whose memory is part of this plan's scratch. */
+static plait_status_t plan_call(plait_fft_t *f, const plait_device_fft_t *fft)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = f->plan->device;
+    int64_t work_bytes = 0;
+
+    PLAIT_TRY(device->table->enter(device));
+    status = device->table->fft_plan(device, fft, &work_bytes);
+    device->table->leave(device);
+    plait_plan_need_scratch(f->plan, work_bytes);
+done:
+    return status;
+}
+
+/* Axes [first, end) of an array. */
+static plait_status_t add_call(plait_fft_t *f, plait_device_fft_kind_t kind,
+                               const array_t *in, const array_t *out, int first,
+                               int end, int sign)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_fft_call_t *call = plait_alloc(1, sizeof(*call));
+
+    PLAIT_CHECK(call != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    *call = (plait_fft_call_t){.fft = {.kind = kind, .dtype = f->dtype, .sign = sign},
+                               .rank = f->plan->rank,
+                               .src_slot = in->slot,
+                               .dst_slot = out->slot,
+                               .src_bytes = item_bytes(f, in),
+                               .dst_bytes = item_bytes(f, out),
+                               .src = box_of(f, in),
+                               .dst = box_of(f, out)};
+    set_fft(in, out, first, end, &call->fft);
+    set_loops(in, out, first, end, call);
+    PLAIT_TRY(plan_call(f, &call->fft));
+    plait_fft_call_t *moved = call;
+    call = NULL;
+    PLAIT_TRY(plait_plan_kernel(f->plan, &plait_fft_call_kernel, moved));
+done:
+    plait_free(call);
+    return status;
+}
+
+/* ------------------------------------------------------------------ a stage */
+
+/* Axes next to each other at the end of `axes`, as many as one call takes: [*first_p, *end_p). */
+static void last_group(unsigned axes, int *first_p, int *end_p)
+{
+    int last = 31 - __builtin_clz(axes);
+    int first = last;
+
+    while (first > 0 && (axes & (1U << (first - 1))) != 0 &&
+           last - first + 1 < MAX_GROUP) {
+        first--;
+    }
+    *first_p = first;
+    *end_p = last + 1;
+}
+
+static unsigned bits(int first, int end)
+{
+    return ((1U << (end - first)) - 1) << first;
+}
+
+/* Complex numbers along `axes`; the first call brings them to `out`, the others are in place. */
+static plait_status_t add_complex(plait_fft_t *f, const array_t *in, const array_t *out,
+                                  unsigned axes)
+{
+    plait_status_t status = PLAIT_OK;
+
+    while (axes != 0) {
+        int first = 0;
+        int end = 0;
+        last_group(axes, &first, &end);
+        PLAIT_TRY(
+            add_call(f, PLAIT_DEVICE_FFT_C2C, in, out, first, end, (int)f->p->sign));
+        axes &= ~bits(first, end);
+        in = out;
+    }
+done:
+    return status;
+}
+
+/* The halved numbers other than 0 and n / 2 times `weight`, and all of them conjugated where the
+ * library's one direction is not the transform's. */
+static plait_status_t add_weight(plait_fft_t *f, const array_t *array, double weight,
+                                 bool conjugates)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_fft_half_t *half = &f->path.half;
+    const int64_t inner = array->stride[half->axis];
+    const int64_t n_half = embed(array, half->axis); /* as stored */
+    const int64_t n_middle = (half->n - 1) / 2;
+    plait_fft_weight_t *w = NULL;
+
+    if ((weight == 1 || n_middle == 0) && !conjugates) {
+        goto done;
+    }
+    w = plait_alloc(1, sizeof(*w));
+    PLAIT_CHECK(w != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    *w = (plait_fft_weight_t){.rank = f->plan->rank,
+                              .slot = array->slot,
+                              .dtype = f->dtype,
+                              .weight = (n_middle > 0) ? weight : 1,
+                              .conjugates = conjugates,
+                              .n = array->n_stored,
+                              .item_bytes = f->item_bytes,
+                              .middle = inner * f->item_bytes,
+                              .all = box_of(f, array),
+                              .part = {.n_dims = 1,
+                                       .count = {array->n_stored / (n_half * inner)},
+                                       .src_stride = {n_half * inner * f->item_bytes},
+                                       .dst_stride = {n_half * inner * f->item_bytes},
+                                       .row_bytes = n_middle * inner * f->item_bytes}};
+    plait_plan_need_scratch(f->plan, w->n * w->item_bytes);
+    plait_fft_weight_t *moved = w;
+    w = NULL;
+    PLAIT_TRY(plait_plan_kernel(f->plan, &plait_fft_weight_kernel, moved));
+done:
+    plait_free(w);
+    return status;
+}
+
+/* Real numbers to complex ones: the halved axis with those before it, then the others. */
+static plait_status_t add_from_real(plait_fft_t *f, const array_t *in,
+                                    const array_t *out, unsigned axes)
+{
+    plait_status_t status = PLAIT_OK;
+    const int half = f->path.half.axis;
+    const unsigned before = (axes | 1U << half) & bits(0, half + 1);
+    const double weight = (f->p->weight == 0) ? 1 : f->p->weight;
+    int first = 0;
+    int end = 0;
+
+    last_group(before, &first, &end);
+    PLAIT_TRY(add_call(f, PLAIT_DEVICE_FFT_R2C, in, out, first, end, -1));
+    PLAIT_TRY(add_weight(f, out, weight, f->p->sign > 0));
+    PLAIT_TRY(add_complex(f, out, out, axes & ~bits(first, end)));
+done:
+    return status;
+}
+
+/* A copy of the operand, which transforms to real numbers destroy. */
+static plait_status_t add_copy(plait_fft_t *f, array_t *array)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t n_bytes = array->n_stored * item_bytes(f, array);
+    plait_move_t move = {0};
+    plait_block_t block = {
+        .peer = f->plan->rank, .src_slot = array->slot, .box = {.row_bytes = n_bytes}};
+
+    PLAIT_TRY(plait_plan_add_work(f->plan, n_bytes, &block.dst_slot));
+    PLAIT_TRY(plait_move_add_in(&move, &block));
+    PLAIT_TRY(plait_plan_move(f->plan, &move));
+    array->slot = block.dst_slot;
+done:
+    plait_move_clear(&move);
+    return status;
+}
+
+/* Complex numbers to real ones: the halved axis last, and alone. Lines of a call of more axes
+ * would have to be conjugates of each other, as they are not in derivatives. */
+static plait_status_t add_to_real(plait_fft_t *f, array_t *in, const array_t *out,
+                                  unsigned axes)
+{
+    plait_status_t status = PLAIT_OK;
+    const int half = f->path.half.axis;
+    const double weight = (f->p->weight == 0) ? 1 : f->p->weight / 2;
+
+    if (in->slot == plait_slot_arg(f->plan, 0)) {
+        PLAIT_TRY(add_copy(f, in));
+    }
+    if (!is_empty(in)) {
+        PLAIT_TRY(add_complex(f, in, in, axes));
+        PLAIT_TRY(add_weight(f, in, weight, f->p->sign < 0));
+        PLAIT_TRY(add_call(f, PLAIT_DEVICE_FFT_C2R, in, out, half, half + 1, 1));
+    }
+done:
+    return status;
+}
+
+/* After the last transform. */
+static plait_status_t add_scale(plait_fft_t *f, const array_t *out, int n_done)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_fft_scale_t *scale = NULL;
+    const plait_dtype_t real = (f->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
+
+    f->n_left -= n_done;
+    if (f->n_left > 0 || f->p->scale == 1 || is_empty(out)) {
+        goto done;
+    }
+    scale = plait_alloc(1, sizeof(*scale));
+    PLAIT_CHECK(scale != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    *scale = (plait_fft_scale_t){.rank = f->plan->rank,
+                                 .slot = out->slot,
+                                 .dtype = out->is_real ? real : f->dtype,
+                                 .n = out->n_stored,
+                                 .factor = f->p->scale,
+                                 .all = box_of(f, out)};
+    plait_fft_scale_t *moved = scale;
+    scale = NULL;
+    PLAIT_TRY(plait_plan_kernel(f->plan, &plait_fft_scale_kernel, moved));
+done:
+    plait_free(scale);
+    return status;
+}
+
+plait_status_t plait_fft_device_stage(plait_fft_t *f, const plait_layout_t *from,
+                                      const plait_fft_stage_t *stage, int src_slot)
+{
+    plait_status_t status = PLAIT_OK;
+    const bool to_complex = f->path.half.to_complex;
+    const unsigned axes = stage->axes;
+    array_t in = array_of(f, from, stage->has_half && to_complex, src_slot);
+    array_t out = array_of(f, &stage->layout, stage->is_real, stage->slot);
+
+    if (stage->has_half && !to_complex) {
+        PLAIT_TRY(add_to_real(f, &in, &out, axes));
+    } else if (!is_empty(&in)) {
+        PLAIT_TRY(stage->has_half ? add_from_real(f, &in, &out, axes)
+                                  : add_complex(f, &in, &out, axes));
+    }
+    PLAIT_TRY(add_scale(f, &out, __builtin_popcount(axes) + stage->has_half));
+done:
+    return status;
+}
+
+plait_status_t plait_fft_device_axis(plait_fft_t *f, const plait_fft_stage_t *stage)
+{
+    plait_status_t status = PLAIT_OK;
+    const array_t array = array_of(f, &stage->layout, false, stage->slot);
+
+    if (!is_empty(&array)) {
+        PLAIT_TRY(add_complex(f, &array, &array, 1U << stage->t));
+    }
+    PLAIT_TRY(add_scale(f, &array, 1));
+done:
+    return status;
+}
+
+static bool is_local(const plait_fft_stage_t *stage)
+{
+    return !stage->is_exchange && stage->view == PLAIT_FFT_SAME;
+}
+
+void plait_fft_device_merge(plait_fft_path_t *path)
+{
+    int n = 0;
+
+    for (int i = 0; i < path->n_stages; i++) {
+        const plait_fft_stage_t *stage = &path->stages[i];
+        plait_fft_stage_t *before = (n > 0) ? &path->stages[n - 1] : NULL;
+        if (before != NULL && is_local(before) && is_local(stage)) {
+            before->axes |= stage->axes;
+            before->has_half = before->has_half || stage->has_half;
+            before->is_real = stage->is_real;
+            before->layout = stage->layout;
+        } else {
+            path->stages[n++] = *stage;
+        }
+    }
+    path->n_stages = n;
+}

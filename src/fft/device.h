@@ -1,0 +1,19 @@
+/* Local transforms on a device: what fft/pass.h is in host memory, by the device's own library.
+ * An array that one rank has whole takes one call; without direct access there is nothing to fuse
+ * with moves. */
+#ifndef PLAIT_FFT_DEVICE_H
+#define PLAIT_FFT_DEVICE_H
+
+#include "fft/stages.h"
+
+/* Local stages that follow each other become one. */
+void plait_fft_device_merge(plait_fft_path_t *path);
+
+/* The transforms of a local stage, from the array in src_slot to stage->slot. */
+plait_status_t plait_fft_device_stage(plait_fft_t *f, const plait_layout_t *from,
+                                      const plait_fft_stage_t *stage, int src_slot);
+
+/* Complex transforms along one axis of what a move has brought to stage->slot. */
+plait_status_t plait_fft_device_axis(plait_fft_t *f, const plait_fft_stage_t *stage);
+
+#endif

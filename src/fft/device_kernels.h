@@ -1,0 +1,44 @@
+/* Kernels of transforms on a device: a call of its library, and what surrounds it. */
+#ifndef PLAIT_FFT_DEVICE_KERNELS_H
+#define PLAIT_FFT_DEVICE_KERNELS_H
+
+#include "plait/layout.h"
+#include "plan/plan.h"
+
+/* One of the library's transforms, again and again along loops. */
+typedef struct {
+    plait_device_fft_t fft;
+    int rank, src_slot, dst_slot;
+    int64_t src_bytes, dst_bytes; /* of an element */
+    int n_loops;
+    int64_t count[PLAIT_MAX_NDIM];
+    int64_t src_stride[PLAIT_MAX_NDIM], dst_stride[PLAIT_MAX_NDIM]; /* elements */
+    plait_box_copy_t src, dst; /* all that is read and written */
+} plait_fft_call_t;
+
+extern const plait_kernel_t plait_fft_call_kernel;
+
+/* Of n complex numbers, those in `part`, from byte `middle` on, times weight; then all of them
+ * conjugated. Through a copy in scratch. */
+typedef struct {
+    int rank, slot;
+    plait_dtype_t dtype;
+    double weight;
+    bool conjugates;
+    int64_t n, item_bytes, middle;
+    plait_box_copy_t part, all;
+} plait_fft_weight_t;
+
+extern const plait_kernel_t plait_fft_weight_kernel;
+
+typedef struct {
+    int rank, slot;
+    plait_dtype_t dtype;
+    int64_t n;
+    double factor;
+    plait_box_copy_t all;
+} plait_fft_scale_t;
+
+extern const plait_kernel_t plait_fft_scale_kernel;
+
+#endif

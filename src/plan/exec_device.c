@@ -1,0 +1,254 @@
+/* Steps where arrays are on a device: the same plans, with each step's work enqueued on a stream.
+ * A rank that fails goes on with messages alone: its peers wait for them, and learn of the
+ * failure at the fence behind the last step. */
+#include "base/status.h"
+#include "plan/exec_steps.h"
+
+#include <string.h>
+
+/* Pieces that are reduced at once. */
+enum { MAX_PIECES = 32 };
+
+static int64_t memory_bytes(const plait_plan_t *plan)
+{
+    int64_t n_bytes = plait_device_padded(plan->scratch_bytes);
+
+    for (int s = plan->n_args + plan->n_rets; s < plait_plan_n_slots(plan); s++) {
+        n_bytes += plait_device_padded(plan->slot_bytes[s]);
+    }
+    return n_bytes;
+}
+
+static void set_slots(plait_exec_t *exec, char *memory)
+{
+    const plait_plan_t *plan = exec->plan;
+
+    for (int s = plan->n_args + plan->n_rets; s < plait_plan_n_slots(plan); s++) {
+        exec->slot[s] = memory;
+        memory += plait_device_padded(plan->slot_bytes[s]);
+    }
+    exec->scratch = memory;
+}
+
+plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *run,
+                                       plait_stream_t stream, void **memory_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = exec->plan->device;
+    int64_t n_bytes = memory_bytes(exec->plan);
+
+    *run = (plait_device_run_t){
+        .device = device, .stream = stream, .session = &exec->session};
+    exec->device = run;
+    PLAIT_TRY(device->table->enter(device));
+    run->is_inside = true;
+    if (n_bytes > 0) {
+        PLAIT_TRY(device->table->take(device, stream, n_bytes, memory_p));
+        set_slots(exec, *memory_p);
+    }
+done:
+    return plait_device_failed(run, status);
+}
+
+void plait_exec_device_end(plait_exec_t *exec, void *memory)
+{
+    plait_device_run_t *run = exec->device;
+
+    if (memory != NULL) {
+        run->device->table->give(run->device, run->stream, memory);
+    }
+    if (run->is_inside) {
+        run->device->table->leave(run->device);
+    }
+}
+
+plait_status_t plait_exec_device_wait(plait_exec_t *exec)
+{
+    plait_device_run_t *run = exec->device;
+
+    return (run->failure != PLAIT_OK)
+               ? run->failure
+               : plait_device_failed(
+                     run, run->device->table->stream_wait(run->device, run->stream));
+}
+
+plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)
+{
+    const plait_device_run_t *run = exec->device;
+
+    return (run->failure == PLAIT_OK) ? PLAIT_OK
+                                      : plait_fail(run->failure, "%s", run->why);
+}
+
+/* ------------------------------------------------------------------ reductions */
+
+static plait_status_t copy(plait_exec_t *exec, char *dst, const char *src,
+                           int64_t n_bytes)
+{
+    const plait_device_run_t *run = exec->device;
+    const plait_device_box_t box = {.kind = PLAIT_DEVICE_COPY,
+                                    .src = src,
+                                    .dst = dst,
+                                    .box = {.row_bytes = n_bytes}};
+
+    return (n_bytes == 0 || src == dst)
+               ? PLAIT_OK
+               : run->device->table->boxes(run->device, run->stream, PLAIT_U8, 1, &box);
+}
+
+/* One piece: the result is the operand; a logical one is 0 or 1 also then. */
+static plait_status_t reduce_alone(plait_exec_t *exec, const plait_reduce_step_t *r,
+                                   char *dst, const char *piece)
+{
+    const plait_device_run_t *run = exec->device;
+    const void *const twice[] = {piece, piece};
+    bool is_logical = r->op == PLAIT_LAND || r->op == PLAIT_LOR || r->op == PLAIT_LXOR;
+
+    return is_logical ? run->device->table->reduce(run->device, run->stream, PLAIT_LOR,
+                                                   r->dtype, r->n, 2, twice, dst)
+                      : copy(exec, dst, piece, r->n * plait_dtype_bytes(r->dtype));
+}
+
+/* What peers have of it was brought here before: a plan on a device has no direct access. */
+static plait_status_t reduce(plait_exec_t *exec, const plait_reduce_step_t *r)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_run_t *run = exec->device;
+    const plait_device_table_t *table = run->device->table;
+    const char *src = exec->slot[r->src_slot] + r->src_offset;
+    char *dst = exec->slot[r->dst_slot] + r->dst_offset;
+    const void *pieces[MAX_PIECES];
+    int q = 0;
+
+    if (r->n_pieces == 1) {
+        status = reduce_alone(exec, r, dst, src);
+        goto done;
+    }
+    do {
+        int n = 0;
+        if (q > 0) {
+            pieces[n++] = dst; /* those before */
+        }
+        while (n < MAX_PIECES && q < r->n_pieces) {
+            pieces[n++] = src + q * r->piece_stride;
+            q++;
+        }
+        PLAIT_TRY(table->reduce(run->device, run->stream, r->op, r->dtype, r->n, n,
+                                pieces, dst));
+    } while (q < r->n_pieces);
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------ whole arrays */
+
+plait_status_t plait_exec_copy(plait_exec_t *exec, int dst_slot, int src_slot,
+                               int64_t n_bytes)
+{
+    char *dst = exec->slot[dst_slot];
+    const char *src = exec->slot[src_slot];
+
+    if (exec->device != NULL) {
+        return (exec->device->failure != PLAIT_OK)
+                   ? exec->device->failure
+                   : plait_device_failed(exec->device, copy(exec, dst, src, n_bytes));
+    }
+    if (dst != src && n_bytes > 0) {
+        memcpy(dst, src, (size_t)n_bytes);
+    }
+    return PLAIT_OK;
+}
+
+plait_status_t plait_exec_load(plait_exec_t *exec, void *words, int src_slot,
+                               int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_run_t *run = exec->device;
+    void *host = NULL;
+
+    if (run == NULL) {
+        memcpy(words, exec->slot[src_slot], (size_t)n_bytes);
+        goto done;
+    }
+    const plait_device_table_t *table = run->device->table;
+    PLAIT_TRY(table->host_take(run->device, n_bytes, &host));
+    PLAIT_TRY(
+        table->to_host(run->device, run->stream, host, exec->slot[src_slot], n_bytes));
+    PLAIT_TRY(table->stream_wait(run->device, run->stream));
+    memcpy(words, host, (size_t)n_bytes);
+done:
+    if (status != PLAIT_OK) {
+        run->is_lost = true; /* who waits for this rank is in those words */
+    }
+    if (host != NULL) {
+        run->device->table->host_give(run->device, host);
+    }
+    return status;
+}
+
+plait_status_t plait_exec_store(plait_exec_t *exec, int dst_slot, const void *words,
+                                int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_run_t *run = exec->device;
+    void *host = NULL;
+
+    if (run == NULL) {
+        memcpy(exec->slot[dst_slot], words, (size_t)n_bytes);
+        goto done;
+    }
+    const plait_device_table_t *table = run->device->table;
+    PLAIT_TRY(table->host_take(run->device, n_bytes, &host));
+    memcpy(host, words, (size_t)n_bytes);
+    PLAIT_TRY(table->to_device(run->device, run->stream, exec->slot[dst_slot], host,
+                               n_bytes));
+    PLAIT_TRY(table->stream_wait(run->device, run->stream));
+done:
+    if (host != NULL) {
+        run->device->table->host_give(run->device, host);
+    }
+    return status;
+}
+
+plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
+                                   const plait_half_t *send, const plait_half_t *recv,
+                                   plait_matched_t *matched_p)
+{
+    plait_session_t *session = &exec->session;
+    const plait_transport_t *transport = session->end->transport;
+
+    if (exec->device != NULL) {
+        return plait_device_link(exec->device->device)
+            ->sendrecv(exec->device, is_buffered, send, recv, matched_p);
+    }
+    return is_buffered ? transport->send(session, send)
+                       : transport->sendrecv(session, send, recv, matched_p);
+}
+
+/* ------------------------------------------------------------------ steps */
+
+/* Of a step that is computation alone. */
+static plait_status_t compute(plait_exec_t *exec, const plait_step_t *step)
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (step->kind == PLAIT_STEP_REDUCE) {
+        status = reduce(exec, &step->u.reduce);
+    } else if (step->kind == PLAIT_STEP_KERNEL) {
+        status = step->u.kernel.kernel->run_device(step->u.kernel.params, exec);
+    }
+    return plait_device_failed(exec->device, status);
+}
+
+plait_status_t plait_exec_device_step(plait_exec_t *exec, const plait_step_t *step)
+{
+    if (step->kind == PLAIT_STEP_MOVE) {
+        return plait_exec_device_move(exec, &step->u.move);
+    }
+    if (step->kind == PLAIT_STEP_NATIVE) {
+        return plait_device_failed(exec->device,
+                                   plait_exec_native(exec, &step->u.native));
+    }
+    return (exec->device->failure == PLAIT_OK) ? compute(exec, step)
+                                               : exec->device->failure;
+}

@@ -1,0 +1,235 @@
+/* Moves on a device: one batch of boxes for what is this rank's own, one that packs what goes
+ * out, one that unpacks what came. A message that is one row goes from and to its place. The
+ * order of additions is that of exec_move.c: own boxes, then ranks before this one, nearest
+ * first. */
+#include "base/checked.h"
+#include "base/status.h"
+#include "device/pool.h"
+#include "plan/exec_steps.h"
+
+/* Boxes to be enqueued together. */
+typedef struct {
+    plait_exec_t *exec;
+    plait_dtype_t dtype;
+    plait_device_box_t *list;
+    int64_t n;
+} batch_t;
+
+static plait_status_t flush(batch_t *batch)
+{
+    const plait_device_run_t *run = batch->exec->device;
+    int64_t n = batch->n;
+
+    batch->n = 0;
+    return (n == 0) ? PLAIT_OK
+                    : run->device->table->boxes(run->device, run->stream, batch->dtype,
+                                                n, batch->list);
+}
+
+/* What is added may be added to what a box before it has copied: that is another batch. */
+static plait_status_t put(batch_t *batch, plait_block_kind_t kind,
+                          const plait_box_copy_t *box, const char *src, char *dst)
+{
+    static const plait_device_box_kind_t kinds[] = {
+        [PLAIT_BLOCK_COPY] = PLAIT_DEVICE_COPY,
+        [PLAIT_BLOCK_ADD] = PLAIT_DEVICE_ADD,
+        [PLAIT_BLOCK_ZERO] = PLAIT_DEVICE_ZERO,
+    };
+    plait_status_t status = PLAIT_OK;
+    const bool adds = kind == PLAIT_BLOCK_ADD;
+
+    if (batch->n > 0 && adds != (batch->list[batch->n - 1].kind == PLAIT_DEVICE_ADD)) {
+        PLAIT_TRY(flush(batch));
+    }
+    if (plait_box_bytes(box) > 0 && src != dst) {
+        batch->list[batch->n++] = (plait_device_box_t){
+            .kind = kinds[kind], .src = src, .dst = dst, .box = *box};
+    }
+done:
+    return status;
+}
+
+static plait_status_t move_own(batch_t *batch, const plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_exec_t *exec = batch->exec;
+
+    for (int64_t i = 0; i < move->n_in; i++) {
+        const plait_block_t *b = &move->in[i];
+        if (b->peer == exec->plan->rank) {
+            bool is_zero = b->kind == PLAIT_BLOCK_ZERO;
+            PLAIT_TRY(put(batch, b->kind, &b->box,
+                          is_zero ? NULL : exec->slot[b->src_slot] + b->src_offset,
+                          exec->slot[b->dst_slot] + b->dst_offset));
+        }
+    }
+    PLAIT_TRY(flush(batch));
+done:
+    return status;
+}
+
+/* Rows that go to `peer`, packed. */
+static plait_status_t pack(batch_t *batch, const plait_move_t *move, int peer, char *to)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int64_t i = 0; i < move->n_out; i++) {
+        const plait_block_t *b = &move->out[i];
+        plait_box_copy_t box = b->box;
+        if (b->peer == peer) {
+            plait_exec_set_dense(&box, box.dst_stride);
+            PLAIT_TRY(put(batch, PLAIT_BLOCK_COPY, &box,
+                          batch->exec->slot[b->src_slot] + b->src_offset, to));
+            to += plait_box_bytes(&box);
+        }
+    }
+done:
+    return status;
+}
+
+static plait_status_t unpack(batch_t *batch, const plait_move_t *move, int peer,
+                             const char *from)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int64_t i = 0; i < move->n_in; i++) {
+        const plait_block_t *b = &move->in[i];
+        plait_box_copy_t box = b->box;
+        if (b->peer == peer) {
+            plait_exec_set_dense(&box, box.src_stride);
+            PLAIT_TRY(put(batch, b->kind, &box, from,
+                          batch->exec->slot[b->dst_slot] + b->dst_offset));
+            from += plait_box_bytes(&box);
+        }
+    }
+done:
+    return status;
+}
+
+static int64_t bytes_with(const plait_block_t blocks[], int64_t n, int peer)
+{
+    int64_t n_bytes = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        n_bytes += (blocks[i].peer == peer) ? plait_box_bytes(&blocks[i].box) : 0;
+    }
+    return n_bytes;
+}
+
+/* All messages of a move, nearest ranks first; those that are packed one after the other in
+ * scratch. After a failure they have no addresses. */
+typedef struct {
+    int n_out, n_in;
+    plait_message_t *out, *in;
+} mail_t;
+
+static void add_message(const plait_exec_t *exec, const plait_block_t blocks[],
+                        int64_t n, int peer, bool is_out, char **scratch_p,
+                        mail_t *mail)
+{
+    const plait_block_t *whole = plait_move_whole(blocks, n, peer);
+    plait_message_t message = {.peer = peer, .n_bytes = bytes_with(blocks, n, peer)};
+
+    if (message.n_bytes == 0) {
+        return;
+    }
+    if (exec->device->failure != PLAIT_OK) {
+        message.data = NULL;
+    } else if (whole != NULL) {
+        message.data = is_out ? exec->slot[whole->src_slot] + whole->src_offset
+                              : exec->slot[whole->dst_slot] + whole->dst_offset;
+    } else {
+        message.data = *scratch_p;
+        *scratch_p += plait_device_padded(message.n_bytes);
+    }
+    if (is_out) {
+        mail->out[mail->n_out++] = message;
+    } else {
+        mail->in[mail->n_in++] = message;
+    }
+}
+
+static void set_mail(const plait_exec_t *exec, const plait_move_t *move, mail_t *mail)
+{
+    const plait_plan_t *plan = exec->plan;
+    char *scratch = exec->scratch;
+
+    for (int round = 1; round < plan->n_ranks; round++) {
+        add_message(exec, move->out, move->n_out, (plan->rank + round) % plan->n_ranks,
+                    true, &scratch, mail);
+        add_message(exec, move->in, move->n_in,
+                    (plan->rank - round + plan->n_ranks) % plan->n_ranks, false,
+                    &scratch, mail);
+    }
+}
+
+static plait_status_t pack_all(batch_t *batch, const plait_move_t *move,
+                               const mail_t *mail)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = 0; i < mail->n_out; i++) {
+        int peer = mail->out[i].peer;
+        if (plait_move_whole(move->out, move->n_out, peer) == NULL) {
+            PLAIT_TRY(pack(batch, move, peer, mail->out[i].data));
+        }
+    }
+    PLAIT_TRY(flush(batch));
+done:
+    return status;
+}
+
+static plait_status_t unpack_all(batch_t *batch, const plait_move_t *move,
+                                 const mail_t *mail)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = 0; i < mail->n_in; i++) {
+        int peer = mail->in[i].peer;
+        if (plait_move_whole(move->in, move->n_in, peer) == NULL) {
+            PLAIT_TRY(unpack(batch, move, peer, mail->in[i].data));
+        }
+    }
+    PLAIT_TRY(flush(batch));
+done:
+    return status;
+}
+
+plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_run_t *run = exec->device;
+    const int64_t n_boxes = plait_max(move->n_in, move->n_out);
+    const int64_t n_ranks = exec->plan->n_ranks;
+    batch_t batch = {.exec = exec, .dtype = move->dtype};
+    mail_t mail = {0};
+    void *memory = NULL;
+
+    status = plait_pool_take(n_boxes * (int64_t)sizeof(*batch.list) +
+                                 2 * n_ranks * (int64_t)sizeof(*mail.out),
+                             &memory);
+    if (plait_device_failed(run, status) != PLAIT_OK && memory == NULL) {
+        run->is_lost = true;
+        goto done;
+    }
+    batch.list = memory;
+    mail.out = (plait_message_t *)(void *)(batch.list + n_boxes);
+    mail.in = mail.out + n_ranks;
+    if (run->failure == PLAIT_OK) {
+        (void)plait_device_failed(run, move_own(&batch, move));
+    }
+    set_mail(exec, move, &mail);
+    if (run->failure == PLAIT_OK) {
+        (void)plait_device_failed(run, pack_all(&batch, move, &mail));
+    }
+    if (mail.n_out + mail.n_in > 0) {
+        (void)plait_device_link(run->device)
+            ->exchange(run, mail.n_out, mail.out, mail.n_in, mail.in);
+    }
+    if (run->failure == PLAIT_OK) {
+        (void)plait_device_failed(run, unpack_all(&batch, move, &mail));
+    }
+done:
+    plait_pool_give(memory);
+    return run->failure;
+}

@@ -1,0 +1,385 @@
+/* Messages between devices through pinned host memory and the transport's own messages. In
+ * round k every rank sends to rank + k and receives from rank - k. Messages are cut into chunks,
+ * so that one comes down from the device while the transport moves the one before, and the one
+ * before that goes up.
+ * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
+#include "transport/staged.h"
+
+#include "base/checked.h"
+#include "base/status.h"
+#include "device/pool.h"
+#include "transport/device_link.h"
+
+#include <stdio.h>
+
+enum {
+    ONE_CHUNK = 64 << 10, /* up to here a copy takes no longer than starting it */
+    MAX_CHUNK = 2 << 20,
+    MIN_CHUNKS = 4 /* of larger messages: what fills the pipeline */
+};
+
+/* Of the message's size alone: both of its ranks cut it alike. */
+static int64_t chunk_of(int64_t n_bytes)
+{
+    int64_t part = (n_bytes / MIN_CHUNKS + ONE_CHUNK - 1) / ONE_CHUNK * ONE_CHUNK;
+
+    return (n_bytes <= ONE_CHUNK) ? n_bytes : plait_min(part, MAX_CHUNK);
+}
+
+/* A chunk out and a chunk in, as addresses of the device; n_bytes 0: none. */
+typedef struct {
+    plait_message_t out, in;
+} pair_t;
+
+/* All pairs of chunks, round after round. */
+typedef struct {
+    int rank, size, round;
+    int64_t at; /* chunk of this round's messages */
+    int n_sends, n_recvs;
+    const plait_message_t *sends, *recvs;
+    pair_t whole; /* messages of this round */
+} walk_t;
+
+static plait_message_t message_with(const plait_message_t messages[], int n, int peer)
+{
+    plait_message_t found = {.peer = peer};
+
+    for (int i = 0; i < n; i++) {
+        found = (messages[i].peer == peer) ? messages[i] : found;
+    }
+    return found;
+}
+
+static plait_message_t chunk_at(const plait_message_t *message, int64_t i)
+{
+    const int64_t size = chunk_of(message->n_bytes);
+    const int64_t at = plait_min(i * size, message->n_bytes);
+
+    const int64_t n_bytes = plait_min(size, message->n_bytes - at);
+
+    return (plait_message_t){.peer = message->peer,
+                             .data = (message->data != NULL && n_bytes > 0)
+                                         ? (char *)message->data + at
+                                         : NULL,
+                             .n_bytes = n_bytes};
+}
+
+/* False after the last one. */
+static bool next_pair(walk_t *w, pair_t *pair)
+{
+    bool is_there = false;
+
+    while (!is_there && w->round < w->size) {
+        if (w->at == 0) {
+            w->whole.out =
+                message_with(w->sends, w->n_sends, (w->rank + w->round) % w->size);
+            w->whole.in = message_with(w->recvs, w->n_recvs,
+                                       (w->rank - w->round + w->size) % w->size);
+        }
+        pair->out = chunk_at(&w->whole.out, w->at);
+        pair->in = chunk_at(&w->whole.in, w->at);
+        w->at++;
+        is_there = pair->out.n_bytes > 0 || pair->in.n_bytes > 0;
+        if (!is_there) {
+            w->round++;
+            w->at = 0;
+        }
+    }
+    return is_there;
+}
+
+/* The largest chunk of all messages. */
+static int64_t largest_chunk(int n, const plait_message_t messages[])
+{
+    int64_t n_bytes = 0;
+
+    for (int i = 0; i < n; i++) {
+        n_bytes = plait_max(n_bytes, chunk_of(messages[i].n_bytes));
+    }
+    return n_bytes;
+}
+
+/* One exchange. Streams are the execution's own where there is one pair alone. */
+typedef struct {
+    plait_device_run_t *run;
+    const plait_device_table_t *table;
+    plait_staging_t *staging; /* NULL after a failure to get one */
+    plait_stream_t down, up;
+    char *spare; /* for messages without meaning */
+    int64_t spare_bytes;
+} exchange_t;
+
+static void come_down(exchange_t *x, int i, const pair_t *pair)
+{
+    plait_status_t status = x->run->failure;
+    plait_device_t *device = x->run->device;
+
+    if (status == PLAIT_OK && pair->out.n_bytes > 0) {
+        plait_flight_t *flight = &x->staging->flights[i];
+        PLAIT_TRY(x->table->to_host(device, x->down, flight->out, pair->out.data,
+                                    pair->out.n_bytes));
+        PLAIT_TRY(x->table->event_record(device, flight->down, x->down));
+    }
+done:
+    (void)plait_device_failed(x->run, status);
+}
+
+/* Until the flight's chunk is in host memory, and there is a place for the one that comes in. */
+static void settle(exchange_t *x, int i, const pair_t *pair)
+{
+    plait_status_t status = x->run->failure;
+
+    if (status == PLAIT_OK) {
+        plait_flight_t *flight = &x->staging->flights[i];
+        PLAIT_TRY(plait_staging_land(x->staging, flight));
+        if (pair->out.n_bytes > 0) {
+            PLAIT_TRY(x->table->event_wait(x->run->device, flight->down));
+        }
+    }
+done:
+    (void)plait_device_failed(x->run, status);
+}
+
+static void go_up(exchange_t *x, int i, const pair_t *pair)
+{
+    plait_status_t status = x->run->failure;
+    plait_device_t *device = x->run->device;
+
+    if (status == PLAIT_OK && pair->in.n_bytes > 0) {
+        plait_flight_t *flight = &x->staging->flights[i];
+        PLAIT_TRY(x->table->to_device(device, x->up, pair->in.data, flight->in,
+                                      pair->in.n_bytes));
+        flight->is_rising = true;
+        PLAIT_TRY(x->table->event_record(device, flight->up, x->up));
+    }
+done:
+    (void)plait_device_failed(x->run, status);
+}
+
+/* What a rank that has failed sends and receives is in ordinary memory: copies may still be under
+ * way in the staging's. Not even that: the peers will wait. */
+static plait_status_t need_spare(exchange_t *x)
+{
+    plait_status_t status = PLAIT_OK;
+    void *spare = NULL;
+
+    if (x->run->failure != PLAIT_OK && x->spare == NULL) {
+        PLAIT_TRY(plait_pool_take(2 * x->spare_bytes, &spare));
+        x->spare = spare;
+    }
+done:
+    return status;
+}
+
+/* Over the transport, whatever is in the flight. */
+static plait_status_t swap(exchange_t *x, int i, const pair_t *pair)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_session_t *session = x->run->session;
+    plait_message_t out = pair->out;
+    plait_message_t in = pair->in;
+
+    PLAIT_TRY(need_spare(x));
+    bool has_failed = x->run->failure != PLAIT_OK;
+    out.data = has_failed ? x->spare : x->staging->flights[i].out;
+    in.data = has_failed ? x->spare + x->spare_bytes : x->staging->flights[i].in;
+    PLAIT_TRY(session->end->transport->exchange(session, out.n_bytes > 0, &out,
+                                                in.n_bytes > 0, &in));
+done:
+    return status;
+}
+
+/* Copies begin after what is on the stream. */
+static void begin(exchange_t *x, bool is_alone, int64_t n_bytes)
+{
+    plait_status_t status = x->run->failure;
+    plait_device_run_t *run = x->run;
+
+    if (status == PLAIT_OK) {
+        PLAIT_TRY(plait_staging_take(run->device, n_bytes, &x->staging));
+        x->down = is_alone ? run->stream : x->staging->down;
+        x->up = is_alone ? run->stream : x->staging->up;
+        if (!is_alone) {
+            PLAIT_TRY(
+                x->table->event_record(run->device, x->staging->begun, run->stream));
+            PLAIT_TRY(x->table->event_order(run->device, x->staging->begun, x->down));
+            PLAIT_TRY(x->table->event_order(run->device, x->staging->begun, x->up));
+        }
+    }
+done:
+    (void)plait_device_failed(run, status);
+}
+
+/* The stream goes on when all is there. */
+static void end(exchange_t *x)
+{
+    plait_status_t status = x->run->failure;
+    plait_device_run_t *run = x->run;
+
+    if (status == PLAIT_OK && x->up != run->stream) {
+        PLAIT_TRY(x->table->event_record(run->device, x->staging->brought, x->up));
+        PLAIT_TRY(x->table->event_order(run->device, x->staging->brought, run->stream));
+    }
+done:
+    (void)plait_device_failed(run, status);
+    if (status != PLAIT_OK && x->staging != NULL && x->up == run->stream) {
+        (void)x->table->stream_wait(run->device, run->stream); /* as destroy does */
+    }
+    plait_staging_give(x->staging, status == PLAIT_OK);
+    plait_pool_give(x->spare);
+}
+
+static bool is_one_pair(walk_t walk)
+{
+    pair_t pair;
+
+    return next_pair(&walk, &pair) && !next_pair(&walk, &pair);
+}
+
+static plait_status_t staged_exchange(plait_device_run_t *run, int n_sends,
+                                      const plait_message_t sends[], int n_recvs,
+                                      const plait_message_t recvs[])
+{
+    const plait_endpoint_t *self = run->session->end;
+    walk_t walk = {.rank = self->rank,
+                   .size = self->size,
+                   .round = 1,
+                   .n_sends = n_sends,
+                   .n_recvs = n_recvs,
+                   .sends = sends,
+                   .recvs = recvs};
+    pair_t pairs[PLAIT_STAGED_FLIGHTS];
+    exchange_t x = {.run = run,
+                    .table = run->device->table,
+                    .spare_bytes = plait_max(largest_chunk(n_sends, sends),
+                                             largest_chunk(n_recvs, recvs))};
+    int64_t n_begun = 0;
+    bool is_more = x.spare_bytes > 0 && !run->is_lost;
+
+    if (!is_more) {
+        return run->failure;
+    }
+    begin(&x, is_one_pair(walk), x.spare_bytes);
+    for (int64_t n_done = 0; is_more || n_done < n_begun; n_done++) {
+        while (is_more && n_begun - n_done < PLAIT_STAGED_FLIGHTS) {
+            int i = (int)(n_begun % PLAIT_STAGED_FLIGHTS);
+            is_more = next_pair(&walk, &pairs[i]);
+            if (is_more) {
+                come_down(&x, i, &pairs[i]);
+                n_begun++;
+            }
+        }
+        int i = (int)(n_done % PLAIT_STAGED_FLIGHTS);
+        if (n_done < n_begun && !run->is_lost) {
+            settle(&x, i, &pairs[i]);
+            plait_status_t swapped = swap(&x, i, &pairs[i]);
+            run->is_lost = swapped != PLAIT_OK;
+            (void)plait_device_failed(run, swapped);
+            go_up(&x, i, &pairs[i]);
+        }
+    }
+    end(&x);
+    return run->failure;
+}
+
+/* Of another dtype than expected, and not of its length: whoever is sent it, or sends to it, gets
+ * to know. */
+static plait_half_t refused_half(const plait_half_t *half)
+{
+    plait_half_t refused = *half;
+
+    refused.data = NULL;
+    refused.n_bytes = 0;
+    refused.dtype = (half->dtype == PLAIT_U8) ? PLAIT_S8 : PLAIT_U8;
+    return refused;
+}
+
+/* Both halves in pinned memory; one piece each: a message that may come from any rank, with any
+ * tag, is judged as a whole. */
+typedef struct {
+    plait_half_t send, recv;
+    void *pinned[2];
+} staged_halves_t;
+
+static plait_status_t stage_halves(plait_device_run_t *run, const plait_half_t *send,
+                                   const plait_half_t *recv, staged_halves_t *staged)
+{
+    plait_status_t status = run->failure;
+    plait_device_t *device = run->device;
+    const plait_device_table_t *table = device->table;
+
+    PLAIT_TRY(status);
+    if (plait_half_is_given(recv) && recv->n_bytes > 0) {
+        PLAIT_TRY(table->host_take(device, recv->n_bytes, &staged->pinned[1]));
+        staged->recv.data = staged->pinned[1];
+    }
+    if (plait_half_is_given(send) && send->n_bytes > 0) {
+        PLAIT_TRY(table->host_take(device, send->n_bytes, &staged->pinned[0]));
+        staged->send.data = staged->pinned[0];
+        PLAIT_TRY(table->to_host(device, run->stream, staged->pinned[0], send->data,
+                                 send->n_bytes));
+        PLAIT_TRY(table->stream_wait(device, run->stream));
+    }
+done:
+    return status;
+}
+
+static plait_status_t staged_sendrecv(plait_device_run_t *run, bool is_buffered,
+                                      const plait_half_t *send,
+                                      const plait_half_t *recv,
+                                      plait_matched_t *matched_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = run->device;
+    const plait_transport_t *transport = run->session->end->transport;
+    staged_halves_t staged = {.send = *send, .recv = *recv};
+
+    if (plait_device_failed(run, stage_halves(run, send, recv, &staged)) != PLAIT_OK) {
+        staged.send = refused_half(send);
+        staged.recv = refused_half(recv);
+    }
+    status = (run->failure != PLAIT_OK && !plait_half_is_given(send) &&
+              !plait_half_is_given(recv))
+                 ? run->failure
+             : is_buffered ? transport->send(run->session, &staged.send)
+                           : transport->sendrecv(run->session, &staged.send,
+                                                 &staged.recv, matched_p);
+    PLAIT_TRY(plait_device_failed(run, status));
+    if (plait_half_is_given(recv) && recv->n_bytes > 0) {
+        PLAIT_TRY(device->table->to_device(device, run->stream, recv->data,
+                                           staged.recv.data, recv->n_bytes));
+        PLAIT_TRY(device->table->stream_wait(device, run->stream));
+    }
+done:
+    for (int i = 0; i < 2; i++) {
+        if (staged.pinned[i] != NULL) {
+            if (status != PLAIT_OK) {
+                (void)device->table->stream_wait(device, run->stream);
+            }
+            device->table->host_give(device, staged.pinned[i]);
+        }
+    }
+    return plait_device_failed(run, status);
+}
+
+plait_status_t plait_device_failed(plait_device_run_t *run, plait_status_t status)
+{
+    if (run->failure == PLAIT_OK && status != PLAIT_OK) {
+        run->failure = status;
+        (void)snprintf(run->why, sizeof(run->why), "%s", plait_error_text());
+    }
+    return run->failure;
+}
+
+static const plait_device_link_t staged_link = {
+    .name = "staged",
+    .is_blocking = true,
+    .exchange = staged_exchange,
+    .sendrecv = staged_sendrecv,
+};
+
+const plait_device_link_t *plait_device_link(const plait_device_t *device)
+{
+    (void)device;
+    return &staged_link;
+}

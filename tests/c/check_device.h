@@ -1,0 +1,41 @@
+/* A stand-in for a device: the table of device/device.h on host memory, with all that makes a
+ * real one unkind. Memory is PROT_NONE at the address that the library sees, and lies elsewhere
+ * for the device itself. Streams are threads that do their work late: results are right only by
+ * the order of streams and events. Memory that was given back is overwritten. Transforms to real
+ * numbers destroy their operand. Copies are counted, and any call may be made to fail. */
+#ifndef PLAIT_TESTS_CHECK_DEVICE_H
+#define PLAIT_TESTS_CHECK_DEVICE_H
+
+#include "device/device.h"
+
+typedef struct {
+    int64_t down_bytes, up_bytes; /* between host and device */
+    int64_t n_calls;              /* that may fail */
+    int64_t n_waits;              /* of the host for the device */
+} check_device_counts_t;
+
+/* Aborts where the system has no memory. */
+plait_device_t *check_device_create(int ordinal);
+
+/* Returns the number of things that were wrong, each printed: what was not given back, addresses
+ * beyond what was taken, calls outside enter and leave. */
+int check_device_destroy(plait_device_t **device_p);
+
+/* Memory for arrays of the test's own; its address as the library sees it. n_bytes 0: NULL. */
+void *check_device_alloc(plait_device_t *device, int64_t n_bytes);
+void check_device_free(plait_device_t *device, void *memory);
+
+/* Where the device, and the test, reads and writes it. */
+void *check_device_view(const plait_device_t *device, const void *memory);
+
+/* The stream of the test's own, as XLA has one; and until all is done on it. */
+plait_stream_t check_device_stream(plait_device_t *device);
+void check_device_drain(plait_device_t *device);
+
+check_device_counts_t check_device_counts(plait_device_t *device);
+
+/* The n-th call from now that may fail does, from 1; 0: none. is_dead: all calls after it as well,
+ * as where a context is lost. */
+void check_device_fail_at(plait_device_t *device, int64_t n, bool is_dead);
+
+#endif

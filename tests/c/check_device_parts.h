@@ -1,0 +1,50 @@
+/* The check device inside: what its work (check_device_work.c) wants of its memory and streams
+ * (check_device.c), and its work's functions of the table. */
+#ifndef PLAIT_TESTS_CHECK_DEVICE_PARTS_H
+#define PLAIT_TESTS_CHECK_DEVICE_PARTS_H
+
+#include "check_device.h"
+
+#include <stddef.h>
+
+/* At the begin of each call that may fail. */
+plait_status_t check_device_count_call(plait_device_t *device, const char *what);
+void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up);
+
+void check_device_fault(plait_device_t *device, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Faults where they are not. */
+void check_device_need_live(plait_device_t *device, const char *what, const void *p,
+                            int64_t n_bytes);
+void check_device_need_pinned(plait_device_t *device, const void *host,
+                              int64_t n_bytes);
+
+/* Whether there has been such a mark; there is one then. */
+bool check_device_mark(plait_device_t *device, uint64_t mark);
+
+/* A copy of the argument goes with the work. */
+void check_device_enqueue(plait_stream_t to, void (*run)(plait_device_t *, void *),
+                          const void *argument, size_t n_bytes);
+
+plait_status_t check_device_to_host(plait_device_t *device, plait_stream_t stream,
+                                    void *host, const void *src, int64_t n_bytes);
+plait_status_t check_device_to_device(plait_device_t *device, plait_stream_t stream,
+                                      void *dst, const void *host, int64_t n_bytes);
+plait_status_t check_device_boxes(plait_device_t *device, plait_stream_t stream,
+                                  plait_dtype_t dtype, int64_t n_boxes,
+                                  const plait_device_box_t list[]);
+plait_status_t check_device_reduce(plait_device_t *device, plait_stream_t stream,
+                                   plait_reduce_t op, plait_dtype_t dtype, int64_t n,
+                                   int n_pieces, const void *const pieces[], void *dst);
+plait_status_t check_device_scale(plait_device_t *device, plait_stream_t stream,
+                                  plait_dtype_t dtype, int64_t n, double factor,
+                                  void *x);
+plait_status_t check_device_fft_plan(plait_device_t *device,
+                                     const plait_device_fft_t *fft,
+                                     int64_t *work_bytes_p);
+plait_status_t check_device_fft(plait_device_t *device, plait_stream_t stream,
+                                const plait_device_fft_t *fft, const void *in,
+                                void *out, void *work);
+
+#endif

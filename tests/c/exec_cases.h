@@ -1,0 +1,806 @@
+/* Redistribution, halo exchange and transforms executed by threads, against arithmetic on global
+ * indices: the same functions for arrays in host memory, in every way of reaching a peer's
+ * (test_exec), and for arrays on a device (test_device_exec). */
+#ifndef PLAIT_TESTS_EXEC_CASES_H
+#define PLAIT_TESTS_EXEC_CASES_H
+
+#include "check.h"
+#include "device/pool.h"
+#include "dft.h"
+#include "ghosts.h"
+#include "plait/fft.h"
+#include "plait/redist.h"
+#include "redist/blocks.h"
+#include "team.h"
+
+#include <complex.h>
+#include <math.h>
+#include <string.h>
+
+static const plait_direct_t directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
+                                         PLAIT_DIRECT_NONE};
+
+static int64_t n_local(const plait_layout_t *layout, int rank)
+{
+    int64_t shape[PLAIT_MAX_NDIM];
+    int64_t n = 1;
+
+    plait_layout_stored_shape(layout, rank, shape);
+    for (int a = 0; a < layout->ndim; a++) {
+        n *= shape[a];
+    }
+    return n;
+}
+
+static bool is_alike(const plait_layout_t *a, const plait_layout_t *b, int rank)
+{
+    int64_t shape_a[PLAIT_MAX_NDIM];
+    int64_t shape_b[PLAIT_MAX_NDIM];
+
+    plait_layout_stored_shape(a, rank, shape_a);
+    plait_layout_stored_shape(b, rank, shape_b);
+    return memcmp(shape_a, shape_b, (size_t)a->ndim * sizeof(shape_a[0])) == 0;
+}
+
+/* Global row-major index of local element i of a rank (layouts without cyclic axes). */
+static int64_t global_of(const plait_layout_t *layout, int rank, int64_t i)
+{
+    int64_t shape[PLAIT_MAX_NDIM];
+    int64_t at = 0;
+    int64_t stride = 1;
+
+    plait_layout_stored_shape(layout, rank, shape);
+    for (int a = layout->ndim - 1; a >= 0; a--) {
+        bool is_owned = false;
+        int64_t index = i % shape[a];
+        i /= shape[a];
+        int64_t n_intervals = plait_layout_n_intervals(layout, rank, a);
+        for (int64_t k = 0; k < n_intervals; k++) {
+            int64_t local = 0;
+            plait_interval_t v = plait_layout_interval(layout, rank, a, k, &local);
+            if (index >= local && index < local + v.hi - v.lo) {
+                at += (v.lo + index - local) * stride;
+                is_owned = true;
+                break;
+            }
+        }
+        if (!is_owned) {
+            return -1;
+        }
+        stride *= layout->shape[a];
+    }
+    return at;
+}
+
+/* ---------------------------------------------------------------- redistribute */
+
+typedef struct {
+    plait_layout_t from, to;
+    bool is_turned;
+    plait_dtype_t dtype;
+    const char *text;
+} redist_t;
+
+/* Index in `from` of what has index `at` in `to`. */
+static int64_t source_of(const redist_t *t, int64_t at)
+{
+    int64_t n = t->to.shape[t->to.ndim - 1];
+    int64_t n_rows = (t->to.ndim > 1) ? t->to.shape[t->to.ndim - 2] : 1;
+    int64_t plane = at / (n * n_rows) * (n * n_rows);
+
+    return !t->is_turned ? at : plane + at % n * n_rows + (at - plane) / n;
+}
+
+static void fill_index(char *data, int64_t item, int64_t i, int64_t value)
+{
+    for (int64_t b = 0; b < item; b++) {
+        data[i * item + b] =
+            (char)((uint64_t)(value + 1) * 2654435761U >> (8 * (b % 4)));
+    }
+}
+
+static void redist_rank(plait_comm_t *comm, void *context)
+{
+    const redist_t *t = context;
+    int rank = plait_comm_rank(comm);
+    int64_t item = plait_dtype_bytes(t->dtype);
+    int64_t n_x = n_local(&t->from, rank);
+    int64_t n_y = n_local(&t->to, rank);
+    char *x = plait_alloc(n_x + 1, item);
+    char *y = plait_alloc(n_y + 1, item);
+    char *want = plait_alloc(n_y + 1, item);
+    plait_plan_t *plan = NULL;
+
+    for (int64_t i = 0; i < n_x; i++) {
+        fill_index(x, item, i, global_of(&t->from, rank, i));
+    }
+    for (int64_t i = 0; i < n_y; i++) {
+        int64_t at = global_of(&t->to, rank, i);
+        if (at >= 0) {
+            fill_index(want, item, i, source_of(t, at));
+        } else {
+            memset(want + i * item, 0, (size_t)item);
+        }
+    }
+    CHECK((t->is_turned ? plait_redist_turn_plan : plait_redist_plan)(
+              comm, t->dtype, &t->from, &t->to, &plan) == PLAIT_OK,
+          "%s", t->text);
+    for (int round = 0; round < 2 && plan != NULL; round++) {
+        memset(y, 0x5a, (size_t)(n_y + 1) * (size_t)item);
+        CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
+                  PLAIT_OK,
+              "%s", t->text);
+        CHECK(memcmp(y, want, (size_t)n_y * (size_t)item) == 0, "%s rank %d", t->text,
+              rank);
+        CHECK(y[n_y * item] == 0x5a, "%s rank %d wrote beyond the result", t->text,
+              rank);
+    }
+    plait_plan_destroy(&plan);
+    plait_free(x);
+    plait_free(y);
+    plait_free(want);
+}
+
+static const plait_split_t splits[] = {PLAIT_SPLIT_EVEN, PLAIT_SPLIT_CEIL,
+                                       PLAIT_SPLIT_CYCLIC};
+
+/* Which grid axis splits which array axis, by digits: 0 whole, 1 + g over grid axis g. */
+static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim,
+                      const int grid[], plait_split_t split, bool is_stored,
+                      plait_layout_t *layout)
+{
+    int over[PLAIT_MAX_NDIM] = {0};
+    int digits = code;
+
+    for (int a = 0; a < ndim; a++) {
+        over[a] = digits % (grid_ndim + 1) - 1;
+        digits /= grid_ndim + 1;
+    }
+    bool is_good = plait_layout_pencil(ndim, shape, grid_ndim, grid, over, split,
+                                       layout) == PLAIT_OK;
+    if (is_good && is_stored) {
+        int64_t most[PLAIT_MAX_NDIM];
+        plait_layout_local_shape(layout, 0, most);
+        for (int a = 0; a < ndim; a++) {
+            layout->stored[a] = most[a] + (code + a) % 2;
+            if (layout->axis[a].split == PLAIT_SPLIT_CEIL) {
+                layout->axis[a].block = layout->stored[a];
+            }
+        }
+    }
+    return is_good;
+}
+
+static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
+                         const int grid[])
+{
+    int n_codes = 1;
+
+    for (int a = 0; a < ndim; a++) {
+        n_codes *= grid_ndim + 1;
+    }
+    for (int f = 0; f < n_codes; f++) {
+        for (int t = 0; t < n_codes; t++) {
+            redist_t test = {
+                .dtype = plait_dtype_at((f * n_codes + t) % plait_dtype_count()),
+                .text = "redist"};
+            if (layout_of(f, ndim, shape, grid_ndim, grid, splits[f % 3],
+                          (f + 2 * t) % 3 == 1, &test.from) &&
+                layout_of(t, ndim, shape, grid_ndim, grid, splits[t % 3],
+                          (f + t) % 3 == 1, &test.to)) {
+                team_run(n_ranks, directs[(f + t) % 3], redist_rank, &test);
+                if (ndim > 1) {
+                    test.from = plait_layout_turned(&test.from);
+                    test.is_turned = true;
+                    test.text = "redist turned";
+                    team_run(n_ranks, directs[(f + 2 * t + 1) % 3], redist_rank, &test);
+                }
+            }
+        }
+    }
+}
+
+/* Boxes that lie across, larger than what is read at a time, in all ways to reach them. */
+static void check_turned_large(int n_ranks, plait_dtype_t dtype)
+{
+    const int64_t shape[] = {3, 253, 431};
+    const int grid[] = {n_ranks};
+
+    for (int code = 1; code <= 4; code *= 2) { /* each axis split */
+        redist_t test = {.is_turned = true, .dtype = dtype, .text = "large turned"};
+        CHECK(layout_of(code, 3, shape, 1, grid, PLAIT_SPLIT_CYCLIC, false, &test.to) &&
+                  layout_of(4, 3, shape, 1, grid, PLAIT_SPLIT_CEIL, true, &test.from),
+              "layouts");
+        test.from = plait_layout_turned(&test.from);
+        for (int direct = 0; direct < 3; direct++) {
+            team_run(n_ranks, directs[direct], redist_rank, &test);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- fft */
+
+typedef struct {
+    plait_layout_t from, to;
+    int n_axes, axes[3];
+    int sign;
+    bool in_place;
+    plait_dtype_t dtype;
+    plait_fft_kind_t kind;
+    double scale;
+    const double complex *x, *want; /* global */
+    char text[200];
+} fft_test_t;
+
+static double complex get(const void *data, plait_dtype_t dtype, int64_t i)
+{
+    switch (dtype) {
+    case PLAIT_F32:
+        return (double)((const float *)data)[i];
+    case PLAIT_F64:
+        return ((const double *)data)[i];
+    case PLAIT_C64:
+        return (double complex)((const float complex *)data)[i];
+    default:
+        return ((const double complex *)data)[i];
+    }
+}
+
+static void put(void *data, plait_dtype_t dtype, int64_t i, double complex v)
+{
+    switch (dtype) {
+    case PLAIT_F32:
+        ((float *)data)[i] = (float)creal(v);
+        break;
+    case PLAIT_F64:
+        ((double *)data)[i] = creal(v);
+        break;
+    case PLAIT_C64:
+        ((float complex *)data)[i] = (float complex)v;
+        break;
+    default:
+        ((double complex *)data)[i] = v;
+    }
+}
+
+static plait_dtype_t dtype_of(const fft_test_t *t, bool is_result)
+{
+    plait_dtype_t real = (t->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
+    plait_fft_kind_t kind =
+        is_result ? PLAIT_FFT_COMPLEX_TO_REAL : PLAIT_FFT_REAL_TO_COMPLEX;
+
+    return (t->kind == kind) ? real : t->dtype;
+}
+
+static void fft_rank(plait_comm_t *comm, void *context)
+{
+    const fft_test_t *t = context;
+    int rank = plait_comm_rank(comm);
+    int64_t n_x = n_local(&t->from, rank);
+    int64_t n_y = n_local(&t->to, rank);
+    int64_t item = plait_dtype_bytes(t->dtype);
+    void *x = plait_alloc(n_x + n_y + 1, item);
+    void *y = t->in_place ? x : plait_alloc(n_y + 1, item);
+    plait_plan_t *plan = NULL;
+    bool is_zero = true;
+    double error = 0;
+    double norm = 0;
+    int64_t n_total = 1;
+    const plait_fft_problem_t problem = {.dtype = t->dtype,
+                                         .from = &t->from,
+                                         .to = &t->to,
+                                         .n_axes = t->n_axes,
+                                         .axes = t->axes,
+                                         .sign = t->sign,
+                                         .kind = t->kind,
+                                         .scale = t->scale};
+    const plait_dtype_t from = dtype_of(t, false), to = dtype_of(t, true);
+
+    for (int64_t i = 0; i < n_x; i++) {
+        int64_t at = global_of(&t->from, rank, i);
+        put(x, from, i, (at >= 0) ? t->x[at] : (double complex)NAN);
+    }
+    CHECK(plait_fft_plan(comm, &problem, &plan) == PLAIT_OK, "%s", t->text);
+    if (plan != NULL) {
+        CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
+                  PLAIT_OK,
+              "%s", t->text);
+        for (int64_t i = 0; i < n_y; i++) {
+            int64_t at = global_of(&t->to, rank, i);
+            double complex want = (at >= 0) ? t->want[at] : 0;
+            is_zero = is_zero && (at >= 0 || get(y, to, i) == 0);
+            error += pow(cabs(get(y, to, i) - want), 2);
+            norm += pow(cabs(want), 2);
+        }
+        for (int i = 0; i < t->n_axes; i++) {
+            n_total *= t->from.shape[t->axes[i]];
+        }
+        CHECK(is_zero, "%s rank %d padding", t->text, rank);
+        double eps = (t->dtype == PLAIT_C128) ? 2.3e-16 : 1.2e-7;
+        double bound =
+            16 * eps * (1 + log2((double)n_total)); /* Bluestein's, per axis */
+        CHECK(sqrt(error) <= bound * sqrt(norm) + 1e-300,
+              "%s rank %d error %g bound %g", t->text, rank, sqrt(error / norm), bound);
+    }
+    plait_plan_destroy(&plan);
+    plait_free(x);
+    if (!t->in_place) {
+        plait_free(y);
+    }
+}
+
+/* What is wanted of t->x, whose shape is t->from's. */
+static double complex *expected(const fft_test_t *t)
+{
+    int ndim = t->from.ndim;
+    int half = t->axes[t->n_axes - 1];
+    bool to_real = t->kind == PLAIT_FFT_COMPLEX_TO_REAL;
+    int64_t shape[PLAIT_MAX_NDIM];
+    int64_t n = n_elements(ndim, t->from.shape);
+    double complex *y = plait_alloc(n, sizeof(*y));
+
+    memcpy(shape, t->from.shape, sizeof(shape));
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = t->x[i] * t->scale;
+    }
+    for (int i = 0; i < t->n_axes - to_real; i++) {
+        dft_axis(y, ndim, shape, t->axes[i], t->sign);
+    }
+    if (t->kind != PLAIT_FFT_COMPLEX) {
+        double complex *all = y;
+        y = map_lines(all, ndim, shape, half, t->to.shape[half],
+                      to_real ? half_to_real : keep_half, t->sign);
+        plait_free(all);
+    }
+    return y;
+}
+
+/* With one kind of transform; halved is the axis that is named last. */
+static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
+{
+    plait_dtype_t from = dtype_of(&t, false);
+    int64_t n = n_elements(t.from.ndim, t.from.shape);
+    double complex *x = plait_alloc(n, sizeof(*x));
+    double complex *want = NULL;
+    bool is_equal = t.kind == PLAIT_FFT_COMPLEX;
+
+    for (int64_t i = 0; i < n; i++) {
+        double complex z = sample(1, (uint64_t)i) + sample(2, (uint64_t)i) * I;
+        put(&x[i], from, 0, z); /* rounded as the operand is */
+        x[i] = get(&x[i], from, 0);
+    }
+    t.x = x;
+    want = expected(&t);
+    t.want = want;
+    team_run(n_ranks, direct, fft_rank, &t);
+    for (int r = 0; r < n_ranks; r++) {
+        is_equal = is_equal && is_alike(&t.from, &t.to, r);
+    }
+    t.in_place = true;
+    if (is_equal) {
+        team_run(n_ranks, direct, fft_rank, &t);
+    }
+    plait_free(x);
+    plait_free(want);
+}
+
+static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
+                      const int grid[], int from, int to, int first_axis, int sign,
+                      plait_direct_t direct, plait_dtype_t dtype)
+{
+    static const char *const names[] = {"complex", "from real", "to real"};
+
+    for (int variant = 0; variant < 5; variant++) {
+        fft_test_t t = {.dtype = dtype, .sign = sign, .scale = 0.5};
+        char a[64];
+        char b[64];
+
+        t.kind = (variant == 0)       ? PLAIT_FFT_COMPLEX
+                 : (variant % 2 == 0) ? PLAIT_FFT_COMPLEX_TO_REAL
+                                      : PLAIT_FFT_REAL_TO_COMPLEX;
+        int stored =
+            (from + to + variant + (int)direct) % 4; /* bit 0: operand, 1: result */
+        if (!layout_of(from, ndim, shape, grid_ndim, grid, splits[(from + variant) % 2],
+                       (stored & 1) != 0, &t.from) ||
+            !layout_of(to, ndim, shape, grid_ndim, grid, splits[(to + variant) % 2],
+                       (stored & 2) != 0, &t.to)) {
+            return;
+        }
+        for (int i = first_axis; i < ndim; i++) {
+            t.axes[t.n_axes++] = (variant < 3) ? i : ndim - 1 - (i - first_axis);
+        }
+        int half = t.axes[t.n_axes - 1];
+        if (t.kind == PLAIT_FFT_REAL_TO_COMPLEX) {
+            t.to.shape[half] =
+                t.to.shape[half] / 2 + 1; /* what is stored is still enough */
+        } else if (t.kind == PLAIT_FFT_COMPLEX_TO_REAL) {
+            t.from.shape[half] = t.from.shape[half] / 2 + 1;
+        }
+        plait_layout_print(&t.from, a, sizeof(a));
+        plait_layout_print(&t.to, b, sizeof(b));
+        (void)snprintf(
+            t.text, sizeof(t.text),
+            "fft %s %s %s -> %s axes from %d, axis %d last, sign %d direct %d",
+            plait_dtype_name(dtype), names[t.kind], a, b, first_axis, half, sign,
+            (int)direct);
+        check_fft_kind(t, n_ranks, direct);
+    }
+}
+
+static int code_of(int grid_ndim, int ndim, const int over[])
+{
+    int code = 0;
+
+    for (int a = ndim - 1; a >= 0; a--) {
+        code = code * (grid_ndim + 1) + over[a] + 1;
+    }
+    return code;
+}
+
+static void check_ffts(int n_ranks)
+{
+    static const int64_t shapes[][3] = {
+        {8, 8, 8}, {6, 5, 7}, {3, 2, 4}, {1, 17, 2}, {16, 9, 20}};
+    const int line[] = {n_ranks};
+
+    for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+        for (int d = 0; d < 3; d++) {
+            for (int from = -1; from < 3; from++) {
+                for (int to = -1; to < 3; to++) {
+                    if (is_quick() && ((int)s + d + from + to) % 2 != 0) {
+                        continue;
+                    }
+                    int f[3] = {-1, -1, -1};
+                    int t[3] = {-1, -1, -1};
+                    if (from >= 0) {
+                        f[from] = 0;
+                    }
+                    if (to >= 0) {
+                        t[to] = 0;
+                    }
+                    check_fft(n_ranks, 3, shapes[s], 1, line, code_of(1, 3, f),
+                              code_of(1, 3, t), (from + to + 2) % 3,
+                              (s + (size_t)d) % 2 ? 1 : -1, directs[d],
+                              d == 1 ? PLAIT_C64 : PLAIT_C128);
+                }
+            }
+        }
+    }
+    for (int a = 2; a < n_ranks; a++) {
+        if (n_ranks % a == 0) {
+            const int grid[] = {a, n_ranks / a};
+            static const int paths[][2][3] = {{{0, 1, -1}, {-1, 0, 1}},
+                                              {{-1, 0, 1}, {0, 1, -1}},
+                                              {{0, 1, -1}, {0, 1, -1}},
+                                              {{1, -1, 0}, {0, -1, 1}}};
+            for (size_t p = 0; p < 4; p++) {
+                for (int d = 0; d < 3; d++) {
+                    check_fft(n_ranks, 3, shapes[p], 2, grid,
+                              code_of(2, 3, paths[p][0]), code_of(2, 3, paths[p][1]), 0,
+                              -1, directs[d], PLAIT_C128);
+                }
+            }
+        }
+    }
+    static const int64_t flat[][2] = {{12, 10}, {3, 50}};
+    for (int d = 0; d < 3; d++) {
+        check_fft(n_ranks, 2, flat[0], 1, line, 1, 2, 0, -1, directs[d], PLAIT_C128);
+        check_fft(n_ranks, 2, flat[1], 1, line, 2, 1, 0, 1, directs[d], PLAIT_C64);
+        check_fft(n_ranks, 2, flat[0], 1, line, 2, 2, 1, 1, directs[d], PLAIT_C64);
+    }
+}
+
+/* Axes that no other axis takes the split of, or only one too short: products, primes, fewer
+ * points than ranks; from one place along the array to others. */
+static void check_lone_axes(int n_ranks)
+{
+    const int64_t p = n_ranks;
+    const int64_t lines[] = {30,  64, 96,    97,        120,
+                             192, 2,  p * p, p * p * 2, p * (p + 1)};
+    const int line[] = {n_ranks};
+
+    for (size_t s = 0; s < sizeof(lines) / sizeof(lines[0]); s++) {
+        for (int i = 0; i < 9; i++) { /* 0 whole, 1 split */
+            int d = (i + (int)s) % 3;
+            check_fft(n_ranks, 1, &lines[s], 1, line, (i < 6), (i < 3 || i > 5), 0,
+                      (i % 2) ? 1 : -1, directs[i % 3],
+                      (d == 1) ? PLAIT_C64 : PLAIT_C128);
+        }
+    }
+    for (int split = 0; split < 3; split++) {
+        int64_t shape[] = {2, 1, 3};
+        int over[] = {-1, -1, -1};
+        shape[split] = 4 * p * (p + 2);
+        over[split] = 0;
+        int f = code_of(1, 3, over);
+        for (int d = 0; d < 3; d++) {
+            check_fft(n_ranks, 3, shape, 1, line, f, f, 0, 1, directs[d], PLAIT_C128);
+            check_fft(n_ranks, 3, shape, 1, line, f, code_of(1, 3, (int[]){-1, 0, -1}),
+                      split, -1, directs[d], PLAIT_C64);
+        }
+    }
+    for (int a = 2; a < n_ranks; a++) {
+        const int64_t shape[] = {2 * a * a, 3 * (p / a) * (p / a)};
+        const int grid[] = {a, n_ranks / a};
+        for (int d = 0; d < 3 && n_ranks % a == 0; d++) {
+            int both = code_of(2, 2, (int[]){0, 1});
+            check_fft(n_ranks, 2, shape, 2, grid, both, both, d % 2, -1, directs[d],
+                      PLAIT_C128);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- halo */
+
+typedef struct {
+    plait_layout_t cells;
+    int64_t before[3], after[3];
+    plait_boundary_t boundary[3];
+    bool in_place;
+    double *sums; /* by rank: <y, A x> and <A' y, x>, of exchange and of pad */
+    char text[200];
+} halo_test_t;
+
+typedef enum { CELL, GHOST, BEHIND } place_t;
+
+/* What element i of a rank's array is, and its value if every cell has that of its index. */
+static place_t halo_place(const halo_test_t *t, int rank, bool is_padded, int64_t i,
+                          double *value_p)
+{
+    int64_t stored[3];
+    int64_t owned[3];
+    int64_t at = 0;
+    int64_t stride = 1;
+    place_t place = CELL;
+    bool is_copy = true;
+
+    plait_layout_stored_shape(&t->cells, rank, stored);
+    plait_layout_local_shape(&t->cells, rank, owned);
+    for (int a = t->cells.ndim - 1; a >= 0; a--) {
+        int64_t before = is_padded ? t->before[a] : 0;
+        int64_t after = is_padded ? t->after[a] : 0;
+        int64_t n = t->cells.shape[a];
+        int64_t index = i % (stored[a] + before + after);
+        plait_interval_t own = plait_layout_interval(&t->cells, rank, a, 0, NULL);
+        int64_t cell = ghost_cell(t->boundary[a], n, own.lo - before + index);
+        i /= stored[a] + before + after;
+        if (index >= before + owned[a] + after || owned[a] == 0) {
+            place = BEHIND;
+        } else if (index < before || index >= before + owned[a]) {
+            place = (place == CELL) ? GHOST : place;
+        }
+        is_copy = is_copy && cell >= 0;
+        at += cell * stride;
+        stride *= n;
+    }
+    *value_p = (is_copy && place != BEHIND) ? sample(7, (uint64_t)at) : 0;
+    return place;
+}
+
+static int64_t halo_size(const halo_test_t *t, int rank, bool is_padded)
+{
+    int64_t shape[3];
+    int64_t n = 1;
+
+    plait_layout_stored_shape(&t->cells, rank, shape);
+    for (int a = 0; a < t->cells.ndim; a++) {
+        n *= shape[a] + (is_padded ? t->before[a] + t->after[a] : 0);
+    }
+    return n;
+}
+
+typedef plait_status_t (*halo_plan_fn_t)(const plait_comm_t *comm,
+                                         const plait_halo_problem_t *problem,
+                                         plait_plan_t **plan_p);
+
+/* Runs a plan; the result is y, or x in place. */
+static void halo_run(const halo_test_t *t, plait_comm_t *comm, halo_plan_fn_t fn,
+                     const double *x, double *y)
+{
+    const plait_halo_problem_t problem = {.dtype = PLAIT_F64,
+                                          .cells = &t->cells,
+                                          .before = t->before,
+                                          .after = t->after,
+                                          .boundary = t->boundary};
+    plait_plan_t *plan = NULL;
+
+    CHECK(fn(comm, &problem, &plan) == PLAIT_OK, "%s", t->text);
+    CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
+              PLAIT_OK,
+          "%s", t->text);
+    plait_plan_destroy(&plan);
+}
+
+/* What no operation may read is not a number. */
+static double *halo_operand(const halo_test_t *t, int rank, bool is_padded)
+{
+    int64_t n = halo_size(t, rank, is_padded);
+    double *x = plait_alloc(n, sizeof(double));
+
+    for (int64_t i = 0; i < n; i++) {
+        if (halo_place(t, rank, is_padded, i, &x[i]) != CELL) {
+            x[i] = (double)NAN;
+        }
+    }
+    return x;
+}
+
+static void halo_forward(halo_test_t *t, plait_comm_t *comm, bool is_bare,
+                         const double *weight, double *sum_p)
+{
+    int rank = plait_comm_rank(comm);
+    int64_t n = halo_size(t, rank, true);
+    double *x = halo_operand(t, rank, !is_bare);
+    double *y = (t->in_place && !is_bare) ? x : plait_alloc(n, sizeof(double));
+    int64_t n_wrong = 0;
+
+    halo_run(t, comm, is_bare ? plait_halo_pad_plan : plait_halo_exchange_plan, x, y);
+    *sum_p = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double value = 0;
+        place_t place = halo_place(t, rank, true, i, &value);
+        n_wrong += !(y[i] == value);
+        *sum_p += (place == BEHIND) ? 0 : weight[i] * value;
+    }
+    CHECK(n_wrong == 0, "%s%s rank %d: %lld cells", t->text, is_bare ? " pad" : "",
+          rank, (long long)n_wrong);
+    if (y != x) {
+        plait_free(y);
+    }
+    plait_free(x);
+}
+
+static void halo_backward(halo_test_t *t, plait_comm_t *comm, bool is_bare,
+                          const double *weight, double *sum_p)
+{
+    int rank = plait_comm_rank(comm);
+    int64_t n_x = halo_size(t, rank, true);
+    int64_t n_y = halo_size(t, rank, !is_bare);
+    double *x = plait_alloc(n_x, sizeof(double));
+    double *y = (t->in_place && !is_bare) ? x : plait_alloc(n_y, sizeof(double));
+    int64_t n_wrong = 0;
+
+    for (int64_t i = 0; i < n_x; i++) {
+        x[i] = weight[i];
+    }
+    halo_run(t, comm, is_bare ? plait_halo_fold_plan : plait_halo_reduce_plan, x, y);
+    *sum_p = 0;
+    for (int64_t i = 0; i < n_y; i++) {
+        double value = 0;
+        bool is_cell = halo_place(t, rank, !is_bare, i, &value) == CELL;
+        n_wrong += !is_cell && !(y[i] == 0);
+        *sum_p += is_cell ? y[i] * value : 0;
+    }
+    CHECK(n_wrong == 0, "%s%s rank %d: %lld not zero", t->text,
+          is_bare ? " fold" : " reduce", rank, (long long)n_wrong);
+    if (y != x) {
+        plait_free(y);
+    }
+    plait_free(x);
+}
+
+static void halo_rank(plait_comm_t *comm, void *context)
+{
+    halo_test_t *t = context;
+    int rank = plait_comm_rank(comm);
+    int64_t n = halo_size(t, rank, true);
+    double *weight = plait_alloc(n, sizeof(double));
+
+    for (int64_t i = 0; i < n; i++) {
+        double value = 0;
+        place_t place = halo_place(t, rank, true, i, &value);
+        weight[i] = (place == BEHIND) ? (double)NAN
+                                      : sample((uint64_t)(rank + 10), (uint64_t)i);
+    }
+    for (int is_bare = 0; is_bare < 2; is_bare++) {
+        double *sums = t->sums + 4 * rank + 2 * is_bare;
+        halo_forward(t, comm, is_bare != 0, weight, &sums[0]);
+        halo_backward(t, comm, is_bare != 0, weight, &sums[1]);
+    }
+    plait_free(weight);
+}
+
+static void check_halo(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
+                       const int grid[], int code, int seed, plait_direct_t direct)
+{
+    static const int64_t widths[] = {0, 1, 2, 3, 4, 1, 9};
+    halo_test_t t = {0};
+    double sums[4 * TEAM_MAX] = {0};
+    double total[4] = {0};
+    char text[64];
+    int n = 0;
+
+    if (!layout_of(code, ndim, shape, grid_ndim, grid, splits[code % 2], seed % 3 == 0,
+                   &t.cells)) {
+        return;
+    }
+    t.in_place = seed % 2;
+    t.sums = sums;
+    plait_layout_print(&t.cells, text, sizeof(text));
+    n = snprintf(t.text, sizeof(t.text), "halo %s seed %d direct %d", text, seed,
+                 (int)direct);
+    for (int a = 0; a < ndim; a++) {
+        bool is_wide = a == seed % ndim; /* of one axis: arrays stay small */
+        t.before[a] = widths[(seed + 2 * a) % (is_wide ? 7 : 3)];
+        t.after[a] = widths[(2 * seed + a) % (is_wide ? 7 : 4)];
+        t.boundary[a] = (plait_boundary_t)((seed / 2 + a) % 4);
+        n += snprintf(t.text + n, sizeof(t.text) - (size_t)n, " %d:%d+%d",
+                      (int)t.boundary[a], (int)t.before[a], (int)t.after[a]);
+    }
+    team_run(n_ranks, direct, halo_rank, &t);
+    for (int i = 0; i < 4 * n_ranks; i++) {
+        total[i % 4] += sums[i];
+    }
+    for (int i = 0; i < 4; i += 2) {
+        CHECK(fabs(total[i] - total[i + 1]) <= 1e-12 * (1 + fabs(total[i])),
+              "%s: %g against %g", t.text, total[i], total[i + 1]);
+    }
+}
+
+/* What a problem may leave out, and what is no problem. */
+static void halo_defaults(plait_comm_t *comm, void *context)
+{
+    const int64_t shape[] = {6};
+    const int64_t none[] = {-1};
+    const int64_t one[] = {1};
+    const plait_boundary_t unknown[] = {(plait_boundary_t)4};
+    const int grid[] = {plait_comm_size(comm)};
+    plait_layout_t cells;
+    plait_halo_problem_t problem = {.dtype = PLAIT_F64, .cells = &cells, .before = one};
+    plait_plan_t *plan = NULL;
+    double x[] = {1, 2};
+    double y[4] = {0};
+
+    (void)context;
+    (void)layout_of(1, 1, shape, 1, grid, PLAIT_SPLIT_EVEN, false, &cells);
+    CHECK(plait_halo_pad_plan(comm, &problem, &plan) == PLAIT_OK, "defaults");
+    CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
+              PLAIT_OK,
+          "defaults");
+    CHECK(y[0] == 2 && y[1] == 1 && y[2] == 2 && y[3] == 1, "periodic on both sides");
+    plait_plan_destroy(&plan);
+    problem.after = none;
+    CHECK(plait_halo_pad_plan(comm, &problem, &plan) == PLAIT_ERR_INVALID, "after");
+    problem.after = NULL;
+    problem.boundary = unknown;
+    CHECK(plait_halo_exchange_plan(comm, &problem, &plan) == PLAIT_ERR_INVALID,
+          "boundary");
+    problem.boundary = NULL;
+    problem.before = NULL;
+    CHECK(plait_halo_fold_plan(comm, &problem, &plan) == PLAIT_ERR_INVALID, "before");
+    problem.before = one;
+    problem.dtype = PLAIT_BOOL;
+    CHECK(plait_halo_reduce_plan(comm, &problem, &plan) == PLAIT_ERR_INVALID, "bool");
+    cells.axis[0].split = PLAIT_SPLIT_CYCLIC;
+    cells.axis[0].block = 1;
+    problem.dtype = PLAIT_F64;
+    CHECK(plait_halo_reduce_plan(comm, &problem, &plan) == PLAIT_ERR_INVALID, "cyclic");
+    CHECK(plan == NULL, "no plan");
+}
+
+/* All of them but the largest, and what is no problem. */
+static void exec_cases(int n_ranks)
+{
+    static const int64_t shapes[][3] = {{4, 6, 5}, {7, 3, 2}, {2, 1, 9}};
+    const int line[] = {n_ranks};
+
+    check_redist(n_ranks, 2, shapes[n_ranks % 3], 1, line);
+    check_ffts(n_ranks);
+    check_lone_axes(n_ranks);
+    for (int seed = 0; seed < 28; seed++) {
+        for (int d = 0; d < 3; d++) {
+            check_halo(n_ranks, 1 + seed % 3, shapes[seed % 3], 1, line, seed % 4, seed,
+                       directs[d]);
+        }
+    }
+    if (n_ranks % 2 == 0 && n_ranks > 2) {
+        const int grid[] = {2, n_ranks / 2};
+        check_redist(n_ranks, 3, shapes[0], 2, grid);
+        for (int seed = 0; seed < 27; seed++) {
+            check_halo(n_ranks, 3, shapes[seed % 3], 2, grid, seed, seed + 3,
+                       directs[seed % 3]);
+        }
+    }
+}
+
+#endif

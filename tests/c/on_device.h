@@ -1,0 +1,105 @@
+/* Lets whatever a test executes run on check devices: where a plan is for a device, operands are
+ * brought there and results fetched, around plait_exec_plan (the linker's --wrap). So the cases
+ * of the host are those of devices. Each rank of team_run has a device of its own. */
+#ifndef PLAIT_TESTS_ON_DEVICE_H
+#define PLAIT_TESTS_ON_DEVICE_H
+
+#include "check.h"
+#include "check_device.h"
+#include "plan/exec.h"
+#include "team.h"
+
+#include <string.h>
+
+static inline void on_device_begin(int n_ranks)
+{
+    for (int r = 0; r < n_ranks; r++) {
+        team_devices[r] = check_device_create(r);
+    }
+}
+
+static inline void on_device_end(int n_ranks)
+{
+    for (int r = 0; r < n_ranks; r++) {
+        plait_staged_trim(team_devices[r]);
+        CHECK(check_device_destroy(&team_devices[r]) == 0, "device of rank %d", r);
+    }
+}
+
+/* The device's copy of a slot; one that shares an earlier one's memory does so there. */
+static inline void *on_device_slot(const plait_plan_t *plan, int slot,
+                                   void *const host[], void *const there[])
+{
+    void *memory = NULL;
+
+    if (host[slot] == NULL) {
+        return NULL; /* nobody will look at it */
+    }
+    for (int s = 0; s < slot && memory == NULL; s++) {
+        memory = (host[s] == host[slot]) ? there[s] : NULL;
+    }
+    return (memory != NULL) ? memory
+                            : check_device_alloc(plan->device, plan->slot_bytes[slot]);
+}
+
+plait_status_t __real_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
+                                      int64_t run, plait_history_t *history,
+                                      const plait_exec_arrays_t *arrays,
+                                      plait_trace_times_t *times);
+plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
+                                      int64_t run, plait_history_t *history,
+                                      const plait_exec_arrays_t *arrays,
+                                      plait_trace_times_t *times);
+
+plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
+                                      int64_t run, plait_history_t *history,
+                                      const plait_exec_arrays_t *arrays,
+                                      plait_trace_times_t *times)
+{
+    const int n = plan->n_args + plan->n_rets;
+    void *host[PLAIT_MAX_SLOTS] = {NULL};
+    void *there[PLAIT_MAX_SLOTS] = {NULL};
+    const void *args[PLAIT_MAX_SLOTS];
+    void *rets[PLAIT_MAX_SLOTS];
+
+    if (plan->device == NULL) {
+        return __real_plait_exec_plan(plan, end, run, history, arrays, times);
+    }
+    for (int s = 0; s < n; s++) {
+        bool is_arg = s < plan->n_args;
+        host[s] = is_arg ? (void *)(uintptr_t)arrays->args[s]
+                         : arrays->rets[s - plan->n_args];
+        there[s] = on_device_slot(plan, s, host, there);
+        if (there[s] != NULL) { /* what is not written stays as it is */
+            memcpy(check_device_view(plan->device, there[s]), host[s],
+                   (size_t)plan->slot_bytes[s]);
+        }
+        if (is_arg) {
+            args[s] = there[s];
+        } else {
+            rets[s - plan->n_args] = there[s];
+        }
+    }
+    const plait_exec_arrays_t moved = {args, rets, check_device_stream(plan->device)};
+    plait_status_t status =
+        __real_plait_exec_plan(plan, end, run, history, &moved, times);
+    check_device_drain(plan->device);
+    for (int s = plan->n_args; s < n; s++) {
+        if (there[s] != NULL) {
+            memcpy(host[s], check_device_view(plan->device, there[s]),
+                   (size_t)plan->slot_bytes[s]);
+        }
+    }
+    for (int s = n - 1; s >= 0; s--) {
+        bool is_shared = false;
+        for (int t = 0; t < s; t++) {
+            is_shared = is_shared || there[t] == there[s];
+        }
+        if (!is_shared) {
+            check_device_free(plan->device, there[s]);
+        }
+    }
+    return status;
+}
+
+#endif

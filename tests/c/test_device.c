@@ -1,0 +1,397 @@
+/* Collectives and matched transfers of arrays on a device, one for each rank that is a thread:
+ * values as on the host, bytes of copies, and failures of the device at every one of its calls. */
+#include "check.h"
+#include "check_device.h"
+#include "coll/coll.h"
+#include "coll_cases.h"
+#include "device/pool.h"
+#include "on_device.h"
+#include "ops/list.h"
+#include "plait/coll.h"
+#include "plait/dense.h"
+#include "plan/launch.h"
+#include "team.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void cases_rank(plait_comm_t *comm, void *context)
+{
+    (void)context;
+    case_all(comm);
+    case_matched(comm);
+    CHECK(plait_barrier(comm) == PLAIT_OK, "barrier");
+}
+
+/* ---- the device itself ---- */
+
+/* A process that the system ends: it has touched what it must not. */
+static bool ends_by_fault(char *p)
+{
+    int how = 0;
+    pid_t child = fork();
+
+    if (child == 0) {
+        (void)signal(SIGSEGV, SIG_DFL);
+        (void)signal(SIGBUS, SIG_DFL);
+        *(volatile char *)p = 1;
+        _exit(0);
+    }
+    (void)waitpid(child, &how, 0);
+    return WIFSIGNALED(how) || (WIFEXITED(how) && WEXITSTATUS(how) != 0);
+}
+
+/* What nobody ordered is seen: a box on one stream, of what comes to the device on another. */
+static void check_planted(void)
+{
+    enum { N = 4096, TRIES = 200 };
+    plait_device_t *device = check_device_create(0);
+    const plait_device_table_t *t = device->table;
+    void *x = check_device_alloc(device, N);
+    void *y = check_device_alloc(device, N);
+    char *host = NULL;
+    plait_stream_t other = NULL;
+    bool is_late = false;
+    const plait_device_box_t box = {.src = x, .dst = y, .box = {.row_bytes = N}};
+
+    CHECK(ends_by_fault(x), "the host wrote to the device's memory");
+    CHECK(!ends_by_fault(check_device_view(device, x)), "nor may the device");
+    CHECK(t->enter(device) == PLAIT_OK &&
+              t->host_take(device, N, (void **)&host) == PLAIT_OK &&
+              t->stream_create(device, &other) == PLAIT_OK,
+          "streams");
+    for (int i = 0; i < TRIES; i++) {
+        memset(host, i + 1, N);
+        (void)t->to_device(device, other, x, host, N);
+        (void)t->boxes(device, check_device_stream(device), PLAIT_U8, 1, &box);
+        check_device_drain(device);
+        (void)t->stream_wait(device, other);
+        is_late =
+            is_late || ((char *)check_device_view(device, y))[N - 1] != (char)(i + 1);
+    }
+    CHECK(is_late, "%d times in order, though nobody asked for it", TRIES);
+    t->host_give(device, host);
+    t->stream_destroy(device, other);
+    t->leave(device);
+    check_device_free(device, x);
+    check_device_free(device, y);
+    CHECK(check_device_destroy(&device) == 0, "device");
+}
+
+/* ---- copies ---- */
+
+/* i sends so many bytes to j: none, some, or many chunks. */
+static int64_t count_of(int i, int j)
+{
+    static const int64_t counts[] = {0,      1,       64 << 10, (64 << 10) + 1,
+                                     300000, 9 << 20, 777};
+
+    return counts[(3 * i + 5 * j) % 7];
+}
+
+/* What goes to others comes down once, what they send goes up once. */
+static void copies_rank(plait_comm_t *comm, void *context)
+{
+    const int me = plait_comm_rank(comm);
+    const int size = plait_comm_size(comm);
+    plait_device_t *device = comm->end.caps.device;
+    int64_t counts[4 * 4];
+    int64_t n_x = 0, n_y = 0, n_down = 0, n_up = 0;
+
+    (void)context;
+    for (int i = 0; i < size * size; i++) {
+        counts[i] = count_of(i / size, i % size);
+    }
+    for (int q = 0; q < size; q++) {
+        n_x += counts[me * size + q];
+        n_y += counts[q * size + me];
+        n_down += (q != me) ? counts[me * size + q] : 0;
+        n_up += (q != me) ? counts[q * size + me] : 0;
+    }
+    case_t c = case_begin(me, n_x, n_y);
+    int64_t at = 0;
+    for (int q = 0; q < size; q++) {
+        int64_t n = counts[q * size + me];
+        expect(&c, at, n, q, sum_before(counts + q * size, me));
+        at += n;
+    }
+    const check_device_counts_t before = check_device_counts(device);
+    plait_status_t status = plait_alltoallv(comm, PLAIT_U8, counts, c.x, c.y);
+    const check_device_counts_t after = check_device_counts(device);
+    case_end(&c, comm, status, "chunks", n_x);
+    CHECK(after.down_bytes - before.down_bytes == n_down,
+          "rank %d: %lld bytes down, expected %lld", me,
+          (long long)(after.down_bytes - before.down_bytes), (long long)n_down);
+    CHECK(after.up_bytes - before.up_bytes == n_up,
+          "rank %d: %lld bytes up, expected %lld", me,
+          (long long)(after.up_bytes - before.up_bytes), (long long)n_up);
+}
+
+/* ---- failures ---- */
+
+typedef struct {
+    const char *name;
+    plait_status_t (*call)(plait_comm_t *comm, void *x, void *y);
+    bool is_matched;
+} failing_t;
+
+enum { N_FAILING = 50000 }; /* doubles */
+
+static plait_status_t call_allreduce(plait_comm_t *comm, void *x, void *y)
+{
+    return plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, N_FAILING, x, y);
+}
+
+static plait_status_t call_alltoall(plait_comm_t *comm, void *x, void *y)
+{
+    return plait_alltoall(comm, PLAIT_F64, N_FAILING / plait_comm_size(comm), x, y);
+}
+
+static plait_status_t call_scan(plait_comm_t *comm, void *x, void *y)
+{
+    return plait_scan(comm, PLAIT_MAX, 0, PLAIT_F64, 100, x, y);
+}
+
+static plait_status_t call_gather(plait_comm_t *comm, void *x, void *y)
+{
+    return plait_gather(comm, 0, PLAIT_F64, 40, x, y);
+}
+
+static plait_status_t call_barrier(plait_comm_t *comm, void *x, void *y)
+{
+    (void)x;
+    (void)y;
+    return plait_barrier(comm);
+}
+
+static plait_status_t call_ring(plait_comm_t *comm, void *x, void *y)
+{
+    int me = plait_comm_rank(comm);
+    int size = plait_comm_size(comm);
+
+    return plait_sendrecv(comm, (me + 1) % size, 3, PLAIT_F64, 1000, x,
+                          (me + size - 1) % size, 3, PLAIT_F64, 1000, y);
+}
+
+static plait_status_t call_send(plait_comm_t *comm, void *x, void *y)
+{
+    int me = plait_comm_rank(comm);
+
+    return (me == 0)   ? plait_send(comm, 1, 3, PLAIT_F64, N_FAILING, x)
+           : (me == 1) ? plait_recv(comm, 0, 3, PLAIT_F64, N_FAILING, y)
+                       : PLAIT_OK;
+}
+
+static const failing_t failing[] = {
+    {"allreduce", call_allreduce, false},
+    {"alltoall", call_alltoall, false},
+    {"scan", call_scan, false},
+    {"gather", call_gather, false},
+    {"barrier", call_barrier, false},
+    {"sendrecv", call_ring, true},
+    {"send", call_send, true},
+};
+
+typedef struct {
+    const failing_t *what;
+    int rank;  /* whose device fails */
+    int64_t n; /* at which call; 0: none */
+    bool is_dead;
+    int64_t n_calls; /* out: of that device */
+    plait_status_t status[TEAM_MAX];
+    char text[TEAM_MAX][100];
+} failure_t;
+
+static void failure_rank(plait_comm_t *comm, void *context)
+{
+    failure_t *f = context;
+    int me = plait_comm_rank(comm);
+    plait_device_t *device = comm->end.caps.device;
+    double *x = plait_alloc(N_FAILING, sizeof(*x));
+    double *y = plait_alloc(N_FAILING, sizeof(*y));
+
+    for (int i = 0; i < N_FAILING; i++) {
+        x[i] = me + i;
+    }
+    int64_t before = check_device_counts(device).n_calls;
+    if (me == f->rank) {
+        check_device_fail_at(device, f->n, f->is_dead);
+    }
+    f->status[me] = f->what->call(comm, x, y);
+    (void)snprintf(f->text[me], sizeof(f->text[me]), "%s",
+                   (f->status[me] != PLAIT_OK) ? plait_error_text() : "");
+    if (me == f->rank) {
+        f->n_calls = check_device_counts(device).n_calls - before;
+        check_device_fail_at(device, 0, false);
+    }
+    plait_free(x);
+    plait_free(y);
+}
+
+/* Of a collective all ranks know, of a transfer the one that failed does, and its partners where
+ * it was not over. */
+static void judge_failure(const failure_t *f, int n_ranks)
+{
+    CHECK(f->status[f->rank] == PLAIT_ERR_INTERNAL &&
+              strstr(f->text[f->rank], "check device") != NULL,
+          "%s, call %lld: rank %d has %d, %s", f->what->name, (long long)f->n, f->rank,
+          (int)f->status[f->rank], f->text[f->rank]);
+    for (int r = 0; r < n_ranks; r++) {
+        bool is_fine = f->what->is_matched && f->status[r] == PLAIT_OK;
+        bool is_named = (f->status[r] == PLAIT_ERR_PEER && !f->what->is_matched &&
+                         strstr(f->text[r], "check device") != NULL) ||
+                        (f->what->is_matched && (f->status[r] == PLAIT_ERR_MISMATCH ||
+                                                 f->status[r] == PLAIT_ERR_TRUNCATION));
+        CHECK(r == f->rank || is_fine || is_named, "%s, call %lld: rank %d has %d, %s",
+              f->what->name, (long long)f->n, r, (int)f->status[r], f->text[r]);
+    }
+}
+
+static void check_failures(int n_ranks)
+{
+    for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
+        failure_t f = {.what = &failing[i], .rank = (int)i % n_ranks};
+        if (f.what->call == call_send) {
+            f.rank %= 2;
+        }
+        team_run(n_ranks, PLAIT_DIRECT_NONE, failure_rank, &f);
+        const int64_t n_calls = f.n_calls;
+        CHECK(f.status[f.rank] == PLAIT_OK && n_calls > 1, "%s: %s", f.what->name,
+              f.text[f.rank]);
+        for (f.n = 1; f.n <= n_calls; f.n++) {
+            f.is_dead = f.n % 2 == 0;
+            team_run(n_ranks, PLAIT_DIRECT_NONE, failure_rank, &f);
+            judge_failure(&f, n_ranks);
+        }
+    }
+}
+
+/* ---- partners that are read when it runs ---- */
+
+/* To the right with the rank as tag, from the left, or from whoever it is; at the end of a line
+ * nothing comes and the template is the result. */
+static void exchange_of(plait_comm_t *comm, int64_t n, bool is_line, bool is_any)
+{
+    const plait_exchange_params_t params = {.status = 0};
+    const int me = plait_comm_rank(comm);
+    const int size = plait_comm_size(comm);
+    const bool sends = !is_line || me + 1 < size;
+    const bool receives = !is_line || me > 0;
+    const int left = (me + size - 1) % size;
+    const int32_t to[] = {sends ? (me + 1) % size : PLAIT_NO_RANK, me};
+    const int32_t from[] = {!receives ? PLAIT_NO_RANK
+                            : is_any  ? PLAIT_ANY
+                                      : left,
+                            is_any ? PLAIT_ANY : left};
+    int32_t matched[] = {-7, -7};
+    double *x = plait_alloc(n, sizeof(*x));
+    double *template = plait_alloc(n, sizeof(*template));
+    double *y = plait_alloc(n, sizeof(*y));
+    const int64_t two = 2;
+    int64_t n_wrong = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = me + 10.0 * (double)i;
+        template[i] = -1;
+    }
+    const plait_array_t pair = {PLAIT_S32, 1, &two, NULL};
+    const plait_array_t array = {PLAIT_F64, 1, &n, NULL};
+    plait_array_t args[] = {array, array, pair, pair};
+    plait_array_t rets[] = {array, pair};
+    args[0].data = x;
+    args[1].data = template;
+    args[2].data = (void *)(uintptr_t)to;
+    args[3].data = (void *)(uintptr_t)from;
+    rets[0].data = y;
+    rets[1].data = matched;
+    CHECK(plait_op_launch(&plait_op_exchange, &params, comm, 0, args, rets) == PLAIT_OK,
+          "exchange of %lld", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        n_wrong += y[i] != (receives ? left + 10.0 * (double)i : -1);
+    }
+    CHECK(n_wrong == 0, "exchange, rank %d of %d, line %d: %lld of %lld wrong", me,
+          size, is_line, (long long)n_wrong, (long long)n);
+    CHECK(matched[0] == (receives ? left : PLAIT_NO_RANK) &&
+              matched[1] == (receives ? left : PLAIT_ANY),
+          "exchange, rank %d of %d: %d, %d", me, size, matched[0], matched[1]);
+    plait_free(x);
+    plait_free(template);
+    plait_free(y);
+}
+
+static void exchange_rank(plait_comm_t *comm, void *context)
+{
+    static const int64_t sizes[] = {0, 1, 1000, 100000};
+
+    (void)context;
+    for (int i = 0; i < 4 * 4; i++) {
+        exchange_of(comm, sizes[i / 4], i % 2 != 0, i / 2 % 2 != 0);
+        CHECK(plait_barrier(comm) == PLAIT_OK, "any source is of this exchange");
+    }
+}
+
+/* ---- what is not there ---- */
+
+static void unsupported_rank(plait_comm_t *comm, void *context)
+{
+    double x[4] = {1};
+    double y[4] = {0};
+    const plait_potrf_problem_t problem = {.dtype = PLAIT_F64, .n = 8, .block = 2};
+    plait_plan_t *plan = NULL;
+
+    (void)context;
+    CHECK(plait_potrf_plan(comm, &problem, &plan) == PLAIT_ERR_UNSUPPORTED &&
+              plan == NULL,
+          "potrf");
+    CHECK(strstr(plait_error_text(),
+                 "potrf is not there for arrays on a check device") != NULL,
+          "potrf");
+    /* what ranks have in common fails alike, and a rank that cannot is waited for */
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64,
+                          (plait_comm_rank(comm) == 0) ? 3 : 4, x,
+                          y) == PLAIT_ERR_MISMATCH,
+          "mismatch");
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_OK &&
+              y[0] == plait_comm_size(comm),
+          "after it");
+}
+
+/* Where races are looked for, this one is found. */
+static bool finds_races(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return true;
+#else
+    return false;
+#endif
+#else
+    return false;
+#endif
+}
+
+int main(void)
+{
+    const int most = is_quick() ? 3 : 4;
+
+    if (!finds_races()) {
+        check_planted();
+    }
+    for (int n = 1; n <= most; n++) {
+        on_device_begin(n);
+        team_run(n, PLAIT_DIRECT_NONE, cases_rank, NULL);
+        team_run(n, PLAIT_DIRECT_NONE, copies_rank, NULL);
+        team_run(n, PLAIT_DIRECT_NONE, exchange_rank, NULL);
+        if (n > 1) {
+            team_run(n, PLAIT_DIRECT_NONE, unsupported_rank, NULL);
+            check_failures(n);
+        }
+        on_device_end(n);
+    }
+    (void)plait_pool_trim();
+    return report("test_device");
+}
