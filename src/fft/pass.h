@@ -1,7 +1,7 @@
 /* One pass over an array: for every outer index, gather the n_t rows of a plane from one or
  * several ranks, transform the rows (along the fast axis w), the columns (along t), or both,
- * and write the plane once. With direct access to peers the exchange costs no pass of its
- * own: it is the gather. */
+ * and write the plane once, to this rank or to several. With direct access to peers an exchange
+ * costs no pass of its own: it is the gather, or the scatter. */
 #ifndef PLAIT_FFT_PASS_H
 #define PLAIT_FFT_PASS_H
 
@@ -18,6 +18,17 @@ typedef struct {
     int64_t outer_stride[PLAIT_MAX_NDIM];
 } plait_piece_t;
 
+/* Where rows [t_lo, t_lo + n_t) of the planes of a range of outer indices go, in one rank's
+ * buffer. The offset is of row and indices 0, wherever that would be. */
+typedef struct {
+    int peer;
+    int64_t t_lo, n_t;
+    int64_t outer_lo[PLAIT_MAX_NDIM], n_outer[PLAIT_MAX_NDIM];
+    int64_t offset, t_stride;
+    int64_t outer_stride[PLAIT_MAX_NDIM];
+    int64_t box_row; /* of row t_lo, among those that go to a peer through scratch */
+} plait_target_t;
+
 typedef struct {
     int n_outer;
     int64_t outer_count[PLAIT_MAX_NDIM];
@@ -27,9 +38,9 @@ typedef struct {
                                             transform between real and complex numbers */
     int n_pieces;
     plait_piece_t *pieces;
-    int dst_slot;
-    int64_t dst_offset, dst_t_stride;
-    int64_t dst_outer_stride[PLAIT_MAX_NDIM];
+    int dst_slot, n_targets;
+    plait_target_t *targets; /* every row of every plane is in one of them */
+    int64_t n_box_rows;      /* of a plane, for peers; by plait_pass_add */
     plait_fft1_t
         *rows; /* NULL: rows are not transformed; else there is one piece, mine */
     plait_fft1_t *columns; /* NULL: columns are not */

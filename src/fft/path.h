@@ -41,6 +41,8 @@ typedef struct {
         axes; /* local transforms, bit per axis; one at most beside the half axis */
     bool has_half; /* the half axis, too */
     bool is_real;  /* the result is real numbers */
+    bool
+        is_put; /* of an exchange with a transform: it goes on to path->to, without a stage */
     plait_layout_t layout;
     int slot; /* where its result goes, and there the axis that lies next to the last one, -1 for */
     int near; /* the axes in their order: chosen by whoever runs the path */

@@ -137,6 +137,54 @@ static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
     return is_fusable;
 }
 
+/* Whether every rank's part of a layout along an axis is within one rank's part of the other. */
+static bool is_within(const plait_layout_t *from, const plait_layout_t *to, int axis)
+{
+    const plait_axis_t *a = &from->axis[axis];
+    const plait_axis_t *b = &to->axis[axis];
+
+    return b->split == PLAIT_SPLIT_WHOLE ||
+           (a->split == b->split && a->block == b->block && a->n_grid == b->n_grid &&
+            memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0);
+}
+
+/* The grid axes that axes of the array are split over; along the others ranks have copies. */
+static unsigned grid_axes(const plait_layout_t *layout)
+{
+    unsigned axes = 0;
+
+    for (int a = 0; a < layout->ndim; a++) {
+        for (int i = 0; i < layout->axis[a].n_grid; i++) {
+            axes |= 1U << layout->axis[a].grid_axis[i];
+        }
+    }
+    return axes;
+}
+
+/* Where peers' memory can be written, a last exchange that only moves is left to the pass before
+ * it, which puts its rows where they belong, each to one rank. What that pass reads is then another buffer than the
+ * result, and not the operand, which may share the result's memory. */
+static void merge_last_move(plait_fft_t *f)
+{
+    plait_fft_path_t *path = &f->path;
+    const int n = path->n_stages;
+    const plait_fft_stage_t *move = &path->stages[n - 1];
+    plait_fft_stage_t *stage = (n > 2) ? &path->stages[n - 2] : NULL;
+    bool is_put = f->plan->can_write && n > 2 && move->is_exchange && move->t < 0 &&
+                  !move->has_half && move->view == PLAIT_FFT_SAME &&
+                  stage->is_exchange && stage->view == PLAIT_FFT_SAME &&
+                  is_fusable(f, &path->stages[n - 3].layout, stage) &&
+                  grid_axes(&stage->layout) == grid_axes(&path->to);
+
+    for (int a = 0; a < path->to.ndim && is_put; a++) {
+        is_put = path->to.axis[a].split != PLAIT_SPLIT_CYCLIC;
+    }
+    if (is_put && is_within(&stage->layout, &path->to, path->to.ndim - 1)) {
+        stage->is_put = true;
+        path->n_stages--;
+    }
+}
+
 /* Moves know an array by its layout alone; passes know strides. */
 static bool has_passes_only(const plait_fft_t *f)
 {
@@ -250,6 +298,27 @@ static plait_fft_store_t store_of(const plait_fft_t *f, const plait_layout_t *la
     return (n_bytes > plait_host_cache_bytes()) ? PLAIT_FFT_STREAM : PLAIT_FFT_STORE;
 }
 
+/* All planes (t, last axis) are this rank's. */
+static void set_own_target(const plait_fft_t *f, plait_pass_t *pass, const array_t *to,
+                           int t)
+{
+    plait_target_t *target = &pass->targets[0];
+    int64_t stride[PLAIT_MAX_NDIM];
+    int d = 0;
+
+    slot_strides(f, to, f->plan->rank, stride);
+    pass->n_targets = 1;
+    *target = (plait_target_t){
+        .peer = f->plan->rank, .n_t = pass->n_t, .t_stride = (t >= 0) ? stride[t] : 0};
+    for (int a = 0; a < to->layout->ndim - 1; a++) {
+        if (a != t) {
+            target->n_outer[d] = pass->outer_count[d];
+            target->outer_stride[d] = stride[a];
+            d++;
+        }
+    }
+}
+
 /* A pass that writes this rank's part of `to` with planes (t, last axis); pieces are filled in
  * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
 static plait_status_t new_pass(const plait_fft_t *f, const array_t *to, int t,
@@ -259,13 +328,13 @@ static plait_status_t new_pass(const plait_fft_t *f, const array_t *to, int t,
     plait_pass_t *pass = plait_alloc(1, sizeof(*pass));
     int ndim = to->layout->ndim;
     int64_t shape[PLAIT_MAX_NDIM];
-    int64_t stride[PLAIT_MAX_NDIM];
 
     PLAIT_CHECK(pass != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     pass->pieces = plait_alloc(n_pieces, sizeof(*pass->pieces));
-    PLAIT_CHECK(pass->pieces != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    pass->targets = plait_alloc(f->plan->n_ranks, sizeof(*pass->targets));
+    PLAIT_CHECK(pass->pieces != NULL && pass->targets != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for a plan");
     pass->item_bytes = bytes_of(f, to->is_real);
-    slot_strides(f, to, f->plan->rank, stride);
     plait_layout_local_shape(to->layout, f->plan->rank, shape);
     t = (t >= 0) ? t : ndim - 2;
     pass->n_t = (t >= 0) ? shape[t] : 1;
@@ -274,15 +343,13 @@ static plait_status_t new_pass(const plait_fft_t *f, const array_t *to, int t,
     pass->src_n_w = pass->n_w;
     pass->src_bytes = pass->item_bytes;
     pass->dst_slot = to->slot;
-    pass->dst_t_stride = (t >= 0) ? stride[t] : 0;
     for (int a = 0; a < ndim - 1; a++) {
         if (a != t) {
-            pass->outer_count[pass->n_outer] = shape[a];
-            pass->dst_outer_stride[pass->n_outer] = stride[a];
-            pass->n_outer++;
+            pass->outer_count[pass->n_outer++] = shape[a];
         }
     }
     pass->store = store_of(f, to->layout);
+    set_own_target(f, pass, to, t);
     *pass_p = pass;
     pass = NULL;
 done:
@@ -430,6 +497,65 @@ done:
     return status;
 }
 
+/* The part of this rank's planes (t, last axis) that a peer has in f->path.to; false: none. */
+static plait_status_t find_target(const plait_fft_t *f, const plait_layout_t *layout,
+                                  bool is_real, int peer, int t, plait_target_t *target,
+                                  bool *is_some_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const array_t to = {&f->path.to, is_real, plait_slot_ret(f->plan, 0), -1};
+    const int rank = f->plan->rank;
+    plait_overlaps_t overlaps = {0};
+    int64_t stride[PLAIT_MAX_NDIM];
+    bool is_some =
+        plait_layout_replica(layout, peer) == plait_layout_replica(layout, rank);
+    int d = 0;
+
+    *target = (plait_target_t){.peer = peer};
+    slot_strides(f, &to, peer, stride);
+    for (int a = 0; a < layout->ndim && is_some; a++) {
+        plait_overlaps_clear(&overlaps);
+        PLAIT_TRY(plait_overlaps_of(layout, rank, to.layout, peer, a, &overlaps));
+        is_some = overlaps.n > 0;
+        if (is_some) {
+            PLAIT_CHECK(overlaps.n == 1, PLAIT_ERR_INTERNAL,
+                        "a piece is not contiguous");
+            const int64_t src = overlaps.items[0].src;
+            const int64_t n = overlaps.items[0].n;
+            target->offset += (overlaps.items[0].dst - src) * stride[a];
+            if (a == t) {
+                target->t_lo = src;
+                target->n_t = n;
+                target->t_stride = stride[a];
+            } else if (a < layout->ndim - 1) {
+                target->outer_lo[d] = src;
+                target->n_outer[d] = n;
+                target->outer_stride[d++] = stride[a];
+            }
+        }
+    }
+    *is_some_p = is_some;
+done:
+    plait_overlaps_clear(&overlaps);
+    return status;
+}
+
+static plait_status_t set_targets(const plait_fft_t *f, plait_pass_t *pass,
+                                  const plait_fft_stage_t *stage)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_some = false;
+
+    pass->n_targets = 0;
+    for (int peer = 0; peer < f->plan->n_ranks; peer++) {
+        PLAIT_TRY(find_target(f, &stage->layout, stage->is_real, peer, stage->t,
+                              &pass->targets[pass->n_targets], &is_some));
+        pass->n_targets += is_some;
+    }
+done:
+    return status;
+}
+
 /* Columns of axis t as they arrive, then real rows where the stage has them. */
 static plait_status_t add_fused(plait_fft_t *f, const array_t *from,
                                 const plait_fft_stage_t *stage)
@@ -448,6 +574,9 @@ static plait_status_t add_fused(plait_fft_t *f, const array_t *from,
     pass->src_n_w = shape[moved.ndim - 1];
     pass->src_bytes = f->item_bytes;
     PLAIT_TRY(set_pieces(f, pass, from, &moved, stage->t));
+    if (stage->is_put) {
+        PLAIT_TRY(set_targets(f, pass, stage));
+    }
     PLAIT_TRY(make_fft1(f, moved.shape[stage->t], &pass->columns));
     if (stage->has_half) {
         PLAIT_TRY(make_rfft1(f, &pass->real));
@@ -492,6 +621,7 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
     plait_move_t zeros = {0};
     bool has_exchange = false;
 
+    merge_last_move(f);
     f->pads_work = has_passes_only(f);
     PLAIT_TRY(assign_slots(f));
     for (int i = 0; i < f->path.n_stages; i++) {

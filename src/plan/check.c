@@ -12,10 +12,12 @@ enum { N_SHADOWS = PLAIT_SLOT_PUBLISHED + 2 };
  * arrival at the p-th fence: what is done between an arrival and its fence is in the phase
  * before for what it may see, and in the phase after for whoever may see it. */
 typedef struct {
-    int written; /* phase, at its end, of the last write by the owner; 0: never */
-    int read;    /* the same of the last read by a peer; 0: never             */
-    int moved;   /* step that moved it here, from 1; 0: a kernel or reduction  */
-    bool used;   /* somebody has read it since                                 */
+    int written; /* phase, at its end, of the last write; 0: never            */
+    int put;     /* the same of the last write by a peer                      */
+    int read;    /* the same of the last read by a peer                       */
+    int own;     /* the same of the last read by the owner                    */
+    int moved;   /* step that moved it here, from 1; 0: a kernel or reduction */
+    bool used;   /* somebody has read it since                                */
 } byte_t;
 
 typedef struct {
@@ -63,12 +65,13 @@ static void read_byte(check_t *c, int peer, int slot, int64_t at)
         fault(c, "reads what nobody has written", peer, slot, at);
     } else if (slot >= PLAIT_SLOT_PUBLISHED && b->written != c->phase - 1) {
         fault(c, "reads what was published at an earlier fence", peer, slot, at);
+    } else if (b->put >= c->phase) {
+        fault(c, "reads what a peer of the owner writes in the same phase", peer, slot,
+              at);
     } else if (!is_own && b->written >= c->phase) {
         fault(c, "reads what its owner writes in the same phase", peer, slot, at);
     }
-    if (!is_own) {
-        b->read = c->ends;
-    }
+    *(is_own ? &b->own : &b->read) = c->ends;
     b->used = true;
 }
 
@@ -85,6 +88,9 @@ static void write_byte(check_t *c, int slot, int64_t at, write_t how)
     if (b->read >= c->phase) {
         fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
     }
+    if (b->put >= c->phase) {
+        fault(c, "writes what a peer writes in the same phase", c->rank, slot, at);
+    }
     if (how == WRITE_ONCE && b->moved > 0 &&
         ((!is_work && !b->used) || b->moved == c->step + 1)) {
         fault(c, "writes twice", c->rank, slot, at);
@@ -93,6 +99,22 @@ static void write_byte(check_t *c, int slot, int64_t at, write_t how)
         fault(c, "adds to what nobody has written", c->rank, slot, at);
     }
     b->moved = (how == WRITE_AGAIN) ? 0 : c->step + 1;
+    b->written = c->ends;
+    b->used = false;
+}
+
+/* To a peer's memory: nobody else may be at the byte in the same phase. */
+static void put_byte(check_t *c, int peer, int slot, int64_t at)
+{
+    byte_t *b = &c->slots[peer][slot].bytes[at];
+
+    if (b->written >= c->phase) {
+        fault(c, "writes what is written in the same phase", peer, slot, at);
+    } else if (b->read >= c->phase || b->own >= c->phase) {
+        fault(c, "overwrites what is read in the same phase", peer, slot, at);
+    }
+    b->moved = 0;
+    b->put = c->ends;
     b->written = c->ends;
     b->used = false;
 }
@@ -119,6 +141,12 @@ static void write_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
 {
     (void)peer;
     write_byte(c, slot, at, how);
+}
+
+static void put_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+{
+    (void)how;
+    put_byte(c, peer, slot, at);
 }
 
 static void each_byte(check_t *c, int peer, int slot, int64_t offset,
@@ -214,9 +242,13 @@ static void touch(void *context, bool is_write, int peer, int slot, int64_t offs
                   const plait_box_copy_t *box)
 {
     check_t *c = context;
+    const int owner = (peer == PLAIT_ANY) ? c->rank : peer;
+    byte_fn_t fn = !is_write ? read_fn : (owner == c->rank) ? write_fn : put_fn;
 
-    each_byte(c, is_write ? c->rank : peer, slot, offset, box, false,
-              is_write ? write_fn : read_fn, WRITE_AGAIN);
+    if (fn == put_fn && !c->plans[c->rank]->can_write) {
+        fault(c, "writes to a peer", owner, slot, offset);
+    }
+    each_byte(c, owner, slot, offset, box, false, fn, WRITE_AGAIN);
 }
 
 static void check_native(check_t *c, const plait_native_step_t *n)

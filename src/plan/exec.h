@@ -102,4 +102,9 @@ plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,
                                    int64_t offset, const plait_box_copy_t *box,
                                    char *to);
 
+/* Scatters rows of `from`, src_stride apart, to a box of a peer's slot (READ). */
+plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
+                                    int64_t offset, const plait_box_copy_t *box,
+                                    const char *from);
+
 #endif

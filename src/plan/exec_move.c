@@ -66,32 +66,51 @@ static int64_t dst_at(const plait_box_copy_t *box, const int64_t index[])
     return at;
 }
 
-plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,
-                                   int64_t offset, const plait_box_copy_t *box,
-                                   char *to)
+/* A box between this rank's memory and a peer's. */
+static plait_status_t reach_box(plait_exec_t *exec, int peer, bool is_write,
+                                const plait_box_copy_t *box, char *from, char *to)
 {
     plait_status_t status = PLAIT_OK;
-    struct iovec local[MAX_IOVECS];
-    struct iovec remote[MAX_IOVECS];
-    const char *from = plait_exec_peer(exec, peer, slot) + offset;
+    const plait_transport_t *transport = exec->session.end->transport;
+    struct iovec source[MAX_IOVECS];
+    struct iovec target[MAX_IOVECS];
     int64_t index[PLAIT_BOX_MAX_DIMS] = {0};
     int n = 0;
     bool is_more = plait_box_bytes(box) > 0;
 
     while (is_more) {
-        remote[n] = (struct iovec){(char *)(uintptr_t)from + src_at(box, index),
-                                   (size_t)box->row_bytes};
-        local[n] = (struct iovec){to + dst_at(box, index), (size_t)box->row_bytes};
+        source[n] = (struct iovec){from + src_at(box, index), (size_t)box->row_bytes};
+        target[n] = (struct iovec){to + dst_at(box, index), (size_t)box->row_bytes};
         n++;
         is_more = next_row(box, index);
         if (n == MAX_IOVECS || !is_more) {
-            PLAIT_TRY(exec->session.end->transport->read(&exec->session, peer, local, n,
-                                                         remote, n));
+            PLAIT_TRY(
+                is_write ? transport->write(&exec->session, peer, source, n, target, n)
+                         : transport->read(&exec->session, peer, target, n, source, n));
             n = 0;
         }
     }
 done:
     return status;
+}
+
+plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,
+                                   int64_t offset, const plait_box_copy_t *box,
+                                   char *to)
+{
+    const char *from = plait_exec_peer(exec, peer, slot) + offset;
+
+    return reach_box(exec, peer, false, box, (char *)(uintptr_t)from, to);
+}
+
+plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
+                                    int64_t offset, const plait_box_copy_t *box,
+                                    const char *from)
+{
+    const char *to = plait_exec_peer(exec, peer, slot) + offset;
+
+    return reach_box(exec, peer, true, box, (char *)(uintptr_t)from,
+                     (char *)(uintptr_t)to);
 }
 
 /* One side of a box as packed elements, one after the other along dimension `fast`, then along

@@ -3,6 +3,8 @@
  * A plan names buffers by slot: operands, then results, then work. Fences part a plan into
  * phases; what a rank wrote before a fence its peers may read after it, and what they read
  * before a fence it may overwrite after it (plan/check.h proves this for every operation).
+ * What a rank writes to a peer's slot (caps.can_write) is the peer's after the next fence, and
+ * nobody else touches it between the fences around that.
  * Without direct access (PLAIT_DIRECT_NONE) there are no fences: moves are messages. So they are
  * on a device. */
 #ifndef PLAIT_PLAN_PLAN_H
@@ -130,8 +132,8 @@ static inline int64_t plait_device_padded(int64_t n_bytes)
 
 typedef struct plait_exec plait_exec_t;
 
-/* One region of memory that a kernel reads or writes, for the checker; what is written is
- * always this rank's, whatever peer says. */
+/* One region of memory that a kernel reads or writes, for the checker, of rank `peer`; PLAIT_ANY:
+ * of this one. */
 typedef void (*plait_touch_fn_t)(void *context, bool is_write, int peer, int slot,
                                  int64_t offset, const plait_box_copy_t *box);
 
@@ -168,6 +170,7 @@ struct plait_plan {
     uint32_t title_ref; /* the same for the flight recorder */
     int rank, n_ranks;
     plait_direct_t direct;
+    bool can_write;         /* peers' memory */
     plait_device_t *device; /* that it runs on; NULL: the host */
     int n_threads;          /* of this rank, for its kernels */
     bool is_collective;

@@ -155,7 +155,7 @@ void plait_plan_print(const plait_plan_t *plan, FILE *file)
     }
 }
 
-/* A kernel's reads of peers are its messages. */
+/* A kernel's reads of peers, and what it writes to them, are its messages. */
 typedef struct {
     const plait_plan_t *plan;
     plait_plan_cost_t *cost;
@@ -166,9 +166,10 @@ static void count_touch(void *context, bool is_write, int peer, int slot,
 {
     count_t *count = context;
 
+    (void)is_write;
     (void)slot;
     (void)offset;
-    if (!is_write && peer != count->plan->rank) {
+    if (peer != count->plan->rank && peer != PLAIT_ANY) {
         count->cost->n_messages++;
         count->cost->message_bytes += plait_box_bytes(box);
     }

@@ -14,6 +14,12 @@
 #include <stddef.h>
 #include <string.h>
 
+/* What is in the counter of fences beside it: a rank has left one that was not over, so that its
+ * memory is no longer what it showed; and all have come to it since then. */
+#define GIVEN_UP (UINT32_C(1) << 31)
+#define TOO_LATE (UINT32_C(1) << 30)
+#define COUNTED  (TOO_LATE - 1)
+
 /* A record with what it publishes, on cache lines of its own. */
 enum {
     RECORD_STRIDE =
@@ -24,12 +30,14 @@ typedef struct meeting {
     int64_t run;
     int n_joined;
     int n_left;
-    bool *has_joined; /* by rank */
-    char *records;    /* two sets of n: a fence fills one while the other is read */
+    bool *has_joined;          /* by rank */
+    _Atomic uint32_t given_up; /* by whom: 1 + rank, status << 24 */
+    char *records; /* two sets of n: a fence fills one while the other is read */
     _Atomic int n_arrived;
-    _Atomic uint32_t n_fences; /* completed */
-    plait_bell_t bell;         /* rung at each */
-    plait_mail_t mail;         /* messages of exchange, when direct access is off */
+    _Atomic uint32_t
+        n_fences;      /* completed, with the above; the next one never will be then */
+    plait_bell_t bell; /* rung at each */
+    plait_mail_t mail; /* messages of exchange, when direct access is off */
     struct meeting *next;
 } meeting_t;
 
@@ -137,8 +145,7 @@ done:
     return status;
 }
 
-/* The last one to leave puts the meeting aside for reuse. A rank that gave up waiting leaves
- * it to the others. */
+/* The last one to leave puts the meeting aside for reuse. */
 static void local_end(plait_session_t *session)
 {
     group_t *group = group_of(session->end);
@@ -149,6 +156,8 @@ static void local_end(plait_session_t *session)
         meeting->n_left++;
         if (meeting->n_left == group->n) {
             atomic_store(&meeting->n_arrived, 0);
+            (void)atomic_fetch_and(&meeting->n_fences, COUNTED);
+            atomic_store(&meeting->given_up, 0);
             meeting->next = group->spare;
             group->spare = meeting;
         }
@@ -164,18 +173,37 @@ typedef struct {
 static bool is_over(void *context)
 {
     const fence_wait_t *fence = context;
+    uint32_t now = atomic_load(&fence->meeting->n_fences);
 
-    return atomic_load(&fence->meeting->n_fences) != fence->before;
+    return (now & TOO_LATE) != 0 || (now & COUNTED) != fence->before;
 }
 
-static plait_status_t wait_for_fence(meeting_t *meeting, uint32_t before)
+/* Either a rank gives the fence up, or it is over for all. Those who have come wait on for the
+ * others, each as long as it wants to. */
+static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t before)
 {
     plait_status_t status = PLAIT_OK;
     fence_wait_t fence = {meeting, before};
     plait_wait_t wait = plait_wait_begin("fence", -1);
+    uint32_t nobody = 0;
 
     while (status == PLAIT_OK && !is_over(&fence)) {
         status = plait_bell_turn(&meeting->bell, &wait, is_over, &fence);
+    }
+    if (status != PLAIT_OK) {
+        (void)atomic_compare_exchange_strong(
+            &meeting->given_up, &nobody, (uint32_t)status << 24 | (uint32_t)(rank + 1));
+        if (!atomic_compare_exchange_strong(&meeting->n_fences, &before,
+                                            before | GIVEN_UP) &&
+            (before & GIVEN_UP) == 0) {
+            status = PLAIT_OK; /* it has come to an end meanwhile */
+        }
+    }
+    if (status == PLAIT_OK && (atomic_load(&meeting->n_fences) & GIVEN_UP) != 0) {
+        uint32_t word = atomic_load(&meeting->given_up);
+        status = plait_fail((plait_status_t)(word >> 24),
+                            "rank %d comes too late: rank %d has given up waiting",
+                            rank, (int)(word & 0xffffff) - 1);
     }
     return status;
 }
@@ -194,13 +222,17 @@ static void show(plait_session_t *session, const plait_record_t *mine,
     const plait_endpoint_t *end = session->end;
     meeting_t *meeting = session->meeting;
 
-    session->fence =
-        atomic_load(&meeting->n_fences); /* it cannot end without this rank */
+    uint32_t before = atomic_load(&meeting->n_fences) & COUNTED;
+
+    session->fence = before; /* it cannot end without this rank */
     plait_record_write(records_of(session) + (int64_t)end->rank * RECORD_STRIDE, mine,
                        bytes, n_bytes);
     if (atomic_fetch_add(&meeting->n_arrived, 1) == end->size - 1) {
         atomic_store(&meeting->n_arrived, 0);
-        atomic_fetch_add(&meeting->n_fences, 1);
+        if (!atomic_compare_exchange_strong(&meeting->n_fences, &before,
+                                            (before + 1) & COUNTED)) {
+            (void)atomic_fetch_or(&meeting->n_fences, TOO_LATE);
+        }
         plait_bell_ring(&meeting->bell);
     }
 }
@@ -212,7 +244,8 @@ static void local_arrive(plait_session_t *session, const plait_record_t *mine)
 
 static plait_status_t local_wait(plait_session_t *session)
 {
-    plait_status_t status = wait_for_fence(session->meeting, (uint32_t)session->fence);
+    plait_status_t status =
+        wait_for_fence(session->meeting, session->end->rank, (uint32_t)session->fence);
 
     session->peers = records_of(session);
     session->peer_stride = RECORD_STRIDE;
@@ -226,30 +259,45 @@ static plait_status_t local_fence(plait_session_t *session, const plait_record_t
     return local_wait(session);
 }
 
+static void copy_ranges(const struct iovec *to, int64_t n_to, const struct iovec *from,
+                        int64_t n_from)
+{
+    int64_t f = 0;
+    size_t f_at = 0;
+
+    for (int64_t i = 0; i < n_to; i++) {
+        size_t at = 0;
+        while (at < to[i].iov_len && f < n_from) {
+            size_t n = to[i].iov_len - at;
+            n = (n < from[f].iov_len - f_at) ? n : from[f].iov_len - f_at;
+            memcpy((char *)to[i].iov_base + at, (char *)from[f].iov_base + f_at, n);
+            at += n;
+            f_at += n;
+            if (f_at == from[f].iov_len) {
+                f++;
+                f_at = 0;
+            }
+        }
+    }
+}
+
 static plait_status_t local_read(plait_session_t *session, int peer,
                                  const struct iovec *local, int64_t n_local,
                                  const struct iovec *remote, int64_t n_remote)
 {
-    int64_t r = 0;
-    size_t r_at = 0;
-
     (void)session;
     (void)peer;
-    for (int64_t i = 0; i < n_local; i++) {
-        size_t at = 0;
-        while (at < local[i].iov_len && r < n_remote) {
-            size_t n = local[i].iov_len - at;
-            n = (n < remote[r].iov_len - r_at) ? n : remote[r].iov_len - r_at;
-            memcpy((char *)local[i].iov_base + at, (char *)remote[r].iov_base + r_at,
-                   n);
-            at += n;
-            r_at += n;
-            if (r_at == remote[r].iov_len) {
-                r++;
-                r_at = 0;
-            }
-        }
-    }
+    copy_ranges(local, n_local, remote, n_remote);
+    return PLAIT_OK;
+}
+
+static plait_status_t local_write(plait_session_t *session, int peer,
+                                  const struct iovec *local, int64_t n_local,
+                                  const struct iovec *remote, int64_t n_remote)
+{
+    (void)session;
+    (void)peer;
+    copy_ranges(remote, n_remote, local, n_local);
     return PLAIT_OK;
 }
 
@@ -311,6 +359,7 @@ static const plait_transport_t local_transport = {
     .arrive = local_arrive,
     .wait = local_wait,
     .read = local_read,
+    .write = local_write,
     .exchange = local_exchange,
     .sendrecv = local_sendrecv,
     .send = local_send,
@@ -339,6 +388,7 @@ plait_status_t plait_local_open(int n, plait_endpoint_t ends[])
                                .rank = n_made,
                                .size = n,
                                .caps = {.direct = PLAIT_DIRECT_POINTER,
+                                        .can_write = true,
                                         .publish_bytes = PLAIT_PUBLISH_BYTES},
                                .state = local};
     }

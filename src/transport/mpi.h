@@ -28,8 +28,9 @@ PLAIT_EXPORT plait_status_t plait_mpi_world(uint64_t *comm_bits_p);
  * (data, control), sets ERRORS_RETURN on the duplicates only, agrees on `id_p` (in: this
  * rank's next free id; out: the maximum over ranks), and picks `node` where all ranks share
  * a node and a segment of memory (caps.direct READ where they also read each other's
- * memory), else `mpi` (NONE). In the environment of any rank PLAIT_SHARED=off forces `mpi`,
- * PLAIT_DIRECT=off forces NONE. The user's communicator is
+ * memory, can_write where they write it as well), else `mpi` (NONE). In the environment of any
+ * rank PLAIT_SHARED=off forces `mpi`, PLAIT_DIRECT=off NONE, PLAIT_DIRECT=read no writes. The
+ * user's communicator is
  * given an attribute whose delete callback sets *freed_p to true (freed_p is kept until
  * close). `why_p` receives static or endpoint-owned text on why direct access is on or off. */
 plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,

@@ -54,12 +54,14 @@ typedef struct {
     int32_t node_size;  /* ranks that share memory with it, and it */
     int32_t node_first; /* the first of them */
     plait_process_card_t process;
-    int32_t unreadable; /* the first rank whose memory it cannot read, or -1 */
-    int32_t error;      /* and errno; 0: read, but not what it should be     */
-    int32_t fd;         /* of a node's first rank: the segment; -1: there is none */
-    int32_t is_missing; /* the segment, on this rank                 */
+    int32_t unreadable;   /* the first rank whose memory it cannot read, or -1 */
+    int32_t error;        /* and errno; 0: read, but not what it should be     */
+    int32_t is_read_only; /* it cannot write to all others, or PLAIT_DIRECT=read */
+    int32_t fd;           /* of a node's first rank: the segment; -1: there is none */
+    int32_t is_missing;   /* the segment, on this rank                 */
     uint64_t nonce;
     uint64_t nonce_address;
+    uint64_t mark_address;               /* where peers try to write its nonce */
     uint32_t native[PLAIT_REDUCE_COUNT]; /* reductions its MPI does as it should */
 } plait_mpi_card_t;
 
@@ -88,6 +90,7 @@ typedef struct plait_mpi_link {
     const plait_mpi_seat_t *seats;
     int64_t chunk_bytes;          /* longest single message */
     bool is_node;                 /* peers' memory can be read */
+    bool can_write;               /* and written */
     plait_node_segment_t segment; /* base NULL: there is none */
     uint64_t n_fences;            /* in it */
     struct plait_node_mail *mail;
@@ -111,6 +114,7 @@ typedef struct plait_mpi_link {
     plait_mpi_card_t *cards; /* one per rank; kept for the process numbers */
     plait_peer_t *processes; /* the same for others */
     uint64_t nonce;          /* what peers look for in this process's memory */
+    _Atomic uint64_t mark;   /* and what they write there, the same */
 
     /* sent, received: an allreduce of two ranks */
     char small[2][PLAIT_MPI_SMALL_BYTES];

@@ -7,7 +7,7 @@
 #include "base/wait.h"
 #include "transport/matched.h"
 #include "transport/mpi_transfer.h"
-#include "transport/node_read.h"
+#include "transport/node_copy.h"
 
 #include <string.h>
 

@@ -8,8 +8,8 @@
 #include "transport/cluster.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
+#include "transport/node_copy.h"
 #include "transport/node_mail.h"
-#include "transport/node_read.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -191,11 +191,11 @@ done:
     return status;
 }
 
-static bool is_off(const char *variable)
+static bool is_set_to(const char *variable, const char *wanted)
 {
     const char *value = getenv(variable);
 
-    return (value != NULL) && (strcmp(value, "off") == 0);
+    return (value != NULL) && (strcmp(value, wanted) == 0);
 }
 
 static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size, int node_first)
@@ -203,8 +203,9 @@ static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size, int nod
     plait_mpi_card_t *mine = &link->card;
 
     mine->id = id;
-    mine->is_off = is_off("PLAIT_DIRECT");
-    mine->is_apart = is_off("PLAIT_SHARED");
+    mine->is_off = is_set_to("PLAIT_DIRECT", "off");
+    mine->is_read_only = is_set_to("PLAIT_DIRECT", "read");
+    mine->is_apart = is_set_to("PLAIT_SHARED", "off");
     mine->fd = -1;
     mine->node_size = node_size;
     mine->node_first = node_first;
@@ -213,6 +214,7 @@ static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size, int nod
     plait_mpi_native_masks(link->size, mine->native);
     mine->nonce = link->nonce;
     mine->nonce_address = (uint64_t)(uintptr_t)&link->nonce;
+    mine->mark_address = (uint64_t)(uintptr_t)&link->mark;
 }
 
 /* Whether segments are switched off, as all ranks see it. */
@@ -257,7 +259,7 @@ static bool is_switched_off(plait_mpi_link_t *link)
     return false;
 }
 
-/* Each rank reads all others, so that every pair is tried in both directions. */
+/* Each rank reads and writes all others, so that every pair is tried in both directions. */
 static void probe_all(plait_mpi_link_t *link)
 {
     plait_mpi_card_t *mine = &link->card;
@@ -270,7 +272,20 @@ static void probe_all(plait_mpi_link_t *link)
             mine->unreadable = i;
             mine->error = error;
         }
+        mine->is_read_only =
+            mine->is_read_only != 0 || error != 0 ||
+            !plait_node_probe_write(card->process.pid, card->mark_address, card->nonce);
     }
+}
+
+static bool all_writable(const plait_mpi_link_t *link)
+{
+    bool is_writable = true;
+
+    for (int i = 0; i < link->size; i++) {
+        is_writable = is_writable && link->cards[i].is_read_only == 0;
+    }
+    return is_writable;
 }
 
 static bool all_readable(plait_mpi_link_t *link)
@@ -355,6 +370,7 @@ static plait_status_t join_node(plait_mpi_link_t *link)
         probe_all(link);
         PLAIT_TRY(show_cards(link));
         link->is_node = all_readable(link);
+        link->can_write = link->is_node && all_writable(link);
     }
     if (link->segment.base != NULL) {
         PLAIT_TRY(plait_node_mail_create(link, &link->mail));
@@ -433,6 +449,7 @@ static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
                      : (link->cluster == NULL) ? &plait_node_transport
                                                : &plait_cluster_transport;
     end->caps.direct = link->is_node ? PLAIT_DIRECT_READ : PLAIT_DIRECT_NONE;
+    end->caps.can_write = link->can_write;
     end->caps.publish_bytes = is_alone                  ? -1
                               : (link->cluster == NULL) ? PLAIT_PUBLISH_BYTES
                                                         : link->cluster->publish_bytes;

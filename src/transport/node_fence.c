@@ -2,9 +2,12 @@
  * for k's parity and then writes k into it; it is over when all boxes say k. A box is filled
  * again two fences later, when everybody has left this one, so nothing else protects it. A
  * few published bytes are in the cache line that says k: one transfer from core to core. */
+#include "base/process.h"
 #include "transport/mpi_link.h"
 #include "transport/node.h"
 #include "transport/node_mail.h"
+
+#include <time.h>
 
 typedef struct {
     const plait_mpi_link_t *link;
@@ -89,6 +92,23 @@ static void wake_others(const plait_mpi_link_t *link)
     }
 }
 
+/* Until no peer is in the middle of a write, perhaps to this rank, whose memory is about to be
+ * freed; none begins another. One that was stopped there may be there for long; one that is gone is
+ * not. */
+static void outlast_writes(const plait_mpi_link_t *link)
+{
+    static const struct timespec nap = {.tv_nsec = 100000};
+
+    for (int i = 0; i < link->size; i++) {
+        const plait_node_rank_t *rank = plait_node_rank(&link->segment, i);
+        const plait_process_t *process = plait_process_find(&link->cards[i].process);
+        while (atomic_load(&rank->n_writing) > 0 && process != NULL &&
+               !plait_process_is_gone(process)) {
+            (void)nanosleep(&nap, NULL);
+        }
+    }
+}
+
 /* A rank that leaves a fence before it is over tells those who come later: they would find its
  * box filled. */
 static void give_up(const plait_mpi_link_t *link, plait_status_t status)
@@ -98,13 +118,14 @@ static void give_up(const plait_mpi_link_t *link, plait_status_t status)
     (void)atomic_compare_exchange_strong(
         &plait_node_header(&link->segment)->given_up, &nobody,
         (uint32_t)status << 24 | (uint32_t)(link->rank + 1));
+    outlast_writes(link);
 }
 
-static plait_status_t check_given_up(const plait_mpi_link_t *link)
+plait_status_t plait_node_check_given_up(const plait_session_t *session)
 {
     plait_status_t status = PLAIT_OK;
-    uint32_t word = atomic_load_explicit(&plait_node_header(&link->segment)->given_up,
-                                         memory_order_relaxed);
+    const plait_mpi_link_t *link = plait_mpi_link_of(session);
+    uint32_t word = atomic_load(&plait_node_header(&link->segment)->given_up);
 
     PLAIT_CHECK(word == 0, (plait_status_t)(word >> 24),
                 "rank %d comes too late: rank %d has given up waiting", link->rank,
@@ -142,7 +163,7 @@ plait_status_t plait_node_wait(plait_session_t *session)
 
     PLAIT_TRY(wait_for_all(&fence));
     wake_others(link);
-    PLAIT_TRY(check_given_up(link));
+    PLAIT_TRY(plait_node_check_given_up(session));
     session->peers = (const char *)&plait_node_box(&link->segment, parity, 0)->record;
     session->peer_stride = PLAIT_NODE_BOX_BYTES;
 done:

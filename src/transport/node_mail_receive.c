@@ -1,7 +1,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
+#include "transport/node_copy.h"
 #include "transport/node_mail_parts.h"
-#include "transport/node_read.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -58,6 +58,7 @@ enum { PLAIT_REASON_BYTES = 240 };
 
 typedef struct {
     _Alignas(64) plait_bell_t bell;
+    _Atomic uint32_t n_writing; /* of its threads, to memory of peers */
     plait_node_complaint_t complaint;
     plait_node_answer_t answers[PLAIT_NODE_ANSWERS];
 } plait_node_rank_t;

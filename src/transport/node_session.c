@@ -1,7 +1,7 @@
 #include "transport/mpi_transfer.h"
 #include "transport/node.h"
+#include "transport/node_copy.h"
 #include "transport/node_mail.h"
-#include "transport/node_read.h"
 
 static plait_status_t node_read(plait_session_t *session, int peer,
                                 const struct iovec *local, int64_t n_local,
@@ -11,6 +11,25 @@ static plait_status_t node_read(plait_session_t *session, int peer,
 
     return plait_node_read(link->rank, peer, link->cards[peer].process.pid, local,
                            n_local, remote, n_remote);
+}
+
+/* Says first what it is about to do and then looks whether the peer has given up, which does the
+ * two in the opposite order (node_fence.c): one of them sees the other. */
+static plait_status_t node_write(plait_session_t *session, int peer,
+                                 const struct iovec *local, int64_t n_local,
+                                 const struct iovec *remote, int64_t n_remote)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+    plait_node_rank_t *mine = plait_node_rank(&link->segment, link->rank);
+
+    atomic_fetch_add(&mine->n_writing, 1);
+    PLAIT_TRY(plait_node_check_given_up(session));
+    status = plait_node_write(link->rank, peer, link->cards[peer].process.pid, local,
+                              n_local, remote, n_remote);
+done:
+    atomic_fetch_sub(&mine->n_writing, 1);
+    return status;
 }
 
 /* Messages need reads of the sender's memory where they are not small. */
@@ -80,6 +99,7 @@ const plait_transport_t plait_node_transport = {
     .arrive = plait_node_arrive,
     .wait = plait_node_wait,
     .read = node_read,
+    .write = node_write,
     .exchange = plait_mpi_exchange,
     .allreduce = plait_mpi_allreduce,
     .bcast = plait_mpi_bcast,

@@ -43,6 +43,7 @@ typedef enum {
 typedef struct {
     plait_device_t *device; /* where arrays and kernels are; NULL: the host */
     plait_direct_t direct;
+    bool can_write; /* peers' memory, too: by write() where direct is READ */
     int64_t
         publish_bytes; /* a fence takes so many bytes along; -1: none at all, not even 0 */
     bool is_far;       /* fences take messages to other nodes: only where needed */
@@ -196,6 +197,13 @@ struct plait_transport {
     plait_status_t (*read)(plait_session_t *session, int peer,
                            const struct iovec *local, int64_t n_local,
                            const struct iovec *remote, int64_t n_remote);
+
+    /* One-copy scatter into a peer's memory, the same; NULL unless caps.can_write and direct is
+     * READ. Where a rank has given up a fence nothing is written, since memory may be gone:
+     * the status is the one with which it did. */
+    plait_status_t (*write)(plait_session_t *session, int peer,
+                            const struct iovec *local, int64_t n_local,
+                            const struct iovec *remote, int64_t n_remote);
 
     /* Sends and receives at once, blocking until all are complete. Messages between a pair
      * match in order; sizes agree. NULL unless caps.direct is NONE (always there then). */

@@ -179,6 +179,83 @@ static void check_reads(plait_endpoint_t *end)
     plait_free(mine);
 }
 
+/* A rank's pattern in rows of every peer's memory, scattered from pieces. */
+static void check_write(plait_session_t *session, unsigned char *mine, int64_t n_rows,
+                        int64_t row, int64_t stride, int64_t piece)
+{
+    const plait_endpoint_t *end = session->end;
+    const int64_t n_bytes = n_rows * row;
+    const int64_t room = n_rows * stride;
+    const int64_t n_pieces = (n_bytes + piece - 1) / piece;
+    unsigned char *from = plait_alloc(n_bytes + 1, 1);
+    struct iovec *local = plait_alloc(n_pieces + 1, sizeof(*local));
+    struct iovec *remote = plait_alloc(n_rows + 1, sizeof(*remote));
+    int64_t n_wrong = 0;
+
+    for (int64_t i = 0; i < n_bytes; i++) {
+        from[i] = byte_of(end->rank, i);
+    }
+    for (int64_t i = 0; i < n_pieces; i++) {
+        int64_t n = (i + 1 < n_pieces) ? piece : n_bytes - i * piece;
+        local[i] = (struct iovec){from + i * piece, (size_t)n};
+    }
+    memset(mine, 255, (size_t)(end->size * room));
+    fence_at(session, mine);
+    for (int peer = 0; peer < end->size; peer++) {
+        char *base = (char *)(uintptr_t)plait_peer_record(session, peer)->slot[0];
+        for (int64_t i = 0; i < n_rows; i++) {
+            remote[i] =
+                (struct iovec){base + end->rank * room + i * stride, (size_t)row};
+        }
+        CHECK(end->transport->write(session, peer, local, n_pieces, remote, n_rows) ==
+                  PLAIT_OK,
+              "write");
+    }
+    fence_at(session, mine);
+    for (int64_t i = 0; i < end->size * room; i++) {
+        int64_t at = i % room;
+        bool is_written = at % stride < row;
+        n_wrong += mine[i] != (is_written ? byte_of((int)(i / room),
+                                                    at / stride * row + at % stride)
+                                          : 255);
+    }
+    CHECK(n_wrong == 0, "write %lld rows of %lld, stride %lld, pieces %lld",
+          (long long)n_rows, (long long)row, (long long)stride, (long long)piece);
+    plait_free(remote);
+    plait_free(local);
+    plait_free(from);
+}
+
+static void check_bad_write(plait_session_t *session, int peer)
+{
+    char from[16] = {0};
+    struct iovec local = {from, sizeof(from)};
+    struct iovec remote = {(void *)(uintptr_t)64, sizeof(from)};
+
+    CHECK(session->end->transport->write(session, peer, &local, 1, &remote, 1) ==
+              PLAIT_ERR_TRANSPORT,
+          "write to nothing");
+    CHECK(strstr(plait_error_text(), "cannot write memory of rank") != NULL, "text");
+}
+
+static void check_writes(plait_endpoint_t *end)
+{
+    plait_session_t session = begin(end);
+    unsigned char *mine = plait_alloc(end->size, 3 << 20);
+
+    check_write(&session, mine, 1, 3 << 20, 3 << 20, 3 << 20);
+    check_write(&session, mine, 5000, 8, 24, 40000);
+    check_write(&session, mine, 2049, 1000, 1024, 7000);
+    check_write(&session, mine, 7, 5000, 100000, 1);
+    check_write(&session, mine, 0, 8, 8, 8);
+    for (int peer = 0; peer < end->size; peer++) {
+        check_bad_write(&session, peer);
+    }
+    fence_at(&session, mine);
+    end->transport->end(&session);
+    plait_free(mine);
+}
+
 /* Two messages for each pair, the second of them empty for some. */
 static int64_t exchange_bytes(int from, int to, int k)
 {
@@ -226,6 +303,9 @@ static void test_data(plait_endpoint_t *end)
 {
     if (end->caps.direct == PLAIT_DIRECT_READ) {
         check_reads(end);
+        if (end->caps.can_write) {
+            check_writes(end);
+        }
     } else {
         check_exchange(end);
     }

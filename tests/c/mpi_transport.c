@@ -7,9 +7,12 @@
 #include "mpi_latency.h"
 #include "mpi_matched.h"
 #include "transport/mpi.h"
+#include "transport/mpi_link.h"
+#include "transport/node_copy.h"
 
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* PLAIT_TEST_LEVEL 1 (FUNNELED) or 2 (SERIALIZED) asks MPI for less than MULTIPLE. */
@@ -195,6 +198,70 @@ static void test_deserter(uint64_t world, int who, int late)
     end.transport->close(&end);
 }
 
+static void say_to(uint64_t world, int peer)
+{
+    char word[2] = {0, 0};
+
+    (void)host.sendrecv(word, 0, host.f64, peer, 8, word, 0, host.f64, peer, 8, world,
+                        host.status_ignore);
+}
+
+/* The last rank is in the middle of a write to rank 0, which gives up a fence and has the bytes when
+ * it has done so; later nothing is written. */
+static void test_late_write(uint64_t world)
+{
+    static const struct timespec moment = {.tv_nsec = 50000000};
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_session_t session = {.end = &end};
+    const int last = end.size - 1;
+    uint64_t word = 1;
+    plait_record_t mine = {.n_slots = 1, .slot = {(uint64_t)(uintptr_t)&word}};
+    uint64_t value = 2;
+    const struct iovec local = {&value, sizeof(value)};
+
+    if (!end.caps.can_write || last == 0) {
+        goto done;
+    }
+    plait_mpi_link_t *link = end.state;
+    plait_node_rank_t *writer = plait_node_rank(&link->segment, last);
+    CHECK(end.transport->begin(&session, true) == PLAIT_OK, "begin");
+    CHECK(end.transport->fence(&session, &mine, NULL, 0) == PLAIT_OK, "fence");
+    const struct iovec remote = {
+        (void *)(uintptr_t)plait_peer_record(&session, 0)->slot[0], sizeof(value)};
+    if (end.rank == last) {
+        atomic_store(&writer->n_writing, 1);
+        say_to(world, 0);
+        (void)nanosleep(&moment, NULL);
+        CHECK(plait_node_write(last, 0, link->cards[0].process.pid, &local, 1, &remote,
+                               1) == PLAIT_OK,
+              "a write that has begun");
+        atomic_store(&writer->n_writing, 0);
+        say_to(world, 0);
+        value = 3;
+        CHECK(end.transport->write(&session, 0, &local, 1, &remote, 1) ==
+                      PLAIT_ERR_TIMEOUT &&
+                  strstr(plait_error_text(), "has given up") != NULL,
+              "a later write: %s", plait_error_text());
+        CHECK(atomic_load(&writer->n_writing) == 0, "it is over");
+    } else if (end.rank == 0) {
+        say_to(world, last);
+        plait_wait_set_hook(end_wait);
+        CHECK(end.transport->fence(&session, &mine, NULL, 0) == PLAIT_ERR_TIMEOUT,
+              "fence alone");
+        plait_wait_set_hook(NULL);
+        CHECK(word == 2, "rank 0 has left in the middle of a write");
+        say_to(world, last);
+    }
+    end.transport->end(&session);
+done:
+    (void)host.barrier(world);
+    CHECK(word == ((end.rank == 0 && last > 0 && end.caps.can_write) ? 2 : 1),
+          "rank %d: %d", end.rank, (int)word);
+    end.transport->close(&end);
+}
+
 /* A fence that one of two ranks leaves is the end of the endpoint there. */
 static void test_broken(uint64_t world)
 {
@@ -232,6 +299,17 @@ static void test_fork(plait_endpoint_t *end)
 }
 
 /* True if peers' memory can be read. */
+/* PLAIT_DIRECT=read. */
+static void test_read_only(uint64_t world)
+{
+    _Atomic bool freed = false;
+    const char *why = NULL;
+    plait_endpoint_t end = open_on(world, &freed, &why);
+
+    CHECK(end.caps.direct == PLAIT_DIRECT_READ && !end.caps.can_write, "%s", why);
+    end.transport->close(&end);
+}
+
 static bool test_all(uint64_t world)
 {
     _Atomic bool freed = false;
@@ -288,6 +366,8 @@ int main(int argc, char **argv)
     if (test_all(world)) {
         (void)setenv("PLAIT_DIRECT", "off", 1);
         (void)test_all(world);
+        (void)setenv("PLAIT_DIRECT", "read", 1);
+        test_read_only(world);
         (void)unsetenv("PLAIT_DIRECT");
     }
     (void)setenv("PLAIT_SHARED", "off", 1);
@@ -295,6 +375,7 @@ int main(int argc, char **argv)
     (void)unsetenv("PLAIT_SHARED");
     test_single();
     test_broken(world);
+    test_late_write(world);
     plait_endpoint_t last = open_on(world, &freed, &why);
     for (int who = 0; who < last.size; who++) {
         test_deserter(world, who, last.size - 1);

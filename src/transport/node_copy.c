@@ -1,4 +1,4 @@
-#include "transport/node_read.h"
+#include "transport/node_copy.h"
 
 #include "base/checked.h"
 #include "base/status.h"
@@ -53,6 +53,16 @@ int plait_node_probe(pid_t pid, uint64_t address, uint64_t nonce)
     return (found == nonce) ? 0 : -1;
 }
 
+bool plait_node_probe_write(pid_t pid, uint64_t address, uint64_t nonce)
+{
+    struct iovec local = {.iov_base = &nonce, .iov_len = sizeof(nonce)};
+    struct iovec remote = {.iov_base = (void *)(uintptr_t)address,
+                           .iov_len = sizeof(nonce)};
+    ssize_t n = process_vm_writev(pid, &local, 1, &remote, 1, 0);
+
+    return n == (ssize_t)sizeof(nonce) && plait_node_probe(pid, address, nonce) == 0;
+}
+
 static void skip_empty(cursor_t *cursor)
 {
     while ((cursor->n > 0) && (cursor->list[0].iov_len == (size_t)cursor->done_bytes)) {
@@ -90,19 +100,28 @@ static const struct iovec *window(const cursor_t *cursor, struct iovec copy[IOV_
     return at;
 }
 
-/* One call moves as much as both windows hold: at most IOV_MAX ranges and about 2 GiB,
- * and less where it meets memory that it cannot read; the next call then says why. */
-static ssize_t read_direct(pid_t pid, const cursor_t *to, const cursor_t *from)
-{
-    struct iovec copy_to[IOV_MAX];
-    struct iovec copy_from[IOV_MAX];
-    int64_t n_to = 0;
-    int64_t n_from = 0;
-    const struct iovec *here = window(to, copy_to, &n_to);
-    const struct iovec *there = window(from, copy_from, &n_from);
+/* What is here and what is there, on their way. */
+typedef struct {
+    pid_t pid;
+    bool is_write;
+    cursor_t local, remote;
+} copy_t;
 
-    return process_vm_readv(pid, here, (unsigned long)n_to, there,
-                            (unsigned long)n_from, 0);
+/* One call moves as much as both windows hold: at most IOV_MAX ranges and about 2 GiB,
+ * and less where it meets memory that it cannot reach; the next call then says why. */
+static ssize_t copy_some(const copy_t *copy)
+{
+    struct iovec cut_local[IOV_MAX];
+    struct iovec cut_remote[IOV_MAX];
+    int64_t n_here = 0;
+    int64_t n_there = 0;
+    const struct iovec *here = window(&copy->local, cut_local, &n_here);
+    const struct iovec *there = window(&copy->remote, cut_remote, &n_there);
+
+    return copy->is_write ? process_vm_writev(copy->pid, here, (unsigned long)n_here,
+                                              there, (unsigned long)n_there, 0)
+                          : process_vm_readv(copy->pid, here, (unsigned long)n_here,
+                                             there, (unsigned long)n_there, 0);
 }
 
 /* Bytes between the end of one row and the start of the next if that joins its span,
@@ -167,8 +186,9 @@ static void scatter(cursor_t *to, const char *from, int64_t n_bytes)
 /* Many short rows close together: their spans are read as a whole, and the rows copied
  * from there. False where that does not pay or does not work: then nothing has moved.
  */
-static bool read_spans(pid_t pid, cursor_t *to, cursor_t *from)
+static bool read_spans(copy_t *copy)
 {
+    cursor_t *from = &copy->remote;
     char bounce[BOUNCE_BYTES];
     struct iovec local = {.iov_base = bounce};
     spans_t spans;
@@ -177,13 +197,13 @@ static bool read_spans(pid_t pid, cursor_t *to, cursor_t *from)
     spans_build(from, &spans);
     local.iov_len = (size_t)spans.n_bytes;
     if ((spans.n_rows < 4) || (spans.n_rows < 2 * spans.n) ||
-        (process_vm_readv(pid, &local, 1, spans.span, (unsigned long)spans.n, 0) !=
-         (ssize_t)spans.n_bytes)) {
+        (process_vm_readv(copy->pid, &local, 1, spans.span, (unsigned long)spans.n,
+                          0) != (ssize_t)spans.n_bytes)) {
         return false;
     }
     for (int64_t i = 0; i < spans.n_rows; i++) {
         struct iovec row = row_at(from, 0);
-        scatter(to, at, (int64_t)row.iov_len);
+        scatter(&copy->local, at, (int64_t)row.iov_len);
         at += row.iov_len;
         int64_t gap = (i + 1 < spans.n_rows)
                           ? gap_between((char *)row.iov_base + row.iov_len,
@@ -198,33 +218,50 @@ static bool read_spans(pid_t pid, cursor_t *to, cursor_t *from)
     return true;
 }
 
-plait_status_t plait_node_read(int rank, int peer, pid_t pid, const struct iovec *local,
-                               int64_t n_local, const struct iovec *remote,
-                               int64_t n_remote)
+/* Until both sides are through. */
+static plait_status_t copy_all(copy_t *copy, int rank, int peer)
 {
     plait_status_t status = PLAIT_OK;
-    cursor_t to = {local, n_local, 0};
-    cursor_t from = {remote, n_remote, 0};
+    const char *what = copy->is_write ? "write" : "read";
 
-    skip_empty(&to);
-    skip_empty(&from);
-    while ((to.n > 0) && (from.n > 0)) {
-        if (read_spans(pid, &to, &from)) {
+    skip_empty(&copy->local);
+    skip_empty(&copy->remote);
+    while ((copy->local.n > 0) && (copy->remote.n > 0)) {
+        if (!copy->is_write && read_spans(copy)) {
             continue;
         }
-        ssize_t n = read_direct(pid, &to, &from);
+        ssize_t n = copy_some(copy);
         if ((n < 0) && (errno == EINTR)) {
             continue;
         }
         PLAIT_CHECK(n > 0,
                     (n < 0 && errno == ESRCH) ? PLAIT_ERR_PEER : PLAIT_ERR_TRANSPORT,
-                    "rank %d cannot read memory of rank %d (process %d): %s", rank,
-                    peer, (int)pid, (n < 0) ? strerror(errno) : "nothing was read");
-        advance(&to, n);
-        advance(&from, n);
+                    "rank %d cannot %s memory of rank %d (process %d): %s", rank, what,
+                    peer, (int)copy->pid, (n < 0) ? strerror(errno) : "nothing moved");
+        advance(&copy->local, n);
+        advance(&copy->remote, n);
     }
-    PLAIT_CHECK((to.n == 0) && (from.n == 0), PLAIT_ERR_INTERNAL,
-                "rank %d read from rank %d: the sides differ in size", rank, peer);
+    PLAIT_CHECK((copy->local.n == 0) && (copy->remote.n == 0), PLAIT_ERR_INTERNAL,
+                "rank %d, a %s of memory of rank %d: the sides differ in size", rank,
+                what, peer);
 done:
     return status;
+}
+
+plait_status_t plait_node_read(int rank, int peer, pid_t pid, const struct iovec *local,
+                               int64_t n_local, const struct iovec *remote,
+                               int64_t n_remote)
+{
+    copy_t copy = {pid, false, {local, n_local, 0}, {remote, n_remote, 0}};
+
+    return copy_all(&copy, rank, peer);
+}
+
+plait_status_t plait_node_write(int rank, int peer, pid_t pid,
+                                const struct iovec *local, int64_t n_local,
+                                const struct iovec *remote, int64_t n_remote)
+{
+    copy_t copy = {pid, true, {local, n_local, 0}, {remote, n_remote, 0}};
+
+    return copy_all(&copy, rank, peer);
 }

@@ -1,0 +1,100 @@
+/* What the passes of a rank's thread work with: for pass.c and what it reads and writes by. */
+#ifndef PLAIT_FFT_PASS_WORK_H
+#define PLAIT_FFT_PASS_WORK_H
+
+#include "fft/pass.h"
+#include "plan/exec.h"
+
+/* Scratch: the 1-D engine's, what is read from peers, the plane between rows and columns, what goes
+ * to peers, the row pointers of both sides. Byte offsets. */
+typedef struct {
+    int64_t strip, plane, box, in, out, total;
+    int64_t strip_row, plane_row, box_row; /* bytes from row to row */
+} plait_pass_scratch_t;
+
+/* What one plane needs while it is worked on. */
+typedef struct {
+    const plait_pass_t *pass;
+    plait_exec_t *exec;
+    plait_pass_scratch_t scratch;
+    char *area;                    /* this thread's scratch */
+    int64_t index[PLAIT_MAX_NDIM]; /* of the plane */
+    int64_t box_plane;             /* its number among those put together */
+    const char **in;
+    char **out;
+} plait_pass_work_t;
+
+/* Real rows, before or after the columns. */
+static inline bool plait_pass_has_real_rows(const plait_pass_t *pass)
+{
+    return pass->real != NULL && !pass->is_real_columns;
+}
+
+static inline bool plait_pass_ends_real(const plait_pass_t *pass)
+{
+    return plait_pass_has_real_rows(pass) && !plait_rfft1_to_complex(pass->real);
+}
+
+/* Bytes from row to row of an area in scratch: columns of it do not fall on the same sets of the
+ * cache when the length is a power of two. */
+static inline int64_t plait_pass_padded(int64_t row_bytes)
+{
+    return (row_bytes + 64 + 63) / 64 * 64;
+}
+
+/* Bytes from a buffer's begin to a plane. */
+static inline int64_t plait_pass_outer_at(const plait_pass_t *pass,
+                                          const int64_t index[], const int64_t stride[])
+{
+    int64_t at = 0;
+
+    for (int d = 0; d < pass->n_outer; d++) {
+        at += index[d] * stride[d];
+    }
+    return at;
+}
+
+/* ------------------------------------------------------------------ pass_gather.c */
+
+/* Whether there are rows in peers' memory that cannot be read at their address. */
+bool plait_gather_reads(const plait_pass_t *pass, const plait_plan_t *plan);
+
+/* How much is read at a time: adjacent planes, or elements of the rows of one. */
+int64_t plait_gather_planes(const plait_pass_t *pass, const plait_plan_t *plan);
+int64_t plait_gather_width(const plait_pass_t *pass, const plait_plan_t *plan);
+
+/* Bytes of scratch for that. */
+int64_t plait_gather_room(const plait_pass_t *pass, const plait_plan_t *plan,
+                          int64_t *strip_row_p);
+
+/* Sets w->in to the rows of w's plane where they are. */
+void plait_gather_in_place(plait_pass_work_t *w);
+
+/* Reads n elements of the rows from `at` on, of n_planes planes; w->in then leads to those of w's
+ * plane. */
+plait_status_t plait_gather_read(plait_pass_work_t *w, int64_t at, int64_t n,
+                                 int64_t n_planes);
+
+/* Sets w->in to the next plane of those that were read. */
+void plait_gather_next(plait_pass_work_t *w);
+
+/* ------------------------------------------------------------------ pass_scatter.c */
+
+/* Gives rows for peers their places in scratch; once, while planning. */
+void plait_scatter_plan(plait_pass_t *pass, const plait_plan_t *plan);
+
+/* Planes that are put together before they go to peers. */
+int64_t plait_scatter_planes(const plait_pass_t *pass);
+
+/* Whether the plane has rows for a target, and where the first of them is written, and bytes from
+ * there to the next one. */
+bool plait_scatter_place(const plait_pass_work_t *w, const plait_target_t *target,
+                         char **place_p, int64_t *stride_p);
+
+/* Sets w->out to where the rows of w's plane are written. */
+void plait_scatter_out(plait_pass_work_t *w);
+
+/* Sends what n_planes planes, which begin with index `at` of the last outer axis, have for peers. */
+plait_status_t plait_scatter_write(plait_pass_work_t *w, int64_t at, int64_t n_planes);
+
+#endif
