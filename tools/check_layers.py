@@ -20,8 +20,7 @@ ROWS = [
     {"transport"},
     {"comm"},
     {"plan"},
-    {"coll"},
-    {"redist"},
+    {"coll", "redist"},
     {"fft", "halo", "dense"},
     {"guard"},
     {"ops"},
@@ -36,6 +35,7 @@ NARROW = {
     r"(cuda|nccl|cufft|cublas|cusolver).*\.h": {"device"},
     r"transport/(mpi|node).*": {"transport", "comm", "api"},
 }
+SUFFIXES = {".c", ".h", ".inc", ".cu"}
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^">]+)[">]')
 
 
@@ -53,7 +53,7 @@ def fault(layer, header):
 def faults(root):
     """One line of text for each include below `root` that its folder may not have."""
     bad = []
-    for path in sorted(p for p in Path(root).rglob("*") if p.suffix in {".c", ".h", ".inc"}):
+    for path in sorted(p for p in Path(root).rglob("*") if p.suffix in SUFFIXES):
         layer = path.relative_to(root).parts[0]
         if layer not in RANK:
             bad.append(f"{path}: folder '{layer}' is in no row of the layer table")
@@ -79,7 +79,8 @@ def selftest():
     with tempfile.TemporaryDirectory() as root:
         for layer, (header, _) in planted.items():
             Path(root, layer).mkdir()
-            Path(root, layer, "a.c").write_text(f"#include {header}\n")
+            name = "a.cu" if layer == "kernel" else "a.c"
+            Path(root, layer, name).write_text(f"#include {header}\n")
         bad = faults(root)
     expected = [text for _, text in planted.values() if text]
     missed = [text for text in expected if not any(text in line for line in bad)]

@@ -339,8 +339,12 @@ def batching(page: Page) -> str:
 
 def describe(call: Called, rank: int, way: str) -> str:
     """The plan of an operation in words, without what depends on the machine."""
-    text = _core.describe(call.name, call.params, N_RANKS, rank, way, call.arrays)
-    chosen = r", (scratch \d+ bytes|written past the cache)"  # by instruction set and cache
+    return portable(_core.describe(call.name, call.params, N_RANKS, rank, way, call.arrays))
+
+
+def portable(text: str) -> str:
+    """The text of a plan without what instruction sets and caches choose."""
+    chosen = r", (scratch \d+ bytes|written past the cache)"
     return re.sub(chosen, "", text) if "  kernel  " in text else text
 
 

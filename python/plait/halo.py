@@ -1,12 +1,6 @@
 """Ghost cells of global arrays: each device's part has cells of its neighbours around it.
 
-What continues an axis of n cells beyond its ends is ``boundary``, a word or one for each axis:
-
-* ``'periodic'``: index g is a copy of cell g mod n (``wrap`` in ``numpy.pad``)
-* ``'zero'``: there is nothing, ghosts are 0 (``constant``)
-* ``'edge'``: the cell at the nearer end
-* ``'reflect'``: the cell as far from 0 as g is from the nearest multiple of 2 (n - 1); of one
-  cell alone, that cell
+What arguments mean is the same for all functions; `pad` says it.
 """
 
 import dataclasses
@@ -136,11 +130,9 @@ def exchange(
 ) -> Array:
     """Fill the ghost cells of a padded array from the parts that own them.
 
-    ``x`` is the global array of padded parts, as `pad` makes it, ``width``, ``boundary`` and
-    ``shape`` are as there. What stands in ghosts and behind them is not read. The result is that
-    of `unpad` and `pad`, in one round and without moving cells.
-
-    ``periodic`` says ``boundary`` in booleans: what is not periodic is ``'zero'``.
+    ``x`` is the global array of padded parts, as `pad` makes it; the other arguments are as there.
+    What stands in ghosts and behind them is not read. The result is that of `unpad` and `pad`, in
+    one round and without moving cells.
 
     With ``donate=True`` the result takes the memory of ``x``, which is gone then; only ghosts
     are written.  Inside a jit pair it with ``donate_argnums``.
@@ -205,14 +197,21 @@ def pad(
     Every part of the result is the same window of ``numpy.pad(x, width, mode)``, wider than the
     part by ``width``: one integer, or for each axis an integer or a pair (before, after). Corners
     are right; widths may be larger than a neighbour's part, and than the whole array.
-    ``boundary`` is what is beyond an end, one word or one for each axis: ``'periodic'``,
-    ``'zero'``, ``'edge'`` or ``'reflect'``, in numpy.pad wrap, constant, edge and reflect.
+
+    ``boundary``, one word or one for each axis, is what continues an axis of n cells beyond its
+    ends. Index g is there
+
+    * ``'periodic'``: a copy of cell g mod n (wrap in numpy.pad)
+    * ``'zero'``: 0 (constant)
+    * ``'edge'``: a copy of the cell at the nearer end
+    * ``'reflect'``: a copy of the cell as far from 0 as g is from the nearest multiple of
+      2 (n - 1); of one cell alone, of that cell
+
+    ``periodic`` says it in booleans: what is not periodic is ``'zero'``.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
     not divide. Ghosts lie directly around a part's data; behind them, and in parts without
     data, the result is zero. The padding of ``x`` is not read.
-
-    ``periodic`` says ``boundary`` in booleans: what is not periodic is ``'zero'``.
 
     Collective: over the mesh, in program order.
     Shapes: n along axis i to n + (before + after) * (parts along i).

@@ -100,7 +100,8 @@ plait_status_t plait_team_run(int n, plait_part_fn_t part, void *context)
     return status;
 }
 
-/* Processes that may run where this one does, and the processors of this one. */
+/* Processes that may run where this thread does, and the processors of this thread. At least one:
+ * another thread of its process may be bound elsewhere, and then even that one does not count. */
 static int count_sharing(int n_sharing, const pid_t pids[], int *n_processors_p)
 {
     cpu_set_t mine, theirs, both;
@@ -118,7 +119,7 @@ static int count_sharing(int n_sharing, const pid_t pids[], int *n_processors_p)
         }
         n += !is_known || CPU_COUNT(&both) > 0;
     }
-    return (pids != NULL) ? n : n_sharing;
+    return (pids != NULL) ? (int)plait_max(1, n) : n_sharing;
 }
 
 plait_status_t plait_team_size(int n_sharing, const pid_t pids[], int *n_threads_p)

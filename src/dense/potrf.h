@@ -16,8 +16,8 @@ void plait_potrf_block(plait_dtype_t dtype, int64_t row, int64_t width, void *bl
 extern const plait_kernel_t plait_potrf_finish_kernel;
 extern const plait_kernel_t plait_potrf_zero_kernel;
 
-/* Adds all steps of the factorization on a grid. f: as for plait_factor_steps. */
+/* Adds all steps of the factorization on a grid. given: as for plait_factor_steps. */
 plait_status_t plait_potrf_grid_steps(plait_plan_t *plan, const plait_grid_t *g,
-                                      const plait_factor_t *f);
+                                      const plait_factor_t *given);
 
 #endif

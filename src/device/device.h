@@ -3,9 +3,11 @@
  * device/host.h and kernel/ directly.
  *
  * Work is enqueued on a stream and done in its order; no function waits for it unless its comment
- * says so. Addresses are the device's; `host` names memory from host_take (pinned). Functions are
- * called between enter and leave, by one thread for one stream at a time. A failure of enqueued
- * work that the device reports later is the status of the next call on that device. */
+ * says so. Addresses are the device's; `host` names memory from host_take (pinned). Tables that
+ * arguments point to (boxes, pieces, what a transform is) are read before a function returns, the
+ * data when the stream comes to them. Functions are called between enter and leave, by one thread
+ * for one stream at a time. A failure of enqueued work that the device reports later is the status
+ * of the next call on that device. */
 #ifndef PLAIT_DEVICE_DEVICE_H
 #define PLAIT_DEVICE_DEVICE_H
 

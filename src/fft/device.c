@@ -167,8 +167,14 @@ done:
 
 /* ------------------------------------------------------------------ a stage */
 
-/* Axes next to each other at the end of `axes`, as many as one call takes: [*first_p, *end_p). */
-static void last_group(unsigned axes, int *first_p, int *end_p)
+static unsigned bits(int first, int end)
+{
+    return ((1U << (end - first)) - 1) << first;
+}
+
+/* Axes next to each other at the end of `axes`, as many as one call takes: [*first_p, *end_p), and
+ * as bits. */
+static unsigned last_group(unsigned axes, int *first_p, int *end_p)
 {
     int last = 31 - __builtin_clz(axes);
     int first = last;
@@ -179,11 +185,7 @@ static void last_group(unsigned axes, int *first_p, int *end_p)
     }
     *first_p = first;
     *end_p = last + 1;
-}
-
-static unsigned bits(int first, int end)
-{
-    return ((1U << (end - first)) - 1) << first;
+    return bits(first, last + 1);
 }
 
 /* Complex numbers along `axes`; the first call brings them to `out`, the others are in place. */
@@ -195,10 +197,9 @@ static plait_status_t add_complex(plait_fft_t *f, const array_t *in, const array
     while (axes != 0) {
         int first = 0;
         int end = 0;
-        last_group(axes, &first, &end);
+        axes &= ~last_group(axes, &first, &end);
         PLAIT_TRY(
             add_call(f, PLAIT_DEVICE_FFT_C2C, in, out, first, end, (int)f->p->sign));
-        axes &= ~bits(first, end);
         in = out;
     }
 done:
@@ -256,10 +257,10 @@ static plait_status_t add_from_real(plait_fft_t *f, const array_t *in,
     int first = 0;
     int end = 0;
 
-    last_group(before, &first, &end);
+    const unsigned group = last_group(before, &first, &end);
     PLAIT_TRY(add_call(f, PLAIT_DEVICE_FFT_R2C, in, out, first, end, -1));
     PLAIT_TRY(add_weight(f, out, weight, f->p->sign > 0));
-    PLAIT_TRY(add_complex(f, out, out, axes & ~bits(first, end)));
+    PLAIT_TRY(add_complex(f, out, out, axes & ~group));
 done:
     return status;
 }

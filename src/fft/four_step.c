@@ -15,7 +15,9 @@
 /* The part of an axis of n that the rank with most of it has. */
 static double share(int64_t n, int n_parts)
 {
-    return (double)((n + n_parts - 1) / n_parts) / (double)n;
+    int64_t largest = (n + n_parts - 1) / n_parts;
+
+    return (double)largest / (double)n;
 }
 
 /* The square nearest to n's has the longest rows in all three moves, and the shortest

@@ -393,9 +393,10 @@ static plait_status_t add_local(plait_fft_t *f, const array_t *from, const array
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
     int last = to->layout->ndim - 1;
+    const unsigned rows = 1U << last;
 
     while (axes != 0) {
-        bool has_rows = (axes & (1U << last)) != 0;
+        bool has_rows = (axes & rows) != 0;
         int t = -1;
         for (int a = 0; a < last; a++) {
             t = ((axes & (1U << a)) != 0)
@@ -414,7 +415,7 @@ static plait_status_t add_local(plait_fft_t *f, const array_t *from, const array
             PLAIT_TRY(make_fft1(f, to->layout->shape[t], &pass->columns));
         }
         PLAIT_TRY(plait_pass_add(f->plan, &pass));
-        axes &= ~(1U << last);
+        axes &= ~rows;
         axes &= (t >= 0) ? ~(1U << t) : ~0U;
         from = to;
     }

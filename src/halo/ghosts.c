@@ -19,7 +19,7 @@ typedef struct {
     int step; /* 1, 0 or -1 */
 } image_t;
 
-static const int64_t FAR = INT64_MAX / 4;
+static const int64_t far = INT64_MAX / 4;
 
 static int64_t floor_div(int64_t a, int64_t b)
 {
@@ -82,8 +82,8 @@ static image_t image_of(const plait_halo_axis_t *axis, int64_t q)
             image = reflection(n, q);
             break;
         case PLAIT_BOUNDARY_EDGE:
-            image = (q < 0) ? (image_t){.lo = -FAR, .hi = 0, .cell = 0}
-                            : (image_t){.lo = n, .hi = FAR, .cell = n - 1};
+            image = (q < 0) ? (image_t){.lo = -far, .hi = 0, .cell = 0}
+                            : (image_t){.lo = n, .hi = far, .cell = n - 1};
             break;
         case PLAIT_BOUNDARY_ZERO:
             image = (image_t){0};

@@ -1,5 +1,5 @@
-/* The check device inside: what its work (check_device_work.c) wants of its memory and streams
- * (check_device.c), and its work's functions of the table. */
+/* The check device inside: what its parts, the device (check_device.c), its memory, its streams and
+ * their work, want of each other, and their functions of the table. */
 #ifndef PLAIT_TESTS_CHECK_DEVICE_PARTS_H
 #define PLAIT_TESTS_CHECK_DEVICE_PARTS_H
 
@@ -26,6 +26,26 @@ bool check_device_mark(plait_device_t *device, uint64_t mark);
 /* A copy of the argument goes with the work. */
 void check_device_enqueue(plait_stream_t to, void (*run)(plait_device_t *, void *),
                           const void *argument, size_t n_bytes);
+
+plait_status_t check_device_host_take(plait_device_t *device, int64_t n_bytes,
+                                      void **host_p);
+void check_device_host_give(plait_device_t *device, void *host);
+plait_status_t check_device_take(plait_device_t *device, plait_stream_t stream,
+                                 int64_t n_bytes, void **memory_p);
+void check_device_give(plait_device_t *device, plait_stream_t stream, void *memory);
+
+plait_status_t check_device_stream_create(plait_device_t *device,
+                                          plait_stream_t *stream_p);
+void check_device_stream_destroy(plait_device_t *device, plait_stream_t stream);
+plait_status_t check_device_stream_wait(plait_device_t *device, plait_stream_t stream);
+plait_status_t check_device_event_create(plait_device_t *device,
+                                         plait_event_t **event_p);
+void check_device_event_destroy(plait_device_t *device, plait_event_t *event);
+plait_status_t check_device_event_record(plait_device_t *device, plait_event_t *event,
+                                         plait_stream_t stream);
+plait_status_t check_device_event_order(plait_device_t *device, plait_event_t *event,
+                                        plait_stream_t stream);
+plait_status_t check_device_event_wait(plait_device_t *device, plait_event_t *event);
 
 plait_status_t check_device_to_host(plait_device_t *device, plait_stream_t stream,
                                     void *host, const void *src, int64_t n_bytes);

@@ -1,4 +1,4 @@
-/* Arrays on a device beside what they should be, for the tests of its table. */
+/* A CUDA device, and arrays on it beside what they should be, for the tests of its table. */
 #ifndef PLAIT_TESTS_CUDA_ARRAYS_H
 #define PLAIT_TESTS_CUDA_ARRAYS_H
 
@@ -16,16 +16,54 @@ typedef struct {
     bool is_host; /* a stand-in: small problems */
 } machine_t;
 
-/* The same bytes on the device (dev, n_bytes behind `offset`), in pinned memory, and as expected. */
-typedef struct {
-    int64_t n_bytes;
-    char *dev, *pinned, *expected;
-} array_t;
+enum { SKIPPED = 77 };
 
 static inline void good(plait_status_t status, const char *what)
 {
     CHECK(status == PLAIT_OK, "%s", what);
 }
+
+/* Not open yet. With the argument `host` CUDA's libraries are stand-ins. */
+static inline machine_t machine_of(int n_arguments, char **arguments)
+{
+    const machine_t m = {.is_host =
+                             n_arguments > 1 && strcmp(arguments[1], "host") == 0};
+
+    if (m.is_host) {
+        setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
+        setenv("PLAIT_CUDA_CACHE", "0", 1);
+    }
+    return m;
+}
+
+/* False, with the reason in words: there is no device. */
+static inline bool machine_open(machine_t *m)
+{
+    const bool is_there = plait_cuda_device(0, &m->device) != PLAIT_ERR_UNSUPPORTED;
+
+    if (is_there) {
+        CHECK(m->device != NULL, "device");
+        m->call = m->device->table;
+        good(m->call->enter(m->device), "enter");
+        good(m->call->stream_create(m->device, &m->stream), "stream");
+    } else {
+        printf("skipped: %s\n", plait_error_text());
+    }
+    return is_there;
+}
+
+static inline void machine_close(machine_t *m)
+{
+    m->call->stream_destroy(m->device, m->stream);
+    m->call->leave(m->device);
+    plait_cuda_release();
+}
+
+/* The same bytes on the device (dev, n_bytes behind `offset`), in pinned memory, and as expected. */
+typedef struct {
+    int64_t n_bytes;
+    char *dev, *pinned, *expected;
+} array_t;
 
 static inline array_t array_create(const machine_t *m, int64_t n_bytes)
 {

@@ -1,5 +1,6 @@
-/* The cases of exec_cases.h with arrays on a device. */
+/* The cases of exec_cases.h and exec_halo.h with arrays on a device. */
 #include "exec_cases.h"
+#include "exec_halo.h"
 #include "on_device.h"
 
 /* ---- what the halved numbers of a real transform are multiplied by ---- */
@@ -87,6 +88,7 @@ int main(void)
     for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
         on_device_begin(n_ranks);
         exec_cases(n_ranks);
+        exec_halo_cases(n_ranks);
         check_weighted(n_ranks);
         on_device_end(n_ranks);
     }

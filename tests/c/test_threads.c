@@ -7,6 +7,8 @@
 #include "plait/fft.h"
 #include "team.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,6 +55,40 @@ static void check_team(int n)
     CHECK(n_wrong == 0, "%d threads: %d words", n, n_wrong);
 }
 
+static void *size_of_bound(void *set)
+{
+    const pid_t me[] = {getpid()};
+    int n = 0;
+
+    CHECK(sched_setaffinity(0, sizeof(cpu_set_t), set) == 0, "affinity");
+    CHECK(plait_team_size(1, me, &n) == PLAIT_OK && n == 1, "%d", n);
+    return NULL;
+}
+
+/* This thread is bound to a processor, which is what others see of its process, and the one that
+ * asks to another: no process seems to share it. */
+static void check_size_of_bound(void)
+{
+    cpu_set_t all, bound[2];
+    pthread_t thread;
+    size_t n = 0;
+
+    CHECK(sched_getaffinity(0, sizeof(all), &all) == 0, "affinity");
+    for (size_t cpu = 0; cpu < CPU_SETSIZE && n < 2; cpu++) {
+        if (CPU_ISSET(cpu, &all)) {
+            CPU_ZERO(&bound[n]);
+            CPU_SET(cpu, &bound[n]);
+            n++;
+        }
+    }
+    if (n == 2) {
+        CHECK(sched_setaffinity(0, sizeof(all), &bound[0]) == 0, "affinity");
+        CHECK(pthread_create(&thread, NULL, size_of_bound, &bound[1]) == 0, "thread");
+        (void)pthread_join(thread, NULL);
+        CHECK(sched_setaffinity(0, sizeof(all), &all) == 0, "affinity");
+    }
+}
+
 static void check_size(void)
 {
     static const char *const bad[] = {"0", "-1", "65", "some", "2x"};
@@ -64,6 +100,7 @@ static void check_size(void)
     CHECK(plait_team_size(2, me, &half) == PLAIT_OK && half >= 1 && half <= (n + 1) / 2,
           "%d of %d", half, n);
     CHECK(plait_team_size(1 << 30, NULL, &half) == PLAIT_OK && half == 1, "%d", half);
+    check_size_of_bound();
     (void)setenv("PLAIT_THREADS", "5", 1);
     CHECK(plait_team_size(1 << 30, NULL, &n) == PLAIT_OK && n == 5, "%d", n);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -14,9 +14,9 @@ import sys
 import time
 
 import conftest  # noqa: F401 - configures JAX
-import generate
 import generate_check
 import generate_mixed
+import generate_space
 import jax
 import plait
 from mpi4py import MPI
@@ -26,7 +26,7 @@ WORLD = MPI.COMM_WORLD
 
 def kinds(comms, only, endings):
     """Name of each kind of program, and what runs the one of a seed."""
-    space = generate.Space.of_processes(WORLD.size)
+    space = generate_space.Space.of_processes(WORLD.size)
     two = {name: comms[name] for name in ("world", "copy")}
     dispatched = generate_mixed.Dispatched(two, WORLD.rank, WORLD.size)
 
@@ -46,7 +46,7 @@ def kinds(comms, only, endings):
 
     def planted(seed):
         """On communicators of its own: some faults leave none that can be used."""
-        own = generate.communicators(WORLD.Dup())
+        own = generate_space.communicators(WORLD.Dup())
         end = generate_check.altered(seed, space, own, WORLD.rank)
         arrival = WORLD.Ibarrier()
         while not arrival.Test():  # who used its processor here would look as if it computed
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--note", type=pathlib.Path)
     options = parser.parse_args()
     endings = collections.Counter()
-    table = kinds(generate.communicators(WORLD), options.kind, endings)
+    table = kinds(generate_space.communicators(WORLD), options.kind, endings)
     end, n_run = time.monotonic() + options.seconds, 0
     for seed in range(options.first, options.first + options.count):
         for kind in [options.kind] if options.kind else table:

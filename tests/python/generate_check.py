@@ -3,6 +3,8 @@
 import functools
 
 import generate
+import generate_space
+import generate_statements
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,14 +56,14 @@ def weights(program, results, seed):
 def columns(program, space):
     """Banks of all ranks that have, behind each element, its row of the unit matrix."""
     sizes = [int(np.prod(kind.shape)) for kind in program.kinds]
-    n_columns = space.n_ranks * generate.SLOTS * sum(sizes)
+    n_columns = space.n_ranks * generate_statements.SLOTS * sum(sizes)
     unit, at = np.eye(n_columns), 0
     every = []
     for _ in range(space.n_ranks):
         banks = []
         for kind, size in zip(program.kinds, sizes, strict=True):
             slots = []
-            for _ in range(generate.SLOTS):
+            for _ in range(generate_statements.SLOTS):
                 slots.append(unit[at : at + size].reshape(*kind.shape, n_columns))
                 at += size
             banks.append(tuple(slots))
@@ -138,7 +140,7 @@ def on_process(program, space, comms, rank):
     f = function(program)
 
     def call(args, flag):
-        return f(args, generate.Here(space, comms, rank, flag))
+        return f(args, generate_space.Here(space, comms, rank, flag))
 
     options = {} if program.how == "eager" else {"compiler_options": generate.QUICK}
     wrap = WRAP.get(program.how, plait.jit)
@@ -152,7 +154,7 @@ def with_fault(seed, space, comms, rank):
     program, plant = generator.program(("eager",)), generator.plant()
     banks = jax.tree.map(jnp.asarray, program.inputs(space.n_ranks)[rank])
     is_planted = rank == seed % space.n_ranks
-    here = generate.Here(space, comms, rank, 0, plant if is_planted else None)
+    here = generate_space.Here(space, comms, rank, 0, plant if is_planted else None)
     text = f"{program}\nrank {seed % space.n_ranks}: #{plant.serial} {plant.operation.text}"
     try:
         program.run(banks, here)
@@ -171,7 +173,7 @@ def altered(seed, space, comms, rank):
     args, want = problem(program, space)
     who = generator.rng.randrange(space.n_ranks)
     here = functools.partial(
-        generate.Here, space, comms, rank, plant=plant if rank == who else None
+        generate_space.Here, space, comms, rank, plant=plant if rank == who else None
     )
     options = {} if program.how == "eager" else {"compiler_options": generate.QUICK}
     f = WRAP[program.how](lambda banks, flag: program.run(banks, here(flag)), **options)
@@ -206,7 +208,7 @@ def on_devices(program, space, mesh):
 
     def call(args, flag):
         own = jax.tree.map(lambda x: x[0], args)
-        y = f(own, generate.Here(space, comms, None, flag))
+        y = f(own, generate_space.Here(space, comms, None, flag))
         return jax.tree.map(lambda x: x[None], y)
 
     none = jax.sharding.PartitionSpec()

@@ -1,8 +1,8 @@
 """Generated programs in one process: its devices as ranks of a manual region; order."""
 
-import generate
 import generate_check
 import generate_mixed
+import generate_space
 import meshes
 import pytest
 
@@ -13,7 +13,7 @@ N_PROGRAMS, CHUNK, N_MIXED = 10, 10, 30
 @pytest.mark.parametrize("shape", [(2, 2), (1, 3)])
 @pytest.mark.parametrize("first", range(0, N_PROGRAMS, CHUNK))
 def test_programs(first, shape, is_linear):
-    space, mesh = generate.Space.of_devices(*shape), meshes.make(shape)
+    space, mesh = generate_space.Space.of_devices(*shape), meshes.make(shape)
     for seed in range(first, first + CHUNK):
         program = generate_check.make(seed, space, is_linear)
         generate_check.on_devices(program, space, mesh)

@@ -1,8 +1,8 @@
 """Generated programs on MPI ranks; `make fuzz` runs more of them."""
 
-import generate
 import generate_check
 import generate_mixed
+import generate_space
 import plait
 import pytest
 
@@ -13,7 +13,7 @@ N_PROGRAMS, CHUNK, N_MIXED, N_FAULTS = 40, 10, 1000, 15
 def comms():
     from mpi4py import MPI
 
-    made = generate.communicators(MPI.COMM_WORLD)
+    made = generate_space.communicators(MPI.COMM_WORLD)
     yield made
     for name, comm in made.items():
         if name != "world":
@@ -23,7 +23,7 @@ def comms():
 @pytest.mark.parametrize("is_linear", [False, True])
 @pytest.mark.parametrize("first", range(0, N_PROGRAMS, CHUNK))
 def test_programs(world, comms, first, is_linear):
-    space = generate.Space.of_processes(world.size)
+    space = generate_space.Space.of_processes(world.size)
     for seed in range(first, first + CHUNK):
         program = generate_check.make(seed, space, is_linear)
         generate_check.on_process(program, space, comms, world.rank)
@@ -41,7 +41,7 @@ def test_planted_faults(world, comms):
     """One rank does something else at one place: all say so, and all goes on."""
     if world.size == 1:
         pytest.skip("one rank differs from no other")
-    space = generate.Space.of_processes(world.size)
+    space = generate_space.Space.of_processes(world.size)
     for seed in range(N_FAULTS):
         generate_check.with_fault(seed, space, comms, world.rank)
         plait.barrier(comm=world)

@@ -1,0 +1,63 @@
+/* What the files of the check device share: its state, all of it under one mutex. */
+#ifndef PLAIT_TESTS_CHECK_DEVICE_STATE_H
+#define PLAIT_TESTS_CHECK_DEVICE_STATE_H
+
+#include "check_device.h"
+
+#include <pthread.h>
+
+enum { MAX_BLOCKS = 512, MAX_PINNED = 64, MAX_MARKS = 4096 };
+
+typedef struct {
+    int64_t at, n_bytes;        /* without guards */
+    bool is_used, is_returning; /* given, in the order of a stream */
+} block_t;
+
+typedef struct {
+    char *data;
+    int64_t n_bytes;
+    bool is_used;
+} pinned_t;
+
+typedef struct stream stream_t;
+
+typedef struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* anything */
+    char *front, *back;     /* the arena, as the library and as the device sees it */
+    block_t blocks[MAX_BLOCKS];
+    pinned_t pinned[MAX_PINNED];
+    uint64_t marks[MAX_MARKS];
+    int n_marks;
+    int n_streams, n_events, n_pending; /* of work: on all streams */
+    stream_t *own;
+    check_device_counts_t counts;
+    int64_t n_until_failure;
+    bool is_dying, is_dead;
+    int n_faults;
+} state_t;
+
+static inline state_t *state_of(const plait_device_t *device)
+{
+    return device->state;
+}
+
+static inline void lock(plait_device_t *device)
+{
+    (void)pthread_mutex_lock(&state_of(device)->mutex);
+}
+
+static inline void unlock(plait_device_t *device)
+{
+    (void)pthread_mutex_unlock(&state_of(device)->mutex);
+}
+
+void check_device_map(state_t *s);
+void check_device_unmap(state_t *s);
+/* A fault for everything that was not given back. */
+void check_device_count_memory(plait_device_t *device);
+
+stream_t *check_device_stream_start(plait_device_t *device);
+void check_device_stream_stop(stream_t *stream); /* when all is done on it */
+
+#endif

@@ -1,0 +1,292 @@
+/* Streams of the check device, which are threads, and events. */
+#include "base/status.h"
+#include "check_device_parts.h"
+#include "check_device_state.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* One thing to do; `argument` is freed with it. */
+typedef struct work {
+    void (*run)(plait_device_t *device, void *argument);
+    void *argument;
+    struct work *next;
+} work_t;
+
+struct stream {
+    plait_device_t *device;
+    pthread_t thread;
+    work_t *first, *last;
+    bool is_busy, is_over;
+    uint64_t random;
+};
+
+struct plait_event {
+    int64_t n_recorded, n_fired;
+    int n_held; /* by its owner and by work */
+};
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *state >> 33;
+}
+
+/* Late, now and then very. */
+static void dawdle(stream_t *stream)
+{
+    uint64_t r = next_random(&stream->random);
+    const struct timespec nap = {.tv_nsec = (r % 16 == 0)  ? 300000
+                                            : (r % 4 == 0) ? 20000
+                                                           : 0};
+
+    if (nap.tv_nsec > 0) {
+        (void)nanosleep(&nap, NULL);
+    }
+}
+
+static void *stream_main(void *argument)
+{
+    stream_t *stream = argument;
+    plait_device_t *device = stream->device;
+    state_t *s = state_of(device);
+
+    lock(device);
+    while (stream->first != NULL || !stream->is_over) {
+        work_t *work = stream->first;
+        if (work == NULL) {
+            (void)pthread_cond_wait(&s->changed, &s->mutex);
+            continue;
+        }
+        stream->is_busy = true;
+        unlock(device);
+        dawdle(stream);
+        work->run(device, work->argument);
+        lock(device);
+        stream->first = work->next;
+        stream->last = (stream->first == NULL) ? NULL : stream->last;
+        stream->is_busy = false;
+        s->n_pending--;
+        free(work->argument);
+        free(work);
+        (void)pthread_cond_broadcast(&s->changed);
+    }
+    unlock(device);
+    return NULL;
+}
+
+/* A copy of the argument goes with the work. */
+void check_device_enqueue(plait_stream_t to, void (*run)(plait_device_t *, void *),
+                          const void *argument, size_t n_bytes)
+{
+    stream_t *stream = to;
+    work_t *work = malloc(sizeof(*work));
+
+    *work = (work_t){.run = run, .argument = malloc(n_bytes)};
+    memcpy(work->argument, argument, n_bytes);
+    lock(stream->device);
+    if (stream->last != NULL) {
+        stream->last->next = work;
+    } else {
+        stream->first = work;
+    }
+    stream->last = work;
+    state_of(stream->device)->n_pending++;
+    (void)pthread_cond_broadcast(&state_of(stream->device)->changed);
+    unlock(stream->device);
+}
+
+stream_t *check_device_stream_start(plait_device_t *device)
+{
+    static _Atomic uint64_t n_started;
+    stream_t *stream = calloc(1, sizeof(*stream));
+
+    stream->device = device;
+    stream->random = atomic_fetch_add(&n_started, 1) * 7919 + 1;
+    if (pthread_create(&stream->thread, NULL, stream_main, stream) != 0) {
+        abort();
+    }
+    return stream;
+}
+
+void check_device_stream_stop(stream_t *stream)
+{
+    lock(stream->device);
+    stream->is_over = true;
+    (void)pthread_cond_broadcast(&state_of(stream->device)->changed);
+    unlock(stream->device);
+    (void)pthread_join(stream->thread, NULL);
+    free(stream);
+}
+
+static void drain(stream_t *stream)
+{
+    state_t *s = state_of(stream->device);
+
+    lock(stream->device);
+    while (stream->first != NULL || stream->is_busy) {
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    unlock(stream->device);
+}
+
+static void count_wait(plait_device_t *device)
+{
+    lock(device);
+    state_of(device)->counts.n_waits++;
+    unlock(device);
+}
+
+plait_status_t check_device_stream_create(plait_device_t *device,
+                                          plait_stream_t *stream_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "stream_create"));
+    *stream_p = check_device_stream_start(device);
+    lock(device);
+    state_of(device)->n_streams++;
+    unlock(device);
+done:
+    return status;
+}
+
+void check_device_stream_destroy(plait_device_t *device, plait_stream_t stream)
+{
+    lock(device);
+    state_of(device)->n_streams--;
+    unlock(device);
+    check_device_stream_stop(stream);
+}
+
+plait_status_t check_device_stream_wait(plait_device_t *device, plait_stream_t stream)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "stream_wait"));
+    count_wait(device);
+    drain(stream);
+done:
+    return status;
+}
+
+plait_stream_t check_device_stream(plait_device_t *device)
+{
+    return state_of(device)->own;
+}
+
+void check_device_drain(plait_device_t *device)
+{
+    drain(state_of(device)->own);
+}
+
+/* ------------------------------------------------------------------ events */
+
+typedef struct {
+    plait_event_t *event;
+    int64_t number;
+} mark_t;
+
+/* Under the lock. */
+static void release(plait_event_t *event)
+{
+    if (--event->n_held == 0) {
+        free(event);
+    }
+}
+
+plait_status_t check_device_event_create(plait_device_t *device,
+                                         plait_event_t **event_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "event_create"));
+    *event_p = calloc(1, sizeof(**event_p));
+    (*event_p)->n_held = 1;
+    lock(device);
+    state_of(device)->n_events++;
+    unlock(device);
+done:
+    return status;
+}
+
+void check_device_event_destroy(plait_device_t *device, plait_event_t *event)
+{
+    lock(device);
+    state_of(device)->n_events--;
+    release(event);
+    unlock(device);
+}
+
+static void run_fire(plait_device_t *device, void *argument)
+{
+    const mark_t *mark = argument;
+
+    lock(device);
+    mark->event->n_fired = mark->number;
+    (void)pthread_cond_broadcast(&state_of(device)->changed);
+    release(mark->event);
+    unlock(device);
+}
+
+static void run_wait(plait_device_t *device, void *argument)
+{
+    const mark_t *mark = argument;
+    state_t *s = state_of(device);
+
+    lock(device);
+    while (mark->event->n_fired < mark->number) {
+        (void)pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    release(mark->event);
+    unlock(device);
+}
+
+static mark_t mark_of(plait_device_t *device, plait_event_t *event, bool is_new)
+{
+    lock(device);
+    event->n_held++;
+    event->n_recorded += is_new;
+    mark_t mark = {event, event->n_recorded};
+    unlock(device);
+    return mark;
+}
+
+plait_status_t check_device_event_record(plait_device_t *device, plait_event_t *event,
+                                         plait_stream_t stream)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "event_record"));
+    const mark_t mark = mark_of(device, event, true);
+    check_device_enqueue(stream, run_fire, &mark, sizeof(mark));
+done:
+    return status;
+}
+
+plait_status_t check_device_event_order(plait_device_t *device, plait_event_t *event,
+                                        plait_stream_t stream)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "event_order"));
+    const mark_t mark = mark_of(device, event, false);
+    check_device_enqueue(stream, run_wait, &mark, sizeof(mark));
+done:
+    return status;
+}
+
+plait_status_t check_device_event_wait(plait_device_t *device, plait_event_t *event)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "event_wait"));
+    count_wait(device);
+    mark_t mark = mark_of(device, event, false);
+    run_wait(device, &mark);
+done:
+    return status;
+}
