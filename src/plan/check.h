@@ -3,6 +3,7 @@
  *   - same number of fences on every rank, and one value to agree on;
  *   - what is read was written, by its owner before the last fence or by the reader itself;
  *   - nothing is overwritten in the phase in which a peer reads it;
+ *   - what a rank writes to a peer's memory nobody else touches in that phase, nor the peer;
  *   - no byte of a result is written twice by moves, none is missed;
  *   - no message sends what its own move has overwritten;
  *   - each message sent is received, with the same size, in the same order. */
