@@ -28,10 +28,12 @@ def _pair(jobs, python):
     group = f"short messages, {N_RANKS} MPI ranks, {rounds.facts['mpi']}"
     return [
         _loop(group, rounds),
+        _alone(group, rounds),
         _queued(group, rounds, "plait.jit", Bound("<=", LIMIT_DISPATCH)),
         _queued(group, rounds, "jax.jit", None),
         _awaited(group, rounds, "plait.jit", Bound("<=", LIMIT_AWAITED)),
         _awaited(group, rounds, "jax.jit", None),
+        _awaited(group, rounds, "alone", None),
         _eager(group, rounds),
     ]
 
@@ -48,6 +50,20 @@ def _loop(group, rounds):
     )
     beyond_us = rounds.median(lambda r: r["loop"] - r["raw"]) * 1e6
     return row.judge(f"{beyond_us:+.2f} us", beyond_us)
+
+
+def _alone(group, rounds):
+    """What the call costs where nothing is sent: XLA's part, and the handler's."""
+    row = rounds.row(
+        group,
+        "the same on a communicator of one rank",
+        JAX_FRESH,
+        "alone",
+        "raw",
+        f"MPI_Allreduce of {N_RANKS} ranks in a C loop, {rounds.facts['mpi']}",
+    )
+    us = rounds.median(lambda r: r["alone"]) * 1e6
+    return row.judge(f"{us:.2f} us", us)
 
 
 def _queued(group, rounds, key, bound):
@@ -68,9 +84,10 @@ def _queued(group, rounds, key, bound):
 
 def _awaited(group, rounds, key, bound):
     """The whole call until its result is there."""
+    of = "plait.jit step on one rank" if key == "alone" else f"{key} step"
     row = rounds.row(
         group,
-        f"the same {key} step, each result awaited",
+        f"the same {of}, each result awaited",
         JAX_FRESH,
         f"{key} awaited",
         "plain awaited",

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import plait
 from _rounds import Case, Ranks, arguments, rounds
+from mpi4py import MPI
 
 from workers import raw
 from workers.steps import awaited, loop_of, queued, step_of
@@ -45,16 +46,20 @@ def main():
     x, y, zero = np.zeros(1), np.zeros(1), jnp.zeros(1)
     loop = loop_of(plait.jit, allreduce, n_loop)
     plain = jax.jit(step_of(lambda x: x))
+    one_rank = functools.partial(allreduce, comm=plait.Comm(MPI.COMM_SELF))
+    loop_alone = loop_of(plait.jit, one_rank, n_loop)
     hidden, visible = plait.jit(step_of(allreduce)), jax.jit(step_of(allreduce))
     cases = {
         "raw": Case(lambda: mpi.allreduce(n_loop, x, y), n_loop),
         "loop": Case(lambda: loop(zero).block_until_ready(), n_loop),
+        "alone": Case(lambda: loop_alone(zero).block_until_ready(), n_loop),
         "plait.jit": queued(hidden, N_FAST),
         "plain": queued(plain, N_FAST),
         "jax.jit": queued(visible, N_VISIBLE),
         "plait.jit awaited": awaited(hidden, N_FAST),
         "plain awaited": awaited(plain, N_FAST),
         "jax.jit awaited": awaited(visible, N_VISIBLE),
+        "alone awaited": awaited(plait.jit(step_of(one_rank)), N_FAST),
         "jitted": awaited(plait.jit(allreduce), N_FAST),
         "eager": eager(facts, N_FAST),
     }
