@@ -7,21 +7,25 @@ function(plait_target_flags target)
   if(PLAIT_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
-  # -O1 also in Debug: checks of code that is not optimised take several times as long.
+  # -O1 also in Debug: checks of code that is not optimised take several times as long. -g1 has
+  # the lines that a report names; what a debugger wants besides costs a third of the build.
   if(PLAIT_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${PLAIT_SANITIZE} -fno-omit-frame-pointer
-                                             -fno-sanitize-recover=all -O1)
+                                             -fno-sanitize-recover=all -O1 -g1)
     target_link_options(${target} PRIVATE -fsanitize=${PLAIT_SANITIZE})
   endif()
 endfunction()
 
-# NAME_sse2.c, NAME_avx2.c and NAME_avx512.c hold the same kernel for one instruction set each;
+# NAME_generic.c, NAME_avx2.c and NAME_avx512.c hold the same kernel for one instruction set each;
 # the choice is made at run time, so every one of them is always built. Kernels are optimised
 # in every build type: without it they are too slow to test. Only the transforms may contract
 # a * b + c; elsewhere the tail of a loop must give the bits of its vector body.
 function(plait_instruction_set_flags)
   foreach(source IN LISTS ARGN)
     set(flags -O3)
+    if(PLAIT_SANITIZE)
+      set(flags -O1)
+    endif()
     if(source MATCHES "/src/kernel/fft")
       list(APPEND flags -ffp-contract=fast)
     elseif(source MATCHES "/src/kernel/" OR source MATCHES "/src/device/")
@@ -29,24 +33,12 @@ function(plait_instruction_set_flags)
     else()
       continue()
     endif()
-    if(source MATCHES "_sse2\\.c$")
-      list(APPEND flags -msse2)
-    elseif(source MATCHES "_avx2\\.c$")
+    if(source MATCHES "_avx2\\.c$")
       list(APPEND flags -mavx2 -mfma)
     elseif(source MATCHES "_avx512\\.c$")
       list(APPEND flags -mavx512f -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
-    endif()
-    # Sanitized, the large vector kernels take minutes to compile; they are one source, so one
-    # instruction set of them is looked at, and accesses only.
-    set(looked_at "_generic\\.c$")
-    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-      set(looked_at "_sse2\\.c$")
-    endif()
-    if(PLAIT_SANITIZE AND source MATCHES "_(avx2|avx512|sse2|generic)\\.c$"
-       AND NOT source MATCHES "${looked_at}")
-      list(APPEND flags -O1 -fno-sanitize=all)
-    elseif(PLAIT_SANITIZE AND source MATCHES "${looked_at}")
-      list(APPEND flags -O1 -fno-sanitize=undefined)
+    elseif(source MATCHES "_generic\\.c$" AND PLAIT_SANITIZE)
+      list(APPEND flags -fno-sanitize=undefined) # accesses only: it takes a minute to compile else
     endif()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
   endforeach()

@@ -3,7 +3,7 @@
 run_tests.py [SUITE...]     run these suites, or all of them
 run_tests.py --list         name the suites
 
-Two run beside each other: one of C, or that waits most of the time, and one of Python.
+Three run beside each other: one of C, one that waits most of the time, and one of Python.
 
 Each suite is a process with a time limit; its output is in build/tests/SUITE*.log and is shown
 if anything failed. What this machine cannot do is skipped with its reason, never passed.
@@ -33,6 +33,7 @@ SHOWN_LINES, SHOWN_IN_SHORT = 200, 15
 # Lines of a log that say what went wrong: pytest's, with or without the rank, and the launcher's.
 TELLING = re.compile(r"(\[\d+\] )?(E  +\w|Fatal|Timeout|plait run: |.*(Sanitizer|FAIL))")
 WRONG = ("failed", "error")
+BUILDING = collections.defaultdict(threading.Lock)  # by folder: one build in it at a time
 
 
 @dataclasses.dataclass
@@ -56,6 +57,15 @@ class Count:
         return sum(outcome in kinds for outcome in self.outcomes.values())
 
 
+def surroundings(environment=None):
+    """This process's environment and more, in which Python keeps what it compiled.
+
+    Else each of a few hundred processes compiles plait, and pytest's rewrite all tests.
+    """
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return kept | (environment or {})
+
+
 def run(name, command, limit_s, environment=None):
     """Run `command` in a process group of its own; its exit code, None after the limit."""
     log = LOGS / f"{name}.log"
@@ -63,7 +73,7 @@ def run(name, command, limit_s, environment=None):
         process = subprocess.Popen(
             [str(word) for word in command],
             cwd=ROOT,
-            env={**os.environ, **(environment or {})},
+            env=surroundings(environment),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -161,11 +171,12 @@ def c_tests(count, name, sanitizers="", environment=None, limit_s=1500, without=
             f"-DCMAKE_BUILD_TYPE={build_type}",
         ),
     ]
-    for step, command in (("configure", configure), ("build", ["cmake", "--build", folder])):
-        code, log = run(f"{name}-{step}", command, 900)
-        if code != 0:
-            close(count, f"{name} {step}", code, log)
-            return
+    with BUILDING[name]:
+        for step, command in (("configure", configure), ("build", ["cmake", "--build", folder])):
+            code, log = run(f"{name}-{step}", command, 900)
+            if code != 0:
+                close(count, f"{name} {step}", code, log)
+                return
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", folder, "-V", "--output-junit", junit, "--no-tests=error"]
@@ -177,18 +188,18 @@ def c_tests(count, name, sanitizers="", environment=None, limit_s=1500, without=
     count.notes.append(f"{sum(int(total) for total, _ in checks)} checks in {len(checks)} programs")
 
 
-def cannot_sanitize(sanitizers):
+def cannot_sanitize(name, sanitizers):
     """Why the compiler at hand cannot use these sanitizers, or None; tried on a small program."""
-    source, program = LOGS / "sanitize.c", LOGS / "sanitize"
+    source, program = LOGS / f"{name}-trial.c", LOGS / f"{name}-trial"
     source.write_text(
         "#include <pthread.h>\nstatic void *f(void *p) { return p; }\n"
         "int main(void) { pthread_t t; pthread_create(&t, 0, f, 0); return pthread_join(t, 0); }\n"
     )
     compiler = os.environ.get("CC", "cc")
     command = [compiler, f"-fsanitize={sanitizers}", source, "-o", program, "-lpthread"]
-    if run("sanitize-compile", command, 60)[0] != 0:
+    if run(f"{name}-compile", command, 60)[0] != 0:
         return f"{compiler} cannot link -fsanitize={sanitizers}"
-    if run("sanitize-run", [program], 60)[0] != 0:
+    if run(f"{name}-run", [program], 60)[0] != 0:
         return f"a program made with {compiler} -fsanitize={sanitizers} does not run here"
     return None
 
@@ -197,7 +208,7 @@ def sanitized(name, sanitizers, options):
     """A suite of the C tests under sanitizers."""
 
     def suite(count):
-        reason = cannot_sanitize(sanitizers)
+        reason = cannot_sanitize(name, sanitizers)
         if reason:
             count.add(name, "skipped", reason)
         else:
@@ -210,7 +221,8 @@ def sanitized(name, sanitizers, options):
 
 def install(count):
     """The installed C library, found by CMake and by pkg-config, in both of MPICH's ABIs."""
-    script(count, "install", ["sh", "tools/check_install.sh", BUILD / "c"], 300)
+    with BUILDING["c"]:
+        script(count, "install", ["sh", "tools/check_install.sh", BUILD / "c"], 300)
 
 
 def transports(count):
@@ -428,21 +440,18 @@ def open_mpi_faults(count):
     pytest(count, name, FAULTS, "-k", chosen, python=OTHER_PYTHON, environment=environment)
 
 
-# Two lanes: the first suites are of C, or wait most of the time. Whichever lane is done first
-# helps the other one from its end, so that the shortest of the second lane are in its middle.
-N_SUITES_BESIDE = 8
 SUITES: dict[str, Callable[[Count], None]] = {
     "structure": structure,
     "c": lambda count: c_tests(count, "c"),
+    "install": install,
     "asan": sanitized(
         "asan",
         "address,undefined",
         {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"},
     ),
     "tsan": sanitized("tsan", "thread", {"TSAN_OPTIONS": "halt_on_error=1"}),
-    "install": install,
-    "transports": transports,
     "faults": faults,
+    "transports": transports,
     "openmpi-faults": open_mpi_faults,
     "python": python,
     "mesh": mesh,
@@ -457,6 +466,11 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "openmpi-3": open_mpi(3, ("neighbor", "mesh", "p2p")),
     "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
 }
+
+# The suites of each lane: of C, of what waits for processes and time limits, and of Python. A lane
+# that is done helps the one with most suites left, from its end: the shortest are in its middle.
+LANES = [["structure", "c", "install", "asan", "tsan"], ["faults", "transports", "openmpi-faults"]]
+LANES.append([name for name in SUITES if name not in LANES[0] + LANES[1]])
 
 
 def show(count):
@@ -487,20 +501,20 @@ def report(name, count, seconds):
     sys.stdout.flush()
 
 
-def take(mine, other):
-    """The next suite of this lane, or when it is done the last one of the other lane."""
-    try:
-        return mine.popleft()
-    except IndexError:
-        return other.pop()
+def take(lane, lanes):
+    """The next suite of this lane, or when it is done the last one of another; None: all began."""
+    if lane:
+        return lane.popleft()
+    longest = max(lanes, key=len)
+    return longest.pop() if longest else None
 
 
-def run_lane(mine, other, total, lock):
+def run_lane(lane, lanes, total, lock):
     """Run suites one after the other; what goes wrong in the runner is a failure of the suite."""
-    while mine or other:
-        try:
-            name = take(mine, other)
-        except IndexError:  # the other lane was faster
+    while True:
+        with lock:
+            name = take(lane, lanes)
+        if name is None:
             break
         started, count = time.monotonic(), Count()
         try:
@@ -525,13 +539,8 @@ def main(names):
     LOGS.mkdir(parents=True, exist_ok=True)
     total, lock = Count(), threading.Lock()
     chosen = [name for name in SUITES if not names or name in names]
-    beside = list(SUITES)[:N_SUITES_BESIDE]
-    first = collections.deque(n for n in chosen if n in beside)
-    second = collections.deque(n for n in chosen if n not in beside)
-    threads = [
-        threading.Thread(target=run_lane, args=(*lanes, total, lock))
-        for lanes in ((first, second), (second, first))
-    ]
+    lanes = [collections.deque(n for n in lane if n in chosen) for lane in LANES]
+    threads = [threading.Thread(target=run_lane, args=(lane, lanes, total, lock)) for lane in lanes]
     for thread in threads:
         thread.start()
     for thread in threads:

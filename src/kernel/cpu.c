@@ -5,13 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
 #include <cpuid.h>
 #endif
 
-static const char *const level_name[] = {"generic", "sse2", "avx2", "avx512"};
-
 #if defined(__x86_64__)
+static const char *const level_name[] = {"sse2", "avx2", "avx512"};
+#else
+static const char *const level_name[] = {"generic"};
+#endif
+
+#if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
 
 /* Not __builtin_cpu_supports: it does not link into shared libraries with every
  * compiler. */
@@ -38,7 +42,7 @@ static plait_cpu_level_t detect(void)
     }
     if (((states & ymm_state) != ymm_state) || !(leaf7_b & avx2) || !(leaf1_c & fma) ||
         !(leaf1_c & avx)) {
-        return PLAIT_CPU_SSE2;
+        return PLAIT_CPU_GENERIC;
     }
     if (((states & zmm_state) != zmm_state) || ((leaf7_b & avx512) != avx512)) {
         return PLAIT_CPU_AVX2;

@@ -10,16 +10,13 @@ static const plait_fft_kernels_t *kernels_of(plait_dtype_t dtype)
 {
     const plait_fft_kernels_t *kernels = plait_fft_kernels_generic;
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
     switch (plait_cpu_level()) {
     case PLAIT_CPU_AVX512:
         kernels = plait_fft_kernels_avx512;
         break;
     case PLAIT_CPU_AVX2:
         kernels = plait_fft_kernels_avx2;
-        break;
-    case PLAIT_CPU_SSE2:
-        kernels = plait_fft_kernels_sse2;
         break;
     case PLAIT_CPU_GENERIC:
         break;

@@ -42,7 +42,7 @@ void plait_fft1_rows(const plait_fft1_t *fft, int64_t n_rows, const char *in,
                      int64_t in_stride, char *out, int64_t out_stride, void *scratch,
                      plait_fft_store_t store);
 
-/* Name of the instruction set in use: "sse2", "avx2", "avx512" (or "generic"). */
+/* Name of the instruction set in use: "sse2", "avx2", "avx512" ("generic" without SSE2). */
 PLAIT_EXPORT const char *plait_fft1_isa(void);
 
 #endif

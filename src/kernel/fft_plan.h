@@ -108,8 +108,7 @@ typedef struct {
 
 /* [0] single, [1] double precision. */
 extern const plait_fft_kernels_t plait_fft_kernels_generic[2];
-#if defined(__x86_64__)
-extern const plait_fft_kernels_t plait_fft_kernels_sse2[2];
+#if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
 extern const plait_fft_kernels_t plait_fft_kernels_avx2[2];
 extern const plait_fft_kernels_t plait_fft_kernels_avx512[2];
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "device/box.h"
 
 #include <string.h>
 
@@ -56,122 +57,147 @@ static void fault(check_t *c, const char *what, int peer, int slot, int64_t at)
     }
 }
 
-static void read_byte(check_t *c, int peer, int slot, int64_t at)
+/* Why a byte may not be read in this phase; NULL: it may. */
+static const char *not_readable(const byte_t *b, bool is_own, bool is_published,
+                                int phase)
 {
-    byte_t *b = &c->slots[peer][slot].bytes[at];
-    bool is_own = peer == c->rank;
+    const char *why = NULL;
 
     if (b->written == 0) {
-        fault(c, "reads what nobody has written", peer, slot, at);
-    } else if (slot >= PLAIT_SLOT_PUBLISHED && b->written != c->phase - 1) {
-        fault(c, "reads what was published at an earlier fence", peer, slot, at);
-    } else if (b->put >= c->phase) {
-        fault(c, "reads what a peer of the owner writes in the same phase", peer, slot,
-              at);
-    } else if (!is_own && b->written >= c->phase) {
-        fault(c, "reads what its owner writes in the same phase", peer, slot, at);
+        why = "reads what nobody has written";
+    } else if (is_published && b->written != phase - 1) {
+        why = "reads what was published at an earlier fence";
+    } else if (b->put >= phase) {
+        why = "reads what a peer of the owner writes in the same phase";
+    } else if (!is_own && b->written >= phase) {
+        why = "reads what its owner writes in the same phase";
     }
-    *(is_own ? &b->own : &b->read) = c->ends;
-    b->used = true;
+    return why;
 }
 
 typedef enum { WRITE_ONCE, WRITE_ADD, WRITE_AGAIN } write_t;
 
 /* Moves fill operands and results once, work again and again; a result that was read meanwhile
  * has served as work. */
-static void write_byte(check_t *c, int slot, int64_t at, write_t how)
+static const char *not_writable(const byte_t *b, bool is_work, write_t how, int phase,
+                                int step)
 {
-    const plait_plan_t *plan = c->plans[c->rank];
-    byte_t *b = &c->slots[c->rank][slot].bytes[at];
-    bool is_work = slot >= plan->n_args + plan->n_rets;
+    const char *why = NULL;
 
-    if (b->read >= c->phase) {
-        fault(c, "overwrites what a peer reads in the same phase", c->rank, slot, at);
+    if (b->read >= phase) {
+        why = "overwrites what a peer reads in the same phase";
+    } else if (b->put >= phase) {
+        why = "writes what a peer writes in the same phase";
+    } else if (how == WRITE_ONCE && b->moved > 0 &&
+               ((!is_work && !b->used) || b->moved == step)) {
+        why = "writes twice";
+    } else if (how == WRITE_ADD && b->written == 0) {
+        why = "adds to what nobody has written";
     }
-    if (b->put >= c->phase) {
-        fault(c, "writes what a peer writes in the same phase", c->rank, slot, at);
-    }
-    if (how == WRITE_ONCE && b->moved > 0 &&
-        ((!is_work && !b->used) || b->moved == c->step + 1)) {
-        fault(c, "writes twice", c->rank, slot, at);
-    }
-    if (how == WRITE_ADD && b->written == 0) {
-        fault(c, "adds to what nobody has written", c->rank, slot, at);
-    }
-    b->moved = (how == WRITE_AGAIN) ? 0 : c->step + 1;
-    b->written = c->ends;
-    b->used = false;
+    return why;
 }
 
 /* To a peer's memory: nobody else may be at the byte in the same phase. */
-static void put_byte(check_t *c, int peer, int slot, int64_t at)
+static const char *not_puttable(const byte_t *b, int phase)
 {
-    byte_t *b = &c->slots[peer][slot].bytes[at];
+    const char *why = NULL;
 
-    if (b->written >= c->phase) {
-        fault(c, "writes what is written in the same phase", peer, slot, at);
-    } else if (b->read >= c->phase || b->own >= c->phase) {
-        fault(c, "overwrites what is read in the same phase", peer, slot, at);
+    if (b->written >= phase) {
+        why = "writes what is written in the same phase";
+    } else if (b->read >= phase || b->own >= phase) {
+        why = "overwrites what is read in the same phase";
     }
-    b->moved = 0;
-    b->put = c->ends;
-    b->written = c->ends;
-    b->used = false;
+    return why;
 }
 
-/* Calls for each byte of a box, on its source or destination side. */
-typedef void (*byte_fn_t)(check_t *c, int peer, int slot, int64_t at, write_t how);
+/* Calls for each row of a box, on its source or destination side. */
+typedef void (*row_fn_t)(check_t *c, int peer, int slot, int64_t at, int64_t n,
+                         write_t how);
 
-static void read_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+static void read_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_t how)
 {
+    byte_t *bytes = c->slots[peer][slot].bytes + at;
+    const bool is_own = peer == c->rank;
+    const bool is_published = slot >= PLAIT_SLOT_PUBLISHED;
+    const int phase = c->phase, ends = c->ends;
+
     (void)how;
-    read_byte(c, peer, slot, at);
+    for (int64_t i = 0; i < n; i++) {
+        const char *why = not_readable(&bytes[i], is_own, is_published, phase);
+        if (why != NULL) {
+            fault(c, why, peer, slot, at + i);
+        }
+        *(is_own ? &bytes[i].own : &bytes[i].read) = ends;
+        bytes[i].used = true;
+    }
 }
 
 /* A message that goes out while the move it belongs to is under way. */
-static void send_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+static void send_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_t how)
 {
-    read_fn(c, peer, slot, at, how);
-    if (c->slots[peer][slot].bytes[at].moved == c->step + 1) {
-        fault(c, "sends what the same move has overwritten", peer, slot, at);
+    const byte_t *bytes = c->slots[peer][slot].bytes + at;
+
+    read_fn(c, peer, slot, at, n, how);
+    for (int64_t i = 0; i < n; i++) {
+        if (bytes[i].moved == c->step + 1) {
+            fault(c, "sends what the same move has overwritten", peer, slot, at + i);
+        }
     }
 }
 
-static void write_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+static void write_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_t how)
 {
+    const plait_plan_t *plan = c->plans[c->rank];
+    byte_t *bytes = c->slots[c->rank][slot].bytes + at;
+    const bool is_work = slot >= plan->n_args + plan->n_rets;
+    const int phase = c->phase, step = c->step + 1;
+    const byte_t now = {.written = c->ends, .moved = (how == WRITE_AGAIN) ? 0 : step};
+
     (void)peer;
-    write_byte(c, slot, at, how);
+    for (int64_t i = 0; i < n; i++) {
+        const char *why = not_writable(&bytes[i], is_work, how, phase, step);
+        if (why != NULL) {
+            fault(c, why, c->rank, slot, at + i);
+        }
+        bytes[i].moved = now.moved;
+        bytes[i].written = now.written;
+        bytes[i].used = false;
+    }
 }
 
-static void put_fn(check_t *c, int peer, int slot, int64_t at, write_t how)
+static void put_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_t how)
 {
+    byte_t *bytes = c->slots[peer][slot].bytes + at;
+
     (void)how;
-    put_byte(c, peer, slot, at);
+    for (int64_t i = 0; i < n; i++) {
+        const char *why = not_puttable(&bytes[i], c->phase);
+        if (why != NULL) {
+            fault(c, why, peer, slot, at + i);
+        }
+        bytes[i].moved = 0;
+        bytes[i].put = c->ends;
+        bytes[i].written = c->ends;
+        bytes[i].used = false;
+    }
 }
 
-static void each_byte(check_t *c, int peer, int slot, int64_t offset,
-                      const plait_box_copy_t *box, bool is_dst, byte_fn_t fn,
-                      write_t how)
+static void each_row(check_t *c, int peer, int slot, int64_t offset,
+                     const plait_box_copy_t *box, bool is_dst, row_fn_t fn, write_t how)
 {
     int64_t n_rows = (box->row_bytes > 0) ? plait_box_bytes(box) / box->row_bytes : 0;
     int real_slot = slot_of(c, c->plans[peer], slot);
     int64_t n_bytes = c->slots[peer][real_slot].n_bytes;
+    plait_box_walk_t walk = {0};
 
     for (int64_t row = 0; row < n_rows && c->status == PLAIT_OK; row++) {
-        int64_t at = offset;
-        int64_t rest = row;
-        for (int d = box->n_dims - 1; d >= 0; d--) {
-            at += rest % box->count[d] *
-                  (is_dst ? box->dst_stride[d] : box->src_stride[d]);
-            rest /= box->count[d];
-        }
+        const int64_t at = offset + (is_dst ? walk.dst : walk.src);
         if (at < 0 || at + box->row_bytes > n_bytes) {
             fault(c, "goes beyond the buffer", peer, slot, at);
             break;
         }
-        for (int64_t i = 0; i < box->row_bytes; i++) {
-            fn(c, peer, real_slot, at + i, how);
-        }
+        fn(c, peer, real_slot, at, box->row_bytes, how);
+        (void)plait_box_next(box, box->n_dims, &walk);
     }
 }
 
@@ -189,11 +215,11 @@ static void check_in(check_t *c, const plait_block_t *b)
         return; /* nothing moves */
     }
     if (!is_zero && !is_remote_message) {
-        each_byte(c, b->peer, b->src_slot, b->src_offset, &b->box, false, read_fn,
-                  WRITE_ONCE);
+        each_row(c, b->peer, b->src_slot, b->src_offset, &b->box, false, read_fn,
+                 WRITE_ONCE);
     }
-    each_byte(c, c->rank, b->dst_slot, b->dst_offset, &b->box, true, write_fn,
-              (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
+    each_row(c, c->rank, b->dst_slot, b->dst_offset, &b->box, true, write_fn,
+             (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
 }
 
 /* In the executor's order: own blocks (or all, with direct access), then round by round.
@@ -218,8 +244,8 @@ static void check_move(check_t *c, const plait_move_t *move)
         for (int64_t i = 0; i < move->n_out; i++) {
             const plait_block_t *b = &move->out[i];
             if (b->peer == to) {
-                each_byte(c, c->rank, b->src_slot, b->src_offset, &b->box, false,
-                          send_fn, WRITE_ONCE);
+                each_row(c, c->rank, b->src_slot, b->src_offset, &b->box, false,
+                         send_fn, WRITE_ONCE);
             }
         }
     }
@@ -230,12 +256,11 @@ static void check_reduce(check_t *c, const plait_reduce_step_t *r)
     const plait_box_copy_t box = {.row_bytes = r->n * plait_dtype_bytes(r->dtype)};
 
     for (int q = 0; q < r->n_pieces; q++) {
-        each_byte(c, r->is_local ? c->rank : r->first + q, r->src_slot,
-                  r->src_offset + (r->is_local ? q * r->piece_stride : 0), &box, false,
-                  read_fn, WRITE_AGAIN);
+        each_row(c, r->is_local ? c->rank : r->first + q, r->src_slot,
+                 r->src_offset + (r->is_local ? q * r->piece_stride : 0), &box, false,
+                 read_fn, WRITE_AGAIN);
     }
-    each_byte(c, c->rank, r->dst_slot, r->dst_offset, &box, true, write_fn,
-              WRITE_AGAIN);
+    each_row(c, c->rank, r->dst_slot, r->dst_offset, &box, true, write_fn, WRITE_AGAIN);
 }
 
 static void touch(void *context, bool is_write, int peer, int slot, int64_t offset,
@@ -243,12 +268,12 @@ static void touch(void *context, bool is_write, int peer, int slot, int64_t offs
 {
     check_t *c = context;
     const int owner = (peer == PLAIT_ANY) ? c->rank : peer;
-    byte_fn_t fn = !is_write ? read_fn : (owner == c->rank) ? write_fn : put_fn;
+    row_fn_t fn = !is_write ? read_fn : (owner == c->rank) ? write_fn : put_fn;
 
     if (fn == put_fn && !c->plans[c->rank]->can_write) {
         fault(c, "writes to a peer", owner, slot, offset);
     }
-    each_byte(c, owner, slot, offset, box, false, fn, WRITE_AGAIN);
+    each_row(c, owner, slot, offset, box, false, fn, WRITE_AGAIN);
 }
 
 static void check_native(check_t *c, const plait_native_step_t *n)
@@ -260,15 +285,15 @@ static void check_native(check_t *c, const plait_native_step_t *n)
 
     if (n->src_slot >= 0) {
         const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->src_slot]};
-        each_byte(c, c->rank, n->src_slot, 0, &all, false, read_fn, WRITE_AGAIN);
+        each_row(c, c->rank, n->src_slot, 0, &all, false, read_fn, WRITE_AGAIN);
     }
     if (takes_template) {
         const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->template_slot]};
-        each_byte(c, c->rank, n->template_slot, 0, &all, false, read_fn, WRITE_AGAIN);
+        each_row(c, c->rank, n->template_slot, 0, &all, false, read_fn, WRITE_AGAIN);
     }
     if (n->dst_slot >= 0) {
         const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->dst_slot]};
-        each_byte(c, c->rank, n->dst_slot, 0, &all, true, write_fn, WRITE_AGAIN);
+        each_row(c, c->rank, n->dst_slot, 0, &all, true, write_fn, WRITE_AGAIN);
     }
 }
 
@@ -303,8 +328,8 @@ static void check_publish(check_t *c, const plait_publish_t *publish)
     if ((publish->slot >= 0) != (nth_fence(c->plans[0], c->phase - 1)->slot >= 0)) {
         fault(c, "publishes at a fence where rank 0 does not, or the reverse", 0, 0, 0);
     } else if (publish->slot >= 0) {
-        each_byte(c, c->rank, publish->slot, publish->offset, &box, false, read_fn,
-                  WRITE_AGAIN);
+        each_row(c, c->rank, publish->slot, publish->offset, &box, false, read_fn,
+                 WRITE_AGAIN);
         memset(shadow->bytes, 0, (size_t)shadow->n_bytes * sizeof(*shadow->bytes));
         for (int64_t at = 0; at < publish->n_bytes; at++) {
             shadow->bytes[at].written = c->phase;

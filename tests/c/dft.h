@@ -11,28 +11,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* exp(2 pi i j / n), 0 <= j < n; kept, and not for threads. */
-static long double complex root(int64_t j, int64_t n)
+/* cos and sin of 2 pi j / n, all 0 <= j < n; the last few are kept, and not for threads. */
+static const long double (*roots(int64_t n))[2]
 {
-    enum { KNOWN = 16384 };
-    static long double complex *known[KNOWN]; /* by n, then j; 0: not yet */
+    enum { KNOWN = 512 };
+    static long double(*known[KNOWN])[2];
+    static int64_t known_n[KNOWN];
     const long double turn = 2 * 3.14159265358979323846264338327950288L;
-    long double complex *place = NULL;
-    long double complex z = 0;
+    const int place = (int)(n % KNOWN);
 
-    if (n < KNOWN) {
-        known[n] = (known[n] == NULL) ? calloc((size_t)n, sizeof(z)) : known[n];
-        place = (known[n] != NULL) ? &known[n][j] : NULL;
-        z = (place != NULL) ? *place : 0;
-    }
-    if (z == 0) {
-        long double phase = turn * (long double)j / (long double)n;
-        z = cosl(phase) + sinl(phase) * I;
-        if (place != NULL) {
-            *place = z;
+    if (known_n[place] != n) {
+        free(known[place]);
+        known[place] = malloc((size_t)n * sizeof(*known[place]));
+        known_n[place] = n;
+        for (int64_t j = 0; j < n && known[place] != NULL; j++) {
+            const long double phase = turn * (long double)j / (long double)n;
+            known[place][j][0] = cosl(phase);
+            known[place][j][1] = sinl(phase);
         }
     }
-    return z;
+    if (known[place] == NULL) {
+        abort();
+    }
+    return (const long double(*)[2])known[place];
+}
+
+/* j + step modulo n, of both below n. */
+static inline int64_t turned(int64_t j, int64_t step, int64_t n)
+{
+    return (j + step < n) ? j + step : j + step - n;
 }
 
 /* The definition, axis after axis, in long double. */
@@ -42,6 +49,7 @@ static void dft_axis(double complex *data, int ndim, const int64_t shape[], int 
     int64_t n = shape[axis];
     int64_t inner = 1;
     int64_t outer = 1;
+    const long double(*w)[2] = roots(n);
     double complex *line = plait_alloc(n, sizeof(*line));
 
     for (int a = 0; a < ndim; a++) {
@@ -52,13 +60,16 @@ static void dft_axis(double complex *data, int ndim, const int64_t shape[], int 
         for (int64_t i = 0; i < inner; i++) {
             double complex *at = data + o * n * inner + i;
             for (int64_t k = 0; k < n; k++) {
-                long double complex sum = 0;
-                for (int64_t j = 0; j < n; j++) {
-                    long double complex w = root(j * k % n, n);
-                    sum +=
-                        (long double complex)at[j * inner] * (sign > 0 ? w : conjl(w));
+                long double re = 0;
+                long double im = 0;
+                for (int64_t j = 0, jk = 0; j < n; j++, jk = turned(jk, k, n)) {
+                    const long double c = w[jk][0], s = sign * w[jk][1];
+                    const long double x = (long double)creal(at[j * inner]);
+                    const long double y = (long double)cimag(at[j * inner]);
+                    re += x * c - y * s;
+                    im += x * s + y * c;
                 }
-                line[k] = (double complex)sum;
+                line[k] = (double)re + (double)im * I;
             }
             for (int64_t k = 0; k < n; k++) {
                 at[k * inner] = line[k];
@@ -122,16 +133,17 @@ static inline void keep_half(int64_t n_from, const double complex from[], int64_
 static inline void half_to_real(int64_t n_half, const double complex from[], int64_t n,
                                 double complex to[], int sign)
 {
+    const long double(*w)[2] = roots(n);
+
     for (int64_t j = 0; j < n; j++) {
         long double sum = 0;
-        for (int64_t k = 0; k < n_half; k++) {
-            long double complex w = root(j * k % n, n);
-            bool is_edge = 2 * k % n == 0;
-            long double re = (long double)creal(from[k]);
-            long double im = is_edge ? 0 : (long double)cimag(from[k]);
-            sum += (is_edge ? 1 : 2) * (re * creall(w) - im * sign * cimagl(w));
+        for (int64_t k = 0, jk = 0; k < n_half; k++, jk = turned(jk, j, n)) {
+            const bool is_edge = 2 * k % n == 0;
+            const long double re = (long double)creal(from[k]);
+            const long double im = is_edge ? 0 : (long double)cimag(from[k]);
+            sum += (is_edge ? 1 : 2) * (re * w[jk][0] - im * sign * w[jk][1]);
         }
-        to[j] = (double complex)sum;
+        to[j] = (double)sum;
     }
 }
 
