@@ -8,6 +8,7 @@
 #include "fft/device.h"
 #include "fft/four_step.h"
 #include "fft/pass.h"
+#include "fft/put.h"
 #include "layout/coords.h"
 #include "redist/blocks.h"
 
@@ -135,54 +136,6 @@ static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
                      stage->layout.axis[a].split != PLAIT_SPLIT_CYCLIC;
     }
     return is_fusable;
-}
-
-/* Whether every rank's part of a layout along an axis is within one rank's part of the other. */
-static bool is_within(const plait_layout_t *from, const plait_layout_t *to, int axis)
-{
-    const plait_axis_t *a = &from->axis[axis];
-    const plait_axis_t *b = &to->axis[axis];
-
-    return b->split == PLAIT_SPLIT_WHOLE ||
-           (a->split == b->split && a->block == b->block && a->n_grid == b->n_grid &&
-            memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0);
-}
-
-/* The grid axes that axes of the array are split over; along the others ranks have copies. */
-static unsigned grid_axes(const plait_layout_t *layout)
-{
-    unsigned axes = 0;
-
-    for (int a = 0; a < layout->ndim; a++) {
-        for (int i = 0; i < layout->axis[a].n_grid; i++) {
-            axes |= 1U << layout->axis[a].grid_axis[i];
-        }
-    }
-    return axes;
-}
-
-/* Where peers' memory can be written, a last exchange that only moves is left to the pass before
- * it, which puts its rows where they belong, each to one rank. What that pass reads is then another buffer than the
- * result, and not the operand, which may share the result's memory. */
-static void merge_last_move(plait_fft_t *f)
-{
-    plait_fft_path_t *path = &f->path;
-    const int n = path->n_stages;
-    const plait_fft_stage_t *move = &path->stages[n - 1];
-    plait_fft_stage_t *stage = (n > 2) ? &path->stages[n - 2] : NULL;
-    bool is_put = f->plan->can_write && n > 2 && move->is_exchange && move->t < 0 &&
-                  !move->has_half && move->view == PLAIT_FFT_SAME &&
-                  stage->is_exchange && stage->view == PLAIT_FFT_SAME &&
-                  is_fusable(f, &path->stages[n - 3].layout, stage) &&
-                  grid_axes(&stage->layout) == grid_axes(&path->to);
-
-    for (int a = 0; a < path->to.ndim && is_put; a++) {
-        is_put = path->to.axis[a].split != PLAIT_SPLIT_CYCLIC;
-    }
-    if (is_put && is_within(&stage->layout, &path->to, path->to.ndim - 1)) {
-        stage->is_put = true;
-        path->n_stages--;
-    }
 }
 
 /* Moves know an array by its layout alone; passes know strides. */
@@ -498,65 +451,6 @@ done:
     return status;
 }
 
-/* The part of this rank's planes (t, last axis) that a peer has in f->path.to; false: none. */
-static plait_status_t find_target(const plait_fft_t *f, const plait_layout_t *layout,
-                                  bool is_real, int peer, int t, plait_target_t *target,
-                                  bool *is_some_p)
-{
-    plait_status_t status = PLAIT_OK;
-    const array_t to = {&f->path.to, is_real, plait_slot_ret(f->plan, 0), -1};
-    const int rank = f->plan->rank;
-    plait_overlaps_t overlaps = {0};
-    int64_t stride[PLAIT_MAX_NDIM];
-    bool is_some =
-        plait_layout_replica(layout, peer) == plait_layout_replica(layout, rank);
-    int d = 0;
-
-    *target = (plait_target_t){.peer = peer};
-    slot_strides(f, &to, peer, stride);
-    for (int a = 0; a < layout->ndim && is_some; a++) {
-        plait_overlaps_clear(&overlaps);
-        PLAIT_TRY(plait_overlaps_of(layout, rank, to.layout, peer, a, &overlaps));
-        is_some = overlaps.n > 0;
-        if (is_some) {
-            PLAIT_CHECK(overlaps.n == 1, PLAIT_ERR_INTERNAL,
-                        "a piece is not contiguous");
-            const int64_t src = overlaps.items[0].src;
-            const int64_t n = overlaps.items[0].n;
-            target->offset += (overlaps.items[0].dst - src) * stride[a];
-            if (a == t) {
-                target->t_lo = src;
-                target->n_t = n;
-                target->t_stride = stride[a];
-            } else if (a < layout->ndim - 1) {
-                target->outer_lo[d] = src;
-                target->n_outer[d] = n;
-                target->outer_stride[d++] = stride[a];
-            }
-        }
-    }
-    *is_some_p = is_some;
-done:
-    plait_overlaps_clear(&overlaps);
-    return status;
-}
-
-static plait_status_t set_targets(const plait_fft_t *f, plait_pass_t *pass,
-                                  const plait_fft_stage_t *stage)
-{
-    plait_status_t status = PLAIT_OK;
-    bool is_some = false;
-
-    pass->n_targets = 0;
-    for (int peer = 0; peer < f->plan->n_ranks; peer++) {
-        PLAIT_TRY(find_target(f, &stage->layout, stage->is_real, peer, stage->t,
-                              &pass->targets[pass->n_targets], &is_some));
-        pass->n_targets += is_some;
-    }
-done:
-    return status;
-}
-
 /* Columns of axis t as they arrive, then real rows where the stage has them. */
 static plait_status_t add_fused(plait_fft_t *f, const array_t *from,
                                 const plait_fft_stage_t *stage)
@@ -576,7 +470,7 @@ static plait_status_t add_fused(plait_fft_t *f, const array_t *from,
     pass->src_bytes = f->item_bytes;
     PLAIT_TRY(set_pieces(f, pass, from, &moved, stage->t));
     if (stage->is_put) {
-        PLAIT_TRY(set_targets(f, pass, stage));
+        PLAIT_TRY(plait_fft_put_targets(f, stage, pass));
     }
     PLAIT_TRY(make_fft1(f, moved.shape[stage->t], &pass->columns));
     if (stage->has_half) {
@@ -622,7 +516,11 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
     plait_move_t zeros = {0};
     bool has_exchange = false;
 
-    merge_last_move(f);
+    if (f->path.n_stages > 2 &&
+        is_fusable(f, &f->path.stages[f->path.n_stages - 3].layout,
+                   &f->path.stages[f->path.n_stages - 2])) {
+        plait_fft_put_merge(f);
+    }
     f->pads_work = has_passes_only(f);
     PLAIT_TRY(assign_slots(f));
     for (int i = 0; i < f->path.n_stages; i++) {

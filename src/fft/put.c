@@ -1,0 +1,126 @@
+#include "fft/put.h"
+
+#include "base/status.h"
+#include "layout/coords.h"
+#include "redist/blocks.h"
+
+#include <string.h>
+
+/* Whether every rank's part of a layout along an axis is within one rank's part of the other. */
+static bool is_within(const plait_layout_t *from, const plait_layout_t *to, int axis)
+{
+    const plait_axis_t *a = &from->axis[axis];
+    const plait_axis_t *b = &to->axis[axis];
+
+    return b->split == PLAIT_SPLIT_WHOLE ||
+           (a->split == b->split && a->block == b->block && a->n_grid == b->n_grid &&
+            memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0);
+}
+
+/* The grid axes that axes of the array are split over; along the others ranks have copies. */
+static unsigned grid_axes(const plait_layout_t *layout)
+{
+    unsigned axes = 0;
+
+    for (int a = 0; a < layout->ndim; a++) {
+        for (int i = 0; i < layout->axis[a].n_grid; i++) {
+            axes |= 1U << layout->axis[a].grid_axis[i];
+        }
+    }
+    return axes;
+}
+
+/* Every row goes to one rank, in contiguous parts, and whole. */
+void plait_fft_put_merge(plait_fft_t *f)
+{
+    plait_fft_path_t *path = &f->path;
+    const plait_fft_stage_t *move = &path->stages[path->n_stages - 1];
+    plait_fft_stage_t *stage = &path->stages[path->n_stages - 2];
+    bool is_put = f->plan->can_write && move->is_exchange && move->t < 0 &&
+                  !move->has_half && move->view == PLAIT_FFT_SAME &&
+                  stage->is_exchange && stage->view == PLAIT_FFT_SAME &&
+                  grid_axes(&stage->layout) == grid_axes(&path->to) &&
+                  is_within(&stage->layout, &path->to, path->to.ndim - 1);
+
+    for (int a = 0; a < path->to.ndim && is_put; a++) {
+        is_put = path->to.axis[a].split != PLAIT_SPLIT_CYCLIC;
+    }
+    if (is_put) {
+        stage->is_put = true;
+        path->n_stages--;
+    }
+}
+
+/* Bytes from element to element of a peer's result, along every axis. */
+static void result_strides(const plait_layout_t *to, int peer, int64_t item_bytes,
+                           int64_t stride[])
+{
+    int64_t shape[PLAIT_MAX_NDIM];
+    int64_t n_bytes = item_bytes;
+
+    plait_layout_stored_shape(to, peer, shape);
+    for (int a = to->ndim - 1; a >= 0; a--) {
+        stride[a] = n_bytes;
+        n_bytes *= shape[a];
+    }
+}
+
+/* The part of this rank's planes (t, last axis) that a peer has in f->path.to. */
+static plait_status_t find_target(const plait_fft_t *f, const plait_fft_stage_t *stage,
+                                  int64_t item_bytes, plait_target_t *target,
+                                  bool *is_some_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_layout_t *from = &stage->layout;
+    const int rank = f->plan->rank;
+    plait_overlaps_t overlaps = {0};
+    int64_t stride[PLAIT_MAX_NDIM];
+    bool is_some =
+        plait_layout_replica(from, target->peer) == plait_layout_replica(from, rank);
+    int d = 0;
+
+    result_strides(&f->path.to, target->peer, item_bytes, stride);
+    for (int a = 0; a < from->ndim && is_some; a++) {
+        plait_overlaps_clear(&overlaps);
+        PLAIT_TRY(
+            plait_overlaps_of(from, rank, &f->path.to, target->peer, a, &overlaps));
+        is_some = overlaps.n > 0;
+        if (!is_some) {
+            break;
+        }
+        PLAIT_CHECK(overlaps.n == 1, PLAIT_ERR_INTERNAL, "a piece is not contiguous");
+        const int64_t src = overlaps.items[0].src;
+        const int64_t n = overlaps.items[0].n;
+        target->offset += (overlaps.items[0].dst - src) * stride[a];
+        if (a == stage->t) {
+            target->t_lo = src;
+            target->n_t = n;
+            target->t_stride = stride[a];
+        } else if (a < from->ndim - 1) {
+            target->outer_lo[d] = src;
+            target->n_outer[d] = n;
+            target->outer_stride[d++] = stride[a];
+        }
+    }
+    *is_some_p = is_some;
+done:
+    plait_overlaps_clear(&overlaps);
+    return status;
+}
+
+plait_status_t plait_fft_put_targets(const plait_fft_t *f,
+                                     const plait_fft_stage_t *stage, plait_pass_t *pass)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_some = false;
+
+    pass->n_targets = 0;
+    for (int peer = 0; peer < f->plan->n_ranks; peer++) {
+        plait_target_t *target = &pass->targets[pass->n_targets];
+        *target = (plait_target_t){.peer = peer};
+        PLAIT_TRY(find_target(f, stage, pass->item_bytes, target, &is_some));
+        pass->n_targets += is_some;
+    }
+done:
+    return status;
+}

@@ -1,0 +1,19 @@
+/* Results in natural order without a last exchange: where peers' memory can be written, the pass
+ * before it puts its rows to where they belong. */
+#ifndef PLAIT_FFT_PUT_H
+#define PLAIT_FFT_PUT_H
+
+#include "fft/pass.h"
+#include "fft/stages.h"
+
+/* Leaves a last stage that only moves to the one before it, an exchange that is a pass of its own,
+ * if that can put. What it reads is then another buffer than the result, and not the operand, which
+ * may share the result's memory. */
+void plait_fft_put_merge(plait_fft_t *f);
+
+/* The targets of that stage's pass, in place of this rank's own. */
+plait_status_t plait_fft_put_targets(const plait_fft_t *f,
+                                     const plait_fft_stage_t *stage,
+                                     plait_pass_t *pass);
+
+#endif
