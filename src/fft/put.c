@@ -74,7 +74,7 @@ static plait_status_t find_target(const plait_fft_t *f, const plait_fft_stage_t 
     const plait_layout_t *from = &stage->layout;
     const int rank = f->plan->rank;
     plait_overlaps_t overlaps = {0};
-    int64_t stride[PLAIT_MAX_NDIM];
+    int64_t stride[PLAIT_MAX_NDIM] = {0};
     bool is_some =
         plait_layout_replica(from, target->peer) == plait_layout_replica(from, rank);
     int d = 0;
