@@ -498,7 +498,7 @@ static inline void fuzz_problem(fuzz_problem_t *p, input_t *in, int n_ranks)
     if (dense_of(p->op->name) != NULL && way % 4 > 0) {
         static const plait_dtype_t numbers[] = {PLAIT_F32, PLAIT_F64, PLAIT_C64,
                                                 PLAIT_C128};
-        dtype = numbers[dtype % 4];
+        dtype = (int)numbers[dtype % 4];
     }
     fill_params(p, in);
     for (int r = 0; r < n_ranks; r++) {
