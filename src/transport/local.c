@@ -191,11 +191,12 @@ static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t befo
         status = plait_bell_turn(&meeting->bell, &wait, is_over, &fence);
     }
     if (status != PLAIT_OK) {
-        (void)atomic_compare_exchange_strong(
-            &meeting->given_up, &nobody, (uint32_t)status << 24 | (uint32_t)(rank + 1));
+        uint32_t mine = (uint32_t)status << 24 | (uint32_t)(rank + 1);
+        (void)atomic_compare_exchange_strong(&meeting->given_up, &nobody, mine);
         if (!atomic_compare_exchange_strong(&meeting->n_fences, &before,
                                             before | GIVEN_UP) &&
             (before & GIVEN_UP) == 0) {
+            (void)atomic_compare_exchange_strong(&meeting->given_up, &mine, 0);
             status = PLAIT_OK; /* it has come to an end meanwhile */
         }
     }
