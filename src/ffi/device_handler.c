@@ -15,22 +15,13 @@ enum { MAX_TOKENS = 4 };
 static plait_ffi_error_t *ask(const plait_ffi_frame_t *frame, int32_t *ordinal_p,
                               plait_stream_t *stream_p)
 {
-    plait_ffi_ordinal_get_t ordinal = {.struct_size = PLAIT_FFI_ORDINAL_GET_SIZE,
-                                       .ctx = frame->ctx};
     plait_ffi_stream_get_t stream = {.struct_size = PLAIT_FFI_STREAM_GET_SIZE,
                                      .ctx = frame->ctx};
-    plait_ffi_error_t *error = NULL;
+    plait_ffi_error_t *error = plait_ffi_ordinal(frame, ordinal_p);
 
-    if (frame->api->struct_size < sizeof(plait_ffi_api_t)) {
-        return plait_ffi_error(frame->api,
-                               plait_fail(PLAIT_ERR_UNSUPPORTED,
-                                          "this jaxlib does not tell devices apart"));
-    }
-    error = frame->api->stream_get(&stream);
     if (error == NULL) {
-        error = frame->api->device_ordinal_get(&ordinal);
+        error = frame->api->stream_get(&stream);
     }
-    *ordinal_p = ordinal.device_ordinal;
     *stream_p = stream.stream;
     return error; /* XLA's own */
 }

@@ -214,13 +214,8 @@ done:
     return status;
 }
 
-/* Which device this is, and which launch: only communicators whose ranks are devices of
- * this process ask. */
-static plait_ffi_error_t *identify(const plait_ffi_frame_t *frame, int64_t *run_p,
-                                   int32_t *ordinal_p)
+plait_ffi_error_t *plait_ffi_ordinal(const plait_ffi_frame_t *frame, int32_t *ordinal_p)
 {
-    plait_ffi_run_id_get_t run = {.struct_size = PLAIT_FFI_RUN_ID_GET_SIZE,
-                                  .ctx = frame->ctx};
     plait_ffi_ordinal_get_t ordinal = {.struct_size = PLAIT_FFI_ORDINAL_GET_SIZE,
                                        .ctx = frame->ctx};
     plait_ffi_error_t *error = NULL;
@@ -230,13 +225,25 @@ static plait_ffi_error_t *identify(const plait_ffi_frame_t *frame, int64_t *run_
                                plait_fail(PLAIT_ERR_UNSUPPORTED,
                                           "this jaxlib does not tell devices apart"));
     }
-    error = frame->api->run_id_get(&run);
-    if (error == NULL) {
-        error = frame->api->device_ordinal_get(&ordinal);
-    }
-    *run_p = run.run_id;
+    error = frame->api->device_ordinal_get(&ordinal);
     *ordinal_p = ordinal.device_ordinal;
     return error; /* XLA's own */
+}
+
+/* Which device this is, and which launch: only communicators whose ranks are devices of
+ * this process ask. */
+static plait_ffi_error_t *identify(const plait_ffi_frame_t *frame, int64_t *run_p,
+                                   int32_t *ordinal_p)
+{
+    plait_ffi_run_id_get_t run = {.struct_size = PLAIT_FFI_RUN_ID_GET_SIZE,
+                                  .ctx = frame->ctx};
+    plait_ffi_error_t *error = plait_ffi_ordinal(frame, ordinal_p);
+
+    if (error == NULL) {
+        error = frame->api->run_id_get(&run);
+    }
+    *run_p = run.run_id;
+    return error;
 }
 
 void plait_ffi_pass_tokens(const plait_ffi_frame_t *frame, int64_t n_args,

@@ -19,6 +19,10 @@ bool plait_ffi_answers_query(const plait_ffi_frame_t *frame);
 /* The status, with this thread's error text and call site, as an error of XLA's. */
 plait_ffi_error_t *plait_ffi_error(const plait_ffi_api_t *api, plait_status_t status);
 
+/* The number of the device that this call is for. UNSUPPORTED where jaxlib is too old to say. */
+plait_ffi_error_t *plait_ffi_ordinal(const plait_ffi_frame_t *frame,
+                                     int32_t *ordinal_p);
+
 /* Whether the frame is one to execute, with at least so many operands and results. */
 plait_status_t plait_ffi_check_frame(const char *name, const plait_ffi_frame_t *frame,
                                      int64_t n_args, int64_t n_rets);

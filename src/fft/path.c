@@ -36,7 +36,7 @@ static unsigned whole_axes(const plait_layout_t *layout)
     return axes;
 }
 
-static bool same_split(const plait_axis_t *a, const plait_axis_t *b)
+bool plait_fft_same_split(const plait_axis_t *a, const plait_axis_t *b)
 {
     return a->n_grid == b->n_grid &&
            memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0;
@@ -51,7 +51,7 @@ static int choose_taker(const plait_fft_path_t *path, const plait_layout_t *layo
 
     for (int a = 0; a < layout->ndim; a++) {
         bool is_free = n_parts(layout, a) == 1 && (todo & (1U << a)) == 0;
-        if (is_free && same_split(&path->to.axis[a], &layout->axis[t])) {
+        if (is_free && plait_fft_same_split(&path->to.axis[a], &layout->axis[t])) {
             return a;
         }
         if (is_free && (best < 0 || layout->shape[a] > layout->shape[best])) {
@@ -71,7 +71,8 @@ static int choose_next(const plait_fft_path_t *path, const plait_layout_t *layou
         if ((todo & (1U << t)) != 0) {
             int taker = choose_taker(path, layout, t, todo | later);
             next = t;
-            if (taker >= 0 && same_split(&path->to.axis[taker], &layout->axis[t])) {
+            if (taker >= 0 &&
+                plait_fft_same_split(&path->to.axis[taker], &layout->axis[t])) {
                 break;
             }
         }
@@ -88,7 +89,7 @@ static plait_layout_t move_split(plait_fft_path_t *path, const plait_layout_t *l
     int taker = choose_taker(path, layout, t, todo);
 
     if (taker >= 0) {
-        bool is_wanted = same_split(&path->to.axis[taker], &layout->axis[t]);
+        bool is_wanted = plait_fft_same_split(&path->to.axis[taker], &layout->axis[t]);
         moved.axis[taker] = is_wanted ? path->to.axis[taker] : layout->axis[t];
         if (!is_wanted && moved.axis[taker].split == PLAIT_SPLIT_CEIL) {
             moved.axis[taker].block = 0; /* that was for the length of axis t */
@@ -160,7 +161,8 @@ static void do_split_axis(plait_fft_path_t *path, plait_layout_t *layout, int t,
                           unsigned todo)
 {
     int taker = choose_taker(path, layout, t, todo);
-    bool is_wanted = taker >= 0 && same_split(&path->to.axis[taker], &layout->axis[t]);
+    bool is_wanted =
+        taker >= 0 && plait_fft_same_split(&path->to.axis[taker], &layout->axis[t]);
     bool is_last = todo == 1U << t;
     int64_t n1 = 0;
 

@@ -60,6 +60,9 @@ typedef struct {
     int gathered;    /* an axis that every rank gathers; -1: none */
 } plait_fft_path_t;
 
+/* Whether two axes are split over the same axes of the grid. */
+bool plait_fft_same_split(const plait_axis_t *a, const plait_axis_t *b);
+
 /* One more stage, without anything. */
 plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path);
 

@@ -4,8 +4,6 @@
 #include "layout/coords.h"
 #include "redist/blocks.h"
 
-#include <string.h>
-
 /* Whether every rank's part of a layout along an axis is within one rank's part of the other. */
 static bool is_within(const plait_layout_t *from, const plait_layout_t *to, int axis)
 {
@@ -13,8 +11,7 @@ static bool is_within(const plait_layout_t *from, const plait_layout_t *to, int 
     const plait_axis_t *b = &to->axis[axis];
 
     return b->split == PLAIT_SPLIT_WHOLE ||
-           (a->split == b->split && a->block == b->block && a->n_grid == b->n_grid &&
-            memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0);
+           (a->split == b->split && a->block == b->block && plait_fft_same_split(a, b));
 }
 
 /* The grid axes that axes of the array are split over; along the others ranks have copies. */
@@ -51,24 +48,9 @@ void plait_fft_put_merge(plait_fft_t *f)
     }
 }
 
-/* Bytes from element to element of a peer's result, along every axis. */
-static void result_strides(const plait_layout_t *to, int peer, int64_t item_bytes,
-                           int64_t stride[])
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n_bytes = item_bytes;
-
-    plait_layout_stored_shape(to, peer, shape);
-    for (int a = to->ndim - 1; a >= 0; a--) {
-        stride[a] = n_bytes;
-        n_bytes *= shape[a];
-    }
-}
-
 /* The part of this rank's planes (t, last axis) that a peer has in f->path.to. */
 static plait_status_t find_target(const plait_fft_t *f, const plait_fft_stage_t *stage,
-                                  int64_t item_bytes, plait_target_t *target,
-                                  bool *is_some_p)
+                                  plait_target_t *target, bool *is_some_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_layout_t *from = &stage->layout;
@@ -79,13 +61,13 @@ static plait_status_t find_target(const plait_fft_t *f, const plait_fft_stage_t 
         plait_layout_replica(from, target->peer) == plait_layout_replica(from, rank);
     int d = 0;
 
-    result_strides(&f->path.to, target->peer, item_bytes, stride);
+    plait_fft_result_strides(f, stage->is_real, target->peer, stride);
     for (int a = 0; a < from->ndim && is_some; a++) {
         plait_overlaps_clear(&overlaps);
         PLAIT_TRY(
             plait_overlaps_of(from, rank, &f->path.to, target->peer, a, &overlaps));
-        is_some = overlaps.n > 0;
-        if (!is_some) {
+        if (overlaps.n == 0) {
+            is_some = false;
             break;
         }
         PLAIT_CHECK(overlaps.n == 1, PLAIT_ERR_INTERNAL, "a piece is not contiguous");
@@ -118,7 +100,7 @@ plait_status_t plait_fft_put_targets(const plait_fft_t *f,
     for (int peer = 0; peer < f->plan->n_ranks; peer++) {
         plait_target_t *target = &pass->targets[pass->n_targets];
         *target = (plait_target_t){.peer = peer};
-        PLAIT_TRY(find_target(f, stage, pass->item_bytes, target, &is_some));
+        PLAIT_TRY(find_target(f, stage, target, &is_some));
         pass->n_targets += is_some;
     }
 done:

@@ -94,6 +94,14 @@ static int64_t slot_strides(const plait_fft_t *f, const array_t *x, int rank,
     return strides_of(f, x, rank, f->pads_work && is_work, stride);
 }
 
+void plait_fft_result_strides(const plait_fft_t *f, bool is_real, int rank,
+                              int64_t stride[])
+{
+    const array_t result = {&f->path.to, is_real, plait_slot_ret(f->plan, 0), -1};
+
+    (void)strides_of(f, &result, rank, false, stride);
+}
+
 static bool fits_result(const plait_fft_t *f, const plait_fft_stage_t *stage)
 {
     bool fits = true;

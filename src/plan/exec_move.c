@@ -5,6 +5,7 @@
  * that is one row goes from and to its place, others are packed.
  * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
 #include "base/checked.h"
+#include "device/box.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 
@@ -33,39 +34,6 @@ static void apply(const plait_block_t *block, const plait_move_t *move,
     }
 }
 
-/* Odometer over a box's rows. */
-static bool next_row(const plait_box_copy_t *box, int64_t index[])
-{
-    for (int d = box->n_dims - 1; d >= 0; d--) {
-        index[d]++;
-        if (index[d] < box->count[d]) {
-            return true;
-        }
-        index[d] = 0;
-    }
-    return false;
-}
-
-static int64_t src_at(const plait_box_copy_t *box, const int64_t index[])
-{
-    int64_t at = 0;
-
-    for (int d = 0; d < box->n_dims; d++) {
-        at += index[d] * box->src_stride[d];
-    }
-    return at;
-}
-
-static int64_t dst_at(const plait_box_copy_t *box, const int64_t index[])
-{
-    int64_t at = 0;
-
-    for (int d = 0; d < box->n_dims; d++) {
-        at += index[d] * box->dst_stride[d];
-    }
-    return at;
-}
-
 /* A box between this rank's memory and a peer's. */
 static plait_status_t reach_box(plait_exec_t *exec, int peer, bool is_write,
                                 const plait_box_copy_t *box, char *from, char *to)
@@ -74,15 +42,15 @@ static plait_status_t reach_box(plait_exec_t *exec, int peer, bool is_write,
     const plait_transport_t *transport = exec->session.end->transport;
     struct iovec source[MAX_IOVECS];
     struct iovec target[MAX_IOVECS];
-    int64_t index[PLAIT_BOX_MAX_DIMS] = {0};
+    plait_box_walk_t walk = {0};
     int n = 0;
     bool is_more = plait_box_bytes(box) > 0;
 
     while (is_more) {
-        source[n] = (struct iovec){from + src_at(box, index), (size_t)box->row_bytes};
-        target[n] = (struct iovec){to + dst_at(box, index), (size_t)box->row_bytes};
+        source[n] = (struct iovec){from + walk.src, (size_t)box->row_bytes};
+        target[n] = (struct iovec){to + walk.dst, (size_t)box->row_bytes};
         n++;
-        is_more = next_row(box, index);
+        is_more = plait_box_next(box, box->n_dims, &walk);
         if (n == MAX_IOVECS || !is_more) {
             PLAIT_TRY(
                 is_write ? transport->write(&exec->session, peer, source, n, target, n)

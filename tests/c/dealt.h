@@ -106,9 +106,9 @@ static inline void dealt_gather(dealt_array_t *a, int rank, const void *local)
     (void)pthread_mutex_lock(&lock);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = dealt_global(a, rank, i);
-        double complex value = element_is_complex(dealt_dtype(a)) ||
-                                       !a->is_replicated || dealt_dtype(a) != PLAIT_S32
-                                   ? element_get(dealt_dtype(a), local, i)
+        double complex value = plait_is_complex(dealt_dtype(a)) || !a->is_replicated ||
+                                       dealt_dtype(a) != PLAIT_S32
+                                   ? plait_scalar_get(dealt_dtype(a), local, i)
                                    : (double)((const int32_t *)local)[i];
         if (at < 0) {
             a->has_trash = a->has_trash || value != 0;
@@ -131,7 +131,7 @@ static inline void *dealt_scatter(const dealt_array_t *a, int rank)
 
     for (int64_t i = 0; i < n; i++) {
         int64_t at = dealt_global(a, rank, i);
-        element_put(dealt_dtype(a), local, i, (at < 0) ? NAN : a->whole[at]);
+        plait_scalar_put(dealt_dtype(a), local, i, (at < 0) ? NAN : a->whole[at]);
     }
     return local;
 }

@@ -75,7 +75,7 @@ static inline dealt_run_t potrf_run(plait_dtype_t dtype, const shape_t *s, int n
                                                 ? value
                                                 : definite(dtype, s->n, i, j);
         }
-        if (element_is_complex(dtype)) {
+        if (plait_is_complex(dtype)) {
             t.args[0].whole[j * s->n + j] += 7 * I; /* shall not matter */
         }
     }

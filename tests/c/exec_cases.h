@@ -7,6 +7,7 @@
 #include "check.h"
 #include "device/pool.h"
 #include "dft.h"
+#include "parts.h"
 #include "plait/fft.h"
 #include "plait/redist.h"
 #include "redist/blocks.h"
@@ -18,18 +19,6 @@
 
 static const plait_direct_t directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
                                          PLAIT_DIRECT_NONE};
-
-static int64_t n_local(const plait_layout_t *layout, int rank)
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n = 1;
-
-    plait_layout_stored_shape(layout, rank, shape);
-    for (int a = 0; a < layout->ndim; a++) {
-        n *= shape[a];
-    }
-    return n;
-}
 
 static bool is_alike(const plait_layout_t *a, const plait_layout_t *b, int rank)
 {

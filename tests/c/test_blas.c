@@ -36,7 +36,7 @@ static void fill(const problem_t *p, void *a)
 {
     for (int64_t j = 0; j < p->n; j++) {
         for (int64_t i = 0; i < p->n; i++) {
-            element_put(p->dtype, a, j * p->n + i, element(p->n, i, j));
+            plait_scalar_put(p->dtype, a, j * p->n + i, element(p->n, i, j));
         }
     }
 }
@@ -48,10 +48,10 @@ static double residual(const problem_t *p, const void *l, const void *a)
 
     for (int64_t j = 0; j < p->n; j++) {
         for (int64_t i = j; i < p->n; i++) {
-            double complex sum = -element_get(p->dtype, a, j * p->n + i);
+            double complex sum = -plait_scalar_get(p->dtype, a, j * p->n + i);
             for (int64_t k = 0; k <= j; k++) {
-                sum += element_get(p->dtype, l, k * p->n + i) *
-                       conj(element_get(p->dtype, l, k * p->n + j));
+                sum += plait_scalar_get(p->dtype, l, k * p->n + i) *
+                       conj(plait_scalar_get(p->dtype, l, k * p->n + j));
             }
             worst = fmax(worst, cabs(sum));
         }
@@ -74,18 +74,18 @@ static void check_solve(const problem_t *p)
     CHECK(plait_blas_potrf(p->dtype, 'L', n, l, n) == 0, "%s", text(p));
     CHECK(residual(p, l, a) <= bound, "%s", text(p));
     for (int64_t i = 0; i < n; i++) {
-        element_put(p->dtype, b, i, 1);
+        plait_scalar_put(p->dtype, b, i, 1);
     }
     memcpy(x, b, (size_t)(n * bytes));
     plait_blas_trsm(p->dtype, 'L', 'L', 'N', 'N', n, 1, 1, l, n, x, n);
     plait_blas_trsm(p->dtype, 'L', 'L', 'C', 'N', n, 1, 1, l, n, x, n);
     plait_blas_gemm(p->dtype, 'N', 'N', n, 1, n, -1, a, n, x, n, 1, b, n);
     for (int64_t i = 0; i < n; i++) {
-        worst = fmax(worst, cabs(element_get(p->dtype, b, i)));
+        worst = fmax(worst, cabs(plait_scalar_get(p->dtype, b, i)));
     }
     CHECK(worst <= bound, "%s: residual %g", text(p), worst);
     memcpy(l, a, (size_t)(n * n * bytes));
-    element_put(p->dtype, l, (n / 2) * (n + 1), -1);
+    plait_scalar_put(p->dtype, l, (n / 2) * (n + 1), -1);
     CHECK(plait_blas_potrf(p->dtype, 'L', n, l, n) == n / 2 + 1, "%s", text(p));
     plait_free(memory);
 }
@@ -101,7 +101,7 @@ static void check_lu(const problem_t *p)
     double worst = 0;
 
     fill(p, a);
-    element_put(p->dtype, a, 0, 0); /* there is something to exchange */
+    plait_scalar_put(p->dtype, a, 0, 0); /* there is something to exchange */
     memcpy(f, a, (size_t)(n * n * bytes));
     pivot[n] = -7;
     CHECK(plait_blas_getrf(p->dtype, n, n, f, n, pivot) == (n == 1), "%s", text(p));
@@ -110,10 +110,10 @@ static void check_lu(const problem_t *p)
     plait_blas_laswp(p->dtype, n, a, n, n, pivot, false);
     for (int64_t j = 0; j < n; j++) {
         for (int64_t i = 0; i < n; i++) {
-            double complex sum = -element_get(p->dtype, a, j * n + i);
+            double complex sum = -plait_scalar_get(p->dtype, a, j * n + i);
             for (int64_t k = 0; k <= j && k <= i; k++) {
-                sum += ((k == i) ? 1 : element_get(p->dtype, f, k * n + i)) *
-                       element_get(p->dtype, f, j * n + k);
+                sum += ((k == i) ? 1 : plait_scalar_get(p->dtype, f, k * n + i)) *
+                       plait_scalar_get(p->dtype, f, j * n + k);
             }
             worst = fmax(worst, cabs(sum));
         }

@@ -121,7 +121,7 @@ static void check_choice(void)
         int64_t largest[2] = {0};
         for (int64_t n = 16; n < 4000; n += 16) {
             const double flops =
-                (double)(n * n * n) / 3 * (element_is_complex(dtype) ? 4 : 1);
+                (double)(n * n * n) / 3 * (plait_is_complex(dtype) ? 4 : 1);
             plait_dealt_t d = {
                 .m = n, .n = n, .block = 4, .n_ranks = n_ranks, .dtype = dtype};
             largest[0] = plait_whole_is_cheaper(&d, flops) ? n : largest[0];

@@ -135,8 +135,8 @@ static void round_matrix(matrix_t *a, plait_dtype_t dtype)
     for (int64_t j = 0; j < a->n; j++) {
         for (int64_t i = j; i < a->n; i++) {
             double complex room = 0;
-            element_put(dtype, &room, 0, *at(a, i, j));
-            double complex value = element_get(dtype, &room, 0);
+            plait_scalar_put(dtype, &room, 0, *at(a, i, j));
+            double complex value = plait_scalar_get(dtype, &room, 0);
             *at(a, i, j) = (i == j) ? creal(value) : value;
             *at(a, j, i) = conj(*at(a, i, j));
         }
@@ -300,7 +300,7 @@ static void check_run(const matrix_t *a, const char *kind, const case_t *c)
             t.args[0].whole[j * c->n + i] =
                 (i < j) ? (double complex)NAN : *at(a, i, j);
         }
-        if (element_is_complex(c->dtype)) {
+        if (plait_is_complex(c->dtype)) {
             const double parts[] = {creal(*at(a, j, j)), (double)NAN};
             memcpy(&t.args[0].whole[j * c->n + j], parts, sizeof(parts));
         }

@@ -4,6 +4,7 @@
 #include "base/wait.h"
 #include "check.h"
 #include "device/pool.h"
+#include "parts.h"
 #include "plait/fft.h"
 #include "plan/check.h"
 #include "team.h"
@@ -156,18 +157,6 @@ static bool prints_put(const plait_plan_t *plan)
     return is_put;
 }
 
-static int64_t local_size(const plait_layout_t *layout, int rank)
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n = 1;
-
-    plait_layout_local_shape(layout, rank, shape);
-    for (int a = 0; a < layout->ndim; a++) {
-        n *= shape[a];
-    }
-    return n;
-}
-
 static void run_natural(plait_comm_t *comm, void *context)
 {
     static const int axes[] = {0, 1, 2};
@@ -177,8 +166,8 @@ static void run_natural(plait_comm_t *comm, void *context)
     plait_layout_t from, to;
     plait_plan_t *plan = NULL;
     const int64_t item = layouts(n, &from, &to);
-    const int64_t n_x = 2 * local_size(&from, rank);
-    const int64_t n_bytes = local_size(&to, rank) * item;
+    const int64_t n_x = 2 * n_local(&from, rank);
+    const int64_t n_bytes = n_local(&to, rank) * item;
     const bool is_single = n->dtype == PLAIT_C64;
     char *x = malloc((size_t)n_x * sizeof(double) + 1);
     char *y = malloc((size_t)n_bytes + 1);

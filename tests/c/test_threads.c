@@ -4,6 +4,7 @@
 #include "base/team.h"
 #include "check.h"
 #include "device/pool.h"
+#include "parts.h"
 #include "plait/fft.h"
 #include "team.h"
 
@@ -122,18 +123,6 @@ typedef struct {
     char *y[MAX_RANKS]; /* results by rank */
     int64_t n_bytes[MAX_RANKS];
 } job_t;
-
-static int64_t n_local(const plait_layout_t *layout, int rank)
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n = 1;
-
-    plait_layout_local_shape(layout, rank, shape);
-    for (int a = 0; a < layout->ndim; a++) {
-        n *= shape[a];
-    }
-    return n;
-}
 
 static void transform(plait_comm_t *comm, void *context)
 {
