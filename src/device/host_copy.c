@@ -25,10 +25,13 @@ enum {
     /* long rows of two ranks at once, and read again afterwards: slower streamed up to 512
      * KiB, the same at 1 MiB, a third faster from 2 MiB on (EPYC, L2 of 512 KiB a core) */
     LONG_STREAM_BYTES = 2 << 20,
-    TILE_BYTES = 256,        /* side of a tile; 128 was slower on Zen 3 */
-    TILE_ELEMENTS = 64,      /* and at most this many elements */
-    SCRATCH_PAD = 16,        /* keeps rows of the scratch off one cache set */
-    SCRATCH_BYTES = 22 << 10 /* 4-byte elements need most: (64 + 15) rows of 256 + 16 */
+    TILE_BYTES = 256,       /* side of a tile; 128 was slower on Zen 3 */
+    TILE_ELEMENTS = 64,     /* and at most this many elements */
+    PACKED_BYTES = 8 << 10, /* of a tile that is packed */
+    PACKED_ROW_BYTES = 512, /* its rows in src, at most */
+    PACKED_ROWS = 16,       /* or as many as fill a line: more fall on few cache sets */
+    SCRATCH_PAD = 16,       /* keeps rows of the scratch off one cache set */
+    SCRATCH_BYTES = 18 << 10 /* 1-byte elements need most: (64 + 63) rows of 128 + 16 */
 };
 
 /* Two innermost dimensions of a box with short rows; j is the faster one in dst. */
@@ -45,22 +48,33 @@ typedef struct {
 typedef void (*copy_plane_fn_t)(const plane_t *plane, const char *src, char *dst);
 
 /* Rows of k to 2 k bytes: two copies of k bytes that may overlap. */
+static ALWAYS_INLINE void copy_row(char *dst, const char *src, size_t k, int64_t rest,
+                                   bool is_exact)
+{
+    memcpy(dst, src, k);
+    if (!is_exact) {
+        memcpy(dst + rest, src + rest, k);
+    }
+}
+
 static ALWAYS_INLINE void copy_plane(const plane_t *plane, const char *src, char *dst,
                                      size_t k, bool is_exact)
 {
     const int64_t rest = plane->row_bytes - (int64_t)k;
 
-    for (int64_t j0 = 0; j0 < plane->n_j; j0 += plane->tile_j) {
-        const int64_t j1 = plait_min(j0 + plane->tile_j, plane->n_j);
+    for (int64_t i0 = 0; i0 < plane->n_i; i0 += plane->tile_i) {
+        const int64_t i1 = plait_min(i0 + plane->tile_i, plane->n_i);
 
-        for (int64_t i = 0; i < plane->n_i; i++) {
-            const char *s = src + i * plane->src_i + j0 * plane->src_j;
-            char *d = dst + i * plane->dst_i + j0 * plane->dst_j;
+        for (int64_t j0 = 0; j0 < plane->n_j; j0 += plane->tile_j) {
+            const int64_t j1 = plait_min(j0 + plane->tile_j, plane->n_j);
 
-            for (int64_t j = j0; j < j1; j++, s += plane->src_j, d += plane->dst_j) {
-                memcpy(d, s, k);
-                if (!is_exact) {
-                    memcpy(d + rest, s + rest, k);
+            for (int64_t i = i0; i < i1; i++) {
+                const char *s = src + i * plane->src_i + j0 * plane->src_j;
+                char *d = dst + i * plane->dst_i + j0 * plane->dst_j;
+
+                for (int64_t j = j0; j < j1;
+                     j++, s += plane->src_j, d += plane->dst_j) {
+                    copy_row(d, s, k, rest, is_exact);
                 }
             }
         }
@@ -123,6 +137,22 @@ static ALWAYS_INLINE __m128i gather(const char *src, int64_t step, int q, int k)
     }
 }
 
+/* A line of rows of k bytes, `step` apart. */
+static ALWAYS_INLINE void gather_line(const char *src, int64_t step, char *dst, int k,
+                                      bool is_streamed)
+{
+    for (int q = 0; q < 4; q++) {
+        __m128i x = gather(src, step, q, k);
+        __m128i *d = (__m128i *)(void *)(dst + 16 * q);
+
+        if (is_streamed) {
+            _mm_stream_si128(d, x);
+        } else {
+            _mm_storeu_si128(d, x);
+        }
+    }
+}
+
 /* n rows of k bytes, `step` apart, into contiguous dst. */
 static ALWAYS_INLINE void gather_rows(int64_t n, const char *src, int64_t step,
                                       char *dst, int k, bool is_streamed)
@@ -133,16 +163,7 @@ static ALWAYS_INLINE void gather_rows(int64_t n, const char *src, int64_t step,
         src += step;
     }
     for (; n >= LINE / k; n -= LINE / k, src += (LINE / k) * step, dst += LINE) {
-        for (int q = 0; q < 4; q++) {
-            __m128i x = gather(src, step, q, k);
-            __m128i *d = (__m128i *)(void *)(dst + 16 * q);
-
-            if (is_streamed) {
-                _mm_stream_si128(d, x);
-            } else {
-                _mm_storeu_si128(d, x);
-            }
-        }
+        gather_line(src, step, dst, k, is_streamed);
     }
     for (; n > 0; n--, dst += k, src += step) {
         memcpy(dst, src, (size_t)k);
@@ -161,50 +182,138 @@ static ALWAYS_INLINE int64_t line_start(const plane_t *plane, const char *dst,
     return plait_min(j + (int64_t)(LINE - past) / k, plane->n_j);
 }
 
-/* Rows [j0, j1) of src, as wide as the tile, to the scratch: later reads of a column
- * then do not fall on one cache set, as they do in src where its step is a power of
- * two. */
-static ALWAYS_INLINE void pack_rows(const plane_t *plane, const char *src, int64_t j0,
-                                    int64_t j1, int k, char *scratch)
+/* A packed tile: rows, and bytes of each. */
+static ALWAYS_INLINE int64_t packed_rows(int k)
 {
-    const int64_t width = plane->n_i * k;
+    return plait_max(PACKED_ROWS, LINE / k);
+}
 
-    for (int64_t j = j0; j < j1; j++, scratch += width + SCRATCH_PAD) {
+static ALWAYS_INLINE int64_t packed_width(int k)
+{
+    return plait_min(PACKED_ROW_BYTES, PACKED_BYTES / packed_rows(k));
+}
+
+/* n rows of src, as wide as the tile, to the scratch: later reads of a column then do not fall on
+ * one cache set, as they do in src where its step is a power of two. */
+static ALWAYS_INLINE void pack_rows(const plane_t *plane, const char *src,
+                                    int64_t n_rows, int64_t width, int k, char *scratch)
+{
+    for (int64_t j = 0; j < n_rows; j++, scratch += width + SCRATCH_PAD) {
         const char *s = src + j * plane->src_j;
 
-        if (width == TILE_BYTES) {
-            memcpy(scratch, s, TILE_BYTES);
+        if (width == packed_width(k)) {
+            memcpy(scratch, s, (size_t)packed_width(k));
         } else {
             memcpy(scratch, s, (size_t)width);
         }
     }
 }
 
-/* Tiles are shifted in each row of dst to whole lines: a line that is streamed in two
- * parts costs two transfers and a read. Hence a packed tile has up to a line more in j.
- */
+/* Asks for a tile's lines in src, as many for each of its columns as bring all of them. */
+static ALWAYS_INLINE void prefetch_lines(const plane_t *plane, const char *tile,
+                                         int64_t column, int k)
+{
+    const int64_t n_lines = packed_width(k) / LINE; /* of a row */
+    const int64_t n_columns = packed_width(k) / k;
+    const int64_t n = packed_rows(k) * n_lines / n_columns;
+
+    for (int64_t line = column * n; line < (column + 1) * n; line++) {
+        __builtin_prefetch(tile + line / n_lines * plane->src_j + line % n_lines * LINE,
+                           0, 2);
+    }
+}
+
+/* A tile: columns [i0, i1) of src, rows from j0 on. `tile` has them with `step` between rows, `next`
+ * is the tile after it in src, NULL where there is none or src is not read in packed ones. */
+typedef struct {
+    int64_t i0, i1, j0, j1;
+    const char *tile, *next;
+    int64_t step;
+} tile_t;
+
+/* Where it begins in src; NULL: there is none. */
+static ALWAYS_INLINE const char *next_tile(const plane_t *plane, const char *src,
+                                           const tile_t *t)
+{
+    const char *next = NULL;
+
+    if (t->i1 < plane->n_i) {
+        next = src + t->j0 * plane->src_j + t->i1 * plane->src_i;
+    } else if (t->j1 < plane->n_j) {
+        next = src + t->j1 * plane->src_j;
+    }
+    return next;
+}
+
+static ALWAYS_INLINE void gather_tile(const plane_t *plane, const tile_t *t, char *dst,
+                                      int k, bool is_streamed)
+{
+    for (int64_t i = t->i0; i < t->i1; i++) {
+        char *d = dst + i * plane->dst_i;
+        int64_t begin = is_streamed ? line_start(plane, d, t->j0, k) : t->j0;
+        int64_t end = is_streamed ? line_start(plane, d, t->j1, k) : t->j1;
+
+        gather_rows(end - begin,
+                    t->tile + (i - t->i0) * plane->src_i + (begin - t->j0) * t->step,
+                    t->step, d + begin * k, k, is_streamed);
+    }
+}
+
+/* The same for a packed tile that is whole, and of whole lines of dst. */
+static ALWAYS_INLINE void gather_packed(const plane_t *plane, const tile_t *t,
+                                        char *dst, int k, bool is_streamed)
+{
+    const int64_t step = packed_width(k) + SCRATCH_PAD;
+    const char *next = (t->next != NULL) ? t->next : t->tile;
+
+    for (int64_t i = 0; i < packed_width(k) / k; i++) {
+        char *d = dst + (t->i0 + i) * plane->dst_i + t->j0 * k;
+
+        prefetch_lines(plane, next, i, k);
+        for (int64_t at = 0; at < packed_rows(k) * k; at += LINE) {
+            gather_line(t->tile + i * k + at / k * step, step, d + at, k, is_streamed);
+        }
+    }
+}
+
+/* Tiles are shifted in each row of dst to whole lines: a line that is streamed in two parts costs two
+ * transfers and a read. Hence a packed tile has up to a line more in j. Along src's rows, and
+ * the next one is asked for while one is written: two ranks at once, 256 MiB each of 8-byte elements
+ * take 1.1 to 1.4 memcpys, without it 2.0, along dst's rows 1.5 (Zen 4). */
 static ALWAYS_INLINE void gather_tiles(const plane_t *plane, const char *src, char *dst,
                                        int k, bool is_streamed)
 {
     _Alignas(LINE) char scratch[SCRATCH_BYTES];
     const bool is_packed = plane->is_transposed && (plane->src_i == k);
-    const int64_t step = is_packed ? plane->n_i * k + SCRATCH_PAD : plane->src_j;
-    const int64_t skew = is_streamed ? LINE / k - 1 : 0;
+    const bool is_even = (((uintptr_t)dst | (uintptr_t)plane->dst_i) % LINE) == 0;
+    const int64_t skew = (is_streamed && !is_even) ? LINE / k - 1 : 0;
+    const int64_t n_i = is_packed ? packed_width(k) / k : plane->tile_i;
+    const int64_t n_j = is_packed ? packed_rows(k) : plane->tile_j;
 
-    for (int64_t j0 = 0; j0 < plane->n_j; j0 += plane->tile_j) {
-        const int64_t j1 = plait_min(j0 + plane->tile_j, plane->n_j);
-        const char *tile = is_packed ? scratch : src + j0 * plane->src_j;
+    for (int64_t j0 = 0; j0 < plane->n_j; j0 += n_j) {
+        const int64_t j1 = plait_min(j0 + n_j, plane->n_j);
 
-        if (is_packed) {
-            pack_rows(plane, src, j0, plait_min(j1 + skew, plane->n_j), k, scratch);
-        }
-        for (int64_t i = 0; i < plane->n_i; i++) {
-            char *d = dst + i * plane->dst_i;
-            int64_t begin = is_streamed ? line_start(plane, d, j0, k) : j0;
-            int64_t end = is_streamed ? line_start(plane, d, j1, k) : j1;
+        for (int64_t i0 = 0; i0 < plane->n_i; i0 += n_i) {
+            tile_t t = {.i0 = i0,
+                        .i1 = plait_min(i0 + n_i, plane->n_i),
+                        .j0 = j0,
+                        .j1 = j1,
+                        .tile = src + j0 * plane->src_j + i0 * plane->src_i,
+                        .step = plane->src_j};
 
-            gather_rows(end - begin, tile + i * plane->src_i + (begin - j0) * step,
-                        step, d + begin * k, k, is_streamed);
+            if (is_packed) {
+                const int64_t width = (t.i1 - i0) * k;
+                const int64_t end = plait_min(j1 + skew, plane->n_j);
+                pack_rows(plane, t.tile, end - j0, width, k, scratch);
+                t.next = next_tile(plane, src, &t);
+                t.tile = scratch;
+                t.step = width + SCRATCH_PAD;
+            }
+            if (is_packed && is_even && j1 - j0 == n_j && t.i1 - i0 == n_i) {
+                gather_packed(plane, &t, dst, k, is_streamed);
+            } else {
+                gather_tile(plane, &t, dst, k, is_streamed);
+            }
         }
     }
 }
@@ -338,13 +447,7 @@ static void copy_short_rows(plait_box_copy_t *box, const char *src, char *dst,
     const copy_plane_fn_t copy = find_plane_fn(&plane);
 
     do {
-        for (int64_t i = 0; i < plane.n_i; i += plane.tile_i) {
-            plane_t strip = plane;
-
-            strip.n_i = plait_min(plane.tile_i, plane.n_i - i);
-            copy(&strip, src + walk.src + i * plane.src_i,
-                 dst + walk.dst + i * plane.dst_i);
-        }
+        copy(&plane, src + walk.src, dst + walk.dst);
     } while (plait_box_next(box, box->n_dims, &walk));
 }
 
@@ -377,24 +480,27 @@ static void copy_long_rows(const plait_box_copy_t *box, const char *src, char *d
     } while (plait_box_next(box, box->n_dims, &walk));
 }
 
-/* Rows that begin or end inside a line pay for both parts; long ones do not notice. */
-static bool has_streamed_rows(const plait_box_copy_t *box, const char *dst)
-{
-    uintptr_t misaligned = (uintptr_t)dst | (uintptr_t)box->row_bytes;
-
-    for (int d = 0; d < box->n_dims; d++) {
-        misaligned |= (uintptr_t)box->dst_stride[d];
-    }
-    return (box->row_bytes >= MIN_STREAM_ROW) || (misaligned % LINE == 0);
-}
-
 /* How much of the destination the last dimension writes without a gap. */
 static int64_t run_bytes(const plait_box_copy_t *box)
 {
     const int last = box->n_dims - 1;
 
-    return (box->dst_stride[last] == box->row_bytes) ? box->count[last] * box->row_bytes
-                                                     : box->row_bytes;
+    return (last >= 0 && box->dst_stride[last] == box->row_bytes)
+               ? box->count[last] * box->row_bytes
+               : box->row_bytes;
+}
+
+/* Runs that begin or end inside a line pay for both parts; long ones do not notice. */
+static bool has_streamed_runs(const plait_box_copy_t *box, const char *dst)
+{
+    const int64_t run = run_bytes(box);
+    uintptr_t misaligned = (uintptr_t)dst | (uintptr_t)run;
+
+    for (int d = 0; d < box->n_dims; d++) {
+        misaligned |=
+            (box->dst_stride[d] == box->row_bytes) ? 0 : (uintptr_t)box->dst_stride[d];
+    }
+    return (run >= MIN_STREAM_ROW) || (misaligned % LINE == 0);
 }
 
 void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst)
@@ -415,11 +521,11 @@ void plait_host_copy_part(const plait_box_copy_t *box, const void *src, void *ds
     plait_box_simplify(&simple);
     if ((simple.n_dims == 0) || (simple.row_bytes >= SHORT_ROW)) {
         is_streamed = (is_streamed || n_bytes >= LONG_STREAM_BYTES) &&
-                      has_streamed_rows(&simple, dst);
+                      has_streamed_runs(&simple, dst);
         copy_long_rows(&simple, src, dst, is_streamed);
     } else {
         is_streamed = is_streamed || (n_total > plait_host_cache_bytes() &&
-                                      run_bytes(&simple) >= MIN_STREAM_ROW);
+                                      has_streamed_runs(&simple, dst));
         copy_short_rows(&simple, src, dst, is_streamed);
     }
     if (is_streamed) {

@@ -16,13 +16,8 @@
  * times as long at 1 MiB and 1.3 times at 32 MiB (EPYC, Linux 6). */
 enum { MAX_IOVECS = 512, LONG_ROW_BYTES = 16 << 10 };
 
-/* Of boxes that lie across at the source: rows that are turned together, so that what is written is
- * whole lines, and what is read is rows of some KiB. */
-enum { TURNED_BYTES = 512, SHORT_ROW_BYTES = 64 };
-
-/* What to do with a box whose source is readable here. */
-static void apply(const plait_block_t *block, const plait_move_t *move,
-                  const plait_box_copy_t *box, const char *src, char *dst)
+void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
+                      const plait_box_copy_t *box, const char *src, char *dst)
 {
     if (block->kind == PLAIT_BLOCK_ZERO) {
         plait_host_zero_box(box, dst);
@@ -81,45 +76,18 @@ plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
                      (char *)(uintptr_t)to);
 }
 
-/* One side of a box as packed elements, one after the other along dimension `fast`, then along
- * the others from the last one on. */
-static void set_dense_along(const plait_box_copy_t *box, int fast, int64_t stride[])
+void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[])
 {
     int64_t bytes = box->row_bytes;
 
-    if (fast >= 0) {
-        stride[fast] = bytes;
-        bytes *= box->count[fast];
-    }
     for (int d = box->n_dims - 1; d >= 0; d--) {
-        if (d != fast) {
-            stride[d] = bytes;
-            bytes *= box->count[d];
-        }
+        stride[d] = bytes;
+        bytes *= box->count[d];
     }
 }
 
-void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[])
-{
-    set_dense_along(box, -1, stride);
-}
-
-/* The dimension along which short rows follow each other at the source: reading along it takes
- * few long rows. The last one, as at the destination, if there is no other. */
-static int fast_at_source(const plait_box_copy_t *box)
-{
-    int fast = box->n_dims - 1;
-
-    for (int d = 0; d < box->n_dims - 1 && box->row_bytes < SHORT_ROW_BYTES; d++) {
-        if (box->src_stride[d] == box->row_bytes && box->count[d] > 1) {
-            fast = d;
-        }
-    }
-    return fast;
-}
-
-/* One piece: a box that fits the scratch. It is read densely, as it lies at the source, and then
- * goes to its place with the destination's strides. */
+/* One piece: a box that fits the scratch. It is read densely, and then goes to its place with the
+ * destination's strides. */
 static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
                                  const plait_move_t *move,
                                  const plait_box_copy_t *piece, int64_t src_offset,
@@ -128,52 +96,23 @@ static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t fetch = *piece;
     plait_box_copy_t place = *piece;
-    const int fast = fast_at_source(piece);
 
-    set_dense_along(&fetch, fast, fetch.dst_stride);
-    set_dense_along(&place, fast, place.src_stride);
+    plait_exec_set_dense(&fetch, fetch.dst_stride);
+    plait_exec_set_dense(&place, place.src_stride);
     plait_box_simplify(&fetch); /* what is dense at the peer is one row */
     PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset,
                                   &fetch, exec->scratch));
-    apply(block, move, &place, exec->scratch, dst);
+    plait_exec_apply(block, move, &place, exec->scratch, dst);
 done:
     return status;
-}
-
-/* Where a box lies across at the source: its dimensions other than the two that are turned first,
- * then these, so that both have long rows. */
-static int cut_of_turned(const plait_box_copy_t *box, int fast, int64_t *n_p)
-{
-    const int last = box->n_dims - 1;
-    const int64_t n_turned = plait_min(box->count[last], TURNED_BYTES / box->row_bytes);
-    const int64_t n_long = PLAIT_READ_CHUNK / (n_turned * box->row_bytes);
-    int d = 0;
-
-    while (d <= last && (d == fast || d == last || box->count[d] == 1)) {
-        d++;
-    }
-    if (d <= last) {
-        *n_p = 1;
-    } else if (box->count[fast] > n_long) {
-        d = fast;
-        *n_p = n_long;
-    } else {
-        d = last;
-        *n_p = PLAIT_READ_CHUNK / (box->count[fast] * box->row_bytes);
-    }
-    return d;
 }
 
 /* The dimension that a box of more than a chunk is cut along, and how much of it a piece has: the
  * slowest one. n_dims: along its rows. */
 static int cut_of(const plait_box_copy_t *box, int64_t *n_p)
 {
-    const int fast = fast_at_source(box);
     int d = 0;
 
-    if (fast != box->n_dims - 1) {
-        return cut_of_turned(box, fast, n_p);
-    }
     while (d < box->n_dims && box->count[d] == 1) {
         d++;
     }
@@ -214,6 +153,24 @@ done:
     return status;
 }
 
+/* A box whose source cannot be read at its address. */
+static plait_status_t fetch_block(plait_exec_t *exec, const plait_block_t *block,
+                                  const plait_move_t *move, char *dst)
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (plait_turn_axis(&block->box) >= 0) {
+        status = plait_exec_turn_in(exec, block, move);
+    } else if (block->kind == PLAIT_BLOCK_COPY &&
+               block->box.row_bytes >= LONG_ROW_BYTES) {
+        status = plait_exec_read_box(exec, block->peer, block->src_slot,
+                                     block->src_offset, &block->box, dst);
+    } else {
+        status = read_box(exec, block, move, &block->box, block->src_offset, dst);
+    }
+    return status;
+}
+
 static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
                                  const plait_move_t *move)
 {
@@ -224,16 +181,12 @@ static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
         goto done; /* pointers of empty arrays may be anything */
     }
     if (!plait_exec_reaches(exec, block->peer, block->src_slot)) {
-        bool is_long =
-            block->kind == PLAIT_BLOCK_COPY && block->box.row_bytes >= LONG_ROW_BYTES;
-        status = is_long
-                     ? plait_exec_read_box(exec, block->peer, block->src_slot,
-                                           block->src_offset, &block->box, dst)
-                     : read_box(exec, block, move, &block->box, block->src_offset, dst);
+        status = fetch_block(exec, block, move, dst);
     } else {
-        apply(block, move, &block->box,
-              plait_exec_peer(exec, block->peer, block->src_slot) + block->src_offset,
-              dst);
+        plait_exec_apply(block, move, &block->box,
+                         plait_exec_peer(exec, block->peer, block->src_slot) +
+                             block->src_offset,
+                         dst);
     }
 done:
     return status;
@@ -271,8 +224,8 @@ static void unpack(const plait_exec_t *exec, const plait_move_t *move, int peer,
             continue;
         }
         plait_exec_set_dense(&box, box.src_stride);
-        apply(block, move, &box, from + at,
-              exec->slot[block->dst_slot] + block->dst_offset);
+        plait_exec_apply(block, move, &box, from + at,
+                         exec->slot[block->dst_slot] + block->dst_offset);
         at += plait_box_bytes(&box);
     }
 }

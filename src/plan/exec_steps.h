@@ -8,6 +8,14 @@ plait_status_t plait_exec_move(plait_exec_t *exec, const plait_move_t *move);
 plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *reduce);
 plait_status_t plait_exec_native(plait_exec_t *exec, const plait_native_step_t *native);
 
+/* A box of a block of a move, whose source is readable here, to dst. */
+void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
+                      const plait_box_copy_t *box, const char *src, char *dst);
+
+/* A block that lies across (plait_turn_axis), from the peer by one-copy reads. */
+plait_status_t plait_exec_turn_in(plait_exec_t *exec, const plait_block_t *block,
+                                  const plait_move_t *move);
+
 /* One side of a box as packed rows, one after the other. */
 void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[]);
 

@@ -276,6 +276,19 @@ static int64_t staging_bytes(const plait_plan_t *plan, const plait_move_t *move)
     return (plan->device != NULL) ? all : 2 * (largest + 64);
 }
 
+/* What pieces of peers' memory go through (exec_move.c, exec_turn.c). */
+static int64_t read_scratch(const plait_plan_t *plan, const plait_move_t *move)
+{
+    int64_t n_bytes = PLAIT_READ_CHUNK;
+
+    for (int64_t i = 0; i < move->n_in; i++) {
+        if (move->in[i].peer != plan->rank && plait_turn_axis(&move->in[i].box) >= 0) {
+            n_bytes = PLAIT_TURN_SCRATCH;
+        }
+    }
+    return n_bytes;
+}
+
 plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
@@ -294,7 +307,7 @@ plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)
     } else if (plan->direct == PLAIT_DIRECT_NONE) {
         plait_plan_need_scratch(plan, staging_bytes(plan, &step.u.move));
     } else if (plan->direct == PLAIT_DIRECT_READ) {
-        plait_plan_need_scratch(plan, PLAIT_READ_CHUNK);
+        plait_plan_need_scratch(plan, read_scratch(plan, &step.u.move));
     }
     PLAIT_TRY(add_step(plan, &step));
     step.u.move = (plait_move_t){0};

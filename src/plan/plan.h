@@ -21,8 +21,13 @@
 /* As a source: what the peer published at the last fence. */
 enum { PLAIT_SLOT_PUBLISHED = PLAIT_MAX_SLOTS };
 
-/* Bytes that a one-copy read brings in at a time: stays in the second-level cache. */
-enum { PLAIT_READ_CHUNK = 256 << 10 };
+/* Bytes that a one-copy read brings in at a time: stays in the second-level cache. Boxes that lie
+ * across (plait_turn_axis) want long rows more; their scratch has space between rows. */
+enum {
+    PLAIT_READ_CHUNK = 256 << 10,
+    PLAIT_TURN_CHUNK = 2 << 20,
+    PLAIT_TURN_SCRATCH = PLAIT_TURN_CHUNK + (32 << 10)
+};
 
 /* An operand or result: data is NULL while planning. */
 typedef struct {
@@ -237,6 +242,10 @@ void plait_move_clear(plait_move_t *move);
  * goes from or to its place without staging. NULL: packed rows. */
 const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n,
                                       int peer);
+
+/* The axis of a simple box along which its short rows follow each other at the source, while they
+ * follow the last one at the destination; -1: none, or the last one, too. */
+int plait_turn_axis(const plait_box_copy_t *box);
 
 /* Each adds one step; a move and a kernel's params are moved to the plan, also on failure.
  * A fence is left out where the plan has no direct access; an empty move where it has:

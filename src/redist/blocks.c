@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "layout/coords.h"
+#include "redist/put.h"
 
 #include <string.h>
 
@@ -270,6 +271,19 @@ done:
     return status;
 }
 
+/* Of blocks with other ranks those that are put by their sources, or those that are not. */
+static void keep(plait_block_t blocks[], int64_t *n_p, int rank, bool is_put)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < *n_p; i++) {
+        if (blocks[i].peer == rank || plait_redist_is_put(&blocks[i]) == is_put) {
+            blocks[n++] = blocks[i];
+        }
+    }
+    *n_p = n;
+}
+
 plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
                                  int src_slot, const plait_layout_t *to, int dst_slot,
                                  bool is_turned, int64_t item_bytes,
@@ -283,7 +297,9 @@ plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t 
                        .item_bytes = item_bytes};
     plait_move_t move = {0};
     int replica = plait_layout_replica(from, plan->rank);
-    bool has_messages = plan->direct == PLAIT_DIRECT_NONE;
+    const bool has_messages = plan->direct == PLAIT_DIRECT_NONE;
+    const bool has_puts =
+        is_turned && plan->direct == PLAIT_DIRECT_READ && plan->can_write;
 
     for (int i = 0; i < plan->n_ranks; i++) {
         /* start with the next rank, so that not all read rank 0 at once */
@@ -296,9 +312,13 @@ plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t 
             continue;
         }
         PLAIT_TRY(add_pair(&move, false, &block, &way, peer, plan->rank));
-        if (has_messages && peer != plan->rank) {
+        if ((has_messages || has_puts) && peer != plan->rank) {
             PLAIT_TRY(add_pair(&move, true, &block, &way, plan->rank, peer));
         }
+    }
+    if (has_puts) {
+        keep(move.in, &move.n_in, plan->rank, false);
+        keep(move.out, &move.n_out, plan->rank, true);
     }
     *move_p = move;
     move = (plait_move_t){0};

@@ -73,7 +73,7 @@ int plait_layout_replica(const plait_layout_t *layout, int rank);
 plait_layout_t plait_layout_turned(const plait_layout_t *layout);
 
 /* All blocks that bring `to` about from `from` on plan->rank (and outgoing ones where moves
- * are messages), between two slots. is_turned: the last two axes are exchanged on the way, and
+ * are messages, or are put: plait_redist_put), between two slots. is_turned: the last two axes are exchanged on the way, and
  * `to` speaks of the array that has them so. */
 plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
                                  int src_slot, const plait_layout_t *to, int dst_slot,

@@ -5,6 +5,7 @@
 #include "plan/op.h"
 #include "redist/blocks.h"
 #include "redist/params.h"
+#include "redist/put.h"
 
 #include <string.h>
 
@@ -109,6 +110,7 @@ static plait_status_t redistribute_plan(const void *params,
     PLAIT_TRY(
         plait_redist_zero(&to, plan->rank, plait_slot_ret(plan, 0), item_bytes, &move));
     PLAIT_TRY(plait_plan_fence(plan));
+    PLAIT_TRY(plait_redist_put(plan, &move));
     PLAIT_TRY(plait_plan_move(plan, &move));
     PLAIT_TRY(plait_plan_fence(plan));
     *plan_p = plan;

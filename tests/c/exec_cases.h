@@ -203,15 +203,17 @@ static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_
     }
 }
 
-/* Boxes that lie across, larger than what is read at a time, in all ways to reach them. */
+/* Boxes that lie across, larger than what is read or put at a time, in all ways to reach them. */
 static void check_turned_large(int n_ranks, plait_dtype_t dtype)
 {
-    const int64_t shape[] = {3, 253, 431};
+    const int64_t shapes[][3] = {{3, 253, 431}, {2, 1003, 601}};
     const int grid[] = {n_ranks};
 
-    for (int code = 1; code <= 4; code *= 2) { /* each axis split */
+    for (int i = 0; i < 6; i++) { /* each axis split */
+        const int64_t *shape = shapes[i % 2];
         redist_t test = {.is_turned = true, .dtype = dtype, .text = "large turned"};
-        CHECK(layout_of(code, 3, shape, 1, grid, PLAIT_SPLIT_CYCLIC, false, &test.to) &&
+        CHECK(layout_of(1 << i / 2, 3, shape, 1, grid, PLAIT_SPLIT_CYCLIC, false,
+                        &test.to) &&
                   layout_of(4, 3, shape, 1, grid, PLAIT_SPLIT_CEIL, true, &test.from),
               "layouts");
         test.from = plait_layout_turned(&test.from);

@@ -40,7 +40,7 @@ static plait_caps_t all_caps[] = {
     {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = PLAIT_PUBLISH_BYTES},
     {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = -1},
     {.direct = PLAIT_DIRECT_READ, .publish_bytes = PLAIT_PUBLISH_BYTES},
-    {.direct = PLAIT_DIRECT_READ, .publish_bytes = -1},
+    {.direct = PLAIT_DIRECT_READ, .can_write = true, .publish_bytes = -1},
     {.direct = PLAIT_DIRECT_NONE, .publish_bytes = -1},
     {.direct = PLAIT_DIRECT_READ,
      .publish_bytes = -1,

@@ -1,0 +1,15 @@
+/* What a rank turns and writes into peers' memory, where reading would take short rows. */
+#ifndef PLAIT_REDIST_PUT_H
+#define PLAIT_REDIST_PUT_H
+
+#include "plan/plan.h"
+
+/* Whether a block between two ranks is put by its source: it lies across (plait_turn_axis), and the
+ * destination has longer rows of it. */
+bool plait_redist_is_put(const plait_block_t *block);
+
+/* Adds the step that puts the outgoing blocks of a move, which then has none. No step where there are
+ * none, or where they are messages. */
+plait_status_t plait_redist_put(plait_plan_t *plan, plait_move_t *move);
+
+#endif
