@@ -30,7 +30,9 @@ enum {
     PACKED_BYTES = 8 << 10, /* of a tile that is packed */
     PACKED_ROW_BYTES = 512, /* its rows in src, at most */
     PACKED_ROWS = 16,       /* or as many as fill a line: more fall on few cache sets */
-    SCRATCH_PAD = 16,       /* keeps rows of the scratch off one cache set */
+    AHEAD_BYTES = 16 << 10, /* shorter rows are asked for so far ahead */
+    AHEAD_MIN_BYTES = 128 << 10, /* of boxes that are no smaller */
+    SCRATCH_PAD = 16,            /* keeps rows of the scratch off one cache set */
     SCRATCH_BYTES = 18 << 10 /* 1-byte elements need most: (64 + 63) rows of 128 + 16 */
 };
 
@@ -466,12 +468,31 @@ static void stream_row(char *dst, const char *src, int64_t n_bytes)
 #endif
 }
 
+/* Asks for a row. */
+static void prefetch_row(const char *row, int64_t n_bytes)
+{
+    for (int64_t at = 0; at < n_bytes; at += LINE) {
+        __builtin_prefetch(row + at, 0, 2);
+    }
+}
+
+/* Two ranks at once, rows of 2 KiB, 4 KiB apart, 128 MiB each: 0.65 memcpys, 1.75 if not asked for. */
 static void copy_long_rows(const plait_box_copy_t *box, const char *src, char *dst,
                            bool is_streamed)
 {
     plait_box_walk_t walk = {0};
+    plait_box_walk_t ahead = {0};
+    bool is_ahead =
+        box->row_bytes <= AHEAD_BYTES && plait_box_bytes(box) >= AHEAD_MIN_BYTES;
 
+    for (int64_t n = AHEAD_BYTES / box->row_bytes; n > 0 && is_ahead; n--) {
+        is_ahead = plait_box_next(box, box->n_dims, &ahead);
+    }
     do {
+        if (is_ahead) {
+            prefetch_row(src + ahead.src, box->row_bytes);
+            is_ahead = plait_box_next(box, box->n_dims, &ahead);
+        }
         if (is_streamed) {
             stream_row(dst + walk.dst, src + walk.src, box->row_bytes);
         } else {

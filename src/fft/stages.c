@@ -503,8 +503,12 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
     } else if (is_fusable(f, from->layout, stage)) {
         PLAIT_TRY(add_fused(f, from, stage));
     } else {
-        PLAIT_TRY(plait_redist_move(f->plan, from->layout, from->slot, to.layout,
-                                    to.slot, false, bytes_of(f, to.is_real), &move));
+        const plait_change_t change = {.from = from->layout,
+                                       .to = to.layout,
+                                       .src_slot = from->slot,
+                                       .dst_slot = to.slot,
+                                       .item_bytes = bytes_of(f, to.is_real)};
+        PLAIT_TRY(plait_redist_move(f->plan, &change, &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0 && f->plan->device != NULL) {
             PLAIT_TRY(plait_fft_device_axis(f, stage));

@@ -107,7 +107,7 @@ plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
                                     int64_t offset, const plait_box_copy_t *box,
                                     const char *from);
 
-/* A block that lies across (plait_turn_axis) to the peer's memory (READ, PLAIT_TURN_SCRATCH). */
-plait_status_t plait_exec_turn_out(plait_exec_t *exec, const plait_block_t *block);
+/* A block from my src_slot to the peer's dst_slot (READ, can_write; PLAIT_TURN_SCRATCH). */
+plait_status_t plait_exec_put(plait_exec_t *exec, const plait_block_t *block);
 
 #endif

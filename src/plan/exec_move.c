@@ -1,6 +1,5 @@
 /* Moves. With direct access each box is copied once, from the peer's memory to its place.
- * With one-copy reads long rows do the same; short ones, and what is added, pass through the
- * second-level cache, so that the destination is written by our own stores. With messages, pairwise
+ * With one-copy reads exec_reach.c brings it. With messages, pairwise
  * exchange: in round k every rank sends to rank + k and receives from rank - k; a message
  * that is one row goes from and to its place, others are packed.
  * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
@@ -11,10 +10,6 @@
 
 #include <limits.h>
 #include <string.h>
-
-/* Rows that are read straight to their places: two ranks at once, through the cache takes 1.4
- * times as long at 1 MiB and 1.3 times at 32 MiB (EPYC, Linux 6). */
-enum { MAX_IOVECS = 512, LONG_ROW_BYTES = 16 << 10 };
 
 void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
                       const plait_box_copy_t *box, const char *src, char *dst)
@@ -29,53 +24,6 @@ void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
     }
 }
 
-/* A box between this rank's memory and a peer's. */
-static plait_status_t reach_box(plait_exec_t *exec, int peer, bool is_write,
-                                const plait_box_copy_t *box, char *from, char *to)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_transport_t *transport = exec->session.end->transport;
-    struct iovec source[MAX_IOVECS];
-    struct iovec target[MAX_IOVECS];
-    plait_box_walk_t walk = {0};
-    int n = 0;
-    bool is_more = plait_box_bytes(box) > 0;
-
-    while (is_more) {
-        source[n] = (struct iovec){from + walk.src, (size_t)box->row_bytes};
-        target[n] = (struct iovec){to + walk.dst, (size_t)box->row_bytes};
-        n++;
-        is_more = plait_box_next(box, box->n_dims, &walk);
-        if (n == MAX_IOVECS || !is_more) {
-            PLAIT_TRY(
-                is_write ? transport->write(&exec->session, peer, source, n, target, n)
-                         : transport->read(&exec->session, peer, target, n, source, n));
-            n = 0;
-        }
-    }
-done:
-    return status;
-}
-
-plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,
-                                   int64_t offset, const plait_box_copy_t *box,
-                                   char *to)
-{
-    const char *from = plait_exec_peer(exec, peer, slot) + offset;
-
-    return reach_box(exec, peer, false, box, (char *)(uintptr_t)from, to);
-}
-
-plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
-                                    int64_t offset, const plait_box_copy_t *box,
-                                    const char *from)
-{
-    const char *to = plait_exec_peer(exec, peer, slot) + offset;
-
-    return reach_box(exec, peer, true, box, (char *)(uintptr_t)from,
-                     (char *)(uintptr_t)to);
-}
-
 void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[])
 {
     int64_t bytes = box->row_bytes;
@@ -84,91 +32,6 @@ void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[])
         stride[d] = bytes;
         bytes *= box->count[d];
     }
-}
-
-/* One piece: a box that fits the scratch. It is read densely, and then goes to its place with the
- * destination's strides. */
-static plait_status_t read_piece(plait_exec_t *exec, const plait_block_t *block,
-                                 const plait_move_t *move,
-                                 const plait_box_copy_t *piece, int64_t src_offset,
-                                 char *dst)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_box_copy_t fetch = *piece;
-    plait_box_copy_t place = *piece;
-
-    plait_exec_set_dense(&fetch, fetch.dst_stride);
-    plait_exec_set_dense(&place, place.src_stride);
-    plait_box_simplify(&fetch); /* what is dense at the peer is one row */
-    PLAIT_TRY(plait_exec_read_box(exec, block->peer, block->src_slot, src_offset,
-                                  &fetch, exec->scratch));
-    plait_exec_apply(block, move, &place, exec->scratch, dst);
-done:
-    return status;
-}
-
-/* The dimension that a box of more than a chunk is cut along, and how much of it a piece has: the
- * slowest one. n_dims: along its rows. */
-static int cut_of(const plait_box_copy_t *box, int64_t *n_p)
-{
-    int d = 0;
-
-    while (d < box->n_dims && box->count[d] == 1) {
-        d++;
-    }
-    if (d < box->n_dims) {
-        *n_p =
-            plait_max(1, box->count[d] / (plait_box_bytes(box) / PLAIT_READ_CHUNK + 1));
-    }
-    return d;
-}
-
-/* Cuts a box into pieces that fit the scratch. */
-static plait_status_t read_box(plait_exec_t *exec, const plait_block_t *block,
-                               const plait_move_t *move, const plait_box_copy_t *box,
-                               int64_t src_offset, char *dst)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_box_copy_t piece = *box;
-    const bool is_piece = plait_box_bytes(box) <= PLAIT_READ_CHUNK;
-    int64_t n = 0;
-    const int d = is_piece ? 0 : cut_of(box, &n);
-
-    if (is_piece) {
-        status = read_piece(exec, block, move, box, src_offset, dst);
-    } else if (d < box->n_dims) {
-        for (int64_t i = 0; i < box->count[d]; i += n) {
-            piece.count[d] = plait_min(n, box->count[d] - i);
-            PLAIT_TRY(read_box(exec, block, move, &piece,
-                               src_offset + i * box->src_stride[d],
-                               dst + i * box->dst_stride[d]));
-        }
-    } else {
-        for (int64_t at = 0; at < box->row_bytes; at += PLAIT_READ_CHUNK) {
-            piece.row_bytes = plait_min(PLAIT_READ_CHUNK, box->row_bytes - at);
-            PLAIT_TRY(read_piece(exec, block, move, &piece, src_offset + at, dst + at));
-        }
-    }
-done:
-    return status;
-}
-
-/* A box whose source cannot be read at its address. */
-static plait_status_t fetch_block(plait_exec_t *exec, const plait_block_t *block,
-                                  const plait_move_t *move, char *dst)
-{
-    plait_status_t status = PLAIT_OK;
-
-    if (plait_turn_axis(&block->box) >= 0) {
-        status = plait_exec_turn_in(exec, block, move);
-    } else if (block->kind == PLAIT_BLOCK_COPY &&
-               block->box.row_bytes >= LONG_ROW_BYTES) {
-        status = plait_exec_read_box(exec, block->peer, block->src_slot,
-                                     block->src_offset, &block->box, dst);
-    } else {
-        status = read_box(exec, block, move, &block->box, block->src_offset, dst);
-    }
-    return status;
 }
 
 static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
@@ -181,7 +44,7 @@ static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
         goto done; /* pointers of empty arrays may be anything */
     }
     if (!plait_exec_reaches(exec, block->peer, block->src_slot)) {
-        status = fetch_block(exec, block, move, dst);
+        status = plait_exec_take(exec, block, move);
     } else {
         plait_exec_apply(block, move, &block->box,
                          plait_exec_peer(exec, block->peer, block->src_slot) +

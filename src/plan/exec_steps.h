@@ -12,9 +12,9 @@ plait_status_t plait_exec_native(plait_exec_t *exec, const plait_native_step_t *
 void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
                       const plait_box_copy_t *box, const char *src, char *dst);
 
-/* A block that lies across (plait_turn_axis), from the peer by one-copy reads. */
-plait_status_t plait_exec_turn_in(plait_exec_t *exec, const plait_block_t *block,
-                                  const plait_move_t *move);
+/* A block of a move from the peer (READ). */
+plait_status_t plait_exec_take(plait_exec_t *exec, const plait_block_t *block,
+                               const plait_move_t *move);
 
 /* One side of a box as packed rows, one after the other. */
 void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[]);

@@ -217,22 +217,14 @@ plait_layout_t plait_layout_turned(const plait_layout_t *layout)
     return turned;
 }
 
-/* What a move goes from and to. seen: `from` with its axes in the order of those of `to`. */
-typedef struct {
-    plait_layout_t seen;
-    const plait_layout_t *from, *to;
-    bool is_turned;
-    int64_t item_bytes;
-} way_t;
-
-static void strides_of(const plait_layout_t *layout, int rank, const way_t *way,
+static void strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
                        bool is_turned, int64_t stride[])
 {
     const int a = layout->ndim - 2;
     int64_t shape[PLAIT_MAX_NDIM];
 
     plait_layout_stored_shape(layout, rank, shape);
-    plait_row_major_strides(layout->ndim, shape, way->item_bytes, stride);
+    plait_row_major_strides(layout->ndim, shape, item_bytes, stride);
     if (is_turned) {
         int64_t first = stride[a];
         stride[a] = stride[a + 1];
@@ -240,24 +232,26 @@ static void strides_of(const plait_layout_t *layout, int rank, const way_t *way,
     }
 }
 
-/* Blocks from src_rank to dst_rank; both sides call it and get the same order. */
+/* Blocks from src_rank to dst_rank; both sides call it and get the same order. seen: change->from with
+ * its axes in the order of those of change->to. */
 static plait_status_t add_pair(plait_move_t *move, bool is_out,
-                               const plait_block_t *block, const way_t *way,
-                               int src_rank, int dst_rank)
+                               const plait_block_t *block, const plait_change_t *change,
+                               const plait_layout_t *seen, int src_rank, int dst_rank)
 {
     plait_status_t status = PLAIT_OK;
-    const int ndim = way->to->ndim;
-    const plait_pair_t pair = {.ndim = ndim, .item_bytes = way->item_bytes};
+    const int ndim = change->to->ndim;
+    const int64_t item = change->item_bytes;
+    const plait_pair_t pair = {.ndim = ndim, .item_bytes = item};
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
     int64_t src[PLAIT_MAX_NDIM];
     int64_t dst[PLAIT_MAX_NDIM];
     bool is_empty = false;
 
-    strides_of(way->from, src_rank, way, way->is_turned, src);
-    strides_of(way->to, dst_rank, way, false, dst);
+    strides_of(change->from, src_rank, item, change->is_turned, src);
+    strides_of(change->to, dst_rank, item, false, dst);
     for (int a = 0; a < ndim && !is_empty; a++) {
-        PLAIT_TRY(plait_overlaps_of(&way->seen, src_rank, way->to, dst_rank, a,
-                                    &overlaps[a]));
+        PLAIT_TRY(
+            plait_overlaps_of(seen, src_rank, change->to, dst_rank, a, &overlaps[a]));
         is_empty = overlaps[a].n == 0;
     }
     if (!is_empty) {
@@ -284,36 +278,31 @@ static void keep(plait_block_t blocks[], int64_t *n_p, int rank, bool is_put)
     *n_p = n;
 }
 
-plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
-                                 int src_slot, const plait_layout_t *to, int dst_slot,
-                                 bool is_turned, int64_t item_bytes,
+plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_change_t *change,
                                  plait_move_t *move_p)
 {
     plait_status_t status = PLAIT_OK;
-    const way_t way = {.seen = is_turned ? plait_layout_turned(from) : *from,
-                       .from = from,
-                       .to = to,
-                       .is_turned = is_turned,
-                       .item_bytes = item_bytes};
-    plait_move_t move = {0};
-    int replica = plait_layout_replica(from, plan->rank);
+    const plait_layout_t seen =
+        change->is_turned ? plait_layout_turned(change->from) : *change->from;
+    const int replica = plait_layout_replica(change->from, plan->rank);
     const bool has_messages = plan->direct == PLAIT_DIRECT_NONE;
     const bool has_puts =
-        is_turned && plan->direct == PLAIT_DIRECT_READ && plan->can_write;
+        change->may_put && plan->direct == PLAIT_DIRECT_READ && plan->can_write;
+    plait_move_t move = {0};
 
     for (int i = 0; i < plan->n_ranks; i++) {
         /* start with the next rank, so that not all read rank 0 at once */
         int peer = (plan->rank + i) % plan->n_ranks;
         plait_block_t block = {.peer = peer,
                                .kind = PLAIT_BLOCK_COPY,
-                               .src_slot = src_slot,
-                               .dst_slot = dst_slot};
-        if (plait_layout_replica(from, peer) != replica) {
+                               .src_slot = change->src_slot,
+                               .dst_slot = change->dst_slot};
+        if (plait_layout_replica(change->from, peer) != replica) {
             continue;
         }
-        PLAIT_TRY(add_pair(&move, false, &block, &way, peer, plan->rank));
+        PLAIT_TRY(add_pair(&move, false, &block, change, &seen, peer, plan->rank));
         if ((has_messages || has_puts) && peer != plan->rank) {
-            PLAIT_TRY(add_pair(&move, true, &block, &way, plan->rank, peer));
+            PLAIT_TRY(add_pair(&move, true, &block, change, &seen, plan->rank, peer));
         }
     }
     if (has_puts) {

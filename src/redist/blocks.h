@@ -72,12 +72,18 @@ int plait_layout_replica(const plait_layout_t *layout, int rank);
 /* The layout of the same array with its last two axes exchanged. */
 plait_layout_t plait_layout_turned(const plait_layout_t *layout);
 
-/* All blocks that bring `to` about from `from` on plan->rank (and outgoing ones where moves
- * are messages, or are put: plait_redist_put), between two slots. is_turned: the last two axes are exchanged on the way, and
- * `to` speaks of the array that has them so. */
-plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_layout_t *from,
-                                 int src_slot, const plait_layout_t *to, int dst_slot,
-                                 bool is_turned, int64_t item_bytes,
+/* An array that changes its layout, from slot to slot. */
+typedef struct {
+    const plait_layout_t *from, *to;
+    int src_slot, dst_slot;
+    int64_t item_bytes;
+    bool is_turned; /* the last two axes are exchanged on the way: `to` has them so */
+    bool may_put;   /* see plait_redist_put, which comes after it then */
+} plait_change_t;
+
+/* All blocks that bring `to` about on plan->rank (and outgoing ones where moves are messages, or
+ * those that it puts to peers). */
+plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_change_t *change,
                                  plait_move_t *move_p);
 
 #endif

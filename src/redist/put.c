@@ -14,10 +14,9 @@ typedef struct {
 
 bool plait_redist_is_put(const plait_block_t *block)
 {
-    const plait_box_copy_t *box = &block->box;
-    const int axis = plait_turn_axis(box);
+    const int64_t source = plait_box_run(&block->box, true);
 
-    return axis >= 0 && box->count[box->n_dims - 1] > box->count[axis];
+    return source < PLAIT_LONG_ROW && source < plait_box_run(&block->box, false);
 }
 
 static plait_status_t put_run(const void *params, plait_exec_t *exec)
@@ -26,7 +25,7 @@ static plait_status_t put_run(const void *params, plait_exec_t *exec)
     const put_t *put = params;
 
     for (int64_t i = 0; i < put->n; i++) {
-        PLAIT_TRY(plait_exec_turn_out(exec, &put->blocks[i]));
+        PLAIT_TRY(plait_exec_put(exec, &put->blocks[i]));
     }
 done:
     return status;
@@ -56,9 +55,8 @@ static void put_print(const void *params, FILE *file)
     for (int64_t i = 0; i < put->n; i++) {
         n_bytes += plait_box_bytes(&put->blocks[i].box);
     }
-    (void)fprintf(file,
-                  "%" PRId64 " blocks (%" PRId64 " bytes), turned and put to peers",
-                  put->n, n_bytes);
+    (void)fprintf(file, "%" PRId64 " blocks (%" PRId64 " bytes), put to peers", put->n,
+                  n_bytes);
 }
 
 static void put_destroy(void *params)

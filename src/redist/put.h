@@ -1,11 +1,11 @@
-/* What a rank turns and writes into peers' memory, where reading would take short rows. */
+/* What a rank writes into peers' memory, where reading would take shorter rows. */
 #ifndef PLAIT_REDIST_PUT_H
 #define PLAIT_REDIST_PUT_H
 
 #include "plan/plan.h"
 
-/* Whether a block between two ranks is put by its source: it lies across (plait_turn_axis), and the
- * destination has longer rows of it. */
+/* Whether a block between two ranks is put by its source: rows are short there, and longer at the
+ * destination. */
 bool plait_redist_is_put(const plait_block_t *block);
 
 /* Adds the step that puts the outgoing blocks of a move, which then has none. No step where there are

@@ -104,9 +104,14 @@ static plait_status_t redistribute_plan(const void *params,
     plait_layout_agree(plan, &to);
     plait_plan_agree(plan, problem->args[0].dtype);
     plait_plan_agree(plan, (uint64_t)p->turn);
-    PLAIT_TRY(plait_redist_move(plan, &from, plait_slot_arg(plan, 0), &to,
-                                plait_slot_ret(plan, 0), p->turn == 1, item_bytes,
-                                &move));
+    const plait_change_t change = {.from = &from,
+                                   .to = &to,
+                                   .src_slot = plait_slot_arg(plan, 0),
+                                   .dst_slot = plait_slot_ret(plan, 0),
+                                   .item_bytes = item_bytes,
+                                   .is_turned = p->turn == 1,
+                                   .may_put = true};
+    PLAIT_TRY(plait_redist_move(plan, &change, &move));
     PLAIT_TRY(
         plait_redist_zero(&to, plan->rank, plait_slot_ret(plan, 0), item_bytes, &move));
     PLAIT_TRY(plait_plan_fence(plan));
