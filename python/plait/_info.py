@@ -35,13 +35,11 @@ print(json.dumps(facts))
 
 # Names and texts of CUDA's libraries, then one text for each device.
 CUDA_PROBE = """
-import ctypes, importlib.util, json
+import ctypes, json
 from plait import _core
 name, say, device = (getattr(_core.lib, "plait_cuda_" + f) for f in ("name", "say", "device_say"))
 name.restype = say.restype = device.restype = ctypes.c_char_p
-spec = importlib.util.find_spec("nvidia")
-for folder in spec.submodule_search_locations or () if spec else ():
-    _core.lib.plait_cuda_wheels(folder.encode())
+_core.tell_wheels()
 libraries, devices = [], []
 while name(len(libraries)):
     i = len(libraries)
