@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "device/find.h"
 #include "ffi/frame.h"
+#include "ffi/lender.h"
 #include "ops/list.h"
 #include "plan/launch.h"
 
@@ -66,6 +67,7 @@ static plait_ffi_error_t *run(const plait_op_t *op, plait_ffi_frame_t *frame)
     plait_status_t status = PLAIT_OK;
     plait_ffi_error_t *error = NULL;
     int32_t ordinal = 0;
+    plait_ffi_lender_t memory = plait_ffi_lender(frame);
     plait_ffi_call_t c;
 
     if (plait_ffi_answers_query(frame)) {
@@ -79,6 +81,7 @@ static plait_ffi_error_t *run(const plait_op_t *op, plait_ffi_frame_t *frame)
         return error;
     }
     PLAIT_TRY(plait_device_find(ordinal, &c.call.device));
+    c.call.lender = &memory.lender;
     PLAIT_TRY(plait_op_run(&c.call));
     PLAIT_TRY(pass_tokens(frame, &c.call));
 done:

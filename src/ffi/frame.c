@@ -338,6 +338,7 @@ plait_ffi_error_t *plait_ffi_decode(const plait_op_t *op,
     call->run = 0;
     call->device = NULL;
     call->stream = NULL;
+    call->lender = NULL;
     call->choices = plait_choices_now(op->family);
     PLAIT_TRY(
         plait_ffi_check_frame(op->name, frame, op->n_args, is_start ? 1 : op->n_rets));
