@@ -95,16 +95,6 @@ class Row:
         """XLA's name for it."""
         return "plait_" + self.name
 
-    @property
-    def symbol(self) -> str:
-        """The name of its handler in the library."""
-        return "plait_ffi_" + self.name
-
-    @property
-    def device_symbol(self) -> str:
-        """The same for arrays on a device."""
-        return "plait_ffi_cuda_" + self.name
-
 
 lib = ctypes.CDLL(_find())
 _TEXTS = (

@@ -32,9 +32,10 @@ def register(target: str, symbols: Mapping[str, str]) -> None:
             jax.ffi.register_ffi_target(target, handler, platform=_FFI_NAMES[platform])
 
 
-def symbols(row: _core.Row) -> dict[str, str]:
-    """The handlers of an operation's row, by platform."""
-    return {"cpu": row.symbol} | ({} if row.host_only else {"cuda": row.device_symbol})
+def symbols(row: _core.Row, half: str = "") -> dict[str, str]:
+    """The handlers of an operation's row, by platform; half: of what only starts it."""
+    found = {"cpu": f"plait_ffi_{half}{row.name}"}
+    return found if row.host_only else found | {"cuda": f"plait_ffi_cuda_{half}{row.name}"}
 
 
 def lower(primitive: Any, rule: Callable, what: str, host_only: bool = False) -> None:

@@ -52,14 +52,14 @@ class _Halves:
 @functools.cache
 def _halves(name: str) -> _Halves:
     operation = _ops.operations()[name]
-    _platforms.register(f"plait_start_{name}", {"cpu": f"plait_ffi_start_{name}"})
+    _platforms.register(f"plait_start_{name}", _platforms.symbols(operation.row, "start_"))
     _register_wait()
     return _Halves(_make_start(operation), _make_wait(operation))
 
 
 @functools.cache
 def _register_wait() -> None:
-    _platforms.register("plait_wait", {"cpu": "plait_ffi_wait"})
+    _platforms.register("plait_wait", {"cpu": "plait_ffi_wait", "cuda": "plait_ffi_cuda_wait"})
 
 
 def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
@@ -68,7 +68,7 @@ def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
         given = {name: functools.partial(rule, form) for name, rule in rules.items()}
         _eager.define(primitive, lambda params: (), {"ticket": None})
         _jax.needs_devices(primitive)
-        _platforms.lower(primitive, given["lower"], f"start of {operation.name}", host_only=True)
+        _platforms.lower(primitive, given["lower"], operation.name, operation.row.host_only)
         ad.primitive_jvps[primitive] = given["jvp"]
         ad.primitive_transposes[primitive] = given["transpose"]
         batching.primitive_batchers[primitive] = given["batch"]

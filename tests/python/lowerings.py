@@ -49,6 +49,21 @@ def with_barrier(x, **token):
     return plait.allreduce(x, plait.SUM, **({"token": after} if token else {}))
 
 
+def in_halves(f, *args):
+    """The operation, started and waited for."""
+    return lambda x: plait.wait(plait.start(f, x, *args), after=x)
+
+
+def transfers_in_halves(x):
+    """A message to itself, a barrier, and both halves of a message at once."""
+    here = plait.start(plait.recv, x, 0)
+    there = plait.start(plait.send, x, 0)
+    plait.wait(plait.start(plait.barrier))
+    plait.wait(there)
+    both = plait.start(plait.sendrecv, x, x, 0, 0)
+    return plait.wait(here) + plait.wait(both)
+
+
 def on_axis(f):
     """Of the devices of the mesh."""
     return lambda x, **token: f(x, comm="a", **token)
@@ -81,6 +96,22 @@ GLOBAL = {
     ),
     "redistribute": lambda x: plait.redistribute(x, P(None, "a")),
 }
+STARTED = {
+    "allgather": in_halves(plait.allgather),
+    "allreduce": in_halves(plait.allreduce, plait.SUM),
+    "allreduce of maxima": in_halves(plait.allreduce, plait.MAX),
+    "alltoall": in_halves(plait.alltoall),
+    "bcast": in_halves(plait.bcast, 0),
+    "gather": in_halves(plait.gather, 0),
+    "permute": in_halves(plait.permute, [(0, 0)]),
+    "reduce": in_halves(plait.reduce, plait.SUM, 0),
+    "reduce_scatter": in_halves(plait.reduce_scatter, plait.SUM),
+    "scan": in_halves(plait.scan, plait.SUM),
+    "scatter": in_halves(plait.scatter, 0),
+    "sendrecv from any": lambda x: plait.wait(
+        plait.start(plait.sendrecv, x, x, plait.ANY_SOURCE, 0)
+    ),
+}
 DENSE = {
     "cholesky": plait.linalg.cholesky,
     "eigh": plait.linalg.eigh,
@@ -111,6 +142,10 @@ def programs():
         for kind, g in variants(f):
             yield kind + name, g, X[:1]
         yield f"grad of {name} by token", jax.grad(scalar(by_token(f))), X[:1]
+    for name, f in STARTED.items():
+        for kind, g in variants(f):
+            yield f"{kind}started {name}", g, X[:1]
+    yield "started transfers", transfers_in_halves, X[:1]
     for name, f in COLLECTIVES.items():
         for kind, g in variants(on_axis(f)):
             yield f"{kind}{name} of devices", in_region(g), jnp.concatenate([X, X])
