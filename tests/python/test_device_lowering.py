@@ -116,3 +116,12 @@ def test_other_platforms_are_refused(setting):
     assert run("-c", TPU, PLAIT_CUDA=setting) == (
         "allreduce: not there on tpu, only on cpu and cuda\n"
     )
+
+
+def test_tests_of_a_platform_that_is_not_there_are_skipped():
+    tests = SCRIPT.with_name("test_abi.py")
+    said = run(
+        "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", tests, PLAIT_TEST_PLATFORM="x"
+    )
+    assert "PLAIT_TEST_PLATFORM=x: RuntimeError: Unknown backend" in said
+    assert "2 skipped" in said and "passed" not in said
