@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
-from plait import _core, _errors, _exit, _sites, _topology, _trace, _world
+from plait import _core, _errors, _exit, _platforms, _sites, _topology, _trace, _world
 
 
 class Special(int):
@@ -203,6 +203,8 @@ def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
 def _check_platform(devices: list) -> None:
     found = {d.platform for d in devices}
     known = ("cpu", "gpu") if _core.has_devices() else ("cpu",)
+    if found == {"gpu"} and "gpu" not in known:
+        raise _errors.Error(f"a mesh of {len(devices)} devices: {_platforms.NOT_CHOSEN}")
     if len(found) > 1 or not found <= set(known):
         names = " or all ".join({"cpu": "CPUs", "gpu": "GPUs"}[p] for p in known)
         raise TypeError(f"plait: devices of a mesh must be {names}, got {', '.join(sorted(found))}")

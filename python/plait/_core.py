@@ -3,6 +3,7 @@
 import ctypes
 import dataclasses
 import functools
+import importlib.util
 import os
 import pathlib
 
@@ -94,16 +95,6 @@ class Row:
         """XLA's name for it."""
         return "plait_" + self.name
 
-    @property
-    def symbol(self) -> str:
-        """The name of its handler in the library."""
-        return "plait_ffi_" + self.name
-
-    @property
-    def device_symbol(self) -> str:
-        """The same for arrays on a device."""
-        return "plait_ffi_cuda_" + self.name
-
 
 lib = ctypes.CDLL(_find())
 _TEXTS = (
@@ -128,6 +119,8 @@ lib.plait_config_at.restype = ctypes.POINTER(_Key)
 lib.plait_alloc_balance.restype = ctypes.c_int64
 lib.plait_shutdown.restype = ctypes.c_int64
 lib.plait_shutdown.argtypes = [ctypes.c_int64]
+lib.plait_cuda_wheels.restype = None
+lib.plait_cuda_wheels.argtypes = [ctypes.c_char_p]
 lib.plait_started_forget.restype = None
 lib.plait_started_forget.argtypes = [ctypes.c_int64]
 lib.plait_started_count.restype = ctypes.c_int64
@@ -246,6 +239,18 @@ def dtypes() -> dict[str, int]:
 def has_devices() -> bool:
     """Whether the library drives devices that arrays may be on."""
     return bool(lib.plait_device_is_there())
+
+
+def ready_device(ordinal: int) -> None:
+    """Makes a device ready for its first operation: libraries are opened, kernels compiled."""
+    check(lib.plait_device_ready(ordinal))
+
+
+def tell_wheels() -> None:
+    """Says where wheels have CUDA's libraries, before they are looked for."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        lib.plait_cuda_wheels(os.fsencode(folder))
 
 
 def reduce_is_defined(op: int, dtype: str) -> bool:

@@ -35,20 +35,18 @@ print(json.dumps(facts))
 
 # Names and texts of CUDA's libraries, then one text for each device.
 CUDA_PROBE = """
-import ctypes, importlib.util, json
+import ctypes, json
 from plait import _core
 name, say, device = (getattr(_core.lib, "plait_cuda_" + f) for f in ("name", "say", "device_say"))
 name.restype = say.restype = device.restype = ctypes.c_char_p
-spec = importlib.util.find_spec("nvidia")
-for folder in spec.submodule_search_locations or () if spec else ():
-    _core.lib.plait_cuda_wheels(folder.encode())
+_core.tell_wheels()
 libraries, devices = [], []
 while name(len(libraries)):
     i = len(libraries)
     libraries.append((name(i).decode(), say(i).decode()))
 while text := device(len(devices)):
     devices.append(text.decode())
-print(json.dumps((libraries, devices)))
+print(json.dumps((libraries, devices, _core.has_devices())))
 """
 
 
@@ -135,8 +133,12 @@ def cuda_rows():
     if text is None:
         yield "CUDA", "unknown: the C library cannot be loaded"
         return
-    libraries, devices = json.loads(text)
-    if all("was not found" in said for _, said in libraries):
+    libraries, devices, accepted = json.loads(text)
+    is_absent = all("was not found" in said for _, said in libraries)
+    if accepted or not is_absent:
+        chosen = "accepted: PLAIT_CUDA=1" if accepted else "refused: PLAIT_CUDA=1 is not set"
+        yield "CUDA arrays", f"{chosen}; never run on a GPU so far"
+    if is_absent:
         yield "CUDA", libraries[0][1]  # of a machine without CUDA one text is enough
         return
     for name, said in libraries:

@@ -140,6 +140,11 @@ def lowering_devices(ctx: Any) -> tuple | None:
     return devices
 
 
+def lowering_platforms(ctx: Any) -> Sequence[str]:
+    """Platforms that a lowering is for, as JAX names them there."""
+    return ctx.platforms or ctx.module_context.platforms
+
+
 def manual_mesh() -> Any | None:
     """The mesh of the manual region (shard_map) that is being traced; None outside one."""
     mesh = jax.sharding.get_abstract_mesh()

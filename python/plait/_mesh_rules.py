@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad, batching
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _eager, _groups, _jax, _layout, _platforms, _sites
@@ -356,8 +356,7 @@ def define(
     _eager.define(primitive, donated)
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
-    for platform in _platforms.names():
-        mlir.register_lowering(primitive, lower, platform=platform)
+    _platforms.lower(primitive, lower, primitive.name.removeprefix("plait_mesh_"))
     batching.primitive_batchers[primitive] = batch
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp

@@ -35,16 +35,18 @@ def get_logging() -> bool:
 
 
 def has_cuda_support() -> bool:
-    """Whether operations on arrays in the memory of CUDA devices are possible: not yet.
+    """Whether arrays in the memory of CUDA devices are accepted: with ``PLAIT_CUDA=1``.
 
-    Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.  Source: own.
+    That says nothing of whether there are any: ``plait info`` does.
+
+    Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.  Source: own, docs/gpu.md.
 
     Example:
         >>> import plait
         >>> plait.has_cuda_support()
         False
     """
-    return False
+    return _core.has_devices()
 
 
 def has_sycl_support() -> bool:

@@ -224,13 +224,16 @@ def primitives_of(name: str) -> tuple:
 def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     operation = Operation(name, row, given, primitives_of("plait_" + name))
     if row is not None:
-        _platforms.register(row)
+        _platforms.register(row.target, _platforms.symbols(row))
     for form in forms(operation):
         primitive = form.primitive
         _eager.define(primitive, functools.partial(_donated, row))
         _jax.needs_devices(primitive)
-        for platform in _platforms.names():
-            mlir.register_lowering(primitive, functools.partial(_lower, form), platform=platform)
+        lower = functools.partial(_lower, form)
+        if row is None:
+            mlir.register_lowering(primitive, lower)
+        else:
+            _platforms.lower(primitive, lower, name, row.host_only)
         ad.primitive_jvps[primitive] = functools.partial(_jvp, form)
         ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
         batching.primitive_batchers[primitive] = functools.partial(_batch, form)

@@ -1,22 +1,63 @@
 """The platforms of JAX that programs with operations run on, and their handlers there."""
 
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import jax
-from plait import _core
+from jax.interpreters import mlir
+from plait import _core, _errors, _jax
 
 _FFI_NAMES = {"cpu": "cpu", "cuda": "CUDA"}  # by that of lowerings
+NOT_CHOSEN = (
+    "arrays are on a GPU, which plait uses only with PLAIT_CUDA=1 in the environment, since this "
+    "has never run on one (docs/gpu.md)"
+)
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """Those that programs are lowered for."""
-    return ("cpu", "cuda") if _core.has_devices() else ("cpu",)
+    if not _core.has_devices():
+        return ("cpu",)
+    _core.tell_wheels()
+    return ("cpu", "cuda")
 
 
-def register(row: _core.Row) -> None:
-    """An operation's handlers, under one name on all platforms that have it."""
-    symbols = {"cpu": row.symbol}
-    if not row.host_only:
-        symbols["cuda"] = row.device_symbol
+def register(target: str, symbols: Mapping[str, str]) -> None:
+    """Registers handlers, the library's symbols by platform, under one name."""
     for platform in names():
         if platform in symbols:
             handler = jax.ffi.pycapsule(getattr(_core.lib, symbols[platform]))
-            jax.ffi.register_ffi_target(row.target, handler, platform=_FFI_NAMES[platform])
+            jax.ffi.register_ffi_target(target, handler, platform=_FFI_NAMES[platform])
+
+
+def symbols(row: _core.Row, half: str = "") -> dict[str, str]:
+    """The handlers of an operation's row, by platform; half: of what only starts it."""
+    found = {"cpu": f"plait_ffi_{half}{row.name}"}
+    return found if row.host_only else found | {"cuda": f"plait_ffi_cuda_{half}{row.name}"}
+
+
+def lower(primitive: Any, rule: Callable, what: str, host_only: bool = False) -> None:
+    """Lowers a primitive by ``rule`` where its handlers are; elsewhere ``what`` is an error."""
+    mlir.register_lowering(primitive, functools.partial(_refuse, what, host_only))
+    mlir.register_lowering(primitive, rule, platform="cpu")
+    if "cuda" in names() and not host_only:
+        mlir.register_lowering(primitive, functools.partial(_on_cuda, rule), platform="cuda")
+
+
+def _on_cuda(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
+    """What a device needs that a program is lowered for is there before the program runs."""
+    for device in _jax.lowering_devices(ctx) or ():
+        if device.platform == "gpu" and device.process_index == jax.process_index():
+            _core.ready_device(device.local_hardware_id)
+    return rule(ctx, *args, **params)
+
+
+def _refuse(what: str, host_only: bool, ctx: Any, *args: Any, **params: Any) -> Any:
+    platform = ", ".join(_jax.lowering_platforms(ctx))
+    if platform == "cuda" and "cuda" not in names():
+        raise _errors.Error(f"{what}: {NOT_CHOSEN}")
+    if platform == "cuda" and host_only:
+        raise _errors.Error(f"{what}: not there for arrays on a GPU; put them on a CPU")
+    raise _errors.Error(f"{what}: not there on {platform}, only on {' and '.join(_FFI_NAMES)}")

@@ -24,8 +24,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import ad, batching, mlir
-from plait import _coll_rules, _core, _eager, _jax, _ops, _pack
+from jax.interpreters import ad, batching
+from plait import _coll_rules, _core, _eager, _jax, _ops, _pack, _platforms
 from plait._ops import Chain, Form, Operation, TangentChain
 
 PAIR = 2  # floats of a number, as in ffi/start.c
@@ -52,17 +52,14 @@ class _Halves:
 @functools.cache
 def _halves(name: str) -> _Halves:
     operation = _ops.operations()[name]
-    target = f"plait_start_{name}"
-    handler = jax.ffi.pycapsule(getattr(_core.lib, f"plait_ffi_start_{name}"))
-    jax.ffi.register_ffi_target(target, handler, platform="cpu")
+    _platforms.register(f"plait_start_{name}", _platforms.symbols(operation.row, "start_"))
     _register_wait()
     return _Halves(_make_start(operation), _make_wait(operation))
 
 
 @functools.cache
 def _register_wait() -> None:
-    handler = jax.ffi.pycapsule(_core.lib.plait_ffi_wait)
-    jax.ffi.register_ffi_target("plait_wait", handler, platform="cpu")
+    _platforms.register("plait_wait", {"cpu": "plait_ffi_wait", "cuda": "plait_ffi_cuda_wait"})
 
 
 def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
@@ -71,7 +68,7 @@ def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
         given = {name: functools.partial(rule, form) for name, rule in rules.items()}
         _eager.define(primitive, lambda params: (), {"ticket": None})
         _jax.needs_devices(primitive)
-        mlir.register_lowering(primitive, given["lower"], platform="cpu")
+        _platforms.lower(primitive, given["lower"], operation.name, operation.row.host_only)
         ad.primitive_jvps[primitive] = given["jvp"]
         ad.primitive_transposes[primitive] = given["transpose"]
         batching.primitive_batchers[primitive] = given["batch"]

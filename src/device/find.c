@@ -1,30 +1,66 @@
 #include "device/find.h"
 
+#include "base/log.h"
 #include "base/status.h"
+#include "device/cuda.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(plait_device_find_fn_t) finder;
+
+static void read_setting(void)
+{
+    const char *text = getenv("PLAIT_CUDA");
+
+    if (text == NULL || text[0] == '\0' || strcmp(text, "0") == 0) {
+        return;
+    }
+    if (strcmp(text, "1") == 0) {
+        atomic_store(&finder, plait_cuda_device);
+    } else {
+        plait_log(PLAIT_LOG_WARN, "PLAIT_CUDA is %s: expected 0 or 1, 0 is taken",
+                  text);
+    }
+}
+
+static plait_device_find_fn_t finder_now(void)
+{
+    (void)pthread_once(&once, read_setting);
+    return atomic_load(&finder);
+}
 
 void plait_device_set_finder(plait_device_find_fn_t found)
 {
+    (void)finder_now(); /* what is set now comes after the environment */
     atomic_store(&finder, found);
 }
 
 int plait_device_is_there(void)
 {
-    return atomic_load(&finder) != NULL;
+    return finder_now() != NULL;
 }
 
 plait_status_t plait_device_find(int ordinal, plait_device_t **device_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_device_find_fn_t find = atomic_load(&finder);
+    plait_device_find_fn_t find = finder_now();
 
     PLAIT_CHECK(find != NULL, PLAIT_ERR_UNSUPPORTED,
-                "this library has nothing that drives device %d", ordinal);
+                "nothing drives device %d: PLAIT_CUDA=1 is not in the environment",
+                ordinal);
     PLAIT_TRY(find(ordinal, device_p));
 done:
     return status;
+}
+
+plait_status_t plait_device_ready(int ordinal)
+{
+    plait_device_t *device = NULL;
+
+    return plait_device_find(ordinal, &device);
 }

@@ -1,4 +1,5 @@
-/* Which devices there are: whoever drives them says how they are found. */
+/* Which devices there are: those of CUDA where PLAIT_CUDA=1 is in the environment, or what somebody
+ * else drives who says how they are found. */
 #ifndef PLAIT_DEVICE_FIND_H
 #define PLAIT_DEVICE_FIND_H
 
@@ -9,7 +10,7 @@
 typedef plait_status_t (*plait_device_find_fn_t)(int ordinal,
                                                  plait_device_t **device_p);
 
-/* NULL: there are none. */
+/* In the place of what the environment says. NULL: there are none. */
 PLAIT_EXPORT void plait_device_set_finder(plait_device_find_fn_t finder);
 
 /* Whether there may be any, so that operations are worth offering for them. Asks no device. */
@@ -17,5 +18,8 @@ PLAIT_EXPORT int plait_device_is_there(void);
 
 /* UNSUPPORTED without a finder. */
 plait_status_t plait_device_find(int ordinal, plait_device_t **device_p);
+
+/* Finds it before anything is to be done on it: the first time its kernels are compiled. */
+PLAIT_EXPORT plait_status_t plait_device_ready(int ordinal);
 
 #endif

@@ -107,6 +107,19 @@ typedef struct {
 typedef struct {
     size_t struct_size;
     plait_ffi_ext_t *extension_start;
+    plait_ffi_error_t *error;
+    const char *message; /* out: the error's */
+} plait_ffi_error_message_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_error_t *error;
+} plait_ffi_error_destroy_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
     plait_ffi_context_t *ctx;
     int64_t run_id; /* out */
 } plait_ffi_run_id_get_t;
@@ -125,6 +138,23 @@ typedef struct {
     plait_ffi_context_t *ctx;
     void *stream; /* out: of the platform, CUDA's a CUstream */
 } plait_ffi_stream_get_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_context_t *ctx;
+    size_t size;
+    size_t alignment;
+    void *data; /* out: on the device */
+} plait_ffi_memory_allocate_t;
+
+typedef struct {
+    size_t struct_size;
+    plait_ffi_ext_t *extension_start;
+    plait_ffi_context_t *ctx;
+    size_t size; /* as allocated */
+    void *data;
+} plait_ffi_memory_free_t;
 
 typedef struct {
     size_t struct_size;
@@ -151,9 +181,14 @@ typedef struct {
     plait_ffi_version_t api_version;
     const void *internal_api;
     plait_ffi_error_t *(*error_create)(plait_ffi_error_create_t *);
-    void *before_stream[3];
+    void (*error_get_message)(plait_ffi_error_message_t *);
+    void (*error_destroy)(plait_ffi_error_destroy_t *);
+    void *before_stream;
     plait_ffi_error_t *(*stream_get)(plait_ffi_stream_get_t *);
-    void *before_future[8];
+    void *before_memory[4];
+    plait_ffi_error_t *(*memory_allocate)(plait_ffi_memory_allocate_t *);
+    plait_ffi_error_t *(*memory_free)(plait_ffi_memory_free_t *);
+    void *before_future[2];
     plait_ffi_error_t *(*future_create)(plait_ffi_future_create_t *);
     plait_ffi_error_t *(*future_set_available)(plait_ffi_future_set_available_t *);
     plait_ffi_error_t *(*future_set_error)(plait_ffi_future_set_error_t *);
@@ -181,6 +216,10 @@ enum {
     PLAIT_FFI_ORDINAL_GET_SIZE = 28,
     PLAIT_FFI_RUN_ID_GET_SIZE = 32,
     PLAIT_FFI_STREAM_GET_SIZE = 32,
+    PLAIT_FFI_ERROR_MESSAGE_SIZE = 32,
+    PLAIT_FFI_ERROR_DESTROY_SIZE = 24,
+    PLAIT_FFI_MEMORY_ALLOCATE_SIZE = 48,
+    PLAIT_FFI_MEMORY_FREE_SIZE = 40,
     PLAIT_FFI_FUTURE_CREATE_SIZE = 16,
     PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE = 24,
     PLAIT_FFI_FUTURE_SET_ERROR_SIZE = 32

@@ -5,6 +5,7 @@
 #include "base/site.h"
 #include "base/status.h"
 #include "comm/registry.h"
+#include "plan/side.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -338,6 +339,7 @@ plait_ffi_error_t *plait_ffi_decode(const plait_op_t *op,
     call->run = 0;
     call->device = NULL;
     call->stream = NULL;
+    call->lender = NULL;
     call->choices = plait_choices_now(op->family);
     PLAIT_TRY(
         plait_ffi_check_frame(op->name, frame, op->n_args, is_start ? 1 : op->n_rets));
@@ -358,4 +360,28 @@ plait_ffi_error_t *plait_ffi_decode(const plait_op_t *op,
     }
 done:
     return (status != PLAIT_OK) ? plait_ffi_error(frame->api, status) : error;
+}
+
+plait_status_t plait_ffi_read_wait(const plait_ffi_frame_t *frame,
+                                   const float **number_p, int *n_rets_p,
+                                   plait_array_t rets[])
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t n_after = 0;
+
+    PLAIT_TRY(plait_ffi_check_frame("wait", frame, 1, 0));
+    PLAIT_TRY(plait_ffi_int(&frame->attrs, "n_after", &n_after));
+    const int64_t n_rets = frame->rets.size - (frame->args.size - 1 - n_after);
+    const plait_array_t number = plait_ffi_array(frame->args.items[0]);
+    PLAIT_CHECK(
+        n_rets >= 0 && n_rets <= PLAIT_MAX_ARRAYS && number.dtype == PLAIT_F32 &&
+            plait_array_bytes(&number) == PLAIT_NUMBER_FLOATS * (int64_t)sizeof(float),
+        PLAIT_ERR_INTERNAL, "wait: operands and results do not fit");
+    for (int i = 0; i < (int)n_rets; i++) {
+        rets[i] = plait_ffi_array(frame->rets.items[i]);
+    }
+    *number_p = number.data;
+    *n_rets_p = (int)n_rets;
+done:
+    return status;
 }

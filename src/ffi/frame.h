@@ -34,6 +34,12 @@ plait_ffi_error_t *plait_ffi_decode(const plait_op_t *op,
                                     const plait_ffi_frame_t *frame, bool is_start,
                                     plait_ffi_call_t *c);
 
+/* Of a frame that waits for a started operation. Operands: the number, tokens, and n_after arrays
+ * that only had to be there first; results: those of the operation, and tokens. */
+plait_status_t plait_ffi_read_wait(const plait_ffi_frame_t *frame,
+                                   const float **number_p, int *n_rets_p,
+                                   plait_array_t rets[]);
+
 /* An attribute that is an integer. */
 plait_status_t plait_ffi_int(const plait_ffi_attrs_t *attrs, const char *name,
                              int64_t *value_p);

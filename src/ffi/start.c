@@ -10,27 +10,21 @@
 #include "ops/list.h"
 #include "plan/started.h"
 
-enum { PAIR = 2, HALF = 1 << 20 };
-
 static plait_ffi_error_t *start(const plait_op_t *op, plait_ffi_frame_t *frame)
 {
     plait_ffi_error_t *error = NULL;
     plait_ffi_call_t c;
-    int64_t id = 0;
 
     if (plait_ffi_answers_query(frame)) {
         return NULL;
     }
     error = plait_ffi_decode(op, frame, true, &c);
     if (error == NULL) {
-        plait_status_t status = plait_started_begin(&c.call, &id);
+        plait_status_t status =
+            plait_started_begin(&c.call, frame->rets.items[0]->data);
         error = (status != PLAIT_OK) ? plait_ffi_error(frame->api, status) : NULL;
     }
     if (error == NULL) {
-        float *pair = frame->rets.items[0]->data;
-        int64_t high = id / HALF; /* both are exact as floats */
-        pair[0] = (float)high;
-        pair[1] = (float)(id % HALF);
         plait_ffi_pass_tokens(frame, op->n_args, 1);
     }
     return error;
@@ -53,7 +47,7 @@ static plait_status_t take(const awaited_t *awaited)
         plait_host_prepare_result(awaited->rets[i].data,
                                   plait_array_bytes(&awaited->rets[i]));
     }
-    return plait_started_take(awaited->id, awaited->n_rets, awaited->rets);
+    return plait_started_take(awaited->id, awaited->n_rets, awaited->rets, NULL, NULL);
 }
 
 static void take_later(void *context)
@@ -67,28 +61,16 @@ static void take_later(void *context)
     plait_ffi_future_complete(api, future, status);
 }
 
-/* Operands: the number, tokens, and n_after arrays that only had to be there first; results:
- * those of the operation, and tokens. */
 static plait_status_t read_wait(const plait_ffi_frame_t *frame, awaited_t *awaited)
 {
     plait_status_t status = PLAIT_OK;
-
-    int64_t n_after = 0;
+    const float *number = NULL;
 
     *awaited = (awaited_t){.api = frame->api};
-    PLAIT_TRY(plait_ffi_check_frame("wait", frame, 1, 0));
-    PLAIT_TRY(plait_ffi_int(&frame->attrs, "n_after", &n_after));
-    int64_t n_rets = frame->rets.size - (frame->args.size - 1 - n_after);
-    plait_array_t pair = plait_ffi_array(frame->args.items[0]);
-    const float *number = pair.data;
-    PLAIT_CHECK(n_rets >= 0 && n_rets <= PLAIT_MAX_ARRAYS && pair.dtype == PLAIT_F32 &&
-                    plait_array_bytes(&pair) == PAIR * 4,
-                PLAIT_ERR_INTERNAL, "wait: operands and results do not fit");
-    awaited->id = (int64_t)number[0] * HALF + (int64_t)number[1];
-    awaited->n_rets = (int)n_rets;
+    PLAIT_TRY(plait_ffi_read_wait(frame, &number, &awaited->n_rets, awaited->rets));
+    PLAIT_TRY(plait_started_read(number, NULL, NULL, &awaited->id));
     for (int i = 0; i < awaited->n_rets; i++) {
         int64_t n_bytes = 0;
-        awaited->rets[i] = plait_ffi_array(frame->rets.items[i]);
         PLAIT_TRY(plait_array_size(&awaited->rets[i], &awaited->sizes[i], &n_bytes));
     }
 done:

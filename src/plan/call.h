@@ -4,6 +4,7 @@
 #define PLAIT_PLAN_CALL_H
 
 #include "comm/comm.h"
+#include "device/lender.h"
 #include "plan/op.h"
 
 typedef struct {
@@ -15,6 +16,7 @@ typedef struct {
     plait_choices_t choices; /* when the call was made */
     plait_device_t *device;  /* where the arrays are; NULL: in host memory */
     plait_stream_t stream;   /* in whose order they are there */
+    plait_lender_t *lender;  /* of memory there; NULL: the device's own */
     plait_array_t args[PLAIT_MAX_ARRAYS];
     plait_array_t rets[PLAIT_MAX_ARRAYS];
 } plait_call_t;

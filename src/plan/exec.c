@@ -458,7 +458,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     }
     status = (plan->device == NULL)
                  ? take_memory(&exec, &memory)
-                 : plait_exec_device_begin(&exec, &on_device, arrays->stream, &memory);
+                 : plait_exec_device_begin(&exec, &on_device, arrays, &memory);
     status = run_steps(&exec, history, status);
     history->has_failed = status != PLAIT_OK;
     if (status == PLAIT_OK) {

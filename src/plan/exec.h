@@ -3,6 +3,7 @@
 #define PLAIT_PLAN_EXEC_H
 
 #include "base/trace.h"
+#include "device/lender.h"
 #include "plan/plan.h"
 #include "transport/device_link.h"
 
@@ -15,6 +16,7 @@ struct plait_exec {
     char *kept;                  /* records of peers, from an arrival to its fence */
     bool has_arrived;            /* at the fence that comes next */
     plait_device_run_t *device;  /* NULL: all of it is in host memory */
+    plait_lender_t *lender;      /* of its work memory there; NULL: the device */
     plait_trace_times_t *times;  /* NULL: nobody wants to know */
     uint64_t skipped;            /* see plait_history_t */
     bool is_joint; /* a failure that all ranks know of: they leave together */
@@ -49,6 +51,7 @@ typedef struct {
     const void *const *args;
     void *const *rets;
     plait_stream_t stream;
+    plait_lender_t *lender; /* of work memory; NULL: the device's own */
 } plait_exec_arrays_t;
 
 /* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. On a

@@ -30,20 +30,43 @@ static void set_slots(plait_exec_t *exec, char *memory)
     exec->scratch = memory;
 }
 
+static plait_status_t take_work(const plait_exec_t *exec, int64_t n_bytes,
+                                void **memory_p)
+{
+    const plait_device_run_t *run = exec->device;
+
+    return (exec->lender != NULL)
+               ? exec->lender->take(exec->lender, n_bytes, memory_p)
+               : run->device->table->take(run->device, run->stream, n_bytes, memory_p);
+}
+
+static void give_work(const plait_exec_t *exec, void *memory)
+{
+    const plait_device_run_t *run = exec->device;
+
+    if (exec->lender != NULL) {
+        exec->lender->give(exec->lender, memory, memory_bytes(exec->plan));
+    } else {
+        run->device->table->give(run->device, run->stream, memory);
+    }
+}
+
 plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *run,
-                                       plait_stream_t stream, void **memory_p)
+                                       const plait_exec_arrays_t *arrays,
+                                       void **memory_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *device = exec->plan->device;
     int64_t n_bytes = memory_bytes(exec->plan);
 
     *run = (plait_device_run_t){
-        .device = device, .stream = stream, .session = &exec->session};
+        .device = device, .stream = arrays->stream, .session = &exec->session};
     exec->device = run;
+    exec->lender = arrays->lender;
     PLAIT_TRY(device->table->enter(device));
     run->is_inside = true;
     if (n_bytes > 0) {
-        PLAIT_TRY(device->table->take(device, stream, n_bytes, memory_p));
+        PLAIT_TRY(take_work(exec, n_bytes, memory_p));
         set_slots(exec, *memory_p);
     }
 done:
@@ -55,7 +78,7 @@ void plait_exec_device_end(plait_exec_t *exec, void *memory)
     plait_device_run_t *run = exec->device;
 
     if (memory != NULL) {
-        run->device->table->give(run->device, run->stream, memory);
+        give_work(exec, memory);
     }
     if (run->is_inside) {
         run->device->table->leave(run->device);

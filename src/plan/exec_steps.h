@@ -23,7 +23,8 @@ void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[]);
 
 /* Memory for work and scratch, given back by the end. */
 plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *run,
-                                       plait_stream_t stream, void **memory_p);
+                                       const plait_exec_arrays_t *arrays,
+                                       void **memory_p);
 void plait_exec_device_end(plait_exec_t *exec, void *memory);
 
 /* Any step but a fence. After a failure messages are all that is done of it. */

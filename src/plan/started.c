@@ -6,19 +6,22 @@
 #include "base/status.h"
 #include "device/pool.h"
 #include "plan/launch.h"
+#include "plan/side.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 2048 };
+/* A number as two floats, each of which is exact. */
+enum { TEXT_BYTES = 2048, LINE = 256, HALF = 1 << 20 };
 
 typedef enum { BEHIND, RUNS, DONE } stage_t;
 
 struct plait_started {
     int64_t id;
     plait_call_t *call;
-    void *memory; /* pooled: operands, then results */
+    void *memory;       /* pooled: operands, then results */
+    plait_side_t *side; /* on a device, in its place */
     plait_started_queue_t *queue;
     plait_lanes_t lanes;
     stage_t stage;
@@ -117,6 +120,7 @@ static void destroy(plait_started_t *started)
 {
     if (started != NULL) {
         plait_pool_give(started->memory);
+        plait_side_give(started->side);
         plait_free(started->call);
         plait_free(started);
     }
@@ -124,11 +128,18 @@ static void destroy(plait_started_t *started)
 
 static void run(void *context);
 
+/* Of one rank alone, on a device: there is nothing to wait for. */
+static bool is_enqueued_at_once(const plait_call_t *call)
+{
+    return call->device != NULL && call->comm->end.size == 1 && !call->op->is_matched;
+}
+
 static void run_all(plait_started_t *ready)
 {
     while (ready != NULL) {
         plait_started_t *next = ready->next_ready;
-        if (plait_workers_run(run, ready) != PLAIT_OK) {
+        if (is_enqueued_at_once(ready->call) ||
+            plait_workers_run(run, ready) != PLAIT_OK) {
             run(ready); /* the system has no thread left: right, if not beside the program */
         }
         ready = next;
@@ -169,6 +180,14 @@ static void run(void *context)
     finish(started, plait_op_run_started(started->call));
 }
 
+static void write_number(int64_t id, float number[PLAIT_NUMBER_FLOATS])
+{
+    const int64_t high = id / HALF;
+
+    number[0] = (float)high;
+    number[1] = (float)(id % HALF);
+}
+
 static void copy(void *to, const void *from, int64_t n_bytes)
 {
     const plait_box_copy_t row = {.row_bytes = n_bytes};
@@ -191,14 +210,11 @@ static int list_arrays(plait_call_t *call, plait_array_t *arrays[])
     return n;
 }
 
-/* One piece of memory for all arrays, each on cache lines of its own; operands are copied to
- * their places. */
-static plait_status_t take_memory(plait_started_t *started)
+/* One piece of memory for all arrays, each on lines of its own. */
+static plait_status_t place(int n, plait_array_t *const arrays[], int64_t at[],
+                            int64_t *n_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_array_t *arrays[2 * PLAIT_MAX_ARRAYS];
-    int64_t at[2 * PLAIT_MAX_ARRAYS];
-    int n = list_arrays(started->call, arrays);
     int64_t n_bytes = 0;
 
     for (int i = 0; i < n; i++) {
@@ -207,9 +223,24 @@ static plait_status_t take_memory(plait_started_t *started)
         PLAIT_TRY(plait_array_size(arrays[i], &n_items, &size));
         at[i] = n_bytes;
         PLAIT_CHECK(plait_add(n_bytes, size, &n_bytes) &&
-                        plait_add(n_bytes, (64 - size % 64) % 64, &n_bytes),
+                        plait_add(n_bytes, (LINE - size % LINE) % LINE, &n_bytes),
                     PLAIT_ERR_OVERFLOW, "operands and results overflow 64 bits");
     }
+    *n_bytes_p = n_bytes;
+done:
+    return status;
+}
+
+/* Operands are copied to their places. */
+static plait_status_t take_memory(plait_started_t *started)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_array_t *arrays[2 * PLAIT_MAX_ARRAYS];
+    int64_t at[2 * PLAIT_MAX_ARRAYS];
+    int n = list_arrays(started->call, arrays);
+    int64_t n_bytes = 0;
+
+    PLAIT_TRY(place(n, arrays, at, &n_bytes));
     PLAIT_TRY(plait_pool_take(n_bytes, &started->memory));
     for (int i = 0; i < n && n_bytes > 0; i++) {
         const void *given = arrays[i]->data;
@@ -222,14 +253,54 @@ done:
     return status;
 }
 
+static void add_box(const void *from, void *to, int64_t n_bytes,
+                    plait_device_box_t boxes[], int64_t *n_boxes_p)
+{
+    if (n_bytes > 0) {
+        boxes[(*n_boxes_p)++] = (plait_device_box_t){.kind = PLAIT_DEVICE_COPY,
+                                                     .src = from,
+                                                     .dst = to,
+                                                     .box = {.row_bytes = n_bytes}};
+    }
+}
+
+/* The same on a device; the operation then is on a stream of its own. */
+static plait_status_t take_side(plait_started_t *started, void *number_to)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_call_t *call = started->call;
+    plait_array_t *arrays[2 * PLAIT_MAX_ARRAYS];
+    plait_device_box_t boxes[PLAIT_MAX_ARRAYS];
+    float number[PLAIT_NUMBER_FLOATS];
+    int64_t at[2 * PLAIT_MAX_ARRAYS];
+    int n = list_arrays(call, arrays);
+    int64_t n_bytes = 0;
+    int64_t n_boxes = 0;
+
+    PLAIT_TRY(place(n, arrays, at, &n_bytes));
+    PLAIT_TRY(plait_side_take(call->device, call->stream, n_bytes, &started->side));
+    for (int i = 0; i < n && n_bytes > 0; i++) {
+        const void *given = arrays[i]->data;
+        arrays[i]->data = (char *)plait_side_memory(started->side) + at[i];
+        if (i < call->op->n_args) {
+            add_box(given, arrays[i]->data, plait_array_bytes(arrays[i]), boxes,
+                    &n_boxes);
+        }
+    }
+    write_number(started->id, number);
+    PLAIT_TRY(plait_side_begin(started->side, call->stream, n_boxes, boxes, number,
+                               number_to));
+    call->stream = plait_side_stream(started->side);
+done:
+    return status;
+}
+
 /* A failure that only this call knows of is kept with it. */
 static void enter(plait_started_t *started, plait_status_t planned)
 {
     plait_started_t *ready = NULL;
 
     (void)pthread_mutex_lock(&mutex);
-    last_id = last_id % (PLAIT_STARTED_LIMIT - 1) + 1;
-    started->id = last_id;
     started->next_known = known;
     known = started;
     if (planned == PLAIT_OK) {
@@ -247,7 +318,16 @@ static void enter(plait_started_t *started, plait_status_t planned)
     run_all(ready);
 }
 
-plait_status_t plait_started_begin(const plait_call_t *call, int64_t *id_p)
+static int64_t next_id(void)
+{
+    (void)pthread_mutex_lock(&mutex);
+    last_id = last_id % (PLAIT_STARTED_LIMIT - 1) + 1;
+    const int64_t id = last_id;
+    (void)pthread_mutex_unlock(&mutex);
+    return id;
+}
+
+plait_status_t plait_started_begin(const plait_call_t *call, float *number)
 {
     plait_status_t status = PLAIT_OK;
     plait_started_t *started = plait_alloc(1, sizeof(*started));
@@ -255,16 +335,49 @@ plait_status_t plait_started_begin(const plait_call_t *call, int64_t *id_p)
     PLAIT_CHECK(started != NULL, PLAIT_ERR_NO_MEMORY, "%s: no memory to start it",
                 call->op->name);
     PLAIT_TRY(plait_call_copy(call, &started->call));
-    PLAIT_TRY(take_memory(started));
+    started->call->lender = NULL; /* who lends to the call, not to what outlives it */
+    started->id = next_id();
+    if (call->device != NULL) {
+        PLAIT_TRY(take_side(started, number));
+    } else {
+        PLAIT_TRY(take_memory(started));
+        write_number(started->id, number);
+    }
     plait_op_hold();
     plait_status_t planned =
         plait_op_queue(started->call, &started->queue, &started->lanes);
     plait_started_t *entered = started;
     started = NULL;
     enter(entered, planned);
-    *id_p = entered->id;
 done:
     destroy(started);
+    return status;
+}
+
+plait_status_t plait_started_read(const float *number, plait_device_t *device,
+                                  plait_stream_t stream, int64_t *id_p)
+{
+    plait_status_t status = PLAIT_OK;
+    void *host = NULL;
+    bool is_inside = false;
+
+    if (device != NULL) {
+        const int64_t n_bytes = PLAIT_NUMBER_FLOATS * (int64_t)sizeof(*number);
+        PLAIT_TRY(device->table->enter(device));
+        is_inside = true;
+        PLAIT_TRY(device->table->host_take(device, n_bytes, &host));
+        PLAIT_TRY(device->table->to_host(device, stream, host, number, n_bytes));
+        PLAIT_TRY(device->table->stream_wait(device, stream));
+        number = host;
+    }
+    *id_p = (int64_t)number[0] * HALF + (int64_t)number[1];
+done:
+    if (host != NULL) {
+        device->table->host_give(device, host);
+    }
+    if (is_inside) {
+        device->table->leave(device);
+    }
     return status;
 }
 
@@ -312,10 +425,13 @@ done:
     return status;
 }
 
-plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t rets[])
+plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t rets[],
+                                  plait_device_t *device, plait_stream_t stream)
 {
     plait_status_t status = PLAIT_OK;
     plait_started_t *started = NULL;
+    plait_device_box_t boxes[PLAIT_MAX_ARRAYS];
+    int64_t n_boxes = 0;
 
     PLAIT_TRY(wait_for(id, &started));
     const plait_call_t *call = started->call;
@@ -324,13 +440,22 @@ plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t re
     PLAIT_CHECK(n_rets == call->op->n_rets, PLAIT_ERR_INTERNAL,
                 "wait for %s: %d results, expected %d", call->op->name, n_rets,
                 call->op->n_rets);
+    PLAIT_CHECK(device == call->device, PLAIT_ERR_INTERNAL,
+                "wait for %s: it was started elsewhere", call->op->name);
     for (int i = 0; i < n_rets; i++) {
         int64_t n_bytes = plait_array_bytes(&call->rets[i]);
         PLAIT_CHECK(plait_array_bytes(&rets[i]) == n_bytes &&
                         rets[i].dtype == call->rets[i].dtype,
                     PLAIT_ERR_INTERNAL, "wait for %s: result %d is another array",
                     call->op->name, i);
-        copy(rets[i].data, call->rets[i].data, n_bytes);
+        add_box(call->rets[i].data, rets[i].data, n_bytes, boxes, &n_boxes);
+    }
+    if (device != NULL) {
+        PLAIT_TRY(plait_side_end(started->side, stream, n_boxes, boxes));
+    } else {
+        for (int64_t i = 0; i < n_boxes; i++) {
+            copy(boxes[i].dst, boxes[i].src, boxes[i].box.row_bytes);
+        }
     }
 done:
     destroy(started);

@@ -32,10 +32,15 @@ void plait_started_drain(plait_started_queue_t *queue);
 /* Waits until those are done that an operation with these lanes conflicts with. */
 void plait_started_pass(plait_started_queue_t *queue, const plait_lanes_t *lanes);
 
-/* Copies the operands and begins; *id_p names the operation until plait_started_take or
- * plait_started_forget. The call's rets have no data. A failure of the operation itself,
- * planning included, is told by plait_started_take. */
-plait_status_t plait_started_begin(const plait_call_t *call, int64_t *id_p);
+/* Copies the operands and begins; the number names the operation until plait_started_take or
+ * plait_started_forget. It is a pair of floats, on the call's device if it has one, where all of
+ * this is in the order of the call's stream. The call's rets have no data. A failure of the
+ * operation itself, planning included, is told by plait_started_take. */
+plait_status_t plait_started_begin(const plait_call_t *call, float *number);
+
+/* The operation that a number names; on a device the thread waits until the stream has come to it. */
+plait_status_t plait_started_read(const float *number, plait_device_t *device,
+                                  plait_stream_t stream, int64_t *id_p);
 
 /* Whether the operation is not done yet. */
 bool plait_started_goes_on(int64_t id);
@@ -46,8 +51,10 @@ bool plait_started_goes_on(int64_t id);
 bool plait_started_then(int64_t id, plait_work_fn_t then, void *context);
 
 /* Waits for the operation if need be, copies its results to rets, and forgets it. Its own
- * status, with its text and its call site. */
-plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t rets[]);
+ * status, with its text and its call site. On a device the stream has the results in its order,
+ * and the thread does not wait for what is left to do there. */
+plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t rets[],
+                                  plait_device_t *device, plait_stream_t stream);
 
 /* Nobody will wait for it: it goes on to its end, without a trace of its results. */
 PLAIT_EXPORT void plait_started_forget(int64_t id);

@@ -44,6 +44,50 @@ static inline plait_ffi_error_t *ordinal_get(plait_ffi_ordinal_get_t *args)
     return NULL;
 }
 
+static inline void error_get_message(plait_ffi_error_message_t *args)
+{
+    args->message = (const char *)args->error;
+}
+
+static _Thread_local int n_destroyed; /* errors that went back to XLA */
+
+static inline void error_destroy(plait_ffi_error_destroy_t *args)
+{
+    (void)args;
+    n_destroyed++;
+}
+
+/* XLA's allocator on my_ordinal: where its memory comes from, and what is out. */
+static _Thread_local struct {
+    void *(*take)(int64_t n_bytes);
+    void (*give)(void *memory);
+    void *memory;
+    int64_t n_bytes, n_calls;
+} my_memory;
+
+static inline plait_ffi_error_t *memory_allocate(plait_ffi_memory_allocate_t *args)
+{
+    my_memory.n_calls++;
+    CHECK(my_memory.memory == NULL && args->alignment == 16 && args->size > 0,
+          "one at a time, no more aligned than XLA allows");
+    my_memory.memory =
+        (my_memory.take != NULL) ? my_memory.take((int64_t)args->size) : NULL;
+    my_memory.n_bytes = (int64_t)args->size;
+    args->data = my_memory.memory;
+    return (args->data != NULL)
+               ? NULL
+               : error_create(&(plait_ffi_error_create_t){.message = "out of memory"});
+}
+
+static inline plait_ffi_error_t *memory_free(plait_ffi_memory_free_t *args)
+{
+    CHECK(args->data == my_memory.memory && (int64_t)args->size == my_memory.n_bytes,
+          "what was allocated is freed");
+    my_memory.give(args->data);
+    my_memory.memory = NULL;
+    return NULL;
+}
+
 /* XLA's side of a future; an error's text is copied, as it lives on the thread that made it. */
 struct plait_ffi_future {
     pthread_mutex_t mutex;
@@ -111,7 +155,11 @@ static const plait_ffi_api_t api = {
     .struct_size = sizeof(plait_ffi_api_t),
     .api_version = {.minor_version = 3},
     .error_create = error_create,
+    .error_get_message = error_get_message,
+    .error_destroy = error_destroy,
     .stream_get = stream_get,
+    .memory_allocate = memory_allocate,
+    .memory_free = memory_free,
     .future_create = future_create,
     .future_set_available = future_set_available,
     .future_set_error = future_set_error,

@@ -34,6 +34,26 @@ static void *array_of(plait_device_t *device, const void *data, int64_t n_bytes)
     return x;
 }
 
+/* XLA's allocator is in the order of its stream, and is given back to in the handler. */
+static void *lend(int64_t n_bytes)
+{
+    return check_device_alloc(devices[my_ordinal], n_bytes);
+}
+
+static void take_back(void *memory)
+{
+    plait_device_t *device = devices[my_ordinal];
+
+    device->table->give(device, my_stream, memory);
+}
+
+static void lend_memory(void)
+{
+    my_memory.take = lend;
+    my_memory.give = take_back;
+    my_memory.n_calls = 0;
+}
+
 static void check_query(void)
 {
     plait_ffi_metadata_t metadata = {.struct_size = 36, .traits = 9};
@@ -102,7 +122,7 @@ static void check_alone(void)
     plait_device_set_finder(NULL);
     CHECK(!plait_device_is_there() && plait_ffi_cuda_allreduce(&c.frame) != NULL &&
               code == PLAIT_FFI_CODE_UNIMPLEMENTED &&
-              strstr(message, "nothing that drives device 0") != NULL,
+              strstr(message, "nothing drives device 0: PLAIT_CUDA=1 is not") != NULL,
           "%s", message);
     plait_device_set_finder(find);
     c.frame.attrs.size = 1;
@@ -144,8 +164,10 @@ static void check_fft(void)
     add_array(&c, "to", words, 8);
     add_double(&c, "weight", &none);
     my_stream = check_device_stream(device);
+    lend_memory();
     const int64_t n_before = check_device_counts(device).n_waits;
     CHECK(plait_ffi_cuda_fft(&c.frame) == NULL, "%s", message);
+    CHECK(my_memory.n_calls == 1 && my_memory.memory == NULL, "work memory is XLA's");
     CHECK(check_device_counts(device).n_waits == n_before, "the host has waited");
     check_device_drain(device);
     const double *y = check_device_view(device, to);
@@ -179,6 +201,7 @@ static void *rank_main(void *argument)
     }
     my_ordinal = rank->ordinal;
     my_stream = check_device_stream(device);
+    lend_memory();
     void *y = array_of(device, x, sizeof(x)); /* donated */
     call_init(&c);
     add_buffer(&c, 0, PLAIT_F64, N, y);
@@ -188,6 +211,21 @@ static void *rank_main(void *argument)
     check_device_drain(device);
     CHECK(memcmp(check_device_view(device, y), want, sizeof(want)) == 0, "device %d",
           rank->ordinal);
+    CHECK(my_memory.n_calls == 1 && my_memory.memory == NULL,
+          "work memory is XLA's, and is given back");
+    n_destroyed = 0;
+    const bool is_short = rank->ordinal == 0;
+    my_memory.take = is_short ? NULL : lend;
+    CHECK(plait_ffi_cuda_allreduce(&c.frame) != NULL, "one has no memory");
+    CHECK(strstr(message, is_short ? "of device memory to work in: out of memory"
+                                   : "rank 0") != NULL &&
+              n_destroyed == is_short,
+          "%s", message);
+    CHECK(code ==
+              (is_short ? PLAIT_FFI_CODE_RESOURCE_EXHAUSTED : PLAIT_FFI_CODE_ABORTED),
+          "%d: %s", code, message);
+    check_device_drain(device);
+    lend_memory();
     check_device_free(device, y);
     call_init(&c);
     add_scalar(&c, "comm", &rank->id);

@@ -66,6 +66,27 @@ SAME_VALUE(PLAIT_FFI_FUTURE_CREATE_SIZE, XLA_FFI_Future_Create_Args_STRUCT_SIZE)
 SAME_VALUE(PLAIT_FFI_FUTURE_SET_AVAILABLE_SIZE,
            XLA_FFI_Future_SetAvailable_Args_STRUCT_SIZE);
 SAME_VALUE(PLAIT_FFI_FUTURE_SET_ERROR_SIZE, XLA_FFI_Future_SetError_Args_STRUCT_SIZE);
+SAME_PLACE(plait_ffi_api_t, error_get_message, XLA_FFI_Api, XLA_FFI_Error_GetMessage);
+SAME_PLACE(plait_ffi_api_t, error_destroy, XLA_FFI_Api, XLA_FFI_Error_Destroy);
+SAME_PLACE(plait_ffi_error_message_t, error, XLA_FFI_Error_GetMessage_Args, error);
+SAME_PLACE(plait_ffi_error_message_t, message, XLA_FFI_Error_GetMessage_Args, message);
+SAME_PLACE(plait_ffi_error_destroy_t, error, XLA_FFI_Error_Destroy_Args, error);
+SAME_VALUE(PLAIT_FFI_ERROR_MESSAGE_SIZE, XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE);
+SAME_VALUE(PLAIT_FFI_ERROR_DESTROY_SIZE, XLA_FFI_Error_Destroy_Args_STRUCT_SIZE);
+SAME_PLACE(plait_ffi_api_t, memory_allocate, XLA_FFI_Api,
+           XLA_FFI_DeviceMemory_Allocate);
+SAME_PLACE(plait_ffi_api_t, memory_free, XLA_FFI_Api, XLA_FFI_DeviceMemory_Free);
+SAME_PLACE(plait_ffi_memory_allocate_t, ctx, XLA_FFI_DeviceMemory_Allocate_Args, ctx);
+SAME_PLACE(plait_ffi_memory_allocate_t, size, XLA_FFI_DeviceMemory_Allocate_Args, size);
+SAME_PLACE(plait_ffi_memory_allocate_t, alignment, XLA_FFI_DeviceMemory_Allocate_Args,
+           alignment);
+SAME_PLACE(plait_ffi_memory_allocate_t, data, XLA_FFI_DeviceMemory_Allocate_Args, data);
+SAME_PLACE(plait_ffi_memory_free_t, ctx, XLA_FFI_DeviceMemory_Free_Args, ctx);
+SAME_PLACE(plait_ffi_memory_free_t, size, XLA_FFI_DeviceMemory_Free_Args, size);
+SAME_PLACE(plait_ffi_memory_free_t, data, XLA_FFI_DeviceMemory_Free_Args, data);
+SAME_VALUE(PLAIT_FFI_MEMORY_ALLOCATE_SIZE,
+           XLA_FFI_DeviceMemory_Allocate_Args_STRUCT_SIZE);
+SAME_VALUE(PLAIT_FFI_MEMORY_FREE_SIZE, XLA_FFI_DeviceMemory_Free_Args_STRUCT_SIZE);
 SAME_PLACE(plait_ffi_api_t, stream_get, XLA_FFI_Api, XLA_FFI_Stream_Get);
 SAME_PLACE(plait_ffi_stream_get_t, stream, XLA_FFI_Stream_Get_Args, stream);
 SAME_VALUE(PLAIT_FFI_STREAM_GET_SIZE, XLA_FFI_Stream_Get_Args_STRUCT_SIZE);

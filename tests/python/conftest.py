@@ -1,4 +1,7 @@
-"""Strict JAX, x64, and several devices in one process; one device under an MPI launcher."""
+"""Strict JAX, x64, and several devices in one process; one device under an MPI launcher.
+
+PLAIT_TEST_PLATFORM=cuda: on GPUs, as many as there are.
+"""
 
 import os
 import shutil
@@ -8,14 +11,21 @@ import tempfile
 import jax
 
 sys.path.insert(0, os.path.dirname(__file__))
+import platforms
+
 _LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
 N_DEVICES = int(os.environ.get("PLAIT_TEST_DEVICES", "1" if _LAUNCHED else "8"))
 
 jax.config.update("jax_num_cpu_devices", N_DEVICES)
-jax.config.update("jax_platforms", "cpu")
+platforms.choose()
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+def pytest_collection_modifyitems(items):
+    platforms.skip_all(items)
+
 
 # Processes that tests kill leave their flight recorders here, not where users look for theirs.
 if not _LAUNCHED and "PLAIT_FLIGHT" not in os.environ:

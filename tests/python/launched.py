@@ -4,6 +4,7 @@ import os
 import time
 
 import jax
+import platforms
 
 IS_LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
 OTHERS_S = 90
@@ -12,7 +13,11 @@ OTHERS_S = 90
 def start():
     """JAX over the same ranks as MPI."""
     if IS_LAUNCHED:
-        jax.distributed.initialize(cluster_detection_method="mpi4py", heartbeat_timeout_seconds=100)
+        jax.distributed.initialize(
+            cluster_detection_method="mpi4py",
+            heartbeat_timeout_seconds=100,
+            local_device_ids=None if platforms.CHOSEN == "cpu" else [0],  # all on the first one
+        )
 
 
 def wait_for_others():

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import platforms
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -11,6 +12,7 @@ NAMES = "abcd"
 def make(shape, kind=AxisType.Auto):
     """A mesh of the first devices, in order."""
     n = int(np.prod(shape))
+    platforms.need(n)
     devices = np.array(jax.devices()[:n]).reshape(shape)
     return Mesh(devices, tuple(NAMES[: len(shape)]), axis_types=(kind,) * len(shape))
 

@@ -8,7 +8,7 @@ import re
 import oracle
 import plait
 import pytest
-from plait import _core, _ops
+from plait import _core, _ops, _platforms
 
 SOURCE = pathlib.Path(plait.__file__).parent
 # Where a row of the core is public in Python.
@@ -54,7 +54,9 @@ def test_every_row_has_function_oracle_and_rules(name):
     assert hasattr(oracle, ORACLE.get(name, name))
     row = _core.rows()[name]
     assert name in _ops.operations()
-    assert hasattr(_core.lib, row.symbol)
+    for half in ("", "start_"):
+        for symbol in _platforms.symbols(row, half).values():
+            assert hasattr(_core.lib, symbol)
     assert row.adjoint is None or row.adjoint in _core.rows()
     assert row.doc.endswith(".") and row.model in ("rank", "mesh")
 

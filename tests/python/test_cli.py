@@ -219,6 +219,8 @@ def test_info_says_where_cuda_was_looked_for(tmp_path):
     done = plait("info", PLAIT_CUDA_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert f"no {tmp_path}/lib" in done.stdout and "was not found" in done.stdout
+    done = plait("info", PLAIT_CUDA_DIR=str(tmp_path), PLAIT_CUDA="1")
+    assert "accepted: PLAIT_CUDA=1; never run on a GPU so far" in done.stdout
 
 
 def test_first_line_of_library_versions():

@@ -1,62 +1,127 @@
-"""Programs lowered for CUDA: the same calls, where the library drives devices, else none.
+"""Programs lowered for CUDA: the same calls with PLAIT_CUDA=1, errors that have names without.
 
-Nothing here needs a device: the library is told of a driver that is never asked.
+Nothing here needs a device.
 """
 
+import json
+import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
-
-SCRIPT = """
-import ctypes, sys
-import jax, jax.numpy as jnp, numpy as np
-import plait
 from plait import _core
 
-if sys.argv[1] == "driven":
-    FINDER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)
-    finder = FINDER(lambda ordinal, device: 1)
-    _core.lib.plait_device_set_finder(finder)
-assert _core.has_devices() == (sys.argv[1] == "driven")
-
-def text(f, *args, platform="cuda"):
-    return jax.jit(f).trace(*args).lower(lowering_platforms=(platform,)).as_text()
-
-x = jnp.ones((4, 4), jnp.complex64)
-programs = {
-    "allreduce": lambda x: plait.allreduce(x, plait.SUM),
-    "alltoall": lambda x: plait.alltoall(x[None]),
-    "fft": plait.fft.pfft3d,
-    "grad": jax.grad(lambda x: plait.allreduce(abs(x) ** 2, plait.SUM).sum()),
-}
-operands = {"fft": jnp.ones((4, 4, 4), jnp.complex64), "grad": x.real}
-for name, program in programs.items():
-    x_of = operands.get(name, x)
-    assert "plait_" in text(program, x_of, platform="cpu"), name
-    try:
-        lowered = text(program, x_of)
-    except Exception as error:
-        print(name, "refused", "cuda" in str(error))
-    else:
-        target = "plait_allreduce" if name == "grad" else "plait_" + name
-        print(name, "lowered", target in lowered)
-for row in _core.rows().values():
-    assert hasattr(_core.lib, row.device_symbol), row.name
-    assert row.host_only == (row.name in HOST_ONLY), row.name
-a = jnp.ones((2, 2))
-assert np.array_equal(plait.allreduce(a, plait.SUM), a)  # as ever on the host
-"""
-
+SCRIPT = pathlib.Path(__file__).with_name("lowerings.py")
 HOST_ONLY = {"gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm"}
 
+NEVER_STARTED = HOST_ONLY | {"fft", "halo_exchange", "halo_reduce", "redistribute"}
 
-@pytest.mark.parametrize("how", ["driven", "not driven"])
-def test_programs_are_lowered_for_cuda(how):
-    script = f"HOST_ONLY = {HOST_ONLY}\n" + SCRIPT
-    command = [sys.executable, "-c", script, how]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr
-    word = "lowered True" if how == "driven" else "refused True"
-    names = ("allreduce", "alltoall", "fft", "grad")
-    assert run.stdout.split("\n")[:-1] == [f"{name} {word}" for name in names]
+
+def run(*command, **variables):
+    """What a Python program prints."""
+    env = {k: v for k, v in os.environ.items() if k != "PLAIT_CUDA"} | variables
+    done = subprocess.run(
+        [sys.executable, *command], env=env, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_only_dense_operations_are_the_hosts():
+    assert {row.name for row in _core.rows().values() if row.host_only} == HOST_ONLY
+
+
+def test_programs_for_cuda_make_the_same_calls():
+    found = json.loads(run(SCRIPT, PLAIT_CUDA="1"))
+    called = set()
+    for name, result in found.items():
+        called |= set(result["calls"])
+        host_only = [row for row in HOST_ONLY if f"plait_{row}" in result["calls"]]
+        if host_only:
+            assert result["refused"].split(":")[0] in host_only, name
+            assert "not there for arrays on a GPU" in result["refused"]
+        else:
+            assert result.get("same"), (name, result)
+    rows = {row.target for row in _core.rows().values()}
+    halves = {f"plait_start_{name}" for name in _core.rows() if name not in NEVER_STARTED}
+    assert called == rows | halves | {"plait_wait"}
+
+
+def test_without_the_setting_each_is_refused_by_name():
+    found = json.loads(run(SCRIPT, "few"))
+    assert len(found) > 30
+    for name, result in found.items():
+        operation, _, why = result["refused"].partition(": ")
+        assert {f"plait_{operation}", f"plait_start_{operation}"} & set(result["calls"]), name
+        assert "arrays are on a GPU" in why and "PLAIT_CUDA=1" in why
+
+
+MESH = """
+import types, plait
+from plait import _comm, _core
+gpu = types.SimpleNamespace(platform="gpu", id=5, process_index=0, local_hardware_id=1)
+tpu = types.SimpleNamespace(platform="tpu")
+assert plait.has_cuda_support() == _core.has_devices()
+print(plait.has_cuda_support())
+for devices in ([gpu], [gpu, tpu], [tpu]):
+    try:
+        _comm._check_platform(devices)
+        print("fine")
+    except (plait.Error, TypeError) as error:
+        print(type(error).__name__, error)
+assert _comm._ordinal(gpu) == 1
+"""
+
+
+def test_meshes_of_gpus():
+    there, fine, *rest = run("-c", MESH, PLAIT_CUDA="1").splitlines()
+    assert (there, fine) == ("True", "fine")
+    assert all(line.startswith("TypeError") and "CPUs or all GPUs" in line for line in rest)
+    there, refused, *rest = run("-c", MESH).splitlines()
+    assert there == "False" and refused.startswith("Error") and "PLAIT_CUDA=1" in refused
+    assert all(line.startswith("TypeError") and "must be CPUs, got" in line for line in rest)
+
+
+READY = """
+import plait
+from plait import _core
+try:
+    _core.ready_device(0)
+except plait.Error as error:
+    print(error)
+"""
+
+
+def test_a_device_that_is_not_there_says_what_was_looked_for(tmp_path):
+    said = run("-c", READY, PLAIT_CUDA="1", PLAIT_CUDA_DIR=str(tmp_path))
+    assert "was not found" in said and f"no {tmp_path}/lib" in said
+    assert "PLAIT_CUDA=1 is not in the environment" in run("-c", READY)
+    said = run("-c", "from plait import _core; print(_core.has_devices())", PLAIT_CUDA="yes")
+    assert said == "False\n"
+
+
+TPU = """
+import jax, jax.numpy as jnp, plait
+try:
+    f = jax.jit(lambda x: plait.allreduce(x, plait.SUM))
+    f.trace(jnp.ones(2)).lower(lowering_platforms=("tpu",))
+except plait.Error as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("setting", ["0", "1"])
+def test_other_platforms_are_refused(setting):
+    assert run("-c", TPU, PLAIT_CUDA=setting) == (
+        "allreduce: not there on tpu, only on cpu and cuda\n"
+    )
+
+
+def test_tests_of_a_platform_that_is_not_there_are_skipped():
+    tests = SCRIPT.with_name("test_abi.py")
+    said = run(
+        "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", tests, PLAIT_TEST_PLATFORM="x"
+    )
+    assert "PLAIT_TEST_PLATFORM=x: RuntimeError: Unknown backend" in said
+    assert "2 skipped" in said and "passed" not in said

@@ -1,0 +1,52 @@
+"""Which platform of JAX the tests run on: PLAIT_TEST_PLATFORM, cpu if it is not set."""
+
+import functools
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+CHOSEN = os.environ.get("PLAIT_TEST_PLATFORM", "cpu")
+PROBE = "import sys, jax; print(len(jax.devices(sys.argv[1])), 'devices')"
+
+
+@functools.cache
+def why_not():
+    """Why there is no device of the platform; empty if there is one.
+
+    Asked in a process of its own: JAX must not look for devices here before it is configured.
+    """
+    if CHOSEN == "cpu":
+        return ""
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, CHOSEN],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    )
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no word"])[-1]
+
+
+def choose():
+    """Configures JAX and plait, before either looks for devices."""
+    is_another = CHOSEN != "cpu" and not why_not()
+    jax.config.update("jax_platforms", f"{CHOSEN},cpu" if is_another else "cpu")
+    if CHOSEN == "cuda":
+        os.environ["PLAIT_CUDA"] = "1"
+
+
+def skip_all(items):
+    """Skips tests where there is nothing that they could run on."""
+    if why_not():
+        for item in items:
+            reason = f"PLAIT_TEST_PLATFORM={CHOSEN}: {why_not()}"
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def need(n_devices):
+    """Skips a test that is for more devices of another platform than there are."""
+    if CHOSEN != "cpu" and n_devices > len(jax.devices()):
+        pytest.skip(f"needs {n_devices} devices, {len(jax.devices())} of {CHOSEN} is there")

@@ -1,0 +1,55 @@
+#!/bin/sh
+# The test matrix on one GPU, in about ten minutes: the C tests of the device, then with JAX's CUDA
+# extra communication, transforms and halos on one device, and by two processes that share it.
+#
+#   tools/test_gpu.sh [PYTHON]     PYTHON has plait, its tests' packages and jax[cuda13] or [cuda12]
+#
+# C tests run where build/tests/c has them. Logs are in build/gpu; ends with 1 if anything failed.
+cd "$(dirname "$0")/.." || exit 1
+python=${1:-python}
+logs=build/gpu
+failed=0
+mkdir -p "$logs"
+
+# name, limit in seconds, command: one line, and the end of the log of what failed
+run()
+{
+    name=$1
+    limit=$2
+    shift 2
+    timeout "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
+    code=$?
+    case $code in
+    0) word=passed ;;
+    77) word=skipped ;;
+    *)
+        word="FAILED ($code)"
+        failed=1
+        ;;
+    esac
+    printf '%-24s %-14s %s\n' "$name" "$word" "$(tail -n 1 "$logs/$name.log")"
+    [ "$code" = 0 ] || [ "$code" = 77 ] || tail -n 20 "$logs/$name.log"
+}
+
+export PLAIT_CUDA=1 PLAIT_TEST_PLATFORM=cuda PYTHONPATH="python:$PYTHONPATH"
+[ -e build/libplait.so ] && export PLAIT_LIBRARY="$PWD/build/libplait.so"
+
+run info 60 "$python" -m plait info
+grep '^CUDA' "$logs/info.log"
+for name in load device fft reduce; do
+    [ -x "build/tests/c/test_cuda_$name" ] && run "c_$name" 120 "build/tests/c/test_cuda_$name"
+done
+if command -v compute-sanitizer >/dev/null && [ -x build/tests/c/test_cuda_device ]; then
+    run memcheck 200 compute-sanitizer --error-exitcode 1 build/tests/c/test_cuda_device
+    run racecheck 200 compute-sanitizer --tool racecheck --error-exitcode 1 build/tests/c/test_cuda_device
+fi
+for name in collectives eager start redistribute fft fft_any halo; do
+    run "$name" 200 "$python" -m pytest -q -rs "tests/python/test_$name.py"
+done
+# both ranks on the first device: JAX would take most of its memory twice
+export XLA_CLIENT_MEM_FRACTION=.4
+for name in collectives p2p gradients start mesh; do
+    run "two_$name" 200 "$python" -m plait run -n 2 "$python" -m mpi4py -m pytest -q -rs \
+        "tests/python/mpi/test_${name}_mpi.py"
+done
+exit $failed
