@@ -221,7 +221,8 @@ static plait_status_t check_kernels(const plait_plan_t *plan, const char *name)
     for (int i = 0; i < plan->n_steps; i++) {
         const plait_step_t *step = &plan->steps[i];
         PLAIT_CHECK(step->kind != PLAIT_STEP_KERNEL ||
-                        step->u.kernel.kernel->run_device != NULL,
+                        step->u.kernel.kernel->run_device != NULL ||
+                        step->u.kernel.kernel->tiles != NULL,
                     PLAIT_ERR_INTERNAL, "%s: %s has no kernel for a device", name,
                     step->u.kernel.kernel->name);
     }

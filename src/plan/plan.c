@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/hash.h"
+#include "plan/tiles.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -325,8 +326,13 @@ plait_status_t plait_plan_kernel(plait_plan_t *plan, const plait_kernel_t *kerne
 {
     plait_step_t step = {.kind = PLAIT_STEP_KERNEL,
                          .u.kernel = {.kernel = kernel, .params = params}};
-    plait_status_t status = add_step(plan, &step);
+    plait_status_t status = (plan->device != NULL && kernel->tiles != NULL)
+                                ? plait_tiles_plan(plan, kernel, params)
+                                : PLAIT_OK;
 
+    if (status == PLAIT_OK) {
+        status = add_step(plan, &step);
+    }
     if (status != PLAIT_OK) {
         step_clear(&step);
     }
