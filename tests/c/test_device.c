@@ -8,7 +8,6 @@
 #include "on_device.h"
 #include "ops/list.h"
 #include "plait/coll.h"
-#include "plait/dense.h"
 #include "plan/launch.h"
 #include "team.h"
 
@@ -390,16 +389,20 @@ static void unsupported_rank(plait_comm_t *comm, void *context)
 {
     double x[4] = {1};
     double y[4] = {0};
-    const plait_potrf_problem_t problem = {.dtype = PLAIT_F64, .n = 8, .block = 2};
+    const int64_t dims[] = {4};
+    const plait_array_t array = {.dtype = PLAIT_F64, .ndim = 1, .dims = dims};
+    plait_op_t row = *plait_op_find("allgather"); /* as if it had no kernels */
     plait_plan_t *plan = NULL;
 
     (void)context;
-    CHECK(plait_potrf_plan(comm, &problem, &plan) == PLAIT_ERR_UNSUPPORTED &&
+    row.host_only = 1;
+    CHECK(plait_op_plan(&row, NULL, &comm->end, &array, &array, &plan) ==
+                  PLAIT_ERR_UNSUPPORTED &&
               plan == NULL,
-          "potrf");
+          "allgather");
     CHECK(strstr(plait_error_text(),
-                 "potrf is not there for arrays on a check device") != NULL,
-          "potrf");
+                 "allgather is not there for arrays on a check device") != NULL,
+          "allgather");
     /* what ranks have in common fails alike, and a rank that cannot is waited for */
     CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64,
                           (plait_comm_rank(comm) == 0) ? 3 : 4, x,
