@@ -11,10 +11,14 @@ enum { SKIPPED = 77 };
 
 static void check_on_devices(void)
 {
-    for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++) {
         on_device_begin(n_ranks);
-        gemm_execute_all(n_ranks);
-        trsm_execute_all(n_ranks);
+        if (n_ranks != 2) {
+            gemm_execute_all(n_ranks);
+        }
+        if (n_ranks != 4) {
+            trsm_execute_all(n_ranks);
+        }
         few_execute_all(n_ranks);
         on_device_end(n_ranks);
     }

@@ -526,6 +526,41 @@ static void check_failing(int n_ranks)
     }
 }
 
+/* A device that fails while a plan is made: its name, and nothing is left of the plan. */
+static void plan_failing_rank(plait_comm_t *comm, void *unused)
+{
+    plait_device_t *device = comm->end.caps.device;
+    const plait_potrf_problem_t p = {.dtype = PLAIT_F64, .n = 12, .block = 2};
+    plait_plan_t *plan = NULL;
+    plait_status_t status = PLAIT_ERR_INTERNAL;
+    int64_t n = 0;
+
+    (void)unused;
+    while (status != PLAIT_OK) {
+        check_device_fail_at(device, ++n, false);
+        status = plait_potrf_plan(comm, &p, &plan);
+        CHECK((status == PLAIT_OK) == (plan != NULL) &&
+                  (status == PLAIT_OK || (status == PLAIT_ERR_INTERNAL &&
+                                          strstr(plait_error_text(), "fails") != NULL)),
+              "call %lld: %d, %s", (long long)n, (int)status, plait_error_text());
+    }
+    check_device_fail_at(device, 0, false);
+    CHECK(n > 4, "%lld calls", (long long)n); /* three kernels at least, each entered */
+    plait_plan_destroy(&plan);
+}
+
+/* One rank waits for nothing, not for the outcome either. */
+static void check_no_wait(void)
+{
+    const shape_t shape = {40, 40, 8};
+    const int64_t n_before = check_device_counts(team_devices[0]).n_waits;
+    const case_t c = {.dtype = PLAIT_F64, .shape = shape, .n_ranks = 1, .grid = 1};
+
+    run_case(&c); /* fails at its first column */
+    CHECK(check_device_counts(team_devices[0]).n_waits == n_before, "%lld waits",
+          (long long)(check_device_counts(team_devices[0]).n_waits - n_before));
+}
+
 /* Block columns, grids, and one rank that has all of it. */
 static void check_on_devices(void)
 {
@@ -545,6 +580,10 @@ static void check_on_devices(void)
             run_shape(c, &turn);
         }
         plait_dense_choose_whole(0);
+        if (counts[r] == 1) {
+            check_no_wait();
+            team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, NULL);
+        }
         if (counts[r] <= 3) {
             check_failing(counts[r]);
         }
