@@ -2,6 +2,7 @@
  * gaps that stay as they are, outcomes. On the first GPU, or with the argument `host` on stand-ins of
  * CUDA's libraries. Without a GPU: skipped, with the reason. */
 #include "cuda_matrices.h"
+#include "fakes.h"
 
 /* bad: the diagonal element that is `value`; -1: none. */
 static void check_potrf(const machine_t *m, plait_dtype_t dtype, int64_t n, int64_t bad,
@@ -263,6 +264,59 @@ static void test_cuda_solver(const machine_t *m)
     check_potrf(m, PLAIT_C64, 300, 270, -1, 0);
 }
 
+/* What was not planned, and what 32 bits do not hold. */
+static void check_factor_refusals(const machine_t *m)
+{
+    const plait_device_tile_t potrf = {
+        .op = PLAIT_TILE_POTRF, .dtype = PLAIT_F64, .m = 1, .n = 1, .ldc = 1};
+    const plait_device_tile_t ormqr = {.op = PLAIT_TILE_ORMQR,
+                                       .dtype = PLAIT_F32,
+                                       .trans = 'N',
+                                       .m = INT64_C(1) << 31,
+                                       .n = 1,
+                                       .k = 1,
+                                       .lda = INT64_C(1) << 31,
+                                       .ldc = INT64_C(1) << 31};
+    const plait_device_tile_t wrong = {
+        .op = PLAIT_TILE_POTRF, .dtype = PLAIT_F64, .m = 4, .n = 4, .ldc = 3};
+    int64_t n_work = 0;
+
+    CHECK(m->call->tile(m->device, m->stream, &potrf, NULL) == PLAIT_ERR_INTERNAL &&
+              strstr(plait_error_text(), "not planned") != NULL,
+          "%s", plait_error_text());
+    CHECK(m->call->tile_plan(m->device, &ormqr, &n_work) == PLAIT_ERR_OVERFLOW,
+          "ormqr: %s", plait_error_text());
+    CHECK(m->call->tile_plan(m->device, &wrong, &n_work) == PLAIT_ERR_TRANSPORT &&
+              strstr(plait_error_text(), "cuSOLVER: potrf: invalid value (3)") != NULL,
+          "%s", plait_error_text());
+}
+
+/* A toolkit without cuSOLVER: products are there, factorizations a named error while planning. */
+static void test_cuda_solver_absent(void)
+{
+    static const char *const there[] = {"libcuda.so.1", "libnvrtc.so.13",
+                                        "libcublas.so.13"};
+    plait_device_tile_t tile = {.op = PLAIT_TILE_GEMM, .dtype = PLAIT_F64};
+    plait_device_t *device = NULL;
+    int64_t n_work = 0;
+
+    look_in(folder_of("partial"));
+    for (int i = 0; i < 3; i++) {
+        put_fake(there[i], folder_of("partial"), there[i]);
+    }
+    good(plait_cuda_device(0, &device), "device");
+    good(device->table->enter(device), "enter");
+    good(device->table->tile_plan(device, &tile, &n_work), "gemm");
+    tile = (plait_device_tile_t){
+        .op = PLAIT_TILE_POTRF, .dtype = PLAIT_F64, .m = 1, .n = 1, .ldc = 1};
+    CHECK(device->table->tile_plan(device, &tile, &n_work) == PLAIT_ERR_UNSUPPORTED &&
+              strstr(plait_error_text(), "cuSOLVER was not found") != NULL,
+          "%s", plait_error_text());
+    device->table->leave(device);
+    look_in(NULL);
+    remove_fakes();
+}
+
 int main(int n_arguments, char **arguments)
 {
     machine_t m = machine_of(n_arguments, arguments);
@@ -270,7 +324,13 @@ int main(int n_arguments, char **arguments)
     if (!machine_open(&m)) {
         return SKIPPED;
     }
+    if (m.is_host) {
+        check_factor_refusals(&m);
+    }
     test_cuda_solver(&m);
     machine_close(&m);
+    if (m.is_host) {
+        test_cuda_solver_absent();
+    }
     return report("test_cuda_solver");
 }

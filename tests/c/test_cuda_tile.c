@@ -285,12 +285,43 @@ static void test_cuda_tile_kernels(const machine_t *m)
     }
 }
 
+/* A product that was not planned, and one whose memory is not aligned: named, and nothing is done. */
+static void check_gemm_refusals(const machine_t *m)
+{
+    const plait_device_tile_t tile = {.op = PLAIT_TILE_GEMM,
+                                      .dtype = PLAIT_F64,
+                                      .trans = 'N',
+                                      .trans_b = 'N',
+                                      .m = 1,
+                                      .n = 1,
+                                      .k = 1,
+                                      .lda = 1,
+                                      .ldb = 1,
+                                      .ldc = 1};
+    int64_t n_work = 0;
+
+    CHECK(m->call->tile(m->device, m->stream, &tile, NULL) == PLAIT_ERR_INTERNAL &&
+              strstr(plait_error_text(), "not planned") != NULL,
+          "%s", plait_error_text());
+    good(m->call->tile_plan(m->device, &tile, &n_work), "gemm");
+    array_t work = array_create(m, n_work + 8);
+    CHECK(m->call->tile(m->device, m->stream, &tile, work.dev + 8) ==
+                  PLAIT_ERR_TRANSPORT &&
+              strstr(plait_error_text(),
+                     "cuBLAS: setting the workspace: invalid value (7)") != NULL,
+          "%s", plait_error_text());
+    array_destroy(m, &work);
+}
+
 int main(int n_arguments, char **arguments)
 {
     machine_t m = machine_of(n_arguments, arguments);
 
     if (!machine_open(&m)) {
         return SKIPPED;
+    }
+    if (m.is_host) { /* as the first one, and what a GPU says may differ */
+        check_gemm_refusals(&m);
     }
     test_cuda_tile_products(&m);
     test_cuda_tile_kernels(&m);
