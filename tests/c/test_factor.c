@@ -269,6 +269,10 @@ static void check_on_devices(int n_ranks)
     const plait_direct_t direct = PLAIT_DIRECT_POINTER;
 
     on_device_begin(n_ranks);
+    if (n_ranks == 1) { /* plans of any number of ranks */
+        prove_panels();
+        prove_ormqr();
+    }
     for (int i = 0; i < 4 * n_shapes; i++) {
         const shape_t *s = &rectangles[i / 4];
         const plait_dtype_t dtype = dealt_dtypes[i % 4];

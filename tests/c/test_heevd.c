@@ -485,6 +485,9 @@ static void check_on_devices(void)
 {
     for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
         on_device_begin(n_ranks);
+        for (int n = n_ranks; n <= DEALT_MAX_RANKS; n += 4) {
+            prove_all(n);
+        }
         execute_all(n_ranks);
         check_conjugation(n_ranks);
         check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);

@@ -165,7 +165,9 @@ static void prove_potrf(int max_rows)
     static const shape_t shapes[] = {
         {0, 0, 4}, {1, 1, 2}, {6, 6, 1}, {11, 11, 2}, {20, 20, 3}};
 
-    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += is_quick() ? 5 : 1) {
+    const int step = (is_quick() || team_devices[0] != NULL) ? 5 : 1;
+
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += step) {
         for (int grid = 0; grid <= plait_min(n_ranks, max_rows); grid++) {
             for (int i = 0; i < 3 * 5 && (grid == 0 || n_ranks % grid == 0); i++) {
                 const shape_t *s = &shapes[i / 3];
@@ -568,6 +570,12 @@ static void check_on_devices(void)
     const int n_shapes = sizeof(squares) / sizeof(*squares);
     int turn = 0;
 
+    on_device_begin(1);
+    plait_dense_choose_whole(0);
+    prove_potrf(DEALT_MAX_RANKS);
+    plait_dense_choose_whole(INT64_MAX);
+    prove_potrf(1);
+    on_device_end(1);
     for (size_t r = 0; r < sizeof(counts) / sizeof(*counts); r++) {
         on_device_begin(counts[r]);
         for (int i = 0; i < 3 * n_shapes; i++) {
