@@ -66,7 +66,9 @@ static int begin(plait_cusolver_t solver, const void *params, bool is_good,
         result = NOT_INITIALIZED;
     } else if (result == 0) {
         memset(got->device, 0xff, n_device);
-        memset(got->host, 0xff, n_host);
+        if (n_host > 0) {
+            memset(got->host, 0xff, n_host);
+        }
     }
     return result;
 }
