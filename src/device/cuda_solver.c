@@ -145,19 +145,37 @@ static int size_of(const plait_cuda_state_t *state, const plait_device_tile_t *t
                      type, device, host);
 }
 
-/* Without addresses, so that it is the same when a plan is made and when it is executed. */
-static plait_status_t sizes_of(const plait_cuda_state_t *state,
-                               const plait_device_tile_t *tile, sizes_t *sizes)
+static plait_status_t ask(const plait_cuda_state_t *state, const plait_device_tile_t *t,
+                          sizes_t *sizes)
 {
-    plait_device_tile_t t = *tile;
+    return (t->op == PLAIT_TILE_ORMQR)
+               ? ormqr_size(state, t, sizes)
+               : must(state, size_of(state, t, sizes), what_of(t));
+}
 
-    t.a = NULL;
-    t.c = NULL;
-    t.extra = NULL;
-    *sizes = (sizes_t){.n_device = 0};
-    return (t.op == PLAIT_TILE_ORMQR)
-               ? ormqr_size(state, &t, sizes)
-               : must(state, size_of(state, &t, sizes), what_of(&t));
+/* What a call has asked for while it was planned. */
+struct plait_cuda_planned {
+    plait_device_tile_t what; /* without addresses */
+    sizes_t sizes;
+    plait_cuda_planned_t *next;
+};
+
+static bool is_same(const plait_device_tile_t *a, const plait_device_tile_t *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->trans == b->trans &&
+           a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda &&
+           a->ldc == b->ldc;
+}
+
+static const plait_cuda_planned_t *find(const plait_cuda_state_t *state,
+                                        const plait_device_tile_t *tile)
+{
+    const plait_cuda_planned_t *p = state->planned;
+
+    while (p != NULL && !is_same(&p->what, tile)) {
+        p = p->next;
+    }
+    return p;
 }
 
 /* ---- Planning -------------------------------------------------------------------------------- */
@@ -202,17 +220,39 @@ done:
     return status;
 }
 
+static plait_status_t add(plait_cuda_state_t *state, const plait_device_tile_t *tile,
+                          const plait_cuda_planned_t **planned_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_planned_t *p = plait_alloc(1, sizeof(*p));
+
+    PLAIT_CHECK(p != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    *p = (plait_cuda_planned_t){.what = *tile, .next = state->planned};
+    p->what.a = p->what.b = NULL;
+    p->what.c = p->what.extra = NULL;
+    p->what.info = NULL;
+    PLAIT_TRY(ask(state, &p->what, &p->sizes));
+    PLAIT_TRY(need_room(state, p->sizes.n_host));
+    state->planned = p;
+    *planned_p = p;
+    p = NULL;
+done:
+    plait_free(p);
+    return status;
+}
+
 plait_status_t plait_cuda_solver_plan(plait_cuda_state_t *state,
                                       const plait_device_tile_t *tile,
                                       int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
-    sizes_t sizes;
+    const plait_cuda_planned_t *planned = find(state, tile);
 
-    PLAIT_TRY(open_solver(state));
-    PLAIT_TRY(sizes_of(state, tile, &sizes));
-    PLAIT_TRY(need_room(state, sizes.n_host));
-    *work_bytes_p = head_bytes(tile) + (int64_t)sizes.n_device;
+    if (planned == NULL) {
+        PLAIT_TRY(open_solver(state));
+        PLAIT_TRY(add(state, tile, &planned));
+    }
+    *work_bytes_p = head_bytes(tile) + (int64_t)planned->sizes.n_device;
 done:
     return status;
 }
@@ -311,20 +351,17 @@ plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t strea
 {
     plait_status_t status = PLAIT_OK;
     const places_t places = places_of(state, tile, work);
-    sizes_t sizes;
+    const plait_cuda_planned_t *planned = find(state, tile);
 
-    PLAIT_CHECK(state->solver != NULL && state->solver_params != NULL,
-                PLAIT_ERR_INTERNAL, "CUDA: a factorization that was not planned");
+    PLAIT_CHECK(planned != NULL, PLAIT_ERR_INTERNAL,
+                "CUDA: a factorization that was not planned");
     PLAIT_TRY(must(state, state->cuda->cusolverDnSetStream(state->solver, stream),
                    "setting the stream"));
-    PLAIT_TRY(sizes_of(state, tile, &sizes));
-    PLAIT_CHECK(sizes.n_host == 0 ||
-                    (state->rooms != NULL && state->rooms->n_bytes >= sizes.n_host),
-                PLAIT_ERR_INTERNAL, "CUDA: a factorization that was not planned");
     if (tile->op == PLAIT_TILE_ORMQR) {
-        PLAIT_TRY(ormqr(state, tile, &sizes, &places));
+        PLAIT_TRY(ormqr(state, tile, &planned->sizes, &places));
     } else {
-        PLAIT_TRY(must(state, call(state, tile, &sizes, &places), what_of(tile)));
+        PLAIT_TRY(
+            must(state, call(state, tile, &planned->sizes, &places), what_of(tile)));
     }
     if (tile->info != NULL) {
         PLAIT_TRY(judge(state, stream, tile, &places));
@@ -335,6 +372,12 @@ done:
 
 void plait_cuda_solver_release(plait_cuda_state_t *state)
 {
+    while (state->planned != NULL) {
+        plait_cuda_planned_t *planned = state->planned;
+
+        state->planned = planned->next;
+        plait_free(planned);
+    }
     while (state->rooms != NULL) {
         plait_cuda_room_t *room = state->rooms;
 

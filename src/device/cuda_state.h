@@ -25,6 +25,7 @@ typedef struct {
 
 typedef struct plait_cuda_fft plait_cuda_fft_t;
 typedef struct plait_cuda_room plait_cuda_room_t;
+typedef struct plait_cuda_planned plait_cuda_planned_t;
 
 typedef struct {
     plait_device_t device; /* what others see; first, so that both have one address */
@@ -40,8 +41,9 @@ typedef struct {
         blas; /* NULL: not yet wanted; as the two below, used under the lock */
     plait_cusolver_t solver;
     plait_cusolver_params_t solver_params;
-    plait_cuda_room_t *rooms; /* host memory of cuSOLVER, the largest first */
-    pthread_mutex_t lock;     /* of pools, lists and libraries */
+    plait_cuda_room_t *rooms;      /* host memory of cuSOLVER, the largest first */
+    plait_cuda_planned_t *planned; /* what cuSOLVER was asked about, newest first */
+    pthread_mutex_t lock;          /* of pools, lists and libraries */
     _Atomic int dead; /* the first result after which the context cannot be used */
 } plait_cuda_state_t;
 
