@@ -6,7 +6,8 @@ set(plait_cuda_parts
   src/device/cuda/lane.cu
   src/device/cuda/boxes.cu
   src/device/cuda/reduce.cu
-  src/device/cuda/scale.cu)
+  src/device/cuda/scale.cu
+  src/device/cuda/matrix.cu)
 
 set(plait_cuda_bytes "")
 foreach(part IN LISTS plait_cuda_parts)

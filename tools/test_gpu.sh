@@ -1,6 +1,7 @@
 #!/bin/sh
 # The test matrix on one GPU, in about ten minutes: the C tests of the device, then with JAX's CUDA
-# extra communication, transforms and halos on one device, and by two processes that share it.
+# extra communication, transforms, halos and factorizations on one device, and by two processes that
+# share it.
 #
 #   tools/test_gpu.sh [PYTHON]     PYTHON has plait, its tests' packages and jax[cuda13] or [cuda12]
 #
@@ -36,14 +37,14 @@ export PLAIT_CUDA=1 PLAIT_TEST_PLATFORM=cuda PYTHONPATH="python:$PYTHONPATH"
 
 run info 60 "$python" -m plait info
 grep '^CUDA' "$logs/info.log"
-for name in load device fft reduce; do
+for name in load device fft reduce tile solver; do
     [ -x "build/tests/c/test_cuda_$name" ] && run "c_$name" 120 "build/tests/c/test_cuda_$name"
 done
 if command -v compute-sanitizer >/dev/null && [ -x build/tests/c/test_cuda_device ]; then
     run memcheck 200 compute-sanitizer --error-exitcode 1 build/tests/c/test_cuda_device
     run racecheck 200 compute-sanitizer --tool racecheck --error-exitcode 1 build/tests/c/test_cuda_device
 fi
-for name in collectives eager start redistribute fft fft_any halo; do
+for name in collectives eager start redistribute fft fft_any halo linalg_cholesky linalg_factors; do
     run "$name" 200 "$python" -m pytest -q -rs "tests/python/test_$name.py"
 done
 # both ranks on the first device: JAX would take most of its memory twice

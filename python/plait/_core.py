@@ -64,7 +64,6 @@ class _Op(ctypes.Structure):
         ("adjoint", ctypes.c_char_p),
         ("alias", ctypes.c_int),
         ("is_matched", ctypes.c_int),
-        ("host_only", ctypes.c_int),
         ("family", ctypes.c_int),
         ("model", ctypes.c_char_p),
         ("doc", ctypes.c_char_p),
@@ -85,7 +84,6 @@ class Row:
     arrays: tuple[str, ...]
     adjoint: str | None
     alias: int
-    host_only: bool
     model: str
     doc: str
     line: str | None
@@ -174,7 +172,6 @@ def _row(op: _Op) -> Row:
         arrays=tuple(text(a.name) for a in attrs if a.kind in (_ARRAY, _LIST)),
         adjoint=text(op.adjoint),
         alias=op.alias,
-        host_only=bool(op.host_only),
         model=text(op.model),
         doc=text(op.doc),
         line=text(op.line),

@@ -233,7 +233,7 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
         if row is None:
             mlir.register_lowering(primitive, lower)
         else:
-            _platforms.lower(primitive, lower, name, row.host_only)
+            _platforms.lower(primitive, lower, name)
         ad.primitive_jvps[primitive] = functools.partial(_jvp, form)
         ad.primitive_transposes[primitive] = functools.partial(_transpose, form)
         batching.primitive_batchers[primitive] = functools.partial(_batch, form)

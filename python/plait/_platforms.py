@@ -34,15 +34,14 @@ def register(target: str, symbols: Mapping[str, str]) -> None:
 
 def symbols(row: _core.Row, half: str = "") -> dict[str, str]:
     """The handlers of an operation's row, by platform; half: of what only starts it."""
-    found = {"cpu": f"plait_ffi_{half}{row.name}"}
-    return found if row.host_only else found | {"cuda": f"plait_ffi_cuda_{half}{row.name}"}
+    return {"cpu": f"plait_ffi_{half}{row.name}", "cuda": f"plait_ffi_cuda_{half}{row.name}"}
 
 
-def lower(primitive: Any, rule: Callable, what: str, host_only: bool = False) -> None:
+def lower(primitive: Any, rule: Callable, what: str) -> None:
     """Lowers a primitive by ``rule`` where its handlers are; elsewhere ``what`` is an error."""
-    mlir.register_lowering(primitive, functools.partial(_refuse, what, host_only))
+    mlir.register_lowering(primitive, functools.partial(_refuse, what))
     mlir.register_lowering(primitive, rule, platform="cpu")
-    if "cuda" in names() and not host_only:
+    if "cuda" in names():
         mlir.register_lowering(primitive, functools.partial(_on_cuda, rule), platform="cuda")
 
 
@@ -54,10 +53,8 @@ def _on_cuda(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
     return rule(ctx, *args, **params)
 
 
-def _refuse(what: str, host_only: bool, ctx: Any, *args: Any, **params: Any) -> Any:
+def _refuse(what: str, ctx: Any, *args: Any, **params: Any) -> Any:
     platform = ", ".join(_jax.lowering_platforms(ctx))
     if platform == "cuda" and "cuda" not in names():
         raise _errors.Error(f"{what}: {NOT_CHOSEN}")
-    if platform == "cuda" and host_only:
-        raise _errors.Error(f"{what}: not there for arrays on a GPU; put them on a CPU")
     raise _errors.Error(f"{what}: not there on {platform}, only on {' and '.join(_FFI_NAMES)}")

@@ -68,7 +68,7 @@ def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
         given = {name: functools.partial(rule, form) for name, rule in rules.items()}
         _eager.define(primitive, lambda params: (), {"ticket": None})
         _jax.needs_devices(primitive)
-        _platforms.lower(primitive, given["lower"], operation.name, operation.row.host_only)
+        _platforms.lower(primitive, given["lower"], operation.name)
         ad.primitive_jvps[primitive] = given["jvp"]
         ad.primitive_transposes[primitive] = given["transpose"]
         batching.primitive_batchers[primitive] = given["batch"]

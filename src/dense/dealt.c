@@ -114,6 +114,11 @@ done:
     return status;
 }
 
+plait_status_t plait_dense_require(const plait_problem_t *problem)
+{
+    return (problem->caps.device != NULL) ? PLAIT_OK : plait_blas_require();
+}
+
 plait_status_t plait_dense_info_fits(const plait_array_t *array, const char *what)
 {
     plait_status_t status = PLAIT_OK;

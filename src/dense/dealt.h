@@ -51,6 +51,9 @@ plait_status_t plait_dealt_check(const plait_dealt_t *d, const char *what);
 plait_status_t plait_dealt_fits(const plait_dealt_t *d, const plait_array_t *array,
                                 const char *what);
 
+/* What kernels call is there: BLAS and LAPACK for the host's. Before anything else of a plan. */
+plait_status_t plait_dense_require(const plait_problem_t *problem);
+
 /* INVALID unless the array is one int32: how an operation ended. */
 plait_status_t plait_dense_info_fits(const plait_array_t *array, const char *what);
 

@@ -175,7 +175,7 @@ plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t 
     plait_status_t status = PLAIT_OK;
     plait_factor_t f = *given;
 
-    plan->uses_blas = true;
+    plan->uses_blas = plan->device == NULL;
     plait_dealt_agree(plan, &f.d);
     f.src_slot = plait_slot_arg(plan, 0);
     f.slot = plait_slot_ret(plan, 0);
@@ -272,6 +272,24 @@ static plait_status_t copy_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t copy_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_box_copy_t own = {.row_bytes = plait_dealt_owned(&f->d, f->rank) *
+                                               plait_dealt_ld_bytes(&f->d)};
+
+    if (f->info_slot >= 0) {
+        PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
+    }
+    PLAIT_TRY(plait_tile_box(tiles, PLAIT_DEVICE_COPY, PLAIT_U8,
+                             (plait_spot_t){.slot = f->src_slot},
+                             (plait_spot_t){.slot = f->slot}, &own));
+    PLAIT_TRY(plait_factor_tile_padding(f, tiles));
+done:
+    return status;
+}
+
 static void copy_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -284,8 +302,11 @@ static void copy_touch(const void *params, plait_touch_fn_t touch, void *context
     plait_factor_touch_padding(f, touch, context);
 }
 
-const plait_kernel_t plait_factor_copy_kernel = {
-    .name = "copy", .run = copy_run, .touch = copy_touch, .print = plait_factor_print};
+const plait_kernel_t plait_factor_copy_kernel = {.name = "copy",
+                                                 .run = copy_run,
+                                                 .tiles = copy_tiles,
+                                                 .touch = copy_touch,
+                                                 .print = plait_factor_print};
 
 /* Byte offset of what lies behind the own columns, and how much it is. */
 static int64_t padding_of(const plait_factor_t *f, int64_t *n_bytes_p)
@@ -314,6 +335,32 @@ void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec
     if (n_bytes > 0) { /* a slot without bytes is nowhere */
         memset(exec->slot[f->slot] + at, 0, (size_t)n_bytes);
     }
+}
+
+plait_spot_t plait_factor_spot(const plait_factor_t *f, int64_t k, int64_t row)
+{
+    return (plait_spot_t){.slot = f->slot, .offset = plait_dealt_at(&f->d, k, row)};
+}
+
+plait_spot_t plait_factor_info_spot(const plait_factor_t *f)
+{
+    return (plait_spot_t){.slot = f->info_slot};
+}
+
+plait_spot_t plait_factor_panel_spot(const plait_factor_t *f, int64_t row)
+{
+    return (plait_spot_t){.slot = f->panel.slot,
+                          .offset = f->panel.offset + row * plait_dealt_item(&f->d)};
+}
+
+plait_status_t plait_factor_tile_padding(const plait_factor_t *f,
+                                         const plait_tiles_t *tiles)
+{
+    int64_t n_bytes = 0;
+    const int64_t at = padding_of(f, &n_bytes);
+
+    return plait_tile_zero(tiles, (plait_spot_t){.slot = f->slot, .offset = at},
+                           n_bytes);
 }
 
 int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,

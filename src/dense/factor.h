@@ -11,6 +11,7 @@
 
 #include "dense/dealt.h"
 #include "plan/op.h"
+#include "plan/tiles.h"
 
 #include <stdbool.h>
 
@@ -85,6 +86,15 @@ extern const plait_kernel_t plait_factor_copy_kernel;
  * Some libraries let them pass. */
 int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
                               int64_t ld);
+
+/* For kernels' tiles: a row of an own block of the result, *info; zeros behind the own columns. */
+plait_spot_t plait_factor_spot(const plait_factor_t *f, int64_t k, int64_t row);
+plait_spot_t plait_factor_info_spot(const plait_factor_t *f);
+plait_status_t plait_factor_tile_padding(const plait_factor_t *f,
+                                         const plait_tiles_t *tiles);
+
+/* Rows of a panel from `row` on, as a tile's operand; on a device it is this rank's. */
+plait_spot_t plait_factor_panel_spot(const plait_factor_t *f, int64_t row);
 
 /* Zeroes what lies behind the own columns; NaN to n elements. */
 void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec);

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "dense/scalar.h"
 #include "kernel/blas.h"
+#include "plan/tiles.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -119,6 +120,24 @@ static plait_status_t start_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_few_t *q = &((const step_t *)params)->q;
+    const int64_t n_sums = sums_ld(q) * q->n_rhs;
+
+    for (int64_t k = q->rank; k < plait_dealt_n_blocks(&q->a); k += q->a.n_ranks) {
+        const plait_box_copy_t box = x_box(q, k);
+        const plait_spot_t from = {.slot = q->b_slot, .offset = x_at(q, k)};
+        const plait_spot_t to = {.slot = q->x_slot, .offset = x_at(q, k)};
+        PLAIT_TRY(plait_tile_box(tiles, PLAIT_DEVICE_COPY, PLAIT_U8, from, to, &box));
+    }
+    PLAIT_TRY(plait_tile_zero(tiles, (plait_spot_t){.slot = q->sums},
+                              n_sums * plait_dealt_item(&q->a)));
+done:
+    return status;
+}
+
 static void start_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_few_t *q = &((const step_t *)params)->q;
@@ -134,8 +153,11 @@ static void start_touch(const void *params, plait_touch_fn_t touch, void *contex
     touch(context, true, q->rank, q->sums, 0, &sums);
 }
 
-static const plait_kernel_t start_kernel = {
-    .name = "trsm: begin", .run = start_run, .touch = start_touch, .print = print};
+static const plait_kernel_t start_kernel = {.name = "trsm: begin",
+                                            .run = start_run,
+                                            .tiles = start_tiles,
+                                            .touch = start_touch,
+                                            .print = print};
 
 /* ---- solve: own block k ---- */
 
@@ -185,6 +207,50 @@ static plait_status_t solve_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+/* On a device sums are those of what is to be taken out, times -1: they are added. */
+static plait_status_t put_out(const plait_tiles_t *tiles, const plait_few_t *q,
+                              int64_t k, plait_spot_t sums, int64_t ld)
+{
+    const plait_spot_t x = {.slot = q->x_slot, .offset = x_at(q, k)};
+    plait_box_copy_t box = x_box(q, k);
+
+    box.src_stride[0] = ld * plait_dealt_item(&q->a);
+    return plait_tile_box(tiles, PLAIT_DEVICE_ADD, q->a.dtype, sums, x, &box);
+}
+
+static plait_status_t solve_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const step_t *s = params;
+    const plait_few_t *q = &s->q;
+    const int64_t width = plait_dealt_width(&q->a, s->k);
+    const int64_t item = plait_dealt_item(&q->a);
+    const plait_spot_t sums = {.slot = q->sums, .offset = sums_row(q, s->k) * item};
+    const plait_tile_t solve = {
+        .call = {.op = PLAIT_TILE_TRSM,
+                 .dtype = q->a.dtype,
+                 .side = 'L',
+                 .uplo = q->uplo,
+                 .trans = q->trans,
+                 .diag = q->diag,
+                 .m = width,
+                 .n = q->n_rhs,
+                 .lda = q->a.m,
+                 .ldc = q->a.m},
+        .a = {.slot = q->a_slot,
+              .offset = plait_dealt_at(&q->a, s->k, plait_dealt_column(&q->a, s->k))},
+        .c = {.slot = q->x_slot, .offset = x_at(q, s->k)}};
+
+    PLAIT_TRY(put_out(tiles, q, s->k, sums, sums_ld(q)));
+    for (int i = 0; i < s->n_pieces; i++) {
+        const plait_spot_t piece = {.slot = q->pieces, .offset = i * piece_bytes(q)};
+        PLAIT_TRY(put_out(tiles, q, s->k, piece, width));
+    }
+    PLAIT_TRY(plait_tile_add(tiles, &solve));
+done:
+    return status;
+}
+
 static void solve_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const step_t *s = params;
@@ -205,8 +271,11 @@ static void solve_touch(const void *params, plait_touch_fn_t touch, void *contex
     touch(context, true, q->rank, q->x_slot, x_at(q, s->k), &x);
 }
 
-static const plait_kernel_t solve_kernel = {
-    .name = "trsm: solve", .run = solve_run, .touch = solve_touch, .print = print};
+static const plait_kernel_t solve_kernel = {.name = "trsm: solve",
+                                            .run = solve_run,
+                                            .tiles = solve_tiles,
+                                            .touch = solve_touch,
+                                            .print = print};
 
 /* ---- add: products with block k of x ---- */
 
@@ -243,6 +312,31 @@ static plait_status_t add_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t add_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    const step_t *s = params;
+    const plait_few_t *q = &s->q;
+    plait_box_copy_t box;
+    const plait_tile_t product = {
+        .call = {.op = PLAIT_TILE_GEMM,
+                 .dtype = q->a.dtype,
+                 .trans = q->trans,
+                 .trans_b = 'N',
+                 .m = s->end - s->first,
+                 .n = q->n_rhs,
+                 .k = plait_dealt_width(&q->a, s->k),
+                 .lda = q->a.m,
+                 .ldb = q->a.m,
+                 .ldc = sums_ld(q),
+                 .alpha = -1,
+                 .beta = 1},
+        .a = {.slot = q->a_slot, .offset = factor_at(s, &box)},
+        .b = {.slot = q->x_slot, .offset = x_at(q, s->k)},
+        .c = {.slot = q->sums, .offset = s->first * plait_dealt_item(&q->a)}};
+
+    return plait_tile_add(tiles, &product);
+}
+
 static void add_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const step_t *s = params;
@@ -258,8 +352,11 @@ static void add_touch(const void *params, plait_touch_fn_t touch, void *context)
     touch(context, true, q->rank, q->sums, sums_at, &sums);
 }
 
-static const plait_kernel_t add_kernel = {
-    .name = "trsm: add", .run = add_run, .touch = add_touch, .print = print};
+static const plait_kernel_t add_kernel = {.name = "trsm: add",
+                                          .run = add_run,
+                                          .tiles = add_tiles,
+                                          .touch = add_touch,
+                                          .print = print};
 
 /* ---- the plan ---- */
 

@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "dense/params.h"
 #include "dense/sweep.h"
-#include "kernel/blas.h"
 #include "plait/dense.h"
 #include "plan/op.h"
 
@@ -244,14 +243,14 @@ static plait_status_t gemm_plan(const void *params, const plait_problem_t *probl
     plait_plan_t *plan = NULL;
     gemm_t g;
 
-    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(gemm_of(p, problem, &g));
     PLAIT_TRY(plait_plan_create(
         problem, &plan, "gemm %s %lld x %lld x %lld, a%s %c%s in blocks of %lld",
         plait_dtype_name(g.a.dtype), (long long)p->m, (long long)p->n, (long long)p->k,
         forms[p->form_a], g.trans, g.is_lower_c ? ", c lower" : "",
         (long long)p->block));
-    plan->uses_blas = true;
+    plan->uses_blas = plan->device == NULL;
     plait_dealt_agree(plan, &g.a);
     plait_dealt_agree(plan, &g.c);
     plait_plan_agree(plan, (uint64_t)p->trans);
@@ -285,7 +284,6 @@ const plait_op_t plait_op_gemm = {
     .attrs = gemm_attrs,
     .alias = -1,
     .family = PLAIT_FAMILY_NONE,
-    .host_only = 1,
     .model = "mesh",
     .doc = "Multiply dealt matrices: c = op(a) b.",
     .plan = gemm_plan,

@@ -38,6 +38,23 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t panel_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t row = plait_dealt_column(d, f->k);
+    const plait_tile_t factor = {
+        .call = {.op = PLAIT_TILE_GEQRF,
+                 .dtype = d->dtype,
+                 .m = d->m - row,
+                 .n = plait_dealt_width(d, f->k),
+                 .ldc = d->m},
+        .c = plait_factor_spot(f, f->k, row),
+        .extra = {.slot = f->side_slot, .offset = row * plait_dealt_item(d)}};
+
+    return plait_tile_add(tiles, &factor);
+}
+
 static void panel_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -78,6 +95,13 @@ static plait_status_t update_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t update_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    const plait_reflect_t reflect = reflect_of(params);
+
+    return plait_reflect_tiles(&reflect, tiles);
+}
+
 static void update_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -88,12 +112,29 @@ static void update_touch(const void *params, plait_touch_fn_t touch, void *conte
 
 static const plait_kernel_t panel_kernel = {.name = "geqrf: factor",
                                             .run = panel_run,
+                                            .tiles = panel_tiles,
                                             .touch = panel_touch,
                                             .print = plait_factor_print};
 static const plait_kernel_t update_kernel = {.name = "geqrf: update by",
                                              .run = update_run,
+                                             .tiles = update_tiles,
                                              .touch = update_touch,
                                              .print = plait_factor_print};
+
+/* Of LAPACK: for panels, and for the whole matrix that one rank may have. */
+static void need_scratch(plait_plan_t *plan, const plait_factor_t *f)
+{
+    const int64_t item = plait_dealt_item(&f->d);
+    plait_dealt_t whole = f->d;
+    plait_blas_work_t work;
+
+    whole.block = plait_max(f->d.n, 1);
+    plait_plan_need_scratch(
+        plan, plait_reflect_scratch(f->d.dtype, plait_min(f->d.block, f->d.n),
+                                    plait_dealt_owned(&f->d, f->rank)));
+    plait_plan_need_scratch(plan, panel_work(&f->d, &work) * item);
+    plait_plan_need_scratch(plan, panel_work(&whole, &work) * item);
+}
 
 static plait_status_t geqrf_plan(const void *params, const plait_problem_t *problem,
                                  plait_plan_t **plan_p)
@@ -114,10 +155,8 @@ static plait_status_t geqrf_plan(const void *params, const plait_problem_t *prob
                                       .keeps_diagonal = true,
                                       .side_bytes = plait_dtype_bytes(f.d.dtype),
                                       .n_flops = 2};
-    plait_dealt_t whole = f.d; /* of which one rank may have all */
-    plait_blas_work_t work;
 
-    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->args[0], "geqrf: the operand"));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "geqrf: the factors"));
     PLAIT_TRY(plait_reflect_tau_fits(&f.d, &problem->rets[1], "geqrf"));
@@ -125,12 +164,9 @@ static plait_status_t geqrf_plan(const void *params, const plait_problem_t *prob
                                 plait_dtype_name(f.d.dtype), (long long)p->m,
                                 (long long)p->n, (long long)p->block));
     f.side_slot = plait_slot_ret(plan, 1);
-    plait_plan_need_scratch(plan,
-                            plait_reflect_scratch(f.d.dtype, plait_min(p->block, p->n),
-                                                  plait_dealt_owned(&f.d, f.rank)));
-    whole.block = plait_max(p->n, 1);
-    plait_plan_need_scratch(plan, panel_work(&f.d, &work) * plait_dealt_item(&f.d));
-    plait_plan_need_scratch(plan, panel_work(&whole, &work) * plait_dealt_item(&f.d));
+    if (plan->device == NULL) {
+        need_scratch(plan, &f);
+    }
     PLAIT_TRY(plait_factor_steps(plan, &kind, &f));
     *plan_p = plan;
     plan = NULL;
@@ -147,7 +183,6 @@ const plait_op_t plait_op_geqrf = {
     .attrs = geqrf_attrs,
     .adjoint = NULL,
     .alias = 0,
-    .host_only = 1,
     .model = "mesh",
     .doc = "QR factors of a distributed matrix, as Householder reflectors.",
     .plan = geqrf_plan,

@@ -58,6 +58,45 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_spot_t pivots_spot(const plait_factor_t *f, int64_t first)
+{
+    return (plait_spot_t){.slot = f->side_slot,
+                          .offset = first * (int64_t)sizeof(int32_t)};
+}
+
+static plait_status_t panel_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t row = plait_dealt_column(d, f->k);
+    const plait_tile_t factor = {.call = {.op = PLAIT_TILE_GETRF,
+                                          .dtype = d->dtype,
+                                          .m = d->m - row,
+                                          .n = plait_dealt_width(d, f->k),
+                                          .row = row,
+                                          .ldc = d->m},
+                                 .c = plait_factor_spot(f, f->k, row),
+                                 .extra = pivots_spot(f, row),
+                                 .info = plait_factor_info_spot(f)};
+
+    return plait_tile_add(tiles, &factor);
+}
+
+/* Rows [row, end) of n_columns columns, which begin at `top`, with those that the pivots say. */
+static plait_tile_t exchange_of(const plait_factor_t *f, int64_t row, int64_t end,
+                                int64_t n_columns, plait_spot_t top)
+{
+    return (plait_tile_t){.call = {.op = PLAIT_TILE_LASWP,
+                                   .dtype = f->d.dtype,
+                                   .m = f->d.m - row,
+                                   .n = n_columns,
+                                   .k = end - row,
+                                   .row = row,
+                                   .ldc = f->d.m},
+                          .c = top,
+                          .extra = pivots_spot(f, row)};
+}
+
 static void touch_pivots(const plait_factor_t *f, bool is_written, int64_t first,
                          int64_t end, plait_touch_fn_t touch, void *context)
 {
@@ -106,6 +145,51 @@ static plait_status_t update_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t update_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t row = plait_dealt_column(d, f->k), n = plait_factor_n_pivots(d, f->k);
+    const int64_t first = plait_dealt_next(d, f->rank, f->first);
+    const plait_spot_t top = plait_factor_spot(f, first, row);
+    const int64_t n_columns = plait_factor_n_columns(f);
+    const plait_tile_t exchange = exchange_of(f, row, row + n, n_columns, top);
+    const plait_tile_t solve = {.call = {.op = PLAIT_TILE_TRSM,
+                                         .dtype = d->dtype,
+                                         .side = 'L',
+                                         .uplo = 'L',
+                                         .trans = 'N',
+                                         .diag = 'U',
+                                         .m = n,
+                                         .n = n_columns,
+                                         .lda = f->panel.ld,
+                                         .ldc = d->m},
+                                .a = plait_factor_panel_spot(f, 0),
+                                .c = top};
+    const plait_tile_t product = {.call = {.op = PLAIT_TILE_GEMM,
+                                           .dtype = d->dtype,
+                                           .trans = 'N',
+                                           .trans_b = 'N',
+                                           .m = d->m - row - n,
+                                           .n = n_columns,
+                                           .k = n,
+                                           .lda = f->panel.ld,
+                                           .ldb = d->m,
+                                           .ldc = d->m,
+                                           .alpha = -1,
+                                           .beta = 1},
+                                  .a = plait_factor_panel_spot(f, n),
+                                  .b = top,
+                                  .c = plait_factor_spot(f, first, row + n)};
+
+    PLAIT_TRY(plait_tile_add(tiles, &exchange));
+    PLAIT_TRY(plait_tile_add(tiles, &solve));
+    PLAIT_TRY(plait_tile_add(tiles, &product));
+done:
+    return status;
+}
+
 static void update_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -136,6 +220,27 @@ static plait_status_t finish_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t finish_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t end = plait_min(d->m, d->n);
+
+    for (int64_t j = plait_dealt_next(d, f->rank, 0); j < plait_factor_n_panels(d);
+         j += d->n_ranks) {
+        const int64_t width = plait_dealt_width(d, j);
+        const int64_t row = plait_dealt_column(d, j) + width;
+        const plait_tile_t exchange =
+            exchange_of(f, row, end, width, plait_factor_spot(f, j, row));
+        if (row < end) {
+            PLAIT_TRY(plait_tile_add(tiles, &exchange));
+        }
+    }
+done:
+    return status;
+}
+
 static void finish_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -151,14 +256,17 @@ static void finish_touch(const void *params, plait_touch_fn_t touch, void *conte
 
 static const plait_kernel_t panel_kernel = {.name = "getrf: factor",
                                             .run = panel_run,
+                                            .tiles = panel_tiles,
                                             .touch = panel_touch,
                                             .print = plait_factor_print};
 static const plait_kernel_t update_kernel = {.name = "getrf: update by",
                                              .run = update_run,
+                                             .tiles = update_tiles,
                                              .touch = update_touch,
                                              .print = plait_factor_print};
 static const plait_kernel_t finish_kernel = {.name = "getrf: exchange rows on the left",
                                              .run = finish_run,
+                                             .tiles = finish_tiles,
                                              .touch = finish_touch,
                                              .print = plait_factor_print};
 
@@ -197,7 +305,7 @@ static plait_status_t getrf_plan(const void *params, const plait_problem_t *prob
                               .dtype = problem->args[0].dtype},
                         .rank = problem->rank};
 
-    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->args[0], "getrf: the operand"));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "getrf: the factors"));
     PLAIT_TRY(pivots_fit(&f.d, &problem->rets[1]));
@@ -224,7 +332,6 @@ const plait_op_t plait_op_getrf = {
     .attrs = getrf_attrs,
     .adjoint = NULL,
     .alias = 0,
-    .host_only = 1,
     .model = "mesh",
     .doc = "LU factors of a distributed matrix, with partial pivoting.",
     .plan = getrf_plan,

@@ -11,6 +11,7 @@
 #include "dense/whole.h"
 #include "kernel/blas.h"
 #include "plan/op.h"
+#include "plan/tiles.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -29,12 +30,15 @@ enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
  * hold the workspace of 1 + 6 n + 2 n^2 that LAPACK's heevd wants. */
 enum { WHOLE = 256, WHOLE_ALONE = 32764 };
 
-static bool is_whole(int64_t n, int n_ranks)
+/* On devices one has all of the matrix, of any size: the reduction has no kernels there. */
+static bool is_whole(int64_t n, const plait_plan_t *plan)
 {
     const bool is_short = plait_blas_int_bytes() == 4;
-    const int64_t most = (n_ranks > 1) ? WHOLE : is_short ? WHOLE_ALONE : INT64_MAX;
+    const int64_t most = (plan->n_ranks > 1) ? WHOLE
+                         : is_short          ? WHOLE_ALONE
+                                             : INT64_MAX;
 
-    return plait_dense_is_whole(n, n, n <= most);
+    return plan->device != NULL || plait_dense_is_whole(n, n, n <= most);
 }
 
 /* The matrices, and this rank's share of the vectors. */
@@ -130,6 +134,45 @@ static plait_status_t whole_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+/* The matrix comes to slot `whole`; where it is not finite the solver gets zeros in its place. */
+static plait_status_t whole_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const whole_t *p = params;
+    const heevd_t *q = &p->q;
+    const int64_t n = q->a.n;
+    plait_tile_t t = {.call = {.dtype = q->a.dtype,
+                               .diag = 'R',
+                               .m = n,
+                               .n = n,
+                               .k = n,
+                               .lda = n,
+                               .ldc = n},
+                      .a = {.slot = (q->a.n_ranks == 1) ? q->src : p->whole},
+                      .c = {.slot = p->whole},
+                      .extra = {.slot = q->w},
+                      .info = {.slot = q->info}};
+
+    PLAIT_TRY(plait_tile_zero(tiles, t.info, sizeof(int32_t)));
+    t.call.op = PLAIT_TILE_TRIM;
+    PLAIT_TRY(plait_tile_add(tiles, &t));
+    t.call.op = PLAIT_TILE_SCREEN;
+    t.call.k = n + 1;
+    PLAIT_TRY(plait_tile_add(tiles, &t));
+    t.call.op = PLAIT_TILE_HEEVD;
+    t.call.k = q->has_vectors;
+    PLAIT_TRY(plait_tile_add(tiles, &t));
+    t.call.op = PLAIT_TILE_SPOIL;
+    t.call.row = -n; /* all of it */
+    PLAIT_TRY(plait_tile_add(tiles, &t));
+    t.call.dtype = plait_real_of(q->a.dtype);
+    t.call.n = plait_min(n, 1);
+    t.c = t.extra;
+    PLAIT_TRY(plait_tile_add(tiles, &t));
+done:
+    return status;
+}
+
 static void whole_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const whole_t *p = params;
@@ -159,17 +202,21 @@ static void whole_print(const void *params, FILE *file)
     (void)fprintf(file, "LAPACK's, all of %" PRId64 " x %" PRId64, p->q.a.n, p->q.a.n);
 }
 
-static const plait_kernel_t whole_kernel = {
-    .name = "heevd", .run = whole_run, .touch = whole_touch, .print = whole_print};
+static const plait_kernel_t whole_kernel = {.name = "heevd",
+                                            .run = whole_run,
+                                            .tiles = whole_tiles,
+                                            .touch = whole_touch,
+                                            .print = whole_print};
 
 /* LAPACK's heevd on what is in slot `whole`, or comes there from the operand. */
 static plait_status_t add_alone(plait_plan_t *plan, const heevd_t *q, int whole)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t n = q->a.n;
-    whole_t step = {.q = *q, .whole = whole, .sizes = {.n = (n > 0) ? -1 : 0}};
+    const bool wants_work = n > 0 && plan->device == NULL;
+    whole_t step = {.q = *q, .whole = whole, .sizes = {.n = wants_work ? -1 : 0}};
 
-    if (n > 0) {
+    if (wants_work) {
         (void)plait_blas_heevd(q->a.dtype, q->has_vectors ? 'V' : 'N', 'L', n, NULL, n,
                                NULL, &step.sizes);
     }
@@ -279,7 +326,7 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
                  .rank = problem->rank,
                  .has_vectors = p->vectors != 0};
 
-    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&q.a, &problem->args[ARG_A], "heevd: a"));
     q.v = q.a;
     q.v.block = plait_max(1, (p->n + problem->n_ranks - 1) / problem->n_ranks);
@@ -292,11 +339,10 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
     q.w = plait_slot_ret(plan, RET_W);
     q.vectors = plait_slot_ret(plan, RET_V);
     q.info = plait_slot_ret(plan, RET_INFO);
-    plan->uses_blas = true;
+    plan->uses_blas = plan->device == NULL;
     plait_dealt_agree(plan, &q.a);
     plait_plan_agree(plan, (uint64_t)q.has_vectors);
-    PLAIT_TRY(is_whole(p->n, problem->n_ranks) ? add_whole(plan, &q)
-                                               : add_stages(plan, &q));
+    PLAIT_TRY(is_whole(p->n, plan) ? add_whole(plan, &q) : add_stages(plan, &q));
     *plan_p = plan;
     plan = NULL;
 done:
@@ -312,7 +358,6 @@ const plait_op_t plait_op_heevd = {
     .attrs = heevd_attrs,
     .alias = -1,
     .family = PLAIT_FAMILY_NONE,
-    .host_only = 1,
     .model = "mesh",
     .doc = "Eigenvalues and eigenvectors of a dealt Hermitian matrix.",
     .plan = heevd_plan,

@@ -58,6 +58,13 @@ static void reflect_touch(const void *params, plait_touch_fn_t touch, void *cont
     plait_reflect_touch(&s->reflect, s->rank, touch, context);
 }
 
+static plait_status_t reflect_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    const step_t *s = params;
+
+    return plait_reflect_tiles(&s->reflect, tiles);
+}
+
 static void reflect_print(const void *params, FILE *file)
 {
     const step_t *s = params;
@@ -71,6 +78,7 @@ static void reflect_print(const void *params, FILE *file)
 
 static const plait_kernel_t reflect_kernel = {.name = "ormqr: reflect",
                                               .run = reflect_run,
+                                              .tiles = reflect_tiles,
                                               .touch = reflect_touch,
                                               .print = reflect_print};
 
@@ -79,10 +87,12 @@ static plait_status_t add_step(plait_plan_t *plan, const step_t *step)
     const plait_reflect_t *r = &step->reflect;
     plait_blas_work_t work;
 
-    plait_plan_need_scratch(
-        plan, step->is_whole
-                  ? whole_work(r, &work) * plait_dtype_bytes(r->dtype)
-                  : plait_reflect_scratch(r->dtype, r->n, plait_max(r->n_columns, 0)));
+    if (plan->device == NULL) {
+        plait_plan_need_scratch(
+            plan, step->is_whole ? whole_work(r, &work) * plait_dtype_bytes(r->dtype)
+                                 : plait_reflect_scratch(r->dtype, r->n,
+                                                         plait_max(r->n_columns, 0)));
+    }
     return plait_plan_kernel_copy(plan, &reflect_kernel, step, sizeof(*step));
 }
 
@@ -157,13 +167,13 @@ static plait_status_t ormqr_plan(const void *params, const plait_problem_t *prob
                            .dtype = problem->args[0].dtype};
     o.c = o.qr;
     o.c.n = p->n;
-    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(check(&o, p, problem));
     PLAIT_TRY(plait_plan_create(
         problem, &plan, "ormqr %s %s of %lldx%lld, %lldx%lld in blocks of %lld",
         plait_dtype_name(o.c.dtype), o.is_adjoint ? "Q^H" : "Q", (long long)p->m,
         (long long)p->k, (long long)p->m, (long long)p->n, (long long)p->block));
-    plan->uses_blas = true;
+    plan->uses_blas = plan->device == NULL;
     plait_dealt_agree(plan, &o.qr);
     plait_dealt_agree(plan, &o.c);
     plait_plan_agree(plan, (uint64_t)p->trans);
@@ -194,7 +204,6 @@ const plait_op_t plait_op_ormqr = {
     .attrs = ormqr_attrs,
     .adjoint = NULL,
     .alias = 2,
-    .host_only = 1,
     .model = "mesh",
     .doc = "Product of the Q of a distributed QR factorization, or its adjoint, with a "
            "matrix.",

@@ -48,6 +48,34 @@ static plait_status_t start_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+
+    PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
+    for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+         k += d->n_ranks) {
+        const plait_tile_t trim = {
+            .call = {.op = PLAIT_TILE_TRIM,
+                     .dtype = d->dtype,
+                     .diag = 'R',
+                     .m = d->m,
+                     .n = plait_dealt_width(d, k),
+                     .k = d->m,
+                     .row = plait_dealt_column(d, k),
+                     .lda = d->m,
+                     .ldc = d->m},
+            .a = {.slot = f->src_slot, .offset = plait_dealt_at(d, k, 0)},
+            .c = plait_factor_spot(f, k, 0)};
+        PLAIT_TRY(plait_tile_add(tiles, &trim));
+    }
+    PLAIT_TRY(plait_factor_tile_padding(f, tiles));
+done:
+    return status;
+}
+
 static void start_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -81,6 +109,19 @@ void plait_potrf_block(plait_dtype_t dtype, int64_t row, int64_t width, void *bl
     }
 }
 
+plait_tile_t plait_potrf_tile(plait_dtype_t dtype, int64_t row, int64_t width,
+                              plait_spot_t block, int64_t ld, plait_spot_t info)
+{
+    return (plait_tile_t){.call = {.op = PLAIT_TILE_POTRF,
+                                   .dtype = dtype,
+                                   .m = width,
+                                   .n = width,
+                                   .row = row,
+                                   .ldc = ld},
+                          .c = block,
+                          .info = info};
+}
+
 static plait_status_t panel_run(const void *params, plait_exec_t *exec)
 {
     const plait_factor_t *f = params;
@@ -97,6 +138,35 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
                         block, d->m, below, d->m);
     }
     return PLAIT_OK;
+}
+
+static plait_status_t panel_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t row = plait_dealt_column(d, f->k);
+    const int64_t width = plait_dealt_width(d, f->k);
+    const plait_spot_t block = plait_factor_spot(f, f->k, row);
+    const plait_tile_t factor =
+        plait_potrf_tile(d->dtype, row, width, block, d->m, plait_factor_info_spot(f));
+    const plait_tile_t solve = {.call = {.op = PLAIT_TILE_TRSM,
+                                         .dtype = d->dtype,
+                                         .side = 'R',
+                                         .uplo = 'L',
+                                         .trans = 'C',
+                                         .diag = 'N',
+                                         .m = d->n - row - width,
+                                         .n = width,
+                                         .lda = d->m,
+                                         .ldc = d->m},
+                                .a = block,
+                                .c = plait_factor_spot(f, f->k, row + width)};
+
+    PLAIT_TRY(plait_tile_add(tiles, &factor));
+    PLAIT_TRY(plait_tile_add(tiles, &solve));
+done:
+    return status;
 }
 
 static void panel_touch(const void *params, plait_touch_fn_t touch, void *context)
@@ -136,6 +206,75 @@ static plait_status_t update_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+plait_status_t plait_potrf_update_tiles(const plait_potrf_update_t *u,
+                                        const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t below = u->n_square * plait_dtype_bytes(u->dtype);
+    const plait_tile_t square = {.call = {.op = PLAIT_TILE_HERK,
+                                          .dtype = u->dtype,
+                                          .m = u->n_square,
+                                          .n = u->n_square,
+                                          .k = u->depth,
+                                          .lda = u->rows_ld,
+                                          .ldc = u->ld,
+                                          .alpha = -1,
+                                          .beta = 1},
+                                 .a = u->rows,
+                                 .c = u->c};
+    const plait_tile_t rest = {
+        .call = {.op = PLAIT_TILE_GEMM,
+                 .dtype = u->dtype,
+                 .trans = 'N',
+                 .trans_b = 'C',
+                 .m = u->n_rows - u->n_square,
+                 .n = u->width,
+                 .k = u->depth,
+                 .lda = u->rows_ld,
+                 .ldb = u->facing_ld,
+                 .ldc = u->ld,
+                 .alpha = -1,
+                 .beta = 1},
+        .a = {.slot = u->rows.slot, .offset = u->rows.offset + below},
+        .b = u->facing,
+        .c = {.slot = u->c.slot, .offset = u->c.offset + below}};
+
+    PLAIT_TRY(plait_tile_add(tiles, &square));
+    PLAIT_TRY(plait_tile_add(tiles, &rest));
+done:
+    return status;
+}
+
+/* Where a panel has failed nobody looks at what becomes of the others. */
+static plait_status_t update_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+    const int64_t first_row = d->n - f->panel.n_rows;
+
+    for (int64_t j = plait_dealt_next(d, f->rank, f->first); j < f->end;
+         j += d->n_ranks) {
+        const int64_t row = plait_dealt_column(d, j);
+        const int64_t width = plait_dealt_width(d, j);
+        const plait_spot_t facing = plait_factor_panel_spot(f, row - first_row);
+        const plait_potrf_update_t u = {.dtype = d->dtype,
+                                        .n_rows = d->n - row,
+                                        .n_square = width,
+                                        .width = width,
+                                        .depth = f->panel.width,
+                                        .rows = facing,
+                                        .facing = facing,
+                                        .c = plait_factor_spot(f, j, row),
+                                        .rows_ld = f->panel.ld,
+                                        .facing_ld = f->panel.ld,
+                                        .ld = d->m};
+        PLAIT_TRY(plait_potrf_update_tiles(&u, tiles));
+    }
+done:
+    return status;
+}
+
 static void update_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -171,6 +310,28 @@ static plait_status_t finish_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t finish_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+
+    for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+         k += d->n_ranks) {
+        const plait_tile_t spoil = {.call = {.op = PLAIT_TILE_SPOIL,
+                                             .dtype = d->dtype,
+                                             .m = d->m,
+                                             .n = plait_dealt_width(d, k),
+                                             .row = plait_dealt_column(d, k),
+                                             .ldc = d->m},
+                                    .c = plait_factor_spot(f, k, 0),
+                                    .info = plait_factor_info_spot(f)};
+        PLAIT_TRY(plait_tile_add(tiles, &spoil));
+    }
+done:
+    return status;
+}
+
 static void finish_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -196,6 +357,25 @@ static plait_status_t zero_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t zero_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+    const plait_dealt_t *d = &f->d;
+
+    for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
+         k += d->n_ranks) {
+        const plait_spot_t at = plait_factor_spot(f, k, 0);
+        const plait_box_copy_t box =
+            plait_columns_box(plait_dealt_column(d, k), plait_dealt_width(d, k), d->m,
+                              plait_dealt_item(d));
+        PLAIT_TRY(plait_tile_box(tiles, PLAIT_DEVICE_ZERO, PLAIT_U8, at, at, &box));
+    }
+    PLAIT_TRY(plait_factor_tile_padding(f, tiles));
+done:
+    return status;
+}
+
 static void zero_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = params;
@@ -213,22 +393,27 @@ static void zero_touch(const void *params, plait_touch_fn_t touch, void *context
 
 static const plait_kernel_t start_kernel = {.name = "potrf: lower triangle",
                                             .run = start_run,
+                                            .tiles = start_tiles,
                                             .touch = start_touch,
                                             .print = plait_factor_print};
 static const plait_kernel_t panel_kernel = {.name = "potrf: factor",
                                             .run = panel_run,
+                                            .tiles = panel_tiles,
                                             .touch = panel_touch,
                                             .print = plait_factor_print};
 static const plait_kernel_t update_kernel = {.name = "potrf: update by",
                                              .run = update_run,
+                                             .tiles = update_tiles,
                                              .touch = update_touch,
                                              .print = plait_factor_print};
 const plait_kernel_t plait_potrf_finish_kernel = {.name = "potrf: NaN where it failed",
                                                   .run = finish_run,
+                                                  .tiles = finish_tiles,
                                                   .touch = finish_touch,
                                                   .print = plait_factor_print};
 const plait_kernel_t plait_potrf_zero_kernel = {.name = "potrf: zero above",
                                                 .run = zero_run,
+                                                .tiles = zero_tiles,
                                                 .touch = zero_touch,
                                                 .print = plait_factor_print};
 
@@ -275,7 +460,7 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
                         .rank = problem->rank,
                         .side_slot = -1};
 
-    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->args[0], "potrf: the operand"));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "potrf: the factor"));
     PLAIT_TRY(plait_dense_info_fits(&problem->rets[1], "potrf"));
@@ -310,7 +495,6 @@ const plait_op_t plait_op_potrf = {
     .attrs = potrf_attrs,
     .adjoint = NULL,
     .alias = 0,
-    .host_only = 1,
     .model = "mesh",
     .doc = "Cholesky factor of a distributed Hermitian matrix.",
     .plan = potrf_plan,

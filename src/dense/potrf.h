@@ -11,6 +11,23 @@
 void plait_potrf_block(plait_dtype_t dtype, int64_t row, int64_t width, void *block,
                        int64_t ld, int32_t *info_p);
 
+/* The same as a tile of the width x width block there. */
+plait_tile_t plait_potrf_tile(plait_dtype_t dtype, int64_t row, int64_t width,
+                              plait_spot_t block, int64_t ld, plait_spot_t info);
+
+/* C -= L_i L_j^H as tiles: of a block column of `width` columns the lower triangle of the first n_square
+ * rows (0 or width), and n_rows in all. `rows` are the panel's rows that face those of c, and `facing`
+ * those that are its columns. */
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t n_rows, n_square, width, depth;
+    plait_spot_t rows, facing, c;
+    int64_t rows_ld, facing_ld, ld;
+} plait_potrf_update_t;
+
+plait_status_t plait_potrf_update_tiles(const plait_potrf_update_t *u,
+                                        const plait_tiles_t *tiles);
+
 /* NaN to the own columns where it failed; zero above their diagonal blocks and behind them. Both
  * have plait_factor_t as params. */
 extern const plait_kernel_t plait_potrf_finish_kernel;

@@ -46,6 +46,23 @@ void plait_reflect_run(const plait_reflect_t *r, const plait_exec_t *exec)
     }
 }
 
+plait_status_t plait_reflect_tiles(const plait_reflect_t *r, const plait_tiles_t *tiles)
+{
+    const plait_tile_t tile = {.call = {.op = PLAIT_TILE_ORMQR,
+                                        .dtype = r->dtype,
+                                        .trans = r->is_adjoint ? 'C' : 'N',
+                                        .m = r->panel.n_rows,
+                                        .n = r->n_columns,
+                                        .k = r->n,
+                                        .lda = r->panel.ld,
+                                        .ldc = r->ld},
+                               .a = {.slot = r->panel.slot, .offset = r->panel.offset},
+                               .c = {.slot = r->slot, .offset = r->offset},
+                               .extra = {.slot = r->tau_slot, .offset = r->tau_offset}};
+
+    return (r->n > 0) ? plait_tile_add(tiles, &tile) : PLAIT_OK;
+}
+
 void plait_reflect_touch(const plait_reflect_t *r, int rank, plait_touch_fn_t touch,
                          void *context)
 {

@@ -4,6 +4,7 @@
 #define PLAIT_DENSE_REFLECT_H
 
 #include "dense/dealt.h"
+#include "plan/tiles.h"
 
 /* Rows [row, row + panel.n_rows) of n_columns columns at an offset of `slot` become H times
  * themselves, or H^H times. */
@@ -26,6 +27,9 @@ plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
 int64_t plait_reflect_scratch(plait_dtype_t dtype, int64_t n, int64_t n_columns);
 
 void plait_reflect_run(const plait_reflect_t *r, const plait_exec_t *exec);
+
+plait_status_t plait_reflect_tiles(const plait_reflect_t *r,
+                                   const plait_tiles_t *tiles);
 
 /* What it reads, but what it writes as well: its columns. */
 void plait_reflect_touch(const plait_reflect_t *r, int rank, plait_touch_fn_t touch,

@@ -159,6 +159,45 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_spot_t rows_spot(const plait_rows_t *rows, int64_t item, int64_t row,
+                              int64_t column)
+{
+    return (plait_spot_t){.slot = rows->slot,
+                          .offset = rows_offset(rows, item, row, column)};
+}
+
+static plait_status_t product_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_product_t *p = params;
+    const int64_t item = plait_dealt_item(&p->own.d);
+
+    for (flight_t f = {0}; next_flight(p, &f);) {
+        const extents_t e = extents_of(p, &f);
+        const plait_tile_t multiply_tile = {
+            .call = {.op = PLAIT_TILE_GEMM,
+                     .dtype = p->own.d.dtype,
+                     .trans = p->trans,
+                     .trans_b = 'N',
+                     .m = e.n_out,
+                     .n = f.n_columns,
+                     .k = e.n_in,
+                     .lda = p->part.ld,
+                     .ldb = p->src.ld,
+                     .ldc = p->dst.ld,
+                     .alpha = p->alpha,
+                     .beta = p->beta},
+            .a = {.slot = p->part.slot,
+                  .offset = p->part.offset +
+                            (e.part_column * p->part.ld + e.part_row) * item},
+            .b = rows_spot(&p->src, item, e.src_row, f.column),
+            .c = rows_spot(&p->dst, item, e.dst_row, f.column)};
+        PLAIT_TRY(plait_tile_add(tiles, &multiply_tile));
+    }
+done:
+    return status;
+}
+
 static void product_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_product_t *p = params;
@@ -201,6 +240,7 @@ static void product_print(const void *params, FILE *file)
 static const plait_kernel_t product_kernel = {
     .name = "gemm",
     .run = product_run,
+    .tiles = product_tiles,
     .touch = product_touch,
     .print = product_print,
 };
@@ -246,6 +286,37 @@ static plait_status_t triangle_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+static plait_status_t triangle_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_triangle_t *t = params;
+    const int64_t item = plait_dealt_item(&t->own.d), n = t->part.n_rows;
+    const plait_spot_t src = rows_spot(&t->src, item, 0, 0);
+    const plait_spot_t dst = rows_spot(&t->dst, item, 0, 0);
+    const plait_tile_t tile = {
+        .call = {.op = t->is_solve ? PLAIT_TILE_TRSM : PLAIT_TILE_TRMM,
+                 .dtype = t->own.d.dtype,
+                 .side = 'L',
+                 .uplo = t->uplo,
+                 .trans = t->trans,
+                 .diag = t->diag,
+                 .m = n,
+                 .n = t->n_columns,
+                 .lda = t->part.ld,
+                 .ldc = t->dst.ld},
+        .a = {.slot = t->part.slot, .offset = t->part.offset},
+        .c = dst};
+    plait_box_copy_t box = plait_columns_box(n, t->n_columns, t->src.ld, item);
+
+    box.dst_stride[0] = t->dst.ld * item;
+    if (!is_in_place(t)) {
+        PLAIT_TRY(plait_tile_box(tiles, PLAIT_DEVICE_COPY, PLAIT_U8, src, dst, &box));
+    }
+    PLAIT_TRY(plait_tile_add(tiles, &tile));
+done:
+    return status;
+}
+
 static void triangle_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_triangle_t *t = params;
@@ -277,6 +348,7 @@ static void triangle_print(const void *params, FILE *file)
 static const plait_kernel_t triangle_kernel = {
     .name = "triangle",
     .run = triangle_run,
+    .tiles = triangle_tiles,
     .touch = triangle_touch,
     .print = triangle_print,
 };
@@ -352,6 +424,59 @@ static plait_status_t outline_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
+/* The own columns of a lower matrix, block by block. */
+static plait_status_t lower_tiles(const plait_outline_t *o, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_dealt_t *d = &o->own.d;
+    const int src = (o->src_slot >= 0) ? o->src_slot : o->dst_slot;
+
+    for (int64_t k = o->own.rank; k < plait_dealt_n_blocks(d); k += d->n_ranks) {
+        const int64_t at = plait_dealt_at(d, k, 0);
+        const plait_tile_t trim = {.call = {.op = PLAIT_TILE_TRIM,
+                                            .dtype = d->dtype,
+                                            .diag = 'N',
+                                            .m = d->m,
+                                            .n = plait_dealt_width(d, k),
+                                            .k = o->n_rows,
+                                            .row = plait_dealt_column(d, k),
+                                            .lda = d->m,
+                                            .ldc = d->m},
+                                   .a = {.slot = src, .offset = at},
+                                   .c = {.slot = o->dst_slot, .offset = at}};
+        PLAIT_TRY(plait_tile_add(tiles, &trim));
+    }
+done:
+    return status;
+}
+
+static plait_status_t outline_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_outline_t *o = params;
+
+    for (strip_t s = {0}; next_strip(o, &s);) {
+        plait_spot_t dst = {.slot = o->dst_slot};
+        plait_box_copy_t box = strip_box(o, &s, s.end, o->own.d.m, &dst.offset);
+        const bool is_behind = s.column >= plait_dealt_owned(&o->own.d, o->own.rank);
+        if (o->own.is_lower && !is_behind) {
+            continue;
+        }
+        PLAIT_TRY(plait_tile_box(tiles, PLAIT_DEVICE_ZERO, PLAIT_U8, dst, dst, &box));
+        if (o->src_slot >= 0) {
+            box = strip_box(o, &s, s.first, s.end, &dst.offset);
+            const plait_spot_t src = {.slot = o->src_slot, .offset = dst.offset};
+            PLAIT_TRY(
+                plait_tile_box(tiles, PLAIT_DEVICE_COPY, PLAIT_U8, src, dst, &box));
+        }
+    }
+    if (o->own.is_lower) {
+        PLAIT_TRY(lower_tiles(o, tiles));
+    }
+done:
+    return status;
+}
+
 static void outline_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_outline_t *o = params;
@@ -387,6 +512,7 @@ static void outline_print(const void *params, FILE *file)
 static const plait_kernel_t outline_kernel = {
     .name = "outline",
     .run = outline_run,
+    .tiles = outline_tiles,
     .touch = outline_touch,
     .print = outline_print,
 };

@@ -5,6 +5,7 @@
 #define PLAIT_DENSE_SWEEP_H
 
 #include "dense/dealt.h"
+#include "plan/tiles.h"
 
 /* Columns of a tile where one rank has the whole matrix, only part of which is computed. */
 enum { PLAIT_SWEEP_TILE = 256 };

@@ -7,7 +7,6 @@
 #include "dense/few.h"
 #include "dense/params.h"
 #include "dense/sweep.h"
-#include "kernel/blas.h"
 #include "plait/dense.h"
 #include "plan/op.h"
 
@@ -205,7 +204,7 @@ static plait_status_t trsm_plan(const void *params, const plait_problem_t *probl
     plait_plan_t *plan = NULL;
     trsm_t t;
 
-    PLAIT_TRY(plait_blas_require());
+    PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(trsm_of(p, problem, &t));
     PLAIT_TRY(plait_plan_create(
         problem, &plan, "trsm %s %lld for %lld columns%s, a %s%s %c in blocks of %lld",
@@ -215,7 +214,7 @@ static plait_status_t trsm_plan(const void *params, const plait_problem_t *probl
                           : "",
         (t.diag == 'U') ? "unit " : "", (t.uplo == 'L') ? "lower" : "upper", t.trans,
         (long long)p->block));
-    plan->uses_blas = true;
+    plan->uses_blas = plan->device == NULL;
     plait_dealt_agree(plan, &t.a);
     plait_dealt_agree(plan, &t.own.d);
     plait_plan_agree(plan, (uint64_t)p->uplo);
@@ -242,7 +241,6 @@ const plait_op_t plait_op_trsm = {
     .attrs = trsm_attrs,
     .alias = 1,
     .family = PLAIT_FAMILY_NONE,
-    .host_only = 1,
     .model = "mesh",
     .doc = "Solve with a dealt triangular matrix: x = op(a)^-1 b.",
     .plan = trsm_plan,

@@ -215,6 +215,8 @@ static const plait_device_table_t table = {
     .fft_plan = plait_cuda_fft_plan,
     .fft = plait_cuda_fft,
     .scale = plait_cuda_scale,
+    .tile_plan = plait_cuda_tile_plan,
+    .tile = plait_cuda_tile,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .event_create = event_create,
@@ -283,10 +285,10 @@ static plait_status_t load_kernels(plait_cuda_state_t *state)
     plait_status_t status = PLAIT_OK;
     void *image = NULL;
     int64_t n_bytes = 0;
-    int capability = 0, n_registers = 0;
+    int n_registers = 0;
 
-    PLAIT_TRY(capability_of(state, &capability));
-    PLAIT_TRY(plait_cuda_code(capability, &image, &n_bytes));
+    PLAIT_TRY(capability_of(state, &state->capability));
+    PLAIT_TRY(plait_cuda_code(state->capability, &image, &n_bytes));
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuModuleLoadDataEx(&state->module, image, 0, NULL, NULL),
         "loading plait's kernels"));
@@ -321,6 +323,8 @@ static void destroy(plait_cuda_state_t **state_p)
                  state->cuda->cuCtxPushCurrent_v2(state->context) == PLAIT_CU_OK;
     plait_cuda_ffts_release(
         state); /* what is plait's own also of a device that failed */
+    plait_cuda_solver_release(state);
+    plait_cuda_blas_release(state);
     plait_cuda_pools_release(state);
     if (state->module != NULL) {
         (void)state->cuda->cuModuleUnload(state->module);

@@ -48,6 +48,9 @@ typedef struct plait_nvrtc_program *plait_nvrtc_program_t;
 typedef int plait_cu_device_t;
 typedef uint64_t plait_cu_address_t; /* CUdeviceptr: of the device, not of the host */
 typedef int plait_cufft_t;
+typedef struct plait_cublas *plait_cublas_t;
+typedef struct plait_cusolver *plait_cusolver_t;
+typedef struct plait_cusolver_params *plait_cusolver_params_t;
 
 enum {
     PLAIT_CU_OK = 0,
@@ -67,10 +70,57 @@ enum {
     PLAIT_CUFFT_C2C = 0x29,
     PLAIT_CUFFT_D2Z = 0x6a,
     PLAIT_CUFFT_Z2D = 0x6c,
-    PLAIT_CUFFT_Z2Z = 0x69
+    PLAIT_CUFFT_Z2Z = 0x69,
+
+    PLAIT_CUDA_R_32F = 0, /* cudaDataType */
+    PLAIT_CUDA_R_64F = 1,
+    PLAIT_CUDA_C_32F = 4,
+    PLAIT_CUDA_C_64F = 5,
+
+    PLAIT_CUBLAS_N = 0, /* cublasOperation_t */
+    PLAIT_CUBLAS_T = 1,
+    PLAIT_CUBLAS_C = 2,
+    PLAIT_CUBLAS_LOWER = 0, /* cublasFillMode_t */
+    PLAIT_CUBLAS_UPPER = 1,
+    PLAIT_CUBLAS_NON_UNIT = 0, /* cublasDiagType_t */
+    PLAIT_CUBLAS_UNIT = 1,
+    PLAIT_CUBLAS_LEFT = 0, /* cublasSideMode_t */
+    PLAIT_CUBLAS_RIGHT = 1
 };
 
 /* ---- Functions: library, type of the result, name, types of the arguments ------------------ */
+
+/* Those that there are for four dtypes have pointers to anything here; scalars are on the host. */
+#define PLAIT_CUBLAS_GEMM(_row, _name)                                             \
+    _row(CUBLAS, int, _name,                                                       \
+         (plait_cublas_t blas, int trans_a, int trans_b, int64_t m, int64_t n,     \
+          int64_t k, const void *alpha, const void *a, int64_t lda, const void *b, \
+          int64_t ldb, const void *beta, void *c, int64_t ldc))
+#define PLAIT_CUBLAS_HERK(_row, _name)                                              \
+    _row(CUBLAS, int, _name,                                                        \
+         (plait_cublas_t blas, int uplo, int trans, int64_t n, int64_t k,           \
+          const void *alpha, const void *a, int64_t lda, const void *beta, void *c, \
+          int64_t ldc))
+#define PLAIT_CUBLAS_TRSM(_row, _name)                                             \
+    _row(CUBLAS, int, _name,                                                       \
+         (plait_cublas_t blas, int side, int uplo, int trans, int diag, int64_t m, \
+          int64_t n, const void *alpha, const void *a, int64_t lda, void *b,       \
+          int64_t ldb))
+#define PLAIT_CUBLAS_TRMM(_row, _name)                                             \
+    _row(CUBLAS, int, _name,                                                       \
+         (plait_cublas_t blas, int side, int uplo, int trans, int diag, int64_t m, \
+          int64_t n, const void *alpha, const void *a, int64_t lda, const void *b, \
+          int64_t ldb, void *c, int64_t ldc))
+#define PLAIT_CUSOLVER_ORMQR_SIZE(_row, _name)                               \
+    _row(CUSOLVER, int, _name,                                               \
+         (plait_cusolver_t solver, int side, int trans, int m, int n, int k, \
+          const void *a, int lda, const void *tau, const void *c, int ldc,   \
+          int *n_work))
+#define PLAIT_CUSOLVER_ORMQR(_row, _name)                                        \
+    _row(CUSOLVER, int, _name,                                                   \
+         (plait_cusolver_t solver, int side, int trans, int m, int n, int k,     \
+          const void *a, int lda, const void *tau, void *c, int ldc, void *work, \
+          int n_work, int *info))
 
 #define PLAIT_CUDA_SYMBOL_FOR_EACH(_row)                                               \
     _row(DRIVER, int, cuInit, (unsigned flags))                                        \
@@ -155,7 +205,79 @@ enum {
     _row(CUFFT, int, cufftXtExec, (plait_cufft_t plan, void *in, void *out, int sign)) \
                                                                                        \
     _row(CUBLAS, int, cublasGetProperty, (int which, int *value))                      \
+    _row(CUBLAS, int, cublasCreate_v2, (plait_cublas_t * blas))                        \
+    _row(CUBLAS, int, cublasDestroy_v2, (plait_cublas_t blas))                         \
+    _row(CUBLAS, int, cublasSetStream_v2,                                              \
+         (plait_cublas_t blas, plait_cu_stream_t stream))                              \
+    _row(CUBLAS, int, cublasSetWorkspace_v2,                                           \
+         (plait_cublas_t blas, void *work, size_t n_bytes))                            \
+    PLAIT_CUBLAS_GEMM(_row, cublasSgemm_v2_64)                                         \
+    PLAIT_CUBLAS_GEMM(_row, cublasDgemm_v2_64)                                         \
+    PLAIT_CUBLAS_GEMM(_row, cublasCgemm_v2_64)                                         \
+    PLAIT_CUBLAS_GEMM(_row, cublasZgemm_v2_64)                                         \
+    PLAIT_CUBLAS_HERK(_row, cublasSsyrk_v2_64)                                         \
+    PLAIT_CUBLAS_HERK(_row, cublasDsyrk_v2_64)                                         \
+    PLAIT_CUBLAS_HERK(_row, cublasCherk_v2_64)                                         \
+    PLAIT_CUBLAS_HERK(_row, cublasZherk_v2_64)                                         \
+    PLAIT_CUBLAS_TRSM(_row, cublasStrsm_v2_64)                                         \
+    PLAIT_CUBLAS_TRSM(_row, cublasDtrsm_v2_64)                                         \
+    PLAIT_CUBLAS_TRSM(_row, cublasCtrsm_v2_64)                                         \
+    PLAIT_CUBLAS_TRSM(_row, cublasZtrsm_v2_64)                                         \
+    PLAIT_CUBLAS_TRMM(_row, cublasStrmm_v2_64)                                         \
+    PLAIT_CUBLAS_TRMM(_row, cublasDtrmm_v2_64)                                         \
+    PLAIT_CUBLAS_TRMM(_row, cublasCtrmm_v2_64)                                         \
+    PLAIT_CUBLAS_TRMM(_row, cublasZtrmm_v2_64)                                         \
+                                                                                       \
     _row(CUSOLVER, int, cusolverGetProperty, (int which, int *value))                  \
+    _row(CUSOLVER, int, cusolverDnCreate, (plait_cusolver_t * solver))                 \
+    _row(CUSOLVER, int, cusolverDnDestroy, (plait_cusolver_t solver))                  \
+    _row(CUSOLVER, int, cusolverDnSetStream,                                           \
+         (plait_cusolver_t solver, plait_cu_stream_t stream))                          \
+    _row(CUSOLVER, int, cusolverDnCreateParams, (plait_cusolver_params_t * params))    \
+    _row(CUSOLVER, int, cusolverDnDestroyParams, (plait_cusolver_params_t params))     \
+    _row(CUSOLVER, int, cusolverDnXpotrf_bufferSize,                                   \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int uplo,           \
+          int64_t n, int type, const void *a, int64_t lda, int compute,                \
+          size_t *n_device, size_t *n_host))                                           \
+    _row(CUSOLVER, int, cusolverDnXpotrf,                                              \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int uplo,           \
+          int64_t n, int type, void *a, int64_t lda, int compute, void *device,        \
+          size_t n_device, void *host, size_t n_host, int *info))                      \
+    _row(CUSOLVER, int, cusolverDnXgetrf_bufferSize,                                   \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int64_t m,          \
+          int64_t n, int type, const void *a, int64_t lda, int compute,                \
+          size_t *n_device, size_t *n_host))                                           \
+    _row(CUSOLVER, int, cusolverDnXgetrf,                                              \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int64_t m,          \
+          int64_t n, int type, void *a, int64_t lda, int64_t *pivots, int compute,     \
+          void *device, size_t n_device, void *host, size_t n_host, int *info))        \
+    _row(CUSOLVER, int, cusolverDnXgeqrf_bufferSize,                                   \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int64_t m,          \
+          int64_t n, int type, const void *a, int64_t lda, int type_tau,               \
+          const void *tau, int compute, size_t *n_device, size_t *n_host))             \
+    _row(CUSOLVER, int, cusolverDnXgeqrf,                                              \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int64_t m,          \
+          int64_t n, int type, void *a, int64_t lda, int type_tau, void *tau,          \
+          int compute, void *device, size_t n_device, void *host, size_t n_host,       \
+          int *info))                                                                  \
+    _row(CUSOLVER, int, cusolverDnXsyevd_bufferSize,                                   \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int has_vectors,    \
+          int uplo, int64_t n, int type, const void *a, int64_t lda, int type_w,       \
+          const void *w, int compute, size_t *n_device, size_t *n_host))               \
+    _row(CUSOLVER, int, cusolverDnXsyevd,                                              \
+         (plait_cusolver_t solver, plait_cusolver_params_t params, int has_vectors,    \
+          int uplo, int64_t n, int type, void *a, int64_t lda, int type_w, void *w,    \
+          int compute, void *device, size_t n_device, void *host, size_t n_host,       \
+          int *info))                                                                  \
+    PLAIT_CUSOLVER_ORMQR_SIZE(_row, cusolverDnSormqr_bufferSize)                       \
+    PLAIT_CUSOLVER_ORMQR_SIZE(_row, cusolverDnDormqr_bufferSize)                       \
+    PLAIT_CUSOLVER_ORMQR_SIZE(_row, cusolverDnCunmqr_bufferSize)                       \
+    PLAIT_CUSOLVER_ORMQR_SIZE(_row, cusolverDnZunmqr_bufferSize)                       \
+    PLAIT_CUSOLVER_ORMQR(_row, cusolverDnSormqr)                                       \
+    PLAIT_CUSOLVER_ORMQR(_row, cusolverDnDormqr)                                       \
+    PLAIT_CUSOLVER_ORMQR(_row, cusolverDnCunmqr)                                       \
+    PLAIT_CUSOLVER_ORMQR(_row, cusolverDnZunmqr)                                       \
+                                                                                       \
     _row(NCCL, int, ncclGetVersion, (int *version))
 
 /* Pointers to the functions of the libraries that plait_cuda_require has opened. */

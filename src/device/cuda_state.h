@@ -24,6 +24,8 @@ typedef struct {
 } plait_cuda_pool_t;
 
 typedef struct plait_cuda_fft plait_cuda_fft_t;
+typedef struct plait_cuda_room plait_cuda_room_t;
+typedef struct plait_cuda_planned plait_cuda_planned_t;
 
 typedef struct {
     plait_device_t device; /* what others see; first, so that both have one address */
@@ -32,9 +34,16 @@ typedef struct {
     plait_cu_context_t context;
     plait_cu_module_t module;
     plait_cu_function_t kernel[PLAIT_CUDA_N_KERNELS];
+    int capability; /* 90: of 9.0 */
     plait_cuda_pool_t memory, pinned;
     plait_cuda_fft_t *ffts; /* a list, newest first */
-    pthread_mutex_t lock;   /* of pools and list */
+    plait_cublas_t
+        blas; /* NULL: not yet wanted; as the two below, used under the lock */
+    plait_cusolver_t solver;
+    plait_cusolver_params_t solver_params;
+    plait_cuda_room_t *rooms;      /* host memory of cuSOLVER, the largest first */
+    plait_cuda_planned_t *planned; /* what cuSOLVER was asked about, newest first */
+    pthread_mutex_t lock;          /* of pools, lists and libraries */
     _Atomic int dead; /* the first result after which the context cannot be used */
 } plait_cuda_state_t;
 
@@ -83,5 +92,32 @@ plait_status_t plait_cuda_fft(plait_device_t *device, plait_stream_t stream,
                               const plait_device_fft_t *fft, const void *in, void *out,
                               void *work);
 void plait_cuda_ffts_release(plait_cuda_state_t *state);
+
+plait_status_t plait_cuda_tile_plan(plait_device_t *device,
+                                    const plait_device_tile_t *tile,
+                                    int64_t *work_bytes_p);
+plait_status_t plait_cuda_tile(plait_device_t *device, plait_stream_t stream,
+                               const plait_device_tile_t *tile, void *work);
+
+/* ---- Of tiles, by library; under the lock ----------------------------------------------------- */
+
+/* cudaDataType of a matrix, and of its eigenvalues. */
+int plait_cuda_type(plait_dtype_t dtype);
+int plait_cuda_real_type(plait_dtype_t dtype);
+
+/* cublasOperation_t: the adjoint of real numbers is their transpose. */
+int plait_cuda_trans(plait_dtype_t dtype, char trans);
+
+plait_status_t plait_cuda_blas_plan(plait_cuda_state_t *state, int64_t *work_bytes_p);
+plait_status_t plait_cuda_blas(plait_cuda_state_t *state, plait_stream_t stream,
+                               const plait_device_tile_t *tile, void *work);
+void plait_cuda_blas_release(plait_cuda_state_t *state);
+
+plait_status_t plait_cuda_solver_plan(plait_cuda_state_t *state,
+                                      const plait_device_tile_t *tile,
+                                      int64_t *work_bytes_p);
+plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t stream,
+                                 const plait_device_tile_t *tile, void *work);
+void plait_cuda_solver_release(plait_cuda_state_t *state);
 
 #endif

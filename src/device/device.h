@@ -61,6 +61,50 @@ typedef struct {
     int sign; /* -1 forward, +1 backward; no scaling */
 } plait_device_fft_t;
 
+/* What is done with matrices of float32, float64, complex64 or complex128: column-major, ld elements
+ * from column to column, as BLAS and LAPACK have it. c is m x n, neither is 0, and is what is written;
+ * `trans` is that of a: 'N', 'T', 'C'. *info tells how all that was done with a matrix has ended so
+ * far; work that finds it other than 0 may do anything with the matrix. */
+typedef enum {
+    PLAIT_TILE_GEMM, /* c = alpha op(a) op(b) + beta c, with k the extent of the sum */
+    PLAIT_TILE_HERK, /* lower triangle of c = alpha a a^H + beta c, a being n x k */
+    PLAIT_TILE_TRSM, /* c = op(a)^-1 c (side 'L') or c op(a)^-1 ('R'), a triangular */
+    PLAIT_TILE_TRMM, /* the same with op(a) */
+    /* c = its Cholesky factor L, from the lower triangle, above which it is not touched. The first
+     * leading minor that is not positive, or not finite: *info = row + its order, where it was 0. */
+    PLAIT_TILE_POTRF,
+    /* c = L U of P c. extra: int32, row i was exchanged with row extra[i] - row. The first column
+     * without a pivot, or with one that is not finite, counted from 1: as for POTRF. */
+    PLAIT_TILE_GETRF,
+    PLAIT_TILE_LASWP, /* row i of c is exchanged with row extra[i] - row, for i = 0 .. k - 1 */
+    PLAIT_TILE_GEQRF, /* c = R and reflectors; extra: their min(m, n) factors */
+    /* c = Q c ('N') or Q^H c ('C'), from what GEQRF has made of k columns of m rows, in a; extra */
+    PLAIT_TILE_ORMQR,
+    /* Eigenvalues, ascending, of c, of which the lower triangle is read, to extra; k = 1: vectors to
+     * c, which else is destroyed. None found: *info is set where it was 0. */
+    PLAIT_TILE_HEEVD,
+    /* c[i, j] = a[i, j] for row + j <= i < k, else 0; of the first of these only the real part (diag
+     * 'R'). a may be c. */
+    PLAIT_TILE_TRIM,
+    PLAIT_TILE_SPOIL, /* c[i, j] = NaN for i >= row + j, where *info is not 0 */
+    /* *info = k where it was 0 and one of c[i, j], i >= row + j, is not finite; then these are 0 */
+    PLAIT_TILE_SCREEN,
+    PLAIT_TILE_COUNT
+} plait_tile_op_t;
+
+typedef struct {
+    plait_tile_op_t op;
+    plait_dtype_t dtype;
+    char side, uplo, trans, trans_b, diag;
+    int64_t m, n, k, row;
+    int64_t lda, ldb, ldc;
+    double alpha, beta;
+    const void *a, *b;
+    void *c;
+    void *extra; /* pivots, factors of reflectors, or eigenvalues */
+    int32_t *info;
+} plait_device_tile_t;
+
 typedef struct {
     const char *name; /* "cuda" */
 
@@ -106,6 +150,12 @@ typedef struct {
     /* x[i] *= factor for n elements of a float or complex dtype. */
     plait_status_t (*scale)(plait_device_t *device, plait_stream_t stream,
                             plait_dtype_t dtype, int64_t n, double factor, void *x);
+
+    /* As fft_plan and fft; `tile_plan` looks at no address. */
+    plait_status_t (*tile_plan)(plait_device_t *device, const plait_device_tile_t *tile,
+                                int64_t *work_bytes_p);
+    plait_status_t (*tile)(plait_device_t *device, plait_stream_t stream,
+                           const plait_device_tile_t *tile, void *work);
 
     /* Streams of plait's own, for copies beside XLA's; events may be used on any stream. */
     plait_status_t (*stream_create)(plait_device_t *device, plait_stream_t *stream_p);

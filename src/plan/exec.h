@@ -110,7 +110,7 @@ plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
                                     int64_t offset, const plait_box_copy_t *box,
                                     const char *from);
 
-/* A block from my src_slot to the peer's dst_slot (READ, can_write; PLAIT_TURN_SCRATCH). */
+/* A block from my src_slot to the peer's dst_slot (READ, can_write; plait_plan_need_passage). */
 plait_status_t plait_exec_put(plait_exec_t *exec, const plait_block_t *block);
 
 #endif

@@ -3,6 +3,7 @@
  * failure at the fence behind the last step. */
 #include "base/status.h"
 #include "plan/exec_steps.h"
+#include "plan/tiles.h"
 
 #include <string.h>
 
@@ -258,7 +259,10 @@ static plait_status_t compute(plait_exec_t *exec, const plait_step_t *step)
     if (step->kind == PLAIT_STEP_REDUCE) {
         status = reduce(exec, &step->u.reduce);
     } else if (step->kind == PLAIT_STEP_KERNEL) {
-        status = step->u.kernel.kernel->run_device(step->u.kernel.params, exec);
+        const plait_kernel_t *kernel = step->u.kernel.kernel;
+        status = (kernel->tiles != NULL)
+                     ? plait_tiles_run(exec, kernel, step->u.kernel.params)
+                     : kernel->run_device(step->u.kernel.params, exec);
     }
     return plait_device_failed(exec->device, status);
 }

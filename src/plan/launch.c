@@ -221,7 +221,8 @@ static plait_status_t check_kernels(const plait_plan_t *plan, const char *name)
     for (int i = 0; i < plan->n_steps; i++) {
         const plait_step_t *step = &plan->steps[i];
         PLAIT_CHECK(step->kind != PLAIT_STEP_KERNEL ||
-                        step->u.kernel.kernel->run_device != NULL,
+                        step->u.kernel.kernel->run_device != NULL ||
+                        step->u.kernel.kernel->tiles != NULL,
                     PLAIT_ERR_INTERNAL, "%s: %s has no kernel for a device", name,
                     step->u.kernel.kernel->name);
     }
@@ -237,8 +238,6 @@ static plait_status_t plan_on_device(const plait_op_t *op, const void *params,
     const char *name = problem->caps.device->table->name;
     plait_plan_t *plan = NULL;
 
-    PLAIT_CHECK(!op->host_only, PLAIT_ERR_UNSUPPORTED,
-                "%s is not there for arrays on a %s device", op->name, name);
     lower_to_device(&problem->caps);
     PLAIT_TRY(op->plan(params, problem, &plan));
     PLAIT_TRY(check_kernels(plan, op->name));

@@ -65,7 +65,6 @@ typedef struct {
     const char *adjoint;       /* name of the exact adjoint, NULL: none */
     int alias;                 /* operand whose memory result 0 may take; -1 */
     int is_matched;        /* a transfer between two ranks; else all ranks take part */
-    int host_only;         /* not for arrays on a device */
     plait_family_t family; /* the choices of plait/config.h that it follows */
     const char *model;     /* "rank" or "mesh" */
     const char *doc;       /* one line for Python and the reference */

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/hash.h"
+#include "plan/tiles.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -308,17 +309,13 @@ int64_t plait_box_run(const plait_box_copy_t *box, bool at_source)
     return n_bytes;
 }
 
-/* What pieces of peers' memory go through (exec_reach.c). */
-static int64_t read_scratch(const plait_plan_t *plan, const plait_move_t *move)
+void plait_plan_need_passage(plait_plan_t *plan, const plait_box_copy_t *box)
 {
-    int64_t n_bytes = PLAIT_READ_CHUNK;
+    const int64_t n_bytes = plait_box_bytes(box);
+    const bool is_turned = plait_turn_axis(box) >= 0;
+    const int64_t most = is_turned ? PLAIT_TURN_SCRATCH : PLAIT_READ_CHUNK;
 
-    for (int64_t i = 0; i < move->n_in; i++) {
-        if (move->in[i].peer != plan->rank && plait_turn_axis(&move->in[i].box) >= 0) {
-            n_bytes = PLAIT_TURN_SCRATCH;
-        }
-    }
-    return n_bytes;
+    plait_plan_need_scratch(plan, plait_min(most, n_bytes + n_bytes / 64));
 }
 
 plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)
@@ -339,7 +336,11 @@ plait_status_t plait_plan_move(plait_plan_t *plan, plait_move_t *move)
     } else if (plan->direct == PLAIT_DIRECT_NONE) {
         plait_plan_need_scratch(plan, staging_bytes(plan, &step.u.move));
     } else if (plan->direct == PLAIT_DIRECT_READ) {
-        plait_plan_need_scratch(plan, read_scratch(plan, &step.u.move));
+        for (int64_t i = 0; i < step.u.move.n_in; i++) {
+            if (step.u.move.in[i].peer != plan->rank) {
+                plait_plan_need_passage(plan, &step.u.move.in[i].box);
+            }
+        }
     }
     PLAIT_TRY(add_step(plan, &step));
     step.u.move = (plait_move_t){0};
@@ -370,8 +371,13 @@ plait_status_t plait_plan_kernel(plait_plan_t *plan, const plait_kernel_t *kerne
 {
     plait_step_t step = {.kind = PLAIT_STEP_KERNEL,
                          .u.kernel = {.kernel = kernel, .params = params}};
-    plait_status_t status = add_step(plan, &step);
+    plait_status_t status = (plan->device != NULL && kernel->tiles != NULL)
+                                ? plait_tiles_plan(plan, kernel, params)
+                                : PLAIT_OK;
 
+    if (status == PLAIT_OK) {
+        status = add_step(plan, &step);
+    }
     if (status != PLAIT_OK) {
         step_clear(&step);
     }

@@ -140,6 +140,7 @@ static inline int64_t plait_device_padded(int64_t n_bytes)
 }
 
 typedef struct plait_exec plait_exec_t;
+typedef struct plait_tiles plait_tiles_t; /* plan/tiles.h */
 
 /* One region of memory that a kernel reads or writes, for the checker, of rank `peer`; PLAIT_ANY:
  * of this one. */
@@ -151,8 +152,11 @@ typedef void (*plait_touch_fn_t)(void *context, bool is_write, int peer, int slo
 typedef struct {
     const char *name;
     plait_status_t (*run)(const void *params, plait_exec_t *exec);
-    /* The same where slots and scratch are a device's: enqueues. NULL: not on a device. */
+    /* The same where slots and scratch are a device's: one of the two. run_device enqueues; `tiles`
+     * names what is to be done with matrices, while planning and when it is done. Both NULL: not on
+     * a device. */
     plait_status_t (*run_device)(const void *params, plait_exec_t *exec);
+    plait_status_t (*tiles)(const void *params, const plait_tiles_t *tiles);
     /* Calls touch for all that run reads and then for all that it writes; boxes use their
      * src strides. */
     void (*touch)(const void *params, plait_touch_fn_t touch, void *context);
@@ -231,6 +235,9 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
 
 plait_status_t plait_plan_add_work(plait_plan_t *plan, int64_t n_bytes, int *slot_p);
 void plait_plan_need_scratch(plait_plan_t *plan, int64_t n_bytes);
+
+/* Scratch for a box between this rank's memory and a peer's (exec_reach.c). */
+void plait_plan_need_passage(plait_plan_t *plan, const plait_box_copy_t *box);
 
 /* Puts a value that must be equal on all ranks into plan->agree. */
 void plait_plan_agree(plait_plan_t *plan, uint64_t value);

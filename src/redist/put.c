@@ -85,7 +85,9 @@ plait_status_t plait_redist_put(plait_plan_t *plan, plait_move_t *move)
         move->out = NULL;
         move->n_out = 0;
         move->room_out = 0;
-        plait_plan_need_scratch(plan, PLAIT_TURN_SCRATCH);
+        for (int64_t i = 0; i < put->n; i++) {
+            plait_plan_need_passage(plan, &put->blocks[i].box);
+        }
         PLAIT_TRY(plait_plan_kernel(plan, &put_kernel, put));
     }
 done:

@@ -82,6 +82,8 @@ static const plait_device_table_t table = {
     .fft_plan = check_device_fft_plan,
     .fft = check_device_fft,
     .scale = check_device_scale,
+    .tile_plan = check_device_tile_plan,
+    .tile = check_device_tile,
     .stream_create = check_device_stream_create,
     .stream_destroy = check_device_stream_destroy,
     .event_create = check_device_event_create,
@@ -140,14 +142,17 @@ void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_
 bool check_device_mark(plait_device_t *device, uint64_t mark)
 {
     state_t *s = state_of(device);
-    bool is_known = false;
+    uint64_t at = mark % N_MARKS;
+    int n_left = N_MARKS;
 
     lock(device);
-    for (int i = 0; i < s->n_marks && !is_known; i++) {
-        is_known = s->marks[i] == mark;
+    while (s->marks[at] != 0 && s->marks[at] != mark && n_left > 0) {
+        at = (at + 1) % N_MARKS;
+        n_left--;
     }
-    if (!is_known && s->n_marks < MAX_MARKS) {
-        s->marks[s->n_marks++] = mark;
+    const bool is_known = s->marks[at] == mark;
+    if (n_left > 0) {
+        s->marks[at] = mark;
     }
     unlock(device);
     return is_known;

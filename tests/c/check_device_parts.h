@@ -66,5 +66,10 @@ plait_status_t check_device_fft_plan(plait_device_t *device,
 plait_status_t check_device_fft(plait_device_t *device, plait_stream_t stream,
                                 const plait_device_fft_t *fft, const void *in,
                                 void *out, void *work);
+plait_status_t check_device_tile_plan(plait_device_t *device,
+                                      const plait_device_tile_t *tile,
+                                      int64_t *work_bytes_p);
+plait_status_t check_device_tile(plait_device_t *device, plait_stream_t stream,
+                                 const plait_device_tile_t *tile, void *work);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-enum { MAX_BLOCKS = 512, MAX_PINNED = 64, MAX_MARKS = 4096 };
+enum { MAX_BLOCKS = 512, MAX_PINNED = 64, N_MARKS = 1 << 18 };
 
 typedef struct {
     int64_t at, n_bytes;        /* without guards */
@@ -27,8 +27,7 @@ typedef struct {
     char *front, *back;     /* the arena, as the library and as the device sees it */
     block_t blocks[MAX_BLOCKS];
     pinned_t pinned[MAX_PINNED];
-    uint64_t marks[MAX_MARKS];
-    int n_marks;
+    uint64_t marks[N_MARKS];            /* a hash table; 0: free */
     int n_streams, n_events, n_pending; /* of work: on all streams */
     stream_t *own;
     check_device_counts_t counts;

@@ -259,6 +259,16 @@ static inline plait_plan_cost_t dealt_cost(dealt_run_t *t, int rank)
     return cost;
 }
 
+/* What plans may count on: messages alone where ranks have a device, whose all plans are then. */
+static inline plait_caps_t dealt_caps(const dealt_run_t *t)
+{
+    plait_device_t *device = team_devices[0];
+
+    return (plait_caps_t){.direct = (device != NULL) ? PLAIT_DIRECT_NONE : t->direct,
+                          .publish_bytes = (device != NULL) ? -1 : PLAIT_PUBLISH_BYTES,
+                          .device = device};
+}
+
 /* Proves the plans of all ranks, with a result of its own memory and with an operand's where the
  * operation takes it. Returns messages and bytes of all ranks together; t->cost: of each. */
 static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
@@ -272,14 +282,13 @@ static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
 
     dealt_problem(t, dims, args, rets);
     for (int r = 0; r < t->n_ranks && status == PLAIT_OK; r++) {
-        const plait_problem_t problem = {
-            .n_ranks = t->n_ranks,
-            .rank = r,
-            .caps = {.direct = t->direct, .publish_bytes = PLAIT_PUBLISH_BYTES},
-            .n_args = t->n_args,
-            .n_rets = t->n_rets,
-            .args = args,
-            .rets = rets};
+        const plait_problem_t problem = {.n_ranks = t->n_ranks,
+                                         .rank = r,
+                                         .caps = dealt_caps(t),
+                                         .n_args = t->n_args,
+                                         .n_rets = t->n_rets,
+                                         .args = args,
+                                         .rets = rets};
         status = t->op->plan(t->params, &problem, &plans[r]);
         CHECK(status == PLAIT_OK, "%s rank %d of %d", t->text, r, t->n_ranks);
         if (plans[r] != NULL) {

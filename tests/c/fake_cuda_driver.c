@@ -37,6 +37,7 @@ static void meet(void)
 #include "device/cuda/boxes.cu"
 #include "device/cuda/reduce.cu"
 #include "device/cuda/scale.cu"
+#include "device/cuda/matrix.cu"
 /* clang-format on */
 
 typedef void (*run_fn_t)(const void *params);

@@ -11,6 +11,12 @@
 
 #include <string.h>
 
+/* Whether a test is to run its cases there: its argument. */
+static inline bool on_device_is_asked(int n_arguments, char **arguments)
+{
+    return n_arguments > 1 && strcmp(arguments[1], "device") == 0;
+}
+
 static inline void on_device_begin(int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {

@@ -107,10 +107,6 @@ static inline void check_problem(problem_t *p, int n_ranks)
     for (size_t c = 0; c < N_CAPS; c++) {
         plait_plan_t *plans[MAX_P] = {NULL};
         plait_status_t status = make_plans(p, n_ranks, &all_caps[c], plans);
-        if (all_caps[c].device != NULL && p->op->host_only) {
-            CHECK(status == PLAIT_ERR_UNSUPPORTED, "%s P %d", p->text, n_ranks);
-            continue;
-        }
         CHECK(status == PLAIT_OK, "%s P %d caps %zu", p->text, n_ranks, c);
         if (status == PLAIT_OK && p->judge != NULL && all_caps[c].device == NULL) {
             p->judge(p->context, n_ranks, plans, p->text);

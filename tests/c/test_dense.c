@@ -5,17 +5,38 @@
 #include "dense_trsm.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
+#include "on_device.h"
 
 enum { SKIPPED = 77 };
 
-int main(void)
+static void check_on_devices(void)
+{
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks++) {
+        on_device_begin(n_ranks);
+        if (n_ranks != 2) {
+            gemm_execute_all(n_ranks);
+        }
+        if (n_ranks != 4) {
+            trsm_execute_all(n_ranks);
+        }
+        few_execute_all(n_ranks);
+        on_device_end(n_ranks);
+    }
+    on_device_begin(2);
+    gemm_execute_tiles();
+    trsm_execute_tiles();
+    team_run(1, PLAIT_DIRECT_POINTER, gemm_alone, NULL);
+    team_run(1, PLAIT_DIRECT_POINTER, trsm_alone, NULL);
+    team_run(2, PLAIT_DIRECT_READ, trsm_singular, NULL);
+    team_run(2, PLAIT_DIRECT_POINTER, gemm_mismatch, NULL);
+    team_run(2, PLAIT_DIRECT_READ, trsm_wrong_array, NULL);
+    on_device_end(2);
+}
+
+static void check_on_host(void)
 {
     static const int sizes[] = {1, 2, 3, 4, 7};
 
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_dense: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
     for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += is_quick() ? 4 : 1) {
         gemm_prove_all(n_ranks);
         trsm_prove_all(n_ranks);
@@ -35,6 +56,19 @@ int main(void)
     team_run(1, PLAIT_DIRECT_POINTER, gemm_refusals, NULL);
     team_run(1, PLAIT_DIRECT_POINTER, trsm_refusals, NULL);
     team_run(2, PLAIT_DIRECT_READ, trsm_wrong_array, NULL);
+}
+
+int main(int n_arguments, char **arguments)
+{
+    if (plait_blas_require() != PLAIT_OK) {
+        printf("test_dense: skipped: %s\n", plait_error_text());
+        return SKIPPED;
+    }
+    if (on_device_is_asked(n_arguments, arguments)) {
+        check_on_devices();
+    } else {
+        check_on_host();
+    }
     (void)plait_pool_trim();
     return report("test_dense");
 }

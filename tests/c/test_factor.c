@@ -4,6 +4,7 @@
 #include "dense_factor.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
+#include "on_device.h"
 
 enum { SKIPPED = 77 };
 
@@ -261,20 +262,58 @@ static void check_refusals(plait_comm_t *comm, void *unused)
     check_refused(plait_geqrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
 }
 
-int main(void)
+/* Plans are those of messages, in whichever way threads reach each other. */
+static void check_on_devices(int n_ranks)
 {
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_factor: skipped: %s\n", plait_error_text());
-        return SKIPPED;
+    const int n_shapes = sizeof(rectangles) / sizeof(*rectangles);
+    const plait_direct_t direct = PLAIT_DIRECT_POINTER;
+
+    on_device_begin(n_ranks);
+    if (n_ranks == 1) { /* plans of any number of ranks */
+        prove_panels();
+        prove_ormqr();
     }
+    for (int i = 0; i < 4 * n_shapes; i++) {
+        const shape_t *s = &rectangles[i / 4];
+        const plait_dtype_t dtype = dealt_dtypes[i % 4];
+        if (is_quick() && (i + i / 4) % 3 != 0) {
+            continue;
+        }
+        getrf_case(dtype, s, n_ranks, direct, -1);
+        geqrf_case(dtype, s, n_ranks, direct);
+        if (plait_min(s->m, s->n) > 1) {
+            getrf_case(dtype, s, n_ranks, direct, plait_min(s->m, s->n) / 2);
+        }
+    }
+    on_device_end(n_ranks);
+}
+
+static void check_on_host(void)
+{
     prove_ormqr();
     for (int is_whole = 0; is_whole < 2; is_whole++) {
         plait_dense_choose_whole(is_whole ? INT64_MAX : 0);
         prove_panels();
         check_panels_all();
     }
-    plait_dense_choose_whole(-1);
     team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
+}
+
+int main(int n_arguments, char **arguments)
+{
+    if (plait_blas_require() != PLAIT_OK) {
+        printf("test_factor: skipped: %s\n", plait_error_text());
+        return SKIPPED;
+    }
+    if (on_device_is_asked(n_arguments, arguments)) {
+        for (int i = 0; i < 2 * (is_quick() ? 3 : 4); i++) {
+            plait_dense_choose_whole((i % 2 == 0) ? 0 : INT64_MAX);
+            check_on_devices(i / 2 + 1);
+        }
+    } else {
+        check_on_host();
+    }
+    plait_dense_choose_whole(-1);
     (void)plait_pool_trim();
     return report("test_factor");
 }

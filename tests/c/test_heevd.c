@@ -5,6 +5,7 @@
 #include "dense_factor.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
+#include "on_device.h"
 
 #include <float.h>
 
@@ -480,17 +481,24 @@ static void check_refusals(plait_comm_t *comm, void *context)
                   "communicator");
 }
 
-int main(void)
+static void check_on_devices(void)
+{
+    for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+        on_device_begin(n_ranks);
+        for (int n = n_ranks; n <= DEALT_MAX_RANKS; n += 4) {
+            prove_all(n);
+        }
+        execute_all(n_ranks);
+        check_conjugation(n_ranks);
+        check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
+        on_device_end(n_ranks);
+    }
+}
+
+static void check_on_host(void)
 {
     static const int sizes[] = {1, 2, 3, 4, 7};
 
-#ifdef __SANITIZE_THREAD__ /* does not see how the library's own threads meet */
-    setenv("OPENBLAS_NUM_THREADS", "1", 1);
-#endif
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_heevd: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
     for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += is_quick() ? 4 : 1) {
         prove_all(n_ranks);
     }
@@ -508,6 +516,22 @@ int main(void)
     execute_all(2);
     check_not_finite(2, PLAIT_DIRECT_READ);
     team_run(1, PLAIT_DIRECT_POINTER, check_refusals, NULL);
+}
+
+int main(int n_arguments, char **arguments)
+{
+#ifdef __SANITIZE_THREAD__ /* does not see how the library's own threads meet */
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+#endif
+    if (plait_blas_require() != PLAIT_OK) {
+        printf("test_heevd: skipped: %s\n", plait_error_text());
+        return SKIPPED;
+    }
+    if (on_device_is_asked(n_arguments, arguments)) {
+        check_on_devices();
+    } else {
+        check_on_host();
+    }
     (void)plait_pool_trim();
     return report("test_heevd");
 }

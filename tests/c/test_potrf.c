@@ -6,6 +6,7 @@
 #include "dense_factor.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
+#include "on_device.h"
 
 enum { SKIPPED = 77, MAX_COUNTED = 64 };
 
@@ -164,7 +165,9 @@ static void prove_potrf(int max_rows)
     static const shape_t shapes[] = {
         {0, 0, 4}, {1, 1, 2}, {6, 6, 1}, {11, 11, 2}, {20, 20, 3}};
 
-    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += is_quick() ? 5 : 1) {
+    const int step = (is_quick() || team_devices[0] != NULL) ? 5 : 1;
+
+    for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += step) {
         for (int grid = 0; grid <= plait_min(n_ranks, max_rows); grid++) {
             for (int i = 0; i < 3 * 5 && (grid == 0 || n_ranks % grid == 0); i++) {
                 const shape_t *s = &shapes[i / 3];
@@ -457,12 +460,147 @@ static void check_mismatch(plait_comm_t *comm, void *unused)
     plait_plan_destroy(&plan);
 }
 
-int main(void)
+/* ---------------------------------------------------------------- on devices */
+
+/* One call of one rank's device fails while the plan runs. */
+typedef struct {
+    int rank;
+    int64_t n; /* the call; 0: none */
+    bool is_dead;
+    int64_t n_calls; /* out: of that device */
+    plait_status_t status[TEAM_MAX];
+    char text[TEAM_MAX][100];
+} failing_t;
+
+static void failing_rank(plait_comm_t *comm, void *context)
 {
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_potrf: skipped: %s\n", plait_error_text());
-        return SKIPPED;
+    failing_t *f = context;
+    const int me = comm->end.rank;
+    plait_device_t *device = comm->end.caps.device;
+    const plait_potrf_problem_t p = {.dtype = PLAIT_F64, .n = 12, .block = 2};
+    const int64_t n = plait_dense_columns(p.n, p.block, comm->end.size) * p.n;
+    double *a = plait_alloc(n, sizeof(*a)), *l = plait_alloc(n, sizeof(*l));
+    int32_t info = 0;
+    plait_plan_t *plan = NULL;
+
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t local = i / p.n;
+        const int64_t column =
+            (local / p.block * comm->end.size + me) * p.block + local % p.block;
+        a[i] = creal(definite(PLAIT_F64, p.n, i % p.n, column));
     }
+    CHECK(plait_potrf_plan(comm, &p, &plan) == PLAIT_OK, "plan");
+    const int64_t before = check_device_counts(device).n_calls;
+    if (me == f->rank) {
+        check_device_fail_at(device, f->n, f->is_dead);
+    }
+    f->status[me] =
+        plait_plan_execute(plan, comm, (const void *[]){a}, (void *[]){l, &info});
+    (void)snprintf(f->text[me], sizeof(f->text[me]), "%s",
+                   (f->status[me] != PLAIT_OK) ? plait_error_text() : "");
+    if (me == f->rank) {
+        f->n_calls = check_device_counts(device).n_calls - before;
+        check_device_fail_at(device, 0, false);
+    }
+    plait_plan_destroy(&plan);
+    plait_free(a);
+    plait_free(l);
+}
+
+/* Every call of a device in its turn: all ranks end, and know of it. */
+static void check_failing(int n_ranks)
+{
+    failing_t f = {.rank = n_ranks / 2};
+
+    team_run(n_ranks, PLAIT_DIRECT_POINTER, failing_rank, &f);
+    const int64_t n_calls = f.n_calls;
+    for (int64_t i = 2; i < 2 * (n_calls + 1); i += is_quick() ? 7 : 1) {
+        f.n = i / 2;
+        f.is_dead = i % 2 != 0;
+        team_run(n_ranks, PLAIT_DIRECT_POINTER, failing_rank, &f);
+        for (int r = 0; r < n_ranks; r++) {
+            CHECK(f.status[r] ==
+                          ((r == f.rank) ? PLAIT_ERR_INTERNAL : PLAIT_ERR_PEER) &&
+                      strstr(f.text[r], "check device") != NULL,
+                  "%d ranks, call %lld of %lld: rank %d has %d, %s", n_ranks,
+                  (long long)f.n, (long long)n_calls, r, (int)f.status[r], f.text[r]);
+        }
+    }
+}
+
+/* A device that fails while a plan is made: its name, and nothing is left of the plan. */
+static void plan_failing_rank(plait_comm_t *comm, void *unused)
+{
+    plait_device_t *device = comm->end.caps.device;
+    const plait_potrf_problem_t p = {.dtype = PLAIT_F64, .n = 12, .block = 2};
+    plait_plan_t *plan = NULL;
+    plait_status_t status = PLAIT_ERR_INTERNAL;
+    int64_t n = 0;
+
+    (void)unused;
+    while (status != PLAIT_OK) {
+        check_device_fail_at(device, ++n, false);
+        status = plait_potrf_plan(comm, &p, &plan);
+        CHECK((status == PLAIT_OK) == (plan != NULL) &&
+                  (status == PLAIT_OK || (status == PLAIT_ERR_INTERNAL &&
+                                          strstr(plait_error_text(), "fails") != NULL)),
+              "call %lld: %d, %s", (long long)n, (int)status, plait_error_text());
+    }
+    check_device_fail_at(device, 0, false);
+    CHECK(n > 4, "%lld calls", (long long)n); /* three kernels at least, each entered */
+    plait_plan_destroy(&plan);
+}
+
+/* One rank waits for nothing, not for the outcome either. */
+static void check_no_wait(void)
+{
+    const shape_t shape = {40, 40, 8};
+    const int64_t n_before = check_device_counts(team_devices[0]).n_waits;
+    const case_t c = {.dtype = PLAIT_F64, .shape = shape, .n_ranks = 1, .grid = 1};
+
+    run_case(&c); /* fails at its first column */
+    CHECK(check_device_counts(team_devices[0]).n_waits == n_before, "%lld waits",
+          (long long)(check_device_counts(team_devices[0]).n_waits - n_before));
+}
+
+/* Block columns, grids, and one rank that has all of it. */
+static void check_on_devices(void)
+{
+    static const int counts[] = {1, 2, 3, 4, 6};
+    const int n_shapes = sizeof(squares) / sizeof(*squares);
+    int turn = 0;
+
+    on_device_begin(1);
+    plait_dense_choose_whole(0);
+    prove_potrf(DEALT_MAX_RANKS);
+    plait_dense_choose_whole(INT64_MAX);
+    prove_potrf(1);
+    on_device_end(1);
+    for (size_t r = 0; r < sizeof(counts) / sizeof(*counts); r++) {
+        on_device_begin(counts[r]);
+        for (int i = 0; i < 3 * n_shapes; i++) {
+            const int grid = i / n_shapes + 1;
+            case_t c = {.shape = squares[i % n_shapes],
+                        .n_ranks = counts[r],
+                        .grid = (counts[r] % grid == 0) ? grid : 1,
+                        .bad = -1};
+            plait_dense_choose_whole((c.grid == 1 && i % 5 == 0) ? INT64_MAX : 0);
+            run_shape(c, &turn);
+        }
+        plait_dense_choose_whole(0);
+        if (counts[r] == 1) {
+            check_no_wait();
+            team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, NULL);
+        }
+        if (counts[r] <= 3) {
+            check_failing(counts[r]);
+        }
+        on_device_end(counts[r]);
+    }
+}
+
+static void check_on_host(void)
+{
     plait_dense_choose_whole(0);
     prove_potrf(DEALT_MAX_RANKS);
     check_grid_costs();
@@ -475,6 +613,19 @@ int main(void)
     plait_dense_choose_whole(0);
     team_run(6, PLAIT_DIRECT_POINTER, check_refusals, NULL);
     team_run(6, PLAIT_DIRECT_READ, check_mismatch, NULL);
+}
+
+int main(int n_arguments, char **arguments)
+{
+    if (plait_blas_require() != PLAIT_OK) {
+        printf("test_potrf: skipped: %s\n", plait_error_text());
+        return SKIPPED;
+    }
+    if (on_device_is_asked(n_arguments, arguments)) {
+        check_on_devices();
+    } else {
+        check_on_host();
+    }
     (void)plait_pool_trim();
     return report("test_potrf");
 }

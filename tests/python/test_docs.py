@@ -71,8 +71,8 @@ def is_module(name):
 
 
 def is_test(name):
-    """A program of the C tests, also as CTest runs it on the host."""
-    return f"{name}.c" in NAMES or f"{name.removesuffix('_host')}.c" in NAMES
+    """A program of the C tests, also as CTest runs it on the host or on devices."""
+    return any(f"{name.removesuffix(end)}.c" in NAMES for end in ("", "_host", "_device"))
 
 
 # How a word looks, and whether there is what it names.

@@ -1,5 +1,6 @@
 // What the kernels share: lanes, the place of a thread, 16 bytes as elements. The files of this folder
-// are one program, in the order device/element.h, params.h, lane.cu, boxes.cu, reduce.cu, scale.cu.
+// are one program, in the order device/element.h, params.h, lane.cu, boxes.cu, reduce.cu, scale.cu,
+// matrix.cu.
 // They need no header and keep to what C and CUDA have in common, so that the same text runs on a
 // host, thread by thread: there KERNEL is defined by who includes them.
 #ifdef __CUDACC__

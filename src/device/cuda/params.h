@@ -73,6 +73,40 @@ typedef struct {
     uint64_t pattern[2];
 } plait_cuda_fill_t;
 
+/* m x n elements of n_parts reals each, column-major, ld of them from column to column. */
+typedef struct {
+    const char *src; /* TRIM alone */
+    char *dst;
+    int64_t m, n, src_ld, dst_ld;
+    int64_t
+        row; /* of the first element of column 0 that counts; one further in each column */
+    int64_t end; /* TRIM: rows from there on become 0 */
+    int32_t *info;
+    double fill;   /* SPOIL: where *info is not 0 */
+    int32_t value; /* SCREEN: of *info, where it was 0 and an element is not finite */
+    uint32_t n_parts;
+    uint32_t is_real; /* TRIM: the first element that counts loses its imaginary part */
+} plait_cuda_matrix_t;
+
+/* What a library's factorization has found, put together with *info: `found` is a number from 1, and
+ * the first of n diagonal elements that is not finite comes before it. Pivots become the table's. */
+typedef struct {
+    const char *diagonal;
+    int64_t n, ld, m, row;
+    const int32_t *found;
+    int32_t *info;
+    const int64_t *found_pivots; /* rows from 1 to m, or NULL */
+    int32_t *pivots;
+    uint32_t n_parts;
+} plait_cuda_judge_t;
+
+/* Row i and row pivots[i] - row of n columns are exchanged, for i = 0, 1, ..., n_pivots - 1. */
+typedef struct {
+    char *dst;
+    int64_t m, n, ld, row, n_pivots;
+    const int32_t *pivots;
+} plait_cuda_swap_t;
+
 /* The one list: enumerator, name in the module, type of the parameters. TURN: a box whose last two
  * dimensions are turned, the last but one is the fast one in src. */
 #define PLAIT_CUDA_KERNEL_FOR_EACH(_row)                         \
@@ -125,6 +159,17 @@ typedef struct {
     _row(SCALE_BF16, plait_scale_bf16, plait_cuda_scale_t)       \
     _row(SCALE_F32, plait_scale_f32, plait_cuda_scale_t)         \
     _row(SCALE_F64, plait_scale_f64, plait_cuda_scale_t)         \
-    _row(FILL, plait_fill, plait_cuda_fill_t)
+    _row(FILL, plait_fill, plait_cuda_fill_t)                    \
+    _row(TRIM_F32, plait_trim_f32, plait_cuda_matrix_t)          \
+    _row(TRIM_F64, plait_trim_f64, plait_cuda_matrix_t)          \
+    _row(SPOIL_F32, plait_spoil_f32, plait_cuda_matrix_t)        \
+    _row(SPOIL_F64, plait_spoil_f64, plait_cuda_matrix_t)        \
+    _row(SCREEN_F32, plait_screen_f32, plait_cuda_matrix_t)      \
+    _row(SCREEN_F64, plait_screen_f64, plait_cuda_matrix_t)      \
+    _row(JUDGE_F32, plait_judge_f32, plait_cuda_judge_t)         \
+    _row(JUDGE_F64, plait_judge_f64, plait_cuda_judge_t)         \
+    _row(SWAP_4, plait_swap_4, plait_cuda_swap_t)                \
+    _row(SWAP_8, plait_swap_8, plait_cuda_swap_t)                \
+    _row(SWAP_16, plait_swap_16, plait_cuda_swap_t)
 
 #endif

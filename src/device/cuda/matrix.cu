@@ -1,0 +1,117 @@
+// Matrices beside the libraries: triangles, outcomes that decide about what comes after them, pivots.
+// A thread has an element of a column-major matrix, or a column.
+
+#define MATRIX_KERNEL(_name, _t, _body)                                           \
+    KERNEL _name(PARAMS(plait_cuda_matrix_t) p)                                   \
+    {                                                                             \
+        typedef _t element_t ANY_TYPE;                                            \
+        const int64_t at = this_thread();                                         \
+        const int64_t i = at % p.m, j = at / p.m;                                 \
+                                                                                  \
+        if (j < p.n) {                                                            \
+            element_t *dst = (element_t *)p.dst + (j * p.dst_ld + i) * p.n_parts; \
+                                                                                  \
+            _body                                                                 \
+        }                                                                         \
+    }
+
+// What is not kept is not read either.
+#define TRIM(_t)                                                                      \
+    const element_t *src = (const element_t *)p.src + (j * p.src_ld + i) * p.n_parts; \
+    const int is_kept = i >= p.row + j && i < p.end;                                  \
+    const int is_whole = i > p.row + j || !p.is_real;                                 \
+                                                                                      \
+    dst[0] = is_kept ? src[0] : (_t)0;                                                \
+    if (p.n_parts == 2) {                                                             \
+        dst[1] = (is_kept && is_whole) ? src[1] : (_t)0;                              \
+    }
+
+#define SPOIL(_t)                         \
+    if (i >= p.row + j && *p.info != 0) { \
+        dst[0] = (_t)p.fill;              \
+        if (p.n_parts == 2) {             \
+            dst[1] = (_t)p.fill;          \
+        }                                 \
+    }
+
+// All who write, write the same. x - x is 0 for finite numbers alone.
+#define SCREEN(_t)                                        \
+    if (i >= p.row + j) {                                 \
+        const _t x = dst[0], y = dst[p.n_parts - 1];      \
+                                                          \
+        if ((x - x != 0 || y - y != 0) && *p.info == 0) { \
+            *p.info = p.value;                            \
+        }                                                 \
+    }
+
+MATRIX_KERNEL(plait_trim_f32, float, TRIM(float))
+MATRIX_KERNEL(plait_trim_f64, double, TRIM(double))
+MATRIX_KERNEL(plait_spoil_f32, float, SPOIL(float))
+MATRIX_KERNEL(plait_spoil_f64, double, SPOIL(double))
+MATRIX_KERNEL(plait_screen_f32, float, SCREEN(float))
+MATRIX_KERNEL(plait_screen_f64, double, SCREEN(double))
+
+// One block: each thread looks at every 256th element of the diagonal.
+#define JUDGE_KERNEL(_s, _t)                                               \
+    KERNEL plait_judge_##_s(PARAMS(plait_cuda_judge_t) p)                  \
+    {                                                                      \
+        typedef _t element_t ANY_TYPE;                                     \
+        SHARED int64_t first[PLAIT_CUDA_THREADS];                          \
+        const element_t *diagonal = (const element_t *)p.diagonal;         \
+        int64_t bad = p.n;                                                 \
+                                                                           \
+        NO_UNROLL                                                          \
+        for (int64_t i = threadIdx.x; i < p.n; i += PLAIT_CUDA_THREADS) {  \
+            const _t x = diagonal[i * (p.ld + 1) * p.n_parts];             \
+                                                                           \
+            bad = (x - x != 0 && i < bad) ? i : bad;                       \
+            if (p.found_pivots) {                                          \
+                const int64_t pivot = p.found_pivots[i];                   \
+                const int is_row = pivot >= 1 && pivot <= p.m;             \
+                                                                           \
+                p.pivots[i] = (int32_t)(p.row + (is_row ? pivot - 1 : i)); \
+            }                                                              \
+        }                                                                  \
+        first[threadIdx.x] = bad;                                          \
+        __syncthreads();                                                   \
+        if (threadIdx.x == 0) {                                            \
+            int64_t found = *p.found;                                      \
+                                                                           \
+            NO_UNROLL                                                      \
+            for (int t = 0; t < PLAIT_CUDA_THREADS; t++) {                 \
+                bad = (first[t] < bad) ? first[t] : bad;                   \
+            }                                                              \
+            if (bad < p.n && (found <= 0 || bad + 1 < found)) {            \
+                found = bad + 1;                                           \
+            }                                                              \
+            if (found > 0 && *p.info == 0) {                               \
+                *p.info = (int32_t)(p.row + found);                        \
+            }                                                              \
+        }                                                                  \
+    }
+
+JUDGE_KERNEL(f32, float)
+JUDGE_KERNEL(f64, double)
+
+#define SWAP_KERNEL(_bytes)                                              \
+    KERNEL plait_swap_##_bytes(PARAMS(plait_cuda_swap_t) p)              \
+    {                                                                    \
+        const int64_t j = this_thread();                                 \
+        lane##_bytes##_t *column = (lane##_bytes##_t *)p.dst + j * p.ld; \
+                                                                         \
+        NO_UNROLL                                                        \
+        for (int64_t i = 0; j < p.n && i < p.n_pivots; i++) {            \
+            const int64_t other = p.pivots[i] - p.row;                   \
+                                                                         \
+            if (other > i && other < p.m) {                              \
+                const lane##_bytes##_t kept = column[i];                 \
+                                                                         \
+                column[i] = column[other];                               \
+                column[other] = kept;                                    \
+            }                                                            \
+        }                                                                \
+    }
+
+SWAP_KERNEL(4)
+SWAP_KERNEL(8)
+SWAP_KERNEL(16)

@@ -1,0 +1,396 @@
+/* Factorizations and eigenvalues by cuSOLVER: one handle for a device.
+ *
+ * A tile's work memory begins with the word that cuSOLVER says its outcome in, and for LU its pivots of
+ * 64 bits; a kernel puts both into the form that the table has. */
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "device/cuda_state.h"
+
+#include <stdbool.h>
+
+enum { GRAIN = 256 };
+
+/* Host memory that cuSOLVER wants for a while. It is not known when it has been read for the last time:
+ * none is freed before the device is. */
+struct plait_cuda_room {
+    plait_cuda_room_t *next;
+    void *memory;
+    size_t n_bytes;
+};
+
+typedef int (*ormqr_size_fn_t)(plait_cusolver_t, int, int, int, int, int, const void *,
+                               int, const void *, const void *, int, int *);
+typedef int (*ormqr_fn_t)(plait_cusolver_t, int, int, int, int, int, const void *, int,
+                          const void *, void *, int, void *, int, int *);
+
+/* cusolverStatus_t. */
+static const char *name_of(int result)
+{
+    static const char *const names[] = {
+        "success",          "not initialized",       "allocation failed",
+        "invalid value",    "architecture mismatch", "mapping error",
+        "execution failed", "internal error",        "matrix type not supported",
+        "not supported"};
+    const int n = (int)(sizeof(names) / sizeof(names[0]));
+
+    return (result >= 0 && result < n) ? names[result] : "unknown";
+}
+
+static plait_status_t must(const plait_cuda_state_t *state, int result,
+                           const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(result == 0,
+                (result == 2)                  ? PLAIT_ERR_NO_MEMORY
+                : (result == 8 || result == 9) ? PLAIT_ERR_UNSUPPORTED
+                                               : PLAIT_ERR_TRANSPORT,
+                "CUDA device %d: cuSOLVER: %s: %s (%d)", state->device.ordinal, what,
+                name_of(result), result);
+done:
+    return status;
+}
+
+static const char *what_of(const plait_device_tile_t *t)
+{
+    return (t->op == PLAIT_TILE_POTRF)   ? "potrf"
+           : (t->op == PLAIT_TILE_GETRF) ? "getrf"
+           : (t->op == PLAIT_TILE_GEQRF) ? "geqrf"
+           : (t->op == PLAIT_TILE_ORMQR) ? "ormqr"
+                                         : "syevd";
+}
+
+/* ---- How much memory ------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t n_device, n_host; /* bytes that cuSOLVER asks for */
+    int n_ormqr;             /* the same of ormqr, in elements */
+} sizes_t;
+
+/* Outcome and pivots, before what is cuSOLVER's. */
+static int64_t head_bytes(const plait_device_tile_t *t)
+{
+    const int64_t n_pivots = (t->op == PLAIT_TILE_GETRF) ? plait_min(t->m, t->n) : 0;
+    const int64_t n_bytes = n_pivots * (int64_t)sizeof(int64_t);
+
+    return GRAIN + (n_bytes + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+/* ormqr's extents are of 32 bits. */
+typedef struct {
+    int m, n, k, lda, ldc, index;
+} ormqr_t;
+
+static plait_status_t ormqr_of(const plait_device_tile_t *t, ormqr_t *o)
+{
+    plait_status_t status = PLAIT_OK;
+
+    o->index = (t->dtype == PLAIT_F32)   ? 0
+               : (t->dtype == PLAIT_F64) ? 1
+               : (t->dtype == PLAIT_C64) ? 2
+                                         : 3;
+    PLAIT_TRY(plait_int_of(t->m, &o->m));
+    PLAIT_TRY(plait_int_of(t->n, &o->n));
+    PLAIT_TRY(plait_int_of(t->k, &o->k));
+    PLAIT_TRY(plait_int_of(t->lda, &o->lda));
+    PLAIT_TRY(plait_int_of(t->ldc, &o->ldc));
+done:
+    return status;
+}
+
+static plait_status_t ormqr_size(const plait_cuda_state_t *state,
+                                 const plait_device_tile_t *t, sizes_t *sizes)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cuda_t *cuda = state->cuda;
+    const ormqr_size_fn_t fn[] = {
+        cuda->cusolverDnSormqr_bufferSize, cuda->cusolverDnDormqr_bufferSize,
+        cuda->cusolverDnCunmqr_bufferSize, cuda->cusolverDnZunmqr_bufferSize};
+    ormqr_t o = {.index = 0};
+
+    PLAIT_TRY(ormqr_of(t, &o));
+    PLAIT_TRY(must(state,
+                   fn[o.index](state->solver, PLAIT_CUBLAS_LEFT,
+                               plait_cuda_trans(t->dtype, t->trans), o.m, o.n, o.k,
+                               t->a, o.lda, t->extra, t->c, o.ldc, &sizes->n_ormqr),
+                   "memory for ormqr"));
+    sizes->n_device = (size_t)sizes->n_ormqr * (size_t)plait_dtype_bytes(t->dtype);
+done:
+    return status;
+}
+
+static int size_of(const plait_cuda_state_t *state, const plait_device_tile_t *t,
+                   sizes_t *sizes)
+{
+    const plait_cuda_t *cuda = state->cuda;
+    const int type = plait_cuda_type(t->dtype);
+    size_t *device = &sizes->n_device, *host = &sizes->n_host;
+
+    return (t->op == PLAIT_TILE_POTRF)
+               ? cuda->cusolverDnXpotrf_bufferSize(state->solver, state->solver_params,
+                                                   PLAIT_CUBLAS_LOWER, t->n, type, t->c,
+                                                   t->ldc, type, device, host)
+           : (t->op == PLAIT_TILE_GETRF)
+               ? cuda->cusolverDnXgetrf_bufferSize(state->solver, state->solver_params,
+                                                   t->m, t->n, type, t->c, t->ldc, type,
+                                                   device, host)
+           : (t->op == PLAIT_TILE_GEQRF)
+               ? cuda->cusolverDnXgeqrf_bufferSize(state->solver, state->solver_params,
+                                                   t->m, t->n, type, t->c, t->ldc, type,
+                                                   t->extra, type, device, host)
+               : cuda->cusolverDnXsyevd_bufferSize(
+                     state->solver, state->solver_params, t->k != 0, PLAIT_CUBLAS_LOWER,
+                     t->n, type, t->c, t->ldc, plait_cuda_real_type(t->dtype), t->extra,
+                     type, device, host);
+}
+
+static plait_status_t ask(const plait_cuda_state_t *state, const plait_device_tile_t *t,
+                          sizes_t *sizes)
+{
+    return (t->op == PLAIT_TILE_ORMQR)
+               ? ormqr_size(state, t, sizes)
+               : must(state, size_of(state, t, sizes), what_of(t));
+}
+
+/* What a call has asked for while it was planned. */
+struct plait_cuda_planned {
+    plait_device_tile_t what; /* without addresses */
+    sizes_t sizes;
+    plait_cuda_planned_t *next;
+};
+
+static bool is_same(const plait_device_tile_t *a, const plait_device_tile_t *b)
+{
+    return a->op == b->op && a->dtype == b->dtype && a->trans == b->trans &&
+           a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda &&
+           a->ldc == b->ldc;
+}
+
+static const plait_cuda_planned_t *find(const plait_cuda_state_t *state,
+                                        const plait_device_tile_t *tile)
+{
+    const plait_cuda_planned_t *p = state->planned;
+
+    while (p != NULL && !is_same(&p->what, tile)) {
+        p = p->next;
+    }
+    return p;
+}
+
+/* ---- Planning -------------------------------------------------------------------------------- */
+
+static plait_status_t open_solver(plait_cuda_state_t *state)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cuda_t *cuda = NULL;
+
+    PLAIT_TRY(plait_cuda_require(PLAIT_CUDA_CUSOLVER, &cuda));
+    if (state->solver == NULL) {
+        PLAIT_TRY(
+            must(state, cuda->cusolverDnCreate(&state->solver), "making a handle"));
+    }
+    if (state->solver_params == NULL) {
+        PLAIT_TRY(must(state, cuda->cusolverDnCreateParams(&state->solver_params),
+                       "making parameters"));
+    }
+done:
+    return status;
+}
+
+static plait_status_t need_room(plait_cuda_state_t *state, size_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_room_t *room = NULL;
+
+    if (n_bytes == 0 || (state->rooms != NULL && state->rooms->n_bytes >= n_bytes)) {
+        goto done;
+    }
+    room = plait_alloc(1, sizeof(*room));
+    PLAIT_CHECK(room != NULL, PLAIT_ERR_NO_MEMORY, "no memory for cuSOLVER");
+    room->memory = plait_alloc((int64_t)n_bytes, 1);
+    PLAIT_CHECK(room->memory != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for cuSOLVER, which wants %zu bytes on the host", n_bytes);
+    room->n_bytes = n_bytes;
+    room->next = state->rooms;
+    state->rooms = room;
+    room = NULL;
+done:
+    plait_free(room);
+    return status;
+}
+
+static plait_status_t add(plait_cuda_state_t *state, const plait_device_tile_t *tile,
+                          const plait_cuda_planned_t **planned_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_planned_t *p = plait_alloc(1, sizeof(*p));
+
+    PLAIT_CHECK(p != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
+    *p = (plait_cuda_planned_t){.what = *tile, .next = state->planned};
+    p->what.a = p->what.b = NULL;
+    p->what.c = p->what.extra = NULL;
+    p->what.info = NULL;
+    PLAIT_TRY(ask(state, &p->what, &p->sizes));
+    PLAIT_TRY(need_room(state, p->sizes.n_host));
+    state->planned = p;
+    *planned_p = p;
+    p = NULL;
+done:
+    plait_free(p);
+    return status;
+}
+
+plait_status_t plait_cuda_solver_plan(plait_cuda_state_t *state,
+                                      const plait_device_tile_t *tile,
+                                      int64_t *work_bytes_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cuda_planned_t *planned = find(state, tile);
+
+    if (planned == NULL) {
+        PLAIT_TRY(open_solver(state));
+        PLAIT_TRY(add(state, tile, &planned));
+    }
+    *work_bytes_p = head_bytes(tile) + (int64_t)planned->sizes.n_device;
+done:
+    return status;
+}
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+typedef struct {
+    int32_t *found;  /* the outcome, on the device */
+    int64_t *pivots; /* 64 bits, on the device */
+    char *work;      /* cuSOLVER's */
+    void *room;      /* its memory on the host */
+} places_t;
+
+static places_t places_of(const plait_cuda_state_t *state, const plait_device_tile_t *t,
+                          void *work)
+{
+    return (places_t){.found = work,
+                      .pivots = (int64_t *)(void *)((char *)work + GRAIN),
+                      .work = (char *)work + head_bytes(t),
+                      .room = (state->rooms != NULL) ? state->rooms->memory : NULL};
+}
+
+static plait_status_t ormqr(const plait_cuda_state_t *state,
+                            const plait_device_tile_t *t, const sizes_t *sizes,
+                            const places_t *p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cuda_t *cuda = state->cuda;
+    const ormqr_fn_t fn[] = {cuda->cusolverDnSormqr, cuda->cusolverDnDormqr,
+                             cuda->cusolverDnCunmqr, cuda->cusolverDnZunmqr};
+    ormqr_t o = {.index = 0};
+
+    PLAIT_TRY(ormqr_of(t, &o));
+    PLAIT_TRY(must(state,
+                   fn[o.index](state->solver, PLAIT_CUBLAS_LEFT,
+                               plait_cuda_trans(t->dtype, t->trans), o.m, o.n, o.k,
+                               t->a, o.lda, t->extra, t->c, o.ldc, p->work,
+                               sizes->n_ormqr, p->found),
+                   "ormqr"));
+done:
+    return status;
+}
+
+static int call(const plait_cuda_state_t *state, const plait_device_tile_t *t,
+                const sizes_t *sizes, const places_t *p)
+{
+    const plait_cuda_t *cuda = state->cuda;
+    const int type = plait_cuda_type(t->dtype);
+
+    return (t->op == PLAIT_TILE_POTRF)
+               ? cuda->cusolverDnXpotrf(state->solver, state->solver_params,
+                                        PLAIT_CUBLAS_LOWER, t->n, type, t->c, t->ldc,
+                                        type, p->work, sizes->n_device, p->room,
+                                        sizes->n_host, p->found)
+           : (t->op == PLAIT_TILE_GETRF)
+               ? cuda->cusolverDnXgetrf(state->solver, state->solver_params, t->m, t->n,
+                                        type, t->c, t->ldc, p->pivots, type, p->work,
+                                        sizes->n_device, p->room, sizes->n_host,
+                                        p->found)
+           : (t->op == PLAIT_TILE_GEQRF)
+               ? cuda->cusolverDnXgeqrf(state->solver, state->solver_params, t->m, t->n,
+                                        type, t->c, t->ldc, type, t->extra, type,
+                                        p->work, sizes->n_device, p->room,
+                                        sizes->n_host, p->found)
+               : cuda->cusolverDnXsyevd(
+                     state->solver, state->solver_params, t->k != 0, PLAIT_CUBLAS_LOWER,
+                     t->n, type, t->c, t->ldc, plait_cuda_real_type(t->dtype), t->extra,
+                     type, p->work, sizes->n_device, p->room, sizes->n_host, p->found);
+}
+
+/* The outcome to *info, and pivots as the table has them. */
+static plait_status_t judge(plait_cuda_state_t *state, plait_stream_t stream,
+                            const plait_device_tile_t *t, const places_t *p)
+{
+    const bool is_single = t->dtype == PLAIT_F32 || t->dtype == PLAIT_C64;
+    const bool is_lu = t->op == PLAIT_TILE_GETRF;
+    const plait_cuda_judge_t params = {
+        .diagonal = t->c,
+        .n = (t->op == PLAIT_TILE_HEEVD) ? 0 : plait_min(t->m, t->n),
+        .ld = t->ldc,
+        .m = t->m,
+        .row = t->row,
+        .found = p->found,
+        .info = t->info,
+        .found_pivots = is_lu ? p->pivots : NULL,
+        .pivots = is_lu ? t->extra : NULL,
+        .n_parts = (plait_dtype_kind(t->dtype) == PLAIT_KIND_COMPLEX) ? 2 : 1};
+
+    return plait_cuda_launch(state, stream,
+                             is_single ? PLAIT_CUDA_JUDGE_F32 : PLAIT_CUDA_JUDGE_F64, 1,
+                             &params);
+}
+
+plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t stream,
+                                 const plait_device_tile_t *tile, void *work)
+{
+    plait_status_t status = PLAIT_OK;
+    const places_t places = places_of(state, tile, work);
+    const plait_cuda_planned_t *planned = find(state, tile);
+
+    PLAIT_CHECK(planned != NULL, PLAIT_ERR_INTERNAL,
+                "CUDA: a factorization that was not planned");
+    PLAIT_TRY(must(state, state->cuda->cusolverDnSetStream(state->solver, stream),
+                   "setting the stream"));
+    if (tile->op == PLAIT_TILE_ORMQR) {
+        PLAIT_TRY(ormqr(state, tile, &planned->sizes, &places));
+    } else {
+        PLAIT_TRY(
+            must(state, call(state, tile, &planned->sizes, &places), what_of(tile)));
+    }
+    if (tile->info != NULL) {
+        PLAIT_TRY(judge(state, stream, tile, &places));
+    }
+done:
+    return status;
+}
+
+void plait_cuda_solver_release(plait_cuda_state_t *state)
+{
+    while (state->planned != NULL) {
+        plait_cuda_planned_t *planned = state->planned;
+
+        state->planned = planned->next;
+        plait_free(planned);
+    }
+    while (state->rooms != NULL) {
+        plait_cuda_room_t *room = state->rooms;
+
+        state->rooms = room->next;
+        plait_free(room->memory);
+        plait_free(room);
+    }
+    if (state->solver_params != NULL) {
+        (void)state->cuda->cusolverDnDestroyParams(state->solver_params);
+        state->solver_params = NULL;
+    }
+    if (state->solver != NULL) {
+        (void)state->cuda->cusolverDnDestroy(state->solver);
+        state->solver = NULL;
+    }
+}

@@ -1,0 +1,45 @@
+/* Kernels made of what a device's library does with matrices. Such a kernel names its tiles by slots,
+ * not by addresses: while planning each is asked for the memory that it wants, which becomes
+ * scratch; when the plan is executed the same ones are enqueued. So both know the same tiles. */
+#ifndef PLAIT_PLAN_TILES_H
+#define PLAIT_PLAN_TILES_H
+
+#include "plan/exec.h"
+#include "plan/plan.h"
+
+/* Where something is: bytes behind the begin of one of this rank's slots. */
+typedef struct {
+    int slot;
+    int64_t offset;
+} plait_spot_t;
+
+/* `call` without its addresses: those of the spots that its operation has. */
+typedef struct {
+    plait_device_tile_t call;
+    plait_spot_t a, b, c, extra, info;
+} plait_tile_t;
+
+struct plait_tiles {
+    plait_plan_t *plan; /* NULL: executed */
+    plait_exec_t *exec; /* NULL: planned */
+};
+
+/* Nothing where c is empty. */
+plait_status_t plait_tile_add(const plait_tiles_t *tiles, const plait_tile_t *tile);
+
+/* A box between slots of this rank, or within one; nothing where it is empty or is copied to itself. */
+plait_status_t plait_tile_box(const plait_tiles_t *tiles, plait_device_box_kind_t kind,
+                              plait_dtype_t dtype, plait_spot_t src, plait_spot_t dst,
+                              const plait_box_copy_t *box);
+
+/* n_bytes that become 0. */
+plait_status_t plait_tile_zero(const plait_tiles_t *tiles, plait_spot_t spot,
+                               int64_t n_bytes);
+
+/* All tiles of a kernel: while its plan is made, and when it is executed. */
+plait_status_t plait_tiles_plan(plait_plan_t *plan, const plait_kernel_t *kernel,
+                                const void *params);
+plait_status_t plait_tiles_run(plait_exec_t *exec, const plait_kernel_t *kernel,
+                               const void *params);
+
+#endif
