@@ -3,6 +3,7 @@
 No other module imports ``jax._src``. Run on jax 0.8.1 and 0.10.2.
 """
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -257,6 +258,11 @@ def is_tracing() -> bool:
     return _core.trace_ctx.trace is not _core.eval_trace
 
 
+def compiled() -> Any:
+    """The context in which plait's own programs run, where jax.disable_jit is on, too."""
+    return jax.disable_jit(False) if jax.config.jax_disable_jit else contextlib.nullcontext()
+
+
 def trace_state() -> Any:
     """What differs between the functions that are being traced; equal within one of them."""
     return _core.get_opaque_trace_state(convention="plait")
@@ -352,6 +358,7 @@ def _region_batch(args: Sequence, dims: Sequence, *, jaxpr: Any) -> tuple:
     return results, [0] * len(results)
 
 
+region_p.def_impl(lambda *args, jaxpr: _inline(jaxpr)(*args))
 mlir.register_lowering(region_p, _region_lower)
 ad.primitive_jvps[region_p] = _region_jvp
 batching.primitive_batchers[region_p] = _region_batch
@@ -399,6 +406,8 @@ def _region(f: Callable, hides: bool) -> Callable:
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not is_tracing():  # nothing surrounds it, or jax.disable_jit is on
+            return f(*args, **kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
         arrays = [leaf for leaf in leaves if _is_array(leaf)]
         is_array = [_is_array(leaf) for leaf in leaves]
