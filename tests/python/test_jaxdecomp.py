@@ -524,3 +524,11 @@ def test_errors():
     with pytest.raises(ValueError, match="compiled for 8 devices"):
         whole = jax.jit(lambda v: jaxdecomp.pfft3d(jnp.ones((8, 8, 8))).real + v)
         whole(jax.device_put(np.zeros((8, 8, 8)), NamedSharding(mesh, P("x", "y"))))
+
+
+def test_what_is_no_operand_is_named():
+    for call in (jaxdecomp.pfft3d, jaxdecomp.transposeXtoY):
+        with pytest.raises(TypeError, match="(pfft3d|transposeXtoY): .*None; expected an array"):
+            call(None)
+    with pytest.raises(ValueError, match="halo_exchange: extents 1, periods True; expected two"):
+        jaxdecomp.halo_exchange(jnp.ones((4, 4, 4)), 1, True)

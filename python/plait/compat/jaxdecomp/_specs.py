@@ -3,11 +3,10 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.lax import FftType
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _jax, _mesh, _mesh_rules
+from plait import _args, _jax, _mesh, _mesh_rules
 from plait.compat.jaxdecomp._config import Decomposition, config
 
 # Which entry of an operand's spec is that of each axis of the result. Whoever reads this table
@@ -210,7 +209,7 @@ def locate(x: Any, name: str, guess: Any = convention) -> tuple[Any, Any, tuple]
     guess: from mesh and number of axes to the spec of an operand under a trace, where JAX does
     not say it. A wrong one costs time, never a result.
     """
-    x = jnp.asarray(x)
+    x = _args.as_array(x, name)
     if x.ndim not in (3, 4):
         raise ValueError(f"{name}: Unsupported input shape {x.shape}")
     mesh = _mesh_of(x)
