@@ -141,6 +141,12 @@ def lowering_devices(ctx: Any) -> tuple | None:
     return devices
 
 
+def n_partitioned(ctx: Any) -> int:
+    """Among how many devices XLA divides the work itself: 1 in a manual region."""
+    where = ctx.module_context.axis_context
+    return 1 if hasattr(where, "mesh") else getattr(where, "num_devices", 1)
+
+
 def manual_mesh() -> Any | None:
     """The mesh of the manual region (shard_map) that is being traced; None outside one."""
     mesh = jax.sharding.get_abstract_mesh()
@@ -151,6 +157,18 @@ def concrete_mesh() -> Any | None:
     """The mesh that jax.set_mesh set, with its devices; None if there is none."""
     mesh = get_concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
+
+
+def on_mesh(x: Any, mesh: Any) -> Any:
+    """``x``, which says in a trace for which devices the program is: JAX looks for such words.
+
+    Explicit axes have them in all types, and devices that are not known have no words.
+    """
+    is_auto = all(kind == jax.sharding.AxisType.Auto for kind in mesh.axis_types)
+    if not isinstance(mesh, jax.sharding.Mesh) or not is_auto:
+        return x
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.lax.with_sharding_constraint(x, whole)
 
 
 def entered_mesh() -> Any | None:
@@ -461,6 +479,8 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     A program with communication carries an effect, which switches JAX's fast dispatch off.
     At top level ``plait.jit`` hides the effect; inside another trace it is ``jax.jit``, so
     that the surrounding program orders everything. Functions without array results run, too.
+    Programs with communication hold numbers of this process's communicators: `jax.export` and
+    what saves programs by it do not take them.
 
     Collective: no.  Shapes: any pytrees; the options are those of `jax.jit`.
     Raises: what ``f`` raises; failures of plait as subclasses of `plait.Error`.
