@@ -314,6 +314,21 @@ def underlying(x: Any) -> Any:
     return x
 
 
+def eager_sharding(x: Any) -> tuple | None:
+    """Mesh, and spec with an entry an axis, of the array that an eager call is made with.
+
+    Under an eager jax.vmap without the axis of the batch.
+    """
+    x, at = underlying(x), None
+    if isinstance(x, _core.Tracer) and type(getattr(x, "batch_dim", None)) is int:
+        x, at = underlying(x.val), x.batch_dim
+    found = None if isinstance(x, _core.Tracer) else getattr(x, "sharding", None)
+    if not isinstance(found, jax.sharding.NamedSharding):
+        return None
+    spec = (*found.spec, *(None,) * (x.ndim - len(found.spec)))
+    return found.mesh, spec if at is None else (*spec[:at], *spec[at + 1 :])
+
+
 # ---- the region -----------------------------------------------------------------------------
 
 # Among what JAX keeps traces by: a function that was traced outside is traced again inside.

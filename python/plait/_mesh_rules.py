@@ -325,6 +325,10 @@ def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and typed.spec:
         front = axes_of(typed.spec[0])
+    found = None if front or mesh is None else _jax.eager_sharding(args[0])
+    if found is not None and found[0].shape == mesh.shape:  # Auto axes: the array says it
+        taken = {name for entry in (*src, *dst) for name in entry}
+        front = tuple(name for name in axes_of(found[1][dims[0]]) if name not in taken)
     out = g.primitive.bind(
         x,
         *args[1:],

@@ -197,10 +197,8 @@ def _own_spec(x: Any, ndim: int) -> tuple | None:
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         return (*typed.spec, *(None,) * (ndim - len(typed.spec)))
-    array = _jax.underlying(x)
-    if not isinstance(array, jax.core.Tracer) and isinstance(array.sharding, NamedSharding):
-        return (*array.sharding.spec, *(None,) * (ndim - len(array.sharding.spec)))
-    return None
+    found = _jax.eager_sharding(x)
+    return None if found is None else found[1]
 
 
 def locate(x: Any, name: str, guess: Any = convention) -> tuple[Any, Any, tuple]:
