@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from plait import _coll_rules, _comm, _core, _eager, _jax
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._groups import Group
@@ -93,10 +94,23 @@ def _is_movable(dtype: Any) -> bool:
     return jnp.issubdtype(dtype, jax.dtypes.extended) or dtype.name in _core.dtypes()
 
 
+def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
+    """The operand as JAX's array; TypeError where it is none."""
+    if isinstance(x, jax.Array):
+        return x
+    try:
+        return jnp.asarray(x)
+    except (TypeError, ValueError) as error:  # which names a function of JAX's own
+        what = "None" if x is None else type(x).__name__
+        what = f"of dtype {x.dtype}" if isinstance(x, np.ndarray) else what
+        raise TypeError(
+            f"{name}: {argument} is {what}; expected an array of a dtype that JAX has"
+        ) from error
+
+
 def array(x: Any, name: str, argument: str) -> jax.Array:
     """The operand as an array whose dtype can be moved."""
-    if not isinstance(x, jax.Array):
-        x = jnp.asarray(x)
+    x = as_array(x, name, argument)
     if not _is_movable(x.dtype):
         raise TypeError(f"{name}: {argument} has dtype {x.dtype.name}, which cannot be moved")
     return x
@@ -158,7 +172,7 @@ def rank(value: Any, size: int, name: str, argument: str, also: tuple[int, ...] 
     is_special = isinstance(number, _comm.Special) and number in also
     if not 0 <= number < size and not is_special:
         raise ValueError(
-            f"{name}: {argument} {number} is not a rank of this communicator (size {size})"
+            f"{name}: {argument} {value} is not a rank of this communicator (size {size})"
         )
     return int(number)
 

@@ -16,6 +16,8 @@ class Tree:
     """
 
     def __init__(self, x: Any, name: str, argument: str = "x"):
+        if x is None:  # a pytree without leaves, and more likely a mistake
+            raise TypeError(f"{name}: {argument} is None; expected an array or a pytree of arrays")
         given, self._tree = jax.tree.flatten(x)
         arrays = [_args.array(leaf, name, argument) for leaf in given]
         self._impls = [

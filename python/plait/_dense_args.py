@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from plait import _dealt, _errors, _jax, _mesh, _mesh_rules
+from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -60,7 +60,7 @@ class Operand:
 
 def as_inexact(x: Any, name: str, argument: str = "a") -> Any:
     """The operand with a dtype that solvers have; integers become floating, as in jax.numpy."""
-    x = jnp.asarray(x)
+    x = _args.as_array(x, name, argument)
     if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
         x = x.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
     if x.dtype.name not in DTYPES:

@@ -65,10 +65,11 @@ def define(
     def impl(*args: Any, **params: Any) -> list:
         group = params.get("group")  # global operations have a mesh instead
         comm = None if group is None else group.comm
-        site = params["site"]
+        site = params["site"] or _sites.here()  # 0: what `program` binds, under jax.disable_jit
         params |= {"site": 0, **(apart or {})}
         found = program(primitive, donated(params), tuple(sorted(params.items())))
-        results = _run(found, comm, site, args)
+        with _jax.compiled():
+            results = _run(found, comm, site, args)
         if _notes.runs is not None:
             _notes.runs.append((found, comm, args, results))
         return results

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
-from plait import _mesh, _mesh_rules
+from plait import _args, _mesh, _mesh_rules
 from plait._mesh_rules import Spec
 
 SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
@@ -210,7 +210,7 @@ def _transform(
 
 def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
     """Three axes, behind one batch axis at most."""
-    x = jnp.asarray(x)
+    x = _args.as_array(x, kind.name)
     if x.ndim not in (3, 4):
         raise ValueError(
             f"{kind.name}: x has {x.ndim} axes; expected 3, or 4 with one leading batch axis"
@@ -222,6 +222,6 @@ def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
 
 def along(kind: Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
     """Any axes of an array."""
-    x = jnp.asarray(x)
+    x = _args.as_array(x, kind.name)
     found = axes_of(axes, s, x.ndim, kind.name)
     return _transform(kind, x, found, s=s, shape=shape, **given)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
-from plait import _errors, _mesh, _mesh_rules, _move, _team
+from plait import _args, _errors, _mesh, _mesh_rules, _move, _team
 
 Box = tuple[tuple[int, int], ...]  # lo and hi along each axis
 
@@ -68,7 +68,7 @@ def _parts(x: Array) -> dict[Any, Any]:
 
 
 def _array(x: Any, name: str) -> Array:
-    x = jnp.asarray(x)
+    x = _args.as_array(x, name)
     if isinstance(x, jax.core.Tracer):
         raise TypeError(f"{name}: needs an array that is there; call it outside jit")
     return _errors.block(x)

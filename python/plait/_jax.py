@@ -3,6 +3,7 @@
 No other module imports ``jax._src``. Run on jax 0.8.1 and 0.10.2.
 """
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -145,6 +146,12 @@ def lowering_platforms(ctx: Any) -> Sequence[str]:
     return ctx.platforms or ctx.module_context.platforms
 
 
+def n_partitioned(ctx: Any) -> int:
+    """Among how many devices XLA divides the work itself: 1 in a manual region."""
+    where = ctx.module_context.axis_context
+    return 1 if hasattr(where, "mesh") else getattr(where, "num_devices", 1)
+
+
 def manual_mesh() -> Any | None:
     """The mesh of the manual region (shard_map) that is being traced; None outside one."""
     mesh = jax.sharding.get_abstract_mesh()
@@ -155,6 +162,18 @@ def concrete_mesh() -> Any | None:
     """The mesh that jax.set_mesh set, with its devices; None if there is none."""
     mesh = get_concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
+
+
+def on_mesh(x: Any, mesh: Any) -> Any:
+    """``x``, which says in a trace for which devices the program is: JAX looks for such words.
+
+    Explicit axes have them in all types, and devices that are not known have no words.
+    """
+    is_auto = all(kind == jax.sharding.AxisType.Auto for kind in mesh.axis_types)
+    if not isinstance(mesh, jax.sharding.Mesh) or not is_auto:
+        return x
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.lax.with_sharding_constraint(x, whole)
 
 
 def entered_mesh() -> Any | None:
@@ -262,6 +281,11 @@ def is_tracing() -> bool:
     return _core.trace_ctx.trace is not _core.eval_trace
 
 
+def compiled() -> Any:
+    """The context in which plait's own programs run, where jax.disable_jit is on, too."""
+    return jax.disable_jit(False) if jax.config.jax_disable_jit else contextlib.nullcontext()
+
+
 def trace_state() -> Any:
     """What differs between the functions that are being traced; equal within one of them."""
     return _core.get_opaque_trace_state(convention="plait")
@@ -293,6 +317,21 @@ def underlying(x: Any) -> Any:
     while isinstance(x, _core.Tracer) and hasattr(x, "primal"):
         x = x.primal
     return x
+
+
+def eager_sharding(x: Any) -> tuple | None:
+    """Mesh, and spec with an entry an axis, of the array that an eager call is made with.
+
+    Under an eager jax.vmap without the axis of the batch.
+    """
+    x, at = underlying(x), None
+    if isinstance(x, _core.Tracer) and type(getattr(x, "batch_dim", None)) is int:
+        x, at = underlying(x.val), x.batch_dim
+    found = None if isinstance(x, _core.Tracer) else getattr(x, "sharding", None)
+    if not isinstance(found, jax.sharding.NamedSharding):
+        return None
+    spec = (*found.spec, *(None,) * (x.ndim - len(found.spec)))
+    return found.mesh, spec if at is None else (*spec[:at], *spec[at + 1 :])
 
 
 # ---- the region -----------------------------------------------------------------------------
@@ -357,6 +396,7 @@ def _region_batch(args: Sequence, dims: Sequence, *, jaxpr: Any) -> tuple:
     return results, [0] * len(results)
 
 
+region_p.def_impl(lambda *args, jaxpr: _inline(jaxpr)(*args))
 mlir.register_lowering(region_p, _region_lower)
 ad.primitive_jvps[region_p] = _region_jvp
 batching.primitive_batchers[region_p] = _region_batch
@@ -404,6 +444,8 @@ def _region(f: Callable, hides: bool) -> Callable:
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not is_tracing():  # nothing surrounds it, or jax.disable_jit is on
+            return f(*args, **kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
         arrays = [leaf for leaf in leaves if _is_array(leaf)]
         is_array = [_is_array(leaf) for leaf in leaves]
@@ -457,6 +499,8 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     A program with communication carries an effect, which switches JAX's fast dispatch off.
     At top level ``plait.jit`` hides the effect; inside another trace it is ``jax.jit``, so
     that the surrounding program orders everything. Functions without array results run, too.
+    Programs with communication hold numbers of this process's communicators: `jax.export` and
+    what saves programs by it do not take them.
 
     Collective: no.  Shapes: any pytrees; the options are those of `jax.jit`.
     Raises: what ``f`` raises; failures of plait as subclasses of `plait.Error`.

@@ -5,10 +5,9 @@ import operator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _jax, _layout
+from plait import _args, _jax, _layout
 from plait._mesh_rules import Spec, axes_of, parts, to_partition_spec
 
 
@@ -144,7 +143,7 @@ def locate(
         raise TypeError(f"{name}: takes global arrays; call it outside jax.shard_map")
     if mesh is not None and not hasattr(mesh, "axis_names"):
         raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
-    x = jnp.asarray(x)
+    x = _args.as_array(x, name)
     if x.ndim > _layout.MAX_NDIM or x.ndim < 1:
         raise ValueError(f"{name}: an array of {x.ndim} axes; expected 1..{_layout.MAX_NDIM}")
     found = _find_mesh(x, mesh, name)

@@ -252,7 +252,9 @@ def _lower(
     if len(devices) != n_meant:
         raise ValueError(
             f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put "
-            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
+            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))); if it "
+            "is there, and the derivative of a loop is taken outside jax.jit, give mesh=, a "
+            "jax.sharding.Mesh, or compile the derivative"
         )
     axes = _axes_of(mesh, src, dst)
     group = _groups.along(tuple(grid_of(mesh).items()), tuple(axes.shape), devices)
@@ -300,7 +302,9 @@ def _anchor(x: Any, mesh: Any) -> list:
         return []
     array = _jax.underlying(x)
     empty = jnp.zeros((0,), jnp.float32)
-    if isinstance(array, jax.core.Tracer) or not isinstance(array.sharding, NamedSharding):
+    if isinstance(array, jax.core.Tracer):
+        return [_jax.on_mesh(empty, mesh)]
+    if not isinstance(array.sharding, NamedSharding):
         return [empty]
     return [jax.device_put(empty, NamedSharding(array.sharding.mesh, P()))]
 
@@ -321,6 +325,10 @@ def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and typed.spec:
         front = axes_of(typed.spec[0])
+    found = None if front or mesh is None else _jax.eager_sharding(args[0])
+    if found is not None and found[0].shape == mesh.shape:  # Auto axes: the array says it
+        taken = {name for entry in (*src, *dst) for name in entry}
+        front = tuple(name for name in axes_of(found[1][dims[0]]) if name not in taken)
     out = g.primitive.bind(
         x,
         *args[1:],

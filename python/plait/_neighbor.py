@@ -35,8 +35,12 @@ def permute(x: Any, perm: Any, *, comm: Any = None, token: Array | None = None) 
 
 
 def _pairs(perm: Any, size: int) -> list[tuple[int, int]]:
+    try:
+        given = [tuple(pair) for pair in perm]
+    except TypeError:
+        raise TypeError(f"permute: perm is {perm!r}; expected pairs (source, dest)") from None
     pairs = []
-    for i, pair in enumerate(perm):
+    for i, pair in enumerate(given):
         if len(pair) != 2:
             raise ValueError(f"permute: perm[{i}] is {pair}; expected a pair (source, dest)")
         source, dest = (_args.rank(r, size, "permute", f"perm[{i}]") for r in pair)

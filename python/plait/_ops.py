@@ -286,6 +286,12 @@ def _lower(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
 
 def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     """What the handler of an operation reads."""
+    if (n := _jax.n_partitioned(ctx)) > 1:
+        raise TypeError(
+            f"{row.name}: an operand is on {n} devices, but a rank's arrays are on one; call it "
+            "inside jax.shard_map with mesh axes as comm=, or use a function of global arrays, "
+            "such as plait.sum or plait.redistribute"
+        )
     fits = _RULES[row.name].fits
     params = params if fits is None else params | fits(ctx.avals_in, params)
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from plait import _mesh, _mesh_rules
+from plait import _args, _mesh, _mesh_rules
 
 
 def redistribute(
@@ -137,7 +137,7 @@ def sum(  # noqa: A001 - the name is part of the interface
         >>> plait.sum(jnp.ones((2, 3))).item()
         6.0
     """
-    x = jnp.asarray(x)
+    x = _args.as_array(x, "sum")
     axes = _axes(axis, x.ndim)
     if x.ndim == 0:
         return jnp.sum(x)

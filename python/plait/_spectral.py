@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _fourier, _jax, _mesh, _mesh_rules
+from plait import _args, _fourier, _jax, _mesh, _mesh_rules
 from plait._fourier import Kind
 from plait._mesh_rules import Spec
 from plait._redist import redistribute
@@ -78,7 +78,7 @@ def frequencies(
 ) -> tuple:
     """Those of each axis where the spectrum y has them; kind.real: is the last one halved."""
     name, is_half = kind.name, kind.real is not None
-    y = jnp.asarray(y)
+    y = _args.as_array(y, name)
     axes = _fourier.axes_of(axes, None, y.ndim, name)
     if layout not in ("transposed", "natural"):
         raise ValueError(f"{name}: layout is {layout!r}; expected 'transposed' or 'natural'")
@@ -235,7 +235,7 @@ def _mesh_beside(a: Any, b: Any) -> Any:
 def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     """The convolution along some axes; see `plait.fft.fftconvolve`."""
     name = "fftconvolve"
-    a, b = jnp.asarray(a), jnp.asarray(b)
+    a, b = _args.as_array(a, name, "a"), _args.as_array(b, name, "b")
     if a.ndim != b.ndim:
         raise ValueError(f"{name}: operands of {a.ndim} and {b.ndim} axes")
     dtype = jnp.promote_types(a.dtype, b.dtype)
@@ -275,7 +275,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
 def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
     """The solution with mean zero; see `plait.fft.poisson`."""
     name = "poisson"
-    f = _floating(jnp.asarray(f), name)
+    f = _floating(_args.as_array(f, name, "f"), name)
     is_real = not jnp.issubdtype(f.dtype, jnp.complexfloating)
     axes = _fourier.axes_of(axes, None, f.ndim, name)
     steps = _spacings(spacing, len(axes), name, "spacing")

@@ -155,3 +155,10 @@ def test_logging_by_environment(value, is_on):
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
     assert done.stdout.strip() == str(is_on), done.stderr
+
+
+@pytest.mark.parametrize("name", ["allgather", "gather", "scatter", "send"])
+def test_jpi_names_what_is_no_array(name):
+    rest = () if name == "allgather" else (0,)
+    with pytest.raises(TypeError, match=f"^{name}: x is None; expected an array"):
+        getattr(jpi, name)(None, jpi.gen_token(), *rest)

@@ -5,6 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import plait
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from plait import _eager
 
 CALLS = {
@@ -122,3 +124,44 @@ def test_pytrees_and_numbers_take_the_whole_way(programs):
         assert plait.allreduce(2.5, plait.SUM) == 2.5
         np.testing.assert_array_equal(plait.allreduce(np.ones(4), plait.SUM), np.ones(4))
     assert len(programs) > 3
+
+
+SPLIT = NamedSharding(jax.make_mesh((2,), ("x",), devices=jax.devices()[:2]), P("x"))
+ONE_BY_ONE = {
+    "short way": lambda x: plait.allreduce(x, plait.SUM),
+    "token": lambda x: plait.allreduce(x, plait.SUM, token=plait.create_token())[0],
+    "region": plait.region(lambda x: 2 * plait.scan(x, plait.SUM)),
+    "halves": lambda x: plait.wait(plait.start(plait.allreduce, x, plait.SUM)),
+    "pytree": lambda x: plait.bcast({"x": x, "n": jnp.arange(2)}, 0)["x"],
+    "gradient": jax.grad(lambda x: jnp.sum(plait.allreduce(x, plait.SUM) ** 3)),
+    "vmap": jax.vmap(lambda x: plait.bcast(x, 0) + 1),
+    "scan": lambda x: jax.lax.scan(lambda c, _: (plait.bcast(c, 0) + 1, c), x, None, length=2),
+    "mesh": lambda x: plait.fft.fftn(jax.device_put(x, SPLIT), axes=(0,)),
+    "dense": lambda x: plait.linalg.det(jax.device_put(jnp.diag(x), SPLIT)),
+}
+
+
+@pytest.mark.parametrize("call", ONE_BY_ONE.values(), ids=ONE_BY_ONE)
+def test_without_jit(call):
+    """jax.disable_jit: what surrounds an operation runs as Python, the operation as ever."""
+    x = jnp.arange(1.0, 5.0)
+    want = plait.jit(call)(x)
+    seen = []
+    with jax.disable_jit():
+        for _ in range(2):  # the second time on the short way
+            got = plait.jit(lambda x: seen.append(type(x)) or call(x))(x)
+            jax.tree.map(np.testing.assert_array_equal, got, want)
+    assert not any(issubclass(kind, jax.core.Tracer) for kind in seen)
+    assert plait.jit(lambda x: plait.send(x, plait.PROC_NULL))(x) is None
+
+
+def test_regions_run_where_nothing_is_traced():
+    double = plait.region(lambda x: 2 * plait.allreduce(x, plait.SUM))
+    np.testing.assert_array_equal(double(jnp.arange(3.0)), 2 * jnp.arange(3.0))
+
+
+def test_nans_are_found_where_they_arise():
+    quotient = plait.jit(lambda x: plait.allreduce(x, plait.SUM) / 0.0)
+    assert jnp.isnan(quotient(jnp.zeros(3))).all()
+    with jax.debug_nans(True), pytest.raises(FloatingPointError, match="div"):
+        quotient(jnp.zeros(3))

@@ -123,6 +123,28 @@ def test_transpose_is_exact(layout):
     assert back.sharding.is_equivalent_to(x.sharding, 3)
 
 
+LOOPS = {
+    "fft": lambda c, **on: plait.fft.pifft3d(plait.fft.pfft3d(c, **on), **on).real,
+    "halo": lambda c, **on: plait.halo.unpad(plait.halo.pad(c, (1, 0, 0), **on), (1, 0, 0), **on),
+    "redistribute": lambda c, **on: plait.redistribute(c, P(None, "a"), **on),
+}
+
+
+@pytest.mark.parametrize("step", LOOPS.values(), ids=LOOPS)
+def test_eager_derivatives_of_loops(step):
+    """The adjoint's program has no operand on the mesh: only ``mesh=`` says where it runs."""
+    mesh = meshes.make((2,))
+    x = meshes.put(meshes.random((4, 4, 2), "float64"), mesh, P("a"))
+
+    def f(v, **on):
+        return jnp.sum(jax.lax.scan(lambda c, _: (2 * step(c, **on), None), v, None, length=3)[0])
+
+    close(jax.grad(lambda v: f(v, mesh=mesh))(x), np.full(x.shape, 8.0))
+    close(jax.jit(jax.grad(f))(x), np.full(x.shape, 8.0))
+    with pytest.raises(ValueError, match="taken outside jax.jit, give mesh="):
+        jax.grad(f)(x)
+
+
 def test_inside_control_flow():
     mesh = meshes.make((2,))
     a = meshes.random((4, 4, 2), "complex128")

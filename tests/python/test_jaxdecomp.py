@@ -524,3 +524,33 @@ def test_errors():
     with pytest.raises(ValueError, match="compiled for 8 devices"):
         whole = jax.jit(lambda v: jaxdecomp.pfft3d(jnp.ones((8, 8, 8))).real + v)
         whole(jax.device_put(np.zeros((8, 8, 8)), NamedSharding(mesh, P("x", "y"))))
+
+
+def test_what_is_no_operand_is_named():
+    for call in (jaxdecomp.pfft3d, jaxdecomp.transposeXtoY):
+        with pytest.raises(TypeError, match="(pfft3d|transposeXtoY): .*None; expected an array"):
+            call(None)
+    with pytest.raises(ValueError, match="halo_exchange: extents 1, periods True; expected two"):
+        jaxdecomp.halo_exchange(jnp.ones((4, 4, 4)), 1, True)
+
+
+HALO = ((1, 1), (True, True))
+
+
+@pytest.mark.parametrize("parts", [(4, 1), (1, 4), (2, 2)])
+def test_vmap_over_an_axis_that_the_mesh_splits(parts):
+    """The array says which axes of the mesh are the batch's: not the first one splits axis 0."""
+    mesh = jax.make_mesh((2, *parts), ("c", "z", "y"), axis_types=(AxisType.Auto,) * 3)
+    sharding = NamedSharding(mesh, P("c", "z", "y", None))  # of four axes, whatever has one device
+    a = meshes.random((2, 16, 16, 16), "complex128")
+    x = jax.device_put(a, sharding)
+    k = jax.vmap(jaxdecomp.pfft3d)(x)
+    want = np.fft.fftn(a, axes=(1, 2, 3)).transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(k, want, rtol=0, atol=1e-12 * np.abs(want).max())
+    assert k.sharding.is_equivalent_to(jaxdecomp.get_fft_output_sharding(sharding), 4)
+    alone = jax.make_mesh(parts, ("z", "y"), axis_types=(AxisType.Auto,) * 2)
+    each = [
+        jaxdecomp.halo_exchange(jax.device_put(one, NamedSharding(alone, P("z", "y"))), *HALO)
+        for one in a
+    ]
+    np.testing.assert_array_equal(jax.vmap(lambda v: jaxdecomp.halo_exchange(v, *HALO))(x), each)

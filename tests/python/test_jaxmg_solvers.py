@@ -578,3 +578,9 @@ def test_readme_processes():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("True") == 4, done.stdout
+
+
+@pytest.mark.parametrize("release", [jaxmg, jaxmg_rows])
+def test_utils_are_imported_from_either(release):
+    utils = importlib.import_module(release.__name__ + ".utils")
+    assert utils.random_psd is release.utils.random_psd is jaxmg.utils.random_psd

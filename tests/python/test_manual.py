@@ -188,3 +188,20 @@ def test_bad_input():
         run(lambda v: plait.alltoallv(v, [[1, 0], [1, 0]], comm="a"))
     with pytest.raises(ValueError, match="Alltoall input must have shape .* with nproc 2"):
         run(lambda v: plait.alltoall(v, comm="a"))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: plait.allreduce(x, plait.SUM),
+        lambda x: plait.bcast({"a": x, "b": 2 * x}, 0),
+        lambda x: plait.wait(plait.start(plait.allgather, x)),
+        lambda x: plait.scan(x, plait.SUM, token=plait.create_token())[0],
+    ],
+)
+def test_a_global_array_is_no_rank_s(call):
+    """XLA would divide the call among devices itself, and stops with an internal error."""
+    x = meshes.put(jnp.ones((4, 2)), meshes.make((4,)), P("a"))
+    for f in (call, jax.jit(call), plait.jit(call)):
+        with pytest.raises(TypeError, match="operand is on 4 devices.*plait.redistribute"):
+            f(x)

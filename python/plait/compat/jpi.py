@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import plait
 from jax import Array
-from plait import _comm
+from plait import _args, _comm
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def barrier(token: Array, comm: Any = None) -> Array:
 def gather(x: Any, token: Array, root: int, comm: Any = None) -> tuple[Array, Array]:
     """Stack all ranks' arrays on the root; the others get zeros of the same shape."""
     size, rank = _place(comm, "gather")
-    x = jnp.asarray(x)
+    x = _args.as_array(x, "gather")
     y, token = plait.gather(x, root, comm=comm, token=token)
     if rank == root:
         return y, token
@@ -62,7 +62,7 @@ def scatter(x: Any, token: Array, root: int, comm: Any = None) -> tuple[Array, A
     Parts of one row lose the first axis.
     """
     size, rank = _place(comm, "scatter")
-    x = jnp.asarray(x)
+    x = _args.as_array(x, "scatter")
     if x.ndim == 0 or x.shape[0] % size != 0:
         raise ValueError(
             f"scatter: x has shape {x.shape}, but its first axis must be divisible by the "
@@ -75,7 +75,7 @@ def scatter(x: Any, token: Array, root: int, comm: Any = None) -> tuple[Array, A
 
 def send(x: Any, token: Array, dest: int, tag: int = 0, comm: Any = None) -> tuple[Array, Array]:
     """Send ``x``, which is also the result."""
-    x = jnp.asarray(x)
+    x = _args.as_array(x, "send")
     token = plait.send(x, dest, tag=tag, comm=comm, token=token)
     return _tied(x, token), token
 

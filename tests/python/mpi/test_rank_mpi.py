@@ -235,6 +235,8 @@ def test_bad_communicators(world):
     assert np.array_equal(plait.allreduce(x, MPI.SUM), x * world.size)
     with pytest.raises(ValueError, match=rf"dest {world.size} is not a rank .*size {world.size}"):
         plait.sendrecv(x, x, 0, world.size)
+    with pytest.raises(ValueError, match=rf"bcast: root {MPI.PROC_NULL} is not a rank"):
+        plait.bcast(x, MPI.PROC_NULL)
     assert np.array_equal(plait.sendrecv(x, x * 3, MPI.PROC_NULL, MPI.PROC_NULL), x * 3)
 
 

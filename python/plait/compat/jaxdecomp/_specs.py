@@ -3,11 +3,10 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.lax import FftType
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _jax, _mesh, _mesh_rules
+from plait import _args, _jax, _mesh, _mesh_rules
 from plait.compat.jaxdecomp._config import Decomposition, config
 
 # Which entry of an operand's spec is that of each axis of the result. Whoever reads this table
@@ -198,10 +197,8 @@ def _own_spec(x: Any, ndim: int) -> tuple | None:
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         return (*typed.spec, *(None,) * (ndim - len(typed.spec)))
-    array = _jax.underlying(x)
-    if not isinstance(array, jax.core.Tracer) and isinstance(array.sharding, NamedSharding):
-        return (*array.sharding.spec, *(None,) * (ndim - len(array.sharding.spec)))
-    return None
+    found = _jax.eager_sharding(x)
+    return None if found is None else found[1]
 
 
 def locate(x: Any, name: str, guess: Any = convention) -> tuple[Any, Any, tuple]:
@@ -210,7 +207,7 @@ def locate(x: Any, name: str, guess: Any = convention) -> tuple[Any, Any, tuple]
     guess: from mesh and number of axes to the spec of an operand under a trace, where JAX does
     not say it. A wrong one costs time, never a result.
     """
-    x = jnp.asarray(x)
+    x = _args.as_array(x, name)
     if x.ndim not in (3, 4):
         raise ValueError(f"{name}: Unsupported input shape {x.shape}")
     mesh = _mesh_of(x)

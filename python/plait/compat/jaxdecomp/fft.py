@@ -8,7 +8,7 @@ import plait
 from jax import Array
 from jax.lax import FftType
 from jax.sharding import PartitionSpec as P
-from plait import _mesh
+from plait import _args, _mesh
 from plait.compat.jaxdecomp import _specs
 
 __all__ = [
@@ -77,7 +77,7 @@ def _transform(
     check_backend(backend)
     is_forward = fft_type in _specs.FORWARD
     guess = _specs.convention if is_forward else _spectrum_of(fft_type)
-    x, mesh, spec = _specs.locate(_widened(jnp.asarray(x)), name, guess)
+    x, mesh, spec = _specs.locate(_widened(_args.as_array(x, name)), name, guess)
     order = _specs.order(fft_type)
     batch, spec = spec[:-3], spec[-3:]
     kind = _specs.kind_of(mesh, spec, is_spectrum=not is_forward)

@@ -45,8 +45,12 @@ def halo_exchange(
     """
     check_backend(backend)
     x, mesh, spec = _specs.locate(x, "halo_exchange")
-    n_given = len(halo_extents)
-    if n_given not in (2, 3) or len(halo_periods) != n_given:
+    try:
+        n_given = len(halo_extents)
+        is_alike = n_given in (2, 3) and len(halo_periods) == n_given
+    except TypeError:
+        is_alike = False
+    if not is_alike:
         raise ValueError(
             f"halo_exchange: extents {halo_extents}, periods {halo_periods}; expected two of each"
         )

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import plait
 from jax import Array
 from jax.sharding import PartitionSpec as P
@@ -44,7 +43,7 @@ def _transposed(x: Any, backend: str, from_axis: str, to_axis: str) -> Array:
         found = _specs.convention(mesh, ndim)
         return (*found[:-3], *(found[-3:][i] for i in place))
 
-    x, mesh, spec = _specs.locate(jnp.asarray(x), name, guess)
+    x, mesh, spec = _specs.locate(x, name, guess)
     if mesh is not _mesh.ALONE:
         batch, spec = spec[:-3], spec[-3:]
         result = tuple(spec[i] for i in entries)

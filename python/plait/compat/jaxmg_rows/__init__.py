@@ -10,7 +10,6 @@ from plait.compat.jaxmg import get_cols_cyclic as get_cols_cyclic
 from plait.compat.jaxmg import pad_rows as pad_rows
 from plait.compat.jaxmg import plot_block_to_cyclic as plot_block_to_cyclic
 from plait.compat.jaxmg import unpad_rows as unpad_rows
-from plait.compat.jaxmg import utils as utils
 from plait.compat.jaxmg import verify_cyclic as verify_cyclic
 from plait.compat.jaxmg._rows import potri as potri
 from plait.compat.jaxmg._rows import potri_shardmap_ctx as potri_shardmap_ctx
@@ -19,6 +18,7 @@ from plait.compat.jaxmg._rows import potrs as potrs
 from plait.compat.jaxmg._rows import potrs_shardmap_ctx as potrs_shardmap_ctx
 from plait.compat.jaxmg._rows import syevd as syevd
 from plait.compat.jaxmg._rows import syevd_shardmap_ctx as syevd_shardmap_ctx
+from plait.compat.jaxmg_rows import utils as utils
 
 __all__ = [
     "calculate_padding",
