@@ -223,6 +223,7 @@ static const plait_device_table_t table = {
     .event_order = event_order,
     .event_wait = event_wait,
     .stream_wait = stream_wait,
+    .copy = plait_cuda_copy,
 };
 
 /* ---- Kernels -------------------------------------------------------------------------------- */

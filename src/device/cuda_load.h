@@ -100,6 +100,13 @@ enum {
     _row(DRIVER, int, cuMemcpyDtoDAsync_v2,                                            \
          (plait_cu_address_t dst, plait_cu_address_t src, size_t n,                    \
           plait_cu_stream_t stream))                                                   \
+    _row(DRIVER, int, cuMemcpyPeerAsync,                                               \
+         (plait_cu_address_t dst, plait_cu_context_t to, plait_cu_address_t src,       \
+          plait_cu_context_t from, size_t n, plait_cu_stream_t stream))                \
+    _row(DRIVER, int, cuDeviceCanAccessPeer,                                           \
+         (int *can, plait_cu_device_t device, plait_cu_device_t peer))                 \
+    _row(DRIVER, int, cuCtxEnablePeerAccess,                                           \
+         (plait_cu_context_t peer, unsigned flags))                                    \
     _row(DRIVER, int, cuStreamCreate, (plait_cu_stream_t * stream, unsigned flags))    \
     _row(DRIVER, int, cuStreamDestroy_v2, (plait_cu_stream_t stream))                  \
     _row(DRIVER, int, cuStreamSynchronize, (plait_cu_stream_t stream))                 \

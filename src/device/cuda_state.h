@@ -33,8 +33,9 @@ typedef struct {
     plait_cu_module_t module;
     plait_cu_function_t kernel[PLAIT_CUDA_N_KERNELS];
     plait_cuda_pool_t memory, pinned;
-    plait_cuda_fft_t *ffts; /* a list, newest first */
-    pthread_mutex_t lock;   /* of pools and list */
+    plait_cuda_fft_t *ffts;   /* a list, newest first */
+    pthread_mutex_t lock;     /* of pools and list */
+    _Atomic uint64_t reached; /* bit = ordinal of a device whose memory is reached */
     _Atomic int dead; /* the first result after which the context cannot be used */
 } plait_cuda_state_t;
 
@@ -65,6 +66,9 @@ plait_status_t plait_cuda_host_take(plait_device_t *device, int64_t n_bytes,
                                     void **host_p);
 void plait_cuda_host_give(plait_device_t *device, void *host);
 void plait_cuda_pools_release(plait_cuda_state_t *state);
+
+plait_status_t plait_cuda_copy(plait_device_t *device, plait_stream_t stream, void *dst,
+                               plait_device_t *from, const void *src, int64_t n_bytes);
 
 plait_status_t plait_cuda_boxes(plait_device_t *device, plait_stream_t stream,
                                 plait_dtype_t dtype, int64_t n_boxes,

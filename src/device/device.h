@@ -114,12 +114,17 @@ typedef struct {
     void (*event_destroy)(plait_device_t *device, plait_event_t *event);
     plait_status_t (*event_record)(plait_device_t *device, plait_event_t *event,
                                    plait_stream_t stream);
-    /* The stream goes on after the event. */
+    /* The stream goes on after the event, as it was recorded last before this call. */
     plait_status_t (*event_order)(plait_device_t *device, plait_event_t *event,
                                   plait_stream_t stream);
     /* This thread waits for the event: the only functions that wait. */
     plait_status_t (*event_wait)(plait_device_t *device, plait_event_t *event);
     plait_status_t (*stream_wait)(plait_device_t *device, plait_stream_t stream);
+
+    /* Between devices of one process, whose events `event_order` takes on each of them. From
+     * memory of another device, or of this one too: NULL. */
+    plait_status_t (*copy)(plait_device_t *device, plait_stream_t stream, void *dst,
+                           plait_device_t *from, const void *src, int64_t n_bytes);
 } plait_device_table_t;
 
 struct plait_device {

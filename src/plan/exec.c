@@ -397,6 +397,10 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
     if (plait_exec_agrees(plan, exec->session.end, history)) {
         PLAIT_TRY(run_fence(exec, &nothing, status));
     }
+    if (exec->device != NULL) {
+        PLAIT_TRY(plait_exec_device_find_way(exec));
+        status = exec->device->failure;
+    }
     for (int i = 0; i < plan->n_steps && !is_over; i++) {
         const plait_step_t *step = &plan->steps[i];
         int64_t start = now_if_timed(exec);

@@ -50,6 +50,19 @@ done:
     return plait_device_failed(run, status);
 }
 
+plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
+{
+    plait_device_run_t *run = exec->device;
+    const plait_plan_t *plan = exec->plan;
+    plait_status_t status = PLAIT_OK;
+
+    if (plan->is_collective && plan->n_ranks > 1) {
+        status = plait_device_find_way(run, plan->reach, plan->needs_agreement);
+        exec->is_joint = status != PLAIT_OK && !run->is_lost;
+    }
+    return status;
+}
+
 void plait_exec_device_end(plait_exec_t *exec, void *memory)
 {
     plait_device_run_t *run = exec->device;
@@ -218,8 +231,7 @@ plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
     const plait_transport_t *transport = session->end->transport;
 
     if (exec->device != NULL) {
-        return plait_device_link(exec->device->device)
-            ->sendrecv(exec->device, is_buffered, send, recv, matched_p);
+        return plait_device_sendrecv(exec->device, is_buffered, send, recv, matched_p);
     }
     return is_buffered ? transport->send(session, send)
                        : transport->sendrecv(session, send, recv, matched_p);

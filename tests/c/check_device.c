@@ -90,6 +90,7 @@ static const plait_device_table_t table = {
     .event_order = check_device_event_order,
     .event_wait = check_device_event_wait,
     .stream_wait = check_device_stream_wait,
+    .copy = check_device_copy,
 };
 
 plait_device_t *check_device_create(int ordinal)
@@ -129,11 +130,13 @@ int check_device_destroy(plait_device_t **device_p)
     return n_faults;
 }
 
-void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up)
+void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up,
+                              int64_t n_across)
 {
     lock(device);
     state_of(device)->counts.down_bytes += n_down;
     state_of(device)->counts.up_bytes += n_up;
+    state_of(device)->counts.across_bytes += n_across;
     unlock(device);
 }
 

@@ -10,6 +10,7 @@
 
 typedef struct {
     int64_t down_bytes, up_bytes; /* between host and device */
+    int64_t across_bytes;         /* to it from a device */
     int64_t n_calls;              /* that may fail */
     int64_t n_waits;              /* of the host for the device */
 } check_device_counts_t;

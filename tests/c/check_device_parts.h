@@ -9,7 +9,8 @@
 
 /* At the begin of each call that may fail. */
 plait_status_t check_device_count_call(plait_device_t *device, const char *what);
-void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up);
+void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up,
+                              int64_t n_across);
 
 void check_device_fault(plait_device_t *device, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -51,6 +52,9 @@ plait_status_t check_device_to_host(plait_device_t *device, plait_stream_t strea
                                     void *host, const void *src, int64_t n_bytes);
 plait_status_t check_device_to_device(plait_device_t *device, plait_stream_t stream,
                                       void *dst, const void *host, int64_t n_bytes);
+plait_status_t check_device_copy(plait_device_t *device, plait_stream_t stream,
+                                 void *dst, plait_device_t *from, const void *src,
+                                 int64_t n_bytes);
 plait_status_t check_device_boxes(plait_device_t *device, plait_stream_t stream,
                                   plait_dtype_t dtype, int64_t n_boxes,
                                   const plait_device_box_t list[]);

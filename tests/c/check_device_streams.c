@@ -25,6 +25,7 @@ struct stream {
 };
 
 struct plait_event {
+    plait_device_t *device; /* whose mutex it is under */
     int64_t n_recorded, n_fired;
     int n_held; /* by its owner and by work */
 };
@@ -206,6 +207,7 @@ plait_status_t check_device_event_create(plait_device_t *device,
     PLAIT_TRY(check_device_count_call(device, "event_create"));
     *event_p = calloc(1, sizeof(**event_p));
     (*event_p)->n_held = 1;
+    (*event_p)->device = device;
     lock(device);
     state_of(device)->n_events++;
     unlock(device);
@@ -221,20 +223,24 @@ void check_device_event_destroy(plait_device_t *device, plait_event_t *event)
     unlock(device);
 }
 
-static void run_fire(plait_device_t *device, void *argument)
+static void run_fire(plait_device_t *by, void *argument)
 {
     const mark_t *mark = argument;
+    plait_device_t *device = mark->event->device;
 
     lock(device);
     mark->event->n_fired = mark->number;
     (void)pthread_cond_broadcast(&state_of(device)->changed);
     release(mark->event);
     unlock(device);
+    (void)by;
 }
 
-static void run_wait(plait_device_t *device, void *argument)
+/* On a stream of any device. */
+static void run_wait(plait_device_t *by, void *argument)
 {
     const mark_t *mark = argument;
+    plait_device_t *device = mark->event->device;
     state_t *s = state_of(device);
 
     lock(device);
@@ -243,10 +249,13 @@ static void run_wait(plait_device_t *device, void *argument)
     }
     release(mark->event);
     unlock(device);
+    (void)by;
 }
 
-static mark_t mark_of(plait_device_t *device, plait_event_t *event, bool is_new)
+static mark_t mark_of(plait_event_t *event, bool is_new)
 {
+    plait_device_t *device = event->device;
+
     lock(device);
     event->n_held++;
     event->n_recorded += is_new;
@@ -261,7 +270,7 @@ plait_status_t check_device_event_record(plait_device_t *device, plait_event_t *
     plait_status_t status = PLAIT_OK;
 
     PLAIT_TRY(check_device_count_call(device, "event_record"));
-    const mark_t mark = mark_of(device, event, true);
+    const mark_t mark = mark_of(event, true);
     check_device_enqueue(stream, run_fire, &mark, sizeof(mark));
 done:
     return status;
@@ -273,7 +282,7 @@ plait_status_t check_device_event_order(plait_device_t *device, plait_event_t *e
     plait_status_t status = PLAIT_OK;
 
     PLAIT_TRY(check_device_count_call(device, "event_order"));
-    const mark_t mark = mark_of(device, event, false);
+    const mark_t mark = mark_of(event, false);
     check_device_enqueue(stream, run_wait, &mark, sizeof(mark));
 done:
     return status;
@@ -285,7 +294,7 @@ plait_status_t check_device_event_wait(plait_device_t *device, plait_event_t *ev
 
     PLAIT_TRY(check_device_count_call(device, "event_wait"));
     count_wait(device);
-    mark_t mark = mark_of(device, event, false);
+    mark_t mark = mark_of(event, false);
     run_wait(device, &mark);
 done:
     return status;

@@ -129,7 +129,12 @@ static int result_of(const char *name)
 
 enum { CAPABILITY = 90 };
 
+enum { MAX_DEVICES = 8, NOT_ENABLED = 705, ALREADY_ENABLED = 704 };
+
 static int n_current;
+static char contexts[MAX_DEVICES];
+static bool is_enabled[MAX_DEVICES][MAX_DEVICES]; /* by device and peer */
+static int current[64];
 
 int cuInit(unsigned flags)
 {
@@ -168,7 +173,7 @@ int cuDeviceGet(plait_cu_device_t *device, int ordinal)
 
 int cuDeviceGetCount(int *n_devices)
 {
-    *n_devices = 1;
+    *n_devices = number_of_environment("PLAIT_FAKE_DEVICES", 1);
     return 0;
 }
 
@@ -197,10 +202,7 @@ int cuDeviceGetAttribute(int *value, int attribute, plait_cu_device_t device)
 
 int cuDevicePrimaryCtxRetain(plait_cu_context_t *context, plait_cu_device_t device)
 {
-    static char any;
-
-    (void)device;
-    *context = (plait_cu_context_t)(void *)&any;
+    *context = (plait_cu_context_t)(void *)&contexts[device];
     return 0;
 }
 
@@ -212,8 +214,8 @@ int cuDevicePrimaryCtxRelease_v2(plait_cu_device_t device)
 
 int cuCtxPushCurrent_v2(plait_cu_context_t context)
 {
-    (void)context;
     MAY_FAIL;
+    current[n_current] = (int)((char *)(void *)context - contexts);
     n_current++;
     return 0;
 }
@@ -300,6 +302,45 @@ int cuMemcpyDtoDAsync_v2(plait_cu_address_t dst, plait_cu_address_t src, size_t 
     NEEDS_CONTEXT;
     (void)stream;
     memmove(memory_of(dst), memory_of(src), n);
+    return 0;
+}
+
+/* All pairs but those of device 2 reach each other. */
+int cuDeviceCanAccessPeer(int *can, plait_cu_device_t device, plait_cu_device_t peer)
+{
+    NEEDS_CONTEXT;
+    *can = device != 2 && peer != 2;
+    return 0;
+}
+
+int cuCtxEnablePeerAccess(plait_cu_context_t peer, unsigned flags)
+{
+    bool *place = NULL;
+
+    NEEDS_CONTEXT;
+    (void)flags;
+    place = &is_enabled[current[n_current - 1]][(char *)(void *)peer - contexts];
+    if (*place) {
+        return ALREADY_ENABLED;
+    }
+    *place = true;
+    return 0;
+}
+
+/* A copy that could be direct and was not allowed to is a fault here. */
+int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
+                      plait_cu_address_t src, plait_cu_context_t from, size_t n,
+                      plait_cu_stream_t stream)
+{
+    const int device = (int)((char *)(void *)to - contexts);
+    const int peer = (int)((char *)(void *)from - contexts);
+
+    NEEDS_CONTEXT;
+    (void)stream;
+    if (device != 2 && peer != 2 && !is_enabled[device][peer]) {
+        return NOT_ENABLED;
+    }
+    memcpy(memory_of(dst), memory_of(src), n);
     return 0;
 }
 

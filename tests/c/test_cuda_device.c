@@ -333,6 +333,46 @@ static bool says(const char *word)
     return strstr(plait_error_text(), word) != NULL;
 }
 
+static void switch_to(const machine_t *from, const machine_t *to)
+{
+    if (from->device != to->device) {
+        from->call->leave(from->device);
+        good(to->call->enter(to->device), "enter");
+    }
+}
+
+/* From this device, from others that it reaches, and from one that it does not; twice each. */
+static void test_cuda_across(const machine_t *m)
+{
+    enum { N = 100003 };
+    random_t r = {7};
+
+    for (int i = 0; i < 6; i++) {
+        machine_t other = *m;
+        if (plait_cuda_device(i / 2, &other.device) != PLAIT_OK) {
+            continue; /* there are no more */
+        }
+        switch_to(m, &other);
+        good(other.call->stream_create(other.device, &other.stream), "stream");
+        array_t src = array_create(&other, N);
+        array_fill(&src, &r);
+        array_put(&other, &src);
+        switch_to(&other, m);
+        array_t dst = array_create(m, N);
+        memcpy(dst.expected, src.expected, N);
+        good(m->call->copy(m->device, m->stream, dst.dev, NULL, dst.dev, 0), "nothing");
+        good(m->call->copy(m->device, m->stream, dst.dev,
+                           (i == 1) ? NULL : other.device, src.dev, N),
+             "copy");
+        CHECK(array_is_expected(m, &dst), "from device %d", i / 2);
+        array_destroy(m, &dst);
+        switch_to(m, &other);
+        array_destroy(&other, &src);
+        other.call->stream_destroy(other.device, other.stream);
+        switch_to(&other, m);
+    }
+}
+
 static void test_cuda_refusals(const machine_t *m)
 {
     plait_device_t *none = NULL;
@@ -419,6 +459,7 @@ int main(int n_arguments, char **arguments)
     test_cuda_boxes_in_place(&m);
     test_cuda_boxes_large(&m);
     test_cuda_events(&m);
+    test_cuda_across(&m);
     test_cuda_refusals(&m);
     machine_close(&m);
     return report("test_cuda_device");

@@ -143,7 +143,13 @@ static int64_t count_of(int i, int j)
     return counts[(3 * i + 5 * j) % 7];
 }
 
-/* What goes to others comes down once, what they send goes up once. */
+static void check_bytes(int rank, const char *where, int64_t n_bytes, int64_t expected)
+{
+    CHECK(n_bytes == expected, "rank %d: %lld bytes %s, expected %lld", rank,
+          (long long)n_bytes, where, (long long)expected);
+}
+
+/* What goes to others comes down once, what they send goes up once; or it comes across. */
 static void copies_rank(plait_comm_t *comm, void *context)
 {
     const int me = plait_comm_rank(comm);
@@ -172,13 +178,15 @@ static void copies_rank(plait_comm_t *comm, void *context)
     const check_device_counts_t before = check_device_counts(device);
     plait_status_t status = plait_alltoallv(comm, PLAIT_U8, counts, c.x, c.y);
     const check_device_counts_t after = check_device_counts(device);
+    const bool is_staged = team_link == &plait_link_staged;
     case_end(&c, comm, status, "chunks", n_x);
-    CHECK(after.down_bytes - before.down_bytes == n_down,
-          "rank %d: %lld bytes down, expected %lld", me,
-          (long long)(after.down_bytes - before.down_bytes), (long long)n_down);
-    CHECK(after.up_bytes - before.up_bytes == n_up,
-          "rank %d: %lld bytes up, expected %lld", me,
-          (long long)(after.up_bytes - before.up_bytes), (long long)n_up);
+    check_bytes(me, "down", after.down_bytes - before.down_bytes,
+                is_staged ? n_down : 0);
+    check_bytes(me, "up", after.up_bytes - before.up_bytes, is_staged ? n_up : 0);
+    check_bytes(me, "across", after.across_bytes - before.across_bytes,
+                is_staged ? 0 : n_up);
+    CHECK(is_staged || n_up == 0 || after.n_waits == before.n_waits,
+          "rank %d has waited for its device", me);
 }
 
 /* ---- failures ---- */
@@ -426,6 +434,21 @@ static bool finds_races(void)
 #endif
 }
 
+/* All by one link. */
+static void check_link(const plait_device_link_t *link, int n_ranks)
+{
+    team_link = link;
+    on_device_begin(n_ranks);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, cases_rank, NULL);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, copies_rank, NULL);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, exchange_rank, NULL);
+    if (n_ranks > 1) {
+        team_run(n_ranks, PLAIT_DIRECT_NONE, unsupported_rank, NULL);
+        check_failures(n_ranks);
+    }
+    on_device_end(n_ranks);
+}
+
 int main(void)
 {
     const int most = is_quick() ? 3 : 4;
@@ -435,15 +458,8 @@ int main(void)
     }
     check_lent();
     for (int n = 1; n <= most; n++) {
-        on_device_begin(n);
-        team_run(n, PLAIT_DIRECT_NONE, cases_rank, NULL);
-        team_run(n, PLAIT_DIRECT_NONE, copies_rank, NULL);
-        team_run(n, PLAIT_DIRECT_NONE, exchange_rank, NULL);
-        if (n > 1) {
-            team_run(n, PLAIT_DIRECT_NONE, unsupported_rank, NULL);
-            check_failures(n);
-        }
-        on_device_end(n);
+        check_link(&plait_link_staged, n);
+        check_link(NULL, n); /* peers by address */
     }
     (void)plait_pool_trim();
     return report("test_device");

@@ -83,15 +83,27 @@ static void check_weighted(int n_ranks)
     }
 }
 
+/* All by one link. */
+static void check_link(const plait_device_link_t *link, int n_ranks)
+{
+    team_link = link;
+    on_device_begin(n_ranks);
+    exec_cases(n_ranks);
+    exec_halo_cases(n_ranks);
+    on_device_end(n_ranks);
+}
+
 int main(void)
 {
-    for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+    const int most = is_quick() ? 3 : 4;
+
+    for (int n_ranks = 1; n_ranks <= most; n_ranks++) {
+        check_link(NULL, n_ranks); /* peers by address */
         on_device_begin(n_ranks);
-        exec_cases(n_ranks);
-        exec_halo_cases(n_ranks);
         check_weighted(n_ranks);
         on_device_end(n_ranks);
     }
+    check_link(&plait_link_staged, 3);
     on_device_begin(3);
     check_turned_large(2, PLAIT_C128);
     check_turned_large(3, PLAIT_F32);
