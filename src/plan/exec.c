@@ -420,6 +420,9 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
         status = conclude(exec);
     }
 done:
+    if (status != PLAIT_OK && exec->device != NULL) {
+        plait_device_abandon(exec->device);
+    }
     if (status != PLAIT_OK && !exec->is_joint &&
         (plan->is_collective || (exec->device != NULL && exec->device->is_lost))) {
         give_up();

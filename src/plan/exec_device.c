@@ -81,8 +81,7 @@ plait_status_t plait_exec_device_wait(plait_exec_t *exec)
 
     return (run->failure != PLAIT_OK)
                ? run->failure
-               : plait_device_failed(
-                     run, run->device->table->stream_wait(run->device, run->stream));
+               : plait_device_failed(run, plait_device_wait(run));
 }
 
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)

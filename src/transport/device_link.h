@@ -43,14 +43,22 @@ struct plait_device_link {
     plait_status_t (*open)(plait_device_run_t *run, void **state_p);
     void (*close)(plait_device_t *device, void *state);
 
+    /* In the place of close when an operation has failed, on all ranks: what still waits for a peer
+     * ends, and ranks open it anew before the next one. NULL: nothing waits. */
+    void (*abandon)(plait_device_t *device, void *state);
+
     /* At most one message to and one from each peer, none to this rank, addresses of the
      * device. Returns run->failure. */
     plait_status_t (*exchange)(plait_device_run_t *run, int n_sends,
                                const plait_message_t sends[], int n_recvs,
                                const plait_message_t recvs[]);
+
+    /* Until all is done on the stream. NULL: by the device, since peers cannot hold it up. */
+    plait_status_t (*wait)(plait_device_run_t *run);
 };
 
-extern const plait_device_link_t plait_link_peer, plait_link_staged;
+extern const plait_device_link_t plait_link_peer, plait_link_ipc, plait_link_nccl,
+    plait_link_staged;
 
 /* Sets link and state of the run. may_ask: the session is collective and all ranks are at this
  * place of it. The same status on all ranks: UNSUPPORTED where what was asked for cannot be
@@ -58,6 +66,13 @@ extern const plait_device_link_t plait_link_peer, plait_link_staged;
  * with which it is_lost. */
 plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reach,
                                      bool may_ask);
+
+/* Until all that the run has put on its stream is done. */
+plait_status_t plait_device_wait(plait_device_run_t *run);
+
+/* When an operation has ended with a failure that all ranks know of, or that this one could not tell
+ * them. */
+void plait_device_abandon(plait_device_run_t *run);
 
 /* What all ranks give, one after the other: n_bytes of each. Not OK: the run is_lost. */
 plait_status_t plait_device_share(plait_device_run_t *run, const void *mine,

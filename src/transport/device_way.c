@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* In the order in which they are taken. */
-static const plait_device_link_t *const links[] = {&plait_link_peer,
-                                                   &plait_link_staged};
+static const plait_device_link_t *const links[] = {
+    &plait_link_peer, &plait_link_ipc, &plait_link_nccl, &plait_link_staged};
 
 enum { N_LINKS = sizeof(links) / sizeof(links[0]), WHY_BYTES = 160 };
 
@@ -144,7 +144,8 @@ done:
     run->state = ways->is_open[l] ? ways->states[l] : NULL;
 }
 
-/* On all ranks or on none; why[]: of the first one that could not. */
+/* On all ranks or on none; why[]: of the first one that could not, but for those (PEER) that could
+ * not because of another. */
 static plait_status_t open_on_all(plait_device_run_t *run, ways_t *ways, int l,
                                   verdict_t all[], char why[WHY_BYTES], bool *is_open_p)
 {
@@ -163,8 +164,9 @@ static plait_status_t open_on_all(plait_device_run_t *run, ways_t *ways, int l,
     PLAIT_CHECK(!run->is_lost, (plait_status_t)mine.status, "%s", mine.why);
     PLAIT_TRY(plait_device_share(run, &mine, sizeof(mine), all));
     for (int r = run->session->end->size - 1; r >= 0; r--) {
-        if (all[r].status != PLAIT_OK) {
-            *is_open_p = false;
+        *is_open_p = *is_open_p && all[r].status == PLAIT_OK;
+        if (all[r].status != PLAIT_OK &&
+            (why[0] == '\0' || all[r].status != PLAIT_ERR_PEER)) {
             (void)snprintf(why, WHY_BYTES, "rank %d: %.140s", r, all[r].why);
         }
     }
@@ -192,12 +194,15 @@ static uint32_t common_links(const say_t all[], int n_ranks, char why[][WHY_BYTE
     return common;
 }
 
-static plait_status_t refuse(plait_reach_t reach, char why[][WHY_BYTES])
+static plait_status_t refuse(const ways_t *ways, plait_reach_t reach,
+                             char why[][WHY_BYTES])
 {
     char text[N_LINKS * WHY_BYTES + 64] = "";
 
     for (int l = 0; l < N_LINKS; l++) {
-        if ((reaches[reach] >> l & 1) != 0) {
+        bool is_asked_for = (reaches[reach] >> l & 1) != 0 &&
+                            (ways->forced == NULL || ways->forced == links[l]);
+        if (is_asked_for) {
             size_t used = strlen(text);
             (void)snprintf(text + used, sizeof(text) - used, "\n  %s: %s",
                            links[l]->name, why[l]);
@@ -222,7 +227,7 @@ static plait_status_t open_first(plait_device_run_t *run, ways_t *ways,
         }
     }
     if (!is_open) {
-        status = refuse(reach, why);
+        status = refuse(ways, reach, why);
         goto done;
     }
     ways->chosen[reach] = l;
@@ -305,4 +310,28 @@ plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reac
 done:
     run->is_lost = run->is_lost || (status != PLAIT_OK && ways == NULL);
     return status;
+}
+
+plait_status_t plait_device_wait(plait_device_run_t *run)
+{
+    bool is_links = run->link != NULL && run->link->wait != NULL && run->state != NULL;
+
+    return is_links ? run->link->wait(run)
+                    : run->device->table->stream_wait(run->device, run->stream);
+}
+
+void plait_device_abandon(plait_device_run_t *run)
+{
+    ways_t *ways = run->session->end->ways;
+
+    for (int l = 0; l < N_LINKS; l++) {
+        if (run->link == links[l] && links[l]->abandon != NULL && ways->is_open[l]) {
+            links[l]->abandon(run->device, ways->states[l]);
+            ways->is_open[l] = false;
+            for (int reach = 0; reach < PLAIT_REACH_COUNT; reach++) {
+                ways->chosen[reach] =
+                    (ways->chosen[reach] == l + 1) ? 0 : ways->chosen[reach];
+            }
+        }
+    }
 }

@@ -41,14 +41,14 @@ done:
     return status;
 }
 
-static plait_status_t swap(handover_t *h, int n_out, int n_in)
+static void swap(handover_t *h, int n_out, int n_in)
 {
     plait_session_t *session = h->run->session;
     plait_status_t status =
         session->end->transport->exchange(session, n_out, h->out, n_in, h->in);
 
     h->run->is_lost = h->run->is_lost || status != PLAIT_OK;
-    return plait_device_failed(h->run, status);
+    (void)plait_device_failed(h->run, status);
 }
 
 /* A rank that fails in the middle of its offers takes all of them back. */
@@ -56,16 +56,16 @@ static void make_offers(handover_t *h)
 {
     plait_status_t status = h->run->failure;
 
-    if (status == PLAIT_OK && h->n_sends > 0) {
-        status = h->by->ready(h->run);
-    }
     for (int i = 0; i < h->n_sends; i++) {
         h->mine[i] = (letter_t){.is_good = 0};
         if (status == PLAIT_OK) {
-            status = h->by->offer(h->run, h->sends[i].data, &h->mine[i].offer);
+            status = h->by->offer(h->run, &h->sends[i], &h->mine[i].offer);
         }
         h->out[i] =
             (plait_message_t){h->sends[i].peer, &h->mine[i], sizeof(h->mine[i])};
+    }
+    if (status == PLAIT_OK && h->n_sends > 0) {
+        status = h->by->ready(h->run);
     }
     for (int i = 0; i < h->n_recvs; i++) {
         h->in[i] =
@@ -115,7 +115,7 @@ static void give_receipts(handover_t *h)
         h->in[n_in++] =
             (plait_message_t){h->sends[i].peer, &h->receipts[i], sizeof(receipt_t)};
     }
-    (void)swap(h, n_out, n_in);
+    swap(h, n_out, n_in);
 }
 
 /* Also after a failure, for what a peer is about to read of this rank. */
@@ -153,12 +153,16 @@ plait_status_t plait_handover(plait_device_run_t *run, const plait_handover_t *b
     }
     h.in = h.out + n_sends;
     make_offers(&h);
-    if (swap(&h, n_sends, n_recvs) == PLAIT_OK || !run->is_lost) {
+    swap(&h, n_sends, n_recvs);
+    if (!run->is_lost) {
         take_offers(&h);
         give_receipts(&h);
     }
     if (!run->is_lost) {
         settle(&h);
+    }
+    if (by->finish != NULL && run->state != NULL) {
+        by->finish(run);
     }
 done:
     plait_pool_give(memory);

@@ -12,12 +12,12 @@ typedef struct {
 } plait_offer_t;
 
 typedef struct {
-    /* Records this rank's event that says that its memory is filled. */
-    plait_status_t (*ready)(plait_device_run_t *run);
-
-    /* Fills the offer of an address of this rank's. */
-    plait_status_t (*offer)(plait_device_run_t *run, const void *data,
+    /* Fills the offer of a message of this rank's; may enqueue work. */
+    plait_status_t (*offer)(plait_device_run_t *run, const plait_message_t *message,
                             plait_offer_t *offer);
+
+    /* Records this rank's event that says that all it offers is there. */
+    plait_status_t (*ready)(plait_device_run_t *run);
 
     /* Enqueues the copy of what a peer has offered, and what must come before it. */
     plait_status_t (*take)(plait_device_run_t *run, int peer,
@@ -27,6 +27,9 @@ typedef struct {
      * after a peer's, or, where it cannot, this thread. */
     plait_status_t (*receipt)(plait_device_run_t *run, uint64_t *word_p);
     plait_status_t (*settle)(plait_device_run_t *run, int peer, uint64_t word);
+
+    /* After everything, also where something failed. NULL: nothing. */
+    void (*finish)(plait_device_run_t *run);
 } plait_handover_t;
 
 /* As a link's exchange. */

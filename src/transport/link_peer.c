@@ -72,13 +72,13 @@ static plait_status_t peer_ready(plait_device_run_t *run)
     return run->device->table->event_record(run->device, mine->filled, run->stream);
 }
 
-static plait_status_t peer_offer(plait_device_run_t *run, const void *data,
-                                 plait_offer_t *offer)
+static plait_status_t peer_offer(plait_device_run_t *run,
+                                 const plait_message_t *message, plait_offer_t *offer)
 {
     const peer_t *mine = run->state;
 
     offer->words[0] = word_of(run->device);
-    offer->words[1] = word_of(data);
+    offer->words[1] = word_of(message->data);
     offer->words[2] = word_of(mine->filled);
     return PLAIT_OK;
 }

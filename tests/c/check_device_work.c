@@ -65,7 +65,7 @@ plait_status_t check_device_copy(plait_device_t *device, plait_stream_t stream,
 
     PLAIT_TRY(check_device_count_call(device, "copy"));
     check_device_need_live(device, "copy to", dst, n_bytes);
-    check_device_need_live(source, "copy from", src, n_bytes);
+    check_device_need_reached(source, src, n_bytes);
     check_device_enqueue(stream, run_copy, &copy, sizeof(copy));
     check_device_count_bytes(device, 0, 0, n_bytes);
 done:

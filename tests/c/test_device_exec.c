@@ -104,6 +104,7 @@ int main(void)
         on_device_end(n_ranks);
     }
     check_link(&plait_link_staged, 3);
+    check_link(&plait_link_ipc, 3);
     on_device_begin(3);
     check_turned_large(2, PLAIT_C128);
     check_turned_large(3, PLAIT_F32);
