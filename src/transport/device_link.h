@@ -60,6 +60,9 @@ struct plait_device_link {
 extern const plait_device_link_t plait_link_peer, plait_link_ipc, plait_link_nccl,
     plait_link_staged;
 
+/* Name of the i-th link in the order in which they are taken; NULL: there are no more. */
+PLAIT_EXPORT const char *plait_device_link_name(int i);
+
 /* Sets link and state of the run. may_ask: the session is collective and all ranks are at this
  * place of it. The same status on all ranks: UNSUPPORTED where what was asked for cannot be
  * had, with the reason of the rank that cannot; TRANSPORT and others of the transport itself,

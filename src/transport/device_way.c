@@ -1,6 +1,6 @@
 /* Which link the ranks of a communicator take, chosen here and nowhere else. */
 #include "base/alloc.h"
-#include "base/checked.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "device/pool.h"
 #include "transport/device_link.h"
@@ -9,14 +9,21 @@
 #include <string.h>
 
 /* In the order in which they are taken. */
-static const plait_device_link_t *const links[] = {
-    &plait_link_peer, &plait_link_ipc, &plait_link_nccl, &plait_link_staged};
+enum { PEER, IPC, NCCL, STAGED, N_LINKS, WHY_BYTES = 160 };
 
-enum { N_LINKS = sizeof(links) / sizeof(links[0]), WHY_BYTES = 160 };
+static const plait_device_link_t *const links[N_LINKS] = {
+    [PEER] = &plait_link_peer,
+    [IPC] = &plait_link_ipc,
+    [NCCL] = &plait_link_nccl,
+    [STAGED] = &plait_link_staged,
+};
 
-/* Of which those of a reach are a part: bit l is links[l]. */
+/* Which are part of a reach: bit l is links[l]. */
 static const uint32_t reaches[PLAIT_REACH_COUNT] = {
-    [PLAIT_REACH_ANY] = (UINT32_C(1) << N_LINKS) - 1,
+    [PLAIT_REACH_ANY] = (1U << N_LINKS) - 1,
+    [PLAIT_REACH_NODE] = 1U << PEER | 1U << IPC,
+    [PLAIT_REACH_NCCL] = 1U << NCCL,
+    [PLAIT_REACH_MPI] = 1U << STAGED,
 };
 
 typedef struct plait_device_ways {
@@ -231,6 +238,8 @@ static plait_status_t open_first(plait_device_run_t *run, ways_t *ways,
         goto done;
     }
     ways->chosen[reach] = l;
+    plait_log(PLAIT_LOG_INFO, "rank %d of %d reaches peers' devices by %s",
+              run->session->end->rank, run->session->end->size, links[l - 1]->name);
     take(run, ways, l - 1);
 done:
     return status;
@@ -310,6 +319,11 @@ plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reac
 done:
     run->is_lost = run->is_lost || (status != PLAIT_OK && ways == NULL);
     return status;
+}
+
+const char *plait_device_link_name(int i)
+{
+    return (i >= 0 && i < N_LINKS) ? links[i]->name : NULL;
 }
 
 plait_status_t plait_device_wait(plait_device_run_t *run)
