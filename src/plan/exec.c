@@ -440,6 +440,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     plait_exec_t exec = {.plan = plan,
                          .session = {.end = end, .run = run},
                          .times = times,
+                         .is_beside = arrays->is_beside,
                          .skipped = history->skipped};
     int64_t start = now_if_timed(&exec);
     void *memory = NULL;

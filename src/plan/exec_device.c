@@ -37,8 +37,10 @@ plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *r
     plait_device_t *device = exec->plan->device;
     int64_t n_bytes = memory_bytes(exec->plan);
 
-    *run = (plait_device_run_t){
-        .device = device, .stream = stream, .session = &exec->session};
+    *run = (plait_device_run_t){.device = device,
+                                .stream = stream,
+                                .session = &exec->session,
+                                .link = &plait_link_staged};
     exec->device = run;
     PLAIT_TRY(device->table->enter(device));
     run->is_inside = true;
@@ -50,13 +52,14 @@ done:
     return plait_device_failed(run, status);
 }
 
+/* Links keep the order of one stream and of one thread; what runs beside others is staged. */
 plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
     const plait_plan_t *plan = exec->plan;
     plait_status_t status = PLAIT_OK;
 
-    if (plan->is_collective && plan->n_ranks > 1) {
+    if (plan->is_collective && plan->n_ranks > 1 && !exec->is_beside) {
         status = plait_device_find_way(run, plan->reach, plan->needs_agreement);
         exec->is_joint = status != PLAIT_OK && !run->is_lost;
     }
