@@ -33,7 +33,7 @@ for name in ("plait_fft1_isa", "plait_op_count"):
 print(json.dumps(facts))
 """
 
-# Names and texts of CUDA's libraries, then one text for each device.
+# Names and texts of CUDA's libraries, one text for each device, and how ranks reach each other's.
 CUDA_PROBE = """
 import ctypes, json
 from plait import _core
@@ -46,7 +46,11 @@ while name(len(libraries)):
     libraries.append((name(i).decode(), say(i).decode()))
 while text := device(len(devices)):
     devices.append(text.decode())
-print(json.dumps((libraries, devices, _core.has_devices())))
+link, links = _core.lib.plait_device_link_name, []
+link.restype = ctypes.c_char_p
+while text := link(len(links)):
+    links.append(text.decode())
+print(json.dumps((libraries, devices, links, _core.has_devices())))
 """
 
 
@@ -133,7 +137,7 @@ def cuda_rows():
     if text is None:
         yield "CUDA", "unknown: the C library cannot be loaded"
         return
-    libraries, devices, accepted = json.loads(text)
+    libraries, devices, links, accepted = json.loads(text)
     is_absent = all("was not found" in said for _, said in libraries)
     if accepted or not is_absent:
         chosen = "accepted: PLAIT_CUDA=1" if accepted else "refused: PLAIT_CUDA=1 is not set"
@@ -145,6 +149,7 @@ def cuda_rows():
         yield f"CUDA {name}", said
     for i, said in enumerate(devices):
         yield f"CUDA device {i}", said
+    yield "between GPUs", f"{', '.join(links)}: the first one that all ranks have"
 
 
 def cache_sizes():

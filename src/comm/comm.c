@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/team.h"
+#include "transport/device_link.h"
 #include "transport/hosts.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
@@ -213,6 +214,7 @@ void plait_comm_destroy(plait_comm_t **comm_p)
         if (attached != NULL) {
             comm->detach(attached);
         }
+        plait_device_close_ways(&comm->end);
         if (comm->end.transport != NULL) {
             comm->end.transport->close(&comm->end);
         }

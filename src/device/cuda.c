@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/cuda_code.h"
+#include "device/cuda_nccl.h"
 #include "device/cuda_state.h"
 
 #include <limits.h>
@@ -200,6 +201,17 @@ static plait_status_t event_wait(plait_device_t *device, plait_event_t *event)
                            "waiting for an event");
 }
 
+static plait_status_t event_ask(plait_device_t *device, plait_event_t *event,
+                                bool *is_over_p)
+{
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    int result = state->cuda->cuEventQuery(event_of(event));
+
+    *is_over_p = result != PLAIT_CU_NOT_READY;
+    return plait_cuda_must(state, (result == PLAIT_CU_NOT_READY) ? PLAIT_CU_OK : result,
+                           "asking for an event");
+}
+
 static const plait_device_table_t table = {
     .name = "cuda",
     .enter = enter,
@@ -225,6 +237,14 @@ static const plait_device_table_t table = {
     .event_order = event_order,
     .event_wait = event_wait,
     .stream_wait = stream_wait,
+    .copy = plait_cuda_copy,
+    .memory_export = plait_cuda_memory_export,
+    .memory_import = plait_cuda_memory_import,
+    .memory_drop = plait_cuda_memory_drop,
+    .event_export = plait_cuda_event_export,
+    .event_import = plait_cuda_event_import,
+    .event_ask = event_ask,
+    .nccl = &plait_cuda_nccl,
 };
 
 /* ---- Kernels -------------------------------------------------------------------------------- */

@@ -52,10 +52,24 @@ typedef struct plait_cublas *plait_cublas_t;
 typedef struct plait_cusolver *plait_cusolver_t;
 typedef struct plait_cusolver_params *plait_cusolver_params_t;
 
+typedef struct plait_nccl_comm *plait_nccl_comm_t;
+typedef struct plait_nccl_config plait_nccl_config_t;
+
+/* ncclUniqueId, by value. */
+typedef struct {
+    char bytes[128];
+} plait_nccl_unique_t;
+
+/* CUipcMemHandle and CUipcEventHandle. */
+typedef struct {
+    char bytes[64];
+} plait_cu_ipc_t;
+
 enum {
     PLAIT_CU_OK = 0,
     PLAIT_CU_NO_MEMORY = 2,
     PLAIT_CU_STUB = 34,
+    PLAIT_CU_NOT_READY = 600,
     PLAIT_CU_NOT_SUPPORTED = 801,
 
     PLAIT_CU_MAJOR = 75, /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR */
@@ -150,6 +164,26 @@ enum {
     _row(DRIVER, int, cuMemcpyDtoDAsync_v2,                                            \
          (plait_cu_address_t dst, plait_cu_address_t src, size_t n,                    \
           plait_cu_stream_t stream))                                                   \
+    _row(DRIVER, int, cuMemcpyPeerAsync,                                               \
+         (plait_cu_address_t dst, plait_cu_context_t to, plait_cu_address_t src,       \
+          plait_cu_context_t from, size_t n, plait_cu_stream_t stream))                \
+    _row(DRIVER, int, cuDeviceCanAccessPeer,                                           \
+         (int *can, plait_cu_device_t device, plait_cu_device_t peer))                 \
+    _row(DRIVER, int, cuCtxEnablePeerAccess,                                           \
+         (plait_cu_context_t peer, unsigned flags))                                    \
+    _row(DRIVER, int, cuPointerGetAttribute,                                           \
+         (void *value, int attribute, plait_cu_address_t memory))                      \
+    _row(DRIVER, int, cuMemGetAddressRange_v2,                                         \
+         (plait_cu_address_t * base, size_t * n, plait_cu_address_t memory))           \
+    _row(DRIVER, int, cuIpcGetMemHandle,                                               \
+         (plait_cu_ipc_t * handle, plait_cu_address_t base))                           \
+    _row(DRIVER, int, cuIpcOpenMemHandle_v2,                                           \
+         (plait_cu_address_t * base, plait_cu_ipc_t handle, unsigned flags))           \
+    _row(DRIVER, int, cuIpcCloseMemHandle, (plait_cu_address_t base))                  \
+    _row(DRIVER, int, cuIpcGetEventHandle,                                             \
+         (plait_cu_ipc_t * handle, plait_cu_event_t event))                            \
+    _row(DRIVER, int, cuIpcOpenEventHandle,                                            \
+         (plait_cu_event_t * event, plait_cu_ipc_t handle))                            \
     _row(DRIVER, int, cuStreamCreate, (plait_cu_stream_t * stream, unsigned flags))    \
     _row(DRIVER, int, cuStreamDestroy_v2, (plait_cu_stream_t stream))                  \
     _row(DRIVER, int, cuStreamSynchronize, (plait_cu_stream_t stream))                 \
@@ -159,6 +193,7 @@ enum {
     _row(DRIVER, int, cuEventDestroy_v2, (plait_cu_event_t event))                     \
     _row(DRIVER, int, cuEventRecord,                                                   \
          (plait_cu_event_t event, plait_cu_stream_t stream))                           \
+    _row(DRIVER, int, cuEventQuery, (plait_cu_event_t event))                          \
     _row(DRIVER, int, cuEventSynchronize, (plait_cu_event_t event))                    \
     _row(DRIVER, int, cuModuleLoadDataEx,                                              \
          (plait_cu_module_t * module, const void *image, unsigned n_options,           \
@@ -278,7 +313,24 @@ enum {
     PLAIT_CUSOLVER_ORMQR(_row, cusolverDnCunmqr)                                       \
     PLAIT_CUSOLVER_ORMQR(_row, cusolverDnZunmqr)                                       \
                                                                                        \
-    _row(NCCL, int, ncclGetVersion, (int *version))
+    _row(NCCL, int, ncclGetVersion, (int *version))                                    \
+    _row(NCCL, const char *, ncclGetErrorString, (int result))                         \
+    _row(NCCL, const char *, ncclGetLastError, (plait_nccl_comm_t comm))               \
+    _row(NCCL, int, ncclGetUniqueId, (plait_nccl_unique_t * id))                       \
+    _row(NCCL, int, ncclCommInitRankConfig,                                            \
+         (plait_nccl_comm_t * comm, int n_ranks, plait_nccl_unique_t id, int rank,     \
+          plait_nccl_config_t *config))                                                \
+    _row(NCCL, int, ncclCommGetAsyncError, (plait_nccl_comm_t comm, int *result))      \
+    _row(NCCL, int, ncclCommAbort, (plait_nccl_comm_t comm))                           \
+    _row(NCCL, int, ncclCommDestroy, (plait_nccl_comm_t comm))                         \
+    _row(NCCL, int, ncclGroupStart, (void))                                            \
+    _row(NCCL, int, ncclGroupEnd, (void))                                              \
+    _row(NCCL, int, ncclSend,                                                          \
+         (const void *data, size_t n, int type, int peer, plait_nccl_comm_t comm,      \
+          plait_cu_stream_t stream))                                                   \
+    _row(NCCL, int, ncclRecv,                                                          \
+         (void *data, size_t n, int type, int peer, plait_nccl_comm_t comm,            \
+          plait_cu_stream_t stream))
 
 /* Pointers to the functions of the libraries that plait_cuda_require has opened. */
 typedef struct {

@@ -16,6 +16,7 @@ struct plait_cuda_buffer {
     void *data;
     int64_t n_bytes;
     bool is_taken;
+    bool is_kept; /* other processes may have it open: freed, it would be theirs too */
     plait_stream_t stream;  /* where it was given back ... */
     plait_cu_event_t event; /* ... and when; NULL for pinned memory */
 };
@@ -77,13 +78,23 @@ static void release(plait_cuda_state_t *state, plait_cuda_buffer_t *b)
     }
 }
 
+void plait_cuda_keep(plait_cuda_state_t *state, const void *memory)
+{
+    (void)pthread_mutex_lock(&state->lock);
+    plait_cuda_buffer_t *b = find(&state->memory, memory);
+    if (b != NULL) {
+        b->is_kept = true;
+    }
+    (void)pthread_mutex_unlock(&state->lock);
+}
+
 /* Frees what nobody has; CUDA waits until nothing uses it. */
 static void trim(plait_cuda_state_t *state, plait_cuda_pool_t *pool)
 {
     int n_kept = 0;
 
     for (int i = 0; i < pool->n_buffers; i++) {
-        if (pool->buffers[i].is_taken) {
+        if (pool->buffers[i].is_taken || pool->buffers[i].is_kept) {
             pool->buffers[n_kept] = pool->buffers[i];
             n_kept++;
         } else {

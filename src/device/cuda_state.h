@@ -44,6 +44,7 @@ typedef struct {
     plait_cuda_room_t *rooms;      /* host memory of cuSOLVER, the largest first */
     plait_cuda_planned_t *planned; /* what cuSOLVER was asked about, newest first */
     pthread_mutex_t lock;          /* of pools, lists and libraries */
+    _Atomic uint64_t reached; /* bit = ordinal of a device whose memory is reached */
     _Atomic int dead; /* the first result after which the context cannot be used */
 } plait_cuda_state_t;
 
@@ -73,7 +74,24 @@ void plait_cuda_give(plait_device_t *device, plait_stream_t stream, void *memory
 plait_status_t plait_cuda_host_take(plait_device_t *device, int64_t n_bytes,
                                     void **host_p);
 void plait_cuda_host_give(plait_device_t *device, void *host);
+/* Memory that begins there is not freed while the device lives. */
+void plait_cuda_keep(plait_cuda_state_t *state, const void *memory);
 void plait_cuda_pools_release(plait_cuda_state_t *state);
+
+plait_status_t plait_cuda_copy(plait_device_t *device, plait_stream_t stream, void *dst,
+                               plait_device_t *from, const void *src, int64_t n_bytes);
+
+plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memory,
+                                        plait_device_shown_t *shown_p);
+plait_status_t plait_cuda_memory_import(plait_device_t *device,
+                                        const plait_device_handle_t *handle,
+                                        void **base_p);
+void plait_cuda_memory_drop(plait_device_t *device, void *base);
+plait_status_t plait_cuda_event_export(plait_device_t *device, plait_event_t **event_p,
+                                       plait_device_handle_t *handle_p);
+plait_status_t plait_cuda_event_import(plait_device_t *device,
+                                       const plait_device_handle_t *handle,
+                                       plait_event_t **event_p);
 
 plait_status_t plait_cuda_boxes(plait_device_t *device, plait_stream_t stream,
                                 plait_dtype_t dtype, int64_t n_boxes,

@@ -105,6 +105,44 @@ typedef struct {
     int32_t *info;
 } plait_device_tile_t;
 
+/* Memory or an event, for other processes of the node. */
+typedef struct {
+    unsigned char bytes[64];
+} plait_device_handle_t;
+
+/* An address of a device's memory, for other processes of the node. */
+typedef struct {
+    plait_device_handle_t handle; /* of the block that it is in */
+    uint64_t base;                /* where that begins in its own process */
+    uint64_t number;              /* no other block has or had or will have it */
+    int64_t offset;               /* of the address in the block */
+} plait_device_shown_t;
+
+/* NCCL between ranks that have a device each. Nothing here waits: `ask` tells whether what was begun
+ * is over, or how it failed. A group is what is between begin and end. */
+typedef struct plait_nccl plait_nccl_t;
+
+typedef struct {
+    unsigned char bytes[128];
+} plait_nccl_id_t;
+
+typedef struct {
+    plait_status_t (*can)(void); /* UNSUPPORTED: not found, or too old */
+    plait_status_t (*id)(plait_nccl_id_t *id_p);
+    /* For the device that is current. */
+    plait_status_t (*open)(const plait_nccl_id_t *id, int n_ranks, int rank,
+                           plait_nccl_t **nccl_p);
+    plait_status_t (*ask)(plait_nccl_t *nccl, bool *is_over_p);
+    plait_status_t (*begin)(plait_nccl_t *nccl);
+    plait_status_t (*send)(plait_nccl_t *nccl, plait_stream_t stream, int peer,
+                           const void *data, int64_t n_bytes);
+    plait_status_t (*recv)(plait_nccl_t *nccl, plait_stream_t stream, int peer,
+                           void *data, int64_t n_bytes);
+    plait_status_t (*end)(plait_nccl_t *nccl);
+    void (*close)(plait_nccl_t *nccl);
+    void (*abort)(plait_nccl_t *nccl); /* what is on streams ends, however it was */
+} plait_device_nccl_t;
+
 typedef struct {
     const char *name; /* "cuda" */
 
@@ -164,12 +202,40 @@ typedef struct {
     void (*event_destroy)(plait_device_t *device, plait_event_t *event);
     plait_status_t (*event_record)(plait_device_t *device, plait_event_t *event,
                                    plait_stream_t stream);
-    /* The stream goes on after the event. */
+    /* The stream goes on after the event, as it was recorded last before this call. */
     plait_status_t (*event_order)(plait_device_t *device, plait_event_t *event,
                                   plait_stream_t stream);
     /* This thread waits for the event: the only functions that wait. */
     plait_status_t (*event_wait)(plait_device_t *device, plait_event_t *event);
     plait_status_t (*stream_wait)(plait_device_t *device, plait_stream_t stream);
+
+    /* Between devices of one process, whose events `event_order` takes on each of them. From
+     * memory of another device; NULL: of this one, or what memory_import gave. */
+    plait_status_t (*copy)(plait_device_t *device, plait_stream_t stream, void *dst,
+                           plait_device_t *from, const void *src, int64_t n_bytes);
+
+    /* For other processes of this node; NULL: nothing can be shown to them. UNSUPPORTED: this
+     * memory cannot, and why. What `take` gives can, or none, and stays allocated then. */
+    plait_status_t (*memory_export)(plait_device_t *device, const void *memory,
+                                    plait_device_shown_t *shown_p);
+    /* The address here of another process's block, until it is dropped: nothing that uses it is
+     * under way then. */
+    plait_status_t (*memory_import)(plait_device_t *device,
+                                    const plait_device_handle_t *handle, void **base_p);
+    void (*memory_drop)(plait_device_t *device, void *base);
+    /* An event as event_create makes it, and another process's: each is destroyed by
+     * event_destroy. A stream waits for what was recorded before it was told to. */
+    plait_status_t (*event_export)(plait_device_t *device, plait_event_t **event_p,
+                                   plait_device_handle_t *handle_p);
+    plait_status_t (*event_import)(plait_device_t *device,
+                                   const plait_device_handle_t *handle,
+                                   plait_event_t **event_p);
+
+    /* Whether the event has come. */
+    plait_status_t (*event_ask)(plait_device_t *device, plait_event_t *event,
+                                bool *is_over_p);
+
+    const plait_device_nccl_t *nccl; /* NULL: it knows no such devices */
 } plait_device_table_t;
 
 struct plait_device {

@@ -46,7 +46,8 @@ static inline int plait_choices_value(plait_choices_t choices, int key)
 /* "transpose_comm_backend MPI": what is not default. */
 void plait_choices_print(plait_choices_t choices, char *text, size_t n_bytes);
 
-/* Lowers caps to what the backend chosen uses of the endpoint's. INVALID for a value of the
+/* Lowers caps to what the backend chosen uses of the endpoint's; on a device it says which links may be
+ * taken. INVALID for a value of the
  * environment that there is not, UNSUPPORTED for what is not here, with the reason. */
 plait_status_t plait_choices_apply(plait_choices_t choices, const plait_endpoint_t *end,
                                    plait_caps_t *caps);

@@ -397,6 +397,10 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
     if (plait_exec_agrees(plan, exec->session.end, history)) {
         PLAIT_TRY(run_fence(exec, &nothing, status));
     }
+    if (exec->device != NULL) {
+        PLAIT_TRY(plait_exec_device_find_way(exec));
+        status = exec->device->failure;
+    }
     for (int i = 0; i < plan->n_steps && !is_over; i++) {
         const plait_step_t *step = &plan->steps[i];
         int64_t start = now_if_timed(exec);
@@ -416,6 +420,9 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
         status = conclude(exec);
     }
 done:
+    if (status != PLAIT_OK && exec->device != NULL) {
+        plait_device_abandon(exec->device);
+    }
     if (status != PLAIT_OK && !exec->is_joint &&
         (plan->is_collective || (exec->device != NULL && exec->device->is_lost))) {
         give_up();
@@ -433,6 +440,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     plait_exec_t exec = {.plan = plan,
                          .session = {.end = end, .run = run},
                          .times = times,
+                         .is_beside = arrays->is_beside,
                          .skipped = history->skipped};
     int64_t start = now_if_timed(&exec);
     void *memory = NULL;

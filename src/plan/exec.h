@@ -15,6 +15,7 @@ struct plait_exec {
     char *scratch;               /* plan->scratch_bytes, at a 64-byte boundary */
     char *kept;                  /* records of peers, from an arrival to its fence */
     bool has_arrived;            /* at the fence that comes next */
+    bool is_beside;              /* as in plait_exec_arrays_t */
     plait_device_run_t *device;  /* NULL: all of it is in host memory */
     plait_lender_t *lender;      /* of its work memory there; NULL: the device */
     plait_trace_times_t *times;  /* NULL: nobody wants to know */
@@ -52,6 +53,7 @@ typedef struct {
     void *const *rets;
     plait_stream_t stream;
     plait_lender_t *lender; /* of work memory; NULL: the device's own */
+    bool is_beside; /* a started operation: on a device others run at the same time */
 } plait_exec_arrays_t;
 
 /* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. On a

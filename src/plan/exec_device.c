@@ -60,8 +60,10 @@ plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *r
     plait_device_t *device = exec->plan->device;
     int64_t n_bytes = memory_bytes(exec->plan);
 
-    *run = (plait_device_run_t){
-        .device = device, .stream = arrays->stream, .session = &exec->session};
+    *run = (plait_device_run_t){.device = device,
+                                .stream = arrays->stream,
+                                .session = &exec->session,
+                                .link = &plait_link_staged};
     exec->device = run;
     exec->lender = arrays->lender;
     PLAIT_TRY(device->table->enter(device));
@@ -72,6 +74,20 @@ plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *r
     }
 done:
     return plait_device_failed(run, status);
+}
+
+/* Links keep the order of one stream and of one thread; what runs beside others is staged. */
+plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
+{
+    plait_device_run_t *run = exec->device;
+    const plait_plan_t *plan = exec->plan;
+    plait_status_t status = PLAIT_OK;
+
+    if (plan->is_collective && plan->n_ranks > 1 && !exec->is_beside) {
+        status = plait_device_find_way(run, plan->reach, plan->needs_agreement);
+        exec->is_joint = status != PLAIT_OK && !run->is_lost;
+    }
+    return status;
 }
 
 void plait_exec_device_end(plait_exec_t *exec, void *memory)
@@ -92,8 +108,7 @@ plait_status_t plait_exec_device_wait(plait_exec_t *exec)
 
     return (run->failure != PLAIT_OK)
                ? run->failure
-               : plait_device_failed(
-                     run, run->device->table->stream_wait(run->device, run->stream));
+               : plait_device_failed(run, plait_device_wait(run));
 }
 
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)
@@ -242,8 +257,7 @@ plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
     const plait_transport_t *transport = session->end->transport;
 
     if (exec->device != NULL) {
-        return plait_device_link(exec->device->device)
-            ->sendrecv(exec->device, is_buffered, send, recv, matched_p);
+        return plait_device_sendrecv(exec->device, is_buffered, send, recv, matched_p);
     }
     return is_buffered ? transport->send(session, send)
                        : transport->sendrecv(session, send, recv, matched_p);

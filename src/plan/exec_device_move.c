@@ -223,8 +223,7 @@ plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *mo
         (void)plait_device_failed(run, pack_all(&batch, move, &mail));
     }
     if (mail.n_out + mail.n_in > 0) {
-        (void)plait_device_link(run->device)
-            ->exchange(run, mail.n_out, mail.out, mail.n_in, mail.in);
+        (void)run->link->exchange(run, mail.n_out, mail.out, mail.n_in, mail.in);
     }
     if (run->failure == PLAIT_OK) {
         (void)plait_device_failed(run, unpack_all(&batch, move, &mail));

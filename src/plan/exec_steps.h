@@ -27,6 +27,10 @@ plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *r
                                        void **memory_p);
 void plait_exec_device_end(plait_exec_t *exec, void *memory);
 
+/* By which link this execution reaches peers: for all ranks alike. Not OK: they leave here, as
+ * one unless the device's run is lost. */
+plait_status_t plait_exec_device_find_way(plait_exec_t *exec);
+
 /* Any step but a fence. After a failure messages are all that is done of it. */
 plait_status_t plait_exec_device_step(plait_exec_t *exec, const plait_step_t *step);
 plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *move);

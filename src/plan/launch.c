@@ -412,7 +412,11 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
     const entry_t *entry = NULL;
     const void *operands[PLAIT_MAX_ARRAYS];
     void *results[PLAIT_MAX_ARRAYS];
-    const plait_exec_arrays_t arrays = {operands, results, call->stream, call->lender};
+    const plait_exec_arrays_t arrays = {.args = operands,
+                                        .rets = results,
+                                        .stream = call->stream,
+                                        .lender = call->lender,
+                                        .is_beside = is_started};
 
     PLAIT_TRY(prepare(call, &cache, &entry));
     for (int i = 0; i < call->op->n_args; i++) {

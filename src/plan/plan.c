@@ -64,6 +64,7 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
     plan->direct = problem->caps.direct;
     plan->can_write = problem->caps.can_write && plan->direct != PLAIT_DIRECT_NONE;
     plan->device = problem->caps.device;
+    plan->reach = problem->caps.reach;
     plan->n_threads = (int)plait_max(1, problem->caps.n_threads);
     plan->is_collective = true;
     plan->agree = PLAIT_HASH_SEED;

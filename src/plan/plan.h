@@ -185,6 +185,7 @@ struct plait_plan {
     plait_direct_t direct;
     bool can_write;         /* peers' memory */
     plait_device_t *device; /* that it runs on; NULL: the host */
+    plait_reach_t reach;    /* of peers' devices */
     int n_threads;          /* of this rank, for its kernels */
     bool is_collective;
     bool needs_agreement; /* it communicates before its first fence */

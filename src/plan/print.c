@@ -137,10 +137,8 @@ void plait_plan_print(const plait_plan_t *plan, FILE *file)
     char where[64] = "";
 
     if (plan->device != NULL) {
-        const plait_device_link_t *link = plait_device_link(plan->device);
-        (void)snprintf(where, sizeof(where), " %s on a %s device%s", link->name,
-                       plan->device->table->name,
-                       link->is_blocking ? " (blocking)" : "");
+        (void)snprintf(where, sizeof(where), " on a %s device",
+                       plan->device->table->name);
     }
     (void)fprintf(file,
                   "%s, rank %d of %d by %s%s: %" PRId64 " messages, %" PRId64

@@ -1,11 +1,16 @@
-/* How arrays in a device's memory go between ranks: a const table, beside the transport's own,
- * which the host's messages go through. Copies staged in host memory are the one way so far;
- * whatever reaches a peer's device without the host has its place here. */
+/* How arrays in a device's memory go between ranks: a const table for each way, beside the
+ * transport's own, which the host's messages go through.
+ *
+ * Which one a communicator's ranks take is found once, at the first operation on devices: the first
+ * in the order of device_way.c that all ranks say they can, and that opens on all. Until then, and for
+ * matched transfers, copies are staged in host memory. */
 #ifndef PLAIT_TRANSPORT_DEVICE_LINK_H
 #define PLAIT_TRANSPORT_DEVICE_LINK_H
 
 #include "device/device.h"
 #include "transport/transport.h"
+
+typedef struct plait_device_link plait_device_link_t;
 
 /* One execution on a device, between its enter and leave. Work that is enqueued on the stream
  * before a call is seen by it, and work enqueued after it sees what it has brought.
@@ -17,15 +22,30 @@ typedef struct {
     plait_device_t *device;
     plait_stream_t stream;
     plait_session_t *session;
+    const plait_device_link_t *link; /* by which it reaches peers */
+    void *state;                     /* the link's own */
     plait_status_t failure;
     char why[240];
     bool is_lost;   /* peers may wait for what does not come */
     bool is_inside; /* the device was entered */
 } plait_device_run_t;
 
-typedef struct {
+struct plait_device_link {
     const char *name;
     bool is_blocking; /* the calling thread waits for the device and for peers */
+    bool is_known; /* `can` says the same on all ranks: they need not ask each other */
+
+    /* Whether this rank could take it. UNSUPPORTED: why not. NULL: it always can. */
+    plait_status_t (*can)(const plait_endpoint_t *end, const plait_device_t *device);
+
+    /* What is needed for exchanges with all ranks, which call it together and keep nobody waiting
+     * when they fail; not OK on one is a refusal on all. NULL: nothing. */
+    plait_status_t (*open)(plait_device_run_t *run, void **state_p);
+    void (*close)(plait_device_t *device, void *state);
+
+    /* In the place of close when an operation has failed, on all ranks: what still waits for a peer
+     * ends, and ranks open it anew before the next one. NULL: nothing waits. */
+    void (*abandon)(plait_device_t *device, void *state);
 
     /* At most one message to and one from each peer, none to this rank, addresses of the
      * device. Returns run->failure. */
@@ -33,19 +53,51 @@ typedef struct {
                                const plait_message_t sends[], int n_recvs,
                                const plait_message_t recvs[]);
 
-    /* As the transport's sendrecv, or as its send, on addresses of the device. A rank that has
-     * failed sends what its partner refuses, and refuses what it is sent. */
-    plait_status_t (*sendrecv)(plait_device_run_t *run, bool is_buffered,
-                               const plait_half_t *send, const plait_half_t *recv,
-                               plait_matched_t *matched_p);
-} plait_device_link_t;
+    /* Until all is done on the stream. NULL: by the device, since peers cannot hold it up. */
+    plait_status_t (*wait)(plait_device_run_t *run);
+};
 
-const plait_device_link_t *plait_device_link(const plait_device_t *device);
+extern const plait_device_link_t plait_link_peer, plait_link_ipc, plait_link_nccl,
+    plait_link_staged;
+
+/* Name of the i-th link in the order in which they are taken; NULL: there are no more. */
+PLAIT_EXPORT const char *plait_device_link_name(int i);
+
+/* Sets link and state of the run. may_ask: the session is collective and all ranks are at this
+ * place of it. The same status on all ranks: UNSUPPORTED where what was asked for cannot be
+ * had, with the reason of the rank that cannot; TRANSPORT and others of the transport itself,
+ * with which it is_lost. */
+plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reach,
+                                     bool may_ask);
+
+/* Until all that the run has put on its stream is done. */
+plait_status_t plait_device_wait(plait_device_run_t *run);
+
+/* When an operation has ended with a failure that all ranks know of, or that this one could not tell
+ * them. */
+void plait_device_abandon(plait_device_run_t *run);
+
+/* What all ranks give, one after the other: n_bytes of each. Not OK: the run is_lost. */
+plait_status_t plait_device_share(plait_device_run_t *run, const void *mine,
+                                  int64_t n_bytes, void *all);
+
+/* Before the endpoint is closed; no operation is under way. */
+void plait_device_close_ways(plait_endpoint_t *end);
+
+/* As the transport's sendrecv, or as its send, on addresses of the device, staged. A rank that has
+ * failed sends what its partner refuses, and refuses what it is sent. */
+plait_status_t plait_device_sendrecv(plait_device_run_t *run, bool is_buffered,
+                                     const plait_half_t *send, const plait_half_t *recv,
+                                     plait_matched_t *matched_p);
 
 /* Keeps the first failure with its text; returns it. */
 plait_status_t plait_device_failed(plait_device_run_t *run, plait_status_t status);
 
 /* Gives the device back what is kept for copies between its memory and the host's. */
 void plait_staged_trim(plait_device_t *device);
+
+/* For tests: from now on this link alone, on all ranks alike; nothing was asked for yet. */
+plait_status_t plait_device_force_link(plait_endpoint_t *end,
+                                       const plait_device_link_t *link);
 
 #endif

@@ -136,6 +136,7 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     plait_mpi_link_t *link = plait_alloc(1, sizeof(*link));
 
     PLAIT_CHECK(link != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    link->segment.fd = -1;
     link->mpi = mpi;
     link->user = comm;
     link->size = size;

@@ -10,8 +10,6 @@
 #include "device/pool.h"
 #include "transport/device_link.h"
 
-#include <stdio.h>
-
 enum {
     ONE_CHUNK = 64 << 10, /* up to here a copy takes no longer than starting it */
     MAX_CHUNK = 2 << 20,
@@ -324,10 +322,9 @@ done:
     return status;
 }
 
-static plait_status_t staged_sendrecv(plait_device_run_t *run, bool is_buffered,
-                                      const plait_half_t *send,
-                                      const plait_half_t *recv,
-                                      plait_matched_t *matched_p)
+plait_status_t plait_device_sendrecv(plait_device_run_t *run, bool is_buffered,
+                                     const plait_half_t *send, const plait_half_t *recv,
+                                     plait_matched_t *matched_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *device = run->device;
@@ -362,24 +359,8 @@ done:
     return plait_device_failed(run, status);
 }
 
-plait_status_t plait_device_failed(plait_device_run_t *run, plait_status_t status)
-{
-    if (run->failure == PLAIT_OK && status != PLAIT_OK) {
-        run->failure = status;
-        (void)snprintf(run->why, sizeof(run->why), "%s", plait_error_text());
-    }
-    return run->failure;
-}
-
-static const plait_device_link_t staged_link = {
+const plait_device_link_t plait_link_staged = {
     .name = "staged",
     .is_blocking = true,
     .exchange = staged_exchange,
-    .sendrecv = staged_sendrecv,
 };
-
-const plait_device_link_t *plait_device_link(const plait_device_t *device)
-{
-    (void)device;
-    return &staged_link;
-}

@@ -38,10 +38,20 @@ typedef enum {
     PLAIT_DIRECT_POINTER /* the peer's addresses are valid here (threads) */
 } plait_direct_t;
 
+/* Which ways to peers' devices may be taken (device_link.h). */
+typedef enum {
+    PLAIT_REACH_ANY,  /* the first in the order of links that all ranks have */
+    PLAIT_REACH_NODE, /* by memory that peers show */
+    PLAIT_REACH_NCCL,
+    PLAIT_REACH_MPI, /* by the transport's messages */
+    PLAIT_REACH_COUNT
+} plait_reach_t;
+
 /* What planning may count on; plain data, so that one process can plan for any rank of any
  * transport. */
 typedef struct {
     plait_device_t *device; /* where arrays and kernels are; NULL: the host */
+    plait_reach_t reach;    /* of peers' devices */
     plait_direct_t direct;
     bool can_write; /* peers' memory, too: by write() where direct is READ */
     int64_t
@@ -84,6 +94,8 @@ typedef struct {
         *peers;      /* one per rank; NULL: one rank, or threads of one process */
     const char *why; /* how peers' memory is reached, in words; NULL: not said */
     void *state;     /* the transport's own */
+    struct plait_device_ways
+        *ways; /* to peers' devices; NULL: no operation was on one yet */
 } plait_endpoint_t;
 
 typedef struct {

@@ -67,7 +67,7 @@ static void leave(plait_device_t *device)
     current = NULL;
 }
 
-static const plait_device_table_t table = {
+static plait_device_table_t table = {
     .name = "check",
     .enter = enter,
     .leave = leave,
@@ -92,7 +92,19 @@ static const plait_device_table_t table = {
     .event_order = check_device_event_order,
     .event_wait = check_device_event_wait,
     .stream_wait = check_device_stream_wait,
+    .copy = check_device_copy,
+    .memory_export = check_device_memory_export,
+    .memory_import = check_device_memory_import,
+    .memory_drop = check_device_memory_drop,
+    .event_export = check_device_event_export,
+    .event_import = check_device_event_import,
+    .event_ask = check_device_event_ask,
 };
+
+void check_device_use_nccl(const plait_device_nccl_t *nccl)
+{
+    table.nccl = nccl;
+}
 
 plait_device_t *check_device_create(int ordinal)
 {
@@ -117,6 +129,7 @@ int check_device_destroy(plait_device_t **device_p)
 
     check_device_stream_stop(s->own);
     check_device_count_memory(device);
+    check_device_count_imports(device);
     if (s->n_streams != 0 || s->n_events != 0) {
         check_device_fault(device, "%d streams and %d events were not destroyed",
                            s->n_streams, s->n_events);
@@ -131,11 +144,13 @@ int check_device_destroy(plait_device_t **device_p)
     return n_faults;
 }
 
-void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up)
+void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up,
+                              int64_t n_across)
 {
     lock(device);
     state_of(device)->counts.down_bytes += n_down;
     state_of(device)->counts.up_bytes += n_up;
+    state_of(device)->counts.across_bytes += n_across;
     unlock(device);
 }
 

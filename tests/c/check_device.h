@@ -10,9 +10,19 @@
 
 typedef struct {
     int64_t down_bytes, up_bytes; /* between host and device */
+    int64_t across_bytes;         /* to it from a device */
     int64_t n_calls;              /* that may fail */
     int64_t n_waits;              /* of the host for the device */
 } check_device_counts_t;
+
+/* What of its memory other processes may not have. */
+typedef enum {
+    CHECK_DEVICE_SHOWS_ALL,
+    CHECK_DEVICE_SHOWS_OWN, /* what plait has taken alone */
+    CHECK_DEVICE_SHOWS_NONE
+} check_device_refusal_t;
+
+void check_device_refuse(plait_device_t *device, check_device_refusal_t refusal);
 
 /* Aborts where the system has no memory. */
 plait_device_t *check_device_create(int ordinal);
@@ -20,6 +30,9 @@ plait_device_t *check_device_create(int ordinal);
 /* Returns the number of things that were wrong, each printed: what was not given back, addresses
  * beyond what was taken, calls outside enter and leave. */
 int check_device_destroy(plait_device_t **device_p);
+
+/* By which NCCL, of fake_nccl.c, all of them are known; NULL: by none. */
+void check_device_use_nccl(const plait_device_nccl_t *nccl);
 
 /* Memory for arrays of the test's own; its address as the library sees it. n_bytes 0: NULL. */
 void *check_device_alloc(plait_device_t *device, int64_t n_bytes);

@@ -9,19 +9,43 @@
 #include <unistd.h>
 
 enum { GUARD_BYTES = 256, GUARD = 0x6b, GIVEN = 0xdd };
-static const int64_t arena_bytes = INT64_C(1)
-                                   << 28; /* pages that are touched count alone */
+/* Pages that are touched count alone. */
+const int64_t check_device_arena_bytes = INT64_C(1) << 28;
 
 static bool is_in_arena(const state_t *s, const void *p)
 {
-    return (const char *)p >= s->front && (const char *)p < s->front + arena_bytes;
+    return (const char *)p >= s->front &&
+           (const char *)p < s->front + check_device_arena_bytes;
 }
 
 void *check_device_view(const plait_device_t *device, const void *memory)
 {
-    const state_t *s = state_of(device);
+    state_t *s = state_of(device);
+    char *base = s->back + ((const char *)memory - s->front);
 
-    return (memory == NULL) ? NULL : s->back + ((const char *)memory - s->front);
+    if (memory != NULL && !is_in_arena(s, memory)) {
+        (void)pthread_mutex_lock(&s->mutex);
+        const import_t *import = check_device_import(s, memory);
+        base = (import != NULL) ? import->back + ((const char *)memory - import->front)
+                                : base;
+        (void)pthread_mutex_unlock(&s->mutex);
+    }
+    return (memory == NULL) ? NULL : base;
+}
+
+block_t *check_device_block(state_t *s, const void *memory)
+{
+    const int64_t at = (const char *)memory - s->front;
+    block_t *found = NULL;
+
+    for (int i = 0; i < MAX_BLOCKS && found == NULL && is_in_arena(s, memory); i++) {
+        block_t *b = &s->blocks[i];
+        found =
+            (b->is_used && !b->is_returning && at >= b->at && at < b->at + b->n_bytes)
+                ? b
+                : NULL;
+    }
+    return found;
 }
 
 /* Under the lock: bytes [p, p + n_bytes) are in one block that was not given back. */
@@ -109,8 +133,9 @@ void *check_device_alloc(plait_device_t *device, int64_t n_bytes)
     for (int i = 0; i < MAX_BLOCKS && memory == NULL && n_bytes > 0; i++) {
         block_t *b = &s->blocks[i];
         int64_t at = b->is_used ? 0 : find_room(s, n_bytes);
-        if (!b->is_used && at + n_bytes + GUARD_BYTES <= arena_bytes) {
+        if (!b->is_used && at + n_bytes + GUARD_BYTES <= check_device_arena_bytes) {
             *b = (block_t){.at = at, .n_bytes = n_bytes, .is_used = true};
+            numbers_of(s->back)[i] = ++s->n_blocks;
             set_guards(s, b);
             memory = s->front + at;
         }
@@ -130,6 +155,7 @@ static void put_back(plait_device_t *device, block_t *b)
     }
     memset(s->back + b->at, GIVEN, (size_t)b->n_bytes);
     b->is_used = false;
+    numbers_of(s->back)[b - s->blocks] = 0;
 }
 
 void check_device_free(plait_device_t *device, void *memory)
@@ -222,6 +248,9 @@ plait_status_t check_device_take(plait_device_t *device, plait_stream_t stream,
     PLAIT_TRY(check_device_count_call(device, "take"));
     *memory_p = check_device_alloc(device, n_bytes);
     PLAIT_CHECK(*memory_p != NULL, PLAIT_ERR_NO_MEMORY, "check device: no memory");
+    lock(device);
+    check_device_block(state_of(device), *memory_p)->is_own = true;
+    unlock(device);
 done:
     return status;
 }
@@ -253,15 +282,14 @@ void check_device_give(plait_device_t *device, plait_stream_t stream, void *memo
 /* The memory's two faces. */
 void check_device_map(state_t *s)
 {
-    int fd = memfd_create("plait check device", MFD_CLOEXEC);
+    const size_t n = (size_t)arena_and_numbers();
 
-    if (fd < 0 || ftruncate(fd, arena_bytes) != 0) {
+    s->fd = memfd_create("plait check device", MFD_CLOEXEC);
+    if (s->fd < 0 || ftruncate(s->fd, (off_t)n) != 0) {
         abort();
     }
-    s->front = mmap(NULL, (size_t)arena_bytes, PROT_NONE, MAP_SHARED, fd, 0);
-    s->back =
-        mmap(NULL, (size_t)arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    (void)close(fd);
+    s->front = mmap(NULL, n, PROT_NONE, MAP_SHARED, s->fd, 0);
+    s->back = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
     if (s->front == MAP_FAILED || s->back == MAP_FAILED) {
         abort();
     }
@@ -272,8 +300,9 @@ void check_device_unmap(state_t *s)
     for (int i = 0; i < MAX_PINNED; i++) {
         free(s->pinned[i].data);
     }
-    (void)munmap(s->front, (size_t)arena_bytes);
-    (void)munmap(s->back, (size_t)arena_bytes);
+    (void)munmap(s->front, (size_t)arena_and_numbers());
+    (void)munmap(s->back, (size_t)arena_and_numbers());
+    (void)close(s->fd);
 }
 
 void check_device_count_memory(plait_device_t *device)

@@ -9,7 +9,8 @@
 
 /* At the begin of each call that may fail. */
 plait_status_t check_device_count_call(plait_device_t *device, const char *what);
-void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up);
+void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up,
+                              int64_t n_across);
 
 void check_device_fault(plait_device_t *device, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -47,10 +48,30 @@ plait_status_t check_device_event_order(plait_device_t *device, plait_event_t *e
                                         plait_stream_t stream);
 plait_status_t check_device_event_wait(plait_device_t *device, plait_event_t *event);
 
+plait_status_t check_device_event_ask(plait_device_t *device, plait_event_t *event,
+                                      bool *is_over_p);
+
 plait_status_t check_device_to_host(plait_device_t *device, plait_stream_t stream,
                                     void *host, const void *src, int64_t n_bytes);
 plait_status_t check_device_to_device(plait_device_t *device, plait_stream_t stream,
                                       void *dst, const void *host, int64_t n_bytes);
+plait_status_t check_device_copy(plait_device_t *device, plait_stream_t stream,
+                                 void *dst, plait_device_t *from, const void *src,
+                                 int64_t n_bytes);
+plait_status_t check_device_memory_export(plait_device_t *device, const void *memory,
+                                          plait_device_shown_t *shown_p);
+plait_status_t check_device_memory_import(plait_device_t *device,
+                                          const plait_device_handle_t *handle,
+                                          void **base_p);
+void check_device_memory_drop(plait_device_t *device, void *base);
+plait_status_t check_device_event_export(plait_device_t *device,
+                                         plait_event_t **event_p,
+                                         plait_device_handle_t *handle_p);
+plait_status_t check_device_event_import(plait_device_t *device,
+                                         const plait_device_handle_t *handle,
+                                         plait_event_t **event_p);
+/* Faults where they are neither the device's nor of an import that is what it was. */
+void check_device_need_reached(plait_device_t *device, const void *p, int64_t n_bytes);
 plait_status_t check_device_boxes(plait_device_t *device, plait_stream_t stream,
                                   plait_dtype_t dtype, int64_t n_boxes,
                                   const plait_device_box_t list[]);

@@ -6,12 +6,21 @@
 
 #include <pthread.h>
 
-enum { MAX_BLOCKS = 512, MAX_PINNED = 64, N_MARKS = 1 << 18 };
+enum { MAX_BLOCKS = 512, MAX_PINNED = 64, MAX_IMPORTS = 512, N_MARKS = 1 << 18 };
 
 typedef struct {
     int64_t at, n_bytes;        /* without guards */
     bool is_used, is_returning; /* given, in the order of a stream */
+    bool is_own;                /* plait has taken it */
 } block_t;
+
+/* A block of another process; or of this one, as if it were. */
+typedef struct {
+    char *front, *back; /* all of that device's arena, as here; NULL: free */
+    int64_t at, n_bytes;
+    int index;
+    uint64_t number;
+} import_t;
 
 typedef struct {
     char *data;
@@ -25,7 +34,11 @@ typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* anything */
     char *front, *back;     /* the arena, as the library and as the device sees it */
+    int fd;                 /* of the arena, for other processes */
     block_t blocks[MAX_BLOCKS];
+    import_t imports[MAX_IMPORTS];
+    uint64_t n_blocks; /* ever */
+    check_device_refusal_t refusal;
     pinned_t pinned[MAX_PINNED];
     uint64_t marks[N_MARKS];            /* a hash table; 0: free */
     int n_streams, n_events, n_pending; /* of work: on all streams */
@@ -50,6 +63,24 @@ static inline void unlock(plait_device_t *device)
 {
     (void)pthread_mutex_unlock(&state_of(device)->mutex);
 }
+
+/* The arena with the blocks' numbers behind it: 0 where there is none. */
+extern const int64_t check_device_arena_bytes;
+static inline int64_t arena_and_numbers(void)
+{
+    return check_device_arena_bytes + MAX_BLOCKS * (int64_t)sizeof(uint64_t);
+}
+static inline uint64_t *numbers_of(char *back)
+{
+    return (uint64_t *)(void *)(back + check_device_arena_bytes);
+}
+
+/* Under the lock: the block that has this address; NULL. */
+block_t *check_device_block(state_t *s, const void *memory);
+/* Under the lock: the import that has it; NULL. */
+import_t *check_device_import(state_t *s, const void *memory);
+/* A fault for every one that was not dropped. */
+void check_device_count_imports(plait_device_t *device);
 
 void check_device_map(state_t *s);
 void check_device_unmap(state_t *s);

@@ -3,11 +3,16 @@
 #include "check_device_parts.h"
 #include "check_device_state.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 /* One thing to do; `argument` is freed with it. */
 typedef struct work {
@@ -24,9 +29,18 @@ struct stream {
     uint64_t random;
 };
 
+/* In memory that processes share: of an event that was shown. */
+typedef struct {
+    _Atomic int64_t n_recorded, n_fired;
+    int32_t pid; /* that records it */
+} board_t;
+
 struct plait_event {
+    plait_device_t *device; /* whose mutex it is under */
     int64_t n_recorded, n_fired;
-    int n_held; /* by its owner and by work */
+    int n_held;     /* by its owner and by work */
+    board_t *board; /* NULL: it was not shown, nor came from elsewhere */
+    int fd;         /* of the board, for others; 0: none */
 };
 
 static uint64_t next_random(uint64_t *state)
@@ -194,6 +208,12 @@ typedef struct {
 static void release(plait_event_t *event)
 {
     if (--event->n_held == 0) {
+        if (event->board != NULL) {
+            (void)munmap(event->board, sizeof(*event->board));
+        }
+        if (event->fd > 0) {
+            (void)close(event->fd);
+        }
         free(event);
     }
 }
@@ -206,6 +226,7 @@ plait_status_t check_device_event_create(plait_device_t *device,
     PLAIT_TRY(check_device_count_call(device, "event_create"));
     *event_p = calloc(1, sizeof(**event_p));
     (*event_p)->n_held = 1;
+    (*event_p)->device = device;
     lock(device);
     state_of(device)->n_events++;
     unlock(device);
@@ -221,36 +242,64 @@ void check_device_event_destroy(plait_device_t *device, plait_event_t *event)
     unlock(device);
 }
 
-static void run_fire(plait_device_t *device, void *argument)
+static void run_fire(plait_device_t *by, void *argument)
 {
     const mark_t *mark = argument;
+    plait_device_t *device = mark->event->device;
 
     lock(device);
     mark->event->n_fired = mark->number;
+    if (mark->event->board != NULL) {
+        atomic_store(&mark->event->board->n_fired, mark->number);
+    }
     (void)pthread_cond_broadcast(&state_of(device)->changed);
     release(mark->event);
     unlock(device);
+    (void)by;
 }
 
-static void run_wait(plait_device_t *device, void *argument)
+/* Of another process: until it has come, or nobody is there any more who could bring it. */
+static void wait_for_board(const board_t *board, int64_t number)
+{
+    const struct timespec nap = {.tv_nsec = 20000};
+
+    while (atomic_load(&board->n_fired) < number && kill(board->pid, 0) == 0) {
+        (void)nanosleep(&nap, NULL);
+    }
+}
+
+/* On a stream of any device. */
+static void run_wait(plait_device_t *by, void *argument)
 {
     const mark_t *mark = argument;
+    plait_device_t *device = mark->event->device;
     state_t *s = state_of(device);
 
+    if (mark->event->board != NULL) {
+        wait_for_board(mark->event->board, mark->number);
+    }
     lock(device);
-    while (mark->event->n_fired < mark->number) {
+    while (mark->event->board == NULL && mark->event->n_fired < mark->number) {
         (void)pthread_cond_wait(&s->changed, &s->mutex);
     }
     release(mark->event);
     unlock(device);
+    (void)by;
 }
 
-static mark_t mark_of(plait_device_t *device, plait_event_t *event, bool is_new)
+static mark_t mark_of(plait_event_t *event, bool is_new)
 {
+    plait_device_t *device = event->device;
+
     lock(device);
     event->n_held++;
     event->n_recorded += is_new;
-    mark_t mark = {event, event->n_recorded};
+    if (event->board != NULL && is_new) {
+        atomic_store(&event->board->n_recorded, event->n_recorded);
+    }
+    mark_t mark = {event, (event->board != NULL)
+                              ? atomic_load(&event->board->n_recorded)
+                              : event->n_recorded};
     unlock(device);
     return mark;
 }
@@ -261,7 +310,7 @@ plait_status_t check_device_event_record(plait_device_t *device, plait_event_t *
     plait_status_t status = PLAIT_OK;
 
     PLAIT_TRY(check_device_count_call(device, "event_record"));
-    const mark_t mark = mark_of(device, event, true);
+    const mark_t mark = mark_of(event, true);
     check_device_enqueue(stream, run_fire, &mark, sizeof(mark));
 done:
     return status;
@@ -273,7 +322,7 @@ plait_status_t check_device_event_order(plait_device_t *device, plait_event_t *e
     plait_status_t status = PLAIT_OK;
 
     PLAIT_TRY(check_device_count_call(device, "event_order"));
-    const mark_t mark = mark_of(device, event, false);
+    const mark_t mark = mark_of(event, false);
     check_device_enqueue(stream, run_wait, &mark, sizeof(mark));
 done:
     return status;
@@ -285,8 +334,87 @@ plait_status_t check_device_event_wait(plait_device_t *device, plait_event_t *ev
 
     PLAIT_TRY(check_device_count_call(device, "event_wait"));
     count_wait(device);
-    mark_t mark = mark_of(device, event, false);
+    mark_t mark = mark_of(event, false);
     run_wait(device, &mark);
 done:
+    return status;
+}
+
+plait_status_t check_device_event_ask(plait_device_t *device, plait_event_t *event,
+                                      bool *is_over_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "event_ask"));
+    lock(device);
+    *is_over_p = event->n_fired == event->n_recorded;
+    unlock(device);
+done:
+    return status;
+}
+
+/* ------------------------------------------------------------------ other processes */
+
+typedef struct {
+    int32_t pid, fd;
+} event_handle_t;
+
+static board_t *map_board(int fd)
+{
+    board_t *board =
+        mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    return (board == MAP_FAILED) ? NULL : board;
+}
+
+plait_status_t check_device_event_export(plait_device_t *device,
+                                         plait_event_t **event_p,
+                                         plait_device_handle_t *handle_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_event_t *event = NULL;
+    event_handle_t handle = {.pid = (int32_t)getpid(), .fd = -1};
+
+    PLAIT_TRY(check_device_event_create(device, &event));
+    handle.fd = memfd_create("plait check event", MFD_CLOEXEC);
+    if (handle.fd >= 0 && ftruncate(handle.fd, sizeof(*event->board)) == 0) {
+        event->board = map_board(handle.fd);
+    }
+    PLAIT_CHECK(event->board != NULL, PLAIT_ERR_NO_MEMORY, "check device: no event");
+    event->board->pid = handle.pid;
+    event->fd = handle.fd;
+    memcpy(handle_p, &handle, sizeof(handle));
+    *event_p = event;
+done:
+    return status;
+}
+
+plait_status_t check_device_event_import(plait_device_t *device,
+                                         const plait_device_handle_t *handle,
+                                         plait_event_t **event_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_event_t *event = NULL;
+    event_handle_t theirs;
+    char path[64];
+    int fd = -1;
+
+    memcpy(&theirs, handle, sizeof(theirs));
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)theirs.pid,
+                   (int)theirs.fd);
+    PLAIT_TRY(check_device_event_create(device, &event));
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    event->board = (fd >= 0) ? map_board(fd) : NULL;
+    PLAIT_CHECK(event->board != NULL, PLAIT_ERR_TRANSPORT, "check device: no event %s",
+                path);
+    *event_p = event;
+    event = NULL;
+done:
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (event != NULL) {
+        check_device_event_destroy(device, event);
+    }
     return status;
 }

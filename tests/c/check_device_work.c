@@ -34,7 +34,7 @@ plait_status_t check_device_to_host(plait_device_t *device, plait_stream_t strea
     check_device_need_live(device, "to_host", src, n_bytes);
     check_device_need_pinned(device, host, n_bytes);
     check_device_enqueue(stream, run_copy, &copy, sizeof(copy));
-    check_device_count_bytes(device, n_bytes, 0);
+    check_device_count_bytes(device, n_bytes, 0, 0);
 done:
     return status;
 }
@@ -49,7 +49,25 @@ plait_status_t check_device_to_device(plait_device_t *device, plait_stream_t str
     check_device_need_live(device, "to_device", dst, n_bytes);
     check_device_need_pinned(device, host, n_bytes);
     check_device_enqueue(stream, run_copy, &copy, sizeof(copy));
-    check_device_count_bytes(device, 0, n_bytes);
+    check_device_count_bytes(device, 0, n_bytes, 0);
+done:
+    return status;
+}
+
+plait_status_t check_device_copy(plait_device_t *device, plait_stream_t stream,
+                                 void *dst, plait_device_t *from, const void *src,
+                                 int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *source = (from != NULL) ? from : device;
+    const copy_t copy = {check_device_view(device, dst), check_device_view(source, src),
+                         n_bytes};
+
+    PLAIT_TRY(check_device_count_call(device, "copy"));
+    check_device_need_live(device, "copy to", dst, n_bytes);
+    check_device_need_reached(source, src, n_bytes);
+    check_device_enqueue(stream, run_copy, &copy, sizeof(copy));
+    check_device_count_bytes(device, 0, 0, n_bytes);
 done:
     return status;
 }

@@ -32,6 +32,7 @@ static inline machine_t machine_of(int n_arguments, char **arguments)
     if (m.is_host) {
         setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
         setenv("PLAIT_CUDA_CACHE", "0", 1);
+        setenv("PLAIT_FAKE_DEVICES", "3", 1);
     }
     return m;
 }

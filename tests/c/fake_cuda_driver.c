@@ -130,7 +130,12 @@ static int result_of(const char *name)
 
 enum { CAPABILITY = 90 };
 
+enum { MAX_DEVICES = 8, NOT_ENABLED = 705, ALREADY_ENABLED = 704 };
+
 static int n_current;
+static char contexts[MAX_DEVICES];
+static bool is_enabled[MAX_DEVICES][MAX_DEVICES]; /* by device and peer */
+static int current[64];
 
 int cuInit(unsigned flags)
 {
@@ -169,7 +174,7 @@ int cuDeviceGet(plait_cu_device_t *device, int ordinal)
 
 int cuDeviceGetCount(int *n_devices)
 {
-    *n_devices = 1;
+    *n_devices = number_of_environment("PLAIT_FAKE_DEVICES", 1);
     return 0;
 }
 
@@ -198,10 +203,7 @@ int cuDeviceGetAttribute(int *value, int attribute, plait_cu_device_t device)
 
 int cuDevicePrimaryCtxRetain(plait_cu_context_t *context, plait_cu_device_t device)
 {
-    static char any;
-
-    (void)device;
-    *context = (plait_cu_context_t)(void *)&any;
+    *context = (plait_cu_context_t)(void *)&contexts[device];
     return 0;
 }
 
@@ -213,8 +215,8 @@ int cuDevicePrimaryCtxRelease_v2(plait_cu_device_t device)
 
 int cuCtxPushCurrent_v2(plait_cu_context_t context)
 {
-    (void)context;
     MAY_FAIL;
+    current[n_current] = (int)((char *)(void *)context - contexts);
     n_current++;
     return 0;
 }
@@ -250,17 +252,144 @@ static void *memory_of(plait_cu_address_t address)
     return (void *)(uintptr_t)address;
 }
 
+/* Blocks that there are; the number of one is never another's. */
+enum { MAX_BLOCKS = 256 };
+
+static struct {
+    plait_cu_address_t base;
+    size_t n;
+    unsigned long long number;
+    bool is_shown;
+} blocks[MAX_BLOCKS];
+
+static int block_of(plait_cu_address_t memory)
+{
+    int found = -1;
+
+    for (int i = 0; i < MAX_BLOCKS && found < 0; i++) {
+        bool is_in = blocks[i].n > 0 && memory >= blocks[i].base &&
+                     memory < blocks[i].base + blocks[i].n;
+        found = is_in ? i : found;
+    }
+    return found;
+}
+
 int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
 {
+    static unsigned long long n_ever;
+    int i = 0;
+
     NEEDS_CONTEXT;
     *memory = (plait_cu_address_t)(uintptr_t)allocate(n);
+    while (i < MAX_BLOCKS && blocks[i].n > 0) {
+        i++;
+    }
+    if (i < MAX_BLOCKS && *memory != 0) {
+        blocks[i].base = *memory;
+        blocks[i].n = n;
+        blocks[i].number = ++n_ever;
+        blocks[i].is_shown = false;
+    }
     return (*memory != 0) ? 0 : OUT_OF_MEMORY;
+}
+
+/* How often memory was freed that other processes may have; for the tests. */
+int fake_cuda_n_lost(void);
+static int n_lost;
+
+int fake_cuda_n_lost(void)
+{
+    return n_lost;
 }
 
 int cuMemFree_v2(plait_cu_address_t memory)
 {
+    int i = block_of(memory);
+
+    if (i >= 0) {
+        n_lost += blocks[i].is_shown;
+        blocks[i].n = 0;
+    }
     free(memory_of(memory));
     return 0;
+}
+
+/* ---- Other processes: this one, for which a handle is the address in it ---- */
+
+enum { BUFFER_ID = 7, LEGACY_CAPABLE = 10, INVALID_VALUE = 1 };
+
+int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
+{
+    int i = block_of(memory);
+
+    NEEDS_CONTEXT;
+    if (i < 0) {
+        return INVALID_VALUE;
+    }
+    if (attribute == LEGACY_CAPABLE) {
+        *(int *)value = number_of_environment("PLAIT_FAKE_IPC", 1);
+    } else if (attribute == BUFFER_ID) {
+        *(unsigned long long *)value = blocks[i].number;
+    }
+    return 0;
+}
+
+int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
+                            plait_cu_address_t memory)
+{
+    int i = block_of(memory);
+
+    NEEDS_CONTEXT;
+    if (i < 0) {
+        return INVALID_VALUE;
+    }
+    *base = blocks[i].base;
+    *n = blocks[i].n;
+    return 0;
+}
+
+int cuIpcGetMemHandle(plait_cu_ipc_t *handle, plait_cu_address_t base)
+{
+    int i = block_of(base);
+
+    NEEDS_CONTEXT;
+    if (i < 0 || blocks[i].base != base) {
+        return INVALID_VALUE;
+    }
+    blocks[i].is_shown = true;
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle, &base, sizeof(base));
+    return 0;
+}
+
+int cuIpcOpenMemHandle_v2(plait_cu_address_t *base, plait_cu_ipc_t handle,
+                          unsigned flags)
+{
+    NEEDS_CONTEXT;
+    memcpy(base, &handle, sizeof(*base));
+    return (flags == 1 && block_of(*base) >= 0) ? 0 : INVALID_VALUE;
+}
+
+int cuIpcCloseMemHandle(plait_cu_address_t base)
+{
+    return (block_of(base) >= 0) ? 0 : INVALID_VALUE;
+}
+
+int cuIpcGetEventHandle(plait_cu_ipc_t *handle, plait_cu_event_t event)
+{
+    NEEDS_CONTEXT;
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle, (const void *)&event, sizeof(event));
+    return (*(unsigned *)(void *)event == 6) ? 0 : INVALID_VALUE; /* made for it */
+}
+
+/* One of its own, which its owner destroys. */
+int cuIpcOpenEventHandle(plait_cu_event_t *event, plait_cu_ipc_t handle)
+{
+    NEEDS_CONTEXT;
+    (void)handle;
+    *event = malloc(sizeof(unsigned));
+    return (*event != NULL) ? 0 : OUT_OF_MEMORY;
 }
 
 int cuMemHostAlloc(void **host, size_t n, unsigned flags)
@@ -301,6 +430,45 @@ int cuMemcpyDtoDAsync_v2(plait_cu_address_t dst, plait_cu_address_t src, size_t 
     NEEDS_CONTEXT;
     (void)stream;
     memmove(memory_of(dst), memory_of(src), n);
+    return 0;
+}
+
+/* All pairs but those of device 2 reach each other. */
+int cuDeviceCanAccessPeer(int *can, plait_cu_device_t device, plait_cu_device_t peer)
+{
+    NEEDS_CONTEXT;
+    *can = device != 2 && peer != 2;
+    return 0;
+}
+
+int cuCtxEnablePeerAccess(plait_cu_context_t peer, unsigned flags)
+{
+    bool *place = NULL;
+
+    NEEDS_CONTEXT;
+    (void)flags;
+    place = &is_enabled[current[n_current - 1]][(char *)(void *)peer - contexts];
+    if (*place) {
+        return ALREADY_ENABLED;
+    }
+    *place = true;
+    return 0;
+}
+
+/* A copy that could be direct and was not allowed to is a fault here. */
+int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
+                      plait_cu_address_t src, plait_cu_context_t from, size_t n,
+                      plait_cu_stream_t stream)
+{
+    const int device = (int)((char *)(void *)to - contexts);
+    const int peer = (int)((char *)(void *)from - contexts);
+
+    NEEDS_CONTEXT;
+    (void)stream;
+    if (device != 2 && peer != 2 && !is_enabled[device][peer]) {
+        return NOT_ENABLED;
+    }
+    memcpy(memory_of(dst), memory_of(src), n);
     return 0;
 }
 
@@ -347,12 +515,19 @@ int cuStreamWaitEvent(plait_cu_stream_t stream, plait_cu_event_t event, unsigned
     return 0;
 }
 
+/* An event is its flags. */
 int cuEventCreate(plait_cu_event_t *event, unsigned flags)
 {
+    unsigned *made = NULL;
+
     NEEDS_CONTEXT;
-    (void)flags;
-    *event = malloc(1);
-    return (*event != NULL) ? 0 : OUT_OF_MEMORY;
+    made = malloc(sizeof(*made));
+    if (made == NULL) {
+        return OUT_OF_MEMORY;
+    }
+    *made = flags;
+    *event = (plait_cu_event_t)(void *)made;
+    return 0;
 }
 
 int cuEventDestroy_v2(plait_cu_event_t event)
@@ -366,6 +541,13 @@ int cuEventRecord(plait_cu_event_t event, plait_cu_stream_t stream)
     NEEDS_CONTEXT;
     (void)event;
     (void)stream;
+    return 0;
+}
+
+int cuEventQuery(plait_cu_event_t event)
+{
+    NEEDS_CONTEXT;
+    (void)event;
     return 0;
 }
 

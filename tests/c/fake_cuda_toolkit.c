@@ -32,12 +32,6 @@ int cusolverGetProperty(int which, int *value)
     return property(which, value);
 }
 
-int ncclGetVersion(int *version)
-{
-    *version = 22809;
-    return 0;
-}
-
 int nvrtcVersion(int *major, int *minor)
 {
     (void)property(0, major);

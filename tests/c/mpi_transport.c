@@ -10,6 +10,7 @@
 #include "transport/mpi_link.h"
 #include "transport/node_copy.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -58,6 +59,7 @@ static void test_open(uint64_t world)
     plait_endpoint_t end = {0};
     const char *why = NULL;
     int64_t id = 0;
+    const bool has_input = fcntl(STDIN_FILENO, F_GETFD) >= 0;
 
     end = open_on(world, &freed, &why);
     id = 100 + end.rank;
@@ -75,6 +77,8 @@ static void test_open(uint64_t world)
     CHECK(id == 100 + size - 1, "id %lld is the maximum", (long long)id);
     end.transport->close(&end);
     end.transport = NULL;
+    CHECK(has_input == (fcntl(STDIN_FILENO, F_GETFD) >= 0),
+          "a descriptor of another's was closed");
 }
 
 static void test_freed(uint64_t world)

@@ -34,15 +34,15 @@ static inline void on_device_end(int n_ranks)
 
 /* The device's copy of a slot; one that shares an earlier one's memory does so there. */
 static inline void *on_device_slot(const plait_plan_t *plan, int slot,
-                                   void *const host[], void *const there[])
+                                   void *const here[], void *const there[])
 {
     void *memory = NULL;
 
-    if (host[slot] == NULL) {
+    if (here[slot] == NULL) {
         return NULL; /* nobody will look at it */
     }
     for (int s = 0; s < slot && memory == NULL; s++) {
-        memory = (host[s] == host[slot]) ? there[s] : NULL;
+        memory = (here[s] == here[slot]) ? there[s] : NULL;
     }
     return (memory != NULL) ? memory
                             : check_device_alloc(plan->device, plan->slot_bytes[slot]);
@@ -63,7 +63,7 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
                                       plait_trace_times_t *times)
 {
     const int n = plan->n_args + plan->n_rets;
-    void *host[PLAIT_MAX_SLOTS] = {NULL};
+    void *here[PLAIT_MAX_SLOTS] = {NULL};
     void *there[PLAIT_MAX_SLOTS] = {NULL};
     const void *args[PLAIT_MAX_SLOTS];
     void *rets[PLAIT_MAX_SLOTS];
@@ -73,11 +73,11 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
     }
     for (int s = 0; s < n; s++) {
         bool is_arg = s < plan->n_args;
-        host[s] = is_arg ? (void *)(uintptr_t)arrays->args[s]
+        here[s] = is_arg ? (void *)(uintptr_t)arrays->args[s]
                          : arrays->rets[s - plan->n_args];
-        there[s] = on_device_slot(plan, s, host, there);
+        there[s] = on_device_slot(plan, s, here, there);
         if (there[s] != NULL) { /* what is not written stays as it is */
-            memcpy(check_device_view(plan->device, there[s]), host[s],
+            memcpy(check_device_view(plan->device, there[s]), here[s],
                    (size_t)plan->slot_bytes[s]);
         }
         if (is_arg) {
@@ -86,14 +86,16 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
             rets[s - plan->n_args] = there[s];
         }
     }
-    const plait_exec_arrays_t moved = {args, rets, check_device_stream(plan->device),
-                                       NULL};
+    const plait_exec_arrays_t moved = {.args = args,
+                                       .rets = rets,
+                                       .stream = check_device_stream(plan->device),
+                                       .is_beside = arrays->is_beside};
     plait_status_t status =
         __real_plait_exec_plan(plan, end, run, history, &moved, times);
     check_device_drain(plan->device);
     for (int s = plan->n_args; s < n; s++) {
         if (there[s] != NULL) {
-            memcpy(host[s], check_device_view(plan->device, there[s]),
+            memcpy(here[s], check_device_view(plan->device, there[s]),
                    (size_t)plan->slot_bytes[s]);
         }
     }

@@ -23,7 +23,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_hosts.c", "mpi_large.c"]
+PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_hosts.c", "mpi_large.c"]
+# What is linked besides the transports, and how.
+WITH = {"mpi_device": ("check_device*.c", "-Wl,--wrap=plait_exec_plan")}
 ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
 ONLY_FEW = ["mpi_hosts"]  # each of whose ranks is several threads
 SOURCES = [
@@ -110,8 +112,12 @@ def build(program: Path, folder: Path, compiler: str, flags: list[str], objects:
     out = folder / program.stem
     folders = [f"-I{path}" for path in (ROOT / "include", ROOT / "src", program.parent)]
     libraries = ["-ldl", "-lpthread", "-lm"]
+    sources = [str(program)]
+    if program.stem in WITH:
+        pattern, option = WITH[program.stem]
+        sources += [option, *map(str, sorted(program.parent.glob(pattern)))]
     subprocess.run(
-        [compiler, *FLAGS, *flags, *folders, str(program), *objects, "-o", str(out), *libraries],
+        [compiler, *FLAGS, *flags, *folders, *sources, *objects, "-o", str(out), *libraries],
         check=True,
     )
     return out

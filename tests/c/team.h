@@ -3,6 +3,7 @@
 #define PLAIT_TESTS_TEAM_H
 
 #include "comm/comm.h"
+#include "transport/device_link.h"
 #include "transport/local.h"
 
 #include <pthread.h>
@@ -20,6 +21,9 @@ typedef struct {
 
 /* Where a rank's arrays are; NULL: in host memory. */
 static plait_device_t *team_devices[TEAM_MAX];
+
+/* How they reach each other's; NULL: as the library chooses. */
+static const plait_device_link_t *team_link;
 
 static void *team_main(void *argument)
 {
@@ -42,6 +46,10 @@ static inline void team_run(int n, plait_direct_t direct, team_fn_t fn, void *co
     for (int r = 0; r < n; r++) {
         comms[r]->end.caps.direct = direct;
         comms[r]->end.caps.device = team_devices[r];
+        if (team_link != NULL &&
+            plait_device_force_link(&comms[r]->end, team_link) != PLAIT_OK) {
+            abort();
+        }
         ranks[r] = (team_rank_t){comms[r], fn, context};
         if (pthread_create(&threads[r], NULL, team_main, &ranks[r]) != 0) {
             abort();

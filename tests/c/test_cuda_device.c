@@ -9,9 +9,15 @@
 
 #include <dlfcn.h>
 
+static bool says(const char *word)
+{
+    return strstr(plait_error_text(), word) != NULL;
+}
+
 /* ---- Memory --------------------------------------------------------------------------------- */
 
-static int n_waits(const machine_t *m)
+/* A number of the stand-in's. */
+static int ask_fake(const machine_t *m, const char *name)
 {
     char path[PATH_MAX + 64];
     int (*count)(void) = NULL;
@@ -20,12 +26,17 @@ static int n_waits(const machine_t *m)
     if (m->is_host) {
         snprintf(path, sizeof(path), "%s/libcuda.so.1", FAKES_DIR);
         void *handle = dlopen(path, RTLD_NOW);
-        void *address = dlsym(handle, "fake_cuda_n_waits");
+        void *address = dlsym(handle, name);
         memcpy((void *)&count, (const void *)&address, sizeof(count));
         n = count();
         dlclose(handle);
     }
     return n;
+}
+
+static int n_waits(const machine_t *m)
+{
+    return ask_fake(m, "fake_cuda_n_waits");
 }
 
 /* What was given is taken again: on another stream only after what was enqueued before. */
@@ -328,9 +339,91 @@ static void test_cuda_events(const machine_t *m)
     array_destroy(m, &c);
 }
 
-static bool says(const char *word)
+static void switch_to(const machine_t *from, const machine_t *to)
 {
-    return strstr(plait_error_text(), word) != NULL;
+    if (from->device != to->device) {
+        from->call->leave(from->device);
+        good(to->call->enter(to->device), "enter");
+    }
+}
+
+/* From this device, from others that it reaches, and from one that it does not; twice each. */
+static void test_cuda_across(const machine_t *m)
+{
+    enum { N = 100003 };
+    random_t r = {7};
+
+    for (int i = 0; i < 6; i++) {
+        machine_t other = *m;
+        if (plait_cuda_device(i / 2, &other.device) != PLAIT_OK) {
+            continue; /* there are no more */
+        }
+        switch_to(m, &other);
+        good(other.call->stream_create(other.device, &other.stream), "stream");
+        array_t src = array_create(&other, N);
+        array_fill(&src, &r);
+        array_put(&other, &src);
+        switch_to(&other, m);
+        array_t dst = array_create(m, N);
+        memcpy(dst.expected, src.expected, N);
+        good(m->call->copy(m->device, m->stream, dst.dev, NULL, dst.dev, 0), "nothing");
+        good(m->call->copy(m->device, m->stream, dst.dev,
+                           (i == 1) ? NULL : other.device, src.dev, N),
+             "copy");
+        CHECK(array_is_expected(m, &dst), "from device %d", i / 2);
+        array_destroy(m, &dst);
+        switch_to(m, &other);
+        array_destroy(&other, &src);
+        other.call->stream_destroy(other.device, other.stream);
+        switch_to(&other, m);
+    }
+}
+
+/* As another process would find it. On a GPU a process cannot open its own handle. */
+static void test_cuda_ipc(const machine_t *m)
+{
+    enum { N = 5000, AT = 300 };
+    plait_device_shown_t first = {.number = 0}, again = {.number = 0};
+    plait_device_handle_t shown;
+    plait_event_t *event = NULL, *theirs = NULL;
+    array_t a = array_create(m, N), b = array_create(m, N);
+    random_t r = {3};
+    void *base = NULL;
+
+    array_fill(&a, &r);
+    array_put(m, &a);
+    good(m->call->memory_export(m->device, a.dev + AT, &first), "memory_export");
+    good(m->call->memory_export(m->device, a.dev, &again), "memory_export");
+    CHECK(first.base == again.base && first.number == again.number &&
+              first.offset == again.offset + AT && first.number != 0,
+          "one block");
+    good(m->call->memory_export(m->device, b.dev, &again), "memory_export");
+    CHECK(first.number != again.number || first.base == again.base, "another block");
+    good(m->call->event_export(m->device, &event, &shown), "event_export");
+    good(m->call->event_record(m->device, event, m->stream), "event_record");
+    if (m->is_host) {
+        good(m->call->memory_import(m->device, &first.handle, &base), "memory_import");
+        good(m->call->event_import(m->device, &shown, &theirs), "event_import");
+        good(m->call->event_order(m->device, theirs, m->stream), "event_order");
+        good(m->call->copy(m->device, m->stream, b.dev, NULL,
+                           (char *)base + first.offset - AT, N),
+             "copy");
+        memcpy(b.expected, a.expected, N);
+        CHECK(array_is_expected(m, &b), "bytes of another process");
+        m->call->memory_drop(m->device, base);
+        m->call->event_destroy(m->device, theirs);
+        setenv("PLAIT_FAKE_IPC", "0", 1);
+        CHECK(m->call->memory_export(m->device, a.dev, &again) == PLAIT_ERR_UNSUPPORTED,
+              "memory that cannot be shown");
+        CHECK(says("cannot be shown to other processes"), "reason");
+        unsetenv("PLAIT_FAKE_IPC");
+    } else {
+        CHECK(m->call->memory_import(m->device, &first.handle, &base) != PLAIT_OK,
+              "a handle of its own");
+    }
+    m->call->event_destroy(m->device, event);
+    array_destroy(m, &a);
+    array_destroy(m, &b);
 }
 
 static void test_cuda_refusals(const machine_t *m)
@@ -391,6 +484,24 @@ static void test_cuda_failures(void)
           "memory");
     d->table->leave(d);
 
+    /* what other processes may have open is not freed, however short memory is */
+    void *shown = NULL, *third = NULL;
+    plait_device_shown_t as = {.number = 0};
+    setenv("PLAIT_FAKE_FAIL", "cuMemAlloc_v2:2:2", 1);
+    look_in(FAKES_DIR);
+    good(plait_cuda_device(0, &d), "device");
+    good(d->table->enter(d), "enter");
+    good(d->table->take(d, NULL, 1 << 16, &memory), "first");
+    good(d->table->take(d, NULL, 1 << 16, &shown), "second");
+    good(d->table->memory_export(d, shown, &as), "memory_export");
+    d->table->give(d, NULL, memory);
+    d->table->give(d, NULL, shown);
+    const int n_lost = ask_fake(&(machine_t){.is_host = true}, "fake_cuda_n_lost");
+    CHECK(d->table->take(d, NULL, 1 << 20, &third) == PLAIT_ERR_NO_MEMORY, "third");
+    CHECK(ask_fake(&(machine_t){.is_host = true}, "fake_cuda_n_lost") == n_lost,
+          "freed what is shown");
+    d->table->leave(d);
+
     setenv("PLAIT_FAKE_FAIL", "cuModuleLoadDataEx:200:0", 1);
     look_in(FAKES_DIR);
     CHECK(plait_cuda_device(0, &d) == PLAIT_ERR_TRANSPORT, "module");
@@ -419,6 +530,8 @@ int main(int n_arguments, char **arguments)
     test_cuda_boxes_in_place(&m);
     test_cuda_boxes_large(&m);
     test_cuda_events(&m);
+    test_cuda_across(&m);
+    test_cuda_ipc(&m);
     test_cuda_refusals(&m);
     machine_close(&m);
     return report("test_cuda_device");

@@ -4,6 +4,7 @@
 #include "check_device.h"
 #include "coll/coll.h"
 #include "coll_cases.h"
+#include "device/cuda_nccl.h"
 #include "device/pool.h"
 #include "on_device.h"
 #include "ops/list.h"
@@ -142,7 +143,13 @@ static int64_t count_of(int i, int j)
     return counts[(3 * i + 5 * j) % 7];
 }
 
-/* What goes to others comes down once, what they send goes up once. */
+static void check_bytes(int rank, const char *where, int64_t n_bytes, int64_t expected)
+{
+    CHECK(n_bytes == expected, "rank %d: %lld bytes %s, expected %lld", rank,
+          (long long)n_bytes, where, (long long)expected);
+}
+
+/* What goes to others comes down once, what they send goes up once; or it comes across. */
 static void copies_rank(plait_comm_t *comm, void *context)
 {
     const int me = plait_comm_rank(comm);
@@ -161,6 +168,10 @@ static void copies_rank(plait_comm_t *comm, void *context)
         n_down += (q != me) ? counts[me * size + q] : 0;
         n_up += (q != me) ? counts[q * size + me] : 0;
     }
+    double one = 1, sum = 0;
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &one, &sum) == PLAIT_OK &&
+              sum == size,
+          "ranks find their way to each other");
     case_t c = case_begin(me, n_x, n_y);
     int64_t at = 0;
     for (int q = 0; q < size; q++) {
@@ -171,13 +182,15 @@ static void copies_rank(plait_comm_t *comm, void *context)
     const check_device_counts_t before = check_device_counts(device);
     plait_status_t status = plait_alltoallv(comm, PLAIT_U8, counts, c.x, c.y);
     const check_device_counts_t after = check_device_counts(device);
+    const bool is_staged = team_link == &plait_link_staged;
     case_end(&c, comm, status, "chunks", n_x);
-    CHECK(after.down_bytes - before.down_bytes == n_down,
-          "rank %d: %lld bytes down, expected %lld", me,
-          (long long)(after.down_bytes - before.down_bytes), (long long)n_down);
-    CHECK(after.up_bytes - before.up_bytes == n_up,
-          "rank %d: %lld bytes up, expected %lld", me,
-          (long long)(after.up_bytes - before.up_bytes), (long long)n_up);
+    check_bytes(me, "down", after.down_bytes - before.down_bytes,
+                is_staged ? n_down : 0);
+    check_bytes(me, "up", after.up_bytes - before.up_bytes, is_staged ? n_up : 0);
+    check_bytes(me, "across", after.across_bytes - before.across_bytes,
+                (is_staged || team_link == &plait_link_nccl) ? 0 : n_up);
+    CHECK(is_staged || team_link == &plait_link_ipc || after.n_waits == before.n_waits,
+          "rank %d has waited for its device", me);
 }
 
 /* ---- failures ---- */
@@ -252,7 +265,7 @@ typedef struct {
     bool is_dead;
     int64_t n_calls; /* out: of that device */
     plait_status_t status[TEAM_MAX];
-    char text[TEAM_MAX][100];
+    char text[TEAM_MAX][400];
 } failure_t;
 
 static void failure_rank(plait_comm_t *comm, void *context)
@@ -285,6 +298,24 @@ static void failure_rank(plait_comm_t *comm, void *context)
  * it was not over. */
 static void judge_failure(const failure_t *f, int n_ranks)
 {
+    char cannot_open[100], is_why[32];
+
+    (void)snprintf(is_why, sizeof(is_why), "check device %d", f->rank);
+
+    (void)snprintf(cannot_open, sizeof(cannot_open),
+                   "peers' devices cannot be reached\n  %s: rank ",
+                   (team_link != NULL) ? team_link->name : "");
+    if (f->status[f->rank] == PLAIT_ERR_UNSUPPORTED) {
+        for (int r = 0; r < n_ranks;
+             r++) { /* it has failed before the first exchange */
+            CHECK(f->status[r] == PLAIT_ERR_UNSUPPORTED &&
+                      strstr(f->text[r], cannot_open) != NULL &&
+                      strstr(f->text[r], is_why) != NULL,
+                  "%s, call %lld: rank %d has %d, %s", f->what->name, (long long)f->n,
+                  r, (int)f->status[r], f->text[r]);
+        }
+        return;
+    }
     CHECK(f->status[f->rank] == PLAIT_ERR_INTERNAL &&
               strstr(f->text[f->rank], "check device") != NULL,
           "%s, call %lld: rank %d has %d, %s", f->what->name, (long long)f->n, f->rank,
@@ -417,25 +448,114 @@ static bool finds_races(void)
 #endif
 }
 
+/* All by one link. */
+static void check_link(const plait_device_link_t *link, int n_ranks)
+{
+    team_link = link;
+    on_device_begin(n_ranks);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, cases_rank, NULL);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, copies_rank, NULL);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, exchange_rank, NULL);
+    if (n_ranks > 1) {
+        team_run(n_ranks, PLAIT_DIRECT_NONE, mismatch_rank, NULL);
+        check_failures(n_ranks);
+    }
+    on_device_end(n_ranks);
+}
+
+/* Arrays that nobody is shown are copied to what can be; where nothing is shown, all ranks learn why. */
+static void refused_rank(plait_comm_t *comm, void *context)
+{
+    double x[4] = {1};
+    double y[4] = {0};
+
+    (void)context;
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_ERR_UNSUPPORTED,
+          "nothing is shown");
+    CHECK(strstr(plait_error_text(),
+                 "ipc: rank 1: check device 1: this memory is shown "
+                 "to nobody") != NULL,
+          "%s", plait_error_text());
+}
+
+static void check_aside(int n_ranks)
+{
+    team_link = &plait_link_ipc;
+    on_device_begin(n_ranks);
+    check_device_refuse(team_devices[0], CHECK_DEVICE_SHOWS_OWN);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, cases_rank, NULL);
+    check_failures(n_ranks);
+    check_device_refuse(team_devices[1], CHECK_DEVICE_SHOWS_NONE);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, refused_rank, NULL);
+    on_device_end(n_ranks);
+}
+
+/* What fails in NCCL on all ranks alike has its name; the next operation opens it anew. */
+static void failing_rank(plait_comm_t *comm, void *context)
+{
+    const char *expected = context;
+    double x[4] = {1};
+    double y[4] = {0};
+
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_OK, "first");
+    CHECK(plait_barrier(comm) == PLAIT_OK, "nobody is in it any more");
+    if (plait_comm_rank(comm) == 0) {
+        (void)setenv("PLAIT_FAKE_NCCL_FAIL", expected, 1);
+    }
+    CHECK(plait_barrier(comm) == PLAIT_OK, "all know");
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_ERR_TRANSPORT,
+          "%s", expected);
+    CHECK(strstr(plait_error_text(), "system error (2), as it was told to") != NULL,
+          "%s: %s", expected, plait_error_text());
+    CHECK(plait_barrier(comm) == PLAIT_OK, "all have failed");
+    if (plait_comm_rank(comm) == 0) {
+        (void)unsetenv("PLAIT_FAKE_NCCL_FAIL");
+    }
+    CHECK(plait_barrier(comm) == PLAIT_OK, "all know");
+    case_all(comm);
+}
+
+static void check_nccl(int n_ranks)
+{
+    static char functions[][20] = {"ncclSend", "ncclRecv", "ncclGroupEnd", "async"};
+
+    team_link = &plait_link_nccl;
+    on_device_begin(n_ranks);
+    for (int i = 0; i < 4; i++) {
+        team_run(n_ranks, PLAIT_DIRECT_NONE, failing_rank, functions[i]);
+    }
+    (void)setenv("PLAIT_FAKE_NCCL_LATE", "3", 1);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, cases_rank, NULL);
+    (void)unsetenv("PLAIT_FAKE_NCCL_LATE");
+    on_device_end(n_ranks);
+    (void)setenv("PLAIT_FAKE_NCCL_VERSION", "21703", 1);
+    CHECK(plait_cuda_nccl.can() == PLAIT_ERR_UNSUPPORTED &&
+              strstr(plait_error_text(), "NCCL 2.17 of ") != NULL &&
+              strstr(plait_error_text(), "is too old, 2.18 is the least") != NULL,
+          "%s", plait_error_text());
+    (void)unsetenv("PLAIT_FAKE_NCCL_VERSION");
+}
+
 int main(void)
 {
     const int most = is_quick() ? 3 : 4;
 
+    (void)setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
+    check_device_use_nccl(&plait_cuda_nccl);
     if (!finds_races()) {
         check_planted();
     }
     check_lent();
     for (int n = 1; n <= most; n++) {
-        on_device_begin(n);
-        team_run(n, PLAIT_DIRECT_NONE, cases_rank, NULL);
-        team_run(n, PLAIT_DIRECT_NONE, copies_rank, NULL);
-        team_run(n, PLAIT_DIRECT_NONE, exchange_rank, NULL);
-        if (n > 1) {
-            team_run(n, PLAIT_DIRECT_NONE, mismatch_rank, NULL);
-            check_failures(n);
+        check_link(&plait_link_staged, n);
+        check_link(NULL, n); /* peers by address */
+        if (n == 2 || n == most) {
+            check_link(&plait_link_ipc, n);
+            check_link(&plait_link_nccl, n);
         }
-        on_device_end(n);
     }
+    check_nccl(3);
+    check_aside(2);
     (void)plait_pool_trim();
     return report("test_device");
 }

@@ -1,7 +1,11 @@
 /* The cases of exec_cases.h and exec_halo.h with arrays on a device. */
+#include "base/status.h"
+#include "device/cuda_nccl.h"
+#include "device/find.h"
 #include "exec_cases.h"
 #include "exec_halo.h"
 #include "on_device.h"
+#include "plait/config.h"
 
 /* ---- what the halved numbers of a real transform are multiplied by ---- */
 
@@ -83,15 +87,116 @@ static void check_weighted(int n_ranks)
     }
 }
 
+/* All by one link. */
+static void check_link(const plait_device_link_t *link, int n_ranks)
+{
+    team_link = link;
+    on_device_begin(n_ranks);
+    exec_cases(n_ranks);
+    exec_halo_cases(n_ranks);
+    on_device_end(n_ranks);
+}
+
+/* ---- links that a program chooses ---- */
+
+static plait_status_t find_nothing(int ordinal, plait_device_t **device_p)
+{
+    (void)ordinal;
+    (void)device_p;
+    return plait_fail(PLAIT_ERR_INTERNAL, "nobody looks for a device");
+}
+
+static void choose(const char *backend)
+{
+    CHECK(plait_config_set("transpose_comm_backend", backend) == PLAIT_OK, "%s",
+          backend);
+}
+
+/* All parts of six numbers to every rank; or all ranks learn what there is not, and why. */
+static void moved_rank(plait_comm_t *comm, void *context)
+{
+    const char *why = context;
+    const int rank = plait_comm_rank(comm);
+    const int64_t shape[] = {6};
+    const int grid[] = {2};
+    plait_layout_t from, to;
+    plait_plan_t *plan = NULL;
+    double x[3] = {3 * rank, 3 * rank + 1, 3 * rank + 2};
+    double y[6] = {0};
+
+    CHECK(layout_of(1, 1, shape, 1, grid, PLAIT_SPLIT_EVEN, false, &from) &&
+              layout_of(0, 1, shape, 1, grid, PLAIT_SPLIT_EVEN, false, &to),
+          "layouts");
+    CHECK(plait_redist_plan(comm, PLAIT_F64, &from, &to, &plan) == PLAIT_OK, "plan");
+    plait_status_t status =
+        plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y});
+    CHECK(status == ((why == NULL) ? PLAIT_OK : PLAIT_ERR_UNSUPPORTED), "%d", status);
+    CHECK(why == NULL || strstr(plait_error_text(), why) != NULL, "%s",
+          plait_error_text());
+    for (int i = 0; i < 6 && why == NULL; i++) {
+        CHECK(y[i] == i, "y[%d] %g", i, y[i]);
+    }
+    plait_plan_destroy(&plan);
+}
+
+/* Bytes that have come across, up from the host, or by NCCL alone. */
+static void check_backend(const char *backend, bool is_across, bool is_up)
+{
+    check_device_counts_t before, after;
+
+    choose(backend);
+    on_device_begin(2);
+    before = check_device_counts(team_devices[1]);
+    team_run(2, PLAIT_DIRECT_NONE, moved_rank, NULL);
+    after = check_device_counts(team_devices[1]);
+    CHECK((after.across_bytes > before.across_bytes) == is_across, "%s: across",
+          backend);
+    CHECK((after.up_bytes > before.up_bytes) == is_up, "%s: up", backend);
+    on_device_end(2);
+    choose("auto");
+}
+
+static void check_backends(void)
+{
+    static char none[] = "nccl: rank 0: NCCL knows no check devices";
+
+    team_link = NULL;
+    CHECK(plait_config_set("transpose_comm_backend", "NCCL") == PLAIT_ERR_UNSUPPORTED &&
+              strstr(plait_error_text(), "sees no device") != NULL,
+          "%s", plait_error_text());
+    plait_device_set_finder(find_nothing);
+    CHECK(plait_config_set("transpose_comm_backend", "nvshmem") ==
+                  PLAIT_ERR_UNSUPPORTED &&
+              strstr(plait_error_text(), "reaches memory of its own alone") != NULL,
+          "%s", plait_error_text());
+    check_device_use_nccl(&plait_cuda_nccl);
+    check_backend("NCCL", false, false);
+    check_backend("NODE", true, false);
+    check_backend("MPI", false, true);
+    check_device_use_nccl(NULL);
+    choose("NCCL");
+    on_device_begin(2);
+    team_run(2, PLAIT_DIRECT_NONE, moved_rank, none);
+    on_device_end(2);
+    choose("auto");
+    plait_device_set_finder(NULL);
+}
+
 int main(void)
 {
-    for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+    const int most = is_quick() ? 3 : 4;
+
+    (void)setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
+    check_backends();
+
+    for (int n_ranks = 1; n_ranks <= most; n_ranks++) {
+        check_link(NULL, n_ranks); /* peers by address */
         on_device_begin(n_ranks);
-        exec_cases(n_ranks);
-        exec_halo_cases(n_ranks);
         check_weighted(n_ranks);
         on_device_end(n_ranks);
     }
+    check_link(&plait_link_staged, 3);
+    check_link(&plait_link_ipc, 3);
     on_device_begin(3);
     check_turned_large(2, PLAIT_C128);
     check_turned_large(3, PLAIT_F32);

@@ -1,6 +1,7 @@
 """The command ``plait``: starting ranks, labelling what they print, and how a job ends."""
 
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import sys
 import time
 
 import pytest
-from plait import _info, _launch, _mpi_find, cli
+from plait import _core, _info, _launch, _mpi_find, cli
 
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed"
@@ -226,3 +227,12 @@ def test_info_says_where_cuda_was_looked_for(tmp_path):
 def test_first_line_of_library_versions():
     assert _info.first_line("MPICH Version:      5.0.2\nMPICH Release") == "MPICH 5.0.2"
     assert _info.first_line("Open MPI v5.0.11, package: Open MPI") == "Open MPI v5.0.11"
+
+
+def test_info_says_how_gpus_reach_each_other(monkeypatch):
+    names = [name for i in range(9) if (name := _core.lib.plait_device_link_name(i))]
+    assert len(names) == 4
+    said = json.dumps(([["driver", "13.0"]], ["stand-in"], ["peer", "staged"], True))
+    monkeypatch.setattr(_info, "ask", lambda code: said)
+    row = ("between GPUs", "peer, staged: the first one that all ranks have")
+    assert row in list(_info.cuda_rows())

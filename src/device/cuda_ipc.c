@@ -1,0 +1,116 @@
+/* What other processes of the node may use of a CUDA device: memory that cuMemAlloc gave, and
+ * events. Handles go by value: their size is part of the ABI. */
+#include "base/status.h"
+#include "device/cuda_state.h"
+
+#include <string.h>
+
+enum {
+    BUFFER_ID = 7,        /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    LEGACY_CAPABLE = 10,  /* CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE */
+    LAZY_PEER_ACCESS = 1, /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
+    INTERPROCESS = 4      /* CU_EVENT_INTERPROCESS */
+};
+
+_Static_assert(sizeof(plait_cu_ipc_t) == sizeof(plait_device_handle_t), "a handle");
+
+plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memory,
+                                        plait_device_shown_t *shown_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    const plait_cu_address_t address = plait_cu_address(memory);
+    plait_device_shown_t shown = {.offset = 0};
+    plait_cu_ipc_t handle;
+    unsigned long long number = 0;
+    size_t n_bytes = 0;
+    int is_capable = 0;
+
+    PLAIT_TRY(plait_cuda_must(
+        state, state->cuda->cuPointerGetAttribute(&is_capable, LEGACY_CAPABLE, address),
+        "asking whether memory can be shown to other processes"));
+    PLAIT_CHECK(is_capable != 0, PLAIT_ERR_UNSUPPORTED,
+                "CUDA device %d: memory of this allocator cannot be shown to other "
+                "processes (virtual memory, or a pool as of cuda_async)",
+                device->ordinal);
+    PLAIT_TRY(plait_cuda_must(
+        state, state->cuda->cuMemGetAddressRange_v2(&shown.base, &n_bytes, address),
+        "finding a block of memory"));
+    PLAIT_TRY(plait_cuda_must(
+        state, state->cuda->cuPointerGetAttribute(&number, BUFFER_ID, address),
+        "asking for the number of a block of memory"));
+    PLAIT_TRY(plait_cuda_must(state,
+                              state->cuda->cuIpcGetMemHandle(&handle, shown.base),
+                              "showing memory to other processes"));
+    plait_cuda_keep(state, (const void *)(uintptr_t)shown.base);
+    memcpy(&shown.handle, &handle, sizeof(handle));
+    shown.number = number;
+    shown.offset = (int64_t)(address - shown.base);
+    *shown_p = shown;
+done:
+    return status;
+}
+
+plait_status_t plait_cuda_memory_import(plait_device_t *device,
+                                        const plait_device_handle_t *handle,
+                                        void **base_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    plait_cu_address_t base = 0;
+    plait_cu_ipc_t theirs;
+
+    memcpy(&theirs, handle, sizeof(theirs));
+    PLAIT_TRY(plait_cuda_must(
+        state, state->cuda->cuIpcOpenMemHandle_v2(&base, theirs, LAZY_PEER_ACCESS),
+        "opening memory of another process"));
+    *base_p = (void *)(uintptr_t)base;
+done:
+    return status;
+}
+
+void plait_cuda_memory_drop(plait_device_t *device, void *base)
+{
+    (void)plait_cuda_state(device)->cuda->cuIpcCloseMemHandle(plait_cu_address(base));
+}
+
+plait_status_t plait_cuda_event_export(plait_device_t *device, plait_event_t **event_p,
+                                       plait_device_handle_t *handle_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    plait_cu_event_t event = NULL;
+    plait_cu_ipc_t handle;
+
+    PLAIT_TRY(plait_cuda_must(
+        state,
+        state->cuda->cuEventCreate(&event, PLAIT_CU_EVENT_NO_TIMING | INTERPROCESS),
+        "making an event for other processes"));
+    PLAIT_TRY(plait_cuda_must(state, state->cuda->cuIpcGetEventHandle(&handle, event),
+                              "showing an event to other processes"));
+    memcpy(handle_p, &handle, sizeof(handle));
+    *event_p = (plait_event_t *)(void *)event;
+    event = NULL;
+done:
+    if (event != NULL) {
+        (void)state->cuda->cuEventDestroy_v2(event);
+    }
+    return status;
+}
+
+plait_status_t plait_cuda_event_import(plait_device_t *device,
+                                       const plait_device_handle_t *handle,
+                                       plait_event_t **event_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    plait_cu_event_t event = NULL;
+    plait_cu_ipc_t theirs;
+
+    memcpy(&theirs, handle, sizeof(theirs));
+    PLAIT_TRY(plait_cuda_must(state, state->cuda->cuIpcOpenEventHandle(&event, theirs),
+                              "opening an event of another process"));
+    *event_p = (plait_event_t *)(void *)event;
+done:
+    return status;
+}

@@ -1,0 +1,61 @@
+/* Copies between CUDA devices of one process. Where one can reach the other's memory it is told
+ * so before the first copy; else the driver goes through the host. */
+#include "base/status.h"
+#include "device/cuda_state.h"
+
+#include <stdbool.h>
+
+enum { ALREADY_ENABLED = 704 }; /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: by JAX */
+
+/* With this device's context current. Once for each pair. */
+static plait_status_t reach(plait_cuda_state_t *state, plait_cuda_state_t *from)
+{
+    plait_status_t status = PLAIT_OK;
+    const uint64_t bit = UINT64_C(1) << from->device.ordinal;
+    int can = 0;
+
+    if (from == state || (atomic_load(&state->reached) & bit) != 0) {
+        goto done;
+    }
+    PLAIT_TRY(plait_cuda_must(
+        state, state->cuda->cuDeviceCanAccessPeer(&can, state->id, from->id),
+        "asking whether it reaches another device's memory"));
+    if (can != 0) {
+        int result = state->cuda->cuCtxEnablePeerAccess(from->context, 0);
+        PLAIT_TRY(plait_cuda_must(state,
+                                  (result == ALREADY_ENABLED) ? PLAIT_CU_OK : result,
+                                  "reaching another device's memory"));
+    }
+    (void)atomic_fetch_or(&state->reached, bit);
+done:
+    return status;
+}
+
+plait_status_t plait_cuda_copy(plait_device_t *device, plait_stream_t stream, void *dst,
+                               plait_device_t *from, const void *src, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_state_t *state = plait_cuda_state(device);
+    plait_cuda_state_t *source = (from != NULL) ? plait_cuda_state(from) : state;
+
+    if (n_bytes == 0) {
+        goto done;
+    }
+    PLAIT_TRY(reach(state, source));
+    if (source == state) {
+        PLAIT_TRY(plait_cuda_must(
+            state,
+            state->cuda->cuMemcpyDtoDAsync_v2(
+                plait_cu_address(dst), plait_cu_address(src), (size_t)n_bytes, stream),
+            "copying on the device"));
+    } else {
+        PLAIT_TRY(plait_cuda_must(
+            state,
+            state->cuda->cuMemcpyPeerAsync(plait_cu_address(dst), state->context,
+                                           plait_cu_address(src), source->context,
+                                           (size_t)n_bytes, stream),
+            "copying from another device"));
+    }
+done:
+    return status;
+}

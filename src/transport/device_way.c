@@ -1,0 +1,351 @@
+/* Which link the ranks of a communicator take, chosen here and nowhere else. */
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "device/pool.h"
+#include "transport/device_link.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* In the order in which they are taken. */
+enum { PEER, IPC, NCCL, STAGED, N_LINKS, WHY_BYTES = 160 };
+
+static const plait_device_link_t *const links[N_LINKS] = {
+    [PEER] = &plait_link_peer,
+    [IPC] = &plait_link_ipc,
+    [NCCL] = &plait_link_nccl,
+    [STAGED] = &plait_link_staged,
+};
+
+/* Which are part of a reach: bit l is links[l]. */
+static const uint32_t reaches[PLAIT_REACH_COUNT] = {
+    [PLAIT_REACH_ANY] = (1U << N_LINKS) - 1,
+    [PLAIT_REACH_NODE] = 1U << PEER | 1U << IPC,
+    [PLAIT_REACH_NCCL] = 1U << NCCL,
+    [PLAIT_REACH_MPI] = 1U << STAGED,
+};
+
+typedef struct plait_device_ways {
+    plait_device_t *device;
+    const plait_device_link_t *forced;
+    int chosen[PLAIT_REACH_COUNT]; /* 1 more than the link's index; 0: not yet */
+    bool is_open[N_LINKS];
+    void *states[N_LINKS];
+} ways_t;
+
+/* What each rank says of itself before any link is opened. */
+typedef struct {
+    uint32_t can;
+    int32_t has_failed;
+    char why[N_LINKS][WHY_BYTES]; /* it cannot */
+} say_t;
+
+/* And after one was. */
+typedef struct {
+    int32_t status;
+    char why[WHY_BYTES];
+} verdict_t;
+
+plait_status_t plait_device_failed(plait_device_run_t *run, plait_status_t status)
+{
+    if (run->failure == PLAIT_OK && status != PLAIT_OK) {
+        run->failure = status;
+        (void)snprintf(run->why, sizeof(run->why), "%s", plait_error_text());
+    }
+    return run->failure;
+}
+
+/* ---- what ranks tell each other ---- */
+
+plait_status_t plait_device_share(plait_device_run_t *run, const void *mine,
+                                  int64_t n_bytes, void *all)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_endpoint_t *end = run->session->end;
+    void *memory = NULL;
+    char *to = all;
+    int n = 0;
+
+    PLAIT_TRY(
+        plait_pool_take(2 * end->size * (int64_t)sizeof(plait_message_t), &memory));
+    plait_message_t *sends = memory;
+    plait_message_t *recvs = sends + end->size;
+    for (int r = 0; r < end->size; r++) {
+        if (r != end->rank) {
+            sends[n] = (plait_message_t){r, (void *)(uintptr_t)mine, n_bytes};
+            recvs[n++] = (plait_message_t){r, to + r * n_bytes, n_bytes};
+        }
+    }
+    memcpy(to + end->rank * n_bytes, mine, (size_t)n_bytes);
+    PLAIT_TRY(end->transport->exchange(run->session, n, sends, n, recvs));
+done:
+    run->is_lost = run->is_lost || status != PLAIT_OK;
+    plait_pool_give(memory);
+    return status;
+}
+
+/* ---- one endpoint ---- */
+
+void plait_device_close_ways(plait_endpoint_t *end)
+{
+    ways_t *ways = end->ways;
+
+    if (ways == NULL) {
+        return;
+    }
+    bool is_inside =
+        ways->device != NULL && ways->device->table->enter(ways->device) == PLAIT_OK;
+    for (int l = 0; l < N_LINKS; l++) {
+        if (ways->is_open[l] && links[l]->close != NULL) {
+            links[l]->close(ways->device, ways->states[l]);
+        }
+    }
+    if (is_inside) {
+        ways->device->table->leave(ways->device);
+    }
+    plait_free(ways);
+    end->ways = NULL;
+}
+
+plait_status_t plait_device_force_link(plait_endpoint_t *end,
+                                       const plait_device_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+
+    end->ways = plait_alloc(1, sizeof(*end->ways));
+    PLAIT_CHECK(end->ways != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for ways to devices");
+    end->ways->forced = link;
+done:
+    return status;
+}
+
+/* ---- the choice ---- */
+
+/* This rank could take it; else why[] says why not. */
+static bool can_take(const plait_endpoint_t *end, const ways_t *ways, int l,
+                     char why[WHY_BYTES])
+{
+    bool can = ways->forced == NULL || ways->forced == links[l];
+
+    if (ways->forced == NULL && links[l]->can != NULL) {
+        can = links[l]->can(end, ways->device) == PLAIT_OK;
+        (void)snprintf(why, WHY_BYTES, "%s", can ? "" : plait_error_text());
+    }
+    return can;
+}
+
+/* A failure to open what all ranks know that they take is one of this execution. */
+static void take(plait_device_run_t *run, ways_t *ways, int l)
+{
+    plait_status_t status = run->failure;
+
+    if (status == PLAIT_OK && links[l]->open != NULL && !ways->is_open[l]) {
+        PLAIT_TRY(links[l]->open(run, &ways->states[l]));
+        ways->is_open[l] = true;
+    }
+done:
+    (void)plait_device_failed(run, status);
+    run->link = links[l];
+    run->state = ways->is_open[l] ? ways->states[l] : NULL;
+}
+
+/* On all ranks or on none; why[]: of the first one that could not, but for those (PEER) that could
+ * not because of another. */
+static plait_status_t open_on_all(plait_device_run_t *run, ways_t *ways, int l,
+                                  verdict_t all[], char why[WHY_BYTES], bool *is_open_p)
+{
+    plait_status_t status = PLAIT_OK;
+    verdict_t mine = {.status = PLAIT_OK};
+
+    *is_open_p = true;
+    if (links[l]->open == NULL || ways->is_open[l]) {
+        goto done;
+    }
+    mine.status = (int32_t)links[l]->open(run, &ways->states[l]);
+    ways->is_open[l] = mine.status == PLAIT_OK;
+    if (mine.status != PLAIT_OK) {
+        (void)snprintf(mine.why, sizeof(mine.why), "%s", plait_error_text());
+    }
+    PLAIT_CHECK(!run->is_lost, (plait_status_t)mine.status, "%s", mine.why);
+    PLAIT_TRY(plait_device_share(run, &mine, sizeof(mine), all));
+    for (int r = run->session->end->size - 1; r >= 0; r--) {
+        *is_open_p = *is_open_p && all[r].status == PLAIT_OK;
+        if (all[r].status != PLAIT_OK &&
+            (why[0] == '\0' || all[r].status != PLAIT_ERR_PEER)) {
+            (void)snprintf(why, WHY_BYTES, "rank %d: %.140s", r, all[r].why);
+        }
+    }
+done:
+    if (ways->is_open[l] && !(*is_open_p && status == PLAIT_OK)) {
+        links[l]->close(ways->device, ways->states[l]);
+        ways->is_open[l] = false;
+    }
+    return status;
+}
+
+/* What all ranks can; why[][]: of the first one that cannot. */
+static uint32_t common_links(const say_t all[], int n_ranks, char why[][WHY_BYTES])
+{
+    uint32_t common = all[0].can;
+
+    for (int r = n_ranks - 1; r >= 0; r--) {
+        common &= all[r].can;
+        for (int l = 0; l < N_LINKS; l++) {
+            if ((all[r].can >> l & 1) == 0) {
+                (void)snprintf(why[l], WHY_BYTES, "rank %d: %.140s", r, all[r].why[l]);
+            }
+        }
+    }
+    return common;
+}
+
+static plait_status_t refuse(const ways_t *ways, plait_reach_t reach,
+                             char why[][WHY_BYTES])
+{
+    char text[N_LINKS * WHY_BYTES + 64] = "";
+
+    for (int l = 0; l < N_LINKS; l++) {
+        bool is_asked_for = (reaches[reach] >> l & 1) != 0 &&
+                            (ways->forced == NULL || ways->forced == links[l]);
+        if (is_asked_for) {
+            size_t used = strlen(text);
+            (void)snprintf(text + used, sizeof(text) - used, "\n  %s: %s",
+                           links[l]->name, why[l]);
+        }
+    }
+    return plait_fail(PLAIT_ERR_UNSUPPORTED, "peers' devices cannot be reached%s",
+                      text);
+}
+
+/* Of the links in `can`, the first one that opens on all ranks. */
+static plait_status_t open_first(plait_device_run_t *run, ways_t *ways,
+                                 plait_reach_t reach, uint32_t can,
+                                 verdict_t verdicts[], char why[][WHY_BYTES])
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_open = false;
+    int l = 0;
+
+    for (; l < N_LINKS && !is_open; l++) {
+        if ((can >> l & 1) != 0) {
+            PLAIT_TRY(open_on_all(run, ways, l, verdicts, why[l], &is_open));
+        }
+    }
+    if (!is_open) {
+        status = refuse(ways, reach, why);
+        goto done;
+    }
+    ways->chosen[reach] = l;
+    plait_log(PLAIT_LOG_INFO, "rank %d of %d reaches peers' devices by %s",
+              run->session->end->rank, run->session->end->size, links[l - 1]->name);
+    take(run, ways, l - 1);
+done:
+    return status;
+}
+
+static plait_status_t ask_all(plait_device_run_t *run, ways_t *ways,
+                              plait_reach_t reach, const say_t *mine)
+{
+    plait_status_t status = PLAIT_OK;
+    const int n_ranks = run->session->end->size;
+    char why[N_LINKS][WHY_BYTES] = {""};
+    bool has_failed = false;
+    void *memory = NULL;
+
+    PLAIT_TRY(plait_pool_take(n_ranks * (int64_t)(sizeof(say_t) + sizeof(verdict_t)),
+                              &memory));
+    say_t *all = memory;
+    verdict_t *verdicts = (verdict_t *)(void *)(all + n_ranks);
+    PLAIT_TRY(plait_device_share(run, mine, sizeof(*mine), all));
+    for (int r = 0; r < n_ranks; r++) {
+        has_failed = has_failed || all[r].has_failed;
+    }
+    if (!has_failed) { /* else they meet once more at the next operation */
+        PLAIT_TRY(open_first(run, ways, reach, common_links(all, n_ranks, why),
+                             verdicts, why));
+    }
+done:
+    run->is_lost = run->is_lost || (status != PLAIT_OK && memory == NULL);
+    plait_pool_give(memory);
+    return status;
+}
+
+static plait_status_t ways_of(plait_device_run_t *run, ways_t **ways_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_endpoint_t *end = run->session->end;
+
+    if (end->ways == NULL) {
+        end->ways = plait_alloc(1, sizeof(*end->ways));
+        PLAIT_CHECK(end->ways != NULL, PLAIT_ERR_NO_MEMORY,
+                    "no memory for ways to devices");
+    }
+    if (end->ways->device == NULL) {
+        end->ways->device = run->device;
+    }
+    if (end->ways->device != run->device) { /* others go on as before: messages, too */
+        (void)plait_device_failed(
+            run, plait_fail(PLAIT_ERR_INVALID,
+                            "an array on device %d, but those before were on device %d",
+                            run->device->ordinal, end->ways->device->ordinal));
+    }
+    *ways_p = end->ways;
+done:
+    return status;
+}
+
+plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reach,
+                                     bool may_ask)
+{
+    plait_status_t status = PLAIT_OK;
+    say_t mine = {.has_failed = run->failure != PLAIT_OK};
+    ways_t *ways = NULL;
+
+    run->link = &plait_link_staged;
+    PLAIT_TRY(ways_of(run, &ways));
+    for (int l = 0; l < N_LINKS && ways->chosen[reach] == 0; l++) {
+        bool can = (reaches[reach] >> l & 1) != 0 &&
+                   can_take(run->session->end, ways, l, mine.why[l]);
+        mine.can |= (uint32_t)can << l;
+        ways->chosen[reach] = (can && links[l]->is_known) ? l + 1 : 0;
+    }
+    if (ways->chosen[reach] != 0) {
+        take(run, ways, ways->chosen[reach] - 1);
+    } else if (may_ask) {
+        PLAIT_TRY(ask_all(run, ways, reach, &mine));
+    }
+done:
+    run->is_lost = run->is_lost || (status != PLAIT_OK && ways == NULL);
+    return status;
+}
+
+const char *plait_device_link_name(int i)
+{
+    return (i >= 0 && i < N_LINKS) ? links[i]->name : NULL;
+}
+
+plait_status_t plait_device_wait(plait_device_run_t *run)
+{
+    bool is_links = run->link != NULL && run->link->wait != NULL && run->state != NULL;
+
+    return is_links ? run->link->wait(run)
+                    : run->device->table->stream_wait(run->device, run->stream);
+}
+
+void plait_device_abandon(plait_device_run_t *run)
+{
+    ways_t *ways = run->session->end->ways;
+
+    for (int l = 0; l < N_LINKS; l++) {
+        if (run->link == links[l] && links[l]->abandon != NULL && ways->is_open[l]) {
+            links[l]->abandon(run->device, ways->states[l]);
+            ways->is_open[l] = false;
+            for (int reach = 0; reach < PLAIT_REACH_COUNT; reach++) {
+                ways->chosen[reach] =
+                    (ways->chosen[reach] == l + 1) ? 0 : ways->chosen[reach];
+            }
+        }
+    }
+}

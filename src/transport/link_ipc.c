@@ -1,0 +1,390 @@
+/* Ranks that are processes of one node: each copies from the others' device memory, which the system
+ * maps into its own process.
+ *
+ * A block of a peer's memory is opened once and kept, known by rank, base and number; one whose number
+ * has changed is another one at the same place. Memory that cannot be shown to other processes, as of some
+ * allocators, is copied to memory of plait's own that can. Whether it works is proved on every
+ * pair, with real bytes, before the first exchange: containers, and parts of a GPU, may refuse. */
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "transport/handover.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_OPENED = 64, PROBE_BYTES = 4096 };
+
+typedef struct {
+    int peer;
+    uint64_t base, number;
+    char *here;       /* NULL: free */
+    int64_t n_latest; /* of all uses, when this one was last used */
+} opened_t;
+
+typedef struct {
+    plait_event_t *filled, *taken; /* one of each for a rank; this one's are shown */
+} events_t;
+
+typedef struct {
+    int n_ranks;
+    events_t *events;
+    opened_t opened[MAX_OPENED];
+    int64_t n_uses;
+    void **copies; /* of messages of this exchange, in memory that can be shown */
+    int n_copies;
+    bool has_said; /* why that is done */
+} ipc_t;
+
+/* What a rank shows the others before the first exchange. */
+typedef struct {
+    int64_t is_good;
+    plait_device_handle_t filled, taken;
+    plait_device_shown_t probe;
+    uint64_t nonce;
+} card_t;
+
+static plait_status_t ipc_can(const plait_endpoint_t *end, const plait_device_t *device)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(end->peers != NULL && !end->caps.is_far, PLAIT_ERR_UNSUPPORTED,
+                "ranks are not processes of one node");
+    PLAIT_CHECK(device->table->memory_export != NULL, PLAIT_ERR_UNSUPPORTED,
+                "memory of %s devices cannot be shown to other processes",
+                device->table->name);
+done:
+    return status;
+}
+
+/* ---- blocks of peers ---- */
+
+static void drop(plait_device_run_t *run, opened_t *opened)
+{
+    if (opened->here != NULL) { /* what still reads it ends first */
+        (void)run->device->table->stream_wait(run->device, run->stream);
+        run->device->table->memory_drop(run->device, opened->here);
+    }
+    *opened = (opened_t){.here = NULL};
+}
+
+/* The place of a block: where it is, or was under another number, or a free one, or that of the one that
+ * was not used for the longest time. */
+static opened_t *place_of(ipc_t *ipc, int peer, uint64_t base)
+{
+    opened_t *oldest = &ipc->opened[0];
+    opened_t *same = NULL;
+
+    for (int i = 0; i < MAX_OPENED; i++) {
+        opened_t *o = &ipc->opened[i];
+        same = (o->here != NULL && o->peer == peer && o->base == base) ? o : same;
+        oldest = (o->n_latest < oldest->n_latest) ? o : oldest;
+    }
+    return (same != NULL) ? same : oldest;
+}
+
+static plait_status_t open_block(plait_device_run_t *run, int peer,
+                                 const plait_device_shown_t *shown, char **here_p)
+{
+    plait_status_t status = PLAIT_OK;
+    ipc_t *ipc = run->state;
+    opened_t *o = place_of(ipc, peer, shown->base);
+    void *here = NULL;
+
+    if (o->here == NULL || o->peer != peer || o->base != shown->base ||
+        o->number != shown->number) {
+        drop(run, o);
+        PLAIT_TRY(
+            run->device->table->memory_import(run->device, &shown->handle, &here));
+        *o = (opened_t){peer, shown->base, shown->number, here, 0};
+    }
+    o->n_latest = ++ipc->n_uses;
+    *here_p = o->here;
+done:
+    return status;
+}
+
+/* ---- an exchange ---- */
+
+/* In memory that the device shows; given back when the exchange is over. */
+static plait_status_t copy_aside(plait_device_run_t *run,
+                                 const plait_message_t *message,
+                                 plait_device_shown_t *shown)
+{
+    plait_status_t status = PLAIT_OK;
+    ipc_t *ipc = run->state;
+    plait_device_t *device = run->device;
+    void **place = &ipc->copies[ipc->n_copies];
+
+    if (!ipc->has_said) {
+        plait_log(PLAIT_LOG_INFO, "rank %d copies what it sends: %s",
+                  run->session->end->rank, plait_error_text());
+        ipc->has_said = true;
+    }
+    PLAIT_TRY(device->table->take(device, run->stream, message->n_bytes, place));
+    ipc->n_copies++;
+    PLAIT_TRY(device->table->copy(device, run->stream, *place, NULL, message->data,
+                                  message->n_bytes));
+    PLAIT_TRY(device->table->memory_export(device, *place, shown));
+done:
+    return status;
+}
+
+static plait_status_t ipc_offer(plait_device_run_t *run, const plait_message_t *message,
+                                plait_offer_t *offer)
+{
+    plait_device_shown_t shown = {.offset = 0};
+    plait_status_t status =
+        run->device->table->memory_export(run->device, message->data, &shown);
+
+    if (status == PLAIT_ERR_UNSUPPORTED) {
+        status = copy_aside(run, message, &shown);
+    }
+    memcpy(offer->words, &shown, sizeof(shown));
+    return status;
+}
+
+static plait_status_t ipc_ready(plait_device_run_t *run)
+{
+    const ipc_t *ipc = run->state;
+
+    return run->device->table->event_record(
+        run->device, ipc->events[run->session->end->rank].filled, run->stream);
+}
+
+static plait_status_t ipc_take(plait_device_run_t *run, int peer,
+                               const plait_offer_t *offer, void *dst, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    const ipc_t *ipc = run->state;
+    const plait_device_table_t *table = run->device->table;
+    plait_device_shown_t shown;
+    char *here = NULL;
+
+    memcpy(&shown, offer->words, sizeof(shown));
+    PLAIT_TRY(open_block(run, peer, &shown, &here));
+    PLAIT_TRY(table->event_order(run->device, ipc->events[peer].filled, run->stream));
+    PLAIT_TRY(
+        table->copy(run->device, run->stream, dst, NULL, here + shown.offset, n_bytes));
+done:
+    return status;
+}
+
+static plait_status_t ipc_receipt(plait_device_run_t *run, uint64_t *word_p)
+{
+    const ipc_t *ipc = run->state;
+
+    *word_p = 0;
+    return run->device->table->event_record(
+        run->device, ipc->events[run->session->end->rank].taken, run->stream);
+}
+
+static plait_status_t ipc_settle(plait_device_run_t *run, int peer, uint64_t word)
+{
+    const ipc_t *ipc = run->state;
+    const plait_device_table_t *table = run->device->table;
+    plait_status_t status =
+        table->event_order(run->device, ipc->events[peer].taken, run->stream);
+
+    (void)word;
+    if (status != PLAIT_OK) {
+        (void)table->event_wait(run->device, ipc->events[peer].taken);
+    }
+    return status;
+}
+
+static void ipc_finish(plait_device_run_t *run)
+{
+    ipc_t *ipc = run->state;
+
+    for (int i = 0; i < ipc->n_copies; i++) {
+        run->device->table->give(run->device, run->stream, ipc->copies[i]);
+    }
+    ipc->n_copies = 0;
+}
+
+static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
+                                   const plait_message_t sends[], int n_recvs,
+                                   const plait_message_t recvs[])
+{
+    static const plait_handover_t by = {.offer = ipc_offer,
+                                        .ready = ipc_ready,
+                                        .take = ipc_take,
+                                        .receipt = ipc_receipt,
+                                        .settle = ipc_settle,
+                                        .finish = ipc_finish};
+
+    return plait_handover(run, &by, n_sends, sends, n_recvs, recvs);
+}
+
+/* ---- before the first one ---- */
+
+static void ipc_close(plait_device_t *device, void *state)
+{
+    ipc_t *ipc = state;
+
+    for (int i = 0; i < MAX_OPENED; i++) {
+        if (ipc->opened[i].here != NULL) {
+            device->table->memory_drop(device, ipc->opened[i].here);
+        }
+    }
+    for (int r = 0; ipc->events != NULL && r < ipc->n_ranks; r++) {
+        if (ipc->events[r].filled != NULL) {
+            device->table->event_destroy(device, ipc->events[r].filled);
+        }
+        if (ipc->events[r].taken != NULL) {
+            device->table->event_destroy(device, ipc->events[r].taken);
+        }
+    }
+    plait_free(ipc->events);
+    plait_free(ipc->copies);
+    plait_free(ipc);
+}
+
+/* What is read from a peer that is what it says. */
+static void fill(char bytes[], uint64_t nonce)
+{
+    for (int i = 0; i < PROBE_BYTES; i++) {
+        bytes[i] = (char)(nonce >> (8 * (i % 8)) ^ (uint64_t)i);
+    }
+}
+
+/* The proof on all pairs. Memory: this rank's probe, and room for that of a peer. */
+typedef struct {
+    plait_device_run_t *run;
+    ipc_t *ipc;
+    void *probe;
+    char *pinned;
+    card_t mine, *all;
+} proof_t;
+
+static plait_status_t show(proof_t *p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = p->run->device;
+    const plait_device_table_t *table = device->table;
+    events_t *events = &p->ipc->events[p->run->session->end->rank];
+    void *pinned = NULL;
+
+    PLAIT_TRY(table->event_export(device, &events->filled, &p->mine.filled));
+    PLAIT_TRY(table->event_export(device, &events->taken, &p->mine.taken));
+    PLAIT_TRY(table->take(device, p->run->stream, 2 * PROBE_BYTES, &p->probe));
+    PLAIT_TRY(table->memory_export(device, p->probe, &p->mine.probe));
+    PLAIT_TRY(table->host_take(device, 2 * PROBE_BYTES, &pinned));
+    p->pinned = pinned;
+    p->mine.nonce = (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)p->ipc ^
+                    (uint64_t)p->run->session->end->rank;
+    fill(p->pinned, p->mine.nonce);
+    PLAIT_TRY(
+        table->to_device(device, p->run->stream, p->probe, p->pinned, PROBE_BYTES));
+    PLAIT_TRY(table->event_record(device, events->filled, p->run->stream));
+    PLAIT_TRY(table->stream_wait(device, p->run->stream));
+    p->mine.is_good = 1;
+done:
+    return status;
+}
+
+static plait_status_t read_peer(proof_t *p, int peer)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = p->run->device;
+    const plait_device_table_t *table = device->table;
+    const card_t *card = &p->all[peer];
+    events_t *events = &p->ipc->events[peer];
+    char *room = (char *)p->probe + PROBE_BYTES;
+    char *found = p->pinned + PROBE_BYTES;
+    char expected[PROBE_BYTES];
+    void *base = NULL;
+
+    PLAIT_TRY(table->event_import(device, &card->filled, &events->filled));
+    PLAIT_TRY(table->event_import(device, &card->taken, &events->taken));
+    PLAIT_TRY(table->memory_import(device, &card->probe.handle, &base));
+    PLAIT_TRY(table->event_order(device, events->filled, p->run->stream));
+    PLAIT_TRY(table->copy(device, p->run->stream, room, NULL,
+                          (char *)base + card->probe.offset, PROBE_BYTES));
+    PLAIT_TRY(table->to_host(device, p->run->stream, found, room, PROBE_BYTES));
+    PLAIT_TRY(table->stream_wait(device, p->run->stream));
+    fill(expected, card->nonce);
+    PLAIT_CHECK(memcmp(found, expected, PROBE_BYTES) == 0, PLAIT_ERR_UNSUPPORTED,
+                "memory of rank %d's device does not hold what that has written", peer);
+done:
+    if (base != NULL) {
+        if (status != PLAIT_OK) {
+            (void)table->stream_wait(device, p->run->stream);
+        }
+        table->memory_drop(device, base);
+    }
+    return status;
+}
+
+/* No rank gives its probe back before all have read it. */
+static plait_status_t prove(proof_t *p)
+{
+    const int rank = p->run->session->end->rank;
+    plait_status_t status = PLAIT_OK;
+    plait_status_t found = show(p);
+    char why[200] = "";
+    char over[1] = "";
+
+    if (found != PLAIT_OK) {
+        (void)snprintf(why, sizeof(why), "%s", plait_error_text());
+    }
+    PLAIT_TRY(plait_device_share(p->run, &p->mine, sizeof(p->mine), p->all));
+    for (int r = 0; r < p->ipc->n_ranks && found == PLAIT_OK; r++) {
+        if (r != rank && p->all[r].is_good != 0) {
+            found = read_peer(p, r);
+        }
+        if (found != PLAIT_OK) {
+            (void)snprintf(why, sizeof(why), "%s", plait_error_text());
+        }
+    }
+    PLAIT_TRY(plait_device_share(p->run, over, sizeof(over), p->all));
+    PLAIT_CHECK(found == PLAIT_OK, found, "%s", why);
+done:
+    return status;
+}
+
+static plait_status_t ipc_open(plait_device_run_t *run, void **state_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = run->device->table;
+    const int n_ranks = run->session->end->size;
+    ipc_t *ipc = plait_alloc(1, sizeof(*ipc));
+    proof_t proof = {.run = run, .ipc = ipc};
+
+    PLAIT_CHECK(ipc != NULL, PLAIT_ERR_NO_MEMORY, "no memory for peers' events");
+    ipc->n_ranks = n_ranks;
+    ipc->events = plait_alloc(n_ranks, sizeof(*ipc->events));
+    ipc->copies = plait_alloc(n_ranks, sizeof(*ipc->copies));
+    proof.all = plait_alloc(n_ranks, sizeof(*proof.all));
+    PLAIT_CHECK(ipc->events != NULL && ipc->copies != NULL && proof.all != NULL,
+                PLAIT_ERR_NO_MEMORY, "no memory for peers' events");
+    PLAIT_TRY(prove(&proof));
+    *state_p = ipc;
+    ipc = NULL;
+done:
+    run->is_lost = run->is_lost || proof.all == NULL;
+    if (proof.pinned != NULL) {
+        if (status != PLAIT_OK) {
+            (void)table->stream_wait(run->device, run->stream);
+        }
+        table->host_give(run->device, proof.pinned);
+    }
+    if (proof.probe != NULL) {
+        table->give(run->device, run->stream, proof.probe);
+    }
+    plait_free(proof.all);
+    if (ipc != NULL) {
+        ipc_close(run->device, ipc);
+    }
+    return status;
+}
+
+const plait_device_link_t plait_link_ipc = {
+    .name = "ipc",
+    .can = ipc_can,
+    .open = ipc_open,
+    .close = ipc_close,
+    .exchange = ipc_exchange,
+};

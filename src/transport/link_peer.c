@@ -1,0 +1,142 @@
+/* Ranks that are devices of one process: each copies from the others' memory by its address. An
+ * event of the sender says when that is filled, one of the receiver when it was read. */
+#include "base/alloc.h"
+#include "base/status.h"
+#include "transport/handover.h"
+
+/* Both are recorded anew in every exchange. Whoever waits for one waits for the last record, which is
+ * of this exchange or, where this rank has gone ahead, of one that depends on nothing that the
+ * waiting rank has not enqueued yet. */
+typedef struct {
+    plait_event_t *filled, *taken;
+} peer_t;
+
+static plait_status_t peer_can(const plait_endpoint_t *end,
+                               const plait_device_t *device)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(end->peers == NULL, PLAIT_ERR_UNSUPPORTED,
+                "ranks are not devices of one process");
+    PLAIT_CHECK(device->table->copy != NULL, PLAIT_ERR_UNSUPPORTED,
+                "%s devices do not copy from each other", device->table->name);
+done:
+    return status;
+}
+
+static void peer_close(plait_device_t *device, void *state)
+{
+    peer_t *peer = state;
+
+    if (peer->filled != NULL) {
+        device->table->event_destroy(device, peer->filled);
+    }
+    if (peer->taken != NULL) {
+        device->table->event_destroy(device, peer->taken);
+    }
+    plait_free(peer);
+}
+
+static plait_status_t peer_open(plait_device_run_t *run, void **state_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = run->device;
+    peer_t *peer = plait_alloc(1, sizeof(*peer));
+
+    PLAIT_CHECK(peer != NULL, PLAIT_ERR_NO_MEMORY, "no memory for events");
+    PLAIT_TRY(device->table->event_create(device, &peer->filled));
+    PLAIT_TRY(device->table->event_create(device, &peer->taken));
+    *state_p = peer;
+    peer = NULL;
+done:
+    if (peer != NULL) {
+        peer_close(device, peer);
+    }
+    return status;
+}
+
+static uint64_t word_of(const void *address)
+{
+    return (uint64_t)(uintptr_t)address;
+}
+
+static void *address_of(uint64_t word)
+{
+    return (void *)(uintptr_t)word;
+}
+
+static plait_status_t peer_ready(plait_device_run_t *run)
+{
+    const peer_t *mine = run->state;
+
+    return run->device->table->event_record(run->device, mine->filled, run->stream);
+}
+
+static plait_status_t peer_offer(plait_device_run_t *run,
+                                 const plait_message_t *message, plait_offer_t *offer)
+{
+    const peer_t *mine = run->state;
+
+    offer->words[0] = word_of(run->device);
+    offer->words[1] = word_of(message->data);
+    offer->words[2] = word_of(mine->filled);
+    return PLAIT_OK;
+}
+
+static plait_status_t peer_take(plait_device_run_t *run, int peer,
+                                const plait_offer_t *offer, void *dst, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = run->device->table;
+
+    (void)peer;
+    PLAIT_TRY(
+        table->event_order(run->device, address_of(offer->words[2]), run->stream));
+    PLAIT_TRY(table->copy(run->device, run->stream, dst, address_of(offer->words[0]),
+                          address_of(offer->words[1]), n_bytes));
+done:
+    return status;
+}
+
+static plait_status_t peer_receipt(plait_device_run_t *run, uint64_t *word_p)
+{
+    const peer_t *mine = run->state;
+
+    *word_p = word_of(mine->taken);
+    return run->device->table->event_record(run->device, mine->taken, run->stream);
+}
+
+static plait_status_t peer_settle(plait_device_run_t *run, int peer, uint64_t word)
+{
+    const plait_device_table_t *table = run->device->table;
+    plait_status_t status =
+        table->event_order(run->device, address_of(word), run->stream);
+
+    (void)peer;
+    if (status != PLAIT_OK) {
+        (void)table->event_wait(run->device, address_of(word));
+    }
+    return status;
+}
+
+static plait_status_t peer_exchange(plait_device_run_t *run, int n_sends,
+                                    const plait_message_t sends[], int n_recvs,
+                                    const plait_message_t recvs[])
+{
+    static const plait_handover_t by = {.ready = peer_ready,
+                                        .offer = peer_offer,
+                                        .take = peer_take,
+                                        .receipt = peer_receipt,
+                                        .settle = peer_settle};
+
+    return plait_handover(run, &by, n_sends, sends, n_recvs, recvs);
+}
+
+const plait_device_link_t plait_link_peer = {
+    .name = "peer",
+    .is_known = true,
+    .can = peer_can,
+    .open = peer_open,
+    .close = peer_close,
+    .exchange = peer_exchange,
+};

@@ -1,0 +1,72 @@
+/* The operations of plait/coll.h under mpiexec with arrays on a device of each process: by memory that
+ * is shown to the others, by the host where it is not, and where ranks are on several nodes.
+ * tests/c/run_mpi.py runs it on each MPI of the machine. */
+#include "coll_cases.h"
+#include "device/pool.h"
+#include "mpi_host.h"
+#include "on_device.h"
+#include "plait/coll.h"
+#include "transport/mpi.h"
+
+static plait_device_t *device;
+
+/* Where memory is shown collectives come across, and nothing of them goes through the host. */
+static void check_all(uint64_t bits, bool is_shown)
+{
+    plait_comm_t *comm = NULL;
+    double x = 1, sum = 0;
+
+    CHECK(plait_comm_mpi(bits, &comm) == PLAIT_OK, "open");
+    comm->end.caps.device = device;
+    const int size = plait_comm_size(comm);
+    const bool by_ipc = is_shown && !comm->end.caps.is_far;
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &x, &sum) == PLAIT_OK &&
+              sum == size,
+          "first");
+    const check_device_counts_t before = check_device_counts(device);
+    case_all(comm);
+    const check_device_counts_t after = check_device_counts(device);
+    if (size > 1) {
+        CHECK((after.across_bytes > before.across_bytes) == by_ipc, "%lld bytes across",
+              (long long)(after.across_bytes - before.across_bytes));
+        CHECK((after.up_bytes == before.up_bytes) == by_ipc, "%lld bytes up",
+              (long long)(after.up_bytes - before.up_bytes));
+    }
+    case_matched(comm);
+    plait_comm_destroy(&comm);
+}
+
+/* One rank whose memory nobody is shown: none goes that way. */
+static void check_hidden(uint64_t bits, int rank)
+{
+    if (rank == 0) {
+        check_device_refuse(device, CHECK_DEVICE_SHOWS_NONE);
+    }
+    check_all(bits, false);
+    check_device_refuse(device, CHECK_DEVICE_SHOWS_ALL);
+}
+
+int main(int argc, char **argv)
+{
+    plait_comm_t *comm = NULL;
+    uint64_t world = 0;
+
+    host_load(argc, argv);
+    host_init();
+    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
+    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
+    CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open");
+    const int rank = plait_comm_rank(comm);
+    plait_comm_destroy(&comm);
+    device = check_device_create(rank);
+    check_all(world, true);
+    (void)setenv("PLAIT_DIRECT", "off", 1);
+    check_all(world, true);
+    (void)unsetenv("PLAIT_DIRECT");
+    check_hidden(world, rank);
+    (void)host.finalize();
+    plait_staged_trim(device);
+    CHECK(check_device_destroy(&device) == 0, "device");
+    (void)plait_pool_trim();
+    return report("mpi_device");
+}
