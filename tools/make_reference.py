@@ -42,7 +42,7 @@ FAMILIES = {
         for name in ("solve", "cholesky", "lu", "qr", "eigh", "svd", "matmul", "cond")
     ],
     "Parts, host memory, files": ["plait._io"],
-    "Order, overlap, programs": ["plait._order", "plait._start", "plait._jax"],
+    "Order, overlap, programs": ["plait._order", "plait._start", "plait._region"],
     "Failures and logs": ["plait._errors", "plait._observe"],
 }
 

@@ -29,8 +29,6 @@ from plait._io import gather_to_host as gather_to_host
 from plait._io import load as load
 from plait._io import save as save
 from plait._io import to_local as to_local
-from plait._jax import jit as jit
-from plait._jax import region as region
 from plait._move import allgather as allgather
 from plait._move import allgatherv as allgatherv
 from plait._move import alltoall as alltoall
@@ -65,6 +63,8 @@ from plait._reduce import reduce as reduce
 from plait._reduce import reduce_scatter as reduce_scatter
 from plait._reduce import reduce_scatterv as reduce_scatterv
 from plait._reduce import scan as scan
+from plait._region import jit as jit
+from plait._region import region as region
 from plait._start import start as start
 from plait._start import wait as wait
 

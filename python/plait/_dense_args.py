@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules
+from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
 
@@ -237,7 +237,7 @@ def fitted(mesh: Any, spec: Spec, shape: tuple[int, ...]) -> Spec:
 
 @functools.lru_cache(maxsize=4096)
 def _program(function: Callable, given: tuple) -> Callable:
-    return _jax.jit(functools.partial(function, **dict(given)))
+    return _region.jit(functools.partial(function, **dict(given)))
 
 
 def run(function: Callable, *args: Any, **given: Any) -> Any:

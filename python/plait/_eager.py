@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from plait import _comm, _errors, _jax, _sites
+from plait import _comm, _errors, _jax, _region, _sites
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ now = _Now()
 @functools.lru_cache(maxsize=_ROOM)
 def program(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
     """One jitted region per set of parameters."""
-    return _jax.jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
+    return _region.jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
 
 
 def define(

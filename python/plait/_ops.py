@@ -23,7 +23,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _eager, _jax, _pack, _platforms, _sites
+from plait import _core, _eager, _jax, _pack, _platforms, _region, _sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Chain:
         has_both: bool | None = None,
     ):
         self.token, self.after, self.site, self.binder = token, tuple(after), site, binder
-        self.has_both = _jax.is_in_region() if has_both is None else has_both
+        self.has_both = _region.is_in_region() if has_both is None else has_both
 
     def call(self, name: str, *args: Any, **params: Any) -> list:
         """Binds the operation and moves the token on."""

@@ -14,7 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _comm, _config, _core, _errors, _fourier, _jax, _mesh_rules, _team, _tune_file
+from plait import (
+    _comm,
+    _config,
+    _core,
+    _errors,
+    _fourier,
+    _jax,
+    _mesh_rules,
+    _region,
+    _team,
+    _tune_file,
+)
 from plait import fft as _fft
 
 OPERATIONS = ("pfft3d", "pifft3d", "prfft3d", "pirfft3d")
@@ -284,7 +295,7 @@ class Trial:
         function = functools.partial(getattr(_fft, op), **given)
         return (
             jax.jit(fill, out_shardings=NamedSharding(self.mesh, spec)),
-            _jax.jit(lambda x: function(x)),
+            _region.jit(lambda x: function(x)),
         )
 
     def seconds(self, op: str, team: _team.Team) -> float:

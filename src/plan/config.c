@@ -113,8 +113,8 @@ static plait_status_t fail_device(int i, int value)
         rows[i].key.name, rows[i].key.choices[value],
         plait_device_is_there()
             ? ""
-            : " and a plait built for them; this one works in host memory "
-              "and sees no device");
+            : " and PLAIT_CUDA=1; this process works in host memory and sees "
+              "no device");
 }
 
 static plait_status_t fail_nvshmem(int i)

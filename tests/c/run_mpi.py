@@ -112,7 +112,7 @@ def build(program: Path, folder: Path, compiler: str, flags: list[str], objects:
     out = folder / program.stem
     folders = [f"-I{path}" for path in (ROOT / "include", ROOT / "src", program.parent)]
     libraries = ["-ldl", "-lpthread", "-lm"]
-    sources = [str(program)]
+    sources = [str(program), str(program.parent / "no_cuda.c")]
     if program.stem in WITH:
         pattern, option = WITH[program.stem]
         sources += [option, *map(str, sorted(program.parent.glob(pattern)))]

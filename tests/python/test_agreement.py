@@ -91,7 +91,8 @@ def test_only_one_module_touches_private_jax(path):
 
 
 WITH_EXAMPLES = [
-    *("_comm", "_errors", "_jax", "_move", "_neighbor", "_order", "_p2p", "_redist", "_reduce"),
+    *("_comm", "_errors", "_move", "_neighbor", "_order", "_p2p", "_redist", "_reduce"),
+    "_region",
     "_start",
     *("fft", "halo"),
     *(f"compat.jaxdecomp.{name}" for name in ("fft", "halo", "transpose", "_config", "_specs")),

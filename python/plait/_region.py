@@ -1,0 +1,177 @@
+"""The region that hides the effect from what surrounds it: `region` and `jit`."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax.interpreters import ad, batching, mlir
+from plait import _errors, _jax
+
+# Among what JAX keeps traces by: a function that was traced outside is traced again inside.
+_is_in_region = _jax.bool_state(
+    name="plait_region",
+    default=False,
+    help="Whether a plait.region is being traced; set by plait alone.",
+    include_in_jit_key=True,
+    include_in_trace_context=True,
+)
+
+
+def is_in_region() -> bool:
+    """Whether what is traced now is in a region, where the effect costs nothing."""
+    return bool(_is_in_region.value)
+
+
+region_p = jex.Primitive("plait_region")
+region_p.multiple_results = True
+region_p.def_abstract_eval(lambda *args, jaxpr: [v.aval for v in jaxpr.jaxpr.outvars])
+
+
+def _region_jvp(primals: Sequence, tangents: Sequence, *, jaxpr: Any) -> tuple:
+    tangents = tuple(map(ad.instantiate_zeros, tangents))
+    return jax.jvp(_jax.inline(jaxpr), tuple(primals), tangents)
+
+
+def _region_batch(args: Sequence, dims: Sequence, *, jaxpr: Any) -> tuple:
+    results = jax.vmap(_jax.inline(jaxpr), in_axes=tuple(dims))(*args)
+    return results, [0] * len(results)
+
+
+region_p.def_impl(lambda *args, jaxpr: _jax.inline(jaxpr)(*args))
+mlir.register_lowering(region_p, _jax.lower_region)
+ad.primitive_jvps[region_p] = _region_jvp
+batching.primitive_batchers[region_p] = _region_batch
+
+
+class _NoArrays:
+    """The result of a function that returns no array: a hidden one keeps the program alive."""
+
+    def __init__(self, hidden: Any, result: Any):
+        self.hidden, self.result = hidden, result
+
+
+jax.tree_util.register_pytree_node(
+    _NoArrays, lambda n: ((n.hidden,), _Same(n.result)), lambda r, c: _NoArrays(c[0], r.value)
+)
+
+
+class _Same:
+    """Auxiliary data of a pytree node that compares by type only."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
+
+
+def _region(f: Callable, hides: bool) -> Callable:
+    """See `region`; hides: a function without array results returns a `_NoArrays`."""
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if not _jax.is_tracing():  # nothing surrounds it, or jax.disable_jit is on
+            return f(*args, **kwargs)
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        arrays = [leaf for leaf in leaves if _is_array(leaf)]
+        is_array = [_is_array(leaf) for leaf in leaves]
+        made = {}
+
+        def on_arrays(*values: Any) -> list:
+            rest = iter(values)
+            given = [next(rest) if a else leaf for a, leaf in zip(is_array, leaves, strict=True)]
+            a, k = jax.tree.unflatten(tree, given)
+            out, made["tree"] = jax.tree.flatten(f(*a, **k))
+            made["is_hidden"] = hides and not any(map(_is_array, out))
+            return [jnp.zeros((0,), jnp.float32), *out] if made["is_hidden"] else out
+
+        with _is_in_region(True):
+            jaxpr, consts = _jax.close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
+        if _jax.EFFECT in jaxpr.effects:
+            out = region_p.bind(*consts, *arrays, jaxpr=jaxpr)
+        else:
+            out = _jax.inline(jaxpr)(*consts, *arrays)
+        if made["is_hidden"]:
+            return _NoArrays(out[0], jax.tree.unflatten(made["tree"], out[1:]))
+        return jax.tree.unflatten(made["tree"], out)
+
+    return wrapped
+
+
+def region(f: Callable) -> Callable:
+    """Hides the order of the operations in ``f`` from what surrounds the call.
+
+    Inside ``f`` program order is kept; between ``f`` and the rest of the program only data
+    orders. `plait.jit` does this for you at top level. Use it by hand for a function that is
+    given to a library which drops JAX effects, such as the operator of a lineax solve:
+    ``lineax.FunctionLinearOperator(plait.region(matvec), …)``. The solver then orders the
+    calls by their data, since each needs the result of the one before.
+
+    Collective: no.  Shapes: any.  Raises: what ``f`` raises.
+    Adjoint: that of ``f``.  Source: own.
+
+    Example:
+        >>> import plait, jax, jax.numpy as jnp
+        >>> double = plait.region(lambda x: 2 * plait.allreduce(x, plait.SUM))
+        >>> jax.jit(double)(jnp.ones(2)).shape
+        (2,)
+    """
+    return _region(f, hides=False)
+
+
+def jit(f: Callable | None = None, /, **options: Any) -> Callable:
+    """Compiles ``f`` as `jax.jit` does, and keeps the dispatch of a call fast.
+
+    A program with communication carries an effect, which switches JAX's fast dispatch off.
+    At top level ``plait.jit`` hides the effect; inside another trace it is ``jax.jit``, so
+    that the surrounding program orders everything. Functions without array results run, too.
+    Programs with communication hold numbers of this process's communicators: `jax.export` and
+    what saves programs by it do not take them.
+
+    Collective: no.  Shapes: any pytrees; the options are those of `jax.jit`.
+    Raises: what ``f`` raises; failures of plait as subclasses of `plait.Error`.
+    Adjoint: that of ``f``.  Source: own, docs/architecture.md.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> step = plait.jit(lambda x: plait.allreduce(x, plait.SUM) + 1)
+        >>> step(jnp.zeros(2)).tolist()
+        [1.0, 1.0]
+    """
+    if f is None:
+        return functools.partial(jit, **options)
+    outermost = jax.jit(_region(f, hides=True), **options)
+    inner = jax.jit(f, **options)
+
+    traces, no_trace = _jax.traces, _jax.no_trace
+
+    @functools.wraps(f)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if traces.trace is not no_trace:  # half the price of trace_state_clean
+                return inner(*args, **kwargs)
+            out = outermost(*args, **kwargs)
+        except Exception as error:  # JAX raises ValueError for some codes
+            other = _errors.named(error)
+            if other is error:
+                raise
+            raise other from None
+        if type(out) is _NoArrays:
+            call.last = out.hidden  # what waits for all results, at exit, waits for this one
+            return out.result
+        return out
+
+    call.lower, call.trace, call.eval_shape = outermost.lower, outermost.trace, inner.eval_shape
+    call.clear_cache = lambda: (outermost.clear_cache(), inner.clear_cache())
+    call._cache_size, call.outermost = outermost._cache_size, outermost
+    return call
