@@ -5,6 +5,7 @@ import operator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _args, _jax, _layout
@@ -94,7 +95,8 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
         return None if mesh is ALONE else mesh
     array = _jax.underlying(x)
     is_traced = isinstance(array, jax.core.Tracer)
-    if jax.device_count() == 1 or (not is_traced and len(array.devices()) == 1):
+    is_split = isinstance(array, _jax.ArrayImpl) and len(array.devices()) > 1
+    if jax.device_count() == 1 or not (is_traced or is_split):
         return None
     raise ValueError(
         f"{name}: no mesh: give an operand that lives on one (jax.device_put(x, "
@@ -143,7 +145,7 @@ def locate(
         raise TypeError(f"{name}: takes global arrays; call it outside jax.shard_map")
     if mesh is not None and not hasattr(mesh, "axis_names"):
         raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
-    x = _args.as_array(x, name)
+    x = jnp.asarray(_args.as_array(x, name))  # NumPy's arrays in eager derivatives, too
     if x.ndim > _layout.MAX_NDIM or x.ndim < 1:
         raise ValueError(f"{name}: an array of {x.ndim} axes; expected 1..{_layout.MAX_NDIM}")
     found = _find_mesh(x, mesh, name)

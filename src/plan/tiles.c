@@ -91,12 +91,12 @@ plait_status_t plait_tile_zero(const plait_tiles_t *tiles, plait_spot_t spot,
     return plait_tile_box(tiles, PLAIT_DEVICE_ZERO, PLAIT_U8, spot, spot, &box);
 }
 
-plait_status_t plait_tiles_plan(plait_plan_t *made, const plait_kernel_t *kernel,
+plait_status_t plait_tiles_plan(plait_plan_t *plan, const plait_kernel_t *kernel,
                                 const void *params)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_tiles_t tiles = {.plan = made};
-    plait_device_t *device = made->device;
+    const plait_tiles_t tiles = {.plan = plan};
+    plait_device_t *device = plan->device;
 
     PLAIT_TRY(device->table->enter(device));
     status = kernel->tiles(params, &tiles);

@@ -112,7 +112,7 @@ static void come_down(exchange_t *x, int i, const pair_t *pair)
     plait_status_t status = x->run->failure;
     plait_device_t *device = x->run->device;
 
-    if (status == PLAIT_OK && pair->out.n_bytes > 0) {
+    if (status == PLAIT_OK && x->staging != NULL && pair->out.n_bytes > 0) {
         plait_flight_t *flight = &x->staging->flights[i];
         PLAIT_TRY(x->table->to_host(device, x->down, flight->out, pair->out.data,
                                     pair->out.n_bytes));
@@ -214,7 +214,7 @@ static void end(exchange_t *x)
     plait_status_t status = x->run->failure;
     plait_device_run_t *run = x->run;
 
-    if (status == PLAIT_OK && x->up != run->stream) {
+    if (status == PLAIT_OK && x->staging != NULL && x->up != run->stream) {
         PLAIT_TRY(x->table->event_record(run->device, x->staging->brought, x->up));
         PLAIT_TRY(x->table->event_order(run->device, x->staging->brought, run->stream));
     }

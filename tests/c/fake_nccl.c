@@ -51,6 +51,7 @@ typedef struct {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static world_t *worlds;
 static uint64_t n_ids;
 
@@ -68,6 +69,12 @@ static void find(const char *name, void *function_p)
     void *address = dlsym(RTLD_DEFAULT, name);
 
     memcpy(function_p, &address, sizeof(address));
+}
+
+static void find_test(void)
+{
+    find("check_device_view", &view_of);
+    find("check_device_enqueue", &enqueue);
 }
 
 static int fails(plait_nccl_comm_t comm, const char *name)
@@ -131,8 +138,7 @@ int ncclCommInitRankConfig(plait_nccl_comm_t *comm_p, int n_ranks,
         free(comm);
         return INVALID_ARGUMENT;
     }
-    find("check_device_view", &view_of);
-    find("check_device_enqueue", &enqueue);
+    (void)pthread_once(&once, find_test);
     (void)pthread_mutex_lock(&mutex);
     for (world = worlds; world != NULL && world->id != number; world = world->next) {
     }

@@ -93,6 +93,12 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
     plait_status_t status =
         __real_plait_exec_plan(plan, end, run, history, &moved, times);
     check_device_drain(plan->device);
+    for (int r = 0; r < TEAM_MAX && status != PLAIT_OK; r++) {
+        if (team_devices[r] !=
+            NULL) { /* memory of a rank that failed may still be read */
+            check_device_drain(team_devices[r]);
+        }
+    }
     for (int s = plan->n_args; s < n; s++) {
         if (there[s] != NULL) {
             memcpy(here[s], check_device_view(plan->device, there[s]),
