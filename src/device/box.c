@@ -103,3 +103,35 @@ int64_t plait_box_bytes(const plait_box_copy_t *box)
     }
     return n_bytes;
 }
+
+/* Rows of boxes that lie across are shorter. */
+enum { SHORT_ROW_BYTES = 64 };
+
+int plait_box_turn_axis(const plait_box_copy_t *box)
+{
+    const int last = box->n_dims - 1;
+    int axis = -1;
+
+    for (int d = 0; d < last && box->row_bytes < SHORT_ROW_BYTES; d++) {
+        if (box->src_stride[d] == box->row_bytes && box->count[d] > 1) {
+            axis = d;
+        }
+    }
+    return (axis >= 0 && box->dst_stride[last] == box->row_bytes) ? axis : -1;
+}
+
+int64_t plait_box_run(const plait_box_copy_t *box, bool at_source)
+{
+    const int64_t *stride = at_source ? box->src_stride : box->dst_stride;
+    int64_t n_bytes = box->row_bytes;
+    bool is_found = true;
+
+    while (is_found) {
+        is_found = false;
+        for (int d = 0; d < box->n_dims && !is_found; d++) {
+            is_found = stride[d] == n_bytes && box->count[d] > 1;
+            n_bytes *= is_found ? box->count[d] : 1;
+        }
+    }
+    return n_bytes;
+}

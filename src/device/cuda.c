@@ -68,6 +68,27 @@ plait_status_t plait_cuda_must(plait_cuda_state_t *state, int result, const char
 
 /* ---- The context ---------------------------------------------------------------------------- */
 
+plait_status_t plait_cuda_library_must(const plait_cuda_state_t *state,
+                                       const plait_cuda_results_t *results, int result,
+                                       const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+    const bool is_named =
+        result >= 0 && result < results->n_names && results->names[result] != NULL;
+    const bool is_unsupported =
+        result == results->unsupported[0] || result == results->unsupported[1];
+
+    PLAIT_CHECK(result == 0,
+                (result == results->no_memory) ? PLAIT_ERR_NO_MEMORY
+                : is_unsupported               ? PLAIT_ERR_UNSUPPORTED
+                                               : PLAIT_ERR_TRANSPORT,
+                "CUDA device %d: %s: %s: %s (%d)", state->device.ordinal,
+                results->library, what, is_named ? results->names[result] : "unknown",
+                result);
+done:
+    return status;
+}
+
 static plait_status_t enter(plait_device_t *device)
 {
     plait_status_t status = PLAIT_OK;

@@ -19,33 +19,22 @@ typedef int (*trmm_fn_t)(plait_cublas_t, int, int, int, int, int64_t, int64_t,
 enum { MIB = 1 << 20, HOPPER = 90 };
 
 /* cublasStatus_t. */
-static const char *name_of(int result)
-{
-    return (result == 1)    ? "not initialized"
-           : (result == 3)  ? "allocation failed"
-           : (result == 7)  ? "invalid value"
-           : (result == 8)  ? "architecture mismatch"
-           : (result == 11) ? "mapping error"
-           : (result == 13) ? "execution failed"
-           : (result == 14) ? "internal error"
-           : (result == 15) ? "not supported"
-           : (result == 16) ? "license error"
-                            : "unknown";
-}
+static const char *const names[] = {
+    [0] = "success",           [1] = "not initialized",       [3] = "allocation failed",
+    [7] = "invalid value",     [8] = "architecture mismatch", [11] = "mapping error",
+    [13] = "execution failed", [14] = "internal error",       [15] = "not supported",
+    [16] = "license error"};
+static const plait_cuda_results_t results = {.library = "cuBLAS",
+                                             .names = names,
+                                             .n_names =
+                                                 sizeof(names) / sizeof(names[0]),
+                                             .no_memory = 3,
+                                             .unsupported = {15, 15}};
 
 static plait_status_t must(const plait_cuda_state_t *state, int result,
                            const char *what)
 {
-    plait_status_t status = PLAIT_OK;
-
-    PLAIT_CHECK(result == 0,
-                (result == 3)    ? PLAIT_ERR_NO_MEMORY
-                : (result == 15) ? PLAIT_ERR_UNSUPPORTED
-                                 : PLAIT_ERR_TRANSPORT,
-                "CUDA device %d: cuBLAS: %s: %s (%d)", state->device.ordinal, what,
-                name_of(result), result);
-done:
-    return status;
+    return plait_cuda_library_must(state, &results, result, what);
 }
 
 /* What cuBLAS's own would be. */

@@ -19,32 +19,23 @@ struct plait_cuda_fft {
 };
 
 /* Some of the names in cufft.h. */
-static const char *name_of(int result)
-{
-    static const char *const names[] = {
-        "success",       "invalid plan",   "allocation failed",     "invalid type",
-        "invalid value", "internal error", "execution failed",      "setup failed",
-        "invalid size",  "unaligned data", "incomplete parameters", "invalid device",
-        "parse error",   "no workspace",   "not implemented",       "license error",
-        "not supported"};
-    const int n = (int)(sizeof(names) / sizeof(names[0]));
-
-    return (result >= 0 && result < n) ? names[result] : "unknown";
-}
+static const char *const names[] = {
+    "success",       "invalid plan",   "allocation failed",     "invalid type",
+    "invalid value", "internal error", "execution failed",      "setup failed",
+    "invalid size",  "unaligned data", "incomplete parameters", "invalid device",
+    "parse error",   "no workspace",   "not implemented",       "license error",
+    "not supported"};
+static const plait_cuda_results_t results = {.library = "cuFFT",
+                                             .names = names,
+                                             .n_names =
+                                                 sizeof(names) / sizeof(names[0]),
+                                             .no_memory = 2,
+                                             .unsupported = {14, 16}};
 
 static plait_status_t must(const plait_cuda_state_t *state, int result,
                            const char *what)
 {
-    plait_status_t status = PLAIT_OK;
-
-    PLAIT_CHECK(result == 0,
-                (result == 2)                    ? PLAIT_ERR_NO_MEMORY
-                : (result == 14 || result == 16) ? PLAIT_ERR_UNSUPPORTED
-                                                 : PLAIT_ERR_TRANSPORT,
-                "CUDA device %d: cuFFT: %s: %s (%d)", state->device.ordinal, what,
-                name_of(result), result);
-done:
-    return status;
+    return plait_cuda_library_must(state, &results, result, what);
 }
 
 static bool is_same(const plait_device_fft_t *a, const plait_device_fft_t *b)

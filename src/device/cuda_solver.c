@@ -25,31 +25,22 @@ typedef int (*ormqr_fn_t)(plait_cusolver_t, int, int, int, int, int, const void 
                           const void *, void *, int, void *, int, int *);
 
 /* cusolverStatus_t. */
-static const char *name_of(int result)
-{
-    static const char *const names[] = {
-        "success",          "not initialized",       "allocation failed",
-        "invalid value",    "architecture mismatch", "mapping error",
-        "execution failed", "internal error",        "matrix type not supported",
-        "not supported"};
-    const int n = (int)(sizeof(names) / sizeof(names[0]));
-
-    return (result >= 0 && result < n) ? names[result] : "unknown";
-}
+static const char *const names[] = {
+    "success",          "not initialized",       "allocation failed",
+    "invalid value",    "architecture mismatch", "mapping error",
+    "execution failed", "internal error",        "matrix type not supported",
+    "not supported"};
+static const plait_cuda_results_t results = {.library = "cuSOLVER",
+                                             .names = names,
+                                             .n_names =
+                                                 sizeof(names) / sizeof(names[0]),
+                                             .no_memory = 2,
+                                             .unsupported = {8, 9}};
 
 static plait_status_t must(const plait_cuda_state_t *state, int result,
                            const char *what)
 {
-    plait_status_t status = PLAIT_OK;
-
-    PLAIT_CHECK(result == 0,
-                (result == 2)                  ? PLAIT_ERR_NO_MEMORY
-                : (result == 8 || result == 9) ? PLAIT_ERR_UNSUPPORTED
-                                               : PLAIT_ERR_TRANSPORT,
-                "CUDA device %d: cuSOLVER: %s: %s (%d)", state->device.ordinal, what,
-                name_of(result), result);
-done:
-    return status;
+    return plait_cuda_library_must(state, &results, result, what);
 }
 
 static const char *what_of(const plait_device_tile_t *t)

@@ -61,6 +61,20 @@ static inline plait_cu_address_t plait_cu_address(const void *memory)
 /* What a function of the driver returned while this was done. NO_MEMORY, UNSUPPORTED, TRANSPORT. */
 plait_status_t plait_cuda_must(plait_cuda_state_t *state, int result, const char *what);
 
+/* What a library's functions return, 0 for success: names by value, NULL without one. */
+typedef struct {
+    const char *library;
+    const char *const *names;
+    int n_names;
+    int no_memory;
+    int unsupported[2];
+} plait_cuda_results_t;
+
+/* The same of a library. */
+plait_status_t plait_cuda_library_must(const plait_cuda_state_t *state,
+                                       const plait_cuda_results_t *results, int result,
+                                       const char *what);
+
 /* `params` as the kernel's row says. */
 plait_status_t plait_cuda_launch(plait_cuda_state_t *state, plait_stream_t stream,
                                  plait_cuda_kernel_t kernel, int64_t n_blocks,

@@ -24,6 +24,13 @@ void plait_box_simplify(plait_box_copy_t *box);
 
 int64_t plait_box_bytes(const plait_box_copy_t *box);
 
+/* How many bytes of a box lie one after the other, on one of its sides. */
+int64_t plait_box_run(const plait_box_copy_t *box, bool at_source);
+
+/* The axis of a simple box along which its short rows follow each other at the source, while they
+ * follow the last one at the destination; -1: none, or the last one, too, or rows are not short. */
+int plait_box_turn_axis(const plait_box_copy_t *box);
+
 /* src and dst are the addresses of row (0, 0, ...) and do not overlap. Goes past the cache
  * when the box is larger than the last-level cache, with long rows from 2 MiB on; the caller
  * need not fence. */

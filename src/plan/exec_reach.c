@@ -1,7 +1,7 @@
 /* Boxes between this rank's memory and a peer's, by one-copy reads and writes. Long rows go straight from
  * place to place. Short ones, and what is added, pass through the cache: taken from a peer they are
  * written by this rank's own stores, put to one they are read by its own loads, and between the two
- * lie rows that are as long as the peer's memory has them. Boxes that lie across (plait_turn_axis) are
+ * lie rows that are as long as the peer's memory has them. Boxes that lie across (plait_box_turn_axis) are
  * turned on the way. */
 #include "base/checked.h"
 #include "device/box.h"
@@ -237,7 +237,7 @@ done:
 static plait_status_t pass_block(way_t *way)
 {
     const plait_box_copy_t *box = &way->block->box;
-    const int axis = plait_turn_axis(box);
+    const int axis = plait_box_turn_axis(box);
     plait_status_t status = PLAIT_OK;
 
     way->along = -1;

@@ -22,7 +22,7 @@
 enum { PLAIT_SLOT_PUBLISHED = PLAIT_MAX_SLOTS };
 
 /* Bytes that a one-copy read brings in at a time: stays in the second-level cache. Boxes that lie
- * across (plait_turn_axis) want long rows more; their scratch has space between rows. */
+ * across (plait_box_turn_axis) want long rows more; their scratch has space between rows. */
 enum {
     PLAIT_READ_CHUNK = 256 << 10,
     PLAIT_TURN_CHUNK = 2 << 20,
@@ -254,13 +254,6 @@ void plait_move_clear(plait_move_t *move);
  * goes from or to its place without staging. NULL: packed rows. */
 const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n,
                                       int peer);
-
-/* How many bytes of a box lie one after the other, on one of its sides. */
-int64_t plait_box_run(const plait_box_copy_t *box, bool at_source);
-
-/* The axis of a simple box along which its short rows follow each other at the source, while they
- * follow the last one at the destination; -1: none, or the last one, too, or rows are not short. */
-int plait_turn_axis(const plait_box_copy_t *box);
 
 /* Each adds one step; a move and a kernel's params are moved to the plan, also on failure.
  * A fence is left out where the plan has no direct access; an empty move where it has:
