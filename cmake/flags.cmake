@@ -17,10 +17,17 @@ function(plait_target_flags target)
 endfunction()
 
 # NAME_generic.c, NAME_avx2.c and NAME_avx512.c hold the same kernel for one instruction set each;
-# the choice is made at run time, so every one of them is always built. Kernels are optimised
+# the choice is made at run time, so every one of them is always built (elsewhere than on x86-64
+# avx2 and avx512 are empty, and generic is for vectors of 16 bytes such as NEON's). Kernels are optimised
 # in every build type: without it they are too slow to test. Only the transforms may contract
 # a * b + c; elsewhere the tail of a loop must give the bits of its vector body.
 function(plait_instruction_set_flags)
+  set(avx2)
+  set(avx512)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set(avx2 -mavx2 -mfma)
+    set(avx512 -mavx512f -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
+  endif()
   foreach(source IN LISTS ARGN)
     set(flags -O3)
     if(PLAIT_SANITIZE)
@@ -34,9 +41,9 @@ function(plait_instruction_set_flags)
       continue()
     endif()
     if(source MATCHES "_avx2\\.c$")
-      list(APPEND flags -mavx2 -mfma)
+      list(APPEND flags ${avx2})
     elseif(source MATCHES "_avx512\\.c$")
-      list(APPEND flags -mavx512f -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512)
+      list(APPEND flags ${avx512})
     elseif(source MATCHES "_generic\\.c$" AND PLAIT_SANITIZE)
       list(APPEND flags -fno-sanitize=undefined) # accesses only: it takes a minute to compile else
     endif()
