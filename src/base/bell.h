@@ -1,6 +1,6 @@
 /* What a waiting thread sleeps on, in private or shared memory, and whoever ends the wait
- * rings. A wait spins, then yields (base/wait.h), then sleeps here: with more ranks than
- * cores the one that is waited for gets the core at once. */
+ * rings. A wait spins, then yields (base/wait.h), then sleeps here, soon where others want its core:
+ * with more ranks than cores the one that is waited for gets it at once. */
 #ifndef PLAIT_BASE_BELL_H
 #define PLAIT_BASE_BELL_H
 
@@ -16,7 +16,7 @@ typedef struct {
 /* Whether the wait is over; must look at what the ringing side wrote before it rang. */
 typedef bool (*plait_over_fn_t)(void *context);
 
-/* Whether the next turn of this wait is a sleep. */
+/* Whether the next turn of this wait may be a sleep. */
 bool plait_bell_sleeps(const plait_wait_t *wait);
 
 /* One turn of a waiting loop, as plait_wait_turn; sleeps on the bell when spinning and
