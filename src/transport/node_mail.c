@@ -143,13 +143,19 @@ plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail)
 
 /* ---------------------------------------------------------------- one call */
 
+static bool has_received(const plait_mail_call_t *call)
+{
+    return call->posted.recv == NULL ||
+           atomic_load_explicit(&call->posted.is_done, memory_order_acquire);
+}
+
 /* The partner's half for this message says in its own message that it will not do: wait until
  * it has seen it, for its complaint. */
 static bool expects_other(const plait_mail_call_t *call)
 {
     const plait_mail_header_t *partner = &call->posted.partner;
 
-    return call->send != NULL && call->is_sent && call->posted.is_done &&
+    return call->send != NULL && call->is_sent && has_received(call) &&
            partner->expects_bytes != PLAIT_NOTHING &&
            (partner->expects_tag == PLAIT_ANY ||
             partner->expects_tag == call->send->tag) &&
@@ -180,9 +186,9 @@ static bool is_answered(const plait_mail_call_t *call)
 static bool is_complete(const plait_mail_call_t *call)
 {
     bool has_sent = call->send == NULL || call->is_sent || is_answered(call);
-    bool has_received = call->posted.recv == NULL || call->posted.is_done;
 
-    return has_sent && has_received && (!expects_other(call) || is_consumed(call));
+    return has_sent && has_received(call) &&
+           (!expects_other(call) || is_consumed(call));
 }
 
 /* Whether another turn can get further; what a sleeping call is woken for. */
@@ -214,10 +220,8 @@ done:
 /* Who is waited for: the one who sends, or the one who is to receive. */
 static int partner_of(const plait_mail_call_t *call)
 {
-    bool waits_for_message = call->posted.recv != NULL && !call->posted.is_done;
-
-    return (waits_for_message || call->send == NULL) ? call->posted.recv->peer
-                                                     : call->send->peer;
+    return (!has_received(call) || call->send == NULL) ? call->posted.recv->peer
+                                                       : call->send->peer;
 }
 
 static plait_status_t wait_for_call(plait_mail_call_t *call)
@@ -292,7 +296,7 @@ static plait_status_t end_call(plait_mail_call_t *call, plait_status_t status)
 {
     plait_node_mail_t *mail = call->mail;
 
-    if (call->posted.recv != NULL) {
+    if (!has_received(call)) {
         (void)pthread_mutex_lock(&mail->mutex);
         plait_mail_unpost(mail, &call->posted);
         (void)pthread_mutex_unlock(&mail->mutex);

@@ -47,10 +47,11 @@ typedef struct plait_node_letter {
     struct plait_node_letter *next;
 } plait_node_letter_t;
 
-/* A receiving half that waits, on the stack of its call. */
+/* A receiving half that waits, on the stack of its call. Whoever delivers to it takes it out of the
+ * list before; the call may look at is_done without the mutex. */
 typedef struct plait_posted {
     const plait_half_t *recv;
-    bool is_done;
+    _Atomic bool is_done;
     plait_status_t status;
     plait_matched_t matched;
     plait_matched_fault_t fault;
@@ -148,7 +149,8 @@ bool plait_mail_has_come(const plait_node_mail_t *mail, int source);
 /* Takes it in: to the half that waits for it, or aside. */
 plait_status_t plait_mail_take(plait_node_mail_t *mail, int source);
 
-/* Finds a message that was put aside for this half; else the half waits. */
+/* Finds a message that was put aside for this half; else the half waits, until it is taken out of the
+ * list with its message or by unpost. */
 void plait_mail_post(plait_node_mail_t *mail, plait_posted_t *posted);
 void plait_mail_unpost(plait_node_mail_t *mail, const plait_posted_t *posted);
 

@@ -95,7 +95,8 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
     }
     posted->status = status;
     posted->partner = *h;
-    posted->is_done = true;
+    /* last: the half is on the stack of its call, which may return now */
+    atomic_store_explicit(&posted->is_done, true, memory_order_release);
 }
 
 static bool fits(const plait_half_t *recv, int source, int tag)
@@ -104,12 +105,18 @@ static bool fits(const plait_half_t *recv, int source, int tag)
            (recv->tag == PLAIT_ANY || recv->tag == tag);
 }
 
-static plait_posted_t *find_posted(const plait_node_mail_t *mail, int source, int tag)
+/* The first half that waits for such a message waits no more. */
+static plait_posted_t *take_posted(plait_node_mail_t *mail, int source, int tag)
 {
-    plait_posted_t *posted = mail->posted;
+    plait_posted_t **place = &mail->posted;
+    plait_posted_t *posted = NULL;
 
-    while (posted != NULL && (posted->is_done || !fits(posted->recv, source, tag))) {
-        posted = posted->next;
+    while (*place != NULL && !fits((*place)->recv, source, tag)) {
+        place = &(*place)->next;
+    }
+    posted = *place;
+    if (posted != NULL) {
+        *place = posted->next;
     }
     return posted;
 }
@@ -128,12 +135,13 @@ void plait_mail_post(plait_node_mail_t *mail, plait_posted_t *posted)
         *place = letter->next;
         deliver(mail, letter, posted);
         plait_free(letter);
+    } else {
+        while (*end != NULL) {
+            end = &(*end)->next;
+        }
+        posted->next = NULL;
+        *end = posted;
     }
-    while (*end != NULL) {
-        end = &(*end)->next;
-    }
-    posted->next = NULL;
-    *end = posted;
 }
 
 void plait_mail_unpost(plait_node_mail_t *mail, const plait_posted_t *posted)
@@ -180,7 +188,9 @@ done:
     return status;
 }
 
-/* Its cells go back to the sender, with nothing in them that looks like a message. */
+/* Its cells go back to the sender, with nothing in them that looks like a message: the first word of
+ * the first one is an older number than any to come, and stays, since writing it would take the
+ * line from the sender once more. */
 static void give_back(plait_node_mail_t *mail, int source, uint64_t n_cells)
 {
     plait_mail_place_t *in = &mail->in[source];
@@ -188,7 +198,7 @@ static void give_back(plait_node_mail_t *mail, int source, uint64_t n_cells)
     uint64_t quarter = mail->ring_cells / 4;
     uint64_t before = in->n_cells;
 
-    for (uint64_t i = 0; i < n_cells; i++) {
+    for (uint64_t i = 1; i < n_cells; i++) {
         atomic_store_explicit(&plait_mail_cell(mail, ring, before + i)->first, 0,
                               memory_order_relaxed);
     }
@@ -224,7 +234,7 @@ plait_status_t plait_mail_take(plait_node_mail_t *mail, int source)
     uint64_t n_cells = mail->ring_cells - at % mail->ring_cells; /* of a pad */
 
     if (seen.kind != PLAIT_MAIL_PAD) {
-        plait_posted_t *posted = find_posted(mail, source, seen.header.tag);
+        plait_posted_t *posted = take_posted(mail, source, seen.header.tag);
         bool is_inline = seen.kind == PLAIT_MAIL_INLINE;
         n_cells = plait_mail_cells_of(is_inline ? seen.header.n_bytes : 0);
         seen.data = is_inline ? cell->bytes : NULL;
