@@ -318,13 +318,19 @@ def underlying(x: Any) -> Any:
     return x
 
 
+def is_batched(x: Any) -> bool:
+    """Whether ``x`` has an axis that a jax.vmap around this call hides."""
+    x = underlying(x)
+    return isinstance(x, _core.Tracer) and type(getattr(x, "batch_dim", None)) is int
+
+
 def eager_sharding(x: Any) -> tuple | None:
     """Mesh, and spec with an entry an axis, of the array that an eager call is made with.
 
     Under an eager jax.vmap without the axis of the batch.
     """
     x, at = underlying(x), None
-    if isinstance(x, _core.Tracer) and type(getattr(x, "batch_dim", None)) is int:
+    if is_batched(x):
         x, at = underlying(x.val), x.batch_dim
     found = None if isinstance(x, _core.Tracer) else getattr(x, "sharding", None)
     if not isinstance(found, jax.sharding.NamedSharding):

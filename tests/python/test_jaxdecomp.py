@@ -554,3 +554,21 @@ def test_vmap_over_an_axis_that_the_mesh_splits(parts):
         for one in a
     ]
     np.testing.assert_array_equal(jax.vmap(lambda v: jaxdecomp.halo_exchange(v, *HALO))(x), each)
+
+
+@pytest.mark.parametrize(("sizes", "is_known"), [((2, 4, 1), False), ((1, 4, 2), True)])
+def test_a_batch_whose_split_jit_does_not_show(sizes, is_known):
+    """Either the batch is split over the first axis of the mesh, or each array is: one is wrong."""
+    mesh = jax.make_mesh(sizes, ("c", "z", "y"), axis_types=(AxisType.Auto,) * 3)
+    a = meshes.random((2, 16, 16, 16), "float64")
+    x = jax.device_put(a, NamedSharding(mesh, P("c", "z", "y")))
+    for exchange in (
+        lambda v: jaxdecomp.halo_exchange(v, *HALO),
+        jax.vmap(lambda v: jaxdecomp.halo_exchange(v, *HALO)),
+    ):
+        want = exchange(x)
+        if is_known:
+            np.testing.assert_array_equal(jax.jit(exchange)(x), want)
+        else:
+            with pytest.raises(ValueError, match="does not say how a batch of arrays is split"):
+                jax.jit(exchange)(x)

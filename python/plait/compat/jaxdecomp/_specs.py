@@ -110,6 +110,26 @@ def convention(mesh: Any, ndim: int) -> tuple:
     return entries if ndim == 3 else (batch, *entries)
 
 
+def _one_reading(x: Any, mesh: Any, name: str) -> tuple:
+    """`convention`, for functions whose result depends on it.
+
+    A batch, and of more than two mesh axes two with several devices: is the first of them for the
+    batch? Where its place in the mesh says so the convention may be wrong.
+    """
+    entries, known = convention(mesh, x.ndim), tuple(mesh.axis_names)
+    if (x.ndim == 4 or _jax.is_batched(x)) and len(known) > 2:
+        by_place = (*known, None)[4 - x.ndim : 4]
+        pairs = zip(entries, by_place, strict=True)
+        if any(e != q and parts(mesh, e) * parts(mesh, q) > 1 for e, q in pairs):
+            sizes = tuple(mesh.shape[n] for n in known)
+            raise ValueError(
+                f"{name}: under jax.jit a mesh {known} of {sizes} with Auto axes does not say how "
+                f"a batch of arrays is split: each along {entries[-3:]} or along {by_place[-3:]}; "
+                "give the mesh Explicit axes, or call this outside of jit"
+            )
+    return entries
+
+
 def validate_spec_matches_mesh(spec: Any, mesh: Mesh) -> None:
     """Whether each array axis is split by the mesh axis in its place.
 
@@ -201,7 +221,7 @@ def _own_spec(x: Any, ndim: int) -> tuple | None:
     return None if found is None else found[1]
 
 
-def locate(x: Any, name: str, guess: Any = convention) -> tuple[Any, Any, tuple]:
+def locate(x: Any, name: str, guess: Any = None) -> tuple[Any, Any, tuple]:
     """The operand, its mesh (`plait._mesh.ALONE`: one device) and its spec.
 
     guess: from mesh and number of axes to the spec of an operand under a trace, where JAX does
@@ -214,4 +234,6 @@ def locate(x: Any, name: str, guess: Any = convention) -> tuple[Any, Any, tuple]
     if mesh is None:
         return x, _mesh.ALONE, (None,) * x.ndim
     spec = _own_spec(x, x.ndim)
-    return x, mesh, guess(mesh, x.ndim) if spec is None else spec
+    if spec is None:
+        spec = _one_reading(x, mesh, name) if guess is None else guess(mesh, x.ndim)
+    return x, mesh, spec
