@@ -50,8 +50,9 @@ static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
 {
     plait_pass_scratch_t s = {0};
     const bool has_rows = pass->rows != NULL || plait_pass_has_real_rows(pass);
-    const bool has_plane = has_rows && pass->columns != NULL &&
-                           (is_plane_small(pass) || plait_pass_ends_real(pass));
+    const bool has_plane =
+        pass->is_staged || (has_rows && pass->columns != NULL &&
+                            (is_plane_small(pass) || plait_pass_ends_real(pass)));
     const int64_t plane_w = plait_pass_ends_real(pass) ? pass->src_n_w : pass->n_w;
     const int64_t plane_item =
         plait_pass_ends_real(pass) ? pass->src_bytes : pass->item_bytes;
@@ -79,8 +80,34 @@ static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
     }
     s.in = s.box + pass->n_box_rows * s.box_row;
     s.out = s.in + n_rows * (int64_t)sizeof(char *);
-    s.total = (s.out + n_rows * (int64_t)sizeof(char *) + 64 + 63) / 64 * 64;
+    s.staged = s.out + n_rows * (int64_t)sizeof(char *);
+    s.total = (s.staged + n_rows * (int64_t)sizeof(char *) + 64 + 63) / 64 * 64;
     return s;
+}
+
+/* Whether rows for this target begin within lines, as far as its strides say. */
+static bool is_misaligned(const plait_pass_t *pass, const plait_target_t *target)
+{
+    enum { LINE = 64 };
+    int64_t bits = target->offset | target->t_stride;
+
+    for (int d = 0; d < pass->n_outer; d++) {
+        bits |= target->outer_stride[d];
+    }
+    return bits % LINE != 0;
+}
+
+static bool choose_staged(const plait_pass_t *pass)
+{
+    enum { MIN_ROW_BYTES = 512 }; /* shorter rows are mostly their ends */
+    bool is_staged = false;
+
+    for (int i = 0; i < pass->n_targets; i++) {
+        is_staged = is_staged || is_misaligned(pass, &pass->targets[i]);
+    }
+    return is_staged && pass->store == PLAIT_FFT_STREAM && pass->columns != NULL &&
+           !plait_pass_ends_real(pass) && is_plane_small(pass) &&
+           pass->n_w * pass->item_bytes >= MIN_ROW_BYTES;
 }
 
 /* n rows, complex or real. */
@@ -120,6 +147,26 @@ static void run_columns(const plait_pass_work_t *w, const char *const in[],
                        in, 0, out, 0, w->area, store);
 }
 
+/* Rows that are in the plane in scratch to where they go. */
+static void stream_staged(const plait_pass_work_t *w)
+{
+    for (int64_t t = 0; t < w->pass->n_t; t++) {
+        plait_host_stream_row(w->out[t], w->staged[t],
+                              w->pass->n_w * w->pass->item_bytes);
+    }
+}
+
+/* Columns of the plane to where its rows go. */
+static void run_last_columns(const plait_pass_work_t *w)
+{
+    if (w->pass->is_staged) {
+        run_columns(w, w->in, w->staged, PLAIT_FFT_STORE);
+        stream_staged(w);
+    } else {
+        run_columns(w, w->in, w->out, w->pass->store);
+    }
+}
+
 /* Rows, then columns; through scratch where the plane stays in the cache. */
 static void run_rows_first(plait_pass_work_t *w)
 {
@@ -135,9 +182,9 @@ static void run_rows_first(plait_pass_work_t *w)
         run_rows(w, pass->n_t, src, own->t_stride, plane, w->scratch.plane_row,
                  PLAIT_FFT_STORE);
         for (int64_t t = 0; t < pass->n_t; t++) {
-            w->in[t] = plane + t * w->scratch.plane_row;
+            w->in[t] = w->staged[t];
         }
-        run_columns(w, w->in, w->out, pass->store);
+        run_last_columns(w);
     } else {
         run_last_rows(w, src, own->t_stride, PLAIT_FFT_STORE);
         run_columns(w, (const char *const *)w->out, w->out, PLAIT_FFT_STORE);
@@ -147,14 +194,8 @@ static void run_rows_first(plait_pass_work_t *w)
 /* Columns from where w->in points to, into scratch; then real rows. */
 static void run_columns_first(plait_pass_work_t *w)
 {
-    const plait_pass_t *pass = w->pass;
-    char *plane = w->area + w->scratch.plane;
-
-    for (int64_t t = 0; t < pass->n_t; t++) {
-        w->out[t] = plane + t * w->scratch.plane_row;
-    }
-    run_columns(w, w->in, w->out, PLAIT_FFT_STORE);
-    run_last_rows(w, plane, w->scratch.plane_row, PLAIT_FFT_STORE);
+    run_columns(w, w->in, w->staged, PLAIT_FFT_STORE);
+    run_last_rows(w, w->area + w->scratch.plane, w->scratch.plane_row, PLAIT_FFT_STORE);
 }
 
 static void run_plane(plait_pass_work_t *w)
@@ -172,7 +213,7 @@ static void run_plane(plait_pass_work_t *w)
         run_rows_first(w);
     } else {
         plait_gather_in_place(w);
-        run_columns(w, w->in, w->out, pass->store);
+        run_last_columns(w);
     }
 }
 
@@ -192,7 +233,7 @@ static void run_gathered(plait_pass_work_t *w, int64_t n_planes)
             run_columns_first(w);
         } else {
             plait_scatter_out(w);
-            run_columns(w, w->in, w->out, w->pass->store);
+            run_last_columns(w);
         }
         plait_gather_next(w);
         count_plane(w);
@@ -216,8 +257,12 @@ static plait_status_t run_read(plait_pass_work_t *w, int64_t n_planes)
     for (int64_t at = 0; at < pass->src_n_w; at += width) {
         int64_t n = plait_min(width, pass->src_n_w - at);
         PLAIT_TRY(plait_gather_read(w, at, n, 1));
-        plait_fft1_columns(pass->columns, n, w->in, 0, w->out, at * pass->item_bytes,
-                           w->area, pass->store);
+        plait_fft1_columns(pass->columns, n, w->in, 0,
+                           pass->is_staged ? w->staged : w->out, at * pass->item_bytes,
+                           w->area, pass->is_staged ? PLAIT_FFT_STORE : pass->store);
+    }
+    if (pass->is_staged) {
+        stream_staged(w);
     }
     count_plane(w);
 done:
@@ -325,6 +370,10 @@ static plait_status_t run_part(void *context, int i, int n)
     w.area = job->exec->scratch + i * w.scratch.total;
     w.in = (const char **)(void *)(w.area + w.scratch.in);
     w.out = (char **)(void *)(w.area + w.scratch.out);
+    w.staged = (char **)(void *)(w.area + w.scratch.staged);
+    for (int64_t t = 0; t < plait_max(job->pass->n_t, job->pass->src_n_t); t++) {
+        w.staged[t] = w.area + w.scratch.plane + t * w.scratch.plane_row;
+    }
     return run_planes(&w, n_planes * i / n, n_planes * (i + 1) / n);
 }
 
@@ -426,6 +475,7 @@ plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p)
         plait_pass_destroy(&pass);
     } else {
         plait_scatter_plan(pass, plan);
+        pass->is_staged = choose_staged(pass);
         plait_plan_need_scratch(plan, n_threads_of(pass, plan) *
                                           scratch_of(pass, plan).total);
         status = plait_plan_kernel(plan, &pass_kernel, pass);

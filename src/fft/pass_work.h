@@ -6,9 +6,9 @@
 #include "plan/exec.h"
 
 /* Scratch: the 1-D engine's, what is read from peers, the plane between rows and columns, what goes
- * to peers, the row pointers of both sides. Byte offsets. */
+ * to peers, the row pointers of both sides and of the plane. Byte offsets. */
 typedef struct {
-    int64_t strip, plane, box, in, out, total;
+    int64_t strip, plane, box, in, out, staged, total;
     int64_t strip_row, plane_row, box_row; /* bytes from row to row */
 } plait_pass_scratch_t;
 
@@ -22,6 +22,7 @@ typedef struct {
     int64_t box_plane;             /* its number among those put together */
     const char **in;
     char **out;
+    char **staged; /* rows of the plane in scratch */
 } plait_pass_work_t;
 
 /* Real rows, before or after the columns. */
