@@ -16,10 +16,15 @@
 
 /* ------------------------------------------------------------------ buffers */
 
-/* Rows of work that end at a multiple of PERIOD_BYTES are made longer: columns of them would fall
- * on a few sets of the cache. The odd number of lines spreads planes over a cache's sets, too. Not
- * where that is more than a 32nd of them. */
-enum { PERIOD_BYTES = 4096, PAD_ROW_BYTES = 64, PAD_PLANE_BYTES = 9 * 64 };
+/* Rows of work begin with a line, and those that end at a multiple of PERIOD_BYTES are made longer:
+ * columns of them would fall on a few sets of the cache. The odd number of lines spreads planes over a
+ * cache's sets, too. Not where that is more than a 32nd of them. */
+enum {
+    LINE_BYTES = 64,
+    PERIOD_BYTES = 4096,
+    PAD_ROW_BYTES = LINE_BYTES,
+    PAD_PLANE_BYTES = 9 * LINE_BYTES
+};
 
 static int64_t bytes_of(const plait_fft_t *f, bool is_real)
 {
@@ -78,6 +83,9 @@ static int64_t strides_of(const plait_fft_t *f, const array_t *x, int rank,
         stride[a] = n_bytes;
         n_bytes *= shape[a];
         const int64_t pad = (i == last) ? PAD_ROW_BYTES : PAD_PLANE_BYTES;
+        if (is_padded && i == last && n_bytes >= 32 * LINE_BYTES) {
+            n_bytes = (n_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
+        }
         if (is_padded && i > 0 && n_bytes % PERIOD_BYTES == 0 && n_bytes >= 32 * pad) {
             n_bytes += pad;
         }
