@@ -26,6 +26,12 @@ static inline void matrix_fill(dealt_array_t *a, uint64_t seed)
     }
 }
 
+/* Problems of each combination: every shape, in the smallest teams with two dtypes. */
+static inline int dense_n_turns(int n_shapes, int n_ranks)
+{
+    return is_quick() ? 3 : (n_ranks <= 2) ? 2 * n_shapes : n_shapes;
+}
+
 /* Memory for all matrices of a run. */
 static inline void dense_begin(dealt_run_t *t)
 {
