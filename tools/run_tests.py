@@ -159,8 +159,8 @@ def with_blas(environment):
     return given | {k: os.environ[k] for k in given if k in os.environ} | (environment or {})
 
 
-def c_tests(count, name, sanitizers="", environment=None, limit_s=1500, without=""):
-    """Build the library with its C tests in build/NAME and run those without that label."""
+def build(count, name, sanitizers="", target="all"):
+    """Build the library with its C tests, or a part of that, in build/NAME; whether it could be."""
     folder = BUILD / name
     build_type = "RelWithDebInfo" if not sanitizers else "Debug"
     configure = [
@@ -169,18 +169,28 @@ def c_tests(count, name, sanitizers="", environment=None, limit_s=1500, without=
             "-DPLAIT_WERROR=ON",
             f"-DPLAIT_SANITIZE={sanitizers}",
             f"-DCMAKE_BUILD_TYPE={build_type}",
+            # Lines alone: what a debugger wants besides is a quarter of the build.
+            "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG",
         ),
     ]
+    compile_it = ["cmake", "--build", folder, "--target", target]
     with BUILDING[name]:
-        for step, command in (("configure", configure), ("build", ["cmake", "--build", folder])):
+        for step, command in (("configure", configure), ("build", compile_it)):
             code, log = run(f"{name}-{step}", command, 900)
             if code != 0:
                 close(count, f"{name} {step}", code, log)
-                return
+                return False
+    return True
+
+
+def c_tests(count, name, sanitizers="", environment=None, limit_s=1500, without=""):
+    """Build the library with its C tests in build/NAME and run those without that label."""
+    if not build(count, name, sanitizers):
+        return
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
-    command = ["ctest", "--test-dir", folder, "-V", "--output-junit", junit, "--no-tests=error"]
-    command += ["-LE", without] if without else []
+    command = ["ctest", "--test-dir", BUILD / name, "-V", "--output-junit", junit]
+    command += ["--no-tests=error", *(["-LE", without] if without else [])]
     code, log = run(name, command, limit_s, with_blas(environment))
     read_junit(count, junit, f"{name} ")
     close(count, name, code, log)
@@ -228,8 +238,11 @@ def install(count):
 def transports(count):
     """The MPI transports in C, under each MPI and ABI of the two environments."""
     name = "transports"
+    if not build(count, "c", target="plait_objects"):
+        return
     venvs = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1])}
     command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
+    command += ["--objects", BUILD / "c"]
     code, log = run(name, command, 900, venvs)
     text = log.read_text(errors="replace")
     bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)

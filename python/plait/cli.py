@@ -4,8 +4,10 @@ import argparse
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
-from plait import _doctor, _info, _launch, _record, _trace
+from plait import _launch
 from plait._mpi_find import NoMpiError
+
+# Other modules are imported by their commands: `plait run` is to start without JAX.
 
 USAGE_CODE = 2
 
@@ -141,12 +143,16 @@ def run_command(arguments):
 
 def info_command(_arguments):
     """``plait info``."""
+    from plait import _info
+
     print(_info.report())
     return 0
 
 
 def doctor_command(arguments):
     """``plait doctor``."""
+    from plait import _doctor, _record
+
     if arguments.last:
         print(_record.report(arguments.last))
         return 0
@@ -162,6 +168,8 @@ def tune_command(arguments):
 
 def merge_command(arguments):
     """``plait trace merge``."""
+    from plait import _trace
+
     n, parts = _trace.merge(arguments.file, arguments.keep)
     if not parts:
         print(f"plait trace: no parts of {arguments.file}", file=sys.stderr)

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "device/box.h"
+#include "plan/check_messages.h"
 
 #include <string.h>
 
@@ -21,16 +22,18 @@ typedef struct {
     bool used;   /* somebody has read it since                                */
 } byte_t;
 
+/* Of all bytes that the plan treats alike one is looked at: the first of each unit. */
 typedef struct {
     int64_t n_bytes;
-    byte_t *bytes;
+    byte_t *bytes; /* one for each unit */
 } shadow_t;
 
 typedef struct {
     plait_plan_t *const *plans;
     int n_ranks;
     int alias;
-    shadow_t (*slots)[N_SHADOWS]; /* by rank */
+    int64_t unit;                 /* bytes; divides every length and every offset */
+    shadow_t (*slots)[N_SHADOWS]; /* by rank; NULL: the unit is still looked for */
     /* what is being looked at */
     int rank, step;
     int phase; /* that has begun */
@@ -110,7 +113,7 @@ static const char *not_puttable(const byte_t *b, int phase)
     return why;
 }
 
-/* Calls for each row of a box, on its source or destination side. */
+/* Calls for each row of a box, on its source or destination side: units [at, at + n). */
 typedef void (*row_fn_t)(check_t *c, int peer, int slot, int64_t at, int64_t n,
                          write_t how);
 
@@ -125,7 +128,7 @@ static void read_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write
     for (int64_t i = 0; i < n; i++) {
         const char *why = not_readable(&bytes[i], is_own, is_published, phase);
         if (why != NULL) {
-            fault(c, why, peer, slot, at + i);
+            fault(c, why, peer, slot, (at + i) * c->unit);
         }
         *(is_own ? &bytes[i].own : &bytes[i].read) = ends;
         bytes[i].used = true;
@@ -140,7 +143,8 @@ static void send_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write
     read_fn(c, peer, slot, at, n, how);
     for (int64_t i = 0; i < n; i++) {
         if (bytes[i].moved == c->step + 1) {
-            fault(c, "sends what the same move has overwritten", peer, slot, at + i);
+            fault(c, "sends what the same move has overwritten", peer, slot,
+                  (at + i) * c->unit);
         }
     }
 }
@@ -157,7 +161,7 @@ static void write_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, writ
     for (int64_t i = 0; i < n; i++) {
         const char *why = not_writable(&bytes[i], is_work, how, phase, step);
         if (why != NULL) {
-            fault(c, why, c->rank, slot, at + i);
+            fault(c, why, c->rank, slot, (at + i) * c->unit);
         }
         bytes[i].moved = now.moved;
         bytes[i].written = now.written;
@@ -173,7 +177,7 @@ static void put_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_
     for (int64_t i = 0; i < n; i++) {
         const char *why = not_puttable(&bytes[i], c->phase);
         if (why != NULL) {
-            fault(c, why, peer, slot, at + i);
+            fault(c, why, peer, slot, (at + i) * c->unit);
         }
         bytes[i].moved = 0;
         bytes[i].put = c->ends;
@@ -182,21 +186,47 @@ static void put_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_
     }
 }
 
+/* From now on the unit divides this as well. */
+static void divide(check_t *c, int64_t n_bytes)
+{
+    int64_t rest = (n_bytes < 0) ? -n_bytes : n_bytes;
+
+    while (rest > 0) { /* Euclid */
+        const int64_t divisor = rest;
+        rest = c->unit % divisor;
+        c->unit = divisor;
+    }
+}
+
+static void divide_box(check_t *c, int64_t offset, const plait_box_copy_t *box,
+                       bool is_dst)
+{
+    divide(c, offset);
+    divide(c, box->row_bytes);
+    for (int d = 0; d < box->n_dims; d++) {
+        divide(c, is_dst ? box->dst_stride[d] : box->src_stride[d]);
+    }
+}
+
 static void each_row(check_t *c, int peer, int slot, int64_t offset,
                      const plait_box_copy_t *box, bool is_dst, row_fn_t fn, write_t how)
 {
     int64_t n_rows = (box->row_bytes > 0) ? plait_box_bytes(box) / box->row_bytes : 0;
     int real_slot = slot_of(c, c->plans[peer], slot);
-    int64_t n_bytes = c->slots[peer][real_slot].n_bytes;
     plait_box_walk_t walk = {0};
 
+    if (c->slots == NULL) {
+        divide_box(c, offset, box, is_dst);
+        return;
+    }
+    const int64_t n_bytes = c->slots[peer][real_slot].n_bytes;
     for (int64_t row = 0; row < n_rows && c->status == PLAIT_OK; row++) {
         const int64_t at = offset + (is_dst ? walk.dst : walk.src);
         if (at < 0 || at + box->row_bytes > n_bytes) {
             fault(c, "goes beyond the buffer", peer, slot, at);
             break;
         }
-        fn(c, peer, real_slot, at, box->row_bytes, how);
+        fn(c, peer, real_slot, at / c->unit, box->row_bytes / c->unit, how);
         (void)plait_box_next(box, box->n_dims, &walk);
     }
 }
@@ -270,7 +300,7 @@ static void touch(void *context, bool is_write, int peer, int slot, int64_t offs
     const int owner = (peer == PLAIT_ANY) ? c->rank : peer;
     row_fn_t fn = !is_write ? read_fn : (owner == c->rank) ? write_fn : put_fn;
 
-    if (fn == put_fn && !c->plans[c->rank]->can_write) {
+    if (fn == put_fn && !c->plans[c->rank]->can_write && c->slots != NULL) {
         fault(c, "writes to a peer", owner, slot, offset);
     }
     each_row(c, owner, slot, offset, box, false, fn, WRITE_AGAIN);
@@ -330,8 +360,9 @@ static void check_publish(check_t *c, const plait_publish_t *publish)
     } else if (publish->slot >= 0) {
         each_row(c, c->rank, publish->slot, publish->offset, &box, false, read_fn,
                  WRITE_AGAIN);
-        memset(shadow->bytes, 0, (size_t)shadow->n_bytes * sizeof(*shadow->bytes));
-        for (int64_t at = 0; at < publish->n_bytes; at++) {
+        memset(shadow->bytes, 0,
+               (size_t)(shadow->n_bytes / c->unit) * sizeof(*shadow->bytes));
+        for (int64_t at = 0; at < publish->n_bytes / c->unit; at++) {
             shadow->bytes[at].written = c->phase;
         }
     }
@@ -439,82 +470,15 @@ static void check_results(check_t *c)
         for (int i = 0; i < plan->n_rets; i++) {
             int slot = slot_of(c, plan, plait_slot_ret(plan, i));
             const shadow_t *shadow = &c->slots[c->rank][slot];
-            for (int64_t at = 0; at < shadow->n_bytes && c->status == PLAIT_OK; at++) {
+            const int64_t n = shadow->n_bytes / c->unit;
+            for (int64_t at = 0; at < n && c->status == PLAIT_OK; at++) {
                 if (shadow->bytes[at].written == 0) {
-                    fault(c, "misses a byte of the result", c->rank, slot, at);
+                    fault(c, "misses a byte of the result", c->rank, slot,
+                          at * c->unit);
                 }
             }
         }
     }
-}
-
-/* The k-th remote block of a list for this peer; NULL when there are no more. */
-static const plait_block_t *next_block(const plait_block_t *blocks, int64_t n, int peer,
-                                       int64_t *at_p)
-{
-    for (; *at_p < n; *at_p += 1) {
-        if (blocks[*at_p].peer == peer) {
-            *at_p += 1;
-            return &blocks[*at_p - 1];
-        }
-    }
-    return NULL;
-}
-
-/* A rank without blocks has no such step, so moves are counted by all of a plan's blocks. */
-static const plait_move_t *nth_move(const plait_plan_t *plan, int n)
-{
-    for (int i = 0; i < plan->n_steps; i++) {
-        if (plan->steps[i].kind == PLAIT_STEP_MOVE &&
-            !plan->steps[i].u.move.is_published && n-- == 0) {
-            return &plan->steps[i].u.move;
-        }
-    }
-    return NULL;
-}
-
-static bool pair_fits(const plait_move_t *from, int to_rank, const plait_move_t *to,
-                      int from_rank)
-{
-    int64_t at_out = 0;
-    int64_t at_in = 0;
-    bool fits = true;
-    bool is_more = true;
-
-    while (fits && is_more) {
-        const plait_block_t *out = next_block(from->out, from->n_out, to_rank, &at_out);
-        const plait_block_t *in = next_block(to->in, to->n_in, from_rank, &at_in);
-        fits = (out == NULL) == (in == NULL) &&
-               (out == NULL || plait_box_bytes(&out->box) == plait_box_bytes(&in->box));
-        is_more = out != NULL;
-    }
-    return fits;
-}
-
-static plait_status_t check_messages(const check_t *c)
-{
-    static const plait_move_t nothing = {0};
-    plait_status_t status = PLAIT_OK;
-    bool is_more = c->plans[0]->direct == PLAIT_DIRECT_NONE;
-
-    for (int n = 0; is_more; n++) {
-        is_more = false;
-        for (int a = 0; a < c->n_ranks; a++) {
-            const plait_move_t *from = nth_move(c->plans[a], n);
-            is_more = is_more || from != NULL;
-            for (int b = 0; b < c->n_ranks; b++) {
-                const plait_move_t *to = nth_move(c->plans[b], n);
-                PLAIT_CHECK(
-                    a == b || pair_fits((from != NULL) ? from : &nothing, b,
-                                        (to != NULL) ? to : &nothing, a),
-                    PLAIT_ERR_INTERNAL,
-                    "%s: move %d, what rank %d sends is not what rank %d receives",
-                    c->plans[0]->title, n + 1, a, b);
-            }
-        }
-    }
-done:
-    return status;
 }
 
 static int64_t published_bytes(const plait_plan_t *plan)
@@ -528,6 +492,28 @@ static int64_t published_bytes(const plait_plan_t *plan)
                       : n_bytes;
     }
     return n_bytes;
+}
+
+/* Plans move elements, so the unit is one of these, mostly. */
+static void find_unit(check_t *c)
+{
+    c->unit = 0;
+    c->phase = 1;
+    for (c->rank = 0; c->rank < c->n_ranks; c->rank++) {
+        const plait_plan_t *plan = c->plans[c->rank];
+        for (int s = 0; s < plait_plan_n_slots(plan); s++) {
+            divide(c, plan->slot_bytes[s]);
+        }
+        for (int i = 0; i < plan->n_steps; i++) {
+            if (plan->steps[i].kind == PLAIT_STEP_FENCE) {
+                divide(c, plan->steps[i].u.fence.offset);
+                divide(c, plan->steps[i].u.fence.n_bytes);
+            } else {
+                check_step(c, &plan->steps[i]);
+            }
+        }
+    }
+    c->unit = plait_max(c->unit, 1);
 }
 
 static plait_status_t make_shadows(check_t *c)
@@ -546,12 +532,12 @@ static plait_status_t make_shadows(check_t *c)
             } else if (s < plait_plan_n_slots(plan)) {
                 n_bytes = plan->slot_bytes[s];
             }
-            shadow->bytes = plait_alloc(n_bytes, sizeof(byte_t));
+            shadow->bytes = plait_alloc(n_bytes / c->unit, sizeof(byte_t));
             PLAIT_CHECK(shadow->bytes != NULL, PLAIT_ERR_NO_MEMORY,
                         "no memory for the check");
             shadow->n_bytes = n_bytes;
             /* operands are there before the first phase; 0 means never, so use -1 */
-            for (int64_t at = 0; s < plan->n_args && at < n_bytes; at++) {
+            for (int64_t at = 0; s < plan->n_args && at < n_bytes / c->unit; at++) {
                 shadow->bytes[at].written = -1;
             }
         }
@@ -566,11 +552,12 @@ plait_status_t plait_plans_check(plait_plan_t *const plans[], int n_ranks,
     plait_status_t status = PLAIT_OK;
     check_t c = {.plans = plans, .n_ranks = n_ranks, .alias = options->alias};
 
+    find_unit(&c);
     PLAIT_TRY(make_shadows(&c));
     PLAIT_TRY(run_phases(&c));
     check_results(&c);
     PLAIT_TRY(c.status);
-    PLAIT_TRY(check_messages(&c));
+    PLAIT_TRY(plait_plans_check_messages(plans, n_ranks));
 done:
     for (int r = 0; r < n_ranks && c.slots != NULL; r++) {
         for (int s = 0; s < N_SHADOWS; s++) {

@@ -32,7 +32,7 @@ typedef struct stream stream_t;
 
 typedef struct {
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* anything */
+    pthread_cond_t changed; /* a stream is idle, an event has come */
     char *front, *back;     /* the arena, as the library and as the device sees it */
     int fd;                 /* of the arena, for other processes */
     block_t blocks[MAX_BLOCKS];

@@ -24,6 +24,7 @@ typedef struct work {
 struct stream {
     plait_device_t *device;
     pthread_t thread;
+    pthread_cond_t more; /* work, or its end */
     work_t *first, *last;
     bool is_busy, is_over;
     uint64_t random;
@@ -72,7 +73,7 @@ static void *stream_main(void *argument)
     while (stream->first != NULL || !stream->is_over) {
         work_t *work = stream->first;
         if (work == NULL) {
-            (void)pthread_cond_wait(&s->changed, &s->mutex);
+            (void)pthread_cond_wait(&stream->more, &s->mutex);
             continue;
         }
         stream->is_busy = true;
@@ -86,7 +87,9 @@ static void *stream_main(void *argument)
         s->n_pending--;
         free(work->argument);
         free(work);
-        (void)pthread_cond_broadcast(&s->changed);
+        if (stream->first == NULL) {
+            (void)pthread_cond_broadcast(&s->changed);
+        }
     }
     unlock(device);
     return NULL;
@@ -109,7 +112,7 @@ void check_device_enqueue(plait_stream_t to, void (*run)(plait_device_t *, void 
     }
     stream->last = work;
     state_of(stream->device)->n_pending++;
-    (void)pthread_cond_broadcast(&state_of(stream->device)->changed);
+    (void)pthread_cond_signal(&stream->more);
     unlock(stream->device);
 }
 
@@ -120,6 +123,7 @@ stream_t *check_device_stream_start(plait_device_t *device)
 
     stream->device = device;
     stream->random = atomic_fetch_add(&n_started, 1) * 7919 + 1;
+    (void)pthread_cond_init(&stream->more, NULL);
     if (pthread_create(&stream->thread, NULL, stream_main, stream) != 0) {
         abort();
     }
@@ -130,9 +134,10 @@ void check_device_stream_stop(stream_t *stream)
 {
     lock(stream->device);
     stream->is_over = true;
-    (void)pthread_cond_broadcast(&state_of(stream->device)->changed);
+    (void)pthread_cond_signal(&stream->more);
     unlock(stream->device);
     (void)pthread_join(stream->thread, NULL);
+    (void)pthread_cond_destroy(&stream->more);
     free(stream);
 }
 

@@ -111,7 +111,7 @@ static void gemm_execute_all(int n_ranks)
     const int n_shapes = (int)(sizeof(gemm_shapes) / sizeof(gemm_shapes[0]));
 
     for (int code = 0; code < GEMM_N_CODES; code++) {
-        for (int i = 0; i < (is_quick() ? 3 : 2 * n_shapes); i++) {
+        for (int i = 0; i < dense_n_turns(n_shapes, n_ranks); i++) {
             const gemm_shape_t *s = &gemm_shapes[(code + 5 * i) % n_shapes];
             const plait_gemm_problem_t p =
                 gemm_problem(s, dealt_dtypes[(code + i + i / n_shapes) % 4], code);

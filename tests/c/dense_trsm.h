@@ -114,7 +114,7 @@ static void few_execute_all(int n_ranks)
         {5, 0, 2},  {0, 4, 2},  {37, 1, 5}, {33, 2, 2}, {24, 5, 2}};
     const int n_shapes = (int)(sizeof(shapes) / sizeof(shapes[0]));
 
-    for (int i = 0; i < 12 * (is_quick() ? 3 : 2 * n_shapes); i++) {
+    for (int i = 0; i < 12 * dense_n_turns(n_shapes, n_ranks); i++) {
         const trsm_shape_t *s = &shapes[(i % 12 + 5 * (i / 12)) % n_shapes];
         const plait_trsm_problem_t p = {.dtype = dealt_dtypes[(i + i / 12) % 4],
                                         .n = s->n,
@@ -158,7 +158,7 @@ static void trsm_execute_all(int n_ranks)
     plait_trsm_problem_t p;
 
     for (int code = 0; code < TRSM_N_CODES; code++) {
-        for (int i = 0; i < (is_quick() ? 3 : 2 * n_shapes); i++) {
+        for (int i = 0; i < dense_n_turns(n_shapes, n_ranks); i++) {
             const trsm_shape_t *s = &trsm_shapes[(code + 5 * i) % n_shapes];
             const plait_dtype_t dtype = dealt_dtypes[(code + i + i / n_shapes) % 4];
             if (trsm_problem(s, dtype, code, &p)) {
@@ -275,7 +275,7 @@ static void few_prove_all(int n_ranks)
                                         .diag = (plait_diag_t)params.diag,
                                         .is_whole = true};
         dealt_run_t t = trsm_run(&p, &params, n_ranks, PLAIT_DIRECT_NONE);
-        for (int d = 0; d < 3; d++) {
+        for (int d = (n_ranks > 8) ? i % 3 : 0; d < 3; d += (n_ranks > 8) ? 3 : 1) {
             t.direct = dealt_directs[d];
             (void)dealt_prove(&t);
             for (int r = 0; r < n_ranks; r++) {

@@ -1,227 +1,16 @@
-/* Redistribution and transforms executed by threads (halos: exec_halo.h), against arithmetic on global
- * indices: the same functions for arrays in host memory, in every way of reaching a peer's
+/* Transforms executed by threads (redistribution: exec_redist.h, halos: exec_halo.h), against arithmetic
+ * on global indices: the same functions for arrays in host memory, in every way of reaching a peer's
  * (test_exec), and for arrays on a device (test_device_exec). */
 #ifndef PLAIT_TESTS_EXEC_CASES_H
 #define PLAIT_TESTS_EXEC_CASES_H
 
-#include "check.h"
 #include "device/pool.h"
 #include "dft.h"
-#include "parts.h"
+#include "exec_redist.h"
 #include "plait/fft.h"
-#include "plait/redist.h"
-#include "redist/blocks.h"
-#include "team.h"
 
 #include <complex.h>
 #include <math.h>
-#include <string.h>
-
-static const plait_direct_t directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
-                                         PLAIT_DIRECT_NONE};
-
-static bool is_alike(const plait_layout_t *a, const plait_layout_t *b, int rank)
-{
-    int64_t shape_a[PLAIT_MAX_NDIM];
-    int64_t shape_b[PLAIT_MAX_NDIM];
-
-    plait_layout_stored_shape(a, rank, shape_a);
-    plait_layout_stored_shape(b, rank, shape_b);
-    return memcmp(shape_a, shape_b, (size_t)a->ndim * sizeof(shape_a[0])) == 0;
-}
-
-/* Index along an axis of a rank's local one (no cyclic axes); -1: padding. */
-static int64_t global_along(const plait_layout_t *layout, int rank, int axis,
-                            int64_t index)
-{
-    const int64_t n_intervals = plait_layout_n_intervals(layout, rank, axis);
-    int64_t at = -1;
-
-    for (int64_t k = 0; k < n_intervals && at < 0; k++) {
-        int64_t local = 0;
-        plait_interval_t v = plait_layout_interval(layout, rank, axis, k, &local);
-        if (index >= local && index < local + v.hi - v.lo) {
-            at = v.lo + index - local;
-        }
-    }
-    return at;
-}
-
-/* Global row-major indices of a rank's local elements; -1: padding. The caller's to free. */
-static int64_t *globals_of(const plait_layout_t *layout, int rank)
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-    const int64_t n = n_local(layout, rank);
-    int64_t *at = plait_alloc(n + 1, sizeof(*at));
-    int64_t n_inner = 1;
-    int64_t stride = 1;
-
-    plait_layout_stored_shape(layout, rank, shape);
-    at[0] = 0;
-    for (int a = layout->ndim - 1; a >= 0 && n > 0; a--) {
-        for (int64_t i = shape[a] - 1; i >= 0; i--) { /* the last one in place */
-            const int64_t along = global_along(layout, rank, a, i);
-            for (int64_t j = 0; j < n_inner; j++) {
-                at[i * n_inner + j] =
-                    (along < 0 || at[j] < 0) ? -1 : along * stride + at[j];
-            }
-        }
-        n_inner *= shape[a];
-        stride *= layout->shape[a];
-    }
-    return at;
-}
-
-/* ---------------------------------------------------------------- redistribute */
-
-typedef struct {
-    plait_layout_t from, to;
-    bool is_turned;
-    plait_dtype_t dtype;
-    const char *text;
-} redist_t;
-
-/* Index in `from` of what has index `at` in `to`. */
-static int64_t source_of(const redist_t *t, int64_t at)
-{
-    int64_t n = t->to.shape[t->to.ndim - 1];
-    int64_t n_rows = (t->to.ndim > 1) ? t->to.shape[t->to.ndim - 2] : 1;
-    int64_t plane = at / (n * n_rows) * (n * n_rows);
-
-    return !t->is_turned ? at : plane + at % n * n_rows + (at - plane) / n;
-}
-
-static void fill_index(char *data, int64_t item, int64_t i, int64_t value)
-{
-    for (int64_t b = 0; b < item; b++) {
-        data[i * item + b] =
-            (char)((uint64_t)(value + 1) * 2654435761U >> (8 * (b % 4)));
-    }
-}
-
-static void redist_rank(plait_comm_t *comm, void *context)
-{
-    const redist_t *t = context;
-    int rank = plait_comm_rank(comm);
-    int64_t item = plait_dtype_bytes(t->dtype);
-    int64_t n_x = n_local(&t->from, rank);
-    int64_t n_y = n_local(&t->to, rank);
-    char *x = plait_alloc(n_x + 1, item);
-    char *y = plait_alloc(n_y + 1, item);
-    char *want = plait_alloc(n_y + 1, item);
-    int64_t *from = globals_of(&t->from, rank);
-    int64_t *to = globals_of(&t->to, rank);
-    plait_plan_t *plan = NULL;
-
-    for (int64_t i = 0; i < n_x; i++) {
-        fill_index(x, item, i, from[i]);
-    }
-    for (int64_t i = 0; i < n_y; i++) {
-        if (to[i] >= 0) {
-            fill_index(want, item, i, source_of(t, to[i]));
-        } else {
-            memset(want + i * item, 0, (size_t)item);
-        }
-    }
-    CHECK((t->is_turned ? plait_redist_turn_plan : plait_redist_plan)(
-              comm, t->dtype, &t->from, &t->to, &plan) == PLAIT_OK,
-          "%s", t->text);
-    for (int round = 0; round < 2 && plan != NULL; round++) {
-        memset(y, 0x5a, (size_t)(n_y + 1) * (size_t)item);
-        CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){y}) ==
-                  PLAIT_OK,
-              "%s", t->text);
-        CHECK(memcmp(y, want, (size_t)n_y * (size_t)item) == 0, "%s rank %d", t->text,
-              rank);
-        CHECK(y[n_y * item] == 0x5a, "%s rank %d wrote beyond the result", t->text,
-              rank);
-    }
-    plait_plan_destroy(&plan);
-    plait_free(x);
-    plait_free(y);
-    plait_free(want);
-    plait_free(from);
-    plait_free(to);
-}
-
-static const plait_split_t splits[] = {PLAIT_SPLIT_EVEN, PLAIT_SPLIT_CEIL,
-                                       PLAIT_SPLIT_CYCLIC};
-
-/* Which grid axis splits which array axis, by digits: 0 whole, 1 + g over grid axis g. */
-static bool layout_of(int code, int ndim, const int64_t shape[], int grid_ndim,
-                      const int grid[], plait_split_t split, bool is_stored,
-                      plait_layout_t *layout)
-{
-    int over[PLAIT_MAX_NDIM] = {0};
-    int digits = code;
-
-    for (int a = 0; a < ndim; a++) {
-        over[a] = digits % (grid_ndim + 1) - 1;
-        digits /= grid_ndim + 1;
-    }
-    bool is_good = plait_layout_pencil(ndim, shape, grid_ndim, grid, over, split,
-                                       layout) == PLAIT_OK;
-    if (is_good && is_stored) {
-        int64_t most[PLAIT_MAX_NDIM];
-        plait_layout_local_shape(layout, 0, most);
-        for (int a = 0; a < ndim; a++) {
-            layout->stored[a] = most[a] + (code + a) % 2;
-            if (layout->axis[a].split == PLAIT_SPLIT_CEIL) {
-                layout->axis[a].block = layout->stored[a];
-            }
-        }
-    }
-    return is_good;
-}
-
-static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
-                         const int grid[])
-{
-    int n_codes = 1;
-
-    for (int a = 0; a < ndim; a++) {
-        n_codes *= grid_ndim + 1;
-    }
-    for (int f = 0; f < n_codes; f++) {
-        for (int t = 0; t < n_codes; t++) {
-            redist_t test = {
-                .dtype = plait_dtype_at((f * n_codes + t) % plait_dtype_count()),
-                .text = "redist"};
-            if (layout_of(f, ndim, shape, grid_ndim, grid, splits[f % 3],
-                          (f + 2 * t) % 3 == 1, &test.from) &&
-                layout_of(t, ndim, shape, grid_ndim, grid, splits[t % 3],
-                          (f + t) % 3 == 1, &test.to)) {
-                team_run(n_ranks, directs[(f + t) % 3], redist_rank, &test);
-                if (ndim > 1) {
-                    test.from = plait_layout_turned(&test.from);
-                    test.is_turned = true;
-                    test.text = "redist turned";
-                    team_run(n_ranks, directs[(f + 2 * t + 1) % 3], redist_rank, &test);
-                }
-            }
-        }
-    }
-}
-
-/* Boxes that lie across, larger than what is read or put at a time, in all ways to reach them. */
-static void check_turned_large(int n_ranks, plait_dtype_t dtype)
-{
-    const int64_t shapes[][3] = {{3, 253, 431}, {2, 1003, 601}};
-    const int grid[] = {n_ranks};
-
-    for (int i = 0; i < 6; i++) { /* each axis split */
-        const int64_t *shape = shapes[i % 2];
-        redist_t test = {.is_turned = true, .dtype = dtype, .text = "large turned"};
-        CHECK(layout_of(1 << i / 2, 3, shape, 1, grid, PLAIT_SPLIT_CYCLIC, false,
-                        &test.to) &&
-                  layout_of(4, 3, shape, 1, grid, PLAIT_SPLIT_CEIL, true, &test.from),
-              "layouts");
-        test.from = plait_layout_turned(&test.from);
-        for (int direct = 0; direct < 3; direct++) {
-            team_run(n_ranks, directs[direct], redist_rank, &test);
-        }
-    }
-}
 
 /* ---------------------------------------------------------------- fft */
 
@@ -365,23 +154,78 @@ static double complex *expected(const fft_test_t *t)
     return y;
 }
 
+/* An operand and what is wanted of it: of the global problem alone, so that one serves all layouts,
+ * numbers of ranks and accesses. */
+typedef struct {
+    fft_test_t of; /* what it depends on */
+    double complex *x, *want;
+} oracle_t;
+
+enum { N_ORACLES = 1024 };
+static oracle_t oracles[N_ORACLES];
+
+static bool is_same_problem(const fft_test_t *a, const fft_test_t *b)
+{
+    const size_t n_bytes = (size_t)a->from.ndim * sizeof(a->from.shape[0]);
+
+    return a->from.ndim == b->from.ndim && a->n_axes == b->n_axes &&
+           a->sign == b->sign && a->dtype == b->dtype && a->kind == b->kind &&
+           a->scale == b->scale && memcmp(a->from.shape, b->from.shape, n_bytes) == 0 &&
+           memcmp(a->to.shape, b->to.shape, n_bytes) == 0 &&
+           memcmp(a->axes, b->axes, (size_t)a->n_axes * sizeof(a->axes[0])) == 0;
+}
+
+static void oracle_forget(oracle_t *o)
+{
+    plait_free(o->x);
+    plait_free(o->want);
+    *o = (oracle_t){.x = NULL};
+}
+
+static void oracles_forget(void)
+{
+    for (int i = 0; i < N_ORACLES; i++) {
+        oracle_forget(&oracles[i]);
+    }
+}
+
+/* Its place among them; the problem that had it before is forgotten. */
+static oracle_t *oracle_of(const fft_test_t *t)
+{
+    const plait_dtype_t from = dtype_of(t, false);
+    const int64_t n = n_elements(t->from.ndim, t->from.shape);
+    uint64_t hash = (uint64_t)t->kind * 8 + (uint64_t)t->dtype * 2 + (t->sign > 0);
+
+    for (int a = 0; a < t->from.ndim; a++) {
+        hash = hash * 1000003 + (uint64_t)t->from.shape[a];
+    }
+    for (int i = 0; i < t->n_axes; i++) {
+        hash = hash * 1000003 + (uint64_t)t->axes[i];
+    }
+    oracle_t *o = &oracles[hash % N_ORACLES];
+    if (o->x == NULL || !is_same_problem(t, &o->of)) {
+        oracle_forget(o);
+        o->of = *t;
+        o->x = plait_alloc(n + 1, sizeof(*o->x));
+        for (int64_t i = 0; i < n; i++) {
+            double complex z = sample(1, (uint64_t)i) + sample(2, (uint64_t)i) * I;
+            put(&o->x[i], from, 0, z); /* rounded as the operand is */
+            o->x[i] = get(&o->x[i], from, 0);
+        }
+        o->of.x = o->x;
+        o->want = expected(&o->of);
+    }
+    return o;
+}
+
 /* With one kind of transform; halved is the axis that is named last. */
 static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
 {
-    plait_dtype_t from = dtype_of(&t, false);
-    int64_t n = n_elements(t.from.ndim, t.from.shape);
-    double complex *x = plait_alloc(n, sizeof(*x));
-    double complex *want = NULL;
+    const oracle_t *o = oracle_of(&t);
     bool is_equal = t.kind == PLAIT_FFT_COMPLEX;
 
-    for (int64_t i = 0; i < n; i++) {
-        double complex z = sample(1, (uint64_t)i) + sample(2, (uint64_t)i) * I;
-        put(&x[i], from, 0, z); /* rounded as the operand is */
-        x[i] = get(&x[i], from, 0);
-    }
-    t.x = x;
-    want = expected(&t);
-    t.want = want;
+    t.x = o->x;
+    t.want = o->want;
     team_run(n_ranks, direct, fft_rank, &t);
     for (int r = 0; r < n_ranks; r++) {
         is_equal = is_equal && is_alike(&t.from, &t.to, r);
@@ -390,8 +234,6 @@ static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
     if (is_equal) {
         team_run(n_ranks, direct, fft_rank, &t);
     }
-    plait_free(x);
-    plait_free(want);
 }
 
 static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,

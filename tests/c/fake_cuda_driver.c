@@ -1,94 +1,12 @@
 /* A CUDA driver on the host, for tests of what calls it: memory is the host's, every call is done at
- * once, and kernels are the same text as on a device, run thread by thread.
- *
- * A block runs pass after pass: in pass p every thread runs from its start to its p-th barrier and is
- * left there. What a kernel does before a barrier (reading, and writing to shared memory) gives the
- * same each time, so that after the last pass everything is as if the threads had run together. */
+ * once, and kernels are those of fake_cuda_kernels.c. */
 #include "device/cuda/params.h"
-#include "device/element.h"
 #include "fake_cuda.h"
+#include "fake_cuda_kernels.h"
 
-#include <setjmp.h>
 #include <stdbool.h>
 
-/* ---- Kernels -------------------------------------------------------------------------------- */
-
-static struct {
-    uint32_t x;
-} threadIdx, blockIdx;
-
-static jmp_buf out_of_thread;
-static int n_met, n_allowed; /* barriers that this thread has met, and may pass */
-
-static void meet(void)
-{
-    n_met++;
-    if (n_met > n_allowed) {
-        longjmp(out_of_thread, 1);
-    }
-}
-
-#define KERNEL        static void
-#define __syncthreads meet
-
-/* In this order. */
-/* clang-format off */
-#include "device/cuda/lane.cu"
-#include "device/cuda/boxes.cu"
-#include "device/cuda/reduce.cu"
-#include "device/cuda/scale.cu"
-#include "device/cuda/matrix.cu"
-/* clang-format on */
-
-typedef void (*run_fn_t)(const void *params);
-
-#define RUN(_kernel, _name, _params)            \
-    static void run_##_name(const void *params) \
-    {                                           \
-        _name(*(const _params *)params);        \
-    }
-PLAIT_CUDA_KERNEL_FOR_EACH(RUN)
-#undef RUN
-
-static const struct {
-    const char *name;
-    run_fn_t run;
-} kernels[] = {
-#define ROW(_kernel, _name, _params) {#_name, run_##_name},
-    PLAIT_CUDA_KERNEL_FOR_EACH(ROW)
-#undef ROW
-};
-
-enum { N_KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
 enum { OUT_OF_MEMORY = 2, NO_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
-
-/* Whether the thread was left at a barrier. */
-static bool run_thread(run_fn_t run, const void *params, uint32_t thread)
-{
-    threadIdx.x = thread;
-    n_met = 0;
-    if (setjmp(out_of_thread) != 0) {
-        return true;
-    }
-    run(params);
-    return false;
-}
-
-/* Threads in an order that is not theirs. False: they did not all meet at the same barriers. */
-static bool run_block(run_fn_t run, const void *params, uint32_t block)
-{
-    enum { STEP = 101 }; /* has no factor in common with the number of threads */
-    int n_left = PLAIT_CUDA_THREADS;
-
-    blockIdx.x = block;
-    for (n_allowed = 0; n_left == PLAIT_CUDA_THREADS; n_allowed++) {
-        n_left = 0;
-        for (uint32_t t = 0; t < PLAIT_CUDA_THREADS; t++) {
-            n_left += run_thread(run, params, (t * STEP + 7) % PLAIT_CUDA_THREADS);
-        }
-    }
-    return n_left == 0;
-}
 
 /* ---- Failures ------------------------------------------------------------------------------- */
 
@@ -581,14 +499,11 @@ int cuModuleUnload(plait_cu_module_t module)
 int cuModuleGetFunction(plait_cu_function_t *function, plait_cu_module_t module,
                         const char *name)
 {
+    const int k = fake_cuda_kernel(name);
+
     (void)module;
-    for (int k = 0; k < N_KERNELS; k++) {
-        if (strcmp(name, kernels[k].name) == 0) {
-            *function = (plait_cu_function_t)(uintptr_t)(k + 1);
-            return 0;
-        }
-    }
-    return NOT_FOUND;
+    *function = (plait_cu_function_t)(uintptr_t)(k + 1);
+    return (k >= 0) ? 0 : NOT_FOUND;
 }
 
 int cuFuncGetAttribute(int *value, int attribute, plait_cu_function_t function)
@@ -605,15 +520,15 @@ int cuLaunchKernel(plait_cu_function_t function, unsigned grid_x, unsigned grid_
                    unsigned block_z, unsigned n_shared, plait_cu_stream_t stream,
                    void **params, void **extra)
 {
-    const uintptr_t k = (uintptr_t)function - 1;
+    const int k = (int)(uintptr_t)function - 1;
     bool is_good = grid_x > 0 && grid_y == 1 && grid_z == 1 &&
                    block_x == PLAIT_CUDA_THREADS && block_y == 1 && block_z == 1 &&
-                   n_shared == 0 && extra == NULL && k < N_KERNELS;
+                   n_shared == 0 && extra == NULL && k >= 0;
 
     NEEDS_CONTEXT;
     (void)stream;
     for (unsigned b = grid_x; is_good && b-- > 0;) {
-        is_good = run_block(kernels[k].run, params[0], b);
+        is_good = fake_cuda_run_block(k, params[0], b);
     }
     return is_good ? 0 : LAUNCH_FAILED;
 }

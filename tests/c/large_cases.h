@@ -149,20 +149,18 @@ static inline void large_scatterv(plait_comm_t *comm, unsigned char *x)
     CHECK(status == PLAIT_OK, "scatterv");
 }
 
-static inline void large_all(plait_comm_t *comm)
-{
-    unsigned char *x = plait_alloc_aligned(LARGE_N);
+typedef void large_fn_t(plait_comm_t *comm, unsigned char *x);
 
-    CHECK(x != NULL, "no memory");
-    if (x != NULL) {
-        large_gatherv(comm, x);
-        large_send(comm, x);
-        large_bcast(comm, x);
-        large_reduce(comm, x);
-        large_scatterv(comm, x);
-        CHECK(plait_barrier(comm) == PLAIT_OK, "barrier");
+/* Every step-th of the operations, from number `first` on, in LARGE_N bytes at x. */
+static inline void large_some(plait_comm_t *comm, unsigned char *x, int first, int step)
+{
+    static large_fn_t *const operations[] = {large_gatherv, large_send, large_bcast,
+                                             large_reduce, large_scatterv};
+
+    for (int i = first; i < 5; i += step) {
+        operations[i](comm, x);
     }
-    plait_free(x);
+    CHECK(plait_barrier(comm) == PLAIT_OK, "barrier");
 }
 
 #endif

@@ -102,10 +102,23 @@ static inline bool may_alias(plait_plan_t *const plans[], int n_ranks, int alias
     return is_equal;
 }
 
+/* Small teams are proven in every way; of large ones a third of the ways, in turns from problem to
+ * problem. */
+static inline bool is_in_turn(size_t c, int n_ranks)
+{
+    static size_t n_calls; /* N_CAPS for each problem */
+    const size_t turn = n_calls++ / N_CAPS;
+
+    return n_ranks <= (is_quick() ? 3 : 8) || (turn + c) % 3 == 0;
+}
+
 static inline void check_problem(problem_t *p, int n_ranks)
 {
     for (size_t c = 0; c < N_CAPS; c++) {
         plait_plan_t *plans[MAX_P] = {NULL};
+        if (!is_in_turn(c, n_ranks)) {
+            continue;
+        }
         plait_status_t status = make_plans(p, n_ranks, &all_caps[c], plans);
         CHECK(status == PLAIT_OK, "%s P %d caps %zu", p->text, n_ranks, c);
         if (status == PLAIT_OK && p->judge != NULL && all_caps[c].device == NULL) {

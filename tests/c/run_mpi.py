@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Build programs of tests/c and run them under each MPI of this machine.
 
-    run_mpi.py [--build DIR] [--only NAME] [--ranks N ...] [--nodes N] [--cc CC] [--flags ...]
-               [program.c ...]
+    run_mpi.py [--build DIR] [--objects DIR] [--only NAME] [--ranks N ...] [--nodes N] [--cc CC]
+               [--flags ...] [program.c ...]
 
 MPIs: the wheels in this interpreter's environment and in those that PLAIT_TEST_VENVS names
 (separated by colons), both ABIs of each, and Debian's. The sources are compiled here, without
-CMake, so that any compiler and sanitizer can be asked for. Exit code: the number of failures.
+CMake, so that any compiler and sanitizer can be asked for; or their objects are taken from a build
+folder of CMake (--objects). Exit code: the number of failures.
 """
 
 from __future__ import annotations
@@ -92,10 +93,21 @@ def runs(library: Path, extra: dict, ranks: list[int] | None, nodes: int | None)
     return [pair for pair in pairs if nodes in (None, pair[1])]
 
 
+def sources() -> list[Path]:
+    """The transports and what they need."""
+    return [p for pattern in SOURCES for p in sorted((ROOT / "src").glob(pattern))]
+
+
+def compiled_in(build: Path) -> list[str]:
+    """Their objects in a build folder of CMake."""
+    folder = build / "CMakeFiles" / "plait_objects.dir"
+    return [str(folder / f"{p.relative_to(ROOT)}.o") for p in sources()]
+
+
 def compile_all(folder: Path, compiler: str, flags: list[str]) -> list[str]:
-    """Compile the transports and what they need, as many files at once as there are cores."""
+    """Compile them, as many files at once as there are cores."""
     source = ROOT / "src"
-    files = [p for pattern in SOURCES for p in sorted(source.glob(pattern))]
+    files = sources()
     objects = [str(folder / f"{p.parent.name}_{p.stem}.o") for p in files]
     command = [compiler, *FLAGS, *flags, f"-I{ROOT}/include", f"-I{source}", "-c"]
 
@@ -175,6 +187,7 @@ def main() -> int:
     default = [here / name for name in PROGRAMS]
     parser.add_argument("programs", nargs="*", default=default, type=Path)
     parser.add_argument("--build", type=Path)
+    parser.add_argument("--objects", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--ranks", type=int, nargs="*")
     parser.add_argument("--nodes", type=int)
@@ -184,19 +197,24 @@ def main() -> int:
     failed = []
     with tempfile.TemporaryDirectory() as scratch:
         folder, flags = options.build or Path(scratch), options.flags.split()
-        objects = compile_all(folder, options.cc, flags)
+        objects = (
+            compiled_in(options.objects)
+            if options.objects
+            else compile_all(folder, options.cc, flags)
+        )
         for source in options.programs:
             program = build(source.resolve(), folder, options.cc, flags, objects)
-            for name, launcher, library, extra in mpis():
+            for turn, (name, launcher, library, extra) in enumerate(mpis()):
                 if options.only not in name:
                     continue
+                variables = extra | {"PLAIT_TEST_TURN": str(turn)}
                 for n, nodes in runs(library, extra, options.ranks, options.nodes):
                     if program.name in ONLY_TWO and (n, nodes) != (2, 1):
                         continue
                     if program.name in ONLY_FEW and options.ranks is None and n not in (2, 3):
                         continue
                     title = f"{name} {program.name}" + (f" on {nodes} nodes" if nodes > 1 else "")
-                    if not run(title, launcher, library, extra, n, nodes, program):
+                    if not run(title, launcher, library, variables, n, nodes, program):
                         failed.append(f"{title} n{n}")
     print("failed: " + ", ".join(failed) if failed else "all passed")
     return len(failed)

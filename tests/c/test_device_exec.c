@@ -202,6 +202,7 @@ int main(void)
     check_turned_large(3, PLAIT_F32);
     team_run(3, PLAIT_DIRECT_NONE, halo_defaults, NULL);
     on_device_end(3);
+    oracles_forget();
     (void)plait_pool_trim();
     return report("test_device_exec");
 }

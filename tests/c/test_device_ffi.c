@@ -1,12 +1,7 @@
 /* The XLA handlers for arrays on a device, driven with call frames made by hand that hand over
  * the check device's stream. */
-#include "check.h"
-#include "check_device.h"
 #include "comm/registry.h"
-#include "device/find.h"
-#include "device/pool.h"
-#include "frames.h"
-#include "transport/device_link.h"
+#include "device_frames.h"
 
 #include <string.h>
 
@@ -17,14 +12,6 @@ plait_ffi_error_t *plait_ffi_cuda_fft(plait_ffi_frame_t *frame);
 
 enum { N_DEVICES = 2, N = 5000 };
 
-static plait_device_t *devices[N_DEVICES];
-
-static plait_status_t find(int ordinal, plait_device_t **device_p)
-{
-    *device_p = devices[ordinal];
-    return PLAIT_OK;
-}
-
 /* An array there with these bytes. */
 static void *array_of(plait_device_t *device, const void *data, int64_t n_bytes)
 {
@@ -32,26 +19,6 @@ static void *array_of(plait_device_t *device, const void *data, int64_t n_bytes)
 
     memcpy(check_device_view(device, x), data, (size_t)n_bytes);
     return x;
-}
-
-/* XLA's allocator is in the order of its stream, and is given back to in the handler. */
-static void *lend(int64_t n_bytes)
-{
-    return check_device_alloc(devices[my_ordinal], n_bytes);
-}
-
-static void take_back(void *memory)
-{
-    plait_device_t *device = devices[my_ordinal];
-
-    device->table->give(device, my_stream, memory);
-}
-
-static void lend_memory(void)
-{
-    my_memory.take = lend;
-    my_memory.give = take_back;
-    my_memory.n_calls = 0;
 }
 
 static void check_query(void)
@@ -98,8 +65,7 @@ static void check_alone(void)
     add_buffer(&c, 1, PLAIT_F64, N, to);
     add_buffer(&c, 1, PLAIT_F32, 1, token_out);
     add_sum(&c, &id);
-    my_ordinal = 0;
-    my_stream = check_device_stream(device);
+    use(0);
     CHECK(plait_ffi_cuda_allreduce(&c.frame) == NULL, "%s", message);
     CHECK(check_device_counts(device).n_waits == 0, "the host has waited");
     check_device_drain(device);
@@ -163,8 +129,7 @@ static void check_fft(void)
     add_scalar(&c, "sign", &forward);
     add_array(&c, "to", words, 8);
     add_double(&c, "weight", &none);
-    my_stream = check_device_stream(device);
-    lend_memory();
+    use(0);
     const int64_t n_before = check_device_counts(device).n_waits;
     CHECK(plait_ffi_cuda_fft(&c.frame) == NULL, "%s", message);
     CHECK(my_memory.n_calls == 1 && my_memory.memory == NULL, "work memory is XLA's");
@@ -199,9 +164,7 @@ static void *rank_main(void *argument)
         x[i] = i + rank->ordinal;
         want[i] = 2 * i + 1;
     }
-    my_ordinal = rank->ordinal;
-    my_stream = check_device_stream(device);
-    lend_memory();
+    use(rank->ordinal);
     void *y = array_of(device, x, sizeof(x)); /* donated */
     call_init(&c);
     add_buffer(&c, 0, PLAIT_F64, N, y);
@@ -225,7 +188,7 @@ static void *rank_main(void *argument)
               (is_short ? PLAIT_FFI_CODE_RESOURCE_EXHAUSTED : PLAIT_FFI_CODE_ABORTED),
           "%d: %s", code, message);
     check_device_drain(device);
-    lend_memory();
+    use(rank->ordinal);
     check_device_free(device, y);
     call_init(&c);
     add_scalar(&c, "comm", &rank->id);
@@ -261,20 +224,13 @@ static void check_ranks(void)
 
 int main(void)
 {
-    for (int d = 0; d < N_DEVICES; d++) {
-        devices[d] = check_device_create(d);
-    }
-    plait_device_set_finder(find);
+    devices_begin(N_DEVICES);
     CHECK(plait_device_is_there(), "there");
     check_query();
     check_alone();
     check_fft();
     check_ranks();
-    for (int d = 0; d < N_DEVICES; d++) {
-        plait_staged_trim(devices[d]);
-        CHECK(check_device_destroy(&devices[d]) == 0, "device %d", d);
-    }
-    (void)plait_pool_trim();
+    devices_end(N_DEVICES);
     /* A page of the registry and the three entries with their labels stay for ever. */
     CHECK(plait_alloc_balance() == 1 + 3 * 3, "balance %lld",
           (long long)plait_alloc_balance());

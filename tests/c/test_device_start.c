@@ -1,15 +1,9 @@
 /* Operations on a device that are started and waited for, driven with call frames made by hand. */
 #include "base/site.h"
-#include "check.h"
-#include "check_device.h"
 #include "comm/registry.h"
-#include "device/find.h"
-#include "device/pool.h"
-#include "frames.h"
+#include "device_frames.h"
 #include "plan/launch.h"
-#include "plan/side.h"
 #include "plan/started.h"
-#include "transport/device_link.h"
 
 #include <string.h>
 
@@ -21,34 +15,6 @@ plait_ffi_error_t *plait_ffi_cuda_wait(plait_ffi_frame_t *frame);
 plait_ffi_error_t *plait_ffi_wait(plait_ffi_frame_t *frame);
 
 enum { N_DEVICES = 3, N = 20000 };
-
-static plait_device_t *devices[N_DEVICES];
-
-static plait_status_t find(int ordinal, plait_device_t **device_p)
-{
-    *device_p = devices[ordinal];
-    return PLAIT_OK;
-}
-
-static void *lend(int64_t n_bytes)
-{
-    return check_device_alloc(devices[my_ordinal], n_bytes);
-}
-
-static void take_back(void *memory)
-{
-    plait_device_t *device = devices[my_ordinal];
-
-    device->table->give(device, my_stream, memory);
-}
-
-static void use(int ordinal)
-{
-    my_ordinal = ordinal;
-    my_stream = check_device_stream(devices[ordinal]);
-    my_memory.take = lend;
-    my_memory.give = take_back;
-}
 
 /* An operation on its device, its halves' frames one after the other, and a token. */
 typedef struct {
@@ -360,10 +326,7 @@ int main(void)
     int64_t alone = 0;
     int64_t ranks = 0;
 
-    for (int d = 0; d < N_DEVICES; d++) {
-        devices[d] = check_device_create(d);
-    }
-    plait_device_set_finder(find);
+    devices_begin(N_DEVICES);
     CHECK(plait_registry_add_self("test_device_start.c", &alone) == PLAIT_OK, "self");
     CHECK(plait_registry_add_local(N_DEVICES, ordinals, "test_device_start.c",
                                    &ranks) == PLAIT_OK,
@@ -380,12 +343,7 @@ int main(void)
     CHECK(plait_registry_free(alone) == PLAIT_OK &&
               plait_registry_free(ranks) == PLAIT_OK,
           "free");
-    for (int d = 0; d < N_DEVICES; d++) {
-        plait_side_trim(devices[d]);
-        plait_staged_trim(devices[d]);
-        CHECK(check_device_destroy(&devices[d]) == 0, "device %d", d);
-    }
-    (void)plait_pool_trim();
+    devices_end(N_DEVICES);
     /* A page of the registry and the two entries with their labels stay for ever. */
     CHECK(plait_alloc_balance() - before == 1 + 2 * 3, "balance %lld",
           (long long)(plait_alloc_balance() - before));

@@ -11,6 +11,7 @@ int main(void)
     check_turned_large(2, PLAIT_C128);
     check_turned_large(3, PLAIT_F32);
     team_run(3, PLAIT_DIRECT_POINTER, halo_defaults, NULL);
+    oracles_forget();
     (void)plait_pool_trim();
     return report("test_exec");
 }

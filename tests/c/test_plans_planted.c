@@ -32,6 +32,12 @@ static void shift_block(plait_plan_t *plan)
     first_of(plan, PLAIT_STEP_MOVE)->u.move.in[0].src_offset += 1 << 20;
 }
 
+/* By less than an element. */
+static void shift_result(plait_plan_t *plan)
+{
+    first_of(plan, PLAIT_STEP_MOVE)->u.move.in[0].dst_offset += 1;
+}
+
 static void other_agreement(plait_plan_t *plan)
 {
     plan->agree++;
@@ -67,7 +73,7 @@ static void check_stale(void)
 static void check_planted(void)
 {
     static const plant_t plants[] = {drop_block, double_block, shift_block,
-                                     other_agreement};
+                                     shift_result, other_agreement};
     const int64_t shape[] = {6, 4};
     const int grid[] = {3};
 

@@ -236,3 +236,11 @@ def test_info_says_how_gpus_reach_each_other(monkeypatch):
     monkeypatch.setattr(_info, "ask", lambda code: said)
     row = ("between GPUs", "peer, staged: the first one that all ranks have")
     assert row in list(_info.cuda_rows())
+
+
+@needs_mpi
+def test_run_starts_without_jax():
+    done = plait("run", "-n", 1, "true", PYTHONPROFILEIMPORTTIME="1")
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0 and "plait._launch" in imported, done.stderr
+    assert "jax" not in imported

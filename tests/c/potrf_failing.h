@@ -1,0 +1,97 @@
+/* potrf on devices of which one fails, while the plan runs or is made. */
+#ifndef PLAIT_TESTS_POTRF_FAILING_H
+#define PLAIT_TESTS_POTRF_FAILING_H
+
+#include "check_device.h"
+#include "dense_factor.h"
+
+/* One call of one rank's device fails while the plan runs. */
+typedef struct {
+    int rank;
+    int64_t n; /* the call; 0: none */
+    bool is_dead;
+    int64_t n_calls; /* out: of that device */
+    plait_status_t status[TEAM_MAX];
+    char text[TEAM_MAX][100];
+} failing_t;
+
+static void failing_rank(plait_comm_t *comm, void *context)
+{
+    failing_t *f = context;
+    const int me = comm->end.rank;
+    plait_device_t *device = comm->end.caps.device;
+    const plait_potrf_problem_t p = {.dtype = PLAIT_F64, .n = 12, .block = 2};
+    const int64_t n = plait_dense_columns(p.n, p.block, comm->end.size) * p.n;
+    double *a = plait_alloc(n, sizeof(*a)), *l = plait_alloc(n, sizeof(*l));
+    int32_t info = 0;
+    plait_plan_t *plan = NULL;
+
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t local = i / p.n;
+        const int64_t column =
+            (local / p.block * comm->end.size + me) * p.block + local % p.block;
+        a[i] = creal(definite(PLAIT_F64, p.n, i % p.n, column));
+    }
+    CHECK(plait_potrf_plan(comm, &p, &plan) == PLAIT_OK, "plan");
+    const int64_t before = check_device_counts(device).n_calls;
+    if (me == f->rank) {
+        check_device_fail_at(device, f->n, f->is_dead);
+    }
+    f->status[me] =
+        plait_plan_execute(plan, comm, (const void *[]){a}, (void *[]){l, &info});
+    (void)snprintf(f->text[me], sizeof(f->text[me]), "%s",
+                   (f->status[me] != PLAIT_OK) ? plait_error_text() : "");
+    if (me == f->rank) {
+        f->n_calls = check_device_counts(device).n_calls - before;
+        check_device_fail_at(device, 0, false);
+    }
+    plait_plan_destroy(&plan);
+    plait_free(a);
+    plait_free(l);
+}
+
+/* Every call of a device in its turn: all ranks end, and know of it. */
+static void check_failing(int n_ranks)
+{
+    failing_t f = {.rank = n_ranks / 2};
+
+    team_run(n_ranks, PLAIT_DIRECT_POINTER, failing_rank, &f);
+    const int64_t n_calls = f.n_calls;
+    for (int64_t i = 2; i < 2 * (n_calls + 1); i += is_quick() ? 7 : 1) {
+        f.n = i / 2;
+        f.is_dead = i % 2 != 0;
+        team_run(n_ranks, PLAIT_DIRECT_POINTER, failing_rank, &f);
+        for (int r = 0; r < n_ranks; r++) {
+            CHECK(f.status[r] ==
+                          ((r == f.rank) ? PLAIT_ERR_INTERNAL : PLAIT_ERR_PEER) &&
+                      strstr(f.text[r], "check device") != NULL,
+                  "%d ranks, call %lld of %lld: rank %d has %d, %s", n_ranks,
+                  (long long)f.n, (long long)n_calls, r, (int)f.status[r], f.text[r]);
+        }
+    }
+}
+
+/* A device that fails while a plan is made: its name, and nothing is left of the plan. */
+static void plan_failing_rank(plait_comm_t *comm, void *unused)
+{
+    plait_device_t *device = comm->end.caps.device;
+    const plait_potrf_problem_t p = {.dtype = PLAIT_F64, .n = 12, .block = 2};
+    plait_plan_t *plan = NULL;
+    plait_status_t status = PLAIT_ERR_INTERNAL;
+    int64_t n = 0;
+
+    (void)unused;
+    while (status != PLAIT_OK) {
+        check_device_fail_at(device, ++n, false);
+        status = plait_potrf_plan(comm, &p, &plan);
+        CHECK((status == PLAIT_OK) == (plan != NULL) &&
+                  (status == PLAIT_OK || (status == PLAIT_ERR_INTERNAL &&
+                                          strstr(plait_error_text(), "fails") != NULL)),
+              "call %lld: %d, %s", (long long)n, (int)status, plait_error_text());
+    }
+    check_device_fail_at(device, 0, false);
+    CHECK(n > 4, "%lld calls", (long long)n); /* three kernels at least, each entered */
+    plait_plan_destroy(&plan);
+}
+
+#endif
