@@ -37,7 +37,7 @@ export PLAIT_CUDA=1 PLAIT_TEST_PLATFORM=cuda PYTHONPATH="python:$PYTHONPATH"
 
 run info 60 "$python" -m plait info
 grep '^CUDA' "$logs/info.log"
-for name in load device fft reduce tile solver; do
+for name in load device fft reduce tile solver mg; do
     [ -x "build/tests/c/test_cuda_$name" ] && run "c_$name" 120 "build/tests/c/test_cuda_$name"
 done
 if command -v compute-sanitizer >/dev/null && [ -x build/tests/c/test_cuda_device ]; then

@@ -218,6 +218,7 @@ void plait_comm_destroy(plait_comm_t **comm_p)
         if (comm->end.transport != NULL) {
             comm->end.transport->close(&comm->end);
         }
+        plait_free(comm->ordinals);
         plait_free(comm);
         *comm_p = NULL;
     }

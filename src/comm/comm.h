@@ -12,9 +12,12 @@ enum { PLAIT_AGREED_ROOM = 256 };
 
 struct plait_comm {
     plait_endpoint_t end;
-    int64_t id;               /* of the registry; 0 for handles of C programs */
-    int track;                /* tells ranks of this process apart: the device, or 0 */
-    char label[96];           /* where it was made, for messages */
+    int64_t id; /* of the registry; 0 for handles of C programs */
+    int track;  /* tells ranks of this process apart: the device, or 0 */
+    int32_t
+        *ordinals;  /* by which the devices that all ranks are are found, by rank, where
+                          they are this process's; NULL: not so, or not known */
+    char label[96]; /* where it was made, for messages */
     _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */
     _Atomic uint32_t n_collectives;
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */

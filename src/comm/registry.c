@@ -221,6 +221,22 @@ static void gather_group(int n, const plait_device_rank_t list[], int32_t here,
     devices->is_one_each = group->n_processes == devices->n_ranks;
 }
 
+/* Where all ranks are this process's. */
+static plait_status_t keep_ordinals(const group_t *group, plait_comm_t *comm)
+{
+    plait_status_t status = PLAIT_OK;
+    const int n = group->devices.n_ranks;
+
+    if (group->devices.n_members == n) {
+        comm->ordinals = plait_alloc(n, sizeof(*comm->ordinals));
+        PLAIT_CHECK(comm->ordinals != NULL, PLAIT_ERR_NO_MEMORY,
+                    "no memory for a communicator of %d devices", n);
+        memcpy(comm->ordinals, group->ordinals, (size_t)n * sizeof(*comm->ordinals));
+    }
+done:
+    return status;
+}
+
 /* Opens the communicator of a group; the entry has its handles then. */
 static plait_status_t open_group(group_t *group, int64_t id, entry_t *entry)
 {
@@ -234,6 +250,9 @@ static plait_status_t open_group(group_t *group, int64_t id, entry_t *entry)
         group->handles[i]->end.caps.has_company = devices->n_members < devices->n_here;
         entry->ordinals[entry->n] = group->ordinals[i];
         entry->comms[entry->n++] = group->handles[i];
+    }
+    for (int i = 0; i < devices->n_members; i++) {
+        PLAIT_TRY(keep_ordinals(group, group->handles[i]));
     }
 done:
     return status;

@@ -1,9 +1,11 @@
 /* Eigenvalues and eigenvectors of a dealt Hermitian matrix: reduction to tridiagonal form
  * (hetrd.c), the tridiagonal problem (tridiagonal.c), its vectors back (back.c). One rank leaves it to
- * LAPACK, and so do ranks with a small matrix, one of which has all of it (whole.h). */
+ * LAPACK, and so do ranks with a small matrix, one of which has all of it (whole.h). On devices
+ * their library does it, on all of them at once (heevd_joint.c) or on one. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/back.h"
+#include "dense/heevd_joint.h"
 #include "dense/hetrd.h"
 #include "dense/params.h"
 #include "dense/scalar.h"
@@ -30,7 +32,8 @@ enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
  * hold the workspace of 1 + 6 n + 2 n^2 that LAPACK's heevd wants. */
 enum { WHOLE = 256, WHOLE_ALONE = 32764 };
 
-/* On devices one has all of the matrix, of any size: the reduction has no kernels there. */
+/* On devices one has all of the matrix, of any size, unless they work as one: the reduction has no
+ * kernels there. */
 static bool is_whole(int64_t n, const plait_plan_t *plan)
 {
     const bool is_short = plait_blas_int_bytes() == 4;
@@ -41,33 +44,25 @@ static bool is_whole(int64_t n, const plait_plan_t *plan)
     return plan->device != NULL || plait_dense_is_whole(n, n, n <= most);
 }
 
-/* The matrices, and this rank's share of the vectors. */
-typedef struct {
-    plait_dealt_t a, v;
-    int rank;
-    int src, w, vectors, info; /* slots of operand and results */
-    bool has_vectors;
-} heevd_t;
-
-static int64_t first_of(const heevd_t *q)
+static int64_t first_of(const plait_heevd_slots_t *q)
 {
     return plait_min(q->a.n, q->rank * q->v.block);
 }
 
-static int64_t n_columns_of(const heevd_t *q)
+static int64_t n_columns_of(const plait_heevd_slots_t *q)
 {
-    return q->has_vectors ? plait_dealt_owned(&q->v, q->rank) : 0;
+    return plait_dealt_owned(&q->v, q->rank);
 }
 
-static int64_t n_stored_of(const heevd_t *q)
+static int64_t n_stored_of(const plait_heevd_slots_t *q)
 {
-    return q->has_vectors ? plait_dealt_stored(&q->v) : 0;
+    return plait_dealt_stored(&q->v);
 }
 
 /* ---- The whole matrix on one rank ------------------------------------------------------------------ */
 
 typedef struct {
-    heevd_t q;
+    plait_heevd_slots_t q;
     int whole, work; /* slots */
     plait_blas_work_t
         sizes; /* of LAPACK's workspaces, one behind the other in `work` */
@@ -112,7 +107,7 @@ static int64_t call_heevd(const whole_t *p, plait_exec_t *exec, char *a)
 static plait_status_t whole_run(const void *params, plait_exec_t *exec)
 {
     const whole_t *p = params;
-    const heevd_t *q = &p->q;
+    const plait_heevd_slots_t *q = &p->q;
     const int64_t n = q->a.n;
     const plait_dtype_t dtype = q->a.dtype;
     char *a = exec->slot[p->whole];
@@ -139,7 +134,7 @@ static plait_status_t whole_tiles(const void *params, const plait_tiles_t *tiles
 {
     plait_status_t status = PLAIT_OK;
     const whole_t *p = params;
-    const heevd_t *q = &p->q;
+    const plait_heevd_slots_t *q = &p->q;
     const int64_t n = q->a.n;
     plait_tile_t t = {.call = {.dtype = q->a.dtype,
                                .diag = 'R',
@@ -176,7 +171,7 @@ done:
 static void whole_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const whole_t *p = params;
-    const heevd_t *q = &p->q;
+    const plait_heevd_slots_t *q = &p->q;
     const int64_t n = q->a.n, item = plait_dealt_item(&q->a);
     const int src = (q->a.n_ranks == 1) ? q->src : p->whole;
     const plait_box_copy_t all = {.row_bytes = n * n * item};
@@ -209,7 +204,8 @@ static const plait_kernel_t whole_kernel = {.name = "heevd",
                                             .print = whole_print};
 
 /* LAPACK's heevd on what is in slot `whole`, or comes there from the operand. */
-static plait_status_t add_alone(plait_plan_t *plan, const heevd_t *q, int whole)
+static plait_status_t add_alone(plait_plan_t *plan, const plait_heevd_slots_t *q,
+                                int whole)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t n = q->a.n;
@@ -226,14 +222,12 @@ done:
     return status;
 }
 
-static plait_status_t add_whole(plait_plan_t *plan, const heevd_t *q)
+static plait_status_t add_whole(plait_plan_t *plan, const plait_heevd_slots_t *q)
 {
     plait_status_t status = PLAIT_OK;
     const int shared[] = {q->w, q->info};
-    plait_dealt_t v = q->v;
     int whole = q->vectors;
 
-    v.n = q->has_vectors ? v.n : 0;
     if (plan->n_ranks > 1 || !q->has_vectors) {
         PLAIT_TRY(plait_whole_slot(plan, &q->a, &whole));
     }
@@ -247,7 +241,7 @@ static plait_status_t add_whole(plait_plan_t *plan, const heevd_t *q)
             PLAIT_TRY(add_alone(plan, q, whole));
         }
         PLAIT_TRY(plait_plan_fence(plan));
-        PLAIT_TRY(plait_whole_deal(plan, &v, false, whole, q->vectors, 2, shared));
+        PLAIT_TRY(plait_whole_deal(plan, &q->v, false, whole, q->vectors, 2, shared));
         PLAIT_TRY(plait_plan_fence(plan));
     }
 done:
@@ -256,7 +250,7 @@ done:
 
 /* ---- Dealt ------------------------------------------------------------------------------------------ */
 
-static plait_status_t add_stages(plait_plan_t *plan, const heevd_t *q)
+static plait_status_t add_stages(plait_plan_t *plan, const plait_heevd_slots_t *q)
 {
     plait_status_t status = PLAIT_OK;
     plait_tridiagonal_t t = {
@@ -291,20 +285,19 @@ done:
 
 /* ---- The operation ------------------------------------------------------------------------------------ */
 
-static plait_status_t check_results(const heevd_t *q, const plait_problem_t *problem)
+static plait_status_t check_results(const plait_heevd_slots_t *q,
+                                    const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
     const plait_array_t *w = &problem->rets[RET_W], *v = &problem->rets[RET_V];
     const plait_array_t *info = &problem->rets[RET_INFO];
-    plait_dealt_t none = q->v;
 
     PLAIT_CHECK(
         w->dtype == plait_real_of(q->a.dtype) && w->ndim == 1 && w->dims[0] == q->a.n,
         PLAIT_ERR_INVALID,
         "heevd: eigenvalues are %s with %d axes; expected %lld of the real dtype",
         plait_dtype_name(w->dtype), w->ndim, (long long)q->a.n);
-    none.n = q->has_vectors ? q->v.n : 0;
-    PLAIT_TRY(plait_dealt_fits(&none, v, "heevd: v"));
+    PLAIT_TRY(plait_dealt_fits(&q->v, v, "heevd: v"));
     PLAIT_CHECK(info->dtype == PLAIT_S32 && info->ndim == 1 && info->dims[0] == 1,
                 PLAIT_ERR_INVALID, "heevd: info is %s with %d axes; expected int32[1]",
                 plait_dtype_name(info->dtype), info->ndim);
@@ -318,19 +311,23 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
     plait_status_t status = PLAIT_OK;
     const plait_heevd_params_t *p = params;
     plait_plan_t *plan = NULL;
-    heevd_t q = {.a = {.m = p->n,
-                       .n = p->n,
-                       .block = p->block,
-                       .n_ranks = problem->n_ranks,
-                       .dtype = problem->args[ARG_A].dtype},
-                 .rank = problem->rank,
-                 .has_vectors = p->vectors != 0};
+    plait_heevd_joint_t joint;
+    bool is_joint = false;
+    plait_heevd_slots_t q = {.a = {.m = p->n,
+                                   .n = p->n,
+                                   .block = p->block,
+                                   .n_ranks = problem->n_ranks,
+                                   .dtype = problem->args[ARG_A].dtype},
+                             .rank = problem->rank,
+                             .has_vectors = p->vectors != 0};
 
     PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&q.a, &problem->args[ARG_A], "heevd: a"));
     q.v = q.a;
+    q.v.n = q.has_vectors ? p->n : 0;
     q.v.block = plait_max(1, (p->n + problem->n_ranks - 1) / problem->n_ranks);
     PLAIT_TRY(check_results(&q, problem));
+    PLAIT_TRY(plait_heevd_joint_ask(problem, &q.a, q.has_vectors, &joint, &is_joint));
     PLAIT_TRY(plait_plan_create(problem, &plan, "heevd %s %lld%s, in blocks of %lld",
                                 plait_dtype_name(q.a.dtype), (long long)p->n,
                                 q.has_vectors ? "" : ", values alone",
@@ -342,7 +339,9 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
     plan->uses_blas = plan->device == NULL;
     plait_dealt_agree(plan, &q.a);
     plait_plan_agree(plan, (uint64_t)q.has_vectors);
-    PLAIT_TRY(is_whole(p->n, plan) ? add_whole(plan, &q) : add_stages(plan, &q));
+    PLAIT_TRY(is_joint               ? plait_heevd_joint_add(plan, &q, &joint)
+              : is_whole(p->n, plan) ? add_whole(plan, &q)
+                                     : add_stages(plan, &q));
     *plan_p = plan;
     plan = NULL;
 done:

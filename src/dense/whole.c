@@ -126,8 +126,7 @@ done:
     return status;
 }
 
-/* The one rank's whole slot to all others, with the columns that they get. */
-static plait_status_t share(const plait_plan_t *plan, int slot, plait_move_t *move)
+plait_status_t plait_whole_share(const plait_plan_t *plan, int slot, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
     const plait_block_t block = {.kind = PLAIT_BLOCK_COPY,
@@ -162,7 +161,7 @@ plait_status_t plait_whole_deal(plait_plan_t *plan, const plait_dealt_t *d,
         PLAIT_TRY(plait_dealt_between(plan, PLAIT_WHOLE_ROOT, owner, &back, &move));
     }
     for (int i = 0; i < n_shared; i++) {
-        PLAIT_TRY(share(plan, shared_slots[i], &move));
+        PLAIT_TRY(plait_whole_share(plan, shared_slots[i], &move));
     }
     PLAIT_TRY(add_own_zeros(plan, d, is_lower, slot, &move));
     PLAIT_TRY(plait_plan_move(plan, &move));

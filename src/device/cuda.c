@@ -266,6 +266,7 @@ static const plait_device_table_t table = {
     .event_import = plait_cuda_event_import,
     .event_ask = event_ask,
     .nccl = &plait_cuda_nccl,
+    .joint = &plait_cuda_joint,
 };
 
 /* ---- Kernels -------------------------------------------------------------------------------- */
@@ -435,6 +436,7 @@ done:
 
 void plait_cuda_release(void)
 {
+    plait_cuda_joint_release();
     (void)pthread_mutex_lock(&devices_lock);
     for (int i = 0; i < MAX_DEVICES; i++) {
         destroy(&devices[i]);

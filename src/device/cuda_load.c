@@ -239,7 +239,7 @@ static void path_of(void *handle, char path[])
     }
 }
 
-/* 1000 major + 10 minor, as CUDA counts, of what has just been opened; 0: unknown. */
+/* 1000 major + 10 minor, as CUDA counts, of what has just been opened; 0: it does not say. */
 static int version_of(plait_cuda_library_t library)
 {
     int (*property)(int, int *) = NULL;
@@ -262,8 +262,12 @@ static int version_of(plait_cuda_library_t library)
     case PLAIT_CUDA_CUBLAS:
         property = cuda.pointers.cublasGetProperty;
         break;
-    default:
+    case PLAIT_CUDA_CUSOLVER:
         property = cuda.pointers.cusolverGetProperty;
+        break;
+    case PLAIT_CUDA_CUSOLVER_MG:
+    case PLAIT_CUDA_N_LIBRARIES:
+        break;
     }
     if (property != NULL) {
         (void)property(0, &major);
@@ -388,9 +392,13 @@ static void describe(plait_cuda_library_t library)
     char text[WHY_BYTES];
 
     if (o->state == FOUND) {
+        char number[32] = "";
         int version = version_of(library);
-        (void)snprintf(text, sizeof(text), "%d.%d, %.900s (%s)", version / 1000,
-                       version % 1000 / 10, o->path, o->place);
+        if (version != 0) {
+            (void)snprintf(number, sizeof(number), "%d.%d, ", version / 1000,
+                           version % 1000 / 10);
+        }
+        (void)snprintf(text, sizeof(text), "%s%.900s (%s)", number, o->path, o->place);
         memcpy(o->say, text, sizeof(text));
     } else {
         memcpy(o->say, o->why, sizeof(o->why));

@@ -28,7 +28,9 @@
          "cuda_nvrtc/lib")                                                            \
     _row(CUSOLVER, "cuSOLVER", "libcusolver.so.12", "cu13/lib", "libcusolver.so.11",  \
          "cusolver/lib")                                                              \
-    _row(NCCL, "NCCL", "libnccl.so.2", "nccl/lib", "libnccl.so.2", "nccl/lib")
+    _row(NCCL, "NCCL", "libnccl.so.2", "nccl/lib", "libnccl.so.2", "nccl/lib")        \
+    _row(CUSOLVER_MG, "cuSolverMg", "libcusolverMg.so.12", "cu13/lib",                \
+         "libcusolverMg.so.11", "cusolver/lib")
 
 typedef enum {
 #define PLAIT_CUDA_LIBRARY_ENUM(_library, ...) PLAIT_CUDA_##_library,
@@ -51,6 +53,9 @@ typedef int plait_cufft_t;
 typedef struct plait_cublas *plait_cublas_t;
 typedef struct plait_cusolver *plait_cusolver_t;
 typedef struct plait_cusolver_params *plait_cusolver_params_t;
+typedef struct plait_cusolver_mg *plait_cusolver_mg_t;
+typedef struct plait_cusolver_mg_grid *plait_cusolver_mg_grid_t;
+typedef struct plait_cusolver_mg_matrix *plait_cusolver_mg_matrix_t;
 
 typedef struct plait_nccl_comm *plait_nccl_comm_t;
 typedef struct plait_nccl_config plait_nccl_config_t;
@@ -99,7 +104,9 @@ enum {
     PLAIT_CUBLAS_NON_UNIT = 0, /* cublasDiagType_t */
     PLAIT_CUBLAS_UNIT = 1,
     PLAIT_CUBLAS_LEFT = 0, /* cublasSideMode_t */
-    PLAIT_CUBLAS_RIGHT = 1
+    PLAIT_CUBLAS_RIGHT = 1,
+
+    PLAIT_CUSOLVER_MG_COLUMNS = 0 /* cusolverMgGridMapping_t: column-major */
 };
 
 /* ---- Functions: library, type of the result, name, types of the arguments ------------------ */
@@ -152,6 +159,7 @@ enum {
     _row(DRIVER, int, cuDevicePrimaryCtxRelease_v2, (plait_cu_device_t device))        \
     _row(DRIVER, int, cuCtxPushCurrent_v2, (plait_cu_context_t context))               \
     _row(DRIVER, int, cuCtxPopCurrent_v2, (plait_cu_context_t * context))              \
+    _row(DRIVER, int, cuCtxSynchronize, (void))                                        \
     _row(DRIVER, int, cuMemAlloc_v2, (plait_cu_address_t * memory, size_t n))          \
     _row(DRIVER, int, cuMemFree_v2, (plait_cu_address_t memory))                       \
     _row(DRIVER, int, cuMemHostAlloc, (void **host, size_t n, unsigned flags))         \
@@ -330,7 +338,30 @@ enum {
           plait_cu_stream_t stream))                                                   \
     _row(NCCL, int, ncclRecv,                                                          \
          (void *data, size_t n, int type, int peer, plait_nccl_comm_t comm,            \
-          plait_cu_stream_t stream))
+          plait_cu_stream_t stream))                                                   \
+                                                                                       \
+    _row(CUSOLVER_MG, int, cusolverMgCreate, (plait_cusolver_mg_t * solver))           \
+    _row(CUSOLVER_MG, int, cusolverMgDestroy, (plait_cusolver_mg_t solver))            \
+    _row(CUSOLVER_MG, int, cusolverMgDeviceSelect,                                     \
+         (plait_cusolver_mg_t solver, int n_devices, int ids[]))                       \
+    _row(CUSOLVER_MG, int, cusolverMgCreateDeviceGrid,                                 \
+         (plait_cusolver_mg_grid_t * grid, int32_t n_rows, int32_t n_columns,          \
+          const int32_t ids[], int mapping))                                           \
+    _row(CUSOLVER_MG, int, cusolverMgDestroyGrid, (plait_cusolver_mg_grid_t grid))     \
+    _row(CUSOLVER_MG, int, cusolverMgCreateMatrixDesc,                                 \
+         (plait_cusolver_mg_matrix_t * matrix, int64_t m, int64_t n,                   \
+          int64_t row_block, int64_t column_block, int type,                           \
+          plait_cusolver_mg_grid_t grid))                                              \
+    _row(CUSOLVER_MG, int, cusolverMgDestroyMatrixDesc,                                \
+         (plait_cusolver_mg_matrix_t matrix))                                          \
+    _row(CUSOLVER_MG, int, cusolverMgSyevd_bufferSize,                                 \
+         (plait_cusolver_mg_t solver, int has_vectors, int uplo, int n, void *a[],     \
+          int row, int column, plait_cusolver_mg_matrix_t matrix, void *w, int type_w, \
+          int compute, int64_t *n_work))                                               \
+    _row(CUSOLVER_MG, int, cusolverMgSyevd,                                            \
+         (plait_cusolver_mg_t solver, int has_vectors, int uplo, int n, void *a[],     \
+          int row, int column, plait_cusolver_mg_matrix_t matrix, void *w, int type_w, \
+          int compute, void *work[], int64_t n_work, int *info))
 
 /* Pointers to the functions of the libraries that plait_cuda_require has opened. */
 typedef struct {

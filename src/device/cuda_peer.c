@@ -7,14 +7,16 @@
 
 enum { ALREADY_ENABLED = 704 }; /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: by JAX */
 
-/* With this device's context current. Once for each pair. */
-static plait_status_t reach(plait_cuda_state_t *state, plait_cuda_state_t *from)
+/* Once for each pair, but for who wants to know. */
+plait_status_t plait_cuda_reach(plait_cuda_state_t *state, plait_cuda_state_t *from,
+                                bool *can_p)
 {
     plait_status_t status = PLAIT_OK;
     const uint64_t bit = UINT64_C(1) << from->device.ordinal;
-    int can = 0;
+    const bool is_known = can_p == NULL && (atomic_load(&state->reached) & bit) != 0;
+    int can = 1;
 
-    if (from == state || (atomic_load(&state->reached) & bit) != 0) {
+    if (from == state || is_known) {
         goto done;
     }
     PLAIT_TRY(plait_cuda_must(
@@ -28,6 +30,9 @@ static plait_status_t reach(plait_cuda_state_t *state, plait_cuda_state_t *from)
     }
     (void)atomic_fetch_or(&state->reached, bit);
 done:
+    if (can_p != NULL) {
+        *can_p = can != 0;
+    }
     return status;
 }
 
@@ -41,7 +46,7 @@ plait_status_t plait_cuda_copy(plait_device_t *device, plait_stream_t stream, vo
     if (n_bytes == 0) {
         goto done;
     }
-    PLAIT_TRY(reach(state, source));
+    PLAIT_TRY(plait_cuda_reach(state, source, NULL));
     if (source == state) {
         PLAIT_TRY(plait_cuda_must(
             state,

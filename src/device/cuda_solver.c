@@ -30,17 +30,21 @@ static const char *const names[] = {
     "invalid value",    "architecture mismatch", "mapping error",
     "execution failed", "internal error",        "matrix type not supported",
     "not supported"};
-static const plait_cuda_results_t results = {.library = "cuSOLVER",
-                                             .names = names,
-                                             .n_names =
-                                                 sizeof(names) / sizeof(names[0]),
-                                             .no_memory = 2,
-                                             .unsupported = {8, 9}};
+#define RESULTS(_library)                                                             \
+    {                                                                                 \
+        .library = (_library), .names = names,                                        \
+        .n_names = sizeof(names) / sizeof(names[0]), .no_memory = 2, .unsupported = { \
+            8,                                                                        \
+            9                                                                         \
+        }                                                                             \
+    }
+const plait_cuda_results_t plait_cuda_solver_results = RESULTS("cuSOLVER");
+const plait_cuda_results_t plait_cuda_mg_results = RESULTS("cuSolverMg");
 
 static plait_status_t must(const plait_cuda_state_t *state, int result,
                            const char *what)
 {
-    return plait_cuda_library_must(state, &results, result, what);
+    return plait_cuda_library_must(state, &plait_cuda_solver_results, result, what);
 }
 
 static const char *what_of(const plait_device_tile_t *t)

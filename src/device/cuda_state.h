@@ -75,6 +75,9 @@ plait_status_t plait_cuda_library_must(const plait_cuda_state_t *state,
                                        const plait_cuda_results_t *results, int result,
                                        const char *what);
 
+/* Of cuSOLVER and of cuSolverMg. */
+extern const plait_cuda_results_t plait_cuda_solver_results, plait_cuda_mg_results;
+
 /* `params` as the kernel's row says. */
 plait_status_t plait_cuda_launch(plait_cuda_state_t *state, plait_stream_t stream,
                                  plait_cuda_kernel_t kernel, int64_t n_blocks,
@@ -94,6 +97,10 @@ void plait_cuda_pools_release(plait_cuda_state_t *state);
 
 plait_status_t plait_cuda_copy(plait_device_t *device, plait_stream_t stream, void *dst,
                                plait_device_t *from, const void *src, int64_t n_bytes);
+/* Where this device, whose context is current, can reach the other one's memory it is told so;
+ * can_p: whether, or NULL. */
+plait_status_t plait_cuda_reach(plait_cuda_state_t *state, plait_cuda_state_t *from,
+                                bool *can_p);
 
 plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memory,
                                         plait_device_shown_t *shown_p);
@@ -130,6 +137,10 @@ plait_status_t plait_cuda_tile_plan(plait_device_t *device,
                                     int64_t *work_bytes_p);
 plait_status_t plait_cuda_tile(plait_device_t *device, plait_stream_t stream,
                                const plait_device_tile_t *tile, void *work);
+
+/* Several devices as one, and what is kept for that. */
+extern const plait_device_joint_t plait_cuda_joint;
+void plait_cuda_joint_release(void);
 
 /* ---- Of tiles, by library; under the lock ----------------------------------------------------- */
 

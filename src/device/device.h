@@ -143,6 +143,35 @@ typedef struct {
     void (*abort)(plait_nccl_t *nccl); /* what is on streams ends, however it was */
 } plait_device_nccl_t;
 
+/* Most devices that work as one. */
+enum { PLAIT_MAX_JOINT = 16 };
+
+/* An n x n Hermitian matrix, column-major of leading dimension n, dealt out to devices: block k of
+ * `block` columns, of which the last may have less, is device k mod n_devices's, its
+ * (k div n_devices)-th. Each has a block at least, and room for as many as any of them. */
+typedef struct {
+    int n_devices;
+    plait_device_t *devices[PLAIT_MAX_JOINT];
+    plait_dtype_t dtype; /* float32, float64, complex64 or complex128 */
+    bool has_vectors;
+    int64_t n, block;
+} plait_device_heevd_t;
+
+/* What several devices of one process do as one: called for all of them by one thread, inside or
+ * outside of enter and leave, which waits for them. */
+typedef struct {
+    /* Device memory that each wants besides. UNSUPPORTED: why they do not. Makes and keeps what the
+     * library needs; called while planning. */
+    plait_status_t (*heevd_plan)(const plait_device_heevd_t *heevd,
+                                 int64_t *work_bytes_p);
+    /* Eigenvalues, ascending, to w, which is in host memory; with vectors, these in the matrix'
+     * place, of which the lower triangle is read. What comes before it is done when it is called,
+     * and all of this when it returns, also where it fails. *info_p: not 0, none were found. */
+    plait_status_t (*heevd)(const plait_device_heevd_t *heevd, int64_t work_bytes,
+                            void *const a[], void *const work[], void *w,
+                            int32_t *info_p);
+} plait_device_joint_t;
+
 typedef struct {
     const char *name; /* "cuda" */
 
@@ -235,7 +264,8 @@ typedef struct {
     plait_status_t (*event_ask)(plait_device_t *device, plait_event_t *event,
                                 bool *is_over_p);
 
-    const plait_device_nccl_t *nccl; /* NULL: it knows no such devices */
+    const plait_device_nccl_t *nccl;   /* NULL: it knows no such devices */
+    const plait_device_joint_t *joint; /* NULL: each works alone */
 } plait_device_table_t;
 
 struct plait_device {

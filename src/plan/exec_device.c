@@ -265,7 +265,7 @@ plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
 
 /* ------------------------------------------------------------------ steps */
 
-/* Of a step that is computation alone. */
+/* Of a step that is computation, alone or together. */
 static plait_status_t compute(plait_exec_t *exec, const plait_step_t *step)
 {
     plait_status_t status = PLAIT_OK;
@@ -281,6 +281,11 @@ static plait_status_t compute(plait_exec_t *exec, const plait_step_t *step)
     return plait_device_failed(exec->device, status);
 }
 
+static bool is_met_by_all(const plait_step_t *step)
+{
+    return step->kind == PLAIT_STEP_KERNEL && step->u.kernel.kernel->is_blocking;
+}
+
 plait_status_t plait_exec_device_step(plait_exec_t *exec, const plait_step_t *step)
 {
     if (step->kind == PLAIT_STEP_MOVE) {
@@ -290,6 +295,7 @@ plait_status_t plait_exec_device_step(plait_exec_t *exec, const plait_step_t *st
         return plait_device_failed(exec->device,
                                    plait_exec_native(exec, &step->u.native));
     }
-    return (exec->device->failure == PLAIT_OK) ? compute(exec, step)
-                                               : exec->device->failure;
+    return (exec->device->failure == PLAIT_OK || is_met_by_all(step))
+               ? compute(exec, step)
+               : exec->device->failure;
 }

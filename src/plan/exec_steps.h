@@ -31,7 +31,7 @@ void plait_exec_device_end(plait_exec_t *exec, void *memory);
  * one unless the device's run is lost. */
 plait_status_t plait_exec_device_find_way(plait_exec_t *exec);
 
-/* Any step but a fence. After a failure messages are all that is done of it. */
+/* Any step but a fence. After a failure messages are all that is done of it, and meetings. */
 plait_status_t plait_exec_device_step(plait_exec_t *exec, const plait_step_t *step);
 plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *move);
 

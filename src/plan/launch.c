@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "base/wait.h"
+#include "device/find.h"
 #include "plan/exec.h"
 #include "plan/observe.h"
 
@@ -313,6 +314,20 @@ static const entry_t *find(cache_t *cache, const plan_key_t *key, uint64_t hash)
     return entry;
 }
 
+/* The devices of all ranks, by rank, where they are this process's; NULL: not so, or more than ever
+ * work as one, or one of them is not to be had, as its own rank will say. */
+static plait_device_t *const *find_devices(const plait_comm_t *comm,
+                                           plait_device_t *devices[PLAIT_MAX_JOINT])
+{
+    const int n = comm->end.size;
+    bool has_all = comm->ordinals != NULL && n <= PLAIT_MAX_JOINT;
+
+    for (int r = 0; r < n && has_all; r++) {
+        has_all = plait_device_find(comm->ordinals[r], &devices[r]) == PLAIT_OK;
+    }
+    return has_all ? devices : NULL;
+}
+
 /* Under the cache's mutex. */
 static plait_status_t add(cache_t *cache, const plan_key_t *key, uint64_t hash,
                           const plait_call_t *call, const entry_t **entry_p)
@@ -321,9 +336,11 @@ static plait_status_t add(cache_t *cache, const plan_key_t *key, uint64_t hash,
     _Atomic(entry_t *) *bucket = &cache->buckets[hash % N_BUCKETS];
     entry_t *fresh = plait_alloc(1, sizeof(*fresh));
     plait_endpoint_t end = call->comm->end;
+    plait_device_t *devices[PLAIT_MAX_JOINT];
 
     if (call->device != NULL) {
         end.caps.device = call->device;
+        end.caps.devices = find_devices(call->comm, devices);
     }
     PLAIT_CHECK(fresh != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     fresh->words = plait_alloc(key->n, sizeof(key->words[0]));

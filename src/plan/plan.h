@@ -157,6 +157,9 @@ typedef struct {
      * a device. */
     plait_status_t (*run_device)(const void *params, plait_exec_t *exec);
     plait_status_t (*tiles)(const void *params, const plait_tiles_t *tiles);
+    /* On a device: all ranks meet in it and wait for each other, threads and devices. It is run
+     * also on a rank that has failed, so that none waits for it. */
+    bool is_blocking;
     /* Calls touch for all that run reads and then for all that it writes; boxes use their
      * src strides. */
     void (*touch)(const void *params, plait_touch_fn_t touch, void *context);

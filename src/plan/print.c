@@ -121,6 +121,8 @@ static void print_step(const plait_plan_t *plan, const plait_step_t *step, FILE 
     case PLAIT_STEP_KERNEL:
         (void)fprintf(file, "kernel  %s: ", step->u.kernel.kernel->name);
         step->u.kernel.kernel->print(step->u.kernel.params, file);
+        (void)fprintf(file, "%s",
+                      step->u.kernel.kernel->is_blocking ? ", blocking" : "");
         break;
     case PLAIT_STEP_NATIVE:
         print_native(&step->u.native, file);

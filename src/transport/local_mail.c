@@ -251,14 +251,16 @@ plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
                                    const plait_message_t *sends, int n_recvs,
                                    const plait_message_t *recvs)
 {
-    enum { MAX_SENDS = 8 };
+    enum { FEW = 8 };
     plait_status_t status = PLAIT_OK;
-    plait_letter_t letters[MAX_SENDS];
+    plait_letter_t few[FEW];
+    plait_letter_t *many = (n_sends > FEW) ? plait_alloc(n_sends, sizeof(*many)) : NULL;
+    plait_letter_t *letters = (n_sends > FEW) ? many : few;
     plait_matched_t matched;
 
-    (void)pthread_mutex_lock(&mail->mutex);
-    PLAIT_CHECK(n_sends <= MAX_SENDS, PLAIT_ERR_INTERNAL, "%d messages at once",
+    PLAIT_CHECK(letters != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d messages",
                 n_sends);
+    (void)pthread_mutex_lock(&mail->mutex);
     for (int i = 0; i < n_sends; i++) {
         letters[i] = (plait_letter_t){.source = rank,
                                       .dest = sends[i].peer,
@@ -279,8 +281,9 @@ plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
         plait_status_t sent = await_verdict(mail, &letters[i]);
         status = (status == PLAIT_OK) ? sent : status;
     }
-done:
     (void)pthread_mutex_unlock(&mail->mutex);
+done:
+    plait_free(many);
     return status;
 }
 

@@ -51,7 +51,10 @@ typedef enum {
  * transport. */
 typedef struct {
     plait_device_t *device; /* where arrays and kernels are; NULL: the host */
-    plait_reach_t reach;    /* of peers' devices */
+    /* Those of all ranks, by rank, where each has one of this process's; NULL: not so, or not
+     * known. Borrowed while planning. */
+    plait_device_t *const *devices;
+    plait_reach_t reach; /* of peers' devices */
     plait_direct_t direct;
     bool can_write; /* peers' memory, too: by write() where direct is READ */
     int64_t

@@ -21,8 +21,8 @@ void check_device_fault(plait_device_t *device, const char *format, ...)
     printf("check device %d: %s\n", device->ordinal, text);
 }
 
-/* At the begin of each call that may fail. */
-plait_status_t check_device_count_call(plait_device_t *device, const char *what)
+static plait_status_t count_call(plait_device_t *device, const char *what,
+                                 bool may_be_outside)
 {
     plait_status_t status = PLAIT_OK;
     state_t *s = state_of(device);
@@ -34,7 +34,7 @@ plait_status_t check_device_count_call(plait_device_t *device, const char *what)
     while (s->is_dead && s->n_pending > 0) { /* what is dead does nothing any more */
         (void)pthread_cond_wait(&s->changed, &s->mutex);
     }
-    if (current != device) {
+    if (current != device && !may_be_outside) {
         check_device_fault(device, "%s outside enter and leave", what);
     }
     unlock(device);
@@ -42,6 +42,16 @@ plait_status_t check_device_count_call(plait_device_t *device, const char *what)
                 device->ordinal, what, (long long)n);
 done:
     return status;
+}
+
+plait_status_t check_device_count_call(plait_device_t *device, const char *what)
+{
+    return count_call(device, what, false);
+}
+
+plait_status_t check_device_count_free_call(plait_device_t *device, const char *what)
+{
+    return count_call(device, what, true);
 }
 
 static plait_status_t enter(plait_device_t *device)
@@ -66,6 +76,9 @@ static void leave(plait_device_t *device)
     }
     current = NULL;
 }
+
+static const plait_device_joint_t joint = {.heevd_plan = check_device_heevd_plan,
+                                           .heevd = check_device_heevd};
 
 static plait_device_table_t table = {
     .name = "check",
@@ -99,6 +112,7 @@ static plait_device_table_t table = {
     .event_export = check_device_event_export,
     .event_import = check_device_event_import,
     .event_ask = check_device_event_ask,
+    .joint = &joint,
 };
 
 void check_device_use_nccl(const plait_device_nccl_t *nccl)

@@ -34,6 +34,9 @@ int check_device_destroy(plait_device_t **device_p);
 /* By which NCCL, of fake_nccl.c, all of them are known; NULL: by none. */
 void check_device_use_nccl(const plait_device_nccl_t *nccl);
 
+/* What devices that work as one say they have found from now on; 0: what there is. */
+void check_device_order_joint(int32_t info);
+
 /* Memory for arrays of the test's own; its address as the library sees it. n_bytes 0: NULL. */
 void *check_device_alloc(plait_device_t *device, int64_t n_bytes);
 void check_device_free(plait_device_t *device, void *memory);

@@ -7,8 +7,9 @@
 
 #include <stddef.h>
 
-/* At the begin of each call that may fail. */
+/* At the begin of each call that may fail; of one that may be outside enter and leave. */
 plait_status_t check_device_count_call(plait_device_t *device, const char *what);
+plait_status_t check_device_count_free_call(plait_device_t *device, const char *what);
 void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up,
                               int64_t n_across);
 
@@ -92,5 +93,10 @@ plait_status_t check_device_tile_plan(plait_device_t *device,
                                       int64_t *work_bytes_p);
 plait_status_t check_device_tile(plait_device_t *device, plait_stream_t stream,
                                  const plait_device_tile_t *tile, void *work);
+plait_status_t check_device_heevd_plan(const plait_device_heevd_t *heevd,
+                                       int64_t *work_bytes_p);
+plait_status_t check_device_heevd(const plait_device_heevd_t *heevd, int64_t work_bytes,
+                                  void *const a[], void *const work[], void *w,
+                                  int32_t *info_p);
 
 #endif

@@ -266,7 +266,8 @@ static inline plait_caps_t dealt_caps(const dealt_run_t *t)
 
     return (plait_caps_t){.direct = (device != NULL) ? PLAIT_DIRECT_NONE : t->direct,
                           .publish_bytes = (device != NULL) ? -1 : PLAIT_PUBLISH_BYTES,
-                          .device = device};
+                          .device = device,
+                          .devices = team_knows_devices ? team_devices : NULL};
 }
 
 /* Proves the plans of all ranks, with a result of its own memory and with an operand's where the

@@ -146,6 +146,42 @@ int cuCtxPopCurrent_v2(plait_cu_context_t *context)
     return 0;
 }
 
+/* For the stand-in of cuSolverMg, which makes another device current in the place of the one that is,
+ * and for the tests: which one that is (-1: none), how many are below it, what reaches what, and
+ * how often a device was waited for. */
+void fake_cuda_set_current(int device);
+int fake_cuda_current(void);
+int fake_cuda_n_current(void);
+int fake_cuda_is_enabled(int device, int peer);
+int fake_cuda_n_synchronized(void);
+static int n_synchronized;
+
+void fake_cuda_set_current(int device)
+{
+    n_current += n_current == 0;
+    current[n_current - 1] = device;
+}
+
+int fake_cuda_current(void)
+{
+    return (n_current > 0) ? current[n_current - 1] : -1;
+}
+
+int fake_cuda_n_current(void)
+{
+    return n_current;
+}
+
+int fake_cuda_is_enabled(int device, int peer)
+{
+    return device == peer || is_enabled[device][peer];
+}
+
+int fake_cuda_n_synchronized(void)
+{
+    return n_synchronized;
+}
+
 /* Without a current context nothing works. */
 enum { INVALID_CONTEXT = 201 };
 #define NEEDS_CONTEXT               \
@@ -155,6 +191,13 @@ enum { INVALID_CONTEXT = 201 };
             return INVALID_CONTEXT; \
         }                           \
     } while (0)
+
+int cuCtxSynchronize(void)
+{
+    NEEDS_CONTEXT;
+    n_synchronized++;
+    return 0;
+}
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 

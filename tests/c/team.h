@@ -22,6 +22,9 @@ typedef struct {
 /* Where a rank's arrays are; NULL: in host memory. */
 static plait_device_t *team_devices[TEAM_MAX];
 
+/* Whether ranks know each other's. */
+static bool team_knows_devices;
+
 /* How they reach each other's; NULL: as the library chooses. */
 static const plait_device_link_t *team_link;
 
@@ -46,6 +49,7 @@ static inline void team_run(int n, plait_direct_t direct, team_fn_t fn, void *co
     for (int r = 0; r < n; r++) {
         comms[r]->end.caps.direct = direct;
         comms[r]->end.caps.device = team_devices[r];
+        comms[r]->end.caps.devices = team_knows_devices ? team_devices : NULL;
         if (team_link != NULL &&
             plait_device_force_link(&comms[r]->end, team_link) != PLAIT_OK) {
             abort();

@@ -482,6 +482,27 @@ static void check_refusals(plait_comm_t *comm, void *context)
                   "communicator");
 }
 
+/* By all devices at once: ranks know each other's. Blocks as they are, or moved to others. */
+static void check_at_once(int n_ranks)
+{
+    static const int64_t blocks[] = {1, 5, 32, 1030};
+
+    team_knows_devices = true;
+    plait_dense_choose_whole(0);
+    for (int b = 0; b < 4; b++) {
+        prove(n_ranks, n_ranks, blocks[b], true, dealt_dtypes[b]);
+        prove(n_ranks, 37, blocks[b], b % 2 == 0, dealt_dtypes[(b + n_ranks) % 4]);
+    }
+    prove(n_ranks, 2200, 1030, true, PLAIT_F32);
+    execute_all(n_ranks);
+    check_kind(RANDOM, PLAIT_F64, 33 * n_ranks + 5, 33, true, n_ranks,
+               PLAIT_DIRECT_POINTER);
+    check_conjugation(n_ranks);
+    check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
+    plait_dense_choose_whole(-1);
+    team_knows_devices = false;
+}
+
 static void check_on_devices(void)
 {
     for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
@@ -492,6 +513,9 @@ static void check_on_devices(void)
         execute_all(n_ranks);
         check_conjugation(n_ranks);
         check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
+        if (n_ranks > 1) {
+            check_at_once(n_ranks);
+        }
         on_device_end(n_ranks);
     }
 }

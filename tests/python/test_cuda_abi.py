@@ -14,15 +14,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEADERS = ("cuda.h", "cublas_v2.h", "cusolverDn.h", "cufft.h", "cufftXt.h", "nvrtc.h")
+HEADERS = (
+    "cuda.h",
+    "cublas_v2.h",
+    "cusolverDn.h",
+    "cusolverMg.h",
+    "cufft.h",
+    "cufftXt.h",
+    "nvrtc.h",
+)
 PROTOTYPES = """
 #define PROTOTYPE(_library, _type, _symbol, _arguments) _type _symbol _arguments;
 PLAIT_CUDA_SYMBOL_FOR_EACH(PROTOTYPE)
 """
 HANDLES = re.compile(
     r"CU(context|module|function|stream|event)\b|cudaStream_t|nvrtcProgram"
-    r"|cublasHandle_t|cusolverDn(Handle|Params)_t"
-    r"|plait_(cu_(context|module|function|stream|event)|nvrtc_program|cublas|cusolver(_params)?)_t"
+    r"|cublasHandle_t|cusolver(DnHandle|DnParams|MgHandle)_t|cudaLibMg(Grid|MatrixDesc)_t"
+    r"|plait_(cu_(context|module|function|stream|event)|nvrtc_program|cublas)_t"
+    r"|plait_cusolver(_params|_mg(_grid|_matrix)?)?_t"
 )
 WIDE = re.compile(r"size_t|u?int64_t|long long|CUdeviceptr|plait_cu_address_t")
 
@@ -89,6 +98,8 @@ def test_declarations_are_those_of_the_headers(theirs):
         ("int64_t n, int type, void *a", "int n, int type, void *a", "cusolverDnXpotrf"),
         ("(plait_cublas_t blas, void *work, size_t", "(plait_cublas_t blas, size_t", "cublasSet"),
         ("cuMemAlloc_v2", "cuMemAlloc_v9", "cuMemAlloc_v9"),
+        ("int64_t column_block, int type", "int column_block, int type", "cusolverMgCreateMatrix"),
+        ("void *work[], int64_t n_work", "int64_t n_work, void *work[]", "cusolverMgSyevd"),
     ],
 )
 def test_differences_are_found(theirs, was, planted, found):

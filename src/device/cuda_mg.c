@@ -1,0 +1,377 @@
+/* Eigenvalues by several CUDA devices as one: cuSolverMg, which one thread calls for all of them, and
+ * which makes what device is current another one. What it needs for a set of devices is made once and
+ * stays; one call at a time is under way, of all sets. */
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "device/cuda_state.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PLACE_BYTES = 256 };
+
+/* A set of devices, in their order. */
+typedef struct set {
+    const plait_cuda_t *cuda;
+    int n;
+    plait_device_t *devices[PLAIT_MAX_JOINT];
+    plait_cusolver_mg_t solver;
+    plait_cusolver_mg_grid_t grid;
+    /* An address on each device, in the matrix' place when the library is asked how much memory it wants:
+     * then there is no matrix yet. */
+    plait_cu_address_t places[PLAIT_MAX_JOINT];
+    struct set *next;
+} set_t;
+
+static set_t *sets;
+static pthread_mutex_t sets_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static plait_cuda_state_t *state_of(const set_t *set, int i)
+{
+    return plait_cuda_state(set->devices[i]);
+}
+
+static plait_status_t must(const set_t *set, int result, const char *what)
+{
+    return plait_cuda_library_must(state_of(set, 0), &plait_cuda_mg_results, result,
+                                   what);
+}
+
+/* With a device current. */
+typedef plait_status_t (*on_device_fn_t)(set_t *set, int i);
+
+static plait_status_t on_one(set_t *set, int i, on_device_fn_t fn)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = set->devices[i];
+
+    PLAIT_TRY(device->table->enter(device));
+    status = fn(set, i);
+    device->table->leave(device);
+done:
+    return status;
+}
+
+/* Up to the first that fails. */
+static plait_status_t on_each(set_t *set, on_device_fn_t fn)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = 0; i < set->n && status == PLAIT_OK; i++) {
+        status = on_one(set, i, fn);
+    }
+    return status;
+}
+
+static plait_status_t wait_for(set_t *set, int i)
+{
+    return plait_cuda_must(state_of(set, i), set->cuda->cuCtxSynchronize(),
+                           "waiting for it");
+}
+
+/* For all, whichever fails. */
+static plait_status_t wait_for_all(set_t *set)
+{
+    plait_status_t status = PLAIT_OK;
+    char why[256];
+
+    for (int i = 0; i < set->n; i++) {
+        plait_status_t waited = on_one(set, i, wait_for);
+        if (status == PLAIT_OK && waited != PLAIT_OK) {
+            status = waited;
+            (void)snprintf(why, sizeof(why), "%s", plait_error_text());
+        }
+    }
+    return (status == PLAIT_OK) ? status : plait_fail(status, "%s", why);
+}
+
+/* ---- Sets ----------------------------------------------------------------------------------- */
+
+static plait_status_t reach_others(set_t *set, int i)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int k = 0; k < set->n; k++) {
+        bool can = false;
+        PLAIT_TRY(plait_cuda_reach(state_of(set, i), state_of(set, k), &can));
+        PLAIT_CHECK(can, PLAIT_ERR_UNSUPPORTED,
+                    "CUDA device %d does not reach the memory of device %d",
+                    set->devices[i]->ordinal, set->devices[k]->ordinal);
+    }
+done:
+    return status;
+}
+
+static plait_status_t take_place(set_t *set, int i)
+{
+    return plait_cuda_must(state_of(set, i),
+                           set->cuda->cuMemAlloc_v2(&set->places[i], PLACE_BYTES),
+                           "allocating memory");
+}
+
+static plait_status_t give_place(set_t *set, int i)
+{
+    return plait_cuda_must(state_of(set, i), set->cuda->cuMemFree_v2(set->places[i]),
+                           "freeing memory");
+}
+
+static plait_status_t open_library(set_t *set)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_cuda_t *cuda = NULL;
+    int ids[PLAIT_MAX_JOINT];
+
+    for (int i = 0; i < set->n; i++) {
+        ids[i] = state_of(set, i)->id;
+    }
+    PLAIT_TRY(plait_cuda_require(PLAIT_CUDA_CUSOLVER_MG, &cuda));
+    PLAIT_TRY(must(set, cuda->cusolverMgCreate(&set->solver), "making a handle"));
+    PLAIT_TRY(must(set, cuda->cusolverMgDeviceSelect(set->solver, set->n, ids),
+                   "choosing devices"));
+    PLAIT_TRY(must(set,
+                   cuda->cusolverMgCreateDeviceGrid(&set->grid, 1, set->n, ids,
+                                                    PLAIT_CUSOLVER_MG_COLUMNS),
+                   "making a grid"));
+done:
+    return status;
+}
+
+static void destroy(set_t **set_p)
+{
+    set_t *set = *set_p;
+
+    if (set == NULL) {
+        return;
+    }
+    if (set->grid != NULL) {
+        (void)set->cuda->cusolverMgDestroyGrid(set->grid);
+    }
+    if (set->solver != NULL) {
+        (void)set->cuda->cusolverMgDestroy(set->solver);
+    }
+    for (int i = 0; i < set->n; i++) {
+        if (set->places[i] != 0) {
+            (void)on_one(set, i, give_place);
+        }
+    }
+    plait_free(set);
+    *set_p = NULL;
+}
+
+static plait_status_t create(const plait_device_heevd_t *h, set_t **set_p)
+{
+    plait_status_t status = PLAIT_OK;
+    set_t *set = plait_alloc(1, sizeof(*set));
+
+    PLAIT_CHECK(set != NULL, PLAIT_ERR_NO_MEMORY, "no memory for cuSolverMg");
+    set->n = h->n_devices;
+    memcpy(set->devices, h->devices, sizeof(set->devices));
+    set->cuda = state_of(set, 0)->cuda;
+    PLAIT_TRY(on_each(set, reach_others));
+    PLAIT_TRY(open_library(set));
+    PLAIT_TRY(on_each(set, take_place));
+    *set_p = set;
+    set = NULL;
+done:
+    destroy(&set);
+    return status;
+}
+
+static set_t *find(const plait_device_heevd_t *h)
+{
+    set_t *set = sets;
+
+    while (set != NULL && !(set->n == h->n_devices &&
+                            memcmp(set->devices, h->devices,
+                                   (size_t)set->n * sizeof(set->devices[0])) == 0)) {
+        set = set->next;
+    }
+    return set;
+}
+
+/* ---- Eigenvalues ---------------------------------------------------------------------------- */
+
+/* A call's arguments: extents are of 32 bits. */
+typedef struct {
+    int n, type, type_w;
+    plait_cusolver_mg_matrix_t matrix;
+    int64_t n_work; /* elements on each device */
+} syevd_t;
+
+static plait_status_t describe(const set_t *set, const plait_device_heevd_t *h,
+                               syevd_t *s)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(h->n <= INT_MAX, PLAIT_ERR_UNSUPPORTED,
+                "cuSolverMg: %lld columns, which 32 bits do not hold", (long long)h->n);
+    PLAIT_TRY(plait_int_of(h->n, &s->n));
+    s->type = plait_cuda_type(h->dtype);
+    s->type_w = plait_cuda_real_type(h->dtype);
+    PLAIT_TRY(must(set,
+                   set->cuda->cusolverMgCreateMatrixDesc(&s->matrix, h->n, h->n, h->n,
+                                                         h->block, s->type, set->grid),
+                   "describing a matrix"));
+done:
+    return status;
+}
+
+static void forget(const set_t *set, syevd_t *s)
+{
+    if (s->matrix != NULL) {
+        (void)set->cuda->cusolverMgDestroyMatrixDesc(s->matrix);
+        s->matrix = NULL;
+    }
+}
+
+/* Bytes on each device. */
+static plait_status_t ask(const set_t *set, const plait_device_heevd_t *h, void *a[],
+                          void *w, syevd_t *s, int64_t *work_bytes_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(must(set,
+                   set->cuda->cusolverMgSyevd_bufferSize(
+                       set->solver, h->has_vectors, PLAIT_CUBLAS_LOWER, s->n, a, 1, 1,
+                       s->matrix, w, s->type_w, s->type, &s->n_work),
+                   "memory for syevd"));
+    PLAIT_CHECK(s->n_work >= 0 &&
+                    plait_mul(s->n_work, plait_dtype_bytes(h->dtype), work_bytes_p),
+                PLAIT_ERR_OVERFLOW, "cuSolverMg: syevd wants %lld numbers",
+                (long long)s->n_work);
+done:
+    return status;
+}
+
+static plait_status_t plan_on(const set_t *set, const plait_device_heevd_t *h,
+                              int64_t *work_bytes_p)
+{
+    plait_status_t status = PLAIT_OK;
+    syevd_t s = {.matrix = NULL};
+    void *places[PLAIT_MAX_JOINT];
+    double w = 0;
+
+    for (int i = 0; i < set->n; i++) {
+        places[i] = (void *)(uintptr_t)set->places[i];
+    }
+    PLAIT_TRY(describe(set, h, &s));
+    PLAIT_TRY(ask(set, h, places, &w, &s, work_bytes_p));
+done:
+    forget(set, &s);
+    return status;
+}
+
+static plait_status_t solve_on(set_t *set, const plait_device_heevd_t *h,
+                               int64_t work_bytes, void *a[], void *work[], void *w,
+                               int32_t *info_p)
+{
+    plait_status_t status = PLAIT_OK, waited = PLAIT_OK;
+    syevd_t s = {.matrix = NULL};
+    int64_t needed = 0;
+    int info = 0, result = 0;
+
+    PLAIT_TRY(describe(set, h, &s));
+    PLAIT_TRY(ask(set, h, a, w, &s, &needed));
+    PLAIT_CHECK(needed <= work_bytes, PLAIT_ERR_INTERNAL,
+                "cuSolverMg: syevd wants %lld bytes on each device, and wanted %lld "
+                "when it was planned",
+                (long long)needed, (long long)work_bytes);
+    result = set->cuda->cusolverMgSyevd(set->solver, h->has_vectors, PLAIT_CUBLAS_LOWER,
+                                        s.n, a, 1, 1, s.matrix, w, s.type_w, s.type,
+                                        work, s.n_work, &info);
+    waited = wait_for_all(set); /* also then: who waits gets its memory back */
+    PLAIT_TRY(must(set, result, "syevd"));
+    PLAIT_TRY(waited);
+    PLAIT_CHECK(info >= 0, PLAIT_ERR_INTERNAL,
+                "cuSolverMg: syevd: argument %d is wrong", -info);
+    *info_p = info;
+done:
+    forget(set, &s);
+    return status;
+}
+
+/* The library changes what is current: of the first device, which is put on top here, and so taken
+ * away again, whatever it is then. */
+static plait_status_t begin(const plait_device_heevd_t *h)
+{
+    plait_device_t *first = h->devices[0];
+    plait_status_t status = first->table->enter(first);
+
+    if (status == PLAIT_OK) {
+        (void)pthread_mutex_lock(&sets_lock);
+    }
+    return status;
+}
+
+static void end(const plait_device_heevd_t *h)
+{
+    (void)pthread_mutex_unlock(&sets_lock);
+    h->devices[0]->table->leave(h->devices[0]);
+}
+
+static plait_status_t heevd_plan(const plait_device_heevd_t *h, int64_t *work_bytes_p)
+{
+    plait_status_t status = PLAIT_OK;
+    set_t *set = NULL;
+    bool has_begun = false;
+
+    PLAIT_TRY(begin(h));
+    has_begun = true;
+    set = find(h);
+    if (set == NULL) {
+        PLAIT_TRY(create(h, &set));
+        set->next = sets;
+        sets = set;
+    }
+    PLAIT_TRY(plan_on(set, h, work_bytes_p));
+done:
+    if (has_begun) {
+        end(h);
+    }
+    return status;
+}
+
+static plait_status_t heevd(const plait_device_heevd_t *h, int64_t work_bytes,
+                            void *const a[], void *const work[], void *w,
+                            int32_t *info_p)
+{
+    plait_status_t status = PLAIT_OK;
+    void *matrix[PLAIT_MAX_JOINT], *room[PLAIT_MAX_JOINT]; /* not const there */
+    set_t *set = NULL;
+    bool has_begun = false;
+
+    PLAIT_TRY(begin(h));
+    has_begun = true;
+    set = find(h);
+    PLAIT_CHECK(set != NULL, PLAIT_ERR_INTERNAL,
+                "cuSolverMg: a call that was not planned");
+    memcpy(matrix, a, (size_t)set->n * sizeof(a[0]));
+    memcpy(room, work, (size_t)set->n * sizeof(work[0]));
+    PLAIT_TRY(solve_on(set, h, work_bytes, matrix, room, w, info_p));
+done:
+    if (has_begun) {
+        end(h);
+    }
+    return status;
+}
+
+const plait_device_joint_t plait_cuda_joint = {
+    .heevd_plan = heevd_plan,
+    .heevd = heevd,
+};
+
+/* Before the devices. */
+void plait_cuda_joint_release(void)
+{
+    (void)pthread_mutex_lock(&sets_lock);
+    while (sets != NULL) {
+        set_t *set = sets;
+
+        sets = set->next;
+        destroy(&set);
+    }
+    (void)pthread_mutex_unlock(&sets_lock);
+}

@@ -1,0 +1,128 @@
+#include "plan/joint.h"
+
+#include "base/status.h"
+#include "base/wait.h"
+
+#include <stdatomic.h>
+
+enum { ROOT = 0 };
+
+/* What a rank shows the others. `is_over` is its own, where it waits: it stays there until the
+ * caller has said so, since the call writes to its memory. */
+typedef struct {
+    int64_t has_failed;
+    atomic_bool *is_over;
+    plait_joint_part_t part;
+} letter_t;
+
+/* Also waits for all that this rank has enqueued. */
+static plait_status_t read_word(plait_exec_t *exec, int slot, int32_t *word_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_run_t *run = exec->device;
+    const plait_device_table_t *table = run->device->table;
+    void *host = NULL;
+
+    PLAIT_TRY(table->host_take(run->device, sizeof(*word_p), &host));
+    PLAIT_TRY(table->to_host(run->device, run->stream, host, exec->slot[slot],
+                             sizeof(*word_p)));
+    PLAIT_TRY(table->stream_wait(run->device, run->stream));
+    *word_p = *(const int32_t *)host;
+done:
+    if (host != NULL) {
+        table->host_give(run->device, host);
+    }
+    return status;
+}
+
+/* Shows the letter to all; they are in session->peers then. Not OK: not all have come, or some are
+ * somewhere else. */
+static plait_status_t meet(plait_exec_t *exec, const letter_t *mine)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_session_t *session = &exec->session;
+    const plait_record_t record = {.n_slots = 0,
+                                   .agree = exec->plan->agree + exec->skipped};
+
+    PLAIT_TRY(
+        session->end->transport->fence(session, &record, mine, (int64_t)sizeof(*mine)));
+    for (int r = 0; r < session->end->size; r++) {
+        const plait_record_t *theirs = plait_peer_record(session, r);
+        PLAIT_CHECK(theirs->agree == record.agree &&
+                        theirs->n_slots == -(int32_t)sizeof(*mine),
+                    PLAIT_ERR_MISMATCH, "rank %d has come with another operation", r);
+    }
+done:
+    return status;
+}
+
+static const letter_t *letter_of(const plait_exec_t *exec, int rank)
+{
+    return (const void *)plait_peer_bytes(&exec->session, rank);
+}
+
+static plait_status_t call_for_all(plait_exec_t *exec, plait_joint_fn_t call,
+                                   const void *params)
+{
+    plait_status_t status = PLAIT_OK;
+    const int n_ranks = exec->plan->n_ranks;
+    plait_joint_part_t parts[PLAIT_MAX_JOINT] = {{0}};
+    atomic_bool *is_over[PLAIT_MAX_JOINT];
+
+    for (int r = 0; r < n_ranks; r++) {
+        parts[r] = letter_of(exec, r)->part;
+        is_over[r] = letter_of(exec, r)->is_over;
+    }
+    status = call(params, exec, parts);
+    for (int r = 0; r < n_ranks; r++) {
+        atomic_store(is_over[r], true); /* the last of it that is looked at here */
+    }
+    return status;
+}
+
+/* Nothing ends this wait but the call's end, not the guard either: the library writes to memory of
+ * this rank, which may be another's as soon as it leaves. */
+static void wait_for_end(const atomic_bool *is_over)
+{
+    plait_wait_t wait = plait_wait_begin("a call on all devices", ROOT);
+
+    while (!atomic_load(is_over)) {
+        (void)plait_wait_turn(&wait);
+    }
+}
+
+plait_status_t plait_exec_joint(plait_exec_t *exec, int matrix_slot, int info_slot,
+                                plait_joint_fn_t call, const void *params)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_run_t *run = exec->device;
+    atomic_bool is_over = false;
+    letter_t mine = {.is_over = &is_over};
+    bool may_call = true;
+
+    if (run->is_lost) {
+        goto done;
+    }
+    if (run->failure == PLAIT_OK) {
+        mine.part = (plait_joint_part_t){.matrix = exec->slot[matrix_slot],
+                                         .work = exec->scratch};
+        (void)plait_device_failed(run, read_word(exec, info_slot, &mine.part.found));
+    }
+    mine.has_failed = run->failure != PLAIT_OK;
+    status = meet(exec, &mine);
+    run->is_lost = status != PLAIT_OK;
+    (void)plait_device_failed(run, status);
+    for (int r = 0; r < exec->plan->n_ranks && !run->is_lost; r++) {
+        may_call = may_call && letter_of(exec, r)->has_failed == 0;
+    }
+    if (run->is_lost || !may_call) {
+        goto done;
+    }
+    if (exec->plan->rank == ROOT) {
+        (void)plait_device_failed(run, call_for_all(exec, call, params));
+    } else {
+        wait_for_end(&is_over);
+    }
+done:
+    return run->failure;
+}
