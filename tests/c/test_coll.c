@@ -518,6 +518,8 @@ int main(void)
     check_self();
     team_run(2, PLAIT_DIRECT_POINTER, lists_rank, NULL);
     team_run(TEAM_MAX, PLAIT_DIRECT_POINTER, many_rank, NULL);
+    team_run(12, PLAIT_DIRECT_NONE, all_rank,
+             NULL); /* more messages at once than a call has room for */
     team_run(3, PLAIT_DIRECT_POINTER, arguments_rank, NULL);
     team_run(3, PLAIT_DIRECT_POINTER, shapes_rank, NULL);
     (void)setenv("PLAIT_LOG", "error", 1); /* not what is lost on purpose */
