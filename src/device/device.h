@@ -236,6 +236,9 @@ typedef struct {
                                 bool *is_over_p);
 
     const plait_device_nccl_t *nccl; /* NULL: it knows no such devices */
+
+    /* Version of what drives it, a number of its own. Any time. */
+    int (*driver)(const plait_device_t *device);
 } plait_device_table_t;
 
 struct plait_device {

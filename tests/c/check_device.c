@@ -67,6 +67,11 @@ static void leave(plait_device_t *device)
     current = NULL;
 }
 
+static int driver(const plait_device_t *device)
+{
+    return state_of(device)->driver;
+}
+
 static plait_device_table_t table = {
     .name = "check",
     .enter = enter,
@@ -99,7 +104,13 @@ static plait_device_table_t table = {
     .event_export = check_device_event_export,
     .event_import = check_device_event_import,
     .event_ask = check_device_event_ask,
+    .driver = driver,
 };
+
+void check_device_set_driver(plait_device_t *device, int version)
+{
+    state_of(device)->driver = version;
+}
 
 void check_device_use_nccl(const plait_device_nccl_t *nccl)
 {
