@@ -218,6 +218,19 @@ static inline void aware_choices(uint64_t bits, int rank)
     check_device_refuse(aware.device, CHECK_DEVICE_SHOWS_ALL);
 }
 
+/* Who asks for MPI gets it from device memory where it may, though there is a shorter way. */
+static inline void aware_asked_for(uint64_t bits)
+{
+    for (int may = 0; may < 2; may++) {
+        plait_comm_t *comm = aware_open(bits);
+        (void)setenv("PLAIT_GPU_AWARE", may ? "force" : "auto", 1);
+        comm->end.caps.reach = PLAIT_REACH_MPI;
+        aware_expect(comm, may ? BY_MPI : BY_STAGING, "asked for");
+        plait_comm_destroy(&comm);
+    }
+    (void)unsetenv("PLAIT_GPU_AWARE");
+}
+
 /* What MPI is to read is not copied, on the device or elsewhere. */
 static inline void aware_places(uint64_t bits)
 {
@@ -300,6 +313,7 @@ static inline void aware_all(uint64_t bits, int rank, plait_device_t *device)
 {
     aware_begin(device);
     aware_choices(bits, rank);
+    aware_asked_for(bits);
     aware_places(bits);
     aware_failures(bits);
     aware_proof(bits);
