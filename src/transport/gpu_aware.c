@@ -159,7 +159,9 @@ static void write_key(const plait_device_t *device, plait_aware_distance_t dista
     append(key, KEY_BYTES, "ranks of",
            (distance == PLAIT_AWARE_NEAR) ? "one node" : "two nodes");
     for (char *at = key; *at != '\0'; at++) {
-        *at = (*at == '\n') ? ' ' : *at;
+        if (*at == '\n') {
+            *at = ' ';
+        }
     }
 }
 

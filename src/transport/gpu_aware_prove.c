@@ -33,6 +33,7 @@ static plait_status_t check(const proof_t *p, int peer, int round, int64_t n_byt
     plait_status_t status = PLAIT_OK;
     int64_t n_wrong = 0;
 
+    PLAIT_CHECK(p->host[1] != NULL, PLAIT_ERR_INTERNAL, "nowhere to look for bytes");
     for (int64_t i = 0; i < n_bytes; i++) {
         n_wrong += p->host[1][i] != byte_of(peer, round, i);
     }
@@ -52,6 +53,7 @@ static plait_status_t fill(const proof_t *p, int round, int64_t n_bytes)
     const plait_device_table_t *table = device->table;
 
     PLAIT_TRY(status);
+    PLAIT_CHECK(p->host[0] != NULL, PLAIT_ERR_INTERNAL, "nowhere to put bytes");
     for (int64_t i = 0; i < n_bytes; i++) {
         p->host[0][i] = byte_of(run->session->end->rank, round, i);
     }

@@ -209,7 +209,7 @@ static plait_status_t mpi_exchange(plait_device_run_t *run, int n_sends,
                                    const plait_message_t recvs[])
 {
     plait_status_t status = PLAIT_OK;
-    const size_t n = (size_t)(n_sends + n_recvs);
+    const size_t n = (size_t)n_sends + (size_t)n_recvs;
     exchange_t x = {.run = run, .n_sends = n_sends, .n = n_sends + n_recvs};
     void *memory = NULL;
 
