@@ -37,6 +37,8 @@ export PLAIT_CUDA=1 PLAIT_TEST_PLATFORM=cuda PYTHONPATH="python:$PYTHONPATH"
 
 run info 60 "$python" -m plait info
 grep '^CUDA' "$logs/info.log"
+run doctor 400 "$python" -m plait doctor
+grep 'MPI and GPUs' "$logs/doctor.log"
 for name in load device fft reduce tile solver mg; do
     [ -x "build/tests/c/test_cuda_$name" ] && run "c_$name" 120 "build/tests/c/test_cuda_$name"
 done

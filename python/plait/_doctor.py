@@ -1,6 +1,7 @@
 """``plait doctor``: what is slow or wrong on this machine, and what mends it."""
 
 import ctypes
+import functools
 import json
 import os
 import platform
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from plait import _core, _finding, _info, _launch, _mpi_find, _world
+from plait import _core, _finding, _gpu_aware, _info, _launch, _mpi_find, _world
 from plait._finding import ERROR, MARK, NOTE, OK, WARNING, Finding
 
 TEST_S = 120
@@ -389,8 +390,11 @@ CHECKS = (
 )
 
 
-def run(has_test: bool = True) -> int:
-    """Prints the findings as they come; 1 if there is an error among them."""
+def run(has_test: bool = True, launcher: str = "") -> int:
+    """Prints the findings as they come; 1 if there is an error among them.
+
+    launcher: of the ranks that prove what MPI does with GPUs; empty: `plait run`.
+    """
     found: list[Finding] = []
 
     def show(check: Callable[[], Iterator[Finding]]) -> None:
@@ -403,6 +407,7 @@ def run(has_test: bool = True) -> int:
     has_launcher = any(f.subject == "launcher" for f in found)
     if has_test and has_launcher and not any(f.severity == ERROR for f in found):
         show(check_test)
+        show(functools.partial(_gpu_aware.check, launcher))
     print()
     print(_finding.verdict(found))
     return int(any(f.severity == ERROR for f in found))

@@ -54,6 +54,22 @@ print(json.dumps((libraries, devices, links, _core.has_devices())))
 """
 
 
+GPUS_PROBE = """
+import json
+from plait import _core
+_core.tell_wheels()
+print(json.dumps(_core.gpus()))
+"""
+AWARE_PROBE = """
+import json
+from mpi4py import MPI
+from plait import _core, _world
+_world.mpi()
+_core.tell_wheels()
+print(json.dumps(_core.gpu_aware_say(0)))
+"""
+
+
 def read(path, otherwise="unknown"):
     """A file of the kernel's in one line."""
     try:
@@ -131,6 +147,22 @@ def mpi_rows():
     yield "launcher", f"{launcher.path} ({launcher.family} {launcher.version})"
 
 
+def gpus():
+    """The CUDA devices of this machine, in words."""
+    return json.loads(ask(GPUS_PROBE) or "[]")
+
+
+def gpu_aware():
+    """What MPI does with their memory."""
+    try:
+        launcher = _mpi_find.find_launcher(_mpi_find.find_mpi())
+    except _mpi_find.NoMpiError:
+        return "no MPI"
+    environment = _launch.rank_environment(launcher, 1, os.environ) | {"PLAIT_CUDA": "1"}
+    said = ask(AWARE_PROBE, environment)
+    return json.loads(said) if said else "unknown: MPI cannot be initialised outside a launcher"
+
+
 def cuda_rows():
     """CUDA's libraries, or where they were looked for; devices."""
     text = ask(CUDA_PROBE)
@@ -150,6 +182,8 @@ def cuda_rows():
     for i, said in enumerate(devices):
         yield f"CUDA device {i}", said
     yield "between GPUs", f"{', '.join(links)}: the first one that all ranks have"
+    if any(", sm_" in said for said in devices):
+        yield "memory of GPUs, MPI", gpu_aware()
 
 
 def cache_sizes():

@@ -82,6 +82,13 @@ def build_parser():
     )
     doctor.add_argument("--no-test", action="store_true", help="do not run the two ranks")
     doctor.add_argument(
+        "--launcher",
+        metavar="COMMAND",
+        default="",
+        help="how the two ranks that prove whether MPI reads GPUs' memory are started, instead of "
+        "plait run: 'srun -N 2 -n 2', or 'mpirun -n 2'",
+    )
+    doctor.add_argument(
         "--last",
         nargs="?",
         type=count,
@@ -156,7 +163,7 @@ def doctor_command(arguments):
     if arguments.last:
         print(_record.report(arguments.last))
         return 0
-    return _doctor.run(has_test=not arguments.no_test)
+    return _doctor.run(has_test=not arguments.no_test, launcher=arguments.launcher)
 
 
 def tune_command(arguments):

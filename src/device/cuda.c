@@ -233,6 +233,15 @@ static plait_status_t event_ask(plait_device_t *device, plait_event_t *event,
                            "asking for an event");
 }
 
+static int driver(const plait_device_t *device)
+{
+    const plait_cuda_state_t *state = device->state;
+    int version = 0;
+
+    (void)state->cuda->cuDriverGetVersion(&version);
+    return version;
+}
+
 static const plait_device_table_t table = {
     .name = "cuda",
     .enter = enter,
@@ -267,6 +276,7 @@ static const plait_device_table_t table = {
     .event_ask = event_ask,
     .nccl = &plait_cuda_nccl,
     .joint = &plait_cuda_joint,
+    .driver = driver,
 };
 
 /* ---- Kernels -------------------------------------------------------------------------------- */

@@ -266,6 +266,9 @@ typedef struct {
 
     const plait_device_nccl_t *nccl;   /* NULL: it knows no such devices */
     const plait_device_joint_t *joint; /* NULL: each works alone */
+
+    /* Version of what drives it, a number of its own. Any time. */
+    int (*driver)(const plait_device_t *device);
 } plait_device_table_t;
 
 struct plait_device {

@@ -58,7 +58,7 @@ struct plait_device_link {
 };
 
 extern const plait_device_link_t plait_link_peer, plait_link_ipc, plait_link_nccl,
-    plait_link_staged;
+    plait_link_mpi, plait_link_staged;
 
 /* Name of the i-th link in the order in which they are taken; NULL: there are no more. */
 PLAIT_EXPORT const char *plait_device_link_name(int i);

@@ -9,13 +9,11 @@
 #include <string.h>
 
 /* In the order in which they are taken. */
-enum { PEER, IPC, NCCL, STAGED, N_LINKS, WHY_BYTES = 160 };
+enum { PEER, IPC, NCCL, MPI, STAGED, N_LINKS, WHY_BYTES = 160 };
 
 static const plait_device_link_t *const links[N_LINKS] = {
-    [PEER] = &plait_link_peer,
-    [IPC] = &plait_link_ipc,
-    [NCCL] = &plait_link_nccl,
-    [STAGED] = &plait_link_staged,
+    [PEER] = &plait_link_peer, [IPC] = &plait_link_ipc,       [NCCL] = &plait_link_nccl,
+    [MPI] = &plait_link_mpi,   [STAGED] = &plait_link_staged,
 };
 
 /* Which are part of a reach: bit l is links[l]. */
@@ -23,7 +21,7 @@ static const uint32_t reaches[PLAIT_REACH_COUNT] = {
     [PLAIT_REACH_ANY] = (1U << N_LINKS) - 1,
     [PLAIT_REACH_NODE] = 1U << PEER | 1U << IPC,
     [PLAIT_REACH_NCCL] = 1U << NCCL,
-    [PLAIT_REACH_MPI] = 1U << STAGED,
+    [PLAIT_REACH_MPI] = 1U << MPI | 1U << STAGED,
 };
 
 typedef struct plait_device_ways {

@@ -265,6 +265,11 @@ done:
     return status;
 }
 
+void *plait_mpi_symbol(const char *name)
+{
+    return (plait_mpi_started() != NULL) ? dlsym(bound.library, name) : NULL;
+}
+
 const char *plait_mpi_abi(void)
 {
     const plait_mpi_backend_t *mpi = plait_mpi_started();

@@ -145,6 +145,9 @@ plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi);
 /* What was started; NULL before. */
 const plait_mpi_backend_t *plait_mpi_started(void);
 
+/* A function that the library has beyond the standard's; NULL. */
+void *plait_mpi_symbol(const char *name);
+
 /* COMM where MPI must not be called: not bound, MPI_Finalize began, forked child. */
 plait_status_t plait_mpi_usable(const char *what);
 
@@ -206,7 +209,8 @@ typedef struct {
     int64_t n_receives, n;
 } plait_mpi_posted_t;
 
-/* The two halves of an exchange; messages between threads of this process are left out. */
+/* The two halves of an exchange; messages between threads of this process are left out. What is sent
+ * without data is empty, whatever its receiver has room for. */
 plait_status_t plait_mpi_post(plait_mpi_link_t *link, int n_sends,
                               const plait_message_t *sends, int n_recvs,
                               const plait_message_t *recvs, plait_mpi_posted_t *posted);

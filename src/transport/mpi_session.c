@@ -168,7 +168,8 @@ done:
     return status;
 }
 
-/* Posts the messages in order, each in chunks; *n_p counts the requests. */
+/* Posts the messages in order, each in chunks, empty ones where there are no data; *n_p counts the
+ * requests. */
 static plait_status_t post_all(plait_mpi_link_t *link, bool is_send, int n,
                                const plait_message_t list[], int64_t *n_p)
 {
@@ -183,13 +184,14 @@ static plait_status_t post_all(plait_mpi_link_t *link, bool is_send, int n,
                           : tag_of(link, m->peer, link->rank);
         for (int64_t at = 0; at < m->n_bytes && !is_near;) {
             int64_t chunk = plait_min(m->n_bytes - at, link->chunk_bytes);
-            char *data = (char *)m->data + at;
+            char *data = (m->data != NULL) ? (char *)m->data + at : NULL;
+            int64_t n_bytes = (data != NULL) ? chunk : 0;
             uint64_t *request_p = &link->requests[*n_p];
             PLAIT_TRY(PLAIT_MPI_CALL(
                 link->rank, "exchange",
                 is_send
-                    ? mpi->isend(data, chunk, peer, tag, link->control, request_p)
-                    : mpi->irecv(data, chunk, peer, tag, link->control, request_p)));
+                    ? mpi->isend(data, n_bytes, peer, tag, link->control, request_p)
+                    : mpi->irecv(data, n_bytes, peer, tag, link->control, request_p)));
             (*n_p)++;
             at += chunk;
         }

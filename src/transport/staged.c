@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "device/pool.h"
 #include "transport/device_link.h"
+#include "transport/gpu_aware.h"
 
 enum {
     ONE_CHUNK = 64 << 10, /* up to here a copy takes no longer than starting it */
@@ -359,8 +360,17 @@ done:
     return plait_device_failed(run, status);
 }
 
+static plait_status_t staged_can(const plait_endpoint_t *end,
+                                 const plait_device_t *device)
+{
+    (void)end;
+    (void)device;
+    return plait_gpu_aware_may_stage();
+}
+
 const plait_device_link_t plait_link_staged = {
     .name = "staged",
     .is_blocking = true,
+    .can = staged_can,
     .exchange = staged_exchange,
 };

@@ -80,6 +80,11 @@ static void leave(plait_device_t *device)
 static const plait_device_joint_t joint = {.heevd_plan = check_device_heevd_plan,
                                            .heevd = check_device_heevd};
 
+static int driver(const plait_device_t *device)
+{
+    return state_of(device)->driver;
+}
+
 static plait_device_table_t table = {
     .name = "check",
     .enter = enter,
@@ -113,7 +118,13 @@ static plait_device_table_t table = {
     .event_import = check_device_event_import,
     .event_ask = check_device_event_ask,
     .joint = &joint,
+    .driver = driver,
 };
+
+void check_device_set_driver(plait_device_t *device, int version)
+{
+    state_of(device)->driver = version;
+}
 
 void check_device_use_nccl(const plait_device_nccl_t *nccl)
 {

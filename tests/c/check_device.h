@@ -31,6 +31,14 @@ plait_device_t *check_device_create(int ordinal);
  * beyond what was taken, calls outside enter and leave. */
 int check_device_destroy(plait_device_t **device_p);
 
+/* Its version, as plait sees it. */
+void check_device_set_driver(plait_device_t *device, int version);
+
+/* While it is open, memory can be read and written at the addresses that the library sees: by an
+ * MPI that could, on a device. Whole pages; what is not the device's is left alone. */
+void check_device_open(plait_device_t *device, const void *memory, int64_t n_bytes,
+                       bool is_open);
+
 /* By which NCCL, of fake_nccl.c, all of them are known; NULL: by none. */
 void check_device_use_nccl(const plait_device_nccl_t *nccl);
 

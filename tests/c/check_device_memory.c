@@ -295,6 +295,22 @@ void check_device_map(state_t *s)
     }
 }
 
+void check_device_open(plait_device_t *device, const void *memory, int64_t n_bytes,
+                       bool is_open)
+{
+    const state_t *s = state_of(device);
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    const int64_t at = (const char *)memory - s->front;
+    const int64_t first = at / page * page;
+    const int64_t end = (at + n_bytes + page - 1) / page * page;
+
+    if (n_bytes > 0 && is_in_arena(s, memory) &&
+        mprotect(s->front + first, (size_t)(end - first),
+                 is_open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+        abort();
+    }
+}
+
 void check_device_unmap(state_t *s)
 {
     for (int i = 0; i < MAX_PINNED; i++) {

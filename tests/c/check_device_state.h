@@ -47,6 +47,7 @@ typedef struct {
     int64_t n_until_failure;
     bool is_dying, is_dead;
     int n_faults;
+    int driver;
 } state_t;
 
 static inline state_t *state_of(const plait_device_t *device)

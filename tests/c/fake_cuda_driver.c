@@ -208,9 +208,15 @@ static void *allocate(size_t n)
     return aligned_alloc(ALIGNMENT, (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
 }
 
+/* PLAIT_FAKE_HIDDEN=1: an address of the device is none of the host. */
+static plait_cu_address_t hiding(void)
+{
+    return (plait_cu_address_t)number_of_environment("PLAIT_FAKE_HIDDEN", 0) << 46;
+}
+
 static void *memory_of(plait_cu_address_t address)
 {
-    return (void *)(uintptr_t)address;
+    return (void *)(uintptr_t)(address ^ hiding());
 }
 
 /* Blocks that there are; the number of one is never another's. */
@@ -241,7 +247,7 @@ int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
     int i = 0;
 
     NEEDS_CONTEXT;
-    *memory = (plait_cu_address_t)(uintptr_t)allocate(n);
+    *memory = (plait_cu_address_t)(uintptr_t)allocate(n) ^ hiding();
     while (i < MAX_BLOCKS && blocks[i].n > 0) {
         i++;
     }
@@ -373,6 +379,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, plait_cu_address_t src, size_t n,
     NEEDS_CONTEXT;
     (void)stream;
     memcpy(dst, memory_of(src), n);
+    ((char *)dst)[n - 1] ^= (char)number_of_environment("PLAIT_FAKE_WRONG", 0);
     return 0;
 }
 

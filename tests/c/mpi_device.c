@@ -3,6 +3,7 @@
  * tests/c/run_mpi.py runs it on each MPI of the machine. */
 #include "coll_cases.h"
 #include "device/pool.h"
+#include "mpi_aware.h"
 #include "mpi_host.h"
 #include "on_device.h"
 #include "plait/coll.h"
@@ -64,6 +65,7 @@ int main(int argc, char **argv)
     check_all(world, true);
     (void)unsetenv("PLAIT_DIRECT");
     check_hidden(world, rank);
+    aware_all(world, rank, device);
     (void)host.finalize();
     plait_staged_trim(device);
     CHECK(check_device_destroy(&device) == 0, "device");

@@ -26,7 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_hosts.c", "mpi_large.c"]
 # What is linked besides the transports, and how.
-WITH = {"mpi_device": ("check_device*.c", "-Wl,--wrap=plait_exec_plan")}
+WRAPPED = ("plait_exec_plan", "plait_mpi_exchange", "plait_mpi_symbol")
+WITH = {"mpi_device": ("check_device*.c", ",".join(["-Wl", *(f"--wrap={w}" for w in WRAPPED)]))}
 ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
 ONLY_FEW = ["mpi_hosts"]  # each of whose ranks is several threads
 SOURCES = [

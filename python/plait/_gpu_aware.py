@@ -1,0 +1,189 @@
+"""Whether MPI reads the memory of GPUs: two ranks that prove it, and what `plait doctor` says.
+
+A library that says it can, and cannot, ends the ranks: that is an answer, too.
+"""
+
+import json
+import os
+import resource
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from plait import _core, _errors, _info, _world
+from plait._finding import ERROR, NOTE, OK, WARNING, Finding
+
+MARK = "plait-gpu-aware "  # lines of rank 0 for who has started it
+SUBJECT = "MPI and GPUs"
+RIGHT = "right bytes"
+LIMIT_S = 120
+NEAR, FAR = 1, 2  # plait_aware_distance_t
+DISTANCES = {NEAR: "one node", FAR: "two nodes"}
+
+
+# ---- what each rank does -------------------------------------------------------------------
+
+
+def say(**facts) -> None:
+    """One line for who has started the job; at once, since it may be the last one."""
+    print(MARK + json.dumps(facts), flush=True)
+
+
+def ready(ordinal: int, distance: int) -> dict:
+    """What a proof of this rank would hold for and where it is kept, or why there can be none."""
+    facts = {}
+    try:
+        _core.ready_device(ordinal)
+        facts["place"] = _core.gpu_aware_key(ordinal, distance)
+        _core.gpu_aware_worth_trying()
+    except (_errors.Error, ValueError) as error:
+        facts["why"] = str(error)
+    return facts
+
+
+def try_it(ordinal: int) -> dict:
+    """The transfers; what was wrong with them, or that there is no room for them."""
+    try:
+        _core.gpu_aware_prove(ordinal)
+    except MemoryError as error:
+        return {"failed": str(error)}
+    except (_errors.Error, ValueError) as error:
+        return {"why": str(error)}
+    return {}
+
+
+def main() -> None:
+    """One of two ranks. Rank 0 says what is at stake before it is tried, and then how it went."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    mpi = _world.mpi()
+    comm = mpi.COMM_WORLD if mpi else None
+    if comm is None or comm.size != 2:
+        say(failed=f"{comm.size if comm else 1} ranks; expected 2")
+        return
+    near = comm.Split_type(mpi.COMM_TYPE_SHARED)
+    distance = NEAR if near.size == 2 else FAR
+    _core.tell_wheels()
+    ordinal = near.rank % max(1, len(_core.gpus()))
+    ranks = comm.allgather(ready(ordinal, distance))
+    near.Free()
+    whys = [facts["why"] for facts in ranks if "why" in facts]
+    places = [facts["place"] for facts in ranks if "place" in facts]
+    if comm.rank == 0:
+        say(distance=distance, places=places if len(places) == 2 else [])
+        if whys:
+            say(answer="no", why=whys[0])
+    if not whys:
+        comm.Barrier()  # what was said is on its way
+        ranks = comm.allgather(try_it(ordinal))
+        found = [facts for facts in ranks if "failed" in facts] + [f for f in ranks if f]
+        if comm.rank == 0:
+            say(**({"answer": "no"} | found[0] if found else {"answer": "yes", "why": RIGHT}))
+
+
+# ---- who starts them -----------------------------------------------------------------------
+
+
+def command(launcher: str) -> list[str]:
+    """The job; launcher: how two ranks are started, empty for `plait run`."""
+    if launcher:
+        return [*shlex.split(launcher), sys.executable, "-m", "mpi4py", "-m", "plait._gpu_aware"]
+    run = [sys.executable, "-m", "plait", "run", "-n", "2", "--timeout", str(LIMIT_S)]
+    return [*run, "-m", "plait._gpu_aware"]
+
+
+def run_job(launcher: str) -> tuple[int | None, str, str]:
+    """Exit code, None where there was no end, and what was printed."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PLAIT_DEBUG", "PLAIT_TRACE")}
+    environment |= {"PLAIT_CUDA": "1"}
+    environment.setdefault("JAX_PLATFORMS", "cpu")  # which is imported, and not used
+    try:
+        done = subprocess.run(
+            command(launcher),
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=LIMIT_S + 30,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, "", ""
+    return done.returncode, done.stdout, done.stderr
+
+
+def said_in(output: str) -> dict:
+    """All that rank 0 has said; a line that is not whole says nothing."""
+    said = {}
+    for line in output.splitlines():
+        _, mark, text = line.partition(MARK)
+        try:
+            said |= json.loads(text) if mark else {}
+        except ValueError:
+            continue
+    return said
+
+
+def how_it_ended(code: int | None, errors: str) -> str:
+    """Why there is no answer, in a line."""
+    lines = [line.strip() for line in errors.splitlines() if "was killed by" in line]
+    if code is None:
+        return f"no end after {LIMIT_S} s"
+    return lines[0].removeprefix("plait run: ") if lines else f"it ended with code {code}"
+
+
+def remember(places: list, answer: str, why: str) -> None:
+    """Keeps an answer where ranks look for it: all of it, or what was there."""
+    for key, name in places:
+        file = Path(name)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=file.parent, delete=False, errors="surrogateescape"
+        ) as unfinished:
+            unfinished.write(f"{key}\n{answer}\n{why.splitlines()[0]}\n")
+        os.replace(unfinished.name, file)
+
+
+def judge(code: int | None, output: str, errors: str) -> tuple[str, str, dict]:
+    """The answer, empty where nothing could be tried; why; what was said."""
+    said = said_in(output)
+    if not said.get("places") or "failed" in said:
+        last = said.get("failed") or said.get("why") or "\n".join(errors.strip().splitlines()[-6:])
+        return "", last or how_it_ended(code, errors), said
+    if "answer" not in said or (said["answer"] == "yes" and code != 0):
+        return "no", how_it_ended(code, errors), said
+    return said["answer"], said["why"], said
+
+
+def check(launcher: str = "") -> Iterator[Finding]:
+    """Proves it anew and remembers the answer, where there is a GPU."""
+    wanted = os.environ.get("PLAIT_GPU_AWARE", "auto")
+    if not _info.gpus():
+        return
+    if wanted == "0":
+        yield Finding(NOTE, SUBJECT, "switched off: PLAIT_GPU_AWARE=0", "unset PLAIT_GPU_AWARE")
+        return
+    answer, why, said = judge(*run_job(launcher))
+    if not answer:
+        mend = f"{shlex.join(command(launcher))}   # with PLAIT_CUDA=1, shows all of it"
+        yield Finding(WARNING, SUBJECT, f"could not be tried: {why}", mend)
+        return
+    try:
+        remember(said["places"], answer, why)
+    except OSError as error:
+        yield Finding(WARNING, SUBJECT, f"cannot be remembered: {error}", "export XDG_CACHE_HOME=…")
+    where = f"between ranks of {DISTANCES[said['distance']]}"
+    if answer == "yes":
+        yield Finding(OK, SUBJECT, f"MPI reads the memory of GPUs: proved {where}")
+    elif wanted == "1":
+        seen = f"PLAIT_GPU_AWARE=1, and MPI does not read the memory of GPUs {where}: {why}"
+        yield Finding(ERROR, SUBJECT, seen, "unset PLAIT_GPU_AWARE")
+    else:
+        seen = f"MPI gets copies in host memory {where}; it does not read that of GPUs: {why}"
+        yield Finding(NOTE, SUBJECT, seen)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+/* Whether MPI may be given addresses of a device's memory. A library that says it can, and cannot,
+ * ends the program: so what it says is proved by transfers in a job of two ranks of its own
+ * (`plait doctor`), and the answer remembered.
+ *
+ * PLAIT_GPU_AWARE    auto: where it was proved, which is the default
+ *                    0: never
+ *                    1: as auto, and nothing is staged in its place: operations fail
+ *                    force: without proof, and whatever the library says
+ *
+ * The answer is a file of three lines in $XDG_CACHE_HOME/plait/gpu-aware or
+ * ~/.cache/plait/gpu-aware, named by the hash of the first: what it holds for; `yes` or `no`; why. */
+#ifndef PLAIT_TRANSPORT_GPU_AWARE_H
+#define PLAIT_TRANSPORT_GPU_AWARE_H
+
+#include "device/device.h"
+#include "plait/status.h"
+
+/* Ranks that messages are between; a proof holds for one. */
+typedef enum {
+    PLAIT_AWARE_NEAR = 1, /* of one node  */
+    PLAIT_AWARE_FAR = 2   /* of two nodes */
+} plait_aware_distance_t;
+
+/* A function of the MPI library; NULL: it has none of that name. */
+typedef void *(*plait_aware_find_t)(const char *name);
+
+/* UNSUPPORTED where the library says that it does not read GPUs' memory. One that does not say
+ * is as good as one that says it does. */
+plait_status_t plait_gpu_aware_ask(plait_aware_find_t find);
+
+/* UNSUPPORTED with the reason, in few words, for one of the distances: bits. */
+plait_status_t plait_gpu_aware_can(const plait_device_t *device, unsigned distances);
+
+/* UNSUPPORTED where messages are not to be staged in its place. */
+plait_status_t plait_gpu_aware_may_stage(void);
+
+/* For `plait info`: what MPI is given of a process's device; static until this thread's next
+ * call. */
+PLAIT_EXPORT const char *plait_gpu_aware_say(int ordinal);
+
+/* ---- The proof ---------------------------------------------------------------------------- */
+
+/* What a proof on this device would hold for, and the file that remembers it; in texts that have
+ * room for so many bytes. INVALID: they have not. */
+PLAIT_EXPORT plait_status_t plait_gpu_aware_key(int ordinal, int distance, char *key,
+                                                int n_key, char *file, int n_file);
+
+/* UNSUPPORTED where it is no use to try: the library says no, and nobody forces it. */
+PLAIT_EXPORT plait_status_t plait_gpu_aware_worth_trying(void);
+
+/* Collective over MPI_COMM_WORLD of two ranks: exchanges 64 bytes and 1 MiB, which go from device
+ * memory to device memory. Where MPI cannot, it may end the process. UNSUPPORTED: other bytes have
+ * come than were sent. */
+PLAIT_EXPORT plait_status_t plait_gpu_aware_prove(int ordinal);
+
+#endif

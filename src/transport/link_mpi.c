@@ -1,0 +1,247 @@
+/* Ranks whose MPI reads and writes device memory, as was proved (gpu_aware.h). It does so when it
+ * is called and knows no streams: the calling thread waits until all before an exchange is done.
+ *
+ * The proof is of memory as plait takes it. Of arrays of other allocators, those whose memory cannot
+ * be shown to other processes, MPI may know nothing: they are copied on the device. */
+#include "base/alloc.h"
+#include "base/status.h"
+#include "device/pool.h"
+#include "transport/device_link.h"
+#include "transport/gpu_aware.h"
+#include "transport/mpi_link.h"
+
+#include <string.h>
+
+typedef struct {
+    plait_event_t *ready; /* all before an exchange */
+} state_t;
+
+static bool is_of_mpi(const plait_endpoint_t *end)
+{
+    return end->transport == &plait_node_transport ||
+           end->transport == &plait_cluster_transport ||
+           end->transport == &plait_mpi_transport;
+}
+
+static unsigned distances_of(const plait_mpi_link_t *link)
+{
+    unsigned distances = 0;
+
+    for (int r = 0; r < link->size; r++) {
+        const int n_near = link->cards[r].node_size;
+        distances |= (n_near > 1) ? PLAIT_AWARE_NEAR : 0U;
+        distances |= (n_near < link->size) ? PLAIT_AWARE_FAR : 0U;
+    }
+    return distances;
+}
+
+static plait_status_t mpi_can(const plait_endpoint_t *end, const plait_device_t *device)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(is_of_mpi(end), PLAIT_ERR_UNSUPPORTED,
+                "ranks are not MPI processes with a device each");
+    PLAIT_TRY(plait_gpu_aware_can(device, distances_of(end->state)));
+done:
+    return status;
+}
+
+static void mpi_close(plait_device_t *device, void *state)
+{
+    state_t *link = state;
+
+    if (link->ready != NULL) {
+        device->table->event_destroy(device, link->ready);
+    }
+    plait_free(link);
+}
+
+static plait_status_t mpi_open(plait_device_run_t *run, void **state_p)
+{
+    plait_status_t status = PLAIT_OK;
+    state_t *link = plait_alloc(1, sizeof(*link));
+
+    PLAIT_CHECK(link != NULL, PLAIT_ERR_NO_MEMORY, "no memory for an event");
+    PLAIT_TRY(run->device->table->event_create(run->device, &link->ready));
+    *state_p = link;
+    link = NULL;
+done:
+    if (link != NULL) {
+        mpi_close(run->device, link);
+    }
+    return status;
+}
+
+/* ---- an exchange ---- */
+
+/* Messages as MPI gets them, all in one list: those that are sent first. */
+typedef struct {
+    plait_device_run_t *run;
+    int n_sends, n;
+    const plait_message_t *given; /* by their places of the device */
+    plait_message_t *mail;
+    void **copies; /* of each, where its place is not MPI's to read; else NULL */
+    void *spare;   /* for what a rank that has failed is sent */
+} exchange_t;
+
+static plait_status_t copy(const exchange_t *x, void *dst, const void *src, int64_t n)
+{
+    plait_device_t *device = x->run->device;
+
+    return device->table->copy(device, x->run->stream, dst, NULL, src, n);
+}
+
+/* The place of message i for MPI. */
+static plait_status_t place(exchange_t *x, int i)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = x->run->device;
+    const plait_device_table_t *table = device->table;
+    plait_device_shown_t shown;
+    plait_status_t is_shown =
+        (table->memory_export != NULL && x->given[i].n_bytes > 0)
+            ? table->memory_export(device, x->given[i].data, &shown)
+            : PLAIT_OK;
+
+    if (is_shown == PLAIT_ERR_UNSUPPORTED) {
+        PLAIT_TRY(
+            table->take(device, x->run->stream, x->given[i].n_bytes, &x->copies[i]));
+        x->mail[i].data = x->copies[i];
+        if (i < x->n_sends) {
+            PLAIT_TRY(copy(x, x->copies[i], x->given[i].data, x->given[i].n_bytes));
+        }
+    }
+    status = (is_shown == PLAIT_ERR_UNSUPPORTED) ? PLAIT_OK : is_shown;
+done:
+    return status;
+}
+
+/* Until MPI may read what is sent, and nobody reads any more what it will write to. */
+static plait_status_t prepare(exchange_t *x)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_run_t *run = x->run;
+    const state_t *link = run->state;
+
+    for (int i = 0; i < x->n; i++) {
+        PLAIT_TRY(place(x, i));
+    }
+    PLAIT_TRY(run->device->table->event_record(run->device, link->ready, run->stream));
+    PLAIT_TRY(run->device->table->event_wait(run->device, link->ready));
+done:
+    return status;
+}
+
+/* Peers wait for messages of a rank that has failed: it sends empty ones, and what it is sent goes to
+ * memory of the host. */
+static plait_status_t prepare_nothing(exchange_t *x)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t n_bytes = 0;
+    char *at = NULL;
+
+    for (int i = x->n_sends; i < x->n; i++) {
+        n_bytes += x->given[i].n_bytes;
+    }
+    PLAIT_TRY(plait_pool_take(n_bytes, &x->spare));
+    at = x->spare;
+    for (int i = 0; i < x->n; i++) {
+        x->mail[i].data = (i < x->n_sends) ? NULL : at;
+        at += (i < x->n_sends) ? 0 : x->given[i].n_bytes;
+    }
+done:
+    return status;
+}
+
+static plait_status_t bring(const exchange_t *x)
+{
+    plait_status_t status = PLAIT_OK;
+
+    for (int i = x->n_sends; i < x->n; i++) {
+        if (x->copies[i] != NULL) {
+            PLAIT_TRY(copy(x, x->given[i].data, x->copies[i], x->given[i].n_bytes));
+        }
+    }
+done:
+    return status;
+}
+
+static void swap(exchange_t *x)
+{
+    plait_device_run_t *run = x->run;
+    plait_status_t status = run->failure;
+
+    if (status == PLAIT_OK) {
+        status = plait_device_failed(run, prepare(x));
+    }
+    if (status != PLAIT_OK) {
+        status = prepare_nothing(x);
+    }
+    if (status == PLAIT_OK) {
+        status = plait_mpi_exchange(run->session, x->n_sends, x->mail,
+                                    x->n - x->n_sends, x->mail + x->n_sends);
+    }
+    run->is_lost = status != PLAIT_OK;
+    (void)plait_device_failed(run, status);
+    if (run->failure == PLAIT_OK) {
+        (void)plait_device_failed(run, bring(x));
+    }
+}
+
+/* Where a message never ended MPI may still write to what it was given: that is kept. */
+static void finish(exchange_t *x)
+{
+    const plait_mpi_link_t *link = plait_mpi_link_of(x->run->session);
+    plait_device_t *device = x->run->device;
+
+    if (!atomic_load(&link->is_stuck)) {
+        for (int i = 0; i < x->n; i++) {
+            if (x->copies[i] != NULL) {
+                device->table->give(device, x->run->stream, x->copies[i]);
+            }
+        }
+        plait_pool_give(x->spare);
+    }
+}
+
+static plait_status_t mpi_exchange(plait_device_run_t *run, int n_sends,
+                                   const plait_message_t sends[], int n_recvs,
+                                   const plait_message_t recvs[])
+{
+    plait_status_t status = PLAIT_OK;
+    const size_t n = (size_t)n_sends + (size_t)n_recvs;
+    exchange_t x = {.run = run, .n_sends = n_sends, .n = n_sends + n_recvs};
+    void *memory = NULL;
+
+    if (run->is_lost || n == 0) {
+        return run->failure;
+    }
+    status = plait_pool_take((int64_t)(n * (2 * sizeof(*x.mail) + sizeof(*x.copies))),
+                             &memory);
+    if (status != PLAIT_OK) {
+        run->is_lost = true;
+        return plait_device_failed(run, status);
+    }
+    plait_message_t *given = memory;
+    x.mail = given + n;
+    x.copies = (void **)(void *)(x.mail + n);
+    for (size_t i = 0; i < n; i++) {
+        given[i] = (i < (size_t)n_sends) ? sends[i] : recvs[i - (size_t)n_sends];
+        x.mail[i] = given[i];
+        x.copies[i] = NULL;
+    }
+    x.given = given;
+    swap(&x);
+    finish(&x);
+    plait_pool_give(memory);
+    return run->failure;
+}
+
+const plait_device_link_t plait_link_mpi = {
+    .name = "mpi",
+    .is_blocking = true,
+    .can = mpi_can,
+    .open = mpi_open,
+    .close = mpi_close,
+    .exchange = mpi_exchange,
+};
