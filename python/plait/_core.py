@@ -119,8 +119,6 @@ lib.plait_shutdown.restype = ctypes.c_int64
 lib.plait_shutdown.argtypes = [ctypes.c_int64]
 lib.plait_cuda_wheels.restype = None
 lib.plait_cuda_wheels.argtypes = [ctypes.c_char_p]
-for _text in ("plait_cuda_device_say", "plait_gpu_aware_say"):
-    getattr(lib, _text).restype = ctypes.c_char_p
 lib.plait_started_forget.restype = None
 lib.plait_started_forget.argtypes = [ctypes.c_int64]
 lib.plait_started_count.restype = ctypes.c_int64
@@ -250,38 +248,6 @@ def tell_wheels() -> None:
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         lib.plait_cuda_wheels(os.fsencode(folder))
-
-
-def gpus() -> list[str]:
-    """The CUDA devices that there are, in words; wheels were told."""
-    found = []
-    while said := lib.plait_cuda_device_say(len(found)):
-        if b", sm_" not in said:  # why there is none
-            break
-        found.append(said.decode())
-    return found
-
-
-def gpu_aware_key(ordinal: int, distance: int) -> tuple[str, str]:
-    """What a proof that MPI reads a device's memory would hold for, and the file that keeps it."""
-    key, file = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(4096)
-    check(lib.plait_gpu_aware_key(ordinal, distance, key, len(key), file, len(file)))
-    return key.value.decode(errors="surrogateescape"), os.fsdecode(file.value)
-
-
-def gpu_aware_worth_trying() -> None:
-    """Raises where the library says that it cannot."""
-    check(lib.plait_gpu_aware_worth_trying())
-
-
-def gpu_aware_prove(ordinal: int) -> None:
-    """Lets MPI read and write a device's memory. Collective over two ranks."""
-    check(lib.plait_gpu_aware_prove(ordinal))
-
-
-def gpu_aware_say(ordinal: int) -> str:
-    """What MPI does with a device's memory."""
-    return lib.plait_gpu_aware_say(ordinal).decode()
 
 
 def reduce_is_defined(op: int, dtype: str) -> bool:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from plait import _core, _errors, _info, _world
+from plait import _core, _errors, _gpus, _info, _world
 from plait._finding import ERROR, NOTE, OK, WARNING, Finding
 
 MARK = "plait-gpu-aware "  # lines of rank 0 for who has started it
@@ -37,8 +37,8 @@ def ready(ordinal: int, distance: int) -> dict:
     facts = {}
     try:
         _core.ready_device(ordinal)
-        facts["place"] = _core.gpu_aware_key(ordinal, distance)
-        _core.gpu_aware_worth_trying()
+        facts["place"] = _gpus.mpi_key(ordinal, distance)
+        _gpus.mpi_worth_trying()
     except (_errors.Error, ValueError) as error:
         facts["why"] = str(error)
     return facts
@@ -47,7 +47,7 @@ def ready(ordinal: int, distance: int) -> dict:
 def try_it(ordinal: int) -> dict:
     """The transfers; what was wrong with them, or that there is no room for them."""
     try:
-        _core.gpu_aware_prove(ordinal)
+        _gpus.mpi_prove(ordinal)
     except MemoryError as error:
         return {"failed": str(error)}
     except (_errors.Error, ValueError) as error:
@@ -66,7 +66,7 @@ def main() -> None:
     near = comm.Split_type(mpi.COMM_TYPE_SHARED)
     distance = NEAR if near.size == 2 else FAR
     _core.tell_wheels()
-    ordinal = near.rank % max(1, len(_core.gpus()))
+    ordinal = near.rank % max(1, len(_gpus.names()))
     ranks = comm.allgather(ready(ordinal, distance))
     near.Free()
     whys = [facts["why"] for facts in ranks if "why" in facts]

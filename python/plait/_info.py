@@ -56,17 +56,17 @@ print(json.dumps((libraries, devices, links, _core.has_devices())))
 
 GPUS_PROBE = """
 import json
-from plait import _core
+from plait import _core, _gpus
 _core.tell_wheels()
-print(json.dumps(_core.gpus()))
+print(json.dumps(_gpus.names()))
 """
 AWARE_PROBE = """
 import json
 from mpi4py import MPI
-from plait import _core, _world
+from plait import _core, _gpus, _world
 _world.mpi()
 _core.tell_wheels()
-print(json.dumps(_core.gpu_aware_say(0)))
+print(json.dumps(_gpus.mpi_say(0)))
 """
 
 

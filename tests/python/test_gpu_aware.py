@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from plait import _gpu_aware, _info, cli
+from plait import _doctor, _gpu_aware, _info, cli
 from plait._finding import ERROR, NOTE, OK, WARNING
 
 ROOT = Path(__file__).parents[2]
@@ -105,7 +105,7 @@ def test_a_launcher_of_the_user(monkeypatch):
     assert command[:6] == ["srun", "-N", "2", "-n", "2", "--mpi=pmix v4"]
     assert command[-2:] == ["-m", "plait._gpu_aware"]
     given = []
-    monkeypatch.setattr(cli._doctor, "run", lambda **options: given.append(options) or 0)
+    monkeypatch.setattr(_doctor, "run", lambda **options: given.append(options) or 0)
     assert cli.main(["doctor", "--launcher", "srun -n 2"]) == 0
     assert given == [{"has_test": True, "launcher": "srun -n 2"}]
 
@@ -122,7 +122,8 @@ def stand_ins(tmp_path_factory):
     options = ["-O0", "-fPIC", "-shared", "-D_GNU_SOURCE"]
     options += [f"-I{ROOT / name}" for name in ("src", "include")]
     names = ("libcublas.so.13", "libcufft.so.12", "libnvrtc.so.13", "libcusolver.so.12")
-    sources = {"libcuda.so.1": [source / "fake_cuda_driver.c"], **dict.fromkeys(names, toolkit)}
+    driver = [source / f"fake_cuda_{part}.c" for part in ("driver", "kernels")]
+    sources = {"libcuda.so.1": driver, **dict.fromkeys(names, toolkit)}
     for name, files in sources.items():
         command = ["cc", *options, f"-Wl,-soname,{name}", *map(str, files)]
         subprocess.run([*command, "-o", str(folder / name), "-lm"], check=True)
