@@ -155,8 +155,8 @@ static bool expects_other(const plait_mail_call_t *call)
 {
     const plait_mail_header_t *partner = &call->posted.partner;
 
-    return call->send != NULL && call->is_sent && has_received(call) &&
-           partner->expects_bytes != PLAIT_NOTHING &&
+    return call->send != NULL && call->is_sent && call->posted.recv != NULL &&
+           has_received(call) && partner->expects_bytes != PLAIT_NOTHING &&
            (partner->expects_tag == PLAIT_ANY ||
             partner->expects_tag == call->send->tag) &&
            plait_matched_judge(call->send->n_bytes, call->send->dtype,
