@@ -39,6 +39,8 @@ SOURCES = [
     "comm/comm.c",
     "plan/*.c",
     "coll/*.c",
+    "dense/dealt.c",
+    "dense/fan.c",
     "api/coll.c",
 ]
 FLAGS = (
