@@ -39,11 +39,13 @@ typedef struct {
 
 /* ---- the tree ---- */
 
+enum { MAX_LEVELS = 31 }; /* a rank is an int */
+
 static int n_levels(int n_ranks)
 {
     int n = 0;
 
-    while (((int64_t)1 << n) < n_ranks) {
+    while (n < MAX_LEVELS && ((int64_t)1 << n) < n_ranks) {
         n++;
     }
     return n;
@@ -377,7 +379,8 @@ static plait_status_t add_steps(plait_plan_t *plan, tsqr_t *t)
     for (t->level = 0; t->level < top; t->level++) {
         PLAIT_TRY(add_up(plan, t));
     }
-    for (t->level = top - 1; t->level >= 0; t->level--) {
+    for (int n_left = top; n_left > 0; n_left--) {
+        t->level = n_left - 1;
         t->has_coefficients = t->rank > 0 || t->level + 1 < top;
         PLAIT_TRY(add_down(plan, t));
     }
