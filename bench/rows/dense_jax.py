@@ -1,4 +1,4 @@
-"""The gradient of log-determinant and solution through JAX, in forward passes."""
+"""Gradients of log-determinant and solution in forward passes, and QR of a tall matrix, by JAX."""
 
 from _jobs import N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
@@ -10,6 +10,11 @@ GROUPS = {
 N = {False: 2000, True: 500}
 GRADIENT = Bound("<=", 4.0)  # forward passes
 OWN = "plait's own forward pass"
+TALL_GROUPS = {
+    "devices": "QR of a tall matrix through JAX, f64, 2 devices of one process",
+    "ranks": "QR of a tall matrix through JAX, f64, 2 MPI ranks",
+}
+TALL = {False: (200000, 32), True: (20000, 32)}
 
 
 def _rows(jobs, where, n):
@@ -28,6 +33,22 @@ def _rows(jobs, where, n):
     return [*rows, row.judge(f"{passes:.2f} forward passes", passes)]
 
 
+def _tall_rows(jobs, where, m, n):
+    arguments = {"where": where, "m": m, "n": n}
+    n_ranks = N_RANKS if where == "ranks" else 0
+    [record] = jobs.worker("tall", arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    rounds, name = Rounds(record, jobs.scale.n_rounds), f"qr {m} x {n}"
+    comparators = {
+        "dealt out": "plait's own, dealt out in block columns",
+        "jnp": f"jnp.linalg, one device (2 cores), jax {rounds.facts['jax']}",
+    }
+    rows = []
+    for theirs, comparator in comparators.items():
+        row = rounds.row(TALL_GROUPS[where], name, JAX_FRESH, "plait", theirs, comparator)
+        rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
+    return rows
+
+
 def measure(jobs):
     """The rows of this group."""
     rows, n = [], N[jobs.scale.is_quick]
@@ -36,4 +57,10 @@ def measure(jobs):
             rows += _rows(jobs, where, n)
         except (Absent, RuntimeError) as error:
             rows.append(absent(group, f"gradient {n}", JAX_FRESH, OWN, str(error), GRADIENT))
+    m, n = TALL[jobs.scale.is_quick]
+    for where, group in TALL_GROUPS.items():
+        try:
+            rows += _tall_rows(jobs, where, m, n)
+        except (Absent, RuntimeError) as error:
+            rows.append(absent(group, f"qr {m} x {n}", JAX_FRESH, "", str(error)))
     return rows

@@ -178,6 +178,28 @@ PLAIT_EXPORT plait_status_t plait_ormqr_plan(const plait_comm_t *comm,
 
 typedef struct {
     plait_dtype_t dtype;
+    int64_t m, n; /* rows of A on every rank, at least n; columns */
+} plait_tsqr_problem_t;
+
+/** Plans A = Q R of a tall A that is split by rows, with orthonormal columns of Q: what
+ *  plait_geqrf_plan does at the price of triangles alone, ceil(log2 P) of n (n + 1) / 2 elements one after
+ *  the other, and back two each time. A rank may fill up its rows with zeros at their end: these are
+ *  zero in Q, unless A has less than full rank.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: the operand is this rank's rows of A, column-major, m x n: row-major an (n, m) array. Results
+ *  are its rows of Q, which may have the memory of A, and R, column-major, n x n, zero below the
+ *  diagonal and the same bits on all ranks. A rank's work is n (n + 1) + 2 n^2 ceil(log2 P) elements at
+ *  most.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: INVALID (extents, m < n, dtype), OVERFLOW (extents that the library's integers do not hold),
+ *  UNSUPPORTED (no LAPACK, arrays on devices), NO_MEMORY.
+ *  Source: Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012. */
+PLAIT_EXPORT plait_status_t plait_tsqr_plan(const plait_comm_t *comm,
+                                            const plait_tsqr_problem_t *problem,
+                                            plait_plan_t **plan_p);
+
+typedef struct {
+    plait_dtype_t dtype;
     int64_t n; /* A is n x n */
     int64_t block;
     bool has_vectors; /* false: eigenvalues alone */

@@ -35,6 +35,16 @@ def qr(a: Matrix) -> tuple[Matrix, Matrix]:
     return q, keep(first_rows(factor, k), IS_UPPER)
 
 
+def skew(rows: Any, columns: Any, x: Any, y: Any) -> Any:
+    """Ω of C = x and Cᴴ = y: skew, with the strict lower triangle of C; see `_qr_jvp`."""
+    below = jnp.where(rows > columns, x, jnp.zeros((), x.dtype))
+    above = jnp.where(rows < columns, -y, jnp.zeros((), x.dtype))
+    if not jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return below + above
+    turn = jnp.where(rows == columns, jnp.imag(x), jnp.zeros((), jnp.imag(x).dtype))
+    return below + above + 1j * turn.astype(x.dtype)
+
+
 @qr.defjvp
 def _qr_jvp(primals: tuple, tangents: tuple) -> tuple:
     """With C = Qᴴ ȧ R⁻¹ and a skew Ω with its strict lower triangle: Q (Ω - C) + ȧ R⁻¹; (C - Ω) R.
@@ -50,14 +60,6 @@ def _qr_jvp(primals: tuple, tangents: tuple) -> tuple:
     q, r = qr(a)
     da_r = trsm(r, da.turned(), uplo=UPPER, trans=PLAIN).turned()
     c = gemm(q, da_r, trans=ADJOINT)
-
-    def skew(rows: Any, columns: Any, x: Any, y: Any) -> Any:
-        below = jnp.where(rows > columns, x, jnp.zeros((), x.dtype))
-        above = jnp.where(rows < columns, -y, jnp.zeros((), x.dtype))
-        if not jnp.issubdtype(x.dtype, jnp.complexfloating):
-            return below + above
-        turn = jnp.where(rows == columns, jnp.imag(x), jnp.zeros((), jnp.imag(x).dtype))
-        return below + above + 1j * turn.astype(x.dtype)
 
     rest = c - c.map(skew, c.adjoint())
     return (q, r), (da_r - gemm(q, rest), gemm(rest, r))

@@ -48,7 +48,7 @@ def _results(*avals: Any, deal: Deal, outs: Sequence[Part], **params: Any) -> li
 def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple, **params: Any):
     _blas.require()
     is_inside = deal.group is not None
-    group = deal.group if is_inside else _group(name, ctx, deal)
+    group = deal.group if is_inside else group_for(name, ctx, deal)
     attrs = dict(params["attrs"])
 
     def local(*parts: Any) -> list:
@@ -78,7 +78,7 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
     return _jax.lower_traced(ctx, whole, args, is_local=is_inside)
 
 
-def _group(name: str, ctx: Any, deal: Deal) -> _groups.Group:
+def group_for(name: str, ctx: Any, deal: Deal) -> _groups.Group:
     """The devices that a program is compiled for, which are those of the mesh."""
     devices = _jax.lowering_devices(ctx)
     if devices is None:

@@ -163,7 +163,7 @@ def rules(name: str, given: Rules) -> None:
 def operations() -> dict[str, Operation]:
     """All operations that have rules, by name: those of the core, and `pvary`."""
     # they register rules
-    from plait import _coll_rules, _dense_rules, _mesh_rules, _p2p_rules  # noqa: F401
+    from plait import _coll_rules, _dense_rules, _mesh_rules, _p2p_rules, _tall  # noqa: F401
 
     rows = _core.rows()
     return {name: _make(name, rows.get(name), given) for name, given in _RULES.items()}

@@ -4,9 +4,10 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_qr
+from plait import _dense_args, _dense_qr, _tall
 from plait._dealt import Deal
 from plait._dense_args import Lay
+from plait._tall import Rows
 
 
 class QR(NamedTuple):
@@ -24,10 +25,26 @@ def _factors(a: Array, *, lay: Lay, deal: Deal) -> QR:
     return QR(back(q, lay.with_room(m, k)), back(r, lay.with_room(k, n)))
 
 
+def _factors_of_tall(a: Array, *, lay: Lay, rows: Rows) -> QR:
+    q, r = _tall.qr(rows, rows.split(a, lay))
+    m, n = a.shape
+    k = min(m, n)
+    return QR(
+        rows.back(q, lay.with_room(m, k)), _tall.whole_back(r, rows.deal, lay.with_room(k, n))
+    )
+
+
 def _least(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal) -> Array:
     rhs = _dense_args.deal_in(lay_b, b, deal)
     x = _dense_qr.lstsq(_dense_args.deal_in(lay, a, deal), rhs)
     return _dense_args.back(x, lay_b.with_room(a.shape[1], rhs.n), b.ndim)
+
+
+def _least_of_tall(a: Array, b: Array, *, lay: Lay, lay_b: Lay, rows: Rows) -> Array:
+    n_rhs = _dense_args.as_columns(b).shape[1] if lay_b.shape is None else lay_b.shape[1]
+    rhs = rows.of_columns(n_rhs).split(b, lay_b)
+    x = _tall.lstsq(rows, rows.split(a, lay), rhs)
+    return _tall.whole_back(x, rows.deal, lay_b.with_room(a.shape[1], n_rhs), b.ndim)
 
 
 def qr(
@@ -43,6 +60,9 @@ def qr(
     The reduced form: q is (m, k) and r is (k, n) with k = min(m, n). Both are split as ``a``, along
     the axes whose extents the mesh divides.
 
+    A matrix of far more rows than columns is factored by rows, along a tree, where that is cheaper.
+    With ``block`` columns are dealt out in blocks of so many.
+
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide: padding is not read, and zero in results that are split as the matrix.
 
@@ -51,7 +71,8 @@ def qr(
     Raises: ValueError for an array that is no matrix, or a block that is not positive; TypeError
     for a dtype without solvers, and for derivatives where m < n.
     Adjoint: for matrices of full rank with m ≥ n, by triangular solutions.
-    Source: LAPACK geqrf, ormqr; oracle ``tests/python/oracle.py::qr``.
+    Source: LAPACK geqrf, ormqr; Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012;
+    oracle ``tests/python/oracle.py::qr``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -62,6 +83,9 @@ def qr(
     data = _dense_args.check_matrix(a, "qr", shape=shape)
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "qr", {"a": data})["a"]
     deal = _dense_args.deal_of(found, block, "qr")
+    rows = _tall.rows_of(found, deal, block)
+    if rows is not None:
+        return _dense_args.run(_factors_of_tall, found.x, lay=found.lay, rows=rows)
     return _dense_args.run(_factors, found.x, lay=found.lay, deal=deal)
 
 
@@ -102,4 +126,7 @@ def lstsq(
     found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lstsq", shapes)
     deal = _dense_args.deal_of(found["a"], block, "lstsq")
     a, b = found["a"], found["b"]
+    rows = _tall.rows_of(a, deal, block)
+    if rows is not None and b.x.size:
+        return _dense_args.run(_least_of_tall, a.x, b.x, lay=a.lay, lay_b=b.lay, rows=rows)
     return _dense_args.run(_least, a.x, b.x, lay=a.lay, lay_b=b.lay, deal=deal)

@@ -40,6 +40,10 @@ typedef struct {
 } plait_panels_params_t;
 
 typedef struct {
+    int64_t m, n; /* rows of every rank, and columns */
+} plait_tsqr_params_t;
+
+typedef struct {
     int64_t n;
     int64_t block;
     int64_t vectors; /* 0: eigenvalues alone */

@@ -31,7 +31,8 @@
     _op(scatter)               \
     _op(send)                  \
     _op(sendrecv)              \
-    _op(trsm)
+    _op(trsm)                  \
+    _op(tsqr)
 
 #define PLAIT_OP_DECLARE(_name) extern const plait_op_t plait_op_##_name;
 PLAIT_OP_FOR_EACH(PLAIT_OP_DECLARE)

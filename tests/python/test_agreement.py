@@ -39,11 +39,12 @@ PUBLIC = {
     "send": plait.send,
     "sendrecv": plait.sendrecv,
     "trsm": plait.linalg.solve,
+    "tsqr": plait.linalg.qr,
 }
 # Rows with LAPACK's names have the oracles of the functions that they are public in.
 ORACLE = {
     name: PUBLIC[name].__name__
-    for name in ("gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm")
+    for name in ("gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm", "tsqr")
 }
 ONLY_PYTHON = {"pvary"}  # moves nothing; its adjoint does
 

@@ -13,7 +13,8 @@ import pytest
 from plait import _core
 
 SCRIPT = pathlib.Path(__file__).with_name("lowerings.py")
-DENSE = {"gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm"}
+DENSE = {"gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm", "tsqr"}
+NOT_ON_DEVICES = {"tsqr"}
 
 NEVER_STARTED = DENSE | {"fft", "halo_exchange", "halo_reduce", "redistribute"}
 
@@ -34,7 +35,7 @@ def test_programs_for_cuda_make_the_same_calls():
     for name, result in found.items():
         called |= set(result["calls"])
         assert result.get("same"), (name, result)
-    rows = {row.target for row in _core.rows().values()}
+    rows = {row.target for name, row in _core.rows().items() if name not in NOT_ON_DEVICES}
     halves = {f"plait_start_{name}" for name in _core.rows() if name not in NEVER_STARTED}
     assert called == rows | halves | {"plait_wait"}
 
@@ -46,6 +47,25 @@ def test_without_the_setting_each_is_refused_by_name():
         operation, _, why = result["refused"].partition(": ")
         assert {f"plait_{operation}", f"plait_start_{operation}"} & set(result["calls"]), name
         assert "arrays are on a GPU" in why and "PLAIT_CUDA=1" in why
+
+
+TALL = """
+import re
+import jax, jax.numpy as jnp
+jax.config.update("jax_num_cpu_devices", 2)
+import plait
+from jax.sharding import PartitionSpec as P
+mesh = jax.make_mesh((2,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
+x = jax.device_put(jnp.ones((4000, 8)), jax.sharding.NamedSharding(mesh, P("a")))
+program = jax.jit(lambda a: plait.linalg.qr(a, mesh=mesh, spec=P("a")))
+for platform in ("cpu", "cuda"):
+    text = program.trace(x).lower(lowering_platforms=(platform,)).as_text()
+    print(platform, *sorted(set(re.findall("plait_(tsqr|geqrf|ormqr)", text))))
+"""
+
+
+def test_tall_matrices_are_dealt_out_on_devices():
+    assert run("-c", TALL, PLAIT_CUDA="1").splitlines() == ["cpu tsqr", "cuda geqrf ormqr"]
 
 
 MESH = """

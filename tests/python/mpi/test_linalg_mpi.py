@@ -55,6 +55,33 @@ def test_everything(dtype, kind):
     matrices.check_product((whole(plait.linalg.matmul(x, y), mesh),), a @ g, n)
 
 
+@EVERY_DTYPE
+def test_tall_matrices(dtype, kind):
+    """By rows, where each rank has some."""
+    mesh = make(kind)
+    n_ranks = jax.device_count()
+    m, n = 1000 * n_ranks, 7
+    a, b = meshes.random((m, n), dtype), meshes.random((m,), dtype, 1)
+    x, y = put(a, mesh, P("a")), put(b, mesh, P("a"))
+    text = str(jax.make_jaxpr(lambda a: plait.linalg.qr(a, mesh=mesh, spec=P("a")))(x))
+    assert ("plait_mesh_tsqr[" in text) == (n_ranks > 1)
+    q, r = plait.linalg.qr(x)
+    q, r = whole(q, mesh), whole(r, mesh)
+    matrices.check_product((q, r), a, m)
+    matrices.check_orthonormal(q)
+    want = np.linalg.lstsq(a, b, rcond=None)[0]
+    error = matrices.norm(whole(plait.linalg.lstsq(x, y), mesh) - want)
+    assert error <= matrices.limit(m, dtype) * np.linalg.cond(a) * matrices.norm(want)
+
+    def loss(x, y):
+        z = plait.linalg.lstsq(x, y, mesh=mesh, spec=P("a"))
+        return jnp.sum(jnp.real(z * jnp.conj(z)))
+
+    slope = whole(jax.jit(jax.grad(loss, 1))(x, y), mesh)
+    expected = 2 * np.linalg.pinv(a).T @ want.conj()
+    assert matrices.norm(slope - expected) <= matrices.limit(m, dtype) * matrices.norm(expected)
+
+
 def test_gradients(mesh):
     n = 8 * jax.device_count()
     a, b = matrices.definite(n), meshes.random((n,), seed=1)

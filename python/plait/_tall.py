@@ -1,0 +1,335 @@
+"""Matrices of far more rows than columns, split by rows over all devices: QR along a tree.
+
+A device has as many rows as any other, the last ones of the last devices zero, which stay zero in
+Q. R and all else that is n x n is whole on every device. Derivatives multiply rows where they are;
+what travels is one sum over the devices of n x n.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+from jax import lax
+from jax.interpreters import ad
+from jax.scipy.linalg import solve_triangular
+from plait import (
+    _blas,
+    _dense_args,
+    _dense_batch,
+    _dense_qr,
+    _dense_rules,
+    _jax,
+    _mesh_rules,
+    _sites,
+)
+from plait._coll_rules import EXACT, SUM
+from plait._dealt import Deal, Matrix
+from plait._mesh_rules import Spec
+from plait._ops import Chain, Rules, rules
+
+WHOLE: Spec = ((), ())
+FORCED: bool | None = None  # tests say whether a tall matrix is split by rows
+
+rules(
+    "tsqr",
+    Rules(
+        results=lambda avals, params: [
+            avals[0],
+            avals[0].update(shape=(avals[0].shape[0],) * 2),
+        ],
+        transpose=None,  # derivatives are those of the global primitive
+    ),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """An m x n matrix, split by rows; deal: how else it would be dealt out.
+
+    A device's part is column-major, so that the global array has a row for each column.
+    """
+
+    deal: Deal
+    m: int
+    n: int
+
+    @property
+    def each(self) -> int:
+        """Rows of a device."""
+        return -(-self.m // self.deal.n_ranks)
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """Extents of the array."""
+        return (self.n, self.deal.n_ranks * self.each)
+
+    @property
+    def spec(self) -> Spec:
+        """Of the array."""
+        return ((), self.deal.axes)
+
+    def of_columns(self, n: int) -> "Rows":
+        """Other columns with as many rows."""
+        return dataclasses.replace(self, n=n)
+
+    def split(self, x: Any, lay: _dense_args.Lay) -> Any:
+        """A global matrix, or vector."""
+        given = {"dims": self.dims, "shape": (self.m, self.n), "turn": True}
+        x = _dense_args.as_columns(x)
+        return self.deal.redistribute(x, lay.spec, self.spec, **given)
+
+    def back(self, x: Any, lay: _dense_args.Lay) -> Any:
+        """The global matrix."""
+        return _laid(x, self.deal, (self.n, self.m), self.spec, lay)
+
+
+def _laid(x: Any, deal: Deal, shape: tuple, spec: Spec, lay: _dense_args.Lay) -> Any:
+    """The transpose of an array whose data is of this shape, as a global matrix."""
+    room = shape[::-1] if lay.room is None else lay.room
+    to = _dense_args.fitted(deal.mesh, lay.spec, room)
+    return deal.redistribute(x, spec, to, dims=room, shape=shape, turn=True)
+
+
+def whole_back(x: Any, deal: Deal, lay: _dense_args.Lay, ndim: int = 2) -> Any:
+    """A matrix that all devices have as a global one, or the vector that it is."""
+    x = _laid(x.T, deal, x.shape[::-1], WHOLE, lay)
+    return jnp.squeeze(x, 1) if ndim == 1 else x
+
+
+def rows_of(operand: _dense_args.Operand, deal: Deal, block: int | None) -> Rows | None:
+    """How the operand is split by rows, if that is cheaper than dealing it out in columns.
+
+    Seconds by what was measured on one machine (see `src/dense/whole.c`). By rows each device
+    factors its own and multiplies Q with n x n coefficients; at each of the tree's levels a pair of
+    triangles is factored and multiplied. Dealt out all devices read all panels, twice, and one
+    factors a panel at half the speed.
+    """
+    rows = Rows(deal, *operand.shape)
+    n, n_ranks = rows.n, deal.n_ranks
+    if block is not None or n_ranks == 1 or n == 0 or rows.each < n:
+        return None
+    dtype = operand.x.dtype
+    is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
+    rate = 30e9 / (4 if is_complex else 1) * (2 if dtype.name in ("float32", "complex64") else 1)
+    levels = math.ceil(math.log2(n_ranks))
+    remote, phase = _dense_args.REMOTE, _dense_args.PHASE
+    tree = levels * (9 * n**3 / rate + 1.5 * n**2 * dtype.itemsize / remote + 2 * phase)
+    by_rows = 5 * rows.each * n**2 / rate + tree
+    panels = 2 * rows.m * n * dtype.itemsize / remote + -(-n // deal.block) * levels * phase
+    dealt = (6 * rows.m * n**2 / n_ranks + 4 * rows.m * n * deal.block) / rate + panels
+    is_tall = by_rows < dealt if FORCED is None else FORCED
+    return rows if is_tall else None
+
+
+# ---- what is whole on all devices ----------------------------------------------------------------
+
+
+def _sums_results(aval: Any, *, deal: Deal, site: int) -> list:
+    shape = (aval.shape[0] // deal.n_ranks, aval.shape[1])
+    return [_mesh_rules.typed(aval, shape, aval.dtype, WHOLE)]
+
+
+def _sums_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
+    given = {"reduce": SUM, "replicated": EXACT, "donate": False, "site": site}
+    given["group"] = _dense_rules.group_for("qr", ctx, deal)
+
+    def local(part: Any) -> list:
+        return Chain().call("allreduce", part, **given)
+
+    return _lower_mapped(ctx, local, x, deal, (deal.axes, ()), WHOLE)
+
+
+def _copies_results(aval: Any, *, deal: Deal, site: int) -> list:
+    shape = (aval.shape[0] * deal.n_ranks, aval.shape[1])
+    return [_mesh_rules.typed(aval, shape, aval.dtype, (deal.axes, ()))]
+
+
+def _copies_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
+    return _lower_mapped(ctx, lambda part: [part], x, deal, WHOLE, (deal.axes, ()))
+
+
+def _lower_mapped(
+    ctx: Any, local: Callable, x: Any, deal: Deal, source: Spec, *results: Spec
+) -> Any:
+    mapped = jax.shard_map(
+        local,
+        mesh=deal.mesh,
+        in_specs=_mesh_rules.to_partition_spec(source),
+        out_specs=[_mesh_rules.to_partition_spec(spec) for spec in results],
+        check_vma=False,
+    )
+    return _jax.lower_traced(ctx, mapped, [x])
+
+
+def _linear_jvp(name: str, primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
+    results = primitives()[name].bind(*primals, **params)
+    if type(tangents[0]) is ad.Zero:
+        return results, [_jax.zero_tangent(results[0])]
+    return results, primitives()[name].bind(tangents[0], **params)
+
+
+def _linear_transpose(adjoint: str, cts: Sequence, x: Any, **params: Any) -> list:
+    return primitives()[adjoint].bind(ad.instantiate_zeros(cts[0]), **params)
+
+
+def _linear_batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    """A batch is side by side."""
+    x = jnp.moveaxis(args[0], dims[0], 1)
+    n_batch, n = x.shape[1:]
+    [y] = primitives()[name].bind(x.reshape(x.shape[0], n_batch * n), **params)
+    return [y.reshape(y.shape[0], n_batch, n)], [1]
+
+
+def _sums(deal: Deal, parts: Any) -> Any:
+    """The sum of all devices' matrices, which are below each other."""
+    return primitives()["sums"].bind(parts, deal=deal, site=_sites.here())[0]
+
+
+def _copies(deal: Deal, x: Any) -> Any:
+    """Each device's own copy of a matrix, below each other. The adjoint of `_sums`."""
+    return primitives()["copies"].bind(x, deal=deal, site=_sites.here())[0]
+
+
+# ---- products ------------------------------------------------------------------------------------
+
+
+def _local(rows: Rows, function: Callable, parts: tuple, copied: tuple, to: Spec) -> Any:
+    """A function of devices' parts of arrays of rows, and of matrices that all devices have."""
+    deal = rows.deal
+    below = (deal.axes, ())
+    specs = (*[rows.spec] * len(parts), *[below] * len(copied))
+    mapped = jax.shard_map(
+        function,
+        mesh=deal.mesh,
+        in_specs=tuple(map(_mesh_rules.to_partition_spec, specs)),
+        out_specs=_mesh_rules.to_partition_spec(to),
+        check_vma=False,
+    )
+    return mapped(*parts, *(_copies(deal, x) for x in copied))
+
+
+def _product(x: Any, y: Any) -> Any:
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+
+
+def _solved(rows: Rows, x: Any, r: Any) -> Any:
+    """X R⁻¹."""
+    return _local(rows, lambda x, r: solve_triangular(r, x, trans=1), (x,), (r,), rows.spec)
+
+
+def _times(rows: Rows, x: Any, y: Any) -> Any:
+    """X Y, with an n x n Y that is whole."""
+    return _local(rows, lambda x, y: _product(y.T, x), (x,), (y,), rows.spec)
+
+
+def _adjoint_times(rows: Rows, x: Any, y: Any) -> Any:
+    """Xᴴ Y, whole."""
+    below = (rows.deal.axes, ())
+    parts = _local(rows, lambda x, y: _product(jnp.conj(x), y.T), (x, y), (), below)
+    return _sums(rows.deal, parts)
+
+
+# ---- the factorization ---------------------------------------------------------------------------
+
+
+def _by_columns(rows: Rows, x: Any) -> list:
+    """The same by a matrix that is dealt out."""
+    deal, shape = rows.deal, (rows.n, rows.m)
+    whole, dealt = (0, 0), (deal.block, 0)
+    data = deal.redistribute(
+        x,
+        rows.spec,
+        deal.spec,
+        dims=deal.shape(rows.m, rows.n),
+        shape=shape,
+        blocks=(whole, dealt),
+    )
+    q, r = _dense_qr.qr(Matrix(data, deal, rows.m, rows.n))
+    back = functools.partial(deal.redistribute, blocks=(dealt, whole))
+    square = (rows.n, rows.n)
+    return [
+        back(q.data, deal.spec, rows.spec, dims=rows.dims, shape=shape),
+        back(r.data, deal.spec, WHOLE, dims=square, shape=square),
+    ]
+
+
+def _tsqr_results(aval: Any, *, rows: Rows, site: int) -> list:
+    return [
+        _mesh_rules.typed(aval, rows.dims, aval.dtype, rows.spec),
+        _mesh_rules.typed(aval, (rows.n, rows.n), aval.dtype, WHOLE),
+    ]
+
+
+def _tsqr_lower(ctx: Any, x: Any, *, rows: Rows, site: int) -> Any:
+    if any(name != "cpu" for name in _jax.lowering_platforms(ctx)):
+        return _jax.lower_traced(ctx, functools.partial(_by_columns, rows), [x])
+    _blas.require()
+    given = {"m": rows.each, "n": rows.n, "donate": True, "site": site}
+    given["group"] = _dense_rules.group_for("qr", ctx, rows.deal)
+
+    def local(part: Any) -> list:
+        return Chain().call("tsqr", part, **given)
+
+    return _lower_mapped(ctx, local, x, rows.deal, rows.spec, rows.spec, WHOLE)
+
+
+def _tsqr_batch(args: Sequence, dims: Sequence, *, rows: Rows, site: int) -> tuple:
+    """Small matrices are dealt out as a whole; large ones are done one after the other."""
+    n_batch = args[0].shape[dims[0]]
+    if _dense_batch.is_spread(n_batch, rows.deal.n_ranks, rows.m):
+        results = jax.vmap(functools.partial(_by_columns, rows), dims[0])(args[0])
+        return results, [0] * len(results)
+    params = {"rows": rows, "site": site}
+    return _dense_batch.one_by_one(primitives()["tsqr"], args, dims, params)
+
+
+def _tsqr_jvp(primals: Sequence, tangents: Sequence, *, rows: Rows, site: int) -> tuple:
+    """As that of `_dense_qr.qr`."""
+    q, r = qr(rows, primals[0])
+    if type(tangents[0]) is ad.Zero:
+        return [q, r.T], [_jax.zero_tangent(q), _jax.zero_tangent(r)]
+    dx_r = _solved(rows, tangents[0], r)
+    c = _adjoint_times(rows, q, dx_r)
+    i = jnp.arange(rows.n, dtype=jnp.int32)
+    rest = c - _dense_qr.skew(i[:, None], i[None, :], c, jnp.conj(c.T))
+    return [q, r.T], [dx_r - _times(rows, q, rest), _product(rest, r).T]
+
+
+@functools.cache
+def primitives() -> dict[str, Any]:
+    """By name: the factorization, the sum over the devices, and its adjoint."""
+    made = {name: jex.Primitive("plait_mesh_" + name) for name in ("tsqr", "sums", "copies")}
+    _mesh_rules.define(
+        made["tsqr"], results=_tsqr_results, lower=_tsqr_lower, batch=_tsqr_batch, jvp=_tsqr_jvp
+    )
+    linear = {
+        "sums": (_sums_results, _sums_lower, "copies"),
+        "copies": (_copies_results, _copies_lower, "sums"),
+    }
+    for name, (results, lower, adjoint) in linear.items():
+        _mesh_rules.define(
+            made[name],
+            results=results,
+            lower=lower,
+            batch=functools.partial(_linear_batch, name),
+            jvp=functools.partial(_linear_jvp, name),
+            transpose=functools.partial(_linear_transpose, adjoint),
+        )
+    return made
+
+
+def qr(rows: Rows, x: Any) -> tuple:
+    """Q, split as x, and R, whole."""
+    q, r = primitives()["tsqr"].bind(x, rows=rows, site=_sites.here())
+    return q, r.T
+
+
+def lstsq(rows: Rows, x: Any, b: Any) -> Any:
+    """The solution of least squares, whole; b: split by rows as x."""
+    q, r = qr(rows, x)
+    return solve_triangular(r, _adjoint_times(rows, q, b))

@@ -1,0 +1,248 @@
+"""QR and least squares of tall matrices by rows: oracles, padding, derivatives, what travels."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import matrices
+import meshes
+import numpy as np
+import oracle
+import plait
+import pytest
+import test_linalg_factors as factors
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+from plait import _dense_args, _dense_batch, _tall
+from plait._dealt import Deal
+from test_linalg_shape import data, padded
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """By rows wherever that is possible, so that small matrices are."""
+    monkeypatch.setattr(_tall, "FORCED", True)
+
+
+def is_by_rows(function, *args):
+    """Whether a program has a factorization by rows; it has none by columns then."""
+    text = str(jax.make_jaxpr(function)(*args))
+    found = [name in text for name in ("plait_mesh_tsqr[", "plait_mesh_geqrf[")]
+    assert found[0] != found[1]
+    return found[0]
+
+
+KINDS = (AxisType.Auto, AxisType.Explicit)
+CASES = [
+    (m, n, shape, spec, matrices.DTYPES[i % 4], KINDS[i % 2])
+    for i, (m, n, shape, spec) in enumerate(
+        [(2, 1, (2,), P("a")), (40, 5, (8,), P("a")), (37, 5, (4,), P()), (64, 16, (4,), P("a"))]
+        + [(48, 4, (2, 4), P("a", "b")), (66, 33, (2,), P(None)), (30, 10, (2,), P(None, "a"))]
+        + [(90, 3, (2, 4), P("a")), (33, 2, (8,), P()), (200, 8, (4,), P("a"))]
+        + [(16, 2, (2, 2), P(("a", "b"))), (56, 7, (8,), P("a"))]
+    )
+]
+
+
+@pytest.mark.parametrize("m, n, shape, spec, dtype, kind", CASES)
+def test_qr(forced, m, n, shape, spec, dtype, kind):
+    mesh, a = meshes.make(shape, kind), meshes.random((m, n), dtype)
+    x = meshes.put(a, mesh, spec)
+    assert is_by_rows(plait.linalg.qr, x)
+    q, r = plait.linalg.qr(x)
+    assert q.shape == (m, n) and r.shape == (n, n)
+    assert np.array_equal(r, np.triu(r))
+    matrices.check_product((q, r), a, m)
+    matrices.check_orthonormal(q)
+    sizes = np.abs(np.diagonal(oracle.qr(a)[1]))
+    bound = matrices.limit(m, dtype) * np.linalg.cond(a) * matrices.norm(a)
+    assert np.abs(np.abs(np.diagonal(r)) - sizes).max() <= bound
+    by_columns = plait.linalg.qr(x, block=2)
+    for ours, theirs in zip((q, r), by_columns, strict=True):
+        assert ours.sharding.is_equivalent_to(theirs.sharding, 2)
+    assert np.array_equal(x, a)  # it still lives
+
+
+@pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex64", (2, 2))])
+def test_lstsq(forced, dtype, shape):
+    m, n, mesh = 40, 6, meshes.make(shape)
+    a, b = meshes.random((m, n), dtype), meshes.random((m, 8), dtype, 1)
+    x = meshes.put(a, mesh, P("a"))
+    for rhs, spec in ((b, P("a")), (b, P(None, "a")), (b[:, 0], P("a")), (b[:, :0], P())):
+        y = meshes.put(rhs, mesh, spec)
+        got = plait.linalg.lstsq(x, y)
+        want = oracle.lstsq(a, rhs)
+        bound = matrices.limit(m, dtype) * np.linalg.cond(a) ** 2
+        assert got.shape == want.shape
+        assert matrices.norm(np.asarray(got) - want) <= bound * (
+            matrices.norm(want) + matrices.norm(rhs)
+        )
+        by_columns = plait.linalg.lstsq(x, y, block=2)
+        assert got.sharding.is_equivalent_to(by_columns.sharding, rhs.ndim)
+    assert is_by_rows(plait.linalg.lstsq, x, meshes.put(b, mesh))
+
+
+@pytest.mark.parametrize(
+    "dtype, shape, spec, room",
+    [("float64", (4,), P("a"), (44, 8)), ("complex128", (2, 2), P("a", "b"), (42, 6))],
+)
+def test_padding_is_not_read(forced, dtype, shape, spec, room):
+    m, n, mesh = 41, 5, meshes.make(shape)
+    a, b = meshes.random((m, n), dtype), meshes.random((m, 3), dtype, 1)
+    x = meshes.put(padded(a, room), mesh, spec)
+    y = meshes.put(padded(b, (room[0], 3)), mesh, P("a"))
+    given = {"mesh": mesh, "spec": spec, "shape": (m, n)}
+
+    def every(x, y):
+        return plait.linalg.qr(x, **given), plait.linalg.lstsq(x, y, **given)
+
+    assert is_by_rows(every, x, y)
+    (q, r), solution = plait.jit(every)(x, y)
+    assert q.shape == room and r.shape == (room[1], room[1])
+    assert q.sharding.is_equivalent_to(x.sharding, 2)
+    q, r = data(q, m, n), data(r, n, n)
+    matrices.check_orthonormal(q)
+    matrices.check_product((q, r), a, m)
+    assert solution.shape == (room[1], 3)
+    assert np.allclose(data(solution, n, 3), oracle.lstsq(a, b))
+    eager = plait.linalg.lstsq(x, meshes.put(b[:, 0], mesh), shape=(m, n))
+    assert np.allclose(data(eager, n), oracle.lstsq(a, b[:, 0]))
+
+
+def test_not_finite(forced):
+    a = meshes.random((40, 5))
+    a[13, 2] = np.nan
+    q, r = plait.linalg.qr(meshes.put(a, meshes.make((4,)), P("a")))
+    assert np.isnan(np.asarray(q)[:, 2:]).all() and np.isnan(np.diagonal(r)[2:]).all()
+
+
+def test_when_rows_are_split():
+    def is_tall(m, n, n_ranks, block=None, dtype="float64"):
+        mesh = meshes.make((n_ranks,))
+        x = jax.ShapeDtypeStruct((m, n), dtype)
+        operand = _dense_args.Operand(x, None, (m, n))
+        return _tall.rows_of(operand, Deal(mesh, max(1, min(32, n // 8))), block) is not None
+
+    assert is_tall(200000, 32, 2) and is_tall(200000, 32, 8, dtype="complex64")
+    assert not is_tall(200000, 32, 2, block=4)  # dealt out was asked for
+    assert not is_tall(200000, 32, 1)
+    assert not is_tall(32, 200000, 2) and not is_tall(1000, 0, 2)
+    assert not is_tall(4000, 501, 8)  # a device has less rows than there are columns
+    # the tree's operations are as many as all others, or more
+    assert not is_tall(16000, 2000, 8) and is_tall(1600000, 2000, 8)
+
+
+# ---- derivatives ---------------------------------------------------------------------------------
+
+
+def phased(q, r):
+    """With phases that do not depend on the algorithm."""
+    phase = jax.lax.stop_gradient(jnp.sign(jnp.diagonal(r)))
+    return q * phase[None], r * jnp.conj(phase)[:, None]
+
+
+@factors.BOTH
+@pytest.mark.parametrize("spec", [P("a"), P()])
+def test_gradients(forced, dtype, shape, spec):
+    m, n, mesh = 20, 3, meshes.make(shape)
+    a, b = meshes.random((m, n), dtype), meshes.random((m, 2), dtype, 1)
+
+    def ours(a):
+        given = {"mesh": mesh, "spec": spec}
+        return phased(*plait.linalg.qr(a, **given)), plait.linalg.lstsq(a, b, **given)
+
+    def theirs(a):
+        q, r = jnp.linalg.qr(a)
+        return phased(q, r), jax.scipy.linalg.solve_triangular(r, jnp.conj(q.T) @ b)
+
+    assert is_by_rows(ours, a)
+    got = factors.slopes(ours, a)(meshes.put(a, mesh, spec))
+    want = factors.slopes(theirs, a)(a)
+    for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
+
+
+def test_gradients_of_right_hand_sides_and_padding(forced):
+    m, n, mesh = 22, 3, meshes.make((4,))
+    a, b = meshes.random((m, n)), meshes.random((m, 2), seed=1)
+    x = meshes.put(padded(a, (24, 4)), mesh, P("a"))
+    y = meshes.put(padded(b, (24, 2)), mesh, P("a"))
+
+    def ours(x, y):
+        return jnp.sum(plait.linalg.lstsq(x, y, mesh=mesh, spec=P("a"), shape=(m, n)) ** 3)
+
+    def theirs(a, b):
+        return jnp.sum(jnp.linalg.solve(a.T @ a, a.T @ b) ** 3)
+
+    for wrap in (jax.jit, lambda f: f):  # eager, too
+        got = wrap(jax.grad(ours, (0, 1)))(x, y)
+        want = jax.grad(theirs, (0, 1))(jnp.asarray(a), jnp.asarray(b))
+        for g, w in zip(got, want, strict=True):
+            assert np.allclose(data(g, *w.shape), w, rtol=1e-9, atol=1e-9)
+
+
+# ---- batches -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_batch, is_spread", [(5, True), (3, False)])
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_vmap(forced, n_batch, is_spread, kind):
+    m, n, mesh = 24, 4, meshes.make((4,), kind)
+    a, b = meshes.random((n_batch, m, n)), meshes.random((n_batch, m), seed=1)
+    x, y = meshes.put(a, mesh), meshes.put(b, mesh)
+
+    def every(a, b):
+        given = {"mesh": mesh, "spec": P()}
+        return plait.linalg.qr(a, **given), plait.linalg.lstsq(a, b, **given)
+
+    text = str(jax.make_jaxpr(jax.vmap(every))(x, y))
+    assert ("plait_mesh_batch[" in text) == is_spread
+    assert ("plait_mesh_tsqr[" in text) != is_spread
+    (q, r), z = plait.jit(jax.vmap(every))(x, y)
+    for i in range(n_batch):
+        matrices.check_orthonormal(q[i])
+        matrices.check_product((q[i], r[i]), a[i], m)
+        assert np.allclose(z[i], oracle.lstsq(a[i], b[i]))
+
+    def loss(a, b):
+        return jnp.sum(plait.linalg.lstsq(a, b, mesh=mesh, spec=P()) ** 2)
+
+    def want(a, b):
+        return jnp.sum(jnp.linalg.solve(a.T @ a, a.T @ b) ** 2)
+
+    got = jax.jit(jax.vmap(jax.grad(loss, (0, 1))))(x, y)
+    for g, w in zip(got, jax.vmap(jax.grad(want, (0, 1)))(a, b), strict=True):
+        assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
+
+
+def test_batches_of_large_matrices(forced, monkeypatch):
+    m, n, mesh = 28, 4, meshes.make((4,))  # nobody else's, so that nothing is remembered
+    x = meshes.put(meshes.random((5, m, n)), mesh)
+    monkeypatch.setattr(_dense_batch, "SMALL", m - 1)
+    text = str(jax.make_jaxpr(jax.vmap(lambda a: plait.linalg.qr(a, mesh=mesh, spec=P())))(x))
+    assert "plait_mesh_tsqr[" in text and "plait_mesh_batch[" not in text
+
+
+# ---- what travels --------------------------------------------------------------------------------
+
+
+def test_nothing_gathers_the_matrix(forced):
+    """No array of a device is larger than its part, and nobody else's collectives move anything."""
+    m, n, n_ranks = 800, 5, 4
+    mesh = meshes.make((n_ranks,))
+    x = meshes.put(meshes.random((m, n)), mesh, P("a"))
+    y = meshes.put(meshes.random((m,), seed=1), mesh, P("a"))
+
+    def loss(x, y):
+        q, r = plait.linalg.qr(x, mesh=mesh, spec=P("a"))
+        z = plait.linalg.lstsq(x, y, mesh=mesh, spec=P("a"))
+        return plait.sum(q**3, mesh=mesh, spec=P("a")) + jnp.sum(r**3) + jnp.sum(z**2)
+
+    slope = jax.grad(loss, (0, 1))
+    assert meshes.xla_collectives(slope, x, y) == []
+    text = jax.jit(slope).lower(x, y).compile().as_text()
+    sizes = [
+        int(np.prod([int(k) for k in dims.split(",")]))
+        for dims in re.findall(r"\bf64\[([0-9,]+)\]", text)
+    ]
+    assert "plait_tsqr" in text and max(sizes) == m * n // n_ranks
