@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "check_device_parts.h"
+#include "check_device_state.h"
 #include "dft.h"
 #include "kernel/reduce.h"
 
@@ -16,12 +17,14 @@ typedef struct {
     int64_t n_bytes;
 } copy_t;
 
+/* Where a wait has failed, host memory is given back (and overwritten) while its copy goes on. */
 static void run_copy(plait_device_t *device, void *argument)
 {
     const copy_t *copy = argument;
 
-    (void)device;
+    lock(device);
     memcpy(copy->to, copy->from, (size_t)copy->n_bytes);
+    unlock(device);
 }
 
 plait_status_t check_device_to_host(plait_device_t *device, plait_stream_t stream,
