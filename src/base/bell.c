@@ -13,10 +13,9 @@
 enum { TURNS_BEFORE_SLEEP = 400, SLEEP_NS = 50000000 };
 
 /* Who is woken may get the core of who woke it, and then waits for the end of a slice there. So a wait
- * that has a core to itself goes on yielding for PATIENCE_NS; that it has not, a yield shows that
- * takes longer than SHARED_NS (Cholesky of order 256 by two ranks, 2 cores, Linux 6: 0.35 ms instead of 0.4
- * to 3 ms). */
-enum { PATIENCE_NS = 5000000, SHARED_NS = 50000 };
+ * that has a core to itself goes on yielding until it is slow; that it has not, a yield shows that takes
+ * longer than this (Cholesky of order 256 by two ranks, 2 cores, Linux 6: 0.35 ms instead of 0.4 to 3). */
+enum { SHARED_NS = 50000 };
 
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *limit)
@@ -29,15 +28,13 @@ bool plait_bell_sleeps(const plait_wait_t *wait)
     return wait->n_polls >= TURNS_BEFORE_SLEEP || wait->is_slow;
 }
 
-static void yield_turn(plait_wait_t *wait)
+static plait_status_t yield_turn(plait_wait_t *wait)
 {
     const int64_t before = plait_clock_ns();
+    plait_status_t status = plait_wait_turn(wait);
 
-    (void)sched_yield();
-    const int64_t now = plait_clock_ns();
-    wait->n_polls++;
-    wait->start_ns = (wait->start_ns == 0) ? before : wait->start_ns;
-    wait->is_slow = now - before > SHARED_NS || now - wait->start_ns > PATIENCE_NS;
+    wait->is_slow = wait->is_slow || plait_clock_ns() - before > SHARED_NS;
+    return status;
 }
 
 plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
@@ -56,7 +53,7 @@ plait_status_t plait_bell_turn_within(plait_bell_t *bell, plait_wait_t *wait,
     if (!plait_bell_sleeps(wait)) {
         status = plait_wait_turn(wait);
     } else if (!wait->is_slow) {
-        yield_turn(wait);
+        status = yield_turn(wait);
     } else {
         /* Registered first, looked again then: either this sees the end of the wait, or the
          * other side sees the sleeper. */

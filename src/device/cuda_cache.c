@@ -1,6 +1,7 @@
 #include "device/cuda_cache.h"
 
 #include "base/alloc.h"
+#include "base/cache.h"
 #include "base/hash.h"
 
 #include <fcntl.h>
@@ -31,18 +32,11 @@ static uint64_t hash_of(const void *data, int64_t n_bytes)
 static bool name_folder(char path[PATH_MAX])
 {
     const char *own = getenv("PLAIT_CUDA_CACHE");
-    const char *cache = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    int n = -1;
+    bool has_own = own != NULL && own[0] != '\0';
 
-    if (own != NULL && own[0] != '\0') {
-        n = (strcmp(own, "0") != 0) ? snprintf(path, PATH_MAX, "%s", own) : -1;
-    } else if (cache != NULL && cache[0] != '\0') {
-        n = snprintf(path, PATH_MAX, "%s/plait/cuda", cache);
-    } else if (home != NULL && home[0] != '\0') {
-        n = snprintf(path, PATH_MAX, "%s/.cache/plait/cuda", home);
-    }
-    return n > 0 && n < PATH_MAX;
+    return has_own
+               ? strcmp(own, "0") != 0 && snprintf(path, PATH_MAX, "%s", own) < PATH_MAX
+               : plait_cache_path("cuda", path, PATH_MAX);
 }
 
 /* The folder and what is missing above it; code that is run later must be of this user alone. */

@@ -1,5 +1,6 @@
 #include "transport/gpu_aware.h"
 
+#include "base/cache.h"
 #include "base/hash.h"
 #include "base/status.h"
 #include "device/find.h"
@@ -169,16 +170,10 @@ static void write_key(const plait_device_t *device, plait_aware_distance_t dista
 static bool name_file(const char *key, char *file, size_t n_bytes)
 {
     const unsigned long long hash = plait_hash_bytes(PLAIT_HASH_SEED, key, strlen(key));
-    const char *cache = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
-    int n = -1;
+    char name[64];
 
-    if (cache != NULL && cache[0] != '\0') {
-        n = snprintf(file, n_bytes, "%s/plait/gpu-aware/%016llx", cache, hash);
-    } else if (home != NULL && home[0] != '\0') {
-        n = snprintf(file, n_bytes, "%s/.cache/plait/gpu-aware/%016llx", home, hash);
-    }
-    return n > 0 && n < (int)n_bytes;
+    (void)snprintf(name, sizeof(name), "gpu-aware/%016llx", hash);
+    return plait_cache_path(name, file, n_bytes);
 }
 
 plait_status_t plait_gpu_aware_key(int ordinal, int distance, char *key, int n_key,

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "device/cuda.h"
 #include "device/cuda_load.h"
+#include "folder.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -18,12 +19,9 @@ static char fakes_root[PATH_MAX - 256];
 static inline const char *folder_of(const char *name)
 {
     static char path[PATH_MAX];
-    const char *tmp = getenv("TMPDIR");
 
     if (fakes_root[0] == '\0') {
-        snprintf(fakes_root, sizeof(fakes_root), "%s/plait-fakes-XXXXXX",
-                 (tmp != NULL) ? tmp : "/tmp");
-        CHECK(mkdtemp(fakes_root) != NULL, "%s", fakes_root);
+        make_folder("plait-fakes", fakes_root, sizeof(fakes_root));
     }
     snprintf(path, sizeof(path), "%s/%s", fakes_root, name);
     for (char *at = path + strlen(fakes_root) + 1; at != NULL;

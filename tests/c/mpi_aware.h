@@ -8,6 +8,7 @@
 #include "coll_cases.h"
 #include "comm/comm.h"
 #include "device/find.h"
+#include "folder.h"
 #include "plait/coll.h"
 #include "transport/device_link.h"
 #include "transport/gpu_aware.h"
@@ -25,7 +26,7 @@ static struct {
     bool can;      /* MPI reads its memory */
     bool is_wrong; /* but not what was there */
     int says;      /* what the library says of itself */
-    char folder[64];
+    char folder[256];
 } aware;
 
 static int aware_query(int kind, int *can_p)
@@ -85,14 +86,13 @@ static inline void aware_begin(plait_device_t *device)
 {
     aware.device = device;
     plait_device_set_finder(aware_find);
-    (void)snprintf(aware.folder, sizeof(aware.folder), "/tmp/plait-aware-XXXXXX");
-    CHECK(mkdtemp(aware.folder) != NULL, "%s", aware.folder);
+    make_folder("plait-aware", aware.folder, sizeof(aware.folder));
     (void)setenv("XDG_CACHE_HOME", aware.folder, 1);
 }
 
 static inline void aware_end(void)
 {
-    char command[128];
+    char command[320];
 
     (void)snprintf(command, sizeof(command), "rm -r %s", aware.folder);
     CHECK(system(command) == 0, "%s", command);

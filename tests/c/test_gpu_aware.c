@@ -2,6 +2,7 @@
  * this test is functions of its own (the linker's --wrap), and its file a new one. */
 #include "check.h"
 #include "device/find.h"
+#include "folder.h"
 #include "transport/gpu_aware.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
@@ -14,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64];
-static char library[128];
+static char folder[256];
+static char library[320];
 static const char *host = "here";
 static int driver_version = 13000;
 
@@ -289,10 +290,9 @@ static void check_key(void)
 
 int main(void)
 {
-    char command[128];
+    char command[320];
 
-    (void)snprintf(folder, sizeof(folder), "/tmp/plait-aware-XXXXXX");
-    CHECK(mkdtemp(folder) != NULL, "%s", folder);
+    make_folder("plait-aware", folder, sizeof(folder));
     (void)snprintf(library, sizeof(library), "%s/libmpi.so", folder);
     (void)fclose(fopen(library, "w"));
     set_time(1000);

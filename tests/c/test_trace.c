@@ -2,6 +2,7 @@
 #include "base/flight.h"
 #include "base/trace.h"
 #include "check.h"
+#include "folder.h"
 #include "plan/describe.h"
 
 #include <pthread.h>
@@ -186,11 +187,7 @@ static void check_lines(void)
 
 int main(void)
 {
-    const char *tmp = getenv("TMPDIR");
-
-    (void)snprintf(folder, sizeof(folder), "%s/plait-test-XXXXXX",
-                   (tmp != NULL) ? tmp : P_tmpdir);
-    CHECK(mkdtemp(folder) != NULL, "folder");
+    make_folder("plait-test", folder, sizeof(folder));
     (void)setenv("PLAIT_FLIGHT", folder, 1);
     check_killed(true);
     check_killed(false);

@@ -1,0 +1,12 @@
+/* Where the user's files are kept from one process to the next. */
+#ifndef PLAIT_BASE_CACHE_H
+#define PLAIT_BASE_CACHE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The path of plait's `name` there: in $XDG_CACHE_HOME/plait or ~/.cache/plait. False: there is no such
+ * place, or the path is too long. */
+bool plait_cache_path(const char *name, char *path, size_t n_bytes);
+
+#endif
