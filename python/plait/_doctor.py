@@ -295,18 +295,7 @@ def run_test(n_ranks: int) -> tuple[dict | None, str]:
     """The figures of `n_ranks` ranks, or what they said instead."""
     command = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks)]
     command += ["--timeout", str(TEST_S), "-m", "plait._selftest"]
-    names = ("PLAIT_DEBUG", "PLAIT_TRACE")
-    environment = {k: v for k, v in os.environ.items() if k not in names}
-    environment.setdefault("JAX_PLATFORMS", "cpu")
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=TEST_S + 30,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    done = _launch.run_captured(command, TEST_S + 30)
     for line in done.stdout.splitlines():
         _, mark, figures = line.partition(MARK)
         if mark and done.returncode == 0:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from plait import _core, _errors, _gpus, _info, _world
+from plait import _core, _errors, _gpus, _info, _launch, _world
 from plait._finding import ERROR, NOTE, OK, WARNING, Finding
 
 MARK = "plait-gpu-aware "  # lines of rank 0 for who has started it
@@ -96,19 +96,8 @@ def command(launcher: str) -> list[str]:
 
 def run_job(launcher: str) -> tuple[int | None, str, str]:
     """Exit code, None where there was no end, and what was printed."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("PLAIT_DEBUG", "PLAIT_TRACE")}
-    environment |= {"PLAIT_CUDA": "1"}
-    environment.setdefault("JAX_PLATFORMS", "cpu")  # which is imported, and not used
     try:
-        done = subprocess.run(
-            command(launcher),
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=LIMIT_S + 30,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = _launch.run_captured(command(launcher), LIMIT_S + 30, PLAIT_CUDA="1")
     except subprocess.TimeoutExpired:
         return None, "", ""
     return done.returncode, done.stdout, done.stderr

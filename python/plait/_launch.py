@@ -364,3 +364,18 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
         if trace:
             merge_trace(trace)
         return verdict(folder, n_ranks, code)
+
+
+def run_captured(command, limit_s, **variables):
+    """A job of plait's own, and what it prints: without the lines and traces of the user's jobs."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PLAIT_DEBUG", "PLAIT_TRACE")}
+    environment.setdefault("JAX_PLATFORMS", "cpu")
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment | variables,
+        timeout=limit_s,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
