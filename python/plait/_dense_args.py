@@ -31,6 +31,12 @@ class Lay:
     shape: tuple[int, int] | None = None
     room: tuple[int, int] | None = None
 
+    @property
+    def turned(self) -> "Lay":
+        """That of the transpose."""
+        shape, room = self.shape and self.shape[::-1], self.room and self.room[::-1]
+        return Lay(self.spec[::-1], shape, room)
+
     def with_room(self, m: int, n: int) -> "Lay":
         """Of a result, in an array of these extents where the operand's has padding."""
         return self if self.room is None else dataclasses.replace(self, room=(m, n))

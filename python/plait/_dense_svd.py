@@ -130,6 +130,21 @@ def _by_column(rows: Any, columns: Any, x: Any, s: Any) -> Any:
     return x / s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
 
 
+def _completed(u: Matrix) -> Matrix:
+    """U with orthonormal columns, of one whose last ones may be short, or zero.
+
+    By QR; of R all that counts is the phase of its diagonal, 1 where columns were orthonormal.
+    """
+    q, r = qr(u)
+
+    def turn(rows: Any, columns: Any, x: Any, d: Any) -> Any:
+        d = d[jnp.minimum(columns, d.shape[0] - 1)]
+        size = jnp.abs(d).astype(d.dtype)
+        return x * jnp.where(size == 0, 1, d / jnp.where(size == 0, 1, size))
+
+    return q.map(turn, whole=(r.diagonal(),))
+
+
 @jax.custom_jvp
 def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
     """U, the singular values, descending, and V, of a matrix with m ≥ n."""
@@ -139,7 +154,12 @@ def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
         return gemm(q, u), s, v
     u, h = polar(a)
     w, v, _ = eigh(-h, "zero")
-    return gemm(u, v), jnp.maximum(-w, 0), v
+    u, s = gemm(u, v), jnp.maximum(-w, 0)
+    if a.n > 0:
+        # QDWH brings no singular value below ε to 1
+        is_singular = s[-1] <= 10 * a.n * jnp.finfo(s.dtype).eps * s[0]
+        u = lax.cond(is_singular, _completed, lambda u: u, u)
+    return u, s, v
 
 
 @svd.defjvp

@@ -83,7 +83,7 @@ def qr(
     data = _dense_args.check_matrix(a, "qr", shape=shape)
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "qr", {"a": data})["a"]
     deal = _dense_args.deal_of(found, block, "qr")
-    rows = _tall.rows_of(found, deal, block)
+    rows = _tall.rows_of(found.shape, found.x.dtype, deal, block)
     if rows is not None:
         return _dense_args.run(_factors_of_tall, found.x, lay=found.lay, rows=rows)
     return _dense_args.run(_factors, found.x, lay=found.lay, deal=deal)
@@ -126,7 +126,7 @@ def lstsq(
     found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lstsq", shapes)
     deal = _dense_args.deal_of(found["a"], block, "lstsq")
     a, b = found["a"], found["b"]
-    rows = _tall.rows_of(a, deal, block)
+    rows = _tall.rows_of(a.shape, a.x.dtype, deal, block)
     if rows is not None and b.x.size:
         return _dense_args.run(_least_of_tall, a.x, b.x, lay=a.lay, lay_b=b.lay, rows=rows)
     return _dense_args.run(_least, a.x, b.x, lay=a.lay, lay_b=b.lay, deal=deal)

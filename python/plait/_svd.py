@@ -1,11 +1,14 @@
 """Polar and singular value decompositions of global matrices."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_svd
+from plait import _dense_args, _dense_svd, _tall
 from plait._dealt import Deal
-from plait._dense_args import Lay
+from plait._dense_args import Lay, Operand
+from plait._tall import Rows
 
 
 class SVD(NamedTuple):
@@ -29,6 +32,12 @@ def _polar(a: Array, *, lay: Lay, deal: Deal) -> Polar:
     return Polar(_dense_args.back(u, lay), _dense_args.back(h, lay.with_room(n, n)))
 
 
+def _polar_of_tall(a: Array, *, lay: Lay, rows: Rows) -> Polar:
+    u, h = _tall.polar(rows, rows.split(a, lay))
+    n = a.shape[1]
+    return Polar(rows.back(u, lay), _tall.whole_back(h, rows.deal, lay.with_room(n, n)))
+
+
 def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
     x = _dense_args.deal_in(lay, a, deal)
     if x.m >= x.n:
@@ -40,10 +49,29 @@ def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
     return SVD(back(u, lay.with_room(m, k)), s, back(v.adjoint(), lay.with_room(k, n)))
 
 
-def _located(a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str) -> tuple[Any, dict]:
+def _svd_of_tall(a: Array, *, lay: Lay, rows: Rows) -> SVD:
+    u, s, vh = _tall.svd(rows, rows.split(a, lay))
+    m, n = a.shape
+    k = min(m, n)
+    vh = _tall.whole_back(vh, rows.deal, lay.with_room(k, n))
+    return SVD(rows.back(u, lay.with_room(m, k)), s, vh)
+
+
+def _svd_of_wide(a: Array, *, lay: Lay, rows: Rows) -> SVD:
+    """By that of the adjoint, which is tall."""
+    v, s, uh = _svd_of_tall(jnp.conj(a.T), lay=lay.turned, rows=rows)
+    return SVD(jnp.conj(uh.T), s, jnp.conj(v.T))
+
+
+def _located(a: Any, mesh: Any, spec: Any, shape: Any, name: str) -> Operand:
     data = _dense_args.check_matrix(a, name, shape=shape)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
-    return found, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
+    return _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
+
+
+def _rows_of(found: Operand, shape: tuple, block: int | None, name: str) -> Rows | None:
+    """How an operand, or its adjoint, that has this shape is split by rows, if it should be."""
+    deal = _dense_args.deal_of(dataclasses.replace(found, shape=shape), block, name)
+    return _tall.rows_of(shape, found.x.dtype, deal, block)
 
 
 def polar(
@@ -57,7 +85,8 @@ def polar(
     """Factor a matrix that is distributed over a mesh into u with orthonormal columns and h ≥ 0.
 
     u is the nearest matrix with orthonormal columns. Both are split as ``a``, along the axes whose
-    extents the mesh divides.
+    extents the mesh divides. A matrix of far more rows than columns is factored by rows first, as
+    in `qr`, unless ``block`` says in which blocks columns are dealt out.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide: padding is not read, and zero in results that are split as the matrix.
@@ -75,11 +104,15 @@ def polar(
         >>> h.round(5).tolist()
         [[2.0, 0.0], [0.0, 2.0]]
     """
-    found, given = _located(a, block, mesh, spec, shape, "polar")
+    found = _located(a, mesh, spec, shape, "polar")
     m, n = found.shape
     if m < n:
         raise ValueError(f"polar: a is {m} x {n}; take that of its transpose")
-    return _dense_args.run(_polar, found.x, **given)
+    rows = _rows_of(found, (m, n), block, "polar")
+    if rows is not None:
+        return _dense_args.run(_polar_of_tall, found.x, lay=found.lay, rows=rows)
+    deal = _dense_args.deal_of(found, block, "polar")
+    return _dense_args.run(_polar, found.x, lay=found.lay, deal=deal)
 
 
 def svd(
@@ -97,7 +130,8 @@ def svd(
 
     It is made of the polar decomposition and an eigendecomposition of its Hermitian factor, after a
     QR factorization where there are twice as many rows as columns: never of aᴴ a, which has half of
-    the digits.
+    the digits. That QR goes along a tree, as in `qr`, where it is cheaper, unless ``block`` says in
+    which blocks columns are dealt out.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide: padding is not read, and zero behind the vectors; there are as many singular values as
@@ -115,5 +149,11 @@ def svd(
         >>> plait.linalg.svd(jnp.array([[0.0, -3.0], [2.0, 0.0]])).s.round(5).tolist()
         [3.0, 2.0]
     """
-    found, given = _located(a, block, mesh, spec, shape, "svd")
-    return _dense_args.run(_svd, found.x, **given)
+    found = _located(a, mesh, spec, shape, "svd")
+    m, n = found.shape
+    rows = _rows_of(found, (max(m, n), min(m, n)), block, "svd")
+    if rows is not None:
+        by_rows = _svd_of_tall if m >= n else _svd_of_wide
+        return _dense_args.run(by_rows, found.x, lay=found.lay, rows=rows)
+    deal = _dense_args.deal_of(found, block, "svd")
+    return _dense_args.run(_svd, found.x, lay=found.lay, deal=deal)

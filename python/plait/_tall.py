@@ -1,5 +1,7 @@
 """Matrices of far more rows than columns, split by rows over all devices: QR along a tree.
 
+Singular values and polar decompositions are those of R, which is dealt out for them.
+
 A device has as many rows as any other, the last ones of the last devices zero, which stay zero in
 Q. R and all else that is n x n is whole on every device. Derivatives multiply rows where they are;
 what travels is one sum over the devices of n x n.
@@ -23,6 +25,7 @@ from plait import (
     _dense_batch,
     _dense_qr,
     _dense_rules,
+    _dense_svd,
     _jax,
     _mesh_rules,
     _sites,
@@ -101,19 +104,18 @@ def whole_back(x: Any, deal: Deal, lay: _dense_args.Lay, ndim: int = 2) -> Any:
     return jnp.squeeze(x, 1) if ndim == 1 else x
 
 
-def rows_of(operand: _dense_args.Operand, deal: Deal, block: int | None) -> Rows | None:
-    """How the operand is split by rows, if that is cheaper than dealing it out in columns.
+def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -> Rows | None:
+    """How such a matrix is split by rows, if that is cheaper than dealing it out in columns.
 
     Seconds by what was measured on one machine (see `src/dense/whole.c`). By rows each device
     factors its own and multiplies Q with n x n coefficients; at each of the tree's levels a pair of
     triangles is factored and multiplied. Dealt out all devices read all panels, twice, and one
     factors a panel at half the speed.
     """
-    rows = Rows(deal, *operand.shape)
+    rows = Rows(deal, *shape)
     n, n_ranks = rows.n, deal.n_ranks
     if block is not None or n_ranks == 1 or n == 0 or rows.each < n:
         return None
-    dtype = operand.x.dtype
     is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
     rate = 30e9 / (4 if is_complex else 1) * (2 if dtype.name in ("float32", "complex64") else 1)
     levels = math.ceil(math.log2(n_ranks))
@@ -234,6 +236,22 @@ def _adjoint_times(rows: Rows, x: Any, y: Any) -> Any:
     return _sums(rows.deal, parts)
 
 
+# ---- what all devices have, dealt out, and back --------------------------------------------------
+
+
+def _dealt_out(rows: Rows, x: Any) -> Matrix:
+    """An n x n matrix that all devices have."""
+    deal, n = rows.deal, rows.n
+    given = {"dims": deal.shape(n, n), "shape": (n, n), "blocks": ((0, 0), (deal.block, 0))}
+    return Matrix(deal.redistribute(x.T, WHOLE, deal.spec, **given), deal, n, n)
+
+
+def _on_all(x: Matrix) -> Any:
+    """Such a matrix on all devices again."""
+    given = {"dims": (x.n, x.m), "shape": (x.n, x.m), "blocks": ((x.deal.block, 0), (0, 0))}
+    return x.deal.redistribute(x.data, x.deal.spec, WHOLE, **given).T
+
+
 # ---- the factorization ---------------------------------------------------------------------------
 
 
@@ -250,12 +268,8 @@ def _by_columns(rows: Rows, x: Any) -> list:
         blocks=(whole, dealt),
     )
     q, r = _dense_qr.qr(Matrix(data, deal, rows.m, rows.n))
-    back = functools.partial(deal.redistribute, blocks=(dealt, whole))
-    square = (rows.n, rows.n)
-    return [
-        back(q.data, deal.spec, rows.spec, dims=rows.dims, shape=shape),
-        back(r.data, deal.spec, WHOLE, dims=square, shape=square),
-    ]
+    given = {"dims": rows.dims, "shape": shape, "blocks": (dealt, whole)}
+    return [deal.redistribute(q.data, deal.spec, rows.spec, **given), _on_all(r).T]
 
 
 def _tsqr_results(aval: Any, *, rows: Rows, site: int) -> list:
@@ -333,3 +347,17 @@ def lstsq(rows: Rows, x: Any, b: Any) -> Any:
     """The solution of least squares, whole; b: split by rows as x."""
     q, r = qr(rows, x)
     return solve_triangular(r, _adjoint_times(rows, q, b))
+
+
+def polar(rows: Rows, x: Any) -> tuple:
+    """U, split as x, and H, whole: those of R = U' H, with U = Q U'."""
+    q, r = qr(rows, x)
+    u, h = _dense_svd.polar(_dealt_out(rows, r))
+    return _times(rows, q, _on_all(u)), _on_all(h)
+
+
+def svd(rows: Rows, x: Any) -> tuple:
+    """U, split as x, the singular values, and Vᴴ, whole: those of R = U' S Vᴴ, with U = Q U'."""
+    q, r = qr(rows, x)
+    u, s, v = _dense_svd.svd(_dealt_out(rows, r))
+    return _times(rows, q, _on_all(u)), s, _on_all(v.adjoint())

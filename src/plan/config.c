@@ -1,6 +1,7 @@
 #include "plan/config.h"
 
 #include "base/status.h"
+#include "base/text.h"
 #include "device/find.h"
 
 #include <stdatomic.h>
@@ -73,10 +74,8 @@ static int value_of(int i)
  * name, or NULL. */
 static void append(char *text, size_t n_bytes, const char *name, const char *value)
 {
-    const size_t used = strlen(text);
-
-    (void)snprintf(text + used, n_bytes - used, "%s%s%s%s", (used > 0) ? ", " : "",
-                   name, (value != NULL) ? " " : "", (value != NULL) ? value : "");
+    plait_text_append(text, n_bytes, "%s%s%s%s", (text[0] != '\0') ? ", " : "", name,
+                      (value != NULL) ? " " : "", (value != NULL) ? value : "");
 }
 
 static void list_choices(const plait_config_key_t *key, char *text, size_t n_bytes)

@@ -4,12 +4,12 @@
 #include "base/clock.h"
 #include "base/site.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,18 +121,6 @@ static void say_call(const plait_plan_t *plan, char text[SAID_BYTES])
                    (where[0] != '\0') ? " at " : "", where);
 }
 
-/* Appends to a text as far as there is room. */
-static void __attribute__((format(printf, 3, 4)))
-append(char *text, size_t room, const char *format, ...)
-{
-    size_t used = strlen(text);
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(text + used, room - used, format, args);
-    va_end(args);
-}
-
 /* One line for each call that differs from those above it, with the ranks that made it; how
  * many. */
 static int list_calls(const plait_session_t *session, char *text, size_t room)
@@ -150,13 +138,13 @@ static int list_calls(const plait_session_t *session, char *text, size_t room)
             continue;
         }
         n_lines++;
-        append(text, room, "\n  rank %d", r);
+        plait_text_append(text, room, "\n  rank %d", r);
         for (int q = r + 1; q < size; q++) {
             if (strncmp(plait_peer_bytes(session, q), said, SAID_BYTES) == 0) {
-                append(text, room, ", %d", q);
+                plait_text_append(text, room, ", %d", q);
             }
         }
-        append(text, room, ": %.*s", SAID_BYTES, said);
+        plait_text_append(text, room, ": %.*s", SAID_BYTES, said);
     }
     return n_lines;
 }

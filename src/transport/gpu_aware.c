@@ -3,6 +3,7 @@
 #include "base/cache.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "device/find.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
@@ -123,11 +124,9 @@ static int is_gpu_layer(struct dl_phdr_info *info, size_t size, void *data)
     return info->dlpi_name != NULL && strstr(info->dlpi_name, "libmpi_gtl_") != NULL;
 }
 
-static void append(char *text, size_t n_bytes, const char *name, const char *value)
+static void add(char key[KEY_BYTES], const char *name, const char *value)
 {
-    const size_t used = strlen(text);
-
-    (void)snprintf(text + used, n_bytes - used, "; %s %s", name, value);
+    plait_text_append(key, KEY_BYTES, "; %s %s", name, value);
 }
 
 /* In one line. */
@@ -142,23 +141,22 @@ static void write_key(const plait_device_t *device, plait_aware_distance_t dista
     (void)gethostname(host, sizeof(host) - 1);
     (void)stat(library, &file);
     (void)snprintf(key, KEY_BYTES, "host %s", host);
-    append(key, KEY_BYTES, "MPI", library);
+    add(key, "MPI", library);
     (void)snprintf(number, sizeof(number), "%lld.%09ld", (long long)file.st_mtim.tv_sec,
                    (long)file.st_mtim.tv_nsec);
-    append(key, KEY_BYTES, "of", number);
+    add(key, "of", number);
     (void)snprintf(number, sizeof(number), "%d", device->table->driver(device));
-    append(key, KEY_BYTES, "driver", number);
+    add(key, "driver", number);
     for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++) {
         const char *value = getenv(switches[i]);
         if (value != NULL) {
-            append(key, KEY_BYTES, switches[i], value);
+            add(key, switches[i], value);
         }
     }
     if (dl_iterate_phdr(is_gpu_layer, NULL) != 0) {
-        append(key, KEY_BYTES, "with", "libmpi_gtl");
+        add(key, "with", "libmpi_gtl");
     }
-    append(key, KEY_BYTES, "ranks of",
-           (distance == PLAIT_AWARE_NEAR) ? "one node" : "two nodes");
+    add(key, "ranks of", (distance == PLAIT_AWARE_NEAR) ? "one node" : "two nodes");
     for (char *at = key; *at != '\0'; at++) {
         if (*at == '\n') {
             *at = ' ';

@@ -59,6 +59,21 @@ def test_small_singular_values_are_found():
 
 
 @pytest.mark.parametrize(
+    "size, shape, rank, dtype",
+    [((9, 6), (4,), 4, "float64"), ((8, 8), (2, 2), 0, "complex128"), ((5, 14), (2,), 1, "float32")]
+    + [((7, 7), None, 6, "complex64"), ((12, 5), (8,), 0, "float64")],
+)
+def test_vectors_of_a_singular_matrix_are_orthonormal(size, shape, rank, dtype):
+    (m, n), k = size, min(size)
+    a = (meshes.random((m, rank), dtype) @ meshes.random((rank, n), dtype, 1)).astype(dtype)
+    u, s, vh = plait.linalg.svd(matrices.put(a, shape))
+    matrices.check_orthonormal(u)
+    matrices.check_orthonormal(np.asarray(vh).conj().T)
+    matrices.check_product((np.asarray(u) * np.asarray(s), vh), a, m + n)
+    assert np.abs(s[rank:k]).max() <= matrices.limit(m + n, dtype) * (s[0] or 1)
+
+
+@pytest.mark.parametrize(
     "dtype, shape, size", [("float64", (4,), (6, 5)), ("complex128", (2, 2), (5, 5))]
 )
 def test_gradients(dtype, shape, size):

@@ -1,4 +1,4 @@
-"""QR and least squares of tall matrices by rows: oracles, padding, derivatives, what travels."""
+"""Factors of tall matrices by rows, and least squares: oracles, padding, derivatives, traffic."""
 
 import re
 
@@ -13,7 +13,7 @@ import pytest
 import test_linalg_factors as factors
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from plait import _dense_args, _dense_batch, _tall
+from plait import _dense_batch, _tall
 from plait._dealt import Deal
 from test_linalg_shape import data, padded
 
@@ -24,11 +24,11 @@ def forced(monkeypatch):
     monkeypatch.setattr(_tall, "FORCED", True)
 
 
-def is_by_rows(function, *args):
-    """Whether a program has a factorization by rows; it has none by columns then."""
+def is_by_rows(function, *args, is_alone=True):
+    """Whether a program has factorizations by rows; alone it has none by columns then."""
     text = str(jax.make_jaxpr(function)(*args))
     found = [name in text for name in ("plait_mesh_tsqr[", "plait_mesh_geqrf[")]
-    assert found[0] != found[1]
+    assert not is_alone or found[0] != found[1]
     return found[0]
 
 
@@ -82,6 +82,49 @@ def test_lstsq(forced, dtype, shape):
     assert is_by_rows(plait.linalg.lstsq, x, meshes.put(b, mesh))
 
 
+@pytest.mark.parametrize("m, n, shape, spec, dtype, kind", CASES[::2])
+def test_svd(forced, m, n, shape, spec, dtype, kind):
+    mesh, a = meshes.make(shape, kind), meshes.random((m, n), dtype)
+    wide = spec if spec == P(None, "a") else P(*(*spec, None, None)[1::-1])
+    for whole, split in ((a, spec), (a.conj().T, wide)):
+        x = meshes.put(whole, mesh, split)
+        assert is_by_rows(plait.linalg.svd, x, is_alone=False)
+        u, s, vh = plait.linalg.svd(x)
+        assert u.shape == (len(whole), n) and s.shape == (n,) and vh.shape == (n, whole.shape[1])
+        matrices.check_product((np.asarray(u) * np.asarray(s), vh), whole, m)
+        matrices.check_orthonormal(u)
+        matrices.check_orthonormal(np.asarray(vh).conj().T)
+        want = oracle.svd(whole)
+        assert np.abs(np.asarray(s) - want).max() <= matrices.limit(m, dtype) * want[0]
+        by_columns = plait.linalg.svd(x, block=2)
+        for ours, theirs in zip((u, s, vh), by_columns, strict=True):
+            assert ours.sharding.is_equivalent_to(theirs.sharding, ours.ndim)
+
+
+@pytest.mark.parametrize("m, n, shape, spec, dtype, kind", CASES[1::2])
+def test_polar(forced, m, n, shape, spec, dtype, kind):
+    mesh, a = meshes.make(shape, kind), meshes.random((m, n), dtype)
+    x = meshes.put(a, mesh, spec)
+    assert is_by_rows(plait.linalg.polar, x, is_alone=False)
+    u, h = plait.linalg.polar(x)
+    matrices.check_orthonormal(u)
+    matrices.check_product((u, h), a, m)
+    bound = matrices.limit(m, dtype) * np.linalg.cond(a)
+    for ours, want in zip((u, h), oracle.polar(a), strict=True):
+        assert matrices.norm(np.asarray(ours) - want) <= bound * matrices.norm(want)
+    for ours, theirs in zip((u, h), plait.linalg.polar(x, block=2), strict=True):
+        assert ours.sharding.is_equivalent_to(theirs.sharding, 2)
+
+
+def test_svd_of_deficient_rank(forced):
+    """Q is orthonormal where R is singular, too."""
+    a = meshes.random((40, 2)) @ meshes.random((2, 5), seed=1)
+    u, s, vh = plait.linalg.svd(meshes.put(a, meshes.make((4,)), P("a")))
+    matrices.check_product((np.asarray(u) * np.asarray(s), vh), a, 40)
+    matrices.check_orthonormal(u)
+    assert np.abs(s[2:]).max() <= matrices.limit(40, "float64") * s[0]
+
+
 @pytest.mark.parametrize(
     "dtype, shape, spec, room",
     [("float64", (4,), P("a"), (44, 8)), ("complex128", (2, 2), P("a", "b"), (42, 6))],
@@ -94,10 +137,15 @@ def test_padding_is_not_read(forced, dtype, shape, spec, room):
     given = {"mesh": mesh, "spec": spec, "shape": (m, n)}
 
     def every(x, y):
-        return plait.linalg.qr(x, **given), plait.linalg.lstsq(x, y, **given)
+        factors = [f(x, **given) for f in (plait.linalg.qr, plait.linalg.polar, plait.linalg.svd)]
+        return *factors, plait.linalg.lstsq(x, y, **given)
 
-    assert is_by_rows(every, x, y)
-    (q, r), solution = plait.jit(every)(x, y)
+    assert is_by_rows(every, x, y, is_alone=False)
+    (q, r), (w, h), (u, s, vh), solution = plait.jit(every)(x, y)
+    assert w.shape == u.shape == room and h.shape == vh.shape == (room[1], room[1])
+    assert s.shape == (n,)
+    matrices.check_product((data(w, m, n), data(h, n, n)), a, m)
+    matrices.check_product((data(u, m, n) * np.asarray(s), data(vh, n, n)), a, m)
     assert q.shape == room and r.shape == (room[1], room[1])
     assert q.sharding.is_equivalent_to(x.sharding, 2)
     q, r = data(q, m, n), data(r, n, n)
@@ -119,9 +167,8 @@ def test_not_finite(forced):
 def test_when_rows_are_split():
     def is_tall(m, n, n_ranks, block=None, dtype="float64"):
         mesh = meshes.make((n_ranks,))
-        x = jax.ShapeDtypeStruct((m, n), dtype)
-        operand = _dense_args.Operand(x, None, (m, n))
-        return _tall.rows_of(operand, Deal(mesh, max(1, min(32, n // 8))), block) is not None
+        deal = Deal(mesh, max(1, min(32, n // 8)))
+        return _tall.rows_of((m, n), np.dtype(dtype), deal, block) is not None
 
     assert is_tall(200000, 32, 2) and is_tall(200000, 32, 8, dtype="complex64")
     assert not is_tall(200000, 32, 2, block=4)  # dealt out was asked for
@@ -157,6 +204,33 @@ def test_gradients(forced, dtype, shape, spec):
 
     assert is_by_rows(ours, a)
     got = factors.slopes(ours, a)(meshes.put(a, mesh, spec))
+    want = factors.slopes(theirs, a)(a)
+    for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
+
+
+@factors.BOTH
+def test_gradients_of_singular_values_and_polar(forced, dtype, shape):
+    m, n, mesh = 20, 3, meshes.make(shape)
+    a = meshes.random((m, n), dtype)
+
+    def projected(u, s, vh):
+        """What the phases of singular vectors do not change, and what is no constant."""
+        weights = jnp.arange(1, n + 1, dtype=dtype)[None]
+        return (u * weights) @ jnp.conj(u.T), s, (vh.T * weights) @ jnp.conj(vh)
+
+    def ours(a):
+        given = {"mesh": mesh, "spec": P("a")}
+        wide = plait.linalg.svd(jnp.conj(a.T), mesh=mesh, spec=P(None, "a"))
+        u, h = plait.linalg.polar(a, **given)
+        return projected(*plait.linalg.svd(a, **given)), projected(*wide)[1], u, h
+
+    def theirs(a):
+        u, s, vh = jnp.linalg.svd(a, full_matrices=False)
+        return projected(u, s, vh), s, u @ vh, (jnp.conj(vh.T) * s[None].astype(dtype)) @ vh
+
+    assert is_by_rows(ours, a, is_alone=False)
+    got = factors.slopes(ours, a)(meshes.put(a, mesh, P("a")))
     want = factors.slopes(theirs, a)(a)
     for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
