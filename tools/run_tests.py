@@ -472,6 +472,7 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "mpi-2": mpi("mpi-2", 2),
     "doctest": doctests,
     "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
+    "reads": mpi("reads", 2, ("mesh",), environment={"PLAIT_DIRECT": "read"}),
     "hosts": hosts("hosts", 2, 4),
     "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
     "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),

@@ -1,9 +1,11 @@
 #include "device/pool.h"
 
 #include "base/alloc.h"
+#include "base/shared.h"
 #include "base/status.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -11,29 +13,46 @@
  */
 enum { MAX_BUFFERS = 64 };
 
+/* Up to here a peer reads it well in small pages: they are not more than a processor remembers
+ * (1536 to 3072). */
+enum { SMALL_PAGES_BYTES = 4 << 20, HUGE_PAGE = 2 << 20 };
+
 typedef struct {
     void *data;
     int64_t n_bytes;
     bool is_taken;
+    uint64_t token;        /* 0: nobody else can map it */
+    plait_shared_t shared; /* what it is else */
 } entry_t;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static entry_t entries[MAX_BUFFERS];
+static atomic_bool has_no_huge_pages;
 
 /* The smallest free buffer that is large enough but no giant; NULL if there is none. */
-static entry_t *find_fit(int64_t n_bytes)
+static entry_t *find_fit(int64_t n_bytes, bool is_shown)
 {
     entry_t *best = NULL;
 
     for (int i = 0; i < MAX_BUFFERS; i++) {
         entry_t *e = &entries[i];
         bool fits = e->data != NULL && !e->is_taken && e->n_bytes >= n_bytes &&
-                    e->n_bytes / 2 <= n_bytes;
+                    e->n_bytes / 2 <= n_bytes && (e->token != 0) == is_shown;
         if (fits && (best == NULL || e->n_bytes < best->n_bytes)) {
             best = e;
         }
     }
     return best;
+}
+
+static void release(entry_t *entry)
+{
+    if (entry->token != 0) {
+        plait_shared_destroy(&entry->shared);
+    } else {
+        plait_free(entry->data);
+    }
+    *entry = (entry_t){0};
 }
 
 /* An entry without a buffer, if need be at the cost of a free buffer that nobody fits.
@@ -52,8 +71,7 @@ static entry_t *find_empty(void)
         }
     }
     if (found != NULL) {
-        plait_free(found->data);
-        found->data = NULL;
+        release(found);
     }
     return found;
 }
@@ -67,7 +85,7 @@ plait_status_t plait_pool_take(int64_t n_bytes, void **buffer_p)
         goto done;
     }
     (void)pthread_mutex_lock(&mutex);
-    entry_t *entry = find_fit(n_bytes);
+    entry_t *entry = find_fit(n_bytes, false);
     if (entry == NULL) {
         void *data = plait_alloc_aligned(n_bytes);
         entry = (data != NULL) ? find_empty() : NULL;
@@ -85,6 +103,67 @@ plait_status_t plait_pool_take(int64_t n_bytes, void **buffer_p)
                 "no memory for a work buffer of %lld bytes", (long long)n_bytes);
 done:
     return status;
+}
+
+/* False: there is no such memory. */
+static bool make_shown(int64_t n_bytes, plait_shared_t *shared)
+{
+    const bool is_large = n_bytes >= SMALL_PAGES_BYTES;
+    bool is_made = false;
+
+    if (is_large) {
+        n_bytes = (n_bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    }
+    is_made = !(is_large && atomic_load(&has_no_huge_pages)) &&
+              plait_shared_create("plait-work", n_bytes, shared) == PLAIT_OK;
+    if (is_made && is_large && !plait_shared_compact(shared)) {
+        atomic_store(&has_no_huge_pages, true);
+        plait_shared_destroy(shared);
+        is_made = false;
+    }
+    return is_made;
+}
+
+/* As a buffer of the pool that is taken; NULL: there is no entry for it. */
+static const entry_t *enter_shown(const plait_shared_t *shared)
+{
+    entry_t *entry = NULL;
+
+    (void)pthread_mutex_lock(&mutex);
+    entry = find_empty();
+    if (entry != NULL) {
+        *entry = (entry_t){.data = shared->base,
+                           .n_bytes = shared->n_bytes,
+                           .is_taken = true,
+                           .token = shared->inode << 32 | (uint32_t)shared->fd,
+                           .shared = *shared};
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    return entry;
+}
+
+plait_status_t plait_pool_take_shown(int64_t n_bytes, void **buffer_p,
+                                     uint64_t *token_p)
+{
+    plait_shared_t made = {.fd = -1};
+    const entry_t *found = NULL;
+
+    (void)pthread_mutex_lock(&mutex);
+    entry_t *fit = find_fit(n_bytes, true);
+    if (fit != NULL) {
+        fit->is_taken = true;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    found = fit;
+    if (found == NULL && n_bytes > 0 && make_shown(n_bytes, &made)) {
+        found = enter_shown(&made);
+        if (found == NULL) {
+            plait_shared_destroy(&made);
+        }
+    }
+    *token_p = (found != NULL) ? found->token : 0;
+    *buffer_p = (found != NULL) ? found->data : NULL;
+    return (found != NULL) ? PLAIT_OK : plait_pool_take(n_bytes, buffer_p);
 }
 
 void plait_pool_give(void *buffer)
@@ -115,8 +194,7 @@ int64_t plait_pool_trim(void)
     for (int i = 0; i < MAX_BUFFERS; i++) {
         if (entries[i].data != NULL && !entries[i].is_taken) {
             n_bytes += entries[i].n_bytes;
-            plait_free(entries[i].data);
-            entries[i] = (entry_t){0};
+            release(&entries[i]);
         }
     }
     (void)pthread_mutex_unlock(&mutex);

@@ -298,13 +298,12 @@ static plait_status_t run_group(plait_pass_work_t *w, int64_t n_planes)
     const plait_pass_t *pass = w->pass;
     const plait_plan_t *plan = w->exec->plan;
     const int64_t at = (pass->n_outer > 0) ? w->index[pass->n_outer - 1] : 0;
-    const bool reads = plait_gather_reads(pass, plan);
-    const int64_t n_at_most = reads ? plait_gather_planes(pass, plan) : 1;
+    const int64_t n_at_most = w->reads ? plait_gather_planes(pass, plan) : 1;
     int64_t n = 1;
 
     for (int64_t i = 0; i < n_planes; i += n) {
         n = plait_min(n_at_most, n_planes - i);
-        if (reads) {
+        if (w->reads) {
             PLAIT_TRY(run_read(w, n));
         } else {
             run_plane(w);
@@ -365,7 +364,8 @@ static plait_status_t run_part(void *context, int i, int n)
     const int64_t n_planes = n_planes_of(job->pass);
     plait_pass_work_t w = {.pass = job->pass,
                            .exec = job->exec,
-                           .scratch = scratch_of(job->pass, job->exec->plan)};
+                           .scratch = scratch_of(job->pass, job->exec->plan),
+                           .reads = plait_gather_reads_now(job->pass, job->exec)};
 
     w.area = job->exec->scratch + i * w.scratch.total;
     w.in = (const char **)(void *)(w.area + w.scratch.in);

@@ -21,6 +21,17 @@ bool plait_gather_reads(const plait_pass_t *pass, const plait_plan_t *plan)
     return is_remote && plan->direct == PLAIT_DIRECT_READ;
 }
 
+bool plait_gather_reads_now(const plait_pass_t *pass, const plait_exec_t *exec)
+{
+    bool reaches_all = true;
+
+    for (int i = 0; i < pass->n_pieces; i++) {
+        const plait_piece_t *p = &pass->pieces[i];
+        reaches_all = reaches_all && plait_exec_reaches(exec, p->peer, p->slot);
+    }
+    return !reaches_all;
+}
+
 /* Whether what lies every `step` bytes is little more than n_bytes long, so that the gaps may be
  * read, too. */
 static bool is_dense(int64_t step, int64_t n_bytes)

@@ -17,7 +17,8 @@ typedef struct {
     const plait_pass_t *pass;
     plait_exec_t *exec;
     plait_pass_scratch_t scratch;
-    char *area;                    /* this thread's scratch */
+    char *area; /* this thread's scratch */
+    bool reads; /* rows of peers come by plait_gather_read, not from where they are */
     int64_t index[PLAIT_MAX_NDIM]; /* of the plane */
     int64_t box_plane;             /* its number among those put together */
     const char **in;
@@ -57,8 +58,11 @@ static inline int64_t plait_pass_outer_at(const plait_pass_t *pass,
 
 /* ------------------------------------------------------------------ pass_gather.c */
 
-/* Whether there are rows in peers' memory that cannot be read at their address. */
+/* Whether there are rows in peers' memory that may have to be copied before they are used. */
 bool plait_gather_reads(const plait_pass_t *pass, const plait_plan_t *plan);
+
+/* Whether that is so in this execution: what peers show is read where it is. */
+bool plait_gather_reads_now(const plait_pass_t *pass, const plait_exec_t *exec);
 
 /* How much is read at a time: adjacent planes, or elements of the rows of one. */
 int64_t plait_gather_planes(const plait_pass_t *pass, const plait_plan_t *plan);

@@ -505,6 +505,9 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
     const array_t to = result_of(stage);
     plait_move_t move = {0};
 
+    if (from->slot > plait_slot_ret(f->plan, 0)) {
+        plait_plan_show_work(f->plan);
+    }
     PLAIT_TRY(plait_plan_fence(f->plan));
     if (stage->view != PLAIT_FFT_SAME) {
         PLAIT_TRY(plait_four_step_move(f, from->layout, from->slot, stage));

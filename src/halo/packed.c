@@ -84,6 +84,7 @@ plait_status_t plait_packed_fill(plait_plan_t *plan, const plait_flow_t *flow,
         }
     }
     PLAIT_TRY(plait_plan_add_work(plan, n_bytes, work_p));
+    plait_plan_show_work(plan);
     PLAIT_TRY(plait_plan_move(plan, &move));
 done:
     plait_move_clear(&move);

@@ -49,27 +49,41 @@ static int64_t kept_bytes(const plait_plan_t *plan)
                               : 0;
 }
 
-/* One pooled buffer holds all work slots, the kept records and the scratch, each on its own
- * cache lines. */
+/* Where peers' work memory is mapped. */
+static int64_t shown_bytes(const plait_plan_t *plan)
+{
+    return plan->shows_work ? padded(plan->n_ranks * (int64_t)sizeof(plait_shown_t))
+                            : 0;
+}
+
+/* One pooled buffer holds all work slots, the kept records, what peers show, and the scratch, each on
+ * its own cache lines. The first work slot is its begin. */
 static plait_status_t take_memory(plait_exec_t *exec, void **memory_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_plan_t *plan = exec->plan;
     int first = plan->n_args + plan->n_rets;
-    int64_t n_bytes = padded(plan->scratch_bytes) + kept_bytes(plan);
+    int64_t n_bytes =
+        padded(plan->scratch_bytes) + kept_bytes(plan) + shown_bytes(plan);
     char *at = NULL;
 
     for (int s = first; s < plait_plan_n_slots(plan); s++) {
         n_bytes += padded(plan->slot_bytes[s]);
     }
-    PLAIT_TRY(plait_pool_take(n_bytes, memory_p));
+    PLAIT_TRY(plan->shows_work ? plait_pool_take_shown(n_bytes, memory_p, &exec->token)
+                               : plait_pool_take(n_bytes, memory_p));
     at = *memory_p;
     for (int s = first; s < plait_plan_n_slots(plan); s++) {
         exec->slot[s] = at;
         at += padded(plan->slot_bytes[s]);
     }
     exec->kept = at;
-    exec->scratch = at + kept_bytes(plan);
+    at += kept_bytes(plan);
+    if (plan->shows_work) {
+        exec->shown = (plait_shown_t *)(void *)at;
+        memset(exec->shown, 0, (size_t)shown_bytes(plan));
+    }
+    exec->scratch = at + shown_bytes(plan);
 done:
     return status;
 }
@@ -201,6 +215,36 @@ static void fill_record(const plait_exec_t *exec, bool publishes, plait_status_t
     for (int s = 0; s < mine->n_slots; s++) {
         mine->slot[s] = (uint64_t)(uintptr_t)exec->slot[s];
     }
+    if (mine->n_slots > 0 && mine->n_slots < PLAIT_MAX_SLOTS && exec->token != 0) {
+        mine->slot[mine->n_slots++] = exec->token;
+    }
+}
+
+/* Maps what peers show behind their slots' addresses. */
+static void map_peers(plait_exec_t *exec)
+{
+    plait_session_t *session = &exec->session;
+    const int n_slots = plait_plan_n_slots(exec->plan);
+
+    for (int r = 0; r < exec->plan->n_ranks; r++) {
+        const plait_record_t *record = plait_peer_record(session, r);
+        plait_shown_t *shown = &exec->shown[r];
+        if (r != exec->plan->rank && record->n_slots > n_slots && shown->token == 0) {
+            shown->token = record->slot[n_slots];
+            shown->base = session->end->transport->map(session, r, shown->token);
+        }
+    }
+}
+
+static void unmap_peers(plait_exec_t *exec)
+{
+    plait_session_t *session = &exec->session;
+
+    for (int r = 0; exec->shown != NULL && r < exec->plan->n_ranks; r++) {
+        if (exec->shown[r].base != NULL) {
+            session->end->transport->unmap(session, r, exec->shown[r].token);
+        }
+    }
 }
 
 /* Peers' records of the fence before are kept, since theirs may be gone before the next fence is
@@ -257,6 +301,8 @@ static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publi
         exec->is_joint = true;
         status = (verdict == SOME_FAILED) ? fail_together(session, own)
                                           : fail_differing(session);
+    } else if (exec->shown != NULL) {
+        map_peers(exec);
     }
 done:
     return status;
@@ -466,6 +512,7 @@ done:
         if (limits_blas) {
             plait_blas_leave();
         }
+        unmap_peers(&exec);
         end->transport->end(&exec.session);
         count_time(&exec, true, start);
     }

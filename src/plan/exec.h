@@ -7,19 +7,29 @@
 #include "plan/plan.h"
 #include "transport/device_link.h"
 
+/* Work memory of a peer, mapped into this process. */
+typedef struct {
+    char *base; /* NULL: it is not */
+    uint64_t token;
+} plait_shown_t;
+
 /* What a kernel sees while it runs. */
 struct plait_exec {
     const plait_plan_t *plan;
     plait_session_t session;
     char *slot[PLAIT_MAX_SLOTS]; /* my buffers */
     char *scratch;               /* plan->scratch_bytes, at a 64-byte boundary */
-    char *kept;                  /* records of peers, from an arrival to its fence */
-    bool has_arrived;            /* at the fence that comes next */
-    bool is_beside;              /* as in plait_exec_arrays_t */
-    plait_device_run_t *device;  /* NULL: all of it is in host memory */
-    plait_lender_t *lender;      /* of its work memory there; NULL: the device */
-    plait_trace_times_t *times;  /* NULL: nobody wants to know */
-    uint64_t skipped;            /* see plait_history_t */
+    uint64_t
+        token; /* shows peers the memory of my work slots (device/pool.h); 0: nobody */
+    plait_shown_t
+        *shown;       /* what peers show, by rank; NULL: the plan has no use for it */
+    char *kept;       /* records of peers, from an arrival to its fence */
+    bool has_arrived; /* at the fence that comes next */
+    bool is_beside;   /* as in plait_exec_arrays_t */
+    plait_device_run_t *device; /* NULL: all of it is in host memory */
+    plait_lender_t *lender;     /* of its work memory there; NULL: the device */
+    plait_trace_times_t *times; /* NULL: nobody wants to know */
+    uint64_t skipped;           /* see plait_history_t */
     bool is_joint; /* a failure that all ranks know of: they leave together */
 };
 
@@ -69,23 +79,37 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
 plait_status_t plait_exec_refuse(plait_endpoint_t *end, int64_t run,
                                  plait_status_t status);
 
-/* Whether a peer's slot can be read at its address. */
+/* Whether a peer's slot is in work memory that is mapped here. */
+static inline bool plait_exec_is_shown(const plait_exec_t *exec, int peer, int slot)
+{
+    return exec->shown != NULL && exec->shown[peer].base != NULL &&
+           slot >= exec->plan->n_args + exec->plan->n_rets;
+}
+
+/* Whether a peer's slot can be read at plait_exec_peer. */
 static inline bool plait_exec_reaches(const plait_exec_t *exec, int peer, int slot)
 {
     return slot == PLAIT_SLOT_PUBLISHED || peer == exec->plan->rank ||
-           exec->plan->direct == PLAIT_DIRECT_POINTER;
+           exec->plan->direct == PLAIT_DIRECT_POINTER ||
+           plait_exec_is_shown(exec, peer, slot);
 }
 
-/* Address of a peer's slot in the memory of whoever owns it. */
+/* Address of a peer's slot: in this process where it reaches it, else in the peer's. */
 static inline const char *plait_exec_peer(const plait_exec_t *exec, int peer, int slot)
 {
+    const uint64_t *theirs = NULL;
+    const int first = exec->plan->n_args + exec->plan->n_rets; /* of work memory */
+
     if (slot == PLAIT_SLOT_PUBLISHED) {
         return plait_peer_bytes(&exec->session, peer);
     }
-    return (peer == exec->plan->rank)
-               ? exec->slot[slot]
-               : (const char *)(uintptr_t)plait_peer_record(&exec->session, peer)
-                     ->slot[slot];
+    if (peer == exec->plan->rank) {
+        return exec->slot[slot];
+    }
+    theirs = plait_peer_record(&exec->session, peer)->slot;
+    return plait_exec_is_shown(exec, peer, slot)
+               ? exec->shown[peer].base + (theirs[slot] - theirs[first])
+               : (const char *)(uintptr_t)theirs[slot];
 }
 
 /* What kernels that move whole arrays do with them, in host memory and on a device. n_bytes of

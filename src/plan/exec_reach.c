@@ -67,19 +67,30 @@ plait_status_t plait_exec_read_box(plait_exec_t *exec, int peer, int slot,
                                    int64_t offset, const plait_box_copy_t *box,
                                    char *to)
 {
+    plait_status_t status = PLAIT_OK;
     const char *from = plait_exec_peer(exec, peer, slot) + offset;
 
-    return reach_box(exec, peer, false, box, (char *)(uintptr_t)from, to);
+    if (plait_exec_is_shown(exec, peer, slot)) {
+        plait_host_copy_box(box, from, to);
+    } else {
+        status = reach_box(exec, peer, false, box, (char *)(uintptr_t)from, to);
+    }
+    return status;
 }
 
 plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
                                     int64_t offset, const plait_box_copy_t *box,
                                     const char *from)
 {
-    const char *to = plait_exec_peer(exec, peer, slot) + offset;
+    plait_status_t status = PLAIT_OK;
+    char *to = (char *)(uintptr_t)plait_exec_peer(exec, peer, slot) + offset;
 
-    return reach_box(exec, peer, true, box, (char *)(uintptr_t)from,
-                     (char *)(uintptr_t)to);
+    if (plait_exec_is_shown(exec, peer, slot)) {
+        plait_host_copy_box(box, from, to);
+    } else {
+        status = reach_box(exec, peer, true, box, (char *)(uintptr_t)from, to);
+    }
+    return status;
 }
 
 /* The piece's strides in scratch: as the peer has its rows, one after the other. */

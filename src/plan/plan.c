@@ -123,6 +123,11 @@ done:
     return status;
 }
 
+void plait_plan_show_work(plait_plan_t *plan)
+{
+    plan->shows_work = plan->direct == PLAIT_DIRECT_READ && plan->can_write;
+}
+
 void plait_plan_need_scratch(plait_plan_t *plan, int64_t n_bytes)
 {
     plan->scratch_bytes = plait_max(plan->scratch_bytes, n_bytes);

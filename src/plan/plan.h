@@ -193,6 +193,7 @@ struct plait_plan {
     bool is_collective;
     bool needs_agreement; /* it communicates before its first fence */
     bool has_arrivals;    /* see plait_plan_arrive */
+    bool shows_work;      /* see plait_plan_show_work */
     bool uses_blas;       /* in one thread, unless the rank is alone */
     uint64_t agree;       /* equal on all ranks of one execution */
     uint64_t agree_some;  /* 0, or equal on all ranks where it is not 0 */
@@ -238,6 +239,11 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
     __attribute__((format(printf, 3, 4)));
 
 plait_status_t plait_plan_add_work(plait_plan_t *plan, int64_t n_bytes, int *slot_p);
+
+/* Peers read work slots after a fence: where they can map them they need no copies of what they read
+ * (READ). On all ranks, or on some: it changes nothing but the time. */
+void plait_plan_show_work(plait_plan_t *plan);
+
 void plait_plan_need_scratch(plait_plan_t *plan, int64_t n_bytes);
 
 /* Scratch for a box between this rank's memory and a peer's (exec_reach.c). */

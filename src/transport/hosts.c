@@ -252,7 +252,7 @@ static plait_status_t hosts_create(uint64_t comm_bits, int n_ranks,
 
     PLAIT_CHECK(hosts != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     (void)pthread_mutex_init(&hosts->mutex, NULL);
-    hosts->segment.fd = -1;
+    hosts->segment.memory.fd = -1;
     hosts->seats = plait_alloc(n_ranks, sizeof(*hosts->seats));
     hosts->peers = plait_alloc(n_ranks, sizeof(*hosts->peers));
     PLAIT_CHECK(hosts->seats != NULL && hosts->peers != NULL, PLAIT_ERR_NO_MEMORY,

@@ -8,11 +8,13 @@
 #include "base/bell.h"
 #include "base/status.h"
 #include "transport/local_mail.h"
+#include "transport/node_map.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What is in the counter of fences beside it: a rank has left one that was not over, so that its
  * memory is no longer what it showed; and all have come to it since then. */
@@ -45,9 +47,10 @@ typedef struct {
     int n;
     int n_open; /* endpoints not yet closed */
     pthread_mutex_t mutex;
-    meeting_t *open;   /* oldest first: somebody may still join */
-    meeting_t *spare;  /* for reuse */
-    plait_mail_t mail; /* matched transfers */
+    meeting_t *open;         /* oldest first: somebody may still join */
+    meeting_t *spare;        /* for reuse */
+    plait_mail_t mail;       /* matched transfers */
+    plait_node_maps_t *maps; /* of what ranks show each other; NULL: not needed yet */
 } group_t;
 
 typedef struct {
@@ -302,6 +305,24 @@ static plait_status_t local_write(plait_session_t *session, int peer,
     return PLAIT_OK;
 }
 
+static char *local_map(plait_session_t *session, int peer, uint64_t token)
+{
+    group_t *group = group_of(session->end);
+
+    (void)pthread_mutex_lock(&group->mutex);
+    if (group->maps == NULL) {
+        (void)plait_node_maps_create(group->n, &group->maps);
+    }
+    (void)pthread_mutex_unlock(&group->mutex);
+    return (group->maps != NULL) ? plait_node_map(group->maps, peer, getpid(), token)
+                                 : NULL;
+}
+
+static void local_unmap(plait_session_t *session, int peer, uint64_t token)
+{
+    plait_node_unmap(group_of(session->end)->maps, peer, token);
+}
+
 static plait_status_t local_exchange(plait_session_t *session, int n_sends,
                                      const plait_message_t *sends, int n_recvs,
                                      const plait_message_t *recvs)
@@ -343,6 +364,7 @@ static void local_close(plait_endpoint_t *end)
             meetings_destroy(group->open);
             meetings_destroy(group->spare);
             plait_mail_clear(&group->mail);
+            plait_node_maps_destroy(&group->maps);
             (void)pthread_mutex_destroy(&group->mutex);
             plait_free(group);
         }
@@ -361,6 +383,8 @@ static const plait_transport_t local_transport = {
     .wait = local_wait,
     .read = local_read,
     .write = local_write,
+    .map = local_map,
+    .unmap = local_unmap,
     .exchange = local_exchange,
     .sendrecv = local_sendrecv,
     .send = local_send,
@@ -407,11 +431,4 @@ done:
         }
     }
     return status;
-}
-
-void plait_local_force_direct(plait_endpoint_t ends[], int n, plait_direct_t direct)
-{
-    for (int i = 0; i < n; i++) {
-        ends[i].caps.direct = direct;
-    }
 }

@@ -7,7 +7,4 @@
 /* Opens n endpoints that share one group; each is closed on its own. */
 plait_status_t plait_local_open(int n, plait_endpoint_t ends[]);
 
-/* Test and tuning aid: threads then use messages only, as ranks of different nodes do. */
-void plait_local_force_direct(plait_endpoint_t ends[], int n, plait_direct_t direct);
-
 #endif

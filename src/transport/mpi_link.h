@@ -93,6 +93,7 @@ typedef struct plait_mpi_link {
     bool can_write;               /* and written */
     plait_node_segment_t segment; /* base NULL: there is none */
     uint64_t n_fences;            /* in it */
+    struct plait_node_maps *maps; /* where is_node */
     struct plait_node_mail *mail;
     struct plait_cluster *cluster; /* NULL: the ranks with a segment are on one node */
     _Atomic bool is_broken; /* ranks left a collective phase at different places    */

@@ -10,6 +10,7 @@
 #include "transport/mpi_link.h"
 #include "transport/node_copy.h"
 #include "transport/node_mail.h"
+#include "transport/node_map.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,6 +85,7 @@ void plait_mpi_link_destroy(plait_mpi_link_t **link_p)
         return;
     }
     plait_node_mail_destroy(&link->mail);
+    plait_node_maps_destroy(&link->maps);
     plait_cluster_destroy(&link->cluster);
     plait_node_segment_destroy(&link->segment);
     plait_mpi_transfers_free(link);
@@ -136,7 +138,7 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     plait_mpi_link_t *link = plait_alloc(1, sizeof(*link));
 
     PLAIT_CHECK(link != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    link->segment.fd = -1;
+    link->segment.memory.fd = -1;
     link->mpi = mpi;
     link->user = comm;
     link->size = size;
@@ -321,14 +323,14 @@ static plait_status_t share_segment(plait_mpi_link_t *link,
 
     if (is_first &&
         plait_node_segment_create(shape, link->nonce, &link->segment) == PLAIT_OK) {
-        mine->fd = link->segment.fd;
+        mine->fd = link->segment.memory.fd;
     }
     PLAIT_TRY(show_cards(link));
     if (!is_first && first->fd >= 0) {
         (void)plait_node_segment_attach(first->process.pid, first->fd, shape,
                                         first->nonce, &link->segment);
     }
-    mine->is_missing = (link->segment.base == NULL);
+    mine->is_missing = (link->segment.memory.base == NULL);
     if (mine->is_missing) {
         plait_log(PLAIT_LOG_INFO, "rank %d: no shared segment: %s", link->rank,
                   plait_error_text());
@@ -367,13 +369,16 @@ static plait_status_t join_node(plait_mpi_link_t *link)
     const plait_node_shape_t shape = plait_node_shape(link->size);
 
     PLAIT_TRY(share_segment(link, &shape));
-    if (link->segment.base != NULL && !is_switched_off(link)) {
+    if (link->segment.memory.base != NULL && !is_switched_off(link)) {
         probe_all(link);
         PLAIT_TRY(show_cards(link));
         link->is_node = all_readable(link);
         link->can_write = link->is_node && all_writable(link);
     }
-    if (link->segment.base != NULL) {
+    if (link->is_node) {
+        PLAIT_TRY(plait_node_maps_create(link->size, &link->maps));
+    }
+    if (link->segment.memory.base != NULL) {
         PLAIT_TRY(plait_node_mail_create(link, &link->mail));
     }
 done:
@@ -394,7 +399,7 @@ static plait_status_t join_cluster(plait_mpi_link_t *link)
         leaders[r] = link->cards[r].node_first;
     }
     PLAIT_TRY(share_segment(link, &shape));
-    if (link->segment.base != NULL) {
+    if (link->segment.memory.base != NULL) {
         PLAIT_TRY(
             plait_cluster_create(link->size, link->rank, leaders, &link->cluster));
         (void)is_spread(link, "; small collectives share memory within a node");
@@ -444,7 +449,8 @@ done:
 /* What planning may count on, and the functions that go with it. */
 static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
 {
-    bool is_alone = link->segment.base == NULL; /* without memory that is shared */
+    bool is_alone =
+        link->segment.memory.base == NULL; /* without memory that is shared */
 
     end->transport = is_alone                  ? &plait_mpi_transport
                      : (link->cluster == NULL) ? &plait_node_transport

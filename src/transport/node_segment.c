@@ -4,12 +4,8 @@
 #include "base/status.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { PAGE_BYTES = 4096, CELL_BYTES = 64 };
 enum { MAX_RING_CELLS = 1024, MIN_RING_CELLS = 32, ALL_RINGS_BYTES = 32 << 20 };
@@ -66,47 +62,22 @@ plait_node_shape_t plait_node_shape(int n_ranks)
                                 .ring_cells = ring_cells_of(n_ranks)};
 }
 
-static plait_status_t map(plait_node_segment_t *segment)
-{
-    plait_status_t status = PLAIT_OK;
-    void *base = mmap(NULL, (size_t)segment->n_bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED, segment->fd, 0);
-
-    PLAIT_CHECK(base != MAP_FAILED, PLAIT_ERR_NO_MEMORY,
-                "a shared segment of %lld bytes cannot be mapped: %s",
-                (long long)segment->n_bytes, strerror(errno));
-    segment->base = base;
-done:
-    return status;
-}
-
 plait_status_t plait_node_segment_create(const plait_node_shape_t *shape,
                                          uint64_t nonce, plait_node_segment_t *segment)
 {
     plait_status_t status = PLAIT_OK;
     plait_node_header_t *header = NULL;
 
-    *segment = (plait_node_segment_t){.n_bytes = bytes_of(shape), .shape = *shape};
-    segment->fd = memfd_create("plait", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    PLAIT_CHECK(segment->fd >= 0, PLAIT_ERR_UNSUPPORTED, "memfd_create: %s",
-                strerror(errno));
-    PLAIT_CHECK(fchmod(segment->fd, 0600) == 0 &&
-                    ftruncate(segment->fd, segment->n_bytes) == 0 &&
-                    fcntl(segment->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0,
-                PLAIT_ERR_NO_MEMORY, "a shared segment of %lld bytes: %s",
-                (long long)segment->n_bytes, strerror(errno));
-    PLAIT_TRY(map(segment));
+    *segment = (plait_node_segment_t){.shape = *shape};
+    PLAIT_TRY(plait_shared_create("plait-segment", bytes_of(shape), &segment->memory));
     header = plait_node_header(segment);
-    header->n_bytes = segment->n_bytes;
+    header->n_bytes = segment->memory.n_bytes;
     header->n_ranks = shape->n_ranks;
     header->box_bytes = shape->box_bytes;
     header->ring_cells = shape->ring_cells;
     header->nonce = nonce;
     header->magic = magic;
 done:
-    if (status != PLAIT_OK) {
-        plait_node_segment_destroy(segment);
-    }
     return status;
 }
 
@@ -122,7 +93,7 @@ plait_status_t plait_node_segment_own(const plait_node_shape_t *shape,
                 "no memory of %lld bytes for a communicator: %s", (long long)n_bytes,
                 strerror(errno));
     *segment = (plait_node_segment_t){
-        .base = base, .n_bytes = n_bytes, .shape = *shape, .fd = -1};
+        .memory = {.base = base, .n_bytes = n_bytes, .fd = -1}, .shape = *shape};
 done:
     return status;
 }
@@ -133,27 +104,21 @@ plait_status_t plait_node_segment_attach(pid_t pid, int fd,
 {
     plait_status_t status = PLAIT_OK;
     const plait_node_header_t *header = NULL;
-    struct stat info;
-    char path[64];
+    const int64_t n_bytes = bytes_of(shape);
 
-    *segment = (plait_node_segment_t){.n_bytes = bytes_of(shape), .shape = *shape};
-    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
-    segment->fd = open(path, O_RDWR | O_CLOEXEC);
-    PLAIT_CHECK(segment->fd >= 0, PLAIT_ERR_UNSUPPORTED, "%s: %s", path,
-                strerror(errno));
-    PLAIT_CHECK(fstat(segment->fd, &info) == 0 && info.st_uid == geteuid() &&
-                    info.st_size == segment->n_bytes &&
-                    (fcntl(segment->fd, F_GET_SEALS) & F_SEAL_SHRINK) != 0,
-                PLAIT_ERR_UNSUPPORTED,
-                "%s is not the segment of %lld bytes that it should be", path,
-                (long long)segment->n_bytes);
-    PLAIT_TRY(map(segment));
+    *segment = (plait_node_segment_t){.shape = *shape};
+    PLAIT_TRY(plait_shared_attach(pid, fd, &segment->memory));
+    PLAIT_CHECK(segment->memory.n_bytes == n_bytes, PLAIT_ERR_UNSUPPORTED,
+                "descriptor %d of process %d is not the segment of %lld bytes that it "
+                "should be",
+                fd, (int)pid, (long long)n_bytes);
     header = plait_node_header(segment);
     PLAIT_CHECK(header->magic == magic && header->nonce == nonce &&
                     header->n_ranks == shape->n_ranks &&
-                    header->box_bytes == shape->box_bytes &&
-                    header->n_bytes == segment->n_bytes,
-                PLAIT_ERR_UNSUPPORTED, "%s is the segment of another job", path);
+                    header->box_bytes == shape->box_bytes && header->n_bytes == n_bytes,
+                PLAIT_ERR_UNSUPPORTED,
+                "descriptor %d of process %d is the segment of another job", fd,
+                (int)pid);
 done:
     if (status != PLAIT_OK) {
         plait_node_segment_destroy(segment);
@@ -163,31 +128,25 @@ done:
 
 void plait_node_segment_seal(plait_node_segment_t *segment)
 {
-    if (segment->fd >= 0) {
-        (void)close(segment->fd);
-        segment->fd = -1;
-    }
+    plait_shared_close(&segment->memory);
 }
 
 void plait_node_segment_destroy(plait_node_segment_t *segment)
 {
-    plait_node_segment_seal(segment);
-    if (segment->base != NULL) {
-        (void)munmap(segment->base, (size_t)segment->n_bytes);
-        segment->base = NULL;
-    }
+    plait_shared_destroy(&segment->memory);
 }
 
 plait_node_header_t *plait_node_header(const plait_node_segment_t *segment)
 {
-    void *at = segment->base;
+    void *at = segment->memory.base;
 
     return at;
 }
 
 plait_node_rank_t *plait_node_rank(const plait_node_segment_t *segment, int rank)
 {
-    void *at = segment->base + ranks_at() + rank * (int64_t)sizeof(plait_node_rank_t);
+    void *at =
+        segment->memory.base + ranks_at() + rank * (int64_t)sizeof(plait_node_rank_t);
 
     return at;
 }
@@ -197,7 +156,7 @@ plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity
 {
     const plait_node_shape_t *shape = &segment->shape;
     int64_t i = (int64_t)parity * shape->n_ranks + rank;
-    void *at = segment->base + boxes_at(shape->n_ranks) + i * shape->box_bytes;
+    void *at = segment->memory.base + boxes_at(shape->n_ranks) + i * shape->box_bytes;
 
     return at;
 }
@@ -207,7 +166,8 @@ plait_node_ring_t *plait_node_ring(const plait_node_segment_t *segment, int from
 {
     const plait_node_shape_t *shape = &segment->shape;
     int64_t i = (int64_t)to * shape->n_ranks + from;
-    void *at = segment->base + rings_at(shape) + i * ring_bytes(shape->ring_cells);
+    void *at =
+        segment->memory.base + rings_at(shape) + i * ring_bytes(shape->ring_cells);
 
     return at;
 }

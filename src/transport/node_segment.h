@@ -1,14 +1,11 @@
-/* Memory that all ranks of a node share: a file without a name, which the first rank makes
- * and the others open through /proc, so that nothing is left behind however a rank ends.
- * Its size is fixed before anybody maps it.
- *
- * In it, for each rank of the communicator: what it waits on, two boxes for its records at
+/* Memory that all ranks of a node share (base/shared.h), which the first one makes. In it, for each rank of the communicator: what it waits on, two boxes for its records at
  * fences, cells for answers to its messages; for each pair of ranks a ring of messages,
  * unless the communicator has ranks on other nodes. Pages that nobody touches cost nothing. */
 #ifndef PLAIT_TRANSPORT_NODE_SEGMENT_H
 #define PLAIT_TRANSPORT_NODE_SEGMENT_H
 
 #include "base/bell.h"
+#include "base/shared.h"
 #include "transport/transport.h"
 
 #include <stddef.h>
@@ -90,10 +87,8 @@ typedef struct {
 plait_node_shape_t plait_node_shape(int n_ranks);
 
 typedef struct {
-    char *base;
-    int64_t n_bytes;
+    plait_shared_t memory; /* its descriptor until all ranks have it */
     plait_node_shape_t shape;
-    int fd; /* until all ranks have it; -1 */
 } plait_node_segment_t;
 
 /* Collective: no.  Makes the memory; others attach by this process' number, the descriptor

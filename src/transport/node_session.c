@@ -2,6 +2,7 @@
 #include "transport/node.h"
 #include "transport/node_copy.h"
 #include "transport/node_mail.h"
+#include "transport/node_map.h"
 
 static plait_status_t node_read(plait_session_t *session, int peer,
                                 const struct iovec *local, int64_t n_local,
@@ -30,6 +31,18 @@ static plait_status_t node_write(plait_session_t *session, int peer,
 done:
     atomic_fetch_sub(&mine->n_writing, 1);
     return status;
+}
+
+static char *node_map(plait_session_t *session, int peer, uint64_t token)
+{
+    plait_mpi_link_t *link = plait_mpi_link_of(session);
+
+    return plait_node_map(link->maps, peer, link->cards[peer].process.pid, token);
+}
+
+static void node_unmap(plait_session_t *session, int peer, uint64_t token)
+{
+    plait_node_unmap(plait_mpi_link_of(session)->maps, peer, token);
 }
 
 /* Messages need reads of the sender's memory where they are not small. */
@@ -100,6 +113,8 @@ const plait_transport_t plait_node_transport = {
     .wait = plait_node_wait,
     .read = node_read,
     .write = node_write,
+    .map = node_map,
+    .unmap = node_unmap,
     .exchange = plait_mpi_exchange,
     .allreduce = plait_mpi_allreduce,
     .bcast = plait_mpi_bcast,

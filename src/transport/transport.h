@@ -220,6 +220,11 @@ struct plait_transport {
                             const struct iovec *local, int64_t n_local,
                             const struct iovec *remote, int64_t n_remote);
 
+    /* Where memory that a peer shows by a token (device/pool.h) is in this process, until unmap;
+     * NULL: it cannot be mapped. Both NULL unless caps.direct is READ. */
+    char *(*map)(plait_session_t *session, int peer, uint64_t token);
+    void (*unmap)(plait_session_t *session, int peer, uint64_t token);
+
     /* Sends and receives at once, blocking until all are complete. Messages between a pair
      * match in order; sizes agree. NULL unless caps.direct is NONE (always there then). */
     plait_status_t (*exchange)(plait_session_t *session, int n_sends,

@@ -5,6 +5,7 @@
 #include "check.h"
 #include "mpi_host.h"
 #include "mpi_latency.h"
+#include "mpi_maps.h"
 #include "mpi_matched.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
@@ -343,11 +344,13 @@ static bool test_all(uint64_t world)
     test_threads(&end);
     test_give_up(&end);
     test_fork(&end);
+    test_maps(&end);
     if (getenv("PLAIT_TEST_LARGE") != NULL) {
         test_large(&end);
     }
     bool is_read = end.caps.direct == PLAIT_DIRECT_READ;
     end.transport->close(&end);
+    CHECK(count_maps() == 0, "%d mappings are left", count_maps());
     return is_read;
 }
 

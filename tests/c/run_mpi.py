@@ -88,7 +88,7 @@ def runs(library: Path, extra: dict, ranks: list[int] | None, nodes: int | None)
     """Return the pairs (ranks, nodes) to run; MPICH can pretend that there are several nodes."""
     if ranks:
         return [(n, nodes or 1) for n in ranks]
-    # MPICH with more ranks than cores is a hundred times slower (notes/mpi.md)
+    # MPICH with more ranks than cores is a hundred times slower
     pairs = [(n, 1) for n in ([1, 2, 3, 5] if extra else [1, 2])]
     if not extra and library.name != "libmpi_abi.so.1":
         # not (3, 2): one launch of ten stays in MPI_Init_thread (MPICH 5.0.2)

@@ -1,5 +1,7 @@
 """The mesh model on any number of processes of one device each; shapes are multiples of it."""
 
+import os
+
 import cases
 import jax
 import jax.numpy as jnp
@@ -31,6 +33,24 @@ def test_fft(mesh):
     same(plait.fft.pifft3d(y), a)
     same(plait.jit(lambda v: plait.fft.pifft3d(plait.fft.pfft3d(v) * 2))(x), 2 * a)
     same(plait.fft.pfft3d(x, layout="natural"), np.fft.fftn(a))
+
+
+def shown_mappings():
+    """How many this process has of work memory that ranks show each other."""
+    with open("/proc/self/maps") as file:
+        return sum("/memfd:plait-work" in line for line in file)
+
+
+@pytest.mark.parametrize("shape", [(12, 24, 6), (96, 96, 72)])  # the second in huge pages
+def test_peers_read_work_memory_where_it_is(shape, world):
+    n, mesh = jax.device_count(), meshes.make((jax.device_count(),))
+    a = meshes.random((n * shape[0], n * shape[1], shape[2]), "complex128")
+    for layout in ("transposed", "natural"):
+        y = plait.fft.pfft3d(put(a, mesh, P("a")), layout=layout)
+        same(y, np.fft.fftn(a), 1e-14 * np.sqrt(a.size))
+    reads_alone = os.environ.get("PLAIT_DIRECT") == "read"
+    if n > 1 and plait.Comm(world).direct.startswith("on") and not reads_alone:
+        assert shown_mappings() >= n
 
 
 @pytest.mark.parametrize("per", [4, 3, 1])  # points: n * n * per
