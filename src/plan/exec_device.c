@@ -63,7 +63,8 @@ plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *r
     *run = (plait_device_run_t){.device = device,
                                 .stream = arrays->stream,
                                 .session = &exec->session,
-                                .link = &plait_link_staged};
+                                .link = &plait_link_staged,
+                                .reach = exec->plan->reach};
     exec->device = run;
     exec->lender = arrays->lender;
     PLAIT_TRY(device->table->enter(device));
@@ -76,7 +77,8 @@ done:
     return plait_device_failed(run, status);
 }
 
-/* Links keep the order of one stream and of one thread; what runs beside others is staged. */
+/* Links' exchanges keep the order of one stream and of one thread: of what runs beside others they are
+ * staged. */
 plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;

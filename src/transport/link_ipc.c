@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "transport/handover.h"
+#include "transport/ipc_pairs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -387,4 +388,5 @@ const plait_device_link_t plait_link_ipc = {
     .open = ipc_open,
     .close = ipc_close,
     .exchange = ipc_exchange,
+    .matched = &plait_ipc_pairs,
 };
