@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "plan/exec_steps.h"
 #include "plan/tiles.h"
+#include "transport/device_vigil.h"
 
 #include <string.h>
 
@@ -107,16 +108,22 @@ void plait_exec_device_end(plait_exec_t *exec, void *memory)
 plait_status_t plait_exec_device_wait(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
+    plait_status_t status = run->failure;
 
-    return (run->failure != PLAIT_OK)
-               ? run->failure
-               : plait_device_failed(run, plait_device_wait(run));
+    PLAIT_TRY(status);
+    PLAIT_TRY(plait_vigil_note(run));
+    PLAIT_TRY(plait_device_wait(run));
+done:
+    return plait_device_failed(run, status);
 }
 
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)
 {
-    const plait_device_run_t *run = exec->device;
+    plait_device_run_t *run = exec->device;
 
+    if (run->failure == PLAIT_OK) {
+        (void)plait_device_failed(run, plait_vigil_note(run));
+    }
     return (run->failure == PLAIT_OK) ? PLAIT_OK
                                       : plait_fail(run->failure, "%s", run->why);
 }

@@ -32,6 +32,7 @@ typedef struct {
     plait_reach_t reach;             /* of links for matched transfers */
     plait_status_t failure;
     char why[240];
+    bool is_held;   /* the stream waits for what peers' streams do */
     bool is_lost;   /* peers may wait for what does not come */
     bool is_inside; /* the device was entered */
 } plait_device_run_t;

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "device/pool.h"
 #include "transport/device_link.h"
+#include "transport/device_vigil.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -100,6 +101,7 @@ void plait_device_close_ways(plait_endpoint_t *end)
     }
     bool is_inside =
         ways->device != NULL && ways->device->table->enter(ways->device) == PLAIT_OK;
+    plait_vigil_forget(end);
     for (int l = 0; l < N_LINKS; l++) {
         if (ways->matched[l].is_there) {
             links[l]->matched->destroy(ways->device, ways->matched[l].state);

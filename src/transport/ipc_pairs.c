@@ -179,6 +179,7 @@ static plait_status_t pairs_settle(plait_sending_t *sending,
         memcpy(&handle, receipt->words, sizeof(handle));
         status = need_theirs(run->device, pair, TAKEN, &handle);
     } else if (receipt != NULL) {
+        sending->run->is_held = true;
         status = table->event_order(run->device, pair->theirs[TAKEN], run->stream);
         if (status != PLAIT_OK) {
             (void)table->event_wait(run->device, pair->theirs[TAKEN]);
@@ -243,6 +244,7 @@ static plait_status_t pairs_take(plait_device_run_t *run, void *state, int sourc
     char *here = NULL;
 
     memcpy(&letter, offer->words, sizeof(letter));
+    run->is_held = true;
     PLAIT_TRY(need_mine(run->device, pair, TAKEN));
     PLAIT_TRY(need_theirs(run->device, pair, FILLED, &letter.filled));
     PLAIT_TRY(open_block(run->device, pair, &letter.shown, &here));

@@ -216,6 +216,7 @@ static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
                                         .settle = ipc_settle,
                                         .finish = ipc_finish};
 
+    run->is_held = true;
     return plait_handover(run, &by, n_sends, sends, n_recvs, recvs);
 }
 
