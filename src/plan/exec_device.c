@@ -250,6 +250,7 @@ plait_status_t plait_exec_store(plait_exec_t *exec, int dst_slot, const void *wo
     memcpy(host, words, (size_t)n_bytes);
     PLAIT_TRY(table->to_device(run->device, run->stream, exec->slot[dst_slot], host,
                                n_bytes));
+    PLAIT_TRY(plait_vigil_note(run));
     PLAIT_TRY(table->stream_wait(run->device, run->stream));
 done:
     if (host != NULL) {

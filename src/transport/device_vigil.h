@@ -10,7 +10,8 @@
 
 #include "transport/device_link.h"
 
-/* What the run has put on its stream until now may wait for its peers (run->is_held). */
+/* What the run has put on its stream until now may wait for its peers (run->is_held). Before the
+ * thread waits for that, and at the end of an operation. */
 plait_status_t plait_vigil_note(const plait_device_run_t *run);
 
 /* Of an endpoint that is to be closed, inside its device. */

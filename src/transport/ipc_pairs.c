@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "transport/device_vigil.h"
 
 #include <string.h>
 
@@ -253,6 +254,7 @@ static plait_status_t pairs_take(plait_device_run_t *run, void *state, int sourc
                           here + letter.shown.offset, n_bytes));
     PLAIT_TRY(record(run, pair, TAKEN));
     if (letter.has_taken == 0) {
+        PLAIT_TRY(plait_vigil_note(run));
         PLAIT_TRY(table->event_wait(run->device, pair->mine[TAKEN]));
     }
     memcpy(receipt->words, &pair->handles[TAKEN], sizeof(pair->handles[TAKEN]));

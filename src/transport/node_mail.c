@@ -195,7 +195,8 @@ static bool is_complete(const plait_mail_call_t *call)
 /* The receiver wants the bytes of what was offered to it. */
 static bool has_to_bring(const plait_mail_call_t *call)
 {
-    return call->send != NULL && is_answered(call, PLAIT_ANSWER_WANTED);
+    return call->send != NULL && call->send->parcel != NULL &&
+           is_answered(call, PLAIT_ANSWER_WANTED);
 }
 
 /* Without the mutex. A failure is the half's own, and the call goes on. */

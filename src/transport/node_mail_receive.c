@@ -87,19 +87,21 @@ static plait_status_t fail_given_up(const plait_node_mail_t *mail,
 }
 
 /* Last: the half is on the stack of its call, which may return now. */
-static void end_posted(plait_posted_t *posted, plait_status_t status, bool is_verdict)
+static void end_posted(plait_posted_t *posted, const plait_mail_header_t *header,
+                       plait_status_t status, bool is_verdict)
 {
     if (status != PLAIT_OK && !is_verdict) {
         (void)snprintf(posted->text, sizeof(posted->text), "%s", plait_error_text());
     }
     posted->status = status;
-    posted->partner = posted->letter.header;
+    posted->partner = *header;
     atomic_store_explicit(&posted->is_done, true, memory_order_release);
 }
 
 /* For the thread of the call. Such a message has more bytes than a ring or a copy takes. */
 static void leave_to_call(const plait_node_letter_t *letter, plait_posted_t *posted)
 {
+    posted->letter = *letter;
     if (letter->kind == PLAIT_MAIL_OFFER) {
         memcpy(&posted->offer, letter->data, sizeof(posted->offer));
     }
@@ -123,7 +125,6 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
                                             {h->n_bytes, recv->n_bytes},
                                             {(plait_dtype_t)h->dtype, recv->dtype},
                                             &mail->link->processes[letter->source]};
-    posted->letter = *letter;
     if (status == PLAIT_OK && h->n_bytes > 0 &&
         (letter->kind == PLAIT_MAIL_OFFER || recv->parcel != NULL)) {
         leave_to_call(letter, posted);
@@ -144,7 +145,7 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
     } else if (is_verdict) {
         complain(mail, letter->source, status, &posted->fault);
     }
-    end_posted(posted, status, is_verdict);
+    end_posted(posted, h, status, is_verdict);
 }
 
 static bool fits(const plait_half_t *recv, int source, int tag)
@@ -347,7 +348,7 @@ static void answer_call(plait_node_mail_t *mail, plait_posted_t *posted, int fro
         status = fail_given_up(mail, &posted->letter);
     }
     plait_mail_wake(mail, posted->letter.source);
-    end_posted(posted, status, is_verdict);
+    end_posted(posted, &posted->letter.header, status, is_verdict);
 }
 
 /* From device to device. */
@@ -357,7 +358,7 @@ static void take_offer(plait_node_mail_t *mail, plait_posted_t *posted)
     plait_parcel_t *parcel = posted->recv->parcel;
 
     if (!turn_answer(mail, letter, PLAIT_ANSWER_AWAITED, PLAIT_ANSWER_TAKING)) {
-        end_posted(posted, fail_given_up(mail, letter), false);
+        end_posted(posted, &letter->header, fail_given_up(mail, letter), false);
         return;
     }
     plait_status_t status = parcel->take(parcel, letter->source, &posted->offer);
@@ -395,7 +396,7 @@ void plait_mail_fetch(plait_node_mail_t *mail, plait_posted_t *posted)
         const int state = answer_state(mail, letter);
         const uint64_t address = answer_to(mail, letter)->address;
         if (state != PLAIT_ANSWER_BROUGHT) {
-            end_posted(posted, fail_given_up(mail, letter), false);
+            end_posted(posted, &letter->header, fail_given_up(mail, letter), false);
         } else if (address == 0) {
             take_nothing(mail, posted);
         } else {
@@ -409,7 +410,7 @@ void plait_mail_fetch(plait_node_mail_t *mail, plait_posted_t *posted)
         posted->is_wanted = true;
         plait_mail_wake(mail, letter->source);
     } else {
-        end_posted(posted, fail_given_up(mail, letter), false);
+        end_posted(posted, &letter->header, fail_given_up(mail, letter), false);
     }
 }
 
