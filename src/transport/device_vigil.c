@@ -28,6 +28,7 @@ typedef struct {
 typedef struct watched {
     const plait_endpoint_t *end;
     plait_device_t *device;
+    const plait_process_t **peers; /* by rank; NULL: cannot be seen, or this one */
     mark_t marks[MAX_STREAMS];
     int n_marked; /* ever */
     int gone;     /* rank of a process that has ended, or -1 */
@@ -53,14 +54,12 @@ static bool has_ended_badly(const plait_process_t *process)
             (header.state == PLAIT_RECORD_RUNS && plait_process_is_gone(process)));
 }
 
-static int find_gone(const plait_endpoint_t *end)
+static int find_gone(const watched_t *w)
 {
     int gone = -1;
 
-    for (int r = 0; r < end->size && gone < 0; r++) {
-        bool is_gone = r != end->rank &&
-                       has_ended_badly(plait_process_find(&end->peers[r].process));
-        gone = is_gone ? r : -1;
+    for (int r = 0; r < w->end->size && gone < 0; r++) {
+        gone = has_ended_badly(w->peers[r]) ? r : -1;
     }
     return gone;
 }
@@ -88,7 +87,6 @@ static void say(const watched_t *w, const mark_t *held)
 {
     const plait_process_card_t card = plait_process_card();
     const plait_process_t *self = plait_process_find(&card);
-    const plait_process_t *gone = plait_process_find(&w->end->peers[w->gone].process);
     char call[240] = "";
 
     if (self != NULL) {
@@ -99,14 +97,14 @@ static void say(const watched_t *w, const mark_t *held)
         "rank %d of communicator #%d, %s: its stream waits in vain: rank %d: "
         "process %d has ended",
         w->end->rank, (int)held->entry.comm, (call[0] != '\0') ? call : "an operation",
-        w->gone, (int)plait_process_pid(gone));
+        w->gone, (int)plait_process_pid(w->peers[w->gone]));
     plait_log(PLAIT_LOG_ERROR, "%s", verdict);
     (void)pthread_cond_broadcast(&changed);
 }
 
 static void look(watched_t *w, int64_t now)
 {
-    const int gone = find_gone(w->end);
+    const int gone = find_gone(w);
 
     w->gone_ns = (gone != w->gone) ? now : w->gone_ns;
     w->gone = gone;
@@ -177,11 +175,16 @@ static plait_status_t add(const plait_device_run_t *run, watched_t **place)
     w->end = end;
     w->device = run->device;
     w->gone = -1;
+    w->peers = plait_alloc(end->size, sizeof(const plait_process_t *));
+    PLAIT_CHECK(w->peers != NULL, PLAIT_ERR_NO_MEMORY, "no memory to look after peers");
     for (int r = 0; r < end->size; r++) {
-        (void)plait_process_find(&end->peers[r].process);
+        w->peers[r] =
+            (r != end->rank) ? plait_process_find(&end->peers[r].process) : NULL;
     }
     *place = w;
+    w = NULL;
 done:
+    plait_free(w);
     return status;
 }
 
@@ -246,6 +249,7 @@ void plait_vigil_forget(const plait_endpoint_t *end)
                 w->device->table->event_destroy(w->device, w->marks[i].latest);
             }
         }
+        plait_free((void *)w->peers);
         plait_free(w);
     }
     (void)pthread_cond_broadcast(&changed); /* the thread may have nothing left */
