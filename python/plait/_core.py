@@ -136,6 +136,7 @@ lib.plait_trace_set_job.restype = None
 lib.plait_trace_set_job.argtypes = [ctypes.c_char_p]
 lib.plait_trace_set_why.restype = None
 lib.plait_trace_set_why.argtypes = [ctypes.c_char_p]
+lib.plait_vigil_wait.argtypes = [ctypes.c_char_p, ctypes.c_int]
 lib.plait_guard_leave.restype = None
 lib.plait_guard_leave.argtypes = [ctypes.c_int64]
 lib.plait_trace_set_offset.restype = None
@@ -241,6 +242,13 @@ def has_devices() -> bool:
 def ready_device(ordinal: int) -> None:
     """Makes a device ready for its first operation: libraries are opened, kernels compiled."""
     check(lib.plait_device_ready(ordinal))
+
+
+def keep_vigil() -> str:
+    """Waits until a device's stream waits for a process that has ended; which one for which."""
+    text = ctypes.create_string_buffer(1000)
+    lib.plait_vigil_wait(text, len(text))
+    return text.value.decode(errors="replace")
 
 
 def tell_wheels() -> None:

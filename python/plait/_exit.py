@@ -118,6 +118,13 @@ def install(mpi: ModuleType) -> None:
     if mpi.COMM_WORLD.size > 1 and not _is_interactive() and "pytest" not in sys.modules:
         sys.excepthook = _hook
         threading.excepthook = _thread_hook
+        if _core.has_devices():
+            threading.Thread(target=_keep_vigil, daemon=True).start()
+
+
+def _keep_vigil() -> None:
+    """Raises what no other thread can: all may be waiting for a device's stream, for ever."""
+    raise _errors.PeerError(_core.keep_vigil())
 
 
 def flush() -> list[Exception]:

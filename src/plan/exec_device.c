@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "plan/exec_steps.h"
 #include "plan/tiles.h"
+#include "transport/device_vigil.h"
 
 #include <string.h>
 
@@ -63,7 +64,8 @@ plait_status_t plait_exec_device_begin(plait_exec_t *exec, plait_device_run_t *r
     *run = (plait_device_run_t){.device = device,
                                 .stream = arrays->stream,
                                 .session = &exec->session,
-                                .link = &plait_link_staged};
+                                .link = &plait_link_staged,
+                                .reach = exec->plan->reach};
     exec->device = run;
     exec->lender = arrays->lender;
     PLAIT_TRY(device->table->enter(device));
@@ -76,7 +78,8 @@ done:
     return plait_device_failed(run, status);
 }
 
-/* Links keep the order of one stream and of one thread; what runs beside others is staged. */
+/* Links' exchanges keep the order of one stream and of one thread: of what runs beside others they are
+ * staged. */
 plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
@@ -105,16 +108,22 @@ void plait_exec_device_end(plait_exec_t *exec, void *memory)
 plait_status_t plait_exec_device_wait(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
+    plait_status_t status = run->failure;
 
-    return (run->failure != PLAIT_OK)
-               ? run->failure
-               : plait_device_failed(run, plait_device_wait(run));
+    PLAIT_TRY(status);
+    PLAIT_TRY(plait_vigil_note(run));
+    PLAIT_TRY(plait_device_wait(run));
+done:
+    return plait_device_failed(run, status);
 }
 
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)
 {
-    const plait_device_run_t *run = exec->device;
+    plait_device_run_t *run = exec->device;
 
+    if (run->failure == PLAIT_OK) {
+        (void)plait_device_failed(run, plait_vigil_note(run));
+    }
     return (run->failure == PLAIT_OK) ? PLAIT_OK
                                       : plait_fail(run->failure, "%s", run->why);
 }
@@ -241,6 +250,7 @@ plait_status_t plait_exec_store(plait_exec_t *exec, int dst_slot, const void *wo
     memcpy(host, words, (size_t)n_bytes);
     PLAIT_TRY(table->to_device(run->device, run->stream, exec->slot[dst_slot], host,
                                n_bytes));
+    PLAIT_TRY(plait_vigil_note(run));
     PLAIT_TRY(table->stream_wait(run->device, run->stream));
 done:
     if (host != NULL) {

@@ -38,7 +38,7 @@ plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *mo
 /* All that is on the stream is done. */
 plait_status_t plait_exec_device_wait(plait_exec_t *exec);
 
-/* How this rank did, with the text of it. */
+/* How this rank did, with the text of it; what is on its stream may go on after the call. */
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec);
 
 #endif

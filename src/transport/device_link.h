@@ -2,8 +2,13 @@
  * transport's own, which the host's messages go through.
  *
  * Which one a communicator's ranks take is found once, at the first operation on devices: the first
- * in the order of device_way.c that all ranks say they can, and that opens on all. Until then, and for
- * matched transfers, copies are staged in host memory. */
+ * in the order of device_way.c that all ranks say they can, and that opens on all. Until then copies
+ * are staged in host memory.
+ *
+ * Matched transfers of more than PLAIT_MATCHED_STAGED_BYTES take a link that has a way for them
+ * (plait_matched_link_t): by `peer` at once, by `ipc` after a collective has opened it, which a
+ * transfer of two ranks cannot do for all. Others are staged. A partner that has not that way, whose
+ * array is on the host for instance, is sent the bytes. */
 #ifndef PLAIT_TRANSPORT_DEVICE_LINK_H
 #define PLAIT_TRANSPORT_DEVICE_LINK_H
 
@@ -24,11 +29,50 @@ typedef struct {
     plait_session_t *session;
     const plait_device_link_t *link; /* by which it reaches peers */
     void *state;                     /* the link's own */
+    plait_reach_t reach;             /* of links for matched transfers */
     plait_status_t failure;
     char why[240];
+    bool is_held;   /* the stream waits for what peers' streams do */
     bool is_lost;   /* peers may wait for what does not come */
     bool is_inside; /* the device was entered */
 } plait_device_run_t;
+
+/* Up to here a matched transfer is staged: a send of so much must not wait for its receiver, and a
+ * copy down and one up take no longer than what two ranks have to tell each other (chosen, not
+ * measured on a GPU). */
+enum { PLAIT_MATCHED_STAGED_BYTES = PLAIT_SEND_BYTES };
+
+/* The sending half of a matched transfer on its way by a link. */
+typedef struct {
+    plait_device_run_t *run;
+    void *state;           /* of the matched link */
+    plait_message_t sent;  /* addresses of the device */
+    plait_event_t *filled; /* the link's own */
+    void *copy;
+} plait_sending_t;
+
+/* How messages of matched transfers go from device to device. Several go at once, each on the stream
+ * of its run: of two between the same ranks in the same direction the second begins when the first
+ * has been received, since they keep their order. */
+typedef struct {
+    /* Needs no other rank; then the following two are NULL. */
+    bool (*can)(const plait_endpoint_t *end, const plait_device_t *device);
+    /* After the link of the same name was opened, on each rank by itself. */
+    plait_status_t (*create)(const plait_endpoint_t *end, void **state_p);
+    void (*destroy)(plait_device_t *device, void *state);
+
+    /* What describes the message; enqueues what says that it is there. */
+    plait_status_t (*offer)(plait_sending_t *sending, plait_offer_t *offer);
+
+    /* Enqueues the copy of what a source has offered. Not OK: some of it may be on the stream. */
+    plait_status_t (*take)(plait_device_run_t *run, void *state, int source,
+                           const plait_offer_t *offer, void *dst, int64_t n_bytes,
+                           plait_receipt_t *receipt);
+
+    /* The stream goes on when the message has been taken; NULL: it was not, and will not be. Also after
+     * a failure, for what a peer is about to read of this rank, and to give back what is left. */
+    plait_status_t (*settle)(plait_sending_t *sending, const plait_receipt_t *receipt);
+} plait_matched_link_t;
 
 struct plait_device_link {
     const char *name;
@@ -55,6 +99,8 @@ struct plait_device_link {
 
     /* Until all is done on the stream. NULL: by the device, since peers cannot hold it up. */
     plait_status_t (*wait)(plait_device_run_t *run);
+
+    const plait_matched_link_t *matched; /* NULL: matched transfers are staged */
 };
 
 extern const plait_device_link_t plait_link_peer, plait_link_ipc, plait_link_nccl,
@@ -70,6 +116,11 @@ PLAIT_EXPORT const char *plait_device_link_name(int i);
 plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reach,
                                      bool may_ask);
 
+/* By which link matched transfers of the run go now, and its state for them. NULL: they are staged.
+ * Any thread. */
+const plait_matched_link_t *plait_device_matched_way(const plait_device_run_t *run,
+                                                     void **state_p);
+
 /* Until all that the run has put on its stream is done. */
 plait_status_t plait_device_wait(plait_device_run_t *run);
 
@@ -84,8 +135,9 @@ plait_status_t plait_device_share(plait_device_run_t *run, const void *mine,
 /* Before the endpoint is closed; no operation is under way. */
 void plait_device_close_ways(plait_endpoint_t *end);
 
-/* As the transport's sendrecv, or as its send, on addresses of the device, staged. A rank that has
- * failed sends what its partner refuses, and refuses what it is sent. */
+/* As the transport's sendrecv, or as its send, on addresses of the device. A rank that has failed
+ * sends what its partner refuses, and refuses what it is sent. By a link nobody waits for a stream
+ * (by `ipc` for the first message from a rank), staged for this rank's own copies. */
 plait_status_t plait_device_sendrecv(plait_device_run_t *run, bool is_buffered,
                                      const plait_half_t *send, const plait_half_t *recv,
                                      plait_matched_t *matched_p);

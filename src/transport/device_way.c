@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "device/pool.h"
 #include "transport/device_link.h"
+#include "transport/device_vigil.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,12 @@ typedef struct plait_device_ways {
     int chosen[PLAIT_REACH_COUNT]; /* 1 more than the link's index; 0: not yet */
     bool is_open[N_LINKS];
     void *states[N_LINKS];
+    /* For matched transfers, which started operations make on threads of their own: is_there is set last
+     * and holds until the endpoint is closed. */
+    struct {
+        void *state;
+        _Atomic bool is_there;
+    } matched[N_LINKS];
 } ways_t;
 
 /* What each rank says of itself before any link is opened. */
@@ -94,7 +101,11 @@ void plait_device_close_ways(plait_endpoint_t *end)
     }
     bool is_inside =
         ways->device != NULL && ways->device->table->enter(ways->device) == PLAIT_OK;
+    plait_vigil_forget(end);
     for (int l = 0; l < N_LINKS; l++) {
+        if (ways->matched[l].is_there) {
+            links[l]->matched->destroy(ways->device, ways->matched[l].state);
+        }
         if (ways->is_open[l] && links[l]->close != NULL) {
             links[l]->close(ways->device, ways->states[l]);
         }
@@ -110,11 +121,11 @@ plait_status_t plait_device_force_link(plait_endpoint_t *end,
                                        const plait_device_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
+    ways_t *ways = plait_alloc(1, sizeof(*ways));
 
-    end->ways = plait_alloc(1, sizeof(*end->ways));
-    PLAIT_CHECK(end->ways != NULL, PLAIT_ERR_NO_MEMORY,
-                "no memory for ways to devices");
-    end->ways->forced = link;
+    PLAIT_CHECK(ways != NULL, PLAIT_ERR_NO_MEMORY, "no memory for ways to devices");
+    ways->forced = link;
+    end->ways = ways;
 done:
     return status;
 }
@@ -217,6 +228,17 @@ static plait_status_t refuse(const ways_t *ways, plait_reach_t reach,
                       text);
 }
 
+/* A rank that cannot has its matched transfers staged, also those that are offered to it. */
+static void open_matched(const plait_endpoint_t *end, ways_t *ways, int l)
+{
+    const plait_matched_link_t *matched = links[l]->matched;
+
+    if (matched != NULL && matched->create != NULL && !ways->matched[l].is_there &&
+        matched->create(end, &ways->matched[l].state) == PLAIT_OK) {
+        ways->matched[l].is_there = true;
+    }
+}
+
 /* Of the links in `can`, the first one that opens on all ranks. */
 static plait_status_t open_first(plait_device_run_t *run, ways_t *ways,
                                  plait_reach_t reach, uint32_t can,
@@ -239,6 +261,7 @@ static plait_status_t open_first(plait_device_run_t *run, ways_t *ways,
     plait_log(PLAIT_LOG_INFO, "rank %d of %d reaches peers' devices by %s",
               run->session->end->rank, run->session->end->size, links[l - 1]->name);
     take(run, ways, l - 1);
+    open_matched(run->session->end, ways, l - 1);
 done:
     return status;
 }
@@ -274,22 +297,23 @@ static plait_status_t ways_of(plait_device_run_t *run, ways_t **ways_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_endpoint_t *end = run->session->end;
+    ways_t *ways = end->ways;
 
-    if (end->ways == NULL) {
-        end->ways = plait_alloc(1, sizeof(*end->ways));
-        PLAIT_CHECK(end->ways != NULL, PLAIT_ERR_NO_MEMORY,
-                    "no memory for ways to devices");
+    if (ways == NULL) {
+        ways = plait_alloc(1, sizeof(*ways));
+        PLAIT_CHECK(ways != NULL, PLAIT_ERR_NO_MEMORY, "no memory for ways to devices");
+        end->ways = ways;
     }
-    if (end->ways->device == NULL) {
-        end->ways->device = run->device;
+    if (ways->device == NULL) {
+        ways->device = run->device;
     }
-    if (end->ways->device != run->device) { /* others go on as before: messages, too */
+    if (ways->device != run->device) { /* others go on as before: messages, too */
         (void)plait_device_failed(
             run, plait_fail(PLAIT_ERR_INVALID,
                             "an array on device %d, but those before were on device %d",
-                            run->device->ordinal, end->ways->device->ordinal));
+                            run->device->ordinal, ways->device->ordinal));
     }
-    *ways_p = end->ways;
+    *ways_p = ways;
 done:
     return status;
 }
@@ -317,6 +341,34 @@ plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reac
 done:
     run->is_lost = run->is_lost || (status != PLAIT_OK && ways == NULL);
     return status;
+}
+
+/* One that needs no other rank, or was opened with all of them, for this device. */
+static bool has_matched(const plait_device_run_t *run, const ways_t *ways, int l)
+{
+    const plait_endpoint_t *end = run->session->end;
+    const plait_matched_link_t *matched = links[l]->matched;
+    bool is_asked_for =
+        (reaches[run->reach] >> l & 1) != 0 &&
+        (ways == NULL || ways->forced == NULL || ways->forced == links[l]);
+
+    return matched != NULL && is_asked_for &&
+           ((matched->can != NULL) ? matched->can(end, run->device)
+                                   : ways != NULL && ways->matched[l].is_there &&
+                                         ways->device == run->device);
+}
+
+const plait_matched_link_t *plait_device_matched_way(const plait_device_run_t *run,
+                                                     void **state_p)
+{
+    const ways_t *ways = run->session->end->ways;
+    int l = 0;
+
+    while (l < N_LINKS && !has_matched(run, ways, l)) {
+        l++;
+    }
+    *state_p = (l < N_LINKS && ways != NULL) ? ways->matched[l].state : NULL;
+    return (l < N_LINKS) ? links[l]->matched : NULL;
 }
 
 const char *plait_device_link_name(int i)

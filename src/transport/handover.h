@@ -6,11 +6,6 @@
 
 #include "transport/device_link.h"
 
-/* Where a message is, in words that the receiver's link understands. */
-typedef struct {
-    uint64_t words[16];
-} plait_offer_t;
-
 typedef struct {
     /* Fills the offer of a message of this rank's; may enqueue work. */
     plait_status_t (*offer)(plait_device_run_t *run, const plait_message_t *message,

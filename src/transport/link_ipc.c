@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "transport/handover.h"
+#include "transport/ipc_pairs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -215,6 +216,7 @@ static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
                                         .settle = ipc_settle,
                                         .finish = ipc_finish};
 
+    run->is_held = true;
     return plait_handover(run, &by, n_sends, sends, n_recvs, recvs);
 }
 
@@ -387,4 +389,5 @@ const plait_device_link_t plait_link_ipc = {
     .open = ipc_open,
     .close = ipc_close,
     .exchange = ipc_exchange,
+    .matched = &plait_ipc_pairs,
 };

@@ -145,6 +145,7 @@ static plait_status_t exchange(plait_device_run_t *run, int n_sends,
     const plait_device_nccl_t *call = run->device->table->nccl;
     link_t *link = run->state;
 
+    run->is_held = true;
     PLAIT_TRY(call->begin(link->nccl));
     for (int i = 0; i < n_sends && status == PLAIT_OK; i++) {
         status = call->send(link->nccl, run->stream, sends[i].peer, sends[i].data,

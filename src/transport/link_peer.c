@@ -132,6 +132,75 @@ static plait_status_t peer_exchange(plait_device_run_t *run, int n_sends,
     return plait_handover(run, &by, n_sends, sends, n_recvs, recvs);
 }
 
+/* ---- matched transfers ---- */
+
+/* Each has events of its own: one of the sender, which its receiver has done with when it answers, and
+ * one of the receiver, which is the sender's with the answer. */
+
+static bool matched_can(const plait_endpoint_t *end, const plait_device_t *device)
+{
+    return end->peers == NULL && end->size > 1 && device->table->copy != NULL;
+}
+
+static plait_status_t matched_offer(plait_sending_t *sending, plait_offer_t *offer)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = sending->run->device;
+
+    PLAIT_TRY(device->table->event_create(device, &sending->filled));
+    PLAIT_TRY(
+        device->table->event_record(device, sending->filled, sending->run->stream));
+    offer->words[0] = word_of(device);
+    offer->words[1] = word_of(sending->sent.data);
+    offer->words[2] = word_of(sending->filled);
+done:
+    return status;
+}
+
+static plait_status_t matched_take(plait_device_run_t *run, void *state, int source,
+                                   const plait_offer_t *offer, void *dst,
+                                   int64_t n_bytes, plait_receipt_t *receipt)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = run->device->table;
+    plait_event_t *taken = NULL;
+
+    (void)state;
+    PLAIT_TRY(table->event_create(run->device, &taken));
+    PLAIT_TRY(peer_take(run, source, offer, dst, n_bytes));
+    PLAIT_TRY(table->event_record(run->device, taken, run->stream));
+    receipt->words[0] = word_of(run->device);
+    receipt->words[1] = word_of(taken);
+    taken = NULL;
+done:
+    if (taken != NULL) {
+        table->event_destroy(run->device, taken);
+    }
+    return status;
+}
+
+static plait_status_t matched_settle(plait_sending_t *sending,
+                                     const plait_receipt_t *receipt)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = sending->run->device->table;
+
+    if (receipt != NULL) {
+        status = peer_settle(sending->run, sending->sent.peer, receipt->words[1]);
+        table->event_destroy(address_of(receipt->words[0]),
+                             address_of(receipt->words[1]));
+    }
+    if (sending->filled != NULL) {
+        table->event_destroy(sending->run->device, sending->filled);
+    }
+    return status;
+}
+
+static const plait_matched_link_t matched = {.can = matched_can,
+                                             .offer = matched_offer,
+                                             .take = matched_take,
+                                             .settle = matched_settle};
+
 const plait_device_link_t plait_link_peer = {
     .name = "peer",
     .is_known = true,
@@ -139,4 +208,5 @@ const plait_device_link_t plait_link_peer = {
     .open = peer_open,
     .close = peer_close,
     .exchange = peer_exchange,
+    .matched = &matched,
 };

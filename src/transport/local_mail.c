@@ -4,8 +4,10 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
+#include "transport/matched.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -15,6 +17,10 @@ struct plait_letter {
     const void *data;
     int64_t n_bytes;
     plait_dtype_t dtype;
+    plait_parcel_t
+        *parcel; /* in the place of data, which is NULL, until that is wanted */
+    bool is_wanted;
+    bool is_void; /* it was wanted, but the sender has failed to bring it */
     bool is_buffered;
     bool is_taken;
     bool is_judged;
@@ -122,10 +128,33 @@ static plait_letter_t *find(const plait_mail_t *mail, int rank, int source, int 
     return NULL;
 }
 
-/* Sleeps until something changes; now and then asks whether to go on. */
-static plait_status_t wait_for_change(plait_mail_t *mail, plait_wait_t *wait)
+/* This rank's own letter, for which its receiver waits: the bytes are brought outside the mutex. */
+static bool has_brought(plait_mail_t *mail, plait_letter_t *own)
+{
+    bool is_due = own != NULL && own->is_wanted && own->data == NULL && !own->is_void;
+    void *data = NULL;
+
+    if (is_due) {
+        (void)pthread_mutex_unlock(&mail->mutex);
+        plait_status_t status = own->parcel->stage(own->parcel, &data);
+        (void)pthread_mutex_lock(&mail->mutex);
+        own->data = (status == PLAIT_OK) ? data : NULL;
+        own->is_void = status != PLAIT_OK;
+        (void)pthread_cond_broadcast(&mail->changed);
+    }
+    return is_due;
+}
+
+/* Sleeps until something changes; now and then asks whether to go on. Meanwhile this rank's own
+ * letter, if there is one, is looked after. */
+static plait_status_t wait_for_change(plait_mail_t *mail, plait_wait_t *wait,
+                                      plait_letter_t *own)
 {
     struct timespec limit;
+
+    if (has_brought(mail, own)) {
+        return PLAIT_OK;
+    }
 
     (void)clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_nsec += 50000000;
@@ -156,46 +185,117 @@ done:
     return status;
 }
 
-/* Copies outside the mutex: others go on meanwhile. */
-static plait_status_t take(plait_mail_t *mail, plait_letter_t *letter,
-                           const plait_half_t *recv, int rank,
-                           plait_matched_t *matched_p)
+/* A letter, the half that it is for, and the letter that the receiving rank has sent in the same call
+ * (NULL). */
+typedef struct {
+    plait_mail_t *mail;
+    plait_letter_t *letter, *own;
+    const plait_half_t *recv;
+    int rank;
+} delivery_t;
+
+/* What was offered to a half that takes bytes alone. */
+static plait_status_t want(const delivery_t *d)
 {
-    plait_status_t status = judge(letter, recv, rank);
+    plait_status_t status = PLAIT_OK;
+    plait_letter_t *letter = d->letter;
+    plait_wait_t wait = plait_wait_begin("sendrecv", letter->source);
+
+    letter->is_wanted = true;
+    (void)pthread_cond_broadcast(&d->mail->changed);
+    while (letter->data == NULL && !letter->is_void && status == PLAIT_OK) {
+        status = wait_for_change(d->mail, &wait, d->own);
+    }
+    if (letter->is_void) { /* as if it had failed before it was sent */
+        letter->n_bytes = 0;
+        letter->dtype = plait_matched_refusing(letter->dtype);
+        status = judge(letter, d->recv, d->rank);
+    }
+    return status;
+}
+
+/* Copies outside the mutex: others go on meanwhile. */
+static plait_status_t move(const delivery_t *d)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_letter_t *letter = d->letter;
+    plait_parcel_t *out = letter->parcel;
+    plait_parcel_t *in = d->recv->parcel;
+    void *to = NULL;
+
+    if (out != NULL && in == NULL) {
+        PLAIT_TRY(want(d));
+    }
+    (void)pthread_mutex_unlock(&d->mail->mutex);
+    if (out != NULL && in != NULL) {
+        status = in->take(in, letter->source, &out->offer);
+        out->receipt = in->receipt;
+        out->is_taken = status == PLAIT_OK;
+    } else {
+        status = plait_half_bytes(d->recv, &to);
+        if (status == PLAIT_OK) {
+            memmove(to, letter->data, (size_t)letter->n_bytes);
+        }
+    }
+    (void)pthread_mutex_lock(&d->mail->mutex);
+done:
+    return status;
+}
+
+/* The verdict for a sender whose receiver has failed itself: no half of any length. */
+static void refuse(plait_letter_t *letter, int rank)
+{
+    letter->verdict = PLAIT_ERR_TRUNCATION;
+    (void)snprintf(
+        letter->text, sizeof(letter->text),
+        "rank %d from %d: message truncated, got %lld bytes, room for 0, since "
+        "the receiver has failed",
+        rank, letter->source, (long long)letter->n_bytes);
+}
+
+static plait_status_t take(const delivery_t *d, plait_matched_t *matched_p)
+{
+    plait_letter_t *letter = d->letter;
+    plait_status_t status = judge(letter, d->recv, d->rank);
+    const bool is_refused = status != PLAIT_OK;
 
     letter->is_taken = true;
-    if (status == PLAIT_OK && letter->n_bytes > 0) {
-        (void)pthread_mutex_unlock(&mail->mutex);
-        memmove(recv->data, letter->data, (size_t)letter->n_bytes);
-        (void)pthread_mutex_lock(&mail->mutex);
-    }
     *matched_p = (plait_matched_t){
         .source = letter->source, .tag = letter->tag, .n_bytes = letter->n_bytes};
+    if (!is_refused && letter->n_bytes > 0) {
+        status = move(d);
+    }
     letter->verdict = status;
-    if (status != PLAIT_OK) {
+    if (is_refused || letter->is_void) {
         (void)strncpy(letter->text, plait_error_text(), sizeof(letter->text) - 1);
+    } else if (status != PLAIT_OK) {
+        refuse(letter, d->rank);
     }
     letter->is_judged = true;
-    withdraw(mail, letter);
+    withdraw(d->mail, letter);
     if (letter->is_buffered) {
-        file(mail, letter);
+        file(d->mail, letter);
     }
-    (void)pthread_cond_broadcast(&mail->changed);
+    (void)pthread_cond_broadcast(&d->mail->changed);
     return status;
 }
 
 static plait_status_t receive(plait_mail_t *mail, const plait_half_t *recv, int rank,
-                              plait_matched_t *matched_p)
+                              plait_letter_t *own, plait_matched_t *matched_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_wait_t wait = plait_wait_begin("sendrecv", recv->peer);
-    plait_letter_t *letter = find(mail, rank, recv->peer, recv->tag);
+    delivery_t d = {.mail = mail,
+                    .letter = find(mail, rank, recv->peer, recv->tag),
+                    .own = own,
+                    .recv = recv,
+                    .rank = rank};
 
-    while (letter == NULL && status == PLAIT_OK) {
-        status = wait_for_change(mail, &wait);
-        letter = find(mail, rank, recv->peer, recv->tag);
+    while (d.letter == NULL && status == PLAIT_OK) {
+        status = wait_for_change(mail, &wait, own);
+        d.letter = find(mail, rank, recv->peer, recv->tag);
     }
-    return (letter != NULL) ? take(mail, letter, recv, rank, matched_p) : status;
+    return (d.letter != NULL) ? take(&d, matched_p) : status;
 }
 
 /* The verdict on a posted letter. A sender that gives up withdraws it, but never while it is
@@ -206,7 +306,7 @@ static plait_status_t await_verdict(plait_mail_t *mail, plait_letter_t *letter)
     plait_wait_t wait = plait_wait_begin("sendrecv", letter->dest);
 
     while (!letter->is_judged && (status == PLAIT_OK || letter->is_taken)) {
-        plait_status_t asked = wait_for_change(mail, &wait);
+        plait_status_t asked = wait_for_change(mail, &wait, letter);
         status = (status == PLAIT_OK) ? asked : status;
     }
     if (letter->is_judged) {
@@ -231,14 +331,15 @@ plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank,
                              .tag = send->tag,
                              .data = send->data,
                              .n_bytes = send->n_bytes,
-                             .dtype = send->dtype};
+                             .dtype = send->dtype,
+                             .parcel = send->parcel};
 
     (void)pthread_mutex_lock(&mail->mutex);
     if (sends) {
         post(mail, &letter);
     }
     if (recv->peer != PLAIT_NO_RANK) {
-        status = receive(mail, recv, rank, matched_p);
+        status = receive(mail, recv, rank, sends ? &letter : NULL, matched_p);
     }
     if (sends) { /* the letter lives on this stack: always await its end */
         sent = await_verdict(mail, &letter);
@@ -274,7 +375,7 @@ plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
                                    .data = recvs[i].data,
                                    .n_bytes = recvs[i].n_bytes,
                                    .dtype = PLAIT_U8};
-        plait_status_t got = receive(mail, &recv, rank, &matched);
+        plait_status_t got = receive(mail, &recv, rank, NULL, &matched);
         status = (status == PLAIT_OK) ? got : status;
     }
     for (int i = 0; i < n_sends; i++) {
@@ -340,7 +441,7 @@ plait_status_t plait_mail_send(plait_mail_t *mail, int rank, const plait_half_t 
     PLAIT_TRY(make_letter(rank, send, &letter));
     (void)pthread_mutex_lock(&mail->mutex);
     while (status == PLAIT_OK && !fits(mail, rank, send->n_bytes)) {
-        status = wait_for_change(mail, &wait);
+        status = wait_for_change(mail, &wait, NULL);
     }
     if (status == PLAIT_OK) {
         mail->held_bytes[rank] += held_by(letter);

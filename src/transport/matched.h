@@ -20,6 +20,13 @@ static inline plait_status_t plait_matched_judge(int64_t n_bytes, plait_dtype_t 
     return (n_bytes < n_expected || dtype != expected) ? PLAIT_ERR_MISMATCH : PLAIT_OK;
 }
 
+/* What a half is for its partner where its rank's device has failed: of no length and another dtype,
+ * so that it is refused, or refuses what it is sent. */
+static inline plait_dtype_t plait_matched_refusing(plait_dtype_t dtype)
+{
+    return (dtype == PLAIT_U8) ? PLAIT_S8 : PLAIT_U8;
+}
+
 /* A message and what its receiver expects; sent and expected. */
 typedef struct {
     int source, dest, tag;

@@ -1,7 +1,7 @@
 /* Matched transfers. The sender's header goes out with the user's tag; it carries what
- * the receiver judges by (dtype, bytes), and a small message itself. The receiver
- * answers: done, refused, or "send it" for data that neither fitted nor could be read
- * directly. So both partners end with the same verdict, and no byte is put in its place
+ * the receiver judges by (dtype, bytes), and a small message itself, or where one is in a
+ * device's memory. The receiver answers: done, refused, or "send it" for data that neither
+ * fitted nor could be read directly. So both partners end with the same verdict, and no byte is put in its place
  * before it is given. A buffered send (mpi_buffered.c) has its bytes on the way at once. */
 #include "base/alloc.h"
 #include "base/wait.h"
@@ -134,7 +134,7 @@ static plait_status_t post_bulk_out(plait_mpi_transfer_t *t)
 {
     int64_t n_left = t->send->n_bytes - t->n_sent;
     int64_t chunk = (n_left < t->link->chunk_bytes) ? n_left : t->link->chunk_bytes;
-    const char *from = (const char *)t->send->data + t->n_sent;
+    const char *from = (const char *)t->bytes_out + t->n_sent;
 
     t->n_sent += chunk;
     return post_send(t, PLAIT_MPI_BULK_OUT, from, chunk, t->send->peer,
@@ -150,11 +150,10 @@ static bool take_now(plait_mpi_transfer_t *t)
     bool is_here = (header->form == PLAIT_MPI_INLINE);
 
     if (is_here && (header->n_bytes > 0)) {
-        memcpy(t->recv->data, t->in.payload, (size_t)header->n_bytes);
+        memcpy(t->bytes_in, t->in.payload, (size_t)header->n_bytes);
     }
-    if (!is_here && t->link->is_node) {
-        struct iovec to = {.iov_base = t->recv->data,
-                           .iov_len = (size_t)header->n_bytes};
+    if (header->form == PLAIT_MPI_AT_SENDER && t->link->is_node) {
+        struct iovec to = {.iov_base = t->bytes_in, .iov_len = (size_t)header->n_bytes};
         struct iovec from = {.iov_base = (void *)(uintptr_t)header->address,
                              .iov_len = (size_t)header->n_bytes};
         /* Memory that cannot be read this way (a device's) can still be sent. */
@@ -174,7 +173,7 @@ static plait_status_t expect_bulk(plait_mpi_transfer_t *t, bool is_refused,
 
     t->n_bulk_in = t->in.header.n_bytes;
     t->bulk_chunk = chunk;
-    t->bulk_in = t->recv->data;
+    t->bulk_in = t->bytes_in;
     if (is_refused) {
         PLAIT_CHECK(plait_mpi_transfer_has_copy(t), PLAIT_ERR_NO_MEMORY,
                     "rank %d recv: no memory", t->link->rank);
@@ -183,6 +182,30 @@ static plait_status_t expect_bulk(plait_mpi_transfer_t *t, bool is_refused,
     PLAIT_TRY(post_bulk_in(t));
 done:
     return status;
+}
+
+/* From device to device, or where bytes are to go. What fails here is the receiver's own: to the
+ * sender it looks as if it had failed before. */
+static void make_ready(plait_mpi_transfer_t *t)
+{
+    const plait_half_t *recv = t->recv;
+    plait_mpi_answer_t *out = &t->answer_out;
+    plait_status_t status = PLAIT_OK;
+
+    if (t->in.header.form == PLAIT_MPI_OFFERED && recv->parcel != NULL) {
+        plait_offer_t offer;
+        memcpy(&offer, t->in.payload, sizeof(offer));
+        status = recv->parcel->take(recv->parcel, t->from.source, &offer);
+        out->receipt = recv->parcel->receipt;
+    } else {
+        status = plait_half_bytes(recv, &t->bytes_in);
+    }
+    note(t, status);
+    if (status != PLAIT_OK) {
+        out->status = (int32_t)PLAIT_ERR_TRUNCATION;
+        out->n_bytes = 0;
+        out->dtype = (int32_t)plait_matched_refusing(recv->dtype);
+    }
 }
 
 /* The header came: decide, and answer. */
@@ -214,9 +237,14 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
                      {header->n_bytes, out->n_bytes},
                      {(plait_dtype_t)header->dtype, (plait_dtype_t)out->dtype},
                      &t->link->processes[t->from.source]});
+    if (out->status == PLAIT_OK) {
+        make_ready(t);
+    }
+    const bool is_taken =
+        (header->form == PLAIT_MPI_OFFERED) && (t->recv->parcel != NULL);
     if (header->form == PLAIT_MPI_IN_PIECES) {
         PLAIT_TRY(expect_bulk(t, out->status != PLAIT_OK, PLAIT_MPI_MESSAGE_BYTES));
-    } else if ((out->status == PLAIT_OK) && !take_now(t)) {
+    } else if ((out->status == PLAIT_OK) && !is_taken && !take_now(t)) {
         out->send_it = 1;
         PLAIT_TRY(expect_bulk(t, false, t->link->chunk_bytes));
     }
@@ -226,6 +254,44 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
     t->recv_stage = (t->n_bulk_in > 0) ? PLAIT_MPI_MOVES_BULK : PLAIT_MPI_CLOSES;
 done:
     return status;
+}
+
+/* The bytes that the receiver wants. Where a device's do not come down, an empty message says so. */
+static plait_status_t begin_bulk_out(plait_mpi_transfer_t *t)
+{
+    plait_status_t status = plait_half_bytes(t->send, &t->bytes_out);
+
+    note(t, status);
+    if (status == PLAIT_OK) {
+        status = post_bulk_out(t);
+    } else {
+        t->n_sent = t->send->n_bytes;
+        status = post_send(t, PLAIT_MPI_BULK_OUT, NULL, 0, t->send->peer,
+                           tag_of(PLAIT_MPI_TAG_BULK, t->out.header.number),
+                           t->link->control);
+    }
+    return status;
+}
+
+/* That message: as one of a rank that has failed before. */
+static bool is_void(plait_mpi_transfer_t *t)
+{
+    const plait_mpi_header_t *header = &t->in.header;
+    const bool is_empty = (header->form == PLAIT_MPI_OFFERED) && (t->bulk.n_bytes == 0);
+
+    if (is_empty) {
+        tell_verdict(
+            t, PLAIT_ERR_MISMATCH,
+            &(plait_matched_fault_t){
+                t->from.source,
+                t->link->rank,
+                t->from.tag,
+                {0, t->recv->n_bytes},
+                {plait_matched_refusing((plait_dtype_t)header->dtype), t->recv->dtype},
+                &t->link->processes[t->from.source]});
+        t->n_received = t->n_bulk_in;
+    }
+    return is_empty;
 }
 
 /* The answer came. Answers to transfers that were given up long ago can have its tag.
@@ -251,7 +317,10 @@ static plait_status_t heed(plait_mpi_transfer_t *t)
                      {(plait_dtype_t)header->dtype, (plait_dtype_t)in->dtype},
                      &t->link->processes[in->rank]});
     if (in->send_it != 0) {
-        PLAIT_TRY(post_bulk_out(t));
+        PLAIT_TRY(begin_bulk_out(t));
+    } else if ((in->status == PLAIT_OK) && (t->send->parcel != NULL)) {
+        t->send->parcel->receipt = in->receipt;
+        t->send->parcel->is_taken = true;
     }
     t->send_stage = (in->send_it != 0) ? PLAIT_MPI_MOVES_BULK : PLAIT_MPI_CLOSES;
 done:
@@ -271,12 +340,15 @@ static bool advance_recv(plait_mpi_transfer_t *t)
         return false;
     }
     PLAIT_TRY(poll_request(t, awaited[t->recv_stage], &is_done,
-                           (t->recv_stage == PLAIT_MPI_AWAITS) ? &t->from : NULL));
+                           (t->recv_stage == PLAIT_MPI_AWAITS)       ? &t->from
+                           : (t->recv_stage == PLAIT_MPI_MOVES_BULK) ? &t->bulk
+                                                                     : NULL));
     if (is_done && (t->recv_stage == PLAIT_MPI_AWAITS)) {
         PLAIT_TRY(answer(t));
     } else if (is_done && (t->recv_stage == PLAIT_MPI_CLOSES)) {
         t->recv_stage = PLAIT_MPI_ENDED;
-    } else if (is_done && (t->n_received < t->n_bulk_in)) {
+    } else if (is_done && (t->recv_stage == PLAIT_MPI_MOVES_BULK) && !is_void(t) &&
+               (t->n_received < t->n_bulk_in)) {
         PLAIT_TRY(post_bulk_in(t));
     } else if (is_done) {
         t->recv_stage = PLAIT_MPI_CLOSES;
@@ -359,10 +431,13 @@ static plait_status_t post_header(plait_mpi_transfer_t *t)
 {
     plait_status_t status = PLAIT_OK;
     const plait_half_t *send = t->send;
+    bool is_offer = (send->parcel != NULL);
     bool is_inline = (send->n_bytes <= PLAIT_MPI_INLINE_BYTES);
     bool is_buffered = (send == &t->buffered);
-    int64_t n_bytes =
-        (int64_t)sizeof(plait_mpi_header_t) + (is_inline ? send->n_bytes : 0);
+    const void *payload = is_offer ? (const void *)&send->parcel->offer : send->data;
+    int64_t n_payload = is_offer    ? (int64_t)sizeof(send->parcel->offer)
+                        : is_inline ? send->n_bytes
+                                    : 0;
 
     t->out.header =
         (plait_mpi_header_t){.magic = PLAIT_MPI_MAGIC,
@@ -370,16 +445,18 @@ static plait_status_t post_header(plait_mpi_transfer_t *t)
                              .n_bytes = send->n_bytes,
                              .address = (uint64_t)(uintptr_t)send->data,
                              .dtype = (int32_t)send->dtype,
-                             .form = is_inline     ? PLAIT_MPI_INLINE
+                             .form = is_offer      ? PLAIT_MPI_OFFERED
+                                     : is_inline   ? PLAIT_MPI_INLINE
                                      : is_buffered ? PLAIT_MPI_IN_PIECES
                                                    : PLAIT_MPI_AT_SENDER};
-    if (is_inline && (send->n_bytes > 0)) {
-        memcpy(t->out.payload, send->data, (size_t)send->n_bytes);
+    if (n_payload > 0) {
+        memcpy(t->out.payload, payload, (size_t)n_payload);
     }
     PLAIT_TRY(post_recv(t, PLAIT_MPI_ANSWER_IN, &t->answer_in, sizeof(t->answer_in),
                         send->peer, tag_of(PLAIT_MPI_TAG_ANSWER, t->out.header.number),
                         t->link->control));
-    PLAIT_TRY(post_send(t, PLAIT_MPI_HEADER_OUT, &t->out, n_bytes, send->peer,
+    PLAIT_TRY(post_send(t, PLAIT_MPI_HEADER_OUT, &t->out,
+                        (int64_t)sizeof(plait_mpi_header_t) + n_payload, send->peer,
                         send->tag, t->link->matched));
     if (t->out.header.form == PLAIT_MPI_IN_PIECES) {
         PLAIT_TRY(post_pieces(t));
@@ -445,6 +522,8 @@ void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
     t->n_sent = 0;
     t->n_received = 0;
     t->n_bulk_in = 0;
+    t->bytes_out = NULL;
+    t->bytes_in = NULL;
     t->from = (plait_mpi_envelope_t){.source = PLAIT_NO_RANK};
 }
 

@@ -13,7 +13,8 @@ enum { PLAIT_MPI_MESSAGE_BYTES = 4032, PLAIT_MPI_MAGIC = 0x706c6169 };
 enum {
     PLAIT_MPI_AT_SENDER, /* they are read there, or asked for */
     PLAIT_MPI_INLINE,    /* behind the header */
-    PLAIT_MPI_IN_PIECES  /* on their way already, in messages as long as a header's */
+    PLAIT_MPI_IN_PIECES, /* on their way already, in messages as long as a header's */
+    PLAIT_MPI_OFFERED    /* in a device's memory: where, is behind the header */
 };
 
 typedef struct {
@@ -43,6 +44,7 @@ typedef struct {
     int64_t n_bytes; /* what the receiver expected */
     int32_t dtype;
     int32_t rank;
+    plait_receipt_t receipt; /* of what was offered and taken */
 } plait_mpi_answer_t;
 
 /* Requests of a transfer, receives first. */
@@ -81,10 +83,12 @@ struct plait_mpi_transfer {
     plait_status_t status; /* the first failure */
     bool is_active[PLAIT_MPI_N_REQUESTS];
     uint64_t requests[PLAIT_MPI_N_REQUESTS];
-    int64_t n_sent; /* bulk bytes that are through */
-    char *bulk_in;  /* where bulk goes, how much, in messages of what length */
+    int64_t n_sent;             /* bulk bytes that are through */
+    void *bytes_out, *bytes_in; /* the halves' host memory, once needed */
+    char *bulk_in; /* where bulk goes, how much, in messages of what length */
     int64_t n_received, n_bulk_in, bulk_chunk;
     plait_mpi_envelope_t from; /* of the header that came */
+    plait_mpi_envelope_t bulk; /* of the bulk that came last */
     plait_mpi_answer_t answer_in;
     plait_mpi_answer_t answer_out;
     plait_mpi_message_t out;

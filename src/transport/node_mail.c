@@ -173,22 +173,47 @@ static bool is_consumed(const plait_mail_call_t *call)
                memory_order_acquire) >= call->end;
 }
 
-static bool is_answered(const plait_mail_call_t *call)
+static bool is_answered(const plait_mail_call_t *call, int state)
 {
     const plait_node_mail_t *mail = call->mail;
 
     return call->answer != PLAIT_NO_ANSWER &&
            atomic_load_explicit(
                &plait_mail_answer(mail, mail->link->rank, call->answer)->word,
-               memory_order_acquire) == (call->number << 2 | PLAIT_ANSWER_GIVEN);
+               memory_order_acquire) == plait_mail_word(call->number, state);
 }
 
 static bool is_complete(const plait_mail_call_t *call)
 {
-    bool has_sent = call->send == NULL || call->is_sent || is_answered(call);
+    bool has_sent =
+        call->send == NULL || call->is_sent || is_answered(call, PLAIT_ANSWER_GIVEN);
 
     return has_sent && has_received(call) &&
            (!expects_other(call) || is_consumed(call));
+}
+
+/* The receiver wants the bytes of what was offered to it. */
+static bool has_to_bring(const plait_mail_call_t *call)
+{
+    return call->send != NULL && call->send->parcel != NULL &&
+           is_answered(call, PLAIT_ANSWER_WANTED);
+}
+
+/* Without the mutex. A failure is the half's own, and the call goes on. */
+static void bring(plait_mail_call_t *call)
+{
+    const plait_node_mail_t *mail = call->mail;
+    plait_node_answer_t *answer =
+        plait_mail_answer(mail, mail->link->rank, call->answer);
+    uint64_t word = plait_mail_word(call->number, PLAIT_ANSWER_WANTED);
+    void *data = NULL;
+    plait_status_t status = plait_half_bytes(call->send, &data);
+
+    answer->address = (status == PLAIT_OK) ? (uint64_t)(uintptr_t)data : 0;
+    call->has_brought = true;
+    (void)atomic_compare_exchange_strong(
+        &answer->word, &word, plait_mail_word(call->number, PLAIT_ANSWER_BROUGHT));
+    plait_mail_wake(mail, call->send->peer);
 }
 
 /* Whether another turn can get further; what a sleeping call is woken for. */
@@ -197,7 +222,8 @@ static bool can_go_on(void *context)
     const plait_mail_call_t *call = context;
     const plait_node_mail_t *mail = call->mail;
 
-    return is_complete(call) || any_has_come(mail) ||
+    return is_complete(call) || any_has_come(mail) || has_to_bring(call) ||
+           plait_mail_can_fetch(mail, &call->posted) ||
            (call->send != NULL && !call->is_written &&
             mail->out[call->send->peer].n_consumed !=
                 atomic_load(&plait_mail_ring(mail, mail->link->rank, call->send->peer)
@@ -220,8 +246,9 @@ done:
 /* Who is waited for: the one who sends, or the one who is to receive. */
 static int partner_of(const plait_mail_call_t *call)
 {
-    return (!has_received(call) || call->send == NULL) ? call->posted.recv->peer
-                                                       : call->send->peer;
+    return (!has_received(call) && call->posted.is_wanted) ? call->posted.letter.source
+           : (!has_received(call) || call->send == NULL)   ? call->posted.recv->peer
+                                                           : call->send->peer;
 }
 
 static plait_status_t wait_for_call(plait_mail_call_t *call)
@@ -235,7 +262,11 @@ static plait_status_t wait_for_call(plait_mail_call_t *call)
     plait_wait_t wait = plait_wait_begin("sendrecv", PLAIT_ANY);
 
     while (!is_complete(call)) {
-        if (can_go_on(call)) {
+        if (has_to_bring(call)) {
+            bring(call);
+        } else if (plait_mail_can_fetch(mail, &call->posted)) {
+            plait_mail_fetch(mail, &call->posted);
+        } else if (can_go_on(call)) {
             (void)pthread_mutex_lock(&mail->mutex);
             status = go_on(call);
             (void)pthread_mutex_unlock(&mail->mutex);
@@ -252,6 +283,28 @@ done:
     return status;
 }
 
+/* Nobody reads it any more: not while its receiver is taking it from a device, which is soon over,
+ * but where that is gone. False: it was answered. */
+static bool take_back(const plait_mail_call_t *call, plait_node_answer_t *answer)
+{
+    const uint64_t given = plait_mail_word(call->number, PLAIT_ANSWER_GIVEN);
+    const uint64_t taking = plait_mail_word(call->number, PLAIT_ANSWER_TAKING);
+    plait_wait_t wait = plait_wait_begin("sendrecv", call->send->peer);
+    uint64_t word = atomic_load(&answer->word);
+    bool is_taken_back = false;
+
+    while (word != given && !is_taken_back) {
+        if (word != taking || plait_wait_turn(&wait) != PLAIT_OK) {
+            is_taken_back = atomic_compare_exchange_strong(
+                &answer->word, &word,
+                plait_mail_word(call->number, PLAIT_ANSWER_GIVEN_UP));
+        } else {
+            word = atomic_load(&answer->word);
+        }
+    }
+    return is_taken_back;
+}
+
 /* The receiver's verdict on a message that waited in this rank's memory. A call that failed
  * takes the message back, unless the receiver has it by now. */
 static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
@@ -259,11 +312,14 @@ static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
     plait_node_mail_t *mail = call->mail;
     plait_node_answer_t *answer =
         plait_mail_answer(mail, mail->link->rank, call->answer);
-    uint64_t awaited = call->number << 2 | PLAIT_ANSWER_AWAITED;
-    bool is_taken_back = atomic_compare_exchange_strong(
-        &answer->word, &awaited, call->number << 2 | PLAIT_ANSWER_GIVEN_UP);
+    const bool is_taken_back = take_back(call, answer);
     plait_status_t verdict = is_taken_back ? PLAIT_OK : (plait_status_t)answer->status;
+    plait_parcel_t *parcel = call->send->parcel;
 
+    if (parcel != NULL && !is_taken_back && !call->has_brought && verdict == PLAIT_OK) {
+        parcel->receipt = answer->receipt;
+        parcel->is_taken = true;
+    }
     if (status == PLAIT_OK && verdict != PLAIT_OK) {
         const plait_half_t *send = call->send;
         status = plait_matched_fail(
@@ -300,6 +356,9 @@ static plait_status_t end_call(plait_mail_call_t *call, plait_status_t status)
         (void)pthread_mutex_lock(&mail->mutex);
         plait_mail_unpost(mail, &call->posted);
         (void)pthread_mutex_unlock(&mail->mutex);
+        if (call->posted.has_come && !call->posted.is_done) {
+            plait_mail_refuse(mail, &call->posted);
+        }
     }
     if (call->answer != PLAIT_NO_ANSWER) {
         status = end_answer(call, status);

@@ -14,6 +14,7 @@ typedef enum {
                               message leaves the ring                         */
     PLAIT_MAIL_AT,   /* they are where they are until the answer */
     PLAIT_MAIL_PAD,  /* nothing, up to the end of the ring              */
+    PLAIT_MAIL_OFFER, /* what follows the header says where they are, in a device's memory */
     PLAIT_MAIL_KIND_BITS = 3
 } plait_mail_kind_t;
 
@@ -51,6 +52,11 @@ typedef struct plait_node_letter {
  * list before; the call may look at is_done without the mutex. */
 typedef struct plait_posted {
     const plait_half_t *recv;
+    /* The message is here, but its bytes come by what the thread of the call alone may do. */
+    _Atomic bool has_come;
+    plait_node_letter_t letter; /* then */
+    plait_offer_t offer;        /* and what it offers, if it does */
+    bool is_wanted;             /* its bytes, and the sender knows */
     _Atomic bool is_done;
     plait_status_t status;
     plait_matched_t matched;
@@ -101,6 +107,7 @@ typedef struct {
     uint64_t end;          /* cell of the ring after the message */
     int answer;            /* cell, or NO_ANSWER */
     uint64_t number;       /* of the answer */
+    bool has_brought;      /* the bytes of what was offered */
     plait_posted_t posted; /* recv NULL: nothing to receive */
 } plait_mail_call_t;
 
@@ -129,6 +136,11 @@ static inline void plait_mail_wake(const plait_node_mail_t *mail, int rank)
     plait_bell_ring(&plait_node_rank(&mail->link->segment, rank)->bell);
 }
 
+static inline uint64_t plait_mail_word(uint64_t number, int state)
+{
+    return number << PLAIT_ANSWER_STATE_BITS | (uint64_t)state;
+}
+
 static inline plait_node_answer_t *plait_mail_answer(const plait_node_mail_t *mail,
                                                      int rank, int cell)
 {
@@ -153,5 +165,16 @@ plait_status_t plait_mail_take(plait_node_mail_t *mail, int source);
  * list with its message or by unpost. */
 void plait_mail_post(plait_node_mail_t *mail, plait_posted_t *posted);
 void plait_mail_unpost(plait_node_mail_t *mail, const plait_posted_t *posted);
+
+/* ---- without the mutex, by the thread of the call, of a half whose message has come ---- */
+
+/* Whether plait_mail_fetch gets further now. */
+bool plait_mail_can_fetch(const plait_node_mail_t *mail, const plait_posted_t *posted);
+
+/* Brings the message to its place, and answers; or says that its bytes are wanted. */
+void plait_mail_fetch(plait_node_mail_t *mail, plait_posted_t *posted);
+
+/* The call has failed: the sender gets a refusal. */
+void plait_mail_refuse(plait_node_mail_t *mail, plait_posted_t *posted);
 
 #endif

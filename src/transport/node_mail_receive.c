@@ -25,38 +25,87 @@ static void complain(const plait_node_mail_t *mail, int source, plait_status_t v
     }
 }
 
+static plait_node_answer_t *answer_to(const plait_node_mail_t *mail,
+                                      const plait_node_letter_t *letter)
+{
+    return plait_mail_answer(mail, letter->source, letter->header.answer);
+}
+
+/* False: the sender has given up. */
+static bool turn_answer(const plait_node_mail_t *mail,
+                        const plait_node_letter_t *letter, int from, int to)
+{
+    uint64_t word = plait_mail_word(letter->header.number, from);
+
+    return atomic_compare_exchange_strong(&answer_to(mail, letter)->word, &word,
+                                          plait_mail_word(letter->header.number, to));
+}
+
 /* False: the sender has given up, and what was read may not be what it sent. */
 static bool give_answer(const plait_node_mail_t *mail,
-                        const plait_node_letter_t *letter, plait_status_t verdict,
-                        const plait_half_t *recv)
+                        const plait_node_letter_t *letter, int from,
+                        plait_status_t verdict, int64_t n_bytes, plait_dtype_t dtype)
 {
-    plait_node_answer_t *answer =
-        plait_mail_answer(mail, letter->source, letter->header.answer);
-    uint64_t awaited = letter->header.number << 2 | PLAIT_ANSWER_AWAITED;
+    plait_node_answer_t *answer = answer_to(mail, letter);
 
-    if (atomic_load(&answer->word) != awaited) {
+    if (atomic_load(&answer->word) != plait_mail_word(letter->header.number, from)) {
         return false;
     }
     answer->status = (int32_t)verdict;
-    answer->n_bytes = recv->n_bytes;
-    answer->dtype = (int32_t)recv->dtype;
-    return atomic_compare_exchange_strong(
-        &answer->word, &awaited, letter->header.number << 2 | PLAIT_ANSWER_GIVEN);
+    answer->n_bytes = n_bytes;
+    answer->dtype = (int32_t)dtype;
+    return turn_answer(mail, letter, from, PLAIT_ANSWER_GIVEN);
+}
+
+static plait_status_t fetch_from(const plait_node_mail_t *mail,
+                                 const plait_node_letter_t *letter, uint64_t address,
+                                 void *to)
+{
+    const plait_mpi_link_t *link = mail->link;
+    const struct iovec local = {.iov_base = to,
+                                .iov_len = (size_t)letter->header.n_bytes};
+    const struct iovec remote = {.iov_base = (void *)(uintptr_t)address,
+                                 .iov_len = (size_t)letter->header.n_bytes};
+
+    return plait_node_read(link->rank, letter->source,
+                           link->cards[letter->source].process.pid, &local, 1, &remote,
+                           1);
 }
 
 /* Reads what the header says is in the sender's memory. */
 static plait_status_t fetch(const plait_node_mail_t *mail,
                             const plait_node_letter_t *letter, void *to)
 {
-    const plait_mpi_link_t *link = mail->link;
-    const struct iovec local = {.iov_base = to,
-                                .iov_len = (size_t)letter->header.n_bytes};
-    const struct iovec remote = {.iov_base = (void *)(uintptr_t)letter->header.address,
-                                 .iov_len = (size_t)letter->header.n_bytes};
+    return fetch_from(mail, letter, letter->header.address, to);
+}
 
-    return plait_node_read(link->rank, letter->source,
-                           link->cards[letter->source].process.pid, &local, 1, &remote,
-                           1);
+static plait_status_t fail_given_up(const plait_node_mail_t *mail,
+                                    const plait_node_letter_t *letter)
+{
+    return plait_fail(PLAIT_ERR_PEER, "rank %d gave up sending to rank %d",
+                      letter->source, mail->link->rank);
+}
+
+/* Last: the half is on the stack of its call, which may return now. */
+static void end_posted(plait_posted_t *posted, const plait_mail_header_t *header,
+                       plait_status_t status, bool is_verdict)
+{
+    if (status != PLAIT_OK && !is_verdict) {
+        (void)snprintf(posted->text, sizeof(posted->text), "%s", plait_error_text());
+    }
+    posted->status = status;
+    posted->partner = *header;
+    atomic_store_explicit(&posted->is_done, true, memory_order_release);
+}
+
+/* For the thread of the call. Such a message has more bytes than a ring or a copy takes. */
+static void leave_to_call(const plait_node_letter_t *letter, plait_posted_t *posted)
+{
+    posted->letter = *letter;
+    if (letter->kind == PLAIT_MAIL_OFFER) {
+        memcpy(&posted->offer, letter->data, sizeof(posted->offer));
+    }
+    atomic_store_explicit(&posted->has_come, true, memory_order_release);
 }
 
 /* A message and the half that it is for meet. */
@@ -76,27 +125,27 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
                                             {h->n_bytes, recv->n_bytes},
                                             {(plait_dtype_t)h->dtype, recv->dtype},
                                             &mail->link->processes[letter->source]};
+    if (status == PLAIT_OK && h->n_bytes > 0 &&
+        (letter->kind == PLAIT_MAIL_OFFER || recv->parcel != NULL)) {
+        leave_to_call(letter, posted);
+        return;
+    }
     if (status == PLAIT_OK && letter->data != NULL) {
         memcpy(recv->data, letter->data, (size_t)h->n_bytes);
     } else if (status == PLAIT_OK && h->n_bytes > 0) {
         status = fetch(mail, letter, recv->data);
     }
     if (h->answer != PLAIT_NO_ANSWER) {
-        if (!give_answer(mail, letter, status, recv) && status == PLAIT_OK) {
-            status = plait_fail(PLAIT_ERR_PEER, "rank %d gave up sending to rank %d",
-                                letter->source, mail->link->rank);
+        if (!give_answer(mail, letter, PLAIT_ANSWER_AWAITED, status, recv->n_bytes,
+                         recv->dtype) &&
+            status == PLAIT_OK) {
+            status = fail_given_up(mail, letter);
         }
         plait_mail_wake(mail, letter->source);
     } else if (is_verdict) {
         complain(mail, letter->source, status, &posted->fault);
     }
-    if (status != PLAIT_OK && !is_verdict) {
-        (void)snprintf(posted->text, sizeof(posted->text), "%s", plait_error_text());
-    }
-    posted->status = status;
-    posted->partner = *h;
-    /* last: the half is on the stack of its call, which may return now */
-    atomic_store_explicit(&posted->is_done, true, memory_order_release);
+    end_posted(posted, h, status, is_verdict);
 }
 
 static bool fits(const plait_half_t *recv, int source, int tag)
@@ -163,7 +212,9 @@ static plait_status_t put_aside(plait_node_mail_t *mail,
 {
     plait_status_t status = PLAIT_OK;
     bool has_data = seen->kind != PLAIT_MAIL_AT && seen->header.n_bytes > 0;
-    int64_t n_bytes = has_data ? seen->header.n_bytes : 0;
+    int64_t n_bytes = (seen->kind == PLAIT_MAIL_OFFER) ? (int64_t)sizeof(plait_offer_t)
+                      : has_data                       ? seen->header.n_bytes
+                                                       : 0;
     plait_node_letter_t **end = &mail->letters;
     plait_node_letter_t *letter = plait_alloc(1, (int64_t)sizeof(*letter) + n_bytes);
 
@@ -235,9 +286,14 @@ plait_status_t plait_mail_take(plait_node_mail_t *mail, int source)
 
     if (seen.kind != PLAIT_MAIL_PAD) {
         plait_posted_t *posted = take_posted(mail, source, seen.header.tag);
-        bool is_inline = seen.kind == PLAIT_MAIL_INLINE;
-        n_cells = plait_mail_cells_of(is_inline ? seen.header.n_bytes : 0);
-        seen.data = is_inline ? cell->bytes : NULL;
+        const int64_t n_bytes = (seen.kind == PLAIT_MAIL_OFFER)
+                                    ? (int64_t)sizeof(plait_offer_t)
+                                : (seen.kind == PLAIT_MAIL_INLINE) ? seen.header.n_bytes
+                                                                   : 0;
+        const bool is_here =
+            seen.kind == PLAIT_MAIL_OFFER || seen.kind == PLAIT_MAIL_INLINE;
+        n_cells = plait_mail_cells_of(n_bytes);
+        seen.data = is_here ? cell->bytes : NULL;
         if (posted != NULL) {
             deliver(mail, &seen, posted);
         } else {
@@ -247,4 +303,124 @@ plait_status_t plait_mail_take(plait_node_mail_t *mail, int source)
     give_back(mail, source, n_cells);
 done:
     return status;
+}
+
+/* ---- messages that the thread of the call brings to their places ---- */
+
+static int answer_state(const plait_node_mail_t *mail,
+                        const plait_node_letter_t *letter)
+{
+    const uint64_t word =
+        atomic_load_explicit(&answer_to(mail, letter)->word, memory_order_acquire);
+    const bool is_this = word >> PLAIT_ANSWER_STATE_BITS == letter->header.number;
+
+    return is_this ? (int)(word & ((1U << PLAIT_ANSWER_STATE_BITS) - 1))
+                   : PLAIT_ANSWER_GIVEN_UP;
+}
+
+bool plait_mail_can_fetch(const plait_node_mail_t *mail, const plait_posted_t *posted)
+{
+    return atomic_load_explicit(&posted->has_come, memory_order_acquire) &&
+           !atomic_load_explicit(&posted->is_done, memory_order_relaxed) &&
+           !(posted->is_wanted &&
+             answer_state(mail, &posted->letter) == PLAIT_ANSWER_WANTED);
+}
+
+/* The sender has what a receiver's failure looks like before it has begun. */
+static bool give_refusal(const plait_node_mail_t *mail, const plait_posted_t *posted,
+                         int from)
+{
+    return give_answer(mail, &posted->letter, from, PLAIT_ERR_TRUNCATION, 0,
+                       plait_matched_refusing(posted->recv->dtype));
+}
+
+/* is_verdict: the fault is the message's. */
+static void answer_call(plait_node_mail_t *mail, plait_posted_t *posted, int from,
+                        plait_status_t status, bool is_verdict)
+{
+    const plait_half_t *recv = posted->recv;
+    const bool is_heard = (status == PLAIT_OK || is_verdict)
+                              ? give_answer(mail, &posted->letter, from, status,
+                                            recv->n_bytes, recv->dtype)
+                              : give_refusal(mail, posted, from);
+
+    if (!is_heard && status == PLAIT_OK) {
+        status = fail_given_up(mail, &posted->letter);
+    }
+    plait_mail_wake(mail, posted->letter.source);
+    end_posted(posted, &posted->letter.header, status, is_verdict);
+}
+
+/* From device to device. */
+static void take_offer(plait_node_mail_t *mail, plait_posted_t *posted)
+{
+    const plait_node_letter_t *letter = &posted->letter;
+    plait_parcel_t *parcel = posted->recv->parcel;
+
+    if (!turn_answer(mail, letter, PLAIT_ANSWER_AWAITED, PLAIT_ANSWER_TAKING)) {
+        end_posted(posted, &letter->header, fail_given_up(mail, letter), false);
+        return;
+    }
+    plait_status_t status = parcel->take(parcel, letter->source, &posted->offer);
+    answer_to(mail, letter)->receipt = parcel->receipt;
+    answer_call(mail, posted, PLAIT_ANSWER_TAKING, status, false);
+}
+
+/* Bytes in the sender's host memory. */
+static void take_bytes(plait_node_mail_t *mail, plait_posted_t *posted, int from,
+                       uint64_t address)
+{
+    plait_status_t status = PLAIT_OK;
+    void *to = NULL;
+
+    PLAIT_TRY(plait_half_bytes(posted->recv, &to));
+    PLAIT_TRY(fetch_from(mail, &posted->letter, address, to));
+done:
+    answer_call(mail, posted, from, status, false);
+}
+
+/* The sender could not bring them: its message is as that of a rank that has failed before. */
+static void take_nothing(plait_node_mail_t *mail, plait_posted_t *posted)
+{
+    posted->fault.n_bytes[0] = 0;
+    posted->fault.dtypes[0] = plait_matched_refusing(posted->fault.dtypes[0]);
+    answer_call(mail, posted, PLAIT_ANSWER_BROUGHT, PLAIT_ERR_MISMATCH, true);
+}
+
+void plait_mail_fetch(plait_node_mail_t *mail, plait_posted_t *posted)
+{
+    const plait_node_letter_t *letter = &posted->letter;
+    const bool is_offer = letter->kind == PLAIT_MAIL_OFFER;
+
+    if (posted->is_wanted) {
+        const int state = answer_state(mail, letter);
+        const uint64_t address = answer_to(mail, letter)->address;
+        if (state != PLAIT_ANSWER_BROUGHT) {
+            end_posted(posted, &letter->header, fail_given_up(mail, letter), false);
+        } else if (address == 0) {
+            take_nothing(mail, posted);
+        } else {
+            take_bytes(mail, posted, PLAIT_ANSWER_BROUGHT, address);
+        }
+    } else if (is_offer && posted->recv->parcel != NULL) {
+        take_offer(mail, posted);
+    } else if (!is_offer) {
+        take_bytes(mail, posted, PLAIT_ANSWER_AWAITED, letter->header.address);
+    } else if (turn_answer(mail, letter, PLAIT_ANSWER_AWAITED, PLAIT_ANSWER_WANTED)) {
+        posted->is_wanted = true;
+        plait_mail_wake(mail, letter->source);
+    } else {
+        end_posted(posted, &letter->header, fail_given_up(mail, letter), false);
+    }
+}
+
+void plait_mail_refuse(plait_node_mail_t *mail, plait_posted_t *posted)
+{
+    const int from[] = {PLAIT_ANSWER_AWAITED, PLAIT_ANSWER_WANTED,
+                        PLAIT_ANSWER_BROUGHT};
+
+    for (int i = 0; i < 3; i++) {
+        (void)give_refusal(mail, posted, from[i]);
+    }
+    plait_mail_wake(mail, posted->letter.source);
 }

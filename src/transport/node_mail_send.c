@@ -85,7 +85,7 @@ static bool take_answer(plait_node_mail_t *mail, plait_mail_call_t *call)
             call->answer = i;
             call->number = ++mail->n_answers;
             atomic_store_explicit(&answer->word,
-                                  call->number << 2 | PLAIT_ANSWER_AWAITED,
+                                  plait_mail_word(call->number, PLAIT_ANSWER_AWAITED),
                                   memory_order_relaxed);
             return true;
         }
@@ -93,8 +93,8 @@ static bool take_answer(plait_node_mail_t *mail, plait_mail_call_t *call)
     return false; /* as many threads wait already: later */
 }
 
-/* How the message goes: in the ring; in a copy where the send is buffered; else from where it
- * is. An answer is asked for where the bytes stay, and where no message comes from the
+/* How the message goes: in the ring, or what is offered in the place of it; in a copy where the send
+ * is buffered; else from where it is. An answer is asked for where the bytes stay, and where no message comes from the
  * receiver in the same call. False: not yet. */
 static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
                        plait_mail_kind_t *kind_p, plait_mail_copy_t **copy_p)
@@ -108,7 +108,9 @@ static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
     bool wants_answer = !call->is_buffered && !(is_inline && has_partner);
     bool has_way = true;
 
-    *kind_p = is_inline ? PLAIT_MAIL_INLINE : PLAIT_MAIL_AT;
+    *kind_p = (send->parcel != NULL) ? PLAIT_MAIL_OFFER
+              : is_inline            ? PLAIT_MAIL_INLINE
+                                     : PLAIT_MAIL_AT;
     *copy_p = NULL;
     header->address = (uint64_t)(uintptr_t)send->data;
     if (wants_answer) {
@@ -147,8 +149,12 @@ bool plait_mail_write(plait_mail_call_t *call)
     plait_node_mail_t *mail = call->mail;
     const plait_half_t *send = call->send;
     plait_mail_place_t *out = &mail->out[send->peer];
-    bool is_inline = send->n_bytes <= mail->inline_bytes;
-    int64_t n_bytes = is_inline ? send->n_bytes : 0;
+    const bool is_offer = send->parcel != NULL;
+    const bool is_inline = send->n_bytes <= mail->inline_bytes;
+    const void *data = is_offer ? (const void *)&send->parcel->offer : send->data;
+    int64_t n_bytes = is_offer    ? (int64_t)sizeof(send->parcel->offer)
+                      : is_inline ? send->n_bytes
+                                  : 0;
     uint64_t n_cells = plait_mail_cells_of(n_bytes);
     uint64_t n_left = mail->ring_cells - out->n_cells % mail->ring_cells;
     uint64_t n_pad = (n_left < n_cells) ? n_left : 0;
@@ -163,7 +169,7 @@ bool plait_mail_write(plait_mail_call_t *call)
             put(mail, send->peer, PLAIT_MAIL_PAD, &(plait_mail_header_t){0}, NULL, 0,
                 n_pad);
         }
-        put(mail, send->peer, kind, &header, send->data, n_bytes, n_cells);
+        put(mail, send->peer, kind, &header, data, n_bytes, n_cells);
         call->end = out->n_cells;
         call->is_sent = header.answer == PLAIT_NO_ANSWER;
         if (copy != NULL) {

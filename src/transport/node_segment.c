@@ -11,7 +11,7 @@ enum { PAGE_BYTES = 4096, CELL_BYTES = 64 };
 enum { MAX_RING_CELLS = 1024, MIN_RING_CELLS = 32, ALL_RINGS_BYTES = 32 << 20 };
 
 /* Changes with the layout. */
-static const uint64_t magic = 0x706c6169745f3032; /* "plait_02" */
+static const uint64_t magic = 0x706c6169745f3033; /* "plait_03" */
 
 /* A power of two, so that the rings of many ranks stay within the bound. */
 static int ring_cells_of(int n_ranks)

@@ -26,15 +26,26 @@ typedef struct {
 
 enum { PLAIT_NODE_BOX_BYTES = PLAIT_BOX_BYTES(PLAIT_PUBLISH_BYTES) };
 
-/* How the receiver answers one message: the states of the lowest two bits; above them the
- * message's number. */
-enum { PLAIT_ANSWER_AWAITED, PLAIT_ANSWER_GIVEN, PLAIT_ANSWER_GIVEN_UP };
+/* How the receiver answers one message: the states of the lowest bits; above them the message's
+ * number. A message in the memory of a device is being taken, which its sender does not give up, or
+ * its bytes are wanted and then brought to the sender's host memory. */
+enum {
+    PLAIT_ANSWER_AWAITED,
+    PLAIT_ANSWER_GIVEN,
+    PLAIT_ANSWER_GIVEN_UP,
+    PLAIT_ANSWER_TAKING,
+    PLAIT_ANSWER_WANTED,
+    PLAIT_ANSWER_BROUGHT,
+    PLAIT_ANSWER_STATE_BITS = 3
+};
 
 typedef struct {
     _Alignas(64) _Atomic uint64_t word;
     int32_t status;
-    int32_t dtype;   /* what the receiver expected */
-    int64_t n_bytes; /* and how much               */
+    int32_t dtype;           /* what the receiver expected */
+    int64_t n_bytes;         /* and how much               */
+    uint64_t address;        /* of what was brought; 0: it could not be */
+    plait_receipt_t receipt; /* of what was taken */
 } plait_node_answer_t;
 
 /* A receiver's complaint about a message whose sender did not wait: the first one counts. */

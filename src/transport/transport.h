@@ -97,8 +97,9 @@ typedef struct {
         *peers;      /* one per rank; NULL: one rank, or threads of one process */
     const char *why; /* how peers' memory is reached, in words; NULL: not said */
     void *state;     /* the transport's own */
-    struct plait_device_ways
-        *ways; /* to peers' devices; NULL: no operation was on one yet */
+    /* To peers' devices; NULL: no operation was on one yet. Set by the thread that calls operations,
+     * read by those of started ones. */
+    struct plait_device_ways *_Atomic ways;
 } plait_endpoint_t;
 
 typedef struct {
@@ -151,15 +152,54 @@ typedef struct {
     int64_t n_bytes;
 } plait_message_t;
 
+/* Where a message in a device's memory is, in words of the sender's link for the receiver's, and by
+ * which event it was taken, in words for the sender's (device_link.h). */
+typedef struct {
+    uint64_t words[20];
+} plait_offer_t;
+
+typedef struct {
+    uint64_t words[8];
+} plait_receipt_t;
+
+/* What a half has whose array is in a device's memory: its message may be a description of that in the
+ * place of the bytes. The functions are called by the thread that has called the transport, which
+ * holds no lock then. */
+typedef struct plait_parcel {
+    plait_offer_t offer; /* of a sending half */
+
+    /* Receiving half: the message that a source has offered goes to its place, and `receipt` says
+     * when it is there. Not OK: the source has its memory back. */
+    plait_status_t (*take)(struct plait_parcel *parcel, int source,
+                           const plait_offer_t *offer);
+
+    /* Host memory with the bytes of the message, or for them. */
+    plait_status_t (*stage)(struct plait_parcel *parcel, void **data_p);
+
+    plait_receipt_t receipt; /* of a sending half: the receiver's */
+    bool is_taken;           /* and it is there */
+} plait_parcel_t;
+
 /* One half of a matched transfer. tag and peer may be PLAIT_ANY on the receiving side;
- * peer PLAIT_NO_RANK: nothing is sent or received. */
+ * peer PLAIT_NO_RANK: nothing is sent or received. One with a parcel has more than PLAIT_SEND_BYTES
+ * and is not sent to this rank itself; what is offered to a half without one is sent in bytes after
+ * all, and a half with one takes bytes, too. */
 typedef struct {
     int peer;
     int tag;
     void *data;
     int64_t n_bytes;
     plait_dtype_t dtype;
+    plait_parcel_t *parcel; /* NULL: the bytes are at `data` */
 } plait_half_t;
+
+/* Host memory for the bytes of a half. */
+static inline plait_status_t plait_half_bytes(const plait_half_t *half, void **data_p)
+{
+    *data_p = half->data;
+    return (half->parcel != NULL) ? half->parcel->stage(half->parcel, data_p)
+                                  : PLAIT_OK;
+}
 
 /* A half may be NULL or of no rank. */
 static inline bool plait_half_is_given(const plait_half_t *half)

@@ -3,6 +3,7 @@
  * tests/c/run_mpi.py runs it on each MPI of the machine. */
 #include "coll_cases.h"
 #include "device/pool.h"
+#include "device_matched.h"
 #include "mpi_aware.h"
 #include "mpi_host.h"
 #include "on_device.h"
@@ -34,6 +35,11 @@ static void check_all(uint64_t bits, bool is_shown)
               (long long)(after.up_bytes - before.up_bytes));
     }
     case_matched(comm);
+    matched_all(comm, by_ipc);
+    if (size > 1) {
+        matched_failures(comm, false);
+        matched_failures(comm, true);
+    }
     plait_comm_destroy(&comm);
 }
 

@@ -150,7 +150,7 @@ static void test_give_up(plait_endpoint_t *end)
 {
     plait_session_t session = {.end = end};
     int32_t place = 7;
-    plait_half_t recv = {PLAIT_ANY, PLAIT_ANY, &place, sizeof(place), PLAIT_S32};
+    plait_half_t recv = {PLAIT_ANY, PLAIT_ANY, &place, sizeof(place), PLAIT_S32, NULL};
     plait_matched_t matched;
 
     plait_wait_set_hook(end_wait);

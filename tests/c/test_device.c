@@ -6,6 +6,7 @@
 #include "coll_cases.h"
 #include "device/cuda_nccl.h"
 #include "device/pool.h"
+#include "device_matched.h"
 #include "on_device.h"
 #include "ops/list.h"
 #include "plait/coll.h"
@@ -199,6 +200,7 @@ typedef struct {
     const char *name;
     plait_status_t (*call)(plait_comm_t *comm, void *x, void *y);
     bool is_matched;
+    bool has_host; /* the others have their arrays on the host */
 } failing_t;
 
 enum { N_FAILING = 20000 }; /* doubles, of more than two chunks */
@@ -239,6 +241,15 @@ static plait_status_t call_ring(plait_comm_t *comm, void *x, void *y)
                           (me + size - 1) % size, 3, PLAIT_F64, 1000, y);
 }
 
+static plait_status_t call_large_ring(plait_comm_t *comm, void *x, void *y)
+{
+    int me = plait_comm_rank(comm);
+    int size = plait_comm_size(comm);
+
+    return plait_sendrecv(comm, (me + 1) % size, 3, PLAIT_F64, N_FAILING, x,
+                          PLAIT_ANY_SOURCE, 3, PLAIT_F64, N_FAILING, y);
+}
+
 static plait_status_t call_send(plait_comm_t *comm, void *x, void *y)
 {
     int me = plait_comm_rank(comm);
@@ -249,13 +260,18 @@ static plait_status_t call_send(plait_comm_t *comm, void *x, void *y)
 }
 
 static const failing_t failing[] = {
-    {"allreduce", call_allreduce, false},
-    {"alltoall", call_alltoall, false},
-    {"scan", call_scan, false},
-    {"gather", call_gather, false},
-    {"barrier", call_barrier, false},
-    {"sendrecv", call_ring, true},
-    {"send", call_send, true},
+    {"allreduce", call_allreduce, false, false},
+    {"alltoall", call_alltoall, false, false},
+    {"scan", call_scan, false, false},
+    {"gather", call_gather, false, false},
+    {"barrier", call_barrier, false, false},
+    {"sendrecv", call_ring, true, false},
+    {"send", call_send, true, false},
+    {"send", call_send, true, false}, /* of the other rank's device */
+    {"sendrecv of many", call_large_ring, true, false},
+    {"send, from the host", call_send, true, true},
+    {"send, to the host", call_send, true, true},
+    {"sendrecv of many, with hosts", call_large_ring, true, true},
 };
 
 typedef struct {
@@ -278,6 +294,12 @@ static void failure_rank(plait_comm_t *comm, void *context)
 
     for (int i = 0; i < N_FAILING; i++) {
         x[i] = me + i;
+    }
+    if (f->what->is_matched) {
+        matched_open(comm);
+    }
+    if (f->what->has_host && me != f->rank) {
+        comm->end.caps.device = NULL;
     }
     int64_t before = check_device_counts(device).n_calls;
     if (me == f->rank) {
@@ -336,7 +358,7 @@ static void check_failures(int n_ranks)
     for (size_t i = 0; i < sizeof(failing) / sizeof(failing[0]); i++) {
         failure_t f = {.what = &failing[i], .rank = (int)i % n_ranks};
         if (f.what->call == call_send) {
-            f.rank %= 2;
+            f.rank = (int)i % 2;
         }
         team_run(n_ranks, PLAIT_DIRECT_NONE, failure_rank, &f);
         const int64_t n_calls = f.n_calls;
@@ -408,6 +430,7 @@ static void exchange_rank(plait_comm_t *comm, void *context)
     static const int64_t sizes[] = {0, 1, 1000, 100000};
 
     (void)context;
+    matched_open(comm);
     for (int i = 0; i < 4 * 4; i++) {
         exchange_of(comm, sizes[i / 4], i % 2 != 0, i / 2 % 2 != 0);
         CHECK(plait_barrier(comm) == PLAIT_OK, "any source is of this exchange");
@@ -430,6 +453,12 @@ static void mismatch_rank(plait_comm_t *comm, void *context)
     CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_OK &&
               y[0] == plait_comm_size(comm),
           "after it");
+}
+
+static void matched_rank(plait_comm_t *comm, void *context)
+{
+    (void)context;
+    matched_all(comm, team_link != &plait_link_staged && team_link != &plait_link_nccl);
 }
 
 /* Where races are looked for, this one is found. */
@@ -456,6 +485,7 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
     team_run(n_ranks, PLAIT_DIRECT_NONE, cases_rank, NULL);
     team_run(n_ranks, PLAIT_DIRECT_NONE, copies_rank, NULL);
     team_run(n_ranks, PLAIT_DIRECT_NONE, exchange_rank, NULL);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, matched_rank, NULL);
     if (n_ranks > 1) {
         team_run(n_ranks, PLAIT_DIRECT_NONE, mismatch_rank, NULL);
         check_failures(n_ranks);
@@ -478,12 +508,20 @@ static void refused_rank(plait_comm_t *comm, void *context)
           "%s", plait_error_text());
 }
 
+static void matched_aside_rank(plait_comm_t *comm, void *context)
+{
+    (void)context;
+    matched_open(comm);
+    matched_transfers(comm);
+}
+
 static void check_aside(int n_ranks)
 {
     team_link = &plait_link_ipc;
     on_device_begin(n_ranks);
     check_device_refuse(team_devices[0], CHECK_DEVICE_SHOWS_OWN);
     team_run(n_ranks, PLAIT_DIRECT_NONE, cases_rank, NULL);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, matched_aside_rank, NULL);
     check_failures(n_ranks);
     check_device_refuse(team_devices[1], CHECK_DEVICE_SHOWS_NONE);
     team_run(n_ranks, PLAIT_DIRECT_NONE, refused_rank, NULL);

@@ -1,6 +1,7 @@
 /* Operations on a device that are started and waited for, driven with call frames made by hand. */
 #include "base/site.h"
 #include "comm/registry.h"
+#include "device_beside.h"
 #include "device_frames.h"
 #include "plan/launch.h"
 #include "plan/started.h"
@@ -339,6 +340,8 @@ int main(void)
         check_ranks(ranks);
         check_transfers(ranks);
     }
+    beside_all(2);
+    beside_all(3);
     CHECK(plait_started_count() == 0 && plait_in_flight() == 0, "left");
     CHECK(plait_registry_free(alone) == PLAIT_OK &&
               plait_registry_free(ranks) == PLAIT_OK,

@@ -86,6 +86,21 @@ plait.barrier()
     assert time.time() - raised < 10
 
 
+def test_a_stream_that_waits_in_vain_ends_the_process():
+    mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable))
+    if mpiexec is None:
+        pytest.skip("no mpiexec beside this Python")
+    program = """
+from plait import _core
+_core.has_devices = lambda: True
+_core.keep_vigil = lambda: "rank 0: its stream waits in vain: rank 1: process 7 has ended"
+plait.Comm()
+time.sleep(300)
+"""
+    code, text = run(program, mpiexec, "-n", "2")
+    assert code != 0 and "PeerError: rank 0: its stream waits in vain" in text, text
+
+
 def test_forked_child_is_refused():
     code, text = run(
         "import os\nplait.barrier()\npid = os.fork()\n"

@@ -1,0 +1,186 @@
+/* Matched transfers of arrays on a device. The host's messages match and are judged as always. In the
+ * place of the bytes they bring where these are, by a link that can do that; else the bytes, staged in
+ * one piece: a message that may come from any rank, with any tag, is judged as a whole. */
+#include "base/status.h"
+#include "transport/device_link.h"
+#include "transport/matched.h"
+
+#include <stddef.h>
+
+/* One half: as it is on the device, and as the transport has it. */
+typedef struct {
+    plait_parcel_t parcel; /* the first member: its functions get it */
+    plait_device_run_t *run;
+    const plait_matched_link_t *by; /* NULL: staged */
+    void *state;
+    bool is_send;
+    plait_half_t here;  /* addresses of the device */
+    plait_half_t there; /* of the host */
+    plait_sending_t sending;
+    void *pinned;
+} side_t;
+
+static side_t *side_of(plait_parcel_t *parcel)
+{
+    void *side = parcel;
+
+    return side;
+}
+
+static bool has_bytes(const side_t *side)
+{
+    return plait_half_is_given(&side->here) && side->here.n_bytes > 0;
+}
+
+/* Whoever is sent such a half, or sends to it, gets to know. */
+static plait_half_t refused_half(const plait_half_t *half)
+{
+    plait_half_t refused = *half;
+
+    refused.data = NULL;
+    refused.n_bytes = 0;
+    refused.dtype = plait_matched_refusing(half->dtype);
+    return refused;
+}
+
+/* Pinned memory; of what is sent with its bytes, for which the thread waits. */
+static plait_status_t stage(plait_parcel_t *parcel, void **data_p)
+{
+    side_t *side = side_of(parcel);
+    plait_device_run_t *run = side->run;
+    const plait_device_table_t *table = run->device->table;
+    plait_status_t status = run->failure;
+
+    PLAIT_TRY(status);
+    PLAIT_TRY(table->host_take(run->device, side->here.n_bytes, &side->pinned));
+    if (side->is_send) {
+        PLAIT_TRY(table->to_host(run->device, run->stream, side->pinned,
+                                 side->here.data, side->here.n_bytes));
+        PLAIT_TRY(table->stream_wait(run->device, run->stream));
+    }
+    *data_p = side->pinned;
+done:
+    return plait_device_failed(run, status);
+}
+
+/* What has begun ends before the source has its memory back. */
+static plait_status_t take(plait_parcel_t *parcel, int source,
+                           const plait_offer_t *offer)
+{
+    side_t *side = side_of(parcel);
+    plait_device_run_t *run = side->run;
+    plait_status_t status = run->failure;
+
+    if (status == PLAIT_OK) {
+        status = side->by->take(run, side->state, source, offer, side->here.data,
+                                side->here.n_bytes, &parcel->receipt);
+        (void)plait_device_failed(run, status);
+        if (status != PLAIT_OK) {
+            (void)run->device->table->stream_wait(run->device, run->stream);
+        }
+    }
+    return status;
+}
+
+static plait_status_t prepare(side_t *side)
+{
+    plait_status_t status = side->run->failure;
+
+    PLAIT_TRY(status);
+    if (side->by != NULL && side->is_send) {
+        side->sending = (plait_sending_t){
+            .run = side->run,
+            .state = side->state,
+            .sent = {side->here.peer, side->here.data, side->here.n_bytes}};
+        PLAIT_TRY(side->by->offer(&side->sending, &side->parcel.offer));
+    }
+    if (side->by != NULL) {
+        side->there.parcel = &side->parcel;
+        side->there.data = NULL;
+    } else if (has_bytes(side)) {
+        PLAIT_TRY(stage(&side->parcel, &side->there.data));
+    }
+done:
+    return plait_device_failed(side->run, status);
+}
+
+/* A link takes what is large; what goes to this rank itself is not its. */
+static side_t make_side(plait_device_run_t *run, const plait_half_t *half, bool is_send)
+{
+    const plait_half_t none = {.peer = PLAIT_NO_RANK};
+    const plait_half_t *given = plait_half_is_given(half) ? half : &none;
+    side_t side = {.parcel = {.take = take, .stage = stage},
+                   .run = run,
+                   .is_send = is_send,
+                   .here = *given,
+                   .there = *given};
+
+    if (given->n_bytes > PLAIT_MATCHED_STAGED_BYTES &&
+        given->peer != run->session->end->rank) {
+        side.by = plait_device_matched_way(run, &side.state);
+    }
+    return side;
+}
+
+/* Bytes that came to the host go up. */
+static plait_status_t bring(const side_t *recv)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_run_t *run = recv->run;
+    const plait_device_table_t *table = run->device->table;
+
+    if (recv->pinned != NULL) {
+        PLAIT_TRY(table->to_device(run->device, run->stream, recv->here.data,
+                                   recv->pinned, recv->here.n_bytes));
+        PLAIT_TRY(table->stream_wait(run->device, run->stream));
+    }
+done:
+    return status;
+}
+
+/* Also after a failure. */
+static void finish(side_t *side)
+{
+    const plait_device_run_t *run = side->run;
+    const plait_parcel_t *parcel = &side->parcel;
+
+    if (side->is_send && side->sending.run != NULL) {
+        (void)plait_device_failed(
+            side->run, side->by->settle(&side->sending,
+                                        parcel->is_taken ? &parcel->receipt : NULL));
+    }
+    if (side->pinned != NULL) {
+        if (run->failure != PLAIT_OK) {
+            (void)run->device->table->stream_wait(run->device, run->stream);
+        }
+        run->device->table->host_give(run->device, side->pinned);
+    }
+}
+
+plait_status_t plait_device_sendrecv(plait_device_run_t *run, bool is_buffered,
+                                     const plait_half_t *send, const plait_half_t *recv,
+                                     plait_matched_t *matched_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_transport_t *transport = run->session->end->transport;
+    side_t out = make_side(run, send, true);
+    side_t in = make_side(run, recv, false);
+
+    if (prepare(&in) != PLAIT_OK || prepare(&out) != PLAIT_OK) {
+        out.there = refused_half(&out.here);
+        in.there = refused_half(&in.here);
+    }
+    status = (run->failure != PLAIT_OK && !plait_half_is_given(&out.here) &&
+              !plait_half_is_given(&in.here))
+                 ? run->failure
+             : is_buffered
+                 ? transport->send(run->session, &out.there)
+                 : transport->sendrecv(run->session, &out.there, &in.there, matched_p);
+    PLAIT_TRY(plait_device_failed(run, status));
+    status = bring(&in);
+done:
+    (void)plait_device_failed(run, status);
+    finish(&out);
+    finish(&in);
+    return run->failure;
+}

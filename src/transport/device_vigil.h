@@ -1,0 +1,23 @@
+/* Looks after processes for whose streams a stream of this one waits. An operation on a device returns
+ * when its work is enqueued; if a peer's process ends after that, the stream waits for ever, and with it
+ * whoever waits for the stream. Nothing can end such a wait but the end of this process: what is
+ * found out here is told to a thread that ends it by an exception.
+ *
+ * A process that has left its program in order has done its part before, so only one that was killed, or
+ * has raised or failed, is held responsible; and only if something is still to be done on the stream then. */
+#ifndef PLAIT_TRANSPORT_DEVICE_VIGIL_H
+#define PLAIT_TRANSPORT_DEVICE_VIGIL_H
+
+#include "transport/device_link.h"
+
+/* What the run has put on its stream until now may wait for its peers (run->is_held). Before the
+ * thread waits for that, and at the end of an operation. */
+plait_status_t plait_vigil_note(const plait_device_run_t *run);
+
+/* Of an endpoint that is to be closed, inside its device. */
+void plait_vigil_forget(const plait_endpoint_t *end);
+
+/* Until there is such a process; PEER, and what waits for whom. */
+PLAIT_EXPORT plait_status_t plait_vigil_wait(char *text, int n_bytes);
+
+#endif

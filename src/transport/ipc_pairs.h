@@ -1,0 +1,10 @@
+/* Matched transfers between processes of one node, whose memory and events each other opens
+ * (link_ipc.c). */
+#ifndef PLAIT_TRANSPORT_IPC_PAIRS_H
+#define PLAIT_TRANSPORT_IPC_PAIRS_H
+
+#include "transport/device_link.h"
+
+extern const plait_matched_link_t plait_ipc_pairs;
+
+#endif
