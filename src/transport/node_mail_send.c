@@ -93,9 +93,9 @@ static bool take_answer(plait_node_mail_t *mail, plait_mail_call_t *call)
     return false; /* as many threads wait already: later */
 }
 
-/* How the message goes: in the ring, or what is offered in the place of it; in a copy where the send
- * is buffered; else from where it is. An answer is asked for where the bytes stay, and where no message comes from the
- * receiver in the same call. False: not yet. */
+/* How the message goes: in the ring, or what is offered in the place of it; in a copy where the
+ * send is buffered; else from where it is. An answer is asked for where the bytes stay, and where
+ * no message comes from the receiver in the same call. False: not yet. */
 static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
                        plait_mail_kind_t *kind_p, plait_mail_copy_t **copy_p)
 {
