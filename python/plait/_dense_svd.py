@@ -71,6 +71,10 @@ def _unitary(a: Matrix) -> Matrix:
 @jax.custom_jvp
 def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     """U and H of a matrix with as many rows as columns or more."""
+    if a.m >= TALL * a.n:
+        q, r = qr(a)
+        u, h = polar(r)
+        return gemm(q, u), h
     u = _unitary(a)
     return u, hermitian(gemm(u, a, trans=ADJOINT))
 

@@ -108,9 +108,10 @@ def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -
     """How such a matrix is split by rows, if that is cheaper than dealing it out in columns.
 
     Seconds by what was measured on one machine (see `src/dense/whole.c`). By rows each device
-    factors its own and multiplies Q with n x n coefficients; at each of the tree's levels a pair of
-    triangles is factored and multiplied. Dealt out all devices read all panels, twice, and one
-    factors a panel at half the speed.
+    factors its own, in 5 operations an element and column, more slowly where there are few columns,
+    since LAPACK's panels then go through memory; at each of the tree's levels a pair of triangles is factored and
+    multiplied. Dealt out all devices read all panels, twice, and one factors a panel at half the
+    speed.
     """
     rows = Rows(deal, *shape)
     n, n_ranks = rows.n, deal.n_ranks
@@ -121,7 +122,7 @@ def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -
     levels = math.ceil(math.log2(n_ranks))
     remote, phase = _dense_args.REMOTE, _dense_args.PHASE
     tree = levels * (9 * n**3 / rate + 1.5 * n**2 * dtype.itemsize / remote + 2 * phase)
-    by_rows = 5 * rows.each * n**2 / rate + tree
+    by_rows = 5 * (1 + 1.4 * min(1, 256 / n)) * rows.each * n**2 / rate + tree
     panels = 2 * rows.m * n * dtype.itemsize / remote + -(-n // deal.block) * levels * phase
     dealt = (6 * rows.m * n**2 / n_ranks + 4 * rows.m * n * deal.block) / rate + panels
     is_tall = by_rows < dealt if FORCED is None else FORCED
