@@ -69,9 +69,9 @@ static void link_close(plait_device_t *device, void *state)
     end_link(device, state, true);
 }
 
-static void link_abandon(plait_device_t *device, void *state)
+static void link_abandon(plait_device_run_t *run, void *state)
 {
-    end_link(device, state, false);
+    end_link(run->device, state, false);
 }
 
 /* The first rank's id, which the others get; each says whether it is ready to go on. */
@@ -131,7 +131,7 @@ static plait_status_t link_open(plait_device_run_t *run, void **state_p)
     link = NULL;
 done:
     if (link != NULL) {
-        link_abandon(run->device, link);
+        link_abandon(run, link);
     }
     return status;
 }
@@ -176,21 +176,13 @@ static plait_status_t link_exchange(plait_device_run_t *run, int n_sends,
                                      exchange(run, n_sends, sends, n_recvs, recvs));
 }
 
-/* What peers must do for the stream to get there, they may never do: each turn asks for them. */
 static plait_status_t link_wait(plait_device_run_t *run)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_device_table_t *table = run->device->table;
     const link_t *link = run->state;
-    plait_wait_t wait = plait_wait_begin("NCCL", -1);
-    bool is_over = false;
 
-    PLAIT_TRY(table->event_record(run->device, link->latest, run->stream));
-    PLAIT_TRY(table->event_ask(run->device, link->latest, &is_over));
-    while (!is_over) {
-        PLAIT_TRY(plait_wait_turn(&wait));
-        PLAIT_TRY(table->event_ask(run->device, link->latest, &is_over));
-    }
+    PLAIT_TRY(run->device->table->event_record(run->device, link->latest, run->stream));
+    PLAIT_TRY(plait_device_await(run->device, link->latest, "NCCL"));
 done:
     return status;
 }
