@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "transport/nvshmem_link.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,7 @@ static plait_status_t meet(opening_t *o, plait_status_t ready)
     (void)snprintf(why, sizeof(why), "%s",
                    (ready != PLAIT_OK) ? plait_error_text() : "");
     o->mine.is_good = ready == PLAIT_OK;
+    PLAIT_CHECK(!o->run->is_lost, ready, "%s", why);
     PLAIT_TRY(plait_device_share(o->run, &o->mine, sizeof(o->mine), o->all));
     PLAIT_CHECK(ready == PLAIT_OK, ready, "%s", why);
     for (int r = 0; r < o->link->n_ranks; r++) {
@@ -152,19 +154,75 @@ done:
     return status;
 }
 
+/* ---- what all PEs do together, and wait for each other in the library ---- */
+
+typedef struct {
+    const plait_device_nvshmem_t *call;
+    plait_device_t *device;
+    plait_nvshmem_id_t id;
+    int pe, n_pes;
+    int64_t pool_bytes; /* to be allocated; 0: it is to be started */
+    plait_status_t status;
+    char why[200];
+} together_t;
+
+static void *together_main(void *argument)
+{
+    together_t *t = argument;
+    const plait_device_table_t *table = t->device->table;
+
+    t->status = table->enter(t->device);
+    if (t->status == PLAIT_OK) {
+        t->status = (t->pool_bytes > 0)
+                        ? t->call->allocate(t->device, t->pool_bytes)
+                        : t->call->start(t->device, &t->id, t->n_pes, t->pe);
+        (void)snprintf(t->why, sizeof(t->why), "%s", plait_error_text());
+        table->leave(t->device);
+    } else {
+        (void)snprintf(t->why, sizeof(t->why), "%s", plait_error_text());
+    }
+    return NULL;
+}
+
+/* By a thread of its own: a message of the last meeting may come to a peer only when this rank looks
+ * into its transport again, and it shall not wait for that peer in the library until then. When they
+ * have met once more, all have begun. */
+static plait_status_t do_together(opening_t *o, int64_t pool_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    together_t t = {.call = o->link->call,
+                    .device = o->run->device,
+                    .id = o->all[0].id,
+                    .pe = o->link->rank,
+                    .n_pes = o->link->n_ranks,
+                    .pool_bytes = pool_bytes};
+    pthread_t thread;
+    const bool is_beside = pthread_create(&thread, NULL, together_main, &t) == 0;
+
+    if (!is_beside) {
+        (void)together_main(&t);
+    }
+    status = meet(o, PLAIT_OK);
+    if (is_beside) {
+        (void)pthread_join(thread, NULL);
+    }
+    PLAIT_TRY(status);
+    PLAIT_CHECK(t.status == PLAIT_OK, t.status, "%s", t.why);
+done:
+    return status;
+}
+
 static plait_status_t start_job(opening_t *o)
 {
-    const plait_nvshmem_link_t *link = o->link;
-    plait_status_t status =
-        link->call->start(o->run->device, &o->all[0].id, link->n_ranks, link->rank);
+    plait_status_t status = do_together(o, 0);
 
-    o->mine.pe = link->job->pe;
+    o->mine.pe = o->link->job->pe;
     return status;
 }
 
 /* ---- this communicator's part ---- */
 
-static plait_status_t take_part(opening_t *o, bool has_pool)
+static plait_status_t take_part(opening_t *o)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *device = o->run->device;
@@ -179,9 +237,6 @@ static plait_status_t take_part(opening_t *o, bool has_pool)
     for (int r = 0; r < link->n_ranks; r++) {
         plait_pes_add(&pes, o->all[r].pe);
         is_clean = is_clean && o->all[r].is_clean != 0;
-    }
-    if (!has_pool) {
-        PLAIT_TRY(link->call->allocate(device, o->mine.pool_bytes));
     }
     if (is_clean) {
         plait_part_reclaim(link->job, &pes);
@@ -289,7 +344,10 @@ static plait_status_t go(opening_t *o)
     if (starts) {
         PLAIT_TRY(meet(o, start_job(o)));
     }
-    status = meet(o, take_part(o, has_pool));
+    if (!has_pool) {
+        PLAIT_TRY(meet(o, do_together(o, o->mine.pool_bytes)));
+    }
+    status = meet(o, take_part(o));
     o->link->is_used = status == PLAIT_OK || o->run->is_lost;
     PLAIT_TRY(status);
     meet_peers(o);

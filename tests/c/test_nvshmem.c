@@ -281,7 +281,8 @@ static void failing_rank(plait_comm_t *comm, void *context)
     double sum = 0;
 
     CHECK(sum_of(m->comms[1][rank], 1, &sum) == PLAIT_OK, "%s", plait_error_text());
-    for (int n = 1; n <= 7; n++) { /* so many calls it has */
+    /* to enter, two copies for each peer, boxes of its own, an event */
+    for (int n = 1; n <= 7; n++) {
         CHECK(sum_of(m->comms[0][rank], 1, &sum) == PLAIT_OK && sum == 3, "%s",
               plait_error_text());
         if (rank == n % 3) {
