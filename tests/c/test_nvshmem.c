@@ -197,6 +197,15 @@ static void check_pes(void)
              "rank 2 one of 0");
     reach(2, NULL);
     end(3);
+
+    on_device_begin(4); /* two pairs */
+    for (int i = 0; i < 2; i++) {
+        reach(2, NULL);
+        turn_devices(4);
+        turn_devices(4);
+    }
+    reach(4, "first asked for it: rank 0 is one of 2, rank 2 one of 2 others");
+    end(4);
 }
 
 static void check_elsewhere(void)
