@@ -8,6 +8,7 @@
 #include "transport/nvshmem_link.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -162,31 +163,44 @@ typedef struct {
     plait_nvshmem_id_t id;
     int pe, n_pes;
     int64_t pool_bytes; /* to be allocated; 0: it is to be started */
+    sem_t is_inside, may_go;
+    bool goes;
     plait_status_t status;
     char why[200];
 } together_t;
+
+/* Keeps how it did; returns whether it did. */
+static bool together_did(together_t *t, plait_status_t status)
+{
+    t->status = status;
+    if (status != PLAIT_OK) {
+        (void)snprintf(t->why, sizeof(t->why), "%s", plait_error_text());
+    }
+    return status == PLAIT_OK;
+}
 
 static void *together_main(void *argument)
 {
     together_t *t = argument;
     const plait_device_table_t *table = t->device->table;
+    const bool is_inside = together_did(t, table->enter(t->device));
 
-    t->status = table->enter(t->device);
-    if (t->status == PLAIT_OK) {
-        t->status = (t->pool_bytes > 0)
-                        ? t->call->allocate(t->device, t->pool_bytes)
-                        : t->call->start(t->device, &t->id, t->n_pes, t->pe);
-        (void)snprintf(t->why, sizeof(t->why), "%s", plait_error_text());
+    (void)sem_post(&t->is_inside);
+    (void)sem_wait(&t->may_go);
+    if (is_inside && t->goes) {
+        (void)together_did(t, (t->pool_bytes > 0)
+                                  ? t->call->allocate(t->device, t->pool_bytes)
+                                  : t->call->start(t->device, &t->id, t->n_pes, t->pe));
+    }
+    if (is_inside) {
         table->leave(t->device);
-    } else {
-        (void)snprintf(t->why, sizeof(t->why), "%s", plait_error_text());
     }
     return NULL;
 }
 
 /* By a thread of its own: a message of the last meeting may come to a peer only when this rank looks
- * into its transport again, and it shall not wait for that peer in the library until then. When they
- * have met once more, all have begun. */
+ * into its transport again, and it shall not wait for that peer in the library until then. They meet
+ * when all have such a thread, and once more, when all threads have begun. */
 static plait_status_t do_together(opening_t *o, int64_t pool_bytes)
 {
     plait_status_t status = PLAIT_OK;
@@ -197,15 +211,28 @@ static plait_status_t do_together(opening_t *o, int64_t pool_bytes)
                     .n_pes = o->link->n_ranks,
                     .pool_bytes = pool_bytes};
     pthread_t thread;
-    const bool is_beside = pthread_create(&thread, NULL, together_main, &t) == 0;
+    bool is_there = false;
 
-    if (!is_beside) {
-        (void)together_main(&t);
+    (void)sem_init(&t.is_inside, 0, 0);
+    (void)sem_init(&t.may_go, 0, 0);
+    is_there = pthread_create(&thread, NULL, together_main, &t) == 0;
+    if (is_there) {
+        (void)sem_wait(&t.is_inside);
+        status = (t.status == PLAIT_OK) ? PLAIT_OK : plait_fail(t.status, "%s", t.why);
+    } else {
+        status = plait_fail(PLAIT_ERR_NO_MEMORY, "no thread for NVSHMEM");
     }
-    status = meet(o, PLAIT_OK);
-    if (is_beside) {
+    status = meet(o, status);
+    if (is_there) {
+        t.goes = status == PLAIT_OK;
+        (void)sem_post(&t.may_go);
+        if (status == PLAIT_OK) {
+            status = meet(o, PLAIT_OK);
+        }
         (void)pthread_join(thread, NULL);
     }
+    (void)sem_destroy(&t.is_inside);
+    (void)sem_destroy(&t.may_go);
     PLAIT_TRY(status);
     PLAIT_CHECK(t.status == PLAIT_OK, t.status, "%s", t.why);
 done:
