@@ -92,7 +92,7 @@ done:
     return status;
 }
 
-/* From now on nothing is done with it, for this reason. */
+/* Under the lock: from now on nothing is done with it, for this reason. */
 static void refuse(slot_t *slot)
 {
     (void)snprintf(slot->why, sizeof(slot->why), "%s", plait_error_text());
@@ -206,6 +206,7 @@ static plait_status_t nvshmem_start(const plait_device_t *device,
         result = call->nvshmemx_hostlib_init_attr(WITH_UNIQUEID, &attr);
     }
     status = judge_start(call, result, n_pes, pe);
+    (void)pthread_mutex_lock(&lock);
     if (status == PLAIT_OK) {
         slot->job.pe = pe;
         slot->job.n_pes = n_pes;
@@ -213,6 +214,7 @@ static plait_status_t nvshmem_start(const plait_device_t *device,
     } else {
         refuse(slot);
     }
+    (void)pthread_mutex_unlock(&lock);
 done:
     return status;
 }
@@ -226,6 +228,7 @@ static plait_status_t nvshmem_allocate(const plait_device_t *device, int64_t n_b
     PLAIT_TRY(require(&call));
     PLAIT_TRY(find_slot(device, &slot));
     void *pool = call->nvshmem_malloc((size_t)n_bytes);
+    (void)pthread_mutex_lock(&lock);
     if (pool == NULL) {
         status = plait_fail(PLAIT_ERR_UNSUPPORTED,
                             "NVSHMEM has no %lld bytes (PLAIT_NVSHMEM_BYTES, "
@@ -236,6 +239,7 @@ static plait_status_t nvshmem_allocate(const plait_device_t *device, int64_t n_b
         slot->job.pool = pool;
         slot->job.pool_bytes = n_bytes;
     }
+    (void)pthread_mutex_unlock(&lock);
 done:
     return status;
 }

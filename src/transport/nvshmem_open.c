@@ -6,9 +6,8 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "transport/nvshmem_link.h"
+#include "transport/nvshmem_together.h"
 
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,6 +63,7 @@ static plait_status_t prepare(opening_t *o)
     void *pinned = NULL;
 
     PLAIT_CHECK(link->peers != NULL, PLAIT_ERR_NO_MEMORY, "no memory for peers");
+    PLAIT_TRY(plait_together_can());
     PLAIT_TRY(plait_nvshmem_bytes(&o->mine.pool_bytes));
     PLAIT_TRY(table->event_create(device, &link->latest));
     PLAIT_TRY(table->event_record(device, link->latest, o->run->stream));
@@ -155,95 +155,33 @@ done:
     return status;
 }
 
-/* ---- what all PEs do together, and wait for each other in the library ---- */
-
-typedef struct {
-    const plait_device_nvshmem_t *call;
-    plait_device_t *device;
-    plait_nvshmem_id_t id;
-    int pe, n_pes;
-    int64_t pool_bytes; /* to be allocated; 0: it is to be started */
-    sem_t is_inside, may_go;
-    bool goes;
-    plait_status_t status;
-    char why[200];
-} together_t;
-
-/* Keeps how it did; returns whether it did. */
-static bool together_did(together_t *t, plait_status_t status)
-{
-    t->status = status;
-    if (status != PLAIT_OK) {
-        (void)snprintf(t->why, sizeof(t->why), "%s", plait_error_text());
-    }
-    return status == PLAIT_OK;
-}
-
-static void *together_main(void *argument)
-{
-    together_t *t = argument;
-    const plait_device_table_t *table = t->device->table;
-    const bool is_inside = together_did(t, table->enter(t->device));
-
-    (void)sem_post(&t->is_inside);
-    (void)sem_wait(&t->may_go);
-    if (is_inside && t->goes) {
-        (void)together_did(t, (t->pool_bytes > 0)
-                                  ? t->call->allocate(t->device, t->pool_bytes)
-                                  : t->call->start(t->device, &t->id, t->n_pes, t->pe));
-    }
-    if (is_inside) {
-        table->leave(t->device);
-    }
-    return NULL;
-}
-
-/* By a thread of its own: a message of the last meeting may come to a peer only when this rank looks
- * into its transport again, and it shall not wait for that peer in the library until then. They meet
+/* A message of the last meeting may come to a peer only when this rank looks into its transport again,
+ * and it shall not wait for that peer in the library until then: a thread of its own does. They meet
  * when all have such a thread, and once more, when all threads have begun. */
 static plait_status_t do_together(opening_t *o, int64_t pool_bytes)
 {
-    plait_status_t status = PLAIT_OK;
-    together_t t = {.call = o->link->call,
-                    .device = o->run->device,
-                    .id = o->all[0].id,
-                    .pe = o->link->rank,
-                    .n_pes = o->link->n_ranks,
-                    .pool_bytes = pool_bytes};
-    pthread_t thread;
-    bool is_there = false;
+    const plait_nvshmem_job_call_t what = {.call = o->link->call,
+                                           .device = o->run->device,
+                                           .id = o->all[0].id,
+                                           .pe = o->link->rank,
+                                           .n_pes = o->link->n_ranks,
+                                           .pool_bytes = pool_bytes};
+    plait_together_t *together = NULL;
+    plait_status_t status = meet(o, plait_together_begin(&what, &together));
 
-    (void)sem_init(&t.is_inside, 0, 0);
-    (void)sem_init(&t.may_go, 0, 0);
-    is_there = pthread_create(&thread, NULL, together_main, &t) == 0;
-    if (is_there) {
-        (void)sem_wait(&t.is_inside);
-        status = (t.status == PLAIT_OK) ? PLAIT_OK : plait_fail(t.status, "%s", t.why);
-    } else {
-        status = plait_fail(PLAIT_ERR_NO_MEMORY, "no thread for NVSHMEM");
+    if (status == PLAIT_OK) {
+        plait_together_go(together);
+        status = meet(o, PLAIT_OK);
     }
-    status = meet(o, status);
-    if (is_there) {
-        t.goes = status == PLAIT_OK;
-        (void)sem_post(&t.may_go);
-        if (status == PLAIT_OK) {
-            status = meet(o, PLAIT_OK);
-        }
-        (void)pthread_join(thread, NULL);
-    }
-    (void)sem_destroy(&t.is_inside);
-    (void)sem_destroy(&t.may_go);
-    PLAIT_TRY(status);
-    PLAIT_CHECK(t.status == PLAIT_OK, t.status, "%s", t.why);
-done:
-    return status;
+    plait_status_t ended = plait_together_end(together);
+    return (status != PLAIT_OK) ? status : ended;
 }
 
 static plait_status_t start_job(opening_t *o)
 {
     plait_status_t status = do_together(o, 0);
 
-    o->mine.pe = o->link->job->pe;
+    o->mine.pe = o->link->rank;
     return status;
 }
 

@@ -5,7 +5,8 @@
  *
  * PLAIT_FAKE_NVSHMEM_VERSION   1000 major + 10 minor
  * PLAIT_FAKE_NVSHMEM_FAIL      what fails: id, attr, init, device (it starts without one), limited
- *                              (several PEs on a GPU), pe, malloc; with ":1", on PE 1 alone */
+ *                              (several PEs on a GPU), pe, malloc, hang (the start does not end
+ *                              while it is so); with ":1", on PE 1 alone */
 #include "check_device_parts.h"
 #include "fake_cuda.h"
 
@@ -226,6 +227,9 @@ int nvshmemx_hostlib_init_attr(unsigned flags, plait_nvshmem_attr_t *attr_p)
     }
     *job = (job_t){.device = test.current(), .pe = attr.pe, .n_pes = attr.n_pes};
     (void)pthread_mutex_unlock(&mutex);
+    while (fails("hang", attr.pe)) {
+        nap();
+    }
     job->world = map_world(attr.id->internal);
     meet(&job->world->n_joined, attr.n_pes);
     (void)shm_unlink(attr.id->internal);

@@ -1,5 +1,7 @@
 /* The link `nvshmem` beside what test_device does with it: who the PEs are, what fails on the way to
  * them, how the pool is shared out, and streams that wait for a rank which has failed. */
+#include "base/status.h"
+#include "base/wait.h"
 #include "coll_cases.h"
 #include "device/pool.h"
 #include "nvshmem.h"
@@ -9,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static plait_status_t sum_of(plait_comm_t *comm, double x, double *sum_p)
 {
@@ -376,6 +379,46 @@ static void check_pool(void)
     plait_free(job.book);
 }
 
+/* ---- a start that does not end ---- */
+
+static plait_status_t end_waits(const plait_wait_t *wait)
+{
+    return (strcmp(wait->what, "NVSHMEM") == 0)
+               ? plait_fail(PLAIT_ERR_TIMEOUT, "given up: %s", wait->what)
+               : PLAIT_OK;
+}
+
+static void hanging_rank(plait_comm_t *comm, void *context)
+{
+    double sum = 0;
+
+    (void)context;
+    CHECK(sum_of(comm, 1, &sum) == PLAIT_ERR_UNSUPPORTED &&
+              strstr(plait_error_text(), "nvshmem: rank 0: given up: NVSHMEM") != NULL,
+          "%s", plait_error_text());
+    CHECK(sum_of(comm, 1, &sum) == PLAIT_ERR_UNSUPPORTED &&
+              strstr(plait_error_text(), "has given up waiting for its start") != NULL,
+          "%s", plait_error_text());
+}
+
+/* The last one: nothing is started after it. */
+static void check_hanging(void)
+{
+    const int64_t before = plait_alloc_balance();
+
+    on_device_begin(2);
+    (void)setenv("PLAIT_FAKE_NVSHMEM_FAIL", "hang", 1);
+    plait_wait_set_hook(end_waits);
+    team_run(2, PLAIT_DIRECT_NONE, hanging_rank, NULL);
+    plait_wait_set_hook(NULL);
+    (void)unsetenv("PLAIT_FAKE_NVSHMEM_FAIL"); /* the threads end */
+    for (int i = 0; i < 10000 && plait_alloc_balance() != before; i++) {
+        (void)usleep(1000);
+    }
+    CHECK(plait_alloc_balance() == before, "threads that go on");
+    end(2);
+}
+
 int main(void)
 {
     (void)setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
@@ -389,6 +432,7 @@ int main(void)
     check_pes();
     check_elsewhere();
     check_many();
+    check_hanging();
     (void)plait_pool_trim();
     return report("test_nvshmem");
 }
