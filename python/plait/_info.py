@@ -181,7 +181,8 @@ def cuda_rows():
         yield f"CUDA {name}", said
     for i, said in enumerate(devices):
         yield f"CUDA device {i}", said
-    yield "between GPUs", f"{', '.join(links)}: the first one that all ranks have"
+    asked_for = "; nvshmem where it is chosen" if "nvshmem" in links else ""
+    yield "between GPUs", f"{', '.join(links)}: the first one that all ranks have{asked_for}"
     if any(", sm_" in said for said in devices):
         yield "memory of GPUs, MPI", gpu_aware()
 

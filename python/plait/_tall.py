@@ -109,9 +109,9 @@ def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -
 
     Seconds by what was measured on one machine (see `src/dense/whole.c`). By rows each device
     factors its own, in 5 operations an element and column, more slowly where there are few columns,
-    since LAPACK's panels then go through memory; at each of the tree's levels a pair of triangles is factored and
-    multiplied. Dealt out all devices read all panels, twice, and one factors a panel at half the
-    speed.
+    since LAPACK's panels then go through memory; at each of the tree's levels a pair of triangles
+    is factored and multiplied. Dealt out all devices read all panels, twice, and one factors a
+    panel at half the speed.
     """
     rows = Rows(deal, *shape)
     n, n_ranks = rows.n, deal.n_ranks

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "device/cuda_code.h"
 #include "device/cuda_nccl.h"
+#include "device/cuda_nvshmem.h"
 #include "device/cuda_state.h"
 
 #include <limits.h>
@@ -275,6 +276,7 @@ static const plait_device_table_t table = {
     .event_import = plait_cuda_event_import,
     .event_ask = event_ask,
     .nccl = &plait_cuda_nccl,
+    .nvshmem = &plait_cuda_nvshmem,
     .joint = &plait_cuda_joint,
     .driver = driver,
 };

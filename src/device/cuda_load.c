@@ -256,6 +256,10 @@ static int version_of(plait_cuda_library_t library)
         (void)cuda.pointers.ncclGetVersion(&version);
         version = version / 10000 * 1000 + version / 100 % 100 * 10;
         break;
+    case PLAIT_CUDA_NVSHMEM:
+        cuda.pointers.nvshmemx_vendor_get_version_info(&major, &minor, &version);
+        version = 0; /* of a patch */
+        break;
     case PLAIT_CUDA_CUFFT:
         property = cuda.pointers.cufftGetProperty;
         break;

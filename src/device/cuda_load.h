@@ -30,7 +30,9 @@
          "cusolver/lib")                                                              \
     _row(NCCL, "NCCL", "libnccl.so.2", "nccl/lib", "libnccl.so.2", "nccl/lib")        \
     _row(CUSOLVER_MG, "cuSolverMg", "libcusolverMg.so.12", "cu13/lib",                \
-         "libcusolverMg.so.11", "cusolver/lib")
+         "libcusolverMg.so.11", "cusolver/lib")                                       \
+    _row(NVSHMEM, "NVSHMEM", "libnvshmem_host.so.3", "nvshmem/lib",                   \
+         "libnvshmem_host.so.3", "nvshmem/lib")
 
 typedef enum {
 #define PLAIT_CUDA_LIBRARY_ENUM(_library, ...) PLAIT_CUDA_##_library,
@@ -64,6 +66,10 @@ typedef struct plait_nccl_config plait_nccl_config_t;
 typedef struct {
     char bytes[128];
 } plait_nccl_unique_t;
+
+/* nvshmemx_uniqueid_t and nvshmemx_init_attr_t. */
+typedef struct plait_nvshmem_unique plait_nvshmem_unique_t;
+typedef struct plait_nvshmem_attr plait_nvshmem_attr_t;
 
 /* CUipcMemHandle and CUipcEventHandle. */
 typedef struct {
@@ -361,7 +367,29 @@ enum {
     _row(CUSOLVER_MG, int, cusolverMgSyevd,                                            \
          (plait_cusolver_mg_t solver, int has_vectors, int uplo, int n, void *a[],     \
           int row, int column, plait_cusolver_mg_matrix_t matrix, void *w, int type_w, \
-          int compute, void *work[], int64_t n_work, int *info))
+          int compute, void *work[], int64_t n_work, int *info))                       \
+                                                                                       \
+    _row(NVSHMEM, void, nvshmemx_vendor_get_version_info,                              \
+         (int *major, int *minor, int *patch))                                         \
+    _row(NVSHMEM, int, nvshmemx_init_status, (void))                                   \
+    _row(NVSHMEM, int, nvshmemx_get_uniqueid, (plait_nvshmem_unique_t * id))           \
+    _row(NVSHMEM, int, nvshmemx_set_attr_uniqueid_args,                                \
+         (int pe, int n_pes, const plait_nvshmem_unique_t *id,                         \
+          plait_nvshmem_attr_t *attr))                                                 \
+    _row(NVSHMEM, int, nvshmemx_hostlib_init_attr,                                     \
+         (unsigned flags, plait_nvshmem_attr_t *attr))                                 \
+    _row(NVSHMEM, int, nvshmem_my_pe, (void))                                          \
+    _row(NVSHMEM, int, nvshmem_n_pes, (void))                                          \
+    _row(NVSHMEM, void *, nvshmem_malloc, (size_t n))                                  \
+    _row(NVSHMEM, void, nvshmemx_putmem_signal_on_stream,                              \
+         (void *dst, const void *src, size_t n, uint64_t *signal, uint64_t value,      \
+          int operation, int pe, plait_cu_stream_t stream))                            \
+    _row(NVSHMEM, void, nvshmemx_signal_op_on_stream,                                  \
+         (uint64_t * signal, uint64_t value, int operation, int pe,                    \
+          plait_cu_stream_t stream))                                                   \
+    _row(NVSHMEM, void, nvshmemx_signal_wait_until_on_stream,                          \
+         (uint64_t * signal, int compare, uint64_t value, plait_cu_stream_t stream))   \
+    _row(NVSHMEM, void, nvshmemx_quiet_on_stream, (plait_cu_stream_t stream))
 
 /* Pointers to the functions of the libraries that plait_cuda_require has opened. */
 typedef struct {

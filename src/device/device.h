@@ -143,6 +143,44 @@ typedef struct {
     void (*abort)(plait_nccl_t *nccl); /* what is on streams ends, however it was */
 } plait_device_nccl_t;
 
+/* NVSHMEM between processes that have a device each, its PEs. All of them have a pool of memory of one
+ * size; an address in that of this PE stands for the same place of another's. What is enqueued by
+ * put, signal, await and quiet is done in the stream's order; where one of them fails, NVSHMEM ends
+ * the process. */
+typedef struct {
+    unsigned char bytes[128];
+} plait_nvshmem_id_t;
+
+typedef struct {
+    int pe, n_pes;   /* 0 PEs: it was not started */
+    uint64_t number; /* of no other start; 0: somebody else has started it */
+    char *pool;      /* NULL: not yet */
+    int64_t pool_bytes;
+    void *
+        book; /* who has which part of it: of who asked for it, and allocated; freed with the job */
+} plait_nvshmem_job_t;
+
+typedef struct {
+    /* UNSUPPORTED: not found, too old, another device's, or what went wrong before. */
+    plait_status_t (*can)(const plait_device_t *device);
+    /* What this process is a part of, for as long as it lives. */
+    plait_status_t (*look)(const plait_device_t *device, plait_nvshmem_job_t **job_p);
+    plait_status_t (*id)(plait_nvshmem_id_t *id_p);
+    /* The only functions that wait: for all PEs, which call them together. For the device that is
+     * current. A failure of one PE may keep the others waiting. */
+    plait_status_t (*start)(const plait_device_t *device, const plait_nvshmem_id_t *id,
+                            int n_pes, int pe);
+    plait_status_t (*allocate)(const plait_device_t *device, int64_t n_bytes);
+    /* n_bytes to dst of the PE, from this one's pool, and then its signal. */
+    void (*put)(plait_stream_t stream, int pe, void *dst, const void *src,
+                int64_t n_bytes, uint64_t *signal, uint64_t value);
+    void (*signal)(plait_stream_t stream, int pe, uint64_t *signal, uint64_t value);
+    /* Until this PE's signal is the value or more. */
+    void (*await)(plait_stream_t stream, uint64_t *signal, uint64_t value);
+    /* Until what was put, and signals, are where they go. */
+    void (*quiet)(plait_stream_t stream);
+} plait_device_nvshmem_t;
+
 /* Most devices that work as one. */
 enum { PLAIT_MAX_JOINT = 16 };
 
@@ -264,8 +302,9 @@ typedef struct {
     plait_status_t (*event_ask)(plait_device_t *device, plait_event_t *event,
                                 bool *is_over_p);
 
-    const plait_device_nccl_t *nccl;   /* NULL: it knows no such devices */
-    const plait_device_joint_t *joint; /* NULL: each works alone */
+    const plait_device_nccl_t *nccl;       /* NULL: it knows no such devices */
+    const plait_device_nvshmem_t *nvshmem; /* the same */
+    const plait_device_joint_t *joint;     /* NULL: each works alone */
 
     /* Version of what drives it, a number of its own. Any time. */
     int (*driver)(const plait_device_t *device);

@@ -116,16 +116,6 @@ static plait_status_t fail_device(int i, int value)
               "no device");
 }
 
-static plait_status_t fail_nvshmem(int i)
-{
-    return plait_fail(
-        PLAIT_ERR_UNSUPPORTED,
-        "%s is NVSHMEM, which plait does not use: it reaches memory of its "
-        "own alone, and XLA's arrays are not there; choose auto, NODE, "
-        "NCCL or MPI",
-        rows[i].key.name);
-}
-
 static bool is_of_device(int i, int value)
 {
     return rows[i].is_backend &&
@@ -165,10 +155,6 @@ plait_status_t plait_config_set(const char *key, const char *value)
                 rows[i].key.name, value, choices);
     if (is_of_device(i, found) && !plait_device_is_there()) {
         status = fail_device(i, found);
-        goto done;
-    }
-    if (rows[i].is_backend && found == PLAIT_BACKEND_NVSHMEM) {
-        status = fail_nvshmem(i);
         goto done;
     }
     atomic_store(&chosen[i], found + 1);
@@ -217,25 +203,19 @@ void plait_choices_print(plait_choices_t choices, char *text, size_t n_bytes)
 }
 
 /* What there is, ranks find out together when they first need it. */
-static plait_status_t apply_to_device(int i, int value, plait_caps_t *caps)
+static void apply_to_device(int value, plait_caps_t *caps)
 {
     static const plait_reach_t reach[] = {
         [PLAIT_BACKEND_AUTO] = PLAIT_REACH_ANY,
         [PLAIT_BACKEND_MPI] = PLAIT_REACH_MPI,
         [PLAIT_BACKEND_NODE] = PLAIT_REACH_NODE,
         [PLAIT_BACKEND_NCCL] = PLAIT_REACH_NCCL,
+        [PLAIT_BACKEND_NVSHMEM] = PLAIT_REACH_NVSHMEM,
     };
-    plait_status_t status = PLAIT_OK;
 
-    if (value == PLAIT_BACKEND_NVSHMEM) {
-        status = fail_nvshmem(i);
-        goto done;
-    }
     if (value != PLAIT_BACKEND_AUTO) {
         caps->reach = reach[value];
     }
-done:
-    return status;
 }
 
 static plait_status_t apply_backend(int i, int value, const plait_endpoint_t *end,
@@ -271,9 +251,10 @@ plait_status_t plait_choices_apply(plait_choices_t choices, const plait_endpoint
             status = fail_environment(i);
             goto done;
         }
-        if (rows[i].is_backend) {
-            PLAIT_TRY((caps->device != NULL) ? apply_to_device(i, value, caps)
-                                             : apply_backend(i, value, end, caps));
+        if (rows[i].is_backend && caps->device != NULL) {
+            apply_to_device(value, caps);
+        } else if (rows[i].is_backend) {
+            PLAIT_TRY(apply_backend(i, value, end, caps));
         }
     }
 done:

@@ -89,7 +89,7 @@ struct plait_device_link {
 
     /* In the place of close when an operation has failed, on all ranks: what still waits for a peer
      * ends, and ranks open it anew before the next one. NULL: nothing waits. */
-    void (*abandon)(plait_device_t *device, void *state);
+    void (*abandon)(plait_device_run_t *run, void *state);
 
     /* At most one message to and one from each peer, none to this rank, addresses of the
      * device. Returns run->failure. */
@@ -104,7 +104,7 @@ struct plait_device_link {
 };
 
 extern const plait_device_link_t plait_link_peer, plait_link_ipc, plait_link_nccl,
-    plait_link_mpi, plait_link_staged;
+    plait_link_nvshmem, plait_link_mpi, plait_link_staged;
 
 /* Name of the i-th link in the order in which they are taken; NULL: there are no more. */
 PLAIT_EXPORT const char *plait_device_link_name(int i);
@@ -120,6 +120,14 @@ plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reac
  * Any thread. */
 const plait_matched_link_t *plait_device_matched_way(const plait_device_run_t *run,
                                                      void **state_p);
+
+/* Whether each rank is an MPI process with one device. */
+bool plait_device_is_of_process(const plait_endpoint_t *end);
+
+/* Until the event has come. What peers must do for that they may never do: each turn asks for them.
+ * what: static, for whoever reports. */
+plait_status_t plait_device_await(plait_device_t *device, plait_event_t *event,
+                                  const char *what);
 
 /* Until all that the run has put on its stream is done. */
 plait_status_t plait_device_wait(plait_device_run_t *run);

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/wait.h"
 #include "device/pool.h"
 #include "transport/device_link.h"
 #include "transport/device_vigil.h"
@@ -10,18 +11,21 @@
 #include <string.h>
 
 /* In the order in which they are taken. */
-enum { PEER, IPC, NCCL, MPI, STAGED, N_LINKS, WHY_BYTES = 160 };
+enum { PEER, IPC, NCCL, NVSHMEM, MPI, STAGED, N_LINKS, WHY_BYTES = 200 };
 
 static const plait_device_link_t *const links[N_LINKS] = {
-    [PEER] = &plait_link_peer, [IPC] = &plait_link_ipc,       [NCCL] = &plait_link_nccl,
+    [PEER] = &plait_link_peer, [IPC] = &plait_link_ipc,
+    [NCCL] = &plait_link_nccl, [NVSHMEM] = &plait_link_nvshmem,
     [MPI] = &plait_link_mpi,   [STAGED] = &plait_link_staged,
 };
 
-/* Which are part of a reach: bit l is links[l]. */
+/* Which are part of a reach: bit l is links[l]. NVSHMEM ends a process where it fails, and copies what
+ * NCCL does not: who wants it says so. */
 static const uint32_t reaches[PLAIT_REACH_COUNT] = {
-    [PLAIT_REACH_ANY] = (1U << N_LINKS) - 1,
+    [PLAIT_REACH_ANY] = ((1U << N_LINKS) - 1) & ~(1U << NVSHMEM),
     [PLAIT_REACH_NODE] = 1U << PEER | 1U << IPC,
     [PLAIT_REACH_NCCL] = 1U << NCCL,
+    [PLAIT_REACH_NVSHMEM] = 1U << NVSHMEM,
     [PLAIT_REACH_MPI] = 1U << MPI | 1U << STAGED,
 };
 
@@ -132,11 +136,18 @@ done:
 
 /* ---- the choice ---- */
 
+/* Whether link l is one of those that may be taken. */
+static bool is_asked_for(const ways_t *ways, plait_reach_t reach, int l)
+{
+    return (ways->forced == NULL) ? (reaches[reach] >> l & 1) != 0
+                                  : ways->forced == links[l];
+}
+
 /* This rank could take it; else why[] says why not. */
 static bool can_take(const plait_endpoint_t *end, const ways_t *ways, int l,
                      char why[WHY_BYTES])
 {
-    bool can = ways->forced == NULL || ways->forced == links[l];
+    bool can = true;
 
     if (ways->forced == NULL && links[l]->can != NULL) {
         can = links[l]->can(end, ways->device) == PLAIT_OK;
@@ -183,7 +194,7 @@ static plait_status_t open_on_all(plait_device_run_t *run, ways_t *ways, int l,
         *is_open_p = *is_open_p && all[r].status == PLAIT_OK;
         if (all[r].status != PLAIT_OK &&
             (why[0] == '\0' || all[r].status != PLAIT_ERR_PEER)) {
-            (void)snprintf(why, WHY_BYTES, "rank %d: %.140s", r, all[r].why);
+            (void)snprintf(why, WHY_BYTES, "rank %d: %.180s", r, all[r].why);
         }
     }
 done:
@@ -203,7 +214,7 @@ static uint32_t common_links(const say_t all[], int n_ranks, char why[][WHY_BYTE
         common &= all[r].can;
         for (int l = 0; l < N_LINKS; l++) {
             if ((all[r].can >> l & 1) == 0) {
-                (void)snprintf(why[l], WHY_BYTES, "rank %d: %.140s", r, all[r].why[l]);
+                (void)snprintf(why[l], WHY_BYTES, "rank %d: %.180s", r, all[r].why[l]);
             }
         }
     }
@@ -216,9 +227,7 @@ static plait_status_t refuse(const ways_t *ways, plait_reach_t reach,
     char text[N_LINKS * WHY_BYTES + 64] = "";
 
     for (int l = 0; l < N_LINKS; l++) {
-        bool is_asked_for = (reaches[reach] >> l & 1) != 0 &&
-                            (ways->forced == NULL || ways->forced == links[l]);
-        if (is_asked_for) {
+        if (is_asked_for(ways, reach, l)) {
             size_t used = strlen(text);
             (void)snprintf(text + used, sizeof(text) - used, "\n  %s: %s",
                            links[l]->name, why[l]);
@@ -328,7 +337,7 @@ plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reac
     run->link = &plait_link_staged;
     PLAIT_TRY(ways_of(run, &ways));
     for (int l = 0; l < N_LINKS && ways->chosen[reach] == 0; l++) {
-        bool can = (reaches[reach] >> l & 1) != 0 &&
+        bool can = is_asked_for(ways, reach, l) &&
                    can_take(run->session->end, ways, l, mine.why[l]);
         mine.can |= (uint32_t)can << l;
         ways->chosen[reach] = (can && links[l]->is_known) ? l + 1 : 0;
@@ -376,6 +385,22 @@ const char *plait_device_link_name(int i)
     return (i >= 0 && i < N_LINKS) ? links[i]->name : NULL;
 }
 
+plait_status_t plait_device_await(plait_device_t *device, plait_event_t *event,
+                                  const char *what)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin(what, -1);
+    bool is_over = false;
+
+    PLAIT_TRY(device->table->event_ask(device, event, &is_over));
+    while (!is_over) {
+        PLAIT_TRY(plait_wait_turn(&wait));
+        PLAIT_TRY(device->table->event_ask(device, event, &is_over));
+    }
+done:
+    return status;
+}
+
 plait_status_t plait_device_wait(plait_device_run_t *run)
 {
     bool is_links = run->link != NULL && run->link->wait != NULL && run->state != NULL;
@@ -390,7 +415,7 @@ void plait_device_abandon(plait_device_run_t *run)
 
     for (int l = 0; l < N_LINKS; l++) {
         if (run->link == links[l] && links[l]->abandon != NULL && ways->is_open[l]) {
-            links[l]->abandon(run->device, ways->states[l]);
+            links[l]->abandon(run, ways->states[l]);
             ways->is_open[l] = false;
             for (int reach = 0; reach < PLAIT_REACH_COUNT; reach++) {
                 ways->chosen[reach] =

@@ -16,7 +16,7 @@ typedef struct {
     plait_event_t *ready; /* all before an exchange */
 } state_t;
 
-static bool is_of_mpi(const plait_endpoint_t *end)
+bool plait_device_is_of_process(const plait_endpoint_t *end)
 {
     return end->transport == &plait_node_transport ||
            end->transport == &plait_cluster_transport ||
@@ -39,7 +39,7 @@ static plait_status_t mpi_can(const plait_endpoint_t *end, const plait_device_t 
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(is_of_mpi(end), PLAIT_ERR_UNSUPPORTED,
+    PLAIT_CHECK(plait_device_is_of_process(end), PLAIT_ERR_UNSUPPORTED,
                 "ranks are not MPI processes with a device each");
     PLAIT_TRY(plait_gpu_aware_can(device, distances_of(end->state)));
 done:

@@ -69,36 +69,31 @@ static void link_close(plait_device_t *device, void *state)
     end_link(device, state, true);
 }
 
-static void link_abandon(plait_device_t *device, void *state)
+static void link_abandon(plait_device_run_t *run, void *state)
 {
-    end_link(device, state, false);
+    end_link(run->device, state, false);
 }
 
-/* The first rank's id, which the others get; each says whether it is ready to go on. */
-static plait_status_t share_id(plait_device_run_t *run, plait_status_t ready,
-                               card_t *first)
+/* Each says whether it is ready to go on; card: the first rank's when it returns. */
+static plait_status_t share_card(plait_device_run_t *run, plait_status_t ready,
+                                 card_t *card)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_endpoint_t *end = run->session->end;
-    card_t mine = {.is_good = ready == PLAIT_OK};
-    card_t *all = plait_alloc(end->size, sizeof(*all));
+    const int size = run->session->end->size;
+    card_t *all = plait_alloc(size, sizeof(*all));
     char why[200];
 
     (void)snprintf(why, sizeof(why), "%s",
                    (ready != PLAIT_OK) ? plait_error_text() : "");
+    card->is_good = ready == PLAIT_OK;
     run->is_lost = run->is_lost || all == NULL;
     PLAIT_CHECK(all != NULL, PLAIT_ERR_NO_MEMORY, "no memory for an id");
-    if (ready == PLAIT_OK && end->rank == 0) {
-        ready = run->device->table->nccl->id(&mine.id);
-        mine.is_good = ready == PLAIT_OK;
-        (void)snprintf(why, sizeof(why), "%s", plait_error_text());
-    }
-    PLAIT_TRY(plait_device_share(run, &mine, sizeof(mine), all));
+    PLAIT_TRY(plait_device_share(run, card, sizeof(*card), all));
     PLAIT_CHECK(ready == PLAIT_OK, ready, "%s", why);
-    for (int r = 0; r < end->size; r++) {
+    for (int r = 0; r < size; r++) {
         PLAIT_CHECK(all[r].is_good != 0, PLAIT_ERR_PEER, "rank %d cannot", r);
     }
-    *first = all[0];
+    *card = all[0];
 done:
     plait_free(all);
     return status;
@@ -122,16 +117,22 @@ static plait_status_t link_open(plait_device_run_t *run, void **state_p)
     const plait_endpoint_t *end = run->session->end;
     const plait_device_nccl_t *call = run->device->table->nccl;
     link_t *link = plait_alloc(1, sizeof(*link));
-    card_t first;
+    card_t card = {.is_good = 0};
+    plait_status_t ready = prepare(run, link);
 
-    PLAIT_TRY(share_id(run, prepare(run, link), &first));
-    PLAIT_TRY(call->open(&first.id, end->size, end->rank, &link->nccl));
+    if (ready == PLAIT_OK && end->rank == 0) {
+        ready = call->id(&card.id);
+    }
+    PLAIT_TRY(share_card(run, ready, &card));
+    /* once more: nobody calls MPI while NCCL is polled, and without that an id may not arrive */
+    ready = call->open(&card.id, end->size, end->rank, &link->nccl);
+    PLAIT_TRY(share_card(run, ready, &card));
     PLAIT_TRY(wait_for(call, link->nccl));
     *state_p = link;
     link = NULL;
 done:
     if (link != NULL) {
-        link_abandon(run->device, link);
+        link_abandon(run, link);
     }
     return status;
 }
@@ -177,21 +178,13 @@ static plait_status_t link_exchange(plait_device_run_t *run, int n_sends,
                                      exchange(run, n_sends, sends, n_recvs, recvs));
 }
 
-/* What peers must do for the stream to get there, they may never do: each turn asks for them. */
 static plait_status_t link_wait(plait_device_run_t *run)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_device_table_t *table = run->device->table;
     const link_t *link = run->state;
-    plait_wait_t wait = plait_wait_begin("NCCL", -1);
-    bool is_over = false;
 
-    PLAIT_TRY(table->event_record(run->device, link->latest, run->stream));
-    PLAIT_TRY(table->event_ask(run->device, link->latest, &is_over));
-    while (!is_over) {
-        PLAIT_TRY(plait_wait_turn(&wait));
-        PLAIT_TRY(table->event_ask(run->device, link->latest, &is_over));
-    }
+    PLAIT_TRY(run->device->table->event_record(run->device, link->latest, run->stream));
+    PLAIT_TRY(plait_device_await(run->device, link->latest, "NCCL"));
 done:
     return status;
 }

@@ -43,6 +43,7 @@ typedef enum {
     PLAIT_REACH_ANY,  /* the first in the order of links that all ranks have */
     PLAIT_REACH_NODE, /* by memory that peers show */
     PLAIT_REACH_NCCL,
+    PLAIT_REACH_NVSHMEM,
     PLAIT_REACH_MPI, /* by the transport's messages */
     PLAIT_REACH_COUNT
 } plait_reach_t;

@@ -21,6 +21,11 @@ void check_device_fault(plait_device_t *device, const char *format, ...)
     printf("check device %d: %s\n", device->ordinal, text);
 }
 
+plait_device_t *check_device_current(void)
+{
+    return current;
+}
+
 static plait_status_t count_call(plait_device_t *device, const char *what,
                                  bool may_be_outside)
 {
@@ -129,6 +134,11 @@ void check_device_set_driver(plait_device_t *device, int version)
 void check_device_use_nccl(const plait_device_nccl_t *nccl)
 {
     table.nccl = nccl;
+}
+
+void check_device_use_nvshmem(const plait_device_nvshmem_t *nvshmem)
+{
+    table.nvshmem = nvshmem;
 }
 
 plait_device_t *check_device_create(int ordinal)

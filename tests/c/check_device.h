@@ -42,6 +42,9 @@ void check_device_open(plait_device_t *device, const void *memory, int64_t n_byt
 /* By which NCCL, of fake_nccl.c, all of them are known; NULL: by none. */
 void check_device_use_nccl(const plait_device_nccl_t *nccl);
 
+/* The same for NVSHMEM, of fake_nvshmem.c. */
+void check_device_use_nvshmem(const plait_device_nvshmem_t *nvshmem);
+
 /* What devices that work as one say they have found from now on; 0: what there is. */
 void check_device_order_joint(int32_t info);
 

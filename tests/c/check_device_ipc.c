@@ -87,6 +87,34 @@ static char *map_arena(const handle_t *handle)
     return (back == MAP_FAILED) ? NULL : back;
 }
 
+plait_device_handle_t check_device_show(plait_device_t *device, const void *memory)
+{
+    state_t *s = state_of(device);
+    handle_t handle = {.pid = (int32_t)getpid(), .fd = s->fd};
+    plait_device_handle_t shown = {{0}};
+
+    handle.at = (const char *)memory - s->front;
+    memcpy(&shown, &handle, sizeof(handle));
+    return shown;
+}
+
+char *check_device_open_shown(const plait_device_handle_t *handle)
+{
+    handle_t theirs;
+
+    memcpy(&theirs, handle, sizeof(theirs));
+    char *back = map_arena(&theirs);
+    return (back == NULL) ? NULL : back + theirs.at;
+}
+
+void check_device_close_shown(const plait_device_handle_t *handle, char *view)
+{
+    handle_t theirs;
+
+    memcpy(&theirs, handle, sizeof(theirs));
+    (void)munmap(view - theirs.at, (size_t)arena_and_numbers());
+}
+
 plait_status_t check_device_memory_import(plait_device_t *device,
                                           const plait_device_handle_t *handle,
                                           void **base_p)

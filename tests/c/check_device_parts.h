@@ -16,6 +16,15 @@ void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_
 void check_device_fault(plait_device_t *device, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The one that this thread is inside of; NULL. */
+plait_device_t *check_device_current(void);
+
+/* For another process, or thread: where memory of the device is. It is not a call that may fail. */
+plait_device_handle_t check_device_show(plait_device_t *device, const void *memory);
+/* Where this process reads and writes it, until it is closed; NULL: the other one is no more. */
+char *check_device_open_shown(const plait_device_handle_t *handle);
+void check_device_close_shown(const plait_device_handle_t *handle, char *view);
+
 /* Faults where they are not. */
 void check_device_need_live(plait_device_t *device, const char *what, const void *p,
                             int64_t n_bytes);

@@ -6,6 +6,7 @@
 #include "device_matched.h"
 #include "mpi_aware.h"
 #include "mpi_host.h"
+#include "mpi_nvshmem.h"
 #include "on_device.h"
 #include "plait/coll.h"
 #include "transport/mpi.h"
@@ -72,6 +73,7 @@ int main(int argc, char **argv)
     (void)unsetenv("PLAIT_DIRECT");
     check_hidden(world, rank);
     aware_all(world, rank, device);
+    nvshmem_all(world, rank, device);
     (void)host.finalize();
     plait_staged_trim(device);
     CHECK(check_device_destroy(&device) == 0, "device");

@@ -27,7 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_hosts.c", "mpi_large.c"]
 # What is linked besides the transports, and how.
 WRAPPED = ("plait_exec_plan", "plait_mpi_exchange", "plait_mpi_symbol")
-WITH = {"mpi_device": ("check_device*.c", ",".join(["-Wl", *(f"--wrap={w}" for w in WRAPPED)]))}
+LINKED = ",".join(["-Wl", "-E", *(f"--wrap={w}" for w in WRAPPED)])  # -E: for stand-ins
+WITH = {"mpi_device": ("check_device*.c", LINKED)}
+# Stand-ins of libraries that are opened at run time, in the folder PLAIT_TEST_FAKES.
+FAKES = {"libnvshmem_host.so.3": "fake_nvshmem.c"}
 ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
 ONLY_FEW = ["mpi_hosts"]  # each of whose ranks is several threads
 SOURCES = [
@@ -35,6 +38,8 @@ SOURCES = [
     "kernel/blas*.c",
     "kernel/reduce*.c",
     "device/[!c]*.c",  # CUDA is the library's: its kernels are made a part of it by CMake
+    "device/cuda_load.c",
+    "device/cuda_nvshmem.c",
     "transport/*.c",
     "comm/comm.c",
     "plan/*.c",
@@ -138,6 +143,17 @@ def build(program: Path, folder: Path, compiler: str, flags: list[str], objects:
     return out
 
 
+def build_fakes(folder: Path, compiler: str, flags: list[str]) -> Path:
+    """Build the stand-ins; return where they are."""
+    here, fakes = Path(__file__).parent, folder / "fakes"
+    fakes.mkdir(exist_ok=True)
+    for library, source in FAKES.items():
+        folders = [f"-I{path}" for path in (ROOT / "include", ROOT / "src", here)]
+        made = ["-shared", "-fPIC", f"-Wl,-soname,{library}", "-o", str(fakes / library)]
+        subprocess.run([compiler, *FLAGS, *flags, *folders, str(here / source), *made], check=True)
+    return fakes
+
+
 def launch(command: list[str], env: dict[str, str], ranks: int) -> int | None:
     """Run the command; its exit code, or None where MPI itself did not start on all ranks."""
     process = subprocess.Popen(
@@ -205,12 +221,13 @@ def main() -> int:
             if options.objects
             else compile_all(folder, options.cc, flags)
         )
+        fakes = build_fakes(folder, options.cc, flags)
         for source in options.programs:
             program = build(source.resolve(), folder, options.cc, flags, objects)
             for turn, (name, launcher, library, extra) in enumerate(mpis()):
                 if options.only not in name:
                     continue
-                variables = extra | {"PLAIT_TEST_TURN": str(turn)}
+                variables = extra | {"PLAIT_TEST_TURN": str(turn), "PLAIT_TEST_FAKES": str(fakes)}
                 for n, nodes in runs(library, extra, options.ranks, options.nodes):
                     if program.name in ONLY_TWO and (n, nodes) != (2, 1):
                         continue

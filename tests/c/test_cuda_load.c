@@ -55,6 +55,10 @@ static void test_cuda_unusable(void)
     CHECK(require(PLAIT_CUDA_NVRTC) == PLAIT_ERR_UNSUPPORTED, "partial");
     CHECK(says("/unusable/libnvrtc.so.13") && says("has no nvrtcGetErrorString"),
           "partial");
+    put_fake("libpartial.so", folder_of("unusable"), "libnvshmem_host.so.3");
+    CHECK(require(PLAIT_CUDA_NVSHMEM) == PLAIT_ERR_UNSUPPORTED, "partial");
+    CHECK(says("NVSHMEM, ") && says("has no nvshmemx_vendor_get_version_info"),
+          "partial");
 }
 
 static void test_cuda_driver(void)
@@ -130,6 +134,8 @@ static void test_cuda_all(void)
     }
     CHECK(strncmp(plait_cuda_say(PLAIT_CUDA_NCCL), "2.28, ", 6) == 0, "%s",
           plait_cuda_say(PLAIT_CUDA_NCCL));
+    CHECK(strncmp(plait_cuda_say(PLAIT_CUDA_NVSHMEM), "3.4, ", 5) == 0, "%s",
+          plait_cuda_say(PLAIT_CUDA_NVSHMEM));
 }
 
 /* Where another part of the process, JAX, has opened a library, that one is taken. */

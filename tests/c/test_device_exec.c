@@ -4,6 +4,7 @@
 #include "device/find.h"
 #include "exec_cases.h"
 #include "exec_halo.h"
+#include "nvshmem.h"
 #include "on_device.h"
 #include "plait/config.h"
 
@@ -94,6 +95,7 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
     on_device_begin(n_ranks);
     exec_cases(n_ranks);
     exec_halo_cases(n_ranks);
+    nvshmem_end(n_ranks, team_devices);
     on_device_end(n_ranks);
 }
 
@@ -156,29 +158,37 @@ static void check_backend(const char *backend, bool is_across, bool is_up)
     choose("auto");
 }
 
+static void check_refused_backend(const char *backend, char *why)
+{
+    choose(backend);
+    on_device_begin(2);
+    team_run(2, PLAIT_DIRECT_NONE, moved_rank, why);
+    on_device_end(2);
+    choose("auto");
+}
+
 static void check_backends(void)
 {
-    static char none[] = "nccl: rank 0: NCCL knows no check devices";
+    static char no_nccl[] = "nccl: rank 0: NCCL knows no check devices";
+    static char no_nvshmem[] = "nvshmem: rank 0: NVSHMEM knows no check devices";
+    static char no_processes[] =
+        "nvshmem: rank 0: ranks are not MPI processes with a device each";
 
     team_link = NULL;
     CHECK(plait_config_set("transpose_comm_backend", "NCCL") == PLAIT_ERR_UNSUPPORTED &&
               strstr(plait_error_text(), "no device") != NULL,
           "%s", plait_error_text());
     plait_device_set_finder(find_nothing);
-    CHECK(plait_config_set("transpose_comm_backend", "nvshmem") ==
-                  PLAIT_ERR_UNSUPPORTED &&
-              strstr(plait_error_text(), "reaches memory of its own alone") != NULL,
-          "%s", plait_error_text());
     check_device_use_nccl(&plait_cuda_nccl);
     check_backend("NCCL", false, false);
     check_backend("NODE", true, false);
     check_backend("MPI", false, true);
     check_device_use_nccl(NULL);
-    choose("NCCL");
-    on_device_begin(2);
-    team_run(2, PLAIT_DIRECT_NONE, moved_rank, none);
-    on_device_end(2);
-    choose("auto");
+    check_refused_backend("NCCL", no_nccl);
+    check_refused_backend("nvshmem", no_nvshmem);
+    check_device_use_nvshmem(&plait_cuda_nvshmem);
+    check_refused_backend("NVSHMEM", no_processes);
+    check_device_use_nvshmem(NULL);
     plait_device_set_finder(NULL);
 }
 
@@ -196,6 +206,9 @@ int main(void)
         on_device_end(n_ranks);
     }
     check_link(&plait_link_staged, 3);
+    (void)setenv("PLAIT_NVSHMEM_BYTES", "65536", 1);
+    check_device_use_nvshmem(&plait_cuda_nvshmem);
+    check_link(&plait_link_nvshmem, 3);
     check_link(&plait_link_ipc, 3);
     on_device_begin(3);
     check_turned_large(2, PLAIT_C128);

@@ -231,7 +231,7 @@ def test_first_line_of_library_versions():
 
 def test_info_says_how_gpus_reach_each_other(monkeypatch):
     names = [name for i in range(9) if (name := _core.lib.plait_device_link_name(i))]
-    assert len(names) == 5
+    assert len(names) == 6
     said = json.dumps(([["driver", "13.0"]], ["stand-in"], ["peer", "staged"], True))
     monkeypatch.setattr(_info, "ask", lambda code: said)
     row = ("between GPUs", "peer, staged: the first one that all ranks have")

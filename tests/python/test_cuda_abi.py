@@ -1,13 +1,15 @@
 """The declarations of CUDA's functions against the headers of a toolkit, where there is one.
 
-Both are preprocessed, so that names are those that libraries export (`cuMemAlloc_v2`). Arguments
-agree where they are passed alike: addresses, 64-bit numbers, 32-bit ones, floating point.
+NVSHMEM's against those of its wheel, or of NVSHMEM_HOME, which need a toolkit's. All are
+preprocessed, so that names are those that libraries export (`cuMemAlloc_v2`). Arguments agree where
+they are passed alike: addresses, 64-bit numbers, 32-bit ones, floating point.
 """
 
 import glob
 import os
 import re
 import shutil
+import site
 import subprocess
 from pathlib import Path
 
@@ -43,6 +45,15 @@ def folder():
     return next((Path(h, "include") for h in with_all if h), None)
 
 
+def nvshmem_folder():
+    """Of NVSHMEM's headers, or None."""
+    wheels = [
+        Path(p, "nvidia/nvshmem") for p in [*site.getsitepackages(), site.getusersitepackages()]
+    ]
+    homes = [Path(os.environ["NVSHMEM_HOME"])] if "NVSHMEM_HOME" in os.environ else wheels
+    return next((h / "include" for h in homes if (h / "include/nvshmemx.h").exists()), None)
+
+
 def preprocessed(text, *includes):
     """What a C compiler makes of a text."""
     options = [f"-I{include}" for include in includes]
@@ -61,18 +72,18 @@ def kind(argument):
     return "64 bits" if WIDE.search(argument) else "32 bits"
 
 
-def prototypes(text):
-    """Kinds of arguments by the name of a function that returns an integer or a text."""
+def prototypes(text, prefix="cu|nvrtc"):
+    """Kinds of arguments by the name of a function that begins so."""
     found = {}
-    for name, arguments in re.findall(r"\b((?:cu|nvrtc)\w+) ?\(([^()]*)\) ?;", text):
+    for name, arguments in re.findall(rf"\b((?:{prefix})\w+) ?\(([^()]*)\) ?;", text):
         found[name] = [kind(a) for a in arguments.split(",") if a.strip() not in ("", "void")]
     return found
 
 
-def declared(text=""):
+def declared(text="", prefix="cu|nvrtc"):
     """Ours, with other text in place of the header's."""
     header = text or (ROOT / "src/device/cuda_load.h").read_text()
-    return prototypes(preprocessed(header + PROTOTYPES, ROOT / "src", ROOT / "include"))
+    return prototypes(preprocessed(header + PROTOTYPES, ROOT / "src", ROOT / "include"), prefix)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +117,51 @@ def test_differences_are_found(theirs, was, planted, found):
     header = (ROOT / "src/device/cuda_load.h").read_text()
     text = re.sub(re.escape(was).replace("\\ ", r"[\s\\]+"), planted, header)
     assert any(name.startswith(found) for name in differences(declared(text), theirs))
+
+
+@pytest.fixture(scope="module")
+def nvshmem():
+    """NVSHMEM's headers, preprocessed."""
+    include, toolkit = nvshmem_folder(), folder()
+    if include is None or toolkit is None:
+        pytest.skip("no headers of NVSHMEM, or no CUDA toolkit with all headers")
+    return preprocessed("#include <host/nvshmemx_api.h>\n", include, toolkit)
+
+
+def test_declarations_are_those_of_nvshmem(nvshmem):
+    ours, theirs = declared(prefix="nvshmem"), prototypes(nvshmem, "nvshmem")
+    assert len(ours) == 12 and differences(ours, theirs) == set()
+    header = (ROOT / "src/device/cuda_load.h").read_text()
+    planted = declared(header.replace("(int pe, int n_pes, const", "(int pe, const"), "nvshmem")
+    assert differences(planted, theirs) == {"nvshmemx_set_attr_uniqueid_args"}
+
+
+def test_numbers_are_those_of_nvshmem(nvshmem):
+    """Enumerators, and the sizes of structures with those that are in them."""
+    ours = (ROOT / "src/device/cuda_nvshmem.c").read_text()
+    assert re.search(r"NVSHMEMX_INIT_WITH_UNIQUEID = 1 << 3\b", nvshmem)
+    assert "WITH_UNIQUEID = 1 << 3 " in ours
+    assert re.search(r"NVSHMEM_SIGNAL_SET = 9\b", nvshmem) and "SIGNAL_SET = 9 " in ours
+    [compare] = re.findall(r"\{ ?NVSHMEM_CMP_EQ = 0,([^}]*)\}", nvshmem)
+    assert compare.split(",").index(" NVSHMEM_CMP_GE") + 1 == 5 and "COMPARE_GE = 5 " in ours
+    [status] = re.findall(r"\{ ?NVSHMEM_STATUS_NOT_INITIALIZED = 0,([^}]*)\}", nvshmem)
+    assert [s.strip() for s in status.split(",")][:3] == [
+        "NVSHMEM_STATUS_IS_BOOTSTRAPPED",
+        "NVSHMEM_STATUS_IS_INITIALIZED",
+        "NVSHMEM_STATUS_LIMITED_MPG",
+    ]
+    assert "{ NOT_STARTED, WITHOUT_DEVICE, STARTED, LIMITED_MPG }" in ours
+    sizes = {"uniqueid_v1": 128, "uniqueid_args_v1": 24, "init_args_v1": 128, "init_attr_v1": 144}
+    for name, size in sizes.items():
+        assert f"static_assert(sizeof(nvshmemx_{name}) == {size}" in nvshmem
+        assert name == "uniqueid_v1" or f"== {size}," in ours
+    members = re.findall(r"typedef struct \{([^{}]*)\} nvshmemx_(\w+)_v1 ?;", nvshmem)
+    assert {name: " ".join(text.split()) for text, name in members} == {
+        "uniqueid": "int version; char internal[124];",
+        "uniqueid_args": "int version; nvshmemx_uniqueid_v1 *id; int myrank; int nranks;",
+        "init_args": "int version; nvshmemx_uniqueid_args_t uid_args; char content[96];",
+        "init_attr": "int version; void *mpi_comm; nvshmemx_init_args_t args;",
+    }
 
 
 def test_kinds():

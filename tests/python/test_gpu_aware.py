@@ -170,7 +170,9 @@ def test_two_ranks_that_can(gpus, monkeypatch):
     assert _info.gpu_aware().startswith("gets copies in host memory: MPI says that it does not")
     rows = dict(_info.cuda_rows())
     assert rows["memory of GPUs, MPI"] == _info.gpu_aware()
-    assert rows["between GPUs"].startswith("peer, ipc, nccl, mpi, staged: ")
+    assert rows["between GPUs"].startswith("peer, ipc, nccl, nvshmem, mpi, staged: ")
+    assert rows["between GPUs"].endswith("; nvshmem where it is chosen")
+    assert rows["CUDA NVSHMEM"].startswith("CUDA's NVSHMEM was not found")
 
 
 def test_two_ranks_that_are_ended(gpus, monkeypatch):

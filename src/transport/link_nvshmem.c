@@ -1,0 +1,306 @@
+/* Ranks that NVSHMEM connects. XLA's arrays are not in its memory: a message goes through an outbox
+ * here and an inbox there, in pieces, by copies, puts and waits on the stream, and no thread waits.
+ *
+ * Flow control. A sender and a receiver count the pieces that went between them. Piece g is put into
+ * slot g mod 2 of the sender's in the receiver's inbox, after the receiver has said that it has taken
+ * piece g - 2, and its signal is then g. In an exchange all first pieces are sent, then all first
+ * ones received, then the second ones. So whatever a stream waits for was enqueued by its peer behind
+ * nothing but pieces of earlier rounds, and streams of ranks that do the same exchanges get on.
+ *
+ * A rank that has failed takes no part in it, and its peers' streams wait: at the fence at the end of
+ * the operation all learn of it, and each sets its own signals so high that nothing waits for them.
+ * Peers' last puts may lower one again, so this is repeated until the stream is empty. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "transport/nvshmem_link.h"
+
+#include <stdio.h>
+
+/* For a stream that is let go, though somebody it might wait for is gone. */
+static const int64_t grace_ns = INT64_C(2000000000);
+
+static plait_status_t link_can(const plait_endpoint_t *end,
+                               const plait_device_t *device)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(device->table->nvshmem != NULL, PLAIT_ERR_UNSUPPORTED,
+                "NVSHMEM knows no %s devices", device->table->name);
+    PLAIT_CHECK(plait_device_is_of_process(end), PLAIT_ERR_UNSUPPORTED,
+                "ranks are not MPI processes with a device each");
+    PLAIT_TRY(device->table->nvshmem->can(device));
+done:
+    return status;
+}
+
+/* ---- places ---- */
+
+/* By which put and signal know a place in a rank's part. */
+static char *at(const plait_nvshmem_link_t *link, int rank, int64_t offset)
+{
+    return link->job->pool + link->peers[rank].offset + offset;
+}
+
+/* In `of`: how many pieces `from` has put there; or has taken. */
+static uint64_t *signal_at(const plait_nvshmem_link_t *link, int of, int from,
+                           bool is_taken)
+{
+    const int64_t i = from + (is_taken ? link->n_ranks : 0);
+
+    return (uint64_t *)(void *)at(link, of, i * (int64_t)sizeof(uint64_t));
+}
+
+/* In `of`, for piece g of `from`. */
+static char *slot_at(const plait_nvshmem_link_t *link, int of, int from, uint64_t g)
+{
+    const int64_t i = (int64_t)(from - (from > of)) * PLAIT_NVSHMEM_SLOTS +
+                      (int64_t)(g % PLAIT_NVSHMEM_SLOTS);
+
+    return at(link, of,
+              plait_nvshmem_inbox_at(link->n_ranks) + i * link->peers[of].slot_bytes);
+}
+
+static char *outbox(const plait_nvshmem_link_t *link)
+{
+    const int64_t i = plait_nvshmem_n_slots(link->n_ranks) - 1;
+
+    return at(link, link->rank,
+              plait_nvshmem_inbox_at(link->n_ranks) +
+                  i * link->peers[link->rank].slot_bytes);
+}
+
+/* ---- an exchange ---- */
+
+static plait_status_t copy(plait_device_run_t *run, void *dst, const void *src,
+                           int64_t n_bytes)
+{
+    return run->device->table->copy(run->device, run->stream, dst, NULL, src, n_bytes);
+}
+
+static plait_status_t send_piece(plait_device_run_t *run, plait_nvshmem_link_t *link,
+                                 int to, const char *data, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_nvshmem_peer_t *peer = &link->peers[to];
+    const uint64_t g = ++peer->n_sent;
+
+    if (g > PLAIT_NVSHMEM_SLOTS) {
+        link->call->await(run->stream, signal_at(link, link->rank, to, true),
+                          g - PLAIT_NVSHMEM_SLOTS);
+    }
+    PLAIT_TRY(copy(run, outbox(link), data, n_bytes));
+    link->call->put(run->stream, peer->pe, slot_at(link, to, link->rank, g),
+                    outbox(link), n_bytes, signal_at(link, to, link->rank, false), g);
+done:
+    return status;
+}
+
+static plait_status_t receive_piece(plait_device_run_t *run, plait_nvshmem_link_t *link,
+                                    int from, char *data, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_nvshmem_peer_t *peer = &link->peers[from];
+    const uint64_t g = ++peer->n_received;
+
+    link->call->await(run->stream, signal_at(link, link->rank, from, false), g);
+    PLAIT_TRY(copy(run, data, slot_at(link, link->rank, from, g), n_bytes));
+    link->call->signal(run->stream, peer->pe, signal_at(link, from, link->rank, true),
+                       g);
+done:
+    return status;
+}
+
+/* The round's piece of a message: n_bytes 0 where there is none any more. */
+static int64_t piece_of(const plait_nvshmem_link_t *link, const plait_message_t *m,
+                        int64_t round, int64_t *offset_p)
+{
+    const int64_t piece = link->peers[m->peer].piece;
+    const int64_t left = m->n_bytes - round * piece;
+
+    *offset_p = round * piece;
+    return (left <= 0) ? 0 : (left < piece) ? left : piece;
+}
+
+plait_status_t plait_nvshmem_exchange(plait_device_run_t *run,
+                                      plait_nvshmem_link_t *link, int n_sends,
+                                      const plait_message_t sends[], int n_recvs,
+                                      const plait_message_t recvs[])
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = run->device->table;
+    int64_t offset = 0;
+    bool has_more = true;
+
+    if (link->stream != run->stream) { /* one outbox, one order */
+        PLAIT_TRY(table->event_order(run->device, link->latest, run->stream));
+        link->stream = run->stream;
+    }
+    for (int64_t round = 0; has_more; round++) {
+        has_more = false;
+        for (int i = 0; i < n_sends; i++) {
+            int64_t n = piece_of(link, &sends[i], round, &offset);
+            if (n > 0) {
+                const char *data = (const char *)sends[i].data + offset;
+                PLAIT_TRY(send_piece(run, link, sends[i].peer, data, n));
+                has_more = true;
+            }
+        }
+        for (int i = 0; i < n_recvs; i++) {
+            int64_t n = piece_of(link, &recvs[i], round, &offset);
+            if (n > 0) {
+                char *data = (char *)recvs[i].data + offset;
+                PLAIT_TRY(receive_piece(run, link, recvs[i].peer, data, n));
+                has_more = true;
+            }
+        }
+    }
+    PLAIT_TRY(table->event_record(run->device, link->latest, run->stream));
+done:
+    return status;
+}
+
+static plait_status_t link_exchange(plait_device_run_t *run, int n_sends,
+                                    const plait_message_t sends[], int n_recvs,
+                                    const plait_message_t recvs[])
+{
+    run->is_held = true;
+    return (run->failure != PLAIT_OK)
+               ? run->failure
+               : plait_device_failed(run,
+                                     plait_nvshmem_exchange(run, run->state, n_sends,
+                                                            sends, n_recvs, recvs));
+}
+
+static plait_status_t link_wait(plait_device_run_t *run)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_nvshmem_link_t *link = run->state;
+
+    PLAIT_TRY(run->device->table->event_record(run->device, link->latest, run->stream));
+    PLAIT_TRY(plait_device_await(run->device, link->latest, "NVSHMEM"));
+done:
+    return status;
+}
+
+/* ---- its end ---- */
+
+void plait_nvshmem_free(plait_device_t *device, plait_nvshmem_link_t *link)
+{
+    const plait_device_table_t *table = device->table;
+
+    if (link->latest != NULL) {
+        table->event_destroy(device, link->latest);
+    }
+    if (link->aside != NULL) {
+        table->stream_destroy(device, link->aside);
+    }
+    if (link->pinned != NULL) {
+        table->host_give(device, link->pinned);
+    }
+    plait_free(link->peers);
+    plait_free(link);
+}
+
+/* Whether all that this rank has on the stream is done. */
+static bool release(plait_device_run_t *run, plait_nvshmem_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = run->device;
+    const plait_device_table_t *table = device->table;
+    const int64_t n_bytes = plait_nvshmem_signal_bytes(link->n_ranks);
+    plait_wait_t wait = plait_wait_begin("NVSHMEM", -1);
+    int64_t limit_ns = 0;
+    bool is_over = false;
+
+    PLAIT_TRY(table->event_record(device, link->latest, run->stream));
+    link->call->quiet(
+        run->stream); /* on a device that is lost it would end the process */
+    PLAIT_TRY(table->event_record(device, link->latest, run->stream));
+    while (!is_over && (limit_ns == 0 || plait_clock_ns() < limit_ns)) {
+        PLAIT_TRY(table->to_device(device, link->aside,
+                                   link->job->pool + link->part.offset, link->released,
+                                   n_bytes));
+        PLAIT_TRY(table->stream_wait(device, link->aside));
+        PLAIT_TRY(table->event_ask(device, link->latest, &is_over));
+        if (!is_over && plait_wait_turn(&wait) != PLAIT_OK && limit_ns == 0) {
+            limit_ns = plait_clock_ns() + grace_ns;
+        }
+    }
+done:
+    return is_over;
+}
+
+void plait_nvshmem_abandon(plait_device_run_t *run, plait_nvshmem_link_t *link)
+{
+    char text[400]; /* of the failure that it is for */
+    plait_pes_t pes = {{0}};
+
+    (void)snprintf(text, sizeof(text), "%s", plait_error_text());
+    if (!link->is_used) {
+        plait_part_give(link->job, &link->part);
+    } else {
+        for (int r = 0; r < link->n_ranks; r++) {
+            plait_pes_add(&pes, link->peers[r].pe);
+        }
+        bool is_over = run->is_inside && release(run, link);
+        plait_part_retire(link->job, &link->part, is_over ? &pes : NULL);
+    }
+    plait_nvshmem_free(run->device, link);
+    (void)plait_fail(PLAIT_ERR_INTERNAL, "%s", text);
+}
+
+static void link_abandon(plait_device_run_t *run, void *state)
+{
+    plait_nvshmem_abandon(run, state);
+}
+
+/* Peers have taken all that was put, and no more of them will write here. */
+static plait_status_t settle(plait_device_t *device, plait_nvshmem_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = device->table;
+    plait_wait_t wait = plait_wait_begin("NVSHMEM", -1);
+    bool is_over = false;
+
+    PLAIT_TRY(plait_device_await(device, link->latest, "NVSHMEM"));
+    while (!is_over) {
+        PLAIT_TRY(table->to_host(device, link->aside, link->pinned,
+                                 at(link, link->rank, 0),
+                                 plait_nvshmem_signal_bytes(link->n_ranks)));
+        PLAIT_TRY(table->stream_wait(device, link->aside));
+        is_over = true;
+        for (int r = 0; r < link->n_ranks; r++) {
+            is_over =
+                is_over && link->pinned[link->n_ranks + r] >= link->peers[r].n_sent;
+        }
+        if (!is_over) {
+            PLAIT_TRY(plait_wait_turn(&wait));
+        }
+    }
+done:
+    return status;
+}
+
+static void link_close(plait_device_t *device, void *state)
+{
+    plait_nvshmem_link_t *link = state;
+
+    if (settle(device, link) == PLAIT_OK) {
+        plait_part_give(link->job, &link->part);
+    } else {
+        plait_part_retire(link->job, &link->part, NULL);
+    }
+    plait_nvshmem_free(device, link);
+}
+
+const plait_device_link_t plait_link_nvshmem = {
+    .name = "nvshmem",
+    .can = link_can,
+    .open = plait_nvshmem_open,
+    .close = link_close,
+    .abandon = link_abandon,
+    .exchange = link_exchange,
+    .wait = link_wait,
+};

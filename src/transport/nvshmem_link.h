@@ -1,0 +1,74 @@
+/* The two files of the link `nvshmem`: how it is opened (nvshmem_open.c), how messages go and how it
+ * ends (link_nvshmem.c).
+ *
+ * Every rank has a part of its process' pool:
+ *   signals   one word for each rank, how many pieces it has put here, and one more, how many it has
+ *             taken of those that were put there
+ *   inbox     SLOTS slots for each other rank, for its pieces in turn
+ *   outbox    what is being put */
+#ifndef PLAIT_TRANSPORT_NVSHMEM_LINK_H
+#define PLAIT_TRANSPORT_NVSHMEM_LINK_H
+
+#include "transport/device_link.h"
+#include "transport/nvshmem_pool.h"
+
+enum { PLAIT_NVSHMEM_SLOTS = 2 };
+
+typedef struct {
+    int pe;
+    int64_t offset;              /* of its part in its own pool */
+    int64_t slot_bytes;          /* there */
+    int64_t piece;               /* of a message to or from it */
+    uint64_t n_sent, n_received; /* pieces, ever */
+} plait_nvshmem_peer_t;
+
+typedef struct {
+    const plait_device_nvshmem_t *call;
+    plait_nvshmem_job_t *job;
+    int rank, n_ranks;
+    plait_nvshmem_peer_t *peers; /* this rank, too */
+    plait_part_t part;
+    plait_stream_t stream; /* of the last exchange */
+    plait_event_t *latest; /* when that is over */
+    plait_stream_t aside;  /* for signals that the host reads and writes */
+    uint64_t *pinned;      /* room for all of them */
+    uint64_t *released;    /* with which nothing waits; pinned, too */
+    bool is_used;          /* peers know where to write */
+} plait_nvshmem_link_t;
+
+/* More than any count, and so by a comparison of differences, too. */
+#define PLAIT_NVSHMEM_RELEASED (UINT64_C(1) << 62)
+
+/* Bytes of all signals. */
+static inline int64_t plait_nvshmem_signal_bytes(int n_ranks)
+{
+    return 2 * n_ranks * (int64_t)sizeof(uint64_t);
+}
+
+/* Until the inbox, from the begin of a part. */
+static inline int64_t plait_nvshmem_inbox_at(int n_ranks)
+{
+    return (plait_nvshmem_signal_bytes(n_ranks) + PLAIT_PART_GRAIN - 1) /
+           PLAIT_PART_GRAIN * PLAIT_PART_GRAIN;
+}
+
+/* Slots of a part, with the outbox. */
+static inline int64_t plait_nvshmem_n_slots(int n_ranks)
+{
+    return (int64_t)PLAIT_NVSHMEM_SLOTS * (n_ranks - 1) + 1;
+}
+
+/* As those of the link's table. */
+plait_status_t plait_nvshmem_open(plait_device_run_t *run, void **state_p);
+plait_status_t plait_nvshmem_exchange(plait_device_run_t *run,
+                                      plait_nvshmem_link_t *link, int n_sends,
+                                      const plait_message_t sends[], int n_recvs,
+                                      const plait_message_t recvs[]);
+
+/* After a failure: what waits on this rank's stream comes. The link is no more. */
+void plait_nvshmem_abandon(plait_device_run_t *run, plait_nvshmem_link_t *link);
+
+/* What the link has of the device, but its part. */
+void plait_nvshmem_free(plait_device_t *device, plait_nvshmem_link_t *link);
+
+#endif

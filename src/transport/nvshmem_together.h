@@ -1,0 +1,34 @@
+/* What all PEs of NVSHMEM do together, each waiting for the others in the library: its start, and the
+ * allocation of the pool. By a thread of its own, so that a wait which does not end can be given up. */
+#ifndef PLAIT_TRANSPORT_NVSHMEM_TOGETHER_H
+#define PLAIT_TRANSPORT_NVSHMEM_TOGETHER_H
+
+#include "device/device.h"
+
+#include <stdbool.h>
+
+typedef struct {
+    const plait_device_nvshmem_t *call;
+    plait_device_t *device;
+    plait_nvshmem_id_t id;
+    int pe, n_pes;
+    int64_t pool_bytes; /* to be allocated; 0: it is to be started */
+} plait_nvshmem_job_call_t;
+
+typedef struct plait_together plait_together_t;
+
+/* UNSUPPORTED: a call was given up; its thread may still write to what this process knows of the job. */
+plait_status_t plait_together_can(void);
+
+/* A thread that is inside of the device, and waits for what `end` or `go` say. */
+plait_status_t plait_together_begin(const plait_nvshmem_job_call_t *what,
+                                    plait_together_t **together_p);
+
+/* It makes the call. All PEs have begun, or none goes. */
+void plait_together_go(plait_together_t *together);
+
+/* When the call is over, how it did; OK where it was not made. Of the hook of waits: given up, the
+ * thread goes on by itself. NULL: nothing was begun. */
+plait_status_t plait_together_end(plait_together_t *together);
+
+#endif
