@@ -82,15 +82,11 @@ plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
                                     int64_t offset, const plait_box_copy_t *box,
                                     const char *from)
 {
-    plait_status_t status = PLAIT_OK;
-    char *to = (char *)(uintptr_t)plait_exec_peer(exec, peer, slot) + offset;
+    char *to =
+        (char *)(uintptr_t)plait_peer_record(&exec->session, peer)->slot[slot] + offset;
 
-    if (plait_exec_is_shown(exec, peer, slot)) {
-        plait_host_copy_box(box, from, to);
-    } else {
-        status = reach_box(exec, peer, true, box, (char *)(uintptr_t)from, to);
-    }
-    return status;
+    /* Not by own stores to what the peer shows: it might have given up and use it for others. */
+    return reach_box(exec, peer, true, box, (char *)(uintptr_t)from, to);
 }
 
 /* The piece's strides in scratch: as the peer has its rows, one after the other. */
