@@ -46,12 +46,12 @@ void *plait_alloc_aligned(int64_t n_bytes)
 void plait_free(void *p)
 {
     if (p != NULL) {
-        atomic_fetch_sub_explicit(&n_live, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&n_live, 1, memory_order_release);
     }
     free(p);
 }
 
 int64_t plait_alloc_balance(void)
 {
-    return atomic_load_explicit(&n_live, memory_order_relaxed);
+    return atomic_load_explicit(&n_live, memory_order_acquire);
 }

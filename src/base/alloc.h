@@ -16,7 +16,8 @@ void *plait_alloc_aligned(int64_t n_bytes);
 
 void plait_free(void *p);
 
-/* Allocations minus frees of this process; Python asks, too. */
+/* Allocations minus frees of this process; Python asks, too. Who finds it balanced sees what threads
+ * did before their frees. */
 PLAIT_EXPORT int64_t plait_alloc_balance(void);
 
 #endif
