@@ -1,7 +1,5 @@
 #include "base/bell.h"
 
-#include "base/clock.h"
-
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -12,11 +10,6 @@
 /* Turns of base/wait.h before a wait begins to think of sleeping: its spins, and as many yields. */
 enum { TURNS_BEFORE_SLEEP = 400, SLEEP_NS = 50000000 };
 
-/* Who is woken may get the core of who woke it, and then waits for the end of a slice there. So a wait
- * that has a core to itself goes on yielding until it is slow; that it has not, a yield shows that takes
- * longer than this (Cholesky of order 256 by two ranks, 2 cores, Linux 6: 0.35 ms instead of 0.4 to 3). */
-enum { SHARED_NS = 50000 };
-
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *limit)
 {
@@ -26,15 +19,6 @@ static void futex(_Atomic uint32_t *word, int operation, uint32_t value,
 bool plait_bell_sleeps(const plait_wait_t *wait)
 {
     return wait->n_polls >= TURNS_BEFORE_SLEEP || wait->is_slow;
-}
-
-static plait_status_t yield_turn(plait_wait_t *wait)
-{
-    const int64_t before = plait_clock_ns();
-    plait_status_t status = plait_wait_turn(wait);
-
-    wait->is_slow = wait->is_slow || plait_clock_ns() - before > SHARED_NS;
-    return status;
 }
 
 plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
@@ -50,10 +34,8 @@ plait_status_t plait_bell_turn_within(plait_bell_t *bell, plait_wait_t *wait,
     const struct timespec limit = {.tv_nsec = limit_ns};
     plait_status_t status = PLAIT_OK;
 
-    if (!plait_bell_sleeps(wait)) {
+    if (!wait->is_slow) {
         status = plait_wait_turn(wait);
-    } else if (!wait->is_slow) {
-        status = yield_turn(wait);
     } else {
         /* Registered first, looked again then: either this sees the end of the wait, or the
          * other side sees the sleeper. */

@@ -84,10 +84,10 @@ static int64_t source_of(const redist_t *t, int64_t at)
 
 static void fill_index(char *data, int64_t item, int64_t i, int64_t value)
 {
-    for (int64_t b = 0; b < item; b++) {
-        data[i * item + b] =
-            (char)((uint64_t)(value + 1) * 2654435761U >> (8 * (b % 4)));
-    }
+    const uint32_t word = (uint32_t)((uint64_t)(value + 1) * 2654435761U);
+    const uint32_t words[] = {word, word, word, word}; /* of complex128 */
+
+    memcpy(data + i * item, words, (size_t)item);
 }
 
 static void redist_rank(plait_comm_t *comm, void *context)
@@ -178,6 +178,9 @@ static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_
             redist_t test = {
                 .dtype = plait_dtype_at((f * n_codes + t) % plait_dtype_count()),
                 .text = "redist"};
+            if (is_quick() && (f + t + n_ranks) % 2 != 0) {
+                continue;
+            }
             if (layout_of(f, ndim, shape, grid_ndim, grid, splits[f % 3],
                           (f + 2 * t) % 3 == 1, &test.from) &&
                 layout_of(t, ndim, shape, grid_ndim, grid, splits[t % 3],

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "device/find.h"
 #include "folder.h"
+#include "mpi_host.h"
 #include "plait/coll.h"
 #include "transport/device_link.h"
 #include "transport/gpu_aware.h"
@@ -238,7 +239,7 @@ static inline void aware_places(uint64_t bits)
 
     CHECK(plait_device_force_link(&comm->end, &plait_link_mpi) == PLAIT_OK, "force");
     aware_expect(comm, BY_MPI, "in place");
-    case_all(comm);
+    case_part(comm, host_next_part(), HOST_PARTS);
     case_matched(comm);
     plait_comm_destroy(&comm);
 }

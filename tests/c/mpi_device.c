@@ -1,5 +1,6 @@
 /* The operations of plait/coll.h under mpiexec with arrays on a device of each process: by memory that
- * is shown to the others, by the host where it is not, and where ranks are on several nodes.
+ * is shown to the others, by the host where it is not, and where ranks are on several nodes. Each way has a part of
+ * dtypes and reductions, since it differs in how bytes travel.
  * tests/c/run_mpi.py runs it on each MPI of the machine. */
 #include "coll_cases.h"
 #include "device/pool.h"
@@ -27,7 +28,7 @@ static void check_all(uint64_t bits, bool is_shown)
               sum == size,
           "first");
     const check_device_counts_t before = check_device_counts(device);
-    case_all(comm);
+    case_part(comm, host_next_part(), HOST_PARTS);
     const check_device_counts_t after = check_device_counts(device);
     if (size > 1) {
         CHECK((after.across_bytes > before.across_bytes) == by_ipc, "%lld bytes across",

@@ -27,6 +27,17 @@ typedef struct {
 
 static host_t host;
 
+/* Which part of many cases comes next, the same on all ranks: each MPI begins with another one. */
+enum { HOST_PARTS = 4 };
+
+static inline int host_next_part(void)
+{
+    static int n_taken = 0;
+    const char *turn = getenv("PLAIT_TEST_TURN");
+
+    return (((turn != NULL) ? atoi(turn) : 0) + n_taken++) % HOST_PARTS;
+}
+
 static inline void host_find(const char *name, void *function_p)
 {
     void *address = dlsym(host.library, name);

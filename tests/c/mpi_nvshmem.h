@@ -6,6 +6,7 @@
 #include "check_device.h"
 #include "coll_cases.h"
 #include "comm/comm.h"
+#include "mpi_host.h"
 #include "nvshmem.h"
 #include "plait/coll.h"
 #include "transport/mpi.h"
@@ -56,7 +57,7 @@ static inline void nvshmem_values(uint64_t bits, plait_device_t *device)
           (long long)(after.across_bytes - before.across_bytes),
           (long long)(after.up_bytes - before.up_bytes),
           (long long)(after.n_waits - before.n_waits));
-    case_all(comm);
+    case_part(comm, host_next_part(), HOST_PARTS);
     case_matched(comm);
     plait_comm_destroy(&comm);
 }
