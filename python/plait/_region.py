@@ -27,7 +27,9 @@ def is_in_region() -> bool:
 
 region_p = jex.Primitive("plait_region")
 region_p.multiple_results = True
-region_p.def_abstract_eval(lambda *args, jaxpr: [v.aval for v in jaxpr.jaxpr.outvars])
+region_p.def_effectful_abstract_eval(
+    lambda *args, jaxpr: ([v.aval for v in jaxpr.jaxpr.outvars], jaxpr.effects - {_jax.EFFECT})
+)
 
 
 def _region_jvp(primals: Sequence, tangents: Sequence, *, jaxpr: Any) -> tuple:
