@@ -354,3 +354,10 @@ def test_reductions_are_values():
         _args.Reduction(0, "")
     )
     assert repr(plait.MAX) == "plait.MAX"
+
+
+def test_communicators_are_values():
+    comm = plait.Comm()
+    assert comm == plait.Comm() and hash(comm) == hash(plait.Comm()) and comm != 3
+    f = jax.jit(lambda x, comm: plait.allreduce(x, plait.SUM, comm=comm), static_argnums=1)
+    assert [f(1.0, plait.Comm()) for _ in range(2)] == [1, 1] and f._cache_size() == 1
