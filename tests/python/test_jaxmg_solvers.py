@@ -465,6 +465,11 @@ def test_refusals_of_potri_and_syevd():
         jaxmg_rows.syevd(a, 2048, mesh, ROWS)
     with pytest.raises(ValueError, match="T_A is 0; expected 1 or more"):
         jaxmg.potri(a, 0, mesh, COLUMNS)
+    for call, spec in ((jaxmg.potri, COLUMNS), (jaxmg_rows.potri, ROWS), (jaxmg.cyclic_1d, ROWS)):
+        with pytest.raises(TypeError, match="mesh is NoneType; expected jax.sharding.Mesh"):
+            call(a, 1, None, spec)
+        with pytest.raises(ValueError, match="'a' of the spec is no axis of the mesh"):
+            call(a, 1, jax.make_mesh((1,), ("q",)), spec)
 
 
 def test_refusals_of_rows():

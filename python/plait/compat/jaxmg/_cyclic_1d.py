@@ -13,7 +13,7 @@ import numpy as np
 import plait
 from jax import Array
 from jax.sharding import PartitionSpec as P
-from plait import _call, _groups, _layout
+from plait import _call, _groups, _layout, _mesh
 from plait.compat.jaxmg.utils import get_mesh_and_spec_from_array
 
 # ---- tilings -------------------------------------------------------------------------------------
@@ -106,6 +106,13 @@ def _parts(mesh: Any, spec: Any, axis: int) -> int:
     return math.prod(mesh.shape[name] for name in names)
 
 
+def check_mesh(mesh: Any, spec: Any, name: str) -> None:
+    """TypeError for what is no mesh, ValueError for one without the axes of the spec."""
+    if not hasattr(mesh, "axis_names"):
+        raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
+    _mesh.check_spec(_mesh.names_of(spec, 2, name, "in_specs"), mesh, (0, 0), name)
+
+
 def _columns(a: Array) -> tuple[Any, Any, int]:
     """Mesh and spec of a matrix, and how many devices split its columns."""
     mesh, spec = get_mesh_and_spec_from_array(a)
@@ -179,6 +186,7 @@ def cyclic_1d(a: Array, T_A: int, mesh: Any, in_specs: Any, pad: bool = True) ->
     entries = (*in_specs, None, None)
     if entries[0] is None or entries[1] is not None:
         raise ValueError("A must be sharded along the rows with PartitionSpec P(str, None).")
+    check_mesh(mesh, in_specs, "cyclic_1d")
     assert a.ndim == 2, "a must be a 2D array."
     ndev = _parts(mesh, in_specs, 0)
     n_rows, n = a.shape
