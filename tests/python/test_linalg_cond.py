@@ -66,6 +66,7 @@ def test_singular_and_not_finite():
     f = plait.linalg.lu(x, block=2)
     assert plait.linalg.cond(x, 1, block=2) == f.cond(np.inf) == np.inf
     assert np.isnan(plait.linalg.cholesky(x, block=2).cond())
+    assert plait.linalg.cond(meshes.put(0 * a, mesh)) == np.inf
     several = np.stack([np.diag(np.arange(1.0, n + 1) * i) for i in (1, 2, 0)])
     many = jax.vmap(lambda a: plait.linalg.cond(a, 1, mesh=mesh, spec=P(), block=2))
     got = plait.jit(many)(meshes.put(several, mesh))
