@@ -253,6 +253,7 @@ CASES = [
         ValueError,
         "alltoallv: x has 3 rows (shape (3,)), but the sum of counts[0] is 2",
     ),
+    (lambda x: plait.alltoallv(x, 3), TypeError, "expected: sequence of integers, got:"),
     (lambda x: plait.alltoallv(x, [[1], [2]]), ValueError, "counts has 2 rows, expected 1"),
     (lambda x: plait.alltoallv(x, [[1, 2]]), ValueError, "counts[0] has 2 entries, expected 1"),
     (
