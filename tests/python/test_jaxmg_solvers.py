@@ -491,6 +491,22 @@ def test_refusals_of_rows():
             call(a, 5, mesh, ROWS, pad=False)
 
 
+def test_padded_rows_compile_once():
+    mesh, a = meshes.make((2,)), matrices.definite(12)
+    parts = [np.pad(part, ((0, 4), (0, 0))) for part in np.split(a, 2)]
+    x = meshes.put(np.concatenate(parts), mesh, ROWS)
+    compiles = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiles.append(event) if "compile" in event else None
+    )
+    for _ in range(2):
+        compiles.clear()
+        jaxmg_rows.potri(x, 5, mesh, ROWS, pad=False)
+        jaxmg_rows.cyclic_1d(x, 5, mesh, ROWS, pad=False)
+    jax.monitoring.clear_event_listeners()
+    assert compiles == []
+
+
 def test_tilings_that_are_refused():
     mesh, a = meshes.make((4,)), matrices.definite(100)
     for call in (

@@ -4,6 +4,7 @@ Tile k, columns k T_A to (k + 1) T_A - 1, is the tile k div ndev of device k mod
 part is its shard's width rounded up to whole tiles; behind what it owns there are zeros.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -199,12 +200,20 @@ def cyclic_1d(a: Array, T_A: int, mesh: Any, in_specs: Any, pad: bool = True) ->
             f"pad=False, but with T_A={T_A}, we need padding of {padding} rows per device."
             f"Expected {n + ndev * padding} rows, but received {n_rows}"
         )
-        a = _shards(mesh, in_specs, lambda x: x[:shard_size])(a)
+        a = shards(mesh, in_specs, first_rows, n=shard_size)(a)
     return plait.redistribute(a, in_specs, block=T_A, mesh=mesh, spec=in_specs)
 
 
-def _shards(mesh: Any, spec: Any, function: Any) -> Any:
-    return jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
+@functools.lru_cache(maxsize=1024)
+def shards(mesh: Any, spec: Any, function: Any, **given: Any) -> Any:
+    """A function of each device's part, compiled once."""
+    part = functools.partial(function, **given)
+    return jax.jit(jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec))
+
+
+def first_rows(x: Array, n: int) -> Array:
+    """Those before the padding."""
+    return x[:n]
 
 
 def pad_rows(_a: Array, padding: int) -> Array:

@@ -198,12 +198,12 @@ def by_rows(program: Any, xs: dict, spec: Any, mesh: Any, T_A: int, pad: bool, n
     n_rows, n = xs["a"].shape
     padding = _check_padding(n_rows, n, ndev, T_A, pad)
     if padding:
-        bare = _cyclic_1d._shards(mesh, spec, lambda x: x[: n // ndev])
+        bare = _cyclic_1d.shards(mesh, spec, _cyclic_1d.first_rows, n=n // ndev)
         xs = xs | {"a": bare(xs["a"])}
 
     def padded(x: Array, axis: int) -> Array:
         split = P(*[None] * axis, spec[0])
-        return _cyclic_1d._shards(mesh, split, lambda x: _pad(x, axis, padding))(x)
+        return _cyclic_1d.shards(mesh, split, _pad, axis=axis, padding=padding)(x)
 
     results = _run(program, xs, spec, mesh, T_A, Form(n, 0, names), name)
     return results, padded if padding else (lambda x, axis: x)
