@@ -57,8 +57,8 @@ def _step_by_cholesky(x: Matrix, a: float, b: float, c: float) -> Matrix:
 
 
 def _unitary(a: Matrix) -> Matrix:
-    most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1))
-    scale = jnp.max(most)
+    most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1, initial=0))
+    scale = jnp.max(most, initial=0)
     scale = jnp.where(scale > 0, scale, jnp.ones((), scale.dtype))
     x = a.with_data(a.data / scale.astype(a.dtype))
     size = jnp.sqrt(x.total(lambda rows, columns, y: jnp.abs(y) ** 2))
@@ -71,7 +71,7 @@ def _unitary(a: Matrix) -> Matrix:
 @jax.custom_jvp
 def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     """U and H of a matrix with as many rows as columns or more."""
-    if a.m >= TALL * a.n:
+    if a.m >= max(1, TALL * a.n):
         q, r = qr(a)
         u, h = polar(r)
         return gemm(q, u), h
@@ -152,7 +152,7 @@ def _completed(u: Matrix) -> Matrix:
 @jax.custom_jvp
 def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
     """U, the singular values, descending, and V, of a matrix with m ≥ n."""
-    if a.m >= TALL * a.n:
+    if a.m >= max(1, TALL * a.n):
         q, r = qr(a)
         u, s, v = svd(r)
         return gemm(q, u), s, v
