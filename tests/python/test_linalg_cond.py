@@ -6,6 +6,7 @@ import meshes
 import numpy as np
 import plait
 import pytest
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 
@@ -71,6 +72,16 @@ def test_singular_and_not_finite():
     many = jax.vmap(lambda a: plait.linalg.cond(a, 1, mesh=mesh, spec=P(), block=2))
     got = plait.jit(many)(meshes.put(several, mesh))
     assert np.allclose(got[:2], n) and got[2] == np.inf
+
+
+@pytest.mark.parametrize("n", [3, 12])
+def test_explicit_axes(n):
+    mesh, a = meshes.make((4,), AxisType.Explicit), matrices.definite(n, cond=30)
+    x = meshes.put(a, mesh, P("a") if n % 4 == 0 else P())
+    for f in (lambda a: plait.linalg.cond(a, 1), lambda a: plait.linalg.cholesky(a).cond(np.inf)):
+        want = np.linalg.cond(a, 1)  # of a Hermitian matrix also the other
+        for got in (f(x), jax.jit(f)(x)):
+            assert want / 3 <= got <= want * (1 + 1e-12)
 
 
 def test_bad_input():
