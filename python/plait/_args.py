@@ -189,16 +189,20 @@ def tag(value: Any, name: str, argument: str, is_receive: bool) -> int:
     return number
 
 
-def _integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
+def _sequence(values: Any, name: str, argument: str) -> list:
     if isinstance(values, jax.core.Tracer):
         integer(values, name, argument)
     try:
-        given = list(values)
+        return list(values)
     except TypeError:
         raise TypeError(
             f'{name} got unexpected type for argument "{argument}" '
             f"(expected: sequence of integers, got: {type(values)})"
         ) from None
+
+
+def _integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
+    given = _sequence(values, name, argument)
     return tuple(integer(v, name, f"{argument}[{i}]") for i, v in enumerate(given))
 
 
@@ -223,9 +227,8 @@ def counts(values: Any, group: Group, name: str) -> tuple[int, ...]:
 def table(values: Any, group: Group, name: str) -> tuple[int, ...]:
     """Rows from each rank to each, by sending rank; equal on all ranks."""
     n = group.size
-    if isinstance(values, jax.core.Tracer):
-        integer(values, name, "counts")
-    rows = [_integers(row, name, f"counts[{i}]") for i, row in enumerate(values)]
+    given = _sequence(values, name, "counts")
+    rows = [_integers(row, name, f"counts[{i}]") for i, row in enumerate(given)]
     if len(rows) != n:
         raise ValueError(f"{name}: counts has {len(rows)} rows, expected {n}")
     for i, row in enumerate(rows):

@@ -94,6 +94,12 @@ class Comm:
             if _worlds and _worlds[0]._state is self._state:
                 _worlds.clear()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Comm) and other._state is self._state
+
+    def __hash__(self) -> int:
+        return id(self._state)
+
     def __repr__(self) -> str:
         return f"plait.Comm(#{self._ids['effect']}, rank {self.rank} of {self.size})"
 

@@ -14,7 +14,7 @@ ORDERS = (None, 2, *_dense_cond.ORDERS)
 def _by_values(a: Array, *, lay: Lay, deal: Deal) -> Array:
     x = _dense_args.deal_in(lay, a, deal)
     _, s, _ = _dense_svd.svd(x if x.m >= x.n else x.adjoint())
-    return s[0] / s[-1]
+    return jnp.where(s[-1] == 0, jnp.inf, s[0] / s[-1])  # of zeros, too
 
 
 def _by_estimate(a: Array, *, lay: Lay, deal: Deal, order: Any) -> Array:

@@ -64,11 +64,14 @@ class Operand:
         return Lay(self.spec, shape, room)
 
 
-def as_inexact(x: Any, name: str, argument: str = "a") -> Any:
-    """The operand with a dtype that solvers have; integers become floating, as in jax.numpy."""
+def as_inexact(x: Any, name: str, argument: str = "a", like: Any = None) -> Any:
+    """The operand with a dtype that solvers have; integers become floating, as in jax.numpy.
+
+    like: the dtype of the other operands.
+    """
     x = _args.as_array(x, name, argument)
     if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
-        x = x.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
+        x = x.astype(jax.dtypes.canonicalize_dtype(jnp.float64) if like is None else like)
     if x.dtype.name not in DTYPES:
         raise TypeError(
             f"{name}: {argument} has dtype {x.dtype.name}; expected {', '.join(DTYPES)} or integers"
@@ -87,7 +90,9 @@ def operands(
 
     shapes: what is data, where it is not the whole array.
     """
-    xs = {argument: as_inexact(x, name, argument) for argument, x in xs.items()}
+    xs = {argument: _args.as_array(x, name, argument) for argument, x in xs.items()}
+    like = next((x.dtype for x in xs.values() if x.dtype.name in DTYPES), None)
+    xs = {argument: as_inexact(x, name, argument, like) for argument, x in xs.items()}
     kinds = {argument: x.dtype.name for argument, x in xs.items()}
     if len(set(kinds.values())) > 1:
         given = ", ".join(f"{argument} is {kind}" for argument, kind in kinds.items())
@@ -115,7 +120,7 @@ def _home(x: Any) -> Any:
 
 def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
     """A right-hand side on the devices of a factor."""
-    b = as_inexact(b, name, "b")
+    b = as_inexact(b, name, "b", factor.dtype)
     if b.dtype != factor.dtype:
         raise TypeError(
             f"{name}: b is {b.dtype.name}, a is {factor.dtype.name}; expected one dtype, convert "

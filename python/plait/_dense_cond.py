@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 from plait import _dealt
 from plait._dealt import Matrix
 from plait._dense_lu import rows
@@ -64,7 +66,14 @@ def _signs(y: Any) -> Any:
     return jnp.where(size > 0, y / jnp.where(size > 0, size, 1).astype(y.dtype), 1)
 
 
-def _estimate(apply: Apply, n: int, dtype: Any) -> Any:
+def _on_mesh(mesh: Any, x: Any) -> Any:
+    """What all devices have alike, where types say so: on Explicit axes."""
+    if mesh is None or all(kind == AxisType.Auto for kind in mesh.axis_types):
+        return x
+    return jax.sharding.reshard(x, NamedSharding(mesh, P()))
+
+
+def _estimate(apply: Apply, n: int, dtype: Any, mesh: Any) -> Any:
     """‖b‖₁ from below, with apply(x, NONE) = b x."""
 
     def largest(x: Any) -> tuple[Any, Any]:
@@ -80,9 +89,9 @@ def _estimate(apply: Apply, n: int, dtype: Any) -> Any:
         return x, jnp.fmax(most, size), is_done.at[best].set(True)
 
     if n <= WIDTH:
-        return largest(jnp.eye(n, dtype=dtype))[1]
+        return largest(_on_mesh(mesh, jnp.eye(n, dtype=dtype)))[1]
     zero = jnp.zeros((), jnp.finfo(dtype).dtype)
-    first = (_first(n, dtype), zero, jnp.zeros(n, bool))
+    first = tuple(_on_mesh(mesh, x) for x in (_first(n, dtype), zero, jnp.zeros(n, bool)))
     x, most, _ = lax.fori_loop(0, STEPS, step, first)
     last = largest(x)[1]
     return jnp.where(jnp.isnan(last), last, jnp.fmax(most, last))
@@ -102,7 +111,7 @@ def _of_factor(kind: str, factor: tuple, order: Any, is_inverse: bool) -> Any:
         )
         return _dealt.collect(y, WHOLE)
 
-    return _estimate(apply, low.n, low.dtype)
+    return _estimate(apply, low.n, low.dtype, low.deal.mesh)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

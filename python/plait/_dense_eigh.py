@@ -24,7 +24,7 @@ MODES = ("nan", "zero", "lorentzian", "check")
 
 def _tolerance(w: Any) -> Any:
     """Eigenvalues that differ by less may be one: rounding of a matrix of this size and norm."""
-    return 10 * w.shape[0] * jnp.finfo(w.dtype).eps * jnp.max(jnp.abs(w))
+    return 10 * w.shape[0] * jnp.finfo(w.dtype).eps * jnp.max(jnp.abs(w), initial=0)
 
 
 def _gap(rows: Any, columns: Any, w: Any) -> Any:
@@ -45,7 +45,7 @@ def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
         one, zero = jnp.ones((), gap.dtype), jnp.zeros((), gap.dtype)
         is_zero = (rows == columns) | (columns >= w.shape[0])
         if mode == "lorentzian":
-            width = jnp.sqrt(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(w))
+            width = jnp.sqrt(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(w), initial=0)
             factor = gap / (gap * gap + width * width + jnp.finfo(w.dtype).tiny)
         else:
             is_zero |= _is_cluster(rows, columns, w) if mode != "nan" else False

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_batching import custom_vmap
 from plait._dealt import Matrix, identity
 from plait._dense import hermitian, real
 from plait._dense_eigh import eigh
@@ -57,8 +58,8 @@ def _step_by_cholesky(x: Matrix, a: float, b: float, c: float) -> Matrix:
 
 
 def _unitary(a: Matrix) -> Matrix:
-    most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1))
-    scale = jnp.max(most)
+    most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1, initial=0))
+    scale = jnp.max(most, initial=0)
     scale = jnp.where(scale > 0, scale, jnp.ones((), scale.dtype))
     x = a.with_data(a.data / scale.astype(a.dtype))
     size = jnp.sqrt(x.total(lambda rows, columns, y: jnp.abs(y) ** 2))
@@ -71,7 +72,7 @@ def _unitary(a: Matrix) -> Matrix:
 @jax.custom_jvp
 def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     """U and H of a matrix with as many rows as columns or more."""
-    if a.m >= TALL * a.n:
+    if a.m >= max(1, TALL * a.n):
         q, r = qr(a)
         u, h = polar(r)
         return gemm(q, u), h
@@ -149,10 +150,27 @@ def _completed(u: Matrix) -> Matrix:
     return q.map(turn, whole=(r.diagonal(),))
 
 
+@custom_vmap
+def _completed_if(is_singular: Any, u: Matrix) -> Matrix:
+    return lax.cond(is_singular, _completed, lambda u: u, u)
+
+
+@_completed_if.def_vmap
+def _completed_each(size: int, are_batched: list, *args: Any) -> tuple:
+    """One after the other: a batch of conditions is a selection, which has no place for a mesh."""
+
+    def batch(x: Any, is_batched: bool) -> Any:
+        return x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
+
+    every = jax.tree.map(batch, args, tuple(are_batched))
+    u = lax.map(lambda one: _completed_if(*one), every)
+    return u, jax.tree.map(lambda _: True, u)
+
+
 @jax.custom_jvp
 def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
     """U, the singular values, descending, and V, of a matrix with m ≥ n."""
-    if a.m >= TALL * a.n:
+    if a.m >= max(1, TALL * a.n):
         q, r = qr(a)
         u, s, v = svd(r)
         return gemm(q, u), s, v
@@ -162,7 +180,7 @@ def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
     if a.n > 0:
         # QDWH brings no singular value below ε to 1
         is_singular = s[-1] <= 10 * a.n * jnp.finfo(s.dtype).eps * s[0]
-        u = lax.cond(is_singular, _completed, lambda u: u, u)
+        u = _completed_if(is_singular, u)
     return u, s, v
 
 

@@ -40,7 +40,8 @@ def as_complex(x: Any, name: str) -> Any:
     raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or complex")
 
 
-def _scale(norm: str, n: int, sign: int, name: str) -> float:
+def _scale(norm: str | None, n: int, sign: int, name: str) -> float:
+    norm = "backward" if norm is None else norm  # as in numpy
     powers = {"backward": 0.0 if sign < 0 else 1.0, "ortho": 0.5}
     powers["forward"] = 1.0 - powers["backward"]
     if norm not in powers:
@@ -48,14 +49,18 @@ def _scale(norm: str, n: int, sign: int, name: str) -> float:
     return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
 
 
+def _integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(n) for n in values)
+    except TypeError:
+        raise TypeError(f"{name}: {argument} is {values!r}; expected integers") from None
+
+
 def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
     """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    try:
-        given = tuple(operator.index(a) for a in axes)
-    except TypeError:
-        raise TypeError(f"{name}: axes is {axes!r}; expected integers") from None
+    given = _integers(axes, name, "axes")
     for a in given:
         if not -ndim <= a < ndim:
             raise ValueError(f"{name}: axis {a} is out of bounds for an array of {ndim} axes")
@@ -136,9 +141,9 @@ def _sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int)
     operand = list(data)
     if s is not None:
         if len(s) != len(axes):
-            raise ValueError(f"{name}: s={tuple(s)} has {len(s)} entries for {len(axes)} axes")
+            raise ValueError(f"{name}: s={s} has {len(s)} entries for {len(axes)} axes")
         for a, n in zip(axes, s, strict=True):
-            out[a] = operator.index(n)
+            out[a] = n
             operand[a] = out[a] // 2 + 1 if kind.real == "result" and a == last else out[a]
     if kind.real == "operand":
         out = list(_half(operand, last))
@@ -223,5 +228,6 @@ def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
 def along(kind: Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
     """Any axes of an array."""
     x = _args.as_array(x, kind.name)
+    s = None if s is None else _integers(s, kind.name, "s")
     found = axes_of(axes, s, x.ndim, kind.name)
     return _transform(kind, x, found, s=s, shape=shape, **given)

@@ -355,14 +355,15 @@ _MORE = (
 
 
 def lower_region(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
-    """Lowers a jaxpr in which the effect is not what surrounds it has."""
+    """Lowers a jaxpr in which the effect is not what surrounds it has; others are."""
+    others = {effect: ctx.tokens_in.get(effect) for effect in ctx.tokens_in.effects()}
     outside, _lowering.is_region = _lowering.is_region, True
     try:
-        results, _ = mlir.jaxpr_subcomp(
+        results, tokens = mlir.jaxpr_subcomp(
             ctx.module_context,
             jaxpr.jaxpr,
             ctx.name_stack,
-            mlir.TokenSet({EFFECT: fresh_token()}),
+            mlir.TokenSet(others | {EFFECT: fresh_token()}),
             [],
             *args,
             dim_var_values=ctx.dim_var_values,
@@ -371,6 +372,8 @@ def lower_region(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
         )
     finally:
         _lowering.is_region = outside
+    if others:
+        ctx.set_tokens_out(mlir.TokenSet({effect: tokens.get(effect) for effect in others}))
     return results
 
 

@@ -102,7 +102,7 @@ def matrix_norm(
     ``shape`` is what is data of an array with padding at its tail, which does not count.
 
     Collective: over the mesh, in program order.  Shapes: (m, n) to a scalar, m and n not 0.
-    Raises: ValueError for another order; TypeError for derivatives.
+    Raises: ValueError for another order, or no elements; TypeError for derivatives.
     Adjoint: none.  Source: LAPACK lange; oracle ``numpy.linalg.norm``.
 
     Example:
@@ -113,6 +113,8 @@ def matrix_norm(
     data = _dense_args.check_matrix(a, "matrix_norm", shape=shape)
     if ord not in ORDERS:
         raise ValueError(f"matrix_norm: ord is {ord!r}; expected 'fro', 1, inf or 'max'")
+    if 0 in data:
+        raise ValueError(f"matrix_norm: a is {' x '.join(map(str, data))}; expected elements")
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "matrix_norm")["a"]
     return _dense_args.run(_norm_of_data, found.x, shape=data, order=ord, place=found.place)
 

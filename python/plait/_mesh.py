@@ -37,7 +37,10 @@ def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
         )
     if len(spec) > ndim:
         raise ValueError(f"{name}: {argument} {spec} has more entries than the array's {ndim} axes")
-    return (*map(axes_of, spec), *[()] * (ndim - len(spec)))
+    try:
+        return (*map(axes_of, spec), *[()] * (ndim - len(spec)))
+    except TypeError:
+        raise TypeError(f"{name}: {argument} {spec}; expected names of mesh axes") from None
 
 
 def check_spec(spec: Spec, mesh: Any, shape: tuple[int, ...], name: str) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -43,7 +44,7 @@ def redistribute(
         >>> plait.redistribute(jnp.arange(4), P()).tolist()
         [0, 1, 2, 3]
     """
-    x, place = _mesh.locate(x, mesh, spec, "redistribute")
+    x, place = _mesh.locate(x, mesh, spec, "redistribute", is_any_size=True)
     to = _mesh.names_of(to_spec, x.ndim, "redistribute", "to_spec")
     if place.mesh is None and not any(to) and shape is None:
         return x
@@ -90,7 +91,11 @@ def _check_dealt(
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    given = range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    axes = range(ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
+    try:
+        given = tuple(operator.index(a) for a in axes)
+    except TypeError:
+        raise TypeError(f"sum: axis is {axis!r}; expected integers") from None
     for a in given:
         if not -ndim <= a < ndim:
             raise ValueError(f"sum: axis {a} is out of bounds for an array of {ndim} axes")
@@ -141,5 +146,5 @@ def sum(  # noqa: A001 - the name is part of the interface
     axes = _axes(axis, x.ndim)
     if x.ndim == 0:
         return jnp.sum(x)
-    x, place = _mesh.locate(x, mesh, spec, "sum")
+    x, place = _mesh.locate(x, mesh, spec, "sum", is_any_size=True)
     return reduced(jnp.sum, x, place, axes)

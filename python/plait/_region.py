@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+import numpy as np
 from jax.interpreters import ad, batching, mlir
 from plait import _errors, _jax
 
@@ -27,7 +28,9 @@ def is_in_region() -> bool:
 
 region_p = jex.Primitive("plait_region")
 region_p.multiple_results = True
-region_p.def_abstract_eval(lambda *args, jaxpr: [v.aval for v in jaxpr.jaxpr.outvars])
+region_p.def_effectful_abstract_eval(
+    lambda *args, jaxpr: ([v.aval for v in jaxpr.jaxpr.outvars], jaxpr.effects - {_jax.EFFECT})
+)
 
 
 def _region_jvp(primals: Sequence, tangents: Sequence, *, jaxpr: Any) -> tuple:
@@ -47,7 +50,7 @@ batching.primitive_batchers[region_p] = _region_batch
 
 
 class _NoArrays:
-    """The result of a function that returns no array: a hidden one keeps the program alive."""
+    """The result of a function without leaves: a hidden array keeps the program alive."""
 
     def __init__(self, hidden: Any, result: Any):
         self.hidden, self.result = hidden, result
@@ -72,11 +75,12 @@ class _Same:
 
 
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) or hasattr(leaf, "__array__")
+    """Whether it is a value of the program; NumPy's numbers and classes may be static arguments."""
+    return isinstance(leaf, jax.Array | jax.core.Tracer | np.ndarray)
 
 
 def _region(f: Callable, hides: bool) -> Callable:
-    """See `region`; hides: a function without array results returns a `_NoArrays`."""
+    """See `region`; hides: a function without results returns a `_NoArrays`."""
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -92,8 +96,8 @@ def _region(f: Callable, hides: bool) -> Callable:
             given = [next(rest) if a else leaf for a, leaf in zip(is_array, leaves, strict=True)]
             a, k = jax.tree.unflatten(tree, given)
             out, made["tree"] = jax.tree.flatten(f(*a, **k))
-            made["is_hidden"] = hides and not any(map(_is_array, out))
-            return [jnp.zeros((0,), jnp.float32), *out] if made["is_hidden"] else out
+            made["is_hidden"] = hides and not out
+            return [jnp.zeros((0,), jnp.float32)] if made["is_hidden"] else out
 
         with _is_in_region(True):
             jaxpr, consts = _jax.close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
@@ -102,7 +106,7 @@ def _region(f: Callable, hides: bool) -> Callable:
         else:
             out = _jax.inline(jaxpr)(*consts, *arrays)
         if made["is_hidden"]:
-            return _NoArrays(out[0], jax.tree.unflatten(made["tree"], out[1:]))
+            return _NoArrays(out[0], jax.tree.unflatten(made["tree"], []))
         return jax.tree.unflatten(made["tree"], out)
 
     return wrapped

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _args, _fourier, _jax, _mesh, _mesh_rules
@@ -18,18 +20,26 @@ from plait._redist import redistribute
 # ---- frequencies ---------------------------------------------------------------------------------
 
 
-def _spacings(d: Any, n: int, name: str, argument: str) -> tuple[float, ...]:
-    values = tuple(d) if isinstance(d, Sequence) else (d,) * n
+def _is_traced(x: Any) -> bool:
+    return isinstance(x, jax.core.Tracer)
+
+
+def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
+    """One for each axis: a float, or what is traced."""
+    is_one = not isinstance(d, Sequence) and np.ndim(d) == 0
+    values = (d,) * n if is_one else tuple(d)
     if len(values) != n:
         raise ValueError(f"{name}: {argument} has {len(values)} entries for {n} axes")
-    return tuple(float(v) for v in values)
+    return tuple(v if _is_traced(v) else float(v) for v in values)
 
 
-def _part(axis: int, n: int, step: float, is_half: bool, names: tuple, dtype: Any, y: Any) -> Any:
-    """One axis's frequencies in one device's part of y; 0 where it has padding."""
-    n_here = y.shape[axis]
+def _part(
+    axis: int, n: int, step: float, is_half: bool, names: tuple, dtype: Any, dims: Any
+) -> Any:
+    """One axis's frequencies in a device's part of these extents; 0 where it has padding."""
+    n_here = dims[axis]
     first = jax.lax.axis_index(names) * n_here if names else 0
-    shape = [n_here if a == axis else 1 for a in range(y.ndim)]
+    shape = [n_here if a == axis else 1 for a in range(len(dims))]
     j = first + jax.lax.broadcasted_iota(jnp.int32, shape, axis)
     n_kept = n // 2 + 1 if is_half else n
     if not is_half:
@@ -39,29 +49,80 @@ def _part(axis: int, n: int, step: float, is_half: bool, names: tuple, dtype: An
     return jnp.where(is_data, j, 0).astype(dtype) * jnp.asarray(step, dtype)
 
 
+def _along_one(place: _mesh.Place, axis: int) -> Spec:
+    """How the frequencies of an axis are split."""
+    return tuple(names if a == axis else () for a, names in enumerate(place.spec))
+
+
+def _results(y: Any, *, place: _mesh.Place, extents: tuple, wanted: tuple, dtype: Any) -> list:
+    whole = NamedSharding(y.sharding.mesh, P(*[None] * len(extents)))
+    like = y.update(shape=extents, sharding=whole)
+    results = []
+    for axis, *_ in wanted:
+        shape = tuple(n if a == axis else 1 for a, n in enumerate(extents))
+        results.append(_mesh_rules.typed(like, shape, dtype, _along_one(place, axis)))
+    return results
+
+
+def _lower(
+    ctx: Any, y: Any, *, place: _mesh.Place, extents: tuple, wanted: tuple, dtype: Any
+) -> Sequence:
+    here = _mesh_rules.local_shape(place.mesh, extents, place.spec)
+
+    def parts(_: Any) -> list:
+        return [_part(*one, place.spec[one[0]], dtype, here) for one in wanted]
+
+    def whole(_: Any) -> list:
+        if place.mesh is None:
+            return parts(_)
+        splits = [_mesh_rules.to_partition_spec(_along_one(place, one[0])) for one in wanted]
+        given = {"mesh": place.mesh, "in_specs": P(), "out_specs": splits}
+        return jax.shard_map(parts, **given, check_vma=False)(jnp.int32(0))
+
+    return _jax.lower_traced(ctx, whole, [y])
+
+
 @functools.lru_cache(maxsize=1024)
-def _maker(place: _mesh.Place, wanted: tuple, dtype: Any) -> Any:
-    """From a spectrum to the frequencies of its axes; only its place is looked at.
+def _program(given: tuple) -> Any:
+    return jax.jit(functools.partial(_frequencies_p().bind, **dict(given)))
 
-    They depend on it, by a sum of no elements: a program that does not need its argument drops
-    it, and with it the devices to run on.
+
+def _run(y: Any, **params: Any) -> list:
+    with _jax.compiled():
+        return _program(tuple(sorted(params.items())))(y)
+
+
+def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple:
+    results = _frequencies_p().bind(*primals, **params)
+    return results, [_jax.zero_tangent(k) for k in results]
+
+
+def _batch(args: tuple, dims: tuple, **params: Any) -> tuple:
+    results = _frequencies_p().bind(*args, **params)
+    return results, [None] * len(results)
+
+
+@functools.cache
+def _frequencies_p() -> Any:
+    """From a spectrum, of which nothing but the devices is looked at, to frequencies of its axes.
+
+    A primitive: what depends on no operand is a constant to derivatives of loops, which compute it
+    before the loop, where nothing says on which devices.
     """
+    made = jex.Primitive("plait_mesh_frequencies")
+    made.multiple_results = True
+    made.def_abstract_eval(_results)
+    made.def_impl(_run)
+    _jax.needs_devices(made)
+    mlir.register_lowering(made, _lower)
+    ad.primitive_jvps[made] = _jvp
+    batching.primitive_batchers[made] = _batch
+    return made
 
-    def parts(y: Any) -> tuple:
-        nothing = jnp.sum(jnp.real(y[(slice(0, 0),) * y.ndim])).astype(dtype)
-        return tuple(nothing + _part(*one, place.spec[one[0]], dtype, y) for one in wanted)
 
-    if place.mesh is None:
-        return jax.jit(parts)
-    split = [[e if a == one[0] else () for a, e in enumerate(place.spec)] for one in wanted]
-    mapped = jax.shard_map(
-        parts,
-        mesh=place.mesh,
-        in_specs=_mesh_rules.to_partition_spec(place.spec),
-        out_specs=tuple(_mesh_rules.to_partition_spec(s) for s in split),
-        check_vma=False,  # the sum of no elements is the same everywhere, which nothing can tell
-    )
-    return jax.jit(mapped)
+def _counted(y: Any, place: _mesh.Place, wanted: tuple, dtype: Any) -> list:
+    given = {"place": place, "extents": tuple(y.shape), "wanted": wanted, "dtype": dtype}
+    return _frequencies_p().bind(y, **given)
 
 
 def _wanted(axes: tuple, sizes: Sequence[int], steps: tuple, angular: bool, is_half: bool) -> tuple:
@@ -71,6 +132,12 @@ def _wanted(axes: tuple, sizes: Sequence[int], steps: tuple, angular: bool, is_h
         (a, n, turn / (max(n, 1) * step), is_half and a == axes[-1])
         for a, n, step in zip(axes, sizes, steps, strict=True)
     )
+
+
+def _divided(found: Sequence, steps: tuple) -> tuple:
+    """Frequencies for distances of 1 where these are traced, for the distances."""
+    pairs = zip(found, steps, strict=True)
+    return tuple(k / h.astype(k.dtype) if _is_traced(h) else k for k, h in pairs)
 
 
 def frequencies(
@@ -91,9 +158,10 @@ def frequencies(
         room = [2 * n - 1 if is_half and a == axes[-1] else n for a, n in enumerate(y.shape)]
         dims = _mesh.data_of(shape, tuple(room), 0, name)
     steps = _spacings(d, len(axes), name, "d")
-    wanted = _wanted(axes, [dims[a] for a in axes], steps, angular, is_half)
     dtype = jnp.dtype("float64" if y.dtype.name in _fourier.DOUBLE else "float32")
-    return _maker(place, wanted, dtype)(jax.lax.stop_gradient(y))
+    known = [1.0 if _is_traced(h) else h for h in steps]
+    wanted = _wanted(axes, [dims[a] for a in axes], known, angular, is_half)
+    return _divided(_counted(y, place, wanted, dtype), steps)
 
 
 # ---- there and back ------------------------------------------------------------------------------
@@ -279,15 +347,16 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
     is_real = not jnp.issubdtype(f.dtype, jnp.complexfloating)
     axes = _fourier.axes_of(axes, None, f.ndim, name)
     steps = _spacings(spacing, len(axes), name, "spacing")
-    if min(abs(h) for h in steps) == 0:
+    known = [1.0 if _is_traced(h) else h for h in steps]
+    if 0 in known:
         raise ValueError(f"{name}: spacing is {spacing}; expected none to be 0")
     f, place = _mesh.locate(f, mesh, spec, name)
     middle = _between(place.spec, axes, name)
     y = _there(f, axes, None, is_real, place.spec, middle, place.mesh)
     sizes = [f.shape[a] for a in axes]
-    wanted = _wanted(axes, sizes, steps, True, is_real)
+    wanted = _wanted(axes, sizes, known, True, is_real)
     real = jnp.dtype("float32" if y.dtype == "complex64" else "float64")
-    k = _maker(_mesh.Place(place.mesh, middle), wanted, real)(jax.lax.stop_gradient(y))
+    k = _divided(_counted(y, _mesh.Place(place.mesh, middle), wanted, real), steps)
     k2 = functools.reduce(jnp.add, [ki * ki for ki in k])
     inverse = jnp.where(k2 > 0, -1 / jnp.where(k2 > 0, k2, 1), 0).astype(y.dtype)
     return _back(y * inverse, axes, f.shape, is_real, middle, place.spec, place.mesh)

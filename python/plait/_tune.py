@@ -78,14 +78,21 @@ class TunedMesh(Mesh):
     table: tuple[Row, ...]
     padded_shape: tuple[int, ...]
     is_remembered: bool
+    _plain: Mesh
 
     @classmethod
     def _make(cls, mesh: Mesh, **more: Any) -> "TunedMesh":
         # Meshes are one object for equal arguments, which is no place for measurements.
         made = object.__new__(cls)
         made.__dict__.update(mesh.__dict__)
-        made.__dict__.update(more)
+        made.__dict__.update(more, _plain=mesh)
         return made
+
+    def __eq__(self, other: object) -> bool:
+        return self._plain == (other._plain if isinstance(other, TunedMesh) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._plain)
 
     def report(self) -> str:
         """The table as text."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jax import Array
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
 from plait._fourier import Kind, along, three
 from plait._spectral import convolve, frequencies, solve_poisson
 
@@ -84,7 +85,7 @@ def autotune(
 def pfft3d(
     x: Array,
     *,
-    norm: str = "backward",
+    norm: str | None = "backward",
     layout: str | P = "transposed",
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
@@ -124,7 +125,7 @@ def pfft3d(
 def pifft3d(
     x: Array,
     *,
-    norm: str = "backward",
+    norm: str | None = "backward",
     layout: str | P = "transposed",
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
@@ -152,7 +153,7 @@ def pifft3d(
 def prfft3d(
     x: Array,
     *,
-    norm: str = "backward",
+    norm: str | None = "backward",
     layout: str | P = "transposed",
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
@@ -182,7 +183,7 @@ def prfft3d(
 def pirfft3d(
     x: Array,
     *,
-    norm: str = "backward",
+    norm: str | None = "backward",
     layout: str | P = "transposed",
     shape: tuple[int, int, int] | None = None,
     mesh: Any = None,
@@ -213,7 +214,7 @@ def fftn(
     x: Array,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = "backward",
     *,
     layout: str | P = "natural",
     shape: Sequence[int] | None = None,
@@ -246,7 +247,7 @@ def ifftn(
     x: Array,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = "backward",
     *,
     layout: str | P = "natural",
     shape: Sequence[int] | None = None,
@@ -279,7 +280,7 @@ def rfftn(
     x: Array,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = "backward",
     *,
     layout: str | P = "natural",
     shape: Sequence[int] | None = None,
@@ -312,7 +313,7 @@ def irfftn(
     x: Array,
     s: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
-    norm: str = "backward",
+    norm: str | None = "backward",
     *,
     layout: str | P = "natural",
     shape: Sequence[int] | None = None,
@@ -345,7 +346,7 @@ def irfftn(
 
 def fftfreqn(
     y: Array,
-    d: float | Sequence[float] = 1.0,
+    d: ArrayLike | Sequence[float] = 1.0,
     *,
     axes: Sequence[int] | None = None,
     shape: Sequence[int] | None = None,
@@ -381,7 +382,7 @@ def fftfreqn(
 
 def rfftfreqn(
     y: Array,
-    d: float | Sequence[float] = 1.0,
+    d: ArrayLike | Sequence[float] = 1.0,
     *,
     axes: Sequence[int] | None = None,
     shape: Sequence[int] | None = None,
@@ -441,7 +442,7 @@ def fftconvolve(
 def poisson(
     f: Array,
     *,
-    spacing: float | Sequence[float] = 1.0,
+    spacing: ArrayLike | Sequence[float] = 1.0,
     axes: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,

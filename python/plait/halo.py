@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from plait import _coll_rules, _core, _mesh, _mesh_rules
 
@@ -48,6 +49,7 @@ class _Ghosts:
 
 
 def _per_axis(value: Any, ndim: int, name: str, argument: str) -> tuple:
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     is_one = isinstance(value, str) or not isinstance(value, Sequence)
     values = (value,) * ndim if is_one else tuple(value)
     if len(values) != ndim:

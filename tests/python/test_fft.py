@@ -55,6 +55,12 @@ def test_norms_and_dtypes(norm, dtype):
     close(plait.fft.pifft3d(x, norm=norm), oracle.fft(a, 1, norm, AXES), y.dtype)
 
 
+def test_norm_none_is_numpys():
+    a = meshes.random((3, 4, 2))
+    for ours, theirs in ((plait.fft.ifftn, np.fft.ifftn), (plait.fft.rfftn, np.fft.rfftn)):
+        close(ours(a, norm=None), theirs(a, norm=None))
+
+
 @pytest.mark.parametrize("size", [(2, 2, 1), (2, 34, 3), (6, 4, 37), (4, 4, 101), (8, 2, 7)])
 def test_odd_sizes(size):
     mesh = meshes.make((2,))

@@ -251,6 +251,7 @@ def test_errors():
         (lambda: plait.fft.fftn(x, axes=(0, 0)), ValueError, "each axis once"),
         (lambda: plait.fft.fftn(x, axes=(3,)), ValueError, "out of bounds"),
         (lambda: plait.fft.fftn(x, (2,), (0, 1)), ValueError, "1 entries for 2 axes"),
+        (lambda: plait.fft.fftn(x, 4), TypeError, "fftn: s is 4; expected integers"),
         (lambda: plait.fft.rfftn(x.astype(complex)), TypeError, "complex128"),
         (lambda: plait.fft.fftn(x, layout="other"), ValueError, "PartitionSpec"),
         (lambda: plait.fft.fftn(x, norm="other"), ValueError, "norm is 'other'"),

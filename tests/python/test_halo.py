@@ -165,6 +165,8 @@ def test_periodic_in_booleans():
     x = meshes.put(meshes.random((4, 3)), mesh, P("a"))
     want = plait.halo.pad(x, 1, boundary=("periodic", "zero"))
     assert np.array_equal(plait.halo.pad(x, 1, periodic=(True, False)), want)
+    for flags, width in ((np.array([True, False]), 1), ((True, False), np.ones((2, 2), int))):
+        assert np.array_equal(plait.halo.pad(x, width, periodic=flags), want)
     assert np.array_equal(plait.halo.exchange(want, 1, periodic=(True, False)), want)
     assert np.array_equal(
         plait.halo.reduce(want, 1, periodic=False), plait.halo.reduce(want, 1, boundary="zero")

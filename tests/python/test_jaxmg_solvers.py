@@ -465,6 +465,11 @@ def test_refusals_of_potri_and_syevd():
         jaxmg_rows.syevd(a, 2048, mesh, ROWS)
     with pytest.raises(ValueError, match="T_A is 0; expected 1 or more"):
         jaxmg.potri(a, 0, mesh, COLUMNS)
+    for call, spec in ((jaxmg.potri, COLUMNS), (jaxmg_rows.potri, ROWS), (jaxmg.cyclic_1d, ROWS)):
+        with pytest.raises(TypeError, match="mesh is NoneType; expected jax.sharding.Mesh"):
+            call(a, 1, None, spec)
+        with pytest.raises(ValueError, match="'a' of the spec is no axis of the mesh"):
+            call(a, 1, jax.make_mesh((1,), ("q",)), spec)
 
 
 def test_refusals_of_rows():
@@ -484,6 +489,22 @@ def test_refusals_of_rows():
             call(a, 1, mesh, "a")
         with pytest.raises(AssertionError, match="we need padding of 4 rows per device.*20 rows"):
             call(a, 5, mesh, ROWS, pad=False)
+
+
+def test_padded_rows_compile_once():
+    mesh, a = meshes.make((2,)), matrices.definite(12)
+    parts = [np.pad(part, ((0, 4), (0, 0))) for part in np.split(a, 2)]
+    x = meshes.put(np.concatenate(parts), mesh, ROWS)
+    compiles = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, *_, **__: compiles.append(event) if "compile" in event else None
+    )
+    for _ in range(2):
+        compiles.clear()
+        jaxmg_rows.potri(x, 5, mesh, ROWS, pad=False)
+        jaxmg_rows.cyclic_1d(x, 5, mesh, ROWS, pad=False)
+    jax.monitoring.clear_event_listeners()
+    assert compiles == []
 
 
 def test_tilings_that_are_refused():

@@ -196,3 +196,15 @@ def test_batch_of_gradients_and_batch_of_batches():
     want = of(jnp.linalg.solve, jnp.linalg.qr)(a, b)
     for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert np.allclose(g, w, rtol=1e-9, atol=1e-9 * np.abs(w).max())
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_singular_values_of_batches(kind):
+    mesh, a = meshes.make((2,), kind), meshes.random((3, 4, 4))
+    a[1, :, 0] = 0  # its vectors are completed
+    x = meshes.put(a, mesh, P(None, "a"))
+    f = plait.jit(jax.vmap(lambda a: plait.linalg.svd(a, mesh=mesh, spec=P("a"))))
+    u, s, vh = map(np.asarray, f(x))
+    for i in range(3):
+        matrices.check_orthonormal(u[i])
+        matrices.check_product((u[i] * s[i], vh[i]), a[i], 4)

@@ -100,6 +100,15 @@ def test_not_definite():
     assert f(meshes.put(a, mesh))[-1] == 0
 
 
+def test_right_hand_sides_of_integers():
+    a, b = matrices.definite(8, "float32"), np.arange(8)
+    f = plait.linalg.cholesky(a)
+    for x in (f.solve(b), plait.linalg.potrs(a, b), plait.linalg.lstsq(a, b)):
+        assert x.dtype == "float32"
+        matrices.check_solution(a, x, b)
+    matrices.check_product((plait.linalg.matmul(b[None], a),), b[None] @ a.astype(float), 8)
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="cholesky: a is 2 x 3; expected a square matrix"):
         plait.linalg.cholesky(np.zeros((2, 3)))

@@ -6,6 +6,7 @@ import meshes
 import numpy as np
 import plait
 import pytest
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 
@@ -66,10 +67,21 @@ def test_singular_and_not_finite():
     f = plait.linalg.lu(x, block=2)
     assert plait.linalg.cond(x, 1, block=2) == f.cond(np.inf) == np.inf
     assert np.isnan(plait.linalg.cholesky(x, block=2).cond())
+    assert plait.linalg.cond(meshes.put(0 * a, mesh)) == np.inf
     several = np.stack([np.diag(np.arange(1.0, n + 1) * i) for i in (1, 2, 0)])
     many = jax.vmap(lambda a: plait.linalg.cond(a, 1, mesh=mesh, spec=P(), block=2))
     got = plait.jit(many)(meshes.put(several, mesh))
     assert np.allclose(got[:2], n) and got[2] == np.inf
+
+
+@pytest.mark.parametrize("n", [3, 12])
+def test_explicit_axes(n):
+    mesh, a = meshes.make((4,), AxisType.Explicit), matrices.definite(n, cond=30)
+    x = meshes.put(a, mesh, P("a") if n % 4 == 0 else P())
+    for f in (lambda a: plait.linalg.cond(a, 1), lambda a: plait.linalg.cholesky(a).cond(np.inf)):
+        want = np.linalg.cond(a, 1)  # of a Hermitian matrix also the other
+        for got in (f(x), jax.jit(f)(x)):
+            assert want / 3 <= got <= want * (1 + 1e-12)
 
 
 def test_bad_input():

@@ -144,6 +144,8 @@ def test_norms():
     assert plait.linalg.matrix_norm(np.zeros((3, 3))) == 0
     with pytest.raises(ValueError, match="ord is 2; expected 'fro', 1, inf or 'max'"):
         plait.linalg.matrix_norm(a, 2)
+    with pytest.raises(ValueError, match="matrix_norm: a is 0 x 3; expected elements"):
+        plait.linalg.matrix_norm(np.zeros((0, 3)))
     with pytest.raises(TypeError, match="matrix_norm: it has no derivative"):
         jax.grad(plait.linalg.matrix_norm)(np.ones((3, 3)))
 

@@ -108,3 +108,18 @@ def first_order(function, like):
         return function(a), jax.jvp(value, (a,), (jnp.asarray(da),))[1], jax.grad(value)(a)
 
     return jax.jit(every)
+
+
+@pytest.mark.parametrize("m, n", [(0, 0), (3, 0), (0, 4)])
+def test_without_elements(m, n):
+    a = np.zeros((m, n))
+    u, s, vh = plait.linalg.svd(a)
+    assert u.shape == (m, 0) and s.shape == (0,) and vh.shape == (0, n)
+    assert jax.grad(lambda a: jnp.sum(plait.linalg.svd(a).s))(a).shape == (m, n)
+    if m >= n:
+        u, h = plait.linalg.polar(a)
+        assert u.shape == (m, n) and h.shape == (n, n)
+    if m == n:
+        for mode in ("nan", "zero", "lorentzian", "check"):
+            f = lambda a, mode=mode: jnp.sum(plait.linalg.eigh(a, degenerate=mode)[1])  # noqa: E731
+            assert jax.grad(f)(a).shape == (m, n)

@@ -8,6 +8,7 @@ import numpy as np
 import plait
 import pytest
 from jax import lax
+from jax.experimental import io_callback
 from plait import _core
 
 A = jnp.ones((200, 200)) * 1e-3 + jnp.eye(200) * 0.1
@@ -262,3 +263,35 @@ def test_jit_passes_everything_through():
     assert donated(x).tolist() == [1] * 8 and x.is_deleted()
     y = jnp.ones(8)
     assert plait.allreduce(y, plait.SUM, donate=True).tolist() == [1] * 8 and y.is_deleted()
+
+
+def test_other_ordered_effects_stay_in_order():
+    def f(x, mark):
+        for i in range(3):
+            io_callback(mark, None, i, ordered=True)
+            x = op(x, i + 1)
+        return x
+
+    for wrap in (plait.jit, lambda g: jax.jit(plait.region(g))):
+        seen = []
+        plait.block(wrap(lambda x, seen=seen: f(x, lambda i: seen.append(int(i))))(A))
+        jax.effects_barrier()
+        assert seen == [0, 1, 2]
+
+
+def test_static_arguments_may_be_numpys():
+    f = plait.jit(
+        lambda x, n, dtype: plait.allreduce(x.astype(dtype), plait.SUM) * jnp.ones(n, dtype),
+        static_argnums=1,
+        static_argnames="dtype",
+    )
+    for n, dtype in ((2, np.float32), (np.int64(2), np.dtype("float32"))):
+        y = f(jnp.ones(()), n, dtype=dtype)
+        assert y.tolist() == [1, 1] and y.dtype == dtype
+
+
+def test_results_that_are_numbers_are_arrays():
+    f = plait.jit(lambda x: (op(x, 5), {"n": 3, "none": None})[1])
+    for _ in range(2):
+        out = f(A)
+        assert isinstance(out["n"], jax.Array) and out["n"] == 3 and out["none"] is None

@@ -253,6 +253,7 @@ CASES = [
         ValueError,
         "alltoallv: x has 3 rows (shape (3,)), but the sum of counts[0] is 2",
     ),
+    (lambda x: plait.alltoallv(x, 3), TypeError, "expected: sequence of integers, got:"),
     (lambda x: plait.alltoallv(x, [[1], [2]]), ValueError, "counts has 2 rows, expected 1"),
     (lambda x: plait.alltoallv(x, [[1, 2]]), ValueError, "counts[0] has 2 entries, expected 1"),
     (
@@ -354,3 +355,10 @@ def test_reductions_are_values():
         _args.Reduction(0, "")
     )
     assert repr(plait.MAX) == "plait.MAX"
+
+
+def test_communicators_are_values():
+    comm = plait.Comm()
+    assert comm == plait.Comm() and hash(comm) == hash(plait.Comm()) and comm != 3
+    f = jax.jit(lambda x, comm: plait.allreduce(x, plait.SUM, comm=comm), static_argnums=1)
+    assert [f(1.0, plait.Comm()) for _ in range(2)] == [1, 1] and f._cache_size() == 1

@@ -87,6 +87,15 @@ def test_sum(axis, kind):
     assert np.allclose(g, np.broadcast_to(full, a.shape), rtol=1e-13)
 
 
+def test_what_the_mesh_does_not_divide_is_whole():
+    mesh, a = meshes.make((4,)), meshes.random((6, 8))
+    x = meshes.put(a, mesh)
+    total = jax.jit(lambda v: plait.sum(v, axis=np.int64(0), mesh=mesh))
+    assert np.allclose(total(x), np.sum(a, 0), rtol=1e-14)
+    split = jax.jit(lambda v: plait.redistribute(v, P(None, "a"), mesh=mesh))
+    assert np.array_equal(split(x), a)
+
+
 def test_sum_of_replicas_counts_once():
     mesh = meshes.make((2, 2))
     x = meshes.put(np.ones((4, 4), np.int32), mesh, P("a"))
@@ -103,10 +112,14 @@ def test_bad_input():
         plait.redistribute(x, P("a", "a"))
     with pytest.raises(ValueError, match="more entries than the array's 2 axes"):
         plait.redistribute(x, P(None, None, "a"))
+    with pytest.raises(TypeError, match="to_spec .*UNCONSTRAINED.*; expected names of mesh axes"):
+        plait.redistribute(x, P(P.UNCONSTRAINED))
     with pytest.raises(TypeError, match="to_spec is str"):
         plait.redistribute(x, "a")
     with pytest.raises(ValueError, match="sum: axis 2 is out of bounds"):
         plait.sum(x, axis=2)
+    with pytest.raises(TypeError, match="sum: axis is 'x'; expected integers"):
+        plait.sum(x, axis="x")
     inside = jax.shard_map(plait.sum, mesh=mesh, in_specs=P("a"), out_specs=P())
     with pytest.raises(TypeError, match="call it outside jax.shard_map"):
         jax.jit(inside)(x)

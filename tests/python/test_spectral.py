@@ -99,6 +99,35 @@ def test_frequencies_on_one_device():
         np.testing.assert_allclose(np.asarray(got)[0], np.fft.rfftfreq(4))
 
 
+def test_distances_that_are_arrays_or_traced():
+    mesh, d = meshes.make((2, 4)), np.array([0.3, 1.0, 2.0])
+    x = meshes.put(meshes.random((4, 4, 3)), mesh, P("a", "b"))
+    want = [np.fft.fftfreq(n, h) for n, h in zip(x.shape, d, strict=True)]
+    for make in (plait.fft.fftfreqn, jax.jit(plait.fft.fftfreqn)):
+        for given in (d, jnp.asarray(d)):
+            for k, w in zip(make(x, given), want, strict=True):
+                np.testing.assert_allclose(np.ravel(k), w, rtol=1e-15)
+    u = plait.fft.poisson(x, spacing=tuple(d))
+    for solve in (plait.fft.poisson, jax.jit(plait.fft.poisson)):
+        np.testing.assert_allclose(solve(x, spacing=d), u, atol=1e-14)
+    slope = jax.grad(lambda h: jnp.sum(plait.fft.fftfreqn(x, h)[0] ** 2))(0.5)
+    np.testing.assert_allclose(slope, -2 / 0.5 * np.sum(np.fft.fftfreq(4, 0.5) ** 2))
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.checkpoint])
+def test_frequencies_in_eager_derivatives_of_loops(wrap):
+    mesh, a = meshes.make((2, 4)), meshes.random((4, 4, 3))
+    x = meshes.put(a, mesh, P("a", "b"))
+
+    @wrap
+    def step(v, _):
+        return v * (1 + plait.fft.fftfreqn(v)[0]), None
+
+    slope = jax.grad(lambda v: jnp.sum(jax.lax.scan(step, v, None, length=2)[0] ** 2))(x)
+    grown = 1 + np.fft.fftfreq(4)[:, None, None]
+    np.testing.assert_allclose(slope, 2 * a * grown**4, rtol=1e-13)
+
+
 # ---- convolution ---------------------------------------------------------------------------------
 
 SIZES = [(8, 8, 6), (3, 2, 5), (1, 1, 1)]

@@ -74,6 +74,9 @@ def test_mesh_is_one_for_shardings(n, dtype):
     assert list(mesh.devices.flat) == jax.devices()[:n] and mesh.axis_names == ("x", "y")
     a = meshes.random(SHAPE, dtype)
     x = jax.device_put(a, NamedSharding(mesh, mesh.spec))
+    plain = jax.sharding.Mesh(mesh.devices, mesh.axis_names)
+    assert mesh == plain == mesh and hash(mesh) == hash(plain) and mesh != 3
+    assert x.sharding == NamedSharding(plain, mesh.spec)
     want, tolerance = np.fft.fftn(a), 1e4 * meshes.eps(dtype)
     forward = plait.jit(lambda v: plait.fft.pfft3d(v, layout=mesh.layout, spec=mesh.spec))
     with plait.config.set(**mesh.settings):

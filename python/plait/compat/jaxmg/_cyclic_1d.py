@@ -4,6 +4,7 @@ Tile k, columns k T_A to (k + 1) T_A - 1, is the tile k div ndev of device k mod
 part is its shard's width rounded up to whole tiles; behind what it owns there are zeros.
 """
 
+import functools
 import math
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import plait
 from jax import Array
 from jax.sharding import PartitionSpec as P
-from plait import _call, _groups, _layout
+from plait import _call, _groups, _layout, _mesh
 from plait.compat.jaxmg.utils import get_mesh_and_spec_from_array
 
 # ---- tilings -------------------------------------------------------------------------------------
@@ -106,6 +107,13 @@ def _parts(mesh: Any, spec: Any, axis: int) -> int:
     return math.prod(mesh.shape[name] for name in names)
 
 
+def check_mesh(mesh: Any, spec: Any, name: str) -> None:
+    """TypeError for what is no mesh, ValueError for one without the axes of the spec."""
+    if not hasattr(mesh, "axis_names"):
+        raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
+    _mesh.check_spec(_mesh.names_of(spec, 2, name, "in_specs"), mesh, (0, 0), name)
+
+
 def _columns(a: Array) -> tuple[Any, Any, int]:
     """Mesh and spec of a matrix, and how many devices split its columns."""
     mesh, spec = get_mesh_and_spec_from_array(a)
@@ -179,6 +187,7 @@ def cyclic_1d(a: Array, T_A: int, mesh: Any, in_specs: Any, pad: bool = True) ->
     entries = (*in_specs, None, None)
     if entries[0] is None or entries[1] is not None:
         raise ValueError("A must be sharded along the rows with PartitionSpec P(str, None).")
+    check_mesh(mesh, in_specs, "cyclic_1d")
     assert a.ndim == 2, "a must be a 2D array."
     ndev = _parts(mesh, in_specs, 0)
     n_rows, n = a.shape
@@ -191,12 +200,20 @@ def cyclic_1d(a: Array, T_A: int, mesh: Any, in_specs: Any, pad: bool = True) ->
             f"pad=False, but with T_A={T_A}, we need padding of {padding} rows per device."
             f"Expected {n + ndev * padding} rows, but received {n_rows}"
         )
-        a = _shards(mesh, in_specs, lambda x: x[:shard_size])(a)
+        a = shards(mesh, in_specs, first_rows, n=shard_size)(a)
     return plait.redistribute(a, in_specs, block=T_A, mesh=mesh, spec=in_specs)
 
 
-def _shards(mesh: Any, spec: Any, function: Any) -> Any:
-    return jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
+@functools.lru_cache(maxsize=1024)
+def shards(mesh: Any, spec: Any, function: Any, **given: Any) -> Any:
+    """A function of each device's part, compiled once."""
+    part = functools.partial(function, **given)
+    return jax.jit(jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec))
+
+
+def first_rows(x: Array, n: int) -> Array:
+    """Those before the padding."""
+    return x[:n]
 
 
 def pad_rows(_a: Array, padding: int) -> Array:

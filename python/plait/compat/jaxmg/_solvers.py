@@ -180,6 +180,7 @@ def by_columns(
 ) -> Any:
     """On global arrays, the matrix split as 0.0.1 has it."""
     _check_tile(T_A, name)
+    _cyclic_1d.check_mesh(mesh, spec, name)
     names, ndev = _split_only(spec, 1), n_devices(mesh, spec, 1)
     form = _form(xs["a"].shape, names, ndev, T_A, cyclic)
     return _run(program, xs, spec, mesh, T_A, form, name)
@@ -192,16 +193,17 @@ def by_rows(program: Any, xs: dict, spec: Any, mesh: Any, T_A: int, pad: bool, n
     that the operand had.
     """
     _check_tile(T_A, name)
+    _cyclic_1d.check_mesh(mesh, spec, name)
     names, ndev = _split_only(spec, 0), n_devices(mesh, spec, 0)
     n_rows, n = xs["a"].shape
     padding = _check_padding(n_rows, n, ndev, T_A, pad)
     if padding:
-        bare = _cyclic_1d._shards(mesh, spec, lambda x: x[: n // ndev])
+        bare = _cyclic_1d.shards(mesh, spec, _cyclic_1d.first_rows, n=n // ndev)
         xs = xs | {"a": bare(xs["a"])}
 
     def padded(x: Array, axis: int) -> Array:
         split = P(*[None] * axis, spec[0])
-        return _cyclic_1d._shards(mesh, split, lambda x: _pad(x, axis, padding))(x)
+        return _cyclic_1d.shards(mesh, split, _pad, axis=axis, padding=padding)(x)
 
     results = _run(program, xs, spec, mesh, T_A, Form(n, 0, names), name)
     return results, padded if padding else (lambda x, axis: x)
