@@ -1,7 +1,7 @@
 #!/bin/sh
 # The test matrix on one GPU, in about ten minutes: the C tests of the device, then with JAX's CUDA
 # extra communication, transforms, halos and factorizations on one device, and by two processes that
-# share it.
+# share it; where there are two GPUs by a process on each, through NCCL and NVSHMEM.
 #
 #   tools/test_gpu.sh [PYTHON]     PYTHON has plait, its tests' packages and jax[cuda13] or [cuda12]
 #
@@ -11,6 +11,12 @@ python=${1:-python}
 logs=build/gpu
 failed=0
 mkdir -p "$logs"
+
+# name, verdict, why
+tell()
+{
+    printf '%-24s %-14s %s\n' "$1" "$2" "$3"
+}
 
 # name, limit in seconds, command: one line, and the end of the log of what failed
 run()
@@ -28,7 +34,7 @@ run()
         failed=1
         ;;
     esac
-    printf '%-24s %-14s %s\n' "$name" "$word" "$(tail -n 1 "$logs/$name.log")"
+    tell "$name" "$word" "$(tail -n 1 "$logs/$name.log")"
     [ "$code" = 0 ] || [ "$code" = 77 ] || tail -n 20 "$logs/$name.log"
 }
 
@@ -54,5 +60,21 @@ export XLA_CLIENT_MEM_FRACTION=.4
 for name in collectives p2p gradients start mesh; do
     run "two_$name" 200 "$python" -m plait run -n 2 "$python" -m mpi4py -m pytest -q -rs \
         "tests/python/mpi/test_${name}_mpi.py"
+done
+# each rank on a device of its own, which these two need: what follows the choice of a backend
+unset XLA_CLIENT_MEM_FRACTION
+n_devices=$(grep -c '^CUDA device .*, sm_' "$logs/info.log")
+for backend in NCCL NVSHMEM; do
+    name=own_$(echo "$backend" | tr '[:upper:]' '[:lower:]')
+    if [ "$n_devices" -lt 2 ]; then
+        tell "$name" skipped "needs two GPUs, there are $n_devices"
+    elif ! grep -q "^CUDA $backend .*/.*)\$" "$logs/info.log"; then
+        tell "$name" skipped "plait info has no $backend"
+    else
+        run "$name" 200 env PLAIT_TEST_DEVICE=own PLAIT_LOG=info \
+            "PLAIT_TRANSPOSE_COMM_BACKEND=$backend" "PLAIT_HALO_COMM_BACKEND=$backend" \
+            "$python" -m plait run -n 2 "$python" -m mpi4py -m pytest -q -rs \
+            tests/python/mpi/test_mesh_mpi.py
+    fi
 done
 exit $failed

@@ -5,10 +5,12 @@
 #include "transport/handover.h"
 
 /* Both are recorded anew in every exchange. Whoever waits for one waits for the last record, which is
- * of this exchange or, where this rank has gone ahead, of one that depends on nothing that the
- * waiting rank has not enqueued yet. */
+ * of this exchange or, where this rank has gone ahead, of a later one of the same operation, which
+ * depends on nothing that the waiting rank has not enqueued yet. Where another operation records them,
+ * perhaps on another stream, a fence came before, and nobody is about to wait for them. */
 typedef struct {
     plait_event_t *filled, *taken;
+    bool has_filled, has_taken; /* been recorded */
 } peer_t;
 
 static plait_status_t peer_can(const plait_endpoint_t *end,
@@ -67,9 +69,9 @@ static void *address_of(uint64_t word)
 
 static plait_status_t peer_ready(plait_device_run_t *run)
 {
-    const peer_t *mine = run->state;
+    peer_t *mine = run->state;
 
-    return run->device->table->event_record(run->device, mine->filled, run->stream);
+    return plait_handover_record(run, mine->filled, &mine->has_filled);
 }
 
 static plait_status_t peer_offer(plait_device_run_t *run,
@@ -100,10 +102,10 @@ done:
 
 static plait_status_t peer_receipt(plait_device_run_t *run, uint64_t *word_p)
 {
-    const peer_t *mine = run->state;
+    peer_t *mine = run->state;
 
     *word_p = word_of(mine->taken);
-    return run->device->table->event_record(run->device, mine->taken, run->stream);
+    return plait_handover_record(run, mine->taken, &mine->has_taken);
 }
 
 static plait_status_t peer_settle(plait_device_run_t *run, int peer, uint64_t word)

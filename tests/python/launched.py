@@ -11,12 +11,13 @@ OTHERS_S = 90
 
 
 def start():
-    """JAX over the same ranks as MPI."""
+    """JAX over the same ranks as MPI, all on one device or each on one of its own."""
     if IS_LAUNCHED:
+        each_has_one = platforms.CHOSEN == "cpu" or platforms.HAS_OWN
         jax.distributed.initialize(
             cluster_detection_method="mpi4py",
             heartbeat_timeout_seconds=100,
-            local_device_ids=None if platforms.CHOSEN == "cpu" else [0],  # all on the first one
+            local_device_ids=None if each_has_one else [0],
         )
 
 

@@ -1,4 +1,7 @@
-"""Which platform of JAX the tests run on: PLAIT_TEST_PLATFORM, cpu if it is not set."""
+"""Which platform of JAX the tests run on: PLAIT_TEST_PLATFORM, cpu if it is not set.
+
+Of launched ranks all have the first device; with PLAIT_TEST_DEVICE=own each has its own.
+"""
 
 import functools
 import os
@@ -9,6 +12,7 @@ import jax
 import pytest
 
 CHOSEN = os.environ.get("PLAIT_TEST_PLATFORM", "cpu")
+HAS_OWN = os.environ.get("PLAIT_TEST_DEVICE") == "own"
 PROBE = "import sys, jax; print(len(jax.devices(sys.argv[1])), 'devices')"
 
 
