@@ -68,12 +68,17 @@ static plait_status_t ask(plait_comm_t *comm)
     return status;
 }
 
-static plait_status_t plan_of(plait_comm_t *comm, plait_plan_t **plan_p)
+static plait_status_t plan_of_size(plait_comm_t *comm, int64_t n, plait_plan_t **plan_p)
 {
     const plait_heevd_problem_t p = {
-        .dtype = PLAIT_F64, .n = N, .block = BLOCK, .has_vectors = true};
+        .dtype = PLAIT_F64, .n = n, .block = BLOCK, .has_vectors = true};
 
     return plait_heevd_plan(comm, &p, plan_p);
+}
+
+static plait_status_t plan_of(plait_comm_t *comm, plait_plan_t **plan_p)
+{
+    return plan_of_size(comm, N, plan_p);
 }
 
 static double *operand(int me, int n_ranks)
@@ -296,6 +301,59 @@ static void check_one_without(int n_ranks)
     (void)unsetenv("PLAIT_FAKE_NCCL_FAIL");
 }
 
+/* ---- Plans ---- */
+
+/* Whether it says that they do it at once, which is the only thing that waits. */
+static bool is_at_once(const plait_plan_t *plan)
+{
+    char text[4000] = "";
+    FILE *file = fmemopen(text, sizeof(text), "w");
+
+    plait_plan_print(plan, file);
+    (void)fclose(file);
+    const bool is = strstr(text, "by all processes' devices at once: ") != NULL;
+    CHECK(is == (strstr(text, ", blocking\n") != NULL), "%s", text);
+    return is;
+}
+
+/* No rank has all of the matrix; what the library wants is counted. */
+static void plan_rank(plait_comm_t *comm, void *context)
+{
+    const int64_t n_ranks = comm->end.size;
+    const int64_t sizes[] = {8192, 8193, 64 * n_ranks, n_ranks - 1};
+
+    (void)context;
+    CHECK(ask(comm) == PLAIT_OK && comm->end.caps.grid != NULL, "%s",
+          plait_error_text());
+    for (int i = 0; i < 4; i++) {
+        plait_plan_t *plan = NULL;
+        const int64_t n = sizes[i];
+        CHECK(plan_of_size(comm, n, &plan) == PLAIT_OK, "%s", plait_error_text());
+        const bool is = is_at_once(plan);
+        CHECK(is == (i == 1 || i == 2), "%lld", (long long)n);
+        const plait_plan_cost_t cost = plait_plan_cost(plan);
+        CHECK(!is || (cost.work_bytes < 3 * n * n / n_ranks * 8 + 256 * n * 8 &&
+                      cost.scratch_bytes >= 24 * n + 8 * comm->end.rank + 256),
+              "%lld: %lld bytes of work, %lld of scratch", (long long)n,
+              (long long)cost.work_bytes, (long long)cost.scratch_bytes);
+        plait_plan_destroy(&plan);
+        wait_for_all();
+        if (comm->end.rank == 0 && i == 1) { /* else as it is chosen without a word */
+            plait_dense_choose_whole(0);
+        }
+        wait_for_all();
+    }
+}
+
+static void check_plans(int n_ranks)
+{
+    static work_t f;
+
+    plait_dense_choose_whole(-1);
+    work(n_ranks, plan_rank, &f);
+    plait_cuda_grid_release();
+}
+
 /* ---- Failures of the library ---- */
 
 /* Before the call: nobody makes it, all know, and the grid is of use as before. */
@@ -455,6 +513,7 @@ int main(void)
         static work_t f;
         on_device_begin(n_ranks);
         check_one_without(n_ranks);
+        check_plans(n_ranks);
         check_failing_before(n_ranks);
         check_failing_in(n_ranks);
         check_outcomes(n_ranks);
