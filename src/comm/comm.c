@@ -7,6 +7,7 @@
 #include "transport/hosts.h"
 #include "transport/local.h"
 #include "transport/mpi.h"
+#include "transport/process_grid.h"
 #include "transport/self.h"
 
 #include <limits.h>
@@ -214,6 +215,7 @@ void plait_comm_destroy(plait_comm_t **comm_p)
         if (attached != NULL) {
             comm->detach(attached);
         }
+        plait_process_grid_close(&comm->end, !atomic_load(&comm->is_given_up));
         plait_device_close_ways(&comm->end);
         if (comm->end.transport != NULL) {
             comm->end.transport->close(&comm->end);

@@ -1,7 +1,7 @@
 /* Eigenvalues and eigenvectors of a dealt Hermitian matrix: reduction to tridiagonal form
  * (hetrd.c), the tridiagonal problem (tridiagonal.c), its vectors back (back.c). One rank leaves it to
  * LAPACK, and so do ranks with a small matrix, one of which has all of it (whole.h). On devices
- * their library does it, on all of them at once (heevd_joint.c) or on one. */
+ * their library does it, on all of them at once (heevd_joint.c, heevd_grid.c) or on one. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/back.h"
@@ -349,6 +349,13 @@ done:
     return status;
 }
 
+static bool wants_grid(const void *params, int n_ranks)
+{
+    const plait_heevd_params_t *p = params;
+
+    return plait_heevd_wants_joint(p->n, n_ranks);
+}
+
 const plait_op_t plait_op_heevd = {
     .name = "heevd",
     .n_args = 1,
@@ -358,6 +365,7 @@ const plait_op_t plait_op_heevd = {
     .alias = -1,
     .family = PLAIT_FAMILY_NONE,
     .model = "mesh",
+    .wants_grid = wants_grid,
     .doc = "Eigenvalues and eigenvectors of a dealt Hermitian matrix.",
     .plan = heevd_plan,
 };

@@ -10,7 +10,7 @@
 
 #include <inttypes.h>
 
-/* Columns of a block: the library takes 1024 at most. The caller's are kept where they are between
+/* Columns of a block: cuSolverMg takes 1024 at most. The caller's are kept where they are between
  * the two, so that nothing has to be moved before. */
 enum { BLOCK = 256, LEAST_BLOCK = 32, MOST_BLOCK = 1024 };
 
@@ -18,22 +18,57 @@ enum { BLOCK = 256, LEAST_BLOCK = 32, MOST_BLOCK = 1024 };
  * measured. */
 enum { ALONE = 8192 };
 
-typedef struct {
-    plait_heevd_slots_t q;
-    plait_heevd_joint_t joint;
-    plait_dealt_t d; /* as the devices have it */
-    int from;        /* slot of the matrix as it comes */
-    int matrix;      /* work slot */
-} joint_t;
+typedef plait_heevd_parts_t joint_t;
 
 /* ---- Whether ------------------------------------------------------------------------------------ */
 
-/* Every device has a block. */
-static int64_t block_of(const plait_dealt_t *a)
+bool plait_heevd_wants_joint(int64_t n, int n_ranks)
 {
-    const bool is_kept = a->block >= LEAST_BLOCK && a->block <= MOST_BLOCK;
+    return n_ranks > 1 && n >= n_ranks && !plait_dense_is_whole(n, n, n <= ALONE);
+}
 
-    return plait_max(1, plait_min(is_kept ? a->block : BLOCK, a->n / a->n_ranks));
+static bool is_power_of_two(int64_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* Every device has a block. cuSOLVERMp's tridiagonal solver may fail where its columns are no power of
+ * two, says its documentation. */
+static int64_t block_of(const plait_dealt_t *a, bool is_grid)
+{
+    const bool is_kept = a->block >= LEAST_BLOCK && a->block <= MOST_BLOCK &&
+                         (!is_grid || is_power_of_two(a->block));
+    int64_t block =
+        plait_max(1, plait_min(is_kept ? a->block : BLOCK, a->n / a->n_ranks));
+
+    while (is_grid && !is_power_of_two(block)) {
+        block &= block - 1; /* without the least of its powers */
+    }
+    return block;
+}
+
+static plait_device_heevd_t describe(const plait_dealt_t *a, bool has_vectors,
+                                     bool is_grid)
+{
+    return (plait_device_heevd_t){.n_devices = a->n_ranks,
+                                  .dtype = a->dtype,
+                                  .has_vectors = has_vectors,
+                                  .n = a->n,
+                                  .block = block_of(a, is_grid)};
+}
+
+static plait_status_t ask_grid(const plait_problem_t *problem, const plait_dealt_t *a,
+                               bool has_vectors, plait_heevd_joint_t *joint)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_caps_t *caps = &problem->caps;
+
+    *joint =
+        (plait_heevd_joint_t){.is_grid = true, .call = describe(a, has_vectors, true)};
+    PLAIT_TRY(caps->device->table->grid->heevd_plan(caps->grid, &joint->call,
+                                                    &joint->work_bytes));
+done:
+    return status;
 }
 
 static plait_status_t ask_devices(const plait_problem_t *problem,
@@ -44,18 +79,14 @@ static plait_status_t ask_devices(const plait_problem_t *problem,
     const plait_device_joint_t *table = problem->caps.device->table->joint;
 
     PLAIT_CHECK(problem->caps.devices != NULL, PLAIT_ERR_UNSUPPORTED,
-                "the ranks' devices are not all this process's, or more than %d",
+                "the ranks' devices are not all this process's, or more than %d, and "
+                "those of several do not work as one",
                 PLAIT_MAX_JOINT);
     PLAIT_CHECK(table != NULL, PLAIT_ERR_UNSUPPORTED, "%s devices do not work as one",
                 problem->caps.device->table->name);
-    PLAIT_CHECK(problem->n_ranks <= PLAIT_MAX_JOINT && a->n >= problem->n_ranks,
-                PLAIT_ERR_UNSUPPORTED, "%lld columns on %d devices", (long long)a->n,
-                problem->n_ranks);
-    *joint = (plait_heevd_joint_t){.call = {.n_devices = problem->n_ranks,
-                                            .dtype = a->dtype,
-                                            .has_vectors = has_vectors,
-                                            .n = a->n,
-                                            .block = block_of(a)}};
+    PLAIT_CHECK(problem->n_ranks <= PLAIT_MAX_JOINT, PLAIT_ERR_UNSUPPORTED,
+                "%d devices", problem->n_ranks);
+    *joint = (plait_heevd_joint_t){.call = describe(a, has_vectors, false)};
     for (int r = 0; r < problem->n_ranks; r++) {
         joint->call.devices[r] = problem->caps.devices[r];
     }
@@ -71,9 +102,11 @@ plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
     plait_status_t status = PLAIT_OK;
 
     *do_p = false;
-    if (problem->caps.device != NULL && problem->n_ranks > 1 &&
-        !plait_dense_is_whole(a->n, a->n, a->n <= ALONE)) {
-        status = ask_devices(problem, a, has_vectors, joint_p);
+    if (problem->caps.device != NULL &&
+        plait_heevd_wants_joint(a->n, problem->n_ranks)) {
+        status = (problem->caps.grid != NULL)
+                     ? ask_grid(problem, a, has_vectors, joint_p)
+                     : ask_devices(problem, a, has_vectors, joint_p);
         *do_p = status == PLAIT_OK;
     }
     if (status == PLAIT_ERR_UNSUPPORTED) {
@@ -196,7 +229,7 @@ static void start_touch(const void *params, plait_touch_fn_t touch, void *contex
     touch(context, true, p->q.rank, p->q.info, 0, &info);
 }
 
-static void print(const void *params, FILE *file)
+void plait_heevd_print(const void *params, FILE *file)
 {
     const joint_t *p = params;
 
@@ -319,16 +352,16 @@ static void finish_touch(const void *params, plait_touch_fn_t touch, void *conte
 static const plait_kernel_t start_kernel = {.name = "heevd: lower triangle",
                                             .tiles = start_tiles,
                                             .touch = start_touch,
-                                            .print = print};
+                                            .print = plait_heevd_print};
 static const plait_kernel_t joint_kernel = {.name = "heevd: by all devices at once",
                                             .run_device = joint_run,
                                             .is_blocking = true,
                                             .touch = joint_touch,
-                                            .print = print};
+                                            .print = plait_heevd_print};
 static const plait_kernel_t finish_kernel = {.name = "heevd: NaN where none were found",
                                              .tiles = finish_tiles,
                                              .touch = finish_touch,
-                                             .print = print};
+                                             .print = plait_heevd_print};
 
 static plait_status_t add_vectors(plait_plan_t *plan, const joint_t *p)
 {
@@ -343,7 +376,7 @@ static plait_status_t add_vectors(plait_plan_t *plan, const joint_t *p)
     plait_move_t move = {0};
 
     if (p->q.has_vectors) {
-        PLAIT_TRY(add_deal(plan, &p->d, p->matrix, v, p->q.vectors, false, &move));
+        PLAIT_TRY(add_deal(plan, &p->d, p->found, v, p->q.vectors, false, &move));
     }
     if (plait_box_bytes(&zeros.box) > 0) {
         PLAIT_TRY(plait_move_add_in(&move, &zeros));
@@ -362,12 +395,17 @@ plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots
     plait_status_t status = PLAIT_OK;
     joint_t p = {.q = *q, .joint = *joint, .d = q->a, .from = q->src};
     plait_move_t move = {0};
+    int64_t n_bytes = 0;
 
     p.d.block = joint->call.block;
-    PLAIT_TRY(plait_plan_add_work(
-        plan, plait_dealt_stored(&p.d) * plait_dealt_ld_bytes(&p.d), &p.matrix));
+    n_bytes = plait_dealt_stored(&p.d) * plait_dealt_ld_bytes(&p.d);
+    PLAIT_TRY(plait_plan_add_work(plan, n_bytes, &p.matrix));
+    p.found = p.matrix;
+    if (joint->is_grid && q->has_vectors) {
+        PLAIT_TRY(plait_plan_add_work(plan, n_bytes, &p.found));
+    }
     plait_plan_need_scratch(plan, joint->work_bytes);
-    plait_plan_agree(plan, 2); /* 1: one rank has all of the matrix */
+    plait_plan_agree(plan, joint->is_grid ? 3 : 2); /* 1: one rank has all of it */
     plait_plan_agree(plan, (uint64_t)p.d.block);
     if (p.d.block != q->a.block) {
         PLAIT_TRY(add_deal(plan, &q->a, q->src, &p.d, p.matrix, true, &move));
@@ -375,7 +413,9 @@ plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots
         p.from = p.matrix;
     }
     PLAIT_TRY(plait_plan_kernel_copy(plan, &start_kernel, &p, sizeof(p)));
-    PLAIT_TRY(plait_plan_kernel_copy(plan, &joint_kernel, &p, sizeof(p)));
+    PLAIT_TRY(plait_plan_kernel_copy(
+        plan, joint->is_grid ? &plait_heevd_grid_kernel : &joint_kernel, &p,
+        sizeof(p)));
     PLAIT_TRY(add_vectors(plan, &p));
     PLAIT_TRY(plait_plan_kernel_copy(plan, &finish_kernel, &p, sizeof(p)));
 done:

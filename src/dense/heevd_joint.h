@@ -1,5 +1,6 @@
-/* Eigenvalues and eigenvectors of a dealt Hermitian matrix by all devices at once: where they are one
- * process's, and its library works on several of them. No device has all of the matrix. */
+/* Eigenvalues and eigenvectors of a dealt Hermitian matrix by all devices at once, where their library
+ * works on several of them: of one process, or of processes with one each. No device has all of the
+ * matrix. */
 #ifndef PLAIT_DENSE_HEEVD_JOINT_H
 #define PLAIT_DENSE_HEEVD_JOINT_H
 
@@ -14,9 +15,23 @@ typedef struct {
 
 /* How the devices are to do it. */
 typedef struct {
+    bool is_grid; /* of several processes */
     plait_device_heevd_t call;
     int64_t work_bytes;
 } plait_heevd_joint_t;
+
+/* The params of its kernels. */
+typedef struct {
+    plait_heevd_slots_t q;
+    plait_heevd_joint_t joint;
+    plait_dealt_t d; /* as the devices have it */
+    int from;        /* slot of the matrix as it comes */
+    int matrix;      /* work slot */
+    int found;       /* work slot of the vectors as they come */
+} plait_heevd_parts_t;
+
+/* Whether they are to, if they can. */
+bool plait_heevd_wants_joint(int64_t n, int n_ranks);
 
 /* The same on all ranks; false: they do not, and PLAIT_LOG=info says why. Not OK: they could not be
  * asked. */
@@ -26,5 +41,9 @@ plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
 
 plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots_t *q,
                                      const plait_heevd_joint_t *joint);
+
+/* The call, where ranks are processes (heevd_grid.c). */
+extern const plait_kernel_t plait_heevd_grid_kernel;
+void plait_heevd_print(const void *params, FILE *file);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/cuda_code.h"
+#include "device/cuda_mp.h"
 #include "device/cuda_nccl.h"
 #include "device/cuda_nvshmem.h"
 #include "device/cuda_state.h"
@@ -69,7 +70,7 @@ plait_status_t plait_cuda_must(plait_cuda_state_t *state, int result, const char
 
 /* ---- The context ---------------------------------------------------------------------------- */
 
-plait_status_t plait_cuda_library_must(const plait_cuda_state_t *state,
+plait_status_t plait_cuda_library_must(const plait_device_t *device,
                                        const plait_cuda_results_t *results, int result,
                                        const char *what)
 {
@@ -83,9 +84,8 @@ plait_status_t plait_cuda_library_must(const plait_cuda_state_t *state,
                 (result == results->no_memory) ? PLAIT_ERR_NO_MEMORY
                 : is_unsupported               ? PLAIT_ERR_UNSUPPORTED
                                                : PLAIT_ERR_TRANSPORT,
-                "CUDA device %d: %s: %s: %s (%d)", state->device.ordinal,
-                results->library, what, is_named ? results->names[result] : "unknown",
-                result);
+                "CUDA device %d: %s: %s: %s (%d)", device->ordinal, results->library,
+                what, is_named ? results->names[result] : "unknown", result);
 done:
     return status;
 }
@@ -278,6 +278,7 @@ static const plait_device_table_t table = {
     .nccl = &plait_cuda_nccl,
     .nvshmem = &plait_cuda_nvshmem,
     .joint = &plait_cuda_joint,
+    .grid = &plait_cuda_grid,
     .driver = driver,
 };
 
@@ -449,6 +450,7 @@ done:
 void plait_cuda_release(void)
 {
     plait_cuda_joint_release();
+    plait_cuda_grid_release();
     (void)pthread_mutex_lock(&devices_lock);
     for (int i = 0; i < MAX_DEVICES; i++) {
         destroy(&devices[i]);

@@ -34,7 +34,7 @@ static const plait_cuda_results_t results = {.library = "cuBLAS",
 static plait_status_t must(const plait_cuda_state_t *state, int result,
                            const char *what)
 {
-    return plait_cuda_library_must(state, &results, result, what);
+    return plait_cuda_library_must(&state->device, &results, result, what);
 }
 
 /* What cuBLAS's own would be. */

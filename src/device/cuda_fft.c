@@ -35,7 +35,7 @@ static const plait_cuda_results_t results = {.library = "cuFFT",
 static plait_status_t must(const plait_cuda_state_t *state, int result,
                            const char *what)
 {
-    return plait_cuda_library_must(state, &results, result, what);
+    return plait_cuda_library_must(&state->device, &results, result, what);
 }
 
 static bool is_same(const plait_device_fft_t *a, const plait_device_fft_t *b)

@@ -15,6 +15,9 @@
 
 enum { NEWEST = 13, N_MAJORS = 2, WHY_BYTES = 1024 };
 
+/* That cuSOLVERMp 0.9.1, and cuBLASMp 0.10 which it is linked with, want, as NCCL counts. */
+enum { MP_NCCL = 22902 };
+
 /* Of CUDA 13 and of CUDA 12, in this order. */
 typedef struct {
     const char *name;
@@ -270,6 +273,7 @@ static int version_of(plait_cuda_library_t library)
         property = cuda.pointers.cusolverGetProperty;
         break;
     case PLAIT_CUDA_CUSOLVER_MG:
+    case PLAIT_CUDA_CUSOLVER_MP: /* of a handle, which wants a device */
     case PLAIT_CUDA_N_LIBRARIES:
         break;
     }
@@ -377,12 +381,46 @@ static void find_major(void)
     cuda.major = (cuda.major != 0) ? cuda.major : newest;
 }
 
+static const opened_t *opened(plait_cuda_library_t library);
+
+/* What the loader would bring along by itself, from where it likes: it takes what the process has of that
+ * name, so that is opened first. An NCCL that is too old lacks functions, which the loader would say of
+ * one of them. */
+static bool has_needs(plait_cuda_library_t library)
+{
+    const opened_t *nccl = NULL;
+    int version = 0;
+
+    if (library == PLAIT_CUDA_CUSOLVER_MP) {
+        (void)opened(PLAIT_CUDA_CUBLAS);
+        (void)opened(PLAIT_CUDA_CUSOLVER);
+        nccl = opened(PLAIT_CUDA_NCCL);
+    }
+    if (nccl != NULL && nccl->state == FOUND) {
+        (void)cuda.pointers.ncclGetVersion(&version);
+    }
+    if (nccl != NULL && nccl->state != FOUND) {
+        refuse(&cuda.opened[library], "%s wants NCCL: %.900s", libraries[library].name,
+               nccl->why);
+    } else if (nccl != NULL && version < MP_NCCL) {
+        refuse(&cuda.opened[library],
+               "NCCL %d.%d.%d of %s is too old for %s, %d.%d.%d is the least",
+               version / 10000, version / 100 % 100, version % 100, nccl->path,
+               libraries[library].name, MP_NCCL / 10000, MP_NCCL / 100 % 100,
+               MP_NCCL % 100);
+    }
+    return cuda.opened[library].state != REFUSED;
+}
+
 static void open_library(plait_cuda_library_t library)
 {
     search_t s = {.library = &libraries[library]};
 
     if (cuda.major == 0) {
         find_major();
+    }
+    if (!has_needs(library)) {
+        return;
     }
     s.version = NEWEST - cuda.major;
     try_places(&s);

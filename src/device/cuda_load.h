@@ -31,6 +31,8 @@
     _row(NCCL, "NCCL", "libnccl.so.2", "nccl/lib", "libnccl.so.2", "nccl/lib")        \
     _row(CUSOLVER_MG, "cuSolverMg", "libcusolverMg.so.12", "cu13/lib",                \
          "libcusolverMg.so.11", "cusolver/lib")                                       \
+    _row(CUSOLVER_MP, "cuSOLVERMp", "libcusolverMp.so.0", "cu13/lib",                 \
+         "libcusolverMp.so.0", "cu12/lib")                                            \
     _row(NVSHMEM, "NVSHMEM", "libnvshmem_host.so.3", "nvshmem/lib",                   \
          "libnvshmem_host.so.3", "nvshmem/lib")
 
@@ -58,6 +60,9 @@ typedef struct plait_cusolver_params *plait_cusolver_params_t;
 typedef struct plait_cusolver_mg *plait_cusolver_mg_t;
 typedef struct plait_cusolver_mg_grid *plait_cusolver_mg_grid_t;
 typedef struct plait_cusolver_mg_matrix *plait_cusolver_mg_matrix_t;
+typedef struct plait_cusolver_mp *plait_cusolver_mp_t;
+typedef struct plait_cusolver_mp_grid *plait_cusolver_mp_grid_t;
+typedef struct plait_cusolver_mp_matrix *plait_cusolver_mp_matrix_t;
 
 typedef struct plait_nccl_comm *plait_nccl_comm_t;
 typedef struct plait_nccl_config plait_nccl_config_t;
@@ -112,7 +117,8 @@ enum {
     PLAIT_CUBLAS_LEFT = 0, /* cublasSideMode_t */
     PLAIT_CUBLAS_RIGHT = 1,
 
-    PLAIT_CUSOLVER_MG_COLUMNS = 0 /* cusolverMgGridMapping_t: column-major */
+    PLAIT_CUSOLVER_MG_COLUMNS = 0, /* cusolverMgGridMapping_t: column-major */
+    PLAIT_CUSOLVER_MP_COLUMNS = 0  /* cusolverMpGridMapping_t: the same */
 };
 
 /* ---- Functions: library, type of the result, name, types of the arguments ------------------ */
@@ -368,6 +374,36 @@ enum {
          (plait_cusolver_mg_t solver, int has_vectors, int uplo, int n, void *a[],     \
           int row, int column, plait_cusolver_mg_matrix_t matrix, void *w, int type_w, \
           int compute, void *work[], int64_t n_work, int *info))                       \
+                                                                                       \
+    _row(CUSOLVER_MP, int, cusolverMpCreate,                                           \
+         (plait_cusolver_mp_t * solver, int id, plait_cu_stream_t stream))             \
+    _row(CUSOLVER_MP, int, cusolverMpDestroy, (plait_cusolver_mp_t solver))            \
+    _row(CUSOLVER_MP, int, cusolverMpGetVersion,                                       \
+         (plait_cusolver_mp_t solver, int *version))                                   \
+    _row(CUSOLVER_MP, int, cusolverMpSetStream,                                        \
+         (plait_cusolver_mp_t solver, plait_cu_stream_t stream))                       \
+    _row(CUSOLVER_MP, int, cusolverMpCreateDeviceGrid,                                 \
+         (plait_cusolver_mp_t solver, plait_cusolver_mp_grid_t * grid,                 \
+          plait_nccl_comm_t comm, int32_t n_rows, int32_t n_columns, int mapping))     \
+    _row(CUSOLVER_MP, int, cusolverMpDestroyGrid, (plait_cusolver_mp_grid_t grid))     \
+    _row(CUSOLVER_MP, int, cusolverMpCreateMatrixDesc,                                 \
+         (plait_cusolver_mp_matrix_t * matrix, plait_cusolver_mp_grid_t grid,          \
+          int type, int64_t m, int64_t n, int64_t row_block, int64_t column_block,     \
+          uint32_t first_row, uint32_t first_column, int64_t ld))                      \
+    _row(CUSOLVER_MP, int, cusolverMpDestroyMatrixDesc,                                \
+         (plait_cusolver_mp_matrix_t matrix))                                          \
+    _row(CUSOLVER_MP, int, cusolverMpSyevd_bufferSize,                                 \
+         (plait_cusolver_mp_t solver, char *job, int uplo, int64_t n, void *a,         \
+          int64_t row, int64_t column, plait_cusolver_mp_matrix_t matrix, void *w,     \
+          void *v, int64_t row_v, int64_t column_v,                                    \
+          plait_cusolver_mp_matrix_t matrix_v, int compute, size_t *n_device,          \
+          size_t *n_host))                                                             \
+    _row(CUSOLVER_MP, int, cusolverMpSyevd,                                            \
+         (plait_cusolver_mp_t solver, char *job, int uplo, int64_t n, void *a,         \
+          int64_t row, int64_t column, plait_cusolver_mp_matrix_t matrix, void *w,     \
+          void *v, int64_t row_v, int64_t column_v,                                    \
+          plait_cusolver_mp_matrix_t matrix_v, int compute, void *device,              \
+          size_t n_device, void *host, size_t n_host, int *info))                      \
                                                                                        \
     _row(NVSHMEM, void, nvshmemx_vendor_get_version_info,                              \
          (int *major, int *minor, int *patch))                                         \

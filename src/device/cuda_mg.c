@@ -36,7 +36,7 @@ static plait_cuda_state_t *state_of(const set_t *set, int i)
 
 static plait_status_t must(const set_t *set, int result, const char *what)
 {
-    return plait_cuda_library_must(state_of(set, 0), &plait_cuda_mg_results, result,
+    return plait_cuda_library_must(set->devices[0], &plait_cuda_mg_results, result,
                                    what);
 }
 

@@ -1,5 +1,5 @@
-/* NCCL, opened at run time. Communicators do not block: what a call begins is asked about, so that
- * whoever waits for a rank that does not come can give up. */
+/* NCCL, opened at run time. Communicators for messages do not block: what a call begins is asked about, so
+ * that whoever waits for a rank that does not come can give up. */
 #include "device/cuda_nccl.h"
 
 #include "base/alloc.h"
@@ -85,14 +85,14 @@ static void nccl_close(plait_nccl_t *nccl)
     plait_free(nccl);
 }
 
-static plait_status_t nccl_open(const plait_nccl_id_t *id, int n_ranks, int rank,
-                                plait_nccl_t **nccl_p)
+plait_status_t plait_cuda_nccl_open(const plait_nccl_id_t *id, int n_ranks, int rank,
+                                    bool is_blocking, plait_nccl_t **nccl_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_nccl_config_t config = {.n_bytes = sizeof(config),
                                   .magic = 0xcafebeef,
                                   .version = CONFIG_VERSION,
-                                  .blocking = 0};
+                                  .blocking = is_blocking};
     plait_nccl_t *nccl = plait_alloc(1, sizeof(*nccl));
     plait_nccl_unique_t unique;
 
@@ -110,6 +110,17 @@ static plait_status_t nccl_open(const plait_nccl_id_t *id, int n_ranks, int rank
 done:
     plait_free(nccl);
     return status;
+}
+
+static plait_status_t nccl_open(const plait_nccl_id_t *id, int n_ranks, int rank,
+                                plait_nccl_t **nccl_p)
+{
+    return plait_cuda_nccl_open(id, n_ranks, rank, false, nccl_p);
+}
+
+plait_nccl_comm_t plait_cuda_nccl_comm(const plait_nccl_t *nccl)
+{
+    return nccl->comm;
 }
 
 static plait_status_t nccl_ask(plait_nccl_t *nccl, bool *is_over_p)

@@ -41,10 +41,13 @@ static const char *const names[] = {
 const plait_cuda_results_t plait_cuda_solver_results = RESULTS("cuSOLVER");
 const plait_cuda_results_t plait_cuda_mg_results = RESULTS("cuSolverMg");
 
+const plait_cuda_results_t plait_cuda_mp_results = RESULTS("cuSOLVERMp");
+
 static plait_status_t must(const plait_cuda_state_t *state, int result,
                            const char *what)
 {
-    return plait_cuda_library_must(state, &plait_cuda_solver_results, result, what);
+    return plait_cuda_library_must(&state->device, &plait_cuda_solver_results, result,
+                                   what);
 }
 
 static const char *what_of(const plait_device_tile_t *t)

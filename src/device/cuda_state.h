@@ -71,12 +71,13 @@ typedef struct {
 } plait_cuda_results_t;
 
 /* The same of a library. */
-plait_status_t plait_cuda_library_must(const plait_cuda_state_t *state,
+plait_status_t plait_cuda_library_must(const plait_device_t *device,
                                        const plait_cuda_results_t *results, int result,
                                        const char *what);
 
-/* Of cuSOLVER and of cuSolverMg. */
-extern const plait_cuda_results_t plait_cuda_solver_results, plait_cuda_mg_results;
+/* Of cuSOLVER, cuSolverMg and cuSOLVERMp. */
+extern const plait_cuda_results_t plait_cuda_solver_results, plait_cuda_mg_results,
+    plait_cuda_mp_results;
 
 /* `params` as the kernel's row says. */
 plait_status_t plait_cuda_launch(plait_cuda_state_t *state, plait_stream_t stream,

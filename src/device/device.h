@@ -189,7 +189,7 @@ enum { PLAIT_MAX_JOINT = 16 };
  * (k div n_devices)-th. Each has a block at least, and room for as many as any of them. */
 typedef struct {
     int n_devices;
-    plait_device_t *devices[PLAIT_MAX_JOINT];
+    plait_device_t *devices[PLAIT_MAX_JOINT]; /* of one process; else nobody looks */
     plait_dtype_t dtype; /* float32, float64, complex64 or complex128 */
     bool has_vectors;
     int64_t n, block;
@@ -209,6 +209,45 @@ typedef struct {
                             void *const a[], void *const work[], void *w,
                             int32_t *info_p);
 } plait_device_joint_t;
+
+/* One device's seat among those of several processes, one of each, that work as one: a grid of one row.
+ * What `waits` is called by all ranks together, and waits for them within the library: nothing ends that
+ * but the call itself, so they meet before it. The rest is each rank's own affair. */
+typedef struct plait_process_grid plait_process_grid_t;
+
+/* What a rank brings to a heevd, all of it on its device. */
+typedef struct {
+    void *matrix;  /* of which the lower triangle is read; overwritten */
+    void *vectors; /* in the matrix' layout; NULL without them */
+    void *w;       /* eigenvalues, ascending: all of them, on every rank */
+    void *work;
+    int64_t work_bytes;
+} plait_grid_part_t;
+
+typedef struct {
+    /* UNSUPPORTED: not found, too old. */
+    plait_status_t (*create)(plait_device_t *device, plait_stream_t stream,
+                             plait_process_grid_t **grid_p);
+    plait_status_t (*id)(plait_nccl_id_t *id_p);
+    /* Waits. */
+    plait_status_t (*join)(plait_process_grid_t *grid, const plait_nccl_id_t *id,
+                           int n_ranks, int rank);
+    /* Device memory that this rank wants besides; called while planning, outside of enter and
+     * leave. */
+    plait_status_t (*heevd_plan)(plait_process_grid_t *grid,
+                                 const plait_device_heevd_t *heevd,
+                                 int64_t *work_bytes_p);
+    /* The three follow each other, but where a peer's begin has failed. */
+    plait_status_t (*heevd_begin)(plait_process_grid_t *grid, plait_stream_t stream,
+                                  const plait_device_heevd_t *heevd,
+                                  const plait_grid_part_t *part);
+    plait_status_t (*heevd)(plait_process_grid_t *grid); /* waits */
+    /* Until it is done on the stream. *info_p: not 0, none were found. */
+    plait_status_t (*heevd_end)(plait_process_grid_t *grid, int32_t *info_p);
+    void (*close)(plait_process_grid_t *grid); /* waits */
+    /* Where it was not joined, or peers are not to be waited for. What they have together stays. */
+    void (*abort)(plait_process_grid_t *grid);
+} plait_device_grid_t;
 
 typedef struct {
     const char *name; /* "cuda" */
@@ -305,6 +344,7 @@ typedef struct {
     const plait_device_nccl_t *nccl;       /* NULL: it knows no such devices */
     const plait_device_nvshmem_t *nvshmem; /* the same */
     const plait_device_joint_t *joint;     /* NULL: each works alone */
+    const plait_device_grid_t *grid;       /* the same, of several processes */
 
     /* Version of what drives it, a number of its own. Any time. */
     int (*driver)(const plait_device_t *device);

@@ -9,6 +9,7 @@
 #include "kernel/blas.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
+#include "transport/process_grid.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -456,6 +457,7 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
 done:
     if (status != PLAIT_OK && exec->device != NULL) {
         plait_device_abandon(exec->device);
+        plait_process_grid_abandon(exec->device);
     }
     if (status != PLAIT_OK && !exec->is_joint &&
         (plan->is_collective || (exec->device != NULL && exec->device->is_lost))) {

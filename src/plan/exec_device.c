@@ -110,6 +110,13 @@ void plait_exec_device_end(plait_exec_t *exec, void *memory)
     }
 }
 
+/* The run's own, with its text. */
+static plait_status_t say_failure(const plait_device_run_t *run)
+{
+    return (run->failure == PLAIT_OK) ? PLAIT_OK
+                                      : plait_fail(run->failure, "%s", run->why);
+}
+
 plait_status_t plait_exec_device_wait(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
@@ -119,7 +126,8 @@ plait_status_t plait_exec_device_wait(plait_exec_t *exec)
     PLAIT_TRY(plait_vigil_note(run));
     PLAIT_TRY(plait_device_wait(run));
 done:
-    return plait_device_failed(run, status);
+    (void)plait_device_failed(run, status);
+    return say_failure(run); /* other texts may have come since */
 }
 
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)
@@ -129,8 +137,7 @@ plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)
     if (run->failure == PLAIT_OK) {
         (void)plait_device_failed(run, plait_vigil_note(run));
     }
-    return (run->failure == PLAIT_OK) ? PLAIT_OK
-                                      : plait_fail(run->failure, "%s", run->why);
+    return say_failure(run);
 }
 
 /* ------------------------------------------------------------------ reductions */

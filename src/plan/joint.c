@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "base/wait.h"
+#include "transport/device_vigil.h"
 
 #include <stdatomic.h>
 
@@ -91,14 +92,29 @@ static void wait_for_end(const atomic_bool *is_over)
     }
 }
 
+/* Whether all ranks are here, and none has failed: the same on all of them. */
+static bool come(plait_exec_t *exec, letter_t *mine)
+{
+    plait_device_run_t *run = exec->device;
+    plait_status_t status = PLAIT_OK;
+
+    mine->has_failed = run->failure != PLAIT_OK;
+    status = meet(exec, mine);
+    run->is_lost = status != PLAIT_OK;
+    (void)plait_device_failed(run, status);
+    bool may_call = !run->is_lost;
+    for (int r = 0; r < exec->plan->n_ranks && may_call; r++) {
+        may_call = letter_of(exec, r)->has_failed == 0;
+    }
+    return may_call;
+}
+
 plait_status_t plait_exec_joint(plait_exec_t *exec, int matrix_slot, int info_slot,
                                 plait_joint_fn_t call, const void *params)
 {
-    plait_status_t status = PLAIT_OK;
     plait_device_run_t *run = exec->device;
     atomic_bool is_over = false;
     letter_t mine = {.is_over = &is_over};
-    bool may_call = true;
 
     if (run->is_lost) {
         goto done;
@@ -108,20 +124,88 @@ plait_status_t plait_exec_joint(plait_exec_t *exec, int matrix_slot, int info_sl
                                          .work = exec->scratch};
         (void)plait_device_failed(run, read_word(exec, info_slot, &mine.part.found));
     }
-    mine.has_failed = run->failure != PLAIT_OK;
-    status = meet(exec, &mine);
-    run->is_lost = status != PLAIT_OK;
-    (void)plait_device_failed(run, status);
-    for (int r = 0; r < exec->plan->n_ranks && !run->is_lost; r++) {
-        may_call = may_call && letter_of(exec, r)->has_failed == 0;
-    }
-    if (run->is_lost || !may_call) {
+    if (!come(exec, &mine)) {
         goto done;
     }
     if (exec->plan->rank == ROOT) {
         (void)plait_device_failed(run, call_for_all(exec, call, params));
     } else {
         wait_for_end(&is_over);
+    }
+done:
+    return run->failure;
+}
+
+/* ---- Ranks that are processes ---- */
+
+/* What keeps all from calling, if it fails. */
+static plait_status_t prepare(plait_exec_t *exec, int info_slot,
+                              const plait_grid_call_t *call, const void *params,
+                              int32_t *found_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(read_word(exec, info_slot, found_p));
+    PLAIT_TRY(call->begin(params, exec));
+    PLAIT_TRY(plait_vigil_enter(exec->device));
+done:
+    return status;
+}
+
+/* What any rank has found, the first one that has; 0: none. */
+static int32_t find_found(const plait_exec_t *exec)
+{
+    int32_t found = 0;
+
+    for (int r = 0; r < exec->plan->n_ranks && found == 0; r++) {
+        found = letter_of(exec, r)->part.found;
+    }
+    return found;
+}
+
+/* A rank on which the call itself fails leaves at once: peers may never come out of theirs, and it must
+ * not wait for them. */
+static bool call_with_all(plait_exec_t *exec, const plait_grid_call_t *call,
+                          const void *params, letter_t *mine)
+{
+    plait_device_run_t *run = exec->device;
+    bool is_good = false;
+
+    run->is_in_grid = true;
+    run->is_lost = plait_device_failed(run, call->call(params, exec)) != PLAIT_OK;
+    if (!run->is_lost) {
+        (void)plait_device_failed(run, call->end(params, exec, &mine->part.found));
+        is_good = come(exec, mine);
+        run->is_in_grid = !is_good;
+    }
+    return is_good;
+}
+
+plait_status_t plait_exec_grid(plait_exec_t *exec, int info_slot,
+                               const plait_grid_call_t *call, const void *params)
+{
+    plait_device_run_t *run = exec->device;
+    letter_t mine = {.has_failed = 0};
+    int32_t found = 0;
+    bool is_good = false;
+
+    if (run->is_lost) {
+        goto done;
+    }
+    if (run->failure == PLAIT_OK) {
+        (void)plait_device_failed(
+            run, prepare(exec, info_slot, call, params, &mine.part.found));
+    }
+    is_good = come(exec, &mine);
+    found = is_good ? find_found(exec) : 0;
+    if (is_good && found == 0) {
+        is_good = call_with_all(exec, call, params, &mine);
+        found = is_good ? find_found(exec) : 0;
+    }
+    plait_vigil_leave(run);
+    if (found != 0) {
+        (void)plait_device_failed(
+            run, plait_exec_store(exec, info_slot, &found, sizeof(found)));
     }
 done:
     return run->failure;

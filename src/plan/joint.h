@@ -1,5 +1,6 @@
-/* One call on the devices of all ranks, which are threads of one process: they meet, rank 0's thread
- * makes the call on behalf of all, and the others wait until it is over. */
+/* One call on the devices of all ranks, which meet for it. Where they are threads of one process, rank 0's
+ * makes the call on behalf of all, and the others wait until it is over; where each is a process, all of them
+ * make it. */
 #ifndef PLAIT_PLAN_JOINT_H
 #define PLAIT_PLAN_JOINT_H
 
@@ -20,5 +21,20 @@ typedef plait_status_t (*plait_joint_fn_t)(const void *params, plait_exec_t *exe
  * rank's failure. */
 plait_status_t plait_exec_joint(plait_exec_t *exec, int matrix_slot, int info_slot,
                                 plait_joint_fn_t call, const void *params);
+
+/* What each of several processes does. */
+typedef struct {
+    /* What it can do alone: none calls where it fails on one. */
+    plait_status_t (*begin)(const void *params, plait_exec_t *exec);
+    /* Together with all others: where it fails on one, others may be in it for ever. */
+    plait_status_t (*call)(const void *params, plait_exec_t *exec);
+    /* Until it is over. *info_p: what came of it, 0: all is well. */
+    plait_status_t (*end)(const void *params, plait_exec_t *exec, int32_t *info_p);
+} plait_grid_call_t;
+
+/* The same by processes. No call is made where a rank has found something in its info_slot; then, and
+ * where the call has come to something, it is in that of all ranks. */
+plait_status_t plait_exec_grid(plait_exec_t *exec, int info_slot,
+                               const plait_grid_call_t *call, const void *params);
 
 #endif

@@ -7,8 +7,10 @@
 #include "base/trace.h"
 #include "base/wait.h"
 #include "device/find.h"
+#include "plan/ask_grid.h"
 #include "plan/exec.h"
 #include "plan/observe.h"
+#include "transport/process_grid.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -341,6 +343,7 @@ static plait_status_t add(cache_t *cache, const plan_key_t *key, uint64_t hash,
     if (call->device != NULL) {
         end.caps.device = call->device;
         end.caps.devices = find_devices(call->comm, devices);
+        end.caps.grid = plait_process_grid(&end, call->device);
     }
     PLAIT_CHECK(fresh != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
     fresh->words = plait_alloc(key->n, sizeof(key->words[0]));
@@ -383,23 +386,48 @@ static plait_status_t find_or_make(cache_t *cache, const plan_key_t *key,
 static _Atomic int64_t n_in_flight;
 static atomic_bool is_closed;
 
-/* The plan of a call, from the cache or made now. *cache_p stays NULL where there is nothing to
- * communicate with; else a failure is one of this call. */
-static plait_status_t prepare(const plait_call_t *call, cache_t **cache_p,
+/* Ranks that are processes with a device each may work as one: they find out together, once, before the
+ * first plan that depends on it. */
+static plait_status_t know_grid(const plait_call_t *call, cache_t *cache)
+{
+    const plait_lanes_t all = {.is_collective = true};
+    plait_endpoint_t *end = &call->comm->end;
+    const bool asks = call->device != NULL && call->op->wants_grid != NULL &&
+                      plait_device_is_of_process(end) &&
+                      !plait_process_grid_is_known(end) &&
+                      call->op->wants_grid(call->params, end->size);
+
+    if (asks) {
+        plait_started_pass(&cache->started, &all);
+    }
+    return asks ? plait_grid_ask(call->comm, call->run, call->device, call->stream)
+                : PLAIT_OK;
+}
+
+/* *cache_p stays NULL where there is nothing to communicate with. */
+static plait_status_t open_cache(const plait_call_t *call, cache_t **cache_p)
+{
+    plait_status_t status = PLAIT_OK;
+    cache_t *cache = cache_of(call->comm);
+
+    PLAIT_CHECK(!atomic_load_explicit(&is_closed, memory_order_relaxed), PLAIT_ERR_COMM,
+                "the process is leaving, no communication is possible any more");
+    PLAIT_CHECK(cache != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
+    PLAIT_TRY(plait_comm_usable(call->comm));
+    *cache_p = cache;
+done:
+    return status;
+}
+
+/* The plan of a call, from the cache or made now. */
+static plait_status_t prepare(const plait_call_t *call, cache_t *cache,
                               const entry_t **entry_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_comm_t *comm = call->comm;
-    cache_t *cache = cache_of(comm);
     plan_key_t key;
 
     key.n = 0;
     key.words = key.on_stack;
-    PLAIT_CHECK(!atomic_load_explicit(&is_closed, memory_order_relaxed), PLAIT_ERR_COMM,
-                "the process is leaving, no communication is possible any more");
-    PLAIT_CHECK(cache != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
-    PLAIT_TRY(plait_comm_usable(comm));
-    *cache_p = cache;
     PLAIT_TRY(make_key(call, &key));
     PLAIT_TRY(find_or_make(cache, &key, call, entry_p));
 done:
@@ -427,6 +455,7 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
     plait_status_t status = PLAIT_OK;
     cache_t *cache = NULL;
     const entry_t *entry = NULL;
+    bool is_told = false; /* all ranks know of the failure */
     const void *operands[PLAIT_MAX_ARRAYS];
     void *results[PLAIT_MAX_ARRAYS];
     const plait_exec_arrays_t arrays = {.args = operands,
@@ -435,7 +464,13 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
                                         .lender = call->lender,
                                         .is_beside = is_started};
 
-    PLAIT_TRY(prepare(call, &cache, &entry));
+    PLAIT_TRY(open_cache(call, &cache));
+    if (!is_started) {
+        status = know_grid(call, cache);
+        is_told = status != PLAIT_OK;
+        PLAIT_TRY(status);
+    }
+    PLAIT_TRY(prepare(call, cache, &entry));
     for (int i = 0; i < call->op->n_args; i++) {
         operands[i] = call->args[i].data;
     }
@@ -448,7 +483,7 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
     status = plait_observe_exec(entry->plan, &entry->about, call->comm, call->run,
                                 is_started, &arrays);
 done:
-    if (entry == NULL) {
+    if (entry == NULL && !is_told) {
         status = refuse(call, cache, status);
         plait_observe_failure(call->op->name, call->comm, status);
     }
@@ -508,7 +543,8 @@ plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **
     cache_t *cache = NULL;
     const entry_t *entry = NULL;
 
-    PLAIT_TRY(prepare(call, &cache, &entry));
+    PLAIT_TRY(open_cache(call, &cache));
+    PLAIT_TRY(prepare(call, cache, &entry));
     *queue_p = &cache->started;
     *lanes_p = entry->lanes;
 done:

@@ -69,6 +69,9 @@ typedef struct {
     const char *model;     /* "rank" or "mesh" */
     const char *doc;       /* one line for Python and the reference */
     const char *line; /* what PLAIT_DEBUG prints, see plan/describe.h; NULL: title */
+    /* Whether it has use for devices of several processes that work as one (caps.grid), which ranks find
+     * out before they plan it; judged from what is equal on all ranks. NULL: never. */
+    bool (*wants_grid)(const void *params, int n_ranks);
     /* Local, pure, deterministic; judges the arguments. */
     plait_status_t (*plan)(const void *params, const plait_problem_t *problem,
                            plait_plan_t **plan_p);

@@ -35,6 +35,8 @@ typedef struct {
     bool is_held;   /* the stream waits for what peers' streams do */
     bool is_lost;   /* peers may wait for what does not come */
     bool is_inside; /* the device was entered */
+    bool
+        is_in_grid; /* it is in a call that peers are in, too (process_grid.h), or has failed there */
 } plait_device_run_t;
 
 /* Up to here a matched transfer is staged: a send of so much must not wait for its receiver, and a

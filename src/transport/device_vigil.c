@@ -23,6 +23,7 @@ typedef struct {
     plait_stream_t stream;
     plait_event_t *latest;      /* all that was put there; NULL: free */
     plait_flight_entry_t entry; /* the operation that did it last */
+    bool is_called;             /* a thread is in a call that waits for peers */
 } mark_t;
 
 typedef struct watched {
@@ -69,7 +70,10 @@ static const mark_t *find_held(watched_t *w)
 {
     const mark_t *held = NULL;
 
-    if (w->device->table->enter(w->device) == PLAIT_OK) {
+    for (int i = 0; i < MAX_STREAMS && held == NULL; i++) {
+        held = w->marks[i].is_called ? &w->marks[i] : NULL;
+    }
+    if (held == NULL && w->device->table->enter(w->device) == PLAIT_OK) {
         for (int i = 0; i < MAX_STREAMS && held == NULL; i++) {
             bool is_over = true;
             if (w->marks[i].latest != NULL &&
@@ -92,12 +96,13 @@ static void say(const watched_t *w, const mark_t *held)
     if (self != NULL) {
         plait_process_entry(self, &held->entry, call, (int)sizeof(call));
     }
-    (void)snprintf(
-        verdict, sizeof(verdict),
-        "rank %d of communicator #%d, %s: its stream waits in vain: rank %d: "
-        "process %d has ended",
-        w->end->rank, (int)held->entry.comm, (call[0] != '\0') ? call : "an operation",
-        w->gone, (int)plait_process_pid(w->peers[w->gone]));
+    (void)snprintf(verdict, sizeof(verdict),
+                   "rank %d of communicator #%d, %s: its %s waits in vain: rank %d: "
+                   "process %d has ended",
+                   w->end->rank, (int)held->entry.comm,
+                   (call[0] != '\0') ? call : "an operation",
+                   held->is_called ? "thread" : "stream", w->gone,
+                   (int)plait_process_pid(w->peers[w->gone]));
     plait_log(PLAIT_LOG_ERROR, "%s", verdict);
     (void)pthread_cond_broadcast(&changed);
 }
@@ -199,7 +204,7 @@ static mark_t *mark_of(watched_t *w, plait_stream_t stream)
     return (mark != NULL) ? mark : &w->marks[w->n_marked++ % MAX_STREAMS];
 }
 
-static plait_status_t note(const plait_device_run_t *run)
+static plait_status_t note(const plait_device_run_t *run, bool is_called)
 {
     plait_status_t status = PLAIT_OK;
     const plait_device_table_t *table = run->device->table;
@@ -214,6 +219,7 @@ static plait_status_t note(const plait_device_run_t *run)
         PLAIT_TRY(table->event_create(run->device, &mark->latest));
     }
     mark->stream = run->stream;
+    mark->is_called = is_called;
     if (entry != NULL) {
         memcpy(&mark->entry, entry, sizeof(mark->entry));
     }
@@ -225,16 +231,39 @@ done:
 
 /* ---- without it ---- */
 
-plait_status_t plait_vigil_note(const plait_device_run_t *run)
+static plait_status_t note_now(const plait_device_run_t *run, bool is_called)
 {
     plait_status_t status = PLAIT_OK;
 
     if (run->is_held && run->session->end->peers != NULL) {
         (void)pthread_mutex_lock(&mutex);
-        status = note(run);
+        status = note(run, is_called);
         (void)pthread_mutex_unlock(&mutex);
     }
     return status;
+}
+
+plait_status_t plait_vigil_note(const plait_device_run_t *run)
+{
+    return note_now(run, false);
+}
+
+plait_status_t plait_vigil_enter(plait_device_run_t *run)
+{
+    run->is_held = true;
+    return note_now(run, true);
+}
+
+void plait_vigil_leave(plait_device_run_t *run)
+{
+    (void)pthread_mutex_lock(&mutex);
+    watched_t *w = *place_of(run->session->end);
+    for (int i = 0; w != NULL && i < MAX_STREAMS; i++) {
+        const bool is_its =
+            w->marks[i].latest != NULL && w->marks[i].stream == run->stream;
+        w->marks[i].is_called = w->marks[i].is_called && !is_its;
+    }
+    (void)pthread_mutex_unlock(&mutex);
 }
 
 void plait_vigil_forget(const plait_endpoint_t *end)

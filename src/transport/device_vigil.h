@@ -14,6 +14,11 @@
  * thread waits for that, and at the end of an operation. */
 plait_status_t plait_vigil_note(const plait_device_run_t *run);
 
+/* Around a call in which this thread itself waits for peers, and nothing but the end of the process ends
+ * that: from now on the run is held until it leaves. */
+plait_status_t plait_vigil_enter(plait_device_run_t *run);
+void plait_vigil_leave(plait_device_run_t *run);
+
 /* Of an endpoint that is to be closed, inside its device. */
 void plait_vigil_forget(const plait_endpoint_t *end);
 

@@ -56,6 +56,9 @@ typedef struct {
     /* Those of all ranks, by rank, where each has one of this process's; NULL: not so, or not
      * known. Borrowed while planning. */
     plait_device_t *const *devices;
+    /* Of the device among those of all ranks, which are processes with one each; NULL: they do not work as
+     * one, or were not asked (process_grid.h). Borrowed while planning. */
+    plait_process_grid_t *grid;
     plait_reach_t reach; /* of peers' devices */
     plait_direct_t direct;
     bool can_write; /* peers' memory, too: by write() where direct is READ */
@@ -102,6 +105,7 @@ typedef struct {
     /* To peers' devices; NULL: no operation was on one yet. Set by the thread that calls operations,
      * read by those of started ones. */
     struct plait_device_ways *_Atomic ways;
+    struct plait_grid_seat *seat; /* process_grid.h; NULL: nobody has asked yet */
 } plait_endpoint_t;
 
 typedef struct {

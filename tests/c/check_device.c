@@ -131,6 +131,11 @@ void check_device_set_driver(plait_device_t *device, int version)
     state_of(device)->driver = version;
 }
 
+void check_device_use_grid(const plait_device_grid_t *grid)
+{
+    table.grid = grid;
+}
+
 void check_device_use_nccl(const plait_device_nccl_t *nccl)
 {
     table.nccl = nccl;

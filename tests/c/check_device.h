@@ -45,6 +45,9 @@ void check_device_use_nccl(const plait_device_nccl_t *nccl);
 /* The same for NVSHMEM, of fake_nvshmem.c. */
 void check_device_use_nvshmem(const plait_device_nvshmem_t *nvshmem);
 
+/* By which library, of fake_cuda_mp.c, those of several ranks work as one; NULL: they do not. */
+void check_device_use_grid(const plait_device_grid_t *grid);
+
 /* What devices that work as one say they have found from now on; 0: what there is. */
 void check_device_order_joint(int32_t info);
 

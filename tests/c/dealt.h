@@ -259,6 +259,9 @@ static inline plait_plan_cost_t dealt_cost(dealt_run_t *t, int rank)
     return cost;
 }
 
+/* Of plans that are proven; NULL: ranks' devices do not work as one. */
+static plait_process_grid_t *dealt_grid;
+
 /* What plans may count on: messages alone where ranks have a device, whose all plans are then. */
 static inline plait_caps_t dealt_caps(const dealt_run_t *t)
 {
@@ -267,7 +270,8 @@ static inline plait_caps_t dealt_caps(const dealt_run_t *t)
     return (plait_caps_t){.direct = (device != NULL) ? PLAIT_DIRECT_NONE : t->direct,
                           .publish_bytes = (device != NULL) ? -1 : PLAIT_PUBLISH_BYTES,
                           .device = device,
-                          .devices = team_knows_devices ? team_devices : NULL};
+                          .devices = team_knows_devices ? team_devices : NULL,
+                          .grid = dealt_grid};
 }
 
 /* Proves the plans of all ranks, with a result of its own memory and with an operand's where the

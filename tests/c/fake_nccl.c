@@ -39,7 +39,7 @@ typedef struct {
 struct plait_nccl_comm {
     world_t *world;
     int rank, n_late, n_running;
-    bool is_aborted, has_failed;
+    bool is_aborted, has_failed, is_blocking;
 };
 
 /* In the order of its stream; lives until that has come to it. */
@@ -89,9 +89,11 @@ static int fails(plait_nccl_comm_t comm, const char *name)
     return fails ? SYSTEM_ERROR : SUCCESS;
 }
 
+uint64_t fake_nccl_seat(plait_nccl_comm_t comm, int *rank, int *n_ranks);
+
 int ncclGetVersion(int *version)
 {
-    *version = number_of_environment("PLAIT_FAKE_NCCL_VERSION", 22807);
+    *version = number_of_environment("PLAIT_FAKE_NCCL_VERSION", 22902);
     return SUCCESS;
 }
 
@@ -133,7 +135,8 @@ int ncclCommInitRankConfig(plait_nccl_comm_t *comm_p, int n_ranks,
     memcpy(&asked, config, sizeof(asked));
     memcpy(&number, &id, sizeof(number));
     if (asked.n_bytes != CONFIG_BYTES || asked.magic != 0xcafebeef ||
-        asked.version < 21400 || asked.blocking != 0 || number == 0 || comm == NULL ||
+        asked.version < 21400 || asked.blocking < 0 || asked.blocking > 1 ||
+        number == 0 || comm == NULL ||
         fails(comm, "ncclCommInitRankConfig") != SUCCESS) {
         free(comm);
         return INVALID_ARGUMENT;
@@ -150,10 +153,25 @@ int ncclCommInitRankConfig(plait_nccl_comm_t *comm_p, int n_ranks,
     world->n_joined++;
     comm->world = world;
     comm->rank = rank;
-    comm->n_late = number_of_environment("PLAIT_FAKE_NCCL_LATE", 0);
+    comm->is_blocking = asked.blocking != 0;
+    comm->n_late =
+        comm->is_blocking ? 0 : number_of_environment("PLAIT_FAKE_NCCL_LATE", 0);
+    (void)pthread_cond_broadcast(&changed);
+    while (comm->is_blocking && world->n_joined < n_ranks) {
+        (void)pthread_cond_wait(&changed, &mutex);
+    }
     (void)pthread_mutex_unlock(&mutex);
     *comm_p = comm;
-    return IN_PROGRESS;
+    return comm->is_blocking ? SUCCESS : IN_PROGRESS;
+}
+
+/* For the stand-in of cuSOLVERMp: a number that no other communicator's ranks have, or 0 where it does not
+ * block; and this one among them. */
+uint64_t fake_nccl_seat(plait_nccl_comm_t comm, int *rank, int *n_ranks)
+{
+    *rank = comm->rank;
+    *n_ranks = comm->world->n_ranks;
+    return comm->is_blocking ? comm->world->id : 0;
 }
 
 int ncclCommGetAsyncError(plait_nccl_comm_t comm, int *result)

@@ -6,6 +6,7 @@
 #include "device/pool.h"
 #include "device_matched.h"
 #include "mpi_aware.h"
+#include "mpi_grid.h"
 #include "mpi_host.h"
 #include "mpi_nvshmem.h"
 #include "on_device.h"
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
     check_hidden(world, rank);
     aware_all(world, rank, device);
     nvshmem_all(world, rank, device);
+    grid_all(world, rank, device);
     (void)host.finalize();
     plait_staged_trim(device);
     CHECK(check_device_destroy(&device) == 0, "device");

@@ -25,6 +25,9 @@ static plait_device_t *team_devices[TEAM_MAX];
 /* Whether ranks know each other's. */
 static bool team_knows_devices;
 
+/* What every rank does first, or NULL. */
+static team_fn_t team_before;
+
 /* How they reach each other's; NULL: as the library chooses. */
 static const plait_device_link_t *team_link;
 
@@ -32,6 +35,9 @@ static void *team_main(void *argument)
 {
     team_rank_t *rank = argument;
 
+    if (team_before != NULL) {
+        team_before(rank->comm, rank->context);
+    }
     rank->fn(rank->comm, rank->context);
     return NULL;
 }

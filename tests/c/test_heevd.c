@@ -3,9 +3,12 @@
  * is not to be read is NaN. Without a LAPACK library: skipped, with the reason. */
 #include "dense/whole.h"
 #include "dense_factor.h"
+#include "device/cuda_mp.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
 #include "on_device.h"
+#include "plan/ask_grid.h"
+#include "transport/process_grid.h"
 
 #include <float.h>
 
@@ -503,8 +506,61 @@ static void check_at_once(int n_ranks)
     team_knows_devices = false;
 }
 
+/* ---- ranks as if they were processes ---- */
+
+static void take_seat(plait_comm_t *comm, void *context)
+{
+    plait_device_t *device = comm->end.caps.device;
+
+    (void)context;
+    CHECK(plait_grid_ask(comm, 0, device, check_device_stream(device)) == PLAIT_OK,
+          "%s", plait_error_text());
+    comm->end.caps.grid = plait_process_grid(&comm->end, device);
+    CHECK(comm->end.caps.grid != NULL, "rank %d has no seat", comm->end.rank);
+}
+
+static plait_status_t plan_nothing(plait_process_grid_t *grid,
+                                   const plait_device_heevd_t *heevd,
+                                   int64_t *work_bytes_p)
+{
+    (void)grid;
+    *work_bytes_p = 16 * heevd->n;
+    return PLAIT_OK;
+}
+
+/* By devices of all processes at once, each of which makes the call: blocks that are powers of two stay,
+ * others are moved. */
+static void check_by_processes(int n_ranks)
+{
+    static const plait_device_grid_t of_plans = {.heevd_plan = plan_nothing};
+    static const int64_t blocks[] = {1, 32, 33, 4};
+
+    plait_dense_choose_whole(0);
+    check_device_use_grid(&of_plans);
+    dealt_grid = (void *)team_devices; /* any address */
+    for (int b = 0; b < 4; b++) {
+        prove(n_ranks, n_ranks + b, blocks[b], true, dealt_dtypes[b]);
+        prove(n_ranks, 70, blocks[b], b % 2 == 0, dealt_dtypes[(b + n_ranks) % 4]);
+    }
+    dealt_grid = NULL;
+    check_device_use_grid(&plait_cuda_grid);
+    team_before = take_seat;
+    for (int i = 0; i < 16; i++) {
+        const int64_t sizes[] = {n_ranks, 7, 13, 33 * n_ranks + 2};
+        check_kind(RANDOM, dealt_dtypes[i % 4], sizes[i / 4], blocks[i % 3], i % 5 != 0,
+                   n_ranks, PLAIT_DIRECT_POINTER);
+    }
+    check_conjugation(n_ranks);
+    check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
+    team_before = NULL;
+    plait_cuda_grid_release();
+    check_device_use_grid(NULL);
+    plait_dense_choose_whole(-1);
+}
+
 static void check_on_devices(void)
 {
+    (void)setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
     for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
         on_device_begin(n_ranks);
         for (int n = n_ranks; n <= DEALT_MAX_RANKS; n += 4) {
@@ -515,6 +571,7 @@ static void check_on_devices(void)
         check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
         if (n_ranks > 1) {
             check_at_once(n_ranks);
+            check_by_processes(n_ranks);
         }
         on_device_end(n_ranks);
     }

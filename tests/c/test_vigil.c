@@ -147,7 +147,38 @@ static void check_told(bool is_expected, const char *what)
     CHECK(atomic_load(&is_told) == is_expected, "%s: %s", what, told);
 }
 
-int main(void)
+/* A thread that is itself in a call which waits for its peer. */
+static void check_thread(void)
+{
+    plait_device_t *device = NULL;
+    rank_t rank;
+    peer_t peer;
+    pthread_t listener;
+
+    peer_begin(&peer);
+    if (pthread_create(&listener, NULL, listener_main, NULL) != 0) {
+        abort();
+    }
+    device = check_device_create(0);
+    rank_begin(&rank, device, &peer);
+    CHECK(device->table->enter(device) == PLAIT_OK &&
+              plait_vigil_enter(&rank.run) == PLAIT_OK,
+          "enter");
+    plait_vigil_leave(&rank.run);
+    peer_end(&peer, false);
+    check_told(false, "one is killed when the call is over");
+    CHECK(plait_vigil_enter(&rank.run) == PLAIT_OK, "enter");
+    device->table->leave(device);
+    (void)pthread_join(listener, NULL);
+    CHECK(strstr(told, "its thread waits in vain: rank 1: process ") != NULL, "%s",
+          told);
+    rank_end(&rank);
+    (void)waitpid(peer.pid, NULL, 0);
+    CHECK(check_device_destroy(&device) == 0, "device");
+    CHECK(plait_alloc_balance() == 0, "balance %lld", (long long)plait_alloc_balance());
+}
+
+static void check_streams(void)
 {
     plait_device_t *device = NULL;
     rank_t ranks[N_PEERS];
@@ -201,5 +232,15 @@ int main(void)
     }
     CHECK(check_device_destroy(&device) == 0, "device");
     CHECK(plait_alloc_balance() == 0, "balance %lld", (long long)plait_alloc_balance());
+}
+
+/* What it is told is the process' last word: with an argument of a thread, else of streams. */
+int main(int n_arguments, char **arguments)
+{
+    if (n_arguments > 1 && strcmp(arguments[1], "thread") == 0) {
+        check_thread();
+    } else {
+        check_streams();
+    }
     return report("test_vigil");
 }

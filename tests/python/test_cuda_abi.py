@@ -1,8 +1,9 @@
 """The declarations of CUDA's functions against the headers of a toolkit, where there is one.
 
-NVSHMEM's against those of its wheel, or of NVSHMEM_HOME, which need a toolkit's. All are
-preprocessed, so that names are those that libraries export (`cuMemAlloc_v2`). Arguments agree where
-they are passed alike: addresses, 64-bit numbers, 32-bit ones, floating point.
+NVSHMEM's and cuSOLVERMp's against those of their wheels, or of NVSHMEM_HOME and CUSOLVERMP_HOME,
+which need a toolkit's, and NCCL's (NCCL_HOME). All are preprocessed, so that names are those that
+libraries export (`cuMemAlloc_v2`). Arguments agree where they are passed alike: addresses, 64-bit
+numbers, 32-bit ones, floating point.
 """
 
 import glob
@@ -32,8 +33,9 @@ PLAIT_CUDA_SYMBOL_FOR_EACH(PROTOTYPE)
 HANDLES = re.compile(
     r"CU(context|module|function|stream|event)\b|cudaStream_t|nvrtcProgram"
     r"|cublasHandle_t|cusolver(DnHandle|DnParams|MgHandle)_t|cudaLibMg(Grid|MatrixDesc)_t"
-    r"|plait_(cu_(context|module|function|stream|event)|nvrtc_program|cublas)_t"
-    r"|plait_cusolver(_params|_mg(_grid|_matrix)?)?_t"
+    r"|cusolverMp(Handle|Grid|MatrixDescriptor)_t|ncclComm_t"
+    r"|plait_(cu_(context|module|function|stream|event)|nvrtc_program|cublas|nccl_comm)_t"
+    r"|plait_cusolver(_params|_m[gp](_grid|_matrix)?)?_t"
 )
 WIDE = re.compile(r"size_t|u?int64_t|long long|CUdeviceptr|plait_cu_address_t")
 
@@ -45,13 +47,17 @@ def folder():
     return next((Path(h, "include") for h in with_all if h), None)
 
 
+def wheel_folder(header, variable, *folders):
+    """Of the header of a wheel, which is in one of its folders, or None."""
+    roots = [*site.getsitepackages(), site.getusersitepackages()]
+    wheels = [Path(root, "nvidia", folder) for root in roots for folder in folders]
+    homes = [Path(os.environ[variable])] if variable in os.environ else wheels
+    return next((h / "include" for h in homes if (h / "include" / header).exists()), None)
+
+
 def nvshmem_folder():
     """Of NVSHMEM's headers, or None."""
-    wheels = [
-        Path(p, "nvidia/nvshmem") for p in [*site.getsitepackages(), site.getusersitepackages()]
-    ]
-    homes = [Path(os.environ["NVSHMEM_HOME"])] if "NVSHMEM_HOME" in os.environ else wheels
-    return next((h / "include" for h in homes if (h / "include/nvshmemx.h").exists()), None)
+    return wheel_folder("nvshmemx.h", "NVSHMEM_HOME", "nvshmem")
 
 
 def preprocessed(text, *includes):
@@ -72,7 +78,10 @@ def kind(argument):
     return "64 bits" if WIDE.search(argument) else "32 bits"
 
 
-def prototypes(text, prefix="cu|nvrtc"):
+OF_TOOLKIT = "cu(?!solverMp)|nvrtc"
+
+
+def prototypes(text, prefix=OF_TOOLKIT):
     """Kinds of arguments by the name of a function that begins so."""
     found = {}
     for name, arguments in re.findall(rf"\b((?:{prefix})\w+) ?\(([^()]*)\) ?;", text):
@@ -80,7 +89,7 @@ def prototypes(text, prefix="cu|nvrtc"):
     return found
 
 
-def declared(text="", prefix="cu|nvrtc"):
+def declared(text="", prefix=OF_TOOLKIT):
     """Ours, with other text in place of the header's."""
     header = text or (ROOT / "src/device/cuda_load.h").read_text()
     return prototypes(preprocessed(header + PROTOTYPES, ROOT / "src", ROOT / "include"), prefix)
@@ -117,6 +126,47 @@ def test_differences_are_found(theirs, was, planted, found):
     header = (ROOT / "src/device/cuda_load.h").read_text()
     text = re.sub(re.escape(was).replace("\\ ", r"[\s\\]+"), planted, header)
     assert any(name.startswith(found) for name in differences(declared(text), theirs))
+
+
+@pytest.fixture(scope="module")
+def cusolver_mp():
+    """CuSOLVERMp's header, preprocessed."""
+    include, toolkit = wheel_folder("cusolverMp.h", "CUSOLVERMP_HOME", "cu13", "cu12"), folder()
+    if include is None or toolkit is None:
+        pytest.skip("no header of cuSOLVERMp, or no CUDA toolkit with all headers")
+    nccl = wheel_folder("nccl.h", "NCCL_HOME", "nccl") or toolkit
+    if not (nccl / "nccl.h").exists():
+        pytest.skip("no header of NCCL")
+    return preprocessed("#include <cusolverMp.h>\n", include, nccl, toolkit)
+
+
+def test_declarations_are_those_of_cusolver_mp(cusolver_mp):
+    ours = declared(prefix="cusolverMp")
+    theirs = prototypes(cusolver_mp, "cusolverMp")
+    assert len(ours) == 10 and differences(ours, theirs) == set()
+    header = (ROOT / "src/device/cuda_load.h").read_text()
+    for was, planted, name in [
+        ("uint32_t first_row", "int64_t first_row", "cusolverMpCreateMatrixDesc"),
+        ("plait_nccl_comm_t comm, int32_t n_rows", "int32_t n_rows", "cusolverMpCreateDeviceGrid"),
+        ("char *job, int uplo, int64_t n", "int job, int uplo, int64_t n", "cusolverMpSyevd"),
+    ]:
+        text = re.sub(re.escape(was).replace("\\ ", r"[\s\\]+"), planted, header)
+        assert name in differences(declared(text, "cusolverMp"), theirs)
+
+
+def test_numbers_are_those_of_cusolver_mp(cusolver_mp):
+    """The grid's order, and how a version is counted: 0.9.1 is 901."""
+    assert re.search(r"CUSOLVERMP_GRID_MAPPING_COL_MAJOR = 0\b", cusolver_mp)
+    assert re.search(
+        r"PLAIT_CUSOLVER_MP_COLUMNS = 0\b", (ROOT / "src/device/cuda_load.h").read_text()
+    )
+    text = "#include <cusolverMp.h>\nint version = CUSOLVERMP_VERSION;\n"
+    include = wheel_folder("cusolverMp.h", "CUSOLVERMP_HOME", "cu13", "cu12")
+    nccl = wheel_folder("nccl.h", "NCCL_HOME", "nccl") or folder()
+    [sum_of] = re.findall(r"int version = ([^;]*);", preprocessed(text, include, nccl, folder()))
+    numbers = [int(n) for n in re.findall(r"\d+", sum_of)]
+    assert numbers[1::2][:2] == [10000, 100] and len(numbers) == 5
+    assert "OLDEST = 901 " in (ROOT / "src/device/cuda_mp.c").read_text()
 
 
 @pytest.fixture(scope="module")

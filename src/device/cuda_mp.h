@@ -1,0 +1,13 @@
+/* cuSOLVERMp behind the functions of device.h, for CUDA devices of several processes. It asks nothing of
+ * the device but its ordinal and the functions of its table. */
+#ifndef PLAIT_DEVICE_CUDA_MP_H
+#define PLAIT_DEVICE_CUDA_MP_H
+
+#include "device/device.h"
+
+extern const plait_device_grid_t plait_cuda_grid;
+
+/* Gives back what is kept for all devices. Before these; no grid is open. */
+void plait_cuda_grid_release(void);
+
+#endif
