@@ -24,6 +24,7 @@ typedef struct world {
     unsigned turn;               /* of calls */
     bool is_broken;
     struct part *parts[MAX_DEVICES];
+    struct plait_cusolver_mp_grid *grids[MAX_DEVICES]; /* by rank */
     struct world *next;
 } world_t;
 
@@ -150,6 +151,20 @@ static world_t *world_of(uint64_t id, int n_ranks)
     return world;
 }
 
+/* When it is unloaded: grids that nobody could destroy, since peers did not come, and their worlds. */
+__attribute__((destructor)) static void forget_worlds(void)
+{
+    while (worlds != NULL) {
+        world_t *world = worlds;
+
+        worlds = world->next;
+        for (int r = 0; r < MAX_DEVICES; r++) {
+            free(world->grids[r]);
+        }
+        free(world);
+    }
+}
+
 static int break_world(world_t *world, int result)
 {
     (void)pthread_mutex_lock(&mutex);
@@ -190,12 +205,14 @@ int cusolverMpCreateDeviceGrid(plait_cusolver_mp_t solver,
     *grid = calloc(1, sizeof(**grid));
     **grid =
         (struct plait_cusolver_mp_grid){.world = world, .rank = rank, .id = solver->id};
+    world->grids[rank] = *grid;
     return 0;
 }
 
 /* What is known of a world stays: numbers are not used again. */
 int cusolverMpDestroyGrid(plait_cusolver_mp_grid_t grid)
 {
+    grid->world->grids[grid->rank] = NULL;
     free(grid);
     return 0;
 }
