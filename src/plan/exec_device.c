@@ -78,21 +78,16 @@ done:
     return plait_device_failed(run, status);
 }
 
-/* A started operation has a stream of its own: it takes a link that is made for that
- * (device_link.h), or is staged, also where another link was asked for by name. */
+/* Links' exchanges keep the order of one stream and of one thread: of what runs beside others they are
+ * staged. */
 plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
     const plait_plan_t *plan = exec->plan;
     plait_status_t status = PLAIT_OK;
-    const bool may_copy =
-        plan->reach == PLAIT_REACH_ANY || plan->reach == PLAIT_REACH_NODE;
-    const bool is_free = !exec->is_beside || may_copy;
 
-    if (plan->is_collective && plan->n_ranks > 1 && is_free) {
-        status = plait_device_find_way(
-            run, exec->is_beside ? PLAIT_REACH_BESIDE : plan->reach,
-            plan->needs_agreement);
+    if (plan->is_collective && plan->n_ranks > 1 && !exec->is_beside) {
+        status = plait_device_find_way(run, plan->reach, plan->needs_agreement);
         exec->is_joint = status != PLAIT_OK && !run->is_lost;
     }
     return status;

@@ -31,7 +31,6 @@ typedef struct {
 typedef struct {
     int n_ranks;
     events_t *events;
-    bool has_filled, has_taken; /* this rank's event has been recorded */
     opened_t opened[MAX_OPENED];
     int64_t n_uses;
     void **copies; /* of messages of this exchange, in memory that can be shown */
@@ -62,19 +61,11 @@ done:
 
 /* ---- blocks of peers ---- */
 
-/* What still reads it ends first, on this stream and on those of operations before. */
 static void drop(plait_device_run_t *run, opened_t *opened)
 {
-    const ipc_t *ipc = run->state;
-    const plait_device_table_t *table = run->device->table;
-
-    if (opened->here != NULL) {
-        (void)table->stream_wait(run->device, run->stream);
-        if (ipc->has_taken) {
-            (void)table->event_wait(run->device,
-                                    ipc->events[run->session->end->rank].taken);
-        }
-        table->memory_drop(run->device, opened->here);
+    if (opened->here != NULL) { /* what still reads it ends first */
+        (void)run->device->table->stream_wait(run->device, run->stream);
+        run->device->table->memory_drop(run->device, opened->here);
     }
     *opened = (opened_t){.here = NULL};
 }
@@ -157,10 +148,10 @@ static plait_status_t ipc_offer(plait_device_run_t *run, const plait_message_t *
 
 static plait_status_t ipc_ready(plait_device_run_t *run)
 {
-    ipc_t *ipc = run->state;
+    const ipc_t *ipc = run->state;
 
-    return plait_handover_record(run, ipc->events[run->session->end->rank].filled,
-                                 &ipc->has_filled);
+    return run->device->table->event_record(
+        run->device, ipc->events[run->session->end->rank].filled, run->stream);
 }
 
 static plait_status_t ipc_take(plait_device_run_t *run, int peer,
@@ -183,11 +174,11 @@ done:
 
 static plait_status_t ipc_receipt(plait_device_run_t *run, uint64_t *word_p)
 {
-    ipc_t *ipc = run->state;
+    const ipc_t *ipc = run->state;
 
     *word_p = 0;
-    return plait_handover_record(run, ipc->events[run->session->end->rank].taken,
-                                 &ipc->has_taken);
+    return run->device->table->event_record(
+        run->device, ipc->events[run->session->end->rank].taken, run->stream);
 }
 
 static plait_status_t ipc_settle(plait_device_run_t *run, int peer, uint64_t word)

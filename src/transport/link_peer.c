@@ -5,12 +5,10 @@
 #include "transport/handover.h"
 
 /* Both are recorded anew in every exchange. Whoever waits for one waits for the last record, which is
- * of this exchange or, where this rank has gone ahead, of a later one of the same operation, which
- * depends on nothing that the waiting rank has not enqueued yet. Where another operation records them,
- * perhaps on another stream, a fence came before, and nobody is about to wait for them. */
+ * of this exchange or, where this rank has gone ahead, of one that depends on nothing that the
+ * waiting rank has not enqueued yet. */
 typedef struct {
     plait_event_t *filled, *taken;
-    bool has_filled, has_taken; /* been recorded */
 } peer_t;
 
 static plait_status_t peer_can(const plait_endpoint_t *end,
@@ -69,9 +67,9 @@ static void *address_of(uint64_t word)
 
 static plait_status_t peer_ready(plait_device_run_t *run)
 {
-    peer_t *mine = run->state;
+    const peer_t *mine = run->state;
 
-    return plait_handover_record(run, mine->filled, &mine->has_filled);
+    return run->device->table->event_record(run->device, mine->filled, run->stream);
 }
 
 static plait_status_t peer_offer(plait_device_run_t *run,
@@ -102,10 +100,10 @@ done:
 
 static plait_status_t peer_receipt(plait_device_run_t *run, uint64_t *word_p)
 {
-    peer_t *mine = run->state;
+    const peer_t *mine = run->state;
 
     *word_p = word_of(mine->taken);
-    return plait_handover_record(run, mine->taken, &mine->has_taken);
+    return run->device->table->event_record(run->device, mine->taken, run->stream);
 }
 
 static plait_status_t peer_settle(plait_device_run_t *run, int peer, uint64_t word)
