@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _dealt
+from plait import _dealt, _jax
 from plait._dealt import Matrix
 from plait._dense_lu import rows
 from plait._dense_rules import ADJOINT, IS_LOWER, IS_UNIT_LOWER, IS_UPPER, NONE, gemm
@@ -68,7 +68,7 @@ def _signs(y: Any) -> Any:
 
 def _on_mesh(mesh: Any, x: Any) -> Any:
     """What all devices have alike, where types say so: on Explicit axes."""
-    if mesh is None or all(kind == AxisType.Auto for kind in mesh.axis_types):
+    if mesh is None or _jax.is_auto(mesh):
         return x
     return jax.sharding.reshard(x, NamedSharding(mesh, P()))
 

@@ -163,13 +163,17 @@ def concrete_mesh() -> Any | None:
     return None if mesh is None or mesh.empty else mesh
 
 
+def is_auto(mesh: Any) -> bool:
+    """Whether no axis of a mesh is one of types."""
+    return all(kind == jax.sharding.AxisType.Auto for kind in mesh.axis_types)
+
+
 def on_mesh(x: Any, mesh: Any) -> Any:
     """``x``, which says in a trace for which devices the program is: JAX looks for such words.
 
     Explicit axes have them in all types, and devices that are not known have no words.
     """
-    is_auto = all(kind == jax.sharding.AxisType.Auto for kind in mesh.axis_types)
-    if not isinstance(mesh, jax.sharding.Mesh) or not is_auto:
+    if not isinstance(mesh, jax.sharding.Mesh) or not is_auto(mesh):
         return x
     whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
     return jax.lax.with_sharding_constraint(x, whole)

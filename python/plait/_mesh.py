@@ -90,7 +90,7 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
             raise ValueError(
                 f"{name}: the operand's mesh is {dict(typed.shape)}, mesh= is {dict(mesh.shape)}"
             )
-        return mesh if isinstance(mesh, Mesh) and _is_auto(typed) else typed
+        return mesh if isinstance(mesh, Mesh) and _jax.is_auto(typed) else typed
     around = jax.sharding.get_abstract_mesh()
     if not around.empty:
         return _jax.concrete_mesh() or around
@@ -105,10 +105,6 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
         f"{name}: no mesh: give an operand that lives on one (jax.device_put(x, "
         "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh="
     )
-
-
-def _is_auto(mesh: Any) -> bool:
-    return all(t == AxisType.Auto for t in mesh.axis_types)
 
 
 def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
@@ -156,7 +152,9 @@ def locate(
         if spec is not None and any(names_of(spec, x.ndim, name)):
             raise ValueError(f"{name}: spec={spec} without a mesh")
         return x, Place(None, ((),) * x.ndim)
-    is_guess = spec is None and isinstance(_jax.underlying(x), jax.core.Tracer) and _is_auto(found)
+    is_guess = (
+        spec is None and isinstance(_jax.underlying(x), jax.core.Tracer) and _jax.is_auto(found)
+    )
     names = find_spec(x, found, spec, first, name)
     if is_guess and turn is not None:
         names = turn(names)
@@ -180,7 +178,7 @@ def concrete(x: Any, place: Place) -> Place:
 
 def _put(x: Any, mesh: Any, names: Spec) -> Any:
     """An operand that is on no mesh yet is laid out on this one."""
-    is_traced, is_auto = isinstance(x, jax.core.Tracer), _is_auto(mesh)
+    is_traced, is_auto = isinstance(x, jax.core.Tracer), _jax.is_auto(mesh)
     is_ready = not jax.typeof(x).sharding.mesh.empty
     if is_ready or not (isinstance(mesh, Mesh) or (is_traced and not is_auto)):
         return x

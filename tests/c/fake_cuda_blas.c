@@ -81,8 +81,7 @@ static int herk(int type, plait_cublas_t blas, int uplo, int trans, int64_t n,
                 int64_t k, const void *alpha, const void *a, int64_t lda,
                 const void *beta, void *c, int64_t ldc)
 {
-    const bool is_single = type == PLAIT_CUDA_R_32F || type == PLAIT_CUDA_C_32F;
-    const int real = is_single ? PLAIT_CUDA_R_32F : PLAIT_CUDA_R_64F;
+    const int real = real_type(type);
     const double x = creal(get(real, alpha, 0)), y = creal(get(real, beta, 0));
     const int result =
         begin(blas, uplo == PLAIT_CUBLAS_LOWER && trans == PLAIT_CUBLAS_N &&

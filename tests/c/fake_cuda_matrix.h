@@ -15,6 +15,13 @@ static inline bool is_complex_type(int type)
     return type == PLAIT_CUDA_C_32F || type == PLAIT_CUDA_C_64F;
 }
 
+/* Of its real and imaginary parts. */
+static inline int real_type(int type)
+{
+    return (type == PLAIT_CUDA_R_32F || type == PLAIT_CUDA_C_32F) ? PLAIT_CUDA_R_32F
+                                                                  : PLAIT_CUDA_R_64F;
+}
+
 static inline double complex get(int type, const void *x, int64_t i)
 {
     const float *f = x;

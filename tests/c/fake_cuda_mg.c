@@ -160,12 +160,6 @@ int cusolverMgDestroyMatrixDesc(plait_cusolver_mg_matrix_t matrix)
     return 0;
 }
 
-static int real_type(int type)
-{
-    return (type == PLAIT_CUDA_R_32F || type == PLAIT_CUDA_C_32F) ? PLAIT_CUDA_R_32F
-                                                                  : PLAIT_CUDA_R_64F;
-}
-
 /* What both functions want. */
 static int judge(plait_cusolver_mg_t solver, int has_vectors, int uplo, int n,
                  void *a[], int row, int column, plait_cusolver_mg_matrix_t matrix,

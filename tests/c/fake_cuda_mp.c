@@ -240,12 +240,6 @@ int cusolverMpDestroyMatrixDesc(plait_cusolver_mp_matrix_t matrix)
     return 0;
 }
 
-static int real_type(int type)
-{
-    return (type == PLAIT_CUDA_R_32F || type == PLAIT_CUDA_C_32F) ? PLAIT_CUDA_R_32F
-                                                                  : PLAIT_CUDA_R_64F;
-}
-
 /* What both functions want. */
 static bool is_good(plait_cusolver_mp_t solver, const char *job, int uplo, int64_t n,
                     const void *a, int64_t row, int64_t column,

@@ -346,12 +346,8 @@ OF_DTYPE(Zunmqr, PLAIT_CUDA_C_64F)
 static bool is_good_syevd(int has_vectors, int uplo, int type, int type_w, int compute,
                           int64_t n, int64_t lda)
 {
-    const int real = (type == PLAIT_CUDA_R_32F || type == PLAIT_CUDA_C_32F)
-                         ? PLAIT_CUDA_R_32F
-                         : PLAIT_CUDA_R_64F;
-
     return (has_vectors == 0 || has_vectors == 1) && uplo == PLAIT_CUBLAS_LOWER &&
-           compute == type && type_w == real && is_leading(lda, n);
+           compute == type && type_w == real_type(type) && is_leading(lda, n);
 }
 
 int cusolverDnXsyevd_bufferSize(plait_cusolver_t solver, plait_cusolver_params_t params,
