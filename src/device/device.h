@@ -311,7 +311,7 @@ typedef struct {
     /* The stream goes on after the event, as it was recorded last before this call. */
     plait_status_t (*event_order)(plait_device_t *device, plait_event_t *event,
                                   plait_stream_t stream);
-    /* This thread waits for the event: the only functions that wait. */
+    /* This thread waits: the only functions that do. For an event also inside of another device. */
     plait_status_t (*event_wait)(plait_device_t *device, plait_event_t *event);
     plait_status_t (*stream_wait)(plait_device_t *device, plait_stream_t stream);
 

@@ -81,7 +81,7 @@ static void beat(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
 
     e->waits_for = wait->peer;
     e->since_ns = watch.begun_ns;
-    e->agree = op->plan->agree;
+    e->agree = plait_exec_agree(op->plan, e->is_started);
     e->agree_some = op->plan->agree_some;
     atomic_store_explicit(&e->beat_ns, now, memory_order_release);
 }
@@ -109,7 +109,7 @@ static bool differs(plait_observed_t *op, const plait_sight_t *sight)
     return sight->kind == PLAIT_SIGHT_WAITS && plan->is_collective &&
            theirs->is_collective && theirs->comm == (int32_t)op->comm->id &&
            theirs->n_collectives == op->entry->n_collectives &&
-           (theirs->agree != plan->agree ||
+           (theirs->agree != op->entry->agree ||
             (theirs->agree_some != 0 && plan->agree_some != 0 &&
              theirs->agree_some != plan->agree_some));
 }

@@ -128,12 +128,13 @@ static plait_status_t say(plait_session_t *session, const char *text)
     return session->end->transport->fence(session, &mine, said, SAID_BYTES);
 }
 
-static void say_call(const plait_plan_t *plan, char text[SAID_BYTES])
+static void say_call(const plait_exec_t *exec, char text[SAID_BYTES])
 {
     const char *where = plait_site_text(plait_site_here());
+    const bool differs = exec->device != NULL && exec->is_beside;
 
-    (void)snprintf(text, SAID_BYTES, "%.150s%s%s", plan->title,
-                   (where[0] != '\0') ? " at " : "", where);
+    (void)snprintf(text, SAID_BYTES, "%s%.150s%s%s", differs ? "started: " : "",
+                   exec->plan->title, (where[0] != '\0') ? " at " : "", where);
 }
 
 /* One line for each call that differs from those above it, with the ranks that made it; how
@@ -168,7 +169,7 @@ static plait_status_t show_calls(plait_exec_t *exec)
 {
     char mine[SAID_BYTES];
 
-    say_call(exec->plan, mine);
+    say_call(exec, mine);
     return say(&exec->session, mine);
 }
 
@@ -211,7 +212,7 @@ static void fill_record(const plait_exec_t *exec, bool publishes, plait_status_t
 {
     mine->status = (int32_t)own;
     mine->n_slots = publishes ? 0 : plait_plan_n_slots(exec->plan);
-    mine->agree = exec->plan->agree + exec->skipped;
+    mine->agree = plait_exec_agree(exec->plan, exec->is_beside) + exec->skipped;
     mine->agree_some = exec->plan->agree_some;
     for (int s = 0; s < mine->n_slots; s++) {
         mine->slot[s] = (uint64_t)(uintptr_t)exec->slot[s];

@@ -53,6 +53,13 @@ typedef struct {
     bool has_failed;  /* out: this plan has, not just what was sent before it */
 } plait_history_t;
 
+/* What ranks compare: the plan, and on a device whether the operation was started, since it goes another
+ * way then. */
+static inline uint64_t plait_exec_agree(const plait_plan_t *plan, bool is_started)
+{
+    return plan->agree + (plan->device != NULL && is_started);
+}
+
 /* Whether ranks make sure at this execution that they do the same. */
 bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
                        const plait_history_t *history);

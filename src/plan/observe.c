@@ -65,16 +65,18 @@ plait_observed_t *plait_observe_here(void)
 
 /* What all ranks have in common decides, so that they decide alike; the line of the program
  * may be another on each rank. Forgets plans, on all ranks the same ones. */
-static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan)
+static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan,
+                                  bool is_started)
 {
     plait_history_t history = {.skipped = comm->skipped};
 
     if (plan->needs_agreement) {
-        uint64_t *place = &comm->agreed[plan->agree % PLAIT_AGREED_ROOM];
-        history.is_agreed = *place == plan->agree;
-        *place = plan->agree;
+        const uint64_t agree = plait_exec_agree(plan, is_started);
+        uint64_t *place = &comm->agreed[agree % PLAIT_AGREED_ROOM];
+        history.is_agreed = *place == agree;
+        *place = agree;
         if (!plait_exec_agrees(plan, &comm->end, &history)) {
-            comm->skipped = plait_hash_word(comm->skipped, plan->agree);
+            comm->skipped = plait_hash_word(comm->skipped, agree);
         }
     }
     return history;
@@ -177,7 +179,7 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
         plait_trace_end(entry, NULL, status);
         goto done;
     }
-    plait_history_t history = history_of(comm, plan);
+    plait_history_t history = history_of(comm, plan, is_started);
     here = &now;
     if (plait_trace_is_timed()) {
         status = exec_timed(plan, (about != NULL) ? about->line : plan->title, entry,

@@ -8,6 +8,7 @@
  * of this exchange or, where this rank has gone ahead, of one that depends on nothing that the
  * waiting rank has not enqueued yet. */
 typedef struct {
+    plait_device_t *device;
     plait_event_t *filled, *taken;
 } peer_t;
 
@@ -44,6 +45,7 @@ static plait_status_t peer_open(plait_device_run_t *run, void **state_p)
     peer_t *peer = plait_alloc(1, sizeof(*peer));
 
     PLAIT_CHECK(peer != NULL, PLAIT_ERR_NO_MEMORY, "no memory for events");
+    peer->device = device;
     PLAIT_TRY(device->table->event_create(device, &peer->filled));
     PLAIT_TRY(device->table->event_create(device, &peer->taken));
     *state_p = peer;
@@ -102,21 +104,30 @@ static plait_status_t peer_receipt(plait_device_run_t *run, uint64_t *word_p)
 {
     const peer_t *mine = run->state;
 
-    *word_p = word_of(mine->taken);
+    *word_p = word_of(mine);
     return run->device->table->event_record(run->device, mine->taken, run->stream);
+}
+
+/* The stream goes on after an event of the receiver's device. Where this rank's own device fails the
+ * thread waits, by the receiver's, which is reading memory that will be given back. */
+static plait_status_t go_on_after(const plait_device_run_t *run,
+                                  plait_device_t *receiver, plait_event_t *taken)
+{
+    const plait_status_t status =
+        run->device->table->event_order(run->device, taken, run->stream);
+
+    if (status != PLAIT_OK) {
+        (void)receiver->table->event_wait(receiver, taken);
+    }
+    return status;
 }
 
 static plait_status_t peer_settle(plait_device_run_t *run, int peer, uint64_t word)
 {
-    const plait_device_table_t *table = run->device->table;
-    plait_status_t status =
-        table->event_order(run->device, address_of(word), run->stream);
+    const peer_t *theirs = address_of(word);
 
     (void)peer;
-    if (status != PLAIT_OK) {
-        (void)table->event_wait(run->device, address_of(word));
-    }
-    return status;
+    return go_on_after(run, theirs->device, theirs->taken);
 }
 
 static plait_status_t peer_exchange(plait_device_run_t *run, int n_sends,
@@ -186,9 +197,10 @@ static plait_status_t matched_settle(plait_sending_t *sending,
     const plait_device_table_t *table = sending->run->device->table;
 
     if (receipt != NULL) {
-        status = peer_settle(sending->run, sending->sent.peer, receipt->words[1]);
-        table->event_destroy(address_of(receipt->words[0]),
-                             address_of(receipt->words[1]));
+        plait_device_t *receiver = address_of(receipt->words[0]);
+        plait_event_t *taken = address_of(receipt->words[1]);
+        status = go_on_after(sending->run, receiver, taken);
+        table->event_destroy(receiver, taken);
     }
     if (sending->filled != NULL) {
         table->event_destroy(sending->run->device, sending->filled);

@@ -337,7 +337,7 @@ plait_status_t check_device_event_wait(plait_device_t *device, plait_event_t *ev
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_TRY(check_device_count_call(device, "event_wait"));
+    PLAIT_TRY(check_device_count_free_call(device, "event_wait"));
     count_wait(device);
     mark_t mark = mark_of(event, false);
     run_wait(device, &mark);

@@ -190,6 +190,35 @@ static inline void beside_rank(plait_comm_t *comm, void *context)
     check_device_free(b.device, y);
 }
 
+/* Rank 0 starts what the others call: it would go another way, so all are told. */
+static inline void beside_differ_rank(plait_comm_t *comm, void *context)
+{
+    const plait_allreduce_params_t sum = {.reduce = PLAIT_SUM};
+    beside_t b = {.comm = comm, .device = comm->end.caps.device};
+    plait_status_t status = PLAIT_OK;
+
+    (void)context;
+    b.stream = check_device_stream(b.device);
+    void *x = beside_array(&b);
+    void *y = beside_array(&b);
+    plait_call_t call = beside_call(&b, &plait_op_allreduce, &sum, x, y);
+    CHECK(plait_op_run(&call) == PLAIT_OK, "all call it: %s", plait_error_text());
+    if (plait_comm_rank(comm) == 0) {
+        const int64_t id = beside_start(&b, &plait_op_allreduce, &sum, x);
+        status = plait_started_take(id, 1, call.rets, b.device, b.stream);
+    } else {
+        status = plait_op_run(&call);
+    }
+    CHECK(status == PLAIT_ERR_MISMATCH &&
+              strstr(plait_error_text(), "rank 0: started: allreduce") != NULL &&
+              strstr(plait_error_text(), ": allreduce") != NULL,
+          "%d: %s", (int)status, plait_error_text());
+    CHECK(plait_op_run(&call) == PLAIT_OK, "after it: %s", plait_error_text());
+    check_device_drain(b.device);
+    check_device_free(b.device, x);
+    check_device_free(b.device, y);
+}
+
 static inline void beside_all(int n_ranks)
 {
     const plait_device_link_t *const links[] = {NULL, &plait_link_ipc,
@@ -201,6 +230,7 @@ static inline void beside_all(int n_ranks)
     for (int l = 0; l < 3; l++) {
         team_link = links[l];
         team_run(n_ranks, PLAIT_DIRECT_NONE, beside_rank, NULL);
+        team_run(n_ranks, PLAIT_DIRECT_NONE, beside_differ_rank, NULL);
     }
 }
 

@@ -15,6 +15,12 @@ static const int64_t matched_counts[] = {
 
 enum { MATCHED_COUNTS = 4 };
 
+/* Sanitizers watch every byte: of the longest they see one ring. */
+static inline int matched_n_counts(void)
+{
+    return is_quick() ? MATCHED_COUNTS - 1 : MATCHED_COUNTS;
+}
+
 /* All ranks have found how they reach each other. */
 static inline void matched_open(plait_comm_t *comm)
 {
@@ -138,7 +144,8 @@ static inline void matched_faults(plait_comm_t *comm)
 
 static inline void matched_transfers(plait_comm_t *comm)
 {
-    for (int i = 0; i < MATCHED_COUNTS; i++) {
+    matched_ring(comm, matched_counts[MATCHED_COUNTS - 1], 6, false);
+    for (int i = 0; i < matched_n_counts(); i++) {
         matched_ring(comm, matched_counts[i], 7, false);
         matched_line(comm, matched_counts[i], false);
         CHECK(plait_barrier(comm) == PLAIT_OK, "any source is of the next");
@@ -176,7 +183,7 @@ static inline void matched_mixed(plait_comm_t *comm, int host)
     if (is_host) {
         comm->end.caps.device = NULL;
     }
-    for (int i = 0; i < MATCHED_COUNTS; i++) {
+    for (int i = 0; i < matched_n_counts(); i++) {
         const int64_t n = matched_counts[i] + 10 * (host + 1);
         matched_ring(comm, n, 9, false);
         matched_line(comm, n, false);
