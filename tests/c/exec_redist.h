@@ -13,6 +13,12 @@
 static const plait_direct_t directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
                                          PLAIT_DIRECT_NONE};
 
+/* Whether case i goes by directs[d]. On devices ways of access are one, so each case is run once. */
+static inline bool goes_by(int i, int d)
+{
+    return team_devices[0] == NULL || i % 3 == d;
+}
+
 static bool is_alike(const plait_layout_t *a, const plait_layout_t *b, int rank)
 {
     int64_t shape_a[PLAIT_MAX_NDIM];
@@ -204,7 +210,7 @@ static void check_turned_large(int n_ranks, plait_dtype_t dtype)
     const int grid[] = {n_ranks};
 
     for (int i = 0; i < 6; i++) { /* each axis split */
-        const int64_t *shape = shapes[i % 2];
+        const int64_t *shape = shapes[is_quick() ? 0 : i % 2];
         redist_t test = {.is_turned = true, .dtype = dtype, .text = "large turned"};
         CHECK(layout_of(1 << i / 2, 3, shape, 1, grid, PLAIT_SPLIT_CYCLIC, false,
                         &test.to) &&
@@ -212,7 +218,9 @@ static void check_turned_large(int n_ranks, plait_dtype_t dtype)
               "layouts");
         test.from = plait_layout_turned(&test.from);
         for (int direct = 0; direct < 3; direct++) {
-            team_run(n_ranks, directs[direct], redist_rank, &test);
+            if (is_quick() ? i % 3 == direct : goes_by(i, direct)) {
+                team_run(n_ranks, directs[direct], redist_rank, &test);
+            }
         }
     }
 }

@@ -334,7 +334,8 @@ static void execute_all(int n_ranks)
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
         for (int b = 0; b < 5; b++) {
             for (int d = 0; d < 3; d++, turn++) {
-                const bool is_turn = n_ranks <= 2 || d == ((int)s + b) % 3;
+                const bool has_ways = n_ranks <= 2 && team_devices[0] == NULL;
+                const bool is_turn = has_ways || d == ((int)s + b) % 3;
                 if (!is_turn || (is_quick() && (turn % 2 == 0 || sizes[s] > 70))) {
                     continue;
                 }
