@@ -18,7 +18,7 @@ from jax import lax
 from jax.custom_batching import custom_vmap
 from plait._dealt import Matrix, identity
 from plait._dense import hermitian, real
-from plait._dense_eigh import eigh
+from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, stacked
 from plait._dense_rules import ADJOINT, IS_LOWER, gemm, potrf, trsm
 
@@ -217,3 +217,24 @@ def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
         du = du + (da_v - gemm(u, p)).map(_by_column, whole=(s,))
     dv = gemm(v, p.map(of_v, other, whole=(s,)))
     return (u, s, v), (du, real(p.diagonal()), dv)
+
+
+@jax.custom_jvp
+def svdvals(a: Matrix) -> Any:
+    """The singular values of such a matrix alone."""
+    if a.m >= max(1, TALL * a.n):
+        return svdvals(qr(a)[1])
+    _, h = polar(a)
+    w, _ = eigvalsh(-h)
+    return jnp.maximum(-w, 0)
+
+
+@svdvals.defjvp
+def _svdvals_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """Re(uᴴ ȧ v) of each pair of vectors, also where values are equal."""
+    u, s, v = svd(*primals)
+
+    def dots(rows: Any, columns: Any, x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.conj(x) * y, axis=1)
+
+    return s, real(u.columns(dots, gemm(tangents[0], v)))

@@ -63,6 +63,17 @@ def _svd_of_wide(a: Array, *, lay: Lay, rows: Rows) -> SVD:
     return SVD(jnp.conj(uh.T), s, jnp.conj(v.T))
 
 
+def _values(a: Array, *, lay: Lay, deal: Deal) -> Array:
+    x = _dense_args.deal_in(lay, a, deal)
+    return _dense_svd.svdvals(x if x.m >= x.n else x.adjoint())
+
+
+def _values_of_tall(a: Array, *, lay: Lay, rows: Rows, is_wide: bool) -> Array:
+    """Of a wide matrix those of its adjoint, which is tall."""
+    x, x_lay = (jnp.conj(a.T), lay.turned) if is_wide else (a, lay)
+    return _tall.svdvals(rows, rows.split(x, x_lay))
+
+
 def _located(a: Any, mesh: Any, spec: Any, shape: Any, name: str) -> Operand:
     data = _dense_args.check_matrix(a, name, shape=shape)
     return _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
@@ -157,3 +168,36 @@ def svd(
         return _dense_args.run(by_rows, found.x, lay=found.lay, rows=rows)
     deal = _dense_args.deal_of(found, block, "svd")
     return _dense_args.run(_svd, found.x, lay=found.lay, deal=deal)
+
+
+def svdvals(
+    a: Array,
+    *,
+    block: int | None = None,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array:
+    """Singular values of a matrix that is distributed over a mesh, descending.
+
+    Those of `svd`, without the vectors; the same on all devices. ``shape`` is what is data of an
+    array with padding at its tail, which is not read.
+
+    Collective: over the mesh, in program order.  Shapes: (m, n) to (min(m, n),), any m and n.
+    Raises: as `svd`.
+    Adjoint: U diag(s̄) Vᴴ; it needs the vectors, also of equal values.
+    Source: as `svd`; oracle ``tests/python/oracle.py::svd``.
+
+    Example:
+        >>> import plait, jax.numpy as jnp
+        >>> plait.linalg.svdvals(jnp.array([[0.0, -3.0], [2.0, 0.0]])).round(5).tolist()
+        [3.0, 2.0]
+    """
+    found = _located(a, mesh, spec, shape, "svdvals")
+    m, n = found.shape
+    rows = _rows_of(found, (max(m, n), min(m, n)), block, "svdvals")
+    if rows is not None:
+        given = {"lay": found.lay, "rows": rows, "is_wide": m < n}
+        return _dense_args.run(_values_of_tall, found.x, **given)
+    deal = _dense_args.deal_of(found, block, "svdvals")
+    return _dense_args.run(_values, found.x, lay=found.lay, deal=deal)

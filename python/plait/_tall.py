@@ -362,3 +362,8 @@ def svd(rows: Rows, x: Any) -> tuple:
     q, r = qr(rows, x)
     u, s, v = _dense_svd.svd(_dealt_out(rows, r))
     return _times(rows, q, _on_all(u)), s, _on_all(v.adjoint())
+
+
+def svdvals(rows: Rows, x: Any) -> Any:
+    """The singular values, which are those of R."""
+    return _dense_svd.svdvals(_dealt_out(rows, qr(rows, x)[1]))

@@ -8,7 +8,7 @@ from plait._matmul import matmul, matrix_norm
 from plait._qr import QR, lstsq, qr
 from plait._refined import Refined
 from plait._solve import solve
-from plait._svd import SVD, Polar, polar, svd
+from plait._svd import SVD, Polar, polar, svd, svdvals
 
 __all__ = [
     "LU",
@@ -36,5 +36,6 @@ __all__ = [
     "slogdet",
     "solve",
     "svd",
+    "svdvals",
     "syevd",
 ]

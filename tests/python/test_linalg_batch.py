@@ -208,3 +208,5 @@ def test_singular_values_of_batches(kind):
     for i in range(3):
         matrices.check_orthonormal(u[i])
         matrices.check_product((u[i] * s[i], vh[i]), a[i], 4)
+    values = plait.jit(jax.vmap(lambda a: plait.linalg.svdvals(a, mesh=mesh, spec=P("a"))))(x)
+    assert np.allclose(values, s, atol=1e-13)

@@ -185,6 +185,8 @@ def test_eager_decompositions():
     x = meshes.put(padded(a, (12, 8)), mesh, P("a"))
     found = plait.linalg.svd(x, shape=(n, 5))
     assert np.allclose(found.s, oracle.svd(a)) and found.u.sharding.is_equivalent_to(x.sharding, 2)
+    for m in (n, 3):
+        assert np.allclose(plait.linalg.svdvals(x, shape=(m, 5)), oracle.svd(a[:m]))
     y = plait.linalg.lstsq(x, meshes.put(padded(b, (12,)), mesh, P("a")), shape=(n, 5))
     assert np.allclose(data(y, 5), oracle.lstsq(a, b)) and y.sharding.spec == P("a")
     assert np.isclose(plait.linalg.cond(x, shape=(n, 5)), np.linalg.cond(a))

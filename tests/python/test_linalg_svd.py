@@ -44,6 +44,9 @@ def test_svd(size, shape, block, dtype):
     matrices.check_orthonormal(u)
     matrices.check_orthonormal(np.asarray(vh).conj().T)
     matrices.check_product((np.asarray(u) * np.asarray(s), vh), a, n)
+    values = plait.linalg.svdvals(matrices.put(a, shape), block=block)
+    assert values.shape == (k,)
+    assert np.abs(np.asarray(values) - want).max() <= matrices.limit(n, dtype) * want.max()
 
 
 def test_small_singular_values_are_found():
@@ -86,11 +89,12 @@ def test_gradients(dtype, shape, size):
         return u @ vh, (vh.conj().T * s[None].astype(u.dtype)) @ vh
 
     def ours(a, **given):
-        return seen(*plait.linalg.svd(a, **given)), tuple(plait.linalg.polar(a, **given))
+        factors = seen(*plait.linalg.svd(a, **given)), tuple(plait.linalg.polar(a, **given))
+        return factors, plait.linalg.svdvals(a, **given)
 
     def theirs(a):
         found = jnp.linalg.svd(a, full_matrices=False)
-        return seen(*found), parts(*found)
+        return (seen(*found), parts(*found)), found[1]
 
     mesh = meshes.make(shape)
     given = {"mesh": mesh, "spec": jax.P(), "block": 2}
@@ -98,6 +102,27 @@ def test_gradients(dtype, shape, size):
     want = first_order(theirs, a)(a)
     for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
+
+
+def test_gradients_of_equal_singular_values():
+    """The sum is the nuclear norm, whose gradient is that of the polar decomposition's u."""
+    q, mesh = matrices.orthogonal(8)[:, :4] * 3, meshes.make((4,))
+    x = meshes.put(q, mesh, jax.P("a"))
+    for y, want in ((x, q / 3), (jnp.conj(x.T), q.T / 3)):
+        got = jax.jit(jax.grad(lambda y: jnp.sum(plait.linalg.svdvals(y, mesh=mesh))))(y)
+        assert np.allclose(got, want, atol=1e-13)
+
+
+def test_second_derivatives_of_singular_values():
+    a, mesh = meshes.random((3, 2)), meshes.make((2,))
+
+    def curved(values):
+        return lambda a: jnp.sum(jnp.sin(values(a)))
+
+    ours = curved(lambda a: plait.linalg.svdvals(a, mesh=mesh, spec=jax.P(), block=1))
+    got = jax.jit(jax.jacfwd(jax.grad(ours)))(meshes.put(a, mesh))
+    want = jax.hessian(curved(lambda a: jnp.linalg.svd(a, compute_uv=False)))(a)
+    assert np.allclose(got, want, atol=1e-10)
 
 
 def first_order(function, like):
@@ -116,6 +141,8 @@ def test_without_elements(m, n):
     u, s, vh = plait.linalg.svd(a)
     assert u.shape == (m, 0) and s.shape == (0,) and vh.shape == (0, n)
     assert jax.grad(lambda a: jnp.sum(plait.linalg.svd(a).s))(a).shape == (m, n)
+    assert plait.linalg.svdvals(a).shape == (0,)
+    assert jax.grad(lambda a: jnp.sum(plait.linalg.svdvals(a)))(a).shape == (m, n)
     if m >= n:
         u, h = plait.linalg.polar(a)
         assert u.shape == (m, n) and h.shape == (n, n)

@@ -95,7 +95,10 @@ def test_svd(forced, m, n, shape, spec, dtype, kind):
         matrices.check_orthonormal(u)
         matrices.check_orthonormal(np.asarray(vh).conj().T)
         want = oracle.svd(whole)
-        assert np.abs(np.asarray(s) - want).max() <= matrices.limit(m, dtype) * want[0]
+        bound = matrices.limit(m, dtype) * want[0]
+        assert np.abs(np.asarray(s) - want).max() <= bound
+        assert is_by_rows(plait.linalg.svdvals, x, is_alone=False)
+        assert np.abs(np.asarray(plait.linalg.svdvals(x)) - want).max() <= bound
         by_columns = plait.linalg.svd(x, block=2)
         for ours, theirs in zip((u, s, vh), by_columns, strict=True):
             assert ours.sharding.is_equivalent_to(theirs.sharding, ours.ndim)
