@@ -44,6 +44,11 @@ def dot(a: Matrix, b: Matrix) -> Any:
     return a.total(lambda rows, columns, x, y: jnp.conj(x) * y, b)
 
 
+def column_dots(a: Matrix, b: Matrix) -> Any:
+    """aⱼᴴ bⱼ of all columns."""
+    return a.columns(lambda rows, columns, x, y: jnp.sum(jnp.conj(x) * y, axis=1), b)
+
+
 def lower(a: Matrix) -> Matrix:
     """Its lower triangle, zero above."""
     return a.map(lambda rows, columns, x: jnp.where(rows >= columns, x, jnp.zeros((), x.dtype)))

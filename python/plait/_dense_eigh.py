@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from plait import _dealt
 from plait._dealt import Deal, Matrix
-from plait._dense import hermitian, no_tangent, real
+from plait._dense import column_dots, hermitian, no_tangent, real
 from plait._dense_rules import ADJOINT, gemm, heevd
 
 MODES = ("nan", "zero", "lorentzian", "check")
@@ -148,9 +148,5 @@ def eigvalsh(a: Matrix) -> tuple[Any, Any]:
 def _eigvalsh_jvp(primals: tuple, tangents: tuple) -> tuple:
     """Needs the vectors: of them nothing but the column's own projector, whatever the choice."""
     w, v, info = eigh(*primals, "zero")
-    da = gemm(hermitian(tangents[0]), v)
-
-    def dots(rows: Any, columns: Any, x: Any, y: Any) -> Any:
-        return jnp.sum(jnp.conj(x) * y, axis=1)
-
-    return (w, info), (real(v.columns(dots, da)), no_tangent(info))
+    dw = real(column_dots(v, gemm(hermitian(tangents[0]), v)))
+    return (w, info), (dw, no_tangent(info))

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 from plait._dealt import Matrix, identity
-from plait._dense import hermitian, real
+from plait._dense import column_dots, hermitian, real
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, stacked
 from plait._dense_rules import ADJOINT, IS_LOWER, gemm, potrf, trsm
@@ -220,21 +220,22 @@ def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 @jax.custom_jvp
-def svdvals(a: Matrix) -> Any:
-    """The singular values of such a matrix alone."""
+def _svdvals(a: Matrix) -> Any:
+    """Those of a matrix with m ≥ n."""
     if a.m >= max(1, TALL * a.n):
-        return svdvals(qr(a)[1])
+        return _svdvals(qr(a)[1])
     _, h = polar(a)
     w, _ = eigvalsh(-h)
     return jnp.maximum(-w, 0)
 
 
-@svdvals.defjvp
+@_svdvals.defjvp
 def _svdvals_jvp(primals: tuple, tangents: tuple) -> tuple:
     """Re(uᴴ ȧ v) of each pair of vectors, also where values are equal."""
     u, s, v = svd(*primals)
+    return s, real(column_dots(u, gemm(tangents[0], v)))
 
-    def dots(rows: Any, columns: Any, x: Any, y: Any) -> Any:
-        return jnp.sum(jnp.conj(x) * y, axis=1)
 
-    return s, real(u.columns(dots, gemm(tangents[0], v)))
+def svdvals(a: Matrix) -> Any:
+    """The singular values of any matrix alone."""
+    return _svdvals(a if a.m >= a.n else a.adjoint())

@@ -64,14 +64,16 @@ def _svd_of_wide(a: Array, *, lay: Lay, rows: Rows) -> SVD:
 
 
 def _values(a: Array, *, lay: Lay, deal: Deal) -> Array:
-    x = _dense_args.deal_in(lay, a, deal)
-    return _dense_svd.svdvals(x if x.m >= x.n else x.adjoint())
+    return _dense_svd.svdvals(_dense_args.deal_in(lay, a, deal))
 
 
-def _values_of_tall(a: Array, *, lay: Lay, rows: Rows, is_wide: bool) -> Array:
-    """Of a wide matrix those of its adjoint, which is tall."""
-    x, x_lay = (jnp.conj(a.T), lay.turned) if is_wide else (a, lay)
-    return _tall.svdvals(rows, rows.split(x, x_lay))
+def _values_of_tall(a: Array, *, lay: Lay, rows: Rows) -> Array:
+    return _tall.svdvals(rows, rows.split(a, lay))
+
+
+def _values_of_wide(a: Array, *, lay: Lay, rows: Rows) -> Array:
+    """Those of the adjoint, which is tall."""
+    return _values_of_tall(jnp.conj(a.T), lay=lay.turned, rows=rows)
 
 
 def _located(a: Any, mesh: Any, spec: Any, shape: Any, name: str) -> Operand:
@@ -79,10 +81,16 @@ def _located(a: Any, mesh: Any, spec: Any, shape: Any, name: str) -> Operand:
     return _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
 
 
-def _rows_of(found: Operand, shape: tuple, block: int | None, name: str) -> Rows | None:
-    """How an operand, or its adjoint, that has this shape is split by rows, if it should be."""
+def _run(found: Operand, block: int | None, name: str, *, dealt: Any, tall: Any, wide: Any) -> Any:
+    """By rows, where the operand or its adjoint is tall enough for that, else dealt out."""
+    m, n = found.shape
+    shape = (max(m, n), min(m, n))
     deal = _dense_args.deal_of(dataclasses.replace(found, shape=shape), block, name)
-    return _tall.rows_of(shape, found.x.dtype, deal, block)
+    rows = _tall.rows_of(shape, found.x.dtype, deal, block)
+    if rows is not None:
+        return _dense_args.run(tall if m >= n else wide, found.x, lay=found.lay, rows=rows)
+    deal = _dense_args.deal_of(found, block, name)
+    return _dense_args.run(dealt, found.x, lay=found.lay, deal=deal)
 
 
 def polar(
@@ -119,11 +127,7 @@ def polar(
     m, n = found.shape
     if m < n:
         raise ValueError(f"polar: a is {m} x {n}; take that of its transpose")
-    rows = _rows_of(found, (m, n), block, "polar")
-    if rows is not None:
-        return _dense_args.run(_polar_of_tall, found.x, lay=found.lay, rows=rows)
-    deal = _dense_args.deal_of(found, block, "polar")
-    return _dense_args.run(_polar, found.x, lay=found.lay, deal=deal)
+    return _run(found, block, "polar", dealt=_polar, tall=_polar_of_tall, wide=None)
 
 
 def svd(
@@ -161,13 +165,7 @@ def svd(
         [3.0, 2.0]
     """
     found = _located(a, mesh, spec, shape, "svd")
-    m, n = found.shape
-    rows = _rows_of(found, (max(m, n), min(m, n)), block, "svd")
-    if rows is not None:
-        by_rows = _svd_of_tall if m >= n else _svd_of_wide
-        return _dense_args.run(by_rows, found.x, lay=found.lay, rows=rows)
-    deal = _dense_args.deal_of(found, block, "svd")
-    return _dense_args.run(_svd, found.x, lay=found.lay, deal=deal)
+    return _run(found, block, "svd", dealt=_svd, tall=_svd_of_tall, wide=_svd_of_wide)
 
 
 def svdvals(
@@ -194,10 +192,5 @@ def svdvals(
         [3.0, 2.0]
     """
     found = _located(a, mesh, spec, shape, "svdvals")
-    m, n = found.shape
-    rows = _rows_of(found, (max(m, n), min(m, n)), block, "svdvals")
-    if rows is not None:
-        given = {"lay": found.lay, "rows": rows, "is_wide": m < n}
-        return _dense_args.run(_values_of_tall, found.x, **given)
-    deal = _dense_args.deal_of(found, block, "svdvals")
-    return _dense_args.run(_values, found.x, lay=found.lay, deal=deal)
+    by_rows = {"tall": _values_of_tall, "wide": _values_of_wide}
+    return _run(found, block, "svdvals", dealt=_values, **by_rows)

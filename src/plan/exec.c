@@ -131,9 +131,9 @@ static plait_status_t say(plait_session_t *session, const char *text)
 static void say_call(const plait_exec_t *exec, char text[SAID_BYTES])
 {
     const char *where = plait_site_text(plait_site_here());
-    const bool differs = exec->device != NULL && exec->is_beside;
+    const bool is_apart = plait_exec_is_apart(exec->plan, exec->is_beside);
 
-    (void)snprintf(text, SAID_BYTES, "%s%.150s%s%s", differs ? "started: " : "",
+    (void)snprintf(text, SAID_BYTES, "%s%.150s%s%s", is_apart ? "started: " : "",
                    exec->plan->title, (where[0] != '\0') ? " at " : "", where);
 }
 

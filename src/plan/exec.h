@@ -53,11 +53,16 @@ typedef struct {
     bool has_failed;  /* out: this plan has, not just what was sent before it */
 } plait_history_t;
 
-/* What ranks compare: the plan, and on a device whether the operation was started, since it goes another
- * way then. */
+/* Whether it goes another way than what is not started does: on devices. */
+static inline bool plait_exec_is_apart(const plait_plan_t *plan, bool is_started)
+{
+    return plan->device != NULL && is_started;
+}
+
+/* What ranks compare: the plan, and whether it goes a way of its own. */
 static inline uint64_t plait_exec_agree(const plait_plan_t *plan, bool is_started)
 {
-    return plan->agree + (plan->device != NULL && is_started);
+    return plan->agree + plait_exec_is_apart(plan, is_started);
 }
 
 /* Whether ranks make sure at this execution that they do the same. */

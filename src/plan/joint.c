@@ -42,8 +42,8 @@ static plait_status_t meet(plait_exec_t *exec, const letter_t *mine)
 {
     plait_status_t status = PLAIT_OK;
     plait_session_t *session = &exec->session;
-    const plait_record_t record = {.n_slots = 0,
-                                   .agree = exec->plan->agree + exec->skipped};
+    const uint64_t agree = plait_exec_agree(exec->plan, exec->is_beside);
+    const plait_record_t record = {.n_slots = 0, .agree = agree + exec->skipped};
 
     PLAIT_TRY(
         session->end->transport->fence(session, &record, mine, (int64_t)sizeof(*mine)));

@@ -21,6 +21,15 @@ typedef struct {
     plait_stream_t stream;
 } beside_t;
 
+static const plait_allreduce_params_t beside_sum = {.reduce = PLAIT_SUM};
+
+static inline beside_t beside_of(plait_comm_t *comm)
+{
+    plait_device_t *device = comm->end.caps.device;
+
+    return (beside_t){comm, device, check_device_stream(device)};
+}
+
 static inline plait_call_t beside_call(const beside_t *b, const plait_op_t *op,
                                        const void *params, void *x, void *y)
 {
@@ -165,16 +174,14 @@ static inline void beside_round(const beside_t *b, int first)
 
 static inline void beside_rank(plait_comm_t *comm, void *context)
 {
-    const plait_allreduce_params_t sum = {.reduce = PLAIT_SUM};
-    beside_t b = {.comm = comm, .device = comm->end.caps.device};
+    const beside_t b = beside_of(comm);
     const bool is_staged = team_link == &plait_link_staged;
     check_device_counts_t before, after;
 
     (void)context;
-    b.stream = check_device_stream(b.device);
     void *x = beside_array(&b);
     void *y = beside_array(&b);
-    plait_call_t call = beside_call(&b, &plait_op_allreduce, &sum, x, y);
+    plait_call_t call = beside_call(&b, &plait_op_allreduce, &beside_sum, x, y);
     CHECK(plait_op_run(&call) == PLAIT_OK, "the link opens: %s", plait_error_text());
     before = check_device_counts(b.device);
     for (int round = 0; round < (is_quick() ? 3 : 10); round++) {
@@ -193,18 +200,16 @@ static inline void beside_rank(plait_comm_t *comm, void *context)
 /* Rank 0 starts what the others call: it would go another way, so all are told. */
 static inline void beside_differ_rank(plait_comm_t *comm, void *context)
 {
-    const plait_allreduce_params_t sum = {.reduce = PLAIT_SUM};
-    beside_t b = {.comm = comm, .device = comm->end.caps.device};
+    const beside_t b = beside_of(comm);
     plait_status_t status = PLAIT_OK;
 
     (void)context;
-    b.stream = check_device_stream(b.device);
     void *x = beside_array(&b);
     void *y = beside_array(&b);
-    plait_call_t call = beside_call(&b, &plait_op_allreduce, &sum, x, y);
+    plait_call_t call = beside_call(&b, &plait_op_allreduce, &beside_sum, x, y);
     CHECK(plait_op_run(&call) == PLAIT_OK, "all call it: %s", plait_error_text());
     if (plait_comm_rank(comm) == 0) {
-        const int64_t id = beside_start(&b, &plait_op_allreduce, &sum, x);
+        const int64_t id = beside_start(&b, &plait_op_allreduce, &beside_sum, x);
         status = plait_started_take(id, 1, call.rets, b.device, b.stream);
     } else {
         status = plait_op_run(&call);
