@@ -46,6 +46,16 @@ def _row(rounds, name, key):
         f"MPI_{name.capitalize()} in C, reused buffers, {facts['mpi']}",
         _bound(name, key, facts["direct"].startswith("on")),
     )
-    copies = rounds.median(lambda r: r[key] / r["memcpy"])
-    row.note = f"{copies:.2f} memcpys"
+    row.note = _note(rounds, key)
     return row.judge(f"{row.speed:.2f} of its bandwidth", row.speed)
+
+
+def _note(rounds, key):
+    """What the time consists of, and what the bytes alone would allow."""
+    note = f"{rounds.median(lambda r: r[key] / r['memcpy']):.2f} memcpys"
+    if "call" in rounds.cases:
+        note += f"; {1e6 * rounds.median('call'):.0f} us of it the call of any program"
+    if "copies" in rounds.cases:
+        most = rounds.median(lambda r: r["raw"] / r["copies"])
+        note += f"; its copies alone, to warm memory: {most:.2f} of MPI's bandwidth"
+    return note

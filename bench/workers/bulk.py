@@ -1,6 +1,8 @@
 """Large collectives and sendrecv through JAX beside raw MPI, on 2 MPI ranks."""
 
+import ctypes
 import functools
+import os
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +25,53 @@ class Chain:
         """Once more, to the end."""
         self.x = self.program(*self.others, self.x)
         self.x.block_until_ready()
+
+
+class Span(ctypes.Structure):
+    """An iovec."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("n_bytes", ctypes.c_size_t))
+
+
+class Copies:
+    """What a collective has to move on 2 ranks, moved without it, to warm memory.
+
+    Own bytes go by memcpy, the other rank's by the kernel, which reads them where they are.
+    """
+
+    def __init__(self, team, n):
+        self.team, self.n_bytes = team, 4 * n
+        self.here, self.there = np.full(n, 1, np.float32), np.full(n, 2, np.float32)
+        addresses = team.comm.allgather((os.getpid(), self.here.ctypes.data))
+        self.pid, self.address = addresses[1 - team.rank]
+        self.read_memory = ctypes.CDLL(None, use_errno=True).process_vm_readv
+        self.read_memory.restype = ctypes.c_ssize_t
+
+    def own(self, n_bytes):
+        ctypes.memmove(self.there.ctypes.data, self.here.ctypes.data, n_bytes)
+
+    def read(self, n_bytes):
+        to = Span(self.there.ctypes.data + self.n_bytes - n_bytes, n_bytes)
+        at = Span(self.address, n_bytes)
+        n = self.read_memory(self.pid, ctypes.byref(to), 1, ctypes.byref(at), 1, 0)
+        if n != n_bytes:
+            raise OSError(ctypes.get_errno(), f"{n} of {n_bytes} bytes read from the other rank")
+
+    def add(self, n):
+        np.add(self.here[:n], self.there[:n], out=self.there[:n])
+
+    def run(self, name):
+        """Once; half of the result comes from the other rank, but for bcast."""
+        half = self.n_bytes // 2
+        if name == "bcast":
+            (self.read if self.team.rank else self.own)(self.n_bytes)
+        elif name == "allreduce":
+            self.read(half)
+            self.add(half // 4)
+            self.read(half)
+        else:
+            self.own(half)
+            self.read(half)
 
 
 def fresh(function, *operands):
@@ -49,9 +98,9 @@ def collectives(size):
     }
 
 
-def collective_cases(mpi, size, name, n):
+def collective_cases(mpi, team, comm, name, n):
     """A collective whose result has n float32."""
-    function, shape, block = collectives(size)[name]
+    function, shape, block = collectives(comm.size)[name]
     cases = {
         "raw": called(mpi, name, n, block(n)),
         "fresh": fresh(function, jnp.zeros(shape(n), jnp.float32)),
@@ -59,6 +108,10 @@ def collective_cases(mpi, size, name, n):
     if name == "allreduce" and 4 * n == DONATED_MIB << 20:
         donated = plait.jit(functools.partial(function, donate=True), donate_argnums=0)
         cases["donated"] = Case(Chain(donated, jnp.zeros(n, jnp.float32)))
+    cases["call"] = fresh(lambda x: x + 1, jnp.zeros(1))
+    if comm.direct.startswith("on"):
+        copies = Copies(team, n)
+        cases["copies"] = Case(lambda: copies.run(name))
     return cases
 
 
@@ -92,7 +145,7 @@ def main():
     for mib in map(int, options.mib.split(",")):
         n = (mib << 20) // 4
         for name in collectives(comm.size):
-            measure(name, mib, collective_cases(mpi, comm.size, name, n))
+            measure(name, mib, collective_cases(mpi, team, comm, name, n))
         if mib == DONATED_MIB:
             measure("sendrecv", mib, sendrecv_cases(mpi, n, 1 - team.rank))
 
