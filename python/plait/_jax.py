@@ -24,7 +24,16 @@ from jax.interpreters import ad, mlir
 trace_state_clean = _core.trace_state_clean
 ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
 bool_state = _config.bool_state
-traces, no_trace = _core.trace_ctx, _core.eval_trace
+no_trace = _core.eval_trace
+
+
+class _Traces:
+    """Where JAX does not show its own variable, which is read in a third of the time."""
+
+    value = property(lambda _: _core.trace_ctx.trace)
+
+
+traces = getattr(_core, "trace_state_strong_ref", _Traces())
 
 # ---- the effect ------------------------------------------------------------------------
 

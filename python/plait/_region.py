@@ -162,7 +162,7 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if traces.trace is not no_trace:  # half the price of trace_state_clean
+            if traces.value is not no_trace:  # a fifth of the price of trace_state_clean
                 return inner(*args, **kwargs)
             out = outermost(*args, **kwargs)
         except Exception as error:  # JAX raises ValueError for some codes
