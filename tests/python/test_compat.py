@@ -128,6 +128,24 @@ def test_dropped_tokens_drop_no_operation():
     assert jax.make_jaxpr(f)(jnp.ones(2)).effects
 
 
+def test_without_tokens_in_releases_with_tokens():
+    from plait.compat.mpi4jax_tokens.experimental import auto_tokenize, notoken
+
+    x = jnp.arange(3.0)
+    assert mpi4jax_tokens.notoken is notoken
+    for name in OPERATIONS:
+        assert getattr(notoken, name) is getattr(mpi4jax, name)
+
+    @auto_tokenize
+    def f(x):
+        mpi4jax_tokens.send(jnp.ones(2), plait.PROC_NULL)
+        y, _ = mpi4jax_tokens.allreduce(x, plait.SUM)
+        return mpi4jax_tokens.bcast(y, 0)[0]
+
+    assert np.array_equal(jax.jit(f)(x), x)
+    assert np.array_equal(jax.grad(lambda x: f(x).sum())(x), np.ones(3))
+
+
 def test_positional_as_in_the_first_readme():
     x = jnp.arange(3.0)
     assert np.array_equal(mpi4jax.Allreduce(x, plait.SUM, plait.Comm()), x)

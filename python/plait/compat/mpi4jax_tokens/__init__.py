@@ -4,6 +4,7 @@
 Everything returns ``(result, token)``; send and barrier return the token alone. Operations run
 in the order of the program, which is one of those that the tokens allow, and run also where
 their token is dropped, as there. Gradients and environment as in ``plait.compat.mpi4jax``.
+``notoken`` (0.7) and ``experimental`` (up to 0.6) are there, too.
 """
 
 from collections.abc import Callable
@@ -70,16 +71,22 @@ Scatter = _adapt.capitalised(scatter)
 Send = _adapt.capitalised(send)
 Sendrecv = _adapt.capitalised(sendrecv)
 
+# At the end: they take from this package.
+from plait.compat.mpi4jax_tokens import experimental as experimental  # noqa: E402
+from plait.compat.mpi4jax_tokens import notoken as notoken  # noqa: E402
+
 __all__ = [
     "allgather",
     "allreduce",
     "alltoall",
     "barrier",
     "bcast",
+    "experimental",
     "gather",
     "get_logging",
     "has_cuda_support",
     "has_sycl_support",
+    "notoken",
     "recv",
     "reduce",
     "scan",
