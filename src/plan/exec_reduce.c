@@ -40,23 +40,37 @@ static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst,
     }
 }
 
-/* Blocks of half a chunk: the first piece that is read comes to where the sum is kept, the
- * others to the other half of the scratch. dst may be this rank's own piece: it is read as
- * soon as it is due and never after the result was written, because the sum of the ranks
- * before it is kept in the scratch. */
+/* Whether this rank's pieces lie where it writes the result. */
+static bool is_in_place(const plait_exec_t *exec, const plait_reduce_step_t *r,
+                        int64_t n_bytes)
+{
+    bool is_published = r->src_slot == PLAIT_SLOT_PUBLISHED;
+
+    if (is_published || exec->plan->n_ranks == 1) {
+        return false; /* of what was published everybody has a copy, and one piece is not read again */
+    }
+    const char *src = exec->slot[r->src_slot] + r->src_offset;
+    const char *dst = exec->slot[r->dst_slot] + r->dst_offset;
+    int64_t n_src = n_bytes + (r->is_local ? (r->n_pieces - 1) * r->piece_stride : 0);
+
+    return (uintptr_t)src < (uintptr_t)dst + (uintptr_t)n_bytes &&
+           (uintptr_t)dst < (uintptr_t)src + (uintptr_t)n_src;
+}
+
+/* Blocks of half a chunk. The sum is kept in its place, and the first piece that is read comes there; the
+ * others come to the scratch. Where an own piece lies in that place, it is read as soon as it is due and
+ * never after the result was written, because the sum of the ranks before it is kept in the scratch. */
 plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *r)
 {
     plait_status_t status = PLAIT_OK;
     plait_reduce_fn_t fn = plait_reduce_find(r->op, r->dtype);
     int64_t item = plait_dtype_bytes(r->dtype);
     int64_t n_block = PLAIT_READ_CHUNK / 2 / item;
-    bool is_published = r->src_slot == PLAIT_SLOT_PUBLISHED;
+    bool is_apart = is_in_place(exec, r, r->n * item);
 
     for (int64_t at = 0; at < r->n; at += n_block) {
         int64_t n = plait_min(n_block, r->n - at);
         char *dst = exec->slot[r->dst_slot] + r->dst_offset + at * item;
-        /* nobody's operand is in the way of what was published, or of one rank alone */
-        bool is_apart = !is_published && exec->plan->n_ranks > 1;
         char *sum = is_apart ? exec->scratch + PLAIT_READ_CHUNK / 2 : dst;
         const char *piece = NULL;
 
@@ -71,7 +85,8 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
         }
         const char *before = piece;
         for (int q = 1; q < r->n_pieces; q++) {
-            PLAIT_TRY(piece_of(exec, r, q, at * item, n * item, exec->scratch, &piece));
+            char *to = (before == sum) ? exec->scratch : sum;
+            PLAIT_TRY(piece_of(exec, r, q, at * item, n * item, to, &piece));
             fn(n, (q == r->n_pieces - 1) ? dst : sum, before, piece);
             before = sum;
         }
