@@ -53,8 +53,7 @@ def _row(rounds, name, key):
 def _note(rounds, key):
     """What the time consists of, and what the bytes alone would allow."""
     note = f"{rounds.median(lambda r: r[key] / r['memcpy']):.2f} memcpys"
-    if "call" in rounds.cases:
-        note += f"; {1e6 * rounds.median('call'):.0f} us of it the call of any program"
+    note += f"; {1e6 * rounds.median('call'):.0f} us of it the call of any program"
     if "copies" in rounds.cases:
         most = rounds.median(lambda r: r["raw"] / r["copies"])
         note += f"; its copies alone, to warm memory: {most:.2f} of MPI's bandwidth"

@@ -28,7 +28,7 @@ no_trace = _core.eval_trace
 
 
 class _Traces:
-    """Where JAX does not show its own variable, which is read in a third of the time."""
+    """Where JAX does not show its own variable, which is read in half of the time."""
 
     value = property(lambda _: _core.trace_ctx.trace)
 

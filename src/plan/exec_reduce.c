@@ -40,21 +40,16 @@ static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst,
     }
 }
 
-/* Whether this rank's pieces lie where it writes the result. */
-static bool is_in_place(const plait_exec_t *exec, const plait_reduce_step_t *r,
-                        int64_t n_bytes)
+/* Whether own pieces lie where the result is written. */
+static bool is_in_place(const plait_exec_t *exec, const plait_reduce_step_t *r)
 {
-    bool is_published = r->src_slot == PLAIT_SLOT_PUBLISHED;
+    const uintptr_t src = (uintptr_t)(exec->slot[r->src_slot] + r->src_offset);
+    const uintptr_t dst = (uintptr_t)(exec->slot[r->dst_slot] + r->dst_offset);
+    const int64_t n_dst = r->n * plait_dtype_bytes(r->dtype);
+    const int64_t n_src =
+        n_dst + (r->is_local ? (r->n_pieces - 1) * r->piece_stride : 0);
 
-    if (is_published || exec->plan->n_ranks == 1) {
-        return false; /* of what was published everybody has a copy, and one piece is not read again */
-    }
-    const char *src = exec->slot[r->src_slot] + r->src_offset;
-    const char *dst = exec->slot[r->dst_slot] + r->dst_offset;
-    int64_t n_src = n_bytes + (r->is_local ? (r->n_pieces - 1) * r->piece_stride : 0);
-
-    return (uintptr_t)src < (uintptr_t)dst + (uintptr_t)n_bytes &&
-           (uintptr_t)dst < (uintptr_t)src + (uintptr_t)n_src;
+    return src < dst + (uintptr_t)n_dst && dst < src + (uintptr_t)n_src;
 }
 
 /* Blocks of half a chunk. The sum is kept in its place, and the first piece that is read comes there; the
@@ -66,7 +61,9 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
     plait_reduce_fn_t fn = plait_reduce_find(r->op, r->dtype);
     int64_t item = plait_dtype_bytes(r->dtype);
     int64_t n_block = PLAIT_READ_CHUNK / 2 / item;
-    bool is_apart = is_in_place(exec, r, r->n * item);
+    /* nobody's operand is in the way of what was published, or of one rank alone */
+    bool is_apart = r->src_slot != PLAIT_SLOT_PUBLISHED && exec->plan->n_ranks > 1 &&
+                    is_in_place(exec, r);
 
     for (int64_t at = 0; at < r->n; at += n_block) {
         int64_t n = plait_min(n_block, r->n - at);

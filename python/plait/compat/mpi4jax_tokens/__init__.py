@@ -17,6 +17,8 @@ from plait.compat.mpi4jax import get_logging as get_logging
 from plait.compat.mpi4jax import has_cuda_support as has_cuda_support
 from plait.compat.mpi4jax import has_sycl_support as has_sycl_support
 from plait.compat.mpi4jax import set_logging as set_logging
+from plait.compat.mpi4jax_tokens import experimental as experimental
+from plait.compat.mpi4jax_tokens import notoken as notoken
 
 _WITHOUT_RESULT = (plait.send, plait.barrier)
 
@@ -70,10 +72,6 @@ Scan = _adapt.capitalised(scan)
 Scatter = _adapt.capitalised(scatter)
 Send = _adapt.capitalised(send)
 Sendrecv = _adapt.capitalised(sendrecv)
-
-# At the end: they take from this package.
-from plait.compat.mpi4jax_tokens import experimental as experimental  # noqa: E402
-from plait.compat.mpi4jax_tokens import notoken as notoken  # noqa: E402
 
 __all__ = [
     "allgather",
