@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Any
 
-from plait import _core, _exit
+from plait import _core, _errors, _exit, _jax
 
 
 class _Restore:
@@ -13,7 +13,13 @@ class _Restore:
         self._before = before
 
     def __enter__(self) -> None:
-        return None
+        if _jax.is_staging():
+            _choose(self._before)
+            raise _errors.Error(
+                "plait.config.set: a block within a function that JAX traces is over before the "
+                "program runs, and would choose nothing for it; expected around the call of the "
+                "function"
+            )
 
     def __exit__(
         self,
@@ -68,7 +74,7 @@ class Config:
 
     Collective: no.  Shapes: none.
     Raises: ValueError that lists the keys or choices there are; `plait.Error` for a backend that
-    needs devices which are not here.
+    needs devices which are not here, and for a ``with`` block in a function that JAX traces.
     Adjoint: none.  Source: own; docs/tuning.md has the keys.
 
     Example:

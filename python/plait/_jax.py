@@ -35,6 +35,12 @@ class _Traces:
 
 traces = getattr(_core, "trace_state_strong_ref", _Traces())
 
+
+def is_staging() -> bool:
+    """Whether what is called here is done later, by a program that is being traced."""
+    return isinstance(traces.value, _pe.DynamicJaxprTrace)
+
+
 # ---- the effect ------------------------------------------------------------------------
 
 

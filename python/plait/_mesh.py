@@ -84,14 +84,17 @@ def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[i
 
 
 def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
-    typed = jax.typeof(x).sharding.mesh
-    if not typed.empty:
-        if mesh is not None and mesh.shape != typed.shape:
-            raise ValueError(
-                f"{name}: the operand's mesh is {dict(typed.shape)}, mesh= is {dict(mesh.shape)}"
-            )
-        return mesh if isinstance(mesh, Mesh) and _jax.is_auto(typed) else typed
+    typed = jax.typeof(x).sharding.mesh  # under jax.set_mesh that one, of any array
     around = jax.sharding.get_abstract_mesh()
+    is_own = not typed.empty and typed != around
+    known = typed if is_own else around
+    if mesh is not None and not known.empty and mesh.shape != known.shape:
+        whose = "the operand's" if is_own else "jax.set_mesh's"
+        raise ValueError(
+            f"{name}: {whose} mesh is {dict(known.shape)}, mesh= is {dict(mesh.shape)}"
+        )
+    if not typed.empty:
+        return mesh if isinstance(mesh, Mesh) and _jax.is_auto(typed) else typed
     if not around.empty:
         return _jax.concrete_mesh() or around
     if mesh is not None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import meshes
 import numpy as np
 import plait
@@ -55,6 +56,19 @@ def test_set_is_all_or_nothing_and_a_context():
     assert plait.config.read() == DEFAULTS
     plait.config.set(transpose_comm_backend="MPI")
     assert plait.config.transpose_comm_backend == "MPI"
+
+
+def test_a_block_in_a_traced_function_is_refused():
+    def f(x):
+        with plait.config.set(transpose_comm_backend="MPI"):
+            return 2 * x
+
+    for staged in (jax.jit(f), lambda x: jax.lax.map(f, x[None])):
+        with pytest.raises(plait.Error, match="expected around the call"):
+            staged(jnp.ones(3))
+        assert plait.config.read() == DEFAULTS
+    assert jax.grad(lambda x: f(x).sum())(jnp.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    assert plait.config.read() == DEFAULTS
 
 
 def test_errors_list_what_there_is():
@@ -162,6 +176,7 @@ def test_derivatives_follow():
 
 PROGRAM = """
 import jax
+import jax.numpy as jnp
 jax.config.update("jax_num_cpu_devices", 2)
 import numpy as np, plait
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P

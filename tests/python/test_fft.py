@@ -244,4 +244,10 @@ def test_bad_input():
         "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh=",
     )
     bad(lambda: f(x, mesh=3), TypeError, "mesh is int")
+    with jax.set_mesh(mesh):
+        bad(
+            lambda: f(np.zeros((8, 8, 8)), mesh=meshes.make((2,))),
+            ValueError,
+            "pfft3d: jax.set_mesh's mesh is {'a': 4}, mesh= is {'a': 2}",
+        )
     bad(lambda: f(jnp.zeros((0, 2, 2))), ValueError, "has 0 elements to transform")
