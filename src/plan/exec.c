@@ -187,9 +187,12 @@ static plait_status_t fail_differing(const plait_session_t *session)
 }
 
 /* Every rank that failed says why. */
-static plait_status_t show_failure(plait_session_t *session, plait_status_t own)
+static plait_status_t show_failure(plait_exec_t *exec, plait_status_t own)
 {
-    return say(session, (own != PLAIT_OK) ? plait_error_text() : "");
+    if (exec->device != NULL) {
+        plait_exec_device_drain(exec, own);
+    }
+    return say(&exec->session, (own != PLAIT_OK) ? plait_error_text() : "");
 }
 
 /* own: how this rank did, with its text; it stays the verdict of a rank that failed. */
@@ -298,7 +301,7 @@ static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publi
     PLAIT_TRY(meet(exec, publish, own));
     verdict_t verdict = judge(session);
     if (verdict != ALL_ALIKE) {
-        PLAIT_TRY((verdict == SOME_FAILED) ? show_failure(session, own)
+        PLAIT_TRY((verdict == SOME_FAILED) ? show_failure(exec, own)
                                            : show_calls(exec));
         exec->is_joint = true;
         status = (verdict == SOME_FAILED) ? fail_together(session, own)

@@ -78,16 +78,21 @@ done:
     return plait_device_failed(run, status);
 }
 
-/* Links' exchanges keep the order of one stream and of one thread: of what runs beside others they are
- * staged. */
+/* A started operation has a stream of its own: it takes a link that is made for that
+ * (device_link.h), or is staged, also where another link was asked for by name. */
 plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
     const plait_plan_t *plan = exec->plan;
     plait_status_t status = PLAIT_OK;
+    const bool may_copy =
+        plan->reach == PLAIT_REACH_ANY || plan->reach == PLAIT_REACH_NODE;
+    const bool is_free = !exec->is_beside || may_copy;
 
-    if (plan->is_collective && plan->n_ranks > 1 && !exec->is_beside) {
-        status = plait_device_find_way(run, plan->reach, plan->needs_agreement);
+    if (plan->is_collective && plan->n_ranks > 1 && is_free) {
+        status = plait_device_find_way(
+            run, exec->is_beside ? PLAIT_REACH_BESIDE : plan->reach,
+            plan->needs_agreement);
         exec->is_joint = status != PLAIT_OK && !run->is_lost;
     }
     return status;
@@ -123,6 +128,38 @@ plait_status_t plait_exec_device_wait(plait_exec_t *exec)
 done:
     (void)plait_device_failed(run, status);
     return say_failure(run); /* other texts may have come since */
+}
+
+/* An event is asked for again and again, so that a peer which is gone ends that, too. */
+static plait_status_t await_stream(const plait_device_run_t *run)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = run->device->table;
+    plait_event_t *over = NULL;
+
+    PLAIT_TRY(table->event_create(run->device, &over));
+    PLAIT_TRY(table->event_record(run->device, over, run->stream));
+    PLAIT_TRY(plait_device_await(run->device, over, "a failed operation"));
+done:
+    if (over != NULL) {
+        table->event_destroy(run->device, over);
+    }
+    return status;
+}
+
+void plait_exec_device_drain(plait_exec_t *exec, plait_status_t own)
+{
+    const plait_device_run_t *run = exec->device;
+    const bool ends_by_itself = run->state != NULL && run->link->abandon == NULL;
+    char why[sizeof(run->why)];
+
+    (void)snprintf(why, sizeof(why), "%s", plait_error_text());
+    if (ends_by_itself) {
+        (void)await_stream(run);
+    }
+    if (own != PLAIT_OK) {
+        (void)plait_fail(own, "%s", why);
+    }
 }
 
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec)

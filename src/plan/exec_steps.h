@@ -38,6 +38,11 @@ plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *mo
 /* All that is on the stream is done. */
 plait_status_t plait_exec_device_wait(plait_exec_t *exec);
 
+/* After a failure that all ranks know of, before they meet to say it: what its stream still does is over,
+ * where nothing can keep it from that. So none gives back what a peer reads; one whose own device
+ * is gone has nothing else to wait by. own: this rank's, which keeps its text. */
+void plait_exec_device_drain(plait_exec_t *exec, plait_status_t own);
+
 /* How this rank did, with the text of it; what is on its stream may go on after the call. */
 plait_status_t plait_exec_device_verdict(const plait_exec_t *exec);
 

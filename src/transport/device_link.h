@@ -94,7 +94,12 @@ struct plait_device_link {
     void (*abandon)(plait_device_run_t *run, void *state);
 
     /* At most one message to and one from each peer, none to this rank, addresses of the
-     * device. Returns run->failure. */
+     * device. Returns run->failure.
+     *
+     * Of the operations of a communicator one at a time makes exchanges, all of them on one stream,
+     * and ends with a fence of all ranks. The next one may be on another stream while that of the one
+     * before is still behind: so it is with started operations, which take links that bear it
+     * (PLAIT_REACH_BESIDE). */
     plait_status_t (*exchange)(plait_device_run_t *run, int n_sends,
                                const plait_message_t sends[], int n_recvs,
                                const plait_message_t recvs[]);

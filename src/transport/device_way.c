@@ -27,6 +27,7 @@ static const uint32_t reaches[PLAIT_REACH_COUNT] = {
     [PLAIT_REACH_NCCL] = 1U << NCCL,
     [PLAIT_REACH_NVSHMEM] = 1U << NVSHMEM,
     [PLAIT_REACH_MPI] = 1U << MPI | 1U << STAGED,
+    [PLAIT_REACH_BESIDE] = 1U << PEER | 1U << IPC | 1U << STAGED,
 };
 
 typedef struct plait_device_ways {
@@ -136,20 +137,27 @@ done:
 
 /* ---- the choice ---- */
 
-/* Whether link l is one of those that may be taken. */
+/* Whether link l is one of those that may be taken. A started operation is staged where it may not
+ * take the one that is forced. */
 static bool is_asked_for(const ways_t *ways, plait_reach_t reach, int l)
 {
-    return (ways->forced == NULL) ? (reaches[reach] >> l & 1) != 0
-                                  : ways->forced == links[l];
+    bool is_part = (reaches[reach] >> l & 1) != 0;
+    bool is_forced = ways->forced == links[l];
+
+    return (ways->forced == NULL)          ? is_part
+           : (reach == PLAIT_REACH_BESIDE) ? is_part && (is_forced || l == STAGED)
+                                           : is_forced;
 }
 
-/* This rank could take it; else why[] says why not. */
-static bool can_take(const plait_endpoint_t *end, const ways_t *ways, int l,
-                     char why[WHY_BYTES])
+/* This rank could take it; else why[] says why not. What a started operation may not take is staged
+ * whatever PLAIT_GPU_AWARE says. */
+static bool can_take(const plait_endpoint_t *end, const ways_t *ways,
+                     plait_reach_t reach, int l, char why[WHY_BYTES])
 {
+    bool is_last = reach == PLAIT_REACH_BESIDE && l == STAGED;
     bool can = true;
 
-    if (ways->forced == NULL && links[l]->can != NULL) {
+    if (ways->forced == NULL && links[l]->can != NULL && !is_last) {
         can = links[l]->can(end, ways->device) == PLAIT_OK;
         (void)snprintf(why, WHY_BYTES, "%s", can ? "" : plait_error_text());
     }
@@ -338,7 +346,7 @@ plait_status_t plait_device_find_way(plait_device_run_t *run, plait_reach_t reac
     PLAIT_TRY(ways_of(run, &ways));
     for (int l = 0; l < N_LINKS && ways->chosen[reach] == 0; l++) {
         bool can = is_asked_for(ways, reach, l) &&
-                   can_take(run->session->end, ways, l, mine.why[l]);
+                   can_take(run->session->end, ways, reach, l, mine.why[l]);
         mine.can |= (uint32_t)can << l;
         ways->chosen[reach] = (can && links[l]->is_known) ? l + 1 : 0;
     }

@@ -129,6 +129,21 @@ static void settle(handover_t *h)
     }
 }
 
+plait_status_t plait_handover_record(const plait_device_run_t *run,
+                                     plait_event_t *event, bool *is_recorded)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = run->device->table;
+
+    if (*is_recorded) {
+        PLAIT_TRY(table->event_order(run->device, event, run->stream));
+    }
+    PLAIT_TRY(table->event_record(run->device, event, run->stream));
+    *is_recorded = true;
+done:
+    return status;
+}
+
 plait_status_t plait_handover(plait_device_run_t *run, const plait_handover_t *by,
                               int n_sends, const plait_message_t sends[], int n_recvs,
                               const plait_message_t recvs[])

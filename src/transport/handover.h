@@ -27,6 +27,11 @@ typedef struct {
     void (*finish)(plait_device_run_t *run);
 } plait_handover_t;
 
+/* Records an event of this rank's after its record before, which may be on another stream: records come in
+ * their order, and who waits for the last one waits for all. */
+plait_status_t plait_handover_record(const plait_device_run_t *run,
+                                     plait_event_t *event, bool *is_recorded);
+
 /* As a link's exchange. */
 plait_status_t plait_handover(plait_device_run_t *run, const plait_handover_t *by,
                               int n_sends, const plait_message_t sends[], int n_recvs,

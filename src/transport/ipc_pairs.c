@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "transport/device_vigil.h"
+#include "transport/handover.h"
 
 #include <string.h>
 
@@ -113,16 +114,7 @@ static plait_status_t need_theirs(plait_device_t *device, pair_t *pair, int whic
 
 static plait_status_t record(const plait_device_run_t *run, pair_t *pair, int which)
 {
-    plait_status_t status = PLAIT_OK;
-    const plait_device_table_t *table = run->device->table;
-
-    if (pair->is_recorded[which]) {
-        PLAIT_TRY(table->event_order(run->device, pair->mine[which], run->stream));
-    }
-    PLAIT_TRY(table->event_record(run->device, pair->mine[which], run->stream));
-    pair->is_recorded[which] = true;
-done:
-    return status;
+    return plait_handover_record(run, pair->mine[which], &pair->is_recorded[which]);
 }
 
 /* ---- the sender ---- */

@@ -31,6 +31,7 @@ typedef struct {
 typedef struct {
     int n_ranks;
     events_t *events;
+    bool has_filled, has_taken; /* this rank's event has been recorded */
     opened_t opened[MAX_OPENED];
     int64_t n_uses;
     void **copies; /* of messages of this exchange, in memory that can be shown */
@@ -61,11 +62,19 @@ done:
 
 /* ---- blocks of peers ---- */
 
+/* What still reads it ends first, on this stream and on those of operations before. */
 static void drop(plait_device_run_t *run, opened_t *opened)
 {
-    if (opened->here != NULL) { /* what still reads it ends first */
-        (void)run->device->table->stream_wait(run->device, run->stream);
-        run->device->table->memory_drop(run->device, opened->here);
+    const ipc_t *ipc = run->state;
+    const plait_device_table_t *table = run->device->table;
+
+    if (opened->here != NULL) {
+        (void)table->stream_wait(run->device, run->stream);
+        if (ipc->has_taken) {
+            (void)table->event_wait(run->device,
+                                    ipc->events[run->session->end->rank].taken);
+        }
+        table->memory_drop(run->device, opened->here);
     }
     *opened = (opened_t){.here = NULL};
 }
@@ -148,10 +157,10 @@ static plait_status_t ipc_offer(plait_device_run_t *run, const plait_message_t *
 
 static plait_status_t ipc_ready(plait_device_run_t *run)
 {
-    const ipc_t *ipc = run->state;
+    ipc_t *ipc = run->state;
 
-    return run->device->table->event_record(
-        run->device, ipc->events[run->session->end->rank].filled, run->stream);
+    return plait_handover_record(run, ipc->events[run->session->end->rank].filled,
+                                 &ipc->has_filled);
 }
 
 static plait_status_t ipc_take(plait_device_run_t *run, int peer,
@@ -174,35 +183,36 @@ done:
 
 static plait_status_t ipc_receipt(plait_device_run_t *run, uint64_t *word_p)
 {
-    const ipc_t *ipc = run->state;
+    ipc_t *ipc = run->state;
 
     *word_p = 0;
-    return run->device->table->event_record(
-        run->device, ipc->events[run->session->end->rank].taken, run->stream);
+    return plait_handover_record(run, ipc->events[run->session->end->rank].taken,
+                                 &ipc->has_taken);
 }
 
 static plait_status_t ipc_settle(plait_device_run_t *run, int peer, uint64_t word)
 {
     const ipc_t *ipc = run->state;
-    const plait_device_table_t *table = run->device->table;
-    plait_status_t status =
-        table->event_order(run->device, ipc->events[peer].taken, run->stream);
 
     (void)word;
-    if (status != PLAIT_OK) {
-        (void)table->event_wait(run->device, ipc->events[peer].taken);
-    }
-    return status;
+    return run->device->table->event_order(run->device, ipc->events[peer].taken,
+                                           run->stream);
 }
 
-static void ipc_finish(plait_device_run_t *run)
+static void give_copies(ipc_t *ipc, plait_device_t *device, plait_stream_t stream)
 {
-    ipc_t *ipc = run->state;
-
     for (int i = 0; i < ipc->n_copies; i++) {
-        run->device->table->give(run->device, run->stream, ipc->copies[i]);
+        device->table->give(device, stream, ipc->copies[i]);
     }
     ipc->n_copies = 0;
+}
+
+/* After a failure peers may still read them, until all have met. */
+static void ipc_finish(plait_device_run_t *run)
+{
+    if (run->failure == PLAIT_OK) {
+        give_copies(run->state, run->device, run->stream);
+    }
 }
 
 static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
@@ -217,6 +227,9 @@ static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
                                         .finish = ipc_finish};
 
     run->is_held = true;
+    if (run->failure == PLAIT_OK) {
+        give_copies(run->state, run->device, run->stream); /* of one that has failed */
+    }
     return plait_handover(run, &by, n_sends, sends, n_recvs, recvs);
 }
 
@@ -225,7 +238,13 @@ static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
 static void ipc_close(plait_device_t *device, void *state)
 {
     ipc_t *ipc = state;
+    plait_stream_t stream = NULL;
 
+    if (ipc->n_copies > 0 &&
+        device->table->stream_create(device, &stream) == PLAIT_OK) {
+        give_copies(ipc, device, stream);
+        device->table->stream_destroy(device, stream);
+    }
     for (int i = 0; i < MAX_OPENED; i++) {
         if (ipc->opened[i].here != NULL) {
             device->table->memory_drop(device, ipc->opened[i].here);

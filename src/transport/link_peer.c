@@ -5,11 +5,12 @@
 #include "transport/handover.h"
 
 /* Both are recorded anew in every exchange. Whoever waits for one waits for the last record, which is
- * of this exchange or, where this rank has gone ahead, of one that depends on nothing that the
- * waiting rank has not enqueued yet. */
+ * of this exchange or, where this rank has gone ahead, of a later one of the same operation, which
+ * depends on nothing that the waiting rank has not enqueued yet. Where another operation records them,
+ * perhaps on another stream, a fence came before, and nobody is about to wait for them. */
 typedef struct {
-    plait_device_t *device;
     plait_event_t *filled, *taken;
+    bool has_filled, has_taken; /* been recorded */
 } peer_t;
 
 static plait_status_t peer_can(const plait_endpoint_t *end,
@@ -45,7 +46,6 @@ static plait_status_t peer_open(plait_device_run_t *run, void **state_p)
     peer_t *peer = plait_alloc(1, sizeof(*peer));
 
     PLAIT_CHECK(peer != NULL, PLAIT_ERR_NO_MEMORY, "no memory for events");
-    peer->device = device;
     PLAIT_TRY(device->table->event_create(device, &peer->filled));
     PLAIT_TRY(device->table->event_create(device, &peer->taken));
     *state_p = peer;
@@ -69,9 +69,9 @@ static void *address_of(uint64_t word)
 
 static plait_status_t peer_ready(plait_device_run_t *run)
 {
-    const peer_t *mine = run->state;
+    peer_t *mine = run->state;
 
-    return run->device->table->event_record(run->device, mine->filled, run->stream);
+    return plait_handover_record(run, mine->filled, &mine->has_filled);
 }
 
 static plait_status_t peer_offer(plait_device_run_t *run,
@@ -102,32 +102,16 @@ done:
 
 static plait_status_t peer_receipt(plait_device_run_t *run, uint64_t *word_p)
 {
-    const peer_t *mine = run->state;
+    peer_t *mine = run->state;
 
-    *word_p = word_of(mine);
-    return run->device->table->event_record(run->device, mine->taken, run->stream);
-}
-
-/* The stream goes on after an event of the receiver's device. Where this rank's own device fails the
- * thread waits, by the receiver's, which is reading memory that will be given back. */
-static plait_status_t go_on_after(const plait_device_run_t *run,
-                                  plait_device_t *receiver, plait_event_t *taken)
-{
-    const plait_status_t status =
-        run->device->table->event_order(run->device, taken, run->stream);
-
-    if (status != PLAIT_OK) {
-        (void)receiver->table->event_wait(receiver, taken);
-    }
-    return status;
+    *word_p = word_of(mine->taken);
+    return plait_handover_record(run, mine->taken, &mine->has_taken);
 }
 
 static plait_status_t peer_settle(plait_device_run_t *run, int peer, uint64_t word)
 {
-    const peer_t *theirs = address_of(word);
-
     (void)peer;
-    return go_on_after(run, theirs->device, theirs->taken);
+    return run->device->table->event_order(run->device, address_of(word), run->stream);
 }
 
 static plait_status_t peer_exchange(plait_device_run_t *run, int n_sends,
@@ -190,6 +174,7 @@ done:
     return status;
 }
 
+/* Where this rank's own device fails the thread waits, by the receiver's. */
 static plait_status_t matched_settle(plait_sending_t *sending,
                                      const plait_receipt_t *receipt)
 {
@@ -199,8 +184,11 @@ static plait_status_t matched_settle(plait_sending_t *sending,
     if (receipt != NULL) {
         plait_device_t *receiver = address_of(receipt->words[0]);
         plait_event_t *taken = address_of(receipt->words[1]);
-        status = go_on_after(sending->run, receiver, taken);
-        table->event_destroy(receiver, taken);
+        status = table->event_order(sending->run->device, taken, sending->run->stream);
+        if (status != PLAIT_OK) { /* it is being read, and will be given back */
+            (void)receiver->table->event_wait(receiver, taken);
+        }
+        receiver->table->event_destroy(receiver, taken);
     }
     if (sending->filled != NULL) {
         table->event_destroy(sending->run->device, sending->filled);

@@ -44,7 +44,8 @@ typedef enum {
     PLAIT_REACH_NODE, /* by memory that peers show */
     PLAIT_REACH_NCCL,
     PLAIT_REACH_NVSHMEM,
-    PLAIT_REACH_MPI, /* by the transport's messages */
+    PLAIT_REACH_MPI,    /* by the transport's messages */
+    PLAIT_REACH_BESIDE, /* of ANY and NODE, what started operations may take */
     PLAIT_REACH_COUNT
 } plait_reach_t;
 

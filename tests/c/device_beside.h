@@ -1,19 +1,23 @@
-/* Transfers on devices that were started, beside each other and beside one that was not, by each link:
- * K messages from every rank to the next one, all at once. What is sent comes to its place late, on the
- * program's stream, and is overwritten there right afterwards. */
+/* Operations on devices that were started, beside each other and beside one that was not, by each link:
+ * K messages from every rank to the next one, all at once; sums, which follow each other on streams of
+ * their own. What is sent comes to its place late, on the program's stream, and is overwritten there
+ * right afterwards. Ranks are threads (test_device_start.c) or MPI's (mpi_started.c). */
 #ifndef PLAIT_TESTS_DEVICE_BESIDE_H
 #define PLAIT_TESTS_DEVICE_BESIDE_H
 
+#include "check.h"
+#include "check_device.h"
 #include "coll/coll.h"
-#include "device_frames.h"
+#include "comm/comm.h"
 #include "ops/list.h"
 #include "plan/launch.h"
+#include "plan/side.h"
 #include "plan/started.h"
-#include "team.h"
 
 #include <string.h>
 
-enum { BESIDE_K = 3, BESIDE_N = 30000, BESIDE_BYTES = BESIDE_N * 8 };
+/* SUMS: of that many a process opens more blocks of a peer than it keeps open (link_ipc.c). */
+enum { BESIDE_K = 3, BESIDE_SUMS = 40, BESIDE_N = 30000, BESIDE_BYTES = BESIDE_N * 8 };
 
 typedef struct {
     plait_comm_t *comm;
@@ -22,13 +26,6 @@ typedef struct {
 } beside_t;
 
 static const plait_allreduce_params_t beside_sum = {.reduce = PLAIT_SUM};
-
-static inline beside_t beside_of(plait_comm_t *comm)
-{
-    plait_device_t *device = comm->end.caps.device;
-
-    return (beside_t){comm, device, check_device_stream(device)};
-}
 
 static inline plait_call_t beside_call(const beside_t *b, const plait_op_t *op,
                                        const void *params, void *x, void *y)
@@ -172,45 +169,80 @@ static inline void beside_round(const beside_t *b, int first)
     }
 }
 
-static inline void beside_rank(plait_comm_t *comm, void *context)
+static inline void beside_check_sum(const beside_t *b, void *y, int tag)
 {
-    const beside_t b = beside_of(comm);
-    const bool is_staged = team_link == &plait_link_staged;
-    check_device_counts_t before, after;
+    const int size = plait_comm_size(b->comm);
+    int64_t n_wrong = 0;
 
-    (void)context;
-    void *x = beside_array(&b);
-    void *y = beside_array(&b);
-    plait_call_t call = beside_call(&b, &plait_op_allreduce, &beside_sum, x, y);
-    CHECK(plait_op_run(&call) == PLAIT_OK, "the link opens: %s", plait_error_text());
-    before = check_device_counts(b.device);
-    for (int round = 0; round < (is_quick() ? 3 : 10); round++) {
-        beside_round(&b, round * (BESIDE_K + 1));
-        after = check_device_counts(b.device);
-        CHECK(after.across_bytes - before.across_bytes ==
-                  (is_staged ? 0 : (BESIDE_K + 1) * (int64_t)BESIDE_BYTES),
-              "%lld bytes across",
-              (long long)(after.across_bytes - before.across_bytes));
-        before = after;
+    check_device_drain(b->device);
+    const double *items = check_device_view(b->device, y);
+    for (int64_t i = 0; i < BESIDE_N; i++) {
+        double want = 0;
+        for (int r = 0; r < size; r++) {
+            want += beside_item(r, tag, i);
+        }
+        n_wrong += items[i] != want;
     }
-    check_device_free(b.device, x);
-    check_device_free(b.device, y);
+    CHECK(n_wrong == 0, "sum %d: %lld wrong", tag, (long long)n_wrong);
 }
 
-/* Rank 0 starts what the others call: it would go another way, so all are told. */
-static inline void beside_differ_rank(plait_comm_t *comm, void *context)
+static inline void beside_take_sum(const beside_t *b, int64_t id, int tag)
 {
-    const beside_t b = beside_of(comm);
+    void *y = beside_array(b);
+    plait_call_t call = beside_call(b, &plait_op_allreduce, &beside_sum, NULL, y);
+
+    CHECK(plait_started_take(id, 1, call.rets, b->device, b->stream) == PLAIT_OK, "%s",
+          plait_error_text());
+    beside_check_sum(b, y, tag);
+    check_device_free(b->device, y);
+}
+
+/* n are started, one is called plainly, one more is started; the last ones are waited for first.
+ * is_shown: of their bytes none goes through the host, but for the numbers of the started ones. */
+static inline void beside_sums(const beside_t *b, int n, bool is_shown)
+{
+    const check_device_counts_t before = check_device_counts(b->device);
+    void *x = beside_array(b);
+    void *y = beside_array(b);
+    plait_call_t call = beside_call(b, &plait_op_allreduce, &beside_sum, x, y);
+    int64_t ids[BESIDE_SUMS + 1];
+
+    for (int k = 0; k < n; k++) {
+        beside_fill(b, k, x);
+        ids[k] = beside_start(b, &plait_op_allreduce, &beside_sum, x);
+    }
+    beside_fill(b, n, x);
+    CHECK(plait_op_run(&call) == PLAIT_OK, "%s", plait_error_text());
+    beside_overwrite(b, x);
+    beside_fill(b, n + 1, x);
+    ids[n] = beside_start(b, &plait_op_allreduce, &beside_sum, x);
+    beside_check_sum(b, y, n);
+    for (int k = n; k >= 0; k--) {
+        beside_take_sum(b, ids[k], (k < n) ? k : n + 1);
+    }
+    const check_device_counts_t after = check_device_counts(b->device);
+    const int64_t n_up = after.up_bytes - before.up_bytes;
+    CHECK(!is_shown || n_up == (n + 1) * PLAIT_NUMBER_FLOATS * (int64_t)sizeof(float),
+          "%d sums, %lld bytes up", n, (long long)n_up);
+    CHECK((after.across_bytes > before.across_bytes) == is_shown,
+          "%d sums, %lld bytes across", n,
+          (long long)(after.across_bytes - before.across_bytes));
+    check_device_free(b->device, x);
+    check_device_free(b->device, y);
+}
+
+/* Rank 0 starts what the others call: it might go another way, so all are told. */
+static inline void beside_differ(const beside_t *b)
+{
     plait_status_t status = PLAIT_OK;
 
-    (void)context;
-    void *x = beside_array(&b);
-    void *y = beside_array(&b);
-    plait_call_t call = beside_call(&b, &plait_op_allreduce, &beside_sum, x, y);
+    void *x = beside_array(b);
+    void *y = beside_array(b);
+    plait_call_t call = beside_call(b, &plait_op_allreduce, &beside_sum, x, y);
     CHECK(plait_op_run(&call) == PLAIT_OK, "all call it: %s", plait_error_text());
-    if (plait_comm_rank(comm) == 0) {
-        const int64_t id = beside_start(&b, &plait_op_allreduce, &beside_sum, x);
-        status = plait_started_take(id, 1, call.rets, b.device, b.stream);
+    if (plait_comm_rank(b->comm) == 0) {
+        const int64_t id = beside_start(b, &plait_op_allreduce, &beside_sum, x);
+        status = plait_started_take(id, 1, call.rets, b->device, b->stream);
     } else {
         status = plait_op_run(&call);
     }
@@ -219,24 +251,38 @@ static inline void beside_differ_rank(plait_comm_t *comm, void *context)
               strstr(plait_error_text(), ": allreduce") != NULL,
           "%d: %s", (int)status, plait_error_text());
     CHECK(plait_op_run(&call) == PLAIT_OK, "after it: %s", plait_error_text());
-    check_device_drain(b.device);
-    check_device_free(b.device, x);
-    check_device_free(b.device, y);
+    check_device_drain(b->device);
+    check_device_free(b->device, x);
+    check_device_free(b->device, y);
 }
 
-static inline void beside_all(int n_ranks)
+/* By a link by which nothing goes through the host, or staged: not the same. */
+static inline void beside_all(plait_comm_t *comm, plait_device_t *device, bool is_shown)
 {
-    const plait_device_link_t *const links[] = {NULL, &plait_link_ipc,
-                                                &plait_link_staged};
+    const beside_t b = {comm, device, check_device_stream(device)};
+    void *x = beside_array(&b);
+    void *y = beside_array(&b);
+    plait_call_t call = beside_call(&b, &plait_op_allreduce, &beside_sum, x, y);
 
-    for (int r = 0; r < n_ranks; r++) {
-        team_devices[r] = devices[r];
+    beside_fill(&b, 0, x);
+    beside_take_sum(&b, beside_start(&b, &plait_op_allreduce, &beside_sum, x), 0);
+    CHECK(plait_op_run(&call) == PLAIT_OK, "the link opens: %s", plait_error_text());
+    for (int round = 0; round < (is_quick() ? 3 : 10); round++) {
+        const check_device_counts_t before = check_device_counts(device);
+        beside_round(&b, round * (BESIDE_K + 1));
+        const check_device_counts_t after = check_device_counts(device);
+        CHECK(after.across_bytes - before.across_bytes ==
+                  (is_shown ? (BESIDE_K + 1) * (int64_t)BESIDE_BYTES : 0),
+              "%lld bytes across",
+              (long long)(after.across_bytes - before.across_bytes));
+        beside_sums(&b, BESIDE_K, is_shown);
     }
-    for (int l = 0; l < 3; l++) {
-        team_link = links[l];
-        team_run(n_ranks, PLAIT_DIRECT_NONE, beside_rank, NULL);
-        team_run(n_ranks, PLAIT_DIRECT_NONE, beside_differ_rank, NULL);
+    beside_sums(&b, BESIDE_SUMS, is_shown);
+    if (plait_comm_size(comm) > 1) {
+        beside_differ(&b);
     }
+    check_device_free(device, x);
+    check_device_free(device, y);
 }
 
 #endif

@@ -24,15 +24,19 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_hosts.c", "mpi_large.c"]
+PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_started.c", "mpi_hosts.c"]
+PROGRAMS += ["mpi_large.c"]
 # What is linked besides the transports, and how.
 WRAPPED = ("plait_exec_plan", "plait_mpi_exchange", "plait_mpi_symbol")
 LINKED = ",".join(["-Wl", "-E", *(f"--wrap={w}" for w in WRAPPED)])  # -E: for stand-ins
-WITH = {"mpi_device": ("check_device*.c", LINKED)}
+WITH = {
+    "mpi_device": ("check_device*.c", LINKED),
+    "mpi_started": ("check_device*.c", "-Wl,-E"),
+}
 # Stand-ins of libraries that are opened at run time, in the folder PLAIT_TEST_FAKES.
 FAKES = {"libnvshmem_host.so.3": "fake_nvshmem.c"}
 ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
-ONLY_FEW = ["mpi_hosts"]  # each of whose ranks is several threads
+ONLY_FEW = ["mpi_hosts", "mpi_started"]  # each of whose ranks is several threads
 SOURCES = [
     "base/*.c",
     "kernel/blas*.c",

@@ -5,7 +5,10 @@
 #include "device_frames.h"
 #include "plan/launch.h"
 #include "plan/started.h"
+#include "team.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 plait_ffi_error_t *plait_ffi_cuda_allreduce(plait_ffi_frame_t *frame);
@@ -320,6 +323,90 @@ static void check_forgotten(int64_t id)
     }
 }
 
+/* Ranks come to it together where no operation may bring them together. */
+static pthread_barrier_t gate;
+
+/* A started sum in which the n-th call on the device of rank 0 fails, is_dead: and all after it. The
+ * others begin when that is arranged. */
+static plait_status_t fail_together(const beside_t *b, int64_t n, bool is_dead)
+{
+    const int me = plait_comm_rank(b->comm);
+    void *x = beside_array(b);
+    void *y = beside_array(b);
+    plait_call_t call = beside_call(b, &plait_op_allreduce, &beside_sum, x, y);
+    int64_t id = 0;
+
+    beside_fill(b, 0, x);
+    if (me == 0) {
+        id = beside_start(b, &plait_op_allreduce, &beside_sum, x);
+        check_device_fail_at(b->device, n, is_dead);
+    }
+    (void)pthread_barrier_wait(&gate);
+    if (me != 0) {
+        id = beside_start(b, &plait_op_allreduce, &beside_sum, x);
+    }
+    while (plait_started_goes_on(id)) {
+        (void)sched_yield();
+    }
+    check_device_fail_at(b->device, 0, false);
+    plait_status_t status = plait_started_take(id, 1, call.rets, b->device, b->stream);
+    if (status == PLAIT_OK) {
+        beside_check_sum(b, y, 0);
+    }
+    check_device_drain(b->device);
+    check_device_free(b->device, x);
+    check_device_free(b->device, y);
+    return status;
+}
+
+/* Each such call once. All ranks are told, or none has failed. */
+static void check_failures_together(const beside_t *b)
+{
+    enum { MOST = 80 };
+    const plait_status_t told =
+        (plait_comm_rank(b->comm) == 0) ? PLAIT_ERR_INTERNAL : PLAIT_ERR_PEER;
+    plait_status_t status = told;
+    int64_t n = 0;
+
+    while (status != PLAIT_OK && n < MOST) {
+        n++;
+        status = fail_together(b, n, n % 2 == 0);
+        CHECK(status == PLAIT_OK ||
+                  (status == told && strstr(plait_error_text(), "check device 0")),
+              "call %lld: %d, %s", (long long)n, (int)status, plait_error_text());
+    }
+    CHECK(n > 4 && n < MOST, "%lld calls", (long long)n);
+}
+
+static void beside_rank(plait_comm_t *comm, void *context)
+{
+    plait_device_t *device = comm->end.caps.device;
+    const beside_t b = {comm, device, check_device_stream(device)};
+    const bool is_shown = team_link != &plait_link_staged;
+
+    (void)context;
+    beside_all(comm, device, is_shown);
+    if (is_shown) {
+        check_failures_together(&b);
+    }
+}
+
+static void check_links(int n_ranks)
+{
+    const plait_device_link_t *const links[] = {NULL, &plait_link_ipc,
+                                                &plait_link_staged};
+
+    for (int r = 0; r < n_ranks; r++) {
+        team_devices[r] = devices[r];
+    }
+    (void)pthread_barrier_init(&gate, NULL, (unsigned)n_ranks);
+    for (int l = 0; l < 3; l++) {
+        team_link = links[l];
+        team_run(n_ranks, PLAIT_DIRECT_NONE, beside_rank, NULL);
+    }
+    (void)pthread_barrier_destroy(&gate);
+}
+
 int main(void)
 {
     const int32_t ordinals[N_DEVICES] = {0, 1, 2};
@@ -340,8 +427,8 @@ int main(void)
         check_ranks(ranks);
         check_transfers(ranks);
     }
-    beside_all(2);
-    beside_all(3);
+    check_links(2);
+    check_links(3);
     CHECK(plait_started_count() == 0 && plait_in_flight() == 0, "left");
     CHECK(plait_registry_free(alone) == PLAIT_OK &&
               plait_registry_free(ranks) == PLAIT_OK,
