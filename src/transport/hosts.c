@@ -236,7 +236,7 @@ static plait_status_t make_room(hosts_t *hosts, int n_ranks)
     }
     PLAIT_TRY(plait_node_segment_own(&shape, &hosts->segment));
     PLAIT_TRY(plait_cluster_create(n_ranks, own, leaders, &hosts->process->cluster));
-    PLAIT_TRY(plait_mail_init(&hosts->mail, 0));
+    PLAIT_TRY(plait_mail_init(&hosts->mail, n_ranks));
     hosts->has_mail = true;
 done:
     plait_free(leaders);

@@ -88,8 +88,8 @@ static meeting_t *meeting_create(int n)
     if (meeting != NULL) {
         meeting->has_joined = plait_alloc(n, sizeof(bool));
         meeting->records = plait_alloc(2 * (int64_t)n, RECORD_STRIDE);
-        (void)plait_mail_init(&meeting->mail, 0); /* allocates nothing then */
-        if (meeting->has_joined == NULL || meeting->records == NULL) {
+        if (plait_mail_init(&meeting->mail, n) != PLAIT_OK ||
+            meeting->has_joined == NULL || meeting->records == NULL) {
             meeting_destroy(meeting);
             meeting = NULL;
         }

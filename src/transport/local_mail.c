@@ -35,13 +35,13 @@ plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks)
     plait_status_t status = PLAIT_OK;
 
     *mail = (plait_mail_t){0};
-    if (n_ranks > 0) {
-        mail->held_bytes = plait_alloc(n_ranks, sizeof(*mail->held_bytes));
-        PLAIT_CHECK(mail->held_bytes != NULL, PLAIT_ERR_NO_MEMORY,
-                    "no memory for a communicator");
-    }
     (void)pthread_mutex_init(&mail->mutex, NULL);
-    (void)pthread_cond_init(&mail->changed, NULL);
+    mail->ranks = plait_alloc(n_ranks, sizeof(*mail->ranks));
+    PLAIT_CHECK(mail->ranks != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for a communicator");
+    for (; mail->n_ranks < n_ranks; mail->n_ranks++) {
+        (void)pthread_cond_init(&mail->ranks[mail->n_ranks].changed, NULL);
+    }
 done:
     return status;
 }
@@ -63,19 +63,26 @@ void plait_mail_clear(plait_mail_t *mail)
 {
     free_letters(mail->first);
     free_letters(mail->refused);
-    plait_free(mail->held_bytes);
-    (void)pthread_cond_destroy(&mail->changed);
+    for (int r = 0; r < mail->n_ranks; r++) {
+        (void)pthread_cond_destroy(&mail->ranks[r].changed);
+    }
+    plait_free(mail->ranks);
     (void)pthread_mutex_destroy(&mail->mutex);
 }
 
 /* All static functions below are called under the mutex. */
+
+static void wake(plait_mail_t *mail, int rank)
+{
+    (void)pthread_cond_broadcast(&mail->ranks[rank].changed);
+}
 
 static void post(plait_mail_t *mail, plait_letter_t *letter)
 {
     letter->next = NULL;
     *((mail->first != NULL) ? &mail->last->next : &mail->first) = letter;
     mail->last = letter;
-    (void)pthread_cond_broadcast(&mail->changed);
+    wake(mail, letter->dest);
 }
 
 static void withdraw(plait_mail_t *mail, const plait_letter_t *letter)
@@ -102,7 +109,7 @@ static int64_t held_by(const plait_letter_t *letter)
  * itself knows already. */
 static void file(plait_mail_t *mail, plait_letter_t *letter)
 {
-    mail->held_bytes[letter->source] -= held_by(letter);
+    mail->ranks[letter->source].held_bytes -= held_by(letter);
     if (letter->verdict == PLAIT_OK || letter->source == letter->dest) {
         plait_free(letter);
     } else {
@@ -140,14 +147,14 @@ static bool has_brought(plait_mail_t *mail, plait_letter_t *own)
         (void)pthread_mutex_lock(&mail->mutex);
         own->data = (status == PLAIT_OK) ? data : NULL;
         own->is_void = status != PLAIT_OK;
-        (void)pthread_cond_broadcast(&mail->changed);
+        wake(mail, own->dest);
     }
     return is_due;
 }
 
-/* Sleeps until something changes; now and then asks whether to go on. Meanwhile this rank's own
+/* Sleeps until something changes for the rank; now and then asks whether to go on. Meanwhile its own
  * letter, if there is one, is looked after. */
-static plait_status_t wait_for_change(plait_mail_t *mail, plait_wait_t *wait,
+static plait_status_t wait_for_change(plait_mail_t *mail, int rank, plait_wait_t *wait,
                                       plait_letter_t *own)
 {
     struct timespec limit;
@@ -162,7 +169,8 @@ static plait_status_t wait_for_change(plait_mail_t *mail, plait_wait_t *wait,
         limit.tv_nsec -= 1000000000;
         limit.tv_sec++;
     }
-    int error = pthread_cond_timedwait(&mail->changed, &mail->mutex, &limit);
+    int error =
+        pthread_cond_timedwait(&mail->ranks[rank].changed, &mail->mutex, &limit);
     return (error == ETIMEDOUT) ? plait_wait_ask(wait) : PLAIT_OK;
 }
 
@@ -202,9 +210,9 @@ static plait_status_t want(const delivery_t *d)
     plait_wait_t wait = plait_wait_begin("sendrecv", letter->source);
 
     letter->is_wanted = true;
-    (void)pthread_cond_broadcast(&d->mail->changed);
+    wake(d->mail, letter->source);
     while (letter->data == NULL && !letter->is_void && status == PLAIT_OK) {
-        status = wait_for_change(d->mail, &wait, d->own);
+        status = wait_for_change(d->mail, d->rank, &wait, d->own);
     }
     if (letter->is_void) { /* as if it had failed before it was sent */
         letter->n_bytes = 0;
@@ -256,6 +264,7 @@ static void refuse(plait_letter_t *letter, int rank)
 static plait_status_t take(const delivery_t *d, plait_matched_t *matched_p)
 {
     plait_letter_t *letter = d->letter;
+    const int source = letter->source; /* who waits for the verdict, or for room */
     plait_status_t status = judge(letter, d->recv, d->rank);
     const bool is_refused = status != PLAIT_OK;
 
@@ -276,7 +285,7 @@ static plait_status_t take(const delivery_t *d, plait_matched_t *matched_p)
     if (letter->is_buffered) {
         file(d->mail, letter);
     }
-    (void)pthread_cond_broadcast(&d->mail->changed);
+    wake(d->mail, source);
     return status;
 }
 
@@ -292,7 +301,7 @@ static plait_status_t receive(plait_mail_t *mail, const plait_half_t *recv, int 
                     .rank = rank};
 
     while (d.letter == NULL && status == PLAIT_OK) {
-        status = wait_for_change(mail, &wait, own);
+        status = wait_for_change(mail, rank, &wait, own);
         d.letter = find(mail, rank, recv->peer, recv->tag);
     }
     return (d.letter != NULL) ? take(&d, matched_p) : status;
@@ -306,7 +315,7 @@ static plait_status_t await_verdict(plait_mail_t *mail, plait_letter_t *letter)
     plait_wait_t wait = plait_wait_begin("sendrecv", letter->dest);
 
     while (!letter->is_judged && (status == PLAIT_OK || letter->is_taken)) {
-        plait_status_t asked = wait_for_change(mail, &wait, letter);
+        plait_status_t asked = wait_for_change(mail, letter->source, &wait, letter);
         status = (status == PLAIT_OK) ? asked : status;
     }
     if (letter->is_judged) {
@@ -398,7 +407,7 @@ bool plait_mail_has(plait_mail_t *mail, int rank, const plait_half_t *recv)
 
 static bool fits(const plait_mail_t *mail, int rank, int64_t n_bytes)
 {
-    return mail->held_bytes[rank] + (int64_t)sizeof(plait_letter_t) + n_bytes <=
+    return mail->ranks[rank].held_bytes + (int64_t)sizeof(plait_letter_t) + n_bytes <=
            PLAIT_BUFFERED_BYTES;
 }
 
@@ -441,10 +450,10 @@ plait_status_t plait_mail_send(plait_mail_t *mail, int rank, const plait_half_t 
     PLAIT_TRY(make_letter(rank, send, &letter));
     (void)pthread_mutex_lock(&mail->mutex);
     while (status == PLAIT_OK && !fits(mail, rank, send->n_bytes)) {
-        status = wait_for_change(mail, &wait, NULL);
+        status = wait_for_change(mail, rank, &wait, NULL);
     }
     if (status == PLAIT_OK) {
-        mail->held_bytes[rank] += held_by(letter);
+        mail->ranks[rank].held_bytes += held_by(letter);
         post(mail, letter);
         letter = NULL;
     }

@@ -12,17 +12,23 @@
 
 typedef struct plait_letter plait_letter_t;
 
+/* Of one rank, whose threads alone sleep here: what concerns others does not wake them. */
+typedef struct {
+    pthread_cond_t changed;
+    int64_t held_bytes; /* of its buffered letters */
+} plait_mail_rank_t;
+
 typedef struct {
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    plait_mail_rank_t *ranks;
+    int n_ranks;
     plait_letter_t *first; /* oldest first */
     plait_letter_t *last;
     plait_letter_t *refused; /* buffered ones, until their senders know */
     _Atomic int n_refused;
-    int64_t *held_bytes; /* by rank: of its buffered letters; NULL: none are sent */
 } plait_mail_t;
 
-/* For buffered sends of n_ranks ranks; 0: without those. */
+/* Where it fails there is nothing to clear, and no harm in it. */
 plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks);
 
 /* Logs what was never received, and refusals that no sender learnt of. */

@@ -54,9 +54,9 @@ static uint64_t next_random(uint64_t *state)
 static void dawdle(stream_t *stream)
 {
     uint64_t r = next_random(&stream->random);
-    const struct timespec nap = {.tv_nsec = (r % 16 == 0)  ? 300000
-                                            : (r % 4 == 0) ? 20000
-                                                           : 0};
+    const struct timespec nap = {.tv_nsec = (r % 64 == 0)   ? 300000
+                                            : (r % 16 == 0) ? 20000
+                                                            : 0};
 
     if (nap.tv_nsec > 0) {
         (void)nanosleep(&nap, NULL);
