@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import DTypeLike
 from plait import _args, _mesh, _mesh_rules
 
 
@@ -103,36 +104,53 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _partial(function: Any, place: _mesh.Place, axes: tuple[int, ...]) -> Any:
-    """What the function makes of each device's part, with extent 1 along the axes."""
+def _partial(
+    function: Any, place: _mesh.Place, axes: tuple[int, ...], named: tuple[tuple[str, Any], ...]
+) -> Any:
+    """What the function, with these keywords, makes of each part; extent 1 along the axes."""
     split = _mesh_rules.to_partition_spec(place.spec)
 
     def reduce(part: Any) -> Any:
-        return function(part, axis=axes, keepdims=True)
+        return function(part, axis=axes, keepdims=True, **dict(named))
 
     return jax.jit(jax.shard_map(reduce, mesh=place.mesh, in_specs=split, out_specs=split))
 
 
-def reduced(function: Any, x: Any, place: _mesh.Place, axes: tuple[int, ...]) -> Any:
+def reduced(
+    function: Any,
+    x: Any,
+    place: _mesh.Place,
+    axes: tuple[int, ...],
+    keepdims: bool = False,
+    **named: Any,
+) -> Any:
     """jnp.sum or jnp.max of a global array: of each device's part, then of these in order."""
     if place.mesh is None:
-        return function(x, axis=axes)
-    x = _partial(function, place, axes)(x)
+        return function(x, axis=axes, keepdims=keepdims, **named)
+    x = _partial(function, place, axes, tuple(named.items()))(x)
     whole = tuple(() if a in axes else names for a, names in enumerate(place.spec))
     if whole != place.spec:
         x = _mesh_rules.bind("redistribute", x, place.mesh, place.spec, whole, shape=x.shape)
-    return function(x, axis=axes)
+    return function(x, axis=axes, keepdims=keepdims, **named)
 
 
 def sum(  # noqa: A001 - the name is part of the interface
-    x: Array, *, axis: int | tuple[int, ...] | None = None, mesh: Any = None, spec: Any = None
+    x: Array,
+    *,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    mesh: Any = None,
+    spec: Any = None,
 ) -> Array:
     """Sum of a global array over some of its axes, or all; every device has the same bits.
 
     Each device adds up its part, the partial sums are gathered and added in order, so that
-    the result does not depend on timing.
+    the result does not depend on timing. ``dtype`` is that of the sums and of the result, as in
+    `jax.numpy.sum`.
 
-    Collective: over the mesh, in program order.  Shapes: the summed axes disappear.
+    Collective: over the mesh, in program order.
+    Shapes: the summed axes disappear, or have extent 1 with ``keepdims``.
     Raises: ValueError for an axis out of bounds.
     Adjoint: the cotangent on every element, without communication for ``axis=None``.
     Source: own; oracle ``tests/python/oracle.py::sum``.
@@ -144,7 +162,8 @@ def sum(  # noqa: A001 - the name is part of the interface
     """
     x = _args.as_array(x, "sum")
     axes = _axes(axis, x.ndim)
+    kept = None if dtype is None else jnp.dtype(dtype)
     if x.ndim == 0:
-        return jnp.sum(x)
+        return jnp.sum(x, dtype=kept)
     x, place = _mesh.locate(x, mesh, spec, "sum", is_any_size=True)
-    return reduced(jnp.sum, x, place, axes)
+    return reduced(jnp.sum, x, place, axes, keepdims, dtype=kept)

@@ -87,6 +87,22 @@ def test_sum(axis, kind):
     assert np.allclose(g, np.broadcast_to(full, a.shape), rtol=1e-13)
 
 
+@pytest.mark.parametrize("axis", [None, 1, (0, -1)])
+@pytest.mark.parametrize(
+    ("dtype", "to"), [("int8", None), ("int8", "int8"), ("bool", "float32"), ("float32", "float64")]
+)
+def test_sum_as_jax_has_it(axis, dtype, to):
+    mesh = meshes.make((2, 2))
+    a = meshes.random((4, 6, 3), dtype)
+    x = meshes.put(a, mesh, P("a", "b"))
+    given = {"axis": axis, "keepdims": True, "dtype": to}
+    want = jnp.sum(jnp.asarray(a), **given)
+    for got in (plait.sum(x, **given), jax.jit(lambda v: plait.sum(v, **given, mesh=mesh))(x)):
+        assert (got.shape, got.dtype) == (want.shape, want.dtype)
+        assert np.allclose(got, want, rtol=1e-6)
+    assert plait.sum(jnp.int8(3), keepdims=True, dtype="float32").dtype == "float32"
+
+
 def test_what_the_mesh_does_not_divide_is_whole():
     mesh, a = meshes.make((4,)), meshes.random((6, 8))
     x = meshes.put(a, mesh)
