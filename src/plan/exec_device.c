@@ -1,7 +1,9 @@
 /* Steps where arrays are on a device: the same plans, with each step's work enqueued on a stream.
  * A rank that fails goes on with messages alone: its peers wait for them, and learn of the
  * failure at the fence behind the last step. */
+#include "base/clock.h"
 #include "base/status.h"
+#include "base/wait.h"
 #include "plan/exec_steps.h"
 #include "plan/tiles.h"
 #include "transport/device_vigil.h"
@@ -10,6 +12,9 @@
 
 /* Pieces that are reduced at once. */
 enum { MAX_PIECES = 32 };
+
+/* More than what devices have in memory takes from one to another. */
+#define DRAIN_NS (INT64_C(10) * 1000000000)
 
 static int64_t memory_bytes(const plait_plan_t *plan)
 {
@@ -130,16 +135,23 @@ done:
     return say_failure(run); /* other texts may have come since */
 }
 
-/* An event is asked for again and again, so that a peer which is gone ends that, too. */
+/* Until the stream is empty; not for ever, since it may wait for an event of a device that is gone. */
 static plait_status_t await_stream(const plait_device_run_t *run)
 {
     plait_status_t status = PLAIT_OK;
     const plait_device_table_t *table = run->device->table;
+    const int64_t latest = plait_clock_ns() + DRAIN_NS;
+    plait_wait_t wait = plait_wait_begin("a failed operation", -1);
     plait_event_t *over = NULL;
+    bool is_over = false;
 
     PLAIT_TRY(table->event_create(run->device, &over));
     PLAIT_TRY(table->event_record(run->device, over, run->stream));
-    PLAIT_TRY(plait_device_await(run->device, over, "a failed operation"));
+    PLAIT_TRY(table->event_ask(run->device, over, &is_over));
+    while (!is_over && plait_clock_ns() < latest) {
+        PLAIT_TRY(plait_wait_turn(&wait));
+        PLAIT_TRY(table->event_ask(run->device, over, &is_over));
+    }
 done:
     if (over != NULL) {
         table->event_destroy(run->device, over);
@@ -150,7 +162,8 @@ done:
 void plait_exec_device_drain(plait_exec_t *exec, plait_status_t own)
 {
     const plait_device_run_t *run = exec->device;
-    const bool ends_by_itself = run->state != NULL && run->link->abandon == NULL;
+    const bool ends_by_itself =
+        run->is_inside && run->state != NULL && run->link->abandon == NULL;
     char why[sizeof(run->why)];
 
     (void)snprintf(why, sizeof(why), "%s", plait_error_text());

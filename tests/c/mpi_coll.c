@@ -4,8 +4,7 @@
 #include "coll_cases.h"
 #include "comm/comm.h"
 #include "device/pool.h"
-#include "mpi_host.h"
-#include "transport/mpi.h"
+#include "mpi_world.h"
 
 #include <time.h>
 
@@ -125,13 +124,9 @@ static void check_all(uint64_t bits)
 
 int main(int argc, char **argv)
 {
-    uint64_t world = 0;
+    const uint64_t world = mpi_world(argc, argv);
     uint64_t turned = 0;
 
-    host_load(argc, argv);
-    host_init();
-    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
-    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     plait_comm_t *comm = open_on(world);
     int size = plait_comm_size(comm);
     int rank = plait_comm_rank(comm);

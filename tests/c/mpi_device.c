@@ -7,11 +7,10 @@
 #include "device_matched.h"
 #include "mpi_aware.h"
 #include "mpi_grid.h"
-#include "mpi_host.h"
 #include "mpi_nvshmem.h"
+#include "mpi_world.h"
 #include "on_device.h"
 #include "plait/coll.h"
-#include "transport/mpi.h"
 
 static plait_device_t *device;
 
@@ -59,12 +58,8 @@ static void check_hidden(uint64_t bits, int rank)
 int main(int argc, char **argv)
 {
     plait_comm_t *comm = NULL;
-    uint64_t world = 0;
+    const uint64_t world = mpi_world(argc, argv);
 
-    host_load(argc, argv);
-    host_init();
-    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
-    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open");
     const int rank = plait_comm_rank(comm);
     plait_comm_destroy(&comm);

@@ -7,8 +7,7 @@
 #include "comm/comm.h"
 #include "device/pool.h"
 #include "mpi_collective.h"
-#include "mpi_host.h"
-#include "transport/mpi.h"
+#include "mpi_world.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -367,10 +366,7 @@ int main(int argc, char **argv)
     const rank_t end = {.fn = check_end};
     plait_comm_t *comms[MAX_HERE] = {NULL};
 
-    host_load(argc, argv);
-    host_init();
-    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
-    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
+    world = mpi_world(argc, argv);
     CHECK(plait_comm_mpi(world, &comms[0]) == PLAIT_OK, "open");
     n_processes = plait_comm_size(comms[0]);
     here = plait_comm_rank(comms[0]);

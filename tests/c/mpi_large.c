@@ -4,21 +4,16 @@
 #include "comm/comm.h"
 #include "device/pool.h"
 #include "large_cases.h"
-#include "mpi_host.h"
-#include "transport/mpi.h"
+#include "mpi_world.h"
 
 int main(int argc, char **argv)
 {
-    uint64_t world = 0;
+    const uint64_t world = mpi_world(argc, argv);
     unsigned char *x = NULL; /* for both: new pages are what takes the time */
     plait_comm_t *comm = NULL;
     const char *text = getenv("PLAIT_TEST_TURN");
     const int turn = (text != NULL) ? atoi(text) : 0;
 
-    host_load(argc, argv);
-    host_init();
-    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
-    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     for (int is_off = 0; is_off < 2; is_off++) {
         (void)setenv("PLAIT_SHARED", is_off ? "off" : "on", 1);
         CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "comm");

@@ -2,19 +2,14 @@
  * other, and by the host between nodes. tests/c/run_mpi.py runs it. */
 #include "device/pool.h"
 #include "device_beside.h"
-#include "mpi_host.h"
+#include "mpi_world.h"
 #include "transport/device_link.h"
-#include "transport/mpi.h"
 
 int main(int argc, char **argv)
 {
     plait_comm_t *comm = NULL;
-    uint64_t world = 0;
+    const uint64_t world = mpi_world(argc, argv);
 
-    host_load(argc, argv);
-    host_init();
-    CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
-    CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open");
     plait_device_t *device = check_device_create(plait_comm_rank(comm));
     beside_all(comm, device, plait_comm_size(comm) > 1 && !comm->end.caps.is_far);
