@@ -24,6 +24,17 @@ enum { SHARED_NS = 50000 };
 
 static _Atomic(plait_wait_hook_t) wait_hook;
 static atomic_bool stopped;
+static atomic_bool lost;
+
+void plait_wait_set_lost(void)
+{
+    atomic_store(&lost, true);
+}
+
+bool plait_wait_has_lost(void)
+{
+    return atomic_load(&lost);
+}
 
 void plait_wait_set_hook(plait_wait_hook_t hook)
 {

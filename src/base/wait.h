@@ -33,6 +33,11 @@ plait_status_t plait_wait_turn(plait_wait_t *wait);
 /* Asks stop flag and hook without a turn: for waits that sleep by other means. */
 plait_status_t plait_wait_ask(const plait_wait_t *wait);
 
+/* A rank was found stuck, or to have ended: by this rank, or by one that has said so. This process then ends
+ * by telling others, and not in MPI_Finalize. */
+void plait_wait_set_lost(void);
+bool plait_wait_has_lost(void);
+
 /* From now on every wait ends with PEER at its next slow turn (the process is leaving). */
 void plait_wait_stop(void);
 

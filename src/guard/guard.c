@@ -49,9 +49,6 @@ typedef struct {
 
 static _Thread_local watch_t watch;
 
-/* Ranks that may be stuck for ever, or cannot be seen and have said that they end. */
-static atomic_bool has_lost;
-
 __attribute__((constructor)) static void install(void)
 {
     plait_wait_set_hook(plait_guard_look);
@@ -340,7 +337,7 @@ static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                        ? "; ranks wait for each other (in a gradient, one of them may "
                          "have dropped an adjoint: see plait.depend)"
                        : "");
-    atomic_store(&has_lost, true);
+    plait_wait_set_lost();
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
 
@@ -420,7 +417,7 @@ static plait_status_t listen(plait_observed_t *op, const plait_wait_t *wait)
 
     if (watch.is_blind && end->transport->farewell != NULL &&
         end->transport->farewell(end, wait->peer, &farewell)) {
-        atomic_store(&has_lost, true);
+        plait_wait_set_lost();
         status = plait_fail(PLAIT_ERR_PEER, "waits in vain: rank %d: %s",
                             (int)farewell.rank, farewell.why);
     }
@@ -494,7 +491,7 @@ int plait_guard_lost(void)
             n += header.has_why || header.state == PLAIT_RECORD_FAILED || is_gone;
         }
     }
-    return n + atomic_load(&has_lost);
+    return n + plait_wait_has_lost();
 }
 
 void plait_guard_leave(int64_t limit_ns)

@@ -13,7 +13,7 @@ enum { MOST_LINKS = 64, MOST_MESSAGES = 256 };
 
 /* MPICH can wait for ever inside MPI_Isend to a process that has just ended. So a rank stays
  * that long, while those who come to the same end send it the same news. */
-enum { LAST_NS = 500000000, NAP_NS = 1000000, RECEIVE_POLLS = 1000 };
+enum { LAST_NS = 1000000000, NAP_NS = 1000000, RECEIVE_POLLS = 1000 };
 
 /* Not on a stack: the process ends while they are under way. */
 static plait_farewell_t farewells[MOST_LINKS];
