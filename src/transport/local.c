@@ -181,12 +181,28 @@ static bool is_over(void *context)
     return (now & TOO_LATE) != 0 || (now & COUNTED) != fence->before;
 }
 
-/* Either a rank gives the fence up, or it is over for all. Those who have come wait on for the
- * others, each as long as it wants to. */
-static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t before)
+/* Who has given up may be unknown: two at once have taken each other's note for their own. */
+static plait_status_t fail_late(meeting_t *meeting, int rank)
+{
+    const uint32_t word = atomic_load(&meeting->given_up);
+
+    return (word == 0)
+               ? plait_fail(PLAIT_ERR_PEER,
+                            "rank %d comes too late: another one has given up waiting",
+                            rank)
+               : plait_fail((plait_status_t)(word >> 24),
+                            "rank %d comes too late: rank %d has given up waiting",
+                            rank, (int)(word & 0xffffff) - 1);
+}
+
+/* Either a rank gives the fence up, or it is over for all; then it is for a rank that is slow to see it, too,
+ * although the next one may have been given up meanwhile. Those who have come wait on for the others, each as
+ * long as it wants to. */
+static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t number)
 {
     plait_status_t status = PLAIT_OK;
-    fence_wait_t fence = {meeting, before};
+    fence_wait_t fence = {meeting, number};
+    uint32_t before = number;
     plait_wait_t wait = plait_wait_begin("fence", -1);
     uint32_t nobody = 0;
 
@@ -198,16 +214,16 @@ static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t befo
         (void)atomic_compare_exchange_strong(&meeting->given_up, &nobody, mine);
         if (!atomic_compare_exchange_strong(&meeting->n_fences, &before,
                                             before | GIVEN_UP) &&
-            (before & GIVEN_UP) == 0) {
-            (void)atomic_compare_exchange_strong(&meeting->given_up, &mine, 0);
+            (before & COUNTED) != number) {
+            if ((before & GIVEN_UP) == 0) {
+                (void)atomic_compare_exchange_strong(&meeting->given_up, &mine, 0);
+            }
             status = PLAIT_OK; /* it has come to an end meanwhile */
         }
     }
-    if (status == PLAIT_OK && (atomic_load(&meeting->n_fences) & GIVEN_UP) != 0) {
-        uint32_t word = atomic_load(&meeting->given_up);
-        status = plait_fail((plait_status_t)(word >> 24),
-                            "rank %d comes too late: rank %d has given up waiting",
-                            rank, (int)(word & 0xffffff) - 1);
+    const uint32_t now = atomic_load(&meeting->n_fences);
+    if (status == PLAIT_OK && (now & GIVEN_UP) != 0 && (now & COUNTED) == number) {
+        status = fail_late(meeting, rank);
     }
     return status;
 }
