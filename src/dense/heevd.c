@@ -311,7 +311,7 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
     plait_status_t status = PLAIT_OK;
     const plait_heevd_params_t *p = params;
     plait_plan_t *plan = NULL;
-    plait_heevd_joint_t joint;
+    plait_joint_t joint;
     bool is_joint = false;
     plait_heevd_slots_t q = {.a = {.m = p->n,
                                    .n = p->n,
@@ -349,11 +349,11 @@ done:
     return status;
 }
 
-static bool wants_grid(const void *params, int n_ranks)
+static bool wants_grid(const void *params, int n_ranks, plait_choices_t choices)
 {
     const plait_heevd_params_t *p = params;
 
-    return plait_heevd_wants_joint(p->n, n_ranks);
+    return plait_heevd_wants_joint(p->n, n_ranks, choices);
 }
 
 const plait_op_t plait_op_heevd = {
@@ -363,7 +363,7 @@ const plait_op_t plait_op_heevd = {
     .params_size = sizeof(plait_heevd_params_t),
     .attrs = heevd_attrs,
     .alias = -1,
-    .family = PLAIT_FAMILY_NONE,
+    .family = PLAIT_FAMILY_DENSE,
     .model = "mesh",
     .wants_grid = wants_grid,
     .doc = "Eigenvalues and eigenvectors of a dealt Hermitian matrix.",

@@ -5,14 +5,10 @@
 #include "base/status.h"
 #include "dense/scalar.h"
 #include "dense/whole.h"
-#include "plan/joint.h"
+#include "plan/config.h"
 #include "plan/tiles.h"
 
 #include <inttypes.h>
-
-/* Columns of a block: cuSolverMg takes 1024 at most. The caller's are kept where they are between
- * the two, so that nothing has to be moved before. */
-enum { BLOCK = 256, LEAST_BLOCK = 32, MOST_BLOCK = 1024 };
 
 /* Up to here one device does it alone: its matrix and work are about 2 GiB of float64 then. Chosen, not
  * measured. */
@@ -22,94 +18,55 @@ typedef plait_heevd_parts_t joint_t;
 
 /* ---- Whether ------------------------------------------------------------------------------------ */
 
-bool plait_heevd_wants_joint(int64_t n, int n_ranks)
+static int backend_of(plait_choices_t choices)
 {
-    return n_ranks > 1 && n >= n_ranks && !plait_dense_is_whole(n, n, n <= ALONE);
+    return plait_choices_value(choices, PLAIT_CONFIG_DENSE_BACKEND);
 }
 
-static bool is_power_of_two(int64_t n)
+bool plait_heevd_wants_joint(int64_t n, int n_ranks, plait_choices_t choices)
 {
-    return (n & (n - 1)) == 0;
-}
-
-/* Every device has a block. cuSOLVERMp's tridiagonal solver may fail where its columns are no power of
- * two, says its documentation. */
-static int64_t block_of(const plait_dealt_t *a, bool is_grid)
-{
-    const bool is_kept = a->block >= LEAST_BLOCK && a->block <= MOST_BLOCK &&
-                         (!is_grid || is_power_of_two(a->block));
-    int64_t block =
-        plait_max(1, plait_min(is_kept ? a->block : BLOCK, a->n / a->n_ranks));
-
-    while (is_grid && !is_power_of_two(block)) {
-        block &= block - 1; /* without the least of its powers */
-    }
-    return block;
-}
-
-static plait_device_heevd_t describe(const plait_dealt_t *a, bool has_vectors,
-                                     bool is_grid)
-{
-    return (plait_device_heevd_t){.n_devices = a->n_ranks,
-                                  .dtype = a->dtype,
-                                  .has_vectors = has_vectors,
-                                  .n = a->n,
-                                  .block = block_of(a, is_grid)};
+    return backend_of(choices) == PLAIT_DENSE_AUTO && n_ranks > 1 && n >= n_ranks &&
+           !plait_dense_is_whole(n, n, n <= ALONE);
 }
 
 static plait_status_t ask_grid(const plait_problem_t *problem, const plait_dealt_t *a,
-                               bool has_vectors, plait_heevd_joint_t *joint)
+                               bool has_vectors, plait_joint_t *joint)
 {
     plait_status_t status = PLAIT_OK;
     const plait_caps_t *caps = &problem->caps;
 
-    *joint =
-        (plait_heevd_joint_t){.is_grid = true, .call = describe(a, has_vectors, true)};
+    *joint = (plait_joint_t){.is_grid = true,
+                             .call = {.op = PLAIT_JOINT_HEEVD,
+                                      .n_devices = a->n_ranks,
+                                      .dtype = a->dtype,
+                                      .has_vectors = has_vectors,
+                                      .n = a->n,
+                                      .block = plait_joint_deal(a, true).block}};
     PLAIT_TRY(caps->device->table->grid->heevd_plan(caps->grid, &joint->call,
                                                     &joint->work_bytes));
 done:
     return status;
 }
 
-static plait_status_t ask_devices(const plait_problem_t *problem,
-                                  const plait_dealt_t *a, bool has_vectors,
-                                  plait_heevd_joint_t *joint)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_device_joint_t *table = problem->caps.device->table->joint;
-
-    PLAIT_CHECK(problem->caps.devices != NULL, PLAIT_ERR_UNSUPPORTED,
-                "the ranks' devices are not all this process's, or more than %d, and "
-                "those of several do not work as one",
-                PLAIT_MAX_JOINT);
-    PLAIT_CHECK(table != NULL, PLAIT_ERR_UNSUPPORTED, "%s devices do not work as one",
-                problem->caps.device->table->name);
-    PLAIT_CHECK(problem->n_ranks <= PLAIT_MAX_JOINT, PLAIT_ERR_UNSUPPORTED,
-                "%d devices", problem->n_ranks);
-    *joint = (plait_heevd_joint_t){.call = describe(a, has_vectors, false)};
-    for (int r = 0; r < problem->n_ranks; r++) {
-        joint->call.devices[r] = problem->caps.devices[r];
-    }
-    PLAIT_TRY(table->heevd_plan(&joint->call, &joint->work_bytes));
-done:
-    return status;
-}
-
 plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
                                      const plait_dealt_t *a, bool has_vectors,
-                                     plait_heevd_joint_t *joint_p, bool *do_p)
+                                     plait_joint_t *joint_p, bool *do_p)
 {
     plait_status_t status = PLAIT_OK;
+    const bool is_chosen =
+        plait_joint_is_chosen(problem->choices, a->n, problem->n_ranks);
+    const bool is_wanted =
+        plait_heevd_wants_joint(a->n, problem->n_ranks, problem->choices);
 
     *do_p = false;
-    if (problem->caps.device != NULL &&
-        plait_heevd_wants_joint(a->n, problem->n_ranks)) {
-        status = (problem->caps.grid != NULL)
-                     ? ask_grid(problem, a, has_vectors, joint_p)
-                     : ask_devices(problem, a, has_vectors, joint_p);
+    if (problem->caps.device != NULL && (is_chosen || is_wanted)) {
+        status =
+            (is_wanted && problem->caps.grid != NULL)
+                ? ask_grid(problem, a, has_vectors, joint_p)
+                : plait_joint_ask(problem, a, PLAIT_JOINT_HEEVD, has_vectors, joint_p);
         *do_p = status == PLAIT_OK;
     }
-    if (status == PLAIT_ERR_UNSUPPORTED) {
+    if (status == PLAIT_ERR_UNSUPPORTED && !is_chosen) {
         plait_log(PLAIT_LOG_INFO, "rank %d of %d: heevd of %lld goes to device 0: %s",
                   problem->rank, problem->n_ranks, (long long)a->n, plait_error_text());
         status = PLAIT_OK;
@@ -117,47 +74,7 @@ plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
     return status;
 }
 
-/* ---- Columns from one deal to another ----------------------------------------------------------- */
-
-/* Those that block i of `from` and block k of `to` have in common, of two deals of one matrix. */
-static plait_status_t add_common(const plait_plan_t *plan, const plait_dealt_t *from,
-                                 int64_t i, int src, const plait_dealt_t *to, int64_t k,
-                                 int dst, bool is_lower, plait_move_t *move)
-{
-    const int64_t first_from = plait_dealt_column(from, i);
-    const int64_t first_to = plait_dealt_column(to, k);
-    const int64_t first = plait_max(first_from, first_to);
-    const int64_t end = plait_min(first_from + plait_dealt_width(from, i),
-                                  first_to + plait_dealt_width(to, k));
-    const int64_t row = is_lower ? first : 0, ld = plait_dealt_ld_bytes(from);
-    const plait_block_t block = {
-        .src_slot = src,
-        .dst_slot = dst,
-        .src_offset = plait_dealt_at(from, i, row) + (first - first_from) * ld,
-        .dst_offset = plait_dealt_at(to, k, row) + (first - first_to) * ld,
-        .box = plait_columns_box(from->m - row, end - first, from->m,
-                                 plait_dealt_item(from))};
-
-    return plait_dealt_between(plan, plait_dealt_owner(from, i),
-                               plait_dealt_owner(to, k), &block, move);
-}
-
-static plait_status_t add_deal(const plait_plan_t *plan, const plait_dealt_t *from,
-                               int src, const plait_dealt_t *to, int dst, bool is_lower,
-                               plait_move_t *move)
-{
-    plait_status_t status = PLAIT_OK;
-    int64_t k = 0;
-
-    for (int64_t i = 0; i < plait_dealt_n_blocks(from); i++) {
-        const int64_t end = plait_dealt_column(from, i) + plait_dealt_width(from, i);
-        for (k = plait_dealt_column(from, i) / to->block; k * to->block < end; k++) {
-            PLAIT_TRY(add_common(plan, from, i, src, to, k, dst, is_lower, move));
-        }
-    }
-done:
-    return status;
-}
+/* ---- The matrix as the library gets it ---------------------------------------------------------- */
 
 /* What is behind this rank's columns. */
 static plait_box_copy_t padding_of(const plait_dealt_t *d, int rank)
@@ -171,8 +88,6 @@ static int64_t padding_at(const plait_dealt_t *d, int rank)
 {
     return plait_dealt_owned(d, rank) * plait_dealt_ld_bytes(d);
 }
-
-/* ---- The matrix as the library gets it ---------------------------------------------------------- */
 
 /* The lower triangle; where it is not finite the library would get zeros, if it were called. */
 static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
@@ -247,15 +162,10 @@ static plait_status_t solve(const joint_t *p, plait_exec_t *exec,
     const plait_device_run_t *run = exec->device;
     const plait_device_table_t *table = run->device->table;
     const int64_t n_bytes = exec->plan->slot_bytes[p->q.w];
-    void *a[PLAIT_MAX_JOINT], *work[PLAIT_MAX_JOINT], *w = NULL;
+    void *w = NULL;
 
-    for (int r = 0; r < p->d.n_ranks; r++) {
-        a[r] = parts[r].matrix;
-        work[r] = parts[r].work;
-    }
     PLAIT_TRY(table->host_take(run->device, n_bytes, &w));
-    PLAIT_TRY(
-        table->joint->heevd(&p->joint.call, p->joint.work_bytes, a, work, w, info_p));
+    PLAIT_TRY(plait_joint_run(&p->joint, exec, parts, w, info_p));
     PLAIT_TRY(
         table->to_device(run->device, run->stream, exec->slot[p->q.w], w, n_bytes));
     PLAIT_TRY(table->stream_wait(run->device, run->stream));
@@ -376,7 +286,8 @@ static plait_status_t add_vectors(plait_plan_t *plan, const joint_t *p)
     plait_move_t move = {0};
 
     if (p->q.has_vectors) {
-        PLAIT_TRY(add_deal(plan, &p->d, p->found, v, p->q.vectors, false, &move));
+        PLAIT_TRY(
+            plait_joint_redeal(plan, &p->d, p->found, v, p->q.vectors, false, &move));
     }
     if (plait_box_bytes(&zeros.box) > 0) {
         PLAIT_TRY(plait_move_add_in(&move, &zeros));
@@ -390,7 +301,7 @@ done:
 }
 
 plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots_t *q,
-                                     const plait_heevd_joint_t *joint)
+                                     const plait_joint_t *joint)
 {
     plait_status_t status = PLAIT_OK;
     joint_t p = {.q = *q, .joint = *joint, .d = q->a, .from = q->src};
@@ -408,7 +319,7 @@ plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots
     plait_plan_agree(plan, joint->is_grid ? 3 : 2); /* 1: one rank has all of it */
     plait_plan_agree(plan, (uint64_t)p.d.block);
     if (p.d.block != q->a.block) {
-        PLAIT_TRY(add_deal(plan, &q->a, q->src, &p.d, p.matrix, true, &move));
+        PLAIT_TRY(plait_joint_redeal(plan, &q->a, q->src, &p.d, p.matrix, true, &move));
         PLAIT_TRY(plait_plan_move(plan, &move));
         p.from = p.matrix;
     }

@@ -4,7 +4,7 @@
 #ifndef PLAIT_DENSE_HEEVD_JOINT_H
 #define PLAIT_DENSE_HEEVD_JOINT_H
 
-#include "dense/dealt.h"
+#include "dense/joint.h"
 
 typedef struct {
     plait_dealt_t a, v; /* the operand, and the vectors: v.n is 0 without them */
@@ -13,34 +13,27 @@ typedef struct {
     bool has_vectors;
 } plait_heevd_slots_t;
 
-/* How the devices are to do it. */
-typedef struct {
-    bool is_grid; /* of several processes */
-    plait_device_heevd_t call;
-    int64_t work_bytes;
-} plait_heevd_joint_t;
-
 /* The params of its kernels. */
 typedef struct {
     plait_heevd_slots_t q;
-    plait_heevd_joint_t joint;
+    plait_joint_t joint;
     plait_dealt_t d; /* as the devices have it */
     int from;        /* slot of the matrix as it comes */
     int matrix;      /* work slot */
     int found;       /* work slot of the vectors as they come */
 } plait_heevd_parts_t;
 
-/* Whether they are to, if they can. */
-bool plait_heevd_wants_joint(int64_t n, int n_ranks);
+/* Whether they are to, if they can, where nothing was chosen. */
+bool plait_heevd_wants_joint(int64_t n, int n_ranks, plait_choices_t choices);
 
 /* The same on all ranks; false: they do not, and PLAIT_LOG=info says why. Not OK: they could not be
- * asked. */
+ * asked, or were chosen and do not. */
 plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
                                      const plait_dealt_t *a, bool has_vectors,
-                                     plait_heevd_joint_t *joint_p, bool *do_p);
+                                     plait_joint_t *joint_p, bool *do_p);
 
 plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots_t *q,
-                                     const plait_heevd_joint_t *joint);
+                                     const plait_joint_t *joint);
 
 /* The call, where ranks are processes (heevd_grid.c). */
 extern const plait_kernel_t plait_heevd_grid_kernel;

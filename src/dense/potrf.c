@@ -1,5 +1,6 @@
 /* Cholesky factorization A = L L^H by block columns, right-looking with look-ahead (factor.h); on a
- * grid of ranks where that pays (potrf_grid.c).
+ * grid of ranks where that pays (potrf_grid.c); by the library of several devices where that was chosen
+ * (potrf_joint.c).
  * Source: Golub, Van Loan, Matrix Computations, 4th edition, section 4.2.9; LAPACK potrf for the
  * diagonal blocks. */
 #include "dense/potrf.h"
@@ -452,6 +453,9 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
     plait_plan_t *plan = NULL;
     char grid[40] = "";
     int n_rows = 1;
+    plait_joint_t joint;
+    bool is_joint = p->grid == 0 && problem->caps.device != NULL &&
+                    plait_joint_is_chosen(problem->choices, p->n, problem->n_ranks);
     plait_factor_t f = {.d = {.m = p->n,
                               .n = p->n,
                               .block = p->block,
@@ -464,7 +468,11 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->args[0], "potrf: the operand"));
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "potrf: the factor"));
     PLAIT_TRY(plait_dense_info_fits(&problem->rets[1], "potrf"));
-    PLAIT_TRY(grid_rows(p, problem, &f.d, &n_rows));
+    if (is_joint) {
+        PLAIT_TRY(plait_joint_ask(problem, &f.d, PLAIT_JOINT_POTRF, false, &joint));
+    } else {
+        PLAIT_TRY(grid_rows(p, problem, &f.d, &n_rows));
+    }
     if (n_rows > 1) {
         (void)snprintf(grid, sizeof(grid), ", on a grid of %dx%d", n_rows,
                        problem->n_ranks / n_rows);
@@ -474,7 +482,9 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
                                 plait_dtype_name(f.d.dtype), (long long)p->n,
                                 (long long)p->n, (long long)p->block, grid));
     f.info_slot = plait_slot_ret(plan, 1);
-    if (n_rows > 1) {
+    if (is_joint) {
+        PLAIT_TRY(plait_potrf_joint_steps(plan, &joint, &f));
+    } else if (n_rows > 1) {
         const plait_grid_t g = plait_grid_make(&f.d, n_rows);
         PLAIT_TRY(plait_potrf_grid_steps(plan, &g, &f));
     } else {
@@ -495,6 +505,7 @@ const plait_op_t plait_op_potrf = {
     .attrs = potrf_attrs,
     .adjoint = NULL,
     .alias = 0,
+    .family = PLAIT_FAMILY_DENSE,
     .model = "mesh",
     .doc = "Cholesky factor of a distributed Hermitian matrix.",
     .plan = potrf_plan,

@@ -1,10 +1,11 @@
-/* What the two ways of Cholesky factorization share: by block columns (potrf.c) and on a grid of
- * ranks (potrf_grid.c). */
+/* What the ways of Cholesky factorization share: by block columns (potrf.c), on a grid of ranks
+ * (potrf_grid.c), and by the library of several devices (potrf_joint.c). */
 #ifndef PLAIT_DENSE_POTRF_H
 #define PLAIT_DENSE_POTRF_H
 
 #include "dense/factor.h"
 #include "dense/grid.h"
+#include "dense/joint.h"
 
 /* Factors the diagonal block that begins at `row` of the matrix. *info_p, 0 so far: the order of the
  * leading minor that fails there. */
@@ -36,5 +37,9 @@ extern const plait_kernel_t plait_potrf_zero_kernel;
 /* Adds all steps of the factorization on a grid. given: as for plait_factor_steps. */
 plait_status_t plait_potrf_grid_steps(plait_plan_t *plan, const plait_grid_t *g,
                                       const plait_factor_t *given);
+
+/* The same by all devices at once. */
+plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *joint,
+                                       const plait_factor_t *given);
 
 #endif

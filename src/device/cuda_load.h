@@ -374,6 +374,13 @@ enum {
          (plait_cusolver_mg_t solver, int has_vectors, int uplo, int n, void *a[],     \
           int row, int column, plait_cusolver_mg_matrix_t matrix, void *w, int type_w, \
           int compute, void *work[], int64_t n_work, int *info))                       \
+    _row(CUSOLVER_MG, int, cusolverMgPotrf_bufferSize,                                 \
+         (plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row, int column, \
+          plait_cusolver_mg_matrix_t matrix, int compute, int64_t *n_work))            \
+    _row(CUSOLVER_MG, int, cusolverMgPotrf,                                            \
+         (plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row, int column, \
+          plait_cusolver_mg_matrix_t matrix, int compute, void *work[],                \
+          int64_t n_work, int *info))                                                  \
                                                                                        \
     _row(CUSOLVER_MP, int, cusolverMpCreate,                                           \
          (plait_cusolver_mp_t * solver, int id, plait_cu_stream_t stream))             \

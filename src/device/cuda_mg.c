@@ -1,4 +1,4 @@
-/* Eigenvalues by several CUDA devices as one: cuSolverMg, which one thread calls for all of them, and
+/* Eigenvalues and Cholesky factors by several CUDA devices as one: cuSolverMg, which one thread calls for all of them, and
  * which makes what device is current another one. What it needs for a set of devices is made once and
  * stays; one call at a time is under way, of all sets. */
 #include "base/alloc.h"
@@ -161,14 +161,14 @@ static void destroy(set_t **set_p)
     *set_p = NULL;
 }
 
-static plait_status_t create(const plait_device_heevd_t *h, set_t **set_p)
+static plait_status_t create(const plait_joint_problem_t *p, set_t **set_p)
 {
     plait_status_t status = PLAIT_OK;
     set_t *set = plait_alloc(1, sizeof(*set));
 
     PLAIT_CHECK(set != NULL, PLAIT_ERR_NO_MEMORY, "no memory for cuSolverMg");
-    set->n = h->n_devices;
-    memcpy(set->devices, h->devices, sizeof(set->devices));
+    set->n = p->n_devices;
+    memcpy(set->devices, p->devices, sizeof(set->devices));
     set->cuda = state_of(set, 0)->cuda;
     PLAIT_TRY(on_each(set, reach_others));
     PLAIT_TRY(open_library(set));
@@ -180,124 +180,144 @@ done:
     return status;
 }
 
-static set_t *find(const plait_device_heevd_t *h)
+static set_t *find(const plait_joint_problem_t *p)
 {
     set_t *set = sets;
 
-    while (set != NULL && !(set->n == h->n_devices &&
-                            memcmp(set->devices, h->devices,
+    while (set != NULL && !(set->n == p->n_devices &&
+                            memcmp(set->devices, p->devices,
                                    (size_t)set->n * sizeof(set->devices[0])) == 0)) {
         set = set->next;
     }
     return set;
 }
 
-/* ---- Eigenvalues ---------------------------------------------------------------------------- */
+/* ---- Calls ---------------------------------------------------------------------------------- */
 
 /* A call's arguments: extents are of 32 bits. */
 typedef struct {
     int n, type, type_w;
     plait_cusolver_mg_matrix_t matrix;
     int64_t n_work; /* elements on each device */
-} syevd_t;
+} call_t;
 
-static plait_status_t describe(const set_t *set, const plait_device_heevd_t *h,
-                               syevd_t *s)
+static const char *name_of(const plait_joint_problem_t *p)
+{
+    return (p->op == PLAIT_JOINT_POTRF) ? "potrf" : "syevd";
+}
+
+static plait_status_t describe(const set_t *set, const plait_joint_problem_t *p,
+                               call_t *c)
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(h->n <= INT_MAX, PLAIT_ERR_UNSUPPORTED,
-                "cuSolverMg: %lld columns, which 32 bits do not hold", (long long)h->n);
-    PLAIT_TRY(plait_int_of(h->n, &s->n));
-    s->type = plait_cuda_type(h->dtype);
-    s->type_w = plait_cuda_real_type(h->dtype);
+    PLAIT_CHECK(p->n <= INT_MAX, PLAIT_ERR_UNSUPPORTED,
+                "cuSolverMg: %lld columns, which 32 bits do not hold", (long long)p->n);
+    PLAIT_TRY(plait_int_of(p->n, &c->n));
+    c->type = plait_cuda_type(p->dtype);
+    c->type_w = plait_cuda_real_type(p->dtype);
     PLAIT_TRY(must(set,
-                   set->cuda->cusolverMgCreateMatrixDesc(&s->matrix, h->n, h->n, h->n,
-                                                         h->block, s->type, set->grid),
+                   set->cuda->cusolverMgCreateMatrixDesc(&c->matrix, p->n, p->n, p->n,
+                                                         p->block, c->type, set->grid),
                    "describing a matrix"));
 done:
     return status;
 }
 
-static void forget(const set_t *set, syevd_t *s)
+static void forget(const set_t *set, call_t *c)
 {
-    if (s->matrix != NULL) {
-        (void)set->cuda->cusolverMgDestroyMatrixDesc(s->matrix);
-        s->matrix = NULL;
+    if (c->matrix != NULL) {
+        (void)set->cuda->cusolverMgDestroyMatrixDesc(c->matrix);
+        c->matrix = NULL;
     }
 }
 
 /* Bytes on each device. */
-static plait_status_t ask(const set_t *set, const plait_device_heevd_t *h, void *a[],
-                          void *w, syevd_t *s, int64_t *work_bytes_p)
+static plait_status_t ask(const set_t *set, const plait_joint_problem_t *p, void *a[],
+                          void *w, call_t *c, int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_cuda_t *cuda = set->cuda;
+    const int result =
+        (p->op == PLAIT_JOINT_POTRF)
+            ? cuda->cusolverMgPotrf_bufferSize(set->solver, PLAIT_CUBLAS_LOWER, c->n, a,
+                                               1, 1, c->matrix, c->type, &c->n_work)
+            : cuda->cusolverMgSyevd_bufferSize(
+                  set->solver, p->has_vectors, PLAIT_CUBLAS_LOWER, c->n, a, 1, 1,
+                  c->matrix, w, c->type_w, c->type, &c->n_work);
 
-    PLAIT_TRY(must(set,
-                   set->cuda->cusolverMgSyevd_bufferSize(
-                       set->solver, h->has_vectors, PLAIT_CUBLAS_LOWER, s->n, a, 1, 1,
-                       s->matrix, w, s->type_w, s->type, &s->n_work),
-                   "memory for syevd"));
-    PLAIT_CHECK(s->n_work >= 0 &&
-                    plait_mul(s->n_work, plait_dtype_bytes(h->dtype), work_bytes_p),
-                PLAIT_ERR_OVERFLOW, "cuSolverMg: syevd wants %lld numbers",
-                (long long)s->n_work);
+    PLAIT_TRY(must(set, result, "asking for the size of work memory"));
+    PLAIT_CHECK(c->n_work >= 0 &&
+                    plait_mul(c->n_work, plait_dtype_bytes(p->dtype), work_bytes_p),
+                PLAIT_ERR_OVERFLOW, "cuSolverMg: %s wants %lld numbers", name_of(p),
+                (long long)c->n_work);
 done:
     return status;
 }
 
-static plait_status_t plan_on(const set_t *set, const plait_device_heevd_t *h,
+static plait_status_t plan_on(const set_t *set, const plait_joint_problem_t *p,
                               int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
-    syevd_t s = {.matrix = NULL};
+    call_t c = {.matrix = NULL};
     void *places[PLAIT_MAX_JOINT];
     double w = 0;
 
     for (int i = 0; i < set->n; i++) {
         places[i] = (void *)(uintptr_t)set->places[i];
     }
-    PLAIT_TRY(describe(set, h, &s));
-    PLAIT_TRY(ask(set, h, places, &w, &s, work_bytes_p));
+    PLAIT_TRY(describe(set, p, &c));
+    PLAIT_TRY(ask(set, p, places, &w, &c, work_bytes_p));
 done:
-    forget(set, &s);
+    forget(set, &c);
     return status;
 }
 
-static plait_status_t solve_on(set_t *set, const plait_device_heevd_t *h,
-                               int64_t work_bytes, void *a[], void *work[], void *w,
-                               int32_t *info_p)
+static int call(const set_t *set, const plait_joint_problem_t *p, void *a[],
+                void *work[], void *w, const call_t *c, int *info_p)
+{
+    const plait_cuda_t *cuda = set->cuda;
+
+    return (p->op == PLAIT_JOINT_POTRF)
+               ? cuda->cusolverMgPotrf(set->solver, PLAIT_CUBLAS_LOWER, c->n, a, 1, 1,
+                                       c->matrix, c->type, work, c->n_work, info_p)
+               : cuda->cusolverMgSyevd(set->solver, p->has_vectors, PLAIT_CUBLAS_LOWER,
+                                       c->n, a, 1, 1, c->matrix, w, c->type_w, c->type,
+                                       work, c->n_work, info_p);
+}
+
+static plait_status_t run_on(set_t *set, const plait_joint_problem_t *p,
+                             int64_t work_bytes, void *a[], void *work[], void *w,
+                             int32_t *info_p)
 {
     plait_status_t status = PLAIT_OK, waited = PLAIT_OK;
-    syevd_t s = {.matrix = NULL};
+    call_t c = {.matrix = NULL};
     int64_t needed = 0;
     int info = 0, result = 0;
 
-    PLAIT_TRY(describe(set, h, &s));
-    PLAIT_TRY(ask(set, h, a, w, &s, &needed));
+    PLAIT_TRY(describe(set, p, &c));
+    PLAIT_TRY(ask(set, p, a, w, &c, &needed));
     PLAIT_CHECK(needed <= work_bytes, PLAIT_ERR_INTERNAL,
-                "cuSolverMg: syevd wants %lld bytes on each device, and wanted %lld "
+                "cuSolverMg: %s wants %lld bytes on each device, and wanted %lld "
                 "when it was planned",
-                (long long)needed, (long long)work_bytes);
-    result = set->cuda->cusolverMgSyevd(set->solver, h->has_vectors, PLAIT_CUBLAS_LOWER,
-                                        s.n, a, 1, 1, s.matrix, w, s.type_w, s.type,
-                                        work, s.n_work, &info);
+                name_of(p), (long long)needed, (long long)work_bytes);
+    result = call(set, p, a, work, w, &c, &info);
     waited = wait_for_all(set); /* also then: who waits gets its memory back */
-    PLAIT_TRY(must(set, result, "syevd"));
+    PLAIT_TRY(must(set, result, name_of(p)));
     PLAIT_TRY(waited);
-    PLAIT_CHECK(info >= 0, PLAIT_ERR_INTERNAL,
-                "cuSolverMg: syevd: argument %d is wrong", -info);
+    PLAIT_CHECK(info >= 0, PLAIT_ERR_INTERNAL, "cuSolverMg: %s: argument %d is wrong",
+                name_of(p), -info);
     *info_p = info;
 done:
-    forget(set, &s);
+    forget(set, &c);
     return status;
 }
 
 /* The library changes what is current: of the first device, which is put on top here, and so taken
  * away again, whatever it is then. */
-static plait_status_t begin(const plait_device_heevd_t *h)
+static plait_status_t begin(const plait_joint_problem_t *p)
 {
-    plait_device_t *first = h->devices[0];
+    plait_device_t *first = p->devices[0];
     plait_status_t status = first->table->enter(first);
 
     if (status == PLAIT_OK) {
@@ -306,61 +326,61 @@ static plait_status_t begin(const plait_device_heevd_t *h)
     return status;
 }
 
-static void end(const plait_device_heevd_t *h)
+static void end(const plait_joint_problem_t *p)
 {
     (void)pthread_mutex_unlock(&sets_lock);
-    h->devices[0]->table->leave(h->devices[0]);
+    p->devices[0]->table->leave(p->devices[0]);
 }
 
-static plait_status_t heevd_plan(const plait_device_heevd_t *h, int64_t *work_bytes_p)
+static plait_status_t joint_plan(const plait_joint_problem_t *p, int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
     set_t *set = NULL;
     bool has_begun = false;
 
-    PLAIT_TRY(begin(h));
+    PLAIT_TRY(begin(p));
     has_begun = true;
-    set = find(h);
+    set = find(p);
     if (set == NULL) {
-        PLAIT_TRY(create(h, &set));
+        PLAIT_TRY(create(p, &set));
         set->next = sets;
         sets = set;
     }
-    PLAIT_TRY(plan_on(set, h, work_bytes_p));
+    PLAIT_TRY(plan_on(set, p, work_bytes_p));
 done:
     if (has_begun) {
-        end(h);
+        end(p);
     }
     return status;
 }
 
-static plait_status_t heevd(const plait_device_heevd_t *h, int64_t work_bytes,
-                            void *const a[], void *const work[], void *w,
-                            int32_t *info_p)
+static plait_status_t joint_run(const plait_joint_problem_t *p, int64_t work_bytes,
+                                void *const a[], void *const work[], void *w,
+                                int32_t *info_p)
 {
     plait_status_t status = PLAIT_OK;
     void *matrix[PLAIT_MAX_JOINT], *room[PLAIT_MAX_JOINT]; /* not const there */
     set_t *set = NULL;
     bool has_begun = false;
 
-    PLAIT_TRY(begin(h));
+    PLAIT_TRY(begin(p));
     has_begun = true;
-    set = find(h);
+    set = find(p);
     PLAIT_CHECK(set != NULL, PLAIT_ERR_INTERNAL,
                 "cuSolverMg: a call that was not planned");
     memcpy(matrix, a, (size_t)set->n * sizeof(a[0]));
     memcpy(room, work, (size_t)set->n * sizeof(work[0]));
-    PLAIT_TRY(solve_on(set, h, work_bytes, matrix, room, w, info_p));
+    PLAIT_TRY(run_on(set, p, work_bytes, matrix, room, w, info_p));
 done:
     if (has_begun) {
-        end(h);
+        end(p);
     }
     return status;
 }
 
 const plait_device_joint_t plait_cuda_joint = {
-    .heevd_plan = heevd_plan,
-    .heevd = heevd,
+    .plan = joint_plan,
+    .run = joint_run,
 };
 
 /* Before the devices. */

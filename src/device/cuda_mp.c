@@ -50,7 +50,7 @@ struct plait_process_grid {
     void *room; /* host memory for the library */
     size_t room_bytes;
     /* the call that has begun */
-    plait_device_heevd_t heevd;
+    plait_joint_problem_t heevd;
     plait_grid_part_t part;
     plait_stream_t stream;
     syevd_t syevd;
@@ -233,7 +233,7 @@ done:
 
 /* Blocks are square: their rows are all on this process, however many a block has. */
 static plait_status_t describe(const plait_process_grid_t *g,
-                               const plait_device_heevd_t *h, syevd_t *s)
+                               const plait_joint_problem_t *h, syevd_t *s)
 {
     plait_status_t status = PLAIT_OK;
 
@@ -249,7 +249,7 @@ done:
 }
 
 /* work_bytes_p: with the head. */
-static plait_status_t ask(const plait_process_grid_t *g, const plait_device_heevd_t *h,
+static plait_status_t ask(const plait_process_grid_t *g, const plait_joint_problem_t *h,
                           const plait_grid_part_t *part, syevd_t *s,
                           int64_t *work_bytes_p)
 {
@@ -287,8 +287,8 @@ done:
     return status;
 }
 
-static plait_status_t heevd_plan(plait_process_grid_t *g, const plait_device_heevd_t *h,
-                                 int64_t *work_bytes_p)
+static plait_status_t heevd_plan(plait_process_grid_t *g,
+                                 const plait_joint_problem_t *h, int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_grid_part_t places = {
@@ -310,7 +310,7 @@ done:
 }
 
 static plait_status_t heevd_begin(plait_process_grid_t *g, plait_stream_t stream,
-                                  const plait_device_heevd_t *h,
+                                  const plait_joint_problem_t *h,
                                   const plait_grid_part_t *part)
 {
     plait_status_t status = PLAIT_OK;

@@ -78,6 +78,24 @@ done:
     return status;
 }
 
+/* What the kernel is to put together with *info is that itself: there is no library's outcome. */
+static plait_status_t judge(plait_cuda_state_t *state, plait_stream_t stream,
+                            const plait_device_tile_t *t)
+{
+    const plait_cuda_judge_t params = {.diagonal = t->c,
+                                       .n = plait_min(t->m, t->n),
+                                       .ld = t->ldc,
+                                       .m = t->m,
+                                       .row = t->row,
+                                       .found = t->info,
+                                       .info = t->info,
+                                       .n_parts = is_complex(t->dtype) ? 2 : 1};
+
+    return plait_cuda_launch(
+        state, stream,
+        is_single(t->dtype) ? PLAIT_CUDA_JUDGE_F32 : PLAIT_CUDA_JUDGE_F64, 1, &params);
+}
+
 static plait_status_t swap(plait_cuda_state_t *state, plait_stream_t stream,
                            const plait_device_tile_t *t)
 {
@@ -104,13 +122,13 @@ typedef enum { BY_BLAS, BY_SOLVER, BY_KERNELS } library_t;
 static library_t library_of(const plait_device_tile_t *t)
 {
     static const library_t of[PLAIT_TILE_COUNT] = {
-        [PLAIT_TILE_GEMM] = BY_BLAS,     [PLAIT_TILE_HERK] = BY_BLAS,
-        [PLAIT_TILE_TRSM] = BY_BLAS,     [PLAIT_TILE_TRMM] = BY_BLAS,
-        [PLAIT_TILE_POTRF] = BY_SOLVER,  [PLAIT_TILE_GETRF] = BY_SOLVER,
-        [PLAIT_TILE_LASWP] = BY_KERNELS, [PLAIT_TILE_GEQRF] = BY_SOLVER,
-        [PLAIT_TILE_ORMQR] = BY_SOLVER,  [PLAIT_TILE_HEEVD] = BY_SOLVER,
-        [PLAIT_TILE_TRIM] = BY_KERNELS,  [PLAIT_TILE_SPOIL] = BY_KERNELS,
-        [PLAIT_TILE_SCREEN] = BY_KERNELS};
+        [PLAIT_TILE_GEMM] = BY_BLAS,      [PLAIT_TILE_HERK] = BY_BLAS,
+        [PLAIT_TILE_TRSM] = BY_BLAS,      [PLAIT_TILE_TRMM] = BY_BLAS,
+        [PLAIT_TILE_POTRF] = BY_SOLVER,   [PLAIT_TILE_GETRF] = BY_SOLVER,
+        [PLAIT_TILE_LASWP] = BY_KERNELS,  [PLAIT_TILE_GEQRF] = BY_SOLVER,
+        [PLAIT_TILE_ORMQR] = BY_SOLVER,   [PLAIT_TILE_HEEVD] = BY_SOLVER,
+        [PLAIT_TILE_TRIM] = BY_KERNELS,   [PLAIT_TILE_SPOIL] = BY_KERNELS,
+        [PLAIT_TILE_SCREEN] = BY_KERNELS, [PLAIT_TILE_JUDGE] = BY_KERNELS};
 
     return of[t->op];
 }
@@ -145,6 +163,7 @@ static plait_status_t enqueue(plait_cuda_state_t *state, plait_stream_t stream,
                ? launch(state, stream, tile, PLAIT_CUDA_SPOIL_F32, PLAIT_CUDA_SPOIL_F64,
                         (double)NAN)
            : (tile->op == PLAIT_TILE_SCREEN) ? screen(state, stream, tile)
+           : (tile->op == PLAIT_TILE_JUDGE)  ? judge(state, stream, tile)
                                              : swap(state, stream, tile);
 }
 

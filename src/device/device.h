@@ -89,6 +89,9 @@ typedef enum {
     PLAIT_TILE_SPOIL, /* c[i, j] = NaN for i >= row + j, where *info is not 0 */
     /* *info = k where it was 0 and one of c[i, j], i >= row + j, is not finite; then these are 0 */
     PLAIT_TILE_SCREEN,
+    /* The first diagonal element of c that is not finite, as the last of the leading minor that POTRF
+     * does not find positive: *info = row + its order, where it was 0. */
+    PLAIT_TILE_JUDGE,
     PLAIT_TILE_COUNT
 } plait_tile_op_t;
 
@@ -184,30 +187,36 @@ typedef struct {
 /* Most devices that work as one. */
 enum { PLAIT_MAX_JOINT = 16 };
 
+/* What they do with a matrix, of which the lower triangle is read. */
+typedef enum {
+    PLAIT_JOINT_HEEVD, /* its eigenvalues, ascending; and vectors in its place */
+    PLAIT_JOINT_POTRF  /* L in the place of its lower triangle; above, anything */
+} plait_joint_op_t;
+
 /* An n x n Hermitian matrix, column-major of leading dimension n, dealt out to devices: block k of
  * `block` columns, of which the last may have less, is device k mod n_devices's, its
  * (k div n_devices)-th. Each has a block at least, and room for as many as any of them. */
 typedef struct {
+    plait_joint_op_t op;
     int n_devices;
     plait_device_t *devices[PLAIT_MAX_JOINT]; /* of one process; else nobody looks */
     plait_dtype_t dtype; /* float32, float64, complex64 or complex128 */
-    bool has_vectors;
+    bool has_vectors;    /* of HEEVD */
     int64_t n, block;
-} plait_device_heevd_t;
+} plait_joint_problem_t;
 
 /* What several devices of one process do as one: called for all of them by one thread, inside or
  * outside of enter and leave, which waits for them. */
 typedef struct {
     /* Device memory that each wants besides. UNSUPPORTED: why they do not. Makes and keeps what the
      * library needs; called while planning. */
-    plait_status_t (*heevd_plan)(const plait_device_heevd_t *heevd,
-                                 int64_t *work_bytes_p);
-    /* Eigenvalues, ascending, to w, which is in host memory; with vectors, these in the matrix'
-     * place, of which the lower triangle is read. What comes before it is done when it is called,
-     * and all of this when it returns, also where it fails. *info_p: not 0, none were found. */
-    plait_status_t (*heevd)(const plait_device_heevd_t *heevd, int64_t work_bytes,
-                            void *const a[], void *const work[], void *w,
-                            int32_t *info_p);
+    plait_status_t (*plan)(const plait_joint_problem_t *problem, int64_t *work_bytes_p);
+    /* Eigenvalues to w, which is in host memory; POTRF has none. What comes before it is done when
+     * it is called, and all of this when it returns, also where it fails. *info_p: not 0, none were
+     * found, or the order of the leading minor that is not positive. */
+    plait_status_t (*run)(const plait_joint_problem_t *problem, int64_t work_bytes,
+                          void *const a[], void *const work[], void *w,
+                          int32_t *info_p);
 } plait_device_joint_t;
 
 /* One device's seat among those of several processes, one of each, that work as one: a grid of one row.
@@ -235,11 +244,11 @@ typedef struct {
     /* Device memory that this rank wants besides; called while planning, outside of enter and
      * leave. */
     plait_status_t (*heevd_plan)(plait_process_grid_t *grid,
-                                 const plait_device_heevd_t *heevd,
+                                 const plait_joint_problem_t *heevd,
                                  int64_t *work_bytes_p);
     /* The three follow each other, but where a peer's begin has failed. */
     plait_status_t (*heevd_begin)(plait_process_grid_t *grid, plait_stream_t stream,
-                                  const plait_device_heevd_t *heevd,
+                                  const plait_joint_problem_t *heevd,
                                   const plait_grid_part_t *part);
     plait_status_t (*heevd)(plait_process_grid_t *grid); /* waits */
     /* Until it is done on the stream. *info_p: not 0, none were found. */

@@ -15,30 +15,47 @@ enum { UNKNOWN = 0xff };
 
 static const char *const backends[] = {"auto", "MPI", "NODE", "NCCL", "NVSHMEM", NULL};
 static const char *const exchanges[] = {"fused", "separate", NULL};
+static const char *const dense[] = {"auto", "plait", "cuSolverMg", NULL};
 
 typedef struct {
     plait_config_key_t key;
     plait_family_t family;
-    bool is_backend;
+    bool is_backend;    /* of communication */
+    uint32_t of_device; /* bit v: value v needs arrays on CUDA devices */
 } row_t;
+
+enum {
+    LINKS_OF_DEVICE = 1 << PLAIT_BACKEND_NCCL | 1 << PLAIT_BACKEND_NVSHMEM,
+    DENSE_OF_DEVICE = 1 << PLAIT_DENSE_CUSOLVER_MG
+};
 
 static const row_t rows[PLAIT_CONFIG_COUNT] = {
     [PLAIT_CONFIG_TRANSPOSE_BACKEND] =
         {{"transpose_comm_backend", "PLAIT_TRANSPOSE_COMM_BACKEND", backends,
           "how redistributions, and transforms between their axes, reach other ranks"},
          PLAIT_FAMILY_TRANSPOSE,
-         true},
+         true,
+         LINKS_OF_DEVICE},
     [PLAIT_CONFIG_HALO_BACKEND] = {{"halo_comm_backend", "PLAIT_HALO_COMM_BACKEND",
                                     backends, "how halo exchanges reach other ranks"},
                                    PLAIT_FAMILY_HALO,
-                                   true},
+                                   true,
+                                   LINKS_OF_DEVICE},
     [PLAIT_CONFIG_TRANSPOSE_EXCHANGE] =
         {{"transpose_exchange", "PLAIT_TRANSPOSE_EXCHANGE", exchanges,
           "whether a transform reads what it transforms next from the other ranks' "
           "memory, or "
           "after it was moved; messages are always separate"},
          PLAIT_FAMILY_TRANSPOSE,
-         false},
+         false,
+         0},
+    [PLAIT_CONFIG_DENSE_BACKEND] =
+        {{"dense_backend", "PLAIT_DENSE_BACKEND", dense,
+          "who factors a matrix, and finds its eigenvalues, on several GPUs of one "
+          "process"},
+         PLAIT_FAMILY_DENSE,
+         false,
+         DENSE_OF_DEVICE},
 };
 
 /* One more than the value; 0: the environment has not been read. */
@@ -78,11 +95,15 @@ static void append(char *text, size_t n_bytes, const char *name, const char *val
                       (value != NULL) ? " " : "", (value != NULL) ? value : "");
 }
 
-static void list_choices(const plait_config_key_t *key, char *text, size_t n_bytes)
+/* Without those whose bit is in `but`. */
+static void list_choices(const plait_config_key_t *key, uint32_t but, char *text,
+                         size_t n_bytes)
 {
     text[0] = '\0';
     for (int v = 0; key->choices[v] != NULL; v++) {
-        append(text, n_bytes, key->choices[v], NULL);
+        if ((but >> v & 1) == 0) {
+            append(text, n_bytes, key->choices[v], NULL);
+        }
     }
 }
 
@@ -105,21 +126,23 @@ done:
 
 static plait_status_t fail_device(int i, int value)
 {
+    char others[128];
+
+    list_choices(&rows[i].key, rows[i].of_device, others, sizeof(others));
     return plait_fail(
         PLAIT_ERR_UNSUPPORTED,
-        "%s is %s, which needs arrays on CUDA devices%s: choose auto, "
-        "NODE or MPI",
+        "%s is %s, which needs arrays on CUDA devices%s; expected one of %s",
         rows[i].key.name, rows[i].key.choices[value],
         plait_device_is_there()
             ? ""
             : " and PLAIT_CUDA=1; this process works in host memory and sees "
-              "no device");
+              "no device",
+        others);
 }
 
 static bool is_of_device(int i, int value)
 {
-    return rows[i].is_backend &&
-           (value == PLAIT_BACKEND_NCCL || value == PLAIT_BACKEND_NVSHMEM);
+    return (rows[i].of_device >> value & 1) != 0;
 }
 
 static plait_status_t fail_environment(int i)
@@ -127,7 +150,7 @@ static plait_status_t fail_environment(int i)
     char choices[128];
     const char *text = getenv(rows[i].key.variable);
 
-    list_choices(&rows[i].key, choices, sizeof(choices));
+    list_choices(&rows[i].key, 0, choices, sizeof(choices));
     return plait_fail(PLAIT_ERR_INVALID, "%s is '%s'; expected one of %s",
                       rows[i].key.variable, (text != NULL) ? text : "", choices);
 }
@@ -150,7 +173,7 @@ plait_status_t plait_config_set(const char *key, const char *value)
 
     PLAIT_TRY(find_key(key, &i));
     int found = find_value(&rows[i].key, value);
-    list_choices(&rows[i].key, choices, sizeof(choices));
+    list_choices(&rows[i].key, 0, choices, sizeof(choices));
     PLAIT_CHECK(found != UNKNOWN, PLAIT_ERR_INVALID, "%s: '%s'; expected one of %s",
                 rows[i].key.name, value, choices);
     if (is_of_device(i, found) && !plait_device_is_there()) {
@@ -229,10 +252,6 @@ static plait_status_t apply_backend(int i, int value, const plait_endpoint_t *en
                 "%s; choose auto "
                 "or MPI",
                 rows[i].key.name, (end->why != NULL) ? end->why : "off");
-    if (is_of_device(i, value)) {
-        status = fail_device(i, value);
-        goto done;
-    }
     if (value == PLAIT_BACKEND_MPI) {
         caps->direct = PLAIT_DIRECT_NONE;
     }
@@ -249,6 +268,10 @@ plait_status_t plait_choices_apply(plait_choices_t choices, const plait_endpoint
         int value = plait_choices_value(choices, i);
         if (value == UNKNOWN) {
             status = fail_environment(i);
+            goto done;
+        }
+        if (caps->device == NULL && is_of_device(i, value)) {
+            status = fail_device(i, value);
             goto done;
         }
         if (rows[i].is_backend && caps->device != NULL) {

@@ -10,6 +10,7 @@ typedef enum {
     PLAIT_FAMILY_NONE,
     PLAIT_FAMILY_TRANSPOSE,
     PLAIT_FAMILY_HALO,
+    PLAIT_FAMILY_DENSE,
     PLAIT_FAMILY_COUNT
 } plait_family_t;
 
@@ -17,6 +18,7 @@ typedef enum {
     PLAIT_CONFIG_TRANSPOSE_BACKEND,
     PLAIT_CONFIG_HALO_BACKEND,
     PLAIT_CONFIG_TRANSPOSE_EXCHANGE,
+    PLAIT_CONFIG_DENSE_BACKEND,
     PLAIT_CONFIG_COUNT
 } plait_config_index_t;
 
@@ -30,6 +32,13 @@ typedef enum {
 } plait_backend_t;
 
 typedef enum { PLAIT_EXCHANGE_FUSED, PLAIT_EXCHANGE_SEPARATE } plait_exchange_t;
+
+/* Who does what a library can do with several GPUs as one. */
+typedef enum {
+    PLAIT_DENSE_AUTO,
+    PLAIT_DENSE_PLAIT,
+    PLAIT_DENSE_CUSOLVER_MG
+} plait_dense_backend_t;
 
 /* The values of all keys that one operation follows, a byte each, 0 for the other keys: part of a
  * plan's key and of what ranks agree on. Choices that come back find the plans that they had. */

@@ -395,7 +395,7 @@ static plait_status_t know_grid(const plait_call_t *call, cache_t *cache)
     const bool asks = call->device != NULL && call->op->wants_grid != NULL &&
                       plait_device_is_of_process(end) &&
                       !plait_process_grid_is_known(end) &&
-                      call->op->wants_grid(call->params, end->size);
+                      call->op->wants_grid(call->params, end->size, call->choices);
 
     if (asks) {
         plait_started_pass(&cache->started, &all);

@@ -71,7 +71,7 @@ typedef struct {
     const char *line; /* what PLAIT_DEBUG prints, see plan/describe.h; NULL: title */
     /* Whether it has use for devices of several processes that work as one (caps.grid), which ranks find
      * out before they plan it; judged from what is equal on all ranks. NULL: never. */
-    bool (*wants_grid)(const void *params, int n_ranks);
+    bool (*wants_grid)(const void *params, int n_ranks, plait_choices_t choices);
     /* Local, pure, deterministic; judges the arguments. */
     plait_status_t (*plan)(const void *params, const plait_problem_t *problem,
                            plait_plan_t **plan_p);

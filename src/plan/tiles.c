@@ -21,6 +21,7 @@ static const spots_t spots[PLAIT_TILE_COUNT] = {
     [PLAIT_TILE_TRIM] = {.a = true},
     [PLAIT_TILE_SPOIL] = {.info = true},
     [PLAIT_TILE_SCREEN] = {.info = true},
+    [PLAIT_TILE_JUDGE] = {.info = true},
 };
 
 static char *address_of(const plait_exec_t *exec, plait_spot_t spot)

@@ -82,8 +82,8 @@ static void leave(plait_device_t *device)
     current = NULL;
 }
 
-static const plait_device_joint_t joint = {.heevd_plan = check_device_heevd_plan,
-                                           .heevd = check_device_heevd};
+static const plait_device_joint_t joint = {.plan = check_device_joint_plan,
+                                           .run = check_device_joint_run};
 
 static int driver(const plait_device_t *device)
 {

@@ -1,4 +1,4 @@
-/* What check devices do as one, by LAPACK on the gathered matrix. The caller's thread does it at once:
+/* What check devices do as one, on the gathered matrix: eigenvalues by LAPACK, Cholesky factors by a loop. The caller's thread does it at once:
  * so it sees whatever a stream has not come to. */
 #include "base/alloc.h"
 #include "base/status.h"
@@ -8,6 +8,8 @@
 #include "dense/scalar.h"
 #include "kernel/blas.h"
 
+#include <complex.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ void check_device_order_joint(int32_t info)
     atomic_store(&ordered_info, info);
 }
 
-static plait_dealt_t deal_of(const plait_device_heevd_t *h)
+static plait_dealt_t deal_of(const plait_joint_problem_t *h)
 {
     return (plait_dealt_t){.m = h->n,
                            .n = h->n,
@@ -27,19 +29,16 @@ static plait_dealt_t deal_of(const plait_device_heevd_t *h)
                            .dtype = h->dtype};
 }
 
-static int64_t work_bytes_of(const plait_device_heevd_t *h)
+static int64_t work_bytes_of(const plait_joint_problem_t *h)
 {
     return 16 * h->n + 48 * h->n_devices;
 }
 
-static uint64_t hash_of(const plait_device_heevd_t *h)
+static uint64_t hash_of(const plait_joint_problem_t *h)
 {
-    const uint64_t words[] = {77,
-                              (uint64_t)h->n,
-                              (uint64_t)h->block,
-                              (uint64_t)h->dtype,
-                              h->has_vectors,
-                              (uint64_t)h->n_devices};
+    const uint64_t words[] = {77 + (uint64_t)h->op, (uint64_t)h->n,
+                              (uint64_t)h->block,   (uint64_t)h->dtype,
+                              h->has_vectors,       (uint64_t)h->n_devices};
     uint64_t hash = 0;
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -49,44 +48,46 @@ static uint64_t hash_of(const plait_device_heevd_t *h)
     return hash;
 }
 
-plait_status_t check_device_heevd_plan(const plait_device_heevd_t *heevd,
+plait_status_t check_device_joint_plan(const plait_joint_problem_t *h,
                                        int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_device_t *first = heevd->devices[0];
-    const plait_dealt_t d = deal_of(heevd);
+    plait_device_t *first = h->devices[0];
+    const plait_dealt_t d = deal_of(h);
 
-    PLAIT_TRY(check_device_count_free_call(first, "heevd_plan of several"));
+    PLAIT_TRY(check_device_count_free_call(first, "plan of several"));
     PLAIT_TRY(plait_blas_require());
-    if (heevd->n_devices > PLAIT_MAX_JOINT || heevd->n < 1 ||
-        plait_dealt_n_blocks(&d) < heevd->n_devices) {
+    if (h->n_devices > PLAIT_MAX_JOINT || h->n < 1 ||
+        plait_dealt_n_blocks(&d) < h->n_devices) {
         check_device_fault(first, "a device without a block");
     }
-    for (int i = 0; i < heevd->n_devices; i++) {
+    for (int i = 0; i < h->n_devices; i++) {
         for (int k = 0; k < i; k++) {
-            if (heevd->devices[i] == heevd->devices[k]) {
+            if (h->devices[i] == h->devices[k]) {
                 check_device_fault(first, "twice among several");
             }
         }
     }
-    (void)check_device_mark(first, hash_of(heevd));
-    *work_bytes_p = work_bytes_of(heevd);
+    (void)check_device_mark(first, hash_of(h));
+    *work_bytes_p = work_bytes_of(h);
 done:
     return status;
 }
 
 /* What the library may take for granted. */
-static void judge(const plait_device_heevd_t *h, int64_t work_bytes, void *const a[],
+static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *const a[],
                   void *const work[], const void *w)
 {
     const plait_dealt_t d = deal_of(h);
 
     if (!check_device_mark(h->devices[0], hash_of(h)) ||
         work_bytes < work_bytes_of(h)) {
-        check_device_fault(h->devices[0], "heevd of several without its plan");
+        check_device_fault(h->devices[0], "a call of several without its plan");
     }
-    check_device_need_pinned(h->devices[0], w,
-                             h->n * plait_dtype_bytes(plait_real_of(h->dtype)));
+    if (h->op == PLAIT_JOINT_HEEVD) {
+        check_device_need_pinned(h->devices[0], w,
+                                 h->n * plait_dtype_bytes(plait_real_of(h->dtype)));
+    }
     for (int i = 0; i < h->n_devices; i++) {
         plait_device_t *device = h->devices[i];
         check_device_need_live(device, "a matrix of several", a[i],
@@ -101,7 +102,7 @@ static void judge(const plait_device_heevd_t *h, int64_t work_bytes, void *const
 }
 
 /* Columns between the devices and a matrix that is whole. */
-static void transfer(const plait_device_heevd_t *h, char *const view[], char *whole,
+static void transfer(const plait_joint_problem_t *h, char *const view[], char *whole,
                      bool is_back)
 {
     const plait_dealt_t d = deal_of(h);
@@ -115,7 +116,7 @@ static void transfer(const plait_device_heevd_t *h, char *const view[], char *wh
     }
 }
 
-static int64_t by_lapack(const plait_device_heevd_t *h, void *a, void *w)
+static int64_t by_lapack(const plait_joint_problem_t *h, void *a, void *w)
 {
     const int64_t item = plait_dtype_bytes(h->dtype);
     const char what = h->has_vectors ? 'V' : 'N';
@@ -132,9 +133,40 @@ static int64_t by_lapack(const plait_device_heevd_t *h, void *a, void *w)
     return info;
 }
 
+/* L, and the order of the minor that is not positive. What is not a number passes, as in some libraries. */
+static int64_t by_loop(const plait_joint_problem_t *h, void *a)
+{
+    const int64_t n = h->n;
+    int64_t k = 0;
+
+    while (k < n && !(creal(plait_scalar_get(h->dtype, a, k * n + k)) <= 0)) {
+        const double pivot = sqrt(creal(plait_scalar_get(h->dtype, a, k * n + k)));
+        plait_scalar_put(h->dtype, a, k * n + k, pivot);
+        for (int64_t i = k + 1; i < n; i++) {
+            const double complex z = plait_scalar_get(h->dtype, a, k * n + i);
+            plait_scalar_put(h->dtype, a, k * n + i, z / pivot);
+        }
+        for (int64_t j = k + 1; j < n; j++) {
+            const double complex y = conj(plait_scalar_get(h->dtype, a, k * n + j));
+            for (int64_t i = j; i < n; i++) {
+                const double complex z = plait_scalar_get(h->dtype, a, j * n + i) -
+                                         plait_scalar_get(h->dtype, a, k * n + i) * y;
+                plait_scalar_put(h->dtype, a, j * n + i, z);
+            }
+        }
+        k++;
+    }
+    for (int64_t j = 0; j < n; j++) { /* above the diagonal it leaves anything */
+        for (int64_t i = 0; i < j; i++) {
+            plait_scalar_put(h->dtype, a, j * n + i, (double)NAN);
+        }
+    }
+    return (k < n) ? k + 1 : 0;
+}
+
 /* Work and what is behind the columns are the library's; so is everything where it finds none. */
-static void spoil(const plait_device_heevd_t *h, int64_t work_bytes, char *const view[],
-                  void *const work[], bool is_all)
+static void spoil(const plait_joint_problem_t *h, int64_t work_bytes,
+                  char *const view[], void *const work[], bool is_all)
 {
     const plait_dealt_t d = deal_of(h);
     const int64_t ld = plait_dealt_ld_bytes(&d);
@@ -147,27 +179,29 @@ static void spoil(const plait_device_heevd_t *h, int64_t work_bytes, char *const
     }
 }
 
-plait_status_t check_device_heevd(const plait_device_heevd_t *heevd, int64_t work_bytes,
-                                  void *const a[], void *const work[], void *w,
-                                  int32_t *info_p)
+plait_status_t check_device_joint_run(const plait_joint_problem_t *h,
+                                      int64_t work_bytes, void *const a[],
+                                      void *const work[], void *w, int32_t *info_p)
 {
     plait_status_t status = PLAIT_OK;
-    const int64_t n = heevd->n, item = plait_dtype_bytes(heevd->dtype);
+    const int64_t n = h->n, item = plait_dtype_bytes(h->dtype);
     const int32_t ordered = atomic_load(&ordered_info);
     char *view[PLAIT_MAX_JOINT] = {NULL}, *whole = NULL;
 
-    PLAIT_TRY(check_device_count_free_call(heevd->devices[0], "heevd of several"));
-    judge(heevd, work_bytes, a, work, w);
-    for (int i = 0; i < heevd->n_devices; i++) {
-        view[i] = check_device_view(heevd->devices[i], a[i]);
+    PLAIT_TRY(check_device_count_free_call(h->devices[0], "call of several"));
+    judge(h, work_bytes, a, work, w);
+    for (int i = 0; i < h->n_devices; i++) {
+        view[i] = check_device_view(h->devices[i], a[i]);
     }
     whole = plait_alloc(n * n, item);
-    transfer(heevd, view, whole, false);
-    const int64_t info = by_lapack(heevd, whole, w);
+    transfer(h, view, whole, false);
+    const bool has_result = h->op == PLAIT_JOINT_POTRF || h->has_vectors;
+    const int64_t info =
+        (h->op == PLAIT_JOINT_POTRF) ? by_loop(h, whole) : by_lapack(h, whole, w);
     *info_p = (ordered != 0) ? ordered : (int32_t)info;
-    spoil(heevd, work_bytes, view, work, !heevd->has_vectors || *info_p != 0);
-    if (heevd->has_vectors && *info_p == 0) {
-        transfer(heevd, view, whole, true);
+    spoil(h, work_bytes, view, work, !has_result || *info_p != 0);
+    if (has_result && *info_p == 0) {
+        transfer(h, view, whole, true);
     }
 done:
     plait_free(whole);

@@ -102,10 +102,10 @@ plait_status_t check_device_tile_plan(plait_device_t *device,
                                       int64_t *work_bytes_p);
 plait_status_t check_device_tile(plait_device_t *device, plait_stream_t stream,
                                  const plait_device_tile_t *tile, void *work);
-plait_status_t check_device_heevd_plan(const plait_device_heevd_t *heevd,
+plait_status_t check_device_joint_plan(const plait_joint_problem_t *problem,
                                        int64_t *work_bytes_p);
-plait_status_t check_device_heevd(const plait_device_heevd_t *heevd, int64_t work_bytes,
-                                  void *const a[], void *const work[], void *w,
-                                  int32_t *info_p);
+plait_status_t check_device_joint_run(const plait_joint_problem_t *problem,
+                                      int64_t work_bytes, void *const a[],
+                                      void *const work[], void *w, int32_t *info_p);
 
 #endif

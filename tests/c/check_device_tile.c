@@ -213,6 +213,9 @@ static void run_tile(plait_device_t *device, void *argument)
             set_lower(t, (double)NAN);
         }
         break;
+    case PLAIT_TILE_JUDGE:
+        judge(t, 0, (t->m < t->n) ? t->m : t->n);
+        break;
     default:
         run_screen(t);
     }

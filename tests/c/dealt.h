@@ -290,6 +290,7 @@ static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
         const plait_problem_t problem = {.n_ranks = t->n_ranks,
                                          .rank = r,
                                          .caps = dealt_caps(t),
+                                         .choices = plait_choices_now(t->op->family),
                                          .n_args = t->n_args,
                                          .n_rets = t->n_rets,
                                          .args = args,

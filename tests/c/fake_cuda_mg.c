@@ -3,15 +3,15 @@
  * the same matrix, and that all devices reach each other. It leaves another device current.
  *
  * PLAIT_FAKE_MG_FAIL=name:result   that function returns the result
- * PLAIT_FAKE_MG_INFO=n             syevd ends with it and finds nothing
- * PLAIT_FAKE_MG_MORE=n             syevd wants so much more memory from now on */
+ * PLAIT_FAKE_MG_INFO=n             syevd and potrf end with it and find nothing
+ * PLAIT_FAKE_MG_MORE=n             they want so much more memory from now on */
 #include "fake_cuda_eigen.h"
 #include "fake_cuda_matrix.h"
 
 #include <dlfcn.h>
 
 enum { NOT_INITIALIZED = 1, INVALID = 3, INTERNAL = 7, MAX_DEVICES = 32 };
-enum { MOST_BLOCK = 1024 };
+enum { MOST_BLOCK = 1024, POTRF = 2 };
 
 struct plait_cusolver_mg {
     int n_devices; /* 0: none chosen yet */
@@ -28,7 +28,7 @@ struct plait_cusolver_mg_matrix {
     int type;
     const struct plait_cusolver_mg_grid *grid;
     int64_t n_asked; /* work, for ... ; 0: not asked */
-    int has_vectors;
+    int what;        /* has_vectors of syevd, or POTRF */
 };
 
 static int result_of(const char *name)
@@ -160,15 +160,12 @@ int cusolverMgDestroyMatrixDesc(plait_cusolver_mg_matrix_t matrix)
     return 0;
 }
 
-/* What both functions want. */
-static int judge(plait_cusolver_mg_t solver, int has_vectors, int uplo, int n,
-                 void *a[], int row, int column, plait_cusolver_mg_matrix_t matrix,
-                 const void *w, int type_w, int compute)
+/* What all functions want of a matrix. */
+static int judge_matrix(plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row,
+                        int column, plait_cusolver_mg_matrix_t matrix, int compute)
 {
-    const bool is_good = (has_vectors == 0 || has_vectors == 1) &&
-                         uplo == PLAIT_CUBLAS_LOWER && row == 1 && column == 1 &&
-                         matrix != NULL && matrix->n == n && w != NULL &&
-                         compute == matrix->type && type_w == real_type(matrix->type);
+    const bool is_good = uplo == PLAIT_CUBLAS_LOWER && row == 1 && column == 1 &&
+                         matrix != NULL && matrix->n == n && compute == matrix->type;
     int result = is_good ? 0 : INVALID;
 
     if (solver == NULL || solver->n_devices == 0) {
@@ -189,6 +186,43 @@ static int judge(plait_cusolver_mg_t solver, int has_vectors, int uplo, int n,
     return result;
 }
 
+static int judge(plait_cusolver_mg_t solver, int has_vectors, int uplo, int n,
+                 void *a[], int row, int column, plait_cusolver_mg_matrix_t matrix,
+                 const void *w, int type_w, int compute)
+{
+    const int result = judge_matrix(solver, uplo, n, a, row, column, matrix, compute);
+    const bool is_good = (has_vectors == 0 || has_vectors == 1) && w != NULL &&
+                         matrix != NULL && type_w == real_type(matrix->type);
+
+    return (result == 0 && !is_good) ? INVALID : result;
+}
+
+static void ask(plait_cusolver_mg_t solver, int what, plait_cusolver_mg_matrix_t matrix,
+                int64_t *n_work)
+{
+    matrix->n_asked = 3 * matrix->n + 7 * solver->n_devices + 5 * what +
+                      number_of_environment("PLAIT_FAKE_MG_MORE", 0);
+    matrix->what = what;
+    *n_work = matrix->n_asked;
+    change_current(solver->ids[solver->n_devices - 1]);
+}
+
+/* Work memory was asked for the same thing; it is the library's. */
+static int take_work(plait_cusolver_mg_t solver, int what,
+                     plait_cusolver_mg_matrix_t matrix, void *work[], int64_t n_work)
+{
+    int result =
+        (n_work > 0 && n_work == matrix->n_asked && what == matrix->what) ? 0 : INVALID;
+
+    for (int i = 0; result == 0 && i < solver->n_devices; i++) {
+        for (int64_t k = 0; work[i] != NULL && k < n_work; k++) {
+            put(matrix->type, work[i], k, (double complex)NAN);
+        }
+        result = (work[i] != NULL) ? 0 : INVALID;
+    }
+    return result;
+}
+
 int cusolverMgSyevd_bufferSize(plait_cusolver_mg_t solver, int has_vectors, int uplo,
                                int n, void *a[], int row, int column,
                                plait_cusolver_mg_matrix_t matrix, void *w, int type_w,
@@ -199,11 +233,7 @@ int cusolverMgSyevd_bufferSize(plait_cusolver_mg_t solver, int has_vectors, int 
         judge(solver, has_vectors, uplo, n, a, row, column, matrix, w, type_w, compute);
 
     if (result == 0) {
-        matrix->n_asked = 3 * (int64_t)n + 7 * solver->n_devices +
-                          number_of_environment("PLAIT_FAKE_MG_MORE", 0);
-        matrix->has_vectors = has_vectors;
-        *n_work = matrix->n_asked;
-        change_current(solver->ids[solver->n_devices - 1]);
+        ask(solver, has_vectors, matrix, n_work);
     }
     return result;
 }
@@ -263,15 +293,8 @@ int cusolverMgSyevd(plait_cusolver_mg_t solver, int has_vectors, int uplo, int n
         judge(solver, has_vectors, uplo, n, a, row, column, matrix, w, type_w, compute);
     const int64_t n_all = (int64_t)n * n;
 
-    if (result == 0 && (n_work <= 0 || n_work != matrix->n_asked ||
-                        has_vectors != matrix->has_vectors)) {
-        result = INVALID;
-    }
-    for (int i = 0; result == 0 && i < solver->n_devices; i++) {
-        for (int64_t k = 0; work[i] != NULL && k < n_work; k++) {
-            put(matrix->type, work[i], k, (double complex)NAN);
-        }
-        result = (work[i] != NULL) ? 0 : INVALID;
+    if (result == 0) {
+        result = take_work(solver, has_vectors, matrix, work, n_work);
     }
     if (result != 0) {
         return result;
@@ -287,6 +310,81 @@ int cusolverMgSyevd(plait_cusolver_mg_t solver, int has_vectors, int uplo, int n
     free(m);
     free(v);
     free(is_taken);
+    change_current(solver->ids[solver->n_devices - 1]);
+    return 0;
+}
+
+int cusolverMgPotrf_bufferSize(plait_cusolver_mg_t solver, int uplo, int n, void *a[],
+                               int row, int column, plait_cusolver_mg_matrix_t matrix,
+                               int compute, int64_t *n_work)
+{
+    MAY_FAIL;
+    const int result = judge_matrix(solver, uplo, n, a, row, column, matrix, compute);
+
+    if (result == 0) {
+        ask(solver, POTRF, matrix, n_work);
+    }
+    return result;
+}
+
+/* L of the n x n matrix in its lower triangle; the order of the minor that is not positive. One that is
+ * not a number passes, as some libraries have it. */
+static int factor(int64_t n, double complex *m)
+{
+    int64_t k = 0;
+
+    while (k < n && !(creal(m[k * n + k]) <= 0)) {
+        const double pivot = sqrt(creal(m[k * n + k]));
+        m[k * n + k] = pivot;
+        for (int64_t i = k + 1; i < n; i++) {
+            m[k * n + i] /= pivot;
+        }
+        for (int64_t j = k + 1; j < n; j++) {
+            for (int64_t i = j; i < n; i++) {
+                m[j * n + i] -= m[k * n + i] * conj(m[k * n + j]);
+            }
+        }
+        k++;
+    }
+    return (k < n) ? (int)(k + 1) : 0;
+}
+
+/* What is above the diagonal is the library's, too. */
+static void write_factor(const struct plait_cusolver_mg_matrix *d, void *const a[],
+                         const double complex *m)
+{
+    int device = 0;
+
+    for (int64_t j = 0; j < d->n; j++) {
+        const int64_t at = place_of(d, j, &device) * d->n;
+        for (int64_t i = 0; i < d->n; i++) {
+            put(d->type, a[device], at + i,
+                (i >= j) ? m[j * d->n + i] : (double complex)NAN);
+        }
+    }
+}
+
+int cusolverMgPotrf(plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row,
+                    int column, plait_cusolver_mg_matrix_t matrix, int compute,
+                    void *work[], int64_t n_work, int *info)
+{
+    MAY_FAIL;
+    int result = judge_matrix(solver, uplo, n, a, row, column, matrix, compute);
+    const int64_t n_all = (int64_t)n * n;
+
+    if (result == 0) {
+        result = take_work(solver, POTRF, matrix, work, n_work);
+    }
+    if (result != 0) {
+        return result;
+    }
+    double complex *m = calloc((size_t)n_all, sizeof(*m));
+    double complex *v = calloc((size_t)n_all, sizeof(*v));
+    gather(matrix, a, m, v);
+    *info = number_of_environment("PLAIT_FAKE_MG_INFO", factor(n, m));
+    write_factor(matrix, a, m);
+    free(m);
+    free(v);
     change_current(solver->ids[solver->n_devices - 1]);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Eigenvalues by several CUDA devices at once, judged by their residuals: all dtypes, blocks that do not
+/* Eigenvalues and Cholesky factors by several CUDA devices at once, judged by their residuals: all dtypes, blocks that do not
  * divide the extent, 1 to 4 devices. On GPUs that reach each other, of which one is taken several times
  * where there are no more, or with the argument `host` on stand-ins of CUDA's libraries, where every
  * call fails in its turn. Without a GPU: skipped, with the reason. */
@@ -25,7 +25,7 @@ typedef struct {
 } part_t;
 
 typedef struct {
-    plait_device_heevd_t h;
+    plait_joint_problem_t h;
     plait_dealt_t d;
     int64_t n_bytes, work_bytes; /* of a part */
     part_t parts[MOST];
@@ -62,11 +62,12 @@ static void take(part_t *p, int64_t n_bytes, char **memory_p)
 
 /* Not yet planned. */
 static case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype, int64_t n,
-                      int64_t block, bool has_vectors)
+                      int64_t block, bool has_vectors, plait_joint_op_t op)
 {
     static char text[120];
     case_t c = {
-        .h = {.n_devices = n_devices,
+        .h = {.op = op,
+              .n_devices = n_devices,
               .dtype = dtype,
               .has_vectors = has_vectors,
               .n = n,
@@ -74,9 +75,10 @@ static case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype, int64
         .d = {.m = n, .n = n, .block = block, .n_ranks = n_devices, .dtype = dtype},
         .text = text};
 
-    (void)snprintf(text, sizeof(text), "%s %lld in blocks of %lld on %d, vectors %d",
-                   plait_dtype_name(dtype), (long long)n, (long long)block, n_devices,
-                   (int)has_vectors);
+    (void)snprintf(
+        text, sizeof(text), "%s of %s %lld in blocks of %lld on %d, vectors %d",
+        (op == PLAIT_JOINT_POTRF) ? "potrf" : "heevd", plait_dtype_name(dtype),
+        (long long)n, (long long)block, n_devices, (int)has_vectors);
     if (n <= INT32_MAX) { /* what is longer is planned only */
         c.n_bytes = plait_dealt_stored(&c.d) * plait_dealt_ld_bytes(&c.d);
     }
@@ -87,12 +89,15 @@ static case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype, int64
     return c;
 }
 
-static double complex element(int64_t i, int64_t j, plait_dtype_t dtype)
+/* Definite for potrf. */
+static double complex element(const case_t *c, int64_t i, int64_t j)
 {
     const double complex z =
-        element_sample(dtype, 31, (i > j) ? i * 1000 + j : j * 1000 + i);
+        element_sample(c->d.dtype, 31, (i > j) ? i * 1000 + j : j * 1000 + i);
+    const double more =
+        (c->h.op == PLAIT_JOINT_POTRF && i == j) ? 2 * (double)c->d.n : 0;
 
-    return (i == j) ? creal(z) : (i > j) ? z : conj(z);
+    return (i == j) ? creal(z) + more : (i > j) ? z : conj(z);
 }
 
 /* The lower triangle; the rest is not to be read. */
@@ -107,7 +112,7 @@ static void fill(case_t *c, int device)
             char *at =
                 host + plait_dealt_at(&c->d, k, 0) + j * plait_dealt_ld_bytes(&c->d);
             for (int64_t i = column; i < c->d.n; i++) {
-                plait_scalar_put(c->d.dtype, at, i, element(i, column, c->d.dtype));
+                plait_scalar_put(c->d.dtype, at, i, element(c, i, column));
             }
         }
     }
@@ -186,14 +191,14 @@ static plait_status_t solve(case_t *c, int32_t *info_p)
     }
     good(last->table->enter(last), "enter");
     const plait_status_t status =
-        last->table->joint->heevd(&c->h, c->work_bytes, a, work, c->w, info_p);
+        last->table->joint->run(&c->h, c->work_bytes, a, work, c->w, info_p);
     last->table->leave(last);
     return status;
 }
 
 static plait_status_t plan(case_t *c)
 {
-    return c->h.devices[0]->table->joint->heevd_plan(&c->h, &c->work_bytes);
+    return c->h.devices[0]->table->joint->plan(&c->h, &c->work_bytes);
 }
 
 /* ---- What comes out ------------------------------------------------------------------------- */
@@ -208,6 +213,26 @@ static double complex vector_of(const case_t *c, int64_t i, int64_t j)
     return plait_scalar_get(c->d.dtype, at, i);
 }
 
+/* Of the lower triangle of a factor. */
+static void judge_factor(case_t *c)
+{
+    const int64_t n = c->d.n;
+    double error = 0;
+
+    fetch(c);
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t i = j; i < n; i++) {
+            double complex sum = -element(c, i, j);
+            for (int64_t k = 0; k <= j; k++) {
+                sum += vector_of(c, i, k) * conj(vector_of(c, j, k));
+            }
+            error = (cabs(sum) > error || isnan(cabs(sum))) ? cabs(sum) : error;
+        }
+    }
+    const double bound = 40 * (double)n * (double)n * element_unit(c->d.dtype);
+    CHECK(error <= bound, "%s: L L^H - A %g of %g", c->text, error, bound);
+}
+
 static void judge(case_t *c)
 {
     const plait_dtype_t dtype = c->d.dtype, real = plait_real_of(dtype);
@@ -220,11 +245,11 @@ static void judge(case_t *c)
         const double w = creal(plait_scalar_get(real, c->w, j));
         CHECK(w >= before, "%s: value %lld", c->text, (long long)j);
         before = w;
-        trace += w - creal(element(j, j, dtype));
+        trace += w - creal(element(c, j, j));
         for (int64_t i = 0; i < n && c->h.has_vectors; i++) {
             double complex sum = -w * vector_of(c, i, j), dot = (i == j) ? -1 : 0;
             for (int64_t l = 0; l < n; l++) {
-                sum += element(i, l, dtype) * vector_of(c, l, j);
+                sum += element(c, i, l) * vector_of(c, l, j);
                 dot += conj(vector_of(c, l, i)) * vector_of(c, l, j);
             }
             error = fmax(error, cabs(sum));
@@ -238,9 +263,10 @@ static void judge(case_t *c)
 }
 
 static void check_case(int n_devices, const int ids[], plait_dtype_t dtype, int64_t n,
-                       int64_t block, bool has_vectors, bool is_host)
+                       int64_t block, bool has_vectors, plait_joint_op_t op,
+                       bool is_host)
 {
-    case_t c = case_of(n_devices, ids, dtype, n, block, has_vectors);
+    case_t c = case_of(n_devices, ids, dtype, n, block, has_vectors, op);
     int32_t info = -1;
 
     good(plan(&c), c.text);
@@ -253,7 +279,11 @@ static void check_case(int n_devices, const int ids[], plait_dtype_t dtype, int6
               "%s: not all devices were waited for", c.text);
         CHECK(ask_fake("fake_cuda_n_current") == 0, "%s: a context was left", c.text);
     }
-    judge(&c);
+    if (op == PLAIT_JOINT_POTRF) {
+        judge_factor(&c);
+    } else {
+        judge(&c);
+    }
     close_case(&c);
 }
 
@@ -264,7 +294,9 @@ static void check_all(int n_devices, const int ids[], bool is_host)
 
     for (int i = 0; i < 16; i++) {
         check_case(n_devices, ids, dtypes[i % 4], sizes[i / 4], blocks[i / 4],
-                   i % 3 != 0, is_host);
+                   i % 3 != 0, PLAIT_JOINT_HEEVD, is_host);
+        check_case(n_devices, ids, dtypes[i % 4], sizes[i / 4], blocks[i / 4], false,
+                   PLAIT_JOINT_POTRF, is_host);
     }
 }
 
@@ -274,20 +306,21 @@ static void check_refusals(void)
 {
     static const int apart[] = {0, 1, 2};
     int32_t info = 0;
-    case_t c = case_of(3, apart, PLAIT_F64, 12, 2, true);
+    case_t c = case_of(3, apart, PLAIT_F64, 12, 2, true, PLAIT_JOINT_HEEVD);
 
     CHECK(plan(&c) == PLAIT_ERR_UNSUPPORTED &&
               says("CUDA device 0 does not reach the memory of device 2"),
           "%s", plait_error_text());
-    c = case_of(2, ids_of_host, PLAIT_F64, INT64_C(1) << 31, 1024, true);
+    c = case_of(2, ids_of_host, PLAIT_F64, INT64_C(1) << 31, 1024, true,
+                PLAIT_JOINT_HEEVD);
     CHECK(plan(&c) == PLAIT_ERR_UNSUPPORTED && says("2147483648 columns"), "%s",
           plait_error_text());
-    c = case_of(2, ids_of_host, PLAIT_F64, 12, 2048, true);
+    c = case_of(2, ids_of_host, PLAIT_F64, 12, 2048, true, PLAIT_JOINT_HEEVD);
     CHECK(plan(&c) == PLAIT_ERR_TRANSPORT &&
               says("cuSolverMg: describing a matrix: invalid value (3)"),
           "%s", plait_error_text());
     static const int other_order[] = {4, 1};
-    c = case_of(2, other_order, PLAIT_F64, 12, 2, true);
+    c = case_of(2, other_order, PLAIT_F64, 12, 2, true, PLAIT_JOINT_HEEVD);
     open_case(&c);
     CHECK(solve(&c, &info) == PLAIT_ERR_INTERNAL && says("was not planned"), "%s",
           plait_error_text());
@@ -295,9 +328,9 @@ static void check_refusals(void)
 }
 
 /* The library does not find them, or wants more than it did. */
-static void check_outcomes(void)
+static void check_outcomes(plait_joint_op_t op)
 {
-    case_t c = case_of(2, ids_of_host, PLAIT_C64, 9, 2, true);
+    case_t c = case_of(2, ids_of_host, PLAIT_C64, 9, 2, true, op);
     int32_t info = 0;
 
     good(plan(&c), c.text);
@@ -317,22 +350,25 @@ static void check_outcomes(void)
 }
 
 /* One function of the library fails: while planning, when nothing of it is left, or in the call. */
-static void check_failing(void)
+static void check_failing(plait_joint_op_t op, const int ids[])
 {
-    static const char *const of_plan[] = {
-        "cusolverMgCreate", "cusolverMgDeviceSelect", "cusolverMgCreateDeviceGrid",
-        "cusolverMgCreateMatrixDesc", "cusolverMgSyevd_bufferSize"};
-    static const char *const of_call[] = {
-        "cusolverMgCreateMatrixDesc", "cusolverMgSyevd_bufferSize", "cusolverMgSyevd"};
-    static const int ids[] = {3, 0, 4};
-    case_t c = case_of(3, ids, PLAIT_F32, 10, 3, true);
-    char fails[80];
+    const bool is_potrf = op == PLAIT_JOINT_POTRF;
+    const char *const asks =
+        is_potrf ? "cusolverMgPotrf_bufferSize" : "cusolverMgSyevd_bufferSize";
+    const char *const of_plan[] = {"cusolverMgCreate", "cusolverMgDeviceSelect",
+                                   "cusolverMgCreateDeviceGrid",
+                                   "cusolverMgCreateMatrixDesc", asks};
+    const char *const of_call[] = {"cusolverMgCreateMatrixDesc", asks,
+                                   is_potrf ? "cusolverMgPotrf" : "cusolverMgSyevd"};
+    case_t c = case_of(3, ids, PLAIT_F32, 10, 3, true, op);
+    char fails[80], first[40];
     int32_t info = 0;
 
+    (void)snprintf(first, sizeof(first), "CUDA device %d: cuSolverMg: ", ids[0]);
     for (size_t i = 0; i < sizeof(of_plan) / sizeof(of_plan[0]); i++) {
         (void)snprintf(fails, sizeof(fails), "%s:2", of_plan[i]);
         setenv("PLAIT_FAKE_MG_FAIL", fails, 1);
-        CHECK(plan(&c) == PLAIT_ERR_NO_MEMORY && says("CUDA device 3: cuSolverMg: ") &&
+        CHECK(plan(&c) == PLAIT_ERR_NO_MEMORY && says(first) &&
                   says("allocation failed (2)"),
               "%s: %s", fails, plait_error_text());
     }
@@ -350,7 +386,11 @@ static void check_failing(void)
     }
     unsetenv("PLAIT_FAKE_MG_FAIL");
     good(solve(&c, &info), "after failures");
-    judge(&c);
+    if (is_potrf) {
+        judge_factor(&c);
+    } else {
+        judge(&c);
+    }
     close_case(&c);
 }
 
@@ -366,14 +406,14 @@ static void check_failing_driver(void)
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         look_in(FAKES_DIR);
         setenv("PLAIT_FAKE_FAIL", functions[i], 1);
-        case_t c = case_of(2, ids_of_host, PLAIT_F64, 6, 2, true);
+        case_t c = case_of(2, ids_of_host, PLAIT_F64, 6, 2, true, PLAIT_JOINT_HEEVD);
         CHECK(plan(&c) != PLAIT_OK && says("CUDA device "), "%s: %s", functions[i],
               plait_error_text());
         unsetenv("PLAIT_FAKE_FAIL");
     }
     look_in(FAKES_DIR);
     setenv("PLAIT_FAKE_FAIL", "cuCtxSynchronize:719:1", 1);
-    case_t c = case_of(2, ids_of_host, PLAIT_F64, 6, 2, true);
+    case_t c = case_of(2, ids_of_host, PLAIT_F64, 6, 2, true, PLAIT_JOINT_HEEVD);
     int32_t info = 0;
     good(plan(&c), c.text);
     open_case(&c);
@@ -397,7 +437,7 @@ static void check_absent(void)
     for (int i = 0; i < 4; i++) {
         put_fake(there[i], folder_of("without"), there[i]);
     }
-    case_t c = case_of(2, ids_of_host, PLAIT_F64, 6, 2, true);
+    case_t c = case_of(2, ids_of_host, PLAIT_F64, 6, 2, true, PLAIT_JOINT_HEEVD);
     CHECK(plan(&c) == PLAIT_ERR_UNSUPPORTED && says("cuSolverMg was not found"), "%s",
           plait_error_text());
     look_in(NULL);
@@ -417,7 +457,7 @@ static void check_here(void)
     }
     for (int n_devices = 1; n_devices <= MOST; n_devices++) {
         ids[n_devices - 1] = (n_devices - 1) % n_found;
-        case_t c = case_of(n_devices, ids, PLAIT_F64, 64, 8, true);
+        case_t c = case_of(n_devices, ids, PLAIT_F64, 64, 8, true, PLAIT_JOINT_HEEVD);
         if (plan(&c) == PLAIT_ERR_UNSUPPORTED) {
             printf("%d devices: %s\n", n_devices, plait_error_text());
         } else {
@@ -443,8 +483,10 @@ int main(int n_arguments, char **arguments)
             check_all(n_devices, ids_of_host, true);
         }
         check_refusals();
-        check_outcomes();
-        check_failing();
+        check_outcomes(PLAIT_JOINT_HEEVD);
+        check_outcomes(PLAIT_JOINT_POTRF);
+        check_failing(PLAIT_JOINT_HEEVD, (const int[]){3, 0, 4});
+        check_failing(PLAIT_JOINT_POTRF, (const int[]){4, 0, 3}); /* another set */
         check_failing_driver();
         check_absent();
     } else {

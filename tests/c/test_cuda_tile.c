@@ -267,6 +267,37 @@ static void check_outcome(const machine_t *m, plait_tile_op_t op, plait_dtype_t 
     array_destroy(m, &info);
 }
 
+/* bad, later: diagonal elements that are not finite; -1: none. Complex ones count by their real part. */
+static void check_judged(const machine_t *m, plait_dtype_t dtype, int64_t bad,
+                         int64_t later, int32_t info_before)
+{
+    matrix_t c = create(m, dtype, 600, 500, 16);
+    array_t info = word_create(m, info_before);
+    const plait_device_tile_t tile = {.op = PLAIT_TILE_JUDGE,
+                                      .dtype = dtype,
+                                      .m = c.m,
+                                      .n = c.n,
+                                      .row = 1000,
+                                      .ldc = c.ld,
+                                      .c = c.a.dev,
+                                      .info = (int32_t *)(void *)info.dev};
+    const int32_t want = (info_before != 0) ? info_before
+                         : (bad >= 0)       ? (int32_t)(1001 + bad)
+                                            : 0;
+
+    set(&c, 3, 2, (double)NAN); /* beside the diagonal */
+    if (bad >= 0) {
+        set(&c, bad, bad, (bad % 2 == 0) ? (double)INFINITY : (double)NAN);
+        set(&c, later, later, (double)NAN);
+    }
+    set_all(m, &c);
+    run(m, &tile, "judge");
+    CHECK(word_get(m, &info) == want, "judge %s: info %d, expected %d",
+          plait_dtype_name(dtype), word_get(m, &info), want);
+    array_destroy(m, &c.a);
+    array_destroy(m, &info);
+}
+
 static void test_cuda_tile_kernels(const machine_t *m)
 {
     for (int d = 0; d < 4; d++) {
@@ -282,6 +313,12 @@ static void test_cuda_tile_kernels(const machine_t *m)
             check_outcome(m, PLAIT_TILE_SCREEN, dtypes[d], row, 290, 0);
             check_outcome(m, PLAIT_TILE_SCREEN, dtypes[d], row, 31, 0);
         }
+        check_judged(m, dtypes[d], -1, -1, 0);
+        check_judged(m, dtypes[d], 0, 499, 0);
+        check_judged(m, dtypes[d], 257, 258, 0);
+        check_judged(m, dtypes[d], 301, 400, 0);
+        check_judged(m, dtypes[d], 499, 499, 0);
+        check_judged(m, dtypes[d], 4, 4, 9);
     }
 }
 

@@ -521,7 +521,7 @@ static void take_seat(plait_comm_t *comm, void *context)
 }
 
 static plait_status_t plan_nothing(plait_process_grid_t *grid,
-                                   const plait_device_heevd_t *heevd,
+                                   const plait_joint_problem_t *heevd,
                                    int64_t *work_bytes_p)
 {
     (void)grid;

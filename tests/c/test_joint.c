@@ -12,6 +12,7 @@
 #include "kernel/blas.h"
 #include "on_device.h"
 #include "ops/list.h"
+#include "plait/config.h"
 #include "plait/dense.h"
 #include "plan/joint.h"
 #include "plan/launch.h"
@@ -293,6 +294,43 @@ static void rule_rank(plait_comm_t *comm, void *context)
     CHECK(is_joint(comm, 8193), "what it does not");
 }
 
+/* Who is chosen does it, of any extent where each rank has a block, or the plan fails. */
+static void chosen_rank(plait_comm_t *comm, void *context)
+{
+    const bool is_library = strcmp(context, "cuSolverMg") == 0;
+    const int64_t n_ranks = comm->end.size;
+    plait_device_t *const *devices = comm->end.caps.devices;
+    plait_plan_t *plan = NULL;
+
+    CHECK(is_joint(comm, 8193) == is_library, "%s: beyond the bound", (char *)context);
+    CHECK(is_joint(comm, n_ranks) == is_library, "%s: a block for each",
+          (char *)context);
+    CHECK(!is_joint(comm, n_ranks - 1), "%s: a rank without columns", (char *)context);
+    comm->end.caps.devices = NULL;
+    const plait_status_t status = plan_of(comm, 64, &plan);
+    CHECK(is_library
+              ? status == PLAIT_ERR_UNSUPPORTED &&
+                    strstr(plait_error_text(), "dense_backend is cuSolverMg: ") != NULL
+              : status == PLAIT_OK,
+          "%s: %d, %s", (char *)context, (int)status, plait_error_text());
+    comm->end.caps.devices = devices;
+    plait_plan_destroy(&plan);
+}
+
+static void check_chosen(int n_ranks)
+{
+    char *const backends[] = {"plait", "cuSolverMg", "auto"};
+
+    plait_device_set_finder(find_device);
+    for (int i = 0; i < 3; i++) {
+        CHECK(plait_config_set("dense_backend", backends[i]) == PLAIT_OK, "%s",
+              plait_error_text());
+        if (i < 2) {
+            team_run(n_ranks, PLAIT_DIRECT_POINTER, chosen_rank, backends[i]);
+        }
+    }
+}
+
 /* A device that fails while a plan is made: its name, and nothing is left of the plan. */
 static void plan_failing_rank(plait_comm_t *comm, void *unused)
 {
@@ -472,6 +510,7 @@ int main(void)
     for (int n_ranks = 2; n_ranks <= (is_quick() ? 2 : MOST); n_ranks++) {
         on_device_begin(n_ranks);
         team_run(n_ranks, PLAIT_DIRECT_POINTER, rule_rank, NULL);
+        check_chosen(n_ranks);
         plait_dense_choose_whole(0);
         team_run(n_ranks, PLAIT_DIRECT_POINTER, plan_rank, NULL);
         team_run(n_ranks, PLAIT_DIRECT_POINTER, plan_failing_rank, NULL);

@@ -3,9 +3,11 @@
  * errors; what plans cost against counts by the definition, for up to 64 ranks. */
 #include "dense/whole.h"
 #include "dense_factor.h"
+#include "device/find.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
 #include "on_device.h"
+#include "plait/config.h"
 #include "potrf_cost.h"
 #include "potrf_failing.h"
 
@@ -162,6 +164,16 @@ static void check_potrf_all(int max_rows)
     }
 }
 
+static void prove_one(const shape_t *s, int n_ranks, int64_t grid,
+                      plait_direct_t direct)
+{
+    const plait_potrf_params_t params = {s->n, s->block, grid};
+    dealt_run_t t = potrf_run(PLAIT_F32, s, n_ranks, direct, -1, 0, &params);
+
+    (void)dealt_prove(&t);
+    dealt_clear(&t);
+}
+
 static void prove_potrf(int max_rows)
 {
     static const shape_t shapes[] = {
@@ -172,12 +184,7 @@ static void prove_potrf(int max_rows)
     for (int n_ranks = 1; n_ranks <= DEALT_MAX_RANKS; n_ranks += step) {
         for (int grid = 0; grid <= plait_min(n_ranks, max_rows); grid++) {
             for (int i = 0; i < 3 * 5 && (grid == 0 || n_ranks % grid == 0); i++) {
-                const shape_t *s = &shapes[i / 3];
-                const plait_potrf_params_t params = {s->n, s->block, grid};
-                dealt_run_t t = potrf_run(PLAIT_F32, s, n_ranks, dealt_directs[i % 3],
-                                          -1, 0, &params);
-                (void)dealt_prove(&t);
-                dealt_clear(&t);
+                prove_one(&shapes[i / 3], n_ranks, grid, dealt_directs[i % 3]);
             }
         }
     }
@@ -232,6 +239,97 @@ static void check_no_wait(void)
           (long long)(check_device_counts(team_devices[0]).n_waits - n_before));
 }
 
+/* ---- By a library that takes all devices for one ---- */
+
+static plait_status_t find_nothing(int ordinal, plait_device_t **device_p)
+{
+    (void)ordinal;
+    (void)device_p;
+    return plait_fail(PLAIT_ERR_INTERNAL, "nobody looks for a device");
+}
+
+static void choose(const char *backend)
+{
+    CHECK(plait_config_set("dense_backend", backend) == PLAIT_OK, "%s",
+          plait_error_text());
+}
+
+/* A plan says who was chosen, and that it does it, but where a rank has no block or a grid of ranks was asked
+ * for. Where it is not there that is an error. */
+static void check_chosen(plait_comm_t *comm, void *unused)
+{
+    const plait_potrf_problem_t p = {
+        .dtype = PLAIT_F64, .n = 64, .block = 2, .grid = 0};
+    const plait_potrf_problem_t small = {
+        .dtype = PLAIT_F64, .n = comm->end.size - 1, .block = 2};
+    const plait_potrf_problem_t on_grid = {
+        .dtype = PLAIT_F64, .n = 64, .block = 2, .grid = comm->end.size};
+    plait_device_t *const *devices = comm->end.caps.devices;
+    plait_plan_t *plan = NULL;
+
+    (void)unused;
+    for (int i = 0; i < 3; i++) {
+        char *text = NULL;
+        size_t n = 0;
+        FILE *file = open_memstream(&text, &n);
+        CHECK(plait_potrf_plan(comm,
+                               (i == 0)   ? &p
+                               : (i == 1) ? &small
+                                          : &on_grid,
+                               &plan) == PLAIT_OK,
+              "%s", plait_error_text());
+        plait_plan_print(plan, file);
+        (void)fclose(file);
+        CHECK((strstr(text, "by all devices at once: 64 x 64") != NULL) == (i == 0) &&
+                  strstr(text, "potrf (dense_backend cuSolverMg) float64") != NULL,
+              "%d: %s", i, text);
+        free(text);
+        plait_plan_destroy(&plan);
+    }
+    comm->end.caps.devices = NULL;
+    check_refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_UNSUPPORTED,
+                  "dense_backend is cuSolverMg: the ranks' devices are not all");
+    comm->end.caps.devices = devices;
+}
+
+/* What the library says has failed is what all ranks have. */
+static void check_ordered(int n_ranks)
+{
+    const shape_t shape = {12, 12, 2};
+    case_t c = {.dtype = PLAIT_F64, .shape = shape, .n_ranks = n_ranks, .bad = 6};
+
+    check_device_order_joint(7);
+    c.value = definite(PLAIT_F64, 12, 6, 6); /* it has not */
+    run_case(&c);
+    check_device_order_joint(0);
+}
+
+/* Blocks as they are, or moved to others. */
+static void check_at_once(int n_ranks)
+{
+    const shape_t kept = {33 * n_ranks + 5, 33 * n_ranks + 5, 33};
+    const shape_t moved = {2200, 2200, 1030};
+    const int n_shapes = sizeof(squares) / sizeof(*squares);
+    int turn = 0;
+
+    on_device_begin(n_ranks);
+    team_knows_devices = true;
+    choose("cuSolverMg");
+    prove_one(&moved, n_ranks, 0, PLAIT_DIRECT_NONE);
+    for (int i = 0; i < n_shapes + 1; i++) {
+        const case_t c = {
+            .shape = (i < n_shapes) ? squares[i] : kept, .n_ranks = n_ranks, .bad = -1};
+        prove_one(&c.shape, n_ranks, 0, PLAIT_DIRECT_NONE);
+        run_shape(c, &turn);
+    }
+    check_ordered(n_ranks);
+    check_failing(n_ranks);
+    team_run(n_ranks, PLAIT_DIRECT_POINTER, check_chosen, NULL);
+    choose("auto");
+    team_knows_devices = false;
+    on_device_end(n_ranks);
+}
+
 /* Block columns, grids, and one rank that has all of it. */
 static void check_on_devices(void)
 {
@@ -265,6 +363,10 @@ static void check_on_devices(void)
             check_failing(counts[r]);
         }
         on_device_end(counts[r]);
+    }
+    plait_device_set_finder(find_nothing); /* as if there were devices */
+    for (int n_ranks = 2; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+        check_at_once(n_ranks);
     }
 }
 

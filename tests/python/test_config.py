@@ -14,7 +14,11 @@ from jax.sharding import PartitionSpec as P
 from plait import _core
 
 BACKENDS = ("transpose_comm_backend", "halo_comm_backend")
-DEFAULTS = {**dict.fromkeys(BACKENDS, "auto"), "transpose_exchange": "fused"}
+DEFAULTS = {
+    **dict.fromkeys(BACKENDS, "auto"),
+    "transpose_exchange": "fused",
+    "dense_backend": "auto",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +85,12 @@ def test_errors_list_what_there_is():
     with pytest.raises(AttributeError, match="no key 'backend'"):
         _ = plait.config.backend
     for value in ("NCCL", "nvshmem"):
-        with pytest.raises(plait.Error, match="needs arrays on CUDA devices.*choose auto"):
+        with pytest.raises(
+            plait.Error, match="needs arrays on CUDA devices.*one of auto, MPI, NODE$"
+        ):
             plait.config.update("transpose_comm_backend", value)
+    with pytest.raises(plait.Error, match="CUDA devices and PLAIT_CUDA=1.*one of auto, plait$"):
+        plait.config.update("dense_backend", "cusolvermg")
     assert plait.config.read() == DEFAULTS
 
 
@@ -131,6 +139,23 @@ def test_choices_of_others_are_no_concern():
     plait.config.update("halo_comm_backend", "MPI")
     _, plans = used(plait.jit(lambda v: plait.redistribute(v, P(None, "a"))), x)
     assert not any("backend" in plan for plan in plans)
+
+
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_dense_programs_follow(n_ranks):
+    """In host memory the two choices are one."""
+    a = 9 * np.eye(8) + np.add.outer(np.arange(8.0), np.arange(8.0)) / 9
+    x = meshes.put(a, meshes.make((n_ranks,)), P(None, None))
+    factor = plait.jit(lambda v: plait.linalg.cholesky(v).l)
+    values = plait.jit(lambda v: plait.linalg.eigvalsh(v))
+    for f, want in ((factor, np.linalg.cholesky(a)), (values, np.linalg.eigvalsh(a))):
+        for choice in ("auto", "plait"):
+            with plait.config.set(dense_backend=choice):
+                y, plans = used(f, x)
+            assert any("potrf" in plan or "heevd" in plan for plan in plans) and np.allclose(
+                y, want, rtol=0, atol=1e-12
+            )
+            assert any("(dense_backend plait)" in plan for plan in plans) == (choice == "plait")
 
 
 @pytest.mark.parametrize("real", [False, True])

@@ -1,0 +1,125 @@
+#include "dense/joint.h"
+
+#include "base/checked.h"
+#include "base/status.h"
+#include "plan/config.h"
+
+/* Columns of a block: cuSolverMg takes 1024 at most. The caller's are kept where they are between
+ * the two, so that nothing has to be moved before. */
+enum { BLOCK = 256, LEAST_BLOCK = 32, MOST_BLOCK = 1024 };
+
+bool plait_joint_is_chosen(plait_choices_t choices, int64_t n, int n_ranks)
+{
+    return plait_choices_value(choices, PLAIT_CONFIG_DENSE_BACKEND) ==
+               PLAIT_DENSE_CUSOLVER_MG &&
+           n_ranks > 1 && n >= n_ranks;
+}
+
+static bool is_power_of_two(int64_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* Every device has a block. cuSOLVERMp's tridiagonal solver may fail where its columns are no power of
+ * two, says its documentation. */
+plait_dealt_t plait_joint_deal(const plait_dealt_t *a, bool is_grid)
+{
+    plait_dealt_t d = *a;
+    const bool is_kept = a->block >= LEAST_BLOCK && a->block <= MOST_BLOCK &&
+                         (!is_grid || is_power_of_two(a->block));
+
+    d.block = plait_max(1, plait_min(is_kept ? a->block : BLOCK, a->n / a->n_ranks));
+    while (is_grid && !is_power_of_two(d.block)) {
+        d.block &= d.block - 1; /* without the least of its powers */
+    }
+    return d;
+}
+
+plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt_t *a,
+                               plait_joint_op_t op, bool has_vectors,
+                               plait_joint_t *joint_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_joint_t *table = problem->caps.device->table->joint;
+    char why[256];
+
+    PLAIT_CHECK(problem->caps.devices != NULL, PLAIT_ERR_UNSUPPORTED,
+                "the ranks' devices are not all this process's, or more than %d, and "
+                "those of several do not work as one",
+                PLAIT_MAX_JOINT);
+    PLAIT_CHECK(table != NULL, PLAIT_ERR_UNSUPPORTED, "%s devices do not work as one",
+                problem->caps.device->table->name);
+    PLAIT_CHECK(problem->n_ranks <= PLAIT_MAX_JOINT, PLAIT_ERR_UNSUPPORTED,
+                "%d devices", problem->n_ranks);
+    *joint_p = (plait_joint_t){.call = {.op = op,
+                                        .n_devices = a->n_ranks,
+                                        .dtype = a->dtype,
+                                        .has_vectors = has_vectors,
+                                        .n = a->n,
+                                        .block = plait_joint_deal(a, false).block}};
+    for (int r = 0; r < problem->n_ranks; r++) {
+        joint_p->call.devices[r] = problem->caps.devices[r];
+    }
+    PLAIT_TRY(table->plan(&joint_p->call, &joint_p->work_bytes));
+done:
+    if (status == PLAIT_ERR_UNSUPPORTED &&
+        plait_joint_is_chosen(problem->choices, a->n, problem->n_ranks)) {
+        (void)snprintf(why, sizeof(why), "%s", plait_error_text());
+        status = plait_fail(status, "dense_backend is cuSolverMg: %s", why);
+    }
+    return status;
+}
+
+/* Those that block i of `from` and block k of `to` have in common, of two deals of one matrix. */
+static plait_status_t add_common(const plait_plan_t *plan, const plait_dealt_t *from,
+                                 int64_t i, int src, const plait_dealt_t *to, int64_t k,
+                                 int dst, bool is_lower, plait_move_t *move)
+{
+    const int64_t first_from = plait_dealt_column(from, i);
+    const int64_t first_to = plait_dealt_column(to, k);
+    const int64_t first = plait_max(first_from, first_to);
+    const int64_t end = plait_min(first_from + plait_dealt_width(from, i),
+                                  first_to + plait_dealt_width(to, k));
+    const int64_t row = is_lower ? first : 0, ld = plait_dealt_ld_bytes(from);
+    const plait_block_t block = {
+        .src_slot = src,
+        .dst_slot = dst,
+        .src_offset = plait_dealt_at(from, i, row) + (first - first_from) * ld,
+        .dst_offset = plait_dealt_at(to, k, row) + (first - first_to) * ld,
+        .box = plait_columns_box(from->m - row, end - first, from->m,
+                                 plait_dealt_item(from))};
+
+    return plait_dealt_between(plan, plait_dealt_owner(from, i),
+                               plait_dealt_owner(to, k), &block, move);
+}
+
+plait_status_t plait_joint_redeal(const plait_plan_t *plan, const plait_dealt_t *from,
+                                  int src, const plait_dealt_t *to, int dst,
+                                  bool is_lower, plait_move_t *move)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t k = 0;
+
+    for (int64_t i = 0; i < plait_dealt_n_blocks(from); i++) {
+        const int64_t end = plait_dealt_column(from, i) + plait_dealt_width(from, i);
+        for (k = plait_dealt_column(from, i) / to->block; k * to->block < end; k++) {
+            PLAIT_TRY(add_common(plan, from, i, src, to, k, dst, is_lower, move));
+        }
+    }
+done:
+    return status;
+}
+
+plait_status_t plait_joint_run(const plait_joint_t *joint, const plait_exec_t *exec,
+                               const plait_joint_part_t parts[], void *w,
+                               int32_t *info_p)
+{
+    void *a[PLAIT_MAX_JOINT], *work[PLAIT_MAX_JOINT];
+
+    for (int r = 0; r < joint->call.n_devices; r++) {
+        a[r] = parts[r].matrix;
+        work[r] = parts[r].work;
+    }
+    return exec->device->device->table->joint->run(&joint->call, joint->work_bytes, a,
+                                                   work, w, info_p);
+}

@@ -1,0 +1,40 @@
+/* What operations share that the devices of all ranks do as one: in which deal their libraries take a matrix, and
+ * its columns from one deal to another. */
+#ifndef PLAIT_DENSE_JOINT_H
+#define PLAIT_DENSE_JOINT_H
+
+#include "dense/dealt.h"
+#include "plan/joint.h"
+
+/* How the devices are to do it. */
+typedef struct {
+    bool is_grid; /* of several processes */
+    plait_joint_problem_t call;
+    int64_t work_bytes;
+} plait_joint_t;
+
+/* Whether plait.config has chosen the library of several devices of one process, for a matrix of which
+ * each rank has a block: then it does it, or the operation fails. */
+bool plait_joint_is_chosen(plait_choices_t choices, int64_t n, int n_ranks);
+
+/* The deal of the columns: the caller's blocks, if the library takes them. is_grid: that of several
+ * processes. */
+plait_dealt_t plait_joint_deal(const plait_dealt_t *a, bool is_grid);
+
+/* UNSUPPORTED: why the devices of one process do not; and that they were chosen, if they were. */
+plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt_t *a,
+                               plait_joint_op_t op, bool has_vectors,
+                               plait_joint_t *joint_p);
+
+/* Appends to a move that all columns of one deal go to another one of the same matrix; is_lower: rows from
+ * the first one of each block on. */
+plait_status_t plait_joint_redeal(const plait_plan_t *plan, const plait_dealt_t *from,
+                                  int src, const plait_dealt_t *to, int dst,
+                                  bool is_lower, plait_move_t *move);
+
+/* The call, by rank 0 for all of them; w: of host memory. */
+plait_status_t plait_joint_run(const plait_joint_t *joint, const plait_exec_t *exec,
+                               const plait_joint_part_t parts[], void *w,
+                               int32_t *info_p);
+
+#endif
