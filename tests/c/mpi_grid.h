@@ -57,10 +57,11 @@ static void grid_abort(plait_process_grid_t *grid)
     grid_n_aborted++;
 }
 
-static bool grid_wanted(const void *params, int n_ranks)
+static bool grid_wanted(const void *params, int n_ranks, plait_choices_t choices)
 {
     int64_t n = 0;
 
+    (void)choices;
     memcpy(&n, params, sizeof(n));
     return n_ranks > 1 && n > 1;
 }
