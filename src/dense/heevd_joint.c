@@ -35,13 +35,7 @@ static plait_status_t ask_grid(const plait_problem_t *problem, const plait_dealt
     plait_status_t status = PLAIT_OK;
     const plait_caps_t *caps = &problem->caps;
 
-    *joint = (plait_joint_t){.is_grid = true,
-                             .call = {.op = PLAIT_JOINT_HEEVD,
-                                      .n_devices = a->n_ranks,
-                                      .dtype = a->dtype,
-                                      .has_vectors = has_vectors,
-                                      .n = a->n,
-                                      .block = plait_joint_deal(a, true).block}};
+    *joint = plait_joint_describe(a, PLAIT_JOINT_HEEVD, has_vectors, true);
     PLAIT_TRY(caps->device->table->grid->heevd_plan(caps->grid, &joint->call,
                                                     &joint->work_bytes));
 done:

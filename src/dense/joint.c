@@ -22,17 +22,29 @@ static bool is_power_of_two(int64_t n)
 
 /* Every device has a block. cuSOLVERMp's tridiagonal solver may fail where its columns are no power of
  * two, says its documentation. */
-plait_dealt_t plait_joint_deal(const plait_dealt_t *a, bool is_grid)
+static int64_t block_of(const plait_dealt_t *a, bool is_grid)
 {
-    plait_dealt_t d = *a;
     const bool is_kept = a->block >= LEAST_BLOCK && a->block <= MOST_BLOCK &&
                          (!is_grid || is_power_of_two(a->block));
+    int64_t block =
+        plait_max(1, plait_min(is_kept ? a->block : BLOCK, a->n / a->n_ranks));
 
-    d.block = plait_max(1, plait_min(is_kept ? a->block : BLOCK, a->n / a->n_ranks));
-    while (is_grid && !is_power_of_two(d.block)) {
-        d.block &= d.block - 1; /* without the least of its powers */
+    while (is_grid && !is_power_of_two(block)) {
+        block &= block - 1; /* without the least of its powers */
     }
-    return d;
+    return block;
+}
+
+plait_joint_t plait_joint_describe(const plait_dealt_t *a, plait_joint_op_t op,
+                                   bool has_vectors, bool is_grid)
+{
+    return (plait_joint_t){.is_grid = is_grid,
+                           .call = {.op = op,
+                                    .n_devices = a->n_ranks,
+                                    .dtype = a->dtype,
+                                    .has_vectors = has_vectors,
+                                    .n = a->n,
+                                    .block = block_of(a, is_grid)}};
 }
 
 plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt_t *a,
@@ -51,12 +63,7 @@ plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt
                 problem->caps.device->table->name);
     PLAIT_CHECK(problem->n_ranks <= PLAIT_MAX_JOINT, PLAIT_ERR_UNSUPPORTED,
                 "%d devices", problem->n_ranks);
-    *joint_p = (plait_joint_t){.call = {.op = op,
-                                        .n_devices = a->n_ranks,
-                                        .dtype = a->dtype,
-                                        .has_vectors = has_vectors,
-                                        .n = a->n,
-                                        .block = plait_joint_deal(a, false).block}};
+    *joint_p = plait_joint_describe(a, op, has_vectors, false);
     for (int r = 0; r < problem->n_ranks; r++) {
         joint_p->call.devices[r] = problem->caps.devices[r];
     }

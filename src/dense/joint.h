@@ -17,9 +17,10 @@ typedef struct {
  * each rank has a block: then it does it, or the operation fails. */
 bool plait_joint_is_chosen(plait_choices_t choices, int64_t n, int n_ranks);
 
-/* The deal of the columns: the caller's blocks, if the library takes them. is_grid: that of several
- * processes. */
-plait_dealt_t plait_joint_deal(const plait_dealt_t *a, bool is_grid);
+/* What the devices, of several processes where is_grid, are to do, in the caller's blocks if their library takes
+ * them: without the devices themselves, and the size of work memory. */
+plait_joint_t plait_joint_describe(const plait_dealt_t *a, plait_joint_op_t op,
+                                   bool has_vectors, bool is_grid);
 
 /* UNSUPPORTED: why the devices of one process do not; and that they were chosen, if they were. */
 plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt_t *a,

@@ -49,13 +49,12 @@ static plait_status_t start_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
-static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
+plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f,
+                                      const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_factor_t *f = params;
     const plait_dealt_t *d = &f->d;
 
-    PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
     for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
          k += d->n_ranks) {
         const plait_tile_t trim = {
@@ -77,9 +76,20 @@ done:
     return status;
 }
 
-static void start_touch(const void *params, plait_touch_fn_t touch, void *context)
+static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
 {
+    plait_status_t status = PLAIT_OK;
     const plait_factor_t *f = params;
+
+    PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
+    PLAIT_TRY(plait_potrf_trim_tiles(f, tiles));
+done:
+    return status;
+}
+
+void plait_potrf_trim_touch(const plait_factor_t *f, plait_touch_fn_t touch,
+                            void *context)
+{
     const plait_dealt_t *d = &f->d;
 
     for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
@@ -92,10 +102,15 @@ static void start_touch(const void *params, plait_touch_fn_t touch, void *contex
                   plait_dealt_at(d, k, row) + j * plait_dealt_ld_bytes(d), &column);
         }
     }
-    plait_factor_touch_info(f, true, touch, context);
     plait_factor_touch_blocks(f, true, f->slot, 0, plait_dealt_n_blocks(d), false,
                               touch, context);
     plait_factor_touch_padding(f, touch, context);
+}
+
+static void start_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    plait_potrf_trim_touch(params, touch, context);
+    plait_factor_touch_info(params, true, touch, context);
 }
 
 void plait_potrf_block(plait_dtype_t dtype, int64_t row, int64_t width, void *block,
@@ -392,11 +407,11 @@ static void zero_touch(const void *params, plait_touch_fn_t touch, void *context
     plait_factor_touch_padding(f, touch, context);
 }
 
-static const plait_kernel_t start_kernel = {.name = "potrf: lower triangle",
-                                            .run = start_run,
-                                            .tiles = start_tiles,
-                                            .touch = start_touch,
-                                            .print = plait_factor_print};
+const plait_kernel_t plait_potrf_start_kernel = {.name = "potrf: lower triangle",
+                                                 .run = start_run,
+                                                 .tiles = start_tiles,
+                                                 .touch = start_touch,
+                                                 .print = plait_factor_print};
 static const plait_kernel_t panel_kernel = {.name = "potrf: factor",
                                             .run = panel_run,
                                             .tiles = panel_tiles,
@@ -418,7 +433,7 @@ const plait_kernel_t plait_potrf_zero_kernel = {.name = "potrf: zero above",
                                                 .touch = zero_touch,
                                                 .print = plait_factor_print};
 
-static const plait_factor_kind_t potrf_kind = {.start = &start_kernel,
+static const plait_factor_kind_t potrf_kind = {.start = &plait_potrf_start_kernel,
                                                .panel = &panel_kernel,
                                                .update = &update_kernel,
                                                .finish = &plait_potrf_finish_kernel,

@@ -29,8 +29,16 @@ typedef struct {
 plait_status_t plait_potrf_update_tiles(const plait_potrf_update_t *u,
                                         const plait_tiles_t *tiles);
 
-/* NaN to the own columns where it failed; zero above their diagonal blocks and behind them. Both
- * have plait_factor_t as params. */
+/* As tiles: the lower triangle of the own columns of src_slot to slot, of its diagonal the real part, zero above
+ * it and behind the columns. What that touches. */
+plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f,
+                                      const plait_tiles_t *tiles);
+void plait_potrf_trim_touch(const plait_factor_t *f, plait_touch_fn_t touch,
+                            void *context);
+
+/* The same, and info = 0; NaN to the own columns where it failed; zero above their diagonal blocks and
+ * behind them. All have plait_factor_t as params. */
+extern const plait_kernel_t plait_potrf_start_kernel;
 extern const plait_kernel_t plait_potrf_finish_kernel;
 extern const plait_kernel_t plait_potrf_zero_kernel;
 

@@ -9,88 +9,17 @@
 #include <inttypes.h>
 
 typedef struct {
-    plait_factor_t f; /* the result */
+    plait_factor_t f;     /* the result, from itself */
+    plait_factor_t there; /* as the devices have it: that, or a work slot */
     plait_joint_t joint;
-    plait_dealt_t d; /* as the devices have it */
-    int from;        /* slot of the matrix as it comes */
-    int matrix;      /* the result's, or a work slot of another deal */
 } parts_t;
 
 static void print(const void *params, FILE *file)
 {
     const parts_t *p = params;
 
-    (void)fprintf(file, "%" PRId64 " x %" PRId64 " in blocks of %" PRId64, p->d.n,
-                  p->d.n, p->d.block);
-}
-
-/* The own columns of a deal. */
-static plait_box_copy_t own_of(const plait_dealt_t *d, int rank)
-{
-    return (plait_box_copy_t){.row_bytes =
-                                  plait_dealt_owned(d, rank) * plait_dealt_ld_bytes(d)};
-}
-
-/* The lower triangle of block k, zero above, real on the diagonal. */
-static plait_tile_t trim_of(const plait_dealt_t *d, int64_t k, int from, int to)
-{
-    const int64_t offset = plait_dealt_at(d, k, 0);
-
-    return (plait_tile_t){.call = {.op = PLAIT_TILE_TRIM,
-                                   .dtype = d->dtype,
-                                   .diag = 'R',
-                                   .m = d->m,
-                                   .n = plait_dealt_width(d, k),
-                                   .k = d->m,
-                                   .row = plait_dealt_column(d, k),
-                                   .lda = d->m,
-                                   .ldc = d->m},
-                          .a = {.slot = from, .offset = offset},
-                          .c = {.slot = to, .offset = offset}};
-}
-
-/* What trim_of reads. */
-static void touch_lower(const plait_dealt_t *d, int rank, int slot,
-                        plait_touch_fn_t touch, void *context)
-{
-    for (int64_t k = plait_dealt_next(d, rank, 0); k < plait_dealt_n_blocks(d);
-         k += d->n_ranks) {
-        for (int64_t j = 0; j < plait_dealt_width(d, k); j++) {
-            const int64_t row = plait_dealt_column(d, k) + j;
-            const plait_box_copy_t column = {.row_bytes =
-                                                 (d->m - row) * plait_dealt_item(d)};
-            touch(context, false, rank, slot,
-                  plait_dealt_at(d, k, row) + j * plait_dealt_ld_bytes(d), &column);
-        }
-    }
-}
-
-/* ---- The matrix as the library gets it ---------------------------------------------------------- */
-
-static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
-{
-    plait_status_t status = PLAIT_OK;
-    const parts_t *p = params;
-    const plait_dealt_t *d = &p->d;
-
-    PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(&p->f), sizeof(int32_t)));
-    for (int64_t k = plait_dealt_next(d, p->f.rank, 0); k < plait_dealt_n_blocks(d);
-         k += d->n_ranks) {
-        const plait_tile_t trim = trim_of(d, k, p->from, p->matrix);
-        PLAIT_TRY(plait_tile_add(tiles, &trim));
-    }
-done:
-    return status;
-}
-
-static void start_touch(const void *params, plait_touch_fn_t touch, void *context)
-{
-    const parts_t *p = params;
-    const plait_box_copy_t own = own_of(&p->d, p->f.rank);
-
-    touch_lower(&p->d, p->f.rank, p->from, touch, context);
-    touch(context, true, p->f.rank, p->matrix, 0, &own);
-    plait_factor_touch_info(&p->f, true, touch, context);
+    (void)fprintf(file, "%" PRId64 " x %" PRId64 " in blocks of %" PRId64, p->there.d.n,
+                  p->there.d.n, p->there.d.block);
 }
 
 /* ---- The call ----------------------------------------------------------------------------------- */
@@ -112,17 +41,18 @@ static plait_status_t joint_run(const void *params, plait_exec_t *exec)
 {
     const parts_t *p = params;
 
-    return plait_exec_joint(exec, p->matrix, p->f.info_slot, call, params);
+    return plait_exec_joint(exec, p->there.slot, p->f.info_slot, call, params);
 }
 
 static void joint_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const parts_t *p = params;
-    const plait_box_copy_t own = own_of(&p->d, p->f.rank);
+    const plait_factor_t *f = &p->there;
+    const int64_t n_blocks = plait_dealt_n_blocks(&f->d);
 
-    plait_factor_touch_info(&p->f, false, touch, context);
-    touch(context, false, p->f.rank, p->matrix, 0, &own);
-    touch(context, true, p->f.rank, p->matrix, 0, &own);
+    plait_factor_touch_info(f, false, touch, context);
+    plait_factor_touch_blocks(f, false, f->slot, 0, n_blocks, false, touch, context);
+    plait_factor_touch_blocks(f, true, f->slot, 0, n_blocks, false, touch, context);
     if (p->f.rank == PLAIT_WHOLE_ROOT) {
         plait_factor_touch_info(&p->f, true, touch, context);
     }
@@ -137,10 +67,10 @@ static plait_status_t judge_tiles(const void *params, const plait_tiles_t *tiles
     const plait_factor_t *f = &((const parts_t *)params)->f;
     const plait_dealt_t *d = &f->d;
 
+    PLAIT_TRY(plait_potrf_trim_tiles(f, tiles));
     for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
          k += d->n_ranks) {
         const int64_t row = plait_dealt_column(d, k);
-        const plait_tile_t trim = trim_of(d, k, f->slot, f->slot);
         const plait_tile_t judge = {.call = {.op = PLAIT_TILE_JUDGE,
                                              .dtype = d->dtype,
                                              .m = plait_dealt_width(d, k),
@@ -149,10 +79,8 @@ static plait_status_t judge_tiles(const void *params, const plait_tiles_t *tiles
                                              .ldc = d->m},
                                     .c = plait_factor_spot(f, k, row),
                                     .info = plait_factor_info_spot(f)};
-        PLAIT_TRY(plait_tile_add(tiles, &trim));
         PLAIT_TRY(plait_tile_add(tiles, &judge));
     }
-    PLAIT_TRY(plait_factor_tile_padding(f, tiles));
 done:
     return status;
 }
@@ -160,12 +88,9 @@ done:
 static void judge_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
     const plait_factor_t *f = &((const parts_t *)params)->f;
-    const plait_box_copy_t own = own_of(&f->d, f->rank);
 
     plait_factor_touch_info(f, false, touch, context);
-    touch_lower(&f->d, f->rank, f->slot, touch, context);
-    touch(context, true, f->rank, f->slot, 0, &own);
-    plait_factor_touch_padding(f, touch, context);
+    plait_potrf_trim_touch(f, touch, context);
     plait_factor_touch_info(f, true, touch, context);
 }
 
@@ -176,7 +101,7 @@ static plait_status_t settle(const void *params, plait_exec_t *exec,
     const parts_t *p = params;
     int32_t least = 0;
 
-    for (int r = 0; r < p->d.n_ranks; r++) {
+    for (int r = 0; r < p->there.d.n_ranks; r++) {
         const int32_t found = parts[r].found;
         least = (found != 0 && (least == 0 || found < least)) ? found : least;
     }
@@ -202,10 +127,6 @@ static void settle_touch(const void *params, plait_touch_fn_t touch, void *conte
 
 /* ---- The steps ---------------------------------------------------------------------------------- */
 
-static const plait_kernel_t start_kernel = {.name = "potrf: lower triangle",
-                                            .tiles = start_tiles,
-                                            .touch = start_touch,
-                                            .print = print};
 static const plait_kernel_t joint_kernel = {.name = "potrf: by all devices at once",
                                             .run_device = joint_run,
                                             .is_blocking = true,
@@ -257,33 +178,35 @@ plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *
                                        const plait_factor_t *given)
 {
     plait_status_t status = PLAIT_OK;
-    parts_t p = {.f = *given, .joint = *joint, .d = given->d};
-    bool is_moved = false;
+    parts_t p = {.f = *given, .there = *given, .joint = *joint};
+    const bool is_moved = joint->call.block != given->d.block;
+    const plait_dealt_t *d = &p.there.d;
 
-    p.f.src_slot = p.from = plait_slot_arg(plan, 0);
-    p.f.slot = p.matrix = plait_slot_ret(plan, 0);
+    p.f.slot = p.f.src_slot = p.there.slot = plait_slot_ret(plan, 0);
     p.f.room = plan->slot_bytes[p.f.slot];
-    p.d.block = joint->call.block;
-    is_moved = p.d.block != given->d.block;
+    p.f.k = plait_factor_n_panels(&p.f.d);
+    p.there.src_slot = plait_slot_arg(plan, 0);
+    p.there.d.block = joint->call.block;
     plait_plan_need_scratch(plan, joint->work_bytes);
     plait_dealt_agree(plan, &p.f.d);
     plait_plan_agree(plan, 2); /* 1: one rank has all of it */
-    plait_plan_agree(plan, (uint64_t)p.d.block);
+    plait_plan_agree(plan, (uint64_t)d->block);
     if (is_moved) {
-        const int64_t n_bytes = plait_dealt_stored(&p.d) * plait_dealt_ld_bytes(&p.d);
-        PLAIT_TRY(plait_plan_add_work(plan, n_bytes, &p.matrix));
-        PLAIT_TRY(add_redeal(plan, &p.f.d, p.from, &p.d, p.matrix));
-        p.from = p.matrix;
+        PLAIT_TRY(plait_plan_add_work(
+            plan, plait_dealt_stored(d) * plait_dealt_ld_bytes(d), &p.there.slot));
+        PLAIT_TRY(add_redeal(plan, &p.f.d, p.there.src_slot, d, p.there.slot));
+        p.there.src_slot = p.there.slot;
     }
-    PLAIT_TRY(add(plan, &start_kernel, &p));
+    p.there.room = plan->slot_bytes[p.there.slot];
+    PLAIT_TRY(plait_plan_kernel_copy(plan, &plait_potrf_start_kernel, &p.there,
+                                     sizeof(p.there)));
     PLAIT_TRY(add(plan, &joint_kernel, &p));
     if (is_moved) {
-        PLAIT_TRY(add_redeal(plan, &p.d, p.matrix, &p.f.d, p.f.slot));
+        PLAIT_TRY(add_redeal(plan, d, p.there.slot, &p.f.d, p.f.slot));
     }
     PLAIT_TRY(add(plan, &judge_kernel, &p));
     PLAIT_TRY(add(plan, &settle_kernel, &p));
     PLAIT_TRY(add_share(plan, p.f.info_slot));
-    p.f.k = plait_factor_n_panels(&p.f.d);
     PLAIT_TRY(
         plait_plan_kernel_copy(plan, &plait_potrf_finish_kernel, &p.f, sizeof(p.f)));
 done:

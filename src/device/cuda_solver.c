@@ -321,9 +321,9 @@ static int call(const plait_cuda_state_t *state, const plait_device_tile_t *t,
                      type, p->work, sizes->n_device, p->room, sizes->n_host, p->found);
 }
 
-/* The outcome to *info, and pivots as the table has them. */
-static plait_status_t judge(plait_cuda_state_t *state, plait_stream_t stream,
-                            const plait_device_tile_t *t, const places_t *p)
+plait_status_t plait_cuda_judge(plait_cuda_state_t *state, plait_stream_t stream,
+                                const plait_device_tile_t *t, const int32_t *found,
+                                const int64_t *pivots)
 {
     const bool is_single = t->dtype == PLAIT_F32 || t->dtype == PLAIT_C64;
     const bool is_lu = t->op == PLAIT_TILE_GETRF;
@@ -333,9 +333,9 @@ static plait_status_t judge(plait_cuda_state_t *state, plait_stream_t stream,
         .ld = t->ldc,
         .m = t->m,
         .row = t->row,
-        .found = p->found,
+        .found = found,
         .info = t->info,
-        .found_pivots = is_lu ? p->pivots : NULL,
+        .found_pivots = is_lu ? pivots : NULL,
         .pivots = is_lu ? t->extra : NULL,
         .n_parts = (plait_dtype_kind(t->dtype) == PLAIT_KIND_COMPLEX) ? 2 : 1};
 
@@ -362,7 +362,7 @@ plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t strea
             must(state, call(state, tile, &planned->sizes, &places), what_of(tile)));
     }
     if (tile->info != NULL) {
-        PLAIT_TRY(judge(state, stream, tile, &places));
+        PLAIT_TRY(plait_cuda_judge(state, stream, tile, places.found, places.pivots));
     }
 done:
     return status;

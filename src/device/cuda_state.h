@@ -162,6 +162,11 @@ plait_status_t plait_cuda_solver_plan(plait_cuda_state_t *state,
                                       int64_t *work_bytes_p);
 plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t stream,
                                  const plait_device_tile_t *tile, void *work);
+
+/* What a library has found to *info, and pivots, if any, as the table has them. */
+plait_status_t plait_cuda_judge(plait_cuda_state_t *state, plait_stream_t stream,
+                                const plait_device_tile_t *tile, const int32_t *found,
+                                const int64_t *pivots);
 void plait_cuda_solver_release(plait_cuda_state_t *state);
 
 #endif

@@ -78,24 +78,6 @@ done:
     return status;
 }
 
-/* What the kernel is to put together with *info is that itself: there is no library's outcome. */
-static plait_status_t judge(plait_cuda_state_t *state, plait_stream_t stream,
-                            const plait_device_tile_t *t)
-{
-    const plait_cuda_judge_t params = {.diagonal = t->c,
-                                       .n = plait_min(t->m, t->n),
-                                       .ld = t->ldc,
-                                       .m = t->m,
-                                       .row = t->row,
-                                       .found = t->info,
-                                       .info = t->info,
-                                       .n_parts = is_complex(t->dtype) ? 2 : 1};
-
-    return plait_cuda_launch(
-        state, stream,
-        is_single(t->dtype) ? PLAIT_CUDA_JUDGE_F32 : PLAIT_CUDA_JUDGE_F64, 1, &params);
-}
-
 static plait_status_t swap(plait_cuda_state_t *state, plait_stream_t stream,
                            const plait_device_tile_t *t)
 {
@@ -163,8 +145,10 @@ static plait_status_t enqueue(plait_cuda_state_t *state, plait_stream_t stream,
                ? launch(state, stream, tile, PLAIT_CUDA_SPOIL_F32, PLAIT_CUDA_SPOIL_F64,
                         (double)NAN)
            : (tile->op == PLAIT_TILE_SCREEN) ? screen(state, stream, tile)
-           : (tile->op == PLAIT_TILE_JUDGE)  ? judge(state, stream, tile)
-                                             : swap(state, stream, tile);
+           : (tile->op ==
+              PLAIT_TILE_JUDGE) /* no library has found anything: *info itself */
+               ? plait_cuda_judge(state, stream, tile, tile->info, NULL)
+               : swap(state, stream, tile);
 }
 
 /* Handles have one stream at a time, so that only one thread at a time may enqueue with them. */

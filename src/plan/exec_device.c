@@ -3,7 +3,6 @@
  * failure at the fence behind the last step. */
 #include "base/clock.h"
 #include "base/status.h"
-#include "base/wait.h"
 #include "plan/exec_steps.h"
 #include "plan/tiles.h"
 #include "transport/device_vigil.h"
@@ -140,18 +139,12 @@ static plait_status_t await_stream(const plait_device_run_t *run)
 {
     plait_status_t status = PLAIT_OK;
     const plait_device_table_t *table = run->device->table;
-    const int64_t latest = plait_clock_ns() + DRAIN_NS;
-    plait_wait_t wait = plait_wait_begin("a failed operation", -1);
     plait_event_t *over = NULL;
-    bool is_over = false;
 
     PLAIT_TRY(table->event_create(run->device, &over));
     PLAIT_TRY(table->event_record(run->device, over, run->stream));
-    PLAIT_TRY(table->event_ask(run->device, over, &is_over));
-    while (!is_over && plait_clock_ns() < latest) {
-        PLAIT_TRY(plait_wait_turn(&wait));
-        PLAIT_TRY(table->event_ask(run->device, over, &is_over));
-    }
+    PLAIT_TRY(plait_device_await(run->device, over, "a failed operation",
+                                 plait_clock_ns() + DRAIN_NS));
 done:
     if (over != NULL) {
         table->event_destroy(run->device, over);

@@ -1,5 +1,6 @@
 /* Which link the ranks of a communicator take, chosen here and nowhere else. */
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
@@ -394,14 +395,14 @@ const char *plait_device_link_name(int i)
 }
 
 plait_status_t plait_device_await(plait_device_t *device, plait_event_t *event,
-                                  const char *what)
+                                  const char *what, int64_t latest_ns)
 {
     plait_status_t status = PLAIT_OK;
     plait_wait_t wait = plait_wait_begin(what, -1);
     bool is_over = false;
 
     PLAIT_TRY(device->table->event_ask(device, event, &is_over));
-    while (!is_over) {
+    while (!is_over && (latest_ns == INT64_MAX || plait_clock_ns() < latest_ns)) {
         PLAIT_TRY(plait_wait_turn(&wait));
         PLAIT_TRY(device->table->event_ask(device, event, &is_over));
     }

@@ -184,7 +184,7 @@ static plait_status_t link_wait(plait_device_run_t *run)
     const link_t *link = run->state;
 
     PLAIT_TRY(run->device->table->event_record(run->device, link->latest, run->stream));
-    PLAIT_TRY(plait_device_await(run->device, link->latest, "NCCL"));
+    PLAIT_TRY(plait_device_await(run->device, link->latest, "NCCL", INT64_MAX));
 done:
     return status;
 }

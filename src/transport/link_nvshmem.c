@@ -179,7 +179,7 @@ static plait_status_t link_wait(plait_device_run_t *run)
     const plait_nvshmem_link_t *link = run->state;
 
     PLAIT_TRY(run->device->table->event_record(run->device, link->latest, run->stream));
-    PLAIT_TRY(plait_device_await(run->device, link->latest, "NVSHMEM"));
+    PLAIT_TRY(plait_device_await(run->device, link->latest, "NVSHMEM", INT64_MAX));
 done:
     return status;
 }
@@ -264,7 +264,7 @@ static plait_status_t settle(plait_device_t *device, plait_nvshmem_link_t *link)
     plait_wait_t wait = plait_wait_begin("NVSHMEM", -1);
     bool is_over = false;
 
-    PLAIT_TRY(plait_device_await(device, link->latest, "NVSHMEM"));
+    PLAIT_TRY(plait_device_await(device, link->latest, "NVSHMEM", INT64_MAX));
     while (!is_over) {
         PLAIT_TRY(table->to_host(device, link->aside, link->pinned,
                                  at(link, link->rank, 0),

@@ -283,7 +283,7 @@ static plait_status_t look_at_words(opening_t *o)
     const int n = link->n_ranks;
     const uint64_t *words = o->probe;
 
-    PLAIT_TRY(plait_device_await(device, link->latest, "NVSHMEM"));
+    PLAIT_TRY(plait_device_await(device, link->latest, "NVSHMEM", INT64_MAX));
     PLAIT_TRY(table->to_host(device, link->aside, link->pinned, words + n,
                              n * (int64_t)sizeof(*words)));
     PLAIT_TRY(table->stream_wait(device, link->aside));

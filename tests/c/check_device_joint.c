@@ -4,12 +4,11 @@
 #include "base/status.h"
 #include "check_device_parts.h"
 #include "check_device_state.h"
+#include "cholesky.h"
 #include "dense/dealt.h"
 #include "dense/scalar.h"
 #include "kernel/blas.h"
 
-#include <complex.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -133,35 +132,20 @@ static int64_t by_lapack(const plait_joint_problem_t *h, void *a, void *w)
     return info;
 }
 
-/* L, and the order of the minor that is not positive. What is not a number passes, as in some libraries. */
 static int64_t by_loop(const plait_joint_problem_t *h, void *a)
 {
-    const int64_t n = h->n;
-    int64_t k = 0;
+    const int64_t n_all = h->n * h->n;
+    double complex *m = plait_alloc(n_all, sizeof(*m));
 
-    while (k < n && !(creal(plait_scalar_get(h->dtype, a, k * n + k)) <= 0)) {
-        const double pivot = sqrt(creal(plait_scalar_get(h->dtype, a, k * n + k)));
-        plait_scalar_put(h->dtype, a, k * n + k, pivot);
-        for (int64_t i = k + 1; i < n; i++) {
-            const double complex z = plait_scalar_get(h->dtype, a, k * n + i);
-            plait_scalar_put(h->dtype, a, k * n + i, z / pivot);
-        }
-        for (int64_t j = k + 1; j < n; j++) {
-            const double complex y = conj(plait_scalar_get(h->dtype, a, k * n + j));
-            for (int64_t i = j; i < n; i++) {
-                const double complex z = plait_scalar_get(h->dtype, a, j * n + i) -
-                                         plait_scalar_get(h->dtype, a, k * n + i) * y;
-                plait_scalar_put(h->dtype, a, j * n + i, z);
-            }
-        }
-        k++;
+    for (int64_t i = 0; i < n_all; i++) {
+        m[i] = plait_scalar_get(h->dtype, a, i);
     }
-    for (int64_t j = 0; j < n; j++) { /* above the diagonal it leaves anything */
-        for (int64_t i = 0; i < j; i++) {
-            plait_scalar_put(h->dtype, a, j * n + i, (double)NAN);
-        }
+    const int64_t info = cholesky_passing(h->n, m);
+    for (int64_t i = 0; i < n_all; i++) {
+        plait_scalar_put(h->dtype, a, i, m[i]);
     }
-    return (k < n) ? k + 1 : 0;
+    plait_free(m);
+    return info;
 }
 
 /* Work and what is behind the columns are the library's; so is everything where it finds none. */

@@ -5,6 +5,7 @@
  * PLAIT_FAKE_MG_FAIL=name:result   that function returns the result
  * PLAIT_FAKE_MG_INFO=n             syevd and potrf end with it and find nothing
  * PLAIT_FAKE_MG_MORE=n             they want so much more memory from now on */
+#include "cholesky.h"
 #include "fake_cuda_eigen.h"
 #include "fake_cuda_matrix.h"
 
@@ -327,29 +328,6 @@ int cusolverMgPotrf_bufferSize(plait_cusolver_mg_t solver, int uplo, int n, void
     return result;
 }
 
-/* L of the n x n matrix in its lower triangle; the order of the minor that is not positive. One that is
- * not a number passes, as some libraries have it. */
-static int factor(int64_t n, double complex *m)
-{
-    int64_t k = 0;
-
-    while (k < n && !(creal(m[k * n + k]) <= 0)) {
-        const double pivot = sqrt(creal(m[k * n + k]));
-        m[k * n + k] = pivot;
-        for (int64_t i = k + 1; i < n; i++) {
-            m[k * n + i] /= pivot;
-        }
-        for (int64_t j = k + 1; j < n; j++) {
-            for (int64_t i = j; i < n; i++) {
-                m[j * n + i] -= m[k * n + i] * conj(m[k * n + j]);
-            }
-        }
-        k++;
-    }
-    return (k < n) ? (int)(k + 1) : 0;
-}
-
-/* What is above the diagonal is the library's, too. */
 static void write_factor(const struct plait_cusolver_mg_matrix *d, void *const a[],
                          const double complex *m)
 {
@@ -358,8 +336,7 @@ static void write_factor(const struct plait_cusolver_mg_matrix *d, void *const a
     for (int64_t j = 0; j < d->n; j++) {
         const int64_t at = place_of(d, j, &device) * d->n;
         for (int64_t i = 0; i < d->n; i++) {
-            put(d->type, a[device], at + i,
-                (i >= j) ? m[j * d->n + i] : (double complex)NAN);
+            put(d->type, a[device], at + i, m[j * d->n + i]);
         }
     }
 }
@@ -381,7 +358,7 @@ int cusolverMgPotrf(plait_cusolver_mg_t solver, int uplo, int n, void *a[], int 
     double complex *m = calloc((size_t)n_all, sizeof(*m));
     double complex *v = calloc((size_t)n_all, sizeof(*v));
     gather(matrix, a, m, v);
-    *info = number_of_environment("PLAIT_FAKE_MG_INFO", factor(n, m));
+    *info = number_of_environment("PLAIT_FAKE_MG_INFO", cholesky_passing(n, m));
     write_factor(matrix, a, m);
     free(m);
     free(v);

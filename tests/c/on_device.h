@@ -4,8 +4,10 @@
 #ifndef PLAIT_TESTS_ON_DEVICE_H
 #define PLAIT_TESTS_ON_DEVICE_H
 
+#include "base/status.h"
 #include "check.h"
 #include "check_device.h"
+#include "device/find.h"
 #include "plan/exec.h"
 #include "team.h"
 
@@ -30,6 +32,20 @@ static inline void on_device_end(int n_ranks)
         plait_staged_trim(team_devices[r]);
         CHECK(check_device_destroy(&team_devices[r]) == 0, "device of rank %d", r);
     }
+}
+
+static inline plait_status_t on_device_find_nothing(int ordinal,
+                                                    plait_device_t **device_p)
+{
+    (void)ordinal;
+    (void)device_p;
+    return plait_fail(PLAIT_ERR_INTERNAL, "nobody looks for a device");
+}
+
+/* As if devices were found: what needs some may be chosen. */
+static inline void on_device_pretend(void)
+{
+    plait_device_set_finder(on_device_find_nothing);
 }
 
 /* The device's copy of a slot; one that shares an earlier one's memory does so there. */

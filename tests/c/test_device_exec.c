@@ -101,13 +101,6 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
 
 /* ---- links that a program chooses ---- */
 
-static plait_status_t find_nothing(int ordinal, plait_device_t **device_p)
-{
-    (void)ordinal;
-    (void)device_p;
-    return plait_fail(PLAIT_ERR_INTERNAL, "nobody looks for a device");
-}
-
 static void choose(const char *backend)
 {
     CHECK(plait_config_set("transpose_comm_backend", backend) == PLAIT_OK, "%s",
@@ -178,7 +171,7 @@ static void check_backends(void)
     CHECK(plait_config_set("transpose_comm_backend", "NCCL") == PLAIT_ERR_UNSUPPORTED &&
               strstr(plait_error_text(), "no device") != NULL,
           "%s", plait_error_text());
-    plait_device_set_finder(find_nothing);
+    on_device_pretend();
     check_device_use_nccl(&plait_cuda_nccl);
     check_backend("NCCL", false, false);
     check_backend("NODE", true, false);

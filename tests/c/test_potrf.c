@@ -3,7 +3,6 @@
  * errors; what plans cost against counts by the definition, for up to 64 ranks. */
 #include "dense/whole.h"
 #include "dense_factor.h"
-#include "device/find.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
 #include "on_device.h"
@@ -241,13 +240,6 @@ static void check_no_wait(void)
 
 /* ---- By a library that takes all devices for one ---- */
 
-static plait_status_t find_nothing(int ordinal, plait_device_t **device_p)
-{
-    (void)ordinal;
-    (void)device_p;
-    return plait_fail(PLAIT_ERR_INTERNAL, "nobody looks for a device");
-}
-
 static void choose(const char *backend)
 {
     CHECK(plait_config_set("dense_backend", backend) == PLAIT_OK, "%s",
@@ -258,12 +250,10 @@ static void choose(const char *backend)
  * for. Where it is not there that is an error. */
 static void check_chosen(plait_comm_t *comm, void *unused)
 {
-    const plait_potrf_problem_t p = {
-        .dtype = PLAIT_F64, .n = 64, .block = 2, .grid = 0};
-    const plait_potrf_problem_t small = {
-        .dtype = PLAIT_F64, .n = comm->end.size - 1, .block = 2};
-    const plait_potrf_problem_t on_grid = {
-        .dtype = PLAIT_F64, .n = 64, .block = 2, .grid = comm->end.size};
+    const plait_potrf_problem_t problems[] = {
+        {.dtype = PLAIT_F64, .n = 64, .block = 2},
+        {.dtype = PLAIT_F64, .n = comm->end.size - 1, .block = 2},
+        {.dtype = PLAIT_F64, .n = 64, .block = 2, .grid = comm->end.size}};
     plait_device_t *const *devices = comm->end.caps.devices;
     plait_plan_t *plan = NULL;
 
@@ -272,12 +262,8 @@ static void check_chosen(plait_comm_t *comm, void *unused)
         char *text = NULL;
         size_t n = 0;
         FILE *file = open_memstream(&text, &n);
-        CHECK(plait_potrf_plan(comm,
-                               (i == 0)   ? &p
-                               : (i == 1) ? &small
-                                          : &on_grid,
-                               &plan) == PLAIT_OK,
-              "%s", plait_error_text());
+        CHECK(plait_potrf_plan(comm, &problems[i], &plan) == PLAIT_OK, "%s",
+              plait_error_text());
         plait_plan_print(plan, file);
         (void)fclose(file);
         CHECK((strstr(text, "by all devices at once: 64 x 64") != NULL) == (i == 0) &&
@@ -287,7 +273,7 @@ static void check_chosen(plait_comm_t *comm, void *unused)
         plait_plan_destroy(&plan);
     }
     comm->end.caps.devices = NULL;
-    check_refused(plait_potrf_plan(comm, &p, &plan), PLAIT_ERR_UNSUPPORTED,
+    check_refused(plait_potrf_plan(comm, &problems[0], &plan), PLAIT_ERR_UNSUPPORTED,
                   "dense_backend is cuSolverMg: the ranks' devices are not all");
     comm->end.caps.devices = devices;
 }
@@ -364,7 +350,7 @@ static void check_on_devices(void)
         }
         on_device_end(counts[r]);
     }
-    plait_device_set_finder(find_nothing); /* as if there were devices */
+    on_device_pretend();
     for (int n_ranks = 2; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
         check_at_once(n_ranks);
     }
