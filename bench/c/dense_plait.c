@@ -14,10 +14,10 @@ static void must(plait_status_t status)
     bench_must(status == PLAIT_OK, plait_error_text());
 }
 
-static void execute(const dense_plait_t *d, int plan, const void *const args[],
+static void execute(const dense_plait_t *d, const void *const args[],
                     void *const rets[])
 {
-    must(plait_plan_execute(d->plans[plan], d->comm, args, rets));
+    must(plait_plan_execute(d->plan, d->comm, args, rets));
 }
 
 /* ---- The operations -------------------------------------------------------------------------- */
@@ -27,51 +27,28 @@ static void potrf_plan(dense_plait_t *d)
     const plait_potrf_problem_t problem = {
         .dtype = PLAIT_F64, .n = d->n, .block = d->block};
 
-    must(plait_potrf_plan(d->comm, &problem, &d->plans[0]));
+    must(plait_potrf_plan(d->comm, &problem, &d->plan));
 }
 
 static void potrf_run(dense_plait_t *d)
 {
     int32_t info = -1;
 
-    execute(d, 0, (const void *[]){d->work.data}, (void *[]){d->result.data, &info});
+    execute(d, (const void *[]){d->work.data}, (void *[]){d->result.data, &info});
     bench_must(info == 0, "potrf: info is not 0");
 }
 
 static void potri_plan(dense_plait_t *d)
 {
-    const plait_trsm_problem_t invert = {.dtype = PLAIT_F64,
-                                         .n = d->n,
-                                         .n_rhs = d->n,
-                                         .block = d->block,
-                                         .uplo = PLAIT_UPLO_LOWER,
-                                         .trans = PLAIT_TRANS_NONE,
-                                         .diag = PLAIT_DIAG_NON_UNIT,
-                                         .form = PLAIT_FORM_LOWER};
-    const plait_gemm_problem_t product = {.dtype = PLAIT_F64,
-                                          .m = d->n,
-                                          .n = d->n,
-                                          .k = d->n,
-                                          .block = d->block,
-                                          .trans = PLAIT_TRANS_ADJOINT,
-                                          .form_a = PLAIT_FORM_LOWER,
-                                          .form_c = PLAIT_FORM_LOWER};
+    const plait_potri_problem_t problem = {
+        .dtype = PLAIT_F64, .n = d->n, .block = d->block};
 
-    must(plait_trsm_plan(d->comm, &invert, &d->plans[0]));
-    must(plait_gemm_plan(d->comm, &product, &d->plans[1]));
+    must(plait_potri_plan(d->comm, &problem, &d->plan));
 }
 
-/* X = W^T W, L W = 1 */
 static void potri_run(dense_plait_t *d)
 {
-    double *w = d->work.data;
-
-    memset(w, 0, d->work.n_bytes);
-    for (int64_t j = 0; j < d->work.local[1]; j++) {
-        w[j * d->work.ld + matrix_index(&d->work, 1, j)] = 1;
-    }
-    execute(d, 0, (const void *[]){d->operand.data, w}, (void *[]){w});
-    execute(d, 1, (const void *[]){w, w}, (void *[]){d->result.data});
+    execute(d, (const void *[]){d->operand.data}, (void *[]){d->result.data});
 }
 
 static void getrf_plan(dense_plait_t *d)
@@ -79,14 +56,14 @@ static void getrf_plan(dense_plait_t *d)
     const plait_panels_problem_t problem = {
         .dtype = PLAIT_F64, .m = d->n, .n = d->n, .block = d->block};
 
-    must(plait_getrf_plan(d->comm, &problem, &d->plans[0]));
+    must(plait_getrf_plan(d->comm, &problem, &d->plan));
 }
 
 static void getrf_run(dense_plait_t *d)
 {
     int32_t info = -1;
 
-    execute(d, 0, (const void *[]){d->work.data},
+    execute(d, (const void *[]){d->work.data},
             (void *[]){d->result.data, d->pivots, &info});
     bench_must(info == 0, "getrf: info is not 0");
 }
@@ -96,12 +73,12 @@ static void geqrf_plan(dense_plait_t *d)
     const plait_panels_problem_t problem = {
         .dtype = PLAIT_F64, .m = d->n, .n = d->n, .block = d->block};
 
-    must(plait_geqrf_plan(d->comm, &problem, &d->plans[0]));
+    must(plait_geqrf_plan(d->comm, &problem, &d->plan));
 }
 
 static void geqrf_run(dense_plait_t *d)
 {
-    execute(d, 0, (const void *[]){d->work.data}, (void *[]){d->result.data, d->side});
+    execute(d, (const void *[]){d->work.data}, (void *[]){d->result.data, d->side});
 }
 
 static void syevd_plan(dense_plait_t *d)
@@ -109,14 +86,14 @@ static void syevd_plan(dense_plait_t *d)
     const plait_heevd_problem_t problem = {
         .dtype = PLAIT_F64, .n = d->n, .block = d->block, .has_vectors = true};
 
-    must(plait_heevd_plan(d->comm, &problem, &d->plans[0]));
+    must(plait_heevd_plan(d->comm, &problem, &d->plan));
 }
 
 static void syevd_run(dense_plait_t *d)
 {
     int32_t info = -1;
 
-    execute(d, 0, (const void *[]){d->operand.data},
+    execute(d, (const void *[]){d->operand.data},
             (void *[]){d->side, d->result.data, &info});
     bench_must(info == 0, "syevd: info is not 0");
 }
@@ -157,7 +134,7 @@ static void factor(const dense_plait_t *d)
     f.work = f.result = d->operand;
     potrf_plan(&f);
     potrf_run(&f);
-    plait_plan_destroy(&f.plans[0]);
+    plait_plan_destroy(&f.plan);
 }
 
 void dense_plait_create(dense_plait_t *d, plait_comm_t *comm, const char *op, int64_t n,
@@ -175,7 +152,7 @@ void dense_plait_create(dense_plait_t *d, plait_comm_t *comm, const char *op, in
     const int size = plait_comm_size(comm);
     const bool is_syevd = d->steps->plan == syevd_plan; /* vectors are in whole slabs */
 
-    d->work = is_syevd ? (matrix_t){.n = n} : dealt(d, block);
+    d->work = d->steps->is_in_place ? dealt(d, block) : (matrix_t){.n = n};
     d->result = d->steps->is_in_place
                     ? d->work
                     : dealt(d, is_syevd ? (n + size - 1) / size : block);
@@ -186,16 +163,9 @@ void dense_plait_create(dense_plait_t *d, plait_comm_t *comm, const char *op, in
     (void)dense_plait_plan(d);
 }
 
-static void destroy_plans(dense_plait_t *d)
-{
-    for (int i = 0; i < DENSE_MAX_PLANS; i++) {
-        plait_plan_destroy(&d->plans[i]);
-    }
-}
-
 double dense_plait_plan(dense_plait_t *d)
 {
-    destroy_plans(d);
+    plait_plan_destroy(&d->plan);
     const double begin = bench_seconds();
     d->steps->plan(d);
     return bench_seconds() - begin;
@@ -203,7 +173,7 @@ double dense_plait_plan(dense_plait_t *d)
 
 void dense_plait_destroy(dense_plait_t *d)
 {
-    destroy_plans(d);
+    plait_plan_destroy(&d->plan);
     if (!d->steps->is_in_place) {
         matrix_destroy(&d->result);
     }
@@ -239,13 +209,7 @@ double dense_plait_residual(team_t *team, const dense_plait_t *d)
 
 int64_t dense_plait_extra(const dense_plait_t *d)
 {
-    int64_t most = 0;
-
-    for (int i = 0; i < DENSE_MAX_PLANS && d->plans[i] != NULL; i++) {
-        const plait_plan_cost_t cost = plait_plan_cost(d->plans[i]);
-        most = (cost.work_bytes > most) ? cost.work_bytes : most;
-    }
-    return most + ((d->plans[1] != NULL) ? (int64_t)d->work.n_bytes : 0);
+    return plait_plan_cost(d->plan).work_bytes;
 }
 
 /* ---- The library of BLAS --------------------------------------------------------------------- */

@@ -6,8 +6,6 @@
 #include "plait/comm.h"
 #include "plait/plan.h"
 
-enum { DENSE_MAX_PLANS = 2 };
-
 typedef struct dense_plait dense_plait_t;
 
 typedef struct {
@@ -23,14 +21,14 @@ struct dense_plait {
     const dense_steps_t *steps;
     int64_t n, block;
     matrix_t operand;
-    matrix_t work;   /* its copy; of potri the inverse of the factor; else nothing */
+    matrix_t work;   /* its copy, or nothing */
     matrix_t result; /* may be the same memory */
     double *side;    /* eigenvalues, factors of reflectors */
     int32_t *pivots;
-    plait_plan_t *plans[DENSE_MAX_PLANS];
+    plait_plan_t *plan;
 };
 
-/* The operand is there, and plans are made. Of potri the operand is a factor. Collective. */
+/* The operand is there, and the plan is made. Of potri the operand is a factor. Collective. */
 void dense_plait_create(dense_plait_t *d, plait_comm_t *comm, const char *op, int64_t n,
                         int64_t block);
 void dense_plait_destroy(dense_plait_t *d);
@@ -42,7 +40,7 @@ void dense_plait_run(void *state);
 /* After a run. Collective over the team. */
 double dense_plait_residual(team_t *team, const dense_plait_t *d);
 
-/* Makes the plans once more; seconds. */
+/* Makes the plan once more; seconds. */
 double dense_plait_plan(dense_plait_t *d);
 
 /* Bytes besides operand and result. */

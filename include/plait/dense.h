@@ -125,6 +125,42 @@ PLAIT_EXPORT plait_status_t plait_potrf_plan(const plait_comm_t *comm,
                                              const plait_potrf_problem_t *problem,
                                              plait_plan_t **plan_p);
 
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t n, n_rhs; /* A is n x n, B and X are n x n_rhs */
+    int64_t block;
+    bool is_whole; /* as plait_trsm_problem_t has it */
+} plait_potrs_problem_t;
+
+/** Plans X = A^-1 B with the factor that plait_potrf_plan has made: NaN where that is NaN.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: operands are this rank's arrays of L, of which the lower triangle is read, and B, the result
+ *  that of X, as plait_trsm_plan has them; X may have the memory of B.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: INVALID (extents, block, dtype), OVERFLOW (extents that the library's integers do not
+ *  hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Source: Golub, Van Loan, Matrix Computations, 4.2; both substitutions in one plan. */
+PLAIT_EXPORT plait_status_t plait_potrs_plan(const plait_comm_t *comm,
+                                             const plait_potrs_problem_t *problem,
+                                             plait_plan_t **plan_p);
+
+typedef struct {
+    plait_dtype_t dtype;
+    int64_t n; /* A is n x n */
+    int64_t block;
+} plait_potri_problem_t;
+
+/** Plans the lower triangle of A^-1 from the factor that plait_potrf_plan has made: NaN where that is NaN.
+ *  Collective: no; every rank plans for itself, all with the same problem.
+ *  Shapes: the operand is this rank's array of L, of which the lower triangle is read, the result that of
+ *  the inverse, zero above the diagonal, which may have the memory of L. Work is one more of them.
+ *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
+ *  Errors: as plait_potrs_plan.
+ *  Source: Higham, Accuracy and Stability of Numerical Algorithms, 14.4 (method 2, by L^-1). */
+PLAIT_EXPORT plait_status_t plait_potri_plan(const plait_comm_t *comm,
+                                             const plait_potri_problem_t *problem,
+                                             plait_plan_t **plan_p);
+
 /* Of getrf and geqrf. */
 typedef struct {
     plait_dtype_t dtype;

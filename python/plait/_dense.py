@@ -13,14 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from plait._dealt import Matrix, identity
-from plait._dense_rules import (
-    ADJOINT,
-    IS_LOWER,
-    gemm,
-    potrf,
-    trsm,
-)
+from plait._dealt import Matrix
+from plait._dense_rules import IS_LOWER, gemm, potrf, potri, potrs, trsm
 from plait._dense_solve import SOLVERS, solve
 
 
@@ -106,7 +100,7 @@ def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
 def _by_cholesky(factor: Sequence, b: Matrix, way: int) -> Matrix:
     """Of a Hermitian matrix, for which both ways are one."""
     low = Matrix(factor[0], b.deal.dealt, b.m, b.m)
-    return trsm(low, trsm(low, b), trans=ADJOINT, donate=True)
+    return potrs(low, b)
 
 
 SOLVERS["cholesky"] = _by_cholesky
@@ -119,9 +113,8 @@ def cholesky_solve(low: Matrix, b: Matrix) -> Matrix:
 
 @jax.custom_jvp
 def cholesky_inverse(low: Matrix) -> Matrix:
-    """a⁻¹ = L⁻ᴴ L⁻¹, both triangles."""
-    y = trsm(low, identity(low, low.m, low.n), form=IS_LOWER, donate=True)
-    return mirrored(gemm(y, y, trans=ADJOINT, form_a=IS_LOWER, form_c=IS_LOWER))
+    """a⁻¹, both triangles."""
+    return mirrored(potri(low))
 
 
 @cholesky_inverse.defjvp

@@ -26,7 +26,7 @@ NON_UNIT, UNIT = 0, 1  # plait_diag_t
 GENERAL, IS_LOWER, IS_UPPER, IS_UNIT_LOWER, IS_UNIT_UPPER = range(5)  # plait_form_t
 
 
-NAMES = ("potrf", "getrf", "geqrf", "ormqr", "trsm", "gemm", "heevd")
+NAMES = ("potrf", "potri", "potrs", "getrf", "geqrf", "ormqr", "trsm", "gemm", "heevd")
 
 for _name in NAMES:
     rules(
@@ -368,6 +368,21 @@ def potrf(a: Matrix) -> tuple[Matrix, Any]:
     outs = (Part((a.n, a.n), a.dtype.name), Part((1,), "int32", False))
     low, info = bind("potrf", a.deal, (a,), outs, n=a.n, grid=0, donate=True)
     return a.with_data(low), a.deal.one_value(info[0])
+
+
+def potrs(low: Matrix, b: Matrix) -> Matrix:
+    """(low lowᴴ)⁻¹ b; of a b that every device has whole, so is the result."""
+    deal, is_dealt = b.deal.dealt, not isinstance(b.deal, Whole)
+    out = Part((low.n, b.n) if is_dealt else (b.n, low.n), low.dtype.name, is_dealt)
+    given = {"n": low.n, "n_rhs": b.n, "whole": int(not is_dealt)}
+    [x] = bind("potrs", deal, (low, b), (out,), **given)
+    return b.with_data(x)
+
+
+def potri(low: Matrix) -> Matrix:
+    """The lower triangle of (low lowᴴ)⁻¹, zero above."""
+    [y] = bind("potri", low.deal, (low,), (Part((low.n, low.n), low.dtype.name),), n=low.n)
+    return low.with_data(y)
 
 
 def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:

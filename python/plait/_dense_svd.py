@@ -20,7 +20,7 @@ from plait._dealt import Matrix, identity
 from plait._dense import column_dots, hermitian, real
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, stacked
-from plait._dense_rules import ADJOINT, IS_LOWER, gemm, potrf, trsm
+from plait._dense_rules import ADJOINT, IS_LOWER, gemm, potrf, potrs
 
 BY_QR = 100.0  # weights c from which Cholesky would lose digits
 TALL = 2  # times as many rows as columns: QR first
@@ -53,7 +53,7 @@ def _step_by_cholesky(x: Matrix, a: float, b: float, c: float) -> Matrix:
     """b/c X + (a - b/c) X Z⁻¹ with Z = I + c XᴴX."""
     z = gemm(x, x, trans=ADJOINT, form_c=IS_LOWER) * c + identity(x, x.n, x.n)
     low, _ = potrf(z)
-    y = trsm(low, trsm(low, x.adjoint()), trans=ADJOINT).adjoint()
+    y = potrs(low, x.adjoint()).adjoint()
     return x * (b / c) + y * (a - b / c)
 
 

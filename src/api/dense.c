@@ -106,6 +106,47 @@ done:
     return status;
 }
 
+plait_status_t plait_potrs_plan(const plait_comm_t *comm,
+                                const plait_potrs_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[2][2];
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    const plait_potrs_params_t params = {.n = problem->n,
+                                         .n_rhs = problem->n_rhs,
+                                         .block = problem->block,
+                                         .whole = problem->is_whole};
+    plait_array_t args[] = {
+        array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]),
+        array_of(comm, problem->dtype, problem->n, problem->n_rhs, problem->block,
+                 dims[1])};
+    if (problem->is_whole) {
+        dims[1][0] = problem->n_rhs;
+    }
+    PLAIT_TRY(
+        plait_op_plan(&plait_op_potrs, &params, &comm->end, args, &args[1], plan_p));
+done:
+    return status;
+}
+
+plait_status_t plait_potri_plan(const plait_comm_t *comm,
+                                const plait_potri_problem_t *problem,
+                                plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t dims[2];
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    const plait_potri_params_t params = {.n = problem->n, .block = problem->block};
+    const plait_array_t a =
+        array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims);
+    PLAIT_TRY(plait_op_plan(&plait_op_potri, &params, &comm->end, &a, &a, plan_p));
+done:
+    return status;
+}
+
 /* getrf and geqrf: the matrix, an array of so many numbers as the diagonal has, info. */
 static plait_status_t panels_plan(const plait_op_t *op, plait_dtype_t side,
                                   const plait_comm_t *comm,

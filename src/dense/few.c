@@ -499,9 +499,11 @@ static plait_status_t add_plain(const walk_t *w)
         }
         PLAIT_TRY(put_chunk(w, t));
     }
-    PLAIT_TRY(plait_plan_fence(w->plan));
-    PLAIT_TRY(share(w, 0, n_blocks));
-    PLAIT_TRY(plait_plan_fence(w->plan));
+    if (!q->stays) {
+        PLAIT_TRY(plait_plan_fence(w->plan));
+        PLAIT_TRY(share(w, 0, n_blocks));
+        PLAIT_TRY(plait_plan_fence(w->plan));
+    }
 done:
     return status;
 }

@@ -12,6 +12,7 @@ typedef struct {
     int64_t n_rhs;
     int rank;
     char uplo, trans, diag; /* as BLAS has them */
+    bool stays; /* 'N': of x each rank has the rows of its own blocks, no others */
     int a_slot, b_slot, x_slot;
     int sums, pieces; /* work slots, see plait_few_add */
 } plait_few_t;

@@ -1,10 +1,11 @@
 /* c = op(a) b. Without transposition block column k of a times block row k of b is added to c;
  * with it block column k of a makes block row k of c. A triangle's diagonal block is the first
  * to come to its rows of c, so that it can be applied in place. */
+#include "dense/gemm.h"
+
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/params.h"
-#include "dense/sweep.h"
 #include "plait/dense.h"
 #include "plan/op.h"
 
@@ -15,15 +16,8 @@ static const plait_attr_t gemm_attrs[] = {
     PLAIT_ATTR(plait_gemm_params_t, form_c), PLAIT_ATTR_END,
 };
 
-typedef struct {
-    plait_dealt_t a, b, c;
-    bool is_trans, is_lower, is_upper, is_unit; /* of a as it is stored */
-    char trans;
-    bool is_lower_c;
-} gemm_t;
-
 static plait_status_t gemm_of(const plait_gemm_params_t *p,
-                              const plait_problem_t *problem, gemm_t *g)
+                              const plait_problem_t *problem, plait_gemm_t *g)
 {
     plait_status_t status = PLAIT_OK;
     const plait_dealt_t common = {.block = p->block,
@@ -39,7 +33,7 @@ static plait_status_t gemm_of(const plait_gemm_params_t *p,
     PLAIT_CHECK(p->form_c == PLAIT_FORM_GENERAL || p->form_c == PLAIT_FORM_LOWER,
                 PLAIT_ERR_INVALID, "gemm: form_c is %lld, expected 0 or 1",
                 (long long)p->form_c);
-    *g = (gemm_t){
+    *g = (plait_gemm_t){
         .a = common,
         .b = common,
         .c = common,
@@ -73,7 +67,7 @@ typedef struct {
 enum { MAX_PIECES = 3 };
 
 /* Those of block k, in the order in which they are applied. */
-static int pieces_of(const gemm_t *g, int64_t k, piece_t piece[MAX_PIECES])
+static int pieces_of(const plait_gemm_t *g, int64_t k, piece_t piece[MAX_PIECES])
 {
     const int64_t first = plait_dealt_column(&g->a, k), m = g->a.m;
     const int64_t width = plait_dealt_width(&g->a, k), end = first + width;
@@ -95,7 +89,7 @@ static int pieces_of(const gemm_t *g, int64_t k, piece_t piece[MAX_PIECES])
 }
 
 /* Rows of block k that have any of its pieces. */
-static void rows_of(const gemm_t *g, int64_t k, int64_t *first_p, int64_t *end_p)
+static void rows_of(const plait_gemm_t *g, int64_t k, int64_t *first_p, int64_t *end_p)
 {
     const int64_t first = plait_dealt_column(&g->a, k);
     const int64_t end = first + plait_dealt_width(&g->a, k);
@@ -107,7 +101,7 @@ static void rows_of(const gemm_t *g, int64_t k, int64_t *first_p, int64_t *end_p
 /* ---- the walk ---- */
 
 typedef struct {
-    const gemm_t *g;
+    const plait_gemm_t *g;
     plait_plan_t *plan;
     plait_own_t own; /* columns of the result */
     int work_slot;
@@ -132,14 +126,13 @@ static plait_status_t add_piece(walk_t *w, const piece_t *piece,
                                 int64_t panel_column)
 {
     plait_status_t status = PLAIT_OK;
-    const gemm_t *g = w->g;
+    const plait_gemm_t *g = w->g;
     const int64_t dst_row = g->is_trans ? piece->column : piece->row;
     const int64_t dst_end = dst_row + (g->is_trans ? piece->n_columns : piece->n_rows);
-    const plait_rows_t src = {.slot = plait_slot_arg(w->plan, 1),
+    const plait_rows_t src = {.slot = g->b_slot,
                               .ld = g->b.m,
                               .row = g->is_trans ? piece->row : piece->column};
-    const plait_rows_t dst = {
-        .slot = plait_slot_ret(w->plan, 0), .ld = g->c.m, .row = dst_row};
+    const plait_rows_t dst = {.slot = g->c_slot, .ld = g->c.m, .row = dst_row};
     const plait_panel_t part =
         plait_panel_part(panel, plait_dealt_item(&g->a), piece->row - panel_row,
                          piece->n_rows, piece->column - panel_column, piece->n_columns);
@@ -178,7 +171,7 @@ done:
 static plait_status_t add_panel(walk_t *w, int64_t k)
 {
     plait_status_t status = PLAIT_OK;
-    const gemm_t *g = w->g;
+    const plait_gemm_t *g = w->g;
     plait_dealt_t a = g->a;
     plait_panel_t panel;
     piece_t piece[MAX_PIECES];
@@ -193,8 +186,8 @@ static plait_status_t add_panel(walk_t *w, int64_t k)
     }
     a.n_readers = plait_own_readers(
         &w->own, g->is_trans ? column + plait_dealt_width(&a, k) : g->c.m);
-    PLAIT_TRY(plait_dealt_fetch(w->plan, &a, plait_slot_arg(w->plan, 0), k, first,
-                                end - first, w->work_slot, NULL, &panel));
+    PLAIT_TRY(plait_dealt_fetch(w->plan, &a, g->a_slot, k, first, end - first,
+                                w->work_slot, NULL, &panel));
     if (g->is_trans) {
         w->first = w->end = 0; /* its rows are nobody else's */
     }
@@ -208,14 +201,14 @@ done:
 }
 
 /* Rows of c that any panel writes: those behind are zero by the form of op(a). */
-static int64_t written_rows(const gemm_t *g)
+static int64_t written_rows(const plait_gemm_t *g)
 {
     const bool is_upper = g->is_trans ? g->is_lower : g->is_upper;
 
     return (is_upper || g->b.m == 0) ? plait_min(g->c.m, g->b.m) : g->c.m;
 }
 
-static plait_status_t add_walk(const gemm_t *g, const plait_outline_t *outline,
+static plait_status_t add_walk(const plait_gemm_t *g, const plait_outline_t *outline,
                                plait_plan_t *plan)
 {
     plait_status_t status = PLAIT_OK;
@@ -233,6 +226,28 @@ done:
     return status;
 }
 
+plait_status_t plait_gemm_add(plait_plan_t *plan, const plait_gemm_t *given)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_gemm_t g = *given;
+    const bool has_tiles = (g.is_lower || g.is_upper) && g.is_lower_c;
+
+    if (g.c.m > 0 && g.c.n > 0) {
+        const int64_t n_stored = plait_dealt_stored(&g.c);
+        g.a.block = plait_sweep_block(plan->n_ranks, g.a.block, g.a.n, has_tiles);
+        g.c.block = plait_sweep_block(plan->n_ranks, g.c.block, g.c.n, g.is_lower_c);
+        const plait_outline_t outline = {
+            .own = {.d = g.c, .rank = plan->rank, .is_lower = g.is_lower_c},
+            .n_rows = written_rows(&g),
+            .n_stored = n_stored,
+            .src_slot = -1,
+            .dst_slot = g.c_slot};
+        PLAIT_TRY(add_walk(&g, &outline, plan));
+    }
+done:
+    return status;
+}
+
 static plait_status_t gemm_plan(const void *params, const plait_problem_t *problem,
                                 plait_plan_t **plan_p)
 {
@@ -241,7 +256,7 @@ static plait_status_t gemm_plan(const void *params, const plait_problem_t *probl
     plait_status_t status = PLAIT_OK;
     const plait_gemm_params_t *p = params;
     plait_plan_t *plan = NULL;
-    gemm_t g;
+    plait_gemm_t g;
 
     PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(gemm_of(p, problem, &g));
@@ -256,19 +271,10 @@ static plait_status_t gemm_plan(const void *params, const plait_problem_t *probl
     plait_plan_agree(plan, (uint64_t)p->trans);
     plait_plan_agree(plan, (uint64_t)p->form_a);
     plait_plan_agree(plan, (uint64_t)p->form_c);
-    if (g.c.m > 0 && g.c.n > 0) {
-        const int64_t n_stored = plait_dealt_stored(&g.c);
-        const bool has_tiles = (g.is_lower || g.is_upper) && g.is_lower_c;
-        g.a.block = plait_sweep_block(problem->n_ranks, p->block, g.a.n, has_tiles);
-        g.c.block = plait_sweep_block(problem->n_ranks, p->block, g.c.n, g.is_lower_c);
-        const plait_outline_t outline = {
-            .own = {.d = g.c, .rank = problem->rank, .is_lower = g.is_lower_c},
-            .n_rows = written_rows(&g),
-            .n_stored = n_stored,
-            .src_slot = -1,
-            .dst_slot = plait_slot_ret(plan, 0)};
-        PLAIT_TRY(add_walk(&g, &outline, plan));
-    }
+    g.a_slot = plait_slot_arg(plan, 0);
+    g.b_slot = plait_slot_arg(plan, 1);
+    g.c_slot = plait_slot_ret(plan, 0);
+    PLAIT_TRY(plait_gemm_add(plan, &g));
     *plan_p = plan;
     plan = NULL;
 done:

@@ -30,12 +30,12 @@ bool plait_heevd_wants_joint(int64_t n, int n_ranks, plait_choices_t choices)
 }
 
 static plait_status_t ask_grid(const plait_problem_t *problem, const plait_dealt_t *a,
-                               bool has_vectors, plait_joint_t *joint)
+                               const plait_joint_wish_t *wish, plait_joint_t *joint)
 {
     plait_status_t status = PLAIT_OK;
     const plait_caps_t *caps = &problem->caps;
 
-    *joint = plait_joint_describe(a, PLAIT_JOINT_HEEVD, has_vectors, true);
+    *joint = plait_joint_describe(a, wish, true);
     PLAIT_TRY(caps->device->table->grid->heevd_plan(caps->grid, &joint->call,
                                                     &joint->work_bytes));
 done:
@@ -47,6 +47,8 @@ plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
                                      plait_joint_t *joint_p, bool *do_p)
 {
     plait_status_t status = PLAIT_OK;
+    const plait_joint_wish_t wish = {.op = PLAIT_JOINT_HEEVD,
+                                     .has_vectors = has_vectors};
     const bool is_chosen =
         plait_joint_is_chosen(problem->choices, a->n, problem->n_ranks);
     const bool is_wanted =
@@ -54,10 +56,9 @@ plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
 
     *do_p = false;
     if (problem->caps.device != NULL && (is_chosen || is_wanted)) {
-        status =
-            (is_wanted && problem->caps.grid != NULL)
-                ? ask_grid(problem, a, has_vectors, joint_p)
-                : plait_joint_ask(problem, a, PLAIT_JOINT_HEEVD, has_vectors, joint_p);
+        status = (is_wanted && problem->caps.grid != NULL)
+                     ? ask_grid(problem, a, &wish, joint_p)
+                     : plait_joint_ask(problem, a, &wish, joint_p);
         *do_p = status == PLAIT_OK;
     }
     if (status == PLAIT_ERR_UNSUPPORTED && !is_chosen) {
@@ -191,8 +192,9 @@ done:
 static plait_status_t joint_run(const void *params, plait_exec_t *exec)
 {
     const joint_t *p = params;
+    const plait_joint_slots_t slots = {p->matrix, -1, p->q.info};
 
-    return plait_exec_joint(exec, p->matrix, p->q.info, call, params);
+    return plait_exec_joint(exec, &slots, call, params);
 }
 
 static void joint_touch(const void *params, plait_touch_fn_t touch, void *context)

@@ -2,7 +2,9 @@
 
 #include "base/checked.h"
 #include "base/status.h"
+#include "dense/whole.h"
 #include "plan/config.h"
+#include "plan/tiles.h"
 
 /* Columns of a block: cuSolverMg takes 1024 at most. The caller's are kept where they are between
  * the two, so that nothing has to be moved before. */
@@ -35,21 +37,21 @@ static int64_t block_of(const plait_dealt_t *a, bool is_grid)
     return block;
 }
 
-plait_joint_t plait_joint_describe(const plait_dealt_t *a, plait_joint_op_t op,
-                                   bool has_vectors, bool is_grid)
+plait_joint_t plait_joint_describe(const plait_dealt_t *a,
+                                   const plait_joint_wish_t *wish, bool is_grid)
 {
     return (plait_joint_t){.is_grid = is_grid,
-                           .call = {.op = op,
+                           .call = {.op = wish->op,
                                     .n_devices = a->n_ranks,
                                     .dtype = a->dtype,
-                                    .has_vectors = has_vectors,
+                                    .has_vectors = wish->has_vectors,
                                     .n = a->n,
-                                    .block = block_of(a, is_grid)}};
+                                    .block = block_of(a, is_grid),
+                                    .n_rhs = wish->n_rhs}};
 }
 
 plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt_t *a,
-                               plait_joint_op_t op, bool has_vectors,
-                               plait_joint_t *joint_p)
+                               const plait_joint_wish_t *wish, plait_joint_t *joint_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_device_joint_t *table = problem->caps.device->table->joint;
@@ -63,7 +65,7 @@ plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt
                 problem->caps.device->table->name);
     PLAIT_CHECK(problem->n_ranks <= PLAIT_MAX_JOINT, PLAIT_ERR_UNSUPPORTED,
                 "%d devices", problem->n_ranks);
-    *joint_p = plait_joint_describe(a, op, has_vectors, false);
+    *joint_p = plait_joint_describe(a, wish, false);
     for (int r = 0; r < problem->n_ranks; r++) {
         joint_p->call.devices[r] = problem->caps.devices[r];
     }
@@ -117,16 +119,78 @@ done:
     return status;
 }
 
+plait_status_t plait_joint_add_redeal(plait_plan_t *plan, const plait_dealt_t *from,
+                                      int src, const plait_dealt_t *to, int dst,
+                                      bool is_lower)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_move_t move = {0};
+
+    PLAIT_TRY(plait_joint_redeal(plan, from, src, to, dst, is_lower, &move));
+    PLAIT_TRY(plait_plan_move(plan, &move));
+done:
+    plait_move_clear(&move);
+    return status;
+}
+
+plait_status_t plait_joint_add_share(plait_plan_t *plan, int slot)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_move_t move = {0};
+
+    PLAIT_TRY(plait_whole_share(plan, slot, &move));
+    PLAIT_TRY(plait_plan_move(plan, &move));
+done:
+    plait_move_clear(&move);
+    return status;
+}
+
+static plait_status_t info_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    const plait_spot_t info = {.slot = *(const int *)params};
+
+    return plait_tile_zero(tiles, info, sizeof(int32_t));
+}
+
+static void info_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_box_copy_t box = {.row_bytes = sizeof(int32_t)};
+
+    touch(context, true, PLAIT_ANY, *(const int *)params, 0, &box);
+}
+
+static void info_print(const void *params, FILE *file)
+{
+    (void)params;
+    (void)fprintf(file, "an int32");
+}
+
+static const plait_kernel_t info_kernel = {.name = "no outcome yet",
+                                           .tiles = info_tiles,
+                                           .touch = info_touch,
+                                           .print = info_print};
+
+plait_status_t plait_joint_info(plait_plan_t *plan, int *slot_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(plait_plan_add_work(plan, sizeof(int32_t), slot_p));
+    PLAIT_TRY(plait_plan_kernel_copy(plan, &info_kernel, slot_p, sizeof(*slot_p)));
+done:
+    return status;
+}
+
 plait_status_t plait_joint_run(const plait_joint_t *joint, const plait_exec_t *exec,
                                const plait_joint_part_t parts[], void *w,
                                int32_t *info_p)
 {
-    void *a[PLAIT_MAX_JOINT], *work[PLAIT_MAX_JOINT];
+    void *a[PLAIT_MAX_JOINT], *b[PLAIT_MAX_JOINT], *work[PLAIT_MAX_JOINT];
 
     for (int r = 0; r < joint->call.n_devices; r++) {
         a[r] = parts[r].matrix;
+        b[r] = parts[r].rhs;
         work[r] = parts[r].work;
     }
     return exec->device->device->table->joint->run(&joint->call, joint->work_bytes, a,
-                                                   work, w, info_p);
+                                                   b, work, w, info_p);
 }

@@ -29,6 +29,16 @@ typedef struct {
 } plait_potrf_params_t;
 
 typedef struct {
+    int64_t n, n_rhs;
+    int64_t block;
+    int64_t whole; /* as trsm has it */
+} plait_potrs_params_t;
+
+typedef struct {
+    int64_t n, block;
+} plait_potri_params_t;
+
+typedef struct {
     int64_t m, k, n; /* Q is of an m x k matrix, the operand m x n */
     int64_t trans;   /* 0: Q, 1: its adjoint */
     int64_t block;

@@ -484,7 +484,8 @@ static plait_status_t potrf_plan(const void *params, const plait_problem_t *prob
     PLAIT_TRY(plait_dealt_fits(&f.d, &problem->rets[0], "potrf: the factor"));
     PLAIT_TRY(plait_dense_info_fits(&problem->rets[1], "potrf"));
     if (is_joint) {
-        PLAIT_TRY(plait_joint_ask(problem, &f.d, PLAIT_JOINT_POTRF, false, &joint));
+        PLAIT_TRY(plait_joint_ask(
+            problem, &f.d, &(plait_joint_wish_t){.op = PLAIT_JOINT_POTRF}, &joint));
     } else {
         PLAIT_TRY(grid_rows(p, problem, &f.d, &n_rows));
     }

@@ -40,8 +40,9 @@ done:
 static plait_status_t joint_run(const void *params, plait_exec_t *exec)
 {
     const parts_t *p = params;
+    const plait_joint_slots_t slots = {p->there.slot, -1, p->f.info_slot};
 
-    return plait_exec_joint(exec, p->there.slot, p->f.info_slot, call, params);
+    return plait_exec_joint(exec, &slots, call, params);
 }
 
 static void joint_touch(const void *params, plait_touch_fn_t touch, void *context)
@@ -111,8 +112,9 @@ static plait_status_t settle(const void *params, plait_exec_t *exec,
 static plait_status_t settle_run(const void *params, plait_exec_t *exec)
 {
     const parts_t *p = params;
+    const plait_joint_slots_t slots = {p->f.slot, -1, p->f.info_slot};
 
-    return plait_exec_joint(exec, p->f.slot, p->f.info_slot, settle, params);
+    return plait_exec_joint(exec, &slots, settle, params);
 }
 
 static void settle_touch(const void *params, plait_touch_fn_t touch, void *context)
@@ -148,32 +150,6 @@ static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
     return plait_plan_kernel_copy(plan, kernel, p, sizeof(*p));
 }
 
-/* To the deal of the devices, where that is another one, or back; rows above blocks are not moved. */
-static plait_status_t add_redeal(plait_plan_t *plan, const plait_dealt_t *from, int src,
-                                 const plait_dealt_t *to, int dst)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_move_t move = {0};
-
-    PLAIT_TRY(plait_joint_redeal(plan, from, src, to, dst, true, &move));
-    PLAIT_TRY(plait_plan_move(plan, &move));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
-static plait_status_t add_share(plait_plan_t *plan, int slot)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_move_t move = {0};
-
-    PLAIT_TRY(plait_whole_share(plan, slot, &move));
-    PLAIT_TRY(plait_plan_move(plan, &move));
-done:
-    plait_move_clear(&move);
-    return status;
-}
-
 plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *joint,
                                        const plait_factor_t *given)
 {
@@ -194,7 +170,8 @@ plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *
     if (is_moved) {
         PLAIT_TRY(plait_plan_add_work(
             plan, plait_dealt_stored(d) * plait_dealt_ld_bytes(d), &p.there.slot));
-        PLAIT_TRY(add_redeal(plan, &p.f.d, p.there.src_slot, d, p.there.slot));
+        PLAIT_TRY(plait_joint_add_redeal(plan, &p.f.d, p.there.src_slot, d,
+                                         p.there.slot, true));
         p.there.src_slot = p.there.slot;
     }
     p.there.room = plan->slot_bytes[p.there.slot];
@@ -202,11 +179,12 @@ plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *
                                      sizeof(p.there)));
     PLAIT_TRY(add(plan, &joint_kernel, &p));
     if (is_moved) {
-        PLAIT_TRY(add_redeal(plan, d, p.there.slot, &p.f.d, p.f.slot));
+        PLAIT_TRY(
+            plait_joint_add_redeal(plan, d, p.there.slot, &p.f.d, p.f.slot, true));
     }
     PLAIT_TRY(add(plan, &judge_kernel, &p));
     PLAIT_TRY(add(plan, &settle_kernel, &p));
-    PLAIT_TRY(add_share(plan, p.f.info_slot));
+    PLAIT_TRY(plait_joint_add_share(plan, p.f.info_slot));
     PLAIT_TRY(
         plait_plan_kernel_copy(plan, &plait_potrf_finish_kernel, &p.f, sizeof(p.f)));
 done:

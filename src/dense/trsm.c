@@ -2,13 +2,12 @@
  * forwards where op(a) is lower, else backwards. Without transposition block row k of x is solved
  * for and then taken out of the other rows; with it all known rows are taken out of block row k,
  * which is then solved for. Both need nothing but block column k of a. */
+#include "dense/trsm.h"
+
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/few.h"
-#include "dense/params.h"
-#include "dense/sweep.h"
 #include "plait/dense.h"
-#include "plan/op.h"
 
 static const plait_attr_t trsm_attrs[] = {
     PLAIT_ATTR(plait_trsm_params_t, n),
@@ -22,43 +21,45 @@ static const plait_attr_t trsm_attrs[] = {
     PLAIT_ATTR_END,
 };
 
-typedef struct {
-    plait_dealt_t a;
-    plait_own_t own; /* columns of x */
-    char uplo, trans, diag;
-    bool is_forward; /* op(a) is lower */
-} trsm_t;
-
-static plait_status_t check(const plait_trsm_params_t *p)
+static plait_status_t check(const char *name, const plait_trsm_params_t *p)
 {
     plait_status_t status = PLAIT_OK;
     const bool is_trans = p->trans != PLAIT_TRANS_NONE;
 
     PLAIT_CHECK(p->uplo == PLAIT_UPLO_LOWER || p->uplo == PLAIT_UPLO_UPPER,
-                PLAIT_ERR_INVALID, "trsm: uplo is %lld, expected 0 or 1",
+                PLAIT_ERR_INVALID, "%s: uplo is %lld, expected 0 or 1", name,
                 (long long)p->uplo);
     PLAIT_CHECK(p->trans >= PLAIT_TRANS_NONE && p->trans <= PLAIT_TRANS_ADJOINT,
-                PLAIT_ERR_INVALID, "trsm: trans is %lld, expected 0, 1 or 2",
+                PLAIT_ERR_INVALID, "%s: trans is %lld, expected 0, 1 or 2", name,
                 (long long)p->trans);
     PLAIT_CHECK(p->diag == PLAIT_DIAG_NON_UNIT || p->diag == PLAIT_DIAG_UNIT,
-                PLAIT_ERR_INVALID, "trsm: diag is %lld, expected 0 or 1",
+                PLAIT_ERR_INVALID, "%s: diag is %lld, expected 0 or 1", name,
                 (long long)p->diag);
     PLAIT_CHECK(
         p->form == PLAIT_FORM_GENERAL ||
             (p->form == PLAIT_FORM_LOWER && is_trans == (p->uplo == PLAIT_UPLO_UPPER)),
         PLAIT_ERR_INVALID,
-        "trsm: form is %lld, expected 0, or 1 where op(a) is lower triangular",
+        "%s: form is %lld, expected 0, or 1 where op(a) is lower triangular", name,
         (long long)p->form);
     PLAIT_CHECK(p->whole == 0 || (p->whole == 1 && p->form == PLAIT_FORM_GENERAL),
                 PLAIT_ERR_INVALID,
-                "trsm: whole is %lld, expected 0, or 1 for a general right-hand side",
-                (long long)p->whole);
+                "%s: whole is %lld, expected 0, or 1 for a general right-hand side",
+                name, (long long)p->whole);
 done:
     return status;
 }
 
-static plait_status_t trsm_of(const plait_trsm_params_t *p,
-                              const plait_problem_t *problem, trsm_t *t)
+static plait_status_t fits(const char *name, const char *what, const plait_dealt_t *d,
+                           const plait_array_t *array)
+{
+    char text[40];
+
+    (void)snprintf(text, sizeof(text), "%s %s", name, what);
+    return plait_dealt_fits(d, array, text);
+}
+
+plait_status_t plait_trsm_describe(const char *name, const plait_trsm_params_t *p,
+                                   const plait_problem_t *problem, plait_trsm_t *t)
 {
     plait_status_t status = PLAIT_OK;
     const plait_dealt_t a = {.m = p->n,
@@ -73,17 +74,18 @@ static plait_status_t trsm_of(const plait_trsm_params_t *p,
         x.n_ranks = 1;
         x.block = plait_max(p->n_rhs, 1);
     }
-    PLAIT_TRY(check(p));
-    PLAIT_TRY(plait_dealt_fits(&a, &problem->args[0], "trsm operand a"));
-    PLAIT_TRY(plait_dealt_fits(&x, &problem->args[1], "trsm operand b"));
-    PLAIT_TRY(plait_dealt_fits(&x, &problem->rets[0], "trsm result"));
-    *t = (trsm_t){
+    PLAIT_TRY(check(name, p));
+    PLAIT_TRY(fits(name, "operand a", &a, &problem->args[0]));
+    PLAIT_TRY(fits(name, "operand b", &x, &problem->args[1]));
+    PLAIT_TRY(fits(name, "result", &x, &problem->rets[0]));
+    *t = (plait_trsm_t){
         .a = a,
         .own = {.d = x, .rank = problem->rank, .is_lower = p->form == PLAIT_FORM_LOWER},
+        .is_whole = p->whole == 1,
         .uplo = "LU"[p->uplo],
         .trans = "NTC"[p->trans],
         .diag = "NU"[p->diag],
-        .is_forward = (p->uplo == PLAIT_UPLO_LOWER) == (p->trans == PLAIT_TRANS_NONE),
+        .work_slot = -1,
     };
 done:
     return status;
@@ -91,8 +93,7 @@ done:
 
 /* Block k: rows [first, end) are fetched, of which [column, column + width) are the diagonal
  * block and [rest, rest_end) the others. */
-static plait_status_t add_panel(const trsm_t *t, plait_plan_t *plan, int work_slot,
-                                int64_t k)
+static plait_status_t add_panel(const plait_trsm_t *t, plait_plan_t *plan, int64_t k)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t column = plait_dealt_column(&t->a, k);
@@ -102,15 +103,14 @@ static plait_status_t add_panel(const trsm_t *t, plait_plan_t *plan, int work_sl
     const int64_t end = is_lower ? t->a.m : column + width;
     const int64_t rest = is_lower ? column + width : 0;
     const int64_t rest_end = is_lower ? t->a.m : column;
-    const plait_rows_t row = {
-        .slot = plait_slot_ret(plan, 0), .ld = t->a.m, .row = column};
+    const plait_rows_t row = {.slot = t->x_slot, .ld = t->a.m, .row = column};
     const plait_rows_t others = {.slot = row.slot, .ld = row.ld, .row = rest};
     plait_dealt_t a = t->a;
     plait_panel_t panel;
 
     a.n_readers = plait_own_readers(&t->own, column + width);
-    PLAIT_TRY(plait_dealt_fetch(plan, &a, plait_slot_arg(plan, 0), k, first,
-                                end - first, work_slot, NULL, &panel));
+    PLAIT_TRY(plait_dealt_fetch(plan, &a, t->a_slot, k, first, end - first,
+                                t->work_slot, NULL, &panel));
     const plait_triangle_t triangle = {
         .own = t->own,
         .part = plait_panel_part(&panel, item, column - first, width, 0, width),
@@ -143,27 +143,34 @@ done:
     return status;
 }
 
-static plait_status_t add_walk(const trsm_t *t, const plait_outline_t *outline,
+static plait_status_t add_walk(plait_trsm_t *t, const plait_outline_t *outline,
                                plait_plan_t *plan)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t n_blocks = plait_dealt_n_blocks(&t->a);
-    int work_slot = -1;
+    const bool is_forward = (t->uplo == 'L') == (t->trans == 'N'); /* op(a) is lower */
 
-    PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_panel_bytes(plan, &t->a, t->a.m),
-                                  &work_slot));
-    PLAIT_TRY(plait_sweep_fence(plan));
-    PLAIT_TRY(plait_sweep_outline(plan, outline));
-    for (int64_t i = 0; i < n_blocks; i++) {
-        PLAIT_TRY(add_panel(t, plan, work_slot, t->is_forward ? i : n_blocks - 1 - i));
+    if (t->work_slot < 0) {
+        PLAIT_TRY(plait_plan_add_work(
+            plan, plait_dealt_panel_bytes(plan, &t->a, t->a.m), &t->work_slot));
     }
-    PLAIT_TRY(plait_sweep_fence(plan));
+    if (t->b_slot != t->x_slot) {
+        PLAIT_TRY(plait_sweep_outline(plan, outline));
+    }
+    for (int64_t i = 0; i < n_blocks; i++) {
+        PLAIT_TRY(add_panel(t, plan, is_forward ? i : n_blocks - 1 - i));
+    }
 done:
     return status;
 }
 
-/* A whole right-hand side, and several ranks. */
-static plait_status_t add_few(const trsm_t *t, plait_plan_t *plan)
+/* A whole right-hand side, and several ranks: these steps have fences of their own. */
+static bool is_few(const plait_plan_t *plan, const plait_trsm_t *t)
+{
+    return t->is_whole && plan->n_ranks > 1;
+}
+
+static plait_status_t add_few(const plait_trsm_t *t, plait_plan_t *plan)
 {
     const plait_few_t few = {.a = t->a,
                              .n_rhs = t->own.d.n,
@@ -171,15 +178,18 @@ static plait_status_t add_few(const trsm_t *t, plait_plan_t *plan)
                              .uplo = t->uplo,
                              .trans = t->trans,
                              .diag = t->diag,
-                             .a_slot = plait_slot_arg(plan, 0),
-                             .b_slot = plait_slot_arg(plan, 1),
-                             .x_slot = plait_slot_ret(plan, 0)};
+                             .stays = t->stays,
+                             .a_slot = t->a_slot,
+                             .b_slot = t->b_slot,
+                             .x_slot = t->x_slot};
 
     return plait_few_add(plan, &few);
 }
 
-static plait_status_t add_dealt(trsm_t *t, plait_plan_t *plan)
+static plait_status_t add_dealt(plait_trsm_t *t, plait_plan_t *plan)
 {
+    plait_status_t status = PLAIT_OK;
+    const plait_trsm_t given = *t;
     plait_dealt_t *x = &t->own.d;
     const int64_t n_stored = plait_dealt_stored(x);
     /* one column: tiles and gemv take two thirds of the time of BLAS's own trsm */
@@ -191,9 +201,30 @@ static plait_status_t add_dealt(trsm_t *t, plait_plan_t *plan)
     const plait_outline_t outline = {.own = t->own,
                                      .n_rows = t->a.n,
                                      .n_stored = n_stored,
-                                     .src_slot = plait_slot_arg(plan, 1),
-                                     .dst_slot = plait_slot_ret(plan, 0)};
-    return add_walk(t, &outline, plan);
+                                     .src_slot = t->b_slot,
+                                     .dst_slot = t->x_slot};
+    PLAIT_TRY(add_walk(t, &outline, plan));
+    t->a = given.a;
+    t->own = given.own;
+done:
+    return status;
+}
+
+static bool is_empty(const plait_trsm_t *t)
+{
+    return t->a.n == 0 || t->own.d.n == 0;
+}
+
+plait_status_t plait_trsm_fence(plait_plan_t *plan, const plait_trsm_t *t)
+{
+    return (is_empty(t) || is_few(plan, t)) ? PLAIT_OK : plait_sweep_fence(plan);
+}
+
+plait_status_t plait_trsm_add(plait_plan_t *plan, plait_trsm_t *t)
+{
+    return is_empty(t)       ? PLAIT_OK
+           : is_few(plan, t) ? add_few(t, plan)
+                             : add_dealt(t, plan);
 }
 
 static plait_status_t trsm_plan(const void *params, const plait_problem_t *problem,
@@ -202,10 +233,10 @@ static plait_status_t trsm_plan(const void *params, const plait_problem_t *probl
     plait_status_t status = PLAIT_OK;
     const plait_trsm_params_t *p = params;
     plait_plan_t *plan = NULL;
-    trsm_t t;
+    plait_trsm_t t;
 
     PLAIT_TRY(plait_dense_require(problem));
-    PLAIT_TRY(trsm_of(p, problem, &t));
+    PLAIT_TRY(plait_trsm_describe("trsm", p, problem, &t));
     PLAIT_TRY(plait_plan_create(
         problem, &plan, "trsm %s %lld for %lld columns%s, a %s%s %c in blocks of %lld",
         plait_dtype_name(t.a.dtype), (long long)p->n, (long long)p->n_rhs,
@@ -222,10 +253,12 @@ static plait_status_t trsm_plan(const void *params, const plait_problem_t *probl
     plait_plan_agree(plan, (uint64_t)p->diag);
     plait_plan_agree(plan, (uint64_t)p->form);
     plait_plan_agree(plan, (uint64_t)p->whole);
-    if (p->n > 0 && p->n_rhs > 0) {
-        PLAIT_TRY((p->whole == 1 && plan->n_ranks > 1) ? add_few(&t, plan)
-                                                       : add_dealt(&t, plan));
-    }
+    t.a_slot = plait_slot_arg(plan, 0);
+    t.b_slot = plait_slot_arg(plan, 1);
+    t.x_slot = plait_slot_ret(plan, 0);
+    PLAIT_TRY(plait_trsm_fence(plan, &t));
+    PLAIT_TRY(plait_trsm_add(plan, &t));
+    PLAIT_TRY(plait_trsm_fence(plan, &t));
     *plan_p = plan;
     plan = NULL;
 done:

@@ -381,6 +381,22 @@ enum {
          (plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row, int column, \
           plait_cusolver_mg_matrix_t matrix, int compute, void *work[],                \
           int64_t n_work, int *info))                                                  \
+    _row(CUSOLVER_MG, int, cusolverMgPotrs_bufferSize,                                 \
+         (plait_cusolver_mg_t solver, int uplo, int n, int n_rhs, void *a[], int row,  \
+          int column, plait_cusolver_mg_matrix_t matrix, void *b[], int row_b,         \
+          int column_b, plait_cusolver_mg_matrix_t rhs, int compute, int64_t *n_work)) \
+    _row(CUSOLVER_MG, int, cusolverMgPotrs,                                            \
+         (plait_cusolver_mg_t solver, int uplo, int n, int n_rhs, void *a[], int row,  \
+          int column, plait_cusolver_mg_matrix_t matrix, void *b[], int row_b,         \
+          int column_b, plait_cusolver_mg_matrix_t rhs, int compute, void *work[],     \
+          int64_t n_work, int *info))                                                  \
+    _row(CUSOLVER_MG, int, cusolverMgPotri_bufferSize,                                 \
+         (plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row, int column, \
+          plait_cusolver_mg_matrix_t matrix, int compute, int64_t *n_work))            \
+    _row(CUSOLVER_MG, int, cusolverMgPotri,                                            \
+         (plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row, int column, \
+          plait_cusolver_mg_matrix_t matrix, int compute, void *work[],                \
+          int64_t n_work, int *info))                                                  \
                                                                                        \
     _row(CUSOLVER_MP, int, cusolverMpCreate,                                           \
          (plait_cusolver_mp_t * solver, int id, plait_cu_stream_t stream))             \

@@ -1,4 +1,4 @@
-/* Eigenvalues and Cholesky factors by several CUDA devices as one: cuSolverMg, which one thread calls for
+/* Eigenvalues, Cholesky factors and what is made of them by several CUDA devices as one: cuSolverMg, which one thread calls for
  * all of them, and which makes what device is current another one. What it needs for a set of devices is
  * made once and stays; one call at a time is under way, of all sets. */
 #include "base/alloc.h"
@@ -196,57 +196,92 @@ static set_t *find(const plait_joint_problem_t *p)
 
 /* A call's arguments: extents are of 32 bits. */
 typedef struct {
-    int n, type, type_w;
-    plait_cusolver_mg_matrix_t matrix;
+    int n, n_rhs, type, type_w;
+    plait_cusolver_mg_matrix_t matrix, rhs; /* rhs: of potrs */
+    void **a, **b, *w;
     int64_t n_work; /* elements on each device */
 } call_t;
 
 static const char *name_of(const plait_joint_problem_t *p)
 {
-    return (p->op == PLAIT_JOINT_POTRF) ? "potrf" : "syevd";
+    static const char *const names[] = {[PLAIT_JOINT_HEEVD] = "syevd",
+                                        [PLAIT_JOINT_POTRF] = "potrf",
+                                        [PLAIT_JOINT_POTRS] = "potrs",
+                                        [PLAIT_JOINT_POTRI] = "potri"};
+
+    return names[p->op];
+}
+
+static plait_status_t describe_one(const set_t *set, const plait_joint_problem_t *p,
+                                   int64_t n_columns, const call_t *c,
+                                   plait_cusolver_mg_matrix_t *matrix_p)
+{
+    return must(set,
+                set->cuda->cusolverMgCreateMatrixDesc(matrix_p, p->n, n_columns, p->n,
+                                                      p->block, c->type, set->grid),
+                "describing a matrix");
 }
 
 static plait_status_t describe(const set_t *set, const plait_joint_problem_t *p,
                                call_t *c)
 {
     plait_status_t status = PLAIT_OK;
+    const int64_t n_most = plait_max(p->n, p->n_rhs);
 
-    PLAIT_CHECK(p->n <= INT_MAX, PLAIT_ERR_UNSUPPORTED,
-                "cuSolverMg: %lld columns, which 32 bits do not hold", (long long)p->n);
+    PLAIT_CHECK(n_most <= INT_MAX, PLAIT_ERR_UNSUPPORTED,
+                "cuSolverMg: %lld columns, which 32 bits do not hold",
+                (long long)n_most);
     PLAIT_TRY(plait_int_of(p->n, &c->n));
+    PLAIT_TRY(plait_int_of(p->n_rhs, &c->n_rhs));
     c->type = plait_cuda_type(p->dtype);
     c->type_w = plait_cuda_real_type(p->dtype);
-    PLAIT_TRY(must(set,
-                   set->cuda->cusolverMgCreateMatrixDesc(&c->matrix, p->n, p->n, p->n,
-                                                         p->block, c->type, set->grid),
-                   "describing a matrix"));
+    PLAIT_TRY(describe_one(set, p, p->n, c, &c->matrix));
+    if (p->op == PLAIT_JOINT_POTRS) {
+        PLAIT_TRY(describe_one(set, p, p->n_rhs, c, &c->rhs));
+    }
 done:
     return status;
 }
 
 static void forget(const set_t *set, call_t *c)
 {
-    if (c->matrix != NULL) {
-        (void)set->cuda->cusolverMgDestroyMatrixDesc(c->matrix);
-        c->matrix = NULL;
+    plait_cusolver_mg_matrix_t *all[] = {&c->matrix, &c->rhs};
+
+    for (int i = 0; i < 2; i++) {
+        if (*all[i] != NULL) {
+            (void)set->cuda->cusolverMgDestroyMatrixDesc(*all[i]);
+            *all[i] = NULL;
+        }
     }
 }
 
+static int size_of(const set_t *set, const plait_joint_problem_t *p, call_t *c)
+{
+    const plait_cuda_t *cuda = set->cuda;
+    const int uplo = PLAIT_CUBLAS_LOWER;
+
+    return (p->op == PLAIT_JOINT_POTRF)
+               ? cuda->cusolverMgPotrf_bufferSize(set->solver, uplo, c->n, c->a, 1, 1,
+                                                  c->matrix, c->type, &c->n_work)
+           : (p->op == PLAIT_JOINT_POTRS)
+               ? cuda->cusolverMgPotrs_bufferSize(set->solver, uplo, c->n, c->n_rhs,
+                                                  c->a, 1, 1, c->matrix, c->b, 1, 1,
+                                                  c->rhs, c->type, &c->n_work)
+           : (p->op == PLAIT_JOINT_POTRI)
+               ? cuda->cusolverMgPotri_bufferSize(set->solver, uplo, c->n, c->a, 1, 1,
+                                                  c->matrix, c->type, &c->n_work)
+               : cuda->cusolverMgSyevd_bufferSize(set->solver, p->has_vectors, uplo,
+                                                  c->n, c->a, 1, 1, c->matrix, c->w,
+                                                  c->type_w, c->type, &c->n_work);
+}
+
 /* Bytes on each device. */
-static plait_status_t ask(const set_t *set, const plait_joint_problem_t *p, void *a[],
-                          void *w, call_t *c, int64_t *work_bytes_p)
+static plait_status_t ask(const set_t *set, const plait_joint_problem_t *p, call_t *c,
+                          int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_cuda_t *cuda = set->cuda;
-    const int result =
-        (p->op == PLAIT_JOINT_POTRF)
-            ? cuda->cusolverMgPotrf_bufferSize(set->solver, PLAIT_CUBLAS_LOWER, c->n, a,
-                                               1, 1, c->matrix, c->type, &c->n_work)
-            : cuda->cusolverMgSyevd_bufferSize(
-                  set->solver, p->has_vectors, PLAIT_CUBLAS_LOWER, c->n, a, 1, 1,
-                  c->matrix, w, c->type_w, c->type, &c->n_work);
 
-    PLAIT_TRY(must(set, result, "asking for the size of work memory"));
+    PLAIT_TRY(must(set, size_of(set, p, c), "asking for the size of work memory"));
     PLAIT_CHECK(c->n_work >= 0 &&
                     plait_mul(c->n_work, plait_dtype_bytes(p->dtype), work_bytes_p),
                 PLAIT_ERR_OVERFLOW, "cuSolverMg: %s wants %lld numbers", name_of(p),
@@ -259,49 +294,57 @@ static plait_status_t plan_on(const set_t *set, const plait_joint_problem_t *p,
                               int64_t *work_bytes_p)
 {
     plait_status_t status = PLAIT_OK;
-    call_t c = {.matrix = NULL};
     void *places[PLAIT_MAX_JOINT];
     double w = 0;
+    call_t c = {.a = places, .b = places, .w = &w};
 
     for (int i = 0; i < set->n; i++) {
         places[i] = (void *)(uintptr_t)set->places[i];
     }
     PLAIT_TRY(describe(set, p, &c));
-    PLAIT_TRY(ask(set, p, places, &w, &c, work_bytes_p));
+    PLAIT_TRY(ask(set, p, &c, work_bytes_p));
 done:
     forget(set, &c);
     return status;
 }
 
-static int call(const set_t *set, const plait_joint_problem_t *p, void *a[],
-                void *work[], void *w, const call_t *c, int *info_p)
+static int call(const set_t *set, const plait_joint_problem_t *p, const call_t *c,
+                void *work[], int *info_p)
 {
     const plait_cuda_t *cuda = set->cuda;
+    const int uplo = PLAIT_CUBLAS_LOWER;
 
     return (p->op == PLAIT_JOINT_POTRF)
-               ? cuda->cusolverMgPotrf(set->solver, PLAIT_CUBLAS_LOWER, c->n, a, 1, 1,
-                                       c->matrix, c->type, work, c->n_work, info_p)
-               : cuda->cusolverMgSyevd(set->solver, p->has_vectors, PLAIT_CUBLAS_LOWER,
-                                       c->n, a, 1, 1, c->matrix, w, c->type_w, c->type,
-                                       work, c->n_work, info_p);
+               ? cuda->cusolverMgPotrf(set->solver, uplo, c->n, c->a, 1, 1, c->matrix,
+                                       c->type, work, c->n_work, info_p)
+           : (p->op == PLAIT_JOINT_POTRS)
+               ? cuda->cusolverMgPotrs(set->solver, uplo, c->n, c->n_rhs, c->a, 1, 1,
+                                       c->matrix, c->b, 1, 1, c->rhs, c->type, work,
+                                       c->n_work, info_p)
+           : (p->op == PLAIT_JOINT_POTRI)
+               ? cuda->cusolverMgPotri(set->solver, uplo, c->n, c->a, 1, 1, c->matrix,
+                                       c->type, work, c->n_work, info_p)
+               : cuda->cusolverMgSyevd(set->solver, p->has_vectors, uplo, c->n, c->a, 1,
+                                       1, c->matrix, c->w, c->type_w, c->type, work,
+                                       c->n_work, info_p);
 }
 
+/* c: where its arrays are. */
 static plait_status_t run_on(set_t *set, const plait_joint_problem_t *p,
-                             int64_t work_bytes, void *a[], void *work[], void *w,
+                             int64_t work_bytes, call_t *c, void *work[],
                              int32_t *info_p)
 {
     plait_status_t status = PLAIT_OK, waited = PLAIT_OK;
-    call_t c = {.matrix = NULL};
     int64_t needed = 0;
     int info = 0, result = 0;
 
-    PLAIT_TRY(describe(set, p, &c));
-    PLAIT_TRY(ask(set, p, a, w, &c, &needed));
+    PLAIT_TRY(describe(set, p, c));
+    PLAIT_TRY(ask(set, p, c, &needed));
     PLAIT_CHECK(needed <= work_bytes, PLAIT_ERR_INTERNAL,
                 "cuSolverMg: %s wants %lld bytes on each device, and wanted %lld "
                 "when it was planned",
                 name_of(p), (long long)needed, (long long)work_bytes);
-    result = call(set, p, a, work, w, &c, &info);
+    result = call(set, p, c, work, &info);
     waited = wait_for_all(set); /* also then: who waits gets its memory back */
     PLAIT_TRY(must(set, result, name_of(p)));
     PLAIT_TRY(waited);
@@ -309,7 +352,7 @@ static plait_status_t run_on(set_t *set, const plait_joint_problem_t *p,
                 name_of(p), -info);
     *info_p = info;
 done:
-    forget(set, &c);
+    forget(set, c);
     return status;
 }
 
@@ -355,11 +398,13 @@ done:
 }
 
 static plait_status_t joint_run(const plait_joint_problem_t *p, int64_t work_bytes,
-                                void *const a[], void *const work[], void *w,
-                                int32_t *info_p)
+                                void *const a[], void *const b[], void *const work[],
+                                void *w, int32_t *info_p)
 {
     plait_status_t status = PLAIT_OK;
-    void *matrix[PLAIT_MAX_JOINT], *room[PLAIT_MAX_JOINT]; /* not const there */
+    /* not const there */
+    void *matrix[PLAIT_MAX_JOINT], *rhs[PLAIT_MAX_JOINT], *room[PLAIT_MAX_JOINT];
+    call_t c = {.a = matrix, .b = rhs, .w = w};
     set_t *set = NULL;
     bool has_begun = false;
 
@@ -369,8 +414,9 @@ static plait_status_t joint_run(const plait_joint_problem_t *p, int64_t work_byt
     PLAIT_CHECK(set != NULL, PLAIT_ERR_INTERNAL,
                 "cuSolverMg: a call that was not planned");
     memcpy(matrix, a, (size_t)set->n * sizeof(a[0]));
+    memcpy(rhs, b, (size_t)set->n * sizeof(b[0]));
     memcpy(room, work, (size_t)set->n * sizeof(work[0]));
-    PLAIT_TRY(run_on(set, p, work_bytes, matrix, room, w, info_p));
+    PLAIT_TRY(run_on(set, p, work_bytes, &c, room, info_p));
 done:
     if (has_begun) {
         end(p);

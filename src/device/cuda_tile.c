@@ -59,7 +59,8 @@ static plait_status_t launch(plait_cuda_state_t *state, plait_stream_t stream,
                                         .fill = fill,
                                         .value = (int32_t)t->k,
                                         .n_parts = is_complex(t->dtype) ? 2 : 1,
-                                        .is_real = t->diag == 'R'};
+                                        .is_real = t->diag == 'R',
+                                        .is_unit = t->diag == 'U'};
 
     return plait_cuda_launch(state, stream, is_single(t->dtype) ? of_single : of_double,
                              n_blocks_of(t->m * t->n), &params);

@@ -84,7 +84,7 @@ typedef enum {
      * c, which else is destroyed. None found: *info is set where it was 0. */
     PLAIT_TILE_HEEVD,
     /* c[i, j] = a[i, j] for row + j <= i < k, else 0; of the first of these only the real part (diag
-     * 'R'). a may be c. */
+     * 'R'), or 1 ('U'). a may be c. */
     PLAIT_TILE_TRIM,
     PLAIT_TILE_SPOIL, /* c[i, j] = NaN for i >= row + j, where *info is not 0 */
     /* *info = k where it was 0 and one of c[i, j], i >= row + j, is not finite; then these are 0 */
@@ -190,7 +190,9 @@ enum { PLAIT_MAX_JOINT = 16 };
 /* What they do with a matrix, of which the lower triangle is read. */
 typedef enum {
     PLAIT_JOINT_HEEVD, /* its eigenvalues, ascending; and vectors in its place */
-    PLAIT_JOINT_POTRF  /* L in the place of its lower triangle; above, anything */
+    PLAIT_JOINT_POTRF, /* L in the place of its lower triangle; above, anything */
+    PLAIT_JOINT_POTRS, /* (L L^H)^-1 b in the place of b, where it is L */
+    PLAIT_JOINT_POTRI /* the lower triangle of (L L^H)^-1 in that of L; above, anything */
 } plait_joint_op_t;
 
 /* An n x n Hermitian matrix, column-major of leading dimension n, dealt out to devices: block k of
@@ -203,6 +205,8 @@ typedef struct {
     plait_dtype_t dtype; /* float32, float64, complex64 or complex128 */
     bool has_vectors;    /* of HEEVD */
     int64_t n, block;
+    int64_t
+        n_rhs; /* of POTRS: b is n x n_rhs and dealt out alike; devices may have none of it */
 } plait_joint_problem_t;
 
 /* What several devices of one process do as one: called for all of them by one thread, inside or
@@ -211,11 +215,12 @@ typedef struct {
     /* Device memory that each wants besides. UNSUPPORTED: why they do not. Makes and keeps what the
      * library needs; called while planning. */
     plait_status_t (*plan)(const plait_joint_problem_t *problem, int64_t *work_bytes_p);
-    /* Eigenvalues to w, which is in host memory; POTRF has none. What comes before it is done when
-     * it is called, and all of this when it returns, also where it fails. *info_p: not 0, none were
-     * found, or the order of the leading minor that is not positive. */
+    /* Eigenvalues to w, which is in host memory; only HEEVD has it, and only POTRS has b. What comes
+     * before it is done when it is called, and all of this when it returns, also where it fails.
+     * *info_p: not 0, none were found, the order of the leading minor that is not positive, or of the
+     * diagonal element that is 0. */
     plait_status_t (*run)(const plait_joint_problem_t *problem, int64_t work_bytes,
-                          void *const a[], void *const work[], void *w,
+                          void *const a[], void *const b[], void *const work[], void *w,
                           int32_t *info_p);
 } plait_device_joint_t;
 

@@ -22,6 +22,8 @@
     _op(heevd)                 \
     _op(ormqr)                 \
     _op(potrf)                 \
+    _op(potri)                 \
+    _op(potrs)                 \
     _op(recv)                  \
     _op(redistribute)          \
     _op(reduce)                \

@@ -109,7 +109,7 @@ static bool come(plait_exec_t *exec, letter_t *mine)
     return may_call;
 }
 
-plait_status_t plait_exec_joint(plait_exec_t *exec, int matrix_slot, int info_slot,
+plait_status_t plait_exec_joint(plait_exec_t *exec, const plait_joint_slots_t *slots,
                                 plait_joint_fn_t call, const void *params)
 {
     plait_device_run_t *run = exec->device;
@@ -120,9 +120,11 @@ plait_status_t plait_exec_joint(plait_exec_t *exec, int matrix_slot, int info_sl
         goto done;
     }
     if (run->failure == PLAIT_OK) {
-        mine.part = (plait_joint_part_t){.matrix = exec->slot[matrix_slot],
-                                         .work = exec->scratch};
-        (void)plait_device_failed(run, read_word(exec, info_slot, &mine.part.found));
+        mine.part = (plait_joint_part_t){
+            .matrix = exec->slot[slots->matrix],
+            .rhs = (slots->rhs >= 0) ? exec->slot[slots->rhs] : NULL,
+            .work = exec->scratch};
+        (void)plait_device_failed(run, read_word(exec, slots->info, &mine.part.found));
     }
     if (!come(exec, &mine)) {
         goto done;

@@ -1,5 +1,5 @@
-/* What check devices do as one, on the gathered matrix: eigenvalues by LAPACK, Cholesky factors by a loop. The caller's thread does it at once:
- * so it sees whatever a stream has not come to. */
+/* What check devices do as one, on the gathered matrix: eigenvalues by LAPACK, Cholesky factors and what is made
+ * of them by loops. The caller's thread does it at once: so it sees whatever a stream has not come to. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "check_device_parts.h"
@@ -28,6 +28,15 @@ static plait_dealt_t deal_of(const plait_joint_problem_t *h)
                            .dtype = h->dtype};
 }
 
+/* Of the right-hand side. */
+static plait_dealt_t deal_of_rhs(const plait_joint_problem_t *h)
+{
+    plait_dealt_t d = deal_of(h);
+
+    d.n = h->n_rhs;
+    return d;
+}
+
 static int64_t work_bytes_of(const plait_joint_problem_t *h)
 {
     return 16 * h->n + 48 * h->n_devices;
@@ -37,7 +46,8 @@ static uint64_t hash_of(const plait_joint_problem_t *h)
 {
     const uint64_t words[] = {77 + (uint64_t)h->op, (uint64_t)h->n,
                               (uint64_t)h->block,   (uint64_t)h->dtype,
-                              h->has_vectors,       (uint64_t)h->n_devices};
+                              h->has_vectors,       (uint64_t)h->n_devices,
+                              (uint64_t)h->n_rhs};
     uint64_t hash = 0;
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -57,8 +67,9 @@ plait_status_t check_device_joint_plan(const plait_joint_problem_t *h,
     PLAIT_TRY(check_device_count_free_call(first, "plan of several"));
     PLAIT_TRY(plait_blas_require());
     if (h->n_devices > PLAIT_MAX_JOINT || h->n < 1 ||
-        plait_dealt_n_blocks(&d) < h->n_devices) {
-        check_device_fault(first, "a device without a block");
+        plait_dealt_n_blocks(&d) < h->n_devices ||
+        (h->op == PLAIT_JOINT_POTRS) != (h->n_rhs > 0)) {
+        check_device_fault(first, "a device without a block, or no right-hand side");
     }
     for (int i = 0; i < h->n_devices; i++) {
         for (int k = 0; k < i; k++) {
@@ -75,9 +86,9 @@ done:
 
 /* What the library may take for granted. */
 static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *const a[],
-                  void *const work[], const void *w)
+                  void *const b[], void *const work[], const void *w)
 {
-    const plait_dealt_t d = deal_of(h);
+    const plait_dealt_t d = deal_of(h), rhs = deal_of_rhs(h);
 
     if (!check_device_mark(h->devices[0], hash_of(h)) ||
         work_bytes < work_bytes_of(h)) {
@@ -92,6 +103,11 @@ static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *cons
         check_device_need_live(device, "a matrix of several", a[i],
                                plait_dealt_stored(&d) * plait_dealt_ld_bytes(&d));
         check_device_need_live(device, "work of several", work[i], work_bytes);
+        if (h->op == PLAIT_JOINT_POTRS) {
+            check_device_need_live(device, "a right-hand side of several", b[i],
+                                   plait_dealt_stored(&rhs) *
+                                       plait_dealt_ld_bytes(&rhs));
+        }
         lock(device);
         if (state_of(device)->n_pending > 0) {
             check_device_fault(device, "is not idle when several work");
@@ -101,17 +117,16 @@ static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *cons
 }
 
 /* Columns between the devices and a matrix that is whole. */
-static void transfer(const plait_joint_problem_t *h, char *const view[], char *whole,
+static void transfer(const plait_dealt_t *d, char *const view[], char *whole,
                      bool is_back)
 {
-    const plait_dealt_t d = deal_of(h);
-    const int64_t ld = plait_dealt_ld_bytes(&d);
+    const int64_t ld = plait_dealt_ld_bytes(d);
 
-    for (int64_t k = 0; k < plait_dealt_n_blocks(&d); k++) {
-        char *there = view[plait_dealt_owner(&d, k)] + plait_dealt_at(&d, k, 0);
-        char *here = whole + plait_dealt_column(&d, k) * ld;
+    for (int64_t k = 0; k < plait_dealt_n_blocks(d); k++) {
+        char *there = view[plait_dealt_owner(d, k)] + plait_dealt_at(d, k, 0);
+        char *here = whole + plait_dealt_column(d, k) * ld;
         memcpy(is_back ? there : here, is_back ? here : there,
-               (size_t)(plait_dealt_width(&d, k) * ld));
+               (size_t)(plait_dealt_width(d, k) * ld));
     }
 }
 
@@ -132,62 +147,109 @@ static int64_t by_lapack(const plait_joint_problem_t *h, void *a, void *w)
     return info;
 }
 
-static int64_t by_loop(const plait_joint_problem_t *h, void *a)
+static double complex *matrix_of_numbers(plait_dtype_t dtype, int64_t n, const void *x)
 {
-    const int64_t n_all = h->n * h->n;
-    double complex *m = plait_alloc(n_all, sizeof(*m));
+    double complex *z = plait_alloc(n + 1, sizeof(*z));
 
-    for (int64_t i = 0; i < n_all; i++) {
-        m[i] = plait_scalar_get(h->dtype, a, i);
+    for (int64_t i = 0; i < n; i++) {
+        z[i] = plait_scalar_get(dtype, x, i);
     }
-    const int64_t info = cholesky_passing(h->n, m);
-    for (int64_t i = 0; i < n_all; i++) {
-        plait_scalar_put(h->dtype, a, i, m[i]);
+    return z;
+}
+
+static void put_numbers(plait_dtype_t dtype, int64_t n, const double complex *z,
+                        void *x)
+{
+    for (int64_t i = 0; i < n; i++) {
+        plait_scalar_put(dtype, x, i, z[i]);
     }
+}
+
+/* potrf, potri or, of b, potrs. */
+static int64_t by_loop(const plait_joint_problem_t *h, void *a, void *b)
+{
+    const int64_t n = h->n, n_all = n * n;
+    double complex *m = matrix_of_numbers(h->dtype, n_all, a);
+    double complex *x = matrix_of_numbers(h->dtype, n * h->n_rhs, b);
+    double complex *inverse = plait_alloc(n_all, sizeof(*inverse));
+    int64_t info = 0;
+
+    if (h->op == PLAIT_JOINT_POTRF) {
+        info = cholesky_passing(n, m);
+        put_numbers(h->dtype, n_all, m, a);
+    } else if (h->op == PLAIT_JOINT_POTRI) {
+        info = cholesky_invert(n, m, inverse);
+        put_numbers(h->dtype, n_all, inverse, a);
+    }
+    for (int64_t j = 0; j < h->n_rhs; j++) {
+        cholesky_solve(n, m, x + j * n);
+    }
+    put_numbers(h->dtype, n * h->n_rhs, x, b);
     plait_free(m);
+    plait_free(x);
+    plait_free(inverse);
     return info;
 }
 
-/* Work and what is behind the columns are the library's; so is everything where it finds none. */
-static void spoil(const plait_joint_problem_t *h, int64_t work_bytes,
-                  char *const view[], void *const work[], bool is_all)
+/* What is behind the columns is the library's; so is everything where it finds none. */
+static void spoil(const plait_dealt_t *d, char *const view[], bool is_all)
 {
-    const plait_dealt_t d = deal_of(h);
-    const int64_t ld = plait_dealt_ld_bytes(&d);
+    const int64_t ld = plait_dealt_ld_bytes(d);
 
-    for (int i = 0; i < h->n_devices; i++) {
-        const int64_t first = is_all ? 0 : plait_dealt_owned(&d, i);
-        memset(check_device_view(h->devices[i], work[i]), 0xa7, (size_t)work_bytes);
+    for (int i = 0; i < d->n_ranks; i++) {
+        const int64_t first = is_all ? 0 : plait_dealt_owned(d, i);
         memset(view[i] + first * ld, 0xa7,
-               (size_t)((plait_dealt_stored(&d) - first) * ld));
+               (size_t)((plait_dealt_stored(d) - first) * ld));
     }
+}
+
+/* A factor that is read, or a matrix and its result. */
+static int64_t work_on(const plait_joint_problem_t *h, char *const a[], char *const b[],
+                       void *w)
+{
+    const plait_dealt_t d = deal_of(h), rhs = deal_of_rhs(h);
+    const bool is_potrs = h->op == PLAIT_JOINT_POTRS;
+    const bool has_result = h->op != PLAIT_JOINT_HEEVD || h->has_vectors;
+    const int32_t ordered = atomic_load(&ordered_info);
+    char *whole = plait_alloc(h->n * h->n, plait_dealt_item(&d));
+    char *whole_rhs = plait_alloc(h->n * h->n_rhs + 1, plait_dealt_item(&d));
+
+    transfer(&d, a, whole, false);
+    transfer(&rhs, b, whole_rhs, false);
+    int64_t info = (h->op == PLAIT_JOINT_HEEVD) ? by_lapack(h, whole, w)
+                                                : by_loop(h, whole, whole_rhs);
+    info = (ordered != 0) ? ordered : info;
+    const bool is_found = has_result && info == 0;
+    if (is_potrs) {
+        spoil(&rhs, b, !is_found);
+        transfer(&rhs, b, whole_rhs, true);
+    } else {
+        spoil(&d, a, !is_found);
+    }
+    if (is_found && !is_potrs) {
+        transfer(&d, a, whole, true);
+    }
+    plait_free(whole);
+    plait_free(whole_rhs);
+    return info;
 }
 
 plait_status_t check_device_joint_run(const plait_joint_problem_t *h,
                                       int64_t work_bytes, void *const a[],
-                                      void *const work[], void *w, int32_t *info_p)
+                                      void *const b[], void *const work[], void *w,
+                                      int32_t *info_p)
 {
     plait_status_t status = PLAIT_OK;
-    const int64_t n = h->n, item = plait_dtype_bytes(h->dtype);
-    const int32_t ordered = atomic_load(&ordered_info);
-    char *view[PLAIT_MAX_JOINT] = {NULL}, *whole = NULL;
+    char *view[PLAIT_MAX_JOINT] = {NULL}, *rhs[PLAIT_MAX_JOINT] = {NULL};
 
     PLAIT_TRY(check_device_count_free_call(h->devices[0], "call of several"));
-    judge(h, work_bytes, a, work, w);
+    judge(h, work_bytes, a, b, work, w);
     for (int i = 0; i < h->n_devices; i++) {
         view[i] = check_device_view(h->devices[i], a[i]);
+        rhs[i] = (b[i] != NULL) ? check_device_view(h->devices[i], b[i]) : NULL;
+        memset(check_device_view(h->devices[i], work[i]), 0xa7, (size_t)work_bytes);
     }
-    whole = plait_alloc(n * n, item);
-    transfer(h, view, whole, false);
-    const bool has_result = h->op == PLAIT_JOINT_POTRF || h->has_vectors;
-    const int64_t info =
-        (h->op == PLAIT_JOINT_POTRF) ? by_loop(h, whole) : by_lapack(h, whole, w);
-    *info_p = (ordered != 0) ? ordered : (int32_t)info;
-    spoil(h, work_bytes, view, work, !has_result || *info_p != 0);
-    if (has_result && *info_p == 0) {
-        transfer(h, view, whole, true);
-    }
+    *info_p = (int32_t)work_on(h, view, rhs, w);
 done:
-    plait_free(whole);
     return status;
 }

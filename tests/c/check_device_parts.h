@@ -106,6 +106,7 @@ plait_status_t check_device_joint_plan(const plait_joint_problem_t *problem,
                                        int64_t *work_bytes_p);
 plait_status_t check_device_joint_run(const plait_joint_problem_t *problem,
                                       int64_t work_bytes, void *const a[],
-                                      void *const work[], void *w, int32_t *info_p);
+                                      void *const b[], void *const work[], void *w,
+                                      int32_t *info_p);
 
 #endif

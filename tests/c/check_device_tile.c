@@ -128,6 +128,7 @@ static void run_trim(const plait_device_tile_t *t)
             const char *from = (const char *)t->a + (j * t->lda + i) * item;
             double complex z = plait_scalar_get(t->dtype, from, 0);
             z = (i == t->row + j && t->diag == 'R') ? creal(z) : z;
+            z = (i == t->row + j && t->diag == 'U') ? 1 : z;
             z = (i >= t->row + j && i < t->k) ? z : 0;
             plait_scalar_put(t->dtype, element(t, i, j), 0, z);
         }

@@ -1,4 +1,4 @@
-/* The Cholesky factorization of stand-ins that take several devices for one. */
+/* The Cholesky factorization of stand-ins that take several devices for one, and what is made of it. */
 #ifndef PLAIT_TESTS_CHOLESKY_H
 #define PLAIT_TESTS_CHOLESKY_H
 
@@ -27,6 +27,50 @@ static inline int32_t cholesky_passing(int64_t n, double complex *m)
         k++;
     }
     return (k < n) ? (int32_t)(k + 1) : 0;
+}
+
+/* L^-1 x in the place of x. */
+static inline void cholesky_forwards(int64_t n, const double complex *l,
+                                     double complex *x)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < i; k++) {
+            x[i] -= l[k * n + i] * x[k];
+        }
+        x[i] /= l[i * n + i];
+    }
+}
+
+/* (L L^H)^-1 x in the place of x, by L's lower triangle. */
+static inline void cholesky_solve(int64_t n, const double complex *l, double complex *x)
+{
+    cholesky_forwards(n, l, x);
+    for (int64_t i = n - 1; i >= 0; i--) {
+        for (int64_t k = i + 1; k < n; k++) {
+            x[i] -= conj(l[i * n + k]) * x[k];
+        }
+        x[i] /= conj(l[i * n + i]);
+    }
+}
+
+/* The lower triangle of (L L^H)^-1, column by column to x, and NaN above it; the number of a diagonal
+ * element that is 0, or 0. */
+static inline int32_t cholesky_invert(int64_t n, const double complex *l,
+                                      double complex *x)
+{
+    int32_t info = 0;
+
+    for (int64_t j = n - 1; j >= 0; j--) {
+        info = (l[j * n + j] == 0) ? (int32_t)(j + 1) : info;
+        for (int64_t i = 0; i < n; i++) {
+            x[j * n + i] = i == j;
+        }
+        cholesky_solve(n, l, x + j * n);
+        for (int64_t i = 0; i < j; i++) {
+            x[j * n + i] = (double)NAN;
+        }
+    }
+    return info;
 }
 
 #endif

@@ -98,6 +98,15 @@ static inline void dealt_problem(dealt_run_t *t, int64_t dims[][2],
     }
 }
 
+/* Also where parts are not numbers. */
+static inline bool dealt_is_same(double complex a, double complex b)
+{
+    const double re[] = {creal(a), creal(b)}, im[] = {cimag(a), cimag(b)};
+
+    return (re[0] == re[1] || (isnan(re[0]) && isnan(re[1]))) &&
+           (im[0] == im[1] || (isnan(im[0]) && isnan(im[1])));
+}
+
 static inline void dealt_gather(dealt_array_t *a, int rank, const void *local)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -113,9 +122,7 @@ static inline void dealt_gather(dealt_array_t *a, int rank, const void *local)
         if (at < 0) {
             a->has_trash = a->has_trash || value != 0;
         } else if ((a->is_replicated || a->is_whole) && a->is_set) {
-            a->differs =
-                a->differs || (a->whole[at] != value &&
-                               !(isnan(creal(value)) && isnan(creal(a->whole[at]))));
+            a->differs = a->differs || !dealt_is_same(a->whole[at], value);
         } else {
             a->whole[at] = value;
         }

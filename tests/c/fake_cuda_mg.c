@@ -3,7 +3,7 @@
  * the same matrix, and that all devices reach each other. It leaves another device current.
  *
  * PLAIT_FAKE_MG_FAIL=name:result   that function returns the result
- * PLAIT_FAKE_MG_INFO=n             syevd and potrf end with it and find nothing
+ * PLAIT_FAKE_MG_INFO=n             syevd, potrf, potrs and potri end with it and find nothing
  * PLAIT_FAKE_MG_MORE=n             they want so much more memory from now on */
 #include "cholesky.h"
 #include "fake_cuda_eigen.h"
@@ -12,7 +12,7 @@
 #include <dlfcn.h>
 
 enum { NOT_INITIALIZED = 1, INVALID = 3, INTERNAL = 7, MAX_DEVICES = 32 };
-enum { MOST_BLOCK = 1024, POTRF = 2 };
+enum { MOST_BLOCK = 1024, POTRF = 2, POTRS, POTRI };
 
 struct plait_cusolver_mg {
     int n_devices; /* 0: none chosen yet */
@@ -25,11 +25,11 @@ struct plait_cusolver_mg_grid {
 };
 
 struct plait_cusolver_mg_matrix {
-    int64_t n, block;
+    int64_t m, n, block;
     int type;
     const struct plait_cusolver_mg_grid *grid;
     int64_t n_asked; /* work, for ... ; 0: not asked */
-    int what;        /* has_vectors of syevd, or POTRF */
+    int what;        /* has_vectors of syevd, POTRF, POTRS or POTRI */
 };
 
 static int result_of(const char *name)
@@ -142,7 +142,7 @@ int cusolverMgCreateMatrixDesc(plait_cusolver_mg_matrix_t *matrix, int64_t m, in
                                plait_cusolver_mg_grid_t grid)
 {
     MAY_FAIL;
-    if (grid == NULL || m != n || n < 1 || row_block != m || column_block < 1 ||
+    if (grid == NULL || m < 1 || n < 1 || row_block != m || column_block < 1 ||
         column_block > MOST_BLOCK) {
         return INVALID;
     }
@@ -151,7 +151,7 @@ int cusolverMgCreateMatrixDesc(plait_cusolver_mg_matrix_t *matrix, int64_t m, in
         return 2;
     }
     **matrix = (struct plait_cusolver_mg_matrix){
-        .n = n, .block = column_block, .type = type, .grid = grid};
+        .m = m, .n = n, .block = column_block, .type = type, .grid = grid};
     return 0;
 }
 
@@ -166,7 +166,8 @@ static int judge_matrix(plait_cusolver_mg_t solver, int uplo, int n, void *a[], 
                         int column, plait_cusolver_mg_matrix_t matrix, int compute)
 {
     const bool is_good = uplo == PLAIT_CUBLAS_LOWER && row == 1 && column == 1 &&
-                         matrix != NULL && matrix->n == n && compute == matrix->type;
+                         matrix != NULL && matrix->n == n && matrix->m == n &&
+                         compute == matrix->type;
     int result = is_good ? 0 : INVALID;
 
     if (solver == NULL || solver->n_devices == 0) {
@@ -328,15 +329,16 @@ int cusolverMgPotrf_bufferSize(plait_cusolver_mg_t solver, int uplo, int n, void
     return result;
 }
 
-static void write_factor(const struct plait_cusolver_mg_matrix *d, void *const a[],
-                         const double complex *m)
+/* All columns to the devices. */
+static void write_back(const struct plait_cusolver_mg_matrix *d, void *const a[],
+                       const double complex *m)
 {
     int device = 0;
 
     for (int64_t j = 0; j < d->n; j++) {
-        const int64_t at = place_of(d, j, &device) * d->n;
-        for (int64_t i = 0; i < d->n; i++) {
-            put(d->type, a[device], at + i, m[j * d->n + i]);
+        const int64_t at = place_of(d, j, &device) * d->m;
+        for (int64_t i = 0; i < d->m; i++) {
+            put(d->type, a[device], at + i, m[j * d->m + i]);
         }
     }
 }
@@ -359,9 +361,124 @@ int cusolverMgPotrf(plait_cusolver_mg_t solver, int uplo, int n, void *a[], int 
     double complex *v = calloc((size_t)n_all, sizeof(*v));
     gather(matrix, a, m, v);
     *info = number_of_environment("PLAIT_FAKE_MG_INFO", cholesky_passing(n, m));
-    write_factor(matrix, a, m);
+    write_back(matrix, a, m);
     free(m);
     free(v);
+    change_current(solver->ids[solver->n_devices - 1]);
+    return 0;
+}
+
+/* As it is on the devices. */
+static void read_all(const struct plait_cusolver_mg_matrix *d, void *const a[],
+                     double complex *m)
+{
+    int device = 0;
+
+    for (int64_t j = 0; j < d->n; j++) {
+        const int64_t at = place_of(d, j, &device) * d->m;
+        for (int64_t i = 0; i < d->m; i++) {
+            m[j * d->m + i] = get(d->type, a[device], at + i);
+        }
+    }
+}
+
+/* Right-hand sides are dealt out alike. */
+static int judge_rhs(plait_cusolver_mg_t solver, int uplo, int n, int n_rhs, void *a[],
+                     int row, int column, plait_cusolver_mg_matrix_t matrix, void *b[],
+                     int row_b, int column_b, plait_cusolver_mg_matrix_t rhs,
+                     int compute)
+{
+    const int result = judge_matrix(solver, uplo, n, a, row, column, matrix, compute);
+    bool is_good =
+        row_b == 1 && column_b == 1 && rhs != NULL && rhs->m == n && rhs->n == n_rhs &&
+        rhs->type == compute &&
+        (result != 0 || (rhs->grid == matrix->grid && rhs->block == matrix->block));
+
+    for (int i = 0; is_good && result == 0 && i < solver->n_devices; i++) {
+        is_good = b[i] != NULL;
+    }
+    return (result == 0 && !is_good) ? INVALID : result;
+}
+
+int cusolverMgPotrs_bufferSize(plait_cusolver_mg_t solver, int uplo, int n, int n_rhs,
+                               void *a[], int row, int column,
+                               plait_cusolver_mg_matrix_t matrix, void *b[], int row_b,
+                               int column_b, plait_cusolver_mg_matrix_t rhs,
+                               int compute, int64_t *n_work)
+{
+    MAY_FAIL;
+    const int result = judge_rhs(solver, uplo, n, n_rhs, a, row, column, matrix, b,
+                                 row_b, column_b, rhs, compute);
+
+    if (result == 0) {
+        ask(solver, POTRS, matrix, n_work);
+    }
+    return result;
+}
+
+int cusolverMgPotrs(plait_cusolver_mg_t solver, int uplo, int n, int n_rhs, void *a[],
+                    int row, int column, plait_cusolver_mg_matrix_t matrix, void *b[],
+                    int row_b, int column_b, plait_cusolver_mg_matrix_t rhs,
+                    int compute, void *work[], int64_t n_work, int *info)
+{
+    MAY_FAIL;
+    int result = judge_rhs(solver, uplo, n, n_rhs, a, row, column, matrix, b, row_b,
+                           column_b, rhs, compute);
+
+    if (result == 0) {
+        result = take_work(solver, POTRS, matrix, work, n_work);
+    }
+    if (result != 0) {
+        return result;
+    }
+    double complex *l = calloc((size_t)((int64_t)n * n), sizeof(*l));
+    double complex *x = calloc((size_t)((int64_t)n * n_rhs), sizeof(*x));
+    read_all(matrix, a, l);
+    read_all(rhs, b, x);
+    for (int j = 0; j < n_rhs; j++) {
+        cholesky_solve(n, l, x + (int64_t)j * n);
+    }
+    write_back(rhs, b, x);
+    *info = number_of_environment("PLAIT_FAKE_MG_INFO", 0);
+    free(l);
+    free(x);
+    change_current(solver->ids[solver->n_devices - 1]);
+    return 0;
+}
+
+int cusolverMgPotri_bufferSize(plait_cusolver_mg_t solver, int uplo, int n, void *a[],
+                               int row, int column, plait_cusolver_mg_matrix_t matrix,
+                               int compute, int64_t *n_work)
+{
+    MAY_FAIL;
+    const int result = judge_matrix(solver, uplo, n, a, row, column, matrix, compute);
+
+    if (result == 0) {
+        ask(solver, POTRI, matrix, n_work);
+    }
+    return result;
+}
+
+int cusolverMgPotri(plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row,
+                    int column, plait_cusolver_mg_matrix_t matrix, int compute,
+                    void *work[], int64_t n_work, int *info)
+{
+    MAY_FAIL;
+    int result = judge_matrix(solver, uplo, n, a, row, column, matrix, compute);
+
+    if (result == 0) {
+        result = take_work(solver, POTRI, matrix, work, n_work);
+    }
+    if (result != 0) {
+        return result;
+    }
+    double complex *l = calloc((size_t)((int64_t)n * n), sizeof(*l));
+    double complex *x = calloc((size_t)((int64_t)n * n), sizeof(*x));
+    read_all(matrix, a, l);
+    *info = number_of_environment("PLAIT_FAKE_MG_INFO", cholesky_invert(n, l, x));
+    write_back(matrix, a, x);
+    free(l);
+    free(x);
     change_current(solver->ids[solver->n_devices - 1]);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Eigenvalues and Cholesky factors by several CUDA devices at once, judged by their residuals: all dtypes, blocks that do not
+/* Eigenvalues, Cholesky factors, and solutions and inverses by these, by several CUDA devices at once, judged by their residuals: all dtypes, blocks that do not
  * divide the extent, 1 to 4 devices. On GPUs that reach each other, of which one is taken several times
  * where there are no more, or with the argument `host` on stand-ins of CUDA's libraries, where every
  * call fails in its turn. Without a GPU: skipped, with the reason. */
@@ -21,13 +21,14 @@ static const int ids_of_host[] = {0, 1, 3, 4};
 typedef struct {
     plait_device_t *device;
     plait_stream_t stream;
-    char *matrix, *work, *host; /* the last one pinned: the matrix */
+    char *matrix, *rhs, *work;
+    char *host, *host_rhs; /* pinned: the matrix, and the right-hand side */
 } part_t;
 
 typedef struct {
     plait_joint_problem_t h;
-    plait_dealt_t d;
-    int64_t n_bytes, work_bytes; /* of a part */
+    plait_dealt_t d, rhs;
+    int64_t n_bytes, rhs_bytes, work_bytes; /* of a part */
     part_t parts[MOST];
     void *w; /* pinned */
     const char *text;
@@ -64,6 +65,7 @@ static void take(part_t *p, int64_t n_bytes, char **memory_p)
 static case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype, int64_t n,
                       int64_t block, bool has_vectors, plait_joint_op_t op)
 {
+    static const char *const names[] = {"heevd", "potrf", "potrs", "potri"};
     static char text[120];
     case_t c = {
         .h = {.op = op,
@@ -71,17 +73,21 @@ static case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype, int64
               .dtype = dtype,
               .has_vectors = has_vectors,
               .n = n,
-              .block = block},
+              .block = block,
+              .n_rhs = (op == PLAIT_JOINT_POTRS) ? 1 + (n + block) % 7 : 0},
         .d = {.m = n, .n = n, .block = block, .n_ranks = n_devices, .dtype = dtype},
         .text = text};
 
-    (void)snprintf(
-        text, sizeof(text), "%s of %s %lld in blocks of %lld on %d, vectors %d",
-        (op == PLAIT_JOINT_POTRF) ? "potrf" : "heevd", plait_dtype_name(dtype),
-        (long long)n, (long long)block, n_devices, (int)has_vectors);
+    (void)snprintf(text, sizeof(text),
+                   "%s of %s %lld in blocks of %lld on %d, vectors %d", names[op],
+                   plait_dtype_name(dtype), (long long)n, (long long)block, n_devices,
+                   (int)has_vectors);
     if (n <= INT32_MAX) { /* what is longer is planned only */
         c.n_bytes = plait_dealt_stored(&c.d) * plait_dealt_ld_bytes(&c.d);
     }
+    c.rhs = c.d;
+    c.rhs.n = c.h.n_rhs;
+    c.rhs_bytes = plait_dealt_stored(&c.rhs) * plait_dealt_ld_bytes(&c.rhs);
     for (int i = 0; i < n_devices; i++) {
         good(plait_cuda_device(ids[i], &c.h.devices[i]), "device");
         c.parts[i].device = c.h.devices[i];
@@ -89,15 +95,37 @@ static case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype, int64
     return c;
 }
 
-/* Definite for potrf. */
+/* Definite for potrf; its lower triangle is the factor that potrs and potri have. */
 static double complex element(const case_t *c, int64_t i, int64_t j)
 {
     const double complex z =
         element_sample(c->d.dtype, 31, (i > j) ? i * 1000 + j : j * 1000 + i);
     const double more =
-        (c->h.op == PLAIT_JOINT_POTRF && i == j) ? 2 * (double)c->d.n : 0;
+        (c->h.op != PLAIT_JOINT_HEEVD && i == j) ? 2 * (double)c->d.n : 0;
 
     return (i == j) ? creal(z) + more : (i > j) ? z : conj(z);
+}
+
+static double complex rhs_element(const case_t *c, int64_t i, int64_t j)
+{
+    return element_sample(c->d.dtype, 32, j * 1000 + i);
+}
+
+static void fill_rhs(case_t *c, int device)
+{
+    char *host = c->parts[device].host_rhs;
+
+    memset(host, 0xff, (size_t)c->rhs_bytes);
+    for (int64_t k = device; k < plait_dealt_n_blocks(&c->rhs); k += c->rhs.n_ranks) {
+        for (int64_t j = 0; j < plait_dealt_width(&c->rhs, k); j++) {
+            char *at = host + plait_dealt_at(&c->rhs, k, 0) +
+                       j * plait_dealt_ld_bytes(&c->rhs);
+            for (int64_t i = 0; i < c->rhs.m; i++) {
+                plait_scalar_put(c->rhs.dtype, at, i,
+                                 rhs_element(c, i, plait_dealt_column(&c->rhs, k) + j));
+            }
+        }
+    }
 }
 
 /* The lower triangle; the rest is not to be read. */
@@ -105,6 +133,7 @@ static void fill(case_t *c, int device)
 {
     char *host = c->parts[device].host;
 
+    fill_rhs(c, device);
     memset(host, 0xff, (size_t)c->n_bytes); /* NaN */
     for (int64_t k = device; k < plait_dealt_n_blocks(&c->d); k += c->d.n_ranks) {
         for (int64_t j = 0; j < plait_dealt_width(&c->d, k); j++) {
@@ -129,10 +158,16 @@ static void open_case(case_t *c)
         good(call->enter(p->device), "enter");
         good(call->stream_create(p->device, &p->stream), "stream");
         take(p, c->n_bytes, &p->matrix);
+        take(p, c->rhs_bytes + 1, &p->rhs);
         take(p, c->work_bytes + 1, &p->work);
         good(call->host_take(p->device, c->n_bytes, &memory), "host_take");
         p->host = memory;
+        good(call->host_take(p->device, c->rhs_bytes + 1, &memory), "host_take");
+        p->host_rhs = memory;
         fill(c, i);
+        good(call->to_device(p->device, p->stream, p->rhs, p->host_rhs,
+                             c->rhs_bytes + 1),
+             "to_device");
         good(call->to_device(p->device, p->stream, p->matrix, p->host, c->n_bytes),
              "to_device");
         good(call->stream_wait(p->device, p->stream), "wait");
@@ -152,6 +187,8 @@ static void close_case(case_t *c)
         const plait_device_table_t *call = p->device->table;
         const bool is_inside = call->enter(p->device) == PLAIT_OK;
         call->give(p->device, p->stream, p->matrix);
+        call->give(p->device, p->stream, p->rhs);
+        call->host_give(p->device, p->host_rhs);
         call->give(p->device, p->stream, p->work);
         call->host_give(p->device, p->host);
         if (i == 0) {
@@ -173,6 +210,8 @@ static void fetch(case_t *c)
         good(call->enter(p->device), "enter");
         good(call->to_host(p->device, p->stream, p->host, p->matrix, c->n_bytes),
              "to_host");
+        good(call->to_host(p->device, p->stream, p->host_rhs, p->rhs, c->rhs_bytes + 1),
+             "to_host");
         good(call->stream_wait(p->device, p->stream), "wait");
         call->leave(p->device);
     }
@@ -183,15 +222,16 @@ static plait_status_t solve(case_t *c, int32_t *info_p)
 {
     const int n = c->h.n_devices;
     plait_device_t *last = c->parts[n - 1].device;
-    void *a[MOST] = {NULL}, *work[MOST] = {NULL};
+    void *a[MOST] = {NULL}, *b[MOST] = {NULL}, *work[MOST] = {NULL};
 
     for (int i = 0; i < n; i++) {
         a[i] = c->parts[i].matrix;
+        b[i] = c->parts[i].rhs;
         work[i] = c->parts[i].work;
     }
     good(last->table->enter(last), "enter");
     const plait_status_t status =
-        last->table->joint->run(&c->h, c->work_bytes, a, work, c->w, info_p);
+        last->table->joint->run(&c->h, c->work_bytes, a, b, work, c->w, info_p);
     last->table->leave(last);
     return status;
 }
@@ -203,14 +243,73 @@ static plait_status_t plan(case_t *c)
 
 /* ---- What comes out ------------------------------------------------------------------------- */
 
+static double complex number_at(const plait_dealt_t *d, const char *part, int64_t i,
+                                int64_t j)
+{
+    const char *at = part + plait_dealt_at(d, j / d->block, 0) +
+                     j % d->block * plait_dealt_ld_bytes(d);
+
+    return plait_scalar_get(d->dtype, at, i);
+}
+
 static double complex vector_of(const case_t *c, int64_t i, int64_t j)
 {
-    const int64_t k = j / c->d.block;
-    const char *at = c->parts[plait_dealt_owner(&c->d, k)].host +
-                     plait_dealt_at(&c->d, k, 0) +
-                     j % c->d.block * plait_dealt_ld_bytes(&c->d);
+    const int owner = plait_dealt_owner(&c->d, j / c->d.block);
 
-    return plait_scalar_get(c->d.dtype, at, i);
+    return number_at(&c->d, c->parts[owner].host, i, j);
+}
+
+static double complex solution(const case_t *c, int64_t i, int64_t j)
+{
+    const int owner = plait_dealt_owner(&c->rhs, j / c->rhs.block);
+
+    return number_at(&c->rhs, c->parts[owner].host_rhs, i, j);
+}
+
+/* Of L L^H, L being the lower triangle that was given. */
+static double complex square(const case_t *c, int64_t i, int64_t j)
+{
+    double complex sum = 0;
+
+    for (int64_t k = 0; k <= i && k <= j; k++) {
+        sum += element(c, i, k) * conj(element(c, j, k));
+    }
+    return sum;
+}
+
+/* A x - b of all columns; or of the inverse, of which the lower triangle is there, A y - 1. */
+static void judge_solution(case_t *c)
+{
+    const int64_t n = c->d.n;
+    const bool is_inverse = c->h.op == PLAIT_JOINT_POTRI;
+    const int64_t n_columns = is_inverse ? n : c->rhs.n;
+    double error = 0, norm = 0;
+    bool is_kept = true;
+
+    fetch(c);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n_columns; j++) {
+            double complex sum = !is_inverse ? -rhs_element(c, i, j)
+                                 : (i == j)  ? -1
+                                             : 0;
+            for (int64_t k = 0; k < n; k++) {
+                const double complex y = !is_inverse ? solution(c, k, j)
+                                         : (k >= j)  ? vector_of(c, k, j)
+                                                     : conj(vector_of(c, j, k));
+                const double complex a = square(c, i, k);
+                sum += a * y;
+                norm = fmax(norm, cabs(a) * cabs(y));
+            }
+            error = (cabs(sum) > error || isnan(cabs(sum))) ? cabs(sum) : error;
+        }
+        for (int64_t j = 0; j <= i && !is_inverse; j++) {
+            const double complex l = vector_of(c, i, j) - element(c, i, j);
+            is_kept = is_kept && cabs(l) <= element_unit(c->d.dtype) * 4 * (double)n;
+        }
+    }
+    const double bound = 40 * (double)n * element_unit(c->d.dtype) * norm;
+    CHECK(error <= bound, "%s: residual %g of %g", c->text, error, bound);
+    CHECK(is_kept, "%s: the factor has changed", c->text);
 }
 
 /* Of the lower triangle of a factor. */
@@ -264,10 +363,15 @@ static void judge_values(case_t *c)
 
 static void judge(case_t *c)
 {
-    if (c->h.op == PLAIT_JOINT_POTRF) {
-        judge_factor(c);
-    } else {
+    switch (c->h.op) {
+    case PLAIT_JOINT_HEEVD:
         judge_values(c);
+        break;
+    case PLAIT_JOINT_POTRF:
+        judge_factor(c);
+        break;
+    default:
+        judge_solution(c);
     }
 }
 
@@ -300,8 +404,10 @@ static void check_all(int n_devices, const int ids[], bool is_host)
     for (int i = 0; i < 16; i++) {
         check_case(n_devices, ids, dtypes[i % 4], sizes[i / 4], blocks[i / 4],
                    i % 3 != 0, PLAIT_JOINT_HEEVD, is_host);
-        check_case(n_devices, ids, dtypes[i % 4], sizes[i / 4], blocks[i / 4], false,
-                   PLAIT_JOINT_POTRF, is_host);
+        for (int op = PLAIT_JOINT_POTRF; op <= PLAIT_JOINT_POTRI; op++) {
+            check_case(n_devices, ids, dtypes[i % 4], sizes[i / 4], blocks[i / 4],
+                       false, (plait_joint_op_t)op, is_host);
+        }
     }
 }
 
@@ -357,14 +463,16 @@ static void check_outcomes(plait_joint_op_t op)
 /* One function of the library fails: while planning, when nothing of it is left, or in the call. */
 static void check_failing(plait_joint_op_t op, const int ids[])
 {
-    const bool is_potrf = op == PLAIT_JOINT_POTRF;
-    const char *const asks =
-        is_potrf ? "cusolverMgPotrf_bufferSize" : "cusolverMgSyevd_bufferSize";
+    static const char *const calls[] = {"cusolverMgSyevd", "cusolverMgPotrf",
+                                        "cusolverMgPotrs", "cusolverMgPotri"};
+    static const char *const sizes[] = {
+        "cusolverMgSyevd_bufferSize", "cusolverMgPotrf_bufferSize",
+        "cusolverMgPotrs_bufferSize", "cusolverMgPotri_bufferSize"};
+    const char *const asks = sizes[op];
     const char *const of_plan[] = {"cusolverMgCreate", "cusolverMgDeviceSelect",
                                    "cusolverMgCreateDeviceGrid",
                                    "cusolverMgCreateMatrixDesc", asks};
-    const char *const of_call[] = {"cusolverMgCreateMatrixDesc", asks,
-                                   is_potrf ? "cusolverMgPotrf" : "cusolverMgSyevd"};
+    const char *const of_call[] = {"cusolverMgCreateMatrixDesc", asks, calls[op]};
     case_t c = case_of(3, ids, PLAIT_F32, 10, 3, true, op);
     char fails[80], first[40];
     int32_t info = 0;
@@ -484,10 +592,11 @@ int main(int n_arguments, char **arguments)
             check_all(n_devices, ids_of_host, true);
         }
         check_refusals();
-        check_outcomes(PLAIT_JOINT_HEEVD);
-        check_outcomes(PLAIT_JOINT_POTRF);
-        check_failing(PLAIT_JOINT_HEEVD, (const int[]){3, 0, 4});
-        check_failing(PLAIT_JOINT_POTRF, (const int[]){4, 0, 3}); /* another set */
+        for (int op = PLAIT_JOINT_HEEVD; op <= PLAIT_JOINT_POTRI; op++) {
+            static const int sets[][3] = {{3, 0, 4}, {4, 0, 3}, {0, 4, 3}, {0, 3, 4}};
+            check_outcomes((plait_joint_op_t)op);
+            check_failing((plait_joint_op_t)op, sets[op]); /* each one's is another */
+        }
         check_failing_driver();
         check_absent();
     } else {

@@ -192,12 +192,12 @@ static bool is_alike(double complex a, double complex b)
 }
 
 static void check_trim(const machine_t *m, plait_dtype_t dtype, int64_t row,
-                       int64_t end, bool is_real, bool in_place)
+                       int64_t end, char diag, bool in_place)
 {
     matrix_t a = create(m, dtype, 300, 7, 13), c = create(m, dtype, 300, 7, 14);
     const plait_device_tile_t tile = {.op = PLAIT_TILE_TRIM,
                                       .dtype = dtype,
-                                      .diag = is_real ? 'R' : 'N',
+                                      .diag = diag,
                                       .m = c.m,
                                       .n = c.n,
                                       .k = end,
@@ -213,7 +213,8 @@ static void check_trim(const machine_t *m, plait_dtype_t dtype, int64_t row,
     for (int64_t j = 0; j < c.n; j++) {
         for (int64_t i = 0; i < c.m; i++) {
             double complex want = in_place ? before(&c, i, j) : before(&a, i, j);
-            want = (i == row + j && is_real) ? creal(want) : want;
+            want = (i == row + j && diag == 'R') ? creal(want) : want;
+            want = (i == row + j && diag == 'U') ? 1 : want;
             want = (i >= row + j && i < end) ? want : 0;
             is_good = is_good && now(&c, i, j) == want;
         }
@@ -301,9 +302,9 @@ static void check_judged(const machine_t *m, plait_dtype_t dtype, int64_t bad,
 static void test_cuda_tile_kernels(const machine_t *m)
 {
     for (int d = 0; d < 4; d++) {
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 12; i++) {
             check_trim(m, dtypes[d], (i % 2) ? 100 : 0, (i / 2 % 2) ? 250 : 300,
-                       i / 4 == 0, i % 3 == 0);
+                       "RNU"[i / 4], i % 3 == 0);
         }
         for (int i = 0; i < 2; i++) {
             const int64_t row = (i == 0) ? 30 : -300;

@@ -400,9 +400,9 @@ static plait_status_t call(const void *params, plait_exec_t *exec,
 
 static plait_status_t joint_run(const void *params, plait_exec_t *exec)
 {
-    const plait_status_t status =
-        plait_exec_joint(exec, plait_slot_arg(exec->plan, 0),
-                         plait_slot_arg(exec->plan, 0), call, params);
+    const int slot = plait_slot_arg(exec->plan, 0);
+    const plait_joint_slots_t slots = {slot, -1, slot};
+    const plait_status_t status = plait_exec_joint(exec, &slots, call, params);
 
     CHECK(!atomic_load(&meeting->was_called) || atomic_load(&meeting->is_over),
           "rank %d has left a call that was not over", exec->plan->rank);

@@ -3,12 +3,12 @@
  * errors; what plans cost against counts by the definition, for up to 64 ranks. */
 #include "dense/whole.h"
 #include "dense_factor.h"
+#include "dense_failing.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
 #include "on_device.h"
 #include "plait/config.h"
 #include "potrf_cost.h"
-#include "potrf_failing.h"
 
 enum { SKIPPED = 77 };
 
@@ -309,7 +309,7 @@ static void check_at_once(int n_ranks)
         run_shape(c, &turn);
     }
     check_ordered(n_ranks);
-    check_failing(n_ranks);
+    check_failing(n_ranks, failing_potrf);
     team_run(n_ranks, PLAIT_DIRECT_POINTER, check_chosen, NULL);
     choose("auto");
     team_knows_devices = false;
@@ -343,10 +343,11 @@ static void check_on_devices(void)
         plait_dense_choose_whole(0);
         if (counts[r] == 1) {
             check_no_wait();
-            team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, NULL);
+            failing_plan_t plan = failing_potrf;
+            team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, &plan);
         }
         if (counts[r] <= 3) {
-            check_failing(counts[r]);
+            check_failing(counts[r], failing_potrf);
         }
         on_device_end(counts[r]);
     }

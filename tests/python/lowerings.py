@@ -117,6 +117,8 @@ DENSE = {
     "eigh": plait.linalg.eigh,
     "lu": plait.linalg.lu,
     "matmul": lambda a: plait.linalg.matmul(a, a),
+    "potri": plait.linalg.potri,
+    "potrs": lambda a: plait.linalg.potrs(a, a),
     "qr": plait.linalg.qr,
     "solve": lambda a: plait.linalg.solve(a, a),
 }

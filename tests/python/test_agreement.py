@@ -29,6 +29,8 @@ PUBLIC = {
     "heevd": plait.linalg.eigh,
     "ormqr": plait.linalg.qr,
     "potrf": plait.linalg.cholesky,
+    "potri": plait.linalg.potri,
+    "potrs": plait.linalg.potrs,
     "recv": plait.recv,
     "redistribute": plait.redistribute,
     "reduce": plait.reduce,
@@ -45,7 +47,7 @@ PUBLIC = {
 ORACLE = {
     name: PUBLIC[name].__name__
     for name in ("gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm", "tsqr")
-}
+} | {"potri": "inv", "potrs": "solve"}
 ONLY_PYTHON = {"pvary"}  # moves nothing; its adjoint does
 
 

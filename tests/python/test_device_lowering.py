@@ -13,7 +13,10 @@ import pytest
 from plait import _core
 
 SCRIPT = pathlib.Path(__file__).with_name("lowerings.py")
-DENSE = {"gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm", "tsqr"}
+DENSE = {
+    *("gemm", "geqrf", "getrf", "heevd", "ormqr"),
+    *("potrf", "potri", "potrs", "trsm", "tsqr"),
+}
 NOT_ON_DEVICES = {"tsqr"}
 
 NEVER_STARTED = DENSE | {"fft", "halo_exchange", "halo_reduce", "redistribute"}

@@ -18,7 +18,7 @@ def definite(n_batch, n, dtype="float64"):
     return np.stack([matrices.definite(n, dtype, seed=i) for i in range(n_batch)])
 
 
-ONE = re.compile(r"plait_mesh_(potrf|getrf|geqrf|ormqr|trsm|gemm|heevd|solve)\[")
+ONE = re.compile(r"plait_mesh_(potrf|potri|potrs|getrf|geqrf|ormqr|trsm|gemm|heevd|solve)\[")
 
 
 def operations(function, *args):

@@ -19,9 +19,10 @@
 #define TRIM(_t)                                                                      \
     const element_t *src = (const element_t *)p.src + (j * p.src_ld + i) * p.n_parts; \
     const int is_kept = i >= p.row + j && i < p.end;                                  \
-    const int is_whole = i > p.row + j || !p.is_real;                                 \
+    const int is_first = i == p.row + j;                                              \
+    const int is_whole = !is_first || !(p.is_real || p.is_unit);                      \
                                                                                       \
-    dst[0] = is_kept ? src[0] : (_t)0;                                                \
+    dst[0] = !is_kept ? (_t)0 : (is_first && p.is_unit) ? (_t)1 : src[0];             \
     if (p.n_parts == 2) {                                                             \
         dst[1] = (is_kept && is_whole) ? src[1] : (_t)0;                              \
     }

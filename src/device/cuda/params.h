@@ -86,6 +86,7 @@ typedef struct {
     int32_t value; /* SCREEN: of *info, where it was 0 and an element is not finite */
     uint32_t n_parts;
     uint32_t is_real; /* TRIM: the first element that counts loses its imaginary part */
+    uint32_t is_unit; /* TRIM: it becomes 1 */
 } plait_cuda_matrix_t;
 
 /* What a library's factorization has found, put together with *info: `found` is a number from 1, and

@@ -1,12 +1,47 @@
-/* potrf on devices of which one fails, while the plan runs or is made. */
-#ifndef PLAIT_TESTS_POTRF_FAILING_H
-#define PLAIT_TESTS_POTRF_FAILING_H
+/* Operations of one definite matrix, or with it as factor and right-hand side, on devices of which one fails, while
+ * the plan runs or is made. */
+#ifndef PLAIT_TESTS_DENSE_FAILING_H
+#define PLAIT_TESTS_DENSE_FAILING_H
 
 #include "check_device.h"
-#include "dense_factor.h"
+#include "dealt.h"
+#include "plait/dense.h"
+
+enum { FAILING_N = 12, FAILING_BLOCK = 2 };
+
+typedef plait_status_t (*failing_plan_t)(const plait_comm_t *comm,
+                                         plait_plan_t **plan_p);
+
+static inline plait_status_t failing_potrf(const plait_comm_t *comm,
+                                           plait_plan_t **plan_p)
+{
+    const plait_potrf_problem_t p = {
+        .dtype = PLAIT_F64, .n = FAILING_N, .block = FAILING_BLOCK};
+
+    return plait_potrf_plan(comm, &p, plan_p);
+}
+
+static inline plait_status_t failing_potrs(const plait_comm_t *comm,
+                                           plait_plan_t **plan_p)
+{
+    const plait_potrs_problem_t p = {
+        .dtype = PLAIT_F64, .n = FAILING_N, .n_rhs = FAILING_N, .block = FAILING_BLOCK};
+
+    return plait_potrs_plan(comm, &p, plan_p);
+}
+
+static inline plait_status_t failing_potri(const plait_comm_t *comm,
+                                           plait_plan_t **plan_p)
+{
+    const plait_potri_problem_t p = {
+        .dtype = PLAIT_F64, .n = FAILING_N, .block = FAILING_BLOCK};
+
+    return plait_potri_plan(comm, &p, plan_p);
+}
 
 /* One call of one rank's device fails while the plan runs. */
 typedef struct {
+    failing_plan_t plan;
     int rank;
     int64_t n; /* the call; 0: none */
     bool is_dead;
@@ -15,30 +50,32 @@ typedef struct {
     char text[TEAM_MAX][100];
 } failing_t;
 
-static void failing_rank(plait_comm_t *comm, void *context)
+static inline void failing_rank(plait_comm_t *comm, void *context)
 {
     failing_t *f = context;
     const int me = comm->end.rank;
     plait_device_t *device = comm->end.caps.device;
-    const plait_potrf_problem_t p = {.dtype = PLAIT_F64, .n = 12, .block = 2};
-    const int64_t n = plait_dense_columns(p.n, p.block, comm->end.size) * p.n;
+    const int64_t n =
+        plait_dense_columns(FAILING_N, FAILING_BLOCK, comm->end.size) * FAILING_N;
     double *a = plait_alloc(n, sizeof(*a)), *l = plait_alloc(n, sizeof(*l));
     int32_t info = 0;
     plait_plan_t *plan = NULL;
 
     for (int64_t i = 0; i < n; i++) {
-        const int64_t local = i / p.n;
+        const int64_t local = i / FAILING_N;
         const int64_t column =
-            (local / p.block * comm->end.size + me) * p.block + local % p.block;
-        a[i] = creal(definite(PLAIT_F64, p.n, i % p.n, column));
+            (local / FAILING_BLOCK * comm->end.size + me) * FAILING_BLOCK +
+            local % FAILING_BLOCK;
+        a[i] = (i % FAILING_N == column) ? FAILING_N
+                                         : creal(element_sample(PLAIT_F64, 1, i));
     }
-    CHECK(plait_potrf_plan(comm, &p, &plan) == PLAIT_OK, "plan");
+    CHECK(f->plan(comm, &plan) == PLAIT_OK, "plan");
     const int64_t before = check_device_counts(device).n_calls;
     if (me == f->rank) {
         check_device_fail_at(device, f->n, f->is_dead);
     }
     f->status[me] =
-        plait_plan_execute(plan, comm, (const void *[]){a}, (void *[]){l, &info});
+        plait_plan_execute(plan, comm, (const void *[]){a, a}, (void *[]){l, &info});
     (void)snprintf(f->text[me], sizeof(f->text[me]), "%s",
                    (f->status[me] != PLAIT_OK) ? plait_error_text() : "");
     if (me == f->rank) {
@@ -51,9 +88,9 @@ static void failing_rank(plait_comm_t *comm, void *context)
 }
 
 /* Every call of a device in its turn: all ranks end, and know of it. */
-static void check_failing(int n_ranks)
+static inline void check_failing(int n_ranks, failing_plan_t plan)
 {
-    failing_t f = {.rank = n_ranks / 2};
+    failing_t f = {.plan = plan, .rank = n_ranks / 2};
 
     team_run(n_ranks, PLAIT_DIRECT_POINTER, failing_rank, &f);
     const int64_t n_calls = f.n_calls;
@@ -72,18 +109,17 @@ static void check_failing(int n_ranks)
 }
 
 /* A device that fails while a plan is made: its name, and nothing is left of the plan. */
-static void plan_failing_rank(plait_comm_t *comm, void *unused)
+static inline void plan_failing_rank(plait_comm_t *comm, void *context)
 {
+    const failing_plan_t *plan_of = context;
     plait_device_t *device = comm->end.caps.device;
-    const plait_potrf_problem_t p = {.dtype = PLAIT_F64, .n = 12, .block = 2};
     plait_plan_t *plan = NULL;
     plait_status_t status = PLAIT_ERR_INTERNAL;
     int64_t n = 0;
 
-    (void)unused;
     while (status != PLAIT_OK) {
         check_device_fail_at(device, ++n, false);
-        status = plait_potrf_plan(comm, &p, &plan);
+        status = (*plan_of)(comm, &plan);
         CHECK((status == PLAIT_OK) == (plan != NULL) &&
                   (status == PLAIT_OK || (status == PLAIT_ERR_INTERNAL &&
                                           strstr(plait_error_text(), "fails") != NULL)),
