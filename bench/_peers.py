@@ -27,7 +27,7 @@ print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))
 
 def _source(variable, name):
     folder = os.environ.get(variable, "")
-    if not (Path(folder) / "pyproject.toml").is_file():
+    if not folder or not (Path(folder) / "pyproject.toml").is_file():
         raise Absent(f"{name} is not on PyPI: give the folder of its source as {variable}")
     return folder
 
