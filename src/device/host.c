@@ -12,11 +12,9 @@
 
 enum {
     MIN_CACHE_BYTES = 1 << 20,
-    /* One core complex of an EPYC. More is a whole socket's, and told in a virtual machine of two of its cores,
-     * too: on a Xeon with 480 MiB transposed copies by two ranks take the same time past the cache at 16
-     * MiB, and a third of it at 64 MiB, read again afterwards; a transform of 128^3 takes half. */
+    /* One core complex of an EPYC. More is a whole socket's, and told in a virtual machine of two of its cores, too:
+     * a Xeon that tells of 480 MiB keeps for one of them what is read and written up to here. */
     MAX_CACHE_BYTES = 32 << 20,
-    SHARE_BYTES = 16 << 20,
     MIN_HUGE_BYTES = 4 << 20 /* measured with XLA's results: notes/jax.md, section 7 */
 };
 
@@ -49,9 +47,8 @@ static int64_t read_cache_bytes(void)
         n_bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
     }
 #endif
-    return (n_bytes > MAX_CACHE_BYTES)   ? SHARE_BYTES
-           : (n_bytes > MIN_CACHE_BYTES) ? n_bytes
-                                         : MIN_CACHE_BYTES;
+    n_bytes = (n_bytes > MIN_CACHE_BYTES) ? n_bytes : MIN_CACHE_BYTES;
+    return (n_bytes < MAX_CACHE_BYTES) ? n_bytes : MAX_CACHE_BYTES;
 }
 
 int64_t plait_host_cache_bytes(void)

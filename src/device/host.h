@@ -54,7 +54,7 @@ void plait_host_prepare_result(void *p, int64_t n_bytes);
 /* Orders streaming stores before what follows. */
 void plait_host_stream_fence(void);
 
-/* Bytes of the last-level cache, at least 1 MiB. */
+/* Bytes of the last-level cache that a rank may hope for, between 1 and 32 MiB. */
 int64_t plait_host_cache_bytes(void);
 
 #endif

