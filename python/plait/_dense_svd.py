@@ -8,15 +8,17 @@ Source: Nakatsukasa, Bai, Gygi, SIAM J. Matrix Anal. Appl. 31, 2010; Nakatsukasa
 Sci. Comput. 35, 2013.
 """
 
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 from jax import lax
-from jax.custom_batching import custom_vmap
-from plait._dealt import Matrix, identity
+from plait import _dense_batch, _jax, _mesh_rules
+from plait._dealt import Deal, Matrix, identity
 from plait._dense import column_dots, hermitian, real
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, stacked
@@ -150,21 +152,34 @@ def _completed(u: Matrix) -> Matrix:
     return q.map(turn, whole=(r.diagonal(),))
 
 
-@custom_vmap
 def _completed_if(is_singular: Any, u: Matrix) -> Matrix:
-    return lax.cond(is_singular, _completed, lambda u: u, u)
+    """A primitive: a batch of conditions would be a selection, which has no place for a mesh."""
+    [y] = _chosen().bind(is_singular, u.data, deal=u.deal, m=u.m, n=u.n)
+    return u.with_data(y)
 
 
-@_completed_if.def_vmap
-def _completed_each(size: int, are_batched: list, *args: Any) -> tuple:
-    """One after the other: a batch of conditions is a selection, which has no place for a mesh."""
+def _choose(is_singular: Any, u: Any, *, deal: Deal, m: int, n: int) -> list:
+    return [lax.cond(is_singular, _completed, lambda u: u, Matrix(u, deal, m, n)).data]
 
-    def batch(x: Any, is_batched: bool) -> Any:
-        return x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
 
-    every = jax.tree.map(batch, args, tuple(are_batched))
-    u = lax.map(lambda one: _completed_if(*one), every)
-    return u, jax.tree.map(lambda _: True, u)
+def _choose_each(args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    """One after the other."""
+    every = _dense_batch.in_front(args, dims, _dense_batch.batch_size(args, dims))
+    return lax.map(lambda one: _chosen().bind(*one, **params), every), [0]
+
+
+@functools.cache
+def _chosen() -> Any:
+    made = jex.Primitive("plait_mesh_completed")
+    _mesh_rules.define(
+        made,
+        results=lambda *avals, **params: [avals[-1]],
+        lower=lambda ctx, *args, **params: _jax.lower_traced(
+            ctx, functools.partial(_choose, **params), args
+        ),
+        batch=_choose_each,
+    )
+    return made
 
 
 @jax.custom_jvp

@@ -1,6 +1,6 @@
 """The effect, and every private name of JAX that plait uses.
 
-No other module imports ``jax._src``. Run on jax 0.8.1 and 0.10.2.
+No other module imports ``jax._src``. Run on jax 0.8.1, 0.9.0 and 0.10.2.
 """
 
 import contextlib

@@ -1,4 +1,5 @@
 /* The cases of exec_cases.h and exec_halo.h with arrays on a device. */
+#include "base/clock.h"
 #include "base/status.h"
 #include "device/cuda_nccl.h"
 #include "device/find.h"
@@ -185,13 +186,37 @@ static void check_backends(void)
     plait_device_set_finder(NULL);
 }
 
+/* ---- an event that does not come ---- */
+
+static plait_status_t ask_never(plait_device_t *device, plait_event_t *event,
+                                bool *is_over_p)
+{
+    (void)device;
+    (void)event;
+    *is_over_p = false;
+    return PLAIT_OK;
+}
+
+/* The wait for it ends when it was told to, and that is no error. */
+static void check_patience(void)
+{
+    const plait_device_table_t table = {.event_ask = ask_never};
+    plait_device_t device = {.table = &table};
+    const int64_t begin = plait_clock_ns(), patience = 30 * 1000 * 1000;
+
+    CHECK(plait_device_await(&device, NULL, "what does not come", begin + patience) ==
+              PLAIT_OK,
+          "%s", plait_error_text());
+    CHECK(plait_clock_ns() - begin >= patience, "too early");
+}
+
 int main(void)
 {
     const int most = is_quick() ? 3 : 4;
 
     (void)setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
     check_backends();
-
+    check_patience();
     for (int n_ranks = 1; n_ranks <= most; n_ranks++) {
         check_link(NULL, n_ranks); /* peers by address */
         on_device_begin(n_ranks);

@@ -4,7 +4,6 @@ import inspect
 import sys
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 import plait
@@ -23,13 +22,21 @@ def too_long(x):
     return plait.sendrecv(x, x[:2], 0, 0), line()
 
 
+def jaxprs_in(params):
+    """Those of an equation's parameters; jax.extend names no function for it before 0.10."""
+    for value in jax.tree.leaves(list(params.values())):
+        jaxpr = getattr(value, "jaxpr", value)
+        if hasattr(jaxpr, "eqns"):
+            yield jaxpr
+
+
 def sites_of(jaxpr):
     """Texts of the sites of all operations in a program, in order."""
     found = []
     for eqn in jaxpr.eqns:
         if "site" in eqn.params:
             found.append(_core.site_text(eqn.params["site"]))
-        for inner in jex.jaxprs_in_params(eqn.params):
+        for inner in jaxprs_in(eqn.params):
             found += sites_of(inner)
     return found
 
