@@ -537,7 +537,7 @@ static bool has_streamed_runs(const plait_box_copy_t *box, const char *dst)
  * cache with 16 MiB, 1.2 with 20, 2.3 with 32 (Xeon). */
 static bool is_beyond_cache(int64_t n_bytes)
 {
-    return 2 * n_bytes > plait_host_cache_bytes();
+    return n_bytes > plait_host_cache_bytes() / 2;
 }
 
 void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst)
