@@ -132,7 +132,7 @@ def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> 
 def batch(kind: str, args: Sequence, dims: Sequence, params: dict) -> tuple:
     """The batching rule of an operation of this kind."""
     deal = params["deal"]
-    size = batch_size(args, dims)
+    size = _size(args, dims)
     one = [
         jax.ShapeDtypeStruct(x.shape if d is None else (*x.shape[:d], *x.shape[d + 1 :]), x.dtype)
         for x, d in zip(args, dims, strict=True)
@@ -141,7 +141,7 @@ def batch(kind: str, args: Sequence, dims: Sequence, params: dict) -> tuple:
     extent = max(n for part in (*ins, *outs) for n in part.shape)
     if deal.group is not None or not is_spread(size, deal.n_ranks, extent):
         return one_by_one(KINDS[kind].primitive, args, dims, params)
-    every, site = in_front(args, dims, size), params.pop("site")
+    every, site = _in_front(args, dims, size), params.pop("site")
     results = spread_p().bind(*every, kind=kind, given=tuple(sorted(params.items())), site=site)
     return results, [0] * len(results)
 
@@ -152,13 +152,11 @@ def _parts(kind: str, batched: Sequence, params: dict) -> tuple:
     return KINDS[kind].parts(one, params)
 
 
-def batch_size(args: Sequence, dims: Sequence) -> int:
-    """Of a rule for jax.vmap; dims: the batch's axis of each argument, None where it has none."""
+def _size(args: Sequence, dims: Sequence) -> int:
     return next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
 
 
-def in_front(args: Sequence, dims: Sequence, size: int) -> list:
-    """All arguments with the batch as their first axis."""
+def _in_front(args: Sequence, dims: Sequence, size: int) -> list:
     return [
         jnp.broadcast_to(x, (size, *x.shape)) if d is None else jnp.moveaxis(x, d, 0)
         for x, d in zip(args, dims, strict=True)
@@ -280,8 +278,8 @@ def _transpose(cts: Sequence, *args: Any, kind: str, given: tuple, site: int) ->
 
 def _batch(args: Sequence, dims: Sequence, *, kind: str, given: tuple, site: int) -> tuple:
     """A batch of batches is one."""
-    size = batch_size(args, dims)
-    every = in_front(args, dims, size)
+    size = _size(args, dims)
+    every = _in_front(args, dims, size)
     n_batch = every[0].shape[1]
     joined = [x.reshape(size * n_batch, *x.shape[2:]) for x in every]
     results = spread_p().bind(*joined, kind=kind, given=given, site=site)

@@ -294,6 +294,13 @@ def _gemm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
 # ---- trsm ----------------------------------------------------------------------------------------
 
 
+def _solution(a: Matrix, b: Matrix) -> tuple[Part, dict]:
+    """What is solved for with b, which may be whole on every device, and how the core is told."""
+    is_dealt = not isinstance(b.deal, Whole)
+    out = Part((a.n, b.n) if is_dealt else (b.n, a.n), a.dtype.name, is_dealt)
+    return out, {"n": a.n, "n_rhs": b.n, "whole": int(not is_dealt)}
+
+
 def trsm(
     a: Matrix,
     b: Matrix,
@@ -307,14 +314,12 @@ def trsm(
 
     Of a b that every device has whole, so is the result.
     """
-    deal, is_dealt = b.deal.dealt, not isinstance(b.deal, Whole)
     if not jnp.issubdtype(a.dtype, jnp.complexfloating):
         trans = min(trans, PLAIN)
-    out = Part((a.n, b.n) if is_dealt else (b.n, a.n), a.dtype.name, is_dealt)
-    given = {"uplo": uplo, "trans": trans, "diag": diag, "form": form}
-    given |= {"n": a.n, "n_rhs": b.n, "whole": int(not is_dealt)}
-    [x] = bind("trsm", deal, (a, b), (out,), donate, **given)
-    return Matrix(x, b.deal, a.n, b.n)
+    out, given = _solution(a, b)
+    given |= {"uplo": uplo, "trans": trans, "diag": diag, "form": form}
+    [x] = bind("trsm", b.deal.dealt, (a, b), (out,), donate, **given)
+    return b.with_data(x)
 
 
 def _trsm_ways(attrs: dict) -> dict:
@@ -372,10 +377,8 @@ def potrf(a: Matrix) -> tuple[Matrix, Any]:
 
 def potrs(low: Matrix, b: Matrix) -> Matrix:
     """(low lowᴴ)⁻¹ b; of a b that every device has whole, so is the result."""
-    deal, is_dealt = b.deal.dealt, not isinstance(b.deal, Whole)
-    out = Part((low.n, b.n) if is_dealt else (b.n, low.n), low.dtype.name, is_dealt)
-    given = {"n": low.n, "n_rhs": b.n, "whole": int(not is_dealt)}
-    [x] = bind("potrs", deal, (low, b), (out,), **given)
+    out, given = _solution(low, b)
+    [x] = bind("potrs", b.deal.dealt, (low, b), (out,), **given)
     return b.with_data(x)
 
 

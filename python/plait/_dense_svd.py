@@ -10,7 +10,7 @@ Sci. Comput. 35, 2013.
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -162,12 +162,6 @@ def _choose(is_singular: Any, u: Any, *, deal: Deal, m: int, n: int) -> list:
     return [lax.cond(is_singular, _completed, lambda u: u, Matrix(u, deal, m, n)).data]
 
 
-def _choose_each(args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """One after the other."""
-    every = _dense_batch.in_front(args, dims, _dense_batch.batch_size(args, dims))
-    return lax.map(lambda one: _chosen().bind(*one, **params), every), [0]
-
-
 @functools.cache
 def _chosen() -> Any:
     made = jex.Primitive("plait_mesh_completed")
@@ -177,7 +171,7 @@ def _chosen() -> Any:
         lower=lambda ctx, *args, **params: _jax.lower_traced(
             ctx, functools.partial(_choose, **params), args
         ),
-        batch=_choose_each,
+        batch=lambda args, dims, **params: _dense_batch.one_by_one(made, args, dims, params),
     )
     return made
 

@@ -304,11 +304,14 @@ def say(text):
     print(f"plait run: {text}", file=sys.stderr, flush=True)
 
 
-def verdict(folder, n_ranks, code):
+def verdict(folder, n_ranks, code, is_ended):
     """The job's exit code: 0 only if every rank said that it ended well; names those that did not.
 
-    A launcher may report success after it killed a job in which one rank had left with 0.
+    A launcher may report success after it killed a job in which one rank had left with 0; and of
+    ranks that all ended by themselves a code that is none of theirs, of a wrapper that it killed
+    meanwhile. is_ended: the job was ended from here, with that code.
     """
+    own = set()
     for rank in range(n_ranks):
         record = Path(folder, f"{rank}.ended")
         ended = record.read_text() if record.exists() else ""
@@ -318,8 +321,11 @@ def verdict(folder, n_ranks, code):
             say(f"rank {rank} was killed by {signal.Signals(-int(ended)).name}")
         elif ended != "0":
             say(f"rank {rank} exited with code {ended}")
+        own.add(int(ended) if ended.isdigit() else None)
         if ended != "0":
             code = code or (int(ended) if ended.isdigit() else 1)
+    if not is_ended and code not in own and None not in own:
+        code = max(own) or code
     return code
 
 
@@ -363,7 +369,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
         streams.finish()
         if trace:
             merge_trace(trace)
-        return verdict(folder, n_ranks, code)
+        return verdict(folder, n_ranks, code, job.code is not None)
 
 
 def run_captured(command, limit_s, **variables):

@@ -56,12 +56,25 @@ done:
     return status;
 }
 
+/* A matrix, and a right-hand side that is dealt out or whole on every rank; its solution is alike. */
+static void solve_arrays(const plait_comm_t *comm, plait_dtype_t dtype, int64_t n,
+                         int64_t n_rhs, int64_t block, bool is_whole,
+                         int64_t dims[2][2], plait_array_t args[2])
+{
+    args[0] = array_of(comm, dtype, n, n, block, dims[0]);
+    args[1] = array_of(comm, dtype, n, n_rhs, block, dims[1]);
+    if (is_whole) {
+        dims[1][0] = n_rhs;
+    }
+}
+
 plait_status_t plait_trsm_plan(const plait_comm_t *comm,
                                const plait_trsm_problem_t *problem,
                                plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
     int64_t dims[2][2];
+    plait_array_t args[2];
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
     const plait_trsm_params_t params = {.n = problem->n,
@@ -72,13 +85,8 @@ plait_status_t plait_trsm_plan(const plait_comm_t *comm,
                                         .diag = problem->diag,
                                         .form = problem->form,
                                         .whole = problem->is_whole};
-    plait_array_t args[] = {
-        array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]),
-        array_of(comm, problem->dtype, problem->n, problem->n_rhs, problem->block,
-                 dims[1])};
-    if (problem->is_whole) {
-        dims[1][0] = problem->n_rhs;
-    }
+    solve_arrays(comm, problem->dtype, problem->n, problem->n_rhs, problem->block,
+                 problem->is_whole, dims, args);
     PLAIT_TRY(
         plait_op_plan(&plait_op_trsm, &params, &comm->end, args, &args[1], plan_p));
 done:
@@ -112,19 +120,15 @@ plait_status_t plait_potrs_plan(const plait_comm_t *comm,
 {
     plait_status_t status = PLAIT_OK;
     int64_t dims[2][2];
+    plait_array_t args[2];
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
     const plait_potrs_params_t params = {.n = problem->n,
                                          .n_rhs = problem->n_rhs,
                                          .block = problem->block,
                                          .whole = problem->is_whole};
-    plait_array_t args[] = {
-        array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]),
-        array_of(comm, problem->dtype, problem->n, problem->n_rhs, problem->block,
-                 dims[1])};
-    if (problem->is_whole) {
-        dims[1][0] = problem->n_rhs;
-    }
+    solve_arrays(comm, problem->dtype, problem->n, problem->n_rhs, problem->block,
+                 problem->is_whole, dims, args);
     PLAIT_TRY(
         plait_op_plan(&plait_op_potrs, &params, &comm->end, args, &args[1], plan_p));
 done:

@@ -62,6 +62,11 @@ int64_t plait_dealt_stored(const plait_dealt_t *d)
     return (plait_dealt_n_blocks(d) + d->n_ranks - 1) / d->n_ranks * d->block;
 }
 
+int64_t plait_dealt_bytes(const plait_dealt_t *d)
+{
+    return plait_dealt_stored(d) * plait_dealt_ld_bytes(d);
+}
+
 int64_t plait_dealt_at(const plait_dealt_t *d, int64_t k, int64_t row)
 {
     return (plait_dealt_local(d, k) * d->m + row) * plait_dealt_item(d);

@@ -40,6 +40,9 @@ int64_t plait_dealt_next(const plait_dealt_t *d, int rank, int64_t k);
 int64_t plait_dealt_owned(const plait_dealt_t *d, int rank);
 int64_t plait_dealt_stored(const plait_dealt_t *d);
 
+/* Bytes of every rank's array. */
+int64_t plait_dealt_bytes(const plait_dealt_t *d);
+
 /* Byte offset of row `row` of block k in its owner's array. */
 int64_t plait_dealt_at(const plait_dealt_t *d, int64_t k, int64_t row);
 

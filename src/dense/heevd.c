@@ -267,8 +267,7 @@ static plait_status_t add_stages(plait_plan_t *plan, const plait_heevd_slots_t *
         .n_stored = n_stored_of(q)};
     plait_back_t b = {.z = q->vectors, .n_columns = n_columns_of(q)};
 
-    PLAIT_TRY(plait_plan_add_work(
-        plan, plait_dealt_stored(&q->a) * plait_dealt_ld_bytes(&q->a), &t.h.copy));
+    PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_bytes(&q->a), &t.h.copy));
     PLAIT_TRY(plait_plan_add_work(plan, plait_hetrd_room(&t.h).n_bytes, &t.h.panel));
     PLAIT_TRY(plait_plan_add_work(plan, plait_tridiagonal_bytes(&t), &t.tree));
     PLAIT_TRY(plait_hetrd_add(plan, &t.h));

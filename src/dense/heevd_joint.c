@@ -121,8 +121,7 @@ static void start_touch(const void *params, plait_touch_fn_t touch, void *contex
 {
     const joint_t *p = params;
     const plait_dealt_t *d = &p->d;
-    const plait_box_copy_t all = {.row_bytes =
-                                      plait_dealt_stored(d) * plait_dealt_ld_bytes(d)};
+    const plait_box_copy_t all = {.row_bytes = plait_dealt_bytes(d)};
     const plait_box_copy_t info = {.row_bytes = sizeof(int32_t)};
 
     for (int64_t k = plait_dealt_next(d, p->q.rank, 0); k < plait_dealt_n_blocks(d);
@@ -305,7 +304,7 @@ plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots
     int64_t n_bytes = 0;
 
     p.d.block = joint->call.block;
-    n_bytes = plait_dealt_stored(&p.d) * plait_dealt_ld_bytes(&p.d);
+    n_bytes = plait_dealt_bytes(&p.d);
     PLAIT_TRY(plait_plan_add_work(plan, n_bytes, &p.matrix));
     p.found = p.matrix;
     if (joint->is_grid && q->has_vectors) {

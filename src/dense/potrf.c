@@ -49,7 +49,7 @@ static plait_status_t start_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
-plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f,
+plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f, char diag,
                                       const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
@@ -60,7 +60,7 @@ plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f,
         const plait_tile_t trim = {
             .call = {.op = PLAIT_TILE_TRIM,
                      .dtype = d->dtype,
-                     .diag = 'R',
+                     .diag = diag,
                      .m = d->m,
                      .n = plait_dealt_width(d, k),
                      .k = d->m,
@@ -82,7 +82,7 @@ static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles
     const plait_factor_t *f = params;
 
     PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
-    PLAIT_TRY(plait_potrf_trim_tiles(f, tiles));
+    PLAIT_TRY(plait_potrf_trim_tiles(f, 'R', tiles));
 done:
     return status;
 }

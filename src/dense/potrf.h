@@ -29,14 +29,14 @@ typedef struct {
 plait_status_t plait_potrf_update_tiles(const plait_potrf_update_t *u,
                                         const plait_tiles_t *tiles);
 
-/* As tiles: the lower triangle of the own columns of src_slot to slot, of its diagonal the real part, zero above
- * it and behind the columns. What that touches. */
-plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f,
+/* As tiles: the lower triangle of the own columns of src_slot to slot, zero above it and behind the columns. diag:
+ * 'R' takes the real part of the diagonal, 'N' all of it. What that touches. */
+plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f, char diag,
                                       const plait_tiles_t *tiles);
 void plait_potrf_trim_touch(const plait_factor_t *f, plait_touch_fn_t touch,
                             void *context);
 
-/* The same, and info = 0; NaN to the own columns where it failed; zero above their diagonal blocks and
+/* The same with 'R', and info = 0; NaN to the own columns where it failed; zero above their diagonal blocks and
  * behind them. All have plait_factor_t as params. */
 extern const plait_kernel_t plait_potrf_start_kernel;
 extern const plait_kernel_t plait_potrf_finish_kernel;
@@ -46,8 +46,10 @@ extern const plait_kernel_t plait_potrf_zero_kernel;
 plait_status_t plait_potrf_grid_steps(plait_plan_t *plan, const plait_grid_t *g,
                                       const plait_factor_t *given);
 
-/* The same by all devices at once. */
+/* The same by all devices at once; and the inverse by the factor, NaN where an element of its diagonal is 0. */
 plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *joint,
+                                       const plait_factor_t *given);
+plait_status_t plait_potri_joint_steps(plait_plan_t *plan, const plait_joint_t *joint,
                                        const plait_factor_t *given);
 
 #endif

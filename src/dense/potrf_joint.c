@@ -1,5 +1,5 @@
-/* Cholesky factorization by all devices of a process at once: their library's call, in the caller's deal where it
- * takes that, and what it leaves to be done. */
+/* Cholesky factors, and inverses by them, by all devices of a process at once: their library's call, in the caller's
+ * deal where it takes that, and what it leaves to be done. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/joint.h"
@@ -20,6 +20,26 @@ static void print(const void *params, FILE *file)
 
     (void)fprintf(file, "%" PRId64 " x %" PRId64 " in blocks of %" PRId64, p->there.d.n,
                   p->there.d.n, p->there.d.block);
+}
+
+/* ---- The operand -------------------------------------------------------------------------------- */
+
+/* A factor's diagonal is the caller's: real only if potrf wrote it. */
+static plait_status_t factor_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_factor_t *f = params;
+
+    PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
+    PLAIT_TRY(plait_potrf_trim_tiles(f, 'N', tiles));
+done:
+    return status;
+}
+
+static void factor_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    plait_potrf_trim_touch(params, touch, context);
+    plait_factor_touch_info(params, true, touch, context);
 }
 
 /* ---- The call ----------------------------------------------------------------------------------- */
@@ -61,14 +81,25 @@ static void joint_touch(const void *params, plait_touch_fn_t touch, void *contex
 
 /* ---- What it has found -------------------------------------------------------------------------- */
 
-/* The library may leave anything above the diagonal, and may go on where an element of it is not finite. */
+/* The library may leave anything above the diagonal. */
+static plait_status_t trim_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    return plait_potrf_trim_tiles(&((const parts_t *)params)->f, 'R', tiles);
+}
+
+static void trim_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    plait_potrf_trim_touch(&((const parts_t *)params)->f, touch, context);
+}
+
+/* And may go on where an element of it is not finite. */
 static plait_status_t judge_tiles(const void *params, const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
     const plait_factor_t *f = &((const parts_t *)params)->f;
     const plait_dealt_t *d = &f->d;
 
-    PLAIT_TRY(plait_potrf_trim_tiles(f, tiles));
+    PLAIT_TRY(plait_potrf_trim_tiles(f, 'R', tiles));
     for (int64_t k = plait_dealt_next(d, f->rank, 0); k < plait_dealt_n_blocks(d);
          k += d->n_ranks) {
         const int64_t row = plait_dealt_column(d, k);
@@ -129,11 +160,17 @@ static void settle_touch(const void *params, plait_touch_fn_t touch, void *conte
 
 /* ---- The steps ---------------------------------------------------------------------------------- */
 
-static const plait_kernel_t joint_kernel = {.name = "potrf: by all devices at once",
+static const plait_kernel_t factor_kernel = {.name = "potri: lower triangle",
+                                             .tiles = factor_tiles,
+                                             .touch = factor_touch,
+                                             .print = plait_factor_print};
+static const plait_kernel_t joint_kernel = {.name = "by all devices at once",
                                             .run_device = joint_run,
                                             .is_blocking = true,
                                             .touch = joint_touch,
                                             .print = print};
+static const plait_kernel_t trim_kernel = {
+    .name = "zero above", .tiles = trim_tiles, .touch = trim_touch, .print = print};
 static const plait_kernel_t judge_kernel = {.name = "potrf: zero above, what was found",
                                             .tiles = judge_tiles,
                                             .touch = judge_touch,
@@ -150,43 +187,78 @@ static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
     return plait_plan_kernel_copy(plan, kernel, p, sizeof(*p));
 }
 
+/* What the operand's lower triangle becomes, in the result's place; info is the library's. start: brings that
+ * triangle to where the library works on it, and sets info to 0. */
+static plait_status_t add_call(plait_plan_t *plan, const plait_joint_t *joint,
+                               const plait_factor_t *given, const plait_kernel_t *start,
+                               parts_t *p)
+{
+    plait_status_t status = PLAIT_OK;
+    const bool is_moved = joint->call.block != given->d.block;
+    const plait_dealt_t *d = &p->there.d;
+
+    *p = (parts_t){.f = *given, .there = *given, .joint = *joint};
+    p->f.slot = p->f.src_slot = p->there.slot = plait_slot_ret(plan, 0);
+    p->f.room = plan->slot_bytes[p->f.slot];
+    p->f.k = plait_factor_n_panels(&p->f.d);
+    p->there.src_slot = plait_slot_arg(plan, 0);
+    p->there.d.block = joint->call.block;
+    plait_plan_need_scratch(plan, joint->work_bytes);
+    plait_dealt_agree(plan, &p->f.d);
+    plait_plan_agree(plan, 2); /* 1: one rank has all of it */
+    plait_plan_agree(plan, (uint64_t)d->block);
+    if (is_moved) {
+        PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_bytes(d), &p->there.slot));
+        PLAIT_TRY(plait_joint_add_redeal(plan, &p->f.d, p->there.src_slot, d,
+                                         p->there.slot, true));
+        p->there.src_slot = p->there.slot;
+    }
+    p->there.room = plan->slot_bytes[p->there.slot];
+    PLAIT_TRY(plait_plan_kernel_copy(plan, start, &p->there, sizeof(p->there)));
+    PLAIT_TRY(add(plan, &joint_kernel, p));
+    if (is_moved) {
+        PLAIT_TRY(
+            plait_joint_add_redeal(plan, d, p->there.slot, &p->f.d, p->f.slot, true));
+    }
+done:
+    return status;
+}
+
+/* Tells all ranks how it has ended; NaN where it failed. */
+static plait_status_t add_finish(plait_plan_t *plan, const parts_t *p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(plait_joint_add_share(plan, p->f.info_slot));
+    PLAIT_TRY(
+        plait_plan_kernel_copy(plan, &plait_potrf_finish_kernel, &p->f, sizeof(p->f)));
+done:
+    return status;
+}
+
 plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *joint,
                                        const plait_factor_t *given)
 {
     plait_status_t status = PLAIT_OK;
-    parts_t p = {.f = *given, .there = *given, .joint = *joint};
-    const bool is_moved = joint->call.block != given->d.block;
-    const plait_dealt_t *d = &p.there.d;
+    parts_t p;
 
-    p.f.slot = p.f.src_slot = p.there.slot = plait_slot_ret(plan, 0);
-    p.f.room = plan->slot_bytes[p.f.slot];
-    p.f.k = plait_factor_n_panels(&p.f.d);
-    p.there.src_slot = plait_slot_arg(plan, 0);
-    p.there.d.block = joint->call.block;
-    plait_plan_need_scratch(plan, joint->work_bytes);
-    plait_dealt_agree(plan, &p.f.d);
-    plait_plan_agree(plan, 2); /* 1: one rank has all of it */
-    plait_plan_agree(plan, (uint64_t)d->block);
-    if (is_moved) {
-        PLAIT_TRY(plait_plan_add_work(
-            plan, plait_dealt_stored(d) * plait_dealt_ld_bytes(d), &p.there.slot));
-        PLAIT_TRY(plait_joint_add_redeal(plan, &p.f.d, p.there.src_slot, d,
-                                         p.there.slot, true));
-        p.there.src_slot = p.there.slot;
-    }
-    p.there.room = plan->slot_bytes[p.there.slot];
-    PLAIT_TRY(plait_plan_kernel_copy(plan, &plait_potrf_start_kernel, &p.there,
-                                     sizeof(p.there)));
-    PLAIT_TRY(add(plan, &joint_kernel, &p));
-    if (is_moved) {
-        PLAIT_TRY(
-            plait_joint_add_redeal(plan, d, p.there.slot, &p.f.d, p.f.slot, true));
-    }
+    PLAIT_TRY(add_call(plan, joint, given, &plait_potrf_start_kernel, &p));
     PLAIT_TRY(add(plan, &judge_kernel, &p));
     PLAIT_TRY(add(plan, &settle_kernel, &p));
-    PLAIT_TRY(plait_joint_add_share(plan, p.f.info_slot));
-    PLAIT_TRY(
-        plait_plan_kernel_copy(plan, &plait_potrf_finish_kernel, &p.f, sizeof(p.f)));
+    PLAIT_TRY(add_finish(plan, &p));
+done:
+    return status;
+}
+
+plait_status_t plait_potri_joint_steps(plait_plan_t *plan, const plait_joint_t *joint,
+                                       const plait_factor_t *given)
+{
+    plait_status_t status = PLAIT_OK;
+    parts_t p;
+
+    PLAIT_TRY(add_call(plan, joint, given, &factor_kernel, &p));
+    PLAIT_TRY(add(plan, &trim_kernel, &p));
+    PLAIT_TRY(add_finish(plan, &p));
 done:
     return status;
 }

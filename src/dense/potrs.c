@@ -76,10 +76,16 @@ static const plait_kernel_t joint_kernel = {.name = "potrs: by all devices at on
                                             .touch = joint_touch,
                                             .print = joint_print};
 
-static plait_status_t add_slot(plait_plan_t *plan, const plait_dealt_t *d, int *slot_p)
+/* The rank's columns of b to those of x, zero behind them. */
+static plait_status_t add_outline(plait_plan_t *plan, const plait_trsm_t *t, int src)
 {
-    return plait_plan_add_work(plan, plait_dealt_stored(d) * plait_dealt_ld_bytes(d),
-                               slot_p);
+    const plait_outline_t outline = {.own = t->own,
+                                     .n_rows = t->a.n,
+                                     .n_stored = plait_dealt_stored(&t->own.d),
+                                     .src_slot = src,
+                                     .dst_slot = t->x_slot};
+
+    return plait_sweep_outline(plan, &outline);
 }
 
 /* The block columns of a whole right-hand side between a slot that has all of them and one with a rank's own:
@@ -116,19 +122,13 @@ done:
 static plait_status_t add_rhs(plait_plan_t *plan, const plait_trsm_t *t, parts_t *p)
 {
     plait_status_t status = PLAIT_OK;
-    const bool is_there = !t->is_whole && p->b.block == t->own.d.block;
-    const plait_outline_t outline = {.own = t->own,
-                                     .n_rows = t->a.n,
-                                     .n_stored = plait_dealt_stored(&t->own.d),
-                                     .src_slot = t->b_slot,
-                                     .dst_slot = t->x_slot};
 
     p->slots.rhs = t->x_slot;
-    if (is_there) {
-        PLAIT_TRY(plait_sweep_outline(plan, &outline));
+    if (!t->is_whole && p->b.block == t->own.d.block) {
+        PLAIT_TRY(add_outline(plan, t, t->b_slot));
         goto done;
     }
-    PLAIT_TRY(add_slot(plan, &p->b, &p->slots.rhs));
+    PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_bytes(&p->b), &p->slots.rhs));
     PLAIT_TRY(t->is_whole ? add_whole(plan, &p->b, t->b_slot, p->slots.rhs, false)
                           : plait_joint_add_redeal(plan, &t->own.d, t->b_slot, &p->b,
                                                    p->slots.rhs, false));
@@ -141,11 +141,6 @@ static plait_status_t add_result(plait_plan_t *plan, const plait_trsm_t *t,
                                  const parts_t *p)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_outline_t outline = {.own = t->own,
-                                     .n_rows = t->a.n,
-                                     .n_stored = plait_dealt_stored(&t->own.d),
-                                     .src_slot = -1,
-                                     .dst_slot = t->x_slot};
 
     if (t->is_whole) {
         PLAIT_TRY(add_whole(plan, &p->b, t->x_slot, p->slots.rhs, true));
@@ -155,7 +150,7 @@ static plait_status_t add_result(plait_plan_t *plan, const plait_trsm_t *t,
         PLAIT_TRY(plait_joint_add_redeal(plan, &p->b, p->slots.rhs, &t->own.d,
                                          t->x_slot, false));
     }
-    PLAIT_TRY(plait_sweep_outline(plan, &outline)); /* zero behind the columns */
+    PLAIT_TRY(add_outline(plan, t, -1)); /* zero behind the columns */
 done:
     return status;
 }
@@ -175,7 +170,7 @@ static plait_status_t add_joint(plait_plan_t *plan, const plait_trsm_t *t,
     plait_plan_need_scratch(plan, joint->work_bytes);
     plait_plan_agree(plan, (uint64_t)p.a.block);
     if (p.a.block != t->a.block) {
-        PLAIT_TRY(add_slot(plan, &p.a, &p.slots.matrix));
+        PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_bytes(&p.a), &p.slots.matrix));
         PLAIT_TRY(plait_joint_add_redeal(plan, &t->a, t->a_slot, &p.a, p.slots.matrix,
                                          false));
     }

@@ -189,23 +189,21 @@ static plait_status_t add_few(const plait_trsm_t *t, plait_plan_t *plan)
 static plait_status_t add_dealt(plait_trsm_t *t, plait_plan_t *plan)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_trsm_t given = *t;
-    plait_dealt_t *x = &t->own.d;
+    plait_trsm_t walk = *t; /* in its own blocks */
+    plait_dealt_t *x = &walk.own.d;
     const int64_t n_stored = plait_dealt_stored(x);
     /* one column: tiles and gemv take two thirds of the time of BLAS's own trsm */
     const bool has_tiles = t->own.is_lower || x->n == 1;
-    const int64_t block = plait_sweep_block(plan->n_ranks, t->a.block,
-                                            plait_max(t->a.n, x->n), has_tiles);
 
-    t->a.block = x->block = block;
-    const plait_outline_t outline = {.own = t->own,
+    walk.a.block = x->block = plait_sweep_block(plan->n_ranks, t->a.block,
+                                                plait_max(t->a.n, x->n), has_tiles);
+    const plait_outline_t outline = {.own = walk.own,
                                      .n_rows = t->a.n,
                                      .n_stored = n_stored,
                                      .src_slot = t->b_slot,
                                      .dst_slot = t->x_slot};
-    PLAIT_TRY(add_walk(t, &outline, plan));
-    t->a = given.a;
-    t->own = given.own;
+    PLAIT_TRY(add_walk(&walk, &outline, plan));
+    t->work_slot = walk.work_slot;
 done:
     return status;
 }

@@ -101,7 +101,7 @@ static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *cons
     for (int i = 0; i < h->n_devices; i++) {
         plait_device_t *device = h->devices[i];
         check_device_need_live(device, "a matrix of several", a[i],
-                               plait_dealt_stored(&d) * plait_dealt_ld_bytes(&d));
+                               plait_dealt_bytes(&d));
         check_device_need_live(device, "work of several", work[i], work_bytes);
         if (h->op == PLAIT_JOINT_POTRS) {
             check_device_need_live(device, "a right-hand side of several", b[i],

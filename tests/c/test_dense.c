@@ -2,12 +2,8 @@
  * memory, and executed by threads, against sums over whole matrices in long double. What is not to
  * be read is NaN. Without a BLAS library: skipped, with the reason. */
 #include "dense_gemm.h"
+#include "dense_main.h"
 #include "dense_trsm.h"
-#include "device/pool.h"
-#include "kernel/blas.h"
-#include "on_device.h"
-
-enum { SKIPPED = 77 };
 
 static void check_on_devices(void)
 {
@@ -60,15 +56,6 @@ static void check_on_host(void)
 
 int main(int n_arguments, char **arguments)
 {
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_dense: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
-    if (on_device_is_asked(n_arguments, arguments)) {
-        check_on_devices();
-    } else {
-        check_on_host();
-    }
-    (void)plait_pool_trim();
-    return report("test_dense");
+    return dense_main("test_dense", n_arguments, arguments, check_on_devices,
+                      check_on_host);
 }

@@ -2,11 +2,7 @@
  * executed by threads in every way of reaching a peer's memory, against backward errors. */
 #include "dense/whole.h"
 #include "dense_factor.h"
-#include "device/pool.h"
-#include "kernel/blas.h"
-#include "on_device.h"
-
-enum { SKIPPED = 77 };
+#include "dense_main.h"
 
 /* The same plans as a C program makes them. */
 static plait_status_t getrf_plan_of(const plait_comm_t *comm, const void *problem,
@@ -299,21 +295,16 @@ static void check_on_host(void)
     team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
 }
 
+static void check_on_all_devices(void)
+{
+    for (int i = 0; i < 2 * (is_quick() ? 3 : 4); i++) {
+        plait_dense_choose_whole((i % 2 == 0) ? 0 : INT64_MAX);
+        check_on_devices(i / 2 + 1);
+    }
+}
+
 int main(int n_arguments, char **arguments)
 {
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_factor: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
-    if (on_device_is_asked(n_arguments, arguments)) {
-        for (int i = 0; i < 2 * (is_quick() ? 3 : 4); i++) {
-            plait_dense_choose_whole((i % 2 == 0) ? 0 : INT64_MAX);
-            check_on_devices(i / 2 + 1);
-        }
-    } else {
-        check_on_host();
-    }
-    plait_dense_choose_whole(-1);
-    (void)plait_pool_trim();
-    return report("test_factor");
+    return dense_main("test_factor", n_arguments, arguments, check_on_all_devices,
+                      check_on_host);
 }

@@ -3,16 +3,12 @@
  * is not to be read is NaN. Without a LAPACK library: skipped, with the reason. */
 #include "dense/whole.h"
 #include "dense_factor.h"
+#include "dense_main.h"
 #include "device/cuda_mp.h"
-#include "device/pool.h"
-#include "kernel/blas.h"
-#include "on_device.h"
 #include "plan/ask_grid.h"
 #include "transport/process_grid.h"
 
 #include <float.h>
-
-enum { SKIPPED = 77 };
 
 /* ---- matrices ---- */
 
@@ -606,15 +602,6 @@ int main(int n_arguments, char **arguments)
 #ifdef __SANITIZE_THREAD__ /* does not see how the library's own threads meet */
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
 #endif
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_heevd: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
-    if (on_device_is_asked(n_arguments, arguments)) {
-        check_on_devices();
-    } else {
-        check_on_host();
-    }
-    (void)plait_pool_trim();
-    return report("test_heevd");
+    return dense_main("test_heevd", n_arguments, arguments, check_on_devices,
+                      check_on_host);
 }

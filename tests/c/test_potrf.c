@@ -4,13 +4,9 @@
 #include "dense/whole.h"
 #include "dense_factor.h"
 #include "dense_failing.h"
-#include "device/pool.h"
-#include "kernel/blas.h"
-#include "on_device.h"
+#include "dense_main.h"
 #include "plait/config.h"
 #include "potrf_cost.h"
-
-enum { SKIPPED = 77 };
 
 static plait_status_t potrf_plan_of(const plait_comm_t *comm, const void *problem,
                                     plait_plan_t **plan_p)
@@ -375,15 +371,6 @@ static void check_on_host(void)
 
 int main(int n_arguments, char **arguments)
 {
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_potrf: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
-    if (on_device_is_asked(n_arguments, arguments)) {
-        check_on_devices();
-    } else {
-        check_on_host();
-    }
-    (void)plait_pool_trim();
-    return report("test_potrf");
+    return dense_main("test_potrf", n_arguments, arguments, check_on_devices,
+                      check_on_host);
 }

@@ -6,12 +6,8 @@
 #include "dense/params.h"
 #include "dense/sweep.h"
 #include "dense_failing.h"
-#include "device/pool.h"
-#include "kernel/blas.h"
-#include "on_device.h"
+#include "dense_main.h"
 #include "plait/config.h"
-
-enum { SKIPPED = 77 };
 
 /* n_rhs -1: the inverse. */
 typedef struct {
@@ -492,15 +488,6 @@ static void check_on_host(void)
 
 int main(int n_arguments, char **arguments)
 {
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_potrs: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
-    if (on_device_is_asked(n_arguments, arguments)) {
-        check_on_devices();
-    } else {
-        check_on_host();
-    }
-    (void)plait_pool_trim();
-    return report("test_potrs");
+    return dense_main("test_potrs", n_arguments, arguments, check_on_devices,
+                      check_on_host);
 }

@@ -89,6 +89,27 @@ def test_a_rank_that_ends_badly_ends_the_job(program, fault, code, text):
     assert text in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("ends", "code", "is_ended", "expected"),
+    [
+        (("1", "1"), 9, False, 1),  # the second one's wrapper was killed after its record
+        (("0", "3"), 137, False, 3),
+        (("1", "1"), 1, False, 1),
+        (("0", "1"), 0, False, 1),  # of a launcher that reports success
+        (("0", "0"), 0, False, 0),
+        (("0", "0"), 5, False, 5),  # the launcher's own failure
+        (("1", "-9"), 9, False, 9),
+        (("1", None), 9, False, 9),
+        (("1", "1"), _launch.TIME_LIMIT_CODE, True, _launch.TIME_LIMIT_CODE),
+    ],
+)
+def test_a_job_ends_with_a_code_of_its_ranks(tmp_path, ends, code, is_ended, expected):
+    for rank, end in enumerate(ends):
+        if end is not None:
+            (tmp_path / f"{rank}.ended").write_text(end)
+    assert _launch.verdict(tmp_path, len(ends), code, is_ended) == expected
+
+
 @needs_mpi
 def test_the_time_limit_ends_the_job(program):
     started = time.monotonic()

@@ -1,0 +1,28 @@
+/* What the programs do that test dense operations: on the host, or on check devices where `device` is their argument.
+ * Without BLAS there is nothing to test. */
+#ifndef PLAIT_TESTS_DENSE_MAIN_H
+#define PLAIT_TESTS_DENSE_MAIN_H
+
+#include "device/pool.h"
+#include "kernel/blas.h"
+#include "on_device.h"
+
+enum { SKIPPED = 77 };
+
+static inline int dense_main(const char *name, int n_arguments, char **arguments,
+                             void (*on_devices)(void), void (*on_host)(void))
+{
+    if (plait_blas_require() != PLAIT_OK) {
+        printf("%s: skipped: %s\n", name, plait_error_text());
+        return SKIPPED;
+    }
+    if (on_device_is_asked(n_arguments, arguments)) {
+        on_devices();
+    } else {
+        on_host();
+    }
+    (void)plait_pool_trim();
+    return report(name);
+}
+
+#endif
