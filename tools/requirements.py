@@ -1,4 +1,7 @@
-"""Print the requirements of plait and of the extras named on the command line, one a line."""
+"""Print the requirements of plait and of the extras named on the command line, one a line.
+
+--oldest: of plait's own requirements the oldest version that it declares, and no other.
+"""
 
 import sys
 import tomllib
@@ -7,7 +10,9 @@ from pathlib import Path
 project = tomllib.loads(Path(__file__).parent.parent.joinpath("pyproject.toml").read_text())[
     "project"
 ]
-lines = list(project["dependencies"])
+is_oldest = "--oldest" in sys.argv
+lines = [line.replace(">=", "==") if is_oldest else line for line in project["dependencies"]]
 for extra in sys.argv[1:]:
-    lines += project["optional-dependencies"][extra]
+    if extra != "--oldest":
+        lines += project["optional-dependencies"][extra]
 print("\n".join(dict.fromkeys(lines)))

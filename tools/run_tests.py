@@ -348,6 +348,24 @@ def linalg(count):
     pytest(count, "linalg", *LINALG)
 
 
+# What leans most on JAX: lowerings, eager calls, positions in programs, types over meshes.
+OF_JAX = _files(
+    *("compat", "config", "eager", "fft", "io", "jaxmg", "linalg_cond", "linalg_solve", "order"),
+    "sites",
+)
+
+
+def oldest(count):
+    """These with the oldest JAX that plait takes, which is in the other environment."""
+    if not OTHER_PYTHON.exists():
+        count.add("oldest", "skipped", f"{OTHER_PYTHON} is absent: make sets it up")
+        return
+    environment = quick_compiles(OTHER_PYTHON) | other_environment()
+    pytest(count, "oldest", *OF_JAX, python=OTHER_PYTHON, environment=environment)
+    version = [OTHER_PYTHON, "-c", "import jax; print('JAX', jax.__version__)"]
+    count.notes.append(run("oldest-version", version, 60)[1].read_text().strip())
+
+
 def faults(count):
     """Ranks that disagree, raise, leave or die, in real processes."""
     pytest(count, "faults", FAULTS, HOSTS)
@@ -440,12 +458,12 @@ def hosts(name, n_ranks, n_devices, python=sys.executable, only=""):
 
 
 def other_environment():
-    """The tree as it is, for an environment into which plait was not installed."""
+    """The tree as it is, for the environment into which plait was not installed."""
     return {"PYTHONPATH": str(ROOT / "python"), "PLAIT_LIBRARY": str(newest_library())}
 
 
 def open_mpi(n_ranks, parts=()):
-    """The same under Open MPI, in an environment of its own."""
+    """The same under Open MPI, in an environment of its own, with the oldest JAX."""
 
     def suite(count):
         name, environment = f"openmpi-{n_ranks}", other_environment()
@@ -457,7 +475,7 @@ def open_mpi(n_ranks, parts=()):
 def open_mpi_faults(count):
     """Ranks that disagree or die, under the launcher of Open MPI."""
     name = "openmpi-faults"
-    if not Path(OTHER_PYTHON).exists():
+    if not OTHER_PYTHON.exists():
         count.add(name, "skipped", f"{OTHER_PYTHON} is absent: make sets it up")
         return
     chosen = "shared and (2-shared or raise or kill or stop)"
@@ -486,6 +504,7 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
     "reads": mpi("reads", 2, ("mesh",), environment={"PLAIT_DIRECT": "read"}),
     "hosts": hosts("hosts", 2, 4),
+    "oldest": oldest,
     "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
     "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),
     "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p"), is_quick=False),

@@ -105,8 +105,7 @@ static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *cons
         check_device_need_live(device, "work of several", work[i], work_bytes);
         if (h->op == PLAIT_JOINT_POTRS) {
             check_device_need_live(device, "a right-hand side of several", b[i],
-                                   plait_dealt_stored(&rhs) *
-                                       plait_dealt_ld_bytes(&rhs));
+                                   plait_dealt_bytes(&rhs));
         }
         lock(device);
         if (state_of(device)->n_pending > 0) {
