@@ -41,9 +41,6 @@ void plait_host_copy_box(const plait_box_copy_t *box, const void *src, void *dst
 void plait_host_copy_part(const plait_box_copy_t *box, const void *src, void *dst,
                           int64_t n_total);
 
-/* One row, past the cache but for the lines that it begins and ends in; the caller fences. */
-void plait_host_stream_row(void *dst, const void *src, int64_t n_bytes);
-
 /* dst = 0 over the box's destination side. */
 void plait_host_zero_box(const plait_box_copy_t *box, void *dst);
 

@@ -468,15 +468,6 @@ static void stream_row(char *dst, const char *src, int64_t n_bytes)
 #endif
 }
 
-void plait_host_stream_row(void *dst, const void *src, int64_t n_bytes)
-{
-    if (n_bytes >= LINE) {
-        stream_row(dst, src, n_bytes);
-    } else {
-        memcpy(dst, src, (size_t)n_bytes);
-    }
-}
-
 /* Asks for a row. */
 static void prefetch_row(const char *row, int64_t n_bytes)
 {

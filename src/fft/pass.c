@@ -4,6 +4,7 @@
 #include "fft/pass_work.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* A plane that both its rows and its columns pass through stays in cache up to here; larger
  * ones are transformed by rows, then by columns in place. */
@@ -45,6 +46,15 @@ int64_t plait_pass_max_plane(int64_t item_bytes)
     return MAX_PLANE_BYTES / item_bytes;
 }
 
+/* Rows of a plane may follow each other; else a row is followed by that of the next plane, if by any. */
+static int64_t n_streams_of(const plait_pass_t *pass)
+{
+    const bool is_run = pass->n_targets == 1 &&
+                        pass->targets[0].t_stride == pass->n_w * pass->item_bytes;
+
+    return !pass->is_staged ? 0 : is_run ? 1 : pass->n_t;
+}
+
 static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
                                        const plait_plan_t *plan)
 {
@@ -81,7 +91,9 @@ static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
     s.in = s.box + pass->n_box_rows * s.box_row;
     s.out = s.in + n_rows * (int64_t)sizeof(char *);
     s.staged = s.out + n_rows * (int64_t)sizeof(char *);
-    s.total = (s.staged + n_rows * (int64_t)sizeof(char *) + 64 + 63) / 64 * 64;
+    s.streams = s.staged + n_rows * (int64_t)sizeof(char *);
+    s.total = s.streams + n_streams_of(pass) * (int64_t)sizeof(plait_host_stream_t);
+    s.total = (s.total + 64 + 63) / 64 * 64;
     return s;
 }
 
@@ -99,15 +111,13 @@ static bool is_misaligned(const plait_pass_t *pass, const plait_target_t *target
 
 static bool choose_staged(const plait_pass_t *pass)
 {
-    enum { MIN_ROW_BYTES = 512 }; /* shorter rows are mostly their ends */
     bool is_staged = false;
 
     for (int i = 0; i < pass->n_targets; i++) {
         is_staged = is_staged || is_misaligned(pass, &pass->targets[i]);
     }
     return is_staged && pass->store == PLAIT_FFT_STREAM && pass->columns != NULL &&
-           !plait_pass_ends_real(pass) && is_plane_small(pass) &&
-           pass->n_w * pass->item_bytes >= MIN_ROW_BYTES;
+           !plait_pass_ends_real(pass) && is_plane_small(pass);
 }
 
 /* n rows, complex or real. */
@@ -151,8 +161,15 @@ static void run_columns(const plait_pass_work_t *w, const char *const in[],
 static void stream_staged(const plait_pass_work_t *w)
 {
     for (int64_t t = 0; t < w->pass->n_t; t++) {
-        plait_host_stream_row(w->out[t], w->staged[t],
-                              w->pass->n_w * w->pass->item_bytes);
+        plait_host_stream_append(&w->streams[(w->n_streams == 1) ? 0 : t], w->out[t],
+                                 w->staged[t], w->pass->n_w * w->pass->item_bytes);
+    }
+}
+
+static void finish_streams(const plait_pass_work_t *w)
+{
+    for (int64_t i = 0; i < w->n_streams; i++) {
+        plait_host_stream_finish(&w->streams[i]);
     }
 }
 
@@ -310,6 +327,7 @@ static plait_status_t run_group(plait_pass_work_t *w, int64_t n_planes)
             count_plane(w);
         }
     }
+    finish_streams(w);
     if (pass->n_box_rows > 0) {
         PLAIT_TRY(plait_scatter_write(w, at, n_planes));
     }
@@ -371,6 +389,9 @@ static plait_status_t run_part(void *context, int i, int n)
     w.in = (const char **)(void *)(w.area + w.scratch.in);
     w.out = (char **)(void *)(w.area + w.scratch.out);
     w.staged = (char **)(void *)(w.area + w.scratch.staged);
+    w.streams = (plait_host_stream_t *)(void *)(w.area + w.scratch.streams);
+    w.n_streams = n_streams_of(job->pass);
+    memset(w.streams, 0, (size_t)w.n_streams * sizeof(*w.streams));
     for (int64_t t = 0; t < plait_max(job->pass->n_t, job->pass->src_n_t); t++) {
         w.staged[t] = w.area + w.scratch.plane + t * w.scratch.plane_row;
     }

@@ -2,13 +2,14 @@
 #ifndef PLAIT_FFT_PASS_WORK_H
 #define PLAIT_FFT_PASS_WORK_H
 
+#include "device/host_stream.h"
 #include "fft/pass.h"
 #include "plan/exec.h"
 
 /* Scratch: the 1-D engine's, what is read from peers, the plane between rows and columns, what goes
- * to peers, the row pointers of both sides and of the plane. Byte offsets. */
+ * to peers, the row pointers of both sides and of the plane, its rows' streams. Byte offsets. */
 typedef struct {
-    int64_t strip, plane, box, in, out, staged, total;
+    int64_t strip, plane, box, in, out, staged, streams, total;
     int64_t strip_row, plane_row, box_row; /* bytes from row to row */
 } plait_pass_scratch_t;
 
@@ -24,6 +25,9 @@ typedef struct {
     const char **in;
     char **out;
     char **staged; /* rows of the plane in scratch */
+    plait_host_stream_t
+        *streams; /* of a staged plane's rows; one where they follow each other */
+    int64_t n_streams;
 } plait_pass_work_t;
 
 /* Real rows, before or after the columns. */

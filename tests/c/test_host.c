@@ -4,6 +4,7 @@
 #include "boxes.h"
 #include "check.h"
 #include "device/host.h"
+#include "device/host_stream.h"
 
 #include <string.h>
 
@@ -176,6 +177,30 @@ static void test_copy_streamed(void)
                n_bytes + 77, 5, 9);
 }
 
+/* Pieces of any length, which follow each other or leave a gap, from any address. */
+static void test_streams(void)
+{
+    enum { N_BYTES = 1 << 14 };
+    random_t r = {11};
+
+    for (int i = 0; i < (is_quick() ? 50 : 400); i++) {
+        const int longest = 1 << draw(&r, 0, 10);
+        case_t c = case_create(N_BYTES, N_BYTES, draw(&r, 0, 63), draw(&r, 0, 63));
+        plait_host_stream_t stream = {.end = NULL};
+        for (int64_t at = 0, n = 0; at < N_BYTES; at += n) {
+            n = plait_min(draw(&r, 0, longest), N_BYTES - at);
+            memcpy(c.expected_base + at, c.src_base + at, (size_t)n);
+            plait_host_stream_append(&stream, c.dst_base + at, c.src_base + at, n);
+            at += (draw(&r, 0, 3) == 0) ? draw(&r, 0, 100) : 0;
+        }
+        plait_host_stream_finish(&stream);
+        plait_host_stream_fence();
+        CHECK(is_as_expected(&c), "pieces of up to %d bytes", longest);
+        CHECK(stream.n_held == 0 && stream.end == NULL, "it is not as it began");
+        case_destroy(&c);
+    }
+}
+
 static void test_simplify_shapes(void)
 {
     plait_box_copy_t box = {.n_dims = 4,
@@ -236,5 +261,6 @@ int main(void)
     test_copy_turned();
     test_copy_transposed();
     test_copy_streamed();
+    test_streams();
     return report("test_host");
 }

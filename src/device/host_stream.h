@@ -1,0 +1,25 @@
+/* Bytes that go past the cache in pieces, each of which begins where the last one has ended: a line that two of them
+ * share is written once and whole. By a store of a part of it the line would first be read: of rows of 1 KiB that
+ * begin anywhere that is half of the time. */
+#ifndef PLAIT_DEVICE_HOST_STREAM_H
+#define PLAIT_DEVICE_HOST_STREAM_H
+
+#include <stdint.h>
+
+enum { PLAIT_HOST_LINE = 64 };
+
+/* Begins as zeros. The last n_held bytes before `end` are not written yet: the begin of a line. */
+typedef struct {
+    char *end;
+    int64_t n_held;
+    char held[PLAIT_HOST_LINE];
+} plait_host_stream_t;
+
+/* The next bytes; elsewhere than at the end of the last ones, these are finished first. */
+void plait_host_stream_append(plait_host_stream_t *stream, char *dst, const char *src,
+                              int64_t n_bytes);
+
+/* Writes what is held. The caller fences after the last one (plait_host_stream_fence). */
+void plait_host_stream_finish(plait_host_stream_t *stream);
+
+#endif
