@@ -10,6 +10,10 @@
  * ones are transformed by rows, then by columns in place. */
 enum { MAX_PLANE_BYTES = 8 << 20 };
 
+/* Rows that are staged at a time: a multiple of what is transformed at once, in the cache of the second level. More
+ * of them than fit there are not staged. */
+enum { ROWS_AT_ONCE = 16, ROWS_BYTES = 128 << 10, MAX_ROWS_BYTES = 1 << 20 };
+
 /* What a thread reads of a pass at least. */
 enum { THREAD_BYTES = 256 << 10 };
 
@@ -46,13 +50,41 @@ int64_t plait_pass_max_plane(int64_t item_bytes)
     return MAX_PLANE_BYTES / item_bytes;
 }
 
+/* Whether rows for this target begin within lines, as far as its strides say. */
+static bool is_misaligned_at(const plait_pass_t *pass, const plait_target_t *target)
+{
+    int64_t bits = target->offset | target->t_stride;
+
+    for (int d = 0; d < pass->n_outer; d++) {
+        bits |= target->outer_stride[d];
+    }
+    return bits % PLAIT_HOST_LINE != 0;
+}
+
+static bool is_misaligned(const plait_pass_t *pass)
+{
+    bool is = false;
+
+    for (int i = 0; i < pass->n_targets; i++) {
+        is = is || is_misaligned_at(pass, &pass->targets[i]);
+    }
+    return is;
+}
+
+/* Rows are the last that is transformed. */
+static bool ends_in_rows(const plait_pass_t *pass)
+{
+    return plait_pass_ends_real(pass) ||
+           (pass->columns == NULL && !pass->is_real_columns);
+}
+
 /* Rows of a plane may follow each other; else a row is followed by that of the next plane, if by any. */
 static int64_t n_streams_of(const plait_pass_t *pass)
 {
     const bool is_run = pass->n_targets == 1 &&
                         pass->targets[0].t_stride == pass->n_w * pass->item_bytes;
 
-    return !pass->is_staged ? 0 : is_run ? 1 : pass->n_t;
+    return (pass->n_staged == 0) ? 0 : (is_run || !is_misaligned(pass)) ? 1 : pass->n_t;
 }
 
 static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
@@ -60,8 +92,8 @@ static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
 {
     plait_pass_scratch_t s = {0};
     const bool has_rows = pass->rows != NULL || plait_pass_has_real_rows(pass);
-    const bool has_plane =
-        pass->is_staged || (has_rows && pass->columns != NULL &&
+    const bool has_plane = (pass->n_staged > 0 && !ends_in_rows(pass)) ||
+                           (has_rows && pass->columns != NULL &&
                             (is_plane_small(pass) || plait_pass_ends_real(pass)));
     const int64_t plane_w = plait_pass_ends_real(pass) ? pass->src_n_w : pass->n_w;
     const int64_t plane_item =
@@ -83,7 +115,9 @@ static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
         s.plane += plait_gather_room(pass, plan, &s.strip_row);
     }
     s.plane_row = plait_pass_padded(plane_w * plane_item);
-    s.box = s.plane + (has_plane ? n_rows * s.plane_row : 0);
+    s.rows = s.plane + (has_plane ? n_rows * s.plane_row : 0);
+    s.rows_row = plait_pass_padded(pass->n_w * pass->item_bytes);
+    s.box = s.rows + (ends_in_rows(pass) ? pass->n_staged * s.rows_row : 0);
     if (pass->n_box_rows > 0) {
         s.box_row = plait_pass_padded(plait_scatter_planes(pass) * pass->n_w *
                                       pass->item_bytes);
@@ -97,27 +131,21 @@ static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
     return s;
 }
 
-/* Whether rows for this target begin within lines, as far as its strides say. */
-static bool is_misaligned(const plait_pass_t *pass, const plait_target_t *target)
+static int64_t choose_staged(const plait_pass_t *pass)
 {
-    enum { LINE = 64 };
-    int64_t bits = target->offset | target->t_stride;
+    const int64_t row_bytes = plait_pass_padded(pass->n_w * pass->item_bytes);
+    int64_t n = 0;
 
-    for (int d = 0; d < pass->n_outer; d++) {
-        bits |= target->outer_stride[d];
+    if (pass->store != PLAIT_FFT_STREAM || pass->is_real_columns) {
+        n = 0;
+    } else if (!ends_in_rows(pass)) {
+        n = (is_misaligned(pass) && is_plane_small(pass)) ? pass->n_t : 0;
+    } else if (ROWS_AT_ONCE * row_bytes <= MAX_ROWS_BYTES) {
+        n = plait_max(ROWS_AT_ONCE,
+                      ROWS_BYTES / row_bytes / ROWS_AT_ONCE * ROWS_AT_ONCE);
+        n = plait_min(n, pass->n_t);
     }
-    return bits % LINE != 0;
-}
-
-static bool choose_staged(const plait_pass_t *pass)
-{
-    bool is_staged = false;
-
-    for (int i = 0; i < pass->n_targets; i++) {
-        is_staged = is_staged || is_misaligned(pass, &pass->targets[i]);
-    }
-    return is_staged && pass->store == PLAIT_FFT_STREAM && pass->columns != NULL &&
-           !plait_pass_ends_real(pass) && is_plane_small(pass);
+    return n;
 }
 
 /* n rows, complex or real. */
@@ -134,17 +162,53 @@ static void run_rows(const plait_pass_work_t *w, int64_t n, const char *in,
     }
 }
 
+static void stream_row(const plait_pass_work_t *w, int64_t t, char *to, const char *row)
+{
+    plait_host_stream_append(&w->streams[(w->n_streams == 1) ? 0 : t], to, row,
+                             w->pass->n_w * w->pass->item_bytes);
+}
+
+static void finish_streams(const plait_pass_work_t *w)
+{
+    for (int64_t i = 0; i < w->n_streams; i++) {
+        plait_host_stream_finish(&w->streams[i]);
+    }
+}
+
+/* Rows t_lo on of the plane, a few at a time through scratch. */
+static void run_staged_rows(const plait_pass_work_t *w, const plait_target_t *target,
+                            const char *in, int64_t in_stride, char *place,
+                            int64_t stride)
+{
+    char *rows = w->area + w->scratch.rows;
+    const int64_t pitch = w->scratch.rows_row;
+
+    for (int64_t at = 0; at < target->n_t; at += w->pass->n_staged) {
+        const int64_t n = plait_min(w->pass->n_staged, target->n_t - at);
+        run_rows(w, n, in + at * in_stride, in_stride, rows, pitch, PLAIT_FFT_STORE);
+        for (int64_t i = 0; i < n; i++) {
+            stream_row(w, target->t_lo + at + i, place + (at + i) * stride,
+                       rows + i * pitch);
+        }
+    }
+}
+
 /* The rows of the plane to where they go. */
 static void run_last_rows(const plait_pass_work_t *w, const char *in, int64_t in_stride,
                           plait_fft_store_t store)
 {
     for (int i = 0; i < w->pass->n_targets; i++) {
         const plait_target_t *target = &w->pass->targets[i];
+        const char *from = in + target->t_lo * in_stride;
         char *place = NULL;
         int64_t stride = 0;
-        if (plait_scatter_place(w, target, &place, &stride)) {
-            run_rows(w, target->n_t, in + target->t_lo * in_stride, in_stride, place,
-                     stride, store);
+        if (!plait_scatter_place(w, target, &place, &stride)) {
+            continue;
+        }
+        if (w->pass->n_staged > 0) {
+            run_staged_rows(w, target, from, in_stride, place, stride);
+        } else {
+            run_rows(w, target->n_t, from, in_stride, place, stride, store);
         }
     }
 }
@@ -161,22 +225,14 @@ static void run_columns(const plait_pass_work_t *w, const char *const in[],
 static void stream_staged(const plait_pass_work_t *w)
 {
     for (int64_t t = 0; t < w->pass->n_t; t++) {
-        plait_host_stream_append(&w->streams[(w->n_streams == 1) ? 0 : t], w->out[t],
-                                 w->staged[t], w->pass->n_w * w->pass->item_bytes);
-    }
-}
-
-static void finish_streams(const plait_pass_work_t *w)
-{
-    for (int64_t i = 0; i < w->n_streams; i++) {
-        plait_host_stream_finish(&w->streams[i]);
+        stream_row(w, t, w->out[t], w->staged[t]);
     }
 }
 
 /* Columns of the plane to where its rows go. */
 static void run_last_columns(const plait_pass_work_t *w)
 {
-    if (w->pass->is_staged) {
+    if (w->pass->n_staged > 0) {
         run_columns(w, w->in, w->staged, PLAIT_FFT_STORE);
         stream_staged(w);
     } else {
@@ -275,10 +331,11 @@ static plait_status_t run_read(plait_pass_work_t *w, int64_t n_planes)
         int64_t n = plait_min(width, pass->src_n_w - at);
         PLAIT_TRY(plait_gather_read(w, at, n, 1));
         plait_fft1_columns(pass->columns, n, w->in, 0,
-                           pass->is_staged ? w->staged : w->out, at * pass->item_bytes,
-                           w->area, pass->is_staged ? PLAIT_FFT_STORE : pass->store);
+                           (pass->n_staged > 0) ? w->staged : w->out,
+                           at * pass->item_bytes, w->area,
+                           (pass->n_staged > 0) ? PLAIT_FFT_STORE : pass->store);
     }
-    if (pass->is_staged) {
+    if (pass->n_staged > 0) {
         stream_staged(w);
     }
     count_plane(w);
@@ -496,7 +553,7 @@ plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p)
         plait_pass_destroy(&pass);
     } else {
         plait_scatter_plan(pass, plan);
-        pass->is_staged = choose_staged(pass);
+        pass->n_staged = choose_staged(pass);
         plait_plan_need_scratch(plan, n_threads_of(pass, plan) *
                                           scratch_of(pass, plan).total);
         status = plait_plan_kernel(plan, &pass_kernel, pass);

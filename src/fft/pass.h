@@ -48,12 +48,13 @@ typedef struct {
         *real; /* NULL: none; to complex it comes before columns, to real after */
     bool is_real_columns; /* it goes along t, nothing else is transformed, one piece */
     plait_fft_store_t store;
-    bool is_staged; /* see plait_pass_add */
+    int64_t n_staged; /* rows that end in scratch; see plait_pass_add */
 } plait_pass_t;
 
-/* Adds the pass as a kernel step; takes *pass_p and what it owns, also on failure. Columns whose rows
- * are to go past the cache, but begin within lines, are staged: they end in a plane in scratch, and its
- * rows are streamed from there, since a store of part of a line is no streaming store. */
+/* Adds the pass as a kernel step; takes *pass_p and what it owns, also on failure. Results that are to go past the
+ * cache are staged where the transform cannot write them so: they end in scratch, and are streamed from there row by
+ * row. These are columns whose rows begin within lines, since a store of part of a line is no streaming store, and
+ * all that ends with rows, which are written a few bytes here and there. */
 plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p);
 
 /* Elements of a plane that may go through scratch. */

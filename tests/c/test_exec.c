@@ -14,12 +14,29 @@ int64_t __wrap_plait_host_cache_bytes(void)
     return goes_past ? 0 : __real_plait_host_cache_bytes();
 }
 
+/* Rows of which a few at a time go through scratch. */
+static void check_long_rows(int n_ranks)
+{
+    static const int64_t shapes[][3] = {{2, 40, 301}, {2, 35, 320}};
+    const int line[] = {n_ranks};
+
+    for (int i = 0; i < 8; i++) {
+        const int over[2][3] = {{0, -1, -1}, {(i % 2 == 0) ? 0 : -1, i % 2 - 1, -1}};
+        check_fft(n_ranks, 3, shapes[i / 4], 1, line, code_of(1, 3, over[0]),
+                  code_of(1, 3, over[1]), 1 + i % 4 / 2, -1, directs[i % 3],
+                  PLAIT_C128);
+    }
+}
+
 int main(int n_arguments, char **arguments)
 {
     goes_past = n_arguments > 1 && strcmp(arguments[1], "past") == 0;
     for (int n_ranks = 1; n_ranks <= (is_quick() || goes_past ? 4 : 8); n_ranks++) {
         exec_cases(n_ranks);
         exec_halo_cases(n_ranks);
+        if (goes_past) {
+            check_long_rows(n_ranks);
+        }
     }
     check_turned_large(2, PLAIT_C128);
     check_turned_large(3, PLAIT_F32);
