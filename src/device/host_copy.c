@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "device/box.h"
 #include "device/host.h"
+#include "device/host_stream.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -453,21 +454,6 @@ static void copy_short_rows(plait_box_copy_t *box, const char *src, char *dst,
     } while (plait_box_next(box, box->n_dims, &walk));
 }
 
-/* n_bytes is at least a line. */
-static void stream_row(char *dst, const char *src, int64_t n_bytes)
-{
-#if HAS_STREAM
-    const int64_t head = (int64_t)(-(uintptr_t)dst % LINE);
-    const int64_t tail = (n_bytes - head) % 32;
-
-    memcpy(dst, src, (size_t)head);
-    gather_rows((n_bytes - head) / 32, src + head, 32, dst + head, 32, true);
-    memcpy(dst + n_bytes - tail, src + n_bytes - tail, (size_t)tail);
-#else
-    memcpy(dst, src, (size_t)n_bytes);
-#endif
-}
-
 /* Asks for a row. */
 static void prefetch_row(const char *row, int64_t n_bytes)
 {
@@ -482,6 +468,7 @@ static void copy_long_rows(const plait_box_copy_t *box, const char *src, char *d
 {
     plait_box_walk_t walk = {0};
     plait_box_walk_t ahead = {0};
+    plait_host_stream_t stream = {.end = NULL};
     bool is_ahead =
         box->row_bytes <= AHEAD_BYTES && plait_box_bytes(box) >= AHEAD_MIN_BYTES;
 
@@ -494,11 +481,13 @@ static void copy_long_rows(const plait_box_copy_t *box, const char *src, char *d
             is_ahead = plait_box_next(box, box->n_dims, &ahead);
         }
         if (is_streamed) {
-            stream_row(dst + walk.dst, src + walk.src, box->row_bytes);
+            plait_host_stream_append(&stream, dst + walk.dst, src + walk.src,
+                                     box->row_bytes);
         } else {
             memcpy(dst + walk.dst, src + walk.src, (size_t)box->row_bytes);
         }
     } while (plait_box_next(box, box->n_dims, &walk));
+    plait_host_stream_finish(&stream);
 }
 
 /* How much of the destination the last dimension writes without a gap. */
