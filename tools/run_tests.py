@@ -310,6 +310,22 @@ def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environ
     close(count, name, 0 if code == 5 and "doctest" in name else code, log)
 
 
+def other_environment():
+    """The tree as it is, for the environment into which plait was not installed."""
+    return {"PYTHONPATH": str(ROOT / "python"), "PLAIT_LIBRARY": str(newest_library())}
+
+
+def other_pytest(count, name, *arguments):
+    """Pytest in one process of the other environment."""
+    if not OTHER_PYTHON.exists():
+        count.add(name, "skipped", f"{OTHER_PYTHON} is absent: make sets it up")
+        return
+    version = [OTHER_PYTHON, "-c", "import jax; print('JAX', jax.__version__)"]
+    count.notes.append(run(f"{name}-version", version, 60)[1].read_text().strip())
+    environment = quick_compiles(OTHER_PYTHON) | other_environment()
+    pytest(count, name, *arguments, python=OTHER_PYTHON, environment=environment)
+
+
 FAULTS = "tests/python/test_faults.py"
 HOSTS = "tests/python/test_faults_hosts.py"
 DEVICES = "tests/python/hosts"  # of several processes with several each
@@ -357,13 +373,7 @@ OF_JAX = _files(
 
 def oldest(count):
     """These with the oldest JAX that plait takes, which is in the other environment."""
-    if not OTHER_PYTHON.exists():
-        count.add("oldest", "skipped", f"{OTHER_PYTHON} is absent: make sets it up")
-        return
-    environment = quick_compiles(OTHER_PYTHON) | other_environment()
-    pytest(count, "oldest", *OF_JAX, python=OTHER_PYTHON, environment=environment)
-    version = [OTHER_PYTHON, "-c", "import jax; print('JAX', jax.__version__)"]
-    count.notes.append(run("oldest-version", version, 60)[1].read_text().strip())
+    other_pytest(count, "oldest", *OF_JAX)
 
 
 def faults(count):
@@ -457,11 +467,6 @@ def hosts(name, n_ranks, n_devices, python=sys.executable, only=""):
     return suite
 
 
-def other_environment():
-    """The tree as it is, for the environment into which plait was not installed."""
-    return {"PYTHONPATH": str(ROOT / "python"), "PLAIT_LIBRARY": str(newest_library())}
-
-
 def open_mpi(n_ranks, parts=()):
     """The same under Open MPI, in an environment of its own, with the oldest JAX."""
 
@@ -474,13 +479,8 @@ def open_mpi(n_ranks, parts=()):
 
 def open_mpi_faults(count):
     """Ranks that disagree or die, under the launcher of Open MPI."""
-    name = "openmpi-faults"
-    if not OTHER_PYTHON.exists():
-        count.add(name, "skipped", f"{OTHER_PYTHON} is absent: make sets it up")
-        return
     chosen = "shared and (2-shared or raise or kill or stop)"
-    environment = quick_compiles(OTHER_PYTHON) | other_environment()
-    pytest(count, name, FAULTS, "-k", chosen, python=OTHER_PYTHON, environment=environment)
+    other_pytest(count, "openmpi-faults", FAULTS, "-k", chosen)
 
 
 SUITES: dict[str, Callable[[Count], None]] = {

@@ -1,4 +1,6 @@
-"""pfft3d through JAX with fresh results, beside the transforms of one process."""
+"""Transforms through JAX with fresh results, beside those of one process."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,45 +10,87 @@ import scipy
 import scipy.fft
 from _rounds import Case, arguments, copier, rounds
 
-from workers.world import World, random
+from workers.world import World
 
 N_WORKERS = 2  # as many cores as plait has
 
 
-def difference(world, y, want):
-    """The largest error of this process's parts, relative to the largest coefficient."""
-    largest = np.abs(want).max()
-    return max(float(np.abs(part - want[index]).max() / largest) for index, part in world.parts(y))
+def _rows(x):
+    return plait.fft.fftn(x, axes=(-1,))
 
 
-def measure(world, options, n, dtype):
-    """One size and type."""
-    whole = random(n, dtype)
-    x, y = world.put(whole), jax.device_put(whole, jax.local_devices()[0])
-    ours, theirs = plait.jit(plait.fft.pfft3d), jax.jit(jnp.fft.fftn)
-    wrong = difference(world, ours(x), scipy.fft.fftn(whole, workers=N_WORKERS))
-    wrong = world.team.max(wrong)
+# Shape for a size n, dtype of the operand, plait's, jnp's and scipy's transform; `real back` is
+# given the spectrum of such an operand.
+KINDS = {
+    "c128": (lambda n: (n, n, n), "complex128", plait.fft.pfft3d, jnp.fft.fftn, scipy.fft.fftn),
+    "c64": (lambda n: (n, n, n), "complex64", plait.fft.pfft3d, jnp.fft.fftn, scipy.fft.fftn),
+    "real": (lambda n: (n, n, n), "float64", plait.fft.prfft3d, jnp.fft.rfftn, scipy.fft.rfftn),
+    "real back": (
+        lambda n: (n, n, n),
+        "float64",
+        plait.fft.pirfft3d,
+        jnp.fft.irfftn,
+        scipy.fft.irfftn,
+    ),
+    "rows alone": (lambda n: (16 * n, 8 * n), "complex128", _rows, jnp.fft.fft, scipy.fft.fft),
+    "rows of 21": (
+        lambda n: (3 * n, 3 * n, 21),
+        "complex128",
+        plait.fft.pfft3d,
+        jnp.fft.fftn,
+        scipy.fft.fftn,
+    ),
+}
+CUBES = ("c128", "c64")  # of all sizes, beside NumPy's, too; the others of the largest size
+
+
+def random(shape, dtype):
+    """The same on each rank."""
+    rng = np.random.default_rng(0)
+    parts = [rng.random(shape, np.dtype(dtype).type().real.dtype) - 0.5]
+    if np.issubdtype(dtype, np.complexfloating):
+        parts.append(rng.random(shape, parts[0].dtype) - 0.5)
+        return (parts[0] + 1j * parts[1]).astype(dtype)
+    return parts[0]
+
+
+def measure(world, options, kind, n):
+    """One kind of transform."""
+    shape_of, dtype, ours, theirs, scipys = KINDS[kind]
+    ours, theirs = plait.jit(ours), jax.jit(theirs)
+    scipys = functools.partial(scipys, workers=N_WORKERS)
+    shape = shape_of(n)
+    whole = random(shape, dtype)
+    x = world.put(whole)
+    if kind == "real back":
+        x, whole = plait.jit(plait.fft.prfft3d)(x), scipy.fft.rfftn(whole)
+    y = jax.device_put(whole, jax.local_devices()[0])
+    wrong = world.team.max(world.difference(ours(x), scipys(whole)))
     if not wrong < 100 * np.finfo(dtype).eps:
-        raise RuntimeError(f"pfft3d of {n}^3 {dtype} differs from scipy's by {wrong}")
+        raise RuntimeError(f"{kind} of {shape} {dtype} differs from scipy's by {wrong}")
     cases = {
         "plait": Case(lambda: ours(x).block_until_ready()),
         "jnp": Case(lambda: theirs(y).block_until_ready(), is_solo=True),
-        "scipy": Case(lambda: scipy.fft.fftn(whole, workers=N_WORKERS), is_solo=True),
-        "numpy": Case(lambda: np.fft.fftn(whole), is_solo=True),
+        "scipy": Case(lambda: scipys(whole), is_solo=True),
         "memcpy": Case(copier(whole.nbytes // world.size, world.team.copies)),
     }
-    facts = {"n": n, "dtype": dtype, "difference": wrong, "jax": jax.__version__}
+    if kind in CUBES:
+        cases["numpy"] = Case(lambda: np.fft.fftn(whole), is_solo=True)
+    facts = {"kind": kind, "n": n, "shape": "x".join(map(str, shape)), "dtype": dtype}
+    facts |= {"difference": wrong, "jax": jax.__version__, "is_cube": kind in CUBES}
     facts |= {"numpy": np.__version__, "scipy": scipy.__version__}
-    rounds(world.team, options, f"fft {options.where}", cases, facts)
+    rounds(world.team, options, f"fft {kind} {options.where}", cases, facts)
 
 
 def main():
     """Measure."""
     options = arguments("where", "sizes")
     world = World(options.where)
-    for n in map(int, options.sizes.split(",")):
-        for dtype in ("complex128", "complex64"):
-            measure(world, options, n, dtype)
+    sizes = list(map(int, options.sizes.split(",")))
+    for kind, n in ((kind, n) for n in sizes for kind in CUBES):
+        measure(world, options, kind, n)
+    for kind in (kind for kind in KINDS if kind not in CUBES):
+        measure(world, options, kind, max(sizes))
 
 
 if __name__ == "__main__":

@@ -36,17 +36,11 @@ def of_jaxdecomp(world, whole, want):
     split = NamedSharding(mesh, P("x", "y"))
     x = jax.make_array_from_callback(whole.shape, split, lambda index: whole[index])
     transform = jax.jit(jaxdecomp.pfft3d)
-    wrong = difference(world, transform(x), want.transpose(1, 2, 0))
+    wrong = world.difference(transform(x), want.transpose(1, 2, 0))
     return Case(lambda: transform(x).block_until_ready()), wrong
 
 
 PEERS = {"mpi4py-fft": of_mpi4py_fft, "jaxdecomp": of_jaxdecomp}
-
-
-def difference(world, y, want):
-    """The largest error of this process's parts, relative to the largest coefficient."""
-    largest = np.abs(want).max()
-    return max(float(np.abs(part - want[index]).max() / largest) for index, part in world.parts(y))
 
 
 def measure(world, options, n):
@@ -55,7 +49,7 @@ def measure(world, options, n):
     want = np.fft.fftn(whole)
     x, ours = world.put(whole), plait.jit(plait.fft.pfft3d)
     theirs, their_error = PEERS[options.peer](world, whole, want)
-    wrong = world.team.max(max(difference(world, ours(x), want), their_error))
+    wrong = world.team.max(max(world.difference(ours(x), want), their_error))
     if not wrong < 100 * np.finfo(DTYPE).eps:
         raise RuntimeError(f"results of {n}^3 differ from numpy's by {wrong}")
     cases = {

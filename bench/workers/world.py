@@ -33,6 +33,13 @@ class World:
         """This process's parts as NumPy arrays, each with its place in the whole."""
         return [(shard.index, np.asarray(shard.data)) for shard in x.addressable_shards]
 
+    def difference(self, y, want):
+        """The largest error of this process's parts, relative to the largest element."""
+        largest = np.abs(want).max()
+        return max(
+            float(np.abs(part - want[index]).max() / largest) for index, part in self.parts(y)
+        )
+
 
 def random(n, dtype):
     """An n x n x n array of complex numbers; the same on each rank."""

@@ -76,15 +76,26 @@ done:
     return status;
 }
 
-static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
+static plait_status_t begin_tiles(const plait_factor_t *f, char diag,
+                                  const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_factor_t *f = params;
 
     PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
-    PLAIT_TRY(plait_potrf_trim_tiles(f, 'R', tiles));
+    PLAIT_TRY(plait_potrf_trim_tiles(f, diag, tiles));
 done:
     return status;
+}
+
+static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    return begin_tiles(params, 'R', tiles);
+}
+
+/* A factor's diagonal is the caller's: real only if potrf wrote it. */
+static plait_status_t factor_tiles(const void *params, const plait_tiles_t *tiles)
+{
+    return begin_tiles(params, 'N', tiles);
 }
 
 void plait_potrf_trim_touch(const plait_factor_t *f, plait_touch_fn_t touch,
@@ -410,6 +421,10 @@ static void zero_touch(const void *params, plait_touch_fn_t touch, void *context
 const plait_kernel_t plait_potrf_start_kernel = {.name = "potrf: lower triangle",
                                                  .run = start_run,
                                                  .tiles = start_tiles,
+                                                 .touch = start_touch,
+                                                 .print = plait_factor_print};
+const plait_kernel_t plait_potri_start_kernel = {.name = "potri: lower triangle",
+                                                 .tiles = factor_tiles,
                                                  .touch = start_touch,
                                                  .print = plait_factor_print};
 static const plait_kernel_t panel_kernel = {.name = "potrf: factor",

@@ -36,9 +36,10 @@ plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f, char diag,
 void plait_potrf_trim_touch(const plait_factor_t *f, plait_touch_fn_t touch,
                             void *context);
 
-/* The same with 'R', and info = 0; NaN to the own columns where it failed; zero above their diagonal blocks and
- * behind them. All have plait_factor_t as params. */
+/* The same with 'R', or 'N' for potri, and info = 0; NaN to the own columns where it failed; zero above their
+ * diagonal blocks and behind them. All have plait_factor_t as params. */
 extern const plait_kernel_t plait_potrf_start_kernel;
+extern const plait_kernel_t plait_potri_start_kernel;
 extern const plait_kernel_t plait_potrf_finish_kernel;
 extern const plait_kernel_t plait_potrf_zero_kernel;
 

@@ -22,26 +22,6 @@ static void print(const void *params, FILE *file)
                   p->there.d.n, p->there.d.block);
 }
 
-/* ---- The operand -------------------------------------------------------------------------------- */
-
-/* A factor's diagonal is the caller's: real only if potrf wrote it. */
-static plait_status_t factor_tiles(const void *params, const plait_tiles_t *tiles)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_factor_t *f = params;
-
-    PLAIT_TRY(plait_tile_zero(tiles, plait_factor_info_spot(f), sizeof(int32_t)));
-    PLAIT_TRY(plait_potrf_trim_tiles(f, 'N', tiles));
-done:
-    return status;
-}
-
-static void factor_touch(const void *params, plait_touch_fn_t touch, void *context)
-{
-    plait_potrf_trim_touch(params, touch, context);
-    plait_factor_touch_info(params, true, touch, context);
-}
-
 /* ---- The call ----------------------------------------------------------------------------------- */
 
 static plait_status_t call(const void *params, plait_exec_t *exec,
@@ -160,10 +140,6 @@ static void settle_touch(const void *params, plait_touch_fn_t touch, void *conte
 
 /* ---- The steps ---------------------------------------------------------------------------------- */
 
-static const plait_kernel_t factor_kernel = {.name = "potri: lower triangle",
-                                             .tiles = factor_tiles,
-                                             .touch = factor_touch,
-                                             .print = plait_factor_print};
 static const plait_kernel_t joint_kernel = {.name = "by all devices at once",
                                             .run_device = joint_run,
                                             .is_blocking = true,
@@ -204,7 +180,6 @@ static plait_status_t add_call(plait_plan_t *plan, const plait_joint_t *joint,
     p->there.src_slot = plait_slot_arg(plan, 0);
     p->there.d.block = joint->call.block;
     plait_plan_need_scratch(plan, joint->work_bytes);
-    plait_dealt_agree(plan, &p->f.d);
     plait_plan_agree(plan, 2); /* 1: one rank has all of it */
     plait_plan_agree(plan, (uint64_t)d->block);
     if (is_moved) {
@@ -242,6 +217,7 @@ plait_status_t plait_potrf_joint_steps(plait_plan_t *plan, const plait_joint_t *
     plait_status_t status = PLAIT_OK;
     parts_t p;
 
+    plait_dealt_agree(plan, &given->d);
     PLAIT_TRY(add_call(plan, joint, given, &plait_potrf_start_kernel, &p));
     PLAIT_TRY(add(plan, &judge_kernel, &p));
     PLAIT_TRY(add(plan, &settle_kernel, &p));
@@ -256,7 +232,7 @@ plait_status_t plait_potri_joint_steps(plait_plan_t *plan, const plait_joint_t *
     plait_status_t status = PLAIT_OK;
     parts_t p;
 
-    PLAIT_TRY(add_call(plan, joint, given, &factor_kernel, &p));
+    PLAIT_TRY(add_call(plan, joint, given, &plait_potri_start_kernel, &p));
     PLAIT_TRY(add(plan, &trim_kernel, &p));
     PLAIT_TRY(add_finish(plan, &p));
 done:

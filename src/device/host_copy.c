@@ -20,7 +20,7 @@
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
 enum {
-    LINE = 64,            /* bytes that a streaming store must fill to save the read */
+    LINE = PLAIT_HOST_LINE,
     SHORT_ROW = 64,       /* rows below are copied by the constant-size kernels */
     MIN_STREAM_ROW = 512, /* misaligned, on Zen 3: never slower from 512 on */
     /* long rows of two ranks at once, and read again afterwards: slower streamed up to 512

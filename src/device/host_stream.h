@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 
+/* Bytes that a streaming store must fill to save the read. */
 enum { PLAIT_HOST_LINE = 64 };
 
 /* Begins as zeros. The last n_held bytes before `end` are not written yet: the begin of a line. */

@@ -126,7 +126,8 @@ static plait_pass_scratch_t scratch_of(const plait_pass_t *pass,
     s.out = s.in + n_rows * (int64_t)sizeof(char *);
     s.staged = s.out + n_rows * (int64_t)sizeof(char *);
     s.streams = s.staged + n_rows * (int64_t)sizeof(char *);
-    s.total = s.streams + n_streams_of(pass) * (int64_t)sizeof(plait_host_stream_t);
+    s.n_streams = n_streams_of(pass);
+    s.total = s.streams + s.n_streams * (int64_t)sizeof(plait_host_stream_t);
     s.total = (s.total + 64 + 63) / 64 * 64;
     return s;
 }
@@ -164,13 +165,13 @@ static void run_rows(const plait_pass_work_t *w, int64_t n, const char *in,
 
 static void stream_row(const plait_pass_work_t *w, int64_t t, char *to, const char *row)
 {
-    plait_host_stream_append(&w->streams[(w->n_streams == 1) ? 0 : t], to, row,
+    plait_host_stream_append(&w->streams[(w->scratch.n_streams == 1) ? 0 : t], to, row,
                              w->pass->n_w * w->pass->item_bytes);
 }
 
 static void finish_streams(const plait_pass_work_t *w)
 {
-    for (int64_t i = 0; i < w->n_streams; i++) {
+    for (int64_t i = 0; i < w->scratch.n_streams; i++) {
         plait_host_stream_finish(&w->streams[i]);
     }
 }
@@ -320,6 +321,7 @@ static plait_status_t run_read(plait_pass_work_t *w, int64_t n_planes)
     plait_status_t status = PLAIT_OK;
     const plait_pass_t *pass = w->pass;
     const int64_t width = plait_gather_width(pass, w->exec->plan);
+    const bool is_staged = pass->n_staged > 0;
 
     if (width == pass->src_n_w) {
         PLAIT_TRY(plait_gather_read(w, 0, width, n_planes));
@@ -330,12 +332,11 @@ static plait_status_t run_read(plait_pass_work_t *w, int64_t n_planes)
     for (int64_t at = 0; at < pass->src_n_w; at += width) {
         int64_t n = plait_min(width, pass->src_n_w - at);
         PLAIT_TRY(plait_gather_read(w, at, n, 1));
-        plait_fft1_columns(pass->columns, n, w->in, 0,
-                           (pass->n_staged > 0) ? w->staged : w->out,
+        plait_fft1_columns(pass->columns, n, w->in, 0, is_staged ? w->staged : w->out,
                            at * pass->item_bytes, w->area,
-                           (pass->n_staged > 0) ? PLAIT_FFT_STORE : pass->store);
+                           is_staged ? PLAIT_FFT_STORE : pass->store);
     }
-    if (pass->n_staged > 0) {
+    if (is_staged) {
         stream_staged(w);
     }
     count_plane(w);
@@ -447,8 +448,7 @@ static plait_status_t run_part(void *context, int i, int n)
     w.out = (char **)(void *)(w.area + w.scratch.out);
     w.staged = (char **)(void *)(w.area + w.scratch.staged);
     w.streams = (plait_host_stream_t *)(void *)(w.area + w.scratch.streams);
-    w.n_streams = n_streams_of(job->pass);
-    memset(w.streams, 0, (size_t)w.n_streams * sizeof(*w.streams));
+    memset(w.streams, 0, (size_t)w.scratch.n_streams * sizeof(*w.streams));
     for (int64_t t = 0; t < plait_max(job->pass->n_t, job->pass->src_n_t); t++) {
         w.staged[t] = w.area + w.scratch.plane + t * w.scratch.plane_row;
     }

@@ -11,6 +11,7 @@
 typedef struct {
     int64_t strip, plane, rows, box, in, out, staged, streams, total;
     int64_t strip_row, plane_row, rows_row, box_row; /* bytes from row to row */
+    int64_t n_streams;
 } plait_pass_scratch_t;
 
 /* What one plane needs while it is worked on. */
@@ -27,7 +28,6 @@ typedef struct {
     char **staged; /* rows of the plane in scratch */
     plait_host_stream_t
         *streams; /* of a staged plane's rows; one where they follow each other */
-    int64_t n_streams;
 } plait_pass_work_t;
 
 /* Real rows, before or after the columns. */
