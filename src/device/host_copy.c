@@ -1,23 +1,16 @@
 /* Box copies in host memory. Three shapes after simplification: long rows (memcpy or
  * streaming stores), short rows (copies of constant size: a memcpy of 16 bytes whose
  * size is known only at run time costs 8 times more, notes/fft.md 3.2), and short rows
- * that are transposed (the same in tiles that fit the cache). */
+ * that are transposed (device/host_turn.h, or the same in tiles that fit the cache). */
 #include "base/checked.h"
 #include "device/box.h"
 #include "device/host.h"
+#include "device/host_gather.h"
 #include "device/host_stream.h"
+#include "device/host_turn.h"
 
 #include <stddef.h>
 #include <string.h>
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#define HAS_STREAM 1
-#else
-#define HAS_STREAM 0
-#endif
-
-#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 enum {
     LINE = PLAIT_HOST_LINE,
@@ -26,15 +19,11 @@ enum {
     /* long rows of two ranks at once, and read again afterwards: slower streamed up to 512
      * KiB, the same at 1 MiB, a third faster from 2 MiB on (EPYC, L2 of 512 KiB a core) */
     LONG_STREAM_BYTES = 2 << 20,
-    TILE_BYTES = 256,       /* side of a tile; 128 was slower on Zen 3 */
-    TILE_ELEMENTS = 64,     /* and at most this many elements */
-    PACKED_BYTES = 8 << 10, /* of a tile that is packed */
-    PACKED_ROW_BYTES = 512, /* its rows in src, at most */
-    PACKED_ROWS = 16,       /* or as many as fill a line: more fall on few cache sets */
-    AHEAD_BYTES = 16 << 10, /* shorter rows are asked for so far ahead */
-    AHEAD_MIN_BYTES = 128 << 10, /* of boxes that are no smaller */
-    SCRATCH_PAD = 16,            /* keeps rows of the scratch off one cache set */
-    SCRATCH_BYTES = 18 << 10 /* 1-byte elements need most: (64 + 63) rows of 128 + 16 */
+    TILE_BYTES = 256,         /* side of a tile; 128 was slower on Zen 3 */
+    TILE_ELEMENTS = 64,       /* and at most this many elements */
+    MIN_TURN_BYTES = 4 << 10, /* of matrices that are transposed by way of a scratch */
+    AHEAD_BYTES = 16 << 10,   /* shorter rows are asked for so far ahead */
+    AHEAD_MIN_BYTES = 128 << 10 /* of boxes that are no smaller */
 };
 
 /* Two innermost dimensions of a box with short rows; j is the faster one in dst. */
@@ -51,8 +40,8 @@ typedef struct {
 typedef void (*copy_plane_fn_t)(const plane_t *plane, const char *src, char *dst);
 
 /* Rows of k to 2 k bytes: two copies of k bytes that may overlap. */
-static ALWAYS_INLINE void copy_row(char *dst, const char *src, size_t k, int64_t rest,
-                                   bool is_exact)
+static PLAIT_ALWAYS_INLINE void copy_row(char *dst, const char *src, size_t k,
+                                         int64_t rest, bool is_exact)
 {
     memcpy(dst, src, k);
     if (!is_exact) {
@@ -60,8 +49,8 @@ static ALWAYS_INLINE void copy_row(char *dst, const char *src, size_t k, int64_t
     }
 }
 
-static ALWAYS_INLINE void copy_plane(const plane_t *plane, const char *src, char *dst,
-                                     size_t k, bool is_exact)
+static PLAIT_ALWAYS_INLINE void copy_plane(const plane_t *plane, const char *src,
+                                           char *dst, size_t k, bool is_exact)
 {
     const int64_t rest = plane->row_bytes - (int64_t)k;
 
@@ -84,246 +73,28 @@ static ALWAYS_INLINE void copy_plane(const plane_t *plane, const char *src, char
     }
 }
 
-#if HAS_STREAM
-static ALWAYS_INLINE int64_t load_8(const char *p)
+/* Elements of k bytes that follow each other in dst, in tiles where they are transposed. */
+static PLAIT_ALWAYS_INLINE void gather_tiles(const plane_t *plane, const char *src,
+                                             char *dst, int k, bool is_streamed)
 {
-    int64_t x;
+    for (int64_t i0 = 0; i0 < plane->n_i; i0 += plane->tile_i) {
+        const int64_t i1 = plait_min(i0 + plane->tile_i, plane->n_i);
 
-    memcpy(&x, p, sizeof(x));
-    return x;
-}
+        for (int64_t j0 = 0; j0 < plane->n_j; j0 += plane->tile_j) {
+            const int64_t n = plait_min(plane->tile_j, plane->n_j - j0);
 
-static ALWAYS_INLINE int load_4(const char *p)
-{
-    int x;
-
-    memcpy(&x, p, sizeof(x));
-    return x;
-}
-
-static ALWAYS_INLINE short load_2(const char *p)
-{
-    short x;
-
-    memcpy(&x, p, sizeof(x));
-    return x;
-}
-
-static ALWAYS_INLINE __m128i load_16(const char *p)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
-
-/* The q-th 16 bytes of the rows of k bytes at src, src + step, src + 2 step, ... */
-static ALWAYS_INLINE __m128i gather(const char *src, int64_t step, int q, int k)
-{
-    const char *s = src + (q * 16 / k) * step;
-
-    switch (k) {
-    case 1:
-        return _mm_set_epi8(s[15 * step], s[14 * step], s[13 * step], s[12 * step],
-                            s[11 * step], s[10 * step], s[9 * step], s[8 * step],
-                            s[7 * step], s[6 * step], s[5 * step], s[4 * step],
-                            s[3 * step], s[2 * step], s[step], s[0]);
-    case 2:
-        return _mm_set_epi16(load_2(s + 7 * step), load_2(s + 6 * step),
-                             load_2(s + 5 * step), load_2(s + 4 * step),
-                             load_2(s + 3 * step), load_2(s + 2 * step),
-                             load_2(s + step), load_2(s));
-    case 4:
-        return _mm_set_epi32(load_4(s + 3 * step), load_4(s + 2 * step),
-                             load_4(s + step), load_4(s));
-    case 8:
-        return _mm_set_epi64x(load_8(s + step), load_8(s));
-    default:
-        return load_16(s + (q * 16) % k);
-    }
-}
-
-/* A line of rows of k bytes, `step` apart. */
-static ALWAYS_INLINE void gather_line(const char *src, int64_t step, char *dst, int k,
-                                      bool is_streamed)
-{
-    for (int q = 0; q < 4; q++) {
-        __m128i x = gather(src, step, q, k);
-        __m128i *d = (__m128i *)(void *)(dst + 16 * q);
-
-        if (is_streamed) {
-            _mm_stream_si128(d, x);
-        } else {
-            _mm_storeu_si128(d, x);
-        }
-    }
-}
-
-/* n rows of k bytes, `step` apart, into contiguous dst. */
-static ALWAYS_INLINE void gather_rows(int64_t n, const char *src, int64_t step,
-                                      char *dst, int k, bool is_streamed)
-{
-    for (; is_streamed && (n > 0) && ((uintptr_t)dst % LINE != 0); n--) {
-        memcpy(dst, src, (size_t)k);
-        dst += k;
-        src += step;
-    }
-    for (; n >= LINE / k; n -= LINE / k, src += (LINE / k) * step, dst += LINE) {
-        gather_line(src, step, dst, k, is_streamed);
-    }
-    for (; n > 0; n--, dst += k, src += step) {
-        memcpy(dst, src, (size_t)k);
-    }
-}
-
-/* The first element at or after j that starts a line of dst. */
-static ALWAYS_INLINE int64_t line_start(const plane_t *plane, const char *dst,
-                                        int64_t j, int k)
-{
-    uintptr_t past = ((uintptr_t)dst + (uintptr_t)(j * k)) % LINE;
-
-    if ((j == 0) || (past == 0)) {
-        return j;
-    }
-    return plait_min(j + (int64_t)(LINE - past) / k, plane->n_j);
-}
-
-/* A packed tile: rows, and bytes of each. */
-static ALWAYS_INLINE int64_t packed_rows(int k)
-{
-    return plait_max(PACKED_ROWS, LINE / k);
-}
-
-static ALWAYS_INLINE int64_t packed_width(int k)
-{
-    return plait_min(PACKED_ROW_BYTES, PACKED_BYTES / packed_rows(k));
-}
-
-/* n rows of src, as wide as the tile, to the scratch: later reads of a column then do not fall on
- * one cache set, as they do in src where its step is a power of two. */
-static ALWAYS_INLINE void pack_rows(const plane_t *plane, const char *src,
-                                    int64_t n_rows, int64_t width, int k, char *scratch)
-{
-    for (int64_t j = 0; j < n_rows; j++, scratch += width + SCRATCH_PAD) {
-        const char *s = src + j * plane->src_j;
-
-        if (width == packed_width(k)) {
-            memcpy(scratch, s, (size_t)packed_width(k));
-        } else {
-            memcpy(scratch, s, (size_t)width);
-        }
-    }
-}
-
-/* Asks for a tile's lines in src, as many for each of its columns as bring all of them. */
-static ALWAYS_INLINE void prefetch_lines(const plane_t *plane, const char *tile,
-                                         int64_t column, int k)
-{
-    const int64_t n_lines = packed_width(k) / LINE; /* of a row */
-    const int64_t n_columns = packed_width(k) / k;
-    const int64_t n = packed_rows(k) * n_lines / n_columns;
-
-    for (int64_t line = column * n; line < (column + 1) * n; line++) {
-        __builtin_prefetch(tile + line / n_lines * plane->src_j + line % n_lines * LINE,
-                           0, 2);
-    }
-}
-
-/* A tile: columns [i0, i1) of src, rows from j0 on. `tile` has them with `step` between rows, `next`
- * is the tile after it in src, NULL where there is none or src is not read in packed ones. */
-typedef struct {
-    int64_t i0, i1, j0, j1;
-    const char *tile, *next;
-    int64_t step;
-} tile_t;
-
-/* Where it begins in src; NULL: there is none. */
-static ALWAYS_INLINE const char *next_tile(const plane_t *plane, const char *src,
-                                           const tile_t *t)
-{
-    const char *next = NULL;
-
-    if (t->i1 < plane->n_i) {
-        next = src + t->j0 * plane->src_j + t->i1 * plane->src_i;
-    } else if (t->j1 < plane->n_j) {
-        next = src + t->j1 * plane->src_j;
-    }
-    return next;
-}
-
-static ALWAYS_INLINE void gather_tile(const plane_t *plane, const tile_t *t, char *dst,
-                                      int k, bool is_streamed)
-{
-    for (int64_t i = t->i0; i < t->i1; i++) {
-        char *d = dst + i * plane->dst_i;
-        int64_t begin = is_streamed ? line_start(plane, d, t->j0, k) : t->j0;
-        int64_t end = is_streamed ? line_start(plane, d, t->j1, k) : t->j1;
-
-        gather_rows(end - begin,
-                    t->tile + (i - t->i0) * plane->src_i + (begin - t->j0) * t->step,
-                    t->step, d + begin * k, k, is_streamed);
-    }
-}
-
-/* The same for a packed tile that is whole, and of whole lines of dst. */
-static ALWAYS_INLINE void gather_packed(const plane_t *plane, const tile_t *t,
-                                        char *dst, int k, bool is_streamed)
-{
-    const int64_t step = packed_width(k) + SCRATCH_PAD;
-    const char *next = (t->next != NULL) ? t->next : t->tile;
-
-    for (int64_t i = 0; i < packed_width(k) / k; i++) {
-        char *d = dst + (t->i0 + i) * plane->dst_i + t->j0 * k;
-
-        prefetch_lines(plane, next, i, k);
-        for (int64_t at = 0; at < packed_rows(k) * k; at += LINE) {
-            gather_line(t->tile + i * k + at / k * step, step, d + at, k, is_streamed);
-        }
-    }
-}
-
-/* Tiles are shifted in each row of dst to whole lines: a line that is streamed in two parts costs two
- * transfers and a read. Hence a packed tile has up to a line more in j. Along src's rows, and
- * the next one is asked for while one is written: two ranks at once, 256 MiB each of 8-byte elements
- * take 1.1 to 1.4 memcpys, without it 2.0, along dst's rows 1.5 (Zen 4). */
-static ALWAYS_INLINE void gather_tiles(const plane_t *plane, const char *src, char *dst,
-                                       int k, bool is_streamed)
-{
-    _Alignas(LINE) char scratch[SCRATCH_BYTES];
-    const bool is_packed = plane->is_transposed && (plane->src_i == k);
-    const bool is_even = (((uintptr_t)dst | (uintptr_t)plane->dst_i) % LINE) == 0;
-    const int64_t skew = (is_streamed && !is_even) ? LINE / k - 1 : 0;
-    const int64_t n_i = is_packed ? packed_width(k) / k : plane->tile_i;
-    const int64_t n_j = is_packed ? packed_rows(k) : plane->tile_j;
-
-    for (int64_t j0 = 0; j0 < plane->n_j; j0 += n_j) {
-        const int64_t j1 = plait_min(j0 + n_j, plane->n_j);
-
-        for (int64_t i0 = 0; i0 < plane->n_i; i0 += n_i) {
-            tile_t t = {.i0 = i0,
-                        .i1 = plait_min(i0 + n_i, plane->n_i),
-                        .j0 = j0,
-                        .j1 = j1,
-                        .tile = src + j0 * plane->src_j + i0 * plane->src_i,
-                        .step = plane->src_j};
-
-            if (is_packed) {
-                const int64_t width = (t.i1 - i0) * k;
-                const int64_t end = plait_min(j1 + skew, plane->n_j);
-                pack_rows(plane, t.tile, end - j0, width, k, scratch);
-                t.next = next_tile(plane, src, &t);
-                t.tile = scratch;
-                t.step = width + SCRATCH_PAD;
-            }
-            if (is_packed && is_even && j1 - j0 == n_j && t.i1 - i0 == n_i) {
-                gather_packed(plane, &t, dst, k, is_streamed);
-            } else {
-                gather_tile(plane, &t, dst, k, is_streamed);
+            for (int64_t i = i0; i < i1; i++) {
+                plait_gather(n, src + i * plane->src_i + j0 * plane->src_j,
+                             plane->src_j, dst + i * plane->dst_i + j0 * k, k,
+                             is_streamed);
             }
         }
     }
 }
 
 /* dst_j is k. Elements that straddle lines of dst cannot be streamed. */
-static ALWAYS_INLINE void gather_plane(const plane_t *plane, const char *src, char *dst,
-                                       int k)
+static PLAIT_ALWAYS_INLINE void gather_plane(const plane_t *plane, const char *src,
+                                             char *dst, int k)
 {
     if (plane->is_streamed && ((uintptr_t)dst % (uintptr_t)k == 0) &&
         (plane->dst_i % k == 0)) {
@@ -332,9 +103,6 @@ static ALWAYS_INLINE void gather_plane(const plane_t *plane, const char *src, ch
         gather_tiles(plane, src, dst, k, false);
     }
 }
-#else
-#define gather_plane(_plane, _src, _dst, _k) copy_plane(_plane, _src, _dst, _k, true)
-#endif
 
 /* One set of kernels per size. */
 #define SIZE_FOR_EACH(_row) \
@@ -442,15 +210,34 @@ static plane_t take_plane(plait_box_copy_t *box, bool is_streamed)
     return plane;
 }
 
+/* Whether it is a matrix of some size, transposed: elements follow each other on both sides. */
+static bool is_turn(const plane_t *plane)
+{
+    const int64_t n = plane->row_bytes;
+
+    return plane->is_transposed && plane->src_i == n && plane->dst_j == n &&
+           (n & (n - 1)) == 0 && plane->n_i * plane->n_j * n >= MIN_TURN_BYTES;
+}
+
 static void copy_short_rows(plait_box_copy_t *box, const char *src, char *dst,
                             bool is_streamed)
 {
     plait_box_walk_t walk = {0};
     const plane_t plane = take_plane(box, is_streamed);
-    const copy_plane_fn_t copy = find_plane_fn(&plane);
+    const plait_host_turn_t turn = {.n_i = plane.n_i,
+                                    .n_j = plane.n_j,
+                                    .src_step = plane.src_j,
+                                    .dst_step = plane.dst_i,
+                                    .n_bytes = plane.row_bytes,
+                                    .is_streamed = is_streamed};
+    const copy_plane_fn_t copy = is_turn(&plane) ? NULL : find_plane_fn(&plane);
 
     do {
-        copy(&plane, src + walk.src, dst + walk.dst);
+        if (copy == NULL) {
+            plait_host_turn(&turn, src + walk.src, dst + walk.dst);
+        } else {
+            copy(&plane, src + walk.src, dst + walk.dst);
+        }
     } while (plait_box_next(box, box->n_dims, &walk));
 }
 

@@ -2,28 +2,14 @@
 
 #include "base/checked.h"
 
-#include <string.h>
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 enum { LINE = PLAIT_HOST_LINE };
 
 /* n bytes, whole lines. */
 static void stream_lines(char *dst, const char *src, int64_t n)
 {
-#if defined(__SSE2__)
     for (int64_t at = 0; at < n; at += LINE) {
-        for (int q = 0; q < LINE; q += 16) {
-            _mm_stream_si128(
-                (__m128i *)(void *)(dst + at + q),
-                _mm_loadu_si128((const __m128i *)(const void *)(src + at + q)));
-        }
+        plait_host_stream_line(dst + at, src + at);
     }
-#else
-    memcpy(dst, src, (size_t)n);
-#endif
 }
 
 void plait_host_stream_finish(plait_host_stream_t *stream)

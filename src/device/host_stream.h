@@ -5,9 +5,27 @@
 #define PLAIT_DEVICE_HOST_STREAM_H
 
 #include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 /* Bytes that a streaming store must fill to save the read. */
 enum { PLAIT_HOST_LINE = 64 };
+
+/* A whole line. */
+static inline void plait_host_stream_line(char *dst, const char *src)
+{
+#if defined(__SSE2__)
+    for (int q = 0; q < PLAIT_HOST_LINE; q += 16) {
+        _mm_stream_si128((__m128i *)(void *)(dst + q),
+                         _mm_loadu_si128((const __m128i *)(const void *)(src + q)));
+    }
+#else
+    memcpy(dst, src, PLAIT_HOST_LINE);
+#endif
+}
 
 /* Begins as zeros. The last n_held bytes before `end` are not written yet: the begin of a line. */
 typedef struct {
