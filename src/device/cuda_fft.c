@@ -5,16 +5,13 @@
 #include "device/cuda_state.h"
 
 #include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 
-enum { MAX_NDIM = 3, GRAIN = 256, WHAT_BYTES = 128 };
+enum { MAX_NDIM = 3 };
 
 struct plait_cuda_fft {
     plait_device_fft_t what;
     plait_cufft_t plan;
-    int64_t own_bytes;  /* of work that cuFFT wants */
-    int64_t copy_bytes; /* of the operand that cuFFT would overwrite; behind that */
+    int64_t work_bytes;
     plait_cuda_fft_t *next;
 };
 
@@ -74,20 +71,6 @@ static int type_of(const plait_device_fft_t *fft)
                : (is_double ? PLAIT_CUFFT_Z2Z : PLAIT_CUFFT_C2C);
 }
 
-/* Bytes from the first to the last complex number that a C2R reads. */
-static int64_t operand_bytes(const plait_device_fft_t *fft)
-{
-    const int last = fft->ndim - 1;
-    int64_t at = 0;
-
-    for (int d = 0; d < last; d++) {
-        at = (at + fft->n[d] - 1) * fft->in_embed[d + 1];
-    }
-    at = (at + fft->n[last] / 2) * fft->in_stride +
-         (fft->n_batch - 1) * fft->in_distance;
-    return (at + 1) * plait_dtype_bytes(fft->dtype);
-}
-
 static plait_status_t check(const plait_device_fft_t *fft)
 {
     plait_status_t status = PLAIT_OK;
@@ -127,8 +110,7 @@ static plait_status_t make(plait_cuda_state_t *state, const plait_device_fft_t *
                        type_of(fft), fft->n_batch, &n_work),
                    "making a plan"));
     f->what = *fft;
-    f->own_bytes = ((int64_t)n_work + GRAIN - 1) / GRAIN * GRAIN;
-    f->copy_bytes = (fft->kind == PLAIT_DEVICE_FFT_C2R) ? operand_bytes(fft) : 0;
+    f->work_bytes = (int64_t)n_work;
 done:
     return status;
 }
@@ -172,36 +154,28 @@ plait_status_t plait_cuda_fft_plan(plait_device_t *device,
     if (f == NULL) {
         PLAIT_TRY(create(state, fft, &f));
     }
-    *work_bytes_p = f->own_bytes + f->copy_bytes;
+    *work_bytes_p = f->work_bytes;
 done:
     (void)pthread_mutex_unlock(&state->lock);
     return status;
 }
 
 /* Stream and work area belong to the plan, so that only one thread at a time may set them and
- * enqueue. From complex to real numbers cuFFT overwrites what it reads: it reads a copy. */
+ * enqueue. */
 static plait_status_t enqueue(plait_cuda_state_t *state, plait_stream_t stream,
                               const plait_cuda_fft_t *f, int sign, const void *in,
                               void *out, void *work)
 {
     plait_status_t status = PLAIT_OK;
     const plait_cuda_t *cuda = state->cuda;
-    void *from = (void *)(uintptr_t)in;
 
-    if (f->copy_bytes > 0 && in != out) {
-        from = (char *)work + f->own_bytes;
-        PLAIT_TRY(plait_cuda_must(
-            state,
-            cuda->cuMemcpyDtoDAsync_v2(plait_cu_address(from), plait_cu_address(in),
-                                       (size_t)f->copy_bytes, stream),
-            "copying the operand of a transform"));
-    }
     PLAIT_TRY(must(state, cuda->cufftSetStream(f->plan, stream), "setting the stream"));
-    if (f->own_bytes > 0) {
+    if (f->work_bytes > 0) {
         PLAIT_TRY(must(state, cuda->cufftSetWorkArea(f->plan, work),
                        "setting the work area"));
     }
-    PLAIT_TRY(must(state, cuda->cufftXtExec(f->plan, from, out, sign), "a transform"));
+    PLAIT_TRY(must(state, cuda->cufftXtExec(f->plan, (void *)(uintptr_t)in, out, sign),
+                   "a transform"));
 done:
     return status;
 }
@@ -218,7 +192,7 @@ plait_status_t plait_cuda_fft(plait_device_t *device, plait_stream_t stream,
     f = find(state, fft);
     PLAIT_CHECK(f != NULL, PLAIT_ERR_INTERNAL,
                 "CUDA: a transform that was not planned");
-    PLAIT_CHECK(work != NULL || f->own_bytes + f->copy_bytes == 0, PLAIT_ERR_INTERNAL,
+    PLAIT_CHECK(work != NULL || f->work_bytes == 0, PLAIT_ERR_INTERNAL,
                 "CUDA: a transform without its work memory");
     PLAIT_TRY(enqueue(state, stream, f, fft->sign, in, out, work));
 done:

@@ -43,7 +43,8 @@ typedef struct {
 } plait_device_box_t;
 
 /* A batch of one-dimensional transforms, or one of up to three dimensions: as cuFFT's advanced
- * layout, in elements. A length-n real side has n, the complex one n / 2 + 1 along the last axis. */
+ * layout, in elements. A length-n real side has n, the complex one n / 2 + 1 along the last axis. Either side
+ * begins where a complex number may. C2R destroys what it reads. */
 typedef enum {
     PLAIT_DEVICE_FFT_C2C,
     PLAIT_DEVICE_FFT_R2C,

@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-enum { MAX_GROUP = 3 }; /* axes of one call */
+enum {
+    MAX_GROUP = 3, /* axes of one call */
+    GRAIN = 256    /* bytes between parts of the scratch */
+};
 
 /* A local array: its shape, and elements from index to index. */
 typedef struct {
@@ -48,18 +51,38 @@ static int64_t item_bytes(const plait_fft_t *f, const array_t *array)
     return array->is_real ? f->item_bytes / 2 : f->item_bytes;
 }
 
-/* All elements, for the checker. */
+/* All elements, as they are at the source and at the destination. */
+static plait_box_copy_t box_between(const plait_fft_t *f, const array_t *in,
+                                    const array_t *out)
+{
+    const int64_t n_bytes = item_bytes(f, in);
+    plait_box_copy_t box = {.n_dims = in->ndim, .row_bytes = n_bytes};
+
+    for (int a = 0; a < in->ndim; a++) {
+        box.count[a] = in->shape[a];
+        box.src_stride[a] = in->stride[a] * n_bytes;
+        box.dst_stride[a] = out->stride[a] * n_bytes;
+    }
+    plait_box_simplify(&box);
+    return box;
+}
+
+/* The same of one array, for the checker. */
 static plait_box_copy_t box_of(const plait_fft_t *f, const array_t *array)
 {
-    const int last = array->ndim - 1;
-    plait_box_copy_t box = {.n_dims = last,
-                            .row_bytes = array->shape[last] * item_bytes(f, array)};
+    return box_between(f, array, array);
+}
 
-    for (int a = 0; a < last; a++) {
-        box.count[a] = array->shape[a];
-        box.src_stride[a] = box.dst_stride[a] = array->stride[a] * item_bytes(f, array);
+/* The array with room for two numbers where it has one. */
+static array_t spread_of(const array_t *array)
+{
+    array_t spread = *array;
+
+    spread.n_stored *= 2;
+    for (int a = 0; a < array->ndim; a++) {
+        spread.stride[a] *= 2;
     }
-    return box;
+    return spread;
 }
 
 /* ------------------------------------------------------------------ one call */
@@ -122,17 +145,52 @@ static void set_fft(const array_t *in, const array_t *out, int first, int end,
     }
 }
 
+/* Libraries want real numbers where a complex number may begin, at the first of each of their calls. Whether one
+ * of the loops goes on by an odd number of them. */
+static bool has_odd_loops(const array_t *in, const array_t *out,
+                          const plait_fft_call_t *call)
+{
+    bool is_odd = false;
+
+    for (int i = 0; i < call->n_loops; i++) {
+        is_odd = is_odd || (in->is_real && call->src_stride[i] % 2 != 0) ||
+                 (out->is_real && call->dst_stride[i] % 2 != 0);
+    }
+    return is_odd;
+}
+
+/* Strides of both sides, where the real one is where it is, or has room for two numbers for each in scratch. */
+static void set_strides(plait_fft_t *f, const array_t *in, const array_t *out,
+                        int first, int end, plait_fft_call_t *call)
+{
+    set_fft(in, out, first, end, &call->fft);
+    set_loops(in, out, first, end, call);
+    if (has_odd_loops(in, out, call)) {
+        const array_t from = in->is_real ? spread_of(in) : *in;
+        const array_t to = out->is_real ? spread_of(out) : *out;
+        call->n_loops = 0;
+        set_fft(&from, &to, first, end, &call->fft);
+        set_loops(&from, &to, first, end, call);
+        call->is_spread = true;
+        call->spread =
+            in->is_real ? box_between(f, in, &from) : box_between(f, &to, out);
+        call->spread_bytes = in->is_real ? from.n_stored * item_bytes(f, in)
+                                         : to.n_stored * item_bytes(f, out);
+    }
+}
+
 /* The library's plan, whose memory is part of this plan's scratch. */
-static plait_status_t plan_call(plait_fft_t *f, const plait_device_fft_t *fft)
+static plait_status_t plan_call(plait_fft_t *f, plait_fft_call_t *call)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *device = f->plan->device;
     int64_t work_bytes = 0;
 
     PLAIT_TRY(device->table->enter(device));
-    status = device->table->fft_plan(device, fft, &work_bytes);
+    status = device->table->fft_plan(device, &call->fft, &work_bytes);
     device->table->leave(device);
-    plait_plan_need_scratch(f->plan, work_bytes);
+    call->spread_at = (work_bytes + GRAIN - 1) / GRAIN * GRAIN;
+    plait_plan_need_scratch(f->plan, call->spread_at + call->spread_bytes);
 done:
     return status;
 }
@@ -154,9 +212,8 @@ static plait_status_t add_call(plait_fft_t *f, plait_device_fft_kind_t kind,
                                .dst_bytes = item_bytes(f, out),
                                .src = box_of(f, in),
                                .dst = box_of(f, out)};
-    set_fft(in, out, first, end, &call->fft);
-    set_loops(in, out, first, end, call);
-    PLAIT_TRY(plan_call(f, &call->fft));
+    set_strides(f, in, out, first, end, call);
+    PLAIT_TRY(plan_call(f, call));
     plait_fft_call_t *moved = call;
     call = NULL;
     PLAIT_TRY(plait_plan_kernel(f->plan, &plait_fft_call_kernel, moved));

@@ -24,16 +24,16 @@ static bool next(const plait_fft_call_t *call, int64_t index[])
     return false;
 }
 
-static plait_status_t call_run(const void *params, plait_exec_t *exec)
+static plait_status_t call_all(const plait_fft_call_t *call, plait_exec_t *exec,
+                               const char *from, char *to)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_fft_call_t *call = params;
     const plait_device_run_t *run = exec->device;
     int64_t index[PLAIT_MAX_NDIM] = {0};
 
     do {
-        const char *src = exec->slot[call->src_slot];
-        char *dst = exec->slot[call->dst_slot];
+        const char *src = from;
+        char *dst = to;
         for (int d = 0; d < call->n_loops; d++) {
             src += index[d] * call->src_stride[d] * call->src_bytes;
             dst += index[d] * call->dst_stride[d] * call->dst_bytes;
@@ -41,6 +41,37 @@ static plait_status_t call_run(const void *params, plait_exec_t *exec)
         PLAIT_TRY(table_of(exec)->fft(run->device, run->stream, &call->fft, src, dst,
                                       exec->scratch));
     } while (next(call, index));
+done:
+    return status;
+}
+
+static plait_status_t copy_spread(const plait_fft_call_t *call, plait_exec_t *exec,
+                                  const char *src, char *dst)
+{
+    const plait_device_run_t *run = exec->device;
+    const plait_device_box_t copy = {
+        .kind = PLAIT_DEVICE_COPY, .src = src, .dst = dst, .box = call->spread};
+
+    return table_of(exec)->boxes(run->device, run->stream, call->fft.dtype, 1, &copy);
+}
+
+static plait_status_t call_run(const void *params, plait_exec_t *exec)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_fft_call_t *call = params;
+    const char *src = exec->slot[call->src_slot];
+    char *dst = exec->slot[call->dst_slot];
+    char *spread = exec->scratch + call->spread_at;
+    const bool from_real = call->is_spread && call->fft.kind == PLAIT_DEVICE_FFT_R2C;
+    const bool to_real = call->is_spread && call->fft.kind == PLAIT_DEVICE_FFT_C2R;
+
+    if (from_real) {
+        PLAIT_TRY(copy_spread(call, exec, src, spread));
+    }
+    PLAIT_TRY(call_all(call, exec, from_real ? spread : src, to_real ? spread : dst));
+    if (to_real) {
+        PLAIT_TRY(copy_spread(call, exec, spread, dst));
+    }
 done:
     return status;
 }

@@ -366,7 +366,8 @@ static int64_t work_bytes_of(const plait_device_fft_t *f)
     return 8 * f->n[0] + 24;
 }
 
-/* As libraries have it: to complex numbers forward, to real ones backward, and not in place. */
+/* As libraries have it: to complex numbers forward, to real ones backward, not in place, and both sides
+ * begin where a complex number may. */
 plait_status_t check_device_fft_plan(plait_device_t *device,
                                      const plait_device_fft_t *fft,
                                      int64_t *work_bytes_p)
@@ -400,6 +401,10 @@ plait_status_t check_device_fft(plait_device_t *device, plait_stream_t stream,
     PLAIT_TRY(check_device_count_call(device, "fft"));
     if (!check_device_mark(device, hash_fft(fft))) {
         check_device_fault(device, "fft without fft_plan");
+    }
+    if (((uintptr_t)in | (uintptr_t)out) % (uintptr_t)plait_dtype_bytes(fft->dtype) !=
+        0) {
+        check_device_fault(device, "fft from or to where no complex number may begin");
     }
     check_device_need_live(device, "fft in", in,
                            (n_in + 1) * plait_dtype_bytes(from.dtype));

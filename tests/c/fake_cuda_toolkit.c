@@ -346,6 +346,9 @@ int cufftXtExec(plait_cufft_t plan, void *in, void *out, int sign)
     if (f->work == NULL) {
         return NO_WORKSPACE;
     }
+    if (((uintptr_t)in | (uintptr_t)out) % (is_double ? 16 : 8) != 0) {
+        return INVALID; /* as cuFFT does; real numbers, too */
+    }
     memset(f->work, 0xff, WORK_BYTES);
     for (int d = 0; d < f->ndim; d++) {
         n_total *= f->n[d];

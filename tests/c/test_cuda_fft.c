@@ -143,7 +143,8 @@ static void check_fft(const machine_t *m, const plait_device_fft_t *f)
           "fft kind %d %s %d-d %lldx%lldx%lld batch %lld: error %g", (int)f->kind,
           plait_dtype_name(f->dtype), f->ndim, (long long)f->n[0], (long long)f->n[1],
           (long long)f->n[2], (long long)f->n_batch, error);
-    CHECK(array_is_expected(m, &in), "fft kind %d: the operand stays", (int)f->kind);
+    CHECK(f->kind == PLAIT_DEVICE_FFT_C2R || array_is_expected(m, &in),
+          "fft kind %d: the operand stays", (int)f->kind);
     m->call->give(m->device, m->stream, work);
     array_destroy(m, &in);
     array_destroy(m, &out);
