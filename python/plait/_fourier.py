@@ -155,6 +155,23 @@ def _sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int)
     return data, tuple(operand), tuple(out)
 
 
+def _padded(
+    place: _mesh.Place, out: tuple, dst: Spec, shape: Any, data: tuple, name: str
+) -> tuple[int, ...]:
+    """Extents of the result; padding is for those who say what is data, or they take it for that."""
+    dims = _mesh_rules.padded(place.mesh, out, dst)
+    for a, (n, m) in enumerate(zip(out, dims, strict=True)):
+        if n != m and shape is None:
+            raise ValueError(
+                f"{name}: axis {a} of the result has {n} elements, which "
+                f"{_mesh_rules.parts(place.mesh, dst[a])} devices along mesh axes "
+                f"{', '.join(dst[a])} do not divide; with shape={data} it is padded to {m} (give "
+                "shape= to what uses it, too), or choose another layout="
+            )
+    _mesh.check_spec(dst, place.mesh, dims, name)
+    return dims
+
+
 def _with_zeros(x: Any, place: _mesh.Place, data: tuple, operand: tuple) -> Any:
     """The array with zeros behind its data, where more than that is to be transformed."""
     for a, (n, wanted) in enumerate(zip(data, operand, strict=True)):
@@ -191,8 +208,8 @@ def _transform(
     x, place = _mesh.locate(x, mesh, spec, name, first, turn)
     dst = _result_spec(layout, place, axes, kind.sign, name)
     x = _with_zeros(x, place, data, operand)
-    dims = _mesh_rules.padded(place.mesh, out, dst)
-    _mesh.check_spec(dst, place.mesh, dims, name)
+    known = (out if kind.real == "result" else data)[first:]
+    dims = _padded(place, out, dst, shape, known, name)
     pair = SINGLE if x.dtype.name in SINGLE else DOUBLE
     dtype = pair[kind.real != "result"]
     return _mesh_rules.bind(

@@ -135,12 +135,14 @@ def locate(
     first: int = 0,
     turn: Any = None,
     is_any_size: bool = False,
+    must_know: bool = False,
 ) -> tuple[Any, Place]:
     """The operand, laid out on its mesh, and its place.
 
     first: leading array axes that the convention for the spec leaves whole.
     turn: applied to the spec of the convention, for operands that another step has moved.
     is_any_size: where the convention splits an axis that the mesh does not divide, it is whole.
+    must_know: the result depends on the split, so that the convention will not do.
     """
     manual = _jax.manual_mesh()
     if manual is not None and manual.size > 1:
@@ -164,6 +166,11 @@ def locate(
     if is_any_size and spec is None:
         sizes = zip(names, x.shape, strict=True)
         names = tuple(() if n % parts(found, axes) else axes for axes, n in sizes)
+    if is_guess and must_know and any(parts(found, axes) > 1 for axes in names):
+        raise ValueError(
+            f"{name}: the result depends on how x is split, which a trace on Auto axes does not "
+            f"know; say spec= (in the mesh's order it is {to_partition_spec(names)})"
+        )
     check_spec(names, found, x.shape, name)
     return _put(x, found, names), Place(found, names)
 

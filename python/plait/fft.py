@@ -102,14 +102,16 @@ def pfft3d(
     ``spec``.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
-    not divide: the padding is not read. The result has as much as its own split needs, zeros.
+    not divide: the padding is not read. The result has as much as its own split needs, zeros; where
+    that is any, ``shape`` must be given, here and to what uses the result.
 
     With ``donate=True`` the result takes the memory of ``x``, which is gone then, where every
     device's part has the same shape before and after; elsewhere it changes nothing.
 
     Collective: over the mesh, in program order.  Shapes: (n0, n1, n2), or with one leading
     batch axis, to the same; real input is promoted to complex.
-    Raises: ValueError for a size that the mesh does not divide, for an unknown mesh.
+    Raises: ValueError for a size that the mesh does not divide, of ``x`` or of the result without
+    ``shape``, for an unknown mesh.
     Adjoint: the same transform along the reversed path.
     Source: notes of FFTW's manual, 6.4; oracle ``tests/python/oracle.py::fft``.
 
@@ -163,7 +165,7 @@ def prfft3d(
     """`pfft3d` of real numbers: half the memory, traffic and work.
 
     The last axis of the result has n2 // 2 + 1 elements; the others are their conjugates. Where
-    that axis is split, it is padded with zeros to what the mesh divides.
+    that axis is split and the mesh does not divide it, ``shape=x.shape`` lets it be padded with zeros.
 
     Collective: over the mesh, in program order.
     Shapes: (n0, n1, n2), or with one leading batch axis, to (n0, n1, n2 // 2 + 1).

@@ -106,7 +106,7 @@ def _setup(
 
     is_padded: whether x has its ghosts already.
     """
-    x, place = _mesh.locate(x, mesh, spec, name)
+    x, place = _mesh.locate(x, mesh, spec, name, must_know=True)
     widths = _widths(width, x.ndim, name)
     words = _boundaries(boundary, given.get("periodic"), x.ndim, name)
     cells = _cells(x, widths, place, name) if given["is_padded"] else x.shape
@@ -141,7 +141,7 @@ def exchange(
 
     Collective: over the mesh, in program order.  Shapes: padded to the same.
     Raises: ValueError for widths that do not fit, an unknown boundary, a size that the mesh does
-    not divide.
+    not divide, an array of whose split nothing is known (see `pad`).
     Adjoint: `reduce`.  Source: own; oracle ``tests/python/oracle.py::halo_exchange``.
 
     Example:
@@ -210,6 +210,9 @@ def pad(
       2 (n - 1); of one cell alone, of that cell
 
     ``periodic`` says it in booleans: what is not periodic is ``'zero'``.
+
+    How ``x`` is split is what the ghosts depend on: an array outside of a trace says it, or its type
+    on Explicit axes. Inside a jit on Auto axes say it with ``spec``.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
     not divide. Ghosts lie directly around a part's data; behind them, and in parts without

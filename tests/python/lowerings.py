@@ -19,6 +19,7 @@ ONE, MESH = meshes.make((1,)), meshes.make((2,))
 X = jnp.ones((2, 2, 4), jnp.float32)
 CUBE = jnp.ones((4, 4, 4), jnp.complex64)
 WIDTHS = (1, 0, 0)
+SPLIT = P("a")
 
 
 def by_token(f):
@@ -92,7 +93,9 @@ TRANSFERS = {
 GLOBAL = {
     "fft": plait.fft.pfft3d,
     "halo": lambda x: plait.halo.fold(
-        plait.halo.exchange(plait.halo.pad(x, WIDTHS), WIDTHS), WIDTHS
+        plait.halo.exchange(plait.halo.pad(x, WIDTHS, spec=SPLIT), WIDTHS, spec=SPLIT),
+        WIDTHS,
+        spec=SPLIT,
     ),
     "redistribute": lambda x: plait.redistribute(x, P(None, "a")),
 }

@@ -33,7 +33,7 @@ def check_gradient(mesh, spec, shape, width):
     def loss(v):
         y = plait.fft.pfft3d(v, norm="ortho")
         z = jnp.real(plait.fft.pifft3d(y * 3, norm="ortho"))
-        g = plait.halo.unpad(plait.halo.pad(v, width) ** 2, width)
+        g = plait.halo.unpad(plait.halo.pad(v, width, spec=spec) ** 2, width, spec=spec)
         return plait.sum(jnp.sin(z) * v + g)
 
     value = plait.jit(loss)

@@ -105,10 +105,12 @@ def used(f, x):
 
 
 PROGRAMS = {
-    "pfft3d": (plait.fft.pfft3d, np.fft.fftn, "transpose", 1e-10),
-    "redistribute": (lambda x: plait.redistribute(x, P(None, "a")), np.array, "transpose", 0),
+    "pfft3d": (lambda x, spec: plait.fft.pfft3d(x, spec=spec), np.fft.fftn, "transpose", 1e-10),
+    "redistribute": (lambda x, _: plait.redistribute(x, P(None, "a")), np.array, "transpose", 0),
     "halo": (
-        lambda x: plait.halo.unpad(plait.halo.pad(x, (1, 1, 0)), (1, 1, 0)),
+        lambda x, spec: plait.halo.unpad(
+            plait.halo.pad(x, (1, 1, 0), spec=spec), (1, 1, 0), spec=spec
+        ),
         np.array,
         "halo",
         0,
@@ -121,8 +123,9 @@ PROGRAMS = {
 def test_compiled_programs_follow(name, shape):
     f, oracle, family, tolerance = PROGRAMS[name]
     a = meshes.random((12, 12, 6), "complex128")
-    x = meshes.put(a, meshes.make(shape), P(*"ab"[: len(shape)]))
-    compiled = plait.jit(f)
+    spec = P(*"ab"[: len(shape)])
+    x = meshes.put(a, meshes.make(shape), spec)
+    compiled = plait.jit(lambda v: f(v, spec))
     plait.block(compiled(x))
     key = f"{family}_comm_backend"
     for value in ("MPI", "NODE", "auto", "MPI"):

@@ -131,7 +131,9 @@ def test_transpose_is_exact(layout):
 
 LOOPS = {
     "fft": lambda c, **on: plait.fft.pifft3d(plait.fft.pfft3d(c, **on), **on).real,
-    "halo": lambda c, **on: plait.halo.unpad(plait.halo.pad(c, (1, 0, 0), **on), (1, 0, 0), **on),
+    "halo": lambda c, **on: plait.halo.unpad(
+        plait.halo.pad(c, (1, 0, 0), spec=P("a"), **on), (1, 0, 0), spec=P("a"), **on
+    ),
     "redistribute": lambda c, **on: plait.redistribute(c, P(None, "a"), **on),
 }
 

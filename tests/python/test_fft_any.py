@@ -61,15 +61,37 @@ def test_real_there_and_back(shape, layout, dtype, size):
     a = meshes.random(size, dtype)
     want = oracle.rfft(a, "backward", (0, 1, 2))
     x = meshes.put(a, mesh, MESHES[shape])
-    y = plait.fft.prfft3d(x, layout=layout)
+    y = plait.fft.prfft3d(x, shape=size, layout=layout)
     close(data(y, want.shape), want.astype(y.dtype))
     z = plait.fft.pirfft3d(y, layout=layout, shape=size)
     assert z.dtype == dtype
     close(np.asarray(z), a)
     both = plait.jit(
-        lambda v: plait.fft.pirfft3d(plait.fft.prfft3d(v, layout=layout), layout=layout, shape=size)
+        lambda v: plait.fft.pirfft3d(
+            plait.fft.prfft3d(v, layout=layout, shape=size), layout=layout, shape=size
+        )
     )
     close(np.asarray(both(x)), a)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_padding_of_results_is_asked_for(layout):
+    """What has it silently would be taken for data: by the way back, by frequencies."""
+    mesh, spec = meshes.make((2, 4)), P("a", None, "b") if layout == "natural" else P("a", "b")
+    x = meshes.put(meshes.random((4, 8, 8), "float32"), mesh, spec)
+    text = r"axis 2 of the result has 5 elements, .* 4 devices .* shape=\(4, 8, 8\) .* padded to 8"
+    for f in (plait.fft.prfft3d, jax.jit(lambda v: plait.fft.prfft3d(v, layout=layout, spec=spec))):
+        with pytest.raises(ValueError, match=text):
+            f(x, layout=layout) if f is plait.fft.prfft3d else f(x)
+    assert plait.fft.prfft3d(x, layout=layout, shape=(4, 8, 8)).shape == (4, 8, 8)
+    y = meshes.put(meshes.random((4, 8, 6), "complex64"), mesh, P("a", "b"))
+    with pytest.raises(ValueError, match=r"pfft3d: axis 2 .* 6 elements"):
+        plait.fft.pfft3d(y)
+    batch = meshes.put(meshes.random((3, 4, 8, 6), "complex64"), mesh, P(None, "a", "b"))
+    with pytest.raises(ValueError, match=r"axis 3 .* shape=\(4, 8, 6\)"):
+        plait.fft.pfft3d(batch)
+    z = plait.fft.pifft3d(plait.fft.pfft3d(y, shape=y.shape), shape=y.shape)
+    close(np.asarray(z), np.asarray(y))
 
 
 @pytest.mark.parametrize(

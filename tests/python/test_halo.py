@@ -30,15 +30,15 @@ def split(array, parts):
     }
 
 
-def everything(case, x, dirty):
+def everything(case, x, dirty, spec=None):
     """All five operations on one array, and on a padded one whose ghosts are anything."""
-    given = {"boundary": case.boundary, "shape": case.shape}
+    given = {"boundary": case.boundary, "shape": case.shape, "spec": spec}
     return {
         "pad": plait.halo.pad(x, case.width, **given),
         "exchange": plait.halo.exchange(dirty, case.width, **given),
         "fold": plait.halo.fold(dirty, case.width, **given),
         "reduce": plait.halo.reduce(dirty, case.width, **given),
-        "unpad": plait.halo.unpad(dirty, case.width, shape=case.shape),
+        "unpad": plait.halo.unpad(dirty, case.width, shape=case.shape, spec=spec),
     }
 
 
@@ -66,9 +66,9 @@ class Case:
         rooms = zip(size, self.parts, pairs(self.width), strict=True)
         dirty = [n + (lo + hi) * k for n, k, (lo, hi) in rooms]
         dirty = np.round(meshes.random(dirty, seed=seed + 1) * 8)
-        run = jax.jit(lambda x, y: everything(self, x, y))
+        where = spec if mesh.size > 1 else P()
+        run = jax.jit(lambda x, y: everything(self, x, y, where))
         with jax.set_mesh(mesh):
-            where = spec if mesh.size > 1 else P()
             found = run(meshes.put(x, mesh, where), meshes.put(dirty, mesh, where))
         for name, want in self.want(x, dirty).items():
             np.testing.assert_array_equal(found[name], want, err_msg=name)
@@ -183,7 +183,7 @@ ADJOINT = {"pad": "fold", "fold": "pad", "exchange": "reduce", "reduce": "exchan
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_adjoint_identity(name, boundary):
     mesh = meshes.make((2, 2))
-    given = {"boundary": boundary, "shape": (7, 6)}
+    given = {"boundary": boundary, "shape": (7, 6), "spec": P("a", "b")}
     width = ((1, 2), (3, 0))
 
     def f(v):
@@ -224,7 +224,8 @@ def test_fold_of_pad_counts_copies(boundary):
 def test_gradient_of_a_smoothness_prior(boundary):
     """Value, gradient, jvp and Hessian-vector product of a function that is not linear."""
     mesh = meshes.make((2, 2))
-    width, given = (1, (2, 0), 0), {"boundary": boundary, "shape": (4, 3, 2)}
+    given = {"boundary": boundary, "shape": (4, 3, 2), "spec": P("a", "b")}
+    width = (1, (2, 0), 0)
 
     def energy(pad, total):
         return lambda v: total(jnp.sin(pad(v)) ** 3)
@@ -259,7 +260,7 @@ def test_truth_of_the_peers_example():
 @pytest.mark.parametrize("name", ADJOINT)
 def test_vmap_at_any_depth_is_one_exchange(name):
     mesh = meshes.make((2,))
-    given = {"boundary": "reflect", "shape": (7, 2)}
+    given = {"boundary": "reflect", "shape": (7, 2), "spec": P("a")}
     size = (8, 2) if name == "pad" else (14, 2)
     whole = meshes.random((3, *size, 2))
 
@@ -348,6 +349,26 @@ def test_bad_input(name, given, error, text):
     with pytest.raises(error, match=text) as found:
         getattr(plait.halo, name)(x, **given)
     assert str(found.value).startswith(f"halo.{name}: ")
+
+
+@pytest.mark.parametrize("name", [*ADJOINT, "unpad"])
+def test_a_trace_on_auto_axes_must_be_told_the_split(name):
+    """Another split is another result, which the mesh's order does not know."""
+    mesh = meshes.make((2, 2))
+    a = np.round(meshes.random((8, 8)) * 8)
+
+    def f(v, **given):
+        return getattr(plait.halo, name)(v, 1, **given)
+
+    for spec in (P("a"), P("b", "a"), P(None, "b")):
+        x = meshes.put(a, mesh, spec)
+        told = plait.jit(lambda v, spec=spec: f(v, mesh=mesh, spec=spec))(x)
+        assert np.array_equal(told, f(x)), spec
+        with pytest.raises(ValueError, match=rf"halo.{name}: .* Auto axes .* say spec="):
+            plait.jit(lambda v: f(v, mesh=mesh))(x)
+        with jax.set_mesh(mesh), pytest.raises(ValueError, match=r"\(in the mesh's order .*'b'"):
+            jax.jit(f)(x)
+    assert jax.jit(lambda v: f(v, mesh=meshes.make((1, 1))))(a).shape == f(a).shape
 
 
 @pytest.mark.parametrize("name", ["exchange", "reduce", "fold", "unpad"])

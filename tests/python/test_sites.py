@@ -115,7 +115,7 @@ def spectrum(x):
 
 
 def around(x):
-    return plait.halo.exchange(x, 1)
+    return plait.halo.exchange(x, 1, spec=P("x"))
 
 
 def moved(x):

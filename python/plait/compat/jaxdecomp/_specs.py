@@ -225,7 +225,8 @@ def locate(x: Any, name: str, guess: Any = None) -> tuple[Any, Any, tuple]:
     """The operand, its mesh (`plait._mesh.ALONE`: one device) and its spec.
 
     guess: from mesh and number of axes to the spec of an operand under a trace, where JAX does
-    not say it. A wrong one costs time, never a result.
+    not say it. A wrong one costs time, never a result; None: it would change the result, which is
+    that of the library's convention then.
     """
     x = _args.as_array(x, name)
     if x.ndim not in (3, 4):
