@@ -234,9 +234,9 @@ def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = Fals
         "perm": [(r, (r + 1) % N_RANKS) for r in ranks],
         "counts": [counts] * N_RANKS if page.name == "plait.alltoallv" else counts,
         "to_spec": jax.sharding.PartitionSpec(None, "x"),
-        **{"comm": Ring(rank), "mesh": mesh()},
+        **{"comm": Ring(rank), "mesh": mesh(), "spec": jax.sharding.PartitionSpec("x")},
     }
-    always = ("comm", "mesh", "source")
+    always = ("comm", "mesh", "source", *["spec"] * page.name.startswith("plait.halo."))
     given = {n: values[n] for n, p in names.items() if p.default is p.empty or n in always}
     arrays = {n: value for n, value in given.items() if value is x}
     function = functools.partial(page.function, **{n: given[n] for n in given if n not in arrays})

@@ -1,9 +1,11 @@
 """Communicators: what ``comm=`` may be, and the small numbers that programs know them by."""
 
+import contextlib
 import functools
 import sys
+import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -105,6 +107,24 @@ class Comm:
 
 
 _of_number: dict[int, Comm] = {}
+_making = threading.Lock()
+_locks: dict[Any, Any] = {}
+
+
+@contextlib.contextmanager
+def _alone_with(key: Any) -> Iterator[None]:
+    """No other thread makes what the key stands for.
+
+    One lock for all would let ranks wait for each other whose threads make theirs in another order.
+    """
+    with _making:
+        lock = _locks.setdefault(key, threading.Lock())
+    with lock:
+        yield
+    with _making:
+        _locks.pop(key, None)
+
+
 _worlds: list[Comm] = []
 _keyvals: dict[str, int] = {}
 _seen: dict[int, tuple[weakref.ref, Comm]] = {}
@@ -139,24 +159,33 @@ def _of_mpi(comm: Any, name: str, mpi: Any) -> Comm:
         raise TypeError(f"{name}: comm is MPI.COMM_NULL; expected a communicator")
     if isinstance(comm, mpi.Intercomm) or comm.Is_inter():
         raise TypeError(f"{name}: comm is an inter-communicator; expected MPI.Intracomm")
-    if "id" not in _keyvals:
-        _keyvals["id"] = mpi.Comm.Create_keyval()
+    with _making:
+        if "id" not in _keyvals:
+            _keyvals["id"] = mpi.Comm.Create_keyval()
     made = comm.Get_attr(_keyvals["id"])
     if made is None or made._state["is_freed"]:
-        made = Comm._make(comm, comm.size, comm.rank)
-        _trace.introduce(mpi, comm)
-        comm.Set_attr(_keyvals["id"], made)
+        with _alone_with(_handle(comm)):
+            made = comm.Get_attr(_keyvals["id"])
+            if made is None or made._state["is_freed"]:
+                made = Comm._make(comm, comm.size, comm.rank)
+                _trace.introduce(mpi, comm)
+                comm.Set_attr(_keyvals["id"], made)
     _seen[id(comm)] = (weakref.ref(comm, functools.partial(_forget, id(comm))), made)
     return made
 
 
 def world() -> Comm:
     """Plait's duplicate of COMM_WORLD, or this process alone without launcher and mpi4py."""
-    if not _worlds:
-        mpi = _world.mpi()
-        made = Comm._make(None, 1, 0) if mpi is None else _of_mpi(mpi.COMM_WORLD, "Comm", mpi)
-        _worlds.append(made)
-    return _worlds[0]
+    known = _worlds[:1]
+    if not known:
+        with _alone_with("world"):
+            mpi = _world.mpi()
+            if not _worlds:
+                alone = mpi is None
+                made = Comm._make(None, 1, 0) if alone else _of_mpi(mpi.COMM_WORLD, "Comm", mpi)
+                _worlds.append(made)
+            known = _worlds[:1]
+    return known[0]
 
 
 def resolve(comm: Any, name: str) -> Comm:
@@ -187,7 +216,9 @@ def over_devices(groups: tuple[tuple, ...], mode: str = "effect") -> int:
     """Number of the communicators whose rank r is device r of each group; made at first use."""
     key = (mode, tuple(tuple(d.id for d in group) for group in groups))
     if key not in _device_comms:
-        _device_comms[key] = _make_over(groups, mode)
+        with _alone_with(key):
+            if key not in _device_comms:
+                _device_comms[key] = _make_over(groups, mode)
     return _device_comms[key]
 
 

@@ -158,7 +158,7 @@ def _sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int)
 def _padded(
     place: _mesh.Place, out: tuple, dst: Spec, shape: Any, data: tuple, name: str
 ) -> tuple[int, ...]:
-    """Extents of the result; padding is for those who say what is data, or they take it for that."""
+    """Extents of the result; only who says what is data gets padding, or takes it for that."""
     dims = _mesh_rules.padded(place.mesh, out, dst)
     for a, (n, m) in enumerate(zip(out, dims, strict=True)):
         if n != m and shape is None:

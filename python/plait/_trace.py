@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -266,16 +267,26 @@ def measure_offsets(mpi: ModuleType, comm: Any) -> int:
 
 
 _introduced: list[bool] = []
+_claiming = threading.Lock()
 
 
 def introduce(mpi: ModuleType, comm: Any) -> None:
     """Makes the records of all ranks fit together: one name of the job, one clock.
 
-    Collective over ``comm``; done once, when the first communicator of all ranks is made.
+    Collective over ``comm``; done once, when the first communicator of all ranks is made. Ranks
+    whose threads make several at once may differ in which one that is: then it is none of them.
     """
-    if _introduced or comm.size != mpi.COMM_WORLD.size or comm.size == 1:
+    if comm.size != mpi.COMM_WORLD.size or comm.size == 1:
         return
-    _introduced.append(True)
+    with _claiming:
+        is_first = not _introduced
+        if is_first:
+            _introduced.append(True)
+    # not allreduce: for that mpi4py duplicates the communicator, and other threads wait meanwhile
+    if not all(comm.allgather(is_first)):
+        if is_first:
+            _introduced.clear()
+        return
     every = comm.allgather((mpi.COMM_WORLD.rank, *_own_names()))
     _core.lib.plait_trace_set_job(min(every)[1].encode())
     clocks = {clock for _, _, clock in every}

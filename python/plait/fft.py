@@ -165,7 +165,7 @@ def prfft3d(
     """`pfft3d` of real numbers: half the memory, traffic and work.
 
     The last axis of the result has n2 // 2 + 1 elements; the others are their conjugates. Where
-    that axis is split and the mesh does not divide it, ``shape=x.shape`` lets it be padded with zeros.
+    that axis is split and the mesh does not divide it, ``shape=x.shape`` lets zeros be put behind.
 
     Collective: over the mesh, in program order.
     Shapes: (n0, n1, n2), or with one leading batch axis, to (n0, n1, n2 // 2 + 1).

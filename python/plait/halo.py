@@ -211,8 +211,8 @@ def pad(
 
     ``periodic`` says it in booleans: what is not periodic is ``'zero'``.
 
-    How ``x`` is split is what the ghosts depend on: an array outside of a trace says it, or its type
-    on Explicit axes. Inside a jit on Auto axes say it with ``spec``.
+    Ghosts depend on how ``x`` is split. An array outside of a trace says it, or its type on
+    Explicit axes; inside a jit on Auto axes say it with ``spec``.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
     not divide. Ghosts lie directly around a part's data; behind them, and in parts without

@@ -1,6 +1,7 @@
 #include "comm/registry.h"
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "base/status.h"
 
 #include <pthread.h>
@@ -21,7 +22,6 @@ typedef struct {
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(entry_t *) *pages[N_PAGES];
-static int64_t next_id = 1;
 
 static _Atomic(entry_t *) *place_of(int64_t id)
 {
@@ -118,25 +118,16 @@ static plait_status_t put(entry_t *entry, int64_t id)
                        entry->label);
     }
     atomic_store_explicit(&pages[id / PAGE][id % PAGE], entry, memory_order_release);
-    next_id = (id >= next_id) ? id + 1 : next_id;
 done:
     (void)pthread_mutex_unlock(&mutex);
     return status;
-}
-
-static int64_t peek_id(void)
-{
-    (void)pthread_mutex_lock(&mutex);
-    int64_t id = next_id;
-    (void)pthread_mutex_unlock(&mutex);
-    return id;
 }
 
 plait_status_t plait_registry_add_self(const char *label, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
     entry_t *entry = entry_create(1, label);
-    int64_t id = peek_id();
+    int64_t id = plait_number_take();
 
     PLAIT_CHECK(entry != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(plait_comm_self(&entry->comms[0]));
@@ -271,7 +262,7 @@ static bool is_first(const plait_device_rank_t list[], int i)
 
 int64_t plait_registry_next(void)
 {
-    return peek_id();
+    return plait_number_next();
 }
 
 plait_status_t plait_registry_add_devices(int n, const plait_device_rank_t list[],
@@ -281,10 +272,14 @@ plait_status_t plait_registry_add_devices(int n, const plait_device_rank_t list[
     plait_status_t status = PLAIT_OK;
     entry_t *entry = NULL;
     group_t group = {0};
-    int64_t id = (*id_p != 0) ? *id_p : peek_id();
+    int64_t id = (*id_p != 0) ? *id_p : plait_number_take();
     int n_groups = 0;
 
     PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a communicator over %d devices", n);
+    PLAIT_CHECK(*id_p == 0 || plait_number_claim(id), PLAIT_ERR_COMM,
+                "communicator #%lld was made meanwhile: those over devices of several "
+                "processes are made by one thread at a time",
+                (long long)id);
     entry = entry_create(n, label);
     PLAIT_CHECK(entry != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(group_create(n, &group));
@@ -328,7 +323,7 @@ plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size, int rank
 {
     plait_status_t status = PLAIT_OK;
     entry_t *entry = entry_create(1, label);
-    int64_t id = peek_id();
+    int64_t id = PLAIT_NUMBER_NEW;
 
     PLAIT_CHECK(entry != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(

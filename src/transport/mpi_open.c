@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "transport/cluster.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
@@ -162,6 +163,28 @@ done:
     return status;
 }
 
+/* Calls that may wait in MPI for other ranks: where they are on the same node, and in MPICH the duplication of a
+ * communicator of one rank for others that are under way. Threads of one rank open communicators in any order,
+ * so that none may wait there with the lock that others need to go on; MPI of a lower thread level forbids such
+ * threads. */
+#define CALL_OPENLY(_link, _call)                     \
+    (is_multiple(_link) ? call_over((_link), (_call)) \
+                        : PLAIT_MPI_CALL((_link)->rank, "open", (_call)))
+
+static bool is_multiple(const plait_mpi_link_t *link)
+{
+    plait_mpi_level_t level = PLAIT_MPI_SINGLE;
+
+    return PLAIT_MPI_CALL(link->rank, "open", link->mpi->thread_level(&level)) ==
+               PLAIT_OK &&
+           level == PLAIT_MPI_MULTIPLE;
+}
+
+static plait_status_t call_over(const plait_mpi_link_t *link, int code)
+{
+    return PLAIT_MPI_CALL(link->rank, "open", code);
+}
+
 static plait_status_t duplicate(plait_mpi_link_t *link, uint64_t *comm_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -169,8 +192,7 @@ static plait_status_t duplicate(plait_mpi_link_t *link, uint64_t *comm_p)
     uint64_t request = 0;
 
     link->slot = 0;
-    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
-                             mpi->comm_idup(link->user, &link->slot, &request)));
+    PLAIT_TRY(CALL_OPENLY(link, mpi->comm_idup(link->user, &link->slot, &request)));
     PLAIT_TRY(plait_mpi_wait(link, "open: duplicate the communicator", PLAIT_ANY, 0, 1,
                              &request));
     *comm_p = mpi->comm_in(&link->slot);
@@ -409,6 +431,47 @@ done:
     return status;
 }
 
+/* The largest number on a card. */
+static int64_t largest_id(const plait_mpi_link_t *link)
+{
+    int64_t id = 0;
+
+    for (int i = 0; i < link->size; i++) {
+        id = (link->cards[i].id > id) ? link->cards[i].id : id;
+    }
+    return id;
+}
+
+/* A number that is free on all ranks: the largest of what each has taken, unless other threads of one have taken
+ * more since, for communicators of theirs. What they take next is larger, so it ends. */
+static plait_status_t agree_on_id(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_mpi_card_t *mine = &link->card;
+    int64_t id = 0;
+    bool is_free = false;
+
+    while (!is_free) {
+        mine->id = plait_number_take();
+        PLAIT_TRY(show_cards(link));
+        id = largest_id(link);
+        mine->id = (id == mine->id || plait_number_claim(id)) ? id : 0;
+        PLAIT_TRY(show_cards(link));
+        is_free = true;
+        for (int i = 0; i < link->size; i++) {
+            is_free = is_free && link->cards[i].id == id;
+        }
+    }
+done:
+    return status;
+}
+
+static plait_status_t find_node(plait_mpi_link_t *link, int *size_p, int *first_p)
+{
+    return CALL_OPENLY(
+        link, link->mpi->comm_node(link->control, link->rank, size_p, first_p));
+}
+
 /* Who the others are; agrees on the id by the way. */
 static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
 {
@@ -416,16 +479,15 @@ static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
     int node_size = 0;
     int node_first = 0;
 
-    /* Blocking in MPI, the only such call: all ranks are known to be here. */
-    PLAIT_TRY(PLAIT_MPI_CALL(
-        link->rank, "open",
-        link->mpi->comm_node(link->control, link->rank, &node_size, &node_first)));
+    PLAIT_TRY(find_node(link, &node_size, &node_first));
     plait_node_expose();
     fill_card(link, *id_p, node_size, node_first);
-    PLAIT_TRY(show_cards(link));
-    for (int i = 0; i < link->size; i++) {
-        *id_p = (link->cards[i].id > *id_p) ? link->cards[i].id : *id_p;
+    if (*id_p == PLAIT_NUMBER_NEW) {
+        PLAIT_TRY(agree_on_id(link));
+    } else {
+        PLAIT_TRY(show_cards(link));
     }
+    *id_p = largest_id(link);
     link->id = *id_p;
     know_processes(link);
 done:

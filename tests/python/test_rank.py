@@ -1,5 +1,9 @@
 """The rank model in one process: every dtype and reduction, errors, eager calls, solvers."""
 
+import itertools
+import sys
+import threading
+
 import jax
 import jax.numpy as jnp
 import meshes
@@ -362,3 +366,23 @@ def test_communicators_are_values():
     assert comm == plait.Comm() and hash(comm) == hash(plait.Comm()) and comm != 3
     f = jax.jit(lambda x, comm: plait.allreduce(x, plait.SUM, comm=comm), static_argnums=1)
     assert [f(1.0, plait.Comm()) for _ in range(2)] == [1, 1] and f._cache_size() == 1
+
+
+def test_meshes_of_several_threads_have_numbers_of_their_own():
+    """The same devices in other orders: with one number their programs would be each other's."""
+    orders = list(itertools.permutations(jax.devices()[:5]))[:96]
+    made = {}
+
+    def make(part):
+        made.update({order: _comm.over_devices((order,)) for order in part})
+
+    threads = [threading.Thread(target=make, args=(orders[i::4],)) for i in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    sys.setswitchinterval(interval)
+    assert len(made) == len(set(made.values())) == len(orders)
+    assert [_comm.over_devices((order,)) for order in orders] == [made[o] for o in orders]

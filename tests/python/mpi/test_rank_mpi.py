@@ -1,5 +1,7 @@
 """The rank model on MPI ranks: every dtype and reduction, derivatives, order, errors."""
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import meshes
@@ -281,3 +283,32 @@ def test_programs_are_equal_on_all_ranks(world):
 
     text = jax.jit(jax.grad(f)).lower(jnp.ones(3)).as_text()
     assert len(set(world.allgather(text))) == 1
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_communicators_first_used_by_several_threads(world, turn):
+    """In another order on each rank, of all ranks and of one: each has its own number."""
+    for _ in range(5):
+        comms = [world.Dup(), world.Split(world.rank, 0), world.Dup(), world.Split(0, -world.rank)]
+        found = {}
+
+        def use(comm, i, found=found):
+            try:
+                found[i] = float(plait.allreduce(jnp.ones(3), plait.SUM, comm=comm)[0])
+            except Exception as error:
+                found[i] = error
+
+        numbered = list(enumerate(comms))[:: turn if world.rank % 2 == 0 else 1]
+        threads = [threading.Thread(target=use, args=(comm, i)) for i, comm in numbered]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert [found[i] for i in range(4)] == [c.size for c in comms], found
+        numbers = [plait.Comm(c).id() for c in comms]
+        assert len(set(numbers)) == 4
+        shared = [n for n, c in zip(numbers, comms, strict=True) if c.size == world.size]
+        assert len(set(world.allgather(tuple(shared)))) == 1 or world.size == 1
+        for comm in comms:
+            plait.Comm(comm).free()
+            comm.Free()
