@@ -97,7 +97,9 @@ def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
 def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
     ndim = len(place.spec)
     if isinstance(layout, P | tuple | list):
-        return _mesh.names_of(layout, ndim, name, "layout")
+        names = _mesh.names_of(layout, ndim, name, "layout")
+        _mesh.check_spec(names, place.mesh, (0,) * ndim, name, "layout")
+        return names
     if layout not in ("transposed", "natural"):
         raise ValueError(
             f"{name}: layout is {layout!r}; expected 'transposed', 'natural' or a PartitionSpec"

@@ -43,15 +43,18 @@ def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
         raise TypeError(f"{name}: {argument} {spec}; expected names of mesh axes") from None
 
 
-def check_spec(spec: Spec, mesh: Any, shape: tuple[int, ...], name: str) -> None:
+def check_spec(
+    spec: Spec, mesh: Any, shape: tuple[int, ...], name: str, argument: str = "spec"
+) -> None:
     """Axes exist, none is used twice, and each array axis is divided evenly."""
     used = [a for axes in spec for a in axes]
     for axis in used:
         if mesh is None or axis not in mesh.shape:
             have = {} if mesh is None else dict(mesh.shape)
-            raise ValueError(f"{name}: {axis!r} of the spec is no axis of the mesh {have}")
+            raise ValueError(f"{name}: {axis!r} of the {argument} is no axis of the mesh {have}")
     if len(set(used)) != len(used):
-        raise ValueError(f"{name}: the spec {to_partition_spec(spec)} uses a mesh axis twice")
+        text = f"{name}: the {argument} {to_partition_spec(spec)} uses a mesh axis twice"
+        raise ValueError(text)
     for i, (n, axes) in enumerate(zip(shape, spec, strict=True)):
         k = parts(mesh, axes)
         if n % k:

@@ -230,6 +230,10 @@ def test_bad_input():
     bad(lambda: f(x, layout="no"), ValueError, "expected 'transposed', 'natural' or")
     bad(lambda: f(x, shape=(9, 8, 8)), ValueError, "shape=(9, 8, 8) says 9 along axis 0")
     bad(lambda: f(x, spec=P("z")), ValueError, "'z' of the spec is no axis of the mesh")
+    for name in ("pfft3d", "pifft3d", "prfft3d", "pirfft3d", "fftn", "irfftn"):
+        text = f"{name}: 'z' of the layout is no axis of the mesh {{'a': 4}}"
+        bad(lambda name=name: getattr(plait.fft, name)(x, layout=P("z")), ValueError, text)
+    bad(lambda: f(x, layout=P("a", "a")), ValueError, "the layout P('a', 'a', None) uses a mesh")
     bad(
         lambda: f(np.zeros((6, 8, 8)), mesh=mesh),
         ValueError,
