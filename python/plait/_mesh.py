@@ -86,6 +86,20 @@ def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[i
     return (*dims[:first], *given)
 
 
+def _check_devices(x: Any, mesh: Any, name: str) -> None:
+    """An operand on a mesh of this shape is on its devices, in their order; a trace cannot tell."""
+    found = _jax.eager_sharding(x) if isinstance(mesh, Mesh) else None
+    if found is None or found[0] is mesh or found[0].shape != mesh.shape:
+        return
+    own, given = found[0].devices.ravel().tolist(), mesh.devices.ravel().tolist()
+    if own != given:
+        i = next(i for i, pair in enumerate(zip(own, given, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"{name}: device {i} of mesh= is {given[i]}, of the operand's mesh {own[i]}: move the "
+            "operand (jax.device_put), or leave mesh= out"
+        )
+
+
 def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     typed = jax.typeof(x).sharding.mesh  # under jax.set_mesh that one, of any array
     around = jax.sharding.get_abstract_mesh()
@@ -96,6 +110,7 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
         raise ValueError(
             f"{name}: {whose} mesh is {dict(known.shape)}, mesh= is {dict(mesh.shape)}"
         )
+    _check_devices(x, mesh, name)
     if not typed.empty:
         return mesh if isinstance(mesh, Mesh) and _jax.is_auto(typed) else typed
     if not around.empty:

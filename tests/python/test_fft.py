@@ -215,6 +215,27 @@ def test_permuted_devices():
     close(plait.fft.pfft3d(meshes.put(a, mesh, P("a", "b"))), np.fft.fftn(a))
 
 
+def test_mesh_of_other_devices_is_refused():
+    """Of the same shape, so that nothing else would show that it is not the operand's."""
+    x = meshes.put(np.zeros((4, 4, 4)), meshes.make((2, 2)), P("a", "b"))
+    for devices in (jax.devices()[3::-1], jax.devices()[:-5:-1]):
+        other = jax.sharding.Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
+        text = f"device 0 of mesh= is {devices[0]}, of the operand's mesh {jax.devices()[0]}"
+        for call in (
+            plait.fft.pfft3d,
+            plait.fft.poisson,
+            plait.fft.fftfreqn,
+            lambda v, mesh: plait.fft.fftconvolve(v, v, mesh=mesh),
+            lambda v, mesh: plait.halo.unpad(v, 0, mesh=mesh),
+            lambda v, mesh: plait.halo.pad(v, 1, mesh=mesh),
+            lambda v, mesh: plait.redistribute(v, P("b"), mesh=mesh),
+            plait.sum,
+            lambda v, mesh: jax.vmap(lambda w: plait.halo.pad(w, 1, mesh=mesh))(v),
+            jax.grad(lambda v, mesh: jnp.sum(plait.redistribute(v, P("b"), mesh=mesh))),
+        ):
+            bad(lambda call=call, other=other: call(x, mesh=other), ValueError, text)
+
+
 def bad(call, error, text):
     with pytest.raises(error) as caught:
         call()
