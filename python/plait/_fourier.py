@@ -104,7 +104,10 @@ def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: 
         raise ValueError(
             f"{name}: layout is {layout!r}; expected 'transposed', 'natural' or a PartitionSpec"
         )
-    return place.spec if layout == "natural" else turned(place.spec, axes, sign, name)
+    if layout == "natural":
+        return place.spec
+    with place.judged():
+        return turned(place.spec, axes, sign, name)
 
 
 # ---- the transform -------------------------------------------------------------------------------

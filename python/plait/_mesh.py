@@ -1,7 +1,9 @@
 """Where a global array lives: its mesh and how its axes are split, found or given."""
 
+import contextlib
 import dataclasses
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,10 +16,27 @@ from plait._mesh_rules import Spec, axes_of, parts, to_partition_spec
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The mesh of an operand (None: one device) and its spec."""
+    """The mesh of an operand (None: one device) and its spec.
+
+    is_taken: nothing but the convention says the spec; no part of what programs are found by.
+    """
 
     mesh: Any
     spec: Spec
+    is_taken: bool = dataclasses.field(default=False, compare=False)
+
+    @contextlib.contextmanager
+    def judged(self) -> Iterator[None]:
+        """Errors of sizes and splits in the ``with`` block say what they rest on."""
+        try:
+            yield
+        except ValueError as error:
+            if not self.is_taken:
+                raise
+            raise ValueError(
+                f"{error}; nothing says how the operand is split, so {to_partition_spec(self.spec)}"
+                " was taken, by the order of the mesh's axes: say it with spec="
+            ) from None
 
 
 class _Alone:
@@ -128,21 +147,22 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     )
 
 
-def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
+def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec, bool]:
+    """The spec, and whether it is that of the convention."""
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
         if spec is not None and names_of(spec, x.ndim, name) != own:
             raise ValueError(f"{name}: the operand's type says {typed.spec}, spec= is {spec}")
-        return own
+        return own, False
     if spec is not None:
-        return names_of(spec, x.ndim, name)
+        return names_of(spec, x.ndim, name), False
     array = _jax.underlying(x)
     if not isinstance(array, jax.core.Tracer) and isinstance(array.sharding, NamedSharding):
-        return names_of(array.sharding.spec, x.ndim, name)
+        return names_of(array.sharding.spec, x.ndim, name), False
     split = [a for a, n in mesh.shape.items() if n > 1]
     split = split[: x.ndim - first]
-    return names_of(P(*[None] * first, *split), x.ndim, name)
+    return names_of(P(*[None] * first, *split), x.ndim, name), True
 
 
 def locate(
@@ -173,17 +193,18 @@ def locate(
         if spec is not None and any(names_of(spec, x.ndim, name)):
             raise ValueError(f"{name}: spec={spec} without a mesh")
         return x, Place(None, ((),) * x.ndim)
-    is_guess = (
-        spec is None and isinstance(_jax.underlying(x), jax.core.Tracer) and _jax.is_auto(found)
-    )
-    names = find_spec(x, found, spec, first, name)
+    names, is_taken = find_spec(x, found, spec, first, name)
+    is_guess = is_taken and isinstance(_jax.underlying(x), jax.core.Tracer) and _jax.is_auto(found)
     if is_guess and turn is not None:
-        names = turn(names)
+        with Place(found, names, is_taken).judged():
+            names = turn(names)
     if is_any_size and spec is None:
         sizes = zip(names, x.shape, strict=True)
         names = tuple(() if n % parts(found, axes) else axes for axes, n in sizes)
-    check_spec(names, found, x.shape, name)
-    return _put(x, found, names), Place(found, names)
+    place = Place(found, names, is_taken)
+    with place.judged():
+        check_spec(names, found, x.shape, name)
+    return _put(x, found, names), place
 
 
 def concrete(x: Any, place: Place) -> Place:

@@ -56,7 +56,8 @@ def redistribute(
         given["dims"] = _mesh_rules.padded(place.mesh, data, to, _block(block, "block") or 1)
     if block is not None or from_block is not None:
         n = _block(from_block, "from_block")
-        _check_dealt(x.shape, data, place, n)
+        with place.judged():
+            _check_dealt(x.shape, data, place, n)
         given["blocks"] = (_blocks(place.spec, n), _blocks(to, _block(block, "block")))
     _mesh.check_spec(to, place.mesh, given["dims"], "redistribute")
     return _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to, **given)

@@ -279,7 +279,7 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
     if place.mesh is None:
         return b, spec
     if not jax.typeof(b).sharding.mesh.empty:
-        own = _mesh.find_spec(b, place.mesh, None, 0, name)
+        own, _ = _mesh.find_spec(b, place.mesh, None, 0, name)
         counts = [_mesh_rules.parts(place.mesh, e) for e in own]
         if any(own) and not any(n % k for n, k in zip(b.shape, counts, strict=True)):
             return b, own

@@ -109,7 +109,8 @@ def _setup(
     x, place = _mesh.locate(x, mesh, spec, name)
     widths = _widths(width, x.ndim, name)
     words = _boundaries(boundary, given.get("periodic"), x.ndim, name)
-    cells = _cells(x, widths, place, name) if given["is_padded"] else x.shape
+    with place.judged():
+        cells = _cells(x, widths, place, name) if given["is_padded"] else x.shape
     data = _mesh.data_of(shape, cells, 0, name)
     return x, _Ghosts(*widths, words, cells, data, place)
 
