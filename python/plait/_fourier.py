@@ -20,7 +20,7 @@ SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 
 def as_real(x: Any, name: str) -> Any:
     """The operand as float32 or float64."""
-    dtype = jnp.dtype(x.dtype)
+    dtype = x.dtype
     if dtype.name in ("float32", "float64"):
         return x
     if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
@@ -30,7 +30,7 @@ def as_real(x: Any, name: str) -> Any:
 
 def as_complex(x: Any, name: str) -> Any:
     """The operand as complex64 or complex128."""
-    dtype = jnp.dtype(x.dtype)
+    dtype = x.dtype
     if dtype.name in ("complex64", "complex128"):
         return x
     if dtype.name in ("float32", "float64"):

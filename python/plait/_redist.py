@@ -49,6 +49,7 @@ def redistribute(
     to = _mesh.names_of(to_spec, x.ndim, "redistribute", "to_spec")
     if place.mesh is None and not any(to) and shape is None:
         return x
+    x = _args.array(x, "redistribute", has_keys=False)
     data = _mesh.data_of(shape, x.shape, 0, "redistribute")
     given: dict[str, Any] = {"dims": x.shape, "shape": data}
     if block is not None or from_block is not None or shape is not None:
@@ -164,6 +165,8 @@ def sum(  # noqa: A001 - the name is part of the interface
     x = _args.as_array(x, "sum")
     axes = _axes(axis, x.ndim)
     kept = None if dtype is None else jnp.dtype(dtype)
+    if kept is None:
+        _args.array(x, "sum", has_keys=False)
     if x.ndim == 0:
         return jnp.sum(x, dtype=kept)
     x, place = _mesh.locate(x, mesh, spec, "sum", is_any_size=True)

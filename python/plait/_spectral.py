@@ -306,7 +306,11 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     a, b = _args.as_array(a, name, "a"), _args.as_array(b, name, "b")
     if a.ndim != b.ndim:
         raise ValueError(f"{name}: operands of {a.ndim} and {b.ndim} axes")
-    dtype = jnp.promote_types(a.dtype, b.dtype)
+    try:
+        dtype = jnp.promote_types(a.dtype, b.dtype)
+    except TypeError:  # of PRNG keys
+        kinds = f"{a.dtype.name} and {b.dtype.name}"
+        raise TypeError(f"{name}: operands of dtypes {kinds}; expected numbers") from None
     a, b = (_floating(x.astype(dtype), name) for x in (a, b))
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
     axes = _fourier.axes_of(axes, None, a.ndim, name)

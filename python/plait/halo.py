@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from plait import _coll_rules, _core, _mesh, _mesh_rules
+from plait import _args, _coll_rules, _core, _mesh, _mesh_rules
 
 __all__ = ["exchange", "fold", "pad", "reduce", "unpad"]
 
@@ -150,6 +150,7 @@ def exchange(
         >>> plait.halo.exchange(jnp.array([0.0, 1, 2, 3, 0]), 1).tolist()
         [3.0, 1.0, 2.0, 3.0, 1.0]
     """
+    x = _args.array(x, "halo.exchange", has_keys=False)
     given = {"periodic": periodic, "is_padded": True}
     x, ghosts = _setup("halo.exchange", x, width, boundary, shape, mesh, spec, **given)
     return ghosts.bind("halo_exchange", x, x.shape, False, donate)
@@ -228,6 +229,7 @@ def pad(
         >>> plait.halo.pad(jnp.array([1.0, 2, 3]), ((0, 4),), boundary="reflect").tolist()
         [1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0]
     """
+    x = _args.array(x, "halo.pad", has_keys=False)
     given = {"periodic": periodic, "is_padded": False}
     x, ghosts = _setup("halo.pad", x, width, boundary, shape, mesh, spec, **given)
     return ghosts.bind("halo_exchange", x, ghosts.padded(), True, False)

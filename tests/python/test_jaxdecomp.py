@@ -530,6 +530,8 @@ def test_what_is_no_operand_is_named():
     for call in (jaxdecomp.pfft3d, jaxdecomp.transposeXtoY):
         with pytest.raises(TypeError, match="(pfft3d|transposeXtoY): .*None; expected an array"):
             call(None)
+    with pytest.raises(TypeError, match="pfft3d: x has dtype key<fry>; expected float32"):
+        jaxdecomp.pfft3d(jax.random.split(jax.random.key(0), (2, 2, 2)))
     with pytest.raises(ValueError, match="halo_exchange: extents 1, periods True; expected two"):
         jaxdecomp.halo_exchange(jnp.ones((4, 4, 4)), 1, True)
 

@@ -44,8 +44,7 @@ def turned(x: Any, order: tuple[int, int, int]) -> Any:
 
 def _widened(x: Any) -> Any:
     """Half precision as single, as there."""
-    dtype = jnp.dtype(x.dtype)
-    is_half = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4
+    is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
     return x.astype(jnp.float32) if is_half else x
 
 
