@@ -242,6 +242,24 @@ def test_redistribute_uneven():
     np.testing.assert_array_equal(data(z, a.shape), a)
 
 
+@pytest.mark.parametrize("n_parts", [1, 2])
+def test_axes_of_vmap_count_too(n_parts):
+    """More of them than the core takes are refused before the program runs."""
+    where = {"mesh": meshes.make((n_parts,)), "spec": P("a")}
+    x = jnp.ones((2,) * 9)
+    for call, name in [
+        (lambda v: plait.fft.fftn(v, **where), "fft"),
+        (lambda v: plait.halo.pad(v, 1, **where), "halo_exchange"),
+        (lambda v: plait.halo.fold(v, 0, **where), "halo_reduce"),
+        (lambda v: plait.redistribute(v, P(), shape=v.shape, **where), "redistribute"),
+    ]:
+        f = jax.vmap(jax.vmap(call))
+        assert f(x[0]).ndim == 8
+        for g in (f, jax.jit(f).lower):
+            with pytest.raises(ValueError, match=f"plait.{name}: an array of 9 axes, those of jax"):
+                g(x)
+
+
 def test_errors():
     mesh = meshes.make((2,))
     x = meshes.put(np.zeros((4, 4, 4)), mesh, P("a"))
