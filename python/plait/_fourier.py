@@ -44,7 +44,7 @@ def _scale(norm: str | None, n: int, sign: int, name: str) -> float:
     norm = "backward" if norm is None else norm  # as in numpy
     powers = {"backward": 0.0 if sign < 0 else 1.0, "ortho": 0.5}
     powers["forward"] = 1.0 - powers["backward"]
-    if norm not in powers:
+    if not isinstance(norm, str) or norm not in powers:
         raise ValueError(f"{name}: norm is {norm!r}; expected 'backward', 'ortho' or 'forward'")
     return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
 
@@ -59,6 +59,8 @@ def _integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
 def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
     """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
     if axes is None:
+        if s is not None and len(s) > ndim:
+            raise ValueError(f"{name}: s={s} has {len(s)} entries for an array of {ndim} axes")
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     given = _integers(axes, name, "axes")
     for a in given:
@@ -148,7 +150,7 @@ def _sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int)
         if len(s) != len(axes):
             raise ValueError(f"{name}: s={s} has {len(s)} entries for {len(axes)} axes")
         for a, n in zip(axes, s, strict=True):
-            out[a] = n
+            out[a] = data[a] if n == -1 else n  # -1: all that there is, as in numpy
             operand[a] = out[a] // 2 + 1 if kind.real == "result" and a == last else out[a]
     if kind.real == "operand":
         out = list(_half(operand, last))

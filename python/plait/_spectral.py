@@ -30,7 +30,10 @@ def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
     values = (d,) * n if is_one else tuple(d)
     if len(values) != n:
         raise ValueError(f"{name}: {argument} has {len(values)} entries for {n} axes")
-    return tuple(v if _is_traced(v) else float(v) for v in values)
+    found = tuple(v if _is_traced(v) else float(v) for v in values)
+    if any(not _is_traced(v) and v == 0 for v in found):
+        raise ValueError(f"{name}: {argument} is {d}; expected none to be 0")
+    return found
 
 
 def _part(
@@ -352,8 +355,6 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
     axes = _fourier.axes_of(axes, None, f.ndim, name)
     steps = _spacings(spacing, len(axes), name, "spacing")
     known = [1.0 if _is_traced(h) else h for h in steps]
-    if 0 in known:
-        raise ValueError(f"{name}: spacing is {spacing}; expected none to be 0")
     f, place = _mesh.locate(f, mesh, spec, name)
     middle = _between(place.spec, axes, name)
     y = _there(f, axes, None, is_real, place.spec, middle, place.mesh)

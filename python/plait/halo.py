@@ -71,13 +71,20 @@ def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, ...], tuple[in
     return tuple(lo for lo, _ in checked), tuple(hi for _, hi in checked)
 
 
+def flags(values: Sequence, name: str, argument: str) -> tuple[bool, ...]:
+    """What is True or False; a word such as "no" would count as True."""
+    if any(np.ndim(v) or np.asarray(v).dtype.kind not in "biu" for v in values):
+        raise TypeError(f"{name}: {argument} is {values!r}; expected True or False, one an axis")
+    return tuple(bool(v) for v in values)
+
+
 def _boundaries(boundary: Any, periodic: Any, ndim: int, name: str) -> tuple[int, ...]:
     """As numbers of the core."""
     if periodic is not None:
         if boundary != "periodic":
             raise ValueError(f"{name}: boundary and periodic say the same; give one of them")
-        flags = _per_axis(periodic, ndim, name, "periodic")
-        boundary = tuple("periodic" if flag else "zero" for flag in flags)
+        given = flags(_per_axis(periodic, ndim, name, "periodic"), name, "periodic")
+        boundary = tuple("periodic" if flag else "zero" for flag in given)
     words = _per_axis(boundary, ndim, name, "boundary")
     for word in words:
         if word not in BOUNDARIES:
