@@ -509,6 +509,9 @@ def test_errors():
         (lambda: jaxdecomp.pfft3d(x[0]), "Unsupported input shape"),
         (lambda: jaxdecomp.halo_exchange(x, (1,), (True,)), "expected two of each"),
         (lambda: jaxdecomp.slice_pad(x, (1, 1)), "one for each axis"),
+        (lambda: jaxdecomp.pirfft3d(x, shape=(2, 2)), r"shape=\(2, 2\) has 2 entries; expected"),
+        (lambda: jaxdecomp.rfftfreq3d(x.astype(complex), shape=(2,)), "1 entries; expected three"),
+        (lambda: jaxdecomp.fftfreq3d(x[0].astype(complex)), "fftfreq3d: Unsupported"),
         (lambda: jaxdecomp.get_pencil_info(jaxdecomp.make_config(), 0), "rank 0 of"),
         (lambda: jaxdecomp.get_pencil_info(jaxdecomp.make_config(), 3), "axis is 3"),
     ]:
@@ -519,6 +522,11 @@ def test_errors():
     with pytest.raises(ValueError, match="position 0.*'y' but mesh expects 'x'"):
         jaxdecomp.validate_spec_matches_mesh(P("y", "x"), mesh)
     jaxdecomp.validate_spec_matches_mesh(P("x", "y"), mesh)
+    for extents in [(1.9, 0), ("1", 0), ((1, 1), (0, 0)), (float("nan"), 0)]:
+        with pytest.raises(TypeError, match="halo_exchange: halo_extents is .*; expected integers"):
+            jaxdecomp.halo_exchange(x, extents, (True, True))
+    with pytest.raises(TypeError, match=r"halo_periods is \('no', True\); expected True or False"):
+        jaxdecomp.halo_exchange(x, (1, 0), ("no", True))
     with pytest.raises(TypeError, match="Unknown pencil type"):
         jaxdecomp.get_output_specs(FftType.FFT, 9, P("x"))
     with pytest.raises(ValueError, match="compiled for 8 devices"):
