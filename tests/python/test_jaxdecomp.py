@@ -471,9 +471,22 @@ def test_configuration():
     config.update("halo_comm_backend", "mpi")
     assert config.halo_comm_backend is jaxdecomp.HALO_COMM_MPI
     assert plait.config.halo_comm_backend == "MPI"
-    for key, value in [("other", 1), ("halo_comm_backend", "pigeon"), ("halo_comm_backend", 9)]:
-        with pytest.raises(ValueError, match="valid"):
-            config.update(key, value)
+    config.halo_comm_backend = jaxdecomp.HALO_COMM_NCCL
+    assert plait.config.halo_comm_backend == "auto"
+    config.halo_comm_backend = "mpi_blocking"
+    assert config.halo_comm_backend is jaxdecomp.HaloCommBackend.HALO_COMM_MPI_BLOCKING
+    assert type(config)() and plait.config.halo_comm_backend == "MPI"
+    for key, value in [
+        ("other", 1),
+        ("halo_comm_backend", "pigeon"),
+        ("halo_comm_backend", 9),
+        ("halo_comm_backend", True),
+        ("transpose_axis_contiguous", "no"),
+    ]:
+        for change in (config.update, lambda k, v: setattr(config, k, v)):
+            with pytest.raises(ValueError, match="valid"):
+                change(key, value)
+    assert plait.config.halo_comm_backend == "MPI" and config.transpose_axis_contiguous is True
     config.update("transpose_comm_backend", before[0])
     config.update("halo_comm_backend", before[1])
     assert jaxdecomp.init() is None and jaxdecomp.finalize() is None
