@@ -36,7 +36,7 @@ def redistribute(
     Shapes: any to the same; with ``shape`` to that one, rounded up along each split axis; with
     ``block`` to P times whole blocks there.
     Raises: ValueError for a spec that does not fit the mesh, a size that it does not divide, a
-    block that is not positive.
+    block that is not positive; TypeError for a dtype that cannot be moved.
     Adjoint: the way back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
 
     Example:

@@ -149,7 +149,7 @@ def exchange(
 
     Collective: over the mesh, in program order.  Shapes: padded to the same.
     Raises: ValueError for widths that do not fit, an unknown boundary, a size that the mesh does
-    not divide.
+    not divide; TypeError for a dtype that cannot be moved.
     Adjoint: `reduce`.  Source: own; oracle ``tests/python/oracle.py::halo_exchange``.
 
     Example:
