@@ -90,8 +90,9 @@ def replicated(value: Any, name: str) -> int:
 
 
 @functools.cache
-def _is_movable(dtype: Any) -> bool:
-    return jnp.issubdtype(dtype, jax.dtypes.extended) or dtype.name in _core.dtypes()
+def _is_movable(dtype: Any, has_keys: bool) -> bool:
+    is_key = jnp.issubdtype(dtype, jax.dtypes.extended)
+    return has_keys if is_key else dtype.name in _core.dtypes()
 
 
 def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
@@ -108,11 +109,15 @@ def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
         ) from error
 
 
-def array(x: Any, name: str, argument: str) -> jax.Array:
-    """The operand as an array whose dtype can be moved."""
+def array(x: Any, name: str, argument: str = "x", has_keys: bool = True) -> jax.Array:
+    """The operand as an array whose dtype can be moved; has_keys: as PRNG keys can."""
     x = as_array(x, name, argument)
-    if not _is_movable(x.dtype):
-        raise TypeError(f"{name}: {argument} has dtype {x.dtype.name}, which cannot be moved")
+    if not _is_movable(x.dtype, has_keys):
+        known = ", ".join(_core.dtypes())
+        raise TypeError(
+            f"{name}: {argument} has dtype {x.dtype.name}, which cannot be moved; expected one of "
+            f"{known}"
+        )
     return x
 
 

@@ -31,9 +31,14 @@ class _Restore:
 
 
 def _text(name: str, value: Any) -> str:
+    if name not in _core.keys():
+        keys = ", ".join(_core.keys())
+        raise ValueError(f"plait.config has no key {name!r}; expected one of {keys}")
+    choices = ", ".join(_core.keys()[name].choices)
     if not isinstance(value, str):
-        choices = ", ".join(_core.keys()[name].choices) if name in _core.keys() else "str"
         raise TypeError(f"{name}: {type(value).__name__}; expected one of {choices}")
+    if "\0" in value:  # where C's text ends
+        raise ValueError(f"{name}: {value!r}; expected one of {choices}")
     return value
 
 
@@ -51,7 +56,7 @@ def _choose(values: dict[str, Any]) -> dict[str, str]:
     Queued work is done first: it was called under the choices that were, on every rank.
     """
     texts = {name.lower(): _text(name.lower(), value) for name, value in values.items()}
-    before = {name: _before(name) for name in texts if name in _core.keys()}
+    before = {name: _before(name) for name in texts}
     _exit.flush()
     try:
         for name, text in texts.items():

@@ -20,7 +20,7 @@ SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 
 def as_real(x: Any, name: str) -> Any:
     """The operand as float32 or float64."""
-    dtype = jnp.dtype(x.dtype)
+    dtype = x.dtype
     if dtype.name in ("float32", "float64"):
         return x
     if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
@@ -30,7 +30,7 @@ def as_real(x: Any, name: str) -> Any:
 
 def as_complex(x: Any, name: str) -> Any:
     """The operand as complex64 or complex128."""
-    dtype = jnp.dtype(x.dtype)
+    dtype = x.dtype
     if dtype.name in ("complex64", "complex128"):
         return x
     if dtype.name in ("float32", "float64"):
@@ -44,7 +44,7 @@ def _scale(norm: str | None, n: int, sign: int, name: str) -> float:
     norm = "backward" if norm is None else norm  # as in numpy
     powers = {"backward": 0.0 if sign < 0 else 1.0, "ortho": 0.5}
     powers["forward"] = 1.0 - powers["backward"]
-    if norm not in powers:
+    if not isinstance(norm, str) or norm not in powers:
         raise ValueError(f"{name}: norm is {norm!r}; expected 'backward', 'ortho' or 'forward'")
     return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
 
@@ -59,6 +59,8 @@ def _integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
 def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
     """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
     if axes is None:
+        if s is not None and len(s) > ndim:
+            raise ValueError(f"{name}: s={s} has {len(s)} entries for an array of {ndim} axes")
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     given = _integers(axes, name, "axes")
     for a in given:
@@ -97,12 +99,17 @@ def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
 def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
     ndim = len(place.spec)
     if isinstance(layout, P | tuple | list):
-        return _mesh.names_of(layout, ndim, name, "layout")
+        names = _mesh.names_of(layout, ndim, name, "layout")
+        _mesh.check_spec(names, place.mesh, (0,) * ndim, name, "layout")
+        return names
     if layout not in ("transposed", "natural"):
         raise ValueError(
             f"{name}: layout is {layout!r}; expected 'transposed', 'natural' or a PartitionSpec"
         )
-    return place.spec if layout == "natural" else turned(place.spec, axes, sign, name)
+    if layout == "natural":
+        return place.spec
+    with place.judged():
+        return turned(place.spec, axes, sign, name)
 
 
 # ---- the transform -------------------------------------------------------------------------------
@@ -143,7 +150,7 @@ def _sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int)
         if len(s) != len(axes):
             raise ValueError(f"{name}: s={s} has {len(s)} entries for {len(axes)} axes")
         for a, n in zip(axes, s, strict=True):
-            out[a] = n
+            out[a] = data[a] if n == -1 else n  # -1: all that there is, as in numpy
             operand[a] = out[a] // 2 + 1 if kind.real == "result" and a == last else out[a]
     if kind.real == "operand":
         out = list(_half(operand, last))
@@ -209,7 +216,8 @@ def _transform(
     dst = _result_spec(layout, place, axes, kind.sign, name)
     x = _with_zeros(x, place, data, operand)
     known = (out if kind.real == "result" else data)[first:]
-    dims = _padded(place, out, dst, shape, known, name)
+    with place.judged():
+        dims = _padded(place, out, dst, shape, known, name)
     pair = SINGLE if x.dtype.name in SINGLE else DOUBLE
     dtype = pair[kind.real != "result"]
     return _mesh_rules.bind(

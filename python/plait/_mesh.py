@@ -1,7 +1,9 @@
 """Where a global array lives: its mesh and how its axes are split, found or given."""
 
+import contextlib
 import dataclasses
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,10 +16,27 @@ from plait._mesh_rules import Spec, axes_of, parts, to_partition_spec
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The mesh of an operand (None: one device) and its spec."""
+    """The mesh of an operand (None: one device) and its spec.
+
+    is_taken: nothing but the convention says the spec; no part of what programs are found by.
+    """
 
     mesh: Any
     spec: Spec
+    is_taken: bool = dataclasses.field(default=False, compare=False)
+
+    @contextlib.contextmanager
+    def judged(self) -> Iterator[None]:
+        """Errors of sizes and splits in the ``with`` block say what they rest on."""
+        try:
+            yield
+        except ValueError as error:
+            if not self.is_taken:
+                raise
+            raise ValueError(
+                f"{error}; nothing says how the operand is split, so {to_partition_spec(self.spec)}"
+                " was taken, by the order of the mesh's axes: say it with spec="
+            ) from None
 
 
 class _Alone:
@@ -43,15 +62,18 @@ def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
         raise TypeError(f"{name}: {argument} {spec}; expected names of mesh axes") from None
 
 
-def check_spec(spec: Spec, mesh: Any, shape: tuple[int, ...], name: str) -> None:
+def check_spec(
+    spec: Spec, mesh: Any, shape: tuple[int, ...], name: str, argument: str = "spec"
+) -> None:
     """Axes exist, none is used twice, and each array axis is divided evenly."""
     used = [a for axes in spec for a in axes]
     for axis in used:
         if mesh is None or axis not in mesh.shape:
             have = {} if mesh is None else dict(mesh.shape)
-            raise ValueError(f"{name}: {axis!r} of the spec is no axis of the mesh {have}")
+            raise ValueError(f"{name}: {axis!r} of the {argument} is no axis of the mesh {have}")
     if len(set(used)) != len(used):
-        raise ValueError(f"{name}: the spec {to_partition_spec(spec)} uses a mesh axis twice")
+        text = f"{name}: the {argument} {to_partition_spec(spec)} uses a mesh axis twice"
+        raise ValueError(text)
     for i, (n, axes) in enumerate(zip(shape, spec, strict=True)):
         k = parts(mesh, axes)
         if n % k:
@@ -83,6 +105,20 @@ def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[i
     return (*dims[:first], *given)
 
 
+def _check_devices(x: Any, mesh: Any, name: str) -> None:
+    """An operand on a mesh of this shape is on its devices, in their order; a trace cannot tell."""
+    found = _jax.eager_sharding(x) if isinstance(mesh, Mesh) else None
+    if found is None or found[0] is mesh or found[0].shape != mesh.shape:
+        return
+    own, given = found[0].devices.ravel().tolist(), mesh.devices.ravel().tolist()
+    if own != given:
+        i = next(i for i, pair in enumerate(zip(own, given, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"{name}: device {i} of mesh= is {given[i]}, of the operand's mesh {own[i]}: move the "
+            "operand (jax.device_put), or leave mesh= out"
+        )
+
+
 def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     typed = jax.typeof(x).sharding.mesh  # under jax.set_mesh that one, of any array
     around = jax.sharding.get_abstract_mesh()
@@ -93,6 +129,7 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
         raise ValueError(
             f"{name}: {whose} mesh is {dict(known.shape)}, mesh= is {dict(mesh.shape)}"
         )
+    _check_devices(x, mesh, name)
     if not typed.empty:
         return mesh if isinstance(mesh, Mesh) and _jax.is_auto(typed) else typed
     if not around.empty:
@@ -110,21 +147,22 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     )
 
 
-def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> Spec:
+def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec, bool]:
+    """The spec, and whether it is that of the convention."""
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
         if spec is not None and names_of(spec, x.ndim, name) != own:
             raise ValueError(f"{name}: the operand's type says {typed.spec}, spec= is {spec}")
-        return own
+        return own, False
     if spec is not None:
-        return names_of(spec, x.ndim, name)
+        return names_of(spec, x.ndim, name), False
     array = _jax.underlying(x)
     if not isinstance(array, jax.core.Tracer) and isinstance(array.sharding, NamedSharding):
-        return names_of(array.sharding.spec, x.ndim, name)
+        return names_of(array.sharding.spec, x.ndim, name), False
     split = [a for a, n in mesh.shape.items() if n > 1]
     split = split[: x.ndim - first]
-    return names_of(P(*[None] * first, *split), x.ndim, name)
+    return names_of(P(*[None] * first, *split), x.ndim, name), True
 
 
 def locate(
@@ -157,12 +195,11 @@ def locate(
         if spec is not None and any(names_of(spec, x.ndim, name)):
             raise ValueError(f"{name}: spec={spec} without a mesh")
         return x, Place(None, ((),) * x.ndim)
-    is_guess = (
-        spec is None and isinstance(_jax.underlying(x), jax.core.Tracer) and _jax.is_auto(found)
-    )
-    names = find_spec(x, found, spec, first, name)
+    names, is_taken = find_spec(x, found, spec, first, name)
+    is_guess = is_taken and isinstance(_jax.underlying(x), jax.core.Tracer) and _jax.is_auto(found)
     if is_guess and turn is not None:
-        names = turn(names)
+        with Place(found, names, is_taken).judged():
+            names = turn(names)
     if is_any_size and spec is None:
         sizes = zip(names, x.shape, strict=True)
         names = tuple(() if n % parts(found, axes) else axes for axes, n in sizes)
@@ -171,8 +208,10 @@ def locate(
             f"{name}: the result depends on how x is split, which a trace on Auto axes does not "
             f"know; say spec= (in the mesh's order it is {to_partition_spec(names)})"
         )
-    check_spec(names, found, x.shape, name)
-    return _put(x, found, names), Place(found, names)
+    place = Place(found, names, is_taken)
+    with place.judged():
+        check_spec(names, found, x.shape, name)
+    return _put(x, found, names), place
 
 
 def concrete(x: Any, place: Place) -> Place:

@@ -320,6 +320,11 @@ def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tup
 
 def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     x = jnp.moveaxis(args[0], dims[0], 0)
+    if x.ndim > _layout.MAX_NDIM:
+        raise ValueError(
+            f"plait.{g.name}: an array of {x.ndim} axes, those of jax.vmap among them; expected at "
+            f"most {_layout.MAX_NDIM}"
+        )
     mesh, src, dst, donate, site = (params.pop(k) for k in ("mesh", "src", "dst", "donate", "site"))
     front: tuple[str, ...] = ()
     typed = jax.typeof(x).sharding

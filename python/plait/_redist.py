@@ -36,7 +36,7 @@ def redistribute(
     Shapes: any to the same; with ``shape`` to that one, rounded up along each split axis; with
     ``block`` to P times whole blocks there.
     Raises: ValueError for a spec that does not fit the mesh, a size that it does not divide, a
-    block that is not positive.
+    block that is not positive; TypeError for a dtype that cannot be moved.
     Adjoint: the way back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
 
     Example:
@@ -49,6 +49,7 @@ def redistribute(
     to = _mesh.names_of(to_spec, x.ndim, "redistribute", "to_spec")
     if place.mesh is None and not any(to) and shape is None:
         return x
+    x = _args.array(x, "redistribute", has_keys=False)
     data = _mesh.data_of(shape, x.shape, 0, "redistribute")
     given: dict[str, Any] = {"dims": x.shape, "shape": data}
     if block is not None or from_block is not None or shape is not None:
@@ -56,7 +57,8 @@ def redistribute(
         given["dims"] = _mesh_rules.padded(place.mesh, data, to, _block(block, "block") or 1)
     if block is not None or from_block is not None:
         n = _block(from_block, "from_block")
-        _check_dealt(x.shape, data, place, n)
+        with place.judged():
+            _check_dealt(x.shape, data, place, n)
         given["blocks"] = (_blocks(place.spec, n), _blocks(to, _block(block, "block")))
     _mesh.check_spec(to, place.mesh, given["dims"], "redistribute")
     return _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to, **given)
@@ -163,6 +165,8 @@ def sum(  # noqa: A001 - the name is part of the interface
     x = _args.as_array(x, "sum")
     axes = _axes(axis, x.ndim)
     kept = None if dtype is None else jnp.dtype(dtype)
+    if kept is None:
+        _args.array(x, "sum", has_keys=False)
     if x.ndim == 0:
         return jnp.sum(x, dtype=kept)
     x, place = _mesh.locate(x, mesh, spec, "sum", is_any_size=True)

@@ -30,7 +30,10 @@ def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
     values = (d,) * n if is_one else tuple(d)
     if len(values) != n:
         raise ValueError(f"{name}: {argument} has {len(values)} entries for {n} axes")
-    return tuple(v if _is_traced(v) else float(v) for v in values)
+    found = tuple(v if _is_traced(v) else float(v) for v in values)
+    if any(not _is_traced(v) and v == 0 for v in found):
+        raise ValueError(f"{name}: {argument} is {d}; expected none to be 0")
+    return found
 
 
 def _part(
@@ -174,7 +177,7 @@ def _between(spec: Spec, axes: tuple, name: str) -> Spec:
 
 def _there(x: Any, axes: tuple, s: Any, is_real: bool, src: Spec, dst: Spec, mesh: Any) -> Any:
     kind = Kind("rfftn", -1, "operand") if is_real else Kind("fftn", -1)
-    return _along(kind, x, axes, s, None, src, dst, mesh)
+    return _along(kind, x, axes, s, x.shape, src, dst, mesh)
 
 
 def _back(y: Any, axes: tuple, shape: tuple, is_real: bool, src: Spec, dst: Spec, mesh: Any) -> Any:
@@ -279,7 +282,7 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
     if place.mesh is None:
         return b, spec
     if not jax.typeof(b).sharding.mesh.empty:
-        own = _mesh.find_spec(b, place.mesh, None, 0, name)
+        own, _ = _mesh.find_spec(b, place.mesh, None, 0, name)
         counts = [_mesh_rules.parts(place.mesh, e) for e in own]
         if any(own) and not any(n % k for n, k in zip(b.shape, counts, strict=True)):
             return b, own
@@ -306,7 +309,11 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     a, b = _args.as_array(a, name, "a"), _args.as_array(b, name, "b")
     if a.ndim != b.ndim:
         raise ValueError(f"{name}: operands of {a.ndim} and {b.ndim} axes")
-    dtype = jnp.promote_types(a.dtype, b.dtype)
+    try:
+        dtype = jnp.promote_types(a.dtype, b.dtype)
+    except TypeError:  # of PRNG keys
+        kinds = f"{a.dtype.name} and {b.dtype.name}"
+        raise TypeError(f"{name}: operands of dtypes {kinds}; expected numbers") from None
     a, b = (_floating(x.astype(dtype), name) for x in (a, b))
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
     axes = _fourier.axes_of(axes, None, a.ndim, name)
@@ -348,8 +355,6 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
     axes = _fourier.axes_of(axes, None, f.ndim, name)
     steps = _spacings(spacing, len(axes), name, "spacing")
     known = [1.0 if _is_traced(h) else h for h in steps]
-    if 0 in known:
-        raise ValueError(f"{name}: spacing is {spacing}; expected none to be 0")
     f, place = _mesh.locate(f, mesh, spec, name)
     middle = _between(place.spec, axes, name)
     y = _there(f, axes, None, is_real, place.spec, middle, place.mesh)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from plait import _coll_rules, _core, _mesh, _mesh_rules
+from plait import _args, _coll_rules, _core, _mesh, _mesh_rules
 
 __all__ = ["exchange", "fold", "pad", "reduce", "unpad"]
 
@@ -71,13 +71,20 @@ def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, ...], tuple[in
     return tuple(lo for lo, _ in checked), tuple(hi for _, hi in checked)
 
 
+def flags(values: Sequence, name: str, argument: str) -> tuple[bool, ...]:
+    """What is True or False; a word such as "no" would count as True."""
+    if any(np.ndim(v) or np.asarray(v).dtype.kind not in "biu" for v in values):
+        raise TypeError(f"{name}: {argument} is {values!r}; expected True or False, one an axis")
+    return tuple(bool(v) for v in values)
+
+
 def _boundaries(boundary: Any, periodic: Any, ndim: int, name: str) -> tuple[int, ...]:
     """As numbers of the core."""
     if periodic is not None:
         if boundary != "periodic":
             raise ValueError(f"{name}: boundary and periodic say the same; give one of them")
-        flags = _per_axis(periodic, ndim, name, "periodic")
-        boundary = tuple("periodic" if flag else "zero" for flag in flags)
+        given = flags(_per_axis(periodic, ndim, name, "periodic"), name, "periodic")
+        boundary = tuple("periodic" if flag else "zero" for flag in given)
     words = _per_axis(boundary, ndim, name, "boundary")
     for word in words:
         if word not in BOUNDARIES:
@@ -141,7 +148,8 @@ def exchange(
 
     Collective: over the mesh, in program order.  Shapes: padded to the same.
     Raises: ValueError for widths that do not fit, an unknown boundary, a size that the mesh does
-    not divide, an array of whose split nothing is known (see `pad`).
+    not divide, an array of whose split nothing is known (see `pad`); TypeError for a dtype that
+    cannot be moved.
     Adjoint: `reduce`.  Source: own; oracle ``tests/python/oracle.py::halo_exchange``.
 
     Example:
@@ -149,6 +157,7 @@ def exchange(
         >>> plait.halo.exchange(jnp.array([0.0, 1, 2, 3, 0]), 1).tolist()
         [3.0, 1.0, 2.0, 3.0, 1.0]
     """
+    x = _args.array(x, "halo.exchange", has_keys=False)
     given = {"periodic": periodic, "is_padded": True}
     x, ghosts = _setup("halo.exchange", x, width, boundary, shape, mesh, spec, **given)
     return ghosts.bind("halo_exchange", x, x.shape, False, donate)
@@ -230,6 +239,7 @@ def pad(
         >>> plait.halo.pad(jnp.array([1.0, 2, 3]), ((0, 4),), boundary="reflect").tolist()
         [1.0, 2.0, 3.0, 2.0, 1.0, 2.0, 3.0]
     """
+    x = _args.array(x, "halo.pad", has_keys=False)
     given = {"periodic": periodic, "is_padded": False}
     x, ghosts = _setup("halo.pad", x, width, boundary, shape, mesh, spec, **given)
     return ghosts.bind("halo_exchange", x, ghosts.padded(), True, False)

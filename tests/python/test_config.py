@@ -80,6 +80,10 @@ def test_errors_list_what_there_is():
         plait.config.update("backend", "MPI")
     with pytest.raises(ValueError, match="'UCX'; expected one of auto, MPI, NODE, NCCL, NVSHMEM"):
         plait.config.update("halo_comm_backend", "UCX")
+    with pytest.raises(ValueError, match="no key 'foo'; expected one of transpose_comm_backend"):
+        plait.config.set(foo=1)
+    with pytest.raises(ValueError, match=r"backend: 'MPI\\x00junk'; expected one of auto, MPI"):
+        plait.config.update("halo_comm_backend", "MPI\0junk")
     with pytest.raises(TypeError, match="int; expected one of auto"):
         plait.config.update("halo_comm_backend", 1)
     with pytest.raises(AttributeError, match="no key 'backend'"):

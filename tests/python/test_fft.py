@@ -217,6 +217,46 @@ def test_permuted_devices():
     close(plait.fft.pfft3d(meshes.put(a, mesh, P("a", "b"))), np.fft.fftn(a))
 
 
+def test_mesh_of_other_devices_is_refused():
+    """Of the same shape, so that nothing else would show that it is not the operand's."""
+    x = meshes.put(np.zeros((4, 4, 4)), meshes.make((2, 2)), P("a", "b"))
+    for devices in (jax.devices()[3::-1], jax.devices()[:-5:-1]):
+        other = jax.sharding.Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
+        text = f"device 0 of mesh= is {devices[0]}, of the operand's mesh {jax.devices()[0]}"
+        for call in (
+            plait.fft.pfft3d,
+            plait.fft.poisson,
+            plait.fft.fftfreqn,
+            lambda v, mesh: plait.fft.fftconvolve(v, v, mesh=mesh),
+            lambda v, mesh: plait.halo.unpad(v, 0, mesh=mesh),
+            lambda v, mesh: plait.halo.pad(v, 1, mesh=mesh),
+            lambda v, mesh: plait.redistribute(v, P("b"), mesh=mesh),
+            plait.sum,
+            lambda v, mesh: jax.vmap(lambda w: plait.halo.pad(w, 1, mesh=mesh))(v),
+            jax.grad(lambda v, mesh: jnp.sum(plait.redistribute(v, P("b"), mesh=mesh))),
+        ):
+            bad(lambda call=call, other=other: call(x, mesh=other), ValueError, text)
+
+
+def test_errors_of_a_split_that_was_taken_say_so():
+    """In a jit on Auto axes it is a guess, which is wrong for each of these."""
+    x = meshes.put(np.zeros((8, 6, 8)), meshes.make((2, 2, 2)), P("a", None, "b"))
+    split = "so P('a', 'b', 'c') was taken, by the order of the mesh's axes: say it with spec="
+    for f, text in [
+        (plait.fft.pfft3d, "pfft3d: all axes of the transform are split; leave one whole; nothing"),
+        (plait.fft.pifft3d, "pifft3d: all axes of the transform are split; leave one whole; no"),
+        (lambda v: plait.fft.fftn(v[:, :3], layout="natural"), "fftn: axis 1 has 3 elements"),
+        (lambda v: plait.halo.unpad(v, (0, 2, 0)), "halo.unpad: axis 1 has 3 cells on each"),
+        (lambda v: plait.redistribute(v, P(), from_block=3, shape=x.shape), "has extents (12, 6"),
+    ]:
+        bad(lambda f=f: jax.jit(f)(x), ValueError, text)
+        bad(lambda f=f: jax.jit(f)(x), ValueError, split)
+    with pytest.raises(ValueError) as caught:
+        jax.jit(lambda v: plait.fft.pfft3d(v, spec=P("a", "b", "c")))(x)
+    assert str(caught.value) == "pfft3d: all axes of the transform are split; leave one whole"
+    bad(lambda: plait.fft.pfft3d(np.zeros((3, 4, 4)), mesh=meshes.make((2,))), ValueError, "spec=")
+
+
 def bad(call, error, text):
     with pytest.raises(error) as caught:
         call()
@@ -232,6 +272,10 @@ def test_bad_input():
     bad(lambda: f(x, layout="no"), ValueError, "expected 'transposed', 'natural' or")
     bad(lambda: f(x, shape=(9, 8, 8)), ValueError, "shape=(9, 8, 8) says 9 along axis 0")
     bad(lambda: f(x, spec=P("z")), ValueError, "'z' of the spec is no axis of the mesh")
+    for name in ("pfft3d", "pifft3d", "prfft3d", "pirfft3d", "fftn", "irfftn"):
+        text = f"{name}: 'z' of the layout is no axis of the mesh {{'a': 4}}"
+        bad(lambda name=name: getattr(plait.fft, name)(x, layout=P("z")), ValueError, text)
+    bad(lambda: f(x, layout=P("a", "a")), ValueError, "the layout P('a', 'a', None) uses a mesh")
     bad(
         lambda: f(np.zeros((6, 8, 8)), mesh=mesh),
         ValueError,

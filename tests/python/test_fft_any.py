@@ -264,6 +264,35 @@ def test_redistribute_uneven():
     np.testing.assert_array_equal(data(z, a.shape), a)
 
 
+@pytest.mark.parametrize("s", [(-1, -1), (3, -1), (-1, 9)])
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
+def test_minus_one_in_s_is_what_there_is(name, s):
+    a = meshes.random((4, 6), "complex128" if name != "rfftn" else "float64")
+    x = meshes.put(np.pad(a, ((0, 2), (0, 0))), meshes.make((2,)), P("a"))
+    want = getattr(np.fft, name)(a, s, (0, 1))
+    shape = None if name == "irfftn" else a.shape
+    y = getattr(plait.fft, name)(x if shape else x[:4], s, (0, 1), shape=shape)
+    np.testing.assert_allclose(data(y, want.shape), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2])
+def test_axes_of_vmap_count_too(n_parts):
+    """More of them than the core takes are refused before the program runs."""
+    where = {"mesh": meshes.make((n_parts,)), "spec": P("a")}
+    x = jnp.ones((2,) * 9)
+    for call, name in [
+        (lambda v: plait.fft.fftn(v, **where), "fft"),
+        (lambda v: plait.halo.pad(v, 1, **where), "halo_exchange"),
+        (lambda v: plait.halo.fold(v, 0, **where), "halo_reduce"),
+        (lambda v: plait.redistribute(v, P(), shape=v.shape, **where), "redistribute"),
+    ]:
+        f = jax.vmap(jax.vmap(call))
+        assert f(x[0]).ndim == 8
+        for g in (f, jax.jit(f).lower):
+            with pytest.raises(ValueError, match=f"plait.{name}: an array of 9 axes, those of jax"):
+                g(x)
+
+
 def test_errors():
     mesh = meshes.make((2,))
     x = meshes.put(np.zeros((4, 4, 4)), mesh, P("a"))
@@ -274,9 +303,12 @@ def test_errors():
         (lambda: plait.fft.fftn(x, axes=(3,)), ValueError, "out of bounds"),
         (lambda: plait.fft.fftn(x, (2,), (0, 1)), ValueError, "1 entries for 2 axes"),
         (lambda: plait.fft.fftn(x, 4), TypeError, "fftn: s is 4; expected integers"),
+        (lambda: plait.fft.fftn(x, (1, 2, 3, 4)), ValueError, "4 entries for an array of 3 axes"),
+        (lambda: plait.fft.fftn(x, (-2,), (0,)), ValueError, "axis 0 has -2 elements to transf"),
         (lambda: plait.fft.rfftn(x.astype(complex)), TypeError, "complex128"),
         (lambda: plait.fft.fftn(x, layout="other"), ValueError, "PartitionSpec"),
         (lambda: plait.fft.fftn(x, norm="other"), ValueError, "norm is 'other'"),
+        (lambda: plait.fft.fftn(x, norm=["ortho"]), ValueError, r"norm is \['ortho'\]"),
     ]:
         with pytest.raises(kind, match=text):
             call()

@@ -337,6 +337,8 @@ def test_donated_operand_gives_its_memory():
         ({"boundary": ("edge", 0)}, ValueError, "boundary is 0; expected"),
         ({"boundary": "edge", "periodic": True}, ValueError, "boundary and periodic say the same"),
         ({"periodic": (True,) * 3}, ValueError, "periodic has 3 entries for 2 axes"),
+        ({"periodic": "no"}, TypeError, r"periodic is \('no', 'no'\); expected True or False"),
+        ({"periodic": (True, None)}, TypeError, r"periodic is \(True, None\); expected"),
         ({"shape": (8,)}, ValueError, "has 1 entries for 2 axes"),
         ({"shape": (99, 1)}, ValueError, "says 99 along axis 0, where the array has"),
         ({"spec": P("z")}, ValueError, "'z' of the spec is no axis of the mesh"),

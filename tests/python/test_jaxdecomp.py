@@ -471,9 +471,22 @@ def test_configuration():
     config.update("halo_comm_backend", "mpi")
     assert config.halo_comm_backend is jaxdecomp.HALO_COMM_MPI
     assert plait.config.halo_comm_backend == "MPI"
-    for key, value in [("other", 1), ("halo_comm_backend", "pigeon"), ("halo_comm_backend", 9)]:
-        with pytest.raises(ValueError, match="valid"):
-            config.update(key, value)
+    config.halo_comm_backend = jaxdecomp.HALO_COMM_NCCL
+    assert plait.config.halo_comm_backend == "auto"
+    config.halo_comm_backend = "mpi_blocking"
+    assert config.halo_comm_backend is jaxdecomp.HaloCommBackend.HALO_COMM_MPI_BLOCKING
+    assert type(config)() and plait.config.halo_comm_backend == "MPI"
+    for key, value in [
+        ("other", 1),
+        ("halo_comm_backend", "pigeon"),
+        ("halo_comm_backend", 9),
+        ("halo_comm_backend", True),
+        ("transpose_axis_contiguous", "no"),
+    ]:
+        for change in (config.update, lambda k, v: setattr(config, k, v)):
+            with pytest.raises(ValueError, match="valid"):
+                change(key, value)
+    assert plait.config.halo_comm_backend == "MPI" and config.transpose_axis_contiguous is True
     config.update("transpose_comm_backend", before[0])
     config.update("halo_comm_backend", before[1])
     assert jaxdecomp.init() is None and jaxdecomp.finalize() is None
@@ -509,6 +522,9 @@ def test_errors():
         (lambda: jaxdecomp.pfft3d(x[0]), "Unsupported input shape"),
         (lambda: jaxdecomp.halo_exchange(x, (1,), (True,)), "expected two of each"),
         (lambda: jaxdecomp.slice_pad(x, (1, 1)), "one for each axis"),
+        (lambda: jaxdecomp.pirfft3d(x, shape=(2, 2)), r"shape=\(2, 2\) has 2 entries; expected"),
+        (lambda: jaxdecomp.rfftfreq3d(x.astype(complex), shape=(2,)), "1 entries; expected three"),
+        (lambda: jaxdecomp.fftfreq3d(x[0].astype(complex)), "fftfreq3d: Unsupported"),
         (lambda: jaxdecomp.get_pencil_info(jaxdecomp.make_config(), 0), "rank 0 of"),
         (lambda: jaxdecomp.get_pencil_info(jaxdecomp.make_config(), 3), "axis is 3"),
     ]:
@@ -519,6 +535,11 @@ def test_errors():
     with pytest.raises(ValueError, match="position 0.*'y' but mesh expects 'x'"):
         jaxdecomp.validate_spec_matches_mesh(P("y", "x"), mesh)
     jaxdecomp.validate_spec_matches_mesh(P("x", "y"), mesh)
+    for extents in [(1.9, 0), ("1", 0), ((1, 1), (0, 0)), (float("nan"), 0)]:
+        with pytest.raises(TypeError, match="halo_exchange: halo_extents is .*; expected integers"):
+            jaxdecomp.halo_exchange(x, extents, (True, True))
+    with pytest.raises(TypeError, match=r"halo_periods is \('no', True\); expected True or False"):
+        jaxdecomp.halo_exchange(x, (1, 0), ("no", True))
     with pytest.raises(TypeError, match="Unknown pencil type"):
         jaxdecomp.get_output_specs(FftType.FFT, 9, P("x"))
     with pytest.raises(ValueError, match="compiled for 8 devices"):
@@ -530,6 +551,8 @@ def test_what_is_no_operand_is_named():
     for call in (jaxdecomp.pfft3d, jaxdecomp.transposeXtoY):
         with pytest.raises(TypeError, match="(pfft3d|transposeXtoY): .*None; expected an array"):
             call(None)
+    with pytest.raises(TypeError, match="pfft3d: x has dtype key<fry>; expected float32"):
+        jaxdecomp.pfft3d(jax.random.split(jax.random.key(0), (2, 2, 2)))
     with pytest.raises(ValueError, match="halo_exchange: extents 1, periods True; expected two"):
         jaxdecomp.halo_exchange(jnp.ones((4, 4, 4)), 1, True)
 

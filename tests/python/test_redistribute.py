@@ -56,6 +56,35 @@ def test_dtypes(dtype):
     assert np.array_equal(plait.redistribute(x, P(None, "a")), a)
 
 
+@pytest.mark.parametrize("dtype", ["int4", "float8_e4m3b11fnuz", "key<fry>"])
+def test_dtypes_that_there_are_not(dtype):
+    """Named when the call is made, of whichever function: nothing is left to a program's run."""
+    mesh = meshes.make((2,))
+    if dtype == "key<fry>":
+        x = jax.random.split(jax.random.key(0), (2, 2, 2))
+    else:
+        x = jnp.ones((2, 2, 2), dtype)
+    x = meshes.put(x, mesh, P("a"))
+    calls = [
+        (lambda v: plait.redistribute(v, P(None, "a"), mesh=mesh), "redistribute: x"),
+        (lambda v: plait.sum(v, mesh=mesh), "sum: x"),
+        (lambda v: plait.halo.pad(v, 1, mesh=mesh), "halo.pad: x"),
+        (lambda v: plait.halo.exchange(v, 0, mesh=mesh), "halo.exchange: x"),
+        (lambda v: plait.halo.fold(v, 0, mesh=mesh), "halo.fold:"),
+    ]
+    if dtype != "int4":  # integers become floating
+        calls += [
+            (plait.fft.fftn, "fftn: x"),
+            (plait.fft.rfftn, "rfftn: x"),
+            (plait.fft.poisson, "poisson: x"),
+            (lambda v: plait.fft.fftconvolve(v, v), "fftconvolve:"),
+        ]
+    for call, name in calls:
+        for f in (call, jax.jit(call)):
+            with pytest.raises(TypeError, match=f"^{name}.*{dtype}.*(expected|cannot be added)"):
+                f(x)
+
+
 def test_gradient_goes_back():
     mesh = meshes.make((2, 2))
     a = meshes.random((4, 4))

@@ -223,6 +223,8 @@ def test_errors_of_convolution():
         (lambda: plait.fft.fftconvolve(a, a, axes=(2,)), "out of bounds"),
         (lambda: plait.fft.poisson(a, spacing=0.0), "expected none to be 0"),
         (lambda: plait.fft.poisson(a, spacing=(1.0,)), "1 entries for 2 axes"),
+        (lambda: plait.fft.fftfreqn(a, d=0), "fftfreqn: d is 0; expected none to be 0"),
+        (lambda: plait.fft.rfftfreqn(a, (1.0, 0.0)), r"d is \(1.0, 0.0\); expected none to be 0"),
         (lambda: plait.fft.fftfreqn(a, layout="other"), "layout is 'other'"),
     ]:
         with pytest.raises(ValueError, match=text):

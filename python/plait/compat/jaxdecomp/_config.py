@@ -56,11 +56,17 @@ class Decomposition(enum.IntEnum):
 # ---- configuration -------------------------------------------------------------------------------
 
 
+_KINDS: dict[str, type[enum.IntEnum]] = {
+    "halo_comm_backend": HaloCommBackend,
+    "transpose_comm_backend": TransposeCommBackend,
+}
+
+
 def _backend(kind: type[enum.IntEnum], key: str, value: Any) -> enum.IntEnum:
     """The constant that a constant, its number or a name stands for: 'MPI' is the first of MPI."""
     if not isinstance(value, str):
         try:
-            return kind(value)
+            return kind(None if isinstance(value, bool) else value)  # True is 1 to Python
         except ValueError:
             raise ValueError(f"{value!r} is not a valid value of {key}") from None
     prefix = key.removesuffix("backend").upper()
@@ -76,7 +82,7 @@ def _backend(kind: type[enum.IntEnum], key: str, value: Any) -> enum.IntEnum:
 
 @dataclasses.dataclass
 class JAXDecompConfig:
-    """The library's configuration; `update` takes constants or strings.
+    """The library's configuration; `update` and assignments take constants or strings.
 
     The backends choose plait's transport, and never change a result. transpose_axis_contiguous
     does: it is read when a function is traced, as there.
@@ -88,16 +94,19 @@ class JAXDecompConfig:
 
     def update(self, key: str, value: Any) -> None:
         """Set one of them; ValueError for a key or value that is none."""
-        kinds = {
-            "halo_comm_backend": HaloCommBackend,
-            "transpose_comm_backend": TransposeCommBackend,
-        }
-        if key in kinds:
-            value = _backend(kinds[key], key, value)
-            _forward(key, value)
+        if key in _KINDS:
+            value = _backend(_KINDS[key], key, value)
+            if key in vars(self):  # the defaults of a new one are no choice
+                _forward(key, value)
         elif key != "transpose_axis_contiguous":
             raise ValueError(f"key {key} is not a valid configuration key")
-        setattr(self, key, value)
+        elif not isinstance(value, bool | np.bool_):
+            text = f"{value!r} is not a valid value of {key}; expected True or False"
+            raise ValueError(text)
+        object.__setattr__(self, key, value)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        self.update(key, value)
 
 
 def _forward(key: str, value: enum.IntEnum) -> None:

@@ -1,5 +1,6 @@
 """Transforms of three axes, whose spectrum has axes (1, 2, 0): the functions of jaxdecomp.fft."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -44,8 +45,7 @@ def turned(x: Any, order: tuple[int, int, int]) -> Any:
 
 def _widened(x: Any) -> Any:
     """Half precision as single, as there."""
-    dtype = jnp.dtype(x.dtype)
-    is_half = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4
+    is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
     return x.astype(jnp.float32) if is_half else x
 
 
@@ -71,6 +71,17 @@ def _check_divided(mesh: Any, spec: tuple, shape: tuple, name: str) -> None:
             )
 
 
+def _check_shape(shape: Any, name: str) -> tuple[int, ...]:
+    """That of a real array: three integers."""
+    try:
+        given = tuple(operator.index(n) for n in shape)
+    except TypeError:
+        raise TypeError(f"{name}: shape is {shape!r}; expected three integers") from None
+    if len(given) != 3:
+        raise ValueError(f"{name}: shape={given} has {len(given)} entries; expected three")
+    return given
+
+
 def _transform(
     fft_type: FftType, x: Any, norm: Any, backend: str, shape: tuple | None, name: str
 ) -> Array:
@@ -89,7 +100,8 @@ def _transform(
     if mesh is not _mesh.ALONE:
         given |= {"spec": P(*batch, *spec), "layout": P(*batch, *natural)}
     if fft_type == FftType.IRFFT:
-        given["shape"] = shape or (*x.shape[-3:-1], 2 * (x.shape[-1] - 1))
+        whole = (*x.shape[-3:-1], 2 * (x.shape[-1] - 1))
+        given["shape"] = whole if shape is None else _check_shape(shape, name)
     sizes = given.get("shape", x.shape[-3:])
     if fft_type == FftType.RFFT:
         sizes = (*sizes[:2], sizes[2] // 2 + 1)
@@ -137,8 +149,9 @@ def pifft3d(a: Array, norm: str = "backward", backend: str = "JAX") -> Array:
 def prfft3d(a: Array, norm: str = "backward", backend: str = "JAX") -> Array:
     """`pfft3d` of real numbers; jaxDecomp raises ValueError here.
 
-    The last axis of the operand is halved. It is the second of the result and is left whole, so
-    that there is no padding: P('x', 'y') gives P('x', None, 'y') of axes (n1, n2 // 2 + 1, n0).
+    The last axis of the operand is halved. It is the second of the result, and split if it was:
+    P('x', 'y') gives P('x', None, 'y') of axes (n1, n2 // 2 + 1, n0), and there is no padding.
+    P(None, None, 'y') gives P(None, 'y'), where the mesh divides n2 // 2 + 1.
 
     Collective: over the mesh, in program order.
     Shapes: (n0, n1, n2) to (n1, n2 // 2 + 1, n0), or both with one leading batch axis.
@@ -186,8 +199,10 @@ pfft3, pifft3 = pfft3d, pifft3d  # as its README imports them
 # ---- frequencies ---------------------------------------------------------------------------------
 
 
-def _check_complex(array: Any, name: str) -> Any:
-    array = jnp.asarray(array)
+def _check_spectrum(array: Any, name: str) -> Any:
+    array = _args.as_array(array, name, "array")
+    if array.ndim not in (3, 4):
+        raise ValueError(f"{name}: Unsupported input shape {array.shape}")
     if not jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(
             f"{name}: the input array must be complex, it has dtype {array.dtype.name}"
@@ -230,7 +245,7 @@ def fftfreq3d(array: Array, d: float = 1.0) -> tuple[Array, Array, Array]:
         >>> [k.shape for k in jaxdecomp.fftfreq3d(jaxdecomp.pfft3d(jnp.ones((2, 3, 4))))]
         [(1, 1, 2), (3, 1, 1), (1, 4, 1)]
     """
-    array, order = _check_complex(array, "fftfreq3d"), _specs.order(FftType.FFT)
+    array, order = _check_spectrum(array, "fftfreq3d"), _specs.order(FftType.FFT)
     sizes = tuple(array.shape[-3:][order.index(a)] for a in range(3))
     return _frequencies(array, sizes, d, FftType.FFT, "fftfreq3d")
 
@@ -253,8 +268,9 @@ def rfftfreq3d(
         >>> [k.shape for k in jaxdecomp.rfftfreq3d(y, shape=(2, 3, 4))]
         [(1, 1, 2), (3, 1, 1), (1, 3, 1)]
     """
-    array, order = _check_complex(array, "rfftfreq3d"), _specs.order(FftType.FFT)
+    array, order = _check_spectrum(array, "rfftfreq3d"), _specs.order(FftType.FFT)
     if shape is not None:
+        shape = _check_shape(shape, "rfftfreq3d")
         return _frequencies(array, shape, d, FftType.RFFT, "rfftfreq3d")
     k0, k1, _ = fftfreq3d(array, d)
     real = k0.dtype

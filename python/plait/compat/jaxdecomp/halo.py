@@ -1,6 +1,7 @@
 """Ghost cells as jaxDecomp has them: the functions of jaxdecomp.halo, and those of padding."""
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +33,8 @@ def halo_exchange(
 
     Collective: over the mesh, in program order.
     Shapes: padded to the same, of three axes, or with one leading batch axis.
-    Raises: ValueError for extents that do not fit, a backend that is none.
+    Raises: ValueError for extents that do not fit, a backend that is none; TypeError for extents
+    that are no integers, periods that are not True or False.
     Adjoint: `plait.halo.reduce`, the exact one: jaxDecomp exchanges the cotangent.
     Source: ``halo_exchange`` of jaxDecomp.
 
@@ -54,12 +56,18 @@ def halo_exchange(
         raise ValueError(
             f"halo_exchange: extents {halo_extents}, periods {halo_periods}; expected two of each"
         )
+    try:
+        given = [operator.index(e) for e in halo_extents]
+    except TypeError:
+        text = f"halo_exchange: halo_extents is {halo_extents!r}; expected integers"
+        raise TypeError(text) from None
+    periods = plait.halo.flags(tuple(halo_periods), "halo_exchange", "halo_periods")
     extents = [0] * x.ndim
     periodic = [True] * x.ndim
-    for i, (e, is_periodic) in enumerate(zip(halo_extents, halo_periods, strict=True)):
+    for i, (e, is_periodic) in enumerate(zip(given, periods, strict=True)):
         axis = x.ndim - 3 + i
         if n_given == 3 or _specs.parts(mesh, spec[axis]) > 1:
-            extents[axis], periodic[axis] = int(e), bool(is_periodic)
+            extents[axis], periodic[axis] = e, is_periodic
     if any(extents):
         where = {"mesh": mesh} if mesh is _mesh.ALONE else {"mesh": mesh, "spec": P(*spec)}
         x = plait.halo.exchange(x, extents, periodic=periodic, **where)
