@@ -18,6 +18,7 @@ _FAREWELL_S = 2.0
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _mpi: list[ModuleType] = []
+_world: list[tuple[int, int]] = []  # this process's rank and their number, also when MPI is over
 _failed: list[bool] = []
 _exit_code: list[int] = []
 _why: list[str] = []
@@ -29,7 +30,7 @@ def is_forked() -> bool:
 
 
 def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
-    rank = _mpi[0].COMM_WORLD.rank
+    rank, _ = _world[0]
     lines = "".join(traceback.format_exception(kind, value, tb))
     sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n{lines}")
     if isinstance(value, _errors.Error):
@@ -37,8 +38,15 @@ def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
         sys.stderr.write(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
     sys.stderr.flush()
     _failed.append(True)
-    why = traceback.format_exception_only(kind, value)[-1].strip().partition("\n")[0]
-    _set_why(why)
+    _set_why(_in_a_line(kind, value))
+
+
+def _in_a_line(kind: type, value: BaseException) -> str:
+    """The exception without the notes that JAX adds to what is raised through it."""
+    said = str(value).strip().partition("\n")[0]
+    home = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    name = home + kind.__qualname__
+    return f"{name}: {said}" if said else name
 
 
 def _set_why(why: str) -> None:
@@ -75,6 +83,8 @@ def _abort() -> None:
     if "PLAIT_RUN_JOB" in os.environ or not may_abort:
         os._exit(code)
     time.sleep(0.1)  # the launcher passes on what was printed
+    if _mpi[0].Is_finalized():
+        os._exit(code)
     _mpi[0].COMM_WORLD.Abort(code)
 
 
@@ -113,6 +123,7 @@ def _record_abort_status(mpi: ModuleType) -> None:
 def install(mpi: ModuleType) -> None:
     """Called once, when MPI is bound."""
     _mpi.append(mpi)
+    _world.append((mpi.COMM_WORLD.rank, mpi.COMM_WORLD.size))
     if hasattr(mpi, "_set_abort_status"):
         _record_abort_status(mpi)
     if mpi.COMM_WORLD.size > 1 and not _is_interactive() and "pytest" not in sys.modules:
@@ -173,9 +184,8 @@ def _close_records() -> None:
     raised = getattr(sys, "last_value", None) is not None and not _is_interactive()
     part = _core.trace_part()
     _core.lib.plait_trace_close(int(not _failed and not raised))
-    size = _mpi[0].COMM_WORLD.size if _mpi else 1
-    is_first = not _mpi or _mpi[0].COMM_WORLD.rank == 0
-    if part and is_first and not _failed and "PLAIT_RUN_JOB" not in os.environ:
+    rank, size = _world[0] if _world else (0, 1)
+    if part and rank == 0 and not _failed and "PLAIT_RUN_JOB" not in os.environ:
         _trace.merge_at_exit(part, size)
 
 
@@ -191,7 +201,7 @@ def _at_exit() -> None:
     _core.shutdown(_LIMIT_S)
     _close_records()
     if _mpi and not _failed and _core.lib.plait_guard_lost():
-        rank = _mpi[0].COMM_WORLD.rank
+        rank, _ = _world[0]
         sys.stderr.write(f"plait: rank {rank} ends with 1, since other ranks are lost\n")
         _failed.append(True)
     if _failed and _mpi:

@@ -111,3 +111,51 @@ def test_forked_child_is_refused():
         "os.waitpid(pid, 0)"
     )
     assert code == 0 and "forked" in text, text
+
+
+AFTER_FINALIZE = """
+from mpi4py import MPI
+assert plait.allreduce(jnp.ones(4), plait.SUM)[0] == MPI.COMM_WORLD.size
+MPI.Finalize()
+"""
+
+
+@pytest.mark.parametrize(
+    "end, code, said",
+    [
+        ("", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("raise ValueError('over')", 1, "ValueError: over"),
+    ],
+)
+def test_a_program_that_finalizes_mpi_itself(end, code, said, tmp_path):
+    pytest.importorskip("mpi4py")
+    program = tmp_path / "program.py"
+    program.write_text(START + AFTER_FINALIZE + end)
+    env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py"]
+    done = subprocess.run(
+        [*command, str(program)], env=env, capture_output=True, text=True, timeout=100
+    )
+    text = done.stdout + done.stderr
+    assert done.returncode == code, text
+    assert said in text and "after finalizing" not in text
+
+
+def test_peers_are_told_the_exception_and_not_what_jax_notes_of_it(tmp_path):
+    """JAX adds a note to what is raised through it, which is the last line of what Python prints."""
+    pytest.importorskip("mpi4py")
+    program = tmp_path / "program.py"
+    program.write_text(
+        START
+        + "comm = plait.Comm()\nplait.barrier()\n"
+        + "if comm.rank == 1:\n    jax.jit(lambda x: x @ jnp.ones(3))(jnp.ones(4))\n"
+        + "plait.block(plait.allreduce(jnp.ones(4), plait.SUM))\n"
+    )
+    env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py"]
+    done = subprocess.run(
+        [*command, str(program)], env=env, capture_output=True, text=True, timeout=100
+    )
+    text = done.stdout + done.stderr
+    assert "rank 1: raised TypeError: dot_general requires contracting" in text, text
