@@ -191,8 +191,10 @@ done:
 
 static void event_destroy(plait_device_t *device, plait_event_t *event)
 {
-    if (event != NULL) {
-        (void)plait_cuda_state(device)->cuda->cuEventDestroy_v2(event_of(event));
+    plait_cuda_state_t *state = plait_cuda_state(device);
+
+    if (event != NULL && !plait_cuda_event_is_shown(state, event)) {
+        (void)state->cuda->cuEventDestroy_v2(event_of(event));
     }
 }
 
@@ -380,6 +382,7 @@ static void destroy(plait_cuda_state_t **state_p)
         state); /* what is plait's own also of a device that failed */
     plait_cuda_solver_release(state);
     plait_cuda_blas_release(state);
+    plait_cuda_shown_release(state);
     plait_cuda_pools_release(state);
     if (state->module != NULL) {
         (void)state->cuda->cuModuleUnload(state->module);

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 typedef enum {
 #define PLAIT_CUDA_KERNEL_ENUM(_kernel, _name, _params) PLAIT_CUDA_##_kernel,
@@ -23,6 +24,9 @@ typedef struct {
     int n_buffers, n_room;
 } plait_cuda_pool_t;
 
+/* An event that other processes may have. */
+typedef struct plait_cuda_shown plait_cuda_shown_t;
+
 typedef struct plait_cuda_fft plait_cuda_fft_t;
 typedef struct plait_cuda_room plait_cuda_room_t;
 typedef struct plait_cuda_planned plait_cuda_planned_t;
@@ -36,7 +40,8 @@ typedef struct {
     plait_cu_function_t kernel[PLAIT_CUDA_N_KERNELS];
     int capability; /* 90: of 9.0 */
     plait_cuda_pool_t memory, pinned;
-    plait_cuda_fft_t *ffts; /* a list, newest first */
+    plait_cuda_shown_t *shown; /* a list, newest first */
+    plait_cuda_fft_t *ffts;    /* the same */
     plait_cublas_t
         blas; /* NULL: not yet wanted; as the two below, used under the lock */
     plait_cusolver_t solver;
@@ -114,6 +119,9 @@ plait_status_t plait_cuda_event_export(plait_device_t *device, plait_event_t **e
 plait_status_t plait_cuda_event_import(plait_device_t *device,
                                        const plait_device_handle_t *handle,
                                        plait_event_t **event_p);
+/* Whether other processes may have it: then it is destroyed with the device. */
+bool plait_cuda_event_is_shown(plait_cuda_state_t *state, const plait_event_t *event);
+void plait_cuda_shown_release(plait_cuda_state_t *state);
 
 plait_status_t plait_cuda_boxes(plait_device_t *device, plait_stream_t stream,
                                 plait_dtype_t dtype, int64_t n_boxes,

@@ -344,7 +344,8 @@ typedef struct {
                                     const plait_device_handle_t *handle, void **base_p);
     void (*memory_drop)(plait_device_t *device, void *base);
     /* An event as event_create makes it, and another process's: each is destroyed by
-     * event_destroy. A stream waits for what was recorded before it was told to. */
+     * event_destroy, also one that other processes have not done with. A stream waits for what was
+     * recorded before it was told to. */
     plait_status_t (*event_export)(plait_device_t *device, plait_event_t **event_p,
                                    plait_device_handle_t *handle_p);
     plait_status_t (*event_import)(plait_device_t *device,

@@ -29,7 +29,7 @@ typedef struct {
 } events_t;
 
 typedef struct {
-    int n_ranks;
+    int rank, n_ranks;
     events_t *events;
     bool has_filled, has_taken; /* this rank's event has been recorded */
     opened_t opened[MAX_OPENED];
@@ -245,6 +245,9 @@ static void ipc_close(plait_device_t *device, void *state)
         give_copies(ipc, device, stream);
         device->table->stream_destroy(device, stream);
     }
+    if (ipc->has_taken) { /* a result that nobody looks at may still be on its way */
+        (void)device->table->event_wait(device, ipc->events[ipc->rank].taken);
+    }
     for (int i = 0; i < MAX_OPENED; i++) {
         if (ipc->opened[i].here != NULL) {
             device->table->memory_drop(device, ipc->opened[i].here);
@@ -375,6 +378,7 @@ static plait_status_t ipc_open(plait_device_run_t *run, void **state_p)
     proof_t proof = {.run = run, .ipc = ipc};
 
     PLAIT_CHECK(ipc != NULL, PLAIT_ERR_NO_MEMORY, "no memory for peers' events");
+    ipc->rank = run->session->end->rank;
     ipc->n_ranks = n_ranks;
     ipc->events = plait_alloc(n_ranks, sizeof(*ipc->events));
     ipc->copies = plait_alloc(n_ranks, sizeof(*ipc->copies));

@@ -137,8 +137,8 @@ plait_status_t check_device_memory_import(plait_device_t *device,
         place = (s->imports[i].front == NULL) ? &s->imports[i] : NULL;
     }
     if (place != NULL) {
-        *place = (import_t){front,          back,         theirs.at,
-                            theirs.n_bytes, theirs.index, theirs.number};
+        *place = (import_t){front,        back,          theirs.at, theirs.n_bytes,
+                            theirs.index, theirs.number, 0};
     }
     unlock(device);
     PLAIT_CHECK(place != NULL, PLAIT_ERR_NO_MEMORY, "check device: too many imports");
@@ -155,6 +155,9 @@ void check_device_memory_drop(plait_device_t *device, void *base)
     import_t *import = check_device_import(s, base);
     if (import == NULL) {
         check_device_fault(device, "drop of %p", base);
+    } else if (import->n_reading > 0) {
+        check_device_fault(device, "drop of a block that %d copies read",
+                           import->n_reading);
     } else {
         (void)munmap(import->front, (size_t)arena_and_numbers());
         (void)munmap(import->back, (size_t)arena_and_numbers());
@@ -163,14 +166,15 @@ void check_device_memory_drop(plait_device_t *device, void *base)
     unlock(device);
 }
 
-void check_device_need_reached(plait_device_t *device, const void *p, int64_t n_bytes)
+void check_device_begin_read(plait_device_t *device, const void *p, int64_t n_bytes)
 {
     state_t *s = state_of(device);
     bool is_import = false;
 
     lock(device);
-    const import_t *import = check_device_import(s, p);
+    import_t *import = check_device_import(s, p);
     if (import != NULL) {
+        import->n_reading++;
         int64_t end = (const char *)p + n_bytes - (import->front + import->at);
         is_import = true;
         if (end > import->n_bytes) {
@@ -185,6 +189,16 @@ void check_device_need_reached(plait_device_t *device, const void *p, int64_t n_
     if (!is_import) {
         check_device_need_live(device, "copy from", p, n_bytes);
     }
+}
+
+void check_device_end_read(plait_device_t *device, const void *p)
+{
+    lock(device);
+    import_t *import = check_device_import(state_of(device), p);
+    if (import != NULL) {
+        import->n_reading--;
+    }
+    unlock(device);
 }
 
 void check_device_count_imports(plait_device_t *device)

@@ -80,8 +80,10 @@ plait_status_t check_device_event_export(plait_device_t *device,
 plait_status_t check_device_event_import(plait_device_t *device,
                                          const plait_device_handle_t *handle,
                                          plait_event_t **event_p);
-/* Faults where they are neither the device's nor of an import that is what it was. */
-void check_device_need_reached(plait_device_t *device, const void *p, int64_t n_bytes);
+/* Faults where they are neither the device's nor of an import that is what it was, which is not
+ * dropped before the second call. */
+void check_device_begin_read(plait_device_t *device, const void *p, int64_t n_bytes);
+void check_device_end_read(plait_device_t *device, const void *p);
 plait_status_t check_device_boxes(plait_device_t *device, plait_stream_t stream,
                                   plait_dtype_t dtype, int64_t n_boxes,
                                   const plait_device_box_t list[]);

@@ -295,7 +295,7 @@ __attribute__((destructor)) static void free_blocks(void)
 
 /* ---- Other processes: this one, for which a handle is the address in it ---- */
 
-enum { BUFFER_ID = 7, LEGACY_CAPABLE = 10, INVALID_VALUE = 1 };
+enum { BUFFER_ID = 7, LEGACY_CAPABLE = 10, INVALID_VALUE = 1, INVALID_HANDLE = 400 };
 
 int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
 {
@@ -354,21 +354,47 @@ int cuIpcCloseMemHandle(plait_cu_address_t base)
     return (block_of(base) >= 0) ? 0 : INVALID_VALUE;
 }
 
+/* An event is its flags; one of another process is that one's, which it needs. */
+typedef struct event {
+    unsigned flags;
+    bool is_shown, is_destroyed;
+    struct event *owners, *next;
+} event_t;
+
+static event_t *event_of(plait_cu_event_t event)
+{
+    return (event_t *)(void *)event;
+}
+
+/* What is done with the event of another process after that has destroyed it is undefined; here an error. */
+static int use_of(plait_cu_event_t event)
+{
+    const event_t *e = event_of(event);
+
+    return (e->owners != NULL && e->owners->is_destroyed) ? INVALID_HANDLE : 0;
+}
+
 int cuIpcGetEventHandle(plait_cu_ipc_t *handle, plait_cu_event_t event)
 {
     NEEDS_CONTEXT;
     memset(handle, 0, sizeof(*handle));
     memcpy(handle, (const void *)&event, sizeof(event));
-    return (*(unsigned *)(void *)event == 6) ? 0 : INVALID_VALUE; /* made for it */
+    event_of(event)->is_shown = true;
+    return (event_of(event)->flags == 6) ? 0 : INVALID_VALUE; /* made for it */
 }
 
-/* One of its own, which its owner destroys. */
 int cuIpcOpenEventHandle(plait_cu_event_t *event, plait_cu_ipc_t handle)
 {
+    event_t *made = NULL;
+
     NEEDS_CONTEXT;
-    (void)handle;
-    *event = malloc(sizeof(unsigned));
-    return (*event != NULL) ? 0 : OUT_OF_MEMORY;
+    made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return OUT_OF_MEMORY;
+    }
+    memcpy((void *)&made->owners, &handle, sizeof(made->owners));
+    *event = (plait_cu_event_t)(void *)made;
+    return 0;
 }
 
 int cuMemHostAlloc(void **host, size_t n, unsigned flags)
@@ -489,53 +515,68 @@ int cuStreamWaitEvent(plait_cu_stream_t stream, plait_cu_event_t event, unsigned
 {
     NEEDS_CONTEXT;
     (void)stream;
-    (void)event;
     (void)flags;
     n_waits++;
-    return 0;
+    return use_of(event);
 }
 
-/* An event is its flags. */
 int cuEventCreate(plait_cu_event_t *event, unsigned flags)
 {
-    unsigned *made = NULL;
+    event_t *made = NULL;
 
     NEEDS_CONTEXT;
-    made = malloc(sizeof(*made));
+    made = calloc(1, sizeof(*made));
     if (made == NULL) {
         return OUT_OF_MEMORY;
     }
-    *made = flags;
+    made->flags = flags;
     *event = (plait_cu_event_t)(void *)made;
     return 0;
 }
 
+/* Those that were shown stay until the driver goes: others may look at them. */
+static event_t *destroyed;
+
+__attribute__((destructor)) static void free_events(void)
+{
+    while (destroyed != NULL) {
+        event_t *next = destroyed->next;
+        free(destroyed);
+        destroyed = next;
+    }
+}
+
 int cuEventDestroy_v2(plait_cu_event_t event)
 {
-    free(event);
+    event_t *e = event_of(event);
+
+    if (e->is_shown) {
+        e->is_destroyed = true;
+        e->next = destroyed;
+        destroyed = e;
+    } else {
+        free(e);
+    }
     return 0;
 }
 
 int cuEventRecord(plait_cu_event_t event, plait_cu_stream_t stream)
 {
     NEEDS_CONTEXT;
-    (void)event;
     (void)stream;
-    return 0;
+    return use_of(event);
 }
 
 int cuEventQuery(plait_cu_event_t event)
 {
     NEEDS_CONTEXT;
-    (void)event;
-    return 0;
+    return use_of(event);
 }
 
 int cuEventSynchronize(plait_cu_event_t event)
 {
     NEEDS_CONTEXT;
-    (void)event;
-    return 0;
+    return use_of(event);
 }
 
 /* ---- Modules -------------------------------------------------------------------------------- */

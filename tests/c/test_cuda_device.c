@@ -411,6 +411,10 @@ static void test_cuda_ipc(const machine_t *m)
         memcpy(b.expected, a.expected, N);
         CHECK(array_is_expected(m, &b), "bytes of another process");
         m->call->memory_drop(m->device, base);
+        m->call->event_destroy(m->device,
+                               event); /* the other one is not done with it */
+        event = NULL;
+        good(m->call->event_order(m->device, theirs, m->stream), "its owner is gone");
         m->call->event_destroy(m->device, theirs);
         setenv("PLAIT_FAKE_IPC", "0", 1);
         CHECK(m->call->memory_export(m->device, a.dev, &again) == PLAIT_ERR_UNSUPPORTED,

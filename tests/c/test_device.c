@@ -2,6 +2,7 @@
  * values as on the host, bytes of copies, and failures of the device at every one of its calls. */
 #include "check.h"
 #include "check_device.h"
+#include "check_device_parts.h"
 #include "coll/coll.h"
 #include "coll_cases.h"
 #include "device/cuda_nccl.h"
@@ -17,6 +18,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Links differ in how bytes travel: each run has another part of dtypes and reductions. */
@@ -552,6 +554,45 @@ static void check_aside(int n_ranks)
     on_device_end(n_ranks);
 }
 
+static void run_nap(plait_device_t *device, void *argument)
+{
+    const struct timespec nap = {.tv_nsec = 30000000};
+
+    (void)device;
+    (void)argument;
+    (void)nanosleep(&nap, NULL);
+}
+
+/* A result that nobody waits for: the communicator is no more before it is there. Its arrays are where
+ * none were before, so that no block gives up its place to them, which waits. */
+static void left_rank(plait_comm_t *comm, void *context)
+{
+    enum { N_BEFORE = 1 << 20 };
+    const int me = plait_comm_rank(comm);
+    void **before = context;
+
+    matched_open(comm);
+    before[me] = check_device_alloc(team_devices[me], N_BEFORE);
+    check_device_enqueue(check_device_stream(team_devices[me]), run_nap, "", 1);
+    on_device_leaves = true;
+    CHECK(call_alltoall(comm, failing_arrays[0][me], failing_arrays[1][me]) == PLAIT_OK,
+          "%s", plait_error_text());
+}
+
+static void check_left(const plait_device_link_t *link, int n_ranks)
+{
+    void *before[TEAM_MAX] = {NULL};
+
+    team_link = link;
+    on_device_begin(n_ranks);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, left_rank, before);
+    on_device_drop(n_ranks);
+    for (int r = 0; r < n_ranks; r++) {
+        check_device_free(team_devices[r], before[r]);
+    }
+    on_device_end(n_ranks);
+}
+
 /* What fails in NCCL on all ranks alike has its name; the next operation opens it anew. */
 static void failing_rank(plait_comm_t *comm, void *context)
 {
@@ -621,6 +662,8 @@ int main(void)
     }
     check_nccl(3);
     check_aside(2);
+    check_left(&plait_link_ipc, 3);
+    check_left(&plait_link_nccl, 2);
     (void)plait_pool_trim();
     return report("test_device");
 }
