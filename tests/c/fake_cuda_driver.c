@@ -48,7 +48,7 @@ static int result_of(const char *name)
 
 enum { CAPABILITY = 90 };
 
-enum { MAX_DEVICES = 8, NOT_ENABLED = 705, ALREADY_ENABLED = 704 };
+enum { MAX_DEVICES = 8, NOT_ENABLED = 705, ALREADY_ENABLED = 704, TOO_MANY = 711 };
 
 static int n_current;
 static char contexts[MAX_DEVICES];
@@ -447,18 +447,30 @@ int cuDeviceCanAccessPeer(int *can, plait_cu_device_t device, plait_cu_device_t 
     return 0;
 }
 
+/* PLAIT_FAKE_PEERS=n: no device may reach more than n others. */
+static bool is_full(int device)
+{
+    int n = 0;
+
+    for (int peer = 0; peer < MAX_DEVICES; peer++) {
+        n += is_enabled[device][peer];
+    }
+    return n >= number_of_environment("PLAIT_FAKE_PEERS", MAX_DEVICES);
+}
+
 int cuCtxEnablePeerAccess(plait_cu_context_t peer, unsigned flags)
 {
-    bool *place = NULL;
+    const int other = (int)((char *)(void *)peer - contexts);
+    int device = 0;
 
     NEEDS_CONTEXT;
     (void)flags;
-    place = &is_enabled[current[n_current - 1]][(char *)(void *)peer - contexts];
-    if (*place) {
-        return ALREADY_ENABLED;
-    }
-    *place = true;
-    return 0;
+    device = current[n_current - 1];
+    int result = is_enabled[device][other] ? ALREADY_ENABLED
+                 : is_full(device)         ? TOO_MANY
+                                           : 0;
+    is_enabled[device][other] = result != TOO_MANY;
+    return result;
 }
 
 /* A copy that could be direct and was not allowed to is a fault here. */
@@ -471,7 +483,7 @@ int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
 
     NEEDS_CONTEXT;
     (void)stream;
-    if (device != 2 && peer != 2 && !is_enabled[device][peer]) {
+    if (device != 2 && peer != 2 && !is_enabled[device][peer] && !is_full(device)) {
         return NOT_ENABLED;
     }
     memcpy(memory_of(dst), memory_of(src), n);

@@ -379,6 +379,19 @@ static void test_cuda_across(const machine_t *m)
     }
 }
 
+/* With stand-ins only: a device that reaches as many others as it may copies through the host. */
+static void test_cuda_peers(void)
+{
+    machine_t m = {.is_host = true};
+
+    setenv("PLAIT_FAKE_PEERS", "0", 1);
+    look_in(FAKES_DIR);
+    CHECK(machine_open(&m), "device");
+    test_cuda_across(&m);
+    unsetenv("PLAIT_FAKE_PEERS");
+    machine_close(&m);
+}
+
 /* As another process would find it. On a GPU a process cannot open its own handle. */
 static void test_cuda_ipc(const machine_t *m)
 {
@@ -521,6 +534,8 @@ int main(int n_arguments, char **arguments)
 
     if (m.is_host) {
         test_cuda_failures();
+        test_cuda_peers();
+        look_in(FAKES_DIR);
     }
     if (!machine_open(&m)) {
         return SKIPPED;
