@@ -274,6 +274,8 @@ static const plait_device_table_t table = {
     .memory_export = plait_cuda_memory_export,
     .memory_import = plait_cuda_memory_import,
     .memory_drop = plait_cuda_memory_drop,
+    .virtual_take = plait_cuda_virtual_take,
+    .virtual_give = plait_cuda_virtual_give,
     .event_export = plait_cuda_event_export,
     .event_import = plait_cuda_event_import,
     .event_ask = event_ask,
@@ -383,6 +385,7 @@ static void destroy(plait_cuda_state_t **state_p)
     plait_cuda_solver_release(state);
     plait_cuda_blas_release(state);
     plait_cuda_shown_release(state);
+    plait_cuda_virtual_release(state);
     plait_cuda_pools_release(state);
     if (state->module != NULL) {
         (void)state->cuda->cuModuleUnload(state->module);

@@ -1,5 +1,5 @@
-/* What other processes of the node may use of a CUDA device: memory that cuMemAlloc gave, and
- * events. Handles go by value: their size is part of the ABI. */
+/* What other processes of the node may use of a CUDA device: memory that cuMemAlloc gave, virtual
+ * memory (cuda_virtual.c), and events. Handles go by value: their size is part of the ABI. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "device/cuda_state.h"
@@ -16,6 +16,7 @@ enum {
 _Static_assert(sizeof(plait_cu_ipc_t) == sizeof(plait_device_handle_t), "a handle");
 
 plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memory,
+                                        int64_t n_bytes, bool may_be_virtual,
                                         plait_device_shown_t *shown_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -24,18 +25,22 @@ plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memo
     plait_device_shown_t shown = {.offset = 0};
     plait_cu_ipc_t handle;
     unsigned long long number = 0;
-    size_t n_bytes = 0;
+    size_t n_block = 0;
     int is_capable = 0;
 
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuPointerGetAttribute(&is_capable, LEGACY_CAPABLE, address),
         "asking whether memory can be shown to other processes"));
+    if (is_capable == 0 && may_be_virtual) {
+        PLAIT_TRY(plait_cuda_virtual_export(state, address, n_bytes, shown_p));
+        goto done;
+    }
     PLAIT_CHECK(is_capable != 0, PLAIT_ERR_UNSUPPORTED,
                 "CUDA device %d: memory of this allocator cannot be shown to other "
                 "processes (virtual memory, or a pool as of cuda_async)",
                 device->ordinal);
     PLAIT_TRY(plait_cuda_must(
-        state, state->cuda->cuMemGetAddressRange_v2(&shown.base, &n_bytes, address),
+        state, state->cuda->cuMemGetAddressRange_v2(&shown.base, &n_block, address),
         "finding a block of memory"));
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuPointerGetAttribute(&number, BUFFER_ID, address),
@@ -53,7 +58,7 @@ done:
 }
 
 plait_status_t plait_cuda_memory_import(plait_device_t *device,
-                                        const plait_device_handle_t *handle,
+                                        const plait_device_shown_t *shown,
                                         void **base_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -61,7 +66,11 @@ plait_status_t plait_cuda_memory_import(plait_device_t *device,
     plait_cu_address_t base = 0;
     plait_cu_ipc_t theirs;
 
-    memcpy(&theirs, handle, sizeof(theirs));
+    if ((shown->number & PLAIT_CUDA_VIRTUAL) != 0) {
+        PLAIT_TRY(plait_cuda_virtual_import(state, &shown->handle, base_p));
+        goto done;
+    }
+    memcpy(&theirs, &shown->handle, sizeof(theirs));
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuIpcOpenMemHandle_v2(&base, theirs, LAZY_PEER_ACCESS),
         "opening memory of another process"));
@@ -72,7 +81,11 @@ done:
 
 void plait_cuda_memory_drop(plait_device_t *device, void *base)
 {
-    (void)plait_cuda_state(device)->cuda->cuIpcCloseMemHandle(plait_cu_address(base));
+    plait_cuda_state_t *state = plait_cuda_state(device);
+
+    if (!plait_cuda_virtual_drop(state, base)) {
+        (void)state->cuda->cuIpcCloseMemHandle(plait_cu_address(base));
+    }
 }
 
 /* CUDA does not say what happens to a process that does something with an event which its owner has

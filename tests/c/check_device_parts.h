@@ -69,10 +69,14 @@ plait_status_t check_device_copy(plait_device_t *device, plait_stream_t stream,
                                  void *dst, plait_device_t *from, const void *src,
                                  int64_t n_bytes);
 plait_status_t check_device_memory_export(plait_device_t *device, const void *memory,
+                                          int64_t n_bytes, bool may_be_virtual,
                                           plait_device_shown_t *shown_p);
 plait_status_t check_device_memory_import(plait_device_t *device,
-                                          const plait_device_handle_t *handle,
+                                          const plait_device_shown_t *shown,
                                           void **base_p);
+plait_status_t check_device_virtual_take(plait_device_t *device, int64_t n_bytes,
+                                         void **memory_p);
+void check_device_virtual_give(plait_device_t *device, void *memory);
 void check_device_memory_drop(plait_device_t *device, void *base);
 plait_status_t check_device_event_export(plait_device_t *device,
                                          plait_event_t **event_p,

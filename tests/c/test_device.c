@@ -554,6 +554,42 @@ static void check_aside(int n_ranks)
     on_device_end(n_ranks);
 }
 
+/* Arrays in virtual memory go as they are, unless one rank opens none of others': then all are copied
+ * first. */
+static void copied_rank(plait_comm_t *comm, void *context)
+{
+    const bool *is_copied = context;
+    const int me = plait_comm_rank(comm);
+    plait_device_t *device = comm->end.caps.device;
+
+    matched_open(comm);
+    const check_device_counts_t before = check_device_counts(device);
+    CHECK(call_alltoall(comm, failing_arrays[0][me], failing_arrays[1][me]) == PLAIT_OK,
+          "%s", plait_error_text());
+    const check_device_counts_t after = check_device_counts(device);
+    const int64_t n_bytes = N_FAILING / plait_comm_size(comm) * 8;
+    const int n_others = plait_comm_size(comm) - 1;
+    check_bytes(me, "across", after.across_bytes - before.across_bytes,
+                n_others * n_bytes * (*is_copied ? 2 : 1));
+}
+
+static void check_virtual(int n_ranks, bool is_copied)
+{
+    team_link = &plait_link_ipc;
+    on_device_begin(n_ranks);
+    for (int r = 0; r < n_ranks; r++) {
+        check_device_refuse(team_devices[r], CHECK_DEVICE_SHOWS_VIRTUAL);
+    }
+    if (is_copied) {
+        check_device_refuse(team_devices[1], CHECK_DEVICE_OPENS_OWN);
+    }
+    team_run(n_ranks, PLAIT_DIRECT_NONE, copied_rank, &is_copied);
+    run_cases(n_ranks);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, matched_aside_rank, NULL);
+    check_failures(n_ranks);
+    on_device_end(n_ranks);
+}
+
 static void run_nap(plait_device_t *device, void *argument)
 {
     const struct timespec nap = {.tv_nsec = 30000000};
@@ -662,6 +698,8 @@ int main(void)
     }
     check_nccl(3);
     check_aside(2);
+    check_virtual(3, false);
+    check_virtual(2, true);
     check_left(&plait_link_ipc, 3);
     check_left(&plait_link_nccl, 2);
     (void)plait_pool_trim();
