@@ -191,8 +191,10 @@ done:
 
 static void event_destroy(plait_device_t *device, plait_event_t *event)
 {
-    if (event != NULL) {
-        (void)plait_cuda_state(device)->cuda->cuEventDestroy_v2(event_of(event));
+    plait_cuda_state_t *state = plait_cuda_state(device);
+
+    if (event != NULL && !plait_cuda_event_is_shown(state, event)) {
+        (void)state->cuda->cuEventDestroy_v2(event_of(event));
     }
 }
 
@@ -272,6 +274,8 @@ static const plait_device_table_t table = {
     .memory_export = plait_cuda_memory_export,
     .memory_import = plait_cuda_memory_import,
     .memory_drop = plait_cuda_memory_drop,
+    .virtual_take = plait_cuda_virtual_take,
+    .virtual_give = plait_cuda_virtual_give,
     .event_export = plait_cuda_event_export,
     .event_import = plait_cuda_event_import,
     .event_ask = event_ask,
@@ -380,6 +384,8 @@ static void destroy(plait_cuda_state_t **state_p)
         state); /* what is plait's own also of a device that failed */
     plait_cuda_solver_release(state);
     plait_cuda_blas_release(state);
+    plait_cuda_shown_release(state);
+    plait_cuda_virtual_release(state);
     plait_cuda_pools_release(state);
     if (state->module != NULL) {
         (void)state->cuda->cuModuleUnload(state->module);

@@ -1,5 +1,6 @@
-/* What other processes of the node may use of a CUDA device: memory that cuMemAlloc gave, and
- * events. Handles go by value: their size is part of the ABI. */
+/* What other processes of the node may use of a CUDA device: memory that cuMemAlloc gave, virtual
+ * memory (cuda_virtual.c), and events. Handles go by value: their size is part of the ABI. */
+#include "base/alloc.h"
 #include "base/status.h"
 #include "device/cuda_state.h"
 
@@ -15,6 +16,7 @@ enum {
 _Static_assert(sizeof(plait_cu_ipc_t) == sizeof(plait_device_handle_t), "a handle");
 
 plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memory,
+                                        int64_t n_bytes, bool may_be_virtual,
                                         plait_device_shown_t *shown_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -23,18 +25,22 @@ plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memo
     plait_device_shown_t shown = {.offset = 0};
     plait_cu_ipc_t handle;
     unsigned long long number = 0;
-    size_t n_bytes = 0;
+    size_t n_block = 0;
     int is_capable = 0;
 
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuPointerGetAttribute(&is_capable, LEGACY_CAPABLE, address),
         "asking whether memory can be shown to other processes"));
+    if (is_capable == 0 && may_be_virtual) {
+        PLAIT_TRY(plait_cuda_virtual_export(state, address, n_bytes, shown_p));
+        goto done;
+    }
     PLAIT_CHECK(is_capable != 0, PLAIT_ERR_UNSUPPORTED,
                 "CUDA device %d: memory of this allocator cannot be shown to other "
                 "processes (virtual memory, or a pool as of cuda_async)",
                 device->ordinal);
     PLAIT_TRY(plait_cuda_must(
-        state, state->cuda->cuMemGetAddressRange_v2(&shown.base, &n_bytes, address),
+        state, state->cuda->cuMemGetAddressRange_v2(&shown.base, &n_block, address),
         "finding a block of memory"));
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuPointerGetAttribute(&number, BUFFER_ID, address),
@@ -52,7 +58,7 @@ done:
 }
 
 plait_status_t plait_cuda_memory_import(plait_device_t *device,
-                                        const plait_device_handle_t *handle,
+                                        const plait_device_shown_t *shown,
                                         void **base_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -60,7 +66,11 @@ plait_status_t plait_cuda_memory_import(plait_device_t *device,
     plait_cu_address_t base = 0;
     plait_cu_ipc_t theirs;
 
-    memcpy(&theirs, handle, sizeof(theirs));
+    if ((shown->number & PLAIT_CUDA_VIRTUAL) != 0) {
+        PLAIT_TRY(plait_cuda_virtual_import(state, &shown->handle, base_p));
+        goto done;
+    }
+    memcpy(&theirs, &shown->handle, sizeof(theirs));
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuIpcOpenMemHandle_v2(&base, theirs, LAZY_PEER_ACCESS),
         "opening memory of another process"));
@@ -71,17 +81,30 @@ done:
 
 void plait_cuda_memory_drop(plait_device_t *device, void *base)
 {
-    (void)plait_cuda_state(device)->cuda->cuIpcCloseMemHandle(plait_cu_address(base));
+    plait_cuda_state_t *state = plait_cuda_state(device);
+
+    if (!plait_cuda_virtual_drop(state, base)) {
+        (void)state->cuda->cuIpcCloseMemHandle(plait_cu_address(base));
+    }
 }
+
+/* CUDA does not say what happens to a process that does something with an event which its owner has
+ * destroyed, and the owner does not see when others are done with it: it is kept as long as the device. */
+struct plait_cuda_shown {
+    plait_cu_event_t event;
+    plait_cuda_shown_t *next;
+};
 
 plait_status_t plait_cuda_event_export(plait_device_t *device, plait_event_t **event_p,
                                        plait_device_handle_t *handle_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_cuda_state_t *state = plait_cuda_state(device);
+    plait_cuda_shown_t *shown = plait_alloc(1, sizeof(*shown));
     plait_cu_event_t event = NULL;
     plait_cu_ipc_t handle;
 
+    PLAIT_CHECK(shown != NULL, PLAIT_ERR_NO_MEMORY, "no memory for an event");
     PLAIT_TRY(plait_cuda_must(
         state,
         state->cuda->cuEventCreate(&event, PLAIT_CU_EVENT_NO_TIMING | INTERPROCESS),
@@ -90,12 +113,42 @@ plait_status_t plait_cuda_event_export(plait_device_t *device, plait_event_t **e
                               "showing an event to other processes"));
     memcpy(handle_p, &handle, sizeof(handle));
     *event_p = (plait_event_t *)(void *)event;
+    (void)pthread_mutex_lock(&state->lock);
+    *shown = (plait_cuda_shown_t){.event = event, .next = state->shown};
+    state->shown = shown;
+    (void)pthread_mutex_unlock(&state->lock);
     event = NULL;
+    shown = NULL;
 done:
     if (event != NULL) {
         (void)state->cuda->cuEventDestroy_v2(event);
     }
+    plait_free(shown);
     return status;
+}
+
+bool plait_cuda_event_is_shown(plait_cuda_state_t *state, const plait_event_t *event)
+{
+    bool is_shown = false;
+
+    (void)pthread_mutex_lock(&state->lock);
+    for (const plait_cuda_shown_t *s = state->shown; s != NULL && !is_shown;
+         s = s->next) {
+        is_shown = (const void *)s->event == (const void *)event;
+    }
+    (void)pthread_mutex_unlock(&state->lock);
+    return is_shown;
+}
+
+void plait_cuda_shown_release(plait_cuda_state_t *state)
+{
+    while (state->shown != NULL) {
+        plait_cuda_shown_t *shown = state->shown;
+
+        state->shown = shown->next;
+        (void)state->cuda->cuEventDestroy_v2(shown->event);
+        plait_free(shown);
+    }
 }
 
 plait_status_t plait_cuda_event_import(plait_device_t *device,

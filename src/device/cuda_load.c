@@ -36,13 +36,17 @@ typedef struct {
     plait_cuda_library_t library;
     const char *name;
     size_t offset; /* in plait_cuda_t */
+    bool is_optional;
 } symbol_t;
 
 static const symbol_t symbols[] = {
 #define SYMBOL(_library, _type, _symbol, _arguments) \
-    {PLAIT_CUDA_##_library, #_symbol, offsetof(plait_cuda_t, _symbol)},
-    PLAIT_CUDA_SYMBOL_FOR_EACH(SYMBOL)
+    {PLAIT_CUDA_##_library, #_symbol, offsetof(plait_cuda_t, _symbol), false},
+#define OPTIONAL(_library, _type, _symbol, _arguments) \
+    {PLAIT_CUDA_##_library, #_symbol, offsetof(plait_cuda_t, _symbol), true},
+    PLAIT_CUDA_SYMBOL_FOR_EACH(SYMBOL) PLAIT_CUDA_OPTIONAL_FOR_EACH(OPTIONAL)
 #undef SYMBOL
+#undef OPTIONAL
 };
 
 enum { N_SYMBOLS = sizeof(symbols) / sizeof(symbols[0]) };
@@ -213,8 +217,8 @@ static const char *find_missing(plait_cuda_library_t library, void *handle)
     const char *missing = NULL;
 
     for (int i = 0; missing == NULL && i < N_SYMBOLS; i++) {
-        bool is_there =
-            symbols[i].library != library || dlsym(handle, symbols[i].name) != NULL;
+        bool is_there = symbols[i].library != library || symbols[i].is_optional ||
+                        dlsym(handle, symbols[i].name) != NULL;
         missing = is_there ? NULL : symbols[i].name;
     }
     return missing;

@@ -76,6 +76,11 @@ typedef struct {
 typedef struct plait_nvshmem_unique plait_nvshmem_unique_t;
 typedef struct plait_nvshmem_attr plait_nvshmem_attr_t;
 
+/* CUmemGenericAllocationHandle, CUmemAllocationProp, CUmemAccessDesc. */
+typedef unsigned long long plait_cu_memory_t;
+typedef struct plait_cu_memory_prop plait_cu_memory_prop_t;
+typedef struct plait_cu_memory_access plait_cu_memory_access_t;
+
 /* CUipcMemHandle and CUipcEventHandle. */
 typedef struct {
     char bytes[64];
@@ -450,11 +455,38 @@ enum {
          (uint64_t * signal, int compare, uint64_t value, plait_cu_stream_t stream))   \
     _row(NVSHMEM, void, nvshmemx_quiet_on_stream, (plait_cu_stream_t stream))
 
+/* A driver without these is good enough: pointers are NULL then. */
+#define PLAIT_CUDA_OPTIONAL_FOR_EACH(_row)                                             \
+    _row(DRIVER, int, cuMemGetAllocationGranularity,                                   \
+         (size_t * grain, const plait_cu_memory_prop_t *prop, int option))             \
+    _row(DRIVER, int, cuMemCreate,                                                     \
+         (plait_cu_memory_t * memory, size_t n, const plait_cu_memory_prop_t *prop,    \
+          unsigned long long flags))                                                   \
+    _row(DRIVER, int, cuMemRelease, (plait_cu_memory_t memory))                        \
+    _row(DRIVER, int, cuMemRetainAllocationHandle,                                     \
+         (plait_cu_memory_t * memory, void *address))                                  \
+    _row(DRIVER, int, cuMemExportToShareableHandle,                                    \
+         (void *handle, plait_cu_memory_t memory, int type, unsigned long long flags)) \
+    _row(DRIVER, int, cuMemImportFromShareableHandle,                                  \
+         (plait_cu_memory_t * memory, void *handle, int type))                         \
+    _row(DRIVER, int, cuMemAddressReserve,                                             \
+         (plait_cu_address_t * base, size_t n, size_t alignment,                       \
+          plait_cu_address_t wish, unsigned long long flags))                          \
+    _row(DRIVER, int, cuMemAddressFree, (plait_cu_address_t base, size_t n))           \
+    _row(DRIVER, int, cuMemMap,                                                        \
+         (plait_cu_address_t base, size_t n, size_t offset, plait_cu_memory_t memory,  \
+          unsigned long long flags))                                                   \
+    _row(DRIVER, int, cuMemUnmap, (plait_cu_address_t base, size_t n))                 \
+    _row(DRIVER, int, cuMemSetAccess,                                                  \
+         (plait_cu_address_t base, size_t n, const plait_cu_memory_access_t *access,   \
+          size_t n_access))
+
 /* Pointers to the functions of the libraries that plait_cuda_require has opened. */
 typedef struct {
 #define PLAIT_CUDA_SYMBOL_MEMBER(_library, _type, _symbol, _arguments) \
     _type(*_symbol) _arguments;
     PLAIT_CUDA_SYMBOL_FOR_EACH(PLAIT_CUDA_SYMBOL_MEMBER)
+    PLAIT_CUDA_OPTIONAL_FOR_EACH(PLAIT_CUDA_SYMBOL_MEMBER)
 #undef PLAIT_CUDA_SYMBOL_MEMBER
 } plait_cuda_t;
 

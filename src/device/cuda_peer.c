@@ -5,7 +5,10 @@
 
 #include <stdbool.h>
 
-enum { ALREADY_ENABLED = 704 }; /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: by JAX */
+enum {
+    ALREADY_ENABLED = 704, /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: by JAX */
+    TOO_MANY = 711 /* CUDA_ERROR_TOO_MANY_PEERS: eight, where there is no NVSwitch */
+};
 
 /* Once for each pair, but for who wants to know. */
 plait_status_t plait_cuda_reach(plait_cuda_state_t *state, plait_cuda_state_t *from,
@@ -24,9 +27,11 @@ plait_status_t plait_cuda_reach(plait_cuda_state_t *state, plait_cuda_state_t *f
         "asking whether it reaches another device's memory"));
     if (can != 0) {
         int result = state->cuda->cuCtxEnablePeerAccess(from->context, 0);
-        PLAIT_TRY(plait_cuda_must(state,
-                                  (result == ALREADY_ENABLED) ? PLAIT_CU_OK : result,
-                                  "reaching another device's memory"));
+        can = result != TOO_MANY;
+        PLAIT_TRY(plait_cuda_must(
+            state,
+            (result == ALREADY_ENABLED || result == TOO_MANY) ? PLAIT_CU_OK : result,
+            "reaching another device's memory"));
     }
     (void)atomic_fetch_or(&state->reached, bit);
 done:

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-enum { GRAIN = 256 };
+enum { GRAIN = 256, INVALID_VALUE = 3 /* CUSOLVER_STATUS_INVALID_VALUE */ };
 
 /* Host memory that cuSOLVER wants for a while. It is not known when it has been read for the last time:
  * none is freed before the device is. */
@@ -143,12 +143,40 @@ static int size_of(const plait_cuda_state_t *state, const plait_device_tile_t *t
                      type, device, host);
 }
 
+/* Before CUDA 13 syevd takes an extent of 64 bits and refuses more than about 25000, when it is asked for its
+ * memory (CUDALibrarySamples, issue 246). */
+static plait_status_t say_limit(const plait_cuda_state_t *state,
+                                const plait_device_tile_t *t)
+{
+    int version[] = {0, 0, 0};
+
+    for (int i = 0; i < 3; i++) {
+        (void)state->cuda->cusolverGetProperty(i, &version[i]);
+    }
+    return plait_fail(PLAIT_ERR_UNSUPPORTED,
+                      "CUDA device %d: cuSOLVER %d.%d.%d: syevd: no %lld x %lld matrix "
+                      "of %s: the routine has such a limit, of about 25000 before "
+                      "CUDA 13; invalid value (%d)",
+                      state->device.ordinal, version[0], version[1], version[2],
+                      (long long)t->n, (long long)t->n, plait_dtype_name(t->dtype),
+                      INVALID_VALUE);
+}
+
 static plait_status_t ask(const plait_cuda_state_t *state, const plait_device_tile_t *t,
                           sizes_t *sizes)
 {
-    return (t->op == PLAIT_TILE_ORMQR)
-               ? ormqr_size(state, t, sizes)
-               : must(state, size_of(state, t, sizes), what_of(t));
+    plait_status_t status = PLAIT_OK;
+
+    if (t->op == PLAIT_TILE_ORMQR) {
+        PLAIT_TRY(ormqr_size(state, t, sizes));
+    } else {
+        int result = size_of(state, t, sizes);
+        PLAIT_TRY((t->op == PLAIT_TILE_HEEVD && result == INVALID_VALUE)
+                      ? say_limit(state, t)
+                      : must(state, result, what_of(t)));
+    }
+done:
+    return status;
 }
 
 /* What a call has asked for while it was planned. */

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 typedef enum {
 #define PLAIT_CUDA_KERNEL_ENUM(_kernel, _name, _params) PLAIT_CUDA_##_kernel,
@@ -23,6 +24,12 @@ typedef struct {
     int n_buffers, n_room;
 } plait_cuda_pool_t;
 
+/* An event that other processes may have. */
+typedef struct plait_cuda_shown plait_cuda_shown_t;
+
+/* The number of a block of virtual memory that other processes may have has this bit. */
+#define PLAIT_CUDA_VIRTUAL (UINT64_C(1) << 63)
+
 typedef struct plait_cuda_fft plait_cuda_fft_t;
 typedef struct plait_cuda_room plait_cuda_room_t;
 typedef struct plait_cuda_planned plait_cuda_planned_t;
@@ -36,7 +43,11 @@ typedef struct {
     plait_cu_function_t kernel[PLAIT_CUDA_N_KERNELS];
     int capability; /* 90: of 9.0 */
     plait_cuda_pool_t memory, pinned;
-    plait_cuda_fft_t *ffts; /* a list, newest first */
+    plait_cuda_shown_t *shown;          /* a list, newest first */
+    plait_cuda_fft_t *ffts;             /* the same */
+    struct plait_cuda_granted *granted; /* virtual memory that is shown, the same */
+    struct plait_cuda_mapped *mapped;   /* what of it is mapped here */
+    uint64_t n_granted;                 /* ever */
     plait_cublas_t
         blas; /* NULL: not yet wanted; as the two below, used under the lock */
     plait_cusolver_t solver;
@@ -104,9 +115,10 @@ plait_status_t plait_cuda_reach(plait_cuda_state_t *state, plait_cuda_state_t *f
                                 bool *can_p);
 
 plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memory,
+                                        int64_t n_bytes, bool may_be_virtual,
                                         plait_device_shown_t *shown_p);
 plait_status_t plait_cuda_memory_import(plait_device_t *device,
-                                        const plait_device_handle_t *handle,
+                                        const plait_device_shown_t *shown,
                                         void **base_p);
 void plait_cuda_memory_drop(plait_device_t *device, void *base);
 plait_status_t plait_cuda_event_export(plait_device_t *device, plait_event_t **event_p,
@@ -114,6 +126,23 @@ plait_status_t plait_cuda_event_export(plait_device_t *device, plait_event_t **e
 plait_status_t plait_cuda_event_import(plait_device_t *device,
                                        const plait_device_handle_t *handle,
                                        plait_event_t **event_p);
+/* Whether other processes may have it: then it is destroyed with the device. */
+bool plait_cuda_event_is_shown(plait_cuda_state_t *state, const plait_event_t *event);
+void plait_cuda_shown_release(plait_cuda_state_t *state);
+
+/* The same of virtual memory. UNSUPPORTED: it is none, or in several blocks. */
+plait_status_t plait_cuda_virtual_export(plait_cuda_state_t *state,
+                                         plait_cu_address_t address, int64_t n_bytes,
+                                         plait_device_shown_t *shown_p);
+plait_status_t plait_cuda_virtual_import(plait_cuda_state_t *state,
+                                         const plait_device_handle_t *handle,
+                                         void **base_p);
+/* Whether it was mapped by import, or take. */
+bool plait_cuda_virtual_drop(plait_cuda_state_t *state, const void *base);
+plait_status_t plait_cuda_virtual_take(plait_device_t *device, int64_t n_bytes,
+                                       void **memory_p);
+void plait_cuda_virtual_give(plait_device_t *device, void *memory);
+void plait_cuda_virtual_release(plait_cuda_state_t *state);
 
 plait_status_t plait_cuda_boxes(plait_device_t *device, plait_stream_t stream,
                                 plait_dtype_t dtype, int64_t n_boxes,

@@ -335,17 +335,24 @@ typedef struct {
     plait_status_t (*copy)(plait_device_t *device, plait_stream_t stream, void *dst,
                            plait_device_t *from, const void *src, int64_t n_bytes);
 
-    /* For other processes of this node; NULL: nothing can be shown to them. UNSUPPORTED: this
-     * memory cannot, and why. What `take` gives can, or none, and stays allocated then. */
+    /* For other processes of this node; NULL: nothing can be shown to them. n_bytes from there are
+     * in one block. UNSUPPORTED: this memory cannot, and why. What `take` gives can, or none, and stays
+     * allocated then. may_be_virtual: also what an allocator has mapped to its addresses itself. */
     plait_status_t (*memory_export)(plait_device_t *device, const void *memory,
+                                    int64_t n_bytes, bool may_be_virtual,
                                     plait_device_shown_t *shown_p);
     /* The address here of another process's block, until it is dropped: nothing that uses it is
-     * under way then. */
+     * under way then. UNSUPPORTED: virtual memory that cannot be mapped here. */
     plait_status_t (*memory_import)(plait_device_t *device,
-                                    const plait_device_handle_t *handle, void **base_p);
+                                    const plait_device_shown_t *shown, void **base_p);
     void (*memory_drop)(plait_device_t *device, void *base);
+    /* Such virtual memory, to try that with. UNSUPPORTED: there is none. */
+    plait_status_t (*virtual_take)(plait_device_t *device, int64_t n_bytes,
+                                   void **memory_p);
+    void (*virtual_give)(plait_device_t *device, void *memory);
     /* An event as event_create makes it, and another process's: each is destroyed by
-     * event_destroy. A stream waits for what was recorded before it was told to. */
+     * event_destroy, also one that other processes have not done with. A stream waits for what was
+     * recorded before it was told to. */
     plait_status_t (*event_export)(plait_device_t *device, plait_event_t **event_p,
                                    plait_device_handle_t *handle_p);
     plait_status_t (*event_import)(plait_device_t *device,

@@ -59,8 +59,9 @@ typedef struct {
 typedef struct {
     /* Needs no other rank; then the following two are NULL. */
     bool (*can)(const plait_endpoint_t *end, const plait_device_t *device);
-    /* After the link of the same name was opened, on each rank by itself. */
-    plait_status_t (*create)(const plait_endpoint_t *end, void **state_p);
+    /* After the link of the same name was opened, on each rank by itself; link: its state. */
+    plait_status_t (*create)(const plait_endpoint_t *end, const void *link,
+                             void **state_p);
     void (*destroy)(plait_device_t *device, void *state);
 
     /* What describes the message; enqueues what says that it is there. */

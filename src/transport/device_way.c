@@ -252,7 +252,7 @@ static void open_matched(const plait_endpoint_t *end, ways_t *ways, int l)
     const plait_matched_link_t *matched = links[l]->matched;
 
     if (matched != NULL && matched->create != NULL && !ways->matched[l].is_there &&
-        matched->create(end, &ways->matched[l].state) == PLAIT_OK) {
+        matched->create(end, ways->states[l], &ways->matched[l].state) == PLAIT_OK) {
         ways->matched[l].is_there = true;
     }
 }

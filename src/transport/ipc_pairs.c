@@ -32,6 +32,7 @@ typedef struct {
 
 typedef struct {
     int n_ranks;
+    bool has_virtual; /* as the link */
     pair_t *pairs;
 } pairs_t;
 
@@ -45,13 +46,15 @@ typedef struct {
 _Static_assert(sizeof(letter_t) <= sizeof(plait_offer_t), "an offer");
 _Static_assert(sizeof(plait_device_handle_t) <= sizeof(plait_receipt_t), "a receipt");
 
-static plait_status_t pairs_create(const plait_endpoint_t *end, void **state_p)
+static plait_status_t pairs_create(const plait_endpoint_t *end, const void *link,
+                                   void **state_p)
 {
     plait_status_t status = PLAIT_OK;
     pairs_t *p = plait_alloc(1, sizeof(*p));
 
     PLAIT_CHECK(p != NULL, PLAIT_ERR_NO_MEMORY, "no memory for pairs of ranks");
     p->n_ranks = end->size;
+    p->has_virtual = plait_ipc_has_virtual(link);
     p->pairs = plait_alloc(end->size, sizeof(*p->pairs));
     PLAIT_CHECK(p->pairs != NULL, PLAIT_ERR_NO_MEMORY, "no memory for pairs of ranks");
     *state_p = p;
@@ -132,7 +135,8 @@ static plait_status_t copy_aside(plait_sending_t *sending, plait_device_shown_t 
     PLAIT_TRY(device->table->take(device, run->stream, sent->n_bytes, &sending->copy));
     PLAIT_TRY(device->table->copy(device, run->stream, sending->copy, NULL, sent->data,
                                   sent->n_bytes));
-    PLAIT_TRY(device->table->memory_export(device, sending->copy, shown));
+    PLAIT_TRY(device->table->memory_export(device, sending->copy, sent->n_bytes, false,
+                                           shown));
 done:
     return status;
 }
@@ -147,7 +151,8 @@ static plait_status_t pairs_offer(plait_sending_t *sending, plait_offer_t *offer
 
     PLAIT_TRY(need_mine(device, pair, FILLED));
     plait_status_t is_shown =
-        device->table->memory_export(device, sending->sent.data, &letter.shown);
+        device->table->memory_export(device, sending->sent.data, sending->sent.n_bytes,
+                                     p->has_virtual, &letter.shown);
     PLAIT_TRY((is_shown == PLAIT_ERR_UNSUPPORTED) ? copy_aside(sending, &letter.shown)
                                                   : is_shown);
     PLAIT_TRY(record(sending->run, pair, FILLED));
@@ -216,7 +221,7 @@ static plait_status_t open_block(plait_device_t *device, pair_t *pair,
         *o = (opened_t){.here = NULL};
     }
     if (o->here == NULL) {
-        PLAIT_TRY(table->memory_import(device, &shown->handle, &here));
+        PLAIT_TRY(table->memory_import(device, shown, &here));
         *o = (opened_t){shown->base, shown->number, here, 0};
     }
     o->n_latest = ++pair->n_uses;

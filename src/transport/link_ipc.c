@@ -4,7 +4,8 @@
  * A block of a peer's memory is opened once and kept, known by rank, base and number; one whose number
  * has changed is another one at the same place. Memory that cannot be shown to other processes, as of some
  * allocators, is copied to memory of plait's own that can. Whether it works is proved on every
- * pair, with real bytes, before the first exchange: containers, and parts of a GPU, may refuse. */
+ * pair, with real bytes, before the first exchange: containers, and parts of a GPU, may refuse. So it is
+ * for virtual memory, as XLA's arrays may have it: where one pair of ranks cannot, that of all is copied. */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -29,9 +30,10 @@ typedef struct {
 } events_t;
 
 typedef struct {
-    int n_ranks;
+    int rank, n_ranks;
     events_t *events;
     bool has_filled, has_taken; /* this rank's event has been recorded */
+    bool has_virtual;           /* all ranks open each other's virtual memory */
     opened_t opened[MAX_OPENED];
     int64_t n_uses;
     void **copies; /* of messages of this exchange, in memory that can be shown */
@@ -45,6 +47,8 @@ typedef struct {
     plait_device_handle_t filled, taken;
     plait_device_shown_t probe;
     uint64_t nonce;
+    int64_t has_virtual;
+    plait_device_shown_t of_virtual;
 } card_t;
 
 static plait_status_t ipc_can(const plait_endpoint_t *end, const plait_device_t *device)
@@ -105,8 +109,7 @@ static plait_status_t open_block(plait_device_run_t *run, int peer,
     if (o->here == NULL || o->peer != peer || o->base != shown->base ||
         o->number != shown->number) {
         drop(run, o);
-        PLAIT_TRY(
-            run->device->table->memory_import(run->device, &shown->handle, &here));
+        PLAIT_TRY(run->device->table->memory_import(run->device, shown, &here));
         *o = (opened_t){peer, shown->base, shown->number, here, 0};
     }
     o->n_latest = ++ipc->n_uses;
@@ -136,7 +139,8 @@ static plait_status_t copy_aside(plait_device_run_t *run,
     ipc->n_copies++;
     PLAIT_TRY(device->table->copy(device, run->stream, *place, NULL, message->data,
                                   message->n_bytes));
-    PLAIT_TRY(device->table->memory_export(device, *place, shown));
+    PLAIT_TRY(
+        device->table->memory_export(device, *place, message->n_bytes, false, shown));
 done:
     return status;
 }
@@ -145,8 +149,9 @@ static plait_status_t ipc_offer(plait_device_run_t *run, const plait_message_t *
                                 plait_offer_t *offer)
 {
     plait_device_shown_t shown = {.offset = 0};
-    plait_status_t status =
-        run->device->table->memory_export(run->device, message->data, &shown);
+    const ipc_t *ipc = run->state;
+    plait_status_t status = run->device->table->memory_export(
+        run->device, message->data, message->n_bytes, ipc->has_virtual, &shown);
 
     if (status == PLAIT_ERR_UNSUPPORTED) {
         status = copy_aside(run, message, &shown);
@@ -245,6 +250,9 @@ static void ipc_close(plait_device_t *device, void *state)
         give_copies(ipc, device, stream);
         device->table->stream_destroy(device, stream);
     }
+    if (ipc->has_taken) { /* a result that nobody looks at may still be on its way */
+        (void)device->table->event_wait(device, ipc->events[ipc->rank].taken);
+    }
     for (int i = 0; i < MAX_OPENED; i++) {
         if (ipc->opened[i].here != NULL) {
             device->table->memory_drop(device, ipc->opened[i].here);
@@ -275,30 +283,58 @@ static void fill(char bytes[], uint64_t nonce)
 typedef struct {
     plait_device_run_t *run;
     ipc_t *ipc;
-    void *probe;
+    void *probe, *of_virtual;
     char *pinned;
     card_t mine, *all;
 } proof_t;
+
+static plait_status_t say_without(int rank)
+{
+    plait_log(PLAIT_LOG_INFO, "rank %d takes part in no virtual memory: %s", rank,
+              plait_error_text());
+    return PLAIT_OK;
+}
+
+/* The same bytes in virtual memory. Without that it is not shown, and nothing has failed. */
+static plait_status_t show_virtual(proof_t *p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = p->run->device;
+    const plait_device_table_t *table = device->table;
+
+    if (table->virtual_take != NULL) {
+        PLAIT_TRY(table->virtual_take(device, PROBE_BYTES, &p->of_virtual));
+        PLAIT_TRY(table->memory_export(device, p->of_virtual, PROBE_BYTES, true,
+                                       &p->mine.of_virtual));
+        PLAIT_TRY(table->to_device(device, p->run->stream, p->of_virtual, p->pinned,
+                                   PROBE_BYTES));
+        p->mine.has_virtual = 1;
+    }
+done:
+    return (status == PLAIT_ERR_UNSUPPORTED) ? say_without(p->ipc->rank) : status;
+}
 
 static plait_status_t show(proof_t *p)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *device = p->run->device;
     const plait_device_table_t *table = device->table;
-    events_t *events = &p->ipc->events[p->run->session->end->rank];
+    events_t *events = &p->ipc->events[p->ipc->rank];
     void *pinned = NULL;
 
     PLAIT_TRY(table->event_export(device, &events->filled, &p->mine.filled));
     PLAIT_TRY(table->event_export(device, &events->taken, &p->mine.taken));
     PLAIT_TRY(table->take(device, p->run->stream, 2 * PROBE_BYTES, &p->probe));
-    PLAIT_TRY(table->memory_export(device, p->probe, &p->mine.probe));
+    PLAIT_TRY(
+        table->memory_export(device, p->probe, PROBE_BYTES, false, &p->mine.probe));
     PLAIT_TRY(table->host_take(device, 2 * PROBE_BYTES, &pinned));
     p->pinned = pinned;
-    p->mine.nonce = (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)p->ipc ^
-                    (uint64_t)p->run->session->end->rank;
+    p->mine.nonce =
+        (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)p->ipc ^ (uint64_t)p->ipc->rank;
     fill(p->pinned, p->mine.nonce);
     PLAIT_TRY(
         table->to_device(device, p->run->stream, p->probe, p->pinned, PROBE_BYTES));
+    PLAIT_TRY(show_virtual(p));
     PLAIT_TRY(table->event_record(device, events->filled, p->run->stream));
     PLAIT_TRY(table->stream_wait(device, p->run->stream));
     p->mine.is_good = 1;
@@ -306,27 +342,24 @@ done:
     return status;
 }
 
-static plait_status_t read_peer(proof_t *p, int peer)
+static plait_status_t read_probe(const proof_t *p, int peer,
+                                 const plait_device_shown_t *shown)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *device = p->run->device;
     const plait_device_table_t *table = device->table;
-    const card_t *card = &p->all[peer];
-    events_t *events = &p->ipc->events[peer];
     char *room = (char *)p->probe + PROBE_BYTES;
     char *found = p->pinned + PROBE_BYTES;
     char expected[PROBE_BYTES];
     void *base = NULL;
 
-    PLAIT_TRY(table->event_import(device, &card->filled, &events->filled));
-    PLAIT_TRY(table->event_import(device, &card->taken, &events->taken));
-    PLAIT_TRY(table->memory_import(device, &card->probe.handle, &base));
-    PLAIT_TRY(table->event_order(device, events->filled, p->run->stream));
+    PLAIT_TRY(table->memory_import(device, shown, &base));
+    PLAIT_TRY(table->event_order(device, p->ipc->events[peer].filled, p->run->stream));
     PLAIT_TRY(table->copy(device, p->run->stream, room, NULL,
-                          (char *)base + card->probe.offset, PROBE_BYTES));
+                          (char *)base + shown->offset, PROBE_BYTES));
     PLAIT_TRY(table->to_host(device, p->run->stream, found, room, PROBE_BYTES));
     PLAIT_TRY(table->stream_wait(device, p->run->stream));
-    fill(expected, card->nonce);
+    fill(expected, p->all[peer].nonce);
     PLAIT_CHECK(memcmp(found, expected, PROBE_BYTES) == 0, PLAIT_ERR_UNSUPPORTED,
                 "memory of rank %d's device does not hold what that has written", peer);
 done:
@@ -339,28 +372,51 @@ done:
     return status;
 }
 
+/* can_p: its virtual memory, too, or it can still be so. */
+static plait_status_t read_peer(const proof_t *p, int peer, bool *can_p)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = p->run->device->table;
+    const card_t *card = &p->all[peer];
+    events_t *events = &p->ipc->events[peer];
+
+    PLAIT_TRY(table->event_import(p->run->device, &card->filled, &events->filled));
+    PLAIT_TRY(table->event_import(p->run->device, &card->taken, &events->taken));
+    PLAIT_TRY(read_probe(p, peer, &card->probe));
+    *can_p = *can_p && card->has_virtual != 0;
+    if (*can_p) {
+        status = read_probe(p, peer, &card->of_virtual);
+        *can_p = status == PLAIT_OK;
+        status = (status == PLAIT_ERR_UNSUPPORTED) ? say_without(p->ipc->rank) : status;
+    }
+done:
+    return status;
+}
+
 /* No rank gives its probe back before all have read it. */
 static plait_status_t prove(proof_t *p)
 {
-    const int rank = p->run->session->end->rank;
     plait_status_t status = PLAIT_OK;
     plait_status_t found = show(p);
+    bool can = p->mine.has_virtual != 0;
     char why[200] = "";
-    char over[1] = "";
+    char over = 0;
 
     if (found != PLAIT_OK) {
         (void)snprintf(why, sizeof(why), "%s", plait_error_text());
     }
     PLAIT_TRY(plait_device_share(p->run, &p->mine, sizeof(p->mine), p->all));
     for (int r = 0; r < p->ipc->n_ranks && found == PLAIT_OK; r++) {
-        if (r != rank && p->all[r].is_good != 0) {
-            found = read_peer(p, r);
+        if (r != p->ipc->rank && p->all[r].is_good != 0) {
+            found = read_peer(p, r, &can);
         }
         if (found != PLAIT_OK) {
             (void)snprintf(why, sizeof(why), "%s", plait_error_text());
         }
     }
-    PLAIT_TRY(plait_device_share(p->run, over, sizeof(over), p->all));
+    over = can;
+    PLAIT_TRY(plait_device_share(p->run, &over, sizeof(over), p->all));
+    p->ipc->has_virtual = memchr(p->all, 0, (size_t)p->ipc->n_ranks) == NULL;
     PLAIT_CHECK(found == PLAIT_OK, found, "%s", why);
 done:
     return status;
@@ -375,6 +431,7 @@ static plait_status_t ipc_open(plait_device_run_t *run, void **state_p)
     proof_t proof = {.run = run, .ipc = ipc};
 
     PLAIT_CHECK(ipc != NULL, PLAIT_ERR_NO_MEMORY, "no memory for peers' events");
+    ipc->rank = run->session->end->rank;
     ipc->n_ranks = n_ranks;
     ipc->events = plait_alloc(n_ranks, sizeof(*ipc->events));
     ipc->copies = plait_alloc(n_ranks, sizeof(*ipc->copies));
@@ -392,6 +449,9 @@ done:
         }
         table->host_give(run->device, proof.pinned);
     }
+    if (proof.of_virtual != NULL) {
+        table->virtual_give(run->device, proof.of_virtual);
+    }
     if (proof.probe != NULL) {
         table->give(run->device, run->stream, proof.probe);
     }
@@ -400,6 +460,13 @@ done:
         ipc_close(run->device, ipc);
     }
     return status;
+}
+
+bool plait_ipc_has_virtual(const void *state)
+{
+    const ipc_t *ipc = state;
+
+    return ipc->has_virtual;
 }
 
 const plait_device_link_t plait_link_ipc = {

@@ -100,7 +100,8 @@ static plait_status_t place(exchange_t *x, int i)
     plait_device_shown_t shown;
     plait_status_t is_shown =
         (table->memory_export != NULL && x->given[i].n_bytes > 0)
-            ? table->memory_export(device, x->given[i].data, &shown)
+            ? table->memory_export(device, x->given[i].data, x->given[i].n_bytes, false,
+                                   &shown)
             : PLAIT_OK;
 
     if (is_shown == PLAIT_ERR_UNSUPPORTED) {

@@ -1,7 +1,10 @@
 /* Ranks that NCCL connects. All messages of an exchange are one group on the stream, and nobody
  * waits for it. A rank that has failed takes no part in it: when all ranks know of that, at the
  * fence at the end of the operation, they end what waits for it and make another communicator before the
- * next one. */
+ * next one.
+ *
+ * NCCL connects two ranks at their first message, for which it waits on the host. All pairs have one when
+ * the link is opened, while ranks still tell each other what fails. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/wait.h"
@@ -99,54 +102,15 @@ done:
     return status;
 }
 
-static plait_status_t prepare(plait_device_run_t *run, link_t *link)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_device_table_t *table = run->device->table;
-
-    PLAIT_CHECK(link != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    PLAIT_TRY(table->event_create(run->device, &link->latest));
-    PLAIT_TRY(table->event_record(run->device, link->latest, run->stream));
-done:
-    return status;
-}
-
-static plait_status_t link_open(plait_device_run_t *run, void **state_p)
-{
-    plait_status_t status = PLAIT_OK;
-    const plait_endpoint_t *end = run->session->end;
-    const plait_device_nccl_t *call = run->device->table->nccl;
-    link_t *link = plait_alloc(1, sizeof(*link));
-    card_t card = {.is_good = 0};
-    plait_status_t ready = prepare(run, link);
-
-    if (ready == PLAIT_OK && end->rank == 0) {
-        ready = call->id(&card.id);
-    }
-    PLAIT_TRY(share_card(run, ready, &card));
-    /* once more: nobody calls MPI while NCCL is polled, and without that an id may not arrive */
-    ready = call->open(&card.id, end->size, end->rank, &link->nccl);
-    PLAIT_TRY(share_card(run, ready, &card));
-    PLAIT_TRY(wait_for(call, link->nccl));
-    *state_p = link;
-    link = NULL;
-done:
-    if (link != NULL) {
-        link_abandon(run, link);
-    }
-    return status;
-}
-
 /* A group is ended also where a part of it was refused. */
-static plait_status_t exchange(plait_device_run_t *run, int n_sends,
-                               const plait_message_t sends[], int n_recvs,
-                               const plait_message_t recvs[])
+static plait_status_t begin_group(plait_device_run_t *run, const link_t *link,
+                                  int n_sends, const plait_message_t sends[],
+                                  int n_recvs, const plait_message_t recvs[])
 {
     plait_status_t status = PLAIT_OK;
     const plait_device_nccl_t *call = run->device->table->nccl;
-    link_t *link = run->state;
+    char why[200];
 
-    run->is_held = true;
     PLAIT_TRY(call->begin(link->nccl));
     for (int i = 0; i < n_sends && status == PLAIT_OK; i++) {
         status = call->send(link->nccl, run->stream, sends[i].peer, sends[i].data,
@@ -156,14 +120,174 @@ static plait_status_t exchange(plait_device_run_t *run, int n_sends,
         status = call->recv(link->nccl, run->stream, recvs[i].peer, recvs[i].data,
                             recvs[i].n_bytes);
     }
-    if (status != PLAIT_OK) {
-        (void)plait_device_failed(run, status);
+    if (status == PLAIT_OK) {
+        status = call->end(link->nccl);
+    } else {
+        (void)snprintf(why, sizeof(why), "%s", plait_error_text());
         (void)call->end(link->nccl);
-        goto done;
+        status = plait_fail(status, "%s", why);
     }
-    PLAIT_TRY(call->end(link->nccl));
-    PLAIT_TRY(wait_for(call, link->nccl));
-    PLAIT_TRY(run->device->table->event_record(run->device, link->latest, run->stream));
+done:
+    return status;
+}
+
+/* ---- before the first exchange ---- */
+
+/* On the device, and the same pinned: for each rank a byte that goes to it, then one that comes. */
+typedef struct {
+    plait_device_run_t *run;
+    link_t *link;
+    card_t card;
+    char *bytes, *pinned;
+} opening_t;
+
+/* Not 0, which is what is there before. */
+static char byte_of(const opening_t *o, int from, int to)
+{
+    enum { N_VALUES = 127 };
+
+    return (char)(1 + (from * o->run->session->end->size + to) % N_VALUES);
+}
+
+static plait_status_t prepare(opening_t *o)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = o->run->device;
+    const plait_device_table_t *table = device->table;
+    const plait_endpoint_t *end = o->run->session->end;
+    void *bytes = NULL, *pinned = NULL;
+
+    PLAIT_CHECK(o->link != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
+    PLAIT_TRY(table->event_create(device, &o->link->latest));
+    PLAIT_TRY(table->event_record(device, o->link->latest, o->run->stream));
+    PLAIT_TRY(table->take(device, o->run->stream, 2 * end->size, &bytes));
+    o->bytes = bytes;
+    PLAIT_TRY(table->host_take(device, 2 * end->size, &pinned));
+    o->pinned = pinned;
+    for (int r = 0; r < end->size; r++) {
+        o->pinned[r] = byte_of(o, end->rank, r);
+        o->pinned[end->size + r] = 0;
+    }
+    PLAIT_TRY(
+        table->to_device(device, o->run->stream, o->bytes, o->pinned, 2 * end->size));
+    if (end->rank == 0) {
+        PLAIT_TRY(table->nccl->id(&o->card.id));
+    }
+done:
+    return status;
+}
+
+static plait_status_t send_bytes(const opening_t *o)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_endpoint_t *end = o->run->session->end;
+    plait_message_t *sends = plait_alloc(2 * end->size, sizeof(*sends));
+    plait_message_t *recvs = sends + end->size;
+    int n = 0;
+
+    PLAIT_CHECK(sends != NULL, PLAIT_ERR_NO_MEMORY, "no memory for messages");
+    for (int r = 0; r < end->size; r++) {
+        if (r != end->rank) {
+            sends[n] = (plait_message_t){r, o->bytes + r, 1};
+            recvs[n++] = (plait_message_t){r, o->bytes + end->size + r, 1};
+        }
+    }
+    PLAIT_TRY(begin_group(o->run, o->link, n, sends, n, recvs));
+done:
+    plait_free(sends);
+    return status;
+}
+
+/* Until all pairs are connected. */
+static plait_status_t bring_bytes(const opening_t *o)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_run_t *run = o->run;
+    const plait_device_table_t *table = run->device->table;
+
+    PLAIT_TRY(wait_for(table->nccl, o->link->nccl));
+    PLAIT_TRY(table->to_host(run->device, run->stream, o->pinned, o->bytes,
+                             2 * run->session->end->size));
+    PLAIT_TRY(table->event_record(run->device, o->link->latest, run->stream));
+done:
+    return status;
+}
+
+static plait_status_t look_at_bytes(const opening_t *o)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_endpoint_t *end = o->run->session->end;
+
+    PLAIT_TRY(plait_device_await(o->run->device, o->link->latest, "NCCL", INT64_MAX));
+    for (int r = 0; r < end->size; r++) {
+        PLAIT_CHECK(r == end->rank ||
+                        o->pinned[end->size + r] == byte_of(o, r, end->rank),
+                    PLAIT_ERR_UNSUPPORTED,
+                    "what rank %d has sent by NCCL is not what is here", r);
+    }
+done:
+    return status;
+}
+
+/* Nobody calls MPI while NCCL is polled, and a message of the meeting before may wait for that. So what NCCL
+ * does with all ranks is begun between two meetings, and waited for after the second one: then all
+ * have begun it, and NCCL's own threads go on with it. */
+static plait_status_t go(opening_t *o)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_run_t *run = o->run;
+    const plait_endpoint_t *end = run->session->end;
+    const plait_device_nccl_t *call = run->device->table->nccl;
+
+    PLAIT_TRY(share_card(run, prepare(o), &o->card));
+    PLAIT_TRY(share_card(
+        run, call->open(&o->card.id, end->size, end->rank, &o->link->nccl), &o->card));
+    PLAIT_TRY(share_card(run, wait_for(call, o->link->nccl), &o->card));
+    PLAIT_TRY(share_card(run, send_bytes(o), &o->card));
+    PLAIT_TRY(share_card(run, bring_bytes(o), &o->card)); /* else streams wait */
+    PLAIT_TRY(look_at_bytes(o));
+done:
+    return status;
+}
+
+static plait_status_t link_open(plait_device_run_t *run, void **state_p)
+{
+    const plait_device_table_t *table = run->device->table;
+    opening_t o = {.run = run, .link = plait_alloc(1, sizeof(link_t))};
+    plait_status_t status = go(&o);
+    char why[200];
+
+    if (status == PLAIT_OK) {
+        *state_p = o.link;
+    } else if (o.link != NULL) {
+        (void)snprintf(why, sizeof(why), "%s", plait_error_text());
+        link_abandon(run, o.link);
+        (void)table->stream_wait(run->device, run->stream);
+        status = plait_fail(status, "%s", why);
+    }
+    if (o.pinned != NULL) {
+        table->host_give(run->device, o.pinned);
+    }
+    if (o.bytes != NULL) {
+        table->give(run->device, run->stream, o.bytes);
+    }
+    return status;
+}
+
+/* ---- an exchange ---- */
+
+static plait_status_t exchange(plait_device_run_t *run, int n_sends,
+                               const plait_message_t sends[], int n_recvs,
+                               const plait_message_t recvs[])
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_table_t *table = run->device->table;
+    link_t *link = run->state;
+
+    run->is_held = true;
+    PLAIT_TRY(begin_group(run, link, n_sends, sends, n_recvs, recvs));
+    PLAIT_TRY(wait_for(table->nccl, link->nccl));
+    PLAIT_TRY(table->event_record(run->device, link->latest, run->stream));
 done:
     return status;
 }

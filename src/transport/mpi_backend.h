@@ -18,7 +18,12 @@
 enum { PLAIT_MPI_TEXT_BYTES = 1024, PLAIT_MPI_VERSION_BYTES = 16384 };
 
 /* Of the MPI constants the callers need these, in this form in every ABI. */
-enum { PLAIT_MPI_ANY_RANK = -1, PLAIT_MPI_ANY_TAG = -1, PLAIT_MPI_TAG_MAX = 32767 };
+enum {
+    PLAIT_MPI_NOBODY = -2, /* PLAIT_PROC_NULL */
+    PLAIT_MPI_ANY_RANK = -1,
+    PLAIT_MPI_ANY_TAG = -1,
+    PLAIT_MPI_TAG_MAX = 32767
+};
 
 typedef enum {
     PLAIT_MPI_SINGLE,

@@ -56,9 +56,13 @@ static void on_deleted(uintptr_t number)
 
 static void fill_status(void *mpi_status, const plait_matched_t *matched)
 {
-    const plait_mpi_envelope_t envelope = {
+    plait_mpi_envelope_t envelope = {
         .source = matched->source, .tag = matched->tag, .n_bytes = matched->n_bytes};
 
+    if (matched->source == PLAIT_MPI_NOBODY) { /* as MPI has it, 3.10 */
+        envelope = (plait_mpi_envelope_t){.source = PLAIT_MPI_NOBODY,
+                                          .tag = PLAIT_MPI_ANY_TAG};
+    }
     (void)PLAIT_MPI_CALL(matched->source, "status",
                          plait_mpi_started()->fill_status(mpi_status, &envelope));
 }

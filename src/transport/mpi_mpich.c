@@ -26,6 +26,7 @@ typedef struct {
 #define K_BYTE              0x4c00010d
 #define K_ANY_SOURCE        (-2)
 #define K_ANY_TAG           (-1)
+#define K_PROC_NULL         (-1)
 #define K_COMM_TYPE_SHARED  1
 #define K_STATUS_IGNORE     ((void *)1)
 #define K_IN_PLACE          ((void *)-1)

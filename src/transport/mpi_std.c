@@ -31,6 +31,7 @@ typedef struct {
 #define K_BYTE              ((H_Type)0x247)
 #define K_ANY_SOURCE        (-1)
 #define K_ANY_TAG           (-2)
+#define K_PROC_NULL         (-3)
 #define K_COMM_TYPE_SHARED  221
 #define K_STATUS_IGNORE     NULL
 #define K_IN_PLACE          ((void *)1)

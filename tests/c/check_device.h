@@ -18,7 +18,9 @@ typedef struct {
 /* What of its memory other processes may not have. */
 typedef enum {
     CHECK_DEVICE_SHOWS_ALL,
-    CHECK_DEVICE_SHOWS_OWN, /* what plait has taken alone */
+    CHECK_DEVICE_SHOWS_VIRTUAL, /* what plait has not taken as virtual memory alone */
+    CHECK_DEVICE_OPENS_OWN,     /* the same, and it opens no such memory of others */
+    CHECK_DEVICE_SHOWS_OWN,     /* what plait has taken alone */
     CHECK_DEVICE_SHOWS_NONE
 } check_device_refusal_t;
 

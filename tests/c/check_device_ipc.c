@@ -15,6 +15,7 @@ typedef struct {
     int32_t index;
     uint64_t number;
     int64_t at, n_bytes;
+    int64_t is_virtual;
 } handle_t;
 
 _Static_assert(sizeof(handle_t) <= sizeof(plait_device_handle_t), "a handle");
@@ -40,7 +41,19 @@ import_t *check_device_import(state_t *s, const void *memory)
     return found;
 }
 
+/* Whether a block is shown, and as what. */
+static bool is_shown_as(const state_t *s, const block_t *b, bool is_virtual)
+{
+    const bool has_virtual = s->refusal == CHECK_DEVICE_SHOWS_VIRTUAL ||
+                             s->refusal == CHECK_DEVICE_OPENS_OWN;
+    const bool is_plain = s->refusal == CHECK_DEVICE_SHOWS_ALL ||
+                          (b->is_own && s->refusal != CHECK_DEVICE_SHOWS_NONE);
+
+    return is_plain || (is_virtual && has_virtual);
+}
+
 plait_status_t check_device_memory_export(plait_device_t *device, const void *memory,
+                                          int64_t n_bytes, bool may_be_virtual,
                                           plait_device_shown_t *shown_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -50,13 +63,13 @@ plait_status_t check_device_memory_export(plait_device_t *device, const void *me
     PLAIT_TRY(check_device_count_call(device, "memory_export"));
     lock(device);
     const block_t *b = check_device_block(s, memory);
-    bool is_shown = b != NULL && (s->refusal == CHECK_DEVICE_SHOWS_ALL ||
-                                  (s->refusal == CHECK_DEVICE_SHOWS_OWN && b->is_own));
+    bool is_shown = b != NULL && is_shown_as(s, b, may_be_virtual);
     if (is_shown) {
         handle.index = (int32_t)(b - s->blocks);
         handle.number = numbers_of(s->back)[handle.index];
         handle.at = b->at;
         handle.n_bytes = b->n_bytes;
+        handle.is_virtual = !is_shown_as(s, b, false);
         *shown_p =
             (plait_device_shown_t){.base = (uint64_t)(uintptr_t)(s->front + b->at),
                                    .number = handle.number,
@@ -64,6 +77,9 @@ plait_status_t check_device_memory_export(plait_device_t *device, const void *me
         memcpy(&shown_p->handle, &handle, sizeof(handle));
     }
     unlock(device);
+    if (is_shown) {
+        check_device_need_live(device, "showing", memory, n_bytes);
+    }
     PLAIT_CHECK(is_shown, PLAIT_ERR_UNSUPPORTED,
                 "check device %d: this memory is shown to nobody", device->ordinal);
 done:
@@ -116,7 +132,7 @@ void check_device_close_shown(const plait_device_handle_t *handle, char *view)
 }
 
 plait_status_t check_device_memory_import(plait_device_t *device,
-                                          const plait_device_handle_t *handle,
+                                          const plait_device_shown_t *shown,
                                           void **base_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -124,8 +140,11 @@ plait_status_t check_device_memory_import(plait_device_t *device,
     import_t *place = NULL;
     handle_t theirs;
 
-    memcpy(&theirs, handle, sizeof(theirs));
+    memcpy(&theirs, &shown->handle, sizeof(theirs));
     PLAIT_TRY(check_device_count_call(device, "memory_import"));
+    PLAIT_CHECK(theirs.is_virtual == 0 || s->refusal != CHECK_DEVICE_OPENS_OWN,
+                PLAIT_ERR_UNSUPPORTED, "check device %d: no virtual memory of others",
+                device->ordinal);
     char *back = map_arena(&theirs);
     char *front = mmap(NULL, (size_t)arena_and_numbers(), PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -137,8 +156,8 @@ plait_status_t check_device_memory_import(plait_device_t *device,
         place = (s->imports[i].front == NULL) ? &s->imports[i] : NULL;
     }
     if (place != NULL) {
-        *place = (import_t){front,          back,         theirs.at,
-                            theirs.n_bytes, theirs.index, theirs.number};
+        *place = (import_t){front,        back,          theirs.at, theirs.n_bytes,
+                            theirs.index, theirs.number, 0};
     }
     unlock(device);
     PLAIT_CHECK(place != NULL, PLAIT_ERR_NO_MEMORY, "check device: too many imports");
@@ -155,6 +174,9 @@ void check_device_memory_drop(plait_device_t *device, void *base)
     import_t *import = check_device_import(s, base);
     if (import == NULL) {
         check_device_fault(device, "drop of %p", base);
+    } else if (import->n_reading > 0) {
+        check_device_fault(device, "drop of a block that %d copies read",
+                           import->n_reading);
     } else {
         (void)munmap(import->front, (size_t)arena_and_numbers());
         (void)munmap(import->back, (size_t)arena_and_numbers());
@@ -163,14 +185,32 @@ void check_device_memory_drop(plait_device_t *device, void *base)
     unlock(device);
 }
 
-void check_device_need_reached(plait_device_t *device, const void *p, int64_t n_bytes)
+plait_status_t check_device_virtual_take(plait_device_t *device, int64_t n_bytes,
+                                         void **memory_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_device_count_call(device, "virtual_take"));
+    *memory_p = check_device_alloc(device, n_bytes);
+    PLAIT_CHECK(*memory_p != NULL, PLAIT_ERR_NO_MEMORY, "check device: no memory");
+done:
+    return status;
+}
+
+void check_device_virtual_give(plait_device_t *device, void *memory)
+{
+    check_device_free(device, memory);
+}
+
+void check_device_begin_read(plait_device_t *device, const void *p, int64_t n_bytes)
 {
     state_t *s = state_of(device);
     bool is_import = false;
 
     lock(device);
-    const import_t *import = check_device_import(s, p);
+    import_t *import = check_device_import(s, p);
     if (import != NULL) {
+        import->n_reading++;
         int64_t end = (const char *)p + n_bytes - (import->front + import->at);
         is_import = true;
         if (end > import->n_bytes) {
@@ -185,6 +225,16 @@ void check_device_need_reached(plait_device_t *device, const void *p, int64_t n_
     if (!is_import) {
         check_device_need_live(device, "copy from", p, n_bytes);
     }
+}
+
+void check_device_end_read(plait_device_t *device, const void *p)
+{
+    lock(device);
+    import_t *import = check_device_import(state_of(device), p);
+    if (import != NULL) {
+        import->n_reading--;
+    }
+    unlock(device);
 }
 
 void check_device_count_imports(plait_device_t *device)

@@ -69,10 +69,14 @@ plait_status_t check_device_copy(plait_device_t *device, plait_stream_t stream,
                                  void *dst, plait_device_t *from, const void *src,
                                  int64_t n_bytes);
 plait_status_t check_device_memory_export(plait_device_t *device, const void *memory,
+                                          int64_t n_bytes, bool may_be_virtual,
                                           plait_device_shown_t *shown_p);
 plait_status_t check_device_memory_import(plait_device_t *device,
-                                          const plait_device_handle_t *handle,
+                                          const plait_device_shown_t *shown,
                                           void **base_p);
+plait_status_t check_device_virtual_take(plait_device_t *device, int64_t n_bytes,
+                                         void **memory_p);
+void check_device_virtual_give(plait_device_t *device, void *memory);
 void check_device_memory_drop(plait_device_t *device, void *base);
 plait_status_t check_device_event_export(plait_device_t *device,
                                          plait_event_t **event_p,
@@ -80,8 +84,10 @@ plait_status_t check_device_event_export(plait_device_t *device,
 plait_status_t check_device_event_import(plait_device_t *device,
                                          const plait_device_handle_t *handle,
                                          plait_event_t **event_p);
-/* Faults where they are neither the device's nor of an import that is what it was. */
-void check_device_need_reached(plait_device_t *device, const void *p, int64_t n_bytes);
+/* Faults where they are neither the device's nor of an import that is what it was, which is not
+ * dropped before the second call. */
+void check_device_begin_read(plait_device_t *device, const void *p, int64_t n_bytes);
+void check_device_end_read(plait_device_t *device, const void *p);
 plait_status_t check_device_boxes(plait_device_t *device, plait_stream_t stream,
                                   plait_dtype_t dtype, int64_t n_boxes,
                                   const plait_device_box_t list[]);

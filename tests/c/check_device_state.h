@@ -20,6 +20,7 @@ typedef struct {
     int64_t at, n_bytes;
     int index;
     uint64_t number;
+    int n_reading; /* copies that are enqueued */
 } import_t;
 
 typedef struct {

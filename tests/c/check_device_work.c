@@ -57,19 +57,36 @@ done:
     return status;
 }
 
+/* From memory that may be another process's. */
+typedef struct {
+    copy_t copy;
+    plait_device_t *source;
+    const void *src; /* as the library sees it */
+} read_t;
+
+static void run_read(plait_device_t *device, void *argument)
+{
+    read_t *read = argument;
+
+    run_copy(device, &read->copy);
+    check_device_end_read(read->source, read->src);
+}
+
 plait_status_t check_device_copy(plait_device_t *device, plait_stream_t stream,
                                  void *dst, plait_device_t *from, const void *src,
                                  int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *source = (from != NULL) ? from : device;
-    const copy_t copy = {check_device_view(device, dst), check_device_view(source, src),
-                         n_bytes};
+    const read_t read = {
+        {check_device_view(device, dst), check_device_view(source, src), n_bytes},
+        source,
+        src};
 
     PLAIT_TRY(check_device_count_call(device, "copy"));
     check_device_need_live(device, "copy to", dst, n_bytes);
-    check_device_need_reached(source, src, n_bytes);
-    check_device_enqueue(stream, run_copy, &copy, sizeof(copy));
+    check_device_begin_read(source, src, n_bytes);
+    check_device_enqueue(stream, run_read, &read, sizeof(read));
     check_device_count_bytes(device, 0, 0, n_bytes);
 done:
     return status;

@@ -13,6 +13,7 @@
 
 #define PROTOTYPE(_library, _type, _symbol, _arguments) _type _symbol _arguments;
 PLAIT_CUDA_SYMBOL_FOR_EACH(PROTOTYPE)
+PLAIT_CUDA_OPTIONAL_FOR_EACH(PROTOTYPE)
 #undef PROTOTYPE
 
 static inline int number_of_environment(const char *name, int otherwise)

@@ -5,6 +5,9 @@
 #include "fake_cuda_kernels.h"
 
 #include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { OUT_OF_MEMORY = 2, NO_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
 
@@ -48,7 +51,7 @@ static int result_of(const char *name)
 
 enum { CAPABILITY = 90 };
 
-enum { MAX_DEVICES = 8, NOT_ENABLED = 705, ALREADY_ENABLED = 704 };
+enum { MAX_DEVICES = 8, NOT_ENABLED = 705, ALREADY_ENABLED = 704, TOO_MANY = 711 };
 
 static int n_current;
 static char contexts[MAX_DEVICES];
@@ -227,6 +230,7 @@ static struct {
     size_t n;
     unsigned long long number;
     bool is_shown;
+    plait_cu_memory_t virtual; /* what was mapped there; 0: nothing */
 } blocks[MAX_BLOCKS];
 
 static int block_of(plait_cu_address_t memory)
@@ -241,23 +245,34 @@ static int block_of(plait_cu_address_t memory)
     return found;
 }
 
-int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
+static void add_block(plait_cu_address_t base, size_t n, plait_cu_memory_t virtual)
 {
     static unsigned long long n_ever;
     int i = 0;
 
-    NEEDS_CONTEXT;
-    *memory = (plait_cu_address_t)(uintptr_t)allocate(n) ^ hiding();
     while (i < MAX_BLOCKS && blocks[i].n > 0) {
         i++;
     }
-    if (i < MAX_BLOCKS && *memory != 0) {
-        blocks[i].base = *memory;
+    if (i < MAX_BLOCKS) {
+        blocks[i].base = base;
         blocks[i].n = n;
         blocks[i].number = ++n_ever;
         blocks[i].is_shown = false;
+        blocks[i].virtual = virtual;
     }
-    return (*memory != 0) ? 0 : OUT_OF_MEMORY;
+}
+
+int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
+{
+    void *allocated = NULL;
+
+    NEEDS_CONTEXT;
+    allocated = allocate(n);
+    *memory = (plait_cu_address_t)(uintptr_t)allocated ^ hiding();
+    if (allocated != NULL) {
+        add_block(*memory, n, 0);
+    }
+    return (allocated != NULL) ? 0 : OUT_OF_MEMORY;
 }
 
 /* How often memory was freed that other processes may have; for the tests. */
@@ -295,7 +310,7 @@ __attribute__((destructor)) static void free_blocks(void)
 
 /* ---- Other processes: this one, for which a handle is the address in it ---- */
 
-enum { BUFFER_ID = 7, LEGACY_CAPABLE = 10, INVALID_VALUE = 1 };
+enum { BUFFER_ID = 7, LEGACY_CAPABLE = 10, INVALID_VALUE = 1, INVALID_HANDLE = 400 };
 
 int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
 {
@@ -306,13 +321,15 @@ int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
         return INVALID_VALUE;
     }
     if (attribute == LEGACY_CAPABLE) {
-        *(int *)value = number_of_environment("PLAIT_FAKE_IPC", 1);
+        *(int *)value = blocks[i].virtual == 0 &&
+                        number_of_environment("PLAIT_FAKE_IPC", 1) != 0;
     } else if (attribute == BUFFER_ID) {
         *(unsigned long long *)value = blocks[i].number;
     }
     return 0;
 }
 
+/* PLAIT_FAKE_WIDE=n: a block seems to go on for so many bytes, as where others are mapped behind it. */
 int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
                             plait_cu_address_t memory)
 {
@@ -323,7 +340,7 @@ int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
         return INVALID_VALUE;
     }
     *base = blocks[i].base;
-    *n = blocks[i].n;
+    *n = blocks[i].n + (size_t)number_of_environment("PLAIT_FAKE_WIDE", 0);
     return 0;
 }
 
@@ -354,22 +371,236 @@ int cuIpcCloseMemHandle(plait_cu_address_t base)
     return (block_of(base) >= 0) ? 0 : INVALID_VALUE;
 }
 
+/* An event is its flags; one of another process is that one's, which it needs. */
+typedef struct event {
+    unsigned flags;
+    bool is_shown, is_destroyed;
+    struct event *owners, *next;
+} event_t;
+
+static event_t *event_of(plait_cu_event_t event)
+{
+    return (event_t *)(void *)event;
+}
+
+/* What is done with the event of another process after that has destroyed it is undefined; here an error. */
+static int use_of(plait_cu_event_t event)
+{
+    const event_t *e = event_of(event);
+
+    return (e->owners != NULL && e->owners->is_destroyed) ? INVALID_HANDLE : 0;
+}
+
 int cuIpcGetEventHandle(plait_cu_ipc_t *handle, plait_cu_event_t event)
 {
     NEEDS_CONTEXT;
     memset(handle, 0, sizeof(*handle));
     memcpy(handle, (const void *)&event, sizeof(event));
-    return (*(unsigned *)(void *)event == 6) ? 0 : INVALID_VALUE; /* made for it */
+    event_of(event)->is_shown = true;
+    return (event_of(event)->flags == 6) ? 0 : INVALID_VALUE; /* made for it */
 }
 
-/* One of its own, which its owner destroys. */
 int cuIpcOpenEventHandle(plait_cu_event_t *event, plait_cu_ipc_t handle)
 {
+    event_t *made = NULL;
+
     NEEDS_CONTEXT;
-    (void)handle;
-    *event = malloc(sizeof(unsigned));
-    return (*event != NULL) ? 0 : OUT_OF_MEMORY;
+    made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return OUT_OF_MEMORY;
+    }
+    memcpy((void *)&made->owners, &handle, sizeof(made->owners));
+    *event = (plait_cu_event_t)(void *)made;
+    return 0;
 }
+
+/* ---- Virtual memory: files without names, mapped where addresses were reserved ---- */
+
+#ifndef PLAIT_FAKE_OLD /* a driver that has none */
+
+enum { GRAIN = 1 << 16 };
+
+/* By its address a handle. */
+typedef struct {
+    int fd;
+    size_t n;
+    int n_held; /* by who has the handle, and by mappings */
+} physical_t;
+
+/* How many there are; for the tests. */
+int fake_cuda_n_physical(void);
+static int n_physical;
+
+int fake_cuda_n_physical(void)
+{
+    return n_physical;
+}
+
+static physical_t *physical_of(plait_cu_memory_t handle)
+{
+    return (physical_t *)(uintptr_t)handle;
+}
+
+static void hold(plait_cu_memory_t handle, int n)
+{
+    physical_t *p = physical_of(handle);
+
+    p->n_held += n;
+    if (p->n_held == 0) {
+        (void)close(p->fd);
+        free(p);
+        n_physical--;
+    }
+}
+
+/* Takes the file. */
+static plait_cu_memory_t physical(int fd, size_t n)
+{
+    physical_t *p = malloc(sizeof(*p));
+
+    *p = (physical_t){.fd = fd, .n = n, .n_held = 1};
+    n_physical++;
+    return (plait_cu_memory_t)(uintptr_t)p;
+}
+
+int cuMemGetAllocationGranularity(size_t *grain, const plait_cu_memory_prop_t *prop,
+                                  int option)
+{
+    NEEDS_CONTEXT;
+    (void)prop;
+    *grain = GRAIN;
+    return (option == 0) ? 0 : INVALID_VALUE;
+}
+
+int cuMemCreate(plait_cu_memory_t *memory, size_t n, const plait_cu_memory_prop_t *prop,
+                unsigned long long flags)
+{
+    static const int of_device[] = {1, 1, 1,
+                                    0}; /* pinned, by descriptors, on device 0 */
+    int fd = -1;
+
+    NEEDS_CONTEXT;
+    if (n % GRAIN != 0 || flags != 0 ||
+        memcmp((const void *)prop, of_device, sizeof(of_device)) != 0) {
+        return INVALID_VALUE;
+    }
+    fd = memfd_create("stand-in", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)n) != 0) {
+        return OUT_OF_MEMORY;
+    }
+    *memory = physical(fd, n);
+    return 0;
+}
+
+int cuMemRelease(plait_cu_memory_t memory)
+{
+    hold(memory, -1);
+    return 0;
+}
+
+int cuMemRetainAllocationHandle(plait_cu_memory_t *memory, void *address)
+{
+    int i = block_of((plait_cu_address_t)(uintptr_t)address);
+
+    NEEDS_CONTEXT;
+    if (i < 0 || blocks[i].virtual == 0) {
+        return INVALID_VALUE;
+    }
+    *memory = blocks[i].virtual;
+    hold(*memory, 1);
+    return 0;
+}
+
+int cuMemExportToShareableHandle(void *handle, plait_cu_memory_t memory, int type,
+                                 unsigned long long flags)
+{
+    int fd = -1;
+
+    NEEDS_CONTEXT;
+    if (type != 1 || flags != 0) {
+        return INVALID_VALUE;
+    }
+    fd = dup(physical_of(memory)->fd);
+    memcpy(handle, &fd, sizeof(fd));
+    return (fd >= 0) ? 0 : OUT_OF_MEMORY;
+}
+
+int cuMemImportFromShareableHandle(plait_cu_memory_t *memory, void *handle, int type)
+{
+    struct stat file;
+
+    NEEDS_CONTEXT;
+    if (type != 1 || fstat((int)(uintptr_t)handle, &file) != 0) {
+        return INVALID_VALUE;
+    }
+    *memory = physical(dup((int)(uintptr_t)handle), (size_t)file.st_size);
+    return 0;
+}
+
+int cuMemAddressReserve(plait_cu_address_t *base, size_t n, size_t alignment,
+                        plait_cu_address_t wish, unsigned long long flags)
+{
+    void *here = NULL;
+
+    NEEDS_CONTEXT;
+    (void)alignment;
+    (void)wish;
+    here = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *base = (plait_cu_address_t)(uintptr_t)here ^ hiding();
+    return (here != MAP_FAILED && flags == 0) ? 0 : OUT_OF_MEMORY;
+}
+
+int cuMemAddressFree(plait_cu_address_t base, size_t n)
+{
+    return (munmap(memory_of(base), n) == 0) ? 0 : INVALID_VALUE;
+}
+
+/* What is mapped cannot be reached yet. */
+int cuMemMap(plait_cu_address_t base, size_t n, size_t offset, plait_cu_memory_t memory,
+             unsigned long long flags)
+{
+    const physical_t *p = physical_of(memory);
+    void *here = memory_of(base);
+
+    NEEDS_CONTEXT;
+    if (offset != 0 || flags != 0 || n > p->n || n % GRAIN != 0 ||
+        mmap(here, n, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, 0) != here) {
+        return INVALID_VALUE;
+    }
+    hold(memory, 1);
+    add_block(base, n, memory);
+    return 0;
+}
+
+int cuMemUnmap(plait_cu_address_t base, size_t n)
+{
+    int i = block_of(base);
+
+    if (i < 0 || blocks[i].virtual == 0 || blocks[i].base != base || blocks[i].n != n) {
+        return INVALID_VALUE;
+    }
+    hold(blocks[i].virtual, -1);
+    blocks[i].n = 0;
+    (void)mmap(memory_of(base), n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+               -1, 0);
+    return 0;
+}
+
+int cuMemSetAccess(plait_cu_address_t base, size_t n,
+                   const plait_cu_memory_access_t *access, size_t n_access)
+{
+    static const int of_device[] = {1, 0, 3}; /* device 0, to read and write */
+
+    NEEDS_CONTEXT;
+    if (n_access != 1 ||
+        memcmp((const void *)access, of_device, sizeof(of_device)) != 0) {
+        return INVALID_VALUE;
+    }
+    return (mprotect(memory_of(base), n, PROT_READ | PROT_WRITE) == 0) ? 0
+                                                                       : INVALID_VALUE;
+}
+
+#endif
 
 int cuMemHostAlloc(void **host, size_t n, unsigned flags)
 {
@@ -421,18 +652,30 @@ int cuDeviceCanAccessPeer(int *can, plait_cu_device_t device, plait_cu_device_t 
     return 0;
 }
 
+/* PLAIT_FAKE_PEERS=n: no device may reach more than n others. */
+static bool is_full(int device)
+{
+    int n = 0;
+
+    for (int peer = 0; peer < MAX_DEVICES; peer++) {
+        n += is_enabled[device][peer];
+    }
+    return n >= number_of_environment("PLAIT_FAKE_PEERS", MAX_DEVICES);
+}
+
 int cuCtxEnablePeerAccess(plait_cu_context_t peer, unsigned flags)
 {
-    bool *place = NULL;
+    const int other = (int)((char *)(void *)peer - contexts);
+    int device = 0;
 
     NEEDS_CONTEXT;
     (void)flags;
-    place = &is_enabled[current[n_current - 1]][(char *)(void *)peer - contexts];
-    if (*place) {
-        return ALREADY_ENABLED;
-    }
-    *place = true;
-    return 0;
+    device = current[n_current - 1];
+    int result = is_enabled[device][other] ? ALREADY_ENABLED
+                 : is_full(device)         ? TOO_MANY
+                                           : 0;
+    is_enabled[device][other] = result != TOO_MANY;
+    return result;
 }
 
 /* A copy that could be direct and was not allowed to is a fault here. */
@@ -445,7 +688,7 @@ int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
 
     NEEDS_CONTEXT;
     (void)stream;
-    if (device != 2 && peer != 2 && !is_enabled[device][peer]) {
+    if (device != 2 && peer != 2 && !is_enabled[device][peer] && !is_full(device)) {
         return NOT_ENABLED;
     }
     memcpy(memory_of(dst), memory_of(src), n);
@@ -489,53 +732,68 @@ int cuStreamWaitEvent(plait_cu_stream_t stream, plait_cu_event_t event, unsigned
 {
     NEEDS_CONTEXT;
     (void)stream;
-    (void)event;
     (void)flags;
     n_waits++;
-    return 0;
+    return use_of(event);
 }
 
-/* An event is its flags. */
 int cuEventCreate(plait_cu_event_t *event, unsigned flags)
 {
-    unsigned *made = NULL;
+    event_t *made = NULL;
 
     NEEDS_CONTEXT;
-    made = malloc(sizeof(*made));
+    made = calloc(1, sizeof(*made));
     if (made == NULL) {
         return OUT_OF_MEMORY;
     }
-    *made = flags;
+    made->flags = flags;
     *event = (plait_cu_event_t)(void *)made;
     return 0;
 }
 
+/* Those that were shown stay until the driver goes: others may look at them. */
+static event_t *destroyed;
+
+__attribute__((destructor)) static void free_events(void)
+{
+    while (destroyed != NULL) {
+        event_t *next = destroyed->next;
+        free(destroyed);
+        destroyed = next;
+    }
+}
+
 int cuEventDestroy_v2(plait_cu_event_t event)
 {
-    free(event);
+    event_t *e = event_of(event);
+
+    if (e->is_shown) {
+        e->is_destroyed = true;
+        e->next = destroyed;
+        destroyed = e;
+    } else {
+        free(e);
+    }
     return 0;
 }
 
 int cuEventRecord(plait_cu_event_t event, plait_cu_stream_t stream)
 {
     NEEDS_CONTEXT;
-    (void)event;
     (void)stream;
-    return 0;
+    return use_of(event);
 }
 
 int cuEventQuery(plait_cu_event_t event)
 {
     NEEDS_CONTEXT;
-    (void)event;
-    return 0;
+    return use_of(event);
 }
 
 int cuEventSynchronize(plait_cu_event_t event)
 {
     NEEDS_CONTEXT;
-    (void)event;
-    return 0;
+    return use_of(event);
 }
 
 /* ---- Modules -------------------------------------------------------------------------------- */

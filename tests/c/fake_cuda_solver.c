@@ -1,5 +1,7 @@
 /* A stand-in of cuSOLVER on the host, by the definition. It judges its arguments as the real one does,
- * wants the memory that it has asked for, and overwrites it. */
+ * wants the memory that it has asked for, and overwrites it.
+ *
+ * PLAIT_FAKE_SYEVD_MOST=n   syevd refuses larger matrices when it is asked for its memory */
 #include "fake_cuda_eigen.h"
 #include "fake_cuda_matrix.h"
 
@@ -360,6 +362,7 @@ int cusolverDnXsyevd_bufferSize(plait_cusolver_t solver, plait_cusolver_params_t
     *n_device = device_bytes(n, n);
     *n_host = HOST_BYTES;
     return (solver != NULL && params != NULL &&
+            n <= number_of_environment("PLAIT_FAKE_SYEVD_MOST", INT32_MAX) &&
             is_good_syevd(has_vectors, uplo, type, type_w, compute, n, lda))
                ? 0
                : INVALID;

@@ -1,5 +1,7 @@
 /* NCCL between threads of one process, whose devices are check devices (check_device.h): what is sent
- * goes through memory when the stream comes to it, and a group waits for its peers there.
+ * goes through memory when the stream comes to it, and a group waits for its peers there. Before it comes to a
+ * stream two ranks connect, at their first message in a direction: until both have come to that, a group is
+ * in progress. After ten seconds without them it has failed.
  *
  * PLAIT_FAKE_NCCL_VERSION   what it says it is
  * PLAIT_FAKE_NCCL_FAIL      the name of a function that fails; from then on all of that communicator's
@@ -10,9 +12,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
 
 enum { SUCCESS = 0, SYSTEM_ERROR = 2, INVALID_ARGUMENT = 4, INVALID_USAGE = 5 };
-enum { IN_PROGRESS = 7, MAX_GROUP = 64, CONFIG_BYTES = 24 };
+enum { IN_PROGRESS = 7, MAX_GROUP = 64, CONFIG_BYTES = 24, MAX_WAIT = 10 /* s */ };
 
 typedef struct letter {
     int from, to;
@@ -26,6 +29,7 @@ typedef struct world {
     uint64_t id;
     int n_ranks, n_joined, n_left;
     letter_t *letters; /* oldest first */
+    bool *has_come; /* by sender, receiver, and which of them: to their first message */
     struct world *next;
 } world_t;
 
@@ -36,18 +40,22 @@ typedef struct {
     size_t n;
 } part_t;
 
-struct plait_nccl_comm {
-    world_t *world;
-    int rank, n_late, n_running;
-    bool is_aborted, has_failed, is_blocking;
-};
-
 /* In the order of its stream; lives until that has come to it. */
 typedef struct {
     plait_nccl_comm_t comm;
     int n_parts;
     part_t parts[MAX_GROUP];
 } group_t;
+
+struct plait_nccl_comm {
+    world_t *world;
+    int rank, n_late, n_running;
+    bool is_aborted, has_failed, is_blocking;
+    bool is_connecting; /* the group waits for peers, before it comes to the stream */
+    time_t since;       /* when it began to */
+    group_t group;
+    void *stream;
+};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -148,6 +156,7 @@ int ncclCommInitRankConfig(plait_nccl_comm_t *comm_p, int n_ranks,
     if (world == NULL) {
         world = calloc(1, sizeof(*world));
         *world = (world_t){.id = number, .n_ranks = n_ranks, .next = worlds};
+        world->has_come = calloc((size_t)n_ranks * (size_t)n_ranks * 2, sizeof(bool));
         worlds = world;
     }
     world->n_joined++;
@@ -174,11 +183,17 @@ uint64_t fake_nccl_seat(plait_nccl_comm_t comm, int *rank, int *n_ranks)
     return comm->is_blocking ? comm->world->id : 0;
 }
 
+static void go_on(plait_nccl_comm_t comm);
+
 int ncclCommGetAsyncError(plait_nccl_comm_t comm, int *result)
 {
+    go_on(comm);
     (void)pthread_mutex_lock(&mutex);
-    bool is_late = comm->world->n_joined < comm->world->n_ranks || comm->n_late > 0;
+    bool is_late = comm->world->n_joined < comm->world->n_ranks || comm->n_late > 0 ||
+                   comm->is_connecting;
     comm->n_late -= comm->n_late > 0;
+    comm->has_failed = comm->has_failed ||
+                       (comm->is_connecting && time(NULL) > comm->since + MAX_WAIT);
     *result = (fails(comm, "async") != SUCCESS) ? SYSTEM_ERROR
               : is_late                         ? IN_PROGRESS
                                                 : SUCCESS;
@@ -201,6 +216,7 @@ static void leave_world(world_t *world)
             free(world->letters);
             world->letters = next;
         }
+        free(world->has_come);
         free(world);
     }
 }
@@ -243,7 +259,8 @@ static int add(bool is_send, void *data, size_t n, int type, int peer,
 {
     int result = fails(comm, is_send ? "ncclSend" : "ncclRecv");
     const bool is_good = depth == 1 && type == 1 && group.n_parts < MAX_GROUP &&
-                         peer != comm->rank && peer < comm->world->n_ranks;
+                         peer != comm->rank && peer < comm->world->n_ranks &&
+                         !comm->is_connecting;
 
     if (result == SUCCESS && !is_good) {
         result = INVALID_USAGE;
@@ -323,6 +340,34 @@ static void run_group(plait_device_t *device, void *argument)
     (void)pthread_mutex_unlock(&mutex);
 }
 
+/* Under the mutex: whether one end of a part has come to its first message. */
+static bool *has_come(const group_t *g, const part_t *part, bool is_peer)
+{
+    const world_t *world = g->comm->world;
+    const int from = part->is_send ? g->comm->rank : part->peer;
+    const int to = part->is_send ? part->peer : g->comm->rank;
+    const bool is_sender = part->is_send != is_peer;
+
+    return &world->has_come[(from * world->n_ranks + to) * 2 + is_sender];
+}
+
+/* To its stream, if its peers are there. */
+static void go_on(plait_nccl_comm_t comm)
+{
+    bool is_connected = comm->is_connecting;
+
+    (void)pthread_mutex_lock(&mutex);
+    for (int i = 0; i < comm->group.n_parts && is_connected; i++) {
+        is_connected = *has_come(&comm->group, &comm->group.parts[i], true);
+    }
+    comm->is_connecting = comm->is_connecting && !is_connected;
+    comm->n_running += is_connected;
+    (void)pthread_mutex_unlock(&mutex);
+    if (is_connected) {
+        enqueue(comm->stream, run_group, &comm->group, sizeof(comm->group));
+    }
+}
+
 int ncclGroupEnd(void)
 {
     plait_nccl_comm_t comm = group.comm;
@@ -331,11 +376,17 @@ int ncclGroupEnd(void)
     depth--;
     if (result == SUCCESS && comm != NULL) {
         (void)pthread_mutex_lock(&mutex);
-        comm->n_running++;
+        for (int i = 0; i < group.n_parts; i++) {
+            *has_come(&group, &group.parts[i], false) = true;
+        }
+        comm->group = group;
+        comm->stream = group_stream;
+        comm->is_connecting = true;
+        comm->since = time(NULL);
         comm->n_late = number_of_environment("PLAIT_FAKE_NCCL_LATE", 0);
-        result = (comm->n_late > 0) ? IN_PROGRESS : SUCCESS;
         (void)pthread_mutex_unlock(&mutex);
-        enqueue(group_stream, run_group, &group, sizeof(group));
+        go_on(comm);
+        result = (comm->n_late > 0 || comm->is_connecting) ? IN_PROGRESS : SUCCESS;
     }
     return result;
 }

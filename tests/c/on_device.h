@@ -64,6 +64,22 @@ static inline void *on_device_slot(const plait_plan_t *plan, int slot,
                             : check_device_alloc(plan->device, plan->slot_bytes[slot]);
 }
 
+/* Where this thread says so, nobody waits for what it executes, and arrays stay until they are dropped. */
+static _Thread_local bool on_device_leaves;
+static void *on_device_left[TEAM_MAX][PLAIT_MAX_SLOTS];
+
+static inline void on_device_drop(int n_ranks)
+{
+    for (int r = 0; r < n_ranks; r++) {
+        check_device_drain(team_devices[r]);
+    }
+    for (int i = 0; i < n_ranks * PLAIT_MAX_SLOTS; i++) {
+        void **left = &on_device_left[i / PLAIT_MAX_SLOTS][i % PLAIT_MAX_SLOTS];
+        check_device_free(team_devices[i / PLAIT_MAX_SLOTS], *left);
+        *left = NULL;
+    }
+}
+
 plait_status_t __real_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                       int64_t run, plait_history_t *history,
                                       const plait_exec_arrays_t *arrays,
@@ -108,6 +124,10 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
                                        .is_beside = arrays->is_beside};
     plait_status_t status =
         __real_plait_exec_plan(plan, end, run, history, &moved, times);
+    if (on_device_leaves) {
+        memcpy(on_device_left[end->rank], there, sizeof(there));
+        return status;
+    }
     check_device_drain(plan->device);
     for (int r = 0; r < TEAM_MAX && status != PLAIT_OK; r++) {
         if (team_devices[r] !=

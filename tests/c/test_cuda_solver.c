@@ -279,6 +279,12 @@ static void check_factor_refusals(const machine_t *m)
                                        .ldc = INT64_C(1) << 31};
     const plait_device_tile_t wrong = {
         .op = PLAIT_TILE_POTRF, .dtype = PLAIT_F64, .m = 4, .n = 4, .ldc = 3};
+    const plait_device_tile_t large = {.op = PLAIT_TILE_HEEVD,
+                                       .dtype = PLAIT_C64,
+                                       .m = 30000,
+                                       .n = 30000,
+                                       .k = 1,
+                                       .ldc = 30000};
     int64_t n_work = 0;
 
     CHECK(m->call->tile(m->device, m->stream, &potrf, NULL) == PLAIT_ERR_INTERNAL &&
@@ -289,6 +295,14 @@ static void check_factor_refusals(const machine_t *m)
     CHECK(m->call->tile_plan(m->device, &wrong, &n_work) == PLAIT_ERR_TRANSPORT &&
               strstr(plait_error_text(), "cuSOLVER: potrf: invalid value (3)") != NULL,
           "%s", plait_error_text());
+    setenv("PLAIT_FAKE_SYEVD_MOST", "25000", 1);
+    CHECK(m->call->tile_plan(m->device, &large, &n_work) == PLAIT_ERR_UNSUPPORTED &&
+              strstr(plait_error_text(), "cuSOLVER 13.0.0: syevd: no 30000 x 30000 "
+                                         "matrix of complex64: the routine has such a "
+                                         "limit") != NULL,
+          "%s", plait_error_text());
+    unsetenv("PLAIT_FAKE_SYEVD_MOST");
+    good(m->call->tile_plan(m->device, &large, &n_work), "without a limit");
 }
 
 /* A toolkit without cuSOLVER: products are there, factorizations a named error while planning. */

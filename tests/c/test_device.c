@@ -2,6 +2,7 @@
  * values as on the host, bytes of copies, and failures of the device at every one of its calls. */
 #include "check.h"
 #include "check_device.h"
+#include "check_device_parts.h"
 #include "coll/coll.h"
 #include "coll_cases.h"
 #include "device/cuda_nccl.h"
@@ -17,6 +18,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Links differ in how bytes travel: each run has another part of dtypes and reductions. */
@@ -552,6 +554,81 @@ static void check_aside(int n_ranks)
     on_device_end(n_ranks);
 }
 
+/* Arrays in virtual memory go as they are, unless one rank opens none of others': then all are copied
+ * first. */
+static void copied_rank(plait_comm_t *comm, void *context)
+{
+    const bool *is_copied = context;
+    const int me = plait_comm_rank(comm);
+    plait_device_t *device = comm->end.caps.device;
+
+    matched_open(comm);
+    const check_device_counts_t before = check_device_counts(device);
+    CHECK(call_alltoall(comm, failing_arrays[0][me], failing_arrays[1][me]) == PLAIT_OK,
+          "%s", plait_error_text());
+    const check_device_counts_t after = check_device_counts(device);
+    const int64_t n_bytes = N_FAILING / plait_comm_size(comm) * 8;
+    const int n_others = plait_comm_size(comm) - 1;
+    check_bytes(me, "across", after.across_bytes - before.across_bytes,
+                n_others * n_bytes * (*is_copied ? 2 : 1));
+}
+
+static void check_virtual(int n_ranks, bool is_copied)
+{
+    team_link = &plait_link_ipc;
+    on_device_begin(n_ranks);
+    for (int r = 0; r < n_ranks; r++) {
+        check_device_refuse(team_devices[r], CHECK_DEVICE_SHOWS_VIRTUAL);
+    }
+    if (is_copied) {
+        check_device_refuse(team_devices[1], CHECK_DEVICE_OPENS_OWN);
+    }
+    team_run(n_ranks, PLAIT_DIRECT_NONE, copied_rank, &is_copied);
+    run_cases(n_ranks);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, matched_aside_rank, NULL);
+    check_failures(n_ranks);
+    on_device_end(n_ranks);
+}
+
+static void run_nap(plait_device_t *device, void *argument)
+{
+    const struct timespec nap = {.tv_nsec = 30000000};
+
+    (void)device;
+    (void)argument;
+    (void)nanosleep(&nap, NULL);
+}
+
+/* A result that nobody waits for: the communicator is no more before it is there. Its arrays are where
+ * none were before, so that no block gives up its place to them, which waits. */
+static void left_rank(plait_comm_t *comm, void *context)
+{
+    enum { N_BEFORE = 1 << 20 };
+    const int me = plait_comm_rank(comm);
+    void **before = context;
+
+    matched_open(comm);
+    before[me] = check_device_alloc(team_devices[me], N_BEFORE);
+    check_device_enqueue(check_device_stream(team_devices[me]), run_nap, "", 1);
+    on_device_leaves = true;
+    CHECK(call_alltoall(comm, failing_arrays[0][me], failing_arrays[1][me]) == PLAIT_OK,
+          "%s", plait_error_text());
+}
+
+static void check_left(const plait_device_link_t *link, int n_ranks)
+{
+    void *before[TEAM_MAX] = {NULL};
+
+    team_link = link;
+    on_device_begin(n_ranks);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, left_rank, before);
+    on_device_drop(n_ranks);
+    for (int r = 0; r < n_ranks; r++) {
+        check_device_free(team_devices[r], before[r]);
+    }
+    on_device_end(n_ranks);
+}
+
 /* What fails in NCCL on all ranks alike has its name; the next operation opens it anew. */
 static void failing_rank(plait_comm_t *comm, void *context)
 {
@@ -621,6 +698,10 @@ int main(void)
     }
     check_nccl(3);
     check_aside(2);
+    check_virtual(3, false);
+    check_virtual(2, true);
+    check_left(&plait_link_ipc, 3);
+    check_left(&plait_link_nccl, 2);
     (void)plait_pool_trim();
     return report("test_device");
 }

@@ -29,6 +29,7 @@ HEADERS = (
 PROTOTYPES = """
 #define PROTOTYPE(_library, _type, _symbol, _arguments) _type _symbol _arguments;
 PLAIT_CUDA_SYMBOL_FOR_EACH(PROTOTYPE)
+PLAIT_CUDA_OPTIONAL_FOR_EACH(PROTOTYPE)
 """
 HANDLES = re.compile(
     r"CU(context|module|function|stream|event)\b|cudaStream_t|nvrtcProgram"
@@ -37,7 +38,10 @@ HANDLES = re.compile(
     r"|plait_(cu_(context|module|function|stream|event)|nvrtc_program|cublas|nccl_comm)_t"
     r"|plait_cusolver(_params|_m[gp](_grid|_matrix)?)?_t"
 )
-WIDE = re.compile(r"size_t|u?int64_t|long long|CUdeviceptr|plait_cu_address_t")
+WIDE = re.compile(
+    r"size_t|u?int64_t|long long|CU(deviceptr|memGenericAllocationHandle)"
+    r"|plait_cu_(address|memory)_t"
+)
 
 
 def folder():
@@ -118,6 +122,7 @@ def test_declarations_are_those_of_the_headers(theirs):
         ("int64_t n, int type, void *a", "int n, int type, void *a", "cusolverDnXpotrf"),
         ("(plait_cublas_t blas, void *work, size_t", "(plait_cublas_t blas, size_t", "cublasSet"),
         ("cuMemAlloc_v2", "cuMemAlloc_v9", "cuMemAlloc_v9"),
+        ("size_t offset, plait_cu_memory_t", "int offset, plait_cu_memory_t", "cuMemMap"),
         ("int64_t column_block, int type", "int column_block, int type", "cusolverMgCreateMatrix"),
         ("void *work[], int64_t n_work", "int64_t n_work, void *work[]", "cusolverMgSyevd"),
     ],
@@ -126,6 +131,44 @@ def test_differences_are_found(theirs, was, planted, found):
     header = (ROOT / "src/device/cuda_load.h").read_text()
     text = re.sub(re.escape(was).replace("\\ ", r"[\s\\]+"), planted, header)
     assert any(name.startswith(found) for name in differences(declared(text), theirs))
+
+
+VIRTUAL = """
+#include <cuda.h>
+#include <stddef.h>
+#define PLACE(_type, _member, _offset) \\
+    _Static_assert(offsetof(_type, _member) == _offset, #_member);
+_Static_assert(sizeof(CUmemAllocationProp) == 32, "size");
+PLACE(CUmemAllocationProp, type, 0)
+PLACE(CUmemAllocationProp, requestedHandleTypes, 4)
+PLACE(CUmemAllocationProp, location.type, 8)
+PLACE(CUmemAllocationProp, location.id, 12)
+PLACE(CUmemAllocationProp, allocFlags, 24)
+_Static_assert(sizeof(CUmemAccessDesc) == 12, "size");
+PLACE(CUmemAccessDesc, location.type, 0)
+PLACE(CUmemAccessDesc, location.id, 4)
+PLACE(CUmemAccessDesc, flags, 8)
+_Static_assert(CU_MEM_ALLOCATION_TYPE_PINNED == 1, "PINNED");
+_Static_assert(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR == 1, "DESCRIPTOR");
+_Static_assert(CU_MEM_LOCATION_TYPE_DEVICE == 1, "DEVICE");
+_Static_assert(CU_MEM_ACCESS_FLAGS_PROT_READWRITE == 3, "READ_WRITE");
+_Static_assert(CU_MEM_ALLOC_GRANULARITY_MINIMUM == 0, "MINIMUM");
+_Static_assert(CUDA_ERROR_INVALID_VALUE == 1, "INVALID_VALUE");
+"""
+
+
+def compiles(text):
+    """Whether a C compiler takes it, with the toolkit's headers."""
+    command = [shutil.which("cc") or "gcc", "-fsyntax-only", f"-I{folder()}", "-x", "c", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True).returncode == 0
+
+
+def test_structures_of_virtual_memory(theirs):
+    """Those that src/device/cuda_virtual.c declares as the ABI has them, and its numbers."""
+    assert compiles(VIRTUAL) and not compiles(VIRTUAL.replace("flags, 8", "flags, 4"))
+    ours = (ROOT / "src/device/cuda_virtual.c").read_text()
+    for number, name in re.findall(r"== (\d), \"([A-Z_]+)\"", VIRTUAL):
+        assert re.search(rf"\b{name} = {number},", ours)
 
 
 @pytest.fixture(scope="module")

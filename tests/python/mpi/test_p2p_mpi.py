@@ -117,6 +117,21 @@ def test_any_source(world):
     assert sorted(seen) == list(range(1, n) if rank == 0 else [])
 
 
+def test_status_of_nobody(world):
+    """MPI 4.0, 3.10: source and tag of a receive from MPI_PROC_NULL, whose values differ."""
+    from mpi4py import MPI
+
+    x = jnp.arange(3)
+    for receive in (
+        lambda s: plait.recv(x, MPI.PROC_NULL, tag=7, status=s),
+        lambda s: plait.sendrecv(x, x, MPI.PROC_NULL, MPI.PROC_NULL, status=s),
+    ):
+        status = MPI.Status()
+        assert np.array_equal(plait.block(receive(status)), x)
+        found = status.Get_source(), status.Get_tag(), status.Get_count(MPI.BYTE)
+        assert found == (MPI.PROC_NULL, MPI.ANY_TAG, 0)
+
+
 def test_trees(world):
     source, dest = ring(world)
 
