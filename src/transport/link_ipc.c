@@ -414,7 +414,7 @@ static plait_status_t prove(proof_t *p)
             (void)snprintf(why, sizeof(why), "%s", plait_error_text());
         }
     }
-    over = can;
+    over = can ? 1 : 0;
     PLAIT_TRY(plait_device_share(p->run, &over, sizeof(over), p->all));
     p->ipc->has_virtual = memchr(p->all, 0, (size_t)p->ipc->n_ranks) == NULL;
     PLAIT_CHECK(found == PLAIT_OK, found, "%s", why);

@@ -223,7 +223,7 @@ static void *memory_of(plait_cu_address_t address)
 }
 
 /* Blocks that there are; the number of one is never another's. */
-enum { MAX_BLOCKS = 256 };
+enum { MAX_BLOCKS = 4096 };
 
 static struct {
     plait_cu_address_t base;
