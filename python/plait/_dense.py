@@ -41,6 +41,16 @@ def power_of_two(x: Any) -> Any:
     return jnp.where((x > 0) & jnp.isfinite(x), found, jnp.ones((), x.dtype))
 
 
+def largest(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """jnp.max of magnitudes, NaN where one is: that of XLA leaves it out of large arrays on CPUs.
+
+    Bits of magnitudes have their order, and those of NaN are above all others.
+    """
+    kind = jnp.dtype(f"int{jnp.finfo(x.dtype).bits}")
+    bits = lax.bitcast_convert_type(x, kind) & np.array(np.iinfo(kind).max, kind)  # without sign
+    return lax.bitcast_convert_type(jnp.max(bits, axis=axis, keepdims=keepdims), x.dtype)
+
+
 def hermitian(a: Matrix) -> Matrix:
     """(a + aᴴ) / 2."""
     return (a + a.adjoint()) * 0.5
