@@ -98,9 +98,11 @@ def operands(
     if len(set(kinds.values())) > 1:
         given = ", ".join(f"{argument} is {kind}" for argument, kind in kinds.items())
         raise TypeError(f"{name}: {given}; expected one dtype, convert with .astype")
-    typed = [jax.typeof(x).sharding.mesh for x in xs.values()]
-    on_one = [_home(x) for x, m in zip(xs.values(), typed, strict=True) if not m.empty]
-    mesh = on_one[0] if mesh is None and on_one else mesh
+    on_one = {
+        argument: _home(x) for argument, x in xs.items() if not jax.typeof(x).sharding.mesh.empty
+    }
+    _check_devices(on_one, name)
+    mesh = next(iter(on_one.values())) if mesh is None and on_one else mesh
     found = {}
     for argument, x in xs.items():
         spec = specs.get(argument)
@@ -108,7 +110,6 @@ def operands(
         shape = (shapes or {}).get(argument, x.shape)
         found[argument] = Operand(x, _mesh.concrete(x, place), shape)
         mesh = _mesh.ALONE if place.mesh is None else found[argument].place.mesh
-    _check_devices({argument: _home(one.x) for argument, one in found.items()}, name)
     return found
 
 
@@ -121,12 +122,12 @@ def _home(x: Any) -> Any:
 
 
 def _check_devices(homes: dict[str, Any], name: str) -> None:
-    """Meshes whose devices are known have the same ones."""
+    """Meshes of one shape have the same devices, where these are known."""
     known = {argument: mesh for argument, mesh in homes.items() if isinstance(mesh, Mesh)}
-    if len(set(known.values())) < 2:
+    if len(set(known.values())) < 2 or len({tuple(m.shape.items()) for m in known.values()}) > 1:
         return
     ids = {argument: [d.id for d in mesh.devices.flat] for argument, mesh in known.items()}
-    if len({frozenset(of_one) for of_one in ids.values()}) > 1:
+    if len({tuple(of_one) for of_one in ids.values()}) > 1:
         given = ", ".join(f"{argument} is on devices {of_one}" for argument, of_one in ids.items())
         raise ValueError(
             f"{name}: {given}; expected the same ones, move an operand with "
@@ -143,9 +144,9 @@ def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
             "with .astype"
         )
     mesh = factor.deal.mesh
+    _check_devices({"a": mesh, "b": _home(b)}, name)
     mesh = _mesh.ALONE if mesh is None else mesh
     x, place = _mesh.locate(b, mesh, spec, f"{name} b", is_any_size=True)
-    _check_devices({"a": mesh, "b": _home(b)}, name)
     return Operand(x, place, (factor.m, *b.shape[1:]))
 
 
