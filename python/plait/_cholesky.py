@@ -1,16 +1,18 @@
 """Cholesky factorizations of global matrices, and what is solved with them."""
 
 import dataclasses
+import functools
 from typing import Any, Literal, overload
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 from plait import _cond, _dense, _dense_args, _dense_cond, _refined
 from plait._dealt import Deal, Matrix
 from plait._dense_args import Lay
 from plait._refined import Refined
 
-NOT_DEFINITE = "cholesky: the leading minor of order {} is not positive definite"
+NOT_DEFINITE = "{}: the leading minor of order {{}} is not positive definite"
 
 
 @jax.tree_util.register_dataclass
@@ -73,7 +75,7 @@ def _logdet(factor: Matrix) -> Array:
 
 
 def _condition(factor: Matrix, *, order: Any) -> Array:
-    return _dense_cond.of_factor("cholesky", order, (factor,))
+    return functools.reduce(jnp.multiply, _dense_cond.of_factor("cholesky", order, (factor,)))
 
 
 def _inverse(factor: Matrix, *, lay: Lay) -> Array:
@@ -87,6 +89,27 @@ def _solution(factor: Matrix, b: Array, *, lay: Lay, deal: Deal) -> Array:
 
 def _solve(f: Cholesky, b: Any, spec: Any, name: str) -> Array:
     return _dense_args.solve(_solution, f._lay, f._factor, (), b, spec, name)
+
+
+def _cholesky(
+    a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape: Any
+) -> Cholesky:
+    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
+    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
+    deal = _dense_args.deal_of(found, block, name)
+    factor, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
+    if check:
+        _dense_args.fail(status, NOT_DEFINITE.format(name))
+    return Cholesky(status, factor, found.lay)
+
+
+def solved(a: Any, b: Any, name: str, *, mesh: Any, spec: Any, shape: Any, **given: Any) -> Array:
+    """The solution, as a public function of this name."""
+    n, _ = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
+    _dense_args.check_rhs(b, n, name, jnp.shape(a)[0])
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, name)
+    f = _cholesky(found["a"].x, mesh=mesh, spec=spec, name=name, shape=shape, **given)
+    return _solve(f, found["b"].x, None, name)
 
 
 @overload
@@ -157,13 +180,7 @@ def cholesky(
     """
     if _refined.is_asked_for(precision, check, "cholesky"):
         return _refined.refined("cholesky", a, block, mesh, spec, shape, "cholesky")
-    data = _dense_args.check_matrix(a, "cholesky", is_square=True, shape=shape)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cholesky", {"a": data})["a"]
-    deal = _dense_args.deal_of(found, block, "cholesky")
-    factor, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
-    if check:
-        _dense_args.fail(status, NOT_DEFINITE)
-    return Cholesky(status, factor, found.lay)
+    return _cholesky(a, block, check, mesh, spec, "cholesky", shape)
 
 
 def potrs(
@@ -190,11 +207,8 @@ def potrs(
         >>> plait.linalg.potrs(jnp.diag(jnp.array([4.0, 16.0])), jnp.ones(2)).tolist()
         [0.25, 0.0625]
     """
-    n, _ = _dense_args.check_matrix(a, "potrs", is_square=True, shape=shape)
-    _dense_args.check_rhs(b, n, "potrs", jax.numpy.shape(a)[0])
-    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "potrs")
     given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
-    return _solve(cholesky(found["a"].x, **given), found["b"].x, None, "potrs")
+    return solved(a, b, "potrs", **given)
 
 
 def potri(
@@ -217,4 +231,4 @@ def potri(
         >>> plait.linalg.potri(jnp.diag(jnp.array([4.0, 16.0]))).tolist()
         [[0.25, 0.0], [0.0, 0.0625]]
     """
-    return cholesky(a, block=block, check=check, mesh=mesh, spec=spec, shape=shape).inv()
+    return _cholesky(a, block, check, mesh, spec, "potri", shape).inv()

@@ -20,13 +20,13 @@ def _by_values(a: Array, *, lay: Lay, deal: Deal) -> Array:
 def _by_estimate(a: Array, *, lay: Lay, deal: Deal, order: Any) -> Array:
     x = _dense_args.deal_in(lay, a, deal)
     factor, rows, status = _dense_lu.lu(x)
-    found = _dense_cond.of_matrix("lu", order, x, (factor, rows))
-    return singular(found, status)
+    return of_norms(*_dense_cond.of_matrix("lu", order, x, (factor, rows)), status)
 
 
-def singular(found: Array, status: Array) -> Array:
-    """Inf for a matrix with a pivot that is zero."""
-    return jnp.where(status == 0, found, jnp.full_like(found, jnp.inf))
+def of_norms(size: Array, of_inverse: Array, status: Array) -> Array:
+    """Inf for a matrix with a pivot that is zero, but NaN for one with NaN."""
+    bad = jnp.where(jnp.isnan(size), size, jnp.full_like(size, jnp.inf))
+    return jnp.where(status == 0, size * of_inverse, bad)
 
 
 def cond(
@@ -44,7 +44,8 @@ def cond(
     ``inf`` it is an estimate from an `lu` factorization, some sixty times cheaper: never too large,
     but for rounding, nearly always exact to some digits, and hardly ever less than a third of what
     is true. ``F.cond(p)`` of a factor that is there already costs a few solutions. A singular
-    matrix has inf.
+    matrix has inf, one with NaN has NaN. Where the smallest singular value is but rounding, ``p=2``
+    is some number beyond 1 / ε, or inf.
 
     ``shape`` is what is data of an array with padding at its tail, which is not read.
 
@@ -60,8 +61,7 @@ def cond(
         >>> round(plait.linalg.cond(a).item(), 5), plait.linalg.cond(a, 1).item()
         (2.0, 2.0)
     """
-    if p not in ORDERS:
-        raise ValueError(f"cond: p is {p!r}; expected 2, 1 or inf")
+    _dense_args.check_choice(p, ORDERS, "p", "2, 1 or inf", "cond")
     is_estimate = p in _dense_cond.ORDERS
     data = _dense_args.check_matrix(a, "cond", is_square=is_estimate, shape=shape)
     if 0 in data:
@@ -75,5 +75,5 @@ def cond(
 
 def check_order(p: Any) -> None:
     """One that a factor has an estimate for."""
-    if p not in _dense_cond.ORDERS:
-        raise ValueError(f"cond: p is {p!r}; expected 1 or inf (plait.linalg.cond has 2)")
+    expected = "1 or inf (plait.linalg.cond has 2)"
+    _dense_args.check_choice(p, _dense_cond.ORDERS, "p", expected, "cond")

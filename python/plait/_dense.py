@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from plait._dealt import Matrix
 from plait._dense_rules import IS_LOWER, gemm, potrf, potri, potrs, trsm
 from plait._dense_solve import SOLVERS, solve
@@ -26,6 +27,28 @@ def no_tangent(x: Any) -> Any:
 def real(x: Any) -> Any:
     """The real part; of real numbers these themselves."""
     return jnp.real(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+
+
+def power_of_two(x: Any) -> Any:
+    """The largest one that is not above x; 1 for 0 and what is not finite. Without derivatives.
+
+    To divide by it rounds nothing.
+    """
+    x, info = lax.stop_gradient(x), jnp.finfo(x.dtype)
+    kind = jnp.dtype(f"int{info.bits}")
+    bits = lax.bitcast_convert_type(jnp.maximum(x, info.tiny), kind)
+    found = lax.bitcast_convert_type(bits & np.array(-1 << info.nmant, kind), x.dtype)
+    return jnp.where((x > 0) & jnp.isfinite(x), found, jnp.ones((), x.dtype))
+
+
+def largest(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """jnp.max of magnitudes, NaN where one is: that of XLA leaves it out of large arrays on CPUs.
+
+    Bits of magnitudes have their order, and those of NaN are above all others.
+    """
+    kind = jnp.dtype(f"int{jnp.finfo(x.dtype).bits}")
+    bits = lax.bitcast_convert_type(x, kind) & np.array(np.iinfo(kind).max, kind)  # without sign
+    return lax.bitcast_convert_type(jnp.max(bits, axis=axis, keepdims=keepdims), x.dtype)
 
 
 def hermitian(a: Matrix) -> Matrix:
@@ -55,6 +78,18 @@ def mirrored(a: Matrix) -> Matrix:
         return jnp.where(rows == columns, (x + y) / 2, jnp.where(rows > columns, x, y))
 
     return a.map(join, a.adjoint())
+
+
+@jax.custom_jvp
+def by_lower(a: Matrix) -> Matrix:
+    """The Hermitian matrix itself, of which the lower triangle is read."""
+    return mirrored(a)
+
+
+@by_lower.defjvp
+def _by_lower_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """As that of a factor: derivatives are symmetrised."""
+    return by_lower(*primals), hermitian(tangents[0])
 
 
 def product(a: Matrix, b: Matrix, trans: int = 0) -> Matrix:

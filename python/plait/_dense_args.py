@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
@@ -97,9 +98,11 @@ def operands(
     if len(set(kinds.values())) > 1:
         given = ", ".join(f"{argument} is {kind}" for argument, kind in kinds.items())
         raise TypeError(f"{name}: {given}; expected one dtype, convert with .astype")
-    typed = [jax.typeof(x).sharding.mesh for x in xs.values()]
-    on_one = [_home(x) for x, m in zip(xs.values(), typed, strict=True) if not m.empty]
-    mesh = on_one[0] if mesh is None and on_one else mesh
+    on_one = {
+        argument: _home(x) for argument, x in xs.items() if not jax.typeof(x).sharding.mesh.empty
+    }
+    _check_devices(on_one, name)
+    mesh = next(iter(on_one.values())) if mesh is None and on_one else mesh
     found = {}
     for argument, x in xs.items():
         spec = specs.get(argument)
@@ -115,7 +118,21 @@ def _home(x: Any) -> Any:
     array = _jax.underlying(x)
     if isinstance(array, jax.core.Tracer):
         return jax.typeof(x).sharding.mesh
-    return getattr(array.sharding, "mesh", None)
+    return getattr(getattr(array, "sharding", None), "mesh", None)  # NumPy's have none
+
+
+def _check_devices(homes: dict[str, Any], name: str) -> None:
+    """Meshes of one shape have the same devices, where these are known."""
+    known = {argument: mesh for argument, mesh in homes.items() if isinstance(mesh, Mesh)}
+    if len(set(known.values())) < 2 or len({tuple(m.shape.items()) for m in known.values()}) > 1:
+        return
+    ids = {argument: [d.id for d in mesh.devices.flat] for argument, mesh in known.items()}
+    if len({tuple(of_one) for of_one in ids.values()}) > 1:
+        given = ", ".join(f"{argument} is on devices {of_one}" for argument, of_one in ids.items())
+        raise ValueError(
+            f"{name}: {given}; expected the same ones, move an operand with "
+            "jax.device_put(x, NamedSharding(mesh, spec))"
+        )
 
 
 def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
@@ -127,18 +144,31 @@ def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
             "with .astype"
         )
     mesh = factor.deal.mesh
+    _check_devices({"a": mesh, "b": _home(b)}, name)
     mesh = _mesh.ALONE if mesh is None else mesh
     x, place = _mesh.locate(b, mesh, spec, f"{name} b", is_any_size=True)
     return Operand(x, place, (factor.m, *b.shape[1:]))
+
+
+def check_choice(value: Any, known: Any, argument: str, expected: str, name: str) -> None:
+    """One of few; an array, which cannot be compared with them, is none."""
+    is_plain = value is None or isinstance(value, int | float | str | np.generic)
+    if not is_plain or value not in known:
+        raise ValueError(f"{name}: {argument} is {value!r}; expected {expected}")
+
+
+def _ndim(x: Any, name: str, argument: str) -> int:
+    """Axes of what is an array, or makes one."""
+    return x.ndim if hasattr(x, "ndim") else _args.as_array(x, name, argument).ndim
 
 
 def check_matrix(
     x: Any, name: str, argument: str = "a", is_square: bool = False, shape: Any = None
 ) -> tuple[int, int]:
     """Two axes, of one extent where that is asked for; what is data, where shape= says it."""
-    if jnp.ndim(x) != 2:
+    if (ndim := _ndim(x, name, argument)) != 2:
         raise ValueError(
-            f"{name}: {argument} has {jnp.ndim(x)} axes; expected a matrix (jax.vmap does batches)"
+            f"{name}: {argument} has {ndim} axes; expected a matrix (jax.vmap does batches)"
         )
     m, n = _mesh.data_of(shape, jnp.shape(x), 0, name)
     if is_square and m != n:
@@ -150,8 +180,8 @@ def check_rhs(
     b: Any, n: int, name: str, room: int | None = None, shape: Any = None
 ) -> tuple[int, ...]:
     """A vector or matrix with n rows, or as many as the array that a is in; what is data."""
-    if jnp.ndim(b) not in (1, 2):
-        raise ValueError(f"{name}: b has {jnp.ndim(b)} axes; expected 1 or 2")
+    if (ndim := _ndim(b, name, "b")) not in (1, 2):
+        raise ValueError(f"{name}: b has {ndim} axes; expected 1 or 2")
     m, *rest = _mesh.data_of(shape, jnp.shape(b), 0, name)
     if m not in (n, n if room is None else room):
         raise ValueError(f"{name}: b has {m} rows, a has {n}")

@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _dealt, _jax
 from plait._dealt import Matrix
+from plait._dense import largest
 from plait._dense_lu import rows
 from plait._dense_rules import ADJOINT, IS_LOWER, IS_UNIT_LOWER, IS_UPPER, NONE, gemm
 from plait._dense_solve import solve
@@ -115,18 +116,17 @@ def _of_factor(kind: str, factor: tuple, order: Any, is_inverse: bool) -> Any:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def of_factor(kind: str, order: Any, factor: tuple) -> Any:
-    """The condition, with an estimate of the matrix' norm, too."""
-    both = (_of_factor(kind, factor, order, is_inverse) for is_inverse in (False, True))
-    return functools.reduce(jnp.multiply, both)
+def of_factor(kind: str, order: Any, factor: tuple) -> tuple:
+    """Estimates of the norms of the matrix and its inverse, whose product is the condition."""
+    return tuple(_of_factor(kind, factor, order, is_inverse) for is_inverse in (False, True))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def of_matrix(kind: str, order: Any, a: Matrix, factor: tuple) -> Any:
-    """The condition, with the matrix' own norm."""
+def of_matrix(kind: str, order: Any, a: Matrix, factor: tuple) -> tuple:
+    """The same, with the matrix' own norm."""
     by_column = a if order == 1 else a.turned()
-    size = jnp.max(by_column.columns(lambda rows, columns, x: jnp.sum(jnp.abs(x), axis=1)))
-    return size * _of_factor(kind, factor, order, is_inverse=True)
+    size = largest(by_column.columns(lambda rows, columns, x: jnp.sum(jnp.abs(x), axis=1)))
+    return size, _of_factor(kind, factor, order, is_inverse=True)
 
 
 @of_factor.defjvp

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from plait import _dealt
 from plait._dealt import Deal, Matrix
-from plait._dense import column_dots, hermitian, no_tangent, real
+from plait._dense import column_dots, hermitian, no_tangent, power_of_two, real
 from plait._dense_rules import ADJOINT, gemm, heevd
 
 MODES = ("nan", "zero", "lorentzian", "check")
@@ -41,16 +41,19 @@ def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
     """F ∘ m."""
 
     def divide(rows: Any, columns: Any, x: Any, w: Any) -> Any:
+        scale = power_of_two(jnp.max(jnp.abs(w), initial=0))
         gap = _gap(rows, columns, w)
         one, zero = jnp.ones((), gap.dtype), jnp.zeros((), gap.dtype)
         is_zero = (rows == columns) | (columns >= w.shape[0])
-        if mode == "lorentzian":
-            width = jnp.sqrt(jnp.finfo(w.dtype).eps) * jnp.max(jnp.abs(w), initial=0)
+        if mode == "lorentzian":  # squares of what is not scaled may leave the range
+            gap, most = gap / scale, jnp.max(jnp.abs(w), initial=0) / scale
+            width = jnp.sqrt(jnp.finfo(w.dtype).eps) * most
             factor = gap / (gap * gap + width * width + jnp.finfo(w.dtype).tiny)
         else:
             is_zero |= _is_cluster(rows, columns, w) if mode != "nan" else False
-            factor = one / jnp.where(is_zero, one, gap)
-        return x * jnp.where(is_zero, zero, factor).astype(x.dtype)
+            factor, scale = one / jnp.where(is_zero, one, gap), one
+        # by scale here: XLA makes one division of two that follow each other
+        return x * (jnp.where(is_zero, zero, factor) / scale).astype(x.dtype)
 
     return m.map(divide, whole=(w,))
 

@@ -201,24 +201,24 @@ def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
     da_v = gemm(da, v)
     p = gemm(u, da_v, trans=ADJOINT)
 
-    def values(rows: Any, columns: Any, s: Any) -> tuple:
-        return s[rows], s[jnp.minimum(columns, s.shape[0] - 1)]
-
-    def factor(rows: Any, columns: Any, s: Any) -> Any:
-        first, second = values(rows, columns, s)
-        gap = (second - first) * (second + first)
-        is_zero = gap == 0
-        return jnp.where(is_zero, 0, 1 / jnp.where(is_zero, 1, gap))
+    def weights(rows: Any, columns: Any, s: Any) -> tuple:
+        """F s_j and F s_i, by quotients of numbers of one size: squares may leave the range."""
+        first, second = s[rows], s[jnp.minimum(columns, s.shape[0] - 1)]
+        gap, both = second - first, second + first
+        is_zero = (gap == 0) | (both == 0)
+        gap, both = jnp.where(is_zero, 1, gap), jnp.where(is_zero, 1, both)
+        found = (jnp.where(is_zero, 0, x / both) / gap for x in (second, first))
+        return tuple(x.astype(a.dtype) for x in found)
 
     def of_u(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
-        first, second = (z.astype(x.dtype) for z in values(rows, columns, s))
-        both = factor(rows, columns, s).astype(x.dtype) * (x * second + y * first)
-        phase = (x - y) / 2 / jnp.where(second == 0, 1, second)
-        return jnp.where(rows == columns, phase, both)
+        first, second = weights(rows, columns, s)
+        value = s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+        phase = (x - y) / 2 / jnp.where(value == 0, 1, value)
+        return jnp.where(rows == columns, phase, x * first + y * second)
 
     def of_v(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
-        first, second = (z.astype(x.dtype) for z in values(rows, columns, s))
-        return factor(rows, columns, s).astype(x.dtype) * (x * first + y * second)
+        first, second = weights(rows, columns, s)
+        return x * second + y * first
 
     other = p.adjoint()
     du = gemm(u, p.map(of_u, other, whole=(s,)))

@@ -11,7 +11,7 @@ from plait._dealt import Deal, Matrix
 from plait._dense_args import Lay
 from plait._refined import Refined
 
-SINGULAR = "{}: the matrix is singular, pivot {{}} is zero"
+SINGULAR = "{}: the matrix is singular, pivot {{}} is zero or not finite"
 
 
 @jax.tree_util.register_dataclass
@@ -20,7 +20,8 @@ class LU:
     """A square matrix by its factors, which stay on all devices; a[order] = l u.
 
     A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
-    are those with respect to the matrix. status: 0, or the order of the first pivot that is zero.
+    are those with respect to the matrix. status: 0, or the order of the first pivot that is zero
+    or not finite; then results say nothing, also those that are finite.
     """
 
     status: Array
@@ -88,7 +89,7 @@ def _parts(factor: Matrix, order: Array, *, lay: Lay) -> tuple[Array, Array]:
 
 
 def _condition(factor: Matrix, order_of: Array, status: Array, *, order: Any) -> Array:
-    return _cond.singular(_dense_cond.of_factor("lu", order, (factor, order_of)), status)
+    return _cond.of_norms(*_dense_cond.of_factor("lu", order, (factor, order_of)), status)
 
 
 def _inverse(factor: Matrix, order: Array, *, lay: Lay) -> Array:
@@ -112,6 +113,15 @@ def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape:
     if check:
         _dense_args.fail(status, SINGULAR.format(name))
     return LU(status, order, factor, found.lay)
+
+
+def solved(a: Any, b: Any, name: str, *, mesh: Any, spec: Any, shape: Any, **given: Any) -> Array:
+    """The solution, as a public function of this name."""
+    n, _ = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
+    _dense_args.check_rhs(b, n, name, jnp.shape(a)[0])
+    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, name)
+    f = _lu(found["a"].x, mesh=mesh, spec=spec, name=name, shape=shape, **given)
+    return _solve(f, found["b"].x, None, name)
 
 
 @overload
@@ -154,8 +164,8 @@ def lu(
 
     The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, ``cond()``, the
     factors ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first
-    pivot that is zero; with ``check=True`` that raises. It stays dealt out to all devices, in
-    blocks of ``block`` columns, also as a result of a jitted function.
+    pivot that is zero or not finite; with ``check=True`` that raises. It stays dealt out to all
+    devices, in blocks of ``block`` columns, also as a result of a jitted function.
 
     With ``precision='single'`` the factorization is one in single precision: faster for large
     matrices. The result has ``solve(b)`` alone, whose solutions are refined to the backward
@@ -205,11 +215,8 @@ def lu_solve(
         >>> plait.linalg.lu_solve(jnp.array([[0.0, 2.0], [4.0, 0.0]]), jnp.ones(2)).tolist()
         [0.25, 0.5]
     """
-    n, _ = _dense_args.check_matrix(a, "lu_solve", is_square=True, shape=shape)
-    _dense_args.check_rhs(b, n, "lu_solve", jnp.shape(a)[0])
-    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lu_solve")
-    f = _lu(found["a"].x, block, check, mesh, spec, "lu_solve", shape)
-    return _solve(f, found["b"].x, None, "lu_solve")
+    given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
+    return solved(a, b, "lu_solve", **given)
 
 
 def inv(

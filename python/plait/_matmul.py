@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from plait import _dense_args, _dense_rules, _mesh, _redist
+from plait import _dense, _dense_args, _dense_rules, _mesh, _redist
 from plait._dealt import Deal
 from plait._dense_args import Lay
 
@@ -70,8 +70,8 @@ def _norm(x: Array, order: Any, place: _mesh.Place) -> Array:
         axis = 0 if order == 1 else 1
         sums = _redist.reduced(jnp.sum, size, place, (axis,))
         rest = _mesh.Place(place.mesh, (place.spec[1 - axis],))
-        return _redist.reduced(jnp.max, sums, rest, (0,))
-    most = _redist.reduced(jnp.max, size, place, (0, 1))
+        return _redist.reduced(_dense.largest, sums, rest, (0,))
+    most = _redist.reduced(_dense.largest, size, place, (0, 1))
     if order == "max":
         return most
     scale = jnp.where((most > 0) & jnp.isfinite(most), most, jnp.ones((), most.dtype))
@@ -111,8 +111,7 @@ def matrix_norm(
         [5.0, 4.0]
     """
     data = _dense_args.check_matrix(a, "matrix_norm", shape=shape)
-    if ord not in ORDERS:
-        raise ValueError(f"matrix_norm: ord is {ord!r}; expected 'fro', 1, inf or 'max'")
+    _dense_args.check_choice(ord, ORDERS, "ord", "'fro', 1, inf or 'max'", "matrix_norm")
     if 0 in data:
         raise ValueError(f"matrix_norm: a is {' x '.join(map(str, data))}; expected elements")
     found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "matrix_norm")["a"]

@@ -4,13 +4,12 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_refine, _refined
-from plait._cholesky import potrs
+from plait import _cholesky, _dense_args, _dense_refine, _lu, _refined
 from plait._dealt import Deal
 from plait._dense_args import Lay
-from plait._lu import lu_solve
 
 KINDS = {"general": "lu", "positive": "cholesky"}
+SOLVED = {"general": _lu.solved, "positive": _cholesky.solved}
 
 
 def _by_refinement(
@@ -60,11 +59,10 @@ def solve(
         >>> plait.linalg.solve(jnp.array([[0.0, 2.0], [4.0, 0.0]]), jnp.ones(2)).tolist()
         [0.25, 0.5]
     """
-    if assume not in KINDS:
-        raise ValueError(f"solve: assume is {assume!r}; expected 'general' or 'positive'")
+    _dense_args.check_choice(assume, KINDS, "assume", "'general' or 'positive'", "solve")
     if not (_refined.is_asked_for(precision, check, "solve") or refine):
         given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
-        return (lu_solve if assume == "general" else potrs)(a, b, **given)
+        return SOLVED[assume](a, b, "solve", **given)
     if check:
         raise ValueError("solve: check with refine; a factor in single precision says nothing")
     n, _ = _dense_args.check_matrix(a, "solve", is_square=True, shape=shape)

@@ -8,7 +8,7 @@ import numpy as np
 import oracle
 import plait
 import pytest
-from jax.sharding import AxisType
+from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
 
 SIZES = (1, 2, 3, 7, 8, 9, 33, 100, 257)
@@ -130,6 +130,37 @@ def test_bad_input():
         f.solve(np.zeros(3, "float32"))
     with pytest.raises(TypeError, match="potrs: a is float64, b is complex128"):
         plait.linalg.potrs(np.eye(3), np.zeros(3, "complex128"))
+    for bad, what in ((None, "None"), ("abc", "str"), ([[1.0], [0.0, 1.0]], "list")):
+        with pytest.raises(TypeError, match=f"cholesky: a is {what}; expected an array"):
+            plait.linalg.cholesky(bad)
+        with pytest.raises(TypeError, match=f"solve: b is {what}; expected an array"):
+            plait.linalg.solve(np.eye(3), bad)
+
+
+def test_failures_name_the_function():
+    failure = "the leading minor of order 1 is not positive definite"
+    for name in ("cholesky", "potri"):
+        with pytest.raises(plait.LinAlgError, match=f"^{name}: {failure}"):
+            getattr(plait.linalg, name)(-np.eye(3), check=True)
+    with pytest.raises(plait.LinAlgError, match=f"^potrs: {failure}"):
+        plait.linalg.potrs(-np.eye(3), np.ones(3), check=True)
+    with pytest.raises(plait.LinAlgError, match=f"^solve: {failure}"):
+        plait.linalg.solve(-np.eye(3), np.ones(3), assume="positive", check=True)
+
+
+def test_operands_on_other_devices():
+    one, four = meshes.make((2,)), meshes.make((4,))
+    other = Mesh(four.devices[2:], one.axis_names, axis_types=one.axis_types)
+    a, b = meshes.put(np.eye(4), one, P("a")), meshes.put(np.ones(4), other, P("a"))
+    pair = r"a is on devices \[0, 1\], b is on devices \[2, 3\]; expected the same"
+    for refine in (False, True):
+        with pytest.raises(ValueError, match="solve: " + pair):
+            plait.linalg.solve(a, b, refine=refine)
+    with pytest.raises(ValueError, match="matmul: " + pair):
+        plait.linalg.matmul(a, b)
+    for f in (plait.linalg.lu(a), plait.linalg.cholesky(a, precision="single")):
+        with pytest.raises(ValueError, match="solve: " + pair):
+            f.solve(b)
 
 
 # ---- derivatives ---------------------------------------------------------------------------------

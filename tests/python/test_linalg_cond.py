@@ -68,6 +68,14 @@ def test_singular_and_not_finite():
     assert plait.linalg.cond(x, 1, block=2) == f.cond(np.inf) == np.inf
     assert np.isnan(plait.linalg.cholesky(x, block=2).cond())
     assert plait.linalg.cond(meshes.put(0 * a, mesh)) == np.inf
+    for k in (n, 132):
+        bad = np.eye(k)
+        bad[k - 1, 3] = np.nan
+        y = meshes.put(bad, mesh)
+        for p in (1, np.inf):
+            assert np.isnan(plait.linalg.cond(y, p)) and np.isnan(plait.linalg.lu(y).cond(p))
+        bad[k - 1, 3] = np.inf
+        assert plait.linalg.cond(meshes.put(bad, mesh), 1) == np.inf == np.linalg.cond(bad, 1)
     several = np.stack([np.diag(np.arange(1.0, n + 1) * i) for i in (1, 2, 0)])
     many = jax.vmap(lambda a: plait.linalg.cond(a, 1, mesh=mesh, spec=P(), block=2))
     got = plait.jit(many)(meshes.put(several, mesh))
@@ -92,6 +100,8 @@ def test_bad_input():
         jax.grad(lambda a: plait.linalg.cholesky(a).cond())(a)
     with pytest.raises(ValueError, match="cond: p is 'nuc'; expected 2, 1 or inf"):
         plait.linalg.cond(a, "nuc")
+    with pytest.raises(ValueError, match=r"cond: p is array\(\[1, 2\]\); expected 2, 1 or inf"):
+        plait.linalg.cond(a, np.array([1, 2]))
     with pytest.raises(ValueError, match="cond: p is 2; expected 1 or inf"):
         plait.linalg.lu(a).cond(2)
     with pytest.raises(ValueError, match="cond: a is 2 x 3; expected a square matrix"):

@@ -64,6 +64,72 @@ def test_factor_in_single_precision(make, dtype, shape):
         matrices.check_solution(a, solve(f, meshes.put(b, mesh)), b, cond)
 
 
+@pytest.mark.parametrize(
+    "make, dtype", [(plait.linalg.cholesky, "float64"), (plait.linalg.lu, "complex128")]
+)
+def test_refinement_of_columns_of_any_size(make, dtype):
+    """Squares of some leave the exponents' range; each column is as good as it is alone."""
+    n, mesh = 30, meshes.make((4,))
+    a, b = matrices.definite(n, dtype, 1e4), meshes.random((n, 6), dtype, 1)
+    sizes = np.array([1.0, 1e-60, 1e200, 1e-250, 0.0, 1e-8])
+
+    def factor(a):
+        return make(a, precision="single", block=4, mesh=mesh, spec=P())
+
+    program, solve = jax.jit(factor), jax.jit(lambda f, b: f.solve(b, spec=P()))
+    each = jax.jit(lambda f, b: jax.vmap(lambda c: f.solve(c, spec=P()), 1, 1)(b))
+    for scale in (1.0, 1e160, 1e-160, 1e300, 1e-300):
+        f = program(meshes.put(a * scale, mesh))
+        logs = np.log10(np.where(sizes == 0, 1, sizes)) - np.log10(scale)
+        given = np.where(np.abs(logs) < 290, sizes, 0)  # those that have a solution
+        for solution in (solve, each):
+            x = np.asarray(solution(f, meshes.put(b * given, mesh)))
+            for i, size in enumerate(given):
+                y = x[:, i] * scale / size if size and scale < 1 else x[:, i] / (size or 1) * scale
+                matrices.check_solution(a, y, b[:, i] * (size > 0), (scale, size))
+
+
+def test_refinement_reads_one_triangle():
+    n, mesh = 12, meshes.make((4,))
+    a, b = matrices.definite(n, "complex128", 1e4), meshes.random((n,), "complex128", 1)
+    low = np.tril(a) + np.triu(np.full((n, n), np.nan), 1)
+    given = {"block": 2, "mesh": mesh, "spec": P()}
+
+    def by_factor(a):
+        return plait.linalg.cholesky(a, precision="single", **given).solve(b, spec=P())
+
+    def at_once(a):
+        return plait.linalg.solve(a, b, assume="positive", refine=True, **given)
+
+    def in_double(a):
+        return plait.linalg.cholesky(a, **given).solve(b, spec=P())
+
+    def slope(solution):
+        return jax.grad(lambda a: jnp.sum(jnp.abs(solution(a)) ** 2))(meshes.put(low, mesh))
+
+    want = np.asarray(slope(in_double))
+    for solution in (by_factor, at_once):
+        matrices.check_solution(a, solution(meshes.put(low, mesh)), b)
+        assert np.allclose(slope(solution), want, rtol=1e-8, atol=1e-8 * np.abs(want).max())
+
+
+def test_gradient_of_a_general_complex_matrix():
+    """The scale of single precision, the largest magnitude, has none."""
+    n, mesh = 12, meshes.make((4,))
+    b, c = (meshes.random((n,), "complex128", i) for i in (1, 2))
+
+    def loss(a):
+        x = plait.linalg.solve(a, b, refine=True, block=2, mesh=mesh, spec=P())
+        return jnp.sum((x * c).real)
+
+    program = jax.jit(jax.grad(loss))
+    for seed in range(4):
+        a = meshes.random((n, n), "complex128", seed)
+        slope = -np.outer(oracle.solve(a.T, c), oracle.solve(a, b))
+        got = program(meshes.put(a, mesh))
+        assert np.allclose(got, slope, rtol=1e-8, atol=1e-8 * np.abs(slope).max())
+
+
 def test_gradient_by_a_factor_in_single_precision():
     n, mesh = 12, meshes.make((4,))
     a, b = matrices.definite(n, cond=1e3), meshes.random((n,), seed=1)
@@ -90,9 +156,10 @@ def test_batch_of_factors_in_single_precision():
         matrices.check_solution(a[i], x[i], b, i)
 
 
-def test_without_refinement():
+def test_without_refinement_or_elements():
     a, b = matrices.definite(9), meshes.random((9,))
     for assume in ("general", "positive"):
+        assert plait.linalg.solve(a[:0, :0], a[:0], assume=assume, refine=True).shape == (0, 9)
         x = plait.linalg.solve(matrices.put(a, (4,)), b, assume=assume)
         matrices.check_solution(a, x, b)
 

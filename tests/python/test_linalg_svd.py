@@ -104,6 +104,29 @@ def test_gradients(dtype, shape, size):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
 
 
+@pytest.mark.parametrize("dtype, scale", [("float64", 1e200), ("complex128", 1e-200)])
+@pytest.mark.parametrize("mode", [None, "lorentzian"])
+def test_gradients_of_vectors_at_any_scale(dtype, scale, mode):
+    """Vectors of c a are those of a: squares of its values are not in the range of numbers."""
+    n, mesh = 6, meshes.make((4,))
+    a, c = meshes.random((n, n), dtype), meshes.random((n, n), dtype, 1)
+    a = a if mode is None else matrices.definite(n, dtype, 30)
+    given = {"mesh": mesh, "spec": jax.P(), "block": 2}
+
+    def loss(a):
+        if mode is None:
+            u, _, vh = plait.linalg.svd(a, **given)
+        else:
+            u = plait.linalg.eigh(a, degenerate=mode, **given).eigenvectors
+            vh = u.conj().T
+        return jnp.sum((u[:, :2] @ vh[:2] * c).real)
+
+    slope = jax.jit(jax.grad(loss))
+    want = np.asarray(slope(meshes.put(a, mesh)))
+    got = np.asarray(slope(meshes.put(a * scale, mesh))) * scale
+    assert np.allclose(got, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+
+
 def test_gradients_of_equal_singular_values():
     """The sum is the nuclear norm, whose gradient is that of the polar decomposition's u."""
     q, mesh = matrices.orthogonal(8)[:, :4] * 3, meshes.make((4,))
