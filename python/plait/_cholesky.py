@@ -99,7 +99,7 @@ def _cholesky(
     deal = _dense_args.deal_of(found, block, name)
     factor, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
     if check:
-        _dense_args.fail(status, NOT_DEFINITE.format(name))
+        factor = _dense_args.guarded(factor, status, NOT_DEFINITE.format(name), deal.mesh)
     return Cholesky(status, factor, found.lay)
 
 

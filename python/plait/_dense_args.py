@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
@@ -296,6 +297,37 @@ def fail(status: Any, text: str) -> None:
         jax.debug.callback(functools.partial(_judge, text=named), status)
     else:
         _judge(np.asarray(status.addressable_data(0)), text=text)
+
+
+def guarded(x: Any, status: Any, text: str, mesh: Any) -> Any:
+    """x, after `fail`: in a program no device goes on with it where the status says failure.
+
+    The callback of `fail` ends the program on one device, whose peers would wait for it in what
+    comes next. So each of them asks by itself before it has x.
+    """
+    fail(status, text)
+    if not isinstance(status, jax.core.Tracer) or mesh is None or mesh.size == 1:
+        return x
+    whole = P()
+    ask = jax.shard_map(
+        functools.partial(_zero_if_good, text="plait.LinAlgError: " + text),
+        mesh=mesh,
+        in_specs=whole,
+        out_specs=whole,
+        check_vma=False,
+    )
+    zero = ask(status)
+    return jax.tree.map(lambda v: jnp.where(jnp.any(zero != 0), jnp.zeros_like(v), v), x)
+
+
+def _zero_if_good(status: Any, text: str) -> Any:
+    like = jax.ShapeDtypeStruct(status.shape, jnp.int32)
+
+    def ask(found: Any) -> Any:
+        _judge(found, text)
+        return np.zeros(np.shape(found), np.int32)
+
+    return jax.pure_callback(ask, like, status, vmap_method="expand_dims")
 
 
 def _judge(status: Any, text: str) -> None:

@@ -111,7 +111,8 @@ def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape:
     deal = _dense_args.deal_of(found, block, name)
     factor, order, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
     if check:
-        _dense_args.fail(status, SINGULAR.format(name))
+        text = SINGULAR.format(name)
+        factor = _dense_args.guarded(factor, status, text, deal.mesh)
     return LU(status, order, factor, found.lay)
 
 

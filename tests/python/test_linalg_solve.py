@@ -180,3 +180,32 @@ def test_bad_input():
     assert np.array_equal(x, a / 2)
     with pytest.raises(TypeError, match="solve: refine of float32; expected float64"):
         plait.linalg.solve(a.astype("float32"), a.astype("float32"), refine=True)
+
+
+FAILS_ON_ALL = """
+import jax, jax.numpy as jnp, plait
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+jax.config.update("jax_num_cpu_devices", 4)
+mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Auto,))
+a = jax.device_put(jnp.zeros((64, 64)), NamedSharding(mesh, P("x")))
+given = {"mesh": mesh, "spec": P("x"), "check": True}
+for f in (
+    lambda a: plait.linalg.lu(a, **given).inv(),
+    lambda a: plait.linalg.cholesky(a, **given).logdet(),
+    lambda a: plait.linalg.solve(a, jnp.ones(64), **given),
+):
+    try:
+        plait.block(plait.jit(f)(a))
+        print("nothing raised")
+    except plait.LinAlgError as error:
+        print("raised", error)
+"""
+
+
+def test_no_device_waits_for_one_that_found_a_failure():
+    """What comes after a check needs all devices: each of them must know that there is nothing."""
+    env = os.environ | {"PLAIT_TIMEOUT": "0", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", FAILS_ON_ALL], env=env, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.count("raised") == 3 and "nothing" not in done.stdout, done.stdout
