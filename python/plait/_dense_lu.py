@@ -29,7 +29,7 @@ from plait._dense_solve import SOLVERS, solve
 
 @jax.custom_jvp
 def lu(a: Matrix) -> tuple[Matrix, Any, Any]:
-    """Stands for a; the order of its rows; 0 or the order of the first pivot that is zero."""
+    """Stands for a; the order of its rows; 0 or the order of a first bad pivot."""
     factor, pivots, info = getrf(a)
     return factor, lax.linalg.lu_pivots_to_permutation(pivots, a.m), info
 

@@ -20,7 +20,8 @@ class LU:
     """A square matrix by its factors, which stay on all devices; a[order] = l u.
 
     A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
-    are those with respect to the matrix. status: 0, or the order of the first pivot that is zero.
+    are those with respect to the matrix. status: 0, or the order of the first pivot that is zero
+    or not finite; then results say nothing, also those that are finite.
     """
 
     status: Array
@@ -163,8 +164,8 @@ def lu(
 
     The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, ``cond()``, the
     factors ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first
-    pivot that is zero; with ``check=True`` that raises. It stays dealt out to all devices, in
-    blocks of ``block`` columns, also as a result of a jitted function.
+    pivot that is zero or not finite; with ``check=True`` that raises. It stays dealt out to all
+    devices, in blocks of ``block`` columns, also as a result of a jitted function.
 
     With ``precision='single'`` the factorization is one in single precision: faster for large
     matrices. The result has ``solve(b)`` alone, whose solutions are refined to the backward

@@ -103,7 +103,8 @@ def polar(
 ) -> Polar:
     """Factor a matrix that is distributed over a mesh into u with orthonormal columns and h ≥ 0.
 
-    u is the nearest matrix with orthonormal columns. Both are split as ``a``, along the axes whose
+    u is the nearest matrix with orthonormal columns; where singular values of ``a`` are below ε of
+    the largest, its columns are short, or zero. Both are split as ``a``, along the axes whose
     extents the mesh divides. A matrix of far more rows than columns is factored by rows first, as
     in `qr`, unless ``block`` says in which blocks columns are dealt out.
 
