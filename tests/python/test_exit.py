@@ -143,7 +143,7 @@ def test_a_program_that_finalizes_mpi_itself(end, code, said, tmp_path):
 
 
 def test_peers_are_told_the_exception_and_not_what_jax_notes_of_it(tmp_path):
-    """JAX adds a note to what is raised through it, which is the last line of what Python prints."""
+    """JAX adds a note to what is raised through it: the last line of what Python prints."""
     pytest.importorskip("mpi4py")
     program = tmp_path / "program.py"
     program.write_text(

@@ -1,5 +1,9 @@
 """plait.linalg.solve: mixed precision with refinement."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import matrices
