@@ -297,7 +297,7 @@ class Trial:
             return jnp.cos(jax.lax.broadcasted_iota(real, dims, 0)).astype(dtype)
 
         given = {"layout": self.layout, "mesh": self.mesh, "spec": spec}
-        if self.is_padded or op == "pirfft3d":
+        if self.is_padded or op in ("prfft3d", "pirfft3d"):  # halved axes may be padded
             given["shape"] = self.problem.shape
         function = functools.partial(getattr(_fft, op), **given)
         return (

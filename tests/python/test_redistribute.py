@@ -68,9 +68,9 @@ def test_dtypes_that_there_are_not(dtype):
     calls = [
         (lambda v: plait.redistribute(v, P(None, "a"), mesh=mesh), "redistribute: x"),
         (lambda v: plait.sum(v, mesh=mesh), "sum: x"),
-        (lambda v: plait.halo.pad(v, 1, mesh=mesh), "halo.pad: x"),
-        (lambda v: plait.halo.exchange(v, 0, mesh=mesh), "halo.exchange: x"),
-        (lambda v: plait.halo.fold(v, 0, mesh=mesh), "halo.fold:"),
+        (lambda v: plait.halo.pad(v, 1, mesh=mesh, spec=P("a")), "halo.pad: x"),
+        (lambda v: plait.halo.exchange(v, 0, mesh=mesh, spec=P("a")), "halo.exchange: x"),
+        (lambda v: plait.halo.fold(v, 0, mesh=mesh, spec=P("a")), "halo.fold:"),
     ]
     if dtype != "int4":  # integers become floating
         calls += [
