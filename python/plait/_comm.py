@@ -119,10 +119,12 @@ def _alone_with(key: Any) -> Iterator[None]:
     """
     with _making:
         lock = _locks.setdefault(key, threading.Lock())
-    with lock:
-        yield
-    with _making:
-        _locks.pop(key, None)
+    try:
+        with lock:
+            yield
+    finally:
+        with _making:
+            _locks.pop(key, None)
 
 
 _worlds: list[Comm] = []

@@ -105,14 +105,6 @@ static PLAIT_ALWAYS_INLINE void gather_plane(const plane_t *plane, const char *s
 }
 
 /* One set of kernels per size. */
-#define SIZE_FOR_EACH(_row) \
-    _row(1)                 \
-    _row(2)                 \
-    _row(4)                 \
-    _row(8)                 \
-    _row(16)                \
-    _row(32)
-
 #define SIZE_KERNELS(_k)                                                            \
     static void copy_plane_exact_##_k(const plane_t *plane, const char *src,        \
                                       char *dst)                                    \
@@ -128,7 +120,7 @@ static PLAIT_ALWAYS_INLINE void gather_plane(const plane_t *plane, const char *s
     {                                                                               \
         gather_plane(plane, src, dst, _k);                                          \
     }
-SIZE_FOR_EACH(SIZE_KERNELS)
+PLAIT_GATHER_FOR_EACH(SIZE_KERNELS)
 
 typedef struct {
     int64_t row_bytes;
@@ -139,7 +131,7 @@ typedef struct {
 
 #define SIZE_ROW(_k) \
     {_k, copy_plane_exact_##_k, copy_plane_above_##_k, gather_plane_##_k},
-static const size_row_t sizes[] = {SIZE_FOR_EACH(SIZE_ROW)};
+static const size_row_t sizes[] = {PLAIT_GATHER_FOR_EACH(SIZE_ROW)};
 
 static copy_plane_fn_t find_plane_fn(const plane_t *plane)
 {

@@ -10,6 +10,15 @@
 
 #define PLAIT_ALWAYS_INLINE inline __attribute__((always_inline))
 
+/* The sizes, for who makes a kernel of each. */
+#define PLAIT_GATHER_FOR_EACH(_row) \
+    _row(1)                         \
+    _row(2)                         \
+    _row(4)                         \
+    _row(8)                         \
+    _row(16)                        \
+    _row(32)
+
 #if defined(__SSE2__)
 static PLAIT_ALWAYS_INLINE int64_t plait_load_8(const char *p)
 {

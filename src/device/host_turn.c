@@ -329,14 +329,6 @@ static PLAIT_ALWAYS_INLINE void turn_all(const plait_host_turn_t *turn, const ch
 }
 
 /* One set of kernels per size. Elements that straddle lines of dst cannot be streamed. */
-#define SIZE_FOR_EACH(_row) \
-    _row(1)                 \
-    _row(2)                 \
-    _row(4)                 \
-    _row(8)                 \
-    _row(16)                \
-    _row(32)
-
 #define SIZE_KERNEL(_k)                                                              \
     static void turn_##_k(const plait_host_turn_t *turn, const char *src, char *dst) \
     {                                                                                \
@@ -347,7 +339,7 @@ static PLAIT_ALWAYS_INLINE void turn_all(const plait_host_turn_t *turn, const ch
             turn_all(turn, src, dst, _k, false);                                     \
         }                                                                            \
     }
-SIZE_FOR_EACH(SIZE_KERNEL)
+PLAIT_GATHER_FOR_EACH(SIZE_KERNEL)
 
 void plait_host_turn(const plait_host_turn_t *turn, const char *src, char *dst)
 {
@@ -356,7 +348,7 @@ void plait_host_turn(const plait_host_turn_t *turn, const char *src, char *dst)
         turn_##_k(turn, src, dst); \
         break;
     switch (turn->n_bytes) {
-        SIZE_FOR_EACH(SIZE_CASE)
+        PLAIT_GATHER_FOR_EACH(SIZE_CASE)
     default:
         break;
     }

@@ -466,12 +466,6 @@ done:
     return status;
 }
 
-static plait_status_t find_node(plait_mpi_link_t *link, int *size_p, int *first_p)
-{
-    return CALL_OPENLY(
-        link, link->mpi->comm_node(link->control, link->rank, size_p, first_p));
-}
-
 /* Who the others are; agrees on the id by the way. */
 static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
 {
@@ -479,7 +473,8 @@ static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
     int node_size = 0;
     int node_first = 0;
 
-    PLAIT_TRY(find_node(link, &node_size, &node_first));
+    PLAIT_TRY(CALL_OPENLY(link, link->mpi->comm_node(link->control, link->rank,
+                                                     &node_size, &node_first)));
     plait_node_expose();
     fill_card(link, *id_p, node_size, node_first);
     if (*id_p == PLAIT_NUMBER_NEW) {

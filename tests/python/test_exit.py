@@ -113,6 +113,28 @@ def test_forked_child_is_refused():
     assert code == 0 and "forked" in text, text
 
 
+def run_on_two(program, folder):
+    """The same on two ranks of `plait run`, as a program of `python -m mpi4py`."""
+    pytest.importorskip("mpi4py")
+    path = folder / "program.py"
+    path.write_text(START + program)
+    env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py"]
+    done = subprocess.run(
+        [*command, str(path)], env=env, capture_output=True, text=True, timeout=100
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+RAISES_IN_JAX = """
+comm = plait.Comm()
+plait.barrier()
+if comm.rank == 1:
+    jax.jit(lambda x: x @ jnp.ones(3))(jnp.ones(4))
+plait.block(plait.allreduce(jnp.ones(4), plait.SUM))
+"""
+
+
 AFTER_FINALIZE = """
 from mpi4py import MPI
 assert plait.allreduce(jnp.ones(4), plait.SUM)[0] == MPI.COMM_WORLD.size
@@ -129,33 +151,12 @@ MPI.Finalize()
     ],
 )
 def test_a_program_that_finalizes_mpi_itself(end, code, said, tmp_path):
-    pytest.importorskip("mpi4py")
-    program = tmp_path / "program.py"
-    program.write_text(START + AFTER_FINALIZE + end)
-    env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py"]
-    done = subprocess.run(
-        [*command, str(program)], env=env, capture_output=True, text=True, timeout=100
-    )
-    text = done.stdout + done.stderr
-    assert done.returncode == code, text
+    found, text = run_on_two(AFTER_FINALIZE + end, tmp_path)
+    assert found == code, text
     assert said in text and "after finalizing" not in text
 
 
 def test_peers_are_told_the_exception_and_not_what_jax_notes_of_it(tmp_path):
     """JAX adds a note to what is raised through it: the last line of what Python prints."""
-    pytest.importorskip("mpi4py")
-    program = tmp_path / "program.py"
-    program.write_text(
-        START
-        + "comm = plait.Comm()\nplait.barrier()\n"
-        + "if comm.rank == 1:\n    jax.jit(lambda x: x @ jnp.ones(3))(jnp.ones(4))\n"
-        + "plait.block(plait.allreduce(jnp.ones(4), plait.SUM))\n"
-    )
-    env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py"]
-    done = subprocess.run(
-        [*command, str(program)], env=env, capture_output=True, text=True, timeout=100
-    )
-    text = done.stdout + done.stderr
+    _, text = run_on_two(RAISES_IN_JAX, tmp_path)
     assert "rank 1: raised TypeError: dot_general requires contracting" in text, text
