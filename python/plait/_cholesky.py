@@ -46,7 +46,7 @@ class Cholesky:
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
-        return _solve(self, b, spec, "solve")
+        return _dense_args.solve(_solution, self._lay, self._factor, (), b, spec)
 
     def logdet(self) -> Array:
         """The logarithm of the determinant."""
@@ -87,29 +87,14 @@ def _solution(factor: Matrix, b: Array, *, lay: Lay, deal: Deal) -> Array:
     return _dense_args.back(x, lay, b.ndim)
 
 
-def _solve(f: Cholesky, b: Any, spec: Any, name: str) -> Array:
-    return _dense_args.solve(_solution, f._lay, f._factor, (), b, spec, name)
-
-
-def _cholesky(
+def factored(
     a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape: Any
 ) -> Cholesky:
-    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
-    deal = _dense_args.deal_of(found, block, name)
-    factor, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
-    if check:
-        factor = _dense_args.guarded(factor, status, NOT_DEFINITE.format(name), deal.mesh)
-    return Cholesky(status, factor, found.lay)
-
-
-def solved(a: Any, b: Any, name: str, *, mesh: Any, spec: Any, shape: Any, **given: Any) -> Array:
-    """The solution, as a public function of this name."""
-    n, _ = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
-    _dense_args.check_rhs(b, n, name, jnp.shape(a)[0])
-    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, name)
-    f = _cholesky(found["a"].x, mesh=mesh, spec=spec, name=name, shape=shape, **given)
-    return _solve(f, found["b"].x, None, name)
+    """The factors, as the public function of this name."""
+    text = NOT_DEFINITE.format(name) if check else None
+    found = _dense_args.located(a, name, mesh, spec, shape, is_square=True)
+    parts, status = _dense_args.factored(_factor, found, block, text, name)
+    return Cholesky(status, *parts, found.lay)
 
 
 @overload
@@ -180,7 +165,7 @@ def cholesky(
     """
     if _refined.is_asked_for(precision, check, "cholesky"):
         return _refined.refined("cholesky", a, block, mesh, spec, shape, "cholesky")
-    return _cholesky(a, block, check, mesh, spec, "cholesky", shape)
+    return factored(a, block, check, mesh, spec, "cholesky", shape)
 
 
 def potrs(
@@ -208,7 +193,7 @@ def potrs(
         [0.25, 0.0625]
     """
     given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
-    return solved(a, b, "potrs", **given)
+    return _dense_args.solved(factored, a, b, "potrs", **given)
 
 
 def potri(
@@ -231,4 +216,4 @@ def potri(
         >>> plait.linalg.potri(jnp.diag(jnp.array([4.0, 16.0]))).tolist()
         [[0.25, 0.0], [0.0, 0.0625]]
     """
-    return _cholesky(a, block, check, mesh, spec, "potri", shape).inv()
+    return factored(a, block, check, mesh, spec, "potri", shape).inv()

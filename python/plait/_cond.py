@@ -63,10 +63,9 @@ def cond(
     """
     _dense_args.check_choice(p, ORDERS, "p", "2, 1 or inf", "cond")
     is_estimate = p in _dense_cond.ORDERS
-    data = _dense_args.check_matrix(a, "cond", is_square=is_estimate, shape=shape)
-    if 0 in data:
-        raise ValueError(f"cond: a is {' x '.join(map(str, data))}; expected elements")
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "cond", {"a": data})["a"]
+    found = _dense_args.located(a, "cond", mesh, spec, shape, is_square=is_estimate)
+    if 0 in found.shape:
+        raise ValueError(f"cond: a is {' x '.join(map(str, found.shape))}; expected elements")
     given = {"lay": found.lay, "deal": _dense_args.deal_of(found, block, "cond")}
     if is_estimate:
         return _dense_args.run(_by_estimate, found.x, order=p, **given)

@@ -234,7 +234,7 @@ class Matrix:
         deal = self.deal
         return jnp.sum(deal.everywhere(self._each(local, others, whole, (deal.axes,))))
 
-    def columns(self, function: Callable, *others: "Matrix") -> Any:
+    def columns(self, function: Callable, *others: "Matrix", whole: tuple = ()) -> Any:
         """One number for each column, which every device has.
 
         function(rows, columns, elements, …) has one for each column of a part, its first axis.
@@ -245,7 +245,7 @@ class Matrix:
             return jnp.where(columns[:, 0] < self.n, y, jnp.zeros((), y.dtype))
 
         deal = self.deal
-        return deal.in_order(self._each(local, others, (), (deal.axes,)), self.n)
+        return deal.in_order(self._each(local, others, whole, (deal.axes,)), self.n)
 
     def diagonal(self) -> Any:
         """That of a square matrix, which every device has."""

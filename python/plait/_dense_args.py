@@ -189,6 +189,14 @@ def check_rhs(
     return (n, *rest)
 
 
+def located(
+    a: Any, name: str, mesh: Any, spec: Any, shape: Any, is_square: bool = False
+) -> Operand:
+    """The matrix of a call that has no other operand."""
+    data = check_matrix(a, name, is_square=is_square, shape=shape)
+    return operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
+
+
 def deal_of(operand: Operand, block: int | None, name: str) -> Deal:
     """How the operand is dealt out: by default in blocks that leave each device several."""
     mesh = operand.place.mesh
@@ -231,15 +239,36 @@ def deal_of_rhs(deal: Deal, shape: tuple[int, ...], dtype: Any) -> Deal:
     return deal.whole if is_whole else deal
 
 
-def solve(
-    solution: Callable, lay: Lay, factor: Matrix, rest: tuple, b: Any, spec: Any, name: str
-) -> Any:
+def factored(
+    function: Callable, a: Operand, block: int | None, text: str | None, name: str
+) -> tuple[Any, Any]:
+    """The parts of a factor by ``function``, and its status; text: of the error if that is not 0.
+
+    Without a text the status is the caller's to judge.
+    """
+    deal = deal_of(a, block, name)
+    *parts, status = run(function, a.x, lay=a.lay, deal=deal)
+    return parts if text is None else guarded(parts, status, text, deal.mesh), status
+
+
+def solve(solution: Callable, lay: Lay, factor: Matrix, rest: tuple, b: Any, spec: Any) -> Any:
     """``solution`` of a square factor, with what belongs to it, and of right-hand sides for it."""
-    check_rhs(b, factor.n, name, lay.room and lay.room[0])
+    check_rhs(b, factor.n, "solve", lay.room and lay.room[0])
     factor = at_home(factor)
-    given = rhs(b, factor, spec, name)
+    given = rhs(b, factor, spec, "solve")
     deal = deal_of_rhs(factor.deal, jnp.shape(b), factor.dtype)
     return run(solution, factor, *rest, given.x, lay=given.lay, deal=deal)
+
+
+def solved(
+    factor: Callable, a: Any, b: Any, name: str, *, mesh: Any, spec: Any, shape: Any, **given: Any
+) -> Any:
+    """The solution by a factor of a, as the public function of this name."""
+    n, _ = check_matrix(a, name, is_square=True, shape=shape)
+    check_rhs(b, n, name, jnp.shape(a)[0])
+    found = operands({"a": a, "b": b}, mesh, {"a": spec}, name)
+    f = factor(found["a"].x, mesh=mesh, spec=spec, name=name, shape=shape, **given)
+    return f.solve(found["b"].x)
 
 
 def at_home(a: Matrix) -> Matrix:

@@ -59,7 +59,10 @@ def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
 
 
 def _marked(ct: Any, residual: Any, size: Any) -> Any:
-    """The cotangent; NaN where what should be zero is not, beside the cotangent's size."""
+    """The cotangent; NaN where what should be zero is not, beside the cotangent's size.
+
+    Both are largest magnitudes: squares may leave the range.
+    """
     most = jnp.sqrt(jnp.finfo(size.dtype).eps)
     return ct * jnp.where(residual > most * size, jnp.nan, 1.0).astype(ct.dtype)
 
@@ -72,8 +75,8 @@ def _judge_values(w: Any, ct: Any, deal: Deal) -> Any:
     """
     every = deal.of_all(ct)
     is_one = jnp.abs(jnp.diff(w)) <= _tolerance(w)
-    apart = jnp.where(is_one, jnp.diff(every), jnp.zeros((), ct.dtype))
-    return _marked(ct, jnp.linalg.norm(apart), jnp.linalg.norm(every))
+    apart = jnp.where(is_one, jnp.abs(jnp.diff(every)), jnp.zeros((), ct.dtype))
+    return _marked(ct, jnp.max(apart, initial=0), jnp.max(jnp.abs(every), initial=0))
 
 
 def _judge_vectors(w: Any, ct: Any, like: tuple) -> Any:
@@ -85,10 +88,12 @@ def _judge_vectors(w: Any, ct: Any, like: tuple) -> Any:
     c = Matrix(ct, *like)
 
     def skew(rows: Any, columns: Any, x: Any, y: Any, w: Any) -> Any:
-        return jnp.where(_is_cluster(rows, columns, w), jnp.abs(x - y) ** 2, jnp.zeros((), w.dtype))
+        apart = jnp.where(_is_cluster(rows, columns, w), jnp.abs(x - y), jnp.zeros((), w.dtype))
+        return jnp.max(apart, axis=1, initial=0)
 
-    residual = jnp.sqrt(c.total(skew, c.adjoint(), whole=(w,)))
-    return _marked(ct, residual, jnp.sqrt(c.total(lambda rows, columns, x: jnp.abs(x) ** 2)))
+    residual = jnp.max(c.columns(skew, c.adjoint(), whole=(w,)), initial=0)
+    size = c.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1, initial=0))
+    return _marked(ct, residual, jnp.max(size, initial=0))
 
 
 def _judge(w: Any, ct: Any, like: tuple) -> Any:

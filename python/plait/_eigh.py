@@ -27,8 +27,7 @@ def _values(a: Array, *, lay: Lay, deal: Deal) -> tuple[Array, Array]:
 
 
 def _located(a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str) -> tuple[Any, dict]:
-    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
+    found = _dense_args.located(a, name, mesh, spec, shape, is_square=True)
     return found.x, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
 
 

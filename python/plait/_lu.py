@@ -51,7 +51,7 @@ class LU:
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
-        return _solve(self, b, spec, "solve")
+        return _dense_args.solve(_solution, self._lay, self._factor, (self.order,), b, spec)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign, or phase, of the determinant, and the logarithm of its magnitude."""
@@ -101,28 +101,12 @@ def _solution(factor: Matrix, order: Array, b: Array, *, lay: Lay, deal: Deal) -
     return _dense_args.back(x, lay, b.ndim)
 
 
-def _solve(f: LU, b: Any, spec: Any, name: str) -> Array:
-    return _dense_args.solve(_solution, f._lay, f._factor, (f.order,), b, spec, name)
-
-
-def _lu(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape: Any = None) -> LU:
-    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
-    deal = _dense_args.deal_of(found, block, name)
-    factor, order, status = _dense_args.run(_factor, found.x, lay=found.lay, deal=deal)
-    if check:
-        text = SINGULAR.format(name)
-        factor = _dense_args.guarded(factor, status, text, deal.mesh)
+def factored(a: Any, block: Any, check: bool, mesh: Any, spec: Any, name: str, shape: Any) -> LU:
+    """The factors, as the public function of this name."""
+    text = SINGULAR.format(name) if check else None
+    found = _dense_args.located(a, name, mesh, spec, shape, is_square=True)
+    (factor, order), status = _dense_args.factored(_factor, found, block, text, name)
     return LU(status, order, factor, found.lay)
-
-
-def solved(a: Any, b: Any, name: str, *, mesh: Any, spec: Any, shape: Any, **given: Any) -> Array:
-    """The solution, as a public function of this name."""
-    n, _ = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
-    _dense_args.check_rhs(b, n, name, jnp.shape(a)[0])
-    found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, name)
-    f = _lu(found["a"].x, mesh=mesh, spec=spec, name=name, shape=shape, **given)
-    return _solve(f, found["b"].x, None, name)
 
 
 @overload
@@ -191,7 +175,7 @@ def lu(
     """
     if _refined.is_asked_for(precision, check, "lu"):
         return _refined.refined("lu", a, block, mesh, spec, shape, "lu")
-    return _lu(a, block, check, mesh, spec, "lu", shape)
+    return factored(a, block, check, mesh, spec, "lu", shape)
 
 
 def lu_solve(
@@ -217,7 +201,7 @@ def lu_solve(
         [0.25, 0.5]
     """
     given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
-    return solved(a, b, "lu_solve", **given)
+    return _dense_args.solved(factored, a, b, "lu_solve", **given)
 
 
 def inv(
@@ -243,7 +227,7 @@ def inv(
         >>> plait.linalg.inv(jnp.array([[0.0, 2.0], [4.0, 0.0]])).tolist()
         [[0.0, 0.25], [0.5, 0.0]]
     """
-    return _lu(a, block, check, mesh, spec, "inv", shape).inv()
+    return factored(a, block, check, mesh, spec, "inv", shape).inv()
 
 
 def slogdet(
@@ -268,7 +252,7 @@ def slogdet(
         >>> sign.item(), log.item()
         (-1.0, 0.0)
     """
-    return _lu(a, block, False, mesh, spec, "slogdet", shape).slogdet()
+    return factored(a, block, False, mesh, spec, "slogdet", shape).slogdet()
 
 
 def det(
@@ -292,4 +276,4 @@ def det(
         >>> round(plait.linalg.det(jnp.array([[0.0, 2.0], [4.0, 0.0]])).item(), 5)
         -8.0
     """
-    return _lu(a, block, False, mesh, spec, "det", shape).det()
+    return factored(a, block, False, mesh, spec, "det", shape).det()

@@ -80,8 +80,7 @@ def qr(
         >>> abs(r).tolist()
         [[5.0]]
     """
-    data = _dense_args.check_matrix(a, "qr", shape=shape)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, "qr", {"a": data})["a"]
+    found = _dense_args.located(a, "qr", mesh, spec, shape)
     deal = _dense_args.deal_of(found, block, "qr")
     rows = _tall.rows_of(found.shape, found.x.dtype, deal, block)
     if rows is not None:

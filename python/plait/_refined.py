@@ -67,8 +67,7 @@ def is_asked_for(precision: Any, check: bool, name: str) -> bool:
 
 def refined(kind: str, a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str) -> Refined:
     """The factor of an operand of the public function `name`; kind: cholesky or lu."""
-    data = _dense_args.check_matrix(a, name, is_square=True, shape=shape)
-    found = _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
+    found = _dense_args.located(a, name, mesh, spec, shape, is_square=True)
     if found.x.dtype.name not in _dense_refine.SINGLE:
         raise TypeError(
             f"{name}: a is {found.x.dtype.name}; of single precision are the factors of float64 "

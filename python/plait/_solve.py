@@ -9,7 +9,7 @@ from plait._dealt import Deal
 from plait._dense_args import Lay
 
 KINDS = {"general": "lu", "positive": "cholesky"}
-SOLVED = {"general": _lu.solved, "positive": _cholesky.solved}
+FACTORED = {"general": _lu.factored, "positive": _cholesky.factored}
 
 
 def _by_refinement(
@@ -62,7 +62,7 @@ def solve(
     _dense_args.check_choice(assume, KINDS, "assume", "'general' or 'positive'", "solve")
     if not (_refined.is_asked_for(precision, check, "solve") or refine):
         given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
-        return SOLVED[assume](a, b, "solve", **given)
+        return _dense_args.solved(FACTORED[assume], a, b, "solve", **given)
     if check:
         raise ValueError("solve: check with refine; a factor in single precision says nothing")
     n, _ = _dense_args.check_matrix(a, "solve", is_square=True, shape=shape)

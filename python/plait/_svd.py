@@ -76,11 +76,6 @@ def _values_of_wide(a: Array, *, lay: Lay, rows: Rows) -> Array:
     return _values_of_tall(jnp.conj(a.T), lay=lay.turned, rows=rows)
 
 
-def _located(a: Any, mesh: Any, spec: Any, shape: Any, name: str) -> Operand:
-    data = _dense_args.check_matrix(a, name, shape=shape)
-    return _dense_args.operands({"a": a}, mesh, {"a": spec}, name, {"a": data})["a"]
-
-
 def _run(found: Operand, block: int | None, name: str, *, dealt: Any, tall: Any, wide: Any) -> Any:
     """By rows, where the operand or its adjoint is tall enough for that, else dealt out."""
     m, n = found.shape
@@ -124,7 +119,7 @@ def polar(
         >>> h.round(5).tolist()
         [[2.0, 0.0], [0.0, 2.0]]
     """
-    found = _located(a, mesh, spec, shape, "polar")
+    found = _dense_args.located(a, "polar", mesh, spec, shape)
     m, n = found.shape
     if m < n:
         raise ValueError(f"polar: a is {m} x {n}; take that of its transpose")
@@ -165,7 +160,7 @@ def svd(
         >>> plait.linalg.svd(jnp.array([[0.0, -3.0], [2.0, 0.0]])).s.round(5).tolist()
         [3.0, 2.0]
     """
-    found = _located(a, mesh, spec, shape, "svd")
+    found = _dense_args.located(a, "svd", mesh, spec, shape)
     return _run(found, block, "svd", dealt=_svd, tall=_svd_of_tall, wide=_svd_of_wide)
 
 
@@ -192,6 +187,6 @@ def svdvals(
         >>> plait.linalg.svdvals(jnp.array([[0.0, -3.0], [2.0, 0.0]])).round(5).tolist()
         [3.0, 2.0]
     """
-    found = _located(a, mesh, spec, shape, "svdvals")
+    found = _dense_args.located(a, "svdvals", mesh, spec, shape)
     by_rows = {"tall": _values_of_tall, "wide": _values_of_wide}
     return _run(found, block, "svdvals", dealt=_values, **by_rows)

@@ -290,6 +290,32 @@ def test_equal_eigenvalues(mode):
         assert np.allclose(of_trace, ((q * np.exp(w)) @ q.conj().T).T)
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_choices_are_found_by_cotangents_of_any_size(size):
+    n, mesh = 6, meshes.make((2,))
+    q = matrices.orthogonal(n, "float64")
+    a = (q * np.array([1.0, 2, 2, 3, 4, 5])) @ q.T
+    weights = np.arange(n, dtype=float)
+
+    def found(a):
+        return plait.linalg.eigh(a, degenerate="check", mesh=mesh, spec=P(), block=2)
+
+    def choice(a):
+        return size * jnp.sum(found(a).eigenvectors[:, 1] ** 2 * weights)
+
+    def projector(a):
+        return size * jnp.sum(found(a).eigenvectors[:, :3] ** 2 * weights[:, None])
+
+    def order(a):
+        return size * jnp.sum(found(a).eigenvalues * weights)
+
+    losses = (choice, order, projector)
+    *bad, good = jax.jit(lambda a: [jax.grad(f)(a) for f in losses])(meshes.put(a, mesh))
+    assert all(np.isnan(x).any() for x in bad)
+    assert np.isfinite(good).all()
+    assert np.any(good)
+
+
 def test_vmap_of_factors():
     mesh = meshes.make((2,))
     a = meshes.random((3, 5, 5))
