@@ -45,7 +45,7 @@ run info 60 "$python" -m plait info
 grep '^CUDA' "$logs/info.log"
 run doctor 400 "$python" -m plait doctor
 grep 'MPI and GPUs' "$logs/doctor.log"
-for name in load device fft reduce tile solver mg; do
+for name in load device share fft reduce tile solver mg; do
     [ -x "build/tests/c/test_cuda_$name" ] && run "c_$name" 120 "build/tests/c/test_cuda_$name"
 done
 if command -v compute-sanitizer >/dev/null && [ -x build/tests/c/test_cuda_device ]; then

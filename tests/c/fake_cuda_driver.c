@@ -1,15 +1,14 @@
-/* A CUDA driver on the host, for tests of what calls it: memory is the host's, every call is done at
- * once, and kernels are those of fake_cuda_kernels.c. */
+/* A CUDA driver on the host, for tests of what calls it: every call is done at once. Memory, the
+ * host's, is that of fake_cuda_memory.c and fake_cuda_virtual.c, kernels are those of
+ * fake_cuda_kernels.c. */
+#include "fake_cuda_driver.h"
+
 #include "device/cuda/params.h"
-#include "fake_cuda.h"
 #include "fake_cuda_kernels.h"
 
 #include <stdbool.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { OUT_OF_MEMORY = 2, NO_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+enum { NO_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
 
 /* ---- Failures ------------------------------------------------------------------------------- */
 
@@ -30,7 +29,7 @@ static void plan_failure(void)
     }
 }
 
-static int result_of(const char *name)
+int fake_cuda_result(const char *name)
 {
     if (fail_after >= 0 && !is_failing && strcmp(name, fail_name) == 0) {
         is_failing = fail_after == 0;
@@ -38,14 +37,6 @@ static int result_of(const char *name)
     }
     return is_failing ? fail_result : PLAIT_CU_OK;
 }
-
-#define MAY_FAIL                          \
-    do {                                  \
-        int result = result_of(__func__); \
-        if (result != PLAIT_CU_OK) {      \
-            return result;                \
-        }                                 \
-    } while (0)
 
 /* ---- Device and context --------------------------------------------------------------------- */
 
@@ -154,7 +145,6 @@ int cuCtxPopCurrent_v2(plait_cu_context_t *context)
  * how often a device was waited for. */
 void fake_cuda_set_current(int device);
 int fake_cuda_current(void);
-int fake_cuda_n_current(void);
 int fake_cuda_is_enabled(int device, int peer);
 int fake_cuda_n_synchronized(void);
 static int n_synchronized;
@@ -185,16 +175,6 @@ int fake_cuda_n_synchronized(void)
     return n_synchronized;
 }
 
-/* Without a current context nothing works. */
-enum { INVALID_CONTEXT = 201 };
-#define NEEDS_CONTEXT               \
-    do {                            \
-        MAY_FAIL;                   \
-        if (n_current <= 0) {       \
-            return INVALID_CONTEXT; \
-        }                           \
-    } while (0)
-
 int cuCtxSynchronize(void)
 {
     NEEDS_CONTEXT;
@@ -202,447 +182,7 @@ int cuCtxSynchronize(void)
     return 0;
 }
 
-/* ---- Memory --------------------------------------------------------------------------------- */
-
-enum { ALIGNMENT = 256 };
-
-static void *allocate(size_t n)
-{
-    return aligned_alloc(ALIGNMENT, (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-}
-
-/* PLAIT_FAKE_HIDDEN=1: an address of the device is none of the host. */
-static plait_cu_address_t hiding(void)
-{
-    return (plait_cu_address_t)number_of_environment("PLAIT_FAKE_HIDDEN", 0) << 46;
-}
-
-static void *memory_of(plait_cu_address_t address)
-{
-    return (void *)(uintptr_t)(address ^ hiding());
-}
-
-/* Blocks that there are; the number of one is never another's. */
-enum { MAX_BLOCKS = 4096 };
-
-static struct {
-    plait_cu_address_t base;
-    size_t n;
-    unsigned long long number;
-    bool is_shown;
-    plait_cu_memory_t virtual; /* what was mapped there; 0: nothing */
-} blocks[MAX_BLOCKS];
-
-static int block_of(plait_cu_address_t memory)
-{
-    int found = -1;
-
-    for (int i = 0; i < MAX_BLOCKS && found < 0; i++) {
-        bool is_in = blocks[i].n > 0 && memory >= blocks[i].base &&
-                     memory < blocks[i].base + blocks[i].n;
-        found = is_in ? i : found;
-    }
-    return found;
-}
-
-static void add_block(plait_cu_address_t base, size_t n, plait_cu_memory_t virtual)
-{
-    static unsigned long long n_ever;
-    int i = 0;
-
-    while (i < MAX_BLOCKS && blocks[i].n > 0) {
-        i++;
-    }
-    if (i < MAX_BLOCKS) {
-        blocks[i].base = base;
-        blocks[i].n = n;
-        blocks[i].number = ++n_ever;
-        blocks[i].is_shown = false;
-        blocks[i].virtual = virtual;
-    }
-}
-
-int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
-{
-    void *allocated = NULL;
-
-    NEEDS_CONTEXT;
-    allocated = allocate(n);
-    *memory = (plait_cu_address_t)(uintptr_t)allocated ^ hiding();
-    if (allocated != NULL) {
-        add_block(*memory, n, 0);
-    }
-    return (allocated != NULL) ? 0 : OUT_OF_MEMORY;
-}
-
-/* How often memory was freed that other processes may have; for the tests. */
-int fake_cuda_n_lost(void);
-static int n_lost;
-
-int fake_cuda_n_lost(void)
-{
-    return n_lost;
-}
-
-int cuMemFree_v2(plait_cu_address_t memory)
-{
-    int i = block_of(memory);
-
-    if (i >= 0) {
-        n_lost += blocks[i].is_shown;
-        blocks[i].n = 0;
-    }
-    free(memory_of(memory));
-    return 0;
-}
-
-/* PLAIT_FAKE_FORGIVES=1: memory of a device that has failed, for which nothing is called any more, goes
- * with the driver. */
-__attribute__((destructor)) static void free_blocks(void)
-{
-    for (int i = 0; i < MAX_BLOCKS && number_of_environment("PLAIT_FAKE_FORGIVES", 0);
-         i++) {
-        if (blocks[i].n > 0) {
-            free(memory_of(blocks[i].base));
-        }
-    }
-}
-
-/* ---- Other processes: this one, for which a handle is the address in it ---- */
-
-enum { BUFFER_ID = 7, LEGACY_CAPABLE = 10, INVALID_VALUE = 1, INVALID_HANDLE = 400 };
-
-int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
-{
-    int i = block_of(memory);
-
-    NEEDS_CONTEXT;
-    if (i < 0) {
-        return INVALID_VALUE;
-    }
-    if (attribute == LEGACY_CAPABLE) {
-        *(int *)value = blocks[i].virtual == 0 &&
-                        number_of_environment("PLAIT_FAKE_IPC", 1) != 0;
-    } else if (attribute == BUFFER_ID) {
-        *(unsigned long long *)value = blocks[i].number;
-    }
-    return 0;
-}
-
-/* PLAIT_FAKE_WIDE=n: a block seems to go on for so many bytes, as where others are mapped behind it. */
-int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
-                            plait_cu_address_t memory)
-{
-    int i = block_of(memory);
-
-    NEEDS_CONTEXT;
-    if (i < 0) {
-        return INVALID_VALUE;
-    }
-    *base = blocks[i].base;
-    *n = blocks[i].n + (size_t)number_of_environment("PLAIT_FAKE_WIDE", 0);
-    return 0;
-}
-
-int cuIpcGetMemHandle(plait_cu_ipc_t *handle, plait_cu_address_t base)
-{
-    int i = block_of(base);
-
-    NEEDS_CONTEXT;
-    if (i < 0 || blocks[i].base != base) {
-        return INVALID_VALUE;
-    }
-    blocks[i].is_shown = true;
-    memset(handle, 0, sizeof(*handle));
-    memcpy(handle, &base, sizeof(base));
-    return 0;
-}
-
-int cuIpcOpenMemHandle_v2(plait_cu_address_t *base, plait_cu_ipc_t handle,
-                          unsigned flags)
-{
-    NEEDS_CONTEXT;
-    memcpy(base, &handle, sizeof(*base));
-    return (flags == 1 && block_of(*base) >= 0) ? 0 : INVALID_VALUE;
-}
-
-int cuIpcCloseMemHandle(plait_cu_address_t base)
-{
-    return (block_of(base) >= 0) ? 0 : INVALID_VALUE;
-}
-
-/* An event is its flags; one of another process is that one's, which it needs. */
-typedef struct event {
-    unsigned flags;
-    bool is_shown, is_destroyed;
-    struct event *owners, *next;
-} event_t;
-
-static event_t *event_of(plait_cu_event_t event)
-{
-    return (event_t *)(void *)event;
-}
-
-/* What is done with the event of another process after that has destroyed it is undefined; here an error. */
-static int use_of(plait_cu_event_t event)
-{
-    const event_t *e = event_of(event);
-
-    return (e->owners != NULL && e->owners->is_destroyed) ? INVALID_HANDLE : 0;
-}
-
-int cuIpcGetEventHandle(plait_cu_ipc_t *handle, plait_cu_event_t event)
-{
-    NEEDS_CONTEXT;
-    memset(handle, 0, sizeof(*handle));
-    memcpy(handle, (const void *)&event, sizeof(event));
-    event_of(event)->is_shown = true;
-    return (event_of(event)->flags == 6) ? 0 : INVALID_VALUE; /* made for it */
-}
-
-int cuIpcOpenEventHandle(plait_cu_event_t *event, plait_cu_ipc_t handle)
-{
-    event_t *made = NULL;
-
-    NEEDS_CONTEXT;
-    made = calloc(1, sizeof(*made));
-    if (made == NULL) {
-        return OUT_OF_MEMORY;
-    }
-    memcpy((void *)&made->owners, &handle, sizeof(made->owners));
-    *event = (plait_cu_event_t)(void *)made;
-    return 0;
-}
-
-/* ---- Virtual memory: files without names, mapped where addresses were reserved ---- */
-
-#ifndef PLAIT_FAKE_OLD /* a driver that has none */
-
-enum { GRAIN = 1 << 16 };
-
-/* By its address a handle. */
-typedef struct {
-    int fd;
-    size_t n;
-    int n_held; /* by who has the handle, and by mappings */
-} physical_t;
-
-/* How many there are; for the tests. */
-int fake_cuda_n_physical(void);
-static int n_physical;
-
-int fake_cuda_n_physical(void)
-{
-    return n_physical;
-}
-
-static physical_t *physical_of(plait_cu_memory_t handle)
-{
-    return (physical_t *)(uintptr_t)handle;
-}
-
-static void hold(plait_cu_memory_t handle, int n)
-{
-    physical_t *p = physical_of(handle);
-
-    p->n_held += n;
-    if (p->n_held == 0) {
-        (void)close(p->fd);
-        free(p);
-        n_physical--;
-    }
-}
-
-/* Takes the file. */
-static plait_cu_memory_t physical(int fd, size_t n)
-{
-    physical_t *p = malloc(sizeof(*p));
-
-    *p = (physical_t){.fd = fd, .n = n, .n_held = 1};
-    n_physical++;
-    return (plait_cu_memory_t)(uintptr_t)p;
-}
-
-int cuMemGetAllocationGranularity(size_t *grain, const plait_cu_memory_prop_t *prop,
-                                  int option)
-{
-    NEEDS_CONTEXT;
-    (void)prop;
-    *grain = GRAIN;
-    return (option == 0) ? 0 : INVALID_VALUE;
-}
-
-int cuMemCreate(plait_cu_memory_t *memory, size_t n, const plait_cu_memory_prop_t *prop,
-                unsigned long long flags)
-{
-    static const int of_device[] = {1, 1, 1,
-                                    0}; /* pinned, by descriptors, on device 0 */
-    int fd = -1;
-
-    NEEDS_CONTEXT;
-    if (n % GRAIN != 0 || flags != 0 ||
-        memcmp((const void *)prop, of_device, sizeof(of_device)) != 0) {
-        return INVALID_VALUE;
-    }
-    fd = memfd_create("stand-in", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)n) != 0) {
-        return OUT_OF_MEMORY;
-    }
-    *memory = physical(fd, n);
-    return 0;
-}
-
-int cuMemRelease(plait_cu_memory_t memory)
-{
-    hold(memory, -1);
-    return 0;
-}
-
-int cuMemRetainAllocationHandle(plait_cu_memory_t *memory, void *address)
-{
-    int i = block_of((plait_cu_address_t)(uintptr_t)address);
-
-    NEEDS_CONTEXT;
-    if (i < 0 || blocks[i].virtual == 0) {
-        return INVALID_VALUE;
-    }
-    *memory = blocks[i].virtual;
-    hold(*memory, 1);
-    return 0;
-}
-
-int cuMemExportToShareableHandle(void *handle, plait_cu_memory_t memory, int type,
-                                 unsigned long long flags)
-{
-    int fd = -1;
-
-    NEEDS_CONTEXT;
-    if (type != 1 || flags != 0) {
-        return INVALID_VALUE;
-    }
-    fd = dup(physical_of(memory)->fd);
-    memcpy(handle, &fd, sizeof(fd));
-    return (fd >= 0) ? 0 : OUT_OF_MEMORY;
-}
-
-int cuMemImportFromShareableHandle(plait_cu_memory_t *memory, void *handle, int type)
-{
-    struct stat file;
-
-    NEEDS_CONTEXT;
-    if (type != 1 || fstat((int)(uintptr_t)handle, &file) != 0) {
-        return INVALID_VALUE;
-    }
-    *memory = physical(dup((int)(uintptr_t)handle), (size_t)file.st_size);
-    return 0;
-}
-
-int cuMemAddressReserve(plait_cu_address_t *base, size_t n, size_t alignment,
-                        plait_cu_address_t wish, unsigned long long flags)
-{
-    void *here = NULL;
-
-    NEEDS_CONTEXT;
-    (void)alignment;
-    (void)wish;
-    here = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    *base = (plait_cu_address_t)(uintptr_t)here ^ hiding();
-    return (here != MAP_FAILED && flags == 0) ? 0 : OUT_OF_MEMORY;
-}
-
-int cuMemAddressFree(plait_cu_address_t base, size_t n)
-{
-    return (munmap(memory_of(base), n) == 0) ? 0 : INVALID_VALUE;
-}
-
-/* What is mapped cannot be reached yet. */
-int cuMemMap(plait_cu_address_t base, size_t n, size_t offset, plait_cu_memory_t memory,
-             unsigned long long flags)
-{
-    const physical_t *p = physical_of(memory);
-    void *here = memory_of(base);
-
-    NEEDS_CONTEXT;
-    if (offset != 0 || flags != 0 || n > p->n || n % GRAIN != 0 ||
-        mmap(here, n, PROT_NONE, MAP_SHARED | MAP_FIXED, p->fd, 0) != here) {
-        return INVALID_VALUE;
-    }
-    hold(memory, 1);
-    add_block(base, n, memory);
-    return 0;
-}
-
-int cuMemUnmap(plait_cu_address_t base, size_t n)
-{
-    int i = block_of(base);
-
-    if (i < 0 || blocks[i].virtual == 0 || blocks[i].base != base || blocks[i].n != n) {
-        return INVALID_VALUE;
-    }
-    hold(blocks[i].virtual, -1);
-    blocks[i].n = 0;
-    (void)mmap(memory_of(base), n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-               -1, 0);
-    return 0;
-}
-
-int cuMemSetAccess(plait_cu_address_t base, size_t n,
-                   const plait_cu_memory_access_t *access, size_t n_access)
-{
-    static const int of_device[] = {1, 0, 3}; /* device 0, to read and write */
-
-    NEEDS_CONTEXT;
-    if (n_access != 1 ||
-        memcmp((const void *)access, of_device, sizeof(of_device)) != 0) {
-        return INVALID_VALUE;
-    }
-    return (mprotect(memory_of(base), n, PROT_READ | PROT_WRITE) == 0) ? 0
-                                                                       : INVALID_VALUE;
-}
-
-#endif
-
-int cuMemHostAlloc(void **host, size_t n, unsigned flags)
-{
-    NEEDS_CONTEXT;
-    (void)flags;
-    *host = allocate(n);
-    return (*host != NULL) ? 0 : OUT_OF_MEMORY;
-}
-
-int cuMemFreeHost(void *host)
-{
-    free(host);
-    return 0;
-}
-
-int cuMemcpyDtoHAsync_v2(void *dst, plait_cu_address_t src, size_t n,
-                         plait_cu_stream_t stream)
-{
-    NEEDS_CONTEXT;
-    (void)stream;
-    memcpy(dst, memory_of(src), n);
-    ((char *)dst)[n - 1] ^= (char)number_of_environment("PLAIT_FAKE_WRONG", 0);
-    return 0;
-}
-
-int cuMemcpyHtoDAsync_v2(plait_cu_address_t dst, const void *src, size_t n,
-                         plait_cu_stream_t stream)
-{
-    NEEDS_CONTEXT;
-    (void)stream;
-    memcpy(memory_of(dst), src, n);
-    return 0;
-}
-
-int cuMemcpyDtoDAsync_v2(plait_cu_address_t dst, plait_cu_address_t src, size_t n,
-                         plait_cu_stream_t stream)
-{
-    NEEDS_CONTEXT;
-    (void)stream;
-    memmove(memory_of(dst), memory_of(src), n);
-    return 0;
-}
+/* ---- Devices that reach each other ------------------------------------------------------------ */
 
 /* All pairs but those of device 2 reach each other. */
 int cuDeviceCanAccessPeer(int *can, plait_cu_device_t device, plait_cu_device_t peer)
@@ -691,11 +231,54 @@ int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
     if (device != 2 && peer != 2 && !is_enabled[device][peer] && !is_full(device)) {
         return NOT_ENABLED;
     }
-    memcpy(memory_of(dst), memory_of(src), n);
+    memcpy(fake_cuda_memory_of(dst), fake_cuda_memory_of(src), n);
     return 0;
 }
 
 /* ---- Streams and events: handles that differ, and a count of waits ------------------------- */
+
+/* An event is its flags; one of another process is that one's, which it needs. */
+typedef struct event {
+    unsigned flags;
+    bool is_shown, is_destroyed;
+    struct event *owners, *next;
+} event_t;
+
+static event_t *event_of(plait_cu_event_t event)
+{
+    return (event_t *)(void *)event;
+}
+
+/* What is done with the event of another process after that has destroyed it is undefined; here an error. */
+static int use_of(plait_cu_event_t event)
+{
+    const event_t *e = event_of(event);
+
+    return (e->owners != NULL && e->owners->is_destroyed) ? INVALID_HANDLE : 0;
+}
+
+int cuIpcGetEventHandle(plait_cu_ipc_t *handle, plait_cu_event_t event)
+{
+    NEEDS_CONTEXT;
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle, (const void *)&event, sizeof(event));
+    event_of(event)->is_shown = true;
+    return (event_of(event)->flags == 6) ? 0 : INVALID_VALUE; /* made for it */
+}
+
+int cuIpcOpenEventHandle(plait_cu_event_t *event, plait_cu_ipc_t handle)
+{
+    event_t *made = NULL;
+
+    NEEDS_CONTEXT;
+    made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return OUT_OF_MEMORY;
+    }
+    memcpy((void *)&made->owners, &handle, sizeof(made->owners));
+    *event = (plait_cu_event_t)(void *)made;
+    return 0;
+}
 
 static int n_waits;
 

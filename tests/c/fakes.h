@@ -7,6 +7,7 @@
 #include "device/cuda_load.h"
 #include "folder.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,27 @@ static inline void remove_fakes(void)
         snprintf(command, sizeof(command), "rm -rf '%s'", fakes_root);
         CHECK(system(command) == 0, "%s", command);
     }
+}
+
+/* What a function of a stand-in counts. */
+static inline int ask_fake(const char *library, const char *function)
+{
+    char path[PATH_MAX + 64];
+    int (*count)(void) = NULL;
+
+    snprintf(path, sizeof(path), "%s/%s", FAKES_DIR, library);
+    void *handle = dlopen(path, RTLD_NOW);
+    void *address = dlsym(handle, function);
+    memcpy((void *)&count, (const void *)&address, sizeof(count));
+    const int n = count();
+    dlclose(handle);
+    return n;
+}
+
+/* Whether the text of the last error does. */
+static inline bool says(const char *word)
+{
+    return strstr(plait_error_text(), word) != NULL;
 }
 
 /* From now on CUDA is looked for there alone, or as usual (NULL). */

@@ -5,20 +5,10 @@
 #include "fakes.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 
 static int n_compiled(void)
 {
-    char path[PATH_MAX + 64];
-    int (*count)(void) = NULL;
-
-    snprintf(path, sizeof(path), "%s/libnvrtc.so.13", FAKES_DIR);
-    void *handle = dlopen(path, RTLD_NOW);
-    void *address = dlsym(handle, "fake_cuda_n_compiled");
-    memcpy((void *)&count, (const void *)&address, sizeof(count));
-    int n = count();
-    dlclose(handle);
-    return n;
+    return ask_fake("libnvrtc.so.13", "fake_cuda_n_compiled");
 }
 
 /* The code for a capability; what it came to is compared with `expected`. */

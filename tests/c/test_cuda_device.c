@@ -1,43 +1,18 @@
 /* The table of a CUDA device against the functions of the host: bytes, boxes, order,
  * failures. On the first GPU, or with the argument `host` on stand-ins of CUDA's libraries, which run
  * the same kernels. Without a GPU: skipped, with the reason. Reductions: test_cuda_reduce.c;
- * transforms: test_cuda_fft.c. */
+ * transforms: test_cuda_fft.c; other devices and processes: test_cuda_share.c. */
 #include "cuda_arrays.h"
 #include "device/cuda_state.h"
 #include "device/host.h"
 #include "fakes.h"
 #include "kernel/reduce.h"
 
-#include <dlfcn.h>
-
-static bool says(const char *word)
-{
-    return strstr(plait_error_text(), word) != NULL;
-}
-
 /* ---- Memory --------------------------------------------------------------------------------- */
-
-/* A number of the stand-in's. */
-static int ask_fake(const machine_t *m, const char *name)
-{
-    char path[PATH_MAX + 64];
-    int (*count)(void) = NULL;
-    int n = 0;
-
-    if (m->is_host) {
-        snprintf(path, sizeof(path), "%s/libcuda.so.1", FAKES_DIR);
-        void *handle = dlopen(path, RTLD_NOW);
-        void *address = dlsym(handle, name);
-        memcpy((void *)&count, (const void *)&address, sizeof(count));
-        n = count();
-        dlclose(handle);
-    }
-    return n;
-}
 
 static int n_waits(const machine_t *m)
 {
-    return ask_fake(m, "fake_cuda_n_waits");
+    return m->is_host ? ask_fake("libcuda.so.1", "fake_cuda_n_waits") : 0;
 }
 
 /* What was given is taken again: on another stream only after what was enqueued before. */
@@ -340,256 +315,6 @@ static void test_cuda_events(const machine_t *m)
     array_destroy(m, &c);
 }
 
-static void switch_to(const machine_t *from, const machine_t *to)
-{
-    if (from->device != to->device) {
-        from->call->leave(from->device);
-        good(to->call->enter(to->device), "enter");
-    }
-}
-
-/* From this device, from others that it reaches, and from one that it does not; twice each. */
-static void test_cuda_across(const machine_t *m)
-{
-    enum { N = 100003 };
-    random_t r = {7};
-
-    for (int i = 0; i < 6; i++) {
-        machine_t other = *m;
-        if (plait_cuda_device(i / 2, &other.device) != PLAIT_OK) {
-            continue; /* there are no more */
-        }
-        switch_to(m, &other);
-        good(other.call->stream_create(other.device, &other.stream), "stream");
-        array_t src = array_create(&other, N);
-        array_fill(&src, &r);
-        array_put(&other, &src);
-        switch_to(&other, m);
-        array_t dst = array_create(m, N);
-        memcpy(dst.expected, src.expected, N);
-        good(m->call->copy(m->device, m->stream, dst.dev, NULL, dst.dev, 0), "nothing");
-        good(m->call->copy(m->device, m->stream, dst.dev,
-                           (i == 1) ? NULL : other.device, src.dev, N),
-             "copy");
-        CHECK(array_is_expected(m, &dst), "from device %d", i / 2);
-        array_destroy(m, &dst);
-        switch_to(m, &other);
-        array_destroy(&other, &src);
-        other.call->stream_destroy(other.device, other.stream);
-        switch_to(&other, m);
-    }
-}
-
-/* With stand-ins only: a device that reaches as many others as it may copies through the host. */
-static void test_cuda_peers(void)
-{
-    machine_t m = {.is_host = true};
-
-    setenv("PLAIT_FAKE_PEERS", "0", 1);
-    look_in(FAKES_DIR);
-    CHECK(machine_open(&m), "device");
-    test_cuda_across(&m);
-    unsetenv("PLAIT_FAKE_PEERS");
-    machine_close(&m);
-}
-
-/* As another process would find it. On a GPU a process cannot open its own handle. */
-static void test_cuda_ipc(const machine_t *m)
-{
-    enum { N = 5000, AT = 300 };
-    plait_device_shown_t first = {.number = 0}, again = {.number = 0};
-    plait_device_handle_t shown;
-    plait_event_t *event = NULL, *theirs = NULL;
-    array_t a = array_create(m, N), b = array_create(m, N);
-    random_t r = {3};
-    void *base = NULL;
-
-    array_fill(&a, &r);
-    array_put(m, &a);
-    good(m->call->memory_export(m->device, a.dev + AT, N - AT, false, &first),
-         "memory_export");
-    good(m->call->memory_export(m->device, a.dev, N, true, &again), "memory_export");
-    CHECK(first.base == again.base && first.number == again.number &&
-              first.offset == again.offset + AT && first.number != 0,
-          "one block");
-    good(m->call->memory_export(m->device, b.dev, N, false, &again), "memory_export");
-    CHECK(first.number != again.number || first.base == again.base, "another block");
-    good(m->call->event_export(m->device, &event, &shown), "event_export");
-    good(m->call->event_record(m->device, event, m->stream), "event_record");
-    if (m->is_host) {
-        good(m->call->memory_import(m->device, &first, &base), "memory_import");
-        good(m->call->event_import(m->device, &shown, &theirs), "event_import");
-        good(m->call->event_order(m->device, theirs, m->stream), "event_order");
-        good(m->call->copy(m->device, m->stream, b.dev, NULL,
-                           (char *)base + first.offset - AT, N),
-             "copy");
-        memcpy(b.expected, a.expected, N);
-        CHECK(array_is_expected(m, &b), "bytes of another process");
-        m->call->memory_drop(m->device, base);
-        m->call->event_destroy(m->device,
-                               event); /* the other one is not done with it */
-        event = NULL;
-        good(m->call->event_order(m->device, theirs, m->stream), "its owner is gone");
-        m->call->event_destroy(m->device, theirs);
-        setenv("PLAIT_FAKE_IPC", "0", 1);
-        CHECK(m->call->memory_export(m->device, a.dev, N, true, &again) ==
-                  PLAIT_ERR_UNSUPPORTED,
-              "memory that cannot be shown");
-        CHECK(says("cannot be shown to other processes"), "reason");
-        unsetenv("PLAIT_FAKE_IPC");
-    } else {
-        CHECK(m->call->memory_import(m->device, &first, &base) != PLAIT_OK,
-              "a handle of its own");
-    }
-    m->call->event_destroy(m->device, event);
-    array_destroy(m, &a);
-    array_destroy(m, &b);
-}
-
-/* Memory that an allocator has mapped itself: its file goes to another process, which is this one here, and
- * what is mapped there is the same. On a GPU, too. */
-static void test_cuda_virtual(const machine_t *m)
-{
-    enum { N = 3000, AT = 500 };
-    plait_device_shown_t shown = {.number = 0}, again = {.number = 0};
-    const int n_before = ask_fake(m, "fake_cuda_n_physical");
-    array_t a = array_create(m, N), b = array_create(m, N);
-    random_t r = {6};
-    void *memory = NULL, *base = NULL, *other = NULL;
-
-    array_fill(&a, &r);
-    array_fill(&b, &r);
-    array_put(m, &a);
-    array_put(m, &b);
-    good(m->call->virtual_take(m->device, N + AT, &memory), "virtual_take");
-    good(m->call->copy(m->device, m->stream, (char *)memory + AT, NULL, a.dev, N),
-         "copy");
-    CHECK(m->call->memory_export(m->device, memory, N, false, &shown) ==
-                  PLAIT_ERR_UNSUPPORTED &&
-              says("cannot be shown to other processes"),
-          "%s", plait_error_text());
-    good(m->call->memory_export(m->device, (char *)memory + AT, N, true, &shown),
-         "memory_export");
-    good(m->call->memory_export(m->device, memory, N, true, &again), "again");
-    CHECK(again.number == shown.number && again.base == shown.base &&
-              again.offset == 0 && shown.offset == AT &&
-              memcmp(&again.handle, &shown.handle, sizeof(shown.handle)) == 0,
-          "one block");
-    good(m->call->memory_import(m->device, &shown, &base), "memory_import");
-    CHECK(base != memory, "at its own address");
-    good(m->call->copy(m->device, m->stream, b.dev, NULL, (char *)base + shown.offset,
-                       N),
-         "copy");
-    memcpy(b.expected, a.expected, N);
-    CHECK(array_is_expected(m, &b), "bytes of another process");
-    CHECK(m->call->memory_export(m->device, (char *)memory + AT, INT64_C(1) << 40, true,
-                                 &again) == PLAIT_ERR_UNSUPPORTED &&
-              says("an array in several blocks of virtual memory"),
-          "%s", plait_error_text());
-    m->call->memory_drop(m->device, base);
-    m->call->virtual_give(m->device, memory);
-    /* another one, perhaps at the same place; what is no more is let go */
-    good(m->call->virtual_take(m->device, N, &other), "virtual_take");
-    good(m->call->memory_export(m->device, other, N, true, &again), "memory_export");
-    CHECK(again.number != shown.number, "a number of its own");
-    CHECK(!m->is_host || ask_fake(m, "fake_cuda_n_physical") == n_before + 1,
-          "%d allocations are kept", ask_fake(m, "fake_cuda_n_physical") - n_before);
-    m->call->virtual_give(m->device, other);
-    array_destroy(m, &a);
-    array_destroy(m, &b);
-}
-
-/* With stand-ins only: where a function fails, or the other process does not give its file, there is
- * another way, and nothing is left behind. */
-static void test_cuda_virtual_refused(void)
-{
-    static const char *const failing[] = {
-        "cuMemGetAllocationGranularity:801:0", "cuMemCreate:801:0",
-        "cuMemAddressReserve:2:0", "cuMemMap:1:0", "cuMemSetAccess:801:0"};
-    static const char *const opening[] = {"cuMemImportFromShareableHandle:801:0",
-                                          "cuMemAddressReserve:2:1", "cuMemMap:1:1",
-                                          "cuMemSetAccess:801:1"};
-    static const char *const showing[] = {"cuMemRetainAllocationHandle:801:0",
-                                          "cuMemExportToShareableHandle:801:0"};
-    const machine_t m = {.is_host = true};
-    plait_device_t *d = NULL;
-
-    for (int i = 0; i < 5 + 4 + 2; i++) {
-        const bool is_taken = i >= 5, is_shown = i >= 5 && i < 9;
-        plait_device_shown_t shown = {.number = 0};
-        void *memory = NULL, *base = NULL;
-        const char *what = (i < 5)   ? failing[i]
-                           : (i < 9) ? opening[i - 5]
-                                     : showing[i - 9];
-        setenv("PLAIT_FAKE_FAIL", what, 1);
-        look_in(FAKES_DIR);
-        good(plait_cuda_device(0, &d), "device");
-        good(d->table->enter(d), "enter");
-        CHECK(d->table->virtual_take(d, 100, &memory) ==
-                  (is_taken ? PLAIT_OK : PLAIT_ERR_UNSUPPORTED),
-              "%s: %s", what, plait_error_text());
-        if (is_taken) {
-            CHECK(d->table->memory_export(d, memory, 100, true, &shown) ==
-                      (is_shown ? PLAIT_OK : PLAIT_ERR_UNSUPPORTED),
-                  "%s: %s", what, plait_error_text());
-        }
-        if (is_shown) {
-            CHECK(d->table->memory_import(d, &shown, &base) == PLAIT_ERR_UNSUPPORTED,
-                  "%s: %s", what, plait_error_text());
-        }
-        if (is_taken) {
-            d->table->virtual_give(d, memory);
-        }
-        d->table->leave(d);
-        plait_cuda_release();
-        CHECK(ask_fake(&m, "fake_cuda_n_physical") == 0, "%s: something is left", what);
-    }
-    unsetenv("PLAIT_FAKE_FAIL");
-    look_in(FAKES_DIR);
-    good(plait_cuda_device(0, &d), "device");
-    good(d->table->enter(d), "enter");
-    plait_device_shown_t gone = {.number = PLAIT_CUDA_VIRTUAL | 1}, wide = gone;
-    void *base = NULL, *memory = NULL;
-    setenv("PLAIT_FAKE_WIDE", "4096", 1);
-    good(d->table->virtual_take(d, 100, &memory), "virtual_take");
-    CHECK(d->table->memory_export(d, memory, 100, true, &wide) ==
-                  PLAIT_ERR_UNSUPPORTED &&
-              says("a block of several allocations of virtual memory"),
-          "%s", plait_error_text());
-    d->table->virtual_give(d, memory);
-    unsetenv("PLAIT_FAKE_WIDE");
-    CHECK(ask_fake(&m, "fake_cuda_n_physical") == 0, "something is left");
-    CHECK(d->table->memory_import(d, &gone, &base) == PLAIT_ERR_UNSUPPORTED &&
-              says("process 0 does not give a descriptor of its memory"),
-          "%s", plait_error_text());
-    d->table->leave(d);
-}
-
-/* A driver without these functions is good enough for all else. */
-static void test_cuda_virtual_absent(void)
-{
-    plait_device_shown_t shown = {.number = 0};
-    plait_device_t *d = NULL;
-    void *memory = NULL, *base = NULL;
-
-    put_fake("libcuda_old.so", folder_of("old"), "libcuda.so.1");
-    put_fake("libnvrtc.so.13", folder_of("old"), "libnvrtc.so.13");
-    look_in(folder_of("old"));
-    good(plait_cuda_device(0, &d), "device");
-    good(d->table->enter(d), "enter");
-    CHECK(d->table->virtual_take(d, 100, &memory) == PLAIT_ERR_UNSUPPORTED &&
-              says("the driver shows no virtual memory"),
-          "%s", plait_error_text());
-    good(d->table->take(d, NULL, 100, &memory), "take");
-    good(d->table->memory_export(d, memory, 100, true, &shown), "memory_export");
-    shown.number |= PLAIT_CUDA_VIRTUAL;
-    CHECK(d->table->memory_import(d, &shown, &base) == PLAIT_ERR_UNSUPPORTED, "import");
-    d->table->give(d, NULL, memory);
-    d->table->leave(d);
-    look_in(FAKES_DIR);
-    remove_fakes();
-}
-
 static void test_cuda_refusals(const machine_t *m)
 {
     plait_device_t *none = NULL;
@@ -660,9 +385,9 @@ static void test_cuda_failures(void)
     good(d->table->memory_export(d, shown, 1, false, &as), "memory_export");
     d->table->give(d, NULL, memory);
     d->table->give(d, NULL, shown);
-    const int n_lost = ask_fake(&(machine_t){.is_host = true}, "fake_cuda_n_lost");
+    const int n_lost = ask_fake("libcuda.so.1", "fake_cuda_n_lost");
     CHECK(d->table->take(d, NULL, 1 << 20, &third) == PLAIT_ERR_NO_MEMORY, "third");
-    CHECK(ask_fake(&(machine_t){.is_host = true}, "fake_cuda_n_lost") == n_lost,
+    CHECK(ask_fake("libcuda.so.1", "fake_cuda_n_lost") == n_lost,
           "freed what is shown");
     d->table->leave(d);
 
@@ -681,9 +406,6 @@ int main(int n_arguments, char **arguments)
 
     if (m.is_host) {
         test_cuda_failures();
-        test_cuda_peers();
-        test_cuda_virtual_refused();
-        test_cuda_virtual_absent();
         look_in(FAKES_DIR);
     }
     if (!machine_open(&m)) {
@@ -698,9 +420,6 @@ int main(int n_arguments, char **arguments)
     test_cuda_boxes_in_place(&m);
     test_cuda_boxes_large(&m);
     test_cuda_events(&m);
-    test_cuda_across(&m);
-    test_cuda_ipc(&m);
-    test_cuda_virtual(&m);
     test_cuda_refusals(&m);
     machine_close(&m);
     return report("test_cuda_device");

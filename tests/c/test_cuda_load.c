@@ -4,11 +4,6 @@
 
 #include <dlfcn.h>
 
-static bool says(const char *word)
-{
-    return strstr(plait_error_text(), word) != NULL;
-}
-
 static plait_status_t require(plait_cuda_library_t library)
 {
     const plait_cuda_t *cuda = NULL;

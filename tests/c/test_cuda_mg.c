@@ -5,29 +5,10 @@
 #include "fakes.h"
 #include "mg_case.h"
 
-#include <dlfcn.h>
-
 static const plait_dtype_t dtypes[] = {PLAIT_F32, PLAIT_F64, PLAIT_C64, PLAIT_C128};
 
 /* The stand-in's device 2 reaches no other one. */
 static const int ids_of_host[] = {0, 1, 3, 4};
-
-static bool says(const char *word)
-{
-    return strstr(plait_error_text(), word) != NULL;
-}
-
-/* A number of the stand-in of the driver. */
-static int ask_fake(const char *name)
-{
-    int (*ask)(void) = NULL;
-    void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    void *address = dlsym(handle, name);
-
-    memcpy((void *)&ask, (const void *)&address, sizeof(ask));
-    (void)dlclose(handle);
-    return ask();
-}
 
 static void check_case(int n_devices, const int ids[], plait_dtype_t dtype, int64_t n,
                        int64_t block, bool has_vectors, plait_joint_op_t op,
@@ -38,13 +19,16 @@ static void check_case(int n_devices, const int ids[], plait_dtype_t dtype, int6
 
     good(plan(&c), c.text);
     open_case(&c);
-    const int n_before = is_host ? ask_fake("fake_cuda_n_synchronized") : 0;
+    const int n_before =
+        is_host ? ask_fake("libcuda.so.1", "fake_cuda_n_synchronized") : 0;
     good(solve(&c, &info), c.text);
     CHECK(info == 0, "%s: info %d", c.text, info);
     if (is_host) {
-        CHECK(ask_fake("fake_cuda_n_synchronized") == n_before + n_devices,
+        CHECK(ask_fake("libcuda.so.1", "fake_cuda_n_synchronized") ==
+                  n_before + n_devices,
               "%s: not all devices were waited for", c.text);
-        CHECK(ask_fake("fake_cuda_n_current") == 0, "%s: a context was left", c.text);
+        CHECK(ask_fake("libcuda.so.1", "fake_cuda_n_current") == 0,
+              "%s: a context was left", c.text);
     }
     judge(&c);
     close_case(&c);
@@ -145,10 +129,11 @@ static void check_failing(plait_joint_op_t op, const int ids[])
     for (size_t i = 0; i < sizeof(of_call) / sizeof(of_call[0]); i++) {
         (void)snprintf(fails, sizeof(fails), "%s:6", of_call[i]);
         setenv("PLAIT_FAKE_MG_FAIL", fails, 1);
-        const int n_before = ask_fake("fake_cuda_n_synchronized");
+        const int n_before = ask_fake("libcuda.so.1", "fake_cuda_n_synchronized");
         CHECK(solve(&c, &info) == PLAIT_ERR_TRANSPORT && says("execution failed (6)"),
               "%s: %s", fails, plait_error_text());
-        CHECK(ask_fake("fake_cuda_n_synchronized") == n_before + ((i == 2) ? 3 : 0),
+        CHECK(ask_fake("libcuda.so.1", "fake_cuda_n_synchronized") ==
+                  n_before + ((i == 2) ? 3 : 0),
               "%s: devices that may be at it are waited for", fails);
     }
     unsetenv("PLAIT_FAKE_MG_FAIL");

@@ -206,7 +206,7 @@ static void work(int n_ranks, team_fn_t fn, work_t *f)
     (void)pthread_barrier_destroy(&all_here);
 }
 
-static bool says(const work_t *f, int rank, const char *word)
+static bool text_says(const work_t *f, int rank, const char *word)
 {
     return strstr(f->text[rank], word) != NULL;
 }
@@ -372,8 +372,8 @@ static void check_failing_before(int n_ranks)
         work(n_ranks, again_rank, &f);
         for (int r = 0; r < n_ranks; r++) {
             CHECK(f.status[r] == ((r == bad) ? PLAIT_ERR_TRANSPORT : PLAIT_ERR_PEER) &&
-                      says(&f, r, "cuSOLVERMp: ") &&
-                      says(&f, r, "execution failed (6)") && f.is_known[r] &&
+                      text_says(&f, r, "cuSOLVERMp: ") &&
+                      text_says(&f, r, "execution failed (6)") && f.is_known[r] &&
                       f.again[r] == PLAIT_OK,
                   "%s: rank %d: %d, known %d, %d, %s", fails, r, (int)f.status[r],
                   (int)f.is_known[r], (int)f.again[r], f.text[r]);
@@ -405,8 +405,9 @@ static void check_failing_in(int n_ranks)
         for (int r = 0; r < n_ranks; r++) {
             const bool is_bad = which < 0 || r == which;
             CHECK(f.status[r] != PLAIT_OK && !f.is_known[r] &&
-                      (!is_bad || (f.status[r] == PLAIT_ERR_TRANSPORT &&
-                                   says(&f, r, "cuSOLVERMp: syevd: execution failed"))),
+                      (!is_bad ||
+                       (f.status[r] == PLAIT_ERR_TRANSPORT &&
+                        text_says(&f, r, "cuSOLVERMp: syevd: execution failed"))),
                   "%s: rank %d: %d, known %d, %s", fails, r, (int)f.status[r],
                   (int)f.is_known[r], f.text[r]);
         }
@@ -439,7 +440,8 @@ static void check_outcomes(int n_ranks)
     f = (work_t){.rank = -1};
     work(n_ranks, work_rank, &f);
     for (int r = 0; r < n_ranks; r++) {
-        CHECK(f.status[r] == PLAIT_ERR_INTERNAL && says(&f, r, "argument 4 is wrong"),
+        CHECK(f.status[r] == PLAIT_ERR_INTERNAL &&
+                  text_says(&f, r, "argument 4 is wrong"),
               "rank %d: %d, %s", r, (int)f.status[r], f.text[r]);
     }
     (void)unsetenv("PLAIT_FAKE_MP_INFO");
@@ -489,7 +491,8 @@ static void check_failing_device(int n_ranks, int rank, bool fails_asked, int st
             const bool is_refused = fails_asked && status == PLAIT_OK &&
                                     f.is_known[r] &&
                                     !f.has_grid[r]; /* it could not take its seat */
-            CHECK((is_refused || (status == expected && says(&f, r, "check device"))) &&
+            CHECK((is_refused ||
+                   (status == expected && text_says(&f, r, "check device"))) &&
                       f.again[r] == PLAIT_OK,
                   "call %lld of %lld%s: rank %d has %d, then %d, %s", (long long)f.n,
                   (long long)n_calls, fails_asked ? ", asked" : "", r, (int)status,
