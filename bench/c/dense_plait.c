@@ -84,7 +84,7 @@ static void geqrf_run(dense_plait_t *d)
 static void syevd_plan(dense_plait_t *d)
 {
     const plait_heevd_problem_t problem = {
-        .dtype = PLAIT_F64, .n = d->n, .block = d->block, .has_vectors = true};
+        .dtype = PLAIT_F64, .n = d->n, .block = d->block, .n_vectors = d->n};
 
     must(plait_heevd_plan(d->comm, &problem, &d->plan));
 }

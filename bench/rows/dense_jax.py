@@ -1,4 +1,4 @@
-"""Gradients of log-determinant and solution in forward passes, and QR of a tall matrix, by JAX."""
+"""By JAX: gradients in forward passes, QR of a tall matrix, a few eigenvectors."""
 
 from _jobs import N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
@@ -15,6 +15,11 @@ TALL_GROUPS = {
     "ranks": "QR of a tall matrix through JAX, f64, 2 MPI ranks",
 }
 TALL = {False: (200000, 32), True: (20000, 32)}
+SOME_GROUPS = {
+    "devices": "eigenvectors of the largest eigenvalues through JAX, f64, 2 devices of one process",
+    "ranks": "eigenvectors of the largest eigenvalues through JAX, f64, 2 MPI ranks",
+}
+SOME = {False: (2000, 10), True: (500, 10)}  # n, and of how many
 
 
 def _rows(jobs, where, n):
@@ -31,6 +36,23 @@ def _rows(jobs, where, n):
     row = rounds.row(group, f"gradient {n}", JAX_FRESH, "gradient", "forward", OWN, GRADIENT)
     passes = rounds.median(lambda r: r["gradient"] / r["forward"])
     return [*rows, row.judge(f"{passes:.2f} forward passes", passes)]
+
+
+def _some_rows(jobs, where, n, k):
+    arguments = {"where": where, "n": n, "k": k}
+    n_ranks = N_RANKS if where == "ranks" else 0
+    [record] = jobs.worker("some", arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    rounds, name = Rounds(record, jobs.scale.n_rounds), f"{k} of {n}"
+    comparators = {
+        "all": "plait's own, all eigenvectors",
+        "scipy": f"scipy.linalg.eigh, subset_by_index, scipy {rounds.facts['scipy']}",
+        "jnp": f"jnp.linalg, one device (2 cores), jax {rounds.facts['jax']}",
+    }
+    rows = []
+    for theirs, comparator in comparators.items():
+        row = rounds.row(SOME_GROUPS[where], name, JAX_FRESH, "some", theirs, comparator)
+        rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
+    return rows
 
 
 def _tall_rows(jobs, where, m, n):
@@ -63,4 +85,10 @@ def measure(jobs):
             rows += _tall_rows(jobs, where, m, n)
         except (Absent, RuntimeError) as error:
             rows.append(absent(group, f"qr {m} x {n}", JAX_FRESH, "", str(error)))
+    n, k = SOME[jobs.scale.is_quick]
+    for where, group in SOME_GROUPS.items():
+        try:
+            rows += _some_rows(jobs, where, n, k)
+        except (Absent, RuntimeError) as error:
+            rows.append(absent(group, f"{k} of {n}", JAX_FRESH, "", str(error)))
     return rows

@@ -238,20 +238,22 @@ typedef struct {
     plait_dtype_t dtype;
     int64_t n; /* A is n x n */
     int64_t block;
-    bool has_vectors; /* false: eigenvalues alone */
+    int64_t n_vectors; /* 0: eigenvalues alone */
+    int64_t
+        first; /* eigenvectors of the eigenvalues first, first + 1, ... from below */
 } plait_heevd_problem_t;
 
 /** Plans A = V diag(w) V^H of a Hermitian A: eigenvalues w, ascending, and eigenvectors V with
- *  V^H V = 1. Only the lower triangle of A is read, of its diagonal the real part.
+ *  V^H V = 1, all n or some that follow each other. Only the lower triangle of A is read, of its diagonal the real part.
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: the operand is this rank's array of A, dealt by `block` columns. Results: w, n numbers of
- *  the real dtype, the same on all ranks; V, dealt by ceil(n / P) columns, so that a rank's are
- *  contiguous, or an array without columns; info, one int32, the same on all ranks: 0, or not 0
+ *  the real dtype, the same on all ranks; V, n x n_vectors, dealt by ceil(n_vectors / P) columns, so
+ *  that a rank's are contiguous; info, one int32, the same on all ranks: 0, or not 0
  *  where A has NaN or Inf (n + 1) or the iteration did not converge (as LAPACK counts): w and V
  *  are NaN then. Results have memory of their own.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype), OVERFLOW (extents that the library's integers do not
- *  hold), UNSUPPORTED (no LAPACK), NO_MEMORY.
+ *  Errors: INVALID (extents, block, dtype, vectors that there are not), OVERFLOW (extents that the
+ *  library's integers do not hold), UNSUPPORTED (no LAPACK), NO_MEMORY.
  *  Source: Dongarra, Sorensen, Hammarling, J. Comput. Appl. Math. 27, 1989 (reduction); Gu,
  *  Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995 (divide and conquer). */
 PLAIT_EXPORT plait_status_t plait_heevd_plan(const plait_comm_t *comm,

@@ -284,11 +284,11 @@ def _each(
     return deal.by_rank(local, tuple(matrices), tuple(whole), to)
 
 
-def identity(like: Matrix, m: int, n: int) -> Matrix:
-    """The first n columns of the identity of m rows, dealt out as another matrix."""
+def identity(like: Matrix, m: int, n: int, first: int = 0) -> Matrix:
+    """Columns first to first + n of the identity of m rows, dealt out as another matrix."""
 
     def ones(rows: Any, columns: Any, x: Any) -> Any:
-        is_one = (rows == columns) & (columns < n)
+        is_one = (rows == columns + first) & (columns < n)
         return jnp.where(is_one, jnp.ones((), x.dtype), jnp.zeros((), x.dtype))
 
     data = _each(like.deal, (m, n), ones, (like.data,), (), like.deal.spec)

@@ -129,7 +129,7 @@ batching.primitive_batchers[judged_p] = _judged_batch
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))
 def eigh(a: Matrix, mode: str) -> tuple[Any, Matrix, Any]:
     """Eigenvalues, eigenvectors dealt out as a, and 0 or LAPACK's info."""
-    w, v, info = heevd(a, True)
+    w, v, info = heevd(a, 0, a.n)
     return w, _dealt.with_block(v, a.deal.block), info
 
 
@@ -145,10 +145,29 @@ def _eigh_jvp(mode: str, primals: tuple, tangents: tuple) -> tuple:
     return (w, v, info), (dw, gemm(v, moved), no_tangent(info))
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))
+def eigh_of_some(a: Matrix, first: int, n: int, mode: str) -> tuple[Any, Matrix, Any]:
+    """The same of n eigenvalues that follow each other."""
+    w, v, info = heevd(a, first, n)
+    return w[first : first + n], _dealt.with_block(v, a.deal.block), info
+
+
+@eigh_of_some.defjvp
+def _eigh_of_some_jvp(first: int, n: int, mode: str, primals: tuple, tangents: tuple) -> tuple:
+    """Needs all vectors: those of one eigenvalue move towards those of all others."""
+
+    def some(a: Matrix) -> tuple[Any, Matrix, Any]:
+        w, v, info = eigh(a, mode)
+        columns = _dealt.identity(v, v.m, n, first)
+        return w[first : first + n], gemm(v, columns), info
+
+    return jax.jvp(some, primals, tangents)
+
+
 @jax.custom_jvp
 def eigvalsh(a: Matrix) -> tuple[Any, Any]:
     """Eigenvalues alone, and 0 or LAPACK's info."""
-    w, _, info = heevd(a, False)
+    w, _, info = heevd(a, 0, 0)
     return w, info
 
 

@@ -418,16 +418,15 @@ def real_of(dtype: Any) -> str:
     return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
 
 
-def heevd(a: Matrix, has_vectors: bool) -> tuple[Any, Matrix, Any]:
-    """Eigenvalues, eigenvectors (else a matrix without columns), and 0 or LAPACK's info."""
+def heevd(a: Matrix, first: int, n_vectors: int) -> tuple[Any, Matrix, Any]:
+    """Eigenvalues, so many eigenvectors from the first one on, and 0 or LAPACK's info."""
     n, deal = a.n, a.deal
-    at_once = deal.with_block(max(1, -(-n // deal.n_ranks)))
-    n_vectors = n if has_vectors else 0
+    at_once = deal.with_block(max(1, -(-n_vectors // deal.n_ranks)))
     outs = (
         Part((n,), real_of(a.dtype), False),
         Part((n, n_vectors), a.dtype.name, True, at_once.block),
         Part((1,), "int32", False),
     )
-    w, v, info = bind("heevd", deal, (a,), outs, n=n, vectors=int(has_vectors))
+    w, v, info = bind("heevd", deal, (a,), outs, n=n, first=first, vectors=n_vectors)
     w, info = deal.one_value(w), deal.one_value(info[0])
     return w, Matrix(v, at_once, n, n_vectors), info

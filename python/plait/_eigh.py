@@ -1,11 +1,12 @@
 """Eigendecompositions of global Hermitian matrices."""
 
+import operator
 from typing import Any, NamedTuple
 
 from jax import Array
 from plait import _dense_args, _dense_eigh
 from plait._dealt import Deal
-from plait._dense_args import Lay
+from plait._dense_args import Lay, Operand
 
 NOT_FINITE = "{}: not finite, or no convergence (LAPACK's info {{}})"
 
@@ -22,18 +23,49 @@ def _decomposition(a: Array, *, lay: Lay, deal: Deal, mode: str) -> tuple[Eigh, 
     return Eigh(w, _dense_args.back(v, lay)), info
 
 
+def _of_some(
+    a: Array, *, lay: Lay, deal: Deal, mode: str, first: int, last: int
+) -> tuple[Eigh, Array]:
+    n = last - first + 1
+    dealt = _dense_args.deal_in(lay, a, deal)
+    w, v, info = _dense_eigh.eigh_of_some(dealt, first, n, mode)
+    rows = v.m if lay.room is None else lay.room[0]
+    return Eigh(w, _dense_args.back(v, lay.with_room(rows, n))), info
+
+
+def _ends(subset: Any, n: int) -> dict[str, int]:
+    """The first and last eigenvalue that are wanted, where not all are."""
+    if subset is None:
+        return {}
+    try:
+        first, last = map(operator.index, subset)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"eigh: subset_by_index is {subset!r}; expected two integers, the first and the last"
+        ) from None
+    if not 0 <= first <= last < n:
+        raise ValueError(
+            f"eigh: subset_by_index is {(first, last)}; expected the first and the last of "
+            f"{n} eigenvalues, in 0 .. {n - 1}"
+        )
+    return {"first": first, "last": last}
+
+
 def _values(a: Array, *, lay: Lay, deal: Deal) -> tuple[Array, Array]:
     return _dense_eigh.eigvalsh(_dense_args.deal_in(lay, a, deal))
 
 
-def _located(a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str) -> tuple[Any, dict]:
+def _located(
+    a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str
+) -> tuple[Operand, dict[str, Any]]:
     found = _dense_args.located(a, name, mesh, spec, shape, is_square=True)
-    return found.x, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
+    return found, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
 
 
 def eigh(
     a: Array,
     *,
+    subset_by_index: tuple[int, int] | None = None,
     degenerate: str = "nan",
     block: int | None = None,
     check: bool = False,
@@ -46,6 +78,10 @@ def eigh(
     The lower triangle of ``a`` is read. Eigenvalues are the same on all devices, eigenvectors split
     as ``a``. A matrix with NaN or Inf gives NaN; with ``check=True`` it raises.
 
+    With ``subset_by_index=(first, last)``, counted from 0 and both included as in SciPy, there are
+    those eigenvalues alone, with their vectors. What takes longest for all of them, vectors that
+    are transformed back, is done for these; derivatives need all.
+
     Where eigenvalues are equal, eigenvectors are not functions of the matrix, and ``degenerate``
     says what becomes of derivatives: ``'nan'`` as in ``jax.numpy``; ``'zero'`` those of what does
     not depend on the choice of vectors, such as projectors; ``'check'`` the same, but NaN as the
@@ -57,23 +93,30 @@ def eigh(
     there is data.
 
     Collective: over the mesh, in program order.
-    Shapes: (n, n) to (n,) and (n, n), any n, split in any way, or whole on one device or on all.
-    Raises: ValueError for a matrix that is not square, an unknown mode; TypeError for a dtype
-    without solvers; with ``check`` `plait.LinAlgError`.
+    Shapes: (n, n) to (n,) and (n, n), any n, split in any way, or whole on one device or on all;
+    k of the eigenvalues: (k,) and (n, k), split as ``a`` along the axes that the mesh divides.
+    Raises: ValueError for a matrix that is not square, an unknown mode, a subset that there is not;
+    TypeError for a dtype without solvers; with ``check`` `plait.LinAlgError`.
     Adjoint: V (diag(w̄) + F ∘ Vᴴ V̄) Vᴴ, symmetrised, F_ij = 1 / (w_j - w_i).
     Source: LAPACK heevd; oracle ``tests/python/oracle.py::eigh``.
 
     Example:
         >>> import plait, jax.numpy as jnp
-        >>> plait.linalg.eigh(jnp.diag(jnp.array([3.0, 1.0]))).eigenvalues.tolist()
-        [1.0, 3.0]
+        >>> a = jnp.diag(jnp.array([3.0, 1.0, 2.0]))
+        >>> plait.linalg.eigh(a).eigenvalues.tolist()
+        [1.0, 2.0, 3.0]
+        >>> w, v = plait.linalg.eigh(a, subset_by_index=(2, 2))
+        >>> w.tolist(), abs(v).tolist()
+        ([3.0], [[1.0], [0.0], [0.0]])
     """
     if degenerate not in _dense_eigh.MODES:
         raise ValueError(
             f"eigh: degenerate is {degenerate!r}; expected one of {', '.join(_dense_eigh.MODES)}"
         )
     x, given = _located(a, block, mesh, spec, shape, "eigh")
-    found, status = _dense_args.run(_decomposition, x, mode=degenerate, **given)
+    ends = _ends(subset_by_index, x.shape[0])
+    program = _of_some if ends else _decomposition
+    found, status = _dense_args.run(program, x.x, mode=degenerate, **ends, **given)
     if check:
         _dense_args.fail(status, NOT_FINITE.format("eigh"))
     return found
@@ -100,7 +143,7 @@ def eigvalsh(
         [1.0, 3.0]
     """
     x, given = _located(a, block, mesh, spec, shape, "eigvalsh")
-    w, status = _dense_args.run(_values, x, **given)
+    w, status = _dense_args.run(_values, x.x, **given)
     if check:
         _dense_args.fail(status, NOT_FINITE.format("eigvalsh"))
     return w

@@ -241,18 +241,19 @@ plait_status_t plait_heevd_plan(const plait_comm_t *comm,
     int64_t dims[2][2];
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
-    const plait_heevd_params_t params = {
-        .n = problem->n, .block = problem->block, .vectors = problem->has_vectors};
+    const plait_heevd_params_t params = {.n = problem->n,
+                                         .block = problem->block,
+                                         .first = problem->first,
+                                         .vectors = problem->n_vectors};
     const plait_dtype_t real = plait_real_of(problem->dtype);
     const int64_t width =
-        plait_max(1, (problem->n + comm->end.size - 1) / comm->end.size);
+        plait_max(1, (problem->n_vectors + comm->end.size - 1) / comm->end.size);
     const plait_array_t a =
         array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]);
-    const plait_array_t rets[] = {{.dtype = real, .ndim = 1, .dims = &problem->n},
-                                  array_of(comm, problem->dtype, problem->n,
-                                           problem->has_vectors ? problem->n : 0, width,
-                                           dims[1]),
-                                  info_array};
+    const plait_array_t rets[] = {
+        {.dtype = real, .ndim = 1, .dims = &problem->n},
+        array_of(comm, problem->dtype, problem->n, problem->n_vectors, width, dims[1]),
+        info_array};
     PLAIT_TRY(plait_op_plan(&plait_op_heevd, &params, &comm->end, &a, rets, plan_p));
 done:
     return status;

@@ -114,7 +114,7 @@ static plait_status_t add_whole(plait_plan_t *plan, const plait_factor_kind_t *k
         PLAIT_TRY(add_alone(plan, kind, f, whole_slot, whole_slot));
     }
     PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(plait_whole_deal(plan, &f->d, kind->is_lower, whole_slot, f->slot,
+    PLAIT_TRY(plait_whole_deal(plan, &f->d, kind->is_lower, whole_slot, 0, f->slot,
                                n_shared, shared));
     PLAIT_TRY(plait_plan_fence(plan));
 done:

@@ -22,6 +22,7 @@
 static const plait_attr_t heevd_attrs[] = {
     PLAIT_ATTR(plait_heevd_params_t, n),
     PLAIT_ATTR(plait_heevd_params_t, block),
+    PLAIT_ATTR(plait_heevd_params_t, first),
     PLAIT_ATTR(plait_heevd_params_t, vectors),
     PLAIT_ATTR_END,
 };
@@ -32,21 +33,26 @@ enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
  * hold the workspace of 1 + 6 n + 2 n^2 that LAPACK's heevd wants. */
 enum { WHOLE = 256, WHOLE_ALONE = 32764 };
 
+/* Of a part of the eigenvectors that is not larger LAPACK makes all in at least the time of the steps
+ * for these, also on one rank (n from 300 to 2000, one thread and two). */
+enum { SMALL_PART = 4 };
+
 /* On devices one has all of the matrix, of any size, unless they work as one: the reduction has no
  * kernels there. */
-static bool is_whole(int64_t n, const plait_plan_t *plan)
+static bool is_whole(const plait_heevd_params_t *p, const plait_plan_t *plan)
 {
     const bool is_short = plait_blas_int_bytes() == 4;
-    const int64_t most = (plan->n_ranks > 1) ? WHOLE
-                         : is_short          ? WHOLE_ALONE
-                                             : INT64_MAX;
+    const bool is_small_part = p->vectors > 0 && p->vectors <= p->n / SMALL_PART;
+    const int64_t most = (plan->n_ranks > 1 || is_small_part) ? WHOLE
+                         : is_short                           ? WHOLE_ALONE
+                                                              : INT64_MAX;
 
-    return plan->device != NULL || plait_dense_is_whole(n, n, n <= most);
+    return plan->device != NULL || plait_dense_is_whole(p->n, p->n, p->n <= most);
 }
 
 static int64_t first_of(const plait_heevd_slots_t *q)
 {
-    return plait_min(q->a.n, q->rank * q->v.block);
+    return q->first + plait_min(q->v.n, q->rank * q->v.block);
 }
 
 static int64_t n_columns_of(const plait_heevd_slots_t *q)
@@ -226,13 +232,18 @@ static plait_status_t add_whole(plait_plan_t *plan, const plait_heevd_slots_t *q
 {
     plait_status_t status = PLAIT_OK;
     const int shared[] = {q->w, q->info};
+    const bool has_all = q->v.n == q->a.n;
     int whole = q->vectors;
 
-    if (plan->n_ranks > 1 || !q->has_vectors) {
+    if (plan->n_ranks > 1 || !has_all) {
         PLAIT_TRY(plait_whole_slot(plan, &q->a, &whole));
     }
     if (plan->n_ranks == 1) {
         PLAIT_TRY(add_alone(plan, q, whole));
+        if (q->has_vectors && !has_all) {
+            PLAIT_TRY(plait_whole_deal(plan, &q->v, false, whole, q->first, q->vectors,
+                                       0, NULL));
+        }
     } else {
         plait_plan_agree(plan, 1);
         PLAIT_TRY(plait_plan_fence(plan));
@@ -241,7 +252,8 @@ static plait_status_t add_whole(plait_plan_t *plan, const plait_heevd_slots_t *q
             PLAIT_TRY(add_alone(plan, q, whole));
         }
         PLAIT_TRY(plait_plan_fence(plan));
-        PLAIT_TRY(plait_whole_deal(plan, &q->v, false, whole, q->vectors, 2, shared));
+        PLAIT_TRY(plait_whole_deal(plan, &q->v, false, whole, q->first, q->vectors, 2,
+                                   shared));
         PLAIT_TRY(plait_plan_fence(plan));
     }
 done:
@@ -304,6 +316,19 @@ done:
     return status;
 }
 
+/* Nothing, where all are wanted. */
+static const char *say_vectors(const plait_heevd_params_t *p, char *text, size_t n)
+{
+    text[0] = '\0';
+    if (p->vectors == 0) {
+        (void)snprintf(text, n, ", values alone");
+    } else if (p->vectors < p->n) {
+        (void)snprintf(text, n, ", vectors %" PRId64 " to %" PRId64, p->first,
+                       p->first + p->vectors - 1);
+    }
+    return text;
+}
+
 static plait_status_t heevd_plan(const void *params, const plait_problem_t *problem,
                                  plait_plan_t **plan_p)
 {
@@ -318,18 +343,24 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
                                    .n_ranks = problem->n_ranks,
                                    .dtype = problem->args[ARG_A].dtype},
                              .rank = problem->rank,
-                             .has_vectors = p->vectors != 0};
+                             .first = p->first,
+                             .has_vectors = p->vectors > 0};
+    char vectors[80];
 
     PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&q.a, &problem->args[ARG_A], "heevd: a"));
+    PLAIT_CHECK(p->first >= 0 && p->vectors >= 0 && p->first <= p->n - p->vectors,
+                PLAIT_ERR_INVALID,
+                "heevd: %lld eigenvectors from %lld on; there are %lld",
+                (long long)p->vectors, (long long)p->first, (long long)p->n);
     q.v = q.a;
-    q.v.n = q.has_vectors ? p->n : 0;
-    q.v.block = plait_max(1, (p->n + problem->n_ranks - 1) / problem->n_ranks);
+    q.v.n = p->vectors;
+    q.v.block = plait_max(1, (p->vectors + problem->n_ranks - 1) / problem->n_ranks);
     PLAIT_TRY(check_results(&q, problem));
     PLAIT_TRY(plait_heevd_joint_ask(problem, &q.a, q.has_vectors, &joint, &is_joint));
     PLAIT_TRY(plait_plan_create(problem, &plan, "heevd %s %lld%s, in blocks of %lld",
                                 plait_dtype_name(q.a.dtype), (long long)p->n,
-                                q.has_vectors ? "" : ", values alone",
+                                say_vectors(p, vectors, sizeof(vectors)),
                                 (long long)p->block));
     q.src = plait_slot_arg(plan, ARG_A);
     q.w = plait_slot_ret(plan, RET_W);
@@ -337,10 +368,11 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
     q.info = plait_slot_ret(plan, RET_INFO);
     plan->uses_blas = plan->device == NULL;
     plait_dealt_agree(plan, &q.a);
-    plait_plan_agree(plan, (uint64_t)q.has_vectors);
-    PLAIT_TRY(is_joint               ? plait_heevd_joint_add(plan, &q, &joint)
-              : is_whole(p->n, plan) ? add_whole(plan, &q)
-                                     : add_stages(plan, &q));
+    plait_plan_agree(plan, (uint64_t)p->first);
+    plait_plan_agree(plan, (uint64_t)p->vectors);
+    PLAIT_TRY(is_joint            ? plait_heevd_joint_add(plan, &q, &joint)
+              : is_whole(p, plan) ? add_whole(plan, &q)
+                                  : add_stages(plan, &q));
     *plan_p = plan;
     plan = NULL;
 done:

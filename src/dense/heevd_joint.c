@@ -281,8 +281,8 @@ static plait_status_t add_vectors(plait_plan_t *plan, const joint_t *p)
     plait_move_t move = {0};
 
     if (p->q.has_vectors) {
-        PLAIT_TRY(
-            plait_joint_redeal(plan, &p->d, p->found, v, p->q.vectors, false, &move));
+        PLAIT_TRY(plait_joint_redeal(plan, &p->d, p->found, v, p->q.first, p->q.vectors,
+                                     false, &move));
     }
     if (plait_box_bytes(&zeros.box) > 0) {
         PLAIT_TRY(plait_move_add_in(&move, &zeros));
@@ -314,7 +314,8 @@ plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots
     plait_plan_agree(plan, joint->is_grid ? 3 : 2); /* 1: one rank has all of it */
     plait_plan_agree(plan, (uint64_t)p.d.block);
     if (p.d.block != q->a.block) {
-        PLAIT_TRY(plait_joint_redeal(plan, &q->a, q->src, &p.d, p.matrix, true, &move));
+        PLAIT_TRY(
+            plait_joint_redeal(plan, &q->a, q->src, &p.d, 0, p.matrix, true, &move));
         PLAIT_TRY(plait_plan_move(plan, &move));
         p.from = p.matrix;
     }

@@ -7,7 +7,8 @@
 #include "dense/joint.h"
 
 typedef struct {
-    plait_dealt_t a, v; /* the operand, and the vectors: v.n is 0 without them */
+    plait_dealt_t a, v; /* the operand, and the vectors that are wanted */
+    int64_t first;      /* which eigenvector the first one is */
     int rank;
     int src, w, vectors, info; /* slots of operand and results */
     bool has_vectors;

@@ -79,13 +79,14 @@ done:
     return status;
 }
 
-/* Those that block i of `from` and block k of `to` have in common, of two deals of one matrix. */
+/* Those that block i of `from` and block k of `to` have in common. */
 static plait_status_t add_common(const plait_plan_t *plan, const plait_dealt_t *from,
                                  int64_t i, int src, const plait_dealt_t *to, int64_t k,
-                                 int dst, bool is_lower, plait_move_t *move)
+                                 int64_t first_of_to, int dst, bool is_lower,
+                                 plait_move_t *move)
 {
     const int64_t first_from = plait_dealt_column(from, i);
-    const int64_t first_to = plait_dealt_column(to, k);
+    const int64_t first_to = first_of_to + plait_dealt_column(to, k);
     const int64_t first = plait_max(first_from, first_to);
     const int64_t end = plait_min(first_from + plait_dealt_width(from, i),
                                   first_to + plait_dealt_width(to, k));
@@ -103,16 +104,18 @@ static plait_status_t add_common(const plait_plan_t *plan, const plait_dealt_t *
 }
 
 plait_status_t plait_joint_redeal(const plait_plan_t *plan, const plait_dealt_t *from,
-                                  int src, const plait_dealt_t *to, int dst,
-                                  bool is_lower, plait_move_t *move)
+                                  int src, const plait_dealt_t *to, int64_t first,
+                                  int dst, bool is_lower, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
     int64_t k = 0;
 
     for (int64_t i = 0; i < plait_dealt_n_blocks(from); i++) {
         const int64_t end = plait_dealt_column(from, i) + plait_dealt_width(from, i);
-        for (k = plait_dealt_column(from, i) / to->block; k * to->block < end; k++) {
-            PLAIT_TRY(add_common(plan, from, i, src, to, k, dst, is_lower, move));
+        k = plait_max(0, plait_dealt_column(from, i) - first) / to->block;
+        for (; k < plait_dealt_n_blocks(to) && first + k * to->block < end; k++) {
+            PLAIT_TRY(
+                add_common(plan, from, i, src, to, k, first, dst, is_lower, move));
         }
     }
 done:
@@ -126,7 +129,7 @@ plait_status_t plait_joint_add_redeal(plait_plan_t *plan, const plait_dealt_t *f
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {0};
 
-    PLAIT_TRY(plait_joint_redeal(plan, from, src, to, dst, is_lower, &move));
+    PLAIT_TRY(plait_joint_redeal(plan, from, src, to, 0, dst, is_lower, &move));
     PLAIT_TRY(plait_plan_move(plan, &move));
 done:
     plait_move_clear(&move);

@@ -33,11 +33,11 @@ plait_joint_t plait_joint_describe(const plait_dealt_t *a,
 plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt_t *a,
                                const plait_joint_wish_t *wish, plait_joint_t *joint_p);
 
-/* Appends to a move that all columns of one deal go to another one of the same matrix; is_lower: rows from
- * the first one of each block on. */
+/* Appends to a move that columns of one deal go to another one, of the same matrix from column `first` on;
+ * is_lower: of all columns, rows from the first one of each block on. */
 plait_status_t plait_joint_redeal(const plait_plan_t *plan, const plait_dealt_t *from,
-                                  int src, const plait_dealt_t *to, int dst,
-                                  bool is_lower, plait_move_t *move);
+                                  int src, const plait_dealt_t *to, int64_t first,
+                                  int dst, bool is_lower, plait_move_t *move);
 
 /* The same as a step, and that rank 0's slot comes to all. */
 plait_status_t plait_joint_add_redeal(plait_plan_t *plan, const plait_dealt_t *from,

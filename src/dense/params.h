@@ -56,7 +56,7 @@ typedef struct {
 typedef struct {
     int64_t n;
     int64_t block;
-    int64_t vectors; /* 0: eigenvalues alone */
+    int64_t first, vectors; /* of the eigenvectors that are wanted, how many */
 } plait_heevd_params_t;
 
 #endif

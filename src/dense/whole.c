@@ -144,8 +144,8 @@ done:
 }
 
 plait_status_t plait_whole_deal(plait_plan_t *plan, const plait_dealt_t *d,
-                                bool is_lower, int whole_slot, int slot, int n_shared,
-                                const int shared_slots[])
+                                bool is_lower, int whole_slot, int64_t first, int slot,
+                                int n_shared, const int shared_slots[])
 {
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {0};
@@ -156,7 +156,7 @@ plait_status_t plait_whole_deal(plait_plan_t *plan, const plait_dealt_t *d,
         plait_block_t back = there;
         back.src_slot = whole_slot;
         back.dst_slot = slot;
-        back.src_offset = there.dst_offset;
+        back.src_offset = there.dst_offset + first * plait_dealt_ld_bytes(d);
         back.dst_offset = there.src_offset;
         PLAIT_TRY(plait_dealt_between(plan, PLAIT_WHOLE_ROOT, owner, &back, &move));
     }

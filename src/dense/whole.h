@@ -31,10 +31,10 @@ plait_status_t plait_whole_collect(plait_plan_t *plan, const plait_dealt_t *d,
 plait_status_t plait_whole_share(const plait_plan_t *plan, int slot,
                                  plait_move_t *move);
 
-/* Every rank's columns from the one rank's slot, with zeros above blocks where it is lower and behind
- * the columns; and `n_shared` slots of its own memory as a whole. Needs a fence before and after it. */
+/* Every rank's columns from the one rank's slot, where the first one is column `first`, with zeros
+ * above blocks where it is lower and behind the columns; and `n_shared` slots of its own memory as a whole. Needs a fence before and after it. */
 plait_status_t plait_whole_deal(plait_plan_t *plan, const plait_dealt_t *d,
-                                bool is_lower, int whole_slot, int slot, int n_shared,
-                                const int shared_slots[]);
+                                bool is_lower, int whole_slot, int64_t first, int slot,
+                                int n_shared, const int shared_slots[]);
 
 #endif

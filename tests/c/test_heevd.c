@@ -154,7 +154,7 @@ static plait_dtype_t real_of(plait_dtype_t dtype)
 typedef struct {
     plait_dtype_t dtype;
     int64_t n, block;
-    bool has_vectors;
+    int64_t first, n_vectors;
     int n_ranks;
     plait_direct_t direct;
 } case_t;
@@ -163,10 +163,11 @@ static const char *describe(const case_t *c, const char *kind)
 {
     static _Thread_local char line[200];
 
-    (void)snprintf(
-        line, sizeof(line), "heevd %s %s %lld block %lld vectors %d P %d direct %d",
-        plait_dtype_name(c->dtype), kind, (long long)c->n, (long long)c->block,
-        (int)c->has_vectors, c->n_ranks, (int)c->direct);
+    (void)snprintf(line, sizeof(line),
+                   "heevd %s %s %lld block %lld vectors %lld from %lld P %d direct %d",
+                   plait_dtype_name(c->dtype), kind, (long long)c->n,
+                   (long long)c->block, (long long)c->n_vectors, (long long)c->first,
+                   c->n_ranks, (int)c->direct);
     return line;
 }
 
@@ -174,9 +175,9 @@ static const char *describe(const case_t *c, const char *kind)
 static dealt_run_t heevd_run(const case_t *c, const char *text,
                              const plait_heevd_params_t *params)
 {
-    const int64_t width = plait_max(1, (c->n + c->n_ranks - 1) / c->n_ranks);
+    const int64_t width = plait_max(1, (c->n_vectors + c->n_ranks - 1) / c->n_ranks);
     const shape_t of_a = {c->n, c->n, c->block};
-    const shape_t of_v = {c->n, c->has_vectors ? c->n : 0, width};
+    const shape_t of_v = {c->n, c->n_vectors, width};
 
     return (dealt_run_t){.op = &plait_op_heevd,
                          .params = params,
@@ -200,8 +201,11 @@ static plait_status_t plan_of(const plait_comm_t *comm, const void *problem,
 
 static void execute(dealt_run_t *t, const case_t *c)
 {
-    const plait_heevd_problem_t problem = {
-        .dtype = c->dtype, .n = c->n, .block = c->block, .has_vectors = c->has_vectors};
+    const plait_heevd_problem_t problem = {.dtype = c->dtype,
+                                           .n = c->n,
+                                           .block = c->block,
+                                           .n_vectors = c->n_vectors,
+                                           .first = c->first};
 
     t->plan = plan_of;
     t->problem = &problem;
@@ -215,17 +219,17 @@ static double w_of(const dealt_run_t *t, int64_t i)
 }
 
 /* Frobenius norms, of A V - V diag(w) and V^H V - 1. */
-static void residuals(const dealt_run_t *t, const matrix_t *a, double scale,
-                      double *product_p, double *unit_p)
+static void residuals(const dealt_run_t *t, const matrix_t *a, const case_t *c,
+                      double scale, double *product_p, double *unit_p)
 {
     const int64_t n = a->n;
     const matrix_t v = {n, t->rets[1].whole};
     double complex *column = dealt_matrix(n, 1);
 
     *product_p = *unit_p = 0;
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = 0; j < c->n_vectors; j++) {
         for (int64_t i = 0; i < n; i++) {
-            column[i] = -*at(&v, i, j) * (w_of(t, j) * scale);
+            column[i] = -*at(&v, i, j) * (w_of(t, c->first + j) * scale);
         }
         for (int64_t k = 0; k < n; k++) {
             for (int64_t i = 0; i < n; i++) {
@@ -233,11 +237,13 @@ static void residuals(const dealt_run_t *t, const matrix_t *a, double scale,
             }
         }
         for (int64_t i = 0; i < n; i++) {
+            *product_p = hypot(*product_p, cabs(column[i]));
+        }
+        for (int64_t i = 0; i < c->n_vectors; i++) {
             double complex dot = (i == j) ? -1 : 0;
             for (int64_t k = 0; k < n; k++) {
                 dot += conj(*at(&v, k, i)) * *at(&v, k, j);
             }
-            *product_p = hypot(*product_p, cabs(column[i]));
             *unit_p = hypot(*unit_p, cabs(dot));
         }
     }
@@ -283,8 +289,8 @@ static void judge(const dealt_run_t *t, const matrix_t *a, const case_t *c)
     CHECK(creal(t->rets[2].whole[0]) == 0, "%s: info %g", t->text,
           creal(t->rets[2].whole[0]));
     judge_values(t, a, bound, scale);
-    if (c->has_vectors) {
-        residuals(t, a, scale, &product, &unit);
+    if (c->n_vectors > 0) {
+        residuals(t, a, c, scale, &product, &unit);
         CHECK(product <= bound * norm_of(a, scale), "%s: A V - V w %g of %g", t->text,
               product, bound * norm_of(a, scale));
         CHECK(unit <= bound, "%s: V^H V - 1 %g of %g", t->text, unit, bound);
@@ -310,15 +316,41 @@ static void check_run(const matrix_t *a, const char *kind, const case_t *c)
     dealt_clear(&t);
 }
 
+static void check_case(kind_t kind, const case_t *c)
+{
+    matrix_t a = make_matrix(kind, c->dtype, c->n);
+
+    round_matrix(&a, c->dtype);
+    check_run(&a, kinds[kind], c);
+    plait_free(a.x);
+}
+
 static void check_kind(kind_t kind, plait_dtype_t dtype, int64_t n, int64_t block,
                        bool has_vectors, int n_ranks, plait_direct_t direct)
 {
-    const case_t c = {dtype, n, block, has_vectors, n_ranks, direct};
-    matrix_t a = make_matrix(kind, dtype, n);
+    check_case(kind,
+               &(case_t){dtype, n, block, 0, has_vectors ? n : 0, n_ranks, direct});
+}
 
-    round_matrix(&a, dtype);
-    check_run(&a, kinds[kind], &c);
-    plait_free(a.x);
+/* Some of the vectors: fewer than ranks, the lowest, the highest, across the merges, a part of a cluster;
+ * dealt, and by one rank that has all of them. */
+static void check_parts(int n_ranks)
+{
+    static const int64_t n = 84,
+                         parts[][2] = {{0, 1}, {83, 1}, {0, 83}, {1, 83}, {31, 9}};
+
+    for (int i = 0; i < 10; i++) {
+        const case_t c = {.dtype = dealt_dtypes[(i + n_ranks) % 4],
+                          .n = n,
+                          .block = (i % 3 == 0) ? 64 : 5,
+                          .first = parts[i % 5][0],
+                          .n_vectors = parts[i % 5][1],
+                          .n_ranks = n_ranks,
+                          .direct = dealt_directs[(i + n_ranks) % 3]};
+        plait_dense_choose_whole((i < 5) ? 0 : n);
+        check_case((i % 2 == 0) ? RANDOM : CLUSTERED, &c);
+        plait_dense_choose_whole(0);
+    }
 }
 
 static void execute_all(int n_ranks)
@@ -375,9 +407,9 @@ static void check_conjugation(int n_ranks)
     *at(&a, 0, 1) = I;
     *at(&a, 1, 0) = -I;
     check_run(&a, "2 i -i 2",
-              &(case_t){PLAIT_C128, 2, 1, true, n_ranks, PLAIT_DIRECT_POINTER});
+              &(case_t){PLAIT_C128, 2, 1, 0, 2, n_ranks, PLAIT_DIRECT_POINTER});
     check_run(&a, "2 i -i 2",
-              &(case_t){PLAIT_C64, 2, 2, true, n_ranks, PLAIT_DIRECT_NONE});
+              &(case_t){PLAIT_C64, 2, 2, 0, 2, n_ranks, PLAIT_DIRECT_NONE});
     plait_free(a.x);
 }
 
@@ -388,7 +420,7 @@ static void check_not_finite(int n_ranks, plait_direct_t direct)
     const int64_t n = 40;
 
     for (int i = 0; i < 8; i++) {
-        const case_t c = {dealt_dtypes[i % 4], n, 6, true, n_ranks, direct};
+        const case_t c = {dealt_dtypes[i % 4], n, 6, 0, n, n_ranks, direct};
         char kind[32];
         (void)snprintf(kind, sizeof(kind), "not finite %d", i);
         dealt_run_t t = heevd_run(&c, describe(&c, kind), NULL);
@@ -411,17 +443,23 @@ static void check_not_finite(int n_ranks, plait_direct_t direct)
 
 /* ---- plans ---- */
 
-static void prove(int n_ranks, int64_t n, int64_t block, bool has_vectors,
-                  plait_dtype_t dtype)
+static void prove_part(int n_ranks, int64_t n, int64_t block, int64_t first,
+                       int64_t n_vectors, plait_dtype_t dtype)
 {
-    const plait_heevd_params_t params = {n, block, has_vectors};
+    const plait_heevd_params_t params = {n, block, first, n_vectors};
 
     for (int d = 0; d < 3; d++) {
-        const case_t c = {dtype, n, block, has_vectors, n_ranks, dealt_directs[d]};
+        const case_t c = {dtype, n, block, first, n_vectors, n_ranks, dealt_directs[d]};
         dealt_run_t t = heevd_run(&c, describe(&c, "proof"), &params);
         (void)dealt_prove(&t);
         dealt_clear(&t);
     }
+}
+
+static void prove(int n_ranks, int64_t n, int64_t block, bool has_vectors,
+                  plait_dtype_t dtype)
+{
+    prove_part(n_ranks, n, block, 0, has_vectors ? n : 0, dtype);
 }
 
 /* Whole on one rank where the matrix is not larger than that. */
@@ -432,7 +470,10 @@ static void prove_all(int n_ranks)
     plait_dense_choose_whole(40);
     prove(n_ranks, 37, blocks[n_ranks % 4], true, dealt_dtypes[n_ranks % 4]);
     prove(n_ranks, 4, blocks[n_ranks % 4], false, dealt_dtypes[n_ranks % 3]);
+    prove_part(n_ranks, 31, blocks[n_ranks % 4], n_ranks, 3, dealt_dtypes[n_ranks % 4]);
     plait_dense_choose_whole(0);
+    prove_part(n_ranks, 31, blocks[n_ranks % 4], 12, 7, dealt_dtypes[n_ranks % 4]);
+    prove_part(n_ranks, 31, blocks[n_ranks % 4], 30, 1, dealt_dtypes[n_ranks % 3]);
     for (int b = 0; b < 4; b++) {
         for (int64_t n = 0; n < 4; n++) {
             prove(n_ranks, n, blocks[b], true, dealt_dtypes[n % 4]);
@@ -448,7 +489,7 @@ static void prove_all(int n_ranks)
 static void check_refusals(plait_comm_t *comm, void *context)
 {
     plait_heevd_problem_t problem = {.dtype = PLAIT_F64, .n = 4, .block = 2};
-    const plait_heevd_params_t params = {4, 2, 1};
+    const plait_heevd_params_t params = {4, 2, 0, 4};
     const int64_t three = 3, dims[] = {4, 4}, one = 1;
     plait_array_t a = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
     plait_array_t rets[] = {{.dtype = PLAIT_F64, .ndim = 1, .dims = &three},
@@ -478,6 +519,11 @@ static void check_refusals(plait_comm_t *comm, void *context)
     problem.block = 0;
     check_refused(plait_heevd_plan(comm, &problem, &plan), PLAIT_ERR_INVALID,
                   "blocks of 0 columns");
+    problem.block = 2;
+    problem.first = 2;
+    problem.n_vectors = 3;
+    check_refused(plait_heevd_plan(comm, &problem, &plan), PLAIT_ERR_INVALID,
+                  "3 eigenvectors from 2 on; there are 4");
     check_refused(plait_heevd_plan(NULL, &problem, &plan), PLAIT_ERR_COMM,
                   "communicator");
 }
@@ -498,6 +544,7 @@ static void check_at_once(int n_ranks)
     check_kind(RANDOM, PLAIT_F64, 33 * n_ranks + 5, 33, true, n_ranks,
                PLAIT_DIRECT_POINTER);
     check_conjugation(n_ranks);
+    check_parts(n_ranks);
     check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
     plait_dense_choose_whole(-1);
     team_knows_devices = false;
@@ -548,6 +595,7 @@ static void check_by_processes(int n_ranks)
                    n_ranks, PLAIT_DIRECT_POINTER);
     }
     check_conjugation(n_ranks);
+    check_parts(n_ranks);
     check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
     team_before = NULL;
     plait_cuda_grid_release();
@@ -565,6 +613,7 @@ static void check_on_devices(void)
         }
         execute_all(n_ranks);
         check_conjugation(n_ranks);
+        check_parts(n_ranks);
         check_not_finite(n_ranks, PLAIT_DIRECT_POINTER);
         if (n_ranks > 1) {
             check_at_once(n_ranks);
@@ -585,6 +634,7 @@ static void check_on_host(void)
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         execute_all(sizes[i]);
         check_conjugation(sizes[i]);
+        check_parts(sizes[i]);
         for (int d = 0; d < 3; d++) {
             check_not_finite(sizes[i], dealt_directs[d]);
         }

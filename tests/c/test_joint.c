@@ -47,7 +47,7 @@ static double element(int64_t i, int64_t j)
 static plait_status_t plan_of(plait_comm_t *comm, int64_t n, plait_plan_t **plan_p)
 {
     const plait_heevd_problem_t p = {
-        .dtype = PLAIT_F64, .n = n, .block = BLOCK, .has_vectors = true};
+        .dtype = PLAIT_F64, .n = n, .block = BLOCK, .n_vectors = n};
 
     return plait_heevd_plan(comm, &p, plan_p);
 }
@@ -170,7 +170,7 @@ static void *call_main(void *argument)
     const int64_t stored = plait_dense_columns(N, BLOCK, c->n_ranks);
     const int64_t width = (N + c->n_ranks - 1) / c->n_ranks;
     const int64_t dims[] = {stored, N}, dims_v[] = {width, N}, n = N, one = 1;
-    const plait_heevd_params_t params = {N, BLOCK, 1};
+    const plait_heevd_params_t params = {N, BLOCK, 0, N};
     double *a = plait_alloc(stored * N, sizeof(*a));
     double w[N], v[N * N];
     plait_call_t call = {

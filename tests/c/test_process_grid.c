@@ -71,7 +71,7 @@ static plait_status_t ask(plait_comm_t *comm)
 static plait_status_t plan_of_size(plait_comm_t *comm, int64_t n, plait_plan_t **plan_p)
 {
     const plait_heevd_problem_t p = {
-        .dtype = PLAIT_F64, .n = n, .block = BLOCK, .has_vectors = true};
+        .dtype = PLAIT_F64, .n = n, .block = BLOCK, .n_vectors = n};
 
     return plait_heevd_plan(comm, &p, plan_p);
 }

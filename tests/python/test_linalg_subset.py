@@ -1,0 +1,134 @@
+"""Some of the eigenvalues and their vectors, against all of them, and derivatives of the same."""
+
+import jax
+import jax.numpy as jnp
+import matrices
+import meshes
+import numpy as np
+import plait
+import pytest
+from jax.sharding import PartitionSpec as P
+
+SIZES = (1, 2, 3, 8, 33, 300)
+# of n: the lowest one, the highest one, all, some between, all but one
+SUBSETS = {
+    "lowest": lambda n: (0, 0),
+    "highest": lambda n: (n - 1, n - 1),
+    "all": lambda n: (0, n - 1),
+    "between": lambda n: (n // 3, n // 2),
+    "most": lambda n: (min(1, n - 1), n - 1),
+}
+
+
+def hermitian(n, dtype, seed=0):
+    a = meshes.random((n, n), dtype, seed)
+    return a + a.conj().T
+
+
+@pytest.mark.parametrize("which", SUBSETS)
+@pytest.mark.parametrize("n", SIZES)
+def test_subset(n, which):
+    i = SIZES.index(n) + list(SUBSETS).index(which)
+    shape = matrices.SHAPES[i % len(matrices.SHAPES)]
+    dtype = matrices.DTYPES[i % len(matrices.DTYPES)]
+    a = hermitian(n, dtype)
+    first, last = SUBSETS[which](n)
+    ends = (first, np.int64(last))  # also NumPy's integers
+    w, v = plait.linalg.eigh(matrices.put(a, shape, i), subset_by_index=ends, block=None)
+    want, size = np.linalg.eigvalsh(a), matrices.norm(a)
+    assert w.shape == (last - first + 1,) and v.shape == (n, last - first + 1)
+    assert v.dtype == dtype
+    limit = matrices.limit(n, dtype) * size
+    assert np.abs(np.asarray(w) - want[first : last + 1]).max() <= limit
+    v = np.asarray(v)
+    assert matrices.norm(a @ v - v * np.asarray(w)) <= limit
+    matrices.check_orthonormal(v)
+
+
+@pytest.mark.parametrize("mode", ["nan", "zero", "check", "lorentzian"])
+@pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
+def test_derivatives_are_those_of_the_whole(dtype, shape, mode):
+    n, mesh = 7, meshes.make(shape)
+    a, b = hermitian(n, dtype), meshes.random((n, n), dtype, 1)
+    t = hermitian(n, dtype, 2)
+    given = {"degenerate": mode, "mesh": mesh, "spec": P(), "block": 2}
+
+    def seen(w, v):  # does not depend on the phases of the vectors
+        weighted = v * jnp.exp(w)[None].astype(v.dtype)
+        return jnp.sum(jnp.sin(w)) + jnp.sum(jnp.real(weighted @ v.conj().T * b))
+
+    def of_some(a):
+        return seen(*plait.linalg.eigh(a, subset_by_index=(2, 4), **given))
+
+    def of_all(a):
+        w, v = plait.linalg.eigh(a, **given)
+        return seen(w[2:5], v[:, 2:5])
+
+    x, t = meshes.put(a, mesh), meshes.put(t, mesh)
+    for way in (
+        jax.grad,
+        lambda f: lambda x: jax.jvp(f, (x,), (t,))[1],
+        lambda f: jax.grad(lambda x: jnp.sum(jnp.abs(jax.grad(f)(x)) ** 2)),
+    ):
+        got, want = jax.jit(way(of_some))(x), jax.jit(way(of_all))(x)
+        assert np.isfinite(want).all()
+        assert np.allclose(got, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
+
+
+def test_a_cluster_that_is_cut():
+    """Which of equal eigenvalues' vectors are taken is a choice: its gradient is found."""
+    n, mesh = 6, meshes.make((2,))
+    q = matrices.orthogonal(n)
+    a = meshes.put((q * np.array([1.0, 2, 2, 3, 4, 5])) @ q.T, mesh)
+
+    def projector(a, ends):
+        given = {"subset_by_index": ends, "degenerate": "check", "mesh": mesh, "spec": P()}
+        v = plait.linalg.eigh(a, **given).eigenvectors
+        return jnp.sum((v @ v.T) ** 2 * np.arange(n, dtype=float)[None])
+
+    slope = jax.jit(jax.grad(projector), static_argnums=1)
+    assert np.isnan(slope(a, (0, 1))).any()
+    assert np.isfinite(slope(a, (0, 2))).all()
+
+
+def test_padding_vmap_and_processes_of_one_program():
+    n, mesh = 5, meshes.make((4,))
+    batch = np.stack([hermitian(n, "float64", seed) for seed in range(3)])
+    padded = np.full((3, 8, 8), np.nan)
+    padded[:, :n, :n] = batch
+    given = {"subset_by_index": (1, 2), "shape": (n, n), "mesh": mesh, "spec": P("a"), "block": 1}
+    x = jax.device_put(padded, jax.NamedSharding(mesh, P(None, "a")))
+    w, v = plait.jit(jax.vmap(lambda a: plait.linalg.eigh(a, **given)))(x)
+    assert w.shape == (3, 2) and v.shape == (3, 8, 2)
+    assert not np.any(np.asarray(v)[:, n:])
+    v = np.asarray(v)[:, :n]
+    for a, w_of, v_of in zip(batch, np.asarray(w), v, strict=True):
+        assert np.allclose(w_of, np.linalg.eigvalsh(a)[1:3])
+        assert np.allclose(a @ v_of, v_of * w_of)
+
+
+def test_not_finite():
+    a = np.full((6, 6), np.inf)
+    for mesh in (None, meshes.make((2,))):
+        given = {} if mesh is None else {"mesh": mesh, "spec": P()}
+        x = a if mesh is None else meshes.put(a, mesh)
+        w, v = plait.linalg.eigh(x, subset_by_index=(0, 1), **given)
+        assert np.isnan(w).all() and np.isnan(v).all() and v.shape == (6, 2)
+        with pytest.raises(plait.LinAlgError, match="not finite"):
+            plait.linalg.eigh(x, subset_by_index=(0, 1), check=True, **given)
+
+
+@pytest.mark.parametrize(
+    "subset, error, text",
+    [
+        ((0, 4), ValueError, r"\(0, 4\); expected .* of 4 eigenvalues, in 0 .. 3"),
+        ((-1, 2), ValueError, r"\(-1, 2\)"),
+        ((2, 1), ValueError, r"\(2, 1\)"),
+        ((0, 1, 2), TypeError, "expected two integers"),
+        ((0.0, 1.0), TypeError, "expected two integers"),
+        (3, TypeError, "expected two integers"),
+    ],
+)
+def test_wrong_subsets(subset, error, text):
+    with pytest.raises(error, match="eigh: subset_by_index is .*" + text):
+        plait.linalg.eigh(jnp.eye(4), subset_by_index=subset)
