@@ -51,7 +51,14 @@ def test_everything(dtype, kind):
     matrices.check_product((whole(q, mesh), whole(r, mesh)), g, n)
     w, v = plait.linalg.eigh(x, block=4)
     v = whole(v, mesh)
-    matrices.check_product((v * np.asarray(w.addressable_data(0)), v.conj().T), a, n)
+    w = np.asarray(w.addressable_data(0))
+    matrices.check_product((v * w, v.conj().T), a, n)
+    some, of_some = plait.linalg.eigh(x, subset_by_index=(n // 2, n - 2), block=4)
+    of_some, size = whole(of_some, mesh), matrices.norm(a)
+    matrices.check_orthonormal(of_some)
+    assert np.abs(np.asarray(some.addressable_data(0)) - w[n // 2 : n - 1]).max() <= 1e-5 * size
+    residual = a @ of_some - of_some * w[n // 2 : n - 1]
+    assert matrices.norm(residual) <= matrices.limit(n, dtype) * size
     matrices.check_product((whole(plait.linalg.matmul(x, y), mesh),), a @ g, n)
 
 
