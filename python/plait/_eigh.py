@@ -1,6 +1,5 @@
 """Eigendecompositions of global Hermitian matrices."""
 
-import operator
 from typing import Any, NamedTuple
 
 from jax import Array
@@ -24,31 +23,30 @@ def _decomposition(a: Array, *, lay: Lay, deal: Deal, mode: str) -> tuple[Eigh, 
 
 
 def _of_some(
-    a: Array, *, lay: Lay, deal: Deal, mode: str, first: int, last: int
+    a: Array, *, lay: Lay, deal: Deal, mode: str, first: int, n: int
 ) -> tuple[Eigh, Array]:
-    n = last - first + 1
     dealt = _dense_args.deal_in(lay, a, deal)
     w, v, info = _dense_eigh.eigh_of_some(dealt, first, n, mode)
     rows = v.m if lay.room is None else lay.room[0]
     return Eigh(w, _dense_args.back(v, lay.with_room(rows, n))), info
 
 
-def _ends(subset: Any, n: int) -> dict[str, int]:
-    """The first and last eigenvalue that are wanted, where not all are."""
+def _chosen(subset: Any, n: int) -> dict[str, int]:
+    """The first eigenvalue that is wanted and how many are, where not all are."""
     if subset is None:
         return {}
+    expected = "expected a slice of integers, such as slice(-10, None) for the ten largest"
+    if not isinstance(subset, slice):
+        raise TypeError(f"eigh: subset is {subset!r}; {expected}")
     try:
-        first, last = map(operator.index, subset)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"eigh: subset_by_index is {subset!r}; expected two integers, the first and the last"
-        ) from None
-    if not 0 <= first <= last < n:
+        first, end, step = subset.indices(n)
+    except TypeError:
+        raise TypeError(f"eigh: subset is {subset}; {expected}") from None
+    if step != 1 or end <= first:
         raise ValueError(
-            f"eigh: subset_by_index is {(first, last)}; expected the first and the last of "
-            f"{n} eigenvalues, in 0 .. {n - 1}"
+            f"eigh: subset is {subset}; expected a step of 1, and some of {n} eigenvalues"
         )
-    return {"first": first, "last": last}
+    return {"first": first, "n": end - first}
 
 
 def _values(a: Array, *, lay: Lay, deal: Deal) -> tuple[Array, Array]:
@@ -65,7 +63,7 @@ def _located(
 def eigh(
     a: Array,
     *,
-    subset_by_index: tuple[int, int] | None = None,
+    subset: slice | None = None,
     degenerate: str = "nan",
     block: int | None = None,
     check: bool = False,
@@ -78,9 +76,10 @@ def eigh(
     The lower triangle of ``a`` is read. Eigenvalues are the same on all devices, eigenvectors split
     as ``a``. A matrix with NaN or Inf gives NaN; with ``check=True`` it raises.
 
-    With ``subset_by_index=(first, last)``, counted from 0 and both included as in SciPy, there are
-    those eigenvalues alone, with their vectors. What takes longest for all of them, vectors that
-    are transformed back, is done for these; derivatives need all.
+    With ``subset=slice(-10, None)`` there are the ten largest eigenvalues alone with their vectors,
+    with ``slice(10)`` the ten smallest: those that the slice takes of all. What takes half of the
+    time for all of them is done for these alone; derivatives need all. A slice, since of
+    ``subset_by_index`` SciPy includes the last one and JAX does not.
 
     Where eigenvalues are equal, eigenvectors are not functions of the matrix, and ``degenerate``
     says what becomes of derivatives: ``'nan'`` as in ``jax.numpy``; ``'zero'`` those of what does
@@ -105,7 +104,7 @@ def eigh(
         >>> a = jnp.diag(jnp.array([3.0, 1.0, 2.0]))
         >>> plait.linalg.eigh(a).eigenvalues.tolist()
         [1.0, 2.0, 3.0]
-        >>> w, v = plait.linalg.eigh(a, subset_by_index=(2, 2))
+        >>> w, v = plait.linalg.eigh(a, subset=slice(-1, None))
         >>> w.tolist(), abs(v).tolist()
         ([3.0], [[1.0], [0.0], [0.0]])
     """
@@ -114,9 +113,9 @@ def eigh(
             f"eigh: degenerate is {degenerate!r}; expected one of {', '.join(_dense_eigh.MODES)}"
         )
     x, given = _located(a, block, mesh, spec, shape, "eigh")
-    ends = _ends(subset_by_index, x.shape[0])
-    program = _of_some if ends else _decomposition
-    found, status = _dense_args.run(program, x.x, mode=degenerate, **ends, **given)
+    some = _chosen(subset, x.shape[0])
+    program = _of_some if some else _decomposition
+    found, status = _dense_args.run(program, x.x, mode=degenerate, **some, **given)
     if check:
         _dense_args.fail(status, NOT_FINITE.format("eigh"))
     return found
