@@ -15,13 +15,19 @@ from plait import _core, _errors, _exit, _platforms, _sites, _topology, _trace, 
 class Special(int):
     """A rank or tag that is none; mpi4py's own values differ from MPI to MPI and collide."""
 
+    def __new__(cls, value: int, name: str = "ANY") -> "Special":
+        """Equal by value; the name is for messages."""
+        made = super().__new__(cls, value)
+        made._name = name
+        return made
+
     def __repr__(self) -> str:
-        return {-2: "plait.PROC_NULL"}.get(int(self), "plait.ANY")
+        return f"plait.{self._name}"
 
 
-PROC_NULL = Special(-2)
-ANY_SOURCE = Special(-1)
-ANY_TAG = Special(-1)
+PROC_NULL = Special(-2, "PROC_NULL")
+ANY_SOURCE = Special(-1, "ANY_SOURCE")
+ANY_TAG = Special(-1, "ANY_TAG")
 TANGENTS = "'"  # added to a mode
 
 

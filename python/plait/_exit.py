@@ -189,6 +189,15 @@ def _close_records() -> None:
         _trace.merge_at_exit(part, size)
 
 
+def _why_not_finalize() -> str:
+    """What MPI_Finalize, which waits for all ranks, could wait for for ever."""
+    if _core.lib.plait_guard_lost():
+        return "other ranks are lost"
+    if _core.lib.plait_guard_late():
+        return "it gave up waiting for others, for whom MPI_Finalize would wait as well"
+    return ""
+
+
 @atexit.register
 def _at_exit() -> None:
     """Runs before JAX's and mpi4py's own handlers, as it was registered after them."""
@@ -200,9 +209,9 @@ def _at_exit() -> None:
     _flush_within_limit()
     _core.shutdown(_LIMIT_S)
     _close_records()
-    if _mpi and not _failed and _core.lib.plait_guard_lost():
-        rank, _ = _world[0]
-        sys.stderr.write(f"plait: rank {rank} ends with 1, since other ranks are lost\n")
+    why = _why_not_finalize() if _mpi and not _failed else ""
+    if why:
+        sys.stderr.write(f"plait: rank {_world[0][0]} ends with 1, since {why}\n")
         _failed.append(True)
     if _failed and _mpi:
         _abort()

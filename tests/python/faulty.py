@@ -149,6 +149,12 @@ FAULTS = {
     "alltoall counts": lambda c: plait.alltoall(jnp.ones((SIZE, 3 + RANK)), comm=c),
     "barrier": lambda c: allreduce(c) if FIRST else plait.barrier(comm=c),
     "allgather": lambda c: allreduce(c) if FIRST else plait.allgather(X, comm=c),
+    "permutations": lambda c: plait.permute(X, [(RANK, AFTER)], comm=c),
+    "tables": lambda c: plait.alltoallv(
+        jnp.ones(SIZE),
+        [[1] * SIZE if r == RANK else [SIZE] + [0] * (SIZE - 1) for r in range(SIZE)],
+        comm=c,
+    ),
     "known calls": twice_then_differ,
     "counts again": differ_again,
     # Messages that do not fit.
@@ -164,6 +170,9 @@ FAULTS = {
     ),
     # Nobody can go on.
     "receives": lambda c: plait.recv(X, AFTER, comm=c),
+    "own receive": lambda c: plait.recv(X, RANK, comm=c),
+    "own tags": lambda c: plait.sendrecv(X, X, RANK, RANK, sendtag=1, recvtag=2, comm=c),
+    "lone receive": lambda c: plait.recv(X, comm=plait.Comm(MPI.COMM_SELF.Dup())),
     "crossed": lambda c: allreduce(c) if FIRST else plait.recv(X, 0, comm=c),
     # Nothing is wrong.
     "started receives": started_receives,
