@@ -5,7 +5,7 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -58,8 +58,11 @@ class Comm:
         made._source, made.size, made.rank = source, size, rank
         made.topology = None if source is None else _topology.read(source)
         made._label, made._ids, made._state = _sites.text(), {}, {"is_freed": False}
+        made._members = frozenset() if source is None else _members(source)
+        _free_orphans(made._members)
         for mode in ("effect", "token"):
             made.id(mode)
+        _open[made.id()] = made
         return made
 
     def id(self, mode: str = "effect") -> int:
@@ -90,17 +93,27 @@ class Comm:
         return _core.comm_texts(self.id())[1]
 
     def free(self) -> None:
-        """Waits for queued work and frees plait's duplicates; the MPI communicator stays."""
+        """Waits for queued work and frees plait's duplicates; the MPI communicator stays.
+
+        Where that was freed instead, plait's are freed when the next communicator of its ranks,
+        or of more, is made.
+        """
         if not self._state["is_freed"]:
-            self._state["is_freed"] = True
-            _exit.flush()
-            for comm_id in self._ids.values():
-                _core.free(comm_id)
+            self._free_duplicates()
             keyval = _keyvals.get("id")
             if self._source is not None and keyval is not None and self._source:
                 self._source.Delete_attr(keyval)
             if _worlds and _worlds[0]._state is self._state:
                 _worlds.clear()
+
+    def _free_duplicates(self) -> None:
+        self._state["is_freed"] = True
+        _open.pop(self.id(), None)
+        _exit.flush()
+        for comm_id in self._ids.values():
+            _core.free(comm_id)
+            for forget in on_free:
+                forget(comm_id)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Comm) and other._state is self._state
@@ -113,6 +126,30 @@ class Comm:
 
 
 _of_number: dict[int, Comm] = {}
+_open: dict[int, Comm] = {}
+on_free: list[Callable[[int], Any]] = []  # who keeps something for a communicator, by number
+
+
+def _members(source: Any) -> frozenset[int]:
+    """The ranks of an MPI communicator by their numbers in COMM_WORLD."""
+    mpi = sys.modules["mpi4py.MPI"]
+    group, world = source.Get_group(), mpi.COMM_WORLD.Get_group()
+    ranks = mpi.Group.Translate_ranks(group, list(range(group.size)), world)
+    group.Free()
+    world.Free()
+    return frozenset(ranks)
+
+
+def _free_orphans(members: frozenset[int]) -> None:
+    """Frees the duplicates of MPI communicators that were freed, where all their ranks are here.
+
+    MPI_Comm_free is collective: these ranks have all freed theirs before, and come here together.
+    """
+    for comm_id, comm in sorted(_open.items()):
+        if comm._members <= members and _core.is_orphaned(comm_id) and _open.pop(comm_id, None):
+            comm._free_duplicates()
+
+
 _making = threading.Lock()
 _locks: dict[Any, Any] = {}
 
