@@ -1,6 +1,7 @@
 """Communicators: what ``comm=`` may be, and the small numbers that programs know them by."""
 
 import contextlib
+import ctypes
 import functools
 import sys
 import threading
@@ -76,7 +77,8 @@ class Comm:
                 self._ids[mode] = _core.add_self(self._label)
             else:
                 bits = _handle(self._source)
-                self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
+                with _expecting(self._members):
+                    self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
             _of_number[self._ids[mode]] = self
             if not mode.endswith(TANGENTS):
                 self.id(mode + TANGENTS)
@@ -138,6 +140,17 @@ def _members(source: Any) -> frozenset[int]:
     group.Free()
     world.Free()
     return frozenset(ranks)
+
+
+@contextlib.contextmanager
+def _expecting(members: frozenset[int]) -> Iterator[None]:
+    """Lets the guard see which of the ranks that a communicator is made with have left."""
+    ranks = (ctypes.c_int32 * len(members))(*members)
+    _core.lib.plait_guard_expect(len(members), ranks)
+    try:
+        yield
+    finally:
+        _core.lib.plait_guard_expect(0, None)
 
 
 def _free_orphans(members: frozenset[int]) -> None:
@@ -318,9 +331,10 @@ def _over_processes(groups: tuple[tuple, ...], mode: str, label: str, mpi: Any) 
     if len(groups) > 1:  # after this one all processes count on from the same number
         over_devices((tuple(d for group in groups for d in group),), mode)
     [own] = [g for g in groups if any(d.process_index == jax.process_index() for d in g)]
-    group = mpi.COMM_WORLD.group.Incl([d.process_index for d in own])
-    comm = mpi.COMM_WORLD.Create_group(group)
-    return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
+    members = [d.process_index for d in own]
+    comm = mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(members))
+    with _expecting(frozenset(members)):
+        return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
 
 
 def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:

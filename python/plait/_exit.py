@@ -2,6 +2,7 @@
 
 import atexit
 import builtins
+import contextlib
 import os
 import sys
 import threading
@@ -198,6 +199,20 @@ def _why_not_finalize() -> str:
     return ""
 
 
+def _note_leaving() -> None:
+    """Tells ranks that wait for this one to make a communicator; MPI_Finalize waits for them.
+
+    A process that the rank has started is none, though it may have MPI and the environment.
+    """
+    folder, wrapper = os.environ.get("PLAIT_RUN_FOLDER"), os.environ.get("PLAIT_RUN_WRAPPER")
+    if folder and wrapper == str(os.getppid()) and "mpi4py.MPI" in sys.modules:
+        with (
+            contextlib.suppress(OSError),
+            open(f"{folder}/{os.environ['PLAIT_RUN_RANK']}.left", "w"),
+        ):
+            pass
+
+
 @atexit.register
 def _at_exit() -> None:
     """Runs before JAX's and mpi4py's own handlers, as it was registered after them."""
@@ -219,6 +234,7 @@ def _at_exit() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
+    _note_leaving()
     shutdown = getattr(_core.lib, "plait_mpi_shutdown", None)
     if shutdown is not None:
         shutdown()

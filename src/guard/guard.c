@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "guard/making.h"
 #include "guard/sight.h"
 #include "plan/observe.h"
 
@@ -445,10 +446,15 @@ static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
 {
     plait_status_t status = PLAIT_OK;
     int64_t limit = time_limit_ns() * PATIENCE;
+    bool is_over = limit > 0 && wait->start_ns > 0 && now - wait->start_ns > limit;
 
-    PLAIT_CHECK(limit == 0 || wait->start_ns == 0 || now - wait->start_ns <= limit,
-                PLAIT_ERR_TIMEOUT, "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT)",
-                wait->what, (double)(now - wait->start_ns) * 1e-9, PATIENCE);
+    PLAIT_TRY(plait_guard_look_making(wait, now));
+    if (is_over) {
+        plait_wait_set_late();
+    }
+    PLAIT_CHECK(!is_over, PLAIT_ERR_TIMEOUT,
+                "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT)", wait->what,
+                (double)(now - wait->start_ns) * 1e-9, PATIENCE);
 done:
     return status;
 }

@@ -130,6 +130,17 @@ def end(how):
     return fault
 
 
+def end_early(how):
+    """The last rank ends before it has used plait; the others make a communicator with it."""
+
+    def fault(_):
+        if RANK == LAST:
+            how()
+        return allreduce(WORLD)
+
+    return fault
+
+
 def sleep_on():
     time.sleep(float(os.environ["PLAIT_TIMEOUT"]) + 3)
 
@@ -187,6 +198,8 @@ FAULTS = {
     "kill": end(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "stop": end(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "late": end(sleep_on),
+    "early exit": end_early(lambda: sys.exit(0)),
+    "early _exit": end_early(lambda: os._exit(0)),
     # Nobody can go on, on communicators of their own.
     "ignored adjoint": ignored_adjoint,
     # The network is not there.
@@ -196,8 +209,10 @@ FAULTS = {
 
 def main(names):
     for name in names:
-        comm = plait.Comm(WORLD.Dup())
-        plait.barrier(comm=comm)
+        comm = None
+        if not name.startswith("early"):
+            comm = plait.Comm(WORLD.Dup())
+            plait.barrier(comm=comm)
         start = time.monotonic()
         kind, text = "none", ""
         try:

@@ -55,6 +55,8 @@ WANT = {
     "_exit": ("PeerError", "has ended", 2),
     "kill": ("PeerError", "has ended", 2),
     "stop": ("TimeoutError", "nobody came for 2", TIMEOUT_S + 2),
+    "early exit": ("PeerError", "rank 1 of MPI_COMM_WORLD has left its program", 2),
+    "early _exit": ("PeerError", "rank 1 of MPI_COMM_WORLD has ended", 2),
     "late": ("TimeoutError", "in no operation; its last, ", TIMEOUT_S + 2),
 }
 
@@ -139,7 +141,7 @@ def test_faults_of_one_rank(name, way):
         assert mine[1]["kind"] in ("TimeoutError", "PeerError", "none"), output
     else:
         assert 1 not in mine, output
-    assert (code == 0) == (name == "exit"), output
+    assert (code == 0) == (name in ("exit", "early exit")), output
 
 
 @pytest.mark.parametrize("name, way", [("raise", "messages"), ("kill", "shared memory")])
