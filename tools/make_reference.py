@@ -97,7 +97,6 @@ def signature(page: Page) -> str:
     given = inspect.signature(page.function)
     bare = [p.replace(annotation=p.empty) for p in page.parameters.values()]
     text = str(given.replace(parameters=bare, return_annotation=given.empty))
-    text = re.sub(r"(source|tag)=plait\.ANY", lambda m: f"{m[0]}_{m[1].upper()}", text)
     if len(page.name + text) > 88:
         outside = re.sub(r", (?![^()]*\))", ",\n    ", text[1:-1])  # not in tuples
         text = f"(\n    {outside},\n)"

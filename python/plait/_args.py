@@ -69,7 +69,8 @@ def check_reduction(name: str, op: Reduction, dtype: Any) -> None:
     elif jnp.issubdtype(dtype, jnp.complexfloating) and op.name in ("MIN", "MAX"):
         hint = "; complex numbers have no order, reduce real and imaginary part"
     elif jnp.issubdtype(dtype, jnp.inexact) and dtype.name in _core.dtypes():
-        hint = "; cast to an integer or bool"
+        is_bitwise = not _core.reduce_is_defined(op.code, "float32")
+        hint = "; cast to an integer or bool" if is_bitwise else "; cast to a wider float"
     else:
         hint = ""
     raise TypeError(f"{name}: {op.name} is not defined for {dtype.name}{hint}")

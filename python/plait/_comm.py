@@ -1,11 +1,12 @@
 """Communicators: what ``comm=`` may be, and the small numbers that programs know them by."""
 
 import contextlib
+import ctypes
 import functools
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -15,13 +16,19 @@ from plait import _core, _errors, _exit, _platforms, _sites, _topology, _trace, 
 class Special(int):
     """A rank or tag that is none; mpi4py's own values differ from MPI to MPI and collide."""
 
+    def __new__(cls, value: int, name: str = "ANY") -> "Special":
+        """Equal by value; the name is for messages."""
+        made = super().__new__(cls, value)
+        made._name = name
+        return made
+
     def __repr__(self) -> str:
-        return {-2: "plait.PROC_NULL"}.get(int(self), "plait.ANY")
+        return f"plait.{self._name}"
 
 
-PROC_NULL = Special(-2)
-ANY_SOURCE = Special(-1)
-ANY_TAG = Special(-1)
+PROC_NULL = Special(-2, "PROC_NULL")
+ANY_SOURCE = Special(-1, "ANY_SOURCE")
+ANY_TAG = Special(-1, "ANY_TAG")
 TANGENTS = "'"  # added to a mode
 
 
@@ -52,8 +59,11 @@ class Comm:
         made._source, made.size, made.rank = source, size, rank
         made.topology = None if source is None else _topology.read(source)
         made._label, made._ids, made._state = _sites.text(), {}, {"is_freed": False}
+        made._members = frozenset() if source is None else _members(source)
+        _free_orphans(made._members)
         for mode in ("effect", "token"):
             made.id(mode)
+        _open[made.id()] = made
         return made
 
     def id(self, mode: str = "effect") -> int:
@@ -67,7 +77,8 @@ class Comm:
                 self._ids[mode] = _core.add_self(self._label)
             else:
                 bits = _handle(self._source)
-                self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
+                with _expecting(self._members):
+                    self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
             _of_number[self._ids[mode]] = self
             if not mode.endswith(TANGENTS):
                 self.id(mode + TANGENTS)
@@ -84,17 +95,27 @@ class Comm:
         return _core.comm_texts(self.id())[1]
 
     def free(self) -> None:
-        """Waits for queued work and frees plait's duplicates; the MPI communicator stays."""
+        """Waits for queued work and frees plait's duplicates; the MPI communicator stays.
+
+        Where that was freed instead, plait's are freed when the next communicator of its ranks,
+        or of more, is made.
+        """
         if not self._state["is_freed"]:
-            self._state["is_freed"] = True
-            _exit.flush()
-            for comm_id in self._ids.values():
-                _core.free(comm_id)
+            self._free_duplicates()
             keyval = _keyvals.get("id")
             if self._source is not None and keyval is not None and self._source:
                 self._source.Delete_attr(keyval)
             if _worlds and _worlds[0]._state is self._state:
                 _worlds.clear()
+
+    def _free_duplicates(self) -> None:
+        self._state["is_freed"] = True
+        _open.pop(self.id(), None)
+        _exit.flush()
+        for comm_id in self._ids.values():
+            _core.free(comm_id)
+            for forget in on_free:
+                forget(comm_id)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Comm) and other._state is self._state
@@ -107,6 +128,41 @@ class Comm:
 
 
 _of_number: dict[int, Comm] = {}
+_open: dict[int, Comm] = {}
+on_free: list[Callable[[int], Any]] = []  # who keeps something for a communicator, by number
+
+
+def _members(source: Any) -> frozenset[int]:
+    """The ranks of an MPI communicator by their numbers in COMM_WORLD."""
+    mpi = sys.modules["mpi4py.MPI"]
+    group, world = source.Get_group(), mpi.COMM_WORLD.Get_group()
+    ranks = mpi.Group.Translate_ranks(group, list(range(group.size)), world)
+    group.Free()
+    world.Free()
+    return frozenset(ranks)
+
+
+@contextlib.contextmanager
+def _expecting(members: frozenset[int]) -> Iterator[None]:
+    """Lets the guard see which of the ranks that a communicator is made with have left."""
+    ranks = (ctypes.c_int32 * len(members))(*members)
+    _core.lib.plait_guard_expect(len(members), ranks)
+    try:
+        yield
+    finally:
+        _core.lib.plait_guard_expect(0, None)
+
+
+def _free_orphans(members: frozenset[int]) -> None:
+    """Frees the duplicates of MPI communicators that were freed, where all their ranks are here.
+
+    MPI_Comm_free is collective: these ranks have all freed theirs before, and come here together.
+    """
+    for comm_id, comm in sorted(_open.items()):
+        if comm._members <= members and _core.is_orphaned(comm_id) and _open.pop(comm_id, None):
+            comm._free_duplicates()
+
+
 _making = threading.Lock()
 _locks: dict[Any, Any] = {}
 
@@ -275,9 +331,10 @@ def _over_processes(groups: tuple[tuple, ...], mode: str, label: str, mpi: Any) 
     if len(groups) > 1:  # after this one all processes count on from the same number
         over_devices((tuple(d for group in groups for d in group),), mode)
     [own] = [g for g in groups if any(d.process_index == jax.process_index() for d in g)]
-    group = mpi.COMM_WORLD.group.Incl([d.process_index for d in own])
-    comm = mpi.COMM_WORLD.Create_group(group)
-    return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
+    members = [d.process_index for d in own]
+    comm = mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(members))
+    with _expecting(frozenset(members)):
+        return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
 
 
 def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:

@@ -112,6 +112,8 @@ lib.plait_registry_comm.restype = ctypes.c_void_p
 lib.plait_registry_comm.argtypes = [ctypes.c_int64]
 lib.plait_registry_next.restype = ctypes.c_int64
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
+lib.plait_registry_is_orphaned.argtypes = [ctypes.c_int64]
+lib.plait_registry_is_orphaned.restype = ctypes.c_bool
 lib.plait_fft1_isa.restype = ctypes.c_char_p
 lib.plait_config_at.restype = ctypes.POINTER(_Key)
 lib.plait_alloc_balance.restype = ctypes.c_int64
@@ -378,6 +380,11 @@ def add_mpi(bits: int, size: int, rank: int, label: str) -> int:
 def free(comm_id: int) -> None:
     """Frees a communicator of the registry. Collective for MPI."""
     check(lib.plait_registry_free(comm_id))
+
+
+def is_orphaned(comm_id: int) -> bool:
+    """Whether the MPI communicator that it was made of has been freed."""
+    return lib.plait_registry_is_orphaned(comm_id)
 
 
 def comm_size(comm_id: int) -> int:

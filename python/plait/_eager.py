@@ -47,10 +47,30 @@ now = _Now()
 # ---- primitives ------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=_ROOM)
-def program(primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
+_programs: dict[int | None, dict[tuple, Callable]] = {}  # by communicator
+
+
+def program(comm: int | None, primitive: Any, donated: tuple[int, ...], params: tuple) -> Callable:
     """One jitted region per set of parameters."""
-    return _region.jit(functools.partial(primitive.bind, **dict(params)), donate_argnums=donated)
+    known, key = _programs.setdefault(comm, {}), (primitive, donated, params)
+    found = known.get(key)
+    if found is None:
+        if len(known) >= _ROOM:
+            known.clear()
+        bound = functools.partial(primitive.bind, **dict(params))
+        found = known.setdefault(key, _region.jit(bound, donate_argnums=donated))
+    return found
+
+
+def _forget(comm: int) -> None:
+    """The communicator was freed: its programs are of no use any more."""
+    _programs.pop(comm, None)
+    for known in _remembered:
+        for key in [key for key in known if key[0] == comm]:
+            known.pop(key, None)
+
+
+_comm.on_free.append(_forget)
 
 
 def define(
@@ -67,7 +87,7 @@ def define(
         comm = None if group is None else group.comm
         site = params["site"] or _sites.here()  # 0: what `program` binds, under jax.disable_jit
         params |= {"site": 0, **(apart or {})}
-        found = program(primitive, donated(params), tuple(sorted(params.items())))
+        found = program(comm, primitive, donated(params), tuple(sorted(params.items())))
         with _jax.compiled():
             results = _run(found, comm, site, args)
         if _notes.runs is not None:
@@ -138,9 +158,13 @@ def _note(programs: dict, key: tuple, arrays: list, runs: list[tuple], result: A
         programs[key] = (found.outermost if results else found, comm)
 
 
+_remembered: list[dict[tuple, tuple[Callable, int | None]]] = []  # of each function
+
+
 def remembered(f: Callable[P, R]) -> Callable[P, R]:
     """A function of the rank model whose eager calls remember their programs."""
     programs: dict[tuple, tuple[Callable, int | None]] = {}
+    _remembered.append(programs)
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -2,6 +2,7 @@
 
 import atexit
 import builtins
+import contextlib
 import os
 import sys
 import threading
@@ -189,6 +190,29 @@ def _close_records() -> None:
         _trace.merge_at_exit(part, size)
 
 
+def _why_not_finalize() -> str:
+    """What MPI_Finalize, which waits for all ranks, could wait for for ever."""
+    if _core.lib.plait_guard_lost():
+        return "other ranks are lost"
+    if _core.lib.plait_guard_late():
+        return "it gave up waiting for others, for whom MPI_Finalize would wait as well"
+    return ""
+
+
+def _note_leaving() -> None:
+    """Tells ranks that wait for this one to make a communicator; MPI_Finalize waits for them.
+
+    A process that the rank has started is none, though it may have MPI and the environment.
+    """
+    folder, wrapper = os.environ.get("PLAIT_RUN_FOLDER"), os.environ.get("PLAIT_RUN_WRAPPER")
+    if folder and wrapper == str(os.getppid()) and "mpi4py.MPI" in sys.modules:
+        with (
+            contextlib.suppress(OSError),
+            open(f"{folder}/{os.environ['PLAIT_RUN_RANK']}.left", "w"),
+        ):
+            pass
+
+
 @atexit.register
 def _at_exit() -> None:
     """Runs before JAX's and mpi4py's own handlers, as it was registered after them."""
@@ -200,9 +224,9 @@ def _at_exit() -> None:
     _flush_within_limit()
     _core.shutdown(_LIMIT_S)
     _close_records()
-    if _mpi and not _failed and _core.lib.plait_guard_lost():
-        rank, _ = _world[0]
-        sys.stderr.write(f"plait: rank {rank} ends with 1, since other ranks are lost\n")
+    why = _why_not_finalize() if _mpi and not _failed else ""
+    if why:
+        sys.stderr.write(f"plait: rank {_world[0][0]} ends with 1, since {why}\n")
         _failed.append(True)
     if _failed and _mpi:
         _abort()
@@ -210,6 +234,7 @@ def _at_exit() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
+    _note_leaving()
     shutdown = getattr(_core.lib, "plait_mpi_shutdown", None)
     if shutdown is not None:
         shutdown()

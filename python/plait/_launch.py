@@ -17,10 +17,11 @@ import tty
 from pathlib import Path
 
 from plait._mpi_find import find_launcher, find_mpi
-from plait._rank import MARK
+from plait._rank import BLIND_LINGER_S, LINGER_S, MARK
 
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
+LAUNCHER_S = 10.0  # in which a launcher sees that ranks have ended; MPICH's never does at times
 # Large blocks in huge pages, and kept warm by malloc instead of returned to the kernel after each
 # use: x + 1 on 64 MiB takes 77 ms without, 17 ms with huge pages, 8 ms with all four (2 cores).
 MALLOC_TUNABLES = {
@@ -258,21 +259,63 @@ class Streams:
             printer.finish()
 
 
+class Ends:
+    """How the ranks have ended so far, as their wrappers have noted it."""
+
+    LOOK_EVERY_S = 0.5
+
+    def __init__(self, folder, n_ranks):
+        self.folder = folder
+        self.n_ranks = n_ranks
+        self.known = {}  # rank: "0", an exit code, or a signal's number with a minus
+        self.looked = 0.0
+        self.reason, self.since = "", 0.0
+
+    def look(self):
+        """Reads what is new."""
+        for rank in range(self.n_ranks):
+            record = Path(self.folder, f"{rank}.ended")
+            if rank not in self.known and record.exists() and (text := record.read_text()):
+                self.known[rank] = text
+
+    def code(self):
+        """What a launcher should make of them: the code of the first that ended badly."""
+        bad = [int(end) for end in self.known.values() if end != "0"]
+        return 0 if not bad else bad[0] if bad[0] > 0 else 128 - bad[0]
+
+    def overdue(self, now):
+        """Why the launcher should have ended long ago; "" if it should not."""
+        if now - self.looked < self.LOOK_EVERY_S:
+            return ""
+        self.looked = now
+        self.look()
+        limit, reason = LAUNCHER_S + LINGER_S + BLIND_LINGER_S, ""
+        failed = [rank for rank, end in self.known.items() if end != "0"]
+        if len(self.known) == self.n_ranks:
+            limit, reason = LAUNCHER_S + BLIND_LINGER_S, "all ranks have ended"
+        elif failed:
+            reason = f"rank {failed[0]} has ended badly"
+        if reason != self.reason:
+            self.reason, self.since = reason, now
+        return reason if reason and now - self.since > limit else ""
+
+
 class Job:
     """A running launcher and its end."""
 
-    def __init__(self, command, environment, streams):
+    def __init__(self, command, environment, streams, ends):
         self.process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         self.streams = streams
-        self.code = None
+        self.ends = ends
+        self.code = None  # if it is ended from here for a reason of its own
         self.ending_since = None
         streams.add(self.process.stdout, 1)
         streams.add(self.process.stderr, 2)
 
     def end(self, code, number):
-        """Ask the launcher to stop; the job's code is `code` whatever it says."""
+        """Ask the launcher to stop; the job's code is `code` whatever it says, None: its ranks'."""
         self.code = code
         if self.ending_since is None:
             self.ending_since = time.monotonic()
@@ -288,9 +331,14 @@ class Job:
             if limit_s and self.code is None and now - started > limit_s:
                 say(f"the time limit of {limit_s:g} s has passed; ending the job")
                 self.end(TIME_LIMIT_CODE, signal.SIGTERM)
+            if self.ending_since is None and (reason := self.ends.overdue(now)):
+                say(f"{reason}, but the launcher goes on; ending the job")
+                self.end(None, signal.SIGTERM)
             if self.ending_since and now - self.ending_since > GRACE_S:
                 self.process.kill()
         code = self.process.returncode
+        if self.ending_since and self.code is None:
+            return self.ends.code()
         return self.code if self.code is not None else code if code >= 0 else 128 - code
 
     def interrupt(self, number, _frame):
@@ -312,9 +360,10 @@ def verdict(folder, n_ranks, code, is_ended):
     meanwhile. is_ended: the job was ended from here, with that code.
     """
     own = set()
+    ends = Ends(folder, n_ranks)
+    ends.look()
     for rank in range(n_ranks):
-        record = Path(folder, f"{rank}.ended")
-        ended = record.read_text() if record.exists() else ""
+        ended = ends.known.get(rank, "")
         if ended == "":
             say(f"rank {rank} did not end by itself: it never started, or was killed")
         elif ended.startswith("-"):
@@ -362,6 +411,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
             [*launcher_command(launcher, n_ranks), *wrapper, folder, *command],
             environment,
             streams,
+            Ends(folder, n_ranks),
         )
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, job.interrupt)

@@ -87,6 +87,10 @@ def main():
     folder, *command = sys.argv[1:]
     rank = rank_of(os.environ)
     os.environ["PLAIT_RUN_RANK"] = rank
+    if os.path.isdir(folder):  # not on another host
+        os.environ |= {"PLAIT_RUN_FOLDER": folder, "PLAIT_RUN_WRAPPER": str(os.getpid())}
+    else:
+        os.environ.pop("PLAIT_RUN_FOLDER", None)
     redirect(folder, rank)
     note(folder, f"{rank}.begun", "")
     pid = start(command)

@@ -25,6 +25,7 @@ enum { SHARED_NS = 50000 };
 static _Atomic(plait_wait_hook_t) wait_hook;
 static atomic_bool stopped;
 static atomic_bool lost;
+static atomic_bool late;
 
 void plait_wait_set_lost(void)
 {
@@ -34,6 +35,16 @@ void plait_wait_set_lost(void)
 bool plait_wait_has_lost(void)
 {
     return atomic_load(&lost);
+}
+
+void plait_wait_set_late(void)
+{
+    atomic_store(&late, true);
+}
+
+bool plait_wait_has_late(void)
+{
+    return atomic_load(&late);
 }
 
 void plait_wait_set_hook(plait_wait_hook_t hook)

@@ -14,6 +14,7 @@ typedef struct {
     bool is_slow;     /* naps from now on                                            */
     const char *what; /* "fence", "allreduce", ...: static text, for whoever reports */
     int peer;         /* the rank waited for, or -1 for all                          */
+    bool is_receive;  /* for a message: only who sends it ends the wait              */
 } plait_wait_t;
 
 /* Called about every millisecond of a slow wait; a status other than OK ends the wait. */
@@ -33,10 +34,14 @@ plait_status_t plait_wait_turn(plait_wait_t *wait);
 /* Asks stop flag and hook without a turn: for waits that sleep by other means. */
 plait_status_t plait_wait_ask(const plait_wait_t *wait);
 
-/* A rank was found stuck, or to have ended: by this rank, or by one that has said so. This process then ends
+/* A rank was found to have ended: by this rank, or by one that has said so. This process then ends
  * by telling others, and not in MPI_Finalize. */
 void plait_wait_set_lost(void);
 bool plait_wait_has_lost(void);
+
+/* A rank did not come in time, perhaps as it is stuck: this process ends in the same way. */
+void plait_wait_set_late(void);
+bool plait_wait_has_late(void);
 
 /* From now on every wait ends with PEER at its next slow turn (the process is leaving). */
 void plait_wait_stop(void);

@@ -337,7 +337,14 @@ done:
     return status;
 }
 
-/* The entry itself stays for its label: a few dozen bytes. */
+bool plait_registry_is_orphaned(int64_t id)
+{
+    const plait_comm_t *comm = plait_registry_comm(id);
+
+    return comm != NULL && atomic_load(&comm->is_freed);
+}
+
+/* The entry itself stays for its label: some dozens of bytes. */
 plait_status_t plait_registry_free(int64_t id)
 {
     plait_status_t status = PLAIT_OK;
@@ -351,6 +358,10 @@ plait_status_t plait_registry_free(int64_t id)
     for (int i = 0; i < n; i++) {
         plait_comm_destroy(&entry->comms[i]);
     }
+    plait_free(entry->comms);
+    plait_free(entry->ordinals);
+    entry->comms = NULL;
+    entry->ordinals = NULL;
 done:
     return status;
 }

@@ -49,6 +49,9 @@ PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int s
                                                    int rank, const char *label,
                                                    int64_t *id_p);
 
+/* Whether the MPI communicator that it was made of has been freed: nothing can run on it any more. */
+PLAIT_EXPORT bool plait_registry_is_orphaned(int64_t id);
+
 /* Collective over the communicator; nothing may be in flight on it. */
 PLAIT_EXPORT plait_status_t plait_registry_free(int64_t id);
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "guard/making.h"
 #include "guard/sight.h"
 #include "plan/observe.h"
 
@@ -27,7 +28,7 @@ enum { PATIENCE = 5 };
 #define DIFFERS_NS INT64_C(500000000)
 
 /* What may end the wait, for how long it has looked so. */
-typedef enum { NOTHING, GAVE_UP, RAISED, ENDED, DIFFERS, CIRCLE } suspicion_t;
+typedef enum { NOTHING, GAVE_UP, RAISED, ENDED, DIFFERS, CIRCLE, ITSELF } suspicion_t;
 
 /* One wait, from its first look to its last. */
 typedef struct {
@@ -144,6 +145,29 @@ static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
     return circle;
 }
 
+/* Whether nobody but this rank could end the wait. A send may wait for room that messages to others have. */
+static bool waits_for_itself(const plait_observed_t *op, const plait_wait_t *wait)
+{
+    const plait_endpoint_t *end = &op->comm->end;
+
+    return !op->plan->is_collective && !op->entry->is_started &&
+           (end->size == 1 || (wait->is_receive && wait->peer == end->rank));
+}
+
+/* Its other threads may still begin what ends the wait. */
+static circle_t circle_of_itself(const plait_observed_t *op)
+{
+    const plait_endpoint_t *end = &op->comm->end;
+    plait_sight_t sight = {0};
+
+    if (end->peers != NULL) {
+        plait_guard_see(&end->peers[end->rank], op->comm->id, &sight);
+    }
+    return (circle_t){.signature = op->entry->number + sight.n_operations,
+                      .n = 1,
+                      .cpu_ns = plait_clock_of(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
 /* Whether the wait needs something of a rank: not if that has done its part of a collective. */
 static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
                       const plait_sight_t *sight)
@@ -200,7 +224,7 @@ static void suspect(suspicion_t suspicion, int rank, const circle_t *circle,
     bool is_old = watch.suspicion == suspicion && watch.suspect == rank &&
                   watch.signature == circle->signature;
 
-    if (!is_old || (suspicion == CIRCLE && is_busy(circle, now))) {
+    if (!is_old || (suspicion >= CIRCLE && is_busy(circle, now))) {
         watch.suspicion = suspicion;
         watch.suspect = rank;
         watch.signature = circle->signature;
@@ -256,6 +280,10 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
             whom = r;
             circle = about;
         }
+    }
+    if (worst == NOTHING && waits_for_itself(op, wait)) {
+        worst = ITSELF;
+        circle = circle_of_itself(op);
     }
     suspect(worst, whom, &circle, now);
     note_progress(n_operations, runs, cpu_ns, now);
@@ -337,8 +365,16 @@ static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                        ? "; ranks wait for each other (in a gradient, one of them may "
                          "have dropped an adjoint: see plait.depend)"
                        : "");
-    plait_wait_set_lost();
+    plait_wait_set_late();
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
+}
+
+static plait_status_t fail_alone(const plait_observed_t *op)
+{
+    return plait_fail(
+        PLAIT_ERR_MISMATCH,
+        "deadlock, rank %d waits for itself, and no other rank can end that",
+        op->comm->end.rank);
 }
 
 /* Time in which this rank did not look is not held against the others. */
@@ -373,6 +409,8 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
                                  "deadlock, the ranks wait for each other (in a "
                                  "gradient: one of them may have "
                                  "dropped an adjoint, see plait.depend)");
+    } else if (watch.suspicion == ITSELF && since > DIFFERS_NS) {
+        status = fail_alone(op);
     } else if (limit > 0 && now - watch.progress_ns > limit) {
         status = run_out(op, wait, now);
     }
@@ -381,12 +419,20 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
 
 /* Ranks that are threads of this process: one that computes for long is seen by the time that
  * the process takes. */
-static plait_status_t look_at_threads(const plait_wait_t *wait, int64_t now)
+static plait_status_t look_at_threads(plait_observed_t *op, const plait_wait_t *wait,
+                                      int64_t now)
 {
     plait_status_t status = PLAIT_OK;
     int64_t limit = time_limit_ns();
+    circle_t circle = circle_of_itself(op);
 
-    note_progress(0, true, plait_clock_of(CLOCK_PROCESS_CPUTIME_ID), now);
+    leave_out_pause(now);
+    suspect(waits_for_itself(op, wait) ? ITSELF : NOTHING, op->comm->end.rank, &circle,
+            now);
+    note_progress(0, true, circle.cpu_ns, now);
+    if (watch.suspicion == ITSELF && now - watch.suspected_ns > DIFFERS_NS) {
+        PLAIT_TRY(fail_alone(op));
+    }
     PLAIT_CHECK(limit == 0 || now - watch.progress_ns <= limit, PLAIT_ERR_TIMEOUT,
                 "%s: nobody came for %.1f s (PLAIT_TIMEOUT)", wait->what,
                 (double)(now - watch.progress_ns) * 1e-9);
@@ -400,10 +446,15 @@ static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
 {
     plait_status_t status = PLAIT_OK;
     int64_t limit = time_limit_ns() * PATIENCE;
+    bool is_over = limit > 0 && wait->start_ns > 0 && now - wait->start_ns > limit;
 
-    PLAIT_CHECK(limit == 0 || wait->start_ns == 0 || now - wait->start_ns <= limit,
-                PLAIT_ERR_TIMEOUT, "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT)",
-                wait->what, (double)(now - wait->start_ns) * 1e-9, PATIENCE);
+    PLAIT_TRY(plait_guard_look_making(wait, now));
+    if (is_over) {
+        plait_wait_set_late();
+    }
+    PLAIT_CHECK(!is_over, PLAIT_ERR_TIMEOUT,
+                "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT)", wait->what,
+                (double)(now - wait->start_ns) * 1e-9, PATIENCE);
 done:
     return status;
 }
@@ -454,7 +505,7 @@ plait_status_t plait_guard_look(const plait_wait_t *wait)
         begin(op, wait, now);
         if (now - watch.looked_ns > LOOK_EVERY_NS) {
             status = (op->comm->end.peers != NULL) ? look_at_ranks(op, wait, now)
-                                                   : look_at_threads(wait, now);
+                                                   : look_at_threads(op, wait, now);
             watch.looked_ns = now;
         }
     }
@@ -492,6 +543,11 @@ int plait_guard_lost(void)
         }
     }
     return n + plait_wait_has_lost();
+}
+
+int plait_guard_late(void)
+{
+    return plait_wait_has_late();
 }
 
 void plait_guard_leave(int64_t limit_ns)

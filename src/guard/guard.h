@@ -20,8 +20,10 @@ plait_status_t plait_guard_look(const plait_wait_t *wait);
  * it, limit_ns at most. */
 PLAIT_EXPORT void plait_guard_leave(int64_t limit_ns);
 
-/* Number of processes that ended otherwise than well, or did not come in time. MPI_Finalize
- * would wait for them. */
+/* Number of processes that ended otherwise than well. MPI_Finalize would wait for them. */
 PLAIT_EXPORT int plait_guard_lost(void);
+
+/* Whether a wait for others ran out of time: MPI_Finalize might wait for them as long. */
+PLAIT_EXPORT int plait_guard_late(void);
 
 #endif

@@ -119,13 +119,20 @@ static verdict_t judge(const plait_session_t *session)
 /* After a verdict every rank shows a text, at one more fence. */
 enum { SAID_BYTES = 224 };
 
-static plait_status_t say(plait_session_t *session, const char *text)
+static plait_status_t say_with(plait_session_t *session, const plait_record_t *mine,
+                               const char *text)
 {
-    const plait_record_t mine = {.n_slots = 0};
     char said[SAID_BYTES] = "";
 
     (void)snprintf(said, sizeof(said), "%s", text);
-    return session->end->transport->fence(session, &mine, said, SAID_BYTES);
+    return session->end->transport->fence(session, mine, said, SAID_BYTES);
+}
+
+static plait_status_t say(plait_session_t *session, const char *text)
+{
+    const plait_record_t nothing = {.n_slots = 0};
+
+    return say_with(session, &nothing, text);
 }
 
 static void say_call(const plait_exec_t *exec, char text[SAID_BYTES])
@@ -137,6 +144,22 @@ static void say_call(const plait_exec_t *exec, char text[SAID_BYTES])
                    exec->plan->title, (where[0] != '\0') ? " at " : "", where);
 }
 
+static bool says_the_same(const plait_session_t *session, int r, int q)
+{
+    return strncmp(plait_peer_bytes(session, r), plait_peer_bytes(session, q),
+                   SAID_BYTES) == 0;
+}
+
+/* Texts leave arguments out. */
+static bool calls_the_same(const plait_session_t *session, int r, int q)
+{
+    const plait_record_t *a = plait_peer_record(session, r);
+    const plait_record_t *b = plait_peer_record(session, q);
+
+    return says_the_same(session, r, q) && a->agree == b->agree &&
+           (a->agree_some == 0 || b->agree_some == 0 || a->agree_some == b->agree_some);
+}
+
 /* One line for each call that differs from those above it, with the ranks that made it; how
  * many. */
 static int list_calls(const plait_session_t *session, char *text, size_t room)
@@ -145,10 +168,9 @@ static int list_calls(const plait_session_t *session, char *text, size_t room)
     int n_lines = 0;
 
     for (int r = 0; r < size; r++) {
-        const char *said = plait_peer_bytes(session, r);
         bool is_new = true;
         for (int q = 0; q < r && is_new; q++) {
-            is_new = strncmp(plait_peer_bytes(session, q), said, SAID_BYTES) != 0;
+            is_new = !calls_the_same(session, q, r);
         }
         if (!is_new) {
             continue;
@@ -156,33 +178,41 @@ static int list_calls(const plait_session_t *session, char *text, size_t room)
         n_lines++;
         plait_text_append(text, room, "\n  rank %d", r);
         for (int q = r + 1; q < size; q++) {
-            if (strncmp(plait_peer_bytes(session, q), said, SAID_BYTES) == 0) {
+            if (calls_the_same(session, r, q)) {
                 plait_text_append(text, room, ", %d", q);
             }
         }
-        plait_text_append(text, room, ": %.*s", SAID_BYTES, said);
+        plait_text_append(text, room, ": %.*s", SAID_BYTES,
+                          plait_peer_bytes(session, r));
     }
     return n_lines;
 }
 
 static plait_status_t show_calls(plait_exec_t *exec)
 {
-    char mine[SAID_BYTES];
+    const plait_record_t mine = {.agree = plait_exec_agree(exec->plan, exec->is_beside),
+                                 .agree_some = exec->plan->agree_some};
+    char text[SAID_BYTES];
 
-    say_call(exec, mine);
-    return say(&exec->session, mine);
+    say_call(exec, text);
+    return say_with(&exec->session, &mine, text);
 }
 
 static plait_status_t fail_differing(const plait_session_t *session)
 {
     char lines[1500] = "";
+    const bool differs_here = list_calls(session, lines, sizeof(lines)) > 1;
+    bool is_one_text = true;
 
-    bool differs_here = list_calls(session, lines, sizeof(lines)) > 1;
+    for (int r = 1; r < session->end->size; r++) {
+        is_one_text = is_one_text && says_the_same(session, 0, r);
+    }
     return plait_fail(PLAIT_ERR_MISMATCH, "%s%s",
-                      differs_here
-                          ? "the ranks call different operations"
-                          : "the ranks called different operations before this one "
-                            "(PLAIT_CHECK=full finds the first)",
+                      !differs_here ? "the ranks called different operations before "
+                                      "this one (PLAIT_CHECK=full finds the first)"
+                      : is_one_text ? "the ranks call this operation with different "
+                                      "arguments"
+                                    : "the ranks call different operations",
                       lines);
 }
 

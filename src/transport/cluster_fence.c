@@ -41,8 +41,10 @@ plait_status_t plait_cluster_check(const plait_mpi_link_t *link)
     plait_status_t status = PLAIT_OK;
     uint32_t word = plait_cluster_given_up(link);
 
-    if (word >> 24 == PLAIT_ERR_PEER || word >> 24 == PLAIT_ERR_TIMEOUT) {
+    if (word >> 24 == PLAIT_ERR_PEER) {
         plait_wait_set_lost(); /* who has given up waits in vain */
+    } else if (word >> 24 == PLAIT_ERR_TIMEOUT) {
+        plait_wait_set_late();
     }
     PLAIT_CHECK(word == 0, (plait_status_t)(word >> 24),
                 "rank %d fence: rank %d has given up: %s", link->rank,

@@ -294,6 +294,7 @@ static plait_status_t receive(plait_mail_t *mail, const plait_half_t *recv, int 
 {
     plait_status_t status = PLAIT_OK;
     plait_wait_t wait = plait_wait_begin("sendrecv", recv->peer);
+    wait.is_receive = true;
     delivery_t d = {.mail = mail,
                     .letter = find(mail, rank, recv->peer, recv->tag),
                     .own = own,

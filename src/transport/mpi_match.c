@@ -527,13 +527,16 @@ void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
     t->from = (plait_mpi_envelope_t){.source = PLAIT_NO_RANK};
 }
 
+static int peer_of_send(const plait_mpi_transfer_t *t)
+{
+    return (t->send != NULL) ? t->send->peer : PLAIT_ANY;
+}
+
 /* Both halves advance in turn, so that partners never wait for each other's other half.
  */
 static void run(plait_mpi_transfer_t *t)
 {
-    const plait_half_t *waits_for = (t->recv != NULL) ? t->recv : t->send;
-    plait_wait_t wait =
-        plait_wait_begin("sendrecv", (waits_for != NULL) ? waits_for->peer : 0);
+    plait_wait_t wait = plait_wait_begin("sendrecv", 0);
 
     if (t->recv != NULL) {
         leave_if_failed(t, &t->recv_stage, start_recv(t));
@@ -544,6 +547,8 @@ static void run(plait_mpi_transfer_t *t)
     while ((t->recv_stage != PLAIT_MPI_ENDED) || (t->send_stage != PLAIT_MPI_ENDED)) {
         bool has_moved = advance_recv(t);
         has_moved = plait_mpi_advance_send(t) || has_moved;
+        wait.is_receive = t->recv_stage != PLAIT_MPI_ENDED;
+        wait.peer = wait.is_receive ? t->recv->peer : peer_of_send(t);
         plait_status_t turn = has_moved ? PLAIT_OK : plait_wait_turn(&wait);
         if (turn != PLAIT_OK) {
             note(t, turn);

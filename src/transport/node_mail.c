@@ -272,6 +272,7 @@ static plait_status_t wait_for_call(plait_mail_call_t *call)
             (void)pthread_mutex_unlock(&mail->mutex);
         } else {
             wait.peer = partner_of(call);
+            wait.is_receive = !has_received(call);
             if (call->send != NULL && wait.n_polls == SPINS_BEFORE_WAKE) {
                 plait_mail_wake(mail, call->send->peer);
             }

@@ -153,6 +153,18 @@ static void faults_rank(plait_comm_t *comm, void *context)
           "negative n");
 }
 
+/* Nobody else can send it; the guard's default limit would end it after a minute. */
+static void own_rank(plait_comm_t *comm, void *context)
+{
+    double y = 0;
+
+    (void)context;
+    CHECK(plait_recv(comm, plait_comm_rank(comm), 0, PLAIT_F64, 1, &y) ==
+                  PLAIT_ERR_MISMATCH &&
+              strstr(plait_error_text(), "waits for itself") != NULL,
+          "own receive: %s", plait_error_text());
+}
+
 /* Ranks call different things at the same place. */
 static void mismatch_rank(plait_comm_t *comm, void *context)
 {
@@ -524,6 +536,7 @@ int main(void)
     team_run(3, PLAIT_DIRECT_POINTER, shapes_rank, NULL);
     (void)setenv("PLAIT_LOG", "error", 1); /* not what is lost on purpose */
     team_run(2, PLAIT_DIRECT_POINTER, lost_rank, NULL);
+    team_run(2, PLAIT_DIRECT_POINTER, own_rank, NULL);
     (void)plait_pool_trim();
     return report("test_coll");
 }

@@ -130,6 +130,17 @@ def end(how):
     return fault
 
 
+def end_early(how):
+    """The last rank ends before it has used plait; the others make a communicator with it."""
+
+    def fault(_):
+        if RANK == LAST:
+            how()
+        return allreduce(WORLD)
+
+    return fault
+
+
 def sleep_on():
     time.sleep(float(os.environ["PLAIT_TIMEOUT"]) + 3)
 
@@ -149,6 +160,12 @@ FAULTS = {
     "alltoall counts": lambda c: plait.alltoall(jnp.ones((SIZE, 3 + RANK)), comm=c),
     "barrier": lambda c: allreduce(c) if FIRST else plait.barrier(comm=c),
     "allgather": lambda c: allreduce(c) if FIRST else plait.allgather(X, comm=c),
+    "permutations": lambda c: plait.permute(X, [(RANK, AFTER)], comm=c),
+    "tables": lambda c: plait.alltoallv(
+        jnp.ones(SIZE),
+        [[1] * SIZE if r == RANK else [SIZE] + [0] * (SIZE - 1) for r in range(SIZE)],
+        comm=c,
+    ),
     "known calls": twice_then_differ,
     "counts again": differ_again,
     # Messages that do not fit.
@@ -164,6 +181,9 @@ FAULTS = {
     ),
     # Nobody can go on.
     "receives": lambda c: plait.recv(X, AFTER, comm=c),
+    "own receive": lambda c: plait.recv(X, RANK, comm=c),
+    "own tags": lambda c: plait.sendrecv(X, X, RANK, RANK, sendtag=1, recvtag=2, comm=c),
+    "lone receive": lambda c: plait.recv(X, comm=plait.Comm(MPI.COMM_SELF.Dup())),
     "crossed": lambda c: allreduce(c) if FIRST else plait.recv(X, 0, comm=c),
     # Nothing is wrong.
     "started receives": started_receives,
@@ -178,6 +198,8 @@ FAULTS = {
     "kill": end(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "stop": end(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "late": end(sleep_on),
+    "early exit": end_early(lambda: sys.exit(0)),
+    "early _exit": end_early(lambda: os._exit(0)),
     # Nobody can go on, on communicators of their own.
     "ignored adjoint": ignored_adjoint,
     # The network is not there.
@@ -187,8 +209,10 @@ FAULTS = {
 
 def main(names):
     for name in names:
-        comm = plait.Comm(WORLD.Dup())
-        plait.barrier(comm=comm)
+        comm = None
+        if not name.startswith("early"):
+            comm = plait.Comm(WORLD.Dup())
+            plait.barrier(comm=comm)
         start = time.monotonic()
         kind, text = "none", ""
         try:

@@ -76,7 +76,7 @@ def n_remembered():
     notes = [inspect.getclosurevars(f).nonlocals.get("programs") for f in functions]
     notes = [programs for programs in notes if isinstance(programs, dict)]
     assert notes
-    return _eager.program.cache_info().currsize + sum(map(len, notes))
+    return sum(map(len, notes)) + sum(map(len, _eager._programs.values()))
 
 
 class State:
@@ -128,6 +128,40 @@ def check(world, mpi, way):
     for name in ("allocations", "files", "programs", "statuses"):
         assert getattr(after, name) <= getattr(before, name), text
     assert after.resident - before.resident < MAX_GROWTH_BYTES, text
+
+
+N_COMMS = 30
+# Of each communicator what a message about it needs stays.
+MAX_LEFT = 5
+
+
+def n_segments():
+    """Shared memory of plait that is mapped here."""
+    with open("/proc/self/maps") as maps:
+        return sum("plait-segment" in line for line in maps)
+
+
+def check_communicators(world, mpi, frees):
+    """Raises if communicators that "plait" or "MPI" frees leave anything behind."""
+    x = jnp.ones(3)
+
+    def make_and_free(n):
+        for _ in range(n):
+            comm = world.Dup()
+            plait.block(plait.allreduce(x, plait.SUM, comm=comm))
+            if frees == "plait":
+                plait.Comm(comm).free()
+            comm.Free()
+
+    make_and_free(2)
+    before, segments = State.settled(world), n_segments()
+    make_and_free(N_COMMS)
+    after = State.settled(world)
+    text = f"{segments} segments, then {n_segments()}\nbefore {vars(before)}\nafter {vars(after)}"
+    assert n_segments() <= segments, text
+    assert after.files <= before.files, text
+    assert after.programs <= before.programs, text
+    assert after.allocations <= before.allocations + MAX_LEFT * N_COMMS, text
 
 
 def main():

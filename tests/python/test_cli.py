@@ -119,6 +119,55 @@ def test_the_time_limit_ends_the_job(program):
     assert time.monotonic() - started < 40
 
 
+# It sees no rank end, and ends those that are left where it is asked to end itself.
+BLIND_LAUNCHER = """
+import os, signal, subprocess, sys, time
+ranks = [
+    subprocess.Popen(sys.argv[3:], env=os.environ | {"PMI_RANK": str(rank)})
+    for rank in range(int(sys.argv[2]))
+]
+def end(*_):
+    for rank in ranks:
+        rank.terminate()
+        rank.wait()
+    os._exit(9)
+signal.signal(signal.SIGTERM, end)
+time.sleep(300)
+"""
+WITH_LAUNCHER = """
+import sys
+from plait import _launch, _mpi_find
+_launch.find_mpi = lambda: None
+_launch.find_launcher = lambda _: _mpi_find.Launcher({path!r}, "mpich", "4.1")
+_launch.LAUNCHER_S = _launch.LINGER_S = _launch.BLIND_LINGER_S = 0.5
+sys.exit(_launch.run(["sh", "-c", {program!r}], 2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "text"),
+    [
+        ("exit 0", 0, "all ranks have ended, but the launcher goes on"),
+        ("exit 4", 4, "all ranks have ended, but the launcher goes on"),
+        ("test $PMI_RANK = 0 && exec sleep 200; exit 3", 3, "rank 1 has ended badly, but"),
+        ("test $PMI_RANK = 0 && exec sleep 200; kill -9 $$", 137, "rank 1 was killed by SIGKILL"),
+    ],
+)
+def test_a_launcher_that_sees_no_rank_end_is_ended(tmp_path, program, code, text):
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text(f"#!{sys.executable}{BLIND_LAUNCHER}")
+    launcher.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_LAUNCHER.format(path=str(launcher), program=program)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert text in done.stderr
+
+
 @needs_mpi
 def test_an_interrupt_ends_the_ranks(program, tmp_path):
     text = f"open(r'{tmp_path}/pid%d' % comm.rank, 'w').write(str(os.getpid())); time.sleep(100)"

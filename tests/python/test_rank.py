@@ -155,6 +155,16 @@ CASES = [
         TypeError,
         "allreduce: BAND is not defined for float64; cast to an integer or bool",
     ),
+    (
+        lambda x: plait.allreduce(x.astype("float8_e5m2"), plait.MIN),
+        TypeError,
+        "allreduce: MIN is not defined for float8_e5m2; cast to a wider float",
+    ),
+    (
+        lambda x: plait.sendrecv(x, x, 0, plait.ANY_SOURCE),
+        ValueError,
+        "sendrecv: dest plait.ANY_SOURCE is not a rank",
+    ),
     (lambda x: plait.allreduce(x, "sum"), TypeError, "expected one of plait.{SUM, PROD,"),
     (
         lambda x: plait.bcast(x, True),

@@ -144,14 +144,12 @@ def test_operations_on_a_mesh_know_the_line_too(f):
     assert found and set(found) == {at}, found
 
 
-def test_eager_calls_on_other_lines_share_one_program():
+def test_eager_calls_on_other_lines_share_one_program(monkeypatch):
     x = jnp.full(3, 2.0)
     plait.allreduce(x, plait.SUM)
-    before = _eager.program.cache_info()
+    monkeypatch.setattr(_eager, "program", None)  # nor is it looked for again
     np.testing.assert_array_equal(plait.allreduce(x, plait.SUM), x)
     np.testing.assert_array_equal(plait.allreduce(x, plait.SUM), x)
-    after = _eager.program.cache_info()
-    assert after == before  # nor is it looked for again
 
 
 def test_numbers_do_not_depend_on_the_rest_of_the_file():

@@ -1,4 +1,4 @@
-"""Nothing is left of ten thousand calls."""
+"""Nothing is left of ten thousand calls, and little of communicators that were freed."""
 
 import leaks
 import pytest
@@ -9,3 +9,10 @@ def test_ten_thousand_calls(world, way):
     from mpi4py import MPI
 
     leaks.check(world, MPI, way)
+
+
+@pytest.mark.parametrize("frees", ["plait", "MPI"])
+def test_freed_communicators(world, frees):
+    from mpi4py import MPI
+
+    leaks.check_communicators(world, MPI, frees)

@@ -377,7 +377,7 @@ def test_bad_arguments(world):
         (lambda: plait.send(x, n), ValueError, f"send: dest {n} is not a rank"),
         (lambda: plait.send(x, 0, tag=-1), ValueError, "send: tag -1 is outside 0..32767"),
         (lambda: plait.send(x, True), TypeError, 'send got unexpected type for argument "dest"'),
-        (lambda: plait.send(x, plait.ANY_SOURCE), ValueError, "send: dest plait.ANY is not"),
+        (lambda: plait.send(x, plait.ANY_SOURCE), ValueError, "send: dest plait.ANY_SOURCE is not"),
         (lambda: plait.recv(x, n), ValueError, f"recv: source {n} is not a rank"),
         (lambda: plait.recv(x, 0, status=3), TypeError, "recv: status is int"),
         (lambda: plait.send(x, 0, comm="a"), TypeError, "send: not possible in shard_map; use"),

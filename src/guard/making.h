@@ -1,0 +1,16 @@
+/* While a communicator is being made nothing is known of its ranks yet, who may still be reading their
+ * data. Where `plait run` has started them, notes in its folder say who has left. */
+#ifndef PLAIT_GUARD_MAKING_H
+#define PLAIT_GUARD_MAKING_H
+
+#include "base/wait.h"
+
+/* Numbers in MPI_COMM_WORLD of the ranks of the communicators that this thread makes from now on;
+ * kept until the next call. n 0: not known. */
+PLAIT_EXPORT void plait_guard_expect(int n, const int32_t ranks[]);
+
+/* PEER once one of them has been seen to have left for some tenths of a second, which is when what it
+ * did before has come. */
+plait_status_t plait_guard_look_making(const plait_wait_t *wait, int64_t now);
+
+#endif
