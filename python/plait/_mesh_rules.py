@@ -210,14 +210,19 @@ class Global:
     primitive: Any
 
 
+def in_type(mesh: Any, spec: Spec) -> NamedSharding:
+    """What the type of an array says that is split so: its Explicit mesh axes."""
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    names = [tuple(n for n in axes if types.get(n) == AxisType.Explicit) for axes in spec]
+    return NamedSharding(mesh, to_partition_spec(names))
+
+
 def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
     """The result's aval: on Explicit mesh axes it says how the result is sharded."""
     made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype)}
     mesh = aval.sharding.mesh
     if not mesh.empty and any(t == AxisType.Explicit for t in mesh.axis_types):
-        types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-        names = [tuple(n for n in axes if types[n] == AxisType.Explicit) for axes in dst]
-        made["sharding"] = NamedSharding(mesh, to_partition_spec(names))
+        made["sharding"] = in_type(mesh, dst)
     return aval.update(**made)
 
 
@@ -275,6 +280,10 @@ def _lower(
     def whole(x: Any) -> list:
         if len(devices) == 1:
             return [local(x)]
+        own = jax.typeof(x).sharding
+        where = in_type(own.mesh if own.mesh.axis_names else mesh, src)
+        if where.spec != own.spec:  # of cotangents, whose type vmap has made
+            x = jax.sharding.reshard(x, where)
         mapped = jax.shard_map(
             local,
             mesh=mesh,
