@@ -112,6 +112,7 @@ lib.plait_registry_comm.restype = ctypes.c_void_p
 lib.plait_registry_comm.argtypes = [ctypes.c_int64]
 lib.plait_registry_next.restype = ctypes.c_int64
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
+lib.plait_registry_set_mark.argtypes = [ctypes.c_int64, ctypes.c_uint32]
 lib.plait_fft1_isa.restype = ctypes.c_char_p
 lib.plait_config_at.restype = ctypes.POINTER(_Key)
 lib.plait_alloc_balance.restype = ctypes.c_int64
@@ -373,6 +374,11 @@ def add_mpi(bits: int, size: int, rank: int, label: str) -> int:
     handle = ctypes.c_uint64(bits & (2**64 - 1))
     check(lib.plait_registry_add_mpi(handle, size, rank, label.encode(), ctypes.byref(comm_id)))
     return comm_id.value
+
+
+def set_mark(comm_id: int, mark: int) -> None:
+    """Says who the ranks are of a communicator that no program knows yet."""
+    check(lib.plait_registry_set_mark(comm_id, mark))
 
 
 def free(comm_id: int) -> None:
