@@ -358,7 +358,8 @@ def amount(n: int) -> str:
 def cost(calls: list[Called], rank: int, way: str) -> str:
     """What operations cost a rank, together: fences, what comes from others, work memory."""
     plans = "".join(describe(call, rank, way) for call in calls)
-    first = r": (\d+) messages, (\d+) bytes, work (\d+) bytes(?:, scratch (\d+) bytes)?$"
+    first = r": (\d+) messages, (\d+) bytes, work (\d+) bytes"
+    first += r"(?: mapped by peers)?(?:, scratch (\d+) bytes)?$"
     found = re.findall(first, plans, re.MULTILINE)
     pieces, n_bytes = (sum(int(line[i]) for line in found) for i in range(2))
     staged = [n if (n := int(line[3] or 0)) > STAGING else 0 for line in found]

@@ -6,6 +6,7 @@ import functools
 import sys
 import threading
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -79,6 +80,7 @@ class Comm:
                 bits = _handle(self._source)
                 with _expecting(self._members):
                     self._ids[mode] = _core.add_mpi(bits, self.size, self.rank, self._label)
+            _mark(self._ids[mode], self.size, mode)
             _of_number[self._ids[mode]] = self
             if not mode.endswith(TANGENTS):
                 self.id(mode + TANGENTS)
@@ -159,7 +161,11 @@ def _free_orphans(members: frozenset[int]) -> None:
     MPI_Comm_free is collective: these ranks have all freed theirs before, and come here together.
     """
     for comm_id, comm in sorted(_open.items()):
-        if comm._members <= members and _core.is_orphaned(comm_id) and _open.pop(comm_id, None):
+        if (
+            comm._members <= members
+            and _core.lib.plait_registry_is_orphaned(comm_id)
+            and _open.pop(comm_id, None)
+        ):
             comm._free_duplicates()
 
 
@@ -191,6 +197,24 @@ _seen: dict[int, tuple[weakref.ref, Comm]] = {}
 def of_number(comm_id: int) -> Comm:
     """The communicator that programs know by this number."""
     return _of_number[comm_id]
+
+
+_marks: dict[int, int] = {}
+
+
+def _mark(number: int, size: int, *who: Any) -> None:
+    """Notes who the ranks of a new communicator are, in words that all of them have.
+
+    In another process the same number may be another communicator's.
+    """
+    text = repr((size, *who)) if size > 1 else "alone"
+    _marks[number] = zlib.crc32(text.encode()) >> 1 or 1
+    _core.set_mark(number, _marks[number])
+
+
+def in_programs(number: int) -> int:
+    """A communicator's number as compiled programs have it: with its mark in the upper half."""
+    return number | _marks.get(number, 0) << 32
 
 
 def _handle(comm: Any) -> int:
@@ -276,7 +300,9 @@ def over_devices(groups: tuple[tuple, ...], mode: str = "effect") -> int:
     if key not in _device_comms:
         with _alone_with(key):
             if key not in _device_comms:
-                _device_comms[key] = _make_over(groups, mode)
+                made = _make_over(groups, mode)
+                _mark(made, sum(map(len, groups)), key)
+                _device_comms[key] = made
     return _device_comms[key]
 
 

@@ -114,6 +114,7 @@ lib.plait_registry_next.restype = ctypes.c_int64
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
 lib.plait_registry_is_orphaned.argtypes = [ctypes.c_int64]
 lib.plait_registry_is_orphaned.restype = ctypes.c_bool
+lib.plait_registry_set_mark.argtypes = [ctypes.c_int64, ctypes.c_uint32]
 lib.plait_fft1_isa.restype = ctypes.c_char_p
 lib.plait_config_at.restype = ctypes.POINTER(_Key)
 lib.plait_alloc_balance.restype = ctypes.c_int64
@@ -377,14 +378,14 @@ def add_mpi(bits: int, size: int, rank: int, label: str) -> int:
     return comm_id.value
 
 
+def set_mark(comm_id: int, mark: int) -> None:
+    """Says who the ranks are of a communicator that no program knows yet."""
+    check(lib.plait_registry_set_mark(comm_id, mark))
+
+
 def free(comm_id: int) -> None:
     """Frees a communicator of the registry. Collective for MPI."""
     check(lib.plait_registry_free(comm_id))
-
-
-def is_orphaned(comm_id: int) -> bool:
-    """Whether the MPI communicator that it was made of has been freed."""
-    return lib.plait_registry_is_orphaned(comm_id)
 
 
 def comm_size(comm_id: int) -> int:

@@ -41,6 +41,14 @@ def is_staging() -> bool:
     return isinstance(traces.value, _pe.DynamicJaxprTrace)
 
 
+def is_splitting() -> bool:
+    """Whether JAX takes apart what depends on unknown operands, as for jax.linear_transpose.
+
+    What does not depend on them is done at once, where nothing may say on which devices.
+    """
+    return isinstance(traces.value, _pe.JaxprTrace)
+
+
 # ---- the effect ------------------------------------------------------------------------
 
 
@@ -326,6 +334,20 @@ def stays_in_loops(primitive: Any) -> None:
         for result in results:
             result.recipe = eqn
         return results
+
+    _pe.custom_partial_eval_rules[primitive] = rule
+
+
+def is_constant(primitive: Any) -> None:
+    """Results do not depend on the operands' values: where these are unknown it has none.
+
+    But in loops, see `_is_hoisting`, where it is left as it is.
+    """
+
+    def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
+        if all(t.is_known() for t in tracers) or _is_hoisting():
+            return trace.default_process_primitive(primitive, tracers, params)
+        return primitive.bind(**params)
 
     _pe.custom_partial_eval_rules[primitive] = rule
 

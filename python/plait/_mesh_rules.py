@@ -18,7 +18,7 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad, batching
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _eager, _groups, _jax, _layout, _platforms, _sites
 from plait._ops import Chain, Rules, aval_of, rules
@@ -210,14 +210,19 @@ class Global:
     primitive: Any
 
 
+def in_type(mesh: Any, spec: Spec) -> NamedSharding:
+    """What the type of an array says that is split so: its Explicit mesh axes."""
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    names = [tuple(n for n in axes if types.get(n) == AxisType.Explicit) for axes in spec]
+    return NamedSharding(mesh, to_partition_spec(names))
+
+
 def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
     """The result's aval: on Explicit mesh axes it says how the result is sharded."""
     made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype)}
     mesh = aval.sharding.mesh
     if not mesh.empty and any(t == AxisType.Explicit for t in mesh.axis_types):
-        types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-        names = [tuple(n for n in axes if types[n] == AxisType.Explicit) for axes in dst]
-        made["sharding"] = NamedSharding(mesh, to_partition_spec(names))
+        made["sharding"] = in_type(mesh, dst)
     return aval.update(**made)
 
 
@@ -275,6 +280,10 @@ def _lower(
     def whole(x: Any) -> list:
         if len(devices) == 1:
             return [local(x)]
+        own = jax.typeof(x).sharding
+        where = in_type(own.mesh if own.mesh.axis_names else mesh, src)
+        if where.spec != own.spec:  # of cotangents, whose type vmap has made
+            x = jax.sharding.reshard(x, where)
         mapped = jax.shard_map(
             local,
             mesh=mesh,
@@ -377,6 +386,24 @@ def define(
         ad.primitive_transposes[primitive] = transpose
 
 
+def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:
+    """An eager call, also of what JAX makes of nothing, on no device in particular.
+
+    Such as the zeros from which the solver in a derivative starts. Where no devices of the mesh are
+    known it stays a whole on its own.
+    """
+    mesh, src = params["mesh"], params["src"]
+    is_split = mesh is not None and mesh.size > 1
+    if is_split and not anchor and isinstance(x, _jax.ArrayImpl) and not x.committed:
+        known = mesh if isinstance(mesh, Mesh) else _jax.concrete_mesh()
+        if known is not None and known.shape == mesh.shape:
+            x = jax.device_put(x, NamedSharding(known, to_partition_spec(src)))
+        elif "blocks" not in params and "cells" not in params:  # the split changes no numbers
+            alone = ((),) * len(src)
+            params |= {"mesh": None, "src": alone, "dst": alone, "donate": False}
+    return run(x, *anchor, **params)
+
+
 def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     g = Global(name, adjoint, attrs, batch, jex.Primitive("plait_mesh_" + name))
     define(
@@ -390,6 +417,7 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
         transpose=functools.partial(_transpose, g),
         donated=lambda params: (0,) if params["donate"] else (),
     )
+    g.primitive.def_impl(functools.partial(_run, g.primitive.impl))
     return g
 
 

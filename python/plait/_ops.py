@@ -23,7 +23,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _core, _eager, _jax, _pack, _platforms, _region, _sites
+from plait import _comm, _core, _eager, _jax, _pack, _platforms, _region, _sites
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,7 +297,7 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
     attrs |= {name: float(params[name]) for name in row.floats}
     attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}
-    attrs["comm"] = params["group"].number(_jax.lowering_devices(ctx))
+    attrs["comm"] = _comm.in_programs(params["group"].number(_jax.lowering_devices(ctx)))
     attrs["site"] = params["site"]
     return attrs
 

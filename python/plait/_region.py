@@ -140,7 +140,9 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     At top level ``plait.jit`` hides the effect; inside another trace it is ``jax.jit``, so
     that the surrounding program orders everything. Functions without array results run, too.
     Programs with communication hold numbers of this process's communicators: `jax.export` and
-    what saves programs by it do not take them.
+    what saves programs by it do not take them. A compiled one that was saved all the same
+    (jax.experimental.serialize_executable) raises a `plait.CommError` in a process where a number
+    is of other devices, or of none.
 
     Collective: no.  Shapes: any pytrees; the options are those of `jax.jit`.
     Raises: what ``f`` raises; failures of plait as subclasses of `plait.Error`.

@@ -57,9 +57,14 @@ def _along_one(place: _mesh.Place, axis: int) -> Spec:
     return tuple(names if a == axis else () for a, names in enumerate(place.spec))
 
 
-def _results(y: Any, *, place: _mesh.Place, extents: tuple, wanted: tuple, dtype: Any) -> list:
-    whole = NamedSharding(y.sharding.mesh, P(*[None] * len(extents)))
-    like = y.update(shape=extents, sharding=whole)
+def _results(
+    *y: Any, place: _mesh.Place, extents: tuple, wanted: tuple, dtype: Any
+) -> list[jax.core.ShapedArray]:
+    if y:
+        whole = NamedSharding(y[0].sharding.mesh, P(*[None] * len(extents)))
+        like = y[0].update(shape=extents, sharding=whole)
+    else:
+        like = jax.core.ShapedArray(extents, dtype)
     results = []
     for axis, *_ in wanted:
         shape = tuple(n if a == axis else 1 for a, n in enumerate(extents))
@@ -68,21 +73,24 @@ def _results(y: Any, *, place: _mesh.Place, extents: tuple, wanted: tuple, dtype
 
 
 def _lower(
-    ctx: Any, y: Any, *, place: _mesh.Place, extents: tuple, wanted: tuple, dtype: Any
+    ctx: Any, *y: Any, place: _mesh.Place, extents: tuple, wanted: tuple, dtype: Any
 ) -> Sequence:
+    devices = _jax.lowering_devices(ctx)
+    if place.mesh is not None and devices is not None and len(devices) != place.mesh.size:
+        place = _mesh.Place(None, ((),) * len(extents))
     here = _mesh_rules.local_shape(place.mesh, extents, place.spec)
 
-    def parts(_: Any) -> list:
+    def parts(*_: Any) -> list:
         return [_part(*one, place.spec[one[0]], dtype, here) for one in wanted]
 
-    def whole(_: Any) -> list:
+    def whole(*_: Any) -> list:
         if place.mesh is None:
-            return parts(_)
+            return parts()
         splits = [_mesh_rules.to_partition_spec(_along_one(place, one[0])) for one in wanted]
         given = {"mesh": place.mesh, "in_specs": P(), "out_specs": splits}
         return jax.shard_map(parts, **given, check_vma=False)(jnp.int32(0))
 
-    return _jax.lower_traced(ctx, whole, [y])
+    return _jax.lower_traced(ctx, whole, y)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -90,9 +98,9 @@ def _program(given: tuple) -> Any:
     return jax.jit(functools.partial(_frequencies_p().bind, **dict(given)))
 
 
-def _run(y: Any, **params: Any) -> list:
+def _run(*y: Any, **params: Any) -> list:
     with _jax.compiled():
-        return _program(tuple(sorted(params.items())))(y)
+        return _program(tuple(sorted(params.items())))(*y)
 
 
 def _jvp(primals: tuple, tangents: tuple, **params: Any) -> tuple:
@@ -110,13 +118,16 @@ def _frequencies_p() -> Any:
     """From a spectrum, of which nothing but the devices is looked at, to frequencies of its axes.
 
     A primitive: what depends on no operand is a constant to derivatives of loops, which compute it
-    before the loop, where nothing says on which devices.
+    before the loop, where nothing says on which devices. To jax.linear_transpose whatever depends
+    on its operand is linear in it, so there it is one without the spectrum: split where the program
+    around it has the mesh's devices, else whole, an array of no device in particular.
     """
     made = jex.Primitive("plait_mesh_frequencies")
     made.multiple_results = True
     made.def_abstract_eval(_results)
     made.def_impl(_run)
     _jax.needs_devices(made)
+    _jax.is_constant(made)
     mlir.register_lowering(made, _lower)
     ad.primitive_jvps[made] = _jvp
     batching.primitive_batchers[made] = _batch
@@ -286,12 +297,15 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
         counts = [_mesh_rules.parts(place.mesh, e) for e in own]
         if any(own) and not any(n % k for n, k in zip(b.shape, counts, strict=True)):
             return b, own
-    array = _jax.underlying(a)
-    if not isinstance(array, jax.core.Tracer) and jax.typeof(b).sharding.mesh.empty:
-        b = jax.device_put(b, NamedSharding(array.sharding.mesh, P()))
+    found = _jax.eager_sharding(a)
+    if found is not None and jax.typeof(b).sharding.mesh.empty:
+        b = jax.device_put(b, NamedSharding(found[0], P()))
     sizes = dict(zip(axes, s, strict=True))
     dims = tuple(sizes.get(i, n) for i, n in enumerate(b.shape))
-    return _spreader(place.mesh, spec, _mesh_rules.padded(place.mesh, dims, spec))(b), spec
+    dims = _mesh_rules.padded(place.mesh, dims, spec)
+    if found is None and _jax.is_splitting():  # b may be known, and then no devices are
+        return jnp.pad(b, [(0, n - m) for n, m in zip(dims, b.shape, strict=True)]), spec
+    return _spreader(place.mesh, spec, dims)(b), spec
 
 
 def _mesh_beside(a: Any, b: Any) -> Any:

@@ -9,8 +9,10 @@
 
 static const plait_caps_t ways[PLAIT_DESCRIBE_COUNT] = {
     [PLAIT_DESCRIBE_THREADS] = {.direct = PLAIT_DIRECT_POINTER,
+                                .can_write = true,
                                 .publish_bytes = PLAIT_PUBLISH_BYTES},
     [PLAIT_DESCRIBE_NODE] = {.direct = PLAIT_DIRECT_READ,
+                             .can_write = true,
                              .publish_bytes = PLAIT_PUBLISH_BYTES,
                              .has_native = true,
                              .native_reduce = {~0U, ~0U, ~0U, ~0U}},

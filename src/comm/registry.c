@@ -15,6 +15,7 @@ enum { PAGE = 256, N_PAGES = 256 };
 typedef struct {
     int n; /* handles: 1, or one per device; 0 after a free */
     bool is_by_device;
+    _Atomic uint32_t mark; /* 0: none */
     plait_comm_t **comms;
     int32_t *ordinals;
     char label[96];
@@ -60,6 +61,32 @@ plait_status_t plait_registry_find(int64_t id, int32_t ordinal, plait_comm_t **c
                 (long long)id, entry->label);
     PLAIT_TRY(plait_comm_usable(comm));
     *comm_p = comm;
+done:
+    return status;
+}
+
+plait_status_t plait_registry_check_mark(int64_t id, uint32_t mark)
+{
+    plait_status_t status = PLAIT_OK;
+    const entry_t *entry = entry_of(id);
+
+    PLAIT_CHECK(entry == NULL || mark == 0 || entry->mark == mark, PLAIT_ERR_COMM,
+                "communicator #%lld (made at %s) has other ranks than in the process "
+                "that compiled the program; compile it in this process",
+                (long long)id, entry->label);
+done:
+    return status;
+}
+
+plait_status_t plait_registry_set_mark(int64_t id, uint32_t mark)
+{
+    plait_status_t status = PLAIT_OK;
+    _Atomic(entry_t *) *place = place_of(id);
+    entry_t *entry = (place != NULL) ? atomic_load(place) : NULL;
+
+    PLAIT_CHECK(entry != NULL, PLAIT_ERR_COMM,
+                "communicator #%lld is unknown to this process", (long long)id);
+    entry->mark = mark;
 done:
     return status;
 }

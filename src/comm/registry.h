@@ -1,6 +1,7 @@
-/* Communicators by number. Only the number enters a compiled program: it is the same on all
- * ranks of the communicator and is never used again after a free, so that a stale program
- * gets an error and never another communicator. */
+/* Communicators by number. Only the number enters a compiled program, and a mark of who the ranks
+ * are: both are the same on all ranks of the communicator. A number is never used again after a
+ * free, so that a stale program gets an error and never another communicator; one that another
+ * process compiled, where the number may mean other ranks, is known by the mark. */
 #ifndef PLAIT_COMM_REGISTRY_H
 #define PLAIT_COMM_REGISTRY_H
 
@@ -10,6 +11,10 @@
  * device id) is; communicators with one handle per process ignore it. COMM if the id is
  * unknown or freed, or the device is none of its ranks. */
 plait_status_t plait_registry_find(int64_t id, int32_t ordinal, plait_comm_t **comm_p);
+
+/* COMM if communicator `id` is known and has another mark; 0, of a program that does not say, is
+ * any. */
+plait_status_t plait_registry_check_mark(int64_t id, uint32_t mark);
 
 /* Whether handles of `id` are told apart by device (then the launch matters, too). */
 bool plait_registry_is_by_device(int64_t id);
@@ -51,6 +56,9 @@ PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int s
 
 /* Whether the MPI communicator that it was made of has been freed: nothing can run on it any more. */
 PLAIT_EXPORT bool plait_registry_is_orphaned(int64_t id);
+
+/* Gives communicator `id`, which no program knows yet, its mark: below 2^31, and not 0. */
+PLAIT_EXPORT plait_status_t plait_registry_set_mark(int64_t id, uint32_t mark);
 
 /* Collective over the communicator; nothing may be in flight on it. */
 PLAIT_EXPORT plait_status_t plait_registry_free(int64_t id);

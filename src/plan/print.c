@@ -144,9 +144,10 @@ void plait_plan_print(const plait_plan_t *plan, FILE *file)
     }
     (void)fprintf(file,
                   "%s, rank %d of %d by %s%s: %" PRId64 " messages, %" PRId64
-                  " bytes, work %" PRId64 " bytes, scratch %" PRId64 " bytes\n",
+                  " bytes, work %" PRId64 " bytes%s, scratch %" PRId64 " bytes\n",
                   plan->title, plan->rank, plan->n_ranks, direct_names[plan->direct],
                   where, cost.n_messages, cost.message_bytes, cost.work_bytes,
+                  (plan->shows_work && cost.work_bytes > 0) ? " mapped by peers" : "",
                   cost.scratch_bytes);
     for (int i = 0; i < plan->n_steps; i++) {
         (void)fprintf(file, "%4d  ", i + 1);

@@ -217,6 +217,27 @@ static void check_site(int64_t comm)
     plait_site_eager()[comm % PLAIT_SITE_EAGER_SLOTS] = 0;
 }
 
+/* A program says by a mark, in the upper half of the number, who the ranks were. */
+static void check_marks(void)
+{
+    const int64_t marks[] = {0, 41, 40, INT32_MAX};
+    int64_t id = 0;
+
+    CHECK(plait_registry_add_self("test_ffi.c", &id) == PLAIT_OK, "self");
+    CHECK(plait_registry_set_mark(id, 41) == PLAIT_OK, "mark");
+    CHECK(plait_registry_set_mark(id + 9, 41) == PLAIT_ERR_COMM, "mark of none");
+    for (int i = 0; i < 4; i++) {
+        int64_t number = id | marks[i] * ((int64_t)1 << 32);
+        call_t c;
+        call_init(&c);
+        add_scalar(&c, "comm", &number);
+        bool is_run = plait_ffi_barrier(&c.frame) == NULL;
+        CHECK(is_run == (marks[i] == 0 || marks[i] == 41), "mark %d", (int)marks[i]);
+        CHECK(is_run || strstr(message, "has other ranks than") != NULL, "%s", message);
+    }
+    CHECK(plait_registry_free(id) == PLAIT_OK, "free");
+}
+
 static void check_two_devices(void)
 {
     const int32_t ordinals[] = {2048, 3};
@@ -323,12 +344,13 @@ int main(void)
     check_layout_words(id);
     check_lists_and_send(id);
     check_site(id);
+    check_marks();
     check_two_devices();
     check_groups();
     CHECK(plait_registry_free(id) == PLAIT_OK, "free");
     (void)plait_pool_trim();
-    /* A page of the registry and the three entries with their labels stay for ever. */
-    CHECK(plait_alloc_balance() - before == 1 + 3, "balance %lld",
+    /* A page of the registry and the four entries with their labels stay for ever. */
+    CHECK(plait_alloc_balance() - before == 1 + 4, "balance %lld",
           (long long)plait_alloc_balance());
     printf("test_ffi: %d checks, %d failed\n", n_checked, n_failed);
     return n_failed != 0;

@@ -153,6 +153,50 @@ def test_eager_derivatives_of_loops(step):
         jax.grad(f)(x)
 
 
+def ghosts(v):
+    return plait.halo.pad(v, ((1, 1), (0, 0)))
+
+
+MATRICES = {  # on Explicit axes of 2 devices, with numpy's version of each
+    "fft": (lambda v: plait.fft.fftn(v).real, lambda v: np.fft.fftn(v).real),
+    "irfftn": (
+        lambda v: plait.fft.irfftn(plait.fft.rfftn(v)),
+        lambda v: np.fft.irfftn(np.fft.rfftn(v), v.shape, (0, 1)),
+    ),
+    "pad": (ghosts, lambda v: v[[3, 0, 1, 2, 1, 2, 3, 0]]),
+    "redistribute": (lambda v: plait.redistribute(v, P(None, "a")), lambda v: v),
+    "convolve": (
+        lambda v: plait.fft.fftconvolve(v, jnp.asarray([[1.0, 2.0], [3.0, 4.0]]), mode="same"),
+        lambda v: oracle.convolve(v, np.array([[1.0, 2.0], [3.0, 4.0]]), "same", (0, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("f", "of_numpy"), MATRICES.values(), ids=MATRICES)
+def test_jacobians_on_explicit_axes(f, of_numpy):
+    """Without jax.set_mesh: the bases that JAX makes for them have no type of the mesh."""
+    mesh, a = meshes.make((2,), AxisType.Explicit), meshes.random((4, 4))
+    x = meshes.put(a, mesh, P("a"))
+    columns = [of_numpy(unit) for unit in np.eye(16).reshape(16, 4, 4)]
+    matrix = np.stack(columns, -1).reshape(*columns[0].shape, 4, 4)
+
+    def square(v):
+        return f(v * v)
+
+    for jac in (jax.jacfwd, jax.jacrev):
+        for way in (lambda g: g, jax.jit):
+            np.testing.assert_allclose(way(jac(square))(x), 2 * matrix * a, atol=1e-13)
+    second = np.einsum("...ij,ik,jl->...ijkl", 2 * matrix, np.eye(4), np.eye(4))
+    for jac in (jax.hessian, lambda g: jax.jacrev(jax.jacrev(g))):
+        np.testing.assert_allclose(jax.jit(jac(square))(x), second, atol=1e-13)
+        with jax.set_mesh(mesh):  # which jnp functions want here, too
+            np.testing.assert_allclose(jac(square)(x), second, atol=1e-13)
+    many = jnp.stack([x, 2 * x, x])
+    want = np.stack([of_numpy(v) for v in np.asarray(many)])
+    for way in (lambda g: g, jax.jit):
+        np.testing.assert_allclose(way(jax.vmap(f))(many), want, atol=1e-13)
+
+
 def test_inside_control_flow():
     mesh = meshes.make((2,))
     a = meshes.random((4, 4, 2), "complex128")

@@ -1,4 +1,4 @@
-"""Programs under JAX's persistent compilation cache, in processes of their own."""
+"""Programs of other processes: by JAX's persistent compilation cache, and saved by hand."""
 
 import os
 import subprocess
@@ -28,6 +28,51 @@ for jit in (jax.jit, plait.jit):
 assert np.allclose(plait.fft.fftn(x), want, atol=1e-5)
 print("right")
 """
+
+
+SAVED = """
+import pickle, sys
+import jax, numpy as np, plait
+from jax.experimental import serialize_executable as saving
+
+path, *order = sys.argv[1:]
+a = np.arange(64, dtype="f4").reshape(8, 8)
+
+def put(order):
+    mesh = jax.sharding.Mesh(np.array(jax.devices())[order], ("x",))
+    return jax.device_put(a, jax.NamedSharding(mesh, jax.P("x")))
+
+def f(v):
+    return plait.redistribute(v, jax.P(None, "x"))
+
+if order:
+    assert np.array_equal(np.asarray(f(put([int(i) for i in order]))), a)
+    with open(path, "rb") as file:
+        compiled = saving.deserialize_and_load(*pickle.load(file))
+    with plait.errors():
+        found = np.asarray(compiled(put([0, 1, 2, 3])))
+    print("right" if np.array_equal(found, a) else "wrong")
+else:
+    with open(path, "wb") as file:
+        pickle.dump(saving.serialize(plait.jit(f).lower(put([0, 1, 2, 3])).compile()), file)
+"""
+
+
+def run_saved(*given):
+    env = os.environ | {"JAX_NUM_CPU_DEVICES": "4"}
+    job = [sys.executable, "-c", SAVED, *given]
+    return subprocess.run(job, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_saved_programs_run_on_the_ranks_they_are_for(tmp_path):
+    path = str(tmp_path / "program")
+    job = run_saved(path)
+    assert job.returncode == 0, job.stderr
+    assert run_saved(path, *"0123").stdout == "right\n"
+    job = run_saved(path, *"3210")  # by the number that 0123 had
+    assert job.returncode != 0 and job.stdout == "", job.stdout
+    assert "plait.CommError: redistribute: communicator #1" in job.stderr
+    assert "has other ranks than in the process that compiled the program" in job.stderr
 
 
 def test_programs_are_written_and_read(tmp_path):

@@ -4,6 +4,7 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.sparse.linalg as jsl
 import meshes
 import numpy as np
 import oracle
@@ -128,6 +129,69 @@ def test_frequencies_in_eager_derivatives_of_loops(wrap):
     np.testing.assert_allclose(slope, 2 * a * grown**4, rtol=1e-13)
 
 
+def operator(v, **place):
+    """Not symmetric, with few eigenvalues close to 0: 1 + |k|² + 0.2 ik along the first axis."""
+    y = plait.fft.fftn(v, layout="natural", **place)
+    k = plait.fft.fftfreqn(y, angular=True, layout="natural", **place)
+    factor = jax.lax.complex(1 + sum(one * one for one in k), 0.2 * k[0] + 0 * k[1] + 0 * k[2])
+    return jnp.real(plait.fft.ifftn(y * factor, layout="natural", **place))
+
+
+def dense_operator(shape):
+    """The matrix of `operator`, by numpy."""
+    k = oracle.frequencies(shape, range(len(shape)), (1,) * len(shape), False, True)
+    factor = 1 + sum(one * one for one in k) + 0.2j * k[0]
+    units = np.eye(int(np.prod(shape))).reshape(-1, *shape)
+    axes = tuple(range(1, len(shape) + 1))
+    columns = np.real(np.fft.ifftn(np.fft.fftn(units, axes=axes) * factor, axes=axes))
+    return columns.reshape(len(units), -1).T
+
+
+@pytest.mark.parametrize("way", [lambda f: f, jax.jit, plait.jit])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(1,), (2,), (2, 2), (2, 4)])
+def test_frequencies_are_constants_to_linear_transposes(shape, kind, way):
+    mesh = meshes.make(shape, kind)
+    a, w = meshes.random((4, 8, 3)), meshes.random((4, 8, 3), seed=1)
+    x, ct = (meshes.put(v, mesh, P("a", "b") if len(shape) == 2 else P("a")) for v in (a, w))
+    want = (dense_operator(a.shape).T @ w.ravel()).reshape(a.shape)
+
+    def in_scan(v):
+        return jax.lax.scan(lambda c, _: (operator(c), None), v, None, length=1)[0]
+
+    for f in (operator, jax.jit(operator), in_scan, jax.checkpoint(operator)):
+        found = way(lambda c, f=f: jax.linear_transpose(f, x)(c)[0])(ct)
+        np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", [jsl.bicgstab, jsl.gmres])
+@pytest.mark.parametrize("shape", [None, (2,), (4,), (2, 4)])
+def test_solvers_of_spectral_operators_and_their_gradients(shape, solver):
+    a, w = meshes.random((4, 8, 3)), meshes.random((4, 8, 3), seed=1)
+    x, ct, place = jnp.asarray(a), jnp.asarray(w), {"mesh": meshes.make((1,))}
+    if shape is not None:
+        spec, place = P("a", "b") if len(shape) == 2 else P("a"), {}
+        x, ct = (meshes.put(v, meshes.make(shape), spec) for v in (a, w))
+    matrix = dense_operator(a.shape)
+    want = np.linalg.solve(matrix, a.ravel()).reshape(a.shape)
+    slope = np.linalg.solve(matrix.T, w.ravel()).reshape(a.shape)
+
+    def solve(b):
+        return solver(lambda v: operator(v, **place), b, tol=1e-13)[0]
+
+    def near(v):
+        return plait.fft.poisson(v, **place) * -1.0 + jnp.mean(v)
+
+    def solve_near(b):  # with a preconditioner
+        return solver(lambda v: operator(v, **place), b, tol=1e-13, M=near)[0]
+
+    for f in (solve, solve_near):
+        for way in (lambda g: g, jax.jit):
+            np.testing.assert_allclose(way(f)(x), want, rtol=1e-9, atol=1e-10)
+            of_b = way(jax.grad(lambda b, f=f: jnp.sum(f(b) * ct)))(x)
+            np.testing.assert_allclose(of_b, slope, rtol=1e-9, atol=1e-10)
+
+
 # ---- convolution ---------------------------------------------------------------------------------
 
 SIZES = [(8, 8, 6), (3, 2, 5), (1, 1, 1)]
@@ -209,6 +273,8 @@ def test_gradient_of_convolution_is_a_correlation(mode):
         assert of_a.sharding.is_equivalent_to(x.sharding, 2)
         np.testing.assert_allclose(of_a, wanted[0], rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(of_b, wanted[1], rtol=1e-11, atol=1e-12)
+    transposed = jax.linear_transpose(lambda v: loss(v, jnp.asarray(b)), x)(jnp.ones(()))
+    np.testing.assert_allclose(transposed[0], wanted[0], rtol=1e-11, atol=1e-12)
     of_b = jax.jacfwd(loss, 1)(x, jnp.asarray(b))
     np.testing.assert_allclose(of_b, wanted[1], rtol=1e-11, atol=1e-12)
 
