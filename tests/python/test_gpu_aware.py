@@ -122,7 +122,7 @@ def stand_ins(tmp_path_factory):
     options = ["-O0", "-fPIC", "-shared", "-D_GNU_SOURCE"]
     options += [f"-I{ROOT / name}" for name in ("src", "include")]
     names = ("libcublas.so.13", "libcufft.so.12", "libnvrtc.so.13", "libcusolver.so.12")
-    driver = [source / f"fake_cuda_{part}.c" for part in ("driver", "kernels")]
+    driver = [source / f"fake_cuda_{part}.c" for part in ("driver", "memory", "virtual", "kernels")]
     sources = {"libcuda.so.1": driver, **dict.fromkeys(names, toolkit)}
     for name, files in sources.items():
         command = ["cc", *options, f"-Wl,-soname,{name}", *map(str, files)]
