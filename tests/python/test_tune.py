@@ -88,7 +88,7 @@ def test_mesh_is_one_for_shardings(n, dtype):
             assert back.sharding.is_equivalent_to(x.sharding, 3)
     with jax.set_mesh(mesh):
         assert np.allclose(jax.jit(lambda v: v * 2)(x), 2 * a)
-    g = jax.grad(lambda v: plait.sum(abs(plait.fft.pfft3d(v)) ** 2))(x)
+    g = jax.grad(lambda v: plait.sum(abs(plait.fft.pfft3d(v, layout=mesh.layout)) ** 2))(x)
     assert np.allclose(g, 2 * a.conj() * a.size, rtol=1e3 * meshes.eps(dtype))
 
 
