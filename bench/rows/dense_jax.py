@@ -15,11 +15,18 @@ TALL_GROUPS = {
     "ranks": "QR of a tall matrix through JAX, f64, 2 MPI ranks",
 }
 TALL = {False: (200000, 32), True: (20000, 32)}
+OF_JNP = "jnp.linalg, one device (2 cores), jax {jax}"
+OF_TALL = {"dealt out": "plait's own, dealt out in block columns", "jnp": OF_JNP}
 SOME_GROUPS = {
     "devices": "eigenvectors of the largest eigenvalues through JAX, f64, 2 devices of one process",
     "ranks": "eigenvectors of the largest eigenvalues through JAX, f64, 2 MPI ranks",
 }
 SOME = {False: (2000, 10), True: (500, 10)}  # n, and of how many
+OF_SOME = {
+    "all": "plait's own, all eigenvectors",
+    "scipy": "scipy.linalg.eigh, subset_by_index, scipy {scipy}",
+    "jnp": OF_JNP,
+}
 
 
 def _rows(jobs, where, n):
@@ -30,7 +37,7 @@ def _rows(jobs, where, n):
     rounds, group = Rounds(record, jobs.scale.n_rounds), GROUPS[where]
     rows = []
     for name in ("forward", "gradient"):
-        comparator = f"jnp.linalg, one device (2 cores), jax {rounds.facts['jax']}"
+        comparator = OF_JNP.format(**rounds.facts)
         row = rounds.row(group, f"{name} {n}", JAX_FRESH, name, f"jnp {name}", comparator)
         rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
     row = rounds.row(group, f"gradient {n}", JAX_FRESH, "gradient", "forward", OWN, GRADIENT)
@@ -38,36 +45,26 @@ def _rows(jobs, where, n):
     return [*rows, row.judge(f"{passes:.2f} forward passes", passes)]
 
 
-def _some_rows(jobs, where, n, k):
-    arguments = {"where": where, "n": n, "k": k}
-    n_ranks = N_RANKS if where == "ranks" else 0
-    [record] = jobs.worker("some", arguments, n_ranks, {"NPROC": str(N_RANKS)})
-    rounds, name = Rounds(record, jobs.scale.n_rounds), f"{k} of {n}"
-    comparators = {
-        "all": "plait's own, all eigenvectors",
-        "scipy": f"scipy.linalg.eigh, subset_by_index, scipy {rounds.facts['scipy']}",
-        "jnp": f"jnp.linalg, one device (2 cores), jax {rounds.facts['jax']}",
-    }
+def _beside(jobs, worker, group, name, arguments, comparators):
+    """A row for each of the worker's cases that its case "plait" is compared with."""
+    n_ranks = N_RANKS if arguments["where"] == "ranks" else 0
+    [record] = jobs.worker(worker, arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    rounds = Rounds(record, jobs.scale.n_rounds)
     rows = []
     for theirs, comparator in comparators.items():
-        row = rounds.row(SOME_GROUPS[where], name, JAX_FRESH, "some", theirs, comparator)
+        told = comparator.format(**rounds.facts)
+        row = rounds.row(group, name, JAX_FRESH, "plait", theirs, told)
         rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
     return rows
 
 
-def _tall_rows(jobs, where, m, n):
-    arguments = {"where": where, "m": m, "n": n}
-    n_ranks = N_RANKS if where == "ranks" else 0
-    [record] = jobs.worker("tall", arguments, n_ranks, {"NPROC": str(N_RANKS)})
-    rounds, name = Rounds(record, jobs.scale.n_rounds), f"qr {m} x {n}"
-    comparators = {
-        "dealt out": "plait's own, dealt out in block columns",
-        "jnp": f"jnp.linalg, one device (2 cores), jax {rounds.facts['jax']}",
-    }
+def _all_beside(jobs, worker, groups, name, arguments, comparators):
     rows = []
-    for theirs, comparator in comparators.items():
-        row = rounds.row(TALL_GROUPS[where], name, JAX_FRESH, "plait", theirs, comparator)
-        rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
+    for where, group in groups.items():
+        try:
+            rows += _beside(jobs, worker, group, name, arguments | {"where": where}, comparators)
+        except (Absent, RuntimeError) as error:
+            rows.append(absent(group, name, JAX_FRESH, "", str(error)))
     return rows
 
 
@@ -80,15 +77,8 @@ def measure(jobs):
         except (Absent, RuntimeError) as error:
             rows.append(absent(group, f"gradient {n}", JAX_FRESH, OWN, str(error), GRADIENT))
     m, n = TALL[jobs.scale.is_quick]
-    for where, group in TALL_GROUPS.items():
-        try:
-            rows += _tall_rows(jobs, where, m, n)
-        except (Absent, RuntimeError) as error:
-            rows.append(absent(group, f"qr {m} x {n}", JAX_FRESH, "", str(error)))
+    tall = {"m": m, "n": n}
+    rows += _all_beside(jobs, "tall", TALL_GROUPS, f"qr {m} x {n}", tall, OF_TALL)
     n, k = SOME[jobs.scale.is_quick]
-    for where, group in SOME_GROUPS.items():
-        try:
-            rows += _some_rows(jobs, where, n, k)
-        except (Absent, RuntimeError) as error:
-            rows.append(absent(group, f"{k} of {n}", JAX_FRESH, "", str(error)))
-    return rows
+    some = {"n": n, "k": k}
+    return rows + _all_beside(jobs, "some", SOME_GROUPS, f"{k} of {n}", some, OF_SOME)

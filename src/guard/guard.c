@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "guard/making.h"
 #include "guard/sight.h"
+#include "guard/times.h"
 #include "plan/observe.h"
 
 #include <stdatomic.h>
@@ -13,18 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often a waiting rank looks, and how long something must have been so before it counts:
- * a message may be under way, or a verdict just being given. */
-enum { LOOK_EVERY_NS = 20000000 };
-
-/* One look stands for no longer than this: whoever was stopped in between, with the others
- * perhaps, has not seen what they did. */
-#define LOOK_COUNTS_NS INT64_C(100000000)
-
 /* Limits of time where nothing is seen of those who are waited for: perhaps they compute. */
 enum { PATIENCE = 5 };
 #define RAISED_NS  INT64_C(150000000)
-#define ENDED_NS   INT64_C(700000000)
 #define DIFFERS_NS INT64_C(500000000)
 
 /* What may end the wait, for how long it has looked so. */
@@ -380,7 +372,7 @@ static plait_status_t fail_alone(const plait_observed_t *op)
 /* Time in which this rank did not look is not held against the others. */
 static void leave_out_pause(int64_t now)
 {
-    int64_t pause = now - watch.looked_ns - LOOK_COUNTS_NS;
+    int64_t pause = now - watch.looked_ns - PLAIT_GUARD_LOOK_COUNTS_NS;
 
     if (watch.looked_ns != 0 && pause > 0) {
         watch.suspected_ns += pause;
@@ -397,7 +389,7 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
     int64_t limit = time_limit_ns() * (watch.is_blind ? PATIENCE : 1);
 
     if ((watch.suspicion == RAISED && since > RAISED_NS) ||
-        (watch.suspicion == ENDED && since > ENDED_NS)) {
+        (watch.suspicion == ENDED && since > PLAIT_GUARD_ENDED_NS)) {
         status = blame(op);
     } else if (watch.suspicion == GAVE_UP && since > RAISED_NS) {
         status = follow(op);
@@ -503,7 +495,7 @@ plait_status_t plait_guard_look(const plait_wait_t *wait)
         status = look_at_clock(wait, now);
     } else {
         begin(op, wait, now);
-        if (now - watch.looked_ns > LOOK_EVERY_NS) {
+        if (now - watch.looked_ns > PLAIT_GUARD_LOOK_EVERY_NS) {
             status = (op->comm->end.peers != NULL) ? look_at_ranks(op, wait, now)
                                                    : look_at_threads(op, wait, now);
             watch.looked_ns = now;

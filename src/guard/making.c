@@ -1,17 +1,13 @@
 #include "guard/making.h"
 
 #include "base/status.h"
+#include "guard/times.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* As in guard.c; who was stopped for longer in between has not looked. */
-#define LOOK_EVERY_NS  INT64_C(20000000)
-#define LOOK_COUNTS_NS INT64_C(100000000)
-#define LEFT_NS        INT64_C(700000000)
 
 enum { NOBODY = -1 };
 
@@ -75,15 +71,15 @@ plait_status_t plait_guard_look_making(const plait_wait_t *wait, int64_t now)
     plait_status_t status = PLAIT_OK;
     const int64_t pause = now - making.looked_ns;
 
-    if (making.n > 0 && pause > LOOK_EVERY_NS) {
+    if (making.n > 0 && pause > PLAIT_GUARD_LOOK_EVERY_NS) {
         int who = find_gone(&making.has_ended);
-        if (who != making.who || pause > LOOK_COUNTS_NS) {
+        if (who != making.who || pause > PLAIT_GUARD_LOOK_COUNTS_NS) {
             making.who = who;
             making.since_ns = now;
         }
         making.looked_ns = now;
     }
-    if (making.who != NOBODY && now - making.since_ns > LEFT_NS) {
+    if (making.who != NOBODY && now - making.since_ns > PLAIT_GUARD_ENDED_NS) {
         if (making.has_ended) {
             plait_wait_set_lost();
         }

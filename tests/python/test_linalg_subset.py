@@ -90,7 +90,7 @@ def test_a_cluster_that_is_cut():
     assert np.isfinite(slope(a, 3)).all()
 
 
-def test_padding_vmap_and_processes_of_one_program():
+def test_padding_and_vmap():
     n, mesh = 5, meshes.make((4,))
     batch = np.stack([hermitian(n, "float64", seed) for seed in range(3)])
     padded = np.full((3, 8, 8), np.nan)

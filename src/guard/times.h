@@ -1,0 +1,17 @@
+/* How often a waiting rank looks at others, and how long something must have been so before it counts: a
+ * message may be under way, or a verdict just being given. */
+#ifndef PLAIT_GUARD_TIMES_H
+#define PLAIT_GUARD_TIMES_H
+
+#include <stdint.h>
+
+#define PLAIT_GUARD_LOOK_EVERY_NS INT64_C(20000000)
+
+/* One look stands for no longer than this: whoever was stopped in between, with the others
+ * perhaps, has not seen what they did. */
+#define PLAIT_GUARD_LOOK_COUNTS_NS INT64_C(100000000)
+
+/* A rank has left its program, or is gone. */
+#define PLAIT_GUARD_ENDED_NS INT64_C(700000000)
+
+#endif
