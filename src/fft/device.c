@@ -9,30 +9,42 @@
 
 enum {
     MAX_GROUP = 3, /* axes of one call */
-    GRAIN = 256    /* bytes between parts of the scratch */
+    GRAIN = 256,   /* bytes between parts of the scratch */
+    /* What a copy moves while the host makes a call: 3 us, 2 TB/s. By data sheets, not measured. */
+    LAUNCH_BYTES = 6 << 20
 };
 
 /* A local array: its shape, and elements from index to index. */
 typedef struct {
     int ndim, slot;
     bool is_real;
-    int64_t shape[PLAIT_MAX_NDIM], stride[PLAIT_MAX_NDIM];
+    int64_t shape[PLAIT_MAX_NDIM], stored[PLAIT_MAX_NDIM], stride[PLAIT_MAX_NDIM];
     int64_t n_stored;
 } array_t;
 
+/* Strides of what is stored, with the axes [first, end) before the others. */
+static void set_strides(array_t *array, int first, int end)
+{
+    array->n_stored = 1;
+    for (int i = 0; i < 2; i++) {
+        for (int a = array->ndim - 1; a >= 0; a--) {
+            if ((a >= first && a < end) == (i == 1)) {
+                array->stride[a] = array->n_stored;
+                array->n_stored *= array->stored[a];
+            }
+        }
+    }
+}
+
+/* moved: the axis that is first, or -1. */
 static array_t array_of(const plait_fft_t *f, const plait_layout_t *layout,
-                        bool is_real, int slot)
+                        bool is_real, int slot, int moved)
 {
     array_t array = {.ndim = layout->ndim, .slot = slot, .is_real = is_real};
-    int64_t stored[PLAIT_MAX_NDIM];
 
-    array.n_stored = 1;
     plait_layout_local_shape(layout, f->plan->rank, array.shape);
-    plait_layout_stored_shape(layout, f->plan->rank, stored);
-    for (int a = layout->ndim - 1; a >= 0; a--) {
-        array.stride[a] = array.n_stored;
-        array.n_stored *= stored[a];
-    }
+    plait_layout_stored_shape(layout, f->plan->rank, array.stored);
+    set_strides(&array, moved, moved + 1);
     return array;
 }
 
@@ -124,13 +136,6 @@ static void set_loops(const array_t *in, const array_t *out, int first, int end,
     }
 }
 
-/* How far apart lines of the array lie, in lines. */
-static int64_t embed(const array_t *array, int axis)
-{
-    return (axis > 0) ? array->stride[axis - 1] / plait_max(1, array->stride[axis])
-                      : array->n_stored / plait_max(1, array->stride[0]);
-}
-
 static void set_fft(const array_t *in, const array_t *out, int first, int end,
                     plait_device_fft_t *fft)
 {
@@ -140,8 +145,8 @@ static void set_fft(const array_t *in, const array_t *out, int first, int end,
     for (int i = 0; i < fft->ndim; i++) {
         fft->n[i] =
             plait_max(in->shape[first + i], out->shape[first + i]); /* real: n */
-        fft->in_embed[i] = embed(in, first + i);
-        fft->out_embed[i] = embed(out, first + i);
+        fft->in_embed[i] = in->stored[first + i];
+        fft->out_embed[i] = out->stored[first + i];
     }
 }
 
@@ -159,23 +164,75 @@ static bool has_odd_loops(const array_t *in, const array_t *out,
     return is_odd;
 }
 
-/* Strides of both sides, where the real one is where it is, or has room for two numbers for each in scratch. */
-static void set_strides(plait_fft_t *f, const array_t *in, const array_t *out,
-                        int first, int end, plait_fft_call_t *call)
+/* All axes' strides and loops, from one array to another. */
+static void set_call(const array_t *in, const array_t *out, int first, int end,
+                     plait_fft_call_t *call)
 {
+    call->n_loops = 0;
     set_fft(in, out, first, end, &call->fft);
     set_loops(in, out, first, end, call);
+}
+
+/* From the operand, or to the result, by way of scratch. */
+static void add_scratch(const plait_fft_t *f, const array_t *in, const array_t *from,
+                        const array_t *to, const array_t *out, plait_fft_call_t *call)
+{
+    call->is_from_scratch = from != in;
+    call->is_to_scratch = to != out;
+    if (call->is_from_scratch) {
+        call->bring = box_between(f, in, from);
+        call->n_scratch = from->n_stored * item_bytes(f, from);
+    }
+    if (call->is_to_scratch) {
+        call->take = box_between(f, to, out);
+        call->n_scratch = plait_max(call->n_scratch, to->n_stored * item_bytes(f, to));
+    }
+}
+
+/* Real numbers that the library would not take have room for two for each in scratch. */
+static void spread_real(const plait_fft_t *f, const array_t *in, const array_t *out,
+                        int first, int end, plait_fft_call_t *call)
+{
+    const array_t spread = spread_of(in->is_real ? in : out);
+    const array_t *from = in->is_real ? &spread : in;
+    const array_t *to = out->is_real ? &spread : out;
+
+    set_call(from, to, first, end, call);
+    add_scratch(f, in, from, to, out, call);
+}
+
+/* Whether launches of all calls take longer than two more passes over memory, and three launches. */
+static bool is_bound_by_launches(const plait_fft_call_t *call)
+{
+    int64_t n_calls = 1;
+    int64_t n_bytes = plait_box_bytes(&call->dst);
+
+    for (int d = 0; d < call->n_loops; d++) {
+        n_calls *= call->count[d];
+    }
+    return (n_calls - 3) * LAUNCH_BYTES > 3 * n_bytes;
+}
+
+/* In scratch without gaps; its axes come first, or stay the last ones. Then all lines are of one call. */
+static void gather_lines(const plait_fft_t *f, const array_t *in, const array_t *out,
+                         int first, int end, plait_fft_call_t *call)
+{
+    array_t lines = *in;
+
+    memcpy(lines.stored, lines.shape, sizeof(lines.stored));
+    set_strides(&lines, first, (end < in->ndim) ? end : first);
+    set_call(&lines, &lines, first, end, call);
+    add_scratch(f, in, &lines, &lines, out, call);
+}
+
+static void set_arrays(const plait_fft_t *f, const array_t *in, const array_t *out,
+                       int first, int end, plait_fft_call_t *call)
+{
+    set_call(in, out, first, end, call);
     if (has_odd_loops(in, out, call)) {
-        const array_t from = in->is_real ? spread_of(in) : *in;
-        const array_t to = out->is_real ? spread_of(out) : *out;
-        call->n_loops = 0;
-        set_fft(&from, &to, first, end, &call->fft);
-        set_loops(&from, &to, first, end, call);
-        call->is_spread = true;
-        call->spread =
-            in->is_real ? box_between(f, in, &from) : box_between(f, &to, out);
-        call->spread_bytes = in->is_real ? from.n_stored * item_bytes(f, in)
-                                         : to.n_stored * item_bytes(f, out);
+        spread_real(f, in, out, first, end, call);
+    } else if (call->fft.kind == PLAIT_DEVICE_FFT_C2C && is_bound_by_launches(call)) {
+        gather_lines(f, in, out, first, end, call);
     }
 }
 
@@ -189,8 +246,8 @@ static plait_status_t plan_call(plait_fft_t *f, plait_fft_call_t *call)
     PLAIT_TRY(device->table->enter(device));
     status = device->table->fft_plan(device, &call->fft, &work_bytes);
     device->table->leave(device);
-    call->spread_at = (work_bytes + GRAIN - 1) / GRAIN * GRAIN;
-    plait_plan_need_scratch(f->plan, call->spread_at + call->spread_bytes);
+    call->scratch_at = (work_bytes + GRAIN - 1) / GRAIN * GRAIN;
+    plait_plan_need_scratch(f->plan, call->scratch_at + call->n_scratch);
 done:
     return status;
 }
@@ -212,7 +269,7 @@ static plait_status_t add_call(plait_fft_t *f, plait_device_fft_kind_t kind,
                                .dst_bytes = item_bytes(f, out),
                                .src = box_of(f, in),
                                .dst = box_of(f, out)};
-    set_strides(f, in, out, first, end, call);
+    set_arrays(f, in, out, first, end, call);
     PLAIT_TRY(plan_call(f, call));
     plait_fft_call_t *moved = call;
     call = NULL;
@@ -271,7 +328,7 @@ static plait_status_t add_weight(plait_fft_t *f, const array_t *array, double we
     plait_status_t status = PLAIT_OK;
     const plait_fft_half_t *half = &f->path.half;
     const int64_t inner = array->stride[half->axis];
-    const int64_t n_half = embed(array, half->axis); /* as stored */
+    const int64_t n_half = array->stored[half->axis];
     const int64_t n_middle = (half->n - 1) / 2;
     plait_fft_weight_t *w = NULL;
 
@@ -394,8 +451,8 @@ plait_status_t plait_fft_device_stage(plait_fft_t *f, const plait_layout_t *from
     plait_status_t status = PLAIT_OK;
     const bool to_complex = f->path.half.to_complex;
     const unsigned axes = stage->axes;
-    array_t in = array_of(f, from, stage->has_half && to_complex, src_slot);
-    array_t out = array_of(f, &stage->layout, stage->is_real, stage->slot);
+    array_t in = array_of(f, from, stage->has_half && to_complex, src_slot, -1);
+    array_t out = array_of(f, &stage->layout, stage->is_real, stage->slot, -1);
 
     if (stage->has_half && !to_complex) {
         PLAIT_TRY(add_to_real(f, &in, &out, axes));
@@ -411,7 +468,7 @@ done:
 plait_status_t plait_fft_device_axis(plait_fft_t *f, const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
-    const array_t array = array_of(f, &stage->layout, false, stage->slot);
+    const array_t array = array_of(f, &stage->layout, false, stage->slot, stage->moved);
 
     if (!is_empty(&array)) {
         PLAIT_TRY(add_complex(f, &array, &array, 1U << stage->t));

@@ -45,32 +45,31 @@ done:
     return status;
 }
 
-static plait_status_t copy_spread(const plait_fft_call_t *call, plait_exec_t *exec,
-                                  const char *src, char *dst)
+static plait_status_t copy(const plait_fft_call_t *call, plait_exec_t *exec,
+                           const plait_box_copy_t *box, const char *src, char *dst)
 {
     const plait_device_run_t *run = exec->device;
-    const plait_device_box_t copy = {
-        .kind = PLAIT_DEVICE_COPY, .src = src, .dst = dst, .box = call->spread};
+    const plait_device_box_t boxes = {
+        .kind = PLAIT_DEVICE_COPY, .src = src, .dst = dst, .box = *box};
 
-    return table_of(exec)->boxes(run->device, run->stream, call->fft.dtype, 1, &copy);
+    return table_of(exec)->boxes(run->device, run->stream, call->fft.dtype, 1, &boxes);
 }
 
 static plait_status_t call_run(const void *params, plait_exec_t *exec)
 {
     plait_status_t status = PLAIT_OK;
     const plait_fft_call_t *call = params;
+    char *scratch = exec->scratch + call->scratch_at;
     const char *src = exec->slot[call->src_slot];
     char *dst = exec->slot[call->dst_slot];
-    char *spread = exec->scratch + call->spread_at;
-    const bool from_real = call->is_spread && call->fft.kind == PLAIT_DEVICE_FFT_R2C;
-    const bool to_real = call->is_spread && call->fft.kind == PLAIT_DEVICE_FFT_C2R;
 
-    if (from_real) {
-        PLAIT_TRY(copy_spread(call, exec, src, spread));
+    if (call->is_from_scratch) {
+        PLAIT_TRY(copy(call, exec, &call->bring, src, scratch));
     }
-    PLAIT_TRY(call_all(call, exec, from_real ? spread : src, to_real ? spread : dst));
-    if (to_real) {
-        PLAIT_TRY(copy_spread(call, exec, spread, dst));
+    PLAIT_TRY(call_all(call, exec, call->is_from_scratch ? scratch : src,
+                       call->is_to_scratch ? scratch : dst));
+    if (call->is_to_scratch) {
+        PLAIT_TRY(copy(call, exec, &call->take, scratch, dst));
     }
 done:
     return status;
@@ -105,7 +104,8 @@ static void call_print(const void *params, FILE *file)
     for (int a = 1; a < call->fft.ndim; a++) {
         (void)fprintf(file, " x %" PRId64, call->fft.n[a]);
     }
-    (void)fprintf(file, ", %s (%" PRId64 " bytes)", names[call->fft.kind],
+    (void)fprintf(file, ", %s%s (%" PRId64 " bytes)", names[call->fft.kind],
+                  (call->n_scratch > 0) ? ", by way of scratch" : "",
                   plait_box_bytes(&call->dst));
 }
 

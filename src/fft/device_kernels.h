@@ -14,10 +14,10 @@ typedef struct {
     int64_t count[PLAIT_MAX_NDIM];
     int64_t src_stride[PLAIT_MAX_NDIM], dst_stride[PLAIT_MAX_NDIM]; /* elements */
     plait_box_copy_t src, dst; /* all that is read and written */
-    /* the real side is in scratch from spread_at on, and copied there before, or from there afterwards */
-    bool is_spread;
-    int64_t spread_at, spread_bytes;
-    plait_box_copy_t spread;
+    /* Either side may be in scratch, from scratch_at on: brought there before, taken from there afterwards. */
+    bool is_from_scratch, is_to_scratch;
+    int64_t scratch_at, n_scratch;
+    plait_box_copy_t bring, take;
 } plait_fft_call_t;
 
 extern const plait_kernel_t plait_fft_call_kernel;

@@ -105,7 +105,7 @@ plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path)
 {
     plait_fft_stage_t *stage = &path->stages[path->n_stages++];
 
-    *stage = (plait_fft_stage_t){.t = -1, .slot = -1, .near = -1};
+    *stage = (plait_fft_stage_t){.t = -1, .slot = -1, .moved = -1};
     return stage;
 }
 

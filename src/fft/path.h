@@ -44,8 +44,8 @@ typedef struct {
     bool
         is_put; /* of an exchange with a transform: it goes on to path->to, without a stage */
     plait_layout_t layout;
-    int slot; /* where its result goes, and there the axis that lies next to the last one, -1 for */
-    int near; /* the axes in their order: chosen by whoever runs the path */
+    int slot; /* where its result goes, and there the axis that is not in its place, -1 for none: next */
+    int moved; /* to the last one, or on a device the first. Chosen by whoever runs the path */
 } plait_fft_stage_t;
 
 enum { PLAIT_FFT_MAX_STAGES = 5 * PLAIT_MAX_NDIM + 6 };

@@ -51,22 +51,29 @@ typedef struct {
     const plait_layout_t *layout;
     bool is_real;
     int slot;
-    int near; /* see plait_fft_stage_t */
+    int moved; /* see plait_fft_stage_t */
 } array_t;
 
 static array_t result_of(const plait_fft_stage_t *stage)
 {
-    return (array_t){&stage->layout, stage->is_real, stage->slot, stage->near};
+    return (array_t){&stage->layout, stage->is_real, stage->slot, stage->moved};
 }
 
 /* The axis at place i of an array's buffer, the slowest first. */
-static int axis_at(const array_t *x, int i)
+static int axis_at(const plait_fft_t *f, const array_t *x, int i)
 {
-    const int last = x->layout->ndim - 1;
+    const bool is_first = f->plan->device != NULL;
+    const int place = is_first ? 0 : x->layout->ndim - 2;
+    int axis = i;
 
-    return (x->near < 0 || i == last || i < x->near) ? i
-           : (i == last - 1)                         ? x->near
-                                                     : i + 1;
+    if (x->moved >= 0 && i == place) {
+        axis = x->moved;
+    } else if (x->moved >= 0 && is_first && i <= x->moved) {
+        axis = i - 1;
+    } else if (x->moved >= 0 && !is_first && i >= x->moved && i < place) {
+        axis = i + 1;
+    }
+    return axis;
 }
 
 /* Strides of a rank's part of an array, and its bytes. */
@@ -79,7 +86,7 @@ static int64_t strides_of(const plait_fft_t *f, const array_t *x, int rank,
 
     plait_layout_stored_shape(x->layout, rank, shape);
     for (int i = last; i >= 0; i--) {
-        const int a = axis_at(x, i);
+        const int a = axis_at(f, x, i);
         stride[a] = n_bytes;
         n_bytes *= shape[a];
         const int64_t pad = (i == last) ? PAD_ROW_BYTES : PAD_PLANE_BYTES;
@@ -168,6 +175,18 @@ static bool has_passes_only(const plait_fft_t *f)
     return has_passes;
 }
 
+/* A device's library takes one axis at a time, and all lines of it in one call only if the others are next to
+ * each other: the axis comes first where nothing but an exchange, which knows strides, reads it. */
+static int choose_first(const plait_fft_t *f, int i)
+{
+    const plait_fft_stage_t *stage = &f->path.stages[i];
+
+    return (stage->is_exchange && stage->t > 0 && stage->t < f->from.ndim - 1 &&
+            i + 1 < f->path.n_stages && f->path.stages[i + 1].is_exchange)
+               ? stage->t
+               : -1;
+}
+
 /* What the exchange that follows reads as planes of columns lies together plane by plane: it comes
  * from a peer in one piece, and the columns' rows are next to each other. Not so where the operand
  * may share the memory and is still read in its own order. */
@@ -204,7 +223,8 @@ static plait_status_t assign_slots(plait_fft_t *f)
         bool takes_ret =
             wants_ret && (is_last || fits_result(f, stage)) &&
             !(i == 0 && !is_last && (stage->is_exchange || has_padding(&f->from)));
-        stage->near = choose_near(f, i, takes_ret);
+        stage->moved = (f->plan->device != NULL) ? choose_first(f, i)
+                                                 : choose_near(f, i, takes_ret);
         if (takes_ret) {
             stage->slot = ret;
         } else {
@@ -518,7 +538,9 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
                                        .to = to.layout,
                                        .src_slot = from->slot,
                                        .dst_slot = to.slot,
-                                       .item_bytes = bytes_of(f, to.is_real)};
+                                       .item_bytes = bytes_of(f, to.is_real),
+                                       .src_first = plait_max(0, from->moved),
+                                       .dst_first = plait_max(0, to.moved)};
         PLAIT_TRY(plait_redist_move(f->plan, &change, &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0 && f->plan->device != NULL) {

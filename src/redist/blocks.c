@@ -217,14 +217,22 @@ plait_layout_t plait_layout_turned(const plait_layout_t *layout)
     return turned;
 }
 
+/* Of an array whose slowest axis is `slowest`; the others are in order. */
 static void strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
-                       bool is_turned, int64_t stride[])
+                       bool is_turned, int slowest, int64_t stride[])
 {
     const int a = layout->ndim - 2;
     int64_t shape[PLAIT_MAX_NDIM];
+    int64_t n_bytes = item_bytes;
 
     plait_layout_stored_shape(layout, rank, shape);
-    plait_row_major_strides(layout->ndim, shape, item_bytes, stride);
+    for (int b = layout->ndim - 1; b >= 0; b--) {
+        if (b != slowest) {
+            stride[b] = n_bytes;
+            n_bytes *= shape[b];
+        }
+    }
+    stride[slowest] = n_bytes;
     if (is_turned) {
         int64_t first = stride[a];
         stride[a] = stride[a + 1];
@@ -247,8 +255,8 @@ static plait_status_t add_pair(plait_move_t *move, bool is_out,
     int64_t dst[PLAIT_MAX_NDIM];
     bool is_empty = false;
 
-    strides_of(change->from, src_rank, item, change->is_turned, src);
-    strides_of(change->to, dst_rank, item, false, dst);
+    strides_of(change->from, src_rank, item, change->is_turned, change->src_first, src);
+    strides_of(change->to, dst_rank, item, false, change->dst_first, dst);
     for (int a = 0; a < ndim && !is_empty; a++) {
         PLAIT_TRY(
             plait_overlaps_of(seen, src_rank, change->to, dst_rank, a, &overlaps[a]));

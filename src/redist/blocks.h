@@ -79,6 +79,8 @@ typedef struct {
     int64_t item_bytes;
     bool is_turned; /* the last two axes are exchanged on the way: `to` has them so */
     bool may_put;   /* see plait_redist_put, which comes after it then */
+    int src_first,
+        dst_first; /* the axis that is the slowest in memory; the others are in order */
 } plait_change_t;
 
 /* All blocks that bring `to` about on plan->rank (and outgoing ones where moves are messages, or

@@ -89,6 +89,74 @@ static void check_weighted(int n_ranks)
     }
 }
 
+/* ---- calls of the library that lines along an axis take ---- */
+
+typedef struct {
+    plait_layout_t from, to;
+    plait_fft_problem_t problem;
+    const char *steps[4]; /* in the plan's text, in this order */
+} called_t;
+
+static void called_rank(plait_comm_t *comm, void *context)
+{
+    const called_t *t = context;
+    plait_plan_t *plan = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+
+    if (plait_comm_rank(comm) == 0 && file != NULL) {
+        CHECK(plait_fft_plan(comm, &t->problem, &plan) == PLAIT_OK, "%s",
+              plait_error_text());
+        plait_plan_print(plan, file);
+        (void)fflush(file);
+        const char *at = text;
+        for (int i = 0; i < 4 && t->steps[i] != NULL && at != NULL; i++) {
+            at = strstr(at + (i > 0), t->steps[i]);
+            CHECK(at != NULL, "\"%s\" is not in\n%s", t->steps[i], text);
+        }
+        plait_plan_destroy(&plan);
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    free(text);
+}
+
+static void check_calls(void)
+{
+    static const int all[] = {0, 1, 2}, middle[] = {1};
+    static const int64_t cube[] = {256, 256, 256}, deep[] = {512, 64, 64},
+                         large[] = {8, 1024, 1024};
+    called_t pencils = {.steps = {"1 of 16384 transforms of 256, complex (",
+                                  "1 of 16384 transforms of 256, complex (",
+                                  "1 of 16384 transforms of 256, complex ("}};
+    called_t short_lines = {
+        .steps = {"1 of 32768 transforms of 64, complex, by way of scratch ("}};
+    called_t long_lines = {.steps = {"8 of 1024 transforms of 1024, complex ("}};
+    called_t *cases[] = {&pencils, &short_lines, &long_lines};
+    const int64_t *shapes[] = {cube, deep, large};
+
+    for (int i = 0; i < 3; i++) {
+        called_t *t = cases[i];
+        const int grid[] = {(i == 0) ? 2 : 1, (i == 0) ? 2 : 1};
+        t->problem = (plait_fft_problem_t){.dtype = PLAIT_C64,
+                                           .n_axes = (i == 0) ? 3 : 1,
+                                           .axes = (i == 0) ? all : middle,
+                                           .sign = -1,
+                                           .scale = 1,
+                                           .from = &t->from,
+                                           .to = &t->to};
+        /* split (0, 1) to (1, 2): first axis 1, between others, then axis 0 */
+        CHECK(layout_of((i == 0) ? 7 : 0, 3, shapes[i], 2, grid, PLAIT_SPLIT_EVEN,
+                        false, &t->from) &&
+                  layout_of((i == 0) ? 21 : 0, 3, shapes[i], 2, grid, PLAIT_SPLIT_EVEN,
+                            false, &t->to),
+              "layouts");
+        team_run((i == 0) ? 4 : 1, PLAIT_DIRECT_NONE, called_rank, t);
+    }
+}
+
 /* All by one link. */
 static void check_link(const plait_device_link_t *link, int n_ranks)
 {
@@ -218,6 +286,9 @@ int main(void)
     (void)setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
     check_backends();
     check_patience();
+    on_device_begin(4);
+    check_calls();
+    on_device_end(4);
     for (int n_ranks = 1; n_ranks <= most; n_ranks++) {
         check_link(NULL, n_ranks); /* peers by address */
         on_device_begin(n_ranks);
