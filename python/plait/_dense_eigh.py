@@ -14,10 +14,10 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
-from plait import _dealt
+from plait import _dealt, _dense
 from plait._dealt import Deal, Matrix
 from plait._dense import column_dots, hermitian, no_tangent, power_of_two, real
-from plait._dense_rules import ADJOINT, gemm, heevd
+from plait._dense_rules import ADJOINT, gemm, heevd, trsm
 
 MODES = ("nan", "zero", "lorentzian", "check")
 
@@ -177,3 +177,18 @@ def _eigvalsh_jvp(primals: tuple, tangents: tuple) -> tuple:
     w, v, info = eigh(*primals, "zero")
     dw = real(column_dots(v, gemm(hermitian(tangents[0]), v)))
     return (w, info), (dw, no_tangent(info))
+
+
+def reduced(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix, Any]:
+    """L⁻¹ a L⁻ᴴ and L with b = L Lᴴ, and 0 or the order of b's minor that is not positive.
+
+    a v = w b v is its eigenproblem for y = Lᴴ v. Source: LAPACK hegst, by two solutions.
+    """
+    factor, info = _dense.cholesky(b)
+    low = _dense.triangle(factor)
+    return trsm(low, trsm(low, _dense.by_lower(a)).adjoint()), low, info
+
+
+def of_pencil(y: Matrix, low: Matrix) -> Matrix:
+    """L⁻ᴴ y, the pencil's eigenvectors."""
+    return trsm(low, y, trans=ADJOINT)

@@ -3,11 +3,9 @@
 from typing import Any, NamedTuple
 
 from jax import Array
-from plait import _dense_args, _dense_eigh
-from plait._dealt import Deal
-from plait._dense_args import Lay, Operand
-
-NOT_FINITE = "{}: not finite, or no convergence (LAPACK's info {{}})"
+from plait import _cholesky, _dense_args, _dense_eigh
+from plait._dealt import Deal, Matrix
+from plait._dense_args import Lay
 
 
 class Eigh(NamedTuple):
@@ -17,24 +15,33 @@ class Eigh(NamedTuple):
     eigenvectors: Array
 
 
-def _decomposition(a: Array, *, lay: Lay, deal: Deal, mode: str) -> tuple[Eigh, Array]:
-    w, v, info = _dense_eigh.eigh(_dense_args.deal_in(lay, a, deal), mode)
-    return Eigh(w, _dense_args.back(v, lay)), info
+def _pencil(xs: tuple[Array, ...], lays: tuple[Lay, ...], deal: Deal) -> tuple[Matrix, Any, tuple]:
+    """A Hermitian matrix with the eigenvalues of the operands; b's factor and its status."""
+    a, *rest = (_dense_args.deal_in(lay, x, deal) for lay, x in zip(lays, xs, strict=True))
+    if not rest:
+        return a, None, ()
+    a, low, minor = _dense_eigh.reduced(a, *rest)
+    return a, low, (minor,)
 
 
-def _of_some(
-    a: Array, *, lay: Lay, deal: Deal, mode: str, first: int, n: int
-) -> tuple[Eigh, Array]:
-    dealt = _dense_args.deal_in(lay, a, deal)
-    w, v, info = _dense_eigh.eigh_of_some(dealt, first, n, mode)
-    rows = v.m if lay.room is None else lay.room[0]
-    return Eigh(w, _dense_args.back(v, lay.with_room(rows, n))), info
+def _decomposition(
+    *xs: Array, lays: tuple[Lay, ...], deal: Deal, mode: str, some: tuple[int, int] | None
+) -> tuple[Eigh, tuple]:
+    """some: the first eigenvalue that is wanted, and how many are."""
+    (a, low, statuses), lay = _pencil(xs, lays, deal), lays[0]
+    if some is None:
+        w, v, info = _dense_eigh.eigh(a, mode)
+    else:
+        w, v, info = _dense_eigh.eigh_of_some(a, *some, mode)
+        lay = lay.with_room(v.m if lay.room is None else lay.room[0], v.n)
+    v = v if low is None else _dense_eigh.of_pencil(v, low)
+    return Eigh(w, _dense_args.back(v, lay)), (*statuses, info)
 
 
-def _chosen(subset: Any, n: int) -> dict[str, int]:
+def _chosen(subset: Any, n: int) -> tuple[int, int] | None:
     """The first eigenvalue that is wanted and how many are, where not all are."""
     if subset is None:
-        return {}
+        return None
     expected = "expected a slice of integers, such as slice(-10, None) for the ten largest"
     if not isinstance(subset, slice):
         raise TypeError(f"eigh: subset is {subset!r}; {expected}")
@@ -46,22 +53,46 @@ def _chosen(subset: Any, n: int) -> dict[str, int]:
         raise ValueError(
             f"eigh: subset is {subset}; expected a step of 1, and some of {n} eigenvalues"
         )
-    return {"first": first, "n": end - first}
+    return first, end - first
 
 
-def _values(a: Array, *, lay: Lay, deal: Deal) -> tuple[Array, Array]:
-    return _dense_eigh.eigvalsh(_dense_args.deal_in(lay, a, deal))
+def _values(*xs: Array, lays: tuple[Lay, ...], deal: Deal) -> tuple[Array, tuple]:
+    a, _, statuses = _pencil(xs, lays, deal)
+    w, info = _dense_eigh.eigvalsh(a)
+    return w, (*statuses, info)
 
 
 def _located(
-    a: Any, block: Any, mesh: Any, spec: Any, shape: Any, name: str
-) -> tuple[Operand, dict[str, Any]]:
-    found = _dense_args.located(a, name, mesh, spec, shape, is_square=True)
-    return found, {"lay": found.lay, "deal": _dense_args.deal_of(found, block, name)}
+    name: str, a: Any, b: Any, block: Any, mesh: Any, spec: Any, shape: Any
+) -> tuple[tuple, int, dict[str, Any]]:
+    """The matrices, their extent, and how they lie and are dealt out."""
+    xs = {"a": a} | ({} if b is None else {"b": b})
+    data = {
+        argument: _dense_args.check_matrix(x, name, argument, is_square=True, shape=shape)
+        for argument, x in xs.items()
+    }
+    (n, _), *rest = data.values()
+    if rest not in ([], [(n, n)]):
+        raise ValueError(f"{name}: b has {rest[0][0]} rows, a has {n}; expected as many")
+    found = _dense_args.operands(xs, mesh, dict.fromkeys(xs, spec), name, data)
+    lays = tuple(x.lay for x in found.values())
+    given = {"lays": lays, "deal": _dense_args.deal_of(found["a"], block, name)}
+    return tuple(x.x for x in found.values()), n, given
+
+
+def _judge(statuses: tuple, name: str) -> None:
+    """Raises where b, if there is one, or the decomposition has failed."""
+    texts = (
+        _cholesky.NOT_DEFINITE.format(f"{name}: b"),
+        f"{name}: not finite, or no convergence (LAPACK's info {{}})",
+    )
+    for status, text in zip(statuses, texts[-len(statuses) :], strict=True):
+        _dense_args.fail(status, text)
 
 
 def eigh(
     a: Array,
+    b: Array | None = None,
     *,
     subset: slice | None = None,
     degenerate: str = "nan",
@@ -75,6 +106,10 @@ def eigh(
 
     The lower triangle of ``a`` is read. Eigenvalues are the same on all devices, eigenvectors split
     as ``a``. A matrix with NaN or Inf gives NaN; with ``check=True`` it raises.
+
+    With ``b``, a Hermitian positive definite matrix, those of a v = w b v, with vᴴ b v = 1: by its
+    Cholesky factor, so that errors grow with its condition. One that is not definite gives NaN.
+    ``mesh``, ``spec``, ``shape`` and ``block`` are those of both.
 
     With ``subset=slice(-10, None)`` there are the ten largest eigenvalues alone with their vectors,
     with ``slice(10)`` the ten smallest: those that the slice takes of all. What takes half of the
@@ -92,12 +127,13 @@ def eigh(
     there is data.
 
     Collective: over the mesh, in program order.
-    Shapes: (n, n) to (n,) and (n, n), any n, split in any way, or whole on one device or on all;
-    k of the eigenvalues: (k,) and (n, k), split as ``a`` along the axes that the mesh divides.
+    Shapes: (n, n), and b's, to (n,) and (n, n), any n, split in any way, or whole on one device or
+    on all; k of the eigenvalues: (k,) and (n, k), split as ``a`` along the axes that the mesh
+    divides.
     Raises: ValueError for a matrix that is not square, an unknown mode, a subset that there is not;
     TypeError for a dtype without solvers; with ``check`` `plait.LinAlgError`.
     Adjoint: V (diag(w̄) + F ∘ Vᴴ V̄) Vᴴ, symmetrised, F_ij = 1 / (w_j - w_i).
-    Source: LAPACK heevd; oracle ``tests/python/oracle.py::eigh``.
+    Source: LAPACK heevd, hegvd; oracle ``tests/python/oracle.py::eigh``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -107,22 +143,24 @@ def eigh(
         >>> w, v = plait.linalg.eigh(a, subset=slice(-1, None))
         >>> w.tolist(), abs(v).tolist()
         ([3.0], [[1.0], [0.0], [0.0]])
+        >>> plait.linalg.eigh(a, 4 * jnp.eye(3)).eigenvalues.tolist()
+        [0.25, 0.5, 0.75]
     """
     if degenerate not in _dense_eigh.MODES:
         raise ValueError(
             f"eigh: degenerate is {degenerate!r}; expected one of {', '.join(_dense_eigh.MODES)}"
         )
-    x, given = _located(a, block, mesh, spec, shape, "eigh")
-    some = _chosen(subset, x.shape[0])
-    program = _of_some if some else _decomposition
-    found, status = _dense_args.run(program, x.x, mode=degenerate, **some, **given)
+    xs, n, given = _located("eigh", a, b, block, mesh, spec, shape)
+    some = _chosen(subset, n)
+    found, statuses = _dense_args.run(_decomposition, *xs, mode=degenerate, some=some, **given)
     if check:
-        _dense_args.fail(status, NOT_FINITE.format("eigh"))
+        _judge(statuses, "eigh")
     return found
 
 
 def eigvalsh(
     a: Array,
+    b: Array | None = None,
     *,
     block: int | None = None,
     check: bool = False,
@@ -132,7 +170,9 @@ def eigvalsh(
 ) -> Array:
     """Eigenvalues of a Hermitian matrix that is distributed over a mesh, ascending.
 
-    Collective: over the mesh, in program order.  Shapes: (n, n) to (n,).
+    With ``b`` those of a v = w b v, as in `eigh`.
+
+    Collective: over the mesh, in program order.  Shapes: (n, n), and b's, to (n,).
     Raises: as `eigh`.  Adjoint: V diag(w̄) Vᴴ; it needs the eigenvectors, also of equal eigenvalues.
     Source: LAPACK heevd; oracle ``tests/python/oracle.py::eigh``.
 
@@ -141,10 +181,10 @@ def eigvalsh(
         >>> plait.linalg.eigvalsh(jnp.diag(jnp.array([3.0, 1.0]))).tolist()
         [1.0, 3.0]
     """
-    x, given = _located(a, block, mesh, spec, shape, "eigvalsh")
-    w, status = _dense_args.run(_values, x.x, **given)
+    xs, _, given = _located("eigvalsh", a, b, block, mesh, spec, shape)
+    w, statuses = _dense_args.run(_values, *xs, **given)
     if check:
-        _dense_args.fail(status, NOT_FINITE.format("eigvalsh"))
+        _judge(statuses, "eigvalsh")
     return w
 
 

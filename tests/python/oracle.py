@@ -1,6 +1,7 @@
 """What each operation means, in NumPy: one function each, all ranks' inputs at once."""
 
 import numpy as np
+import scipy.linalg
 
 _UFUNCS = {
     "SUM": np.add,
@@ -359,9 +360,9 @@ def lstsq(a, b):
     return np.linalg.lstsq(_double(a), _double(b), rcond=None)[0]
 
 
-def eigh(a):
-    """Eigenvalues, ascending, in double precision."""
-    return np.linalg.eigvalsh(_double(a))
+def eigh(a, b=None):
+    """Eigenvalues of a v = w b v, ascending, in double precision."""
+    return scipy.linalg.eigvalsh(_double(a), None if b is None else _double(b))
 
 
 def svd(a):
