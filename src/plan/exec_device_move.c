@@ -1,5 +1,5 @@
 /* Moves on a device: one batch of boxes for what is this rank's own, one that packs what goes
- * out, one that unpacks what came. A message that is one row goes from and to its place. The
+ * out, one that unpacks what came. A message that is dense on one side goes from or to its place there. The
  * order of additions is that of exec_move.c: own boxes, then ranks before this one, nearest
  * first. */
 #include "base/checked.h"
@@ -127,7 +127,7 @@ static void add_message(const plait_exec_t *exec, const plait_block_t blocks[],
                         int64_t n, int peer, bool is_out, char **scratch_p,
                         mail_t *mail)
 {
-    const plait_block_t *whole = plait_move_whole(blocks, n, peer);
+    const plait_block_t *whole = plait_move_whole(blocks, n, peer, is_out);
     plait_message_t message = {.peer = peer, .n_bytes = bytes_with(blocks, n, peer)};
 
     if (message.n_bytes == 0) {
@@ -170,7 +170,7 @@ static plait_status_t pack_all(batch_t *batch, const plait_move_t *move,
 
     for (int i = 0; i < mail->n_out; i++) {
         int peer = mail->out[i].peer;
-        if (plait_move_whole(move->out, move->n_out, peer) == NULL) {
+        if (plait_move_whole(move->out, move->n_out, peer, true) == NULL) {
             PLAIT_TRY(pack(batch, move, peer, mail->out[i].data));
         }
     }
@@ -186,7 +186,7 @@ static plait_status_t unpack_all(batch_t *batch, const plait_move_t *move,
 
     for (int i = 0; i < mail->n_in; i++) {
         int peer = mail->in[i].peer;
-        if (plait_move_whole(move->in, move->n_in, peer) == NULL) {
+        if (plait_move_whole(move->in, move->n_in, peer, false) == NULL) {
             PLAIT_TRY(unpack(batch, move, peer, mail->in[i].data));
         }
     }

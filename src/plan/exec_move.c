@@ -1,7 +1,7 @@
 /* Moves. With direct access each box is copied once, from the peer's memory to its place.
  * With one-copy reads exec_reach.c brings it. With messages, pairwise
  * exchange: in round k every rank sends to rank + k and receives from rank - k; a message
- * that is one row goes from and to its place, others are packed.
+ * that is dense on one side goes from or to its place there, others are packed.
  * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
 #include "base/checked.h"
 #include "device/box.h"
@@ -106,12 +106,12 @@ static int64_t bytes_from(const plait_move_t *move, int peer)
 static plait_message_t message_to(const plait_exec_t *exec, const plait_move_t *move,
                                   int peer, char *staging)
 {
-    const plait_block_t *whole = plait_move_whole(move->out, move->n_out, peer);
+    const plait_block_t *whole = plait_move_whole(move->out, move->n_out, peer, true);
     plait_message_t message = {.peer = peer, .data = staging};
 
     if (whole != NULL) {
         message.data = exec->slot[whole->src_slot] + whole->src_offset;
-        message.n_bytes = whole->box.row_bytes;
+        message.n_bytes = plait_box_bytes(&whole->box);
     } else {
         message.n_bytes = pack(exec, move, peer, staging);
     }
@@ -121,12 +121,12 @@ static plait_message_t message_to(const plait_exec_t *exec, const plait_move_t *
 static plait_message_t message_from(const plait_exec_t *exec, const plait_move_t *move,
                                     int peer, char *staging)
 {
-    const plait_block_t *whole = plait_move_whole(move->in, move->n_in, peer);
+    const plait_block_t *whole = plait_move_whole(move->in, move->n_in, peer, false);
     plait_message_t message = {.peer = peer, .data = staging};
 
     if (whole != NULL) {
         message.data = exec->slot[whole->dst_slot] + whole->dst_offset;
-        message.n_bytes = whole->box.row_bytes;
+        message.n_bytes = plait_box_bytes(&whole->box);
     } else {
         message.n_bytes = bytes_from(move, peer);
     }

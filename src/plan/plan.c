@@ -236,7 +236,21 @@ plait_status_t plait_plan_arrive(plait_plan_t *plan)
     return (plan->direct == PLAIT_DIRECT_NONE) ? PLAIT_OK : add_step(plan, &step);
 }
 
-const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, int peer)
+/* Whether one side of a box lies as it is packed. */
+static bool is_packed(const plait_box_copy_t *box, const int64_t stride[])
+{
+    int64_t n_bytes = box->row_bytes;
+    bool is_packed = true;
+
+    for (int d = box->n_dims - 1; d >= 0 && is_packed; d--) {
+        is_packed = stride[d] == n_bytes;
+        n_bytes *= box->count[d];
+    }
+    return is_packed;
+}
+
+const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, int peer,
+                                      bool is_out)
 {
     const plait_block_t *whole = NULL;
     int n_found = 0;
@@ -247,17 +261,21 @@ const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, i
             n_found++;
         }
     }
-    return (n_found == 1 && whole->box.n_dims == 0 && whole->kind == PLAIT_BLOCK_COPY)
+    return (n_found == 1 &&
+            (is_out ? is_packed(&whole->box, whole->box.src_stride)
+                    : whole->kind == PLAIT_BLOCK_COPY &&
+                          is_packed(&whole->box, whole->box.dst_stride)))
                ? whole
                : NULL;
 }
 
 /* What a message needs in a staging buffer. */
-static int64_t staged_bytes(const plait_block_t blocks[], int64_t n, int peer)
+static int64_t staged_bytes(const plait_block_t blocks[], int64_t n, int peer,
+                            bool is_out)
 {
     int64_t n_bytes = 0;
 
-    if (plait_move_whole(blocks, n, peer) == NULL) {
+    if (plait_move_whole(blocks, n, peer, is_out) == NULL) {
         for (int64_t i = 0; i < n; i++) {
             n_bytes += (blocks[i].peer == peer) ? plait_box_bytes(&blocks[i].box) : 0;
         }
@@ -274,8 +292,8 @@ static int64_t staging_bytes(const plait_plan_t *plan, const plait_move_t *move)
 
     for (int peer = 0; peer < plan->n_ranks; peer++) {
         if (peer != plan->rank) {
-            int64_t n_in = staged_bytes(move->in, move->n_in, peer);
-            int64_t n_out = staged_bytes(move->out, move->n_out, peer);
+            int64_t n_in = staged_bytes(move->in, move->n_in, peer, false);
+            int64_t n_out = staged_bytes(move->out, move->n_out, peer, true);
             largest = plait_max(largest, plait_max(n_in, n_out));
             all += plait_device_padded(n_in) + plait_device_padded(n_out);
         }

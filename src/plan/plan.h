@@ -259,10 +259,10 @@ plait_status_t plait_move_add_in(plait_move_t *move, const plait_block_t *block)
 plait_status_t plait_move_add_out(plait_move_t *move, const plait_block_t *block);
 void plait_move_clear(plait_move_t *move);
 
-/* The block that is all of a message with `peer`, if it is one row that is copied: it then
- * goes from or to its place without staging. NULL: packed rows. */
-const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n,
-                                      int peer);
+/* The block that is all of a message with `peer`, if it lies on this side (is_out: the source's) as it is
+ * packed, and is copied: it then goes from or to its place without staging. NULL: packed rows. */
+const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, int peer,
+                                      bool is_out);
 
 /* Each adds one step; a move and a kernel's params are moved to the plan, also on failure.
  * A fence is left out where the plan has no direct access; an empty move where it has:

@@ -95,6 +95,7 @@ typedef struct {
     plait_layout_t from, to;
     plait_fft_problem_t problem;
     const char *steps[4]; /* in the plan's text, in this order */
+    int64_t scratch_bytes;
 } called_t;
 
 static void called_rank(plait_comm_t *comm, void *context)
@@ -115,6 +116,9 @@ static void called_rank(plait_comm_t *comm, void *context)
             at = strstr(at + (i > 0), t->steps[i]);
             CHECK(at != NULL, "\"%s\" is not in\n%s", t->steps[i], text);
         }
+        CHECK(plan != NULL &&
+                  (t->scratch_bytes == 0 || plan->scratch_bytes == t->scratch_bytes),
+              "scratch: expected %lld\n%s", (long long)t->scratch_bytes, text);
         plait_plan_destroy(&plan);
     }
     if (file != NULL) {
@@ -130,9 +134,11 @@ static void check_calls(void)
                          large[] = {8, 1024, 1024};
     called_t pencils = {.steps = {"1 of 16384 transforms of 256, complex (",
                                   "1 of 16384 transforms of 256, complex (",
-                                  "1 of 16384 transforms of 256, complex ("}};
+                                  "1 of 16384 transforms of 256, complex ("},
+                        .scratch_bytes = 128 * 128 * 128 * 8}; /* what goes out */
     called_t short_lines = {
-        .steps = {"1 of 32768 transforms of 64, complex, by way of scratch ("}};
+        .steps = {"1 of 32768 transforms of 64, complex, by way of scratch ("},
+        .scratch_bytes = 512 * 64 * 64 * 8 + 768}; /* behind the library's, by grains */
     called_t long_lines = {.steps = {"8 of 1024 transforms of 1024, complex ("}};
     called_t *cases[] = {&pencils, &short_lines, &long_lines};
     const int64_t *shapes[] = {cube, deep, large};
