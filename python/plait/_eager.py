@@ -88,6 +88,7 @@ def define(
         site = params["site"] or _sites.here()  # 0: what `program` binds, under jax.disable_jit
         params |= {"site": 0, **(apart or {})}
         found = program(comm, primitive, donated(params), tuple(sorted(params.items())))
+        found = found.outermost if _jax.trace_state_clean() else found
         with _jax.compiled():
             results = _run(found, comm, site, args)
         if _notes.runs is not None:
@@ -98,10 +99,16 @@ def define(
 
 
 def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list:
-    """Runs a program for line ``site`` and waits for its results; failures have their names."""
+    """Runs a program for line ``site`` and waits for its end; failures have their names.
+
+    Also where it has no results: it may read the memory of NumPy's arrays until then.
+    """
     _sites.enter_eager(comm, site)
     try:
         results = program(*args)
+        if type(results) is _region.NoArrays:
+            results.hidden.block_until_ready()
+            return results.result
         for x in results:
             x.block_until_ready()
     except Exception as error:  # JAX raises ValueError for some codes
@@ -155,14 +162,30 @@ def _note(programs: dict, key: tuple, arrays: list, runs: list[tuple], result: A
         if len(programs) >= _ROOM:
             programs.clear()
         # jax.jit's own callable: that no trace is active is known by then
-        programs[key] = (found.outermost if results else found, comm)
+        programs[key] = (found, comm)
+
+
+def of_a_rank(f: Callable[P, R]) -> Callable[P, R]:
+    """A function of the rank model: jax.set_mesh is of no concern to eager calls.
+
+    Else what JAX makes of their operands, and of none, would be on all devices of that mesh.
+    """
+
+    @functools.wraps(f)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _jax.concrete_mesh() is None or not _jax.trace_state_clean():
+            return f(*args, **kwargs)
+        with _jax.alone():
+            return f(*args, **kwargs)
+
+    return call
 
 
 _remembered: list[dict[tuple, tuple[Callable, int | None]]] = []  # of each function
 
 
 def remembered(f: Callable[P, R]) -> Callable[P, R]:
-    """A function of the rank model whose eager calls remember their programs."""
+    """A function of the rank model, as `of_a_rank`, whose eager calls remember their programs."""
     programs: dict[tuple, tuple[Callable, int | None]] = {}
     _remembered.append(programs)
 
@@ -170,6 +193,9 @@ def remembered(f: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if now.binder is not None or not _jax.trace_state_clean():
             return f(*args, **kwargs)
+        if _jax.concrete_mesh() is not None:
+            with _jax.alone():
+                return call(*args, **kwargs)
         key, arrays = _key(f.__name__, args, kwargs)
         if key is None:
             return f(*args, **kwargs)

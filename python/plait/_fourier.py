@@ -18,11 +18,17 @@ SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 # ---- arguments -----------------------------------------------------------------------------------
 
 
+def _possible(x: Any) -> Any:
+    """The array, in single precision where it was made before double precision was switched off."""
+    dtype = jax.dtypes.canonicalize_dtype(x.dtype)
+    return x if dtype == x.dtype else x.astype(dtype)
+
+
 def as_real(x: Any, name: str) -> Any:
     """The operand as float32 or float64."""
     dtype = x.dtype
     if dtype.name in ("float32", "float64"):
-        return x
+        return _possible(x)
     if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
         return x.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
     raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or integers")
@@ -32,9 +38,10 @@ def as_complex(x: Any, name: str) -> Any:
     """The operand as complex64 or complex128."""
     dtype = x.dtype
     if dtype.name in ("complex64", "complex128"):
-        return x
+        return _possible(x)
     if dtype.name in ("float32", "float64"):
-        return x.astype(jnp.complex64 if dtype.name == "float32" else jnp.complex128)
+        x = _possible(x)
+        return x.astype(jnp.complex64 if x.dtype == "float32" else jnp.complex128)
     if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
         return x.astype(jax.dtypes.canonicalize_dtype(jnp.complex128))
     raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or complex")

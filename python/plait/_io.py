@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
@@ -205,9 +204,9 @@ def gather_to_host(
     if comm is not None:
         counts = [_bytes_of(owned, process, x.dtype) for process in team.processes]
         if root is None:
-            flat = np.asarray(_move.allgatherv(jnp.asarray(flat), counts, comm=comm))
+            flat = np.asarray(_move.allgatherv(flat, counts, comm=comm))
         else:
-            flat = np.asarray(_move.gatherv(jnp.asarray(flat), counts, root, comm=comm))
+            flat = np.asarray(_move.gatherv(flat, counts, root, comm=comm))
             if comm.rank != root:
                 return None
     return _joined(flat, owned, team.processes, data, x.dtype)

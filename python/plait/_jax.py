@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax._src import array as _array
 from jax._src import config as _config
 from jax._src import core as _core
@@ -184,6 +185,14 @@ def concrete_mesh() -> Any | None:
     """The mesh that jax.set_mesh set, with its devices; None if there is none."""
     mesh = get_concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
+
+
+_NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
+
+
+def alone() -> Any:
+    """The context in which no mesh is set, and new arrays are on one device; outside of traces."""
+    return contextlib.nullcontext() if concrete_mesh() is None else jax.set_mesh(_NO_MESH)
 
 
 def is_auto(mesh: Any) -> bool:

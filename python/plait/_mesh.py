@@ -129,6 +129,11 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
         raise ValueError(
             f"{name}: {whose} mesh is {dict(known.shape)}, mesh= is {dict(mesh.shape)}"
         )
+    if is_own and not around.empty and typed.shape != around.shape:
+        raise ValueError(
+            f"{name}: the operand's mesh is {dict(typed.shape)}, jax.set_mesh's is "
+            f"{dict(around.shape)}; expected one mesh"
+        )
     _check_devices(x, mesh, name)
     if not typed.empty:
         return mesh if isinstance(mesh, Mesh) and _jax.is_auto(typed) else typed
@@ -147,19 +152,33 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     )
 
 
+def _explicit(spec: Spec, mesh: Any) -> Spec:
+    """The axes of a spec that types speak of."""
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    return tuple(tuple(n for n in e if kinds.get(n) == AxisType.Explicit) for e in spec)
+
+
 def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec, bool]:
-    """The spec, and whether it is that of the convention."""
+    """The spec, and whether it is that of the convention.
+
+    Explicit axes are as the type says; Auto axes beside them as spec= or the array does.
+    """
     typed = jax.typeof(x).sharding
+    given = None if spec is None else names_of(spec, x.ndim, name)
+    array = _jax.underlying(x)
+    is_array = not isinstance(array, jax.core.Tracer)
+    if is_array and isinstance(array.sharding, NamedSharding):
+        known = names_of(array.sharding.spec, x.ndim, name)
+    else:
+        known = None
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
-        if spec is not None and names_of(spec, x.ndim, name) != own:
+        if given is not None and _explicit(given, typed.mesh) != own:
             raise ValueError(f"{name}: the operand's type says {typed.spec}, spec= is {spec}")
-        return own, False
-    if spec is not None:
-        return names_of(spec, x.ndim, name), False
-    array = _jax.underlying(x)
-    if not isinstance(array, jax.core.Tracer) and isinstance(array.sharding, NamedSharding):
-        return names_of(array.sharding.spec, x.ndim, name), False
+        is_known = known is not None and _explicit(known, typed.mesh) == own
+        return given or (known if is_known else own), False
+    if given is not None or known is not None:
+        return given or known, False
     split = [a for a, n in mesh.shape.items() if n > 1]
     split = split[: x.ndim - first]
     return names_of(P(*[None] * first, *split), x.ndim, name), True

@@ -327,7 +327,16 @@ def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tup
     return results, g.primitive.bind(ad.instantiate_zeros(tangents[0]), *anchor, **params)
 
 
-def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+def _free(names: tuple[str, ...], src: Spec, dst: Spec) -> tuple[str, ...]:
+    """Those of the mesh axes that split nothing else."""
+    taken = {name for entry in (*src, *dst) for name in entry}
+    return tuple(name for name in names if name not in taken)
+
+
+def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    """axis: vmap's, which may say over which mesh axes it is split (spmd_axis_name)."""
+    if all(d is None for d in dims):
+        return g.primitive.bind(*args, **params), [None]
     x = jnp.moveaxis(args[0], dims[0], 0)
     if x.ndim > _layout.MAX_NDIM:
         raise ValueError(
@@ -341,8 +350,10 @@ def _batch(g: Global, args: Sequence, dims: Sequence, **params: Any) -> tuple:
         front = axes_of(typed.spec[0])
     found = None if front or mesh is None else _jax.eager_sharding(args[0])
     if found is not None and found[0].shape == mesh.shape:  # Auto axes: the array says it
-        taken = {name for entry in (*src, *dst) for name in entry}
-        front = tuple(name for name in axes_of(found[1][dims[0]]) if name not in taken)
+        front = _free(axes_of(found[1][dims[0]]), src, dst)
+    if not front and mesh is not None:
+        told = _free(axes_of(axis.spmd_name), src, dst)
+        front = told if x.shape[0] % parts(mesh, told) == 0 else ()
     out = g.primitive.bind(
         x,
         *args[1:],
@@ -361,7 +372,7 @@ def define(
     *,
     results: Callable[..., list],
     lower: Callable,
-    batch: Callable,
+    batch: Callable | None = None,
     jvp: Callable | None = None,
     transpose: Callable | None = None,
     donated: Callable[[dict], tuple[int, ...]] = lambda params: (),
@@ -379,7 +390,8 @@ def define(
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
     _platforms.lower(primitive, lower, primitive.name.removeprefix("plait_mesh_"))
-    batching.primitive_batchers[primitive] = batch
+    if batch is not None:
+        batching.primitive_batchers[primitive] = batch
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp
     if transpose is not None:
@@ -412,12 +424,12 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
             typed(aval, room, dtype, dst)
         ],
         lower=functools.partial(_lower, g),
-        batch=functools.partial(_batch, g),
         jvp=functools.partial(_jvp, g),
         transpose=functools.partial(_transpose, g),
         donated=lambda params: (0,) if params["donate"] else (),
     )
     g.primitive.def_impl(functools.partial(_run, g.primitive.impl))
+    batching.fancy_primitive_batchers[g.primitive] = functools.partial(_batch, g)
     return g
 
 

@@ -79,6 +79,7 @@ def _own_rows(tree: _call.Tree, rows: tuple[int, ...], group: Group, name: str) 
         _args.check_rows(leaf, rows[rank], name, says)
 
 
+@_eager.of_a_rank
 def allgatherv(
     x: Any,
     counts: Any,
@@ -149,6 +150,7 @@ def gather(x: Any, root: int, *, comm: Any = None, token: Array | None = None) -
     return _call.run("gather", "gather", tree, group, token, root=root, counts=(), elsewhere=1)
 
 
+@_eager.of_a_rank
 def gatherv(x: Any, counts: Any, root: int, *, comm: Any = None, token: Array | None = None) -> Any:
     """Join the rows of all ranks, in their order, on ``root``; the others get ``x`` back.
 
@@ -215,6 +217,7 @@ def scatter(x: Any, root: int, *, comm: Any = None, token: Array | None = None) 
     return _call.run("scatter", "scatter", tree, group, token, root=root, counts=())
 
 
+@_eager.of_a_rank
 def scatterv(
     x: Any, counts: Any, root: int, *, comm: Any = None, token: Array | None = None
 ) -> Any:
@@ -274,6 +277,7 @@ def alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     return _call.run("alltoall", "alltoall", tree, group, token, counts=())
 
 
+@_eager.of_a_rank
 def alltoallv(x: Any, counts: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Exchange rows between all ranks: ``counts[i][j]`` of them go from rank i to rank j.
 

@@ -12,6 +12,7 @@ from plait._groups import Group
 _INSTEAD = "plait.permute"
 
 
+@_eager.of_a_rank
 def permute(x: Any, perm: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Send arrays along ``perm``, pairs (source, dest); ranks without a source get zeros.
 

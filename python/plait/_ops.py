@@ -246,16 +246,18 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
 
 
 def results(form: Form, /, *args: Any, **params: Any) -> list:
+    """Their avals. No dtype is weak: it may be so on some ranks alone."""
     given = form.operation.rules
     avals, token, _ = form.split(args, params)
     if given.results is not None:
-        return form.join(given.results(avals, params), token)
-    n, lead = given.frame(params)
-    results = [a.update(shape=(*lead, *a.shape[n:])) for a in avals]
-    if given.is_invariant:
-        over = frozenset(params["group"].over)
-        results = [_jax.with_vma(a, _jax.vma_of_aval(a) - over) for a in results]
-    return form.join(results, token)
+        found = given.results(avals, params)
+    else:
+        n, lead = given.frame(params)
+        found = [a.update(shape=(*lead, *a.shape[n:])) for a in avals]
+        if given.is_invariant:
+            over = frozenset(params["group"].over)
+            found = [_jax.with_vma(a, _jax.vma_of_aval(a) - over) for a in found]
+    return form.join([a.update(weak_type=False) for a in found], token)
 
 
 def _donated(row: _core.Row | None, params: dict) -> tuple[int, ...]:
@@ -288,9 +290,10 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     """What the handler of an operation reads."""
     if (n := _jax.n_partitioned(ctx)) > 1:
         raise TypeError(
-            f"{row.name}: an operand is on {n} devices, but a rank's arrays are on one; call it "
-            "inside jax.shard_map with mesh axes as comm=, or use a function of global arrays, "
-            "such as plait.sum or plait.redistribute"
+            f"{row.name}: an operand is on {n} devices, but a rank's arrays are on one (under "
+            "jax.set_mesh JAX makes new ones on all devices); call it inside jax.shard_map with "
+            "mesh axes as comm=, or use a function of global arrays, such as plait.sum or "
+            "plait.redistribute"
         )
     fits = _RULES[row.name].fits
     params = params if fits is None else params | fits(ctx.avals_in, params)

@@ -24,6 +24,7 @@ def barrier(*, comm: Any = None, token: Array | None = None) -> Array | None:
     return _ops.call("barrier", token=_args.token(token, "barrier"), group=group)[1]
 
 
+@_eager.of_a_rank
 def create_token() -> Array:
     """A fresh token for ``token=``: a float32 zero. Any array will do, this one is cheap.
 
@@ -64,6 +65,7 @@ def depend(value: Any, *ignored: Any) -> Any:
     return jax.tree.unflatten(tree, leaves)
 
 
+@_eager.of_a_rank
 def pvary(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Return ``x``, one value on all ranks, for each rank to use in its own way.
 

@@ -1,6 +1,7 @@
 """Global arrays from one layout to another, and their sums."""
 
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -102,7 +103,11 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     for a in given:
         if not -ndim <= a < ndim:
             raise ValueError(f"sum: axis {a} is out of bounds for an array of {ndim} axes")
-    return tuple(sorted({a % ndim for a in given}))
+    found = sorted(a % ndim for a in given)
+    for a, b in itertools.pairwise(found):
+        if a == b:
+            raise ValueError(f"sum: axis is {axis!r}, which has axis {a} twice")
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -149,6 +149,7 @@ def reduce_scatter(x: Any, op: Any, *, comm: Any = None, token: Array | None = N
     return _call.run("reduce_scatter", "reduce_scatter", tree, group, token, reduce=code, counts=())
 
 
+@_eager.of_a_rank
 def reduce_scatterv(
     x: Any, op: Any, counts: Any, *, comm: Any = None, token: Array | None = None
 ) -> Any:
@@ -197,6 +198,7 @@ def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:
     return _call.answer((tree.like(values), tree.like(ranks)), token, chain.token)
 
 
+@_eager.of_a_rank
 def minloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """The elementwise minimum over all ranks, and which rank has it: the lowest on ties.
 
@@ -216,6 +218,7 @@ def minloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     return _where(x, _args.REDUCTIONS["MIN"], "minloc", comm, token)
 
 
+@_eager.of_a_rank
 def maxloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """The elementwise maximum over all ranks, and which rank has it: the lowest on ties.
 

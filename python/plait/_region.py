@@ -49,7 +49,7 @@ ad.primitive_jvps[region_p] = _region_jvp
 batching.primitive_batchers[region_p] = _region_batch
 
 
-class _NoArrays:
+class NoArrays:
     """The result of a function without leaves: a hidden array keeps the program alive."""
 
     def __init__(self, hidden: Any, result: Any):
@@ -57,7 +57,7 @@ class _NoArrays:
 
 
 jax.tree_util.register_pytree_node(
-    _NoArrays, lambda n: ((n.hidden,), _Same(n.result)), lambda r, c: _NoArrays(c[0], r.value)
+    NoArrays, lambda n: ((n.hidden,), _Same(n.result)), lambda r, c: NoArrays(c[0], r.value)
 )
 
 
@@ -80,7 +80,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _region(f: Callable, hides: bool) -> Callable:
-    """See `region`; hides: a function without results returns a `_NoArrays`."""
+    """See `region`; hides: a function without results returns a `NoArrays`."""
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -106,7 +106,7 @@ def _region(f: Callable, hides: bool) -> Callable:
         else:
             out = _jax.inline(jaxpr)(*consts, *arrays)
         if made["is_hidden"]:
-            return _NoArrays(out[0], jax.tree.unflatten(made["tree"], []))
+            return NoArrays(out[0], jax.tree.unflatten(made["tree"], []))
         return jax.tree.unflatten(made["tree"], out)
 
     return wrapped
@@ -172,7 +172,7 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
             if other is error:
                 raise
             raise other from None
-        if type(out) is _NoArrays:
+        if type(out) is NoArrays:
             call.last = out.hidden  # what waits for all results, at exit, waits for this one
             return out.result
         return out

@@ -135,6 +135,7 @@ def _frequencies_p() -> Any:
 
 
 def _counted(y: Any, place: _mesh.Place, wanted: tuple, dtype: Any) -> list:
+    dtype = jax.dtypes.canonicalize_dtype(dtype)  # y may have been made with doubles switched on
     given = {"place": place, "extents": tuple(y.shape), "wanted": wanted, "dtype": dtype}
     return _frequencies_p().bind(y, **given)
 
@@ -328,7 +329,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     except TypeError:  # of PRNG keys
         kinds = f"{a.dtype.name} and {b.dtype.name}"
         raise TypeError(f"{name}: operands of dtypes {kinds}; expected numbers") from None
-    a, b = (_floating(x.astype(dtype), name) for x in (a, b))
+    a, b = (_floating(x.astype(jax.dtypes.canonicalize_dtype(dtype)), name) for x in (a, b))
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
     axes = _fourier.axes_of(axes, None, a.ndim, name)
     n, m = [a.shape[i] for i in axes], [b.shape[i] for i in axes]

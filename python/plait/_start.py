@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 from jax import Array
-from plait import _args, _core, _jax, _ops, _sites, _started
+from plait import _args, _core, _eager, _jax, _ops, _sites, _started
 
 
 class Handle:
@@ -53,6 +53,7 @@ def _check(operation: Any) -> str:
     return operation.__name__
 
 
+@_eager.of_a_rank
 def start(operation: Callable, *args: Any, **kwargs: Any) -> Any:
     """Begin ``operation(*args, **kwargs)`` and return at once; `wait` gives the result.
 
@@ -91,6 +92,7 @@ def start(operation: Callable, *args: Any, **kwargs: Any) -> Any:
     return handle if token is None else (handle, token)
 
 
+@_eager.of_a_rank
 def wait(handle: Any, *, after: Any = None, token: Array | None = None) -> Any:
     """Return what the operation that `start` began returns.
 

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from plait import _comm, _move, _order, _world
 
@@ -44,11 +43,11 @@ class Team:
         comm = self.comm
         if comm is None:
             return [data]
-        size = jnp.asarray([len(data)], jnp.int32)
+        size = np.array([len(data)], np.int32)
         sizes = np.asarray(_move.allgather(size, comm=comm)).ravel()
         padded = np.zeros(max(1, int(sizes.max())), np.uint8)
         padded[: len(data)] = np.frombuffer(data, np.uint8)
-        rows = np.asarray(_move.allgather(jnp.asarray(padded), comm=comm))
+        rows = np.asarray(_move.allgather(padded, comm=comm))
         return [rows[i].tobytes()[:n] for i, n in enumerate(sizes)]
 
     def largest(self, times: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jax import Array
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
+from plait import _jax
 from plait._fourier import Kind, along, three
 from plait._spectral import convolve, frequencies, solve_poisson
 
@@ -79,7 +80,8 @@ def autotune(
     problem = _tune.problem_of(shape, dtype, operations, layouts, devices, axis_names)
     if operator.index(repeats) < 1:
         raise ValueError(f"autotune: repeats is {repeats}; expected 1 or more")
-    return _tune.tune(problem, repeats, file, fresh, verbose)
+    with _jax.alone():  # on meshes of its own
+        return _tune.tune(problem, repeats, file, fresh, verbose)
 
 
 def pfft3d(

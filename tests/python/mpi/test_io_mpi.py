@@ -103,3 +103,21 @@ def test_ranks_that_see_different_files(world, tmp_path):
     np.save(tmp_path / "x.npy", np.ones(4 + world.rank))
     with pytest.raises(plait.MismatchError, match="another file on some ranks"):
         plait.load(tmp_path / "x.npy", shardings()[0])
+
+
+def test_under_set_mesh(world, folder):
+    """What processes tell each other is no array of the mesh."""
+    where = shardings()[0]
+    a, x = whole(where, (4 * jax.device_count(), 3))
+    with jax.set_mesh(where.mesh):
+        plait.save(folder / "x.npy", x)
+        plait.barrier()
+        assert np.array_equal(np.load(folder / "x.npy"), a)
+        y = plait.load(folder / "x.npy", where)
+        assert np.array_equal(plait.gather_to_host(y), a)
+        assert np.array_equal(plait.gather_to_host(x, root=world.size - 1), a) or (
+            world.rank < world.size - 1
+        )
+        assert plait.allreduce(np.float64(world.rank), plait.MAX) == world.size - 1
+        mesh = plait.fft.autotune((4, 4, 4), repeats=1, file="")
+    assert mesh.devices.size == jax.device_count()

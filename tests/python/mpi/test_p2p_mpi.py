@@ -422,3 +422,16 @@ def test_large_messages(world):
 
     if world.size % 2 == 0:
         assert np.array_equal(plait.jit(f)(x), y)
+
+
+def test_what_was_sent_may_be_overwritten(world):
+    """An eager send has read NumPy's memory when it returns, as MPI's has."""
+    x = np.ones(3_000_000, np.float32)
+    if world.rank == 0 and world.size > 1:
+        for _ in range(2):  # by a new program, and by one that is remembered
+            plait.send(x, 1)
+            x[:] += 1
+    elif world.rank == 1:
+        for value in (1, 2):
+            y = plait.recv(jnp.zeros(x.shape, x.dtype), 0)
+            assert np.array_equal(y, np.full_like(x, value))

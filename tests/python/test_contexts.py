@@ -1,0 +1,148 @@
+"""What surrounds a call: jax.set_mesh, meshes of both kinds of axes, vmap's axes, x64."""
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import plait
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+KINDS = (AxisType.Auto, AxisType.Explicit)
+
+# Of functions of ranks, in a process without others; operands that JAX has yet to make.
+OF_RANKS = {
+    "allgather": lambda x: plait.allgather(x),
+    "allgatherv": lambda x: plait.allgatherv(x, [3]),
+    "allreduce": lambda x: plait.allreduce(x, plait.SUM),
+    "alltoall": lambda x: plait.alltoall(x[None]),
+    "alltoallv": lambda x: plait.alltoallv(x, [[3]]),
+    "barrier": lambda x: plait.barrier(),
+    "bcast": lambda x: plait.bcast(1.0, root=0),
+    "exscan": lambda x: plait.exscan(x, plait.SUM),
+    "gather": lambda x: plait.gather(x, 0),
+    "gatherv": lambda x: plait.gatherv(x, [3], 0),
+    "minloc": lambda x: plait.minloc(x),
+    "permute": lambda x: plait.permute(x, [(0, 0)]),
+    "reduce": lambda x: plait.reduce(x, plait.MAX, 0),
+    "reduce_scatter": lambda x: plait.reduce_scatter(x[None], plait.SUM),
+    "reduce_scatterv": lambda x: plait.reduce_scatterv(x, plait.SUM, [3]),
+    "scan": lambda x: plait.scan(x, plait.SUM),
+    "scatter": lambda x: plait.scatter(x[None], 0),
+    "scatterv": lambda x: plait.scatterv(x, [3], 0),
+    "sendrecv": lambda x: plait.sendrecv(x, x, 0, 0),
+    "start": lambda x: plait.wait(plait.start(plait.allreduce, x, plait.SUM)),
+    "token": lambda x: plait.allreduce(x, plait.SUM, token=plait.create_token()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_ranks_under_set_mesh(name, kind):
+    x = np.arange(3.0)
+    want = OF_RANKS[name](x)
+    with jax.set_mesh(meshes.make((4,), kind)):
+        for _ in range(2):  # the second time by what is remembered
+            got = OF_RANKS[name](x)
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+    assert all(len(y.devices()) == 1 for y in jax.tree.leaves(got))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hosts_and_tuning_under_set_mesh(kind, tmp_path):
+    mesh = meshes.make((4,), kind)
+    x = np.arange(32.0).reshape(8, 4)
+    rows = NamedSharding(mesh, P("a"))
+    with jax.set_mesh(mesh):
+        split = jax.device_put(x, rows)
+        plait.save(tmp_path / "x.npy", split)
+        assert np.array_equal(plait.load(tmp_path / "x.npy", rows), x)
+        assert np.array_equal(plait.gather_to_host(split), x)
+        found = plait.fft.autotune((4, 4, 4), repeats=1, file="")
+    assert found.devices.size == jax.device_count()
+
+
+def test_another_mesh_than_that_of_set_mesh():
+    x = meshes.put(np.ones((4, 4, 4)), meshes.make((2, 2)), P("a", "b"))
+    calls = {
+        "sum": plait.sum,
+        "fftn": plait.fft.fftn,
+        "redistribute": lambda x: plait.redistribute(x, P()),
+        "pad": lambda x: plait.halo.pad(x, (1, 1, 1)),
+    }
+    with jax.set_mesh(meshes.make((4,))):
+        for name, call in calls.items():
+            text = rf"{name}: the operand's mesh is .*'a': 2, 'b': 2.*, jax.set_mesh's is .*'a': 4"
+            with pytest.raises(ValueError, match=text):
+                call(x)
+
+
+MIXED = [(a, b) for a in KINDS for b in KINDS]
+
+
+@pytest.mark.parametrize("kinds", MIXED)
+def test_axes_of_both_kinds(kinds):
+    mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=kinds, devices=jax.devices()[:4])
+    x = np.random.default_rng(0).standard_normal((4, 4))
+    q = jax.device_put(x, NamedSharding(mesh, P("a", "b")))
+    want, padded = np.fft.fftn(x), [np.pad(x, 1, "wrap")[1:-1, i : i + 4] for i in (0, 2)]
+    given = {"mesh": mesh, "spec": P("a", "b")}
+    for fft, pad in (
+        (lambda q: plait.fft.fftn(q, layout="natural"), lambda q: plait.halo.pad(q, (0, 1))),
+        (
+            jax.jit(lambda q: plait.fft.fftn(q, layout="natural", **given)),
+            jax.jit(lambda q: plait.halo.pad(q, (0, 1), **given)),
+        ),
+    ):
+        y = fft(q)
+        assert np.allclose(y, want) and y.sharding.spec == P("a", "b")
+        assert np.array_equal(pad(q), np.concatenate(padded, 1))
+    first, second = plait.fft.fftfreqn(y, layout="natural")
+    assert first.sharding.spec[0] == "a" and second.sharding.spec[1] == "b"
+    if kinds != (AxisType.Auto, AxisType.Auto):
+        with pytest.raises(ValueError, match="fftn: the operand's type says"):
+            plait.fft.fftn(q, spec=P("b", "a"))
+
+
+@pytest.mark.parametrize("transform", [jax.jit, lambda f: f])
+def test_vmap_that_says_how_the_batch_is_split(transform):
+    mesh = meshes.make((2, 2))
+    x = np.random.default_rng(0).standard_normal((4, 4, 2))
+    given = {"mesh": mesh, "spec": P("b")}
+    calls = {
+        "fft": (lambda v: plait.fft.fftn(v, **given), lambda v: np.fft.fftn(v)),
+        "halo": (
+            lambda v: plait.halo.unpad(plait.halo.pad(v, (1, 0), **given), (1, 0), **given),
+            lambda v: v,
+        ),
+        "move": (lambda v: plait.redistribute(v, P(None, "b"), **given), lambda v: v),
+    }
+    split = meshes.put(x, mesh, P("a", "b"))
+    for name, (f, want) in calls.items():
+        g = transform(jax.vmap(f, spmd_axis_name="a"))
+        y = g(split)
+        assert np.allclose(y, [want(v) for v in x])
+        assert y.sharding.spec[0] == "a"
+        assert not meshes.xla_collectives(g, split)
+        if name != "halo" and transform is jax.jit:  # else JAX wants the batch to be divided
+            assert np.allclose(g(x[:3]), [want(v) for v in x[:3]])
+
+
+def test_doubles_where_they_are_switched_off():
+    y = meshes.put(np.ones((8, 4)), meshes.make((4,)), P("a"))
+    with jax.enable_x64(False):
+        assert plait.fft.poisson(y).dtype == "float32"
+        assert [k.dtype for k in plait.fft.fftfreqn(y)] == ["float32"] * 2
+
+
+def test_axes_of_a_sum_that_are_named_twice():
+    for axis in ((0, 0), (-1, 1)):
+        with pytest.raises(ValueError, match="sum: axis is .*twice"):
+            plait.sum(jnp.ones((2, 2)), axis=axis)
+
+
+def test_results_have_no_weak_types():
+    """Those of ranks that give Python's numbers are those of ranks that give arrays."""
+    for y in (plait.allreduce(2.5, plait.MIN), plait.bcast(1, root=0), plait.allgather(1.5)):
+        assert not y.weak_type
