@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+from plait import _jax
 
 
 class Error(jax.errors.JaxRuntimeError):
@@ -76,8 +77,10 @@ def named(error: Exception) -> Exception:
         return error
     found = _PATTERN.search(str(error))
     kind = _KINDS.get(found.group(1)) if found else None
-    if kind is not None and len(_seen) < 1000:
-        _seen.add(_failure(error))
+    if kind is not None:
+        _jax.forget_failed()
+        if len(_seen) < 1000:
+            _seen.add(_failure(error))
     return error if kind is None else kind(found.group(2).strip())
 
 

@@ -79,6 +79,21 @@ for _registry in (
     _registry.add_type(Ordered)
 
 
+def forget_failed() -> None:
+    """Drops the order's token where a program that failed has made it: all later ones would fail.
+
+    JAX gives it from program to program of jax.jit; a region's stays in it.
+    """
+    tokens = _dispatch.runtime_tokens.current_tokens
+    token = tokens.get(EFFECT)
+    if token is None or not token._buf.is_ready():
+        return
+    try:
+        token.block_until_ready()
+    except Exception:  # of whatever kind, somebody else has been told
+        tokens.pop(EFFECT, None)
+
+
 def fresh_token() -> Any:
     """A new HLO token."""
     from jax.extend.mlir.dialects import stablehlo

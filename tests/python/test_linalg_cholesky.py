@@ -260,3 +260,13 @@ def test_vmap():
     assert np.allclose(got, want)
     jacobian = plait.jit(jax.jacrev(solve, 1))(meshes.put(a[0], mesh), meshes.put(b[0, 0], mesh))
     assert np.allclose(jacobian, np.linalg.inv(a[0]))
+
+
+def test_programs_after_one_that_failed():
+    """Its failure is its own, also where JAX hands the order on from program to program."""
+    mesh = meshes.make((2,))
+    given = {"check": True, "mesh": mesh, "spec": P()}
+    f = jax.jit(lambda a: plait.linalg.cholesky(a, **given).logdet())
+    with pytest.raises(plait.LinAlgError, match="order 1"):
+        plait.block(f(-np.eye(3)))
+    assert plait.block(f(np.eye(3))) == 0
