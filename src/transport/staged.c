@@ -13,16 +13,25 @@
 
 enum {
     ONE_CHUNK = 64 << 10, /* up to here a copy takes no longer than starting it */
-    MAX_CHUNK = 2 << 20,
-    MIN_CHUNKS = 4 /* of larger messages: what fills the pipeline */
+    FIRST_CHUNK = 512 << 10,
+    MAX_CHUNK = 8 << 20,
+    MIN_CHUNKS = 4 /* of larger messages */
 };
 
-/* Of the message's size alone: both of its ranks cut it alike. */
-static int64_t chunk_of(int64_t n_bytes)
+/* The next chunk of a message of which `at` bytes are done. Between two chunks the transport waits for some calls of
+ * the device's library (10 us, by 50 GB/s the time of 512 KiB), while it has nothing to do at all with the first one
+ * before it is down, and with the last one that goes up: so they grow from a small one, and shrink to one.
+ * Of the message's size alone: both of its ranks cut it alike. */
+static int64_t chunk_of(int64_t n_bytes, int64_t at)
 {
-    int64_t part = (n_bytes / MIN_CHUNKS + ONE_CHUNK - 1) / ONE_CHUNK * ONE_CHUNK;
+    const int64_t n_left = n_bytes - at;
+    const int64_t least = plait_min(FIRST_CHUNK, n_bytes / MIN_CHUNKS);
+    const int64_t size =
+        plait_min(MAX_CHUNK, plait_max(least, plait_min(at, n_left / 2)));
 
-    return (n_bytes <= ONE_CHUNK) ? n_bytes : plait_min(part, MAX_CHUNK);
+    return (n_bytes <= ONE_CHUNK)
+               ? n_left
+               : plait_min(n_left, (size + ONE_CHUNK - 1) / ONE_CHUNK * ONE_CHUNK);
 }
 
 /* A chunk out and a chunk in, as addresses of the device; n_bytes 0: none. */
@@ -33,7 +42,8 @@ typedef struct {
 /* All pairs of chunks, round after round. */
 typedef struct {
     int rank, size, round;
-    int64_t at; /* chunk of this round's messages */
+    bool is_begun;         /* the round */
+    int64_t out_at, in_at; /* bytes of its messages that are done */
     int n_sends, n_recvs;
     const plait_message_t *sends, *recvs;
     pair_t whole; /* messages of this round */
@@ -49,18 +59,18 @@ static plait_message_t message_with(const plait_message_t messages[], int n, int
     return found;
 }
 
-static plait_message_t chunk_at(const plait_message_t *message, int64_t i)
+/* What comes next of a message. */
+static plait_message_t take_chunk(const plait_message_t *message, int64_t *at_p)
 {
-    const int64_t size = chunk_of(message->n_bytes);
-    const int64_t at = plait_min(i * size, message->n_bytes);
+    const int64_t n_bytes = chunk_of(message->n_bytes, *at_p);
+    const plait_message_t chunk = {.peer = message->peer,
+                                   .data = (message->data != NULL && n_bytes > 0)
+                                               ? (char *)message->data + *at_p
+                                               : NULL,
+                                   .n_bytes = n_bytes};
 
-    const int64_t n_bytes = plait_min(size, message->n_bytes - at);
-
-    return (plait_message_t){.peer = message->peer,
-                             .data = (message->data != NULL && n_bytes > 0)
-                                         ? (char *)message->data + at
-                                         : NULL,
-                             .n_bytes = n_bytes};
+    *at_p += n_bytes;
+    return chunk;
 }
 
 /* False after the last one. */
@@ -69,19 +79,21 @@ static bool next_pair(walk_t *w, pair_t *pair)
     bool is_there = false;
 
     while (!is_there && w->round < w->size) {
-        if (w->at == 0) {
+        if (!w->is_begun) {
             w->whole.out =
                 message_with(w->sends, w->n_sends, (w->rank + w->round) % w->size);
             w->whole.in = message_with(w->recvs, w->n_recvs,
                                        (w->rank - w->round + w->size) % w->size);
+            w->is_begun = true;
         }
-        pair->out = chunk_at(&w->whole.out, w->at);
-        pair->in = chunk_at(&w->whole.in, w->at);
-        w->at++;
+        pair->out = take_chunk(&w->whole.out, &w->out_at);
+        pair->in = take_chunk(&w->whole.in, &w->in_at);
         is_there = pair->out.n_bytes > 0 || pair->in.n_bytes > 0;
         if (!is_there) {
             w->round++;
-            w->at = 0;
+            w->is_begun = false;
+            w->out_at = 0;
+            w->in_at = 0;
         }
     }
     return is_there;
@@ -90,12 +102,16 @@ static bool next_pair(walk_t *w, pair_t *pair)
 /* The largest chunk of all messages. */
 static int64_t largest_chunk(int n, const plait_message_t messages[])
 {
-    int64_t n_bytes = 0;
+    int64_t largest = 0;
 
     for (int i = 0; i < n; i++) {
-        n_bytes = plait_max(n_bytes, chunk_of(messages[i].n_bytes));
+        for (int64_t at = 0; at < messages[i].n_bytes;) {
+            const int64_t n_bytes = chunk_of(messages[i].n_bytes, at);
+            largest = plait_max(largest, n_bytes);
+            at += n_bytes;
+        }
     }
-    return n_bytes;
+    return largest;
 }
 
 /* One exchange. Streams are the execution's own where there is one pair alone. */

@@ -6,8 +6,9 @@
 
 #include <pthread.h>
 
-/* Rooms are of one of two sizes: small messages do not pin what large ones need. */
-enum { SMALL_ROOM = 64 << 10, LARGE_ROOM = 2 << 20 };
+/* Sizes of rooms: small messages do not pin what large ones need. */
+static const int64_t rooms[] = {64 << 10, 1 << 20, 8 << 20};
+enum { N_ROOMS = sizeof(rooms) / sizeof(rooms[0]) };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static plait_staging_t *idle; /* of all devices */
@@ -65,14 +66,18 @@ static plait_status_t make_room(plait_staging_t *staging, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     const plait_device_table_t *table = staging->device->table;
-    const int64_t room = (n_bytes <= SMALL_ROOM) ? SMALL_ROOM : LARGE_ROOM;
+    int i = 0;
 
-    PLAIT_CHECK(n_bytes <= LARGE_ROOM, PLAIT_ERR_INTERNAL, "a chunk of %lld bytes",
+    while (i < N_ROOMS && rooms[i] < n_bytes) {
+        i++;
+    }
+    PLAIT_CHECK(i < N_ROOMS, PLAIT_ERR_INTERNAL, "a chunk of %lld bytes",
                 (long long)n_bytes);
+    const int64_t room = rooms[i];
     if (room <= staging->room) {
         goto done;
     }
-    for (int i = 0; i < PLAIT_STAGED_FLIGHTS; i++) {
+    for (i = 0; i < PLAIT_STAGED_FLIGHTS; i++) {
         PLAIT_TRY(plait_staging_land(staging, &staging->flights[i]));
     }
     if (staging->pinned != NULL) {
@@ -83,7 +88,7 @@ static plait_status_t make_room(plait_staging_t *staging, int64_t n_bytes)
     PLAIT_TRY(table->host_take(staging->device, 2 * PLAIT_STAGED_FLIGHTS * room,
                                &staging->pinned));
     staging->room = room;
-    for (int i = 0; i < PLAIT_STAGED_FLIGHTS; i++) {
+    for (i = 0; i < PLAIT_STAGED_FLIGHTS; i++) {
         staging->flights[i].out = (char *)staging->pinned + 2 * i * room;
         staging->flights[i].in = staging->flights[i].out + room;
     }
