@@ -10,7 +10,7 @@
 enum {
     MAX_LANE = 16,
     MIN_TURN = 8,    /* shorter sides leave most of a tile's threads idle */
-    MAX_STRETCH = 64 /* boxes with sums among them are compared with each other */
+    MAX_STRETCH = 64 /* boxes that are compared with each other */
 };
 
 static const int64_t max_lanes = INT64_C(1) << 31; /* lanes of a box are fewer */
@@ -360,6 +360,11 @@ typedef struct {
     uintptr_t low, high; /* nothing if they are equal */
 } interval_t;
 
+static bool is_nothing(interval_t i)
+{
+    return i.low == i.high;
+}
+
 static interval_t interval_of(const void *base, const plait_box_copy_t *box,
                               const int64_t stride[])
 {
@@ -379,38 +384,59 @@ static interval_t interval_of(const void *base, const plait_box_copy_t *box,
 
 static bool overlaps(interval_t a, interval_t b)
 {
-    return a.low < b.high && b.low < a.high;
+    return !is_nothing(a) && !is_nothing(b) && a.low < b.high && b.low < a.high;
+}
+
+/* The least interval with both. */
+static interval_t joined(interval_t a, interval_t b)
+{
+    interval_t both = {(a.low < b.low) ? a.low : b.low,
+                       (a.high > b.high) ? a.high : b.high};
+
+    return is_nothing(a) ? b : is_nothing(b) ? a : both;
+}
+
+/* What a box, or several, may write and read. */
+typedef struct {
+    interval_t to, from;
+    bool has_sum;
+} reach_t;
+
+static reach_t reach_of(const plait_device_box_t *b)
+{
+    const void *src = (b->kind == PLAIT_DEVICE_ZERO) ? NULL : b->src;
+
+    return (reach_t){.to = interval_of(b->dst, &b->box, b->box.dst_stride),
+                     .from = interval_of(src, &b->box, b->box.src_stride),
+                     .has_sum = b->kind == PLAIT_DEVICE_ADD};
 }
 
 /* Whether b must see what a does, or a must be done with what b overwrites. */
-static bool must_follow(const plait_device_box_t *b, const plait_device_box_t *a)
+static bool must_follow(const reach_t *b, const reach_t *a)
 {
-    bool has_sum = a->kind == PLAIT_DEVICE_ADD || b->kind == PLAIT_DEVICE_ADD;
-    interval_t none = {0, 0};
-    interval_t to_a = interval_of(a->dst, &a->box, a->box.dst_stride);
-    interval_t to_b = interval_of(b->dst, &b->box, b->box.dst_stride);
-    interval_t from_a = (a->kind == PLAIT_DEVICE_ZERO)
-                            ? none
-                            : interval_of(a->src, &a->box, a->box.src_stride);
-    interval_t from_b = (b->kind == PLAIT_DEVICE_ZERO)
-                            ? none
-                            : interval_of(b->src, &b->box, b->box.src_stride);
-
-    return (has_sum && overlaps(to_a, to_b)) || overlaps(from_b, to_a) ||
-           overlaps(to_b, from_a);
+    return ((a->has_sum || b->has_sum) && overlaps(a->to, b->to)) ||
+           overlaps(b->from, a->to) || overlaps(b->to, a->from);
 }
 
-/* How many of the boxes may be done in any order. */
+/* How many of the boxes may be done in any order. What does not meet the reach of all before it together
+ * meets none of them: so boxes of an exchange, from one array to another, are not compared in pairs. */
 static int64_t stretch_of(int64_t n_boxes, const plait_device_box_t boxes[])
 {
     const int64_t limit = plait_min(n_boxes, MAX_STRETCH);
+    reach_t reach[MAX_STRETCH], all = reach_of(&boxes[0]);
     int64_t n = 1;
     bool is_free = true;
 
+    reach[0] = all;
     while (n < limit && is_free) {
-        for (int64_t i = 0; i < n && is_free; i++) {
-            is_free = !must_follow(&boxes[n], &boxes[i]);
+        reach[n] = reach_of(&boxes[n]);
+        bool may_meet = must_follow(&reach[n], &all);
+        for (int64_t i = 0; may_meet && i < n && is_free; i++) {
+            is_free = !must_follow(&reach[n], &reach[i]);
         }
+        all.to = joined(all.to, reach[n].to);
+        all.from = joined(all.from, reach[n].from);
+        all.has_sum = all.has_sum || reach[n].has_sum;
         n += is_free ? 1 : 0;
     }
     return n;

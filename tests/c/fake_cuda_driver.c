@@ -417,6 +417,15 @@ int cuFuncGetAttribute(int *value, int attribute, plait_cu_function_t function)
     return 0;
 }
 
+/* How many there were; for the tests. */
+int fake_cuda_n_launches(void);
+static int n_launches;
+
+int fake_cuda_n_launches(void)
+{
+    return n_launches;
+}
+
 /* Blocks from the last to the first: none may wait for another. */
 int cuLaunchKernel(plait_cu_function_t function, unsigned grid_x, unsigned grid_y,
                    unsigned grid_z, unsigned block_x, unsigned block_y,
@@ -430,6 +439,7 @@ int cuLaunchKernel(plait_cu_function_t function, unsigned grid_x, unsigned grid_
 
     NEEDS_CONTEXT;
     (void)stream;
+    n_launches++;
     for (unsigned b = grid_x; is_good && b-- > 0;) {
         is_good = fake_cuda_run_block(k, params[0], b);
     }

@@ -217,6 +217,54 @@ static void test_cuda_boxes_in_order(const machine_t *m)
     }
 }
 
+static int n_launches(const machine_t *m)
+{
+    return m->is_host ? ask_fake("libcuda.so.1", "fake_cuda_n_launches") : 0;
+}
+
+/* As many as are compared with each other, in one array. Those that do not meet share launches, also where
+ * what is read lies between what is written; of others one follows the other. */
+static void test_cuda_boxes_many(const machine_t *m)
+{
+    enum { N_BOXES = 64, ROW = 64, TOGETHER = (N_BOXES + 19) / 20 };
+    static const struct {
+        int kind, src, src_step, dst, dst_step, n_launches; /* places are rows */
+    } cases[] = {
+        {PLAIT_DEVICE_COPY, 0, 1, N_BOXES, 1, TOGETHER}, /* apart */
+        {PLAIT_DEVICE_COPY, N_BOXES, 1, 0, 1, TOGETHER},
+        {PLAIT_DEVICE_COPY, 0, 2, 1, 2, TOGETHER}, /* in turn */
+        {PLAIT_DEVICE_COPY, 0, 0, 1, 1, TOGETHER}, /* one to all */
+        {PLAIT_DEVICE_COPY, 0, 1, 1, 1, N_BOXES},  /* what was written is read */
+        {PLAIT_DEVICE_COPY, 1, 1, 0, 1, N_BOXES},  /* what was read is written */
+        {PLAIT_DEVICE_ADD, 0, 1, N_BOXES, 1, TOGETHER},
+        {PLAIT_DEVICE_ADD, 0, 2, 1, 2, TOGETHER},
+        {PLAIT_DEVICE_ADD, 0, 1, N_BOXES, 0, N_BOXES}, /* all to one */
+    };
+    const plait_box_copy_t box = {.row_bytes = ROW};
+    static plait_device_box_t boxes[N_BOXES];
+    random_t r = {12};
+
+    for (size_t k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+        array_t a = array_create(m, INT64_C(2) * N_BOXES * ROW);
+        array_fill(&a, &r);
+        array_put(m, &a);
+        for (int i = 0; i < N_BOXES; i++) {
+            const int from = ROW * (cases[k].src + i * cases[k].src_step);
+            const int to = ROW * (cases[k].dst + i * cases[k].dst_step);
+            boxes[i] =
+                (plait_device_box_t){cases[k].kind, a.dev + from, a.dev + to, box};
+            do_on_host(&boxes[i], PLAIT_S32, a.expected + from, a.expected + to);
+        }
+        const int before = n_launches(m);
+        good(m->call->boxes(m->device, m->stream, PLAIT_S32, N_BOXES, boxes), "boxes");
+        const int n = n_launches(m) - before;
+        CHECK(!m->is_host || n == cases[k].n_launches, "case %d: %d launches", (int)k,
+              n);
+        CHECK(array_is_expected(m, &a), "case %d", (int)k);
+        array_destroy(m, &a);
+    }
+}
+
 static void test_cuda_boxes_in_place(const machine_t *m)
 {
     enum { N = 5000, GHOST = 256 };
@@ -417,6 +465,7 @@ int main(int n_arguments, char **arguments)
     test_cuda_boxes(&m);
     test_cuda_turns(&m);
     test_cuda_boxes_in_order(&m);
+    test_cuda_boxes_many(&m);
     test_cuda_boxes_in_place(&m);
     test_cuda_boxes_large(&m);
     test_cuda_events(&m);
