@@ -17,11 +17,13 @@ struct plait_cuda_fft {
 
 /* Some of the names in cufft.h. */
 static const char *const names[] = {
-    "success",       "invalid plan",   "allocation failed",     "invalid type",
-    "invalid value", "internal error", "execution failed",      "setup failed",
-    "invalid size",  "unaligned data", "incomplete parameters", "invalid device",
-    "parse error",   "no workspace",   "not implemented",       "license error",
-    "not supported"};
+    "success",          "invalid plan",          "allocation failed",
+    "invalid type",     "invalid value",         "internal error",
+    "execution failed", "setup failed",          "invalid size",
+    "unaligned data",   "incomplete parameters", "invalid device",
+    "parse error",      "no workspace",          "not implemented",
+    "license error",    "not supported",         "missing dependency",
+    "NVRTC failure",    "nvJitLink failure",     "NVSHMEM failure"};
 static const plait_cuda_results_t results = {.library = "cuFFT",
                                              .names = names,
                                              .n_names =

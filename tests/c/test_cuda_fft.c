@@ -3,6 +3,7 @@
  * CUDA's libraries, of which cuFFT's uses the definition. Without a GPU: skipped, with the reason. */
 #include "cuda_arrays.h"
 #include "dft.h"
+#include "fakes.h"
 
 static int64_t place_of(const plait_device_fft_t *f, int64_t number, const int64_t n[],
                         const int64_t embed[], int64_t stride)
@@ -209,6 +210,13 @@ static void test_cuda_fft_refusals(const machine_t *m)
     CHECK(m->call->fft(m->device, m->stream, &f, a.dev, a.dev, a.dev) ==
               PLAIT_ERR_INTERNAL,
           "not planned");
+    if (m->is_host) {
+        setenv("PLAIT_FAKE_FFT", "19", 1);
+        CHECK(m->call->fft_plan(m->device, &f, &n_work) == PLAIT_ERR_TRANSPORT &&
+                  says("nvJitLink failure (19)"),
+              "%s", plait_error_text());
+        unsetenv("PLAIT_FAKE_FFT");
+    }
     array_destroy(m, &a);
 }
 
