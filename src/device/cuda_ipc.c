@@ -4,16 +4,60 @@
 #include "base/status.h"
 #include "device/cuda_state.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     BUFFER_ID = 7,        /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     LEGACY_CAPABLE = 10,  /* CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE */
     LAZY_PEER_ACCESS = 1, /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
-    INTERPROCESS = 4      /* CU_EVENT_INTERPROCESS */
+    INTERPROCESS = 4,     /* CU_EVENT_INTERPROCESS */
+    GRAIN = 512           /* to which allocators pad what they ask for, or less */
 };
 
 _Static_assert(sizeof(plait_cu_ipc_t) == sizeof(plait_device_handle_t), "a handle");
+
+/* A block that is not freed while others have it open, which CUDA leaves undefined: plait's own, or the
+ * pool of an allocator. One that an array fills goes with the array; XLA says by a variable that all do. */
+static bool is_lasting(plait_cuda_state_t *state, plait_cu_address_t base,
+                       size_t n_block, plait_cu_address_t address, int64_t n_bytes)
+{
+    const char *allocator = getenv("XLA_PYTHON_CLIENT_ALLOCATOR");
+    bool is_platform = allocator != NULL && strcasecmp(allocator, "platform") == 0;
+    bool is_whole = address == base && (size_t)n_bytes + GRAIN > n_block;
+
+    return plait_cuda_keep(state, (const void *)(uintptr_t)base) ||
+           !(is_platform || is_whole);
+}
+
+/* As the driver gives it, which depends on base and number alone. */
+static plait_status_t handle_of(plait_cuda_state_t *state, plait_cu_address_t base,
+                                uint64_t number, plait_cu_ipc_t *handle_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_cuda_handed_t *h = NULL;
+
+    (void)pthread_mutex_lock(&state->lock);
+    for (int i = 0; i < PLAIT_CUDA_HANDED && h == NULL; i++) {
+        bool is_it = state->handed[i].base == base && state->handed[i].number == number;
+        h = is_it ? &state->handed[i] : NULL;
+    }
+    if (h == NULL) {
+        h = &state->handed[state->n_handed % PLAIT_CUDA_HANDED];
+        *h = (plait_cuda_handed_t){.base = 0};
+        PLAIT_TRY(plait_cuda_must(state,
+                                  state->cuda->cuIpcGetMemHandle(&h->handle, base),
+                                  "showing memory to other processes"));
+        h->base = base;
+        h->number = number;
+        state->n_handed++;
+    }
+    *handle_p = h->handle;
+done:
+    (void)pthread_mutex_unlock(&state->lock);
+    return status;
+}
 
 plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memory,
                                         int64_t n_bytes, bool may_be_virtual,
@@ -42,13 +86,15 @@ plait_status_t plait_cuda_memory_export(plait_device_t *device, const void *memo
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuMemGetAddressRange_v2(&shown.base, &n_block, address),
         "finding a block of memory"));
+    PLAIT_CHECK(is_lasting(state, shown.base, n_block, address, n_bytes),
+                PLAIT_ERR_UNSUPPORTED,
+                "CUDA device %d: an array with a block of memory of its own, which its "
+                "allocator may free while other processes have it open",
+                device->ordinal);
     PLAIT_TRY(plait_cuda_must(
         state, state->cuda->cuPointerGetAttribute(&number, BUFFER_ID, address),
         "asking for the number of a block of memory"));
-    PLAIT_TRY(plait_cuda_must(state,
-                              state->cuda->cuIpcGetMemHandle(&handle, shown.base),
-                              "showing memory to other processes"));
-    plait_cuda_keep(state, (const void *)(uintptr_t)shown.base);
+    PLAIT_TRY(handle_of(state, shown.base, number, &handle));
     memcpy(&shown.handle, &handle, sizeof(handle));
     shown.number = number;
     shown.offset = (int64_t)(address - shown.base);

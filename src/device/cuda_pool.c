@@ -12,6 +12,8 @@
 
 enum { GRAIN = 256, WHAT_BYTES = 80 }; /* CUDA aligns to the grain */
 
+static char no_stream; /* its address is that of no stream */
+
 struct plait_cuda_buffer {
     void *data;
     int64_t n_bytes;
@@ -78,12 +80,23 @@ static void release(plait_cuda_state_t *state, plait_cuda_buffer_t *b)
     }
 }
 
-void plait_cuda_keep(plait_cuda_state_t *state, const void *memory)
+bool plait_cuda_keep(plait_cuda_state_t *state, const void *memory)
 {
     (void)pthread_mutex_lock(&state->lock);
     plait_cuda_buffer_t *b = find(&state->memory, memory);
     if (b != NULL) {
         b->is_kept = true;
+    }
+    (void)pthread_mutex_unlock(&state->lock);
+    return b != NULL;
+}
+
+void plait_cuda_forget_stream(plait_cuda_state_t *state, plait_stream_t stream)
+{
+    (void)pthread_mutex_lock(&state->lock);
+    for (int i = 0; i < state->memory.n_buffers; i++) {
+        plait_cuda_buffer_t *b = &state->memory.buffers[i];
+        b->stream = (b->stream == stream) ? &no_stream : b->stream;
     }
     (void)pthread_mutex_unlock(&state->lock);
 }

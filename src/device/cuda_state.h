@@ -27,6 +27,14 @@ typedef struct {
 /* An event that other processes may have. */
 typedef struct plait_cuda_shown plait_cuda_shown_t;
 
+/* The handle of a block for other processes, as it was given last; base 0: none. */
+enum { PLAIT_CUDA_HANDED = 8 };
+typedef struct {
+    plait_cu_address_t base;
+    uint64_t number;
+    plait_cu_ipc_t handle;
+} plait_cuda_handed_t;
+
 /* The number of a block of virtual memory that other processes may have has this bit. */
 #define PLAIT_CUDA_VIRTUAL (UINT64_C(1) << 63)
 
@@ -43,6 +51,8 @@ typedef struct {
     plait_cu_function_t kernel[PLAIT_CUDA_N_KERNELS];
     int capability; /* 90: of 9.0 */
     plait_cuda_pool_t memory, pinned;
+    plait_cuda_handed_t handed[PLAIT_CUDA_HANDED];
+    uint64_t n_handed;                  /* ever */
     plait_cuda_shown_t *shown;          /* a list, newest first */
     plait_cuda_fft_t *ffts;             /* the same */
     struct plait_cuda_granted *granted; /* virtual memory that is shown, the same */
@@ -103,8 +113,10 @@ void plait_cuda_give(plait_device_t *device, plait_stream_t stream, void *memory
 plait_status_t plait_cuda_host_take(plait_device_t *device, int64_t n_bytes,
                                     void **host_p);
 void plait_cuda_host_give(plait_device_t *device, void *host);
-/* Memory that begins there is not freed while the device lives. */
-void plait_cuda_keep(plait_cuda_state_t *state, const void *memory);
+/* Whether memory of plait's own begins there: then it is not freed while the device lives. */
+bool plait_cuda_keep(plait_cuda_state_t *state, const void *memory);
+/* Of a stream that is destroyed; the next one may have its address. */
+void plait_cuda_forget_stream(plait_cuda_state_t *state, plait_stream_t stream);
 void plait_cuda_pools_release(plait_cuda_state_t *state);
 
 plait_status_t plait_cuda_copy(plait_device_t *device, plait_stream_t stream, void *dst,

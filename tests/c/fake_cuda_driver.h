@@ -38,6 +38,7 @@ typedef struct {
     size_t n; /* 0: none */
     unsigned long long number;
     bool is_shown;
+    int n_open;                /* how often other processes have it */
     plait_cu_memory_t virtual; /* what was mapped there; 0: nothing */
 } fake_cuda_block_t;
 

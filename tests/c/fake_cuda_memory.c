@@ -70,10 +70,14 @@ int fake_cuda_n_lost(void)
     return n_lost;
 }
 
+/* What becomes of memory that others have open then is undefined; here it stays, and that is an error. */
 int cuMemFree_v2(plait_cu_address_t memory)
 {
     fake_cuda_block_t *b = fake_cuda_block_of(memory);
 
+    if (b != NULL && b->n_open > 0) {
+        return INVALID_VALUE;
+    }
     if (b != NULL) {
         n_lost += b->is_shown;
         b->n = 0;
@@ -130,11 +134,21 @@ int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
     return 0;
 }
 
+/* How often a handle was asked for; for the tests. */
+int fake_cuda_n_handles(void);
+static int n_handles;
+
+int fake_cuda_n_handles(void)
+{
+    return n_handles;
+}
+
 int cuIpcGetMemHandle(plait_cu_ipc_t *handle, plait_cu_address_t base)
 {
     fake_cuda_block_t *b = fake_cuda_block_of(base);
 
     NEEDS_CONTEXT;
+    n_handles++;
     if (b == NULL || b->base != base) {
         return INVALID_VALUE;
     }
@@ -147,14 +161,27 @@ int cuIpcGetMemHandle(plait_cu_ipc_t *handle, plait_cu_address_t base)
 int cuIpcOpenMemHandle_v2(plait_cu_address_t *base, plait_cu_ipc_t handle,
                           unsigned flags)
 {
+    fake_cuda_block_t *b = NULL;
+
     NEEDS_CONTEXT;
     memcpy(base, &handle, sizeof(*base));
-    return (flags == 1 && fake_cuda_block_of(*base) != NULL) ? 0 : INVALID_VALUE;
+    b = fake_cuda_block_of(*base);
+    if (flags != 1 || b == NULL) {
+        return INVALID_VALUE;
+    }
+    b->n_open++;
+    return 0;
 }
 
 int cuIpcCloseMemHandle(plait_cu_address_t base)
 {
-    return (fake_cuda_block_of(base) != NULL) ? 0 : INVALID_VALUE;
+    fake_cuda_block_t *b = fake_cuda_block_of(base);
+
+    if (b == NULL || b->n_open == 0) {
+        return INVALID_VALUE;
+    }
+    b->n_open--;
+    return 0;
 }
 
 /* ---- Copies ---- */

@@ -9,6 +9,11 @@ static int n_physical(void)
     return ask_fake("libcuda.so.1", "fake_cuda_n_physical");
 }
 
+static int n_handles(const machine_t *m)
+{
+    return m->is_host ? ask_fake("libcuda.so.1", "fake_cuda_n_handles") : 0;
+}
+
 static void switch_to(const machine_t *from, const machine_t *to)
 {
     if (from->device != to->device) {
@@ -77,7 +82,10 @@ static void test_cuda_ipc(const machine_t *m)
     array_put(m, &a);
     good(m->call->memory_export(m->device, a.dev + AT, N - AT, false, &first),
          "memory_export");
+    const int n_before = n_handles(m);
     good(m->call->memory_export(m->device, a.dev, N, true, &again), "memory_export");
+    CHECK(n_handles(m) == n_before, "a handle is asked for once");
+    CHECK(memcmp(&first.handle, &again.handle, sizeof(again.handle)) == 0, "handle");
     CHECK(first.base == again.base && first.number == again.number &&
               first.offset == again.offset + AT && first.number != 0,
           "one block");
@@ -113,6 +121,58 @@ static void test_cuda_ipc(const machine_t *m)
     m->call->event_destroy(m->device, event);
     array_destroy(m, &a);
     array_destroy(m, &b);
+}
+
+/* A peer that opens what is shown of a block, which is freed meanwhile. */
+static void check_freed(const machine_t *m, plait_cu_address_t block, int64_t at,
+                        int64_t n_bytes, bool is_shown)
+{
+    plait_device_shown_t shown = {.number = 0};
+    const plait_cuda_t *cuda = plait_cuda_state(m->device)->cuda;
+    plait_status_t status = m->call->memory_export(
+        m->device, (void *)(uintptr_t)(block + (uint64_t)at), n_bytes, false, &shown);
+    void *base = NULL;
+
+    CHECK(status == (is_shown ? PLAIT_OK : PLAIT_ERR_UNSUPPORTED) &&
+              (is_shown || says("a block of memory of its own")),
+          "%d at %d: %s", (int)n_bytes, (int)at, plait_error_text());
+    if (m->is_host && status == PLAIT_OK) {
+        good(m->call->memory_import(m->device, &shown, &base), "memory_import");
+    }
+    CHECK(is_shown || cuda->cuMemFree_v2(block) == 0, "freed while a peer has it open");
+    if (base != NULL) {
+        m->call->memory_drop(m->device, base);
+    }
+    if (is_shown) {
+        CHECK(cuda->cuMemFree_v2(block) == 0, "freed");
+    }
+}
+
+/* What others than plait have asked the driver for: a pool, arrays one by one, and what XLA says to be so. */
+static void test_cuda_ipc_of_others(const machine_t *m)
+{
+    enum { N = 100000, AT = 512 };
+    static const struct {
+        const char *allocator;
+        int at, n_bytes;
+        bool is_shown;
+    } cases[] = {
+        {NULL, 0, N, false},          {NULL, 0, N - 100, false},
+        {NULL, AT, N - AT, true},     {NULL, 0, N / 2, true},
+        {"default", 0, 100, true},    {"platform", 0, N / 2, false},
+        {"Platform", AT, 100, false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        plait_cu_address_t block = 0;
+        CHECK(plait_cuda_state(m->device)->cuda->cuMemAlloc_v2(&block, N) == 0,
+              "block");
+        if (cases[i].allocator != NULL) {
+            setenv("XLA_PYTHON_CLIENT_ALLOCATOR", cases[i].allocator, 1);
+        }
+        check_freed(m, block, cases[i].at, cases[i].n_bytes, cases[i].is_shown);
+        unsetenv("XLA_PYTHON_CLIENT_ALLOCATOR");
+    }
 }
 
 /* Memory that an allocator has mapped itself: its file goes to another process, which is this one here, and
@@ -288,6 +348,7 @@ int main(int n_arguments, char **arguments)
     }
     test_cuda_across(&m);
     test_cuda_ipc(&m);
+    test_cuda_ipc_of_others(&m);
     test_cuda_virtual(&m);
     machine_close(&m);
     return report("test_cuda_share");
