@@ -156,8 +156,11 @@ done:
 
 static void stream_destroy(plait_device_t *device, plait_stream_t stream)
 {
+    plait_cuda_state_t *state = plait_cuda_state(device);
+
     if (stream != NULL) {
-        (void)plait_cuda_state(device)->cuda->cuStreamDestroy_v2(stream);
+        plait_cuda_forget_stream(state, stream);
+        (void)state->cuda->cuStreamDestroy_v2(stream);
     }
 }
 
@@ -337,14 +340,13 @@ done:
     return status;
 }
 
-/* With its context current. The driver puts off loading a kernel until something asks about it; at its
- * first launch that could wait for all that runs. */
+/* With its context current. The driver may put off loading a kernel until its first launch, which could
+ * then wait for all that runs: cuModuleGetFunction loads it, cuFuncLoad where there is one (CUDA 12.4) says so. */
 static plait_status_t load_kernels(plait_cuda_state_t *state)
 {
     plait_status_t status = PLAIT_OK;
     void *image = NULL;
     int64_t n_bytes = 0;
-    int n_registers = 0;
 
     PLAIT_TRY(capability_of(state, &state->capability));
     PLAIT_TRY(plait_cuda_code(state->capability, &image, &n_bytes));
@@ -357,11 +359,10 @@ static plait_status_t load_kernels(plait_cuda_state_t *state)
                                                                    state->module,
                                                                    kernel_names[k]),
                                   kernel_names[k]));
-        PLAIT_TRY(plait_cuda_must(state,
-                                  state->cuda->cuFuncGetAttribute(&n_registers,
-                                                                  PLAIT_CU_REGISTERS,
-                                                                  state->kernel[k]),
-                                  kernel_names[k]));
+        if (state->cuda->cuFuncLoad != NULL) {
+            PLAIT_TRY(plait_cuda_must(state, state->cuda->cuFuncLoad(state->kernel[k]),
+                                      kernel_names[k]));
+        }
     }
 done:
     plait_free(image);

@@ -95,7 +95,6 @@ enum {
 
     PLAIT_CU_MAJOR = 75, /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR */
     PLAIT_CU_MINOR = 76,
-    PLAIT_CU_REGISTERS = 4, /* CU_FUNC_ATTRIBUTE_NUM_REGS */
     PLAIT_CU_STREAM_NON_BLOCKING = 1,
     PLAIT_CU_EVENT_NO_TIMING = 2,
     PLAIT_CU_HOST_PORTABLE = 1, /* pinned for every context */
@@ -226,8 +225,6 @@ enum {
     _row(DRIVER, int, cuModuleUnload, (plait_cu_module_t module))                      \
     _row(DRIVER, int, cuModuleGetFunction,                                             \
          (plait_cu_function_t * function, plait_cu_module_t module, const char *name)) \
-    _row(DRIVER, int, cuFuncGetAttribute,                                              \
-         (int *value, int attribute, plait_cu_function_t function))                    \
     _row(DRIVER, int, cuLaunchKernel,                                                  \
          (plait_cu_function_t function, unsigned grid_x, unsigned grid_y,              \
           unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,       \
@@ -455,8 +452,8 @@ enum {
          (uint64_t * signal, int compare, uint64_t value, plait_cu_stream_t stream))   \
     _row(NVSHMEM, void, nvshmemx_quiet_on_stream, (plait_cu_stream_t stream))
 
-/* A driver without these is good enough: pointers are NULL then. */
-#define PLAIT_CUDA_OPTIONAL_FOR_EACH(_row)                                             \
+/* Virtual memory that other processes may have. */
+#define PLAIT_CUDA_VIRTUAL_FOR_EACH(_row)                                              \
     _row(DRIVER, int, cuMemGetAllocationGranularity,                                   \
          (size_t * grain, const plait_cu_memory_prop_t *prop, int option))             \
     _row(DRIVER, int, cuMemCreate,                                                     \
@@ -480,6 +477,11 @@ enum {
     _row(DRIVER, int, cuMemSetAccess,                                                  \
          (plait_cu_address_t base, size_t n, const plait_cu_memory_access_t *access,   \
           size_t n_access))
+
+/* A driver without these is good enough: pointers are NULL then. */
+#define PLAIT_CUDA_OPTIONAL_FOR_EACH(_row) \
+    PLAIT_CUDA_VIRTUAL_FOR_EACH(_row)      \
+    _row(DRIVER, int, cuFuncLoad, (plait_cu_function_t function))
 
 /* Pointers to the functions of the libraries that plait_cuda_require has opened. */
 typedef struct {

@@ -85,7 +85,7 @@ static plait_status_t can(const plait_cuda_state_t *state)
 
 #define HAS(_library, _type, _symbol, _arguments) \
     has_all = has_all && state->cuda->_symbol != NULL;
-    PLAIT_CUDA_OPTIONAL_FOR_EACH(HAS)
+    PLAIT_CUDA_VIRTUAL_FOR_EACH(HAS)
 #undef HAS
     PLAIT_CHECK(has_all, PLAIT_ERR_UNSUPPORTED,
                 "CUDA device %d: the driver shows no virtual memory",

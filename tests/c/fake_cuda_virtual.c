@@ -1,5 +1,5 @@
-/* Virtual memory of the stand-in of CUDA's driver: files without names, mapped where addresses were
- * reserved. Older drivers have none. */
+/* What older drivers have not. Virtual memory of the stand-in of CUDA's driver: files without names, mapped
+ * where addresses were reserved. */
 #include "fake_cuda_driver.h"
 
 #include <sys/mman.h>
@@ -187,4 +187,22 @@ int cuMemSetAccess(plait_cu_address_t base, size_t n,
     return (mprotect(fake_cuda_memory_of(base), n, PROT_READ | PROT_WRITE) == 0)
                ? 0
                : INVALID_VALUE;
+}
+
+/* ---- Kernels --------------------------------------------------------------------------------- */
+
+/* How many were loaded; for the tests. */
+int fake_cuda_n_loaded(void);
+static int n_loaded;
+
+int fake_cuda_n_loaded(void)
+{
+    return n_loaded;
+}
+
+int cuFuncLoad(plait_cu_function_t function)
+{
+    NEEDS_CONTEXT;
+    n_loaded++;
+    return (function != NULL) ? 0 : INVALID_VALUE;
 }

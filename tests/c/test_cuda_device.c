@@ -18,7 +18,7 @@ static int n_waits(const machine_t *m)
 /* What was given is taken again: on another stream only after what was enqueued before. */
 static void test_cuda_memory(const machine_t *m)
 {
-    plait_stream_t other = NULL;
+    plait_stream_t other = NULL, another = NULL;
     void *first = NULL, *second = NULL, *third = NULL, *small = NULL;
     int before = 0;
 
@@ -45,6 +45,13 @@ static void test_cuda_memory(const machine_t *m)
     m->call->give(m->device, m->stream, small);
     good(m->call->stream_wait(m->device, other), "stream_wait");
     m->call->stream_destroy(m->device, other);
+    good(m->call->stream_create(m->device, &another), "stream_create");
+    CHECK(!m->is_host || another == other, "at the address of the one before");
+    before = n_waits(m);
+    good(m->call->take(m->device, another, 100000, &second), "another stream");
+    CHECK(!m->is_host || n_waits(m) == before + 1, "%d waits", n_waits(m) - before);
+    m->call->give(m->device, another, second);
+    m->call->stream_destroy(m->device, another);
 }
 
 /* ---- Boxes ---------------------------------------------------------------------------------- */
@@ -443,7 +450,17 @@ static void test_cuda_failures(void)
     look_in(FAKES_DIR);
     CHECK(plait_cuda_device(0, &d) == PLAIT_ERR_TRANSPORT, "module");
     CHECK(says("loading plait's kernels"), "module");
+    setenv("PLAIT_FAKE_FAIL", "cuFuncLoad:400:1", 1);
+    look_in(FAKES_DIR);
+    CHECK(plait_cuda_device(0, &d) == PLAIT_ERR_TRANSPORT && says("plait_copy_2"),
+          "kernel: %s", plait_error_text());
     unsetenv("PLAIT_FAKE_FAIL");
+    look_in(FAKES_DIR);
+    const int n_loaded = ask_fake("libcuda.so.1", "fake_cuda_n_loaded");
+    good(plait_cuda_device(0, &d), "device");
+    CHECK(ask_fake("libcuda.so.1", "fake_cuda_n_loaded") - n_loaded ==
+              PLAIT_CUDA_N_KERNELS,
+          "a kernel is loaded at its first launch");
     look_in(FAKES_DIR);
 }
 
