@@ -42,11 +42,21 @@ static int64_t n_blocks_of(int64_t n_threads)
     return (n_threads + PLAIT_CUDA_THREADS - 1) / PLAIT_CUDA_THREADS;
 }
 
+/* Blocks have as few rows as columns have, where that is less than their threads. */
 static plait_status_t launch(plait_cuda_state_t *state, plait_stream_t stream,
                              const plait_device_tile_t *t,
                              plait_cuda_kernel_t of_single,
                              plait_cuda_kernel_t of_double, double fill)
 {
+    plait_status_t status = PLAIT_OK;
+    uint32_t log_rows = 0;
+
+    while ((1 << log_rows) < PLAIT_CUDA_THREADS && (INT64_C(1) << log_rows) < t->m) {
+        log_rows++;
+    }
+    const int64_t n_columns = PLAIT_CUDA_THREADS >> log_rows;
+    const int64_t n_right = (t->n + n_columns - 1) / n_columns;
+    const int64_t n_down = ((t->m - 1) >> log_rows) + 1;
     const plait_cuda_matrix_t params = {.src = t->a,
                                         .dst = t->c,
                                         .m = t->m,
@@ -58,12 +68,19 @@ static plait_status_t launch(plait_cuda_state_t *state, plait_stream_t stream,
                                         .info = t->info,
                                         .fill = fill,
                                         .value = (int32_t)t->k,
+                                        .log_rows = log_rows,
+                                        .n_down = (uint32_t)n_down,
                                         .n_parts = is_complex(t->dtype) ? 2 : 1,
                                         .is_real = t->diag == 'R',
                                         .is_unit = t->diag == 'U'};
 
-    return plait_cuda_launch(state, stream, is_single(t->dtype) ? of_single : of_double,
-                             n_blocks_of(t->m * t->n), &params);
+    if (n_right > 0 && t->m > 0) {
+        PLAIT_TRY(plait_cuda_launch(state, stream,
+                                    is_single(t->dtype) ? of_single : of_double,
+                                    n_right * n_down, &params));
+    }
+done:
+    return status;
 }
 
 /* The second kernel sees what the first one has found in all of the matrix. */

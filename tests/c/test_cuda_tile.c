@@ -191,10 +191,12 @@ static bool is_alike(double complex a, double complex b)
     return a == b || (isnan(creal(a)) && isnan(creal(b)));
 }
 
-static void check_trim(const machine_t *m, plait_dtype_t dtype, int64_t row,
-                       int64_t end, char diag, bool in_place)
+static void check_trim(const machine_t *m, plait_dtype_t dtype, int64_t n_rows,
+                       int64_t n_columns, int64_t row, int64_t end, char diag,
+                       bool in_place)
 {
-    matrix_t a = create(m, dtype, 300, 7, 13), c = create(m, dtype, 300, 7, 14);
+    matrix_t a = create(m, dtype, n_rows, n_columns, 13);
+    matrix_t c = create(m, dtype, n_rows, n_columns, 14);
     const plait_device_tile_t tile = {.op = PLAIT_TILE_TRIM,
                                       .dtype = dtype,
                                       .diag = diag,
@@ -303,9 +305,14 @@ static void test_cuda_tile_kernels(const machine_t *m)
 {
     for (int d = 0; d < 4; d++) {
         for (int i = 0; i < 12; i++) {
-            check_trim(m, dtypes[d], (i % 2) ? 100 : 0, (i / 2 % 2) ? 250 : 300,
+            check_trim(m, dtypes[d], 300, 7, (i % 2) ? 100 : 0, (i / 2 % 2) ? 250 : 300,
                        "RNU"[i / 4], i % 3 == 0);
         }
+        check_trim(m, dtypes[d], 1, 700, -300, 1, 'N', false);
+        check_trim(m, dtypes[d], 5, 200, -90, 4, 'U', true);
+        check_trim(m, dtypes[d], 256, 3, 0, 256, 'R', false);
+        check_trim(m, dtypes[d], 257, 3, -1, 257, 'U', false);
+        check_trim(m, dtypes[d], 0, 3, 0, 0, 'N', false);
         for (int i = 0; i < 2; i++) {
             const int64_t row = (i == 0) ? 30 : -300;
             check_outcome(m, PLAIT_TILE_SPOIL, dtypes[d], row, -1, 0);

@@ -1,18 +1,26 @@
 // Matrices beside the libraries: triangles, outcomes that decide about what comes after them, pivots.
-// A thread has an element of a column-major matrix, or a column.
+// A thread has an element of a column-major matrix, or a column. Blocks of elements have 2^log_rows rows of
+// as many columns as there is room for, so that no thread divides; n_down of them are below each other.
 
-#define MATRIX_KERNEL(_name, _t, _body)                                           \
-    KERNEL _name(PARAMS(plait_cuda_matrix_t) p)                                   \
-    {                                                                             \
-        typedef _t element_t ANY_TYPE;                                            \
-        const int64_t at = this_thread();                                         \
-        const int64_t i = at % p.m, j = at / p.m;                                 \
-                                                                                  \
-        if (j < p.n) {                                                            \
-            element_t *dst = (element_t *)p.dst + (j * p.dst_ld + i) * p.n_parts; \
-                                                                                  \
-            _body                                                                 \
-        }                                                                         \
+#define MATRIX_KERNEL(_name, _t, _is_wanted, _body)                                 \
+    KERNEL _name(PARAMS(plait_cuda_matrix_t) p)                                     \
+    {                                                                               \
+        typedef _t element_t ANY_TYPE;                                              \
+        if (!(_is_wanted)) {                                                        \
+            return;                                                                 \
+        }                                                                           \
+        const uint32_t right = blockIdx.x / p.n_down;                               \
+        const uint32_t down = blockIdx.x - right * p.n_down;                        \
+        const uint32_t n_rows = 1u << p.log_rows;                                   \
+        const uint32_t n_columns = PLAIT_CUDA_THREADS >> p.log_rows;                \
+        const int64_t i = (int64_t)down * n_rows + (threadIdx.x & (n_rows - 1));    \
+        const int64_t j = (int64_t)right * n_columns + (threadIdx.x >> p.log_rows); \
+                                                                                    \
+        if (i < p.m && j < p.n) {                                                   \
+            element_t *dst = (element_t *)p.dst + (j * p.dst_ld + i) * p.n_parts;   \
+                                                                                    \
+            _body                                                                   \
+        }                                                                           \
     }
 
 // What is not kept is not read either.
@@ -27,30 +35,30 @@
         dst[1] = (is_kept && is_whole) ? src[1] : (_t)0;                              \
     }
 
-#define SPOIL(_t)                         \
-    if (i >= p.row + j && *p.info != 0) { \
-        dst[0] = (_t)p.fill;              \
-        if (p.n_parts == 2) {             \
-            dst[1] = (_t)p.fill;          \
-        }                                 \
+#define SPOIL(_t)                \
+    if (i >= p.row + j) {        \
+        dst[0] = (_t)p.fill;     \
+        if (p.n_parts == 2) {    \
+            dst[1] = (_t)p.fill; \
+        }                        \
     }
 
 // All who write, write the same. x - x is 0 for finite numbers alone.
-#define SCREEN(_t)                                        \
-    if (i >= p.row + j) {                                 \
-        const _t x = dst[0], y = dst[p.n_parts - 1];      \
-                                                          \
-        if ((x - x != 0 || y - y != 0) && *p.info == 0) { \
-            *p.info = p.value;                            \
-        }                                                 \
+#define SCREEN(_t)                                   \
+    if (i >= p.row + j) {                            \
+        const _t x = dst[0], y = dst[p.n_parts - 1]; \
+                                                     \
+        if (x - x != 0 || y - y != 0) {              \
+            *p.info = p.value;                       \
+        }                                            \
     }
 
-MATRIX_KERNEL(plait_trim_f32, float, TRIM(float))
-MATRIX_KERNEL(plait_trim_f64, double, TRIM(double))
-MATRIX_KERNEL(plait_spoil_f32, float, SPOIL(float))
-MATRIX_KERNEL(plait_spoil_f64, double, SPOIL(double))
-MATRIX_KERNEL(plait_screen_f32, float, SCREEN(float))
-MATRIX_KERNEL(plait_screen_f64, double, SCREEN(double))
+MATRIX_KERNEL(plait_trim_f32, float, 1, TRIM(float))
+MATRIX_KERNEL(plait_trim_f64, double, 1, TRIM(double))
+MATRIX_KERNEL(plait_spoil_f32, float, *p.info != 0, SPOIL(float))
+MATRIX_KERNEL(plait_spoil_f64, double, *p.info != 0, SPOIL(double))
+MATRIX_KERNEL(plait_screen_f32, float, *p.info == 0, SCREEN(float))
+MATRIX_KERNEL(plait_screen_f64, double, *p.info == 0, SCREEN(double))
 
 // One block: each thread looks at every 256th element of the diagonal.
 #define JUDGE_KERNEL(_s, _t)                                               \

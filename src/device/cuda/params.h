@@ -84,6 +84,7 @@ typedef struct {
     int32_t *info;
     double fill;   /* SPOIL: where *info is not 0 */
     int32_t value; /* SCREEN: of *info, where it was 0 and an element is not finite */
+    uint32_t log_rows, n_down; /* of a block: rows, and blocks for all rows */
     uint32_t n_parts;
     uint32_t is_real; /* TRIM: the first element that counts loses its imaginary part */
     uint32_t is_unit; /* TRIM: it becomes 1 */
