@@ -11,6 +11,13 @@ import signal
 import sys
 import time
 
+# Which of the ranks of its host a rank is, and how many there are. Slurm's would be those of the
+# launcher's own processes, if that starts them by it.
+LOCAL_VARIABLES = (
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+)
+GPU_CHOICES = ("JAX_CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 PR_SET_PDEATHSIG = 1
 LINGER_S = 5.0
@@ -25,6 +32,37 @@ def rank_of(environment):
         if name in environment:
             return environment[name]
     sys.exit("plait run: the launcher tells no rank; none of " + ", ".join(RANK_VARIABLES))
+
+
+def names_in(folder):
+    """What is there; nothing if it cannot be read."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def n_gpus(root=""):
+    """NVIDIA GPUs of this host; asking the driver takes a second, and memory of each."""
+    devices = [name for name in names_in(f"{root}/dev") if name.startswith("nvidia")]
+    n = sum(name.removeprefix("nvidia").isdigit() for name in devices)
+    return n or len(names_in(f"{root}/proc/driver/nvidia/gpus"))
+
+
+def own_gpu(environment, root=""):
+    """JAX's number of the GPU of this rank; "" where somebody has chosen, or a rank may have all.
+
+    JAX hides the others from itself alone. CUDA_VISIBLE_DEVICES would hide them from the driver,
+    and then ranks may not open each other's memory.
+    """
+    platforms = environment.get("JAX_PLATFORMS", "cuda")
+    is_chosen = any(name in environment for name in GPU_CHOICES)
+    is_wanted = environment.get("PLAIT_CUDA") == "1" and ("cuda" in platforms or "gpu" in platforms)
+    for rank, size in LOCAL_VARIABLES:
+        if is_wanted and not is_chosen and int(environment.get(size, 1)) > 1:
+            n = n_gpus(root)
+            return str(int(environment[rank]) % n) if n else ""
+    return ""
 
 
 def redirect(folder, rank):
@@ -91,6 +129,8 @@ def main():
         os.environ |= {"PLAIT_RUN_FOLDER": folder, "PLAIT_RUN_WRAPPER": str(os.getpid())}
     else:
         os.environ.pop("PLAIT_RUN_FOLDER", None)
+    if gpu := own_gpu(os.environ):
+        os.environ["JAX_CUDA_VISIBLE_DEVICES"] = gpu
     redirect(folder, rank)
     note(folder, f"{rank}.begun", "")
     pid = start(command)

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from plait import _core, _info, _launch, _mpi_find, cli
+from plait import _core, _info, _launch, _mpi_find, _rank, cli
 
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed"
@@ -267,6 +267,43 @@ def test_the_environment_of_ranks_keeps_what_is_set():
     assert "--oversubscribe" not in _launch.launcher_command(launcher, 2)
     old = _mpi_find.Launcher("mpiexec", "openmpi", "4.1.4")
     assert "--oversubscribe" in _launch.launcher_command(old, 2)
+
+
+HYDRA = {"MPI_LOCALRANKID": "5", "MPI_LOCALNRANKS": "6"}
+OPEN_MPI = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "expected"),
+    [
+        (("dev/nvidia0", "dev/nvidia1", "dev/nvidiactl", "dev/nvidia-uvm"), HYDRA, "1"),
+        (("dev/nvidia0", "dev/nvidia1", "dev/nvidia10", "dev/nvidia3"), OPEN_MPI, "1"),
+        (("dev/null", *(f"proc/driver/nvidia/gpus/0000:0{i}:00.0" for i in range(3))), HYDRA, "2"),
+        (("dev/nvidia0",), HYDRA | {"JAX_PLATFORMS": "cuda,cpu"}, "0"),
+        (("dev/nvidia0", "dev/nvidia1"), HYDRA | {"JAX_PLATFORMS": "cpu"}, ""),
+        (("dev/nvidia0", "dev/nvidia1"), HYDRA | {"PLAIT_CUDA": "0"}, ""),
+        (("dev/nvidia0", "dev/nvidia1"), HYDRA | {"CUDA_VISIBLE_DEVICES": "1"}, ""),
+        (("dev/nvidia0", "dev/nvidia1"), OPEN_MPI | {"JAX_CUDA_VISIBLE_DEVICES": "all"}, ""),
+        (("dev/nvidia0",), {"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}, ""),
+        (("dev/nvidia0",), {"SLURM_LOCALID": "0"}, ""),
+        (("dev/nvidiactl", "dev/nvidia-uvm"), HYDRA, ""),
+        ((), HYDRA, ""),
+    ],
+)
+def test_ranks_of_a_host_have_a_gpu_each(tmp_path, gpus, given, expected):
+    for gpu in gpus:
+        (tmp_path / gpu).mkdir(parents=True)
+    assert _rank.own_gpu({"PLAIT_CUDA": "1"} | given, str(tmp_path)) == expected
+
+
+@needs_mpi
+def test_ranks_are_told_which_of_their_host_they_are(program):
+    names = [name for pair in _rank.LOCAL_VARIABLES for name in pair]
+    done = plait("run", "-n", 2, program(f"print([os.environ.get(n, '') for n in {names}])"))
+    told = sorted(line[4:] for line in done.stdout.splitlines())
+    assert done.returncode == 0 and len(told) == 2, done.stderr
+    mpich, open_mpi = ["['{}', '2', '', '']", "['', '', '{}', '2']"]
+    assert told in ([t.format(i) for i in range(2)] for t in (mpich, open_mpi)), told
 
 
 def test_info_names_what_there_is():
