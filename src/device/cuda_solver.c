@@ -11,8 +11,8 @@
 
 enum { GRAIN = 256, INVALID_VALUE = 3 /* CUSOLVER_STATUS_INVALID_VALUE */ };
 
-/* Host memory that cuSOLVER wants for a while. It is not known when it has been read for the last time:
- * none is freed before the device is. */
+/* Host memory that cuSOLVER wants in a call, and does not read after it: JAX frees its own then. It is
+ * kept for the next calls until the device goes. */
 struct plait_cuda_room {
     plait_cuda_room_t *next;
     void *memory;
