@@ -190,48 +190,60 @@ TURN_KERNEL(4, PLAIT_CUDA_SIDE(4))
 TURN_KERNEL(8, PLAIT_CUDA_SIDE(8))
 TURN_KERNEL(16, PLAIT_CUDA_SIDE(16))
 
-// dst += src, an element or 16 bytes of them at a time: x is dst's, y is src's, as in the host's sum.
-#define ADD_SUM(_s, _t, _expression)                                     \
-    KERNEL plait_add_##_s(PARAMS(plait_cuda_boxes_t) table)              \
-    {                                                                    \
-        typedef _t element_t ANY_TYPE;                                   \
-        const plait_cuda_box_t *box = box_of_block(&table);              \
-        places_t at;                                                     \
-                                                                         \
-        find_places(box, &at);                                           \
-        UNROLL                                                           \
-        for (int k = 0; k < PLAIT_CUDA_LANES; k++) {                     \
-            if (at.lane[k] < box->n_lanes) {                             \
-                const _t x = *(const element_t *)(box->dst + at.dst[k]); \
-                const _t y = *(const element_t *)(box->src + at.src[k]); \
-                                                                         \
-                *(element_t *)(box->dst + at.dst[k]) = (_expression);    \
-            }                                                            \
-        }                                                                \
-    }                                                                    \
-    KERNEL plait_add_wide_##_s(PARAMS(plait_cuda_boxes_t) table)         \
-    {                                                                    \
-        const plait_cuda_box_t *box = box_of_block(&table);              \
-        places_t at;                                                     \
-                                                                         \
-        find_places(box, &at);                                           \
-        UNROLL                                                           \
-        for (int k = 0; k < PLAIT_CUDA_LANES; k++) {                     \
-            if (at.lane[k] < box->n_lanes) {                             \
-                wide_t a, b;                                             \
-                                                                         \
-                a.lane = load_wide(box->dst + at.dst[k]);                \
-                b.lane = load_wide(box->src + at.src[k]);                \
-                UNROLL                                                   \
-                for (unsigned e = 0; e < 16 / sizeof(_t); e++) {         \
-                    const _t x = a.of_##_t[e];                           \
-                    const _t y = b.of_##_t[e];                           \
-                                                                         \
-                    a.of_##_t[e] = (_expression);                        \
-                }                                                        \
-                store_wide(box->dst + at.dst[k], a.lane);                \
-            }                                                            \
-        }                                                                \
+// dst += src, an element or 16 bytes of them at a time: x is dst's, y is src's, as in the host's sum. All is
+// read before the first is written: a compiler moves no read before a write that may be to the same place.
+#define ADD_SUM(_s, _t, _expression)                                  \
+    KERNEL plait_add_##_s(PARAMS(plait_cuda_boxes_t) table)           \
+    {                                                                 \
+        typedef _t element_t ANY_TYPE;                                \
+        const plait_cuda_box_t *box = box_of_block(&table);           \
+        _t a[PLAIT_CUDA_LANES], b[PLAIT_CUDA_LANES];                  \
+        places_t at;                                                  \
+                                                                      \
+        find_places(box, &at);                                        \
+        UNROLL                                                        \
+        for (int k = 0; k < PLAIT_CUDA_LANES; k++) {                  \
+            if (at.lane[k] < box->n_lanes) {                          \
+                a[k] = *(const element_t *)(box->dst + at.dst[k]);    \
+                b[k] = *(const element_t *)(box->src + at.src[k]);    \
+            }                                                         \
+        }                                                             \
+        UNROLL                                                        \
+        for (int k = 0; k < PLAIT_CUDA_LANES; k++) {                  \
+            if (at.lane[k] < box->n_lanes) {                          \
+                const _t x = a[k], y = b[k];                          \
+                                                                      \
+                *(element_t *)(box->dst + at.dst[k]) = (_expression); \
+            }                                                         \
+        }                                                             \
+    }                                                                 \
+    KERNEL plait_add_wide_##_s(PARAMS(plait_cuda_boxes_t) table)      \
+    {                                                                 \
+        const plait_cuda_box_t *box = box_of_block(&table);           \
+        wide_t a[PLAIT_CUDA_LANES], b[PLAIT_CUDA_LANES];              \
+        places_t at;                                                  \
+                                                                      \
+        find_places(box, &at);                                        \
+        UNROLL                                                        \
+        for (int k = 0; k < PLAIT_CUDA_LANES; k++) {                  \
+            if (at.lane[k] < box->n_lanes) {                          \
+                a[k].lane = load_wide(box->dst + at.dst[k]);          \
+                b[k].lane = load_wide(box->src + at.src[k]);          \
+            }                                                         \
+        }                                                             \
+        UNROLL                                                        \
+        for (int k = 0; k < PLAIT_CUDA_LANES; k++) {                  \
+            if (at.lane[k] < box->n_lanes) {                          \
+                UNROLL                                                \
+                for (unsigned e = 0; e < 16 / sizeof(_t); e++) {      \
+                    const _t x = a[k].of_##_t[e];                     \
+                    const _t y = b[k].of_##_t[e];                     \
+                                                                      \
+                    a[k].of_##_t[e] = (_expression);                  \
+                }                                                     \
+                store_wide(box->dst + at.dst[k], a[k].lane);          \
+            }                                                         \
+        }                                                             \
     }
 
 // Of the lists only the sums.
