@@ -196,7 +196,8 @@ PLAIT_EXPORT plait_status_t plait_route(plait_comm_t *comm, int64_t n_edges,
 PLAIT_EXPORT plait_status_t plait_barrier(plait_comm_t *comm);
 
 /** Sends one array and receives another at once.
- *  Collective: no; between the partners, matched by rank and tag (0..32767) in order.
+ *  Collective: no; between the partners, matched by rank and tag in order. A tag is 0..INT32_MAX,
+ *  through MPI 0..MPI_TAG_UB.
  *  Shapes: x has n elements of dtype, y has n_recv of recv_dtype; they do not overlap.
  *  Owns: nothing.  With source PLAIT_PROC_NULL y is left alone.
  *  Errors: INVALID (rank, tag), TRUNCATION and MISMATCH (sizes or dtypes of the partners

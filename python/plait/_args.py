@@ -15,7 +15,7 @@ from plait import _coll_rules, _comm, _core, _eager, _jax
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._groups import Group
 
-MAX_TAG = 32767  # MPI promises no more
+MAX_TAG = 2**31 - 1  # what carries messages may have a bound of its own
 
 # ---- reductions ----------------------------------------------------------------------------------
 

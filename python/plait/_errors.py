@@ -13,6 +13,10 @@ class Error(jax.errors.JaxRuntimeError):
     """A failure in plait's core; its subclasses say which kind."""
 
 
+class ArgumentError(Error, ValueError):
+    """An argument that only a running program could judge, such as a tag beyond MPI's largest."""
+
+
 class MismatchError(Error):
     """Ranks called different operations, or the same one with different arguments."""
 
@@ -49,6 +53,7 @@ _KINDS = {
     kind.__name__: kind
     for kind in (
         Error,
+        ArgumentError,
         MismatchError,
         ReplicationError,
         TruncationError,

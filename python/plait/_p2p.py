@@ -19,12 +19,15 @@ def send(
 ) -> Array | None:
     """Send ``x`` to ``dest``, which receives it; with ``token`` it returns the next token.
 
-    Nothing is sent to PROC_NULL. A gradient needs ``token=`` of a floating dtype whose chain
-    reaches the loss, for instance by `depend`: nothing else leads from the loss to what was
-    sent. Where both partners send and receive, `sendrecv` needs no token.
+    Nothing is sent to PROC_NULL. Tags are 0 to 2147483647; where MPI carries the messages, as
+    between nodes, up to its own largest, MPI_TAG_UB. A gradient needs ``token=`` of
+    a floating dtype whose chain reaches the loss, for instance by `depend`: nothing else leads
+    from the loss to what was sent. Where both partners send and receive, `sendrecv` needs no
+    token.
 
     Collective: no; ``dest`` must receive.  Shapes: any to none.
-    Raises: TypeError, ValueError for ranks and tags; TypeError for derivatives without token;
+    Raises: TypeError, ValueError for ranks and tags, when it runs `plait.ArgumentError` for a tag
+    above MPI's largest; TypeError for derivatives without token;
     TruncationError on both partners where the message is longer than the template.
     Adjoint: recv from ``dest`` with the same tag.
     Source: MPI 4.0, 3.2.1 (MPI_Send); oracle ``tests/python/oracle.py::send``.
@@ -63,8 +66,8 @@ def recv(
     gradient of the sender JAX must see one here: from a template or token with derivatives.
 
     Collective: no; ``source`` must send.  Shapes: any to the same.
-    Raises: TypeError, ValueError for ranks and tags; TruncationError on both partners where
-    the message is longer than the template.
+    Raises: TypeError, ValueError for ranks and tags, also above MPI's largest as in `send`;
+    TruncationError on both partners where the message is longer than the template.
     Adjoint: send to ``source`` with the same tag (0 for ANY_TAG); the template gets 0.
     Source: MPI 4.0, 3.2.4 (MPI_Recv); oracle ``tests/python/oracle.py::recv``.
 
@@ -109,8 +112,8 @@ def sendrecv(
     memory.
 
     Collective: no; who sends to whom must agree.  Shapes: ``recvbuf``'s to the same.
-    Raises: TypeError, ValueError for ranks and tags; TruncationError on both partners where
-    the message is longer than the template.
+    Raises: TypeError, ValueError for ranks and tags, also above MPI's largest as in `send`;
+    TruncationError on both partners where the message is longer than the template.
     Adjoint: sendrecv with source and dest, and both tags, exchanged.
     Source: MPI 4.0, 3.10 (MPI_Sendrecv); oracle ``tests/python/oracle.py::sendrecv``.
 

@@ -11,6 +11,7 @@ from plait._comm import ANY_TAG as ANY_TAG
 from plait._comm import PROC_NULL as PROC_NULL
 from plait._comm import Comm as Comm
 from plait._config import config as config
+from plait._errors import ArgumentError as ArgumentError
 from plait._errors import CommError as CommError
 from plait._errors import Error as Error
 from plait._errors import LinAlgError as LinAlgError
@@ -72,6 +73,7 @@ __all__ = [
     "ANY_SOURCE",
     "ANY_TAG",
     "PROC_NULL",
+    "ArgumentError",
     "Comm",
     "CommError",
     "Error",

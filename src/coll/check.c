@@ -2,10 +2,11 @@
 #include "base/status.h"
 #include "coll/coll.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TAG = 32767 }; /* MPI promises no more */
+enum { MAX_TAG = INT32_MAX }; /* what carries messages may have a bound of its own */
 
 plait_shape_text_t plait_coll_shape(const plait_array_t *array)
 {

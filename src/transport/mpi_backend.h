@@ -21,8 +21,7 @@ enum { PLAIT_MPI_TEXT_BYTES = 1024, PLAIT_MPI_VERSION_BYTES = 16384 };
 enum {
     PLAIT_MPI_NOBODY = -2, /* PLAIT_PROC_NULL */
     PLAIT_MPI_ANY_RANK = -1,
-    PLAIT_MPI_ANY_TAG = -1,
-    PLAIT_MPI_TAG_MAX = 32767
+    PLAIT_MPI_ANY_TAG = -1
 };
 
 typedef enum {
@@ -74,6 +73,9 @@ typedef struct {
     int (*attribute_set)(uint64_t comm, int keyval, uintptr_t value);
     int (*attribute_delete)(uint64_t comm, int keyval);
 
+    /* Largest tag of a message, of MPI_COMM_WORLD's attribute MPI_TAG_UB; left alone where there
+     * is none. */
+    int (*max_tag)(int *tag_p);
     /* Largest count of the functions below: INT_MAX, or INT64_MAX where MPI has *_c. */
     int64_t (*max_count)(void);
     int (*isend)(const void *data, int64_t n_bytes, int peer, int tag, uint64_t comm,

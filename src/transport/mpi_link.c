@@ -17,9 +17,13 @@ enum { LAST_POLLS = 1000, LAST_NAP_NS = 100000 };
 /* The attribute value that stands for COMM_SELF; numbers of links start above. */
 enum { SELF_NUMBER = 1 };
 
+/* The largest tag that every MPI has. Source: MPI 4.0, 9.1.2. */
+enum { LEAST_MAX_TAG = 32767 };
+
 static const plait_mpi_backend_t *_Atomic backend;
 static _Atomic int state;
 static pid_t bound_pid;
+static int max_tag = LEAST_MAX_TAG;
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Order of locks: mpi_lock, then watch_lock. */
@@ -78,6 +82,8 @@ plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi)
                 PLAIT_ERR_UNSUPPORTED, "MPI_Comm_set_attr on MPI_COMM_SELF failed");
     PLAIT_CHECK(pthread_atfork(NULL, NULL, on_fork) == 0, PLAIT_ERR_NO_MEMORY,
                 "pthread_atfork failed");
+    PLAIT_CHECK(mpi->max_tag(&max_tag) == 0, PLAIT_ERR_UNSUPPORTED,
+                "MPI_Comm_get_attr for MPI_TAG_UB failed");
     plait_mpi_native_probe(mpi);
     plait_matched_set_fill(fill_status);
     bound_pid = getpid();
@@ -85,6 +91,11 @@ plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi)
     atomic_store(&state, UP);
 done:
     return status;
+}
+
+int plait_mpi_max_tag(void)
+{
+    return max_tag;
 }
 
 int plait_mpi_open_links(int room, plait_mpi_link_t *links[])

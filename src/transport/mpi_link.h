@@ -88,6 +88,7 @@ typedef struct plait_mpi_link {
      * ranks are. NULL: a rank is a process. */
     struct plait_mpi_link *process;
     const plait_mpi_seat_t *seats;
+    int max_tag;                  /* of a matched transfer: MPI's, or any int */
     int64_t chunk_bytes;          /* longest single message */
     bool is_node;                 /* peers' memory can be read */
     bool can_write;               /* and written */
@@ -145,6 +146,9 @@ plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi);
 
 /* What was started; NULL before. */
 const plait_mpi_backend_t *plait_mpi_started(void);
+
+/* The largest tag of a message, in every communicator of this MPI (MPI_TAG_UB). */
+int plait_mpi_max_tag(void);
 
 /* A function that the library has beyond the standard's; NULL. */
 void *plait_mpi_symbol(const char *name);

@@ -9,6 +9,7 @@
 #include "transport/mpi_transfer.h"
 #include "transport/node_copy.h"
 
+#include <limits.h>
 #include <string.h>
 
 plait_mpi_transfer_t *plait_mpi_transfer_take(plait_mpi_link_t *link)
@@ -499,9 +500,10 @@ plait_status_t plait_mpi_check_half(const plait_mpi_link_t *link,
                 PLAIT_ERR_INVALID, "rank %d %s: there is no rank %d among %d",
                 link->rank, name, half->peer, link->size);
     PLAIT_CHECK((is_recv && (half->tag == PLAIT_ANY)) ||
-                    ((half->tag >= 0) && (half->tag <= PLAIT_MPI_TAG_MAX)),
-                PLAIT_ERR_INVALID, "rank %d %s: tag %d is outside 0 to %d", link->rank,
-                name, half->tag, PLAIT_MPI_TAG_MAX);
+                    ((half->tag >= 0) && (half->tag <= link->max_tag)),
+                PLAIT_ERR_INVALID, "rank %d %s: tag %d is outside 0..%d%s", link->rank,
+                name, half->tag, link->max_tag,
+                (link->max_tag < INT_MAX) ? ", the tags of this MPI (MPI_TAG_UB)" : "");
     PLAIT_CHECK(half->n_bytes >= 0, PLAIT_ERR_INVALID, "rank %d %s: negative size",
                 link->rank, name);
 done:

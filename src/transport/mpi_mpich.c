@@ -28,6 +28,7 @@ typedef struct {
 #define K_ANY_TAG           (-1)
 #define K_PROC_NULL         (-1)
 #define K_COMM_TYPE_SHARED  1
+#define K_TAG_UB            0x64400001
 #define K_STATUS_IGNORE     ((void *)1)
 #define K_IN_PLACE          ((void *)-1)
 #define K_THREAD_FUNNELED   1

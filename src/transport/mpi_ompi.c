@@ -36,6 +36,7 @@ static struct constants {
 #define K_ANY_TAG           (-1)
 #define K_PROC_NULL         (-2)
 #define K_COMM_TYPE_SHARED  0
+#define K_TAG_UB            0
 #define K_STATUS_IGNORE     NULL
 #define K_IN_PLACE          ((void *)1)
 #define K_THREAD_FUNNELED   1

@@ -13,6 +13,7 @@
 #include "transport/node_mail.h"
 #include "transport/node_map.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,7 @@ static plait_status_t link_create(const plait_mpi_backend_t *mpi, uint64_t comm,
     link->matched = mpi->comm_null();
     link->control = mpi->comm_null();
     (void)pthread_mutex_init(&link->transfer_lock, NULL);
+    link->max_tag = plait_mpi_max_tag();
     link->chunk_bytes = (mpi->max_count() == INT64_MAX) ? INT64_MAX : INT64_C(1) << 30;
     link->peers = plait_alloc(size, sizeof(*link->peers));
     link->cards = plait_alloc(size, sizeof(*link->cards));
@@ -398,6 +400,7 @@ static plait_status_t join_node(plait_mpi_link_t *link)
         link->can_write = link->is_node && all_writable(link);
     }
     if (link->is_node) {
+        link->max_tag = INT_MAX; /* messages are in the segment: node_session.c */
         PLAIT_TRY(plait_node_maps_create(link->size, &link->maps));
     }
     if (link->segment.memory.base != NULL) {

@@ -33,6 +33,7 @@ typedef struct {
 #define K_ANY_TAG           (-2)
 #define K_PROC_NULL         (-3)
 #define K_COMM_TYPE_SHARED  221
+#define K_TAG_UB            501
 #define K_STATUS_IGNORE     NULL
 #define K_IN_PLACE          ((void *)1)
 #define K_THREAD_FUNNELED   1024

@@ -4,7 +4,9 @@
 #define PLAIT_TESTS_MPI_MATCHED_H
 
 #include "mpi_collective.h"
+#include "transport/mpi_link.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 static plait_status_t transfer(plait_endpoint_t *end, const plait_half_t *send,
@@ -32,13 +34,13 @@ static void check_ring(plait_endpoint_t *end, int64_t n_bytes, int tag, bool any
     int64_t n_wrong = 0;
 
     for (int64_t i = 0; i < n_bytes; i++) {
-        x[i] = byte_of(end->rank + tag, i);
+        x[i] = byte_of(end->rank + tag % 1000, i);
     }
     y[n_bytes] = 99;
     CHECK(transfer(end, &send, &recv, &matched) == PLAIT_OK, "ring of %lld",
           (long long)n_bytes);
     for (int64_t i = 0; i < n_bytes; i++) {
-        n_wrong += (y[i] != byte_of(before + tag, i));
+        n_wrong += (y[i] != byte_of(before + tag % 1000, i));
     }
     CHECK(n_wrong == 0 && y[n_bytes] == 99, "ring of %lld bytes", (long long)n_bytes);
     CHECK(matched.source == before && matched.tag == tag && matched.n_bytes == n_bytes,
@@ -105,7 +107,7 @@ static void check_none(plait_endpoint_t *end)
     plait_half_t send = {end->rank, 9, &x, sizeof(x), PLAIT_S32, NULL};
     plait_half_t recv = {end->rank, PLAIT_ANY, &y, sizeof(y), PLAIT_S32, NULL};
     plait_half_t far = {end->size, 9, &x, sizeof(x), PLAIT_S32, NULL};
-    plait_half_t tag = {end->rank, 32768, &x, sizeof(x), PLAIT_S32, NULL};
+    plait_half_t tag = {end->rank, -2, &x, sizeof(x), PLAIT_S32, NULL};
     plait_matched_t matched = {0};
 
     CHECK(transfer(end, &none, &none, &matched) == PLAIT_OK, "no halves");
@@ -114,6 +116,33 @@ static void check_none(plait_endpoint_t *end)
     CHECK(matched.source == end->rank && matched.tag == 9 && y == 5, "from itself");
     CHECK(transfer(end, &far, NULL, NULL) == PLAIT_ERR_INVALID, "no such rank");
     CHECK(transfer(end, &tag, NULL, NULL) == PLAIT_ERR_INVALID, "no such tag");
+}
+
+/* Up to this MPI's bound where it carries messages, any int in shared memory; what is beyond is
+ * refused before anything is sent. */
+static void check_tags(plait_endpoint_t *end)
+{
+    const plait_mpi_link_t *link = end->state;
+    const bool is_shared = strcmp(end->transport->name, "node") == 0 &&
+                           end->caps.direct == PLAIT_DIRECT_READ;
+    const int max_tag = is_shared ? INT_MAX : plait_mpi_max_tag();
+    const int tags[] = {32768, 1000003, max_tag, 536870911};
+    int32_t x = 5;
+    plait_half_t beyond = {end->rank, (max_tag < INT_MAX) ? max_tag + 1 : -2,
+                           &x,        sizeof(x),
+                           PLAIT_S32, NULL};
+
+    CHECK(plait_mpi_max_tag() > 32767, "MPI_TAG_UB %d", plait_mpi_max_tag());
+    CHECK(link->max_tag == max_tag, "%s: %d", end->transport->name, link->max_tag);
+    for (int i = 0; i < 4 && tags[i] <= max_tag; i++) {
+        check_ring(end, 77, tags[i], false);
+        check_ring(end, 5000, tags[i], true);
+        test_barrier(end);
+    }
+    CHECK(transfer(end, &beyond, NULL, NULL) == PLAIT_ERR_INVALID, "send");
+    CHECK((strstr(plait_error_text(), "MPI_TAG_UB") == NULL) == (max_tag == INT_MAX),
+          "%s", plait_error_text());
+    CHECK(transfer(end, NULL, &beyond, NULL) == PLAIT_ERR_INVALID, "recv");
 }
 
 /* Rank 0 receives from all others in whatever order they come. */
@@ -150,6 +179,7 @@ static void test_matched(plait_endpoint_t *end)
         test_barrier(end); /* a receive from any must not meet the next ring */
     }
     check_none(end);
+    check_tags(end);
     if (end->size > 1) {
         check_fault(end, 96, PLAIT_F32, 48, PLAIT_F32, PLAIT_ERR_TRUNCATION);
         check_fault(end, 48, PLAIT_F32, 96, PLAIT_F32, PLAIT_ERR_MISMATCH);

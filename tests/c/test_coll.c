@@ -141,9 +141,14 @@ static void faults_rank(plait_comm_t *comm, void *context)
     CHECK(plait_sendrecv(comm, n_ranks, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) ==
               PLAIT_ERR_INVALID,
           "dest");
-    CHECK(plait_sendrecv(comm, right, 40000, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4,
-                         y) == PLAIT_ERR_INVALID,
+    CHECK(plait_sendrecv(comm, right, -2, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) ==
+              PLAIT_ERR_INVALID,
           "tag");
+    y[3] = 0;
+    CHECK(plait_sendrecv(comm, right, INT32_MAX, PLAIT_F64, 4, x, left, INT32_MAX,
+                         PLAIT_F64, 4, y) == PLAIT_OK,
+          "the largest tag");
+    CHECK(y[3] == 4, "the largest tag");
     CHECK(plait_bcast(comm, -1, PLAIT_F64, 4, x, x) == PLAIT_ERR_INVALID, "root");
     CHECK(plait_allreduce(comm, PLAIT_LAND, PLAIT_F64, 4, x, y) == PLAIT_ERR_INVALID,
           "LAND of floats");
@@ -326,7 +331,7 @@ static void arguments_rank(plait_comm_t *comm, void *context)
     expect_invalid(plait_send(comm, PLAIT_ANY_SOURCE, 0, PLAIT_F64, 1, x),
                    "send: dest -1");
     expect_invalid(plait_send(comm, 0, -1, PLAIT_F64, 1, x),
-                   "send: tag -1 is outside 0..32767");
+                   "send: tag -1 is outside 0..2147483647");
     expect_invalid(plait_recv(comm, 5, 0, PLAIT_F64, 1, x), "recv: source 5");
     expect_invalid(plait_allgather(comm, PLAIT_F64, 1, NULL, y), "NULL");
     expect_invalid(plait_allgatherv(comm, PLAIT_F64, NULL, x, y), "counts is NULL");

@@ -90,7 +90,8 @@ static void check_later(int64_t id)
     l->call.buffers[1][0].dtype = PLAIT_F32;
     error = plait_ffi_allreduce(&l->call.frame);
     CHECK(l->call.frame.future != NULL && !is_fine(&l->call.frame, error) &&
-              strstr(message, "plait.Error: rank 0 of communicator #") == message &&
+              strstr(message, "plait.ArgumentError: rank 0 of communicator #") ==
+                  message &&
               strstr(message, "operand is float64, result is float32") != NULL,
           "%s", message);
     free(l);

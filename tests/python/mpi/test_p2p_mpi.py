@@ -90,6 +90,43 @@ def test_tags_choose(world):
     assert first == 1 + source and second == 10 * (1 + source)
 
 
+@pytest.mark.parametrize("shared", ["", "off"])
+def test_large_tags(world, shared, monkeypatch):
+    """Any int within a node; where MPI carries the messages, up to its bound."""
+    from mpi4py import MPI
+
+    monkeypatch.setenv("PLAIT_SHARED", shared)
+    comm = world.Dup()
+    source, dest = ring(comm)
+    bound = world.Get_attr(MPI.TAG_UB)
+    is_of_mpi = comm.size > 1 and shared == "off"
+    x = jnp.arange(3.0) + comm.rank
+    theirs = jnp.arange(3.0) + source
+    for tag in (32768, 1_000_003, 536870911, bound if is_of_mpi else 2**31 - 1):
+        status = MPI.Status()
+        plait.send(x, dest, tag=tag, comm=comm)
+        y = plait.recv(x, source, tag=tag, comm=comm)
+        z = plait.sendrecv(x, x, source, dest, sendtag=tag, comm=comm, status=status)
+        assert np.array_equal(plait.block(y), theirs) and np.array_equal(plait.block(z), theirs)
+        assert status.Get_tag() == tag and status.Get_source() == source
+
+    def both(v):  # backward by `exchange`
+        y = plait.sendrecv(v * v, v, source, dest, sendtag=tag, comm=comm)
+        return jnp.sum(y) * (comm.rank + 1)
+
+    assert np.allclose(jax.grad(both)(x), 2 * x * (dest + 1))
+    assert issubclass(plait.ArgumentError, ValueError)
+    if is_of_mpi and bound < 2**31 - 1:
+        text = f"rank {comm.rank} of .*tag {bound + 1} is outside 0..{bound}, .*MPI_TAG_UB"
+        for jit in (lambda f: f, jax.jit):
+            with pytest.raises(plait.ArgumentError, match=text), plait.errors():
+                jit(lambda v: plait.send(v, dest, tag=bound + 1, comm=comm))(x)
+            with pytest.raises(plait.ArgumentError, match=text), plait.errors():
+                jit(lambda v: plait.recv(v, source, tag=bound + 1, comm=comm))(x)
+    assert plait.allreduce(jnp.ones(1), plait.SUM, comm=comm)[0] == comm.size
+    comm.Free()
+
+
 def test_no_partner(world):
     from mpi4py import MPI
 
@@ -375,7 +412,7 @@ def test_bad_arguments(world):
     x, n = jnp.ones(2), world.size
     cases_ = [
         (lambda: plait.send(x, n), ValueError, f"send: dest {n} is not a rank"),
-        (lambda: plait.send(x, 0, tag=-1), ValueError, "send: tag -1 is outside 0..32767"),
+        (lambda: plait.send(x, 0, tag=-1), ValueError, "send: tag -1 is outside 0..2147483647"),
         (lambda: plait.send(x, True), TypeError, 'send got unexpected type for argument "dest"'),
         (lambda: plait.send(x, plait.ANY_SOURCE), ValueError, "send: dest plait.ANY_SOURCE is not"),
         (lambda: plait.recv(x, n), ValueError, f"recv: source {n} is not a rank"),
