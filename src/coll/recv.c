@@ -30,10 +30,10 @@ static plait_status_t recv_plan(const void *params, const plait_problem_t *probl
     native.source = (int)p->source;
     native.recv_tag = (int)p->tag;
     PLAIT_TRY(plait_array_size(&problem->rets[0], &native.n_recv, &n_bytes));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "recv(%s[%lld] <- %d, tag %d)",
-                                plait_dtype_name(native.recv_dtype),
-                                (long long)native.n_recv, native.source,
-                                native.recv_tag));
+    PLAIT_TRY(plait_plan_create(
+        problem, &plan, "recv(%s[%lld] <- %s, tag %s)",
+        plait_dtype_name(native.recv_dtype), (long long)native.n_recv,
+        plait_rank_text(native.source).text, plait_tag_text(native.recv_tag).text));
     native.template_slot = plait_slot_arg(plan, 0);
     native.dst_slot = plait_slot_ret(plan, 0);
     PLAIT_TRY(plait_plan_native(plan, &native));

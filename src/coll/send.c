@@ -29,9 +29,9 @@ static plait_status_t send_plan(const void *params, const plait_problem_t *probl
     native.send_tag = (int)p->tag;
     PLAIT_TRY(plait_array_size(&problem->args[0], &native.n, &n_bytes));
     native.is_buffered = n_bytes <= PLAIT_SEND_BYTES && p->dest != PLAIT_NO_RANK;
-    PLAIT_TRY(plait_plan_create(problem, &plan, "send(%s[%lld] -> %d, tag %d)",
+    PLAIT_TRY(plait_plan_create(problem, &plan, "send(%s[%lld] -> %s, tag %d)",
                                 plait_dtype_name(native.dtype), (long long)native.n,
-                                native.dest, native.send_tag));
+                                plait_rank_text(native.dest).text, native.send_tag));
     native.src_slot = plait_slot_arg(plan, 0);
     PLAIT_TRY(plait_plan_native(plan, &native));
     *plan_p = plan;

@@ -233,6 +233,14 @@ static inline int64_t plait_array_bytes(const plait_array_t *array)
     return (plait_array_size(array, &n, &n_bytes) == PLAIT_OK) ? n_bytes : 0;
 }
 
+/* A partner or tag of a matched transfer as programs write it. */
+typedef struct {
+    char text[16];
+} plait_partner_text_t;
+
+plait_partner_text_t plait_rank_text(int rank);
+plait_partner_text_t plait_tag_text(int tag);
+
 /* An empty plan with the slots of the problem's arrays. `format` makes the title. */
 plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **plan_p,
                                  const char *format, ...)

@@ -16,6 +16,29 @@ static const char *const native_names[] = {
     [PLAIT_NATIVE_SENDRECV] = "sendrecv",
 };
 
+static plait_partner_text_t text_of(int number, const char *any)
+{
+    plait_partner_text_t text;
+
+    if (number == PLAIT_ANY || number == PLAIT_NO_RANK) {
+        (void)snprintf(text.text, sizeof(text.text), "%s",
+                       (number == PLAIT_ANY) ? any : "PROC_NULL");
+    } else {
+        (void)snprintf(text.text, sizeof(text.text), "%d", number);
+    }
+    return text;
+}
+
+plait_partner_text_t plait_rank_text(int rank)
+{
+    return text_of(rank, "ANY_SOURCE");
+}
+
+plait_partner_text_t plait_tag_text(int tag)
+{
+    return text_of(tag, "ANY_TAG");
+}
+
 static void print_slot(const plait_plan_t *plan, int slot, FILE *file)
 {
     if (slot == PLAIT_SLOT_PUBLISHED) {
@@ -84,13 +107,16 @@ static void print_native(const plait_native_step_t *n, FILE *file)
     (void)fprintf(file, "native  %s", native_names[n->native]);
     if (n->native == PLAIT_NATIVE_SENDRECV) {
         if (n->src_slot >= 0) {
-            (void)fprintf(file, ", to %d tag %d (%" PRId64 " bytes%s)", n->dest,
-                          n->send_tag, n->n * plait_dtype_bytes(n->dtype),
-                          n->is_buffered ? ", copied" : "");
+            (void)fprintf(
+                file, ", to %s tag %s (%" PRId64 " bytes%s)",
+                plait_rank_text(n->dest).text, plait_tag_text(n->send_tag).text,
+                n->n * plait_dtype_bytes(n->dtype), n->is_buffered ? ", copied" : "");
         }
         if (n->dst_slot >= 0) {
-            (void)fprintf(file, ", from %d tag %d (%" PRId64 " bytes)", n->source,
-                          n->recv_tag, n->n_recv * plait_dtype_bytes(n->recv_dtype));
+            (void)fprintf(file, ", from %s tag %s (%" PRId64 " bytes)",
+                          plait_rank_text(n->source).text,
+                          plait_tag_text(n->recv_tag).text,
+                          n->n_recv * plait_dtype_bytes(n->recv_dtype));
         }
     } else if (n->native != PLAIT_NATIVE_BARRIER) {
         (void)fprintf(file, " %" PRId64 " %s (%" PRId64 " bytes)", n->n,

@@ -180,6 +180,7 @@ FAULTS = {
         comm=c,
     ),
     # Nobody can go on.
+    "half of a ring": lambda c: plait.sendrecv(X, X, AFTER, plait.PROC_NULL, comm=c),
     "receives": lambda c: plait.recv(X, AFTER, comm=c),
     "own receive": lambda c: plait.recv(X, RANK, comm=c),
     "own tags": lambda c: plait.sendrecv(X, X, RANK, RANK, sendtag=1, recvtag=2, comm=c),
