@@ -25,7 +25,8 @@ def send(
     from the loss to what was sent. Where both partners send and receive, `sendrecv` needs no
     token.
 
-    Collective: no; ``dest`` must receive.  Shapes: any to none.
+    Collective: no; ``dest`` must receive. The first use of ``comm`` is, over its ranks, by
+    whatever operation; `plait.Comm(comm)` is one.  Shapes: any to none.
     Raises: TypeError, ValueError for ranks and tags, when it runs `plait.ArgumentError` for a tag
     above MPI's largest; TypeError for derivatives without token;
     TruncationError on both partners where the message is longer than the template.
@@ -65,7 +66,8 @@ def recv(
     (an ``MPI.Status``) is filled when the program runs. ``token`` as in `allreduce`. For a
     gradient of the sender JAX must see one here: from a template or token with derivatives.
 
-    Collective: no; ``source`` must send.  Shapes: any to the same.
+    Collective: no; ``source`` must send. The first use of ``comm`` is, over its ranks, by
+    whatever operation; `plait.Comm(comm)` is one.  Shapes: any to the same.
     Raises: TypeError, ValueError for ranks and tags, also above MPI's largest as in `send`;
     TruncationError on both partners where the message is longer than the template.
     Adjoint: send to ``source`` with the same tag (0 for ANY_TAG); the template gets 0.
@@ -111,7 +113,8 @@ def sendrecv(
     the program runs. ``token`` as in `allreduce`; ``donate``: the result takes ``recvbuf``'s
     memory.
 
-    Collective: no; who sends to whom must agree.  Shapes: ``recvbuf``'s to the same.
+    Collective: no; who sends to whom must agree. The first use of ``comm`` is, over its ranks,
+    by whatever operation; `plait.Comm(comm)` is one.  Shapes: ``recvbuf``'s to the same.
     Raises: TypeError, ValueError for ranks and tags, also above MPI's largest as in `send`;
     TruncationError on both partners where the message is longer than the template.
     Adjoint: sendrecv with source and dest, and both tags, exchanged.

@@ -445,8 +445,10 @@ static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
         plait_wait_set_late();
     }
     PLAIT_CHECK(!is_over, PLAIT_ERR_TIMEOUT,
-                "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT)", wait->what,
-                (double)(now - wait->start_ns) * 1e-9, PATIENCE);
+                "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT); the first use of a "
+                "communicator needs all of its ranks, also if it is a message: call "
+                "plait.Comm(comm), in C plait_comm_mpi, on each of them before",
+                wait->what, (double)(now - wait->start_ns) * 1e-9, PATIENCE);
 done:
     return status;
 }

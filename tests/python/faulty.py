@@ -141,6 +141,14 @@ def end_early(how):
     return fault
 
 
+def send_alone(_):
+    """The last rank never uses plait on the communicator, and is there until nobody waits."""
+    if RANK == LAST:
+        time.sleep(5 * float(os.environ["PLAIT_TIMEOUT"]) + 2)
+        return X
+    return plait.send(X, LAST, comm=WORLD)
+
+
 def sleep_on():
     time.sleep(float(os.environ["PLAIT_TIMEOUT"]) + 3)
 
@@ -201,6 +209,7 @@ FAULTS = {
     "late": end(sleep_on),
     "early exit": end_early(lambda: sys.exit(0)),
     "early _exit": end_early(lambda: os._exit(0)),
+    "early message": send_alone,
     # Nobody can go on, on communicators of their own.
     "ignored adjoint": ignored_adjoint,
     # The network is not there.

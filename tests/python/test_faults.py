@@ -63,7 +63,7 @@ WANT = {
 
 
 @functools.cache
-def job(names, n_ranks, way, program="faulty.py"):
+def job(names, n_ranks, way, program="faulty.py", timeout_s=TIMEOUT_S):
     """Runs a job once: its rows by fault, its exit code, all that it printed."""
     if _launch.find_launcher is None or _mpi_find.find_mpi() is None:
         pytest.skip("no MPI")
@@ -71,7 +71,7 @@ def job(names, n_ranks, way, program="faulty.py"):
     done = subprocess.run(
         [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "90"]
         + [str(HERE / program), *names],
-        env=env | {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu", **WAYS[way]},
+        env=env | {"PLAIT_TIMEOUT": str(timeout_s), "JAX_PLATFORMS": "cpu", **WAYS[way]},
         capture_output=True,
         text=True,
         timeout=120,
@@ -143,6 +143,15 @@ def test_faults_of_one_rank(name, way):
     else:
         assert 1 not in mine, output
     assert (code == 0) == (name in ("exit", "early exit")), output
+
+
+def test_a_first_use_without_all_ranks_says_that_it_needs_them():
+    rows, code, output = job(("early message",), 2, "shared memory", timeout_s=0.4)
+    row = rows["early message"][0]
+    assert row["kind"] == "TimeoutError", output
+    assert "duplicate the communicator: nobody came for 2." in row["text"]
+    assert "needs all of its ranks, also if it is a message: call plait.Comm(comm)" in row["text"]
+    assert rows["early message"][1]["kind"] == "none" and code != 0, output
 
 
 @pytest.mark.parametrize("name, way", [("raise", "messages"), ("kill", "shared memory")])
