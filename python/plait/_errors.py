@@ -80,6 +80,8 @@ def named(error: Exception) -> Exception:
     """The plait exception that the text of ``error`` names, else ``error`` itself."""
     if isinstance(error, Error):
         return error
+    if _jax.is_lost_order(error):
+        return Error(f"an operation is inside something that drops its order: {_jax.CURES}")
     found = _PATTERN.search(str(error))
     kind = _KINDS.get(found.group(1)) if found else None
     if kind is not None:

@@ -53,11 +53,20 @@ def is_splitting() -> bool:
 # ---- the effect ------------------------------------------------------------------------
 
 
+CURES = (
+    "wrap the function that does the operations in plait.region before it is given to what drops "
+    "JAX's effects (as lineax.linear_solve does), or, under jax.jit, call them with token="
+)
+
+
 class Ordered(_effects.Effect):
     """The one effect of all operations: program order."""
 
     def __str__(self) -> str:
         return "plait"
+
+    def __repr__(self) -> str:  # in JAX's errors about effects that something does not take
+        return f"plait's order of operations, which is lost here: {CURES}"
 
     def __hash__(self) -> int:
         return hash("plait")
@@ -92,6 +101,11 @@ def forget_failed() -> None:
         token.block_until_ready()
     except Exception:  # of whatever kind, somebody else has been told
         tokens.pop(EFFECT, None)
+
+
+def is_lost_order(error: Exception) -> bool:
+    """Whether JAX has found no token where the lowering around an operation passes none."""
+    return type(error) is KeyError and error.args == (EFFECT,)
 
 
 def fresh_token() -> Any:

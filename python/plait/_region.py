@@ -119,7 +119,8 @@ def region(f: Callable) -> Callable:
     orders. `plait.jit` does this for you at top level. Use it by hand for a function that is
     given to a library which drops JAX effects, such as the operator of a lineax solve:
     ``lineax.FunctionLinearOperator(plait.region(matvec), …)``. The solver then orders the
-    calls by their data, since each needs the result of the one before.
+    calls by their data, since each needs the result of the one before. Without it such a program
+    is a `plait.Error` under `plait.jit`, and JAX's KeyError with the same text under `jax.jit`.
 
     Collective: no.  Shapes: any.  Raises: what ``f`` raises.
     Adjoint: that of ``f``.  Source: own.

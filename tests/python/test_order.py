@@ -3,12 +3,14 @@
 import functools
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 import plait
 import pytest
 from jax import lax
 from jax.experimental import io_callback
+from jax.interpreters import mlir
 from plait import _core
 
 A = jnp.ones((200, 200)) * 1e-3 + jnp.eye(200) * 0.1
@@ -277,6 +279,33 @@ def test_other_ordered_effects_stay_in_order():
         plait.block(wrap(lambda x, seen=seen: f(x, lambda i: seen.append(int(i))))(A))
         jax.effects_barrier()
         assert seen == [0, 1, 2]
+
+
+def test_a_primitive_that_drops_the_order_is_an_error_with_its_cures():
+    dropping = jex.Primitive("drops_effects")
+    dropping.multiple_results = True
+    dropping.def_abstract_eval(lambda *args, jaxpr: jaxpr.out_avals)
+    mlir.register_lowering(
+        dropping, mlir.lower_fun(lambda *args, jaxpr: jex.jaxpr_as_fun(jaxpr)(*args))
+    )
+
+    def wrapped(f):
+        return lambda x: dropping.bind(x, jaxpr=jax.make_jaxpr(f)(x))[0]
+
+    def double(x, token=None):
+        y = plait.allreduce(x, plait.SUM, token=token)
+        return 2 * (y if token is None else y[0])
+
+    with pytest.raises(plait.Error, match="drops its order: wrap .* plait.region .* token="):
+        plait.jit(wrapped(double))(jnp.ones(2))
+    with pytest.raises(KeyError, match="plait's order .* plait.region .* token="):
+        jax.jit(wrapped(double))(jnp.ones(2))
+    with pytest.raises(plait.Error, match="drops its order"), plait.errors():
+        jax.jit(wrapped(double))(jnp.ones(2))
+    for jit in (jax.jit, plait.jit):
+        assert np.array_equal(jit(wrapped(plait.region(double)))(jnp.ones(2)), [2, 2])
+    by_token = wrapped(lambda x: double(x, plait.create_token()))
+    assert np.array_equal(jax.jit(by_token)(jnp.ones(2)), [2, 2])
 
 
 def test_static_arguments_may_be_numpys():
