@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_cond, _dense_lu, _dense_svd
+from plait import _dense, _dense_args, _dense_cond, _dense_lu, _dense_svd
 from plait._dealt import Deal
 from plait._dense_args import Lay
 
@@ -18,7 +18,7 @@ def _by_values(a: Array, *, lay: Lay, deal: Deal) -> Array:
 
 
 def _by_estimate(a: Array, *, lay: Lay, deal: Deal, order: Any) -> Array:
-    x = _dense_args.deal_in(lay, a, deal)
+    x = _dense.around_one(_dense_args.deal_in(lay, a, deal))
     factor, rows, status = _dense_lu.lu(x)
     return of_norms(*_dense_cond.of_matrix("lu", order, x, (factor, rows)), status)
 

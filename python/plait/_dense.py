@@ -7,7 +7,7 @@ nothing but the factor is kept, and derivatives of derivatives follow, since eve
 with such functions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -32,11 +32,12 @@ def real(x: Any) -> Any:
 def power_of_two(x: Any) -> Any:
     """The largest one that is not above x; 1 for 0 and what is not finite. Without derivatives.
 
-    To divide by it rounds nothing.
+    To divide by it rounds nothing. It is 1 / tiny at most: XLA makes of a division the product with
+    the reciprocal, which is zero where it is subnormal.
     """
     x, info = lax.stop_gradient(x), jnp.finfo(x.dtype)
     kind = jnp.dtype(f"int{info.bits}")
-    bits = lax.bitcast_convert_type(jnp.maximum(x, info.tiny), kind)
+    bits = lax.bitcast_convert_type(jnp.clip(x, info.tiny, 1 / info.tiny), kind)
     found = lax.bitcast_convert_type(bits & np.array(-1 << info.nmant, kind), x.dtype)
     return jnp.where((x > 0) & jnp.isfinite(x), found, jnp.ones((), x.dtype))
 
@@ -51,9 +52,24 @@ def largest(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return lax.bitcast_convert_type(jnp.max(bits, axis=axis, keepdims=keepdims), x.dtype)
 
 
+def by_parts(function: Callable, x: Any) -> Any:
+    """A real linear function of complex numbers, whose own division squares what it divides by."""
+    if not jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return function(x)
+    return lax.complex(function(jnp.real(x)), function(jnp.imag(x)))
+
+
+def around_one(a: Matrix) -> Matrix:
+    """The matrix, divided by a power of two near its largest magnitude."""
+    most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1, initial=0))
+    scale = power_of_two(jnp.max(most, initial=0))
+    return a.with_data(by_parts(lambda x: x / scale, a.data))
+
+
 def hermitian(a: Matrix) -> Matrix:
     """(a + aᴴ) / 2."""
-    return (a + a.adjoint()) * 0.5
+    half = a * 0.5  # first: the sum of numbers near the largest one is none
+    return half + half.adjoint()
 
 
 def dot(a: Matrix, b: Matrix) -> Any:
@@ -75,7 +91,7 @@ def mirrored(a: Matrix) -> Matrix:
     """The Hermitian matrix with this lower triangle; of its diagonal the real part."""
 
     def join(rows: Any, columns: Any, x: Any, y: Any) -> Any:
-        return jnp.where(rows == columns, (x + y) / 2, jnp.where(rows > columns, x, y))
+        return jnp.where(rows == columns, real(x).astype(x.dtype), jnp.where(rows > columns, x, y))
 
     return a.map(join, a.adjoint())
 

@@ -15,20 +15,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from plait._dealt import Matrix
-from plait._dense import by_lower, cholesky, power_of_two
+from plait._dense import by_lower, by_parts, cholesky, power_of_two
 from plait._dense_lu import lu
 from plait._dense_rules import gemm
 from plait._dense_solve import SOLVERS, solve
 
 MOST_STEPS = 10
 SINGLE = {"float64": "float32", "complex128": "complex64"}
-
-
-def _by_parts(function: Callable, x: Any) -> Any:
-    """A real linear function of complex numbers, whose own division squares what it divides by."""
-    if not jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return function(x)
-    return lax.complex(function(jnp.real(x)), function(jnp.imag(x)))
 
 
 def _most(x: Any) -> Any:
@@ -42,7 +35,7 @@ def _squares(x: Any) -> Any:
 
 
 def _over(x: Any, scale: Any) -> Any:
-    return _by_parts(lambda x: x / scale, x)
+    return by_parts(lambda x: x / scale, x)
 
 
 def _sizes(a: Matrix) -> Any:
@@ -64,22 +57,22 @@ def _low(rows: Any, columns: Any, r: Any) -> Any:
 def _corrected(rows: Any, columns: Any, x: Any, y: Any, r: Any, scale: Any) -> Any:
     """With a solution for `_low` of r and the matrix divided by its scale."""
     by = _most(r) / scale
-    return x + _by_parts(lambda y: y * by, y)
+    return x + by_parts(lambda y: y * by, y)
 
 
 def _in_range(rows: Any, columns: Any, b: Any, root: Any) -> Any:
-    return _by_parts(lambda b: b * root, _low(rows, columns, b))
+    return by_parts(lambda b: b * root, _low(rows, columns, b))
 
 
 def _as_given(rows: Any, columns: Any, x: Any, b: Any, root: Any) -> Any:
     """The way back from `_in_range`, of the solution."""
     most = _most(b)
-    return _by_parts(lambda x: x * most / root, x)
+    return by_parts(lambda x: x * most / root, x)
 
 
 def _is_rough(rows: Any, columns: Any, r: Any, x: Any, b: Any, root: Any, size: Any) -> Any:
     """1 for columns that have not converged, as those with NaN."""
-    around_one = (_over(r, root), _by_parts(lambda x: x * root, x), _over(b, root))
+    around_one = (_over(r, root), by_parts(lambda x: x * root, x), _over(b, root))
     of_r, of_x, of_b = (jnp.sqrt(_squares(y)) for y in around_one)
     most = float(jnp.finfo(x.dtype).eps) * max(1, x.shape[1]) ** 0.5
     return (~(of_r <= most * (size * of_x + of_b))).astype(of_r.dtype)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from plait import _dense_batch, _jax, _mesh_rules
 from plait._dealt import Deal, Matrix, identity
-from plait._dense import column_dots, hermitian, real
+from plait._dense import around_one, column_dots, hermitian, real
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, stacked
 from plait._dense_rules import ADJOINT, IS_LOWER, gemm, potrf, potrs
@@ -60,10 +60,7 @@ def _step_by_cholesky(x: Matrix, a: float, b: float, c: float) -> Matrix:
 
 
 def _unitary(a: Matrix) -> Matrix:
-    most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1, initial=0))
-    scale = jnp.max(most, initial=0)
-    scale = jnp.where(scale > 0, scale, jnp.ones((), scale.dtype))
-    x = a.with_data(a.data / scale.astype(a.dtype))
+    x = around_one(a)
     size = jnp.sqrt(x.total(lambda rows, columns, y: jnp.abs(y) ** 2))
     x = x.with_data(x.data / jnp.where(size > 0, size, 1).astype(a.dtype))
     for weights in _weights(a.dtype):

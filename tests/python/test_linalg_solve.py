@@ -93,6 +93,16 @@ def test_refinement_of_columns_of_any_size(make, dtype):
                 matrices.check_solution(a, y, b[:, i] * (size > 0), (scale, size))
 
 
+@pytest.mark.parametrize("assume, dtype", [("general", "complex128"), ("positive", "float64")])
+def test_refinement_of_numbers_near_the_largest(assume, dtype):
+    n, most = 12, np.finfo(dtype).max * 0.8
+    a, b = matrices.definite(n, dtype, 1e4), meshes.random((n,), dtype, 1)
+    given = {"assume": assume, "refine": True, "block": 2}
+    x, y = (matrices.put(z / np.abs(z).max() * most, (4,)) for z in (a, b))
+    found = np.asarray(plait.linalg.solve(x, y, **given)) * np.abs(b).max() / np.abs(a).max()
+    matrices.check_solution(a, found, b)
+
+
 def test_refinement_reads_one_triangle():
     n, mesh = 12, meshes.make((4,))
     a, b = matrices.definite(n, "complex128", 1e4), meshes.random((n,), "complex128", 1)

@@ -77,6 +77,22 @@ def test_vectors_of_a_singular_matrix_are_orthonormal(size, shape, rank, dtype):
 
 
 @pytest.mark.parametrize(
+    "dtype, shape", [("float64", (1,)), ("float32", (4,)), ("complex128", (4,))]
+)
+def test_numbers_near_the_largest(dtype, shape):
+    most = np.finfo(dtype).max * 0.8
+    a = (matrices.orthogonal(8, dtype) * np.geomspace(1, 0.1, 8)).astype(dtype)
+    x = matrices.put(a * most, shape)
+    limit = matrices.limit(8, dtype)
+    assert np.abs(np.asarray(plait.linalg.svdvals(x)) / most - oracle.svd(a)).max() <= limit
+    u, h = plait.linalg.polar(x)
+    matrices.check_orthonormal(u)
+    matrices.check_product((u, np.asarray(h) / most), a, 8)
+    assert np.isclose(plait.linalg.cond(x), 10, rtol=10 * limit)
+    assert np.isclose(plait.linalg.cond(x, 1), plait.linalg.cond(a, 1), rtol=10 * limit)
+
+
+@pytest.mark.parametrize(
     "dtype, shape, size", [("float64", (4,), (6, 5)), ("complex128", (2, 2), (5, 5))]
 )
 def test_gradients(dtype, shape, size):
