@@ -4,8 +4,13 @@ a = U H with orthonormal columns of U and a Hermitian H ≥ 0; H = V S Vᴴ give
 iteration is X ← X (a I + b XᴴX) (I + c XᴴX)⁻¹, with weights that bring singular values from ε on to
 1 in six steps at most. They are the same for all matrices, so a program has a fixed number of
 steps: by QR where c is large, else by Cholesky.
+
+QR of [√c X; I] has to keep the small numbers below as well as the large ones above. It does with
+pivots, or where X has no columns in the wrong order: the first ones nearly dependent while others
+are not, as of a smooth kernel. So X is the matrix times a unitary one that knows nothing of it,
+after which no columns are worse than others.
 Source: Nakatsukasa, Bai, Gygi, SIAM J. Matrix Anal. Appl. 31, 2010; Nakatsukasa, Higham, SIAM J.
-Sci. Comput. 35, 2013.
+Sci. Comput. 35, 2013; Demmel, Dumitriu, Holtz, Numer. Math. 108, 2007.
 """
 
 import functools
@@ -16,13 +21,14 @@ from typing import Any
 import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from plait import _dense_batch, _jax, _mesh_rules
 from plait._dealt import Deal, Matrix, identity
 from plait._dense import around_one, column_dots, hermitian, real
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, stacked
-from plait._dense_rules import ADJOINT, IS_LOWER, gemm, potrf, potrs
+from plait._dense_rules import ADJOINT, IS_LOWER, NONE, gemm, ormqr, potrf, potrs
 
 BY_QR = 100.0  # weights c from which Cholesky would lose digits
 TALL = 2  # times as many rows as columns: QR first
@@ -59,13 +65,44 @@ def _step_by_cholesky(x: Matrix, a: float, b: float, c: float) -> Matrix:
     return x * (b / c) + y * (a - b / c)
 
 
+def _noise(rows: Any, columns: Any, dtype: Any) -> Any:
+    """Numbers from -1 to 1 without a pattern, the same however a matrix is dealt out."""
+    x = rows.astype(jnp.uint32) * np.uint32(0x9E3779B1)
+    x = x + columns.astype(jnp.uint32) * np.uint32(0x85EBCA77)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        x = (x ^ (x >> np.uint32(shift))) * np.uint32(factor)
+    return (x ^ (x >> np.uint32(16))).astype(dtype) / 2.0**31 - 1
+
+
+def _random_unitary(like: Matrix) -> tuple[Matrix, Any]:
+    """Reflectors and factors, as of `geqrf`, whose product is near any unitary matrix alike.
+
+    Source: Stewart, SIAM J. Numer. Anal. 17, 1980.
+    """
+
+    def reflect(rows: Any, columns: Any, x: Any) -> Any:
+        g = _noise(rows, columns, real(x).dtype)
+        first = jnp.sum(jnp.where(rows == columns, g, 0), axis=1, keepdims=True)
+        size = jnp.sqrt(jnp.sum(jnp.where(rows >= columns, g * g, 0), axis=1, keepdims=True))
+        v = g / (first + jnp.where(first < 0, -size, size))
+        return jnp.where(rows > columns, v, 0).astype(x.dtype)
+
+    def factor(rows: Any, columns: Any, x: Any) -> Any:
+        return 2 / (1 + jnp.sum(x * x, axis=1))
+
+    v = identity(like, like.n, like.n).map(reflect)
+    return v, v.columns(factor)
+
+
 def _unitary(a: Matrix) -> Matrix:
     x = around_one(a)
     size = jnp.sqrt(x.total(lambda rows, columns, y: jnp.abs(y) ** 2))
     x = x.with_data(x.data / jnp.where(size > 0, size, 1).astype(a.dtype))
+    random = _random_unitary(a)
+    x = ormqr(*random, x.adjoint(), ADJOINT).adjoint()
     for weights in _weights(a.dtype):
         x = (_step_by_qr if weights[2] > BY_QR else _step_by_cholesky)(x, *weights)
-    return x
+    return ormqr(*random, x.adjoint(), NONE).adjoint()
 
 
 @jax.custom_jvp

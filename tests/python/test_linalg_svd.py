@@ -76,6 +76,58 @@ def test_vectors_of_a_singular_matrix_are_orthonormal(size, shape, rank, dtype):
     assert np.abs(s[rank:k]).max() <= matrices.limit(m + n, dtype) * (s[0] or 1)
 
 
+def nearly_dependent(m, n):
+    """Matrices whose columns, in their order, are hard to tell apart: of kernels, and graded."""
+    i, x = np.arange(m)[:, None], np.linspace(0, 1, m)[:, None]
+    j, y = np.arange(n), np.linspace(0, 1, n)
+    g, turn = meshes.random((m, n)), np.argsort(meshes.random(n))
+    graded = np.geomspace(1, 1e-16, n)
+    every = {f"Gauss {width}": np.exp(-((x - y) ** 2) / width) for width in (1, 0.1, 0.01, 0.001)}
+    every |= {
+        "Gauss, reversed": every["Gauss 0.1"][:, ::-1],
+        "Gauss, any order": every["Gauss 1"][:, turn],
+        "Hilbert": 1 / (1.0 + i + j),
+        "Lotkin": np.where(i == 0, 1, 1 / (1.0 + i + j)),
+        "Cauchy": 1 / (x + y + 0.01),
+        "Vandermonde": (2 * x - 1) ** j,
+        "Vandermonde, reversed": x ** j[::-1],
+        "Kahan": 0.93**i * np.where(i == j, 1, np.where(i < j, -0.36, 0)),
+        "upper": np.triu(g),
+        "waves": np.cos(5 * np.pi * x * y),
+        "columns fall": g * graded,
+        "columns rise": g * graded[::-1],
+        "rows rise": g * np.geomspace(1e-16, 1, m)[:, None],
+        "both rise": g * graded[::-1] * np.geomspace(1e-16, 1, m)[:, None],
+        "of rank 3": g[:, :3] @ g[:3],
+        "equal columns": g[:, j // 2],
+        "zero columns": np.where(j % 3 == 0, 0, g),
+        "random": g,
+    }
+    return every
+
+
+@pytest.mark.parametrize(
+    "shape, size, dtype",
+    [((1,), (60, 60), "float64"), ((2,), (60, 60), "float64"), ((4,), (60, 60), "complex128")]
+    + [((4,), (40, 64), "float64"), ((2,), (128, 60), "float64")],
+)
+def test_nearly_dependent_columns(shape, size, dtype):
+    for name, a in nearly_dependent(*size).items():
+        a = a.astype(dtype)
+        u, s, vh = plait.linalg.svd(matrices.put(a, shape))
+        matrices.check_orthonormal(u, name)
+        matrices.check_product((np.asarray(u) * np.asarray(s), vh), a, max(size), name)
+
+
+@pytest.mark.parametrize("size", [(20, 20), (40, 20)])
+def test_nearly_dependent_columns_of_a_batch(size):
+    every, mesh = nearly_dependent(*size), meshes.make((2,))
+    a = meshes.put(np.stack(list(every.values())), mesh)
+    u, h = jax.jit(jax.vmap(lambda a: tuple(plait.linalg.polar(a, mesh=mesh, spec=jax.P()))))(a)
+    for i, (name, a) in enumerate(every.items()):
+        matrices.check_product((u[i], h[i]), a, size[0], name)
+
+
 @pytest.mark.parametrize(
     "dtype, shape", [("float64", (1,)), ("float32", (4,)), ("complex128", (4,))]
 )
