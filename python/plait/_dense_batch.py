@@ -83,8 +83,9 @@ class Part:
         return cls(data.shape, x.dtype.name, False)
 
     def alone(self) -> "Part":
-        """The same where one device has the matrix."""
-        return dataclasses.replace(self, block=None)
+        """The same where one device has the matrix, which is one block of it."""
+        block = None if self.block is None else max(1, self.shape[1])
+        return dataclasses.replace(self, block=block)
 
     @property
     def data(self) -> tuple[int, ...]:

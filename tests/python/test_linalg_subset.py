@@ -44,6 +44,27 @@ def test_subset(n, which):
     matrices.check_orthonormal(v)
 
 
+@pytest.mark.parametrize("k", [1, 3, 5, 6])
+@pytest.mark.parametrize("is_pencil", [False, True])
+def test_subsets_of_a_batch(k, is_pencil):
+    """Each device has whole matrices of its own."""
+    n, mesh = 6, meshes.make((2,))
+    a = np.stack([hermitian(n, "float64", seed) for seed in range(4)])
+    b = matrices.definite(n) if is_pencil else np.eye(n)
+    given = {"subset": slice(n - k, n), "mesh": mesh, "spec": P()}
+
+    def some(a, b):
+        return tuple(plait.linalg.eigh(a, *([b] if is_pencil else []), **given))
+
+    both = (meshes.put(x, mesh) for x in (a, np.stack([b] * 4)))
+    w, v = map(np.asarray, jax.jit(jax.vmap(some))(*both))
+    assert w.shape == (4, k) and v.shape == (4, n, k)
+    limit = matrices.limit(n, "float64") * matrices.norm(a) * np.linalg.cond(b)
+    want = [np.linalg.eigvals(np.linalg.solve(b, x)).real for x in a]
+    assert np.abs(w - np.sort(want, axis=1)[:, n - k :]).max(initial=0) <= limit
+    assert matrices.norm(a @ v - b @ v * w[:, None]) <= limit
+
+
 @pytest.mark.parametrize("mode", ["nan", "zero", "check", "lorentzian"])
 @pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
 def test_derivatives_are_those_of_the_whole(dtype, shape, mode):
