@@ -269,6 +269,15 @@ def test_shardmap_ctx(ndev, n, T_A, dtype):
     assert [s.tolist() for s in (status, status2, status3)] == [[0]] * 3
 
 
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("spec", [P("a", None), P(None, "a"), P()])
+def test_potri_symmetrize(kind, spec):
+    a = matrices.definite(6, "complex128")
+    x = meshes.put(np.triu(a), meshes.make((3,), kind), spec)
+    y = jaxmg.potri_symmetrize(x)
+    assert np.array_equal(y, a) and y.sharding.is_equivalent_to(x.sharding, 2)
+
+
 def test_shardmap_ctx_of_rows_with_padding():
     n, ndev, T_A = 100, 4, 4
     mesh, a, b = meshes.make((ndev,)), matrices.definite(n), meshes.random((n, 2), seed=1)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import AxisType
 from plait.compat.jaxmg import _solvers
 
 
@@ -116,7 +117,10 @@ def potri_symmetrize(_a: Array) -> Array:
         >>> jaxmg.potri_symmetrize(jnp.array([[1.0, 2.0], [0.0, 3.0]])).tolist()
         [[1.0, 2.0], [2.0, 3.0]]
     """
-    return jnp.triu(_a) + jnp.triu(_a, 1).T.conj()
+    below, where = jnp.triu(_a, 1).T.conj(), jax.typeof(_a).sharding
+    if any(kind == AxisType.Explicit for kind in where.mesh.axis_types):
+        below = jax.sharding.reshard(below, where)  # split as the matrix, not as its transpose
+    return jnp.triu(_a) + below
 
 
 def syevd(
