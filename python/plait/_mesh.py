@@ -252,6 +252,19 @@ def _put(x: Any, mesh: Any, names: Spec) -> Any:
         return x
     where = NamedSharding(mesh, to_partition_spec(names))
     if is_traced:
-        lay = jax.lax.with_sharding_constraint if is_auto else jax.sharding.reshard
+        lay = jax.lax.with_sharding_constraint if is_auto else _reshard
         return lay(x, where)
     return jax.device_put(x, where)
+
+
+def _reshard(x: Any, where: NamedSharding) -> Any:
+    """On Explicit axes, in a program; of known devices one that is compiled for them.
+
+    JAX looks for a program's devices in its operands, in manual regions and in what programs in it
+    say of their results, not in what is resharded, nor in what plait's own primitives hold.
+    """
+
+    def lay(x: Any) -> Any:
+        return jax.sharding.reshard(x, where)
+
+    return jax.jit(lay, out_shardings=where)(x) if isinstance(where.mesh, Mesh) else lay(x)

@@ -1,5 +1,7 @@
 """LU, QR, eigendecompositions, products and norms: backward errors, failures, derivatives."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import matrices
@@ -8,6 +10,7 @@ import numpy as np
 import oracle
 import plait
 import pytest
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 SIZES = (1, 2, 3, 7, 8, 9, 33, 100, 257)
@@ -50,6 +53,32 @@ def test_lu(n, shape, block, dtype, i):
     if shape is not None:
         assert f.l.sharding.is_equivalent_to(x.sharding, 2)
         assert solution.sharding.is_equivalent_to(y.sharding, 2)
+
+
+ON_ANOTHER_MESH = {
+    "eigvalsh": plait.linalg.eigvalsh,
+    "eigh": plait.linalg.eigh,
+    "inv": plait.linalg.inv,
+    "l": lambda a, mesh: plait.linalg.cholesky(a, mesh=mesh).l,
+    "status": lambda a, mesh: plait.linalg.cholesky(a, mesh=mesh).status,
+    "lu": lambda a, mesh: plait.linalg.lu(a, mesh=mesh).order,
+    "qr": plait.linalg.qr,
+    "solve": lambda a, mesh: plait.linalg.solve(a, jnp.ones(6), mesh=mesh),
+    "matmul": lambda a, mesh: plait.linalg.matmul(a, a, mesh=mesh),
+    "slope": lambda a, mesh: jax.grad(lambda a: plait.linalg.slogdet(a, mesh=mesh)[1])(a),
+}
+
+
+@pytest.mark.parametrize("name", ON_ANOTHER_MESH)
+@pytest.mark.parametrize("jit", [jax.jit, plait.jit])
+def test_an_operand_on_one_device(name, jit):
+    """A program with mesh= is one for its devices; what it is given goes to them."""
+    a, mesh = matrices.definite(6), meshes.make((3,), AxisType.Explicit)
+    function = functools.partial(ON_ANOTHER_MESH[name], mesh=mesh)
+    got = jax.tree.leaves(jit(function)(jnp.asarray(a)))
+    want = jax.tree.leaves(jit(function)(meshes.put(a, mesh, P("a"))))
+    for g, w in zip(got, want, strict=True):
+        assert np.allclose(g, w, atol=1e-12) and g.sharding.device_set == set(mesh.devices.flat)
 
 
 def test_singular():
