@@ -539,8 +539,8 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
                                        .src_slot = from->slot,
                                        .dst_slot = to.slot,
                                        .item_bytes = bytes_of(f, to.is_real),
-                                       .src_first = plait_max(0, from->moved),
-                                       .dst_first = plait_max(0, to.moved)};
+                                       .src_first = (from->moved > 0) ? from->moved : 0,
+                                       .dst_first = (to.moved > 0) ? to.moved : 0};
         PLAIT_TRY(plait_redist_move(f->plan, &change, &move));
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0 && f->plan->device != NULL) {
