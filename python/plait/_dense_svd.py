@@ -5,10 +5,9 @@ iteration is X ← X (a I + b XᴴX) (I + c XᴴX)⁻¹, with weights that bring
 1 in six steps at most. They are the same for all matrices, so a program has a fixed number of
 steps: by QR where c is large, else by Cholesky.
 
-QR of [√c X; I] has to keep the small numbers below as well as the large ones above. It does with
-pivots, or where X has no columns in the wrong order: the first ones nearly dependent while others
-are not, as of a smooth kernel. So X is the matrix times a unitary one that knows nothing of it,
-after which no columns are worse than others.
+QR of [√c X; I] has to keep the digits of I beside much larger numbers. Without pivots it does not
+where the first columns of X are nearly dependent while later ones are not, as of a smooth kernel.
+So X is the matrix times a random unitary one, after which no columns are worse than others.
 Source: Nakatsukasa, Bai, Gygi, SIAM J. Matrix Anal. Appl. 31, 2010; Nakatsukasa, Higham, SIAM J.
 Sci. Comput. 35, 2013; Demmel, Dumitriu, Holtz, Numer. Math. 108, 2007.
 """
@@ -75,7 +74,7 @@ def _noise(rows: Any, columns: Any, dtype: Any) -> Any:
 
 
 def _random_unitary(like: Matrix) -> tuple[Matrix, Any]:
-    """Reflectors and factors, as of `geqrf`, whose product is near any unitary matrix alike.
+    """Reflectors and their factors, as of `geqrf`: one random matrix for each n.
 
     Source: Stewart, SIAM J. Numer. Anal. 17, 1980.
     """
