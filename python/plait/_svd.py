@@ -116,7 +116,7 @@ def polar(
     Example:
         >>> import plait, jax.numpy as jnp
         >>> u, h = plait.linalg.polar(jnp.array([[0.0, -2.0], [2.0, 0.0]]))
-        >>> h.round(5).tolist()
+        >>> abs(h).round(5).tolist()
         [[2.0, 0.0], [0.0, 2.0]]
     """
     found = _dense_args.located(a, "polar", mesh, spec, shape)
