@@ -164,8 +164,11 @@ def test_frequencies_are_constants_to_linear_transposes(shape, kind, way):
         np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
 
 
+SOLVED_ON = [None, (2,), (4,), (2, 4)]
+
+
 @pytest.mark.parametrize("solver", [jsl.bicgstab, jsl.gmres])
-@pytest.mark.parametrize("shape", [None, (2,), (4,), (2, 4)])
+@pytest.mark.parametrize("shape", SOLVED_ON)
 def test_solvers_of_spectral_operators_and_their_gradients(shape, solver):
     a, w = meshes.random((4, 8, 3)), meshes.random((4, 8, 3), seed=1)
     x, ct, place = jnp.asarray(a), jnp.asarray(w), {"mesh": meshes.make((1,))}
@@ -185,11 +188,13 @@ def test_solvers_of_spectral_operators_and_their_gradients(shape, solver):
     def solve_near(b):  # with a preconditioner
         return solver(lambda v: operator(v, **place), b, tol=1e-13, M=near)[0]
 
-    for f in (solve, solve_near):
-        for way in (lambda g: g, jax.jit):
-            np.testing.assert_allclose(way(f)(x), want, rtol=1e-9, atol=1e-10)
-            of_b = way(jax.grad(lambda b, f=f: jnp.sum(f(b) * ct)))(x)
-            np.testing.assert_allclose(of_b, slope, rtol=1e-9, atol=1e-10)
+    ways = [lambda g: g, jax.jit]  # what one mesh has eagerly, the next one has under jit
+    if (SOLVED_ON.index(shape) + (solver is jsl.gmres)) % 2:
+        ways.reverse()
+    for f, way in zip((solve, solve_near), ways, strict=True):
+        np.testing.assert_allclose(way(f)(x), want, rtol=1e-9, atol=1e-10)
+        of_b = way(jax.grad(lambda b, f=f: jnp.sum(f(b) * ct)))(x)
+        np.testing.assert_allclose(of_b, slope, rtol=1e-9, atol=1e-10)
 
 
 # ---- convolution ---------------------------------------------------------------------------------
