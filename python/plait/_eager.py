@@ -17,6 +17,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _ROOM = 4096
+# Looked at in every call.
+_NoArrays = _region.NoArrays
+_mesh_context = _jax.mesh_context
 _statics: set[type] = {int, bool, type(None), _comm.Special}  # compared by value and type
 
 
@@ -106,7 +109,7 @@ def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list
     _sites.enter_eager(comm, site)
     try:
         results = program(*args)
-        if type(results) is _region.NoArrays:
+        if type(results) is _NoArrays:
             results.hidden.block_until_ready()
             return results.result
         for x in results:
@@ -193,7 +196,7 @@ def remembered(f: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if now.binder is not None or not _jax.trace_state_clean():
             return f(*args, **kwargs)
-        if _jax.concrete_mesh() is not None:
+        if _mesh_context.value is not None and _jax.concrete_mesh() is not None:
             with _jax.alone():
                 return call(*args, **kwargs)
         key, arrays = _key(f.__name__, args, kwargs)

@@ -219,6 +219,9 @@ def concrete_mesh() -> Any | None:
 _NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 
 
+mesh_context = _config.device_context  # of jax.set_mesh: value is None where nobody has called it
+
+
 def alone() -> Any:
     """The context in which no mesh is set, and new arrays are on one device; outside of traces."""
     return contextlib.nullcontext() if concrete_mesh() is None else jax.set_mesh(_NO_MESH)
