@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _args, _jax, _layout
-from plait._mesh_rules import Spec, axes_of, parts, to_partition_spec
+from plait._mesh_rules import Spec, axes_of, explicit, parts, to_partition_spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,12 +152,6 @@ def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
     )
 
 
-def _explicit(spec: Spec, mesh: Any) -> Spec:
-    """The axes of a spec that types speak of."""
-    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    return tuple(tuple(n for n in e if kinds.get(n) == AxisType.Explicit) for e in spec)
-
-
 def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec, bool]:
     """The spec, and whether it is that of the convention.
 
@@ -173,9 +167,9 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec
         known = None
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
-        if given is not None and _explicit(given, typed.mesh) != own:
+        if given is not None and explicit(typed.mesh, given) != own:
             raise ValueError(f"{name}: the operand's type says {typed.spec}, spec= is {spec}")
-        is_known = known is not None and _explicit(known, typed.mesh) == own
+        is_known = known is not None and explicit(typed.mesh, known) == own
         return given or (known if is_known else own), False
     if given is not None or known is not None:
         return given or known, False

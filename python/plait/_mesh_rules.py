@@ -210,11 +210,15 @@ class Global:
     primitive: Any
 
 
+def explicit(mesh: Any, spec: Spec) -> Spec:
+    """The mesh axes of a spec that types speak of."""
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    return tuple(tuple(n for n in axes if types.get(n) == AxisType.Explicit) for axes in spec)
+
+
 def in_type(mesh: Any, spec: Spec) -> NamedSharding:
     """What the type of an array says that is split so: its Explicit mesh axes."""
-    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    names = [tuple(n for n in axes if types.get(n) == AxisType.Explicit) for axes in spec]
-    return NamedSharding(mesh, to_partition_spec(names))
+    return NamedSharding(mesh, to_partition_spec(explicit(mesh, spec)))
 
 
 def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:

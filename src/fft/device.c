@@ -204,12 +204,9 @@ static void spread_real(const plait_fft_t *f, const array_t *in, const array_t *
 /* Whether launches of all calls take longer than two more passes over memory, and three launches. */
 static bool is_bound_by_launches(const plait_fft_call_t *call)
 {
-    int64_t n_calls = 1;
-    int64_t n_bytes = plait_box_bytes(&call->dst);
+    const int64_t n_calls = plait_fft_call_count(call);
+    const int64_t n_bytes = plait_box_bytes(&call->dst);
 
-    for (int d = 0; d < call->n_loops; d++) {
-        n_calls *= call->count[d];
-    }
     return (n_calls - 3) * LAUNCH_BYTES > 3 * n_bytes;
 }
 

@@ -12,6 +12,16 @@ static const plait_device_table_t *table_of(const plait_exec_t *exec)
 
 /* ------------------------------------------------------------------ the library's call */
 
+int64_t plait_fft_call_count(const plait_fft_call_t *call)
+{
+    int64_t n_calls = 1;
+
+    for (int d = 0; d < call->n_loops; d++) {
+        n_calls *= call->count[d];
+    }
+    return n_calls;
+}
+
 static bool next(const plait_fft_call_t *call, int64_t index[])
 {
     for (int d = call->n_loops - 1; d >= 0; d--) {
@@ -94,13 +104,9 @@ static void call_print(const void *params, FILE *file)
         [PLAIT_DEVICE_FFT_C2R] = "to real",
     };
     const plait_fft_call_t *call = params;
-    int64_t n_calls = 1;
 
-    for (int d = 0; d < call->n_loops; d++) {
-        n_calls *= call->count[d];
-    }
-    (void)fprintf(file, "%" PRId64 " of %" PRId64 " transforms of %" PRId64, n_calls,
-                  call->fft.n_batch, call->fft.n[0]);
+    (void)fprintf(file, "%" PRId64 " of %" PRId64 " transforms of %" PRId64,
+                  plait_fft_call_count(call), call->fft.n_batch, call->fft.n[0]);
     for (int a = 1; a < call->fft.ndim; a++) {
         (void)fprintf(file, " x %" PRId64, call->fft.n[a]);
     }

@@ -22,6 +22,9 @@ typedef struct {
 
 extern const plait_kernel_t plait_fft_call_kernel;
 
+/* How often the library is called: once for each index of the loops. */
+int64_t plait_fft_call_count(const plait_fft_call_t *call);
+
 /* Of n complex numbers, those in `part`, from byte `middle` on, times weight; then all of them
  * conjugated. Through a copy in scratch. */
 typedef struct {

@@ -59,21 +59,15 @@ static array_t result_of(const plait_fft_stage_t *stage)
     return (array_t){&stage->layout, stage->is_real, stage->slot, stage->moved};
 }
 
-/* The axis at place i of an array's buffer, the slowest first. */
-static int axis_at(const plait_fft_t *f, const array_t *x, int i)
+/* The axis at place i of an array's buffer, the slowest first, as passes see it. On a device, which has none,
+ * only the bytes of all count: exchanges and fft/device.h order the axes. */
+static int axis_at(const array_t *x, int i)
 {
-    const bool is_first = f->plan->device != NULL;
-    const int place = is_first ? 0 : x->layout->ndim - 2;
-    int axis = i;
+    const int last = x->layout->ndim - 1;
 
-    if (x->moved >= 0 && i == place) {
-        axis = x->moved;
-    } else if (x->moved >= 0 && is_first && i <= x->moved) {
-        axis = i - 1;
-    } else if (x->moved >= 0 && !is_first && i >= x->moved && i < place) {
-        axis = i + 1;
-    }
-    return axis;
+    return (x->moved < 0 || i == last || i < x->moved) ? i
+           : (i == last - 1)                           ? x->moved
+                                                       : i + 1;
 }
 
 /* Strides of a rank's part of an array, and its bytes. */
@@ -86,7 +80,7 @@ static int64_t strides_of(const plait_fft_t *f, const array_t *x, int rank,
 
     plait_layout_stored_shape(x->layout, rank, shape);
     for (int i = last; i >= 0; i--) {
-        const int a = axis_at(f, x, i);
+        const int a = axis_at(x, i);
         stride[a] = n_bytes;
         n_bytes *= shape[a];
         const int64_t pad = (i == last) ? PAD_ROW_BYTES : PAD_PLANE_BYTES;
