@@ -171,7 +171,8 @@ static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
     }
 }
 
-/* On a device there is no kernel for what stands between an axis' two transforms. */
+/* On a device there is no kernel for what stands between an axis' two transforms, and all of an exchange
+ * leaves its place before anything comes. */
 static void find_path(plait_fft_t *f, bool is_on_device)
 {
     unsigned axes = 0;
@@ -181,6 +182,7 @@ static void find_path(plait_fft_t *f, bool is_on_device)
         axes |= 1U << f->p->axes[i];
     }
     f->path.may_fold = !is_on_device;
+    f->path.moves_in_place = is_on_device;
     plait_fft_path_find(&f->from, &f->to, axes, &half,
                         plait_pass_max_plane(f->item_bytes), &f->path);
     if (is_on_device) {

@@ -227,6 +227,7 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
                                .to = *to,
                                .half = *half,
                                .may_fold = path->may_fold,
+                               .moves_in_place = path->moves_in_place,
                                .gathered = -1};
     normalize(&path->from);
     normalize(&path->to);
@@ -251,8 +252,9 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
     if (at_last != 0) {
         end_real(path, &layout, max_plane);
     }
-    /* A lone exchange could not be in place: it goes through a work buffer. */
-    bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange && half->axis < 0;
+    /* Where the operand is donated, a lone exchange goes through a work buffer. */
+    bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange &&
+                   half->axis < 0 && !path->moves_in_place;
     if (is_lone || !plait_layout_equal(&layout, &path->to)) {
         plait_fft_stage_t *stage = plait_fft_path_add(path);
         stage->is_exchange = true;

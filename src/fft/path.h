@@ -55,9 +55,10 @@ typedef struct {
     plait_fft_half_t half;
     int n_stages;
     plait_fft_stage_t stages[PLAIT_FFT_MAX_STAGES];
-    bool may_fold;   /* an axis may be done in two transforms, see fft/four_step.h */
-    int n_four_step; /* axes that were */
-    int gathered;    /* an axis that every rank gathers; -1: none */
+    bool may_fold; /* an axis may be done in two transforms, see fft/four_step.h */
+    bool moves_in_place; /* exchanges can be */
+    int n_four_step;     /* axes that were */
+    int gathered;        /* an axis that every rank gathers; -1: none */
 } plait_fft_path_t;
 
 /* Whether two axes are split over the same axes of the grid. */
@@ -68,7 +69,7 @@ plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path);
 
 /* Transforms `axes` (bit per axis, the half axis among them) of an array in layout `from`; the
  * result is in `to`. A plane of max_plane elements at most may be between columns and rows.
- * path->may_fold is the caller's. */
+ * path->may_fold and moves_in_place are the caller's. */
 void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
                          unsigned axes, const plait_fft_half_t *half, int64_t max_plane,
                          plait_fft_path_t *path);

@@ -132,13 +132,15 @@ static bool has_padding(const plait_layout_t *layout)
     return has_padding;
 }
 
-/* Complex transforms of a local array can be in place. */
+/* Complex transforms of a local array can be in place, and exchanges on a device. */
 static bool is_in_place(const plait_fft_t *f, int i)
 {
     const plait_fft_stage_t *stage = &f->path.stages[i];
+    const bool is_local = !stage->is_exchange && !stage->has_half &&
+                          stage->view == PLAIT_FFT_SAME && !has_padding(&stage->layout);
+    const bool is_move = stage->is_exchange && f->path.moves_in_place;
 
-    return i > 0 && !stage->is_exchange && !stage->has_half &&
-           stage->view == PLAIT_FFT_SAME && !has_padding(&stage->layout);
+    return i > 0 && (is_local || is_move);
 }
 
 /* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
@@ -200,9 +202,10 @@ static int choose_near(const plait_fft_t *f, int i, bool takes_ret)
                : -1;
 }
 
-/* From the last stage, which writes the result, backwards: stages alternate between result
- * and one work buffer. A result that the operand may share memory with is not the place for
- * a first exchange, nor is one that is too small on some rank; these get a second buffer. */
+/* From the last stage, which writes the result, backwards: stages that are not in place alternate between
+ * result and one work buffer. A result that the operand may share memory with is not the place for
+ * a first exchange that cannot be in place, nor is one that is too small on some rank; these get a
+ * second buffer. */
 static plait_status_t assign_slots(plait_fft_t *f)
 {
     plait_status_t status = PLAIT_OK;
@@ -216,7 +219,8 @@ static plait_status_t assign_slots(plait_fft_t *f)
         bool is_last = i == f->path.n_stages - 1;
         bool takes_ret =
             wants_ret && (is_last || fits_result(f, stage)) &&
-            !(i == 0 && !is_last && (stage->is_exchange || has_padding(&f->from)));
+            !(i == 0 && !is_last &&
+              (stage->is_exchange ? !f->path.moves_in_place : has_padding(&f->from)));
         stage->moved = (f->plan->device != NULL) ? choose_first(f, i)
                                                  : choose_near(f, i, takes_ret);
         if (takes_ret) {
@@ -512,6 +516,15 @@ done:
     return status;
 }
 
+/* Whether two slots may be the same memory: the operand may be the result's. */
+static bool may_share(const plait_fft_t *f, int a, int b)
+{
+    const int arg = plait_slot_arg(f->plan, 0);
+    const int ret = plait_slot_ret(f->plan, 0);
+
+    return a == b || (a == arg && b == ret);
+}
+
 static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
                                    const plait_fft_stage_t *stage)
 {
@@ -536,6 +549,7 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
                                        .src_first = (from->moved > 0) ? from->moved : 0,
                                        .dst_first = (to.moved > 0) ? to.moved : 0};
         PLAIT_TRY(plait_redist_move(f->plan, &change, &move));
+        move.is_in_place = f->path.moves_in_place && may_share(f, from->slot, to.slot);
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0 && f->plan->device != NULL) {
             PLAIT_TRY(plait_fft_device_axis(f, stage));

@@ -252,6 +252,28 @@ static void check_in(check_t *c, const plait_block_t *b)
              (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
 }
 
+/* All that leaves is read before anything comes. */
+static void check_move_in_place(check_t *c, const plait_move_t *move)
+{
+    for (int64_t i = 0; i < move->n_in; i++) {
+        const plait_block_t *b = &move->in[i];
+        if (b->peer == c->rank) {
+            each_row(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn,
+                     WRITE_ONCE);
+        }
+    }
+    for (int64_t i = 0; i < move->n_out; i++) {
+        const plait_block_t *b = &move->out[i];
+        each_row(c, c->rank, b->src_slot, b->src_offset, &b->box, false, read_fn,
+                 WRITE_ONCE);
+    }
+    for (int64_t i = 0; i < move->n_in; i++) {
+        const plait_block_t *b = &move->in[i];
+        each_row(c, c->rank, b->dst_slot, b->dst_offset, &b->box, true, write_fn,
+                 WRITE_ONCE);
+    }
+}
+
 /* In the executor's order: own blocks (or all, with direct access), then round by round.
  * What a round receives may be there before it sends. */
 static void check_move(check_t *c, const plait_move_t *move)
@@ -329,7 +351,9 @@ static void check_native(check_t *c, const plait_native_step_t *n)
 
 static void check_step(check_t *c, const plait_step_t *step)
 {
-    if (step->kind == PLAIT_STEP_MOVE) {
+    if (step->kind == PLAIT_STEP_MOVE && step->u.move.is_in_place) {
+        check_move_in_place(c, &step->u.move);
+    } else if (step->kind == PLAIT_STEP_MOVE) {
         check_move(c, &step->u.move);
     } else if (step->kind == PLAIT_STEP_REDUCE) {
         check_reduce(c, &step->u.reduce);

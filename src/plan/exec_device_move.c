@@ -1,7 +1,7 @@
 /* Moves on a device: one batch of boxes for what is this rank's own, one that packs what goes
  * out, one that unpacks what came. A message that is dense on one side goes from or to its place there. The
  * order of additions is that of exec_move.c: own boxes, then ranks before this one, nearest
- * first. */
+ * first. In place (plait_move_place), own boxes are packed too, and come to their places last. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/pool.h"
@@ -68,25 +68,50 @@ done:
     return status;
 }
 
-/* Rows that go to `peer`, packed. */
+/* A box from its place to where it lies packed; returns the bytes. */
+static plait_status_t pack_box(batch_t *batch, const plait_block_t *b, char **to_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_box_copy_t box = b->box;
+
+    plait_exec_set_dense(&box, box.dst_stride);
+    PLAIT_TRY(put(batch, PLAIT_BLOCK_COPY, &box,
+                  batch->exec->slot[b->src_slot] + b->src_offset, *to_p));
+    *to_p += plait_box_bytes(&box);
+done:
+    return status;
+}
+
+/* Rows that go to `peer`. */
 static plait_status_t pack(batch_t *batch, const plait_move_t *move, int peer, char *to)
 {
     plait_status_t status = PLAIT_OK;
 
     for (int64_t i = 0; i < move->n_out; i++) {
-        const plait_block_t *b = &move->out[i];
-        plait_box_copy_t box = b->box;
-        if (b->peer == peer) {
-            plait_exec_set_dense(&box, box.dst_stride);
-            PLAIT_TRY(put(batch, PLAIT_BLOCK_COPY, &box,
-                          batch->exec->slot[b->src_slot] + b->src_offset, to));
-            to += plait_box_bytes(&box);
+        if (move->out[i].peer == peer) {
+            PLAIT_TRY(pack_box(batch, &move->out[i], &to));
         }
     }
 done:
     return status;
 }
 
+/* What is this rank's own, as if it came from a peer. */
+static plait_status_t pack_own(batch_t *batch, const plait_move_t *move, char *to)
+{
+    plait_status_t status = PLAIT_OK;
+    const int rank = batch->exec->plan->rank;
+
+    for (int64_t i = 0; i < move->n_in; i++) {
+        if (move->in[i].peer == rank) {
+            PLAIT_TRY(pack_box(batch, &move->in[i], &to));
+        }
+    }
+done:
+    return status;
+}
+
+/* Rows that came from `peer`. */
 static plait_status_t unpack(batch_t *batch, const plait_move_t *move, int peer,
                              const char *from)
 {
@@ -117,27 +142,31 @@ static int64_t bytes_with(const plait_block_t blocks[], int64_t n, int peer)
 }
 
 /* All messages of a move, nearest ranks first; those that are packed one after the other in
- * scratch. After a failure they have no addresses. */
+ * scratch, and behind them what is this rank's own in a move in place. After a failure messages have no
+ * addresses. */
 typedef struct {
     int n_out, n_in;
     plait_message_t *out, *in;
+    char *own;
 } mail_t;
 
-static void add_message(const plait_exec_t *exec, const plait_block_t blocks[],
-                        int64_t n, int peer, bool is_out, char **scratch_p,
-                        mail_t *mail)
+static void add_message(const plait_exec_t *exec, const plait_move_t *move, int peer,
+                        bool is_out, char **scratch_p, mail_t *mail)
 {
-    const plait_block_t *whole = plait_move_whole(blocks, n, peer, is_out);
-    plait_message_t message = {.peer = peer, .n_bytes = bytes_with(blocks, n, peer)};
+    const plait_block_t *place = plait_move_place(move, peer, is_out);
+    plait_message_t message = {.peer = peer,
+                               .n_bytes = is_out
+                                              ? bytes_with(move->out, move->n_out, peer)
+                                              : bytes_with(move->in, move->n_in, peer)};
 
     if (message.n_bytes == 0) {
         return;
     }
     if (exec->device->failure != PLAIT_OK) {
         message.data = NULL;
-    } else if (whole != NULL) {
-        message.data = is_out ? exec->slot[whole->src_slot] + whole->src_offset
-                              : exec->slot[whole->dst_slot] + whole->dst_offset;
+    } else if (place != NULL) {
+        message.data = is_out ? exec->slot[place->src_slot] + place->src_offset
+                              : exec->slot[place->dst_slot] + place->dst_offset;
     } else {
         message.data = *scratch_p;
         *scratch_p += plait_device_padded(message.n_bytes);
@@ -155,22 +184,25 @@ static void set_mail(const plait_exec_t *exec, const plait_move_t *move, mail_t 
     char *scratch = exec->scratch;
 
     for (int round = 1; round < plan->n_ranks; round++) {
-        add_message(exec, move->out, move->n_out, (plan->rank + round) % plan->n_ranks,
-                    true, &scratch, mail);
-        add_message(exec, move->in, move->n_in,
-                    (plan->rank - round + plan->n_ranks) % plan->n_ranks, false,
-                    &scratch, mail);
+        add_message(exec, move, (plan->rank + round) % plan->n_ranks, true, &scratch,
+                    mail);
+        add_message(exec, move, (plan->rank - round + plan->n_ranks) % plan->n_ranks,
+                    false, &scratch, mail);
     }
+    mail->own = scratch;
 }
 
-static plait_status_t pack_all(batch_t *batch, const plait_move_t *move,
+/* What is done before messages: own boxes, and what is packed. */
+static plait_status_t send_off(batch_t *batch, const plait_move_t *move,
                                const mail_t *mail)
 {
     plait_status_t status = PLAIT_OK;
 
+    PLAIT_TRY(move->is_in_place ? pack_own(batch, move, mail->own)
+                                : move_own(batch, move));
     for (int i = 0; i < mail->n_out; i++) {
         int peer = mail->out[i].peer;
-        if (plait_move_whole(move->out, move->n_out, peer, true) == NULL) {
+        if (plait_move_place(move, peer, true) == NULL) {
             PLAIT_TRY(pack(batch, move, peer, mail->out[i].data));
         }
     }
@@ -179,16 +211,19 @@ done:
     return status;
 }
 
-static plait_status_t unpack_all(batch_t *batch, const plait_move_t *move,
-                                 const mail_t *mail)
+static plait_status_t take_in(batch_t *batch, const plait_move_t *move,
+                              const mail_t *mail)
 {
     plait_status_t status = PLAIT_OK;
 
     for (int i = 0; i < mail->n_in; i++) {
         int peer = mail->in[i].peer;
-        if (plait_move_whole(move->in, move->n_in, peer, false) == NULL) {
+        if (plait_move_place(move, peer, false) == NULL) {
             PLAIT_TRY(unpack(batch, move, peer, mail->in[i].data));
         }
+    }
+    if (move->is_in_place) {
+        PLAIT_TRY(unpack(batch, move, batch->exec->plan->rank, mail->own));
     }
     PLAIT_TRY(flush(batch));
 done:
@@ -199,7 +234,7 @@ plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *mo
 {
     plait_status_t status = PLAIT_OK;
     plait_device_run_t *run = exec->device;
-    const int64_t n_boxes = plait_max(move->n_in, move->n_out);
+    const int64_t n_boxes = move->n_in + move->n_out;
     const int64_t n_ranks = exec->plan->n_ranks;
     batch_t batch = {.exec = exec, .dtype = move->dtype};
     mail_t mail = {0};
@@ -215,18 +250,15 @@ plait_status_t plait_exec_device_move(plait_exec_t *exec, const plait_move_t *mo
     batch.list = memory;
     mail.out = (plait_message_t *)(void *)(batch.list + n_boxes);
     mail.in = mail.out + n_ranks;
-    if (run->failure == PLAIT_OK) {
-        (void)plait_device_failed(run, move_own(&batch, move));
-    }
     set_mail(exec, move, &mail);
     if (run->failure == PLAIT_OK) {
-        (void)plait_device_failed(run, pack_all(&batch, move, &mail));
+        (void)plait_device_failed(run, send_off(&batch, move, &mail));
     }
     if (mail.n_out + mail.n_in > 0) {
         (void)run->link->exchange(run, mail.n_out, mail.out, mail.n_in, mail.in);
     }
     if (run->failure == PLAIT_OK) {
-        (void)plait_device_failed(run, unpack_all(&batch, move, &mail));
+        (void)plait_device_failed(run, take_in(&batch, move, &mail));
     }
 done:
     plait_pool_give(memory);

@@ -269,36 +269,77 @@ const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, i
                : NULL;
 }
 
-/* What a message needs in a staging buffer. */
-static int64_t staged_bytes(const plait_block_t blocks[], int64_t n, int peer,
-                            bool is_out)
+const plait_block_t *plait_move_place(const plait_move_t *move, int peer, bool is_out)
+{
+    const bool waits = move->is_in_place && is_out == move->lifts;
+    const plait_block_t *blocks = is_out ? move->out : move->in;
+
+    return waits ? NULL
+                 : plait_move_whole(blocks, is_out ? move->n_out : move->n_in, peer,
+                                    is_out);
+}
+
+static int64_t bytes_with(const plait_block_t blocks[], int64_t n, int peer)
 {
     int64_t n_bytes = 0;
 
-    if (plait_move_whole(blocks, n, peer, is_out) == NULL) {
-        for (int64_t i = 0; i < n; i++) {
-            n_bytes += (blocks[i].peer == peer) ? plait_box_bytes(&blocks[i].box) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        n_bytes += (blocks[i].peer == peer) ? plait_box_bytes(&blocks[i].box) : 0;
+    }
+    return n_bytes;
+}
+
+/* What a message needs in a staging buffer. */
+static int64_t staged_bytes(const plait_move_t *move, int peer, bool is_out)
+{
+    const int64_t n_bytes = is_out ? bytes_with(move->out, move->n_out, peer)
+                                   : bytes_with(move->in, move->n_in, peer);
+
+    return (plait_move_place(move, peer, is_out) == NULL) ? n_bytes : 0;
+}
+
+/* Pairwise messages go through two staging buffers of the largest message (exec_move.c). */
+static int64_t pairwise_bytes(const plait_plan_t *plan, const plait_move_t *move)
+{
+    int64_t largest = 0;
+
+    for (int peer = 0; peer < plan->n_ranks; peer++) {
+        if (peer != plan->rank) {
+            largest = plait_max(largest, plait_max(staged_bytes(move, peer, false),
+                                                   staged_bytes(move, peer, true)));
+        }
+    }
+    return 2 * (largest + 64);
+}
+
+/* All messages of a move are packed at once, and unpacked (exec_device_move.c). */
+static int64_t device_bytes(const plait_plan_t *plan, const plait_move_t *move)
+{
+    int64_t n_bytes = 0;
+
+    for (int peer = 0; peer < plan->n_ranks; peer++) {
+        if (peer != plan->rank) {
+            n_bytes += plait_device_padded(staged_bytes(move, peer, false)) +
+                       plait_device_padded(staged_bytes(move, peer, true));
+        } else if (move->is_in_place) {
+            n_bytes += plait_device_padded(bytes_with(move->in, move->n_in, peer));
         }
     }
     return n_bytes;
 }
 
-/* Pairwise messages go through two staging buffers of the largest message (exec_move.c); on a
- * device all messages of a move are packed at once, and unpacked (exec_device_move.c). */
-static int64_t staging_bytes(const plait_plan_t *plan, const plait_move_t *move)
+/* In place by the way that wants less of it. */
+static int64_t staging_bytes(const plait_plan_t *plan, plait_move_t *move)
 {
-    int64_t largest = 0;
-    int64_t all = 0;
+    plait_move_t lifting = *move;
 
-    for (int peer = 0; peer < plan->n_ranks; peer++) {
-        if (peer != plan->rank) {
-            int64_t n_in = staged_bytes(move->in, move->n_in, peer, false);
-            int64_t n_out = staged_bytes(move->out, move->n_out, peer, true);
-            largest = plait_max(largest, plait_max(n_in, n_out));
-            all += plait_device_padded(n_in) + plait_device_padded(n_out);
-        }
+    if (plan->device == NULL) {
+        return pairwise_bytes(plan, move);
     }
-    return (plan->device != NULL) ? all : 2 * (largest + 64);
+    lifting.lifts = true;
+    move->lifts =
+        move->is_in_place && device_bytes(plan, &lifting) <= device_bytes(plan, move);
+    return device_bytes(plan, move);
 }
 
 void plait_plan_need_passage(plait_plan_t *plan, const plait_box_copy_t *box)

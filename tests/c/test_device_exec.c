@@ -119,6 +119,7 @@ static void called_rank(plait_comm_t *comm, void *context)
         CHECK(plan != NULL &&
                   (t->scratch_bytes == 0 || plan->scratch_bytes == t->scratch_bytes),
               "scratch: expected %lld\n%s", (long long)t->scratch_bytes, text);
+        CHECK(plan != NULL && plan->n_work == 0, "a buffer beside the scratch\n%s", text);
         plait_plan_destroy(&plan);
     }
     if (file != NULL) {
@@ -135,7 +136,7 @@ static void check_calls(void)
     called_t pencils = {.steps = {"1 of 16384 transforms of 256, complex (",
                                   "1 of 16384 transforms of 256, complex (",
                                   "1 of 16384 transforms of 256, complex ("},
-                        .scratch_bytes = 128 * 128 * 128 * 8}; /* what goes out */
+                        .scratch_bytes = 128 * 128 * 256 * 8}; /* all of an exchange */
     called_t short_lines = {
         .steps = {"1 of 32768 transforms of 64, complex, by way of scratch ("},
         .scratch_bytes = 512 * 64 * 64 * 8 + 768}; /* behind the library's, by grains */
