@@ -161,7 +161,7 @@ static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
     if (axis >= 0 && axis == f->path.half.axis) {
         (void)snprintf(text + used, n_bytes - used,
                        ", every rank gathers axis %d (halved)", axis);
-    } else if (axis >= 0 && !f->path.may_fold) {
+    } else if (axis >= 0 && f->path.is_on_device) {
         (void)snprintf(text + used, n_bytes - used,
                        ", every rank gathers axis %d (on a device)", axis);
     } else if (axis >= 0) {
@@ -171,8 +171,6 @@ static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
     }
 }
 
-/* On a device there is no kernel for what stands between an axis' two transforms, and all of an exchange
- * leaves its place before anything comes. */
 static void find_path(plait_fft_t *f, bool is_on_device)
 {
     unsigned axes = 0;
@@ -181,8 +179,7 @@ static void find_path(plait_fft_t *f, bool is_on_device)
     for (int64_t i = 0; i < f->p->n_axes; i++) {
         axes |= 1U << f->p->axes[i];
     }
-    f->path.may_fold = !is_on_device;
-    f->path.moves_in_place = is_on_device;
+    f->path.is_on_device = is_on_device;
     plait_fft_path_find(&f->from, &f->to, axes, &half,
                         plait_pass_max_plane(f->item_bytes), &f->path);
     if (is_on_device) {

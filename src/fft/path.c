@@ -166,7 +166,7 @@ static void do_split_axis(plait_fft_path_t *path, plait_layout_t *layout, int t,
     bool is_last = todo == 1U << t;
     int64_t n1 = 0;
 
-    if (path->may_fold && !is_wanted && layout->ndim < PLAIT_MAX_NDIM) {
+    if (!path->is_on_device && !is_wanted && layout->ndim < PLAIT_MAX_NDIM) {
         n1 = plait_four_step_rows(layout->shape[t], n_parts(layout, t),
                                   (taker >= 0) ? layout->shape[taker] : 0);
     }
@@ -226,8 +226,7 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
     *path = (plait_fft_path_t){.from = *from,
                                .to = *to,
                                .half = *half,
-                               .may_fold = path->may_fold,
-                               .moves_in_place = path->moves_in_place,
+                               .is_on_device = path->is_on_device,
                                .gathered = -1};
     normalize(&path->from);
     normalize(&path->to);
@@ -254,7 +253,7 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
     }
     /* Where the operand is donated, a lone exchange goes through a work buffer. */
     bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange &&
-                   half->axis < 0 && !path->moves_in_place;
+                   half->axis < 0 && !path->is_on_device;
     if (is_lone || !plait_layout_equal(&layout, &path->to)) {
         plait_fft_stage_t *stage = plait_fft_path_add(path);
         stage->is_exchange = true;

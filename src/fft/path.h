@@ -55,10 +55,11 @@ typedef struct {
     plait_fft_half_t half;
     int n_stages;
     plait_fft_stage_t stages[PLAIT_FFT_MAX_STAGES];
-    bool may_fold; /* an axis may be done in two transforms, see fft/four_step.h */
-    bool moves_in_place; /* exchanges can be */
-    int n_four_step;     /* axes that were */
-    int gathered;        /* an axis that every rank gathers; -1: none */
+    /* Exchanges can be in place; no axis is done in two transforms (fft/four_step.h), for want of
+     * a kernel for what stands between them. */
+    bool is_on_device;
+    int n_four_step; /* axes that were done so */
+    int gathered;    /* an axis that every rank gathers; -1: none */
 } plait_fft_path_t;
 
 /* Whether two axes are split over the same axes of the grid. */
@@ -69,7 +70,7 @@ plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path);
 
 /* Transforms `axes` (bit per axis, the half axis among them) of an array in layout `from`; the
  * result is in `to`. A plane of max_plane elements at most may be between columns and rows.
- * path->may_fold and moves_in_place are the caller's. */
+ * path->is_on_device is the caller's. */
 void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
                          unsigned axes, const plait_fft_half_t *half, int64_t max_plane,
                          plait_fft_path_t *path);

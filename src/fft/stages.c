@@ -138,7 +138,7 @@ static bool is_in_place(const plait_fft_t *f, int i)
     const plait_fft_stage_t *stage = &f->path.stages[i];
     const bool is_local = !stage->is_exchange && !stage->has_half &&
                           stage->view == PLAIT_FFT_SAME && !has_padding(&stage->layout);
-    const bool is_move = stage->is_exchange && f->path.moves_in_place;
+    const bool is_move = stage->is_exchange && f->path.is_on_device;
 
     return i > 0 && (is_local || is_move);
 }
@@ -220,7 +220,7 @@ static plait_status_t assign_slots(plait_fft_t *f)
         bool takes_ret =
             wants_ret && (is_last || fits_result(f, stage)) &&
             !(i == 0 && !is_last &&
-              (stage->is_exchange ? !f->path.moves_in_place : has_padding(&f->from)));
+              (stage->is_exchange ? !f->path.is_on_device : has_padding(&f->from)));
         stage->moved = (f->plan->device != NULL) ? choose_first(f, i)
                                                  : choose_near(f, i, takes_ret);
         if (takes_ret) {
@@ -549,7 +549,7 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
                                        .src_first = (from->moved > 0) ? from->moved : 0,
                                        .dst_first = (to.moved > 0) ? to.moved : 0};
         PLAIT_TRY(plait_redist_move(f->plan, &change, &move));
-        move.is_in_place = f->path.moves_in_place && may_share(f, from->slot, to.slot);
+        move.is_in_place = f->path.is_on_device && may_share(f, from->slot, to.slot);
         PLAIT_TRY(plait_plan_move(f->plan, &move));
         if (stage->t >= 0 && f->plan->device != NULL) {
             PLAIT_TRY(plait_fft_device_axis(f, stage));

@@ -68,7 +68,7 @@ done:
     return status;
 }
 
-/* A box from its place to where it lies packed; returns the bytes. */
+/* A box from its place to *to_p, packed; the next one goes behind it. */
 static plait_status_t pack_box(batch_t *batch, const plait_block_t *b, char **to_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -131,16 +131,6 @@ done:
     return status;
 }
 
-static int64_t bytes_with(const plait_block_t blocks[], int64_t n, int peer)
-{
-    int64_t n_bytes = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        n_bytes += (blocks[i].peer == peer) ? plait_box_bytes(&blocks[i].box) : 0;
-    }
-    return n_bytes;
-}
-
 /* All messages of a move, nearest ranks first; those that are packed one after the other in
  * scratch, and behind them what is this rank's own in a move in place. After a failure messages have no
  * addresses. */
@@ -155,9 +145,7 @@ static void add_message(const plait_exec_t *exec, const plait_move_t *move, int 
 {
     const plait_block_t *place = plait_move_place(move, peer, is_out);
     plait_message_t message = {.peer = peer,
-                               .n_bytes = is_out
-                                              ? bytes_with(move->out, move->n_out, peer)
-                                              : bytes_with(move->in, move->n_in, peer)};
+                               .n_bytes = plait_move_bytes(move, peer, is_out)};
 
     if (message.n_bytes == 0) {
         return;

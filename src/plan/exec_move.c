@@ -93,16 +93,6 @@ static void unpack(const plait_exec_t *exec, const plait_move_t *move, int peer,
     }
 }
 
-static int64_t bytes_from(const plait_move_t *move, int peer)
-{
-    int64_t n_bytes = 0;
-
-    for (int64_t i = 0; i < move->n_in; i++) {
-        n_bytes += (move->in[i].peer == peer) ? plait_box_bytes(&move->in[i].box) : 0;
-    }
-    return n_bytes;
-}
-
 static plait_message_t message_to(const plait_exec_t *exec, const plait_move_t *move,
                                   int peer, char *staging)
 {
@@ -128,7 +118,7 @@ static plait_message_t message_from(const plait_exec_t *exec, const plait_move_t
         message.data = exec->slot[whole->dst_slot] + whole->dst_offset;
         message.n_bytes = plait_box_bytes(&whole->box);
     } else {
-        message.n_bytes = bytes_from(move, peer);
+        message.n_bytes = plait_move_bytes(move, peer, false);
     }
     return message;
 }

@@ -279,8 +279,10 @@ const plait_block_t *plait_move_place(const plait_move_t *move, int peer, bool i
                                     is_out);
 }
 
-static int64_t bytes_with(const plait_block_t blocks[], int64_t n, int peer)
+int64_t plait_move_bytes(const plait_move_t *move, int peer, bool is_out)
 {
+    const plait_block_t *blocks = is_out ? move->out : move->in;
+    const int64_t n = is_out ? move->n_out : move->n_in;
     int64_t n_bytes = 0;
 
     for (int64_t i = 0; i < n; i++) {
@@ -292,10 +294,9 @@ static int64_t bytes_with(const plait_block_t blocks[], int64_t n, int peer)
 /* What a message needs in a staging buffer. */
 static int64_t staged_bytes(const plait_move_t *move, int peer, bool is_out)
 {
-    const int64_t n_bytes = is_out ? bytes_with(move->out, move->n_out, peer)
-                                   : bytes_with(move->in, move->n_in, peer);
-
-    return (plait_move_place(move, peer, is_out) == NULL) ? n_bytes : 0;
+    return (plait_move_place(move, peer, is_out) == NULL)
+               ? plait_move_bytes(move, peer, is_out)
+               : 0;
 }
 
 /* Pairwise messages go through two staging buffers of the largest message (exec_move.c). */
@@ -322,7 +323,7 @@ static int64_t device_bytes(const plait_plan_t *plan, const plait_move_t *move)
             n_bytes += plait_device_padded(staged_bytes(move, peer, false)) +
                        plait_device_padded(staged_bytes(move, peer, true));
         } else if (move->is_in_place) {
-            n_bytes += plait_device_padded(bytes_with(move->in, move->n_in, peer));
+            n_bytes += plait_device_padded(plait_move_bytes(move, peer, false));
         }
     }
     return n_bytes;

@@ -83,8 +83,9 @@ typedef struct {
 typedef struct {
     plait_dtype_t dtype; /* of ADD blocks */
     bool is_published;   /* all sources are PLAIT_SLOT_PUBLISHED */
-    bool is_in_place;    /* on a device: what it reads may lie where it writes; all are COPY */
-    bool lifts;          /* by plait_plan_move, see plait_move_place */
+    bool
+        is_in_place; /* on a device: what it reads may lie where it writes; all are COPY */
+    bool lifts;      /* by plait_plan_move, see plait_move_place */
     int64_t n_in, n_out;
     int64_t in_bytes; /* of all incoming blocks, by plait_plan_move */
     int64_t room_in, room_out;
@@ -274,7 +275,10 @@ void plait_move_clear(plait_move_t *move);
 const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, int peer,
                                       bool is_out);
 
-/* The same of a move on a device. One in place either lifts all that leaves before anything comes, or all that
+/* Of all that goes to `peer`, or comes from it. */
+int64_t plait_move_bytes(const plait_move_t *move, int peer, bool is_out);
+
+/* The same as plait_move_whole, of a move on a device. One in place either lifts all that leaves before anything comes, or all that
  * comes waits in scratch until the rest has left; what is this rank's own is lifted in both. */
 const plait_block_t *plait_move_place(const plait_move_t *move, int peer, bool is_out);
 
