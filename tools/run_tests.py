@@ -29,7 +29,6 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 LOGS = BUILD / "tests"
 OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
-COMPILED = LOGS / "compiled"  # kept between runs of single suites
 SHOWN_LINES, SHOWN_IN_SHORT = 200, 15
 # Lines of a log that say what went wrong: pytest's, with or without the rank, and the launcher's.
 TELLING = re.compile(r"(\[\d+\] )?(E  +\w|Fatal|Timeout|plait run: |.*(Sanitizer|FAIL))")
@@ -278,25 +277,27 @@ PYTEST = (
 )
 
 
+# Emitters of loops without MLIR, where this XLA has them still; and one object file a program: two
+# threads that compile small ones wait for each other.
+QUICK_FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
+
+
 @functools.cache
 def quick_compiles(python):
     """What makes XLA compile in half of the time; the tests run most programs only once.
 
-    LLVM's lowest level, and emitters of loops without MLIR where this XLA has them still: it ends
-    a process that names a flag which it does not know. What several suites, or ranks one after the
-    other, have in common is compiled once. Some suites compile as users do.
+    LLVM's lowest level, and those flags which this XLA knows: it ends a process that names others.
+    BLAS has one thread, as idle ones spin. No persistent cache: most programs differ, and keeping
+    them costs more than it saves, between ranks too. Some suites compile as users do.
     """
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
-    chosen = {
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-        "JAX_COMPILATION_CACHE_DIR": str(COMPILED),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
+    chosen = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "OPENBLAS_NUM_THREADS": "1"}
     trial = [python, "-c", "import jax; jax.devices('cpu')"]
-    if run("quick-compiles", trial, 60, {"XLA_FLAGS": flags})[0] == 0:
-        chosen["XLA_FLAGS"] = flags
-    return chosen
+    flags = os.environ.get("XLA_FLAGS", "")
+    for flag in QUICK_FLAGS:
+        tried = f"{flags} {flag}"
+        if run("quick-compiles", trial, 60, {"XLA_FLAGS": tried})[0] == 0:
+            flags = tried
+    return chosen | {"XLA_FLAGS": flags}
 
 
 def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environment=None):
@@ -582,8 +583,6 @@ def main(names):
         print(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
         return 2
     LOGS.mkdir(parents=True, exist_ok=True)
-    if not names:
-        shutil.rmtree(COMPILED, ignore_errors=True)
     total, lock = Count(), threading.Lock()
     chosen = [name for name in SUITES if not names or name in names]
     lanes = [collections.deque(n for n in lane if n in chosen) for lane in LANES]

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "fft/device_kernels.h"
+#include "fft/slots.h"
 
 #include <string.h>
 
@@ -58,16 +59,11 @@ static bool is_empty(const array_t *array)
     return is_empty;
 }
 
-static int64_t item_bytes(const plait_fft_t *f, const array_t *array)
-{
-    return array->is_real ? f->item_bytes / 2 : f->item_bytes;
-}
-
 /* All elements, as they are at the source and at the destination. */
 static plait_box_copy_t box_between(const plait_fft_t *f, const array_t *in,
                                     const array_t *out)
 {
-    const int64_t n_bytes = item_bytes(f, in);
+    const int64_t n_bytes = plait_fft_item_bytes(f, in->is_real);
     plait_box_copy_t box = {.n_dims = in->ndim, .row_bytes = n_bytes};
 
     for (int a = 0; a < in->ndim; a++) {
@@ -181,11 +177,12 @@ static void add_scratch(const plait_fft_t *f, const array_t *in, const array_t *
     call->is_to_scratch = to != out;
     if (call->is_from_scratch) {
         call->bring = box_between(f, in, from);
-        call->n_scratch = from->n_stored * item_bytes(f, from);
+        call->n_scratch = from->n_stored * plait_fft_item_bytes(f, from->is_real);
     }
     if (call->is_to_scratch) {
         call->take = box_between(f, to, out);
-        call->n_scratch = plait_max(call->n_scratch, to->n_stored * item_bytes(f, to));
+        call->n_scratch = plait_max(
+            call->n_scratch, to->n_stored * plait_fft_item_bytes(f, to->is_real));
     }
 }
 
@@ -262,8 +259,8 @@ static plait_status_t add_call(plait_fft_t *f, plait_device_fft_kind_t kind,
                                .rank = f->plan->rank,
                                .src_slot = in->slot,
                                .dst_slot = out->slot,
-                               .src_bytes = item_bytes(f, in),
-                               .dst_bytes = item_bytes(f, out),
+                               .src_bytes = plait_fft_item_bytes(f, in->is_real),
+                               .dst_bytes = plait_fft_item_bytes(f, out->is_real),
                                .src = box_of(f, in),
                                .dst = box_of(f, out)};
     set_arrays(f, in, out, first, end, call);
@@ -380,7 +377,7 @@ done:
 static plait_status_t add_copy(plait_fft_t *f, array_t *array)
 {
     plait_status_t status = PLAIT_OK;
-    const int64_t n_bytes = array->n_stored * item_bytes(f, array);
+    const int64_t n_bytes = array->n_stored * plait_fft_item_bytes(f, array->is_real);
     plait_move_t move = {0};
     plait_block_t block = {
         .peer = f->plan->rank, .src_slot = array->slot, .box = {.row_bytes = n_bytes}};

@@ -1,6 +1,7 @@
 #include "fft/put.h"
 
 #include "base/status.h"
+#include "fft/slots.h"
 #include "layout/coords.h"
 #include "redist/blocks.h"
 

@@ -2,146 +2,14 @@
 #include "fft/stages.h"
 
 #include "base/alloc.h"
-#include "base/checked.h"
 #include "base/status.h"
 #include "device/host.h"
 #include "fft/device.h"
 #include "fft/four_step.h"
 #include "fft/pass.h"
 #include "fft/put.h"
-#include "layout/coords.h"
+#include "fft/slots.h"
 #include "redist/blocks.h"
-
-#include <string.h>
-
-/* ------------------------------------------------------------------ buffers */
-
-/* Rows of work begin with a line, and those that end at a multiple of PERIOD_BYTES are made longer:
- * columns of them would fall on a few sets of the cache. The odd number of lines spreads planes over a
- * cache's sets, too. Not where that is more than a 32nd of them. */
-enum {
-    LINE_BYTES = 64,
-    PERIOD_BYTES = 4096,
-    PAD_ROW_BYTES = LINE_BYTES,
-    PAD_PLANE_BYTES = 9 * LINE_BYTES
-};
-
-static int64_t bytes_of(const plait_fft_t *f, bool is_real)
-{
-    return is_real ? f->item_bytes / 2 : f->item_bytes;
-}
-
-/* Bytes of the largest local array of a layout, and whether every rank's fits where its
- * result goes. Slot numbers must be equal on all ranks: peers read them. */
-static int64_t local_bytes(const plait_fft_t *f, const plait_layout_t *layout,
-                           bool is_real, int rank)
-{
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n_bytes = bytes_of(f, is_real);
-
-    plait_layout_stored_shape(layout, rank, shape);
-    for (int a = 0; a < layout->ndim; a++) {
-        n_bytes *= shape[a];
-    }
-    return n_bytes;
-}
-
-/* An array between two stages, and how it lies in its buffer. */
-typedef struct {
-    const plait_layout_t *layout;
-    bool is_real;
-    int slot;
-    int moved; /* see plait_fft_stage_t */
-} array_t;
-
-static array_t result_of(const plait_fft_stage_t *stage)
-{
-    return (array_t){&stage->layout, stage->is_real, stage->slot, stage->moved};
-}
-
-/* The axis at place i of an array's buffer, the slowest first, as passes see it. On a device, which has none,
- * only the bytes of all count: exchanges and fft/device.h order the axes. */
-static int axis_at(const array_t *x, int i)
-{
-    const int last = x->layout->ndim - 1;
-
-    return (x->moved < 0 || i == last || i < x->moved) ? i
-           : (i == last - 1)                           ? x->moved
-                                                       : i + 1;
-}
-
-/* Strides of a rank's part of an array, and its bytes. */
-static int64_t strides_of(const plait_fft_t *f, const array_t *x, int rank,
-                          bool is_padded, int64_t stride[])
-{
-    const int last = x->layout->ndim - 1;
-    int64_t shape[PLAIT_MAX_NDIM];
-    int64_t n_bytes = bytes_of(f, x->is_real);
-
-    plait_layout_stored_shape(x->layout, rank, shape);
-    for (int i = last; i >= 0; i--) {
-        const int a = axis_at(x, i);
-        stride[a] = n_bytes;
-        n_bytes *= shape[a];
-        const int64_t pad = (i == last) ? PAD_ROW_BYTES : PAD_PLANE_BYTES;
-        if (is_padded && i == last && n_bytes >= 32 * LINE_BYTES) {
-            n_bytes = (n_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-        }
-        if (is_padded && i > 0 && n_bytes % PERIOD_BYTES == 0 && n_bytes >= 32 * pad) {
-            n_bytes += pad;
-        }
-    }
-    return n_bytes;
-}
-
-/* As every pass sees it, of any rank. */
-static int64_t slot_strides(const plait_fft_t *f, const array_t *x, int rank,
-                            int64_t stride[])
-{
-    const bool is_work = x->slot > plait_slot_ret(f->plan, 0);
-
-    return strides_of(f, x, rank, f->pads_work && is_work, stride);
-}
-
-void plait_fft_result_strides(const plait_fft_t *f, bool is_real, int rank,
-                              int64_t stride[])
-{
-    const array_t result = {&f->path.to, is_real, plait_slot_ret(f->plan, 0), -1};
-
-    (void)strides_of(f, &result, rank, false, stride);
-}
-
-static bool fits_result(const plait_fft_t *f, const plait_fft_stage_t *stage)
-{
-    bool fits = true;
-
-    for (int r = 0; r < f->plan->n_ranks && fits; r++) {
-        fits = local_bytes(f, &stage->layout, stage->is_real, r) <=
-               local_bytes(f, &f->to, f->is_to_real, r);
-    }
-    return fits;
-}
-
-static bool has_padding(const plait_layout_t *layout)
-{
-    bool has_padding = false;
-
-    for (int a = 0; a < layout->ndim; a++) {
-        has_padding = has_padding || layout->stored[a] > 0;
-    }
-    return has_padding;
-}
-
-/* Complex transforms of a local array can be in place, and exchanges on a device. */
-static bool is_in_place(const plait_fft_t *f, int i)
-{
-    const plait_fft_stage_t *stage = &f->path.stages[i];
-    const bool is_local = !stage->is_exchange && !stage->has_half &&
-                          stage->view == PLAIT_FFT_SAME && !has_padding(&stage->layout);
-    const bool is_move = stage->is_exchange && f->path.is_on_device;
-
-    return i > 0 && (is_local || is_move);
-}
 
 /* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
  * axis, so that lanes are contiguous elements. */
@@ -171,88 +39,6 @@ static bool has_passes_only(const plait_fft_t *f)
     return has_passes;
 }
 
-/* A device's library takes one axis at a time, and all lines of it in one call only if the others are next to
- * each other: the axis comes first where nothing but an exchange, which knows strides, reads it. */
-static int choose_first(const plait_fft_t *f, int i)
-{
-    const plait_fft_stage_t *stage = &f->path.stages[i];
-
-    return (stage->is_exchange && stage->t > 0 && stage->t < f->from.ndim - 1 &&
-            i + 1 < f->path.n_stages && f->path.stages[i + 1].is_exchange)
-               ? stage->t
-               : -1;
-}
-
-/* What the exchange that follows reads as planes of columns lies together plane by plane: it comes
- * from a peer in one piece, and the columns' rows are next to each other. Not so where the operand
- * may share the memory and is still read in its own order. */
-static int choose_near(const plait_fft_t *f, int i, bool takes_ret)
-{
-    const plait_fft_stage_t *next = NULL;
-    int first = i;
-
-    for (; is_in_place(f, first); first--) {
-    }
-    for (i++; i < f->path.n_stages && is_in_place(f, i); i++) {
-    }
-    next = (i < f->path.n_stages) ? &f->path.stages[i] : NULL;
-    return (f->pads_work && next != NULL && next->is_exchange &&
-            !(first == 0 && takes_ret))
-               ? next->t
-               : -1;
-}
-
-/* From the last stage, which writes the result, backwards: stages that are not in place alternate between
- * result and one work buffer. A result that the operand may share memory with is not the place for
- * a first exchange that cannot be in place, nor is one that is too small on some rank; these get a
- * second buffer. */
-static plait_status_t assign_slots(plait_fft_t *f)
-{
-    plait_status_t status = PLAIT_OK;
-    int work[2] = {-1, -1};
-    int64_t work_bytes[2] = {0, 0};
-    int ret = plait_slot_ret(f->plan, 0);
-    bool wants_ret = true;
-
-    for (int i = f->path.n_stages - 1; i >= 0; i--) {
-        plait_fft_stage_t *stage = &f->path.stages[i];
-        bool is_last = i == f->path.n_stages - 1;
-        bool takes_ret =
-            wants_ret && (is_last || fits_result(f, stage)) &&
-            !(i == 0 && !is_last &&
-              (stage->is_exchange ? !f->path.is_on_device : has_padding(&f->from)));
-        stage->moved = (f->plan->device != NULL) ? choose_first(f, i)
-                                                 : choose_near(f, i, takes_ret);
-        if (takes_ret) {
-            stage->slot = ret;
-        } else {
-            int which = wants_ret; /* a stage that could not have the result */
-            const array_t result = result_of(stage);
-            int64_t stride[PLAIT_MAX_NDIM];
-            work_bytes[which] =
-                plait_max(work_bytes[which],
-                          strides_of(f, &result, f->plan->rank, f->pads_work, stride));
-            stage->slot = -2 - which;
-        }
-        wants_ret = is_in_place(f, i) ? wants_ret : !wants_ret;
-    }
-    for (int i = 0; i < f->path.n_stages; i++) {
-        plait_fft_stage_t *stage = &f->path.stages[i];
-        if (stage->slot <= -2) {
-            int which = -2 - stage->slot;
-            if (work[which] < 0) {
-                PLAIT_TRY(
-                    plait_plan_add_work(f->plan, work_bytes[which], &work[which]));
-            }
-            stage->slot = work[which];
-        }
-    }
-done:
-    return status;
-}
-
-/* ------------------------------------------------------------------ the passes */
-
 static plait_status_t make_fft1(plait_fft_t *f, int64_t n, plait_fft1_t **fft_p)
 {
     f->n_left--;
@@ -280,20 +66,20 @@ static plait_status_t make_rfft1(plait_fft_t *f, plait_rfft1_t **fft_p)
 static plait_fft_store_t store_of(const plait_fft_t *f, const plait_layout_t *layout)
 {
     int64_t n_bytes =
-        4 * local_bytes(f, layout, false, f->plan->rank) * f->plan->n_ranks;
+        4 * plait_fft_local_bytes(f, layout, false, f->plan->rank) * f->plan->n_ranks;
 
     return (n_bytes > plait_host_cache_bytes()) ? PLAIT_FFT_STREAM : PLAIT_FFT_STORE;
 }
 
 /* All planes (t, last axis) are this rank's. */
-static void set_own_target(const plait_fft_t *f, plait_pass_t *pass, const array_t *to,
-                           int t)
+static void set_own_target(const plait_fft_t *f, plait_pass_t *pass,
+                           const plait_fft_array_t *to, int t)
 {
     plait_target_t *target = &pass->targets[0];
     int64_t stride[PLAIT_MAX_NDIM];
     int d = 0;
 
-    slot_strides(f, to, f->plan->rank, stride);
+    plait_fft_slot_strides(f, to, f->plan->rank, stride);
     pass->n_targets = 1;
     *target = (plait_target_t){
         .peer = f->plan->rank, .n_t = pass->n_t, .t_stride = (t >= 0) ? stride[t] : 0};
@@ -308,7 +94,7 @@ static void set_own_target(const plait_fft_t *f, plait_pass_t *pass, const array
 
 /* A pass that writes this rank's part of `to` with planes (t, last axis); pieces are filled in
  * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
-static plait_status_t new_pass(const plait_fft_t *f, const array_t *to, int t,
+static plait_status_t new_pass(const plait_fft_t *f, const plait_fft_array_t *to, int t,
                                int n_pieces, plait_pass_t **pass_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -321,7 +107,7 @@ static plait_status_t new_pass(const plait_fft_t *f, const array_t *to, int t,
     pass->targets = plait_alloc(f->plan->n_ranks, sizeof(*pass->targets));
     PLAIT_CHECK(pass->pieces != NULL && pass->targets != NULL, PLAIT_ERR_NO_MEMORY,
                 "no memory for a plan");
-    pass->item_bytes = bytes_of(f, to->is_real);
+    pass->item_bytes = plait_fft_item_bytes(f, to->is_real);
     plait_layout_local_shape(to->layout, f->plan->rank, shape);
     t = (t >= 0) ? t : ndim - 2;
     pass->n_t = (t >= 0) ? shape[t] : 1;
@@ -346,7 +132,7 @@ done:
 
 /* Planes (t, last axis) of this rank's own part of `from`, which the pass reads. */
 static void set_own_piece(const plait_fft_t *f, plait_pass_t *pass, int t,
-                          const array_t *from)
+                          const plait_fft_array_t *from)
 {
     plait_piece_t *piece = &pass->pieces[0];
     int64_t shape[PLAIT_MAX_NDIM];
@@ -354,8 +140,8 @@ static void set_own_piece(const plait_fft_t *f, plait_pass_t *pass, int t,
     int last = from->layout->ndim - 1;
     int d = 0;
 
-    pass->src_bytes = bytes_of(f, from->is_real);
-    slot_strides(f, from, f->plan->rank, stride);
+    pass->src_bytes = plait_fft_item_bytes(f, from->is_real);
+    plait_fft_slot_strides(f, from, f->plan->rank, stride);
     plait_layout_local_shape(from->layout, f->plan->rank, shape);
     t = (t >= 0) ? t : last - 1;
     pass->src_n_t = (t >= 0) ? shape[t] : 1;
@@ -374,8 +160,8 @@ static void set_own_piece(const plait_fft_t *f, plait_pass_t *pass, int t,
 
 /* Transforms `axes` of the local array: rows and the columns of one axis in one pass, every
  * further axis in a pass of its own, in place. */
-static plait_status_t add_local(plait_fft_t *f, const array_t *from, const array_t *to,
-                                unsigned axes)
+static plait_status_t add_local(plait_fft_t *f, const plait_fft_array_t *from,
+                                const plait_fft_array_t *to, unsigned axes)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
@@ -412,12 +198,12 @@ done:
 }
 
 /* The half axis of a local array, and one more axis at most. */
-static plait_status_t add_half(plait_fft_t *f, const array_t *from,
+static plait_status_t add_half(plait_fft_t *f, const plait_fft_array_t *from,
                                const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
-    const array_t to = result_of(stage);
+    const plait_fft_array_t to = plait_fft_result_of(stage);
     int half = f->path.half.axis;
     bool is_columns = half < from->layout->ndim - 1;
     int t = (stage->axes != 0) ? __builtin_ctz(stage->axes) : -1;
@@ -444,7 +230,8 @@ done:
 /* The piece of every peer that this rank's part of `to` meets: the whole of it along all
  * axes but t, since only t and the axis that took its split differ. */
 static plait_status_t set_pieces(const plait_fft_t *f, plait_pass_t *pass,
-                                 const array_t *array, const plait_layout_t *to, int t)
+                                 const plait_fft_array_t *array,
+                                 const plait_layout_t *to, int t)
 {
     plait_status_t status = PLAIT_OK;
     const plait_layout_t *from = array->layout;
@@ -457,7 +244,7 @@ static plait_status_t set_pieces(const plait_fft_t *f, plait_pass_t *pass,
         plait_piece_t piece = {.peer = peer, .slot = array->slot};
         bool is_empty = plait_layout_replica(from, peer) != replica;
         int d = 0;
-        slot_strides(f, array, peer, stride);
+        plait_fft_slot_strides(f, array, peer, stride);
         for (int a = 0; a < from->ndim && !is_empty; a++) {
             PLAIT_TRY(plait_overlaps_of(from, peer, to, rank, a, &overlaps[a]));
             is_empty = overlaps[a].n == 0;
@@ -486,12 +273,12 @@ done:
 }
 
 /* Columns of axis t as they arrive, then real rows where the stage has them. */
-static plait_status_t add_fused(plait_fft_t *f, const array_t *from,
+static plait_status_t add_fused(plait_fft_t *f, const plait_fft_array_t *from,
                                 const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
     plait_pass_t *pass = NULL;
-    const array_t to = result_of(stage);
+    const plait_fft_array_t to = plait_fft_result_of(stage);
     plait_layout_t moved = stage->layout; /* before the rows */
     int64_t shape[PLAIT_MAX_NDIM];
 
@@ -525,11 +312,11 @@ static bool may_share(const plait_fft_t *f, int a, int b)
     return a == b || (a == arg && b == ret);
 }
 
-static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
+static plait_status_t add_exchange(plait_fft_t *f, const plait_fft_array_t *from,
                                    const plait_fft_stage_t *stage)
 {
     plait_status_t status = PLAIT_OK;
-    const array_t to = result_of(stage);
+    const plait_fft_array_t to = plait_fft_result_of(stage);
     plait_move_t move = {0};
 
     if (from->slot > plait_slot_ret(f->plan, 0)) {
@@ -545,7 +332,8 @@ static plait_status_t add_exchange(plait_fft_t *f, const array_t *from,
                                        .to = to.layout,
                                        .src_slot = from->slot,
                                        .dst_slot = to.slot,
-                                       .item_bytes = bytes_of(f, to.is_real),
+                                       .item_bytes =
+                                           plait_fft_item_bytes(f, to.is_real),
                                        .src_first = (from->moved > 0) ? from->moved : 0,
                                        .dst_first = (to.moved > 0) ? to.moved : 0};
         PLAIT_TRY(plait_redist_move(f->plan, &change, &move));
@@ -565,7 +353,8 @@ done:
 plait_status_t plait_fft_add_stages(plait_fft_t *f)
 {
     plait_status_t status = PLAIT_OK;
-    array_t array = {&f->path.from, f->is_from_real, plait_slot_arg(f->plan, 0), -1};
+    plait_fft_array_t array = {&f->path.from, f->is_from_real,
+                               plait_slot_arg(f->plan, 0), -1};
     plait_move_t zeros = {0};
     bool has_exchange = false;
 
@@ -575,7 +364,7 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
         plait_fft_put_merge(f);
     }
     f->pads_work = has_passes_only(f);
-    PLAIT_TRY(assign_slots(f));
+    PLAIT_TRY(plait_fft_assign_slots(f));
     for (int i = 0; i < f->path.n_stages; i++) {
         const plait_fft_stage_t *stage = &f->path.stages[i];
         if (stage->is_exchange) {
@@ -592,15 +381,15 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
             PLAIT_TRY(plait_plan_fence(f->plan)); /* as above: peers have folded */
             PLAIT_TRY(plait_four_step_turn(f, array.layout, array.slot, stage));
         } else {
-            const array_t to = result_of(stage);
+            const plait_fft_array_t to = plait_fft_result_of(stage);
             PLAIT_TRY(add_local(f, &array, &to, stage->axes));
         }
         has_exchange = has_exchange || stage->is_exchange;
-        array = result_of(stage);
+        array = plait_fft_result_of(stage);
     }
-    if (has_padding(&f->to)) {
+    if (plait_fft_has_padding(&f->to)) {
         PLAIT_TRY(plait_redist_zero(&f->to, f->plan->rank, array.slot,
-                                    bytes_of(f, f->is_to_real), &zeros));
+                                    plait_fft_item_bytes(f, f->is_to_real), &zeros));
         PLAIT_TRY(plait_plan_move(f->plan, &zeros));
     }
     if (has_exchange) {

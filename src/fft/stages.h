@@ -20,10 +20,6 @@ typedef struct {
     int n_left;     /* transforms not yet created: the last one carries the scale */
 } plait_fft_t;
 
-/* Bytes from element to element of a rank's part of the result, along every axis. */
-void plait_fft_result_strides(const plait_fft_t *f, bool is_real, int rank,
-                              int64_t stride[]);
-
 /* Adds the steps of f->path, which is found, to f->plan. */
 plait_status_t plait_fft_add_stages(plait_fft_t *f);
 

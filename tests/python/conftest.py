@@ -3,6 +3,7 @@
 PLAIT_TEST_PLATFORM=cuda: on GPUs, as many as there are.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -25,6 +26,12 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 def pytest_collection_modifyitems(items):
     platforms.skip_all(items)
+
+
+def pytest_collection_finish():
+    """What was imported stays, and programs are made of very many objects: look less often."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 # Processes that tests kill leave their flight recorders here, not where users look for theirs.
