@@ -34,6 +34,22 @@ static inline void check_refused(plait_status_t status, plait_status_t expected,
     CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
 }
 
+/* Whether ThreadSanitizer looks at this program: what one thread does alone is of no use to it. */
+static inline bool finds_races(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    return true;
+#else
+    return false;
+#endif
+#else
+    return false;
+#endif
+}
+
 /* Fewer problems of each kind, for runs under sanitizers (PLAIT_TEST_QUICK). */
 static inline bool is_quick(void)
 {

@@ -301,22 +301,6 @@ static void matched_rank(plait_comm_t *comm, void *context)
     matched_all(comm, team_link == NULL || team_link->matched != NULL);
 }
 
-/* Where races are looked for, this one is found. */
-static bool finds_races(void)
-{
-#if defined(__SANITIZE_THREAD__)
-    return true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    return true;
-#else
-    return false;
-#endif
-#else
-    return false;
-#endif
-}
-
 /* All by one link. */
 static void check_link(const plait_device_link_t *link, int n_ranks)
 {
@@ -498,14 +482,14 @@ int main(void)
     (void)setenv("PLAIT_NVSHMEM_BYTES", "1000000", 1); /* less than messages have */
     check_device_use_nccl(&plait_cuda_nccl);
     check_device_use_nvshmem(&plait_cuda_nvshmem);
-    if (!finds_races()) {
+    if (!finds_races()) { /* or they find this one */
         check_planted();
     }
     check_lent();
     for (int n = 1; n <= most; n++) {
         check_link(&plait_link_staged, n);
         check_link(NULL, n); /* peers by address */
-        if (n == 2 || n == most) {
+        if (n == most || (n == 2 && !is_quick())) {
             check_link(&plait_link_ipc, n);
             check_link(&plait_link_nccl, n);
             check_link(&plait_link_nvshmem, n);
