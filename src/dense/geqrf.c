@@ -32,9 +32,9 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
     plait_blas_work_t work;
 
     work = (plait_blas_work_t){.n = panel_work(d, &work), .work = exec->scratch};
-    (void)plait_blas_geqrf(d->dtype, d->m - row, plait_dealt_width(d, f->k),
-                           plait_factor_at(f, exec, f->k, row), d->m,
-                           exec->slot[f->side_slot] + row * plait_dealt_item(d), &work);
+    plait_reflect_factor(d->dtype, d->m - row, plait_dealt_width(d, f->k),
+                         plait_factor_at(f, exec, f->k, row), d->m,
+                         exec->slot[f->side_slot] + row * plait_dealt_item(d), &work);
     return PLAIT_OK;
 }
 

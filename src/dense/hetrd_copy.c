@@ -1,8 +1,8 @@
 /* The copy of the matrix that a reduction works on (hetrd.h), scaled where its norm asks for that. */
 #include "dense/hetrd_memory.h"
+#include "dense/range.h"
 #include "dense/scalar.h"
 
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -62,41 +62,18 @@ static void copy_print(const void *params, FILE *file)
 const plait_kernel_t plait_hetrd_copy_kernel = {
     .name = "copy", .run = copy_run, .touch = copy_touch, .print = copy_print};
 
-/* As LAPACK's heevd: squares of what is kept neither overflow nor vanish. */
-static double scale_for(plait_dtype_t dtype, double norm)
-{
-    const bool is_single = plait_real_of(dtype) == PLAIT_F32;
-    const double least =
-        is_single ? (double)(FLT_MIN / FLT_EPSILON) : DBL_MIN / DBL_EPSILON;
-    const double low = sqrt(least), high = 1 / low;
-
-    return (norm > 0 && norm < low) ? low / norm : (norm > high) ? high / norm : 1;
-}
-
-static void multiply(plait_dtype_t real, int64_t n, void *x, double factor)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (real == PLAIT_F32) {
-            ((float *)x)[i] = (float)(((float *)x)[i] * factor);
-        } else {
-            ((double *)x)[i] *= factor;
-        }
-    }
-}
-
 static plait_status_t scale_run(const void *params, plait_exec_t *exec)
 {
     const plait_hetrd_t *h = params;
     const int64_t n = h->a.n;
-    const plait_dtype_t real = plait_real_of(h->a.dtype);
     plait_hetrd_state_t *state = plait_hetrd_state(h, exec);
 
-    state->scale = scale_for(h->a.dtype, state->norm);
+    state->scale = plait_range_factor(h->a.dtype, state->norm);
     if (state->scale != 1 && !plait_hetrd_has_failed(h, exec)) {
         for (int64_t l = 0; l < plait_hetrd_n_owned(h); l++) {
             const int64_t j = plait_hetrd_column(h, l);
-            multiply(real, (n - j) * plait_hetrd_item(h) / plait_dtype_bytes(real),
-                     plait_hetrd_at(h, exec, l, j), state->scale);
+            plait_range_multiply(h->a.dtype, n - j, plait_hetrd_at(h, exec, l, j),
+                                 state->scale);
         }
     }
     return PLAIT_OK;

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "base/status.h"
-#include "kernel/blas.h"
+#include "dense/range.h"
 
 plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
                                       const plait_array_t *array, const char *what)
@@ -17,6 +17,24 @@ plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
                 plait_dtype_name(d->dtype));
 done:
     return status;
+}
+
+void plait_reflect_factor(plait_dtype_t dtype, int64_t m, int64_t n, void *a,
+                          int64_t ld, void *tau, plait_blas_work_t *work)
+{
+    const int64_t item = plait_dtype_bytes(dtype);
+    const double factor = plait_range_factor(
+        dtype, plait_blas_lange(dtype, 'M', m, n, a, plait_max(ld, 1), NULL));
+    char *column = a;
+
+    for (int64_t j = 0; j < n && factor != 1; j++) {
+        plait_range_multiply(dtype, m, column + j * ld * item, factor);
+    }
+    (void)plait_blas_geqrf(dtype, m, n, a, ld, tau, work);
+    for (int64_t j = 0; j < n && factor != 1; j++) {
+        plait_range_multiply(dtype, plait_min(j + 1, m), column + j * ld * item,
+                             1 / factor);
+    }
 }
 
 static int64_t triangle_bytes(plait_dtype_t dtype, int64_t n)

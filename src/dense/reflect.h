@@ -4,6 +4,7 @@
 #define PLAIT_DENSE_REFLECT_H
 
 #include "dense/dealt.h"
+#include "kernel/blas.h"
 #include "plan/tiles.h"
 
 /* Rows [row, row + panel.n_rows) of n_columns columns at an offset of `slot` become H times
@@ -22,6 +23,10 @@ typedef struct {
 /* INVALID unless the array has the scalar factors of the reflectors of this matrix. */
 plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
                                       const plait_array_t *array, const char *what);
+
+/* LAPACK's geqrf of what a rank has, in range meanwhile (range.h): R, and the reflectors below it. */
+void plait_reflect_factor(plait_dtype_t dtype, int64_t m, int64_t n, void *a,
+                          int64_t ld, void *tau, plait_blas_work_t *work);
 
 /* Bytes of scratch: the triangle T and the product V^H C. */
 int64_t plait_reflect_scratch(plait_dtype_t dtype, int64_t n, int64_t n_columns);

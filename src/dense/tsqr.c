@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "dense/dealt.h"
 #include "dense/params.h"
-#include "kernel/blas.h"
+#include "dense/reflect.h"
 #include "plan/op.h"
 
 #include <inttypes.h>
@@ -150,7 +150,7 @@ static void factor(const tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns
     plait_blas_work_t work = {.n = n_work(t, m),
                               .work = exec->scratch + factors_bytes(t)};
 
-    (void)plait_blas_geqrf(t->dtype, m, t->n, columns, m, factors, &work);
+    plait_reflect_factor(t->dtype, m, t->n, columns, m, factors, &work);
     pack(t, exec->slot[t->own_slot], columns, m);
     (void)plait_blas_orgqr(t->dtype, m, t->n, t->n, columns, m, factors, &work);
 }

@@ -128,6 +128,22 @@ def test_svd_of_deficient_rank(forced):
     assert np.abs(s[2:]).max() <= matrices.limit(40, "float64") * s[0]
 
 
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_numbers_near_either_end(forced, dtype):
+    """Their squares overflow or vanish, and reciprocals of the largest are subnormal."""
+    a, number = meshes.random((40, 5), dtype), np.finfo(dtype)
+    a /= np.linalg.norm(a, axis=0).max()
+    for size in (number.max * 0.3, number.max / 8, number.tiny / number.eps):
+        x = meshes.put((a * size).astype(dtype), meshes.make((4,)), P("a"))
+        pairs = {block: plait.linalg.qr(x, block=block) for block in (None, 2)}
+        pairs["polar"] = plait.linalg.polar(x)
+        u, s, vh = plait.linalg.svd(x)
+        pairs["svd"] = (u, np.asarray(s)[:, None] * np.asarray(vh))
+        for name, (q, r) in pairs.items():
+            matrices.check_orthonormal(q)
+            matrices.check_product((q, np.asarray(r) / size), a, 40, f"{name} {size}")
+
+
 @pytest.mark.parametrize(
     "dtype, shape, spec, room",
     [("float64", (4,), P("a"), (44, 8)), ("complex128", (2, 2), P("a", "b"), (42, 6))],
