@@ -119,7 +119,8 @@ static void called_rank(plait_comm_t *comm, void *context)
         CHECK(plan != NULL &&
                   (t->scratch_bytes == 0 || plan->scratch_bytes == t->scratch_bytes),
               "scratch: expected %lld\n%s", (long long)t->scratch_bytes, text);
-        CHECK(plan != NULL && plan->n_work == 0, "a buffer beside the scratch\n%s", text);
+        CHECK(plan != NULL && plan->n_work == 0, "a buffer beside the scratch\n%s",
+              text);
         plait_plan_destroy(&plan);
     }
     if (file != NULL) {
