@@ -1,7 +1,7 @@
 /* The copy of the matrix that a reduction works on (hetrd.h), scaled where its norm asks for that. */
 #include "dense/hetrd_memory.h"
-#include "dense/range.h"
 #include "dense/scalar.h"
+#include "kernel/range.h"
 
 #include <inttypes.h>
 #include <math.h>

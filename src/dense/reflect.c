@@ -2,7 +2,9 @@
 
 #include "base/checked.h"
 #include "base/status.h"
-#include "dense/range.h"
+#include "kernel/range.h"
+
+#include <math.h>
 
 plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
                                       const plait_array_t *array, const char *what)
@@ -22,17 +24,19 @@ done:
 void plait_reflect_factor(plait_dtype_t dtype, int64_t m, int64_t n, void *a,
                           int64_t ld, void *tau, plait_blas_work_t *work)
 {
-    const int64_t item = plait_dtype_bytes(dtype);
-    const double factor = plait_range_factor(
-        dtype, plait_blas_lange(dtype, 'M', m, n, a, plait_max(ld, 1), NULL));
-    char *column = a;
+    const int64_t column = ld * plait_dtype_bytes(dtype);
+    double largest = 0, factor = 1;
 
+    for (int64_t j = 0; j < n; j++) {
+        largest = fmax(largest, plait_range_largest(dtype, m, (char *)a + j * column));
+    }
+    factor = plait_range_factor(dtype, largest);
     for (int64_t j = 0; j < n && factor != 1; j++) {
-        plait_range_multiply(dtype, m, column + j * ld * item, factor);
+        plait_range_multiply(dtype, m, (char *)a + j * column, factor);
     }
     (void)plait_blas_geqrf(dtype, m, n, a, ld, tau, work);
     for (int64_t j = 0; j < n && factor != 1; j++) {
-        plait_range_multiply(dtype, plait_min(j + 1, m), column + j * ld * item,
+        plait_range_multiply(dtype, plait_min(j + 1, m), (char *)a + j * column,
                              1 / factor);
     }
 }

@@ -24,7 +24,7 @@ typedef struct {
 plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
                                       const plait_array_t *array, const char *what);
 
-/* LAPACK's geqrf of what a rank has, in range meanwhile (range.h): R, and the reflectors below it. */
+/* LAPACK's geqrf of what a rank has, in range meanwhile (kernel/range.h): R, and the reflectors below it. */
 void plait_reflect_factor(plait_dtype_t dtype, int64_t m, int64_t n, void *a,
                           int64_t ld, void *tau, plait_blas_work_t *work);
 
