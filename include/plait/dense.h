@@ -214,7 +214,8 @@ PLAIT_EXPORT plait_status_t plait_ormqr_plan(const plait_comm_t *comm,
 
 typedef struct {
     plait_dtype_t dtype;
-    int64_t m, n; /* rows of A on every rank, at least n; columns */
+    int64_t m, n;   /* rows of A on every rank, at least n; columns */
+    bool without_q; /* R alone, in half of the time */
 } plait_tsqr_problem_t;
 
 /** Plans A = Q R of a tall A that is split by rows, with orthonormal columns of Q: what
@@ -225,7 +226,8 @@ typedef struct {
  *  Shapes: the operand is this rank's rows of A, column-major, m x n: row-major an (n, m) array. Results
  *  are its rows of Q, which may have the memory of A, and R, column-major, n x n, zero below the
  *  diagonal and the same bits on all ranks. A rank's work is n (n + 1) + 2 n^2 ceil(log2 P) elements at
- *  most.
+ *  most. Without Q the first result has no elements, nothing but R comes back, and the work is n (n + 1) + 2 n^2 +
+ *  m n elements at most.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (extents, m < n, dtype), OVERFLOW (extents that the library's integers do not hold),
  *  UNSUPPORTED (no LAPACK, arrays on devices), NO_MEMORY.

@@ -45,13 +45,8 @@ def skew(rows: Any, columns: Any, x: Any, y: Any) -> Any:
     return below + above + 1j * turn.astype(x.dtype)
 
 
-@qr.defjvp
-def _qr_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """With C = Qᴴ ȧ R⁻¹ and a skew Ω with its strict lower triangle: Q (Ω - C) + ȧ R⁻¹; (C - Ω) R.
-
-    The diagonal of R stays real: that of Ω is the imaginary part of C's.
-    """
-    (a,), (da,) = primals, tangents
+def _slope(a: Matrix, da: Matrix) -> tuple:
+    """Q and R, ȧ R⁻¹, and C - Ω; see `_qr_jvp`."""
     if a.m < a.n:
         raise TypeError(
             f"plait.linalg.qr: of a {a.m} x {a.n} matrix it has no derivative; expected as many "
@@ -60,9 +55,29 @@ def _qr_jvp(primals: tuple, tangents: tuple) -> tuple:
     q, r = qr(a)
     da_r = trsm(r, da.turned(), uplo=UPPER, trans=PLAIN).turned()
     c = gemm(q, da_r, trans=ADJOINT)
+    return q, r, da_r, c - c.map(skew, c.adjoint())
 
-    rest = c - c.map(skew, c.adjoint())
+
+@qr.defjvp
+def _qr_jvp(primals: tuple, tangents: tuple) -> tuple:
+    """With C = Qᴴ ȧ R⁻¹ and a skew Ω with its strict lower triangle: Q (Ω - C) + ȧ R⁻¹; (C - Ω) R.
+
+    The diagonal of R stays real: that of Ω is the imaginary part of C's.
+    """
+    q, r, da_r, rest = _slope(*primals, *tangents)
     return (q, r), (da_r - gemm(q, rest), gemm(rest, r))
+
+
+@jax.custom_jvp
+def r_alone(a: Matrix) -> Matrix:
+    """R of `qr`, without Q."""
+    return keep(first_rows(geqrf(a)[0], min(a.m, a.n)), IS_UPPER)
+
+
+@r_alone.defjvp
+def _r_alone_jvp(primals: tuple, tangents: tuple) -> tuple:
+    _, r, _, rest = _slope(*primals, *tangents)
+    return r, gemm(rest, r)
 
 
 def lstsq(a: Matrix, b: Matrix) -> Matrix:

@@ -26,7 +26,7 @@ from plait import _dense_batch, _jax, _mesh_rules
 from plait._dealt import Deal, Matrix, identity
 from plait._dense import around_one, column_dots, hermitian, real
 from plait._dense_eigh import eigh, eigvalsh
-from plait._dense_qr import first_rows, qr, stacked
+from plait._dense_qr import first_rows, qr, r_alone, stacked
 from plait._dense_rules import ADJOINT, IS_LOWER, NONE, gemm, ormqr, potrf, potrs
 
 BY_QR = 100.0  # weights c from which Cholesky would lose digits
@@ -265,7 +265,7 @@ def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
 def _svdvals(a: Matrix) -> Any:
     """Those of a matrix with m ≥ n."""
     if a.m >= max(1, TALL * a.n):
-        return _svdvals(qr(a)[1])
+        return _svdvals(r_alone(a))
     _, h = polar(a)
     w, _ = eigvalsh(-h)
     return jnp.maximum(-w, 0)

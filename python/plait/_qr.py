@@ -1,6 +1,6 @@
 """QR factorizations of global matrices, and least squares."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import jax.numpy as jnp
 from jax import Array
@@ -34,6 +34,18 @@ def _factors_of_tall(a: Array, *, lay: Lay, rows: Rows) -> QR:
     )
 
 
+def _r_alone(a: Array, *, lay: Lay, deal: Deal) -> Array:
+    r = _dense_qr.r_alone(_dense_args.deal_in(lay, a, deal))
+    m, n = a.shape
+    return _dense_args.back(r, lay.with_room(min(m, n), n))
+
+
+def _r_of_tall(a: Array, *, lay: Lay, rows: Rows) -> Array:
+    m, n = a.shape
+    r = _tall.r_alone(rows, rows.split(a, lay))
+    return _tall.whole_back(r, rows.deal, lay.with_room(min(m, n), n))
+
+
 def _least(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal) -> Array:
     rhs = _dense_args.deal_in(lay_b, b, deal)
     x = _dense_qr.lstsq(_dense_args.deal_in(lay, a, deal), rhs)
@@ -47,18 +59,43 @@ def _least_of_tall(a: Array, b: Array, *, lay: Lay, lay_b: Lay, rows: Rows) -> A
     return _tall.whole_back(x, rows.deal, lay_b.with_room(a.shape[1], n_rhs), b.ndim)
 
 
+@overload
 def qr(
     a: Array,
     *,
+    mode: Literal["reduced"] = "reduced",
     block: int | None = None,
     shape: tuple[int, int] | None = None,
     mesh: Any = None,
     spec: Any = None,
-) -> QR:
+) -> QR: ...
+
+
+@overload
+def qr(
+    a: Array,
+    *,
+    mode: Literal["r"],
+    block: int | None = None,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> Array: ...
+
+
+def qr(
+    a: Array,
+    *,
+    mode: str = "reduced",
+    block: int | None = None,
+    shape: tuple[int, int] | None = None,
+    mesh: Any = None,
+    spec: Any = None,
+) -> QR | Array:
     """Factor a matrix that is distributed over a mesh into q with orthonormal columns and r.
 
     The reduced form: q is (m, k) and r is (k, n) with k = min(m, n). Both are split as ``a``, along
-    the axes whose extents the mesh divides.
+    the axes whose extents the mesh divides. ``mode="r"`` is r alone, in half of the time.
 
     A matrix of far more rows than columns is factored by rows, along a tree, where that is cheaper.
     With ``block`` columns are dealt out in blocks of so many.
@@ -68,8 +105,8 @@ def qr(
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) to (m, k) and (k, n), any m and n.
-    Raises: ValueError for an array that is no matrix, or a block that is not positive; TypeError
-    for a dtype without solvers, and for derivatives where m < n.
+    Raises: ValueError for an array that is no matrix, another mode, or a block that is not
+    positive; TypeError for a dtype without solvers, and for derivatives where m < n.
     Adjoint: for matrices of full rank with m ≥ n, by triangular solutions.
     Source: LAPACK geqrf, ormqr; Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012;
     oracle ``tests/python/oracle.py::qr``.
@@ -80,12 +117,16 @@ def qr(
         >>> abs(r).tolist()
         [[5.0]]
     """
+    if mode not in ("reduced", "r"):
+        raise ValueError(f"qr: mode is {mode!r}; expected 'reduced' or 'r'")
     found = _dense_args.located(a, "qr", mesh, spec, shape)
     deal = _dense_args.deal_of(found, block, "qr")
     rows = _tall.rows_of(found.shape, found.x.dtype, deal, block)
     if rows is not None:
-        return _dense_args.run(_factors_of_tall, found.x, lay=found.lay, rows=rows)
-    return _dense_args.run(_factors, found.x, lay=found.lay, deal=deal)
+        function = _r_of_tall if mode == "r" else _factors_of_tall
+        return _dense_args.run(function, found.x, lay=found.lay, rows=rows)
+    function = _r_alone if mode == "r" else _factors
+    return _dense_args.run(function, found.x, lay=found.lay, deal=deal)
 
 
 def lstsq(

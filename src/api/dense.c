@@ -221,14 +221,16 @@ plait_status_t plait_tsqr_plan(const plait_comm_t *comm,
     plait_status_t status = PLAIT_OK;
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
-    const plait_tsqr_params_t params = {.m = problem->m, .n = problem->n};
+    const plait_tsqr_params_t params = {
+        .m = problem->m, .n = problem->n, .without_q = problem->without_q};
     const int64_t rows[] = {problem->n, problem->m};
+    const int64_t of_q[] = {problem->without_q ? 0 : problem->n, problem->m};
     const int64_t triangle[] = {problem->n, problem->n};
+    const plait_array_t a = {.dtype = problem->dtype, .ndim = 2, .dims = rows};
     const plait_array_t rets[] = {
-        {.dtype = problem->dtype, .ndim = 2, .dims = rows},
+        {.dtype = problem->dtype, .ndim = 2, .dims = of_q},
         {.dtype = problem->dtype, .ndim = 2, .dims = triangle}};
-    PLAIT_TRY(
-        plait_op_plan(&plait_op_tsqr, &params, &comm->end, &rets[0], rets, plan_p));
+    PLAIT_TRY(plait_op_plan(&plait_op_tsqr, &params, &comm->end, &a, rets, plan_p));
 done:
     return status;
 }

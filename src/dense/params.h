@@ -50,7 +50,8 @@ typedef struct {
 } plait_panels_params_t;
 
 typedef struct {
-    int64_t m, n; /* rows of every rank, and columns */
+    int64_t m, n;      /* rows of every rank, and columns */
+    int64_t without_q; /* 1: R alone */
 } plait_tsqr_params_t;
 
 typedef struct {

@@ -21,6 +21,7 @@
 static const plait_attr_t tsqr_attrs[] = {
     PLAIT_ATTR(plait_tsqr_params_t, m),
     PLAIT_ATTR(plait_tsqr_params_t, n),
+    PLAIT_ATTR(plait_tsqr_params_t, without_q),
     PLAIT_ATTR_END,
 };
 
@@ -29,10 +30,12 @@ typedef struct {
     plait_dtype_t dtype;
     int rank, n_ranks;
     int64_t m, n; /* rows of a rank, columns */
+    bool
+        without_q; /* R alone: its rows and each pair are done with once they are factored */
     int a_slot, q_slot, r_slot;
     int own_slot;  /* packed: the R of this rank's subtree, later that of all */
     int in_slot;   /* packed: what has come: a triangle, later coefficients */
-    int pair_slot; /* this rank's pairs, one for each level */
+    int pair_slot; /* this rank's pairs, one for each level; without Q one */
     int level;
     bool has_coefficients; /* else they are the identity */
 } tsqr_t;
@@ -143,7 +146,7 @@ static void unpack(const tsqr_t *t, char *columns, int64_t ld, const char *from)
     }
 }
 
-/* m x n columns become their Q; R goes, packed, to the own triangle. */
+/* m x n columns become their Q, if it is wanted; R goes, packed, to the own triangle. */
 static void factor(const tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns)
 {
     char *factors = exec->scratch;
@@ -152,7 +155,9 @@ static void factor(const tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns
 
     plait_reflect_factor(t->dtype, m, t->n, columns, m, factors, &work);
     pack(t, exec->slot[t->own_slot], columns, m);
-    (void)plait_blas_orgqr(t->dtype, m, t->n, t->n, columns, m, factors, &work);
+    if (!t->without_q) {
+        (void)plait_blas_orgqr(t->dtype, m, t->n, t->n, columns, m, factors, &work);
+    }
 }
 
 /* m x n columns, times the coefficients that have come. */
@@ -163,9 +168,14 @@ static void multiply(const tsqr_t *t, plait_exec_t *exec, int64_t m, char *colum
                     columns, m);
 }
 
+static int64_t pair_offset(const tsqr_t *t)
+{
+    return t->without_q ? 0 : t->level * pair_bytes(t);
+}
+
 static char *pair_at(const tsqr_t *t, const plait_exec_t *exec)
 {
-    return exec->slot[t->pair_slot] + t->level * pair_bytes(t);
+    return exec->slot[t->pair_slot] + pair_offset(t);
 }
 
 /* ---- kernels ---- */
@@ -224,8 +234,7 @@ static void pair_touch(const void *params, plait_touch_fn_t touch, void *context
 
     touch_bytes(t, false, t->own_slot, 0, packed_bytes(t), touch, context);
     touch_bytes(t, false, t->in_slot, 0, packed_bytes(t), touch, context);
-    touch_bytes(t, true, t->pair_slot, t->level * pair_bytes(t), pair_bytes(t), touch,
-                context);
+    touch_bytes(t, true, t->pair_slot, pair_offset(t), pair_bytes(t), touch, context);
     touch_bytes(t, true, t->own_slot, 0, packed_bytes(t), touch, context);
 }
 
@@ -352,12 +361,14 @@ static plait_status_t add_down(plait_plan_t *plan, const tsqr_t *t)
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {0};
 
-    if (child_of(t->rank, t->level, t->n_ranks) >= 0) {
+    if (!t->without_q && child_of(t->rank, t->level, t->n_ranks) >= 0) {
         PLAIT_TRY(add(plan, &split_kernel, t));
     }
     PLAIT_TRY(plait_plan_fence(plan));
-    PLAIT_TRY(between(plan, t, false, t->pair_slot, t->level * pair_bytes(t),
-                      t->in_slot, &move));
+    if (!t->without_q) {
+        PLAIT_TRY(
+            between(plan, t, false, t->pair_slot, pair_offset(t), t->in_slot, &move));
+    }
     PLAIT_TRY(between(plan, t, false, t->own_slot, 0, t->own_slot, &move));
     PLAIT_TRY(plait_plan_move(plan, &move));
 done:
@@ -369,11 +380,15 @@ static plait_status_t add_steps(plait_plan_t *plan, tsqr_t *t)
 {
     plait_status_t status = PLAIT_OK;
     const int top = n_levels(t->n_ranks);
-    const int64_t n_own = n_pairs(t->rank, t->n_ranks);
+    int64_t n_own = n_pairs(t->rank, t->n_ranks);
 
     PLAIT_TRY(plait_plan_add_work(plan, packed_bytes(t), &t->own_slot));
     PLAIT_TRY(plait_plan_add_work(plan, (top > 0) ? packed_bytes(t) : 0, &t->in_slot));
+    n_own = t->without_q ? plait_min(n_own, 1) : n_own;
     PLAIT_TRY(plait_plan_add_work(plan, n_own * pair_bytes(t), &t->pair_slot));
+    if (t->without_q) {
+        PLAIT_TRY(plait_plan_add_work(plan, t->m * t->n * item_of(t), &t->q_slot));
+    }
     plait_plan_need_scratch(plan, scratch_bytes(t));
     PLAIT_TRY(add(plan, &rows_kernel, t));
     for (t->level = 0; t->level < top; t->level++) {
@@ -384,7 +399,7 @@ static plait_status_t add_steps(plait_plan_t *plan, tsqr_t *t)
         t->has_coefficients = t->rank > 0 || t->level + 1 < top;
         PLAIT_TRY(add_down(plan, t));
     }
-    t->has_coefficients = top > 0;
+    t->has_coefficients = top > 0 && !t->without_q;
     if (top > 0) {
         PLAIT_TRY(plait_plan_arrive(plan));
     }
@@ -405,15 +420,16 @@ static plait_status_t check(const plait_tsqr_params_t *p,
                                 .block = plait_max(p->n, 1),
                                 .n_ranks = 1,
                                 .dtype = problem->args[0].dtype};
-    plait_dealt_t triangle = rows;
+    plait_dealt_t triangle = rows, q = rows;
     int64_t n_bytes = 0;
 
     triangle.m = p->n;
+    q.n = p->without_q ? 0 : p->n;
     PLAIT_CHECK(problem->caps.device == NULL, PLAIT_ERR_UNSUPPORTED,
                 "tsqr: not there on devices; geqrf and ormqr are");
     PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&rows, &problem->args[0], "tsqr: the operand"));
-    PLAIT_TRY(plait_dealt_fits(&rows, &problem->rets[0], "tsqr: the result Q"));
+    PLAIT_TRY(plait_dealt_fits(&q, &problem->rets[0], "tsqr: the result Q"));
     PLAIT_TRY(plait_dealt_fits(&triangle, &problem->rets[1], "tsqr: the result R"));
     PLAIT_CHECK(p->m >= p->n, PLAIT_ERR_INVALID,
                 "tsqr: %lld rows on each rank; expected at least as many as the %lld "
@@ -440,15 +456,17 @@ static plait_status_t tsqr_plan(const void *params, const plait_problem_t *probl
                 .rank = problem->rank,
                 .n_ranks = problem->n_ranks,
                 .m = p->m,
-                .n = p->n};
+                .n = p->n,
+                .without_q = p->without_q != 0};
 
     PLAIT_TRY(check(p, problem));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "tsqr %s %lldx%lld on each rank",
+    PLAIT_TRY(plait_plan_create(problem, &plan, "tsqr %s %lldx%lld on each rank%s",
                                 plait_dtype_name(t.dtype), (long long)p->m,
-                                (long long)p->n));
+                                (long long)p->n, t.without_q ? ", without Q" : ""));
     plan->uses_blas = true;
     plait_plan_agree(plan, (uint64_t)p->m);
     plait_plan_agree(plan, (uint64_t)p->n);
+    plait_plan_agree(plan, (uint64_t)t.without_q);
     plait_plan_agree(plan, (uint64_t)t.dtype);
     t.a_slot = plait_slot_arg(plan, 0);
     t.q_slot = plait_slot_ret(plan, 0);

@@ -27,12 +27,14 @@ static int log2_of(int n_ranks)
     return log;
 }
 
-static void make_plans(const shape_t *s, plait_dtype_t dtype, int n_ranks,
-                       plait_direct_t direct, plait_plan_t *plans[])
+static void make_plans(const shape_t *s, plait_dtype_t dtype, bool without_q,
+                       int n_ranks, plait_direct_t direct, plait_plan_t *plans[])
 {
-    const plait_tsqr_params_t params = {s->m, s->n};
-    const int64_t rows[] = {s->n, s->m}, triangle[] = {s->n, s->n};
-    const plait_array_t rets[] = {{.dtype = dtype, .ndim = 2, .dims = rows},
+    const plait_tsqr_params_t params = {s->m, s->n, without_q};
+    const int64_t rows[] = {s->n, s->m}, of_q[] = {without_q ? 0 : s->n, s->m};
+    const int64_t triangle[] = {s->n, s->n};
+    const plait_array_t a = {.dtype = dtype, .ndim = 2, .dims = rows};
+    const plait_array_t rets[] = {{.dtype = dtype, .ndim = 2, .dims = of_q},
                                   {.dtype = dtype, .ndim = 2, .dims = triangle}};
 
     for (int r = 0; r < n_ranks; r++) {
@@ -41,7 +43,7 @@ static void make_plans(const shape_t *s, plait_dtype_t dtype, int n_ranks,
                                          .caps = {.direct = direct},
                                          .n_args = 1,
                                          .n_rets = 2,
-                                         .args = rets,
+                                         .args = &a,
                                          .rets = rets};
         CHECK(plait_op_tsqr.plan(&params, &problem, &plans[r]) == PLAIT_OK, "plan");
     }
@@ -66,8 +68,9 @@ static int count_steps(const plait_plan_t *plan, plait_step_kind_t kind)
 
 /* What the definition of a binomial tree says: a rank gets one triangle from each rank that is a power
  * of two further, as long as that is below its own lowest bit, and, but the first one, two from its
- * parent; one level after the other. */
-static void judge_cost(const plait_plan_t *plan, const shape_t *s, plait_dtype_t dtype)
+ * parent, without Q one; one level after the other. */
+static void judge_cost(const plait_plan_t *plan, const shape_t *s, plait_dtype_t dtype,
+                       bool without_q)
 {
     const int64_t item = plait_dtype_bytes(dtype);
     const int64_t triangle = s->n * (s->n + 1) / 2 * item;
@@ -80,10 +83,12 @@ static void judge_cost(const plait_plan_t *plan, const shape_t *s, plait_dtype_t
     }
     const int n_up = n_children, n_down = rank > 0;
     CHECK(cost.n_messages == ((s->n > 0) ? n_up + n_down : 0) &&
-              cost.message_bytes == (n_up + 2 * n_down) * triangle,
+              cost.message_bytes == (n_up + (without_q ? 1 : 2) * n_down) * triangle,
           "rank %d of %d, %lld columns: %lld messages, %lld bytes", rank, n_ranks,
           (long long)s->n, (long long)cost.n_messages, (long long)cost.message_bytes);
-    CHECK(cost.work_bytes <= 2 * triangle + 2 * log * s->n * s->n * item,
+    const int64_t rows = without_q ? s->m * s->n * item : 0;
+    const int n_pairs = (without_q && log > 1) ? 1 : log;
+    CHECK(cost.work_bytes <= 2 * triangle + 2 * n_pairs * s->n * s->n * item + rows,
           "rank %d of %d: %lld of work", rank, n_ranks, (long long)cost.work_bytes);
     if (plan->direct == PLAIT_DIRECT_NONE && s->n > 0) {
         CHECK(count_steps(plan, PLAIT_STEP_MOVE) == 2 * log, "rank %d of %d: %d moves",
@@ -96,11 +101,12 @@ static void check_plans(void)
     static const shape_t shapes[] = {{0, 0}, {3, 0}, {1, 1}, {5, 3}, {9, 9}};
 
     for (int n_ranks = 1; n_ranks <= MAX_PLANNED; n_ranks++) {
-        for (int i = 0; i < 5 * 3; i++) {
-            const shape_t *s = &shapes[i / 3];
+        for (int i = 0; i < 5 * 3 * 2; i++) {
+            const shape_t *s = &shapes[i / 3 % 5];
+            const bool without_q = i >= 5 * 3;
             const plait_dtype_t dtype = dealt_dtypes[(i + n_ranks) % 4];
             plait_plan_t *plans[MAX_PLANNED] = {NULL};
-            make_plans(s, dtype, n_ranks, dealt_directs[i % 3], plans);
+            make_plans(s, dtype, without_q, n_ranks, dealt_directs[i % 3], plans);
             for (int alias = -1; alias <= 0; alias++) {
                 CHECK(plait_plans_check(plans, n_ranks,
                                         &(plait_check_t){.alias = alias}) == PLAIT_OK,
@@ -108,7 +114,7 @@ static void check_plans(void)
                       (long long)s->n, n_ranks, (int)dealt_directs[i % 3], alias);
             }
             for (int r = 0; r < n_ranks; r++) {
-                judge_cost(plans[r], s, dtype);
+                judge_cost(plans[r], s, dtype, without_q);
             }
             destroy_plans(plans, n_ranks);
         }
@@ -132,7 +138,7 @@ static void check_planted(void)
     const shape_t s = {4, 2};
     plait_plan_t *plans[2] = {NULL};
 
-    make_plans(&s, PLAIT_F64, 2, PLAIT_DIRECT_POINTER, plans);
+    make_plans(&s, PLAIT_F64, false, 2, PLAIT_DIRECT_POINTER, plans);
     const int at = last_step(plans[1], PLAIT_STEP_MOVE);
     const plait_step_t move = plans[1]->steps[at];
     CHECK(at > 0 && plans[1]->steps[at - 1].kind == PLAIT_STEP_FENCE, "step %d", at);
@@ -184,17 +190,20 @@ typedef struct {
     plait_direct_t direct;
     int64_t n_rows; /* of data; the others are zero */
     bool has_nan;
-    bool donates;
+    bool donates, without_q;
     char text[120];
 } case_t;
 
 static void run_case(case_t *c, dealt_run_t *t, const plait_tsqr_params_t *params,
                      const plait_tsqr_problem_t *problem)
 {
-    (void)snprintf(
-        c->text, sizeof(c->text), "tsqr %s %lldx%lld, %d ranks, access %d, %lld rows%s",
-        plait_dtype_name(c->dtype), (long long)c->s.m, (long long)c->s.n, c->n_ranks,
-        (int)c->direct, (long long)c->n_rows, c->has_nan ? ", NaN" : "");
+    const shape_t of_none = {c->s.m, 0};
+
+    (void)snprintf(c->text, sizeof(c->text),
+                   "tsqr %s %lldx%lld, %d ranks, access %d, %lld rows%s%s",
+                   plait_dtype_name(c->dtype), (long long)c->s.m, (long long)c->s.n,
+                   c->n_ranks, (int)c->direct, (long long)c->n_rows,
+                   c->has_nan ? ", NaN" : "", c->without_q ? ", without Q" : "");
     *t = (dealt_run_t){
         .op = &plait_op_tsqr,
         .params = params,
@@ -206,7 +215,8 @@ static void run_case(case_t *c, dealt_run_t *t, const plait_tsqr_params_t *param
         .n_args = 1,
         .n_rets = 2,
         .args = {rows_of(c->dtype, &c->s, c->n_ranks)},
-        .rets = {rows_of(c->dtype, &c->s, c->n_ranks), triangle_of(c->dtype, c->s.n)},
+        .rets = {rows_of(c->dtype, c->without_q ? &of_none : &c->s, c->n_ranks),
+                 triangle_of(c->dtype, c->s.n)},
         .text = c->text};
     for (int64_t i = 0; i < c->n_rows; i++) {
         for (int64_t j = 0; j < c->s.n; j++) {
@@ -274,15 +284,33 @@ static void judge(const dealt_run_t *t, const case_t *c)
     }
 }
 
+/* The same R, whatever becomes of Q. */
+static void judge_alone(const dealt_run_t *with_q, const case_t *of)
+{
+    case_t c = *of;
+    const plait_tsqr_params_t params = {c.s.m, c.s.n, 1};
+    const plait_tsqr_problem_t problem = {
+        .dtype = c.dtype, .m = c.s.m, .n = c.s.n, .without_q = true};
+    dealt_run_t t;
+
+    c.without_q = true;
+    run_case(&c, &t, &params, &problem);
+    for (int64_t i = 0; i < c.s.n * c.s.n; i++) {
+        CHECK(t.rets[1].whole[i] == with_q->rets[1].whole[i], "%s: other bits", c.text);
+    }
+    dealt_clear(&t);
+}
+
 static void run_and_judge(case_t *c)
 {
-    const plait_tsqr_params_t params = {c->s.m, c->s.n};
+    const plait_tsqr_params_t params = {c->s.m, c->s.n, 0};
     const plait_tsqr_problem_t problem = {.dtype = c->dtype, .m = c->s.m, .n = c->s.n};
     dealt_run_t t;
 
     run_case(c, &t, &params, &problem);
     if (!c->has_nan) {
         judge(&t, c);
+        judge_alone(&t, c);
     }
     for (int64_t j = c->s.n / 2; c->has_nan && j < c->s.n; j++) {
         /* of Q LAPACK promises nothing: in OpenBLAS 0.3.21 snrm2 passes over a NaN */
@@ -363,7 +391,7 @@ static void check_refusals(plait_comm_t *comm, void *unused)
 static void check_device_refused(void)
 {
     plait_device_t device = {.table = NULL};
-    const plait_tsqr_params_t params = {2, 2};
+    const plait_tsqr_params_t params = {2, 2, 0};
     const int64_t dims[] = {2, 2};
     const plait_array_t array = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
     const plait_array_t rets[] = {array, array};

@@ -98,7 +98,9 @@ def test_singular():
 def test_qr(n, shape, block, dtype, i):
     m, n = [(n + 5, n), (n, n), (n, n + 3), (4 * n, n)][i]
     a = meshes.random((m, n), dtype)
-    q, r = plait.linalg.qr(matrices.put(a, shape, i), block=block)
+    x = matrices.put(a, shape, i)
+    q, r = plait.linalg.qr(x, block=block)
+    assert np.array_equal(plait.linalg.qr(x, mode="r", block=block), r)
     k = min(m, n)
     assert q.shape == (m, k) and r.shape == (k, n)
     assert np.array_equal(r, np.triu(r))
@@ -115,6 +117,8 @@ def test_lstsq():
         x = plait.linalg.lstsq(matrices.put(a, shape), matrices.put(b, shape))
         want = oracle.lstsq(a, b)
         assert np.allclose(x, want, rtol=100 * meshes.eps(dtype), atol=100 * meshes.eps(dtype))
+    with pytest.raises(ValueError, match="qr: mode is 'complete'; expected 'reduced' or 'r'"):
+        plait.linalg.qr(np.ones((3, 3)), mode="complete")
     with pytest.raises(ValueError, match="lstsq: a is 3 x 4; expected as many rows"):
         plait.linalg.lstsq(np.ones((3, 4)), np.ones(3))
 
@@ -252,9 +256,14 @@ def test_gradients_of_qr(dtype, shape):
         return q * phase[None], r * jnp.conj(phase)[:, None]
 
     def ours(a, **given):
-        return phased(*plait.linalg.qr(a, **given))
+        q, r = plait.linalg.qr(a, **given)
+        return phased(q, r), phased(q, plait.linalg.qr(a, mode="r", **given))[1]
 
-    compare(ours, lambda a: phased(*jnp.linalg.qr(a)), meshes.random((7, 4), dtype), shape)
+    def theirs(a):
+        q, r = phased(*jnp.linalg.qr(a))
+        return (q, r), r
+
+    compare(ours, theirs, meshes.random((7, 4), dtype), shape)
 
 
 @BOTH

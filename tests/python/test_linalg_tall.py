@@ -60,7 +60,24 @@ def test_qr(forced, m, n, shape, spec, dtype, kind):
     by_columns = plait.linalg.qr(x, block=2)
     for ours, theirs in zip((q, r), by_columns, strict=True):
         assert ours.sharding.is_equivalent_to(theirs.sharding, 2)
+    for block, same in ((None, r), (2, by_columns.r)):
+        alone = plait.linalg.qr(x, mode="r", block=block)
+        assert np.array_equal(alone, same) and alone.sharding.is_equivalent_to(r.sharding, 2)
     assert np.array_equal(x, a)  # it still lives
+
+
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_nothing_is_formed_for_r_alone(forced, dtype):
+    x = meshes.put(meshes.random((40, 5), dtype), meshes.make((4,)), P("a"))
+    given = {"mesh": x.sharding.mesh, "spec": P("a")}
+
+    def alone(x):
+        return plait.linalg.qr(x, mode="r", **given), plait.linalg.svdvals(x, **given)
+
+    text = str(jax.make_jaxpr(alone)(x))
+    assert text.count("plait_mesh_tsqr[") == 2 == text.count("without_q=True")
+    by_columns = str(jax.make_jaxpr(lambda x: plait.linalg.qr(x, mode="r", block=2))(x))
+    assert "plait_mesh_geqrf[" in by_columns and "plait_mesh_ormqr[" not in by_columns
 
 
 @pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex64", (2, 2))])
@@ -215,11 +232,14 @@ def test_gradients(forced, dtype, shape, spec):
 
     def ours(a):
         given = {"mesh": mesh, "spec": spec}
-        return phased(*plait.linalg.qr(a, **given)), plait.linalg.lstsq(a, b, **given)
+        q, r = plait.linalg.qr(a, **given)
+        alone = plait.linalg.qr(a, mode="r", **given)
+        return phased(q, r), phased(q, alone)[1], plait.linalg.lstsq(a, b, **given)
 
     def theirs(a):
         q, r = jnp.linalg.qr(a)
-        return phased(q, r), jax.scipy.linalg.solve_triangular(r, jnp.conj(q.T) @ b)
+        x = jax.scipy.linalg.solve_triangular(r, jnp.conj(q.T) @ b)
+        return phased(q, r), phased(q, r)[1], x
 
     assert is_by_rows(ours, a)
     got = factors.slopes(ours, a)(meshes.put(a, mesh, spec))
@@ -286,12 +306,14 @@ def test_vmap(forced, n_batch, is_spread, kind):
 
     def every(a, b):
         given = {"mesh": mesh, "spec": P()}
-        return plait.linalg.qr(a, **given), plait.linalg.lstsq(a, b, **given)
+        alone = plait.linalg.qr(a, mode="r", **given)
+        return plait.linalg.qr(a, **given), alone, plait.linalg.lstsq(a, b, **given)
 
     text = str(jax.make_jaxpr(jax.vmap(every))(x, y))
     assert ("plait_mesh_batch[" in text) == is_spread
     assert ("plait_mesh_tsqr[" in text) != is_spread
-    (q, r), z = plait.jit(jax.vmap(every))(x, y)
+    (q, r), alone, z = plait.jit(jax.vmap(every))(x, y)
+    assert np.array_equal(alone, r)
     for i in range(n_batch):
         matrices.check_orthonormal(q[i])
         matrices.check_product((q[i], r[i]), a[i], m)
