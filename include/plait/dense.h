@@ -226,8 +226,8 @@ typedef struct {
  *  Shapes: the operand is this rank's rows of A, column-major, m x n: row-major an (n, m) array. Results
  *  are its rows of Q, which may have the memory of A, and R, column-major, n x n, zero below the
  *  diagonal and the same bits on all ranks. A rank's work is n (n + 1) + 2 n^2 ceil(log2 P) elements at
- *  most. Without Q the first result has no elements, nothing but R comes back, and the work is n (n + 1) + 2 n^2 +
- *  m n elements at most.
+ *  most. Without Q the first result has no elements, nothing but R comes back, and the work is
+ *  n (n + 1) + 2 n^2 + m n elements at most.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (extents, m < n, dtype), OVERFLOW (extents that the library's integers do not hold),
  *  UNSUPPORTED (no LAPACK, arrays on devices), NO_MEMORY.

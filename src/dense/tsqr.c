@@ -29,9 +29,8 @@ static const plait_attr_t tsqr_attrs[] = {
 typedef struct {
     plait_dtype_t dtype;
     int rank, n_ranks;
-    int64_t m, n; /* rows of a rank, columns */
-    bool
-        without_q; /* R alone: its rows and each pair are done with once they are factored */
+    int64_t m, n;   /* rows of a rank, columns */
+    bool without_q; /* R alone: nothing is read again once it is factored */
     int a_slot, q_slot, r_slot;
     int own_slot;  /* packed: the R of this rank's subtree, later that of all */
     int in_slot;   /* packed: what has come: a triangle, later coefficients */
@@ -266,11 +265,9 @@ static void split_touch(const void *params, plait_touch_fn_t touch, void *contex
     if (t->has_coefficients) {
         touch_bytes(t, false, t->in_slot, 0, packed_bytes(t), touch, context);
     }
-    touch_bytes(t, false, t->pair_slot, t->level * pair_bytes(t), pair_bytes(t), touch,
-                context);
+    touch_bytes(t, false, t->pair_slot, pair_offset(t), pair_bytes(t), touch, context);
     touch_bytes(t, true, t->in_slot, 0, packed_bytes(t), touch, context);
-    touch_bytes(t, true, t->pair_slot, t->level * pair_bytes(t), pair_bytes(t), touch,
-                context);
+    touch_bytes(t, true, t->pair_slot, pair_offset(t), pair_bytes(t), touch, context);
 }
 
 static plait_status_t results_run(const void *params, plait_exec_t *exec)

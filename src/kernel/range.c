@@ -18,43 +18,33 @@ static int64_t n_reals(plait_dtype_t dtype, int64_t n)
 /* As many at once as fill a few vectors: one maximum alone would wait for itself at every step. */
 enum { LANES = 16 };
 
-static double largest_f32(int64_t n, const float *x)
-{
-    float most[LANES] = {0};
+#define OF_REALS(_s, _real, _abs)                                    \
+    static double largest_##_s(int64_t n, const _real *x)            \
+    {                                                                \
+        _real most[LANES] = {0};                                     \
+        for (int64_t i = 0; i < n / LANES * LANES; i += LANES) {     \
+            for (int k = 0; k < LANES; k++) {                        \
+                const _real size = _abs(x[i + k]);                   \
+                most[k] = (size > most[k]) ? size : most[k];         \
+            }                                                        \
+        }                                                            \
+        for (int64_t i = n / LANES * LANES; i < n; i++) {            \
+            most[0] = (_abs(x[i]) > most[0]) ? _abs(x[i]) : most[0]; \
+        }                                                            \
+        for (int k = 1; k < LANES; k++) {                            \
+            most[0] = (most[k] > most[0]) ? most[k] : most[0];       \
+        }                                                            \
+        return most[0];                                              \
+    }                                                                \
+    static void multiply_##_s(int64_t n, _real *x, double factor)    \
+    {                                                                \
+        for (int64_t i = 0; i < n; i++) {                            \
+            x[i] = (_real)(x[i] * factor);                           \
+        }                                                            \
+    }
 
-    for (int64_t i = 0; i < n / LANES * LANES; i += LANES) {
-        for (int k = 0; k < LANES; k++) {
-            const float size = fabsf(x[i + k]);
-            most[k] = (size > most[k]) ? size : most[k];
-        }
-    }
-    for (int64_t i = n / LANES * LANES; i < n; i++) {
-        most[0] = (fabsf(x[i]) > most[0]) ? fabsf(x[i]) : most[0];
-    }
-    for (int k = 1; k < LANES; k++) {
-        most[0] = (most[k] > most[0]) ? most[k] : most[0];
-    }
-    return most[0];
-}
-
-static double largest_f64(int64_t n, const double *x)
-{
-    double most[LANES] = {0};
-
-    for (int64_t i = 0; i < n / LANES * LANES; i += LANES) {
-        for (int k = 0; k < LANES; k++) {
-            const double size = fabs(x[i + k]);
-            most[k] = (size > most[k]) ? size : most[k];
-        }
-    }
-    for (int64_t i = n / LANES * LANES; i < n; i++) {
-        most[0] = (fabs(x[i]) > most[0]) ? fabs(x[i]) : most[0];
-    }
-    for (int k = 1; k < LANES; k++) {
-        most[0] = (most[k] > most[0]) ? most[k] : most[0];
-    }
-    return most[0];
-}
+OF_REALS(f32, float, fabsf)
+OF_REALS(f64, double, fabs)
 
 double plait_range_largest(plait_dtype_t dtype, int64_t n, const void *x)
 {
@@ -77,17 +67,9 @@ double plait_range_factor(plait_dtype_t dtype, double largest)
 
 void plait_range_multiply(plait_dtype_t dtype, int64_t n, void *x, double factor)
 {
-    const int64_t count = n_reals(dtype, n);
-
     if (is_single(dtype)) {
-        float *real = x;
-        for (int64_t i = 0; i < count; i++) {
-            real[i] = (float)(real[i] * factor);
-        }
+        multiply_f32(n_reals(dtype, n), x, factor);
     } else {
-        double *real = x;
-        for (int64_t i = 0; i < count; i++) {
-            real[i] *= factor;
-        }
+        multiply_f64(n_reals(dtype, n), x, factor);
     }
 }

@@ -310,10 +310,9 @@ static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
             sum.message_bytes += t->cost[r].message_bytes;
         }
     }
-    for (int alias = -1; alias <= t->op->alias && status == PLAIT_OK; alias++) {
-        if (finds_races()) {
-            break; /* a proof is one thread's */
-        }
+    const bool is_proved =
+        status == PLAIT_OK && !finds_races(); /* it is one thread's */
+    for (int alias = -1; alias <= t->op->alias && is_proved; alias++) {
         if (alias >= 0 && alias < t->op->alias) {
             continue;
         }
