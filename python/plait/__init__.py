@@ -2,8 +2,16 @@
 gradients.
 """  # noqa: D205, D415
 
+from plait import _versions
 from plait._command import starts_ranks as _starts_ranks
 
 if not _starts_ranks():  # `plait run` needs none of this, and importing JAX takes seconds
-    from plait._public import *  # noqa: F403
-    from plait._public import __all__ as __all__
+    try:
+        from plait._public import *  # noqa: F403
+        from plait._public import __all__ as __all__
+        from plait._xla import set_flags as _set_flags
+
+        _set_flags()
+    except (AttributeError, ImportError) as error:
+        _versions.note(error)
+        raise

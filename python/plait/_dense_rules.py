@@ -63,8 +63,10 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
             **attrs,
         )
 
+    is_local = is_inside or deal.n_ranks == 1
+
     def whole(*args: Any) -> list:
-        if is_inside or deal.n_ranks == 1:
+        if is_local:
             return local(*args)
         mapped = jax.shard_map(
             local,
@@ -75,7 +77,7 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
         )
         return mapped(*args)
 
-    return _jax.lower_traced(ctx, whole, args, is_local=is_inside)
+    return _jax.lower_traced(ctx, whole, args, is_local)
 
 
 def group_for(name: str, ctx: Any, deal: Deal) -> _groups.Group:

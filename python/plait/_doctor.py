@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from plait import _core, _finding, _gpu_aware, _info, _launch, _mpi_find, _world
+from plait import _core, _finding, _gpu_aware, _info, _launch, _mpi_find, _versions, _world
 from plait._finding import ERROR, MARK, NOTE, OK, WARNING, Finding
 
 TEST_S = 120
@@ -24,7 +24,6 @@ SHARED_MIN = 256 << 20
 SHARED_LEFT_OVER = 64 << 20
 LOCK_MIN = 1 << 30
 HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
-MIN_JAX = (0, 8, 1)
 
 # OpenBLAS by the name of the kernels that it chose, best last.
 BLAS_PROBE = """
@@ -61,10 +60,12 @@ def check_library() -> Iterator[Finding]:
     if lowered:
         seen = f"PLAIT_ISA={lowered} chooses slower kernels than the processor has"
         yield Finding(NOTE, "FFT kernels", seen, "unset PLAIT_ISA")
-    numbers = tuple(int(n) for n in re.findall(r"\d+", _info.package("jax"))[:3])
-    if numbers < MIN_JAX:
-        mend = "pip install --upgrade 'jax>=0.8.1'"
-        yield Finding(ERROR, "JAX", f"{_info.package('jax')} is too old", mend)
+    jax = _info.package("jax")
+    is_old = _versions.numbers(jax) < _versions.numbers(_versions.OLDEST)
+    if not _versions.is_tested(jax):
+        seen = "too old" if is_old else f"newer than {_versions.NEWEST}, the newest that was tested"
+        mend = f"pip install '{_versions.SPEC}'"
+        yield Finding(ERROR if is_old else NOTE, "JAX", f"{jax} is {seen}", mend)
 
 
 def check_mpi() -> Iterator[Finding]:

@@ -19,7 +19,7 @@ R = TypeVar("R")
 _ROOM = 4096
 # Looked at in every call.
 _NoArrays = _region.NoArrays
-_mesh_context = _jax.mesh_context
+_mesh_context, _no_set_mesh = _jax.mesh_context, _jax.no_set_mesh
 _statics: set[type] = {int, bool, type(None), _comm.Special}  # compared by value and type
 
 
@@ -196,7 +196,7 @@ def remembered(f: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if now.binder is not None or not _jax.trace_state_clean():
             return f(*args, **kwargs)
-        if _mesh_context.value is not None and _jax.concrete_mesh() is not None:
+        if _mesh_context.value is not _no_set_mesh and _jax.concrete_mesh() is not None:
             with _jax.alone():
                 return call(*args, **kwargs)
         key, arrays = _key(f.__name__, args, kwargs)

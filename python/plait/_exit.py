@@ -164,7 +164,11 @@ def _flush_at_exit() -> None:
 def _flush_within_limit() -> None:
     limit = float(os.environ.get("PLAIT_TIMEOUT", "60")) or None
     thread = threading.Thread(target=_flush_at_exit, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # Python 3.12.0 and 3.12.1 start none at exit: without a limit, then
+        _flush_at_exit()
+        return
     thread.join(limit)
     if thread.is_alive():
         sys.stderr.write(f"plait: at exit work is still queued after {limit:g} s\n")

@@ -1,6 +1,6 @@
 """The effect, and every private name of JAX that plait uses.
 
-No other module imports ``jax._src``. Run on jax 0.8.1, 0.9.0 and 0.10.2.
+No other module imports ``jax._src``. Run on 0.10.2, and the oldest and newest JAX of `_versions`.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from jax._src import config as _config
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
+from jax._src import mesh as _mesh
 from jax._src import source_info_util as _source_info
 from jax._src.interpreters import partial_eval as _pe
-from jax._src.mesh import get_concrete_mesh, thread_resources
 from jax.interpreters import ad, mlir
 
 trace_state_clean = _core.trace_state_clean
@@ -138,9 +138,10 @@ def _never_called(*args: Any) -> Any:
 def _keep_out_of_cache(ctx: Any) -> None:
     """Keeps a program with tokens among its results out of the persistent compilation cache.
 
-    Jaxlib (0.10) crashes when it writes one. It leaves out programs with host callbacks.
+    Jaxlib before 0.11 crashes when it writes one. It leaves out programs with host callbacks.
     """
-    if not _lowering.is_region and not ctx.module_context.host_callbacks:
+    is_region = _lowering.is_region
+    if jax.__version_info__ < (0, 11) and not is_region and not ctx.module_context.host_callbacks:
         ctx.module_context.add_host_callback(_never_called)
 
 
@@ -212,14 +213,16 @@ def manual_mesh() -> Any | None:
 
 def concrete_mesh() -> Any | None:
     """The mesh that jax.set_mesh set, with its devices; None if there is none."""
-    mesh = get_concrete_mesh()
+    mesh = _mesh.get_concrete_mesh()
     return None if mesh is None or mesh.empty else mesh
 
 
 _NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 
 
-mesh_context = _config.device_context  # of jax.set_mesh: value is None where nobody has called it
+# Of jax.set_mesh, and its value where nobody has called that; JAX moved both after 0.10.
+mesh_context = getattr(_config, "device_context", None) or _mesh.device_context
+no_set_mesh = None if hasattr(_config, "device_context") else _mesh.empty_concrete_mesh
 
 
 def alone() -> Any:
@@ -245,7 +248,7 @@ def on_mesh(x: Any, mesh: Any) -> Any:
 
 def entered_mesh() -> Any | None:
     """The mesh of the `with mesh:` around this, as programs before jax.set_mesh have it."""
-    mesh = thread_resources.env.physical_mesh
+    mesh = _mesh.thread_resources.env.physical_mesh
     return None if mesh.empty else mesh
 
 

@@ -9,7 +9,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _errors, _jax
+from plait import _errors, _jax, _xla
 
 # Among what JAX keeps traces by: a function that was traced outside is traced again inside.
 _is_in_region = _jax.bool_state(
@@ -157,7 +157,7 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     """
     if f is None:
         return functools.partial(jit, **options)
-    outermost = jax.jit(_region(f, hides=True), **options)
+    outermost = jax.jit(_region(f, hides=True), **_xla.with_option(options))
     inner = jax.jit(f, **options)
 
     traces, no_trace = _jax.traces, _jax.no_trace

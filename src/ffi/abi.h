@@ -109,6 +109,7 @@ typedef struct {
     plait_ffi_ext_t *extension_start;
     plait_ffi_error_t *error;
     const char *message; /* out: the error's */
+    int errc;            /* out where the minor is >= 4 */
 } plait_ffi_error_message_t;
 
 typedef struct {
@@ -216,7 +217,7 @@ enum {
     PLAIT_FFI_ORDINAL_GET_SIZE = 28,
     PLAIT_FFI_RUN_ID_GET_SIZE = 32,
     PLAIT_FFI_STREAM_GET_SIZE = 32,
-    PLAIT_FFI_ERROR_MESSAGE_SIZE = 32,
+    PLAIT_FFI_ERROR_MESSAGE_SIZE = 36, /* 32 where the minor is < 4; more is allowed */
     PLAIT_FFI_ERROR_DESTROY_SIZE = 24,
     PLAIT_FFI_MEMORY_ALLOCATE_SIZE = 48,
     PLAIT_FFI_MEMORY_FREE_SIZE = 40,

@@ -6,6 +6,13 @@
 
 #include <xla/ffi/api/c_api.h>
 
+/* Names before minor 4. */
+#if XLA_FFI_API_MINOR >= 4
+#define XLA_FFI_Extension_Base XLA_FFI_InternalExtension
+#define XLA_FFI_Error_GetMessage XLA_FFI_Error_GetDetails
+#define XLA_FFI_Error_GetMessage_Args XLA_FFI_Error_GetDetails_Args
+#endif
+
 #define SAME_SIZE(_a, _b) _Static_assert(sizeof(_a) == sizeof(_b), #_a)
 #define SAME_PLACE(_a, _m, _b, _n)                                     \
     _Static_assert(offsetof(_a, _m) == offsetof(_b, _n) &&             \
@@ -71,7 +78,14 @@ SAME_PLACE(plait_ffi_api_t, error_destroy, XLA_FFI_Api, XLA_FFI_Error_Destroy);
 SAME_PLACE(plait_ffi_error_message_t, error, XLA_FFI_Error_GetMessage_Args, error);
 SAME_PLACE(plait_ffi_error_message_t, message, XLA_FFI_Error_GetMessage_Args, message);
 SAME_PLACE(plait_ffi_error_destroy_t, error, XLA_FFI_Error_Destroy_Args, error);
-SAME_VALUE(PLAIT_FFI_ERROR_MESSAGE_SIZE, XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE);
+#if XLA_FFI_API_MINOR >= 4
+SAME_PLACE(plait_ffi_error_message_t, errc, XLA_FFI_Error_GetDetails_Args, errc);
+SAME_VALUE(PLAIT_FFI_ERROR_MESSAGE_SIZE, XLA_FFI_Error_GetDetails_Args_STRUCT_SIZE);
+#else
+_Static_assert((int)PLAIT_FFI_ERROR_MESSAGE_SIZE >=
+                   (int)XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE,
+               "XLA takes more than it knows, not less");
+#endif
 SAME_VALUE(PLAIT_FFI_ERROR_DESTROY_SIZE, XLA_FFI_Error_Destroy_Args_STRUCT_SIZE);
 SAME_PLACE(plait_ffi_api_t, memory_allocate, XLA_FFI_Api,
            XLA_FFI_DeviceMemory_Allocate);

