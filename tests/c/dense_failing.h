@@ -66,7 +66,7 @@ static inline void failing_rank(plait_comm_t *comm, void *context)
         const int64_t column =
             (local / FAILING_BLOCK * comm->end.size + me) * FAILING_BLOCK +
             local % FAILING_BLOCK;
-        a[i] = (i % FAILING_N == column) ? FAILING_N
+        a[i] = (i % FAILING_N == column) ? (double)FAILING_N
                                          : creal(element_sample(PLAIT_F64, 1, i));
     }
     CHECK(f->plan(comm, &plan) == PLAIT_OK, "plan");

@@ -235,7 +235,8 @@ static void test_cuda_boxes_many(const machine_t *m)
 {
     enum { N_BOXES = 64, ROW = 64, TOGETHER = (N_BOXES + 19) / 20 };
     static const struct {
-        int kind, src, src_step, dst, dst_step, n_launches; /* places are rows */
+        plait_device_box_kind_t kind;
+        int src, src_step, dst, dst_step, n_launches; /* places are rows */
     } cases[] = {
         {PLAIT_DEVICE_COPY, 0, 1, N_BOXES, 1, TOGETHER}, /* apart */
         {PLAIT_DEVICE_COPY, N_BOXES, 1, 0, 1, TOGETHER},

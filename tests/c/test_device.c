@@ -140,7 +140,7 @@ static void check_lent(void)
         CHECK(t->fft(device, stream, &fft, y, y, work) == PLAIT_OK, "fft");
         fft.n[0] = 1;
         check_device_drain(device);
-        CHECK(out[0] == 3.0 * N * (i + 1), "%g", out[0]);
+        CHECK(out[0] == 3.0 * (double)N * (i + 1), "%g", out[0]);
     }
     check_device_free(device, x);
     check_device_free(device, y);

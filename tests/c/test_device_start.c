@@ -161,7 +161,7 @@ static void *rank_main(void *argument)
         CHECK(plait_ffi_cuda_wait(&h[k]->call.frame) == NULL, "%s", message);
     }
     for (int k = 0; k < 3; k++) {
-        check_sum(h[k], (k + 1.0) * N_DEVICES * (N_DEVICES + 1) / 2);
+        check_sum(h[k], (k + 1.0) * (double)(N_DEVICES * (N_DEVICES + 1) / 2));
         half_destroy(h[k]);
     }
     return NULL;

@@ -144,7 +144,7 @@ static void check_started(int64_t id, const int32_t ordinals[])
     for (int d = 0; d < DEVICES; d++) {
         for (int k = 0; k < 3; k++) {
             CHECK(is_fine(&l[d][k]->call.frame, errors[d][k]), "%s", message);
-            check_sum(l[d][k], (k + 1.0) * DEVICES * (DEVICES + 1) / 2);
+            check_sum(l[d][k], (k + 1.0) * (double)(DEVICES * (DEVICES + 1) / 2));
             free(l[d][k]);
         }
     }

@@ -194,7 +194,7 @@ static void *call_main(void *argument)
     c->status = plait_op_run(&call);
     (void)snprintf(c->text, sizeof(c->text), "%s", plait_error_text());
     for (int i = 0; i < N && c->info == 0; i++) {
-        CHECK(fabs(w[i] - (i + 1)) <= 1e-13 * N, "w[%d] %g", i, w[i]);
+        CHECK(fabs(w[i] - (i + 1)) <= 1e-13 * (double)N, "w[%d] %g", i, w[i]);
     }
     plait_free(a);
     return NULL;

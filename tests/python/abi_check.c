@@ -8,8 +8,8 @@
 
 /* Names before minor 4. */
 #if XLA_FFI_API_MINOR >= 4
-#define XLA_FFI_Extension_Base XLA_FFI_InternalExtension
-#define XLA_FFI_Error_GetMessage XLA_FFI_Error_GetDetails
+#define XLA_FFI_Extension_Base        XLA_FFI_InternalExtension
+#define XLA_FFI_Error_GetMessage      XLA_FFI_Error_GetDetails
 #define XLA_FFI_Error_GetMessage_Args XLA_FFI_Error_GetDetails_Args
 #endif
 
