@@ -106,17 +106,23 @@ def newest_library():
 # The C library
 
 
+# Malloc that keeps what was freed, since checkers and compilers take and free much: neither page
+# faults nor merging of small pieces. Some of it is of newer glibcs, others pass it over.
+MALLOC = ":".join(
+    f"glibc.malloc.{name}"
+    for name in ("mmap_threshold=4294967296", "trim_threshold=17179869184", "mxfast=0", "hugetlb=1")
+)
+
+
 def with_blas(environment):
     """The same with SciPy's BLAS and LAPACK, so that C programs need none of the system's.
 
-    One thread: sanitizers do not see how the library's own threads wait for each other. And
-    malloc that keeps what was freed: checkers take and free much, which costs page faults.
+    One thread: sanitizers do not see how the library's own threads wait for each other.
     """
     package = importlib.util.find_spec("scipy")
     libraries = Path(package.origin).parents[1] / "scipy.libs" if package else Path("none")
     found = [str(path) for path in libraries.glob("libscipy_openblas*")]
-    keep = "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=17179869184"
-    given = {"OPENBLAS_NUM_THREADS": "1", "GLIBC_TUNABLES": keep}
+    given = {"OPENBLAS_NUM_THREADS": "1", "GLIBC_TUNABLES": MALLOC}
     given |= {"PLAIT_BLAS": found[0]} if found else {}
     return given | {k: os.environ[k] for k in given if k in os.environ} | (environment or {})
 
@@ -253,6 +259,7 @@ def quick_compiles(python):
     them costs more than it saves, between ranks too. Some suites compile as users do.
     """
     chosen = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    chosen |= {"GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MALLOC)}
     trial = [python, "-c", "import jax; jax.devices('cpu')"]
     flags = os.environ.get("XLA_FLAGS", "")
     for flag in QUICK_FLAGS:

@@ -197,10 +197,11 @@ def run(
         env |= {"MPIR_CVAR_NUM_CLIQUES": str(nodes), "MPIR_CVAR_CH4_NETMOD": "ofi"}
         env["PLAIT_TEST_NODES"] = str(nodes)
     print(f"--- {title}, {ranks} ranks", flush=True)
-    code = None
+    code, begun = None, time.monotonic()
     for _ in range(LAUNCHES):
         if code is None:
             code = launch([str(launcher), "-n", str(ranks), str(program)], env, ranks)
+    print(f"    {time.monotonic() - begun:.1f} s", flush=True)
     return code == 0
 
 
