@@ -220,7 +220,7 @@ def concrete_mesh() -> Any | None:
 _NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 
 
-# Of jax.set_mesh, and its value where nobody has called that; JAX moved both after 0.10.
+# Of jax.set_mesh, and its value where nobody has called that; JAX 0.12 has changed both.
 mesh_context = getattr(_config, "device_context", None) or _mesh.device_context
 no_set_mesh = None if hasattr(_config, "device_context") else _mesh.empty_concrete_mesh
 
