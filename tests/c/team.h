@@ -7,7 +7,9 @@
 #include "transport/local.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { TEAM_MAX = 32 };
 
@@ -31,15 +33,78 @@ static team_fn_t team_before;
 /* How they reach each other's; NULL: as the library chooses. */
 static const plait_device_link_t *team_link;
 
-static void *team_main(void *argument)
+static void team_main(const team_rank_t *rank)
 {
-    team_rank_t *rank = argument;
-
     if (team_before != NULL) {
         team_before(rank->comm, rank->context);
     }
     rank->fn(rank->comm, rank->context);
+}
+
+/* Threads that wait for the next run: a test has tens of thousands, and a thread costs more than most. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t begun[TEAM_MAX], over;
+    team_rank_t *work[TEAM_MAX]; /* NULL: none, or it is done */
+    int n_threads, n_busy;
+    pid_t process; /* a forked child has none of its parent's threads */
+} team = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
+
+static void *team_worker(void *argument)
+{
+    const int me = (int)(intptr_t)argument;
+
+    (void)pthread_mutex_lock(&team.lock);
+    for (;;) {
+        while (team.work[me] == NULL) {
+            (void)pthread_cond_wait(&team.begun[me], &team.lock);
+        }
+        (void)pthread_mutex_unlock(&team.lock);
+        team_main(team.work[me]);
+        (void)pthread_mutex_lock(&team.lock);
+        team.work[me] = NULL;
+        team.n_busy--;
+        if (team.n_busy == 0) {
+            (void)pthread_cond_signal(&team.over);
+        }
+    }
     return NULL;
+}
+
+/* As many threads as that; never ended. */
+static inline void team_hire(int n)
+{
+    if (team.process != getpid()) {
+        team.process = getpid();
+        team.n_threads = 0;
+    }
+    for (; team.n_threads < n; team.n_threads++) {
+        pthread_t thread;
+        (void)pthread_cond_init(&team.begun[team.n_threads], NULL);
+        if (pthread_create(&thread, NULL, team_worker,
+                           (void *)(intptr_t)team.n_threads) != 0 ||
+            pthread_detach(thread) != 0) {
+            abort();
+        }
+    }
+}
+
+static inline void team_work(int n, team_rank_t ranks[])
+{
+    team_hire(n);
+    (void)pthread_mutex_lock(&team.lock);
+    if (team.n_busy != 0) {
+        abort(); /* a rank may not run a team */
+    }
+    team.n_busy = n;
+    for (int r = 0; r < n; r++) {
+        team.work[r] = &ranks[r];
+        (void)pthread_cond_signal(&team.begun[r]);
+    }
+    while (team.n_busy != 0) {
+        (void)pthread_cond_wait(&team.over, &team.lock);
+    }
+    (void)pthread_mutex_unlock(&team.lock);
 }
 
 /* Communicator of n threads that use `direct` access; fn runs on all of them at once. */
@@ -47,7 +112,6 @@ static inline void team_run(int n, plait_direct_t direct, team_fn_t fn, void *co
 {
     plait_comm_t *comms[TEAM_MAX] = {NULL};
     team_rank_t ranks[TEAM_MAX];
-    pthread_t threads[TEAM_MAX];
 
     if (plait_comm_threads(n, comms) != PLAIT_OK) {
         abort();
@@ -61,13 +125,8 @@ static inline void team_run(int n, plait_direct_t direct, team_fn_t fn, void *co
             abort();
         }
         ranks[r] = (team_rank_t){comms[r], fn, context};
-        if (pthread_create(&threads[r], NULL, team_main, &ranks[r]) != 0) {
-            abort();
-        }
     }
-    for (int r = 0; r < n; r++) {
-        (void)pthread_join(threads[r], NULL);
-    }
+    team_work(n, ranks);
     for (int r = 0; r < n; r++) {
         plait_comm_destroy(&comms[r]);
     }

@@ -412,6 +412,7 @@ static void left_rank(plait_comm_t *comm, void *context)
     on_device_leaves = true;
     CHECK(call_alltoall(comm, failing_arrays[0][me], failing_arrays[1][me]) == PLAIT_OK,
           "%s", plait_error_text());
+    on_device_leaves = false;
 }
 
 static void check_left(const plait_device_link_t *link, int n_ranks)
