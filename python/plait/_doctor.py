@@ -60,12 +60,14 @@ def check_library() -> Iterator[Finding]:
     if lowered:
         seen = f"PLAIT_ISA={lowered} chooses slower kernels than the processor has"
         yield Finding(NOTE, "FFT kernels", seen, "unset PLAIT_ISA")
-    jax = _info.package("jax")
-    is_old = _versions.numbers(jax) < _versions.numbers(_versions.OLDEST)
-    if not _versions.is_tested(jax):
-        seen = "too old" if is_old else f"newer than {_versions.NEWEST}, the newest that was tested"
-        mend = f"pip install '{_versions.SPEC}'"
-        yield Finding(ERROR if is_old else NOTE, "JAX", f"{jax} is {seen}", mend)
+    jax, mend = _info.package("jax"), f"pip install '{_versions.SPEC}'"
+    if jax in _versions.BROKEN:
+        yield Finding(ERROR, "JAX", f"{jax}: {_versions.BROKEN[jax]}", mend)
+    elif _versions.numbers(jax) < _versions.numbers(_versions.OLDEST):
+        yield Finding(ERROR, "JAX", f"{jax} is too old", mend)
+    elif not _versions.is_tested(jax):
+        seen = f"{jax} is newer than {_versions.NEWEST}, the newest that was tested"
+        yield Finding(NOTE, "JAX", seen, mend)
 
 
 def check_mpi() -> Iterator[Finding]:

@@ -11,9 +11,16 @@ import os
 from typing import Any
 
 import jax
+from plait import _versions
 
 PASS, OPTION = "nullary-function-wrap-inliner", "xla_disable_hlo_passes"
 has_pass = jax.__version_info__ >= (0, 11)
+
+
+def start() -> None:
+    """When plait is imported."""
+    _versions.warn(jax.__version__)
+    set_flags()
 
 
 def set_flags() -> None:
