@@ -1,10 +1,11 @@
 """A pass of XLA's that ends the process, and how programs are compiled without it.
 
-From jaxlib 0.11 on *nullary-function-wrap-inliner* inlines functions whose only operand is a token,
-and makes the token a control predecessor of all that was in them. HloCSE then meets a constant that
-the caller has as well, removes it, and fails its own check ("cannot remove instruction"), which is
-an abort. Such functions are a `jax.jit` in a program, or a `jax.shard_map`, that communicates and
-has no operands. Without the pass they are inlined like all others.
+In jaxlib 0.11.2 and 0.12 (0.11.0 is without the fault, the option harmless there)
+*nullary-function-wrap-inliner* inlines functions whose only operand is a token, and makes the token
+a control predecessor of all that was in them. HloCSE then meets a constant that the caller has as
+well, removes it, and fails its own check ("cannot remove instruction"), which is an abort. Such
+functions are a `jax.jit` in a program, or a `jax.shard_map`, that communicates and has no operands.
+Without the pass they are inlined like all others.
 """
 
 import os
