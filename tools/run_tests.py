@@ -213,10 +213,10 @@ def transports(count):
     name = "transports"
     if not build(count, "c", target="plait_objects"):
         return
-    venvs = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1])}
+    settings = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1]), "GLIBC_TUNABLES": MALLOC}
     command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
     command += ["--objects", BUILD / "c"]
-    code, log = run(name, command, 900, venvs)
+    code, log = run(name, command, 900, settings)
     text = log.read_text(errors="replace")
     bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)
     wrong = bad.group(1).split(", ") if bad else []

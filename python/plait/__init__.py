@@ -9,9 +9,9 @@ if not _starts_ranks():  # `plait run` needs none of this, and importing JAX tak
     try:
         from plait._public import *  # noqa: F403
         from plait._public import __all__ as __all__
-        from plait._xla import start as _start_xla
+        from plait._xla import set_flags as _set_flags
 
-        _start_xla()
+        _set_flags()
     except (AttributeError, ImportError) as error:
         _versions.note(error)
         raise

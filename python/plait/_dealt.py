@@ -95,13 +95,9 @@ class Deal:
         """function(rank, parts of the matrices, whole arrays) on every device; to: its result's."""
         if self.mesh is None:
             return function(jnp.int32(0), *matrices, *whole)
-        split = _mesh_rules.to_partition_spec(self.spec)
-        mapped = jax.shard_map(
-            lambda *parts: function(lax.axis_index(self.axes), *parts),
-            mesh=self.mesh,
-            in_specs=(*[split] * len(matrices), *[jax.P()] * len(whole)),
-            out_specs=_mesh_rules.to_partition_spec(to),
-            check_vma=False,
+        specs = (*[self.spec] * len(matrices), *[((),) * jnp.ndim(x) for x in whole])
+        mapped = _mesh_rules.on_parts(
+            lambda *parts: function(lax.axis_index(self.axes), *parts), self.mesh, specs, to
         )
         return mapped(*matrices, *whole)
 
@@ -148,14 +144,7 @@ def on_parts(
     """A function of every device's part; source and to: other splits than a dealt matrix has."""
     if deal.mesh is None or not deal.axes:
         return function(x)
-    mapped = jax.shard_map(
-        function,
-        mesh=deal.mesh,
-        in_specs=_mesh_rules.to_partition_spec(source or deal.spec),
-        out_specs=_mesh_rules.to_partition_spec(to or deal.spec),
-        check_vma=False,
-    )
-    return mapped(x)
+    return _mesh_rules.on_parts(function, deal.mesh, [source or deal.spec], to or deal.spec)(x)
 
 
 @jax.tree_util.register_pytree_node_class

@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
 from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
@@ -337,14 +336,8 @@ def guarded(x: Any, status: Any, text: str, mesh: Any) -> Any:
     fail(status, text)
     if not isinstance(status, jax.core.Tracer) or mesh is None or mesh.size == 1:
         return x
-    whole = P()
-    ask = jax.shard_map(
-        functools.partial(_zero_if_good, text="plait.LinAlgError: " + text),
-        mesh=mesh,
-        in_specs=whole,
-        out_specs=whole,
-        check_vma=False,
-    )
+    part = functools.partial(_zero_if_good, text="plait.LinAlgError: " + text)
+    ask = _mesh_rules.on_parts(part, mesh, [whole := ((),) * status.ndim], whole)
     zero = ask(status)
     return jax.tree.map(lambda v: jnp.where(jnp.any(zero != 0), jnp.zeros_like(v), v), x)
 

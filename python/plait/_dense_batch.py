@@ -96,6 +96,10 @@ class Part:
         """How the array is split."""
         return deal.spec if self.is_dealt else ((),) * len(self.shape)
 
+    def one_each(self, deal: Deal) -> Spec:
+        """How a batch is split of which every device has whole ones."""
+        return (deal.axes, *((),) * len(self.shape))
+
     def blocks(self, deal: Deal) -> tuple[int, ...]:
         """Of how many elements an array's axes are dealt out; 0: not."""
         return (self.block or deal.block, 0) if self.is_dealt else (0,) * len(self.shape)
@@ -196,7 +200,7 @@ def _given_out(x: Any, part: Part, deal: Deal, own: Own) -> Any:
     return deal.redistribute(
         x,
         ((), *part.spec(deal)),
-        (deal.axes, *((),) * n_rest),
+        part.one_each(deal),
         dims=(-(-n_batch // deal.n_ranks) * deal.n_ranks, *part.alone().whole(own)),
         shape=(n_batch, *part.data),
         blocks=((0, *part.blocks(deal)), (0,) * (1 + n_rest)),
@@ -208,7 +212,7 @@ def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal) -> Any:
     n_rest = len(part.shape)
     return deal.redistribute(
         y,
-        (deal.axes, *((),) * n_rest),
+        part.one_each(deal),
         ((), *part.spec(deal)),
         dims=(n_batch, *part.whole(deal)),
         shape=(n_batch, *part.data),
@@ -228,15 +232,8 @@ def _lower(ctx: Any, *args: Any, kind: str, given: tuple, site: int) -> Any:
 
     def whole(*args: Any) -> list:
         xs = [_given_out(x, part, deal, own) for x, part in zip(args, ins, strict=True)]
-        split = jax.P(deal.axes)
-        mapped = jax.shard_map(
-            each,
-            mesh=deal.mesh,
-            in_specs=(split,) * len(ins),
-            out_specs=[split] * len(outs),
-            check_vma=False,
-        )
-        ys = zip(mapped(*xs), outs, strict=True)
+        specs = ([part.one_each(deal) for part in parts] for parts in (ins, outs))
+        ys = zip(_mesh_rules.on_parts(each, deal.mesh, *specs)(*xs), outs, strict=True)
         return [_taken_back(y, n_batch, part, deal) for y, part in ys]
 
     return _jax.lower_traced(ctx, whole, args)

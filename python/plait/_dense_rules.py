@@ -11,7 +11,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad
@@ -68,14 +67,8 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
     def whole(*args: Any) -> list:
         if is_local:
             return local(*args)
-        mapped = jax.shard_map(
-            local,
-            mesh=deal.mesh,
-            in_specs=tuple(_mesh_rules.to_partition_spec(part.spec(deal)) for part in ins),
-            out_specs=[_mesh_rules.to_partition_spec(part.spec(deal)) for part in outs],
-            check_vma=False,
-        )
-        return mapped(*args)
+        specs = ([part.spec(deal) for part in parts] for parts in (ins, outs))
+        return _mesh_rules.on_parts(local, deal.mesh, *specs)(*args)
 
     return _jax.lower_traced(ctx, whole, args, is_local)
 

@@ -61,9 +61,7 @@ def check_library() -> Iterator[Finding]:
         seen = f"PLAIT_ISA={lowered} chooses slower kernels than the processor has"
         yield Finding(NOTE, "FFT kernels", seen, "unset PLAIT_ISA")
     jax, mend = _info.package("jax"), f"pip install '{_versions.SPEC}'"
-    if jax in _versions.BROKEN:
-        yield Finding(ERROR, "JAX", f"{jax}: {_versions.BROKEN[jax]}", mend)
-    elif _versions.numbers(jax) < _versions.numbers(_versions.OLDEST):
+    if _versions.numbers(jax) < _versions.numbers(_versions.OLDEST):
         yield Finding(ERROR, "JAX", f"{jax} is too old", mend)
     elif not _versions.is_tested(jax):
         seen = f"{jax} is newer than {_versions.NEWEST}, the newest that was tested"

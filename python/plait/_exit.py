@@ -3,6 +3,7 @@
 import atexit
 import builtins
 import contextlib
+import ctypes
 import os
 import sys
 import threading
@@ -15,7 +16,7 @@ from plait import _core, _errors, _record, _trace
 
 _LIMIT_S = 10.0
 _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
-_FAREWELL_S = 2.0
+_FAREWELL_NS = 2_000_000_000
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _mpi: list[ModuleType] = []
@@ -90,18 +91,13 @@ def _abort() -> None:
 
 
 def _say_farewell() -> bool:
-    """Tells ranks on other hosts why this one ends; whether MPI came back from that.
-
-    It may wait for ever for one that has ended itself.
-    """
+    """Tells ranks on other hosts why this one ends; whether MPI came back from that."""
     say = getattr(_core.lib, "plait_mpi_say_farewell", None)
     if say is None:
         return True
     why = f"raised {_why[-1]}" if _why else "has ended after a failure"
-    thread = threading.Thread(target=say, args=(why.encode(),), daemon=True)
-    thread.start()
-    thread.join(_FAREWELL_S)
-    return not thread.is_alive()
+    say.restype = ctypes.c_bool
+    return say(why.encode(), ctypes.c_int64(_FAREWELL_NS))
 
 
 def _record_abort_status(mpi: ModuleType) -> None:

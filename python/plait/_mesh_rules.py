@@ -10,6 +10,7 @@ cotangent may be on one device only, and nothing else would say where the adjoin
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -236,6 +237,40 @@ def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
     return P(*entries)
 
 
+def on_parts(
+    function: Callable,
+    mesh: Any,
+    ins: Sequence[Spec],
+    outs: Spec | list[Spec],
+    check_vma: bool = False,
+) -> Callable:
+    """A function of all devices' parts as one of global arrays. outs: a list where it returns one.
+
+    Devices make operands without elements themselves: JAX 0.11.2 ends the process over a
+    `jax.shard_map` that has such.
+    """
+    to = [to_partition_spec(s) for s in outs] if isinstance(outs, list) else to_partition_spec(outs)
+
+    def whole(*args: Any) -> Any:
+        is_given = [0 not in x.shape for x in args]
+        own = [(local_shape(mesh, x.shape, s), x.dtype) for x, s in zip(args, ins, strict=True)]
+
+        def parts(*given: Any) -> Any:
+            left, every = iter(given), zip(is_given, own, strict=True)
+            return function(*(next(left) if is_next else jnp.zeros(*new) for is_next, new in every))
+
+        mapped = jax.shard_map(
+            parts,
+            mesh=mesh,
+            in_specs=tuple(map(to_partition_spec, itertools.compress(ins, is_given))),
+            out_specs=to,
+            check_vma=check_vma,
+        )
+        return mapped(*itertools.compress(args, is_given))
+
+    return whole
+
+
 def axes_of(entry: Any) -> tuple[str, ...]:
     """The mesh axes that an entry of JAX's form names."""
     return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
@@ -288,14 +323,7 @@ def _lower(
         where = in_type(own.mesh if own.mesh.axis_names else mesh, src)
         if where.spec != own.spec:  # of cotangents, whose type vmap has made
             x = jax.sharding.reshard(x, where)
-        mapped = jax.shard_map(
-            local,
-            mesh=mesh,
-            in_specs=to_partition_spec(src),
-            out_specs=to_partition_spec(dst),
-            check_vma=False,
-        )
-        return [mapped(x)]
+        return [on_parts(local, mesh, [src], dst)(x)]
 
     return _jax.lower_traced(ctx, whole, [x])
 

@@ -115,12 +115,12 @@ def _partial(
     function: Any, place: _mesh.Place, axes: tuple[int, ...], named: tuple[tuple[str, Any], ...]
 ) -> Any:
     """What the function, with these keywords, makes of each part; extent 1 along the axes."""
-    split = _mesh_rules.to_partition_spec(place.spec)
 
     def reduce(part: Any) -> Any:
         return function(part, axis=axes, keepdims=True, **dict(named))
 
-    return jax.jit(jax.shard_map(reduce, mesh=place.mesh, in_specs=split, out_specs=split))
+    mapped = _mesh_rules.on_parts(reduce, place.mesh, [place.spec], place.spec, check_vma=True)
+    return jax.jit(mapped)
 
 
 def reduced(

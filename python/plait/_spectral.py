@@ -86,9 +86,8 @@ def _lower(
     def whole(*_: Any) -> list:
         if place.mesh is None:
             return parts()
-        splits = [_mesh_rules.to_partition_spec(_along_one(place, one[0])) for one in wanted]
-        given = {"mesh": place.mesh, "in_specs": P(), "out_specs": splits}
-        return jax.shard_map(parts, **given, check_vma=False)(jnp.int32(0))
+        splits = [_along_one(place, one[0]) for one in wanted]
+        return _mesh_rules.on_parts(parts, place.mesh, [()], splits)(jnp.int32(0))
 
     return _jax.lower_traced(ctx, whole, y)
 
@@ -272,14 +271,8 @@ def _whole_part(bounds: tuple, b: Any) -> Any:
 @functools.lru_cache(maxsize=256)
 def _spreader(mesh: Any, spec: Spec, dims: tuple) -> Any:
     bounds = tuple(zip(spec, _mesh_rules.local_shape(mesh, dims, spec), strict=True))
-    return jax.jit(
-        jax.shard_map(
-            functools.partial(_whole_part, bounds),
-            mesh=mesh,
-            in_specs=P(),
-            out_specs=_mesh_rules.to_partition_spec(spec),
-        )
-    )
+    part, whole = functools.partial(_whole_part, bounds), ((),) * len(spec)
+    return jax.jit(_mesh_rules.on_parts(part, mesh, [whole], spec, check_vma=True))
 
 
 def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str) -> tuple:

@@ -159,13 +159,7 @@ def _copies_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
 def _lower_mapped(
     ctx: Any, local: Callable, x: Any, deal: Deal, source: Spec, *results: Spec
 ) -> Any:
-    mapped = jax.shard_map(
-        local,
-        mesh=deal.mesh,
-        in_specs=_mesh_rules.to_partition_spec(source),
-        out_specs=[_mesh_rules.to_partition_spec(spec) for spec in results],
-        check_vma=False,
-    )
+    mapped = _mesh_rules.on_parts(local, deal.mesh, [source], [*results])
     return _jax.lower_traced(ctx, mapped, [x])
 
 
@@ -206,13 +200,7 @@ def _local(rows: Rows, function: Callable, parts: tuple, copied: tuple, to: Spec
     deal = rows.deal
     below = (deal.axes, ())
     specs = (*[rows.spec] * len(parts), *[below] * len(copied))
-    mapped = jax.shard_map(
-        function,
-        mesh=deal.mesh,
-        in_specs=tuple(map(_mesh_rules.to_partition_spec, specs)),
-        out_specs=_mesh_rules.to_partition_spec(to),
-        check_vma=False,
-    )
+    mapped = _mesh_rules.on_parts(function, deal.mesh, specs, to)
     return mapped(*parts, *(_copies(deal, x) for x in copied))
 
 

@@ -1,12 +1,10 @@
 """Which versions of JAX plait takes, which it was tested with, and what to say of others."""
 
 import re
-import warnings
 
 # As pyproject.toml has it; JAX's private names may change at any time.
-SPEC = "jax>=0.8.1,!=0.11.2,<0.13"
+SPEC = "jax>=0.8.1,<0.13"
 OLDEST, NEWEST = "0.8.1", "0.12.0.1"  # that the tests have run with
-BROKEN = {"0.11.2": "XLA ends the process where a jax.shard_map has an operand without elements"}
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -15,15 +13,8 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def is_tested(jax: str) -> bool:
-    """Whether this version of JAX is none that is older or newer than those, or known to fail."""
-    return numbers(OLDEST) <= numbers(jax) <= numbers(NEWEST) and jax not in BROKEN
-
-
-def warn(jax: str) -> None:
-    """Of a version that is known to fail, with plait's own programs, too."""
-    if jax in BROKEN:
-        text = f"JAX {jax}: {BROKEN[jax]}; plait's solvers have such. pip install '{SPEC}'"
-        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    """Whether this version of JAX is none that is older or newer than those."""
+    return numbers(OLDEST) <= numbers(jax) <= numbers(NEWEST)
 
 
 def note(error: Exception) -> None:

@@ -12,20 +12,16 @@ import os
 from typing import Any
 
 import jax
-from plait import _versions
 
 PASS, OPTION = "nullary-function-wrap-inliner", "xla_disable_hlo_passes"
 has_pass = jax.__version_info__ >= (0, 11)
 
 
-def start() -> None:
-    """When plait is imported."""
-    _versions.warn(jax.__version__)
-    set_flags()
-
-
 def set_flags() -> None:
-    """For all programs of the process. XLA reads the variable once, when JAX finds its devices."""
+    """For all programs of the process, when plait is imported.
+
+    XLA reads the variable once, when JAX finds its devices.
+    """
     flags = os.environ.get("XLA_FLAGS", "")
     if has_pass and PASS not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --{OPTION}={PASS}".strip()

@@ -286,8 +286,8 @@ def _cutter(ghosts: _Ghosts) -> Any:
     part = functools.partial(_cut_part, ghosts.before, ghosts.after)
     if ghosts.place.mesh is None:
         return jax.jit(part)
-    spec = _mesh_rules.to_partition_spec(ghosts.place.spec)
-    return jax.jit(jax.shard_map(part, mesh=ghosts.place.mesh, in_specs=spec, out_specs=spec))
+    mesh, spec = ghosts.place.mesh, ghosts.place.spec
+    return jax.jit(_mesh_rules.on_parts(part, mesh, [spec], spec, check_vma=True))
 
 
 @functools.partial(jax.jit, static_argnums=1)

@@ -47,7 +47,8 @@ PLAIT_EXPORT void plait_mpi_shutdown(void);
 
 /* Of a rank that ends with an exception: tells ranks that cannot see this process, on every
  * open communicator, why. Takes half a second where there are any. Who was told ends too, and tells others: so a
- * bounded number of messages reaches all. */
-PLAIT_EXPORT void plait_mpi_say_farewell(const char *why);
+ * bounded number of messages reaches all. False: MPI has not come back from it in that time, as it may wait for
+ * ever for a rank that has ended itself. Called once, as the process ends. */
+PLAIT_EXPORT bool plait_mpi_say_farewell(const char *why, int64_t limit_ns);
 
 #endif

@@ -5,6 +5,8 @@
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -18,6 +20,8 @@ enum { LAST_NS = 1000000000, NAP_NS = 1000000, RECEIVE_POLLS = 1000 };
 /* Not on a stack: the process ends while they are under way. */
 static plait_farewell_t farewells[MOST_LINKS];
 static uint64_t requests[MOST_MESSAGES];
+static char why_here[PLAIT_FAREWELL_BYTES];
+static atomic_bool is_said;
 
 /* Sends to one rank, unless that sees this process. */
 static int tell(plait_mpi_link_t *link, int peer, const plait_farewell_t *farewell,
@@ -77,7 +81,7 @@ static void push(const plait_mpi_link_t *link, int n)
     }
 }
 
-void plait_mpi_say_farewell(const char *why)
+static void *say(void *nothing)
 {
     plait_mpi_link_t *links[MOST_LINKS];
     int n_links = plait_mpi_open_links(MOST_LINKS, links);
@@ -85,11 +89,29 @@ void plait_mpi_say_farewell(const char *why)
     for (int i = 0; i < n_links; i++) {
         farewells[i].id = links[i]->id;
         farewells[i].rank = links[i]->rank;
-        strncpy(farewells[i].why, why, PLAIT_FAREWELL_BYTES - 1);
+        memcpy(farewells[i].why, why_here, PLAIT_FAREWELL_BYTES);
     }
     if (n_links > 0) {
         push(links[0], tell_all(n_links, links));
     }
+    atomic_store(&is_said, true);
+    return nothing;
+}
+
+bool plait_mpi_say_farewell(const char *why, int64_t limit_ns)
+{
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    const int64_t end = plait_clock_ns() + limit_ns;
+    pthread_t thread;
+
+    strncpy(why_here, why, PLAIT_FAREWELL_BYTES - 1);
+    if (pthread_create(&thread, NULL, say, NULL) == 0) {
+        (void)pthread_detach(thread);
+        while (!atomic_load(&is_said) && plait_clock_ns() < end) {
+            (void)nanosleep(&nap, NULL);
+        }
+    }
+    return atomic_load(&is_said);
 }
 
 /* Takes a message that has come, under the lock. */

@@ -316,6 +316,8 @@ def test_donated_operand_gives_its_memory():
     assert np.array_equal(got, want)
     assert where == {s.device: s.data.unsafe_buffer_pointer() for s in got.addressable_shards}
     want = np.asarray(plait.halo.reduce(got, (1, 0), **given))
+    got = got + 0  # JAX 0.11.2 keeps the memory that NumPy has seen
+    where = {s.device: s.data.unsafe_buffer_pointer() for s in got.addressable_shards}
     back = plait.halo.reduce(got, (1, 0), donate=True, **given)
     assert where == {s.device: s.data.unsafe_buffer_pointer() for s in back.addressable_shards}
     assert np.array_equal(back, want)

@@ -36,6 +36,7 @@ from pathlib import Path
 
 NAMES = ("host0", "host1")
 LOCAL = "local"  # the folder that is each host's own
+IFF_RUNNING = 0x40  # linux/if.h
 OWN = ("--net", "--uts", "--ipc", "--mount", "--pid")  # namespaces of a host
 SSH = """#!/bin/sh
 # In place of ssh: [OPTIONS] HOST COMMAND...
@@ -199,15 +200,20 @@ def head(folder):
             )
             take_up(network, here, f"10.77.{k}.1")
         take_up(network, "lo")
-    for host in hosts:
-        host.ask("network")
+    for order in ("network", "carrier"):
+        for host in hosts:
+            host.ask(order)
     known = processes()
     tell("ready")
     for order in sys.stdin:
         if order.strip() == "processes":
             tell([line for pid, line in processes().items() if pid not in known])
         else:
-            tell(hosts[1].ask(order.strip()))
+            hosts[1].ask(order.strip())
+            if order.strip() == "up":
+                for host in hosts:
+                    host.ask("carrier")
+            tell("done")
 
 
 def processes():
@@ -256,6 +262,15 @@ def take_up(network, name, address=""):
     network.link("set", index=index, state="up")
 
 
+def has_carrier(network, name):
+    """Whether programs are told that the device has one, up to a second after its other end is up.
+
+    Before that MPICH ends in MPI_Init ("ep_enable failed"), as libfabric finds no address.
+    """
+    index = network.link_lookup(ifname=name)[0]
+    return bool(network.link("get", index=index)[0]["flags"] & IFF_RUNNING)
+
+
 # A host
 
 
@@ -284,6 +299,8 @@ def host(folder, k):
                 ):
                     take_up(network, device, address)
                 network.route("add", dst="10.77.0.0/16", gateway=f"10.77.{k}.1")
+            elif order.strip() == "carrier":
+                wait_until(lambda: has_carrier(network, "fabric"), 10)
             else:
                 index = network.link_lookup(ifname="fabric")[0]
                 network.link("set", index=index, state=order.strip())
