@@ -606,7 +606,7 @@ static void check_by_processes(int n_ranks)
 static void check_on_devices(void)
 {
     (void)setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
-    for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks += is_quick() ? 2 : 1) {
         on_device_begin(n_ranks);
         for (int n = n_ranks; n <= DEALT_MAX_RANKS; n += 4) {
             prove_all(n);
@@ -631,7 +631,7 @@ static void check_on_host(void)
         prove_all(n_ranks);
     }
     plait_dense_choose_whole(0);
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i += is_quick() ? 2 : 1) {
         execute_all(sizes[i]);
         check_conjugation(sizes[i]);
         check_parts(sizes[i]);
