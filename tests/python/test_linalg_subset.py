@@ -65,8 +65,16 @@ def test_subsets_of_a_batch(k, is_pencil):
     assert matrices.norm(a @ v - b @ v * w[:, None]) <= limit
 
 
-@pytest.mark.parametrize("mode", ["nan", "zero", "check", "lorentzian"])
-@pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
+@pytest.mark.parametrize(
+    "dtype, shape, mode",
+    [
+        ("float64", (4,), "nan"),
+        ("complex128", (2, 2), "nan"),
+        ("complex128", (4,), "zero"),
+        ("float64", (2, 2), "check"),
+        ("complex128", (2, 2), "lorentzian"),
+    ],
+)
 def test_derivatives_are_those_of_the_whole(dtype, shape, mode):
     n, mesh = 7, meshes.make(shape)
     a, b = hermitian(n, dtype), meshes.random((n, n), dtype, 1)

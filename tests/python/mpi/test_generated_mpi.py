@@ -6,7 +6,7 @@ import generate_space
 import plait
 import pytest
 
-N_PROGRAMS, CHUNK, N_MIXED, N_FAULTS = 40, 10, 1000, 15
+N_PROGRAMS, CHUNK, N_MIXED, N_FAULTS = 20, 10, 500, 15
 
 
 @pytest.fixture(scope="module")
