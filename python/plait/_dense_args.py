@@ -337,7 +337,8 @@ def guarded(x: Any, status: Any, text: str, mesh: Any) -> Any:
     if not isinstance(status, jax.core.Tracer) or mesh is None or mesh.size == 1:
         return x
     part = functools.partial(_zero_if_good, text="plait.LinAlgError: " + text)
-    ask = _mesh_rules.on_parts(part, mesh, [whole := ((),) * status.ndim], whole)
+    whole = ((),) * status.ndim
+    ask = _mesh_rules.on_parts(part, mesh, [whole], whole)
     zero = ask(status)
     return jax.tree.map(lambda v: jnp.where(jnp.any(zero != 0), jnp.zeros_like(v), v), x)
 
