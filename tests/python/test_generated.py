@@ -7,7 +7,7 @@ import jax
 import meshes
 import pytest
 
-N_PROGRAMS, CHUNK, N_MIXED = 10, 10, 30
+N_PROGRAMS, CHUNK, N_MIXED = 6, 6, 24
 
 
 @pytest.mark.skipif(
