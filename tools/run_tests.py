@@ -467,33 +467,31 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "transports": transports,
     "openmpi-faults": open_mpi_faults,
     "python": python,
-    "mesh": mesh,
     "linalg": linalg,
+    "mesh": mesh,
     "mpi-2": mpi("mpi-2", 2),
-    "doctest": doctests,
-    "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
-    "reads": mpi("reads", 2, ("mesh",), environment={"PLAIT_DIRECT": "read"}),
-    "hosts": hosts("hosts", 2, 4),
     "oldest": oldest,
-    "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
-    "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),
     "mpi-3": mpi("mpi-3", 3, (*COLLECTIVE, "gradients", "p2p"), is_quick=False),
-    "openmpi-3": open_mpi(3, ("neighbor", "mesh", "p2p")),
     "openmpi-2": open_mpi(2, (*COLLECTIVE, "p2p", "rank", "mesh", "observe")),
+    "openmpi-3": open_mpi(3, ("neighbor", "mesh", "p2p")),
+    "hosts": hosts("hosts", 2, 4),
+    "mpi-1": mpi("mpi-1", 1, without=AMONG_SEVERAL),
+    "doctest": doctests,
+    "reads": mpi("reads", 2, ("mesh",), environment={"PLAIT_DIRECT": "read"}),
+    "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
+    "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
 }
 
-# The suites of each lane: of C, of what waits for processes and time limits, and of Python. A lane
-# that is done helps the one with most suites left, from its end: the shortest are in its middle.
+# The suites of each lane: of C, of what waits for processes and time limits, and of Python, these
+# from the longest on: a lane that is done helps the one with most left, and all end together.
 LANES = [["structure", "c", "install", "asan", "tsan"], ["faults", "transports", "openmpi-faults"]]
 LANES.append([name for name in SUITES if name not in LANES[0] + LANES[1]])
 
 
 def take(lane, lanes):
-    """The next suite of this lane, or when it is done the last one of another; None: all began."""
-    if lane:
-        return lane.popleft()
-    longest = max(lanes, key=len)
-    return longest.pop() if longest else None
+    """The next suite of this lane, or when it is done of another; None: all began."""
+    first = lane or max(lanes, key=len)
+    return first.popleft() if first else None
 
 
 def run_lane(lane, lanes, total, lock):
