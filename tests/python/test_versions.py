@@ -26,7 +26,7 @@ def test_what_is_declared():
 
 @pytest.mark.parametrize(
     ("version", "is_tested"),
-    [("0.8.0", False), ("0.8.1", True), ("0.12.0.1", True), ("0.13.0", False)],
+    [("0.8.0", False), ("0.8.1", True), ("0.12.0.1", True), ("0.12.0.2", False), ("0.13.0", False)],
 )
 def test_an_import_that_fails_names_the_versions(version, is_tested):
     command = [sys.executable, "-c", BROKEN, version]
