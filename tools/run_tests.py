@@ -313,7 +313,7 @@ MESH = _files(
 LINALG = _files(
     *("blas", "dealt", "jaxmg", "jaxmg_solvers", "kriging", "linalg_cholesky", "linalg_factors"),
     *("linalg_batch", "linalg_cond", "linalg_few", "linalg_pencils", "linalg_second"),
-    *("linalg_shape", "linalg_solve", "linalg_subset", "linalg_svd", "linalg_tall"),
+    *("linalg_shape", "linalg_solve", "linalg_subset", "linalg_svd", "linalg_tall", "linalg_wide"),
 )
 
 

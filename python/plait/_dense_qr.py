@@ -20,6 +20,13 @@ def first_columns(a: Matrix, n: int) -> Matrix:
     return Matrix(data, a.deal, a.m, n).map(lambda rows, columns, x: x)
 
 
+def with_columns(a: Matrix, n: int) -> Matrix:
+    """More columns, zero behind those that there are."""
+    more = a.deal.stored(n) - a.deal.stored(a.n)
+    data = on_parts(a.deal, lambda x: jnp.pad(x, ((0, more), (0, 0))), a.data)
+    return Matrix(data, a.deal, a.m, n)
+
+
 def stacked(a: Matrix, b: Matrix) -> Matrix:
     """The rows of a, then those of b."""
     return Matrix(jnp.concatenate((a.data, b.data), axis=1), a.deal, a.m + b.m, a.n)
@@ -45,27 +52,38 @@ def skew(rows: Any, columns: Any, x: Any, y: Any) -> Any:
     return below + above + 1j * turn.astype(x.dtype)
 
 
-def _slope(a: Matrix, da: Matrix) -> tuple:
-    """Q and R, ȧ R⁻¹, and C - Ω; see `_qr_jvp`."""
-    if a.m < a.n:
-        raise TypeError(
-            f"plait.linalg.qr: of a {a.m} x {a.n} matrix it has no derivative; expected as many "
-            "rows as columns, or more"
-        )
+def _slopes(a: Matrix, da: Matrix) -> tuple:
+    """Q and R, and functions that make their derivatives.
+
+    With C = Qᴴ ȧ R⁻¹ and a skew Ω with its strict lower triangle: Q (Ω - C) + ȧ R⁻¹; (C - Ω) R.
+    The diagonal of R stays real: that of Ω is the imaginary part of C's.
+    Of m < n these are the first m columns, and Q C = ȧ R⁻¹: Q Ω; Qᴴ ȧ - Ω R.
+    """
     q, r = qr(a)
-    da_r = trsm(r, da.turned(), uplo=UPPER, trans=PLAIN).turned()
+    if a.m < a.n:
+        p = gemm(q, da, trans=ADJOINT)
+        first = (first_columns(x, a.m) for x in (r, p))
+        omega = _skew_part(_divided(*first))
+        return q, r, lambda: gemm(q, omega), lambda: keep(p - gemm(omega, r), IS_UPPER)
+    da_r = _divided(r, da)
     c = gemm(q, da_r, trans=ADJOINT)
-    return q, r, da_r, c - c.map(skew, c.adjoint())
+    rest = c - _skew_part(c)
+    return q, r, lambda: da_r - gemm(q, rest), lambda: gemm(rest, r)
+
+
+def _divided(r: Matrix, x: Matrix) -> Matrix:
+    """X R⁻¹."""
+    return trsm(r, x.turned(), uplo=UPPER, trans=PLAIN).turned()
+
+
+def _skew_part(c: Matrix) -> Matrix:
+    return c.map(skew, c.adjoint())
 
 
 @qr.defjvp
 def _qr_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """With C = Qᴴ ȧ R⁻¹ and a skew Ω with its strict lower triangle: Q (Ω - C) + ȧ R⁻¹; (C - Ω) R.
-
-    The diagonal of R stays real: that of Ω is the imaginary part of C's.
-    """
-    q, r, da_r, rest = _slope(*primals, *tangents)
-    return (q, r), (da_r - gemm(q, rest), gemm(rest, r))
+    q, r, slope_of_q, slope_of_r = _slopes(*primals, *tangents)
+    return (q, r), (slope_of_q(), slope_of_r())
 
 
 @jax.custom_jvp
@@ -76,11 +94,57 @@ def r_alone(a: Matrix) -> Matrix:
 
 @r_alone.defjvp
 def _r_alone_jvp(primals: tuple, tangents: tuple) -> tuple:
-    _, r, _, rest = _slope(*primals, *tangents)
-    return r, gemm(rest, r)
+    _, r, _, slope = _slopes(*primals, *tangents)
+    return r, slope()
+
+
+def complete_qr(a: Matrix) -> tuple[Matrix, Matrix]:
+    """A square Q, and R of as many rows as a."""
+    return qr(a) if a.m <= a.n else _complete_qr_of_tall(a)
+
+
+@jax.custom_jvp
+def _complete_qr_of_tall(a: Matrix) -> tuple[Matrix, Matrix]:
+    factor, tau = geqrf(a)
+    return ormqr(factor, tau, identity(a, a.m, a.m), NONE), keep(factor, IS_UPPER)
+
+
+@_complete_qr_of_tall.defjvp
+def _complete_qr_jvp(primals: tuple, tangents: tuple) -> tuple:
+    [a] = primals
+    raise TypeError(
+        f'plait.linalg.qr: mode="complete" of a {a.m} x {a.n} matrix has no derivative, since '
+        "columns that span the rest are any; expected as many columns as rows, or more"
+    )
+
+
+def completed(u: Matrix) -> Matrix:
+    """A square unitary matrix that begins with the orthonormal columns of another one."""
+    return u if u.m == u.n else _completed(u)
+
+
+@jax.custom_jvp
+def _completed(u: Matrix) -> Matrix:
+    q, _ = _complete_qr_of_tall(u)
+    return q.map(lambda rows, columns, x, y: jnp.where(columns < u.n, y, x), with_columns(u, u.m))
+
+
+@_completed.defjvp
+def _completed_jvp(primals: tuple, tangents: tuple) -> tuple:
+    [u] = primals
+    raise TypeError(
+        "plait.linalg.svd: full_matrices=True has no derivative where vectors span the rest of "
+        f"{u.m} dimensions, {u.n} of which belong to singular values; take full_matrices=False"
+    )
 
 
 def lstsq(a: Matrix, b: Matrix) -> Matrix:
     """The x of least ‖a x - b‖, of a matrix of full rank with as many rows as columns or more."""
     q, r = qr(a)
     return trsm(r, gemm(q, b, trans=ADJOINT), uplo=UPPER)
+
+
+def least_norm(a: Matrix, b: Matrix) -> Matrix:
+    """The x of least ‖x‖ with aᴴ x = b, of such a matrix."""
+    q, r = qr(a)
+    return gemm(q, trsm(r, b, uplo=UPPER, trans=ADJOINT))

@@ -1,5 +1,6 @@
 """QR factorizations of global matrices, and least squares."""
 
+import dataclasses
 from typing import Any, Literal, NamedTuple, overload
 
 import jax.numpy as jnp
@@ -34,6 +35,13 @@ def _factors_of_tall(a: Array, *, lay: Lay, rows: Rows) -> QR:
     )
 
 
+def _complete_factors(a: Array, *, lay: Lay, deal: Deal) -> QR:
+    q, r = _dense_qr.complete_qr(_dense_args.deal_in(lay, a, deal))
+    m, n = a.shape
+    back = _dense_args.back
+    return QR(back(q, lay.with_room(m, m)), back(r, lay.with_room(m, n)))
+
+
 def _r_alone(a: Array, *, lay: Lay, deal: Deal) -> Array:
     r = _dense_qr.r_alone(_dense_args.deal_in(lay, a, deal))
     m, n = a.shape
@@ -59,11 +67,26 @@ def _least_of_tall(a: Array, b: Array, *, lay: Lay, lay_b: Lay, rows: Rows) -> A
     return _tall.whole_back(x, rows.deal, lay_b.with_room(a.shape[1], n_rhs), b.ndim)
 
 
+def _least_norm(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal) -> Array:
+    rhs = _dense_args.deal_in(lay_b, b, deal)
+    x = _dense_qr.least_norm(_dense_args.deal_in(lay.turned, jnp.conj(a.T), deal), rhs)
+    return _dense_args.back(x, lay_b.with_room(a.shape[1], rhs.n), b.ndim)
+
+
+def _least_norm_of_wide(a: Array, b: Array, *, lay: Lay, lay_b: Lay, rows: Rows) -> Array:
+    """By the adjoint, which is tall."""
+    n_rhs = _dense_args.as_columns(b).shape[1] if lay_b.shape is None else lay_b.shape[1]
+    rhs = _tall.whole_rhs(rows, b, lay_b, n_rhs)
+    x = _tall.least_norm(rows, rows.split(jnp.conj(a.T), lay.turned), rhs)
+    x = rows.of_columns(n_rhs).back(x, lay_b.with_room(a.shape[1], n_rhs))
+    return jnp.squeeze(x, 1) if b.ndim == 1 else x
+
+
 @overload
 def qr(
     a: Array,
     *,
-    mode: Literal["reduced"] = "reduced",
+    mode: Literal["reduced", "complete"] = "reduced",
     block: int | None = None,
     shape: tuple[int, int] | None = None,
     mesh: Any = None,
@@ -95,7 +118,8 @@ def qr(
     """Factor a matrix that is distributed over a mesh into q with orthonormal columns and r.
 
     The reduced form: q is (m, k) and r is (k, n) with k = min(m, n). Both are split as ``a``, along
-    the axes whose extents the mesh divides. ``mode="r"`` is r alone, in half of the time.
+    the axes whose extents the mesh divides. ``mode="r"`` is r alone, in half of the time;
+    ``mode="complete"`` has a square q, whose further columns span the rest, and r of m rows.
 
     A matrix of far more rows than columns is factored by rows, along a tree, where that is cheaper.
     With ``block`` columns are dealt out in blocks of so many.
@@ -104,10 +128,10 @@ def qr(
     divide: padding is not read, and zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
-    Shapes: (m, n) to (m, k) and (k, n), any m and n.
+    Shapes: (m, n) to (m, k) and (k, n), complete to (m, m) and (m, n); any m and n.
     Raises: ValueError for an array that is no matrix, another mode, or a block that is not
-    positive; TypeError for a dtype without solvers, and for derivatives where m < n.
-    Adjoint: for matrices of full rank with m ≥ n, by triangular solutions.
+    positive; TypeError for a dtype without solvers, and for derivatives of a complete q with m > n.
+    Adjoint: where the first k columns are independent, by triangular solutions.
     Source: LAPACK geqrf, ormqr; Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012;
     oracle ``tests/python/oracle.py::qr``.
 
@@ -117,10 +141,12 @@ def qr(
         >>> abs(r).tolist()
         [[5.0]]
     """
-    if mode not in ("reduced", "r"):
-        raise ValueError(f"qr: mode is {mode!r}; expected 'reduced' or 'r'")
+    expected = "'reduced', 'complete' or 'r'"
+    _dense_args.check_choice(mode, ("reduced", "complete", "r"), "mode", expected, "qr")
     found = _dense_args.located(a, "qr", mesh, spec, shape)
     deal = _dense_args.deal_of(found, block, "qr")
+    if mode == "complete":
+        return _dense_args.run(_complete_factors, found.x, lay=found.lay, deal=deal)
     rows = _tall.rows_of(found.shape, found.x.dtype, deal, block)
     if rows is not None:
         function = _r_of_tall if mode == "r" else _factors_of_tall
@@ -138,18 +164,18 @@ def lstsq(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """The x of least ‖a x - b‖ for a matrix of full rank with m ≥ n, by `qr`.
+    """The x of least ‖a x - b‖ for a matrix of full rank, by `qr`.
 
-    ``spec`` is that of ``a``. The solution is split as ``b``, along the axes whose extents the mesh
-    divides.
+    Where m < n many x solve a x = b: the one of least ‖x‖, by the factors of the adjoint. ``spec``
+    is that of ``a``. The solution is split as ``b``, along the axes whose extents the mesh divides.
 
     ``shape`` is what is data of an ``a`` with padding at its tail, for sizes that the mesh does not
     divide; ``b`` has as many rows as there is data, or as ``a``. Padding is not read. Of a padded
     ``b`` the solution has as many rows as ``a`` has columns, zero behind the data.
 
     Collective: over the mesh, in program order.
-    Shapes: (m, n) and (m,) or (m, k), to (n,) or (n, k).
-    Raises: as `qr`; ValueError for m < n, or a b with other rows; TypeError for another dtype.
+    Shapes: (m, n) and (m,) or (m, k), to (n,) or (n, k), any m and n.
+    Raises: as `qr`; ValueError for a b with other rows; TypeError for another dtype.
     Adjoint: that of the factors.
     Source: LAPACK gels; oracle ``tests/python/oracle.py::lstsq``.
 
@@ -160,13 +186,14 @@ def lstsq(
         [1.5]
     """
     m, n = _dense_args.check_matrix(a, "lstsq", shape=shape)
-    if m < n:
-        raise ValueError(f"lstsq: a is {m} x {n}; expected as many rows as columns, or more")
     shapes = {"a": (m, n), "b": _dense_args.check_rhs(b, m, "lstsq", jnp.shape(a)[0])}
     found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "lstsq", shapes)
-    deal = _dense_args.deal_of(found["a"], block, "lstsq")
     a, b = found["a"], found["b"]
-    rows = _tall.rows_of(a.shape, a.x.dtype, deal, block)
+    tall = dataclasses.replace(a, shape=(max(m, n), min(m, n)))
+    deal = _dense_args.deal_of(tall, block, "lstsq")
+    rows = _tall.rows_of(tall.shape, a.x.dtype, deal, block)
+    given = {"lay": a.lay, "lay_b": b.lay}
     if rows is not None and b.x.size:
-        return _dense_args.run(_least_of_tall, a.x, b.x, lay=a.lay, lay_b=b.lay, rows=rows)
-    return _dense_args.run(_least, a.x, b.x, lay=a.lay, lay_b=b.lay, deal=deal)
+        function = _least_of_tall if m >= n else _least_norm_of_wide
+        return _dense_args.run(function, a.x, b.x, **given, rows=rows)
+    return _dense_args.run(_least if m >= n else _least_norm, a.x, b.x, **given, deal=deal)

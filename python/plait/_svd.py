@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from plait import _dense_args, _dense_svd, _tall
-from plait._dealt import Deal
+from plait import _dense_args, _dense_qr, _dense_svd, _tall
+from plait._dealt import Deal, Matrix
 from plait._dense_args import Lay, Operand
 from plait._tall import Rows
 
@@ -38,12 +38,24 @@ def _polar_of_tall(a: Array, *, lay: Lay, rows: Rows) -> Polar:
     return Polar(rows.back(u, lay), _tall.whole_back(h, rows.deal, lay.with_room(n, n)))
 
 
-def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
-    x = _dense_args.deal_in(lay, a, deal)
+def _vectors(x: Matrix) -> tuple[Matrix, Any, Matrix]:
+    """U, the singular values, and V, of any matrix."""
     if x.m >= x.n:
-        u, s, v = _dense_svd.svd(x)
-    else:
-        v, s, u = _dense_svd.svd(x.adjoint())
+        return _dense_svd.svd(x)
+    v, s, u = _dense_svd.svd(x.adjoint())
+    return u, s, v
+
+
+def _full_svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
+    u, s, v = _vectors(_dense_args.deal_in(lay, a, deal))
+    u, v = _dense_qr.completed(u), _dense_qr.completed(v)
+    m, n = a.shape
+    back = _dense_args.back
+    return SVD(back(u, lay.with_room(m, m)), s, back(v.adjoint(), lay.with_room(n, n)))
+
+
+def _svd(a: Array, *, lay: Lay, deal: Deal) -> SVD:
+    u, s, v = _vectors(_dense_args.deal_in(lay, a, deal))
     m, n = a.shape
     k, back = min(m, n), _dense_args.back
     return SVD(back(u, lay.with_room(m, k)), s, back(v.adjoint(), lay.with_room(k, n)))
@@ -129,6 +141,7 @@ def polar(
 def svd(
     a: Array,
     *,
+    full_matrices: bool = False,
     block: int | None = None,
     shape: tuple[int, int] | None = None,
     mesh: Any = None,
@@ -138,6 +151,7 @@ def svd(
 
     The reduced form: u is (m, k), s descending and the same on all devices, vh is (k, n), with
     k = min(m, n). u and vh are split as ``a``, along the axes whose extents the mesh divides.
+    ``full_matrices=True`` has square ones, whose further vectors span the rest.
 
     It is made of the polar decomposition and an eigendecomposition of its Hermitian factor, after a
     QR factorization where there are twice as many rows as columns: never of aᴴ a, which has half of
@@ -149,9 +163,9 @@ def svd(
     the data has.
 
     Collective: over the mesh, in program order.
-    Shapes: (m, n) to (m, k), (k,) and (k, n), any m and n.
+    Shapes: (m, n) to (m, k), (k,) and (k, n), full to (m, m), (k,) and (n, n); any m and n.
     Raises: ValueError for an array that is no matrix, or a block that is not positive; TypeError
-    for a dtype without solvers.
+    for a dtype without solvers, and for derivatives of full matrices where m ≠ n.
     Adjoint: as in ``jax.numpy``; for singular values that differ.
     Source: Nakatsukasa, Higham, 2013; oracle ``tests/python/oracle.py::svd``.
 
@@ -161,6 +175,9 @@ def svd(
         [3.0, 2.0]
     """
     found = _dense_args.located(a, "svd", mesh, spec, shape)
+    if full_matrices:
+        deal = _dense_args.deal_of(found, block, "svd")
+        return _dense_args.run(_full_svd, found.x, lay=found.lay, deal=deal)
     return _run(found, block, "svd", dealt=_svd, tall=_svd_of_tall, wide=_svd_of_wide)
 
 

@@ -214,7 +214,7 @@ def _solved(rows: Rows, x: Any, r: Any) -> Any:
 
 
 def _times(rows: Rows, x: Any, y: Any) -> Any:
-    """X Y, with an n x n Y that is whole."""
+    """X Y, with a Y of n rows that is whole."""
     return _local(rows, lambda x, y: _product(y.T, x), (x,), (y,), rows.spec)
 
 
@@ -355,6 +355,19 @@ def lstsq(rows: Rows, x: Any, b: Any) -> Any:
     """The solution of least squares, whole; b: split by rows as x."""
     q, r = qr(rows, x)
     return solve_triangular(r, _adjoint_times(rows, q, b))
+
+
+def least_norm(rows: Rows, x: Any, b: Any) -> Any:
+    """The y of least ‖y‖ with Xᴴ y = b, split by rows as x; b: whole."""
+    q, r = qr(rows, x)
+    return _times(rows, q, solve_triangular(r, b, trans=2))
+
+
+def whole_rhs(rows: Rows, b: Any, lay: _dense_args.Lay, n_rhs: int) -> Any:
+    """Right-hand sides with a row for each column of X, on all devices."""
+    shape = (rows.n, n_rhs)
+    b = _dense_args.as_columns(b)
+    return rows.deal.redistribute(b, lay.spec, WHOLE, dims=shape, shape=shape)
 
 
 def polar(rows: Rows, x: Any) -> tuple:

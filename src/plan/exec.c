@@ -73,6 +73,9 @@ static plait_status_t take_memory(plait_exec_t *exec, void **memory_p)
     }
     PLAIT_TRY(plan->shows_work ? plait_pool_take_shown(n_bytes, memory_p, &exec->token)
                                : plait_pool_take(n_bytes, memory_p));
+    if (n_bytes == 0) {
+        goto done;
+    }
     at = *memory_p;
     for (int s = first; s < plait_plan_n_slots(plan); s++) {
         exec->slot[s] = at;

@@ -117,10 +117,6 @@ def test_lstsq():
         x = plait.linalg.lstsq(matrices.put(a, shape), matrices.put(b, shape))
         want = oracle.lstsq(a, b)
         assert np.allclose(x, want, rtol=100 * meshes.eps(dtype), atol=100 * meshes.eps(dtype))
-    with pytest.raises(ValueError, match="qr: mode is 'complete'; expected 'reduced' or 'r'"):
-        plait.linalg.qr(np.ones((3, 3)), mode="complete")
-    with pytest.raises(ValueError, match="lstsq: a is 3 x 4; expected as many rows"):
-        plait.linalg.lstsq(np.ones((3, 4)), np.ones(3))
 
 
 @pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)

@@ -192,8 +192,6 @@ def test_eager_decompositions():
     assert np.isclose(plait.linalg.cond(x, shape=(n, 5)), np.linalg.cond(a))
     with pytest.raises(ValueError, match="polar: a is 4 x 5; take that of its transpose"):
         plait.linalg.polar(x, shape=(4, 5))
-    with pytest.raises(ValueError, match="lstsq: a is 4 x 5; expected as many rows"):
-        plait.linalg.lstsq(x, b, shape=(4, 5))
     with pytest.raises(ValueError, match="lstsq: b has 11 rows, a has 9"):
         plait.linalg.lstsq(x, np.ones(11), shape=(n, 5))
     with pytest.raises(ValueError, match="det: a is 9 x 5; expected a square matrix"):
