@@ -311,9 +311,10 @@ MESH = _files(
     *("shapes", "spectral", "taylor_green", "tune"),
 )
 LINALG = _files(
-    *("blas", "dealt", "jaxmg", "jaxmg_solvers", "kriging", "linalg_cholesky", "linalg_factors"),
-    *("linalg_batch", "linalg_cond", "linalg_few", "linalg_pencils", "linalg_second"),
-    *("linalg_shape", "linalg_solve", "linalg_subset", "linalg_svd", "linalg_tall", "linalg_wide"),
+    *("blas", "dealt", "jaxmg", "jaxmg_grid", "jaxmg_solvers", "kriging", "linalg_cholesky"),
+    *("linalg_batch", "linalg_cond", "linalg_factors", "linalg_few", "linalg_pencils"),
+    *("linalg_second", "linalg_shape", "linalg_solve", "linalg_subset", "linalg_svd"),
+    *("linalg_tall", "linalg_wide"),
 )
 
 

@@ -376,11 +376,12 @@ plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t strea
                                  const plait_device_tile_t *tile, void *work)
 {
     plait_status_t status = PLAIT_OK;
-    const places_t places = places_of(state, tile, work);
     const plait_cuda_planned_t *planned = find(state, tile);
+    places_t places;
 
     PLAIT_CHECK(planned != NULL, PLAIT_ERR_INTERNAL,
                 "CUDA: a factorization that was not planned");
+    places = places_of(state, tile, work);
     PLAIT_TRY(must(state, state->cuda->cusolverDnSetStream(state->solver, stream),
                    "setting the stream"));
     if (tile->op == PLAIT_TILE_ORMQR) {

@@ -88,7 +88,9 @@ void plait_fft1_rows(const plait_fft1_t *fft, int64_t n_rows, const char *in,
 {
     const plait_fft_rows_t job = {n_rows, in, in_stride, out, out_stride, store};
 
-    fft->method->rows(fft, &job, scratch);
+    if (n_rows > 0) {
+        fft->method->rows(fft, &job, scratch);
+    }
 }
 
 const char *plait_fft1_isa(void)

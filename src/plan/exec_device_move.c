@@ -49,6 +49,12 @@ done:
     return status;
 }
 
+/* A place in a slot; none in one without memory, where there is nothing to move. */
+static char *at(const plait_exec_t *exec, int slot, int64_t offset)
+{
+    return (exec->slot[slot] == NULL) ? NULL : exec->slot[slot] + offset;
+}
+
 static plait_status_t move_own(batch_t *batch, const plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
@@ -59,8 +65,8 @@ static plait_status_t move_own(batch_t *batch, const plait_move_t *move)
         if (b->peer == exec->plan->rank) {
             bool is_zero = b->kind == PLAIT_BLOCK_ZERO;
             PLAIT_TRY(put(batch, b->kind, &b->box,
-                          is_zero ? NULL : exec->slot[b->src_slot] + b->src_offset,
-                          exec->slot[b->dst_slot] + b->dst_offset));
+                          is_zero ? NULL : at(exec, b->src_slot, b->src_offset),
+                          at(exec, b->dst_slot, b->dst_offset)));
         }
     }
     PLAIT_TRY(flush(batch));
@@ -76,7 +82,7 @@ static plait_status_t pack_box(batch_t *batch, const plait_block_t *b, char **to
 
     plait_exec_set_dense(&box, box.dst_stride);
     PLAIT_TRY(put(batch, PLAIT_BLOCK_COPY, &box,
-                  batch->exec->slot[b->src_slot] + b->src_offset, *to_p));
+                  at(batch->exec, b->src_slot, b->src_offset), *to_p));
     *to_p += plait_box_bytes(&box);
 done:
     return status;
@@ -123,7 +129,7 @@ static plait_status_t unpack(batch_t *batch, const plait_move_t *move, int peer,
         if (b->peer == peer) {
             plait_exec_set_dense(&box, box.src_stride);
             PLAIT_TRY(put(batch, b->kind, &box, from,
-                          batch->exec->slot[b->dst_slot] + b->dst_offset));
+                          at(batch->exec, b->dst_slot, b->dst_offset)));
             from += plait_box_bytes(&box);
         }
     }

@@ -1,0 +1,45 @@
+"""The functions of JAXMg from 1.0 to 1.4: matrices on a grid of one or two mesh axes.
+
+``from plait.compat import jaxmg_grid as jaxmg`` in place of ``import jaxmg``. Here devices may be
+of one process or of several, and all results have derivatives. What cuSOLVERMp alone cannot do is
+not refused: fewer tiles than the grid has places, other axes of the mesh, an axis of the matrix
+along two of them.
+"""
+
+from plait.compat.jaxmg_grid import utils as utils
+from plait.compat.jaxmg_grid._device import device_supports_vmm as device_supports_vmm
+from plait.compat.jaxmg_grid._solvers import gesvd as gesvd
+from plait.compat.jaxmg_grid._solvers import gesvd_shardmap_ctx as gesvd_shardmap_ctx
+from plait.compat.jaxmg_grid._solvers import least_squares as least_squares
+from plait.compat.jaxmg_grid._solvers import (
+    least_squares_shardmap_ctx as least_squares_shardmap_ctx,
+)
+from plait.compat.jaxmg_grid._solvers import lu_solve as lu_solve
+from plait.compat.jaxmg_grid._solvers import lu_solve_shardmap_ctx as lu_solve_shardmap_ctx
+from plait.compat.jaxmg_grid._solvers import polar as polar
+from plait.compat.jaxmg_grid._solvers import polar_shardmap_ctx as polar_shardmap_ctx
+from plait.compat.jaxmg_grid._solvers import potrs as potrs
+from plait.compat.jaxmg_grid._solvers import potrs_shardmap_ctx as potrs_shardmap_ctx
+from plait.compat.jaxmg_grid._solvers import qr as qr
+from plait.compat.jaxmg_grid._solvers import qr_shardmap_ctx as qr_shardmap_ctx
+from plait.compat.jaxmg_grid._solvers import syevd as syevd
+from plait.compat.jaxmg_grid._solvers import syevd_shardmap_ctx as syevd_shardmap_ctx
+
+__all__ = [
+    "device_supports_vmm",
+    "gesvd",
+    "gesvd_shardmap_ctx",
+    "least_squares",
+    "least_squares_shardmap_ctx",
+    "lu_solve",
+    "lu_solve_shardmap_ctx",
+    "polar",
+    "polar_shardmap_ctx",
+    "potrs",
+    "potrs_shardmap_ctx",
+    "qr",
+    "qr_shardmap_ctx",
+    "syevd",
+    "syevd_shardmap_ctx",
+    "utils",
+]
