@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 from plait import _dense_args
+from plait.compat import jaxmg_grid
 from spread import put, whole
 
 KINDS = [AxisType.Auto, AxisType.Explicit]
@@ -171,3 +172,25 @@ def test_batch_of_small_matrices(dtype, kind):
             matrices.check_solution(a[i], x[i], b[i])
         if i >= 2:
             matrices.check_solution(a[i].T, slope[i], np.ones(n))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_readme_of_jaxmg(kind):
+    """That of 1.4, which has a process for each device; and what its other functions say of it."""
+    n_procs = jax.device_count()
+    n, t = 12 * n_procs, 3
+    mesh = jax.make_mesh((n_procs, 1), ("pr", "pc"), axis_types=(kind, kind))
+    a, b = np.diag(np.arange(n) + 1.0), np.ones((n, 1))
+    x = put(a, mesh, P("pr", "pc"))
+    with jax.set_mesh(mesh):
+        y, logdet, status = jaxmg_grid.potrs(
+            x, put(b, mesh, P("pr", None)), T_A=t, return_logdet=True, return_status=True
+        )
+        q, r, of_qr = jaxmg_grid.qr(x, t, return_status=True)
+        w, of_w = jaxmg_grid.syevd(x, t, return_eigenvectors=False, return_status=True)
+    assert np.allclose(whole(y, mesh)[:, 0], 1 / (np.arange(n) + 1.0))
+    assert np.isclose(logdet.addressable_data(0), np.sum(np.log(np.arange(n) + 1.0)))
+    matrices.check_product((whole(q, mesh), whole(r, mesh)), a, n)
+    assert np.allclose(w.addressable_data(0), np.arange(n) + 1.0)
+    for found in (status, of_qr, of_w):
+        assert np.array_equal(found.addressable_data(0), np.zeros(n_procs))

@@ -4,8 +4,9 @@
 `plait.linalg`, with derivatives, also inside ``jax.shard_map``. plait takes tiles of any width;
 those that JAXMg refuses are refused here as well, with its texts.
 
-Later releases split matrices by rows: `plait.compat.jaxmg_rows` is as these are. What has other
-names there is here, too, and ``pad=`` chooses the later form of the others.
+Releases up to 0.0.9 split matrices by rows: `plait.compat.jaxmg_rows` is as these are; those from
+1.0 on have grids: `plait.compat.jaxmg_grid`. What has other names in the former is here, too, and
+``pad=`` chooses the later form of the others.
 """
 
 from plait.compat.jaxmg import utils as utils

@@ -7,23 +7,23 @@ along two of them.
 """
 
 from plait.compat.jaxmg_grid import utils as utils
+from plait.compat.jaxmg_grid._decompose import gesvd as gesvd
+from plait.compat.jaxmg_grid._decompose import gesvd_shardmap_ctx as gesvd_shardmap_ctx
+from plait.compat.jaxmg_grid._decompose import polar as polar
+from plait.compat.jaxmg_grid._decompose import polar_shardmap_ctx as polar_shardmap_ctx
+from plait.compat.jaxmg_grid._decompose import qr as qr
+from plait.compat.jaxmg_grid._decompose import qr_shardmap_ctx as qr_shardmap_ctx
+from plait.compat.jaxmg_grid._decompose import syevd as syevd
+from plait.compat.jaxmg_grid._decompose import syevd_shardmap_ctx as syevd_shardmap_ctx
 from plait.compat.jaxmg_grid._device import device_supports_vmm as device_supports_vmm
-from plait.compat.jaxmg_grid._solvers import gesvd as gesvd
-from plait.compat.jaxmg_grid._solvers import gesvd_shardmap_ctx as gesvd_shardmap_ctx
-from plait.compat.jaxmg_grid._solvers import least_squares as least_squares
-from plait.compat.jaxmg_grid._solvers import (
+from plait.compat.jaxmg_grid._solve import least_squares as least_squares
+from plait.compat.jaxmg_grid._solve import (
     least_squares_shardmap_ctx as least_squares_shardmap_ctx,
 )
-from plait.compat.jaxmg_grid._solvers import lu_solve as lu_solve
-from plait.compat.jaxmg_grid._solvers import lu_solve_shardmap_ctx as lu_solve_shardmap_ctx
-from plait.compat.jaxmg_grid._solvers import polar as polar
-from plait.compat.jaxmg_grid._solvers import polar_shardmap_ctx as polar_shardmap_ctx
-from plait.compat.jaxmg_grid._solvers import potrs as potrs
-from plait.compat.jaxmg_grid._solvers import potrs_shardmap_ctx as potrs_shardmap_ctx
-from plait.compat.jaxmg_grid._solvers import qr as qr
-from plait.compat.jaxmg_grid._solvers import qr_shardmap_ctx as qr_shardmap_ctx
-from plait.compat.jaxmg_grid._solvers import syevd as syevd
-from plait.compat.jaxmg_grid._solvers import syevd_shardmap_ctx as syevd_shardmap_ctx
+from plait.compat.jaxmg_grid._solve import lu_solve as lu_solve
+from plait.compat.jaxmg_grid._solve import lu_solve_shardmap_ctx as lu_solve_shardmap_ctx
+from plait.compat.jaxmg_grid._solve import potrs as potrs
+from plait.compat.jaxmg_grid._solve import potrs_shardmap_ctx as potrs_shardmap_ctx
 
 __all__ = [
     "device_supports_vmm",

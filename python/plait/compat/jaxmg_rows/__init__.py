@@ -1,4 +1,4 @@
-"""The functions of JAXMg from 0.0.2 on, where matrices are split by rows, ``P(axis, None)``.
+"""The functions of JAXMg 0.0.2 to 0.0.9, where matrices are split by rows, ``P(axis, None)``.
 
 ``from plait.compat import jaxmg_rows as jaxmg`` in place of ``import jaxmg``.
 """
