@@ -36,6 +36,12 @@ def test_complete_factors(size, shape, block, dtype):
     assert np.array_equal(r, np.triu(r))
     matrices.check_orthonormal(q)
     matrices.check_product((q, r), a, max(size))
+
+
+@pytest.mark.parametrize("size, shape, block, dtype", CASES[1::3])
+def test_complete_vectors(size, shape, block, dtype):
+    (m, n), a = size, meshes.random(size, dtype)
+    x = matrices.put(a, shape, 1)
     u, s, vh = plait.linalg.svd(x, full_matrices=True, block=block)
     assert u.shape == (m, m) and s.shape == (min(size),) and vh.shape == (n, n)
     matrices.check_orthonormal(u)
