@@ -40,6 +40,7 @@ plait_status_t plait_bell_turn_within(plait_bell_t *bell, plait_wait_t *wait,
          * other side sees the sleeper. */
         uint32_t word = atomic_load(&bell->word);
         atomic_fetch_add(&bell->n_sleeping, 1);
+        atomic_thread_fence(memory_order_seq_cst); /* loads in is_over may be weaker */
         if (!is_over(context)) {
             futex(&bell->word, FUTEX_WAIT, word, &limit);
         }

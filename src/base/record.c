@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -131,7 +132,8 @@ bool plait_record_folder(int i, char *path, int n_bytes)
     } else if (i == 0 && runtime != NULL && runtime[0] != '\0') {
         (void)snprintf(path, room, "%s/plait", runtime);
     } else if (i <= 1) {
-        (void)snprintf(path, room, "%s/plait-%u", (tmp != NULL) ? tmp : "/tmp", uid);
+        (void)snprintf(path, room, "%s/plait-%u",
+                       (tmp != NULL && tmp[0] != '\0') ? tmp : "/tmp", uid);
     } else {
         is_there = false;
     }
@@ -189,9 +191,19 @@ static void clean_folder(const char *path)
     }
 }
 
+/* Beyond that size a signal would end the process. */
+static bool may_have(int64_t n_bytes)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+           (limit.rlim_cur == RLIM_INFINITY || (uint64_t)n_bytes <= limit.rlim_cur);
+}
+
 bool plait_record_reserve(plait_record_file_t *file, int64_t offset, int64_t n_bytes)
 {
-    return file->fd >= 0 && posix_fallocate(file->fd, offset, n_bytes) == 0;
+    return file->fd >= 0 && may_have(offset + n_bytes) &&
+           posix_fallocate(file->fd, offset, n_bytes) == 0;
 }
 
 static void unlink_path(const plait_record_file_t *file)
@@ -215,7 +227,7 @@ static bool map_file(plait_record_file_t *file, int64_t room)
     if (file->fd >= 0) {
         (void)flock(file->fd, LOCK_EX | LOCK_NB);
         if (plait_record_reserve(file, 0, PLAIT_RECORD_HEADER_BYTES) &&
-            (is_named || ftruncate(file->fd, room) == 0)) {
+            (is_named || (may_have(room) && ftruncate(file->fd, room) == 0))) {
             memory = mmap(NULL, (size_t)room, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_NORESERVE, file->fd, 0);
         }

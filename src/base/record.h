@@ -41,7 +41,8 @@ typedef struct {
     int64_t since_ns;        /* beginning of that wait */
     uint64_t agree, agree_some; /* of the plan, see transport.h */
     int32_t waits_for;          /* rank of the communicator, or -1 */
-    char unused[28];
+    uint8_t is_leaving; /* messages to others that it has sent are on their way */
+    char unused[27];
 } plait_flight_entry_t;
 
 typedef struct {

@@ -1,6 +1,7 @@
 #include "comm/comm.h"
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "base/status.h"
 #include "base/team.h"
 #include "transport/device_link.h"
@@ -89,6 +90,8 @@ plait_status_t plait_comm_open_threads(int n_ranks, int n_here, plait_comm_t *co
         comms[r]->end = ends[r];
         comms[r]->track = r;
         comms[r]->end.why = "shared addresses: threads of one process";
+    }
+    for (int r = 0; r < n_ranks; r++) { /* all are closed if one fails */
         PLAIT_TRY(share_processors(&comms[r]->end, n_here));
     }
 done:
@@ -165,6 +168,8 @@ static plait_status_t open_hosts(const plait_comm_devices_t *devices, int64_t id
     for (int i = 0; i < devices->n_members; i++) {
         comms[i]->end = ends[i];
         comms[i]->track = devices->places[ends[i].rank].track;
+    }
+    for (int i = 0; i < devices->n_members; i++) {
         PLAIT_TRY(share_processors(&comms[i]->end, devices->n_here));
     }
 done:
@@ -199,9 +204,11 @@ plait_status_t plait_comm_open_devices(const plait_comm_devices_t *devices, int6
 plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
 {
     plait_status_t status = PLAIT_OK;
+    int64_t id = PLAIT_NUMBER_NEW;
 
     PLAIT_TRY(plait_mpi_bind(NULL));
-    PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", NULL, comm_p));
+    PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", &id, comm_p));
+    (*comm_p)->id = id;
 done:
     return status;
 }

@@ -68,8 +68,11 @@ static int64_t time_limit_ns(void)
 static void beat(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
 {
     plait_flight_entry_t *e = op->entry;
+    const plait_endpoint_t *end = &op->comm->end;
 
     e->waits_for = wait->peer;
+    e->is_leaving =
+        end->transport->is_leaving != NULL && end->transport->is_leaving(end);
     e->since_ns = watch.begun_ns;
     e->agree = plait_exec_agree(op->plan, e->is_started);
     e->agree_some = op->plan->agree_some;
@@ -112,9 +115,15 @@ typedef struct {
     int64_t cpu_ns; /* of all of them together */
 } circle_t;
 
+/* Whether an operation that waits may still end the wait of another rank. A program goes on beside
+ * one that it started; messages that were sent before may be on their way. */
+static bool may_end_another(const plait_flight_entry_t *e)
+{
+    return e->is_started || e->is_leaving;
+}
+
 /* Whether those waited for wait, one for the other, for this rank, all on one communicator:
- * threads of theirs that use others cannot end such waits. A program goes on beside an
- * operation that it started, and may end it. */
+ * threads of theirs that use others cannot end such waits. */
 static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
 {
     const plait_endpoint_t *end = &op->comm->end;
@@ -123,8 +132,8 @@ static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
                        .n = 1,
                        .cpu_ns = plait_clock_of(CLOCK_PROCESS_CPUTIME_ID)};
 
-    while (circle.n <= end->size && !circle.is_closed && !op->entry->is_started &&
-           sight.kind == PLAIT_SIGHT_WAITS && !sight.waits.is_started &&
+    while (circle.n <= end->size && !circle.is_closed && !may_end_another(op->entry) &&
+           sight.kind == PLAIT_SIGHT_WAITS && !may_end_another(&sight.waits) &&
            sight.waits.comm == (int32_t)op->comm->id && sight.waits.waits_for >= 0 &&
            sight.waits.waits_for < end->size) {
         int next = sight.waits.waits_for;

@@ -209,6 +209,12 @@ int64_t plait_layout_n_intervals(const plait_layout_t *layout, int rank, int axi
     return only.hi > only.lo;
 }
 
+/* Where block i begins, or the end of the axis: blocks may be longer than that. */
+static int64_t begin_of(int64_t i, int64_t block, int64_t n)
+{
+    return (block > 0 && i > n / block) ? n : plait_min(i * block, n);
+}
+
 plait_interval_t plait_layout_interval(const plait_layout_t *layout, int rank, int axis,
                                        int64_t k, int64_t *local_p)
 {
@@ -225,11 +231,11 @@ plait_interval_t plait_layout_interval(const plait_layout_t *layout, int rank, i
         at.hi = at.lo + each + (share.part < more);
     } else if (a->split == PLAIT_SPLIT_CEIL) {
         each = (a->block > 0) ? a->block : each + (more != 0);
-        at.lo = plait_min(share.part * each, n);
-        at.hi = plait_min(at.lo + each, n);
+        at.lo = begin_of(share.part, each, n);
+        at.hi = at.lo + plait_min(each, n - at.lo);
     } else if (a->split == PLAIT_SPLIT_CYCLIC) {
-        at.lo = plait_min((k * share.n_parts + share.part) * a->block, n);
-        at.hi = plait_min(at.lo + a->block, n);
+        at.lo = begin_of(k * share.n_parts + share.part, a->block, n);
+        at.hi = at.lo + plait_min(a->block, n - at.lo);
         local = k * a->block;
     }
     if (local_p != NULL) {

@@ -63,6 +63,8 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
     plan->n_ranks = problem->n_ranks;
     plan->direct = problem->caps.direct;
     plan->can_write = problem->caps.can_write && plan->direct != PLAIT_DIRECT_NONE;
+    plan->publish_bytes = problem->caps.publish_bytes;
+    plan->has_native = problem->caps.has_native;
     plan->device = problem->caps.device;
     plan->reach = problem->caps.reach;
     plan->n_threads = (int)plait_max(1, problem->caps.n_threads);

@@ -190,6 +190,8 @@ struct plait_plan {
     int rank, n_ranks;
     plait_direct_t direct;
     bool can_write;         /* peers' memory */
+    int64_t publish_bytes;  /* most that its fences may take along */
+    bool has_native;        /* it may have steps of the transport's own */
     plait_device_t *device; /* that it runs on; NULL: the host */
     plait_reach_t reach;    /* of peers' devices */
     int n_threads;          /* of this rank, for its kernels */

@@ -196,6 +196,7 @@ const plait_transport_t plait_cluster_transport = {
     .barrier = plait_mpi_barrier,
     .sendrecv = plait_mpi_sendrecv,
     .send = plait_mpi_send,
+    .is_leaving = plait_mpi_is_leaving,
     .refusal = plait_mpi_refusal,
     .farewell = plait_mpi_farewell,
 };

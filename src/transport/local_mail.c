@@ -33,16 +33,20 @@ struct plait_letter {
 plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks)
 {
     plait_status_t status = PLAIT_OK;
+    pthread_condattr_t attr;
 
     *mail = (plait_mail_t){0};
     (void)pthread_mutex_init(&mail->mutex, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     mail->ranks = plait_alloc(n_ranks, sizeof(*mail->ranks));
     PLAIT_CHECK(mail->ranks != NULL, PLAIT_ERR_NO_MEMORY,
                 "no memory for a communicator");
     for (; mail->n_ranks < n_ranks; mail->n_ranks++) {
-        (void)pthread_cond_init(&mail->ranks[mail->n_ranks].changed, NULL);
+        (void)pthread_cond_init(&mail->ranks[mail->n_ranks].changed, &attr);
     }
 done:
+    (void)pthread_condattr_destroy(&attr);
     return status;
 }
 
@@ -163,7 +167,7 @@ static plait_status_t wait_for_change(plait_mail_t *mail, int rank, plait_wait_t
         return PLAIT_OK;
     }
 
-    (void)clock_gettime(CLOCK_REALTIME, &limit);
+    (void)clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_nsec += 50000000;
     if (limit.tv_nsec >= 1000000000) {
         limit.tv_nsec -= 1000000000;

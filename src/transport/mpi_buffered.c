@@ -126,7 +126,7 @@ plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
-    plait_wait_t wait = plait_wait_begin("send", send->peer);
+    plait_wait_t wait = plait_wait_begin("send", PLAIT_ANY);
     plait_mpi_transfer_t *t = NULL;
     int64_t n_bytes = (int64_t)sizeof(*t) + send->n_bytes;
 
@@ -157,6 +157,21 @@ plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send
     }
 done:
     return status;
+}
+
+bool plait_mpi_is_leaving(const plait_endpoint_t *end)
+{
+    plait_mpi_link_t *link = end->state;
+    bool is_leaving = false;
+
+    (void)pthread_mutex_lock(&link->transfer_lock);
+    for (plait_mpi_transfer_t *t = link->buffered; t != NULL && !is_leaving;
+         t = t->next) {
+        bool has_left = true;
+        is_leaving = plait_mpi_poll_out(t, &has_left) == PLAIT_OK && !has_left;
+    }
+    (void)pthread_mutex_unlock(&link->transfer_lock);
+    return is_leaving;
 }
 
 plait_status_t plait_mpi_refusal(plait_session_t *session)

@@ -241,6 +241,7 @@ plait_status_t plait_mpi_barrier(plait_session_t *session);
 plait_status_t plait_mpi_sendrecv(plait_session_t *session, const plait_half_t *send,
                                   const plait_half_t *recv, plait_matched_t *matched_p);
 plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send);
+bool plait_mpi_is_leaving(const plait_endpoint_t *end);
 plait_status_t plait_mpi_refusal(plait_session_t *session);
 bool plait_mpi_has_left(const plait_mpi_link_t *link,
                         int rank); /* as far as it said so */

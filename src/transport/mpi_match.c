@@ -359,8 +359,7 @@ done:
     return is_done;
 }
 
-/* What went out unasked: the header, and pieces if there were any. */
-static plait_status_t poll_out(plait_mpi_transfer_t *t, bool *is_done_p)
+plait_status_t plait_mpi_poll_out(plait_mpi_transfer_t *t, bool *is_done_p)
 {
     plait_status_t status = poll_request(t, PLAIT_MPI_HEADER_OUT, is_done_p, NULL);
 
@@ -382,7 +381,7 @@ bool plait_mpi_advance_send(plait_mpi_transfer_t *t)
         return false;
     }
     PLAIT_TRY((t->send_stage == PLAIT_MPI_CLOSES)
-                  ? poll_out(t, &is_done)
+                  ? plait_mpi_poll_out(t, &is_done)
                   : poll_request(t, awaited[t->send_stage], &is_done, NULL));
     if (is_done && (t->send_stage == PLAIT_MPI_AWAITS)) {
         PLAIT_TRY(heed(t));

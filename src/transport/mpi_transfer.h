@@ -114,6 +114,9 @@ void plait_mpi_start_send(plait_mpi_transfer_t *t);
 /* One step of the sending half if what it waits for is there; whether it was. */
 bool plait_mpi_advance_send(plait_mpi_transfer_t *t);
 
+/* Whether what the sending half sent unasked, the header and pieces, has left. */
+plait_status_t plait_mpi_poll_out(plait_mpi_transfer_t *t, bool *is_done_p);
+
 /* After a failure: what is still active comes to an end, or the link is stuck. */
 void plait_mpi_end_requests(plait_mpi_transfer_t *t);
 

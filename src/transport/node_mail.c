@@ -24,6 +24,7 @@ plait_status_t plait_node_mail_create(plait_mpi_link_t *link,
 
     PLAIT_CHECK(mail != NULL, PLAIT_ERR_NO_MEMORY, "no memory for messages");
     mail->link = link;
+    mail->letters_end = &mail->letters;
     (void)pthread_mutex_init(&mail->mutex, NULL);
     mail->ring_cells = (uint64_t)link->segment.shape.ring_cells;
     mail->inline_bytes = ((eighth < MAX_INLINE_BYTES) ? eighth : MAX_INLINE_BYTES) -
@@ -246,6 +247,9 @@ done:
 /* Who is waited for: the one who sends, or the one who is to receive. */
 static int partner_of(const plait_mail_call_t *call)
 {
+    if (call->send != NULL && !call->is_written) {
+        return PLAIT_ANY; /* for room that messages to others may have */
+    }
     return (!has_received(call) && call->posted.is_wanted) ? call->posted.letter.source
            : (!has_received(call) || call->send == NULL)   ? call->posted.recv->peer
                                                            : call->send->peer;
@@ -277,6 +281,11 @@ static plait_status_t wait_for_call(plait_mail_call_t *call)
                 plait_mail_wake(mail, call->send->peer);
             }
             status = plait_bell_turn(bell, &wait, can_go_on, call);
+            if (status == PLAIT_OK && call->send != NULL && !call->is_written) {
+                (void)pthread_mutex_lock(&mail->mutex);
+                status = go_on(call);
+                (void)pthread_mutex_unlock(&mail->mutex);
+            }
         }
         PLAIT_TRY(status);
     }

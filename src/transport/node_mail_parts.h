@@ -90,6 +90,7 @@ struct plait_node_mail {
     plait_mail_place_t *out; /* by dest   */
     plait_mail_place_t *in;  /* by source */
     plait_node_letter_t *letters;
+    plait_node_letter_t **letters_end; /* where the next one goes */
     plait_posted_t *posted;
     plait_mail_copy_t *copies;
     int64_t copies_bytes;

@@ -182,6 +182,7 @@ void plait_mail_post(plait_node_mail_t *mail, plait_posted_t *posted)
     if (*place != NULL) {
         plait_node_letter_t *letter = *place;
         *place = letter->next;
+        mail->letters_end = (letter->next == NULL) ? place : mail->letters_end;
         deliver(mail, letter, posted);
         plait_free(letter);
     } else {
@@ -215,7 +216,6 @@ static plait_status_t put_aside(plait_node_mail_t *mail,
     int64_t n_bytes = (seen->kind == PLAIT_MAIL_OFFER) ? (int64_t)sizeof(plait_offer_t)
                       : has_data                       ? seen->header.n_bytes
                                                        : 0;
-    plait_node_letter_t **end = &mail->letters;
     plait_node_letter_t *letter = plait_alloc(1, (int64_t)sizeof(*letter) + n_bytes);
 
     PLAIT_CHECK(letter != NULL, PLAIT_ERR_NO_MEMORY,
@@ -229,10 +229,8 @@ static plait_status_t put_aside(plait_node_mail_t *mail,
     } else if (has_data) {
         PLAIT_TRY(fetch(mail, letter, letter->data));
     }
-    while (*end != NULL) {
-        end = &(*end)->next;
-    }
-    *end = letter;
+    *mail->letters_end = letter;
+    mail->letters_end = &letter->next;
     letter = NULL;
 done:
     plait_free(letter);

@@ -59,7 +59,7 @@ typedef struct {
     int64_t n_bytes[2]; /* sent, expected */
 } plait_node_complaint_t;
 
-enum { PLAIT_NODE_ANSWERS = 16 };
+enum { PLAIT_NODE_ANSWERS = 32 };
 
 /* Why a rank gave up, for those who waited with it. */
 enum { PLAIT_REASON_BYTES = 240 };

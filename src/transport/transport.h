@@ -296,6 +296,10 @@ struct plait_transport {
      * PLAIT_BUFFERED_BYTES already. */
     plait_status_t (*send)(plait_session_t *session, const plait_half_t *send);
 
+    /* Whether messages of buffered sends have not left this rank yet: they do meanwhile, and may
+     * end others' waits. NULL where all have when `send` returns. */
+    bool (*is_leaving)(const plait_endpoint_t *end);
+
     /* A refusal, TRUNCATION or MISMATCH, of an earlier buffered send of this rank that has
      * come to be known, each once; OK if there is none. Does not wait. Asked at the end of
      * every session, so that an operation which fails for it has been carried out and no
