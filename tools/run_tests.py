@@ -338,7 +338,7 @@ def linalg(count):
 # What leans most on JAX: lowerings, eager calls, positions in programs, types over meshes.
 OF_JAX = _files(
     *("compat", "config", "eager", "fft", "io", "jaxmg", "linalg_cond", "linalg_solve", "order"),
-    "sites",
+    *("region", "sites"),
 )
 
 

@@ -309,6 +309,10 @@ def _write(name: str, parts: list[tuple[np.ndarray, Box]], data: tuple, offset: 
 
 def _numpy_dtype(dtype: Any) -> np.dtype:
     """The dtype as NumPy's files know it."""
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        raise ValueError(
+            f"save: dtype {dtype} is none of NumPy's files; of keys save jax.random.key_data(x)"
+        )
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc":
         raise ValueError(

@@ -4,6 +4,7 @@ No other module imports ``jax._src``. Run on 0.10.2, and the oldest and newest J
 """
 
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
@@ -19,7 +20,10 @@ from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 from jax._src import mesh as _mesh
 from jax._src import source_info_util as _source_info
+from jax._src.interpreters import batching
 from jax._src.interpreters import partial_eval as _pe
+from jax._src.lax.control_flow import loops as _loops
+from jax._src.state import types as _state
 from jax.interpreters import ad, mlir
 
 trace_state_clean = _core.trace_state_clean
@@ -460,6 +464,75 @@ def lower_region(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
     if others:
         ctx.set_tokens_out(mlir.TokenSet({effect: tokens.get(effect) for effect in others}))
     return results
+
+
+def lowers_inside(primitive: Any) -> None:
+    """For a primitive with a jaxpr: JAX has it in another form when it wants that.
+
+    It lowers some primitives before all others (hijax): from 0.12 on some of jax.numpy, too.
+    """
+    if hasattr(_core.Primitive, "to_lojax"):
+        primitive.is_high = lambda *avals, jaxpr: getattr(jaxpr, "is_high", False)
+        primitive.to_lojax = lambda *args, jaxpr: primitive.bind(
+            *args, jaxpr=_pe.lower_jaxpr2(jaxpr)
+        )
+
+
+def is_ref(x: Any) -> bool:
+    """Whether it is a reference, as of jax.new_ref, to an array that may be written to."""
+    return isinstance(x, _core.Ref) or isinstance(getattr(x, "aval", None), _state.AbstractRef)
+
+
+def has_refs(jaxpr: Any) -> bool:
+    """Whether something in it reads references or writes to them, its own ones too."""
+    kinds = (_state.RefEffect, _core.InternalMutableArrayEffect)
+    return any(isinstance(effect, kinds) for effect in jaxpr.effects)
+
+
+# ---- vmap ----------------------------------------------------------------------------------------
+
+
+def vmapped(axis: Any, f: Callable, dims: Sequence) -> Callable:
+    """jax.vmap as in a rule that JAX gives the axis to, also where it asks for what is no batch."""
+    name = None if axis.name is _core.no_axis_name else axis.name
+    given = {"axis_size": axis.size, "axis_name": name, "spmd_axis_name": axis.spmd_name}
+    if any(dim is not None for dim in dims):
+        return jax.vmap(f, in_axes=tuple(dims), **given)
+    mapped = jax.vmap(lambda _, args: f(*args), in_axes=(0, None), **given)
+    return lambda *args: mapped(jnp.zeros((axis.size,)), args)
+
+
+def _batch_while(rule: Callable, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    """JAX's rule for loops, of one in which no condition communicates.
+
+    Of one with an ordered effect its lowering keeps no lane that is done as it was. So the body
+    finds the condition of the next round.
+    """
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    if EFFECT not in cond.effects or all(dim is None for dim in dims):
+        return rule(axis, args, dims, **params)
+    n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
+
+    def loop(*args: Any) -> list:
+        for_cond, for_body = args[:n_cond], args[n_cond : n_cond + n_body]
+
+        def goes_on(state: Sequence) -> Any:
+            return _core.jaxpr_as_fun(cond)(*for_cond, *state)[0]
+
+        def step(carry: tuple) -> tuple:
+            state = _core.jaxpr_as_fun(body)(*for_body, *carry[1])
+            return goes_on(state), state
+
+        init = list(args[n_cond + n_body :])
+        return jax.lax.while_loop(lambda carry: carry[0], step, (goes_on(init), init))[1]
+
+    results = vmapped(axis, loop, dims)(*args)
+    return results, [0] * len(results)
+
+
+batching.fancy_primitive_batchers[_loops.while_p] = functools.partial(
+    _batch_while, batching.fancy_primitive_batchers[_loops.while_p]
+)
 
 
 def close_over_nothing(closed: Any) -> tuple[Any, Sequence]:

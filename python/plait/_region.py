@@ -38,15 +38,33 @@ def _region_jvp(primals: Sequence, tangents: Sequence, *, jaxpr: Any) -> tuple:
     return jax.jvp(_jax.inline(jaxpr), tuple(primals), tangents)
 
 
-def _region_batch(args: Sequence, dims: Sequence, *, jaxpr: Any) -> tuple:
-    results = jax.vmap(_jax.inline(jaxpr), in_axes=tuple(dims))(*args)
+def _region_batch(axis: Any, args: Sequence, dims: Sequence, *, jaxpr: Any) -> tuple:
+    results = _in_region(_jax.vmapped(axis, _jax.inline(jaxpr), dims))(*args)
     return results, [0] * len(results)
+
+
+def _region_transpose(cts: Sequence, *args: Any, jaxpr: Any) -> list:
+    is_linear = [ad.is_undefined_primal(x) for x in args]
+    given = [x for x, linear in zip(args, is_linear, strict=True) if not linear]
+    avals = [x.aval for x in args if ad.is_undefined_primal(x)]
+
+    def adjoint(cts: Sequence, given: Sequence) -> tuple:
+        def of_linear(*xs: Any) -> list:
+            rest = {True: iter(xs), False: iter(given)}
+            return _jax.inline(jaxpr)(*(next(rest[linear]) for linear in is_linear))
+
+        return jax.linear_transpose(of_linear, *avals)(list(cts))
+
+    found = iter(_in_region(adjoint)([*map(ad.instantiate_zeros, cts)], given))
+    return [next(found) if linear else None for linear in is_linear]
 
 
 region_p.def_impl(lambda *args, jaxpr: _jax.inline(jaxpr)(*args))
 mlir.register_lowering(region_p, _jax.lower_region)
 ad.primitive_jvps[region_p] = _region_jvp
-batching.primitive_batchers[region_p] = _region_batch
+ad.primitive_transposes[region_p] = _region_transpose
+batching.fancy_primitive_batchers[region_p] = _region_batch
+_jax.lowers_inside(region_p)
 
 
 class NoArrays:
@@ -74,21 +92,35 @@ class _Same:
         return 0
 
 
-def _is_array(leaf: Any) -> bool:
-    """Whether it is a value of the program; NumPy's numbers and classes may be static arguments."""
-    return isinstance(leaf, jax.Array | jax.core.Tracer | np.ndarray)
+# What is a value of the program: NumPy's numbers and classes may be static arguments. Of what
+# jax.jit calls tracers alone are, and static arguments stay the objects that they were.
+ARRAYS, TRACERS = (jax.Array, jax.core.Tracer, np.ndarray), (jax.core.Tracer,)
 
 
 def _region(f: Callable, hides: bool) -> Callable:
     """See `region`; hides: a function without results returns a `NoArrays`."""
+    in_region = _in_region(f, hides)
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if not _jax.is_tracing():  # nothing surrounds it, or jax.disable_jit is on
+        # nothing surrounds it, or jax.disable_jit is on
+        return (in_region if _jax.is_tracing() else f)(*args, **kwargs)
+
+    return wrapped
+
+
+def _in_region(f: Callable, hides: bool = False) -> Callable:
+    values = TRACERS if hides else ARRAYS
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def has_values(node: Any) -> bool:
+            return any(isinstance(leaf, values) for leaf in jax.tree.leaves(node))
+
+        leaves, tree = jax.tree.flatten((args, kwargs), lambda node: not has_values(node))
+        if any(map(_jax.is_ref, leaves)):  # what is written to belongs to what surrounds it
             return f(*args, **kwargs)
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        arrays = [leaf for leaf in leaves if _is_array(leaf)]
-        is_array = [_is_array(leaf) for leaf in leaves]
+        is_array = [isinstance(leaf, values) for leaf in leaves]
+        arrays = [leaf for leaf, found in zip(leaves, is_array, strict=True) if found]
         made = {}
 
         def on_arrays(*values: Any) -> list:
@@ -101,7 +133,7 @@ def _region(f: Callable, hides: bool) -> Callable:
 
         with _is_in_region(True):
             jaxpr, consts = _jax.close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
-        if _jax.EFFECT in jaxpr.effects:
+        if _jax.EFFECT in jaxpr.effects and not _jax.has_refs(jaxpr):
             out = region_p.bind(*consts, *arrays, jaxpr=jaxpr)
         else:
             out = _jax.inline(jaxpr)(*consts, *arrays)

@@ -324,6 +324,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
         raise TypeError(f"{name}: operands of dtypes {kinds}; expected numbers") from None
     a, b = (_floating(x.astype(jax.dtypes.canonicalize_dtype(dtype)), name) for x in (a, b))
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
+    axes = axes if axes is None or np.iterable(axes) else (axes,)  # as in scipy
     axes = _fourier.axes_of(axes, None, a.ndim, name)
     n, m = [a.shape[i] for i in axes], [b.shape[i] for i in axes]
     if mode == "valid" and n != m and all(i <= j for i, j in zip(n, m, strict=True)):

@@ -364,10 +364,14 @@ def _wait_jvp(
         results, d_results = rule(chain, tangent, args, d_args, params)
     else:
         results = chain.call(operation.name, *args, **params)
+        has_begun = type(d_slot) is not ad.Zero  # else its derivative is that of `after` alone
         tangent = TangentChain(chain, d_token, is_matched, Await([d_slot], ticket))
         unused = _zeros([jax.typeof(x).to_tangent_aval() for x in args])
         given = Chain(binder=_Given(results))
-        results, d_results = rule(given, tangent, args, unused, params)
+        if has_begun:
+            results, d_results = rule(given, tangent, args, unused, params)
+        else:
+            d_results = [_jax.zero_tangent(x) for x in results]
     if not form.has_token:
         return results, d_results
     d_token = tangent.token if is_ordered else _jax.zero_tangent(chain.token)

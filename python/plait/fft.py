@@ -419,7 +419,7 @@ def fftconvolve(
     b: Array,
     *,
     mode: str = "full",
-    axes: Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:

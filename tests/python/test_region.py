@@ -1,0 +1,204 @@
+"""Regions and plait.jit around what JAX does to programs: loops, references, its own functions."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import meshes
+import numpy as np
+import plait
+import pytest
+from jax.sharding import PartitionSpec as P
+
+total = functools.partial(plait.allreduce, op=plait.SUM)
+WRAPS = {"plait.jit": plait.jit, "jax.jit": jax.jit, "eager": lambda f: f}
+EVERY_WRAP = pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+OF_SUM = pytest.mark.parametrize("op", [total, plait.region(total)], ids=["plain", "region"])
+
+
+# ---- loops under vmap --------------------------------------------------------------------------
+
+
+@EVERY_WRAP
+@OF_SUM
+def test_lanes_of_a_loop_that_are_done_stay_as_they_are(wrap, op):
+    def count(n, op):
+        return jax.lax.while_loop(lambda k: op(k) < n, lambda k: k + 1, jnp.zeros_like(n))
+
+    n = jnp.array([3.0, 7.0, 5.0])
+    for many in (jax.vmap, lambda f: lambda n: jax.vmap(jax.vmap(f))(n[None])[0]):
+        assert np.array_equal(wrap(many(lambda n: count(n, op)))(n), n)
+    one = wrap(jax.vmap(lambda n: count(3.0, op) + 0 * n))(n)  # the same round for all
+    assert np.array_equal(one, [3, 3, 3])
+    named = jax.vmap(lambda n: count(n, op) + jax.lax.psum(op(n), "i"), axis_name="i")
+    assert np.array_equal(wrap(named)(n), n + 15)
+
+
+@OF_SUM
+def test_conjugate_gradients_that_stop_by_a_sum(op):
+    """Each right-hand side at its own step; one is solved before the first."""
+    a = jnp.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]])
+
+    def solve(b):
+        def goes_on(s):
+            return (op(jnp.vdot(s[1], s[1])) > 1e-10) & (s[3] < 50)
+
+        def step(s):
+            x, r, p, k = s
+            q, rr = a @ p, op(jnp.vdot(r, r))
+            x, r = x + rr / op(jnp.vdot(p, q)) * p, r - rr / op(jnp.vdot(p, q)) * q
+            return x, r, r + op(jnp.vdot(r, r)) / rr * p, k + 1
+
+        return jax.lax.while_loop(goes_on, step, (jnp.zeros_like(b), b, b, 0))
+
+    b = jnp.stack([jnp.array([1.0, 2, 3]), jnp.zeros(3), jnp.array([1.0, 0, 0])])
+    x, _, _, k = plait.jit(jax.vmap(solve))(b)
+    assert np.allclose(x, np.linalg.solve(np.asarray(a), np.asarray(b).T).T, atol=1e-5)
+    assert k[1] == 0 and k[0] > 1
+
+
+# ---- transposes ----------------------------------------------------------------------------------
+
+
+def test_transposes():
+    """As solvers take them; a region that is transposed is one again."""
+    a = jnp.array([[4.0, 1, 0], [0, 3, 1], [1, 0, 2]])
+    operator = plait.region(lambda x: total(a @ x))
+    b = jnp.array([1.0, 2, 3])
+    transposed = jax.linear_transpose(operator, b)
+    assert np.allclose(transposed(b)[0], a.T @ b)
+    assert "plait_region" in str(jax.make_jaxpr(transposed)(b))
+    scaled = plait.region(lambda x, y: total(x) * y)  # y stays
+    assert np.allclose(jax.linear_transpose(lambda x: scaled(x, b), b)(b)[0], b * b)
+
+    def loss(solve):
+        return jax.grad(lambda b: jnp.sum(solve(b) ** 2))
+
+    want = loss(lambda b: jnp.linalg.solve(a, b))(b)
+    for solver in (jax.scipy.sparse.linalg.gmres, jax.scipy.sparse.linalg.bicgstab):
+        for wrap in (plait.jit, jax.jit):
+            got = wrap(loss(lambda b, solver=solver: solver(operator, b)[0]))(b)
+            assert np.allclose(got, want, atol=1e-4)
+
+
+def test_an_axis_of_vmap_is_known_inside():
+    x = jnp.ones((3, 2))
+    f = plait.region(lambda x: jax.lax.psum(total(x), "i"))
+    for call in (jax.vmap(f, axis_name="i"), jax.jit(jax.vmap(f, axis_name="i"))):
+        assert np.array_equal(call(x), 3 * x)
+
+
+# ---- what JAX lowers first -----------------------------------------------------------------------
+
+
+def interpolated(x):
+    return jnp.sum(jnp.interp(total(x) + 0.5, x, x**2) ** 2)
+
+
+def binned(x):
+    bins = jnp.digitize(total(x), jnp.array([2.0, 4.0], x.dtype))
+    return jnp.sum(bins.astype(x.dtype) * total(x))
+
+
+def root(x):
+    def newton(f, y):
+        return jax.lax.fori_loop(0, 30, lambda i, y: y - f(y) / (2 * y), y)
+
+    def tangent(g, y):
+        return y / g(jnp.ones_like(y))
+
+    return jax.lax.custom_root(lambda y: total(y**2) - x[0], 0 * x[0] + 1, newton, tangent)
+
+
+@pytest.mark.parametrize("f", [interpolated, binned, root])
+def test_functions_that_jax_lowers_by_itself(f):
+    x = jnp.array([3.0, 5.0, 7.0])
+    want = f(x), jax.grad(f)(x)
+    for wrap in (plait.jit, lambda f: jax.jit(plait.region(f)), lambda f: plait.jit(jax.jit(f))):
+        got = wrap(f)(x), wrap(jax.grad(f))(x), jax.grad(wrap(f))(x)
+        assert np.allclose(got[0], want[0], rtol=1e-5)
+        assert all(np.allclose(slope, want[1], rtol=1e-5) for slope in got[1:])
+
+
+def test_such_a_function_beside_global_arrays():
+    mesh = meshes.make((4,))
+    x = meshes.put(np.linspace(0, 1, 8), mesh, P("a"))
+
+    def f(x):
+        return plait.sum(jnp.interp(x, jnp.linspace(0, 1, 3), jnp.arange(3.0)), mesh=mesh)
+
+    assert np.isclose(plait.jit(f)(x), 8.0)
+
+
+# ---- references, and arguments that are none -----------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(jax, "new_ref"), reason="JAX has no references")
+@EVERY_WRAP
+def test_references(wrap):
+    def own(x):
+        r = jax.new_ref(x)
+        r[0] = total(r[0] + 1)
+        jax.lax.fori_loop(1, 3, lambda i, _: r.__setitem__(i, total(r[i] * i)), None)
+        return r[...]
+
+    x = jnp.arange(1.0, 4)
+    assert np.array_equal(wrap(own)(x), [2, 2, 6])
+    if wrap is not WRAPS["eager"]:
+        assert np.array_equal(wrap(jax.grad(lambda x: jnp.sum(own(x))))(x), [1, 1, 2])
+    given = jax.new_ref(x)
+    wrap(lambda r: r.__setitem__(0, total(r[1] + 1)))(given)
+    assert np.array_equal(given[...], [3, 2, 3])
+
+    @wrap
+    def around(y):
+        given[1] = total(y)
+        return y
+
+    around(jnp.asarray(9.0))
+    assert np.array_equal(given[...], [3, 9, 3])
+
+
+class Grid:
+    """By identity, as static arguments may be."""
+
+    def __init__(self, n):
+        self.n = n
+
+
+jax.tree_util.register_pytree_node(Grid, lambda g: ((g.n,), None), lambda _, n: Grid(n[0]))
+
+
+def test_static_arguments_are_the_objects_that_were_given():
+    grid = Grid(np.arange(3))
+
+    def first(x, g, k):
+        assert g is grid
+        return total(x[: int(g.n[2])]) + k[0]
+
+    x = jnp.ones(4)
+    for jit in (jax.jit, plait.jit):
+        assert np.array_equal(jit(first, static_argnums=1)(x, grid, (x[0],)), [2, 2])
+
+
+# ---- started operations --------------------------------------------------------------------------
+
+
+def test_derivatives_of_derivatives_through_a_wait_after_something():
+    def step(u):
+        begun = plait.start(plait.allreduce, u, plait.SUM)
+        own = 2 * u
+        return own + plait.wait(begun, after=own)
+
+    def loss(step):
+        return lambda u: jnp.sum(jax.lax.scan(lambda u, _: (step(u), None), u, None, 2)[0] ** 4)
+
+    u = jnp.arange(1.0, 4)
+    for second in (
+        lambda f: jax.grad(lambda w: jax.jvp(f, (w,), (u,))[1]),
+        lambda f: lambda w: jax.jvp(lambda w: jax.jvp(f, (w,), (u,))[1], (w,), (u,))[1],
+        lambda f: jax.grad(lambda w: jnp.vdot(jax.grad(f)(w), u)),
+    ):
+        want = second(loss(lambda u: 3 * u))(u)
+        for jit in (plait.jit, jax.jit):
+            assert np.allclose(jit(second(loss(step)))(u), want)
