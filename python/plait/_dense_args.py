@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region
 from plait._dealt import Deal, Matrix
 from plait._mesh_rules import Spec
@@ -276,6 +276,9 @@ def at_home(a: Matrix) -> Matrix:
     mesh = a.deal.mesh
     if mesh is None or isinstance(array, jax.core.Tracer):
         return a
+    if isinstance(array, np.ndarray):  # of jax.device_get
+        where = NamedSharding(mesh, _mesh_rules.to_partition_spec(a.deal.spec))
+        return a.with_data(jax.device_put(array, where))
     found = getattr(array.sharding, "mesh", mesh)
     return dataclasses.replace(a, deal=Deal(found, a.deal.block))
 

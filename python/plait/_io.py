@@ -403,7 +403,7 @@ def load(path: str | os.PathLike, sharding: NamedSharding) -> Array:
     Collective: over the processes of the mesh; outside jit.
     Shapes: that of the file, rounded up along each split axis.
     Raises: OSError on every process if one cannot read, with which and why; ValueError for a spec
-    that does not fit, and for numbers of 64 bits where JAX has them switched off.
+    that does not fit, a file in Fortran's order, and numbers of 64 bits where JAX has them off.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``.
 
     Example:

@@ -234,7 +234,8 @@ def fftn(
     at its tail.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
+    ``'transposed'`` where all that are transformed are split.
     Adjoint: the same transform along the reversed path.
     Source: ``numpy.fft.fftn``; oracle ``tests/python/oracle.py``.
 
@@ -267,7 +268,8 @@ def ifftn(
     at its tail.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
+    ``'transposed'`` where all that are transformed are split.
     Adjoint: the same transform along the reversed path.
     Source: ``numpy.fft.ifftn``; oracle ``tests/python/oracle.py``.
 
@@ -300,7 +302,8 @@ def rfftn(
     at its tail.
 
     Collective: over the mesh, in program order.  Shapes: n along the last axis named to n // 2 + 1.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
+    ``'transposed'`` where all that are transformed are split.
     Adjoint: the transform back, with weight 1 for all elements.
     Source: ``numpy.fft.rfftn``; oracle ``tests/python/oracle.py``.
 
@@ -335,7 +338,8 @@ def irfftn(
 
     Collective: over the mesh, in program order.
     Shapes: m along the last axis named to 2 (m - 1), or as said.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
+    ``'transposed'`` where all that are transformed are split.
     Adjoint: the transform there, with weight 2 for all elements but 0 and n / 2.
     Source: ``numpy.fft.irfftn``; oracle ``tests/python/oracle.py``.
 

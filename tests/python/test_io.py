@@ -143,6 +143,8 @@ def test_errors_of_files(tmp_path):
         plait.load(path, jax.sharding.SingleDeviceSharding(jax.devices()[0]))
     with pytest.raises(ValueError, match="bfloat16 is none of NumPy's files"):
         plait.save(path, jnp.ones(2, jnp.bfloat16))
+    with pytest.raises(ValueError, match="of keys save jax.random.key_data"):
+        plait.save(path, jax.random.key(0))
     with pytest.raises(ValueError, match="says 5 along axis 0"):
         plait.save(path, jnp.ones(4), shape=(5,))
     with pytest.raises(TypeError, match="outside jit"):

@@ -370,3 +370,14 @@ def test_vmap_of_factors():
     assert np.allclose(log, np.linalg.slogdet(a)[1])
     assert np.allclose(q @ r, a)
     assert np.allclose(w, np.linalg.eigvalsh(a))
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_factor_from_the_host(kind):
+    """What jax.device_get makes of a factor, to keep it, goes back to its devices."""
+    a, mesh = matrices.definite(8), meshes.make((4,), kind)
+    for factor in (plait.linalg.cholesky, plait.linalg.lu):
+        f = factor(meshes.put(a, mesh, P("a")))
+        kept = jax.device_get(f)
+        assert np.array_equal(kept.solve(np.ones(8)), f.solve(np.ones(8)))
+        assert np.array_equal(kept.inv(), f.inv())

@@ -250,7 +250,7 @@ def test_convolution_of_two_on_the_mesh():
 
 def test_convolution_on_one_device_and_with_batch_axes():
     a, b = meshes.random((3, 5)), meshes.random((1, 4), seed=1)
-    y = plait.fft.fftconvolve(jnp.asarray(a), jnp.asarray(b), axes=(1,))
+    y = plait.fft.fftconvolve(jnp.asarray(a), jnp.asarray(b), axes=1)
     np.testing.assert_allclose(y, oracle.convolve(a, b, "full", (1,)), rtol=1e-12)
     mesh = meshes.make((3,))
     y = plait.fft.fftconvolve(meshes.put(a, mesh, P("a")), jnp.asarray(b), axes=(1,))

@@ -66,6 +66,20 @@ def test_vmap_and_scan(world):
             check({k: v[i] for k, v in got.items()}, chosen, world.rank, "float32", n)
 
 
+def test_lanes_of_a_loop_go_on_until_all_ranks_are_done(world):
+    """The condition communicates: each lane ends when its last rank does, at its own time."""
+    n = jnp.arange(3.0) + world.rank
+
+    def count(n):
+        def goes_on(k):
+            return plait.allreduce(n - k, plait.MAX, comm=world) > 0
+
+        return jax.lax.while_loop(goes_on, lambda k: k + 1, 0 * n)
+
+    for wrap in (plait.jit, jax.jit):
+        assert np.array_equal(wrap(jax.vmap(count))(n), np.arange(3.0) + world.size - 1)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 @pytest.mark.parametrize("is_remat", [False, True])
 def test_exact_adjoints(world, dtype, is_remat):
