@@ -173,9 +173,7 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     At top level ``plait.jit`` hides the effect; inside another trace it is ``jax.jit``, so
     that the surrounding program orders everything. Functions without array results run, too.
     Programs with communication hold numbers of this process's communicators: `jax.export` and
-    what saves programs by it do not take them. Ahead of time compile those of ``plait.jit``, by
-    ``.lower(…).compile()``: of jax.jit's JAX loses the order's token at the second call, and says
-    that an argument is missing. A compiled one that was saved all the same
+    what saves programs by it do not take them. A compiled one that was saved all the same
     (jax.experimental.serialize_executable) raises a `plait.CommError` in a process where a number
     is of other devices, or of none.
 

@@ -202,3 +202,15 @@ def test_derivatives_of_derivatives_through_a_wait_after_something():
         want = second(loss(lambda u: 3 * u))(u)
         for jit in (plait.jit, jax.jit):
             assert np.allclose(jit(second(loss(step)))(u), want)
+
+
+# ---- ahead of time -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jit", [plait.jit, jax.jit])
+def test_programs_compiled_ahead_of_time_run_more_than_once(jit):
+    x = jnp.arange(3.0)
+    for f in (lambda x: total(x) * 2, jax.grad(lambda x: jnp.sum(total(x) ** 2))):
+        compiled = jit(f).lower(x).compile()
+        for _ in range(3):
+            assert np.array_equal(compiled(x), 2 * x)
