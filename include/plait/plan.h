@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* Immutable; any number of threads may execute one at once on different communicators. */
+/* Immutable; any number of threads may execute one at once on different communicators, of as many ranks
+ * that reach each other in the same way. */
 typedef struct plait_plan plait_plan_t;
 
 /* What a plan costs one rank. */
@@ -28,7 +29,8 @@ typedef struct {
  *  Shapes: args and rets as the plan was made for; a ret may be the arg of the same index.
  *  Owns: nothing; all is borrowed until return.
  *  Errors: MISMATCH (ranks execute different plans; nothing was written), PEER (another
- *  rank failed), TRANSPORT, COMM; rets are then undefined on every rank.  Source: own. */
+ *  rank failed), TRANSPORT, COMM; rets are then undefined on every rank. INVALID (made for
+ *  another rank, or for ranks that reach each other in another way).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_plan_execute(const plait_plan_t *plan,
                                                plait_comm_t *comm,
                                                const void *const args[],
