@@ -211,7 +211,8 @@ PLAIT_EXPORT plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int sen
 
 /** Sends one array. Up to PLAIT_SEND_BYTES it is copied and the call returns, otherwise
  *  when the message was received. It also waits while 16 MiB of earlier sends of this rank
- *  on comm have not been received.
+ *  on comm have not been taken by their receivers, which take what comes within a node also
+ *  while they wait for something else.
  *  Collective: no; the receiver calls plait_recv or plait_sendrecv.
  *  Shapes: x has n elements.  Owns: nothing.
  *  Errors: INVALID (rank, tag), TRANSPORT, COMM; TRUNCATION and MISMATCH as in
