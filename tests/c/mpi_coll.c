@@ -1,10 +1,14 @@
 /* The operations of plait/coll.h under mpiexec, on COMM_WORLD with and without direct access
  * and on a communicator with the ranks turned round. tests/c/run_mpi.py runs it on each MPI
  * of the machine. */
+#include "coll/coll.h"
 #include "coll_cases.h"
 #include "comm/comm.h"
 #include "device/pool.h"
 #include "mpi_world.h"
+#include "ops/list.h"
+#include "plan/launch.h"
+#include "plan/observe.h"
 
 #include <time.h>
 
@@ -28,6 +32,55 @@ static void check_disagreement(plait_comm_t *comm)
     CHECK(plait_scan(comm, PLAIT_SUM, is_odd, PLAIT_F64, 2, x, y) == PLAIT_ERR_MISMATCH,
           "flags");
     CHECK(plait_allgather(comm, PLAIT_F64, 2, x, y) == PLAIT_OK, "and on");
+}
+
+/* A plan is for the communicators whose ranks reach each other as on that for which it was made. */
+static plait_status_t gather_as(plait_comm_t *comm, const plait_comm_t *made_for)
+{
+    const plait_allgather_params_t params = {0};
+    const int64_t n = 1000, rows[] = {plait_comm_size(comm), n};
+    const int64_t n_all = rows[0] * n;
+    const plait_array_t x = {.dtype = PLAIT_S64, .ndim = 1, .dims = &n};
+    const plait_array_t y = {.dtype = PLAIT_S64, .ndim = 2, .dims = rows};
+    int64_t *in = plait_alloc(n, sizeof(*in)), *out = plait_alloc(n_all, sizeof(*out));
+    const plait_exec_arrays_t arrays = {.args = (const void *[]){in},
+                                        .rets = (void *[]){out}};
+    plait_plan_t *plan = NULL;
+    int64_t n_wrong = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        in[i] = plait_comm_rank(comm) * n + i;
+    }
+    CHECK(plait_op_plan(&plait_op_allgather, &params, &made_for->end, &x, &y, &plan) ==
+              PLAIT_OK,
+          "plan");
+    plait_status_t status = plait_observe_exec(plan, NULL, comm, 0, false, &arrays);
+    for (int64_t i = 0; i < n_all && status == PLAIT_OK; i++) {
+        n_wrong += out[i] != i;
+    }
+    CHECK(n_wrong == 0, "%lld are wrong", (long long)n_wrong);
+    plait_plan_destroy(&plan);
+    plait_free(in);
+    plait_free(out);
+    return status;
+}
+
+static void check_foreign_plans(uint64_t world)
+{
+    enum { MAX_RANKS = 64 };
+    plait_comm_t *comm = open_on(world), *other = open_on(world);
+    plait_comm_t *threads[MAX_RANKS] = {NULL};
+    const int size = plait_comm_size(comm);
+
+    CHECK(plait_comm_threads(size, threads) == PLAIT_OK, "threads");
+    check_refused(gather_as(comm, threads[plait_comm_rank(comm)]), PLAIT_ERR_INVALID,
+                  "reach each other");
+    CHECK(gather_as(comm, other) == PLAIT_OK, "of its own kind");
+    for (int r = 0; r < size; r++) {
+        plait_comm_destroy(&threads[r]);
+    }
+    plait_comm_destroy(&comm);
+    plait_comm_destroy(&other);
 }
 
 /* A buffered send whose receiver comes late: close waits for it. */
@@ -142,6 +195,7 @@ int main(int argc, char **argv)
     if (size > 1) {
         check_late_receiver(world);
         check_lost(world);
+        check_foreign_plans(world);
     }
     (void)host.comm_free(&turned);
     send_and_finalize(world);

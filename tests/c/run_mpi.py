@@ -25,17 +25,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_started.c", "mpi_hosts.c"]
-PROGRAMS += ["mpi_large.c"]
-# What is linked besides the transports, and how.
+PROGRAMS += ["mpi_large.c", "mpi_guard.c"]
+# What is linked besides the transports, and how. With the guard only what is about it: others
+# have waits which never end, or end them themselves.
 WRAPPED = ("plait_exec_plan", "plait_mpi_exchange", "plait_mpi_symbol")
 LINKED = ",".join(["-Wl", "-E", *(f"--wrap={w}" for w in WRAPPED)])  # -E: for stand-ins
 WITH = {
-    "mpi_device": ("check_device*.c", LINKED),
-    "mpi_started": ("check_device*.c", "-Wl,-E"),
+    "mpi_device": ("tests/c/check_device*.c", LINKED),
+    "mpi_started": ("tests/c/check_device*.c", "-Wl,-E"),
+    "mpi_guard": ("src/guard/*.c", "-Wl,-E"),
 }
 # Stand-ins of libraries that are opened at run time, in the folder PLAIT_TEST_FAKES.
 FAKES = {"libnvshmem_host.so.3": "fake_nvshmem.c"}
-ONLY_TWO = ["mpi_large"]  # programs for two ranks of one node
+ONLY = {"mpi_large": (2, 1), "mpi_guard": (3, 1)}  # ranks and nodes that programs are for
+ONE_ABI = ["mpi_guard"]  # whose time is waits, and nothing in them is the ABI's
 NOT_ALIKE = ["mpi_device"]  # two nodes alike are among 2 ranks too, and two ranks of one on 3 nodes
 ONLY_FEW = ["mpi_hosts", "mpi_started"]  # each of whose ranks is several threads
 SOURCES = [
@@ -94,8 +97,15 @@ def mpis():
                 yield f"debian/{library}", Path(launcher), path, extra
 
 
-def runs(library: Path, extra: dict, ranks: list[int] | None, nodes: int | None):
+def runs(
+    name: str, library: Path, extra: dict, ranks: list[int] | None, nodes: int | None
+) -> list[tuple[int, int]]:
     """Return the pairs (ranks, nodes) to run; MPICH can pretend that there are several nodes."""
+    if name in ONE_ABI and library.name == "libmpi_abi.so.1":
+        return []
+    if name in ONLY:
+        n, on = ONLY[name]
+        return [(n, on)] if (not ranks or n in ranks) and nodes in (None, on) else []
     if ranks:
         return [(n, nodes or 1) for n in ranks]
     # MPICH with more ranks than cores is a hundred times slower
@@ -140,7 +150,7 @@ def build(program: Path, folder: Path, compiler: str, flags: list[str], objects:
     sources = [str(program), str(program.parent / "no_cuda.c")]
     if program.stem in WITH:
         pattern, option = WITH[program.stem]
-        sources += [option, *map(str, sorted(program.parent.glob(pattern)))]
+        sources += [option, *map(str, sorted(ROOT.glob(pattern)))]
     subprocess.run(
         [compiler, *FLAGS, *flags, *folders, *sources, *objects, "-o", str(out), *libraries],
         check=True,
@@ -234,9 +244,8 @@ def main() -> int:
                 if options.only not in name:
                     continue
                 variables = extra | {"PLAIT_TEST_TURN": str(turn), "PLAIT_TEST_FAKES": str(fakes)}
-                for n, nodes in runs(library, extra, options.ranks, options.nodes):
-                    if program.name in ONLY_TWO and (n, nodes) != (2, 1):
-                        continue
+                asked = options.ranks, options.nodes
+                for n, nodes in runs(program.name, library, extra, *asked):
                     is_asked = options.ranks is not None
                     if program.name in NOT_ALIKE and not is_asked and (n, nodes) == (4, 2):
                         continue

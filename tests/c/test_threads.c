@@ -94,6 +94,7 @@ static void check_size(void)
 {
     static const char *const bad[] = {"0", "-1", "65", "some", "2x"};
     const pid_t me[] = {getpid(), getpid()};
+    const int64_t balance = plait_alloc_balance();
     int n = 0, half = 0;
 
     (void)unsetenv("PLAIT_THREADS");
@@ -105,11 +106,14 @@ static void check_size(void)
     (void)setenv("PLAIT_THREADS", "5", 1);
     CHECK(plait_team_size(1 << 30, NULL, &n) == PLAIT_OK && n == 5, "%d", n);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        plait_comm_t *comm = NULL;
+        plait_comm_t *comm = NULL, *comms[4];
         (void)setenv("PLAIT_THREADS", bad[i], 1);
         CHECK(plait_comm_self(&comm) == PLAIT_ERR_INVALID && comm == NULL &&
                   strstr(plait_error_text(), "expected auto or a number") != NULL,
               "%s", bad[i]);
+        check_refused(plait_comm_threads(4, comms), PLAIT_ERR_INVALID, bad[i]);
+        CHECK(comms[0] == NULL && comms[3] == NULL && plait_alloc_balance() == balance,
+              "%s: %lld allocations", bad[i], (long long)plait_alloc_balance());
     }
 }
 

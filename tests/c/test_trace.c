@@ -8,9 +8,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { LIMIT_BYTES = 8192 };
 
 static char folder[256];
 
@@ -145,6 +148,54 @@ static void check_killed(bool is_killed)
     }
 }
 
+/* Records in a process whose files may not be as long as they are. */
+static int run_limited(void)
+{
+    const struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
+    int code = 0;
+
+    (void)fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)setrlimit(RLIMIT_FSIZE, &limit);
+        plait_trace_end(begin(0, 0, plait_trace_text("bcast")), NULL, PLAIT_OK);
+        exit(0);
+    }
+    (void)waitpid(child, &code, 0);
+    return code;
+}
+
+/* They are left out there, in a file and in memory. */
+static void check_limited(void)
+{
+    CHECK(run_limited() == 0, "in %s", folder);
+    (void)setenv("PLAIT_FLIGHT", "0", 1);
+    CHECK(run_limited() == 0, "without a file");
+    (void)setenv("PLAIT_FLIGHT", folder, 1);
+}
+
+/* Where users ask for nothing. */
+static void check_folders(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *kept = (tmp != NULL) ? strdup(tmp) : NULL;
+    char path[200];
+
+    (void)unsetenv("PLAIT_FLIGHT");
+    (void)unsetenv("XDG_RUNTIME_DIR");
+    (void)setenv("TMPDIR", "", 1);
+    CHECK(plait_record_folder(0, path, sizeof(path)) &&
+              strncmp(path, "/tmp/plait-", 11) == 0,
+          "%s", path);
+    (void)setenv("TMPDIR", "/var/tmp", 1);
+    CHECK(plait_record_folder(0, path, sizeof(path)) &&
+              strncmp(path, "/var/tmp/plait-", 15) == 0,
+          "%s", path);
+    (void)((kept != NULL) ? setenv("TMPDIR", kept, 1) : unsetenv("TMPDIR"));
+    (void)setenv("PLAIT_FLIGHT", folder, 1);
+    free(kept);
+}
+
 typedef struct {
     int64_t reduce, root, dest;
 } params_t;
@@ -191,6 +242,8 @@ int main(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
     check_killed(true);
     check_killed(false);
+    check_limited();
+    check_folders();
     check_ring();
     check_threads();
     check_lines();
