@@ -30,6 +30,7 @@ from jax.interpreters import ad, mlir
 trace_state_clean = _core.trace_state_clean
 ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
 bool_state = _config.bool_state
+use_abstract_mesh = _mesh.use_abstract_mesh
 no_trace = _core.eval_trace
 
 
@@ -188,10 +189,23 @@ def lower_traced(ctx: Any, fun: Callable, args: Sequence, is_local: bool = False
     if is_local:
         avals = [_core.ShapedArray(a.shape, a.dtype) for a in avals]
     sub = ctx.replace(avals_in=avals, tokens_in=tokens)
-    results = mlir.lower_fun(fun, multiple_results=True)(sub, *args)
+    with _mesh_of(avals):
+        results = mlir.lower_fun(fun, multiple_results=True)(sub, *args)
     if is_threaded:
         ctx.set_tokens_out(sub.tokens_out)
     return results
+
+
+def _mesh_of(avals: Sequence) -> Any:
+    """The context that `jax.jit` traces with operands of these types in.
+
+    There new arrays, as of jnp.zeros_like, have types with the mesh; while a program is lowered
+    there is none but that of jax.set_mesh.
+    """
+    meshes = (aval.sharding.mesh for aval in avals if isinstance(aval, _core.ShapedArray))
+    mesh = next((mesh for mesh in meshes if not mesh.empty), None)
+    is_set = not jax.sharding.get_abstract_mesh().empty
+    return contextlib.nullcontext() if mesh is None or is_set else use_abstract_mesh(mesh)
 
 
 # ---- devices and manual regions ----------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 import oracle
 import plait
 import pytest
+from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 
@@ -168,6 +169,16 @@ def test_batch_of_factors_in_single_precision():
     x = plait.jit(jax.vmap(solve))(meshes.put(a, mesh))
     for i in range(len(a)):  # the last one is factored again
         matrices.check_solution(a[i], x[i], b, i)
+
+
+def test_refinement_on_explicit_axes():
+    """Without jax.set_mesh; what is new in the iteration is split as types of it say."""
+    n, mesh = 8, meshes.make((4,), AxisType.Explicit)
+    a, b = matrices.definite(n), meshes.random((n,))
+    f = plait.linalg.cholesky(meshes.put(a, mesh, P("a")), precision="single")
+    x = f.solve(meshes.put(b, mesh, P("a")))
+    assert x.sharding.spec == P("a")
+    matrices.check_solution(a, x, b)
 
 
 def test_without_refinement_or_elements():
