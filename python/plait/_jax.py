@@ -530,6 +530,21 @@ def vmapped(axis: Any, f: Callable, dims: Sequence) -> Callable:
     return lambda *args: mapped(jnp.zeros((axis.size,)), args)
 
 
+def _has_lanes(axis: Any, dims: Sequence, cond: Any, body: Any, n_cond: int, n_body: int) -> bool:
+    """Whether the condition of a loop under vmap is one for each lane, by JAX's rule."""
+
+    def batched(jaxpr: Any, given: list, instantiate: Any) -> list:
+        return batching.batch_jaxpr(jaxpr, axis, given, instantiate=instantiate)[1]
+
+    is_batched = [dim is not None for dim in dims]
+    for_cond, for_body = is_batched[:n_cond], is_batched[n_cond : n_cond + n_body]
+    carry, before = is_batched[n_cond + n_body :], None
+    while carry != before:
+        before = carry
+        carry = [a or b for a, b in zip(carry, batched(body, for_body + carry, carry), strict=True)]
+    return batched(cond, for_cond + carry, False)[0]
+
+
 def _batch_while(rule: Callable, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     """JAX's rule for loops, of one in which no condition communicates.
 
@@ -537,9 +552,9 @@ def _batch_while(rule: Callable, axis: Any, args: Sequence, dims: Sequence, **pa
     finds the condition of the next round.
     """
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
-    if EFFECT not in cond.effects or all(dim is None for dim in dims):
-        return rule(axis, args, dims, **params)
     n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
+    if EFFECT not in cond.effects or not _has_lanes(axis, dims, cond, body, n_cond, n_body):
+        return rule(axis, args, dims, **params)
 
     def loop(*args: Any) -> list:
         for_cond, for_body = args[:n_cond], args[n_cond : n_cond + n_body]

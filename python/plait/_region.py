@@ -1,6 +1,7 @@
 """The region that hides the effect from what surrounds it: `region` and `jit`."""
 
 import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -189,28 +190,64 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
     """
     if f is None:
         return functools.partial(jit, **options)
-    outermost = jax.jit(_region(f, hides=True), **_xla.with_option(options))
-    inner = jax.jit(f, **options)
+    return Jitted(f, options)
 
-    traces, no_trace = _jax.traces, _jax.no_trace
 
-    @functools.wraps(f)
-    def call(*args: Any, **kwargs: Any) -> Any:
+_traces, _no_trace = _jax.traces, _jax.no_trace
+
+
+class Jitted:
+    """What `jit` makes of a function.
+
+    What it has is the type's, or in slots: functools.wraps, as in jax.grad and jax.vmap, gives all
+    that is in an object's dictionary to the function around it, whose own ``lower`` it would be.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_inner", "last", "outermost")
+
+    def __init__(self, f: Callable, options: dict[str, Any]):
+        functools.update_wrapper(self, f)
+        self.outermost = jax.jit(_region(f, hides=True), **_xla.with_option(options))
+        self._inner = jax.jit(f, **options)
+        self.last: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            if traces.value is not no_trace:  # a fifth of the price of trace_state_clean
-                return inner(*args, **kwargs)
-            out = outermost(*args, **kwargs)
+            if _traces.value is not _no_trace:  # a fifth of the price of trace_state_clean
+                return self._inner(*args, **kwargs)
+            out = self.outermost(*args, **kwargs)
         except Exception as error:  # JAX raises ValueError for some codes
             other = _errors.named(error)
             if other is error:
                 raise
             raise other from None
         if type(out) is NoArrays:
-            call.last = out.hidden  # what waits for all results, at exit, waits for this one
+            self.last = out.hidden  # what waits for all results, at exit, waits for this one
             return out.result
         return out
 
-    call.lower, call.trace, call.eval_shape = outermost.lower, outermost.trace, inner.eval_shape
-    call.clear_cache = lambda: (outermost.clear_cache(), inner.clear_cache())
-    call._cache_size, call.outermost = outermost._cache_size, outermost
-    return call
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<plait.jit of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """As of jax.jit."""
+        return self.outermost.lower(*args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """As of jax.jit."""
+        return self.outermost.trace(*args, **kwargs)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """As of jax.jit."""
+        return self._inner.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """As of jax.jit."""
+        self.outermost.clear_cache()
+        self._inner.clear_cache()
+
+    def _cache_size(self) -> int:
+        return self.outermost._cache_size()
