@@ -158,7 +158,10 @@ def _flush_at_exit() -> None:
 
 
 def _flush_within_limit() -> None:
-    limit = float(os.environ.get("PLAIT_TIMEOUT", "60")) or None
+    try:
+        limit = float(os.environ.get("PLAIT_TIMEOUT", "60")) or None
+    except ValueError:  # which the core has said, and takes for its own
+        limit = 60.0
     thread = threading.Thread(target=_flush_at_exit, daemon=True)
     try:
         thread.start()

@@ -346,9 +346,18 @@ def _is_hoisting() -> bool:
     return False
 
 
+def _is_in_while() -> bool:
+    """Whether JAX takes apart a loop of an unknown number of rounds, which can save nothing."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "_while_partial_eval_custom":
+        frame = frame.f_back
+    return frame is not None
+
+
 def saves_unless_complex(primitive: Any) -> None:
     """Under jax.checkpoint results are saved, as those of all effects, so that backward does
-    not communicate again; complex ones are computed again, since JAX fails to save them.
+    not communicate again; complex ones are computed again, since JAX fails to save them, and so
+    are those in a jax.lax.while_loop.
     """  # noqa: D205, D415
 
     def rule(saveable: Any, unknown: Sequence, is_there: Sequence, eqn: Any) -> tuple:
@@ -362,7 +371,8 @@ def saves_unless_complex(primitive: Any) -> None:
             return None, eqn, [True] * n, [True] * n, missing
         # Of a transfer both partners must do the same: one has the complex array as operand.
         arrays = [*eqn.invars, *eqn.outvars]
-        if any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in arrays):
+        is_complex = any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in arrays)
+        if is_complex or _is_in_while():
             return eqn, eqn, [False] * n, [True] * n, missing
         return eqn, None, [False] * n, [False] * n, []
 

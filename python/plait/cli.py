@@ -1,6 +1,7 @@
 """The command ``plait``: start ranks, say what this machine offers, and what happened."""
 
 import argparse
+import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
@@ -10,6 +11,7 @@ from plait._mpi_find import NoMpiError
 # Other modules are imported by their commands: `plait run` is to start without JAX.
 
 USAGE_CODE = 2
+PIPE_CODE = 128 + 13  # as of a program that SIGPIPE has ended
 
 
 def package_version():
@@ -145,7 +147,11 @@ def run_command(arguments):
     if not program:
         print("plait run: no program given", file=sys.stderr)
         return USAGE_CODE
-    return _launch.run(program, arguments.n_ranks, arguments.timeout, arguments.trace)
+    try:
+        return _launch.run(program, arguments.n_ranks, arguments.timeout, arguments.trace)
+    except BrokenPipeError:  # nobody reads any more; the ranks have been ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CODE
 
 
 def info_command(_arguments):

@@ -1,6 +1,7 @@
 #include "guard/guard.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "guard/making.h"
 #include "guard/sight.h"
@@ -57,7 +58,12 @@ static int64_t time_limit_ns(void)
         const char *text = getenv("PLAIT_TIMEOUT");
         char *end = NULL;
         double seconds = (text != NULL) ? strtod(text, &end) : 60.0;
-        bool is_number = text == NULL || (end != text && seconds >= 0 && seconds < 1e9);
+        bool is_number = text == NULL ||
+                         (end != text && *end == '\0' && seconds >= 0 && seconds < 1e9);
+        if (!is_number) {
+            plait_log(PLAIT_LOG_WARN,
+                      "PLAIT_TIMEOUT is %s, expected seconds: 60 are taken", text);
+        }
         now = (int64_t)((is_number ? seconds : 60.0) * 1e9);
         atomic_store(&limit, now);
     }

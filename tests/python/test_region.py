@@ -214,3 +214,58 @@ def test_programs_compiled_ahead_of_time_run_more_than_once(jit):
         compiled = jit(f).lower(x).compile()
         for _ in range(3):
             assert np.array_equal(compiled(x), 2 * x)
+
+
+# ---- under other transformations -----------------------------------------------------------------
+
+
+def loops():
+    """Double a number until it is large: the condition communicates, or the body does."""
+    return {
+        "condition": lambda x: jax.lax.while_loop(lambda c: total(c) < 100, lambda c: 2 * c, x),
+        "body": lambda x: jax.lax.while_loop(lambda c: c < 100, lambda c: total(2 * c), x),
+    }
+
+
+@pytest.mark.parametrize("loop", loops().values(), ids=loops())
+@EVERY_WRAP
+def test_loops_under_checkpoint_and_jacobians(loop, wrap):
+    def loss(x):
+        return x * loop(jax.lax.stop_gradient(x))
+
+    assert wrap(jax.grad(jax.checkpoint(loss)))(3.0) == 192
+    assert wrap(jax.jacfwd(loop))(3.0) == 64  # one condition for all directions
+    pair = jax.vmap(lambda x: (loop(3.0), x * loop(3.0)), out_axes=(None, 0))
+    assert np.array_equal(wrap(pair)(jnp.arange(2.0))[1], [0, 192])
+
+
+@pytest.mark.parametrize("outer", [jax.jit, plait.jit])
+def test_methods_are_not_those_of_a_function_inside(outer):
+    """functools.wraps copies an object's dictionary, from a function to what jax.grad makes."""
+    loss = plait.jit(lambda x: jnp.sum(total(x) ** 2))
+    x = jnp.arange(3.0)
+    for f in (jax.grad(loss), jax.vmap(loss), jax.value_and_grad(loss)):
+        given = jnp.stack([x, x]) if f is not None and "vmap" in f.__name__ else x
+        want = jax.eval_shape(f, given)
+        jitted = outer(f)
+        for shape in (jitted.eval_shape(given), jitted.trace(given).out_info):
+            assert jax.tree.map(jnp.shape, shape) == jax.tree.map(jnp.shape, want)
+        got, want = jitted.lower(given).compile()(given), f(given)
+        assert all(map(np.array_equal, jax.tree.leaves(got), jax.tree.leaves(want)))
+
+
+class Model:
+    scale = 2.0
+
+    @plait.jit
+    def method(self, x):
+        return self.scale * total(x)
+
+
+jax.tree_util.register_static(Model)
+
+
+def test_methods_of_classes():
+    assert np.array_equal(Model().method(jnp.ones(2)), [2, 2])
+    assert "plait.jit of" in repr(Model.method)
+    assert Model.method.__name__ == "method"
