@@ -6,6 +6,7 @@ zeros behind them, those of the second, and so on.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,26 +14,37 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from plait import _mesh_rules
+from plait import _dense_maps, _mesh_rules
 from plait._mesh_rules import Spec
 
 
 @dataclasses.dataclass(frozen=True)
 class Deal:
-    """To whom, and in blocks of how many columns."""
+    """To whom, and in blocks of how many columns.
+
+    batch: mesh axes that split a batch of matrices. Devices that differ along these have others of
+    them, and each matrix is dealt out along the rest.
+    """
 
     mesh: Any
     block: int
+    batch: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     group = None  # of a manual region, see `_dealt_inside`
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """All mesh axes, which number the ranks, the first one slowest."""
-        return () if self.mesh is None else tuple(self.mesh.axis_names)
+        """The mesh axes, which number the ranks, the first one slowest."""
+        names = () if self.mesh is None else self.mesh.axis_names
+        return tuple(name for name in names if name not in self.batch)
 
     @property
     def n_ranks(self) -> int:
         """Devices that columns are dealt out to."""
+        return math.prod(self.mesh.shape[name] for name in self.axes)
+
+    @property
+    def n_devices(self) -> int:
+        """Those that a program is for."""
         return 1 if self.mesh is None else math.prod(self.mesh.shape.values())
 
     @property
@@ -62,7 +74,7 @@ class Deal:
     @property
     def whole(self) -> "Whole":
         """That of right-hand sides that every device has, beside matrices of this one."""
-        return Whole(self.mesh, self.block)
+        return Whole(self.mesh, self.block, batch=self.batch)
 
     def with_block(self, block: int) -> "Deal":
         """To the same ranks in other blocks."""
@@ -96,10 +108,15 @@ class Deal:
         if self.mesh is None:
             return function(jnp.int32(0), *matrices, *whole)
         specs = (*[self.spec] * len(matrices), *[((),) * jnp.ndim(x) for x in whole])
-        mapped = _mesh_rules.on_parts(
-            lambda *parts: function(lax.axis_index(self.axes), *parts), self.mesh, specs, to
-        )
-        return mapped(*matrices, *whole)
+        if self.batch:
+            every = (*matrices, *whole)
+            return _dense_maps.of_parts(function, self.mesh, self.axes, specs, to, every)
+
+        def local(*parts: Any) -> Any:
+            rank = lax.axis_index(self.axes) if self.axes else jnp.int32(0)
+            return function(rank, *parts)
+
+        return _mesh_rules.on_parts(local, self.mesh, specs, to)(*matrices, *whole)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +136,7 @@ class Whole(Deal):
     @property
     def dealt(self) -> Deal:
         """That of the matrices."""
-        return Deal(self.mesh, self.block)
+        return Deal(self.mesh, self.block, batch=self.batch)
 
     def stored(self, n: int) -> int:
         """All columns, and none behind them."""
@@ -138,12 +155,20 @@ class Whole(Deal):
         return function(jnp.int32(0), *matrices, *whole)
 
 
+def _without_rank(function: Callable, rank: Any, x: Any) -> Any:
+    return function(x)
+
+
 def on_parts(
     deal: Deal, function: Callable, x: Any, source: Spec | None = None, to: Spec | None = None
 ) -> Any:
     """A function of every device's part; source and to: other splits than a dealt matrix has."""
     if deal.mesh is None or not deal.axes:
         return function(x)
+    if deal.batch:
+        ins, to = [source or deal.spec], to or deal.spec
+        ranked = functools.partial(_without_rank, function)
+        return _dense_maps.of_parts(ranked, deal.mesh, deal.axes, ins, to, [x])
     return _mesh_rules.on_parts(function, deal.mesh, [source or deal.spec], to or deal.spec)(x)
 
 

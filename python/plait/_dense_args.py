@@ -199,19 +199,20 @@ def located(
 def deal_of(operand: Operand, block: int | None, name: str) -> Deal:
     """How the operand is dealt out: by default in blocks that leave each device several."""
     mesh = operand.place.mesh
-    whole = Deal(mesh, 1)
+    batch = () if mesh is None else tuple(sorted(_jax.axes_of_batches() & set(mesh.axis_names)))
+    whole = Deal(mesh, 1, batch=batch)
     n = max(1, operand.shape[-1])
     if block is None:
         usual = 128 if n >= LARGE else 64 if n >= SMALL else 32
         each = -(-n // (4 * whole.n_ranks))
-        return Deal(mesh, n if whole.n_ranks == 1 else max(1, min(usual, each)))
+        return whole.with_block(n if whole.n_ranks == 1 else max(1, min(usual, each)))
     try:
         given = operator.index(block)
     except TypeError:
         raise TypeError(f"{name}: block is {block!r}; expected an integer") from None
     if given < 1:
         raise ValueError(f"{name}: block is {given}; expected 1 or more")
-    return Deal(mesh, min(given, n))
+    return whole.with_block(min(given, n))
 
 
 def deal_of_rhs(deal: Deal, shape: tuple[int, ...], dtype: Any) -> Deal:
@@ -280,7 +281,7 @@ def at_home(a: Matrix) -> Matrix:
         where = NamedSharding(mesh, _mesh_rules.to_partition_spec(a.deal.spec))
         return a.with_data(jax.device_put(array, where))
     found = getattr(array.sharding, "mesh", mesh)
-    return dataclasses.replace(a, deal=Deal(found, a.deal.block))
+    return dataclasses.replace(a, deal=dataclasses.replace(a.deal, mesh=found))
 
 
 def as_columns(x: Any) -> Any:

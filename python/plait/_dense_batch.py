@@ -22,7 +22,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad
 from plait import _blas, _groups, _jax, _mesh_rules
-from plait._dealt import Deal, Matrix
+from plait._dealt import Deal, Matrix, Whole
+from plait._dealt_inside import Inside
 from plait._mesh_rules import Spec
 
 # Extent of the largest matrix that is small. On two devices, with a processor each, a batch of two
@@ -47,11 +48,32 @@ class Own(Deal):
 
     group: Any = None
 
+    @property
+    def whole(self) -> "OwnWhole":
+        """That of right-hand sides that stay as they are, beside matrices in blocks."""
+        return OwnWhole(None, self.block, self.group)
+
     def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
         """The same elements: there is nobody to give them to."""
         y = x[tuple(slice(n) for n in given["shape"])]
         y = y.T if given.get("turn", False) else y
         return jnp.pad(y, [(0, room - n) for room, n in zip(given["dims"], y.shape, strict=True)])
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnWhole(Whole):
+    """To nobody: the right-hand sides of a device's own matrices."""
+
+    group: Any = None
+
+    @property
+    def dealt(self) -> Own:
+        """That of the matrices."""
+        return Own(None, self.block, self.group)
+
+    def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
+        """As that of the matrices."""
+        return self.dealt.redistribute(x, src, dst, **given)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +118,9 @@ class Part:
         """How the array is split."""
         return deal.spec if self.is_dealt else ((),) * len(self.shape)
 
-    def one_each(self, deal: Deal) -> Spec:
+    def one_each(self, deal: Deal, front: tuple[str, ...]) -> Spec:
         """How a batch is split of which every device has whole ones."""
-        return (deal.axes, *((),) * len(self.shape))
+        return ((*front, *deal.axes), *((),) * len(self.shape))
 
     def blocks(self, deal: Deal) -> tuple[int, ...]:
         """Of how many elements an array's axes are dealt out; 0: not."""
@@ -110,12 +132,12 @@ class Kind:
     """An operation whose batches may be spread.
 
     parts: its operands and results, from its operands' shapes and dtypes, and its parameters.
-    local: what one device does, from its arrays, whose deal is an `Own`, and the parameters.
+    inside: the parameters in a manual region, where a device's arrays have this deal.
     """
 
     primitive: Any
     parts: Callable[[Sequence, dict], tuple[Sequence[Part], Sequence[Part]]]
-    local: Callable[[Sequence, Own, dict], Sequence]
+    inside: Callable[[Deal, dict], dict]
 
 
 KINDS: dict[str, Kind] = {}
@@ -123,7 +145,8 @@ KINDS: dict[str, Kind] = {}
 
 def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
     """A batch one after the other, each on all devices."""
-    batched = [jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
+    moved = (jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None)
+    batched = [_mesh_rules.with_front(x, ()) for x in moved]
 
     def one(xs: Sequence) -> list:
         rest = iter(xs)
@@ -134,20 +157,50 @@ def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> 
     return results, [0] * len(results)
 
 
-def batch(kind: str, args: Sequence, dims: Sequence, params: dict) -> tuple:
+def front_of(axis: Any, deal: Deal) -> tuple[str, ...]:
+    """The mesh axes that split vmap's axis and no matrix, where they divide it."""
+    front = tuple(name for name in _mesh_rules.front_of(axis) if name in deal.batch)
+    return front if axis.size % _mesh_rules.parts(deal.mesh, front) == 0 else ()
+
+
+def by_front(
+    kind: str, axis: Any, front: tuple[str, ...], args: Sequence, dims: Sequence, params: dict
+) -> tuple:
+    """Right-hand sides of one matrix, of which devices along these mesh axes have a part each."""
+    mesh = params["deal"].mesh
+    n_parts = _mesh_rules.parts(mesh, front)
+    if axis.size == n_parts:
+        return batch(kind, axis, args, dims, params)
+    bind = functools.partial(KINDS[kind].primitive.bind, **params)
+    axes = (*[None] * (len(args) - 1), 0)
+    b = _mesh_rules.with_front(jnp.moveaxis(args[-1], dims[-1], 0), front)
+    parts = _mesh_rules.regrouped(b, 1, (n_parts, axis.size // n_parts), (front, ()))
+    results = _vmap(mesh, front, jax.vmap(bind, axes), axes)(*args[:-1], parts)
+    joined = [_mesh_rules.regrouped(y, 2, (axis.size,), (front,)) for y in results]
+    return joined, [0] * len(results)
+
+
+def _vmap(mesh: Any, front: tuple[str, ...], function: Callable, axes: Any = 0) -> Callable:
+    """jax.vmap over what these mesh axes split: types say it of Explicit ones."""
+    is_typed = any(_mesh_rules.explicit(mesh, (front,))) if front else True
+    return jax.vmap(function, axes, spmd_axis_name=None if is_typed else front)
+
+
+def batch(kind: str, axis: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
     """The batching rule of an operation of this kind."""
-    deal = params["deal"]
-    size = _size(args, dims)
+    deal = params["deal"].dealt
+    size, front = axis.size, front_of(axis, deal)
     one = [
         jax.ShapeDtypeStruct(x.shape if d is None else (*x.shape[:d], *x.shape[d + 1 :]), x.dtype)
         for x, d in zip(args, dims, strict=True)
     ]
     ins, outs = KINDS[kind].parts(one, params)
     extent = max(n for part in (*ins, *outs) for n in part.shape)
-    if deal.group is not None or not is_spread(size, deal.n_ranks, extent):
+    if deal.group is not None or not (front or is_spread(size, deal.n_ranks, extent)):
         return one_by_one(KINDS[kind].primitive, args, dims, params)
-    every, site = _in_front(args, dims, size), params.pop("site")
-    results = spread_p().bind(*every, kind=kind, given=tuple(sorted(params.items())), site=site)
+    every, site = _in_front(args, dims, size, front), params.pop("site")
+    given = tuple(sorted(params.items()))
+    results = spread_p().bind(*every, kind=kind, given=given, front=front, site=site)
     return results, [0] * len(results)
 
 
@@ -157,91 +210,110 @@ def _parts(kind: str, batched: Sequence, params: dict) -> tuple:
     return KINDS[kind].parts(one, params)
 
 
-def _size(args: Sequence, dims: Sequence) -> int:
-    return next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
-
-
-def _in_front(args: Sequence, dims: Sequence, size: int) -> list:
-    return [
+def _in_front(args: Sequence, dims: Sequence, size: int, front: tuple[str, ...]) -> list:
+    every = (
         jnp.broadcast_to(x, (size, *x.shape)) if d is None else jnp.moveaxis(x, d, 0)
         for x, d in zip(args, dims, strict=True)
-    ]
+    )
+    return [_mesh_rules.with_front(x, front) for x in every]
 
 
 # ---- the primitive -------------------------------------------------------------------------------
 
 
-def _results(*avals: Any, kind: str, given: tuple, site: int) -> list:
+def _results(*avals: Any, kind: str, given: tuple, front: tuple[str, ...], site: int) -> list:
     params = dict(given)
-    deal = params["deal"]
+    deal = params["deal"].dealt
     return [
         _mesh_rules.typed(
             avals[0],
             (avals[0].shape[0], *out.whole(deal)),
             out.dtype,
-            ((), *out.spec(deal)),
+            (front, *out.spec(deal)),
         )
         for out in _parts(kind, avals, params)[1]
     ]
 
 
-def _own(ctx: Any, parts: Sequence[Part]) -> Own:
-    """One device of those that a program is for, which has all columns in one block."""
-    devices = _jax.lowering_devices(ctx)
-    if devices is None:
-        raise TypeError("plait.linalg: JAX does not say for which devices this is compiled")
-    block = max(part.shape[1] for part in parts if part.is_dealt)
-    return Own(None, max(1, block), _groups.of_each(devices))
-
-
-def _given_out(x: Any, part: Part, deal: Deal, own: Own) -> Any:
+def _given_out(x: Any, part: Part, deal: Deal, front: tuple[str, ...], own: Own) -> Any:
     """A batch, of each matrix all devices' parts, as whole matrices; zero behind the last one."""
     n_batch, n_rest = x.shape[0], len(part.shape)
+    n_parts = _mesh_rules.parts(deal.mesh, front) * deal.n_ranks
+    dims = (-(-n_batch // n_parts) * n_parts, *part.alone().whole(own))
+    if deal.n_ranks == 1 and dims == x.shape:
+        return x
     return deal.redistribute(
         x,
-        ((), *part.spec(deal)),
-        part.one_each(deal),
-        dims=(-(-n_batch // deal.n_ranks) * deal.n_ranks, *part.alone().whole(own)),
+        (front, *part.spec(deal)),
+        part.one_each(deal, front),
+        dims=dims,
         shape=(n_batch, *part.data),
         blocks=((0, *part.blocks(deal)), (0,) * (1 + n_rest)),
     )
 
 
-def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal) -> Any:
+def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal, front: tuple[str, ...]) -> Any:
     """A batch of results as parts of each on all devices."""
-    n_rest = len(part.shape)
+    n_rest, dims = len(part.shape), (n_batch, *part.whole(deal))
+    if deal.n_ranks == 1 and dims == y.shape:
+        return y
     return deal.redistribute(
         y,
-        part.one_each(deal),
-        ((), *part.spec(deal)),
-        dims=(n_batch, *part.whole(deal)),
+        part.one_each(deal, front),
+        (front, *part.spec(deal)),
+        dims=dims,
         shape=(n_batch, *part.data),
         blocks=((0,) * (1 + n_rest), (0, *part.blocks(deal))),
     )
 
 
-def _lower(ctx: Any, *args: Any, kind: str, given: tuple, site: int) -> Any:
+def _on_parts(kind: str, deal: Deal, params: dict, mesh: Any, specs: Sequence) -> Callable:
+    """The operation on all matrices that a device has, or has parts of; deal: theirs there."""
+    one = functools.partial(KINDS[kind].primitive.bind, **KINDS[kind].inside(deal, params))
+    return _mesh_rules.on_parts(lambda *parts: list(jax.vmap(one)(*parts)), mesh, *specs)
+
+
+def _lower(ctx: Any, *args: Any, kind: str, given: tuple, front: tuple[str, ...], site: int) -> Any:
     _blas.require()
     params = dict(given) | {"site": site}
-    deal, (ins, outs) = params["deal"], _parts(kind, ctx.avals_in, params)
-    own = _own(ctx, (*ins, *outs))
+    devices = _jax.lowering_devices(ctx)
+    if devices is None:
+        raise TypeError("plait.linalg: JAX does not say for which devices this is compiled")
+    deal, (ins, outs) = params["deal"].dealt, _parts(kind, ctx.avals_in, params)
     n_batch = ctx.avals_in[0].shape[0]
+    each = n_batch // _mesh_rules.parts(deal.mesh, front)
+    extent = max(n for part in (*ins, *outs) for n in part.shape)
 
-    def each(*parts: Any) -> list:
-        return lax.map(lambda xs: list(KINDS[kind].local(xs, own, params)), parts)
+    def alone(*args: Any) -> list:
+        block = max(1, *(part.shape[1] for part in (*ins, *outs) if part.is_dealt))
+        own = Own(None, block, _groups.of_each(devices))
+        xs = [_given_out(x, part, deal, front, own) for x, part in zip(args, ins, strict=True)]
+        specs = ([part.one_each(deal, front) for part in parts] for parts in (ins, outs))
+        ys = zip(_on_parts(kind, own, params, deal.mesh, specs)(*xs), outs, strict=True)
+        return [_taken_back(y, n_batch, part, deal, front) for y, part in ys]
 
-    def whole(*args: Any) -> list:
-        xs = [_given_out(x, part, deal, own) for x, part in zip(args, ins, strict=True)]
-        specs = ([part.one_each(deal) for part in parts] for parts in (ins, outs))
-        ys = zip(_mesh_rules.on_parts(each, deal.mesh, *specs)(*xs), outs, strict=True)
-        return [_taken_back(y, n_batch, part, deal) for y, part in ys]
+    def together(*args: Any) -> list:
+        mesh = _jax.with_devices(deal.mesh, devices)
+        group = _groups.Group(None, deal.n_ranks, mesh=tuple(mesh.shape.items()), over=deal.axes)
+        specs = ([(front, *part.spec(deal)) for part in parts] for parts in (ins, outs))
+        inside = Inside(None, deal.block, group)
+        return _on_parts(kind, inside, params, mesh, specs)(*args)
 
-    return _jax.lower_traced(ctx, whole, args)
+    is_alone = deal.n_ranks == 1 or is_spread(each, deal.n_ranks, extent)
+    return _jax.lower_traced(ctx, alone if is_alone else together, args)
 
 
-def _jvp(primals: Sequence, tangents: Sequence, *, kind: str, given: tuple, site: int) -> tuple:
+def _jvp(
+    primals: Sequence,
+    tangents: Sequence,
+    *,
+    kind: str,
+    given: tuple,
+    front: tuple[str, ...],
+    site: int,
+) -> tuple:
     """The batch of what the operation's own rule does."""
-    rule = ad.primitive_jvps[KINDS[kind].primitive]
+    rule, mesh = ad.primitive_jvps[KINDS[kind].primitive], dict(given)["deal"].mesh
     active = [i for i, dx in enumerate(tangents) if type(dx) is not ad.Zero]
 
     def one(args: Sequence, moved: Sequence) -> tuple:
@@ -251,11 +323,14 @@ def _jvp(primals: Sequence, tangents: Sequence, *, kind: str, given: tuple, site
         results, d_results = rule(args, every, **dict(given), site=site)
         return results, [ad.instantiate_zeros(dy) for dy in d_results]
 
-    return jax.vmap(one)(list(primals), [tangents[i] for i in active])
+    moved = [_mesh_rules.with_front(tangents[i], front) for i in active]
+    return _vmap(mesh, front, one)(list(primals), moved)
 
 
-def _transpose(cts: Sequence, *args: Any, kind: str, given: tuple, site: int) -> list:
-    rule = ad.primitive_transposes[KINDS[kind].primitive]
+def _transpose(
+    cts: Sequence, *args: Any, kind: str, given: tuple, front: tuple[str, ...], site: int
+) -> list:
+    rule, mesh = ad.primitive_transposes[KINDS[kind].primitive], dict(given)["deal"].mesh
     unknown = [i for i, x in enumerate(args) if ad.is_undefined_primal(x)]
     known = [x for x in args if not ad.is_undefined_primal(x)]
 
@@ -270,18 +345,30 @@ def _transpose(cts: Sequence, *args: Any, kind: str, given: tuple, site: int) ->
         answer = rule(cts, *every, **dict(given), site=site)
         return [answer[i] for i in unknown]
 
-    found = iter(jax.vmap(one)([ad.instantiate_zeros(ct) for ct in cts], known))
+    every = [_mesh_rules.with_front(ad.instantiate_zeros(ct), front) for ct in cts]
+    found = iter(_vmap(mesh, front, one)(every, known))
     return [next(found) if ad.is_undefined_primal(x) else None for x in args]
 
 
-def _batch(args: Sequence, dims: Sequence, *, kind: str, given: tuple, site: int) -> tuple:
+def _batch(
+    axis: Any,
+    args: Sequence,
+    dims: Sequence,
+    *,
+    kind: str,
+    given: tuple,
+    front: tuple[str, ...],
+    site: int,
+) -> tuple:
     """A batch of batches is one."""
-    size = _size(args, dims)
-    every = _in_front(args, dims, size)
+    size, first = axis.size, front_of(axis, dict(given)["deal"])
+    every = _in_front(args, dims, size, first)
     n_batch = every[0].shape[1]
-    joined = [x.reshape(size * n_batch, *x.shape[2:]) for x in every]
-    results = spread_p().bind(*joined, kind=kind, given=given, site=site)
-    return [y.reshape(size, n_batch, *y.shape[1:]) for y in results], [0] * len(results)
+    both = (*first, *front)
+    joined = [_mesh_rules.regrouped(x, 2, (size * n_batch,), (both,)) for x in every]
+    results = spread_p().bind(*joined, kind=kind, given=given, front=both, site=site)
+    apart = [_mesh_rules.regrouped(y, 1, (size, n_batch), (first, front)) for y in results]
+    return apart, [0] * len(results)
 
 
 @functools.cache

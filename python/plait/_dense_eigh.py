@@ -14,7 +14,7 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
-from plait import _dealt, _dense
+from plait import _dealt, _dense, _jax
 from plait._dealt import Deal, Matrix
 from plait._dense import column_dots, hermitian, no_tangent, power_of_two, real
 from plait._dense_rules import ADJOINT, gemm, heevd, trsm
@@ -104,7 +104,8 @@ def _judged_transpose(ct: Any, w: Any, x: Any, *, like: tuple, depth: int) -> li
     judge = functools.partial(_judge, like=like)
     for _ in range(depth):
         judge = jax.vmap(judge)
-    return [None, judge(w, ad.instantiate_zeros(ct))]
+    with _jax.mesh_of([jax.typeof(w)]):
+        return [None, judge(w, ad.instantiate_zeros(ct))]
 
 
 def _judged_batch(args: Sequence, dims: Sequence, *, like: tuple, depth: int) -> tuple:

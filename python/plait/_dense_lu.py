@@ -100,7 +100,7 @@ def _parity(order: Any) -> Any:
         least, jump = state
         return jnp.minimum(least, least[jump]), jump[jump]
 
-    index = jnp.arange(n, dtype=order.dtype)
+    index = jnp.sort(order)  # one for each of a batch: JAX has no type for a row that all gather of
     least, _ = lax.fori_loop(0, n_steps, double, (index, order))
     n_cycles = jnp.sum(least == index)
     return 1 - 2 * ((n - n_cycles) % 2)

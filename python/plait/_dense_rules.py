@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad
 from plait import _blas, _dense_batch, _groups, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix, Whole, moved, on_parts
-from plait._dense_batch import KINDS, Kind, Own, Part
+from plait._dense_batch import KINDS, Kind, Part
 from plait._ops import Chain, Rules, rules
 
 NONE, PLAIN, ADJOINT = 0, 1, 2  # plait_trans_t
@@ -62,7 +62,7 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
             **attrs,
         )
 
-    is_local = is_inside or deal.n_ranks == 1
+    is_local = is_inside or deal.n_devices == 1
 
     def whole(*args: Any) -> list:
         if is_local:
@@ -74,16 +74,18 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
 
 
 def group_for(name: str, ctx: Any, deal: Deal) -> _groups.Group:
-    """The devices that a program is compiled for, which are those of the mesh."""
+    """Of the devices that a program is compiled for, which are those of the mesh."""
     devices = _jax.lowering_devices(ctx)
     if devices is None:
         raise TypeError(f"plait.{name}: JAX does not say for which devices this is compiled")
-    if len(devices) != deal.n_ranks:
+    if len(devices) != deal.n_devices:
         raise ValueError(
-            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_ranks}: put "
-            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
+            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_devices}: "
+            "put the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
         )
-    return _groups.of_devices(devices)
+    if not deal.batch:
+        return _groups.of_devices(devices)
+    return _groups.along(tuple(deal.mesh.shape.items()), deal.axes, devices)
 
 
 def side_by_side(deal: Deal, b: Any, dim: int, out: Part) -> tuple:
@@ -91,7 +93,7 @@ def side_by_side(deal: Deal, b: Any, dim: int, out: Part) -> tuple:
 
     Returns the matrix, a function from its result to the batch of results, and that result.
     """
-    b = jnp.moveaxis(b, dim, 0)
+    b = _mesh_rules.with_front(jnp.moveaxis(b, dim, 0), ())
     n_batch, n_stored, m = b.shape
     each = n_stored // deal.n_parts
     n_rows = out.shape[0]
@@ -105,16 +107,18 @@ def side_by_side(deal: Deal, b: Any, dim: int, out: Part) -> tuple:
     return joined, split, wide
 
 
-def _batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    return _dense_batch.batch(name, args, dims, params)
+def _batch(name: str, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    return _dense_batch.batch(name, axis, args, dims, params)
 
 
-def _batch_columns(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+def _batch_columns(name: str, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     """Right-hand sides of one matrix are done at once."""
     attrs = dict(params["attrs"])
     is_general = not attrs.get("form") and not attrs.get("form_c")
     if dims[0] is not None or not is_general:
-        return _batch(name, args, dims, **params)
+        return _batch(name, axis, args, dims, **params)
+    if front := _dense_batch.front_of(axis, params["deal"]):
+        return _dense_batch.by_front(name, axis, front, args, dims, params)
     [out] = params["outs"]
     deal, is_whole = params["deal"], attrs.get("whole")
     if is_whole:
@@ -135,18 +139,10 @@ def _parts(avals: Sequence, params: dict) -> tuple:
     return params["ins"], params["outs"]
 
 
-def _local(name: str, parts: Sequence, own: Own, params: dict) -> Sequence:
-    """The operation on one device."""
-    return Chain().call(
-        name,
-        *parts,
-        group=own.group,
-        deal=own,
-        outs=tuple(part.alone() for part in params["outs"]),
-        donate=params["donate"],
-        site=params["site"],
-        **(dict(params["attrs"]) | {"block": own.block}),
-    )
+def _inside(deal: Deal, params: dict) -> dict:
+    outs, attrs = params["outs"], dict(params["attrs"]) | {"block": deal.block}
+    outs = tuple(part.alone() for part in outs) if deal.n_ranks == 1 else outs
+    return params | {"deal": deal, "outs": outs, "attrs": tuple(sorted(attrs.items()))}
 
 
 @functools.cache
@@ -168,7 +164,7 @@ def _make(name: str) -> Any:
         batch=functools.partial(_batch_columns if name in linear else _batch, name),
         **linear.get(name, {}),
     )
-    KINDS[name] = Kind(primitive, _parts, functools.partial(_local, name))
+    KINDS[name] = Kind(primitive, _parts, _inside)
     return primitive
 
 

@@ -12,9 +12,9 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad
 from plait import _dense_args, _dense_batch, _dense_rules, _jax, _mesh_rules, _sites
-from plait._dealt import Deal, Matrix, moved
+from plait._dealt import Deal, Matrix, Whole, moved
 from plait._dealt_inside import Inside
-from plait._dense_batch import KINDS, Kind, Own, Part
+from plait._dense_batch import KINDS, Kind, Part
 from plait._dense_rules import ADJOINT, NONE, PLAIN, gemm
 
 CONJ = 3  # op(a) is the complex conjugate of a
@@ -79,10 +79,12 @@ def _transpose(cts: Sequence, *args: Any, **params: Any) -> list:
     return [*[None] * len(factor), *primitive().bind(*factor, ct, **params)]
 
 
-def _batch(args: Sequence, dims: Sequence, **params: Any) -> tuple:
+def _batch(axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     deal, n = params["deal"], params["n"]
     if any(d is not None for d in dims[:-1]):
-        return _dense_batch.batch("solve", args, dims, params)
+        return _dense_batch.batch("solve", axis, args, dims, params)
+    if front := _dense_batch.front_of(axis, deal):
+        return _dense_batch.by_front("solve", axis, front, args, dims, params)
     out = Part((n, params["n_rhs"]), args[-1].dtype.name)
     joined, split, wide = _dense_rules.side_by_side(deal, args[-1], dims[-1], out)
     [y] = primitive().bind(*args[:-1], joined, **(params | {"n_rhs": wide.shape[1]}))
@@ -97,13 +99,15 @@ def _parts(avals: Sequence, params: dict) -> tuple:
         Part((n, n), x.dtype.name) if x.ndim == 2 else Part(x.shape, x.dtype.name, False)
         for x in factor
     ]
-    rhs = Part((n, params["n_rhs"]), b.dtype.name)
+    is_whole = isinstance(params["deal"], Whole)
+    shape = (params["n_rhs"], n) if is_whole else (n, params["n_rhs"])
+    rhs = Part(shape, b.dtype.name, not is_whole)
     return (*kinds, rhs), (rhs,)
 
 
-def _local(parts: Sequence, own: Own, params: dict) -> Sequence:
-    """The solution on one device."""
-    return body(*parts, **(params | {"deal": own}))
+def _inside(deal: Deal, params: dict) -> dict:
+    is_whole = isinstance(params["deal"], Whole)
+    return params | {"deal": deal.whole if is_whole else deal}
 
 
 def _lower(ctx: Any, *args: Any, **params: Any) -> Any:
@@ -122,5 +126,5 @@ def primitive() -> Any:
         jvp=_jvp,
         transpose=_transpose,
     )
-    KINDS["solve"] = Kind(made, _parts, _local)
+    KINDS["solve"] = Kind(made, _parts, _inside)
     return made

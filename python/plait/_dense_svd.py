@@ -14,7 +14,7 @@ Sci. Comput. 35, 2013; Demmel, Dumitriu, Holtz, Numer. Math. 108, 2007.
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,9 +22,10 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from plait import _dense_batch, _jax, _mesh_rules
+from plait import _dense_batch, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix, identity
 from plait._dense import around_one, column_dots, hermitian, real
+from plait._dense_batch import KINDS, Kind, Part
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, r_alone, stacked
 from plait._dense_rules import ADJOINT, IS_LOWER, NONE, gemm, ormqr, potrf, potrs
@@ -187,12 +188,22 @@ def _completed(u: Matrix) -> Matrix:
 
 def _completed_if(is_singular: Any, u: Matrix) -> Matrix:
     """A primitive: a batch of conditions would be a selection, which has no place for a mesh."""
-    [y] = _chosen().bind(is_singular, u.data, deal=u.deal, m=u.m, n=u.n)
+    given = {"deal": u.deal, "m": u.m, "n": u.n, "site": _sites.here()}
+    [y] = _chosen().bind(is_singular, u.data, **given)
     return u.with_data(y)
 
 
-def _choose(is_singular: Any, u: Any, *, deal: Deal, m: int, n: int) -> list:
+def _choose(is_singular: Any, u: Any, *, deal: Deal, m: int, n: int, site: int) -> list:
     return [lax.cond(is_singular, _completed, lambda u: u, Matrix(u, deal, m, n)).data]
+
+
+def _parts_of_chosen(avals: Sequence, params: dict) -> tuple:
+    u = Part((params["m"], params["n"]), avals[1].dtype.name)
+    return (Part((), "bool", False), u), (u,)
+
+
+def _batch_of_chosen(axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+    return _dense_batch.batch("completed", axis, args, dims, params)
 
 
 @functools.cache
@@ -204,8 +215,9 @@ def _chosen() -> Any:
         lower=lambda ctx, *args, **params: _jax.lower_traced(
             ctx, functools.partial(_choose, **params), args
         ),
-        batch=lambda args, dims, **params: _dense_batch.one_by_one(made, args, dims, params),
+        batch=_batch_of_chosen,
     )
+    KINDS["completed"] = Kind(made, _parts_of_chosen, lambda deal, params: params | {"deal": deal})
     return made
 
 

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -31,6 +31,7 @@ trace_state_clean = _core.trace_state_clean
 ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
 bool_state = _config.bool_state
 use_abstract_mesh = _mesh.use_abstract_mesh
+NO_ABSTRACT_MESH = _mesh.empty_abstract_mesh
 no_trace = _core.eval_trace
 
 
@@ -189,18 +190,37 @@ def lower_traced(ctx: Any, fun: Callable, args: Sequence, is_local: bool = False
     if is_local:
         avals = [_core.ShapedArray(a.shape, a.dtype) for a in avals]
     sub = ctx.replace(avals_in=avals, tokens_in=tokens)
-    with _mesh_of(avals):
+    with mesh_of(avals), beside(_core.get_axis_env().explicit_mesh_axis_names):
         results = mlir.lower_fun(fun, multiple_results=True)(sub, *args)
     if is_threaded:
         ctx.set_tokens_out(sub.tokens_out)
     return results
 
 
-def _mesh_of(avals: Sequence) -> Any:
+@contextlib.contextmanager
+def beside(axes: Collection[str] | None) -> Iterator[None]:
+    """As outside the jax.vmap of a batch that these Explicit mesh axes split.
+
+    A jax.shard_map has all mesh axes then: where an eager jax.vmap lowers a program, and in rules
+    of batches, around which newer JAX does the same.
+    """
+    env = _core.get_axis_env()
+    rest = env.explicit_mesh_axis_names - frozenset(axes or ())
+    if rest == env.explicit_mesh_axis_names:
+        yield
+        return
+    _core.trace_ctx.set_axis_env(_core.AxisEnv(env.axis_sizes, env.spmd_axis_names, rest))
+    try:
+        yield
+    finally:
+        _core.trace_ctx.set_axis_env(env)
+
+
+def mesh_of(avals: Sequence) -> Any:
     """The context that `jax.jit` traces with operands of these types in.
 
-    There new arrays, as of jnp.zeros_like, have types with the mesh; while a program is lowered
-    there is none but that of jax.set_mesh.
+    There new arrays, as of jnp.zeros_like, have types with the mesh; while a program is lowered,
+    or a derivative transposed, there is none but that of jax.set_mesh.
     """
     meshes = (aval.sharding.mesh for aval in avals if isinstance(aval, _core.ShapedArray))
     mesh = next((mesh for mesh in meshes if not mesh.empty), None)
@@ -243,6 +263,15 @@ def manual_mesh() -> Any | None:
     return mesh if not mesh.empty and mesh.manual_axes else None
 
 
+def axes_of_batches() -> frozenset[str]:
+    """Mesh axes that split the batches of the jax.vmap around this.
+
+    By types with Explicit axes, or by spmd_axis_name: what is traced here has no part in them.
+    """
+    env = _core.get_axis_env()
+    return frozenset(env.explicit_mesh_axis_names) | frozenset(env.spmd_axis_names)
+
+
 def concrete_mesh() -> Any | None:
     """The mesh that jax.set_mesh set, with its devices; None if there is none."""
     mesh = _mesh.get_concrete_mesh()
@@ -255,6 +284,14 @@ _NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 # Of jax.set_mesh, and its value where nobody has called that; JAX 0.12 has changed both.
 mesh_context = getattr(_config, "device_context", None) or _mesh.device_context
 no_set_mesh = None if hasattr(_config, "device_context") else _mesh.empty_concrete_mesh
+
+
+def with_devices(mesh: Any, devices: Sequence) -> Any:
+    """The mesh, of these devices."""
+    places = np.empty(len(devices), object)
+    places[:] = devices
+    shape, kinds = tuple(mesh.shape.values()), mesh.axis_types
+    return jax.sharding.Mesh(places.reshape(shape), mesh.axis_names, axis_types=kinds)
 
 
 def alone() -> Any:

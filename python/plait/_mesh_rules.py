@@ -360,14 +360,32 @@ def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tup
     return results, g.primitive.bind(ad.instantiate_zeros(tangents[0]), *anchor, **params)
 
 
-def _free(names: tuple[str, ...], src: Spec, dst: Spec) -> tuple[str, ...]:
+def _free(names: tuple[str, ...], spec: Spec) -> tuple[str, ...]:
     """Those of the mesh axes that split nothing else."""
-    taken = {name for entry in (*src, *dst) for name in entry}
+    taken = {name for entry in spec for name in entry}
     return tuple(name for name in names if name not in taken)
 
 
+def front_of(axis: Any) -> tuple[str, ...]:
+    """The mesh axes that split vmap's axis: by types, or as spmd_axis_name says."""
+    return axes_of(axis.explicit_mesh_axis) or axes_of(axis.spmd_name)
+
+
+def with_front(x: Any, front: tuple[str, ...]) -> Any:
+    """The array, whose type says that these mesh axes split its first axis."""
+    own = jax.typeof(x).sharding
+    if own.mesh.empty:
+        return x
+    [entry] = to_partition_spec(explicit(own.mesh, (front,)))
+    where = NamedSharding(own.mesh, P(entry, *own.spec[1:]))
+    return x if where.spec == own.spec else jax.sharding.reshard(x, where)
+
+
 def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """axis: vmap's, which may say over which mesh axes it is split (spmd_axis_name)."""
+    """axis: vmap's, which may say over which mesh axes it is split.
+
+    On each side of a redistribution it is split over those that split nothing else there.
+    """
     if all(d is None for d in dims):
         return g.primitive.bind(*args, **params), [None]
     x = jnp.moveaxis(args[0], dims[0], 0)
@@ -383,21 +401,33 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
         front = axes_of(typed.spec[0])
     found = None if front or mesh is None else _jax.eager_sharding(args[0])
     if found is not None and found[0].shape == mesh.shape:  # Auto axes: the array says it
-        front = _free(axes_of(found[1][dims[0]]), src, dst)
+        front = axes_of(found[1][dims[0]])
     if not front and mesh is not None:
-        told = _free(axes_of(axis.spmd_name), src, dst)
+        told = front_of(axis)
         front = told if x.shape[0] % parts(mesh, told) == 0 else ()
+    sides = (src, dst) if g.name == "redistribute" else ((*src, *dst),) * 2
+    before, after = (_free(front, side) for side in sides)
     out = g.primitive.bind(
-        x,
+        with_front(x, before),
         *args[1:],
         mesh=mesh,
-        src=(front, *src),
-        dst=(front, *dst),
+        src=(before, *src),
+        dst=(after, *dst),
         donate=donate,
         site=site,
         **g.batch(params, x.shape[0]),
     )
     return out, [0]
+
+
+def regrouped(x: Any, n_old: int, lead: Sequence[int], fronts: Sequence[tuple[str, ...]]) -> Any:
+    """Other leading axes in the place of so many, which mesh axes split so, where types say it."""
+    shape, own = (*lead, *x.shape[n_old:]), jax.typeof(x).sharding
+    if own.mesh.empty:
+        return x.reshape(shape)
+    split = to_partition_spec(explicit(own.mesh, tuple(fronts)))
+    where = NamedSharding(own.mesh, P(*split, *own.spec[n_old:]))
+    return jax.lax.reshape(x, shape, out_sharding=where)
 
 
 def define(
@@ -412,7 +442,8 @@ def define(
 ) -> None:
     """Makes a primitive one on global arrays: in program order, lowered for its devices.
 
-    results: avals from the operands' and the parameters; lower, batch, jvp, transpose: JAX's rules;
+    results: avals from the operands' and the parameters; lower, jvp, transpose: JAX's rules; batch:
+    JAX's for an operation that knows which axis it is, of the axis, operands and their dimensions;
     donated: which operands' memory an eager call may take.
     """
     primitive.multiple_results = True
@@ -424,11 +455,35 @@ def define(
     _jax.saves_unless_complex(primitive)
     _platforms.lower(primitive, lower, primitive.name.removeprefix("plait_mesh_"))
     if batch is not None:
-        batching.primitive_batchers[primitive] = batch
+        batching.fancy_primitive_batchers[primitive] = functools.partial(_rule, primitive, batch)
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp
     if transpose is not None:
-        ad.primitive_transposes[primitive] = transpose
+        ad.primitive_transposes[primitive] = functools.partial(_transposed, transpose)
+
+
+def _transposed(transpose: Callable, cts: Sequence, *args: Any, **params: Any) -> list:
+    """Cotangents have the operands' types, which say how the axes of vmap are split, too."""
+    found = zip(transpose(cts, *args, **params), args, strict=True)
+    return [None if ct is None else as_typed(ct, x.aval) for ct, x in found]
+
+
+def as_typed(x: Any, aval: Any) -> Any:
+    """The array, split as a type of the same shape says."""
+    own = aval.sharding
+    is_typed = own.mesh.empty or jax.typeof(x).sharding.spec == own.spec
+    return x if is_typed else jax.sharding.reshard(x, own)
+
+
+def _rule(
+    primitive: Any, batch: Callable, axis: Any, args: Sequence, dims: Sequence, **params: Any
+) -> tuple:
+    """JAX asks in some versions where nothing has the axis, too."""
+    if all(d is None for d in dims):
+        results = primitive.bind(*args, **params)
+        return results, [None] * len(results)
+    with _jax.beside(axis.explicit_mesh_axis):
+        return batch(axis, args, dims, **params)
 
 
 def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:

@@ -115,7 +115,7 @@ def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -
     """
     rows = Rows(deal, *shape)
     n, n_ranks = rows.n, deal.n_ranks
-    if block is not None or n_ranks == 1 or n == 0 or rows.each < n:
+    if block is not None or deal.batch or n_ranks == 1 or n == 0 or rows.each < n:
         return None
     is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
     rate = 30e9 / (4 if is_complex else 1) * (2 if dtype.name in ("float32", "complex64") else 1)
@@ -174,7 +174,7 @@ def _linear_transpose(adjoint: str, cts: Sequence, x: Any, **params: Any) -> lis
     return primitives()[adjoint].bind(ad.instantiate_zeros(cts[0]), **params)
 
 
-def _linear_batch(name: str, args: Sequence, dims: Sequence, **params: Any) -> tuple:
+def _linear_batch(name: str, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
     """A batch is side by side."""
     x = jnp.moveaxis(args[0], dims[0], 1)
     n_batch, n = x.shape[1:]
@@ -286,7 +286,9 @@ def _tsqr_lower(ctx: Any, x: Any, *, rows: Rows, without_q: bool, site: int) -> 
     return _lower_mapped(ctx, local, x, rows.deal, rows.spec, *results)
 
 
-def _tsqr_batch(args: Sequence, dims: Sequence, *, rows: Rows, without_q: bool, site: int) -> tuple:
+def _tsqr_batch(
+    axis: Any, args: Sequence, dims: Sequence, *, rows: Rows, without_q: bool, site: int
+) -> tuple:
     """Small matrices are dealt out as a whole; large ones are done one after the other."""
     n_batch = args[0].shape[dims[0]]
     if _dense_batch.is_spread(n_batch, rows.deal.n_ranks, rows.m):

@@ -210,3 +210,90 @@ def test_singular_values_of_batches(kind):
         matrices.check_product((u[i] * s[i], vh[i]), a[i], 4)
     values = plait.jit(jax.vmap(lambda a: plait.linalg.svdvals(a, mesh=mesh, spec=P("a"))))(x)
     assert np.allclose(values, s, atol=1e-13)
+
+
+# ---- batches that mesh axes split ----------------------------------------------------------------
+
+# Kind of axes, mesh, split of the batch's arrays, spmd_axis_name, and largest small matrix.
+SPLIT = {
+    "alone": (AxisType.Explicit, (4,), P("a"), None, 512),
+    "together": (AxisType.Explicit, (2, 2), P("a", "b"), None, 1),
+    "told": (AxisType.Auto, (2, 2), P("a", "b"), "a", 512),
+}
+
+
+@pytest.mark.parametrize("case", SPLIT)
+def test_batches_that_mesh_axes_split(case, monkeypatch):
+    kind, shape, spec, told, small = SPLIT[case]
+    monkeypatch.setattr(_dense_batch, "SMALL", small)
+    n_batch, n, mesh = 4, 6, meshes.make(shape, kind)
+    given = {"mesh": mesh, "spec": P(*spec[1:])}
+    a, b = definite(n_batch, n), meshes.random((n_batch, n))
+
+    def value(a, b):
+        f = plait.linalg.cholesky(a, **given)
+        return jnp.dot(b, f.solve(b, spec=P())) + f.logdet()
+
+    def every(a, b):
+        w = plait.linalg.eigvalsh(a, **given)
+        inverse = plait.linalg.inv(a, **given)
+        return jax.value_and_grad(value)(a, b), w, inverse, inverse @ b
+
+    program = jax.jit(jax.vmap(every, spmd_axis_name=told))
+    args = (meshes.put(a, mesh, spec), meshes.put(b, mesh, P("a")))
+    (y, slope), w, inverse, x = results = program(*args)
+    want = np.linalg.solve(a, b[..., None])[..., 0]
+    y_want = np.sum(b * want, axis=1) + np.linalg.slogdet(a)[1]
+    slope_want = np.linalg.inv(a) - want[:, :, None] * want[:, None, :]
+    for got, right in ((y, y_want), (slope, slope_want), (w, np.linalg.eigvalsh(a)), (x, want)):
+        assert np.allclose(got, right, rtol=1e-11, atol=1e-11)
+    assert np.allclose(inverse, np.linalg.inv(a), rtol=1e-11, atol=1e-11)
+    if kind == AxisType.Explicit:
+        assert {z.sharding.spec[0] for z in jax.tree.leaves(results)} == {"a"}
+    if case == "alone":
+        assert not meshes.xla_collectives(program, *args)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_split_right_hand_sides_of_one_matrix(shape):
+    n_batch, n, mesh = 8, 6, meshes.make(shape, AxisType.Explicit)
+    a, b = definite(1, n)[0] + np.triu(np.ones((n, n))), meshes.random((n_batch, n))
+
+    def solve(b):
+        f = plait.linalg.lu(jnp.asarray(a), mesh=mesh)
+        return f.solve(b), f.slogdet()[1] * b[0]
+
+    x, y = jax.jit(jax.vmap(solve))(meshes.put(b, mesh, P("a")))
+    assert x.sharding.spec[0] == y.sharding.spec[0] == "a"
+    assert np.allclose(x, np.linalg.solve(a, b.T).T, atol=1e-13)
+    assert np.allclose(y, np.linalg.slogdet(a)[1] * b[:, 0])
+
+
+def test_determinants_and_singular_vectors_of_a_split_batch():
+    n_batch, n, mesh = 4, 4, meshes.make((2,), AxisType.Explicit)
+    a = meshes.random((n_batch, n, n))
+    a[1, :, 0] = 0  # its vectors are completed
+    x = meshes.put(a, mesh, P("a"))
+    det = jax.vmap(plait.linalg.det)(x)
+    u, s, vh = map(np.asarray, jax.vmap(plait.linalg.svd)(x))
+    assert np.allclose(det, np.linalg.det(a))
+    for i in range(n_batch):
+        matrices.check_orthonormal(u[i])
+        matrices.check_product((u[i] * s[i], vh[i]), a[i], n)
+
+
+@pytest.mark.parametrize("kind, told", [(AxisType.Explicit, None), (AxisType.Auto, "a")])
+def test_gradient_of_a_sum_over_a_split_batch(kind, told):
+    n_batch, n, mesh = 4, 4, meshes.make((2, 2), kind)
+    given = {"mesh": mesh, "spec": P("b")}
+    a = definite(n_batch, n)
+
+    def value(a):
+        w, v = plait.linalg.eigh(a, degenerate="check", **given)
+        return plait.linalg.lu(a, **given).slogdet()[1] + jnp.sum((v * w[None, :]) ** 2)
+
+    def loss(a):
+        return jnp.sum(jax.vmap(value, spmd_axis_name=told)(a))
+
+    slope = jax.jit(jax.grad(loss))(meshes.put(a, mesh, P("a", "b")))
+    assert np.allclose(slope, np.linalg.inv(a) + 2 * a, atol=1e-10)  # the second is tr(a aᵀ)
