@@ -173,7 +173,8 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec
         return given or (known if is_known else own), False
     if given is not None or known is not None:
         return given or known, False
-    split = [a for a, n in mesh.shape.items() if n > 1]
+    of_batches = _jax.axes_of_batches()
+    split = [a for a, n in mesh.shape.items() if n > 1 and a not in of_batches]
     split = split[: x.ndim - first]
     return names_of(P(*[None] * first, *split), x.ndim, name), True
 
