@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from plait import _dense_maps, _mesh_rules
-from plait._mesh_rules import Spec
+from plait._split import Spec
 
 
 @dataclasses.dataclass(frozen=True)

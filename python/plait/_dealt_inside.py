@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from plait import _args, _call, _groups, _layout, _move, _reduce
 from plait._dealt import Deal, Whole
-from plait._mesh_rules import Spec
+from plait._split import Spec
 
 
 @dataclasses.dataclass(frozen=True)

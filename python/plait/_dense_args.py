@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
-from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region
+from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region, _split
 from plait._dealt import Deal, Matrix
-from plait._mesh_rules import Spec
+from plait._split import Spec
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 SMALL, LARGE = 500, 2000  # extents from which blocks are larger
@@ -278,7 +278,7 @@ def at_home(a: Matrix) -> Matrix:
     if mesh is None or isinstance(array, jax.core.Tracer):
         return a
     if isinstance(array, np.ndarray):  # of jax.device_get
-        where = NamedSharding(mesh, _mesh_rules.to_partition_spec(a.deal.spec))
+        where = NamedSharding(mesh, _split.to_partition_spec(a.deal.spec))
         return a.with_data(jax.device_put(array, where))
     found = getattr(array.sharding, "mesh", mesh)
     return dataclasses.replace(a, deal=dataclasses.replace(a.deal, mesh=found))
@@ -304,8 +304,7 @@ def back(a: Matrix, lay: Lay, ndim: int = 2) -> Any:
 def fitted(mesh: Any, spec: Spec, shape: tuple[int, ...]) -> Spec:
     """The spec, whole along axes of a result that it does not divide."""
     return tuple(
-        () if n % _mesh_rules.parts(mesh, axes) else axes
-        for n, axes in zip(shape, spec, strict=True)
+        () if n % _split.parts(mesh, axes) else axes for n, axes in zip(shape, spec, strict=True)
     )
 
 

@@ -21,10 +21,10 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad
-from plait import _blas, _groups, _jax, _mesh_rules
+from plait import _blas, _groups, _jax, _mesh_rules, _split
 from plait._dealt import Deal, Matrix, Whole
 from plait._dealt_inside import Inside
-from plait._mesh_rules import Spec
+from plait._split import Spec
 
 # Extent of the largest matrix that is small. On two devices, with a processor each, a batch of two
 # Cholesky factorizations and solutions takes as long in either way for n = 512: for n = 32 a third,
@@ -146,7 +146,7 @@ KINDS: dict[str, Kind] = {}
 def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
     """A batch one after the other, each on all devices."""
     moved = (jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None)
-    batched = [_mesh_rules.with_front(x, ()) for x in moved]
+    batched = [_split.with_front(x, ()) for x in moved]
 
     def one(xs: Sequence) -> list:
         rest = iter(xs)
@@ -159,8 +159,8 @@ def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> 
 
 def front_of(axis: Any, deal: Deal) -> tuple[str, ...]:
     """The mesh axes that split vmap's axis and no matrix, where they divide it."""
-    front = tuple(name for name in _mesh_rules.front_of(axis) if name in deal.batch)
-    return front if axis.size % _mesh_rules.parts(deal.mesh, front) == 0 else ()
+    front = tuple(name for name in _split.front_of(axis) if name in deal.batch)
+    return front if axis.size % _split.parts(deal.mesh, front) == 0 else ()
 
 
 def by_front(
@@ -168,21 +168,21 @@ def by_front(
 ) -> tuple:
     """Right-hand sides of one matrix, of which devices along these mesh axes have a part each."""
     mesh = params["deal"].mesh
-    n_parts = _mesh_rules.parts(mesh, front)
+    n_parts = _split.parts(mesh, front)
     if axis.size == n_parts:
         return batch(kind, axis, args, dims, params)
     bind = functools.partial(KINDS[kind].primitive.bind, **params)
     axes = (*[None] * (len(args) - 1), 0)
-    b = _mesh_rules.with_front(jnp.moveaxis(args[-1], dims[-1], 0), front)
-    parts = _mesh_rules.regrouped(b, 1, (n_parts, axis.size // n_parts), (front, ()))
+    b = _split.with_front(jnp.moveaxis(args[-1], dims[-1], 0), front)
+    parts = _split.regrouped(b, 1, (n_parts, axis.size // n_parts), (front, ()))
     results = _vmap(mesh, front, jax.vmap(bind, axes), axes)(*args[:-1], parts)
-    joined = [_mesh_rules.regrouped(y, 2, (axis.size,), (front,)) for y in results]
+    joined = [_split.regrouped(y, 2, (axis.size,), (front,)) for y in results]
     return joined, [0] * len(results)
 
 
 def _vmap(mesh: Any, front: tuple[str, ...], function: Callable, axes: Any = 0) -> Callable:
     """jax.vmap over what these mesh axes split: types say it of Explicit ones."""
-    is_typed = any(_mesh_rules.explicit(mesh, (front,))) if front else True
+    is_typed = any(_split.explicit(mesh, (front,))) if front else True
     return jax.vmap(function, axes, spmd_axis_name=None if is_typed else front)
 
 
@@ -215,7 +215,7 @@ def _in_front(args: Sequence, dims: Sequence, size: int, front: tuple[str, ...])
         jnp.broadcast_to(x, (size, *x.shape)) if d is None else jnp.moveaxis(x, d, 0)
         for x, d in zip(args, dims, strict=True)
     )
-    return [_mesh_rules.with_front(x, front) for x in every]
+    return [_split.with_front(x, front) for x in every]
 
 
 # ---- the primitive -------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def _results(*avals: Any, kind: str, given: tuple, front: tuple[str, ...], site:
     params = dict(given)
     deal = params["deal"].dealt
     return [
-        _mesh_rules.typed(
+        _split.typed(
             avals[0],
             (avals[0].shape[0], *out.whole(deal)),
             out.dtype,
@@ -238,7 +238,7 @@ def _results(*avals: Any, kind: str, given: tuple, front: tuple[str, ...], site:
 def _given_out(x: Any, part: Part, deal: Deal, front: tuple[str, ...], own: Own) -> Any:
     """A batch, of each matrix all devices' parts, as whole matrices; zero behind the last one."""
     n_batch, n_rest = x.shape[0], len(part.shape)
-    n_parts = _mesh_rules.parts(deal.mesh, front) * deal.n_ranks
+    n_parts = _split.parts(deal.mesh, front) * deal.n_ranks
     dims = (-(-n_batch // n_parts) * n_parts, *part.alone().whole(own))
     if deal.n_ranks == 1 and dims == x.shape:
         return x
@@ -281,7 +281,7 @@ def _lower(ctx: Any, *args: Any, kind: str, given: tuple, front: tuple[str, ...]
         raise TypeError("plait.linalg: JAX does not say for which devices this is compiled")
     deal, (ins, outs) = params["deal"].dealt, _parts(kind, ctx.avals_in, params)
     n_batch = ctx.avals_in[0].shape[0]
-    each = n_batch // _mesh_rules.parts(deal.mesh, front)
+    each = n_batch // _split.parts(deal.mesh, front)
     extent = max(n for part in (*ins, *outs) for n in part.shape)
 
     def alone(*args: Any) -> list:
@@ -293,7 +293,7 @@ def _lower(ctx: Any, *args: Any, kind: str, given: tuple, front: tuple[str, ...]
         return [_taken_back(y, n_batch, part, deal, front) for y, part in ys]
 
     def together(*args: Any) -> list:
-        mesh = _jax.with_devices(deal.mesh, devices)
+        mesh = _split.with_devices(deal.mesh, devices)
         group = _groups.Group(None, deal.n_ranks, mesh=tuple(mesh.shape.items()), over=deal.axes)
         specs = ([(front, *part.spec(deal)) for part in parts] for parts in (ins, outs))
         inside = Inside(None, deal.block, group)
@@ -323,7 +323,7 @@ def _jvp(
         results, d_results = rule(args, every, **dict(given), site=site)
         return results, [ad.instantiate_zeros(dy) for dy in d_results]
 
-    moved = [_mesh_rules.with_front(tangents[i], front) for i in active]
+    moved = [_split.with_front(tangents[i], front) for i in active]
     return _vmap(mesh, front, one)(list(primals), moved)
 
 
@@ -345,7 +345,7 @@ def _transpose(
         answer = rule(cts, *every, **dict(given), site=site)
         return [answer[i] for i in unknown]
 
-    every = [_mesh_rules.with_front(ad.instantiate_zeros(ct), front) for ct in cts]
+    every = [_split.with_front(ad.instantiate_zeros(ct), front) for ct in cts]
     found = iter(_vmap(mesh, front, one)(every, known))
     return [next(found) if ad.is_undefined_primal(x) else None for x in args]
 
@@ -365,9 +365,9 @@ def _batch(
     every = _in_front(args, dims, size, first)
     n_batch = every[0].shape[1]
     both = (*first, *front)
-    joined = [_mesh_rules.regrouped(x, 2, (size * n_batch,), (both,)) for x in every]
+    joined = [_split.regrouped(x, 2, (size * n_batch,), (both,)) for x in every]
     results = spread_p().bind(*joined, kind=kind, given=given, front=both, site=site)
-    apart = [_mesh_rules.regrouped(y, 1, (size, n_batch), (first, front)) for y in results]
+    apart = [_split.regrouped(y, 1, (size, n_batch), (first, front)) for y in results]
     return apart, [0] * len(results)
 
 

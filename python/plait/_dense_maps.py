@@ -14,8 +14,8 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad, batching, mlir
-from plait import _jax, _mesh_rules
-from plait._mesh_rules import Spec
+from plait import _jax, _mesh_rules, _split
+from plait._split import Spec
 
 
 def of_parts(
@@ -35,8 +35,8 @@ def _result(*avals: Any, function: Callable, mesh: Any, axes: tuple, ins: tuple,
     with _jax.use_abstract_mesh(_jax.NO_ABSTRACT_MESH):
         part = jax.eval_shape(function, rank, *_local(mesh, avals, ins))
     pairs = zip(part.shape, to, strict=True)
-    shape = tuple(n * _mesh_rules.parts(mesh, names) for n, names in pairs)
-    return _mesh_rules.typed(avals[0], shape, part.dtype, to)
+    shape = tuple(n * _split.parts(mesh, names) for n, names in pairs)
+    return _split.typed(avals[0], shape, part.dtype, to)
 
 
 def _lower(ctx: Any, *args: Any, function: Callable, mesh: Any, axes: tuple, ins: tuple, to: Spec):
@@ -51,11 +51,11 @@ def _batch(axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
         return parts_p.bind(*args, **params), None
     mesh, ins, to = params["mesh"], params["ins"], params["to"]
     taken = {name for spec in (*ins, to) for names in spec for name in names}
-    front = tuple(name for name in _mesh_rules.front_of(axis) if name not in taken)
-    front = front if axis.size % _mesh_rules.parts(mesh, front) == 0 else ()
+    front = tuple(name for name in _split.front_of(axis) if name not in taken)
+    front = front if axis.size % _split.parts(mesh, front) == 0 else ()
     axes = [None if d is None else 0 for d in dims]
     moved = [
-        x if d is None else _mesh_rules.with_front(jnp.moveaxis(x, d, 0), front)
+        x if d is None else _split.with_front(jnp.moveaxis(x, d, 0), front)
         for x, d in zip(args, dims, strict=True)
     ]
     params |= {
@@ -120,7 +120,7 @@ def _transpose(ct: Any, *args: Any, **params: Any) -> list:
         given = {"function": functools.partial(adjoint, i), "ins": (*specs, to)}
         given["to"] = (alike, *ins[place])
         every = parts_p.bind(*known, ad.instantiate_zeros(ct), **(params | given))
-        found[place] = _mesh_rules.as_typed(jnp.sum(every, axis=0), args[place].aval)
+        found[place] = _split.as_typed(jnp.sum(every, axis=0), args[place].aval)
     return found
 
 

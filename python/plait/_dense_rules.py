@@ -14,7 +14,7 @@ from typing import Any
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad
-from plait import _blas, _dense_batch, _groups, _jax, _mesh_rules, _sites
+from plait import _blas, _dense_batch, _groups, _jax, _mesh_rules, _sites, _split
 from plait._dealt import Deal, Matrix, Whole, moved, on_parts
 from plait._dense_batch import KINDS, Kind, Part
 from plait._ops import Chain, Rules, rules
@@ -41,7 +41,7 @@ for _name in NAMES:
 
 
 def _results(*avals: Any, deal: Deal, outs: Sequence[Part], **params: Any) -> list:
-    return [_mesh_rules.typed(avals[0], out.whole(deal), out.dtype, out.spec(deal)) for out in outs]
+    return [_split.typed(avals[0], out.whole(deal), out.dtype, out.spec(deal)) for out in outs]
 
 
 def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple, **params: Any):
@@ -93,7 +93,7 @@ def side_by_side(deal: Deal, b: Any, dim: int, out: Part) -> tuple:
 
     Returns the matrix, a function from its result to the batch of results, and that result.
     """
-    b = _mesh_rules.with_front(jnp.moveaxis(b, dim, 0), ())
+    b = _split.with_front(jnp.moveaxis(b, dim, 0), ())
     n_batch, n_stored, m = b.shape
     each = n_stored // deal.n_parts
     n_rows = out.shape[0]

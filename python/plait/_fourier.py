@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
-from plait import _args, _mesh, _mesh_rules
-from plait._mesh_rules import Spec
+from plait import _args, _mesh, _mesh_rules, _split
+from plait._split import Spec
 
 SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 
@@ -178,7 +178,7 @@ def _padded(
         if n != m and shape is None:
             raise ValueError(
                 f"{name}: axis {a} of the result has {n} elements, which "
-                f"{_mesh_rules.parts(place.mesh, dst[a])} devices along mesh axes "
+                f"{_split.parts(place.mesh, dst[a])} devices along mesh axes "
                 f"{', '.join(dst[a])} do not divide; with shape={data} it is padded to {m} (give "
                 "shape= to what uses it, too), or choose another layout="
             )

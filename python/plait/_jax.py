@@ -219,8 +219,8 @@ def beside(axes: Collection[str] | None) -> Iterator[None]:
 def mesh_of(avals: Sequence) -> Any:
     """The context that `jax.jit` traces with operands of these types in.
 
-    There new arrays, as of jnp.zeros_like, have types with the mesh; while a program is lowered,
-    or a derivative transposed, there is none but that of jax.set_mesh.
+    There new arrays have types with the mesh; while a program is lowered, or a derivative
+    transposed, there is none but that of jax.set_mesh.
     """
     meshes = (aval.sharding.mesh for aval in avals if isinstance(aval, _core.ShapedArray))
     mesh = next((mesh for mesh in meshes if not mesh.empty), None)
@@ -264,10 +264,7 @@ def manual_mesh() -> Any | None:
 
 
 def axes_of_batches() -> frozenset[str]:
-    """Mesh axes that split the batches of the jax.vmap around this.
-
-    By types with Explicit axes, or by spmd_axis_name: what is traced here has no part in them.
-    """
+    """Mesh axes that split the batches of jax.vmap around this, by types or spmd_axis_name."""
     env = _core.get_axis_env()
     return frozenset(env.explicit_mesh_axis_names) | frozenset(env.spmd_axis_names)
 
@@ -286,14 +283,6 @@ mesh_context = getattr(_config, "device_context", None) or _mesh.device_context
 no_set_mesh = None if hasattr(_config, "device_context") else _mesh.empty_concrete_mesh
 
 
-def with_devices(mesh: Any, devices: Sequence) -> Any:
-    """The mesh, of these devices."""
-    places = np.empty(len(devices), object)
-    places[:] = devices
-    shape, kinds = tuple(mesh.shape.values()), mesh.axis_types
-    return jax.sharding.Mesh(places.reshape(shape), mesh.axis_names, axis_types=kinds)
-
-
 def alone() -> Any:
     """The context in which no mesh is set, and new arrays are on one device; outside of traces."""
     return contextlib.nullcontext() if concrete_mesh() is None else jax.set_mesh(_NO_MESH)
@@ -302,17 +291,6 @@ def alone() -> Any:
 def is_auto(mesh: Any) -> bool:
     """Whether no axis of a mesh is one of types."""
     return all(kind == jax.sharding.AxisType.Auto for kind in mesh.axis_types)
-
-
-def on_mesh(x: Any, mesh: Any) -> Any:
-    """``x``, which says in a trace for which devices the program is: JAX looks for such words.
-
-    Explicit axes have them in all types, and devices that are not known have no words.
-    """
-    if not isinstance(mesh, jax.sharding.Mesh) or not is_auto(mesh):
-        return x
-    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    return jax.lax.with_sharding_constraint(x, whole)
 
 
 def entered_mesh() -> Any | None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _args, _jax, _layout
-from plait._mesh_rules import Spec, axes_of, explicit, parts, to_partition_spec
+from plait._split import Spec, axes_of, explicit, parts, to_partition_spec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,6 @@ cotangent may be on one device only, and nothing else would say where the adjoin
 import dataclasses
 import functools
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,13 +18,11 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 from jax.interpreters import ad, batching
-from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _eager, _groups, _jax, _layout, _platforms, _sites
+from plait import _eager, _groups, _jax, _layout, _platforms, _sites, _split
 from plait._ops import Chain, Rules, aval_of, rules
-
-Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
-
+from plait._split import Spec
 
 for _name in ("fft", "halo_exchange", "halo_reduce"):
     rules(
@@ -116,21 +113,17 @@ def _words(
     return _layout.words(shape, tuple(grid.values()), _splits(grid, spec), stored, blocks)
 
 
-def parts(mesh: Any, axes: Sequence[str]) -> int:
-    """Number of parts into which an array axis is split by these mesh axes."""
-    return 1 if mesh is None else math.prod(mesh.shape[a] for a in axes)
-
-
 def local_shape(mesh: Any, shape: Sequence[int], spec: Spec) -> tuple[int, ...]:
     """Shape of each device's part."""
-    return tuple(n // parts(mesh, axes) for n, axes in zip(shape, spec, strict=True))
+    return tuple(n // _split.parts(mesh, axes) for n, axes in zip(shape, spec, strict=True))
 
 
 def padded(mesh: Any, shape: Sequence[int], spec: Spec, block: int = 1) -> tuple[int, ...]:
     """Extents of the global array that holds one of this shape: parts of whole blocks each."""
     return tuple(
-        -(-n // (parts(mesh, axes) * block)) * parts(mesh, axes) * block if axes else n
+        -(-n // (k * block)) * k * block if axes else n
         for n, axes in zip(shape, spec, strict=True)
+        for k in (_split.parts(mesh, axes),)
     )
 
 
@@ -211,32 +204,6 @@ class Global:
     primitive: Any
 
 
-def explicit(mesh: Any, spec: Spec) -> Spec:
-    """The mesh axes of a spec that types speak of."""
-    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    return tuple(tuple(n for n in axes if types.get(n) == AxisType.Explicit) for axes in spec)
-
-
-def in_type(mesh: Any, spec: Spec) -> NamedSharding:
-    """What the type of an array says that is split so: its Explicit mesh axes."""
-    return NamedSharding(mesh, to_partition_spec(explicit(mesh, spec)))
-
-
-def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
-    """The result's aval: on Explicit mesh axes it says how the result is sharded."""
-    made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype)}
-    mesh = aval.sharding.mesh
-    if not mesh.empty and any(t == AxisType.Explicit for t in mesh.axis_types):
-        made["sharding"] = in_type(mesh, dst)
-    return aval.update(**made)
-
-
-def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
-    """JAX's form of a spec."""
-    entries = [None if not axes else axes[0] if len(axes) == 1 else tuple(axes) for axes in spec]
-    return P(*entries)
-
-
 def on_parts(
     function: Callable,
     mesh: Any,
@@ -249,7 +216,8 @@ def on_parts(
     Devices make operands without elements themselves: JAX 0.11.2 ends the process over a
     `jax.shard_map` that has such.
     """
-    to = [to_partition_spec(s) for s in outs] if isinstance(outs, list) else to_partition_spec(outs)
+    is_list, as_given = isinstance(outs, list), _split.to_partition_spec
+    to = [as_given(s) for s in outs] if is_list else as_given(outs)
 
     def whole(*args: Any) -> Any:
         is_given = [0 not in x.shape for x in args]
@@ -262,18 +230,13 @@ def on_parts(
         mapped = jax.shard_map(
             parts,
             mesh=mesh,
-            in_specs=tuple(map(to_partition_spec, itertools.compress(ins, is_given))),
+            in_specs=tuple(map(_split.to_partition_spec, itertools.compress(ins, is_given))),
             out_specs=to,
             check_vma=check_vma,
         )
         return mapped(*itertools.compress(args, is_given))
 
     return whole
-
-
-def axes_of(entry: Any) -> tuple[str, ...]:
-    """The mesh axes that an entry of JAX's form names."""
-    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
 
 
 def _lower(
@@ -320,7 +283,7 @@ def _lower(
         if len(devices) == 1:
             return [local(x)]
         own = jax.typeof(x).sharding
-        where = in_type(own.mesh if own.mesh.axis_names else mesh, src)
+        where = _split.in_type(own.mesh if own.mesh.axis_names else mesh, src)
         if where.spec != own.spec:  # of cotangents, whose type vmap has made
             x = jax.sharding.reshard(x, where)
         return [on_parts(local, mesh, [src], dst)(x)]
@@ -345,7 +308,7 @@ def _anchor(x: Any, mesh: Any) -> list:
     array = _jax.underlying(x)
     empty = jnp.zeros((0,), jnp.float32)
     if isinstance(array, jax.core.Tracer):
-        return [_jax.on_mesh(empty, mesh)]
+        return [_split.on_mesh(empty, mesh)]
     if not isinstance(array.sharding, NamedSharding):
         return [empty]
     return [jax.device_put(empty, NamedSharding(array.sharding.mesh, P()))]
@@ -358,27 +321,6 @@ def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tup
     anchor = list(primals[1:]) or _anchor(primals[0], params["mesh"])
     params |= {"donate": False}
     return results, g.primitive.bind(ad.instantiate_zeros(tangents[0]), *anchor, **params)
-
-
-def _free(names: tuple[str, ...], spec: Spec) -> tuple[str, ...]:
-    """Those of the mesh axes that split nothing else."""
-    taken = {name for entry in spec for name in entry}
-    return tuple(name for name in names if name not in taken)
-
-
-def front_of(axis: Any) -> tuple[str, ...]:
-    """The mesh axes that split vmap's axis: by types, or as spmd_axis_name says."""
-    return axes_of(axis.explicit_mesh_axis) or axes_of(axis.spmd_name)
-
-
-def with_front(x: Any, front: tuple[str, ...]) -> Any:
-    """The array, whose type says that these mesh axes split its first axis."""
-    own = jax.typeof(x).sharding
-    if own.mesh.empty:
-        return x
-    [entry] = to_partition_spec(explicit(own.mesh, (front,)))
-    where = NamedSharding(own.mesh, P(entry, *own.spec[1:]))
-    return x if where.spec == own.spec else jax.sharding.reshard(x, where)
 
 
 def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
@@ -398,17 +340,17 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
     front: tuple[str, ...] = ()
     typed = jax.typeof(x).sharding
     if not typed.mesh.empty and typed.spec:
-        front = axes_of(typed.spec[0])
+        front = _split.axes_of(typed.spec[0])
     found = None if front or mesh is None else _jax.eager_sharding(args[0])
     if found is not None and found[0].shape == mesh.shape:  # Auto axes: the array says it
-        front = axes_of(found[1][dims[0]])
+        front = _split.axes_of(found[1][dims[0]])
     if not front and mesh is not None:
-        told = front_of(axis)
-        front = told if x.shape[0] % parts(mesh, told) == 0 else ()
+        told = _split.front_of(axis)
+        front = told if x.shape[0] % _split.parts(mesh, told) == 0 else ()
     sides = (src, dst) if g.name == "redistribute" else ((*src, *dst),) * 2
-    before, after = (_free(front, side) for side in sides)
+    before, after = (_split.free(front, side) for side in sides)
     out = g.primitive.bind(
-        with_front(x, before),
+        _split.with_front(x, before),
         *args[1:],
         mesh=mesh,
         src=(before, *src),
@@ -418,16 +360,6 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
         **g.batch(params, x.shape[0]),
     )
     return out, [0]
-
-
-def regrouped(x: Any, n_old: int, lead: Sequence[int], fronts: Sequence[tuple[str, ...]]) -> Any:
-    """Other leading axes in the place of so many, which mesh axes split so, where types say it."""
-    shape, own = (*lead, *x.shape[n_old:]), jax.typeof(x).sharding
-    if own.mesh.empty:
-        return x.reshape(shape)
-    split = to_partition_spec(explicit(own.mesh, tuple(fronts)))
-    where = NamedSharding(own.mesh, P(*split, *own.spec[n_old:]))
-    return jax.lax.reshape(x, shape, out_sharding=where)
 
 
 def define(
@@ -465,14 +397,7 @@ def define(
 def _transposed(transpose: Callable, cts: Sequence, *args: Any, **params: Any) -> list:
     """Cotangents have the operands' types, which say how the axes of vmap are split, too."""
     found = zip(transpose(cts, *args, **params), args, strict=True)
-    return [None if ct is None else as_typed(ct, x.aval) for ct, x in found]
-
-
-def as_typed(x: Any, aval: Any) -> Any:
-    """The array, split as a type of the same shape says."""
-    own = aval.sharding
-    is_typed = own.mesh.empty or jax.typeof(x).sharding.spec == own.spec
-    return x if is_typed else jax.sharding.reshard(x, own)
+    return [None if ct is None else _split.as_typed(ct, x.aval) for ct, x in found]
 
 
 def _rule(
@@ -497,7 +422,7 @@ def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:
     if is_split and not anchor and isinstance(x, _jax.ArrayImpl) and not x.committed:
         known = mesh if isinstance(mesh, Mesh) else _jax.concrete_mesh()
         if known is not None and known.shape == mesh.shape:
-            x = jax.device_put(x, NamedSharding(known, to_partition_spec(src)))
+            x = jax.device_put(x, NamedSharding(known, _split.to_partition_spec(src)))
         elif "blocks" not in params and "cells" not in params:  # the split changes no numbers
             alone = ((),) * len(src)
             params |= {"mesh": None, "src": alone, "dst": alone, "donate": False}
@@ -509,7 +434,7 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
     define(
         g.primitive,
         results=lambda aval, *anchor, dst, room, dtype=None, **rest: [
-            typed(aval, room, dtype, dst)
+            _split.typed(aval, room, dtype, dst)
         ],
         lower=functools.partial(_lower, g),
         jvp=functools.partial(_jvp, g),

@@ -12,10 +12,10 @@ import numpy as np
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _args, _fourier, _jax, _mesh, _mesh_rules
+from plait import _args, _fourier, _jax, _mesh, _mesh_rules, _split
 from plait._fourier import Kind
-from plait._mesh_rules import Spec
 from plait._redist import redistribute
+from plait._split import Spec
 
 # ---- frequencies ---------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ def _results(
     results = []
     for axis, *_ in wanted:
         shape = tuple(n if a == axis else 1 for a, n in enumerate(extents))
-        results.append(_mesh_rules.typed(like, shape, dtype, _along_one(place, axis)))
+        results.append(_split.typed(like, shape, dtype, _along_one(place, axis)))
     return results
 
 
@@ -203,7 +203,7 @@ def _along(
     if mesh is None:
         given |= {"mesh": _mesh.ALONE, "spec": None, "layout": "natural"}
     else:
-        spec = _mesh_rules.to_partition_spec
+        spec = _split.to_partition_spec
         given |= {"spec": spec(src), "layout": spec(dst)}
     return _fourier.along(kind, x, s, axes, shape, given)
 
@@ -288,7 +288,7 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
         return b, spec
     if not jax.typeof(b).sharding.mesh.empty:
         own, _ = _mesh.find_spec(b, place.mesh, None, 0, name)
-        counts = [_mesh_rules.parts(place.mesh, e) for e in own]
+        counts = [_split.parts(place.mesh, e) for e in own]
         if any(own) and not any(n % k for n, k in zip(b.shape, counts, strict=True)):
             return b, own
     found = _jax.eager_sharding(a)
@@ -349,7 +349,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     y = _back(y, axes, tuple(whole), is_real, middle, place.spec, place.mesh)
     if place.mesh is None:
         return y[tuple(slice(n) for n in shape)]
-    to = _mesh_rules.to_partition_spec(place.spec)
+    to = _split.to_partition_spec(place.spec)
     return redistribute(y, to, shape=tuple(shape), mesh=place.mesh, spec=to)
 
 

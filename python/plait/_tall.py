@@ -29,11 +29,12 @@ from plait import (
     _jax,
     _mesh_rules,
     _sites,
+    _split,
 )
 from plait._coll_rules import EXACT, SUM
 from plait._dealt import Deal, Matrix
-from plait._mesh_rules import Spec
 from plait._ops import Chain, Rules, rules
+from plait._split import Spec
 
 WHOLE: Spec = ((), ())
 FORCED: bool | None = None  # tests say whether a tall matrix is split by rows
@@ -134,7 +135,7 @@ def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -
 
 def _sums_results(aval: Any, *, deal: Deal, site: int) -> list:
     shape = (aval.shape[0] // deal.n_ranks, aval.shape[1])
-    return [_mesh_rules.typed(aval, shape, aval.dtype, WHOLE)]
+    return [_split.typed(aval, shape, aval.dtype, WHOLE)]
 
 
 def _sums_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
@@ -149,7 +150,7 @@ def _sums_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
 
 def _copies_results(aval: Any, *, deal: Deal, site: int) -> list:
     shape = (aval.shape[0] * deal.n_ranks, aval.shape[1])
-    return [_mesh_rules.typed(aval, shape, aval.dtype, (deal.axes, ()))]
+    return [_split.typed(aval, shape, aval.dtype, (deal.axes, ()))]
 
 
 def _copies_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
@@ -265,8 +266,8 @@ def _by_columns(rows: Rows, without_q: bool, x: Any) -> list:
 
 
 def _tsqr_results(aval: Any, *, rows: Rows, without_q: bool, site: int) -> list:
-    q = _mesh_rules.typed(aval, rows.dims, aval.dtype, rows.spec)
-    r = _mesh_rules.typed(aval, (rows.n, rows.n), aval.dtype, WHOLE)
+    q = _split.typed(aval, rows.dims, aval.dtype, rows.spec)
+    r = _split.typed(aval, (rows.n, rows.n), aval.dtype, WHOLE)
     return [r] if without_q else [q, r]
 
 

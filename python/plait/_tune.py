@@ -23,6 +23,7 @@ from plait import (
     _jax,
     _mesh_rules,
     _region,
+    _split,
     _team,
     _tune_file,
 )
@@ -218,7 +219,7 @@ def _too_small(problem: Problem, grid: tuple[int, int], layout: str) -> str:
     mesh = _mesh(problem, grid)
     for what, spec in (("x", _natural(problem)), ("its spectrum", _spectrum(problem, layout))):
         for axis, (n, names) in enumerate(zip(problem.shape, spec, strict=True)):
-            k = _mesh_rules.parts(mesh, names)
+            k = _split.parts(mesh, names)
             if k > n:
                 return f"{k} ranks along axis {axis} of {what}, which has {n} planes"
     return ""
@@ -290,7 +291,7 @@ class Trial:
     def _program(self, op: str) -> tuple[Callable, Callable]:
         """What makes an operand, and what is timed."""
         dims, names, dtype = self._operand(op)
-        spec = _mesh_rules.to_partition_spec(names)
+        spec = _split.to_partition_spec(names)
         real = jnp.float64 if self.problem.is_double else jnp.float32
 
         def fill() -> jax.Array:

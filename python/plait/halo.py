@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from plait import _args, _coll_rules, _core, _mesh, _mesh_rules
+from plait import _args, _coll_rules, _core, _mesh, _mesh_rules, _split
 
 __all__ = ["exchange", "fold", "pad", "reduce", "unpad"]
 
@@ -37,7 +37,7 @@ class _Ghosts:
         """Extents with ghosts."""
         widths = zip(self.cells, self.before, self.after, self.place.spec, strict=True)
         return tuple(
-            n + (lo + hi) * _mesh_rules.parts(self.place.mesh, axes) for n, lo, hi, axes in widths
+            n + (lo + hi) * _split.parts(self.place.mesh, axes) for n, lo, hi, axes in widths
         )
 
     def bind(self, op: str, x: Any, dims: Sequence[int], is_bare: bool, donate: bool) -> Array:
@@ -102,7 +102,7 @@ def _cells(x: Any, width: tuple, place: _mesh.Place, name: str) -> tuple[int, ..
                 f"{name}: axis {i} has {n} cells on each device, less than its ghosts {lo} + {hi}; "
                 "x is the padded array"
             )
-        cells.append((n - lo - hi) * _mesh_rules.parts(place.mesh, axes))
+        cells.append((n - lo - hi) * _split.parts(place.mesh, axes))
     return tuple(cells)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import plait
-from plait import _mesh, _mesh_rules
+from plait import _mesh, _split
 
 
 class TransposeCommBackend(enum.IntEnum):
@@ -221,5 +221,5 @@ def get_autotuned_config(
     """
     shape = tuple(config.gdims)[::-1]
     mesh = autotune(shape, dtype=np.complex128 if double_precision else np.complex64)
-    parts = [_mesh_rules.parts(mesh, axes) for axes in _mesh.names_of(mesh.spec, 3, "autotune")]
+    parts = [_split.parts(mesh, axes) for axes in _mesh.names_of(mesh.spec, 3, "autotune")]
     return dataclasses.replace(config, pdims=(parts[1], parts[0]))

@@ -6,7 +6,7 @@ import jax
 from jax.lax import FftType
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _args, _jax, _mesh, _mesh_rules
+from plait import _args, _jax, _mesh, _split
 from plait.compat.jaxdecomp._config import Decomposition, config
 
 # Which entry of an operand's spec is that of each axis of the result. Whoever reads this table
@@ -35,7 +35,7 @@ def _three(spec: Any) -> tuple:
 
 def parts(mesh: Any, entry: Any) -> int:
     """Into how many parts an entry of a spec splits its axis."""
-    return _mesh_rules.parts(mesh, _mesh_rules.axes_of(entry))
+    return _split.parts(mesh, _split.axes_of(entry))
 
 
 def order(fft_type: FftType) -> tuple[int, int, int]:
@@ -87,7 +87,7 @@ def kind_of(mesh: Any, spec: Any, *, is_spectrum: bool = False) -> Decomposition
         return Decomposition.SLAB_YZ if split[1] else Decomposition.SLAB_XY
     # A slab's spectrum is split along the same axis wherever it comes from; what differs is
     # where it goes back to, which the place of the mesh axis in the mesh says.
-    axis = next(n for e in spec for n in _mesh_rules.axes_of(e) if mesh.shape[n] > 1)
+    axis = next(n for e in spec for n in _split.axes_of(e) if mesh.shape[n] > 1)
     is_second = convention(mesh, 3)[1] == axis
     return Decomposition.SLAB_YZ if is_second else Decomposition.SLAB_XY
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from plait import _dealt, _dealt_inside, _dense_args
 from plait._dealt import Deal, Matrix
-from plait._mesh_rules import Spec
+from plait._split import Spec
 
 WHOLE: Spec = ((), ())
 

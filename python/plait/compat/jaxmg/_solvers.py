@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec as P
-from plait import _dealt_inside, _dense, _dense_args, _dense_eigh, _jax, _mesh_rules
+from plait import _dealt_inside, _dense, _dense_args, _dense_eigh, _jax, _split
 from plait._dealt import Deal
 from plait.compat.jaxmg import _cyclic_1d, _forms
 from plait.compat.jaxmg._forms import Form
@@ -58,7 +58,7 @@ def _nan_where(x: Any, info: Any) -> Any:
 def _split_only(spec: Any, axis: int) -> tuple[str, ...]:
     """The mesh axes that split this axis of a matrix and no other; none if that is not so."""
     entries = (*spec, None, None)[:2]
-    return () if entries[1 - axis] is not None else _mesh_rules.axes_of(entries[axis])
+    return () if entries[1 - axis] is not None else _split.axes_of(entries[axis])
 
 
 def one_spec(in_specs: Any) -> Any:

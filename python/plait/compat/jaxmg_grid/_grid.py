@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _jax, _mesh, _mesh_rules
+from plait import _jax, _mesh, _split
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -28,7 +28,7 @@ class Grid:
     def sizes(self) -> tuple[int, int]:
         """Rows and columns of the grid."""
         rows, columns = _mesh.names_of(self.spec, 2, "matrix_specs", "matrix_specs")
-        return _mesh_rules.parts(self.mesh, rows), _mesh_rules.parts(self.mesh, columns)
+        return _split.parts(self.mesh, rows), _split.parts(self.mesh, columns)
 
     @property
     def given(self) -> dict[str, Any]:
