@@ -1,10 +1,9 @@
 """The effect, and every private name of JAX that plait uses.
 
-No other module imports ``jax._src``. Run on 0.10.2, and the oldest and newest JAX of `_versions`.
+No other module imports ``jax._src`` but `_jax_programs`. Run on 0.10.2, and the oldest and newest JAX of `_versions`.
 """
 
 import contextlib
-import functools
 import inspect
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -20,11 +19,7 @@ from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 from jax._src import mesh as _mesh
 from jax._src import source_info_util as _source_info
-from jax._src.interpreters import batching
 from jax._src.interpreters import partial_eval as _pe
-from jax._src.interpreters import pxla as _pxla
-from jax._src.lax.control_flow import loops as _loops
-from jax._src.state import types as _state
 from jax.interpreters import ad, mlir
 
 trace_state_clean = _core.trace_state_clean
@@ -108,19 +103,6 @@ def forget_failed() -> None:
         token.block_until_ready()
     except Exception:  # of whatever kind, somebody else has been told
         tokens.pop(EFFECT, None)
-
-
-def _fast_call(make: Callable, executable: Any, params: Any) -> Any:
-    """JAX's own fast way to call what was compiled ahead of time, or None for the slow one.
-
-    The fast one knows nothing of an order's token, and says that an operand is missing.
-    """
-    is_ordered = EFFECT in getattr(executable.unsafe_call, "ordered_effects", ())
-    return None if is_ordered else make(executable, params)
-
-
-_make = _pxla.MeshExecutable.create_cpp_call
-_pxla.MeshExecutable.create_cpp_call = lambda self, params: _fast_call(_make, self, params)
 
 
 def is_lost_order(error: Exception) -> bool:
@@ -479,133 +461,3 @@ def eager_sharding(x: Any) -> tuple | None:
         return None
     spec = (*found.spec, *(None,) * (x.ndim - len(found.spec)))
     return found.mesh, spec if at is None else (*spec[:at], *spec[at + 1 :])
-
-
-# ---- for regions (_region.py) ----------------------------------------------------------
-
-
-def inline(jaxpr: Any) -> Callable:
-    """A closed jaxpr as a function."""
-    return lambda *args: _core.eval_jaxpr(jaxpr.jaxpr, (), *args)
-
-
-_MORE = (
-    {"outer_traceback": None}
-    if "outer_traceback" in inspect.signature(mlir.jaxpr_subcomp).parameters
-    else {}
-)
-
-
-def lower_region(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
-    """Lowers a jaxpr in which the effect is not what surrounds it has; others are."""
-    others = {effect: ctx.tokens_in.get(effect) for effect in ctx.tokens_in.effects()}
-    outside, _lowering.is_region = _lowering.is_region, True
-    try:
-        results, tokens = mlir.jaxpr_subcomp(
-            ctx.module_context,
-            jaxpr.jaxpr,
-            ctx.name_stack,
-            mlir.TokenSet(others | {EFFECT: fresh_token()}),
-            [],
-            *args,
-            dim_var_values=ctx.dim_var_values,
-            const_lowering=ctx.const_lowering,
-            **_MORE,
-        )
-    finally:
-        _lowering.is_region = outside
-    if others:
-        ctx.set_tokens_out(mlir.TokenSet({effect: tokens.get(effect) for effect in others}))
-    return results
-
-
-def lowers_inside(primitive: Any) -> None:
-    """For a primitive with a jaxpr: JAX has it in another form when it wants that.
-
-    It lowers some primitives before all others (hijax): from 0.12 on some of jax.numpy, too.
-    """
-    if hasattr(_core.Primitive, "to_lojax"):
-        primitive.is_high = lambda *avals, jaxpr: getattr(jaxpr, "is_high", False)
-        primitive.to_lojax = lambda *args, jaxpr: primitive.bind(
-            *args, jaxpr=_pe.lower_jaxpr2(jaxpr)
-        )
-
-
-def is_ref(x: Any) -> bool:
-    """Whether it is a reference, as of jax.new_ref, to an array that may be written to."""
-    return isinstance(x, _core.Ref) or isinstance(getattr(x, "aval", None), _state.AbstractRef)
-
-
-def has_refs(jaxpr: Any) -> bool:
-    """Whether something in it reads references or writes to them, its own ones too."""
-    kinds = (_state.RefEffect, _core.InternalMutableArrayEffect)
-    return any(isinstance(effect, kinds) for effect in jaxpr.effects)
-
-
-# ---- vmap ----------------------------------------------------------------------------------------
-
-
-def vmapped(axis: Any, f: Callable, dims: Sequence) -> Callable:
-    """jax.vmap as in a rule that JAX gives the axis to, also where it asks for what is no batch."""
-    name = None if axis.name is _core.no_axis_name else axis.name
-    given = {"axis_size": axis.size, "axis_name": name, "spmd_axis_name": axis.spmd_name}
-    if any(dim is not None for dim in dims):
-        return jax.vmap(f, in_axes=tuple(dims), **given)
-    mapped = jax.vmap(lambda _, args: f(*args), in_axes=(0, None), **given)
-    return lambda *args: mapped(jnp.zeros((axis.size,)), args)
-
-
-def _has_lanes(axis: Any, dims: Sequence, cond: Any, body: Any, n_cond: int, n_body: int) -> bool:
-    """Whether the condition of a loop under vmap is one for each lane, by JAX's rule."""
-
-    def batched(jaxpr: Any, given: list, instantiate: Any) -> list:
-        return batching.batch_jaxpr(jaxpr, axis, given, instantiate=instantiate)[1]
-
-    is_batched = [dim is not None for dim in dims]
-    for_cond, for_body = is_batched[:n_cond], is_batched[n_cond : n_cond + n_body]
-    carry, before = is_batched[n_cond + n_body :], None
-    while carry != before:
-        before = carry
-        carry = [a or b for a, b in zip(carry, batched(body, for_body + carry, carry), strict=True)]
-    return batched(cond, for_cond + carry, False)[0]
-
-
-def _batch_while(rule: Callable, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """JAX's rule for loops, of one in which no condition communicates.
-
-    Of one with an ordered effect its lowering keeps no lane that is done as it was. So the body
-    finds the condition of the next round.
-    """
-    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
-    n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
-    if EFFECT not in cond.effects or not _has_lanes(axis, dims, cond, body, n_cond, n_body):
-        return rule(axis, args, dims, **params)
-
-    def loop(*args: Any) -> list:
-        for_cond, for_body = args[:n_cond], args[n_cond : n_cond + n_body]
-
-        def goes_on(state: Sequence) -> Any:
-            return _core.jaxpr_as_fun(cond)(*for_cond, *state)[0]
-
-        def step(carry: tuple) -> tuple:
-            state = _core.jaxpr_as_fun(body)(*for_body, *carry[1])
-            return goes_on(state), state
-
-        init = list(args[n_cond + n_body :])
-        return jax.lax.while_loop(lambda carry: carry[0], step, (goes_on(init), init))[1]
-
-    results = vmapped(axis, loop, dims)(*args)
-    return results, [0] * len(results)
-
-
-batching.fancy_primitive_batchers[_loops.while_p] = functools.partial(
-    _batch_while, batching.fancy_primitive_batchers[_loops.while_p]
-)
-
-
-def close_over_nothing(closed: Any) -> tuple[Any, Sequence]:
-    """The jaxpr with its constants turned into leading arguments, and the constants."""
-    jaxpr = _pe.convert_constvars_jaxpr(closed.jaxpr)
-    if hasattr(_core, "ClosedJaxpr"):  # one class since jax 0.12
-        jaxpr = _core.ClosedJaxpr(jaxpr, ())
-    return jaxpr, closed.consts

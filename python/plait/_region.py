@@ -10,7 +10,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _errors, _jax, _xla
+from plait import _errors, _jax, _jax_programs, _xla
 
 # Among what JAX keeps traces by: a function that was traced outside is traced again inside.
 _is_in_region = _jax.bool_state(
@@ -36,11 +36,11 @@ region_p.def_effectful_abstract_eval(
 
 def _region_jvp(primals: Sequence, tangents: Sequence, *, jaxpr: Any) -> tuple:
     tangents = tuple(map(ad.instantiate_zeros, tangents))
-    return jax.jvp(_jax.inline(jaxpr), tuple(primals), tangents)
+    return jax.jvp(_jax_programs.inline(jaxpr), tuple(primals), tangents)
 
 
 def _region_batch(axis: Any, args: Sequence, dims: Sequence, *, jaxpr: Any) -> tuple:
-    results = _in_region(_jax.vmapped(axis, _jax.inline(jaxpr), dims))(*args)
+    results = _in_region(_jax_programs.vmapped(axis, _jax_programs.inline(jaxpr), dims))(*args)
     return results, [0] * len(results)
 
 
@@ -52,7 +52,7 @@ def _region_transpose(cts: Sequence, *args: Any, jaxpr: Any) -> list:
     def adjoint(cts: Sequence, given: Sequence) -> tuple:
         def of_linear(*xs: Any) -> list:
             rest = {True: iter(xs), False: iter(given)}
-            return _jax.inline(jaxpr)(*(next(rest[linear]) for linear in is_linear))
+            return _jax_programs.inline(jaxpr)(*(next(rest[linear]) for linear in is_linear))
 
         return jax.linear_transpose(of_linear, *avals)(list(cts))
 
@@ -60,12 +60,12 @@ def _region_transpose(cts: Sequence, *args: Any, jaxpr: Any) -> list:
     return [next(found) if linear else None for linear in is_linear]
 
 
-region_p.def_impl(lambda *args, jaxpr: _jax.inline(jaxpr)(*args))
-mlir.register_lowering(region_p, _jax.lower_region)
+region_p.def_impl(lambda *args, jaxpr: _jax_programs.inline(jaxpr)(*args))
+mlir.register_lowering(region_p, _jax_programs.lower_region)
 ad.primitive_jvps[region_p] = _region_jvp
 ad.primitive_transposes[region_p] = _region_transpose
 batching.fancy_primitive_batchers[region_p] = _region_batch
-_jax.lowers_inside(region_p)
+_jax_programs.lowers_inside(region_p)
 
 
 class NoArrays:
@@ -118,7 +118,9 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
             return any(isinstance(leaf, values) for leaf in jax.tree.leaves(node))
 
         leaves, tree = jax.tree.flatten((args, kwargs), lambda node: not has_values(node))
-        if any(map(_jax.is_ref, leaves)):  # what is written to belongs to what surrounds it
+        if any(
+            map(_jax_programs.is_ref, leaves)
+        ):  # what is written to belongs to what surrounds it
             return f(*args, **kwargs)
         is_array = [isinstance(leaf, values) for leaf in leaves]
         arrays = [leaf for leaf, found in zip(leaves, is_array, strict=True) if found]
@@ -133,11 +135,11 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
             return [jnp.zeros((0,), jnp.float32)] if made["is_hidden"] else out
 
         with _is_in_region(True):
-            jaxpr, consts = _jax.close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
-        if _jax.EFFECT in jaxpr.effects and not _jax.has_refs(jaxpr):
+            jaxpr, consts = _jax_programs.close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
+        if _jax.EFFECT in jaxpr.effects and not _jax_programs.has_refs(jaxpr):
             out = region_p.bind(*consts, *arrays, jaxpr=jaxpr)
         else:
-            out = _jax.inline(jaxpr)(*consts, *arrays)
+            out = _jax_programs.inline(jaxpr)(*consts, *arrays)
         if made["is_hidden"]:
             return NoArrays(out[0], jax.tree.unflatten(made["tree"], []))
         return jax.tree.unflatten(made["tree"], out)

@@ -90,7 +90,8 @@ def test_docstring_has_every_line(name, function):
 
 @pytest.mark.parametrize("path", list(SOURCE.rglob("*.py")), ids=lambda path: path.stem)
 def test_only_one_module_touches_private_jax(path):
-    assert path == SOURCE / "_jax.py" or "jax._src" not in path.read_text()
+    may = (SOURCE / "_jax.py", SOURCE / "_jax_programs.py")
+    assert path in may or "jax._src" not in path.read_text()
 
 
 WITH_EXAMPLES = [
