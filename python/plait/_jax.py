@@ -1,6 +1,7 @@
 """The effect, and every private name of JAX that plait uses.
 
-No other module imports ``jax._src`` but `_jax_programs`. Run on 0.10.2, and the oldest and newest JAX of `_versions`.
+No other module imports ``jax._src`` but `_jax_programs`. Run on 0.10.2, and the oldest and newest
+JAX of `_versions`.
 """
 
 import contextlib
