@@ -118,9 +118,8 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
             return any(isinstance(leaf, values) for leaf in jax.tree.leaves(node))
 
         leaves, tree = jax.tree.flatten((args, kwargs), lambda node: not has_values(node))
-        if any(
-            map(_jax_programs.is_ref, leaves)
-        ):  # what is written to belongs to what surrounds it
+        # what is written to belongs to what surrounds it
+        if any(map(_jax_programs.is_ref, leaves)):
             return f(*args, **kwargs)
         is_array = [isinstance(leaf, values) for leaf in leaves]
         arrays = [leaf for leaf, found in zip(leaves, is_array, strict=True) if found]
