@@ -38,7 +38,7 @@ C_FILES = src/*/*.c src/*/*.h src/*/*/*.cu src/*/*/*.h tests/c/*.c tests/c/*.h i
 requirements = $(PY) tools/requirements.py $(2) > $(@D)/requirements.txt && \
                $(1) $(INSTALL) -r $(@D)/requirements.txt && touch $@
 
-.PHONY: help setup other-setup demo test docs fuzz bench wheel lint format install-test clean distclean
+.PHONY: help setup demo test docs fuzz bench wheel lint format install-test clean distclean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -86,14 +86,10 @@ $(VENV)/.stamp-wheel: $(VENV)/.stamp-build pyproject.toml
 
 setup: $(VENV)/.stamp-plait $(VENV)/.stamp-test
 
-other-setup: $(OTHER)/.stamp-test
-
 demo: $(VENV)/.stamp-plait $(VENV)/.stamp-demo
 	$(VENV)/bin/plait run -n $(RANKS) examples/deblur.py --out build/deblur.png
 
-# The two environments are filled beside each other: pip takes one core.
-test: $(VENV)/.stamp-venv
-	@$(MAKE) -s other-setup & other=$$!; $(MAKE) -s setup && wait $$other || { wait; exit 1; }
+test: $(VENV)/.stamp-plait $(VENV)/.stamp-test $(OTHER)/.stamp-test
 	@$(TOOLS) $(PY) tools/run_tests.py $(SUITES)
 
 docs: $(VENV)/.stamp-plait $(VENV)/.stamp-test
