@@ -1,6 +1,7 @@
 #include "base/workers.h"
 
 #include "base/alloc.h"
+#include "base/cond.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -84,13 +85,9 @@ static void *worker_main(void *argument)
 {
     start_t start = *(start_t *)argument;
     worker_t worker = {.work = start.work, .context = start.context};
-    pthread_condattr_t attr;
 
     plait_free(argument);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&worker.changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    plait_cond_init(&worker.changed);
     do {
         worker.work(worker.context);
     } while (get_work(&worker));

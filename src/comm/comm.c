@@ -113,15 +113,13 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
 {
     plait_status_t status = PLAIT_OK;
     plait_comm_t *comm = comm_create(label);
-    int64_t id = (id_p != NULL) ? *id_p : 0;
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
-    PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &id, &comm->is_freed,
+    comm->id = *id_p;
+    PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &comm->id, &comm->is_freed,
                              &comm->end, &comm->end.why));
     PLAIT_TRY(share_processors(&comm->end, 1));
-    if (id_p != NULL) {
-        *id_p = id;
-    }
+    *id_p = comm->id;
     *comm_p = comm;
     comm = NULL;
 done:
@@ -208,7 +206,6 @@ plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
 
     PLAIT_TRY(plait_mpi_bind(NULL));
     PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", &id, comm_p));
-    (*comm_p)->id = id;
 done:
     return status;
 }

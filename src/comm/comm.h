@@ -29,7 +29,7 @@ struct plait_comm {
     void (*detach)(void *attached);
 };
 
-/* id_p: in, this rank's next free id; out, one that is free on all ranks. NULL: none wanted. */
+/* id_p: in, this rank's next free id; out, the communicator's, one that is free on all ranks. */
 plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
                                    const char *label, int64_t *id_p,
                                    plait_comm_t **comm_p);

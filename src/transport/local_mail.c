@@ -1,6 +1,7 @@
 #include "transport/local_mail.h"
 
 #include "base/alloc.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/wait.h"
@@ -33,20 +34,16 @@ struct plait_letter {
 plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks)
 {
     plait_status_t status = PLAIT_OK;
-    pthread_condattr_t attr;
 
     *mail = (plait_mail_t){0};
     (void)pthread_mutex_init(&mail->mutex, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     mail->ranks = plait_alloc(n_ranks, sizeof(*mail->ranks));
     PLAIT_CHECK(mail->ranks != NULL, PLAIT_ERR_NO_MEMORY,
                 "no memory for a communicator");
     for (; mail->n_ranks < n_ranks; mail->n_ranks++) {
-        (void)pthread_cond_init(&mail->ranks[mail->n_ranks].changed, &attr);
+        plait_cond_init(&mail->ranks[mail->n_ranks].changed);
     }
 done:
-    (void)pthread_condattr_destroy(&attr);
     return status;
 }
 

@@ -179,17 +179,19 @@ static void check_folders(void)
 {
     const char *tmp = getenv("TMPDIR");
     char *kept = (tmp != NULL) ? strdup(tmp) : NULL;
-    char path[200];
+    char path[300], want[300];
 
     (void)unsetenv("PLAIT_FLIGHT");
     (void)unsetenv("XDG_RUNTIME_DIR");
     (void)setenv("TMPDIR", "", 1);
+    (void)snprintf(want, sizeof(want), "%s/plait-", P_tmpdir);
     CHECK(plait_record_folder(0, path, sizeof(path)) &&
-              strncmp(path, "/tmp/plait-", 11) == 0,
+              strncmp(path, want, strlen(want)) == 0,
           "%s", path);
-    (void)setenv("TMPDIR", "/var/tmp", 1);
+    (void)setenv("TMPDIR", folder, 1);
+    (void)snprintf(want, sizeof(want), "%s/plait-", folder);
     CHECK(plait_record_folder(0, path, sizeof(path)) &&
-              strncmp(path, "/var/tmp/plait-", 15) == 0,
+              strncmp(path, want, strlen(want)) == 0,
           "%s", path);
     (void)((kept != NULL) ? setenv("TMPDIR", kept, 1) : unsetenv("TMPDIR"));
     (void)setenv("PLAIT_FLIGHT", folder, 1);

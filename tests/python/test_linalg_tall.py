@@ -218,12 +218,6 @@ def test_when_rows_are_split():
 # ---- derivatives ---------------------------------------------------------------------------------
 
 
-def phased(q, r):
-    """With phases that do not depend on the algorithm."""
-    phase = jax.lax.stop_gradient(jnp.sign(jnp.diagonal(r)))
-    return q * phase[None], r * jnp.conj(phase)[:, None]
-
-
 @factors.BOTH
 @pytest.mark.parametrize("spec", [P("a"), P()])
 def test_gradients(forced, dtype, shape, spec):
@@ -232,14 +226,12 @@ def test_gradients(forced, dtype, shape, spec):
 
     def ours(a):
         given = {"mesh": mesh, "spec": spec}
-        q, r = plait.linalg.qr(a, **given)
-        alone = plait.linalg.qr(a, mode="r", **given)
-        return phased(q, r), phased(q, alone)[1], plait.linalg.lstsq(a, b, **given)
+        return *factors.phased_qr(a, **given), plait.linalg.lstsq(a, b, **given)
 
     def theirs(a):
         q, r = jnp.linalg.qr(a)
         x = jax.scipy.linalg.solve_triangular(r, jnp.conj(q.T) @ b)
-        return phased(q, r), phased(q, r)[1], x
+        return factors.phased(q, r), factors.phased(q, r)[1], x
 
     assert is_by_rows(ours, a)
     got = factors.slopes(ours, a)(meshes.put(a, mesh, spec))

@@ -111,20 +111,12 @@ def test_gradients_of_wide_factors(dtype, shape):
     """R beyond its square part is Qᴴ of the matrix' other columns."""
     m, n = 4, 7
 
-    def phased(q, r):
-        phase = jax.lax.stop_gradient(jnp.sign(jnp.diagonal(r)))
-        return q * phase[None], r * jnp.conj(phase)[:, None]
-
-    def ours(a, **given):
-        q, r = plait.linalg.qr(a, **given)
-        return phased(q, r), phased(q, plait.linalg.qr(a, mode="r", **given))[1]
-
     def theirs(a):
         q, r = jnp.linalg.qr(a[:, :m])
-        q, r = phased(q, jnp.concatenate((r, jnp.conj(q.T) @ a[:, m:]), axis=1))
+        q, r = factors.phased(q, jnp.concatenate((r, jnp.conj(q.T) @ a[:, m:]), axis=1))
         return (q, r), r
 
-    factors.compare(ours, theirs, meshes.random((m, n), dtype), shape)
+    factors.compare(factors.phased_qr, theirs, meshes.random((m, n), dtype), shape)
 
 
 @factors.BOTH

@@ -160,7 +160,7 @@ def _check_padding(n_rows: int, n: int, ndev: int, T_A: int, pad: bool) -> int:
     return padding
 
 
-def _block(n: int, n_ranks: int, T_A: int) -> int:
+def block_of(n: int, n_ranks: int, T_A: int) -> int:
     """Columns of a block: T_A, unless some devices then have nothing."""
     return max(1, min(T_A, -(-n // n_ranks)))
 
@@ -171,7 +171,7 @@ def _block(n: int, n_ranks: int, T_A: int) -> int:
 def _run(program: Any, xs: dict, spec: Any, mesh: Any, T_A: int, form: Form, name: str) -> Any:
     found = _dense_args.operands(xs, mesh, {"a": spec, "b": P()}, name)
     mesh = found["a"].place.mesh
-    deal = Deal(mesh, _block(form.n, mesh.size, T_A))
+    deal = Deal(mesh, block_of(form.n, mesh.size, T_A))
     return _dense_args.run(program, *(f.x for f in found.values()), form=form, deal=deal)
 
 
@@ -234,7 +234,7 @@ def columns_inside(
     deal = _dealt_inside.along(axis_name, 1, name)
     n, width = xs["a"].shape
     form = _form((n, width * deal.n_ranks), deal.axes, deal.n_ranks, T_A, cyclic)
-    deal = deal.with_block(_block(n, deal.n_ranks, T_A))
+    deal = deal.with_block(block_of(n, deal.n_ranks, T_A))
     return program(*_local(xs, name), form=form, deal=deal)
 
 
@@ -246,7 +246,7 @@ def rows_inside(program: Any, xs: dict, T_A: int, pad: bool, axis_name: Any, nam
     ndev = deal.n_ranks
     padding = _check_padding(n_rows * ndev, n, ndev, T_A, pad)
     xs = xs | {"a": xs["a"][: n // ndev]}
-    deal = deal.with_block(_block(n, ndev, T_A))
+    deal = deal.with_block(block_of(n, ndev, T_A))
     results = program(*_local(xs, name), form=Form(n, 0, deal.axes), deal=deal)
     return results, functools.partial(_pad, padding=padding)
 

@@ -96,7 +96,7 @@ def syevd(
             w, v = linalg.eigh(a, degenerate="check", **given)
         else:
             w, v = linalg.eigvalsh(a, **given), None
-        status = run(_judge.finite, w, n=grid.mesh.size)
+        status = run(_judge.finite, w, n=grid.mesh.size) if return_status else None
     return _judge.chosen((w, True), (v, return_eigenvectors), (status, return_status))
 
 
@@ -151,7 +151,7 @@ def gesvd(
             u, s, vh = linalg.svd(a, full_matrices=full_matrices, **grid.given)
         else:
             u, s, vh = None, linalg.svdvals(a, **grid.given), None
-        status = run(_judge.finite, s, n=grid.mesh.size)
+        status = run(_judge.finite, s, n=grid.mesh.size) if return_status else None
     return _judge.chosen((u, compute_u), (s, True), (vh, compute_vh), (status, return_status))
 
 

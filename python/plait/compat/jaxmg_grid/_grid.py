@@ -9,8 +9,7 @@ import jax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _jax, _mesh, _split
-
-DTYPES = ("float32", "float64", "complex64", "complex128")
+from plait.compat.jaxmg import _solvers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Grid:
         return P(self.spec[0])
 
     def block(self, n: int, T_A: int) -> int:
-        """Columns of a block: T_A, unless some devices then have nothing."""
-        return max(1, min(T_A, -(-n // self.mesh.size)))
+        """Columns of a block."""
+        return _solvers.block_of(n, self.mesh.size, T_A)
 
 
 def known(x: Any) -> NamedSharding | None:

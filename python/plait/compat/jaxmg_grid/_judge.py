@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from plait import _redist
-from plait._dense_args import run
+from plait._dense_args import DTYPES, run
 from plait.compat.jaxmg_grid import _grid
 from plait.compat.jaxmg_grid._grid import Grid
 
@@ -16,7 +16,7 @@ def check(a: Any, T_A: int, name: str, **flags: Any) -> None:
     """A matrix with a dtype of solvers, a tile, and choices that are made while tracing."""
     if a.ndim != 2:
         raise ValueError(f"{name} expects a rank-2 matrix A.")
-    if a.dtype.name not in _grid.DTYPES:
+    if a.dtype.name not in DTYPES:
         routine = name.removesuffix("_shardmap_ctx")
         raise TypeError(f"{routine} supports float32, float64, complex64, and complex128.")
     if int(T_A) <= 0:

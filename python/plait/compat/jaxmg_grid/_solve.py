@@ -14,14 +14,25 @@ from plait.compat.jaxmg_grid import _grid, _judge
 from plait.compat.jaxmg_grid._grid import Grid
 
 
-def _solve(factor: Any, a: Any, b: Any, T_A: int, place: tuple, pad: bool, name: str) -> tuple:
-    """By Cholesky or LU factors: those, the solution, the status, and the grid."""
+def _located(
+    a: Any, b: Any, T_A: int, place: tuple, pad: bool, name: str, is_square: bool
+) -> tuple:
+    """Matrix and right-hand sides, judged, and the grid."""
     a, b = jnp.asarray(a), jnp.asarray(b)
     _judge.check(a, T_A, name)
-    _judge.check_square(a, name)
+    if is_square:
+        _judge.check_square(a, name)
     _judge.check_rhs(a, b, name)
+    if a.shape[0] < a.shape[1]:
+        raise ValueError("least_squares currently requires M >= N.")
     a, grid = _grid.locate(a, T_A, *place, pad, name)
     _judge.check_rhs_tiles(b, grid, T_A, pad, name)
+    return a, b, grid
+
+
+def _solve(factor: Any, a: Any, b: Any, T_A: int, place: tuple, pad: bool, name: str) -> tuple:
+    """By Cholesky or LU factors: those, the solution, the status, and the grid."""
+    a, b, grid = _located(a, b, T_A, place, pad, name, is_square=True)
     with _grid.around(grid):
         b, spec = _grid.rhs(b, grid)
         f = factor(a, block=grid.block(a.shape[0], T_A), **grid.given)
@@ -145,13 +156,7 @@ def lu_solve_shardmap_ctx(
 
 
 def _least(a: Any, b: Any, T_A: int, place: tuple, pad: bool, name: str) -> tuple:
-    a, b = jnp.asarray(a), jnp.asarray(b)
-    _judge.check(a, T_A, name)
-    _judge.check_rhs(a, b, name)
-    if a.shape[0] < a.shape[1]:
-        raise ValueError("least_squares currently requires M >= N.")
-    a, grid = _grid.locate(a, T_A, *place, pad, name)
-    _judge.check_rhs_tiles(b, grid, T_A, pad, name)
+    a, b, grid = _located(a, b, T_A, place, pad, name, is_square=False)
     with _grid.around(grid):
         b, _ = _grid.rhs(b, grid)
         return linalg.lstsq(a, b, **grid.given), b, grid
