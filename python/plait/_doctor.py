@@ -13,7 +13,17 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from plait import _core, _finding, _gpu_aware, _info, _launch, _mpi_find, _versions, _world
+from plait import (
+    _core,
+    _finding,
+    _gpu_aware,
+    _info,
+    _launch,
+    _mpi_find,
+    _variables,
+    _versions,
+    _world,
+)
 from plait._finding import ERROR, MARK, NOTE, OK, WARNING, Finding
 
 TEST_S = 120
@@ -120,6 +130,9 @@ def check_surroundings() -> Iterator[Finding]:
     for name, effect in (("PLAIT_DEBUG", "two lines per operation"), ("PLAIT_TRACE", "a trace")):
         if os.environ.get(name, "0") not in ("", "0"):
             yield Finding(NOTE, name, f"is set: {effect} for every run", f"unset {name}")
+    for name, meant in _variables.strange(os.environ):
+        mend = f"export {meant}={os.environ[name]}" if meant else f"unset {name}"
+        yield Finding(WARNING, name, "is no variable that plait reads", mend)
     if not _core.record_folders():
         mend = "unset PLAIT_FLIGHT"
         yield Finding(NOTE, "flight recorder", "is in memory only: PLAIT_FLIGHT=0", mend)
@@ -163,7 +176,7 @@ def in_container() -> bool:
 def check_direct() -> Iterator[Finding]:
     """Whether ranks can read each other's memory."""
     wanted = os.environ.get("PLAIT_DIRECT", "")
-    if wanted in ("0", "off"):
+    if wanted.lower() == "off":
         seen = f"switched off by PLAIT_DIRECT={wanted}"
         yield Finding(WARNING, "direct access", seen, "unset PLAIT_DIRECT")
     elif _launch.peers_are_readable():

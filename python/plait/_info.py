@@ -243,9 +243,9 @@ def memory_rows():
     yield "huge pages", f"{chosen(pages + '/enabled')}, defrag {chosen(pages + '/defrag')}"
     direct = os.environ.get("PLAIT_DIRECT", "")
     can = "one-copy reads work between processes" if _launch.peers_are_readable() else "refused"
-    chosen_by = {"": "", "read": ", reads only by PLAIT_DIRECT=read"}
-    off = f", switched off by PLAIT_DIRECT={direct}"
-    yield "direct access", can + chosen_by.get(direct, off)
+    effects = {"off": ", switched off", "read": ", reads only"}
+    effect = effects.get(direct.lower(), "")
+    yield "direct access", can + (f"{effect} by PLAIT_DIRECT={direct}" if effect else "")
     yield "malloc here", os.environ.get("GLIBC_TUNABLES", "") or "defaults"
     yield "malloc in plait run", _launch.tunables(os.environ.get("GLIBC_TUNABLES", ""))
 

@@ -43,6 +43,8 @@ static plait_ring_t *open_ring(int track)
     if (file.header != NULL &&
         plait_record_reserve(&file, offset, (int64_t)sizeof(plait_ring_t))) {
         ring = (plait_ring_t *)(void *)((char *)file.header + offset);
+    } else if (file.header != NULL) {
+        atomic_store(&file.header->lacks_rings, 1);
     }
     atomic_store_explicit(&rings[track], ring, memory_order_release);
     (void)pthread_mutex_unlock(&mutex);

@@ -1,33 +1,26 @@
 #include "base/log.h"
 
+#include "base/setting.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 1024 };
 
-static const char *const level_names[] = {"error", "warn", "info", "debug"};
-
-static plait_log_level_t threshold(void)
-{
-    const char *wanted = getenv("PLAIT_LOG");
-
-    for (int i = PLAIT_LOG_ERROR; (wanted != NULL) && (i <= PLAIT_LOG_DEBUG); i++) {
-        if (strcmp(wanted, level_names[i]) == 0) {
-            return (plait_log_level_t)i;
-        }
-    }
-    return PLAIT_LOG_WARN;
-}
+static const char *const level_names[] = {[PLAIT_LOG_ERROR] = "error",
+                                          [PLAIT_LOG_WARN] = "warn",
+                                          [PLAIT_LOG_INFO] = "info",
+                                          [PLAIT_LOG_DEBUG] = "debug",
+                                          NULL};
 
 void plait_log(plait_log_level_t level, const char *format, ...)
 {
     char line[LINE_BYTES];
     va_list args;
 
-    if (level > threshold()) {
+    if ((int)level > plait_setting("PLAIT_LOG", level_names, PLAIT_LOG_WARN)) {
         return;
     }
     int n = snprintf(line, sizeof(line), "plait %s: ", level_names[level]);

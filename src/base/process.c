@@ -128,10 +128,16 @@ bool plait_process_is_gone(const plait_process_t *process)
 bool plait_process_ring(const plait_process_t *process, int track, plait_ring_t *ring)
 {
     int64_t t = (unsigned)track % PLAIT_RINGS;
+    plait_record_header_t header;
+    ssize_t n = pread(process->fd, ring, sizeof(*ring),
+                      PLAIT_RECORD_HEADER_BYTES + t * (int64_t)sizeof(plait_ring_t));
+    bool is_known = n == (ssize_t)sizeof(*ring);
 
-    return read_at(process->fd,
-                   PLAIT_RECORD_HEADER_BYTES + t * (int64_t)sizeof(plait_ring_t), ring,
-                   sizeof(*ring));
+    if (n == 0) { /* the file ends before it */
+        memset(ring, 0, sizeof(*ring));
+        is_known = plait_process_header(process, &header) && header.lacks_rings == 0;
+    }
+    return is_known;
 }
 
 void plait_process_text(const plait_process_t *process, uint32_t number, char *text,

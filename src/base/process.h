@@ -36,7 +36,8 @@ bool plait_process_is_gone(const plait_process_t *process);
 bool plait_process_header(const plait_process_t *process,
                           plait_record_header_t *header);
 
-/* The ring of a track; the caller's, 33 KiB. */
+/* The ring of a track, empty if it has begun no operation; the caller's, 33 KiB. False if
+ * that cannot be known. */
 bool plait_process_ring(const plait_process_t *process, int track, plait_ring_t *ring);
 
 /* A text of its recorder; "" if there is none. */

@@ -3,13 +3,13 @@
 #include "base/clock.h"
 #include "base/flight.h"
 #include "base/log.h"
+#include "base/setting.h"
 #include "base/site.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,11 +32,12 @@ static atomic_int n_log;
 static _Thread_local int32_t thread_id;
 static _Thread_local plait_flight_entry_t *current;
 
-static bool is_true(const char *text)
+static bool wants_lines(void)
 {
-    return text != NULL &&
-           (strcasecmp(text, "1") == 0 || strcasecmp(text, "true") == 0 ||
-            strcasecmp(text, "on") == 0);
+    enum { FALSE = 3 }; /* so many first */
+    static const char *const names[] = {"0", "false", "off", "1", "true", "on", NULL};
+
+    return plait_setting("PLAIT_DEBUG", names, 0) >= FALSE;
 }
 
 static void open_part(void)
@@ -58,7 +59,7 @@ static void prepare(void)
     if ((atomic_load(&wants) & IS_UNREADY) != 0) {
         plait_flight_open();
         open_part();
-        if (is_true(getenv("PLAIT_DEBUG"))) {
+        if (wants_lines()) {
             atomic_fetch_or(&wants, HAS_LINES);
         }
         atomic_fetch_and(&wants, ~IS_UNREADY);

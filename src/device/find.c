@@ -1,30 +1,22 @@
 #include "device/find.h"
 
-#include "base/log.h"
+#include "base/setting.h"
 #include "base/status.h"
 #include "device/cuda.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(plait_device_find_fn_t) finder;
 
 static void read_setting(void)
 {
-    const char *text = getenv("PLAIT_CUDA");
+    static const char *const names[] = {"0", "1", NULL};
 
-    if (text == NULL || text[0] == '\0' || strcmp(text, "0") == 0) {
-        return;
-    }
-    if (strcmp(text, "1") == 0) {
+    if (plait_setting("PLAIT_CUDA", names, 0) == 1) {
         atomic_store(&finder, plait_cuda_device);
-    } else {
-        plait_log(PLAIT_LOG_WARN, "PLAIT_CUDA is %s: expected 0 or 1, 0 is taken",
-                  text);
     }
 }
 

@@ -1,19 +1,23 @@
 #include "kernel/cpu.h"
 
+#include "base/setting.h"
+
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
 #include <cpuid.h>
 #endif
 
 #if defined(__x86_64__)
-static const char *const level_name[] = {"sse2", "avx2", "avx512"};
+static const char *const names[] = {"auto", "sse2", "avx2", "avx512", NULL};
 #else
-static const char *const level_name[] = {"generic"};
+static const char *const names[] = {"auto", "generic", NULL};
 #endif
+
+/* Before the name of a level. */
+enum { N_BEFORE = 1 };
 
 #if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
 
@@ -76,17 +80,14 @@ static plait_cpu_level_t detected(void)
 plait_cpu_level_t plait_cpu_level(void)
 {
     plait_cpu_level_t level = detected();
-    const char *wish = getenv("PLAIT_ISA");
+    int wish = plait_setting("PLAIT_ISA", names, 0);
 
-    for (int i = 0; (wish != NULL) && (i < (int)level); i++) {
-        if (strcmp(wish, level_name[i]) == 0) {
-            level = (plait_cpu_level_t)i;
-        }
-    }
-    return level;
+    return (wish > 0 && wish - N_BEFORE < (int)level)
+               ? (plait_cpu_level_t)(wish - N_BEFORE)
+               : level;
 }
 
 const char *plait_cpu_isa(void)
 {
-    return level_name[plait_cpu_level()];
+    return names[N_BEFORE + (int)plait_cpu_level()];
 }

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/setting.h"
 #include "base/site.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -13,7 +14,6 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int64_t padded(int64_t n_bytes)
@@ -25,14 +25,14 @@ static _Atomic int check_level = -1; /* PLAIT_CHECK has not been read */
 
 plait_check_level_t plait_check_level(void)
 {
+    static const char *const names[] = {[PLAIT_CHECK_OFF] = "off",
+                                        [PLAIT_CHECK_FIRST] = "first",
+                                        [PLAIT_CHECK_FULL] = "full",
+                                        NULL};
     int level = atomic_load_explicit(&check_level, memory_order_relaxed);
 
     if (level < 0) {
-        const char *text = getenv("PLAIT_CHECK");
-        level = (text == NULL)                ? PLAIT_CHECK_FIRST
-                : (strcmp(text, "off") == 0)  ? PLAIT_CHECK_OFF
-                : (strcmp(text, "full") == 0) ? PLAIT_CHECK_FULL
-                                              : PLAIT_CHECK_FIRST;
+        level = plait_setting("PLAIT_CHECK", names, PLAIT_CHECK_FIRST);
         plait_check_choose(level);
     }
     return (plait_check_level_t)level;

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "base/trace.h"
@@ -39,10 +40,27 @@ typedef struct watched {
 
 /* Of everything here. A thread looks as long as there is something. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed;
+static pthread_once_t once = PTHREAD_ONCE_INIT; /* makes it */
 static watched_t *all;
 static bool has_thread;
 static char verdict[TEXT_BYTES];
+
+static void make_changed(void)
+{
+    plait_cond_init(&changed);
+}
+
+static void lock(void)
+{
+    (void)pthread_once(&once, make_changed);
+    (void)pthread_mutex_lock(&mutex);
+}
+
+static void unlock(void)
+{
+    (void)pthread_mutex_unlock(&mutex);
+}
 
 /* ---- under the mutex ---- */
 
@@ -125,7 +143,7 @@ static void wait_a_while(void)
 {
     struct timespec limit;
 
-    (void)clock_gettime(CLOCK_REALTIME, &limit);
+    (void)clock_gettime(CLOCK_MONOTONIC, &limit);
     limit.tv_nsec += LOOK_EVERY_NS;
     if (limit.tv_nsec >= 1000000000) {
         limit.tv_nsec -= 1000000000;
@@ -137,7 +155,7 @@ static void wait_a_while(void)
 static void *keep_vigil(void *context)
 {
     (void)context;
-    (void)pthread_mutex_lock(&mutex);
+    lock();
     while (all != NULL && verdict[0] == '\0') {
         wait_a_while();
         for (watched_t *w = all; w != NULL && verdict[0] == '\0'; w = w->next) {
@@ -145,7 +163,7 @@ static void *keep_vigil(void *context)
         }
     }
     has_thread = false;
-    (void)pthread_mutex_unlock(&mutex);
+    unlock();
     return NULL;
 }
 
@@ -236,9 +254,9 @@ static plait_status_t note_now(const plait_device_run_t *run, bool is_called)
     plait_status_t status = PLAIT_OK;
 
     if (run->is_held && run->session->end->peers != NULL) {
-        (void)pthread_mutex_lock(&mutex);
+        lock();
         status = note(run, is_called);
-        (void)pthread_mutex_unlock(&mutex);
+        unlock();
     }
     return status;
 }
@@ -256,19 +274,19 @@ plait_status_t plait_vigil_enter(plait_device_run_t *run)
 
 void plait_vigil_leave(plait_device_run_t *run)
 {
-    (void)pthread_mutex_lock(&mutex);
+    lock();
     watched_t *w = *place_of(run->session->end);
     for (int i = 0; w != NULL && i < MAX_STREAMS; i++) {
         const bool is_its =
             w->marks[i].latest != NULL && w->marks[i].stream == run->stream;
         w->marks[i].is_called = w->marks[i].is_called && !is_its;
     }
-    (void)pthread_mutex_unlock(&mutex);
+    unlock();
 }
 
 void plait_vigil_forget(const plait_endpoint_t *end)
 {
-    (void)pthread_mutex_lock(&mutex);
+    lock();
     watched_t **place = place_of(end);
     watched_t *w = *place;
     if (w != NULL) {
@@ -282,16 +300,16 @@ void plait_vigil_forget(const plait_endpoint_t *end)
         plait_free(w);
     }
     (void)pthread_cond_broadcast(&changed); /* the thread may have nothing left */
-    (void)pthread_mutex_unlock(&mutex);
+    unlock();
 }
 
 plait_status_t plait_vigil_wait(char *text, int n_bytes)
 {
-    (void)pthread_mutex_lock(&mutex);
+    lock();
     while (verdict[0] == '\0') {
         (void)pthread_cond_wait(&changed, &mutex);
     }
     (void)snprintf(text, (size_t)n_bytes, "%s", verdict);
-    (void)pthread_mutex_unlock(&mutex);
+    unlock();
     return PLAIT_ERR_PEER;
 }

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "base/setting.h"
 #include "transport/cluster.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
@@ -15,7 +16,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -218,21 +218,20 @@ done:
     return status;
 }
 
-static bool is_set_to(const char *variable, const char *wanted)
-{
-    const char *value = getenv(variable);
+enum { ON, OFF, READ };
 
-    return (value != NULL) && (strcmp(value, wanted) == 0);
-}
+static const char *const shared_names[] = {"on", "off", NULL};
+static const char *const direct_names[] = {"on", "off", "read", NULL};
 
 static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size, int node_first)
 {
     plait_mpi_card_t *mine = &link->card;
+    const int direct = plait_setting("PLAIT_DIRECT", direct_names, ON);
 
     mine->id = id;
-    mine->is_off = is_set_to("PLAIT_DIRECT", "off");
-    mine->is_read_only = is_set_to("PLAIT_DIRECT", "read");
-    mine->is_apart = is_set_to("PLAIT_SHARED", "off");
+    mine->is_off = direct == OFF;
+    mine->is_read_only = direct == READ;
+    mine->is_apart = plait_setting("PLAIT_SHARED", shared_names, ON) == OFF;
     mine->fd = -1;
     mine->node_size = node_size;
     mine->node_first = node_first;

@@ -141,6 +141,18 @@ def end_early(how):
     return fault
 
 
+def end_unused(how):
+    """The last rank ends before the first operation on a communicator that it has opened."""
+
+    def fault(_):
+        comm = plait.Comm(WORLD.Dup())
+        if RANK == LAST:
+            how()
+        return allreduce(comm)
+
+    return fault
+
+
 def send_alone(_):
     """The last rank never uses plait on the communicator, and is there until nobody waits."""
     if RANK == LAST:
@@ -210,6 +222,7 @@ FAULTS = {
     "early exit": end_early(lambda: sys.exit(0)),
     "early _exit": end_early(lambda: os._exit(0)),
     "early message": send_alone,
+    "early exit, unused": end_unused(lambda: sys.exit(0)),
     # Nobody can go on, on communicators of their own.
     "ignored adjoint": ignored_adjoint,
     # The network is not there.

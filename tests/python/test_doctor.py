@@ -111,6 +111,19 @@ def test_inside_a_job(monkeypatch):
         assert severities(found, subject) == [NOTE], subject
 
 
+def test_variables_that_nobody_reads(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("PLAIT_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("PLAIT_TIMOUT", "5")
+    monkeypatch.setenv("PLAIT_COLOUR_OF_THE_SKY", "1")
+    monkeypatch.setenv("PLAIT_TIMEOUT", "7")
+    found = {f.subject: f for f in _doctor.check_surroundings() if f.severity == WARNING}
+    assert sorted(found) == ["PLAIT_COLOUR_OF_THE_SKY", "PLAIT_TIMOUT"]
+    assert found["PLAIT_TIMOUT"].mend == "export PLAIT_TIMEOUT=5"
+    assert found["PLAIT_COLOUR_OF_THE_SKY"].mend == "unset PLAIT_COLOUR_OF_THE_SKY"
+
+
 def test_cores(kernel, monkeypatch):
     kernel["/sys/fs/cgroup/cpu.max"] = "max 100000"
     kernel["/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"] = "powersave"

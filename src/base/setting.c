@@ -1,0 +1,63 @@
+#include "base/setting.h"
+
+#include "base/log.h"
+#include "base/text.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Whether nobody has been told of this variable, which is a literal. */
+static bool is_news(const char *variable)
+{
+    enum { MANY = 16 };
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static const char *known[MANY];
+    int i = 0;
+
+    (void)pthread_mutex_lock(&mutex);
+    while (i < MANY && known[i] != NULL && strcmp(known[i], variable) != 0) {
+        i++;
+    }
+    bool is_new = i < MANY && known[i] == NULL;
+    if (is_new) {
+        known[i] = variable;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+    return is_new;
+}
+
+static void warn(const char *variable, const char *text, const char *const choices[],
+                 int usual)
+{
+    char names[128] = "";
+
+    for (int i = 0; choices[i] != NULL; i++) {
+        const char *before = (i == 0) ? "" : (choices[i + 1] != NULL) ? ", " : " or ";
+        plait_text_append(names, sizeof(names), "%s%s", before, choices[i]);
+    }
+    plait_log(PLAIT_LOG_WARN, "%s is '%.40s': expected %s; %s is taken", variable, text,
+              names, choices[usual]);
+}
+
+int plait_setting(const char *variable, const char *const choices[], int usual)
+{
+    const char *text = getenv(variable);
+    int found = -1;
+
+    if (text == NULL || text[0] == '\0') {
+        found = usual;
+    }
+    for (int i = 0; choices[i] != NULL && found < 0; i++) {
+        found = (strcasecmp(text, choices[i]) == 0) ? i : -1;
+    }
+    if (found < 0) {
+        found = usual;
+        if (is_news(variable)) {
+            warn(variable, text, choices, usual);
+        }
+    }
+    return found;
+}

@@ -1,0 +1,66 @@
+"""Environment variables: which there are, and values that they have not."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import plait
+import pytest
+from plait import _variables
+
+SOURCE = pathlib.Path(plait.__file__).parent
+CHOICES = {
+    "PLAIT_CHECK": ("off, first or full", "first"),
+    "PLAIT_DEBUG": ("0, false, off, 1, true or on", "0"),
+    "PLAIT_DIRECT": ("on, off or read", "on"),
+    "PLAIT_ISA": ("auto, ", "auto"),
+    "PLAIT_LOG": ("error, warn, info or debug", "warn"),
+    "PLAIT_SHARED": ("on or off", "on"),
+}
+PROGRAM = """
+import jax.numpy as jnp, plait
+from plait import _core
+from mpi4py import MPI
+for _ in range(2):
+    comm = plait.Comm(MPI.COMM_WORLD.Dup())
+    plait.block(plait.allreduce(jnp.ones(3), plait.SUM, comm=comm))
+    _core.lib.plait_fft1_isa()
+"""
+
+
+def test_variables_are_those_that_are_read_and_documented():
+    root = SOURCE.parent.parent
+    if not (root / "src" / "base" / "setting.c").is_file():
+        pytest.skip("an installation without the source")
+    sources = [
+        *root.glob("src/*/*.c"),
+        *(p for p in SOURCE.rglob("*.py") if p.stem != "_variables"),
+    ]
+    named = {name for path in sources for name in re.findall(r'"(PLAIT_\w+)"', path.read_text())}
+    read = {name for name in named if not name.startswith(_variables.OURS)}
+    table = (root / "docs" / "observing.md").read_text().partition("## Variables")[2]
+    rows = [line for line in table.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`(PLAIT_\w+)", row.split(" | ")[0])}
+    assert read == listed == set(_variables.NAMES)
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_values_that_are_none(is_wrong):
+    """A warning each, once, which says what is taken; the defaults are no matter for one."""
+    pytest.importorskip("mpi4py")
+    values = {name: "maybe" if is_wrong else usual for name, (_, usual) in CHOICES.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=os.environ | values,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "plait warn: PLAIT_" in line]
+    for name, (choices, usual) in CHOICES.items() if is_wrong else ():
+        [line] = [line for line in lines if f" {name} is 'maybe': expected {choices}" in line]
+        assert line.endswith(f"; {usual} is taken")
+    assert len(lines) == (len(CHOICES) if is_wrong else 0), done.stderr
