@@ -102,7 +102,7 @@ typedef struct {
     _Atomic uint32_t n_given_up;
     _Atomic int32_t given_up[PLAIT_GIVEN_UP_ROOM]; /* communicators, the last ones */
     _Atomic int32_t has_why;
-    char why[256]; /* the exception that ends the process */
+    char why[256];               /* the exception that ends the process */
     _Atomic int32_t lacks_rings; /* for some there was no memory: not all is recorded */
 } plait_record_header_t;
 

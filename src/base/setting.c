@@ -45,19 +45,16 @@ static void warn(const char *variable, const char *text, const char *const choic
 int plait_setting(const char *variable, const char *const choices[], int usual)
 {
     const char *text = getenv(variable);
-    int found = -1;
+    const bool is_set = text != NULL && text[0] != '\0';
+    int found = usual;
+    bool is_known = !is_set;
 
-    if (text == NULL || text[0] == '\0') {
-        found = usual;
+    for (int i = 0; is_set && choices[i] != NULL && !is_known; i++) {
+        is_known = strcasecmp(text, choices[i]) == 0;
+        found = is_known ? i : usual;
     }
-    for (int i = 0; choices[i] != NULL && found < 0; i++) {
-        found = (strcasecmp(text, choices[i]) == 0) ? i : -1;
-    }
-    if (found < 0) {
-        found = usual;
-        if (is_news(variable)) {
-            warn(variable, text, choices, usual);
-        }
+    if (!is_known && is_news(variable)) {
+        warn(variable, text, choices, usual);
     }
     return found;
 }
