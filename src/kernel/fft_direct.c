@@ -8,7 +8,11 @@
 enum {
     NEAR_BYTES = 32 << 10,  /* work that stays in the first-level cache */
     BLOCK_BYTES = 64 << 10, /* work areas of a block of columns together */
-    PAGE = 4096
+    PAGE = 4096,
+    LINE = 64,
+    WAY_BYTES = 4096, /* of the first-level cache: addresses so far apart share a set */
+    WAYS_IN = 8,      /* that operands may take of a set, measured on Zen 4 */
+    WAYS_OUT = 3      /* and results, which are written in smaller pieces */
 };
 
 /* ---- planning */
@@ -132,8 +136,14 @@ static int block_vectors(int64_t work_bytes)
     return (int)plait_min(n_vectors, PLAIT_FFT_MAX_VECTORS);
 }
 
-/* Scratch: n pointers for results, n for a padded source, the work areas, n padded
- * rows. */
+/* Bytes between rows that are copied because of where they are. */
+static int64_t copied_pitch(const plait_fft1_t *fft)
+{
+    return plait_fft_line_up(fft->n * fft->itemsize) + LINE;
+}
+
+/* Scratch: n pointers for results, n for a padded source, the work areas, and a copy:
+ * of columns n padded rows, of rows `lanes` of them. */
 static plait_status_t create(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
@@ -153,7 +163,7 @@ static plait_status_t create(plait_fft1_t *fft)
     direct->n_vectors = block_vectors(direct->work_bytes);
     fft->scratch_bytes = 2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
                          direct->n_vectors * direct->work_bytes +
-                         fft->n * fft->kernels->pair_bytes;
+                         fft->kernels->lanes * copied_pitch(fft);
 done:
     return status;
 }
@@ -346,15 +356,79 @@ static int64_t ahead_of_rows(const plait_fft1_t *fft, const plait_fft_rows_t *jo
     return (row + 2 * lanes <= job->n_rows) ? lanes * job->in_stride : 0;
 }
 
+/* Addresses of multiples of a stride that fall on different sets of the first-level cache. */
+static int64_t n_places(int64_t stride)
+{
+    return WAY_BYTES / plait_min(stride & -stride, WAY_BYTES);
+}
+
+/* Whether the lines of a butterfly, whose legs are so far apart in rows that are so far apart, push
+ * each other out of the first-level cache before they are used up. */
+static bool are_crowded(const plait_fft1_t *fft, int64_t stride, int radix,
+                        int64_t leg_bytes, int64_t most)
+{
+    const int64_t lanes = fft->kernels->lanes;
+    const int64_t of_rows = lanes / plait_min(n_places(stride), lanes);
+    const int64_t of_legs = radix / plait_min(n_places(leg_bytes), radix);
+
+    return of_rows * of_legs > most;
+}
+
+static bool are_crowded_in(const plait_fft1_t *fft, int64_t stride)
+{
+    const plait_fft_pass_t *first = &fft->u.direct.pass[0];
+
+    return are_crowded(fft, stride, first->radix, first->m * fft->itemsize, WAYS_IN);
+}
+
+static bool are_crowded_out(const plait_fft1_t *fft, int64_t stride)
+{
+    const int radix = fft->u.direct.pass[fft->u.direct.n_passes - 1].radix;
+
+    return are_crowded(fft, stride, radix, fft->n / radix * fft->itemsize, WAYS_OUT);
+}
+
+/* Rows of a group, between where they are and a copy of them. */
+static void copy_rows(const plait_fft1_t *fft, int64_t n_rows, char *to,
+                      int64_t to_stride, const char *from, int64_t from_stride)
+{
+    for (int64_t l = 0; l < n_rows; l++) {
+        memcpy(to + l * to_stride, from + l * from_stride,
+               (size_t)(fft->n * fft->itemsize));
+    }
+}
+
+/* Rows that would crowd the cache are read from a copy or written to one, which may be the same
+ * since all of a group is read before any of it is written. */
 static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch)
 {
-    plait_fft_block_t block = {.order = fft->u.direct.order, .n_vectors = 1};
+    const areas_t areas = areas_of(fft, scratch);
+    const int64_t lanes = fft->kernels->lanes, pitch = copied_pitch(fft);
+    const bool copies_in = job->n_rows > 1 && are_crowded_in(fft, job->in_stride);
+    const bool copies_out = job->n_rows > 1 && are_crowded_out(fft, job->out_stride);
+    plait_fft_block_t block = {
+        .order = fft->u.direct.order, .n_vectors = 1, .work = areas.work};
 
-    block.work = areas_of(fft, scratch).work;
-    for (int64_t r = 0; r < job->n_rows; r += fft->kernels->lanes) {
-        point_to_rows(fft, job, r, &block);
-        block.ahead = ahead_of_rows(fft, job, r);
+    for (int64_t r = 0; r < job->n_rows; r += lanes) {
+        const int64_t n_now = plait_min(lanes, job->n_rows - r);
+        const char *in = job->in + r * job->in_stride;
+        char *out = job->out + r * job->out_stride;
+        const plait_fft_rows_t group = {n_now,
+                                        copies_in ? areas.pad : in,
+                                        copies_in ? pitch : job->in_stride,
+                                        copies_out ? areas.pad : out,
+                                        copies_out ? pitch : job->out_stride,
+                                        job->store};
+
+        if (copies_in) {
+            copy_rows(fft, n_now, areas.pad, pitch, in, job->in_stride);
+        }
+        point_to_rows(fft, &group, 0, &block);
+        block.ahead = copies_in ? 0 : ahead_of_rows(fft, job, r);
         run_block(fft, &block, PLAIT_FFT_FIRST_ROWS, PLAIT_FFT_LAST_ROWS);
+        if (copies_out) {
+            copy_rows(fft, n_now, out, job->out_stride, areas.pad, pitch);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 /* One-dimensional transforms against a sum in long double, for every instruction set of
  * this machine; bytes outside the elements, places, tails and alignments included. */
+#include "base/alloc.h"
 #include "check.h"
-#include "kernel/fft.h"
+#include "kernel/fft_plan.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -354,6 +355,70 @@ static void test_fft1_refuses(void)
     plait_fft1_destroy(&fft);
 }
 
+/* Rows of one number of bytes from each other, or of another one: the same bits. */
+static void rows_between(plait_fft1_t *fft, int64_t n, int64_t itemsize,
+                         const int64_t padding[2], char *scratch, char *result)
+{
+    enum { N_ROWS = 21 };
+    const int64_t row = n * itemsize, in_pitch = row + padding[0],
+                  out_pitch = row + padding[1];
+    char *in = plait_alloc_aligned(N_ROWS * in_pitch + GUARD);
+    char *out = (padding[0] == padding[1])
+                    ? in
+                    : plait_alloc_aligned(N_ROWS * out_pitch + GUARD);
+    bool is_kept = true;
+
+    memset(out, PATTERN, (size_t)(N_ROWS * out_pitch + GUARD));
+    memset(in, PATTERN, (size_t)(N_ROWS * in_pitch + GUARD));
+    for (int64_t r = 0; r < N_ROWS; r++) {
+        for (int64_t j = 0; j < n; j++) {
+            const double w[2] = {input(r, j, 0), input(r, j, 1)};
+            plait_fft_set((itemsize == 16) ? PLAIT_C128 : PLAIT_C64, in + r * in_pitch,
+                          j, w);
+        }
+    }
+    plait_fft1_rows(fft, N_ROWS, in, in_pitch, out, out_pitch, scratch,
+                    PLAIT_FFT_STORE);
+    for (int64_t r = 0; r < N_ROWS; r++) {
+        memcpy(result + r * row, out + r * out_pitch, (size_t)row);
+        for (int64_t b = 0; b < padding[1]; b++) {
+            is_kept = is_kept && out[r * out_pitch + row + b] == PATTERN;
+        }
+    }
+    CHECK(is_kept, "rows of %lld: bytes between them", (long long)n);
+    if (out != in) {
+        plait_free(out);
+    }
+    plait_free(in);
+}
+
+/* Rows that fall on few sets of the cache are copied, on either side or both, or neither; equal
+ * paddings are in place. */
+static void test_fft1_pitches(int64_t n, plait_dtype_t dtype)
+{
+    static const int64_t paddings[][2] = {
+        {64, 128}, {0, 64}, {64, 0}, {0, 0}, {64, 64}};
+    enum { N_ROWS = 21 };
+    const int64_t itemsize = plait_dtype_bytes(dtype), n_bytes = N_ROWS * n * itemsize;
+    plait_fft1_t *fft = NULL;
+    char *want = plait_alloc_aligned(n_bytes), *got = plait_alloc_aligned(n_bytes);
+
+    CHECK(plait_fft1_create(n, dtype, -1, scale, &fft) == PLAIT_OK, "n %lld",
+          (long long)n);
+    char *scratch = plait_alloc_aligned(plait_fft1_scratch_bytes(fft));
+    for (int i = 0; i < (int)(sizeof(paddings) / sizeof(paddings[0])); i++) {
+        rows_between(fft, n, itemsize, paddings[i], scratch, (i == 0) ? want : got);
+        CHECK(i == 0 || memcmp(want, got, (size_t)n_bytes) == 0,
+              "rows of %lld %s %s, padding %lld and %lld", (long long)n,
+              plait_dtype_name(dtype), plait_fft1_isa(), (long long)paddings[i][0],
+              (long long)paddings[i][1]);
+    }
+    plait_free(scratch);
+    plait_free(want);
+    plait_free(got);
+    plait_fft1_destroy(&fft);
+}
+
 /* ---- the matrix of problems */
 
 static const int64_t counts[] = {1, 2, 3, 5, 8, 17};
@@ -408,6 +473,8 @@ int main(void)
             (void)setenv("PLAIT_ISA", isa[l], 1);
             if (strcmp(plait_fft1_isa(), isa[l]) == 0) {
                 test_length(&reference, reference.n <= 400);
+                test_fft1_pitches(reference.n, PLAIT_C128);
+                test_fft1_pitches(reference.n, PLAIT_C64);
             }
         }
     }
