@@ -29,6 +29,7 @@ run()
     case $code in
     0) word=passed ;;
     77) word=skipped ;;
+    124) word="not finished" failed=1 ;;
     *)
         word="FAILED ($code)"
         failed=1
@@ -49,8 +50,8 @@ for name in load device share fft reduce tile solver mg; do
     [ -x "build/tests/c/test_cuda_$name" ] && run "c_$name" 120 "build/tests/c/test_cuda_$name"
 done
 if command -v compute-sanitizer >/dev/null && [ -x build/tests/c/test_cuda_device ]; then
-    run memcheck 200 compute-sanitizer --error-exitcode 1 build/tests/c/test_cuda_device
-    run racecheck 200 compute-sanitizer --tool racecheck --error-exitcode 1 build/tests/c/test_cuda_device
+    run memcheck 200 env PLAIT_TEST_QUICK=1 compute-sanitizer --error-exitcode 1 build/tests/c/test_cuda_device
+    run racecheck 200 env PLAIT_TEST_QUICK=1 compute-sanitizer --tool racecheck --error-exitcode 1 build/tests/c/test_cuda_device
 fi
 for name in collectives eager start redistribute fft fft_any halo linalg_cholesky linalg_factors; do
     run "$name" 200 "$python" -m pytest -q -rs "tests/python/test_$name.py"

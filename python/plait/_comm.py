@@ -389,8 +389,13 @@ def _tracks(platform: str) -> dict[int, int]:
 
 
 def _ordinal(device: Any) -> int:
-    """What XLA tells a handler of its device: on a CPU JAX's number, else that of the process."""
-    return device.id if device.platform == "cpu" else device.local_hardware_id
+    """What XLA tells a handler of its device: on a CPU JAX's number, else that of the process.
+
+    The latter JAX does not know of devices of other processes, nor is it asked for: -1.
+    """
+    if device.platform == "cpu":
+        return device.id
+    return device.local_hardware_id if device.process_index == jax.process_index() else -1
 
 
 def _rows(groups: tuple[tuple, ...]) -> list[_core.Device]:

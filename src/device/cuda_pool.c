@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GRAIN = 256, WHAT_BYTES = 80 }; /* CUDA aligns to the grain */
+/* CUDA takes device memory in blocks of 2 MiB, of which it makes smaller ones; what is shown to other
+ * processes is the whole block (CUDA C++ Programming Guide, Interprocess Communication). */
+enum { DEVICE_GRAIN = 2 << 20, PINNED_GRAIN = 256, WHAT_BYTES = 80 };
 
 static char no_stream; /* its address is that of no stream */
 
@@ -137,13 +139,18 @@ static bool has_room(plait_cuda_pool_t *pool)
     return pool->n_buffers < pool->n_room;
 }
 
+static int64_t grain_of(const plait_cuda_state_t *state, const plait_cuda_pool_t *pool)
+{
+    return (pool == &state->pinned) ? PINNED_GRAIN : DEVICE_GRAIN;
+}
+
 /* A new buffer, if need be in the place of those that nobody has. */
 static plait_status_t add(plait_cuda_state_t *state, plait_cuda_pool_t *pool,
                           int64_t n_bytes, plait_cuda_buffer_t **buffer_p)
 {
     plait_status_t status = PLAIT_OK;
     const bool is_pinned = pool == &state->pinned;
-    plait_cuda_buffer_t b = {.n_bytes = (n_bytes + GRAIN - 1) / GRAIN * GRAIN};
+    plait_cuda_buffer_t b = {.n_bytes = n_bytes};
     char what[WHAT_BYTES];
 
     int result = allocate(state, &b, is_pinned);
@@ -178,6 +185,8 @@ static plait_status_t take(plait_cuda_state_t *state, plait_cuda_pool_t *pool,
         return PLAIT_OK;
     }
     (void)pthread_mutex_lock(&state->lock);
+    n_bytes = (n_bytes + grain_of(state, pool) - 1) / grain_of(state, pool) *
+              grain_of(state, pool);
     b = find_fit(pool, stream, n_bytes);
     if (b == NULL) {
         PLAIT_TRY(add(state, pool, n_bytes, &b));

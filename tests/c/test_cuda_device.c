@@ -19,6 +19,7 @@ static int n_waits(const machine_t *m)
 static void test_cuda_memory(const machine_t *m)
 {
     plait_stream_t other = NULL, another = NULL;
+    enum { LARGE = 10000000 };
     void *first = NULL, *second = NULL, *third = NULL, *small = NULL;
     int before = 0;
 
@@ -27,17 +28,17 @@ static void test_cuda_memory(const machine_t *m)
     CHECK(first == NULL, "nothing");
     m->call->give(m->device, m->stream, NULL);
     m->call->host_give(m->device, NULL);
-    good(m->call->take(m->device, m->stream, 100000, &first), "first");
-    good(m->call->take(m->device, m->stream, 100000, &second), "second");
+    good(m->call->take(m->device, m->stream, LARGE, &first), "first");
+    good(m->call->take(m->device, m->stream, LARGE, &second), "second");
     CHECK(first != second && (uintptr_t)first % 256 == 0, "%p %p", first, second);
     m->call->give(m->device, m->stream, first);
     before = n_waits(m);
-    good(m->call->take(m->device, m->stream, 60000, &third), "same stream");
+    good(m->call->take(m->device, m->stream, LARGE / 5 * 3, &third), "same stream");
     CHECK(third == first && n_waits(m) == before, "%d waits", n_waits(m) - before);
     m->call->give(m->device, m->stream, third);
     good(m->call->take(m->device, m->stream, 1000, &small), "small");
     CHECK(small != first, "a giant is not taken for a dwarf");
-    good(m->call->take(m->device, other, 100000, &third), "other stream");
+    good(m->call->take(m->device, other, LARGE, &third), "other stream");
     CHECK(third == first && (!m->is_host || n_waits(m) == before + 1), "%d waits",
           n_waits(m) - before);
     m->call->give(m->device, other, third);
@@ -48,7 +49,7 @@ static void test_cuda_memory(const machine_t *m)
     good(m->call->stream_create(m->device, &another), "stream_create");
     CHECK(!m->is_host || another == other, "at the address of the one before");
     before = n_waits(m);
-    good(m->call->take(m->device, another, 100000, &second), "another stream");
+    good(m->call->take(m->device, another, LARGE, &second), "another stream");
     CHECK(!m->is_host || n_waits(m) == before + 1, "%d waits", n_waits(m) - before);
     m->call->give(m->device, another, second);
     m->call->stream_destroy(m->device, another);
@@ -424,7 +425,7 @@ static void test_cuda_failures(void)
     good(plait_cuda_device(0, &d), "device");
     good(d->table->enter(d), "enter");
     CHECK(d->table->take(d, NULL, 64, &memory) == PLAIT_ERR_NO_MEMORY, "memory");
-    CHECK(says("256 bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY") &&
+    CHECK(says("2097152 bytes of device memory: CUDA_ERROR_OUT_OF_MEMORY") &&
               !says("nothing more"),
           "memory");
     d->table->leave(d);
@@ -442,7 +443,7 @@ static void test_cuda_failures(void)
     d->table->give(d, NULL, memory);
     d->table->give(d, NULL, shown);
     const int n_lost = ask_fake("libcuda.so.1", "fake_cuda_n_lost");
-    CHECK(d->table->take(d, NULL, 1 << 20, &third) == PLAIT_ERR_NO_MEMORY, "third");
+    CHECK(d->table->take(d, NULL, 4 << 20, &third) == PLAIT_ERR_NO_MEMORY, "third");
     CHECK(ask_fake("libcuda.so.1", "fake_cuda_n_lost") == n_lost,
           "freed what is shown");
     d->table->leave(d);

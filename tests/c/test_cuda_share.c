@@ -204,18 +204,26 @@ static void test_cuda_virtual(const machine_t *m)
               again.offset == 0 && shown.offset == AT &&
               memcmp(&again.handle, &shown.handle, sizeof(shown.handle)) == 0,
           "one block");
-    good(m->call->memory_import(m->device, &shown, &base), "memory_import");
-    CHECK(base != memory, "at its own address");
-    good(m->call->copy(m->device, m->stream, b.dev, NULL, (char *)base + shown.offset,
-                       N),
-         "copy");
-    memcpy(b.expected, a.expected, N);
-    CHECK(array_is_expected(m, &b), "bytes of another process");
+    const plait_status_t opened = m->call->memory_import(m->device, &shown, &base);
+    if (opened == PLAIT_ERR_UNSUPPORTED &&
+        !m->is_host) { /* a container may forbid it */
+        printf("%s\n", plait_error_text());
+    } else {
+        good(opened, "memory_import");
+        CHECK(base != memory, "at its own address");
+        good(m->call->copy(m->device, m->stream, b.dev, NULL,
+                           (char *)base + shown.offset, N),
+             "copy");
+        memcpy(b.expected, a.expected, N);
+        CHECK(array_is_expected(m, &b), "bytes of another process");
+    }
     CHECK(m->call->memory_export(m->device, (char *)memory + AT, INT64_C(1) << 40, true,
                                  &again) == PLAIT_ERR_UNSUPPORTED &&
               says("an array in several blocks of virtual memory"),
           "%s", plait_error_text());
-    m->call->memory_drop(m->device, base);
+    if (base != NULL) {
+        m->call->memory_drop(m->device, base);
+    }
     m->call->virtual_give(m->device, memory);
     /* another one, perhaps at the same place; what is no more is let go */
     good(m->call->virtual_take(m->device, N, &other), "virtual_take");

@@ -84,7 +84,10 @@ for devices in ([gpu], [gpu, tpu], [tpu]):
         print("fine")
     except (plait.Error, TypeError) as error:
         print(type(error).__name__, error)
-assert _comm._ordinal(gpu) == 1
+far = types.SimpleNamespace(platform="gpu", id=6, process_index=1, local_hardware_id=None)
+_comm._tracks = lambda platform: {5: 0, 6: 0}
+rows = _comm._rows(((gpu,), (far, gpu)))
+assert [(r.group, r.process, r.ordinal) for r in rows] == [(0, 0, 1), (1, 1, -1), (1, 0, 1)]
 """
 
 
