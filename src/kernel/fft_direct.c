@@ -8,11 +8,7 @@
 enum {
     NEAR_BYTES = 32 << 10,  /* work that stays in the first-level cache */
     BLOCK_BYTES = 64 << 10, /* work areas of a block of columns together */
-    PAGE = 4096,
-    LINE = 64,
-    WAY_BYTES = 4096, /* of the first-level cache: addresses so far apart share a set */
-    WAYS_IN = 8,      /* that operands may take of a set, measured on Zen 4 */
-    WAYS_OUT = 3      /* and results, which are written in smaller pieces */
+    PAGE = 4096
 };
 
 /* ---- planning */
@@ -136,14 +132,8 @@ static int block_vectors(int64_t work_bytes)
     return (int)plait_min(n_vectors, PLAIT_FFT_MAX_VECTORS);
 }
 
-/* Bytes between rows that are copied because of where they are. */
-static int64_t copied_pitch(const plait_fft1_t *fft)
-{
-    return plait_fft_line_up(fft->n * fft->itemsize) + LINE;
-}
-
-/* Scratch: n pointers for results, n for a padded source, the work areas, and a copy:
- * of columns n padded rows, of rows `lanes` of them. */
+/* Scratch: n pointers for results, n for sources, the work areas, and n padded rows or
+ * the columns that rows become. */
 static plait_status_t create(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
@@ -163,7 +153,7 @@ static plait_status_t create(plait_fft1_t *fft)
     direct->n_vectors = block_vectors(direct->work_bytes);
     fft->scratch_bytes = 2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
                          direct->n_vectors * direct->work_bytes +
-                         fft->kernels->lanes * copied_pitch(fft);
+                         fft->n * fft->kernels->pair_bytes;
 done:
     return status;
 }
@@ -244,13 +234,13 @@ static void run_deep(const run_t *run, int l, plait_fft_part_t part)
 }
 
 static void run_block(const plait_fft1_t *fft, const plait_fft_block_t *block,
-                      plait_fft_role_t first, plait_fft_role_t last)
+                      plait_fft_role_t last)
 {
     const run_t run = {&fft->u.direct, fft->kernels, block, last};
     const plait_fft_pass_t *pass = &fft->u.direct.pass[0];
     plait_fft_part_t part = {.n_outer = 1, .n_inner = 1};
 
-    run_pass(&run, first, 0, &part);
+    run_pass(&run, PLAIT_FFT_FIRST, 0, &part);
     part.outer_bytes = pass->leg_bytes;
     if (block->n_vectors * fft->u.direct.work_bytes <= NEAR_BYTES) {
         part.n_outer = pass->radix;
@@ -275,24 +265,33 @@ static void copy_numbers(char *to, const char *from, int64_t n, int64_t itemsize
     }
 }
 
+/* To n columns side by side in scratch, in place. */
+static plait_fft_block_t block_of_pad(const plait_fft1_t *fft, const areas_t *areas)
+{
+    const int64_t pair_bytes = fft->kernels->pair_bytes;
+
+    for (int64_t j = 0; j < fft->n; j++) {
+        areas->in[j] = areas->pad + j * pair_bytes;
+        areas->out[j] = areas->pad + fft->u.direct.order[j] * pair_bytes;
+    }
+    return (plait_fft_block_t){
+        .in = areas->in, .out = areas->out, .work = areas->work, .n_vectors = 1};
+}
+
 /* Fewer columns than lanes: through padded rows, so that the arithmetic is the same. */
 static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job,
                      int64_t column, const areas_t *areas)
 {
     const int64_t pair_bytes = fft->kernels->pair_bytes, at = column * fft->itemsize;
     const int64_t n_left = job->n_columns - column;
-    plait_fft_block_t block = {.in = areas->in, .out = areas->out, .work = areas->work};
+    const plait_fft_block_t block = block_of_pad(fft, areas);
 
     memset(areas->pad, 0, (size_t)(fft->n * pair_bytes));
     for (int64_t j = 0; j < fft->n; j++) {
-        char *row = areas->pad + j * pair_bytes;
-
-        copy_numbers(row, job->in[j] + job->in_offset + at, n_left, fft->itemsize);
-        areas->in[j] = row;
-        areas->out[j] = areas->pad + fft->u.direct.order[j] * pair_bytes;
+        copy_numbers(areas->pad + j * pair_bytes, job->in[j] + job->in_offset + at,
+                     n_left, fft->itemsize);
     }
-    block.n_vectors = 1;
-    run_block(fft, &block, PLAIT_FFT_FIRST_COLUMNS, PLAIT_FFT_LAST_COLUMNS);
+    run_block(fft, &block, PLAIT_FFT_LAST);
     for (int64_t k = 0; k < fft->n; k++) {
         copy_numbers(job->out[k] + job->out_offset + at, areas->pad + k * pair_bytes,
                      n_left, fft->itemsize);
@@ -301,9 +300,8 @@ static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job,
 
 static plait_fft_role_t last_role(const plait_fft1_t *fft, plait_fft_store_t store)
 {
-    return (store == PLAIT_FFT_STREAM && fft->kernels->streams)
-               ? PLAIT_FFT_LAST_STREAM
-               : PLAIT_FFT_LAST_COLUMNS;
+    return (store == PLAIT_FFT_STREAM && fft->kernels->streams) ? PLAIT_FFT_LAST_STREAM
+                                                                : PLAIT_FFT_LAST;
 }
 
 static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
@@ -326,7 +324,7 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
         block.n_vectors = (int)plait_min(direct->n_vectors, n_whole - v);
         block_bytes = block.n_vectors * (int64_t)fft->kernels->pair_bytes;
         block.ahead = (v + 2 * block.n_vectors <= n_whole) ? block_bytes : 0;
-        run_block(fft, &block, PLAIT_FFT_FIRST_COLUMNS, last);
+        run_block(fft, &block, last);
         block.in_offset += block_bytes;
         block.out_offset += block_bytes;
     }
@@ -336,99 +334,41 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
 }
 
 /* Lanes beyond the last row do the last row again; it is read before it is written. */
-static void point_to_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
-                          int64_t row, plait_fft_block_t *block)
-{
-    for (int l = 0; l < fft->kernels->lanes; l++) {
-        int64_t r = plait_min(row + l, job->n_rows - 1);
-
-        block->in_row[l] = job->in + r * job->in_stride;
-        block->out_row[l] = job->out + r * job->out_stride;
-    }
-}
-
-/* Bytes from these rows to the next ones. */
-static int64_t ahead_of_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
-                             int64_t row)
+static void take_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64_t row,
+                      char *columns)
 {
     const int64_t lanes = fft->kernels->lanes;
+    const int64_t ahead = (row + 2 * lanes <= job->n_rows) ? lanes * job->in_stride : 0;
+    const char *from[PLAIT_FFT_MAX_LANES];
 
-    return (row + 2 * lanes <= job->n_rows) ? lanes * job->in_stride : 0;
-}
-
-/* Addresses of multiples of a stride that fall on different sets of the first-level cache. */
-static int64_t n_places(int64_t stride)
-{
-    return WAY_BYTES / plait_min(stride & -stride, WAY_BYTES);
-}
-
-/* Whether the lines of a butterfly, whose legs are so far apart in rows that are so far apart, push
- * each other out of the first-level cache before they are used up. */
-static bool are_crowded(const plait_fft1_t *fft, int64_t stride, int radix,
-                        int64_t leg_bytes, int64_t most)
-{
-    const int64_t lanes = fft->kernels->lanes;
-    const int64_t of_rows = lanes / plait_min(n_places(stride), lanes);
-    const int64_t of_legs = radix / plait_min(n_places(leg_bytes), radix);
-
-    return of_rows * of_legs > most;
-}
-
-static bool are_crowded_in(const plait_fft1_t *fft, int64_t stride)
-{
-    const plait_fft_pass_t *first = &fft->u.direct.pass[0];
-
-    return are_crowded(fft, stride, first->radix, first->m * fft->itemsize, WAYS_IN);
-}
-
-static bool are_crowded_out(const plait_fft1_t *fft, int64_t stride)
-{
-    const int radix = fft->u.direct.pass[fft->u.direct.n_passes - 1].radix;
-
-    return are_crowded(fft, stride, radix, fft->n / radix * fft->itemsize, WAYS_OUT);
-}
-
-/* Rows of a group, between where they are and a copy of them. */
-static void copy_rows(const plait_fft1_t *fft, int64_t n_rows, char *to,
-                      int64_t to_stride, const char *from, int64_t from_stride)
-{
-    for (int64_t l = 0; l < n_rows; l++) {
-        memcpy(to + l * to_stride, from + l * from_stride,
-               (size_t)(fft->n * fft->itemsize));
+    for (int64_t l = 0; l < lanes; l++) {
+        from[l] = job->in + plait_min(row + l, job->n_rows - 1) * job->in_stride;
     }
+    fft->kernels->rows_in(fft->n, from, ahead, columns);
 }
 
-/* Rows that would crowd the cache are read from a copy or written to one, which may be the same
- * since all of a group is read before any of it is written. */
+static void put_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64_t row,
+                     const char *columns)
+{
+    char *to[PLAIT_FFT_MAX_LANES];
+
+    for (int64_t l = 0; l < fft->kernels->lanes; l++) {
+        to[l] = job->out + plait_min(row + l, job->n_rows - 1) * job->out_stride;
+    }
+    fft->kernels->rows_out(fft->n, columns, to);
+}
+
+/* Whole lines of `lanes` rows are read and written at a time, whatever is between them: of rows a
+ * power of two apart the cache keeps few lines, and numbers of one line are passes apart. */
 static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch)
 {
     const areas_t areas = areas_of(fft, scratch);
-    const int64_t lanes = fft->kernels->lanes, pitch = copied_pitch(fft);
-    const bool copies_in = job->n_rows > 1 && are_crowded_in(fft, job->in_stride);
-    const bool copies_out = job->n_rows > 1 && are_crowded_out(fft, job->out_stride);
-    plait_fft_block_t block = {
-        .order = fft->u.direct.order, .n_vectors = 1, .work = areas.work};
+    const plait_fft_block_t block = block_of_pad(fft, &areas);
 
-    for (int64_t r = 0; r < job->n_rows; r += lanes) {
-        const int64_t n_now = plait_min(lanes, job->n_rows - r);
-        const char *in = job->in + r * job->in_stride;
-        char *out = job->out + r * job->out_stride;
-        const plait_fft_rows_t group = {n_now,
-                                        copies_in ? areas.pad : in,
-                                        copies_in ? pitch : job->in_stride,
-                                        copies_out ? areas.pad : out,
-                                        copies_out ? pitch : job->out_stride,
-                                        job->store};
-
-        if (copies_in) {
-            copy_rows(fft, n_now, areas.pad, pitch, in, job->in_stride);
-        }
-        point_to_rows(fft, &group, 0, &block);
-        block.ahead = copies_in ? 0 : ahead_of_rows(fft, job, r);
-        run_block(fft, &block, PLAIT_FFT_FIRST_ROWS, PLAIT_FFT_LAST_ROWS);
-        if (copies_out) {
-            copy_rows(fft, n_now, out, job->out_stride, areas.pad, pitch);
-        }
+    for (int64_t r = 0; r < job->n_rows; r += fft->kernels->lanes) {
+        take_rows(fft, job, r, areas.pad);
+        run_block(fft, &block, PLAIT_FFT_LAST);
+        put_rows(fft, job, r, areas.pad);
     }
 }
 
@@ -438,7 +378,7 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
     const int64_t lanes = fft->kernels->lanes, itemsize = fft->itemsize;
     const int64_t pair_bytes = fft->kernels->pair_bytes, *order = fft->u.direct.order;
     const areas_t areas = areas_of(fft, scratch);
-    plait_fft_block_t block = {.out = areas.out, .work = areas.work, .n_vectors = 1};
+    plait_fft_block_t block = block_of_pad(fft, &areas);
 
     for (int64_t r = 0; r < job->n_rows; r += lanes) {
         const int64_t n_left = plait_min(job->n_rows - r, lanes);
@@ -449,10 +389,8 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
                                     : areas.pad + order[i] * pair_bytes;
         }
         block.out_offset = is_whole ? r * itemsize : 0;
-        point_to_rows(fft, job, r, &block);
-        block.ahead = ahead_of_rows(fft, job, r);
-        run_block(fft, &block, PLAIT_FFT_FIRST_ROWS,
-                  is_whole ? last_role(fft, job->store) : PLAIT_FFT_LAST_COLUMNS);
+        take_rows(fft, job, r, areas.pad);
+        run_block(fft, &block, is_whole ? last_role(fft, job->store) : PLAIT_FFT_LAST);
         for (int64_t k = 0; !is_whole && (k < fft->n); k++) {
             copy_numbers(job->out + (k * job->n_rows + r) * itemsize,
                          areas.pad + k * pair_bytes, n_left, itemsize);

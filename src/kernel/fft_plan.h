@@ -1,6 +1,6 @@
 /* Inside of the one-dimensional transforms: what plans hold and kernels take.
  *
- * A block is up to n_vectors groups of `lanes` neighbouring columns (or `lanes` rows).
+ * A block is up to n_vectors groups of `lanes` neighbouring columns; rows become such columns.
  * A direct transform runs decimation-in-frequency passes in place over one work area in
  * which element e of a block is a pair of vectors, real parts then imaginary parts. The
  * first pass reads the caller's memory and the last one writes it in digit-reversed
@@ -21,16 +21,15 @@ enum {
     PLAIT_FFT_MAX_RADIX = 16,  /* of a kernel made for its radix */
     PLAIT_FFT_MAX_ODD = 61,    /* of the kernel for any odd radix */
     PLAIT_FFT_MAX_VECTORS = 8, /* of a block */
-    PLAIT_FFT_MAX_DIRECT = 8192
+    PLAIT_FFT_MAX_DIRECT =
+        32768 /* scratch of `lanes` rows, twice, leaves the second-level cache */
 };
 
 typedef enum {
-    PLAIT_FFT_FIRST_COLUMNS,
-    PLAIT_FFT_FIRST_ROWS,
+    PLAIT_FFT_FIRST,
     PLAIT_FFT_MIDDLE,
-    PLAIT_FFT_LAST_COLUMNS,
+    PLAIT_FFT_LAST,
     PLAIT_FFT_LAST_STREAM,
-    PLAIT_FFT_LAST_ROWS,
     PLAIT_FFT_ROLE_COUNT
 } plait_fft_role_t;
 
@@ -57,14 +56,11 @@ typedef struct {
 } plait_fft_part_t;
 
 typedef struct {
-    const char *const *in; /* columns: row j of the block is at in[j] + in_offset */
+    const char *const *in; /* row j of the block is at in[j] + in_offset */
     int64_t in_offset;
     int64_t ahead; /* bytes from a row's element to what is wanted next of that row */
-    char *const *out; /* columns: where position i goes, plus out_offset */
+    char *const *out; /* where position i goes, plus out_offset */
     int64_t out_offset;
-    const char *in_row[PLAIT_FFT_MAX_LANES];
-    char *out_row[PLAIT_FFT_MAX_LANES];
-    const int64_t *order; /* rows: index of the result at each position */
     char *work;
     int64_t work_stride; /* bytes between the work areas of the block's vectors */
     int n_vectors;
@@ -83,6 +79,10 @@ typedef struct {
      * data. Middle passes of any other odd radix up to PLAIT_FFT_MAX_ODD: [MIDDLE][0].
      */
     plait_fft_pass_fn *const (*pass)[PLAIT_FFT_MAX_RADIX + 1];
+    /* n numbers of each of `lanes` rows, which become columns side by side: number j of row l is
+     * at columns + j * pair_bytes + l * itemsize. What is `ahead` of a row's bytes is wanted next. */
+    void (*rows_in)(int64_t n, const char *const row[], int64_t ahead, char *columns);
+    void (*rows_out)(int64_t n, const char *columns, char *const row[]);
     /* y[i][c] = x[i][c] * w[i] for n_rows rows of n numbers, n a multiple of lanes; the
      * rows are at x[i] + x_offset and y[i] + y_offset; may be in place. */
     void (*scale_rows)(int64_t n_rows, int64_t n, const char *const x[],

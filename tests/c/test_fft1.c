@@ -458,10 +458,10 @@ static void test_length(const reference_t *reference, bool is_short)
 
 int main(void)
 {
-    static const int64_t others[] = {74,   81,   101,   121,   125,  128,  169,  189,
-                                     197,  233,  240,   243,   254,  256,  257,  343,
-                                     360,  394,  512,   1000,  1009, 1024, 2048, 2310,
-                                     4096, 8192, 10007, 12000, 20014};
+    static const int64_t others[] = {74,   81,   101,   121,   125,   128,  169,  189,
+                                     197,  233,  240,   243,   254,   256,  257,  343,
+                                     360,  394,  512,   1000,  1009,  1024, 2048, 2310,
+                                     4096, 8192, 10007, 12000, 20014, 36864};
     static const char *const isa[] = {"generic", "sse2", "avx2", "avx512"};
     static reference_t reference;
     const int n_others = sizeof others / sizeof others[0];
