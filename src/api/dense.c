@@ -19,6 +19,18 @@ static plait_array_t array_of(const plait_comm_t *comm, plait_dtype_t dtype, int
     return (plait_array_t){.dtype = dtype, .ndim = 2, .dims = dims};
 }
 
+static plait_status_t check_given(const plait_comm_t *comm, const void *problem,
+                                  plait_plan_t **plan_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_CHECK(problem != NULL && plan_p != NULL, PLAIT_ERR_INVALID,
+                "problem or plan_p is NULL");
+done:
+    return status;
+}
+
 int64_t plait_dense_columns(int64_t n, int64_t block, int n_ranks)
 {
     const plait_dealt_t d = {.n = n, .block = block, .n_ranks = n_ranks};
@@ -35,7 +47,7 @@ plait_status_t plait_gemm_plan(const plait_comm_t *comm,
     plait_status_t status = PLAIT_OK;
     int64_t dims[3][2];
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     const bool is_trans = problem->trans != PLAIT_TRANS_NONE;
     const plait_gemm_params_t params = {.m = problem->m,
                                         .n = problem->n,
@@ -76,7 +88,7 @@ plait_status_t plait_trsm_plan(const plait_comm_t *comm,
     int64_t dims[2][2];
     plait_array_t args[2];
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     const plait_trsm_params_t params = {.n = problem->n,
                                         .n_rhs = problem->n_rhs,
                                         .block = problem->block,
@@ -103,7 +115,7 @@ plait_status_t plait_potrf_plan(const plait_comm_t *comm,
     plait_status_t status = PLAIT_OK;
     int64_t dims[2];
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     const plait_potrf_params_t params = {
         .n = problem->n, .block = problem->block, .grid = problem->grid};
     const plait_array_t a =
@@ -122,7 +134,7 @@ plait_status_t plait_potrs_plan(const plait_comm_t *comm,
     int64_t dims[2][2];
     plait_array_t args[2];
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     const plait_potrs_params_t params = {.n = problem->n,
                                          .n_rhs = problem->n_rhs,
                                          .block = problem->block,
@@ -142,7 +154,7 @@ plait_status_t plait_potri_plan(const plait_comm_t *comm,
     plait_status_t status = PLAIT_OK;
     int64_t dims[2];
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     const plait_potri_params_t params = {.n = problem->n, .block = problem->block};
     const plait_array_t a =
         array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims);
@@ -161,7 +173,7 @@ static plait_status_t panels_plan(const plait_op_t *op, plait_dtype_t side,
     int64_t dims[2];
     int64_t n_pivots = 0;
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     n_pivots = plait_min(problem->m, problem->n);
     const plait_panels_params_t params = {
         .m = problem->m, .n = problem->n, .block = problem->block};
@@ -185,7 +197,9 @@ plait_status_t plait_geqrf_plan(const plait_comm_t *comm,
                                 const plait_panels_problem_t *problem,
                                 plait_plan_t **plan_p)
 {
-    return panels_plan(&plait_op_geqrf, problem->dtype, comm, problem, plan_p);
+    const plait_dtype_t dtype = (problem != NULL) ? problem->dtype : PLAIT_F64;
+
+    return panels_plan(&plait_op_geqrf, dtype, comm, problem, plan_p);
 }
 
 plait_status_t plait_ormqr_plan(const plait_comm_t *comm,
@@ -196,7 +210,7 @@ plait_status_t plait_ormqr_plan(const plait_comm_t *comm,
     int64_t dims[2][2];
     int64_t n_tau = 0;
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     n_tau = plait_min(problem->m, problem->k);
     const plait_ormqr_params_t params = {.m = problem->m,
                                          .k = problem->k,
@@ -220,7 +234,7 @@ plait_status_t plait_tsqr_plan(const plait_comm_t *comm,
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     const plait_tsqr_params_t params = {
         .m = problem->m, .n = problem->n, .without_q = problem->without_q};
     const int64_t rows[] = {problem->n, problem->m};
@@ -242,7 +256,7 @@ plait_status_t plait_heevd_plan(const plait_comm_t *comm,
     plait_status_t status = PLAIT_OK;
     int64_t dims[2][2];
 
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_TRY(check_given(comm, problem, plan_p));
     const plait_heevd_params_t params = {.n = problem->n,
                                          .block = problem->block,
                                          .first = problem->first,

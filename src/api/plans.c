@@ -51,6 +51,7 @@ static plait_status_t redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
     part_t x;
     part_t y;
 
+    PLAIT_CHECK(plan_p != NULL, PLAIT_ERR_INVALID, "plan_p is NULL");
     PLAIT_TRY(check_layout(comm, from));
     PLAIT_TRY(check_layout(comm, to));
     params.n_from = plait_layout_pack(from, params.from);
@@ -81,21 +82,29 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
                               const plait_fft_problem_t *problem, plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_fft_params_t params = {
-        .sign = problem->sign, .scale = problem->scale, .weight = problem->weight};
-    plait_dtype_t real = (problem->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
-    bool from_real = problem->kind == PLAIT_FFT_REAL_TO_COMPLEX;
-    bool to_real = problem->kind == PLAIT_FFT_COMPLEX_TO_REAL;
+    plait_fft_params_t params = {0};
     part_t x;
     part_t y;
 
+    PLAIT_CHECK(problem != NULL && plan_p != NULL, PLAIT_ERR_INVALID,
+                "fft: problem or plan_p is NULL");
+    const plait_dtype_t real = (problem->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
+    const bool from_real = problem->kind == PLAIT_FFT_REAL_TO_COMPLEX;
+    const bool to_real = problem->kind == PLAIT_FFT_COMPLEX_TO_REAL;
     PLAIT_TRY(check_layout(comm, problem->from));
     PLAIT_TRY(check_layout(comm, problem->to));
     PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= PLAIT_MAX_NDIM,
                 PLAIT_ERR_INVALID, "fft: %d axes", problem->n_axes);
+    PLAIT_CHECK(problem->axes != NULL || problem->n_axes == 0, PLAIT_ERR_INVALID,
+                "fft: axes is NULL");
+    PLAIT_CHECK(problem->kind == PLAIT_FFT_COMPLEX || from_real || to_real,
+                PLAIT_ERR_INVALID, "fft: kind %d is none", (int)problem->kind);
     PLAIT_CHECK(problem->dtype == PLAIT_C64 || problem->dtype == PLAIT_C128,
                 PLAIT_ERR_INVALID, "fft: dtype is %s, expected complex64 or complex128",
                 plait_dtype_name(problem->dtype));
+    params.sign = problem->sign;
+    params.scale = problem->scale;
+    params.weight = problem->weight;
     params.n_from = plait_layout_pack(problem->from, params.from);
     params.n_to = plait_layout_pack(problem->to, params.to);
     params.n_axes = problem->n_axes;
@@ -121,6 +130,8 @@ static plait_status_t halo_plan(const plait_op_t *op, bool is_bare,
     part_t bare;
     part_t whole;
 
+    PLAIT_CHECK(problem != NULL && plan_p != NULL, PLAIT_ERR_INVALID,
+                "%s: problem or plan_p is NULL", op->name);
     PLAIT_TRY(check_layout(comm, problem->cells));
     PLAIT_CHECK(problem->before != NULL, PLAIT_ERR_INVALID, "%s: before is NULL",
                 op->name);
@@ -176,6 +187,22 @@ plait_status_t plait_halo_reduce_plan(const plait_comm_t *comm,
     return halo_plan(&plait_op_halo_reduce, false, comm, problem, plan_p);
 }
 
+/* n_bytes: of each. */
+static plait_status_t check_arrays(const char *what, int n, const int64_t n_bytes[],
+                                   const void *const arrays[])
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(n == 0 || arrays != NULL, PLAIT_ERR_INVALID, "%s is NULL", what);
+    for (int i = 0; i < n; i++) {
+        PLAIT_CHECK(n_bytes[i] == 0 || arrays[i] != NULL, PLAIT_ERR_INVALID,
+                    "%s[%d] is NULL, expected %lld bytes", what, i,
+                    (long long)n_bytes[i]);
+    }
+done:
+    return status;
+}
+
 plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
                                   const void *const args[], void *const rets[])
 {
@@ -185,6 +212,11 @@ plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
     PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM,
                 "plan or communicator is NULL");
     PLAIT_TRY(plait_comm_usable(comm));
+    PLAIT_TRY(check_arrays("args", plan->n_args,
+                           &plan->slot_bytes[plait_slot_arg(plan, 0)], args));
+    PLAIT_TRY(check_arrays("rets", plan->n_rets,
+                           &plan->slot_bytes[plait_slot_ret(plan, 0)],
+                           (const void *const *)rets));
     PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, false, &arrays));
 done:
     return status;

@@ -3,9 +3,18 @@
 #include "base/hash.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { N_KNOWN = 1 << 14, TEXT_CHUNK = 1 << 14 };
+/* Of texts, which a program whose sizes change has without end; the last places are for names alone,
+ * and some stay free, so that what is not there is found out soon. */
+enum {
+    N_KNOWN = 1 << 14,
+    MAX_TEXTS = N_KNOWN / 2,
+    MAX_NAMES = MAX_TEXTS + N_KNOWN / 8,
+    TEXT_CHUNK = 1 << 14,
+    NAME_BYTES = 64
+};
 
 static plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -13,8 +22,9 @@ static _Atomic(plait_ring_t *) rings[PLAIT_RINGS];
 static plait_ring_t spare_ring; /* where there is no memory for another */
 
 static uint32_t known[N_KNOWN]; /* numbers of texts, by hash */
-static uint32_t n_text = 1;     /* bytes of texts so far */
-static int64_t n_text_there;    /* bytes for which there is room */
+static int n_known;
+static uint32_t n_text = 1;  /* bytes of texts so far */
+static int64_t n_text_there; /* bytes for which there is room */
 
 void plait_flight_open(void)
 {
@@ -85,20 +95,34 @@ static uint32_t add_text(const char *text)
     return number;
 }
 
-uint32_t plait_flight_text(const char *text)
+/* Under the mutex: the number of a text, a new one if fewer than `most` are there; else 0. */
+static uint32_t number_of(const char *text, int most)
 {
     uint64_t hash = plait_hash_bytes(PLAIT_HASH_SEED, text, strlen(text));
     uint32_t number = 0;
     bool is_done = text[0] == '\0';
 
-    (void)pthread_mutex_lock(&mutex);
     for (uint64_t i = 0; i < N_KNOWN && !is_done; i++) {
         uint32_t *place = &known[(hash + i) % N_KNOWN];
-        if (*place == 0) {
+        if (*place == 0 && n_known < most) {
             *place = add_text(text);
+            n_known += *place != 0;
         }
         is_done = *place == 0 || strcmp(plait_flight_text_at(*place), text) == 0;
         number = is_done ? *place : 0;
+    }
+    return number;
+}
+
+uint32_t plait_flight_text(const char *text)
+{
+    char name[NAME_BYTES];
+
+    (void)pthread_mutex_lock(&mutex);
+    uint32_t number = number_of(text, MAX_TEXTS);
+    if (number == 0) { /* "bcast" of "bcast(float64[3], root 0)" */
+        (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, " ("), text);
+        number = number_of(name, MAX_NAMES);
     }
     (void)pthread_mutex_unlock(&mutex);
     return number;

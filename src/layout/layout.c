@@ -378,6 +378,10 @@ void plait_layout_print(const plait_layout_t *layout, char *text, int n_bytes)
     static const char rule[] = {' ', '/', '|', '%'}; /* even, JAX's, cyclic */
     int n = 0;
 
+    if (n_bytes <= 0) {
+        return;
+    }
+
 #define PUT(...)                                                            \
     do {                                                                    \
         int _more = snprintf(text + n, (size_t)(n_bytes - n), __VA_ARGS__); \

@@ -313,7 +313,9 @@ static plait_status_t meet(plait_exec_t *exec, const plait_publish_t *publish,
     const plait_transport_t *transport = session->end->transport;
     bool publishes = publish->slot >= 0;
     bool has_arrived = exec->has_arrived;
-    const char *bytes = publishes ? exec->slot[publish->slot] + publish->offset : NULL;
+    const char *slot =
+        publishes ? exec->slot[publish->slot] : NULL; /* or of no array */
+    const char *bytes = (slot != NULL) ? slot + publish->offset : NULL;
     plait_record_t mine;
 
     exec->has_arrived = false;

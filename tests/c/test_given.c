@@ -1,0 +1,122 @@
+/* What a C program must not give: each is an error with a name, on one rank, and nothing is touched. */
+#include "check.h"
+#include "device/pool.h"
+#include "plait/coll.h"
+#include "plait/dense.h"
+#include "plait/fft.h"
+#include "plait/halo.h"
+#include "plait/plan.h"
+#include "plait/redist.h"
+#include "team.h"
+
+#include <string.h>
+
+static void refused(plait_status_t status, plait_status_t wanted, const char *words)
+{
+    CHECK(status == wanted && strstr(plait_error_text(), words) != NULL,
+          "%s, expected \"%s\": %s", plait_status_name(status), words,
+          plait_error_text());
+}
+
+static void check_fft(plait_comm_t *comm, const plait_layout_t *layout)
+{
+    const int axes[] = {0};
+    const plait_fft_problem_t good = {.dtype = PLAIT_C128,
+                                      .sign = -1,
+                                      .scale = 1,
+                                      .weight = 1,
+                                      .n_axes = 1,
+                                      .axes = axes,
+                                      .from = layout,
+                                      .to = layout};
+    plait_fft_problem_t bad = good;
+    plait_plan_t *plan = NULL;
+    double x[16] = {0};
+
+    refused(plait_fft_plan(comm, NULL, &plan), PLAIT_ERR_INVALID, "problem or plan_p");
+    refused(plait_fft_plan(comm, &good, NULL), PLAIT_ERR_INVALID, "problem or plan_p");
+    refused(plait_fft_plan(NULL, &good, &plan), PLAIT_ERR_COMM, "communicator is NULL");
+    bad.axes = NULL;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "axes is NULL");
+    for (int kind = -2; kind < 7; kind++) {
+        if (kind < 0 || kind > (int)PLAIT_FFT_COMPLEX_TO_REAL) {
+            bad = good;
+            bad.kind = (plait_fft_kind_t)kind;
+            refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "kind");
+        }
+    }
+    CHECK(plan == NULL, "a plan came with an error");
+    CHECK(plait_fft_plan(comm, &good, &plan) == PLAIT_OK, "%s", plait_error_text());
+    refused(plait_plan_execute(plan, comm, NULL, (void *[]){x}), PLAIT_ERR_INVALID,
+            "args is NULL");
+    refused(plait_plan_execute(plan, comm, (const void *[]){x}, NULL),
+            PLAIT_ERR_INVALID, "rets is NULL");
+    refused(plait_plan_execute(plan, comm, (const void *[]){NULL}, (void *[]){x}),
+            PLAIT_ERR_INVALID, "args[0] is NULL, expected 128 bytes");
+    CHECK(plait_plan_execute(plan, comm, (const void *[]){x}, (void *[]){x}) ==
+              PLAIT_OK,
+          "%s", plait_error_text());
+    plait_plan_destroy(&plan);
+}
+
+static void check_others(plait_comm_t *comm, const plait_layout_t *layout)
+{
+    plait_plan_t *plan = NULL;
+    const plait_halo_problem_t halo = {.cells = layout, .dtype = PLAIT_F64};
+    const plait_potrf_problem_t potrf = {.n = 4, .block = 2, .dtype = PLAIT_F64};
+
+    refused(plait_halo_pad_plan(comm, NULL, &plan), PLAIT_ERR_INVALID,
+            "problem or plan_p");
+    refused(plait_halo_pad_plan(comm, &halo, &plan), PLAIT_ERR_INVALID,
+            "before is NULL");
+    refused(plait_redist_plan(comm, PLAIT_F64, layout, layout, NULL), PLAIT_ERR_INVALID,
+            "plan_p is NULL");
+    refused(plait_potrf_plan(comm, NULL, &plan), PLAIT_ERR_INVALID,
+            "problem or plan_p");
+    refused(plait_potrf_plan(comm, &potrf, NULL), PLAIT_ERR_INVALID,
+            "problem or plan_p");
+    refused(plait_geqrf_plan(comm, NULL, &plan), PLAIT_ERR_INVALID,
+            "problem or plan_p");
+    CHECK(plan == NULL, "a plan came with an error");
+}
+
+static void check_print(const plait_layout_t *layout)
+{
+    char text[64];
+
+    for (int n = -1; n < 20; n++) {
+        memset(text, 'x', sizeof(text));
+        plait_layout_print(layout, text + 1, n);
+        CHECK(text[0] == 'x' && text[(n > 0) ? n + 1 : 1] == 'x' &&
+                  (n <= 0 || memchr(text + 1, '\0', (size_t)n) != NULL),
+              "%d bytes", n);
+    }
+}
+
+/* A rank that reads no operand of a collective may have none. */
+static void receive(plait_comm_t *comm, void *context)
+{
+    double x[3] = {1, 2, 3}, y[3] = {0};
+
+    (void)context;
+    CHECK(plait_bcast(comm, 1, PLAIT_F64, 3, (comm->end.rank == 1) ? x : NULL, y) ==
+                  PLAIT_OK &&
+              y[0] == x[0] && y[2] == x[2],
+          "%s", plait_error_text());
+}
+
+int main(void)
+{
+    const plait_layout_t layout = {
+        .ndim = 1, .shape = {8}, .grid_ndim = 1, .grid = {1}};
+    plait_comm_t *comm = NULL;
+
+    CHECK(plait_comm_self(&comm) == PLAIT_OK, "self");
+    check_fft(comm, &layout);
+    check_others(comm, &layout);
+    check_print(&layout);
+    plait_comm_destroy(&comm);
+    team_run(3, PLAIT_DIRECT_POINTER, receive, NULL);
+    (void)plait_pool_trim();
+    return report("test_given");
+}

@@ -1,0 +1,96 @@
+/* Programs whose sizes and tags are others at each step: their plans do not stay for ever, and what is
+ * called again and again has its own all the time. */
+#include "check.h"
+#include "plait/coll.h"
+#include "plan/kept.h"
+#include "team.h"
+
+enum { N_STEPS = 12000, MOST = 4200, N_THREADS = 4 };
+
+static void sizes_rank(plait_comm_t *comm, void *context)
+{
+    double *x = plait_alloc(N_STEPS, sizeof(*x));
+    double sum = 0, one = 1;
+
+    (void)context;
+    for (int64_t n = 1; n < N_STEPS; n++) {
+        x[0] = (comm->end.rank == 0) ? (double)n : 0;
+        x[n - 1] = x[0];
+        CHECK(plait_bcast(comm, 0, PLAIT_F64, n, x, x) == PLAIT_OK &&
+                  x[0] == (double)n && x[n - 1] == (double)n,
+              "bcast of %lld", (long long)n);
+        CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &one, &sum) == PLAIT_OK &&
+                  sum == (double)comm->end.size,
+              "allreduce after %lld", (long long)n);
+    }
+    CHECK(plait_kept_count(plait_kept_of(comm)) <= MOST, "%lld plans",
+          (long long)plait_kept_count(plait_kept_of(comm)));
+    plait_free(x);
+}
+
+typedef struct {
+    plait_comm_t *comm;
+    int number;
+} sender_t;
+
+/* Threads that are far apart write to one place of the flight recorder, which may be. */
+enum { TOGETHER = 16 };
+
+static pthread_barrier_t barrier;
+
+/* Messages to itself, each with a tag of its own. */
+static void *send_all(void *argument)
+{
+    const sender_t *s = argument;
+
+    for (int64_t i = 0; i < N_STEPS / 2; i++) {
+        const int tag = (int)(N_THREADS * i) + s->number;
+        const double x = tag;
+        double y = 0;
+
+        if (i % TOGETHER == 0) {
+            (void)pthread_barrier_wait(&barrier);
+        }
+        CHECK(plait_sendrecv(s->comm, 0, tag, PLAIT_F64, 1, &x, 0, tag, PLAIT_F64, 1,
+                             &y) == PLAIT_OK &&
+                  y == x,
+              "tag %d: %g", tag, y);
+    }
+    return NULL;
+}
+
+/* Threads of one communicator, of which some may have found a plan that another one takes out. */
+static void check_threads(void)
+{
+    plait_comm_t *comm = NULL;
+    pthread_t threads[N_THREADS];
+    sender_t senders[N_THREADS];
+
+    CHECK(plait_comm_self(&comm) == PLAIT_OK, "self");
+    (void)pthread_barrier_init(&barrier, NULL, N_THREADS);
+    for (int t = 0; t < N_THREADS; t++) {
+        senders[t] = (sender_t){comm, t};
+        (void)pthread_create(&threads[t], NULL, send_all, &senders[t]);
+    }
+    for (int t = 0; t < N_THREADS; t++) {
+        (void)pthread_join(threads[t], NULL);
+    }
+    const double x = 1;
+    double y = 0;
+    (void)pthread_barrier_destroy(&barrier);
+    const int tag = N_THREADS * N_STEPS;
+    CHECK(plait_sendrecv(comm, 0, tag, PLAIT_F64, 1, &x, 0, tag, PLAIT_F64, 1, &y) ==
+              PLAIT_OK,
+          "alone");
+    CHECK(plait_kept_count(plait_kept_of(comm)) <= MOST, "%lld plans",
+          (long long)plait_kept_count(plait_kept_of(comm)));
+    plait_comm_destroy(&comm);
+}
+
+int main(void)
+{
+    team_run(2, PLAIT_DIRECT_POINTER, sizes_rank, NULL);
+    team_run(1, PLAIT_DIRECT_POINTER, sizes_rank, NULL);
+    check_threads();
+    return report("test_kept");
+}
