@@ -278,7 +278,7 @@ def _lower(ctx: Any, *args: Any, kind: str, given: tuple, front: tuple[str, ...]
     params = dict(given) | {"site": site}
     devices = _jax.lowering_devices(ctx)
     if devices is None:
-        raise TypeError("plait.linalg: JAX does not say for which devices this is compiled")
+        raise TypeError(f"plait.linalg: {_jax.NO_DEVICES}")
     deal, (ins, outs) = params["deal"].dealt, _parts(kind, ctx.avals_in, params)
     n_batch = ctx.avals_in[0].shape[0]
     each = n_batch // _split.parts(deal.mesh, front)

@@ -77,7 +77,7 @@ def group_for(name: str, ctx: Any, deal: Deal) -> _groups.Group:
     """Of the devices that a program is compiled for, which are those of the mesh."""
     devices = _jax.lowering_devices(ctx)
     if devices is None:
-        raise TypeError(f"plait.{name}: JAX does not say for which devices this is compiled")
+        raise TypeError(f"plait.{name}: {_jax.NO_DEVICES}")
     if len(devices) != deal.n_devices:
         raise ValueError(
             f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_devices}: "

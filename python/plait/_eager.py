@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+import jax
+import jax.numpy as jnp
 from plait import _comm, _errors, _jax, _region, _sites
 
 P = ParamSpec("P")
@@ -20,6 +22,7 @@ _ROOM = 4096
 # Looked at in every call.
 _NoArrays = _region.NoArrays
 _mesh_context, _no_set_mesh = _jax.mesh_context, _jax.no_set_mesh
+_config = jax.config
 _statics: set[type] = {int, bool, type(None), _comm.Special}  # compared by value and type
 
 
@@ -107,6 +110,8 @@ def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list
     Also where it has no results: it may read the memory of NumPy's arrays until then.
     """
     _sites.enter_eager(comm, site)
+    if _config.jax_debug_nans or _config.jax_debug_infs:
+        program = functools.partial(_judged, program)
     try:
         results = program(*args)
         if type(results) is _NoArrays:
@@ -119,6 +124,22 @@ def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list
         if other is error:
             raise
         raise other from None
+    return results
+
+
+def _judged(program: Callable, *args: Any) -> list:
+    """With jax_debug_nans or jax_debug_infs: what JAX would do after the program, and no more.
+
+    It would run the operation once more by itself, which comes here again.
+    """
+    kinds = {"nan": (_config.jax_debug_nans, jnp.isnan), "inf": (_config.jax_debug_infs, jnp.isinf)}
+    with jax.debug_nans(False), jax.debug_infs(False):
+        results = program(*args)
+        for kind, (is_wanted, found) in kinds.items():
+            for x in jax.tree.leaves(results) if is_wanted else ():
+                parts = [shard.data for shard in x.addressable_shards]
+                if jnp.issubdtype(x.dtype, jnp.inexact) and any(found(p).any() for p in parts):
+                    raise FloatingPointError(f"invalid value ({kind}) encountered")
     return results
 
 

@@ -92,7 +92,10 @@ def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
     todo = [a for a in axes if now[a]]
     free = [a for a in axes if not now[a]]
     if todo and not free:
-        raise ValueError(f"{name}: all axes of the transform are split; leave one whole")
+        raise ValueError(
+            f"{name}: all axes of the transform are split; leave one whole, or give "
+            "layout='natural' or a PartitionSpec"
+        )
     while todo:
         pairs = [(abs(t - f), (f - t) * sign > 0, t, f) for t in todo for f in free]
         _, _, t, f = min(pairs)

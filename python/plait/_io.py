@@ -275,6 +275,13 @@ def _together(team: _team.Team, name: str, act: Callable[[], Any]) -> Any:
     return made
 
 
+def _agree(team: _team.Team, name: str, what: str) -> None:
+    """All processes mean the same, or all raise what each of them does."""
+    seen = [text.decode() for text in team.gather(what.encode())]
+    if len(set(seen)) > 1:
+        raise _errors.MismatchError(f"{name}: the processes do not mean the same: {seen}")
+
+
 def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int]:
     """A file beside ``path`` of the right size, with its header; its name, and where data begin."""
     folder, base = os.path.split(path)
@@ -329,8 +336,9 @@ def save(path: str | os.PathLike, x: Array, *, shape: Sequence[int] | None = Non
     ``shape`` is what is data of an array with padding at its tail: the padding is not written.
 
     Collective: over the processes of the array; outside jit.  Shapes: any.
-    Raises: OSError on every process if one cannot write, with which and why; ValueError for a dtype
-    that the format does not know (bfloat16).
+    Raises: OSError on every process if one cannot write, with which and why; MismatchError on every
+    process if they give different paths, dtypes, shapes or shardings; ValueError for a dtype that
+    the format does not know (bfloat16).
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``, version 1.0.
 
     Example:
@@ -344,6 +352,8 @@ def save(path: str | os.PathLike, x: Array, *, shape: Sequence[int] | None = Non
     data = _mesh.data_of(shape, x.shape, 0, "save")
     dtype, path = _numpy_dtype(x.dtype), os.fspath(path)
     team, parts = _team.Team(x.sharding.device_set), _parts(x)
+    spec = getattr(x.sharding, "spec", "")
+    _agree(team, "save", f"{path}, {dtype} {data} of {x.shape} {spec}")
     owned = _owned(_boxes(x.sharding, x.shape, data))
     mine = [
         (np.ascontiguousarray(np.asarray(parts[d])[_cut(b)]), b)
@@ -402,8 +412,10 @@ def load(path: str | os.PathLike, sharding: NamedSharding) -> Array:
 
     Collective: over the processes of the mesh; outside jit.
     Shapes: that of the file, rounded up along each split axis.
-    Raises: OSError on every process if one cannot read, with which and why; ValueError for a spec
-    that does not fit, a file in Fortran's order, and numbers of 64 bits where JAX has them off.
+    Raises: OSError on every process if one cannot read, with which and why, or the file is in
+    Fortran's order; MismatchError on every process if they give different specs or see different
+    files; ValueError for a spec that does not fit, and numbers of 64 bits where JAX has
+    them off.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``.
 
     Example:
@@ -419,9 +431,7 @@ def load(path: str | os.PathLike, sharding: NamedSharding) -> Array:
     _check_sharding(sharding, "load")
     team = _team.Team(sharding.device_set)
     shape, dtype, offset = _together(team, "load", lambda: _header(path))
-    seen = [text.decode() for text in team.gather(f"{shape} {dtype}".encode())]
-    if len(set(seen)) > 1:
-        raise _errors.MismatchError(f"load: {path} is another file on some ranks: {seen}")
+    _agree(team, "load", f"{dtype} {shape}, {sharding.spec}")  # perhaps each from a disk of its own
     names = _mesh.names_of(sharding.spec, len(shape), "load")
     native = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(native) != native:

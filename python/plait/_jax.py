@@ -62,6 +62,12 @@ CURES = (
 )
 
 
+NO_DEVICES = (
+    "JAX does not say for which devices this is compiled: wrap the function that does this in "
+    "plait.region before it is given to what lowers it by itself (as lineax.linear_solve does)"
+)
+
+
 class Ordered(_effects.Effect):
     """The one effect of all operations: program order."""
 

@@ -240,10 +240,18 @@ def concrete(x: Any, place: Place) -> Place:
 
 
 def _put(x: Any, mesh: Any, names: Spec) -> Any:
-    """An operand that is on no mesh yet is laid out on this one."""
+    """An operand that is on no mesh yet is laid out on this one.
+
+    In a program one that is there says so once more: JAX does not ask arrays that a function closes
+    over for which devices it is compiled.
+    """
     is_traced, is_auto = isinstance(x, jax.core.Tracer), _jax.is_auto(mesh)
-    is_ready = not jax.typeof(x).sharding.mesh.empty
-    if is_ready or not (isinstance(mesh, Mesh) or (is_traced and not is_auto)):
+    own = jax.typeof(x).sharding.mesh
+    if not own.empty:
+        is_said = isinstance(mesh, Mesh) and mesh.size > 1 and is_auto and _jax.is_auto(own)
+        where = NamedSharding(mesh, to_partition_spec(names)) if is_said else None
+        return jax.lax.with_sharding_constraint(x, where) if is_said and _jax.is_tracing() else x
+    if not (isinstance(mesh, Mesh) or (is_traced and not is_auto)):
         return x
     where = NamedSharding(mesh, to_partition_spec(names))
     if is_traced:

@@ -254,7 +254,7 @@ def _lower(
     shape = ctx.avals_in[0].shape
     devices = _jax.lowering_devices(ctx)
     if devices is None:
-        raise TypeError(f"plait.{g.name}: JAX does not say for which devices this is compiled")
+        raise TypeError(f"plait.{g.name}: {_jax.NO_DEVICES}")
     n_meant = 1 if mesh is None else mesh.size
     if len(devices) != n_meant:
         raise ValueError(

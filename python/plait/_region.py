@@ -117,7 +117,10 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
         def has_values(node: Any) -> bool:
             return any(isinstance(leaf, values) for leaf in jax.tree.leaves(node))
 
-        leaves, tree = jax.tree.flatten((args, kwargs), lambda node: not has_values(node))
+        # an argument without values stays the object that it is; others are made anew, all of them:
+        # their nodes may hold to the trace that they were made in, as those of flax.nnx do
+        whole = {id(x) for x in (*args, *kwargs.values()) if not has_values(x)}
+        leaves, tree = jax.tree.flatten((args, kwargs), lambda node: id(node) in whole)
         # what is written to belongs to what surrounds it
         if any(map(_jax_programs.is_ref, leaves)):
             return f(*args, **kwargs)
@@ -155,6 +158,7 @@ def region(f: Callable) -> Callable:
     ``lineax.FunctionLinearOperator(plait.region(matvec), …)``. The solver then orders the
     calls by their data, since each needs the result of the one before. Without it such a program
     is a `plait.Error` under `plait.jit`, and JAX's KeyError with the same text under `jax.jit`.
+    Functions of global arrays need it there, too, so that JAX says for which devices they are.
 
     Collective: no.  Shapes: any.  Raises: what ``f`` raises.
     Adjoint: that of ``f``.  Source: own.

@@ -337,7 +337,8 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     s = tuple(_fast(i + j - 1) for i, j in zip(n, m, strict=True))
     b, of_b = _second(b, a, place, axes, s, name)
     middle = _between(place.spec, axes, name)
-    kept = tuple(() if n == 1 < m else e for n, m, e in zip(b.shape, a.shape, middle, strict=True))
+    # what stays of one element is added to all of the other's
+    kept = tuple(() if i in others and b.shape[i] < a.shape[i] else e for i, e in enumerate(middle))
     y = _there(a, axes, s, is_real, place.spec, middle, place.mesh)
     y = y * _there(b, axes, s, is_real, of_b, kept, place.mesh)
     for factor in _shift(axes, s, first, y, is_real):

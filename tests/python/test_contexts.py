@@ -148,3 +148,33 @@ def test_results_have_no_weak_types():
     """Those of ranks that give Python's numbers are those of ranks that give arrays."""
     for y in (plait.allreduce(2.5, plait.MIN), plait.bcast(1, root=0), plait.allgather(1.5)):
         assert not y.weak_type
+
+
+# ---- arrays that a program closes over -----------------------------------------------------------
+
+OF_MESHES = {
+    "cholesky": lambda a, of: plait.linalg.cholesky(a, **of).l,
+    "eigh": lambda a, of: plait.linalg.eigvalsh(a, **of),
+    "fftn": lambda a, of: jnp.abs(plait.fft.fftn(a.astype(complex), axes=(0, 1), **of)),
+    "halo": lambda a, of: plait.halo.pad(a, 1, **of),
+    "lu": lambda a, of: plait.linalg.lu(a, **of).solve(jnp.ones(16)),
+    "matmul": lambda a, of: plait.linalg.matmul(a, a, mesh=of["mesh"]),
+    "redistribute": lambda a, of: plait.redistribute(a, P(None, "a"), mesh=of["mesh"]),
+}
+
+
+@pytest.mark.parametrize("name", OF_MESHES)
+def test_arrays_on_a_mesh_that_a_function_of_a_number_closes_over(name):
+    """JAX asks the parameter alone for which devices the program is."""
+    of = {"mesh": meshes.make((4,)), "spec": P("a")}
+    a = np.diag(np.arange(1.0, 17.0)) + 0.1
+    data = jax.device_put(a, NamedSharding(of["mesh"], P("a")))
+    function = OF_MESHES[name]
+    for made in (lambda s: s * data, lambda s: data, lambda s: s * data.T):
+        want = function(jax.device_put(made(1.0), NamedSharding(of["mesh"], P("a"))), of)
+        got = jax.jit(lambda s, made=made: function(made(s), of))(1.0)
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    slope = jax.jit(jax.grad(lambda s: jnp.sum(function(s * data, of) ** 2)))(1.0)
+    value = np.sum(np.asarray(function(data, of), float) ** 2)
+    power = {"cholesky": 1, "lu": -2, "matmul": 4}.get(name, 2)  # of s
+    np.testing.assert_allclose(slope, power * value, rtol=1e-9)

@@ -269,3 +269,50 @@ def test_methods_of_classes():
     assert np.array_equal(Model().method(jnp.ones(2)), [2, 2])
     assert "plait.jit of" in repr(Model.method)
     assert Model.method.__name__ == "method"
+
+
+# ---- arguments, and NaN --------------------------------------------------------------------------
+
+
+@jax.tree_util.register_pytree_node_class
+class Node:
+    """A node that may be written to."""
+
+    def __init__(self, **fields):
+        self.fields = fields
+
+    def tree_flatten(self):
+        return list(self.fields.values()), tuple(self.fields)
+
+    @classmethod
+    def tree_unflatten(cls, names, values):
+        return cls(**dict(zip(names, values, strict=True)))
+
+
+@pytest.mark.parametrize("wrap", [plait.jit, jax.jit, lambda f: jax.jit(plait.region(f))])
+def test_nodes_of_arguments_are_made_anew(wrap):
+    """Also those without values, in arguments that have some."""
+    model = Node(weight=jnp.ones(3), inner=Node(name=None, more=Node()))
+    seen = []
+
+    def step(model, x):
+        seen.append((model, model.fields["inner"], model.fields["inner"].fields["more"]))
+        return total(model.fields["weight"] * x)
+
+    assert np.array_equal(wrap(step)(model, 2.0), [2, 2, 2])
+    given = (model, model.fields["inner"], model.fields["inner"].fields["more"])
+    assert all(node not in given for node in seen[-1])
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+def test_debug_nans_and_infs_end_at_once(wrap):
+    mesh = meshes.make((4,))
+    bad = jax.device_put(-jnp.eye(16), jax.NamedSharding(mesh, P("a")))
+    x = jnp.array([jnp.nan, 1.0])
+    with jax.debug_nans(True):
+        for f, given in ((total, x), (lambda a: plait.linalg.cholesky(a).logdet(), bad)):
+            with pytest.raises(FloatingPointError, match="nan"):
+                wrap(f)(given)
+        assert np.array_equal(wrap(total)(x[1:]), [1])
+    with jax.debug_infs(True), pytest.raises(FloatingPointError, match="inf"):
+        wrap(total)(jnp.array([jnp.inf]))

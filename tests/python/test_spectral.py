@@ -248,6 +248,18 @@ def test_convolution_of_two_on_the_mesh():
         np.testing.assert_allclose(data(y, want.shape), want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("shape", [(4, 1), (8, 1), (4, 4)])
+def test_a_kernel_on_the_mesh_with_one_column(mode, shape):
+    mesh = meshes.make((4,))
+    a, b = np.arange(32.0).reshape(8, 4) ** 2, np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+    x, k = meshes.put(a, mesh, P("a")), meshes.put(b, mesh, P("a"))
+    for axes in (None, 0) if shape[1] == 1 else (None,):
+        want = scipy.signal.fftconvolve(a, b, mode, axes)
+        got = data(plait.fft.fftconvolve(x, k, mode=mode, axes=axes), want.shape)
+        np.testing.assert_allclose(got, want, atol=1e-9)
+
+
 def test_convolution_on_one_device_and_with_batch_axes():
     a, b = meshes.random((3, 5)), meshes.random((1, 4), seed=1)
     y = plait.fft.fftconvolve(jnp.asarray(a), jnp.asarray(b), axes=1)

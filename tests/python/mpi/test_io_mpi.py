@@ -101,8 +101,26 @@ def test_ranks_that_see_different_files(world, tmp_path):
     if world.size == 1:
         pytest.skip("needs two ranks")
     np.save(tmp_path / "x.npy", np.ones(4 + world.rank))
-    with pytest.raises(plait.MismatchError, match="another file on some ranks"):
+    with pytest.raises(plait.MismatchError, match="do not mean the same"):
         plait.load(tmp_path / "x.npy", shardings()[0])
+
+
+@pytest.mark.parametrize("what", ["shape", "dtype", "path"])
+def test_ranks_that_save_different_things(world, folder, what):
+    """Nothing is written."""
+    if world.size == 1:
+        pytest.skip("needs two ranks")
+    where, rank = shardings()[0], world.rank if what != "dtype" else 0
+    n = 4 * jax.device_count()
+    x = jax.make_array_from_callback(
+        (n,), where, lambda i: np.ones(n, "i2" if what == "dtype" and world.rank else "f4")[i]
+    )
+    data = (n - rank,) if what == "shape" else None
+    path = folder / (f"x{rank}.npy" if what == "path" else "x.npy")
+    with pytest.raises(plait.MismatchError, match="do not mean the same"):
+        plait.save(path, x, shape=data)
+    world.Barrier()
+    assert not list(folder.glob("*.npy"))
 
 
 def test_under_set_mesh(world, folder):
