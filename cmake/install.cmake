@@ -18,9 +18,21 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/plaitConfigVersion.cmake
 install(FILES ${PROJECT_BINARY_DIR}/plaitConfig.cmake ${PROJECT_BINARY_DIR}/plaitConfigVersion.cmake
         DESTINATION ${plait_package_dir})
 
-# The prefix is taken from the place of the file, so that the installed tree can be moved.
+# The prefix is taken from the place of the file, so that the installed tree can be moved; not where
+# that place is absolute. Folders that are absolute are what they are.
 set(plait_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-file(RELATIVE_PATH plait_pc_up /${plait_pc_dir} /)
-string(REGEX REPLACE "/$" "" plait_pc_up "${plait_pc_up}")
+if(IS_ABSOLUTE "${plait_pc_dir}")
+  set(plait_pc_prefix "${CMAKE_INSTALL_PREFIX}")
+else()
+  file(RELATIVE_PATH plait_pc_up /${plait_pc_dir} /)
+  string(REGEX REPLACE "/$" "" plait_pc_up "${plait_pc_up}")
+  set(plait_pc_prefix "\${pcfiledir}/${plait_pc_up}")
+endif()
+foreach(dir IN ITEMS LIBDIR INCLUDEDIR)
+  set(plait_pc_${dir} "${CMAKE_INSTALL_${dir}}")
+  if(NOT IS_ABSOLUTE "${plait_pc_${dir}}")
+    string(PREPEND plait_pc_${dir} "\${prefix}/")
+  endif()
+endforeach()
 configure_file(cmake/plait.pc.in ${PROJECT_BINARY_DIR}/plait.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/plait.pc DESTINATION ${plait_pc_dir})

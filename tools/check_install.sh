@@ -44,6 +44,14 @@ pc=$(find "$prefix" -name plait.pc)
 report headers sh -c "for h in '$prefix'/include/plait/*.h; do \
     echo \"#include \\\"plait/\$(basename \$h)\\\"\" | $CC -std=c11 -Wall -Wextra -Wpedantic -Werror \
     -I'$prefix/include' -xc -fsyntax-only - || exit 1; done"
+cxx=$(command -v "${CXX:-c++}" || true)
+if [ -n "$cxx" ]; then # also in old programs
+    report headers-c++ sh -c "for h in '$prefix'/include/plait/*.h; do \
+        echo \"#include \\\"plait/\$(basename \$h)\\\"\" | $cxx -std=c++98 -Wall -Wextra -Wpedantic -Werror \
+        -I'$prefix/include' -xc++ -fsyntax-only - || exit 1; done"
+else
+    echo "skip headers-c++: there is no C++ compiler on this machine"
+fi
 
 mpicc=$(command -v mpicc || true)
 report cmake-package sh -c "cmake -S '$root/examples/c' -B '$work/examples' \
@@ -62,6 +70,11 @@ fi
 report pkg-config-build $CC -std=c11 "$root/examples/c/fft_threads.c" -o "$work/threads" \
     $flags -lpthread -lm
 report pkg-config-run quick "$work/threads"
+report pkg-config-absolute sh -c "cmake -S '$root' -B '$work/absolute' -DPLAIT_BUILD_TESTS=OFF \
+    -DCMAKE_INSTALL_PREFIX=/opt/x -DCMAKE_INSTALL_LIBDIR=/opt/x/lib64 && cat '$work/absolute/plait.pc' && \
+    grep -qx prefix=/opt/x '$work/absolute/plait.pc' && \
+    grep -qx libdir=/opt/x/lib64 '$work/absolute/plait.pc' && \
+    grep -qx 'includedir=\${prefix}/include' '$work/absolute/plait.pc'"
 
 if [ -n "$mpicc" ]; then
     mpiexec=$(dirname "$mpicc")/mpiexec

@@ -3,7 +3,29 @@
  *
  * Functions whose name ends in v take blocks of different lengths: counts[r] elements for
  * rank r, the same list on all ranks. Blocks of one array follow each other in the order of
- * ranks. */
+ * ranks.
+ *
+ * Arguments are right on all ranks, or wrong on all alike. What is wrong on one rank only, it may
+ * refuse before it meets the others, an array that is NULL or a negative length at any rate: they
+ * take its next operation for this one then, or wait for it.
+ *
+ * All functions return, besides what is said with each:
+ *
+ *   INVALID     an array is NULL, a length is negative, a dtype is none
+ *   MISMATCH    the ranks call different operations, or wait for each other; of threads that
+ *               wait for each other only TIMEOUT tells
+ *   PEER        another rank failed in the operation, has ended, or gave up the communicator
+ *   TIMEOUT     a rank did not come within PLAIT_TIMEOUT
+ *   TRANSPORT   MPI or the system reported a failure
+ *   COMM        the communicator is NULL, was freed or given up, or is in use by another
+ *               collective of this rank; MPI is finalised
+ *   NO_MEMORY   for the plan, or for what it works in
+ *   OVERFLOW    arrays of more than 2^63 bytes
+ *
+ * plait_allreduce and plait_reduce reduce in the order of ranks where these read each other's
+ * memory. Where they do not (plait_comm_direct says "off", as on several nodes or with
+ * PLAIT_SHARED=off) MPI's own allreduce may do it: in an order of its own, and signs and payloads
+ * of NaN may differ between ranks. */
 #ifndef PLAIT_COLL_H
 #define PLAIT_COLL_H
 
@@ -24,22 +46,21 @@ extern "C" {
 /* Up to so many bytes plait_send completes without its receiver. */
 #define PLAIT_SEND_BYTES 65536
 
-/** Reduces n elements over all ranks; every rank gets the same bits.
+/** Reduces n elements over all ranks; every rank gets the same bits, but for NaN (above).
  *  Collective: over comm, all ranks, same op, dtype and n; blocking.
  *  Shapes: x and y have n elements; y may be x, otherwise they do not overlap.
  *  Owns: nothing.
- *  Errors: INVALID (op not defined for dtype), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Errors: as above; INVALID (op not defined for dtype).
  *  Source: MPI 4.0, 6.9.6; Rabenseifner, ICCS 2004. */
 PLAIT_EXPORT plait_status_t plait_allreduce(plait_comm_t *comm, plait_reduce_t op,
                                             plait_dtype_t dtype, int64_t n,
                                             const void *x, void *y);
 
-/** Reduces n elements over all ranks, in the order of ranks; the root gets the result.
+/** Reduces n elements over all ranks; the root gets the result. The order is said above.
  *  Collective: over comm, all ranks, same op, root, dtype and n; blocking.
  *  Shapes: x and y have n elements; y is used on the root only and may be x there.
  *  Owns: nothing.
- *  Errors: INVALID (op not defined for dtype, root is no rank), MISMATCH, PEER, TRANSPORT,
- *  COMM.
+ *  Errors: as above; INVALID (op not defined for dtype, root is no rank).
  *  Source: MPI 4.0, 6.9.1. */
 PLAIT_EXPORT plait_status_t plait_reduce(plait_comm_t *comm, plait_reduce_t op,
                                          int root, plait_dtype_t dtype, int64_t n,
@@ -57,7 +78,7 @@ enum {
  *  Collective: over comm, all ranks, same op, flags, dtype and n; blocking.
  *  Shapes: x and y have n elements and do not overlap.
  *  Owns: nothing.
- *  Errors: INVALID (op not defined for dtype, flags), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Errors: as above; INVALID (op not defined for dtype, flags).
  *  Source: MPI 4.0, 6.11. */
 PLAIT_EXPORT plait_status_t plait_scan(plait_comm_t *comm, plait_reduce_t op, int flags,
                                        plait_dtype_t dtype, int64_t n, const void *x,
@@ -67,7 +88,7 @@ PLAIT_EXPORT plait_status_t plait_scan(plait_comm_t *comm, plait_reduce_t op, in
  *  Collective: over comm, all ranks, same op, dtype and n; blocking.
  *  Shapes: x has size * n elements, y has n; they do not overlap.
  *  Owns: nothing.
- *  Errors: INVALID (op not defined for dtype), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Errors: as above; INVALID (op not defined for dtype).
  *  Source: MPI 4.0, 6.10.1. */
 PLAIT_EXPORT plait_status_t plait_reduce_scatter(plait_comm_t *comm, plait_reduce_t op,
                                                  plait_dtype_t dtype, int64_t n,
@@ -77,8 +98,7 @@ PLAIT_EXPORT plait_status_t plait_reduce_scatter(plait_comm_t *comm, plait_reduc
  *  Collective: over comm, all ranks, same op, dtype and counts; blocking.
  *  Shapes: x has the sum of counts elements, y counts[rank]; they do not overlap.
  *  Owns: nothing.
- *  Errors: INVALID (op not defined for dtype, negative count), MISMATCH, PEER, TRANSPORT,
- *  COMM.
+ *  Errors: as above; INVALID (op not defined for dtype, negative count).
  *  Source: MPI 4.0, 6.10.2. */
 PLAIT_EXPORT plait_status_t plait_reduce_scatterv(plait_comm_t *comm, plait_reduce_t op,
                                                   plait_dtype_t dtype,
@@ -89,7 +109,7 @@ PLAIT_EXPORT plait_status_t plait_reduce_scatterv(plait_comm_t *comm, plait_redu
  *  Collective: over comm, all ranks, same root, dtype and n; blocking.
  *  Shapes: x (read on the root) and y have n elements; y may be x.
  *  Owns: nothing.
- *  Errors: INVALID (root is no rank), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Errors: as above; INVALID (root is no rank).
  *  Source: MPI 4.0, 6.4. */
 PLAIT_EXPORT plait_status_t plait_bcast(plait_comm_t *comm, int root,
                                         plait_dtype_t dtype, int64_t n, const void *x,
@@ -98,7 +118,7 @@ PLAIT_EXPORT plait_status_t plait_bcast(plait_comm_t *comm, int root,
 /** Gives every rank the n elements of all ranks, in the order of ranks.
  *  Collective: over comm, all ranks, same dtype and n; blocking.
  *  Shapes: x has n elements, y has size * n; they do not overlap.
- *  Owns: nothing.  Errors: INVALID, MISMATCH, PEER, TRANSPORT, COMM.
+ *  Owns: nothing.  Errors: as above.
  *  Source: MPI 4.0, 6.7. */
 PLAIT_EXPORT plait_status_t plait_allgather(plait_comm_t *comm, plait_dtype_t dtype,
                                             int64_t n, const void *x, void *y);
@@ -106,7 +126,7 @@ PLAIT_EXPORT plait_status_t plait_allgather(plait_comm_t *comm, plait_dtype_t dt
 /** The same for blocks of different lengths.
  *  Collective: over comm, all ranks, same dtype and counts; blocking.
  *  Shapes: x has counts[rank] elements, y the sum of counts; they do not overlap.
- *  Owns: nothing.  Errors: INVALID (negative count), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Owns: nothing.  Errors: as above; INVALID (negative count).
  *  Source: MPI 4.0, 6.7. */
 PLAIT_EXPORT plait_status_t plait_allgatherv(plait_comm_t *comm, plait_dtype_t dtype,
                                              const int64_t counts[], const void *x,
@@ -115,7 +135,7 @@ PLAIT_EXPORT plait_status_t plait_allgatherv(plait_comm_t *comm, plait_dtype_t d
 /** Gives block r of every rank to rank r; blocks have n elements.
  *  Collective: over comm, all ranks, same dtype and n; blocking.
  *  Shapes: x and y have size * n elements and do not overlap.
- *  Owns: nothing.  Errors: INVALID, MISMATCH, PEER, TRANSPORT, COMM.
+ *  Owns: nothing.  Errors: as above.
  *  Source: MPI 4.0, 6.8. */
 PLAIT_EXPORT plait_status_t plait_alltoall(plait_comm_t *comm, plait_dtype_t dtype,
                                            int64_t n, const void *x, void *y);
@@ -124,7 +144,7 @@ PLAIT_EXPORT plait_status_t plait_alltoall(plait_comm_t *comm, plait_dtype_t dty
  *  Collective: over comm, all ranks, same dtype and counts; blocking.
  *  Shapes: x has the elements that this rank sends, y those that it receives; they do not
  *  overlap.
- *  Owns: nothing.  Errors: INVALID (negative count), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Owns: nothing.  Errors: as above; INVALID (negative count).
  *  Source: MPI 4.0, 6.8. */
 PLAIT_EXPORT plait_status_t plait_alltoallv(plait_comm_t *comm, plait_dtype_t dtype,
                                             const int64_t counts[], const void *x,
@@ -133,7 +153,7 @@ PLAIT_EXPORT plait_status_t plait_alltoallv(plait_comm_t *comm, plait_dtype_t dt
 /** Gives the root the n elements of all ranks, in the order of ranks.
  *  Collective: over comm, all ranks, same root, dtype and n; blocking.
  *  Shapes: x has n elements; y, used on the root only, size * n; they do not overlap.
- *  Owns: nothing.  Errors: INVALID (root is no rank), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Owns: nothing.  Errors: as above; INVALID (root is no rank).
  *  Source: MPI 4.0, 6.5. */
 PLAIT_EXPORT plait_status_t plait_gather(plait_comm_t *comm, int root,
                                          plait_dtype_t dtype, int64_t n, const void *x,
@@ -144,7 +164,7 @@ PLAIT_EXPORT plait_status_t plait_gather(plait_comm_t *comm, int root,
  *  Shapes: x has counts[rank] elements; y, used on the root only, the sum of counts; they
  *  do not overlap.
  *  Owns: nothing.
- *  Errors: INVALID (root is no rank, negative count), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Errors: as above; INVALID (root is no rank, negative count).
  *  Source: MPI 4.0, 6.5. */
 PLAIT_EXPORT plait_status_t plait_gatherv(plait_comm_t *comm, int root,
                                           plait_dtype_t dtype, const int64_t counts[],
@@ -153,7 +173,7 @@ PLAIT_EXPORT plait_status_t plait_gatherv(plait_comm_t *comm, int root,
 /** Gives each rank its block of n elements of the root's array.
  *  Collective: over comm, all ranks, same root, dtype and n; blocking.
  *  Shapes: x, used on the root only, has size * n elements, y has n; they do not overlap.
- *  Owns: nothing.  Errors: INVALID (root is no rank), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Owns: nothing.  Errors: as above; INVALID (root is no rank).
  *  Source: MPI 4.0, 6.6. */
 PLAIT_EXPORT plait_status_t plait_scatter(plait_comm_t *comm, int root,
                                           plait_dtype_t dtype, int64_t n, const void *x,
@@ -164,7 +184,7 @@ PLAIT_EXPORT plait_status_t plait_scatter(plait_comm_t *comm, int root,
  *  Shapes: x, used on the root only, has the sum of counts elements, y counts[rank]; they
  *  do not overlap.
  *  Owns: nothing.
- *  Errors: INVALID (root is no rank, negative count), MISMATCH, PEER, TRANSPORT, COMM.
+ *  Errors: as above; INVALID (root is no rank, negative count).
  *  Source: MPI 4.0, 6.6. */
 PLAIT_EXPORT plait_status_t plait_scatterv(plait_comm_t *comm, int root,
                                            plait_dtype_t dtype, const int64_t counts[],
@@ -182,8 +202,7 @@ typedef struct {
  *  Shapes: x has n_in * n elements, y has n_out * n, with this rank's n_in and n_out; they
  *  do not overlap.
  *  Owns: nothing.
- *  Errors: INVALID (rank or block of an edge, two edges to one block), MISMATCH, PEER,
- *  TRANSPORT, COMM.
+ *  Errors: as above; INVALID (rank or block of an edge, two edges to one block).
  *  Source: MPI 4.0, 8.6 (neighbourhood collectives). */
 PLAIT_EXPORT plait_status_t plait_route(plait_comm_t *comm, int64_t n_edges,
                                         const plait_edge_t edges[], plait_dtype_t dtype,
@@ -192,7 +211,7 @@ PLAIT_EXPORT plait_status_t plait_route(plait_comm_t *comm, int64_t n_edges,
 
 /** Returns when all ranks have called it.
  *  Collective: over comm; blocking.  Shapes: none.  Owns: nothing.
- *  Errors: TRANSPORT, COMM.  Source: MPI 4.0, 6.3. */
+ *  Errors: as above.  Source: MPI 4.0, 6.3. */
 PLAIT_EXPORT plait_status_t plait_barrier(plait_comm_t *comm);
 
 /** Sends one array and receives another at once.
@@ -200,8 +219,8 @@ PLAIT_EXPORT plait_status_t plait_barrier(plait_comm_t *comm);
  *  through MPI 0..MPI_TAG_UB.
  *  Shapes: x has n elements of dtype, y has n_recv of recv_dtype; they do not overlap.
  *  Owns: nothing.  With source PLAIT_PROC_NULL y is left alone.
- *  Errors: INVALID (rank, tag), TRUNCATION and MISMATCH (sizes or dtypes of the partners
- *  differ; on both of them, and y is left alone), TRANSPORT, COMM.
+ *  Errors: as above; INVALID (rank, tag), TRUNCATION and MISMATCH (sizes or dtypes of the
+ *  partners differ; on both of them, and y is left alone).
  *  Source: MPI 4.0, 3.10. */
 PLAIT_EXPORT plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
                                            plait_dtype_t dtype, int64_t n,
@@ -215,9 +234,9 @@ PLAIT_EXPORT plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int sen
  *  while they wait for something else.
  *  Collective: no; the receiver calls plait_recv or plait_sendrecv.
  *  Shapes: x has n elements.  Owns: nothing.
- *  Errors: INVALID (rank, tag), TRANSPORT, COMM; TRUNCATION and MISMATCH as in
- *  plait_sendrecv, but those of a message that was copied are returned by a later operation
- *  of this rank on comm, which has then been carried out.
+ *  Errors: as above; INVALID (rank, tag), TRUNCATION and MISMATCH as in plait_sendrecv, but
+ *  those of a message that was copied are returned by a later operation of this rank on comm,
+ *  which has then been carried out.
  *  Source: MPI 4.0, 3.2. */
 PLAIT_EXPORT plait_status_t plait_send(plait_comm_t *comm, int dest, int tag,
                                        plait_dtype_t dtype, int64_t n, const void *x);
@@ -225,8 +244,7 @@ PLAIT_EXPORT plait_status_t plait_send(plait_comm_t *comm, int dest, int tag,
 /** Receives one array.
  *  Collective: no; the sender calls plait_send or plait_sendrecv.
  *  Shapes: y has n elements.  Owns: nothing.  With source PLAIT_PROC_NULL y is left alone.
- *  Errors: INVALID (rank, tag), TRUNCATION and MISMATCH as in plait_sendrecv, TRANSPORT,
- *  COMM.
+ *  Errors: as above; INVALID (rank, tag), TRUNCATION and MISMATCH as in plait_sendrecv.
  *  Source: MPI 4.0, 3.2. */
 PLAIT_EXPORT plait_status_t plait_recv(plait_comm_t *comm, int source, int tag,
                                        plait_dtype_t dtype, int64_t n, void *y);

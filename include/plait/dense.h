@@ -12,7 +12,11 @@
  *
  * The arithmetic is that of a BLAS and LAPACK library, which is looked for when the first plan is
  * made: PLAIT_BLAS=/path/to/library names it. A result depends on the number of ranks and on how
- * they reach each other's memory by rounding alone. */
+ * they reach each other's memory by rounding alone.
+ *
+ * All functions that plan return COMM (comm is NULL), INVALID (another pointer is), OVERFLOW (extents
+ * that the library's integers do not hold), UNSUPPORTED (no BLAS or LAPACK, a backend chosen by
+ * plait_config_set) and NO_MEMORY, besides what is said with each. */
 #ifndef PLAIT_DENSE_H
 #define PLAIT_DENSE_H
 
@@ -68,8 +72,7 @@ typedef struct {
  *  Shapes: operands are this rank's arrays of A and B, the result that of C, all dealt by `block`
  *  columns; C has memory of its own.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype, trans, forms), OVERFLOW (extents that the library's
- *  integers do not hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Errors: as above; INVALID (extents, block, dtype, trans, forms).
  *  Source: SUMMA, van de Geijn, Watts, Concurrency 9(4), 1997, in one dimension. */
 PLAIT_EXPORT plait_status_t plait_gemm_plan(const plait_comm_t *comm,
                                             const plait_gemm_problem_t *problem,
@@ -83,7 +86,7 @@ typedef struct {
     plait_trans_t trans;
     plait_diag_t diag;
     /* GENERAL; LOWER, where op(A) is lower triangular: of B only that part is read, and X has it,
-     * too. With the identity as B: the inverse, at a third of the cost. */
+     * too; n_rhs need not be n. With the identity as B: the inverse, at a third of the cost. */
     plait_form_t form;
     bool
         is_whole; /* B and X are n x n_rhs on every rank, the same on all; needs GENERAL */
@@ -96,8 +99,7 @@ typedef struct {
  *  Shapes: operands are this rank's arrays of A and B, the result that of X, all dealt by `block`
  *  columns, or with is_whole B and X whole, column-major; X may have the memory of B.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype, uplo, trans, diag, form), OVERFLOW (extents that the
- *  library's integers do not hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Errors: as above; INVALID (extents, block, dtype, uplo, trans, diag, form).
  *  Source: own; block substitution, Golub, Van Loan, Matrix Computations, 3.1. */
 PLAIT_EXPORT plait_status_t plait_trsm_plan(const plait_comm_t *comm,
                                             const plait_trsm_problem_t *problem,
@@ -118,8 +120,7 @@ typedef struct {
  *  which may have the memory of A, and one int32, the same on all ranks: 0, or the order of the
  *  first leading minor that is not positive definite, where L is NaN.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype, grid), OVERFLOW (extents that the library's integers do
- *  not hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Errors: as above; INVALID (extents, block, dtype, grid).
  *  Source: Golub, Van Loan, Matrix Computations, 4.2.9, with look-ahead. */
 PLAIT_EXPORT plait_status_t plait_potrf_plan(const plait_comm_t *comm,
                                              const plait_potrf_problem_t *problem,
@@ -137,8 +138,7 @@ typedef struct {
  *  Shapes: operands are this rank's arrays of L, of which the lower triangle is read, and B, the result
  *  that of X, as plait_trsm_plan has them; X may have the memory of B.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype), OVERFLOW (extents that the library's integers do not
- *  hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Errors: as above; INVALID (extents, block, dtype).
  *  Source: Golub, Van Loan, Matrix Computations, 4.2; both substitutions in one plan. */
 PLAIT_EXPORT plait_status_t plait_potrs_plan(const plait_comm_t *comm,
                                              const plait_potrs_problem_t *problem,
@@ -175,8 +175,7 @@ typedef struct {
  *  from 0; and one int32: 0, or the first i, counted from 1, where U_ii is zero or not finite (all
  *  columns are done nevertheless). The last two are the same on all ranks.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype), OVERFLOW (extents that the library's integers do not
- *  hold), UNSUPPORTED (no BLAS), NO_MEMORY.
+ *  Errors: as above; INVALID (extents, block, dtype).
  *  Source: Golub, Van Loan, Matrix Computations, 3.4, with look-ahead. */
 PLAIT_EXPORT plait_status_t plait_getrf_plan(const plait_comm_t *comm,
                                              const plait_panels_problem_t *problem,
@@ -229,8 +228,7 @@ typedef struct {
  *  most. Without Q the first result has no elements, nothing but R comes back, and the work is
  *  n (n + 1) + 2 n^2 + m n elements at most.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, m < n, dtype), OVERFLOW (extents that the library's integers do not hold),
- *  UNSUPPORTED (no LAPACK, arrays on devices), NO_MEMORY.
+ *  Errors: as above; INVALID (extents, m < n, dtype).
  *  Source: Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012. */
 PLAIT_EXPORT plait_status_t plait_tsqr_plan(const plait_comm_t *comm,
                                             const plait_tsqr_problem_t *problem,
@@ -254,8 +252,7 @@ typedef struct {
  *  where A has NaN or Inf (n + 1) or the iteration did not converge (as LAPACK counts): w and V
  *  are NaN then. Results have memory of their own.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (extents, block, dtype, vectors that there are not), OVERFLOW (extents that the
- *  library's integers do not hold), UNSUPPORTED (no LAPACK), NO_MEMORY.
+ *  Errors: as above; INVALID (extents, block, dtype, vectors that there are not).
  *  Source: Dongarra, Sorensen, Hammarling, J. Comput. Appl. Math. 27, 1989 (reduction); Gu,
  *  Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995 (divide and conquer). */
 PLAIT_EXPORT plait_status_t plait_heevd_plan(const plait_comm_t *comm,

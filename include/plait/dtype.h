@@ -34,6 +34,7 @@ typedef enum {
 #define PLAIT_DTYPE_ENUM(_name, _code, _text, _bytes, _kind) PLAIT_##_name = (_code),
     PLAIT_DTYPE_FOR_EACH(PLAIT_DTYPE_ENUM)
 #undef PLAIT_DTYPE_ENUM
+        PLAIT_DTYPE_LAST = PLAIT_F8E4M3FN /* the largest code */
 } plait_dtype_t;
 
 typedef enum {

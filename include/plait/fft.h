@@ -38,9 +38,11 @@ typedef struct {
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: the plan's one operand is this rank's part of `from`, its one result that of
  *  `to`; they may be the same memory where both are complex and have
- *  the same shape. Any lengths, uneven and empty parts.
+ *  the same shape. Any lengths, of the transformed axes from 1 on; uneven and empty parts.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (dtype, axes, layouts that do not fit each other or comm), NO_MEMORY.
+ *  Errors: INVALID (dtype, kind, sign, axes, one of length 0, layouts that do not fit each other
+ *  or comm, NULL), COMM (comm is NULL), OVERFLOW (sizes), UNSUPPORTED (a backend chosen by
+ *  plait_config_set), NO_MEMORY.
  *  Source: slab, pencil and four-step algorithms; see docs/architecture.md. */
 PLAIT_EXPORT plait_status_t plait_fft_plan(const plait_comm_t *comm,
                                            const plait_fft_problem_t *problem,

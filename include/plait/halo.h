@@ -17,7 +17,11 @@
  *
  * In formulas: A has a row for every place of the padded arrays, with a 1 at the cell that it is a
  * copy of, or none; C is A's part for the cells themselves. Then pad is A, fold is A', exchange
- * is A C', which leaves ghosts aside and fills them anew, and reduce is C A'. */
+ * is A C', which leaves ghosts aside and fills them anew, and reduce is C A'.
+ *
+ * All functions return COMM (comm is NULL), INVALID (another pointer is), OVERFLOW (sizes),
+ * UNSUPPORTED (a backend chosen by plait_config_set) and NO_MEMORY, besides what is said with
+ * each. */
 #ifndef PLAIT_HALO_H
 #define PLAIT_HALO_H
 
@@ -50,7 +54,7 @@ typedef struct {
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: operand is cells->stored; result has before + after more along each axis.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (widths, boundary, layout), NO_MEMORY.  Source: own. */
+ *  Errors: as above; INVALID (dtype, widths, boundary, layout).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_halo_pad_plan(const plait_comm_t *comm,
                                                 const plait_halo_problem_t *problem,
                                                 plait_plan_t **plan_p);
@@ -60,7 +64,7 @@ PLAIT_EXPORT plait_status_t plait_halo_pad_plan(const plait_comm_t *comm,
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: operand as plait_halo_pad_plan's result and the reverse; a dtype that can be added.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (widths, boundary, layout, dtype), NO_MEMORY.  Source: own. */
+ *  Errors: as above; INVALID (dtype, widths, boundary, layout).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_halo_fold_plan(const plait_comm_t *comm,
                                                  const plait_halo_problem_t *problem,
                                                  plait_plan_t **plan_p);
@@ -70,7 +74,7 @@ PLAIT_EXPORT plait_status_t plait_halo_fold_plan(const plait_comm_t *comm,
  *  Shapes: operand and result have before + after more than cells->stored along each axis; they
  *  may be the same memory, then cells are not touched.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (widths, boundary, layout), NO_MEMORY.  Source: own. */
+ *  Errors: as above; INVALID (dtype, widths, boundary, layout).  Source: own. */
 PLAIT_EXPORT plait_status_t
 plait_halo_exchange_plan(const plait_comm_t *comm, const plait_halo_problem_t *problem,
                          plait_plan_t **plan_p);
@@ -80,7 +84,7 @@ plait_halo_exchange_plan(const plait_comm_t *comm, const plait_halo_problem_t *p
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: as plait_halo_exchange_plan; the dtype is one that can be added.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (widths, boundary, layout, dtype), NO_MEMORY.  Source: own. */
+ *  Errors: as above; INVALID (dtype, widths, boundary, layout).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_halo_reduce_plan(const plait_comm_t *comm,
                                                    const plait_halo_problem_t *problem,
                                                    plait_plan_t **plan_p);

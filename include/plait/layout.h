@@ -50,10 +50,11 @@ typedef struct {
     int64_t lo, hi;
 } plait_interval_t;
 
-/** Layout with axis a split over grid axis split_over[a] (-1: whole), all by one rule.
+/** Layout with axis a split over grid axis split_over[a] (-1: whole), all by one rule; CYCLIC
+ *  deals out blocks of 1.
  *  Collective: no.  Shapes: shape and split_over have ndim entries, grid has grid_ndim.
  *  Owns: nothing; everything is copied.
- *  Errors: INVALID (what plait_layout_check says).  Source: own. */
+ *  Errors: as plait_layout_check.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_layout_pencil(int ndim, const int64_t shape[],
                                                 int grid_ndim, const int grid[],
                                                 const int split_over[],
@@ -62,7 +63,8 @@ PLAIT_EXPORT plait_status_t plait_layout_pencil(int ndim, const int64_t shape[],
 
 /** Whether the numbers in a layout make sense.
  *  Collective: no.  Shapes: none.  Owns: nothing.
- *  Errors: INVALID, with the field and its value.  Source: own. */
+ *  Errors: INVALID, with the field and its value; OVERFLOW (2^31 ranks or 2^57 elements, or
+ *  more).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_layout_check(const plait_layout_t *layout);
 
 /** Number of ranks: the product of the grid.
@@ -107,7 +109,7 @@ PLAIT_EXPORT int plait_layout_pack(const plait_layout_t *layout, int64_t words[]
 
 /** The inverse of plait_layout_pack, checked.
  *  Collective: no.  Shapes: n_words entries.  Owns: nothing.
- *  Errors: INVALID (too few words, or what plait_layout_check says).  Source: own. */
+ *  Errors: INVALID (too few words); as plait_layout_check.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_layout_unpack(const int64_t words[], int64_t n_words,
                                                 plait_layout_t *layout_p);
 

@@ -29,8 +29,10 @@ typedef struct {
  *  Shapes: args and rets as the plan was made for; a ret may be the arg of the same index.
  *  Owns: nothing; all is borrowed until return.
  *  Errors: MISMATCH (ranks execute different plans; nothing was written), PEER (another
- *  rank failed), TRANSPORT, COMM; rets are then undefined on every rank. INVALID (made for
- *  another rank, or for ranks that reach each other in another way).  Source: own. */
+ *  rank failed), TIMEOUT (one did not come), TRANSPORT, NO_MEMORY; rets are then undefined on
+ *  every rank. COMM (comm or plan is NULL, comm was freed or given up), INVALID (an array is
+ *  NULL; the plan was made for another rank, or for ranks that reach each other in another way):
+ *  nothing was written, and other ranks do not learn of it.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_plan_execute(const plait_plan_t *plan,
                                                plait_comm_t *comm,
                                                const void *const args[],

@@ -17,7 +17,8 @@ extern "C" {
  *  Shapes: the operand is this rank's part of `from`, the result that of `to`; they do not
  *  overlap. Grids may differ; uneven, empty and block-cyclic parts are legal.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (shapes differ, rank counts differ), NO_MEMORY.
+ *  Errors: INVALID (dtype, shapes differ, rank counts differ, NULL), COMM (comm is NULL),
+ *  OVERFLOW (sizes), UNSUPPORTED (a backend chosen by plait_config_set), NO_MEMORY.
  *  Source: own; box intersections. */
 PLAIT_EXPORT plait_status_t plait_redist_plan(const plait_comm_t *comm,
                                               plait_dtype_t dtype,

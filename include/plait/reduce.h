@@ -38,7 +38,7 @@ PLAIT_EXPORT const char *plait_reduce_name(plait_reduce_t op);
 
 /** Whether a reduction is defined for a dtype.
  *  Collective: no.  Shapes: none.  Owns: nothing.
- *  Errors: none; false for values outside the lists.  Source: own, docs/dtypes.md. */
+ *  Errors: none; false for values outside the lists.  Source: own. */
 PLAIT_EXPORT bool plait_reduce_is_defined(plait_reduce_t op, plait_dtype_t dtype);
 
 #ifdef __cplusplus

@@ -14,6 +14,9 @@ typedef struct {
 static const row_t rows[] = {PLAIT_DTYPE_FOR_EACH(ROW)};
 #undef ROW
 
+_Static_assert(sizeof(rows) / sizeof(rows[0]) == PLAIT_DTYPE_LAST + 1,
+               "PLAIT_DTYPE_LAST is the largest code");
+
 #define CODE(_name, _code, _text, _bytes, _kind) PLAIT_##_name,
 static const plait_dtype_t dtypes[] = {PLAIT_DTYPE_FOR_EACH(CODE)};
 #undef CODE

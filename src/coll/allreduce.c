@@ -1,4 +1,5 @@
-/* Reduce elementwise over all ranks; the result is on all of them, with the same bits.
+/* Reduce elementwise over all ranks; the result is on all of them, with the same bits; only NaN
+ * may differ in sign and payload where MPI reduces.
  *
  * Small: every rank publishes its operand at a fence and reduces all of them; where fences
  * take nothing along, the transport's own allreduce. Large, or where there is none for the

@@ -114,7 +114,7 @@ COMPLEX_LOOPS(c128, f64, double)
     [PLAIT_BAND][PLAIT_##_dtype] = land_u8, [PLAIT_BOR][PLAIT_##_dtype] = lor_u8, \
     [PLAIT_BXOR][PLAIT_##_dtype] = lxor_u8
 
-enum { N_DTYPES = PLAIT_F8E4M3FN + 1 };
+enum { N_DTYPES = PLAIT_DTYPE_LAST + 1 };
 
 /* What is defined, and by which loops; what is not listed is NULL. */
 static const plait_reduce_fn_t table[PLAIT_REDUCE_COUNT][N_DTYPES] = {

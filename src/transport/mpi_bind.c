@@ -208,8 +208,8 @@ static plait_status_t check_state(const plait_mpi_backend_t *mpi, const char *pa
     PLAIT_CHECK(
         *level_p >= PLAIT_MPI_SERIALIZED, PLAIT_ERR_UNSUPPORTED,
         "MPI was initialised with thread level %s; plait needs SERIALIZED or MULTIPLE: "
-        "set mpi4py.rc.thread_level = 'multiple' before importing mpi4py.MPI, or ask "
-        "for it in MPI_Init_thread",
+        "ask for it in MPI_Init_thread, in Python by mpi4py.rc.thread_level = "
+        "'multiple' before mpi4py.MPI is imported",
         level_names[*level_p]);
     if (*level_p == PLAIT_MPI_SERIALIZED) {
         plait_log(PLAIT_LOG_WARN, "mpi thread level SERIALIZED: calls of MPI by other "
