@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import functools
+import importlib
+import multiprocessing
 import sys
 import threading
 import weakref
@@ -38,9 +40,12 @@ class Comm:
 
     ``plait.Comm(mpi4py_comm)`` duplicates an mpi4py communicator now instead of at its first
     use; ``plait.Comm()`` is the world: COMM_WORLD under a launcher, else this process alone.
+    A copy of a communicator is itself, by `copy.deepcopy`, too. Of the pickled world, or COMM_SELF,
+    the reader has its own, with its own rank; others cannot be pickled.
 
     Collective: over the communicator, at first use and in `free`.  Shapes: none.
-    Raises: TypeError for null and inter-communicators.  Adjoint: none.
+    Raises: TypeError for null and inter-communicators, and by pickle for what other processes
+    cannot name.  Adjoint: none.
     Source: MPI 4.0, 7.4.
 
     Example:
@@ -125,8 +130,44 @@ class Comm:
     def __hash__(self) -> int:
         return id(self._state)
 
+    def __copy__(self) -> "Comm":
+        return self  # another one's `free` would free this one's duplicates
+
+    def __deepcopy__(self, _: dict) -> "Comm":
+        return self
+
+    def __reduce__(self) -> tuple:
+        """What every process has a name for is made anew: rank and numbers are of this one."""
+        if self._state["is_freed"]:
+            raise _freed("pickle", self)
+        mpi = sys.modules.get("mpi4py.MPI")
+        if self._source is None or self._source == mpi.COMM_WORLD:
+            return _read, (type(self), "COMM_WORLD")
+        if self._source == mpi.COMM_SELF:
+            return _read, (type(self), "COMM_SELF")
+        raise TypeError(
+            f"pickle: communicator #{self._ids['effect']} (made at {self._label}) has no name in "
+            "other processes; expected that of MPI.COMM_WORLD or MPI.COMM_SELF: make this one in "
+            "each process"
+        )
+
     def __repr__(self) -> str:
         return f"plait.Comm(#{self._ids['effect']}, rank {self.rank} of {self.size})"
+
+
+def _read(kind: type[Comm], name: str) -> Comm:
+    """What a pickled communicator of this name is for its reader."""
+    is_child = multiprocessing.parent_process() is not None
+    if is_child and "mpi4py.MPI" not in sys.modules and _world.launcher_size()[0] > 1:
+        raise _errors.CommError(  # MPI would end this process
+            "pickle: multiprocessing started this process, which is no rank of the launcher's and "
+            "has no communicator; expected what it needs of one: comm.rank, comm.size"
+        )
+    mpi = _world.mpi()
+    if name == "COMM_SELF":
+        mpi = mpi or importlib.import_module("mpi4py.MPI")
+        return kind(mpi.COMM_SELF)
+    return kind()
 
 
 _of_number: dict[int, Comm] = {}

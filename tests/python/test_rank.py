@@ -1,6 +1,9 @@
 """The rank model in one process: every dtype and reduction, errors, eager calls, solvers."""
 
+import copy
 import itertools
+import multiprocessing
+import pickle
 import sys
 import threading
 
@@ -380,6 +383,38 @@ def test_freed_communicator():
         jax.block_until_ready(jax.jit(lambda x: f(x))(jnp.ones(2)))
     assert issubclass(plait.CommError, jax.errors.JaxRuntimeError)
     assert plait.allreduce(jnp.ones(2), plait.SUM).tolist() == [1, 1]
+
+
+def test_a_copied_communicator_is_itself():
+    comm = plait.Comm()
+    held = {"comm": comm, "x": jnp.ones(2)}
+    assert copy.copy(comm) is comm and copy.deepcopy(comm) is comm
+    assert copy.deepcopy(held)["comm"] is comm
+    # of what has one in its structure a copy has the same structure, and the same programs
+    f = plait.jit(lambda x, comm: plait.allreduce(x, plait.SUM, comm=comm), static_argnums=1)
+    assert f(held["x"], comm).tolist() == f(held["x"], copy.deepcopy(comm)).tolist() == [1, 1]
+    assert f._cache_size() == 1
+
+
+def test_a_pickled_communicator_is_that_of_the_reader():
+    comm = plait.Comm()
+    read = pickle.loads(pickle.dumps(comm))
+    assert type(read) is plait.Comm and read == comm and hash(read) == hash(comm)
+    assert plait.allreduce(jnp.ones(2), plait.SUM, comm=read).tolist() == [1, 1]
+    comm.free()
+    with pytest.raises(plait.CommError, match=r"^pickle: communicator #\d+ .* was freed"):
+        pickle.dumps(comm)
+
+
+def test_a_child_of_multiprocessing_reads_no_communicator(monkeypatch):
+    """It has the launcher's variables, but MPI ends it at once."""
+    text = pickle.dumps(plait.Comm())
+    monkeypatch.setattr(multiprocessing, "parent_process", object)
+    assert pickle.loads(text) == plait.Comm()
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
+    with pytest.raises(plait.CommError, match=r"^pickle: .* is no rank .* comm\.rank"):
+        pickle.loads(text)
 
 
 def test_reductions_are_values():

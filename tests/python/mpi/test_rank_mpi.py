@@ -1,5 +1,7 @@
 """The rank model on MPI ranks: every dtype and reduction, derivatives, order, errors."""
 
+import copy
+import pickle
 import threading
 
 import jax
@@ -312,3 +314,29 @@ def test_communicators_first_used_by_several_threads(world, turn):
         for comm in comms:
             plait.Comm(comm).free()
             comm.Free()
+
+
+def test_a_pickled_communicator_is_that_of_the_reader(world):
+    from mpi4py import MPI
+
+    last = world.size - 1
+    for comm in (None, MPI.COMM_WORLD, MPI.COMM_SELF):
+        own = plait.Comm(comm)
+        read = pickle.loads(world.bcast(pickle.dumps(own), root=last))  # as it was for the last one
+        assert (read, read.rank, read.size) == (own, own.rank, own.size)
+        ranks = range(world.size) if read.size > 1 else [world.rank]
+        found = plait.allgather(jnp.int32(world.rank), comm=read)
+        assert found.tolist() == list(ranks)
+
+
+def test_communicators_without_a_name_are_not_pickled(world):
+    cart = world.Create_cart([world.size])
+    text = r"communicator #\d+ .*test_rank_mpi.*in each process"
+    for made in (world.Dup(), world.Split(world.rank % 2, world.rank), cart):
+        comm = plait.Comm(made)
+        with pytest.raises(TypeError, match=text):
+            pickle.dumps({"comm": comm})
+        assert copy.copy(comm) is comm and copy.deepcopy(comm) is comm
+        assert float(plait.allreduce(jnp.float32(1), plait.SUM, comm=comm)) == made.size
+        comm.free()
+        made.Free()
