@@ -393,29 +393,35 @@ def _ranks(n: int) -> Any:
     return mpi
 
 
+def _of_processes(members: list[int], mpi: Any) -> Any:
+    """MPI's communicator of these processes; that of all is there, so that nobody is waited for."""
+    if members == list(range(mpi.COMM_WORLD.size)):
+        return mpi.COMM_WORLD
+    return mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(members))
+
+
 def _over_processes(groups: tuple[tuple, ...], mode: str, label: str, mpi: Any) -> int:
     """One device of each process. The number must be the same in all groups' programs."""
     if len(groups) > 1:  # after this one all processes count on from the same number
         over_devices((tuple(d for group in groups for d in group),), mode)
     [own] = [g for g in groups if any(d.process_index == jax.process_index() for d in g)]
     members = [d.process_index for d in own]
-    comm = mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(members))
+    comm = _of_processes(members, mpi)
     with _expecting(frozenset(members)):
         return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
 
 
 def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:
     """Several devices of some processes: a group may be within one, or of several."""
-
-    def of_processes(devices: Iterable) -> Any:
-        return mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(_processes(devices)))
-
     here = jax.process_index()
-    everyone = of_processes(d for group in groups for d in group)
+    everyone = _of_processes(_processes(d for group in groups for d in group), mpi)
+    if everyone is mpi.COMM_WORLD:
+        world().id()  # the guard looks while its ranks meet, if they have not yet
     number = everyone.allreduce(_core.next_number(), op=mpi.MAX)
-    everyone.Free()
+    if everyone is not mpi.COMM_WORLD:
+        everyone.Free()
     own = tuple(g for g in groups if here in _processes(g))
-    comms = [of_processes(g) if len(_processes(g)) > 1 else None for g in own]
+    comms = [_of_processes(p, mpi) if len(p) > 1 else None for p in map(_processes, own)]
     handles = [0 if c is None else _handle(c) for c in comms]
     return _core.add_devices(_rows(own), here, handles, label, number)
 

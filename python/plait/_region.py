@@ -208,12 +208,13 @@ class Jitted:
     that is in an object's dictionary to the function around it, whose own ``lower`` it would be.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_inner", "last", "outermost")
+    __slots__ = ("__dict__", "__weakref__", "_given", "_inner", "last", "outermost")
 
     def __init__(self, f: Callable, options: dict[str, Any]):
         functools.update_wrapper(self, f)
         self.outermost = jax.jit(_region(f, hides=True), **_xla.with_option(options))
         self._inner = jax.jit(f, **options)
+        self._given = (f, options)
         self.last: Any = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -233,6 +234,10 @@ class Jitted:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> tuple:
+        """As of jax.jit: the function and the options; the reader compiles anew."""
+        return Jitted, self._given
 
     def __repr__(self) -> str:
         return f"<plait.jit of {self.__wrapped__!r}>"  # type: ignore[attr-defined]

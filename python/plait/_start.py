@@ -18,6 +18,12 @@ class Handle:
         self._call, self._ticket, self._slots = call, ticket, slots
         self._trace, self._is_eager = _jax.trace_state(), _jax.trace_state_clean()
 
+    def __copy__(self) -> "Handle":
+        return self  # what is started is there once
+
+    def __deepcopy__(self, memo: dict) -> "Handle":
+        return self
+
     def __repr__(self) -> str:
         return f"<plait.start of {self._ticket}>"
 

@@ -1,4 +1,5 @@
-"""A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT.
+"""A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT; with
+"early" in front before the first operation, with "one" behind of one device of each.
 
 For test_faults.py; the others print how their operation ended, as in faulty.py.
 """
@@ -14,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_num_cpu_devices", 1 if "one" in sys.argv[1] else 2)
 jax.distributed.initialize(cluster_detection_method="mpi4py")
 
 import plait  # noqa: E402 - after JAX knows of its processes
@@ -26,7 +27,11 @@ def boom():
     raise ValueError("boom")
 
 
-HOW = {"raise": boom, "kill": lambda: os.kill(os.getpid(), signal.SIGKILL)}
+HOW = {
+    "raise": boom,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "exit": lambda: sys.exit(0),
+}
 
 
 def main(name):
@@ -35,9 +40,11 @@ def main(name):
     a = np.arange(float(n * n)).reshape(n, n)
     x = jax.make_array_from_callback(a.shape, NamedSharding(mesh, P("a")), lambda i: a[i])
     turn = plait.jit(lambda v: plait.redistribute(v, P(None, "a"), mesh=mesh, spec=P("a")))
-    plait.block(turn(x))
+    how = HOW[name.removeprefix("early ").removesuffix(" one")]
+    if not name.startswith("early"):
+        plait.block(turn(x))
     if RANK == LAST:
-        HOW[name]()
+        how()
     start = time.monotonic()
     kind, text = "none", ""
     try:

@@ -162,6 +162,21 @@ def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
     assert code != 0, output
 
 
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("early raise", "has left its program"),
+        ("early kill", "has ended"),
+        ("early exit one", "has left its program"),
+    ],
+)
+def test_a_process_ends_before_the_first_operation_on_a_mesh(name, text):
+    rows, code, output = job((name,), 2, "shared memory", "faulty_mesh.py")
+    [row] = rows[name].values()
+    assert (row["rank"], row["kind"]) == (0, "PeerError") and text in row["text"], output
+    assert row["took"] < 2 + SLACK_S, output
+
+
 def test_an_adjoint_that_one_rank_has_dropped():
     """Messages of tangents have a communicator of their own: the time limit ends the wait."""
     rows, code, output = job(("ignored adjoint",), 2, "shared memory")

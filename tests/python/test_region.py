@@ -1,6 +1,7 @@
 """Regions and plait.jit around what JAX does to programs: loops, references, its own functions."""
 
 import functools
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -316,3 +317,15 @@ def test_debug_nans_and_infs_end_at_once(wrap):
         assert np.array_equal(wrap(total)(x[1:]), [1])
     with jax.debug_infs(True), pytest.raises(FloatingPointError, match="inf"):
         wrap(total)(jnp.array([jnp.inf]))
+
+
+def times(x, n):
+    return n * plait.allreduce(x, plait.SUM)
+
+
+def test_a_pickled_function_has_its_options():
+    read = pickle.loads(pickle.dumps({"f": plait.jit(times, static_argnames="n")}))["f"]
+    assert read(jnp.ones(2), n=3).tolist() == [3, 3]
+    assert read.__name__ == "times" and read.__wrapped__ is times
+    with pytest.raises(ValueError, match="unhashable|[Nn]on-hashable"):
+        read(jnp.ones(2), n=[3])
