@@ -1,6 +1,6 @@
-"""A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT; with
-"early" in front before the first operation, with "one" behind of one device of each.
+"""A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT.
 
+With "early" in front before the first operation, with "one" behind of one device of each process.
 For test_faults.py; the others print how their operation ended, as in faulty.py.
 """
 
