@@ -22,6 +22,7 @@ def allreduce(
 ) -> Any:
     """Reduce elementwise over all ranks; the result is on every rank, with the same bits.
 
+    Over several nodes MPI may reduce, in an order of its own: sign and payload of NaN may differ.
     ``op`` is ``plait.SUM``, ``PROD``, ``MIN``, ``MAX``, ``LAND``, ``LOR``, ``LXOR``,
     ``BAND``, ``BOR``, ``BXOR`` or mpi4py's of the same name. With ``token`` the call is
     ordered by that array instead of the effect and returns ``(result, token)``.

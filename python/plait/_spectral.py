@@ -210,6 +210,10 @@ def _along(
 
 def _floating(x: Any, name: str) -> Any:
     """The array in single or double precision, real or complex."""
+    kinds = (jnp.integer, jnp.complexfloating, jnp.bool, jnp.float32, jnp.float64)
+    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
+        known = "float32, float64, complex or integers"
+        raise TypeError(f"{name}: operand of dtype {x.dtype.name}; expected {known}")
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         return _fourier.as_complex(x, name)
     return _fourier.as_real(x, name)

@@ -113,7 +113,7 @@ def pfft3d(
     Collective: over the mesh, in program order.  Shapes: (n0, n1, n2), or with one leading
     batch axis, to the same; real input is promoted to complex.
     Raises: ValueError for a size that the mesh does not divide, of ``x`` or of the result without
-    ``shape``, for an unknown mesh.
+    ``shape``, for an unknown mesh; for a ``layout`` of ``'transposed'`` where all axes are split.
     Adjoint: the same transform along the reversed path.
     Source: notes of FFTW's manual, 6.4; oracle ``tests/python/oracle.py::fft``.
 

@@ -1,6 +1,7 @@
 /* Transforms along any axes of an array in any layout, of complex numbers or between real and
  * complex ones: the operation, and what it accepts. Source: own. */
 #include "base/status.h"
+#include "base/text.h"
 #include "fft/device.h"
 #include "fft/pass.h"
 #include "fft/stages.h"
@@ -188,6 +189,22 @@ static void find_path(plait_fft_t *f, bool is_on_device)
     f->n_left = (int)f->p->n_axes + f->path.n_four_step;
 }
 
+/* What else ranks may call differently: axes if they are not all, and a factor. */
+static void describe_rest(const plait_fft_t *f, char *text, size_t room)
+{
+    text[0] = '\0';
+    for (int64_t i = 0; i < f->p->n_axes && f->p->n_axes < f->from.ndim; i++) {
+        plait_text_append(text, room, "%s %lld", (i == 0) ? ", along" : "",
+                          (long long)f->p->axes[i]);
+    }
+    if (f->p->scale != 1.0) {
+        plait_text_append(text, room, ", times %.3g", f->p->scale);
+    }
+    if (text[0] != '\0') {
+        plait_text_append(text, room, ",");
+    }
+}
+
 static plait_status_t fft_plan(const void *params, const plait_problem_t *problem,
                                plait_plan_t **plan_p)
 {
@@ -197,6 +214,7 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
     char from_text[72];
     char to_text[72];
     char path_text[80];
+    char rest_text[48];
 
     f.is_from_real = from_dtype == PLAIT_F32 || from_dtype == PLAIT_F64;
     f.is_to_real = f.dtype == PLAIT_F32 || f.dtype == PLAIT_F64;
@@ -211,12 +229,13 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
             PLAIT_EXCHANGE_SEPARATE;
     find_path(&f, problem->caps.device != NULL);
     describe_path(&f, path_text, sizeof(path_text));
+    describe_rest(&f, rest_text, sizeof(rest_text));
     plait_layout_print(&f.from, from_text, sizeof(from_text));
     plait_layout_print(&f.to, to_text, sizeof(to_text));
     PLAIT_TRY(plait_plan_create(
-        problem, &f.plan, "fft %s%s %s%s %s -> %s", plait_dtype_name(from_dtype),
+        problem, &f.plan, "fft %s%s %s%s%s %s -> %s", plait_dtype_name(from_dtype),
         f.is_to_real ? " to real" : "", (f.p->sign < 0) ? "forward" : "inverse",
-        path_text, from_text, to_text));
+        path_text, rest_text, from_text, to_text));
     agree(&f);
     PLAIT_TRY(plait_fft_add_stages(&f));
     *plan_p = f.plan;

@@ -402,6 +402,9 @@ void plait_layout_print(const plait_layout_t *layout, char *text, int n_bytes)
         for (int i = 0; i < axis->n_grid; i++) {
             PUT("%c%d", rule[axis->split], axis->grid_axis[i]);
         }
+        if (axis->split == PLAIT_SPLIT_CYCLIC && axis->block > 1) {
+            PUT("b%lld", (long long)axis->block);
+        }
     }
 #undef PUT
 }

@@ -286,9 +286,10 @@ def test_errors_of_a_split_that_was_taken_say_so():
     """In a jit on Auto axes it is a guess, which is wrong for each of these."""
     x = meshes.put(np.zeros((8, 6, 8)), meshes.make((2, 2, 2)), P("a", None, "b"))
     split = "('a', 'b', 'c') was taken, by the order of the mesh's axes: say it with spec="
+    cure = "leave one whole, or give layout='natural' or a PartitionSpec"
     for f, text in [
-        (plait.fft.pfft3d, "pfft3d: all axes of the transform are split; leave one whole; nothing"),
-        (plait.fft.pifft3d, "pifft3d: all axes of the transform are split; leave one whole; no"),
+        (plait.fft.pfft3d, f"pfft3d: all axes of the transform are split; {cure}; nothing"),
+        (plait.fft.pifft3d, f"pifft3d: all axes of the transform are split; {cure}; nothing"),
         (lambda v: plait.fft.fftn(v[:, :3], layout="natural"), "fftn: axis 1 has 3 elements"),
         (lambda v: plait.redistribute(v, P(), from_block=3, shape=x.shape), "has extents (12, 6"),
     ]:
@@ -296,7 +297,7 @@ def test_errors_of_a_split_that_was_taken_say_so():
         bad(lambda f=f: jax.jit(f)(x), ValueError, split)
     with pytest.raises(ValueError) as caught:
         jax.jit(lambda v: plait.fft.pfft3d(v, spec=P("a", "b", "c")))(x)
-    assert str(caught.value) == "pfft3d: all axes of the transform are split; leave one whole"
+    assert str(caught.value) == f"pfft3d: all axes of the transform are split; {cure}"
     bad(lambda: plait.fft.pfft3d(np.zeros((3, 4, 4)), mesh=meshes.make((2,))), ValueError, "spec=")
 
 
