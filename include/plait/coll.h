@@ -1,5 +1,5 @@
 /* Collectives and matched transfers on arrays of one rank. Plans are made at the first call
- * with given sizes and kept with the communicator.
+ * with given sizes and kept with the communicator, of many thousands the ones that are called.
  *
  * Functions whose name ends in v take blocks of different lengths: counts[r] elements for
  * rank r, the same list on all ranks. Blocks of one array follow each other in the order of
