@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _args, _jax, _layout
+from plait import _args, _jax, _layout, _split
 from plait._split import Spec, axes_of, explicit, parts, to_partition_spec
 
 
@@ -248,9 +248,8 @@ def _put(x: Any, mesh: Any, names: Spec) -> Any:
     is_traced, is_auto = isinstance(x, jax.core.Tracer), _jax.is_auto(mesh)
     own = jax.typeof(x).sharding.mesh
     if not own.empty:
-        is_said = isinstance(mesh, Mesh) and mesh.size > 1 and is_auto and _jax.is_auto(own)
-        where = NamedSharding(mesh, to_partition_spec(names)) if is_said else None
-        return jax.lax.with_sharding_constraint(x, where) if is_said and _jax.is_tracing() else x
+        is_silent = mesh.size > 1 and _jax.is_auto(own) and _jax.is_tracing()
+        return _split.on_mesh(x, mesh, names) if is_silent else x
     if not (isinstance(mesh, Mesh) or (is_traced and not is_auto)):
         return x
     where = NamedSharding(mesh, to_partition_spec(names))

@@ -88,15 +88,14 @@ def parts(mesh: Any, axes: Sequence[str]) -> int:
     return 1 if mesh is None else math.prod(mesh.shape[a] for a in axes)
 
 
-def on_mesh(x: Any, mesh: Any) -> Any:
-    """``x``, which says in a trace for which devices the program is: JAX looks for such words.
+def on_mesh(x: Any, mesh: Any, names: Spec = ()) -> Any:
+    """``x``, split so, which says in a trace for which devices it is: JAX looks for such words.
 
     Explicit axes have them in all types, and devices that are not known have no words.
     """
     if not isinstance(mesh, Mesh) or not _jax.is_auto(mesh):
         return x
-    whole = NamedSharding(mesh, P())
-    return jax.lax.with_sharding_constraint(x, whole)
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, to_partition_spec(names)))
 
 
 def with_devices(mesh: Any, devices: Sequence) -> Any:

@@ -32,8 +32,7 @@ typedef struct {
 } plan_key_t;
 
 typedef struct plan_entry {
-    plait_kept_plan_t kept; /* the first member: what callers see */
-    plait_plan_t *plan;     /* the same, to be destroyed */
+    plait_kept_plan_t kept; /* what callers see */
     uint64_t hash;
     int64_t n_words;
     uint64_t *words;
@@ -44,8 +43,8 @@ typedef struct plan_entry {
 /* Found without a lock. An entry that is taken out is freed when nobody is there any more who may
  * have found it before. */
 struct plait_kept {
-    plait_started_queue_t started; /* the first member, see plait_kept_queue */
-    pthread_mutex_t mutex;         /* of who adds one */
+    plait_started_queue_t started;
+    pthread_mutex_t mutex; /* of who adds one */
     _Atomic(entry_t *) buckets[N_BUCKETS];
     _Atomic int64_t n_users;
     _Atomic int64_t n_made;
@@ -56,7 +55,7 @@ struct plait_kept {
 static void entry_destroy(entry_t *entry)
 {
     if (entry != NULL) {
-        plait_plan_destroy(&entry->plan);
+        plait_plan_destroy(&entry->kept.plan);
         plait_free(entry->words);
         plait_free(entry);
     }
@@ -286,11 +285,10 @@ static plait_status_t add(plait_kept_t *kept, const plan_key_t *key, uint64_t ha
     fresh->n_words = key->n;
     fresh->hash = hash;
     PLAIT_TRY(plait_op_plan_as(call->op, call->params, &end, call->choices, call->args,
-                               call->rets, &fresh->plan));
-    fresh->kept.plan = fresh->plan;
-    fresh->kept.lanes = plait_lanes_of(fresh->plan);
-    plait_about_op(call->op, call->params, call->args, call->rets, fresh->plan->title,
-                   &fresh->kept.about);
+                               call->rets, &fresh->kept.plan));
+    fresh->kept.lanes = plait_lanes_of(fresh->kept.plan);
+    plait_about_op(call->op, call->params, call->args, call->rets,
+                   fresh->kept.plan->title, &fresh->kept.about);
     if (kept->n_there >= MAX_PLANS) {
         remove_old(kept);
     }

@@ -12,7 +12,7 @@
 typedef struct plait_kept plait_kept_t;
 
 typedef struct {
-    const plait_plan_t *plan;
+    plait_plan_t *plan;
     plait_lanes_t lanes;
     plait_about_t about;
 } plait_kept_plan_t;
