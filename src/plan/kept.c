@@ -91,8 +91,8 @@ plait_kept_t *plait_kept_of(plait_comm_t *comm)
         plait_kept_t *fresh = plait_alloc(1, sizeof(*fresh));
         if (fresh != NULL) {
             (void)pthread_mutex_init(&fresh->mutex, NULL);
-            comm->detach = kept_destroy;
             if (atomic_compare_exchange_strong(&comm->attached, &kept, fresh)) {
+                comm->detach = kept_destroy;
                 kept = fresh;
             } else {
                 kept_destroy(fresh);
