@@ -43,6 +43,13 @@ extern "C" {
 #define PLAIT_ANY_SOURCE (-1)
 #define PLAIT_ANY_TAG    (-1)
 
+/* Who sent what was received, and with which tag: PLAIT_PROC_NULL and PLAIT_ANY_TAG where nothing
+ * was to be received. */
+typedef struct {
+    int source;
+    int tag;
+} plait_envelope_t;
+
 /* Up to so many bytes plait_send completes without its receiver. */
 #define PLAIT_SEND_BYTES 65536
 
@@ -218,7 +225,8 @@ PLAIT_EXPORT plait_status_t plait_barrier(plait_comm_t *comm);
  *  Collective: no; between the partners, matched by rank and tag in order. A tag is 0..INT32_MAX,
  *  through MPI 0..MPI_TAG_UB.
  *  Shapes: x has n elements of dtype, y has n_recv of recv_dtype; they do not overlap.
- *  Owns: nothing.  With source PLAIT_PROC_NULL y is left alone.
+ *  Owns: nothing.  With source PLAIT_PROC_NULL y is left alone.  from, unless it is NULL, is set
+ *  where OK is returned.
  *  Errors: as above; INVALID (rank, tag), TRUNCATION and MISMATCH (sizes or dtypes of the
  *  partners differ; on both of them, and y is left alone).
  *  Source: MPI 4.0, 3.10. */
@@ -226,7 +234,7 @@ PLAIT_EXPORT plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int sen
                                            plait_dtype_t dtype, int64_t n,
                                            const void *x, int source, int recv_tag,
                                            plait_dtype_t recv_dtype, int64_t n_recv,
-                                           void *y);
+                                           void *y, plait_envelope_t *from);
 
 /** Sends one array. Up to PLAIT_SEND_BYTES it is copied and the call returns, otherwise
  *  when the message was received. It also waits while 16 MiB of earlier sends of this rank
@@ -243,11 +251,13 @@ PLAIT_EXPORT plait_status_t plait_send(plait_comm_t *comm, int dest, int tag,
 
 /** Receives one array.
  *  Collective: no; the sender calls plait_send or plait_sendrecv.
- *  Shapes: y has n elements.  Owns: nothing.  With source PLAIT_PROC_NULL y is left alone.
+ *  Shapes: y has n elements.  Owns: nothing.  With source PLAIT_PROC_NULL y is left alone.  from,
+ *  unless it is NULL, is set where OK is returned.
  *  Errors: as above; INVALID (rank, tag), TRUNCATION and MISMATCH as in plait_sendrecv.
  *  Source: MPI 4.0, 3.2. */
 PLAIT_EXPORT plait_status_t plait_recv(plait_comm_t *comm, int source, int tag,
-                                       plait_dtype_t dtype, int64_t n, void *y);
+                                       plait_dtype_t dtype, int64_t n, void *y,
+                                       plait_envelope_t *from);
 
 #ifdef __cplusplus
 }

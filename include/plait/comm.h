@@ -28,14 +28,14 @@ static inline uint64_t plait_mpi_comm_bits(const void *comm, size_t n_bytes)
 /** Communicator of this rank alone.
  *  Collective: no.  Shapes: none.
  *  Owns: *comm_p is the caller's, to be destroyed by it.
- *  Errors: INVALID (PLAIT_THREADS is no number of threads), NO_MEMORY.  Source: own. */
+ *  Errors: INVALID (comm_p is NULL, PLAIT_THREADS is no number of threads), NO_MEMORY.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_comm_self(plait_comm_t **comm_p);
 
 /** Communicator whose ranks are threads of this process: comms[r] is used by rank r only. Threads
  *  that wait for each other get TIMEOUT after PLAIT_TIMEOUT, and may use it further.
  *  Collective: no; one thread makes all handles.  Shapes: comms has n_ranks entries.
  *  Owns: each handle is the caller's, to be destroyed by it.
- *  Errors: INVALID (n_ranks < 1, PLAIT_THREADS), NO_MEMORY.  Source: own. */
+ *  Errors: INVALID (comms is NULL, n_ranks < 1, PLAIT_THREADS), NO_MEMORY.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[]);
 
 /** Communicator over an MPI one, which stays the caller's and is never communicated on:
@@ -46,7 +46,7 @@ PLAIT_EXPORT plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[
  *  Owns: *comm_p is the caller's, to be destroyed before MPI_Finalize.
  *  Errors: UNSUPPORTED (no MPI, not initialised, finalised, thread level), COMM (null, freed,
  *  inter-communicator), TRANSPORT (MPI's own text), TIMEOUT and PEER (a rank does not come, has
- *  ended), INVALID (PLAIT_THREADS), NO_MEMORY.  Source: MPI 4.0, 7.4. */
+ *  ended), INVALID (comm_p is NULL, PLAIT_THREADS), NO_MEMORY.  Source: MPI 4.0, 7.4. */
 PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits,
                                            plait_comm_t **comm_p);
 

@@ -32,13 +32,13 @@ PLAIT_EXPORT const plait_config_key_t *plait_config_at(int i);
  *  Collective: no; but ranks that choose differently get MISMATCH from the operations that follow
  *  the key.
  *  Shapes: none.  Owns: nothing; both are borrowed until return.
- *  Errors: INVALID (no such key or value; the text lists those there are), UNSUPPORTED (a value
+ *  Errors: INVALID (NULL; no such key or value; the text lists those there are), UNSUPPORTED (a value
  *  that needs what is not here; nothing is changed then).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_config_set(const char *key, const char *value);
 
 /** What is chosen.
  *  Collective: no.  Shapes: none.  Owns: nothing; *value_p is static.
- *  Errors: INVALID (no such key, or the environment names a value that there is not).
+ *  Errors: INVALID (NULL, no such key, or the environment names a value that there is not).
  *  Source: own. */
 PLAIT_EXPORT plait_status_t plait_config_get(const char *key, const char **value_p);
 

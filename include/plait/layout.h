@@ -54,7 +54,7 @@ typedef struct {
  *  deals out blocks of 1.
  *  Collective: no.  Shapes: shape and split_over have ndim entries, grid has grid_ndim.
  *  Owns: nothing; everything is copied.
- *  Errors: as plait_layout_check.  Source: own. */
+ *  Errors: as plait_layout_check; INVALID (NULL).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_layout_pencil(int ndim, const int64_t shape[],
                                                 int grid_ndim, const int grid[],
                                                 const int split_over[],

@@ -68,7 +68,7 @@ done:
 
 static plait_status_t launch(const plait_op_t *op, const void *params, const call_t *c)
 {
-    return plait_op_launch(op, params, c->comm, 0, &c->x.array, &c->y.array);
+    return plait_op_launch(op, params, c->comm, &c->x.array, &c->y.array);
 }
 
 static int64_t sum_of(const int64_t counts[], int64_t n, int64_t stride)
@@ -375,17 +375,33 @@ plait_status_t plait_barrier(plait_comm_t *comm)
     call_t c;
 
     PLAIT_TRY(begin(&c, comm, PLAIT_U8));
-    PLAIT_TRY(plait_op_launch(&plait_op_barrier, &params, comm, 0, NULL, NULL));
+    PLAIT_TRY(plait_op_launch(&plait_op_barrier, &params, comm, NULL, NULL));
 done:
     return status;
 }
 
 /* ---- matched transfers ---- */
 
+/* One that receives; its arrays are those of c, in the order of the operation. */
+static plait_status_t launch_receive(const plait_op_t *op, const void *params,
+                                     plait_comm_t *comm, const plait_array_t args[],
+                                     const plait_array_t rets[], plait_envelope_t *from)
+{
+    plait_call_t call = plait_op_call(op, params, comm, args, rets);
+    plait_matched_t matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
+
+    call.matched = &matched;
+    plait_status_t status = plait_op_run(&call);
+    if (status == PLAIT_OK && from != NULL) {
+        *from = (plait_envelope_t){.source = matched.source, .tag = matched.tag};
+    }
+    return status;
+}
+
 plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
                               plait_dtype_t dtype, int64_t n, const void *x, int source,
                               int recv_tag, plait_dtype_t recv_dtype, int64_t n_recv,
-                              void *y)
+                              void *y, plait_envelope_t *from)
 {
     plait_status_t status = PLAIT_OK;
     const plait_sendrecv_params_t params = {
@@ -397,7 +413,8 @@ plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
     c.dtype = recv_dtype;
     PLAIT_TRY(set(&c, &c.y, -1, n_recv, y, source != PLAIT_PROC_NULL));
     const plait_array_t args[] = {c.x.array, c.y.array};
-    PLAIT_TRY(plait_op_launch(&plait_op_sendrecv, &params, comm, 0, args, &c.y.array));
+    PLAIT_TRY(
+        launch_receive(&plait_op_sendrecv, &params, comm, args, &c.y.array, from));
 done:
     return status;
 }
@@ -411,13 +428,13 @@ plait_status_t plait_send(plait_comm_t *comm, int dest, int tag, plait_dtype_t d
 
     PLAIT_TRY(begin(&c, comm, dtype));
     PLAIT_TRY(set(&c, &c.x, -1, n, x, dest != PLAIT_PROC_NULL));
-    PLAIT_TRY(plait_op_launch(&plait_op_send, &params, comm, 0, &c.x.array, NULL));
+    PLAIT_TRY(plait_op_launch(&plait_op_send, &params, comm, &c.x.array, NULL));
 done:
     return status;
 }
 
 plait_status_t plait_recv(plait_comm_t *comm, int source, int tag, plait_dtype_t dtype,
-                          int64_t n, void *y)
+                          int64_t n, void *y, plait_envelope_t *from)
 {
     plait_status_t status = PLAIT_OK;
     const plait_recv_params_t params = {.source = source, .tag = tag};
@@ -426,7 +443,7 @@ plait_status_t plait_recv(plait_comm_t *comm, int source, int tag, plait_dtype_t
     PLAIT_TRY(begin(&c, comm, dtype));
     PLAIT_TRY(set(&c, &c.y, -1, n, y, source != PLAIT_PROC_NULL));
     PLAIT_TRY(
-        plait_op_launch(&plait_op_recv, &params, comm, 0, &c.y.array, &c.y.array));
+        launch_receive(&plait_op_recv, &params, comm, &c.y.array, &c.y.array, from));
 done:
     return status;
 }

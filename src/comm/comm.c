@@ -65,9 +65,23 @@ done:
     return status;
 }
 
+static plait_status_t check_place(const void *place, const char *name)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(place != NULL, PLAIT_ERR_INVALID, "%s is NULL", name);
+done:
+    return status;
+}
+
 plait_status_t plait_comm_self(plait_comm_t **comm_p)
 {
-    return plait_comm_open_self(1, comm_p);
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_place(comm_p, "comm_p"));
+    PLAIT_TRY(plait_comm_open_self(1, comm_p));
+done:
+    return status;
 }
 
 plait_status_t plait_comm_open_threads(int n_ranks, int n_here, plait_comm_t *comms[])
@@ -104,7 +118,12 @@ done:
 
 plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
 {
-    return plait_comm_open_threads(n_ranks, 1, comms);
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_place(comms, "comms"));
+    PLAIT_TRY(plait_comm_open_threads(n_ranks, 1, comms));
+done:
+    return status;
 }
 
 plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
@@ -204,6 +223,7 @@ plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
     plait_status_t status = PLAIT_OK;
     int64_t id = PLAIT_NUMBER_NEW;
 
+    PLAIT_TRY(check_place(comm_p, "comm_p"));
     PLAIT_TRY(plait_mpi_bind(NULL));
     PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", &id, comm_p));
 done:

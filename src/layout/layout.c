@@ -179,9 +179,17 @@ plait_status_t plait_layout_pencil(int ndim, const int64_t shape[], int grid_ndi
                     grid_ndim <= PLAIT_MAX_GRID,
                 PLAIT_ERR_INVALID, "layout: %d axes over a grid of %d axes", ndim,
                 grid_ndim);
+    PLAIT_CHECK(shape != NULL && grid != NULL && split_over != NULL && layout_p != NULL,
+                PLAIT_ERR_INVALID,
+                "layout: shape, grid, split_over or layout_p is NULL");
     memcpy(layout.grid, grid, (size_t)grid_ndim * sizeof(*grid));
     memcpy(layout.shape, shape, (size_t)ndim * sizeof(*shape));
     for (int a = 0; a < ndim; a++) {
+        PLAIT_CHECK(
+            split_over[a] >= -1, PLAIT_ERR_INVALID,
+            "layout: axis %d is split over grid axis %d, expected -1 (whole) or "
+            "a grid axis",
+            a, split_over[a]);
         if (split_over[a] >= 0) {
             layout.axis[a] = (plait_axis_t){.split = split,
                                             .n_grid = 1,

@@ -11,12 +11,13 @@ typedef struct {
     const plait_op_t *op;
     const void *params; /* borrowed, as the lists and dims below */
     plait_comm_t *comm;
-    int64_t run;             /* the launch, see plait_session_t */
-    int64_t site;            /* base/site.h */
-    plait_choices_t choices; /* when the call was made */
-    plait_device_t *device;  /* where the arrays are; NULL: in host memory */
-    plait_stream_t stream;   /* in whose order they are there */
-    plait_lender_t *lender;  /* of memory there; NULL: the device's own */
+    int64_t run;              /* the launch, see plait_session_t */
+    int64_t site;             /* base/site.h */
+    plait_choices_t choices;  /* when the call was made */
+    plait_device_t *device;   /* where the arrays are; NULL: in host memory */
+    plait_stream_t stream;    /* in whose order they are there */
+    plait_lender_t *lender;   /* of memory there; NULL: the device's own */
+    plait_matched_t *matched; /* where a caller that waits is told who sent; NULL */
     plait_array_t args[PLAIT_MAX_ARRAYS];
     plait_array_t rets[PLAIT_MAX_ARRAYS];
 } plait_call_t;

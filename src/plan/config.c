@@ -171,6 +171,8 @@ plait_status_t plait_config_set(const char *key, const char *value)
     char choices[128];
     int i = 0;
 
+    PLAIT_CHECK(key != NULL && value != NULL, PLAIT_ERR_INVALID,
+                "plait.config: key or value is NULL");
     PLAIT_TRY(find_key(key, &i));
     int found = find_value(&rows[i].key, value);
     list_choices(&rows[i].key, 0, choices, sizeof(choices));
@@ -190,6 +192,8 @@ plait_status_t plait_config_get(const char *key, const char **value_p)
     plait_status_t status = PLAIT_OK;
     int i = 0;
 
+    PLAIT_CHECK(key != NULL && value_p != NULL, PLAIT_ERR_INVALID,
+                "plait.config: key or value_p is NULL");
     PLAIT_TRY(find_key(key, &i));
     int value = value_of(i);
     if (value == UNKNOWN) {

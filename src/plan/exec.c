@@ -531,6 +531,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                          .session = {.end = end, .run = run},
                          .times = times,
                          .is_beside = arrays->is_beside,
+                         .matched = arrays->matched,
                          .skipped = history->skipped};
     int64_t start = now_if_timed(&exec);
     void *memory = NULL;

@@ -29,6 +29,7 @@ struct plait_exec {
     plait_device_run_t *device; /* NULL: all of it is in host memory */
     plait_lender_t *lender;     /* of its work memory there; NULL: the device */
     plait_trace_times_t *times; /* NULL: nobody wants to know */
+    plait_matched_t *matched;   /* the same */
     uint64_t skipped;           /* see plait_history_t */
     bool is_joint; /* a failure that all ranks know of: they leave together */
 };
@@ -74,7 +75,8 @@ typedef struct {
     const void *const *args;
     void *const *rets;
     plait_stream_t stream;
-    plait_lender_t *lender; /* of work memory; NULL: the device's own */
+    plait_lender_t *lender;   /* of work memory; NULL: the device's own */
+    plait_matched_t *matched; /* of a message that is received; NULL: nobody asks */
     bool is_beside; /* a started operation: on a device others run at the same time */
 } plait_exec_arrays_t;
 

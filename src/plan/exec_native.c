@@ -44,6 +44,9 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
     if (n->status_id != 0) {
         plait_matched_report(n->status_id, &matched);
     }
+    if (exec->matched != NULL) {
+        *exec->matched = matched;
+    }
 done:
     return status;
 }

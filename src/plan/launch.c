@@ -194,6 +194,7 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
                                         .rets = results,
                                         .stream = call->stream,
                                         .lender = call->lender,
+                                        .matched = call->matched,
                                         .is_beside = is_started};
 
     PLAIT_TRY(open_kept(call, &kept));
@@ -251,14 +252,12 @@ plait_status_t plait_op_run_started(const plait_call_t *call)
     return launch_counted(call, true);
 }
 
-plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
-                               plait_comm_t *comm, int64_t run,
-                               const plait_array_t args[], const plait_array_t rets[])
+plait_call_t plait_op_call(const plait_op_t *op, const void *params, plait_comm_t *comm,
+                           const plait_array_t args[], const plait_array_t rets[])
 {
     plait_call_t call = {.op = op,
                          .params = params,
                          .comm = comm,
-                         .run = run,
                          .choices = plait_choices_now(op->family)};
 
     for (int i = 0; i < op->n_args; i++) {
@@ -267,6 +266,15 @@ plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
     for (int i = 0; i < op->n_rets; i++) {
         call.rets[i] = rets[i];
     }
+    return call;
+}
+
+plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
+                               plait_comm_t *comm, const plait_array_t args[],
+                               const plait_array_t rets[])
+{
+    const plait_call_t call = plait_op_call(op, params, comm, args, rets);
+
     return plait_op_run(&call);
 }
 

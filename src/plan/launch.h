@@ -22,10 +22,15 @@ plait_status_t plait_op_plan_as(const plait_op_t *op, const void *params,
  * The error text begins with operation and rank. */
 plait_status_t plait_op_run(const plait_call_t *call);
 
-/* The same of loose parts. run: the launch, see plait_session_t. */
+/* The call of an operation on arrays in host memory, under the choices of now; args and rets
+ * may be NULL where there are none. */
+plait_call_t plait_op_call(const plait_op_t *op, const void *params, plait_comm_t *comm,
+                           const plait_array_t args[], const plait_array_t rets[]);
+
+/* Executes it. */
 plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
-                               plait_comm_t *comm, int64_t run,
-                               const plait_array_t args[], const plait_array_t rets[]);
+                               plait_comm_t *comm, const plait_array_t args[],
+                               const plait_array_t rets[]);
 
 /* The same for what plait_started_begin has put in its place among the started operations. */
 plait_status_t plait_op_run_started(const plait_call_t *call);

@@ -394,7 +394,7 @@ static inline void case_send_first(plait_comm_t *comm, int64_t n_bytes)
         ((char *)c.x)[i] = 0;
     }
     expect(&c, 0, n_bytes, left, 0);
-    case_end(&c, comm, plait_recv(comm, left, 7, PLAIT_U8, n_bytes, c.y), "recv",
+    case_end(&c, comm, plait_recv(comm, left, 7, PLAIT_U8, n_bytes, c.y, NULL), "recv",
              n_bytes);
 }
 
@@ -415,9 +415,11 @@ static inline void case_order(plait_comm_t *comm)
     for (int tag = 0; tag < 2 && me == 1; tag++) {
         for (int i = tag; i < N; i += 2) {
             int64_t n = (i % 10 == 8) ? 20000 : 1 + 100 * (i % 7);
+            plait_envelope_t from = {-9, -9};
             CHECK(plait_recv(comm, (i % 3 == 0) ? PLAIT_ANY_SOURCE : 0, tag, PLAIT_S64,
-                             n, data) == PLAIT_OK,
-                  "recv %d", i);
+                             n, data, &from) == PLAIT_OK &&
+                      from.source == 0 && from.tag == tag,
+                  "recv %d: from %d with tag %d", i, from.source, from.tag);
             CHECK(data[0] == i, "message %d has %lld", i, (long long)data[0]);
         }
     }
@@ -440,7 +442,7 @@ static inline void case_refusal(plait_comm_t *comm, int64_t n_bytes)
         status = plait_send(comm, 1, 3, PLAIT_U8, n_bytes, x);
         n_refused += status == PLAIT_ERR_TRUNCATION;
     } else if (me == 1) {
-        status = plait_recv(comm, 0, 3, PLAIT_U8, n_bytes - 1, x);
+        status = plait_recv(comm, 0, 3, PLAIT_U8, n_bytes - 1, x, NULL);
         CHECK(status == PLAIT_ERR_TRUNCATION, "recv of too much");
     }
     for (int i = 0; i < 50; i++) { /* the answer may take some of them */
@@ -458,7 +460,7 @@ static inline void case_refusal(plait_comm_t *comm, int64_t n_bytes)
     if (me == 0) {
         CHECK(plait_send(comm, 1, 3, PLAIT_U8, n_bytes, x) == PLAIT_OK, "and on");
     } else if (me == 1) {
-        CHECK(plait_recv(comm, 0, 3, PLAIT_U8, n_bytes, x) == PLAIT_OK, "and on");
+        CHECK(plait_recv(comm, 0, 3, PLAIT_U8, n_bytes, x, NULL) == PLAIT_OK, "and on");
     }
     plait_free(x);
 }
@@ -476,8 +478,8 @@ static inline void case_flood(plait_comm_t *comm)
         CHECK(plait_send(comm, 1, 1, PLAIT_U8, BYTES, x) == PLAIT_OK, "send");
     }
     for (int64_t i = 0; i < N && me == 1; i++) {
-        CHECK(plait_recv(comm, 0, 1, PLAIT_U8, BYTES, x) == PLAIT_OK && x[0] == i &&
-                  x[BYTES / 8 - 1] == i,
+        CHECK(plait_recv(comm, 0, 1, PLAIT_U8, BYTES, x, NULL) == PLAIT_OK &&
+                  x[0] == i && x[BYTES / 8 - 1] == i,
               "message %lld has %lld", (long long)i, (long long)x[0]);
     }
     CHECK(plait_barrier(comm) == PLAIT_OK, "barrier");
@@ -489,9 +491,10 @@ static inline void case_matched(plait_comm_t *comm)
     int32_t y = 5;
 
     CHECK(plait_send(comm, PLAIT_PROC_NULL, 0, PLAIT_S32, 1, NULL) == PLAIT_OK, "none");
-    CHECK(plait_recv(comm, PLAIT_PROC_NULL, PLAIT_ANY_TAG, PLAIT_S32, 1, &y) ==
+    plait_envelope_t from = {-9, -9};
+    CHECK(plait_recv(comm, PLAIT_PROC_NULL, PLAIT_ANY_TAG, PLAIT_S32, 1, &y, &from) ==
                   PLAIT_OK &&
-              y == 5,
+              y == 5 && from.source == PLAIT_PROC_NULL && from.tag == PLAIT_ANY_TAG,
           "none");
     case_send_first(comm, 0);
     case_send_first(comm, 8);

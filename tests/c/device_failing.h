@@ -54,7 +54,7 @@ static inline plait_status_t call_ring(plait_comm_t *comm, void *x, void *y)
     int size = plait_comm_size(comm);
 
     return plait_sendrecv(comm, (me + 1) % size, 3, PLAIT_F64, 1000, x,
-                          (me + size - 1) % size, 3, PLAIT_F64, 1000, y);
+                          (me + size - 1) % size, 3, PLAIT_F64, 1000, y, NULL);
 }
 
 static inline plait_status_t call_large_ring(plait_comm_t *comm, void *x, void *y)
@@ -63,7 +63,7 @@ static inline plait_status_t call_large_ring(plait_comm_t *comm, void *x, void *
     int size = plait_comm_size(comm);
 
     return plait_sendrecv(comm, (me + 1) % size, 3, PLAIT_F64, N_FAILING, x,
-                          PLAIT_ANY_SOURCE, 3, PLAIT_F64, N_FAILING, y);
+                          PLAIT_ANY_SOURCE, 3, PLAIT_F64, N_FAILING, y, NULL);
 }
 
 static inline plait_status_t call_send(plait_comm_t *comm, void *x, void *y)
@@ -71,7 +71,7 @@ static inline plait_status_t call_send(plait_comm_t *comm, void *x, void *y)
     int me = plait_comm_rank(comm);
 
     return (me == 0)   ? plait_send(comm, 1, 3, PLAIT_F64, N_FAILING, x)
-           : (me == 1) ? plait_recv(comm, 0, 3, PLAIT_F64, N_FAILING, y)
+           : (me == 1) ? plait_recv(comm, 0, 3, PLAIT_F64, N_FAILING, y, NULL)
                        : PLAIT_OK;
 }
 

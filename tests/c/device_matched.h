@@ -43,7 +43,7 @@ static inline void matched_ring(plait_comm_t *comm, int64_t n, int tag, bool is_
     case_end(&c, comm,
              plait_sendrecv(comm, (me + 1) % size, tag, PLAIT_S64, n, c.x,
                             is_any ? PLAIT_ANY_SOURCE : before,
-                            is_any ? PLAIT_ANY_TAG : tag, PLAIT_S64, n, c.y),
+                            is_any ? PLAIT_ANY_TAG : tag, PLAIT_S64, n, c.y, NULL),
              is_any ? "ring from any" : "ring", n);
 }
 
@@ -56,8 +56,8 @@ static inline void matched_line(plait_comm_t *comm, int64_t n, bool is_any)
 
     if (me > 0) {
         expect(&c, 0, n * 8, me - 1, 0);
-        status =
-            plait_recv(comm, is_any ? PLAIT_ANY_SOURCE : me - 1, 3, PLAIT_S64, n, c.y);
+        status = plait_recv(comm, is_any ? PLAIT_ANY_SOURCE : me - 1, 3, PLAIT_S64, n,
+                            c.y, NULL);
         CHECK(status == PLAIT_OK, "recv of %lld: %s", (long long)n, plait_error_text());
     }
     if (me + 1 < plait_comm_size(comm)) {
@@ -80,7 +80,7 @@ static inline void matched_pair(plait_comm_t *comm, int64_t n)
         for (int i = 0; i < 2; i++) {
             status[i] = (sends_first == (i == 0))
                             ? plait_send(comm, 1 - me, i, PLAIT_S64, n, c.x)
-                            : plait_recv(comm, 1 - me, i, PLAIT_S64, n, c.y);
+                            : plait_recv(comm, 1 - me, i, PLAIT_S64, n, c.y, NULL);
         }
         CHECK(status[0] == PLAIT_OK, "first of two");
         case_end(&c, comm, status[1], "there and back", n);
@@ -88,7 +88,7 @@ static inline void matched_pair(plait_comm_t *comm, int64_t n)
         expect(&c, 0, n * 8, 1 - me, 0);
         case_end(&c, comm,
                  plait_sendrecv(comm, 1 - me, me, PLAIT_S64, n, c.x, 1 - me,
-                                PLAIT_ANY_TAG, PLAIT_S64, n, c.y),
+                                PLAIT_ANY_TAG, PLAIT_S64, n, c.y, NULL),
                  "both at once", n);
     }
 }
@@ -108,7 +108,7 @@ static inline void matched_fault(plait_comm_t *comm, const matched_fault_t *f)
         case_t c = case_begin(me, f->n[me] * 8, f->n[me] * 8);
         plait_status_t status =
             (me == 0) ? plait_send(comm, 1, 5, f->dtypes[0], f->n[0], c.x)
-                      : plait_recv(comm, 0, 5, f->dtypes[1], f->n[1], c.y);
+                      : plait_recv(comm, 0, 5, f->dtypes[1], f->n[1], c.y, NULL);
         CHECK(status == f->fault, "%lld sent, %lld expected: rank %d has %d, %s",
               (long long)f->n[0], (long long)f->n[1], me, (int)status,
               plait_error_text());
@@ -135,7 +135,7 @@ static inline void matched_faults(plait_comm_t *comm)
         const int64_t n_in = (me == 0) ? n : n + 1;
         case_t c = case_begin(me, n * 8, n_in * 8);
         CHECK(plait_sendrecv(comm, 1 - me, 6, PLAIT_F64, n, c.x, 1 - me, 6, PLAIT_F64,
-                             n_in, c.y) == PLAIT_ERR_MISMATCH,
+                             n_in, c.y, NULL) == PLAIT_ERR_MISMATCH,
               "one half fails");
         memcpy(c.y, c.want, (me == 0) ? (size_t)n_in * 8 : 0);
         case_end(&c, comm, PLAIT_OK, "one half", n);
@@ -210,9 +210,9 @@ static inline void matched_failures(plait_comm_t *comm, bool has_host)
         n++;
         comm->end.caps.device = (has_host && me != 0) ? NULL : device;
         check_device_fail_at(device, (me == 0) ? n : 0, n % 2 == 0);
-        plait_status_t status =
-            plait_sendrecv(comm, (me + 1) % size, 12 + has_host, PLAIT_F64, N, x,
-                           (me + size - 1) % size, PLAIT_ANY_TAG, PLAIT_F64, N, y);
+        plait_status_t status = plait_sendrecv(comm, (me + 1) % size, 12 + has_host,
+                                               PLAIT_F64, N, x, (me + size - 1) % size,
+                                               PLAIT_ANY_TAG, PLAIT_F64, N, y, NULL);
         check_device_fail_at(device, 0, false);
         comm->end.caps.device = device;
         has_failed = (me == 0 && status != PLAIT_OK);

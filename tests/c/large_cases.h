@@ -105,7 +105,7 @@ static inline void large_send(plait_comm_t *comm, unsigned char *x)
 
     large_fill(x, LARGE_N, 5 + (uint64_t)me);
     CHECK((me == 0 ? plait_send(comm, 1, 4, PLAIT_U8, LARGE_N, x)
-                   : plait_recv(comm, 0, 4, PLAIT_U8, LARGE_N, x)) == PLAIT_OK,
+                   : plait_recv(comm, 0, 4, PLAIT_U8, LARGE_N, x, NULL)) == PLAIT_OK,
           "rank %d", me);
     CHECK(large_wrong(x, LARGE_N, 5, 0) == 0, "send and recv, rank %d", me);
 }

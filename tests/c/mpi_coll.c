@@ -98,7 +98,8 @@ static void check_late_receiver(uint64_t world)
         memset(data, 4, PLAIT_SEND_BYTES);
     } else if (plait_comm_rank(comm) == 1) {
         (void)nanosleep(&nap, NULL);
-        CHECK(plait_recv(comm, 0, 0, PLAIT_U8, PLAIT_SEND_BYTES, data) == PLAIT_OK,
+        CHECK(plait_recv(comm, 0, 0, PLAIT_U8, PLAIT_SEND_BYTES, data, NULL) ==
+                  PLAIT_OK,
               "recv");
         for (int64_t i = 0; i < PLAIT_SEND_BYTES; i++) {
             n_wrong += data[i] != 3;
@@ -142,7 +143,8 @@ static void send_and_finalize(uint64_t world)
         CHECK(plait_send(comm, 1, 0, PLAIT_S64, 4000, x) == PLAIT_OK, "send");
     } else if (plait_comm_rank(comm) == 1) {
         (void)nanosleep(&nap, NULL);
-        CHECK(plait_recv(comm, 0, 0, PLAIT_S64, 4000, x) == PLAIT_OK && x[3999] == 3999,
+        CHECK(plait_recv(comm, 0, 0, PLAIT_S64, 4000, x, NULL) == PLAIT_OK &&
+                  x[3999] == 3999,
               "recv");
     }
     (void)host.finalize();

@@ -62,7 +62,7 @@ static void check_given_up(uint64_t world, int rank)
     double y = 0;
 
     if (rank < 2) {
-        check_refused(plait_recv(comm, 1 - rank, 0, PLAIT_F64, 1, &y),
+        check_refused(plait_recv(comm, 1 - rank, 0, PLAIT_F64, 1, &y, NULL),
                       PLAIT_ERR_MISMATCH, "wait for each other");
     }
     if (rank == 1) {
@@ -80,9 +80,10 @@ static void transfer(plait_comm_t *comm, int peer, int64_t n)
     plait_status_t status = PLAIT_OK;
 
     for (int64_t i = 0; i < n && status == PLAIT_OK; i++) {
-        status = (plait_comm_rank(comm) == 0)
-                     ? plait_send(comm, peer, 0, PLAIT_U8, PLAIT_SEND_BYTES, data)
-                     : plait_recv(comm, peer, 0, PLAIT_U8, PLAIT_SEND_BYTES, data);
+        status =
+            (plait_comm_rank(comm) == 0)
+                ? plait_send(comm, peer, 0, PLAIT_U8, PLAIT_SEND_BYTES, data)
+                : plait_recv(comm, peer, 0, PLAIT_U8, PLAIT_SEND_BYTES, data, NULL);
     }
     CHECK(status == PLAIT_OK, "%s, rank %d with rank %d, %lld messages",
           plait_comm_transport(comm), plait_comm_rank(comm), peer, (long long)n);
@@ -173,7 +174,7 @@ static void check_many_senders(uint64_t world, int rank)
         send_all(comm);
     }
     for (int i = N_SENDERS - 1; i >= 0 && rank == 1 && status == PLAIT_OK; i--) {
-        status = plait_recv(comm, 0, i, PLAIT_U8, LONG_BYTES, y);
+        status = plait_recv(comm, 0, i, PLAIT_U8, LONG_BYTES, y, NULL);
         CHECK(status == PLAIT_OK && y[0] == i && y[LONG_BYTES - 1] == i, "receive %d",
               i);
     }

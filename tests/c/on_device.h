@@ -121,6 +121,7 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
     const plait_exec_arrays_t moved = {.args = args,
                                        .rets = rets,
                                        .stream = check_device_stream(plan->device),
+                                       .matched = arrays->matched,
                                        .is_beside = arrays->is_beside};
     plait_status_t status =
         __real_plait_exec_plan(plan, end, run, history, &moved, times);

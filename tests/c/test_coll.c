@@ -96,7 +96,7 @@ static void ring_rank(plait_comm_t *comm, void *context)
         x[i] = (int32_t)(rank * 1000 + i);
     }
     CHECK(plait_sendrecv(comm, right, rank, PLAIT_S32, t->n, x, left, left, PLAIT_S32,
-                         t->n, y) == PLAIT_OK,
+                         t->n, y, NULL) == PLAIT_OK,
           "ring");
     for (int64_t i = 0; i < t->n; i++) {
         n_wrong += y[i] != (int32_t)(left * 1000 + i);
@@ -105,9 +105,11 @@ static void ring_rank(plait_comm_t *comm, void *context)
     int up = (rank + 1 < n_ranks) ? rank + 1 : PLAIT_PROC_NULL;
     int down = (rank > 0) ? rank - 1 : PLAIT_PROC_NULL;
     y[0] = -1;
+    plait_envelope_t from;
     CHECK(plait_sendrecv(comm, up, 5, PLAIT_S32, t->n, x, down, PLAIT_ANY_TAG,
-                         PLAIT_S32, t->n, y) == PLAIT_OK,
-          "chain");
+                         PLAIT_S32, t->n, y, &from) == PLAIT_OK &&
+              from.source == down && from.tag == ((rank > 0) ? 5 : PLAIT_ANY_TAG),
+          "chain, rank %d from %d with tag %d", rank, from.source, from.tag);
     CHECK(t->n == 0 || y[0] == ((rank > 0) ? (rank - 1) * 1000 : -1),
           "chain, rank %d got %d", rank, y[0]);
     plait_free(x);
@@ -126,27 +128,27 @@ static void faults_rank(plait_comm_t *comm, void *context)
     double y[8] = {0};
 
     (void)context;
-    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 8, x, left, 0, PLAIT_F64, 4, y) ==
-              PLAIT_ERR_TRUNCATION,
+    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 8, x, left, 0, PLAIT_F64, 4, y,
+                         NULL) == PLAIT_ERR_TRUNCATION,
           "truncation");
     CHECK(strstr(plait_error_text(), "got 64 bytes, room for 32") != NULL, "text");
     CHECK(y[0] == 0, "y was written");
-    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_S64, 4, y) ==
-              PLAIT_ERR_MISMATCH,
+    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_S64, 4, y,
+                         NULL) == PLAIT_ERR_MISMATCH,
           "dtype");
-    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) ==
-              PLAIT_OK,
+    CHECK(plait_sendrecv(comm, right, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y,
+                         NULL) == PLAIT_OK,
           "after faults");
     CHECK(y[3] == 4, "after faults");
-    CHECK(plait_sendrecv(comm, n_ranks, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) ==
-              PLAIT_ERR_INVALID,
+    CHECK(plait_sendrecv(comm, n_ranks, 0, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y,
+                         NULL) == PLAIT_ERR_INVALID,
           "dest");
-    CHECK(plait_sendrecv(comm, right, -2, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y) ==
-              PLAIT_ERR_INVALID,
+    CHECK(plait_sendrecv(comm, right, -2, PLAIT_F64, 4, x, left, 0, PLAIT_F64, 4, y,
+                         NULL) == PLAIT_ERR_INVALID,
           "tag");
     y[3] = 0;
     CHECK(plait_sendrecv(comm, right, INT32_MAX, PLAIT_F64, 4, x, left, INT32_MAX,
-                         PLAIT_F64, 4, y) == PLAIT_OK,
+                         PLAIT_F64, 4, y, NULL) == PLAIT_OK,
           "the largest tag");
     CHECK(y[3] == 4, "the largest tag");
     CHECK(plait_bcast(comm, -1, PLAIT_F64, 4, x, x) == PLAIT_ERR_INVALID, "root");
@@ -164,8 +166,10 @@ static void own_rank(plait_comm_t *comm, void *context)
     double y = 0;
 
     (void)context;
-    CHECK(plait_recv(comm, plait_comm_rank(comm), 0, PLAIT_F64, 1, &y) ==
+    plait_envelope_t from = {-9, -9};
+    CHECK(plait_recv(comm, plait_comm_rank(comm), 0, PLAIT_F64, 1, &y, &from) ==
                   PLAIT_ERR_MISMATCH &&
+              from.source == -9 &&
               strstr(plait_error_text(), "waits for itself") != NULL,
           "own receive: %s", plait_error_text());
 }
@@ -233,7 +237,7 @@ static void rooted_rank(plait_comm_t *comm, void *context)
     }
     memset(y, 0x77, (size_t)(dims[0] * t->n) * sizeof(double));
     ret.data = t->in_place ? x : y;
-    CHECK(plait_op_launch(&plait_op_reduce, &reduce, comm, 0, &arg, &ret) == PLAIT_OK,
+    CHECK(plait_op_launch(&plait_op_reduce, &reduce, comm, &arg, &ret) == PLAIT_OK,
           "reduce");
     if (rank != t->root) {
         check_rooted("reduce", ret.data, given, t, rank);
@@ -244,7 +248,7 @@ static void rooted_rank(plait_comm_t *comm, void *context)
         ret.ndim = 2;
         ret.dims = dims;
     }
-    CHECK(plait_op_launch(&plait_op_gather, &gather, comm, 0, &arg, &ret) == PLAIT_OK,
+    CHECK(plait_op_launch(&plait_op_gather, &gather, comm, &arg, &ret) == PLAIT_OK,
           "gather");
     if (rank != t->root) {
         check_rooted("gather", y, given, t, rank);
@@ -332,7 +336,7 @@ static void arguments_rank(plait_comm_t *comm, void *context)
                    "send: dest -1");
     expect_invalid(plait_send(comm, 0, -1, PLAIT_F64, 1, x),
                    "send: tag -1 is outside 0..2147483647");
-    expect_invalid(plait_recv(comm, 5, 0, PLAIT_F64, 1, x), "recv: source 5");
+    expect_invalid(plait_recv(comm, 5, 0, PLAIT_F64, 1, x, NULL), "recv: source 5");
     expect_invalid(plait_allgather(comm, PLAIT_F64, 1, NULL, y), "NULL");
     expect_invalid(plait_allgatherv(comm, PLAIT_F64, NULL, x, y), "counts is NULL");
     expect_invalid(plait_alltoall(comm, PLAIT_F64, -1, x, y), "-1 elements");
@@ -357,26 +361,26 @@ static void shapes_rank(plait_comm_t *comm, void *context)
     const plait_route_params_t route = {.n_in = 2, .n_out = 3};
 
     (void)context;
-    expect_invalid(plait_op_launch(&plait_op_alltoall, &equal, comm, 0, &a, &a),
+    expect_invalid(plait_op_launch(&plait_op_alltoall, &equal, comm, &a, &a),
                    "alltoall: operand must have shape (nproc, ...), got (5, 3) with "
                    "nproc 3");
-    expect_invalid(plait_op_launch(&plait_op_alltoall, &equal, comm, 0, &b, &a),
+    expect_invalid(plait_op_launch(&plait_op_alltoall, &equal, comm, &b, &a),
                    "alltoall: operand and result have different shapes, (3, 3) and "
                    "(5, 3)");
-    expect_invalid(plait_op_launch(&plait_op_alltoall, &uneven, comm, 0, &b, &b),
+    expect_invalid(plait_op_launch(&plait_op_alltoall, &uneven, comm, &b, &b),
                    "alltoall: counts has 3 entries, expected 3 x 3");
-    expect_invalid(plait_op_launch(&plait_op_scatter, &scatter, comm, 0, &a, &d),
+    expect_invalid(plait_op_launch(&plait_op_scatter, &scatter, comm, &a, &d),
                    "scatter: operand must have shape (nproc, ...), got (5, 3) with "
                    "nproc 3");
-    expect_invalid(plait_op_launch(&plait_op_allgather, &equal, comm, 0, &c, &b),
+    expect_invalid(plait_op_launch(&plait_op_allgather, &equal, comm, &c, &b),
                    "allgather: operand is float32, result is float64");
-    expect_invalid(plait_op_launch(&plait_op_allgather, &equal, comm, 0, &d, &a),
+    expect_invalid(plait_op_launch(&plait_op_allgather, &equal, comm, &d, &a),
                    "allgather: result must have shape (nproc, ...), got (5, 3)");
-    expect_invalid(plait_op_launch(&plait_op_allgather, &rows, comm, 0, &b, &b),
+    expect_invalid(plait_op_launch(&plait_op_allgather, &rows, comm, &b, &b),
                    "shape (3, 3), expected 2 rows by its count");
-    expect_invalid(plait_op_launch(&plait_op_gather, &gather, comm, 0, &d, &b),
+    expect_invalid(plait_op_launch(&plait_op_gather, &gather, comm, &d, &b),
                    "gather: elsewhere is 2, expected 0 or 1");
-    expect_invalid(plait_op_launch(&plait_op_route, &route, comm, 0, &d, &d),
+    expect_invalid(plait_op_launch(&plait_op_route, &route, comm, &d, &d),
                    "route: operand has shape (3,), which is not 2 equal blocks");
 }
 
@@ -435,19 +439,19 @@ static void check_self(void)
     CHECK(plait_comm_self(&comm) == PLAIT_OK, "self");
     case_all(comm);
     case_matched(comm);
-    CHECK(plait_recv(comm, 0, 1, PLAIT_F64, 1, y) == PLAIT_ERR_MISMATCH,
+    CHECK(plait_recv(comm, 0, 1, PLAIT_F64, 1, y, NULL) == PLAIT_ERR_MISMATCH,
           "nothing was sent");
     CHECK(plait_send(comm, 0, 1, PLAIT_F64, PLAIT_SEND_BYTES / 8 + 1, big) ==
               PLAIT_ERR_MISMATCH,
           "too much to be kept");
     CHECK(plait_send(comm, 0, 1, PLAIT_F64, 1, &x[0]) == PLAIT_OK &&
-              plait_sendrecv(comm, 0, 1, PLAIT_F64, 1, &x[1], 0, 1, PLAIT_F64, 1,
-                             &y[0]) == PLAIT_OK &&
-              plait_recv(comm, 0, 1, PLAIT_F64, 1, &y[1]) == PLAIT_OK && y[0] == 1 &&
-              y[1] == 2,
+              plait_sendrecv(comm, 0, 1, PLAIT_F64, 1, &x[1], 0, 1, PLAIT_F64, 1, &y[0],
+                             NULL) == PLAIT_OK &&
+              plait_recv(comm, 0, 1, PLAIT_F64, 1, &y[1], NULL) == PLAIT_OK &&
+              y[0] == 1 && y[1] == 2,
           "in the order of sends: %g %g", y[0], y[1]);
     CHECK(plait_send(comm, 0, 1, PLAIT_F64, 2, x) == PLAIT_OK &&
-              plait_recv(comm, 0, 1, PLAIT_F64, 1, y) == PLAIT_ERR_TRUNCATION,
+              plait_recv(comm, 0, 1, PLAIT_F64, 1, y, NULL) == PLAIT_ERR_TRUNCATION,
           "truncation");
     CHECK(plait_barrier(comm) == PLAIT_OK, "told once");
     int n = 0;
@@ -457,7 +461,8 @@ static void check_self(void)
     }
     CHECK(n == PLAIT_BUFFERED_BYTES / PLAIT_SEND_BYTES - 1, "%d fit", n);
     while (n-- > 0) {
-        CHECK(plait_recv(comm, 0, n, PLAIT_F64, PLAIT_SEND_BYTES / 8, big) == PLAIT_OK,
+        CHECK(plait_recv(comm, 0, n, PLAIT_F64, PLAIT_SEND_BYTES / 8, big, NULL) ==
+                  PLAIT_OK,
               "recv");
     }
     plait_comm_destroy(&comm);

@@ -250,7 +250,7 @@ static void exchange_of(plait_comm_t *comm, int64_t n, bool is_line, bool is_any
     args[3].data = (void *)(uintptr_t)from;
     rets[0].data = y;
     rets[1].data = matched;
-    CHECK(plait_op_launch(&plait_op_exchange, &params, comm, 0, args, rets) == PLAIT_OK,
+    CHECK(plait_op_launch(&plait_op_exchange, &params, comm, args, rets) == PLAIT_OK,
           "exchange of %lld", (long long)n);
     for (int64_t i = 0; i < n; i++) {
         n_wrong += y[i] != (receives ? left + 10.0 * (double)i : -1);

@@ -2,13 +2,16 @@
 #include "check.h"
 #include "device/pool.h"
 #include "plait/coll.h"
+#include "plait/config.h"
 #include "plait/dense.h"
 #include "plait/fft.h"
 #include "plait/halo.h"
 #include "plait/plan.h"
 #include "plait/redist.h"
+#include "plait/version.h"
 #include "team.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void refused(plait_status_t status, plait_status_t wanted, const char *words)
@@ -80,6 +83,42 @@ static void check_others(plait_comm_t *comm, const plait_layout_t *layout)
     CHECK(plan == NULL, "a plan came with an error");
 }
 
+/* The library's version is that of its headers. */
+static void check_version(void)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%d.%d.%d", PLAIT_VERSION_MAJOR,
+                   PLAIT_VERSION_MINOR, PLAIT_VERSION_PATCH);
+    CHECK(strcmp(plait_version(), text) == 0, "%s, the headers say %s", plait_version(),
+          text);
+}
+
+static void check_places(void)
+{
+    const int64_t shape[] = {8};
+    const int grid[] = {2}, whole[] = {-1}, beyond[] = {-2};
+    const char *value = NULL;
+    plait_layout_t layout;
+
+    refused(plait_comm_self(NULL), PLAIT_ERR_INVALID, "comm_p is NULL");
+    refused(plait_comm_threads(2, NULL), PLAIT_ERR_INVALID, "comms is NULL");
+    refused(plait_comm_mpi(0, NULL), PLAIT_ERR_INVALID, "comm_p is NULL");
+    refused(plait_config_set(NULL, "auto"), PLAIT_ERR_INVALID, "key or value is NULL");
+    refused(plait_config_set("dense_backend", NULL), PLAIT_ERR_INVALID,
+            "key or value is NULL");
+    refused(plait_config_get(NULL, &value), PLAIT_ERR_INVALID,
+            "key or value_p is NULL");
+    refused(plait_config_get("dense_backend", NULL), PLAIT_ERR_INVALID,
+            "key or value_p is NULL");
+    refused(plait_layout_pencil(1, NULL, 1, grid, whole, PLAIT_SPLIT_EVEN, &layout),
+            PLAIT_ERR_INVALID, "is NULL");
+    refused(plait_layout_pencil(1, shape, 1, grid, whole, PLAIT_SPLIT_EVEN, NULL),
+            PLAIT_ERR_INVALID, "is NULL");
+    refused(plait_layout_pencil(1, shape, 1, grid, beyond, PLAIT_SPLIT_EVEN, &layout),
+            PLAIT_ERR_INVALID, "axis 0 is split over grid axis -2");
+}
+
 static void check_print(const plait_layout_t *layout)
 {
     char text[64];
@@ -115,6 +154,8 @@ int main(void)
     check_fft(comm, &layout);
     check_others(comm, &layout);
     check_print(&layout);
+    check_version();
+    check_places();
     plait_comm_destroy(&comm);
     team_run(3, PLAIT_DIRECT_POINTER, receive, NULL);
     (void)plait_pool_trim();

@@ -52,7 +52,7 @@ static void *send_all(void *argument)
             (void)pthread_barrier_wait(&barrier);
         }
         CHECK(plait_sendrecv(s->comm, 0, tag, PLAIT_F64, 1, &x, 0, tag, PLAIT_F64, 1,
-                             &y) == PLAIT_OK &&
+                             &y, NULL) == PLAIT_OK &&
                   y == x,
               "tag %d: %g", tag, y);
     }
@@ -79,8 +79,8 @@ static void check_threads(void)
     double y = 0;
     (void)pthread_barrier_destroy(&barrier);
     const int tag = N_THREADS * N_STEPS;
-    CHECK(plait_sendrecv(comm, 0, tag, PLAIT_F64, 1, &x, 0, tag, PLAIT_F64, 1, &y) ==
-              PLAIT_OK,
+    CHECK(plait_sendrecv(comm, 0, tag, PLAIT_F64, 1, &x, 0, tag, PLAIT_F64, 1, &y,
+                         NULL) == PLAIT_OK,
           "alone");
     CHECK(plait_kept_count(plait_kept_of(comm)) <= MOST, "%lld plans",
           (long long)plait_kept_count(plait_kept_of(comm)));
