@@ -11,8 +11,11 @@
 
 typedef enum { UNBOUND, UP, OVER, CHILD } state_t;
 
-/* A request that was given up gets 100 ms to complete. */
-enum { LAST_POLLS = 1000, LAST_NAP_NS = 100000 };
+/* Requests that were given up get a second to complete: a partner of a message may have to be given a
+ * processor for that. */
+enum { LAST_NS = 1000000000, LAST_NAP_NS = 100000 };
+
+static _Atomic bool keeps_memory;
 
 /* The attribute value that stands for COMM_SELF; numbers of links start above. */
 enum { SELF_NUMBER = 1 };
@@ -249,27 +252,37 @@ void plait_mpi_give_up(plait_mpi_link_t *link, const char *what, int64_t n_recei
                        int64_t n, uint64_t requests[])
 {
     const struct timespec nap = {.tv_nsec = LAST_NAP_NS};
+    const int64_t end_ns = plait_clock_ns() + LAST_NS;
     int64_t i = 0;
+    bool is_over = false;
 
     for (int64_t k = 0; k < n_receives; k++) {
         try_cancel(link, &requests[k]);
     }
-    for (int polls = 0; (i < n) && (polls < LAST_POLLS);) {
+    while (i < n && !is_over) {
+        is_over = plait_clock_ns() > end_ns; /* a last look follows */
         if (try_end(link, &requests[i])) {
             i++;
-        } else {
+            is_over = false;
+        } else if (!is_over) {
             (void)nanosleep(&nap, NULL);
-            polls++;
         }
     }
     if (i < n) {
         atomic_store(&link->is_stuck, true);
+        atomic_store(&keeps_memory, true);
         plait_log(
             PLAIT_LOG_ERROR,
-            "rank %d %s: gave up with %lld requests active, their buffers may still be "
-            "read or written",
-            link->rank, what, (long long)(n - i));
+            "rank %d %s: gave up with %lld requests active, %lld of them receives, "
+            "their buffers may still be read or written",
+            link->rank, what, (long long)(n - i),
+            (long long)((n_receives > i) ? n_receives - i : 0));
     }
+}
+
+bool plait_mpi_keeps_memory(void)
+{
+    return atomic_load(&keeps_memory);
 }
 
 plait_status_t plait_mpi_watch(plait_mpi_link_t *link)

@@ -185,6 +185,9 @@ plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer
 void plait_mpi_give_up(plait_mpi_link_t *link, const char *what, int64_t n_receives,
                        int64_t n, uint64_t requests[]);
 
+/* Whether that has happened, so that not all memory of this process will be freed; for tests. */
+bool plait_mpi_keeps_memory(void);
+
 /* The attribute on the user's communicator that tells when it is freed. */
 plait_status_t plait_mpi_watch(plait_mpi_link_t *link);
 void plait_mpi_unwatch(plait_mpi_link_t *link);

@@ -202,5 +202,5 @@ int main(int argc, char **argv)
     (void)host.comm_free(&turned);
     send_and_finalize(world);
     (void)plait_pool_trim();
-    return report("mpi_coll");
+    return mpi_report("mpi_coll");
 }

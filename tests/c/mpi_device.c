@@ -76,5 +76,5 @@ int main(int argc, char **argv)
     plait_staged_trim(device);
     CHECK(check_device_destroy(&device) == 0, "device");
     (void)plait_pool_trim();
-    return report("mpi_device");
+    return mpi_report("mpi_device");
 }

@@ -210,5 +210,5 @@ int main(int argc, char **argv)
     }
     (void)host.finalize();
     (void)plait_pool_trim();
-    return report("mpi_guard");
+    return mpi_report("mpi_guard");
 }

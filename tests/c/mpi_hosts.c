@@ -391,5 +391,5 @@ int main(int argc, char **argv)
         (void)host.finalize();
     }
     (void)plait_pool_trim();
-    return report("mpi_hosts");
+    return mpi_report("mpi_hosts");
 }

@@ -36,5 +36,5 @@ int main(int argc, char **argv)
     plait_free(x);
     (void)host.finalize();
     (void)plait_pool_trim();
-    return report("mpi_large");
+    return mpi_report("mpi_large");
 }

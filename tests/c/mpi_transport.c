@@ -7,6 +7,7 @@
 #include "mpi_latency.h"
 #include "mpi_maps.h"
 #include "mpi_matched.h"
+#include "mpi_world.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
 #include "transport/node_copy.h"
@@ -365,7 +366,7 @@ int main(int argc, char **argv)
     host_load(argc, argv);
     if (!test_bind()) {
         (void)host.finalize();
-        return report("mpi_transport");
+        return mpi_report("mpi_transport");
     }
     CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     test_open(world);
@@ -397,5 +398,5 @@ int main(int argc, char **argv)
     CHECK(plait_mpi_open(world, -1, -1, &(int64_t){0}, &freed, &last, &why) ==
               PLAIT_ERR_COMM,
           "open after MPI_Finalize");
-    return report("mpi_transport");
+    return mpi_report("mpi_transport");
 }

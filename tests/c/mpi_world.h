@@ -1,10 +1,11 @@
-/* How a program of MPI ranks begins. */
+/* How a program of MPI ranks begins and ends. */
 #ifndef PLAIT_TESTS_MPI_WORLD_H
 #define PLAIT_TESTS_MPI_WORLD_H
 
 #include "check.h"
 #include "mpi_host.h"
 #include "transport/mpi.h"
+#include "transport/mpi_link.h"
 
 /* Starts MPI, as the host of plait would; all its ranks, as plait knows them. */
 static inline uint64_t mpi_world(int argc, char **argv)
@@ -16,6 +17,12 @@ static inline uint64_t mpi_world(int argc, char **argv)
     CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
     CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     return world;
+}
+
+/* As report: what MPI may still write to is kept, which is then in the log. */
+static inline int mpi_report(const char *name)
+{
+    return report_but(name, plait_mpi_keeps_memory());
 }
 
 #endif
