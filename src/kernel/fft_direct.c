@@ -132,6 +132,14 @@ static int block_vectors(int64_t work_bytes)
     return (int)plait_min(n_vectors, PLAIT_FFT_MAX_VECTORS);
 }
 
+/* Short rows: as many at a time as stay in the first-level cache with their work areas, so that what a
+ * block costs by itself is shared. */
+static int row_vectors(int64_t work_bytes)
+{
+    return (int)plait_max(
+        1, plait_min(NEAR_BYTES / 2 / work_bytes, PLAIT_FFT_MAX_VECTORS));
+}
+
 /* Scratch: n pointers for results, n for sources, the work areas, and n padded rows or
  * the columns that rows become. */
 static plait_status_t create(plait_fft1_t *fft)
@@ -151,9 +159,11 @@ static plait_status_t create(plait_fft1_t *fft)
     fill_order(direct, fft->n, fft->sign);
     direct->work_bytes = radix[0] * direct->pass[0].leg_bytes;
     direct->n_vectors = block_vectors(direct->work_bytes);
-    fft->scratch_bytes = 2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
-                         direct->n_vectors * direct->work_bytes +
-                         fft->n * fft->kernels->pair_bytes;
+    direct->n_row_vectors = row_vectors(direct->work_bytes);
+    fft->scratch_bytes =
+        2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
+        plait_max(direct->n_vectors, direct->n_row_vectors) * direct->work_bytes +
+        fft->n * direct->n_row_vectors * fft->kernels->pair_bytes;
 done:
     return status;
 }
@@ -182,7 +192,9 @@ static areas_t areas_of(const plait_fft1_t *fft, char *scratch)
 
     areas.out = (char **)(void *)(scratch + pointer_bytes);
     areas.work = scratch + 2 * pointer_bytes;
-    areas.pad = areas.work + fft->u.direct.n_vectors * fft->u.direct.work_bytes;
+    areas.pad =
+        areas.work + plait_max(fft->u.direct.n_vectors, fft->u.direct.n_row_vectors) *
+                         fft->u.direct.work_bytes;
     return areas;
 }
 
@@ -265,17 +277,21 @@ static void copy_numbers(char *to, const char *from, int64_t n, int64_t itemsize
     }
 }
 
-/* To n columns side by side in scratch, in place. */
-static plait_fft_block_t block_of_pad(const plait_fft1_t *fft, const areas_t *areas)
+/* To so many vectors of columns side by side in scratch, in place. */
+static plait_fft_block_t block_of_pad(const plait_fft1_t *fft, const areas_t *areas,
+                                      int n_vectors)
 {
-    const int64_t pair_bytes = fft->kernels->pair_bytes;
+    const int64_t pitch = n_vectors * (int64_t)fft->kernels->pair_bytes;
 
     for (int64_t j = 0; j < fft->n; j++) {
-        areas->in[j] = areas->pad + j * pair_bytes;
-        areas->out[j] = areas->pad + fft->u.direct.order[j] * pair_bytes;
+        areas->in[j] = areas->pad + j * pitch;
+        areas->out[j] = areas->pad + fft->u.direct.order[j] * pitch;
     }
-    return (plait_fft_block_t){
-        .in = areas->in, .out = areas->out, .work = areas->work, .n_vectors = 1};
+    return (plait_fft_block_t){.in = areas->in,
+                               .out = areas->out,
+                               .work = areas->work,
+                               .work_stride = fft->u.direct.work_bytes,
+                               .n_vectors = n_vectors};
 }
 
 /* Fewer columns than lanes: through padded rows, so that the arithmetic is the same. */
@@ -284,7 +300,7 @@ static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job,
 {
     const int64_t pair_bytes = fft->kernels->pair_bytes, at = column * fft->itemsize;
     const int64_t n_left = job->n_columns - column;
-    const plait_fft_block_t block = block_of_pad(fft, areas);
+    const plait_fft_block_t block = block_of_pad(fft, areas, 1);
 
     memset(areas->pad, 0, (size_t)(fft->n * pair_bytes));
     for (int64_t j = 0; j < fft->n; j++) {
@@ -335,7 +351,7 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
 
 /* Lanes beyond the last row do the last row again; it is read before it is written. */
 static void take_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64_t row,
-                      char *columns)
+                      char *columns, int64_t pitch)
 {
     const int64_t lanes = fft->kernels->lanes;
     const int64_t ahead = (row + 2 * lanes <= job->n_rows) ? lanes * job->in_stride : 0;
@@ -344,18 +360,18 @@ static void take_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int6
     for (int64_t l = 0; l < lanes; l++) {
         from[l] = job->in + plait_min(row + l, job->n_rows - 1) * job->in_stride;
     }
-    fft->kernels->rows_in(fft->n, from, ahead, columns);
+    fft->kernels->rows_in(fft->n, from, ahead, columns, pitch);
 }
 
 static void put_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64_t row,
-                     const char *columns)
+                     const char *columns, int64_t pitch)
 {
     char *to[PLAIT_FFT_MAX_LANES];
 
     for (int64_t l = 0; l < fft->kernels->lanes; l++) {
         to[l] = job->out + plait_min(row + l, job->n_rows - 1) * job->out_stride;
     }
-    fft->kernels->rows_out(fft->n, columns, to);
+    fft->kernels->rows_out(fft->n, columns, pitch, to);
 }
 
 /* Whole lines of `lanes` rows are read and written at a time, whatever is between them: of rows a
@@ -363,12 +379,21 @@ static void put_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64
 static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch)
 {
     const areas_t areas = areas_of(fft, scratch);
-    const plait_fft_block_t block = block_of_pad(fft, &areas);
+    const int64_t lanes = fft->kernels->lanes, pair_bytes = fft->kernels->pair_bytes;
+    const int64_t pitch = fft->u.direct.n_row_vectors * pair_bytes;
+    plait_fft_block_t block = block_of_pad(fft, &areas, fft->u.direct.n_row_vectors);
 
-    for (int64_t r = 0; r < job->n_rows; r += fft->kernels->lanes) {
-        take_rows(fft, job, r, areas.pad);
+    for (int64_t r = 0; r < job->n_rows; r += block.n_vectors * lanes) {
+        const int64_t n_left = (job->n_rows - r + lanes - 1) / lanes;
+
+        block.n_vectors = (int)plait_min(block.n_vectors, n_left);
+        for (int v = 0; v < block.n_vectors; v++) {
+            take_rows(fft, job, r + v * lanes, areas.pad + v * pair_bytes, pitch);
+        }
         run_block(fft, &block, PLAIT_FFT_LAST);
-        put_rows(fft, job, r, areas.pad);
+        for (int v = 0; v < block.n_vectors; v++) {
+            put_rows(fft, job, r + v * lanes, areas.pad + v * pair_bytes, pitch);
+        }
     }
 }
 
@@ -378,7 +403,7 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
     const int64_t lanes = fft->kernels->lanes, itemsize = fft->itemsize;
     const int64_t pair_bytes = fft->kernels->pair_bytes, *order = fft->u.direct.order;
     const areas_t areas = areas_of(fft, scratch);
-    plait_fft_block_t block = block_of_pad(fft, &areas);
+    plait_fft_block_t block = block_of_pad(fft, &areas, 1);
 
     for (int64_t r = 0; r < job->n_rows; r += lanes) {
         const int64_t n_left = plait_min(job->n_rows - r, lanes);
@@ -389,7 +414,7 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
                                     : areas.pad + order[i] * pair_bytes;
         }
         block.out_offset = is_whole ? r * itemsize : 0;
-        take_rows(fft, job, r, areas.pad);
+        take_rows(fft, job, r, areas.pad, pair_bytes);
         run_block(fft, &block, is_whole ? last_role(fft, job->store) : PLAIT_FFT_LAST);
         for (int64_t k = 0; !is_whole && (k < fft->n); k++) {
             copy_numbers(job->out + (k * job->n_rows + r) * itemsize,

@@ -80,9 +80,10 @@ typedef struct {
      */
     plait_fft_pass_fn *const (*pass)[PLAIT_FFT_MAX_RADIX + 1];
     /* n numbers of each of `lanes` rows, which become columns side by side: number j of row l is
-     * at columns + j * pair_bytes + l * itemsize. What is `ahead` of a row's bytes is wanted next. */
-    void (*rows_in)(int64_t n, const char *const row[], int64_t ahead, char *columns);
-    void (*rows_out)(int64_t n, const char *columns, char *const row[]);
+     * at columns + j * pitch + l * itemsize. What is `ahead` of a row's bytes is wanted next. */
+    void (*rows_in)(int64_t n, const char *const row[], int64_t ahead, char *columns,
+                    int64_t pitch);
+    void (*rows_out)(int64_t n, const char *columns, int64_t pitch, char *const row[]);
     /* y[i][c] = x[i][c] * w[i] for n_rows rows of n numbers, n a multiple of lanes; the
      * rows are at x[i] + x_offset and y[i] + y_offset; may be in place. */
     void (*scale_rows)(int64_t n_rows, int64_t n, const char *const x[],
@@ -120,6 +121,7 @@ typedef struct {
     int64_t *order;     /* index of the result at each position of the last pass */
     int64_t work_bytes; /* per vector */
     int n_vectors;      /* per block of columns */
+    int n_row_vectors;  /* per block of rows */
 } plait_fft_direct_t;
 
 /* n = n1 * n2: columns of n1, a multiplication, rows of n2 (Gentleman and Sande, 1966).
