@@ -337,13 +337,8 @@ plait_ffi_error_t *plait_ffi_decode(const plait_op_t *op,
     uint32_t mark = 0;
     int32_t ordinal = 0;
 
-    call->op = op;
-    call->params = c->params;
-    call->run = 0;
-    call->device = NULL;
-    call->stream = NULL;
-    call->lender = NULL;
-    call->choices = plait_choices_now(op->family);
+    *call = (plait_call_t){
+        .op = op, .params = c->params, .choices = plait_choices_now(op->family)};
     PLAIT_TRY(
         plait_ffi_check_frame(op->name, frame, op->n_args, is_start ? 1 : op->n_rets));
     PLAIT_TRY(read_place(&frame->attrs, &id, &mark, &site));

@@ -335,7 +335,8 @@ plait_status_t plait_started_begin(const plait_call_t *call, float *number)
     PLAIT_CHECK(started != NULL, PLAIT_ERR_NO_MEMORY, "%s: no memory to start it",
                 call->op->name);
     PLAIT_TRY(plait_call_copy(call, &started->call));
-    started->call->lender = NULL; /* who lends to the call, not to what outlives it */
+    started->call->lender = NULL;  /* who lends to the call, not to what outlives it */
+    started->call->matched = NULL; /* the caller does not wait */
     started->id = next_id();
     if (call->device != NULL) {
         PLAIT_TRY(take_side(started, number));
