@@ -1,6 +1,7 @@
 #include "device/pool.h"
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/shared.h"
 #include "base/status.h"
 
@@ -17,17 +18,26 @@ enum { MAX_BUFFERS = 64 };
  * (1536 to 3072). */
 enum { SMALL_PAGES_BYTES = 4 << 20, HUGE_PAGE = 2 << 20 };
 
+/* Idle buffers together have at most so many times the bytes that were ever taken at once: a program
+ * whose sizes change would keep one of each size, one whose sizes repeat has all of its own. */
+enum { IDLE_SHARE = 2 };
+
 typedef struct {
     void *data;
     int64_t n_bytes;
     bool is_taken;
+    uint64_t turn;         /* when it was last taken */
     uint64_t token;        /* 0: nobody else can map it */
     plait_shared_t shared; /* what it is else */
 } entry_t;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static entry_t entries[MAX_BUFFERS];
+static uint64_t n_turns;
+static int64_t n_idle, n_taken, most_taken; /* bytes; the most at once */
 static atomic_bool has_no_huge_pages;
+
+/* ---- under the mutex ---- */
 
 /* The smallest free buffer that is large enough but no giant; NULL if there is none. */
 static entry_t *find_fit(int64_t n_bytes, bool is_shown)
@@ -45,8 +55,10 @@ static entry_t *find_fit(int64_t n_bytes, bool is_shown)
     return best;
 }
 
+/* An idle one. */
 static void release(entry_t *entry)
 {
+    n_idle -= entry->n_bytes;
     if (entry->token != 0) {
         plait_shared_destroy(&entry->shared);
     } else {
@@ -55,26 +67,95 @@ static void release(entry_t *entry)
     *entry = (entry_t){0};
 }
 
-/* An entry without a buffer, if need be at the cost of a free buffer that nobody fits.
- */
+/* The idle buffer that was not taken for the longest time; NULL if there is none. */
+static entry_t *find_oldest(void)
+{
+    entry_t *oldest = NULL;
+
+    for (int i = 0; i < MAX_BUFFERS; i++) {
+        entry_t *e = &entries[i];
+        if (e->data != NULL && !e->is_taken &&
+            (oldest == NULL || e->turn < oldest->turn)) {
+            oldest = e;
+        }
+    }
+    return oldest;
+}
+
+/* Before there is one more. */
+static void release_oldest(void)
+{
+    while (n_idle / IDLE_SHARE > most_taken) {
+        release(find_oldest());
+    }
+}
+
+/* An entry without a buffer, if need be at the cost of an idle one; NULL: all are taken. */
 static entry_t *find_empty(void)
 {
     entry_t *found = NULL;
 
-    for (int i = 0; i < MAX_BUFFERS; i++) {
-        entry_t *e = &entries[i];
-        if (e->data == NULL) {
-            return e;
-        }
-        if (!e->is_taken && (found == NULL || e->n_bytes < found->n_bytes)) {
-            found = e;
-        }
+    for (int i = 0; i < MAX_BUFFERS && found == NULL; i++) {
+        found = (entries[i].data == NULL) ? &entries[i] : NULL;
     }
-    if (found != NULL) {
-        release(found);
+    if (found == NULL) {
+        found = find_oldest();
+        if (found != NULL) {
+            release(found);
+        }
     }
     return found;
 }
+
+/* An idle one. */
+static void take(entry_t *entry)
+{
+    entry->is_taken = true;
+    entry->turn = ++n_turns;
+    n_idle -= entry->n_bytes;
+    n_taken += entry->n_bytes;
+    most_taken = plait_max(most_taken, n_taken);
+}
+
+static void give(entry_t *entry)
+{
+    entry->is_taken = false;
+    n_taken -= entry->n_bytes;
+    n_idle += entry->n_bytes;
+}
+
+/* A buffer that is new is idle first. */
+static void enter(entry_t *entry, const entry_t *made)
+{
+    *entry = *made;
+    n_idle += made->n_bytes;
+}
+
+static int64_t release_idle(void)
+{
+    int64_t n_bytes = 0;
+
+    for (int i = 0; i < MAX_BUFFERS; i++) {
+        if (entries[i].data != NULL && !entries[i].is_taken) {
+            n_bytes += entries[i].n_bytes;
+            release(&entries[i]);
+        }
+    }
+    return n_bytes;
+}
+
+/* NULL: there is no memory, also without what is idle here. */
+static void *allocate(int64_t n_bytes)
+{
+    release_oldest();
+    void *data = plait_alloc_aligned(n_bytes);
+    if (data == NULL && release_idle() > 0) {
+        data = plait_alloc_aligned(n_bytes);
+    }
+    return data;
+}
+
+/* ---- the pool ---- */
 
 plait_status_t plait_pool_take(int64_t n_bytes, void **buffer_p)
 {
@@ -87,15 +168,15 @@ plait_status_t plait_pool_take(int64_t n_bytes, void **buffer_p)
     (void)pthread_mutex_lock(&mutex);
     entry_t *entry = find_fit(n_bytes, false);
     if (entry == NULL) {
-        void *data = plait_alloc_aligned(n_bytes);
+        void *data = allocate(n_bytes);
         entry = (data != NULL) ? find_empty() : NULL;
         if (entry != NULL) {
-            *entry = (entry_t){.data = data, .n_bytes = n_bytes};
+            enter(entry, &(entry_t){.data = data, .n_bytes = n_bytes});
         }
         *buffer_p = data; /* without an entry it is freed when given back */
     }
     if (entry != NULL) {
-        entry->is_taken = true;
+        take(entry);
         *buffer_p = entry->data;
     }
     (void)pthread_mutex_unlock(&mutex);
@@ -130,13 +211,14 @@ static const entry_t *enter_shown(const plait_shared_t *shared)
     entry_t *entry = NULL;
 
     (void)pthread_mutex_lock(&mutex);
+    release_oldest();
     entry = find_empty();
     if (entry != NULL) {
-        *entry = (entry_t){.data = shared->base,
-                           .n_bytes = shared->n_bytes,
-                           .is_taken = true,
-                           .token = shared->inode << 32 | (uint32_t)shared->fd,
-                           .shared = *shared};
+        enter(entry, &(entry_t){.data = shared->base,
+                                .n_bytes = shared->n_bytes,
+                                .token = shared->inode << 32 | (uint32_t)shared->fd,
+                                .shared = *shared});
+        take(entry);
     }
     (void)pthread_mutex_unlock(&mutex);
     return entry;
@@ -151,7 +233,7 @@ plait_status_t plait_pool_take_shown(int64_t n_bytes, void **buffer_p,
     (void)pthread_mutex_lock(&mutex);
     entry_t *fit = find_fit(n_bytes, true);
     if (fit != NULL) {
-        fit->is_taken = true;
+        take(fit);
     }
     (void)pthread_mutex_unlock(&mutex);
     found = fit;
@@ -176,7 +258,7 @@ void plait_pool_give(void *buffer)
     (void)pthread_mutex_lock(&mutex);
     for (int i = 0; i < MAX_BUFFERS && !is_known; i++) {
         if (entries[i].data == buffer) {
-            entries[i].is_taken = false;
+            give(&entries[i]);
             is_known = true;
         }
     }
@@ -188,15 +270,8 @@ void plait_pool_give(void *buffer)
 
 int64_t plait_pool_trim(void)
 {
-    int64_t n_bytes = 0;
-
     (void)pthread_mutex_lock(&mutex);
-    for (int i = 0; i < MAX_BUFFERS; i++) {
-        if (entries[i].data != NULL && !entries[i].is_taken) {
-            n_bytes += entries[i].n_bytes;
-            release(&entries[i]);
-        }
-    }
+    const int64_t n_bytes = release_idle();
     (void)pthread_mutex_unlock(&mutex);
     return n_bytes;
 }

@@ -1,0 +1,73 @@
+/* Work buffers: those that come again stay, those that do not are given back. */
+#include "check.h"
+#include "device/pool.h"
+
+enum { N_SIZES = 60, MIB = 1 << 20 };
+
+static void *take(int64_t n_bytes, bool is_shown)
+{
+    void *buffer = NULL;
+    uint64_t token = 0;
+    plait_status_t status = is_shown ? plait_pool_take_shown(n_bytes, &buffer, &token)
+                                     : plait_pool_take(n_bytes, &buffer);
+
+    CHECK(status == PLAIT_OK && buffer != NULL, "%lld bytes", (long long)n_bytes);
+    return buffer;
+}
+
+/* A program of growing arrays has no buffers of all the sizes that it had. */
+static void check_growing(bool is_shown)
+{
+    int64_t n_bytes = 0;
+
+    (void)plait_pool_trim();
+    for (int i = 1; i <= N_SIZES; i++) {
+        n_bytes = (int64_t)i * MIB / 4;
+        void *pair[] = {take(n_bytes, is_shown), take(n_bytes, is_shown)};
+        plait_pool_give(pair[0]);
+        plait_pool_give(pair[1]);
+    }
+    const int64_t n_kept = plait_pool_trim();
+    CHECK(n_kept >= 2 * n_bytes && n_kept <= 3 * (2 * n_bytes + 4 * MIB), "%lld kept",
+          (long long)n_kept);
+}
+
+/* One of sizes that come again has one buffer for each. */
+static void check_coming_again(bool is_shown)
+{
+    const int64_t sizes[] = {24 * MIB, 10 * MIB, 3 * MIB, MIB, 4096};
+    void *first[5] = {NULL};
+
+    (void)plait_pool_trim();
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < 5; i++) {
+            void *buffer = take(sizes[i], is_shown);
+            CHECK(k == 0 || buffer == first[i], "another one for %lld bytes",
+                  (long long)sizes[i]);
+            first[i] = buffer;
+            plait_pool_give(buffer);
+        }
+    }
+}
+
+/* What is not to be had is refused by name, after what is idle was given up. */
+static void check_no_memory(void)
+{
+    void *buffer = take(MIB, false);
+
+    plait_pool_give(buffer);
+    check_refused(plait_pool_take(INT64_MAX, &buffer), PLAIT_ERR_NO_MEMORY,
+                  "work buffer of 9223372036854775807 bytes");
+    CHECK(buffer == NULL && plait_pool_trim() == 0, "something is idle");
+}
+
+int main(void)
+{
+    for (int is_shown = 0; is_shown < 2; is_shown++) {
+        check_growing(is_shown != 0);
+        check_coming_again(is_shown != 0);
+    }
+    check_no_memory();
+    (void)plait_pool_trim();
+    return report("test_pool");
+}
