@@ -121,6 +121,7 @@ class Comm:
         _exit.flush()
         for comm_id in self._ids.values():
             _core.free(comm_id)
+            _marks.pop(comm_id, None)
             for forget in on_free:
                 forget(comm_id)
 
@@ -170,8 +171,8 @@ def _read(kind: type[Comm], name: str) -> Comm:
     return kind()
 
 
-_of_number: dict[int, Comm] = {}
-_open: dict[int, Comm] = {}
+_open: dict[int, Comm] = {}  # those that are not freed: programs know their numbers
+_of_number: weakref.WeakValueDictionary[int, Comm] = weakref.WeakValueDictionary()
 on_free: list[Callable[[int], Any]] = []  # who keeps something for a communicator, by number
 
 
@@ -237,7 +238,10 @@ _seen: dict[int, tuple[weakref.ref, Comm]] = {}
 
 def of_number(comm_id: int) -> Comm:
     """The communicator that programs know by this number."""
-    return _of_number[comm_id]
+    found = _of_number.get(comm_id)
+    if found is None:
+        raise _errors.CommError(f"plait: communicator #{comm_id} was freed")
+    return found
 
 
 _marks: dict[int, int] = {}

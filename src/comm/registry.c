@@ -10,7 +10,7 @@
 
 /* Ids count up; an entry of a freed communicator stays, for its message. Two levels, so that
  * look-ups need no lock while the table grows. */
-enum { PAGE = 256, N_PAGES = 256 };
+enum { PAGE = 1024, N_PAGES = 4096 };
 
 typedef struct {
     int n; /* handles: 1, or one per device; 0 after a free */
@@ -133,7 +133,9 @@ static plait_status_t put(entry_t *entry, int64_t id)
 
     (void)pthread_mutex_lock(&mutex);
     PLAIT_CHECK(id < (int64_t)PAGE * N_PAGES, PLAIT_ERR_NO_MEMORY,
-                "more than %d communicators", PAGE * N_PAGES - 1);
+                "more than %d communicators in the life of this process; keep some "
+                "instead of making them anew",
+                PAGE * N_PAGES - 1);
     if (pages[id / PAGE] == NULL) {
         pages[id / PAGE] = plait_alloc(PAGE, sizeof(*pages[0]));
         PLAIT_CHECK(pages[id / PAGE] != NULL, PLAIT_ERR_NO_MEMORY,

@@ -333,6 +333,22 @@ static void check_groups(void)
           "no devices of this process");
 }
 
+/* A program that makes one for each of its steps. */
+static void check_many(void)
+{
+    enum { MANY = 70000 };
+    int64_t id = 0;
+    int n_made = 0;
+
+    for (int i = 0; i < MANY; i++) {
+        n_made += plait_registry_add_self("step", &id) == PLAIT_OK &&
+                  plait_registry_comm(id) != NULL &&
+                  plait_registry_free(id) == PLAIT_OK;
+    }
+    CHECK(n_made == MANY && id > MANY, "%d of %d, the last one is #%lld", n_made, MANY,
+          (long long)id);
+}
+
 int main(void)
 {
     int64_t id = 0;
@@ -352,6 +368,7 @@ int main(void)
     /* A page of the registry and the four entries with their labels stay for ever. */
     CHECK(plait_alloc_balance() - before == 1 + 4, "balance %lld",
           (long long)plait_alloc_balance());
+    check_many();
     printf("test_ffi: %d checks, %d failed\n", n_checked, n_failed);
     return n_failed != 0;
 }

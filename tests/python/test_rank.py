@@ -1,11 +1,13 @@
 """The rank model in one process: every dtype and reduction, errors, eager calls, solvers."""
 
 import copy
+import gc
 import itertools
 import multiprocessing
 import pickle
 import sys
 import threading
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -365,6 +367,19 @@ def test_large_tags():
     for g in (f, plait.jit(f)):
         assert np.array_equal(g(x), [x + 3, x + 2, x + 1, x])
     assert np.allclose(jax.grad(loss)(x), 2 * x)
+
+
+def test_nothing_keeps_a_freed_communicator():
+    comm = plait.Comm()
+    number, seen = comm.id(), weakref.ref(comm)
+    plait.allreduce(jnp.ones(2), plait.SUM, comm=comm)
+    assert _comm.of_number(number) is comm and _comm.in_programs(number) != number
+    comm.free()
+    del comm
+    gc.collect()
+    assert seen() is None and _comm.in_programs(number) == number
+    with pytest.raises(plait.CommError, match=f"communicator #{number} was freed"):
+        _comm.of_number(number)
 
 
 def test_freed_communicator():
