@@ -97,9 +97,9 @@ def _cells(x: Any, width: tuple, place: _mesh.Place, name: str) -> tuple[int, ..
     local = _mesh_rules.local_shape(place.mesh, x.shape, place.spec)
     cells = []
     for i, (n, lo, hi, axes) in enumerate(zip(local, *width, place.spec, strict=True)):
-        if n < lo + hi:
+        if n < lo + hi or n == lo + hi > 0:  # ghosts of nothing would be zeros
             raise ValueError(
-                f"{name}: axis {i} has {n} cells on each device, less than its ghosts {lo} + {hi}; "
+                f"{name}: axis {i} has {n} cells on each device, none besides its ghosts {lo} + {hi}; "
                 "x is the padded array"
             )
         cells.append((n - lo - hi) * _split.parts(place.mesh, axes))

@@ -382,6 +382,13 @@ def test_ghosts_that_do_not_fit(name):
         getattr(plait.halo, name)(x, ((1, 2), 0))
 
 
+@pytest.mark.parametrize("name", ["exchange", "reduce"])
+def test_nothing_but_ghosts(name):
+    x = meshes.put(np.ones((12, 6)), meshes.make((4,)), P("a"))
+    with pytest.raises(ValueError, match=r"has 3 cells on each device, none besides .* 1 \+ 2"):
+        getattr(plait.halo, name)(x, ((1, 2), 0))
+
+
 def test_size_that_the_mesh_does_not_divide():
     with pytest.raises(ValueError, match="axis 0 has 7 elements, which 4 devices .* shape="):
         plait.halo.pad(np.zeros(7), 1, mesh=meshes.make((4,)), spec=P("a"))

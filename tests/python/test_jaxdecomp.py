@@ -420,10 +420,10 @@ from jaxdecomp.fft import pifft3d
 
 jaxdecomp.config.update("transpose_comm_backend", "NCCL")
 jaxdecomp.config.update("halo_comm_backend", jaxdecomp.HALO_COMM_NCCL)
-automesh = jaxdecomp.autotune(shape=[16, 16, 16], file="", repeats=1)
+automesh = jaxdecomp.autotune(shape=[32, 32, 32], file="", repeats=1)
 three = jax.make_mesh((2, 4, 1), ("x", "y", "z"), axis_types=(AxisType.Auto,) * 3)
 for sharding in (NamedSharding(automesh, automesh.spec), NamedSharding(three, P("x", "y"))):
-    a = jax.random.normal(jax.random.PRNGKey(0), (16, 16, 16))
+    a = jax.random.normal(jax.random.PRNGKey(0), (32, 32, 32))
     a = jax.lax.with_sharding_constraint(a, sharding)
     k_array = pfft3(a)
     rec_array = jaxdecomp.fft.pifft3d(k_array)
