@@ -99,8 +99,8 @@ def _cells(x: Any, width: tuple, place: _mesh.Place, name: str) -> tuple[int, ..
     for i, (n, lo, hi, axes) in enumerate(zip(local, *width, place.spec, strict=True)):
         if n < lo + hi or n == lo + hi > 0:  # ghosts of nothing would be zeros
             raise ValueError(
-                f"{name}: axis {i} has {n} cells on each device, none besides its ghosts {lo} + {hi}; "
-                "x is the padded array"
+                f"{name}: axis {i} has {n} cells on each device, none besides its ghosts {lo} + "
+                f"{hi}; x is the padded array"
             )
         cells.append((n - lo - hi) * _split.parts(place.mesh, axes))
     return tuple(cells)

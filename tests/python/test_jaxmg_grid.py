@@ -311,3 +311,24 @@ def test_virtual_memory_is_asked_of_the_driver(monkeypatch):
 def test_utils():
     assert jaxmg_grid.utils.random_psd is jaxmg.utils.random_psd
     assert issubclass(jaxmg_grid.utils.JaxMgWarning, UserWarning)
+
+
+@pytest.mark.parametrize("own", [P("a", None), P()])
+@pytest.mark.parametrize(
+    "kind, way",
+    [(AxisType.Auto, "eager"), (AxisType.Explicit, "eager"), (AxisType.Explicit, "jit")],
+)
+def test_mesh_that_is_given(kind, way, own):
+    given = jax.sharding.Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("r", "c"), (kind,) * 2)
+    other = meshes.make((4,), kind)
+    a, b = matrices.definite(12, "float64"), meshes.random((12, 2), "float64", 1)
+
+    def solve(a, b, spec):
+        return jaxmg_grid.potrs(a, b, 3, mesh=given, matrix_specs=spec)
+
+    solve = jax.jit(solve, static_argnums=2) if way == "jit" else solve
+    x, y = meshes.put(a, other, own), meshes.put(b, other, own)
+    for spec in (P("r", "c"), P("r", None), P(None, "c")):
+        s = solve(x, y, spec)
+        matrices.check_solution(a, s, b)
+        assert s.sharding.mesh.shape == given.shape

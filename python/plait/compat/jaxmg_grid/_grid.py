@@ -86,7 +86,7 @@ def _find_mesh(a: Any, mesh: Any) -> Any:
 
 def _find_spec(a: Any, mesh: Any, spec: P | None) -> P:
     own = known(a)
-    if spec is None and own is not None and any(own.spec):
+    if spec is None and own is not None and any(own.spec) and not _is_elsewhere(a, mesh):
         spec = own.spec
     if spec is None:
         if len(mesh.axis_names) > 2:
@@ -119,6 +119,23 @@ def check_tiles(shape: tuple[int, int], grid: Grid, T_A: int, pad: bool, what: s
         )
 
 
+def _is_elsewhere(x: Any, mesh: Any) -> bool:
+    """Whether the array says that it is on another mesh than a concrete one."""
+    own = known(x)
+    if own is None or not isinstance(mesh, Mesh):
+        return False
+    return own.mesh != (mesh if isinstance(own.mesh, Mesh) else mesh.abstract_mesh)
+
+
+def _moved(x: Any, mesh: Mesh, spec: P) -> Any:
+    """The array from another mesh to this one."""
+    to = NamedSharding(mesh, spec)
+    if not isinstance(_jax.underlying(x), jax.core.Tracer):
+        return jax.device_put(x, to)
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        return jax.sharding.reshard(x, to)
+
+
 def _laid(x: Any, mesh: Any, spec: P) -> Any:
     """The array split so, unless it is; what a trace on Auto axes has is for the solver to lay."""
     own, is_traced = known(x), isinstance(_jax.underlying(x), jax.core.Tracer)
@@ -139,16 +156,23 @@ def locate(
     mesh = _find_mesh(a, mesh)
     spec = _find_spec(a, mesh, spec)
     own = known(a)
-    grid = Grid(mesh if own is None else own.mesh, spec, own is not None and not any(own.spec))
+    is_whole = own is not None and not any(own.spec)
+    if _is_elsewhere(a, mesh):
+        grid = Grid(mesh, spec, is_whole)
+        check_tiles(a.shape, grid, T_A, pad, f"{name}(A)")
+        return _moved(a, mesh, P() if is_whole else spec), grid
+    grid = Grid(mesh if own is None else own.mesh, spec, is_whole)
     check_tiles(a.shape, grid, T_A, pad, f"{name}(A)")
     return (a if grid.is_whole else _laid(a, mesh, spec)), grid
 
 
 def rhs(b: Any, grid: Grid) -> tuple[Any, P | None]:
     """Right-hand sides as they are split, and by rows where nothing says that; the spec then."""
+    spec = P() if grid.is_whole else grid.rows
+    if _is_elsewhere(b, grid.mesh):
+        return _moved(b, grid.mesh, spec), spec
     if known(b) is not None:
         return b, None
-    spec = P() if grid.is_whole else grid.rows
     return _laid(b, grid.mesh, spec), spec
 
 
