@@ -361,7 +361,11 @@ def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
     if processes == [jax.process_index()]:
         return _core.add_devices(_rows(groups), jax.process_index(), [0] * len(groups), label)
     mpi = _ranks(len(processes))
-    if len(processes) == len(devices):
+    is_one_each, all_processes = len(processes) == len(devices), list(range(mpi.COMM_WORLD.size))
+    is_guarded = is_one_each and len(groups) == 1 and processes == all_processes
+    if not is_guarded and sorted(processes) == all_processes:
+        _meet(mpi)
+    if is_one_each:
         return _over_processes(groups, mode, label, mpi)
     return _over_hosts(groups, label, mpi)
 
@@ -397,6 +401,18 @@ def _ranks(n: int) -> Any:
     return mpi
 
 
+_meetings: list[int] = []
+
+
+def _meet(mpi: Any) -> None:
+    """All processes come here, where the guard looks, before they wait in calls of MPI's own."""
+    if not _meetings:
+        size, rank = mpi.COMM_WORLD.size, mpi.COMM_WORLD.rank
+        with _expecting(frozenset(range(size))):
+            _meetings.append(_core.add_mpi(_handle(mpi.COMM_WORLD), size, rank, "meshes"))
+    _core.check(_core.lib.plait_barrier(_core.lib.plait_registry_comm(_meetings[0])))
+
+
 def _of_processes(members: list[int], mpi: Any) -> Any:
     """MPI's communicator of these processes; that of all is there, so that nobody is waited for."""
     if members == list(range(mpi.COMM_WORLD.size)):
@@ -419,8 +435,6 @@ def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:
     """Several devices of some processes: a group may be within one, or of several."""
     here = jax.process_index()
     everyone = _of_processes(_processes(d for group in groups for d in group), mpi)
-    if everyone is mpi.COMM_WORLD:
-        world().id()  # the guard looks while its ranks meet, if they have not yet
     number = everyone.allreduce(_core.next_number(), op=mpi.MAX)
     if everyone is not mpi.COMM_WORLD:
         everyone.Free()

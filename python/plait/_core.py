@@ -110,6 +110,7 @@ lib.plait_dtype_bytes.restype = ctypes.c_int64
 lib.plait_reduce_is_defined.restype = ctypes.c_bool
 lib.plait_registry_comm.restype = ctypes.c_void_p
 lib.plait_registry_comm.argtypes = [ctypes.c_int64]
+lib.plait_barrier.argtypes = [ctypes.c_void_p]
 lib.plait_registry_next.restype = ctypes.c_int64
 lib.plait_registry_free.argtypes = [ctypes.c_int64]
 lib.plait_registry_is_orphaned.argtypes = [ctypes.c_int64]

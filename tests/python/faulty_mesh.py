@@ -1,6 +1,7 @@
 """A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT.
 
-With "early" in front before the first operation, with "one" behind of one device of each process.
+With "early" in front before the first operation, with "one" behind of one device of each process,
+with "turned" of one each in the order from the last; "early second": of a mesh after another one.
 For test_faults.py; the others print how their operation ended, as in faulty.py.
 """
 
@@ -15,7 +16,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-jax.config.update("jax_num_cpu_devices", 1 if "one" in sys.argv[1] else 2)
+IS_TURNED = "turned" in sys.argv[1]
+jax.config.update("jax_num_cpu_devices", 1 if "one" in sys.argv[1] or IS_TURNED else 2)
 jax.distributed.initialize(cluster_detection_method="mpi4py")
 
 import plait  # noqa: E402 - after JAX knows of its processes
@@ -35,12 +37,17 @@ HOW = {
 
 
 def main(name):
-    mesh = Mesh(np.array(jax.devices()), ("a",))
+    mesh = Mesh(np.array(jax.devices()[:: -1 if IS_TURNED else 1]), ("a",))
+    if "second" in name:
+        first = Mesh(np.array(jax.devices()).reshape(-1, 2).T.ravel(), ("a",))
+        sharding = NamedSharding(first, P("a"))
+        y = jax.make_array_from_callback((first.size,), sharding, lambda i: np.ones(1))
+        plait.block(plait.jit(lambda v: plait.sum(v, mesh=first, spec=P("a")))(y))
     n = mesh.size
     a = np.arange(float(n * n)).reshape(n, n)
     x = jax.make_array_from_callback(a.shape, NamedSharding(mesh, P("a")), lambda i: a[i])
     turn = plait.jit(lambda v: plait.redistribute(v, P(None, "a"), mesh=mesh, spec=P("a")))
-    how = HOW[name.removeprefix("early ").removesuffix(" one")]
+    how = HOW[next(word for word in name.split() if word in HOW)]
     if not name.startswith("early"):
         plait.block(turn(x))
     if RANK == LAST:

@@ -168,6 +168,8 @@ def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
         ("early raise", "has left its program"),
         ("early kill", "has ended"),
         ("early exit one", "has left its program"),
+        ("early exit turned", "has left its program"),
+        ("early exit second", "has left its program"),
     ],
 )
 def test_a_process_ends_before_the_first_operation_on_a_mesh(name, text):

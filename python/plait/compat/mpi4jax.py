@@ -17,6 +17,8 @@ from plait import has_sycl_support as has_sycl_support
 from plait import set_logging as set_logging
 from plait.compat import _adapt
 
+__version__ = "0.9.1"  # whose interface this is
+
 _NOTSET = _adapt.NotSet()
 
 

@@ -20,6 +20,8 @@ from plait.compat.mpi4jax import set_logging as set_logging
 from plait.compat.mpi4jax_tokens import experimental as experimental
 from plait.compat.mpi4jax_tokens import notoken as notoken
 
+__version__ = "0.7.2"  # whose interface this is
+
 _WITHOUT_RESULT = (plait.send, plait.barrier)
 
 
