@@ -19,6 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _ROOM = 4096
+_MANY = 64  # of one primitive: then the programs to come are general ones
 # Looked at in every call.
 _NoArrays = _region.NoArrays
 _mesh_context, _no_set_mesh = _jax.mesh_context, _jax.no_set_mesh
@@ -79,13 +80,26 @@ def _forget(comm: int) -> None:
 _comm.on_free.append(_forget)
 
 
+def _is_one_of_many(comm: int | None, primitive: Any, params: tuple, donated: tuple) -> bool:
+    known = _programs.get(comm, {})
+    if donated or (primitive, donated, params) in known:
+        return False
+    return sum(key[0] is primitive for key in list(known)) >= _MANY
+
+
 def define(
-    primitive: Any, donated: Callable[[dict], tuple[int, ...]], apart: dict | None = None
+    primitive: Any,
+    donated: Callable[[dict], tuple[int, ...]],
+    apart: dict | None = None,
+    general: Callable[[Sequence, dict], tuple[Any, list, dict, int]] | None = None,
 ) -> None:
     """An eager call of the primitive runs a program and waits for it.
 
     The line that it is on is no parameter: the same program serves all lines. ``apart``: values
-    for other parameters that say nothing of what is to be done.
+    for other parameters that say nothing of what is to be done. ``general``: from operands and
+    parameters, a primitive that does the same, its operands, among which some of the parameters
+    are, its parameters, and how many results are meant. A program whose tags count its steps
+    would compile each of them.
     """
 
     def impl(*args: Any, **params: Any) -> list:
@@ -93,10 +107,15 @@ def define(
         comm = None if group is None else group.comm
         site = params["site"] or _sites.here()  # 0: what `program` binds, under jax.disable_jit
         params |= {"site": 0, **(apart or {})}
-        found = program(comm, primitive, donated(params), tuple(sorted(params.items())))
+        chosen, given, n_results = primitive, donated(params), None
+        words = tuple(sorted(params.items()))
+        if general is not None and _is_one_of_many(comm, primitive, words, given):
+            chosen, args, params, n_results = general(args, params)
+            words = tuple(sorted(params.items()))
+        found = program(comm, chosen, given, words)
         found = found.outermost if _jax.trace_state_clean() else found
         with _jax.compiled():
-            results = _run(found, comm, site, args)
+            results = _run(found, comm, site, args)[:n_results]
         if _notes.runs is not None:
             _notes.runs.append((found, comm, args, results))
         return results

@@ -48,6 +48,7 @@ class Rules:
     reduces: computes with the elements, so that different dtypes are different messages.
     is_invariant: the result is equal on all ranks.
     is_matched: a transfer between two ranks, matched by rank and tag.
+    general: for eager calls with ever other parameters, see `_eager.define`.
     """
 
     transpose: Callable[["Chain", Sequence, Sequence, dict], list] | None
@@ -61,6 +62,7 @@ class Rules:
     reduces: bool = False
     is_invariant: bool = False
     is_matched: bool = False
+    general: Callable[[Sequence, dict], tuple[Any, list, dict, int]] | None = None
 
 
 # Whether a primitive takes and returns a token, and whether it has the ordered effect.
@@ -227,7 +229,8 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
         _platforms.register(row.target, _platforms.symbols(row))
     for form in forms(operation):
         primitive = form.primitive
-        _eager.define(primitive, functools.partial(_donated, row))
+        general = None if form.has_token else given.general
+        _eager.define(primitive, functools.partial(_donated, row), general=general)
         _jax.needs_devices(primitive)
         lower = functools.partial(_lower, form)
         if row is None:

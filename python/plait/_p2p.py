@@ -20,10 +20,11 @@ def send(
     """Send ``x`` to ``dest``, which receives it; with ``token`` it returns the next token.
 
     Nothing is sent to PROC_NULL. Tags are 0 to 2147483647; where MPI carries the messages, as
-    between nodes, up to its own largest, MPI_TAG_UB. A gradient needs ``token=`` of
-    a floating dtype whose chain reaches the loss, for instance by `depend`: nothing else leads
-    from the loss to what was sent. Where both partners send and receive, `sendrecv` needs no
-    token.
+    between nodes, up to its own largest, MPI_TAG_UB. Outside of jit a program is compiled for the
+    first 64 tags, ranks and shapes; later ones take tag and rank as operands. A gradient needs
+    ``token=`` of a floating dtype whose chain reaches the loss, for instance by `depend`: nothing
+    else leads from the loss to what was sent. Where both partners send and receive, `sendrecv`
+    needs no token.
 
     Collective: no; ``dest`` must receive. The first use of ``comm`` is, over its ranks, by
     whatever operation; `plait.Comm(comm)` is one.  Shapes: any to none.

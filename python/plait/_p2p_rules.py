@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.interpreters import ad
-from plait import _pack
+from plait import _ops, _pack
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._ops import Chain, Rules, active, aval_of, rules, spread
 
@@ -35,6 +36,15 @@ def _known(source: int, name: str) -> int:
 
 def _active(args: Sequence, tangents: Sequence) -> list:
     return [ad.instantiate_zeros(tangents[i]) for i in active(args)]
+
+
+def _by_exchange(args: Sequence, to: tuple, source: tuple, params: dict, n: int, **more: Any):
+    """What `Rules.general` gives; n: results that are meant. What is waited for comes last."""
+    n_own = len(args) - params["n_after"]
+    pairs = [np.asarray(pair, np.int32) for pair in (to, source)]
+    given = {name: params[name] for name in ("group", "site", "n_after")}
+    operands = [*args[:n_own], *pairs, *args[n_own:]]
+    return _ops.operations()["exchange"].primitives[0], operands, given | more, n
 
 
 # ---- send ----------------------------------------------------------------------------------------
@@ -66,10 +76,18 @@ def _send_joined(chain: Chain, args: Sequence, params: dict) -> list:
     return chain.call("send", _pack.Packed(args, 0).buffer, **params)
 
 
+def _send_general(args: Sequence, params: dict) -> tuple:
+    n = len(args) - params["n_after"]
+    sent, rest = args[:n], args[n:]
+    to, nobody = (params["dest"], params["tag"]), (PROC_NULL, ANY_TAG)
+    return _by_exchange([*sent, nothing(), *rest], to, nobody, params, 0, n_send=n, status=0)
+
+
 rules(
     "send",
     Rules(
         _send_transpose,
+        general=_send_general,
         results=lambda avals, params: [],
         jvp=_send_jvp,
         joins=_send_joined,
@@ -186,10 +204,18 @@ def _recv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -
     return [jnp.zeros_like(ct) for ct in cts]
 
 
+def _recv_general(args: Sequence, params: dict) -> tuple:
+    n, status = len(args) - params["n_after"], params["status"]
+    nobody, source = (PROC_NULL, ANY_TAG), (params["source"], params["tag"])
+    unsent = [nothing(), *args]
+    return _by_exchange(unsent, nobody, source, params, n, n_send=1, status=status)
+
+
 rules(
     "recv",
     Rules(
         _recv_transpose,
+        general=_recv_general,
         jvp=_recv_jvp,
         overlaps=lambda params: _has_known_source(params["source"], params["tag"]),
         is_matched=True,
@@ -249,10 +275,18 @@ def _sendrecv_joined(chain: Chain, args: Sequence, params: dict) -> list:
     return templates.unpack(y, ())
 
 
+def _sendrecv_general(args: Sequence, params: dict) -> tuple:
+    n_send, status = params["n_send"], params["status"]
+    n = len(args) - params["n_after"] - n_send
+    to, source = (params["dest"], params["sendtag"]), (params["source"], params["recvtag"])
+    return _by_exchange(args, to, source, params, n, n_send=n_send, status=status)
+
+
 rules(
     "sendrecv",
     Rules(
         _sendrecv_transpose,
+        general=_sendrecv_general,
         results=lambda avals, params: list(avals[params["n_send"] :]),
         jvp=_sendrecv_jvp,
         joins=_sendrecv_joined,

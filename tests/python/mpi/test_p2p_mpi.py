@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import plait
 import pytest
-from plait import _core
+from plait import _core, _eager
 
 LARGE = 40000  # numbers: more than what a send may complete locally
 
@@ -88,6 +88,37 @@ def test_tags_choose(world):
 
     second, first = plait.jit(f)(jnp.asarray([1 + world.rank]))
     assert first == 1 + source and second == 10 * (1 + source)
+
+
+def test_tags_that_count(world, monkeypatch):
+    """Programs are not compiled for every tag: after some, tags and ranks are operands."""
+    from mpi4py import MPI
+
+    monkeypatch.setattr(_eager, "_MANY", 8)
+    comm = world.Dup()
+    source, dest = ring(comm)
+    n_steps = 30
+    tree = {"a": jnp.arange(3.0) + comm.rank, "b": jnp.full((2, 2), comm.rank, "int8")}
+    empty, nothing = jax.tree.map(jnp.zeros_like, tree), {"a": jnp.full(3, -1.0), "b": tree["b"]}
+    want = {"a": np.arange(3.0) + source, "b": np.full((2, 2), source)}
+    for i in range(n_steps):
+        status = MPI.Status()
+        y = plait.sendrecv(tree, empty, source, dest, sendtag=i, recvtag=i, comm=comm)
+        plait.send(tree, dest, tag=n_steps + i, comm=comm)
+        z = plait.recv(empty, source, tag=n_steps + i, comm=comm, status=status)
+        nobody = plait.recv(nothing, plait.PROC_NULL, tag=i, comm=comm)
+        assert jax.tree.all(jax.tree.map(np.array_equal, y, want)), i
+        assert jax.tree.all(jax.tree.map(np.array_equal, z, want)), i
+        assert z["b"].dtype == jnp.int8 and jax.tree.all(
+            jax.tree.map(np.array_equal, nobody, nothing)
+        )
+        assert (status.Get_source(), status.Get_tag()) == (source, n_steps + i)
+    mine = plait.Comm(comm)
+    assert len(_eager._programs[mine.id()]) < 3 * _eager._MANY + 10
+    with pytest.raises(ValueError, match="tag"):
+        plait.send(tree, dest, tag=-3, comm=comm)
+    mine.free()
+    comm.Free()
 
 
 @pytest.mark.parametrize("shared", ["", "off"])
