@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import glob
 import itertools
 import json
@@ -20,6 +21,8 @@ from plait import _core, _record
 _PART = re.compile(r"\.\d+-[0-9a-f]+\.part$")
 _WAIT_S = 5.0
 _ROUNDS = 30
+_AT_ONCE = 1 << 14  # entries as Python's objects
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclasses.dataclass
@@ -35,11 +38,11 @@ class Part:
         return self.header.state != 0 or not self.header.is_alive
 
 
-def read_part(path: str) -> Part:
+def read_part(path: str, with_entries: bool = True) -> Part:
     """A part; what a killed process left half written is skipped."""
     with open(path, "rb") as file:
         alive = _record._is_locked(file.fileno())
-        data = file.read()
+        data = file.read(-1 if with_entries else _record._HEADER_BYTES)
     header, raw = _record.read_header(data, path, alive)
     size = _record.TRACE_ENTRY.itemsize
     if raw["entry_bytes"] != size:
@@ -59,12 +62,12 @@ def part_paths(target: str) -> list[str]:
     return [p for p in glob.glob(glob.escape(target) + ".*.part") if _PART.search(p)]
 
 
-def parts_of_last_job(target: str) -> tuple[list[Part], list[str]]:
+def parts_of_last_job(target: str, with_entries: bool = True) -> tuple[list[Part], list[str]]:
     """The parts of the job that was started last, by rank; and what is left of others."""
     parts = []
     for path in part_paths(target):
         try:
-            parts.append(read_part(path))
+            parts.append(read_part(path, with_entries))
         except (OSError, _record.UnreadableError) as error:
             print(f"plait trace: {error}", file=sys.stderr)
     if not parts:
@@ -85,6 +88,7 @@ def _offset(header: _record.Header, first: _record.Header) -> tuple[int, str]:
     return mine - there, "time of day"
 
 
+@functools.lru_cache(maxsize=4096)
 def _name(title: str) -> str:
     return re.split(r"[ (]", title, maxsplit=1)[0] or "operation"
 
@@ -92,12 +96,13 @@ def _name(title: str) -> str:
 def rows(entries: np.ndarray) -> Iterator[dict]:
     """Entries as dictionaries of Python's own numbers and texts."""
     names = [name for name in entries.dtype.names if name != "number"]
-    columns = [entries[name].tolist() for name in names]
-    for values in zip(*columns, strict=True):
-        row = dict(zip(names, values, strict=True))
-        row["title"] = row["title"].decode(errors="replace")
-        row["where"] = row["where"].decode(errors="replace")
-        yield row
+    for begin in range(0, len(entries), _AT_ONCE):
+        columns = [entries[name][begin : begin + _AT_ONCE].tolist() for name in names]
+        for values in zip(*columns, strict=True):
+            row = dict(zip(names, values, strict=True))
+            row["title"] = row["title"].decode(errors="replace")
+            row["where"] = row["where"].decode(errors="replace")
+            yield row
 
 
 def _event(e: dict, pid: int, ts_ns: int) -> dict:
@@ -169,7 +174,7 @@ def write(target: str, parts: Sequence[Part]) -> int:
         file.write('{"displayTimeUnit": "ns", "otherData": ' + json.dumps(other))
         file.write(', "traceEvents": [\n')
         for i, event in enumerate(events(parts)):
-            file.write((",\n" if i else "") + json.dumps(event, separators=(",", ":")))
+            file.write((",\n" if i else "") + _json(event))
             n += event["ph"] == "X"
         file.write("\n]}\n")
     os.replace(temporary, target)
@@ -211,7 +216,7 @@ def wait(target: str, n_ranks: int, limit_s: float) -> bool:
     """Waits until that many ranks have written what they had to; whether they have."""
     limit = time.monotonic() + limit_s
     while True:
-        parts, _ = parts_of_last_job(target)
+        parts, _ = parts_of_last_job(target, with_entries=False)
         if len(parts) >= n_ranks and all(p.is_done for p in parts):
             return True
         if time.monotonic() > limit:
