@@ -525,7 +525,7 @@ void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
     t->n_bulk_in = 0;
     t->bytes_out = NULL;
     t->bytes_in = NULL;
-    t->from = (plait_mpi_envelope_t){.source = PLAIT_NO_RANK};
+    t->from = (plait_mpi_envelope_t){.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 }
 
 static int peer_of_send(const plait_mpi_transfer_t *t)

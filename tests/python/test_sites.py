@@ -132,7 +132,7 @@ def attribute(text):
 @pytest.mark.parametrize("f", [spectrum, around, moved])
 def test_operations_on_a_mesh_know_the_line_too(f):
     mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Auto,), devices=jax.devices()[:4])
-    x = jax.device_put(jnp.ones((8, 8, 8), jnp.complex64), NamedSharding(mesh, P("x")))
+    x = jax.device_put(jnp.ones((16, 8, 8), jnp.complex64), NamedSharding(mesh, P("x")))
     at = f"test_sites.py:{f.__code__.co_firstlineno + 1}"
 
     def scalar(x):
