@@ -382,7 +382,7 @@ done:
 
 /* ---- matched transfers ---- */
 
-/* One that receives; its arrays are those of c, in the order of the operation. */
+/* An operation that receives, and who sent what came. */
 static plait_status_t launch_receive(const plait_op_t *op, const void *params,
                                      plait_comm_t *comm, const plait_array_t args[],
                                      const plait_array_t rets[], plait_envelope_t *from)
