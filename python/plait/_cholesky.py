@@ -45,7 +45,10 @@ class Cholesky:
         return _dense_args.run(_triangle, _dense_args.at_home(self._factor), lay=self._lay)
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
-        """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
+        """The solution x of a x = b, split as b; b is (n,) or (n, k).
+
+        ``spec``: how b is split, where its type does not say it (inside jit on Auto axes).
+        """
         return _dense_args.solve(_solution, self._lay, self._factor, (), b, spec)
 
     def logdet(self) -> Array:

@@ -365,7 +365,7 @@ def verdict(folder, n_ranks, code, is_ended):
     for rank in range(n_ranks):
         ended = ends.known.get(rank, "")
         if ended == "":
-            say(f"rank {rank} did not end by itself: it never started, or was killed")
+            say(f"rank {rank} ended without saying how: it aborted, was killed, or never started")
         elif ended.startswith("-"):
             say(f"rank {rank} was killed by {signal.Signals(-int(ended)).name}")
         elif ended != "0":

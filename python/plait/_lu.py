@@ -50,7 +50,10 @@ class LU:
         return _dense_args.run(_parts, *self._home(), lay=self._lay)[1]
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
-        """The solution x of a x = b, split as b; b is (n,) or (n, k)."""
+        """The solution x of a x = b, split as b; b is (n,) or (n, k).
+
+        ``spec``: how b is split, where its type does not say it (inside jit on Auto axes).
+        """
         return _dense_args.solve(_solution, self._lay, self._factor, (self.order,), b, spec)
 
     def slogdet(self) -> tuple[Array, Array]:
