@@ -207,7 +207,9 @@ def pad(
 
     Every part of the result is the same window of ``numpy.pad(x, width, mode)``, wider than the
     part by ``width``: one integer, or for each axis an integer or a pair (before, after). Corners
-    are right; widths may be larger than a neighbour's part, and than the whole array.
+    are right; widths may be larger than a neighbour's part, and than the whole array. The parts
+    are windows, not one array: a stencil is a function of one part, in a ``jax.shard_map`` of the
+    same mesh and spec.
 
     ``boundary``, one word or one for each axis, is what continues an axis of n cells beyond its
     ends. Index g is there
