@@ -38,12 +38,19 @@ def _active(args: Sequence, tangents: Sequence) -> list:
     return [ad.instantiate_zeros(tangents[i]) for i in active(args)]
 
 
-def _by_exchange(args: Sequence, to: tuple, source: tuple, params: dict, n: int, **more: Any):
+def _pair(peer: int, tag: int) -> Any:
+    return np.asarray([peer, tag], np.int32)
+
+
+def _nobody() -> Any:
+    return _pair(PROC_NULL, ANY_TAG)
+
+
+def _by_exchange(args: Sequence, to: Any, source: Any, params: dict, n: int, **more: Any):
     """What `Rules.general` gives; n: results that are meant. What is waited for comes last."""
     n_own = len(args) - params["n_after"]
-    pairs = [np.asarray(pair, np.int32) for pair in (to, source)]
     given = {name: params[name] for name in ("group", "site", "n_after")}
-    operands = [*args[:n_own], *pairs, *args[n_own:]]
+    operands = [*args[:n_own], to, source, *args[n_own:]]
     return _ops.operations()["exchange"].primitives[0], operands, given | more, n
 
 
@@ -79,8 +86,8 @@ def _send_joined(chain: Chain, args: Sequence, params: dict) -> list:
 def _send_general(args: Sequence, params: dict) -> tuple:
     n = len(args) - params["n_after"]
     sent, rest = args[:n], args[n:]
-    to, nobody = (params["dest"], params["tag"]), (PROC_NULL, ANY_TAG)
-    return _by_exchange([*sent, nothing(), *rest], to, nobody, params, 0, n_send=n, status=0)
+    to = _pair(params["dest"], params["tag"])
+    return _by_exchange([*sent, nothing(), *rest], to, _nobody(), params, 0, n_send=n, status=0)
 
 
 rules(
@@ -96,14 +103,6 @@ rules(
 )
 
 # ---- exchange ------------------------------------------------------------------------------------
-
-
-def _pair(peer: int, tag: int) -> Any:
-    return jnp.asarray([peer, tag], jnp.int32)
-
-
-def _nobody() -> Any:
-    return _pair(PROC_NULL, ANY_TAG)
 
 
 def _exchange_jvp(
@@ -206,9 +205,8 @@ def _recv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -
 
 def _recv_general(args: Sequence, params: dict) -> tuple:
     n, status = len(args) - params["n_after"], params["status"]
-    nobody, source = (PROC_NULL, ANY_TAG), (params["source"], params["tag"])
-    unsent = [nothing(), *args]
-    return _by_exchange(unsent, nobody, source, params, n, n_send=1, status=status)
+    source, unsent = _pair(params["source"], params["tag"]), [nothing(), *args]
+    return _by_exchange(unsent, _nobody(), source, params, n, n_send=1, status=status)
 
 
 rules(
@@ -278,7 +276,8 @@ def _sendrecv_joined(chain: Chain, args: Sequence, params: dict) -> list:
 def _sendrecv_general(args: Sequence, params: dict) -> tuple:
     n_send, status = params["n_send"], params["status"]
     n = len(args) - params["n_after"] - n_send
-    to, source = (params["dest"], params["sendtag"]), (params["source"], params["recvtag"])
+    to = _pair(params["dest"], params["sendtag"])
+    source = _pair(params["source"], params["recvtag"])
     return _by_exchange(args, to, source, params, n, n_send=n_send, status=status)
 
 

@@ -65,20 +65,11 @@ done:
     return status;
 }
 
-static plait_status_t check_place(const void *place, const char *name)
-{
-    plait_status_t status = PLAIT_OK;
-
-    PLAIT_CHECK(place != NULL, PLAIT_ERR_INVALID, "%s is NULL", name);
-done:
-    return status;
-}
-
 plait_status_t plait_comm_self(plait_comm_t **comm_p)
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_TRY(check_place(comm_p, "comm_p"));
+    PLAIT_CHECK(comm_p != NULL, PLAIT_ERR_INVALID, "comm_p is NULL");
     PLAIT_TRY(plait_comm_open_self(1, comm_p));
 done:
     return status;
@@ -120,7 +111,7 @@ plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[])
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_TRY(check_place(comms, "comms"));
+    PLAIT_CHECK(comms != NULL, PLAIT_ERR_INVALID, "comms is NULL");
     PLAIT_TRY(plait_comm_open_threads(n_ranks, 1, comms));
 done:
     return status;
@@ -223,7 +214,7 @@ plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
     plait_status_t status = PLAIT_OK;
     int64_t id = PLAIT_NUMBER_NEW;
 
-    PLAIT_TRY(check_place(comm_p, "comm_p"));
+    PLAIT_CHECK(comm_p != NULL, PLAIT_ERR_INVALID, "comm_p is NULL");
     PLAIT_TRY(plait_mpi_bind(NULL));
     PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", &id, comm_p));
 done:

@@ -133,7 +133,7 @@ static int block_vectors(int64_t work_bytes)
 }
 
 /* Short rows: as many at a time as stay in the first-level cache with their work areas, so that what a
- * block costs by itself is shared. */
+ * block costs by itself is shared. No more than columns have: NEAR_BYTES is less than BLOCK_BYTES. */
 static int row_vectors(int64_t work_bytes)
 {
     return (int)plait_max(
@@ -160,10 +160,9 @@ static plait_status_t create(plait_fft1_t *fft)
     direct->work_bytes = radix[0] * direct->pass[0].leg_bytes;
     direct->n_vectors = block_vectors(direct->work_bytes);
     direct->n_row_vectors = row_vectors(direct->work_bytes);
-    fft->scratch_bytes =
-        2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
-        plait_max(direct->n_vectors, direct->n_row_vectors) * direct->work_bytes +
-        fft->n * direct->n_row_vectors * fft->kernels->pair_bytes;
+    fft->scratch_bytes = 2 * plait_fft_line_up(fft->n * (int64_t)sizeof(char *)) +
+                         direct->n_vectors * direct->work_bytes +
+                         fft->n * direct->n_row_vectors * fft->kernels->pair_bytes;
 done:
     return status;
 }
@@ -192,9 +191,7 @@ static areas_t areas_of(const plait_fft1_t *fft, char *scratch)
 
     areas.out = (char **)(void *)(scratch + pointer_bytes);
     areas.work = scratch + 2 * pointer_bytes;
-    areas.pad =
-        areas.work + plait_max(fft->u.direct.n_vectors, fft->u.direct.n_row_vectors) *
-                         fft->u.direct.work_bytes;
+    areas.pad = areas.work + fft->u.direct.n_vectors * fft->u.direct.work_bytes;
     return areas;
 }
 

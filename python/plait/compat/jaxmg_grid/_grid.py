@@ -156,13 +156,11 @@ def locate(
     mesh = _find_mesh(a, mesh)
     spec = _find_spec(a, mesh, spec)
     own = known(a)
-    is_whole = own is not None and not any(own.spec)
-    if _is_elsewhere(a, mesh):
-        grid = Grid(mesh, spec, is_whole)
-        check_tiles(a.shape, grid, T_A, pad, f"{name}(A)")
-        return _moved(a, mesh, P() if is_whole else spec), grid
-    grid = Grid(mesh if own is None else own.mesh, spec, is_whole)
+    is_whole, is_elsewhere = own is not None and not any(own.spec), _is_elsewhere(a, mesh)
+    grid = Grid(mesh if own is None or is_elsewhere else own.mesh, spec, is_whole)
     check_tiles(a.shape, grid, T_A, pad, f"{name}(A)")
+    if is_elsewhere:
+        return _moved(a, mesh, P() if is_whole else spec), grid
     return (a if grid.is_whole else _laid(a, mesh, spec)), grid
 
 
