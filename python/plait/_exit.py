@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from types import ModuleType, TracebackType
 
 import jax
@@ -19,6 +20,7 @@ _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
 _FAREWELL_NS = 2_000_000_000
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
+_bind: list[Callable[[], object]] = []  # calls install()
 _mpi: list[ModuleType] = []
 _world: list[tuple[int, int]] = []  # this process's rank and their number, also when MPI is over
 _failed: list[bool] = []
@@ -57,15 +59,23 @@ def _set_why(why: str) -> None:
     _core.lib.plait_trace_set_why(why.encode())
 
 
+def _is_of_a_job() -> bool:
+    """Whether this is a rank that others may wait for, also if it has not used plait yet."""
+    if not _mpi and "mpi4py.MPI" in sys.modules and not is_forked():
+        with contextlib.suppress(Exception):  # of a launcher that is another MPI's
+            _bind[0]()
+    return bool(_mpi) and not is_forked()
+
+
 def _hook(kind: type, value: BaseException, tb: TracebackType | None) -> None:
-    if is_forked():
+    if not _is_of_a_job():
         sys.__excepthook__(kind, value, tb)
         return
     _report(kind, value, tb)
 
 
 def _thread_hook(args: threading.ExceptHookArgs) -> None:
-    if is_forked() or args.exc_type is SystemExit:
+    if args.exc_type is SystemExit or not _is_of_a_job():
         threading.__excepthook__(args)
         return
     _report(args.exc_type, args.exc_value, args.exc_traceback)
@@ -80,7 +90,9 @@ def _abort() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     code = _exit_code[0] if _exit_code else 1
-    may_abort = _say_farewell()
+    how = f"raised {_why[-1]}" if _why else "has ended after a failure"
+    _note_leaving(how)
+    may_abort = _say_farewell(how)
     _core.lib.plait_guard_leave(_LEAVE_NS)
     if "PLAIT_RUN_JOB" in os.environ or not may_abort:
         os._exit(code)
@@ -90,14 +102,13 @@ def _abort() -> None:
     _mpi[0].COMM_WORLD.Abort(code)
 
 
-def _say_farewell() -> bool:
-    """Tells ranks on other hosts why this one ends; whether MPI came back from that."""
+def _say_farewell(how: str) -> bool:
+    """Tells ranks on other hosts how this one ends; whether MPI came back from that."""
     say = getattr(_core.lib, "plait_mpi_say_farewell", None)
     if say is None:
         return True
-    why = f"raised {_why[-1]}" if _why else "has ended after a failure"
     say.restype = ctypes.c_bool
-    return say(why.encode(), ctypes.c_int64(_FAREWELL_NS))
+    return say(how.encode(), ctypes.c_int64(_FAREWELL_NS))
 
 
 def _record_abort_status(mpi: ModuleType) -> None:
@@ -117,17 +128,41 @@ def _record_abort_status(mpi: ModuleType) -> None:
     mpi._set_abort_status = asked
 
 
+def watch(bind: Callable[[], object]) -> None:
+    """Called once, when a rank of a launcher imports plait: `bind` is what its first use calls."""
+    _bind.append(bind)
+    if _set_hooks() and hasattr(sys.modules.get("mpi4py.run"), "set_abort_status"):
+        _see_the_end(sys.modules["mpi4py.run"])
+
+
+def _see_the_end(run: ModuleType) -> None:
+    """Of a program that ``python -m mpi4py`` runs, before anything is asked of `mpi4py.MPI`."""
+    ask = run.set_abort_status
+
+    def asked(status: object) -> None:
+        _is_of_a_job()
+        ask(status)
+
+    run.set_abort_status = asked
+
+
+def _set_hooks() -> bool:
+    """Whether an uncaught exception is to end the job, as in any program but interactive ones."""
+    is_wanted = not _is_interactive() and "pytest" not in sys.modules
+    if is_wanted:
+        sys.excepthook = _hook
+        threading.excepthook = _thread_hook
+    return is_wanted
+
+
 def install(mpi: ModuleType) -> None:
     """Called once, when MPI is bound."""
     _mpi.append(mpi)
     _world.append((mpi.COMM_WORLD.rank, mpi.COMM_WORLD.size))
     if hasattr(mpi, "_set_abort_status"):
         _record_abort_status(mpi)
-    if mpi.COMM_WORLD.size > 1 and not _is_interactive() and "pytest" not in sys.modules:
-        sys.excepthook = _hook
-        threading.excepthook = _thread_hook
-        if _core.has_devices():
-            threading.Thread(target=_keep_vigil, daemon=True).start()
+    if mpi.COMM_WORLD.size > 1 and _set_hooks() and _core.has_devices():
+        threading.Thread(target=_keep_vigil, daemon=True).start()
 
 
 def _keep_vigil() -> None:
@@ -202,18 +237,19 @@ def _why_not_finalize() -> str:
     return ""
 
 
-def _note_leaving() -> None:
+def _note_leaving(how: str = "") -> None:
     """Tells ranks that wait for this one to make a communicator; MPI_Finalize waits for them.
 
-    A process that the rank has started is none, though it may have MPI and the environment.
+    how: what has failed.  A process that the rank has started is none, though it may have MPI and
+    the environment.
     """
     folder, wrapper = os.environ.get("PLAIT_RUN_FOLDER"), os.environ.get("PLAIT_RUN_WRAPPER")
     if folder and wrapper == str(os.getppid()) and "mpi4py.MPI" in sys.modules:
         with (
             contextlib.suppress(OSError),
-            open(f"{folder}/{os.environ['PLAIT_RUN_RANK']}.left", "w"),
+            open(f"{folder}/{os.environ['PLAIT_RUN_RANK']}.left", "w") as note,
         ):
-            pass
+            note.write(how)
 
 
 @atexit.register

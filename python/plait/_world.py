@@ -108,3 +108,7 @@ def mpi() -> ModuleType | None:
     _exit.install(MPI)
     _bound.append(MPI)
     return MPI
+
+
+if launcher_size()[0] > 1:
+    _exit.watch(mpi)

@@ -11,14 +11,15 @@
 
 enum { NOBODY = -1 };
 
-/* has_ended: the process is gone; else it may be in MPI_Finalize. */
+/* how: what the first rank that is gone has done. is_lost: it will not come to MPI_Finalize. */
 static _Thread_local struct {
     int n;
     const int32_t *ranks;
     int64_t looked_ns;
     int64_t since_ns;
     int who;
-    bool has_ended;
+    char how[256];
+    bool is_lost;
 } making = {.who = NOBODY};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -37,12 +38,38 @@ static void find_folder(void)
     }
 }
 
-static bool is_noted(int rank, const char *what)
+static FILE *open_note(int rank, const char *what)
 {
     char path[sizeof(folder) + 32];
 
     (void)snprintf(path, sizeof(path), "%s/%d.%s", folder, rank, what);
-    return access(path, F_OK) == 0;
+    return fopen(path, "r");
+}
+
+/* How a rank has left, as it has noted: nothing if in order. False: it has not. */
+static bool read_left(int rank, char text[], size_t room)
+{
+    FILE *note = open_note(rank, "left");
+    const bool is_there = note != NULL;
+
+    text[0] = '\0';
+    if (is_there) {
+        if (fgets(text, (int)room, note) == NULL) {
+            text[0] = '\0';
+        }
+        (void)fclose(note);
+    }
+    return is_there;
+}
+
+static bool has_ended(int rank)
+{
+    FILE *note = open_note(rank, "ended");
+
+    if (note != NULL) {
+        (void)fclose(note);
+    }
+    return note != NULL;
 }
 
 void plait_guard_expect(int n, const int32_t ranks[])
@@ -54,14 +81,26 @@ void plait_guard_expect(int n, const int32_t ranks[])
     making.looked_ns = 0;
 }
 
-static int find_gone(bool *has_ended_p)
+static bool is_gone(int rank)
+{
+    const bool is_over = has_ended(rank);
+    const bool is_left = read_left(rank, making.how, sizeof(making.how));
+    const bool is_failed = making.how[0] != '\0';
+
+    making.is_lost = is_over || is_failed;
+    if (!is_failed) {
+        (void)snprintf(making.how, sizeof(making.how), "%s",
+                       is_over ? "has ended" : "has left its program");
+    }
+    return is_over || is_left;
+}
+
+static int find_gone(void)
 {
     int who = NOBODY;
 
     for (int i = 0; i < making.n && who == NOBODY; i++) {
-        *has_ended_p = is_noted(making.ranks[i], "ended");
-        who = (*has_ended_p || is_noted(making.ranks[i], "left")) ? making.ranks[i]
-                                                                  : NOBODY;
+        who = is_gone(making.ranks[i]) ? making.ranks[i] : NOBODY;
     }
     return who;
 }
@@ -72,7 +111,7 @@ plait_status_t plait_guard_look_making(const plait_wait_t *wait, int64_t now)
     const int64_t pause = now - making.looked_ns;
 
     if (making.n > 0 && pause > PLAIT_GUARD_LOOK_EVERY_NS) {
-        int who = find_gone(&making.has_ended);
+        int who = find_gone();
         if (who != making.who || pause > PLAIT_GUARD_LOOK_COUNTS_NS) {
             making.who = who;
             making.since_ns = now;
@@ -80,12 +119,12 @@ plait_status_t plait_guard_look_making(const plait_wait_t *wait, int64_t now)
         making.looked_ns = now;
     }
     if (making.who != NOBODY && now - making.since_ns > PLAIT_GUARD_ENDED_NS) {
-        if (making.has_ended) {
+        if (making.is_lost) {
             plait_wait_set_lost();
         }
-        status = plait_fail(
-            PLAIT_ERR_PEER, "%s: waits in vain: rank %d of MPI_COMM_WORLD has %s",
-            wait->what, making.who, making.has_ended ? "ended" : "left its program");
+        status = plait_fail(PLAIT_ERR_PEER,
+                            "%s: waits in vain: rank %d of MPI_COMM_WORLD %s",
+                            wait->what, making.who, making.how);
     }
     return status;
 }

@@ -220,6 +220,8 @@ FAULTS = {
     "stop": end(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "late": end(sleep_on),
     "early exit": end_early(lambda: sys.exit(0)),
+    "early raise": end_early(boom),
+    "early exit with 3": end_early(lambda: sys.exit(3)),
     "early _exit": end_early(lambda: os._exit(0)),
     "early message": send_alone,
     "early exit, unused": end_unused(lambda: sys.exit(0)),

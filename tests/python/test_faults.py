@@ -57,6 +57,8 @@ WANT = {
     "kill": ("PeerError", "has ended", 2),
     "stop": ("TimeoutError", "nobody came for 2", TIMEOUT_S + 2),
     "early exit": ("PeerError", "rank 1 of MPI_COMM_WORLD has left its program", 2),
+    "early raise": ("PeerError", "rank 1 of MPI_COMM_WORLD raised ValueError: boom", 2),
+    "early exit with 3": ("PeerError", "rank 1 of MPI_COMM_WORLD raised SystemExit: 3", 2),
     "early _exit": ("PeerError", "rank 1 of MPI_COMM_WORLD has ended", 2),
     "early exit, unused": ("PeerError", "has left its program", 2),
     "late": ("TimeoutError", "in no operation; its last, ", TIMEOUT_S + 2),
@@ -165,7 +167,7 @@ def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
 @pytest.mark.parametrize(
     "name, text",
     [
-        ("early raise", "has left its program"),
+        ("early raise", "raised ValueError: boom"),
         ("early kill", "has ended"),
         ("early exit one", "has left its program"),
         ("early exit turned", "has left its program"),
