@@ -1,4 +1,4 @@
-"""Write a page for each public function of plait: docs/operations/*.md.
+"""Write a page for each public function of plait, and one for all else: docs/operations/*.md.
 
 make_reference.py          write the pages
 make_reference.py --check  say which pages are not what would be written; 1 if there are any
@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import plait
+import reference_objects
 from plait import _blas, _core, _dense_batch, _dense_rules, _dense_solve, _mesh_rules, _topology
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "operations"
@@ -103,14 +104,18 @@ def signature(page: Page) -> str:
     return page.name + text
 
 
-def linked(text: str, page: Page, pages: dict[str, Page]) -> str:
-    """A docstring's text as Markdown: functions, documents and oracles become links."""
-    module = page.name.rpartition(".")[0]
+def linked(text: str, name: str, hrefs: dict[str, str]) -> str:
+    """A docstring's text as Markdown: public names, documents and oracles become links.
+
+    name: whose text it is.  hrefs: where public names are described.
+    """
+    module = name.rpartition(".")[0]
 
     def link(match: re.Match) -> str:
         names = (f"{module}.{match[1]}", f"plait.{match[1]}", match[1])
-        found = next((pages[name] for name in names if name in pages), None)
-        return f"[`{match[1]}`]({found.file})" if found and found is not page else f"`{match[1]}`"
+        found = next((hrefs[known] for known in names if known in hrefs), None)
+        is_other = found is not None and found != hrefs.get(name)
+        return f"[`{match[1]}`]({found})" if is_other else f"`{match[1]}`"
 
     text = re.sub(r"(?<!`)`([\w.]+)`(?!`)", link, text)
     text = re.sub(r"``(tests/python/oracle\.py)::(\w+)``", r"[`\2`](../../\1) in NumPy", text)
@@ -436,9 +441,11 @@ def core(page: Page) -> str:
     return "; ".join(f"`{name}`: {_core.rows()[name].doc.rstrip('.')}" for name in names)
 
 
-def facts(page: Page, pages: dict[str, Page]) -> Iterator[tuple[str, str]]:
+def facts(page: Page, hrefs: dict[str, str]) -> Iterator[tuple[str, str]]:
     """The labelled lines of a page."""
-    parts = {k: linked(" ".join(v.split()), page, pages).rstrip(".") for k, v in page.parts.items()}
+    parts = {
+        k: linked(" ".join(v.split()), page.name, hrefs).rstrip(".") for k, v in page.parts.items()
+    }
     yield "Collective", parts["Collective"]
     yield "Shapes", parts["Shapes"]
     if is_operation(page):
@@ -452,13 +459,13 @@ def facts(page: Page, pages: dict[str, Page]) -> Iterator[tuple[str, str]]:
     yield "Source", parts["Source"]
 
 
-def written(page: Page, pages: dict[str, Page]) -> str:
+def written(page: Page, hrefs: dict[str, str]) -> str:
     """The text of a page."""
     lines = [f"# {page.name}", "", "```python", signature(page), "```", ""]
-    lines += [linked(page.summary, page, pages), ""]
-    lines += [linked(page.text, page, pages), ""] if page.text else []
+    lines += [linked(page.summary, page.name, hrefs), ""]
+    lines += [linked(page.text, page.name, hrefs), ""] if page.text else []
     lines += ["| | |", "|---|---|"]
-    lines += [f"| **{label}** | {text} |" for label, text in facts(page, pages)]
+    lines += [f"| **{label}** | {text} |" for label, text in facts(page, hrefs)]
     lines += ["", *example(page), *(costs(page) if is_operation(page) else [])]
     return "\n".join(lines) + "\n[All functions](README.md)\n"
 
@@ -482,15 +489,16 @@ memory*), or processes that exchange *messages* of MPI. The steps of a plan are 
 """
 
 
-def index(pages: dict[str, Page]) -> str:
+def index(pages: dict[str, Page], hrefs: dict[str, str]) -> str:
     """The page that names all others, by family."""
     lines = ["# Functions", "", "Written by `make docs` from docstrings and plans.", ""]
+    lines += [f"[Objects, exceptions, constants]({reference_objects.FILE})", ""]
     left = dict(pages)
     for family, modules in FAMILIES.items():
         lines += [f"## {family}", "", "| function | | adjoint |", "|---|---|---|"]
         for page in [p for p in left.values() if p.function.__module__ in modules]:
             adjoint = " ".join(page.parts["Adjoint"].split(";")[0].split())
-            texts = [linked(text.rstrip("."), page, pages) for text in (page.summary, adjoint)]
+            texts = [linked(text.rstrip("."), page.name, hrefs) for text in (page.summary, adjoint)]
             lines.append(f"| [`{page.name}`]({page.file}) | {' | '.join(texts)} |")
             del left[page.name]
         lines.append("")
@@ -502,7 +510,10 @@ def index(pages: dict[str, Page]) -> str:
 def everything() -> dict[str, str]:
     """Names and texts of all pages."""
     pages = {name: read(name, function) for name, function in public()}
-    return {p.file: written(p, pages) for p in pages.values()} | {"README.md": index(pages)}
+    hrefs = {name: page.file for name, page in pages.items()} | reference_objects.hrefs()
+    texts = {page.file: written(page, hrefs) for page in pages.values()}
+    texts[reference_objects.FILE] = reference_objects.written(lambda t: linked(t, "", hrefs))
+    return texts | {"README.md": index(pages, hrefs)}
 
 
 def stale(folder: Path, texts: dict[str, str]) -> list[str]:

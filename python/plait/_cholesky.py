@@ -21,8 +21,8 @@ class Cholesky:
     """A Hermitian positive definite matrix by its factor, which stays on all devices.
 
     A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
-    are those with respect to the matrix. status: 0, or the order of the leading minor that is not
-    positive definite; then all results are NaN.
+    are those with respect to the matrix. ``status``, an int32 that is the same on all devices: 0,
+    or the order of the leading minor that is not positive definite; then all results are NaN.
     """
 
     status: Array

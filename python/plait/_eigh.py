@@ -9,7 +9,10 @@ from plait._dense_args import Lay
 
 
 class Eigh(NamedTuple):
-    """Eigenvalues, ascending, and a column of eigenvectors for each."""
+    """Eigenvalues, ascending, (n,), and a column of eigenvectors for each, (n, n).
+
+    Of a subset of k eigenvalues: (k,) and (n, k).
+    """
 
     eigenvalues: Array
     eigenvectors: Array

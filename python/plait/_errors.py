@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import numpy as np
 from plait import _jax
 
 
@@ -45,7 +46,7 @@ class TransportError(Error):
     """MPI or the operating system reported a failure."""
 
 
-class LinAlgError(Error):
+class LinAlgError(Error, np.linalg.LinAlgError):
     """A matrix does not have the factorization that was asked for."""
 
 

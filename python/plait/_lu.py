@@ -20,8 +20,9 @@ class LU:
     """A square matrix by its factors, which stay on all devices; a[order] = l u.
 
     A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
-    are those with respect to the matrix. status: 0, or the order of the first pivot that is zero
-    or not finite; then results say nothing, also those that are finite.
+    are those with respect to the matrix. ``order``: the rows of the matrix as pivots took them,
+    (n,). ``status``, an int32 that is the same on all devices: 0, or the order of the first pivot
+    that is zero or not finite; then results say nothing, also those that are finite.
     """
 
     status: Array

@@ -12,7 +12,11 @@ from plait._tall import Rows
 
 
 class QR(NamedTuple):
-    """a = q r, with orthonormal columns of q and an upper triangular r."""
+    """a = q r, with orthonormal columns of q and an upper triangular r.
+
+    Of a, (m, n), they are (m, k) and (k, n) with k = min(m, n); with ``mode="complete"`` (m, m) and
+    (m, n).
+    """
 
     q: Array
     r: Array

@@ -36,7 +36,10 @@ class Refined:
         return self._matrix.dtype
 
     def solve(self, b: Array, *, spec: Any = None) -> Array:
-        """The solution x of a x = b in double precision, split as b; b is (n,) or (n, k)."""
+        """The solution x of a x = b in double precision, split as b; b is (n,) or (n, k).
+
+        ``spec``: how b is split, where its type does not say it (inside jit on Auto axes).
+        """
         _dense_args.check_rhs(b, self.shape[0], "solve", self._lay.room and self._lay.room[0])
         matrix = _dense_args.at_home(self._matrix)
         rhs = _dense_args.rhs(b, matrix, spec, "solve")

@@ -12,7 +12,11 @@ from plait._tall import Rows
 
 
 class SVD(NamedTuple):
-    """a = u diag(s) vh."""
+    """a = u diag(s) vh, with orthonormal columns of u and rows of vh, and s descending.
+
+    Of a, (m, n), they are (m, k), (k,) and (k, n) with k = min(m, n); with ``full_matrices=True``
+    u is (m, m) and vh (n, n).
+    """
 
     u: Array
     s: Array
@@ -20,7 +24,10 @@ class SVD(NamedTuple):
 
 
 class Polar(NamedTuple):
-    """a = u h, with orthonormal columns of u and a Hermitian h ≥ 0."""
+    """a = u h, with orthonormal columns of u and a Hermitian h ≥ 0.
+
+    Of a, (m, n), they are (m, n) and (n, n).
+    """
 
     u: Array
     h: Array
