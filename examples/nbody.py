@@ -1,8 +1,8 @@
 """Gravity of many particles by the particle-mesh method, on a mesh of devices, with gradients.
 
     python examples/nbody.py --out density.png               4 devices of this process, 2 x 2
-    python examples/nbody.py --devices 8 --grid 2 4 --cells 64 64 64
-    python examples/nbody.py --devices 1 --grid 1 1          the same on one
+    python examples/nbody.py --devices 8 --cells 64 64 64    8 devices, 2 x 4
+    python examples/nbody.py --devices 1                     the same on one
 
 It is written against five functions of jaxDecomp, as its clients are: pfft3d, pifft3d, fftfreq3d,
 halo_exchange and get_fft_output_sharding; `import jaxdecomp` would do in place of the import below,
@@ -21,6 +21,7 @@ added to the cells that they are copies of, which is the transpose of filling th
 
 import argparse
 import functools
+import math
 import time
 
 import jax
@@ -203,12 +204,19 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cells", type=int, nargs=3, default=[48, 48, 48], metavar="N")
     parser.add_argument("--devices", type=int, default=4, help="devices of this process")
-    parser.add_argument("--grid", type=int, nargs=2, default=[2, 2], help="of the devices")
+    parser.add_argument("--grid", type=int, nargs=2, help="of the devices; nearest to a square")
     parser.add_argument("--ghosts", type=int, default=8, help="how far particles may go, plus 1")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--amplitude", type=float, default=2.0, help="of the first modes")
     parser.add_argument("--out", help="a picture of the density")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.grid = options.grid or nearest_to_a_square(options.devices)
+    return options
+
+
+def nearest_to_a_square(n):
+    rows = max(i for i in range(1, math.isqrt(n) + 1) if n % i == 0)
+    return [rows, n // rows]
 
 
 def main(arguments=None):

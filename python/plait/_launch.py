@@ -123,7 +123,11 @@ def program_command(program):
         return [*python, "-m", *program]
     found = shutil.which(program[0])
     if not found:
-        raise FileNotFoundError(f"{program[0]}: no such program")
+        kind = "no program" if os.path.isfile(program[0]) else "no such program"
+        raise FileNotFoundError(
+            f"{program[0]}: {kind}; expected a Python file that ends in .py, -m MODULE, or what "
+            "can be executed"
+        )
     return [found, *program[1:]]
 
 

@@ -49,7 +49,9 @@ def seconds(text):
 def build_parser():
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="plait", description="MPI communication and distributed FFTs inside jax.jit."
+        prog="plait",
+        description="MPI communication, distributed FFTs and distributed linear algebra inside "
+        "jax.jit: starts programs on ranks, and says what happens there.",
     )
     parser.add_argument("--version", action="version", version=f"plait {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -119,7 +121,12 @@ def build_parser():
         metavar="NAMES",
         help="of plait.fft, with commas between, each as often as a step calls it",
     )
-    tune.add_argument("--layouts", default="transposed,natural", metavar="NAMES")
+    tune.add_argument(
+        "--layouts",
+        default="transposed,natural",
+        metavar="NAMES",
+        help="of spectra, with commas between: each is measured (transposed,natural)",
+    )
     tune.add_argument("--repeats", type=count, default=5, metavar="N", help="rounds (5)")
     tune.add_argument("--file", help="instead of PLAIT_TUNE_FILE or the user's cache")
     tune.add_argument("--fresh", action="store_true", help="measure again what FILE has")
