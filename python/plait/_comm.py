@@ -360,6 +360,8 @@ def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
     if len(devices) == 1:
         return _core.add_self(label)
     processes = _processes(devices)
+    if jax.process_index() not in processes:  # as JAX does, lower programs that never run here
+        return _core.add_self(label)
     if processes == [jax.process_index()]:
         return _core.add_devices(_rows(groups), jax.process_index(), [0] * len(groups), label)
     mpi = _ranks(len(processes))

@@ -182,7 +182,8 @@ def gather_to_host(
 
     Collective: over the processes of the array; outside jit.  Shapes: any to the same, or
     ``shape``.
-    Raises: ValueError for a root that is no process.
+    Raises: ValueError for a root that is no process, and on a process that has no part of the
+    array.
     Adjoint: none.  Source: own.
 
     Example:
@@ -192,7 +193,7 @@ def gather_to_host(
     """
     x = _array(x, "gather_to_host")
     data = _mesh.data_of(shape, x.shape, 0, "gather_to_host")
-    team = _team.Team(x.sharding.device_set)
+    team = _team.Team(x.sharding.device_set, "gather_to_host")
     if root is not None and not 0 <= operator.index(root) < len(team.processes):
         raise ValueError(
             f"gather_to_host: root is {root}; {len(team.processes)} processes have a part of it"
@@ -338,7 +339,7 @@ def save(path: str | os.PathLike, x: Array, *, shape: Sequence[int] | None = Non
     Collective: over the processes of the array; outside jit.  Shapes: any.
     Raises: OSError on every process if one cannot write, with which and why; MismatchError on every
     process if they give different paths, dtypes, shapes or shardings; ValueError for a dtype that
-    the format does not know (bfloat16).
+    the format does not know (bfloat16), and on a process that has no part of the array.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``, version 1.0.
 
     Example:
@@ -351,7 +352,7 @@ def save(path: str | os.PathLike, x: Array, *, shape: Sequence[int] | None = Non
     x = _array(x, "save")
     data = _mesh.data_of(shape, x.shape, 0, "save")
     dtype, path = _numpy_dtype(x.dtype), os.fspath(path)
-    team, parts = _team.Team(x.sharding.device_set), _parts(x)
+    team, parts = _team.Team(x.sharding.device_set, "save"), _parts(x)
     spec = getattr(x.sharding, "spec", "")
     _agree(team, "save", f"{path}, {dtype} {data} of {x.shape} {spec}")
     owned = _owned(_boxes(x.sharding, x.shape, data))
@@ -414,8 +415,8 @@ def load(path: str | os.PathLike, sharding: NamedSharding) -> Array:
     Shapes: that of the file, rounded up along each split axis.
     Raises: OSError on every process if one cannot read, with which and why, or the file is in
     Fortran's order; MismatchError on every process if they give different specs or see different
-    files; ValueError for a spec that does not fit, and numbers of 64 bits where JAX has
-    them off.
+    files; ValueError for a spec that does not fit, numbers of 64 bits where JAX has them off, and
+    on a process that has no device of the sharding.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``.
 
     Example:
@@ -429,7 +430,7 @@ def load(path: str | os.PathLike, sharding: NamedSharding) -> Array:
     """
     path = os.fspath(path)
     _check_sharding(sharding, "load")
-    team = _team.Team(sharding.device_set)
+    team = _team.Team(sharding.device_set, "load")
     shape, dtype, offset = _together(team, "load", lambda: _header(path))
     _agree(team, "load", f"{dtype} {shape}, {sharding.spec}")  # perhaps each from a disk of its own
     names = _mesh.names_of(sharding.spec, len(shape), "load")

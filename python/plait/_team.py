@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
+import jax
 import numpy as np
 from plait import _comm, _move, _order, _world
 
@@ -22,10 +23,20 @@ def _over(processes: tuple[int, ...]) -> Any:
 
 
 class Team:
-    """The processes whose devices take part; all decide alike."""
+    """The processes whose devices take part; all decide alike.
 
-    def __init__(self, devices: Iterable):
+    name: of the function that they call.
+    """
+
+    def __init__(self, devices: Iterable, name: str):
         self.processes = tuple(sorted({d.process_index for d in devices}))
+        here = jax.process_index()
+        if here not in self.processes:
+            known = ", ".join(map(str, self.processes))
+            raise ValueError(
+                f"{name}: called on process {here}, which has no device of the array or mesh; "
+                f"expected on those that have: {known}"
+            )
 
     @property
     def comm(self) -> Any:

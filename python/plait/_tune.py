@@ -437,7 +437,7 @@ def _remembered(team: _team.Team, file: Any, key: str, problem: Problem) -> tupl
 
 def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: bool) -> TunedMesh:
     """See `plait.fft.autotune`."""
-    team = _team.Team(problem.devices)
+    team = _team.Team(problem.devices, "autotune")
     comm = _comm.over_devices((problem.devices,))
     direct = _core.comm_texts(comm)[1]
     has_direct = not direct.startswith("off")

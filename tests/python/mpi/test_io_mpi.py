@@ -139,3 +139,23 @@ def test_under_set_mesh(world, folder):
         assert plait.allreduce(np.float64(world.rank), plait.MAX) == world.size - 1
         mesh = plait.fft.autotune((4, 4, 4), repeats=1, file="")
     assert mesh.devices.size == jax.device_count()
+
+
+def test_a_process_without_a_part(world, folder):
+    """What it wrote would be a file of zeros in the place of the others'."""
+    where = NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[:1]), ("a",)), P("a"))
+    a, path = np.arange(4.0), folder / "x.npy"
+    x = jax.make_array_from_callback(a.shape, where, lambda i: a[i], dtype=a.dtype)
+    if world.rank > 0:
+        calls = {
+            "save": lambda: plait.save(path, x),
+            "load": lambda: plait.load(path, where),
+            "gather_to_host": lambda: plait.gather_to_host(x),
+        }
+        for name, call in calls.items():
+            with pytest.raises(ValueError, match=f"{name}: called on process {world.rank}, which"):
+                call()
+    else:
+        plait.save(path, x)
+    world.Barrier()
+    assert np.array_equal(np.load(path), a)

@@ -202,3 +202,24 @@ def test_groups_of_processes(axes):
                 place["ab".index(a)] = i
             xs.append(whole[name][tuple(place)])
         cases.same(got[name].addressable_data(0)[0, 0], case.want(xs)[rank], "float64", size)
+
+
+def test_a_process_without_devices_of_the_mesh(world):
+    """As with JAX's own functions it may run the program, and has no part of the results."""
+    some = jax.devices()[: max(1, jax.device_count() - 1)]
+    mesh = jax.sharding.Mesh(np.array(some), ("a",))
+    n = len(some)
+    a = meshes.random((2 * n, 2 * n, 3), "complex64")
+    where = jax.sharding.NamedSharding(mesh, P("a"))
+    x = jax.make_array_from_callback(a.shape, where, lambda i: a[i], dtype=a.dtype)
+    y = plait.jit(lambda v: plait.fft.pifft3d(plait.fft.pfft3d(v, mesh=mesh), mesh=mesh))(x)
+    total = plait.sum(x, mesh=mesh)
+    parts = y.addressable_shards
+    assert len(parts) == sum(d.process_index == jax.process_index() for d in some)
+    for shard in parts:
+        assert np.allclose(shard.data, a[shard.index], atol=1e-5)
+    for shard in total.addressable_shards:
+        assert np.allclose(shard.data, a.sum(), rtol=1e-4)
+    every = meshes.make((jax.device_count(),))  # the numbers of communicators agree afterwards
+    b = meshes.random((jax.device_count(), 4))
+    assert np.allclose(plait.sum(put(b, every, P("a"))).addressable_data(0), b.sum())
