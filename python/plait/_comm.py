@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import functools
 import importlib
-import multiprocessing
 import sys
 import threading
 import weakref
@@ -160,12 +159,6 @@ class Comm:
 
 def _read(kind: type[Comm], name: str) -> Comm:
     """What a pickled communicator of this name is for its reader."""
-    is_child = multiprocessing.parent_process() is not None
-    if is_child and "mpi4py.MPI" not in sys.modules and _world.launcher_size()[0] > 1:
-        raise _errors.CommError(  # MPI would end this process
-            "pickle: multiprocessing started this process, which is no rank of the launcher's and "
-            "has no communicator; expected what it needs of one: comm.rank, comm.size"
-        )
     mpi = _world.mpi()
     if name == "COMM_SELF":
         mpi = mpi or importlib.import_module("mpi4py.MPI")

@@ -9,17 +9,13 @@ from plait import _core, _errors, _exit, _jax
 class _Restore:
     """Puts choices back that were there before, at the end of a ``with`` block."""
 
-    def __init__(self, before: dict[str, str]):
-        self._before = before
+    def __init__(self, values: dict[str, str]):
+        self._values = values
+        self._before, self._is_over = _choose(values), False
 
     def __enter__(self) -> None:
-        if _jax.is_staging():
-            _choose(self._before)
-            raise _errors.Error(
-                "plait.config.set: a block within a function that JAX traces is over before the "
-                "program runs, and would choose nothing for it; expected around the call of the "
-                "function"
-            )
+        if self._is_over:  # an object that is kept may be used again
+            self._before = _choose(self._values)
 
     def __exit__(
         self,
@@ -28,6 +24,14 @@ class _Restore:
         traceback: TracebackType | None,
     ) -> None:
         _choose(self._before)
+        self._is_over = True
+
+
+def _texts(values: dict[str, Any]) -> dict[str, str]:
+    texts = {str(name).lower(): _text(str(name).lower(), value) for name, value in values.items()}
+    if len(texts) < len(values):
+        raise ValueError(f"plait.config: a key is given twice: {', '.join(values)}")
+    return texts
 
 
 def _text(name: str, value: Any) -> str:
@@ -55,9 +59,19 @@ def _choose(values: dict[str, Any]) -> dict[str, str]:
 
     Queued work is done first: it was called under the choices that were, on every rank.
     """
-    texts = {name.lower(): _text(name.lower(), value) for name, value in values.items()}
+    if _jax.is_staging():
+        raise _errors.Error(
+            "plait.config: a choice within a function that JAX traces would be made when it is "
+            "traced, not when it runs; expected around the call of the function"
+        )
+    texts = _texts(values)
     before = {name: _before(name) for name in texts}
-    _exit.flush()
+    limit = _exit.time_limit()
+    if not _exit.is_idle_within(limit):
+        raise _errors.TimeoutError(
+            f"plait.config: programs called before have not ended after {limit:g} s "
+            "(PLAIT_TIMEOUT); is this a callback of one of them?"
+        )
     try:
         for name, text in texts.items():
             _core.choose(name, text)
@@ -79,7 +93,8 @@ class Config:
 
     Collective: no.  Shapes: none.
     Raises: ValueError that lists the keys or choices there are; `plait.Error` for a backend that
-    needs devices which are not here, and for a ``with`` block in a function that JAX traces.
+    needs devices which are not here, and in a function that JAX traces; `plait.TimeoutError` where
+    programs that were called before do not end, as in a callback of one.
     Adjoint: none.  Source: own; docs/tuning.md has the keys.
 
     Example:
@@ -96,7 +111,7 @@ class Config:
 
     def set(self, **values: str) -> _Restore:
         """Chooses several at once; in ``with plait.config.set(...):`` until the block ends."""
-        return _Restore(_choose(values))
+        return _Restore(values)
 
     def read(self) -> dict[str, str]:
         """All keys, and what is chosen for each."""

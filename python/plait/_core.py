@@ -141,6 +141,7 @@ lib.plait_trace_set_job.argtypes = [ctypes.c_char_p]
 lib.plait_trace_set_why.restype = None
 lib.plait_trace_set_why.argtypes = [ctypes.c_char_p]
 lib.plait_vigil_wait.argtypes = [ctypes.c_char_p, ctypes.c_int]
+lib.plait_guard_limit_ns.restype = ctypes.c_int64
 lib.plait_guard_leave.restype = None
 lib.plait_guard_leave.argtypes = [ctypes.c_int64]
 lib.plait_trace_set_offset.restype = None

@@ -4,6 +4,7 @@ import atexit
 import builtins
 import contextlib
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -25,6 +26,7 @@ _mpi: list[ModuleType] = []
 _world: list[tuple[int, int]] = []  # this process's rank and their number, also when MPI is over
 _failed: list[bool] = []
 _exit_code: list[int] = []
+_child_code: list[int] = []  # of a forked child that leaves its program
 _why: list[str] = []
 
 
@@ -135,13 +137,22 @@ def watch(bind: Callable[[], object]) -> None:
         _see_the_end(sys.modules["mpi4py.run"])
 
 
+def _code_of(status: object) -> int:
+    """That of a process which ends with an exit status or by an exception, as Python has it."""
+    given = status.code if isinstance(status, SystemExit) else status
+    return given if isinstance(given, int) else int(given is not None)
+
+
 def _see_the_end(run: ModuleType) -> None:
     """Of a program that ``python -m mpi4py`` runs, before anything is asked of `mpi4py.MPI`."""
     ask = run.set_abort_status
 
     def asked(status: object) -> None:
-        _is_of_a_job()
-        ask(status)
+        if is_forked():
+            _child_code.append(_code_of(status))
+        else:
+            _is_of_a_job()
+            ask(status)
 
     run.set_abort_status = asked
 
@@ -186,6 +197,32 @@ def flush() -> list[Exception]:
     return failures
 
 
+def time_limit() -> float | None:
+    """PLAIT_TIMEOUT in seconds; None: for ever. No thread waits for longer than its own limit."""
+    limit = _core.lib.plait_guard_limit_ns() / 1e9
+    return min(limit, threading.TIMEOUT_MAX) if limit else None
+
+
+def _is_pending(array: jax.Array) -> bool:
+    try:
+        return not array.is_ready()
+    except RuntimeError:  # deleted, or donated to a program
+        return False
+
+
+def is_idle_within(limit: float | None) -> bool:
+    """Waits for queued work without asking how it ended; False if some is left after the limit."""
+    end = math.inf if limit is None else time.monotonic() + limit
+    pause = 20e-6
+    for array in jax.live_arrays():
+        while _is_pending(array):
+            if time.monotonic() > end:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, 1e-3)
+    return True
+
+
 def _flush_at_exit() -> None:
     for error in flush():
         sys.stderr.write(f"plait: a failure that the program did not look at: {error}\n")
@@ -193,10 +230,7 @@ def _flush_at_exit() -> None:
 
 
 def _flush_within_limit() -> None:
-    try:
-        limit = float(os.environ.get("PLAIT_TIMEOUT", "60")) or None
-    except ValueError:  # which the core has said, and takes for its own
-        limit = 60.0
+    limit = time_limit()
     thread = threading.Thread(target=_flush_at_exit, daemon=True)
     try:
         thread.start()
@@ -252,10 +286,19 @@ def _note_leaving(how: str = "") -> None:
             note.write(how)
 
 
+def _leave_child() -> None:
+    """Without mpi4py's own handlers, which would call MPI_Finalize or MPI_Abort for its parent."""
+    if _child_code and _mpi:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_child_code[-1])
+
+
 @atexit.register
 def _at_exit() -> None:
     """Runs before JAX's and mpi4py's own handlers, as it was registered after them."""
     if is_forked():
+        _leave_child()
         return
     if _failed and _mpi:
         _core.lib.plait_trace_close(0)

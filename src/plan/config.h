@@ -5,13 +5,13 @@
 #include "plait/config.h"
 #include "transport/transport.h"
 
-/* Which keys an operation follows; a row without has the first one. */
+/* Which keys an operation follows, none by default; bits, since a key may have several families. */
 typedef enum {
-    PLAIT_FAMILY_NONE,
-    PLAIT_FAMILY_TRANSPOSE,
-    PLAIT_FAMILY_HALO,
-    PLAIT_FAMILY_DENSE,
-    PLAIT_FAMILY_COUNT
+    PLAIT_FAMILY_NONE = 0,
+    PLAIT_FAMILY_REDIST = 1,
+    PLAIT_FAMILY_FFT = 2,
+    PLAIT_FAMILY_HALO = 4,
+    PLAIT_FAMILY_DENSE = 8
 } plait_family_t;
 
 typedef enum {

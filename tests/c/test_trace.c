@@ -238,6 +238,24 @@ static void check_lines(void)
     CHECK(strlen(about.line) == PLAIT_LINE_BYTES - 1, "a line that is too long");
 }
 
+/* A folder that the user names may be one that others can read. */
+static void check_named_folder(void)
+{
+    plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
+    char path[400];
+
+    (void)snprintf(path, sizeof(path), "%s/open", folder);
+    CHECK(mkdir(path, 0755) == 0, "%s", path);
+    (void)setenv("PLAIT_FLIGHT", path, 1);
+    CHECK(plait_record_open_flight(&file, 1 << 20) &&
+              strncmp(file.path, path, strlen(path)) == 0,
+          "%s is in %s", file.path, path);
+    file.header->pid = (int32_t)getpid();
+    plait_record_close(&file, PLAIT_RECORD_ENDED_WELL, 0);
+    CHECK(rmdir(path) == 0, "nothing is left in %s", path);
+    (void)setenv("PLAIT_FLIGHT", folder, 1);
+}
+
 int main(void)
 {
     make_folder("plait-test", folder, sizeof(folder));
@@ -246,6 +264,7 @@ int main(void)
     check_killed(false);
     check_limited();
     check_folders();
+    check_named_folder();
     check_ring();
     check_threads();
     check_lines();

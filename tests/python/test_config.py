@@ -75,7 +75,68 @@ def test_a_block_in_a_traced_function_is_refused():
     assert plait.config.read() == DEFAULTS
 
 
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda: plait.config.update("halo_comm_backend", "MPI"),
+        lambda: plait.config.set(halo_comm_backend="MPI"),
+        lambda: setattr(plait.config, "halo_comm_backend", "MPI"),
+    ],
+)
+def test_a_choice_in_a_traced_function_is_refused(choose):
+    def f(x):
+        choose()
+        return x
+
+    with pytest.raises(plait.Error, match="expected around the call"):
+        jax.jit(f)(jnp.ones(3))
+    assert plait.config.read() == DEFAULTS
+
+
+def test_a_choice_that_is_kept_may_be_used_again():
+    choice = plait.config.set(halo_comm_backend="MPI")
+    for _ in range(2):
+        with choice:
+            assert plait.config.halo_comm_backend == "MPI"
+        assert plait.config.read() == DEFAULTS
+
+
+def test_a_choice_in_a_callback_waits_for_its_program_within_the_limit():
+    program = """
+import jax, jax.numpy as jnp, plait, time
+from jax.sharding import PartitionSpec as P
+def choose(x):
+    time.sleep(0.5)  # until the caller has its array
+    try:
+        plait.config.update("halo_comm_backend", "MPI")
+    except plait.TimeoutError as error:
+        print(error)
+@jax.jit
+def f(x):
+    y = plait.fft.pfft3d(x, mesh=mesh, spec=P("x"))
+    jax.debug.callback(choose, y[0, 0, 0].real)
+    return plait.fft.pifft3d(y, mesh=mesh, spec=P(None, "x"))
+mesh = jax.make_mesh((2,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+x = jax.device_put(jnp.ones((4, 4, 4)), jax.sharding.NamedSharding(mesh, P("x")))
+f(x).block_until_ready()
+jax.effects_barrier()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ
+        | {"PLAIT_TIMEOUT": "0.5", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert "have not ended after 0.5 s (PLAIT_TIMEOUT); is this a callback" in done.stdout, done
+
+
 def test_errors_list_what_there_is():
+    with pytest.raises(ValueError, match="no key '3'"):
+        plait.config.update(3, "MPI")
+    with pytest.raises(ValueError, match="given twice"):
+        plait.config.set(halo_comm_backend="MPI", HALO_COMM_BACKEND="auto")
     with pytest.raises(ValueError, match="no key 'backend'.*transpose_comm_backend, halo_comm"):
         plait.config.update("backend", "MPI")
     with pytest.raises(ValueError, match="'UCX'; expected one of auto, MPI, NODE, NCCL, NVSHMEM"):

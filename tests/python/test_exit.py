@@ -50,6 +50,13 @@ def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
     assert code != 0 and "CommError" in text
 
 
+@pytest.mark.parametrize("limit", ["-5", "nan", "inf", "1e400", "soon"])
+def test_a_time_limit_that_is_none(limit):
+    code, text = run("print(plait.allreduce(jnp.ones(2), plait.SUM))", PLAIT_TIMEOUT=limit)
+    assert code == 0 and "Traceback" not in text and "still queued" not in text, text
+    assert f"PLAIT_TIMEOUT is {limit}, expected seconds: 60 are taken" in text
+
+
 NO_THREADS = """
 import atexit, threading
 def refuse(thread):
@@ -139,6 +146,42 @@ def run_on_two(program, folder):
         [*command, str(path)], env=env, capture_output=True, text=True, timeout=100
     )
     return done.returncode, done.stdout + done.stderr
+
+
+FORKS = """
+import os, warnings
+warnings.simplefilter("ignore")
+plait.barrier()
+if os.fork() == 0:
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
+print(plait.allreduce(jnp.ones(2), plait.SUM).tolist())
+"""
+
+
+def test_a_forked_child_leaves_without_its_parents_mpi(tmp_path):
+    code, text = run_on_two(FORKS, tmp_path)
+    assert code == 0 and text.count("[2.0, 2.0]") == 2, text
+
+
+SPAWNS = """
+import multiprocessing
+def use(i):
+    try:
+        return str(plait.Comm())
+    except plait.CommError as error:
+        return str(error)
+if __name__ == "__main__":
+    plait.barrier()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map_async(use, range(1)).get(60))
+    plait.barrier()
+"""
+
+
+def test_a_spawned_child_has_no_communicator(tmp_path):
+    code, text = run_on_two(SPAWNS, tmp_path)
+    assert code == 0 and text.count("no rank of the launcher's") == 2, text
 
 
 RAISES_IN_JAX = """

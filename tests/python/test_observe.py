@@ -413,6 +413,23 @@ def test_ipython(tmp_path):
     assert "[1.0, 1.0]" in done.stdout and not list((tmp_path / "flights").iterdir())
 
 
+def test_a_flight_recorder_that_is_cut_is_left_out(tmp_path, monkeypatch):
+    header = np.zeros(1, _record._HEADER)
+    header["magic"], header["version"] = b"plaitrec", _record._VERSION
+    with pytest.raises(_record.UnreadableError, match="too short for a flight recorder"):
+        _record.parse_flight(header.tobytes())
+    (tmp_path / "1-a.flight").write_bytes(header.tobytes())
+    monkeypatch.setattr(_core, "record_folders", lambda: [str(tmp_path)])
+    assert _record.flights() == []
+
+
+def test_a_folder_for_flight_recorders_that_is_none_is_named(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    path = tmp_path / "file"
+    done = start(sys.executable, "-c", "import plait\nplait.barrier()", PLAIT_FLIGHT=path)
+    assert done.returncode == 0 and "no flight recorder in" in done.stderr, done.stderr
+
+
 def test_a_launcher_that_mpi_does_not_know():
     """As under srun with a library that was built without its interface: N worlds of one."""
     variables = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
