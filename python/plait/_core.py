@@ -14,15 +14,15 @@ _NAME = "libplait.so"
 
 def _find() -> str:
     """The library beside the package, or the one that PLAIT_LIBRARY names (development)."""
-    places = [os.environ.get("PLAIT_LIBRARY", "")]
-    places += [str(pathlib.Path(folder) / _NAME) for folder in _folders()]
-    for place in places:
-        if place and pathlib.Path(place).exists():
-            return place
-    raise ImportError(
-        f"plait: {_NAME} is not in {', '.join(places[1:])}; install the wheel, or build it with "
-        "cmake and set PLAIT_LIBRARY"
-    )
+    given = os.environ.get("PLAIT_LIBRARY")
+    places = [given] if given else [str(pathlib.Path(folder) / _NAME) for folder in _folders()]
+    found = next((place for place in places if pathlib.Path(place).exists()), None)
+    if found is None:
+        raise ImportError(
+            f"plait: there is no {', '.join(places)}; install the wheel, or build {_NAME} with "
+            "cmake and set PLAIT_LIBRARY"
+        )
+    return found
 
 
 def _folders() -> list[str]:

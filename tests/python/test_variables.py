@@ -64,3 +64,13 @@ def test_values_that_are_none(is_wrong):
         [line] = [line for line in lines if f" {name} is 'maybe': expected {choices}" in line]
         assert line.endswith(f"; {usual} is taken")
     assert len(lines) == (len(CHOICES) if is_wrong else 0), done.stderr
+
+
+def test_a_library_that_is_not_there():
+    done = subprocess.run(
+        [sys.executable, "-c", "import plait"],
+        env=os.environ | {"PLAIT_LIBRARY": "/nowhere/libplait.so"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode != 0 and "there is no /nowhere/libplait.so" in done.stderr
