@@ -6,11 +6,12 @@ import contextlib
 import ctypes
 import math
 import os
+import pathlib
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType, TracebackType
 
 import jax
@@ -271,19 +272,41 @@ def _why_not_finalize() -> str:
     return ""
 
 
+def _note_path(kind: str) -> str:
+    """Of a note of this rank in the folder of ``plait run``; "" where there is none.
+
+    A process that the rank has started is none, though it may have MPI and the environment.
+    """
+    folder, wrapper = os.environ.get("PLAIT_RUN_FOLDER"), os.environ.get("PLAIT_RUN_WRAPPER")
+    is_rank = folder and wrapper == str(os.getppid())
+    return f"{folder}/{os.environ['PLAIT_RUN_RANK']}.{kind}" if is_rank else ""
+
+
 def _note_leaving(how: str = "") -> None:
     """Tells ranks that wait for this one to make a communicator; MPI_Finalize waits for them.
 
-    how: what has failed.  A process that the rank has started is none, though it may have MPI and
-    the environment.
+    how: what has failed.
     """
-    folder, wrapper = os.environ.get("PLAIT_RUN_FOLDER"), os.environ.get("PLAIT_RUN_WRAPPER")
-    if folder and wrapper == str(os.getppid()) and "mpi4py.MPI" in sys.modules:
-        with (
-            contextlib.suppress(OSError),
-            open(f"{folder}/{os.environ['PLAIT_RUN_RANK']}.left", "w") as note,
-        ):
-            note.write(how)
+    path = _note_path("left")
+    if path and "mpi4py.MPI" in sys.modules:
+        with contextlib.suppress(OSError):
+            pathlib.Path(path).write_text(how)
+
+
+@contextlib.contextmanager
+def entering_mpi() -> Iterator[None]:
+    """Lets ``plait run`` see that this rank waits for all in MPI_Init, also for one that is gone.
+
+    Within it nothing of plait can look.
+    """
+    path = _note_path("enters")
+    with contextlib.suppress(OSError):
+        pathlib.Path(path or os.devnull).write_text("")
+    try:
+        yield
+    finally:
+        if path:
+            pathlib.Path(path).unlink(missing_ok=True)
 
 
 def _leave_child() -> None:

@@ -114,7 +114,8 @@ def mpi() -> ModuleType | None:
             )
         check_environment()
         _refuse_child(size)
-    from mpi4py import MPI
+    with _exit.entering_mpi():
+        from mpi4py import MPI
 
     if not MPI.Is_initialized() or MPI.Is_finalized():
         raise RuntimeError("plait: MPI is not initialised, or was finalised")
