@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import math
 import operator
 import statistics
@@ -428,11 +429,15 @@ def _tuned(problem: Problem, table: tuple[Row, ...], is_remembered: bool) -> Tun
     )
 
 
-def _remembered(team: _team.Team, file: Any, key: str, problem: Problem) -> tuple[Row, ...] | None:
-    """What the first process finds in its file; all get it."""
-    n = len(problem.devices)
-    text = _tune_file.find(file, key, n) if team.is_first else b""
-    return _tune_file.table_of(team.gather(text)[0], Row)
+def _remembered(
+    team: _team.Team, file: Any, key: str, problem: Problem, rows: list[Row]
+) -> tuple[Row, ...] | None:
+    """What the first process finds in its file of these candidates; all get it."""
+    operations = problem.operations
+    text = _tune_file.find(file, key, rows, operations) if team.is_first else b""
+    text = team.gather(text)[0]
+    found = _tune_file.rows_of(json.loads(text), rows, operations) if text else None
+    return None if found is None else _ranked(found)
 
 
 def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: bool) -> TunedMesh:
@@ -444,10 +449,10 @@ def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: boo
     _check_alike(team, f"{_key(problem, '')} {problem.names} {repeats} {is_fresh}")
     machines = [part.decode() for part in team.gather(_tune_file.machine().encode())]
     key = _tune_file.with_machines(_key(problem, direct), machines)
-    table = None if is_fresh else _remembered(team, file, key, problem)
+    rows = candidates(problem, has_direct)
+    table = None if is_fresh else _remembered(team, file, key, problem, rows)
     is_remembered = table is not None
     if table is None:
-        rows = candidates(problem, has_direct)
         table = _ranked(measure(problem, rows, team, repeats))
         if team.is_first:
             _tune_file.save(file, key, table)

@@ -75,47 +75,76 @@ def _read(path: Path) -> dict:
         return {}
 
 
-def _is_row(row: dict, n_devices: int) -> bool:
-    keys, settings, seconds = _core.keys(), row["settings"], row["seconds"]
+def _name(grid: Any, layout: Any, settings: Any) -> str:
+    """A candidate as text, which tells 2 from 2.0, and 1 from true."""
+    return json.dumps([grid, layout, settings], sort_keys=True)
+
+
+def _as_kept(row: Any) -> dict:
+    """A row as the file has it: JSON knows no infinity."""
+    total = row.total if math.isfinite(row.total) else None
+    return dataclasses.asdict(row) | {"total": total}
+
+
+def _is_measured(row: dict, operations: Sequence[str]) -> bool:
+    seconds, total = row["seconds"], row["total"]
     return (
-        set(row) == FIELDS
-        and len(row["grid"]) == 2
-        and math.prod(row["grid"]) == n_devices
-        and row["layout"] in ("transposed", "natural")
-        and all(value in keys[name].choices for name, value in settings.items())
-        and all(0 < value < math.inf for value in seconds.values())
-        and (row["total"] is None or row["total"] > 0)
-        and isinstance(row["rounds"], int)
-        and isinstance(row["reason"], str)
+        set(seconds) == set(operations)
+        and all(type(value) is float and 0 < value < math.inf for value in seconds.values())
+        and type(total) is float
+        and math.isclose(total, sum(seconds[op] for op in operations))
+        and row["rounds"] >= 1
     )
 
 
-def _is_table(table: Any, n_devices: int) -> bool:
-    """Whether an entry is as `save` writes it, and its best candidate was measured."""
+def _is_left_alone(row: dict) -> bool:
+    return row["seconds"] == {} and row["total"] is None and row["rounds"] == 0
+
+
+def _filled(candidate: Any, row: dict, operations: Sequence[str]) -> Any:
+    """A candidate with what a row of the file says of it; ValueError if that cannot be."""
+    is_good = (
+        set(row) == FIELDS
+        and type(row["rounds"]) is int
+        and type(row["reason"]) is str
+        and (_is_left_alone(row) if candidate.reason else _is_measured(row, operations))
+    )
+    if not is_good:
+        raise ValueError("a row is not as it was written")
+    if candidate.reason:
+        return candidate
+    seconds = {op: row["seconds"][op] for op in operations}
+    more = {name: row[name] for name in ("total", "rounds", "reason")}
+    return dataclasses.replace(candidate, seconds=seconds, **more)
+
+
+def rows_of(table: Any, candidates: Sequence, operations: Sequence[str]) -> list | None:
+    """The candidates with what an entry says of them; None if it is not as `save` writes it.
+
+    The only place where entries are judged: whatever comes from here can be used.
+    """
     try:
-        return all(_is_row(row, n_devices) for row in table) and bool(table[0]["seconds"])
-    except (AttributeError, KeyError, IndexError, TypeError):
-        return False
+        found = {_name(row["grid"], row["layout"], row["settings"]): row for row in table}
+        names = [_name(c.grid, c.layout, c.settings) for c in candidates]
+        if len(table) != len(names) or set(found) != set(names):
+            raise ValueError("other candidates")
+        rows = [_filled(c, found[n], operations) for c, n in zip(candidates, names, strict=True)]
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        rows = None
+    return rows
 
 
-def find(file: Any, key: str, n_devices: int) -> bytes:
-    """The measurements of a key as text; empty if there are none."""
+def find(file: Any, key: str, candidates: Sequence, operations: Sequence[str]) -> bytes:
+    """The entry of a key as text, for `rows_of` on every process; empty if there is none."""
     path = _path(file)
-    table = None if path is None else _read(path).get(key)
-    if table is None:
+    entries = {} if path is None else _read(path)
+    if key not in entries:
         return b""
-    if not _is_table(table, n_devices):
+    rows = rows_of(entries[key], candidates, operations)
+    if rows is None:
         warnings.warn(f"plait: an entry of {path} is ignored, it is damaged", stacklevel=2)
         return b""
-    return json.dumps(table).encode()
-
-
-def table_of(text: bytes, kind: type) -> tuple | None:
-    """The rows of a text from `find`."""
-    if not text:
-        return None
-    rows = [row | {"grid": tuple(row["grid"])} for row in json.loads(text)]
-    return tuple(kind(**row | {"total": row["total"] or math.inf}) for row in rows)
+    return json.dumps([_as_kept(row) for row in rows]).encode()
 
 
 def save(file: Any, key: str, table: Sequence) -> None:
@@ -123,9 +152,7 @@ def save(file: Any, key: str, table: Sequence) -> None:
     path = _path(file)
     if path is None:
         return
-    rows = [dataclasses.asdict(row) for row in table]
-    for row in rows:
-        row["total"] = row["total"] if math.isfinite(row["total"]) else None
+    rows = [_as_kept(row) for row in table]
     try:
         if path.exists() and not path.is_file():
             raise OSError(f"{path} is no file")

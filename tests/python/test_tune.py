@@ -2,6 +2,7 @@
 
 import collections
 import doctest
+import functools
 import importlib.util
 import json
 import math
@@ -293,31 +294,101 @@ def spoil(name, value):
     return change
 
 
+NESTED = functools.reduce(lambda inner, _: [inner], range(500), [])
 SPOILT = [
     spoil("grid", [3, 1]),
+    spoil("grid", [-2, -1]),
+    spoil("grid", [2.0, 1.0]),
+    spoil("grid", [2, True]),
+    spoil("grid", "21"),
+    spoil("grid", [2, 1, 1]),
     spoil("grid", 4),
+    spoil("grid", NESTED),
     spoil("layout", "diagonal"),
+    spoil("layout", "natural"),  # that was not asked for
+    spoil("layout", ["transposed"]),
     spoil("settings", {"transpose_comm_backend": "UCX"}),
     spoil("settings", {"backend": "MPI"}),
+    spoil("settings", {}),
+    spoil("settings", []),
+    spoil("settings", {"dense_backend": "cuSolverMg"}),
+    spoil("settings", DEFAULTS | {"transpose_comm_backend": "NCCL"}),
+    spoil("settings", DEFAULTS | {"dense_backend": "auto"}),
     spoil("seconds", {"pfft3d": -1.0}),
+    spoil("seconds", {"pfft3d": "1"}),
+    spoil("seconds", {"pfft3d": math.nan}),
+    spoil("seconds", {"pfft3d": True}),
+    spoil("seconds", {"fft": 1.0}),
+    spoil("seconds", {"pfft3d": 1.0, "pifft3d": 1.0}),
+    spoil("seconds", {}),
     spoil("seconds", None),
+    spoil("total", None),
+    spoil("total", "1"),
+    spoil("total", 1e9),
+    spoil("total", 10**400),
+    spoil("rounds", 0),
+    spoil("rounds", 1.0),
+    spoil("rounds", True),
+    spoil("reason", None),
     lambda table: table.clear(),
+    lambda table: table.append(table[0]),
+    lambda table: table.__setitem__(0, table[1]),
     lambda table: table[0].pop("grid"),
     lambda table: table[0].pop("rounds"),
     lambda table: table[0].update(more=1),
 ]
+ENTRIES = [None, 5, "abc", {}, [], [None], [[]], NESTED]
+
+
+def put_into(file, entries):
+    file.write_text(json.dumps({"format": 1, "entries": entries}))
+
+
+def entries_of(file):
+    return json.loads(file.read_text())["entries"]
+
+
+def is_ignored(file):
+    with pytest.warns(UserWarning, match="an entry of .* is ignored"):
+        assert not small(file=file).is_remembered
+    return small(file=file).is_remembered
 
 
 @pytest.mark.parametrize("change", SPOILT)
-def test_damaged_entry(file, change):
+def test_damaged_row(file, clock, change):
     small(file=file)
-    content = json.loads(file.read_text())
-    [table] = content["entries"].values()
+    [(key, table)] = entries_of(file).items()
     change(table)
-    file.write_text(json.dumps(content))
-    with pytest.warns(UserWarning, match="an entry of .* is ignored"):
-        assert not small(file=file).is_remembered
-    assert small(file=file).is_remembered
+    put_into(file, {key: table})
+    assert is_ignored(file)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_damaged_entry(file, clock, entry):
+    small(file=file)
+    [key] = entries_of(file)
+    put_into(file, {key: entry})
+    assert is_ignored(file)
+
+
+def test_good_entries_stay(file, clock):
+    small(file=file), small(file=file, n=1)
+    entries = entries_of(file)
+    first, second = entries
+    put_into(file, entries | {first: None, "other": 5})
+    assert is_ignored(file)
+    assert entries_of(file) == entries | {"other": 5}
+    assert small(file=file, n=1).is_remembered
+
+
+def test_the_order_in_the_file_is_no_matter(file):
+    mesh = tune(file=file)
+    [(key, table)] = entries_of(file).items()
+    for row in table:
+        row["settings"] = dict(reversed(row["settings"].items()))
+    put_into(file, {key: table[::-1]})
+    again = tune(file=file)
+    assert again.is_remembered and again.table == mesh.table and again.report() == mesh.report()
 
 
 @pytest.mark.filterwarnings("ignore:.*is ignored, it is damaged")
