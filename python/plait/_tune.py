@@ -5,6 +5,7 @@ import functools
 import json
 import math
 import operator
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -430,18 +431,18 @@ def _tuned(problem: Problem, table: tuple[Row, ...], is_remembered: bool) -> Tun
 
 
 def _remembered(
-    team: _team.Team, file: Any, key: str, problem: Problem, rows: list[Row]
+    team: _team.Team, kept: _tune_file.Kept, key: str, problem: Problem, rows: list[Row]
 ) -> tuple[Row, ...] | None:
     """What the first process finds in its file of these candidates; all get it."""
     operations = problem.operations
-    text = _tune_file.find(file, key, rows, operations) if team.is_first else b""
-    text = team.gather(text)[0]
+    text = team.gather(kept.find(key, rows, operations))[0]
     found = _tune_file.rows_of(json.loads(text), rows, operations) if text else None
     return None if found is None else _ranked(found)
 
 
 def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: bool) -> TunedMesh:
     """See `plait.fft.autotune`."""
+    file = None if file is None else os.fsdecode(file)  # a TypeError is one on every process
     team = _team.Team(problem.devices, "autotune")
     comm = _comm.over_devices((problem.devices,))
     direct = _core.comm_texts(comm)[1]
@@ -450,12 +451,12 @@ def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: boo
     machines = [part.decode() for part in team.gather(_tune_file.machine().encode())]
     key = _tune_file.with_machines(_key(problem, direct), machines)
     rows = candidates(problem, has_direct)
-    table = None if is_fresh else _remembered(team, file, key, problem, rows)
+    kept = _tune_file.look(file) if team.is_first else _tune_file.Kept()
+    table = None if is_fresh else _remembered(team, kept, key, problem, rows)
     is_remembered = table is not None
     if table is None:
         table = _ranked(measure(problem, rows, team, repeats))
-        if team.is_first:
-            _tune_file.save(file, key, table)
+        kept.save(key, table)
     made = _tuned(problem, table, is_remembered)
     if verbose and team.is_first:
         print(f"{'x'.join(map(str, problem.shape))}, {len(problem.devices)} devices, {direct}")

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import platform
+import stat
 import tempfile
 import warnings
 from collections.abc import Sequence
@@ -15,23 +16,26 @@ import jax
 from plait import _core, _info, _launch
 
 FORMAT = 1
+MARK = '"plait": '  # in every key: the version
 FIELDS = {"grid", "layout", "settings", "seconds", "total", "rounds", "reason"}  # of a row
 
 
 def default_path() -> Path:
     """``PLAIT_TUNE_FILE``, or a file in the user's cache."""
     given = os.environ.get("PLAIT_TUNE_FILE")
-    if given:
-        return Path(given)
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "plait" / "tune.json"
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # an account without one, as in containers
+        cache = None
+    if not given and cache is None:
+        raise OSError("there is no home directory; PLAIT_TUNE_FILE may name a file")
+    return Path(given) if given else Path(cache) / "plait" / "tune.json"
 
 
-def _path(file: Any) -> Path | None:
-    """None: nothing is kept."""
-    if file is None:
-        return default_path()
-    return Path(file) if os.fspath(file) else None
+def _path(file: str | None) -> Path | None:
+    """None: nothing is kept. A link stays one: what it names is read and replaced."""
+    given = default_path() if file is None else file
+    return Path(os.path.realpath(given)) if os.fspath(given) else None
 
 
 def machine() -> str:
@@ -61,18 +65,51 @@ def with_machines(key: str, machines: Sequence[str]) -> str:
     return json.dumps(json.loads(key) | more, sort_keys=True)
 
 
-def _read(path: Path) -> dict:
-    """The entries of a file; none, with a warning, if it is damaged."""
+def _bytes(path: Path) -> bytes:
+    """What is in a file, nothing if there is none; OSError for what is no file, as a fifo."""
     try:
-        content = json.loads(path.read_text())
-        if content["format"] != FORMAT or not isinstance(content["entries"], dict):
-            raise ValueError(f"format {content['format']}")
-        return content["entries"]
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(f"{path} is no file")
+        data = path.read_bytes()
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        warnings.warn(f"plait: {path} is ignored, it is damaged: {error!r}", stacklevel=2)
-        return {}
+        data = b""
+    return data
+
+
+def _is_ours(content: Any) -> bool:
+    """Whether a program like this one has written it, of this version or another."""
+    return (
+        isinstance(content, dict)
+        and type(content.get("format")) is int
+        and isinstance(content.get("entries"), dict)
+        and (not content["entries"] or any(MARK in key for key in content["entries"]))
+    )
+
+
+def _read(path: Path) -> dict:
+    """The entries of a file; OSError for one that this version of plait has not written.
+
+    Such a file may be anyone's, so nothing replaces it. An empty one is as good as none.
+    """
+    data = _bytes(path)
+    try:
+        content = json.loads(data) if data else {"format": FORMAT, "entries": {}}
+    except (ValueError, RecursionError):
+        content = None
+    if not _is_ours(content):
+        raise OSError(
+            f"{path} is not a file of plait's measurements, or it is damaged; "
+            "remove it, or name another one"
+        )
+    if content["format"] != FORMAT:
+        raise OSError(
+            f"{path} was written by another version of plait; remove it, or name another one"
+        )
+    return content["entries"]
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(f"plait: measurements are not kept: {error}", stacklevel=3)
 
 
 def _name(grid: Any, layout: Any, settings: Any) -> str:
@@ -134,35 +171,50 @@ def rows_of(table: Any, candidates: Sequence, operations: Sequence[str]) -> list
     return rows
 
 
-def find(file: Any, key: str, candidates: Sequence, operations: Sequence[str]) -> bytes:
-    """The entry of a key as text, for `rows_of` on every process; empty if there is none."""
-    path = _path(file)
-    entries = {} if path is None else _read(path)
-    if key not in entries:
-        return b""
-    rows = rows_of(entries[key], candidates, operations)
-    if rows is None:
-        warnings.warn(f"plait: an entry of {path} is ignored, it is damaged", stacklevel=2)
-        return b""
-    return json.dumps([_as_kept(row) for row in rows]).encode()
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """A file of measurements, as one process has found it; no path: nothing is kept."""
+
+    path: Path | None = None
+    entries: dict = dataclasses.field(default_factory=dict)
+
+    def find(self, key: str, candidates: Sequence, operations: Sequence[str]) -> bytes:
+        """The entry of a key as text, for `rows_of` on every process; empty if there is none."""
+        is_there = key in self.entries
+        rows = rows_of(self.entries[key], candidates, operations) if is_there else None
+        if is_there and rows is None:
+            warnings.warn(f"plait: an entry of {self.path} is ignored, it is damaged", stacklevel=2)
+        return b"" if rows is None else json.dumps([_as_kept(row) for row in rows]).encode()
+
+    def save(self, key: str, table: Sequence) -> None:
+        """Adds an entry; readers see the file before or after, never half of it."""
+        if self.path is None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            entries = _read(self.path) | {key: [_as_kept(row) for row in table]}
+            _replace(self.path, json.dumps({"format": FORMAT, "entries": entries}, indent=1))
+        except (OSError, RecursionError) as error:
+            _warn(error)
 
 
-def save(file: Any, key: str, table: Sequence) -> None:
-    """Adds an entry; readers see the file before or after, never half of it."""
-    path = _path(file)
-    if path is None:
-        return
-    rows = [_as_kept(row) for row in table]
+def look(file: str | None) -> Kept:
+    """What a file has; one that cannot be used is said to be so before time is spent."""
+    kept = Kept()
     try:
-        if path.exists() and not path.is_file():
-            raise OSError(f"{path} is no file")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it has been said when it was read
-            entries = _read(path) | {key: rows}
-        handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+        path = _path(file)
+        kept = Kept() if path is None else Kept(path, _read(path))
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        _warn(error)
+    return kept
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+    try:
         with os.fdopen(handle, "w") as out:
-            json.dump({"format": FORMAT, "entries": entries}, out, indent=1)
+            out.write(text)
         os.replace(temporary, path)
-    except OSError as error:
-        warnings.warn(f"plait: measurements are not kept: {error}", stacklevel=2)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -10,7 +10,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import warnings
 
 import jax
 import meshes
@@ -24,9 +23,12 @@ SHAPE = (8, 12, 16)
 DEFAULTS = {"transpose_comm_backend": "auto", "transpose_exchange": "fused"}
 
 
+NAME = "tune.json"
+
+
 @pytest.fixture
 def file(tmp_path):
-    return tmp_path / "folder" / "tune.json"
+    return tmp_path / "folder" / NAME
 
 
 def tune(shape=SHAPE, n=4, **given):
@@ -266,25 +268,114 @@ def test_other_machines_are_others():
     assert json.loads(_tune_file.machine())[1].endswith(_tune_file.isa())
 
 
-DAMAGED = [
-    "",
-    "{",
-    "[]",
-    '{"format": 99, "entries": {}}',
-    '{"format": 1, "entries": []}',
-    b"\xff\xfe\x00",
-]
+OURS = '{"format": 1, "entries": {}}'
+NO_FILES = {
+    "text": "my notes\n",
+    "blank": "\n",
+    "truncated": OURS[:-1],
+    "nested": "[" * 100_000,
+    "binary": b"\xff\xfe\x00",
+    "zeros": bytes(100),
+    "list": "[]",
+    "null": "null",
+    "other": '{"a": 1}',
+    "no format": '{"entries": {}}',
+    "format 1.0": '{"format": 1.0, "entries": {}}',
+    "format true": '{"format": true, "entries": {}}',
+    "no entries": '{"format": 1}',
+    "list of entries": '{"format": 1, "entries": []}',
+    "others' entries": '{"format": 1, "entries": {"a": 1}}',
+}
 
 
-@pytest.mark.parametrize("content", DAMAGED)
-def test_damaged_file(file, content):
+def is_left(file, content, warning, **given):
+    """Whether a file that cannot be used is as it was, with one warning which says so."""
+    content = content if isinstance(content, bytes) else content.encode()
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    with pytest.warns(UserWarning, match=warning) as caught:
+        assert not small(file=file, **given).is_remembered
+    return len(caught) == 1 and file.read_bytes() == content and os.listdir(file.parent) == [NAME]
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("content", NO_FILES.values(), ids=NO_FILES)
+def test_others_files_stay(file, clock, content, fresh):
+    warning = "are not kept: .*tune.json is not a file of plait's .*, or it is damaged; remove it"
+    assert is_left(file, content, warning, fresh=fresh)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_files_of_other_versions_stay(file, clock, fresh):
+    content = OURS.replace("1", "2")
+    assert is_left(file, content, "not kept: .* was written by another version", fresh=fresh)
+
+
+@pytest.mark.parametrize("content", ["", OURS, "\ufeff" + OURS])
+@pytest.mark.filterwarnings("error")
+def test_files_without_entries(file, clock, content):
     file.parent.mkdir()
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.warns(UserWarning, match="tune.json is ignored, it is damaged"):
-        assert not small(file=file).is_remembered
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert small(file=file).is_remembered
+    file.write_text(content)
+    assert not small(file=file).is_remembered and small(file=file).is_remembered
+
+
+def test_file_that_becomes_anothers(file, clock, monkeypatch):
+    kept = _tune_file.look(str(file))
+    file.parent.mkdir()
+    file.write_text("notes")
+    with pytest.warns(UserWarning, match="not a file of plait's"):
+        kept.save('{"plait": 1}', [])
+    assert file.read_text() == "notes"
+
+
+@pytest.mark.filterwarnings("error")
+def test_links_stay(tmp_path, clock):
+    link, file = tmp_path / "link", tmp_path / "folder" / "real.json"
+    link.symlink_to("folder/real.json")
+    assert not small(file=link).is_remembered and small(file=link).is_remembered
+    assert not small(file=link, fresh=True).is_remembered
+    assert link.is_symlink() and file.is_file() and os.listdir(file.parent) == ["real.json"]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_what_is_no_file(tmp_path, clock, make, fresh):
+    file = tmp_path / NAME
+    make(file)
+    with pytest.warns(UserWarning, match="measurements are not kept: .* is no file") as caught:
+        assert not small(file=file, fresh=fresh).is_remembered
+    assert len(caught) == 1 and os.listdir(tmp_path) == [NAME] and not file.is_file()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "/dev/null/tune.json", "x" * 300])
+def test_names_of_no_file(tmp_path, clock, name):
+    with pytest.warns(UserWarning, match="measurements are not kept"):
+        assert not small(file=tmp_path / name).is_remembered
+    with pytest.raises(TypeError, match="expected str, bytes or os.PathLike"):
+        small(file=3)
+
+
+def test_without_a_home(clock, monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("PLAIT_TUNE_FILE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pathlib.Path, "home", home)
+    with pytest.warns(UserWarning, match="not kept: there is no home directory; PLAIT_TUNE_FILE"):
+        assert not small(file=None).is_remembered
+
+
+def test_nothing_half_is_left(file, clock, monkeypatch):
+    def fail(*_):
+        raise OSError("no space")
+
+    small(file=file)
+    before = file.read_bytes()
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.warns(UserWarning, match="measurements are not kept: no space"):
+        small(file=file, n=1)
+    assert file.read_bytes() == before and os.listdir(file.parent) == [NAME]
 
 
 def spoil(name, value):
@@ -389,13 +480,6 @@ def test_the_order_in_the_file_is_no_matter(file):
     put_into(file, {key: table[::-1]})
     again = tune(file=file)
     assert again.is_remembered and again.table == mesh.table and again.report() == mesh.report()
-
-
-@pytest.mark.filterwarnings("ignore:.*is ignored, it is damaged")
-def test_file_that_cannot_be_written(tmp_path):
-    with pytest.warns(UserWarning, match="measurements are not kept"):
-        assert not small(file=tmp_path).is_remembered
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_places(monkeypatch, tmp_path):
