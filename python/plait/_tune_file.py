@@ -1,21 +1,25 @@
 """Where `plait.fft.autotune` keeps what it measured, from one run of a program to the next."""
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import math
 import os
 import platform
 import stat
 import tempfile
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 from plait import _core, _info, _launch
 
 FORMAT = 1
+WAIT_S = 10.0  # for other writers, which take milliseconds
 MARK = '"plait": '  # in every key: the version
 FIELDS = {"grid", "layout", "settings", "seconds", "total", "rounds", "reason"}  # of a row
 
@@ -82,6 +86,7 @@ def _is_ours(content: Any) -> bool:
         isinstance(content, dict)
         and type(content.get("format")) is int
         and isinstance(content.get("entries"), dict)
+        and (content["format"] != FORMAT or set(content) == {"format", "entries"})
         and (not content["entries"] or any(MARK in key for key in content["entries"]))
     )
 
@@ -192,8 +197,10 @@ class Kept:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            entries = _read(self.path) | {key: [_as_kept(row) for row in table]}
-            _replace(self.path, json.dumps({"format": FORMAT, "entries": entries}, indent=1))
+            with _alone(self.path) as mode:
+                entries = _read(self.path) | {key: [_as_kept(row) for row in table]}
+                text = json.dumps({"format": FORMAT, "entries": entries}, indent=1)
+                _replace(self.path, text, mode)
         except (OSError, RecursionError) as error:
             _warn(error)
 
@@ -209,11 +216,58 @@ def look(file: str | None) -> Kept:
     return kept
 
 
-def _replace(path: Path, text: str) -> None:
+def _open(path: Path) -> BinaryIO:
+    """A file to lock, made if it is not there; a fifo is not waited for."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666), "rb")
+
+
+def _has_lock(file: BinaryIO) -> bool:
+    """Tries to lock a file; True, too, where there are no locks, as on some network mounts."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_free = True
+    except BlockingIOError:
+        is_free = False
+    except OSError:
+        is_free = True
+    return is_free
+
+
+def _is_current(file: BinaryIO, path: Path) -> bool:
+    """Whether a path still names the open file, which others replace."""
+    try:
+        is_same = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        is_same = False
+    return is_same
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[int]:
+    """While nobody else who asks here replaces a file; gives the file's mode.
+
+    The lock is the file's own, so that no other file is left behind. Who does not get it in time
+    goes on: who holds it was stopped, since nothing is done meanwhile but reading and writing.
+    """
+    end = time.monotonic() + WAIT_S
+    file = _open(path)
+    try:
+        while not (_has_lock(file) and _is_current(file, path)) and time.monotonic() < end:
+            file.close()
+            time.sleep(0.01)
+            file = _open(path)
+        yield stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    finally:
+        file.close()
+
+
+def _replace(path: Path, text: str, mode: int) -> None:
     handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)
     try:
         with os.fdopen(handle, "w") as out:
             out.write(text)
+            with contextlib.suppress(OSError):  # of systems without modes
+                os.fchmod(out.fileno(), mode)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

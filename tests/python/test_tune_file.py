@@ -1,10 +1,14 @@
 """What plait.fft.autotune remembers: in which file, of whom, and what of it is believed."""
 
+import errno
+import fcntl
 import functools
 import json
 import math
 import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 from plait import _tune, _tune_file
@@ -82,6 +86,7 @@ NO_FILES = {
     "format true": '{"format": true, "entries": {}}',
     "no entries": '{"format": 1}',
     "list of entries": '{"format": 1, "entries": []}',
+    "more": '{"format": 1, "entries": {}, "more": 1}',
     "others' entries": '{"format": 1, "entries": {"a": 1}}',
 }
 
@@ -278,6 +283,55 @@ def test_the_order_in_the_file_is_no_matter(file):
     put_into(file, {key: table[::-1]})
     again = tune(file=file)
     assert again.is_remembered and again.table == mesh.table and again.report() == mesh.report()
+
+
+ADD = """
+import sys
+from plait import _tune, _tune_file
+
+for i in range(int(sys.argv[3])):
+    row = _tune.Row((1, 1), "natural", {}, {"pfft3d": 1.0}, 1.0, 1)
+    _tune_file.look(sys.argv[1]).save(_tune_file.key_of(writer=sys.argv[2], number=i), [row])
+"""
+
+
+def test_writers_at_once(file):
+    """Each one's entries stay; the first write makes folder and file."""
+    n, m = 4, 25
+    words = [[sys.executable, "-c", ADD, str(file), str(i), str(m)] for i in range(n)]
+    writers = [subprocess.Popen(w, stderr=subprocess.PIPE, text=True) for w in words]
+    said = [writer.communicate(timeout=120)[1] for writer in writers]
+    assert said == [""] * n
+    assert len(entries_of(file)) == n * m and os.listdir(file.parent) == [NAME]
+
+
+def refuse(*_):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_there_are_no_locks(file, clock, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert not small(file=file).is_remembered and small(file=file).is_remembered
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lock_that_is_not_given_back(file, clock, monkeypatch):
+    monkeypatch.setattr(_tune_file, "WAIT_S", 0.2)
+    file.parent.mkdir()
+    with open(file, "ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert not small(file=file).is_remembered and small(file=file).is_remembered
+
+
+def test_modes_stay(file, clock):
+    small(file=file)
+    usual = os.umask(0)
+    os.umask(usual)
+    assert file.stat().st_mode & 0o777 == 0o666 & ~usual
+    file.chmod(0o640)
+    small(file=file, n=1)
+    assert file.stat().st_mode & 0o777 == 0o640 and len(entries_of(file)) == 2
 
 
 def test_places(monkeypatch, tmp_path):
