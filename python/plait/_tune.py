@@ -431,11 +431,16 @@ def _tuned(problem: Problem, table: tuple[Row, ...], is_remembered: bool) -> Tun
 
 
 def _remembered(
-    team: _team.Team, kept: _tune_file.Kept, key: str, problem: Problem, rows: list[Row]
+    team: _team.Team,
+    kept: _tune_file.Kept,
+    key: str,
+    problem: Problem,
+    rows: list[Row],
+    repeats: int,
 ) -> tuple[Row, ...] | None:
     """What the first process finds in its file of these candidates; all get it."""
     operations = problem.operations
-    text = team.gather(kept.find(key, rows, operations))[0]
+    text = team.gather(kept.find(key, rows, operations, repeats))[0]
     found = _tune_file.rows_of(json.loads(text), rows, operations) if text else None
     return None if found is None else _ranked(found)
 
@@ -452,7 +457,7 @@ def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: boo
     key = _tune_file.with_machines(_key(problem, direct), machines)
     rows = candidates(problem, has_direct)
     kept = _tune_file.look(file) if team.is_first else _tune_file.Kept()
-    table = None if is_fresh else _remembered(team, kept, key, problem, rows)
+    table = None if is_fresh else _remembered(team, kept, key, problem, rows, repeats)
     is_remembered = table is not None
     if table is None:
         table = _ranked(measure(problem, rows, team, repeats))

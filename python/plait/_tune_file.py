@@ -43,10 +43,14 @@ def _path(file: str | None) -> Path | None:
 
 
 def machine() -> str:
-    """What this process runs on: host, processor, cores, kernels."""
+    """What this process runs on: host, processor, cores, threads, kernels.
+
+    The core makes ``auto`` threads of cores, devices and processes, which are in the key as well.
+    """
     model = _info.cpu_facts().get("model name", platform.machine())
     cores = f"{_launch.n_cores()} of {os.cpu_count()} cores"
-    return json.dumps([platform.node(), f"{model}, {cores}, {isa()}"])
+    threads = os.environ.get("PLAIT_THREADS") or "auto"
+    return json.dumps([platform.node(), f"{model}, {cores}, {threads} threads, {isa()}"])
 
 
 def isa() -> str:
@@ -183,13 +187,19 @@ class Kept:
     path: Path | None = None
     entries: dict = dataclasses.field(default_factory=dict)
 
-    def find(self, key: str, candidates: Sequence, operations: Sequence[str]) -> bytes:
-        """The entry of a key as text, for `rows_of` on every process; empty if there is none."""
+    def find(
+        self, key: str, candidates: Sequence, operations: Sequence[str], n_rounds: int
+    ) -> bytes:
+        """The entry of a key as text, for `rows_of` on every process.
+
+        Empty if there is none, or none of so many rounds: the best candidate was in each of them.
+        """
         is_there = key in self.entries
         rows = rows_of(self.entries[key], candidates, operations) if is_there else None
         if is_there and rows is None:
             warnings.warn(f"plait: an entry of {self.path} is ignored, it is damaged", stacklevel=2)
-        return b"" if rows is None else json.dumps([_as_kept(row) for row in rows]).encode()
+        is_enough = rows is not None and max(row.rounds for row in rows) >= n_rounds
+        return json.dumps([_as_kept(row) for row in rows]).encode() if is_enough else b""
 
     def save(self, key: str, table: Sequence) -> None:
         """Adds an entry; readers see the file before or after, never half of it."""

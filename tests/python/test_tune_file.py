@@ -70,6 +70,28 @@ def test_other_machines_are_others():
     assert json.loads(_tune_file.machine())[1].endswith(_tune_file.isa())
 
 
+def test_fewer_rounds_than_asked_for_are_measured_again(file, clock):
+    clock.times |= {((1, 2), "transposed"): 3.0}  # left out after two rounds
+    for rounds, is_remembered in ((3, False), (4, False), (4, True), (2, True), (5, False)):
+        mesh = small(file=file, repeats=rounds)
+        assert mesh.is_remembered == is_remembered
+        assert mesh.table[0].rounds >= rounds and mesh.table[-1].rounds == 2
+    assert len(entries_of(file)) == 1
+
+
+def test_other_threads_are_others(file, clock, monkeypatch):
+    for threads in ("auto", "1", "3"):
+        monkeypatch.setenv("PLAIT_THREADS", threads)
+        assert not small(file=file).is_remembered and small(file=file).is_remembered
+    for same in ("auto", "", None):
+        if same is None:
+            monkeypatch.delenv("PLAIT_THREADS")
+        else:
+            monkeypatch.setenv("PLAIT_THREADS", same)
+        assert small(file=file).is_remembered
+    assert len(entries_of(file)) == 3
+
+
 OURS = '{"format": 1, "entries": {}}'
 NO_FILES = {
     "text": "my notes\n",

@@ -82,6 +82,22 @@ def test_first_rank_remembers_for_all(world, shape, file, monkeypatch):
     assert second.is_remembered and second.table == first.table
 
 
+def test_more_rounds_than_the_first_rank_remembers(world, shape, file):
+    for rounds, is_remembered in ((1, False), (2, False), (1, True)):
+        mesh = plait.fft.autotune(shape, repeats=rounds, file=file)
+        everyone(world, outcome(mesh))
+        assert mesh.is_remembered == is_remembered and mesh.table[0].rounds >= rounds
+
+
+def test_a_file_that_is_not_plaits(world, shape, file, recwarn):
+    file.parent.mkdir()
+    file.write_text("notes")
+    mesh = plait.fft.autotune(shape, repeats=1, file=file)
+    assert everyone(world, mesh.is_remembered) is False and file.read_text() == "notes"
+    said = [str(w.message) for w in recwarn if "measurements are not kept" in str(w.message)]
+    assert len(said) == (world.rank == 0)
+
+
 def test_ranks_that_ask_for_different_things(world, shape, file):
     if world.size == 1:
         pytest.skip("needs two ranks")
