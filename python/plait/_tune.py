@@ -447,6 +447,7 @@ def _remembered(
 
 def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: bool) -> TunedMesh:
     """See `plait.fft.autotune`."""
+    _config.config.read()  # a backend that there is not is an error here, as in transforms
     file = None if file is None else os.fsdecode(file)  # a TypeError is one on every process
     team = _team.Team(problem.devices, "autotune")
     comm = _comm.over_devices((problem.devices,))

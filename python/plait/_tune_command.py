@@ -17,8 +17,13 @@ def _set_up(arguments):
         return
     if arguments.devices not in (0, size):
         raise ValueError(f"--devices {arguments.devices} on {size} ranks, which have one each")
+    jax.config.update("jax_num_cpu_devices", 1)  # whatever the environment says
     _world.mpi()
     jax.distributed.initialize(cluster_detection_method="mpi4py")
+
+
+def _names(text):
+    return [name.strip() for name in text.split(",")]
 
 
 def run(arguments):
@@ -28,8 +33,8 @@ def run(arguments):
         mesh = plait.fft.autotune(
             arguments.shape,
             dtype=arguments.dtype,
-            operations=arguments.operations.split(","),
-            layouts=arguments.layouts.split(","),
+            operations=_names(arguments.operations),
+            layouts=_names(arguments.layouts),
             repeats=arguments.repeats,
             file=arguments.file,
             fresh=arguments.fresh,

@@ -22,12 +22,19 @@ def package_version():
         return "not installed"
 
 
-def count(text):
-    """A positive integer; for argparse."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a number of ranks")
-    return value
+def number_of(things):
+    """What reads a positive integer; for argparse."""
+
+    def count(text):
+        value = int(text)
+        if value < 1:
+            raise argparse.ArgumentTypeError(f"{value} is not a number of {things}")
+        return value
+
+    return count
+
+
+count = number_of("ranks")
 
 
 def extent(text):
@@ -113,7 +120,11 @@ def build_parser():
     tune.add_argument("shape", type=extent, nargs=3, metavar="N", help="three extents")
     tune.add_argument("--dtype", default="complex64", help="complex64 (default), complex128")
     tune.add_argument(
-        "--devices", type=count, default=0, metavar="N", help="devices; the cores if left out"
+        "--devices",
+        type=number_of("devices"),
+        default=0,
+        metavar="N",
+        help="devices; the cores if left out",
     )
     tune.add_argument(
         "--operations",
@@ -127,7 +138,9 @@ def build_parser():
         metavar="NAMES",
         help="of spectra, with commas between: each is measured (transposed,natural)",
     )
-    tune.add_argument("--repeats", type=count, default=5, metavar="N", help="rounds (5)")
+    tune.add_argument(
+        "--repeats", type=number_of("rounds"), default=5, metavar="N", help="rounds (5)"
+    )
     tune.add_argument("--file", help="instead of PLAIT_TUNE_FILE or the user's cache")
     tune.add_argument("--fresh", action="store_true", help="measure again what FILE has")
     tune.set_defaults(action=tune_command)
