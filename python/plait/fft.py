@@ -60,13 +60,14 @@ def autotune(
     give transforms ``spec=mesh.spec``. Nothing but speed depends on the choice.
 
     What was measured is kept in ``file`` (``PLAIT_TUNE_FILE``, or ``plait/tune.json`` in the user's
-    cache), by machine, shape, precision, layouts, operations and version; a later call finds it
-    there, unless it asks for a ``fresh`` one; with ``file=""`` nothing is kept. ``verbose`` prints
-    the table.
+    cache), by machine, threads, shape, precision, layouts, operations and version; a later call
+    finds it there, unless it asks for a ``fresh`` one or for more ``repeats``; with ``file=""``
+    nothing is kept. A file that is not plait's is left as it is, with a warning. ``verbose``
+    prints the table.
 
     Collective: over the processes of the devices; outside jit.  Shapes: three extents.
-    Raises: ValueError for a shape, dtype or name that cannot be; `plait.MismatchError` if
-    processes ask for different things.
+    Raises: ValueError for a shape, dtype or name that cannot be, and for a backend of the
+    environment that there is not; `plait.MismatchError` if processes ask for different things.
     Adjoint: none.  Source: own; notes of FFTW's manual, 4.3.2, on measured plans.
 
     Example:
