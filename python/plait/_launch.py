@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from plait._launch_hosts import names_other_hosts, slurm_environment
 from plait._launch_output import Streams
 from plait._mpi_find import find_launcher, find_mpi
 from plait._rank import BLIND_LINGER_S, LINGER_S
@@ -48,21 +49,22 @@ def rank_environment(launcher, n_ranks, base):
         "NPROC": str(threads),  # the size of XLA's thread pool on the CPU
     }
     if launcher.family == "openmpi":
-        defaults |= _openmpi_environment(launcher, n_ranks)
+        defaults |= _openmpi_environment(launcher, n_ranks, base)
     if launcher.family == "intel":
         defaults["I_MPI_PIN"] = "off"
+    defaults |= slurm_environment(launcher.family, base)
     environment = defaults | dict(base)
     environment["GLIBC_TUNABLES"] = tunables(base.get("GLIBC_TUNABLES", ""))
     return environment
 
 
-def _openmpi_environment(launcher, n_ranks):
+def _openmpi_environment(launcher, n_ranks, base):
     variables = {}
     if os.geteuid() == 0:
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    if launcher.major >= 5:
+    if launcher.major >= 5 and not names_other_hosts(base):
         variables["OMPI_MCA_btl"] = "self,sm"  # others cost a second at start-up
-    elif not peers_are_readable():
+    if launcher.major < 5 and not peers_are_readable():
         variables["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
     if n_ranks > n_cores():
         variables["OMPI_MCA_mpi_yield_when_idle"] = "1"

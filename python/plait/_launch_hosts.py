@@ -1,0 +1,51 @@
+"""What settings and batch systems say of the hosts on which a launcher will start ranks."""
+
+HYDRA_CHOICES = ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_HOST", "HYDRA_RMK")
+LISTS_OF_HOSTS = ("PBS_NODEFILE", "LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")
+# Slurm's own steps, of a batch script or an interactive shell, have the highest numbers.
+SPECIAL_STEP = 0xFFFFFFF0
+
+
+def n_slurm_nodes(environment):
+    """Nodes of the Slurm job that this process belongs to; 0 outside of one."""
+    given = environment.get("SLURM_JOB_NUM_NODES", environment.get("SLURM_NNODES", ""))
+    return int(given) if given.isdigit() else 0
+
+
+def is_in_slurm_step(environment):
+    """Whether `srun` has started this process: its step holds what another one would wait for."""
+    step = environment.get("SLURM_STEP_ID", environment.get("SLURM_STEPID", ""))
+    return step.isdigit() and int(step) < SPECIAL_STEP
+
+
+def has_chosen_start(environment):
+    """Whether the user has said how or where hydra, MPICH's and Intel's launcher, starts ranks."""
+    return any(name.removeprefix("I_MPI_").startswith(HYDRA_CHOICES) for name in environment)
+
+
+def slurm_environment(family, environment):
+    """What a launcher needs inside a Slurm step: to start its helpers there it runs `srun` again.
+
+    That waits for ever, and silently, for cores which the step itself holds. On one node hydra
+    starts ranks without it, on several they share the cores.
+    """
+    variables = {}
+    if is_in_slurm_step(environment):
+        is_hydra = family in ("mpich", "intel")
+        if n_slurm_nodes(environment) != 1:
+            variables = {"SLURM_OVERLAP": "1"}
+        elif is_hydra and not has_chosen_start(environment):
+            name = "I_MPI_HYDRA_BOOTSTRAP" if family == "intel" else "HYDRA_LAUNCHER"
+            variables = {name: "fork"}
+    return variables
+
+
+def names_other_hosts(environment):
+    """Whether something that Open MPI's launcher reads may name other hosts than this one."""
+    lists = any(environment.get(name) for name in LISTS_OF_HOSTS)
+    return lists or n_slurm_nodes(environment) > 1 or any(map(_is_list_of_hosts, environment))
+
+
+def _is_list_of_hosts(name):
+    """Of Open MPI's settings, as PRTE_MCA_prte_default_hostfile."""
+    return name.startswith(("OMPI_MCA_", "PRTE_MCA_")) and "host" in name
