@@ -298,6 +298,7 @@ def other_pytest(count, name, *arguments):
 
 FAULTS = "tests/python/test_faults.py"
 HOSTS = "tests/python/test_faults_hosts.py"
+RUN = "tests/python/test_run.py"
 DEVICES = "tests/python/hosts"  # of several processes with several each
 
 
@@ -449,9 +450,9 @@ def open_mpi(n_ranks, parts=()):
 
 
 def open_mpi_faults(count):
-    """Ranks that disagree or die, under the launcher of Open MPI."""
-    chosen = "shared and (2-shared or raise or kill or stop)"
-    other_pytest(count, "openmpi-faults", FAULTS, "-k", chosen)
+    """Under the launcher of Open MPI: ranks that disagree or die, its settings, two hosts."""
+    chosen = "shared and (2-shared or raise or kill or stop) or test_run"
+    other_pytest(count, "openmpi-faults", FAULTS, HOSTS, RUN, "-k", chosen)
 
 
 SUITES: dict[str, Callable[[Count], None]] = {

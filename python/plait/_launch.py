@@ -9,10 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from plait._launch_hosts import names_other_hosts, slurm_environment
+from plait._launch_hosts import export_flags, names_other_hosts, slurm_environment
 from plait._launch_output import Streams
 from plait._mpi_find import find_launcher, find_mpi
-from plait._rank import BLIND_LINGER_S, LINGER_S
+from plait._rank import BLIND_LINGER_S, LINGER_S, host, thread_defaults
 
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
@@ -41,13 +41,12 @@ def tunables(present):
 
 def rank_environment(launcher, n_ranks, base):
     """The environment of the ranks: what `base` sets is kept."""
-    threads = max(1, n_cores() // n_ranks)
-    defaults = {
-        "PYTHONUNBUFFERED": "1",
-        "OMP_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads),
-        "NPROC": str(threads),  # the size of XLA's thread pool on the CPU
-    }
+    return thread_defaults(n_cores(), n_ranks) | launcher_environment(launcher, n_ranks, base)
+
+
+def launcher_environment(launcher, n_ranks, base):
+    """The same without numbers of threads: how many ranks share a host their wrappers know."""
+    defaults = {"PYTHONUNBUFFERED": "1"}
     if launcher.family == "openmpi":
         defaults |= _openmpi_environment(launcher, n_ranks, base)
     if launcher.family == "intel":
@@ -267,16 +266,18 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
     """
     command = program_command(program)
     launcher = find_launcher(find_mpi())
-    environment = rank_environment(launcher, n_ranks, os.environ)
+    environment = launcher_environment(launcher, n_ranks, os.environ)
     trace = trace or environment.get("PLAIT_TRACE", "")
     if trace:
         environment["PLAIT_TRACE"] = trace = os.path.abspath(trace)
     wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_rank.py"))]
+    facts = [launcher.family, host(), str(n_ranks)]
+    start = launcher_command(launcher, n_ranks) + export_flags(launcher.family, environment)
     with tempfile.TemporaryDirectory(prefix="plait-run-") as folder:
         environment["PLAIT_RUN_JOB"] = os.path.basename(folder)
         streams = Streams(folder, n_ranks)
         job = Job(
-            [*launcher_command(launcher, n_ranks), *wrapper, folder, *command],
+            [*start, *wrapper, folder, *facts, *command],
             environment,
             streams,
             Ends(folder, n_ranks),

@@ -4,6 +4,11 @@ HYDRA_CHOICES = ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_HOST", "HYDRA_RMK")
 LISTS_OF_HOSTS = ("PBS_NODEFILE", "LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")
 # Slurm's own steps, of a batch script or an interactive shell, have the highest numbers.
 SPECIAL_STEP = 0xFFFFFFF0
+# What all ranks are to have as `plait run` has it; Open MPI hands none of it to other hosts.
+EXPORTED = (
+    *("PLAIT_", "JAX_", "XLA_", "MPI4PY_", "PYTHON", "GLIBC_TUNABLES"),
+    *("OMP_", "OPENBLAS_", "NPROC", "CUDA_"),
+)
 
 
 def n_slurm_nodes(environment):
@@ -44,6 +49,13 @@ def names_other_hosts(environment):
     """Whether something that Open MPI's launcher reads may name other hosts than this one."""
     lists = any(environment.get(name) for name in LISTS_OF_HOSTS)
     return lists or n_slurm_nodes(environment) > 1 or any(map(_is_list_of_hosts, environment))
+
+
+def export_flags(family, environment):
+    """What makes a launcher hand over this environment to ranks on other hosts, as hydra does."""
+    names = sorted(name for name in environment if name.startswith(EXPORTED))
+    is_needed = family == "openmpi" and names_other_hosts(environment)
+    return [word for name in names for word in ("-x", name)] if is_needed else []
 
 
 def _is_list_of_hosts(name):

@@ -23,11 +23,9 @@ class Printer:
 
     TOKEN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|[\r\n]|[^\r\n\x1b]+|\x1b")
     ERASE = b"\r\x1b[2K"
-    NOTE = re.compile(MARK + rb"(\d+\.(?:begun|ended)) (-?\d*)$")
 
-    def __init__(self, stream, folder):
+    def __init__(self, stream):
         self.stream = stream
-        self.folder = folder
         self.is_terminal = stream.isatty()
         self.waiting = {}
         self.drawn = b""
@@ -40,7 +38,7 @@ class Printer:
             *lines, rest = (self.waiting.get(label, b"") + data).split(b"\n")
             self.waiting[label] = rest
             for line in lines:
-                self._line_or_note(label, line)
+                self._line(label, line)
         self.stream.flush()
 
     def finish(self):
@@ -53,15 +51,6 @@ class Printer:
             self.stream.write((b"\n" if self.drawn else b"") + b"\x1b[?25h")
             self.drawn = b""
         self.stream.flush()
-
-    def _line_or_note(self, label, line):
-        """What the launcher passes on may end with a note of a rank on another host."""
-        found = None if label else self.NOTE.search(line)
-        if found:
-            Path(self.folder, found[1].decode()).write_bytes(found[2])
-            line = line[: found.start()]
-        if line or not found:
-            self._line(label, line)
 
     def _line(self, label, line):
         if self.drawn:
@@ -83,12 +72,49 @@ class Printer:
             self.stream.write(token)
 
 
+class Carried:
+    """What the launcher itself says, and in records what ranks on other hosts do."""
+
+    RECORD = re.compile(MARK + rb"(\d+)\.(begun|ended|out|err)(\+?) (.*)", re.DOTALL)
+    NOTE = re.compile(rb"-?\d*")
+
+    def __init__(self, printers, folder):
+        self.printers = printers
+        self.folder = folder
+        self.waiting = dict.fromkeys(printers, b"")
+
+    def take(self, fd, data):
+        """Take bytes of the launcher's output or errors."""
+        *lines, self.waiting[fd] = (self.waiting[fd] + data).split(b"\n")
+        for line in lines:
+            record = self.RECORD.search(line)
+            said = line[: record.start()] if record else line
+            if said or not record:
+                self.printers[fd].write(b"", said + b"\n")
+            if record:
+                self._open(*record.groups())
+
+    def _open(self, rank, kind, more, text):
+        if kind in (b"out", b"err"):
+            end = b"" if more else b"\n"
+            self.printers[1 if kind == b"out" else 2].write(b"[%s] " % rank, text + end)
+        elif self.NOTE.fullmatch(text):
+            Path(self.folder, f"{rank.decode()}.{kind.decode()}").write_bytes(text)
+
+    def finish(self):
+        """Print what has no end of line."""
+        for fd, rest in self.waiting.items():
+            self.printers[fd].write(b"", rest)
+            self.waiting[fd] = b""
+
+
 class Streams:
     """The ranks' outputs: a named pipe each, and a terminal for rank 0 where we have one."""
 
     def __init__(self, folder, n_ranks):
         streams = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
-        self.printers = {fd: Printer(stream, folder) for fd, stream in streams.items()}
+        self.printers = {fd: Printer(stream) for fd, stream in streams.items()}
+        self.carried = Carried(self.printers, folder)
         self.selector = selectors.DefaultSelector()
         for rank in range(n_ranks):
             label = f"[{rank}] ".encode()
@@ -135,12 +161,16 @@ class Streams:
                 continue
             busy = True
             fd, label, live = key.data
-            self.printers[fd].write(label, data, live)
+            if label:
+                self.printers[fd].write(label, data, live)
+            else:
+                self.carried.take(fd, data)
         return busy
 
     def finish(self):
         """Print everything that is still under way."""
         while self.pump(0):
             pass
+        self.carried.finish()
         for printer in self.printers.values():
             printer.finish()

@@ -1,14 +1,19 @@
 """One rank of ``plait run``: sends its output to the labelled streams and records how it ended.
 
-Started by the launcher as ``python _rank.py FOLDER PROGRAM [ARGS...]``, without site packages.
+Started by the launcher as ``python _rank.py FOLDER FAMILY HOST N PROGRAM [ARGS...]``, without site
+packages: the job's folder, the launcher's family of MPI and its host, the number of ranks.
 It stays as the parent of the program, so that an end that the launcher would report as success
 (``_exit(0)`` in the middle of a job, a rank killed with it) is known.
 """
 
 import ctypes
+import fcntl
 import os
+import select
 import signal
+import stat
 import sys
+import termios
 import time
 
 # Which of the ranks of its host a rank is, and how many there are. Slurm's would be those of the
@@ -18,12 +23,43 @@ LOCAL_VARIABLES = (
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
 )
 GPU_CHOICES = ("JAX_CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+HYDRA_VARIABLES = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+OPEN_MPI_VARIABLES = (
+    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+)
+THREAD_VARIABLES = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    "NPROC",  # the size of XLA's thread pool on the CPU
+)
 PR_SET_PDEATHSIG = 1
 LINGER_S = 5.0
 BLIND_LINGER_S = 3.0  # not knowing whether anybody is left
-# Before a note that a rank on another host sends through the launcher, which carries its output.
+# Before what a rank on another host sends through the launcher: RANK.KIND TEXT. Kinds are notes,
+# "begun" and "ended", and lines of "out" and "err"; with a "+" more of the line follows.
 MARK = b"\x1eplait run: "
+RECORD_BYTES = 4096  # what a pipe takes, and Open MPI's launcher reads, in one piece
+PIECE_BYTES = RECORD_BYTES - 64
+READ_BYTES = 1 << 16
+DRAIN_S = 1.0
+
+
+def host():
+    """What names this host, and no other; a folder may be there on many."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = ""
+    return f"{os.uname().nodename}:{boot}"
+
+
+def forget_others(environment, family):
+    """Removes what launchers that this one was started by, or a shell, tell of other ranks."""
+    others = HYDRA_VARIABLES if family == "openmpi" else OPEN_MPI_VARIABLES
+    for name in (*others, "SLURM_STEP_NUM_TASKS"):
+        environment.pop(name, None)
 
 
 def rank_of(environment):
@@ -32,6 +68,17 @@ def rank_of(environment):
         if name in environment:
             return environment[name]
     sys.exit("plait run: the launcher tells no rank; none of " + ", ".join(RANK_VARIABLES))
+
+
+def thread_defaults(n_cores, n_ranks):
+    """Threads of libraries, where as many ranks share so many cores."""
+    return dict.fromkeys(THREAD_VARIABLES, str(max(1, n_cores // n_ranks)))
+
+
+def n_ranks_here(environment, n_ranks):
+    """The ranks of this host, of `n_ranks`."""
+    told = [environment[size] for _, size in LOCAL_VARIABLES if size in environment]
+    return int(told[0]) if told else n_ranks
 
 
 def names_in(folder):
@@ -65,23 +112,203 @@ def own_gpu(environment, root=""):
     return ""
 
 
-def redirect(folder, rank):
-    """Point standard output and error at this rank's streams."""
-    for fd, name in ((1, "out"), (2, "err")):
+def open_streams(folder, rank):
+    """This rank's streams for its output and errors; none if nobody reads them on this host."""
+    streams = []
+    for name in ("out", "err"):
         try:
-            stream = os.open(f"{folder}/{rank}.{name}", os.O_WRONLY | os.O_NOCTTY)
+            # Without a reader that is an error; it would wait for one, where the folder is shared.
+            flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK
+            streams.append(os.open(f"{folder}/{rank}.{name}", flags))
         except OSError:
-            continue  # another host: the launcher carries the output, without a label
-        os.dup2(stream, fd)
-        os.close(stream)
+            break
+    if len(streams) < 2:
+        while streams:
+            os.close(streams.pop())
+    for stream in streams:
+        os.set_blocking(stream, True)
+    return streams
 
 
-def start(command):
+class Here:
+    """The way to ``plait run`` on its own host: streams that it reads, notes as files."""
+
+    def __init__(self, folder, rank, streams):
+        self.folder = folder
+        self.rank = rank
+        for fd, stream in zip((1, 2), streams, strict=True):
+            os.dup2(stream, fd)
+            os.close(stream)
+
+    def attach(self):
+        """In the program's process, before it begins: it has this one's output."""
+
+    def wait(self, pid):
+        """Waits for the program; returns its status."""
+        return os.waitpid(pid, 0)[1]
+
+    def note(self, what, text):
+        """Leaves a note in the job's folder."""
+        try:
+            with open(f"{self.folder}/{self.rank}.{what}", "w") as record:
+                record.write(text)
+        except OSError:
+            pass  # of a job that is over
+
+    def others_are_left(self):
+        """Whether ranks that have begun have not ended."""
+        names = names_in(self.folder)
+        begun = {name[:-6] for name in names if name.endswith(".begun")}
+        return bool(begun - {name[:-6] for name in names if name.endswith(".ended")})
+
+    def linger(self, _code):
+        """Waits until the others have ended, for some seconds.
+
+        A launcher that sees a rank end badly, or before MPI_Finalize, kills the others, and they
+        could not say what they waited for.
+        """
+        end = time.monotonic() + LINGER_S
+        while time.monotonic() < end and self.others_are_left():
+            time.sleep(0.02)
+
+
+class Elsewhere:
+    """The way to ``plait run`` from another host: the launcher carries what is printed, and notes.
+
+    It reads and writes the output of all ranks in pieces, which may break lines into each other.
+    So all goes through one pipe, in records no longer than such a piece, and the next ones when
+    the last are read.
+    """
+
+    def __init__(self, rank):
+        self.rank = rank
+        self.poll = select.poll()
+        self.kinds, self.theirs, self.waiting = {}, [], {}
+        for kind in ("out", "err"):
+            ours, theirs = self._pipe()
+            self.kinds[ours] = kind
+            self.waiting[kind] = b""
+            self.theirs.append(theirs)
+        self.woken, wake = self._pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _pipe(self):
+        """A pipe, whose end to read from is looked at."""
+        ours, theirs = os.pipe()
+        os.set_blocking(ours, False)
+        self.poll.register(ours, select.POLLIN)
+        return ours, theirs
+
+    def attach(self):
+        """In the program's process, before it begins: it has pipes to this one."""
+        for fd, pipe in zip((1, 2), self.theirs, strict=True):
+            os.dup2(pipe, fd)
+
+    def wait(self, pid):
+        """Passes on what the program prints until it ends; returns its status.
+
+        What it has started may keep the pipes open, and is not waited for.
+        """
+        while self.theirs:
+            os.close(self.theirs.pop())
+        done = 0
+        while not done:
+            self._pump(None)
+            done, status = os.waitpid(pid, os.WNOHANG)
+        end = time.monotonic() + DRAIN_S
+        while self._pump(0) and time.monotonic() < end:
+            pass
+        for kind, rest in self.waiting.items():
+            if rest:
+                self._send([self._record(kind, rest)])
+            self.waiting[kind] = b""
+        return status
+
+    def _pump(self, limit_ms):
+        """Passes on what there is, waiting for it; whether there was anything."""
+        busy = False
+        for fd, _ in self.poll.poll(limit_ms):
+            try:
+                data = os.read(fd, READ_BYTES)
+            except BlockingIOError:
+                continue
+            if not data:
+                self.poll.unregister(fd)
+            elif fd != self.woken:
+                busy = True
+                self._pass_on(self.kinds[fd], data)
+        return busy
+
+    def _pass_on(self, kind, data):
+        """Sends the lines that are whole, and of one that is long what there is of it."""
+        *lines, rest = (self.waiting[kind] + data).split(b"\n")
+        records = []
+        for line in lines:
+            records += self._pieces(kind, line)
+            records.append(self._record(kind, line[len(line) // PIECE_BYTES * PIECE_BYTES :]))
+        records += self._pieces(kind, rest)
+        self.waiting[kind] = rest[len(rest) // PIECE_BYTES * PIECE_BYTES :]
+        self._send(records)
+
+    def _pieces(self, kind, line):
+        """Records of a line's first pieces, all but what is less than a whole one."""
+        starts = range(0, len(line) - PIECE_BYTES + 1, PIECE_BYTES)
+        return [self._record(kind + "+", line[i : i + PIECE_BYTES]) for i in starts]
+
+    def _record(self, kind, text):
+        return MARK + f"{self.rank}.{kind} ".encode() + text + b"\n"
+
+    def _send(self, records):
+        """Sends records, as many at once as a pipe takes in one piece."""
+        batch = b""
+        for record in records:
+            if len(batch) + len(record) > RECORD_BYTES:
+                write(batch)
+                batch = b""
+            batch += record
+        write(batch)
+
+    def note(self, what, text):
+        """Sends a note."""
+        self._send([self._record(what, text.encode())])
+
+    def linger(self, code):
+        """After a bad end waits some seconds for others, of whom nothing is known here."""
+        end = time.monotonic() + (BLIND_LINGER_S if code else 0)
+        while (left_s := end - time.monotonic()) > 0:
+            self._pump(1000 * left_s)
+
+
+def write(batch):
+    """Writes to the launcher when it has read all that was written before."""
+    pipe = select.poll()
+    pipe.register(2, 0)
+    try:
+        while n_unread(2) and not pipe.poll(0):  # it is there
+            time.sleep(0.0002)
+        while batch:
+            batch = batch[os.write(2, batch) :]
+    except OSError:
+        pass  # the launcher is gone, and will be followed
+
+
+def n_unread(fd):
+    """Bytes in a pipe, which what is no pipe has none of."""
+    if not stat.S_ISFIFO(os.fstat(fd).st_mode):
+        return 0
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def start(command, way):
     """Start the program; it dies with this process."""
     pid = os.fork()
     if pid:
         return pid
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
+    way.attach()
     try:
         os.execvp(command[0], command)
     except OSError as error:
@@ -89,57 +316,65 @@ def start(command):
     os._exit(127)
 
 
-def others_are_left(folder):
-    """Whether ranks that this host started have not ended."""
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return False  # another host
-    begun = {name[:-6] for name in names if name.endswith(".begun")}
-    return bool(begun - {name[:-6] for name in names if name.endswith(".ended")})
+def pass_signals_on(pid):
+    """From here on the program has the signals that this process is sent."""
+
+    def send(number, _frame):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has just ended
+
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)  # the terminal sends it to the program as well
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, send)
 
 
-def linger(folder, code):
-    """Waits until the others have ended, for some seconds.
-
-    A launcher that sees a rank end badly, or before MPI_Finalize, kills the others, and they
-    could not say what they waited for. On another host nothing is known of them.
-    """
-    if code != 0 and not os.path.isdir(folder):
-        time.sleep(BLIND_LINGER_S)
-    end = time.monotonic() + LINGER_S
-    while time.monotonic() < end and others_are_left(folder):
-        time.sleep(0.02)
+def keep_signals():
+    """From here on, where the program has ended, they are for this process again."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
 
 
-def note(folder, name, text):
-    """Leaves a note in the job's folder; from another host it goes through the launcher."""
-    try:
-        with open(f"{folder}/{name}", "w") as record:
-            record.write(text)
-    except OSError:
-        os.write(2, MARK + f"{name} {text}\n".encode())
+def find_way(folder, where, rank):
+    """How what this rank prints reaches ``plait run``, which was started on the host `where`."""
+    is_here = where == host() and os.path.isdir(folder)
+    streams = open_streams(folder, rank) if is_here else []
+    return Here(folder, rank, streams) if streams else Elsewhere(rank)
+
+
+def prepare(environment, folder, rank, n_ranks, is_here):
+    """Adds to the program's environment what this process alone knows."""
+    environment["PLAIT_RUN_RANK"] = rank
+    environment.setdefault("PLAIT_RUN_JOB", os.path.basename(folder))
+    for name in ("PLAIT_RUN_FOLDER", "PLAIT_RUN_WRAPPER"):
+        environment.pop(name, None)
+    if is_here:
+        environment |= {"PLAIT_RUN_FOLDER": folder, "PLAIT_RUN_WRAPPER": str(os.getpid())}
+    if gpu := own_gpu(environment):
+        environment["JAX_CUDA_VISIBLE_DEVICES"] = gpu
+    n_cores = len(os.sched_getaffinity(os.getppid()))  # of all ranks here, also if they are bound
+    for name, value in thread_defaults(n_cores, n_ranks_here(environment, n_ranks)).items():
+        environment.setdefault(name, value)
 
 
 def main():
-    folder, *command = sys.argv[1:]
+    folder, family, where, n_ranks, *command = sys.argv[1:]
+    forget_others(os.environ, family)
     rank = rank_of(os.environ)
-    os.environ["PLAIT_RUN_RANK"] = rank
-    if os.path.isdir(folder):  # not on another host
-        os.environ |= {"PLAIT_RUN_FOLDER": folder, "PLAIT_RUN_WRAPPER": str(os.getpid())}
-    else:
-        os.environ.pop("PLAIT_RUN_FOLDER", None)
-    if gpu := own_gpu(os.environ):
-        os.environ["JAX_CUDA_VISIBLE_DEVICES"] = gpu
-    redirect(folder, rank)
-    note(folder, f"{rank}.begun", "")
-    pid = start(command)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the program as well
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, lambda n, _: os.kill(pid, n))
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    note(folder, f"{rank}.ended", str(code))
-    linger(folder, code)
+    way = find_way(folder, where, rank)
+    is_here = isinstance(way, Here)
+    prepare(os.environ, folder, rank, int(n_ranks), is_here)
+    pid = start(command, way)
+    pass_signals_on(pid)
+    way.note("begun", str(os.getpid()) if is_here else "")
+    code = os.waitstatus_to_exitcode(way.wait(pid))
+    way.note("ended", str(code))
+    keep_signals()
+    way.linger(code)
     if code < 0:  # end in the same way, so that the launcher sees it
         signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
         os.kill(os.getpid(), -code)

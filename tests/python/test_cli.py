@@ -269,54 +269,6 @@ def test_the_environment_of_ranks_keeps_what_is_set():
     assert "--oversubscribe" in _launch.launcher_command(old, 2)
 
 
-STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_NUM_NODES": "1"}
-TWO_NODES = {"SLURM_JOB_NUM_NODES": "2"}
-
-
-@pytest.mark.parametrize(
-    ("family", "given", "expected"),
-    [
-        ("mpich", STEP, {"HYDRA_LAUNCHER": "fork"}),
-        ("intel", STEP, {"I_MPI_HYDRA_BOOTSTRAP": "fork"}),
-        ("openmpi", STEP, {}),  # it starts ranks of its own node itself
-        ("mpich", STEP | TWO_NODES, {"SLURM_OVERLAP": "1"}),
-        ("openmpi", STEP | TWO_NODES, {"SLURM_OVERLAP": "1"}),
-        ("mpich", STEP | TWO_NODES | {"SLURM_OVERLAP": "0"}, {"SLURM_OVERLAP": "0"}),
-        ("mpich", STEP | {"HYDRA_LAUNCHER": "ssh"}, {"HYDRA_LAUNCHER": "ssh"}),
-        ("mpich", STEP | {"HYDRA_HOST_FILE": "hosts"}, {}),
-        ("mpich", STEP | {"HYDRA_RMK": "user"}, {}),
-        ("mpich", STEP | {"HYDRA_IFACE": "ib0"}, {"HYDRA_LAUNCHER": "fork"}),
-        ("intel", STEP | {"I_MPI_HYDRA_RMK": "user"}, {}),
-        ("mpich", {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}, {}),  # of sbatch, of salloc
-        ("mpich", STEP | {"SLURM_STEP_ID": str(0xFFFFFFFA)}, {}),  # of an interactive step
-        ("mpich", {}, {}),
-    ],
-)
-def test_no_launcher_waits_for_what_a_slurm_step_holds(family, given, expected):
-    made = _launch.rank_environment(_mpi_find.Launcher("mpiexec", family, "5.0"), 2, given)
-    names = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP", "SLURM_OVERLAP")
-    assert {name: made[name] for name in names if name in made} == expected
-
-
-@pytest.mark.parametrize(
-    ("given", "is_alone"),
-    [
-        ({}, True),
-        ({"OMPI_MCA_pml": "ob1", "SLURM_NNODES": "1"}, True),
-        ({"PRTE_MCA_prte_default_hostfile": "hosts"}, False),
-        ({"OMPI_MCA_orte_default_hostfile": "hosts"}, False),
-        ({"PRTE_MCA_prte_default_dash_host": "a,b"}, False),
-        ({"SLURM_NNODES": "2"}, False),
-        ({"SLURM_JOB_NUM_NODES": "3"}, False),
-        ({"PBS_NODEFILE": "hosts"}, False),
-        ({"LSB_DJOB_HOSTFILE": "hosts"}, False),
-    ],
-)
-def test_open_mpi_has_a_network_where_hosts_are_named(given, is_alone):
-    made = _launch.rank_environment(_mpi_find.Launcher("mpiexec", "openmpi", "5.0.1"), 2, given)
-    assert made.get("OMPI_MCA_btl", "") == ("self,sm" if is_alone else "")
-
-
 HYDRA = {"MPI_LOCALRANKID": "5", "MPI_LOCALNRANKS": "6"}
 OPEN_MPI = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
 

@@ -1,4 +1,4 @@
-"""Two hosts: what ranks compute, and that every fault ends on all of them, by an error with a name.
+"""Two hosts: that every fault ends on all of them, by an error with a name; and `plait run` there.
 
 Ranks on another host cannot be seen. Two ranks, one a host, have messages alone; of four, two
 share a host, and meet by the transport ``cluster``.
@@ -19,14 +19,22 @@ LIMIT_S = 60  # of a job; the guard's bound is far below
 
 @pytest.fixture(scope="module")
 def hosts():
-    mpi = _mpi_find.find_mpi()
-    if mpi is None or _mpi_find.find_launcher(mpi).family != "mpich":
-        pytest.skip("the launcher of MPICH is not here")
+    try:
+        if _mpi_find.find_launcher(_mpi_find.find_mpi()).family == "intel":
+            pytest.skip("the launcher of MPICH or Open MPI is not here")
+    except _mpi_find.NoMpiError as error:
+        pytest.skip(str(error))
     try:
         with two_hosts.TwoHosts() as made:
             yield made
     except two_hosts.Unavailable as reason:
         pytest.skip(f"no namespaces can be made here: {reason}")
+
+
+@pytest.fixture
+def has_hydra(is_open_mpi):
+    if is_open_mpi:
+        pytest.skip("faults are tried with MPICH")
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +43,22 @@ def nothing_is_left(hosts):
     assert two_hosts.wait_until(lambda: not hosts.processes(), 10), hosts.processes()
 
 
+@pytest.fixture(scope="module")
+def is_open_mpi(hosts):
+    return _mpi_find.find_launcher(_mpi_find.find_mpi()).family == "openmpi"
+
+
+def environment_of(placed):
+    """That of a job over both hosts, with what the launcher is told of them."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
+    return env | {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu"} | placed
+
+
 class Job:
     """A job of faulty.py over both hosts."""
 
     def __init__(self, hosts, names, n_ranks):
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
-        env |= {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu", **hosts.hydra(n_ranks)}
+        env = environment_of(hosts.hydra(n_ranks))
         command = [sys.executable, "-m", "plait", "run", "-n", n_ranks, "--timeout", LIMIT_S]
         self.process = hosts.start(
             [*command, HERE / "faulty.py", *names],
@@ -62,15 +80,17 @@ class Job:
         """Its rows by fault and rank, and its exit code."""
         self.output += self.process.communicate(timeout=LIMIT_S + 30)[0]
         rows = {}
-        for start, letter in enumerate(self.output):  # the launcher may join lines
-            if letter == "{" and self.output.startswith('{"fault"', start):
-                row = json.JSONDecoder().raw_decode(self.output, start)[0]
+        for line in self.output.splitlines():
+            label, _, said = line.partition(" ")
+            if said.startswith('{"fault"'):
+                row = json.loads(said)
+                assert label == f"[{row['rank']}]"
                 rows.setdefault(row["fault"], {})[row["rank"]] = row
         return rows, self.process.returncode
 
 
 @pytest.mark.parametrize("n_ranks", [2, 4])
-def test_faults_that_all_ranks_survive(hosts, n_ranks):
+def test_faults_that_all_ranks_survive(hosts, has_hydra, n_ranks):
     names = ["values", "counts", "large counts", "reductions", "roots", "truncation"]
     job = Job(hosts, names, n_ranks)
     rows, code = job.end()
@@ -82,7 +102,7 @@ def test_faults_that_all_ranks_survive(hosts, n_ranks):
 
 # Of two ranks none sees the other be killed, and the launcher ends the job.
 @pytest.mark.parametrize(("name", "sizes"), [("raise", (2, 4)), ("kill", (4,)), ("late", (4,))])
-def test_faults_of_one_rank(hosts, name, sizes):
+def test_faults_of_one_rank(hosts, has_hydra, name, sizes):
     jobs = {n_ranks: Job(hosts, [name], n_ranks) for n_ranks in sizes}
     text = "nobody came for 2" if name == "late" else None  # the table is on the other host
     for n_ranks, job in jobs.items():
@@ -93,7 +113,7 @@ def test_faults_of_one_rank(hosts, name, sizes):
         assert code not in (0, _launch.TIME_LIMIT_CODE), job.output
 
 
-def test_the_network_is_cut(hosts):
+def test_the_network_is_cut(hosts, has_hydra):
     """Nothing comes any more, and MPI reports nothing: the limit of time ends all waits."""
     jobs = {n_ranks: Job(hosts, ["cut"], n_ranks) for n_ranks in (2, 4)}
     for job in jobs.values():
@@ -108,3 +128,88 @@ def test_the_network_is_cut(hosts):
             assert code not in (0, _launch.TIME_LIMIT_CODE), job.output
     finally:
         hosts.restore()
+
+
+# ---- plait run -----------------------------------------------------------------------------------
+
+N_LINES = 3000
+OUTPUT = f"""
+import os, subprocess, sys
+me = os.environ["PLAIT_RUN_RANK"]
+for i in range({N_LINES}):
+    print(me, end=" ", file=sys.stderr if i % 3 == 0 else sys.stdout)  # by two calls of write
+    print(i, "x" * (i % 300), file=sys.stderr if i % 3 == 0 else sys.stdout)
+print(me, "long", me * 50000)
+sys.stdout.flush()
+sys.stdout.buffer.write(b"bytes \\xff\\x00\\r\\x1eplait run: 0.ended 3\\n")
+subprocess.Popen(["sh", "-c", 'until [ -e "$0" ]; do sleep 0.2; done', sys.argv[1]])  # keeps them
+print("no end", end="")
+"""
+SETTINGS = """
+import json, os, socket
+names = ["PLAIT_RUN_FOLDER", "PLAIT_RUN_WRAPPER", "OMP_NUM_THREADS", "NPROC", "PLAIT_TIMEOUT"]
+print(json.dumps([socket.gethostname(), *(os.environ.get(name) for name in names)]))
+"""
+SUM = """
+import jax.numpy as jnp, plait
+print(plait.allreduce(jnp.ones(2), op=plait.SUM))
+"""
+
+
+def run(hosts, is_open_mpi, n_ranks, *program, folder=None, **settings):
+    """A job over both hosts; its lines by rank, those of the output first."""
+    placed = (hosts.open_mpi if is_open_mpi else hosts.hydra)(n_ranks)
+    command = [sys.executable, "-m", "plait", "run", "-n", n_ranks, "--timeout", LIMIT_S, *program]
+    done = hosts.run(
+        ["env", f"TMPDIR={folder}", *command] if folder else command,
+        env=environment_of(placed) | settings,
+        timeout=LIMIT_S + 30,
+        text=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = (done.stdout + done.stderr).decode("latin-1").split("\n")[:-1]
+    said = {rank: [] for rank in range(n_ranks)}
+    for line in lines:
+        label, _, rest = line.partition("] ")
+        said[int(label.removeprefix("["))].append(rest)
+    return said
+
+
+def write(folder, text):
+    path = folder / "program.py"
+    path.write_text(text)
+    return path
+
+
+def test_run_prints_whole_lines_with_labels(hosts, is_open_mpi, tmp_path):
+    said = run(hosts, is_open_mpi, 4, write(tmp_path, OUTPUT), tmp_path / "end")
+    (tmp_path / "end").touch()
+    for rank, lines in said.items():
+        numbered = [f"{rank} {i} {'x' * (i % 300)}" for i in range(N_LINES)]
+        others = [f"{rank} long {str(rank) * 50000}", "bytes \xff\x00\r\x1eplait run: 0.ended 3"]
+        errors = numbered[::3]
+        del numbered[::3]
+        assert lines == [*numbered, *others, "no end", *errors]
+
+
+def test_run_takes_no_folder_that_hosts_share_for_one_host(hosts, is_open_mpi, tmp_path):
+    """A pipe with a name opens for writing on each, and nobody reads it but on one."""
+    given = {"PLAIT_RUN_FOLDER": "of another job", "PLAIT_RUN_WRAPPER": "1"}
+    program = write(tmp_path, SETTINGS)
+    said = run(hosts, is_open_mpi, 2, program, folder=tmp_path, **given)
+    found = [json.loads(line) for lines in said.values() for line in lines]
+    assert sorted(settings[:3] for settings in found) == [[h, None, None] for h in two_hosts.NAMES]
+
+
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_run_divides_the_cores_of_a_host_by_its_ranks(hosts, is_open_mpi, tmp_path, n_ranks):
+    program = write(tmp_path, SETTINGS)
+    said = run(hosts, is_open_mpi, n_ranks, program, NPROC="7")
+    threads = str(max(1, 2 * _launch.n_cores() // n_ranks))
+    found = [json.loads(line)[3:] for lines in said.values() for line in lines]
+    assert found == [[threads, "7", str(TIMEOUT_S)]] * n_ranks
+
+
+def test_run_starts_ranks_that_compute(hosts, is_open_mpi, tmp_path):
+    said = run(hosts, is_open_mpi, 2, write(tmp_path, SUM))
+    assert said == {0: ["[2. 2.]"], 1: ["[2. 2.]"]}

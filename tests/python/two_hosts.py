@@ -136,7 +136,7 @@ class TwoHosts:
     def start(self, command, on="head", **keywords):
         """Popen there; temporary files are in the place's own folder."""
         env = {**keywords.pop("env", os.environ), "TMPDIR": str(self.folder / LOCAL)}
-        return subprocess.Popen(self.command(command, on), env=env, text=True, **keywords)
+        return subprocess.Popen(self.command(command, on), env=env, **{"text": True, **keywords})
 
     def run(self, command, on="head", timeout=60, **keywords):
         """Runs a command to its end: a CompletedProcess with its output as text."""
@@ -161,6 +161,17 @@ class TwoHosts:
             "MPIR_CVAR_CH4_NETMOD": "ofi",
             "FI_PROVIDER": "tcp",
             "FI_TCP_IFACE": "fabric",
+        }
+
+    def open_mpi(self, n_ranks):
+        """What makes Open MPI's launcher, at the head, put half of the ranks on each host."""
+        hosts = self.folder / f"slots{n_ranks}"
+        hosts.write_text("".join(f"{name} slots={n_ranks // 2}\n" for name in NAMES))
+        return {
+            "PRTE_MCA_plm_ssh_agent": str(self.folder / "ssh"),
+            "PRTE_MCA_prte_default_hostfile": str(hosts),
+            "PRTE_MCA_rmaps_default_mapping_policy": "slot",
+            "OMPI_MCA_btl_tcp_if_include": "fabric",
         }
 
 

@@ -1,0 +1,153 @@
+"""What ``plait run`` does around the ranks: settings of launchers, signals, the way of output."""
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+from plait import _launch, _launch_hosts, _launch_output, _mpi_find, _rank
+from test_cli import RANKS, needs_mpi, plait
+
+
+def write(folder, text):
+    """A program for ranks; its path."""
+    path = folder / "program.py"
+    path.write_text(RANKS + text)
+    return path
+
+
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_JOB_NUM_NODES": "1"}
+TWO_NODES = {"SLURM_JOB_NUM_NODES": "2"}
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "expected"),
+    [
+        ("mpich", STEP, {"HYDRA_LAUNCHER": "fork"}),
+        ("intel", STEP, {"I_MPI_HYDRA_BOOTSTRAP": "fork"}),
+        ("openmpi", STEP, {}),  # it starts ranks of its own node itself
+        ("mpich", STEP | TWO_NODES, {"SLURM_OVERLAP": "1"}),
+        ("openmpi", STEP | TWO_NODES, {"SLURM_OVERLAP": "1"}),
+        ("mpich", STEP | TWO_NODES | {"SLURM_OVERLAP": "0"}, {"SLURM_OVERLAP": "0"}),
+        ("mpich", STEP | {"HYDRA_LAUNCHER": "ssh"}, {"HYDRA_LAUNCHER": "ssh"}),
+        ("mpich", STEP | {"HYDRA_HOST_FILE": "hosts"}, {}),
+        ("mpich", STEP | {"HYDRA_RMK": "user"}, {}),
+        ("mpich", STEP | {"HYDRA_IFACE": "ib0"}, {"HYDRA_LAUNCHER": "fork"}),
+        ("intel", STEP | {"I_MPI_HYDRA_RMK": "user"}, {}),
+        ("mpich", {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}, {}),  # of sbatch, of salloc
+        ("mpich", STEP | {"SLURM_STEP_ID": str(0xFFFFFFFA)}, {}),  # of an interactive step
+        ("mpich", {}, {}),
+    ],
+)
+def test_no_launcher_waits_for_what_a_slurm_step_holds(family, given, expected):
+    made = _launch.rank_environment(_mpi_find.Launcher("mpiexec", family, "5.0"), 2, given)
+    names = ("HYDRA_LAUNCHER", "I_MPI_HYDRA_BOOTSTRAP", "SLURM_OVERLAP")
+    assert {name: made[name] for name in names if name in made} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "is_alone"),
+    [
+        ({}, True),
+        ({"OMPI_MCA_pml": "ob1", "SLURM_NNODES": "1"}, True),
+        ({"PRTE_MCA_prte_default_hostfile": "hosts"}, False),
+        ({"OMPI_MCA_orte_default_hostfile": "hosts"}, False),
+        ({"PRTE_MCA_prte_default_dash_host": "a,b"}, False),
+        ({"SLURM_NNODES": "2"}, False),
+        ({"SLURM_JOB_NUM_NODES": "3"}, False),
+        ({"PBS_NODEFILE": "hosts"}, False),
+        ({"LSB_DJOB_HOSTFILE": "hosts"}, False),
+    ],
+)
+def test_open_mpi_has_a_network_where_hosts_are_named(given, is_alone):
+    made = _launch.rank_environment(_mpi_find.Launcher("mpiexec", "openmpi", "5.0.1"), 2, given)
+    assert made.get("OMPI_MCA_btl", "") == ("self,sm" if is_alone else "")
+    flags = _launch_hosts.export_flags("openmpi", given | {"PLAIT_LOG": "info", "HOME": "/root"})
+    assert flags == ([] if is_alone else ["-x", "PLAIT_LOG"])
+    assert _launch_hosts.export_flags("mpich", given | {"PLAIT_LOG": "info"}) == []
+
+
+@needs_mpi
+def test_ranks_are_those_of_their_own_launcher(tmp_path):
+    """Not of one that started the shell, as of a job of another MPI, or of Slurm's."""
+    left = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+    left |= {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
+    left |= {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6"}
+    text = "from plait import _world; print(comm.rank, _world.launcher_size()[0])"
+    done = plait("run", "-n", 2, write(tmp_path, text), **left)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["[0] 0 2", "[1] 1 2"]
+
+
+def test_a_stream_that_nobody_reads_is_none(tmp_path):
+    """As on another host, where the folder is on a file system that hosts share."""
+    for name in ("out", "err"):
+        os.mkfifo(tmp_path / f"0.{name}")
+    assert _rank.open_streams(str(tmp_path), "0") == []
+    readers = [os.open(tmp_path / f"0.{n}", os.O_RDWR) for n in ("out", "err")]
+    streams = _rank.open_streams(str(tmp_path), "0")
+    assert len(streams) == 2 and all(os.get_blocking(stream) for stream in streams)
+    for fd in readers + streams:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("where", ["elsewhere:", _rank.host()])
+def test_only_ranks_of_the_launchers_host_have_the_folder(tmp_path, where):
+    """Another one's output goes in records through the launcher, which is this process."""
+    text = 'echo "folder $PLAIT_RUN_FOLDER"; echo "error" >&2; exit 3'
+    command = [sys.executable, "-I", "-S", _rank.__file__, tmp_path, "mpich", where, "2"]
+    readers = []
+    for name in ("out", "err"):
+        os.mkfifo(tmp_path / f"1.{name}")
+        readers.append(os.open(tmp_path / f"1.{name}", os.O_RDWR | os.O_NONBLOCK))
+    done = subprocess.run(
+        [*command, "sh", "-c", text],
+        env=os.environ | {"PMI_RANK": "1", "PLAIT_RUN_FOLDER": "of another job"},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 3 and done.stdout == b""
+    if where == _rank.host():
+        assert (done.stderr, os.read(readers[0], 99)) == (b"", b"folder %s\n" % bytes(tmp_path))
+        assert (tmp_path / "1.ended").read_text() == "3"
+    else:
+        sent = [b"begun ", b"out folder ", b"err error", b"ended 3"]
+        assert sorted(done.stderr.splitlines()) == sorted(_rank.MARK + b"1." + t for t in sent)
+    for fd in readers:
+        os.close(fd)
+
+
+def test_a_signal_to_a_program_that_has_just_ended_is_none():
+    script = (
+        "import os, signal, sys; from plait import _rank; pid = os.fork()\n"
+        "if not pid: os._exit(0)\n"
+        "os.waitpid(pid, 0); _rank.pass_signals_on(pid)\n"
+        "for n in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):\n"
+        "    os.kill(os.getpid(), n)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, _rank.PIECE_BYTES, 3 * _rank.PIECE_BYTES, 100_000])
+def test_records_are_lines_again(tmp_path, size):
+    """Of any length and however they are cut, among what the launcher itself says."""
+    sent, way = [], _rank.Elsewhere.__new__(_rank.Elsewhere)
+    way.rank, way.waiting, way._send = "1", {"out": b"", "err": b""}, sent.extend
+    line = bytes(range(256)).replace(b"\n", b"") * (size // 255) + b"x" * (size % 255)
+    for part in (line[: size // 2], line[size // 2 :] + b"\nsecond\n", b"\nlast", b"\n"):
+        way._pass_on("out", part)
+    assert all(len(record) <= _rank.RECORD_BYTES for record in sent)
+    data = b"".join([b"said", *sent, _rank.MARK + b"1.ended -9\n", b"rest"])
+    out, err = io.BytesIO(), io.BytesIO()
+    printers = {1: _launch_output.Printer(out), 2: _launch_output.Printer(err)}
+    carried = _launch_output.Carried(printers, tmp_path)
+    for start in range(0, len(data), 4000):
+        carried.take(2, data[start : start + 4000])
+    carried.finish()
+    printers[2].finish()
+    assert out.getvalue() == b"[1] " + line + b"\n[1] second\n[1] \n[1] last\n"
+    assert err.getvalue() == b"said\nrest\n"
+    assert (tmp_path / "1.ended").read_text() == "-9"
