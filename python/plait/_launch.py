@@ -12,10 +12,12 @@ from pathlib import Path
 from plait._launch_hosts import export_flags, names_other_hosts, slurm_environment
 from plait._launch_output import Streams
 from plait._mpi_find import find_launcher, find_mpi
-from plait._rank import BLIND_LINGER_S, LINGER_S, host, thread_defaults
+from plait._rank import BLIND_LINGER_S, LINGER_S, follow, host, thread_defaults
 
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 LAUNCHER_S = 10.0  # in which a launcher sees that ranks have ended; MPICH's never does at times
 # Large blocks in huge pages, and kept warm by malloc instead of returned to the kernel after each
 # use: x + 1 on 64 MiB takes 77 ms without, 17 ms with huge pages, 8 ms with all four (2 cores).
@@ -166,14 +168,53 @@ class Ends:
             self.reason, self.since = reason, now
         return reason if reason and now - self.since > limit else ""
 
+    def pass_on(self, number):
+        """Sends a signal to the wrappers of this host, which pass it on; how many ranks have it."""
+        self.look()
+        n_told = 0
+        for rank in set(range(self.n_ranks)) - set(self.known):
+            record = Path(self.folder, f"{rank}.begun")
+            pid = record.read_text() if record.exists() else ""  # of another host: none
+            if pid and self._is_wrapper(pid):
+                os.kill(int(pid), number)
+                n_told += 1
+        return n_told
+
+    def _is_wrapper(self, pid):
+        """Whether the number is not another process's by now."""
+        try:
+            return os.fsencode(self.folder) in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+
+
+def follow_this_process():
+    """For the launcher: also if this process is killed it ends the ranks, those of other hosts too.
+
+    A signal to all of a job, that ranks are to have, does not end it.
+    """
+    parent = os.getpid()
+
+    def prepare():
+        for number in PASSED_ON:
+            signal.signal(number, signal.SIG_IGN)
+        follow(parent, signal.SIGTERM)
+
+    return prepare
+
 
 class Job:
     """A running launcher and its end."""
 
     def __init__(self, command, environment, streams, ends):
         self.process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=follow_this_process(),  # there are no other threads
         )
+        self.signals = []  # to be passed on
         self.streams = streams
         self.ends = ends
         self.code = None  # if it is ended from here for a reason of its own
@@ -194,6 +235,8 @@ class Job:
         started = time.monotonic()
         while self.process.poll() is None:
             self.streams.pump(0.1)
+            while self.signals:
+                self._pass_on(self.signals.pop(0))
             now = time.monotonic()
             if limit_s and self.code is None and now - started > limit_s:
                 say(f"the time limit of {limit_s:g} s has passed; ending the job")
@@ -207,6 +250,17 @@ class Job:
         if self.ending_since and self.code is None:
             return self.ends.code()
         return self.code if self.code is not None else code if code >= 0 else 128 - code
+
+    def _pass_on(self, number):
+        n, name = self.ends.pass_on(number), signal.Signals(number).name
+        say(f"{name}: passed on to {n} of {self.ends.n_ranks} ranks")
+
+    def catch(self):
+        """From here on signals to this process are for the job."""
+        for number in ENDING:
+            signal.signal(number, self.interrupt)
+        for number in PASSED_ON:  # not at once: this process may be writing
+            signal.signal(number, lambda number, _: self.signals.append(number))
 
     def interrupt(self, number, _frame):
         """Pass a signal on; a terminal has sent its own to everyone already."""
@@ -282,8 +336,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
             streams,
             Ends(folder, n_ranks),
         )
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, job.interrupt)
+        job.catch()
         code = job.wait(limit_s)
         streams.finish()
         if trace:

@@ -34,6 +34,7 @@ THREAD_VARIABLES = (
     "NPROC",  # the size of XLA's thread pool on the CPU
 )
 PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
 LINGER_S = 5.0
 BLIND_LINGER_S = 3.0  # not knowing whether anybody is left
 # Before what a rank on another host sends through the launcher: RANK.KIND TEXT. Kinds are notes,
@@ -301,13 +302,22 @@ def n_unread(fd):
     return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
+def follow(parent, number):
+    """In a new process: it has this signal when the one that started it ends, however that does."""
+    LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
 def start(command, way):
     """Start the program; it dies with this process."""
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
+    follow(parent, signal.SIGKILL)
+    for number in (signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores the first, launchers the others
     way.attach()
     try:
         os.execvp(command[0], command)

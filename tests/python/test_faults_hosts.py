@@ -213,3 +213,20 @@ def test_run_divides_the_cores_of_a_host_by_its_ranks(hosts, is_open_mpi, tmp_pa
 def test_run_starts_ranks_that_compute(hosts, is_open_mpi, tmp_path):
     said = run(hosts, is_open_mpi, 2, write(tmp_path, SUM))
     assert said == {0: ["[2. 2.]"], 1: ["[2. 2.]"]}
+
+
+UNENDING = """
+import pathlib, sys, time
+from mpi4py import MPI
+pathlib.Path(sys.argv[1], str(MPI.COMM_WORLD.rank)).touch()
+time.sleep(100)
+"""
+KILLED = '"$@" "$0" & until [ -e "$0/0" ] && [ -e "$0/1" ]; do sleep 0.1; done; kill -9 $!'
+
+
+def test_run_that_is_killed_leaves_nothing(hosts, is_open_mpi, tmp_path):
+    """What is left is looked at after every test."""
+    placed = (hosts.open_mpi if is_open_mpi else hosts.hydra)(2)
+    command = [sys.executable, "-m", "plait", "run", "-n", 2, write(tmp_path, UNENDING)]
+    script = ["sh", "-c", KILLED, tmp_path, *command]
+    assert hosts.run(script, env=environment_of(placed), timeout=LIMIT_S).returncode == 0

@@ -1,9 +1,13 @@
 """What ``plait run`` does around the ranks: settings of launchers, signals, the way of output."""
 
+import contextlib
 import io
 import os
+import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from plait import _launch, _launch_hosts, _launch_output, _mpi_find, _rank
@@ -151,3 +155,90 @@ def test_records_are_lines_again(tmp_path, size):
     assert out.getvalue() == b"[1] " + line + b"\n[1] second\n[1] \n[1] last\n"
     assert err.getvalue() == b"said\nrest\n"
     assert (tmp_path / "1.ended").read_text() == "-9"
+
+
+WAITING = """
+import signal
+got = set()
+for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, _: got.add(signal.Signals(number).name))
+print("ready", os.getpid(), flush=True)
+while len(got) < 2:
+    time.sleep(0.02)
+time.sleep(0.5)  # for those that come twice
+print(sorted(got))
+"""
+
+
+def begin(tmp_path, n_ranks=2):
+    """A job of ranks that wait for two signals, and their process numbers."""
+    command = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), write(tmp_path, WAITING)]
+    job = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # of one that is killed the folder stays
+    )
+    pids = [int(job.stdout.readline().split()[-1]) for _ in range(n_ranks)]
+    return job, pids
+
+
+def relatives(pid):
+    """All processes that this one has started, and they, of this moment."""
+    found = [pid]
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"\nPPid:\t{pid}\n" in (folder / "status").read_text():
+                found += relatives(int(folder.name))
+    return found
+
+
+def are_gone(pids):
+    """Whether they end within some seconds."""
+    end = time.monotonic() + 15
+    left = pids
+    while left and time.monotonic() < end:
+        time.sleep(0.05)
+        left = [pid for pid in left if is_running(pid)]
+    return not left
+
+
+def is_running(pid):
+    try:
+        return ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+@needs_mpi
+@pytest.mark.parametrize("to_all", [False, True])
+def test_signals_of_users_are_for_the_ranks(tmp_path, to_all):
+    """Also where a batch system sends them to all processes of a job."""
+    job, _ = begin(tmp_path)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        os.killpg(job.pid, number) if to_all else job.send_signal(number)
+    out, err = job.communicate(timeout=30)
+    assert job.returncode == 0, err
+    assert "SIGUSR1: passed on to 2 of 2 ranks" in err
+    for rank in range(2):
+        assert f"[{rank}] ['SIGUSR1', 'SIGUSR2']" in out.splitlines()
+
+
+@needs_mpi
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM])
+def test_no_process_outlives_its_job(tmp_path, number):
+    job, pids = begin(tmp_path)
+    family = relatives(job.pid)
+    assert set(pids) <= set(family)
+    job.send_signal(number)
+    job.communicate(timeout=30)
+    assert job.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    assert are_gone(family)
+
+
+def test_a_signal_is_not_for_who_has_the_number_of_a_wrapper_by_now(tmp_path):
+    for rank, pid in enumerate((os.getpid(), "", 1 << 30)):
+        (tmp_path / f"{rank}.begun").write_text(str(pid))
+    assert _launch.Ends(str(tmp_path), 4).pass_on(signal.SIGUSR1) == 0
