@@ -1,5 +1,6 @@
 """``plait run``: start the ranks of a program with the right launcher, flags and environment."""
 
+import errno
 import os
 import shutil
 import signal
@@ -299,12 +300,33 @@ def verdict(folder, n_ranks, code, is_ended):
     return code
 
 
+class TraceError(Exception):
+    """A trace that could not be written; the text says where and why."""
+
+
+def check_trace(trace):
+    """Raises TraceError where the ranks could not write beside the file, or it not be replaced."""
+    try:
+        if os.path.isdir(trace):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(trace), prefix="plait-trace-"):
+            pass
+    except OSError as error:
+        raise TraceError(f"no trace can be written to {trace}: {error.strerror}") from None
+
+
 def merge_trace(trace):
     """Makes one file of what the ranks have written, also of those that were killed."""
     from plait import _trace
 
     _trace.wait(trace, 0, GRACE_S)  # for killed ranks to be gone
-    n, parts = _trace.merge(trace)
+    try:
+        n, parts = _trace.merge(trace)
+    except OSError as error:  # as of a disk that is full
+        say(
+            f"the trace cannot be made: {error}; of its parts make it by  plait trace merge {trace}"
+        )
+        return
     if parts:
         say(f"{n} operations of {len(parts)} ranks in {trace}")
         for line in _trace.summary(parts):
@@ -316,7 +338,8 @@ def merge_trace(trace):
 def run(program, n_ranks, limit_s=0.0, trace=""):
     """Run PROGRAM on `n_ranks` ranks; returns the exit code.
 
-    Raises NoMpiError if there is no MPI or launcher, FileNotFoundError without a program.
+    Raises NoMpiError if there is no MPI or launcher, FileNotFoundError without a program,
+    TraceError for a trace that cannot be written.
     """
     command = program_command(program)
     launcher = find_launcher(find_mpi())
@@ -324,6 +347,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
     trace = trace or environment.get("PLAIT_TRACE", "")
     if trace:
         environment["PLAIT_TRACE"] = trace = os.path.abspath(trace)
+        check_trace(trace)
     wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_rank.py"))]
     facts = [launcher.family, host(), str(n_ranks)]
     start = launcher_command(launcher, n_ranks) + export_flags(launcher.family, environment)

@@ -1,6 +1,7 @@
 """The trace of a job: the ranks' parts become one file that Perfetto opens."""
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import glob
@@ -170,14 +171,19 @@ def write(target: str, parts: Sequence[Part]) -> int:
     other = {"program": head.program, "job": head.job, "clocks": clocks}
     temporary = f"{target}.{os.getpid()}.tmp"
     n = 0
-    with open(temporary, "w") as file:
-        file.write('{"displayTimeUnit": "ns", "otherData": ' + json.dumps(other))
-        file.write(', "traceEvents": [\n')
-        for i, event in enumerate(events(parts)):
-            file.write((",\n" if i else "") + _json(event))
-            n += event["ph"] == "X"
-        file.write("\n]}\n")
-    os.replace(temporary, target)
+    try:
+        with open(temporary, "w") as file:
+            file.write('{"displayTimeUnit": "ns", "otherData": ' + json.dumps(other))
+            file.write(', "traceEvents": [\n')
+            for i, event in enumerate(events(parts)):
+                file.write((",\n" if i else "") + _json(event))
+                n += event["ph"] == "X"
+            file.write("\n]}\n")
+        os.replace(temporary, target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
     return n
 
 

@@ -167,11 +167,7 @@ def run_command(arguments):
     if not program:
         print("plait run: no program given", file=sys.stderr)
         return USAGE_CODE
-    try:
-        return _launch.run(program, arguments.n_ranks, arguments.timeout, arguments.trace)
-    except BrokenPipeError:  # nobody reads any more; the ranks have been ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CODE
+    return _launch.run(program, arguments.n_ranks, arguments.timeout, arguments.trace)
 
 
 def info_command(_arguments):
@@ -203,7 +199,11 @@ def merge_command(arguments):
     """``plait trace merge``."""
     from plait import _trace
 
-    n, parts = _trace.merge(arguments.file, arguments.keep)
+    try:
+        n, parts = _trace.merge(arguments.file, arguments.keep)
+    except OSError as error:
+        print(f"plait trace: {arguments.file} cannot be written: {error.strerror}", file=sys.stderr)
+        return USAGE_CODE
     if not parts:
         print(f"plait trace: no parts of {arguments.file}", file=sys.stderr)
         return 1
@@ -216,10 +216,15 @@ def main(argv=None):
     """Run the command; returns the exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        return arguments.action(arguments)
-    except (NoMpiError, FileNotFoundError) as error:
+        code = arguments.action(arguments)
+        sys.stdout.flush()
+        return code
+    except (NoMpiError, FileNotFoundError, _launch.TraceError) as error:
         print(f"plait {arguments.command}: {error}", file=sys.stderr)
         return USAGE_CODE
+    except BrokenPipeError:  # nobody reads any more; the launcher of ranks ends with this process
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CODE
     except KeyboardInterrupt:
         return 130
 

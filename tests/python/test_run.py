@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from plait import _launch, _launch_hosts, _launch_output, _mpi_find, _rank
+from plait import _launch, _launch_hosts, _launch_output, _mpi_find, _rank, cli
 from test_cli import RANKS, needs_mpi, plait
 
 
@@ -242,3 +242,55 @@ def test_a_signal_is_not_for_who_has_the_number_of_a_wrapper_by_now(tmp_path):
     for rank, pid in enumerate((os.getpid(), "", 1 << 30)):
         (tmp_path / f"{rank}.begun").write_text(str(pid))
     assert _launch.Ends(str(tmp_path), 4).pass_on(signal.SIGUSR1) == 0
+
+
+@needs_mpi
+def test_a_trace_that_cannot_be_written_is_said_before_the_ranks_start(tmp_path):
+    (tmp_path / "folder").mkdir()
+    for trace in ("absent/t.json", "folder", "/proc/t.json"):
+        done = plait("run", "-n", 1, "--trace", tmp_path / trace, "touch", tmp_path / "begun")
+        assert done.returncode == cli.USAGE_CODE
+        assert f"plait run: no trace can be written to {tmp_path / trace}: " in done.stderr
+    done = plait("run", "-n", 1, "touch", tmp_path / "begun", PLAIT_TRACE=str(tmp_path / "folder"))
+    assert done.returncode == cli.USAGE_CODE and "Is a directory" in done.stderr
+    assert os.listdir(tmp_path) == ["folder"] and not os.listdir(tmp_path / "folder")
+
+
+TRACED = """
+import os, jax.numpy as jnp, plait
+plait.allreduce(jnp.ones(2), op=plait.SUM).block_until_ready()
+os._exit(0)
+"""
+
+
+def test_merging_says_why_it_cannot_and_ends_where_nobody_reads(tmp_path):
+    trace = tmp_path / "t.json"
+    settings = os.environ | {"PLAIT_TRACE": str(trace)}
+    subprocess.run([sys.executable, "-c", TRACED], env=settings, check=True)
+    trace.mkdir()
+    done = plait("trace", "merge", trace)
+    assert done.returncode == cli.USAGE_CODE
+    assert done.stderr == f"plait trace: {trace} cannot be written: Is a directory\n"
+    trace.rmdir()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
+    command = [sys.executable, "-m", "plait", "trace", "merge", "--keep", trace]
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (cli.PIPE_CODE, b"")
+    assert plait("trace", "merge", trace).stdout.startswith("1 operations of 1 ranks")
+
+
+@needs_mpi
+def test_a_job_ends_where_nobody_reads():
+    command = f"{sys.executable} -m plait run -n 2 yes"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == cli.PIPE_CODE
+    assert done.stdout in ("[0] y\n", "[1] y\n") and done.stderr == ""
