@@ -66,9 +66,12 @@ def build_parser():
     run = commands.add_parser(
         "run",
         help="run a program on several ranks",
-        description="Run PROGRAM on N ranks of this machine with the launcher of the MPI that "
-        "mpi4py loads. Each line of output is labelled with its rank. The exit code is 0 only "
-        "if every rank ended well; 124 after the time limit.",
+        description="Run PROGRAM on N ranks with the launcher of the MPI that mpi4py loads: on "
+        "this machine, on the nodes of a batch job, or on hosts that a file lists: for MPICH "
+        "HYDRA_HOST_FILE names it, for Open MPI 5 PRTE_MCA_prte_default_hostfile, for Open MPI 4 "
+        "OMPI_MCA_orte_default_hostfile. Each line of output is labelled with its rank. The exit "
+        "code is 0 only if every rank ended well; 124 after the time limit. SIGUSR1 and SIGUSR2 "
+        "are passed on to the ranks of this machine.",
         usage="plait run [-h] -n N [--timeout S] [--trace FILE] (PROGRAM | -m MODULE) [ARGS ...]",
     )
     run.add_argument("-n", type=count, required=True, metavar="N", dest="n_ranks", help="ranks")
