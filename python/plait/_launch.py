@@ -161,8 +161,13 @@ class Ends:
         self.look()
         limit, reason = LAUNCHER_S + LINGER_S + BLIND_LINGER_S, ""
         failed = [rank for rank, end in self.known.items() if end != "0"]
+        waiting = [r for r in range(self.n_ranks) if Path(self.folder, f"{r}.enters").exists()]
+        waiting = [rank for rank in waiting if rank not in self.known]
         if len(self.known) == self.n_ranks:
             limit, reason = LAUNCHER_S + BLIND_LINGER_S, "all ranks have ended"
+        elif self.known and waiting:  # no rank comes back from it before all are in it
+            limit, gone = LAUNCHER_S, next(iter(self.known))
+            reason = f"rank {gone} ended before MPI_Init, in which rank {waiting[0]} waits for it"
         elif failed:
             reason = f"rank {failed[0]} has ended badly"
         if reason != self.reason:

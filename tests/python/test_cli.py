@@ -144,6 +144,27 @@ sys.exit(_launch.run(["sh", "-c", {program!r}], 2))
 """
 
 
+@needs_mpi
+@pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(3)", "os._exit(0)"])
+def test_a_rank_that_ends_before_mpi_init_ends_the_job(end, tmp_path):
+    """The others wait for it in MPI_Init, where plait cannot look."""
+    path = tmp_path / "early.py"
+    path.write_text(
+        "import os, sys\n"
+        f"if os.environ['PLAIT_RUN_RANK'] == '1': {end}\n"
+        "import plait\nplait.Comm()\n"
+    )
+    program = (
+        "import sys\nfrom plait import _launch\n_launch.LAUNCHER_S = 2.0\n"
+        f"sys.exit(_launch.run([{str(path)!r}], 2, 60.0))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode not in (0, _launch.TIME_LIMIT_CODE), done
+    assert "rank 1 ended before MPI_Init, in which rank 0 waits for it" in done.stderr, done
+
+
 @pytest.mark.parametrize(
     ("program", "code", "text"),
     [
