@@ -34,9 +34,6 @@ def number_of(things):
     return count
 
 
-count = number_of("ranks")
-
-
 def extent(text):
     """An extent of an array; for argparse."""
     value = int(text)
@@ -74,7 +71,9 @@ def build_parser():
         "are passed on to the ranks of this machine.",
         usage="plait run [-h] -n N [--timeout S] [--trace FILE] (PROGRAM | -m MODULE) [ARGS ...]",
     )
-    run.add_argument("-n", type=count, required=True, metavar="N", dest="n_ranks", help="ranks")
+    run.add_argument(
+        "-n", type=number_of("ranks"), required=True, metavar="N", dest="n_ranks", help="ranks"
+    )
     run.add_argument(
         "--timeout", type=seconds, default=0.0, metavar="S", help="end the job after S seconds"
     )
@@ -105,7 +104,7 @@ def build_parser():
     doctor.add_argument(
         "--last",
         nargs="?",
-        type=count,
+        type=number_of("operations"),
         const=16,
         metavar="N",
         help="instead show the last N operations (16) of each rank of the last job that did not "
