@@ -25,6 +25,8 @@ static _Thread_local struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char folder[512]; /* "": there are no notes */
 
+enum { PATH_ROOM = sizeof(folder) + 32 };
+
 /* A process that the rank has started, of a job of its own perhaps, has its environment, too. */
 static void find_folder(void)
 {
@@ -38,20 +40,29 @@ static void find_folder(void)
     }
 }
 
-static FILE *open_note(int rank, const char *what)
+static void name_note(int rank, const char *what, char path[PATH_ROOM])
 {
-    char path[sizeof(folder) + 32];
+    (void)snprintf(path, PATH_ROOM, "%s/%d.%s", folder, rank, what);
+}
 
-    (void)snprintf(path, sizeof(path), "%s/%d.%s", folder, rank, what);
-    return fopen(path, "r");
+static bool has_ended(int rank)
+{
+    char path[PATH_ROOM];
+
+    name_note(rank, "ended", path);
+    return access(path, F_OK) == 0;
 }
 
 /* How a rank has left, as it has noted: nothing if in order. False: it has not. */
 static bool read_left(int rank, char text[], size_t room)
 {
-    FILE *note = open_note(rank, "left");
-    const bool is_there = note != NULL;
+    char path[PATH_ROOM];
+    bool is_there = false;
+    FILE *note = NULL;
 
+    name_note(rank, "left", path);
+    note = fopen(path, "r");
+    is_there = note != NULL;
     text[0] = '\0';
     if (is_there) {
         if (fgets(text, (int)room, note) == NULL) {
@@ -60,16 +71,6 @@ static bool read_left(int rank, char text[], size_t room)
         (void)fclose(note);
     }
     return is_there;
-}
-
-static bool has_ended(int rank)
-{
-    FILE *note = open_note(rank, "ended");
-
-    if (note != NULL) {
-        (void)fclose(note);
-    }
-    return note != NULL;
 }
 
 void plait_guard_expect(int n, const int32_t ranks[])
