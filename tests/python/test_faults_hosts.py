@@ -6,6 +6,7 @@ share a host, and meet by the transport ``cluster``.
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -157,7 +158,10 @@ print(plait.allreduce(jnp.ones(2), op=plait.SUM))
 
 
 def run(hosts, is_open_mpi, n_ranks, *program, folder=None, **settings):
-    """A job over both hosts; its lines by rank, those of the output first."""
+    """A job over both hosts; its lines by rank, those of the output first.
+
+    Open MPI's launcher has at times something to say itself.
+    """
     placed = (hosts.open_mpi if is_open_mpi else hosts.hydra)(n_ranks)
     command = [sys.executable, "-m", "plait", "run", "-n", n_ranks, "--timeout", LIMIT_S, *program]
     done = hosts.run(
@@ -170,8 +174,10 @@ def run(hosts, is_open_mpi, n_ranks, *program, folder=None, **settings):
     lines = (done.stdout + done.stderr).decode("latin-1").split("\n")[:-1]
     said = {rank: [] for rank in range(n_ranks)}
     for line in lines:
-        label, _, rest = line.partition("] ")
-        said[int(label.removeprefix("["))].append(rest)
+        labelled = re.fullmatch(r"\[(\d+)\] (.*)", line, re.DOTALL)
+        assert labelled or is_open_mpi, line
+        if labelled:
+            said[int(labelled[1])].append(labelled[2])
     return said
 
 
