@@ -95,9 +95,7 @@ def read(name: str, function: Callable) -> Page:
 
 def signature(page: Page) -> str:
     """The call, without types; on several lines where it is long."""
-    given = inspect.signature(page.function)
-    bare = [p.replace(annotation=p.empty) for p in page.parameters.values()]
-    text = str(given.replace(parameters=bare, return_annotation=given.empty))
+    text = reference_objects.call(page.function)
     if len(page.name + text) > 88:
         outside = re.sub(r", (?![^()]*\))", ",\n    ", text[1:-1])  # not in tuples
         text = f"(\n    {outside},\n)"

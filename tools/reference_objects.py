@@ -82,15 +82,15 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
         is_function = inspect.isfunction(member)
         if not name.startswith("_") and name not in INTERNAL and inspect.getdoc(member):
             if is_function:
-                yield name + call(member), inspect.getdoc(member)
+                yield name + call(member, 1), inspect.getdoc(member)
             elif isinstance(member, property):
                 yield name, inspect.getdoc(member)
 
 
-def call(method: Callable) -> str:
-    """The parameters of a method, without self and types."""
-    signature = inspect.signature(method)
-    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()][1:]
+def call(function: Callable, n_left_out: int = 0) -> str:
+    """The parameters of a function, without types and the first ones, as self."""
+    signature = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()][n_left_out:]
     return str(signature.replace(parameters=bare, return_annotation=signature.empty))
 
 

@@ -199,9 +199,8 @@ def flush() -> list[Exception]:
 
 
 def time_limit() -> float | None:
-    """PLAIT_TIMEOUT in seconds; None: for ever. No thread waits for longer than its own limit."""
-    limit = _core.lib.plait_guard_limit_ns() / 1e9
-    return min(limit, threading.TIMEOUT_MAX) if limit else None
+    """PLAIT_TIMEOUT in seconds; None: for ever."""
+    return _core.lib.plait_guard_limit_ns() / 1e9 or None
 
 
 def _is_pending(array: jax.Array) -> bool:
@@ -224,22 +223,13 @@ def is_idle_within(limit: float | None) -> bool:
     return True
 
 
-def _flush_at_exit() -> None:
-    for error in flush():
-        sys.stderr.write(f"plait: a failure that the program did not look at: {error}\n")
-        _failed.append(True)
-
-
 def _flush_within_limit() -> None:
     limit = time_limit()
-    thread = threading.Thread(target=_flush_at_exit, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError:  # Python 3.12.0 and 3.12.1 start none at exit: without a limit, then
-        _flush_at_exit()
-        return
-    thread.join(limit)
-    if thread.is_alive():
+    if is_idle_within(limit):
+        for error in flush():
+            sys.stderr.write(f"plait: a failure that the program did not look at: {error}\n")
+            _failed.append(True)
+    else:
         sys.stderr.write(f"plait: at exit work is still queued after {limit:g} s\n")
         _failed.append(True)
 

@@ -161,9 +161,9 @@ class Ends:
         self.look()
         limit, reason = LAUNCHER_S + LINGER_S + BLIND_LINGER_S, ""
         failed = [rank for rank, end in self.known.items() if end != "0"]
-        waiting = [r for r in range(self.n_ranks) if Path(self.folder, f"{r}.enters").exists()]
-        waiting = [rank for rank in waiting if rank not in self.known]
-        if len(self.known) == self.n_ranks:
+        left = [rank for rank in range(self.n_ranks) if rank not in self.known]
+        waiting = [rank for rank in left if Path(self.folder, f"{rank}.enters").exists()]
+        if not left:
             limit, reason = LAUNCHER_S + BLIND_LINGER_S, "all ranks have ended"
         elif self.known and waiting:  # no rank comes back from it before all are in it
             limit, gone = LAUNCHER_S, next(iter(self.known))
