@@ -22,7 +22,10 @@ import jax
 import jax.numpy as jnp
 import plait
 import reference_objects
-from plait import _blas, _core, _dense_batch, _dense_rules, _dense_solve, _mesh_rules, _topology
+from plait import _blas, _core, _dense_batch, _describe, _explain, _topology
+from plait._asked import Called
+from plait._describe import Plan
+from plait._explain import amount
 
 PAGES = Path(__file__).resolve().parent.parent / "docs" / "operations"
 N_RANKS = 4
@@ -44,7 +47,7 @@ FAMILIES = {
     ],
     "Parts, host memory, files": ["plait._io"],
     "Order, overlap, programs": ["plait._order", "plait._start", "plait._region"],
-    "Failures and logs": ["plait._errors", "plait._observe"],
+    "Failures, logs and plans": ["plait._errors", "plait._observe", "plait._explain"],
 }
 
 
@@ -143,15 +146,6 @@ class Ring(plait.Comm):
 
 
 @dataclasses.dataclass(frozen=True)
-class Called:
-    """An operation of the core on one rank: its name, parameters, and operands and results."""
-
-    name: str
-    params: dict[str, Any]
-    arrays: list[tuple[str, tuple[int, ...]]]
-
-
-@dataclasses.dataclass(frozen=True)
 class Traced:
     """A call as one rank: operands and results in words, and what it calls.
 
@@ -162,52 +156,6 @@ class Traced:
     results: str
     calls: list[Called]
     is_spread: bool
-
-
-def called(eqn: Any) -> Called | None:
-    """What an equation of a traced function is; None if it is no operation of the core."""
-    name = eqn.primitive.name.removeprefix("plait_")
-    ins, outs = ([(v.aval.dtype.name, v.aval.shape) for v in s] for s in (eqn.invars, eqn.outvars))
-    if name in _core.rows() and "group" in eqn.params:
-        row = _core.rows()[name]
-        return Called(name, eqn.params, ins[: row.n_args] + outs[: row.n_rets])
-    for g in _mesh_rules.globals_().values():
-        if eqn.primitive is g.primitive:
-            given = dict(eqn.params)
-            mesh, src, dst = (given.pop(key) for key in ("mesh", "src", "dst"))
-            local = [
-                (dtype, _mesh_rules.local_shape(mesh, shape, spec))
-                for (dtype, shape), spec in ((ins[0], src), (outs[0], dst))
-            ]
-            return Called(g.name, g.attrs(mesh, ins[0][1], src, dst, given), local)
-    for name, primitive in _dense_rules.primitives().items():
-        if eqn.primitive is primitive:
-            deal, every = eqn.params["deal"], (*eqn.params["ins"], *eqn.params["outs"])
-            parts = [(part.dtype, part.local(deal)) for part in every]
-            return Called(name, dict(eqn.params["attrs"]), parts)
-    return None
-
-
-def lowered(eqn: Any) -> Any:
-    """What a solution with a factor is lowered to, as a jaxpr; None for other equations."""
-    if eqn.primitive is not _dense_solve.primitive():
-        return None
-    avals = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-    return jax.make_jaxpr(functools.partial(_dense_solve.body, **eqn.params))(*avals).jaxpr
-
-
-def calls_of(jaxpr: Any) -> Iterator[Called]:
-    """All operations of the core in a jaxpr, also within others."""
-    for eqn in jaxpr.eqns:
-        found = called(eqn)
-        if found is not None:
-            yield found
-        if lowered(eqn) is not None:
-            yield from calls_of(lowered(eqn))
-        for value in eqn.params.values():
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                yield from calls_of(inner)
 
 
 @functools.cache
@@ -247,7 +195,9 @@ def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = Fals
         arrays = {n: jax.ShapeDtypeStruct((N_BATCH, *x.shape), x.dtype) for n in arrays}
     jaxpr, results = jax.make_jaxpr(function, return_shape=True)(**arrays)
     is_spread = f"{_dense_batch.spread_p()}[" in str(jaxpr)
-    return Traced(in_words(arrays), in_words(results), list(calls_of(jaxpr.jaxpr)), is_spread)
+    found = _explain.operations(jaxpr.jaxpr)
+    calls = [called for called, around in found if not around.where]  # what every call does
+    return Traced(in_words(arrays), in_words(results), calls, is_spread)
 
 
 def operand(page: Page, size: int, rank: int) -> Any:
@@ -298,7 +248,7 @@ def dtypes(page: Page, op: Any = None) -> str:
     for name in known:
         try:
             traced = trace(page, jax.ShapeDtypeStruct(like.shape, jnp.dtype(name)), 0, op)
-            [describe(call, 0, _core.WAYS[0]) for call in traced.calls]
+            [describe(call, 0, _describe.WAYS[0]) for call in traced.calls]
         except (TypeError, ValueError):
             continue
         good.append(name)
@@ -339,38 +289,27 @@ def batching(page: Page) -> str:
     return f"{times} for the whole batch: {batch.operands} to {batch.results}"
 
 
-def describe(call: Called, rank: int, way: str) -> str:
-    """The plan of an operation in words, without what depends on the machine."""
-    return portable(_core.describe(call.name, call.params, N_RANKS, rank, way, call.arrays))
+def describe(call: Called, rank: int, way: str) -> Plan:
+    """The plan of an operation."""
+    return _describe.describe(call.name, call.params, N_RANKS, rank, way, call.arrays)
 
 
 def portable(text: str) -> str:
-    """The text of a plan without what instruction sets and caches choose."""
+    """The text of a plan without what depends on the machine: instruction sets and caches."""
     chosen = r", (scratch \d+ bytes|written past the cache)"
     return re.sub(chosen, "", text) if "  kernel  " in text else text
 
 
-def amount(n: int) -> str:
-    """A number of bytes for people."""
-    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if n >= size:
-            return f"{n / size:.4g} {unit}"
-    return f"{n} B"
-
-
 def cost(calls: list[Called], rank: int, way: str) -> str:
     """What operations cost a rank, together: fences, what comes from others, work memory."""
-    plans = "".join(describe(call, rank, way) for call in calls)
-    first = r": (\d+) messages, (\d+) bytes, work (\d+) bytes"
-    first += r"(?: mapped by peers)?(?:, scratch (\d+) bytes)?$"
-    found = re.findall(first, plans, re.MULTILINE)
-    pieces, n_bytes = (sum(int(line[i]) for line in found) for i in range(2))
-    staged = [n if (n := int(line[3] or 0)) > STAGING else 0 for line in found]
-    work = max(int(line[2]) + n for line, n in zip(found, staged, strict=True))
-    fences = len(re.findall(r"^ +\d+  fence", plans, re.MULTILINE))
-    native = re.findall(r"^ +\d+  native  (allreduce|bcast|barrier)", plans, re.MULTILINE)
+    plans = [describe(call, rank, way) for call in calls]
+    text = "".join(plan.text for plan in plans)
+    pieces, n_bytes = sum(plan.messages for plan in plans), sum(plan.n_bytes for plan in plans)
+    fences = sum(plan.fences for plan in plans)
+    work = max(plan.work_bytes + _staging(plan) for plan in plans)
+    native = re.findall(r"^ +\d+  native  (allreduce|bcast|barrier)", text, re.MULTILINE)
     words = [f"{fences} fence{'s' * (fences > 1)}"] if fences else []
-    sent = re.findall(r"^ +\d+  native  sendrecv, to \d+ tag \d+ \((\d+)", plans, re.MULTILINE)
+    sent = re.findall(r"^ +\d+  native  sendrecv, to \d+ tag \d+ \((\d+)", text, re.MULTILINE)
     times = {name: native.count(name) for name in native}
     words += [f"MPI's {name}" + (f" × {n}" if n > 1 else "") for name, n in times.items()]
     words += [f"sends {amount(int(n))}" for n in sent]
@@ -380,12 +319,18 @@ def cost(calls: list[Called], rank: int, way: str) -> str:
     return ", ".join(words) or "nothing"
 
 
+def _staging(plan: Plan) -> int:
+    """Bytes of its scratch, where they do not depend on caches and are worth a word."""
+    has_kernels = "  kernel  " in plan.text
+    return 0 if has_kernels or plan.scratch_bytes <= STAGING else plan.scratch_bytes
+
+
 def cost_rows(page: Page, size: int) -> list[str]:
     """Lines of the table; ranks with the same line share it."""
     ranks: dict[str, list[int]] = {}
     for rank in range(N_RANKS):
         traced = trace(page, operand(page, size, rank), rank)
-        each = " | ".join(cost(traced.calls, rank, way) for way in _core.WAYS)
+        each = " | ".join(cost(traced.calls, rank, way) for way in _describe.WAYS)
         ranks.setdefault(f"{traced.operands} → {traced.results} | {each} |", []).append(rank)
     return [
         f"| {'all' if len(same) == N_RANKS else ', '.join(map(str, same))} | {line}"
@@ -399,12 +344,12 @@ def costs(page: Page) -> list[str]:
     if not calls:
         return ["## Cost", "", "The call itself communicates nothing.", ""]
     where = "4 devices, split along the first axis" if "mesh" in page.parameters else "4 ranks"
-    plan = "".join(describe(call, 0, "shared memory") for call in calls)
+    plan = "".join(portable(describe(call, 0, "shared memory").text) for call in calls)
     return [
         *("## Cost", ""),
         *(f"On {where} ([what the words mean](README.md#cost)):", ""),
-        "| rank | operand → result | " + " | ".join(_core.WAYS) + " |",
-        "|---|---|" + "---|" * len(_core.WAYS),
+        "| rank | operand → result | " + " | ".join(_describe.WAYS) + " |",
+        "|---|---|" + "---|" * len(_describe.WAYS),
         *dict.fromkeys(row for size in range(len(SIZES)) for row in cost_rows(page, size)),
         "",
         "The plan of the larger on rank 0, in shared memory:",

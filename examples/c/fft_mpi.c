@@ -3,6 +3,9 @@
  *
  *   mpicc fft_mpi.c $(pkg-config --cflags --libs plait) -lm -o fft_mpi
  *   mpiexec -n 2 ./fft_mpi
+ *
+ * Where plait is installed in a PREFIX that the system does not search: PKG_CONFIG_PATH is
+ * PREFIX/lib/pkgconfig for the first line, LD_LIBRARY_PATH is PREFIX/lib for the second.
  */
 #include <plait/coll.h>
 #include <plait/fft.h>

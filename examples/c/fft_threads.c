@@ -1,6 +1,9 @@
 /* The same transform by threads of one process: no MPI at all.
  *
  *   cc fft_threads.c $(pkg-config --cflags --libs plait) -lpthread -lm -o fft_threads
+ *
+ * Where plait is installed in a PREFIX that the system does not search: PKG_CONFIG_PATH is
+ * PREFIX/lib/pkgconfig for that, and LD_LIBRARY_PATH is PREFIX/lib for the program.
  */
 #include <plait/fft.h>
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 from plait import _core, _errors, _exit, _platforms, _sites, _topology, _trace, _world
+from plait._asked import Imagined
 
 
 class Special(int):
@@ -310,6 +311,11 @@ def world() -> Comm:
     return known[0]
 
 
+def known_transport() -> str:
+    """How this process's ranks reach each other; "mpi" if no communicator of all is made yet."""
+    return _worlds[0].transport if _worlds else "mpi"
+
+
 def resolve(comm: Any, name: str) -> Comm:
     """The Comm that ``comm=`` of the rank model means."""
     if _exit.is_forked():
@@ -332,10 +338,13 @@ def resolve(comm: Any, name: str) -> Comm:
 # ---- communicators over the devices of a mesh ------------------------------------------------
 
 _device_comms: dict[tuple, int] = {}
+NOWHERE = -1  # no communicator of the core has this number
 
 
 def over_devices(groups: tuple[tuple, ...], mode: str = "effect") -> int:
     """Number of the communicators whose rank r is device r of each group; made at first use."""
+    if isinstance(groups[0][0], Imagined):
+        return NOWHERE
     key = (mode, tuple(tuple(d.id for d in group) for group in groups))
     if key not in _device_comms:
         with _alone_with(key):

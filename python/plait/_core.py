@@ -51,7 +51,7 @@ class _Key(ctypes.Structure):
     ]
 
 
-_INT, _FLOAT, _ARRAY, _LIST = range(4)  # plait_param_kind_t
+INT, FLOAT, ARRAY, LIST = range(4)  # plait_param_kind_t
 
 
 class _Op(ctypes.Structure):
@@ -173,9 +173,9 @@ def _row(op: _Op) -> Row:
         name=text(op.name),
         n_args=op.n_args,
         n_rets=op.n_rets,
-        scalars=tuple(text(a.name) for a in attrs if a.kind == _INT),
-        floats=tuple(text(a.name) for a in attrs if a.kind == _FLOAT),
-        arrays=tuple(text(a.name) for a in attrs if a.kind in (_ARRAY, _LIST)),
+        scalars=tuple(text(a.name) for a in attrs if a.kind == INT),
+        floats=tuple(text(a.name) for a in attrs if a.kind == FLOAT),
+        arrays=tuple(text(a.name) for a in attrs if a.kind in (ARRAY, LIST)),
         adjoint=text(op.adjoint),
         alias=op.alias,
         model=text(op.model),
@@ -282,49 +282,6 @@ def check(status: int) -> None:
     if status != 0:
         name = lib.plait_status_name(status).decode()
         raise _errors.from_status(name, lib.plait_error_text().decode())
-
-
-WAYS = ("threads", "shared memory", "messages")  # plait_describe_t
-
-
-def _params(op: _Op, values: dict) -> tuple[ctypes.Array, list]:
-    """The params of an operation as it reads them, and the lists that they point to."""
-    memory, lists = ctypes.create_string_buffer(op.params_size), []
-    for attr in op.attrs:
-        if attr.name is None:
-            break
-        value = values[attr.name.decode()]
-        if attr.kind in (_INT, _FLOAT):
-            kind = ctypes.c_double if attr.kind == _FLOAT else ctypes.c_int64
-            kind.from_buffer(memory, attr.offset).value = value
-            continue
-        words = (ctypes.c_int64 * len(value))(*value)
-        ctypes.c_int64.from_buffer(memory, attr.count_offset).value = len(value)
-        if attr.kind == _LIST:
-            ctypes.c_void_p.from_buffer(memory, attr.offset).value = ctypes.addressof(words)
-            lists.append(words)
-        elif len(value) <= attr.n_max:
-            ctypes.memmove(ctypes.addressof(memory) + attr.offset, words, ctypes.sizeof(words))
-        else:
-            raise ValueError(f"{attr.name.decode()} has {len(value)} words, room for {attr.n_max}")
-    return memory, lists
-
-
-def describe(
-    name: str, values: dict, n_ranks: int, rank: int, way: str, arrays: list[tuple[str, tuple]]
-) -> str:
-    """The plan that a rank would make, in words; arrays: dtypes and shapes, results last."""
-    row = rows()[name]
-    if len(arrays) != row.n_args + row.n_rets:
-        raise ValueError(f"{name}: {len(arrays)} arrays; expected {row.n_args + row.n_rets}")
-    memory, lists = _params(lib.plait_op_at(list(rows()).index(name)).contents, values)
-    words = [w for dtype, shape in arrays for w in (dtypes()[dtype], len(shape), *shape)]
-    text = ctypes.create_string_buffer(1 << 16)
-    given = (ctypes.c_int64 * len(words))(*words)
-    place = (n_ranks, rank, WAYS.index(way))
-    check(lib.plait_describe(name.encode(), memory, *place, given, text, len(text)))
-    del lists  # lent until here
-    return text.value.decode()
 
 
 def add_self(label: str) -> int:

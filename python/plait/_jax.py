@@ -22,6 +22,7 @@ from jax._src import mesh as _mesh
 from jax._src import source_info_util as _source_info
 from jax._src.interpreters import partial_eval as _pe
 from jax.interpreters import ad, mlir
+from plait._asked import Asked
 
 trace_state_clean = _core.trace_state_clean
 ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
@@ -173,13 +174,14 @@ def lower_traced(ctx: Any, fun: Callable, args: Sequence, is_local: bool = False
 
     is_local: ``fun`` sees arrays of one device, without what their types say of a mesh.
     """
-    token, is_threaded = _token_in(ctx)
-    tokens = mlir.TokenSet({EFFECT: token})
     avals = ctx.avals_in[: len(args)]
     if is_local:
         avals = [_core.ShapedArray(a.shape, a.dtype) for a in avals]
-    sub = ctx.replace(avals_in=avals, tokens_in=tokens)
     with mesh_of(avals), beside(_core.get_axis_env().explicit_mesh_axis_names):
+        if isinstance(ctx, Asked):
+            return ctx.trace(fun, avals)
+        token, is_threaded = _token_in(ctx)
+        sub = ctx.replace(avals_in=avals, tokens_in=mlir.TokenSet({EFFECT: token}))
         results = mlir.lower_fun(fun, multiple_results=True)(sub, *args)
     if is_threaded:
         ctx.set_tokens_out(sub.tokens_out)
@@ -227,6 +229,8 @@ def needs_devices(primitive: Any) -> None:
 
 def lowering_devices(ctx: Any) -> tuple | None:
     """Devices that a lowering is for, in the order of the mesh; None if JAX does not say."""
+    if isinstance(ctx, Asked):
+        return ctx.devices
     where = ctx.module_context.axis_context
     devices = getattr(where, "device_assignment", None)
     mesh = getattr(where, "mesh", None)

@@ -385,13 +385,20 @@ def define(
     _eager.define(primitive, donated)
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
-    _platforms.lower(primitive, lower, primitive.name.removeprefix("plait_mesh_"))
+    name = primitive.name.removeprefix("plait_mesh_")
+    _platforms.lower(primitive, functools.partial(_lower_for_line, lower), name)
     if batch is not None:
         batching.fancy_primitive_batchers[primitive] = functools.partial(_rule, primitive, batch)
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp
     if transpose is not None:
         ad.primitive_transposes[primitive] = functools.partial(_transposed, transpose)
+
+
+def _lower_for_line(lower: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
+    """What is called in its place is for the same line."""
+    with _sites.at(params["site"]):
+        return lower(ctx, *args, **params)
 
 
 def _transposed(transpose: Callable, cts: Sequence, *args: Any, **params: Any) -> list:

@@ -10,14 +10,16 @@ def set_logging(is_on: bool) -> None:
     of different ranks line up. ``PLAIT_DEBUG=1`` in the environment does the same from the
     start.
 
-    Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.
-    Source: own; the format is that of mpi4jax.
+    Collective: no.  Shapes: none.  Raises: TypeError if ``is_on`` is neither True nor False.
+    Adjoint: none.  Source: own; the format is that of mpi4jax.
 
     Example:
         >>> import plait
         >>> plait.set_logging(True)
         >>> plait.set_logging(False)
     """
+    if is_on not in (False, True):
+        raise TypeError(f"set_logging: is_on is {is_on!r}; expected True or False")
     _core.lib.plait_trace_set_lines(int(is_on))
 
 

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
 from plait import _comm, _core, _eager, _jax, _pack, _platforms, _region, _sites
+from plait._asked import Asked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Rules:
     results: Callable[[Sequence, dict], list] | None = None
     jvp: Callable[..., tuple[list, list]] | None = None
     joins: Callable[["Chain", Sequence, dict], list] | None = None
-    fits: Callable[[Sequence, dict], dict] | None = None
+    fits: Callable[[Sequence, dict], dict] = lambda avals, params: {}
     plain: tuple[int, int] = (0, 0)
     overlaps: Callable[[dict], bool] = lambda params: True
     reduces: bool = False
@@ -277,6 +278,9 @@ def _lower(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
         return form.join(leaves, token)
     if len(leaves) > row.n_args:
         return _lower_joined(form, ctx, *args, **params)
+    if isinstance(ctx, Asked):
+        fits = form.operation.rules.fits(ctx.avals_in, params)
+        return ctx.call(row, params | fits, ctx.avals_out)
     attrs = attributes(row, ctx, params)
     aliases = {i: 0 for i in _donated(row, params)}
     if form.has_token:
@@ -298,8 +302,7 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
             "mesh axes as comm=, or use a function of global arrays, such as plait.sum or "
             "plait.redistribute"
         )
-    fits = _RULES[row.name].fits
-    params = params if fits is None else params | fits(ctx.avals_in, params)
+    params = params | _RULES[row.name].fits(ctx.avals_in, params)
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
     attrs |= {name: float(params[name]) for name in row.floats}
     attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}

@@ -9,6 +9,7 @@ from jax.interpreters import mlir
 from plait import _core, _errors, _jax
 
 _FFI_NAMES = {"cpu": "cpu", "cuda": "CUDA"}  # by that of lowerings
+rules: dict[Any, Callable] = {}  # by primitive
 NOT_CHOSEN = (
     "arrays are on a GPU, which plait uses only with PLAIT_CUDA=1 in the environment, since this "
     "has never run on one (docs/gpu.md)"
@@ -39,6 +40,7 @@ def symbols(row: _core.Row, half: str = "") -> dict[str, str]:
 
 def lower(primitive: Any, rule: Callable, what: str) -> None:
     """Lowers a primitive by ``rule`` where its handlers are; elsewhere ``what`` is an error."""
+    rules[primitive] = rule
     mlir.register_lowering(primitive, functools.partial(_refuse, what))
     mlir.register_lowering(primitive, rule, platform="cpu")
     if "cuda" in names():

@@ -23,6 +23,9 @@ from plait._errors import TransportError as TransportError
 from plait._errors import TruncationError as TruncationError
 from plait._errors import block as block
 from plait._errors import errors as errors
+from plait._explain import ExplainedCall as ExplainedCall
+from plait._explain import Explanation as Explanation
+from plait._explain import explain as explain
 from plait._io import from_local as from_local
 from plait._io import gather_to_host as gather_to_host
 from plait._io import load as load
@@ -77,6 +80,8 @@ __all__ = [
     "Comm",
     "CommError",
     "Error",
+    "ExplainedCall",
+    "Explanation",
     "LinAlgError",
     "MismatchError",
     "PeerError",
@@ -96,6 +101,7 @@ __all__ = [
     "create_token",
     "depend",
     "errors",
+    "explain",
     "exscan",
     "fft",
     "from_local",

@@ -5,10 +5,14 @@ nor change when another part of the file is edited: it is a hash of the file's n
 function, and the line within the function. The C core keeps the text for messages.
 """
 
+import contextlib
 import ctypes
+import functools
 import hashlib
 import os
 import sys
+import threading
+from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -17,6 +21,7 @@ from plait import _core
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+_PYTHON = (contextlib.__file__, functools.__file__)  # decorators of JAX's own
 _ROOM = 10_000
 
 _is_inside: dict[str, bool] = {}  # by file name: plait, JAX or Python's own start
@@ -29,7 +34,7 @@ _eager = _eager.cast("B").cast("q")  # an assignment to it takes 40 ns
 
 
 def _inside(name: str) -> bool:
-    found = name.startswith((_PACKAGE, _JAX)) or name.startswith("<frozen")
+    found = name.startswith((_PACKAGE, _JAX, "<frozen")) or name in _PYTHON
     _is_inside[name] = found
     return found
 
@@ -55,8 +60,32 @@ def text() -> str:
     return "unknown" if frame is None else _text(frame)
 
 
+class _Kept(threading.local):
+    """The line that this thread's calls are for, where they do not say it themselves."""
+
+    site: int | None = None
+
+
+_kept = _Kept()
+
+
+@contextlib.contextmanager
+def at(site: int) -> Iterator[None]:
+    """Calls of this thread in the ``with`` block are for that line.
+
+    While a program is lowered nothing else says for which line of it.
+    """
+    before, _kept.site = _kept.site, site
+    try:
+        yield
+    finally:
+        _kept.site = before
+
+
 def here() -> int:
     """The number of the line that calls plait; 0 if there is none. 0.5 us."""
+    if _kept.site is not None:
+        return _kept.site
     frame = _user_frame(sys._getframe(1))
     if frame is None:
         return 0

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching
 from plait import _coll_rules, _core, _eager, _jax, _ops, _pack, _platforms
+from plait._asked import Asked
 from plait._ops import Chain, Form, Operation, TangentChain
 
 PAIR = 2  # floats of a number, as in ffi/start.c
@@ -248,10 +249,12 @@ def _start_lower(form: Form, ctx: Any, *args: Any, ticket: Any, **params: Any) -
     avals, _, _ = form.split(ctx.avals_in, params)
     if len(avals) > row.n_args:
         return _start_joined(form, ctx, *args, **params)
-    attrs = _ops.attributes(row, ctx, params)
     results = _ops.results(
         Form(form.operation, *_ops.KINDS[0]), *avals, **(params | {"n_after": 0})
     )
+    if isinstance(ctx, Asked):
+        return ctx.call(row, params | form.operation.rules.fits(avals, params), results)
+    attrs = _ops.attributes(row, ctx, params)
     attrs["results"] = _words(results)
     aliases = {row.n_args: 1} if form.has_token else None
     rule = jax.ffi.ffi_lowering(
@@ -279,6 +282,8 @@ def _wait_lower(form: Form, ctx: Any, slot: Any, *args: Any, ticket: Any, **para
     avals, _, _ = form.split(ctx.avals_in[1:], params)
     if len(avals) > form.operation.row.n_args:
         return _wait_joined(form, ctx, slot, *args, **params)
+    if isinstance(ctx, Asked):  # what was started was noted there
+        return ctx.avals_out
     _, token, after = form.split(args, params)
     _, token_aval, after_avals = form.split(ctx.avals_in[1:], params)
     avals_in = [*form.join(ctx.avals_in[:1], token_aval), *after_avals]

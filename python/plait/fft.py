@@ -368,7 +368,7 @@ def fftfreqn(
 
     They are in cycles per unit of ``d``, the distance of samples (one, or one for each axis), as in
     numpy; with ``angular=True`` in radians. ``shape`` is what is data of a spectrum with padding at
-    its tail, where they are 0. Each device counts its own; nothing is gathered.
+    its tail, where they are 0. Each device makes those of its own part.
 
     Where the spectrum's type does not say how it is split, inside a jit on Auto axes, ``layout`` is
     that of the transform that made it; or give ``spec``.

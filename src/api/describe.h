@@ -2,6 +2,7 @@
 #ifndef PLAIT_API_DESCRIBE_H
 #define PLAIT_API_DESCRIBE_H
 
+#include "plait/plan.h"
 #include "plait/status.h"
 
 #include <stdint.h>
@@ -15,12 +16,19 @@ typedef enum {
     PLAIT_DESCRIBE_COUNT
 } plait_describe_t;
 
+/* One rank of a group of ranks. */
+typedef struct {
+    int n_ranks, rank;
+    int way; /* plait_describe_t */
+} plait_describe_rank_t;
+
 /* params: as the operation's row says. arrays: dtype, ndim and dims of each operand, then of
- * each result. text gets what plait_plan_print prints; OVERFLOW if that and its NUL are more
- * than n_bytes. */
+ * each result. text gets as much of what plait_plan_print prints as n_bytes have room for, with a NUL;
+ * *n_text_p: the length of all of it. */
 PLAIT_EXPORT plait_status_t plait_describe(const char *op, const void *params,
-                                           int n_ranks, int rank, int way,
+                                           const plait_describe_rank_t *on,
                                            const int64_t arrays[], char *text,
-                                           int n_bytes);
+                                           int64_t n_bytes, int64_t *n_text_p,
+                                           plait_plan_cost_t *cost_p);
 
 #endif

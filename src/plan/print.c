@@ -256,6 +256,8 @@ plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan)
             step->u.kernel.kernel->touch(step->u.kernel.params, count_touch, &count);
         } else if (step->kind == PLAIT_STEP_NATIVE) {
             count_native(&step->u.native, plan->n_ranks, &cost);
+        } else if (step->kind == PLAIT_STEP_FENCE) {
+            cost.n_fences++;
         }
     }
     return cost;

@@ -7,13 +7,30 @@
 
 enum { TEXT_BYTES = 4096 };
 
+typedef struct {
+    int64_t n_text;
+    plait_plan_cost_t cost;
+} told_t;
+
 static plait_status_t describe(const char *op, int rank, int way, char *text,
-                               int n_bytes)
+                               int n_bytes, told_t *told)
 {
     static const int64_t arrays[] = {PLAIT_F32, 2, 4, 8, PLAIT_F32, 2, 4, 8};
     const plait_alltoall_params_t params = {.n_counts = 0};
+    const plait_describe_rank_t on = {.n_ranks = 4, .rank = rank, .way = way};
 
-    return plait_describe(op, &params, 4, rank, way, arrays, text, n_bytes);
+    return plait_describe(op, &params, &on, arrays, text, n_bytes, &told->n_text,
+                          &told->cost);
+}
+
+static int64_t count_lines(const char *text, const char *word)
+{
+    int64_t n = 0;
+
+    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+        n++;
+    }
+    return n;
 }
 
 static void check_texts(void)
@@ -26,16 +43,25 @@ static void check_texts(void)
         for (int rank = 0; rank < 4; rank++) {
             char text[TEXT_BYTES] = "";
             char want[160];
+            told_t told = {0};
 
             (void)snprintf(
                 want, sizeof(want),
                 "alltoall(float32(4, 8)), rank %d of 4 by %s: 3 messages, 96 "
                 "bytes, work 0 bytes, scratch %d bytes\n",
                 rank, by[way], scratch[way]);
-            CHECK(describe("alltoall", rank, way, text, TEXT_BYTES) == PLAIT_OK, "%s",
-                  want);
+            CHECK(describe("alltoall", rank, way, text, TEXT_BYTES, &told) == PLAIT_OK,
+                  "%s", want);
             CHECK(strncmp(text, want, strlen(want)) == 0, "%s", text);
             CHECK(strstr(text, "   1  ") != NULL, "%s", text);
+            CHECK(told.n_text == (int64_t)strlen(text), "%s", text);
+            CHECK(told.cost.n_messages == 3 && told.cost.message_bytes == 96 &&
+                      told.cost.work_bytes == 0 &&
+                      told.cost.scratch_bytes == scratch[way],
+                  "%s", text);
+            CHECK(told.cost.n_fences == count_lines(text, "  fence"), "%s", text);
+            CHECK((told.cost.n_fences > 0) == (way != PLAIT_DESCRIBE_MESSAGES), "%s",
+                  text);
         }
     }
 }
@@ -44,27 +70,35 @@ static void check_room(void)
 {
     char whole[TEXT_BYTES] = "";
     char text[TEXT_BYTES];
+    told_t told;
 
-    CHECK(describe("alltoall", 0, 0, whole, TEXT_BYTES) == PLAIT_OK, "whole");
+    CHECK(describe("alltoall", 0, 0, whole, TEXT_BYTES, &told) == PLAIT_OK, "whole");
     int n = (int)strlen(whole);
-    memset(text, '#', sizeof(text));
-    CHECK(describe("alltoall", 0, 0, text, n) == PLAIT_ERR_OVERFLOW, "without its NUL");
-    CHECK(text[0] == '#', "a text that does not fit is left out");
-    CHECK(describe("alltoall", 0, 0, text, n + 1) == PLAIT_OK, "exact");
-    CHECK(strcmp(text, whole) == 0 && text[n + 1] == '#', "%s", text);
+    for (int room = 1; room <= n + 1; room += n / 2) {
+        memset(text, '#', sizeof(text));
+        CHECK(describe("alltoall", 0, 0, text, room, &told) == PLAIT_OK, "%d", room);
+        CHECK(told.n_text == n, "%d of %d", (int)told.n_text, n);
+        CHECK((int)strlen(text) == room - 1 && text[room] == '#', "%d", room);
+        CHECK(strncmp(text, whole, (size_t)room - 1) == 0, "%s", text);
+    }
 }
 
 static void check_refusals(void)
 {
     char text[TEXT_BYTES];
+    told_t told;
 
-    CHECK(describe("all", 0, 0, text, TEXT_BYTES) == PLAIT_ERR_INVALID, "name");
-    CHECK(describe("alltoall", 4, 0, text, TEXT_BYTES) == PLAIT_ERR_INVALID, "rank");
-    CHECK(describe("alltoall", -1, 0, text, TEXT_BYTES) == PLAIT_ERR_INVALID, "rank");
-    CHECK(describe("alltoall", 0, PLAIT_DESCRIBE_COUNT, text, TEXT_BYTES) ==
-              PLAIT_ERR_INVALID,
-          "way");
-    CHECK(describe("alltoall", 0, -1, text, TEXT_BYTES) == PLAIT_ERR_INVALID, "way");
+    CHECK(describe("all", 0, 0, text, TEXT_BYTES, &told) == PLAIT_ERR_INVALID, "name");
+    for (int rank = -1; rank <= 4; rank += 5) {
+        CHECK(describe("alltoall", rank, 0, text, TEXT_BYTES, &told) ==
+                  PLAIT_ERR_INVALID,
+              "rank %d", rank);
+    }
+    for (int way = -1; way <= PLAIT_DESCRIBE_COUNT; way += PLAIT_DESCRIBE_COUNT + 1) {
+        CHECK(describe("alltoall", 0, way, text, TEXT_BYTES, &told) ==
+                  PLAIT_ERR_INVALID,
+              "way %d", way);
+    }
 }
 
 int main(void)

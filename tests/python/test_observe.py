@@ -61,6 +61,12 @@ def logging():
         plait.set_logging(False)
 
 
+def test_logging_is_on_or_off():
+    with pytest.raises(TypeError, match="is_on is 'on'; expected True or False"):
+        plait.set_logging("on")
+    assert not plait.get_logging()
+
+
 def test_lines_in_the_format_of_mpi4jax(capfd):
     x = jnp.ones((3, 2), jnp.float32)
     want = {

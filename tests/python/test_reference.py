@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import plait
 import pytest
-from plait import _core
+from plait import _describe
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "make_reference.py"
@@ -98,13 +98,16 @@ def test_missing_part_is_found(label):
 # ---- plans in words ------------------------------------------------------------------------------
 
 
-def numbers(text):
-    """Messages, bytes and work bytes in the first line of a plan."""
-    found = re.search(r": (\d+) messages, (\d+) bytes, work (\d+) bytes", text.splitlines()[0])
-    return tuple(int(word) for word in found.groups())
+def numbers(plan):
+    """Messages, bytes and work bytes, which the first line of the text says, too."""
+    found = (plan.messages, plan.n_bytes, plan.work_bytes)
+    first, n = plan.text.splitlines()[0], len(re.findall(r"^ +\d+  fence", plan.text, re.MULTILINE))
+    assert ": {} messages, {} bytes, work {} bytes".format(*found) in first
+    assert plan.fences == n
+    return found
 
 
-@pytest.mark.parametrize("way", _core.WAYS)
+@pytest.mark.parametrize("way", _describe.WAYS)
 @pytest.mark.parametrize("n_ranks", [1, 2, 3, 7])
 @pytest.mark.parametrize("n", [0, 5, 1 << 18])
 def test_movements_fetch_what_the_others_have(way, n_ranks, n):
@@ -113,34 +116,41 @@ def test_movements_fetch_what_the_others_have(way, n_ranks, n):
     n_others = (n_ranks - 1) * (n > 0)
     for name, arrays in cases.items():
         for rank in range(n_ranks):
-            text = _core.describe(name, {"counts": ()}, n_ranks, rank, way, arrays)
-            assert f"rank {rank} of {n_ranks} by " in text
-            assert numbers(text) == (n_others, n_others * n * 8, 0), text
+            plan = _describe.describe(name, {"counts": ()}, n_ranks, rank, way, arrays)
+            assert f"rank {rank} of {n_ranks} by " in plan.text
+            assert numbers(plan) == (n_others, n_others * n * 8, 0), plan.text
 
 
 def test_lists_reach_the_plan():
     counts = [4, 0, 3]
     for rank in range(3):
         arrays = [("int32", (counts[rank], 2)), ("int32", (7, 2))]
-        text = _core.describe("allgather", {"counts": counts}, 3, rank, "messages", arrays)
+        plan = _describe.describe("allgather", {"counts": counts}, 3, rank, "messages", arrays)
         others = [c for r, c in enumerate(counts) if r != rank and c > 0]
-        assert numbers(text)[:2] == (len(others), sum(others) * 2 * 4), text
+        assert numbers(plan)[:2] == (len(others), sum(others) * 2 * 4), plan.text
+
+
+def test_long_plans_are_whole():
+    n = 5000
+    arrays = [("int32", (n,)), ("int32", (n,))]
+    plan = _describe.describe("alltoall", {"counts": (1,) * n * n}, n, 1, "threads", arrays)
+    assert plan.messages == n - 1
+    assert plan.text.endswith("\n")
 
 
 def test_wrong_questions_are_refused():
     x = ("float32", (8,))
     params = {"reduce": plait.SUM.code, "replicated": 0}
-    assert "allreduce(float32[8], SUM)" in _core.describe(
-        "allreduce", params, 4, 0, "threads", [x, x]
-    )
+    plan = _describe.describe("allreduce", params, 4, 0, "threads", [x, x])
+    assert "allreduce(float32[8], SUM)" in plan.text
     with pytest.raises(ValueError, match="1 arrays; expected 2"):
-        _core.describe("allreduce", params, 4, 0, "threads", [x])
+        _describe.describe("allreduce", params, 4, 0, "threads", [x])
     with pytest.raises(ValueError, match="rank 4 is not one of 4"):
-        _core.describe("allreduce", params, 4, 4, "threads", [x, x])
+        _describe.describe("allreduce", params, 4, 4, "threads", [x, x])
     with pytest.raises(KeyError):
-        _core.describe("allreduce", {}, 4, 0, "threads", [x, x])
+        _describe.describe("allreduce", {}, 4, 0, "threads", [x, x])
     with pytest.raises(ValueError, match="SUM"):
-        _core.describe("allreduce", params, 4, 0, "threads", [("bool", (8,))] * 2)
+        _describe.describe("allreduce", params, 4, 0, "threads", [("bool", (8,))] * 2)
 
 
 def test_ranks_of_the_reference_are_those_of_the_operation():
@@ -160,5 +170,5 @@ def test_plan_of_the_architecture_page_is_the_one_that_is_made(monkeypatch):
     traced = TOOLS.trace(TOOLS.read("plait.fft.pfft3d", plait.fft.pfft3d), x, 0)
     text = (ROOT / "docs" / "architecture.md").read_text()
     [shown] = re.findall(r"^```\n(fft complex128.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    made = "".join(TOOLS.describe(call, 0, "threads") for call in traced.calls)
+    made = "".join(TOOLS.portable(TOOLS.describe(c, 0, "threads").text) for c in traced.calls)
     assert TOOLS.portable(shown) == made

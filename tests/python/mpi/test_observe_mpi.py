@@ -91,3 +91,16 @@ def test_eager_calls_of_ranks_on_different_lines(world, capfd):
     name, number = line.rsplit(":", 1)
     begin = capfd.readouterr().out.splitlines()[0]
     assert begin.endswith(f" at {name}:{int(number) - 1}")
+
+
+def test_one_rank_explains_what_all_would_do(world):
+    """Nobody is waited for."""
+    last = world.size - 1
+    if world.rank == last:
+        found = plait.explain(lambda x: plait.allgather(sums(x)), jnp.ones(4, jnp.float32))
+        assert [call.name for call in found.calls] == ["allreduce", "bcast", "allgather"]
+        assert {(call.rank, call.n_ranks) for call in found.calls} == {(last, world.size)}
+        by = {"node": "shared memory"}.get(plait.Comm(world).transport, "messages")
+        assert {call.way for call in found.calls} == {by}
+        gathered = found.calls[-1]
+        assert (gathered.messages, gathered.n_bytes) == (last, last * 16)
