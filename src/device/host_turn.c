@@ -25,7 +25,7 @@ enum {
     /* what is read past the last column; keeps rows of the scratch off one cache set */
     PAD = VECTOR,
     AHEAD =
-        6, /* rows; more of a step that is a power of two fall on one set, 24 are lost again */
+        10, /* rows; of a step that is a power of two all fall on one set, and 24 are lost again */
     /* elements of 1 byte need most: 128 rows of 128 + 16 bytes, and 16 columns of 128 */
     SCRATCH_BYTES = 2 * LINE * (2 * LINE + PAD),
     COLUMNS_BYTES = VECTOR * 2 * LINE
