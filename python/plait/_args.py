@@ -38,6 +38,7 @@ class Reduction:
 
 
 REDUCTIONS = {name: Reduction(code, name) for code, name in enumerate(_core.reductions())}
+SUM, PROD, MIN, MAX, LAND, LOR, LXOR, BAND, BOR, BXOR = REDUCTIONS.values()
 _ADVICE = {"SUM": "LOR", "PROD": "LAND", "MIN": "LAND", "MAX": "LOR"}
 
 

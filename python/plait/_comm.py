@@ -136,10 +136,10 @@ class Comm:
     def __copy__(self) -> "Comm":
         return self  # another one's `free` would free this one's duplicates
 
-    def __deepcopy__(self, _: dict) -> "Comm":
+    def __deepcopy__(self, _: dict[int, Any]) -> "Comm":
         return self
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         """What every process has a name for is made anew: rank and numbers are of this one."""
         if self._state["is_freed"]:
             raise _freed("pickle", self)

@@ -133,4 +133,4 @@ class Config:
         return f"plait.config({', '.join(f'{k}={v!r}' for k, v in self.read().items())})"
 
 
-config = Config()
+config: Config = Config()

@@ -68,7 +68,7 @@ class Inside(Deal):
 
     def everywhere(self, parts: Any) -> Any:
         """The sum of one number of each device, on all of them."""
-        return _reduce.allreduce(parts, _args.REDUCTIONS["SUM"], comm=self.axes)
+        return _reduce.allreduce(parts, _args.SUM, comm=self.axes)
 
     def in_order(self, parts: Any, n: int) -> Any:
         """What there is for each of n columns, on all devices: the first axis is dealt out."""

@@ -17,6 +17,7 @@ from plait import _comm, _errors, _jax, _region, _sites
 
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K")
 
 _ROOM = 4096
 _MANY = 64  # of one primitive: then the programs to come are general ones
@@ -27,7 +28,7 @@ _config = jax.config
 _statics: set[type] = {int, bool, type(None), _comm.Special}  # compared by value and type
 
 
-def is_static(kind: type) -> type:
+def is_static(kind: type[K]) -> type[K]:
     """Decorator of a class whose instances may be told apart by their value."""
     _statics.add(kind)
     return kind

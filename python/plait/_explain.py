@@ -129,7 +129,9 @@ class _Around:
         return dataclasses.replace(self, where=(*self.where, what))
 
 
-def explain(f: Callable, /, *args: Any, way: str | None = None, **kwargs: Any) -> Explanation:
+def explain(
+    f: Callable[..., Any], /, *args: Any, way: str | None = None, **kwargs: Any
+) -> Explanation:
     """What ``f(*args, **kwargs)`` communicates, without running it.
 
     ``f`` is traced as by `jax.jit`, and each operation planned as one rank plans it: this one where

@@ -329,7 +329,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
     return dtype
 
 
-def save(path: str | os.PathLike, x: Array, *, shape: Sequence[int] | None = None) -> None:
+def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None = None) -> None:
     """Write a global array to one file of NumPy's format (.npy), from all processes at once.
 
     Each process writes its parts into their places; the file appears under its name when it is
@@ -405,7 +405,7 @@ def _read(path: str, boxes: dict, shape: tuple, dtype: np.dtype, offset: int) ->
     return parts
 
 
-def load(path: str | os.PathLike, sharding: NamedSharding) -> Array:
+def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     """Read a file of NumPy's format (.npy) as a global array; each process reads its parts.
 
     The array has the extents that the mesh divides: where that is more than the file has, there are

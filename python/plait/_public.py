@@ -5,7 +5,16 @@ from plait import _exit as _exit
 from plait import fft as fft
 from plait import halo as halo
 from plait import linalg as linalg
-from plait._args import REDUCTIONS as _REDUCTIONS
+from plait._args import BAND as BAND
+from plait._args import BOR as BOR
+from plait._args import BXOR as BXOR
+from plait._args import LAND as LAND
+from plait._args import LOR as LOR
+from plait._args import LXOR as LXOR
+from plait._args import MAX as MAX
+from plait._args import MIN as MIN
+from plait._args import PROD as PROD
+from plait._args import SUM as SUM
 from plait._comm import ANY_SOURCE as ANY_SOURCE
 from plait._comm import ANY_TAG as ANY_TAG
 from plait._comm import PROC_NULL as PROC_NULL
@@ -69,8 +78,6 @@ from plait._region import jit as jit
 from plait._region import region as region
 from plait._start import start as start
 from plait._start import wait as wait
-
-globals().update(_REDUCTIONS)
 
 __all__ = [
     "ANY_SOURCE",
@@ -139,5 +146,15 @@ __all__ = [
     "sum",
     "to_local",
     "wait",
-    *_REDUCTIONS,
+    # reductions, in the core's order
+    "SUM",
+    "PROD",
+    "MIN",
+    "MAX",
+    "LAND",
+    "LOR",
+    "LXOR",
+    "BAND",
+    "BOR",
+    "BXOR",
 ]

@@ -194,7 +194,7 @@ def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:
         others = jnp.int32(group.size)
         has = [(x == v) | ((x != x) & (v != v)) for x, v in zip(tree.leaves, values, strict=True)]
         candidates = [jnp.where(h, me, others) for h in has]
-        lowest = _args.REDUCTIONS["MIN"].code
+        lowest = _args.MIN.code
         ranks = chain.call("allreduce", *candidates, reduce=lowest, **plain)
     return _call.answer((tree.like(values), tree.like(ranks)), token, chain.token)
 
@@ -216,7 +216,7 @@ def minloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
         >>> value.tolist(), rank.tolist()
         ([0, 1, 2], [0, 0, 0])
     """
-    return _where(x, _args.REDUCTIONS["MIN"], "minloc", comm, token)
+    return _where(x, _args.MIN, "minloc", comm, token)
 
 
 @_eager.of_a_rank
@@ -236,4 +236,4 @@ def maxloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
         >>> value.tolist(), rank.tolist()
         ([0, 1, 2], [0, 0, 0])
     """
-    return _where(x, _args.REDUCTIONS["MAX"], "maxloc", comm, token)
+    return _where(x, _args.MAX, "maxloc", comm, token)

@@ -3,7 +3,7 @@
 import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import jax
 import jax.extend.core as jex
@@ -11,6 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
 from plait import _errors, _jax, _jax_programs, _xla
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Among what JAX keeps traces by: a function that was traced outside is traced again inside.
 _is_in_region = _jax.bool_state(
@@ -149,7 +152,7 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
     return wrapped
 
 
-def region(f: Callable) -> Callable:
+def region(f: Callable[P, R]) -> Callable[P, R]:
     """Hides the order of the operations in ``f`` from what surrounds the call.
 
     Inside ``f`` program order is kept; between ``f`` and the rest of the program only data
@@ -172,7 +175,11 @@ def region(f: Callable) -> Callable:
     return _region(f, hides=False)
 
 
-def jit(f: Callable | None = None, /, **options: Any) -> Callable:
+@overload
+def jit(f: Callable[P, R], /, **options: Any) -> "Jitted[P, R]": ...
+@overload
+def jit(f: None = None, /, **options: Any) -> "Callable[[Callable[P, R]], Jitted[P, R]]": ...
+def jit(f: Callable | None = None, /, **options: Any) -> Any:
     """Compiles ``f`` as `jax.jit` does, and keeps the dispatch of a call fast.
 
     A program with communication carries an effect, which switches JAX's fast dispatch off.
@@ -201,7 +208,7 @@ def jit(f: Callable | None = None, /, **options: Any) -> Callable:
 _traces, _no_trace = _jax.traces, _jax.no_trace
 
 
-class Jitted:
+class Jitted(Generic[P, R]):
     """What `jit` makes of a function.
 
     What it has is the type's, or in slots: functools.wraps, as in jax.grad and jax.vmap, gives all
@@ -210,14 +217,14 @@ class Jitted:
 
     __slots__ = ("__dict__", "__weakref__", "_given", "_inner", "last", "outermost")
 
-    def __init__(self, f: Callable, options: dict[str, Any]):
+    def __init__(self, f: Callable[P, R], options: dict[str, Any]):
         functools.update_wrapper(self, f)
         self.outermost = jax.jit(_region(f, hides=True), **_xla.with_option(options))
         self._inner = jax.jit(f, **options)
         self._given = (f, options)
         self.last: Any = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if _traces.value is not _no_trace:  # a fifth of the price of trace_state_clean
                 return self._inner(*args, **kwargs)

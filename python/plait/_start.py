@@ -60,7 +60,7 @@ def _check(operation: Any) -> str:
 
 
 @_eager.of_a_rank
-def start(operation: Callable, *args: Any, **kwargs: Any) -> Any:
+def start(operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Begin ``operation(*args, **kwargs)`` and return at once; `wait` gives the result.
 
     In between the operation goes on by itself, on a thread and copies of plait's own, while the

@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from plait import _launch
@@ -14,7 +15,7 @@ USAGE_CODE = 2
 PIPE_CODE = 128 + 13  # as of a program that SIGPIPE has ended
 
 
-def package_version():
+def package_version() -> str:
     """The installed version, or a word for a tree that is not installed."""
     try:
         return version("plait")
@@ -22,10 +23,10 @@ def package_version():
         return "not installed"
 
 
-def number_of(things):
+def number_of(things: str) -> Callable[[str], int]:
     """What reads a positive integer; for argparse."""
 
-    def count(text):
+    def count(text: str) -> int:
         value = int(text)
         if value < 1:
             raise argparse.ArgumentTypeError(f"{value} is not a number of {things}")
@@ -34,7 +35,7 @@ def number_of(things):
     return count
 
 
-def extent(text):
+def extent(text: str) -> int:
     """An extent of an array; for argparse."""
     value = int(text)
     if value < 1:
@@ -42,7 +43,7 @@ def extent(text):
     return value
 
 
-def seconds(text):
+def seconds(text: str) -> float:
     """A number of seconds, 0 or more; for argparse."""
     value = float(text)
     if not value >= 0:
@@ -50,7 +51,7 @@ def seconds(text):
     return value
 
 
-def build_parser():
+def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="plait",
@@ -161,7 +162,7 @@ def build_parser():
     return parser
 
 
-def run_command(arguments):
+def run_command(arguments: argparse.Namespace) -> int:
     """``plait run``."""
     program = ["-m", *arguments.module] if arguments.module else arguments.program
     if program[:1] == ["--"]:
@@ -172,7 +173,7 @@ def run_command(arguments):
     return _launch.run(program, arguments.n_ranks, arguments.timeout, arguments.trace)
 
 
-def info_command(_arguments):
+def info_command(_arguments: argparse.Namespace) -> int:
     """``plait info``."""
     from plait import _info
 
@@ -180,7 +181,7 @@ def info_command(_arguments):
     return 0
 
 
-def doctor_command(arguments):
+def doctor_command(arguments: argparse.Namespace) -> int:
     """``plait doctor``."""
     from plait import _doctor, _record
 
@@ -190,14 +191,14 @@ def doctor_command(arguments):
     return _doctor.run(has_test=not arguments.no_test, launcher=arguments.launcher)
 
 
-def tune_command(arguments):
+def tune_command(arguments: argparse.Namespace) -> int:
     """``plait tune``."""
     from plait import _tune_command  # which imports JAX
 
     return _tune_command.run(arguments)
 
 
-def merge_command(arguments):
+def merge_command(arguments: argparse.Namespace) -> int:
     """``plait trace merge``."""
     from plait import _trace
 
@@ -214,7 +215,7 @@ def merge_command(arguments):
     return 0
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = build_parser().parse_args(argv)
     try:

@@ -41,7 +41,7 @@ def autotune(
     devices: Sequence[Any] | None = None,
     axis_names: Sequence[str] = ("x", "y"),
     repeats: int = 5,
-    file: str | os.PathLike | None = None,
+    file: str | os.PathLike[str] | None = None,
     fresh: bool = False,
     verbose: bool = False,
 ) -> "TunedMesh":

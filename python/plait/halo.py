@@ -71,7 +71,7 @@ def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, ...], tuple[in
     return tuple(lo for lo, _ in checked), tuple(hi for _, hi in checked)
 
 
-def flags(values: Sequence, name: str, argument: str) -> tuple[bool, ...]:
+def flags(values: Sequence[Any], name: str, argument: str) -> tuple[bool, ...]:
     """What is True or False; a word such as "no" would count as True."""
     if any(np.ndim(v) or np.asarray(v).dtype.kind not in "biu" for v in values):
         raise TypeError(f"{name}: {argument} is {values!r}; expected True or False, one an axis")

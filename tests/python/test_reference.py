@@ -1,5 +1,6 @@
 """The pages in docs/operations are those that docstrings and plans say, and none is missing."""
 
+import ast
 import importlib.util
 import inspect
 import pathlib
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import plait
 import pytest
-from plait import _describe
+from plait import _core, _describe
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "make_reference.py"
@@ -93,6 +94,21 @@ def test_missing_part_is_found(label):
     function.__doc__ = plait.allgather.__doc__.replace(f"{label}:", "")
     with pytest.raises(SystemExit, match=f"plait.allgather: the docstring lacks {label}"):
         TOOLS.read("plait.allgather", function)
+
+
+def test_public_names_are_there_for_editors_that_run_nothing():
+    """Those that are computed, or imported by other names, they call unknown."""
+    tree = ast.parse((ROOT / "python" / "plait" / "_public.py").read_text())
+    imported = {
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+    [listed] = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    assert set(ast.literal_eval(listed)) == set(plait.__all__) <= imported
+    assert [getattr(plait, name).name for name in _core.reductions()] == list(_core.reductions())
 
 
 # ---- plans in words ------------------------------------------------------------------------------

@@ -3,7 +3,10 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _UNKNOWN = ("donate", "replicated")  # arguments that mpi4jax does not have
 
@@ -15,7 +18,9 @@ class NotSet:
         return "NOTSET"
 
 
-def operation(function: Callable, call: Callable, token: Any, module: str) -> Callable:
+def operation(
+    function: Callable[P, Any], call: Callable[..., R], token: Any, module: str
+) -> Callable[P, R]:
     """``call`` under the name and with the signature of ``function``, as mpi4jax has them."""
     known = inspect.signature(function).parameters.values()
     parameters = [
@@ -25,13 +30,13 @@ def operation(function: Callable, call: Callable, token: Any, module: str) -> Ca
     ]
 
     @functools.wraps(function)
-    def adapted(*args: Any, **kwargs: Any) -> Any:
+    def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
         return call(*args, **kwargs)
 
     return _named(adapted, function.__name__, parameters, module)
 
 
-def capitalised(function: Callable) -> Callable:
+def capitalised(function: Callable[P, R]) -> Callable[P, R]:
     """The same as in the first README, where tags, comm and token could be positional."""
     parameters = [
         p.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -40,13 +45,13 @@ def capitalised(function: Callable) -> Callable:
     signature = inspect.Signature(parameters)
 
     @functools.wraps(function)
-    def adapted(*args: Any, **kwargs: Any) -> Any:
+    def adapted(*args: Any, **kwargs: Any) -> R:
         return function(**signature.bind(*args, **kwargs).arguments)
 
     return _named(adapted, function.__name__.capitalize(), parameters, function.__module__)
 
 
-def _named(function: Any, name: str, parameters: list, module: str) -> Callable:
+def _named(function: Any, name: str, parameters: list, module: str) -> Any:
     function.__name__ = function.__qualname__ = name
     function.__module__ = module
     function.__signature__ = inspect.Signature(parameters)

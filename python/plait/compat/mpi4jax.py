@@ -16,16 +16,17 @@ from plait import has_cuda_support as has_cuda_support
 from plait import has_sycl_support as has_sycl_support
 from plait import set_logging as set_logging
 from plait.compat import _adapt
+from plait.compat._adapt import P, R
 
 __version__ = "0.9.1"  # whose interface this is
 
 _NOTSET = _adapt.NotSet()
 
 
-def _operation(function: Callable, **fixed: Any) -> Callable:
+def _operation(function: Callable[P, R], **fixed: Any) -> Callable[P, R]:
     name = function.__name__
 
-    def call(*args: Any, token: Any = _NOTSET, **kwargs: Any) -> Any:
+    def call(*args: Any, token: Any = _NOTSET, **kwargs: Any) -> R:
         if token is not _NOTSET:
             raise RuntimeError(
                 f"{name}: tokens are managed automatically and must not be passed, as in "

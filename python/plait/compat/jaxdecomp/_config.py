@@ -114,7 +114,7 @@ def _forward(key: str, value: enum.IntEnum) -> None:
     plait.config.update(key, "MPI" if "_MPI" in value.name else "auto")
 
 
-config = JAXDecompConfig()
+config: JAXDecompConfig = JAXDecompConfig()
 
 
 def init() -> None:

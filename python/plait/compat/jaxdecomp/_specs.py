@@ -56,7 +56,7 @@ def _entries(fft_type: FftType, kind: Decomposition) -> tuple[int, int, int]:
 
 def get_output_specs(
     fft_type: FftType, pencil_type: Decomposition, spec: P, backend: str = "JAX"
-) -> tuple:
+) -> tuple[Any, ...]:
     """The spec of a transform's result, of an operand with this spec.
 
     Collective: no.  Shapes: three entries.

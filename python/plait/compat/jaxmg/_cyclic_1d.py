@@ -306,7 +306,7 @@ def manual_cyclic_1d_layout(a: Array, T_A: int, ndev: int) -> Array:
     return jnp.zeros((a.shape[0], ndev * need), a.dtype).at[:, places].set(a[:, columns])
 
 
-def get_cols_cyclic(N: int, N_batch: int, T_A: int, num_devices: int) -> list[tuple]:
+def get_cols_cyclic(N: int, N_batch: int, T_A: int, num_devices: int) -> list[tuple[int, ...]]:
     """For each column its number, and its place before and after it is dealt out.
 
     N_batch is the width of a device's part, before and after.

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import plait
 from plait.compat import _adapt
+from plait.compat._adapt import P
 from plait.compat.mpi4jax import get_logging as get_logging
 from plait.compat.mpi4jax import has_cuda_support as has_cuda_support
 from plait.compat.mpi4jax import has_sycl_support as has_sycl_support
@@ -40,7 +41,7 @@ def _token(given: Any, name: str) -> Any:
     return given
 
 
-def _operation(function: Callable, **fixed: Any) -> Callable:
+def _operation(function: Callable[P, Any], **fixed: Any) -> Callable[P, Any]:
     def call(*args: Any, token: Any = None, **kwargs: Any) -> Any:
         token = _token(token, function.__name__)
         result = function(*args, **kwargs, **fixed)
