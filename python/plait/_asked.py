@@ -31,12 +31,18 @@ class Asked:
     """In the place of JAX's context of a lowering, for a program of so many devices."""
 
     platforms = ("cpu",)
+    tokens_out = None
 
     def __init__(self, avals_in: Sequence, avals_out: Sequence, n_devices: int):
         self.avals_in, self.avals_out = avals_in, avals_out
         self.devices = (Imagined(),) * n_devices
         self.called: Called | None = None
         self.jaxpr: Any = None
+
+    def replace(self, avals_in: Sequence) -> "Asked":
+        """The same, with operands of other types."""
+        self.avals_in = avals_in
+        return self
 
     def call(self, row: Any, params: dict, results: Sequence) -> Sequence:
         """Notes the core's operation; results: avals, of which some may be tokens, behind."""

@@ -14,7 +14,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 from jax import lax
 from jax.interpreters import ad, batching, mlir
-from plait import _jax, _mesh_rules, _split
+from plait import _jax, _mesh_rules, _platforms, _split
 from plait._split import Spec
 
 
@@ -127,7 +127,7 @@ def _transpose(ct: Any, *args: Any, **params: Any) -> list:
 parts_p = jex.Primitive("plait_mesh_parts")
 parts_p.def_impl(lambda *args, **params: jax.jit(functools.partial(parts_p.bind, **params))(*args))
 parts_p.def_abstract_eval(_result)
-mlir.register_lowering(parts_p, _lower)
+mlir.register_lowering(parts_p, functools.partial(_platforms.lower_global, _lower))
 batching.fancy_primitive_batchers[parts_p] = _batch
 ad.primitive_jvps[parts_p] = _jvp
 ad.primitive_transposes[parts_p] = _transpose

@@ -116,7 +116,7 @@ def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     return u, hermitian(gemm(u, a, trans=ADJOINT))
 
 
-def _solved(operator: Callable, by: Callable, c: Matrix) -> Matrix:
+def solved(operator: Callable, by: Callable, c: Any) -> Any:
     """The x with operator(x) = c, a multiplication by Hermitian matrices; by: what solves it.
 
     Derivatives of any order are those of the equation, not of what solves it.
@@ -126,49 +126,50 @@ def _solved(operator: Callable, by: Callable, c: Matrix) -> Matrix:
     )
 
 
-def _balanced(h: Matrix, s: Any, v: Matrix, c: Matrix) -> Matrix:
-    """The x with h x + x h = c: V (P_ij / (s_i + s_j)) Vᴴ with P = Vᴴ c V."""
+class Balance:
+    """Equations with h = V S Vᴴ, solved by its eigenvectors, which have no derivatives."""
 
-    def divide(rows: Any, columns: Any, x: Any, s: Any) -> Any:
-        both = s[rows] + s[jnp.minimum(columns, s.shape[0] - 1)]
-        return x / both.astype(x.dtype)
+    def __init__(self, h: Matrix):
+        self.h = h
+        self.s, self.v, _ = eigh(jax.tree.map(lax.stop_gradient, h), "zero")
 
-    def by_vectors(c: Matrix) -> Matrix:
-        p = gemm(v, gemm(c, v), trans=ADJOINT).map(divide, whole=(s,))
-        return gemm(gemm(v, p), v.adjoint())
+    def both(self, c: Matrix) -> Matrix:
+        """The x with h x + x h = c: V (P_ij / (s_i + s_j)) Vᴴ with P = Vᴴ c V."""
 
-    return _solved(lambda x: gemm(h, x) + gemm(x, h), by_vectors, c)
+        def divide(rows: Any, columns: Any, x: Any, s: Any) -> Any:
+            both = s[rows] + s[jnp.minimum(columns, s.shape[0] - 1)]
+            return x / both.astype(x.dtype)
 
+        def by_vectors(c: Matrix) -> Matrix:
+            p = gemm(self.v, gemm(c, self.v), trans=ADJOINT).map(divide, whole=(self.s,))
+            return gemm(gemm(self.v, p), self.v.adjoint())
 
-def _divided(h: Matrix, s: Any, v: Matrix, c: Matrix) -> Matrix:
-    """The x with x h = c."""
+        return solved(lambda x: gemm(self.h, x) + gemm(x, self.h), by_vectors, c)
 
-    def by_vectors(c: Matrix) -> Matrix:
-        return gemm(gemm(c, v).map(_by_column, whole=(s,)), v.adjoint())
+    def right(self, c: Matrix) -> Matrix:
+        """The x with x h = c."""
 
-    return _solved(lambda x: gemm(x, h), by_vectors, c)
+        def divide(rows: Any, columns: Any, x: Any, s: Any) -> Any:
+            return x / s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+
+        def by_vectors(c: Matrix) -> Matrix:
+            return gemm(gemm(c, self.v).map(divide, whole=(self.s,)), self.v.adjoint())
+
+        return solved(lambda x: gemm(x, self.h), by_vectors, c)
 
 
 @polar.defjvp
 def _polar_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """With h k + k h = Uᴴ ȧ - ȧᴴ U: of U it is U k + (1 - U Uᴴ) ȧ h⁻¹, of h Uᴴ ȧ - k h.
-
-    Both equations are solved by h = V S Vᴴ, which has no derivatives where values are equal.
-    """
+    """With h k + k h = Uᴴ ȧ - ȧᴴ U: of U it is U k + (1 - U Uᴴ) ȧ h⁻¹, of h Uᴴ ȧ - k h."""
     (a,), (da,) = primals, tangents
     u, h = polar(a)
-    s, v, _ = eigh(jax.tree.map(lax.stop_gradient, h), "zero")
+    solve = Balance(h)
     moved = gemm(u, da, trans=ADJOINT)  # Uᴴ ȧ
-    k = _balanced(h, s, v, moved - moved.adjoint())
+    k = solve.both(moved - moved.adjoint())
     du = gemm(u, k)
     if a.m > a.n:
-        du = du + _divided(h, s, v, da - gemm(u, moved))
+        du = du + solve.right(da - gemm(u, moved))
     return (u, h), (du, moved - gemm(k, h))
-
-
-def _by_column(rows: Any, columns: Any, x: Any, s: Any) -> Any:
-    """Column j divided by s_j."""
-    return x / s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
 
 
 def _completed(u: Matrix) -> Matrix:
@@ -238,38 +239,52 @@ def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
     return u, s, v
 
 
+def _weights_of(rows: Any, columns: Any, s: Any) -> tuple:
+    """F s_j and F s_i with F_ij = 1 / (s_j² - s_i²), by quotients of numbers of one size.
+
+    Squares may leave the range. Zero where values are equal.
+    """
+    first, second = s[rows], s[jnp.minimum(columns, s.shape[0] - 1)]
+    gap, both = second - first, second + first
+    is_zero = (gap == 0) | (both == 0)
+    gap, both = jnp.where(is_zero, 1, gap), jnp.where(is_zero, 1, both)
+    return tuple(jnp.where(is_zero, 0, x / both) / gap for x in (second, first))
+
+
+def of_left(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
+    """Uᴴ U̇, of elements of P = Uᴴ ȧ V and Pᴴ: F ∘ (P S + S Pᴴ), and the phases on the diagonal."""
+    first, second = (w.astype(x.dtype) for w in _weights_of(rows, columns, s))
+    value = s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+    phase = (x - y) / 2 / jnp.where(value == 0, 1, value)
+    return jnp.where(rows == columns, phase, x * first + y * second)
+
+
+def of_right(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
+    """Vᴴ V̇: F ∘ (S P + Pᴴ S)."""
+    first, second = (w.astype(x.dtype) for w in _weights_of(rows, columns, s))
+    return x * second + y * first
+
+
+def of_rest(rows: Any, columns: Any, x: Any, s: Any) -> Any:
+    """What of U̇ is beside U's columns, of ȧ V that is: each divided by its singular value.
+
+    None where that is zero, as in `jax.numpy`: such a column of U is any.
+    """
+    value = s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+    return jnp.where(value == 0, 0, x / jnp.where(value == 0, 1, value))
+
+
 @svd.defjvp
 def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """With P = Uᴴ ȧ V and F_ij = 1 / (s_j² - s_i²): U (F ∘ (P S + S Pᴴ)), V (F ∘ (S P + Pᴴ S))."""
     (a,), (da,) = primals, tangents
     u, s, v = svd(a)
     da_v = gemm(da, v)
     p = gemm(u, da_v, trans=ADJOINT)
-
-    def weights(rows: Any, columns: Any, s: Any) -> tuple:
-        """F s_j and F s_i, by quotients of numbers of one size: squares may leave the range."""
-        first, second = s[rows], s[jnp.minimum(columns, s.shape[0] - 1)]
-        gap, both = second - first, second + first
-        is_zero = (gap == 0) | (both == 0)
-        gap, both = jnp.where(is_zero, 1, gap), jnp.where(is_zero, 1, both)
-        found = (jnp.where(is_zero, 0, x / both) / gap for x in (second, first))
-        return tuple(x.astype(a.dtype) for x in found)
-
-    def of_u(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
-        first, second = weights(rows, columns, s)
-        value = s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
-        phase = (x - y) / 2 / jnp.where(value == 0, 1, value)
-        return jnp.where(rows == columns, phase, x * first + y * second)
-
-    def of_v(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
-        first, second = weights(rows, columns, s)
-        return x * second + y * first
-
     other = p.adjoint()
-    du = gemm(u, p.map(of_u, other, whole=(s,)))
+    du = gemm(u, p.map(of_left, other, whole=(s,)))
     if a.m > a.n:
-        du = du + (da_v - gemm(u, p)).map(_by_column, whole=(s,))
-    dv = gemm(v, p.map(of_v, other, whole=(s,)))
+        du = du + (da_v - gemm(u, p)).map(of_rest, whole=(s,))
+    dv = gemm(v, p.map(of_right, other, whole=(s,)))
     return (u, s, v), (du, real(p.diagonal()), dv)
 
 

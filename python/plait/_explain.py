@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -173,7 +172,8 @@ def operations(jaxpr: Any, around: _Around = _Around()) -> Iterator[tuple[Called
             yield from _of_inner(eqn, around)
             continue
         avals_in, avals_out = ([v.aval for v in s] for s in (eqn.invars, eqn.outvars))
-        asked = Asked(avals_in, avals_out, _n_devices(eqn.params))
+        mesh = _platforms.mesh_in(eqn.params)
+        asked = Asked(avals_in, avals_out, 1 if mesh is None else mesh.size)
         with eqn.ctx.manager:  # as JAX lowers it: in the context that it was traced in
             rule(asked, *eqn.invars, **eqn.params)
         if asked.called is not None:
@@ -210,14 +210,6 @@ def _inner(eqn: Any, around: _Around) -> Iterator[tuple[Any, _Around]]:
         for value in params.values():
             if hasattr(getattr(value, "jaxpr", value), "eqns"):
                 yield value, around
-
-
-def _n_devices(params: dict) -> int:
-    """Of the mesh that a primitive of global arrays is for."""
-    params = params | dict(params.get("given", ()))  # of a batch
-    deal = getattr(params.get("rows"), "deal", params.get("deal"))
-    mesh = getattr(deal, "mesh", params.get("mesh"))
-    return 1 if mesh is None else math.prod(mesh.shape.values())
 
 
 def _planned(called: Called, around: _Around, way: str | None) -> ExplainedCall:

@@ -386,19 +386,13 @@ def define(
     _jax.needs_devices(primitive)
     _jax.saves_unless_complex(primitive)
     name = primitive.name.removeprefix("plait_mesh_")
-    _platforms.lower(primitive, functools.partial(_lower_for_line, lower), name)
+    _platforms.lower(primitive, functools.partial(_platforms.lower_global, lower), name)
     if batch is not None:
         batching.fancy_primitive_batchers[primitive] = functools.partial(_rule, primitive, batch)
     if jvp is not None:
         ad.primitive_jvps[primitive] = jvp
     if transpose is not None:
         ad.primitive_transposes[primitive] = functools.partial(_transposed, transpose)
-
-
-def _lower_for_line(lower: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
-    """What is called in its place is for the same line."""
-    with _sites.at(params["site"]):
-        return lower(ctx, *args, **params)
 
 
 def _transposed(transpose: Callable, cts: Sequence, *args: Any, **params: Any) -> list:
@@ -426,11 +420,14 @@ def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:
     """
     mesh, src = params["mesh"], params["src"]
     is_split = mesh is not None and mesh.size > 1
-    if is_split and not anchor and isinstance(x, _jax.ArrayImpl) and not x.committed:
+    if is_split and isinstance(x, _jax.ArrayImpl) and not x.committed:
         known = mesh if isinstance(mesh, Mesh) else _jax.concrete_mesh()
+        if known is None and anchor:
+            known = getattr(anchor[0].sharding, "mesh", None)
         if known is not None and known.shape == mesh.shape:
             x = jax.device_put(x, NamedSharding(known, _split.to_partition_spec(src)))
-        elif "blocks" not in params and "cells" not in params:  # the split changes no numbers
+        elif not anchor and "blocks" not in params and "cells" not in params:
+            # the split changes no numbers
             alone = ((),) * len(src)
             params |= {"mesh": None, "src": alone, "dst": alone, "donate": False}
     return run(x, *anchor, **params)

@@ -1,12 +1,13 @@
 """The platforms of JAX that programs with operations run on, and their handlers there."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 from jax.interpreters import mlir
-from plait import _core, _errors, _jax
+from plait import _core, _errors, _jax, _sites, _split
 
 _FFI_NAMES = {"cpu": "cpu", "cuda": "CUDA"}  # by that of lowerings
 rules: dict[Any, Callable] = {}  # by primitive
@@ -45,6 +46,29 @@ def lower(primitive: Any, rule: Callable, what: str) -> None:
     mlir.register_lowering(primitive, rule, platform="cpu")
     if "cuda" in names():
         mlir.register_lowering(primitive, functools.partial(_on_cuda, rule), platform="cuda")
+
+
+def lower_global(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
+    """A rule of a primitive on global arrays: for operands on its mesh, and calls of its line.
+
+    JAX finds derivatives again that it has made eagerly of operands on another mesh: their results,
+    cotangents on one device, say in their types that they are on that mesh.
+    """
+    mesh, site = mesh_in(params), params.get("site")
+    avals = ctx.avals_in if mesh is None else [_split.retyped(a, mesh) for a in ctx.avals_in]
+    sub = ctx.replace(avals_in=avals)
+    with contextlib.nullcontext() if site is None else _sites.at(site):
+        results = rule(sub, *args, **params)
+    if sub.tokens_out is not None:
+        ctx.set_tokens_out(sub.tokens_out)
+    return results
+
+
+def mesh_in(params: dict) -> Any:
+    """The mesh that the parameters of a primitive on global arrays are for; None: one device."""
+    params = params | dict(params.get("given", ()))  # of a batch
+    deal = getattr(params.get("rows"), "deal", params.get("deal"))
+    return getattr(deal, "mesh", params.get("mesh"))
 
 
 def _on_cuda(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:

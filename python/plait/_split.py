@@ -35,6 +35,14 @@ def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
     return aval.update(**made)
 
 
+def retyped(aval: Any, mesh: Any) -> Any:
+    """The type of an operand on this mesh, where it says something of another one's Auto axes."""
+    own = getattr(aval, "sharding", None)
+    if own is None or own.mesh.empty or own.mesh.shape == mesh.shape or any(own.spec):
+        return aval
+    return aval.update(sharding=NamedSharding(mesh.abstract_mesh, own.spec))
+
+
 def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
     """JAX's form of a spec."""
     entries = [None if not axes else axes[0] if len(axes) == 1 else tuple(axes) for axes in spec]

@@ -173,7 +173,8 @@ def svd(
     Shapes: (m, n) to (m, k), (k,) and (k, n), full to (m, m), (k,) and (n, n); any m and n.
     Raises: ValueError for an array that is no matrix, or a block that is not positive; TypeError
     for a dtype without solvers, and for derivatives of full matrices where m ≠ n.
-    Adjoint: as in ``jax.numpy``; for singular values that differ.
+    Adjoint: as in ``jax.numpy``, also where some are zero; for singular values that differ. Where
+    they are equal to rounding, that is arbitrary and no NaN: the gaps are rounding themselves.
     Source: Nakatsukasa, Higham, 2013; oracle ``tests/python/oracle.py::svd``.
 
     Example:
@@ -203,7 +204,8 @@ def svdvals(
 
     Collective: over the mesh, in program order.  Shapes: (m, n) to (min(m, n),), any m and n.
     Raises: as `svd`.
-    Adjoint: U diag(s̄) Vᴴ; it needs the vectors, also of equal values.
+    Adjoint: U diag(s̄) Vᴴ; it needs the vectors, also of equal values. Further derivatives are as
+    those of `svd`: where values are equal to rounding they are arbitrary.
     Source: as `svd`; oracle ``tests/python/oracle.py::svd``.
 
     Example:

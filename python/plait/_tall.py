@@ -373,6 +373,13 @@ def whole_rhs(rows: Rows, b: Any, lay: _dense_args.Lay, n_rhs: int) -> Any:
     return rows.deal.redistribute(b, lay.spec, WHOLE, dims=shape, shape=shape)
 
 
+# ---- by those of R -------------------------------------------------------------------------------
+
+# Derivatives are not those of Q and R: of a matrix whose columns are nearly dependent these have
+# errors that what is made of them has not.
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def polar(rows: Rows, x: Any) -> tuple:
     """U, split as x, and H, whole: those of R = U' H, with U = Q U'."""
     q, r = qr(rows, x)
@@ -380,6 +387,25 @@ def polar(rows: Rows, x: Any) -> tuple:
     return _times(rows, q, _on_all(u)), _on_all(h)
 
 
+@polar.defjvp
+def _polar_jvp(rows: Rows, primals: tuple, tangents: tuple) -> tuple:
+    """As that of `_dense_svd.polar`."""
+    u, h = polar(rows, *primals)
+    solve = _dense_svd.Balance(_dealt_out(rows, h))
+    moved = _adjoint_times(rows, u, tangents[0])
+    k = _on_all(solve.both(_dealt_out(rows, moved - jnp.conj(moved.T))))
+    s, v = solve.s, _on_all(solve.v)
+
+    def by_vectors(c: Any) -> Any:
+        c = _times(rows, c, v) / s[:, None].astype(c.dtype)
+        return _times(rows, c, jnp.conj(v.T))
+
+    rest = tangents[0] - _times(rows, u, moved)
+    rest = _dense_svd.solved(lambda y: _times(rows, y, h), by_vectors, rest)
+    return (u, h), (_times(rows, u, k) + rest, moved - _product(k, h))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def svd(rows: Rows, x: Any) -> tuple:
     """U, split as x, the singular values, and Vᴴ, whole: those of R = U' S Vᴴ, with U = Q U'."""
     q, r = qr(rows, x)
@@ -387,6 +413,30 @@ def svd(rows: Rows, x: Any) -> tuple:
     return _times(rows, q, _on_all(u)), s, _on_all(v.adjoint())
 
 
+@svd.defjvp
+def _svd_jvp(rows: Rows, primals: tuple, tangents: tuple) -> tuple:
+    """As that of `_dense_svd.svd`."""
+    u, s, vh = svd(rows, *primals)
+    dx_v = _times(rows, tangents[0], jnp.conj(vh.T))
+    p = _adjoint_times(rows, u, dx_v)
+    i = jnp.arange(rows.n, dtype=jnp.int32)
+    given = (i[:, None], i[None, :], p, jnp.conj(p.T), s)
+    du = _times(rows, u, _dense_svd.of_left(*given))
+    rest = dx_v - _times(rows, u, p)
+    du = du + _dense_svd.of_rest(i[None, :], i[:, None], rest, s)  # a row for each column
+    dvh = _product(jnp.conj(_dense_svd.of_right(*given).T), vh)
+    return (u, s, vh), (du, jnp.real(jnp.diagonal(p)), dvh)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def svdvals(rows: Rows, x: Any) -> Any:
     """The singular values, which are those of R."""
     return _dense_svd.svdvals(_dealt_out(rows, r_alone(rows, x)))
+
+
+@svdvals.defjvp
+def _svdvals_jvp(rows: Rows, primals: tuple, tangents: tuple) -> tuple:
+    """Re(uᴴ ȧ v) of each pair of vectors, also where values are equal."""
+    u, s, vh = svd(rows, *primals)
+    p = _adjoint_times(rows, u, _times(rows, tangents[0], jnp.conj(vh.T)))
+    return s, jnp.real(jnp.diagonal(p))

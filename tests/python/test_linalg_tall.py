@@ -267,6 +267,59 @@ def test_gradients_of_singular_values_and_polar(forced, dtype, shape):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
 
 
+@pytest.mark.parametrize("is_forced, shape", [(True, (20, 3)), (True, (3, 20)), (False, (12, 8))])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_gradients_where_columns_are_dependent(monkeypatch, dtype, is_forced, shape):
+    """Polynomials of the matrix, by its factors: by way of Q's and R's little would be right."""
+    monkeypatch.setattr(_tall, "FORCED", is_forced)
+    is_wide, n = shape[0] < shape[1], min(shape)
+    mesh, spec = meshes.make((4,)), P(None, "a") if shape[0] < shape[1] else P("a")
+    weights, square = meshes.random(shape, dtype, 1), meshes.random((n, n), dtype, 2)
+
+    def cubed(a):
+        u, s, vh = plait.linalg.svd(a, mesh=mesh, spec=spec)
+        return jnp.sum(weights * ((u * (s**3)[None].astype(dtype)) @ vh)).real
+
+    def squared(a):
+        tall = jnp.conj(a.T) if is_wide else a
+        h = plait.linalg.polar(tall, mesh=mesh, spec=P("a")).h
+        return jnp.sum(square * (h @ h)).real
+
+    def theirs(a):
+        tall = jnp.conj(a.T) if is_wide else a
+        cube = jnp.sum(weights * (a @ jnp.conj(a.T) @ a)).real
+        return cube, jnp.sum(square * (jnp.conj(tall.T) @ tall)).real
+
+    u, s, vh = np.linalg.svd(meshes.random(shape, dtype), full_matrices=False)
+    both = jax.jit(lambda a: (jax.grad(cubed)(a), jax.grad(squared)(a)))
+    for least in (1e-4, 1e-9, 0):
+        s[-1] = least
+        a = (u * s) @ vh
+        want = [jax.grad(lambda a, i=i: theirs(a)[i])(a) for i in range(2)]
+        got = both(meshes.put(a, mesh, spec))
+        # of a singular matrix H has none, and the phase of the last vector is hard to say
+        phase = 0 if least == 0 or dtype == "float64" else 1e-15 / least
+        for ours, w, bound in zip(got, want, (1e-11, 1e-11 + phase), strict=True):
+            if least > 0 or ours is got[0]:
+                assert np.abs(ours - w).max() <= bound * np.abs(w).max(), least
+
+
+@pytest.mark.parametrize("make", [lambda a: a.at[:, 2].set(0), lambda a: a.at[:, 2].set(a[:, 1])])
+def test_gradients_where_a_singular_value_is_zero(make):
+    mesh = meshes.make((4,))
+    weights = meshes.random((12, 8), seed=1)
+
+    def slope(a):
+        u, s, vh = plait.linalg.svd(a, mesh=mesh, spec=P("a"))
+        return jnp.sum(weights * ((u * (s**3)[None]) @ vh))
+
+    for seed in range(4):
+        a = make(jnp.asarray(meshes.random((12, 8), seed=seed)))
+        want = jax.grad(lambda a: jnp.sum(weights * (a @ a.T @ a)))(a)
+        got = jax.jit(jax.grad(slope))(meshes.put(a, mesh, P("a")))
+        assert np.abs(got - want).max() <= 1e-11 * np.abs(want).max(), seed
+
+
 def test_gradients_of_right_hand_sides_and_padding(forced):
     m, n, mesh = 22, 3, meshes.make((4,))
     a, b = meshes.random((m, n)), meshes.random((m, 2), seed=1)

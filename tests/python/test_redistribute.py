@@ -243,3 +243,27 @@ def test_blocks_refused():
         plait.redistribute(x, P(None, "a"), from_block=1.5)
     with pytest.raises(ValueError, match=r"blocks of 5, has extents \(3, 40\).*has \(3, 24\)"):
         plait.redistribute(x, P(), from_block=5)
+
+
+IN_TURN = {
+    "redistribute": lambda x, mesh: plait.redistribute(x, P(None, "a"), mesh=mesh, spec=P("a")),
+    "fft": lambda x, mesh: plait.fft.fftn(x, mesh=mesh, spec=P("a")).real,
+    "inv": lambda x, mesh: plait.linalg.inv(x, mesh=mesh, spec=P("a")),
+}
+
+
+@pytest.mark.parametrize("name", IN_TURN)
+def test_eager_gradients_on_one_mesh_after_another(name):
+    """JAX takes a product's cotangent for one on the mesh that it had the program made for."""
+    weights, x, f = meshes.random((8, 8), seed=1), 8 * np.eye(8), IN_TURN[name]
+
+    def slope(shape):
+        mesh = meshes.make(shape)
+        put = meshes.put(x, mesh, P("a"))
+        return np.asarray(jax.grad(lambda x: jnp.sum(weights * f(x, mesh)))(put))
+
+    shapes = ((4,), (2,), (1,), (8,), *[(4, 2)] * (name == "redistribute"))
+    slopes = {shape: slope(shape) for shape in shapes}
+    for shape, found in slopes.items():
+        jax.clear_caches()
+        assert np.array_equal(found, slope(shape)), shape
