@@ -40,6 +40,24 @@ static plait_piece_t piece_of(const void *context, int from, int to)
                            .n_bytes = count_of(t, from, to) * t->row_bytes};
 }
 
+/* Offsets of all ranks' blocks, also of those that this one has nothing of, have room. */
+static plait_status_t check_bytes(const table_t *t)
+{
+    plait_status_t status = PLAIT_OK;
+    int64_t n_rows = 0;
+    int64_t n_bytes = 0;
+
+    for (int from = 0; from < t->n_ranks && t->counts != NULL; from++) {
+        for (int to = 0; to < t->n_ranks; to++) {
+            n_rows += count_of(t, from, to);
+        }
+    }
+    PLAIT_CHECK(plait_mul(n_rows, t->row_bytes, &n_bytes), PLAIT_ERR_OVERFLOW,
+                "alltoall: by the counts there are more than 2^63 bytes");
+done:
+    return status;
+}
+
 /* The rows that one array has by the counts: sent by this rank, or received. */
 static plait_status_t check_rows(const table_t *t, const plait_problem_t *problem,
                                  bool is_sent)
@@ -49,11 +67,8 @@ static plait_status_t check_rows(const table_t *t, const plait_problem_t *proble
     int64_t n_rows = 0;
 
     for (int q = 0; q < t->n_ranks; q++) {
-        PLAIT_CHECK(plait_add(n_rows,
-                              is_sent ? count_of(t, problem->rank, q)
-                                      : count_of(t, q, problem->rank),
-                              &n_rows),
-                    PLAIT_ERR_OVERFLOW, "alltoall: the counts sum to more than 2^63");
+        n_rows +=
+            is_sent ? count_of(t, problem->rank, q) : count_of(t, q, problem->rank);
     }
     PLAIT_CHECK(
         array->ndim > 0 && array->dims[0] == n_rows, PLAIT_ERR_INVALID,
@@ -71,6 +86,7 @@ static plait_status_t check_counts(const plait_alltoall_params_t *p,
     const plait_array_t *x = &problem->args[0];
     const plait_array_t *y = &problem->rets[0];
     int n = problem->n_ranks;
+    int64_t n_all = 0;
     const table_t table = {.n_ranks = n, .counts = p->counts};
 
     PLAIT_CHECK(p->n_counts == (int64_t)n * n, PLAIT_ERR_INVALID,
@@ -80,6 +96,8 @@ static plait_status_t check_counts(const plait_alltoall_params_t *p,
         PLAIT_CHECK(p->counts[i] >= 0, PLAIT_ERR_INVALID,
                     "alltoall: counts[%d][%d] is %lld, expected 0 or more",
                     (int)(i / n), (int)(i % n), (long long)p->counts[i]);
+        PLAIT_CHECK(plait_add(n_all, p->counts[i], &n_all), PLAIT_ERR_OVERFLOW,
+                    "alltoall: the counts sum to more than 2^63");
     }
     PLAIT_TRY(check_rows(&table, problem, true));
     PLAIT_TRY(check_rows(&table, problem, false));
@@ -130,6 +148,7 @@ static plait_status_t alltoall_plan(const void *params, const plait_problem_t *p
     row.ndim--;
     row.dims++;
     PLAIT_TRY(plait_array_size(&row, &n, &table.row_bytes));
+    PLAIT_TRY(check_bytes(&table));
     PLAIT_TRY(plait_plan_create(problem, &plan, "alltoall(%s%s%s)",
                                 plait_dtype_name(x->dtype), plait_coll_shape(x).text,
                                 (p->n_counts > 0) ? ", counts" : ""));

@@ -177,6 +177,32 @@ static void check_routes(void)
     plait_plan_destroy(&plan);
 }
 
+static plait_status_t plan_uneven(int64_t among_others, int64_t row)
+{
+    int64_t counts[P * P] = {0};
+    const int64_t dims[] = {0, row};
+    plait_endpoint_t end = {.rank = 0, .size = P, .caps = all_caps[0]};
+    const plait_alltoall_params_t params = {.n_counts = (int64_t)P * P,
+                                            .counts = counts};
+    const plait_array_t x = {.dtype = PLAIT_U8, .ndim = 2, .dims = dims};
+    plait_plan_t *plan = NULL;
+
+    counts[1 * P + 1] = among_others;
+    counts[1 * P + 2] = among_others;
+    plait_status_t status =
+        plait_op_plan(&plait_op_alltoall, &params, &end, &x, &x, &plan);
+    plait_plan_destroy(&plan);
+    return status;
+}
+
+/* What others send each other counts, too: a rank finds its blocks behind those. */
+static void check_counts_of_others(void)
+{
+    CHECK(plan_uneven(INT64_MAX / 2, 1) == PLAIT_OK, "all of it");
+    CHECK(plan_uneven(INT64_MAX / 2 + 1, 1) == PLAIT_ERR_OVERFLOW, "rows");
+    CHECK(plan_uneven(INT64_MAX / 4, 3) == PLAIT_ERR_OVERFLOW, "bytes");
+}
+
 /* Memory of both ranks, once for all: new pages are what takes the time. */
 typedef struct {
     unsigned char *x[2];
@@ -213,6 +239,7 @@ int main(void)
     check_plans((INT64_C(1) << 40) + 1);
     check_overflow();
     check_routes();
+    check_counts_of_others();
     if (has_room) {
         check_large();
     } else if (!is_quick()) {
