@@ -87,7 +87,8 @@ def _raise_if(is_different: Any, name: str) -> np.ndarray:
 
 def _differs(mine: Any, first: Any) -> Any:
     """Whether an array is not that of rank 0, beyond rounding."""
-    room = math.sqrt(jnp.finfo(mine.dtype).eps) * jnp.max(jnp.abs(first), initial=0)
+    sizes = jnp.where(jnp.isfinite(first), jnp.abs(first), 0)
+    room = math.sqrt(jnp.finfo(mine.dtype).eps) * jnp.max(sizes, initial=0)
     is_near = (mine == first) | (jnp.abs(mine - first) <= room)
     return jnp.any(~is_near & ~(jnp.isnan(mine) & jnp.isnan(first)))
 

@@ -132,7 +132,7 @@ def reduced(
     **named: Any,
 ) -> Any:
     """jnp.sum or jnp.max of a global array: of each device's part, then of these in order."""
-    if place.mesh is None:
+    if place.mesh is None or 0 in x.shape:  # nothing is added up, and there are no parts of it
         return function(x, axis=axes, keepdims=keepdims, **named)
     x = _partial(function, place, axes, tuple(named.items()))(x)
     whole = tuple(() if a in axes else names for a, names in enumerate(place.spec))

@@ -6,7 +6,7 @@ Any operand may be a pytree: the result is one like it, with one message for eac
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from plait import _args, _call, _coll_rules, _eager, _groups, _ops
 
 
@@ -181,6 +181,18 @@ def reduce_scatterv(
     )
 
 
+def _is_that(x: Any, value: Any) -> Any:
+    """Where an element is the extreme one, as the core tells them apart: by their bits.
+
+    XLA takes a subnormal number for zero.
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x == value
+    bits = jnp.dtype(f"uint{8 * x.dtype.itemsize}")
+    mine, theirs = (lax.bitcast_convert_type(y, bits) for y in (x, value))
+    return (mine == theirs) | ((x != x) & (value != value))
+
+
 def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:
     """The extreme value, and the lowest rank that has it."""
     tree, code = _call.reducible(x, op, name)
@@ -192,7 +204,7 @@ def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:
         values = chain.call("allreduce", *tree.leaves, reduce=code, **plain)
         me = _coll_rules.my_rank(chain, group)
         others = jnp.int32(group.size)
-        has = [(x == v) | ((x != x) & (v != v)) for x, v in zip(tree.leaves, values, strict=True)]
+        has = [_is_that(x, v) for x, v in zip(tree.leaves, values, strict=True)]
         candidates = [jnp.where(h, me, others) for h in has]
         lowest = _args.MIN.code
         ranks = chain.call("allreduce", *candidates, reduce=lowest, **plain)

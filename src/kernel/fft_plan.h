@@ -105,6 +105,11 @@ typedef struct {
     /* The way back: x and p; and for k = 0 and n / 2, where imaginary parts are ignored. */
     void (*merge_columns)(int64_t n, const void *from, void *x, void *p);
     void (*merge_edge)(int64_t n, double edge, const void *from, void *to);
+    /* Sums of magnitudes of n real numbers, and of each of n_columns columns: not of squares,
+     * which may leave the range. What is not finite stays so. */
+    double (*row_size)(const void *row, int64_t n);
+    void (*column_sizes)(int64_t n_rows, const char *const rows[], int64_t offset,
+                         int64_t n_columns, double *sizes);
 } plait_fft_kernels_t;
 
 /* [0] single, [1] double precision. */

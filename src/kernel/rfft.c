@@ -2,7 +2,9 @@
  *
  * Rows of even n: neighbours are the parts of one complex number, so n / 2 points do, and one
  * pass that splits even from odd (rows_even). Else two rows, or two neighbouring columns, are
- * the parts of one complex row or column, whose transform is split by symmetry.
+ * the parts of one complex row or column, whose transform is split by symmetry. Each then has
+ * the other's rounding, and its NaN: lines of other sizes than their neighbours go alone, each
+ * beside zeros, in twice the time.
  * Source: Cooley, Lewis and Welch, J. Sound Vib. 12 (1970) 315. */
 #include "kernel/rfft.h"
 
@@ -12,10 +14,13 @@
 #include "kernel/fft_plan.h"
 #include "kernel/fft_twiddle.h"
 
+#include <math.h>
 #include <string.h>
 
-/* Rows at a time through scratch. */
-enum { ROWS_AT_ONCE = 2 * PLAIT_FFT_MAX_LANES };
+enum {
+    ROWS_AT_ONCE = 2 * PLAIT_FFT_MAX_LANES, /* through scratch */
+    MOST_UNLIKE = 8                         /* times as large as its neighbour */
+};
 
 struct plait_rfft1 {
     int64_t n, n_half; /* n / 2 + 1 */
@@ -54,20 +59,26 @@ done:
     return status;
 }
 
-/* Scratch of columns: pointers to rows of the block, of the caller and of a lone column's
- * copies; the block of n complex rows; those copies; what the complex transform wants. */
+/* Scratch of columns: pointers to rows of the block, and of copies of columns that go alone; the
+ * block of n complex rows; those copies; sizes of columns; what the complex transform wants. */
 typedef struct {
-    int64_t caller, lone, block, copies, rest, total;
+    int64_t lone, block, copies, sizes, rest, total;
 } layout_t;
+
+/* Columns that go alone at a time. */
+static int64_t n_alone(const plait_rfft1_t *fft)
+{
+    return plait_max(1, fft->n_block / 2);
+}
 
 static layout_t layout_of(const plait_rfft1_t *fft)
 {
     const int64_t pointer_bytes = plait_fft_line_up(fft->n * (int64_t)sizeof(char *));
-    layout_t at = {.caller = pointer_bytes, .lone = 2 * pointer_bytes};
+    layout_t at = {.lone = pointer_bytes, .block = 2 * pointer_bytes};
 
-    at.block = 3 * pointer_bytes;
     at.copies = at.block + plait_fft_line_up(fft->n * fft->n_block * fft->itemsize);
-    at.rest = at.copies + plait_fft_line_up(2 * fft->n * fft->itemsize);
+    at.sizes = at.copies + plait_fft_line_up(2 * fft->n * n_alone(fft) * fft->itemsize);
+    at.rest = at.sizes + plait_fft_line_up(4 * fft->n_block * (int64_t)sizeof(double));
     at.total = at.rest + plait_fft1_scratch_bytes(fft->all);
     return at;
 }
@@ -142,6 +153,13 @@ int64_t plait_rfft1_scratch_bytes(const plait_rfft1_t *fft)
     return fft->scratch_bytes;
 }
 
+/* ---- which lines go together */
+
+static bool are_alike(double a, double b)
+{
+    return a <= MOST_UNLIKE * b && b <= MOST_UNLIKE * a && a < INFINITY && b < INFINITY;
+}
+
 /* ---- columns */
 
 static bool is_edge(const plait_rfft1_t *fft, int64_t k)
@@ -197,28 +215,80 @@ static void run_pairs(const plait_rfft1_t *fft, int64_t n, const char *const in[
     }
 }
 
-/* The last column where their number is odd: beside one of zeros. */
-static void run_lone(const plait_rfft1_t *fft, const char *const in[],
-                     int64_t in_offset, char *const out[], int64_t out_offset,
-                     char *scratch)
+/* n elements of n_bytes, from and to places that are so far apart. */
+static void copy_apart(int64_t n, const char *from, int64_t from_step, char *to,
+                       int64_t to_step, int64_t n_bytes)
+{
+    for (int64_t c = 0; c < n; c++) {
+        switch (n_bytes) {
+        case 4:
+            memcpy(to + c * to_step, from + c * from_step, 4);
+            break;
+        case 8:
+            memcpy(to + c * to_step, from + c * from_step, 8);
+            break;
+        default:
+            memcpy(to + c * to_step, from + c * from_step, 16);
+            break;
+        }
+    }
+}
+
+/* n columns, each beside one of zeros; n is at most n_alone. */
+static void run_alone(const plait_rfft1_t *fft, int64_t n, const char *const in[],
+                      int64_t in_offset, char *const out[], int64_t out_offset,
+                      char *scratch)
 {
     const layout_t at = layout_of(fft);
     const int64_t in_bytes = fft->to_complex ? fft->itemsize / 2 : fft->itemsize;
     const int64_t out_bytes = fft->to_complex ? fft->itemsize : fft->itemsize / 2;
     const int64_t n_in = fft->to_complex ? fft->n : fft->n_half;
     const int64_t n_out = fft->to_complex ? fft->n_half : fft->n;
+    const int64_t pitch = 2 * n * fft->itemsize;
     char **copy = (char **)(void *)(scratch + at.lone);
 
-    memset(scratch + at.copies, 0, (size_t)(2 * fft->n * fft->itemsize));
+    memset(scratch + at.copies, 0, (size_t)(fft->n * pitch));
     for (int64_t j = 0; j < fft->n; j++) {
-        copy[j] = scratch + at.copies + 2 * j * fft->itemsize;
+        copy[j] = scratch + at.copies + j * pitch;
     }
     for (int64_t j = 0; j < n_in; j++) {
-        memcpy(copy[j], in[j] + in_offset, (size_t)in_bytes);
+        copy_apart(n, in[j] + in_offset, in_bytes, copy[j], 2 * in_bytes, in_bytes);
     }
-    run_pairs(fft, 1, (const char *const *)copy, 0, copy, 0, scratch);
+    run_pairs(fft, n, (const char *const *)copy, 0, copy, 0, scratch);
     for (int64_t k = 0; k < n_out; k++) {
-        memcpy(out[k] + out_offset, copy[k], (size_t)out_bytes);
+        copy_apart(n, copy[k], 2 * out_bytes, out[k] + out_offset, out_bytes,
+                   out_bytes);
+    }
+}
+
+/* Whether each of n pairs of columns may go together. */
+static bool are_pairs(const plait_rfft1_t *fft, int64_t n, const char *const in[],
+                      int64_t in_offset, char *scratch)
+{
+    const int64_t n_rows = fft->to_complex ? fft->n : fft->n_half;
+    const int64_t n_parts = fft->to_complex ? 1 : 2; /* of a number of the operand */
+    double *sizes = (double *)(void *)(scratch + layout_of(fft).sizes);
+    bool are_all = true;
+
+    fft->all->kernels->column_sizes(n_rows, in, in_offset, 2 * n * n_parts, sizes);
+    for (int64_t c = 0; c < n; c++) {
+        const double *s = sizes + 2 * c * n_parts;
+        are_all = are_all &&
+                  are_alike(s[0] + s[n_parts - 1], s[n_parts] + s[2 * n_parts - 1]);
+    }
+    return are_all;
+}
+
+static void run_each(const plait_rfft1_t *fft, int64_t n, const char *const in[],
+                     int64_t in_offset, char *const out[], int64_t out_offset,
+                     char *scratch)
+{
+    const int64_t in_bytes = fft->to_complex ? fft->itemsize / 2 : fft->itemsize;
+    const int64_t out_bytes = fft->to_complex ? fft->itemsize : fft->itemsize / 2;
+
+    for (int64_t c = 0; c < n; c += n_alone(fft)) {
+        run_alone(fft, plait_min(n_alone(fft), n - c), in, in_offset + c * in_bytes,
+                  out, out_offset + c * out_bytes, scratch);
     }
 }
 
@@ -231,12 +301,18 @@ void plait_rfft1_columns(const plait_rfft1_t *fft, int64_t n_columns,
     const int64_t n_pairs = n_columns / 2;
 
     for (int64_t c = 0; c < n_pairs; c += fft->n_block) {
-        run_pairs(fft, plait_min(fft->n_block, n_pairs - c), in,
-                  in_offset + c * pair_in, out, out_offset + c * pair_out, scratch);
+        const int64_t n = plait_min(fft->n_block, n_pairs - c);
+        if (are_pairs(fft, n, in, in_offset + c * pair_in, scratch)) {
+            run_pairs(fft, n, in, in_offset + c * pair_in, out,
+                      out_offset + c * pair_out, scratch);
+        } else {
+            run_each(fft, 2 * n, in, in_offset + c * pair_in, out,
+                     out_offset + c * pair_out, scratch);
+        }
     }
     if (n_columns % 2 != 0) {
-        run_lone(fft, in, in_offset + n_pairs * pair_in, out,
-                 out_offset + n_pairs * pair_out, scratch);
+        run_alone(fft, 1, in, in_offset + n_pairs * pair_in, out,
+                  out_offset + n_pairs * pair_out, scratch);
     }
 }
 
@@ -341,39 +417,83 @@ static void merge_pair(const plait_rfft1_t *fft, const char *a, const char *b, c
     }
 }
 
-/* Two rows in one; a last one alone beside zeros. */
+/* Complex rows of scratch, and the rows that each one has: the next one, and with it the one behind
+ * that, if they are alike. */
+typedef struct {
+    int64_t n; /* of scratch */
+    bool has_two[ROWS_AT_ONCE];
+} shared_t;
+
+/* Those from the first of n_left rows on; returns how many rows they have. */
+static int64_t share(const plait_rfft1_t *fft, const char *in, int64_t in_stride,
+                     int64_t n_left, shared_t *shared)
+{
+    const int64_t n_reals = fft->to_complex ? fft->n : 2 * fft->n_half;
+    int64_t r = 0;
+
+    shared->n = 0;
+    for (double size = fft->all->kernels->row_size(in, n_reals);
+         shared->n < ROWS_AT_ONCE && r < n_left; shared->n++) {
+        bool *has_two = &shared->has_two[shared->n];
+        double next = 0;
+
+        *has_two = false;
+        if (r + 1 < n_left) {
+            next = fft->all->kernels->row_size(in + (r + 1) * in_stride, n_reals);
+            *has_two = are_alike(size, next);
+        }
+        r += *has_two ? 2 : 1;
+        size = (*has_two && r < n_left)
+                   ? fft->all->kernels->row_size(in + r * in_stride, n_reals)
+                   : next;
+    }
+    return r;
+}
+
+/* Two rows in one, or one beside zeros. */
 static void run_odd(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
 {
     const int64_t pitch = row_pitch(fft, fft->n), part = fft->itemsize / 2;
     char *rest = scratch + ROWS_AT_ONCE * pitch;
+    shared_t shared;
 
-    for (int64_t r = 0; r < job->n_rows; r += 2 * ROWS_AT_ONCE) {
-        const int64_t n_left = plait_min(2 * ROWS_AT_ONCE, job->n_rows - r);
-        const int64_t n = (n_left + 1) / 2;
+    for (int64_t r = 0, n_rows; r < job->n_rows; r += n_rows) {
+        const char *in = job->in + r * job->in_stride;
+        char *out = job->out + r * job->out_stride;
 
-        memset(scratch, 0, (size_t)(n * pitch));
-        for (int64_t i = 0; i < n_left; i += fft->to_complex ? 1 : 2) {
-            const char *in = job->in + (r + i) * job->in_stride;
-            char *z = scratch + i / 2 * pitch;
+        n_rows = share(fft, in, job->in_stride, job->n_rows - r, &shared);
+        memset(scratch, 0, (size_t)(shared.n * pitch));
+        for (int64_t i = 0; i < shared.n; i++) {
+            const bool has_two = shared.has_two[i];
+            const char *other = has_two ? in + job->in_stride : NULL;
+            char *z = scratch + i * pitch;
 
-            if (fft->to_complex) {
-                spread(fft, in, z + i % 2 * part);
+            if (!fft->to_complex) {
+                merge_pair(fft, in, other, z);
             } else {
-                merge_pair(fft, in, (i + 1 < n_left) ? in + job->in_stride : NULL, z);
+                spread(fft, in, z);
+                if (has_two) {
+                    spread(fft, other, z + part);
+                }
             }
+            in += (has_two ? 2 : 1) * job->in_stride;
         }
-        plait_fft1_rows(fft->all, n, scratch, pitch, scratch, pitch, rest,
+        plait_fft1_rows(fft->all, shared.n, scratch, pitch, scratch, pitch, rest,
                         PLAIT_FFT_STORE);
-        for (int64_t i = 0; i < n_left; i += fft->to_complex ? 2 : 1) {
-            char *out = job->out + (r + i) * job->out_stride;
-            const char *z = scratch + i / 2 * pitch;
+        for (int64_t i = 0; i < shared.n; i++) {
+            const bool has_two = shared.has_two[i];
+            char *other = has_two ? out + job->out_stride : NULL;
+            const char *z = scratch + i * pitch;
 
             if (fft->to_complex) {
-                split_pair(fft, z, out,
-                           (i + 1 < n_left) ? out + job->out_stride : NULL);
+                split_pair(fft, z, out, other);
             } else {
-                collect(fft, z + i % 2 * part, out);
+                collect(fft, z, out);
+                if (has_two) {
+                    collect(fft, z + part, other);
+                }
             }
+            out += (has_two ? 2 : 1) * job->out_stride;
         }
     }
 }

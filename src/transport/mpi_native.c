@@ -14,12 +14,14 @@ enum { N_PROBE = 64 + 64 + 21, MAX_BYTES = 16 };
 #define INTS                                                                    \
     (BIT(S8) | BIT(S16) | BIT(S32) | BIT(S64) | BIT(U8) | BIT(U16) | BIT(U32) | \
      BIT(U64))
-#define NUMBERS (INTS | BIT(F32) | BIT(F64) | BIT(C64) | BIT(C128))
+#define REALS   (INTS | BIT(F32) | BIT(F64))
+#define NUMBERS (REALS | BIT(C64) | BIT(C128))
 
-/* Not MIN and MAX of floats, where MPI may lose a NaN; and MPI has no 16-bit floats. */
+/* Not MIN and MAX of floats, where MPI may lose a NaN; nor products of complex numbers, which some
+ * compilers make infinite where a part is, and ours NaN; and MPI has no 16-bit floats. */
 static const uint32_t promised[PLAIT_REDUCE_COUNT] = {
     [PLAIT_SUM] = NUMBERS,
-    [PLAIT_PROD] = NUMBERS,
+    [PLAIT_PROD] = REALS,
     [PLAIT_MIN] = INTS,
     [PLAIT_MAX] = INTS,
     [PLAIT_LAND] = INTS | BIT(BOOL),

@@ -312,3 +312,32 @@ def test_errors():
     ]:
         with pytest.raises(kind, match=text):
             call()
+
+
+@pytest.mark.parametrize("n, axis, shape", [(101, 1, (4, 101)), (64, 0, (64, 8)), (15, 0, (15, 8))])
+def test_lines_of_real_numbers_do_not_know_their_neighbours(n, axis, shape):
+    """Also where two go through one complex transform: other sizes, zeros, a NaN."""
+    sizes = np.ones(shape[1 - axis])
+    sizes[1:4] = 1e-12, 0, np.nan
+    x = meshes.random(shape) * (sizes[None] if axis == 0 else sizes[:, None])
+    mesh = meshes.make((2,))
+    spec = P(None, "a") if axis == 0 else P("a")
+    given = {"axes": (axis,), "mesh": mesh, "spec": spec}
+
+    def check(got, want):
+        lines = zip(np.moveaxis(got, axis, -1), np.moveaxis(want, axis, -1), strict=True)
+        for i, (ours, theirs) in enumerate(lines):
+            assert np.abs(ours - theirs).max() <= 1e-14 * np.abs(theirs).max() or i == 3, i
+            assert np.isnan(ours).all() or i != 3
+
+    def back(y):
+        return plait.fft.irfftn(y, (n,), **given)
+
+    y = plait.fft.rfftn(meshes.put(x, mesh, spec), **given)
+    check(np.asarray(y), np.fft.rfft(x, axis=axis))
+    check(np.asarray(back(y)), x)
+    slope = jax.grad(lambda x: jnp.sum(jnp.abs(plait.fft.rfftn(x, **given)) ** 2))
+    g = np.asarray(slope(meshes.put(np.nan_to_num(x), mesh, spec)))
+    want = jax.grad(lambda x: jnp.sum(jnp.abs(jnp.fft.rfft(x, axis=axis)) ** 2))(np.nan_to_num(x))
+    small = (slice(None), 1) if axis == 0 else (1, slice(None))
+    assert np.abs(g - want)[small].max() <= 1e-13 * np.abs(want[small]).max()

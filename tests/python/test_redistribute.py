@@ -141,6 +141,14 @@ def test_what_the_mesh_does_not_divide_is_whole():
     assert np.array_equal(split(x), a)
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (8, 0), (0,)])
+def test_sum_of_nothing(shape):
+    x = meshes.put(np.zeros(shape), meshes.make((4,)), P("a") if shape[0] == 0 else P(None, "a"))
+    for f in (plait.sum, plait.jit(plait.sum)):
+        assert f(x) == 0
+    assert np.array_equal(plait.sum(x, axis=0), np.zeros(shape[1:]))
+
+
 def test_sum_of_replicas_counts_once():
     mesh = meshes.make((2, 2))
     x = meshes.put(np.ones((4, 4), np.int32), mesh, P("a"))

@@ -265,6 +265,30 @@ def test_minloc_and_maxloc(world):
     assert np.array_equal(plait.minloc(x)[1], low[1])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_extremes_that_are_subnormal(world, dtype):
+    """Of which XLA takes each for zero."""
+    n, last = world.size, world.size - 1
+    tiny = jnp.dtype(dtype)
+    least = np.frombuffer((1).to_bytes(tiny.itemsize, "little"), tiny)[0]
+    mine = least if world.rank == last else np.zeros((), tiny)
+    high, where = plait.maxloc(jnp.asarray(mine))
+    assert np.asarray(high).tobytes() == least.tobytes() and where == last
+    low, where = plait.minloc(jnp.asarray(mine))
+    assert where == (0 if n > 1 else last)
+    assert np.asarray(low).tobytes() == (mine if n == 1 else np.zeros((), tiny)).tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 4096])
+def test_products_of_infinite_complex_numbers(world, count):
+    """As numpy's, whichever way they go."""
+    first, other = complex(np.inf, np.inf), complex(1, 0)
+    x = jnp.full(count, first if world.rank == 0 else other, jnp.complex128)
+    y = np.asarray(plait.allreduce(x, plait.PROD))
+    if world.size > 1:
+        assert np.isnan(y.real).all() and np.isnan(y.imag).all()
+
+
 def test_derivatives_of_reductions(world):
     """Every loss of products and extremes against finite differences, twice."""
     n, rank = world.size, world.rank

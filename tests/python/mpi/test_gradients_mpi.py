@@ -112,6 +112,28 @@ def test_without_pvary_the_gradient_is_wrong_and_the_check_finds_it(world, monke
     assert plait.allreduce(jnp.ones(1), plait.SUM)[0] == n
 
 
+@pytest.mark.parametrize(
+    "by_rank, are_alike",
+    [
+        (([np.inf, 1], [np.inf, 1]), True),
+        (([np.inf, 1], [np.inf, 2]), False),
+        (([np.inf, 1], [-np.inf, 1]), False),
+        (([np.nan, 1], [np.nan, 1 + 1e-15]), True),
+        (([np.nan, 1], [2, 1]), False),
+    ],
+)
+def test_cotangents_are_compared_beside_those_that_are_not_finite(world, by_rank, are_alike):
+    ct = jnp.asarray(by_rank[min(world.rank, 1)], jnp.float64)
+    f = plait.jit(
+        lambda x: jax.vjp(lambda v: plait.allreduce(v, plait.SUM, replicated="check"), x)[1](ct)[0]
+    )
+    if are_alike or world.size == 1:
+        assert np.array_equal(plait.block(f(jnp.ones(2))), ct, equal_nan=True)
+    else:
+        with pytest.raises(plait.ReplicationError), plait.errors():
+            plait.block(f(jnp.ones(2)))
+
+
 def test_what_the_peers_expect(world):
     """Gradients that the tests of mpi4jax and JPI encode, seed 1 on every rank."""
     n, rank = world.size, world.rank
