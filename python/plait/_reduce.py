@@ -23,7 +23,8 @@ def allreduce(
     """Reduce elementwise over all ranks; the result is on every rank, with the same bits.
 
     Over several nodes MPI may reduce, in an order of its own: sign and payload of NaN may differ.
-    ``op`` is ``plait.SUM``, ``PROD``, ``MIN``, ``MAX``, ``LAND``, ``LOR``, ``LXOR``,
+    Each step has the operand's dtype: numbers of 16 bits are rounded at every rank. As XLA does on
+    CPUs, sums and products take subnormal numbers for zero. ``op`` is ``plait.SUM``, ``PROD``, ``MIN``, ``MAX``, ``LAND``, ``LOR``, ``LXOR``,
     ``BAND``, ``BOR``, ``BXOR`` or mpi4py's of the same name. With ``token`` the call is
     ordered by that array instead of the effect and returns ``(result, token)``.
     ``donate``: the result takes the operand's memory, where the caller donates it to the
