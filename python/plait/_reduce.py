@@ -24,9 +24,11 @@ def allreduce(
 
     Over several nodes MPI may reduce, in an order of its own: sign and payload of NaN may differ.
     Each step has the operand's dtype: numbers of 16 bits are rounded at every rank. As XLA does on
-    CPUs, sums and products take subnormal numbers for zero. ``op`` is ``plait.SUM``, ``PROD``, ``MIN``, ``MAX``, ``LAND``, ``LOR``, ``LXOR``,
-    ``BAND``, ``BOR``, ``BXOR`` or mpi4py's of the same name. With ``token`` the call is
-    ordered by that array instead of the effect and returns ``(result, token)``.
+    CPUs, sums and products take subnormal numbers for zero.
+
+    ``op`` is ``plait.SUM``, ``PROD``, ``MIN``, ``MAX``, ``LAND``, ``LOR``, ``LXOR``, ``BAND``,
+    ``BOR``, ``BXOR`` or mpi4py's of the same name. With ``token`` the call is ordered by that array
+    instead of the effect and returns ``(result, token)``.
     ``donate``: the result takes the operand's memory, where the caller donates it to the
     program or uses it no more. ``comm`` may name mesh axes inside shard_map. ``replicated``:
     gradients count the result as one value, see docs/gradients.md; ``"check"`` also verifies
