@@ -428,73 +428,78 @@ typedef struct {
 static int64_t share(const plait_rfft1_t *fft, const char *in, int64_t in_stride,
                      int64_t n_left, shared_t *shared)
 {
+    const plait_fft_kernels_t *kernels = fft->all->kernels;
     const int64_t n_reals = fft->to_complex ? fft->n : 2 * fft->n_half;
     int64_t r = 0;
 
-    shared->n = 0;
-    for (double size = fft->all->kernels->row_size(in, n_reals);
-         shared->n < ROWS_AT_ONCE && r < n_left; shared->n++) {
-        bool *has_two = &shared->has_two[shared->n];
-        double next = 0;
-
-        *has_two = false;
-        if (r + 1 < n_left) {
-            next = fft->all->kernels->row_size(in + (r + 1) * in_stride, n_reals);
-            *has_two = are_alike(size, next);
-        }
-        r += *has_two ? 2 : 1;
-        size = (*has_two && r < n_left)
-                   ? fft->all->kernels->row_size(in + r * in_stride, n_reals)
-                   : next;
+    for (shared->n = 0; shared->n < ROWS_AT_ONCE && r < n_left; shared->n++) {
+        const char *row = in + r * in_stride;
+        const bool has_two =
+            r + 1 < n_left && are_alike(kernels->row_size(row, n_reals),
+                                        kernels->row_size(row + in_stride, n_reals));
+        shared->has_two[shared->n] = has_two;
+        r += has_two ? 2 : 1;
     }
     return r;
+}
+
+static void put_shared(const plait_rfft1_t *fft, const shared_t *shared, const char *in,
+                       int64_t in_stride, char *scratch)
+{
+    const int64_t pitch = row_pitch(fft, fft->n);
+
+    memset(scratch, 0, (size_t)(shared->n * pitch));
+    for (int64_t i = 0; i < shared->n; i++) {
+        const char *other = shared->has_two[i] ? in + in_stride : NULL;
+        char *z = scratch + i * pitch;
+
+        if (!fft->to_complex) {
+            merge_pair(fft, in, other, z);
+        } else {
+            spread(fft, in, z);
+            if (other != NULL) {
+                spread(fft, other, z + fft->itemsize / 2);
+            }
+        }
+        in += (other != NULL ? 2 : 1) * in_stride;
+    }
+}
+
+static void take_shared(const plait_rfft1_t *fft, const shared_t *shared,
+                        const char *scratch, char *out, int64_t out_stride)
+{
+    for (int64_t i = 0; i < shared->n; i++) {
+        char *other = shared->has_two[i] ? out + out_stride : NULL;
+        const char *z = scratch + i * row_pitch(fft, fft->n);
+
+        if (fft->to_complex) {
+            split_pair(fft, z, out, other);
+        } else {
+            collect(fft, z, out);
+            if (other != NULL) {
+                collect(fft, z + fft->itemsize / 2, other);
+            }
+        }
+        out += (other != NULL ? 2 : 1) * out_stride;
+    }
 }
 
 /* Two rows in one, or one beside zeros. */
 static void run_odd(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
 {
-    const int64_t pitch = row_pitch(fft, fft->n), part = fft->itemsize / 2;
+    const int64_t pitch = row_pitch(fft, fft->n);
     char *rest = scratch + ROWS_AT_ONCE * pitch;
     shared_t shared;
 
     for (int64_t r = 0, n_rows; r < job->n_rows; r += n_rows) {
         const char *in = job->in + r * job->in_stride;
-        char *out = job->out + r * job->out_stride;
 
         n_rows = share(fft, in, job->in_stride, job->n_rows - r, &shared);
-        memset(scratch, 0, (size_t)(shared.n * pitch));
-        for (int64_t i = 0; i < shared.n; i++) {
-            const bool has_two = shared.has_two[i];
-            const char *other = has_two ? in + job->in_stride : NULL;
-            char *z = scratch + i * pitch;
-
-            if (!fft->to_complex) {
-                merge_pair(fft, in, other, z);
-            } else {
-                spread(fft, in, z);
-                if (has_two) {
-                    spread(fft, other, z + part);
-                }
-            }
-            in += (has_two ? 2 : 1) * job->in_stride;
-        }
+        put_shared(fft, &shared, in, job->in_stride, scratch);
         plait_fft1_rows(fft->all, shared.n, scratch, pitch, scratch, pitch, rest,
                         PLAIT_FFT_STORE);
-        for (int64_t i = 0; i < shared.n; i++) {
-            const bool has_two = shared.has_two[i];
-            char *other = has_two ? out + job->out_stride : NULL;
-            const char *z = scratch + i * pitch;
-
-            if (fft->to_complex) {
-                split_pair(fft, z, out, other);
-            } else {
-                collect(fft, z, out);
-                if (has_two) {
-                    collect(fft, z + part, other);
-                }
-            }
-            out += (has_two ? 2 : 1) * job->out_stride;
-        }
+        take_shared(fft, &shared, scratch, job->out + r * job->out_stride,
+                    job->out_stride);
     }
 }
 
