@@ -34,8 +34,8 @@ def redistribute(
     out so; then ``shape`` is what was dealt out.
 
     Collective: over the mesh, in program order.
-    Shapes: any to the same; with ``shape`` to that one, rounded up along each split axis; with
-    ``block`` to P times whole blocks there.
+    Shapes: any of an axis or more to the same; with ``shape`` to that one, rounded up along each
+    split axis; with ``block`` to P times whole blocks there.
     Raises: ValueError for a spec that does not fit the mesh, a size that it does not divide, a
     block that is not positive; TypeError for a dtype that cannot be moved.
     Adjoint: the way back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
