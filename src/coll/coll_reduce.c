@@ -64,15 +64,18 @@ static plait_status_t add_stretches(plait_plan_t *plan, const plait_reduction_t 
     int64_t item = plait_dtype_bytes(r->dtype);
     const plait_part_t *mine = &r->parts[plan->rank];
     int64_t n_longest = 0;
+    int64_t n_bytes = 0;
     int work = 0;
 
     for (int rank = 0; rank < plan->n_ranks; rank++) {
         n_longest = plait_max(n_longest, r->parts[rank].n);
     }
     int64_t n_stretch = plait_max(MIN_STRETCH_BYTES / item, n_longest / MAX_STRETCHES);
-    PLAIT_TRY(plait_plan_add_work(
-        plan, mine->n_pieces * plait_min(n_stretch, mine->n) * item, &work));
-    for (int64_t at = 0; at < n_longest; at += n_stretch) {
+    PLAIT_CHECK(
+        plait_mul(mine->n_pieces, plait_min(n_stretch, mine->n) * item, &n_bytes),
+        PLAIT_ERR_OVERFLOW, "a reduction of more than 2^63 bytes of all ranks");
+    PLAIT_TRY(plait_plan_add_work(plan, n_bytes, &work));
+    for (int64_t at = 0; at < n_longest; at += plait_min(n_stretch, n_longest - at)) {
         int64_t n = n_within(mine, at, n_stretch);
         const plait_reduce_step_t step = {.op = r->op,
                                           .dtype = r->dtype,
