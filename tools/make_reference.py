@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import plait
 import reference_objects
-from plait import _blas, _core, _dense_batch, _describe, _explain, _topology
+from plait import _blas, _comm, _core, _dense_batch, _describe, _explain, _topology
 from plait._asked import Called
 from plait._describe import Plan
 from plait._explain import amount
@@ -142,7 +142,7 @@ class Ring(plait.Comm):
 
     def id(self, mode: str = "effect") -> int:
         """No communicator of the core has it."""
-        return -1
+        return _comm.NOWHERE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -116,6 +116,11 @@ def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     return u, hermitian(gemm(u, a, trans=ADJOINT))
 
 
+def _of_column(columns: Any, s: Any) -> Any:
+    """The number of each column; columns that are stored behind the last one have any."""
+    return s[jnp.minimum(columns, s.shape[0] - 1)]
+
+
 def solved(operator: Callable, by: Callable, c: Any) -> Any:
     """The x with operator(x) = c, a multiplication by Hermitian matrices; by: what solves it.
 
@@ -137,7 +142,7 @@ class Balance:
         """The x with h x + x h = c: V (P_ij / (s_i + s_j)) Vᴴ with P = Vᴴ c V."""
 
         def divide(rows: Any, columns: Any, x: Any, s: Any) -> Any:
-            both = s[rows] + s[jnp.minimum(columns, s.shape[0] - 1)]
+            both = s[rows] + _of_column(columns, s)
             return x / both.astype(x.dtype)
 
         def by_vectors(c: Matrix) -> Matrix:
@@ -150,7 +155,7 @@ class Balance:
         """The x with x h = c."""
 
         def divide(rows: Any, columns: Any, x: Any, s: Any) -> Any:
-            return x / s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+            return x / _of_column(columns, s).astype(x.dtype)
 
         def by_vectors(c: Matrix) -> Matrix:
             return gemm(gemm(c, self.v).map(divide, whole=(self.s,)), self.v.adjoint())
@@ -180,7 +185,7 @@ def _completed(u: Matrix) -> Matrix:
     q, r = qr(u)
 
     def turn(rows: Any, columns: Any, x: Any, d: Any) -> Any:
-        d = d[jnp.minimum(columns, d.shape[0] - 1)]
+        d = _of_column(columns, d)
         size = jnp.abs(d).astype(d.dtype)
         return x * jnp.where(size == 0, 1, d / jnp.where(size == 0, 1, size))
 
@@ -244,7 +249,7 @@ def _weights_of(rows: Any, columns: Any, s: Any) -> tuple:
 
     Squares may leave the range. Zero where values are equal.
     """
-    first, second = s[rows], s[jnp.minimum(columns, s.shape[0] - 1)]
+    first, second = s[rows], _of_column(columns, s)
     gap, both = second - first, second + first
     is_zero = (gap == 0) | (both == 0)
     gap, both = jnp.where(is_zero, 1, gap), jnp.where(is_zero, 1, both)
@@ -254,7 +259,7 @@ def _weights_of(rows: Any, columns: Any, s: Any) -> tuple:
 def of_left(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
     """Uᴴ U̇, of elements of P = Uᴴ ȧ V and Pᴴ: F ∘ (P S + S Pᴴ), and the phases on the diagonal."""
     first, second = (w.astype(x.dtype) for w in _weights_of(rows, columns, s))
-    value = s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+    value = _of_column(columns, s).astype(x.dtype)
     phase = (x - y) / 2 / jnp.where(value == 0, 1, value)
     return jnp.where(rows == columns, phase, x * first + y * second)
 
@@ -270,7 +275,7 @@ def of_rest(rows: Any, columns: Any, x: Any, s: Any) -> Any:
 
     None where that is zero, as in `jax.numpy`: such a column of U is any.
     """
-    value = s[jnp.minimum(columns, s.shape[0] - 1)].astype(x.dtype)
+    value = _of_column(columns, s).astype(x.dtype)
     return jnp.where(value == 0, 0, x / jnp.where(value == 0, 1, value))
 
 

@@ -420,14 +420,11 @@ def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:
     """
     mesh, src = params["mesh"], params["src"]
     is_split = mesh is not None and mesh.size > 1
-    if is_split and isinstance(x, _jax.ArrayImpl) and not x.committed:
+    if is_split and not anchor and isinstance(x, _jax.ArrayImpl) and not x.committed:
         known = mesh if isinstance(mesh, Mesh) else _jax.concrete_mesh()
-        if known is None and anchor:
-            known = getattr(anchor[0].sharding, "mesh", None)
         if known is not None and known.shape == mesh.shape:
             x = jax.device_put(x, NamedSharding(known, _split.to_partition_spec(src)))
-        elif not anchor and "blocks" not in params and "cells" not in params:
-            # the split changes no numbers
+        elif "blocks" not in params and "cells" not in params:  # the split changes no numbers
             alone = ((),) * len(src)
             params |= {"mesh": None, "src": alone, "dst": alone, "donate": False}
     return run(x, *anchor, **params)

@@ -40,24 +40,6 @@ static plait_piece_t piece_of(const void *context, int from, int to)
                            .n_bytes = count_of(t, from, to) * t->row_bytes};
 }
 
-/* Offsets of all ranks' blocks, also of those that this one has nothing of, have room. */
-static plait_status_t check_bytes(const table_t *t)
-{
-    plait_status_t status = PLAIT_OK;
-    int64_t n_rows = 0;
-    int64_t n_bytes = 0;
-
-    for (int from = 0; from < t->n_ranks && t->counts != NULL; from++) {
-        for (int to = 0; to < t->n_ranks; to++) {
-            n_rows += count_of(t, from, to);
-        }
-    }
-    PLAIT_CHECK(plait_mul(n_rows, t->row_bytes, &n_bytes), PLAIT_ERR_OVERFLOW,
-                "alltoall: by the counts there are more than 2^63 bytes");
-done:
-    return status;
-}
-
 /* The rows that one array has by the counts: sent by this rank, or received. */
 static plait_status_t check_rows(const table_t *t, const plait_problem_t *problem,
                                  bool is_sent)
@@ -79,14 +61,14 @@ done:
     return status;
 }
 
+/* *n_rows_p, zero before: those of all ranks. */
 static plait_status_t check_counts(const plait_alltoall_params_t *p,
-                                   const plait_problem_t *problem)
+                                   const plait_problem_t *problem, int64_t *n_rows_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_array_t *x = &problem->args[0];
     const plait_array_t *y = &problem->rets[0];
     int n = problem->n_ranks;
-    int64_t n_all = 0;
     const table_t table = {.n_ranks = n, .counts = p->counts};
 
     PLAIT_CHECK(p->n_counts == (int64_t)n * n, PLAIT_ERR_INVALID,
@@ -96,7 +78,7 @@ static plait_status_t check_counts(const plait_alltoall_params_t *p,
         PLAIT_CHECK(p->counts[i] >= 0, PLAIT_ERR_INVALID,
                     "alltoall: counts[%d][%d] is %lld, expected 0 or more",
                     (int)(i / n), (int)(i % n), (long long)p->counts[i]);
-        PLAIT_CHECK(plait_add(n_all, p->counts[i], &n_all), PLAIT_ERR_OVERFLOW,
+        PLAIT_CHECK(plait_add(*n_rows_p, p->counts[i], n_rows_p), PLAIT_ERR_OVERFLOW,
                     "alltoall: the counts sum to more than 2^63");
     }
     PLAIT_TRY(check_rows(&table, problem, true));
@@ -113,14 +95,14 @@ done:
 }
 
 static plait_status_t check(const plait_alltoall_params_t *p,
-                            const plait_problem_t *problem)
+                            const plait_problem_t *problem, int64_t *n_rows_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_array_t *x = &problem->args[0];
 
     PLAIT_TRY(plait_coll_same_dtype("alltoall", x, &problem->rets[0]));
     if (p->n_counts > 0) {
-        PLAIT_TRY(check_counts(p, problem));
+        PLAIT_TRY(check_counts(p, problem, n_rows_p));
     } else {
         PLAIT_CHECK(x->ndim > 0 && x->dims[0] == problem->n_ranks, PLAIT_ERR_INVALID,
                     "alltoall: operand must have shape (nproc, ...), got %s with nproc "
@@ -143,12 +125,16 @@ static plait_status_t alltoall_plan(const void *params, const plait_problem_t *p
     plait_plan_t *plan = NULL;
     plait_array_t row = *x;
     int64_t n = 0;
+    int64_t n_rows = 0;
+    int64_t n_bytes = 0;
 
-    PLAIT_TRY(check(p, problem));
+    PLAIT_TRY(check(p, problem, &n_rows));
     row.ndim--;
     row.dims++;
     PLAIT_TRY(plait_array_size(&row, &n, &table.row_bytes));
-    PLAIT_TRY(check_bytes(&table));
+    /* offsets of all ranks' blocks have room, also of those that this one has nothing of */
+    PLAIT_CHECK(plait_mul(n_rows, table.row_bytes, &n_bytes), PLAIT_ERR_OVERFLOW,
+                "alltoall: by the counts there are more than 2^63 bytes");
     PLAIT_TRY(plait_plan_create(problem, &plan, "alltoall(%s%s%s)",
                                 plait_dtype_name(x->dtype), plait_coll_shape(x).text,
                                 (p->n_counts > 0) ? ", counts" : ""));

@@ -1,7 +1,7 @@
 /* Transforms of real numbers by complex ones.
  *
  * Rows of even n: neighbours are the parts of one complex number, so n / 2 points do, and one
- * pass that splits even from odd (rows_even). Else two rows, or two neighbouring columns, are
+ * pass that splits even from odd (run_even). Else two rows, or two neighbouring columns, are
  * the parts of one complex row or column, whose transform is split by symmetry. Each then has
  * the other's rounding, and its NaN: lines of other sizes than their neighbours go alone, each
  * beside zeros, in twice the time.
@@ -215,22 +215,33 @@ static void run_pairs(const plait_rfft1_t *fft, int64_t n, const char *const in[
     }
 }
 
-/* n elements of n_bytes, from and to places that are so far apart. */
-static void copy_apart(int64_t n, const char *from, int64_t from_step, char *to,
-                       int64_t to_step, int64_t n_bytes)
+static void copy_number(char *to, const char *from, int64_t n_bytes)
 {
-    for (int64_t c = 0; c < n; c++) {
-        switch (n_bytes) {
-        case 4:
-            memcpy(to + c * to_step, from + c * from_step, 4);
-            break;
-        case 8:
-            memcpy(to + c * to_step, from + c * from_step, 8);
-            break;
-        default:
-            memcpy(to + c * to_step, from + c * from_step, 16);
-            break;
-        }
+    switch (n_bytes) {
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    default:
+        memcpy(to, from, 16);
+        break;
+    }
+}
+
+/* n numbers of n_bytes as every second one, and back. */
+static void spread(int64_t n, int64_t n_bytes, const char *from, char *to)
+{
+    for (int64_t j = 0; j < n; j++) {
+        copy_number(to + 2 * j * n_bytes, from + j * n_bytes, n_bytes);
+    }
+}
+
+static void collect(int64_t n, int64_t n_bytes, const char *from, char *to)
+{
+    for (int64_t j = 0; j < n; j++) {
+        copy_number(to + j * n_bytes, from + 2 * j * n_bytes, n_bytes);
     }
 }
 
@@ -252,12 +263,11 @@ static void run_alone(const plait_rfft1_t *fft, int64_t n, const char *const in[
         copy[j] = scratch + at.copies + j * pitch;
     }
     for (int64_t j = 0; j < n_in; j++) {
-        copy_apart(n, in[j] + in_offset, in_bytes, copy[j], 2 * in_bytes, in_bytes);
+        spread(n, in_bytes, in[j] + in_offset, copy[j]);
     }
     run_pairs(fft, n, (const char *const *)copy, 0, copy, 0, scratch);
     for (int64_t k = 0; k < n_out; k++) {
-        copy_apart(n, copy[k], 2 * out_bytes, out[k] + out_offset, out_bytes,
-                   out_bytes);
+        collect(n, out_bytes, copy[k], out[k] + out_offset);
     }
 }
 
@@ -271,10 +281,11 @@ static bool are_pairs(const plait_rfft1_t *fft, int64_t n, const char *const in[
     bool are_all = true;
 
     fft->all->kernels->column_sizes(n_rows, in, in_offset, 2 * n * n_parts, sizes);
+    for (int64_t c = 0; c < 2 * n && n_parts == 2; c++) {
+        sizes[c] = sizes[2 * c] + sizes[2 * c + 1];
+    }
     for (int64_t c = 0; c < n; c++) {
-        const double *s = sizes + 2 * c * n_parts;
-        are_all = are_all &&
-                  are_alike(s[0] + s[n_parts - 1], s[n_parts] + s[2 * n_parts - 1]);
+        are_all = are_all && are_alike(sizes[2 * c], sizes[2 * c + 1]);
     }
     return are_all;
 }
@@ -355,34 +366,6 @@ static void run_even(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
     }
 }
 
-/* n numbers of a real row as every second real number of a complex one, and back. */
-static void spread(const plait_rfft1_t *fft, const char *from, char *to)
-{
-    const size_t n_bytes = (size_t)fft->itemsize / 2;
-
-    for (int64_t j = 0; j < fft->n; j++) {
-        memcpy(to + j * fft->itemsize, from + j * (int64_t)n_bytes, n_bytes);
-    }
-}
-
-static void collect(const plait_rfft1_t *fft, const char *from, char *to)
-{
-    const size_t n_bytes = (size_t)fft->itemsize / 2;
-
-    for (int64_t j = 0; j < fft->n; j++) {
-        memcpy(to + j * (int64_t)n_bytes, from + j * fft->itemsize, n_bytes);
-    }
-}
-
-static void copy_number(const plait_rfft1_t *fft, char *to, const char *from)
-{
-    if (fft->itemsize == 16) {
-        memcpy(to, from, 16);
-    } else {
-        memcpy(to, from, 8);
-    }
-}
-
 /* Spectra a and b of two real rows from the complex row's z, or z from a and b. */
 static void split_pair(const plait_rfft1_t *fft, const char *z, char *a, char *b)
 {
@@ -392,9 +375,9 @@ static void split_pair(const plait_rfft1_t *fft, const char *z, char *a, char *b
         fft->all->kernels->split_columns(
             1, is_edge(fft, k) ? fft->edge / 2 : 1, z + k * fft->itemsize,
             z + (fft->n - k) % fft->n * fft->itemsize, both);
-        copy_number(fft, a + k * fft->itemsize, both);
+        copy_number(a + k * fft->itemsize, both, fft->itemsize);
         if (b != NULL) {
-            copy_number(fft, b + k * fft->itemsize, both + fft->itemsize);
+            copy_number(b + k * fft->itemsize, both + fft->itemsize, fft->itemsize);
         }
     }
 }
@@ -404,9 +387,9 @@ static void merge_pair(const plait_rfft1_t *fft, const char *a, const char *b, c
     for (int64_t k = 0; k < fft->n_half; k++) {
         char both[32] = {0};
 
-        copy_number(fft, both, a + k * fft->itemsize);
+        copy_number(both, a + k * fft->itemsize, fft->itemsize);
         if (b != NULL) {
-            copy_number(fft, both + fft->itemsize, b + k * fft->itemsize);
+            copy_number(both + fft->itemsize, b + k * fft->itemsize, fft->itemsize);
         }
         if (is_edge(fft, k)) {
             fft->all->kernels->merge_edge(1, fft->edge, both, z + k * fft->itemsize);
@@ -417,8 +400,7 @@ static void merge_pair(const plait_rfft1_t *fft, const char *a, const char *b, c
     }
 }
 
-/* Complex rows of scratch, and the rows that each one has: the next one, and with it the one behind
- * that, if they are alike. */
+/* Complex rows of scratch: each has the next row, and the one behind that, if they are alike. */
 typedef struct {
     int64_t n; /* of scratch */
     bool has_two[ROWS_AT_ONCE];
@@ -446,7 +428,7 @@ static int64_t share(const plait_rfft1_t *fft, const char *in, int64_t in_stride
 static void put_shared(const plait_rfft1_t *fft, const shared_t *shared, const char *in,
                        int64_t in_stride, char *scratch)
 {
-    const int64_t pitch = row_pitch(fft, fft->n);
+    const int64_t pitch = row_pitch(fft, fft->n), part = fft->itemsize / 2;
 
     memset(scratch, 0, (size_t)(shared->n * pitch));
     for (int64_t i = 0; i < shared->n; i++) {
@@ -456,9 +438,9 @@ static void put_shared(const plait_rfft1_t *fft, const shared_t *shared, const c
         if (!fft->to_complex) {
             merge_pair(fft, in, other, z);
         } else {
-            spread(fft, in, z);
+            spread(fft->n, part, in, z);
             if (other != NULL) {
-                spread(fft, other, z + fft->itemsize / 2);
+                spread(fft->n, part, other, z + part);
             }
         }
         in += (other != NULL ? 2 : 1) * in_stride;
@@ -468,16 +450,18 @@ static void put_shared(const plait_rfft1_t *fft, const shared_t *shared, const c
 static void take_shared(const plait_rfft1_t *fft, const shared_t *shared,
                         const char *scratch, char *out, int64_t out_stride)
 {
+    const int64_t pitch = row_pitch(fft, fft->n), part = fft->itemsize / 2;
+
     for (int64_t i = 0; i < shared->n; i++) {
         char *other = shared->has_two[i] ? out + out_stride : NULL;
-        const char *z = scratch + i * row_pitch(fft, fft->n);
+        const char *z = scratch + i * pitch;
 
         if (fft->to_complex) {
             split_pair(fft, z, out, other);
         } else {
-            collect(fft, z, out);
+            collect(fft->n, part, z, out);
             if (other != NULL) {
-                collect(fft, z + fft->itemsize / 2, other);
+                collect(fft->n, part, z + part, other);
             }
         }
         out += (other != NULL ? 2 : 1) * out_stride;

@@ -188,3 +188,14 @@ def test_plan_of_the_architecture_page_is_the_one_that_is_made(monkeypatch):
     [shown] = re.findall(r"^```\n(fft complex128.*?)^```$", text, re.DOTALL | re.MULTILINE)
     made = "".join(TOOLS.portable(TOOLS.describe(c, 0, "threads").text) for c in traced.calls)
     assert TOOLS.portable(shown) == made
+
+
+def test_observing_page_shows_what_explain_prints(capsys):
+    text = (ROOT / "docs" / "observing.md").read_text()
+    part = text[text.index("## Before it runs") : text.index("## The line in your program")]
+    program, table, plan = re.findall(r"^```\w*\n(.*?)^```$", part, re.DOTALL | re.MULTILINE)
+    names = {}
+    exec(compile(program, "step.py", "exec"), names)
+    assert capsys.readouterr().out == table
+    found = plait.explain(jax.grad(names["loss"]), names["x"])
+    assert TOOLS.portable(found.calls[0].plan) == plan
