@@ -9,7 +9,11 @@
 
 #include <stdbool.h>
 
-enum { GRAIN = 256, INVALID_VALUE = 3 /* CUSOLVER_STATUS_INVALID_VALUE */ };
+enum {
+    GRAIN = 256,
+    FACTOR_AT = 8,
+    INVALID_VALUE = 3 /* CUSOLVER_STATUS_INVALID_VALUE */
+};
 
 /* Host memory that cuSOLVER wants in a call, and does not read after it: JAX frees its own then. It is
  * kept for the next calls until the device goes. */
@@ -66,7 +70,7 @@ typedef struct {
     int n_ormqr;             /* the same of ormqr, in elements */
 } sizes_t;
 
-/* Outcome and pivots, before what is cuSOLVER's. */
+/* Outcome, factor and pivots, before what is cuSOLVER's. */
 static int64_t head_bytes(const plait_device_tile_t *t)
 {
     const int64_t n_pivots = (t->op == PLAIT_TILE_GETRF) ? plait_min(t->m, t->n) : 0;
@@ -287,6 +291,7 @@ done:
 
 typedef struct {
     int32_t *found;  /* the outcome, on the device */
+    char *factor;    /* what a matrix was multiplied by, there too */
     int64_t *pivots; /* 64 bits, on the device */
     char *work;      /* cuSOLVER's */
     void *room;      /* its memory on the host */
@@ -296,6 +301,7 @@ static places_t places_of(const plait_cuda_state_t *state, const plait_device_ti
                           void *work)
 {
     return (places_t){.found = work,
+                      .factor = (char *)work + FACTOR_AT,
                       .pivots = (int64_t *)(void *)((char *)work + GRAIN),
                       .work = (char *)work + head_bytes(t),
                       .room = (state->rooms != NULL) ? state->rooms->memory : NULL};
@@ -349,29 +355,6 @@ static int call(const plait_cuda_state_t *state, const plait_device_tile_t *t,
                      type, p->work, sizes->n_device, p->room, sizes->n_host, p->found);
 }
 
-plait_status_t plait_cuda_judge(plait_cuda_state_t *state, plait_stream_t stream,
-                                const plait_device_tile_t *t, const int32_t *found,
-                                const int64_t *pivots)
-{
-    const bool is_single = t->dtype == PLAIT_F32 || t->dtype == PLAIT_C64;
-    const bool is_lu = t->op == PLAIT_TILE_GETRF;
-    const plait_cuda_judge_t params = {
-        .diagonal = t->c,
-        .n = (t->op == PLAIT_TILE_HEEVD) ? 0 : plait_min(t->m, t->n),
-        .ld = t->ldc,
-        .m = t->m,
-        .row = t->row,
-        .found = found,
-        .info = t->info,
-        .found_pivots = is_lu ? pivots : NULL,
-        .pivots = is_lu ? t->extra : NULL,
-        .n_parts = (plait_dtype_kind(t->dtype) == PLAIT_KIND_COMPLEX) ? 2 : 1};
-
-    return plait_cuda_launch(state, stream,
-                             is_single ? PLAIT_CUDA_JUDGE_F32 : PLAIT_CUDA_JUDGE_F64, 1,
-                             &params);
-}
-
 plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t stream,
                                  const plait_device_tile_t *tile, void *work)
 {
@@ -387,8 +370,10 @@ plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t strea
     if (tile->op == PLAIT_TILE_ORMQR) {
         PLAIT_TRY(ormqr(state, tile, &planned->sizes, &places));
     } else {
+        PLAIT_TRY(plait_cuda_before(state, stream, tile, places.factor));
         PLAIT_TRY(
             must(state, call(state, tile, &planned->sizes, &places), what_of(tile)));
+        PLAIT_TRY(plait_cuda_after(state, stream, tile, places.factor));
     }
     if (tile->info != NULL) {
         PLAIT_TRY(plait_cuda_judge(state, stream, tile, places.found, places.pivots));

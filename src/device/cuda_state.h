@@ -204,6 +204,18 @@ plait_status_t plait_cuda_solver_plan(plait_cuda_state_t *state,
 plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t stream,
                                  const plait_device_tile_t *tile, void *work);
 
+/* A kernel for matrices (params.h) on the tile's. */
+plait_status_t plait_cuda_matrix(plait_cuda_state_t *state, plait_stream_t stream,
+                                 const plait_device_tile_t *tile,
+                                 plait_cuda_kernel_t of_single,
+                                 plait_cuda_kernel_t of_double, double fill);
+
+/* What cuSOLVER's eigenvalues need besides; factor: a real number on the device, kept in between. */
+plait_status_t plait_cuda_before(plait_cuda_state_t *state, plait_stream_t stream,
+                                 const plait_device_tile_t *tile, char *factor);
+plait_status_t plait_cuda_after(plait_cuda_state_t *state, plait_stream_t stream,
+                                const plait_device_tile_t *tile, const char *factor);
+
 /* What a library has found to *info, and pivots, if any, as the table has them. */
 plait_status_t plait_cuda_judge(plait_cuda_state_t *state, plait_stream_t stream,
                                 const plait_device_tile_t *tile, const int32_t *found,

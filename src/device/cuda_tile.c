@@ -43,10 +43,10 @@ static int64_t n_blocks_of(int64_t n_threads)
 }
 
 /* Blocks have as few rows as columns have, where that is less than their threads. */
-static plait_status_t launch(plait_cuda_state_t *state, plait_stream_t stream,
-                             const plait_device_tile_t *t,
-                             plait_cuda_kernel_t of_single,
-                             plait_cuda_kernel_t of_double, double fill)
+plait_status_t plait_cuda_matrix(plait_cuda_state_t *state, plait_stream_t stream,
+                                 const plait_device_tile_t *t,
+                                 plait_cuda_kernel_t of_single,
+                                 plait_cuda_kernel_t of_double, double fill)
 {
     plait_status_t status = PLAIT_OK;
     uint32_t log_rows = 0;
@@ -89,9 +89,10 @@ static plait_status_t screen(plait_cuda_state_t *state, plait_stream_t stream,
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_TRY(
-        launch(state, stream, t, PLAIT_CUDA_SCREEN_F32, PLAIT_CUDA_SCREEN_F64, 0));
-    PLAIT_TRY(launch(state, stream, t, PLAIT_CUDA_SPOIL_F32, PLAIT_CUDA_SPOIL_F64, 0));
+    PLAIT_TRY(plait_cuda_matrix(state, stream, t, PLAIT_CUDA_SCREEN_F32,
+                                PLAIT_CUDA_SCREEN_F64, 0));
+    PLAIT_TRY(plait_cuda_matrix(state, stream, t, PLAIT_CUDA_SPOIL_F32,
+                                PLAIT_CUDA_SPOIL_F64, 0));
 done:
     return status;
 }
@@ -157,11 +158,11 @@ static plait_status_t enqueue(plait_cuda_state_t *state, plait_stream_t stream,
                               const plait_device_tile_t *tile)
 {
     return (tile->op == PLAIT_TILE_TRIM)
-               ? launch(state, stream, tile, PLAIT_CUDA_TRIM_F32, PLAIT_CUDA_TRIM_F64,
-                        0)
+               ? plait_cuda_matrix(state, stream, tile, PLAIT_CUDA_TRIM_F32,
+                                   PLAIT_CUDA_TRIM_F64, 0)
            : (tile->op == PLAIT_TILE_SPOIL)
-               ? launch(state, stream, tile, PLAIT_CUDA_SPOIL_F32, PLAIT_CUDA_SPOIL_F64,
-                        (double)NAN)
+               ? plait_cuda_matrix(state, stream, tile, PLAIT_CUDA_SPOIL_F32,
+                                   PLAIT_CUDA_SPOIL_F64, (double)NAN)
            : (tile->op == PLAIT_TILE_SCREEN) ? screen(state, stream, tile)
            : (tile->op ==
               PLAIT_TILE_JUDGE) /* no library has found anything: *info itself */

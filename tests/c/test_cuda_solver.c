@@ -2,6 +2,7 @@
  * gaps that stay as they are, outcomes. On the first GPU, or with the argument `host` on stand-ins of
  * CUDA's libraries. Without a GPU: skipped, with the reason. */
 #include "cuda_matrices.h"
+#include "device/cuda_state.h"
 #include "fakes.h"
 
 /* bad: the diagonal element that is `value`; -1: none. */
@@ -70,6 +71,35 @@ static double complex *exchanged(const matrix_t *a, const int32_t *pivots, int64
         }
     }
     return x;
+}
+
+/* A NaN that no pivot may meet: below the diagonal of what is the identity else. */
+static void check_passed_by(const machine_t *m, plait_dtype_t dtype, int64_t n)
+{
+    matrix_t a = create(m, dtype, n, n, 9);
+    array_t pivots = array_create(m, n * (int64_t)sizeof(int32_t));
+    array_t info = word_create(m, 0);
+    const plait_device_tile_t tile = {.op = PLAIT_TILE_GETRF,
+                                      .dtype = dtype,
+                                      .m = n,
+                                      .n = n,
+                                      .row = 40,
+                                      .ldc = a.ld,
+                                      .c = a.a.dev,
+                                      .extra = pivots.dev,
+                                      .info = (int32_t *)(void *)info.dev};
+
+    for (int64_t i = 0; i < n * n; i++) {
+        set(&a, i % n, i / n, (i % n == i / n) ? 1 : 0);
+    }
+    set(&a, 2, 1, (double)NAN);
+    set_all(m, &a);
+    run(m, &tile, "getrf");
+    CHECK(word_get(m, &info) > 40 && word_get(m, &info) <= 40 + n,
+          "NaN, getrf %s: info %d", plait_dtype_name(dtype), word_get(m, &info));
+    array_destroy(m, &a.a);
+    array_destroy(m, &pivots);
+    array_destroy(m, &info);
 }
 
 /* bad: a column that is zero; -1: none. */
@@ -190,10 +220,12 @@ static void check_qr(const machine_t *m, plait_dtype_t dtype, int64_t n_rows, in
     array_destroy(m, &factors);
 }
 
+/* exponent: of a power of two that all numbers are multiplied by, and eigenvalues divided. */
 static void check_heevd(const machine_t *m, plait_dtype_t dtype, int64_t n,
-                        bool has_vectors)
+                        bool has_vectors, int exponent)
 {
     const plait_dtype_t real = plait_real_of(dtype);
+    const double scale = ldexp(1, exponent);
     matrix_t a = create(m, dtype, n, n, 12);
     array_t w = array_create(m, n * plait_dtype_bytes(real));
     array_t info = word_create(m, 0);
@@ -210,7 +242,10 @@ static void check_heevd(const machine_t *m, plait_dtype_t dtype, int64_t n,
     double trace = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        set(&a, i, i, creal(before(&a, i, i)));
+        set(&a, i, i, creal(before(&a, i, i)) * scale);
+        for (int64_t j = 0; j < i; j++) {
+            set(&a, i, j, before(&a, i, j) * scale);
+        }
     }
     set_all(m, &a);
     run(m, &tile, "heevd");
@@ -218,15 +253,16 @@ static void check_heevd(const machine_t *m, plait_dtype_t dtype, int64_t n,
     array_get(m, &w);
     CHECK(word_get(m, &info) == 0, "heevd: info %d", word_get(m, &info));
     for (int64_t j = 0; j < n; j++) {
-        const double value = creal(plait_scalar_get(real, w.pinned, j));
-        trace += value - creal(before(&a, j, j));
-        CHECK(j == 0 || value >= creal(plait_scalar_get(real, w.pinned, j - 1)),
+        const double value = creal(plait_scalar_get(real, w.pinned, j)) / scale;
+        trace += value - creal(before(&a, j, j)) / scale;
+        CHECK(j == 0 || value >= creal(plait_scalar_get(real, w.pinned, j - 1)) / scale,
               "heevd: eigenvalue %lld", (long long)j);
         for (int64_t i = 0; i < n && has_vectors; i++) {
             double complex sum = -value * now(&a, i, j);
             for (int64_t l = 0; l < n; l++) {
-                sum += ((l <= i) ? before(&a, i, l) : conj(before(&a, l, i))) *
-                       now(&a, l, j);
+                const double complex z =
+                    (l <= i) ? before(&a, i, l) : conj(before(&a, l, i));
+                sum += z / scale * now(&a, l, j);
             }
             error = fmax(error, cabs(sum));
         }
@@ -236,6 +272,40 @@ static void check_heevd(const machine_t *m, plait_dtype_t dtype, int64_t n,
     array_destroy(m, &a.a);
     array_destroy(m, &w);
     array_destroy(m, &info);
+}
+
+/* Numbers in any order, one of which is NaN or none: each becomes the largest up to it. */
+static void check_ascend(const machine_t *m, bool is_single, int64_t n, int64_t bad)
+{
+    const plait_dtype_t dtype = is_single ? PLAIT_F32 : PLAIT_F64;
+    array_t a = array_create(m, n * plait_dtype_bytes(dtype));
+    array_t factor = array_create(m, plait_dtype_bytes(dtype));
+    const plait_cuda_ascend_t params = {.values = a.dev, .factor = factor.dev, .n = n};
+    double most = -INFINITY;
+
+    for (int64_t i = 0; i < n; i++) {
+        const double x =
+            (i == bad)
+                ? (double)NAN
+                : (double)(float)(sample(3, (uint64_t)i) + (double)i / (double)n);
+        plait_scalar_put(dtype, a.pinned, i, x);
+    }
+    plait_scalar_put(dtype, factor.pinned, 0, 0.25);
+    array_put(m, &a);
+    array_put(m, &factor);
+    for (int64_t i = 0; i < n; i++) {
+        const double x = creal(plait_scalar_get(dtype, a.expected, i));
+        most = (x > most) ? x : most;
+        plait_scalar_put(dtype, a.expected, i, 4 * ((x < most) ? most : x));
+    }
+    good(plait_cuda_launch(plait_cuda_state(m->device), m->stream,
+                           is_single ? PLAIT_CUDA_ASCEND_F32 : PLAIT_CUDA_ASCEND_F64, 1,
+                           &params),
+         "ascend");
+    CHECK(array_is_expected(m, &a), "ascend: %lld of %s", (long long)n,
+          plait_dtype_name(dtype));
+    array_destroy(m, &a);
+    array_destroy(m, &factor);
 }
 
 static void test_cuda_solver(const machine_t *m)
@@ -256,12 +326,19 @@ static void test_cuda_solver(const machine_t *m)
         check_qr(m, dtype, n, n);
         check_qr(m, dtype, n + 5, n);
         check_qr(m, dtype, n, n + 4);
-        check_heevd(m, dtype, n, true);
-        check_heevd(m, dtype, n, false);
+        const int far = (plait_real_of(dtype) == PLAIT_F32) ? 122 : 1015;
+        check_heevd(m, dtype, n, true, 0);
+        check_heevd(m, dtype, n, false, (i % 3 - 1) * far);
+        check_heevd(m, dtype, n, true, (i % 2 == 0) ? far : -far);
+        check_passed_by(m, dtype, n + 3);
     }
     check_potrf(m, PLAIT_F64, 600, 599, (double)NAN,
                 0); /* more than one turn of threads */
     check_potrf(m, PLAIT_C64, 300, 270, -1, 0);
+    for (int i = 0; i < 10; i++) {
+        static const int64_t lengths[] = {1, 2, 255, 257, 5000};
+        check_ascend(m, i % 2 == 0, lengths[i / 2], (i == 5 || i == 8) ? 200 : -1);
+    }
 }
 
 /* What was not planned, and what 32 bits do not hold. */

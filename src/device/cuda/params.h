@@ -75,7 +75,7 @@ typedef struct {
 
 /* m x n elements of n_parts reals each, column-major, ld of them from column to column. */
 typedef struct {
-    const char *src; /* TRIM alone */
+    const char *src; /* TRIM: where from; STRETCH: the factor, a real number */
     char *dst;
     int64_t m, n, src_ld, dst_ld;
     int64_t
@@ -101,6 +101,22 @@ typedef struct {
     int32_t *pivots;
     uint32_t n_parts;
 } plait_cuda_judge_t;
+
+/* What brings the lower triangle of an n x n matrix near 1 if its largest magnitude is far from that:
+ * a power of two, or 1. */
+typedef struct {
+    const char *matrix;
+    char *factor; /* a real number */
+    int64_t n, ld;
+    uint32_t n_parts;
+} plait_cuda_measure_t;
+
+/* n real numbers, divided by *factor; those that are ascending but for rounding become so. */
+typedef struct {
+    char *values;
+    const char *factor;
+    int64_t n;
+} plait_cuda_ascend_t;
 
 /* Row i and row pivots[i] - row of n columns are exchanged, for i = 0, 1, ..., n_pivots - 1. */
 typedef struct {
@@ -170,6 +186,12 @@ typedef struct {
     _row(SCREEN_F64, plait_screen_f64, plait_cuda_matrix_t)      \
     _row(JUDGE_F32, plait_judge_f32, plait_cuda_judge_t)         \
     _row(JUDGE_F64, plait_judge_f64, plait_cuda_judge_t)         \
+    _row(MEASURE_F32, plait_measure_f32, plait_cuda_measure_t)   \
+    _row(MEASURE_F64, plait_measure_f64, plait_cuda_measure_t)   \
+    _row(STRETCH_F32, plait_stretch_f32, plait_cuda_matrix_t)    \
+    _row(STRETCH_F64, plait_stretch_f64, plait_cuda_matrix_t)    \
+    _row(ASCEND_F32, plait_ascend_f32, plait_cuda_ascend_t)      \
+    _row(ASCEND_F64, plait_ascend_f64, plait_cuda_ascend_t)      \
     _row(SWAP_4, plait_swap_4, plait_cuda_swap_t)                \
     _row(SWAP_8, plait_swap_8, plait_cuda_swap_t)                \
     _row(SWAP_16, plait_swap_16, plait_cuda_swap_t)
