@@ -1,5 +1,5 @@
-/* What the programs do that test dense operations: on the host, or on check devices where `device` is their argument.
- * Without BLAS there is nothing to test. */
+/* What the programs do that test dense operations: on the host, or on check devices where `device` is their argument,
+ * on CUDA devices where `cuda` is. Without BLAS, or without a GPU, there is nothing to test. */
 #ifndef PLAIT_TESTS_DENSE_MAIN_H
 #define PLAIT_TESTS_DENSE_MAIN_H
 
@@ -16,7 +16,13 @@ static inline int dense_main(const char *name, int n_arguments, char **arguments
         printf("%s: skipped: %s\n", name, plait_error_text());
         return SKIPPED;
     }
-    if (on_device_is_asked(n_arguments, arguments)) {
+    if (n_arguments > 1 && strcmp(arguments[1], "cuda") == 0) {
+        if (!on_device_use_cuda()) {
+            return SKIPPED;
+        }
+        on_devices();
+        plait_cuda_release();
+    } else if (on_device_is_asked(n_arguments, arguments)) {
         on_devices();
     } else {
         on_host();

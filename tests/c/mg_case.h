@@ -244,15 +244,41 @@ static inline double complex solution(const case_t *c, int64_t i, int64_t j)
     return number_at(&c->rhs, c->parts[owner].host_rhs, i, j);
 }
 
-/* Of L L^H, L being the lower triangle that was given. */
-static inline double complex square(const case_t *c, int64_t i, int64_t j)
+/* L L^H, L being the lower triangle that was given, row by row. */
+static inline double complex *squares(const case_t *c)
 {
-    double complex sum = 0;
+    const int64_t n = c->d.n;
+    double complex *l = plait_alloc(n * n, sizeof(*l));
+    double complex *a = plait_alloc(n * n, sizeof(*a));
 
-    for (int64_t k = 0; k <= i && k <= j; k++) {
-        sum += element(c, i, k) * conj(element(c, j, k));
+    for (int64_t i = 0; i < n * n; i++) {
+        l[i] = element(c, i / n, i % n);
     }
-    return sum;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            for (int64_t k = 0; k <= i && k <= j; k++) {
+                a[i * n + j] += l[i * n + k] * conj(l[j * n + k]);
+            }
+        }
+    }
+    plait_free(l);
+    return a;
+}
+
+/* What came, column by column; of an inverse the lower triangle is there. */
+static inline double complex *solutions(const case_t *c, int64_t n_columns)
+{
+    const int64_t n = c->d.n;
+    double complex *y = plait_alloc(n * n_columns, sizeof(*y));
+
+    for (int64_t j = 0; j < n_columns; j++) {
+        for (int64_t i = 0; i < n; i++) {
+            y[j * n + i] = (c->h.op != PLAIT_JOINT_POTRI) ? solution(c, i, j)
+                           : (i >= j)                     ? vector_of(c, i, j)
+                                                          : conj(vector_of(c, j, i));
+        }
+    }
+    return y;
 }
 
 /* A x - b of all columns; or of the inverse, of which the lower triangle is there, A y - 1. */
@@ -263,20 +289,19 @@ static inline void judge_solution(case_t *c)
     const int64_t n_columns = is_inverse ? n : c->rhs.n;
     double error = 0, norm = 0;
     bool is_kept = true;
+    double complex *a = squares(c), *y = NULL;
 
     fetch(c);
+    y = solutions(c, n_columns);
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n_columns; j++) {
             double complex sum = !is_inverse ? -rhs_element(c, i, j)
                                  : (i == j)  ? -1
                                              : 0;
             for (int64_t k = 0; k < n; k++) {
-                const double complex y = !is_inverse ? solution(c, k, j)
-                                         : (k >= j)  ? vector_of(c, k, j)
-                                                     : conj(vector_of(c, j, k));
-                const double complex a = square(c, i, k);
-                sum += a * y;
-                norm = fmax(norm, cabs(a) * cabs(y));
+                const double complex product = a[i * n + k] * y[j * n + k];
+                sum += product;
+                norm = fmax(norm, cabs(product));
             }
             error = (cabs(sum) > error || isnan(cabs(sum))) ? cabs(sum) : error;
         }
@@ -288,6 +313,8 @@ static inline void judge_solution(case_t *c)
     const double bound = 40 * (double)n * element_unit(c->d.dtype) * norm;
     CHECK(error <= bound, "%s: residual %g of %g", c->text, error, bound);
     CHECK(is_kept, "%s: the factor has changed", c->text);
+    plait_free(a);
+    plait_free(y);
 }
 
 /* Of the lower triangle of a factor. */

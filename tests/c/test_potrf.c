@@ -337,18 +337,19 @@ static void check_on_devices(void)
             run_shape(c, &turn);
         }
         plait_dense_choose_whole(0);
-        if (counts[r] == 1) {
+        if (counts[r] == 1 && on_device_n_cuda == 0) {
             check_no_wait();
             failing_plan_t plan = failing_potrf;
             team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, &plan);
         }
-        if (counts[r] <= 3) {
+        if (counts[r] <= 3 && on_device_n_cuda == 0) {
             check_failing(counts[r], failing_potrf);
         }
         on_device_end(counts[r]);
     }
     on_device_pretend();
-    for (int n_ranks = 2; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+    for (int n_ranks = 2; n_ranks <= (is_quick() ? 3 : 4) && on_device_n_cuda == 0;
+         n_ranks++) {
         check_at_once(n_ranks);
     }
 }

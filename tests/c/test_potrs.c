@@ -461,13 +461,16 @@ static void check_on_devices(void)
         prove_all(n_ranks);
         if (n_ranks == 1) {
             execute_tiles();
+        }
+        if (n_ranks == 1 && on_device_n_cuda == 0) {
             team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, &plan_potrs);
             team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, &plan_potri);
         }
         on_device_end(n_ranks);
     }
     on_device_pretend();
-    for (int n_ranks = 2; n_ranks <= (is_quick() ? 3 : 4); n_ranks++) {
+    for (int n_ranks = 2; n_ranks <= (is_quick() ? 3 : 4) && on_device_n_cuda == 0;
+         n_ranks++) {
         check_at_once(n_ranks);
     }
 }

@@ -1,0 +1,39 @@
+/* Transforms, halos and redistributions by ranks that are threads, whose arrays are on CUDA devices which
+ * they share, by the devices' own copies and staged. On the GPUs
+ * that there are; without one: skipped, with the reason. */
+#include "device/pool.h"
+#include "exec_cases.h"
+#include "exec_halo.h"
+#include "on_device.h"
+
+enum { SKIPPED = 77 };
+
+static void check_link(const plait_device_link_t *link, int n_ranks)
+{
+    team_link = link;
+    on_device_begin(n_ranks);
+    exec_cases(n_ranks);
+    exec_halo_cases(n_ranks);
+    if (n_ranks == 3) { /* what they are written for */
+        team_run(n_ranks, PLAIT_DIRECT_NONE, halo_defaults, NULL);
+    }
+    if (link == NULL) {
+        check_turned_large(n_ranks, (n_ranks % 2 == 0) ? PLAIT_C128 : PLAIT_F32);
+    }
+    on_device_end(n_ranks);
+}
+
+int main(void)
+{
+    if (!on_device_use_cuda()) {
+        return SKIPPED;
+    }
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks += is_quick() ? 2 : 1) {
+        check_link(NULL, n_ranks);
+        check_link(&plait_link_staged, n_ranks);
+    }
+    oracles_forget();
+    plait_cuda_release();
+    (void)plait_pool_trim();
+    return report("test_cuda_exec");
+}
