@@ -14,7 +14,8 @@
 enum {
     ONE_CHUNK = 64 << 10, /* up to here a copy takes no longer than starting it */
     FIRST_CHUNK = 512 << 10,
-    MAX_CHUNK = 8 << 20,
+    MAX_CHUNK =
+        2 << 20, /* all of those in flight stay in a cache: 6.5 GB/s for 5 with 8 MiB */
     MIN_CHUNKS = 4 /* of larger messages */
 };
 

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 /* Sizes of rooms: small messages do not pin what large ones need. */
-static const int64_t rooms[] = {64 << 10, 1 << 20, 8 << 20};
+static const int64_t rooms[] = {64 << 10, 512 << 10, 2 << 20};
 enum { N_ROOMS = sizeof(rooms) / sizeof(rooms[0]) };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
