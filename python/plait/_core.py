@@ -239,8 +239,19 @@ def dtypes() -> dict[str, int]:
     return {lib.plait_dtype_name(code).decode(): code for code in codes}
 
 
+def _may_have_gpus() -> bool:
+    """Whether JAX may find GPUs, without asking it, which takes memory on each."""
+    platforms = os.environ.get("JAX_PLATFORMS") or "cuda"
+    plugins = (f"jax_cuda{version}_plugin" for version in (12, 13, 14))
+    is_asked_for = "cuda" in platforms or "gpu" in platforms
+    return is_asked_for and any(importlib.util.find_spec(name) for name in plugins)
+
+
+@functools.cache
 def has_devices() -> bool:
     """Whether the library drives devices that arrays may be on."""
+    if _may_have_gpus():
+        lib.plait_device_accept()
     return bool(lib.plait_device_is_there())
 
 

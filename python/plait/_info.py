@@ -172,8 +172,8 @@ def cuda_rows():
     libraries, devices, links, accepted = json.loads(text)
     is_absent = all("was not found" in said for _, said in libraries)
     if accepted or not is_absent:
-        chosen = "accepted: PLAIT_CUDA=1" if accepted else "refused: PLAIT_CUDA=1 is not set"
-        yield "CUDA arrays", f"{chosen}; never run on a GPU so far"
+        refused = "refused: PLAIT_CUDA=0, or JAX has no CUDA plugin; PLAIT_CUDA=1 has them accepted"
+        yield "CUDA arrays", "accepted; PLAIT_CUDA=0 has them refused" if accepted else refused
     if is_absent:
         yield "CUDA", libraries[0][1]  # of a machine without CUDA one text is enough
         return

@@ -125,6 +125,16 @@ def fresh_token() -> Any:
     return stablehlo.create_token()
 
 
+def barrier(values: Sequence[Any]) -> list[Any]:
+    """The same values, which XLA puts into nothing together with what makes or takes them."""
+    from jax.extend.mlir.dialects import stablehlo
+
+    if not values:
+        return []
+    made = stablehlo.optimization_barrier(values)
+    return list(made) if len(values) > 1 else [getattr(made, "result", made)]
+
+
 def _token_in(ctx: Any) -> tuple[Any, bool]:
     """The incoming HLO token; a fresh one where the surrounding lowering passes none."""
     if EFFECT in ctx.tokens_in.effects():

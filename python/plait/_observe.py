@@ -37,9 +37,10 @@ def get_logging() -> bool:
 
 
 def has_cuda_support() -> bool:
-    """Whether arrays in the memory of CUDA devices are accepted: with ``PLAIT_CUDA=1``.
+    """Whether arrays in the memory of CUDA devices are accepted.
 
-    That says nothing of whether there are any: ``plait info`` does.
+    They are with JAX's CUDA plugin, unless ``PLAIT_CUDA=0`` is in the environment, and with
+    ``PLAIT_CUDA=1``. That says nothing of whether there are any: ``plait info`` does.
 
     Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.  Source: own, docs/gpu.md.
 

@@ -12,8 +12,8 @@ from plait import _core, _errors, _jax, _sites, _split
 _FFI_NAMES = {"cpu": "cpu", "cuda": "CUDA"}  # by that of lowerings
 rules: dict[Any, Callable] = {}  # by primitive
 NOT_CHOSEN = (
-    "arrays are on a GPU, which plait uses only with PLAIT_CUDA=1 in the environment, since this "
-    "has never run on one (docs/gpu.md)"
+    "arrays are on a GPU, which plait does not use here: PLAIT_CUDA=0 is in the environment, or "
+    "JAX has no CUDA plugin (docs/gpu.md)"
 )
 
 
@@ -72,11 +72,16 @@ def mesh_in(params: dict) -> Any:
 
 
 def _on_cuda(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
-    """What a device needs that a program is lowered for is there before the program runs."""
+    """What a device needs that a program is lowered for is there before the program runs.
+
+    Since 0.11 JAX's XLA merges a call with slices of its operands and updates by its results, and
+    hands it addresses within arrays: a call with a token ends the process then (shape_util.cc), and
+    a result may lie in an operand. Barriers keep it from that; they cost nothing when it runs.
+    """
     for device in _jax.lowering_devices(ctx) or ():
         if device.platform == "gpu" and device.process_index == jax.process_index():
             _core.ready_device(device.local_hardware_id)
-    return rule(ctx, *args, **params)
+    return _jax.barrier(rule(ctx, *_jax.barrier(args), **params))
 
 
 def _refuse(what: str, ctx: Any, *args: Any, **params: Any) -> Any:

@@ -105,7 +105,7 @@ def own_gpu(environment, root=""):
     """
     platforms = environment.get("JAX_PLATFORMS", "cuda")
     is_chosen = any(name in environment for name in GPU_CHOICES)
-    is_wanted = environment.get("PLAIT_CUDA") == "1" and ("cuda" in platforms or "gpu" in platforms)
+    is_wanted = environment.get("PLAIT_CUDA") != "0" and ("cuda" in platforms or "gpu" in platforms)
     for rank, size in LOCAL_VARIABLES:
         if is_wanted and not is_chosen and int(environment.get(size, 1)) > 1:
             n = n_gpus(root)

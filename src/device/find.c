@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(plait_device_find_fn_t) finder;
@@ -32,6 +33,13 @@ void plait_device_set_finder(plait_device_find_fn_t found)
     atomic_store(&finder, found);
 }
 
+void plait_device_accept(void)
+{
+    if (finder_now() == NULL && getenv("PLAIT_CUDA") == NULL) {
+        atomic_store(&finder, plait_cuda_device);
+    }
+}
+
 int plait_device_is_there(void)
 {
     return finder_now() != NULL;
@@ -42,9 +50,10 @@ plait_status_t plait_device_find(int ordinal, plait_device_t **device_p)
     plait_status_t status = PLAIT_OK;
     plait_device_find_fn_t find = finder_now();
 
-    PLAIT_CHECK(find != NULL, PLAIT_ERR_UNSUPPORTED,
-                "nothing drives device %d: PLAIT_CUDA=1 is not in the environment",
-                ordinal);
+    PLAIT_CHECK(
+        find != NULL, PLAIT_ERR_UNSUPPORTED,
+        "nothing drives device %d: CUDA devices were not asked for (PLAIT_CUDA=1)",
+        ordinal);
     PLAIT_TRY(find(ordinal, device_p));
 done:
     return status;

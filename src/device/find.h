@@ -1,5 +1,5 @@
-/* Which devices there are: those of CUDA where PLAIT_CUDA=1 is in the environment, or what somebody
- * else drives who says how they are found. */
+/* Which devices there are: those of CUDA where PLAIT_CUDA=1 is in the environment or the program asks
+ * for them, or what somebody else drives who says how they are found. */
 #ifndef PLAIT_DEVICE_FIND_H
 #define PLAIT_DEVICE_FIND_H
 
@@ -12,6 +12,9 @@ typedef plait_status_t (*plait_device_find_fn_t)(int ordinal,
 
 /* In the place of what the environment says. NULL: there are none. */
 PLAIT_EXPORT void plait_device_set_finder(plait_device_find_fn_t finder);
+
+/* Those of CUDA, unless the environment says something of them. */
+PLAIT_EXPORT void plait_device_accept(void);
 
 /* Whether there may be any, so that operations are worth offering for them. Asks no device. */
 PLAIT_EXPORT int plait_device_is_there(void);

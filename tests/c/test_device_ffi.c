@@ -88,7 +88,9 @@ static void check_alone(void)
     plait_device_set_finder(NULL);
     CHECK(!plait_device_is_there() && plait_ffi_cuda_allreduce(&c.frame) != NULL &&
               code == PLAIT_FFI_CODE_UNIMPLEMENTED &&
-              strstr(message, "nothing drives device 0: PLAIT_CUDA=1 is not") != NULL,
+              strstr(message,
+                     "nothing drives device 0: CUDA devices were not asked for") !=
+                  NULL,
           "%s", message);
     plait_device_set_finder(find);
     c.frame.attrs.size = 1;

@@ -175,10 +175,40 @@ def targets(text):
 
 def calls(text):
     """The calls of plait alone, without the names of values, which count what is between them."""
-    return [re.sub(r"%\w+", "%", line) for line in text.splitlines() if "@plait_" in line]
+    return [re.sub(r"%\w+(#\d+)?", "%", line) for line in text.splitlines() if "@plait_" in line]
 
 
-def compare(f, x, part=lambda text: text):
+BARRIER = re.compile(r"\s*(%\w+)(?::\d+)? = stablehlo.optimization_barrier (.*) : ")
+VALUE = re.compile(r"%\d+(?:#\d+)?|%\w+")
+
+
+def barriers_of(function):
+    """What a barrier's results are without it, by name."""
+    same = {}
+    for line in function.splitlines():
+        if found := BARRIER.match(line):
+            name, operands = found[1], [same.get(v, v) for v in found[2].split(", ")]
+            many = len(operands) > 1
+            same |= {f"{name}#{i}" if many else name: v for i, v in enumerate(operands)}
+    return same
+
+
+def without_barriers(text):
+    """The program without those around calls, of which CUDA has some; values as they come."""
+    functions = []
+    for function in text.split("func.func"):
+        same, numbers = barriers_of(function), {}
+
+        def renamed(found, same=same, numbers=numbers):
+            name, _, index = same.get(found[0], found[0]).partition("#")
+            return f"%{numbers.setdefault(name, len(numbers))}#{index}"
+
+        lines = [line for line in function.splitlines() if not BARRIER.match(line)]
+        functions.append(VALUE.sub(renamed, "\n".join(lines)))
+    return functions
+
+
+def compare(f, x, part=without_barriers):
     """What the program calls, and whether part of it is as on CUDA; or why it is refused there."""
     on_cpu = lowered(f, x, "cpu")
     try:
