@@ -169,9 +169,9 @@ def problem_of(
     if _jax.is_tracing():
         raise TypeError("autotune: measures, so it is called outside jit and other transformations")
     found = tuple(jax.devices() if devices is None else devices)
-    if not found or any(d.platform != "cpu" for d in found):
-        what = found[0].platform if found else "none"
-        raise ValueError(f"autotune: devices are {what}; expected CPUs: jax.devices('cpu')")
+    if {d.platform for d in found} not in ({"cpu"}, {"gpu"}):
+        what = " and ".join(sorted({d.platform for d in found})) or "none"
+        raise ValueError(f"autotune: devices are {what}; expected all CPUs or all GPUs")
     return Problem(
         shape=_shape_of(shape),
         is_double=_is_double(dtype),
@@ -235,8 +235,12 @@ def _padding(problem: Problem, grid: tuple[int, int], layout: str) -> tuple[int,
     return tuple(map(max, operand, spectrum))
 
 
-def _settings(has_direct: bool, n: int) -> list[dict[str, str]]:
-    if n == 1 or not has_direct:
+def _settings(problem: Problem, has_direct: bool) -> list[dict[str, str]]:
+    """On GPUs messages are dense anyway, and who has no NCCL says so when it is tried."""
+    is_lone = len(problem.devices) == 1
+    if problem.devices[0].platform == "gpu":
+        return [DEFAULTS] if is_lone else [DEFAULTS, DEFAULTS | {"transpose_comm_backend": "NCCL"}]
+    if is_lone or not has_direct:
         return [DEFAULTS]
     return [
         DEFAULTS,
@@ -258,7 +262,7 @@ def candidates(problem: Problem, has_direct: bool) -> list[Row]:
         padding = _padding(problem, grid, layout)
         if not reason and not is_fit and any(fits):
             reason = f"does not divide the shape; pads it to {'x'.join(map(str, padding))}"
-        for settings in [DEFAULTS] if reason else _settings(has_direct, len(problem.devices)):
+        for settings in [DEFAULTS] if reason else _settings(problem, has_direct):
             rows.append(Row(grid, layout, dict(settings), reason=reason))
     if not any(not row.reason for row in rows):
         raise ValueError(
@@ -324,19 +328,33 @@ def _visit(trials: dict, row: Row, team: _team.Team) -> list[float]:
         return [trial.seconds(op, team) for op in trial.programs]
 
 
+def _why_not(trials: dict, row: Row, team: _team.Team) -> str:
+    """Tries a candidate, which compiles and plans it: why some process cannot; all say so alike."""
+    reason = ""
+    try:
+        _visit(trials, row, team)
+    except _errors.Error as error:
+        if row.settings["transpose_comm_backend"] == "auto":
+            raise
+        reason = str(error).splitlines()[0]
+    reasons = [part.decode() for part in team.gather(reason.encode())]
+    return next((text for text in reasons if text), "")
+
+
 def _total(problem: Problem, medians: dict[str, float]) -> float:
     return sum(medians[op] for op in problem.operations)
 
 
 def measure(problem: Problem, rows: list[Row], team: _team.Team, repeats: int) -> list[Row]:
     """Rounds over all candidates; the slowest process counts, and hopeless ones are left out."""
-    going = [i for i, row in enumerate(rows) if not row.reason]
     trials = {(r.grid, r.layout): None for r in rows if not r.reason}
     trials = {pair: Trial(problem, *pair) for pair in trials}
     ops = list(dict.fromkeys(problem.operations))
+    rows = [
+        dataclasses.replace(row, reason=row.reason or _why_not(trials, row, team)) for row in rows
+    ]
+    going = [i for i, row in enumerate(rows) if not row.reason]
     times: dict[int, list[np.ndarray]] = {i: [] for i in going}
-    for i in going:
-        _visit(trials, rows[i], team)  # compiles and plans
     for turn in range(repeats):
         order = going[turn % len(going) :] + going[: turn % len(going)]
         mine = np.array([_visit(trials, rows[i], team) for i in order])
@@ -406,6 +424,11 @@ def report(table: Sequence[Row]) -> str:
     return "\n".join(made)
 
 
+def _kind(device: Any) -> dict[str, str]:
+    """Of GPUs; CPUs are in the machine's text."""
+    return {} if device.platform == "cpu" else {"kind": device.device_kind}
+
+
 def _key(problem: Problem, direct: str) -> str:
     return _tune_file.key_of(
         shape=problem.shape,
@@ -414,6 +437,9 @@ def _key(problem: Problem, direct: str) -> str:
         layouts=problem.layouts,
         devices=len(problem.devices),
         access=direct,
+        **(
+            {} if problem.devices[0].platform == "cpu" else {"kind": problem.devices[0].device_kind}
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """Strict JAX, x64, and several devices in one process; one device under an MPI launcher.
 
-PLAIT_TEST_PLATFORM=cuda: on GPUs, as many as there are.
+PLAIT_TEST_PLATFORM=cuda: on GPUs, as many as there are; more in platforms.py.
 """
 
 import gc
@@ -25,7 +25,16 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 def pytest_collection_modifyitems(items):
+    if "PLAIT_TEST_ONLY" in os.environ:
+        platforms.keep_only(items, os.environ["PLAIT_TEST_ONLY"])
     platforms.skip_all(items)
+
+
+def pytest_runtest_logreport(report):
+    is_told = "PLAIT_TEST_PASSED" in os.environ and "PYTEST_XDIST_WORKER" not in os.environ
+    if is_told and report.when == "call" and report.passed:
+        with open(os.environ["PLAIT_TEST_PASSED"], "a") as names:
+            names.write(f"{report.nodeid}\n")
 
 
 def pytest_collection_finish():

@@ -13,8 +13,8 @@ ENDS_OVER_EMPTY = jax.__version__ == "0.11.2"
 
 def make(shape, kind=AxisType.Auto):
     """A mesh of the first devices, in order."""
+    shape = platforms.fit(shape)
     n = int(np.prod(shape))
-    platforms.need(n)
     devices = np.array(jax.devices()[:n]).reshape(shape)
     return Mesh(devices, tuple(NAMES[: len(shape)]), axis_types=(kind,) * len(shape))
 

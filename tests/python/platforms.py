@@ -1,18 +1,24 @@
 """Which platform of JAX the tests run on: PLAIT_TEST_PLATFORM, cpu if it is not set.
 
-Of launched ranks all have the first device; with PLAIT_TEST_DEVICE=own each has its own.
+Of launched ranks all have the first device; with PLAIT_TEST_DEVICE=own each has its own. With
+PLAIT_TEST_FIT=1 a mesh of more devices than there are has one along each axis: what most tests say
+holds there, too, and those that pass so on one CPU (PLAIT_TEST_PASSED=FILE, to which their names
+are added) have to on one GPU (PLAIT_TEST_ONLY=FILE).
 """
 
 import functools
 import os
+import pathlib
 import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
 
 CHOSEN = os.environ.get("PLAIT_TEST_PLATFORM", "cpu")
 HAS_OWN = os.environ.get("PLAIT_TEST_DEVICE") == "own"
+IS_FITTED = os.environ.get("PLAIT_TEST_FIT") == "1"
 PROBE = "import sys, jax; print(len(jax.devices(sys.argv[1])), 'devices')"
 
 
@@ -52,5 +58,19 @@ def skip_all(items):
 
 def need(n_devices):
     """Skips a test that is for more devices of another platform than there are."""
-    if CHOSEN != "cpu" and n_devices > len(jax.devices()):
+    if (CHOSEN != "cpu" or IS_FITTED) and n_devices > len(jax.devices()):
         pytest.skip(f"needs {n_devices} devices, {len(jax.devices())} of {CHOSEN} is there")
+
+
+def fit(shape):
+    """The extents of a mesh of as many devices as there are; skips a test that needs more."""
+    if IS_FITTED and np.prod(shape, dtype=int) > len(jax.devices()):
+        return (1,) * len(shape)
+    need(np.prod(shape, dtype=int))
+    return tuple(shape)
+
+
+def keep_only(items, names):
+    """Of the tests those that the file has."""
+    chosen = set(pathlib.Path(names).read_text().splitlines())
+    items[:] = [item for item in items if item.nodeid in chosen]

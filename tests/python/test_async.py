@@ -19,8 +19,9 @@ N = 200_000  # elements of float64: more than what is done on XLA's thread
 
 
 def run(setting, *command):
-    """A Python process with PLAIT_ASYNC set."""
+    """A Python process with PLAIT_ASYNC set, which is about arrays in host memory."""
     environment = os.environ | {"PLAIT_ASYNC": setting, "PLAIT_LOG": "warn"}
+    environment |= {"JAX_PLATFORMS": "cpu", "PLAIT_TEST_PLATFORM": "cpu"}
     return subprocess.run(
         [sys.executable, *command],
         env=environment,

@@ -14,6 +14,7 @@ import meshes
 import numpy as np
 import oracle
 import plait
+import platforms
 import pytest
 from jax.lax import FftType
 from jax.sharding import AxisType, Mesh, NamedSharding
@@ -440,6 +441,7 @@ print("done")
 
 
 def test_programs_of_the_readme():
+    platforms.need(8)
     command = [sys.executable, "-c", README]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0 and done.stdout == "done\n", done.stderr

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import matrices
 import meshes
 import numpy as np
+import platforms
 import pytest
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
@@ -602,6 +603,7 @@ def test_readme_processes_in_one():
 
 def test_readme_processes():
     """Two processes of one device each, with and without gathering."""
+    platforms.need(2)
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")
     command = [sys.executable, "-m", "plait", "run", "-n", "2", "--timeout", "120", RANKS]

@@ -8,6 +8,7 @@ import sys
 import jax
 import numpy as np
 import plait
+import platforms
 import pytest
 from jax.sharding import AxisType
 
@@ -92,6 +93,7 @@ def test_any_number_of_devices_gives_the_same(alone, n_devices):
 
 
 def test_ranks_give_the_same(alone, tmp_path):
+    platforms.need(2)
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")
     program = tmp_path / "ranks.py"

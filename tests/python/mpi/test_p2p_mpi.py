@@ -152,8 +152,9 @@ def test_large_tags(world, shared, monkeypatch):
         for jit in (lambda f: f, jax.jit):
             with pytest.raises(plait.ArgumentError, match=text), plait.errors():
                 jit(lambda v: plait.send(v, dest, tag=bound + 1, comm=comm))(x)
+                jax.effects_barrier()
             with pytest.raises(plait.ArgumentError, match=text), plait.errors():
-                jit(lambda v: plait.recv(v, source, tag=bound + 1, comm=comm))(x)
+                plait.block(jit(lambda v: plait.recv(v, source, tag=bound + 1, comm=comm))(x))
     assert plait.allreduce(jnp.ones(1), plait.SUM, comm=comm)[0] == comm.size
     comm.Free()
 

@@ -30,7 +30,8 @@ def random_psd(n: int, dtype: Any, seed: int) -> Array:
     """
     g = jax.random.normal(jax.random.key(seed), (n, n), dtype=dtype)
     g = g / jnp.asarray(n**0.5, g.dtype)
-    return g @ g.conj().T + jnp.asarray(1e-5, g.dtype) * jnp.eye(n, dtype=g.dtype)
+    product = jnp.matmul(g, g.conj().T, precision="highest")
+    return product + jnp.asarray(1e-5, g.dtype) * jnp.eye(n, dtype=g.dtype)
 
 
 def get_mesh_and_spec_from_array(a: Array) -> tuple[Any, Any]:
