@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from rows import (
     fft_c,
     fft_jax,
     fft_peers,
+    gpu,
     guard,
     halo,
     latency,
@@ -52,6 +54,7 @@ GROUPS = {
     "fft_peers": fft_peers.measure,
     "dense_c": dense_c.measure,
     "dense_jax": dense_jax.measure,
+    "gpu": gpu.measure,
 }
 
 
@@ -67,7 +70,9 @@ def parse():
 def machine():
     """What the figures belong to."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    described = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    described = ""
+    if shutil.which("git"):
+        described = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     return {
         "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),

@@ -1,0 +1,74 @@
+"""One GPU beside JAX's own operations, and two processes that share it beside MPI."""
+
+from _jobs import N_RANKS, Absent
+from _result import JAX_FRESH, Bound, Rounds, absent
+from plait import _rank
+
+ONE, TWO = "One GPU", "Two processes on one GPU"
+AS_FAST = Bound(">=", 1.0, slack=0.03)
+KERNEL_S = 5e-6  # an operation's host time beyond a kernel's, at most
+SINGLE_LAUNCHES = {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
+
+
+def _work_memory(rounds, row):
+    """The same row's memory besides operand and result, of which an array is allowed."""
+    facts = rounds.facts
+    name, bound = f"work memory: {facts['name']}", Bound("<=", 1.0)
+    share = facts["work_bytes"] / facts["bytes"]
+    other = type(row)(row.group, name, JAX_FRESH, "the operand", bound=bound)
+    return other.judge(f"{share:.2f} of it", share)
+
+
+def _beside_jax(jobs, what, n):
+    rows = []
+    for record in jobs.worker("gpu", {"what": what, "n": n}, 0):
+        rounds = Rounds(record, jobs.scale.n_rounds)
+        facts = rounds.facts
+        comparator = f"jnp, {facts['gpu']}, jax {facts['jax']}"
+        row = rounds.row(ONE, facts["name"], JAX_FRESH, "plait", "jnp", comparator, AS_FAST)
+        rows.append(row.judge(f"{row.speed:.3f}x", row.speed))
+        if what == "transforms":
+            rows.append(_work_memory(rounds, row))
+    return rows
+
+
+def _calls(jobs):
+    """All in one launch each, as handlers are; XLA puts its own kernels into graphs else."""
+    rounds = Rounds(
+        jobs.worker("gpu", {"what": "calls"}, 0, SINGLE_LAUNCHES)[0], jobs.scale.n_rounds
+    )
+    rows = []
+    for name in ("allreduce", "bcast", "halo exchange"):
+        bound = Bound("<=", 1e6 * KERNEL_S)
+        row = rounds.row(ONE, f"{name}, 128 B", JAX_FRESH, name, "jnp", "a kernel of XLA's", bound)
+        more = 1e6 * rounds.median(lambda r, name=name: r[name] - r["jnp"])
+        rows.append(row.judge(f"{more:.1f} us more", more))
+    return rows
+
+
+def _staged(jobs):
+    half = {"XLA_CLIENT_MEM_FRACTION": ".4"}
+    records = jobs.worker("gpu", {"what": "staged", "n": 64}, N_RANKS, half)
+    rounds = Rounds(records[0], jobs.scale.n_rounds)
+    comparator, bound = "MPI_Sendrecv of host memory", Bound(">=", 0.9)
+    name = "64 MiB by pinned memory and MPI"
+    row = rounds.row(TWO, name, JAX_FRESH, "plait", "mpi", comparator, bound)
+    return [row.judge(f"{row.speed:.2f}x", row.speed)]
+
+
+def measure(jobs):
+    """The rows of this group."""
+    if _rank.n_gpus() == 0:
+        return [absent(ONE, "everything", JAX_FRESH, "jnp", "no NVIDIA GPU here")]
+    rows, n_fft, n_factor = [], *((256, 4096) if jobs.scale.is_quick else (512, 16384))
+    for some in (
+        lambda: _beside_jax(jobs, "transforms", n_fft),
+        lambda: _beside_jax(jobs, "factors", n_factor),
+        lambda: _calls(jobs),
+        lambda: _staged(jobs),
+    ):
+        try:
+            rows += some()
+        except (Absent, RuntimeError) as error:
+            rows.append(absent(ONE, "a worker", JAX_FRESH, "jnp", str(error)))
+    return rows
