@@ -48,7 +48,8 @@ def autotune(
     """Find the mesh on which transforms of ``shape`` are fastest, by measuring them here.
 
     Candidates are all grids of the devices (slabs, with one axis of size 1, and pencils) in each
-    of ``layouts``, with each way of exchanging that there is (`plait.config`). They take
+    of ``layouts``, with each way of exchanging that there is (`plait.config`; NCCL's on GPUs, where
+    it is not the first one anyway). They take
     turns; of each one and each of ``operations`` (named once for every time that a step calls it)
     the median of ``repeats`` counts, of the slowest process. Candidates that take twice the best
     one's time are measured twice; those that do not fit the shape are not. Of candidates within 2 %
