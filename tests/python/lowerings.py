@@ -208,6 +208,20 @@ def without_barriers(text):
     return functions
 
 
+CALL = re.compile(r"@plait_\w+\((.*?)\) .* : \((.*)\) -> ")
+
+
+def stand_alone(text):
+    """Whether all operands of calls, but tokens, come from barriers."""
+    for function in text.split("func.func"):
+        made = [found[1] for line in function.splitlines() if (found := BARRIER.match(line))]
+        for values, types in CALL.findall(function):
+            for value, kind in zip(values.split(", "), types.split(", "), strict=True):
+                if kind and "token" not in kind and value.partition("#")[0] not in made:
+                    return False
+    return "@plait_" in text
+
+
 def compare(f, x, part=without_barriers):
     """What the program calls, and whether part of it is as on CUDA; or why it is refused there."""
     on_cpu = lowered(f, x, "cpu")
@@ -215,7 +229,8 @@ def compare(f, x, part=without_barriers):
         on_cuda = lowered(f, x, "cuda")
     except plait.Error as error:
         return {"calls": targets(on_cpu), "refused": str(error)}
-    return {"calls": targets(on_cpu), "same": part(on_cpu) == part(on_cuda)}
+    same = part(on_cpu) == part(on_cuda)
+    return {"calls": targets(on_cpu), "same": same, "alone": stand_alone(on_cuda)}
 
 
 def main():
