@@ -437,9 +437,7 @@ def _key(problem: Problem, direct: str) -> str:
         layouts=problem.layouts,
         devices=len(problem.devices),
         access=direct,
-        **(
-            {} if problem.devices[0].platform == "cpu" else {"kind": problem.devices[0].device_kind}
-        ),
+        **_kind(problem.devices[0]),
     )
 
 

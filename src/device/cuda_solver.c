@@ -11,7 +11,7 @@
 
 enum {
     GRAIN = 256,
-    FACTOR_AT = 8,
+    SIZES_AT = 8,
     INVALID_VALUE = 3 /* CUSOLVER_STATUS_INVALID_VALUE */
 };
 
@@ -70,7 +70,7 @@ typedef struct {
     int n_ormqr;             /* the same of ormqr, in elements */
 } sizes_t;
 
-/* Outcome, factor and pivots, before what is cuSOLVER's. */
+/* Outcome, sizes and pivots, before what is cuSOLVER's. */
 static int64_t head_bytes(const plait_device_tile_t *t)
 {
     const int64_t n_pivots = (t->op == PLAIT_TILE_GETRF) ? plait_min(t->m, t->n) : 0;
@@ -291,7 +291,7 @@ done:
 
 typedef struct {
     int32_t *found;  /* the outcome, on the device */
-    char *factor;    /* what a matrix was multiplied by, there too */
+    int32_t *sizes;  /* what a matrix was stretched by, there too */
     int64_t *pivots; /* 64 bits, on the device */
     char *work;      /* cuSOLVER's */
     void *room;      /* its memory on the host */
@@ -301,7 +301,7 @@ static places_t places_of(const plait_cuda_state_t *state, const plait_device_ti
                           void *work)
 {
     return (places_t){.found = work,
-                      .factor = (char *)work + FACTOR_AT,
+                      .sizes = (int32_t *)(void *)((char *)work + SIZES_AT),
                       .pivots = (int64_t *)(void *)((char *)work + GRAIN),
                       .work = (char *)work + head_bytes(t),
                       .room = (state->rooms != NULL) ? state->rooms->memory : NULL};
@@ -370,10 +370,10 @@ plait_status_t plait_cuda_solver(plait_cuda_state_t *state, plait_stream_t strea
     if (tile->op == PLAIT_TILE_ORMQR) {
         PLAIT_TRY(ormqr(state, tile, &planned->sizes, &places));
     } else {
-        PLAIT_TRY(plait_cuda_before(state, stream, tile, places.factor));
+        PLAIT_TRY(plait_cuda_before(state, stream, tile, places.sizes));
         PLAIT_TRY(
             must(state, call(state, tile, &planned->sizes, &places), what_of(tile)));
-        PLAIT_TRY(plait_cuda_after(state, stream, tile, places.factor));
+        PLAIT_TRY(plait_cuda_after(state, stream, tile, places.sizes));
     }
     if (tile->info != NULL) {
         PLAIT_TRY(plait_cuda_judge(state, stream, tile, places.found, places.pivots));

@@ -74,6 +74,17 @@ static inline plait_cuda_state_t *plait_cuda_state(plait_device_t *device)
     return device->state;
 }
 
+static inline bool plait_cuda_is_single(plait_dtype_t dtype)
+{
+    return dtype == PLAIT_F32 || dtype == PLAIT_C64;
+}
+
+/* Real numbers of an element. */
+static inline uint32_t plait_cuda_n_parts(plait_dtype_t dtype)
+{
+    return (plait_dtype_kind(dtype) == PLAIT_KIND_COMPLEX) ? 2 : 1;
+}
+
 static inline plait_cu_address_t plait_cu_address(const void *memory)
 {
     return (plait_cu_address_t)(uintptr_t)memory;
@@ -210,11 +221,11 @@ plait_status_t plait_cuda_matrix(plait_cuda_state_t *state, plait_stream_t strea
                                  plait_cuda_kernel_t of_single,
                                  plait_cuda_kernel_t of_double, double fill);
 
-/* What cuSOLVER's eigenvalues need besides; factor: a real number on the device, kept in between. */
+/* What cuSOLVER's eigenvalues need besides; sizes: two numbers on the device, kept in between. */
 plait_status_t plait_cuda_before(plait_cuda_state_t *state, plait_stream_t stream,
-                                 const plait_device_tile_t *tile, char *factor);
+                                 const plait_device_tile_t *tile, int32_t *sizes);
 plait_status_t plait_cuda_after(plait_cuda_state_t *state, plait_stream_t stream,
-                                const plait_device_tile_t *tile, const char *factor);
+                                const plait_device_tile_t *tile, const int32_t *sizes);
 
 /* What a library has found to *info, and pivots, if any, as the table has them. */
 plait_status_t plait_cuda_judge(plait_cuda_state_t *state, plait_stream_t stream,

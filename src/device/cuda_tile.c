@@ -6,11 +6,6 @@
 #include <math.h>
 #include <stdbool.h>
 
-static bool is_single(plait_dtype_t dtype)
-{
-    return dtype == PLAIT_F32 || dtype == PLAIT_C64;
-}
-
 static bool is_complex(plait_dtype_t dtype)
 {
     return plait_dtype_kind(dtype) == PLAIT_KIND_COMPLEX;
@@ -18,7 +13,7 @@ static bool is_complex(plait_dtype_t dtype)
 
 int plait_cuda_real_type(plait_dtype_t dtype)
 {
-    return is_single(dtype) ? PLAIT_CUDA_R_32F : PLAIT_CUDA_R_64F;
+    return plait_cuda_is_single(dtype) ? PLAIT_CUDA_R_32F : PLAIT_CUDA_R_64F;
 }
 
 int plait_cuda_type(plait_dtype_t dtype)
@@ -70,14 +65,14 @@ plait_status_t plait_cuda_matrix(plait_cuda_state_t *state, plait_stream_t strea
                                         .value = (int32_t)t->k,
                                         .log_rows = log_rows,
                                         .n_down = (uint32_t)n_down,
-                                        .n_parts = is_complex(t->dtype) ? 2 : 1,
+                                        .n_parts = plait_cuda_n_parts(t->dtype),
                                         .is_real = t->diag == 'R',
                                         .is_unit = t->diag == 'U'};
 
     if (n_right > 0 && t->m > 0) {
-        PLAIT_TRY(plait_cuda_launch(state, stream,
-                                    is_single(t->dtype) ? of_single : of_double,
-                                    n_right * n_down, &params));
+        PLAIT_TRY(plait_cuda_launch(
+            state, stream, plait_cuda_is_single(t->dtype) ? of_single : of_double,
+            n_right * n_down, &params));
     }
 done:
     return status;

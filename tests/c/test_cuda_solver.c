@@ -279,8 +279,10 @@ static void check_ascend(const machine_t *m, bool is_single, int64_t n, int64_t 
 {
     const plait_dtype_t dtype = is_single ? PLAIT_F32 : PLAIT_F64;
     array_t a = array_create(m, n * plait_dtype_bytes(dtype));
-    array_t factor = array_create(m, plait_dtype_bytes(dtype));
-    const plait_cuda_ascend_t params = {.values = a.dev, .factor = factor.dev, .n = n};
+    array_t sizes = array_create(m, 2 * (int64_t)sizeof(int32_t));
+    const double step = is_single ? 0x1p75 : 0x1p600;
+    const plait_cuda_ascend_t params = {
+        .values = a.dev, .sizes = (int32_t *)(void *)sizes.dev, .n = n};
     double most = -INFINITY;
 
     for (int64_t i = 0; i < n; i++) {
@@ -290,13 +292,14 @@ static void check_ascend(const machine_t *m, bool is_single, int64_t n, int64_t 
                 : (double)(float)(sample(3, (uint64_t)i) + (double)i / (double)n);
         plait_scalar_put(dtype, a.pinned, i, x);
     }
-    plait_scalar_put(dtype, factor.pinned, 0, 0.25);
+    memset(sizes.pinned, 0, 2 * sizeof(int32_t));
+    ((int32_t *)(void *)sizes.pinned)[0] = 1; /* it was divided by step */
     array_put(m, &a);
-    array_put(m, &factor);
+    array_put(m, &sizes);
     for (int64_t i = 0; i < n; i++) {
         const double x = creal(plait_scalar_get(dtype, a.expected, i));
         most = (x > most) ? x : most;
-        plait_scalar_put(dtype, a.expected, i, 4 * ((x < most) ? most : x));
+        plait_scalar_put(dtype, a.expected, i, step * ((x < most) ? most : x));
     }
     good(plait_cuda_launch(plait_cuda_state(m->device), m->stream,
                            is_single ? PLAIT_CUDA_ASCEND_F32 : PLAIT_CUDA_ASCEND_F64, 1,
@@ -305,7 +308,7 @@ static void check_ascend(const machine_t *m, bool is_single, int64_t n, int64_t 
     CHECK(array_is_expected(m, &a), "ascend: %lld of %s", (long long)n,
           plait_dtype_name(dtype));
     array_destroy(m, &a);
-    array_destroy(m, &factor);
+    array_destroy(m, &sizes);
 }
 
 static void test_cuda_solver(const machine_t *m)

@@ -102,57 +102,43 @@ MATRIX_KERNEL(plait_screen_f64, double, *p.info == 0, SCREEN(double))
 JUDGE_KERNEL(f32, float)
 JUDGE_KERNEL(f64, double)
 
-// One block. Squares of what is left alone are normal numbers, and so are those of what is multiplied. The
-// largest of a thread is its first number at least.
-#define MEASURE_KERNEL(_s, _t, _far, _step)                                        \
-    KERNEL plait_measure_##_s(PARAMS(plait_cuda_measure_t) p)                      \
-    {                                                                              \
-        typedef _t element_t ANY_TYPE;                                             \
-        SHARED element_t largest[PLAIT_CUDA_THREADS];                              \
-        element_t most = 0;                                                        \
-                                                                                   \
-        NO_UNROLL                                                                  \
-        for (int64_t j = 0; j < p.n; j++) {                                        \
-            const element_t *column =                                              \
-                (const element_t *)p.matrix + j * p.ld * p.n_parts;                \
-                                                                                   \
-            NO_UNROLL                                                              \
-            for (int64_t i = j * p.n_parts + threadIdx.x; i < p.n * p.n_parts;     \
-                 i += PLAIT_CUDA_THREADS) {                                        \
-                const element_t size = (column[i] < 0) ? -column[i] : column[i];   \
-                                                                                   \
-                most = (size > most) ? size : most;                                \
-            }                                                                      \
-        }                                                                          \
-        largest[threadIdx.x] = most;                                               \
-        __syncthreads();                                                           \
-        if (threadIdx.x == 0) {                                                    \
-            NO_UNROLL                                                              \
-            for (int t = 0; t < PLAIT_CUDA_THREADS; t++) {                         \
-                most = (largest[t] > most) ? largest[t] : most;                    \
-            }                                                                      \
-            *(element_t *)p.factor = (most > (_far))                  ? 1 / (_step) \
-                                     : (most > 0 && most < 1 / (_far)) ? (_step)    \
-                                                                      : (_t)1;     \
-        }                                                                          \
+// Numbers beyond FAR, or all below 1 / FAR, are multiplied by STEP or 1 / STEP: squares of what comes, or is
+// left alone, are normal numbers. 2^60 and 2^75, 2^480 and 2^600. All who write, write the same.
+#define FAR_f32 1152921504606846976.f
+#define STEP_f32 37778931862957161709568.f
+#define FAR_f64 3.1217485503159922e144
+#define STEP_f64 4.149515568880993e180
+#define STRETCHED_BY(_s, _sizes) \
+    ((_sizes)[0] ? 1 / STEP_##_s : (_sizes)[1] ? 1 : STEP_##_s)
+
+#define MEASURE(_s, _t)                                      \
+    if (i >= j) {                                            \
+        const _t x = dst[0] < 0 ? -dst[0] : dst[0];          \
+        const _t z = (i > j) ? dst[p.n_parts - 1] : dst[0];  \
+        const _t y = z < 0 ? -z : z;                         \
+                                                             \
+        if (x > FAR_##_s || y > FAR_##_s) {                  \
+            p.info[0] = 1;                                   \
+        }                                                    \
+        if (x >= 1 / FAR_##_s || y >= 1 / FAR_##_s) {        \
+            p.info[1] = 1;                                   \
+        }                                                    \
     }
 
-// 2^60 and 2^75, 2^480 and 2^600.
-MEASURE_KERNEL(f32, float, 1152921504606846976.f, 37778931862957161709568.f)
-MEASURE_KERNEL(f64, double, 3.1217485503159922e144, 4.149515568880993e180)
-
-#define STRETCH(_t)                                  \
-    if (i >= j) {                                    \
-        const _t factor = *(const element_t *)p.src; \
-                                                     \
-        dst[0] *= factor;                            \
-        if (p.n_parts == 2) {                        \
-            dst[1] *= factor;                        \
-        }                                            \
+#define STRETCH(_s, _t)                                  \
+    if (i >= j) {                                        \
+        const _t factor = (_t)STRETCHED_BY(_s, p.info);  \
+                                                         \
+        dst[0] *= factor;                                \
+        if (p.n_parts == 2) {                            \
+            dst[1] *= factor;                            \
+        }                                                \
     }
 
-MATRIX_KERNEL(plait_stretch_f32, float, *(const element_t *)p.src != 1, STRETCH(float))
-MATRIX_KERNEL(plait_stretch_f64, double, *(const element_t *)p.src != 1, STRETCH(double))
+MATRIX_KERNEL(plait_measure_f32, float, 1, MEASURE(f32, float))
+MATRIX_KERNEL(plait_measure_f64, double, 1, MEASURE(f64, double))
+MATRIX_KERNEL(plait_stretch_f32, float, STRETCHED_BY(f32, p.info) != 1, STRETCH(f32, float))
+MATRIX_KERNEL(plait_stretch_f64, double, STRETCHED_BY(f64, p.info) != 1, STRETCH(f64, double))
 
 // One block: each number becomes the largest up to it. A thread has as many as the others, in order; NaN
 // stays where it is, and is less than any number.
@@ -163,7 +149,7 @@ MATRIX_KERNEL(plait_stretch_f64, double, *(const element_t *)p.src != 1, STRETCH
         typedef _t element_t ANY_TYPE;                                     \
         SHARED element_t largest[PLAIT_CUDA_THREADS];                      \
         element_t *values = (element_t *)p.values;                         \
-        const element_t factor = *(const element_t *)p.factor;             \
+        const element_t factor = (element_t)STRETCHED_BY(_s, p.sizes);     \
         const int64_t each = (p.n - 1) / PLAIT_CUDA_THREADS + 1;           \
         const int64_t begin = (int64_t)threadIdx.x * each;                 \
         const int64_t end = (begin + each < p.n) ? begin + each : p.n;     \

@@ -75,13 +75,13 @@ typedef struct {
 
 /* m x n elements of n_parts reals each, column-major, ld of them from column to column. */
 typedef struct {
-    const char *src; /* TRIM: where from; STRETCH: the factor, a real number */
+    const char *src; /* TRIM alone */
     char *dst;
     int64_t m, n, src_ld, dst_ld;
     int64_t
         row; /* of the first element of column 0 that counts; one further in each column */
     int64_t end; /* TRIM: rows from there on become 0 */
-    int32_t *info;
+    int32_t *info; /* MEASURE, STRETCH: two, whether numbers are far above 1, and not far below */
     double fill;   /* SPOIL: where *info is not 0 */
     int32_t value; /* SCREEN: of *info, where it was 0 and an element is not finite */
     uint32_t log_rows, n_down; /* of a block: rows, and blocks for all rows */
@@ -102,19 +102,11 @@ typedef struct {
     uint32_t n_parts;
 } plait_cuda_judge_t;
 
-/* What brings the lower triangle of an n x n matrix near 1 if its largest magnitude is far from that:
- * a power of two, or 1. */
-typedef struct {
-    const char *matrix;
-    char *factor; /* a real number */
-    int64_t n, ld;
-    uint32_t n_parts;
-} plait_cuda_measure_t;
-
-/* n real numbers, divided by *factor; those that are ascending but for rounding become so. */
+/* n real numbers, of a matrix that was stretched by what `sizes` says; those that are ascending but for
+ * rounding become so. */
 typedef struct {
     char *values;
-    const char *factor;
+    const int32_t *sizes;
     int64_t n;
 } plait_cuda_ascend_t;
 
@@ -186,8 +178,8 @@ typedef struct {
     _row(SCREEN_F64, plait_screen_f64, plait_cuda_matrix_t)      \
     _row(JUDGE_F32, plait_judge_f32, plait_cuda_judge_t)         \
     _row(JUDGE_F64, plait_judge_f64, plait_cuda_judge_t)         \
-    _row(MEASURE_F32, plait_measure_f32, plait_cuda_measure_t)   \
-    _row(MEASURE_F64, plait_measure_f64, plait_cuda_measure_t)   \
+    _row(MEASURE_F32, plait_measure_f32, plait_cuda_matrix_t)    \
+    _row(MEASURE_F64, plait_measure_f64, plait_cuda_matrix_t)    \
     _row(STRETCH_F32, plait_stretch_f32, plait_cuda_matrix_t)    \
     _row(STRETCH_F64, plait_stretch_f64, plait_cuda_matrix_t)    \
     _row(ASCEND_F32, plait_ascend_f32, plait_cuda_ascend_t)      \
