@@ -87,16 +87,15 @@ static inline void on_device_end(int n_ranks)
     }
 }
 
-static inline plait_stream_t on_device_stream(int rank)
+/* Below: the device of a rank, which is not of a team where ranks are MPI's. */
+static inline plait_stream_t on_device_stream(plait_device_t *device, int rank)
 {
     return (on_device_n_cuda > 0) ? on_device_streams[rank]
-                                  : check_device_stream(team_devices[rank]);
+                                  : check_device_stream(device);
 }
 
-static inline void on_device_drain(int rank)
+static inline void on_device_drain(plait_device_t *device, int rank)
 {
-    plait_device_t *device = team_devices[rank];
-
     if (on_device_n_cuda > 0) {
         on_device_good(device->table->enter(device));
         on_device_good(device->table->stream_wait(device, on_device_streams[rank]));
@@ -107,9 +106,8 @@ static inline void on_device_drain(int rank)
 }
 
 /* n_bytes 0: NULL. */
-static inline void *on_device_alloc(int rank, int64_t n_bytes)
+static inline void *on_device_alloc(plait_device_t *device, int rank, int64_t n_bytes)
 {
-    plait_device_t *device = team_devices[rank];
     void *memory = NULL;
 
     if (on_device_n_cuda > 0) {
@@ -123,10 +121,8 @@ static inline void *on_device_alloc(int rank, int64_t n_bytes)
     return memory;
 }
 
-static inline void on_device_free(int rank, void *memory)
+static inline void on_device_free(plait_device_t *device, int rank, void *memory)
 {
-    plait_device_t *device = team_devices[rank];
-
     if (on_device_n_cuda > 0) {
         on_device_good(device->table->enter(device));
         device->table->give(device, on_device_streams[rank], memory);
@@ -151,11 +147,9 @@ static inline void *on_device_room(int rank, int64_t n_bytes)
 }
 
 /* n_bytes from the host to the device, or back; nothing is under way on the rank's stream then. */
-static inline void on_device_move(int rank, void *there, void *here, int64_t n_bytes,
-                                  bool is_back)
+static inline void on_device_move(plait_device_t *device, int rank, void *there,
+                                  void *here, int64_t n_bytes, bool is_back)
 {
-    plait_device_t *device = team_devices[rank];
-
     if (on_device_n_cuda > 0) {
         const plait_device_table_t *table = device->table;
         plait_stream_t stream = on_device_streams[rank];
@@ -205,7 +199,9 @@ static inline void *on_device_slot(const plait_plan_t *plan, int rank, int slot,
     for (int s = 0; s < slot && memory == NULL; s++) {
         memory = (here[s] == here[slot]) ? there[s] : NULL;
     }
-    return (memory != NULL) ? memory : on_device_alloc(rank, plan->slot_bytes[slot]);
+    return (memory != NULL)
+               ? memory
+               : on_device_alloc(plan->device, rank, plan->slot_bytes[slot]);
 }
 
 /* Where this thread says so, nobody waits for what it executes, and arrays stay until they are dropped. */
@@ -215,11 +211,11 @@ static void *on_device_left[TEAM_MAX][PLAIT_MAX_SLOTS];
 static inline void on_device_drop(int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {
-        on_device_drain(r);
+        on_device_drain(team_devices[r], r);
     }
     for (int i = 0; i < n_ranks * PLAIT_MAX_SLOTS; i++) {
         void **left = &on_device_left[i / PLAIT_MAX_SLOTS][i % PLAIT_MAX_SLOTS];
-        on_device_free(i / PLAIT_MAX_SLOTS, *left);
+        on_device_free(team_devices[i / PLAIT_MAX_SLOTS], i / PLAIT_MAX_SLOTS, *left);
         *left = NULL;
     }
 }
@@ -253,7 +249,8 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
                          : arrays->rets[s - plan->n_args];
         there[s] = on_device_slot(plan, end->rank, s, here, there);
         if (there[s] != NULL) { /* what is not written stays as it is */
-            on_device_move(end->rank, there[s], here[s], plan->slot_bytes[s], false);
+            on_device_move(plan->device, end->rank, there[s], here[s],
+                           plan->slot_bytes[s], false);
         }
         if (is_arg) {
             args[s] = there[s];
@@ -263,7 +260,8 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
     }
     const plait_exec_arrays_t moved = {.args = args,
                                        .rets = rets,
-                                       .stream = on_device_stream(end->rank),
+                                       .stream =
+                                           on_device_stream(plan->device, end->rank),
                                        .matched = arrays->matched,
                                        .is_beside = arrays->is_beside};
     plait_status_t status =
@@ -272,16 +270,17 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
         memcpy(on_device_left[end->rank], there, sizeof(there));
         return status;
     }
-    on_device_drain(end->rank);
+    on_device_drain(plan->device, end->rank);
     for (int r = 0; r < TEAM_MAX && status != PLAIT_OK; r++) {
         if (team_devices[r] !=
             NULL) { /* memory of a rank that failed may still be read */
-            on_device_drain(r);
+            on_device_drain(team_devices[r], r);
         }
     }
     for (int s = plan->n_args; s < n; s++) {
         if (there[s] != NULL) {
-            on_device_move(end->rank, there[s], here[s], plan->slot_bytes[s], true);
+            on_device_move(plan->device, end->rank, there[s], here[s],
+                           plan->slot_bytes[s], true);
         }
     }
     for (int s = n - 1; s >= 0; s--) {
@@ -290,7 +289,7 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
             is_shared = is_shared || there[t] == there[s];
         }
         if (!is_shared) {
-            on_device_free(end->rank, there[s]);
+            on_device_free(plan->device, end->rank, there[s]);
         }
     }
     return status;
