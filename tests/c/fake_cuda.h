@@ -7,6 +7,7 @@
 
 #include "device/cuda_load.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,26 @@
 PLAIT_CUDA_SYMBOL_FOR_EACH(PROTOTYPE)
 PLAIT_CUDA_OPTIONAL_FOR_EACH(PROTOTYPE)
 #undef PROTOTYPE
+
+/* Calls may come from several threads; a stand-in makes one at a time, until the function that says LOCKED
+ * returns. */
+extern pthread_mutex_t fake_cuda_lock;
+
+static inline pthread_mutex_t *fake_cuda_take(void)
+{
+    (void)pthread_mutex_lock(&fake_cuda_lock);
+    return &fake_cuda_lock;
+}
+
+static inline void fake_cuda_give(pthread_mutex_t **lock)
+{
+    (void)pthread_mutex_unlock(*lock);
+}
+
+#define LOCKED                                                             \
+    pthread_mutex_t *fake_taken __attribute__((cleanup(fake_cuda_give))) = \
+        fake_cuda_take();                                                  \
+    (void)fake_taken
 
 static inline int number_of_environment(const char *name, int otherwise)
 {

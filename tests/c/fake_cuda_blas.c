@@ -11,18 +11,21 @@ struct plait_cublas {
 
 int cublasCreate_v2(plait_cublas_t *blas)
 {
+    LOCKED;
     *blas = calloc(1, sizeof(**blas));
     return (*blas != NULL) ? 0 : 3;
 }
 
 int cublasDestroy_v2(plait_cublas_t blas)
 {
+    LOCKED;
     free(blas);
     return 0;
 }
 
 int cublasSetStream_v2(plait_cublas_t blas, plait_cu_stream_t stream)
 {
+    LOCKED;
     blas->stream = stream;
     blas->work = NULL;
     return 0;
@@ -30,6 +33,7 @@ int cublasSetStream_v2(plait_cublas_t blas, plait_cu_stream_t stream)
 
 int cublasSetWorkspace_v2(plait_cublas_t blas, void *work, size_t n_bytes)
 {
+    LOCKED;
     const bool is_good = (uintptr_t)work % 256 == 0 && n_bytes >= LEAST_WORK;
 
     blas->work = work;

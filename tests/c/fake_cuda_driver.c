@@ -8,6 +8,8 @@
 
 #include <stdbool.h>
 
+pthread_mutex_t fake_cuda_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
 enum { NO_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
 
 /* ---- Failures ------------------------------------------------------------------------------- */
@@ -44,13 +46,14 @@ enum { CAPABILITY = 90 };
 
 enum { MAX_DEVICES = 8, NOT_ENABLED = 705, ALREADY_ENABLED = 704, TOO_MANY = 711 };
 
-static int n_current;
+static _Thread_local int n_current;
 static char contexts[MAX_DEVICES];
 static bool is_enabled[MAX_DEVICES][MAX_DEVICES]; /* by device and peer */
-static int current[64];
+static _Thread_local int current[64];
 
 int cuInit(unsigned flags)
 {
+    LOCKED;
     (void)flags;
     plan_failure();
     return number_of_environment("PLAIT_FAKE_INIT", 0);
@@ -58,12 +61,14 @@ int cuInit(unsigned flags)
 
 int cuDriverGetVersion(int *version)
 {
+    LOCKED;
     *version = number_of_environment("PLAIT_FAKE_DRIVER", 13000);
     return 0;
 }
 
 int cuGetErrorName(int result, const char **name)
 {
+    LOCKED;
     *name = (result == 700)             ? "CUDA_ERROR_ILLEGAL_ADDRESS"
             : (result == OUT_OF_MEMORY) ? "CUDA_ERROR_OUT_OF_MEMORY"
             : (result == 100)           ? "CUDA_ERROR_NO_DEVICE"
@@ -73,6 +78,7 @@ int cuGetErrorName(int result, const char **name)
 
 int cuGetErrorString(int result, const char **text)
 {
+    LOCKED;
     (void)result;
     *text = "a failure that was ordered";
     return 0;
@@ -80,18 +86,21 @@ int cuGetErrorString(int result, const char **text)
 
 int cuDeviceGet(plait_cu_device_t *device, int ordinal)
 {
+    LOCKED;
     *device = ordinal;
     return 0;
 }
 
 int cuDeviceGetCount(int *n_devices)
 {
+    LOCKED;
     *n_devices = number_of_environment("PLAIT_FAKE_DEVICES", 1);
     return 0;
 }
 
 int cuDeviceGetName(char *name, int n, plait_cu_device_t device)
 {
+    LOCKED;
     (void)device;
     (void)snprintf(name, (size_t)n, "stand-in");
     return 0;
@@ -99,6 +108,7 @@ int cuDeviceGetName(char *name, int n, plait_cu_device_t device)
 
 int cuDeviceTotalMem_v2(size_t *n, plait_cu_device_t device)
 {
+    LOCKED;
     (void)device;
     *n = (size_t)1 << 30;
     return 0;
@@ -106,6 +116,7 @@ int cuDeviceTotalMem_v2(size_t *n, plait_cu_device_t device)
 
 int cuDeviceGetAttribute(int *value, int attribute, plait_cu_device_t device)
 {
+    LOCKED;
     (void)device;
     *value = (attribute == PLAIT_CU_MAJOR)   ? CAPABILITY / 10
              : (attribute == PLAIT_CU_MINOR) ? CAPABILITY % 10
@@ -115,18 +126,21 @@ int cuDeviceGetAttribute(int *value, int attribute, plait_cu_device_t device)
 
 int cuDevicePrimaryCtxRetain(plait_cu_context_t *context, plait_cu_device_t device)
 {
+    LOCKED;
     *context = (plait_cu_context_t)(void *)&contexts[device];
     return 0;
 }
 
 int cuDevicePrimaryCtxRelease_v2(plait_cu_device_t device)
 {
+    LOCKED;
     (void)device;
     return 0;
 }
 
 int cuCtxPushCurrent_v2(plait_cu_context_t context)
 {
+    LOCKED;
     MAY_FAIL;
     current[n_current] = (int)((char *)(void *)context - contexts);
     n_current++;
@@ -135,6 +149,7 @@ int cuCtxPushCurrent_v2(plait_cu_context_t context)
 
 int cuCtxPopCurrent_v2(plait_cu_context_t *context)
 {
+    LOCKED;
     *context = NULL;
     n_current--;
     return 0;
@@ -177,6 +192,7 @@ int fake_cuda_n_synchronized(void)
 
 int cuCtxSynchronize(void)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     n_synchronized++;
     return 0;
@@ -187,6 +203,7 @@ int cuCtxSynchronize(void)
 /* All pairs but those of device 2 reach each other. */
 int cuDeviceCanAccessPeer(int *can, plait_cu_device_t device, plait_cu_device_t peer)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     *can = device != 2 && peer != 2;
     return 0;
@@ -205,6 +222,7 @@ static bool is_full(int device)
 
 int cuCtxEnablePeerAccess(plait_cu_context_t peer, unsigned flags)
 {
+    LOCKED;
     const int other = (int)((char *)(void *)peer - contexts);
     int device = 0;
 
@@ -223,6 +241,7 @@ int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
                       plait_cu_address_t src, plait_cu_context_t from, size_t n,
                       plait_cu_stream_t stream)
 {
+    LOCKED;
     const int device = (int)((char *)(void *)to - contexts);
     const int peer = (int)((char *)(void *)from - contexts);
 
@@ -259,6 +278,7 @@ static int use_of(plait_cu_event_t event)
 
 int cuIpcGetEventHandle(plait_cu_ipc_t *handle, plait_cu_event_t event)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     memset(handle, 0, sizeof(*handle));
     memcpy(handle, (const void *)&event, sizeof(event));
@@ -268,6 +288,7 @@ int cuIpcGetEventHandle(plait_cu_ipc_t *handle, plait_cu_event_t event)
 
 int cuIpcOpenEventHandle(plait_cu_event_t *event, plait_cu_ipc_t handle)
 {
+    LOCKED;
     event_t *made = NULL;
 
     NEEDS_CONTEXT;
@@ -296,6 +317,7 @@ static char streams[MAX_STREAMS]; /* 1: there is one */
 
 int cuStreamCreate(plait_cu_stream_t *stream, unsigned flags)
 {
+    LOCKED;
     int i = 0;
 
     NEEDS_CONTEXT;
@@ -313,6 +335,7 @@ int cuStreamCreate(plait_cu_stream_t *stream, unsigned flags)
 
 int cuStreamDestroy_v2(plait_cu_stream_t stream)
 {
+    LOCKED;
     char *there = (char *)(void *)stream;
     const bool is_one = *there == 1;
 
@@ -322,6 +345,7 @@ int cuStreamDestroy_v2(plait_cu_stream_t stream)
 
 int cuStreamSynchronize(plait_cu_stream_t stream)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)stream;
     return 0;
@@ -329,6 +353,7 @@ int cuStreamSynchronize(plait_cu_stream_t stream)
 
 int cuStreamWaitEvent(plait_cu_stream_t stream, plait_cu_event_t event, unsigned flags)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)stream;
     (void)flags;
@@ -338,6 +363,7 @@ int cuStreamWaitEvent(plait_cu_stream_t stream, plait_cu_event_t event, unsigned
 
 int cuEventCreate(plait_cu_event_t *event, unsigned flags)
 {
+    LOCKED;
     event_t *made = NULL;
 
     NEEDS_CONTEXT;
@@ -364,6 +390,7 @@ __attribute__((destructor)) static void free_events(void)
 
 int cuEventDestroy_v2(plait_cu_event_t event)
 {
+    LOCKED;
     event_t *e = event_of(event);
 
     if (e->is_shown) {
@@ -378,6 +405,7 @@ int cuEventDestroy_v2(plait_cu_event_t event)
 
 int cuEventRecord(plait_cu_event_t event, plait_cu_stream_t stream)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)stream;
     return use_of(event);
@@ -385,12 +413,14 @@ int cuEventRecord(plait_cu_event_t event, plait_cu_stream_t stream)
 
 int cuEventQuery(plait_cu_event_t event)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     return use_of(event);
 }
 
 int cuEventSynchronize(plait_cu_event_t event)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     return use_of(event);
 }
@@ -401,6 +431,7 @@ int cuEventSynchronize(plait_cu_event_t event)
 int cuModuleLoadDataEx(plait_cu_module_t *module, const void *image, unsigned n_options,
                        int *options, void **values)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)n_options;
     (void)options;
@@ -411,6 +442,7 @@ int cuModuleLoadDataEx(plait_cu_module_t *module, const void *image, unsigned n_
 
 int cuModuleUnload(plait_cu_module_t module)
 {
+    LOCKED;
     free(module);
     return 0;
 }
@@ -418,6 +450,7 @@ int cuModuleUnload(plait_cu_module_t module)
 int cuModuleGetFunction(plait_cu_function_t *function, plait_cu_module_t module,
                         const char *name)
 {
+    LOCKED;
     const int k = fake_cuda_kernel(name);
 
     (void)module;
@@ -440,6 +473,7 @@ int cuLaunchKernel(plait_cu_function_t function, unsigned grid_x, unsigned grid_
                    unsigned block_z, unsigned n_shared, plait_cu_stream_t stream,
                    void **params, void **extra)
 {
+    LOCKED;
     const int k = (int)(uintptr_t)function - 1;
     bool is_good = grid_x > 0 && grid_y == 1 && grid_z == 1 &&
                    block_x == PLAIT_CUDA_THREADS && block_y == 1 && block_z == 1 &&

@@ -50,6 +50,7 @@ void fake_cuda_add_block(plait_cu_address_t base, size_t n, plait_cu_memory_t vi
 
 int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
 {
+    LOCKED;
     void *allocated = NULL;
 
     NEEDS_CONTEXT;
@@ -73,6 +74,7 @@ int fake_cuda_n_lost(void)
 /* What becomes of memory that others have open then is undefined; here it stays, and that is an error. */
 int cuMemFree_v2(plait_cu_address_t memory)
 {
+    LOCKED;
     fake_cuda_block_t *b = fake_cuda_block_of(memory);
 
     if (b != NULL && b->n_open > 0) {
@@ -104,6 +106,7 @@ enum { BUFFER_ID = 7, LEGACY_CAPABLE = 10 };
 
 int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
 {
+    LOCKED;
     fake_cuda_block_t *b = fake_cuda_block_of(memory);
 
     NEEDS_CONTEXT;
@@ -123,6 +126,7 @@ int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
 int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
                             plait_cu_address_t memory)
 {
+    LOCKED;
     fake_cuda_block_t *b = fake_cuda_block_of(memory);
 
     NEEDS_CONTEXT;
@@ -145,6 +149,7 @@ int fake_cuda_n_handles(void)
 
 int cuIpcGetMemHandle(plait_cu_ipc_t *handle, plait_cu_address_t base)
 {
+    LOCKED;
     fake_cuda_block_t *b = fake_cuda_block_of(base);
 
     NEEDS_CONTEXT;
@@ -161,6 +166,7 @@ int cuIpcGetMemHandle(plait_cu_ipc_t *handle, plait_cu_address_t base)
 int cuIpcOpenMemHandle_v2(plait_cu_address_t *base, plait_cu_ipc_t handle,
                           unsigned flags)
 {
+    LOCKED;
     fake_cuda_block_t *b = NULL;
 
     NEEDS_CONTEXT;
@@ -175,6 +181,7 @@ int cuIpcOpenMemHandle_v2(plait_cu_address_t *base, plait_cu_ipc_t handle,
 
 int cuIpcCloseMemHandle(plait_cu_address_t base)
 {
+    LOCKED;
     fake_cuda_block_t *b = fake_cuda_block_of(base);
 
     if (b == NULL || b->n_open == 0) {
@@ -188,6 +195,7 @@ int cuIpcCloseMemHandle(plait_cu_address_t base)
 
 int cuMemHostAlloc(void **host, size_t n, unsigned flags)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)flags;
     *host = allocate(n);
@@ -196,6 +204,7 @@ int cuMemHostAlloc(void **host, size_t n, unsigned flags)
 
 int cuMemFreeHost(void *host)
 {
+    LOCKED;
     free(host);
     return 0;
 }
@@ -203,6 +212,7 @@ int cuMemFreeHost(void *host)
 int cuMemcpyDtoHAsync_v2(void *dst, plait_cu_address_t src, size_t n,
                          plait_cu_stream_t stream)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)stream;
     memcpy(dst, fake_cuda_memory_of(src), n);
@@ -213,6 +223,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, plait_cu_address_t src, size_t n,
 int cuMemcpyHtoDAsync_v2(plait_cu_address_t dst, const void *src, size_t n,
                          plait_cu_stream_t stream)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)stream;
     memcpy(fake_cuda_memory_of(dst), src, n);
@@ -222,6 +233,7 @@ int cuMemcpyHtoDAsync_v2(plait_cu_address_t dst, const void *src, size_t n,
 int cuMemcpyDtoDAsync_v2(plait_cu_address_t dst, plait_cu_address_t src, size_t n,
                          plait_cu_stream_t stream)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)stream;
     memmove(fake_cuda_memory_of(dst), fake_cuda_memory_of(src), n);

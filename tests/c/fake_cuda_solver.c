@@ -17,30 +17,35 @@ struct plait_cusolver_params {
 
 int cusolverDnCreate(plait_cusolver_t *solver)
 {
+    LOCKED;
     *solver = calloc(1, sizeof(**solver));
     return (*solver != NULL) ? 0 : 2;
 }
 
 int cusolverDnDestroy(plait_cusolver_t solver)
 {
+    LOCKED;
     free(solver);
     return 0;
 }
 
 int cusolverDnSetStream(plait_cusolver_t solver, plait_cu_stream_t stream)
 {
+    LOCKED;
     solver->stream = stream;
     return 0;
 }
 
 int cusolverDnCreateParams(plait_cusolver_params_t *params)
 {
+    LOCKED;
     *params = calloc(1, sizeof(**params));
     return (*params != NULL) ? 0 : 2;
 }
 
 int cusolverDnDestroyParams(plait_cusolver_params_t params)
 {
+    LOCKED;
     free(params);
     return 0;
 }
@@ -90,6 +95,7 @@ int cusolverDnXpotrf_bufferSize(plait_cusolver_t solver, plait_cusolver_params_t
                                 int64_t lda, int compute, size_t *n_device,
                                 size_t *n_host)
 {
+    LOCKED;
     (void)a;
     *n_device = device_bytes(0, n);
     *n_host = 0;
@@ -104,6 +110,7 @@ int cusolverDnXpotrf(plait_cusolver_t solver, plait_cusolver_params_t params, in
                      void *device, size_t n_device, void *host, size_t n_host,
                      int *info)
 {
+    LOCKED;
     const memory_t got = {device, n_device, host, n_host};
     const bool is_good =
         uplo == PLAIT_CUBLAS_LOWER && compute == type && is_leading(lda, n);
@@ -139,6 +146,7 @@ int cusolverDnXgetrf_bufferSize(plait_cusolver_t solver, plait_cusolver_params_t
                                 int64_t lda, int compute, size_t *n_device,
                                 size_t *n_host)
 {
+    LOCKED;
     (void)a;
     *n_device = device_bytes(m, n);
     *n_host = 0;
@@ -166,6 +174,7 @@ int cusolverDnXgetrf(plait_cusolver_t solver, plait_cusolver_params_t params, in
                      int compute, void *device, size_t n_device, void *host,
                      size_t n_host, int *info)
 {
+    LOCKED;
     const memory_t got = {device, n_device, host, n_host};
     const int result = begin(solver, params, compute == type && is_leading(lda, m),
                              &got, device_bytes(m, n), 0);
@@ -209,6 +218,7 @@ int cusolverDnXgeqrf_bufferSize(plait_cusolver_t solver, plait_cusolver_params_t
                                 int64_t lda, int type_tau, const void *tau, int compute,
                                 size_t *n_device, size_t *n_host)
 {
+    LOCKED;
     (void)a;
     (void)tau;
     *n_device = device_bytes(m, n);
@@ -261,6 +271,7 @@ int cusolverDnXgeqrf(plait_cusolver_t solver, plait_cusolver_params_t params, in
                      int compute, void *device, size_t n_device, void *host,
                      size_t n_host, int *info)
 {
+    LOCKED;
     const memory_t got = {device, n_device, host, n_host};
     const bool is_good = compute == type && type_tau == type && is_leading(lda, m);
     const int result = begin(solver, params, is_good, &got, device_bytes(m, n), 0);
@@ -357,6 +368,7 @@ int cusolverDnXsyevd_bufferSize(plait_cusolver_t solver, plait_cusolver_params_t
                                 const void *a, int64_t lda, int type_w, const void *w,
                                 int compute, size_t *n_device, size_t *n_host)
 {
+    LOCKED;
     (void)a;
     (void)w;
     *n_device = device_bytes(n, n);
@@ -373,6 +385,7 @@ int cusolverDnXsyevd(plait_cusolver_t solver, plait_cusolver_params_t params,
                      int64_t lda, int type_w, void *w, int compute, void *device,
                      size_t n_device, void *host, size_t n_host, int *info)
 {
+    LOCKED;
     const memory_t got = {device, n_device, host, n_host};
     const int result = begin(
         solver, params, is_good_syevd(has_vectors, uplo, type, type_w, compute, n, lda),

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+pthread_mutex_t fake_cuda_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
 /* ---- Versions ------------------------------------------------------------------------------- */
 
 /* 13.0 or what the test says. */
@@ -19,21 +21,25 @@ static int property(int which, int *value)
 
 int cufftGetProperty(int which, int *value)
 {
+    LOCKED;
     return property(which, value);
 }
 
 int cublasGetProperty(int which, int *value)
 {
+    LOCKED;
     return property(which, value);
 }
 
 int cusolverGetProperty(int which, int *value)
 {
+    LOCKED;
     return property(which, value);
 }
 
 int nvrtcVersion(int *major, int *minor)
 {
+    LOCKED;
     (void)property(0, major);
     return property(1, minor);
 }
@@ -58,17 +64,20 @@ int fake_cuda_n_compiled(void)
 
 const char *nvrtcGetErrorString(int result)
 {
+    LOCKED;
     return (result == COMPILATION_FAILED) ? "NVRTC_ERROR_COMPILATION" : "NVRTC_ERROR";
 }
 
 int nvrtcGetNumSupportedArchs(int *n)
 {
+    LOCKED;
     *n = 3;
     return 0;
 }
 
 int nvrtcGetSupportedArchs(int *archs)
 {
+    LOCKED;
     archs[0] = 75;
     archs[1] = 80;
     archs[2] = 90;
@@ -79,6 +88,7 @@ int nvrtcCreateProgram(plait_nvrtc_program_t *program, const char *source,
                        const char *name, int n_headers, const char *const *headers,
                        const char *const *names)
 {
+    LOCKED;
     (void)name;
     (void)n_headers;
     (void)headers;
@@ -89,6 +99,7 @@ int nvrtcCreateProgram(plait_nvrtc_program_t *program, const char *source,
 
 int nvrtcDestroyProgram(plait_nvrtc_program_t *program)
 {
+    LOCKED;
     free(*program);
     *program = NULL;
     return 0;
@@ -97,6 +108,7 @@ int nvrtcDestroyProgram(plait_nvrtc_program_t *program)
 int nvrtcCompileProgram(plait_nvrtc_program_t program, int n_options,
                         const char *const *options)
 {
+    LOCKED;
     int result = COMPILATION_FAILED;
 
     n_compiled++;
@@ -113,6 +125,7 @@ int nvrtcCompileProgram(plait_nvrtc_program_t program, int n_options,
 
 int nvrtcGetProgramLogSize(plait_nvrtc_program_t program, size_t *n)
 {
+    LOCKED;
     (void)program;
     *n = sizeof("plait.cu(1): error: as ordered");
     return 0;
@@ -120,6 +133,7 @@ int nvrtcGetProgramLogSize(plait_nvrtc_program_t program, size_t *n)
 
 int nvrtcGetProgramLog(plait_nvrtc_program_t program, char *log)
 {
+    LOCKED;
     (void)program;
     memcpy(log, "plait.cu(1): error: as ordered",
            sizeof("plait.cu(1): error: as ordered"));
@@ -128,30 +142,34 @@ int nvrtcGetProgramLog(plait_nvrtc_program_t program, char *log)
 
 int nvrtcGetPTXSize(plait_nvrtc_program_t program, size_t *n)
 {
+    LOCKED;
     *n = strlen(program->image) + 1;
     return 0;
 }
 
 int nvrtcGetPTX(plait_nvrtc_program_t program, char *ptx)
 {
+    LOCKED;
     memcpy(ptx, program->image, strlen(program->image) + 1);
     return 0;
 }
 
 int nvrtcGetCUBINSize(plait_nvrtc_program_t program, size_t *n)
 {
+    LOCKED;
     return nvrtcGetPTXSize(program, n);
 }
 
 int nvrtcGetCUBIN(plait_nvrtc_program_t program, char *cubin)
 {
+    LOCKED;
     return nvrtcGetPTX(program, cubin);
 }
 
 /* ---- cuFFT ---------------------------------------------------------------------------------- */
 
 enum {
-    MAX_PLANS = 256,
+    MAX_PLANS = 4096,
     MAX_DIMS = 3,
     WORK_BYTES = 1000,
     INVALID = 4,
@@ -170,6 +188,7 @@ static int n_ffts;
 
 int cufftCreate(plait_cufft_t *plan)
 {
+    LOCKED;
     *plan = n_ffts;
     n_ffts++;
     return (n_ffts < MAX_PLANS) ? 0 : INVALID;
@@ -177,12 +196,14 @@ int cufftCreate(plait_cufft_t *plan)
 
 int cufftDestroy(plait_cufft_t plan)
 {
+    LOCKED;
     ffts[plan] = (fft_t){.ndim = 0};
     return 0;
 }
 
 int cufftSetAutoAllocation(plait_cufft_t plan, int is_automatic)
 {
+    LOCKED;
     (void)plan;
     return (is_automatic == 0) ? 0 : INVALID;
 }
@@ -194,6 +215,7 @@ int cufftMakePlanMany64(plait_cufft_t plan, int ndim, long long *n, long long *i
                         long long out_distance, int type, long long n_batch,
                         size_t *n_work)
 {
+    LOCKED;
     fft_t *f = &ffts[plan];
     const int result = number_of_environment("PLAIT_FAKE_FFT", 0);
 
@@ -216,12 +238,14 @@ int cufftMakePlanMany64(plait_cufft_t plan, int ndim, long long *n, long long *i
 
 int cufftSetWorkArea(plait_cufft_t plan, void *work)
 {
+    LOCKED;
     ffts[plan].work = work;
     return 0;
 }
 
 int cufftSetStream(plait_cufft_t plan, plait_cu_stream_t stream)
 {
+    LOCKED;
     (void)plan;
     (void)stream;
     return 0;
@@ -340,6 +364,7 @@ static void destroy_operand(const fft_t *f, void *in, bool is_double)
 /* Everything is read before anything is written: results may take the operands' place. */
 int cufftXtExec(plait_cufft_t plan, void *in, void *out, int sign)
 {
+    LOCKED;
     const fft_t *f = &ffts[plan];
     bool is_double = f->type == PLAIT_CUFFT_Z2Z || f->type == PLAIT_CUFFT_D2Z ||
                      f->type == PLAIT_CUFFT_Z2D;

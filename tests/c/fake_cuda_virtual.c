@@ -54,6 +54,7 @@ static plait_cu_memory_t physical(int fd, size_t n)
 int cuMemGetAllocationGranularity(size_t *grain, const plait_cu_memory_prop_t *prop,
                                   int option)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     (void)prop;
     *grain = GRAIN;
@@ -63,6 +64,7 @@ int cuMemGetAllocationGranularity(size_t *grain, const plait_cu_memory_prop_t *p
 int cuMemCreate(plait_cu_memory_t *memory, size_t n, const plait_cu_memory_prop_t *prop,
                 unsigned long long flags)
 {
+    LOCKED;
     /* Pinned, by descriptors, on device 0. */
     static const int of_device[] = {1, 1, 1, 0};
     int fd = -1;
@@ -82,12 +84,14 @@ int cuMemCreate(plait_cu_memory_t *memory, size_t n, const plait_cu_memory_prop_
 
 int cuMemRelease(plait_cu_memory_t memory)
 {
+    LOCKED;
     hold(memory, -1);
     return 0;
 }
 
 int cuMemRetainAllocationHandle(plait_cu_memory_t *memory, void *address)
 {
+    LOCKED;
     fake_cuda_block_t *b = fake_cuda_block_of((plait_cu_address_t)(uintptr_t)address);
 
     NEEDS_CONTEXT;
@@ -102,6 +106,7 @@ int cuMemRetainAllocationHandle(plait_cu_memory_t *memory, void *address)
 int cuMemExportToShareableHandle(void *handle, plait_cu_memory_t memory, int type,
                                  unsigned long long flags)
 {
+    LOCKED;
     int fd = -1;
 
     NEEDS_CONTEXT;
@@ -115,6 +120,7 @@ int cuMemExportToShareableHandle(void *handle, plait_cu_memory_t memory, int typ
 
 int cuMemImportFromShareableHandle(plait_cu_memory_t *memory, void *handle, int type)
 {
+    LOCKED;
     struct stat file;
 
     NEEDS_CONTEXT;
@@ -128,6 +134,7 @@ int cuMemImportFromShareableHandle(plait_cu_memory_t *memory, void *handle, int 
 int cuMemAddressReserve(plait_cu_address_t *base, size_t n, size_t alignment,
                         plait_cu_address_t wish, unsigned long long flags)
 {
+    LOCKED;
     void *here = NULL;
 
     NEEDS_CONTEXT;
@@ -140,6 +147,7 @@ int cuMemAddressReserve(plait_cu_address_t *base, size_t n, size_t alignment,
 
 int cuMemAddressFree(plait_cu_address_t base, size_t n)
 {
+    LOCKED;
     return (munmap(fake_cuda_memory_of(base), n) == 0) ? 0 : INVALID_VALUE;
 }
 
@@ -147,6 +155,7 @@ int cuMemAddressFree(plait_cu_address_t base, size_t n)
 int cuMemMap(plait_cu_address_t base, size_t n, size_t offset, plait_cu_memory_t memory,
              unsigned long long flags)
 {
+    LOCKED;
     const physical_t *p = physical_of(memory);
     void *here = fake_cuda_memory_of(base);
 
@@ -162,6 +171,7 @@ int cuMemMap(plait_cu_address_t base, size_t n, size_t offset, plait_cu_memory_t
 
 int cuMemUnmap(plait_cu_address_t base, size_t n)
 {
+    LOCKED;
     fake_cuda_block_t *b = fake_cuda_block_of(base);
 
     if (b == NULL || b->virtual == 0 || b->base != base || b->n != n) {
@@ -177,6 +187,7 @@ int cuMemUnmap(plait_cu_address_t base, size_t n)
 int cuMemSetAccess(plait_cu_address_t base, size_t n,
                    const plait_cu_memory_access_t *access, size_t n_access)
 {
+    LOCKED;
     static const int of_device[] = {1, 0, 3}; /* device 0, to read and write */
 
     NEEDS_CONTEXT;
@@ -202,6 +213,7 @@ int fake_cuda_n_loaded(void)
 
 int cuFuncLoad(plait_cu_function_t function)
 {
+    LOCKED;
     NEEDS_CONTEXT;
     n_loaded++;
     return (function != NULL) ? 0 : INVALID_VALUE;

@@ -1,6 +1,7 @@
 /* Collectives and matched transfers of ranks that are threads, whose arrays are on CUDA devices which
- * they share, by the devices' own copies and staged. On the GPUs
- * that there are; without one: skipped, with the reason. */
+ * they share, by the devices' own copies and staged. On the GPUs that
+ * there are, or with the argument `host` on stand-ins of CUDA's libraries. Without a GPU: skipped,
+ * with the reason. */
 #include "coll_cases.h"
 #include "device/pool.h"
 #include "device_matched.h"
@@ -61,12 +62,17 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
     on_device_end(n_ranks);
 }
 
-int main(void)
+int main(int n_arguments, char **arguments)
 {
+    const bool is_host = n_arguments > 1 && strcmp(arguments[1], "host") == 0;
+
+    if (is_host) {
+        on_device_stand_in(FAKES_DIR);
+    }
     if (!on_device_use_cuda()) {
         return SKIPPED;
     }
-    for (int n_ranks = 1; n_ranks <= 4; n_ranks += is_quick() ? 2 : 1) {
+    for (int n_ranks = 1; n_ranks <= 4; n_ranks += (is_host || is_quick()) ? 2 : 1) {
         check_link(NULL, n_ranks);
         check_link(&plait_link_staged, n_ranks);
     }

@@ -1,6 +1,7 @@
 /* Transforms, halos and redistributions by ranks that are threads, whose arrays are on CUDA devices which
- * they share, by the devices' own copies and staged. On the GPUs
- * that there are; without one: skipped, with the reason. */
+ * they share, by the devices' own copies and staged. On the GPUs that
+ * there are, or with the argument `host` on stand-ins of CUDA's libraries. Without a GPU: skipped,
+ * with the reason. */
 #include "device/pool.h"
 #include "exec_cases.h"
 #include "exec_halo.h"
@@ -23,12 +24,20 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
     on_device_end(n_ranks);
 }
 
-int main(void)
+int main(int n_arguments, char **arguments)
 {
+    const bool is_host = n_arguments > 1 && strcmp(arguments[1], "host") == 0;
+
+    if (is_host) {
+        on_device_stand_in(FAKES_DIR);
+    }
     if (!on_device_use_cuda()) {
         return SKIPPED;
     }
-    for (int n_ranks = 1; n_ranks <= 4; n_ranks += is_quick() ? 2 : 1) {
+    if (is_host) { /* kernels are run thread by thread */
+        check_link(NULL, is_quick() ? 2 : 3);
+    }
+    for (int n_ranks = 1; n_ranks <= 4 && !is_host; n_ranks += is_quick() ? 2 : 1) {
         check_link(NULL, n_ranks);
         check_link(&plait_link_staged, n_ranks);
     }
