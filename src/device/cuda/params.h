@@ -80,8 +80,8 @@ typedef struct {
     int64_t m, n, src_ld, dst_ld;
     int64_t
         row; /* of the first element of column 0 that counts; one further in each column */
-    int64_t end; /* TRIM: rows from there on become 0 */
-    int32_t *info; /* MEASURE, STRETCH: two, whether numbers are far above 1, and not far below */
+    int64_t end;   /* TRIM: rows from there on become 0 */
+    int32_t *info; /* MEASURE, STRETCH: two, is any far above 1, and not far below */
     double fill;   /* SPOIL: where *info is not 0 */
     int32_t value; /* SCREEN: of *info, where it was 0 and an element is not finite */
     uint32_t log_rows, n_down; /* of a block: rows, and blocks for all rows */
