@@ -95,6 +95,8 @@ for name in collectives p2p gradients rank linalg start mesh; do
     run "two_$name" 300 "$python" -m plait run -n 2 "$python" -m mpi4py -m pytest -q -rs \
         "tests/python/mpi/test_${name}_mpi.py"
 done
+run two_staged 300 env PLAIT_TRANSPOSE_COMM_BACKEND=MPI PLAIT_HALO_COMM_BACKEND=MPI \
+    "$python" -m plait run -n 2 "$python" -m mpi4py -m pytest -q -rs tests/python/mpi/test_mesh_mpi.py
 # each rank on a device of its own, which these two need: what follows the choice of a backend
 n_devices=$(grep -c '^CUDA device .*, sm_' "$logs/info.log")
 for backend in NCCL NVSHMEM; do
