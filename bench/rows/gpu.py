@@ -1,22 +1,21 @@
 """One GPU beside JAX's own operations, and two processes that share it beside MPI."""
 
 from _jobs import N_RANKS, Absent
-from _result import JAX_FRESH, Bound, Rounds, absent
+from _result import JAX_FRESH, Bound, Rounds, Row, absent
 from plait import _rank
 
 ONE, TWO = "One GPU", "Two processes on one GPU"
 AS_FAST = Bound(">=", 1.0, slack=0.03)
-KERNEL_S = 5e-6  # an operation's host time beyond a kernel's, at most
+BEYOND = Bound("<=", 5)  # us of an operation beyond a kernel
 SINGLE_LAUNCHES = {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
 
 
-def _work_memory(rounds, row):
-    """The same row's memory besides operand and result, of which an array is allowed."""
+def _work_memory(rounds):
+    """Memory besides operand and result, of which an array is allowed."""
     facts = rounds.facts
     name, bound = f"work memory: {facts['name']}", Bound("<=", 1.0)
     share = facts["work_bytes"] / facts["bytes"]
-    other = type(row)(row.group, name, JAX_FRESH, "the operand", bound=bound)
-    return other.judge(f"{share:.2f} of it", share)
+    return Row(ONE, name, JAX_FRESH, "the operand", bound=bound).judge(f"{share:.2f} of it", share)
 
 
 def _beside_jax(jobs, what, n):
@@ -28,7 +27,7 @@ def _beside_jax(jobs, what, n):
         row = rounds.row(ONE, facts["name"], JAX_FRESH, "plait", "jnp", comparator, AS_FAST)
         rows.append(row.judge(f"{row.speed:.3f}x", row.speed))
         if what == "transforms":
-            rows.append(_work_memory(rounds, row))
+            rows.append(_work_memory(rounds))
     return rows
 
 
@@ -39,8 +38,7 @@ def _calls(jobs):
     )
     rows = []
     for name in ("allreduce", "bcast", "halo exchange"):
-        bound = Bound("<=", 1e6 * KERNEL_S)
-        row = rounds.row(ONE, f"{name}, 128 B", JAX_FRESH, name, "jnp", "a kernel of XLA's", bound)
+        row = rounds.row(ONE, f"{name}, 128 B", JAX_FRESH, name, "jnp", "a kernel of XLA's", BEYOND)
         more = 1e6 * rounds.median(lambda r, name=name: r[name] - r["jnp"])
         rows.append(row.judge(f"{more:.1f} us more", more))
     return rows

@@ -65,10 +65,9 @@ typedef union {
 
 static scalar_t scalar(plait_dtype_t dtype, double value)
 {
-    const bool is_single = dtype == PLAIT_F32 || dtype == PLAIT_C64;
     scalar_t s = {.d = {0, 0}};
 
-    if (is_single) {
+    if (plait_cuda_is_single(dtype)) {
         s.f[0] = (float)value;
     } else {
         s.d[0] = value;
