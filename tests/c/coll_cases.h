@@ -511,4 +511,19 @@ static inline void case_matched(plait_comm_t *comm)
     }
 }
 
+/* What ranks have in common fails alike, a rank that cannot is waited for, and nothing is left of it. */
+static inline void case_mismatch(plait_comm_t *comm)
+{
+    double x[4] = {1};
+    double y[4] = {0};
+
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64,
+                          (plait_comm_rank(comm) == 0) ? 3 : 4, x,
+                          y) == PLAIT_ERR_MISMATCH,
+          "mismatch");
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_OK &&
+              y[0] == plait_comm_size(comm),
+          "after it");
+}
+
 #endif

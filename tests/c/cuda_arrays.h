@@ -4,6 +4,7 @@
 
 #include "boxes.h"
 #include "check.h"
+#include "cuda_stand_in.h"
 #include "device/cuda.h"
 #include "device/device.h"
 
@@ -27,13 +28,8 @@ static inline void good(plait_status_t status, const char *what)
 static inline machine_t machine_of(int n_arguments, char **arguments)
 {
     const machine_t m = {.is_host =
-                             n_arguments > 1 && strcmp(arguments[1], "host") == 0};
+                             cuda_stands_in(n_arguments, arguments, FAKES_DIR, "3")};
 
-    if (m.is_host) {
-        setenv("PLAIT_CUDA_DIR", FAKES_DIR, 1);
-        setenv("PLAIT_CUDA_CACHE", "0", 1);
-        setenv("PLAIT_FAKE_DEVICES", "3", 1);
-    }
     return m;
 }
 

@@ -30,14 +30,6 @@ static struct {
     int64_t n_bytes;
 } on_device_pinned[TEAM_MAX];
 
-/* CUDA's libraries are stand-ins from the folder, with two devices. */
-static inline void on_device_stand_in(const char *folder)
-{
-    (void)setenv("PLAIT_CUDA_DIR", folder, 1);
-    (void)setenv("PLAIT_CUDA_CACHE", "0", 1);
-    (void)setenv("PLAIT_FAKE_DEVICES", "2", 1);
-}
-
 /* Ranks have CUDA devices from now on. False, with the reason in words: there is none. */
 static inline bool on_device_use_cuda(void)
 {

@@ -1,8 +1,8 @@
 /* Collectives and matched transfers of ranks that are threads, whose arrays are on CUDA devices which
- * they share, by the devices' own copies and staged. On the GPUs that
- * there are, or with the argument `host` on stand-ins of CUDA's libraries. Without a GPU: skipped,
- * with the reason. */
+ * they share, by the devices' own copies and staged. On the GPUs that there are, or with
+ * the argument `host` on stand-ins of CUDA's libraries. Without a GPU: skipped, with the reason. */
 #include "coll_cases.h"
+#include "cuda_stand_in.h"
 #include "device/pool.h"
 #include "device_matched.h"
 #include "on_device.h"
@@ -31,20 +31,10 @@ static void matched_rank(plait_comm_t *comm, void *context)
     }
 }
 
-/* What differs between ranks fails on all of them, and nothing is left of it. */
 static void mismatch_rank(plait_comm_t *comm, void *context)
 {
-    double x[4] = {1};
-    double y[4] = {0};
-
     (void)context;
-    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64,
-                          (plait_comm_rank(comm) == 0) ? 3 : 4, x,
-                          y) == PLAIT_ERR_MISMATCH,
-          "mismatch");
-    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 4, x, y) == PLAIT_OK &&
-              y[0] == plait_comm_size(comm),
-          "after it");
+    case_mismatch(comm);
 }
 
 static void check_link(const plait_device_link_t *link, int n_ranks)
@@ -64,11 +54,8 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
 
 int main(int n_arguments, char **arguments)
 {
-    const bool is_host = n_arguments > 1 && strcmp(arguments[1], "host") == 0;
+    const bool is_host = cuda_stands_in(n_arguments, arguments, FAKES_DIR, "2");
 
-    if (is_host) {
-        on_device_stand_in(FAKES_DIR);
-    }
     if (!on_device_use_cuda()) {
         return SKIPPED;
     }

@@ -1,7 +1,7 @@
 /* Transforms, halos and redistributions by ranks that are threads, whose arrays are on CUDA devices which
- * they share, by the devices' own copies and staged. On the GPUs that
- * there are, or with the argument `host` on stand-ins of CUDA's libraries. Without a GPU: skipped,
- * with the reason. */
+ * they share, by the devices' own copies and staged. On the GPUs that there are, or with
+ * the argument `host` on stand-ins of CUDA's libraries. Without a GPU: skipped, with the reason. */
+#include "cuda_stand_in.h"
 #include "device/pool.h"
 #include "exec_cases.h"
 #include "exec_halo.h"
@@ -26,11 +26,8 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
 
 int main(int n_arguments, char **arguments)
 {
-    const bool is_host = n_arguments > 1 && strcmp(arguments[1], "host") == 0;
+    const bool is_host = cuda_stands_in(n_arguments, arguments, FAKES_DIR, "2");
 
-    if (is_host) {
-        on_device_stand_in(FAKES_DIR);
-    }
     if (!on_device_use_cuda()) {
         return SKIPPED;
     }

@@ -73,21 +73,27 @@ static double complex *exchanged(const matrix_t *a, const int32_t *pivots, int64
     return x;
 }
 
+static plait_device_tile_t getrf_of(const matrix_t *a, int64_t row,
+                                    const array_t *pivots, const array_t *info)
+{
+    return (plait_device_tile_t){.op = PLAIT_TILE_GETRF,
+                                 .dtype = a->dtype,
+                                 .m = a->m,
+                                 .n = a->n,
+                                 .row = row,
+                                 .ldc = a->ld,
+                                 .c = a->a.dev,
+                                 .extra = pivots->dev,
+                                 .info = (int32_t *)(void *)info->dev};
+}
+
 /* A NaN that no pivot may meet: below the diagonal of what is the identity else. */
 static void check_passed_by(const machine_t *m, plait_dtype_t dtype, int64_t n)
 {
     matrix_t a = create(m, dtype, n, n, 9);
     array_t pivots = array_create(m, n * (int64_t)sizeof(int32_t));
     array_t info = word_create(m, 0);
-    const plait_device_tile_t tile = {.op = PLAIT_TILE_GETRF,
-                                      .dtype = dtype,
-                                      .m = n,
-                                      .n = n,
-                                      .row = 40,
-                                      .ldc = a.ld,
-                                      .c = a.a.dev,
-                                      .extra = pivots.dev,
-                                      .info = (int32_t *)(void *)info.dev};
+    const plait_device_tile_t tile = getrf_of(&a, 40, &pivots, &info);
 
     for (int64_t i = 0; i < n * n; i++) {
         set(&a, i % n, i / n, (i % n == i / n) ? 1 : 0);
@@ -110,15 +116,7 @@ static void check_getrf(const machine_t *m, plait_dtype_t dtype, int64_t n_rows,
     matrix_t a = create(m, dtype, n_rows, n, 9), b = create(m, dtype, n_rows, 4, 10);
     array_t pivots = array_create(m, least * (int64_t)sizeof(int32_t));
     array_t info = word_create(m, 0);
-    const plait_device_tile_t tile = {.op = PLAIT_TILE_GETRF,
-                                      .dtype = dtype,
-                                      .m = n_rows,
-                                      .n = n,
-                                      .row = row,
-                                      .ldc = a.ld,
-                                      .c = a.a.dev,
-                                      .extra = pivots.dev,
-                                      .info = (int32_t *)(void *)info.dev};
+    const plait_device_tile_t tile = getrf_of(&a, row, &pivots, &info);
     const plait_device_tile_t swap = {.op = PLAIT_TILE_LASWP,
                                       .dtype = dtype,
                                       .m = n_rows,

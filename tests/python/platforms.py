@@ -7,13 +7,13 @@ are added) have to on one GPU (PLAIT_TEST_ONLY=FILE).
 """
 
 import functools
+import math
 import os
 import pathlib
 import subprocess
 import sys
 
 import jax
-import numpy as np
 import pytest
 
 CHOSEN = os.environ.get("PLAIT_TEST_PLATFORM", "cpu")
@@ -64,9 +64,10 @@ def need(n_devices):
 
 def fit(shape):
     """The extents of a mesh of as many devices as there are; skips a test that needs more."""
-    if IS_FITTED and np.prod(shape, dtype=int) > len(jax.devices()):
+    n = math.prod(shape)
+    if IS_FITTED and n > len(jax.devices()):
         return (1,) * len(shape)
-    need(np.prod(shape, dtype=int))
+    need(n)
     return tuple(shape)
 
 
