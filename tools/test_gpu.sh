@@ -97,6 +97,8 @@ for name in collectives p2p gradients rank linalg start mesh; do
 done
 run two_staged 300 env PLAIT_TRANSPOSE_COMM_BACKEND=MPI PLAIT_HALO_COMM_BACKEND=MPI \
     "$python" -m plait run -n 2 "$python" -m mpi4py -m pytest -q -rs tests/python/mpi/test_mesh_mpi.py
+run two_messages 300 env PLAIT_DIRECT=off "$python" -m plait run -n 2 "$python" -m mpi4py -m pytest -q -rs \
+    tests/python/mpi/test_p2p_mpi.py tests/python/mpi/test_gradients_mpi.py
 unset XLA_PYTHON_CLIENT_PREALLOCATE
 # each rank on a device of its own, which these two need: what follows the choice of a backend
 n_devices=$(grep -c '^CUDA device .*, sm_' "$logs/info.log")

@@ -44,14 +44,22 @@ def _calls(jobs):
     return rows
 
 
-def _staged(jobs):
-    half = {"XLA_CLIENT_MEM_FRACTION": ".4"}
-    records = jobs.worker("gpu", {"what": "staged", "n": 64}, N_RANKS, half)
+def _by_messages(jobs, what, name, environment=None):
+    half = {"XLA_CLIENT_MEM_FRACTION": ".4"} | (environment or {})
+    records = jobs.worker("gpu", {"what": what, "n": 64}, N_RANKS, half)
     rounds = Rounds(records[0], jobs.scale.n_rounds)
     comparator, bound = "MPI_Sendrecv of host memory", Bound(">=", 0.9)
-    name = "64 MiB by pinned memory and MPI"
     row = rounds.row(TWO, name, JAX_FRESH, "plait", "mpi", comparator, bound)
     return [row.judge(f"{row.speed:.2f}x", row.speed)]
+
+
+def _staged(jobs):
+    return _by_messages(jobs, "staged", "64 MiB by pinned memory and MPI")
+
+
+def _matched(jobs):
+    """As between nodes: where ranks do not read each other's memory."""
+    return _by_messages(jobs, "matched", "sendrecv, 64 MiB in chunks", {"PLAIT_DIRECT": "off"})
 
 
 def measure(jobs):
@@ -64,6 +72,7 @@ def measure(jobs):
         lambda: _beside_jax(jobs, "factors", n_factor),
         lambda: _calls(jobs),
         lambda: _staged(jobs),
+        lambda: _matched(jobs),
     ):
         try:
             rows += some()

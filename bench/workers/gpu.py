@@ -124,12 +124,27 @@ def staged(options, n_bytes):
     rounds(team, options, "staged", cases, {"n_bytes": n_bytes})
 
 
+def matched(options, n_bytes):
+    """A message of each rank to the other one, as between nodes, and MPI with as much."""
+    team = Ranks()
+    peer = 1 - team.rank
+    x = jnp.ones(n_bytes // 4, "float32")
+    plaited = plait.jit(lambda x: plait.sendrecv(x, x, peer, peer))
+    out, into = (np.ones(n_bytes, np.int8) for _ in range(2))
+
+    def exchanged():
+        team.comm.Sendrecv(out, peer, recvbuf=into, source=peer)
+
+    cases = {"plait": Case(lambda: plaited(x).block_until_ready()), "mpi": Case(exchanged)}
+    rounds(team, options, "matched", cases, {"n_bytes": n_bytes})
+
+
 def main():
     """Measure."""
     options = arguments("what", "n")
     jax.config.update("jax_enable_x64", True)
-    if options.what == "staged":
-        staged(options, int(options.n) << 20)
+    if options.what in ("staged", "matched"):
+        {"staged": staged, "matched": matched}[options.what](options, int(options.n) << 20)
     elif options.what == "calls":
         Gpu(options).calls()
     else:

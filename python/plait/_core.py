@@ -7,7 +7,7 @@ import importlib.util
 import os
 import pathlib
 
-from plait import _errors
+from plait import _errors, _rank
 
 _NAME = "libplait.so"
 
@@ -241,10 +241,9 @@ def dtypes() -> dict[str, int]:
 
 def _may_have_gpus() -> bool:
     """Whether JAX may find GPUs, without asking it, which takes memory on each."""
-    platforms = os.environ.get("JAX_PLATFORMS") or "cuda"
     plugins = (f"jax_cuda{version}_plugin" for version in (12, 13, 14))
-    is_asked_for = "cuda" in platforms or "gpu" in platforms
-    return is_asked_for and any(importlib.util.find_spec(name) for name in plugins)
+    has_plugin = any(importlib.util.find_spec(name) for name in plugins)
+    return has_plugin and _rank.may_have_gpus(os.environ)
 
 
 @functools.cache

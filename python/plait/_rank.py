@@ -97,15 +97,20 @@ def n_gpus(root=""):
     return n or len(names_in(f"{root}/proc/driver/nvidia/gpus"))
 
 
+def may_have_gpus(environment):
+    """Whether the user lets JAX have NVIDIA GPUs; an empty choice is none."""
+    platforms = environment.get("JAX_PLATFORMS") or "cuda"
+    return "cuda" in platforms or "gpu" in platforms
+
+
 def own_gpu(environment, root=""):
     """JAX's number of the GPU of this rank; "" where somebody has chosen, or a rank may have all.
 
     JAX hides the others from itself alone. CUDA_VISIBLE_DEVICES would hide them from the driver,
     and then ranks may not open each other's memory.
     """
-    platforms = environment.get("JAX_PLATFORMS", "cuda")
     is_chosen = any(name in environment for name in GPU_CHOICES)
-    is_wanted = environment.get("PLAIT_CUDA") != "0" and ("cuda" in platforms or "gpu" in platforms)
+    is_wanted = environment.get("PLAIT_CUDA") != "0" and may_have_gpus(environment)
     for rank, size in LOCAL_VARIABLES:
         if is_wanted and not is_chosen and int(environment.get(size, 1)) > 1:
             n = n_gpus(root)

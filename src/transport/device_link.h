@@ -7,8 +7,8 @@
  *
  * Matched transfers of more than PLAIT_MATCHED_STAGED_BYTES take a link that has a way for them
  * (plait_matched_link_t): by `peer` at once, by `ipc` after a collective has opened it, which a
- * transfer of two ranks cannot do for all. Others are staged. A partner that has not that way, whose
- * array is on the host for instance, is sent the bytes. */
+ * transfer of two ranks cannot do for all; by `mpi`, of which each rank knows for itself. Others are staged.
+ * A partner that has not that way, whose array is on the host for instance, is sent the bytes. */
 #ifndef PLAIT_TRANSPORT_DEVICE_LINK_H
 #define PLAIT_TRANSPORT_DEVICE_LINK_H
 
@@ -55,7 +55,10 @@ typedef struct {
 
 /* How messages of matched transfers go from device to device. Several go at once, each on the stream
  * of its run: of two between the same ranks in the same direction the second begins when the first
- * has been received, since they keep their order. */
+ * has been received, since they keep their order.
+ *
+ * Either a source offers its message, and the receiver takes it; or the transport's library is given
+ * addresses of the device by each partner for itself, and moves it as others (`place`). */
 typedef struct {
     /* Needs no other rank; then the following two are NULL. */
     bool (*can)(const plait_endpoint_t *end, const plait_device_t *device);
@@ -75,6 +78,14 @@ typedef struct {
     /* The stream goes on when the message has been taken; NULL: it was not, and will not be. Also after
      * a failure, for what a peer is about to read of this rank, and to give back what is left. */
     plait_status_t (*settle)(plait_sending_t *sending, const plait_receipt_t *receipt);
+
+    /* In the place of these three. Where the message is, or goes to, for the library, when all on the
+     * stream is done; not where the half is: memory that was taken. And when it has moved, or not: to
+     * its place, if is_brought. */
+    plait_status_t (*place)(plait_device_run_t *run, const plait_half_t *half,
+                            bool is_send, void **data_p);
+    plait_status_t (*displace)(plait_device_run_t *run, const plait_half_t *half,
+                               void *data, bool is_brought);
 } plait_matched_link_t;
 
 struct plait_device_link {

@@ -1,9 +1,12 @@
 /* Matched transfers of arrays on a device. The host's messages match and are judged as always. In the
- * place of the bytes they bring where these are, by a link that can do that; else the bytes, staged in
- * one piece: a message that may come from any rank, with any tag, is judged as a whole. */
+ * place of the bytes they bring where these are, by a link that can do that; or MPI is given the addresses;
+ * else the bytes, staged: in chunks where the transport moves such, in one piece where a receiver reads
+ * the sender's memory, and what is small. */
+#include "base/checked.h"
 #include "base/status.h"
 #include "transport/device_link.h"
 #include "transport/matched.h"
+#include "transport/staged_half.h"
 
 #include <stddef.h>
 
@@ -15,9 +18,12 @@ typedef struct {
     void *state;
     bool is_send;
     plait_half_t here;  /* addresses of the device */
-    plait_half_t there; /* of the host */
+    plait_half_t there; /* of the host, or the library's */
     plait_sending_t sending;
-    void *pinned;
+    bool is_in_chunks;
+    plait_staged_half_t chunks;
+    void *pinned; /* of what is in one piece */
+    void *placed;
 } side_t;
 
 static side_t *side_of(plait_parcel_t *parcel)
@@ -82,21 +88,44 @@ static plait_status_t take(plait_parcel_t *parcel, int source,
     return status;
 }
 
+static plait_status_t next(plait_parcel_t *parcel, void **data_p)
+{
+    return plait_staged_half_next(&side_of(parcel)->chunks, data_p);
+}
+
+static bool is_placed(const side_t *side)
+{
+    return side->by != NULL && side->by->place != NULL;
+}
+
+static plait_status_t offer(side_t *side)
+{
+    side->sending = (plait_sending_t){
+        .run = side->run,
+        .state = side->state,
+        .sent = {side->here.peer, side->here.data, side->here.n_bytes}};
+    side->parcel.is_offered = true;
+    return side->by->offer(&side->sending, &side->parcel.offer);
+}
+
 static plait_status_t prepare(side_t *side)
 {
     plait_status_t status = side->run->failure;
 
     PLAIT_TRY(status);
-    if (side->by != NULL && side->is_send) {
-        side->sending = (plait_sending_t){
-            .run = side->run,
-            .state = side->state,
-            .sent = {side->here.peer, side->here.data, side->here.n_bytes}};
-        PLAIT_TRY(side->by->offer(&side->sending, &side->parcel.offer));
-    }
-    if (side->by != NULL) {
+    if (is_placed(side)) {
+        PLAIT_TRY(
+            side->by->place(side->run, &side->here, side->is_send, &side->placed));
+        side->there.data = side->placed;
+    } else if (side->by != NULL || side->is_in_chunks) {
+        side->parcel.take = (side->by != NULL) ? take : NULL;
         side->there.parcel = &side->parcel;
         side->there.data = NULL;
+        if (side->by == NULL) {
+            PLAIT_TRY(plait_staged_half_begin(&side->chunks));
+        } else if (side->is_send) {
+            PLAIT_TRY(offer(side));
+        }
     } else if (has_bytes(side)) {
         PLAIT_TRY(stage(&side->parcel, &side->there.data));
     }
@@ -104,31 +133,51 @@ done:
     return plait_device_failed(side->run, status);
 }
 
-/* A link takes what is large; what goes to this rank itself is not its. */
-static side_t make_side(plait_device_run_t *run, const plait_half_t *half, bool is_send)
+/* The library that gets addresses of the device knows no streams. */
+static plait_status_t settle_places(const side_t *out, const side_t *in)
+{
+    plait_device_run_t *run = out->run;
+    plait_status_t status = run->failure;
+
+    if (status == PLAIT_OK && (is_placed(out) || is_placed(in))) {
+        status = run->device->table->stream_wait(run->device, run->stream);
+    }
+    return plait_device_failed(run, status);
+}
+
+/* What is small is staged in one piece; so is what goes to this rank itself. */
+static side_t make_side(plait_staged_call_t *call, const plait_half_t *half,
+                        bool is_send)
 {
     const plait_half_t none = {.peer = PLAIT_NO_RANK};
     const plait_half_t *given = plait_half_is_given(half) ? half : &none;
-    side_t side = {.parcel = {.take = take, .stage = stage},
-                   .run = run,
+    const plait_endpoint_t *end = call->run->session->end;
+    side_t side = {.parcel = {.stage = stage, .next = next},
+                   .run = call->run,
                    .is_send = is_send,
                    .here = *given,
-                   .there = *given};
+                   .there = *given,
+                   .chunks = {.call = call,
+                              .is_send = is_send,
+                              .data = given->data,
+                              .n_bytes = given->n_bytes}};
 
-    if (given->n_bytes > PLAIT_MATCHED_STAGED_BYTES &&
-        given->peer != run->session->end->rank) {
-        side.by = plait_device_matched_way(run, &side.state);
+    if (given->n_bytes > PLAIT_MATCHED_STAGED_BYTES && given->peer != end->rank) {
+        side.by = plait_device_matched_way(call->run, &side.state);
+        side.is_in_chunks = side.by == NULL && end->moves_chunks;
     }
+    call->room = plait_max(call->room, plait_staged_largest_chunk(given->n_bytes));
     return side;
 }
 
 /* Bytes that came to the host go up. */
-static plait_status_t bring(const side_t *recv)
+static plait_status_t bring(side_t *recv)
 {
-    plait_status_t status = PLAIT_OK;
+    plait_status_t status = plait_staged_half_bring(&recv->chunks);
     const plait_device_run_t *run = recv->run;
     const plait_device_table_t *table = run->device->table;
 
+    PLAIT_TRY(status);
     if (recv->pinned != NULL) {
         PLAIT_TRY(table->to_device(run->device, run->stream, recv->here.data,
                                    recv->pinned, recv->here.n_bytes));
@@ -144,6 +193,13 @@ static void finish(side_t *side)
     const plait_device_run_t *run = side->run;
     const plait_parcel_t *parcel = &side->parcel;
 
+    plait_staged_half_finish(&side->chunks);
+    if (side->placed != NULL) {
+        const bool is_brought = !side->is_send && run->failure == PLAIT_OK;
+        (void)plait_device_failed(
+            side->run,
+            side->by->displace(side->run, &side->here, side->placed, is_brought));
+    }
     if (side->is_send && side->sending.run != NULL) {
         (void)plait_device_failed(
             side->run, side->by->settle(&side->sending,
@@ -163,10 +219,12 @@ plait_status_t plait_device_sendrecv(plait_device_run_t *run, bool is_buffered,
 {
     plait_status_t status = PLAIT_OK;
     const plait_transport_t *transport = run->session->end->transport;
-    side_t out = make_side(run, send, true);
-    side_t in = make_side(run, recv, false);
+    plait_staged_call_t call = {.run = run};
+    side_t out = make_side(&call, send, true);
+    side_t in = make_side(&call, recv, false);
 
-    if (prepare(&in) != PLAIT_OK || prepare(&out) != PLAIT_OK) {
+    if (prepare(&in) != PLAIT_OK || prepare(&out) != PLAIT_OK ||
+        settle_places(&out, &in) != PLAIT_OK) {
         out.there = refused_half(&out.here);
         in.there = refused_half(&in.here);
     }
@@ -182,5 +240,6 @@ done:
     (void)plait_device_failed(run, status);
     finish(&out);
     finish(&in);
+    plait_staged_call_finish(&call);
     return run->failure;
 }

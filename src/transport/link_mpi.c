@@ -2,7 +2,10 @@
  * is called and knows no streams: the calling thread waits until all before an exchange is done.
  *
  * The proof is of memory as plait takes it. Of arrays of other allocators, those whose memory cannot
- * be shown to other processes, MPI may know nothing: they are copied on the device. */
+ * be shown to other processes, MPI may know nothing: they are copied on the device.
+ *
+ * Matched transfers need no other rank's word: what MPI is given of a device here it moves to wherever the
+ * partner has its array. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "device/pool.h"
@@ -84,32 +87,31 @@ typedef struct {
     void *spare;   /* for what a rank that has failed is sent */
 } exchange_t;
 
-static plait_status_t copy(const exchange_t *x, void *dst, const void *src, int64_t n)
+static plait_status_t copy(const plait_device_run_t *run, void *dst, const void *src,
+                           int64_t n)
 {
-    plait_device_t *device = x->run->device;
+    plait_device_t *device = run->device;
 
-    return device->table->copy(device, x->run->stream, dst, NULL, src, n);
+    return device->table->copy(device, run->stream, dst, NULL, src, n);
 }
 
-/* The place of message i for MPI. */
-static plait_status_t place(exchange_t *x, int i)
+/* Where MPI finds n_bytes, or puts them: at `data`, else in a copy of it. */
+static plait_status_t place(plait_device_run_t *run, void *data, int64_t n_bytes,
+                            bool is_send, void **copy_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_device_t *device = x->run->device;
+    plait_device_t *device = run->device;
     const plait_device_table_t *table = device->table;
     plait_device_shown_t shown;
     plait_status_t is_shown =
-        (table->memory_export != NULL && x->given[i].n_bytes > 0)
-            ? table->memory_export(device, x->given[i].data, x->given[i].n_bytes, false,
-                                   &shown)
+        (table->memory_export != NULL && n_bytes > 0)
+            ? table->memory_export(device, data, n_bytes, false, &shown)
             : PLAIT_OK;
 
     if (is_shown == PLAIT_ERR_UNSUPPORTED) {
-        PLAIT_TRY(
-            table->take(device, x->run->stream, x->given[i].n_bytes, &x->copies[i]));
-        x->mail[i].data = x->copies[i];
-        if (i < x->n_sends) {
-            PLAIT_TRY(copy(x, x->copies[i], x->given[i].data, x->given[i].n_bytes));
+        PLAIT_TRY(table->take(device, run->stream, n_bytes, copy_p));
+        if (is_send) {
+            PLAIT_TRY(copy(run, *copy_p, data, n_bytes));
         }
     }
     status = (is_shown == PLAIT_ERR_UNSUPPORTED) ? PLAIT_OK : is_shown;
@@ -125,7 +127,9 @@ static plait_status_t prepare(exchange_t *x)
     const state_t *link = run->state;
 
     for (int i = 0; i < x->n; i++) {
-        PLAIT_TRY(place(x, i));
+        PLAIT_TRY(place(run, x->given[i].data, x->given[i].n_bytes, i < x->n_sends,
+                        &x->copies[i]));
+        x->mail[i].data = (x->copies[i] != NULL) ? x->copies[i] : x->given[i].data;
     }
     PLAIT_TRY(run->device->table->event_record(run->device, link->ready, run->stream));
     PLAIT_TRY(run->device->table->event_wait(run->device, link->ready));
@@ -160,7 +164,8 @@ static plait_status_t bring(const exchange_t *x)
 
     for (int i = x->n_sends; i < x->n; i++) {
         if (x->copies[i] != NULL) {
-            PLAIT_TRY(copy(x, x->given[i].data, x->copies[i], x->given[i].n_bytes));
+            PLAIT_TRY(
+                copy(x->run, x->given[i].data, x->copies[i], x->given[i].n_bytes));
         }
     }
 done:
@@ -238,6 +243,55 @@ static plait_status_t mpi_exchange(plait_device_run_t *run, int n_sends,
     return run->failure;
 }
 
+/* ---- matched transfers ---- */
+
+/* Asked once: the answer is in a file. */
+static bool matched_can(const plait_endpoint_t *end, const plait_device_t *device)
+{
+    plait_mpi_link_t *link = end->moves_chunks ? end->state : NULL;
+
+    if (link != NULL && atomic_load(&link->is_aware) == PLAIT_MPI_NOT_ASKED) {
+        atomic_store(&link->is_aware, (mpi_can(end, device) == PLAIT_OK)
+                                          ? PLAIT_MPI_AWARE
+                                          : PLAIT_MPI_UNAWARE);
+    }
+    return link != NULL && atomic_load(&link->is_aware) == PLAIT_MPI_AWARE;
+}
+
+static plait_status_t matched_place(plait_device_run_t *run, const plait_half_t *half,
+                                    bool is_send, void **data_p)
+{
+    void *aside = NULL;
+    plait_status_t status = place(run, half->data, half->n_bytes, is_send, &aside);
+
+    *data_p = (aside != NULL) ? aside : half->data;
+    return status;
+}
+
+static plait_status_t matched_displace(plait_device_run_t *run,
+                                       const plait_half_t *half, void *data,
+                                       bool is_brought)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_link_t *link = plait_mpi_link_of(run->session);
+
+    if (data != half->data) {
+        if (is_brought) {
+            status = copy(run, half->data, data, half->n_bytes);
+        }
+        if (!atomic_load(&link->is_stuck)) {
+            run->device->table->give(run->device, run->stream, data);
+        }
+    }
+    return status;
+}
+
+static const plait_matched_link_t matched = {
+    .can = matched_can,
+    .place = matched_place,
+    .displace = matched_displace,
+};
+
 const plait_device_link_t plait_link_mpi = {
     .name = "mpi",
     .is_blocking = true,
@@ -245,4 +299,5 @@ const plait_device_link_t plait_link_mpi = {
     .open = mpi_open,
     .close = mpi_close,
     .exchange = mpi_exchange,
+    .matched = &matched,
 };

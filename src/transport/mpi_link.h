@@ -73,6 +73,9 @@ typedef struct {
     char more[PLAIT_MPI_SAID_BYTES];
 } plait_mpi_said_t;
 
+/* Whether MPI reads and writes the memory of a link's device. */
+enum { PLAIT_MPI_NOT_ASKED, PLAIT_MPI_UNAWARE, PLAIT_MPI_AWARE };
+
 /* State of an endpoint. Whatever a message of plait's own goes to or comes from is in
  * here or in a transfer, never on a stack: a wait that was given up leaves it in
  * flight. */
@@ -100,6 +103,8 @@ typedef struct plait_mpi_link {
     _Atomic bool is_broken; /* ranks left a collective phase at different places    */
     _Atomic bool is_stuck;  /* a request never ended: the memory here is not freed  */
     bool has_lost; /* a message may come when nobody receives: duplicates are kept   */
+    _Atomic int
+        is_aware; /* PLAIT_MPI_AWARE, ...: of the device's memory, for matched transfers */
 
     int keyval; /* of the attribute on `user` */
     bool has_keyval;

@@ -1,13 +1,16 @@
 /* Matched transfers. The sender's header goes out with the user's tag; it carries what
  * the receiver judges by (dtype, bytes), and a small message itself, or where one is in a
- * device's memory. The receiver answers: done, refused, or "send it" for data that neither
- * fitted nor could be read directly. So both partners end with the same verdict, and no byte is put in its place
- * before it is given. A buffered send (mpi_buffered.c) has its bytes on the way at once. */
+ * device's memory. The receiver answers: done, refused, or "send it" for data that did not fit. So both
+ * partners end with the same verdict, and no byte is put in its place before it is given. What one of
+ * them has on a device, where MPI does not see it, goes in chunks (staged.h), so that copies between
+ * device and host are made beside messages. A buffered send (mpi_buffered.c) has its bytes on the way
+ * at once. */
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/wait.h"
 #include "transport/matched.h"
 #include "transport/mpi_transfer.h"
-#include "transport/node_copy.h"
+#include "transport/staged.h"
 
 #include <limits.h>
 #include <string.h>
@@ -120,49 +123,52 @@ static void tell_verdict(plait_mpi_transfer_t *t, plait_status_t verdict,
     }
 }
 
+/* The next message of so many bytes, of which `at` are done. */
+static int64_t chunk_of(int64_t n_bytes, int64_t at, bool is_in_chunks, int64_t longest)
+{
+    return is_in_chunks ? plait_staged_chunk(n_bytes, at)
+                        : plait_min(n_bytes - at, longest);
+}
+
 static plait_status_t post_bulk_in(plait_mpi_transfer_t *t)
 {
-    int64_t n_left = t->n_bulk_in - t->n_received;
-    int64_t chunk = (n_left < t->bulk_chunk) ? n_left : t->bulk_chunk;
-    char *to = t->bulk_in + t->n_received;
+    plait_status_t status = PLAIT_OK;
+    plait_parcel_t *parcel = t->recv->parcel;
+    const int64_t chunk =
+        chunk_of(t->n_bulk_in, t->n_received, t->is_in_chunks, t->bulk_chunk);
+    void *to = NULL;
 
+    if (t->is_in_chunks && parcel != NULL) {
+        PLAIT_TRY(parcel->next(parcel, &to));
+    } else {
+        to = t->bulk_in + t->n_received;
+    }
     t->n_received += chunk;
-    return post_recv(t, PLAIT_MPI_BULK_IN, to, chunk, t->from.source,
-                     tag_of(PLAIT_MPI_TAG_BULK, t->in.header.number), t->link->control);
+    status =
+        post_recv(t, PLAIT_MPI_BULK_IN, to, chunk, t->from.source,
+                  tag_of(PLAIT_MPI_TAG_BULK, t->in.header.number), t->link->control);
+done:
+    return status;
 }
 
+/* Where a device's bytes do not come down, an empty message says so, and is the last one. */
 static plait_status_t post_bulk_out(plait_mpi_transfer_t *t)
 {
-    int64_t n_left = t->send->n_bytes - t->n_sent;
-    int64_t chunk = (n_left < t->link->chunk_bytes) ? n_left : t->link->chunk_bytes;
-    const char *from = (const char *)t->bytes_out + t->n_sent;
+    const plait_half_t *send = t->send;
+    const bool is_in_chunks = t->answer_in.send_it == PLAIT_MPI_SEND_CHUNKS;
+    const bool is_staged = is_in_chunks && send->parcel != NULL;
+    void *from = is_staged ? NULL : (char *)send->data + t->n_sent;
+    const plait_status_t come =
+        is_staged ? send->parcel->next(send->parcel, &from) : PLAIT_OK;
+    int64_t chunk =
+        chunk_of(send->n_bytes, t->n_sent, is_in_chunks, t->link->chunk_bytes);
 
-    t->n_sent += chunk;
-    return post_send(t, PLAIT_MPI_BULK_OUT, from, chunk, t->send->peer,
+    note(t, come);
+    t->n_sent = (come == PLAIT_OK) ? t->n_sent + chunk : send->n_bytes;
+    chunk = (come == PLAIT_OK) ? chunk : 0;
+    return post_send(t, PLAIT_MPI_BULK_OUT, from, chunk, send->peer,
                      tag_of(PLAIT_MPI_TAG_BULK, t->out.header.number),
                      t->link->control);
-}
-
-/* Takes the message where it can be had at once; false: it has to be sent. */
-static bool take_now(plait_mpi_transfer_t *t)
-{
-    const plait_mpi_header_t *header = &t->in.header;
-    int source = t->from.source;
-    bool is_here = (header->form == PLAIT_MPI_INLINE);
-
-    if (is_here && (header->n_bytes > 0)) {
-        memcpy(t->bytes_in, t->in.payload, (size_t)header->n_bytes);
-    }
-    if (header->form == PLAIT_MPI_AT_SENDER && t->link->is_node) {
-        struct iovec to = {.iov_base = t->bytes_in, .iov_len = (size_t)header->n_bytes};
-        struct iovec from = {.iov_base = (void *)(uintptr_t)header->address,
-                             .iov_len = (size_t)header->n_bytes};
-        /* Memory that cannot be read this way (a device's) can still be sent. */
-        is_here =
-            (plait_node_read(t->link->rank, source, t->link->cards[source].process.pid,
-                             &to, 1, &from, 1) == PLAIT_OK);
-    }
-    return is_here;
 }
 
 /* Bytes will come in messages of their own. Pieces come in any case: if the message is
@@ -174,7 +180,7 @@ static plait_status_t expect_bulk(plait_mpi_transfer_t *t, bool is_refused,
 
     t->n_bulk_in = t->in.header.n_bytes;
     t->bulk_chunk = chunk;
-    t->bulk_in = t->bytes_in;
+    t->bulk_in = t->recv->data;
     if (is_refused) {
         PLAIT_CHECK(plait_mpi_transfer_has_copy(t), PLAIT_ERR_NO_MEMORY,
                     "rank %d recv: no memory", t->link->rank);
@@ -185,28 +191,46 @@ done:
     return status;
 }
 
-/* From device to device, or where bytes are to go. What fails here is the receiver's own: to the
- * sender it looks as if it had failed before. */
-static void make_ready(plait_mpi_transfer_t *t)
+/* From device to device. What fails here is the receiver's own: to the sender it looks as if it had
+ * failed before. */
+static void take_offered(plait_mpi_transfer_t *t)
 {
     const plait_half_t *recv = t->recv;
     plait_mpi_answer_t *out = &t->answer_out;
-    plait_status_t status = PLAIT_OK;
+    plait_offer_t offer;
 
-    if (t->in.header.form == PLAIT_MPI_OFFERED && recv->parcel != NULL) {
-        plait_offer_t offer;
-        memcpy(&offer, t->in.payload, sizeof(offer));
-        status = recv->parcel->take(recv->parcel, t->from.source, &offer);
-        out->receipt = recv->parcel->receipt;
-    } else {
-        status = plait_half_bytes(recv, &t->bytes_in);
-    }
+    memcpy(&offer, t->in.payload, sizeof(offer));
+    plait_status_t status = recv->parcel->take(recv->parcel, t->from.source, &offer);
+    out->receipt = recv->parcel->receipt;
     note(t, status);
     if (status != PLAIT_OK) {
         out->status = (int32_t)PLAIT_ERR_TRUNCATION;
         out->n_bytes = 0;
         out->dtype = (int32_t)plait_matched_refusing(recv->dtype);
     }
+}
+
+/* The message is welcome: it is here, or in a peer's device, or asked for. */
+static plait_status_t take(plait_mpi_transfer_t *t)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_header_t *header = &t->in.header;
+    const plait_half_t *recv = t->recv;
+
+    if ((header->form == PLAIT_MPI_INLINE) && (header->n_bytes > 0)) {
+        memcpy(recv->data, t->in.payload, (size_t)header->n_bytes);
+    } else if ((header->form == PLAIT_MPI_OFFERED) && (recv->parcel != NULL) &&
+               (recv->parcel->take != NULL)) {
+        take_offered(t);
+    } else if (header->form != PLAIT_MPI_INLINE) {
+        t->is_in_chunks =
+            (header->form != PLAIT_MPI_AT_SENDER) || (recv->parcel != NULL);
+        t->answer_out.send_it =
+            t->is_in_chunks ? PLAIT_MPI_SEND_CHUNKS : PLAIT_MPI_SEND_WHOLE;
+        PLAIT_TRY(expect_bulk(t, false, t->link->chunk_bytes));
+    }
+done:
+    return status;
 }
 
 /* The header came: decide, and answer. */
@@ -238,16 +262,10 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
                      {header->n_bytes, out->n_bytes},
                      {(plait_dtype_t)header->dtype, (plait_dtype_t)out->dtype},
                      &t->link->processes[t->from.source]});
-    if (out->status == PLAIT_OK) {
-        make_ready(t);
-    }
-    const bool is_taken =
-        (header->form == PLAIT_MPI_OFFERED) && (t->recv->parcel != NULL);
     if (header->form == PLAIT_MPI_IN_PIECES) {
         PLAIT_TRY(expect_bulk(t, out->status != PLAIT_OK, PLAIT_MPI_MESSAGE_BYTES));
-    } else if ((out->status == PLAIT_OK) && !is_taken && !take_now(t)) {
-        out->send_it = 1;
-        PLAIT_TRY(expect_bulk(t, false, t->link->chunk_bytes));
+    } else if (out->status == PLAIT_OK) {
+        PLAIT_TRY(take(t));
     }
     PLAIT_TRY(post_send(t, PLAIT_MPI_ANSWER_OUT, out, sizeof(*out), t->from.source,
                         tag_of(PLAIT_MPI_TAG_ANSWER, header->number),
@@ -257,28 +275,11 @@ done:
     return status;
 }
 
-/* The bytes that the receiver wants. Where a device's do not come down, an empty message says so. */
-static plait_status_t begin_bulk_out(plait_mpi_transfer_t *t)
-{
-    plait_status_t status = plait_half_bytes(t->send, &t->bytes_out);
-
-    note(t, status);
-    if (status == PLAIT_OK) {
-        status = post_bulk_out(t);
-    } else {
-        t->n_sent = t->send->n_bytes;
-        status = post_send(t, PLAIT_MPI_BULK_OUT, NULL, 0, t->send->peer,
-                           tag_of(PLAIT_MPI_TAG_BULK, t->out.header.number),
-                           t->link->control);
-    }
-    return status;
-}
-
-/* That message: as one of a rank that has failed before. */
+/* An empty message: as one of a rank that has failed before. */
 static bool is_void(plait_mpi_transfer_t *t)
 {
     const plait_mpi_header_t *header = &t->in.header;
-    const bool is_empty = (header->form == PLAIT_MPI_OFFERED) && (t->bulk.n_bytes == 0);
+    const bool is_empty = t->is_in_chunks && (t->bulk.n_bytes == 0);
 
     if (is_empty) {
         tell_verdict(
@@ -317,13 +318,14 @@ static plait_status_t heed(plait_mpi_transfer_t *t)
                      {header->n_bytes, in->n_bytes},
                      {(plait_dtype_t)header->dtype, (plait_dtype_t)in->dtype},
                      &t->link->processes[in->rank]});
-    if (in->send_it != 0) {
-        PLAIT_TRY(begin_bulk_out(t));
+    if (in->send_it != PLAIT_MPI_SEND_NOTHING) {
+        PLAIT_TRY(post_bulk_out(t));
     } else if ((in->status == PLAIT_OK) && (t->send->parcel != NULL)) {
         t->send->parcel->receipt = in->receipt;
         t->send->parcel->is_taken = true;
     }
-    t->send_stage = (in->send_it != 0) ? PLAIT_MPI_MOVES_BULK : PLAIT_MPI_CLOSES;
+    t->send_stage = (in->send_it != PLAIT_MPI_SEND_NOTHING) ? PLAIT_MPI_MOVES_BULK
+                                                            : PLAIT_MPI_CLOSES;
 done:
     return status;
 }
@@ -431,7 +433,7 @@ static plait_status_t post_header(plait_mpi_transfer_t *t)
 {
     plait_status_t status = PLAIT_OK;
     const plait_half_t *send = t->send;
-    bool is_offer = (send->parcel != NULL);
+    bool is_offer = (send->parcel != NULL) && send->parcel->is_offered;
     bool is_inline = (send->n_bytes <= PLAIT_MPI_INLINE_BYTES);
     bool is_buffered = (send == &t->buffered);
     const void *payload = is_offer ? (const void *)&send->parcel->offer : send->data;
@@ -443,12 +445,12 @@ static plait_status_t post_header(plait_mpi_transfer_t *t)
         (plait_mpi_header_t){.magic = PLAIT_MPI_MAGIC,
                              .number = atomic_fetch_add(&t->link->n_transfers, 1),
                              .n_bytes = send->n_bytes,
-                             .address = (uint64_t)(uintptr_t)send->data,
                              .dtype = (int32_t)send->dtype,
-                             .form = is_offer      ? PLAIT_MPI_OFFERED
-                                     : is_inline   ? PLAIT_MPI_INLINE
-                                     : is_buffered ? PLAIT_MPI_IN_PIECES
-                                                   : PLAIT_MPI_AT_SENDER};
+                             .form = is_offer                 ? PLAIT_MPI_OFFERED
+                                     : (send->parcel != NULL) ? PLAIT_MPI_STAGED
+                                     : is_inline              ? PLAIT_MPI_INLINE
+                                     : is_buffered            ? PLAIT_MPI_IN_PIECES
+                                                              : PLAIT_MPI_AT_SENDER};
     if (n_payload > 0) {
         memcpy(t->out.payload, payload, (size_t)n_payload);
     }
@@ -523,8 +525,7 @@ void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
     t->n_sent = 0;
     t->n_received = 0;
     t->n_bulk_in = 0;
-    t->bytes_out = NULL;
-    t->bytes_in = NULL;
+    t->is_in_chunks = false;
     t->from = (plait_mpi_envelope_t){.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 }
 

@@ -521,6 +521,7 @@ static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
                                                         : link->cluster->publish_bytes;
     end->caps.is_far = link->cluster != NULL;
     end->caps.has_native = true;
+    end->moves_chunks = !link->is_node;
     end->rank = link->rank;
     end->size = link->size;
     end->peers = link->processes;

@@ -11,17 +11,24 @@ enum { PLAIT_MPI_MESSAGE_BYTES = 4032, PLAIT_MPI_MAGIC = 0x706c6169 };
 
 /* Where the bytes of a transfer are. */
 enum {
-    PLAIT_MPI_AT_SENDER, /* they are read there, or asked for */
+    PLAIT_MPI_AT_SENDER, /* they are asked for */
     PLAIT_MPI_INLINE,    /* behind the header */
     PLAIT_MPI_IN_PIECES, /* on their way already, in messages as long as a header's */
-    PLAIT_MPI_OFFERED    /* in a device's memory: where, is behind the header */
+    PLAIT_MPI_OFFERED,   /* in a device's memory: where, is behind the header */
+    PLAIT_MPI_STAGED /* in a device's memory: they are asked for, and come in chunks */
+};
+
+/* What a receiver asks for. */
+enum {
+    PLAIT_MPI_SEND_NOTHING,
+    PLAIT_MPI_SEND_WHOLE, /* in messages as long as they can be */
+    PLAIT_MPI_SEND_CHUNKS /* of staged.h */
 };
 
 typedef struct {
     uint32_t magic;
     uint32_t number; /* of the transfer, the sender's */
     int64_t n_bytes;
-    uint64_t address; /* where the bytes are, in the sender's memory */
     int32_t dtype;
     int32_t form; /* PLAIT_MPI_AT_SENDER, ... */
 } plait_mpi_header_t;
@@ -39,8 +46,8 @@ typedef struct {
 typedef struct {
     uint32_t magic;
     uint32_t number;
-    int32_t status; /* verdict: the sender ends with it */
-    int32_t send_it;
+    int32_t status;  /* verdict: the sender ends with it */
+    int32_t send_it; /* PLAIT_MPI_SEND_NOTHING, ... */
     int64_t n_bytes; /* what the receiver expected */
     int32_t dtype;
     int32_t rank;
@@ -83,10 +90,11 @@ struct plait_mpi_transfer {
     plait_status_t status; /* the first failure */
     bool is_active[PLAIT_MPI_N_REQUESTS];
     uint64_t requests[PLAIT_MPI_N_REQUESTS];
-    int64_t n_sent;             /* bulk bytes that are through */
-    void *bytes_out, *bytes_in; /* the halves' host memory, once needed */
-    char *bulk_in; /* where bulk goes, how much, in messages of what length */
+    int64_t n_sent; /* bulk bytes that are through */
+    char *
+        bulk_in; /* where bulk goes, unless in chunks; how much; messages of what length */
     int64_t n_received, n_bulk_in, bulk_chunk;
+    bool is_in_chunks;         /* bulk that comes */
     plait_mpi_envelope_t from; /* of the header that came */
     plait_mpi_envelope_t bulk; /* of the bulk that came last */
     plait_mpi_answer_t answer_in;

@@ -21,9 +21,8 @@ enum {
 /* The next chunk of a message of which `at` bytes are done. Between two chunks the transport waits for some calls of
  * the device's library (10 us, by 50 GB/s the time of 512 KiB), while it has nothing to do at all with the first one
  * before it is down, and with the last one that goes up: so they grow from a small one, and shrink to one.
- * All of those in flight stay in a cache: 6.5 GB/s, with 8 MiB it was 5 (two processes on an H100).
- * Of the message's size alone: both of its ranks cut it alike. */
-static int64_t chunk_of(int64_t n_bytes, int64_t at)
+ * All of those in flight stay in a cache: 6.5 GB/s, with 8 MiB it was 5 (two processes on an H100). */
+int64_t plait_staged_chunk(int64_t n_bytes, int64_t at)
 {
     const int64_t n_left = n_bytes - at;
     const int64_t least = plait_min(FIRST_CHUNK, n_bytes / MIN_CHUNKS);
@@ -33,6 +32,18 @@ static int64_t chunk_of(int64_t n_bytes, int64_t at)
     return (n_bytes <= ONE_CHUNK)
                ? n_left
                : plait_min(n_left, (size + ONE_CHUNK - 1) / ONE_CHUNK * ONE_CHUNK);
+}
+
+int64_t plait_staged_largest_chunk(int64_t n_bytes)
+{
+    int64_t largest = 0;
+
+    for (int64_t at = 0; at < n_bytes;) {
+        const int64_t chunk = plait_staged_chunk(n_bytes, at);
+        largest = plait_max(largest, chunk);
+        at += chunk;
+    }
+    return largest;
 }
 
 /* A chunk out and a chunk in, as addresses of the device; n_bytes 0: none. */
@@ -63,7 +74,7 @@ static plait_message_t message_with(const plait_message_t messages[], int n, int
 /* What comes next of a message. */
 static plait_message_t take_chunk(const plait_message_t *message, int64_t *at_p)
 {
-    const int64_t n_bytes = chunk_of(message->n_bytes, *at_p);
+    const int64_t n_bytes = plait_staged_chunk(message->n_bytes, *at_p);
     const plait_message_t chunk = {.peer = message->peer,
                                    .data = (message->data != NULL && n_bytes > 0)
                                                ? (char *)message->data + *at_p
@@ -106,11 +117,7 @@ static int64_t largest_chunk(int n, const plait_message_t messages[])
     int64_t largest = 0;
 
     for (int i = 0; i < n; i++) {
-        for (int64_t at = 0; at < messages[i].n_bytes;) {
-            const int64_t n_bytes = chunk_of(messages[i].n_bytes, at);
-            largest = plait_max(largest, n_bytes);
-            at += n_bytes;
-        }
+        largest = plait_max(largest, plait_staged_largest_chunk(messages[i].n_bytes));
     }
     return largest;
 }
@@ -118,7 +125,6 @@ static int64_t largest_chunk(int n, const plait_message_t messages[])
 /* One exchange. Streams are the execution's own where there is one pair alone. */
 typedef struct {
     plait_device_run_t *run;
-    const plait_device_table_t *table;
     plait_staging_t *staging; /* NULL after a failure to get one */
     plait_stream_t down, up;
     char *spare; /* for messages without meaning */
@@ -128,15 +134,11 @@ typedef struct {
 static void come_down(exchange_t *x, int i, const pair_t *pair)
 {
     plait_status_t status = x->run->failure;
-    plait_device_t *device = x->run->device;
 
     if (status == PLAIT_OK && x->staging != NULL && pair->out.n_bytes > 0) {
-        plait_flight_t *flight = &x->staging->flights[i];
-        PLAIT_TRY(x->table->to_host(device, x->down, flight->out, pair->out.data,
-                                    pair->out.n_bytes));
-        PLAIT_TRY(x->table->event_record(device, flight->down, x->down));
+        status = plait_staging_lower(x->staging, x->down, &x->staging->flights[i],
+                                     pair->out.data, pair->out.n_bytes);
     }
-done:
     (void)plait_device_failed(x->run, status);
 }
 
@@ -149,7 +151,7 @@ static void settle(exchange_t *x, int i, const pair_t *pair)
         plait_flight_t *flight = &x->staging->flights[i];
         PLAIT_TRY(plait_staging_land(x->staging, flight));
         if (pair->out.n_bytes > 0) {
-            PLAIT_TRY(x->table->event_wait(x->run->device, flight->down));
+            PLAIT_TRY(plait_staging_lowered(x->staging, flight));
         }
     }
 done:
@@ -159,16 +161,11 @@ done:
 static void go_up(exchange_t *x, int i, const pair_t *pair)
 {
     plait_status_t status = x->run->failure;
-    plait_device_t *device = x->run->device;
 
     if (status == PLAIT_OK && pair->in.n_bytes > 0) {
-        plait_flight_t *flight = &x->staging->flights[i];
-        PLAIT_TRY(x->table->to_device(device, x->up, pair->in.data, flight->in,
-                                      pair->in.n_bytes));
-        flight->is_rising = true;
-        PLAIT_TRY(x->table->event_record(device, flight->up, x->up));
+        status = plait_staging_raise(x->staging, x->up, &x->staging->flights[i],
+                                     pair->in.data, pair->in.n_bytes);
     }
-done:
     (void)plait_device_failed(x->run, status);
 }
 
@@ -216,10 +213,7 @@ static void begin(exchange_t *x, bool is_alone, int64_t n_bytes)
         x->down = is_alone ? run->stream : x->staging->down;
         x->up = is_alone ? run->stream : x->staging->up;
         if (!is_alone) {
-            PLAIT_TRY(
-                x->table->event_record(run->device, x->staging->begun, run->stream));
-            PLAIT_TRY(x->table->event_order(run->device, x->staging->begun, x->down));
-            PLAIT_TRY(x->table->event_order(run->device, x->staging->begun, x->up));
+            PLAIT_TRY(plait_staging_part(x->staging, run->stream));
         }
     }
 done:
@@ -233,13 +227,12 @@ static void end(exchange_t *x)
     plait_device_run_t *run = x->run;
 
     if (status == PLAIT_OK && x->staging != NULL && x->up != run->stream) {
-        PLAIT_TRY(x->table->event_record(run->device, x->staging->brought, x->up));
-        PLAIT_TRY(x->table->event_order(run->device, x->staging->brought, run->stream));
+        status = plait_staging_join(x->staging, run->stream);
     }
-done:
     (void)plait_device_failed(run, status);
     if (status != PLAIT_OK && x->staging != NULL && x->up == run->stream) {
-        (void)x->table->stream_wait(run->device, run->stream); /* as destroy does */
+        (void)run->device->table->stream_wait(run->device,
+                                              run->stream); /* as destroy does */
     }
     plait_staging_give(x->staging, status == PLAIT_OK);
     plait_pool_give(x->spare);
@@ -266,7 +259,6 @@ static plait_status_t staged_exchange(plait_device_run_t *run, int n_sends,
                    .recvs = recvs};
     pair_t pairs[PLAIT_STAGED_FLIGHTS];
     exchange_t x = {.run = run,
-                    .table = run->device->table,
                     .spare_bytes = plait_max(largest_chunk(n_sends, sends),
                                              largest_chunk(n_recvs, recvs))};
     int64_t n_begun = 0;

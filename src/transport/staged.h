@@ -1,6 +1,8 @@
 /* What copies between a device and the host need: pinned memory for the chunks of messages that
  * are in flight, streams of their own, events. Kept when an execution is over, for the next one
- * on the device. */
+ * on the device.
+ *
+ * Chunk i of a message has flight i mod PLAIT_STAGED_FLIGHTS. */
 #ifndef PLAIT_TRANSPORT_STAGED_H
 #define PLAIT_TRANSPORT_STAGED_H
 
@@ -33,7 +35,27 @@ plait_status_t plait_staging_take(plait_device_t *device, int64_t n_bytes,
 /* is_whole: nothing failed; else it is not used again. NULL is fine. */
 void plait_staging_give(plait_staging_t *staging, bool is_whole);
 
-/* The flight's `in` may be written. */
+/* Its streams go on after what is on `stream`; and that goes on when all is on the device that has
+ * been raised on theirs. */
+plait_status_t plait_staging_part(plait_staging_t *staging, plait_stream_t stream);
+plait_status_t plait_staging_join(plait_staging_t *staging, plait_stream_t stream);
+
+/* A chunk from the device to the flight's `out`; until it is there. */
+plait_status_t plait_staging_lower(plait_staging_t *staging, plait_stream_t stream,
+                                   plait_flight_t *flight, const void *src,
+                                   int64_t n_bytes);
+plait_status_t plait_staging_lowered(plait_staging_t *staging, plait_flight_t *flight);
+
+/* A chunk from the flight's `in` to the device; until that may be written again. */
+plait_status_t plait_staging_raise(plait_staging_t *staging, plait_stream_t stream,
+                                   plait_flight_t *flight, void *dst, int64_t n_bytes);
 plait_status_t plait_staging_land(plait_staging_t *staging, plait_flight_t *flight);
+
+/* The next chunk of a message of which `at` bytes are done: of its size alone, so that both of its ranks
+ * cut it alike. */
+int64_t plait_staged_chunk(int64_t n_bytes, int64_t at);
+
+/* The largest of its chunks. */
+int64_t plait_staged_largest_chunk(int64_t n_bytes);
 
 #endif

@@ -50,6 +50,64 @@ static void destroy(plait_staging_t *staging)
     }
 }
 
+plait_status_t plait_staging_part(plait_staging_t *staging, plait_stream_t stream)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = staging->device;
+    const plait_device_table_t *table = device->table;
+
+    PLAIT_TRY(table->event_record(device, staging->begun, stream));
+    PLAIT_TRY(table->event_order(device, staging->begun, staging->down));
+    PLAIT_TRY(table->event_order(device, staging->begun, staging->up));
+done:
+    return status;
+}
+
+plait_status_t plait_staging_join(plait_staging_t *staging, plait_stream_t stream)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = staging->device;
+    const plait_device_table_t *table = device->table;
+
+    PLAIT_TRY(table->event_record(device, staging->brought, staging->up));
+    PLAIT_TRY(table->event_order(device, staging->brought, stream));
+done:
+    return status;
+}
+
+plait_status_t plait_staging_lower(plait_staging_t *staging, plait_stream_t stream,
+                                   plait_flight_t *flight, const void *src,
+                                   int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = staging->device;
+    const plait_device_table_t *table = device->table;
+
+    PLAIT_TRY(table->to_host(device, stream, flight->out, src, n_bytes));
+    PLAIT_TRY(table->event_record(device, flight->down, stream));
+done:
+    return status;
+}
+
+plait_status_t plait_staging_lowered(plait_staging_t *staging, plait_flight_t *flight)
+{
+    return staging->device->table->event_wait(staging->device, flight->down);
+}
+
+plait_status_t plait_staging_raise(plait_staging_t *staging, plait_stream_t stream,
+                                   plait_flight_t *flight, void *dst, int64_t n_bytes)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_device_t *device = staging->device;
+    const plait_device_table_t *table = device->table;
+
+    PLAIT_TRY(table->to_device(device, stream, dst, flight->in, n_bytes));
+    flight->is_rising = true;
+    PLAIT_TRY(table->event_record(device, flight->up, stream));
+done:
+    return status;
+}
+
 plait_status_t plait_staging_land(plait_staging_t *staging, plait_flight_t *flight)
 {
     plait_status_t status = PLAIT_OK;

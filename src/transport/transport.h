@@ -101,7 +101,9 @@ typedef struct {
     const plait_peer_t
         *peers;      /* one per rank; NULL: one rank, or threads of one process */
     const char *why; /* how peers' memory is reached, in words; NULL: not said */
-    void *state;     /* the transport's own */
+    bool
+        moves_chunks; /* matched transfers go in messages, of chunks where one partner wants them */
+    void *state; /* the transport's own */
     /* To peers' devices; NULL: no operation was on one yet. Set by the thread that calls operations,
      * read by those of started ones. */
     struct plait_device_ways *_Atomic ways;
@@ -172,15 +174,20 @@ typedef struct {
  * place of the bytes. The functions are called by the thread that has called the transport, which
  * holds no lock then. */
 typedef struct plait_parcel {
-    plait_offer_t offer; /* of a sending half */
+    bool is_offered; /* of a sending half: */
+    plait_offer_t offer;
 
     /* Receiving half: the message that a source has offered goes to its place, and `receipt` says
      * when it is there. Not OK: the source has its memory back. */
     plait_status_t (*take)(struct plait_parcel *parcel, int source,
-                           const plait_offer_t *offer);
+                           const plait_offer_t *offer); /* NULL: it cannot */
 
     /* Host memory with the bytes of the message, or for them. */
     plait_status_t (*stage)(struct plait_parcel *parcel, void **data_p);
+
+    /* The same for the next chunk (staged.h), where the endpoint moves chunks. The one before has gone, or
+     * come. A receiving half that has failed gets memory all the same. */
+    plait_status_t (*next)(struct plait_parcel *parcel, void **data_p);
 
     plait_receipt_t receipt; /* of a sending half: the receiver's */
     bool is_taken;           /* and it is there */
@@ -188,8 +195,10 @@ typedef struct plait_parcel {
 
 /* One half of a matched transfer. tag and peer may be PLAIT_ANY on the receiving side;
  * peer PLAIT_NO_RANK: nothing is sent or received. One with a parcel has more than PLAIT_SEND_BYTES
- * and is not sent to this rank itself; what is offered to a half without one is sent in bytes after
- * all, and a half with one takes bytes, too. */
+ * and is not sent to this rank itself. What is offered to a half that cannot take it is sent in bytes
+ * after all; a half with a parcel takes bytes, too. Where the endpoint moves chunks, one that offers
+ * nothing or takes nothing may have a parcel as well, and `data` may be an address that the transport's
+ * library alone may touch. */
 typedef struct {
     int peer;
     int tag;

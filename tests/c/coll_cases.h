@@ -498,7 +498,7 @@ static inline void case_matched(plait_comm_t *comm)
           "none");
     case_send_first(comm, 0);
     case_send_first(comm, 8);
-    case_send_first(comm, 3992);
+    case_send_first(comm, 4008);
     case_send_first(comm, 4032);
     case_send_first(comm, 5000);
     case_send_first(comm, 8064);

@@ -197,7 +197,7 @@ static inline void matched_mixed(plait_comm_t *comm, int host)
  * with the failure, its partners well or with a refusal. */
 static inline void matched_failures(plait_comm_t *comm, bool has_host)
 {
-    enum { N = 20000, MOST = 60 };
+    enum { N = 60000, MOST = 80 }; /* of more chunks than are in flight */
     const int me = plait_comm_rank(comm);
     const int size = plait_comm_size(comm);
     plait_device_t *device = comm->end.caps.device;

@@ -8,6 +8,7 @@
 #include "coll_cases.h"
 #include "comm/comm.h"
 #include "device/find.h"
+#include "device_matched.h"
 #include "folder.h"
 #include "mpi_host.h"
 #include "plait/coll.h"
@@ -72,6 +73,36 @@ plait_status_t __wrap_plait_mpi_exchange(plait_session_t *session, int n_sends,
     }
     aware_open_all(n_sends, sends, false);
     aware_open_all(n_recvs, recvs, false);
+    return status;
+}
+
+/* Halves whose bytes MPI itself is to find. */
+static inline void aware_open_half(const plait_half_t *half, bool is_open)
+{
+    if (aware.can && plait_half_is_given(half) && half->parcel == NULL &&
+        half->n_bytes > PLAIT_MATCHED_STAGED_BYTES) {
+        check_device_open(aware.device, half->data, half->n_bytes, is_open);
+    }
+}
+
+plait_status_t __real_plait_mpi_sendrecv(plait_session_t *session,
+                                         const plait_half_t *send,
+                                         const plait_half_t *recv,
+                                         plait_matched_t *matched_p);
+plait_status_t __wrap_plait_mpi_sendrecv(plait_session_t *session,
+                                         const plait_half_t *send,
+                                         const plait_half_t *recv,
+                                         plait_matched_t *matched_p);
+plait_status_t __wrap_plait_mpi_sendrecv(plait_session_t *session,
+                                         const plait_half_t *send,
+                                         const plait_half_t *recv,
+                                         plait_matched_t *matched_p)
+{
+    aware_open_half(send, true);
+    aware_open_half(recv, true);
+    plait_status_t status = __real_plait_mpi_sendrecv(session, send, recv, matched_p);
+    aware_open_half(send, false);
+    aware_open_half(recv, false);
     return status;
 }
 
@@ -244,6 +275,64 @@ static inline void aware_places(uint64_t bits)
     plait_comm_destroy(&comm);
 }
 
+/* A matched transfer before any collective: what is copied between host and device, and on it. */
+static inline void aware_expect_matched(uint64_t bits, aware_way_t way)
+{
+    enum { N = 40000 };
+    plait_comm_t *comm = aware_open(bits);
+    const check_device_counts_t before = check_device_counts(aware.device);
+
+    matched_ring(comm, N, 21, true);
+    const check_device_counts_t after = check_device_counts(aware.device);
+    const int64_t n_staged = (way == BY_STAGING) ? N * 8 : 0;
+    const int64_t n_aside = (way == BY_MPI_ASIDE) ? 2 * N * 8 : 0;
+    CHECK(plait_comm_size(comm) == 1 ||
+              (after.up_bytes - before.up_bytes == n_staged &&
+               after.down_bytes - before.down_bytes == n_staged &&
+               after.across_bytes - before.across_bytes == n_aside),
+          "ring of %d: %lld bytes up, %lld down, %lld across", N,
+          (long long)(after.up_bytes - before.up_bytes),
+          (long long)(after.down_bytes - before.down_bytes),
+          (long long)(after.across_bytes - before.across_bytes));
+    CHECK(plait_barrier(comm) == PLAIT_OK, "any source was of this");
+    plait_comm_destroy(&comm);
+}
+
+/* Where messages are MPI's: in one node without direct access. Ranks may differ, too. */
+static inline void aware_matched(uint64_t bits, int rank)
+{
+    plait_comm_t *comm = NULL;
+
+    (void)setenv("PLAIT_DIRECT", "off", 1);
+    aware_expect_matched(bits, BY_STAGING);
+    (void)setenv("PLAIT_GPU_AWARE", "force", 1);
+    aware_expect_matched(bits, BY_MPI);
+    check_device_refuse(aware.device, CHECK_DEVICE_SHOWS_NONE);
+    aware_expect_matched(bits, BY_MPI_ASIDE);
+    comm = aware_open(bits);
+    if (plait_comm_size(comm) > 1) {
+        matched_failures(comm, false);
+    }
+    plait_comm_destroy(&comm);
+    check_device_refuse(aware.device, CHECK_DEVICE_SHOWS_ALL);
+    (void)setenv("PLAIT_GPU_AWARE", (rank == 0) ? "auto" : "force", 1);
+    comm = aware_open(bits);
+    comm->end.caps.reach = PLAIT_REACH_MPI;
+    matched_transfers(comm);
+    if (plait_comm_size(comm) > 1) {
+        matched_pair(comm, 30000);
+        matched_faults(comm);
+        CHECK(plait_barrier(comm) == PLAIT_OK, "barrier");
+        matched_mixed(comm, 0);
+        matched_mixed(comm, plait_comm_size(comm) - 1);
+        matched_failures(comm, false);
+        matched_failures(comm, true);
+    }
+    plait_comm_destroy(&comm);
+    (void)unsetenv("PLAIT_GPU_AWARE");
+    (void)unsetenv("PLAIT_DIRECT");
+}
+
 /* Each call to one rank's device fails once; the others get to know, and what comes after is right. */
 static inline void aware_failures(uint64_t bits)
 {
@@ -316,6 +405,7 @@ static inline void aware_all(uint64_t bits, int rank, plait_device_t *device)
     aware_choices(bits, rank);
     aware_asked_for(bits);
     aware_places(bits);
+    aware_matched(bits, rank);
     aware_failures(bits);
     aware_proof(bits);
     aware.can = false;

@@ -45,13 +45,17 @@ static void check_all(uint64_t bits, bool is_shown)
     plait_comm_destroy(&comm);
 }
 
-/* One rank whose memory nobody is shown: none goes that way. */
+/* One rank whose memory nobody is shown: none goes that way. Without direct access matched transfers are
+ * messages, of chunks. */
 static void check_hidden(uint64_t bits, int rank)
 {
     if (rank == 0) {
         check_device_refuse(device, CHECK_DEVICE_SHOWS_NONE);
     }
     check_all(bits, false);
+    (void)setenv("PLAIT_DIRECT", "off", 1);
+    check_all(bits, false);
+    (void)unsetenv("PLAIT_DIRECT");
     check_device_refuse(device, CHECK_DEVICE_SHOWS_ALL);
 }
 

@@ -146,7 +146,8 @@ static inline void *on_device_room(int rank, int64_t n_bytes)
     return on_device_pinned[rank].memory;
 }
 
-/* n_bytes from the host to the device, or back; nothing is under way on the rank's stream then. */
+/* n_bytes from the host to the device, or back; then nothing is under way on the rank's stream, or it brings
+ * them late. */
 static inline void on_device_move(plait_device_t *device, int rank, void *there,
                                   void *here, int64_t n_bytes, bool is_back)
 {
@@ -169,7 +170,7 @@ static inline void on_device_move(plait_device_t *device, int rank, void *there,
     } else if (is_back) {
         memcpy(here, check_device_view(device, there), (size_t)n_bytes);
     } else {
-        memcpy(check_device_view(device, there), here, (size_t)n_bytes);
+        check_device_arrive(device, there, here, n_bytes);
     }
 }
 

@@ -28,7 +28,7 @@ PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_started.c", "m
 PROGRAMS += ["mpi_large.c", "mpi_guard.c"]
 # What is linked besides the transports, and how. With the guard only what is about it: others
 # have waits which never end, or end them themselves.
-WRAPPED = ("plait_exec_plan", "plait_mpi_exchange", "plait_mpi_symbol")
+WRAPPED = ("plait_exec_plan", "plait_mpi_exchange", "plait_mpi_sendrecv", "plait_mpi_symbol")
 LINKED = ",".join(["-Wl", "-E", *(f"--wrap={w}" for w in WRAPPED)])  # -E: for stand-ins
 WITH = {
     "mpi_device": ("tests/c/check_device*.c", LINKED),

@@ -302,6 +302,7 @@ OPEN_MPI = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"
         (("dev/null", *(f"proc/driver/nvidia/gpus/0000:0{i}:00.0" for i in range(3))), HYDRA, "2"),
         (("dev/nvidia0",), HYDRA | {"JAX_PLATFORMS": "cuda,cpu"}, "0"),
         (("dev/nvidia0", "dev/nvidia1"), HYDRA | {"JAX_PLATFORMS": "cpu"}, ""),
+        (("dev/nvidia0",), HYDRA | {"JAX_PLATFORMS": ""}, "0"),
         (("dev/nvidia0", "dev/nvidia1"), HYDRA | {"PLAIT_CUDA": "0"}, ""),
         (("dev/nvidia0", "dev/nvidia1"), HYDRA | {"CUDA_VISIBLE_DEVICES": "1"}, ""),
         (("dev/nvidia0", "dev/nvidia1"), OPEN_MPI | {"JAX_CUDA_VISIBLE_DEVICES": "all"}, ""),
