@@ -54,7 +54,7 @@ $(VENV)/.stamp-venv:
 
 $(VENV)/.stamp-build: $(VENV)/.stamp-venv
 	@echo "make: installing the build tools"
-	@$(PIP) 'scikit-build-core>=0.10' 'cmake>=3.18' ninja
+	@$(PIP) 'scikit-build-core>=0.10' 'cmake>=3.21' ninja
 	@touch $@
 
 # The tree itself is what Python imports; only the C library is built and put in place.
@@ -114,6 +114,7 @@ lint: $(VENV)/.stamp-test
 	$(VENV)/bin/clang-format --dry-run --Werror $(wildcard $(C_FILES))
 	$(PY) tools/check_layers.py src
 	$(PY) tools/check_headers.py include/plait
+	$(PY) tools/check_types.py README.md
 	$(TOOLS) cmake -S . -B build/lint -G Ninja -DPLAIT_BUILD_TESTS=ON >/dev/null
 	@# The wheel of clang-tidy is without clang's own stddef.h, stdatomic.h and their like.
 	@if headers=$$(clang -print-resource-dir 2>/dev/null); then \

@@ -4,6 +4,11 @@ function(plait_target_flags target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes
     -Wvla -fno-math-errno)
+  # A wheel's is the same wherever it was built.
+  if(SKBUILD)
+    target_compile_options(${target} PRIVATE -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.
+                                             -ffile-prefix-map=${PROJECT_BINARY_DIR}=build)
+  endif()
   if(PLAIT_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()

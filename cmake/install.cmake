@@ -19,9 +19,10 @@ install(FILES ${PROJECT_BINARY_DIR}/plaitConfig.cmake ${PROJECT_BINARY_DIR}/plai
         DESTINATION ${plait_package_dir})
 
 # The prefix is taken from the place of the file, so that the installed tree can be moved; not where
-# that place is absolute. Folders that are absolute are what they are.
+# that place is absolute, nor of a system's own tree, whose folders pkg-config is to recognize.
+# Folders that are absolute are what they are.
 set(plait_pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-if(IS_ABSOLUTE "${plait_pc_dir}")
+if(IS_ABSOLUTE "${plait_pc_dir}" OR CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set(plait_pc_prefix "${CMAKE_INSTALL_PREFIX}")
 else()
   file(RELATIVE_PATH plait_pc_up /${plait_pc_dir} /)

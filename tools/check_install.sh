@@ -76,6 +76,23 @@ report pkg-config-absolute sh -c "cmake -S '$root' -B '$work/absolute' -DPLAIT_B
     grep -qx libdir=/opt/x/lib64 '$work/absolute/plait.pc' && \
     grep -qx 'includedir=\${prefix}/include' '$work/absolute/plait.pc'"
 
+report pkg-config-system sh -c "cmake -S '$root' -B '$work/system' -DPLAIT_BUILD_TESTS=OFF \
+    -DCMAKE_INSTALL_PREFIX=/usr && grep -qx prefix=/usr '$work/system/plait.pc'"
+
+# As a part of another project, whose assertions stay; and never in the sources.
+mkdir "$work/parent"
+cat >"$work/parent/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.21)
+project(parent LANGUAGES C)
+add_subdirectory("$root" plait)
+END
+report subproject sh -c "cmake -S '$work/parent' -B '$work/parent/build' && \
+    grep -qx CMAKE_BUILD_TYPE:STRING= '$work/parent/build/CMakeCache.txt' && \
+    grep -qx PLAIT_BUILD_TESTS:BOOL=OFF '$work/parent/build/CMakeCache.txt'"
+cp -r "$root/cmake" "$root/src" "$root/include" "$root/CMakeLists.txt" "$root/VERSION" "$work/parent"
+report in-source sh -c "! cmake -S '$work/parent' -B '$work/parent' && [ ! -e '$work/parent/Makefile' ] && \
+    [ ! -e '$work/parent/build.ninja' ]"
+
 if [ -n "$mpicc" ]; then
     mpiexec=$(dirname "$mpicc")/mpiexec
     for wrapper in mpicc mpicc_abi; do # MPICH's own ABI and the standard one

@@ -7,11 +7,13 @@ from plait._command import starts_ranks as _starts_ranks
 
 if not _starts_ranks():  # `plait run` needs none of this, and importing JAX takes seconds
     try:
+        from plait._core import lib as _lib
         from plait._public import *  # noqa: F403
         from plait._public import __all__ as __all__
         from plait._xla import set_flags as _set_flags
 
         _set_flags()
+        __version__: str = _lib.plait_version().decode()
     except (AttributeError, ImportError) as error:
         _versions.note(error)
         raise

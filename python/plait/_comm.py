@@ -57,6 +57,15 @@ class Comm:
         (0, 1)
     """
 
+    size: int
+    rank: int
+    topology: _topology.Topology | None
+    _source: Any
+    _label: str
+    _ids: dict[str, int]
+    _state: dict[str, bool]
+    _members: frozenset[int]
+
     def __init__(self, comm: Any = None):
         other = resolve(comm, "Comm")
         self.__dict__.update(other.__dict__)

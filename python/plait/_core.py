@@ -96,6 +96,7 @@ class Row:
 
 lib = ctypes.CDLL(_find())
 _TEXTS = (
+    "plait_version",
     "plait_error_text",
     "plait_status_name",
     "plait_dtype_name",

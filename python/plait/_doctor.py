@@ -39,7 +39,7 @@ HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 BLAS_PROBE = """
 import ctypes
 import scipy.linalg
-paths = sorted({l.split()[-1] for l in open("/proc/self/maps") if "openblas" in l})
+paths = sorted({l.split(None, 5)[5].strip() for l in open("/proc/self/maps") if "openblas" in l})
 names = [p + "openblas_get_corename" + s for p in ("scipy_", "") for s in ("", "64_")]
 for path in [p for p in paths if "scipy.libs" in p] or paths:
     library = ctypes.CDLL(path)

@@ -90,7 +90,7 @@ def ask(code, environment=None):
     """Last line that a Python process prints for `code`, or None if it fails."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],  # not the current folder's modules
             capture_output=True,
             text=True,
             timeout=60,

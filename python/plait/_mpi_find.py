@@ -88,7 +88,11 @@ def find_mpi():
     """The MPI that mpi4py will load in this environment; NoMpiError if there is none."""
     refuse_two(installed_wheels())
     done = subprocess.run(
-        [sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-P", "-c", PROBE],  # not the current folder's modules
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     if done.returncode == 0:
         facts = json.loads(done.stdout.splitlines()[-1])

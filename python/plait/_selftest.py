@@ -73,8 +73,9 @@ def is_right(rank, size):
 def libraries():
     """The MPI libraries that are mapped into this process."""
     with open("/proc/self/maps") as file:
-        paths = {os.path.realpath(line.split()[-1]) for line in file if "/libmpi" in line}
+        mapped = [line.split(None, 5)[5].strip() for line in file if "/libmpi" in line]
     names = ("libmpi.so", "libmpi_abi.so", "libmpich.so")
+    paths = set(map(os.path.realpath, mapped))
     return sorted(p for p in paths if os.path.basename(p).startswith(names))
 
 

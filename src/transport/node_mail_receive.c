@@ -130,7 +130,7 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
         leave_to_call(letter, posted);
         return;
     }
-    if (status == PLAIT_OK && letter->data != NULL) {
+    if (status == PLAIT_OK && h->n_bytes > 0 && letter->data != NULL) {
         memcpy(recv->data, letter->data, (size_t)h->n_bytes);
     } else if (status == PLAIT_OK && h->n_bytes > 0) {
         status = fetch(mail, letter, recv->data);

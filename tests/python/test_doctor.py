@@ -2,11 +2,14 @@
 
 import importlib.util
 import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
+import scipy
 from plait import _doctor, _finding, _info, _launch, _mpi_find, cli
 from plait._finding import ERROR, NOTE, OK, WARNING
 
@@ -46,6 +49,26 @@ def test_slower_kernels_and_an_old_jax(monkeypatch):
     monkeypatch.setenv("PLAIT_ISA", "sse2")
     found = list(_doctor.check_library())
     assert severities(found, "FFT kernels") == [NOTE] and severities(found, "JAX") == [ERROR]
+
+
+def test_blas_in_a_folder_with_a_space(tmp_path):
+    folder = tmp_path / "my env"
+    libraries = pathlib.Path(scipy.__file__).parents[1] / "scipy.libs"
+    shutil.copytree(libraries, folder / "scipy.libs")
+    (folder / "scipy" / "linalg").mkdir(parents=True)
+    (folder / "scipy" / "__init__.py").touch()
+    (folder / "scipy" / "linalg" / "__init__.py").write_text(
+        "import ctypes, glob\n"
+        f"ctypes.CDLL(glob.glob({str(folder)!r} + '/scipy.libs/*openblas*')[0])\n"
+    )
+    assert _info.ask(_doctor.BLAS_PROBE, os.environ | {"PYTHONPATH": str(folder)})
+
+
+def test_modules_of_the_current_folder_are_not_asked(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    assert _info.ask("import json; print(1)") == "1"
+    assert _mpi_find.find_mpi().library
 
 
 @pytest.mark.parametrize(("jax", "severity"), [("0.12.0.1", []), ("0.12.1", [NOTE])])

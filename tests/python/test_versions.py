@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 
+import plait
 import pytest
 from plait import _versions
 
@@ -22,6 +23,7 @@ def test_what_is_declared():
     project = tomllib.loads(PACKAGE.parent.joinpath("pyproject.toml").read_text())["project"]
     assert _versions.SPEC in project["dependencies"]
     assert _versions.OLDEST in _versions.SPEC
+    assert plait.__version__ == PACKAGE.parent.joinpath("VERSION").read_text().strip()
 
 
 @pytest.mark.parametrize(
