@@ -4,14 +4,15 @@ import atexit
 import builtins
 import contextlib
 import ctypes
+import functools
 import math
 import os
 import pathlib
+import re
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, TracebackType
 
 import jax
@@ -20,6 +21,7 @@ from plait import _core, _errors, _record, _trace
 _LIMIT_S = 10.0
 _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
 _FAREWELL_NS = 2_000_000_000
+_AGAIN = re.compile("(Error dispatching computation: )+")  # once for each step that had waited
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _bind: list[Callable[[], object]] = []  # calls install()
@@ -29,6 +31,7 @@ _failed: list[bool] = []
 _exit_code: list[int] = []
 _child_code: list[int] = []  # of a forked child that leaves its program
 _why: list[str] = []
+_former: dict[str, Callable] = {}  # the program's own hooks, but one that is running
 
 
 def is_forked() -> bool:
@@ -36,10 +39,12 @@ def is_forked() -> bool:
     return os.getpid() != _pid
 
 
-def _report(kind: type, value: BaseException, tb: TracebackType | None) -> None:
+def _report(
+    kind: type, value: BaseException, tb: TracebackType | None, show: Callable[[], None]
+) -> None:
     rank, _ = _world[0]
-    lines = "".join(traceback.format_exception(kind, value, tb))
-    sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n{lines}")
+    sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n")
+    show()
     if isinstance(value, _errors.Error):
         last = _record.last_lines(_SHOWN)
         sys.stderr.write(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
@@ -70,19 +75,34 @@ def _is_of_a_job() -> bool:
     return bool(_mpi) and not is_forked()
 
 
+def _shown(name: str, default: Callable, args: Sequence) -> None:
+    """By the program's own hook, if it has one; that may call in turn what it has found."""
+    former = _former.pop(name, default)
+    try:
+        former(*args)
+    except Exception as error:
+        sys.stderr.write(f"plait: the program's own excepthook failed: {error!r}\n")
+        default(*args)
+    finally:
+        _former[name] = former
+
+
 def _hook(kind: type, value: BaseException, tb: TracebackType | None) -> None:
-    if not _is_of_a_job():
-        sys.__excepthook__(kind, value, tb)
-        return
-    _report(kind, value, tb)
+    args = (kind, value, tb)
+    show = functools.partial(_shown, "sys", sys.__excepthook__, args)
+    if "sys" not in _former or not _is_of_a_job():
+        show()
+    else:
+        _report(*args, show)
 
 
 def _thread_hook(args: threading.ExceptHookArgs) -> None:
-    if args.exc_type is SystemExit or not _is_of_a_job():
-        threading.__excepthook__(args)
-        return
-    _report(args.exc_type, args.exc_value, args.exc_traceback)
-    _abort()
+    show = functools.partial(_shown, "threading", threading.__excepthook__, (args,))
+    if args.exc_type is SystemExit or "threading" not in _former or not _is_of_a_job():
+        show()
+    else:
+        _report(args.exc_type, args.exc_value, args.exc_traceback, show)
+        _abort()
 
 
 def _abort() -> None:
@@ -126,7 +146,10 @@ def _record_abort_status(mpi: ModuleType) -> None:
         if status and not _failed:
             _failed.append(True)
             _exit_code.append(status)
-            _set_why(f"SystemExit: {status}")
+            # of a program whose own hook has taken the place of plait's
+            raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
+            is_exit = raised is None or isinstance(raised, SystemExit)
+            _set_why(f"SystemExit: {status}" if is_exit else _in_a_line(type(raised), raised))
 
     mpi._set_abort_status = asked
 
@@ -161,9 +184,10 @@ def _see_the_end(run: ModuleType) -> None:
 def _set_hooks() -> bool:
     """Whether an uncaught exception is to end the job, as in any program but interactive ones."""
     is_wanted = not _is_interactive() and "pytest" not in sys.modules
-    if is_wanted:
-        sys.excepthook = _hook
-        threading.excepthook = _thread_hook
+    for module, hook in ((sys, _hook), (threading, _thread_hook)) if is_wanted else ():
+        if module.excepthook is not hook:
+            _former[module.__name__] = module.excepthook
+            module.excepthook = hook
     return is_wanted
 
 
@@ -227,7 +251,8 @@ def _flush_within_limit() -> None:
     limit = time_limit()
     if is_idle_within(limit):
         for error in flush():
-            sys.stderr.write(f"plait: a failure that the program did not look at: {error}\n")
+            text = _AGAIN.sub("", str(error))
+            sys.stderr.write(f"plait: a failure that the program did not look at: {text}\n")
             _failed.append(True)
     else:
         sys.stderr.write(f"plait: at exit work is still queued after {limit:g} s\n")
@@ -299,6 +324,14 @@ def entering_mpi() -> Iterator[None]:
             pathlib.Path(path).unlink(missing_ok=True)
 
 
+def _see_the_raised() -> None:
+    """An uncaught exception that a hook has had which the program has set after plait's."""
+    raised = getattr(sys, "last_value", None)
+    if _former and sys.excepthook is not _hook and raised is not None and not _failed:
+        _failed.append(True)
+        _set_why(_in_a_line(type(raised), raised))
+
+
 def _leave_child() -> None:
     """Without mpi4py's own handlers, which would call MPI_Finalize or MPI_Abort for its parent."""
     if _child_code and _mpi:
@@ -313,6 +346,7 @@ def _at_exit() -> None:
     if is_forked():
         _leave_child()
         return
+    _see_the_raised()
     if _failed and _mpi:
         _core.lib.plait_trace_close(0)
         _abort()

@@ -291,7 +291,9 @@ def verdict(folder, n_ranks, code, is_ended):
     ends.look()
     for rank in range(n_ranks):
         ended = ends.known.get(rank, "")
-        if ended == "":
+        if ended == "" and os.path.exists(f"{folder}/{rank}.left"):
+            say(f"rank {rank} had left its program, and waited for the others in MPI_Finalize")
+        elif ended == "":
             say(f"rank {rank} ended without saying how: it aborted, was killed, or never started")
         elif ended.startswith("-"):
             say(f"rank {rank} was killed by {signal.Signals(-int(ended)).name}")

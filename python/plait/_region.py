@@ -163,6 +163,11 @@ def region(f: Callable[P, R]) -> Callable[P, R]:
     is a `plait.Error` under `plait.jit`, and JAX's KeyError with the same text under `jax.jit`.
     Functions of global arrays need it there, too, so that JAX says for which devices they are.
 
+    Derivatives forwards, `jax.jvp` and `jax.linearize` of a region, are in order with all that
+    surrounds them again, since only data would order them. A Newton-Krylov solver, which linearizes
+    by itself what it is given, does not take that; give it the linear function:
+    ``lineax.FunctionLinearOperator(plait.region(lambda v: jax.jvp(f, (x,), (v,))[1]), …)``.
+
     Collective: no.  Shapes: any.  Raises: what ``f`` raises.
     Adjoint: that of ``f``.  Source: own.
 
@@ -228,6 +233,8 @@ class Jitted(Generic[P, R]):
         try:
             if _traces.value is not _no_trace:  # a fifth of the price of trace_state_clean
                 return self._inner(*args, **kwargs)
+            if _xla.is_crowded or (_xla.is_crowded is None and _xla.look()):
+                jax.block_until_ready((args, kwargs))
             out = self.outermost(*args, **kwargs)
         except Exception as error:  # JAX raises ValueError for some codes
             other = _errors.named(error)
@@ -251,11 +258,19 @@ class Jitted(Generic[P, R]):
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """As of jax.jit."""
-        return self.outermost.lower(*args, **kwargs)
+        return self._unless_hidden("lower", args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """As of jax.jit."""
-        return self.outermost.trace(*args, **kwargs)
+        return self._unless_hidden("trace", args, kwargs)
+
+    def _unless_hidden(self, what: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Of the program that calls run, but for a function without results: of jax.jit's own."""
+        made = getattr(self.outermost, what)(*args, **kwargs)
+        if type(made.out_info) is NoArrays:
+            f, options = self._given
+            made = getattr(jax.jit(f, **_xla.with_option(options)), what)(*args, **kwargs)
+        return made
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """As of jax.jit."""

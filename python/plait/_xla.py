@@ -1,11 +1,19 @@
-"""A pass of XLA's that ends the process, and how programs are compiled without it.
+"""What XLA must be told for programs that communicate.
 
-In jaxlib 0.11.2 and 0.12 (0.11.0 is without the fault, the option harmless there)
-*nullary-function-wrap-inliner* inlines functions whose only operand is a token, and makes the token
-a control predecessor of all that was in them. HloCSE then meets a constant that the caller has as
-well, removes it, and fails its own check ("cannot remove instruction"), which is an abort. Such
-functions are a `jax.jit` in a program, or a `jax.shard_map`, that communicates and has no operands.
-Without the pass they are inlined like all others.
+**A pass that ends the process.** In jaxlib 0.11.2 and 0.12 (0.11.0 is without the fault, the option
+harmless there) *nullary-function-wrap-inliner* inlines functions whose only operand is a token, and
+makes the token a control predecessor of all that was in them. HloCSE then meets a constant that the
+caller has as well, removes it, and fails its own check ("cannot remove instruction"), which is an
+abort. Such functions are a `jax.jit` in a program, or a `jax.shard_map`, that communicates and has
+no operands. Without the pass they are inlined like all others.
+
+**Threads for all devices.** The CPU devices of a process share a pool of threads, as many as there
+are cores, or devices. A device has at most 32 computations under way; where a program calls one
+more, a thread of the pool waits until one of them is over, for each device one. If those wait for
+operands, and one of these for an operation whose other ranks are devices without a thread, nothing
+goes on: a loop of steps that looks at no result has stood still after 33. What is called when its
+operands are there has its threads already. (More threads would do as well, and cost all programs
+over several devices 50 us and more.)
 """
 
 import os
@@ -15,6 +23,10 @@ import jax
 
 PASS, OPTION = "nullary-function-wrap-inliner", "xla_disable_hlo_passes"
 has_pass = jax.__version_info__ >= (0, 11)
+
+SIZE = "NPROC"  # of the pool, for XLA and whoever starts its processes
+
+is_crowded: bool | None = None  # whether devices may be without a thread; None: nobody has looked
 
 
 def set_flags() -> None:
@@ -34,3 +46,14 @@ def with_option(jit_options: dict[str, Any]) -> dict[str, Any]:
     given = dict(jit_options.get("compiler_options") or {})
     given[OPTION] = ",".join(filter(None, (given.get(OPTION), PASS)))
     return jit_options | {"compiler_options": given}
+
+
+def look() -> bool:
+    """Whether there are too few threads for all CPU devices of this process; devices are made."""
+    global is_crowded
+    cpus = [device for device in jax.local_devices() if device.platform == "cpu"]
+    given = os.environ.get(SIZE, "")
+    n_threads = int(given) if given.isdigit() else len(os.sched_getaffinity(0))
+    # one that waits for each device, one on which each goes on, and two for others
+    is_crowded = 1 < len(cpus) and n_threads < 2 * len(cpus) + 2
+    return is_crowded

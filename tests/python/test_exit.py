@@ -108,6 +108,40 @@ plait.barrier()
     assert time.time() - raised < 10
 
 
+HOOKED = """
+def hook(kind, value, tb):
+    print("their own:", value, flush=True)
+    {before}
+before = sys.excepthook
+if {is_early}:
+    sys.excepthook = hook
+comm = plait.Comm()
+plait.barrier()
+if not {is_early}:
+    sys.excepthook = hook
+if comm.rank == 1:
+    raise RuntimeError("boom")
+plait.barrier()
+"""
+
+
+@pytest.mark.parametrize("before", ["pass", "before(kind, value, tb)", "raise ValueError"])
+@pytest.mark.parametrize("is_early", [True, False])
+def test_hooks_of_the_program(is_early, before):
+    pytest.importorskip("mpi4py")
+    launcher = (sys.executable, "-m", "plait", "run", "-n", "2")
+    code, text = run(HOOKED.format(is_early=is_early, before=before), *launcher)
+    assert code != 0 and text.count("their own: boom") == 1, text
+    assert "rank 1: raised RuntimeError: boom" in text, text
+
+
+def test_a_rank_that_had_left_in_order_did_not_abort():
+    pytest.importorskip("mpi4py")
+    program = "comm = plait.Comm()\nplait.barrier()\nif comm.rank == 0:\n    plait.barrier()"
+    code, text = run(program, sys.executable, "-m", "plait", "run", "-n", "2")
+    assert code == 1 and "rank 1 had left its program" in text and "killed" not in text, text
+
+
 def test_a_stream_that_waits_in_vain_ends_the_process():
     mpiexec = shutil.which("mpiexec", path=os.path.dirname(sys.executable))
     if mpiexec is None:
