@@ -39,9 +39,8 @@ def is_forked() -> bool:
     return os.getpid() != _pid
 
 
-def _report(
-    kind: type, value: BaseException, tb: TracebackType | None, show: Callable[[], None]
-) -> None:
+def _report(value: BaseException, show: Callable[[], None]) -> None:
+    """Where this rank ends the job; show: prints the traceback."""
     rank, _ = _world[0]
     sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n")
     show()
@@ -50,11 +49,12 @@ def _report(
         sys.stderr.write(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
     sys.stderr.flush()
     _failed.append(True)
-    _set_why(_in_a_line(kind, value))
+    _set_why(_in_a_line(value))
 
 
-def _in_a_line(kind: type, value: BaseException) -> str:
+def _in_a_line(value: BaseException) -> str:
     """The exception without the notes that JAX adds to what is raised through it."""
+    kind = type(value)
     said = str(value).strip().partition("\n")[0]
     home = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
     name = home + kind.__qualname__
@@ -93,7 +93,7 @@ def _hook(kind: type, value: BaseException, tb: TracebackType | None) -> None:
     if "sys" not in _former or not _is_of_a_job():
         show()
     else:
-        _report(*args, show)
+        _report(value, show)
 
 
 def _thread_hook(args: threading.ExceptHookArgs) -> None:
@@ -101,7 +101,7 @@ def _thread_hook(args: threading.ExceptHookArgs) -> None:
     if args.exc_type is SystemExit or "threading" not in _former or not _is_of_a_job():
         show()
     else:
-        _report(args.exc_type, args.exc_value, args.exc_traceback, show)
+        _report(args.exc_value or args.exc_type(), show)
         _abort()
 
 
@@ -149,7 +149,7 @@ def _record_abort_status(mpi: ModuleType) -> None:
             # of a program whose own hook has taken the place of plait's
             raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
             is_exit = raised is None or isinstance(raised, SystemExit)
-            _set_why(f"SystemExit: {status}" if is_exit else _in_a_line(type(raised), raised))
+            _set_why(f"SystemExit: {status}" if is_exit else _in_a_line(raised))
 
     mpi._set_abort_status = asked
 
@@ -329,7 +329,7 @@ def _see_the_raised() -> None:
     raised = getattr(sys, "last_value", None)
     if _former and sys.excepthook is not _hook and raised is not None and not _failed:
         _failed.append(True)
-        _set_why(_in_a_line(type(raised), raised))
+        _set_why(_in_a_line(raised))
 
 
 def _leave_child() -> None:

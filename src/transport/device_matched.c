@@ -209,7 +209,9 @@ static void finish(side_t *side)
         if (run->failure != PLAIT_OK) {
             (void)run->device->table->stream_wait(run->device, run->stream);
         }
-        run->device->table->host_give(run->device, side->pinned);
+        if (!plait_device_is_stuck(run->session->end)) {
+            run->device->table->host_give(run->device, side->pinned);
+        }
     }
 }
 

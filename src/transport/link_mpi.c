@@ -26,6 +26,13 @@ bool plait_device_is_of_process(const plait_endpoint_t *end)
            end->transport == &plait_mpi_transport;
 }
 
+bool plait_device_is_stuck(const plait_endpoint_t *end)
+{
+    const plait_mpi_link_t *link = plait_device_is_of_process(end) ? end->state : NULL;
+
+    return link != NULL && atomic_load(&link->is_stuck);
+}
+
 static unsigned distances_of(const plait_mpi_link_t *link)
 {
     unsigned distances = 0;
@@ -197,10 +204,9 @@ static void swap(exchange_t *x)
 /* Where a message never ended MPI may still write to what it was given: that is kept. */
 static void finish(exchange_t *x)
 {
-    const plait_mpi_link_t *link = plait_mpi_link_of(x->run->session);
     plait_device_t *device = x->run->device;
 
-    if (!atomic_load(&link->is_stuck)) {
+    if (!plait_device_is_stuck(x->run->session->end)) {
         for (int i = 0; i < x->n; i++) {
             if (x->copies[i] != NULL) {
                 device->table->give(device, x->run->stream, x->copies[i]);
@@ -273,13 +279,12 @@ static plait_status_t matched_displace(plait_device_run_t *run,
                                        bool is_brought)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_mpi_link_t *link = plait_mpi_link_of(run->session);
 
     if (data != half->data) {
         if (is_brought) {
             status = copy(run, half->data, data, half->n_bytes);
         }
-        if (!atomic_load(&link->is_stuck)) {
+        if (!plait_device_is_stuck(run->session->end)) {
             run->device->table->give(run->device, run->stream, data);
         }
     }

@@ -234,8 +234,10 @@ static void end(exchange_t *x)
         (void)run->device->table->stream_wait(run->device,
                                               run->stream); /* as destroy does */
     }
-    plait_staging_give(x->staging, status == PLAIT_OK);
-    plait_pool_give(x->spare);
+    if (!plait_device_is_stuck(run->session->end)) {
+        plait_staging_give(x->staging, status == PLAIT_OK);
+        plait_pool_give(x->spare);
+    }
 }
 
 static bool is_one_pair(walk_t walk)

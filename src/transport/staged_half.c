@@ -131,12 +131,16 @@ done:
 
 void plait_staged_half_finish(plait_staged_half_t *half)
 {
-    plait_pool_give(half->spare);
+    if (!plait_device_is_stuck(half->call->run->session->end)) {
+        plait_pool_give(half->spare);
+    }
     half->spare = NULL;
 }
 
 void plait_staged_call_finish(plait_staged_call_t *call)
 {
-    plait_staging_give(call->staging, call->run->failure == PLAIT_OK);
+    if (!plait_device_is_stuck(call->run->session->end)) {
+        plait_staging_give(call->staging, call->run->failure == PLAIT_OK);
+    }
     call->staging = NULL;
 }

@@ -145,10 +145,10 @@ def test_report_of_an_uncaught_failure_shows_the_last_operations(monkeypatch, ca
     monkeypatch.setattr(_exit, "_failed", [])
     with pytest.raises(plait.TruncationError):
         plait.sendrecv(jnp.ones(3), jnp.ones(2), 0, 0)
-    _exit._report(_errors.PeerError, _errors.PeerError("gone"), None)
+    _exit._report(_errors.PeerError("gone"), lambda: None)
     text = capsys.readouterr().err
     assert "the last operations of rank 3:" in text and "<- TRUNCATION" in text
-    _exit._report(ValueError, ValueError("of the user's own"), None)
+    _exit._report(ValueError("of the user's own"), lambda: None)
     assert "the last operations" not in capsys.readouterr().err
 
 
