@@ -291,7 +291,8 @@ def verdict(folder, n_ranks, code, is_ended):
     ends.look()
     for rank in range(n_ranks):
         ended = ends.known.get(rank, "")
-        if ended == "" and os.path.exists(f"{folder}/{rank}.left"):
+        has_left = ended == "" and os.path.exists(f"{folder}/{rank}.left")
+        if has_left:
             say(f"rank {rank} had left its program, and waited for the others in MPI_Finalize")
         elif ended == "":
             say(f"rank {rank} ended without saying how: it aborted, was killed, or never started")
@@ -299,7 +300,7 @@ def verdict(folder, n_ranks, code, is_ended):
             say(f"rank {rank} was killed by {signal.Signals(-int(ended)).name}")
         elif ended != "0":
             say(f"rank {rank} exited with code {ended}")
-        own.add(int(ended) if ended.isdigit() else None)
+        own.add(0 if has_left else int(ended) if ended.isdigit() else None)
         if ended != "0":
             code = code or (int(ended) if ended.isdigit() else 1)
     if not is_ended and code not in own and None not in own:

@@ -11,10 +11,10 @@
 
 enum { CASE_MAX_P = 32, GUARD = 64 };
 
-/* Byte i of what a rank gives; no two ranks' are alike. */
+/* Byte i of what a rank gives; no two ranks' are alike, nor two chunks that are 64 KiB apart. */
 static inline char byte_at(int rank, int64_t i)
 {
-    return (char)(rank * 89 + i * 31 + (i >> 8) * 7 + 1);
+    return (char)(rank * 89 + i * 31 + (i >> 8) * 7 + (i >> 16) * 13 + 1);
 }
 
 /* Bytes [from, from + n) of what a rank gives. Rows of 256 bytes are one and the same row, begun elsewhere

@@ -139,7 +139,8 @@ def test_a_rank_that_had_left_in_order_did_not_abort():
     pytest.importorskip("mpi4py")
     program = "comm = plait.Comm()\nplait.barrier()\nif comm.rank == 0:\n    plait.barrier()"
     code, text = run(program, sys.executable, "-m", "plait", "run", "-n", "2")
-    assert code == 1 and "rank 1 had left its program" in text and "killed" not in text, text
+    assert code != 0 and "rank 1 had left its program" in text, text
+    assert "without saying how" not in text, text
 
 
 def test_a_stream_that_waits_in_vain_ends_the_process():
