@@ -103,6 +103,18 @@ class Gpu:
         rounds(self.team, self.options, "calls", cases, {})
 
 
+def beside_mpi(team, options, ours, n_bytes):
+    """Times of a function of plait's, and of MPI with as much between two ranks."""
+    out, into = (np.ones(n_bytes, np.int8) for _ in range(2))
+    peer = 1 - team.rank
+
+    def exchanged():
+        team.comm.Sendrecv(out, peer, recvbuf=into, source=peer)
+
+    cases = {"plait": Case(lambda: ours().block_until_ready()), "mpi": Case(exchanged)}
+    rounds(team, options, options.what, cases, {"n_bytes": n_bytes})
+
+
 def staged(options, n_bytes):
     """Half of each rank's array to the other one through pinned memory, and MPI with as much."""
     jax.distributed.initialize(cluster_detection_method="mpi4py", local_device_ids=[0])
@@ -114,14 +126,7 @@ def staged(options, n_bytes):
         (2 * shape[0], shape[1]), NamedSharding(mesh, P("x")), lambda i: np.ones(shape, np.float32)
     )
     turned = plait.jit(lambda x: plait.redistribute(x, P(None, "x"), mesh=mesh, spec=P("x")))
-    out, into = (np.ones(n_bytes, np.int8) for _ in range(2))
-    peer = 1 - team.rank
-
-    def exchanged():
-        team.comm.Sendrecv(out, peer, recvbuf=into, source=peer)
-
-    cases = {"plait": Case(lambda: turned(x).block_until_ready()), "mpi": Case(exchanged)}
-    rounds(team, options, "staged", cases, {"n_bytes": n_bytes})
+    beside_mpi(team, options, lambda: turned(x), n_bytes)
 
 
 def matched(options, n_bytes):
@@ -129,22 +134,17 @@ def matched(options, n_bytes):
     team = Ranks()
     peer = 1 - team.rank
     x = jnp.ones(n_bytes // 4, "float32")
-    plaited = plait.jit(lambda x: plait.sendrecv(x, x, peer, peer))
-    out, into = (np.ones(n_bytes, np.int8) for _ in range(2))
-
-    def exchanged():
-        team.comm.Sendrecv(out, peer, recvbuf=into, source=peer)
-
-    cases = {"plait": Case(lambda: plaited(x).block_until_ready()), "mpi": Case(exchanged)}
-    rounds(team, options, "matched", cases, {"n_bytes": n_bytes})
+    swapped = plait.jit(lambda x: plait.sendrecv(x, x, peer, peer))
+    beside_mpi(team, options, lambda: swapped(x), n_bytes)
 
 
 def main():
     """Measure."""
     options = arguments("what", "n")
     jax.config.update("jax_enable_x64", True)
-    if options.what in ("staged", "matched"):
-        {"staged": staged, "matched": matched}[options.what](options, int(options.n) << 20)
+    by_messages = {"staged": staged, "matched": matched}
+    if options.what in by_messages:
+        by_messages[options.what](options, int(options.n) << 20)
     elif options.what == "calls":
         Gpu(options).calls()
     else:

@@ -233,7 +233,7 @@ class Jitted(Generic[P, R]):
         try:
             if _traces.value is not _no_trace:  # a fifth of the price of trace_state_clean
                 return self._inner(*args, **kwargs)
-            if _xla.is_crowded or (_xla.is_crowded is None and _xla.look()):
+            if _xla.is_crowded():
                 jax.block_until_ready((args, kwargs))
             out = self.outermost(*args, **kwargs)
         except Exception as error:  # JAX raises ValueError for some codes

@@ -16,6 +16,7 @@ operands are there has its threads already. (More threads would do as well, and 
 over several devices 50 us and more.)
 """
 
+import functools
 import os
 from typing import Any
 
@@ -25,8 +26,6 @@ PASS, OPTION = "nullary-function-wrap-inliner", "xla_disable_hlo_passes"
 has_pass = jax.__version_info__ >= (0, 11)
 
 SIZE = "NPROC"  # of the pool, for XLA and whoever starts its processes
-
-is_crowded: bool | None = None  # whether devices may be without a thread; None: nobody has looked
 
 
 def set_flags() -> None:
@@ -48,12 +47,11 @@ def with_option(jit_options: dict[str, Any]) -> dict[str, Any]:
     return jit_options | {"compiler_options": given}
 
 
-def look() -> bool:
+@functools.cache
+def is_crowded() -> bool:
     """Whether there are too few threads for all CPU devices of this process; devices are made."""
-    global is_crowded
     cpus = [device for device in jax.local_devices() if device.platform == "cpu"]
     given = os.environ.get(SIZE, "")
     n_threads = int(given) if given.isdigit() else len(os.sched_getaffinity(0))
     # one that waits for each device, one on which each goes on, and two for others
-    is_crowded = 1 < len(cpus) and n_threads < 2 * len(cpus) + 2
-    return is_crowded
+    return 1 < len(cpus) and n_threads < 2 * len(cpus) + 2

@@ -165,8 +165,8 @@ static side_t make_side(plait_staged_call_t *call, const plait_half_t *half,
     if (given->n_bytes > PLAIT_MATCHED_STAGED_BYTES && given->peer != end->rank) {
         side.by = plait_device_matched_way(call->run, &side.state);
         side.is_in_chunks = side.by == NULL && end->moves_chunks;
+        call->room = plait_max(call->room, plait_staged_largest_chunk(given->n_bytes));
     }
-    call->room = plait_max(call->room, plait_staged_largest_chunk(given->n_bytes));
     return side;
 }
 

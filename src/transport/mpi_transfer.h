@@ -91,8 +91,7 @@ struct plait_mpi_transfer {
     bool is_active[PLAIT_MPI_N_REQUESTS];
     uint64_t requests[PLAIT_MPI_N_REQUESTS];
     int64_t n_sent; /* bulk bytes that are through */
-    char *
-        bulk_in; /* where bulk goes, unless in chunks; how much; messages of what length */
+    char *bulk_in;  /* where bulk goes without a parcel; how much, in what messages */
     int64_t n_received, n_bulk_in, bulk_chunk;
     bool is_in_chunks;         /* bulk that comes */
     plait_mpi_envelope_t from; /* of the header that came */

@@ -62,11 +62,11 @@ void *check_device_view(const plait_device_t *device, const void *memory);
 
 /* The stream of the test's own, as XLA has one; and until all is done on it. */
 plait_stream_t check_device_stream(plait_device_t *device);
+void check_device_drain(plait_device_t *device);
 
 /* Enqueues there what makes an array: its bytes come late, to be seen by what is ordered behind it alone. */
 void check_device_arrive(plait_device_t *device, void *memory, const void *data,
                          int64_t n_bytes);
-void check_device_drain(plait_device_t *device);
 
 check_device_counts_t check_device_counts(plait_device_t *device);
 

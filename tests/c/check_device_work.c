@@ -31,20 +31,14 @@ static void run_copy(plait_device_t *device, void *argument)
 }
 
 /* Longer than what nobody has ordered behind it, or a message, is late itself. */
-static void wait_long(int64_t n_bytes)
-{
-    const struct timespec nap = {.tv_nsec = 300000};
-
-    if (n_bytes > SMALL_BYTES) {
-        (void)nanosleep(&nap, NULL);
-    }
-}
-
 static void run_rise(plait_device_t *device, void *argument)
 {
     const copy_t *copy = argument;
+    const struct timespec nap = {.tv_nsec = 300000};
 
-    wait_long(copy->n_bytes);
+    if (copy->n_bytes > SMALL_BYTES) {
+        (void)nanosleep(&nap, NULL);
+    }
     run_copy(device, argument);
 }
 
