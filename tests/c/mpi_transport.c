@@ -234,6 +234,8 @@ static void test_late_write(uint64_t world)
     plait_node_rank_t *writer = plait_node_rank(&link->segment, last);
     CHECK(end.transport->begin(&session, true) == PLAIT_OK, "begin");
     CHECK(end.transport->fence(&session, &mine, NULL, 0) == PLAIT_OK, "fence");
+    (void)host.barrier(
+        world); /* who is slow to leave it would learn there of the next one */
     const struct iovec remote = {
         (void *)(uintptr_t)plait_peer_record(&session, 0)->slot[0], sizeof(value)};
     if (end.rank == last) {
@@ -304,7 +306,6 @@ static void test_fork(plait_endpoint_t *end)
     test_barrier(end);
 }
 
-/* True if peers' memory can be read. */
 /* PLAIT_DIRECT=read. */
 static void test_read_only(uint64_t world)
 {
@@ -316,6 +317,7 @@ static void test_read_only(uint64_t world)
     end.transport->close(&end);
 }
 
+/* True if peers' memory can be read. */
 static bool test_all(uint64_t world)
 {
     _Atomic bool freed = false;
