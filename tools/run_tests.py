@@ -216,7 +216,7 @@ def transports(count):
     settings = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1]), "GLIBC_TUNABLES": MALLOC}
     command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
     command += ["--objects", BUILD / "c"]
-    code, log = run(name, command, 900, settings)
+    code, log = run(name, command, 1500, settings)
     text = log.read_text(errors="replace")
     bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)
     wrong = bad.group(1).split(", ") if bad else []
@@ -269,7 +269,7 @@ def quick_compiles(python):
     return chosen | {"XLA_FLAGS": flags}
 
 
-def pytest(count, name, *arguments, python=sys.executable, limit_s=1500, environment=None):
+def pytest(count, name, *arguments, python=sys.executable, limit_s=2400, environment=None):
     """Pytest in one process; without an environment of its own programs are compiled quickly."""
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
@@ -312,16 +312,18 @@ MESH = _files(
     *("shapes", "spectral", "taylor_green", "tune"),
 )
 LINALG = _files(
-    *("blas", "dealt", "jaxmg", "jaxmg_grid", "jaxmg_solvers", "kriging", "linalg_cholesky"),
-    *("linalg_batch", "linalg_cond", "linalg_factors", "linalg_few", "linalg_pencils"),
-    *("linalg_second", "linalg_shape", "linalg_solve", "linalg_subset", "linalg_svd"),
-    *("linalg_tall", "linalg_wide"),
+    *("blas", "dealt", "jaxmg", "jaxmg_grid", "jaxmg_solvers", "kriging", "linalg_batch"),
+    *("linalg_cholesky", "linalg_few", "linalg_pencils", "linalg_shape", "linalg_solve"),
+    "linalg_subset",
+)
+FACTORS = _files(
+    *("linalg_cond", "linalg_factors", "linalg_second", "linalg_svd", "linalg_tall", "linalg_wide")
 )
 
 
 def python(count):
     """One process with 8 virtual devices, of which the tests take 1, 2, 4 or 8."""
-    elsewhere = ("tests/python/mpi", DEVICES, FAULTS, HOSTS, *MESH, *LINALG)
+    elsewhere = ("tests/python/mpi", DEVICES, FAULTS, HOSTS, *MESH, *LINALG, *FACTORS)
     ignored = [f"--ignore={path}" for path in elsewhere]
     pytest(count, "python", "tests/python", *ignored)
 
@@ -332,8 +334,13 @@ def mesh(count):
 
 
 def linalg(count):
-    """The same, of distributed matrices."""
+    """The same, of distributed matrices: solvers, and what is of all of them."""
     pytest(count, "linalg", *LINALG)
+
+
+def factors(count):
+    """The same: factorizations, by which half of the time goes."""
+    pytest(count, "factors", *FACTORS)
 
 
 # What leans most on JAX: lowerings, eager calls, positions in programs, types over meshes.
@@ -470,6 +477,7 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "openmpi-faults": open_mpi_faults,
     "python": python,
     "linalg": linalg,
+    "factors": factors,
     "mesh": mesh,
     "mpi-2": mpi("mpi-2", 2),
     "oldest": oldest,

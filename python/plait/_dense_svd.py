@@ -49,20 +49,20 @@ def _weights(dtype: Any) -> Iterator[tuple[float, float, float]]:
         least = min(1.0, least * (a + b * least**2) / (1 + c * least**2))
 
 
-def _step_by_qr(x: Matrix, a: float, b: float, c: float) -> Matrix:
-    """b/c X + (a - b/c)/√c Q₁ Q₂ᴴ with [√c X; I] = [Q₁; Q₂] R."""
-    q, _ = qr(stacked(x * math.sqrt(c), identity(x, x.n, x.n)))
+def _step_by_qr(x: Matrix, kept: Any, turned: Any, root: Any) -> Matrix:
+    """b/c X + (a - b/c)/√c Q₁ Q₂ᴴ with [√c X; I] = [Q₁; Q₂] R: the three factors."""
+    q, _ = qr(stacked(x * root, identity(x, x.n, x.n)))
     first = first_rows(q, x.m)
     second = Matrix(q.data[:, x.m :], q.deal, x.n, x.n)
-    return x * (b / c) + gemm(first, second.adjoint()) * ((a - b / c) / math.sqrt(c))
+    return x * kept + gemm(first, second.adjoint()) * turned
 
 
-def _step_by_cholesky(x: Matrix, a: float, b: float, c: float) -> Matrix:
-    """b/c X + (a - b/c) X Z⁻¹ with Z = I + c XᴴX."""
+def _step_by_cholesky(x: Matrix, kept: Any, turned: Any, c: Any) -> Matrix:
+    """b/c X + (a - b/c) X Z⁻¹ with Z = I + c XᴴX: the three factors."""
     z = gemm(x, x, trans=ADJOINT, form_c=IS_LOWER) * c + identity(x, x.n, x.n)
     low, _ = potrf(z)
     y = potrs(low, x.adjoint()).adjoint()
-    return x * (b / c) + y * (a - b / c)
+    return x * kept + y * turned
 
 
 def _noise(rows: Any, columns: Any, dtype: Any) -> Any:
@@ -100,8 +100,12 @@ def _unitary(a: Matrix) -> Matrix:
     x = x.with_data(x.data / jnp.where(size > 0, size, 1).astype(a.dtype))
     random = _random_unitary(a)
     x = ormqr(*random, x.adjoint(), ADJOINT).adjoint()
-    for weights in _weights(a.dtype):
-        x = (_step_by_qr if weights[2] > BY_QR else _step_by_cholesky)(x, *weights)
+    every = [*_weights(a.dtype)]
+    by_qr = [(b / c, (a - b / c) / c**0.5, c**0.5) for a, b, c in every if c > BY_QR]
+    by_cholesky = [(b / c, a - b / c, c) for a, b, c in every if c <= BY_QR]
+    for step, factors in ((_step_by_qr, by_qr), (_step_by_cholesky, by_cholesky)):
+        factors = np.asarray(factors, jnp.finfo(x.dtype).dtype)
+        x, _ = lax.scan(lambda x, f, step=step: (step(x, *f), None), x, factors)
     return ormqr(*random, x.adjoint(), NONE).adjoint()
 
 
