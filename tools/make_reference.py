@@ -196,7 +196,8 @@ def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = Fals
     jaxpr, results = jax.make_jaxpr(function, return_shape=True)(**arrays)
     is_spread = f"{_dense_batch.spread_p()}[" in str(jaxpr)
     found = _explain.operations(jaxpr.jaxpr)
-    calls = [called for called, around in found if not around.where]  # what every call does
+    # what every call does, as often as its loops run
+    calls = [c for c, around in found if not around.where for _ in range(around.times)]
     return Traced(in_words(arrays), in_words(results), calls, is_spread)
 
 
