@@ -18,7 +18,8 @@
  *   TIMEOUT     a rank did not come within PLAIT_TIMEOUT
  *   TRANSPORT   MPI or the system reported a failure
  *   COMM        the communicator is NULL, was freed or given up, or is in use by another
- *               collective of this rank; MPI is finalised
+ *               collective of this rank, after which it is given up (processes; of threads
+ *               the second one waits for the first); MPI is finalised
  *   NO_MEMORY   for the plan, or for what it works in
  *   OVERFLOW    arrays of more than 2^63 bytes
  *

@@ -39,18 +39,22 @@ PLAIT_EXPORT plait_status_t plait_comm_self(plait_comm_t **comm_p);
 PLAIT_EXPORT plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[]);
 
 /** Communicator over an MPI one, which stays the caller's and is never communicated on:
- *  plait works on duplicates. MPI is found among the libraries of the process, and was
- *  initialised by MPI_Init_thread with MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED where no
- *  other thread calls MPI while plait works. MPI_Init asks for less.
+ *  plait works on duplicates. It has to live as long as the handle: once it is freed, operations
+ *  return COMM. MPI is found among the libraries of the process, and was initialised by
+ *  MPI_Init_thread with MPI_THREAD_MULTIPLE, or with MPI_THREAD_SERIALIZED where no other thread
+ *  calls MPI while plait works. MPI_Init asks for less.
  *  Collective: over the MPI communicator.  Shapes: none.
  *  Owns: *comm_p is the caller's, to be destroyed before MPI_Finalize.
- *  Errors: UNSUPPORTED (no MPI, not initialised, finalised, thread level), COMM (null, freed,
- *  inter-communicator), TRANSPORT (MPI's own text), TIMEOUT and PEER (a rank does not come, has
- *  ended), INVALID (comm_p is NULL, PLAIT_THREADS), NO_MEMORY.  Source: MPI 4.0, 7.4. */
+ *  Errors: UNSUPPORTED (no MPI, not initialised, finalised, thread level), COMM (null,
+ *  inter-communicator; finalised after plait had made one; unknown to MPI, as one that was freed:
+ *  but MPI's default error handler ends the job then), TRANSPORT (MPI's own text), TIMEOUT and
+ *  PEER (a rank does not come, has ended), INVALID (comm_p is NULL, PLAIT_THREADS), NO_MEMORY.
+ *  Source: MPI 4.0, 7.4. */
 PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits,
                                            plait_comm_t **comm_p);
 
-/** Frees a handle and the plans cached for it; NULL and a second time are fine.
+/** Frees a handle and the plans cached for it; NULL and a second time are fine. No operation on it
+ *  is under way in another thread.
  *  Collective: over the communicator, for MPI.  Shapes: none.  Owns: takes *comm_p.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT void plait_comm_destroy(plait_comm_t **comm_p);

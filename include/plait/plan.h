@@ -27,9 +27,11 @@ typedef struct {
 
 /** Runs a plan.
  *  Collective: over comm, all ranks with plans of the same operation; blocking.
- *  Shapes: args and rets as the plan was made for; a ret may be the arg of the same index.
+ *  Shapes: args and rets as the plan was made for; they overlap only where the function that made
+ *  the plan says that they may.
  *  Owns: nothing; all is borrowed until return.
- *  Errors: MISMATCH (ranks execute different plans; nothing was written), PEER (another
+ *  Errors: MISMATCH (ranks execute different plans; nothing was written. Where all goes through MPI
+ *  alone it may be the next operation that says so, see docs/guard.md), PEER (another
  *  rank failed), TIMEOUT (one did not come), TRANSPORT, NO_MEMORY; rets are then undefined on
  *  every rank. COMM (comm or plan is NULL, comm was freed or given up), INVALID (an array is
  *  NULL; the plan was made for another rank, or for ranks that reach each other in another way):

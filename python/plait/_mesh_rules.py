@@ -259,8 +259,9 @@ def _lower(
     if len(devices) != n_meant:
         raise ValueError(
             f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put "
-            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))); if it "
-            "is there, and the derivative of a loop is taken outside jax.jit, give mesh=, a "
+            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))), or call "
+            "within jax.set_mesh(mesh), also where in_shardings= says where it goes; if it is "
+            "there, and the derivative of a loop is taken outside jax.jit, give mesh=, a "
             "jax.sharding.Mesh, or compile the derivative"
         )
     axes = _axes_of(mesh, src, dst)

@@ -20,17 +20,19 @@ typedef struct {
 
 /* What every call has. */
 typedef struct {
+    const plait_op_t *op;
     plait_comm_t *comm;
     plait_dtype_t dtype;
     vector_t x, y;
 } call_t;
 
-static plait_status_t begin(call_t *c, plait_comm_t *comm, plait_dtype_t dtype)
+static plait_status_t begin(call_t *c, const plait_op_t *op, plait_comm_t *comm,
+                            plait_dtype_t dtype)
 {
     plait_status_t status = PLAIT_OK;
 
-    *c = (call_t){.comm = comm, .dtype = dtype};
-    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    *c = (call_t){.op = op, .comm = comm, .dtype = dtype};
+    PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "%s: the communicator is NULL", op->name);
 done:
     return status;
 }
@@ -42,10 +44,11 @@ static plait_status_t set(const call_t *c, vector_t *v, int64_t n_rows, int64_t 
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(n >= 0, PLAIT_ERR_INVALID, "%lld elements, expected 0 or more",
-                (long long)n);
+    PLAIT_CHECK(n >= 0, PLAIT_ERR_INVALID,
+                "%s: %lld elements on rank %d, expected 0 or more", c->op->name,
+                (long long)n, c->comm->end.rank);
     PLAIT_CHECK(n == 0 || n_rows == 0 || data != NULL || !is_used, PLAIT_ERR_INVALID,
-                "an array is NULL");
+                "%s: an array of rank %d is NULL", c->op->name, c->comm->end.rank);
     v->dims[0] = (n_rows < 0) ? n : n_rows;
     v->dims[1] = n;
     v->array = (plait_array_t){.dtype = c->dtype,
@@ -66,9 +69,9 @@ done:
     return status;
 }
 
-static plait_status_t launch(const plait_op_t *op, const void *params, const call_t *c)
+static plait_status_t launch(const void *params, const call_t *c)
 {
-    return plait_op_launch(op, params, c->comm, &c->x.array, &c->y.array);
+    return plait_op_launch(c->op, params, c->comm, &c->x.array, &c->y.array);
 }
 
 static int64_t sum_of(const int64_t counts[], int64_t n, int64_t stride)
@@ -84,11 +87,11 @@ static int64_t sum_of(const int64_t counts[], int64_t n, int64_t stride)
     return sum;
 }
 
-static plait_status_t check_counts(const int64_t counts[])
+static plait_status_t check_counts(const plait_op_t *op, const int64_t counts[])
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(counts != NULL, PLAIT_ERR_INVALID, "counts is NULL");
+    PLAIT_CHECK(counts != NULL, PLAIT_ERR_INVALID, "%s: counts is NULL", op->name);
 done:
     return status;
 }
@@ -102,9 +105,9 @@ plait_status_t plait_allreduce(plait_comm_t *comm, plait_reduce_t op,
     const plait_allreduce_params_t params = {.reduce = op};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_allreduce, comm, dtype));
     PLAIT_TRY(set_pair(&c, n, x, y));
-    PLAIT_TRY(launch(&plait_op_allreduce, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -117,9 +120,9 @@ plait_status_t plait_reduce(plait_comm_t *comm, plait_reduce_t op, int root,
     const plait_reduce_params_t params = {.reduce = op, .root = root, .elsewhere = 1};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_reduce, comm, dtype));
     PLAIT_TRY(set_pair(&c, n, x, (comm->end.rank == root) ? y : x));
-    PLAIT_TRY(launch(&plait_op_reduce, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -134,11 +137,11 @@ plait_status_t plait_scan(plait_comm_t *comm, plait_reduce_t op, int flags,
                                         .reverse = (flags & PLAIT_SCAN_REVERSE) != 0};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_scan, comm, dtype));
     PLAIT_CHECK((flags & ~(PLAIT_SCAN_EXCLUSIVE | PLAIT_SCAN_REVERSE)) == 0,
                 PLAIT_ERR_INVALID, "scan: flags are %d, expected 0 to 3", flags);
     PLAIT_TRY(set_pair(&c, n, x, y));
-    PLAIT_TRY(launch(&plait_op_scan, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -151,10 +154,10 @@ plait_status_t plait_reduce_scatter(plait_comm_t *comm, plait_reduce_t op,
     const plait_reduce_scatter_params_t params = {.reduce = op};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_reduce_scatter, comm, dtype));
     PLAIT_TRY(set(&c, &c.x, comm->end.size, n, x, true));
     PLAIT_TRY(set(&c, &c.y, -1, n, y, true));
-    PLAIT_TRY(launch(&plait_op_reduce_scatter, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -167,12 +170,12 @@ plait_status_t plait_reduce_scatterv(plait_comm_t *comm, plait_reduce_t op,
     plait_reduce_scatter_params_t params = {.reduce = op, .counts = counts};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
-    PLAIT_TRY(check_counts(counts));
+    PLAIT_TRY(begin(&c, &plait_op_reduce_scatter, comm, dtype));
+    PLAIT_TRY(check_counts(&plait_op_reduce_scatter, counts));
     params.n_counts = comm->end.size;
     PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts, comm->end.size, 1), x, true));
     PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + comm->end.rank, 1, 1), y, true));
-    PLAIT_TRY(launch(&plait_op_reduce_scatter, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -186,10 +189,10 @@ plait_status_t plait_bcast(plait_comm_t *comm, int root, plait_dtype_t dtype, in
     const plait_bcast_params_t params = {.root = root};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_bcast, comm, dtype));
     PLAIT_TRY(set(&c, &c.x, -1, n, x, comm->end.rank == root));
     PLAIT_TRY(set(&c, &c.y, -1, n, y, true));
-    PLAIT_TRY(launch(&plait_op_bcast, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -201,10 +204,10 @@ plait_status_t plait_allgather(plait_comm_t *comm, plait_dtype_t dtype, int64_t 
     const plait_allgather_params_t params = {0};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_allgather, comm, dtype));
     PLAIT_TRY(set(&c, &c.x, -1, n, x, true));
     PLAIT_TRY(set(&c, &c.y, comm->end.size, n, y, true));
-    PLAIT_TRY(launch(&plait_op_allgather, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -216,12 +219,12 @@ plait_status_t plait_allgatherv(plait_comm_t *comm, plait_dtype_t dtype,
     plait_allgather_params_t params = {.counts = counts};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
-    PLAIT_TRY(check_counts(counts));
+    PLAIT_TRY(begin(&c, &plait_op_allgather, comm, dtype));
+    PLAIT_TRY(check_counts(&plait_op_allgather, counts));
     params.n_counts = comm->end.size;
     PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + comm->end.rank, 1, 1), x, true));
     PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts, comm->end.size, 1), y, true));
-    PLAIT_TRY(launch(&plait_op_allgather, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -233,10 +236,10 @@ plait_status_t plait_alltoall(plait_comm_t *comm, plait_dtype_t dtype, int64_t n
     const plait_alltoall_params_t params = {0};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_alltoall, comm, dtype));
     PLAIT_TRY(set(&c, &c.x, comm->end.size, n, x, true));
     PLAIT_TRY(set(&c, &c.y, comm->end.size, n, y, true));
-    PLAIT_TRY(launch(&plait_op_alltoall, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -248,14 +251,14 @@ plait_status_t plait_alltoallv(plait_comm_t *comm, plait_dtype_t dtype,
     plait_alltoall_params_t params = {.counts = counts};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
-    PLAIT_TRY(check_counts(counts));
+    PLAIT_TRY(begin(&c, &plait_op_alltoall, comm, dtype));
+    PLAIT_TRY(check_counts(&plait_op_alltoall, counts));
     int64_t size = comm->end.size;
     int64_t rank = comm->end.rank;
     params.n_counts = size * size;
     PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + rank * size, size, 1), x, true));
     PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + rank, size, size), y, true));
-    PLAIT_TRY(launch(&plait_op_alltoall, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -268,7 +271,7 @@ static plait_status_t gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
     plait_gather_params_t params = {.root = root, .elsewhere = 1, .counts = counts};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_gather, comm, dtype));
     int64_t size = comm->end.size;
     bool has_counts = counts != NULL;
     n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
@@ -280,7 +283,7 @@ static plait_status_t gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
     } else { /* the operand stands for the result, which is then the operand */
         PLAIT_TRY(set(&c, &c.y, -1, n, x, true));
     }
-    PLAIT_TRY(launch(&plait_op_gather, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -296,7 +299,7 @@ plait_status_t plait_gatherv(plait_comm_t *comm, int root, plait_dtype_t dtype,
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_TRY(check_counts(counts));
+    PLAIT_TRY(check_counts(&plait_op_gather, counts));
     PLAIT_TRY(gather(comm, root, dtype, counts, 0, x, y));
 done:
     return status;
@@ -310,7 +313,7 @@ static plait_status_t scatter(plait_comm_t *comm, int root, plait_dtype_t dtype,
     plait_scatter_params_t params = {.root = root, .counts = counts};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_scatter, comm, dtype));
     int64_t size = comm->end.size;
     bool has_counts = counts != NULL;
     n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
@@ -322,7 +325,7 @@ static plait_status_t scatter(plait_comm_t *comm, int root, plait_dtype_t dtype,
     } else { /* a template that is not read */
         PLAIT_TRY(set(&c, &c.x, -1, n, y, true));
     }
-    PLAIT_TRY(launch(&plait_op_scatter, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -338,7 +341,7 @@ plait_status_t plait_scatterv(plait_comm_t *comm, int root, plait_dtype_t dtype,
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_TRY(check_counts(counts));
+    PLAIT_TRY(check_counts(&plait_op_scatter, counts));
     PLAIT_TRY(scatter(comm, root, dtype, counts, 0, x, y));
 done:
     return status;
@@ -353,9 +356,11 @@ plait_status_t plait_route(plait_comm_t *comm, int64_t n_edges,
         .n_in = n_in, .n_out = n_out, .edges = (const int64_t *)edges};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
-    PLAIT_CHECK(n_edges >= 0 && (n_edges == 0 || edges != NULL), PLAIT_ERR_INVALID,
-                "route: %lld edges at %p", (long long)n_edges, (const void *)edges);
+    PLAIT_TRY(begin(&c, &plait_op_route, comm, dtype));
+    PLAIT_CHECK(n_edges >= 0, PLAIT_ERR_INVALID,
+                "route: %lld edges, expected 0 or more", (long long)n_edges);
+    PLAIT_CHECK(n_edges == 0 || edges != NULL, PLAIT_ERR_INVALID,
+                "route: edges is NULL, expected %lld", (long long)n_edges);
     PLAIT_CHECK(n_in >= 0 && n_out >= 0, PLAIT_ERR_INVALID,
                 "route: n_in is %lld, n_out %lld, expected 0 or more", (long long)n_in,
                 (long long)n_out);
@@ -363,7 +368,7 @@ plait_status_t plait_route(plait_comm_t *comm, int64_t n_edges,
                 PLAIT_ERR_OVERFLOW, "route: %lld edges", (long long)n_edges);
     PLAIT_TRY(set(&c, &c.x, n_in, n, x, true));
     PLAIT_TRY(set(&c, &c.y, n_out, n, y, true));
-    PLAIT_TRY(launch(&plait_op_route, &params, &c));
+    PLAIT_TRY(launch(&params, &c));
 done:
     return status;
 }
@@ -374,8 +379,8 @@ plait_status_t plait_barrier(plait_comm_t *comm)
     const plait_barrier_params_t params = {0};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, PLAIT_U8));
-    PLAIT_TRY(plait_op_launch(&plait_op_barrier, &params, comm, NULL, NULL));
+    PLAIT_TRY(begin(&c, &plait_op_barrier, comm, PLAIT_U8));
+    PLAIT_TRY(plait_op_launch(c.op, &params, comm, NULL, NULL));
 done:
     return status;
 }
@@ -408,13 +413,12 @@ plait_status_t plait_sendrecv(plait_comm_t *comm, int dest, int send_tag,
         .source = source, .dest = dest, .sendtag = send_tag, .recvtag = recv_tag};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_sendrecv, comm, dtype));
     PLAIT_TRY(set(&c, &c.x, -1, n, x, dest != PLAIT_PROC_NULL));
     c.dtype = recv_dtype;
     PLAIT_TRY(set(&c, &c.y, -1, n_recv, y, source != PLAIT_PROC_NULL));
     const plait_array_t args[] = {c.x.array, c.y.array};
-    PLAIT_TRY(
-        launch_receive(&plait_op_sendrecv, &params, comm, args, &c.y.array, from));
+    PLAIT_TRY(launch_receive(c.op, &params, comm, args, &c.y.array, from));
 done:
     return status;
 }
@@ -426,9 +430,9 @@ plait_status_t plait_send(plait_comm_t *comm, int dest, int tag, plait_dtype_t d
     const plait_send_params_t params = {.dest = dest, .tag = tag};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_send, comm, dtype));
     PLAIT_TRY(set(&c, &c.x, -1, n, x, dest != PLAIT_PROC_NULL));
-    PLAIT_TRY(plait_op_launch(&plait_op_send, &params, comm, &c.x.array, NULL));
+    PLAIT_TRY(plait_op_launch(c.op, &params, comm, &c.x.array, NULL));
 done:
     return status;
 }
@@ -440,10 +444,9 @@ plait_status_t plait_recv(plait_comm_t *comm, int source, int tag, plait_dtype_t
     const plait_recv_params_t params = {.source = source, .tag = tag};
     call_t c;
 
-    PLAIT_TRY(begin(&c, comm, dtype));
+    PLAIT_TRY(begin(&c, &plait_op_recv, comm, dtype));
     PLAIT_TRY(set(&c, &c.y, -1, n, y, source != PLAIT_PROC_NULL));
-    PLAIT_TRY(
-        launch_receive(&plait_op_recv, &params, comm, &c.y.array, &c.y.array, from));
+    PLAIT_TRY(launch_receive(c.op, &params, comm, &c.y.array, &c.y.array, from));
 done:
     return status;
 }

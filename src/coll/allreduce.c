@@ -218,11 +218,7 @@ static plait_status_t allreduce_plan(const void *params, const plait_problem_t *
     int64_t n_bytes = 0;
 
     PLAIT_TRY(plait_coll_same("allreduce", x, &problem->rets[0]));
-    PLAIT_CHECK(p->reduce >= 0 && p->reduce < PLAIT_REDUCE_COUNT &&
-                    plait_reduce_is_defined((plait_reduce_t)p->reduce, x->dtype),
-                PLAIT_ERR_INVALID, "allreduce: %s is not defined for %s",
-                plait_reduce_name((plait_reduce_t)p->reduce),
-                plait_dtype_name(x->dtype));
+    PLAIT_TRY(plait_coll_check_reduce("allreduce", p->reduce, x->dtype));
     PLAIT_TRY(plait_array_size(x, &n, &n_bytes));
     PLAIT_TRY(plait_plan_create(problem, &plan, "allreduce(%s[%lld], %s)",
                                 plait_dtype_name(x->dtype), (long long)n,

@@ -284,11 +284,13 @@ static plait_status_t check_params(const char *name, const halo_t *h, int n_rank
     PLAIT_CHECK(p->bare == 0 || p->bare == 1, PLAIT_ERR_INVALID,
                 "%s: bare is %lld, expected 0 or 1", name, (long long)p->bare);
     for (int a = 0; a < ndim; a++) {
-        PLAIT_CHECK(p->before[a] >= 0 && p->before[a] < INT32_MAX && p->after[a] >= 0 &&
-                        p->after[a] < INT32_MAX,
-                    PLAIT_ERR_INVALID,
+        PLAIT_CHECK(p->before[a] >= 0 && p->after[a] >= 0, PLAIT_ERR_INVALID,
                     "%s: widths %lld and %lld along axis %d, expected 0 or more", name,
                     (long long)p->before[a], (long long)p->after[a], a);
+        PLAIT_CHECK(
+            p->before[a] < INT32_MAX && p->after[a] < INT32_MAX, PLAIT_ERR_OVERFLOW,
+            "%s: widths %lld and %lld along axis %d, expected less than 2^31 - 1", name,
+            (long long)p->before[a], (long long)p->after[a], a);
         PLAIT_CHECK(p->boundary[a] >= 0 && p->boundary[a] <= PLAIT_BOUNDARY_REFLECT,
                     PLAIT_ERR_INVALID,
                     "%s: boundary %lld along axis %d, known are 0 to 3", name,

@@ -356,8 +356,10 @@ plait_status_t plait_layout_unpack(const int64_t words[], int64_t n_words,
     plait_status_t status = PLAIT_OK;
     plait_layout_t layout = {0};
     int64_t at = 0;
-    bool is_good = next_int(words, n_words, &at, PLAIT_MAX_NDIM, &layout.ndim);
 
+    PLAIT_CHECK(words != NULL && layout_p != NULL, PLAIT_ERR_INVALID,
+                "layout: the %s NULL", (words == NULL) ? "words are" : "result is");
+    bool is_good = next_int(words, n_words, &at, PLAIT_MAX_NDIM, &layout.ndim);
     for (int a = 0; is_good && a < layout.ndim; a++) {
         is_good = at < n_words;
         if (is_good) {

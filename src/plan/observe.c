@@ -145,13 +145,14 @@ static plait_status_t enter(plait_comm_t *comm, const plait_plan_t *plan)
     plait_status_t status = PLAIT_OK;
     bool is_exclusive = plan->is_collective && comm->end.peers != NULL;
 
-    PLAIT_CHECK(!is_exclusive || !atomic_exchange_explicit(&comm->is_in_use, true,
-                                                           memory_order_acquire),
-                PLAIT_ERR_COMM,
-                "%s begins while another collective on this communicator is under way: "
-                "put them in one chain of tokens, or give each thread or chain a "
-                "communicator of its own",
-                plan->title);
+    PLAIT_CHECK(
+        !is_exclusive ||
+            !atomic_exchange_explicit(&comm->is_in_use, true, memory_order_acquire),
+        PLAIT_ERR_COMM,
+        "%s begins while another collective on this communicator is under way: "
+        "order them (in JAX: in one chain of tokens), or give each thread or chain "
+        "a communicator of its own",
+        plan->title);
 done:
     return status;
 }

@@ -118,8 +118,10 @@ static plait_status_t check_handle(const plait_mpi_backend_t *mpi, uint64_t comm
 
     PLAIT_CHECK((comm != 0) && (comm != mpi->comm_null()), PLAIT_ERR_COMM,
                 "the communicator is MPI_COMM_NULL");
-    PLAIT_TRY(
-        PLAIT_MPI_CALL(rank, "open", mpi->comm_facts(comm, size_p, rank_p, &is_inter)));
+    status =
+        PLAIT_MPI_CALL(rank, "open", mpi->comm_facts(comm, size_p, rank_p, &is_inter));
+    status = (status == PLAIT_ERR_TRANSPORT) ? PLAIT_ERR_COMM : status; /* unknown */
+    PLAIT_TRY(status);
     PLAIT_CHECK(
         !is_inter, PLAIT_ERR_COMM,
         "the communicator is an inter-communicator; plait takes intra-communicators");

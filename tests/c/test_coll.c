@@ -337,9 +337,20 @@ static void arguments_rank(plait_comm_t *comm, void *context)
     expect_invalid(plait_send(comm, 0, -1, PLAIT_F64, 1, x),
                    "send: tag -1 is outside 0..2147483647");
     expect_invalid(plait_recv(comm, 5, 0, PLAIT_F64, 1, x, NULL), "recv: source 5");
-    expect_invalid(plait_allgather(comm, PLAIT_F64, 1, NULL, y), "NULL");
-    expect_invalid(plait_allgatherv(comm, PLAIT_F64, NULL, x, y), "counts is NULL");
-    expect_invalid(plait_alltoall(comm, PLAIT_F64, -1, x, y), "-1 elements");
+    expect_invalid(plait_route(comm, -1, twice, PLAIT_F64, 1, 1, x, 1, y),
+                   "route: -1 edges, expected 0 or more");
+    expect_invalid(plait_route(comm, 2, NULL, PLAIT_F64, 1, 1, x, 1, y),
+                   "route: edges is NULL, expected 2");
+    expect_invalid(plait_allgather(comm, PLAIT_F64, 1, NULL, y),
+                   "allgather: an array of rank");
+    expect_invalid(plait_allgatherv(comm, PLAIT_F64, NULL, x, y),
+                   "allgather: counts is NULL");
+    expect_invalid(plait_alltoall(comm, PLAIT_F64, -1, x, y),
+                   "alltoall: -1 elements on rank");
+    expect_invalid(plait_allreduce(comm, (plait_reduce_t)77, PLAIT_F64, 1, x, y),
+                   "allreduce: op is 77, known are 0 to");
+    expect_invalid(plait_scan(comm, PLAIT_SUM, 0, (plait_dtype_t)200, 1, x, y),
+                   "200 is no dtype");
 }
 
 /* Shapes as programs of XLA can have them. Three ranks. */

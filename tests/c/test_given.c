@@ -70,6 +70,11 @@ static void check_others(plait_comm_t *comm, const plait_layout_t *layout)
 
     refused(plait_halo_pad_plan(comm, NULL, &plan), PLAIT_ERR_INVALID,
             "problem or plan_p");
+    const int64_t far[] = {INT64_C(1) << 40};
+    const plait_halo_problem_t wide = {
+        .cells = layout, .dtype = PLAIT_F64, .before = far};
+    refused(plait_halo_pad_plan(comm, &wide, &plan), PLAIT_ERR_OVERFLOW,
+            "widths 1099511627776 and");
     refused(plait_halo_pad_plan(comm, &halo, &plan), PLAIT_ERR_INVALID,
             "before is NULL");
     refused(plait_redist_plan(comm, PLAIT_F64, layout, layout, NULL), PLAIT_ERR_INVALID,
@@ -111,6 +116,8 @@ static void check_places(void)
             "key or value_p is NULL");
     refused(plait_config_get("dense_backend", NULL), PLAIT_ERR_INVALID,
             "key or value_p is NULL");
+    refused(plait_layout_unpack(NULL, 4, &layout), PLAIT_ERR_INVALID, "words are NULL");
+    refused(plait_layout_unpack(shape, 1, NULL), PLAIT_ERR_INVALID, "result is NULL");
     refused(plait_layout_pencil(1, NULL, 1, grid, whole, PLAIT_SPLIT_EVEN, &layout),
             PLAIT_ERR_INVALID, "is NULL");
     refused(plait_layout_pencil(1, shape, 1, grid, whole, PLAIT_SPLIT_EVEN, NULL),

@@ -161,8 +161,10 @@ def test_norms_backends_and_dtypes(norm):
         assert y.dtype == "complex64"
         close(y, want)
         close(jaxdecomp.pifft3d(y, norm, backend), a)
-    close(jaxdecomp.pfft3d(x.astype("int32")), np.fft.fftn(a.astype("int32")).transpose(1, 2, 0))
-    assert jaxdecomp.pfft3d(x.astype("bfloat16")).dtype == "complex64"
+    exact = (9 * a).astype("int32")
+    close(jaxdecomp.pfft3d((9 * x).astype("int32")), np.fft.fftn(exact).transpose(1, 2, 0))
+    for dtype in ("int32", "bool", "bfloat16"):
+        assert jaxdecomp.pfft3d(x.astype(dtype)).dtype == "complex64"
 
 
 def test_without_a_mesh():

@@ -262,6 +262,10 @@ def test_refused_places():
     uneven = meshes.put(np.ones((5, 5)), mesh)
     with pytest.raises(ValueError, match=r"qr\(A\) shape \(5, 5\) must be divisible by process"):
         jaxmg_grid.qr(uneven, 1)
+    with pytest.raises(ValueError, match="mesh does not contain axis 'q'"):
+        jaxmg_grid.qr(np.eye(4), 1, mesh, P("q", "b"))
+    with pytest.raises(ValueError, match="matrix row and column axes must be distinct"):
+        jaxmg_grid.qr(np.eye(4), 1, mesh, P("b", ("a", "b")))
 
 
 def test_refused_matrices():
@@ -281,7 +285,7 @@ def test_refused_matrices():
             with pytest.raises(ValueError, match="requires a tall or square matrix with m >= n"):
                 call(wide, 1)
         if rest:
-            with pytest.raises(ValueError, match="expects a rank-1 or rank-2 RHS B"):
+            with pytest.raises(ValueError, match="a rank-1 or rank-2 (RHS|solve input) B"):
                 call(a, np.ones((4, 1, 1)), 1)
             with pytest.raises(TypeError, match="requires matching A/B dtypes"):
                 call(a, b.astype(jnp.float32), 1)

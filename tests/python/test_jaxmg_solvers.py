@@ -144,6 +144,10 @@ def test_by_rows(pad, ndev, n, T_A, dtype):
     check_vectors(h, w, bare(v.T).T)
     assert status == 0 and status.shape == () and v.shape == x.shape[::-1]
     assert np.array_equal(jaxmg.potrs(x, b, T_A, mesh, (ROWS, WHOLE), pad=pad), s)
+    for specs in (ROWS, (ROWS,), [ROWS]):  # since 0.0.6
+        assert np.array_equal(jaxmg_rows.potrs(x, b, T_A, mesh, specs, pad=pad), s)
+    alone = jaxmg_rows.potrs(x, b[:, 0], T_A, mesh, ROWS, pad=pad)
+    matrices.check_solution(a, alone, b[:, :1])
     assert np.array_equal(jaxmg.potri(x, T_A, mesh, ROWS, pad=pad), y)
     assert np.array_equal(jaxmg.syevd(g, T_A, mesh, ROWS, pad=pad)[1], v)
 
@@ -471,8 +475,8 @@ def test_refusals_of_potri_and_syevd():
                 call(a, 1, mesh, (spec,))
     with pytest.raises(ValueError, match="T_A has a maximum value of 1024 .* received T_A=2048"):
         jaxmg.syevd(a, 2048, mesh, COLUMNS)
-    with pytest.raises(ValueError, match="T_A has a maximum value of 1024"):
-        jaxmg_rows.syevd(a, 2048, mesh, ROWS)
+    with pytest.warns(jaxmg_rows.utils.JaxMgWarning, match="2048, T_A is lowered to 1024"):
+        assert np.allclose(jaxmg_rows.syevd(a, 2048, mesh, ROWS)[0], 1)
     with pytest.raises(ValueError, match="T_A is 0; expected 1 or more"):
         jaxmg.potri(a, 0, mesh, COLUMNS)
     for call, spec in ((jaxmg.potri, COLUMNS), (jaxmg_rows.potri, ROWS), (jaxmg.cyclic_1d, ROWS)):
@@ -490,6 +494,12 @@ def test_refusals_of_rows():
         call(a, b, in_specs=(COLUMNS, WHOLE))
     with pytest.raises(AssertionError, match="the same number of columns"):
         call(a, jnp.ones((5, 1)))
+    with pytest.raises(AssertionError, match="b must be a 2D array"):
+        call(a, jnp.ones(12))
+    with pytest.raises(AssertionError, match="b must be a 1D or 2D array"):
+        call(a, jnp.ones((12, 1, 1)), in_specs=ROWS)
+    with pytest.raises(ValueError, match="1-element list/tuple"):
+        call(a, b, in_specs=(ROWS, WHOLE, WHOLE))
     for call in (jaxmg_rows.potri, jaxmg_rows.syevd):
         with pytest.raises(ValueError, match="sharded along the rows with PartitionSpec P"):
             call(a, 1, mesh, COLUMNS)

@@ -44,9 +44,10 @@ def turned(x: Any, order: tuple[int, int, int]) -> Any:
 
 
 def _widened(x: Any) -> Any:
-    """Half precision as single, as there."""
+    """Half precision as single, and integers, as there."""
     is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
-    return x.astype(jnp.float32) if is_half else x
+    is_exact = jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
+    return x.astype(jnp.float32) if is_half or is_exact else x
 
 
 def _spectrum_of(fft_type: FftType) -> Callable:

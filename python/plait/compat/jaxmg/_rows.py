@@ -25,19 +25,22 @@ def potrs(
 ) -> Any:
     """Solve a x = b with a Hermitian positive definite matrix that is split by rows.
 
-    ``in_specs`` is ``(P(axis, None), P(None, None))``. ``return_status=True`` adds an int32: 0,
-    or 7 for a matrix that is not positive definite, and x is NaN.
+    ``in_specs`` is ``P(axis, None)``, or a tuple of it, as since 0.0.6, or up to 0.0.5
+    ``(P(axis, None), P(None, None))``. ``return_status=True`` adds an int32: 0, or 7 for a matrix
+    that is not positive definite, and x is NaN.
 
     Collective: over the mesh, in program order.
-    Shapes: (N, N), with ``pad=False`` with padding, and (N, K) to (N, K) on every device.
+    Shapes: (N, N), with ``pad=False`` with padding, and (N, K) to (N, K) on every device. Since
+    0.0.6 (N,), too, to (N, 1).
     Raises: AssertionError, ValueError with JAXMg's texts.
     Adjoint: as `plait.linalg.potrs`.  Source: `plait.linalg.cholesky`.
     """
-    spec, spec_b = _solvers.two_specs(in_specs)
-    _solvers.check_rows(spec, "potrs")
-    _solvers.check_rhs_spec(spec_b)
+    spec, is_new = _solvers.row_spec_of_potrs(in_specs)
     assert a.shape[1] == b.shape[0], "A and b must have the same number of columns."
     assert a.ndim == 2, "a must be a 2D array."
+    if is_new:
+        assert b.ndim <= 2, "b must be a 1D or 2D array."
+        b = b[:, None] if b.ndim == 1 else b
     assert b.ndim == 2, "b must be a 2D array."
     given = {"a": a, "b": b}
     (x, status), _ = _solvers.by_rows(_solvers.solve, given, spec, mesh, T_A, pad, "potrs")
@@ -139,12 +142,12 @@ def syevd(
 
     Collective: over the mesh, in program order.
     Shapes: (N, N), with ``pad=False`` with padding, to (N,) and its transpose.
-    Raises: as `potri`; ValueError for T_A > 1024.
+    Raises: as `potri`. Warns where T_A > 1024, and takes 1024, as since 0.0.6.
     Adjoint: as `plait.linalg.eigh` with ``degenerate="check"``.  Source: `plait.linalg.eigh`.
     """
     spec = _solvers.row_spec(in_specs, "syevd")
     assert a.ndim == 2, "a must be a 2D array."
-    _solvers.check_width(T_A)
+    T_A = _solvers.lowered_width(T_A)
     program = _solvers.decompose if return_eigenvectors else _solvers.values
     found, padded = _solvers.by_rows(program, {"a": a}, spec, mesh, T_A, pad, "syevd")
     found = _padded_vectors(found, padded)

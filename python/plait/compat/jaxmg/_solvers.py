@@ -5,6 +5,7 @@ rows; on global arrays and, inside ``jax.shard_map``, on the parts of devices.
 """
 
 import functools
+import warnings
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jax import Array
 from jax.sharding import PartitionSpec as P
 from plait import _dealt_inside, _dense, _dense_args, _dense_eigh, _jax, _split
 from plait._dealt import Deal
-from plait.compat.jaxmg import _cyclic_1d, _forms
+from plait.compat.jaxmg import _cyclic_1d, _forms, utils
 from plait.compat.jaxmg._forms import Form
 
 NOT_DEFINITE = 7  # CUSOLVER_STATUS_INTERNAL_ERROR, which JAXMg passes on
@@ -70,7 +71,7 @@ def one_spec(in_specs: Any) -> Any:
 
 
 def two_specs(in_specs: Any) -> tuple[Any, Any]:
-    """Those of potrs."""
+    """Those of potrs of 0.0.1."""
     is_sequence = isinstance(in_specs, tuple | list) and not isinstance(in_specs, P)
     assert is_sequence, (
         f"expected `in_specs` to be a tuple or list of `PartitionSpec` objects, received {in_specs}"
@@ -116,6 +117,15 @@ def row_spec(in_specs: Any, name: str) -> Any:
     return in_specs
 
 
+def row_spec_of_potrs(in_specs: Any) -> tuple[Any, bool]:
+    """That of the matrix, and whether it is given as since 0.0.6: alone."""
+    if isinstance(in_specs, P) or not isinstance(in_specs, tuple | list) or len(in_specs) != 2:
+        return row_spec(in_specs, "potrs"), True
+    check_rows(in_specs[0], "potrs")
+    check_rhs_spec(in_specs[1])
+    return in_specs[0], False
+
+
 def n_devices(mesh: Any, spec: Any, axis: int) -> int:
     """Those that split an axis."""
     return _cyclic_1d._parts(mesh, spec, axis)
@@ -125,6 +135,18 @@ def check_width(T_A: int) -> None:
     """ValueError for tiles that the eigensolver of cuSolverMg does not take."""
     if T_A > MAX_T_A:
         raise ValueError(f"T_A has a maximum value of {MAX_T_A} for SyevdMg, received T_A={T_A}")
+
+
+def lowered_width(T_A: int) -> int:
+    """The same since 0.0.6: with a warning."""
+    if T_A > MAX_T_A:
+        warnings.warn(
+            f"T_A has a maximum value of {MAX_T_A} for SyevdMg, received T_A={T_A}, "
+            f"T_A is lowered to {MAX_T_A}",
+            utils.JaxMgWarning,
+            stacklevel=3,
+        )
+    return min(T_A, MAX_T_A)
 
 
 def _form(shape: tuple[int, int], names: tuple, ndev: int, T_A: int, cyclic: bool) -> Form:

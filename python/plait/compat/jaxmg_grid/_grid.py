@@ -102,6 +102,12 @@ def _find_spec(a: Any, mesh: Any, spec: P | None) -> P:
             "cuSOLVERMp requires at least one matrix axis to be sharded by a named mesh axis, but "
             "matrix_specs leaves both unsharded."
         )
+    used = [axis for entry in spec for axis in _split.axes_of(entry)]
+    for axis in used:
+        if axis not in mesh.shape:
+            raise ValueError(f"mesh does not contain axis {axis!r}.")
+    if len(set(used)) != len(used):
+        raise ValueError("matrix row and column axes must be distinct.")
     return P(*spec, *[None] * (2 - len(spec)))
 
 

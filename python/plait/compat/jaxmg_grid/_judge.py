@@ -33,7 +33,8 @@ def check_square(a: Any, name: str) -> None:
 
 def check_rhs(a: Any, b: Any, name: str) -> None:
     if b.ndim not in (1, 2):
-        raise ValueError(f"{name} expects a rank-1 or rank-2 RHS B.")
+        what = "solve input" if name.startswith("least_squares") else "RHS"
+        raise ValueError(f"{name} expects a rank-1 or rank-2 {what} B.")
     if a.dtype != b.dtype:
         raise TypeError(f"{name} requires matching A/B dtypes.")
     if a.shape[0] != b.shape[0]:
