@@ -8,6 +8,7 @@
 #include "plan/op.h"
 #include "redist/params.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,6 +100,9 @@ static plait_status_t check(const plait_fft_t *f, const plait_problem_t *problem
     PLAIT_TRY(check_shapes(f));
     PLAIT_CHECK(p->sign == -1 || p->sign == 1, PLAIT_ERR_INVALID,
                 "fft: sign is %lld, expected -1 or 1", (long long)p->sign);
+    PLAIT_CHECK(isfinite(p->scale) && isfinite(p->weight), PLAIT_ERR_INVALID,
+                "fft: scale is %g, weight %g, expected finite numbers", p->scale,
+                p->weight);
     PLAIT_TRY(plait_layout_fits(&f->from, problem, &problem->args[0], "fft operand"));
     PLAIT_TRY(plait_layout_fits(&f->to, problem, &problem->rets[0], "fft result"));
 done:

@@ -11,6 +11,7 @@
 #include "plait/version.h"
 #include "team.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,6 +49,12 @@ static void check_fft(plait_comm_t *comm, const plait_layout_t *layout)
             refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "kind");
         }
     }
+    bad = good;
+    bad.scale = (double)INFINITY;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "scale is inf");
+    bad = good;
+    bad.weight = (double)NAN;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "weight");
     CHECK(plan == NULL, "a plan came with an error");
     CHECK(plait_fft_plan(comm, &good, &plan) == PLAIT_OK, "%s", plait_error_text());
     refused(plait_plan_execute(plan, comm, NULL, (void *[]){x}), PLAIT_ERR_INVALID,
