@@ -41,8 +41,8 @@ typedef struct {
  *  the same shape. Any lengths, of the transformed axes from 1 on; uneven and empty parts.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (dtype, kind, sign, axes, one of length 0, layouts that do not fit each other
- *  or comm, a scale or weight that is not finite, NULL), COMM (comm is NULL), OVERFLOW (sizes), UNSUPPORTED (a backend chosen by
- *  plait_config_set), NO_MEMORY.
+ *  or comm, a scale or weight that is not finite, NULL), COMM (comm is NULL), OVERFLOW (sizes),
+ *  UNSUPPORTED (a backend chosen by plait_config_set), NO_MEMORY.
  *  Source: slab, pencil and four-step algorithms; see docs/architecture.md. */
 PLAIT_EXPORT plait_status_t plait_fft_plan(const plait_comm_t *comm,
                                            const plait_fft_problem_t *problem,

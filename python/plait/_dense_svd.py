@@ -50,7 +50,10 @@ def _weights(dtype: Any) -> Iterator[tuple[float, float, float]]:
 
 
 def _step_by_qr(x: Matrix, kept: Any, turned: Any, root: Any) -> Matrix:
-    """b/c X + (a - b/c)/√c Q₁ Q₂ᴴ with [√c X; I] = [Q₁; Q₂] R: the three factors."""
+    """b/c X + (a - b/c)/√c Q₁ Q₂ᴴ with [√c X; I] = [Q₁; Q₂] R.
+
+    The numbers are the factors of both terms, and √c.
+    """
     q, _ = qr(stacked(x * root, identity(x, x.n, x.n)))
     first = first_rows(q, x.m)
     second = Matrix(q.data[:, x.m :], q.deal, x.n, x.n)
@@ -58,7 +61,7 @@ def _step_by_qr(x: Matrix, kept: Any, turned: Any, root: Any) -> Matrix:
 
 
 def _step_by_cholesky(x: Matrix, kept: Any, turned: Any, c: Any) -> Matrix:
-    """b/c X + (a - b/c) X Z⁻¹ with Z = I + c XᴴX: the three factors."""
+    """b/c X + (a - b/c) X Z⁻¹ with Z = I + c XᴴX. The numbers are both factors, and c."""
     z = gemm(x, x, trans=ADJOINT, form_c=IS_LOWER) * c + identity(x, x.n, x.n)
     low, _ = potrf(z)
     y = potrs(low, x.adjoint()).adjoint()
