@@ -171,7 +171,7 @@ plait_status_t plait_reduce_scatterv(plait_comm_t *comm, plait_reduce_t op,
     call_t c;
 
     PLAIT_TRY(begin(&c, &plait_op_reduce_scatter, comm, dtype));
-    PLAIT_TRY(check_counts(&plait_op_reduce_scatter, counts));
+    PLAIT_TRY(check_counts(c.op, counts));
     params.n_counts = comm->end.size;
     PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts, comm->end.size, 1), x, true));
     PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + comm->end.rank, 1, 1), y, true));
@@ -220,7 +220,7 @@ plait_status_t plait_allgatherv(plait_comm_t *comm, plait_dtype_t dtype,
     call_t c;
 
     PLAIT_TRY(begin(&c, &plait_op_allgather, comm, dtype));
-    PLAIT_TRY(check_counts(&plait_op_allgather, counts));
+    PLAIT_TRY(check_counts(c.op, counts));
     params.n_counts = comm->end.size;
     PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + comm->end.rank, 1, 1), x, true));
     PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts, comm->end.size, 1), y, true));
@@ -252,7 +252,7 @@ plait_status_t plait_alltoallv(plait_comm_t *comm, plait_dtype_t dtype,
     call_t c;
 
     PLAIT_TRY(begin(&c, &plait_op_alltoall, comm, dtype));
-    PLAIT_TRY(check_counts(&plait_op_alltoall, counts));
+    PLAIT_TRY(check_counts(c.op, counts));
     int64_t size = comm->end.size;
     int64_t rank = comm->end.rank;
     params.n_counts = size * size;

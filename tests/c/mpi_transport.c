@@ -234,8 +234,8 @@ static void test_late_write(uint64_t world)
     plait_node_rank_t *writer = plait_node_rank(&link->segment, last);
     CHECK(end.transport->begin(&session, true) == PLAIT_OK, "begin");
     CHECK(end.transport->fence(&session, &mine, NULL, 0) == PLAIT_OK, "fence");
-    (void)host.barrier(
-        world); /* who is slow to leave it would learn there of the next one */
+    /* who is slow to leave it would learn there of the next one */
+    (void)host.barrier(world);
     const struct iovec remote = {
         (void *)(uintptr_t)plait_peer_record(&session, 0)->slot[0], sizeof(value)};
     if (end.rank == last) {

@@ -285,7 +285,8 @@ def test_refused_matrices():
             with pytest.raises(ValueError, match="requires a tall or square matrix with m >= n"):
                 call(wide, 1)
         if rest:
-            with pytest.raises(ValueError, match="a rank-1 or rank-2 (RHS|solve input) B"):
+            what = "solve input" if name.startswith("least_squares") else "RHS"
+            with pytest.raises(ValueError, match=f"expects a rank-1 or rank-2 {what} B"):
                 call(a, np.ones((4, 1, 1)), 1)
             with pytest.raises(TypeError, match="requires matching A/B dtypes"):
                 call(a, b.astype(jnp.float32), 1)

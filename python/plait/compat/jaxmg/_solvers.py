@@ -62,9 +62,14 @@ def _split_only(spec: Any, axis: int) -> tuple[str, ...]:
     return () if entries[1 - axis] is not None else _split.axes_of(entries[axis])
 
 
+def _is_several(in_specs: Any) -> bool:
+    """Whether it is a sequence of PartitionSpecs, rather than one, which may be a tuple itself."""
+    return isinstance(in_specs, tuple | list) and not isinstance(in_specs, P)
+
+
 def one_spec(in_specs: Any) -> Any:
     """That of 0.0.1's potri and syevd: a PartitionSpec, or the only one of a tuple."""
-    if isinstance(in_specs, tuple | list) and not isinstance(in_specs, P):
+    if _is_several(in_specs):
         assert len(in_specs) == 1, f"expected only one `in_specs`, received {in_specs}"
         return in_specs[0]
     return in_specs
@@ -72,8 +77,7 @@ def one_spec(in_specs: Any) -> Any:
 
 def two_specs(in_specs: Any) -> tuple[Any, Any]:
     """Those of potrs of 0.0.1."""
-    is_sequence = isinstance(in_specs, tuple | list) and not isinstance(in_specs, P)
-    assert is_sequence, (
+    assert _is_several(in_specs), (
         f"expected `in_specs` to be a tuple or list of `PartitionSpec` objects, received {in_specs}"
     )
     assert len(in_specs) == 2, f"expected two `in_specs`, received {in_specs}"
@@ -105,7 +109,7 @@ def check_rows(spec: Any, name: str) -> None:
 
 def row_spec(in_specs: Any, name: str) -> Any:
     """That of potri and syevd of later releases."""
-    if isinstance(in_specs, tuple | list) and not isinstance(in_specs, P):
+    if _is_several(in_specs):
         if len(in_specs) != 1:
             raise ValueError("in_specs must be a single PartitionSpec or a 1-element list/tuple.")
         in_specs = in_specs[0]
@@ -119,11 +123,11 @@ def row_spec(in_specs: Any, name: str) -> Any:
 
 def row_spec_of_potrs(in_specs: Any) -> tuple[Any, bool]:
     """That of the matrix, and whether it is given as since 0.0.6: alone."""
-    if isinstance(in_specs, P) or not isinstance(in_specs, tuple | list) or len(in_specs) != 2:
-        return row_spec(in_specs, "potrs"), True
-    check_rows(in_specs[0], "potrs")
-    check_rhs_spec(in_specs[1])
-    return in_specs[0], False
+    if _is_several(in_specs) and len(in_specs) == 2:
+        check_rows(in_specs[0], "potrs")
+        check_rhs_spec(in_specs[1])
+        return in_specs[0], False
+    return row_spec(in_specs, "potrs"), True
 
 
 def n_devices(mesh: Any, spec: Any, axis: int) -> int:
