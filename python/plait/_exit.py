@@ -300,12 +300,13 @@ def _note_path(kind: str) -> str:
 def _note_leaving(how: str = "") -> None:
     """Tells ranks that wait for this one to make a communicator; MPI_Finalize waits for them.
 
-    how: what has failed.
+    how: what has failed. Nobody sees a note half written: an empty one says that nothing has.
     """
     path = _note_path("left")
     if path and "mpi4py.MPI" in sys.modules:
         with contextlib.suppress(OSError):
-            pathlib.Path(path).write_text(how)
+            pathlib.Path(path + ".new").write_text(how)
+            os.replace(path + ".new", path)
 
 
 @contextlib.contextmanager

@@ -13,13 +13,21 @@ from pathlib import Path
 from plait._launch_hosts import export_flags, names_other_hosts, slurm_environment
 from plait._launch_output import Streams
 from plait._mpi_find import find_launcher, find_mpi
-from plait._rank import BLIND_LINGER_S, LINGER_S, follow, host, thread_defaults
+from plait._rank import (
+    BLIND_LINGER_S,
+    LINGER_S,
+    follow,
+    has_left_in_order,
+    host,
+    thread_defaults,
+)
 
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 LAUNCHER_S = 10.0  # in which a launcher sees that ranks have ended; MPICH's never does at times
+FINALIZE_S = 2.0  # the same where the others wait in MPI_Finalize, and have nothing to say any more
 # Large blocks in huge pages, and kept warm by malloc instead of returned to the kernel after each
 # use: x + 1 on 64 MiB takes 77 ms without, 17 ms with huge pages, 8 ms with all four (2 cores).
 MALLOC_TUNABLES = {
@@ -165,6 +173,9 @@ class Ends:
         waiting = [rank for rank in left if Path(self.folder, f"{rank}.enters").exists()]
         if not left:
             limit, reason = LAUNCHER_S + BLIND_LINGER_S, "all ranks have ended"
+        elif failed and all(has_left_in_order(self.folder, rank) for rank in left):
+            limit = FINALIZE_S
+            reason = f"rank {failed[0]}, which the others wait for in MPI_Finalize, has ended badly"
         elif self.known and waiting:  # no rank comes back from it before all are in it
             limit, gone = LAUNCHER_S, next(iter(self.known))
             reason = f"rank {gone} ended before MPI_Init, in which rank {waiting[0]} waits for it"
@@ -291,7 +302,8 @@ def verdict(folder, n_ranks, code, is_ended):
     ends.look()
     for rank in range(n_ranks):
         ended = ends.known.get(rank, "")
-        has_left = ended == "" and os.path.exists(f"{folder}/{rank}.left")
+        # Ended by the launcher, which kills the wrapper, or asks it to end.
+        has_left = ended in ("", str(-signal.SIGTERM)) and has_left_in_order(folder, rank)
         if has_left:
             say(f"rank {rank} had left its program, and waited for the others in MPI_Finalize")
         elif ended == "":

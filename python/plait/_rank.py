@@ -136,6 +136,14 @@ def open_streams(folder, rank):
     return streams
 
 
+def has_left_in_order(folder, rank):
+    """Whether a rank has come to MPI_Finalize, and has not said that it failed."""
+    try:
+        return os.stat(f"{folder}/{rank}.left").st_size == 0
+    except OSError:
+        return False
+
+
 class Here:
     """The way to ``plait run`` on its own host: streams that it reads, notes as files."""
 
@@ -162,10 +170,11 @@ class Here:
             pass  # of a job that is over
 
     def others_are_left(self):
-        """Whether ranks that have begun have not ended."""
+        """Whether ranks that have begun may have something to say."""
         names = names_in(self.folder)
         begun = {name[:-6] for name in names if name.endswith(".begun")}
-        return bool(begun - {name[:-6] for name in names if name.endswith(".ended")})
+        left = begun - {name[:-6] for name in names if name.endswith(".ended")}
+        return not all(has_left_in_order(self.folder, rank) for rank in left)
 
     def linger(self, _code):
         """Waits until the others have ended, for some seconds.

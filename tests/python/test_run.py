@@ -244,6 +244,33 @@ def test_a_signal_is_not_for_who_has_the_number_of_a_wrapper_by_now(tmp_path):
     assert _launch.Ends(str(tmp_path), 4).pass_on(signal.SIGUSR1) == 0
 
 
+@pytest.mark.parametrize("end", ["", "-15"])
+def test_who_ended_badly_where_the_launcher_went_on(tmp_path, capsys, end):
+    """It kills the wrapper of a rank that waits in MPI_Finalize, or has it end."""
+    (tmp_path / "0.ended").write_text("3")
+    (tmp_path / "1.left").write_text("")
+    ends = _launch.Ends(str(tmp_path), 2)
+    assert not ends.overdue(100) and not ends.overdue(101)
+    assert ends.overdue(100 + _launch.FINALIZE_S + 1).startswith("rank 0, which the others wait")
+    if end:
+        (tmp_path / "1.ended").write_text(end)
+    assert _launch.verdict(str(tmp_path), 2, ends.code(), True) == 3
+    said = capsys.readouterr().err
+    assert "rank 0 exited with code 3" in said and "rank 1 had left its program" in said
+    assert "SIGTERM" not in said and "without saying how" not in said
+
+
+def test_a_rank_that_says_why_it_fails_is_waited_for(tmp_path, capsys):
+    (tmp_path / "0.ended").write_text("3")
+    (tmp_path / "1.left").write_text("raised ValueError")
+    ends = _launch.Ends(str(tmp_path), 2)
+    assert not ends.overdue(100) and not ends.overdue(100 + _launch.LAUNCHER_S)
+    assert ends.overdue(200) == "rank 0 has ended badly"
+    (tmp_path / "1.ended").write_text("-15")
+    assert _launch.verdict(str(tmp_path), 2, ends.code(), True) == 3
+    assert "rank 1 was killed by SIGTERM" in capsys.readouterr().err
+
+
 @needs_mpi
 def test_a_trace_that_cannot_be_written_is_said_before_the_ranks_start(tmp_path):
     (tmp_path / "folder").mkdir()
