@@ -46,7 +46,7 @@ FAMILIES = {
         for name in ("solve", "cholesky", "lu", "qr", "eigh", "svd", "matmul", "cond")
     ],
     "Parts, host memory, files": ["plait._io"],
-    "Order, overlap, programs": ["plait._order", "plait._start", "plait._region"],
+    "Order, overlap, programs": ["plait._order", "plait._start", "plait._region", "plait._foreign"],
     "Failures, logs and plans": ["plait._errors", "plait._observe", "plait._explain"],
 }
 

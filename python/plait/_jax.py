@@ -58,14 +58,16 @@ def is_splitting() -> bool:
 
 
 CURES = (
-    "wrap the function that does the operations in plait.region before it is given to what drops "
-    "JAX's effects (as lineax.linear_solve does), or, under jax.jit, call them with token="
+    "tell plait of the primitive that drops JAX's effects, plait.keep_order(PRIMITIVE) (of lineax: "
+    "lineax.internal.linear_solve_p), or wrap the function that does the operations in "
+    "plait.region before it is given to it, or, under jax.jit, call them with token="
 )
 
 
 NO_DEVICES = (
-    "JAX does not say for which devices this is compiled: wrap the function that does this in "
-    "plait.region before it is given to what lowers it by itself (as lineax.linear_solve does)"
+    "JAX does not say for which devices this is compiled: tell plait of the primitive that lowers "
+    "it by itself, plait.keep_order(PRIMITIVE) (of lineax: lineax.internal.linear_solve_p), or "
+    "wrap the function that does this in plait.region before it is given to it"
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax._src import core as _core
+from jax._src import dispatch as _dispatch
 from jax._src.interpreters import batching
 from jax._src.interpreters import partial_eval as _pe
 from jax._src.interpreters import pxla as _pxla
@@ -86,6 +87,31 @@ def close_over_nothing(closed: Any) -> tuple[Any, Sequence]:
     if hasattr(_core, "ClosedJaxpr"):  # one class since jax 0.12
         jaxpr = _core.ClosedJaxpr(jaxpr, ())
     return jaxpr, closed.consts
+
+
+# ---- for primitives of other libraries (_foreign.py) ---------------------------------------------
+
+
+def is_compiled_alone(primitive: Any) -> bool:
+    """Whether JAX compiles a program of the primitive alone where it is called eagerly."""
+    return getattr(primitive.impl, "func", None) is _dispatch.apply_primitive
+
+
+def effects_in(impl: Callable, avals: Sequence, params: dict[str, Any]) -> set:
+    """Effects of what is done eagerly with operands of these types: of a jaxpr given, or traced."""
+    given = [e for jaxpr in _core.jaxprs_in_params(params) for e in jaxpr.effects]
+    if _jax.EFFECT in given:
+        return {_jax.EFFECT}
+    like = [
+        jax.ShapeDtypeStruct(
+            a.shape,
+            a.dtype,
+            sharding=None if a.sharding.mesh.empty else a.sharding,
+            weak_type=a.weak_type,
+        )
+        for a in avals
+    ]
+    return set(jax.make_jaxpr(functools.partial(impl, **params))(*like).effects)
 
 
 # ---- vmap ----------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from plait._errors import errors as errors
 from plait._explain import ExplainedCall as ExplainedCall
 from plait._explain import Explanation as Explanation
 from plait._explain import explain as explain
+from plait._foreign import keep_order as keep_order
 from plait._io import from_local as from_local
 from plait._io import gather_to_host as gather_to_host
 from plait._io import load as load
@@ -120,6 +121,7 @@ __all__ = [
     "has_cuda_support",
     "has_sycl_support",
     "jit",
+    "keep_order",
     "linalg",
     "load",
     "maxloc",

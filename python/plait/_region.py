@@ -156,17 +156,17 @@ def region(f: Callable[P, R]) -> Callable[P, R]:
     """Hides the order of the operations in ``f`` from what surrounds the call.
 
     Inside ``f`` program order is kept; between ``f`` and the rest of the program only data
-    orders. `plait.jit` does this for you at top level. Use it by hand for a function that is
-    given to a library which drops JAX effects, such as the operator of a lineax solve:
-    ``lineax.FunctionLinearOperator(plait.region(matvec), …)``. The solver then orders the
-    calls by their data, since each needs the result of the one before. Without it such a program
-    is a `plait.Error` under `plait.jit`, and JAX's KeyError with the same text under `jax.jit`.
-    Functions of global arrays need it there, too, so that JAX says for which devices they are.
+    orders: what does not wait for a result of the other may come first on one rank and last on
+    another, which is an error or a wrong sum. Give such a function a communicator of its own.
+    `plait.jit` does this for you at top level. Use it by hand for a function that is given to a
+    library which drops JAX effects, where `keep_order` cannot be used. (The first product of an
+    iterative solver is with zeros, and waits for nothing that was before the solve.) Functions of
+    global arrays need it there, too, so that JAX says for which devices they are.
 
     Derivatives forwards, `jax.jvp` and `jax.linearize` of a region, are in order with all that
-    surrounds them again, since only data would order them. A Newton-Krylov solver, which linearizes
-    by itself what it is given, does not take that; give it the linear function:
-    ``lineax.FunctionLinearOperator(plait.region(lambda v: jax.jvp(f, (x,), (v,))[1]), …)``.
+    surrounds them again, since only data would order them. What linearizes by itself what it is
+    given, as a Newton-Krylov solver, and drops effects, takes a region of the linear function:
+    ``plait.region(lambda v: jax.jvp(f, (x,), (v,))[1])``.
 
     Collective: no.  Shapes: any.  Raises: what ``f`` raises.
     Adjoint: that of ``f``.  Source: own.

@@ -95,7 +95,7 @@ def test_only_one_module_touches_private_jax(path):
 
 
 WITH_EXAMPLES = [
-    *("_comm", "_errors", "_move", "_neighbor", "_order", "_p2p", "_redist", "_reduce"),
+    *("_comm", "_errors", "_foreign", "_move", "_neighbor", "_order", "_p2p", "_redist", "_reduce"),
     "_region",
     "_start",
     *("fft", "halo"),
