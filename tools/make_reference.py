@@ -284,7 +284,7 @@ def batching(page: Page) -> str:
     if names != [call.name for call in single.calls]:
         raise SystemExit(f"{page.name}: vmap calls {names}")
     pairs = zip(batch.calls, single.calls, strict=True)
-    if any(many.arrays == one.arrays for many, one in pairs):
+    if names and all(many.arrays == one.arrays for many, one in pairs):
         return f"matrices one after the other: {batch.operands} to {batch.results}"
     times = {0: "no communication", 1: "one call of the core"}.get(len(names), "the same calls")
     return f"{times} for the whole batch: {batch.operands} to {batch.results}"

@@ -14,7 +14,8 @@ extern "C" {
 typedef struct plait_comm plait_comm_t;
 
 /* The bits of an MPI_Comm, whatever type the MPI at hand gives it; needs no mpi.h here.
- * Use: plait_comm_mpi(PLAIT_MPI_COMM_BITS(comm), &handle). */
+ * Use: plait_comm_mpi(PLAIT_MPI_COMM_BITS(comm), &handle), where comm is a variable: MPI_COMM_WORLD itself
+ * may have no address. */
 #define PLAIT_MPI_COMM_BITS(_comm) plait_mpi_comm_bits(&(_comm), sizeof(_comm))
 
 static inline uint64_t plait_mpi_comm_bits(const void *comm, size_t n_bytes)
@@ -71,7 +72,8 @@ PLAIT_EXPORT int plait_comm_size(const plait_comm_t *comm);
  *  Collective: no.  Shapes: none.  Owns: nothing; static.  Errors: none.  Source: own. */
 PLAIT_EXPORT const char *plait_comm_transport(const plait_comm_t *comm);
 
-/** How peers' memory is reached, and why: e.g. "read: all pairs of ranks can".
+/** How peers' memory is reached, and why: e.g. "on: all 2 ranks share a node and
+ *  read each other's memory".
  *  Collective: no.  Shapes: none.  Owns: nothing; lives as long as the handle.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT const char *plait_comm_direct(const plait_comm_t *comm);

@@ -113,7 +113,8 @@ PLAIT_EXPORT int plait_layout_pack(const plait_layout_t *layout, int64_t words[]
 PLAIT_EXPORT plait_status_t plait_layout_unpack(const int64_t words[], int64_t n_words,
                                                 plait_layout_t *layout_p);
 
-/** One line for people: "256x256x256 over 2x1: /0 whole whole"; "%0b64" are blocks of 64 in turns.
+/** One line for people: "256x256x256 over 2x1: /0 whole whole", axis 0 split over grid axis 0
+ *  by PLAIT_SPLIT_EVEN; "|0" is CEIL, "%0b64" CYCLIC, blocks of 64 in turns.
  *  Collective: no.  Shapes: none.  Owns: nothing; writes at most n_bytes.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT void plait_layout_print(const plait_layout_t *layout, char *text,

@@ -203,7 +203,7 @@ def pirfft3d(
     Collective: over the mesh, in program order.
     Shapes: (n0, n1, n2 // 2 + 1), or with one leading batch axis, to (n0, n1, n2).
     Raises: as `pfft3d`.
-    Adjoint: the transform there, with weight 2 for all elements but 0 and n2 / 2.
+    Adjoint: the forward transform, with weight 2 for all elements but 0 and n2 / 2.
     Source: as `pfft3d`; oracle ``tests/python/oracle.py::irfft``.
 
     Example:
@@ -342,7 +342,7 @@ def irfftn(
     Shapes: m along the last axis named to 2 (m - 1), or as said.
     Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
     ``'transposed'`` where all that are transformed are split.
-    Adjoint: the transform there, with weight 2 for all elements but 0 and n / 2.
+    Adjoint: the forward transform, with weight 2 for all elements but 0 and n / 2.
     Source: ``numpy.fft.irfftn``; oracle ``tests/python/oracle.py``.
 
     Example:
