@@ -144,14 +144,14 @@ def build(count, name, sanitizers="", target="all"):
     compile_it = ["cmake", "--build", folder, "--target", target]
     with BUILDING[name]:
         for step, command in (("configure", configure), ("build", compile_it)):
-            code, log = run(f"{name}-{step}", command, 900)
+            code, log = run(f"{name}-{step}", command, 1800)
             if code != 0:
                 close(count, f"{name} {step}", code, log)
                 return False
     return True
 
 
-def c_tests(count, name, sanitizers="", environment=None, limit_s=1500, without=""):
+def c_tests(count, name, sanitizers="", environment=None, limit_s=3000, without=""):
     """Build the library with its C tests in build/NAME and run those without that label."""
     if not build(count, name, sanitizers):
         return
@@ -192,7 +192,7 @@ def sanitized(name, sanitizers, options):
         else:
             environment = options | {"PLAIT_TEST_QUICK": "1"}
             without = "one-thread" if sanitizers == "thread" else ""
-            c_tests(count, name, sanitizers, environment, limit_s=1500, without=without)
+            c_tests(count, name, sanitizers, environment, limit_s=3000, without=without)
 
     return suite
 
@@ -216,7 +216,7 @@ def transports(count):
     settings = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1]), "GLIBC_TUNABLES": MALLOC}
     command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
     command += ["--objects", BUILD / "c"]
-    code, log = run(name, command, 1500, settings)
+    code, log = run(name, command, 2400, settings)
     text = log.read_text(errors="replace")
     bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)
     wrong = bad.group(1).split(", ") if bad else []
@@ -269,7 +269,7 @@ def quick_compiles(python):
     return chosen | {"XLA_FLAGS": flags}
 
 
-def pytest(count, name, *arguments, python=sys.executable, limit_s=2400, environment=None):
+def pytest(count, name, *arguments, python=sys.executable, limit_s=3000, environment=None):
     """Pytest in one process; without an environment of its own programs are compiled quickly."""
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
@@ -395,7 +395,7 @@ def mpi(
     parts=(),
     python=sys.executable,
     environment=None,
-    limit_s=900,
+    limit_s=1800,
     only="",
     folder="tests/python/mpi",
     without=(),

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, TracebackType
 
 import jax
-from plait import _core, _errors, _record, _trace
+from plait import _core, _errors, _rank, _record, _trace
 
 _LIMIT_S = 10.0
 _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
 _FAREWELL_NS = 2_000_000_000
+_PASS_ON_S = 2.0
 _AGAIN = re.compile("(Error dispatching computation: )+")  # once for each step that had waited
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
@@ -119,10 +120,19 @@ def _abort() -> None:
     _core.lib.plait_guard_leave(_LEAVE_NS)
     if "PLAIT_RUN_JOB" in os.environ or not may_abort:
         os._exit(code)
-    time.sleep(0.1)  # the launcher passes on what was printed
+    _wait_for_the_launcher()
     if _mpi[0].Is_finalized():
         os._exit(code)
     _mpi[0].COMM_WORLD.Abort(code)
+
+
+def _wait_for_the_launcher() -> None:
+    """It passes on what was printed, and would end with what it has not read; for some seconds."""
+    end = time.monotonic() + _PASS_ON_S
+    with contextlib.suppress(OSError):  # one of them is closed
+        while time.monotonic() < end and (_rank.n_unread(1) or _rank.n_unread(2)):
+            time.sleep(0.005)
+    time.sleep(0.1)
 
 
 def _say_farewell(how: str) -> bool:

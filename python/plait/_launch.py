@@ -232,6 +232,7 @@ class Job:
             preexec_fn=follow_this_process(),  # there are no other threads
         )
         self.signals = []  # to be passed on
+        self.texts = []  # to be said: a handler may have interrupted this process's writing
         self.streams = streams
         self.ends = ends
         self.code = None  # if it is ended from here for a reason of its own
@@ -252,6 +253,7 @@ class Job:
         started = time.monotonic()
         while self.process.poll() is None:
             self.streams.pump(0.1)
+            self._say_what_is_left()
             while self.signals:
                 self._pass_on(self.signals.pop(0))
             now = time.monotonic()
@@ -263,10 +265,15 @@ class Job:
                 self.end(None, signal.SIGTERM)
             if self.ending_since and now - self.ending_since > GRACE_S:
                 self.process.kill()
+        self._say_what_is_left()
         code = self.process.returncode
         if self.ending_since and self.code is None:
             return self.ends.code()
         return self.code if self.code is not None else code if code >= 0 else 128 - code
+
+    def _say_what_is_left(self):
+        while self.texts:
+            say(self.texts.pop(0))
 
     def _pass_on(self, number):
         n, name = self.ends.pass_on(number), signal.Signals(number).name
@@ -281,7 +288,7 @@ class Job:
 
     def interrupt(self, number, _frame):
         """Pass a signal on; a terminal has sent its own to everyone already."""
-        say(f"{signal.Signals(number).name}: ending the job")
+        self.texts.append(f"{signal.Signals(number).name}: ending the job")
         self.end(128 + number, signal.SIGTERM)
 
 

@@ -79,7 +79,7 @@ def ignored_adjoint(comm):
 def started_receives(comm):
     """No fault: every rank waits for its neighbour, and sends meanwhile, late."""
     receive = plait.start(plait.recv, X, BEFORE, comm=comm)
-    time.sleep(1.5)
+    time.sleep(0.8)  # longer than the guard takes to see a circle, far below PLAIT_TIMEOUT
     plait.send(X, AFTER, comm=comm)
     return plait.wait(receive)
 

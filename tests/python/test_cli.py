@@ -139,7 +139,7 @@ import sys
 from plait import _launch, _mpi_find
 _launch.find_mpi = lambda: None
 _launch.find_launcher = lambda _: _mpi_find.Launcher({path!r}, "mpich", "4.1")
-_launch.LAUNCHER_S = _launch.LINGER_S = _launch.BLIND_LINGER_S = 0.5
+_launch.LAUNCHER_S = _launch.LINGER_S = _launch.BLIND_LINGER_S = 1.0
 sys.exit(_launch.run(["sh", "-c", {program!r}], 2))
 """
 
@@ -150,8 +150,11 @@ def test_a_rank_that_ends_before_mpi_init_ends_the_job(end, tmp_path):
     """The others wait for it in MPI_Init, where plait cannot look."""
     path = tmp_path / "early.py"
     path.write_text(
-        "import os, sys\n"
-        f"if os.environ['PLAIT_RUN_RANK'] == '1': {end}\n"
+        "import os, sys, time\n"
+        "if os.environ['PLAIT_RUN_RANK'] == '1':\n"
+        "    while not os.path.exists(os.environ['PLAIT_RUN_FOLDER'] + '/0.enters'):\n"
+        "        time.sleep(0.02)\n"
+        f"    {end}\n"
         "import plait\nplait.Comm()\n"
     )
     program = (

@@ -72,12 +72,12 @@ def job(names, n_ranks, way, program="faulty.py", timeout_s=TIMEOUT_S):
         pytest.skip("no MPI")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
     done = subprocess.run(
-        [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "90"]
+        [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "200"]
         + [str(HERE / program), *names],
         env=env | {"PLAIT_TIMEOUT": str(timeout_s), "JAX_PLATFORMS": "cpu", **WAYS[way]},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=230,
     )
     output = done.stdout + done.stderr
     rows = {}

@@ -169,7 +169,7 @@ plait.barrier()
 def test_a_killed_rank_leaves_its_trace_and_its_flight_recorder(tmp_path, monkeypatch):
     program, trace, flights = tmp_path / "killed.py", tmp_path / "out.json", tmp_path / "flights"
     program.write_text(KILLED)
-    command = (sys.executable, "-m", "plait", "run", "-n", 2, "--timeout", 20, "--trace", trace)
+    command = (sys.executable, "-m", "plait", "run", "-n", 2, "--timeout", 60, "--trace", trace)
     done = start(*command, program, PLAIT_FLIGHT=flights, PLAIT_TIMEOUT=5)
     assert done.returncode != 0
     assert "operations of 2 ranks in" in done.stderr and "at killed.py:6" in done.stderr
@@ -205,14 +205,14 @@ def check_trace(path, n_ranks, n_least):
     return events
 
 
-def overlaps(events):
+def overlaps(events, slack_us=50):
     """Operations for which all ranks must meet were under way on all at the same time."""
     by_number = {}
     for e in [e for e in events if e["name"] in ("allreduce", "barrier")]:
         key = (e["args"]["communicator"], e["args"]["sequence"])
         by_number.setdefault(key, []).append(e)
     for same in by_number.values():
-        assert max(e["ts"] for e in same) <= min(e["ts"] + e["dur"] for e in same) + 50, same
+        assert max(e["ts"] for e in same) <= min(e["ts"] + e["dur"] for e in same) + slack_us, same
     return len(by_number)
 
 
@@ -272,7 +272,6 @@ exec "$@"
 
 
 @needs_mpi
-@needs_mpi
 def test_ranks_whose_flight_recorders_have_no_file(tmp_path):
     """None is wanted, or the folder is open to others."""
     tmp_path.chmod(0o755)
@@ -283,6 +282,7 @@ def test_ranks_whose_flight_recorders_have_no_file(tmp_path):
         assert done.returncode == 0 and done.stdout.count("met") == 2, done.stdout + done.stderr
 
 
+@needs_mpi
 def test_clocks_of_other_nodes_are_measured(tmp_path):
     """Rank 1 in a time namespace: its monotonic clock is a day ahead, as on another node."""
     able = shutil.which("unshare") and start("unshare", "--time", "--monotonic", "9", "true")
@@ -295,7 +295,8 @@ def test_clocks_of_other_nodes_are_measured(tmp_path):
     assert done.returncode == 0, done.stderr
     clocks = json.loads(trace.read_text())["otherData"]["clocks"]
     assert clocks == {"rank 0": "same clock", "rank 1": "measured by messages"}
-    assert overlaps(check_trace(trace, n_ranks=2, n_least=9)) == 5
+    # The fastest of the round trips that measure them may be a slow one where others compute.
+    assert overlaps(check_trace(trace, n_ranks=2, n_least=9), slack_us=5000) == 5
 
 
 def part(path, rank, clock, times, *, job="job", wall=10**18, offset=None, torn=False, state=1):
@@ -457,10 +458,10 @@ def test_interrupt_keeps_the_flight_recorder(tmp_path):
     assert job.stdout.readline() == b"ready\n"
     [path] = tmp_path.iterdir()
     assert _record.read_flight(str(path)).header.end == "is running"
-    for _ in range(40):  # Python drops an interrupt that comes within a finalizer
+    for _ in range(8):  # Python drops an interrupt that comes within a finalizer
         job.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            job.wait(1)
+            job.wait(5)
             break
     job.stdout.close()
     assert _record.read_flight(str(path)).header.end == "failed"
