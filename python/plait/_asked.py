@@ -27,6 +27,19 @@ class Called:
     arrays: list[tuple[str, tuple[int, ...]]]
 
 
+def like(avals: Sequence) -> list[jax.ShapeDtypeStruct]:
+    """Operands of these types, to trace a function with."""
+    return [
+        jax.ShapeDtypeStruct(
+            a.shape,
+            a.dtype,
+            sharding=None if a.sharding.mesh.empty else a.sharding,
+            weak_type=a.weak_type,
+        )
+        for a in avals
+    ]
+
+
 class Asked:
     """In the place of JAX's context of a lowering, for a program of so many devices."""
 
@@ -52,11 +65,5 @@ class Asked:
 
     def trace(self, fun: Callable, avals: Sequence) -> Sequence:
         """Notes what ``fun`` does with operands of these types."""
-        like = [
-            jax.ShapeDtypeStruct(
-                a.shape, a.dtype, sharding=None if a.sharding.mesh.empty else a.sharding
-            )
-            for a in avals
-        ]
-        self.jaxpr, results = jax.make_jaxpr(fun, return_shape=True)(*like)
+        self.jaxpr, results = jax.make_jaxpr(fun, return_shape=True)(*like(avals))
         return results

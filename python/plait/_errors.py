@@ -74,7 +74,9 @@ _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
 
 def _failure(error: Exception) -> str:
     """Equal on all devices of this process, each of which has an error of its own."""
-    return _RANK.sub("rank of", str(error))
+    text = str(error)
+    found = _PATTERN.search(text)  # without what surrounds it, other for each callback
+    return _RANK.sub("rank of", found.group(0).strip().partition("\n")[0] if found else text)
 
 
 def named(error: Exception) -> Exception:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, TracebackType
 
 import jax
-from plait import _core, _errors, _rank, _record, _trace
+from plait import _core, _errors, _jax_programs, _rank, _record, _trace
 
 _LIMIT_S = 10.0
 _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
@@ -229,6 +229,8 @@ def flush() -> list[Exception]:
         except Exception as error:
             if not _errors.was_raised(error):
                 failures.append(error)
+    if all(map(_errors.was_raised, _jax_programs.failed_tokens())):
+        _jax_programs.forget_tokens()  # JAX would say once more what the program has seen
     return failures
 
 

@@ -19,6 +19,7 @@ from jax._src.lax.control_flow import loops as _loops
 from jax._src.state import types as _state
 from jax.interpreters import mlir
 from plait import _jax
+from plait._asked import like
 
 # ---- for regions (_region.py) --------------------------------------------------------------------
 
@@ -102,16 +103,29 @@ def effects_in(impl: Callable, avals: Sequence, params: dict[str, Any]) -> set:
     given = [e for jaxpr in _core.jaxprs_in_params(params) for e in jaxpr.effects]
     if _jax.EFFECT in given:
         return {_jax.EFFECT}
-    like = [
-        jax.ShapeDtypeStruct(
-            a.shape,
-            a.dtype,
-            sharding=None if a.sharding.mesh.empty else a.sharding,
-            weak_type=a.weak_type,
-        )
-        for a in avals
-    ]
-    return set(jax.make_jaxpr(functools.partial(impl, **params))(*like).effects)
+    return set(jax.make_jaxpr(functools.partial(impl, **params))(*like(avals)).effects)
+
+
+# ---- at exit -------------------------------------------------------------------------------------
+
+
+def failed_tokens() -> list[Exception]:
+    """Failures of this thread's last programs on each device, which JAX raises when it ends.
+
+    They have no results, or others: those of callbacks. Waits for the programs.
+    """
+    tokens, failures = _dispatch.runtime_tokens, []
+    for token in (*tokens.current_tokens.values(), *tokens.output_runtime_tokens.values()):
+        try:
+            token.block_until_ready()
+        except Exception as error:
+            failures.append(error)
+    return failures
+
+
+def forget_tokens() -> None:
+    """Has JAX wait for none of this thread's programs any more, nor raise their failures."""
+    _dispatch.runtime_tokens.clear()
 
 
 # ---- vmap ----------------------------------------------------------------------------------------

@@ -57,6 +57,24 @@ def test_a_time_limit_that_is_none(limit):
     assert f"PLAIT_TIMEOUT is {limit}, expected seconds: 60 are taken" in text
 
 
+CAUGHT = """
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,))
+f = {jit}(lambda k: plait.linalg.cholesky(k, mesh=mesh, spec=P("x"), check=True).logdet())
+try:
+    plait.block(f(jax.device_put(-jnp.eye(4), NamedSharding(mesh, P("x")))))
+except plait.LinAlgError as error:
+    print("caught:", error)
+"""
+
+
+@pytest.mark.parametrize("jit", ["plait.jit", "jax.jit"])
+def test_a_failure_that_was_caught_is_not_said_again_at_exit(jit):
+    code, text = run(CAUGHT.format(jit=jit), JAX_NUM_CPU_DEVICES="2")
+    assert code == 0 and "caught: cholesky: the leading minor of order 1 is not" in text, text
+    assert "Exception ignored" not in text and "did not look at" not in text, text
+
+
 NO_THREADS = """
 import atexit, threading
 def refuse(thread):
