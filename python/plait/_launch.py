@@ -27,7 +27,7 @@ GRACE_S = 5.0
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 LAUNCHER_S = 10.0  # in which a launcher sees that ranks have ended; MPICH's never does at times
-FINALIZE_S = 2.0  # the same where the others wait in MPI_Finalize, and have nothing to say any more
+FINALIZE_S = 5.0  # the same where the others wait in MPI_Finalize, and have nothing to say any more
 # Large blocks in huge pages, and kept warm by malloc instead of returned to the kernel after each
 # use: x + 1 on 64 MiB takes 77 ms without, 17 ms with huge pages, 8 ms with all four (2 cores).
 MALLOC_TUNABLES = {
