@@ -126,6 +126,25 @@ plait.barrier()
     assert time.time() - raised < 10
 
 
+def test_a_launcher_that_reads_late_has_all_that_was_printed():
+    program = """
+import os, sys
+from plait import _exit
+_exit._PASS_ON_S = 60
+os.write(1, b"ready")
+os.write(1, b"the traceback")
+_exit._wait_for_the_launcher()
+os._exit(0)
+"""
+    env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
+    with subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE) as rank:
+        assert os.read(rank.stdout.fileno(), 5) == b"ready"
+        time.sleep(1)
+        assert rank.poll() is None
+        assert rank.stdout.read() == b"the traceback"
+        assert rank.wait(30) == 0
+
+
 HOOKED = """
 def hook(kind, value, tb):
     print("their own:", value, flush=True)
