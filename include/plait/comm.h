@@ -14,8 +14,8 @@ extern "C" {
 typedef struct plait_comm plait_comm_t;
 
 /* The bits of an MPI_Comm, whatever type the MPI at hand gives it; needs no mpi.h here.
- * Use: plait_comm_mpi(PLAIT_MPI_COMM_BITS(comm), &handle), where comm is a variable: MPI_COMM_WORLD itself
- * may have no address. */
+ * Use: plait_comm_mpi(PLAIT_MPI_COMM_BITS(comm), &handle), where comm is a variable:
+ * MPI_COMM_WORLD itself may have no address. */
 #define PLAIT_MPI_COMM_BITS(_comm) plait_mpi_comm_bits(&(_comm), sizeof(_comm))
 
 static inline uint64_t plait_mpi_comm_bits(const void *comm, size_t n_bytes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from plait import _jax
+from plait import _jax, _jax_programs
 
 
 class Error(jax.errors.JaxRuntimeError):
@@ -88,7 +88,7 @@ def named(error: Exception) -> Exception:
     found = _PATTERN.search(str(error))
     kind = _KINDS.get(found.group(1)) if found else None
     if kind is not None:
-        _jax.forget_failed()
+        _jax_programs.forget_failed()
         if len(_seen) < 1000:
             _seen.add(_failure(error))
     return error if kind is None else kind(found.group(2).strip())

@@ -57,18 +57,13 @@ def is_splitting() -> bool:
 # ---- the effect ------------------------------------------------------------------------
 
 
-CURES = (
-    "tell plait of the primitive that drops JAX's effects, plait.keep_order(PRIMITIVE) (of lineax: "
-    "lineax.internal.linear_solve_p), or wrap the function that does the operations in "
-    "plait.region before it is given to it, or, under jax.jit, call them with token="
+_TELL = (
+    "tell plait of the primitive that lowers it by itself, plait.keep_order(PRIMITIVE) (of lineax: "
+    "lineax.internal.linear_solve_p), or wrap the function that does this in plait.region before "
+    "it is given to it"
 )
-
-
-NO_DEVICES = (
-    "JAX does not say for which devices this is compiled: tell plait of the primitive that lowers "
-    "it by itself, plait.keep_order(PRIMITIVE) (of lineax: lineax.internal.linear_solve_p), or "
-    "wrap the function that does this in plait.region before it is given to it"
-)
+CURES = f"{_TELL}, or, under jax.jit, call the operations with token="
+NO_DEVICES = f"JAX does not say for which devices this is compiled: {_TELL}"
 
 
 class Ordered(_effects.Effect):
@@ -98,21 +93,6 @@ for _registry in (
     _effects.partial_eval_kept_effects,  # also where nobody uses the result, as of a send
 ):
     _registry.add_type(Ordered)
-
-
-def forget_failed() -> None:
-    """Drops the order's token where a program that failed has made it: all later ones would fail.
-
-    JAX gives it from program to program of jax.jit; a region's stays in it.
-    """
-    tokens = _dispatch.runtime_tokens.current_tokens
-    token = tokens.get(EFFECT)
-    if token is None or not token._buf.is_ready():
-        return
-    try:
-        token.block_until_ready()
-    except Exception:  # of whatever kind, somebody else has been told
-        tokens.pop(EFFECT, None)
 
 
 def is_lost_order(error: Exception) -> bool:

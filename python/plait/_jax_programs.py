@@ -106,7 +106,22 @@ def effects_in(impl: Callable, avals: Sequence, params: dict[str, Any]) -> set:
     return set(jax.make_jaxpr(functools.partial(impl, **params))(*like(avals)).effects)
 
 
-# ---- at exit -------------------------------------------------------------------------------------
+# ---- tokens that JAX keeps of programs that were called ------------------------------------------
+
+
+def forget_failed() -> None:
+    """Drops the order's token where a program that failed has made it: all later ones would fail.
+
+    JAX gives it from program to program of jax.jit; a region's stays in it.
+    """
+    tokens = _dispatch.runtime_tokens.current_tokens
+    token = tokens.get(_jax.EFFECT)
+    if token is None or not token._buf.is_ready():
+        return
+    try:
+        token.block_until_ready()
+    except Exception:  # of whatever kind, somebody else has been told
+        tokens.pop(_jax.EFFECT, None)
 
 
 def failed_tokens() -> list[Exception]:
