@@ -70,6 +70,9 @@ fi
 report pkg-config-build $CC -std=c11 "$root/examples/c/fft_threads.c" -o "$work/threads" \
     $flags -lpthread -lm
 report pkg-config-run quick "$work/threads"
+sed -n '/^```c$/,/^```$/p' "$root/docs/c.md" | sed '/^```/d' >"$work/text.c"
+report text-build $CC -std=c11 -Wall -Wextra -Wpedantic -Werror "$work/text.c" -o "$work/text" $flags -lm
+report text-run sh -c "LD_LIBRARY_PATH='$libdir' timeout 60 '$work/text' | grep -x '66 = 66, -6 +22.3923i'"
 report pkg-config-absolute sh -c "cmake -S '$root' -B '$work/absolute' -DPLAIT_BUILD_TESTS=OFF \
     -DCMAKE_INSTALL_PREFIX=/opt/x -DCMAKE_INSTALL_LIBDIR=/opt/x/lib64 && cat '$work/absolute/plait.pc' && \
     grep -qx prefix=/opt/x '$work/absolute/plait.pc' && \
@@ -97,9 +100,11 @@ if [ -n "$mpicc" ]; then
     mpiexec=$(dirname "$mpicc")/mpiexec
     for wrapper in mpicc mpicc_abi; do # MPICH's own ABI and the standard one
         if [ -x "$(dirname "$mpicc")/$wrapper" ]; then
-            report "$wrapper-build" "$(dirname "$mpicc")/$wrapper" -std=c11 \
-                "$root/examples/c/fft_mpi.c" -o "$work/mpi" $flags -lm
-            report "$wrapper-run" quick "$mpiexec" -n 2 "$work/mpi"
+            for program in fft cholesky; do
+                report "$wrapper-$program-build" "$(dirname "$mpicc")/$wrapper" -std=c11 \
+                    "$root/examples/c/${program}_mpi.c" -o "$work/mpi" $flags -lm
+                report "$wrapper-$program-run" quick "$mpiexec" -n 2 "$work/mpi"
+            done
         fi
     done
 else

@@ -1,5 +1,7 @@
 """Write a page for each public function of plait, and one for all else: docs/operations/*.md.
 
+And a page for each header of the C library: docs/headers/*.md.
+
 make_reference.py          write the pages
 make_reference.py --check  say which pages are not what would be written; 1 if there are any
 
@@ -21,6 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import plait
+import reference_headers
 import reference_objects
 from plait import _blas, _comm, _core, _dense_batch, _describe, _explain, _topology
 from plait._asked import Called
@@ -481,14 +484,17 @@ def main() -> int:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
     _blas.require()  # before plans of dense operations
-    texts = everything()
-    names = stale(PAGES, texts)
-    if sys.argv[1:] == ["--check"]:
-        print("\n".join(f"docs/operations/{name} is not up to date: make docs" for name in names))
-        return 1 if names else 0
-    write(PAGES, texts, names)
-    print(f"{len(texts)} pages, {len(names)} of them changed")
-    return 0
+    folders = {PAGES: everything(), reference_headers.PAGES: reference_headers.everything()}
+    is_good = True
+    for folder, texts in folders.items():
+        names, where = stale(folder, texts), f"docs/{folder.name}"
+        if sys.argv[1:] == ["--check"]:
+            print("\n".join(f"{where}/{name} is not up to date: make docs" for name in names))
+            is_good = is_good and not names
+        else:
+            write(folder, texts, names)
+            print(f"{where}: {len(texts)} pages, {len(names)} of them changed")
+    return 0 if is_good else 1
 
 
 if __name__ == "__main__":

@@ -205,7 +205,9 @@ ZEROED = "clear_shadow_mmap_threshold=4194304"
 def install(count):
     """The installed C library, found by CMake and by pkg-config, in both of MPICH's ABIs."""
     with BUILDING["c"]:
-        script(count, "install", ["sh", "tools/check_install.sh", BUILD / "c"], 300)
+        script(
+            count, "install", ["sh", "tools/check_install.sh", BUILD / "c"], 300, with_blas(None)
+        )
 
 
 def transports(count):
@@ -226,9 +228,9 @@ def transports(count):
     close(count, name, code, log)
 
 
-def script(count, name, command, limit_s):
+def script(count, name, command, limit_s, environment=None):
     """A script that prints "ok NAME", "FAIL NAME" and "skip NAME: REASON" lines."""
-    code, log = run(name, command, limit_s)
+    code, log = run(name, command, limit_s, environment)
     words = {"ok": "passed", "FAIL": "failed", "skip": "skipped"}
     for word, rest in re.findall(r"^(ok|FAIL|skip) (.+)$", log.read_text(), re.MULTILINE):
         note = f"{name}: {rest}" if word == "skip" else None

@@ -68,7 +68,8 @@ PLAIT_EXPORT int plait_comm_rank(const plait_comm_t *comm);
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT int plait_comm_size(const plait_comm_t *comm);
 
-/** Name of the transport: "self", "local", "node", "cluster", "hosts" or "mpi".
+/** Name of the transport: "self"; "local", of threads; through MPI "node", of one host, "cluster", of
+ *  several, or "mpi", messages alone. What Python makes of the devices of several processes is "hosts".
  *  Collective: no.  Shapes: none.  Owns: nothing; static.  Errors: none.  Source: own. */
 PLAIT_EXPORT const char *plait_comm_transport(const plait_comm_t *comm);
 

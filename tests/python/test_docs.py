@@ -19,7 +19,7 @@ SUFFIXES = ("c", "cmake", "cu", "h", "inc", "md", "py", "sh", "toml")
 # Where names of files may begin, beside the root.
 BASES = [ROOT / name for name in ("", "src", "include", "python/plait", "tests", "docs", "bench")]
 FILE = re.compile(rf"[\w.*-]+(/[\w.*-]+)*\.({'|'.join(SUFFIXES)})|({'|'.join(FOLDERS)})/[\w./*-]*")
-USERS = {"program.py", "train.py"}  # a reader's own
+USERS = {"program.c", "program.py", "train.py"}  # a reader's own
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
