@@ -455,11 +455,11 @@ def memory(address: int, n_bytes: int) -> bytes:
 
 def record_folders() -> list[str]:
     """Folders in which flight recorders of this user may be."""
-    path = ctypes.create_string_buffer(400)
+    path = ctypes.create_string_buffer(512)
     found = []
     while lib.plait_record_folder(len(found), path, len(path)):
         found.append(os.fsdecode(path.value))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(filter(None, found)))  # empty: its name is too long
 
 
 def shutdown(limit_s: float) -> int:

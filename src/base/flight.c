@@ -38,6 +38,12 @@ void plait_flight_open(void)
     }
 }
 
+void plait_flight_forget(void)
+{
+    (void)pthread_mutex_init(&mutex, NULL);
+    plait_record_forget(&file);
+}
+
 plait_record_file_t *plait_flight_file(void)
 {
     return &file;

@@ -24,6 +24,9 @@ const char *plait_flight_text_at(uint32_t number);
 /* The file, whose header is NULL if there is not even memory. */
 plait_record_file_t *plait_flight_file(void);
 
+/* In a forked child: what it does is not recorded. */
+void plait_flight_forget(void);
+
 /* Whether the last operation of every rank ended well. */
 bool plait_flight_is_well(void);
 

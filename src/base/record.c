@@ -19,6 +19,9 @@
  * there are many of them. */
 enum { KEEP_S = 24 * 3600, MANY_FILES = 512, KEEP_MANY_S = 600 };
 
+/* Of "/PID-TIME.flight". */
+enum { FILE_BYTES = 40 };
+
 static void read_line(const char *path, char *text, size_t n_bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -131,18 +134,21 @@ bool plait_record_folder(int i, char *path, int n_bytes)
     unsigned uid = (unsigned)geteuid();
     size_t room = (size_t)n_bytes;
     bool is_there = true;
+    int length = 0;
 
-    path[0] = '\0';
     if (own != NULL) {
         is_there = i == 0 && strcmp(own, "0") != 0;
-        (void)snprintf(path, room, "%s", own);
+        length = snprintf(path, room, "%s", own);
     } else if (i == 0 && runtime != NULL && runtime[0] != '\0') {
-        (void)snprintf(path, room, "%s/plait", runtime);
+        length = snprintf(path, room, "%s/plait", runtime);
     } else if (i <= 1) {
-        (void)snprintf(path, room, "%s/plait-%u",
-                       (tmp != NULL && tmp[0] != '\0') ? tmp : "/tmp", uid);
+        length = snprintf(path, room, "%s/plait-%u",
+                          (tmp != NULL && tmp[0] != '\0') ? tmp : "/tmp", uid);
     } else {
         is_there = false;
+    }
+    if (!is_there || length >= n_bytes) {
+        path[0] = '\0'; /* not a part of a name, which is another folder */
     }
     return is_there;
 }
@@ -255,7 +261,7 @@ static bool map_file(plait_record_file_t *file, int64_t room)
 
 bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
 {
-    char folder[200];
+    char folder[sizeof(file->path) - FILE_BYTES];
 
     for (int i = 0;
          file->header == NULL && plait_record_folder(i, folder, (int)sizeof(folder));
@@ -270,11 +276,11 @@ bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
     if (file->header == NULL) {
         if (plait_record_folder(0, folder, (int)sizeof(folder)) &&
             named_folder() != NULL) {
-            plait_log(
-                PLAIT_LOG_WARN,
-                "no flight recorder in %s (PLAIT_FLIGHT), which is no folder that "
-                "can be written",
-                folder);
+            plait_log(PLAIT_LOG_WARN,
+                      "no flight recorder in %s (PLAIT_FLIGHT), which %s",
+                      named_folder(),
+                      (folder[0] != '\0') ? "is no folder that can be written"
+                                          : "is too long a name");
         }
         file->path[0] = '\0';
         (void)map_file(file, room);
@@ -305,9 +311,20 @@ void plait_record_close(plait_record_file_t *file, plait_end_t end, int64_t used
         atomic_store(&file->header->state, end);
         if (used == 0) {
             unlink_path(file);
-        } else {
+        } else if (may_have(used)) {
             (void)!ftruncate(file->fd, used);
         }
+        (void)close(file->fd);
+        file->fd = PLAIT_RECORD_CLOSED;
+        file->path[0] = '\0';
+    }
+}
+
+void plait_record_forget(plait_record_file_t *file)
+{
+    if (file->header != NULL && file->fd >= 0) {
+        (void)mmap(file->header, (size_t)file->room, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file->fd, 0);
         (void)close(file->fd);
         file->fd = PLAIT_RECORD_CLOSED;
         file->path[0] = '\0';

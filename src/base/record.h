@@ -114,7 +114,7 @@ typedef struct {
 } plait_record_file_t;
 
 /* Name of the i-th folder in which a flight recorder may be, in the order in which they are
- * tried; false if there are no more. PLAIT_FLIGHT names the only one, "0" none. */
+ * tried; false if there are no more. Empty: the name is too long. PLAIT_FLIGHT names the only one, "0" none. */
 PLAIT_EXPORT bool plait_record_folder(int i, char *path, int n_bytes);
 
 /* A new file of this process's own, for `room` bytes at most, with its header. The lock on it
@@ -130,6 +130,9 @@ bool plait_record_reserve(plait_record_file_t *file, int64_t offset, int64_t n_b
 /* Ends it; used: bytes to be kept, 0: the file is removed. A forked child's copy is left
  * alone. */
 void plait_record_close(plait_record_file_t *file, plait_end_t end, int64_t used);
+
+/* In a forked child: what it writes from now on goes nowhere. */
+void plait_record_forget(plait_record_file_t *file);
 
 /* Fills a header. */
 void plait_record_begin(plait_record_header_t *header);

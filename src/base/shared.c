@@ -12,6 +12,9 @@
 
 enum { HUGE_PAGE = 2 << 20, PATH_BYTES = 64 };
 
+/* Which no file has that is not made for it. */
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
+
 /* An address at which a mapping can be in huge pages. */
 static void *aligned_room(size_t n_bytes)
 {
@@ -61,7 +64,7 @@ plait_status_t plait_shared_create(const char *name, int64_t n_bytes,
     PLAIT_CHECK(shared->fd >= 0, PLAIT_ERR_UNSUPPORTED, "memfd_create: %s",
                 strerror(errno));
     PLAIT_CHECK(fchmod(shared->fd, 0600) == 0 && ftruncate(shared->fd, n_bytes) == 0 &&
-                    fcntl(shared->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0 &&
+                    fcntl(shared->fd, F_ADD_SEALS, SEALS) == 0 &&
                     fstat(shared->fd, &info) == 0,
                 PLAIT_ERR_NO_MEMORY, "%lld shared bytes: %s", (long long)n_bytes,
                 strerror(errno));
@@ -101,10 +104,11 @@ plait_status_t plait_shared_attach(pid_t pid, int fd, plait_shared_t *shared)
     shared->fd = open(path, O_RDWR | O_CLOEXEC);
     PLAIT_CHECK(shared->fd >= 0, PLAIT_ERR_UNSUPPORTED, "%s: %s", path,
                 strerror(errno));
-    PLAIT_CHECK(
-        fstat(shared->fd, &info) == 0 && info.st_uid == geteuid() && info.st_size > 0 &&
-            (fcntl(shared->fd, F_GET_SEALS) & F_SEAL_SHRINK) != 0,
-        PLAIT_ERR_UNSUPPORTED, "%s is not the shared memory that it should be", path);
+    const int seals = fcntl(shared->fd, F_GET_SEALS); /* -1 of what can have none */
+    PLAIT_CHECK(fstat(shared->fd, &info) == 0 && info.st_uid == geteuid() &&
+                    info.st_size > 0 && seals >= 0 && (seals & SEALS) == SEALS,
+                PLAIT_ERR_UNSUPPORTED, "%s is not the shared memory that it should be",
+                path);
     shared->n_bytes = info.st_size;
     shared->inode = (uint64_t)info.st_ino;
     PLAIT_TRY(map(shared));

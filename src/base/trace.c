@@ -52,11 +52,22 @@ static void open_part(void)
     }
 }
 
+/* What a forked child does is not recorded: the files are its parent's. Texts that have numbers keep
+ * them. The mutex may have been held by a thread that the child does not have. */
+static void forget_files(void)
+{
+    (void)pthread_mutex_init(&mutex, NULL);
+    atomic_fetch_and(&wants, ~HAS_PART);
+    plait_record_forget(&part);
+    plait_flight_forget();
+}
+
 /* Before anything else is done here: reads the environment, once. */
 static void prepare(void)
 {
     (void)pthread_mutex_lock(&mutex);
     if ((atomic_load(&wants) & IS_UNREADY) != 0) {
+        (void)pthread_atfork(NULL, NULL, forget_files);
         plait_flight_open();
         open_part();
         if (wants_lines()) {
@@ -317,9 +328,11 @@ void plait_trace_close(int is_well)
 
     (void)pthread_mutex_lock(&mutex);
     atomic_fetch_and(&wants, ~HAS_PART);
+    /* Threads that go on find no place in what the file is without from now on. */
+    int64_t n = atomic_exchange(&n_part, PART_BYTES);
+    n = (n < atomic_load(&n_part_there)) ? n : atomic_load(&n_part_there);
     plait_record_close(&part, end,
-                       PLAIT_RECORD_HEADER_BYTES +
-                           atomic_load(&n_part) * (int64_t)sizeof(plait_entry_t));
+                       PLAIT_RECORD_HEADER_BYTES + n * (int64_t)sizeof(plait_entry_t));
     plait_record_close(plait_flight_file(), end, is_well ? 0 : PLAIT_FLIGHT_BYTES);
     (void)pthread_mutex_unlock(&mutex);
 }

@@ -190,6 +190,9 @@ plait_status_t plait_comm_open_devices(const plait_comm_devices_t *devices, int6
 {
     plait_status_t status = PLAIT_OK;
 
+    for (int i = 0; i < devices->n_members; i++) {
+        comms[i] = NULL;
+    }
     if (devices->n_members < devices->n_ranks && devices->is_one_each) {
         status = open_apart(devices, id, comms);
     } else if (devices->n_members < devices->n_ranks) {

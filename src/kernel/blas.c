@@ -153,14 +153,15 @@ static int probe_int_bytes(plait_blas_fn_t potrf)
     return (info == 0) ? 8 : ((int32_t)info == 0) ? 4 : 0;
 }
 
-/* With all pointers there; the lock is held. */
-static plait_status_t complete(void)
+/* With all pointers of the table, or to be put there; the lock is held. */
+static plait_status_t complete(const plait_blas_fn_t found[])
 {
     plait_status_t status = PLAIT_OK;
-    int int_bytes = probe_int_bytes(table.pointer[4 * PLAIT_BLAS_POTRF + 1]);
+    int int_bytes = probe_int_bytes(found[4 * PLAIT_BLAS_POTRF + 1]);
 
     PLAIT_CHECK(int_bytes != 0, PLAIT_ERR_UNSUPPORTED,
                 "blas: dpotrf of a matrix without rows does not return info 0");
+    memmove((void *)table.pointer, (const void *)found, sizeof(table.pointer));
     find_controls(table.pointer[4 * PLAIT_BLAS_GEMM + 1]);
     atomic_store(&table.int_bytes, int_bytes);
 done:
@@ -275,8 +276,7 @@ static plait_status_t load(const char *path)
     PLAIT_TRY(open_all(path, handles, &n_handles));
     PLAIT_CHECK(gather(handles, n_handles, found, &missing), PLAIT_ERR_UNSUPPORTED,
                 "%s has no %s", (path[0] != '\0') ? path : "the program", missing);
-    memcpy((void *)table.pointer, (const void *)found, sizeof(found));
-    PLAIT_TRY(complete());
+    PLAIT_TRY(complete(found));
     n_handles = 0; /* they stay open as long as the process */
 done:
     for (int h = 0; h < n_handles; h++) {
@@ -347,7 +347,7 @@ plait_status_t plait_blas_require(void)
         goto done;
     }
     if (is_filled()) {
-        PLAIT_TRY(complete());
+        PLAIT_TRY(complete(table.pointer));
     } else if (path != NULL && path[0] != '\0') {
         status = load(path);
         if (status != PLAIT_OK) {

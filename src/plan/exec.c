@@ -426,13 +426,17 @@ static bool is_wait(const plait_plan_t *plan, plait_step_kind_t kind)
            (kind == PLAIT_STEP_MOVE && plan->direct == PLAIT_DIRECT_NONE);
 }
 
-/* The others wait for this rank: they shall know. */
-static void give_up(void)
+/* The others wait for this rank: they shall know. Where no fence tells them they may as well go on. */
+static void give_up(plait_exec_t *exec, bool is_alone)
 {
     const plait_flight_entry_t *entry = plait_trace_current();
+    plait_session_t *session = &exec->session;
 
     if (entry != NULL) {
         plait_trace_give_up(entry->comm);
+    }
+    if (is_alone && session->end->transport->abandon != NULL) {
+        session->end->transport->abandon(session);
     }
 }
 
@@ -460,15 +464,17 @@ static plait_status_t conclude(plait_exec_t *exec)
 }
 
 /* A rank that fails between fences goes on to the next one, where all learn of it and
- * leave; without fences it leaves at once, but for a device's. */
-static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *history,
+ * leave; without fences it leaves at once, but for a device's, and alone. */
+static plait_status_t run_steps(plait_exec_t *exec, plait_history_t *history,
                                 plait_status_t status)
 {
     static const plait_publish_t nothing = {.slot = -1};
     const plait_plan_t *plan = exec->plan;
     bool is_over = false;
+    bool is_alone = status != PLAIT_OK;
 
     if (plait_exec_agrees(plan, exec->session.end, history)) {
+        is_alone = false;
         PLAIT_TRY(run_fence(exec, &nothing, status));
     }
     if (exec->device != NULL) {
@@ -483,10 +489,12 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
             plait_status_t met = run_program_fence(exec, &step->u.fence, status);
             status = (met != PLAIT_OK) ? met : status;
             is_over = met != PLAIT_OK;
+            is_alone = is_alone && !is_over;
         } else if (step->kind == PLAIT_STEP_ARRIVE) {
             run_arrive(exec, status);
         } else {
             status = run_step(exec, step, status);
+            is_alone = status != PLAIT_OK;
         }
         count_time(exec, is_wait(plan, step->kind), start);
     }
@@ -494,13 +502,18 @@ static plait_status_t run_steps(plait_exec_t *exec, const plait_history_t *histo
         status = conclude(exec);
     }
 done:
+    if (exec->device != NULL) {
+        is_alone = exec->device->is_lost;
+    }
     if (status != PLAIT_OK && exec->device != NULL) {
         plait_device_abandon(exec->device);
         plait_process_grid_abandon(exec->device);
     }
+    history->has_left = status != PLAIT_OK && is_alone && !exec->is_joint &&
+                        plan->is_collective && plan->n_ranks > 1;
     if (status != PLAIT_OK && !exec->is_joint &&
         (plan->is_collective || (exec->device != NULL && exec->device->is_lost))) {
-        give_up();
+        give_up(exec, history->has_left);
     }
     return status;
 }
@@ -539,6 +552,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
     bool limits_blas = plan->uses_blas && (plan->n_ranks > 1 || end->caps.has_company);
 
     history->has_failed = true;
+    history->has_left = false;
     PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank,
                 PLAIT_ERR_INVALID,
                 "%s: the plan is for rank %d of %d, the communicator is rank %d of %d",
@@ -579,7 +593,7 @@ done:
     }
     if (exec.device != NULL) {
         plait_exec_device_end(&exec, memory);
-    } else {
+    } else if (!plait_endpoint_is_stuck(end)) {
         plait_pool_give(memory);
     }
     return status;

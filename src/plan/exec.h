@@ -52,6 +52,7 @@ typedef struct {
     bool is_agreed;   /* they have run this plan before */
     uint64_t skipped; /* hash of what they ran since then without making sure */
     bool has_failed;  /* out: this plan has, not just what was sent before it */
+    bool has_left;    /* out: it has, and the other ranks do not learn of it by it */
 } plait_history_t;
 
 /* Whether it goes another way than what is not started does: on devices. */

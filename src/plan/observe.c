@@ -194,7 +194,7 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
         plait_observe_forget(comm);
     }
     leave(comm, plan);
-    if (now.is_given_up) {
+    if (now.is_given_up || (history.has_left && comm->end.peers != NULL)) {
         atomic_store(&comm->is_given_up, true);
     }
 done:

@@ -19,6 +19,7 @@ typedef enum { BEHIND, RUNS, DONE } stage_t;
 
 struct plait_started {
     int64_t id;
+    int64_t comm_id; /* whose communicator may be gone when it is waited for */
     plait_call_t *call;
     void *memory;       /* pooled: operands, then results */
     plait_side_t *side; /* on a device, in its place */
@@ -338,6 +339,7 @@ plait_status_t plait_started_begin(const plait_call_t *call, float *number)
     started->call->lender = NULL;  /* who lends to the call, not to what outlives it */
     started->call->matched = NULL; /* the caller does not wait */
     started->id = next_id();
+    started->comm_id = call->comm->id;
     if (call->device != NULL) {
         PLAIT_TRY(take_side(started, number));
     } else {
@@ -436,7 +438,7 @@ plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t re
 
     PLAIT_TRY(wait_for(id, &started));
     const plait_call_t *call = started->call;
-    plait_site_enter(call->site, call->comm->id);
+    plait_site_enter(call->site, started->comm_id);
     PLAIT_CHECK(started->status == PLAIT_OK, started->status, "%s", started->text);
     PLAIT_CHECK(n_rets == call->op->n_rets, PLAIT_ERR_INTERNAL,
                 "wait for %s: %d results, expected %d", call->op->name, n_rets,

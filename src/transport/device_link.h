@@ -143,10 +143,6 @@ const plait_matched_link_t *plait_device_matched_way(const plait_device_run_t *r
 /* Whether each rank is an MPI process with one device. */
 bool plait_device_is_of_process(const plait_endpoint_t *end);
 
-/* Whether a message of it never ended: what the library was given may be written to at any time, and is not
- * used for anything else. */
-bool plait_device_is_stuck(const plait_endpoint_t *end);
-
 /* Until the event has come, or the clock has passed latest_ns, INT64_MAX: never. What peers must do for that they
  * may never do: each turn asks for them. what: static, for whoever reports. */
 plait_status_t plait_device_await(plait_device_t *device, plait_event_t *event,

@@ -209,7 +209,7 @@ static void finish(side_t *side)
         if (run->failure != PLAIT_OK) {
             (void)run->device->table->stream_wait(run->device, run->stream);
         }
-        if (!plait_device_is_stuck(run->session->end)) {
+        if (!plait_endpoint_is_stuck(run->session->end)) {
             run->device->table->host_give(run->device, side->pinned);
         }
     }

@@ -307,7 +307,9 @@ static plait_status_t ask_all(plait_device_run_t *run, ways_t *ways,
     }
 done:
     run->is_lost = run->is_lost || (status != PLAIT_OK && memory == NULL);
-    plait_pool_give(memory);
+    if (!plait_endpoint_is_stuck(run->session->end)) {
+        plait_pool_give(memory);
+    }
     return status;
 }
 

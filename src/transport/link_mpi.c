@@ -26,13 +26,6 @@ bool plait_device_is_of_process(const plait_endpoint_t *end)
            end->transport == &plait_mpi_transport;
 }
 
-bool plait_device_is_stuck(const plait_endpoint_t *end)
-{
-    const plait_mpi_link_t *link = plait_device_is_of_process(end) ? end->state : NULL;
-
-    return link != NULL && atomic_load(&link->is_stuck);
-}
-
 static unsigned distances_of(const plait_mpi_link_t *link)
 {
     unsigned distances = 0;
@@ -206,7 +199,7 @@ static void finish(exchange_t *x)
 {
     plait_device_t *device = x->run->device;
 
-    if (!plait_device_is_stuck(x->run->session->end)) {
+    if (!plait_endpoint_is_stuck(x->run->session->end)) {
         for (int i = 0; i < x->n; i++) {
             if (x->copies[i] != NULL) {
                 device->table->give(device, x->run->stream, x->copies[i]);
@@ -284,7 +277,7 @@ static plait_status_t matched_displace(plait_device_run_t *run,
         if (is_brought) {
             status = copy(run, half->data, data, half->n_bytes);
         }
-        if (!plait_device_is_stuck(run->session->end)) {
+        if (!plait_endpoint_is_stuck(run->session->end)) {
             run->device->table->give(run->device, run->stream, data);
         }
     }

@@ -237,6 +237,8 @@ extern const plait_transport_t plait_cluster_transport;
 void plait_mpi_close(plait_endpoint_t *end);
 plait_status_t plait_mpi_begin(plait_session_t *session, bool is_collective);
 void plait_mpi_end(plait_session_t *session);
+void plait_mpi_abandon(plait_session_t *session);
+bool plait_mpi_is_stuck(const plait_endpoint_t *end);
 plait_status_t plait_mpi_exchange(plait_session_t *session, int n_sends,
                                   const plait_message_t *sends, int n_recvs,
                                   const plait_message_t *recvs);

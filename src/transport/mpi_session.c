@@ -35,6 +35,18 @@ void plait_mpi_end(plait_session_t *session)
     session->peers = NULL;
 }
 
+void plait_mpi_abandon(plait_session_t *session)
+{
+    atomic_store(&plait_mpi_link_of(session)->is_broken, true);
+}
+
+bool plait_mpi_is_stuck(const plait_endpoint_t *end)
+{
+    const plait_mpi_link_t *link = end->state;
+
+    return atomic_load(&link->is_stuck);
+}
+
 /* Of two ranks: one message each way, faster than any collective of MPI. Both buffers
  * are the link's. */
 static plait_status_t swap(plait_mpi_link_t *link, const char *what, int tag,
@@ -124,6 +136,9 @@ static plait_status_t session_fence(plait_session_t *session,
     session->peers = has_bytes ? (const char *)link->said : (const char *)link->peers;
     session->peer_stride = has_bytes ? sizeof(*link->said) : sizeof(*link->peers);
 done:
+    if (status != PLAIT_OK) {
+        atomic_store(&link->is_broken, true);
+    }
     return status;
 }
 
@@ -334,6 +349,8 @@ const plait_transport_t plait_mpi_transport = {
     .close = plait_mpi_close,
     .begin = plait_mpi_begin,
     .end = plait_mpi_end,
+    .abandon = plait_mpi_abandon,
+    .is_stuck = plait_mpi_is_stuck,
     .fence = session_fence,
     .exchange = plait_mpi_exchange,
     .allreduce = plait_mpi_allreduce,

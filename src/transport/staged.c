@@ -234,7 +234,7 @@ static void end(exchange_t *x)
         (void)run->device->table->stream_wait(run->device,
                                               run->stream); /* as destroy does */
     }
-    if (!plait_device_is_stuck(run->session->end)) {
+    if (!plait_endpoint_is_stuck(run->session->end)) {
         plait_staging_give(x->staging, status == PLAIT_OK);
         plait_pool_give(x->spare);
     }

@@ -131,7 +131,7 @@ done:
 
 void plait_staged_half_finish(plait_staged_half_t *half)
 {
-    if (!plait_device_is_stuck(half->call->run->session->end)) {
+    if (!plait_endpoint_is_stuck(half->call->run->session->end)) {
         plait_pool_give(half->spare);
     }
     half->spare = NULL;
@@ -139,7 +139,7 @@ void plait_staged_half_finish(plait_staged_half_t *half)
 
 void plait_staged_call_finish(plait_staged_call_t *call)
 {
-    if (!plait_device_is_stuck(call->run->session->end)) {
+    if (!plait_endpoint_is_stuck(call->run->session->end)) {
         plait_staging_give(call->staging, call->run->failure == PLAIT_OK);
     }
     call->staging = NULL;

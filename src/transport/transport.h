@@ -248,6 +248,15 @@ struct plait_transport {
     plait_status_t (*begin)(plait_session_t *session, bool is_collective);
     void (*end)(plait_session_t *session);
 
+    /* This rank leaves a collective where the others do not learn of it: they may be further on, and
+     * what is under way is not to be taken for something later. No session of the endpoint begins any
+     * more. NULL where each session is apart from those after it. */
+    void (*abandon)(plait_session_t *session);
+
+    /* Whether a message never ended: what the library was given may be read and written at any time,
+     * and is not used for anything else. NULL: never. */
+    bool (*is_stuck)(const plait_endpoint_t *end);
+
     /* Barrier that also shows `mine` to all; on return session->peers is filled. With
      * mine->n_slots == 0 the n_bytes at `bytes` are shown instead of addresses: at most
      * caps.publish_bytes, perhaps another number on every rank. OK even if a record carries
@@ -321,5 +330,10 @@ struct plait_transport {
     bool (*farewell)(const plait_endpoint_t *end, int peer,
                      plait_farewell_t *farewell_p);
 };
+
+static inline bool plait_endpoint_is_stuck(const plait_endpoint_t *end)
+{
+    return end->transport->is_stuck != NULL && end->transport->is_stuck(end);
+}
 
 #endif

@@ -148,8 +148,17 @@ static void check_killed(bool is_killed)
     }
 }
 
+/* Of a process whose last operation failed: it is kept for somebody to look at. */
+static void remove_flight(void)
+{
+    plait_trace_close(plait_flight_is_well());
+    if (folder[0] != '\0') {
+        (void)unlink(folder);
+    }
+}
+
 /* Records in a process whose files may not be as long as they are. */
-static int run_limited(void)
+static int run_limited(plait_status_t status)
 {
     const struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
     int code = 0;
@@ -158,7 +167,9 @@ static int run_limited(void)
     pid_t child = fork();
     if (child == 0) {
         (void)setrlimit(RLIMIT_FSIZE, &limit);
-        plait_trace_end(begin(0, 0, plait_trace_text("bcast")), NULL, PLAIT_OK);
+        plait_trace_end(begin(0, 0, plait_trace_text("bcast")), NULL, status);
+        (void)strncpy(folder, plait_trace_flight_path(), sizeof(folder) - 1);
+        (void)atexit(remove_flight);
         exit(0);
     }
     (void)waitpid(child, &code, 0);
@@ -168,9 +179,11 @@ static int run_limited(void)
 /* They are left out there, in a file and in memory. */
 static void check_limited(void)
 {
-    CHECK(run_limited() == 0, "in %s", folder);
+    CHECK(run_limited(PLAIT_OK) == 0, "in %s", folder);
+    CHECK(run_limited(PLAIT_ERR_PEER) == 0, "in %s, failed", folder);
     (void)setenv("PLAIT_FLIGHT", "0", 1);
-    CHECK(run_limited() == 0, "without a file");
+    CHECK(run_limited(PLAIT_OK) == 0, "without a file");
+    CHECK(run_limited(PLAIT_ERR_PEER) == 0, "without a file, failed");
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
@@ -256,6 +269,54 @@ static void check_named_folder(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
+/* A part of a name is another folder. */
+static void check_long_folder(void)
+{
+    plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
+    char path[600] = "", found[512];
+
+    (void)snprintf(path, sizeof(path), "%s/", folder);
+    memset(path + strlen(path), 'x', sizeof(path) - 1 - strlen(path));
+    (void)setenv("PLAIT_FLIGHT", path, 1);
+    CHECK(plait_record_folder(0, found, (int)sizeof(found)) && found[0] == '\0', "%s",
+          found);
+    CHECK(plait_record_open_flight(&file, 1 << 20) && file.path[0] == '\0', "%s",
+          file.path);
+    (void)close(file.fd);
+    (void)setenv("PLAIT_FLIGHT", folder, 1);
+}
+
+/* The files are those of the process that opened them. */
+static void check_forked(void)
+{
+    const plait_ring_t *ring = plait_flight_ring(0);
+    plait_record_header_t *header = plait_flight_file()->header;
+    const uint64_t n = ring->n;
+    const uint32_t n_given_up = header->n_given_up;
+    const uint32_t title = plait_trace_text("allgather");
+    int code = 0;
+
+    (void)fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        bool knows = strcmp(plait_flight_text_at(title), "allgather") == 0 &&
+                     plait_trace_text("allgather") == title;
+        for (uint32_t i = 0; i < 2 * PLAIT_RING_ROOM; i++) {
+            plait_trace_end(begin((int)i % 3, i, title), NULL, PLAIT_ERR_PEER);
+        }
+        plait_trace_give_up(3);
+        plait_trace_set_why("an exception of the child's");
+        plait_trace_close(1);
+        _exit(knows ? 0 : 1);
+    }
+    (void)waitpid(child, &code, 0);
+    CHECK(code == 0, "the child ended with %d", code);
+    CHECK(ring->n == n && header->n_given_up == n_given_up && header->has_why == 0,
+          "the child wrote to the parent's record: %llu entries, %u given up",
+          (unsigned long long)ring->n, header->n_given_up);
+    CHECK(access(plait_trace_flight_path(), F_OK) == 0, "and removed it");
+}
+
 int main(void)
 {
     make_folder("plait-test", folder, sizeof(folder));
@@ -265,7 +326,9 @@ int main(void)
     check_limited();
     check_folders();
     check_named_folder();
+    check_long_folder();
     check_ring();
+    check_forked();
     check_threads();
     check_lines();
     check_texts();
