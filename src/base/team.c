@@ -122,17 +122,13 @@ static int count_sharing(int n_sharing, const pid_t pids[], int *n_processors_p)
     return (pids != NULL) ? (int)plait_max(1, n) : n_sharing;
 }
 
-plait_status_t plait_team_size(int n_sharing, const pid_t pids[], int *n_threads_p)
+plait_status_t plait_team_wish(int *n_threads_p)
 {
     plait_status_t status = PLAIT_OK;
     const char *wish = getenv("PLAIT_THREADS");
-    int n_processors = 1;
-    int64_t n_threads = 1;
+    int64_t n_threads = 0;
 
-    if (wish == NULL || wish[0] == '\0' || strcmp(wish, "auto") == 0) {
-        int n = count_sharing(n_sharing, pids, &n_processors);
-        n_threads = plait_max(1, plait_min(n_processors / n, PLAIT_MAX_THREADS));
-    } else {
+    if (wish != NULL && wish[0] != '\0' && strcmp(wish, "auto") != 0) {
         char *end = NULL;
         n_threads = strtol(wish, &end, 10);
         PLAIT_CHECK(*end == '\0' && n_threads >= 1 && n_threads <= PLAIT_MAX_THREADS,
@@ -141,6 +137,21 @@ plait_status_t plait_team_size(int n_sharing, const pid_t pids[], int *n_threads
                     PLAIT_MAX_THREADS);
     }
     *n_threads_p = (int)n_threads;
+done:
+    return status;
+}
+
+plait_status_t plait_team_size(int n_sharing, const pid_t pids[], int *n_threads_p)
+{
+    plait_status_t status = PLAIT_OK;
+    int n_processors = 1;
+
+    PLAIT_TRY(plait_team_wish(n_threads_p));
+    if (*n_threads_p == 0) {
+        int n = count_sharing(n_sharing, pids, &n_processors);
+        *n_threads_p =
+            (int)plait_max(1, plait_min(n_processors / n, PLAIT_MAX_THREADS));
+    }
 done:
     return status;
 }

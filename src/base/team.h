@@ -15,9 +15,13 @@ typedef plait_status_t (*plait_part_fn_t)(void *context, int i, int n);
  * once. The status of the first part that failed, with its text. */
 plait_status_t plait_team_run(int n, plait_part_fn_t part, void *context);
 
-/* How many threads one rank may compute with: PLAIT_THREADS, or its share of the processors that
+/* What PLAIT_THREADS says; 0: nothing, or auto. INVALID: it is no number from 1 to
+ * PLAIT_MAX_THREADS, nor auto. */
+plait_status_t plait_team_wish(int *n_threads_p);
+
+/* How many threads one rank may compute with: that, or its share of the processors that
  * it may run on, which `pids` (itself among them; NULL: n_sharing ranks of this process) may run
- * on, too. INVALID: PLAIT_THREADS is no number from 1 to PLAIT_MAX_THREADS, nor auto. */
+ * on, too. INVALID as above. */
 plait_status_t plait_team_size(int n_sharing, const pid_t pids[], int *n_threads_p);
 
 #endif

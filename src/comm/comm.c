@@ -4,6 +4,7 @@
 #include "base/number.h"
 #include "base/status.h"
 #include "base/team.h"
+#include "base/trace.h"
 #include "transport/device_link.h"
 #include "transport/hosts.h"
 #include "transport/local.h"
@@ -128,7 +129,11 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
     comm->id = *id_p;
     PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &comm->id, &comm->is_freed,
                              &comm->end, &comm->end.why));
-    PLAIT_TRY(share_processors(&comm->end, 1));
+    status = share_processors(&comm->end, 1);
+    if (status != PLAIT_OK) {
+        plait_trace_give_up(comm->id); /* the others have it */
+        goto done;
+    }
     *id_p = comm->id;
     *comm_p = comm;
     comm = NULL;
@@ -205,6 +210,9 @@ plait_status_t plait_comm_open_devices(const plait_comm_devices_t *devices, int6
         for (int r = 0; status == PLAIT_OK && r < devices->n_ranks; r++) {
             comms[r]->track = devices->places[r].track;
         }
+    }
+    if (status != PLAIT_OK && devices->n_members < devices->n_ranks) {
+        plait_trace_give_up(id); /* other processes may have it by now */
     }
     for (int i = 0; status != PLAIT_OK && i < devices->n_members; i++) {
         plait_comm_destroy(&comms[i]);

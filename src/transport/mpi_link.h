@@ -49,6 +49,8 @@ typedef struct plait_mpi_transfer plait_mpi_transfer_t;
 /* What a rank says about itself while opening. */
 typedef struct {
     int64_t id;
+    int32_t status;     /* plait_status_t: whether it can take part at all */
+    char said[116];     /* why it cannot                                   */
     int32_t is_off;     /* PLAIT_DIRECT=off */
     int32_t is_apart;   /* PLAIT_SHARED=off */
     int32_t node_size;  /* ranks that share memory with it, and it */

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "base/setting.h"
+#include "base/team.h"
+#include "base/trace.h"
 #include "transport/cluster.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
@@ -229,8 +231,13 @@ static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size, int nod
 {
     plait_mpi_card_t *mine = &link->card;
     const int direct = plait_setting("PLAIT_DIRECT", direct_names, ON);
+    int n_threads = 0;
 
     mine->id = id;
+    mine->status = (int32_t)plait_team_wish(&n_threads);
+    if (mine->status != PLAIT_OK) {
+        (void)snprintf(mine->said, sizeof(mine->said), "%s", plait_error_text());
+    }
     mine->is_off = direct == OFF;
     mine->is_read_only = direct == READ;
     mine->is_apart = plait_setting("PLAIT_SHARED", shared_names, ON) == OFF;
@@ -470,6 +477,22 @@ done:
     return status;
 }
 
+/* What is wrong on one rank alone is so for all, or these would wait for it later. */
+static plait_status_t check_cards(const plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_mpi_card_t *mine = &link->card;
+
+    PLAIT_CHECK(mine->status == PLAIT_OK, (plait_status_t)mine->status, "%s",
+                mine->said);
+    for (int i = 0; i < link->size; i++) {
+        PLAIT_CHECK(link->cards[i].status == PLAIT_OK, PLAIT_ERR_PEER,
+                    "rank %d failed: %s", i, link->cards[i].said);
+    }
+done:
+    return status;
+}
+
 /* Who the others are; agrees on the id by the way. */
 static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
 {
@@ -489,6 +512,7 @@ static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
     *id_p = largest_id(link);
     link->id = *id_p;
     know_processes(link);
+    PLAIT_TRY(check_cards(link));
 done:
     return status;
 }
@@ -577,7 +601,11 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
     int64_t id = *id_p;
 
     PLAIT_TRY(plait_mpi_link_open(comm_bits, size, rank, &id, freed_p, &link));
-    PLAIT_TRY(join(link));
+    status = join(link);
+    if (status != PLAIT_OK) {
+        plait_trace_give_up(id); /* others may have it by now */
+        goto done;
+    }
     fill_end(link, end);
     common_native(link, end->caps.native_reduce);
     end->state = link;

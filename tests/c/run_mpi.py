@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ["mpi_transport.c", "mpi_coll.c", "mpi_device.c", "mpi_started.c", "mpi_hosts.c"]
-PROGRAMS += ["mpi_large.c", "mpi_guard.c"]
+PROGRAMS += ["mpi_large.c", "mpi_guard.c", "mpi_left.c"]
 # What is linked besides the transports, and how. With the guard only what is about it: others
 # have waits which never end, or end them themselves.
 WRAPPED = ("plait_exec_plan", "plait_mpi_exchange", "plait_mpi_sendrecv", "plait_mpi_symbol")
@@ -34,11 +34,12 @@ WITH = {
     "mpi_device": ("tests/c/check_device*.c", LINKED),
     "mpi_started": ("tests/c/check_device*.c", "-Wl,-E"),
     "mpi_guard": ("src/guard/*.c", "-Wl,-E"),
+    "mpi_left": ("src/guard/*.c", "-Wl,--wrap=plait_alloc"),
 }
 # Stand-ins of libraries that are opened at run time, in the folder PLAIT_TEST_FAKES.
 FAKES = {"libnvshmem_host.so.3": "fake_nvshmem.c"}
-ONLY = {"mpi_large": (2, 1), "mpi_guard": (3, 1)}  # ranks and nodes that programs are for
-ONE_ABI = ["mpi_guard"]  # whose time is waits, and nothing in them is the ABI's
+ONLY = {"mpi_large": (2, 1), "mpi_guard": (3, 1), "mpi_left": (2, 1)}  # ranks and nodes that programs are for
+ONE_ABI = ["mpi_guard", "mpi_left"]  # whose time is waits, and nothing in them is the ABI's
 NOT_ALIKE = ["mpi_device"]  # two nodes alike are among 2 ranks too, and two ranks of one on 3 nodes
 ONLY_FEW = ["mpi_hosts", "mpi_started"]  # each of whose ranks is several threads
 SOURCES = [

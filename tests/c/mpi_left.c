@@ -1,0 +1,188 @@
+/* Ranks that fail where no fence tells the others: those learn of it, and nothing that was sent before
+ * is taken for something later. Two ranks that share nothing; tests/c/run_mpi.py runs it, with the
+ * guard, and with an allocator that fails when it is told to. */
+#include "base/alloc.h"
+#include "comm/comm.h"
+#include "device/pool.h"
+#include "mpi_world.h"
+#include "plait/coll.h"
+#include "plan/observe.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void *__real_plait_alloc(int64_t n, int64_t size);
+void *__wrap_plait_alloc(int64_t n, int64_t size);
+
+/* Bytes of the allocation that fails next; 0: none. */
+static int64_t failing;
+
+void *__wrap_plait_alloc(int64_t n, int64_t size)
+{
+    bool fails = failing != 0 && n * size == failing;
+
+    failing = fails ? 0 : failing;
+    return fails ? NULL : __real_plait_alloc(n, size);
+}
+
+static void nap(int ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000,
+                                  .tv_nsec = ms % 1000 * INT64_C(1000000)};
+
+    (void)nanosleep(&time, NULL);
+}
+
+/* A setting that is wrong on one rank: none of them gets a communicator. */
+static void check_setting(uint64_t world, int rank)
+{
+    plait_comm_t *comm = NULL;
+
+    if (rank == 1) {
+        (void)setenv("PLAIT_THREADS", "many", 1);
+    }
+    plait_status_t status = plait_comm_mpi(world, &comm);
+    CHECK(status == ((rank == 1) ? PLAIT_ERR_INVALID : PLAIT_ERR_PEER) && comm == NULL,
+          "rank %d: %s", rank, plait_status_name(status));
+    CHECK(strstr(plait_error_text(), "PLAIT_THREADS is many") != NULL, "rank %d: %s",
+          rank, plait_error_text());
+    (void)unsetenv("PLAIT_THREADS");
+}
+
+/* Rank 0 has no memory for what it would receive, which is sent nevertheless: not to the next
+ * operation, of another dtype. */
+static void check_stale(uint64_t world, int rank)
+{
+    const int64_t words[4] = {1000 * rank, 1, 2, 3};
+    const double numbers[4] = {0.5, 1, 2, 3};
+    int64_t got_words[8];
+    double got[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    plait_comm_t *comm = NULL;
+
+    CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open: %s", plait_error_text());
+    failing = (rank == 0) ? 2 * (int64_t)sizeof(uint64_t) : 0; /* one request */
+    plait_status_t status = plait_gather(comm, 0, PLAIT_S64, 4, words, got_words);
+    CHECK(status == ((rank == 0) ? PLAIT_ERR_NO_MEMORY : PLAIT_OK), "rank %d: %s", rank,
+          plait_status_name(status));
+    nap(200);
+    status = plait_gather(comm, 0, PLAIT_F64, 4, numbers, got);
+    CHECK(status == ((rank == 0) ? PLAIT_ERR_COMM : PLAIT_ERR_PEER), "rank %d: %s %s",
+          rank, plait_status_name(status), plait_error_text());
+    CHECK(got[4] == -1, "rank %d: %g was received", rank, got[4]);
+    plait_comm_destroy(&comm);
+}
+
+enum { SIDE = 512, HALF = SIDE / 2 };
+
+/* The right half of the columns of a matrix, from rank 0 to rank 1: packed, since rows are apart. */
+static plait_plan_t *plan_columns(const plait_comm_t *comm)
+{
+    const int64_t whole[] = {SIDE, SIDE}, half[] = {SIDE, HALF};
+    const plait_array_t arg = {.dtype = PLAIT_F64, .ndim = 2, .dims = whole};
+    const plait_array_t ret = {.dtype = PLAIT_F64, .ndim = 2, .dims = half};
+    const plait_problem_t problem = {.n_ranks = 2,
+                                     .rank = plait_comm_rank(comm),
+                                     .caps = comm->end.caps,
+                                     .n_args = 1,
+                                     .n_rets = 1,
+                                     .args = &arg,
+                                     .rets = &ret};
+    plait_block_t block = {.peer = 1 - problem.rank,
+                           .src_offset = HALF * (int64_t)sizeof(double),
+                           .box = {.n_dims = 1,
+                                   .row_bytes = HALF * (int64_t)sizeof(double),
+                                   .count = {SIDE},
+                                   .src_stride = {SIDE * (int64_t)sizeof(double)},
+                                   .dst_stride = {HALF * (int64_t)sizeof(double)}}};
+    plait_plan_t *plan = NULL;
+    plait_move_t move = {0};
+
+    CHECK(plait_plan_create(&problem, &plan, "columns") == PLAIT_OK, "%s",
+          plait_error_text());
+    block.src_slot = plait_slot_arg(plan, 0);
+    block.dst_slot = plait_slot_ret(plan, 0);
+    CHECK(((problem.rank == 0) ? plait_move_add_out(&move, &block)
+                               : plait_move_add_in(&move, &block)) == PLAIT_OK &&
+              plait_plan_move(plan, &move) == PLAIT_OK,
+          "%s", plait_error_text());
+    plait_move_clear(&move);
+    return plan;
+}
+
+static plait_status_t execute(const plait_plan_t *plan, plait_comm_t *comm,
+                              const double *from, double *to)
+{
+    const plait_exec_arrays_t arrays = {.args = (const void *[]){from},
+                                        .rets = (void *[]){to}};
+
+    return plait_observe_exec(plan, NULL, comm, 0, false, &arrays);
+}
+
+static int64_t count_wrong(const double *got)
+{
+    int64_t n_wrong = 0;
+
+    for (int64_t i = 0; i < SIDE * HALF; i++) {
+        n_wrong += got[i] != (double)(i / HALF * SIDE + HALF + i % HALF);
+    }
+    return n_wrong;
+}
+
+/* Rank 0 gives up a message that rank 1 takes later: what it was packed in is not for others. */
+static void check_kept(uint64_t world, int rank)
+{
+    static double from[SIDE * SIDE], to[SIDE * HALF];
+    void *other = NULL;
+    plait_comm_t *comm = NULL;
+    uint64_t meanwhile = 0;
+
+    CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open: %s", plait_error_text());
+    plait_plan_t *plan = plan_columns(comm);
+    const int64_t n_bytes = plan->scratch_bytes;
+    for (int64_t i = 0; i < SIDE * SIDE; i++) {
+        from[i] = (double)i;
+    }
+    CHECK(execute(plan, comm, from, to) == PLAIT_OK, "%s", plait_error_text());
+    memset(to, 0, sizeof(to));
+    if (rank == 1) {
+        nap(2500);
+    }
+    plait_status_t status = execute(plan, comm, from, to);
+    if (rank == 0) {
+        CHECK(status == PLAIT_ERR_TIMEOUT, "rank 0: %s", plait_status_name(status));
+        CHECK(plait_pool_take(n_bytes, &other) == PLAIT_OK, "pool");
+        memset(other, 0x55, (size_t)n_bytes);
+    } else {
+        CHECK(status != PLAIT_OK || count_wrong(to) == 0, "%lld wrong elements",
+              (long long)count_wrong(to));
+    }
+    (void)host.comm_split(world, 0, rank,
+                          &meanwhile); /* MPI sends what it has to send */
+    (void)host.comm_free(&meanwhile);
+    plait_pool_give(other);
+    plait_plan_destroy(&plan);
+    plait_comm_destroy(&comm);
+}
+
+int main(int argc, char **argv)
+{
+    (void)setenv("PLAIT_SHARED", "off", 1);
+    (void)setenv("PLAIT_TIMEOUT", "1", 1);
+    (void)alarm(60);
+    const uint64_t world = mpi_world(argc, argv);
+    plait_comm_t *comm = NULL;
+
+    CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open: %s", plait_error_text());
+    const int rank = plait_comm_rank(comm);
+    CHECK(plait_comm_size(comm) == 2, "%d ranks", plait_comm_size(comm));
+    plait_comm_destroy(&comm);
+    check_setting(world, rank);
+    check_stale(world, rank);
+    check_kept(world, rank);
+    (void)host.finalize();
+    (void)plait_pool_trim();
+    return mpi_report("mpi_left");
+}
