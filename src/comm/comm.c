@@ -127,8 +127,8 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     comm->id = *id_p;
-    PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &comm->id, &comm->is_freed,
-                             &comm->end, &comm->end.why));
+    PLAIT_TRY(plait_mpi_open(mpi_comm_bits, size, rank, &comm->id, &comm->end,
+                             &comm->end.why));
     status = share_processors(&comm->end, 1);
     if (status != PLAIT_OK) {
         plait_trace_give_up(comm->id); /* the others have it */
@@ -177,7 +177,7 @@ static plait_status_t open_hosts(const plait_comm_devices_t *devices, int64_t id
         PLAIT_CHECK(comms[i] != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a rank");
     }
     PLAIT_TRY(plait_hosts_open(devices->mpi_comm_bits, devices->n_ranks,
-                               devices->places, id, &comms[0]->is_freed, ends));
+                               devices->places, id, ends));
     for (int i = 0; i < devices->n_members; i++) {
         comms[i]->end = ends[i];
         comms[i]->track = devices->places[ends[i].rank].track;
@@ -272,13 +272,19 @@ const char *plait_comm_direct(const plait_comm_t *comm)
     return (comm->end.why != NULL) ? comm->end.why : "";
 }
 
+bool plait_comm_is_freed(const plait_comm_t *comm)
+{
+    return comm->end.freed_p != NULL &&
+           atomic_load_explicit(comm->end.freed_p, memory_order_relaxed);
+}
+
 plait_status_t plait_comm_usable(const plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_CHECK(!atomic_load_explicit(&comm->is_freed, memory_order_relaxed),
-                PLAIT_ERR_COMM, "communicator #%lld (made at %s) was freed",
-                (long long)comm->id, comm->label);
+    PLAIT_CHECK(!plait_comm_is_freed(comm), PLAIT_ERR_COMM,
+                "communicator #%lld (made at %s) was freed", (long long)comm->id,
+                comm->label);
     PLAIT_CHECK(!atomic_load_explicit(&comm->is_given_up, memory_order_relaxed),
                 PLAIT_ERR_COMM,
                 "an earlier operation on communicator #%lld (made at %s) was given up",

@@ -22,7 +22,6 @@ struct plait_comm {
     _Atomic uint32_t n_collectives;
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
     uint64_t skipped; /* hash of those run since ranks last made sure that they agree */
-    _Atomic bool is_freed;    /* the user's communicator was freed */
     _Atomic bool is_given_up; /* a wait was ended: ranks may be at different places */
     _Atomic bool is_in_use;   /* a collective is under way */
     _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
@@ -53,6 +52,9 @@ plait_status_t plait_comm_open_devices(const plait_comm_devices_t *devices, int6
 /* As plait_comm_self and plait_comm_threads, of n_here devices that are used together. */
 plait_status_t plait_comm_open_self(int n_here, plait_comm_t **comm_p);
 plait_status_t plait_comm_open_threads(int n_ranks, int n_here, plait_comm_t *comms[]);
+
+/* Whether the user's communicator was freed. */
+bool plait_comm_is_freed(const plait_comm_t *comm);
 
 /* COMM with the label if the user's communicator was freed. */
 plait_status_t plait_comm_usable(const plait_comm_t *comm);

@@ -370,7 +370,7 @@ bool plait_registry_is_orphaned(int64_t id)
 {
     const plait_comm_t *comm = plait_registry_comm(id);
 
-    return comm != NULL && atomic_load(&comm->is_freed);
+    return comm != NULL && plait_comm_is_freed(comm);
 }
 
 /* The entry itself stays for its label: some dozens of bytes. */

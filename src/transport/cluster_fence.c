@@ -12,13 +12,13 @@
 enum { LOOK_EVERY_NS = 1000000 };
 
 /* In place of who has given up, while the reason is being written. */
-static const uint32_t is_being_written = UINT32_MAX;
+static const uint64_t is_being_written = UINT32_MAX;
 
 void plait_cluster_give_up(const plait_mpi_link_t *link, uint32_t word,
                            const char *reason)
 {
     plait_node_header_t *header = plait_node_header(&link->segment);
-    uint32_t nobody = 0;
+    uint64_t nobody = 0;
 
     if (atomic_compare_exchange_strong(&header->given_up, &nobody, is_being_written)) {
         size_t n = strcspn(reason, "\n"); /* a table may follow */
@@ -30,10 +30,10 @@ void plait_cluster_give_up(const plait_mpi_link_t *link, uint32_t word,
 
 uint32_t plait_cluster_given_up(const plait_mpi_link_t *link)
 {
-    uint32_t word = atomic_load_explicit(&plait_node_header(&link->segment)->given_up,
+    uint64_t word = atomic_load_explicit(&plait_node_header(&link->segment)->given_up,
                                          memory_order_acquire);
 
-    return (word == is_being_written) ? 0 : word;
+    return (word == is_being_written) ? 0 : (uint32_t)word;
 }
 
 plait_status_t plait_cluster_check(const plait_mpi_link_t *link)

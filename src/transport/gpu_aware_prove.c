@@ -149,7 +149,6 @@ static void end(const proof_t *p)
 plait_status_t plait_gpu_aware_prove(int ordinal)
 {
     plait_status_t status = PLAIT_OK;
-    _Atomic bool is_freed = false;
     plait_endpoint_t endpoint = {.rank = 0};
     plait_session_t session = {.end = &endpoint};
     plait_device_run_t run = {.session = &session, .link = &plait_link_mpi};
@@ -160,7 +159,7 @@ plait_status_t plait_gpu_aware_prove(int ordinal)
 
     PLAIT_TRY(plait_device_find(ordinal, &run.device));
     PLAIT_TRY(plait_mpi_world(&world));
-    PLAIT_TRY(plait_mpi_open(world, 2, -1, &id, &is_freed, &endpoint, &why));
+    PLAIT_TRY(plait_mpi_open(world, 2, -1, &id, &endpoint, &why));
     PLAIT_TRY(endpoint.transport->begin(&session, true));
     (void)begin(&proof);
     status = exchange_all(&proof);

@@ -247,7 +247,7 @@ done:
 
 static plait_status_t hosts_create(uint64_t comm_bits, int n_ranks,
                                    const plait_place_t places[], int64_t id,
-                                   _Atomic bool *freed_p, hosts_t **hosts_p)
+                                   hosts_t **hosts_p)
 {
     plait_status_t status = PLAIT_OK;
     hosts_t *hosts = plait_alloc(1, sizeof(*hosts));
@@ -259,7 +259,7 @@ static plait_status_t hosts_create(uint64_t comm_bits, int n_ranks,
     hosts->peers = plait_alloc(n_ranks, sizeof(*hosts->peers));
     PLAIT_CHECK(hosts->seats != NULL && hosts->peers != NULL, PLAIT_ERR_NO_MEMORY,
                 "no memory for a communicator of %d ranks", n_ranks);
-    PLAIT_TRY(plait_mpi_link_open(comm_bits, -1, -1, &id, freed_p, &hosts->process));
+    PLAIT_TRY(plait_mpi_link_open(comm_bits, -1, -1, &id, &hosts->process));
     PLAIT_CHECK(hosts->process->size <= PLAIT_CLUSTER_RANKS, PLAIT_ERR_UNSUPPORTED,
                 "devices of %d processes, at most %d", hosts->process->size,
                 PLAIT_CLUSTER_RANKS);
@@ -305,6 +305,7 @@ static plait_status_t open_device(hosts_t *hosts, int n_ranks, int rank,
                                        .is_far = true},
                               .peers = hosts->peers,
                               .why = hosts->why,
+                              .freed_p = &hosts->process->is_freed,
                               .state = device};
 done:
     return status;
@@ -312,13 +313,13 @@ done:
 
 plait_status_t plait_hosts_open(uint64_t comm_bits, int n_ranks,
                                 const plait_place_t places[], int64_t id,
-                                _Atomic bool *freed_p, plait_endpoint_t ends[])
+                                plait_endpoint_t ends[])
 {
     plait_status_t status = PLAIT_OK;
     hosts_t *hosts = NULL;
     int n_made = 0;
 
-    PLAIT_TRY(hosts_create(comm_bits, n_ranks, places, id, freed_p, &hosts));
+    PLAIT_TRY(hosts_create(comm_bits, n_ranks, places, id, &hosts));
     for (int r = 0; r < n_ranks; r++) {
         if (hosts->seats[r].process == hosts->process->rank) {
             PLAIT_TRY(open_device(hosts, n_ranks, r, &ends[n_made]));

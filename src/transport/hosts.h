@@ -16,10 +16,9 @@ typedef struct {
 /* Collective over the MPI communicator, which has the processes of all ranks and no others;
  * n_ranks, places and id are the same on all. Opens the endpoints of this process's ranks, in
  * order; each is closed on its own, the last one collectively. INVALID: a process without ranks.
- * UNSUPPORTED: too many of them, or of ranks in one. freed_p as in plait_mpi_open, for all
- * endpoints together; kept until the last one is closed. */
+ * UNSUPPORTED: too many of them, or of ranks in one. */
 plait_status_t plait_hosts_open(uint64_t comm_bits, int n_ranks,
                                 const plait_place_t places[], int64_t id,
-                                _Atomic bool *freed_p, plait_endpoint_t ends[]);
+                                plait_endpoint_t ends[]);
 
 #endif

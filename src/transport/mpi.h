@@ -31,11 +31,9 @@ PLAIT_EXPORT plait_status_t plait_mpi_world(uint64_t *comm_bits_p);
  * memory, can_write where they write it as well), else `mpi` (NONE). In the environment of any
  * rank PLAIT_SHARED=off forces `mpi`, PLAIT_DIRECT=off NONE, PLAIT_DIRECT=read no writes. The
  * user's communicator is
- * given an attribute whose delete callback sets *freed_p to true (freed_p is kept until
- * close). `why_p` receives static or endpoint-owned text on why direct access is on or off. */
+ * given an attribute whose delete callback sets what end->freed_p points to. `why_p` receives static or endpoint-owned text on why direct access is on or off. */
 plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
-                              _Atomic bool *freed_p, plait_endpoint_t *end,
-                              const char **why_p);
+                              plait_endpoint_t *end, const char **why_p);
 
 /* Which of the ranks that its process runs each rank is, where processes run several: tracks has
  * one entry for each rank of an endpoint that plait_mpi_open has just made. */

@@ -55,7 +55,7 @@ static void on_deleted(uintptr_t number)
     for (plait_mpi_link_t *link = watched; link != NULL; link = link->next) {
         if (link->number == number) {
             link->has_attribute = false;
-            atomic_store(link->freed_p, true);
+            atomic_store(&link->is_freed, true);
         }
     }
     (void)pthread_mutex_unlock(&watch_lock);

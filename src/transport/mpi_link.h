@@ -112,7 +112,7 @@ typedef struct plait_mpi_link {
     bool has_keyval;
     bool has_attribute;
     uintptr_t number;            /* the attribute's value: unique in the process */
-    _Atomic bool *freed_p;       /* kept from open to close                      */
+    _Atomic bool is_freed;       /* `user` was */
     struct plait_mpi_link *next; /* watched links                                */
 
     plait_record_t mine;
@@ -215,8 +215,7 @@ int plait_mpi_open_links(int room, plait_mpi_link_t *links[]);
 /* Collective over the communicator: a link with its duplicates and cards, and the number that
  * all agree on, see plait_mpi_open. */
 plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
-                                   int64_t *id_p, _Atomic bool *freed_p,
-                                   plait_mpi_link_t **link_p);
+                                   int64_t *id_p, plait_mpi_link_t **link_p);
 void plait_mpi_link_destroy(plait_mpi_link_t **link_p);
 
 /* An exchange under way: requests of the link, receives first. */

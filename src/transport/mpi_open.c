@@ -551,6 +551,7 @@ static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
     end->rank = link->rank;
     end->size = link->size;
     end->peers = link->processes;
+    end->freed_p = &link->is_freed;
 }
 
 /* What every rank's MPI can do: libraries choose their loops by the CPU. */
@@ -566,8 +567,7 @@ static void common_native(const plait_mpi_link_t *link,
 }
 
 plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
-                                   int64_t *id_p, _Atomic bool *freed_p,
-                                   plait_mpi_link_t **link_p)
+                                   int64_t *id_p, plait_mpi_link_t **link_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_mpi_backend_t *mpi = plait_mpi_started();
@@ -579,7 +579,6 @@ plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
     PLAIT_TRY(plait_mpi_usable("open"));
     PLAIT_TRY(check_handle(mpi, comm_bits, size, rank, &n_ranks, &my_rank));
     PLAIT_TRY(link_create(mpi, comm_bits, n_ranks, my_rank, &link));
-    link->freed_p = freed_p;
     PLAIT_TRY(plait_mpi_watch(link));
     PLAIT_TRY(duplicate(link, &link->matched));
     PLAIT_TRY(duplicate(link, &link->control));
@@ -593,14 +592,13 @@ done:
 }
 
 plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
-                              _Atomic bool *freed_p, plait_endpoint_t *end,
-                              const char **why_p)
+                              plait_endpoint_t *end, const char **why_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = NULL;
     int64_t id = *id_p;
 
-    PLAIT_TRY(plait_mpi_link_open(comm_bits, size, rank, &id, freed_p, &link));
+    PLAIT_TRY(plait_mpi_link_open(comm_bits, size, rank, &id, &link));
     status = join(link);
     if (status != PLAIT_OK) {
         plait_trace_give_up(id); /* others may have it by now */

@@ -11,7 +11,7 @@ plait_status_t plait_node_wait(plait_session_t *session);
 plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
                                 const void *bytes, int64_t n_bytes);
 
-/* Not OK where a rank has left a fence before it was over: the status with which it did. */
+/* Not OK where a rank has left a fence, whichever, before it was over: the status with which it did. */
 plait_status_t plait_node_check_given_up(const plait_session_t *session);
 
 #endif

@@ -83,7 +83,9 @@ typedef struct {
     int64_t n_bytes;
     int32_t n_ranks, box_bytes, ring_cells;
     _Alignas(64) _Atomic uint32_t n_asleep; /* ranks that sleep in a fence */
-    _Atomic uint32_t given_up; /* by a rank that left a fence: 1 + rank, status << 24 */
+    /* By a rank that left a fence: 1 + rank, status << 24; on one node the number of the fence << 32, too.
+     */
+    _Atomic uint64_t given_up;
     char reason[PLAIT_REASON_BYTES]; /* its text; only where there are several nodes */
 } plait_node_header_t;
 

@@ -101,6 +101,8 @@ typedef struct {
     const plait_peer_t
         *peers;      /* one per rank; NULL: one rank, or threads of one process */
     const char *why; /* how peers' memory is reached, in words; NULL: not said */
+    const _Atomic bool *
+        freed_p; /* whether the user has freed the MPI communicator; NULL: there is none */
     bool
         moves_chunks; /* matched transfers go in messages, of chunks where one partner wants them */
     void *state; /* the transport's own */

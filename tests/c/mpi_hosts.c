@@ -320,7 +320,6 @@ static void test_refused(void)
 {
     plait_comm_t *comms[MAX_HERE] = {NULL};
     plait_endpoint_t ends[4];
-    _Atomic bool freed = false;
     given_t given = even();
 
     given.places[0].process = n_processes;
@@ -329,7 +328,7 @@ static void test_refused(void)
     for (int r = 0; r < 2; r++) { /* of the first process */
         given.places[r].process = n_processes - 1;
     }
-    CHECK(plait_hosts_open(world, given.n_ranks, given.places, 1, &freed, ends) ==
+    CHECK(plait_hosts_open(world, given.n_ranks, given.places, 1, ends) ==
               PLAIT_ERR_INVALID,
           "without ranks");
     given = even();
@@ -340,6 +339,28 @@ static void test_refused(void)
               strstr(plait_error_text(), "64") != NULL,
           "too many");
     CHECK(comms[0] == NULL, "nothing is left");
+}
+
+/* All ranks of a process learn that the communicator was freed. */
+static void test_freed(void)
+{
+    plait_comm_t *comms[MAX_HERE] = {NULL};
+    const given_t given = even();
+    const int n_here = count_here(&given);
+    const uint64_t before = world;
+
+    (void)host.comm_dup(before, &world);
+    CHECK(open_given(&given, 1, comms) == PLAIT_OK, "%s", plait_error_text());
+    (void)host.comm_free(&world);
+    world = before;
+    for (int i = 0; i < n_here; i++) {
+        CHECK(plait_comm_is_freed(comms[i]) &&
+                  plait_barrier(comms[i]) == PLAIT_ERR_COMM,
+              "rank %d", plait_comm_rank(comms[i]));
+    }
+    for (int i = 0; i < n_here; i++) {
+        plait_comm_destroy(&comms[i]);
+    }
 }
 
 /* Two communicators at once, one of them of one thread of each process. */
@@ -381,6 +402,7 @@ int main(int argc, char **argv)
         test_deserters(&all[0]);
         test_deserters(&all[2]);
         test_refused();
+        test_freed();
         CHECK(open_given(&all[1], 1, comms) == PLAIT_OK, "open");
         (void)host.finalize();
         run_on(comms, count_here(&all[1]), &end);

@@ -45,37 +45,32 @@ static bool test_bind(void)
     return true;
 }
 
-static plait_endpoint_t open_on(uint64_t comm, _Atomic bool *freed_p,
-                                const char **why_p)
+static plait_endpoint_t open_on(uint64_t comm, const char **why_p)
 {
     plait_endpoint_t end = {0};
     int64_t id = 0;
 
-    CHECK(plait_mpi_open(comm, -1, -1, &id, freed_p, &end, why_p) == PLAIT_OK, "open");
+    CHECK(plait_mpi_open(comm, -1, -1, &id, &end, why_p) == PLAIT_OK, "open");
     return end;
 }
 
 static void test_open(uint64_t world)
 {
-    _Atomic bool freed = false;
     plait_endpoint_t end = {0};
     const char *why = NULL;
     int64_t id = 0;
     const bool has_input = fcntl(STDIN_FILENO, F_GETFD) >= 0;
 
-    end = open_on(world, &freed, &why);
+    end = open_on(world, &why);
     id = 100 + end.rank;
     int size = end.size;
     int rank = end.rank;
+    CHECK(!*end.freed_p, "nobody has freed it");
     end.transport->close(&end);
-    CHECK(!freed, "close does not report the user's communicator freed");
-    CHECK(plait_mpi_open(world, size + 1, rank, &id, &freed, &end, &why) ==
-              PLAIT_ERR_COMM,
+    CHECK(plait_mpi_open(world, size + 1, rank, &id, &end, &why) == PLAIT_ERR_COMM,
           "another size");
-    CHECK(plait_mpi_open(0, size, rank, &id, &freed, &end, &why) == PLAIT_ERR_COMM,
-          "null");
-    CHECK(plait_mpi_open(world, size, rank, &id, &freed, &end, &why) == PLAIT_OK,
-          "open");
+    CHECK(plait_mpi_open(0, size, rank, &id, &end, &why) == PLAIT_ERR_COMM, "null");
+    CHECK(plait_mpi_open(world, size, rank, &id, &end, &why) == PLAIT_OK, "open");
     CHECK(id == 100 + size - 1, "id %lld is the maximum", (long long)id);
     end.transport->close(&end);
     end.transport = NULL;
@@ -85,36 +80,33 @@ static void test_open(uint64_t world)
 
 static void test_freed(uint64_t world)
 {
-    _Atomic bool freed[2] = {false, false};
     plait_endpoint_t end[2];
     const char *why = NULL;
     uint64_t user = 0;
     uint64_t next = 0;
 
     (void)host.comm_dup(world, &user);
-    end[0] = open_on(user, &freed[0], &why);
-    end[1] = open_on(user, &freed[1], &why);
-    CHECK(!freed[0] && !freed[1], "two endpoints on one communicator");
+    end[0] = open_on(user, &why);
+    end[1] = open_on(user, &why);
+    CHECK(!*end[0].freed_p && !*end[1].freed_p, "two endpoints on one communicator");
     (void)host.comm_free(&user);
-    CHECK(freed[0] && freed[1], "both are told that it was freed");
+    CHECK(*end[0].freed_p && *end[1].freed_p, "both are told that it was freed");
     test_barrier(&end[0]); /* plait's duplicates live on */
     (void)host.comm_dup(world, &next);
     end[0].transport->close(&end[0]);
-    freed[0] = false;
-    end[0] = open_on(next, &freed[0], &why);
-    CHECK(!freed[0] && freed[1], "the handle's next owner");
+    end[0] = open_on(next, &why);
+    CHECK(!*end[0].freed_p && *end[1].freed_p, "the handle's next owner");
     end[1].transport->close(&end[1]);
-    CHECK(!freed[0], "closing the old endpoint leaves the next communicator alone");
+    CHECK(!*end[0].freed_p,
+          "closing the old endpoint leaves the next communicator alone");
     end[0].transport->close(&end[0]);
-    (void)host.comm_free(&next);
-    CHECK(!freed[0], "nobody is told after close");
+    (void)host.comm_free(&next); /* nobody is told after close */
 }
 
 static void test_single(void)
 {
-    _Atomic bool freed = false;
     const char *why = NULL;
-    plait_endpoint_t end = open_on(host.self, &freed, &why);
+    plait_endpoint_t end = open_on(host.self, &why);
 
     CHECK(end.size == 1 && end.rank == 0, "size");
     test_fence(&end);
@@ -126,12 +118,11 @@ static void test_single(void)
 /* Halves of the ranks: the partner of a communicator's rank 0 need not be world's. */
 static void test_split(uint64_t world, int rank)
 {
-    _Atomic bool freed = false;
     const char *why = NULL;
     uint64_t half = 0;
 
     (void)host.comm_split(world, rank % 2, -rank, &half);
-    plait_endpoint_t end = open_on(half, &freed, &why);
+    plait_endpoint_t end = open_on(half, &why);
     test_fence(&end);
     test_collectives(&end);
     test_matched(&end);
@@ -170,9 +161,8 @@ static void test_give_up(plait_endpoint_t *end)
  * and one that comes only then. On other nodes it may be the next one that ends. */
 static void test_deserter(uint64_t world, int who, int late)
 {
-    _Atomic bool freed = false;
     const char *why = NULL;
-    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_endpoint_t end = open_on(world, &why);
     plait_session_t session = {.end = &end};
     plait_record_t mine = {0};
     char word[2] = {0, 0};
@@ -217,9 +207,8 @@ static void say_to(uint64_t world, int peer)
 static void test_late_write(uint64_t world)
 {
     static const struct timespec moment = {.tv_nsec = 50000000};
-    _Atomic bool freed = false;
     const char *why = NULL;
-    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_endpoint_t end = open_on(world, &why);
     plait_session_t session = {.end = &end};
     const int last = end.size - 1;
     uint64_t word = 1;
@@ -273,9 +262,8 @@ done:
 /* A fence that one of two ranks leaves is the end of the endpoint there. */
 static void test_broken(uint64_t world)
 {
-    _Atomic bool freed = false;
     const char *why = NULL;
-    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_endpoint_t end = open_on(world, &why);
     plait_session_t session = {.end = &end};
     plait_record_t mine = {0};
 
@@ -309,9 +297,8 @@ static void test_fork(plait_endpoint_t *end)
 /* PLAIT_DIRECT=read. */
 static void test_read_only(uint64_t world)
 {
-    _Atomic bool freed = false;
     const char *why = NULL;
-    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_endpoint_t end = open_on(world, &why);
 
     CHECK(end.caps.direct == PLAIT_DIRECT_READ && !end.caps.can_write, "%s", why);
     end.transport->close(&end);
@@ -320,9 +307,8 @@ static void test_read_only(uint64_t world)
 /* True if peers' memory can be read. */
 static bool test_all(uint64_t world)
 {
-    _Atomic bool freed = false;
     const char *why = NULL;
-    plait_endpoint_t end = open_on(world, &freed, &why);
+    plait_endpoint_t end = open_on(world, &why);
 
     if (end.rank == 0) {
         printf("%s %s, %d ranks, %s: direct access %s\n", plait_mpi_abi(),
@@ -359,7 +345,6 @@ static bool test_all(uint64_t world)
 
 int main(int argc, char **argv)
 {
-    _Atomic bool freed = false;
     const char *why = NULL;
     uint64_t world = 0;
     plait_session_t session = {0};
@@ -386,7 +371,7 @@ int main(int argc, char **argv)
     test_single();
     test_broken(world);
     test_late_write(world);
-    plait_endpoint_t last = open_on(world, &freed, &why);
+    plait_endpoint_t last = open_on(world, &why);
     for (int who = 0; who < last.size; who++) {
         test_deserter(world, who, last.size - 1);
         test_deserter(world, who, 0);
@@ -397,8 +382,7 @@ int main(int argc, char **argv)
     CHECK(last.transport->begin(&session, true) == PLAIT_ERR_COMM,
           "after MPI_Finalize");
     last.transport->close(&last);
-    CHECK(plait_mpi_open(world, -1, -1, &(int64_t){0}, &freed, &last, &why) ==
-              PLAIT_ERR_COMM,
+    CHECK(plait_mpi_open(world, -1, -1, &(int64_t){0}, &last, &why) == PLAIT_ERR_COMM,
           "open after MPI_Finalize");
     return mpi_report("mpi_transport");
 }

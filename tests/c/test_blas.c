@@ -192,6 +192,13 @@ static void check_refusals(void)
                   "/nowhere/libblas.so");
     check_refused(plait_blas_load("libm.so.6"), PLAIT_ERR_UNSUPPORTED,
                   "libm.so.6 has no sgemm");
+    setenv("PLAIT_BLAS", FAKES_DIR "/libsilent_blas.so", 1);
+    for (int time = 0; time < 2; time++) { /* nothing of it is left after the first */
+        check_refused(plait_blas_require(), PLAIT_ERR_UNSUPPORTED,
+                      "dpotrf of a matrix without rows");
+        CHECK(plait_blas_find(PLAIT_BLAS_POTRF, PLAIT_F64) == NULL,
+              "a pointer is left");
+    }
     setenv("PLAIT_BLAS", "libm.so.6:/nowhere/liblapack.so", 1);
     check_refused(plait_blas_require(), PLAIT_ERR_UNSUPPORTED, "where PLAIT_BLAS says");
     CHECK(!plait_blas_is_complete(), "after refusals");

@@ -1,12 +1,18 @@
 /* The XLA handlers driven with call frames made by hand: metadata query, attributes, tokens,
  * errors; devices of one launch that meet. Calls that are complete later: test_ffi_later.c. */
+#include "base/alloc.h"
 #include "base/site.h"
 #include "check.h"
+#include "coll/coll.h"
 #include "comm/registry.h"
 #include "device/pool.h"
 #include "frames.h"
+#include "ops/list.h"
+#include "plan/launch.h"
+#include "plan/started.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 plait_ffi_error_t *plait_ffi_allreduce(plait_ffi_frame_t *frame);
@@ -333,6 +339,51 @@ static void check_groups(void)
           "no devices of this process");
 }
 
+/* One group is of this process alone; for another one an MPI would be needed. */
+static void check_half_made(void)
+{
+    const plait_device_rank_t list[] = {
+        {.group = 0, .process = 0, .ordinal = 0, .track = 0},
+        {.group = 1, .process = 0, .ordinal = 1, .track = 1},
+        {.group = 1, .process = 1, .ordinal = 2, .track = 0}};
+    const uint64_t mpi_comms[] = {0, 0};
+    const int64_t before = plait_alloc_balance();
+    int64_t id = plait_registry_next();
+
+    CHECK(plait_registry_add_devices(3, list, 0, mpi_comms, "test_ffi.c", &id) !=
+              PLAIT_OK,
+          "without MPI");
+    CHECK(plait_alloc_balance() == before, "%lld allocations are left",
+          (long long)(plait_alloc_balance() - before));
+}
+
+/* An operation that was started is waited for after its communicator was freed. */
+static void check_outlived(void)
+{
+    const int64_t n = 2;
+    const double x[] = {1, 2};
+    double y[] = {0, 0};
+    const plait_allreduce_params_t params = {.reduce = PLAIT_SUM};
+    const plait_array_t arg = {
+        .dtype = PLAIT_F64, .ndim = 1, .dims = &n, .data = (void *)(uintptr_t)x};
+    plait_array_t ret = {.dtype = PLAIT_F64, .ndim = 1, .dims = &n};
+    int64_t id = 0, started = 0;
+    float number[2];
+
+    CHECK(plait_registry_add_self("test_ffi.c", &id) == PLAIT_OK, "self");
+    plait_call_t call = plait_op_call(&plait_op_allreduce, &params,
+                                      plait_registry_comm(id), &arg, &ret);
+    CHECK(plait_started_begin(&call, number) == PLAIT_OK, "%s", plait_error_text());
+    (void)plait_started_read(number, NULL, NULL, &started);
+    while (plait_started_goes_on(started)) {
+        (void)sched_yield();
+    }
+    CHECK(plait_registry_free(id) == PLAIT_OK, "free");
+    ret.data = y;
+    CHECK(plait_started_take(started, 1, &ret, NULL, NULL) == PLAIT_OK && y[1] == 2,
+          "%s", plait_error_text());
+}
+
 /* A program that makes one for each of its steps. */
 static void check_many(void)
 {
@@ -368,6 +419,8 @@ int main(void)
     /* A page of the registry and the four entries with their labels stay for ever. */
     CHECK(plait_alloc_balance() - before == 1 + 4, "balance %lld",
           (long long)plait_alloc_balance());
+    check_half_made();
+    check_outlived();
     check_many();
     printf("test_ffi: %d checks, %d failed\n", n_checked, n_failed);
     return n_failed != 0;
