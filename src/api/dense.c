@@ -262,8 +262,9 @@ plait_status_t plait_heevd_plan(const plait_comm_t *comm,
                                          .first = problem->first,
                                          .vectors = problem->n_vectors};
     const plait_dtype_t real = plait_real_of(problem->dtype);
+    const int64_t size = comm->end.size;
     const int64_t width =
-        plait_max(1, (problem->n_vectors + comm->end.size - 1) / comm->end.size);
+        plait_max(1, problem->n_vectors / size + (problem->n_vectors % size != 0));
     const plait_array_t a =
         array_of(comm, problem->dtype, problem->n, problem->n, problem->block, dims[0]);
     const plait_array_t rets[] = {

@@ -147,7 +147,7 @@ static plait_status_t halo_plan(const plait_op_t *op, bool is_bare,
                                                          : PLAIT_BOUNDARY_PERIODIC;
         PLAIT_CHECK(plait_add(whole.dims[a], params.before[a], &whole.dims[a]) &&
                         plait_add(whole.dims[a], params.after[a], &whole.dims[a]),
-                    PLAIT_ERR_INVALID, "%s: widths %lld and %lld along axis %d",
+                    PLAIT_ERR_OVERFLOW, "%s: widths %lld and %lld along axis %d",
                     op->name, (long long)params.before[a], (long long)params.after[a],
                     a);
     }

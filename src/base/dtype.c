@@ -2,6 +2,10 @@
 
 #include <stddef.h>
 
+/* Bits of MPI's handles, numbers in the words of identities, and integers that BLAS takes by address in
+ * either length are read so. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a little-endian processor");
+
 typedef struct {
     const char *name; /* NULL: no dtype has this code */
     int64_t n_bytes;

@@ -22,14 +22,16 @@ typedef struct {
 } entry_t;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(entry_t *) *pages[N_PAGES];
+static _Atomic(entry_t *) *_Atomic pages[N_PAGES];
 
 static _Atomic(entry_t *) *place_of(int64_t id)
 {
     bool is_in_range = id > 0 && id < (int64_t)PAGE * N_PAGES;
+    _Atomic(entry_t *) *page =
+        is_in_range ? atomic_load_explicit(&pages[id / PAGE], memory_order_acquire)
+                    : NULL;
 
-    return (is_in_range && pages[id / PAGE] != NULL) ? &pages[id / PAGE][id % PAGE]
-                                                     : NULL;
+    return (page != NULL) ? &page[id % PAGE] : NULL;
 }
 
 static const entry_t *entry_of(int64_t id)
@@ -136,17 +138,19 @@ static plait_status_t put(entry_t *entry, int64_t id)
                 "more than %d communicators in the life of this process; keep some "
                 "instead of making them anew",
                 PAGE * N_PAGES - 1);
-    if (pages[id / PAGE] == NULL) {
-        pages[id / PAGE] = plait_alloc(PAGE, sizeof(*pages[0]));
-        PLAIT_CHECK(pages[id / PAGE] != NULL, PLAIT_ERR_NO_MEMORY,
-                    "no memory for the registry");
+    _Atomic(entry_t *) *page =
+        atomic_load_explicit(&pages[id / PAGE], memory_order_relaxed);
+    if (page == NULL) {
+        page = plait_alloc(PAGE, sizeof(*page));
+        PLAIT_CHECK(page != NULL, PLAIT_ERR_NO_MEMORY, "no memory for the registry");
+        atomic_store_explicit(&pages[id / PAGE], page, memory_order_release);
     }
     for (int i = 0; i < entry->n; i++) {
         entry->comms[i]->id = id;
         (void)snprintf(entry->comms[i]->label, sizeof(entry->label), "%s",
                        entry->label);
     }
-    atomic_store_explicit(&pages[id / PAGE][id % PAGE], entry, memory_order_release);
+    atomic_store_explicit(&page[id % PAGE], entry, memory_order_release);
 done:
     (void)pthread_mutex_unlock(&mutex);
     return status;

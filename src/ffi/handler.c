@@ -66,6 +66,7 @@ static plait_ffi_error_t *hand_over(const plait_call_t *call,
     later->api = api;
     error = plait_ffi_future_create(api, &later->future);
     if (error != NULL) {
+        plait_op_give_up(call, PLAIT_ERR_INTERNAL);
         goto done;
     }
     plait_ffi_future_t *future = later->future;

@@ -56,14 +56,16 @@ int64_t plait_guard_limit_ns(void)
     if (now < 0) {
         const char *text = getenv("PLAIT_TIMEOUT");
         char *end = NULL;
-        double seconds = (text != NULL) ? strtod(text, &end) : 60.0;
-        bool is_number = text == NULL ||
-                         (end != text && *end == '\0' && seconds >= 0 && seconds < 1e9);
+        bool is_given = text != NULL && text[0] != '\0';
+        double seconds = is_given ? strtod(text, &end) : 60.0;
+        bool is_number =
+            !is_given || (end != text && *end == '\0' && seconds >= 0 && seconds < 1e9);
         if (!is_number) {
             plait_log(PLAIT_LOG_WARN,
                       "PLAIT_TIMEOUT is %s, expected seconds: 60 are taken", text);
         }
         now = (int64_t)((is_number ? seconds : 60.0) * 1e9);
+        now += now == 0 && seconds > 0; /* 0 is never */
         atomic_store(&limit, now);
     }
     return now;

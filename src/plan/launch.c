@@ -278,6 +278,14 @@ plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
     return plait_op_run(&call);
 }
 
+void plait_op_give_up(const plait_call_t *call, plait_status_t status)
+{
+    plait_observe_failure(call->op->name, call->comm, status);
+    if (!call->op->is_matched && call->comm->end.size > 1) {
+        plait_observe_give_up(call->comm);
+    }
+}
+
 plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **queue_p,
                               plait_lanes_t *lanes_p)
 {
@@ -291,12 +299,12 @@ plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **
     *lanes_p = planned->lanes;
     plait_kept_give(kept);
 done:
-    if (status != PLAIT_OK) {
+    if (status != PLAIT_OK && kept != NULL) {
+        plait_op_give_up(call, status);
+    } else if (status != PLAIT_OK) {
         plait_observe_failure(call->op->name, call->comm, status);
-        if (kept != NULL && !call->op->is_matched && call->comm->end.size > 1) {
-            /* It has no place where to tell the others. */
-            plait_observe_give_up(call->comm);
-        }
+    }
+    if (status != PLAIT_OK) {
         tell_where(call);
     }
     return status;

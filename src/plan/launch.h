@@ -35,6 +35,9 @@ plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
 /* The same for what plait_started_begin has put in its place among the started operations. */
 plait_status_t plait_op_run_started(const plait_call_t *call);
 
+/* An operation that this rank cannot begin, and that has no place where to tell the others. */
+void plait_op_give_up(const plait_call_t *call, plait_status_t status);
+
 /* Where the call's operation stands in line among the started ones of its communicator. */
 plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **queue_p,
                               plait_lanes_t *lanes_p);

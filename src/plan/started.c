@@ -353,6 +353,9 @@ plait_status_t plait_started_begin(const plait_call_t *call, float *number)
     started = NULL;
     enter(entered, planned);
 done:
+    if (status != PLAIT_OK) {
+        plait_op_give_up(call, status);
+    }
     destroy(started);
     return status;
 }

@@ -50,15 +50,13 @@ static void finish(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
     link->held_bytes -= held_by(t);
     if (!is_told && (link->refused == PLAIT_OK)) {
         link->refused = t->status;
-        (void)snprintf(link->refused_text, sizeof(link->refused_text), "%s",
-                       plait_error_text());
+        memcpy(link->refused_text, t->why, sizeof(link->refused_text));
         is_told = true;
         atomic_fetch_add(&link->n_pending, 1);
     }
     (void)pthread_mutex_unlock(&link->transfer_lock);
     if (!is_told) {
-        plait_log(PLAIT_LOG_ERROR, "rank %d: a buffered send: %s", link->rank,
-                  plait_error_text());
+        plait_log(PLAIT_LOG_ERROR, "rank %d: a buffered send: %s", link->rank, t->why);
     }
     atomic_fetch_sub(&link->n_pending, 1);
     if (!atomic_load_explicit(&link->is_stuck, memory_order_relaxed)) {

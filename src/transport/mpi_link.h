@@ -138,8 +138,8 @@ typedef struct plait_mpi_link {
     plait_mpi_transfer_t *buffered_last;
     int64_t held_bytes;     /* of these */
     plait_status_t refused; /* how the first of them ended that did not end well */
-    char refused_text[512];
-    _Atomic int n_pending; /* buffered sends under way, and one more for a refusal */
+    char refused_text[512]; /* as that of a transfer */
+    _Atomic int n_pending;  /* buffered sends under way, and one more for a refusal */
     pthread_mutex_t transfer_lock;
 
     int64_t id;             /* the communicator's number */

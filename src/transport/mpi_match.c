@@ -13,6 +13,7 @@
 #include "transport/staged.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 plait_mpi_transfer_t *plait_mpi_transfer_take(plait_mpi_link_t *link)
@@ -98,8 +99,9 @@ static plait_status_t poll_request(plait_mpi_transfer_t *t, int which, bool *is_
 
 static void note(plait_mpi_transfer_t *t, plait_status_t status)
 {
-    if (t->status == PLAIT_OK) {
+    if ((status != PLAIT_OK) && (t->status == PLAIT_OK)) {
         t->status = status;
+        (void)snprintf(t->why, sizeof(t->why), "%s", plait_error_text());
     }
 }
 
@@ -119,7 +121,7 @@ static void tell_verdict(plait_mpi_transfer_t *t, plait_status_t verdict,
                          const plait_matched_fault_t *fault)
 {
     if ((verdict != PLAIT_OK) && (t->status == PLAIT_OK)) {
-        t->status = plait_matched_fail(verdict, fault);
+        note(t, plait_matched_fail(verdict, fault));
     }
 }
 

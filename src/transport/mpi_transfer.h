@@ -88,6 +88,7 @@ struct plait_mpi_transfer {
     plait_mpi_stage_t send_stage;
     plait_mpi_stage_t recv_stage;
     plait_status_t status; /* the first failure */
+    char why[512];         /* its text: another thread may be the one that tells it */
     bool is_active[PLAIT_MPI_N_REQUESTS];
     uint64_t requests[PLAIT_MPI_N_REQUESTS];
     int64_t n_sent; /* bulk bytes that are through */

@@ -82,6 +82,11 @@ static void check_others(plait_comm_t *comm, const plait_layout_t *layout)
         .cells = layout, .dtype = PLAIT_F64, .before = far};
     refused(plait_halo_pad_plan(comm, &wide, &plan), PLAIT_ERR_OVERFLOW,
             "widths 1099511627776 and");
+    const int64_t beyond[] = {INT64_MAX};
+    const plait_halo_problem_t wider = {
+        .cells = layout, .dtype = PLAIT_F64, .before = beyond};
+    refused(plait_halo_pad_plan(comm, &wider, &plan), PLAIT_ERR_OVERFLOW,
+            "widths 9223372036854775807 and");
     refused(plait_halo_pad_plan(comm, &halo, &plan), PLAIT_ERR_INVALID,
             "before is NULL");
     refused(plait_redist_plan(comm, PLAIT_F64, layout, layout, NULL), PLAIT_ERR_INVALID,

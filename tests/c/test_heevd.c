@@ -525,6 +525,9 @@ static void check_refusals(plait_comm_t *comm, void *context)
     problem.n_vectors = 3;
     check_refused(plait_heevd_plan(comm, &problem, &plan), PLAIT_ERR_INVALID,
                   "3 eigenvectors from 2 on; there are 4");
+    problem.n_vectors = INT64_MAX;
+    check_refused(plait_heevd_plan(comm, &problem, &plan), PLAIT_ERR_INVALID,
+                  "9223372036854775807 eigenvectors");
     check_refused(plait_heevd_plan(NULL, &problem, &plan), PLAIT_ERR_COMM,
                   "communicator");
 }
