@@ -36,7 +36,7 @@ PLAIT_EXPORT const char *plait_status_name(plait_status_t status);
 /** Explanation of the last failure on this thread: operation, rank, cause.
  *  Collective: no.  Shapes: none.
  *  Owns: nothing; the text is borrowed until the next failing call of this thread.
- *  Errors: none; empty if nothing failed.  Source: own. */
+ *  Errors: none; of use after a call that failed: others may change it.  Source: own. */
 PLAIT_EXPORT const char *plait_error_text(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Walk over the rows of a box: the one place where strides become offsets. */
+/* Rows of a box: the one place where strides become offsets. */
 #ifndef PLAIT_DEVICE_BOX_H
 #define PLAIT_DEVICE_BOX_H
 
@@ -31,6 +31,31 @@ static inline bool plait_box_next(const plait_box_copy_t *box, int n_dims,
         walk->index[d] = 0;
     }
     return false;
+}
+
+/* The strides of one side of a box whose rows follow each other. */
+static inline void plait_box_set_dense(const plait_box_copy_t *box, int64_t stride[])
+{
+    int64_t bytes = box->row_bytes;
+
+    for (int d = box->n_dims - 1; d >= 0; d--) {
+        stride[d] = bytes;
+        bytes *= box->count[d];
+    }
+}
+
+/* Whether one side of a box lies so. */
+static inline bool plait_box_is_dense(const plait_box_copy_t *box,
+                                      const int64_t stride[])
+{
+    int64_t bytes = box->row_bytes;
+    bool is_dense = true;
+
+    for (int d = box->n_dims - 1; d >= 0 && is_dense; d--) {
+        is_dense = stride[d] == bytes;
+        bytes *= box->count[d];
+    }
+    return is_dense;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #include "halo/packed.h"
 
 #include "base/checked.h"
+#include "device/box.h"
 
 /* Twice to and from a cache that yields about 10 GB/s in the time of one row's read. */
 enum { PACKED_ROW_BYTES = 512, MIN_PACKED_ROWS = 16 };
@@ -14,16 +15,6 @@ static bool is_packed(const plait_block_t *block)
 
     return box->row_bytes > 0 && box->row_bytes < PACKED_ROW_BYTES &&
            plait_box_bytes(box) / box->row_bytes >= MIN_PACKED_ROWS;
-}
-
-static void set_dense(const plait_box_copy_t *box, int64_t stride[])
-{
-    int64_t bytes = box->row_bytes;
-
-    for (int d = box->n_dims - 1; d >= 0; d--) {
-        stride[d] = bytes;
-        bytes *= box->count[d];
-    }
 }
 
 /* Bytes that `from` packs for `to`. */
@@ -58,7 +49,7 @@ static plait_status_t pack_for(const plait_plan_t *plan, const plait_flow_t *flo
         if (is_packed(&b)) {
             b.kind = PLAIT_BLOCK_COPY;
             b.dst_offset = *at_p;
-            set_dense(&b.box, b.box.dst_stride);
+            plait_box_set_dense(&b.box, b.box.dst_stride);
             *at_p += plait_box_bytes(&b.box);
             PLAIT_TRY(plait_move_add_in(move, &b));
         }
@@ -116,7 +107,7 @@ plait_status_t plait_packed_take(const plait_plan_t *plan, const plait_flow_t *f
         if (is_packed(&b)) {
             b.src_slot = work;
             b.src_offset = at;
-            set_dense(&b.box, b.box.src_stride);
+            plait_box_set_dense(&b.box, b.box.src_stride);
             at += plait_box_bytes(&b.box);
         }
         PLAIT_TRY(plait_move_add_in(move, &b));

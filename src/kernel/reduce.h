@@ -16,6 +16,12 @@ typedef void (*plait_reduce_fn_t)(int64_t n, void *out, const void *a, const voi
 /* NULL where the operation is not defined for the dtype. */
 plait_reduce_fn_t plait_reduce_find(plait_reduce_t op, plait_dtype_t dtype);
 
+/* Results are 0 or 1, also of one operand alone. */
+static inline bool plait_reduce_is_logical(plait_reduce_t op)
+{
+    return op == PLAIT_LAND || op == PLAIT_LOR || op == PLAIT_LXOR;
+}
+
 /* out[i] = e where e op a is a, for logical operations 0 or 1; integer MIN and MAX: the type's other end, floats: the
  * infinity (so that a NaN still wins). The operation is defined for the dtype. */
 void plait_reduce_fill(plait_reduce_t op, plait_dtype_t dtype, int64_t n, void *out);

@@ -6,20 +6,6 @@
 
 #include <string.h>
 
-/* The list of a parameter, as the params struct has it. */
-static int64_t list_of(const plait_attr_t *attr, const void *params,
-                       const int64_t **list_p)
-{
-    int64_t n = 0;
-
-    *list_p = NULL;
-    if (attr->kind == PLAIT_PARAM_LIST) {
-        memcpy(&n, (const char *)params + attr->count_offset, sizeof(n));
-        memcpy(list_p, (const char *)params + attr->offset, sizeof(*list_p));
-    }
-    return n;
-}
-
 /* Words behind the struct: parameters, lists, dims. */
 static int64_t count_words(const plait_call_t *call)
 {
@@ -28,7 +14,7 @@ static int64_t count_words(const plait_call_t *call)
     int64_t n = (int64_t)(op->params_size / sizeof(int64_t));
 
     for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
-        n += list_of(a, call->params, &list);
+        n += plait_attr_list(a, call->params, &list);
     }
     for (int i = 0; i < op->n_args; i++) {
         n += call->args[i].ndim;
@@ -51,7 +37,7 @@ static int64_t *copy_lists(const plait_call_t *call, char *params, int64_t *at)
 {
     for (const plait_attr_t *a = call->op->attrs; a->name != NULL; a++) {
         const int64_t *list = NULL;
-        int64_t n = list_of(a, call->params, &list);
+        int64_t n = plait_attr_list(a, call->params, &list);
         if (n > 0) {
             memcpy(params + a->offset, &at, sizeof(at));
             at = put(at, list, n);

@@ -3,6 +3,7 @@
  * failure at the fence behind the last step. */
 #include "base/clock.h"
 #include "base/status.h"
+#include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 #include "plan/tiles.h"
 #include "transport/device_vigil.h"
@@ -200,11 +201,11 @@ static plait_status_t reduce_alone(plait_exec_t *exec, const plait_reduce_step_t
 {
     const plait_device_run_t *run = exec->device;
     const void *const twice[] = {piece, piece};
-    bool is_logical = r->op == PLAIT_LAND || r->op == PLAIT_LOR || r->op == PLAIT_LXOR;
 
-    return is_logical ? run->device->table->reduce(run->device, run->stream, PLAIT_LOR,
-                                                   r->dtype, r->n, 2, twice, dst)
-                      : copy(exec, dst, piece, r->n * plait_dtype_bytes(r->dtype));
+    return plait_reduce_is_logical(r->op)
+               ? run->device->table->reduce(run->device, run->stream, PLAIT_LOR,
+                                            r->dtype, r->n, 2, twice, dst)
+               : copy(exec, dst, piece, r->n * plait_dtype_bytes(r->dtype));
 }
 
 /* What peers have of it was brought here before: a plan on a device has no direct access. */

@@ -4,6 +4,7 @@
  * first. In place (plait_move_place), own boxes are packed too, and come to their places last. */
 #include "base/checked.h"
 #include "base/status.h"
+#include "device/box.h"
 #include "device/pool.h"
 #include "plan/exec_steps.h"
 
@@ -80,7 +81,7 @@ static plait_status_t pack_box(batch_t *batch, const plait_block_t *b, char **to
     plait_status_t status = PLAIT_OK;
     plait_box_copy_t box = b->box;
 
-    plait_exec_set_dense(&box, box.dst_stride);
+    plait_box_set_dense(&box, box.dst_stride);
     PLAIT_TRY(put(batch, PLAIT_BLOCK_COPY, &box,
                   at(batch->exec, b->src_slot, b->src_offset), *to_p));
     *to_p += plait_box_bytes(&box);
@@ -127,7 +128,7 @@ static plait_status_t unpack(batch_t *batch, const plait_move_t *move, int peer,
         const plait_block_t *b = &move->in[i];
         plait_box_copy_t box = b->box;
         if (b->peer == peer) {
-            plait_exec_set_dense(&box, box.src_stride);
+            plait_box_set_dense(&box, box.src_stride);
             PLAIT_TRY(put(batch, b->kind, &box, from,
                           at(batch->exec, b->dst_slot, b->dst_offset)));
             from += plait_box_bytes(&box);

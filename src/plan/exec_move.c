@@ -24,16 +24,6 @@ void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
     }
 }
 
-void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[])
-{
-    int64_t bytes = box->row_bytes;
-
-    for (int d = box->n_dims - 1; d >= 0; d--) {
-        stride[d] = bytes;
-        bytes *= box->count[d];
-    }
-}
-
 static plait_status_t take_block(plait_exec_t *exec, const plait_block_t *block,
                                  const plait_move_t *move)
 {
@@ -67,7 +57,7 @@ static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer
         if (block->peer != peer) {
             continue;
         }
-        plait_exec_set_dense(&box, box.dst_stride);
+        plait_box_set_dense(&box, box.dst_stride);
         plait_host_copy_box(&box, exec->slot[block->src_slot] + block->src_offset,
                             to + at);
         at += plait_box_bytes(&box);
@@ -86,7 +76,7 @@ static void unpack(const plait_exec_t *exec, const plait_move_t *move, int peer,
         if (block->peer != peer || plait_box_bytes(&box) == 0) {
             continue;
         }
-        plait_exec_set_dense(&box, box.src_stride);
+        plait_box_set_dense(&box, box.src_stride);
         plait_exec_apply(block, move, &box, from + at,
                          exec->slot[block->dst_slot] + block->dst_offset);
         at += plait_box_bytes(&box);

@@ -93,7 +93,7 @@ plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
 static void set_rows(const way_t *way, const plait_box_copy_t *piece, int64_t stride[])
 {
     if (way->along < 0) {
-        plait_exec_set_dense(piece, stride);
+        plait_box_set_dense(piece, stride);
     } else {
         const int64_t n_bytes = piece->count[way->along] * piece->row_bytes;
         for (int d = 0; d < piece->n_dims; d++) {

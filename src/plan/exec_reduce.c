@@ -31,9 +31,7 @@ done:
 static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst,
                          const char *piece)
 {
-    bool is_logical = r->op == PLAIT_LAND || r->op == PLAIT_LOR || r->op == PLAIT_LXOR;
-
-    if (is_logical) {
+    if (plait_reduce_is_logical(r->op)) {
         plait_reduce_find(PLAIT_LOR, r->dtype)(n, dst, piece, piece);
     } else if (dst != piece) {
         memcpy(dst, piece, (size_t)(n * plait_dtype_bytes(r->dtype)));

@@ -16,9 +16,6 @@ void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
 plait_status_t plait_exec_take(plait_exec_t *exec, const plait_block_t *block,
                                const plait_move_t *move);
 
-/* One side of a box as packed rows, one after the other. */
-void plait_exec_set_dense(const plait_box_copy_t *box, int64_t stride[]);
-
 /* ---- on a device; each returns exec->device->failure ---- */
 
 /* Memory for work and scratch, given back by the end. */

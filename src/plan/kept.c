@@ -127,24 +127,13 @@ done:
     return status;
 }
 
-static int64_t list_count(const plait_attr_t *attr, const void *params)
-{
-    int64_t n = 0;
-
-    if (attr->kind == PLAIT_PARAM_LIST) {
-        memcpy(&n, (const char *)params + attr->count_offset, sizeof(n));
-    }
-    return n;
-}
-
 /* The pointers themselves are no part of a key. */
 static void add_lists(plan_key_t *key, const plait_op_t *op, const void *params)
 {
     for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
         if (a->kind == PLAIT_PARAM_LIST) {
-            int64_t n = list_count(a, params);
             const int64_t *list = NULL;
-            memcpy(&list, (const char *)params + a->offset, sizeof(list));
+            int64_t n = plait_attr_list(a, params, &list);
             key->words[PARAMS_WORD + a->offset / 8] = 0;
             if (n > 0) {
                 memcpy(&key->words[key->n], list, (size_t)n * sizeof(*list));
@@ -162,7 +151,8 @@ static plait_status_t make_key(const plait_call_t *call, plan_key_t *key)
     int64_t n_words = FIXED_WORDS;
 
     for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
-        n_words += list_count(a, params);
+        const int64_t *list = NULL;
+        n_words += plait_attr_list(a, params, &list);
     }
     if (n_words > STACK_WORDS) {
         key->words = plait_alloc(n_words, sizeof(key->words[0]));

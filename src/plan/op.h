@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 
 #include <stddef.h>
+#include <string.h>
 
 enum { PLAIT_MAX_PARAMS_BYTES = 2048, PLAIT_MAX_ATTRS = 24, PLAIT_MAX_ARRAYS = 4 };
 
@@ -26,6 +27,20 @@ typedef struct {
     int n_max;           /* PLAIT_PARAM_ARRAY */
     size_t count_offset; /* PLAIT_PARAM_ARRAY, PLAIT_PARAM_LIST */
 } plait_attr_t;
+
+/* The words of a LIST, and how many they are: 0 of other kinds. */
+static inline int64_t plait_attr_list(const plait_attr_t *attr, const void *params,
+                                      const int64_t **list_p)
+{
+    int64_t n = 0;
+
+    *list_p = NULL;
+    if (attr->kind == PLAIT_PARAM_LIST) {
+        memcpy(&n, (const char *)params + attr->count_offset, sizeof(n));
+        memcpy(list_p, (const char *)params + attr->offset, sizeof(*list_p));
+    }
+    return n;
+}
 
 #define PLAIT_ATTR(_type, _field)                                                   \
     {                                                                               \

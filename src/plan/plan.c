@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/hash.h"
+#include "device/box.h"
 #include "plan/tiles.h"
 
 #include <stdarg.h>
@@ -238,19 +239,6 @@ plait_status_t plait_plan_arrive(plait_plan_t *plan)
     return (plan->direct == PLAIT_DIRECT_NONE) ? PLAIT_OK : add_step(plan, &step);
 }
 
-/* Whether one side of a box lies as it is packed. */
-static bool is_packed(const plait_box_copy_t *box, const int64_t stride[])
-{
-    int64_t n_bytes = box->row_bytes;
-    bool is_packed = true;
-
-    for (int d = box->n_dims - 1; d >= 0 && is_packed; d--) {
-        is_packed = stride[d] == n_bytes;
-        n_bytes *= box->count[d];
-    }
-    return is_packed;
-}
-
 const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, int peer,
                                       bool is_out)
 {
@@ -264,9 +252,9 @@ const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, i
         }
     }
     return (n_found == 1 &&
-            (is_out ? is_packed(&whole->box, whole->box.src_stride)
+            (is_out ? plait_box_is_dense(&whole->box, whole->box.src_stride)
                     : whole->kind == PLAIT_BLOCK_COPY &&
-                          is_packed(&whole->box, whole->box.dst_stride)))
+                          plait_box_is_dense(&whole->box, whole->box.dst_stride)))
                ? whole
                : NULL;
 }
