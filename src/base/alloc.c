@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 enum { LINE = 64, HUGE_PAGE = 2 << 20 };
 
 static _Atomic int64_t n_live;
+static _Thread_local int64_t tally;
 
 void *plait_alloc(int64_t n, int64_t size)
 {
@@ -20,6 +22,7 @@ void *plait_alloc(int64_t n, int64_t size)
     }
     if (p != NULL) {
         atomic_fetch_add_explicit(&n_live, 1, memory_order_relaxed);
+        tally += (int64_t)malloc_usable_size(p);
     }
     return p;
 }
@@ -41,6 +44,7 @@ void *plait_alloc_aligned(int64_t n_bytes)
             (void)madvise(p, (size_t)padded, MADV_HUGEPAGE); /* a hint */
         }
         atomic_fetch_add_explicit(&n_live, 1, memory_order_relaxed);
+        tally += (int64_t)malloc_usable_size(p);
     }
     return p;
 }
@@ -49,8 +53,14 @@ void plait_free(void *p)
 {
     if (p != NULL) {
         atomic_fetch_sub_explicit(&n_live, 1, memory_order_release);
+        tally -= (int64_t)malloc_usable_size(p);
     }
     free(p);
+}
+
+int64_t plait_alloc_tally(void)
+{
+    return tally;
 }
 
 int64_t plait_alloc_balance(void)

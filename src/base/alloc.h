@@ -16,6 +16,9 @@ void *plait_alloc_aligned(int64_t n_bytes);
 
 void plait_free(void *p);
 
+/* Bytes that this thread has allocated less those that it has freed. */
+int64_t plait_alloc_tally(void);
+
 /* Allocations minus frees of this process; Python asks, too. Who finds it balanced sees what threads
  * did before their frees. */
 PLAIT_EXPORT int64_t plait_alloc_balance(void);

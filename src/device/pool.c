@@ -18,9 +18,10 @@ enum { MAX_BUFFERS = 64 };
  * (1536 to 3072). */
 enum { SMALL_PAGES_BYTES = 4 << 20, HUGE_PAGE = 2 << 20 };
 
-/* Idle buffers together have at most so many times the bytes that were ever taken at once: a program
- * whose sizes change would keep one of each size, one whose sizes repeat has all of its own. */
-enum { IDLE_SHARE = 2 };
+/* Idle buffers together have at most so many times the bytes that were taken at once lately, by the last
+ * one to two times so many that were taken: a program whose sizes change would keep one of each size, and
+ * what its largest operation once took; one whose sizes repeat has all of its own. */
+enum { IDLE_SHARE = 2, LATELY = 256 };
 
 typedef struct {
     void *data;
@@ -34,7 +35,9 @@ typedef struct {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static entry_t entries[MAX_BUFFERS];
 static uint64_t n_turns;
-static int64_t n_idle, n_taken, most_taken; /* bytes; the most at once */
+static int64_t n_idle, n_taken; /* bytes */
+static int64_t most_taken
+    [2]; /* at once, by the last LATELY that were taken, and by those before */
 static atomic_bool has_no_huge_pages;
 
 /* ---- under the mutex ---- */
@@ -82,10 +85,12 @@ static entry_t *find_oldest(void)
     return oldest;
 }
 
-/* Before there is one more. */
+/* Before there is one more, and now and then. */
 static void release_oldest(void)
 {
-    while (n_idle / IDLE_SHARE > most_taken) {
+    const int64_t most = plait_max(most_taken[0], most_taken[1]);
+
+    while (n_idle / IDLE_SHARE > most) {
         release(find_oldest());
     }
 }
@@ -114,7 +119,12 @@ static void take(entry_t *entry)
     entry->turn = ++n_turns;
     n_idle -= entry->n_bytes;
     n_taken += entry->n_bytes;
-    most_taken = plait_max(most_taken, n_taken);
+    most_taken[0] = plait_max(most_taken[0], n_taken);
+    if (n_turns % LATELY == 0) {
+        most_taken[1] = most_taken[0];
+        most_taken[0] = n_taken;
+        release_oldest();
+    }
 }
 
 static void give(entry_t *entry)

@@ -11,8 +11,13 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Programs whose sizes or tags change at each step would make plans without end. */
-enum { N_BUCKETS = 1024, MAX_PLANS = 4096, LATELY = MAX_PLANS / 2 };
+/* Programs whose sizes or tags change at each step would make plans without end. Most are small; tables of
+ * a transform of prime length are several times its operand. */
+enum { N_BUCKETS = 1024, MAX_PLANS = 4096, MAX_BYTES = 64 << 20 };
+
+/* Plans stay that were called while the last so many were made; where they have too many bytes all the
+ * same, half as many, and so on down to the few that a program may call in turns. */
+enum { LATELY = MAX_PLANS / 2, AT_LEAST = 16 };
 
 /* Plans of one communicator handle, by a key of words: operation, choices, device, parameters,
  * arrays, and what is in the lists that parameters point to. */
@@ -36,6 +41,7 @@ typedef struct plan_entry {
     uint64_t hash;
     int64_t n_words;
     uint64_t *words;
+    int64_t n_bytes;
     _Atomic int64_t used; /* plans that had been made when it was last called */
     _Atomic(struct plan_entry *) next;
 } entry_t;
@@ -48,7 +54,7 @@ struct plait_kept {
     _Atomic(entry_t *) buckets[N_BUCKETS];
     _Atomic int64_t n_users;
     _Atomic int64_t n_made;
-    int64_t n_there;
+    int64_t n_there, n_bytes;
     entry_t *removed;
 };
 
@@ -221,9 +227,9 @@ static plait_device_t *const *find_devices(const plait_comm_t *comm,
 
 /* Under the mutex, by one of the users. Ranks need not agree on that: what they know of each
  * other's plans is with the communicator. */
-static void remove_old(plait_kept_t *kept)
+static void remove_old(plait_kept_t *kept, int64_t lately)
 {
-    const int64_t oldest = atomic_load(&kept->n_made) - LATELY;
+    const int64_t oldest = atomic_load(&kept->n_made) - lately;
 
     for (int b = 0; b < N_BUCKETS; b++) {
         _Atomic(entry_t *) *place = &kept->buckets[b];
@@ -236,11 +242,24 @@ static void remove_old(plait_kept_t *kept)
                 atomic_store(&entry->next, kept->removed);
                 kept->removed = entry;
                 kept->n_there--;
+                kept->n_bytes -= entry->n_bytes;
             } else {
                 place = &entry->next;
             }
             entry = next;
         }
+    }
+}
+
+/* The same, before there is one more. */
+static void make_room(plait_kept_t *kept)
+{
+    if (kept->n_there >= MAX_PLANS) {
+        remove_old(kept, LATELY);
+    }
+    for (int64_t lately = LATELY; kept->n_bytes > MAX_BYTES && lately >= AT_LEAST;
+         lately /= 2) {
+        remove_old(kept, lately);
     }
 }
 
@@ -262,6 +281,7 @@ static plait_status_t add(plait_kept_t *kept, const plan_key_t *key, uint64_t ha
     entry_t *fresh = plait_alloc(1, sizeof(*fresh));
     plait_endpoint_t end = call->comm->end;
     plait_device_t *devices[PLAIT_MAX_JOINT];
+    const int64_t before = plait_alloc_tally();
 
     if (call->device != NULL) {
         end.caps.device = call->device;
@@ -279,12 +299,12 @@ static plait_status_t add(plait_kept_t *kept, const plan_key_t *key, uint64_t ha
     fresh->kept.lanes = plait_lanes_of(fresh->kept.plan);
     plait_about_op(call->op, call->params, call->args, call->rets,
                    fresh->kept.plan->title, &fresh->kept.about);
-    if (kept->n_there >= MAX_PLANS) {
-        remove_old(kept);
-    }
+    fresh->n_bytes = plait_alloc_tally() - before;
+    make_room(kept);
     free_removed(kept);
     atomic_fetch_add(&kept->n_made, 1);
     kept->n_there++;
+    kept->n_bytes += fresh->n_bytes;
     atomic_store(&fresh->next, atomic_load(bucket));
     atomic_store(bucket, fresh);
     *entry_p = fresh;

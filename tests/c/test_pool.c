@@ -50,6 +50,21 @@ static void check_coming_again(bool is_shown)
     }
 }
 
+/* What the largest operation took once does not stay when all others take little. */
+static void check_once_large(bool is_shown)
+{
+    enum { LARGE = 128 * MIB, N_SMALL = 600 };
+    const int64_t sizes[] = {MIB, 3 * MIB};
+
+    (void)plait_pool_trim();
+    plait_pool_give(take(LARGE, is_shown));
+    for (int i = 0; i < N_SMALL; i++) {
+        plait_pool_give(take(sizes[i % 2], is_shown));
+    }
+    const int64_t n_kept = plait_pool_trim();
+    CHECK(n_kept >= 4 * MIB && n_kept < 16 * MIB, "%lld kept", (long long)n_kept);
+}
+
 /* What is not to be had is refused by name, after what is idle was given up. */
 static void check_no_memory(void)
 {
@@ -66,6 +81,7 @@ int main(void)
     for (int is_shown = 0; is_shown < 2; is_shown++) {
         check_growing(is_shown != 0);
         check_coming_again(is_shown != 0);
+        check_once_large(is_shown != 0);
     }
     check_no_memory();
     (void)plait_pool_trim();
