@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, TracebackType
 
 import jax
+from jax.errors import JaxRuntimeError
 from plait import _core, _errors, _jax_programs, _rank, _record, _trace
 
 _LIMIT_S = 10.0
 _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
 _FAREWELL_NS = 2_000_000_000
 _PASS_ON_S = 2.0
-_AGAIN = re.compile("(Error dispatching computation: )+")  # once for each step that had waited
+_DISPATCHING = "Error dispatching computation: "
+_AGAIN = re.compile(f"({_DISPATCHING})+")  # once for each step that had waited
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _bind: list[Callable[[], object]] = []  # calls install()
@@ -45,7 +47,7 @@ def _report(value: BaseException, show: Callable[[], None]) -> None:
     rank, _ = _world[0]
     sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n")
     show()
-    if isinstance(value, _errors.Error):
+    if isinstance(_errors.named(value), _errors.Error):
         last = _record.last_lines(_SHOWN)
         sys.stderr.write(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
     sys.stderr.flush()
@@ -88,7 +90,19 @@ def _shown(name: str, default: Callable, args: Sequence) -> None:
         _former[name] = former
 
 
+def _folded(value: BaseException) -> BaseException:
+    """Says once what JAX says for each step of a loop that had waited for the one that failed."""
+    text = str(value)
+    if not isinstance(value, JaxRuntimeError) or 2 * _DISPATCHING not in text:
+        return value
+    other = type(value)(_AGAIN.sub(_DISPATCHING, text))
+    other.__cause__, other.__context__ = value.__cause__, value.__context__
+    other.__suppress_context__ = value.__suppress_context__
+    return other.with_traceback(value.__traceback__)
+
+
 def _hook(kind: type, value: BaseException, tb: TracebackType | None) -> None:
+    value = _folded(value)
     args = (kind, value, tb)
     show = functools.partial(_shown, "sys", sys.__excepthook__, args)
     if "sys" not in _former or not _is_of_a_job():
