@@ -16,6 +16,7 @@ import numpy as np
 from jax._src import array as _array
 from jax._src import config as _config
 from jax._src import core as _core
+from jax._src import custom_derivatives as _custom
 from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 from jax._src import mesh as _mesh
@@ -359,24 +360,47 @@ def saves_unless_complex(primitive: Any) -> None:
     not communicate again; complex ones are computed again, since JAX fails to save them, and so
     are those in a jax.lax.while_loop.
     """  # noqa: D205, D415
+    _pe.partial_eval_jaxpr_custom_rules[primitive] = _save_unless_complex
 
-    def rule(saveable: Any, unknown: Sequence, is_there: Sequence, eqn: Any) -> tuple:
-        n = len(eqn.outvars)
-        missing = [
-            v
-            for v, there in zip(eqn.invars, is_there, strict=True)
-            if isinstance(v, _core.Var) and not there
-        ]
-        if any(unknown) or _is_hoisting():
-            return None, eqn, [True] * n, [True] * n, missing
-        # Of a transfer both partners must do the same: one has the complex array as operand.
-        arrays = [*eqn.invars, *eqn.outvars]
-        is_complex = any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in arrays)
-        if is_complex or _is_in_while():
-            return eqn, eqn, [False] * n, [True] * n, missing
-        return eqn, None, [False] * n, [False] * n, []
 
-    _pe.partial_eval_jaxpr_custom_rules[primitive] = rule
+def _saved(eqn: Any, is_saved: bool, unknown: Sequence, is_there: Sequence) -> tuple:
+    """What JAX wants to know of an equation under jax.checkpoint."""
+    n = len(eqn.outvars)
+    missing = [
+        v
+        for v, there in zip(eqn.invars, is_there, strict=True)
+        if isinstance(v, _core.Var) and not there
+    ]
+    if any(unknown):
+        return None, eqn, [True] * n, [True] * n, missing
+    if not is_saved:
+        return eqn, eqn, [False] * n, [True] * n, missing
+    return eqn, None, [False] * n, [False] * n, []
+
+
+def _save_unless_complex(saveable: Any, unknown: Sequence, is_there: Sequence, eqn: Any) -> tuple:
+    # Of a transfer both partners must do the same: one has the complex array as operand.
+    arrays = [*eqn.invars, *eqn.outvars]
+    is_complex = any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in arrays)
+    unknown = [*unknown, _is_hoisting()]
+    return _saved(eqn, not is_complex and not _is_in_while(), unknown, is_there)
+
+
+def _save_rule(saveable: Any, unknown: Sequence, is_there: Sequence, eqn: Any) -> tuple:
+    """Of functions with rules of their own: plait's as its operations, others as JAX has it, but
+    that what a policy moves to other memory stays where it is.
+    """  # noqa: D205
+    if EFFECT in eqn.effects:
+        return _save_unless_complex(saveable, unknown, is_there, eqn)
+    if any(unknown):
+        return _saved(eqn, False, unknown, is_there)
+    chosen = saveable(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params)
+    has_effects = any(not isinstance(e, _core.NamedAxisEffect) for e in eqn.effects)
+    is_saved = has_effects or _pe.ensure_enum(chosen) is not _pe.Recompute
+    return _saved(eqn, is_saved, unknown, is_there)
+
+
+_pe.partial_eval_jaxpr_custom_rules.setdefault(_custom.custom_jvp_call_p, _save_rule)
 
 
 def def_ordered(primitive: Any, results: Callable) -> None:

@@ -38,7 +38,11 @@ WITH = {
 }
 # Stand-ins of libraries that are opened at run time, in the folder PLAIT_TEST_FAKES.
 FAKES = {"libnvshmem_host.so.3": "fake_nvshmem.c"}
-ONLY = {"mpi_large": (2, 1), "mpi_guard": (3, 1), "mpi_left": (2, 1)}  # ranks and nodes that programs are for
+ONLY = {
+    "mpi_large": (2, 1),
+    "mpi_guard": (3, 1),
+    "mpi_left": (2, 1),
+}  # ranks and nodes that programs are for
 ONE_ABI = ["mpi_guard", "mpi_left"]  # whose time is waits, and nothing in them is the ABI's
 NOT_ALIKE = ["mpi_device"]  # two nodes alike are among 2 ranks too, and two ranks of one on 3 nodes
 ONLY_FEW = ["mpi_hosts", "mpi_started"]  # each of whose ranks is several threads
