@@ -225,7 +225,7 @@ def locate(
     place = Place(found, names, is_taken)
     with place.judged():
         check_spec(names, found, x.shape, name)
-    return _put(x, found, names), place
+    return put(x, found, names), place
 
 
 def concrete(x: Any, place: Place) -> Place:
@@ -239,7 +239,7 @@ def concrete(x: Any, place: Place) -> Place:
     return place if place.mesh is None else Place(array.sharding.mesh, place.spec)
 
 
-def _put(x: Any, mesh: Any, names: Spec) -> Any:
+def put(x: Any, mesh: Any, names: Spec) -> Any:
     """An operand that is on no mesh yet is laid out on this one.
 
     In a program one that is there says so once more: JAX does not ask arrays that a function closes

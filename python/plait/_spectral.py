@@ -27,12 +27,14 @@ def _is_traced(x: Any) -> bool:
 def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
     """One for each axis: a float, or what is traced."""
     is_one = not isinstance(d, Sequence) and np.ndim(d) == 0
+    if isinstance(d, str):
+        raise TypeError(f"{name}: {argument} is {d!r}; expected numbers")
     values = (d,) * n if is_one else tuple(d)
     if len(values) != n:
         raise ValueError(f"{name}: {argument} has {len(values)} entries for {n} axes")
     found = tuple(v if _is_traced(v) else float(v) for v in values)
-    if any(not _is_traced(v) and v == 0 for v in found):
-        raise ValueError(f"{name}: {argument} is {d}; expected none to be 0")
+    if any(not _is_traced(v) and (v == 0 or np.isnan(v)) for v in found):
+        raise ValueError(f"{name}: {argument} is {d}; expected none to be 0 or NaN")
     return found
 
 
@@ -297,7 +299,7 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
             return b, own
     found = _jax.eager_sharding(a)
     if found is not None and jax.typeof(b).sharding.mesh.empty:
-        b = jax.device_put(b, NamedSharding(found[0], P()))
+        b = _mesh.put(b, found[0], ((),) * b.ndim)  # cotangents stay there, as those of a
     sizes = dict(zip(axes, s, strict=True))
     dims = tuple(sizes.get(i, n) for i, n in enumerate(b.shape))
     dims = _mesh_rules.padded(place.mesh, dims, spec)
@@ -361,6 +363,18 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
 # ---- Poisson's equation --------------------------------------------------------------------------
 
 
+def _inverse_laplacian(k: Sequence) -> tuple:
+    """-1 / Σ kᵢ² as two factors, as the square of the largest kᵢ may be out of range; 0 of no k.
+
+    It is taken out of the sum. What it is has no influence, so that it has no derivative.
+    """
+    most = jax.lax.stop_gradient(functools.reduce(jnp.maximum, [jnp.abs(ki) for ki in k]))
+    is_mean = most == 0  # not of NaN
+    most = jnp.where(is_mean, 1, most)
+    total = functools.reduce(jnp.add, [(ki / most) ** 2 for ki in k])
+    return jnp.where(is_mean, 0, 1 / most), -1 / (most * jnp.where(is_mean, 1, total))
+
+
 def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
     """The solution with mean zero; see `plait.fft.poisson`."""
     name = "poisson"
@@ -376,6 +390,6 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
     wanted = _wanted(axes, sizes, known, True, is_real)
     real = jnp.dtype("float32" if y.dtype == "complex64" else "float64")
     k = _divided(_counted(y, _mesh.Place(place.mesh, middle), wanted, real), steps)
-    k2 = functools.reduce(jnp.add, [ki * ki for ki in k])
-    inverse = jnp.where(k2 > 0, -1 / jnp.where(k2 > 0, k2, 1), 0).astype(y.dtype)
-    return _back(y * inverse, axes, f.shape, is_real, middle, place.spec, place.mesh)
+    for factor in _inverse_laplacian(k):
+        y = y * factor.astype(y.dtype)
+    return _back(y, axes, f.shape, is_real, middle, place.spec, place.mesh)

@@ -310,6 +310,7 @@ def test_errors_of_convolution():
         (lambda: plait.fft.fftconvolve(a, a, axes=(2,)), "out of bounds"),
         (lambda: plait.fft.poisson(a, spacing=0.0), "expected none to be 0"),
         (lambda: plait.fft.poisson(a, spacing=(1.0,)), "1 entries for 2 axes"),
+        (lambda: plait.fft.poisson(a, spacing=(1.0, np.nan)), "expected none to be 0 or NaN"),
         (lambda: plait.fft.fftfreqn(a, d=0), "fftfreqn: d is 0; expected none to be 0"),
         (lambda: plait.fft.rfftfreqn(a, (1.0, 0.0)), r"d is \(1.0, 0.0\); expected none to be 0"),
         (lambda: plait.fft.fftfreqn(a, layout="other"), "layout is 'other'"),
@@ -318,7 +319,36 @@ def test_errors_of_convolution():
             call()
 
 
+def test_eager_gradient_of_a_convolution_with_itself():
+    """Of an array on no mesh, both of whose cotangents are on that of the call."""
+    mesh, a = meshes.make((2,)), jnp.asarray(meshes.random((4, 6)))
+
+    def loss(a, **place):
+        return jnp.sum(jnp.sin(plait.fft.fftconvolve(a, a * 2, **place)))
+
+    want = jax.grad(loss)(a)
+    for spec in (P(), P("a")):
+        got = jax.grad(loss)(a, mesh=mesh, spec=spec)
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
 # ---- Poisson's equation --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spacing", [1e-22, 3e18, 3e20])
+def test_poisson_where_squares_are_out_of_range(spacing):
+    """Of float32: a parsec in metres is 3e16, a megaparsec 3e22."""
+    n, mesh = 32, meshes.make((2,))
+    scale = 1e-20 if spacing > 1 else 1e20
+    x = np.cos(2 * np.pi * np.arange(n) / n)[:, None] * np.ones(4) * scale
+    want = -x * (n * spacing / (2 * np.pi)) ** 2
+    a = meshes.put(x.astype(np.float32), mesh, P("a"))
+    for h in (spacing, (spacing, 1.0)):
+        got = jax.jit(plait.fft.poisson, static_argnames="spacing")(a, spacing=h)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+        got = jax.jit(plait.fft.poisson)(a, spacing=jnp.asarray(h))
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+    assert np.isnan(jax.jit(plait.fft.poisson)(a, spacing=jnp.nan)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
