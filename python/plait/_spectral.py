@@ -243,9 +243,10 @@ def _kept(mode: str, n: Sequence[int], m: Sequence[int], name: str) -> tuple[lis
     if mode == "same":
         return [(j - 1) // 2 for j in m], list(n)
     if mode == "valid":
-        if any(i < j for i, j in zip(n, m, strict=True)):
+        pairs = [(max(i, j), 1) if 1 in (i, j) else (i, j) for i, j in zip(n, m, strict=True)]
+        if any(i < j for i, j in pairs):
             raise ValueError(f"{name}: for 'valid' one of {n} and {m} must fit into the other")
-        return [j - 1 for j in m], [i - j + 1 for i, j in zip(n, m, strict=True)]
+        return [j - 1 for _, j in pairs], [i - j + 1 for i, j in pairs]
     raise ValueError(f"{name}: mode is {mode!r}; expected 'full', 'same' or 'valid'")
 
 
@@ -333,8 +334,10 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     axes = axes if axes is None or np.iterable(axes) else (axes,)  # as in scipy
     axes = _fourier.axes_of(axes, None, a.ndim, name)
     n, m = [a.shape[i] for i in axes], [b.shape[i] for i in axes]
-    if mode == "valid" and n != m and all(i <= j for i, j in zip(n, m, strict=True)):
-        a, b, n, m, spec = b, a, m, n, None
+    pairs = [p for p in zip(n, m, strict=True) if 1 not in p]  # others fit into either one
+    if mode == "valid" and all(i <= j for i, j in pairs) and any(i < j for i, j in pairs):
+        a, b, n, m = b, a, m, n
+        spec = None if spec is None or any(spec) else spec  # of what was the first
     first, size = _kept(mode, n, m, name)
     others = [i for i in range(a.ndim) if i not in axes]
     if any(a.shape[i] != b.shape[i] and 1 not in (a.shape[i], b.shape[i]) for i in others):

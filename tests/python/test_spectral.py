@@ -319,6 +319,21 @@ def test_errors_of_convolution():
             call()
 
 
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize(
+    "shapes", [((8, 1), (1, 5)), ((1, 4), (3, 2)), ((2, 6), (5, 1)), ((1,), (4,))]
+)
+def test_convolution_along_axes_of_one_element(shapes, mode):
+    """Such an axis fits into any other, as in SciPy."""
+    a, b = (meshes.random(shape, seed=i) for i, shape in enumerate(shapes))
+    want = scipy.signal.fftconvolve(a, b, mode)
+    got = plait.fft.fftconvolve(jnp.asarray(a), jnp.asarray(b), mode=mode)
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    mesh = meshes.make((2,))
+    got = plait.fft.fftconvolve(jnp.asarray(a), jnp.asarray(b), mode=mode, mesh=mesh, spec=P())
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
 def test_eager_gradient_of_a_convolution_with_itself():
     """Of an array on no mesh, both of whose cotangents are on that of the call."""
     mesh, a = meshes.make((2,)), jnp.asarray(meshes.random((4, 6)))
