@@ -13,11 +13,11 @@
 
 /* Programs whose sizes or tags change at each step would make plans without end. Most are small; tables of
  * a transform of prime length are several times its operand. */
-enum { N_BUCKETS = 1024, MAX_PLANS = 4096, MAX_BYTES = 64 << 20 };
+enum { N_BUCKETS = 1024, MAX_PLANS = 4096, MAX_BYTES = 128 << 20 };
 
 /* Plans stay that were called while the last so many were made; where they have too many bytes all the
  * same, half as many, and so on down to the few that a program may call in turns. */
-enum { LATELY = MAX_PLANS / 2, AT_LEAST = 16 };
+enum { LATELY = MAX_PLANS / 2, AT_LEAST = 32 };
 
 /* Plans of one communicator handle, by a key of words: operation, choices, device, parameters,
  * arrays, and what is in the lists that parameters point to. */
