@@ -89,13 +89,11 @@ def public() -> Iterator[tuple[str, Callable]]:
 def read(name: str, function: Callable) -> Page:
     """The parts of a docstring."""
     doc = inspect.cleandoc(function.__doc__ or "")
-    found = list(re.finditer(rf"(?:^|(?<=  ))({'|'.join(LABELS)}):", doc, re.MULTILINE))
-    missing = [label for label in LABELS if label not in [m[1] for m in found]]
+    before, parts = reference_headers.labelled(doc, LABELS)
+    missing = [label for label in LABELS if label not in parts]
     if missing:
         raise SystemExit(f"{name}: the docstring lacks {', '.join(missing)}")
-    ends = [m.start() for m in found[1:]] + [len(doc)]
-    parts = {m[1]: doc[m.end() : end] for m, end in zip(found, ends, strict=True)}
-    summary, _, text = doc[: found[0].start()].strip().partition("\n\n")
+    summary, _, text = before.partition("\n\n")
     return Page(name, function, " ".join(summary.split()), text, parts)
 
 

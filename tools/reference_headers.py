@@ -3,8 +3,9 @@
 Texts are the comments of include/plait/*.h: a page a header, and one that names all functions.
 """
 
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import check_headers
@@ -69,13 +70,18 @@ class Header:
         return "\n".join(lines) + "\n[All headers](README.md)\n"
 
 
+def labelled(doc: str, labels: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """What is before the first "Label:", and what follows each, of those that are there."""
+    found = list(re.finditer(rf"(?:^|(?<=  ))({'|'.join(labels)}):", doc, re.MULTILINE))
+    starts = [match.start() for match in found] + [len(doc)]
+    parts = {m[1]: doc[m.end() : end] for m, end in zip(found, starts[1:], strict=True)}
+    return doc[: starts[0]].strip(), parts
+
+
 def described(part: str) -> tuple[str, dict[str, str]]:
     """What a function does, and the labelled lines after it."""
-    doc = plain(part[: part.index("*/") + 2])
-    found = list(re.finditer(rf"(?:^|(?<=  ))({'|'.join(LABELS)}):", doc, re.MULTILINE))
-    ends = [match.start() for match in found[1:]] + [len(doc)]
-    facts = {m[1]: doc[m.end() : end] for m, end in zip(found, ends, strict=True)}
-    return doc[: found[0].start()].strip(), {k: " ".join(v.split()) for k, v in facts.items()}
+    text, facts = labelled(plain(part[: part.index("*/") + 2]), LABELS)
+    return text, {label: " ".join(fact.split()) for label, fact in facts.items()}
 
 
 def sentence(text: str) -> str:
@@ -101,6 +107,7 @@ def cell(text: str) -> str:
     return text.rstrip(".").replace("|", "\\|")
 
 
+@functools.cache
 def homes() -> dict[str, str]:
     """Which header declares a function."""
     return {

@@ -244,13 +244,14 @@ typedef struct {
 } plait_heevd_problem_t;
 
 /** Plans A = V diag(w) V^H of a Hermitian A: eigenvalues w, ascending, and eigenvectors V with
- *  V^H V = 1, all n or some that follow each other. Only the lower triangle of A is read, of its diagonal the real part.
+ *  V^H V = 1, all n or some that follow each other. Only the lower triangle of A is read, of its
+ *  diagonal the real part.
  *  Collective: no; every rank plans for itself, all with the same problem.
  *  Shapes: the operand is this rank's array of A, dealt by `block` columns. Results: w, n numbers of
  *  the real dtype, the same on all ranks; V, n x n_vectors, dealt by ceil(n_vectors / P) columns, so
  *  that a rank's are contiguous, and NULL may be given where there are none; info, one int32, the
- *  same on all ranks: 0, or not 0 where A has NaN or Inf (n + 1) or the iteration did not converge (as LAPACK counts): w and V
- *  are NaN then. Results have memory of their own.
+ *  same on all ranks: 0, or not 0 where A has NaN or Inf (n + 1) or the iteration did not converge
+ *  (as LAPACK counts): w and V are NaN then. Results have memory of their own.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: as above; INVALID (extents, block, dtype, vectors that there are not).
  *  Source: Dongarra, Sorensen, Hammarling, J. Comput. Appl. Math. 27, 1989 (reduction); Gu,

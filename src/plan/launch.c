@@ -299,12 +299,12 @@ plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **
     *lanes_p = planned->lanes;
     plait_kept_give(kept);
 done:
-    if (status != PLAIT_OK && kept != NULL) {
-        plait_op_give_up(call, status);
-    } else if (status != PLAIT_OK) {
-        plait_observe_failure(call->op->name, call->comm, status);
-    }
     if (status != PLAIT_OK) {
+        if (kept != NULL) {
+            plait_op_give_up(call, status);
+        } else {
+            plait_observe_failure(call->op->name, call->comm, status);
+        }
         tell_where(call);
     }
     return status;

@@ -2,22 +2,15 @@
  * went. */
 #include "kernel/blas.h"
 
-#define NOTHING(_op, _real, _complex) \
-    void s##_real##_(void);           \
-    void s##_real##_(void)            \
-    {                                 \
-    }                                 \
-    void d##_real##_(void);           \
-    void d##_real##_(void)            \
-    {                                 \
-    }                                 \
-    void c##_complex##_(void);        \
-    void c##_complex##_(void)         \
-    {                                 \
-    }                                 \
-    void z##_complex##_(void);        \
-    void z##_complex##_(void)         \
-    {                                 \
+#define NOTHING(_name) \
+    void _name(void);  \
+    void _name(void)   \
+    {                  \
     }
+#define NOTHINGS(_op, _real, _complex) \
+    NOTHING(s##_real##_)               \
+    NOTHING(d##_real##_)               \
+    NOTHING(c##_complex##_)            \
+    NOTHING(z##_complex##_)
 
-PLAIT_BLAS_FOR_EACH(NOTHING)
+PLAIT_BLAS_FOR_EACH(NOTHINGS)

@@ -7,18 +7,10 @@
 #include "plait/coll.h"
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 /* The guard takes half a second to call what it sees a deadlock. */
 enum { LATE_MS = 650, SOON_MS = 250 };
-
-static void nap(int ms)
-{
-    const struct timespec time = {.tv_nsec = ms * INT64_C(1000000)};
-
-    (void)nanosleep(&time, NULL);
-}
 
 static plait_comm_t *open_on(uint64_t bits)
 {

@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 void *__real_plait_alloc(int64_t n, int64_t size);
@@ -26,14 +25,6 @@ void *__wrap_plait_alloc(int64_t n, int64_t size)
 
     failing = fails ? 0 : failing;
     return fails ? NULL : __real_plait_alloc(n, size);
-}
-
-static void nap(int ms)
-{
-    const struct timespec time = {.tv_sec = ms / 1000,
-                                  .tv_nsec = ms % 1000 * INT64_C(1000000)};
-
-    (void)nanosleep(&time, NULL);
 }
 
 /* A setting that is wrong on one rank: none of them gets a communicator. */

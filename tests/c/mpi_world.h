@@ -7,6 +7,8 @@
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"
 
+#include <time.h>
+
 /* Starts MPI, as the host of plait would; all its ranks, as plait knows them. */
 static inline uint64_t mpi_world(int argc, char **argv)
 {
@@ -17,6 +19,14 @@ static inline uint64_t mpi_world(int argc, char **argv)
     CHECK(plait_mpi_bind(NULL) == PLAIT_OK, "bind");
     CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
     return world;
+}
+
+static inline void nap(int ms)
+{
+    const struct timespec time = {.tv_sec = ms / 1000,
+                                  .tv_nsec = ms % 1000 * INT64_C(1000000)};
+
+    (void)nanosleep(&time, NULL);
 }
 
 /* As report: what MPI may still write to is kept, which is then in the log. */
