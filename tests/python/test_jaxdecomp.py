@@ -121,6 +121,8 @@ def test_names_and_signatures():
     assert jaxdecomp.halo.halo_exchange is jaxdecomp.halo_exchange
     assert jaxdecomp.transpose.transposeXtoY is jaxdecomp.transposeXtoY
     assert all(hasattr(jaxdecomp, name) for name in jaxdecomp.__all__)
+    assert isinstance(jaxdecomp.config, jaxdecomp.JAXDecompConfig)
+    assert jaxdecomp.typing.PdimsType == tuple[int, int]
 
 
 # ---- transforms ----------------------------------------------------------------------------------

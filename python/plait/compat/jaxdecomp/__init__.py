@@ -8,8 +8,10 @@ the README had as well is here too: pfft3, slice_pad, slice_unpad, strings in co
 from plait.compat.jaxdecomp import fft as fft
 from plait.compat.jaxdecomp import halo as halo
 from plait.compat.jaxdecomp import transpose as transpose
+from plait.compat.jaxdecomp import typing as typing
 from plait.compat.jaxdecomp._config import Decomposition as _Decomposition
 from plait.compat.jaxdecomp._config import HaloCommBackend as HaloCommBackend
+from plait.compat.jaxdecomp._config import JAXDecompConfig as JAXDecompConfig
 from plait.compat.jaxdecomp._config import TransposeCommBackend as TransposeCommBackend
 from plait.compat.jaxdecomp._config import TransposeType as _TransposeType
 from plait.compat.jaxdecomp._config import autotune as autotune
@@ -51,6 +53,7 @@ __version__ = "0.3.1"  # whose interface this is
 
 __all__ = [
     "HaloCommBackend",
+    "JAXDecompConfig",
     "TransposeCommBackend",
     "autotune",
     "config",
