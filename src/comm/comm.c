@@ -241,8 +241,9 @@ void plait_comm_destroy(plait_comm_t **comm_p)
         if (attached != NULL) {
             comm->detach(attached);
         }
-        plait_process_grid_close(&comm->end, !atomic_load(&comm->is_given_up));
-        plait_device_close_ways(&comm->end);
+        const bool is_whole = !atomic_load(&comm->is_given_up);
+        plait_process_grid_close(&comm->end, is_whole);
+        plait_device_close_ways(&comm->end, is_whole);
         if (comm->end.transport != NULL) {
             comm->end.transport->close(&comm->end);
         }

@@ -3,9 +3,13 @@
 #include "device/cuda_nccl.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/status.h"
+#include "base/wait.h"
 #include "device/cuda_load.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -73,16 +77,80 @@ done:
     return status;
 }
 
+/* ---- its end ---- */
+
+/* NCCL ends a communicator, or aborts it, when all its ranks of the node do so: until then it waits,
+ * which nothing can end. So a thread of its own does it. */
+typedef struct {
+    plait_nccl_t *nccl;
+    bool is_whole;
+    atomic_bool is_over;
+    atomic_int
+        n_holders; /* the thread, and who waits for it: the last one frees this */
+} leaving_t;
+
+/* How long a communicator that is whole is waited for: its peers end it, too. */
+#define CLOSE_NS (INT64_C(10) * 1000000000)
+
+static void release(leaving_t *l)
+{
+    if (atomic_fetch_sub(&l->n_holders, 1) == 1) {
+        plait_free(l);
+    }
+}
+
+static void leave(plait_nccl_t *nccl, bool is_whole)
+{
+    if (is_whole) {
+        (void)nccl->call->ncclCommDestroy(nccl->comm);
+    } else {
+        (void)nccl->call->ncclCommAbort(nccl->comm);
+    }
+    plait_free(nccl);
+}
+
+static void *leave_main(void *argument)
+{
+    leaving_t *l = argument;
+
+    leave(l->nccl, l->is_whole);
+    atomic_store(&l->is_over, true);
+    release(l);
+    return NULL;
+}
+
+/* Without memory or a thread by this one, which may wait for peers. */
+static void leave_aside(plait_nccl_t *nccl, bool is_whole, int64_t limit_ns)
+{
+    const int64_t latest_ns = plait_clock_ns() + limit_ns;
+    plait_wait_t wait = plait_wait_begin("NCCL", -1);
+    leaving_t *l = plait_alloc(1, sizeof(*l));
+    pthread_t thread;
+
+    if (l != NULL) {
+        *l = (leaving_t){.nccl = nccl, .is_whole = is_whole};
+        atomic_store(&l->n_holders, 2);
+    }
+    if (l == NULL || pthread_create(&thread, NULL, leave_main, l) != 0) {
+        plait_free(l);
+        leave(nccl, is_whole);
+        return;
+    }
+    (void)pthread_detach(thread);
+    while (!atomic_load(&l->is_over) && plait_clock_ns() < latest_ns &&
+           plait_wait_turn(&wait) == PLAIT_OK) {
+    }
+    release(l);
+}
+
 static void nccl_abort(plait_nccl_t *nccl)
 {
-    (void)nccl->call->ncclCommAbort(nccl->comm);
-    plait_free(nccl);
+    leave_aside(nccl, false, 0);
 }
 
 static void nccl_close(plait_nccl_t *nccl)
 {
-    (void)nccl->call->ncclCommDestroy(nccl->comm);
-    plait_free(nccl);
+    leave_aside(nccl, true, CLOSE_NS);
 }
 
 plait_status_t plait_cuda_nccl_open(const plait_nccl_id_t *id, int n_ranks, int rank,

@@ -143,8 +143,10 @@ typedef struct {
     plait_status_t (*recv)(plait_nccl_t *nccl, plait_stream_t stream, int peer,
                            void *data, int64_t n_bytes);
     plait_status_t (*end)(plait_nccl_t *nccl);
+    /* Waits for peers, which call it, too; not for ever. */
     void (*close)(plait_nccl_t *nccl);
-    void (*abort)(plait_nccl_t *nccl); /* what is on streams ends, however it was */
+    /* What is on streams ends soon, however it was; nobody is waited for. */
+    void (*abort)(plait_nccl_t *nccl);
 } plait_device_nccl_t;
 
 /* NVSHMEM between processes that have a device each, its PEs. All of them have a pool of memory of one

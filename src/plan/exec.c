@@ -505,15 +505,15 @@ done:
     if (exec->device != NULL) {
         is_alone = exec->device->is_lost;
     }
-    if (status != PLAIT_OK && exec->device != NULL) {
-        plait_device_abandon(exec->device);
-        plait_process_grid_abandon(exec->device);
-    }
     history->has_left = status != PLAIT_OK && is_alone && !exec->is_joint &&
                         plan->is_collective && plan->n_ranks > 1;
     if (status != PLAIT_OK && !exec->is_joint &&
         (plan->is_collective || (exec->device != NULL && exec->device->is_lost))) {
-        give_up(exec, history->has_left);
+        give_up(exec, history->has_left); /* first, that peers do not wait for it */
+    }
+    if (status != PLAIT_OK && exec->device != NULL) {
+        plait_device_abandon(exec->device);
+        plait_process_grid_abandon(exec->device);
     }
     return status;
 }

@@ -99,7 +99,9 @@ struct plait_device_link {
     /* What is needed for exchanges with all ranks, which call it together and keep nobody waiting
      * when they fail; not OK on one is a refusal on all. NULL: nothing. */
     plait_status_t (*open)(plait_device_run_t *run, void **state_p);
-    void (*close)(plait_device_t *device, void *state);
+    /* is_whole false: an operation of the communicator was given up, and peers may never come to what
+     * they did not do yet. */
+    void (*close)(plait_device_t *device, void *state, bool is_whole);
 
     /* In the place of close when an operation has failed, on all ranks: what still waits for a peer
      * ends, and ranks open it anew before the next one. NULL: nothing waits. */
@@ -159,8 +161,8 @@ void plait_device_abandon(plait_device_run_t *run);
 plait_status_t plait_device_share(plait_device_run_t *run, const void *mine,
                                   int64_t n_bytes, void *all);
 
-/* Before the endpoint is closed; no operation is under way. */
-void plait_device_close_ways(plait_endpoint_t *end);
+/* Before the endpoint is closed; no operation is under way. is_whole: none was given up. */
+void plait_device_close_ways(plait_endpoint_t *end, bool is_whole);
 
 /* As the transport's sendrecv, or as its send, on addresses of the device. A rank that has failed
  * sends what its partner refuses, and refuses what it is sent. By a link nobody waits for a stream

@@ -98,7 +98,7 @@ done:
 
 /* ---- one endpoint ---- */
 
-void plait_device_close_ways(plait_endpoint_t *end)
+void plait_device_close_ways(plait_endpoint_t *end, bool is_whole)
 {
     ways_t *ways = end->ways;
 
@@ -113,7 +113,7 @@ void plait_device_close_ways(plait_endpoint_t *end)
             links[l]->matched->destroy(ways->device, ways->matched[l].state);
         }
         if (ways->is_open[l] && links[l]->close != NULL) {
-            links[l]->close(ways->device, ways->states[l]);
+            links[l]->close(ways->device, ways->states[l], is_whole);
         }
     }
     if (is_inside) {
@@ -208,7 +208,7 @@ static plait_status_t open_on_all(plait_device_run_t *run, ways_t *ways, int l,
     }
 done:
     if (ways->is_open[l] && !(*is_open_p && status == PLAIT_OK)) {
-        links[l]->close(ways->device, ways->states[l]);
+        links[l]->close(ways->device, ways->states[l], !run->is_lost);
         ways->is_open[l] = false;
     }
     return status;

@@ -136,7 +136,7 @@ static void end(const proof_t *p)
         table->give(run->device, run->stream, p->sent);
     }
     if (run->state != NULL) {
-        run->link->close(run->device, run->state);
+        run->link->close(run->device, run->state, true);
     }
     if (run->stream != NULL) {
         table->stream_destroy(run->device, run->stream);

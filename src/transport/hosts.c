@@ -85,8 +85,8 @@ static void hosts_close(plait_endpoint_t *end)
     }
 }
 
-/* Messages to and from ranks of this process, in a list of their own. */
-enum { NEAR_ROOM = 8 };
+/* Messages to and from ranks of this process, in a list of their own: one each, at most. */
+enum { NEAR_ROOM = PLAIT_MPI_SEATS };
 
 static plait_status_t list_near(const plait_mpi_link_t *link, int n,
                                 const plait_message_t all[], int *n_near_p,

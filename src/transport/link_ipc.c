@@ -7,6 +7,7 @@
  * pair, with real bytes, before the first exchange: containers, and parts of a GPU, may refuse. So it is
  * for virtual memory, as XLA's arrays may have it: where one pair of ranks cannot, that of all is copied. */
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "transport/handover.h"
@@ -17,6 +18,9 @@
 #include <unistd.h>
 
 enum { MAX_OPENED = 64, PROBE_BYTES = 4096 };
+
+/* More than a copy between devices of a node takes. */
+#define DRAIN_NS (INT64_C(10) * 1000000000)
 
 typedef struct {
     int peer;
@@ -240,7 +244,26 @@ static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
 
 /* ---- before the first one ---- */
 
-static void ipc_close(plait_device_t *device, void *state)
+/* Whether this rank's last copy from peers is over: a result that nobody looks at may still be on its
+ * way. It comes, but where peers were given up. */
+static bool is_brought(plait_device_t *device, const ipc_t *ipc, bool is_whole)
+{
+    const plait_device_table_t *table = device->table;
+    bool is_over = !ipc->has_taken;
+
+    if (!is_over && is_whole) {
+        is_over = table->event_wait(device, ipc->events[ipc->rank].taken) == PLAIT_OK;
+    } else if (!is_over) {
+        plait_event_t *taken = ipc->events[ipc->rank].taken;
+        (void)plait_device_await(device, taken, "memory of peers",
+                                 plait_clock_ns() + DRAIN_NS);
+        is_over = table->event_ask(device, taken, &is_over) == PLAIT_OK && is_over;
+    }
+    return is_over;
+}
+
+/* Blocks of peers that may still be read stay open. */
+static void ipc_close(plait_device_t *device, void *state, bool is_whole)
 {
     ipc_t *ipc = state;
     plait_stream_t stream = NULL;
@@ -250,10 +273,8 @@ static void ipc_close(plait_device_t *device, void *state)
         give_copies(ipc, device, stream);
         device->table->stream_destroy(device, stream);
     }
-    if (ipc->has_taken) { /* a result that nobody looks at may still be on its way */
-        (void)device->table->event_wait(device, ipc->events[ipc->rank].taken);
-    }
-    for (int i = 0; i < MAX_OPENED; i++) {
+    const bool is_over = is_brought(device, ipc, is_whole);
+    for (int i = 0; i < MAX_OPENED && is_over; i++) {
         if (ipc->opened[i].here != NULL) {
             device->table->memory_drop(device, ipc->opened[i].here);
         }
@@ -457,7 +478,7 @@ done:
     }
     plait_free(proof.all);
     if (ipc != NULL) {
-        ipc_close(run->device, ipc);
+        ipc_close(run->device, ipc, !run->is_lost);
     }
     return status;
 }

@@ -49,10 +49,11 @@ done:
     return status;
 }
 
-static void mpi_close(plait_device_t *device, void *state)
+static void mpi_close(plait_device_t *device, void *state, bool is_whole)
 {
     state_t *link = state;
 
+    (void)is_whole;
     if (link->ready != NULL) {
         device->table->event_destroy(device, link->ready);
     }
@@ -70,7 +71,7 @@ static plait_status_t mpi_open(plait_device_run_t *run, void **state_p)
     link = NULL;
 done:
     if (link != NULL) {
-        mpi_close(run->device, link);
+        mpi_close(run->device, link, true);
     }
     return status;
 }

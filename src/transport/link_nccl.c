@@ -67,9 +67,9 @@ static void end_link(plait_device_t *device, link_t *link, bool is_whole)
     plait_free(link);
 }
 
-static void link_close(plait_device_t *device, void *state)
+static void link_close(plait_device_t *device, void *state, bool is_whole)
 {
-    end_link(device, state, true);
+    end_link(device, state, is_whole);
 }
 
 static void link_abandon(plait_device_run_t *run, void *state)

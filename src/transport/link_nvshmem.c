@@ -3,7 +3,8 @@
  *
  * Flow control. A sender and a receiver count the pieces that went between them. Piece g is put into
  * slot g mod 2 of the sender's in the receiver's inbox, after the receiver has said that it has taken
- * piece g - 2, and its signal is then g. In an exchange all first pieces are sent, then all first
+ * piece g - 2, and the slot's signal is then g. So of each signal one update at most is under way:
+ * NVSHMEM orders two of them only by a fence ("Memory Ordering"). In an exchange all first pieces are sent, then all first
  * ones received, then the second ones. So whatever a stream waits for was enqueued by its peer behind
  * nothing but pieces of earlier rounds, and streams of ranks that do the same exchanges get on.
  *
@@ -43,11 +44,11 @@ static char *at(const plait_nvshmem_link_t *link, int rank, int64_t offset)
     return link->job->pool + link->peers[rank].offset + offset;
 }
 
-/* In `of`: how many pieces `from` has put there; or has taken. */
+/* In `of`: which piece `from` has put into the slot of piece g there; or has taken. */
 static uint64_t *signal_at(const plait_nvshmem_link_t *link, int of, int from,
-                           bool is_taken)
+                           uint64_t g, bool is_taken)
 {
-    const int64_t i = from + (is_taken ? link->n_ranks : 0);
+    const int64_t i = plait_nvshmem_signal(link->n_ranks, from, g, is_taken);
 
     return (uint64_t *)(void *)at(link, of, i * (int64_t)sizeof(uint64_t));
 }
@@ -87,12 +88,13 @@ static plait_status_t send_piece(plait_device_run_t *run, plait_nvshmem_link_t *
     const uint64_t g = ++peer->n_sent;
 
     if (g > PLAIT_NVSHMEM_SLOTS) {
-        link->call->await(run->stream, signal_at(link, link->rank, to, true),
+        link->call->await(run->stream, signal_at(link, link->rank, to, g, true),
                           g - PLAIT_NVSHMEM_SLOTS);
     }
     PLAIT_TRY(copy(run, outbox(link), data, n_bytes));
     link->call->put(run->stream, peer->pe, slot_at(link, to, link->rank, g),
-                    outbox(link), n_bytes, signal_at(link, to, link->rank, false), g);
+                    outbox(link), n_bytes, signal_at(link, to, link->rank, g, false),
+                    g);
 done:
     return status;
 }
@@ -104,10 +106,10 @@ static plait_status_t receive_piece(plait_device_run_t *run, plait_nvshmem_link_
     plait_nvshmem_peer_t *peer = &link->peers[from];
     const uint64_t g = ++peer->n_received;
 
-    link->call->await(run->stream, signal_at(link, link->rank, from, false), g);
+    link->call->await(run->stream, signal_at(link, link->rank, from, g, false), g);
     PLAIT_TRY(copy(run, data, slot_at(link, link->rank, from, g), n_bytes));
-    link->call->signal(run->stream, peer->pe, signal_at(link, from, link->rank, true),
-                       g);
+    link->call->signal(run->stream, peer->pe,
+                       signal_at(link, from, link->rank, g, true), g);
 done:
     return status;
 }
@@ -256,6 +258,21 @@ static void link_abandon(plait_device_run_t *run, void *state)
     plait_nvshmem_abandon(run, state);
 }
 
+/* Whether a peer has taken the last pieces, one for each slot, by signals that were read: no signal of it is
+ * under way then. */
+static bool has_taken(const plait_nvshmem_link_t *link, int rank)
+{
+    const uint64_t n_sent = link->peers[rank].n_sent;
+    bool has_all = true;
+
+    for (uint64_t back = 0; back < PLAIT_NVSHMEM_SLOTS && back < n_sent; back++) {
+        const uint64_t g = n_sent - back;
+        has_all = has_all &&
+                  link->pinned[plait_nvshmem_signal(link->n_ranks, rank, g, true)] >= g;
+    }
+    return has_all;
+}
+
 /* Peers have taken all that was put, and no more of them will write here. */
 static plait_status_t settle(plait_device_t *device, plait_nvshmem_link_t *link)
 {
@@ -272,8 +289,7 @@ static plait_status_t settle(plait_device_t *device, plait_nvshmem_link_t *link)
         PLAIT_TRY(table->stream_wait(device, link->aside));
         is_over = true;
         for (int r = 0; r < link->n_ranks; r++) {
-            is_over =
-                is_over && link->pinned[link->n_ranks + r] >= link->peers[r].n_sent;
+            is_over = is_over && has_taken(link, r);
         }
         if (!is_over) {
             PLAIT_TRY(plait_wait_turn(&wait));
@@ -283,11 +299,11 @@ done:
     return status;
 }
 
-static void link_close(plait_device_t *device, void *state)
+static void link_close(plait_device_t *device, void *state, bool is_whole)
 {
     plait_nvshmem_link_t *link = state;
 
-    if (settle(device, link) == PLAIT_OK) {
+    if (is_whole && settle(device, link) == PLAIT_OK) {
         plait_part_give(link->job, &link->part);
     } else {
         plait_part_retire(link->job, &link->part, NULL);

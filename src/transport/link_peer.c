@@ -26,10 +26,11 @@ done:
     return status;
 }
 
-static void peer_close(plait_device_t *device, void *state)
+static void peer_close(plait_device_t *device, void *state, bool is_whole)
 {
     peer_t *peer = state;
 
+    (void)is_whole;
     if (peer->filled != NULL) {
         device->table->event_destroy(device, peer->filled);
     }
@@ -52,7 +53,7 @@ static plait_status_t peer_open(plait_device_run_t *run, void **state_p)
     peer = NULL;
 done:
     if (peer != NULL) {
-        peer_close(device, peer);
+        peer_close(device, peer, true);
     }
     return status;
 }

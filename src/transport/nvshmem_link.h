@@ -2,8 +2,8 @@
  * ends (link_nvshmem.c).
  *
  * Every rank has a part of its process' pool:
- *   signals   one word for each rank, how many pieces it has put here, and one more, how many it has
- *             taken of those that were put there
+ *   signals   for each rank SLOTS words, the latest piece that it has put into a slot here, and as many
+ *             more, the latest that it has taken from a slot there
  *   inbox     SLOTS slots for each other rank, for its pieces in turn
  *   outbox    what is being put */
 #ifndef PLAIT_TRANSPORT_NVSHMEM_LINK_H
@@ -39,10 +39,25 @@ typedef struct {
 /* More than any count, and so by a comparison of differences, too. */
 #define PLAIT_NVSHMEM_RELEASED (UINT64_C(1) << 62)
 
-/* Bytes of all signals. */
+/* Words that are signals: first those of pieces that were put, then of those that were taken. */
+static inline int64_t plait_nvshmem_n_signals(int n_ranks)
+{
+    return (int64_t)2 * PLAIT_NVSHMEM_SLOTS * n_ranks;
+}
+
+/* Which of them is of piece g of a rank. */
+static inline int64_t plait_nvshmem_signal(int n_ranks, int rank, uint64_t g,
+                                           bool is_taken)
+{
+    const int64_t first = is_taken ? plait_nvshmem_n_signals(n_ranks) / 2 : 0;
+
+    return first + (int64_t)rank * PLAIT_NVSHMEM_SLOTS +
+           (int64_t)(g % PLAIT_NVSHMEM_SLOTS);
+}
+
 static inline int64_t plait_nvshmem_signal_bytes(int n_ranks)
 {
-    return 2 * n_ranks * (int64_t)sizeof(uint64_t);
+    return plait_nvshmem_n_signals(n_ranks) * (int64_t)sizeof(uint64_t);
 }
 
 /* Until the inbox, from the begin of a part. */

@@ -71,8 +71,8 @@ static plait_status_t prepare(opening_t *o)
     PLAIT_TRY(table->host_take(device, 2 * plait_nvshmem_signal_bytes(link->n_ranks),
                                &pinned));
     link->pinned = pinned;
-    link->released = link->pinned + 2 * link->n_ranks;
-    for (int i = 0; i < 2 * link->n_ranks; i++) {
+    link->released = link->pinned + plait_nvshmem_n_signals(link->n_ranks);
+    for (int64_t i = 0; i < plait_nvshmem_n_signals(link->n_ranks); i++) {
         link->released[i] = PLAIT_NVSHMEM_RELEASED;
     }
     PLAIT_TRY(link->call->look(device, &link->job));
@@ -313,7 +313,8 @@ static plait_status_t go(opening_t *o)
         PLAIT_TRY(meet(o, do_together(o, o->mine.pool_bytes)));
     }
     status = meet(o, take_part(o));
-    o->link->is_used = status == PLAIT_OK || o->run->is_lost;
+    o->link->is_used =
+        o->link->part.n_bytes > 0 && (status == PLAIT_OK || o->run->is_lost);
     PLAIT_TRY(status);
     meet_peers(o);
     PLAIT_TRY(meet(o, send_words(o)));

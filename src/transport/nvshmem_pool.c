@@ -143,11 +143,11 @@ void plait_part_retire(plait_nvshmem_job_t *job, const plait_part_t *part,
     book_t *book = job->book;
 
     (void)pthread_mutex_lock(&lock);
-    entry_t *entry = entry_of(job, part);
-    if (pes != NULL) {
+    entry_t *entry = (part->n_bytes > 0) ? entry_of(job, part) : NULL;
+    if (entry != NULL && pes != NULL) {
         entry->state = RETIRED;
         entry->pes = *pes;
-    } else {
+    } else if (entry != NULL) {
         entry->state = LOST;
         book->is_unclean = true;
     }

@@ -1,7 +1,8 @@
 /* NCCL between threads of one process, whose devices are check devices (check_device.h): what is sent
  * goes through memory when the stream comes to it, and a group waits for its peers there. Before it comes to a
  * stream two ranks connect, at their first message in a direction: until both have come to that, a group is
- * in progress. After ten seconds without them it has failed.
+ * in progress. After ten seconds without them it has failed. Who aborts waits for all others to do so, as between
+ * processes of one node.
  *
  * PLAIT_FAKE_NCCL_VERSION   what it says it is
  * PLAIT_FAKE_NCCL_FAIL      the name of a function that fails; from then on all of that communicator's
@@ -27,7 +28,7 @@ typedef struct letter {
 /* Ranks with one id. */
 typedef struct world {
     uint64_t id;
-    int n_ranks, n_joined, n_left;
+    int n_ranks, n_joined, n_leaving, n_left;
     letter_t *letters; /* oldest first */
     bool *has_come; /* by sender, receiver, and which of them: to their first message */
     struct world *next;
@@ -228,6 +229,11 @@ static int end_comm(plait_nccl_comm_t comm, bool is_abort)
     comm->is_aborted = comm->is_aborted || is_abort;
     (void)pthread_cond_broadcast(&changed);
     while (comm->n_running > 0) {
+        (void)pthread_cond_wait(&changed, &mutex);
+    }
+    comm->world->n_leaving++;
+    (void)pthread_cond_broadcast(&changed);
+    while (is_abort && comm->world->n_leaving < comm->world->n_ranks) {
         (void)pthread_cond_wait(&changed, &mutex);
     }
     leave_world(comm->world);

@@ -80,6 +80,19 @@ static given_t lopsided(void)
     return given;
 }
 
+/* The last process has twelve ranks, the others one each. */
+static given_t crowded(void)
+{
+    given_t given = {.name = "crowded"};
+
+    for (int p = 0; p < n_processes; p++) {
+        for (int k = 0; k < ((p == n_processes - 1) ? 12 : 1); k++) {
+            add(&given, p);
+        }
+    }
+    return given;
+}
+
 static int count_here(const given_t *given)
 {
     int n = 0;
@@ -192,6 +205,34 @@ static void test_turns(plait_endpoint_t *end)
     end->transport->end(&session);
 }
 
+/* To and from all others at once, as ranks tell each other which way to devices they take. */
+static void test_all_at_once(plait_endpoint_t *end)
+{
+    plait_session_t session = begin(end);
+    plait_message_t sends[MAX_RANKS], recvs[MAX_RANKS];
+    int64_t mine = 1000 + end->rank, got[MAX_RANKS] = {0};
+    int n = 0;
+
+    for (int r = 0; r < end->size; r++) {
+        if (r != end->rank) {
+            sends[n] = (plait_message_t){r, &mine, sizeof(mine)};
+            recvs[n++] = (plait_message_t){r, &got[r], sizeof(got[r])};
+        }
+    }
+    CHECK(end->transport->exchange(&session, n, sends, n, recvs) == PLAIT_OK, "%s",
+          plait_error_text());
+    for (int i = 0; i < n; i++) {
+        int r = recvs[i].peer;
+        CHECK(got[r] == 1000 + r, "from rank %d: %lld", r, (long long)got[r]);
+    }
+    end->transport->end(&session);
+}
+
+static void check_all_at_once(rank_t *rank)
+{
+    test_all_at_once(&rank->comm->end);
+}
+
 static void check_transport(rank_t *rank)
 {
     plait_endpoint_t *end = &rank->comm->end;
@@ -211,6 +252,7 @@ static void check_transport(rank_t *rank)
     test_fence(end);
     test_publish(end);
     test_data(end);
+    test_all_at_once(end);
     test_turns(end);
 }
 
@@ -384,6 +426,7 @@ int main(int argc, char **argv)
 {
     const rank_t transport = {.fn = check_transport};
     const rank_t collectives = {.fn = check_collectives};
+    const rank_t at_once = {.fn = check_all_at_once};
     const rank_t end = {.fn = check_end};
     plait_comm_t *comms[MAX_HERE] = {NULL};
 
@@ -393,12 +436,13 @@ int main(int argc, char **argv)
     here = plait_comm_rank(comms[0]);
     plait_comm_destroy(&comms[0]);
     if (n_processes > 1) {
-        const given_t all[] = {even(), uneven(), lopsided()};
+        const given_t all[] = {even(), uneven(), lopsided()}, many = crowded();
         for (int i = 0; i < 3; i++) {
             run_given(&all[i], &transport);
             run_given(&all[i], &collectives);
         }
         test_one_each();
+        run_given(&many, &at_once);
         test_deserters(&all[0]);
         test_deserters(&all[2]);
         test_refused();

@@ -1,5 +1,6 @@
 /* Collectives and matched transfers of arrays on a device, one for each rank that is a thread:
  * values as on the host, bytes of copies, and failures of the device at every one of its calls. */
+#include "base/wait.h"
 #include "check.h"
 #include "check_device.h"
 #include "check_device_parts.h"
@@ -17,6 +18,7 @@
 #include "team.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -444,6 +446,52 @@ static void failing_rank(plait_comm_t *comm, void *context)
     case_movement(comm, PLAIT_F64, 13);
 }
 
+/* Who gives up alone leaves at once: NCCL's abort, which waits for peers, is not waited for. */
+static _Thread_local bool gives_up;
+static atomic_bool has_left;
+
+static plait_status_t end_wait(const plait_wait_t *wait)
+{
+    return gives_up ? plait_fail(PLAIT_ERR_TIMEOUT, "given up: %s", wait->what)
+                    : PLAIT_OK;
+}
+
+static void leaving_rank(plait_comm_t *comm, void *context)
+{
+    const double x = 1;
+    double sum = 0;
+
+    (void)context;
+    comm->end.caps.is_far = true; /* ranks agree once, not always */
+    for (int i = 0; i < 2; i++) {
+        CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &x, &sum) == PLAIT_OK,
+              "%s", plait_error_text());
+    }
+    if (plait_comm_rank(comm) == 0) {
+        gives_up = true;
+        CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &x, &sum) ==
+                  PLAIT_ERR_TIMEOUT,
+              "%s", plait_error_text());
+        gives_up = false;
+        atomic_store(&has_left, true);
+    } else {
+        for (int i = 0; i < 20000 && !atomic_load(&has_left); i++) {
+            (void)usleep(1000);
+        }
+        CHECK(atomic_load(&has_left), "it waits for this rank, which is elsewhere");
+    }
+}
+
+static void check_leaving(int n_ranks)
+{
+    team_link = &plait_link_nccl;
+    on_device_begin(n_ranks);
+    plait_wait_set_hook(end_wait);
+    team_run(n_ranks, PLAIT_DIRECT_NONE, leaving_rank, NULL);
+    plait_wait_set_hook(NULL);
+    on_device_end(n_ranks);
+}
+
 static void check_nccl(int n_ranks)
 {
     static char functions[][20] = {"ncclSend", "ncclRecv", "ncclGroupEnd", "async"};
@@ -487,6 +535,7 @@ int main(void)
         }
     }
     check_nccl(3);
+    check_leaving(2);
     check_aside(2);
     check_virtual(3, false);
     check_virtual(2, true);
