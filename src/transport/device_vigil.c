@@ -222,10 +222,9 @@ static mark_t *mark_of(watched_t *w, plait_stream_t stream)
     return (mark != NULL) ? mark : &w->marks[w->n_marked++ % MAX_STREAMS];
 }
 
-static plait_status_t note(const plait_device_run_t *run, bool is_called)
+static plait_status_t note(const plait_device_run_t *run, mark_t **mark_p)
 {
     plait_status_t status = PLAIT_OK;
-    const plait_device_table_t *table = run->device->table;
     const plait_flight_entry_t *entry = plait_trace_current();
     watched_t **place = place_of(run->session->end);
 
@@ -234,30 +233,40 @@ static plait_status_t note(const plait_device_run_t *run, bool is_called)
     }
     mark_t *mark = mark_of(*place, run->stream);
     if (mark->latest == NULL) {
-        PLAIT_TRY(table->event_create(run->device, &mark->latest));
+        PLAIT_TRY(run->device->table->event_create(run->device, &mark->latest));
     }
     mark->stream = run->stream;
-    mark->is_called = is_called;
+    mark->is_called = true;
     if (entry != NULL) {
         memcpy(&mark->entry, entry, sizeof(mark->entry));
     }
-    PLAIT_TRY(table->event_record(run->device, mark->latest, run->stream));
     start_thread();
+    *mark_p = mark;
 done:
     return status;
 }
 
 /* ---- without it ---- */
 
+/* A stream that is full behind a dead peer holds up who records an event on it: that is a call that waits
+ * for peers, and the mutex is free, so that the thread finds it. */
 static plait_status_t note_now(const plait_device_run_t *run, bool is_called)
 {
     plait_status_t status = PLAIT_OK;
+    mark_t *mark = NULL;
 
     if (run->is_held && run->session->end->peers != NULL) {
         lock();
-        status = note(run, is_called);
+        status = note(run, &mark);
+        unlock();
+        PLAIT_TRY(status);
+        status =
+            run->device->table->event_record(run->device, mark->latest, run->stream);
+        lock();
+        mark->is_called = is_called;
         unlock();
     }
+done:
     return status;
 }
 
