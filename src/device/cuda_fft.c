@@ -1,4 +1,6 @@
-/* Transforms by cuFFT: a plan for each description, made while planning and kept. */
+/* Transforms by cuFFT: a plan for each description, made while planning and kept. Of many the ones that
+ * were used last are: the others are destroyed, since each has memory of the device, and made again when
+ * they are needed. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
@@ -6,11 +8,13 @@
 
 #include <stdbool.h>
 
-enum { MAX_NDIM = 3 };
+enum { MAX_NDIM = 3, MOST_PLANS = 64 };
 
 struct plait_cuda_fft {
     plait_device_fft_t what;
     plait_cufft_t plan;
+    bool is_made;
+    int64_t n_uses; /* of all there were, when this one was last used */
     int64_t work_bytes;
     plait_cuda_fft_t *next;
 };
@@ -117,30 +121,66 @@ done:
     return status;
 }
 
+static plait_status_t make_again(plait_cuda_state_t *state, plait_cuda_fft_t *f)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(must(state, state->cuda->cufftCreate(&f->plan), "making a plan"));
+    status = make(state, &f->what, f);
+    f->is_made = status == PLAIT_OK;
+    if (!f->is_made) {
+        (void)state->cuda->cufftDestroy(f->plan);
+    }
+done:
+    return status;
+}
+
 static plait_status_t create(plait_cuda_state_t *state, const plait_device_fft_t *fft,
                              plait_cuda_fft_t **fft_p)
 {
     plait_status_t status = PLAIT_OK;
     const plait_cuda_t *cuda = NULL;
     plait_cuda_fft_t *f = NULL;
-    bool has_plan = false;
 
     PLAIT_TRY(plait_cuda_require(PLAIT_CUDA_CUFFT, &cuda));
     f = plait_alloc(1, sizeof(*f));
     PLAIT_CHECK(f != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a plan");
-    PLAIT_TRY(must(state, cuda->cufftCreate(&f->plan), "making a plan"));
-    has_plan = true;
-    PLAIT_TRY(make(state, fft, f));
+    f->what = *fft;
+    PLAIT_TRY(make_again(state, f));
     f->next = state->ffts;
     state->ffts = f;
     *fft_p = f;
     f = NULL;
 done:
-    if (f != NULL && has_plan) {
-        (void)cuda->cufftDestroy(f->plan);
-    }
     plait_free(f);
     return status;
+}
+
+static int count_made(const plait_cuda_state_t *state, plait_cuda_fft_t **oldest_p)
+{
+    int n = 0;
+
+    for (plait_cuda_fft_t *f = state->ffts; f != NULL; f = f->next) {
+        bool is_older = f->is_made && (n == 0 || f->n_uses < (*oldest_p)->n_uses);
+        *oldest_p = is_older ? f : *oldest_p;
+        n += f->is_made;
+    }
+    return n;
+}
+
+/* While planning, when all that was enqueued can end by itself: then none of them is in use. */
+static void thin(plait_cuda_state_t *state)
+{
+    plait_cuda_fft_t *oldest = NULL;
+    int n = count_made(state, &oldest);
+
+    if (n > MOST_PLANS && state->cuda->cuCtxSynchronize() == 0) {
+        while (n > MOST_PLANS / 2) {
+            (void)state->cuda->cufftDestroy(oldest->plan);
+            oldest->is_made = false;
+            n = count_made(state, &oldest);
+        }
+    }
 }
 
 plait_status_t plait_cuda_fft_plan(plait_device_t *device,
@@ -156,7 +196,9 @@ plait_status_t plait_cuda_fft_plan(plait_device_t *device,
     if (f == NULL) {
         PLAIT_TRY(create(state, fft, &f));
     }
+    f->n_uses = ++state->n_fft_uses;
     *work_bytes_p = f->work_bytes;
+    thin(state);
 done:
     (void)pthread_mutex_unlock(&state->lock);
     return status;
@@ -188,7 +230,7 @@ plait_status_t plait_cuda_fft(plait_device_t *device, plait_stream_t stream,
 {
     plait_status_t status = PLAIT_OK;
     plait_cuda_state_t *state = plait_cuda_state(device);
-    const plait_cuda_fft_t *f = NULL;
+    plait_cuda_fft_t *f = NULL;
 
     (void)pthread_mutex_lock(&state->lock);
     f = find(state, fft);
@@ -196,6 +238,10 @@ plait_status_t plait_cuda_fft(plait_device_t *device, plait_stream_t stream,
                 "CUDA: a transform that was not planned");
     PLAIT_CHECK(work != NULL || f->work_bytes == 0, PLAIT_ERR_INTERNAL,
                 "CUDA: a transform without its work memory");
+    if (!f->is_made) {
+        PLAIT_TRY(make_again(state, f));
+    }
+    f->n_uses = ++state->n_fft_uses;
     PLAIT_TRY(enqueue(state, stream, f, fft->sign, in, out, work));
 done:
     (void)pthread_mutex_unlock(&state->lock);
@@ -208,7 +254,9 @@ void plait_cuda_ffts_release(plait_cuda_state_t *state)
         plait_cuda_fft_t *f = state->ffts;
 
         state->ffts = f->next;
-        (void)state->cuda->cufftDestroy(f->plan);
+        if (f->is_made) {
+            (void)state->cuda->cufftDestroy(f->plan);
+        }
         plait_free(f);
     }
 }

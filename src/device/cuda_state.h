@@ -55,6 +55,7 @@ typedef struct {
     uint64_t n_handed;                  /* ever */
     plait_cuda_shown_t *shown;          /* a list, newest first */
     plait_cuda_fft_t *ffts;             /* the same */
+    int64_t n_fft_uses;                 /* ever */
     struct plait_cuda_granted *granted; /* virtual memory that is shown, the same */
     struct plait_cuda_mapped *mapped;   /* what of it is mapped here */
     uint64_t n_granted;                 /* ever */
