@@ -366,12 +366,13 @@ plait_status_t plait_factor_tile_padding(const plait_factor_t *f,
 int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
                               int64_t ld)
 {
-    int64_t i = 0;
+    int64_t first = 0;
 
-    while (i < n && isfinite(creal(plait_scalar_get(dtype, block, i * (ld + 1))))) {
-        i++;
+    for (int64_t i = 0; i < n && first == 0; i++) {
+        const double complex x = plait_scalar_get(dtype, block, i * (ld + 1));
+        first = (isfinite(creal(x)) && isfinite(cimag(x))) ? 0 : i + 1;
     }
-    return (i < n) ? i + 1 : 0;
+    return first;
 }
 
 void plait_dense_set_nan(plait_dtype_t dtype, void *x, int64_t n)

@@ -1,5 +1,6 @@
 /* The table's functions with arguments as C has them. */
 #include "kernel/blas.h"
+#include "kernel/subnormal.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -397,6 +398,7 @@ int64_t plait_blas_heevd(plait_dtype_t dtype, char jobz, char uplo, int64_t n, v
     void *first = work_of(work, &size[0]);
     void *real = is_query ? (void *)&size[1] : work->real;
     void *ints = is_query ? (void *)&want : work->ints;
+    const uint64_t was = plait_subnormal_flush(); /* for sterf */
 
     if (is_complex(dtype)) {
         FUNCTION(HEEVD, dtype, chr_t, chr_t, num_t, out_t, num_t, out_t, out_t, num_t,
@@ -408,6 +410,7 @@ int64_t plait_blas_heevd(plait_dtype_t dtype, char jobz, char uplo, int64_t n, v
                  out_t, num_t, out_t, len_t, len_t)
         (&jobz, &uplo, &n, a, &lda, w, first, &work->n, ints, &n_ints, &info, 1, 1);
     }
+    plait_subnormal_restore(was);
     keep_sizes(dtype, size, want, work);
     return low(info);
 }
@@ -423,6 +426,7 @@ int64_t plait_blas_stedc(plait_dtype_t dtype, char compz, int64_t n, void *d, vo
     void *first = work_of(work, &size[0]);
     void *real = is_query ? (void *)&size[1] : work->real;
     void *ints = is_query ? (void *)&want : work->ints;
+    const uint64_t was = plait_subnormal_flush(); /* for sterf */
 
     if (is_complex(dtype)) {
         FUNCTION(STEDC, dtype, chr_t, num_t, out_t, out_t, out_t, num_t, out_t, num_t,
@@ -434,6 +438,7 @@ int64_t plait_blas_stedc(plait_dtype_t dtype, char compz, int64_t n, void *d, vo
                  out_t, num_t, out_t, len_t)
         (&compz, &n, d, e, z, &ldz, first, &work->n, ints, &n_ints, &info, 1);
     }
+    plait_subnormal_restore(was);
     keep_sizes(dtype, size, want, work);
     return low(info);
 }

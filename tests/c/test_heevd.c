@@ -22,6 +22,7 @@ typedef enum {
     GRADED_UP,
     WILKINSON, /* 21 x 21 blocks, glued */
     LAPLACE,
+    FAINT, /* off-diagonals whose squares are subnormal, beside 1 */
     LARGE, /* random times 1e150, or 1e30 */
     SMALL,
     N_KINDS
@@ -29,7 +30,7 @@ typedef enum {
 
 static const char *const kinds[] = {"random",    "zero",   "identity",  "repeated",
                                     "clustered", "graded", "graded up", "wilkinson",
-                                    "laplace",   "large",  "small"};
+                                    "laplace",   "faint",  "large",     "small"};
 
 static bool is_single(plait_dtype_t dtype)
 {
@@ -99,6 +100,15 @@ static double diagonal(kind_t kind, plait_dtype_t dtype, int64_t n, int64_t i)
                                  : 0;
 }
 
+static double faint(plait_dtype_t dtype, int64_t i)
+{
+    static const double singles[] = {3.16e-23, 1, 3.16e-21, 1e-20, 0};
+    static const double doubles[] = {1e-158, 1e-77,  1e-154, 3.16e-155, 1,
+                                     1e-158, 3e-157, 1e-154, 3e-157,    0};
+
+    return is_single(dtype) ? singles[i % 5] : doubles[i % 10];
+}
+
 static matrix_t make_matrix(kind_t kind, plait_dtype_t dtype, int64_t n)
 {
     const bool is_random = kind == RANDOM || kind == LARGE || kind == SMALL;
@@ -115,6 +125,8 @@ static matrix_t make_matrix(kind_t kind, plait_dtype_t dtype, int64_t n)
                 value = (kind == LAPLACE) ? -1
                         : (i % 21 == 0)   ? 100 * element_unit(dtype)
                                           : 1;
+            } else if (kind == FAINT && i == j + 1) {
+                value = faint(dtype, j);
             } else if ((kind == GRADED || kind == GRADED_UP) && i != j) {
                 value = 0.1 * element_sample(dtype, 6, i * n + j) *
                         fmin(diagonal(kind, dtype, n, i), diagonal(kind, dtype, n, j));
@@ -379,6 +391,13 @@ static void execute_all(int n_ranks)
                        n_ranks, dealt_directs[turn % 3]);
         }
     }
+    for (int d = 0; d < 8; d++) { /* eigenvalues alone, dealt and by one rank */
+        const int64_t n = is_single(dealt_dtypes[d % 4]) ? 5 : 10;
+        plait_dense_choose_whole((d < 4) ? 0 : n);
+        check_kind(FAINT, dealt_dtypes[d % 4], n, 8, false, n_ranks,
+                   dealt_directs[d % 3]);
+    }
+    plait_dense_choose_whole(0);
 }
 
 /* Several panels of reflectors, and levels of merges. */

@@ -94,6 +94,13 @@ def test_singular():
         plait.linalg.solve(x, np.ones(9), check=True)
 
 
+@pytest.mark.parametrize("pivot", [complex(1, np.inf), complex(1, np.nan), complex(np.inf, 1)])
+def test_a_pivot_of_which_one_part_is_not_finite(pivot):
+    a = np.diag(np.array([1, 2, pivot, 3, 4]))
+    assert plait.linalg.lu(matrices.put(a, (2,)), block=2).status == 3
+    assert plait.linalg.lu(jnp.asarray(a)).status == 3
+
+
 @pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)
 def test_qr(n, shape, block, dtype, i):
     m, n = [(n + 5, n), (n, n), (n, n + 3), (4 * n, n)][i]

@@ -71,9 +71,12 @@ MATRIX_KERNEL(plait_screen_f64, double, *p.info == 0, SCREEN(double))
                                                                            \
         NO_UNROLL                                                          \
         for (int64_t i = threadIdx.x; i < p.n; i += PLAIT_CUDA_THREADS) {  \
-            const _t x = diagonal[i * (p.ld + 1) * p.n_parts];             \
+            const element_t *at = diagonal + i * (p.ld + 1) * p.n_parts;   \
+            const _t x = at[0];                                            \
+            const _t y = p.found_pivots ? at[p.n_parts - 1] : x;           \
+            const int is_bad = x - x != 0 || y - y != 0;                   \
                                                                            \
-            bad = (x - x != 0 && i < bad) ? i : bad;                       \
+            bad = (is_bad && i < bad) ? i : bad;                           \
             if (p.found_pivots) {                                          \
                 const int64_t pivot = p.found_pivots[i];                   \
                 const int is_row = pivot >= 1 && pivot <= p.m;             \
@@ -104,73 +107,75 @@ JUDGE_KERNEL(f64, double)
 
 // Numbers beyond FAR, or all below 1 / FAR, are multiplied by STEP or 1 / STEP: squares of what comes, or is
 // left alone, are normal numbers. 2^60 and 2^75, 2^480 and 2^600. All who write, write the same.
-#define FAR_f32 1152921504606846976.f
+#define FAR_f32  1152921504606846976.f
 #define STEP_f32 37778931862957161709568.f
-#define FAR_f64 3.1217485503159922e144
+#define FAR_f64  3.1217485503159922e144
 #define STEP_f64 4.149515568880993e180
 #define STRETCHED_BY(_s, _sizes) \
     ((_sizes)[0] ? 1 / STEP_##_s : (_sizes)[1] ? 1 : STEP_##_s)
 
-#define MEASURE(_s, _t)                                      \
-    if (i >= j) {                                            \
-        const _t x = dst[0] < 0 ? -dst[0] : dst[0];          \
-        const _t z = (i > j) ? dst[p.n_parts - 1] : dst[0];  \
-        const _t y = z < 0 ? -z : z;                         \
-                                                             \
-        if (x > FAR_##_s || y > FAR_##_s) {                  \
-            p.info[0] = 1;                                   \
-        }                                                    \
-        if (x >= 1 / FAR_##_s || y >= 1 / FAR_##_s) {        \
-            p.info[1] = 1;                                   \
-        }                                                    \
+#define MEASURE(_s, _t)                                     \
+    if (i >= j) {                                           \
+        const _t x = dst[0] < 0 ? -dst[0] : dst[0];         \
+        const _t z = (i > j) ? dst[p.n_parts - 1] : dst[0]; \
+        const _t y = z < 0 ? -z : z;                        \
+                                                            \
+        if (x > FAR_##_s || y > FAR_##_s) {                 \
+            p.info[0] = 1;                                  \
+        }                                                   \
+        if (x >= 1 / FAR_##_s || y >= 1 / FAR_##_s) {       \
+            p.info[1] = 1;                                  \
+        }                                                   \
     }
 
-#define STRETCH(_s, _t)                                  \
-    if (i >= j) {                                        \
-        const _t factor = (_t)STRETCHED_BY(_s, p.info);  \
-                                                         \
-        dst[0] *= factor;                                \
-        if (p.n_parts == 2) {                            \
-            dst[1] *= factor;                            \
-        }                                                \
+#define STRETCH(_s, _t)                                 \
+    if (i >= j) {                                       \
+        const _t factor = (_t)STRETCHED_BY(_s, p.info); \
+                                                        \
+        dst[0] *= factor;                               \
+        if (p.n_parts == 2) {                           \
+            dst[1] *= factor;                           \
+        }                                               \
     }
 
 MATRIX_KERNEL(plait_measure_f32, float, 1, MEASURE(f32, float))
 MATRIX_KERNEL(plait_measure_f64, double, 1, MEASURE(f64, double))
-MATRIX_KERNEL(plait_stretch_f32, float, STRETCHED_BY(f32, p.info) != 1, STRETCH(f32, float))
-MATRIX_KERNEL(plait_stretch_f64, double, STRETCHED_BY(f64, p.info) != 1, STRETCH(f64, double))
+MATRIX_KERNEL(plait_stretch_f32, float, STRETCHED_BY(f32, p.info) != 1,
+              STRETCH(f32, float))
+MATRIX_KERNEL(plait_stretch_f64, double, STRETCHED_BY(f64, p.info) != 1,
+              STRETCH(f64, double))
 
 // One block: each number becomes the largest up to it. A thread has as many as the others, in order; NaN
 // stays where it is, and is less than any number.
 #define IS_MORE(_x, _most) ((_x) > (_most) || (_most) != (_most))
-#define ASCEND_KERNEL(_s, _t)                                              \
-    KERNEL plait_ascend_##_s(PARAMS(plait_cuda_ascend_t) p)                \
-    {                                                                      \
-        typedef _t element_t ANY_TYPE;                                     \
-        SHARED element_t largest[PLAIT_CUDA_THREADS];                      \
-        element_t *values = (element_t *)p.values;                         \
-        const element_t factor = (element_t)STRETCHED_BY(_s, p.sizes);     \
-        const int64_t each = (p.n - 1) / PLAIT_CUDA_THREADS + 1;           \
-        const int64_t begin = (int64_t)threadIdx.x * each;                 \
-        const int64_t end = (begin + each < p.n) ? begin + each : p.n;     \
-        element_t most = (begin < end) ? values[begin] : (element_t)0;     \
-                                                                           \
-        NO_UNROLL                                                          \
-        for (int64_t i = begin; i < end; i++) {                            \
-            most = IS_MORE(values[i], most) ? values[i] : most;            \
-        }                                                                  \
-        largest[threadIdx.x] = most;                                       \
-        __syncthreads();                                                   \
-        most = (begin < end) ? values[begin] : (element_t)0;               \
-        NO_UNROLL                                                          \
-        for (int t = 0; t < (int)threadIdx.x && begin < end; t++) {        \
-            most = IS_MORE(largest[t], most) ? largest[t] : most;          \
-        }                                                                  \
-        NO_UNROLL                                                          \
-        for (int64_t i = begin; i < end; i++) {                            \
-            most = IS_MORE(values[i], most) ? values[i] : most;            \
-            values[i] = ((values[i] < most) ? most : values[i]) / factor;  \
-        }                                                                  \
+#define ASCEND_KERNEL(_s, _t)                                             \
+    KERNEL plait_ascend_##_s(PARAMS(plait_cuda_ascend_t) p)               \
+    {                                                                     \
+        typedef _t element_t ANY_TYPE;                                    \
+        SHARED element_t largest[PLAIT_CUDA_THREADS];                     \
+        element_t *values = (element_t *)p.values;                        \
+        const element_t factor = (element_t)STRETCHED_BY(_s, p.sizes);    \
+        const int64_t each = (p.n - 1) / PLAIT_CUDA_THREADS + 1;          \
+        const int64_t begin = (int64_t)threadIdx.x * each;                \
+        const int64_t end = (begin + each < p.n) ? begin + each : p.n;    \
+        element_t most = (begin < end) ? values[begin] : (element_t)0;    \
+                                                                          \
+        NO_UNROLL                                                         \
+        for (int64_t i = begin; i < end; i++) {                           \
+            most = IS_MORE(values[i], most) ? values[i] : most;           \
+        }                                                                 \
+        largest[threadIdx.x] = most;                                      \
+        __syncthreads();                                                  \
+        most = (begin < end) ? values[begin] : (element_t)0;              \
+        NO_UNROLL                                                         \
+        for (int t = 0; t < (int)threadIdx.x && begin < end; t++) {       \
+            most = IS_MORE(largest[t], most) ? largest[t] : most;         \
+        }                                                                 \
+        NO_UNROLL                                                         \
+        for (int64_t i = begin; i < end; i++) {                           \
+            most = IS_MORE(values[i], most) ? values[i] : most;           \
+            values[i] = ((values[i] < most) ? most : values[i]) / factor; \
+        }                                                                 \
     }
 
 ASCEND_KERNEL(f32, float)
