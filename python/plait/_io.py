@@ -5,6 +5,7 @@ import math
 import operator
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -266,29 +267,37 @@ def _transfer(move: Callable, part: np.ndarray, box: Box, shape: tuple, offset: 
 
 
 def _together(team: _team.Team, name: str, act: Callable[[], Any]) -> Any:
-    """Does something on this process; if it fails on one, all raise what that one says."""
+    """Does something on this process; if it fails on one, all raise what that one says.
+
+    Whatever it is: the others wait for this one.
+    """
     made, failure = None, ""
     try:
         made = act()
-    except OSError as error:
-        failure = f"{name}: {error}"
+    except Exception as error:
+        kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
+        failure = f"{name}: {kind}{error}"
     team.agree(failure)
     return made
 
 
 def _agree(team: _team.Team, name: str, what: str) -> None:
     """All processes mean the same, or all raise what each of them does."""
-    seen = [text.decode() for text in team.gather(what.encode())]
+    seen = [os.fsdecode(text) for text in team.gather(os.fsencode(what))]
     if len(set(seen)) > 1:
         raise _errors.MismatchError(f"{name}: the processes do not mean the same: {seen}")
 
 
 def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int]:
-    """A file beside ``path`` of the right size, with its header; its name, and where data begin."""
-    folder, base = os.path.split(path)
-    name = os.path.join(folder, f".{base}.{secrets.token_hex(8)}.part")
+    """A file beside ``path`` of the right size, with its header; its name, and where data begin.
+
+    It has the mode of what it will replace.
+    """
+    name = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
     with open(name, "xb") as file:
         try:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(name, stat.S_IMODE(os.stat(path).st_mode))
             descr = np.lib.format.dtype_to_descr(dtype)
             header = {"descr": descr, "fortran_order": False, "shape": data}
             np.lib.format.write_array_header_1_0(file, header)
@@ -322,7 +331,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
             f"save: dtype {dtype} is none of NumPy's files; of keys save jax.random.key_data(x)"
         )
     dtype = np.dtype(dtype)
-    if dtype.kind not in "biufc":
+    if dtype.kind not in "biufc" or np.dtype(dtype.type).isbuiltin != 1:  # or float8_e5m2
         raise ValueError(
             f"save: dtype {dtype} is none of NumPy's files; convert x to float32 first"
         )
@@ -339,7 +348,7 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
     Collective: over the processes of the array; outside jit.  Shapes: any.
     Raises: OSError on every process if one cannot write, with which and why; MismatchError on every
     process if they give different paths, dtypes, shapes or shardings; ValueError for a dtype that
-    the format does not know (bfloat16), and on a process that has no part of the array.
+    the format does not know (bfloat16, float8), and on a process that has no part of the array.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``, version 1.0.
 
     Example:
@@ -351,7 +360,7 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
     """
     x = _array(x, "save")
     data = _mesh.data_of(shape, x.shape, 0, "save")
-    dtype, path = _numpy_dtype(x.dtype), os.fspath(path)
+    dtype, path = _numpy_dtype(x.dtype), os.fsdecode(path)
     team, parts = _team.Team(x.sharding.device_set, "save"), _parts(x)
     spec = getattr(x.sharding, "spec", "")
     _agree(team, "save", f"{path}, {dtype} {data} of {x.shape} {spec}")
@@ -361,12 +370,13 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
         for d, b in owned.items()
         if d in parts
     ]
-    made = _together(team, "save", lambda: _create(path, dtype, data) if team.is_first else None)
+    target = os.path.realpath(path)  # a link stays one
+    made = _together(team, "save", lambda: _create(target, dtype, data) if team.is_first else None)
     text = f"{made[1]} {made[0]}" if made else ""
-    offset, _, name = team.gather(text.encode())[0].decode().partition(" ")
+    offset, _, name = os.fsdecode(team.gather(os.fsencode(text))[0]).partition(" ")
     try:
         _together(team, "save", lambda: _write(name, mine, data, int(offset)))
-        _together(team, "save", lambda: os.replace(name, path) if team.is_first else None)
+        _together(team, "save", lambda: os.replace(name, target) if team.is_first else None)
     except BaseException:
         if team.is_first:
             _remove(name)
@@ -383,13 +393,16 @@ def _header(path: str) -> tuple[tuple[int, ...], np.dtype, int]:
                 (2, 0): np.lib.format.read_array_header_2_0,
             }[version]
             shape, is_fortran, dtype = read(file)
-        except (ValueError, KeyError) as error:
+        except Exception as error:  # a damaged one may be anything to NumPy's parser
             raise OSError(f"{path} is no .npy file that plait reads: {error}") from None
-        if is_fortran and len(shape) > 1:
-            raise OSError(f"{path} is in Fortran order; numpy.save(numpy.ascontiguousarray(a))")
-        if dtype.kind not in "biufc":
-            raise OSError(f"{path} has dtype {dtype}; expected numbers")
-        return shape, dtype, file.tell()
+        offset, n_bytes = file.tell(), os.fstat(file.fileno()).st_size
+    if is_fortran and len(shape) > 1:
+        raise OSError(f"{path} is in Fortran order; numpy.save(numpy.ascontiguousarray(a))")
+    if dtype.kind not in "biufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
+        raise OSError(f"{path} has dtype {dtype}; expected numbers of at most 64 bits")
+    if any(n < 0 for n in shape) or offset + math.prod(shape) * dtype.itemsize > n_bytes:
+        raise OSError(f"{path}: the file ends before its array does, whose shape is {shape}")
+    return shape, dtype, offset
 
 
 def _read(path: str, boxes: dict, shape: tuple, dtype: np.dtype, offset: int) -> dict:
@@ -428,7 +441,7 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
         ...     plait.load(folder + "/x.npy", rows).tolist()
         [0, 1, 2]
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     _check_sharding(sharding, "load")
     team = _team.Team(sharding.device_set, "load")
     shape, dtype, offset = _together(team, "load", lambda: _header(path))

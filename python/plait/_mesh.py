@@ -179,6 +179,14 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec
     return names_of(P(*[None] * first, *split), x.ndim, name), True
 
 
+def has_unknown(x: Any, mesh: Any) -> bool:
+    """Whether Auto axes of the mesh may split a traced array of which nothing says how."""
+    of_batches = _jax.axes_of_batches()
+    kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
+    free = [a for a, t in kinds if t == AxisType.Auto and mesh.shape[a] > 1 and a not in of_batches]
+    return bool(free) and isinstance(_jax.underlying(x), jax.core.Tracer)
+
+
 def locate(
     x: Any,
     mesh: Any,
@@ -217,7 +225,7 @@ def locate(
     if is_any_size and spec is None:
         sizes = zip(names, x.shape, strict=True)
         names = tuple(() if n % parts(found, axes) else axes for axes, n in sizes)
-    if is_guess and must_know and any(parts(found, axes) > 1 for axes in names):
+    if must_know and spec is None and has_unknown(x, found):
         raise ValueError(
             f"{name}: the result depends on how x is split, which a trace on Auto axes does not "
             f"know; say spec= (in the mesh's order it is {to_partition_spec(names)})"

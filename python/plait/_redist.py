@@ -31,7 +31,8 @@ def redistribute(
     With ``block`` every axis that ``to_spec`` splits is dealt out: block k of so many elements is
     the next one of device k mod P, as dense solvers want it. Every device's part has the size of
     whole blocks, as many as the first device has. ``from_block`` says that the operand is dealt
-    out so; then ``shape`` is what was dealt out.
+    out so; then ``shape`` is what was dealt out, and in a trace on Auto axes ``spec`` says which
+    axes were, as JAX does not.
 
     Collective: over the mesh, in program order.
     Shapes: any of an axis or more to the same; with ``shape`` to that one, rounded up along each
@@ -46,7 +47,9 @@ def redistribute(
         >>> plait.redistribute(jnp.arange(4), P()).tolist()
         [0, 1, 2, 3]
     """
-    x, place = _mesh.locate(x, mesh, spec, "redistribute", is_any_size=True)
+    x, place = _mesh.locate(
+        x, mesh, spec, "redistribute", is_any_size=True, must_know=from_block is not None
+    )
     to = _mesh.names_of(to_spec, x.ndim, "redistribute", "to_spec")
     if place.mesh is None and not any(to) and shape is None:
         return x

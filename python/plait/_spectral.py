@@ -352,7 +352,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     y = y * _there(b, axes, s, is_real, of_b, kept, place.mesh)
     for factor in _shift(axes, s, first, y, is_real):
         y = y * factor
-    whole = [max(i, j) for i, j in zip(a.shape, b.shape, strict=True)]
+    whole = [j if i == 1 else i for i, j in zip(a.shape, b.shape, strict=True)]  # there may be none
     shape = list(whole)
     for i, n_full, n_kept in zip(axes, s, size, strict=True):
         whole[i], shape[i] = n_full, n_kept

@@ -9,7 +9,7 @@ import numpy as np
 import oracle
 import plait
 import pytest
-from jax.sharding import AxisType
+from jax.sharding import AxisType, Mesh
 from jax.sharding import PartitionSpec as P
 from pairwise import pairwise
 from plait import _core
@@ -373,6 +373,23 @@ def test_a_trace_on_auto_axes_must_be_told_the_split(name):
         with jax.set_mesh(mesh), pytest.raises(ValueError, match=r"\(in the mesh's order .*'b'"):
             jax.jit(f)(x)
     assert jax.jit(lambda v: f(v, mesh=meshes.make((1, 1))))(a).shape == f(a).shape
+
+
+@pytest.mark.parametrize("name", [*ADJOINT, "unpad"])
+def test_auto_axes_beside_explicit_ones(name):
+    """The type of a traced array says nothing of them."""
+    kinds = (AxisType.Auto, AxisType.Explicit)
+    mesh = Mesh(meshes.make((2, 2)).devices, ("a", "b"), axis_types=kinds)
+    x = meshes.put(np.round(meshes.random((8, 8)) * 8), mesh, P("a", "b"))
+
+    def f(v, **given):
+        return getattr(plait.halo, name)(v, 1, **given)
+
+    want = f(meshes.put(np.asarray(x), meshes.make((2, 2)), P("a", "b")))
+    assert np.array_equal(f(x), want)
+    assert np.array_equal(jax.jit(lambda v: f(v, spec=P("a", "b")))(x), want)
+    with pytest.raises(ValueError, match=rf"halo.{name}: .* Auto axes .* say spec="):
+        jax.jit(f)(x)
 
 
 @pytest.mark.parametrize("name", ["exchange", "reduce", "fold", "unpad"])

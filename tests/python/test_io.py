@@ -151,6 +151,46 @@ def test_errors_of_files(tmp_path):
         jax.jit(lambda x: plait.save(path, x))(jnp.ones(2))
 
 
+@pytest.mark.parametrize(
+    ("descr", "shape", "text"),
+    [
+        ("<f8", "(8,", "no .npy file that plait reads"),
+        ("<f8", "(-8,), }", "ends before its array does"),
+        ("<f8", f"({10**30},), }}", "ends before its array does"),
+        ("<f16", "(2,), }", "float128; expected numbers of at most 64 bits"),
+    ],
+)
+def test_damaged_headers(tmp_path, descr, shape, text):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}".encode()
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
+    with pytest.raises(OSError, match=text):
+        plait.load(path, sharding((2,), P("a")))
+
+
+def test_what_is_at_the_path(tmp_path):
+    """A link stays one, a private file private; any name that NumPy takes."""
+    target, link = tmp_path / "target.npy", tmp_path / "link.npy"
+    np.save(target, np.zeros(2))
+    target.chmod(0o600)
+    link.symlink_to(target)
+    for path in (link, tmp_path / ("n" * 240 + ".npy"), os.fsencode(tmp_path) + b"/\xff.npy"):
+        plait.save(path, jnp.arange(3))
+        assert np.load(path).tolist() == [0, 1, 2]
+        assert plait.load(path, sharding((1,), P())).tolist() == [0, 1, 2]
+    assert link.is_symlink() and target.stat().st_mode & 0o777 == 0o600
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "int4"])
+def test_dtypes_that_files_do_not_know(tmp_path, dtype):
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones(2))
+    with pytest.raises(ValueError, match=f"{dtype} is none of NumPy's files"):
+        plait.save(path, jnp.ones(2, dtype))
+    assert np.load(path).tolist() == [1, 1]
+
+
 def test_runs_cover_a_box_once():
     for shape, box in [
         ((4, 5, 6), ((1, 3), (0, 5), (0, 6))),

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec as P
 from plait.compat import jaxdecomp
 
 SIZE = (8, 16, 24)
+AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 NAMES = ("x", "y", "z")
 # Mesh, spec of the operand, and what jaxDecomp 0.3.1 gives there: the spec of its spectrum, of
 # what comes back, of transposeXtoY and transposeXtoZ. (None: it fails there; what plait gives.)
@@ -302,6 +303,20 @@ def test_halo_exchange(shape, periods):
     got = jax.grad(lambda v: jnp.sum(jaxdecomp.halo_exchange(v, extents, periods) * w))(x)
     full = oracle.halo_reduce(w, (*shape, 1), *as_oracle((*split, 0), (*periods, True)))
     np.testing.assert_allclose(got, full, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("kinds", [(AUTO, EXPLICIT), (EXPLICIT, AUTO)])
+def test_halo_exchange_on_auto_axes_beside_explicit_ones(kinds):
+    """The type says nothing of the former; an eager array does."""
+    a = np.arange(64.0).reshape(8, 8, 1)
+    mixed = Mesh(make((2, 2)).devices, ("x", "y"), axis_types=kinds)
+    x, same = (jax.device_put(a, NamedSharding(m, P("x", "y"))) for m in (mixed, make((2, 2))))
+    exchange = jax.jit(jaxdecomp.halo_exchange, static_argnums=(1, 2))
+    want = jaxdecomp.halo_exchange(same, (1, 1), (True, True))
+    assert not np.array_equal(want, a)
+    np.testing.assert_array_equal(jaxdecomp.halo_exchange(x, (1, 1), (True, True)), want)
+    with pytest.raises(ValueError, match="halo_exchange: .* Auto axes beside Explicit ones"):
+        exchange(x, (1, 1), (True, True))
 
 
 def test_early_releases():

@@ -218,6 +218,23 @@ def test_blocks_there_and_back(block, n_parts, columns, kind):
     assert np.array_equal(other, deal(a, 1, n_parts, 3))
 
 
+def test_what_was_dealt_out_is_not_guessed():
+    """In a trace on Auto axes nothing says which axis was."""
+    a, mesh = meshes.random((8, 8)), meshes.make((2,))
+    dealt = plait.redistribute(meshes.put(a, mesh), P(None, "a"), block=1)
+
+    def back(x, **given):
+        return plait.redistribute(x, P(), from_block=1, shape=(8, 8), **given)
+
+    told = {"mesh": mesh, "spec": P(None, "a")}
+    assert np.array_equal(back(dealt), a)
+    assert np.array_equal(jax.jit(lambda x: back(x, **told))(dealt), a)
+    for jit in (jax.jit, plait.jit):
+        for given in ({}, {"mesh": mesh}):
+            with pytest.raises(ValueError, match="redistribute: .* Auto axes .* say spec="):
+                jit(lambda x, given=given: back(x, **given))(dealt)
+
+
 def test_blocks_over_a_grid():
     mesh = meshes.make((2, 4))
     a = meshes.random((13, 22))

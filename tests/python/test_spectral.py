@@ -334,6 +334,13 @@ def test_convolution_along_axes_of_one_element(shapes, mode):
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
+def test_convolution_beside_an_empty_axis():
+    """Axes that stay fit together as in NumPy: none of them and one are none."""
+    a, b = jnp.zeros((0, 8)), jnp.asarray(meshes.random((1, 3)))
+    for x, y in [(a, b), (b, a)]:
+        assert plait.fft.fftconvolve(x, y, axes=1).shape == (0, 10)
+
+
 def test_eager_gradient_of_a_convolution_with_itself():
     """Of an array on no mesh, both of whose cotangents are on that of the call."""
     mesh, a = meshes.make((2,)), jnp.asarray(meshes.random((4, 6)))

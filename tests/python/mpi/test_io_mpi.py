@@ -97,6 +97,16 @@ def test_one_rank_that_cannot_read(world, folder, monkeypatch):
         plait.load(path, where)
 
 
+def test_one_rank_whose_file_is_damaged(world, tmp_path):
+    path = tmp_path / f"{world.rank}.npy"
+    np.save(path, np.zeros(8))
+    if world.rank == world.size - 1:
+        header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (8,"
+        path.write_bytes(b"\x93NUMPY\x01\x00" + bytes([len(header), 0]) + header + bytes(64))
+    with pytest.raises(OSError, match=f"rank {world.size - 1}: load: .* no .npy file"):
+        plait.load(path, shardings()[0])
+
+
 def test_ranks_that_see_different_files(world, tmp_path):
     if world.size == 1:
         pytest.skip("needs two ranks")

@@ -213,12 +213,20 @@ def _mesh_of(x: Any) -> Any:
 
 
 def _own_spec(x: Any, ndim: int) -> tuple | None:
-    """What an operand's type or, outside traces, its sharding says."""
+    """What an operand's type or, outside traces, its sharding says: also of Auto axes."""
     typed = jax.typeof(x).sharding
-    if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
-        return (*typed.spec, *(None,) * (ndim - len(typed.spec)))
     found = _jax.eager_sharding(x)
-    return None if found is None else found[1]
+    known = None if found is None else found[1]
+    if typed.mesh.empty or all(t == AxisType.Auto for t in typed.mesh.axis_types):
+        return known
+    own = (*typed.spec, *(None,) * (ndim - len(typed.spec)))
+    return known if known is not None and _agree(typed.mesh, known, own) else own
+
+
+def _agree(mesh: Any, known: tuple, own: tuple) -> bool:
+    """Whether an array is split along Explicit axes as its type says."""
+    names = [_mesh.names_of(P(*spec), len(own), "spec") for spec in (known, own)]
+    return _mesh.explicit(mesh, names[0]) == names[1]
 
 
 def locate(x: Any, name: str, guess: Any = None) -> tuple[Any, Any, tuple]:
@@ -235,6 +243,12 @@ def locate(x: Any, name: str, guess: Any = None) -> tuple[Any, Any, tuple]:
     if mesh is None:
         return x, _mesh.ALONE, (None,) * x.ndim
     spec = _own_spec(x, x.ndim)
+    is_typed = spec is not None and _jax.eager_sharding(x) is None
+    if is_typed and guess is None and _mesh.has_unknown(x, mesh):
+        raise ValueError(
+            f"{name}: the result depends on how x is split, which a trace does not know of Auto "
+            f"axes beside Explicit ones; the type says {P(*spec)}"
+        )
     if spec is None:
         spec = _one_reading(x, mesh, name) if guess is None else guess(mesh, x.ndim)
     return x, mesh, spec
