@@ -1,4 +1,5 @@
-# make demo    the main job on two MPI ranks        make test    every test
+# make demo    the main job on two MPI ranks        make test    what every change has to pass
+# make test-all  that, and what repeats it for other numbers, sizes, ranks and versions
 # make bench   plait beside its comparators         make wheel   one wheel for every Python
 # make lint    judge the form of the sources        make format  mend it
 # make install-test  the C library, installed       make clean   remove what was built
@@ -38,7 +39,7 @@ C_FILES = src/*/*.c src/*/*.h src/*/*/*.cu src/*/*/*.h tests/c/*.c tests/c/*.h i
 requirements = $(PY) tools/requirements.py $(2) > $(@D)/requirements.txt && \
                $(1) $(INSTALL) -r $(@D)/requirements.txt && touch $@
 
-.PHONY: help setup demo test docs fuzz bench wheel lint format install-test clean distclean
+.PHONY: help setup demo test test-all docs fuzz bench wheel lint format install-test clean distclean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -90,7 +91,10 @@ demo: $(VENV)/.stamp-plait $(VENV)/.stamp-demo
 	$(VENV)/bin/plait run -n $(RANKS) examples/deblur.py --out build/deblur.png
 
 test: $(VENV)/.stamp-plait $(VENV)/.stamp-test $(OTHER)/.stamp-test
-	@$(TOOLS) $(PY) tools/run_tests.py $(SUITES)
+	@$(TOOLS) $(PY) tools/run_tests.py $(TEST_ALL) $(SUITES)
+
+test-all: TEST_ALL = --all
+test-all: test
 
 docs: $(VENV)/.stamp-plait $(VENV)/.stamp-test
 	@$(PY) tools/make_reference.py

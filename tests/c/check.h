@@ -51,7 +51,23 @@ static inline bool finds_races(void)
 #endif
 }
 
-/* Fewer problems of each kind, for runs under sanitizers (PLAIT_TEST_QUICK). */
+/* Whether some sanitizer does. */
+static inline bool is_sanitized(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    return true;
+#else
+    return finds_races();
+#endif
+#else
+    return finds_races();
+#endif
+}
+
+/* Fewer problems of each kind: in a quick run, and always under sanitizers (PLAIT_TEST_QUICK). */
 static inline bool is_quick(void)
 {
     return getenv("PLAIT_TEST_QUICK") != NULL;

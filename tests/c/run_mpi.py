@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Build programs of tests/c and run them under each MPI of this machine.
 
-    run_mpi.py [--build DIR] [--objects DIR] [--only NAME] [--ranks N ...] [--nodes N] [--cc CC]
-               [--flags ...] [program.c ...]
+    run_mpi.py [--build DIR] [--objects DIR] [--only NAME] [--ranks N ...] [--nodes N] [--quick]
+               [--cc CC] [--flags ...] [program.c ...]
 
 MPIs: the wheels in this interpreter's environment and in those that PLAIT_TEST_VENVS names
 (separated by colons), both ABIs of each, and Debian's. The sources are compiled here, without
@@ -46,6 +46,11 @@ ONLY = {
 ONE_ABI = ["mpi_guard", "mpi_left"]  # whose time is waits, and nothing in them is the ABI's
 NOT_ALIKE = ["mpi_device"]  # two nodes alike are among 2 ranks too, and two ranks of one on 3 nodes
 ONLY_FEW = ["mpi_hosts", "mpi_started"]  # each of whose ranks is several threads
+# A quick run: so many ranks and nodes, and what is then left to one ABI, or to one MPI.
+QUICK = [(2, 1), (3, 1), (4, 3)]
+QUICK_OF_FEW = [(2, 1), (2, 2)]  # of NOT_ALIKE and ONLY_FEW
+ONE_ABI_QUICK = ["mpi_device", "mpi_started", "mpi_hosts", "mpi_large"]
+ONE_MPI_QUICK = ["mpi_large"]
 SOURCES = [
     "base/*.c",
     "kernel/blas*.c",
@@ -102,12 +107,17 @@ def mpis():
                 yield f"debian/{library}", Path(launcher), path, extra
 
 
+def is_left_out(name: str, library: Path, extra: dict, is_quick: bool) -> bool:
+    """Whether a program is not run with this MPI: another has shown the same."""
+    one_abi = ONE_ABI + (ONE_ABI_QUICK if is_quick else [])
+    is_second = library.name == "libmpi_abi.so.1"
+    return (is_second and name in one_abi) or bool(is_quick and extra and name in ONE_MPI_QUICK)
+
+
 def runs(
     name: str, library: Path, extra: dict, ranks: list[int] | None, nodes: int | None
 ) -> list[tuple[int, int]]:
     """Return the pairs (ranks, nodes) to run; MPICH can pretend that there are several nodes."""
-    if name in ONE_ABI and library.name == "libmpi_abi.so.1":
-        return []
     if name in ONLY:
         n, on = ONLY[name]
         return [(n, on)] if (not ranks or n in ranks) and nodes in (None, on) else []
@@ -231,6 +241,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--ranks", type=int, nargs="*")
     parser.add_argument("--nodes", type=int)
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--cc", default=os.environ.get("CC", "cc"))
     parser.add_argument("--flags", default="")
     options = parser.parse_args()
@@ -246,15 +257,21 @@ def main() -> int:
         for source in options.programs:
             program = build(source.resolve(), folder, options.cc, flags, objects)
             for turn, (name, launcher, library, extra) in enumerate(mpis()):
-                if options.only not in name:
+                if options.only not in name or is_left_out(
+                    program.name, library, extra, options.quick
+                ):
                     continue
                 variables = extra | {"PLAIT_TEST_TURN": str(turn), "PLAIT_TEST_FAKES": str(fakes)}
                 asked = options.ranks, options.nodes
+                is_few = program.name in NOT_ALIKE + ONLY_FEW
                 for n, nodes in runs(program.name, library, extra, *asked):
                     is_asked = options.ranks is not None
                     if program.name in NOT_ALIKE and not is_asked and (n, nodes) == (4, 2):
                         continue
                     if program.name in ONLY_FEW and not is_asked and n not in (2, 3):
+                        continue
+                    some = QUICK_OF_FEW if is_few else QUICK
+                    if options.quick and program.name not in ONLY and (n, nodes) not in some:
                         continue
                     title = f"{name} {program.name}" + (f" on {nodes} nodes" if nodes > 1 else "")
                     if not run(title, launcher, library, variables, n, nodes, program):

@@ -168,8 +168,7 @@ int main(void)
     unsetenv("PLAIT_CUDA_DIR");
     test_cuda_code_is_kept();
     test_cuda_code_of_other_devices();
-    if (getenv("PLAIT_TEST_QUICK") ==
-        NULL) { /* sanitizers do not see what is NVIDIA's */
+    if (!is_sanitized()) { /* sanitizers do not see what is NVIDIA's */
         test_cuda_code_by_nvrtc();
         test_cuda_code_by_nvcc();
     }

@@ -13,6 +13,7 @@ import jax
 
 sys.path.insert(0, os.path.dirname(__file__))
 import platforms
+import tiers
 
 _LAUNCHED = any(name in os.environ for name in ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE"))
 N_DEVICES = int(os.environ.get("PLAIT_TEST_DEVICES", "1" if _LAUNCHED else "8"))
@@ -24,7 +25,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long(keep=0): what a quick run leaves out (tiers.py)")
+
+
+def pytest_collection_modifyitems(config, items):
+    tiers.leave_out_long(config, items)
     if "PLAIT_TEST_ONLY" in os.environ:
         platforms.keep_only(items, os.environ["PLAIT_TEST_ONLY"])
     platforms.skip_all(items)
@@ -35,6 +41,11 @@ def pytest_runtest_logreport(report):
     if is_told and report.when == "call" and report.passed:
         with open(os.environ["PLAIT_TEST_PASSED"], "a") as names:
             names.write(f"{report.nodeid}\n")
+
+
+def pytest_terminal_summary(terminalreporter):
+    if tiers.left_out:
+        terminalreporter.write_line(f"{len(tiers.left_out)} long tests were left out")
 
 
 def pytest_collection_finish():

@@ -104,6 +104,7 @@ WITH_EXAMPLES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", WITH_EXAMPLES)
 def test_examples_run(module):
     found = doctest.testmod(

@@ -35,6 +35,7 @@ def kw():
     return {"mesh": mesh, "spec": P()}
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_factorizations(name, dtype, kw):

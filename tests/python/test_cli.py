@@ -69,6 +69,7 @@ def test_arguments_modules_and_streams_are_passed_on(program, tmp_path):
     assert plait("run", "-n", 1, "sh", "-c", "exit 5").returncode == 5
 
 
+@pytest.mark.long(keep=2)
 @needs_mpi
 @pytest.mark.parametrize(
     ("fault", "code", "text"),
@@ -144,6 +145,7 @@ sys.exit(_launch.run(["sh", "-c", {program!r}], 2))
 """
 
 
+@pytest.mark.long(keep=1)
 @needs_mpi
 @pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(3)", "os._exit(0)"])
 def test_a_rank_that_ends_before_mpi_init_ends_the_job(end, tmp_path):
@@ -168,6 +170,7 @@ def test_a_rank_that_ends_before_mpi_init_ends_the_job(end, tmp_path):
     assert "rank 1 ended before MPI_Init, in which rank 0 waits for it" in done.stderr, done
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("program", "code", "text"),
     [
@@ -348,6 +351,7 @@ def test_info_without_mpi_still_prints(tmp_path):
     assert "huge pages" in done.stdout and "pip install 'plait[mpi]'" in done.stdout
 
 
+@pytest.mark.long
 def test_info_says_where_cuda_was_looked_for(tmp_path):
     done = plait("info", PLAIT_CUDA_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -47,6 +47,7 @@ VALUES = [(4, dtype) for dtype in cases.DTYPES]
 VALUES += [(1, dtype) for dtype in ("bool", "int16", "bfloat16", "complex128", "float8_e5m2")]
 
 
+@pytest.mark.long(keep=6)
 @pytest.mark.parametrize("n, dtype", VALUES)
 def test_values(n, dtype):
     """All cases of a dtype in one program."""
@@ -68,6 +69,7 @@ def linear(n, dtype):
     return {k: v for k, v in table(n, dtype).items() if v[0].is_linear}
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("n", [2, 8])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_vmap_scan_and_jit(n, dtype):
@@ -97,6 +99,7 @@ def test_vmap_scan_and_jit(n, dtype):
             cases.same(got[name], want[name], dtype, n)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("n", [2, 4])
 @pytest.mark.parametrize("dtype", LINEAR)
 def test_exact_adjoints(n, dtype):

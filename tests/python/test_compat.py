@@ -165,6 +165,7 @@ def test_scatter_of_jpi():
         jpi.scatter(jnp.ones(()), token, 0)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("value,is_on", [("1", True), ("ON", True), ("0", False), ("", False)])
 def test_logging_by_environment(value, is_on):
     program = "from plait.compat import mpi4jax; print(mpi4jax.get_logging())"

@@ -287,6 +287,7 @@ except plait.Error as error:
 """
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize(
     ("value", "words"),
     [

@@ -163,6 +163,7 @@ OF_MESHES = {
 }
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("name", OF_MESHES)
 def test_arrays_on_a_mesh_that_a_function_of_a_number_closes_over(name):
     """JAX asks the parameter alone for which devices the program is."""

@@ -21,6 +21,7 @@ def spec_of(x, shape):
     return _mesh.names_of(x.sharding.spec, 2, "test")
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("shape", MESHES)
 def test_there_turned_and_back(shape):
     mesh = None if shape is None else meshes.make(shape)

@@ -34,6 +34,7 @@ def alone():
     return restored_on(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_devices", [2, 4, 8])
 def test_any_number_of_devices_gives_the_same(alone, n_devices):
     if jax.device_count() < n_devices:

@@ -128,6 +128,7 @@ except plait.Error as error:
 """
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("setting", ["0", "1"])
 def test_other_platforms_are_refused(setting):
     assert run("-c", TPU, PLAIT_CUDA=setting) == (

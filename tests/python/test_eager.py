@@ -33,6 +33,7 @@ def programs(monkeypatch):
     return looked_for
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_every_time_as_jitted(call):
     for n in (3, 5, 3):

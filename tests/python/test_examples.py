@@ -78,6 +78,7 @@ def water(tmp_path_factory):
     return on
 
 
+@pytest.mark.long
 @needs("shallow_water")
 @pytest.mark.parametrize("n_ranks", [2, 4])
 def test_water_has_the_same_bits_on_any_number_of_ranks(water, n_ranks):
@@ -171,6 +172,7 @@ numpy.save(sys.argv[1] + "/%d.npy" % plait.Comm().rank, numpy.concatenate(leaves
 """
 
 
+@pytest.mark.long
 @needs("digits")
 def test_digits_are_learned_alike_on_any_number_of_ranks(tmp_path):
     program, layers = tmp_path / "train.py", {}

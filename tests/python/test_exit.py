@@ -50,6 +50,7 @@ def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
     assert code != 0 and "CommError" in text
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("limit", ["-5", "nan", "inf", "1e400", "soon"])
 def test_a_time_limit_that_is_none(limit):
     code, text = run("print(plait.allreduce(jnp.ones(2), plait.SUM))", PLAIT_TIMEOUT=limit)
@@ -68,6 +69,7 @@ except plait.LinAlgError as error:
 """
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("jit", ["plait.jit", "jax.jit"])
 def test_a_failure_that_was_caught_is_not_said_again_at_exit(jit):
     code, text = run(CAUGHT.format(jit=jit), JAX_NUM_CPU_DEVICES="2")
@@ -162,6 +164,7 @@ plait.barrier()
 """
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("before", ["pass", "before(kind, value, tb)", "raise ValueError"])
 @pytest.mark.parametrize("is_early", [True, False])
 def test_hooks_of_the_program(is_early, before):
@@ -272,6 +275,7 @@ MPI.Finalize()
 """
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "end, code, said",
     [

@@ -106,6 +106,7 @@ SURVIVED = {
 }
 
 
+@pytest.mark.long(keep=1)
 @BOTH_WAYS
 @pytest.mark.parametrize("n_ranks", SURVIVED)
 def test_faults_that_all_ranks_survive(way, n_ranks):
@@ -117,6 +118,7 @@ def test_faults_that_all_ranks_survive(way, n_ranks):
     assert code == 0, output
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("name", ["kill", "late"])
 def test_faults_of_one_rank_of_two_nodes(name):
     rows, code, output = job((name,), 4, "two nodes")  # of 3, MPICH hangs in MPI_Init at times
@@ -134,6 +136,7 @@ GONE = [(name, "shared memory") for name in WANT if name not in faulty.TOGETHER]
 GONE += [(name, "messages") for name in ("raise in a loop", "exit", "kill", "stop")]
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("name, way", GONE)
 def test_faults_of_one_rank(name, way):
     rows, code, output = job((name,), 2, way)
@@ -157,6 +160,7 @@ def test_a_first_use_without_all_ranks_says_that_it_needs_them():
     assert rows["early message"][1]["kind"] == "none" and code != 0, output
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("name, way", [("raise", "messages"), ("kill", "shared memory")])
 def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
     rows, code, output = job((name,), 2, way, "faulty_mesh.py")
@@ -164,6 +168,7 @@ def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
     assert code != 0, output
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize(
     "name, text",
     [
@@ -191,6 +196,7 @@ def test_an_adjoint_that_one_rank_has_dropped():
     assert code == 1, output
 
 
+@pytest.mark.long(keep=1)
 @BOTH_WAYS
 def test_messages_name_both_calls(way):
     rows, code, output = job(SURVIVED[2], 2, way)

@@ -97,6 +97,7 @@ def loss(v):
     return plait.sum(jnp.sin(jnp.real(z)) * jnp.real(v))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("shape", [(2,), (2, 2)])
 def test_gradient_by_finite_differences(shape):
     mesh = meshes.make(shape)
@@ -172,6 +173,7 @@ MATRICES = {  # on Explicit axes of 2 devices, with numpy's version of each
 }
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(("f", "of_numpy"), MATRICES.values(), ids=MATRICES)
 def test_jacobians_on_explicit_axes(f, of_numpy):
     """Without jax.set_mesh: the bases that JAX makes for them have no type of the mesh."""

@@ -196,6 +196,7 @@ def test_lone_axis_of_real_numbers(n, shape, form):
     close(data(back, size), r)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("n", [64, 60, 13])
 def test_adjoint_of_lone_axis(n):
     """Sum(c * A x) = sum(A' c * x), and the same bits under jit."""
@@ -314,6 +315,7 @@ def test_errors():
             call()
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("n, axis, shape", [(101, 1, (4, 101)), (64, 0, (64, 8)), (15, 0, (15, 8))])
 def test_lines_of_real_numbers_do_not_know_their_neighbours(n, axis, shape):
     """Also where two go through one complex transform: other sizes, zeros, a NaN."""

@@ -37,6 +37,7 @@ def solve(b, scale=1.0, solver=lx.CG):
 # ---- lineax --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=4)
 @EVERY_WRAP
 @pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 def test_solves(wrap, solver):
@@ -44,6 +45,7 @@ def test_solves(wrap, solver):
     assert np.allclose(x, np.linalg.solve(A, B), atol=1e-4)
 
 
+@pytest.mark.long(keep=1)
 @COMPILED
 def test_derivatives_of_a_solve_by_everything_in_it(wrap):
     """Backwards and forwards, by the right-hand side and by what the operator closes over."""
@@ -61,6 +63,7 @@ def test_derivatives_of_a_solve_by_everything_in_it(wrap):
     assert np.isclose(second, 6 * x @ x / 16, rtol=1e-3)
 
 
+@pytest.mark.long(keep=1)
 @COMPILED
 def test_batches_of_solves(wrap):
     many = jnp.stack([B, 2 * B, 0 * B])
@@ -70,6 +73,7 @@ def test_batches_of_solves(wrap):
     assert np.allclose(slopes, np.linalg.solve(A, np.ones(3)), atol=1e-4)
 
 
+@pytest.mark.long(keep=1)
 @COMPILED
 def test_solves_in_loops_and_branches(wrap):
     def step(x, _):
@@ -152,6 +156,7 @@ def newton(b):
     return optx.root_find(f, solver, jnp.zeros_like(b), args=b, max_steps=32).value
 
 
+@pytest.mark.long(keep=1)
 @COMPILED
 def test_newton_krylov(wrap):
     """It linearizes what it is given, and solves by products with that."""

@@ -9,6 +9,7 @@ import pytest
 N_PROGRAMS, CHUNK, N_MIXED = 6, 6, 24
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.skipif(meshes.ENDS_OVER_EMPTY, reason="this JAX ends over operands without elements")
 @pytest.mark.parametrize("is_linear", [False, True])
 @pytest.mark.parametrize("shape", [(2, 2), (1, 3)])
@@ -20,6 +21,7 @@ def test_programs(first, shape, is_linear):
         generate_check.on_devices(program, space, mesh)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("first", range(0, N_MIXED, CHUNK))
 def test_order(first):
     for seed in range(first, first + CHUNK):

@@ -151,6 +151,7 @@ def gpus(stand_ins, monkeypatch, tmp_path):
     return kept
 
 
+@pytest.mark.long
 def test_a_library_that_says_no_is_not_tried(gpus, monkeypatch):
     """As the wheels of MPICH and Open MPI do: they are built without CUDA."""
     monkeypatch.setenv("PLAIT_FAKE_HIDDEN", "1")
@@ -175,6 +176,7 @@ def test_two_ranks_that_can(gpus, monkeypatch):
     assert rows["CUDA NVSHMEM"].startswith("CUDA's NVSHMEM was not found")
 
 
+@pytest.mark.long
 def test_two_ranks_that_are_ended(gpus, monkeypatch):
     monkeypatch.setenv("PLAIT_GPU_AWARE", "force")
     monkeypatch.setenv("PLAIT_FAKE_HIDDEN", "1")
@@ -193,6 +195,7 @@ def test_two_ranks_that_get_other_bytes(gpus, monkeypatch):
     assert answer == "no" and why == "1 of 64 bytes from device memory of rank 1 are wrong"
 
 
+@pytest.mark.long
 def test_no_room_for_the_transfers(gpus, monkeypatch, tmp_path):
     monkeypatch.setenv("PLAIT_FAKE_FAIL", "cuMemAlloc_v2:2:0")
     monkeypatch.setenv("PLAIT_GPU_AWARE", "force")

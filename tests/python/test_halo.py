@@ -220,6 +220,7 @@ def test_fold_of_pad_counts_copies(boundary):
     assert np.asarray(counts).tolist() == want.tolist()
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_gradient_of_a_smoothness_prior(boundary):
     """Value, gradient, jvp and Hessian-vector product of a function that is not linear."""
@@ -278,6 +279,7 @@ def test_vmap_at_any_depth_is_one_exchange(name):
     _core.trace_start(False)
 
 
+@pytest.mark.long(keep=5)
 @pytest.mark.parametrize("dtype", list(_core.dtypes()))
 def test_dtypes(dtype):
     """Every dtype moves; what can be added is folded, exactly where numbers are small integers."""
@@ -355,6 +357,7 @@ def test_bad_input(name, given, error, text):
     assert str(found.value).startswith(f"halo.{name}: ")
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("name", [*ADJOINT, "unpad"])
 def test_a_trace_on_auto_axes_must_be_told_the_split(name):
     """Another split is another result, which the mesh's order does not know."""

@@ -129,6 +129,7 @@ def test_names_and_signatures():
 # ---- transforms ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("shape,spec,there,back,_y,_z", CASES + BEYOND)
 def test_transforms_and_their_shardings(shape, spec, there, back, _y, _z):
     mesh = make(shape)
@@ -183,6 +184,7 @@ def test_without_a_mesh():
     np.testing.assert_array_equal(jaxdecomp.transposeXtoY(x), a.transpose(2, 0, 1))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_real_transforms_have_no_padding(kind):
     mesh = make((2, 4), kind)
@@ -251,6 +253,7 @@ def test_axes_in_place(in_place):
 # ---- transposes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_transposes(kind):
     a = np.arange(math.prod(SIZE), dtype=np.int32).reshape(SIZE)
@@ -284,6 +287,7 @@ def as_oracle(extents, periods):
     return [(n, n) for n in extents], words
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("periods", list(itertools.product([True, False], repeat=2)))
 @pytest.mark.parametrize("shape", [(2, 4), (4, 1), (1, 4)])
 def test_halo_exchange(shape, periods):
@@ -354,6 +358,7 @@ def test_early_releases():
 # ---- what programs do with them ------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("shape", [(2, 4), (4, 1), (1, 4)])
 def test_derivatives(shape):
     a = meshes.random((4, 4, 4))

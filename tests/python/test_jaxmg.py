@@ -52,6 +52,7 @@ def refused(shard, T_A, ndev):
     return T_A < shard and (shard < ndev or (ndev - 1) * padding > shard)
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("T_A,ndev,n", TILINGS)
 def test_layout_is_the_manual_one_and_back(T_A, ndev, n):
     a = matrix(n)
@@ -309,6 +310,7 @@ def test_columns_of_the_layout(n, ndev, T_A):
 # ---- utils -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_random_psd(dtype):
     a = np.asarray(jaxmg.utils.random_psd(33, dtype, 7))

@@ -39,6 +39,7 @@ def near(got, want, dtype, factor=1.0):
     return error <= factor * matrices.limit(M, dtype) * max(matrices.norm(want), 1)
 
 
+@pytest.mark.long(keep=2)
 @EVERY
 def test_solvers(shape, spec, kind, dtype):
     mesh = meshes.make(shape, kind)
@@ -64,6 +65,7 @@ def test_solvers(shape, spec, kind, dtype):
     assert np.array_equal(x, a)  # it is as it was
 
 
+@pytest.mark.long(keep=1)
 @APART
 def test_decompositions(shape, spec, kind, dtype):
     mesh = meshes.make(shape, kind)

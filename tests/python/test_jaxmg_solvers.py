@@ -58,6 +58,7 @@ def indefinite(n, dtype="float64"):
 # ---- global arrays -------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("ndev, n, T_A, dtype", EVERY)
 def test_by_columns(ndev, n, T_A, dtype):
     mesh = meshes.make((ndev,))
@@ -112,6 +113,7 @@ def test_of_what_is_dealt_out(ndev, n, T_A, dtype):
         assert status == 7
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("ndev, n, T_A, dtype", FEW)
 @pytest.mark.parametrize("pad", [True, False])
 def test_by_rows(pad, ndev, n, T_A, dtype):
@@ -222,6 +224,7 @@ def mapped(function, mesh, in_specs, out_specs, check=False, **given):
     )
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("ndev, n, T_A, dtype", FEW)
 @pytest.mark.parametrize("cyclic", [False, True])
 def test_no_shardmap(cyclic, ndev, n, T_A, dtype):
@@ -324,6 +327,7 @@ def test_along_one_axis_of_a_mesh():
         mapped(jaxmg.potrs_shardmap_ctx, square, (ROWS, P()), (P(), P()), T_A=1)(a[0], b[0])
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("dtype, check", [("float64", True), ("complex128", False)])
 def test_derivatives_inside(dtype, check):
     mesh, n = meshes.make((4,)), 16
@@ -403,6 +407,7 @@ def test_vmap_inside():
 # ---- failures ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize(
     "ndev, n, T_A, dtype",
     [

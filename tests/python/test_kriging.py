@@ -106,6 +106,7 @@ def close(found, want):
         assert np.allclose(getattr(found, name), getattr(want, name), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("n_devices", [2, 4, 8])
 def test_any_number_of_devices_gives_the_same(alone, n_devices):
     if jax.device_count() < n_devices:
@@ -154,6 +155,7 @@ def test_no_device_has_the_matrix():
     assert part <= 2 * N_TRAIN**2 / mesh.size + 8 * N_TRAIN  # in whole blocks
 
 
+@pytest.mark.long
 def test_picture(tmp_path):
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed")

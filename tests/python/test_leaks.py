@@ -11,6 +11,7 @@ from plait import _mpi_find
 HERE = pathlib.Path(__file__).parent
 
 
+@pytest.mark.long
 def test_messages():
     if _mpi_find.find_mpi() is None:
         pytest.skip("no MPI")

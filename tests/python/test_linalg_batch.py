@@ -39,6 +39,7 @@ def everything(a, g, tall, b, **given):
     }
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "n_batch, shape, dtype, block, kind",
     [
@@ -198,6 +199,7 @@ def test_batch_of_gradients_and_batch_of_batches():
         assert np.allclose(g, w, rtol=1e-9, atol=1e-9 * np.abs(w).max())
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_singular_values_of_batches(kind):
     mesh, a = meshes.make((2,), kind), meshes.random((3, 4, 4))
@@ -222,6 +224,7 @@ SPLIT = {
 }
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("case", SPLIT)
 def test_batches_that_mesh_axes_split(case, monkeypatch):
     kind, shape, spec, told, small = SPLIT[case]
@@ -282,6 +285,7 @@ def test_determinants_and_singular_vectors_of_a_split_batch():
         matrices.check_product((u[i] * s[i], vh[i]), a[i], n)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind, told", [(AxisType.Explicit, None), (AxisType.Auto, "a")])
 def test_gradient_of_a_sum_over_a_split_batch(kind, told):
     n_batch, n, mesh = 4, 4, meshes.make((2, 2), kind)

@@ -30,6 +30,7 @@ def everything(a, b, c, **given):
     return f.l, f.solve(b), f.solve(c), f.inv(), f.logdet(), f.status
 
 
+@pytest.mark.long(keep=5)
 @pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)
 def test_backward_errors(n, shape, block, dtype, i):
     a = matrices.definite(n, dtype)
@@ -183,6 +184,7 @@ def reference(a, b):
     return low, jnp.linalg.solve(a, b), jnp.linalg.inv(a), jnp.linalg.slogdet(a)[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
 def test_gradients_of_gradients(dtype, shape):
     n, mesh = 7, meshes.make(shape)

@@ -28,6 +28,7 @@ def matrices_of(n, dtype):
     yield np.linalg.inv(one)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize(
     "n, shape, dtype, block, first, second",
     [
@@ -59,6 +60,7 @@ def test_estimates(n, shape, dtype, block, first, second):
         check(definite, np.linalg.cond(h.astype(double), 1), dtype)
 
 
+@pytest.mark.long
 def test_singular_and_not_finite():
     n, mesh = 9, meshes.make((4,))
     a = np.eye(n)
@@ -82,6 +84,7 @@ def test_singular_and_not_finite():
     assert np.allclose(got[:2], n) and got[2] == np.inf
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("n", [3, 12])
 def test_explicit_axes(n):
     mesh, a = meshes.make((4,), AxisType.Explicit), matrices.definite(n, cond=30)

@@ -27,6 +27,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)
 def test_lu(n, shape, block, dtype, i):
     a, b = meshes.random((n, n), dtype), meshes.random((n, 3), dtype, 1)
@@ -69,6 +70,7 @@ ON_ANOTHER_MESH = {
 }
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("name", ON_ANOTHER_MESH)
 @pytest.mark.parametrize("jit", [jax.jit, plait.jit])
 def test_an_operand_on_one_device(name, jit):
@@ -101,6 +103,7 @@ def test_a_pivot_of_which_one_part_is_not_finite(pivot):
     assert plait.linalg.lu(jnp.asarray(a)).status == 3
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("n, shape, block, dtype, i", EVERY)
 def test_qr(n, shape, block, dtype, i):
     m, n = [(n + 5, n), (n, n), (n, n + 3), (4 * n, n)][i]
@@ -235,6 +238,7 @@ def compare(ours, theirs, a, shape):
 BOTH = pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
 
 
+@pytest.mark.long(keep=1)
 @BOTH
 def test_gradients_of_lu(dtype, shape):
     n = 6
@@ -264,6 +268,7 @@ def phased_qr(a, **given):
     return phased(q, r), phased(q, plait.linalg.qr(a, mode="r", **given))[1]
 
 
+@pytest.mark.long(keep=1)
 @BOTH
 def test_gradients_of_qr(dtype, shape):
     def theirs(a):
@@ -273,6 +278,7 @@ def test_gradients_of_qr(dtype, shape):
     compare(phased_qr, theirs, meshes.random((7, 4), dtype), shape)
 
 
+@pytest.mark.long(keep=1)
 @BOTH
 def test_gradients_of_eigh(dtype, shape):
     def seen(w, v):
@@ -287,6 +293,7 @@ def test_gradients_of_eigh(dtype, shape):
     compare(ours, theirs, matrices.definite(6, dtype), shape)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("mode", ["nan", "zero", "check", "lorentzian"])
 def test_equal_eigenvalues(mode):
     n, mesh = 7, meshes.make((4,))

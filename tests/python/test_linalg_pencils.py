@@ -28,6 +28,7 @@ def check_vectors(a, b, w, v):
     assert matrices.norm(v.conj().T @ b @ v - np.eye(len(w))) <= limit * len(w) ** 0.5
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
 @pytest.mark.parametrize("n", SIZES)
 def test_pencils(n, dtype):
@@ -58,6 +59,7 @@ def by_jax(a, b):
     return w, jax.scipy.linalg.solve_triangular(low.conj().T, y, lower=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype, shape", [("float64", (4,)), ("complex128", (2, 2))])
 def test_derivatives(dtype, shape):
     n, mesh = 6, meshes.make(shape)

@@ -97,6 +97,7 @@ def second(function, mode, a, b):
 APART, EQUAL = np.arange(1.0, 5), np.array([2.0, 2, 2, 3])
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "ours, theirs, mode, shape, dtype, s",
     [

@@ -126,6 +126,7 @@ def test_gradients_of_padding_are_zero():
         assert np.allclose(data(g, *w.shape), w, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("dtype, shape, spec, room, block", CASES)
 def test_padding_of_decompositions_is_not_read(dtype, shape, spec, room, block):
     n, k, mesh = 9, 5, meshes.make(shape)
@@ -200,6 +201,7 @@ def test_eager_decompositions():
         plait.linalg.cond(x, shape=(n, 0))
 
 
+@pytest.mark.long
 def test_gradients_of_decompositions():
     m, n, mesh = 7, 5, meshes.make((4,))
     a, g, b = meshes.random((m, n)), meshes.random((n, n), seed=1), meshes.random((m, 2), seed=2)

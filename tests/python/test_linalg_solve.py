@@ -16,6 +16,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "assume, dtype, shape", [("general", "complex128", (2, 2)), ("positive", "float64", (4,))]
 )
@@ -48,6 +49,7 @@ def test_refinement(assume, dtype, shape):
     assert np.allclose(ga, slope, rtol=1e-8, atol=1e-8 * np.abs(slope).max())
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "make, dtype, shape",
     [(plait.linalg.cholesky, "complex128", (4,)), (plait.linalg.lu, "float64", (2, 2))],
@@ -69,6 +71,7 @@ def test_factor_in_single_precision(make, dtype, shape):
         matrices.check_solution(a, solve(f, meshes.put(b, mesh)), b, cond)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "make, dtype", [(plait.linalg.cholesky, "float64"), (plait.linalg.lu, "complex128")]
 )
@@ -94,6 +97,7 @@ def test_refinement_of_columns_of_any_size(make, dtype):
                 matrices.check_solution(a, y, b[:, i] * (size > 0), (scale, size))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("assume, dtype", [("general", "complex128"), ("positive", "float64")])
 def test_refinement_of_numbers_near_the_largest(assume, dtype):
     n, most = 12, np.finfo(dtype).max * 0.8
@@ -104,6 +108,7 @@ def test_refinement_of_numbers_near_the_largest(assume, dtype):
     matrices.check_solution(a, found, b)
 
 
+@pytest.mark.long
 def test_refinement_reads_one_triangle():
     n, mesh = 12, meshes.make((4,))
     a, b = matrices.definite(n, "complex128", 1e4), meshes.random((n,), "complex128", 1)

@@ -44,6 +44,7 @@ def test_subset(n, which):
     matrices.check_orthonormal(v)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("k", [1, 3, 5, 6])
 @pytest.mark.parametrize("is_pencil", [False, True])
 def test_subsets_of_a_batch(k, is_pencil):
@@ -65,6 +66,7 @@ def test_subsets_of_a_batch(k, is_pencil):
     assert matrices.norm(a @ v - b @ v * w[:, None]) <= limit
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "dtype, shape, mode",
     [

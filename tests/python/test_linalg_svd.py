@@ -20,6 +20,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("size, shape, block, dtype", CASES)
 def test_polar(size, shape, block, dtype):
     a = meshes.random(size, dtype)
@@ -33,6 +34,7 @@ def test_polar(size, shape, block, dtype):
     assert w.min() >= -matrices.limit(size[0], dtype) * w.max()
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("size, shape, block, dtype", [*CASES, ((7, 12), (4,), 3, "complex128")])
 def test_svd(size, shape, block, dtype):
     a = meshes.random(size, dtype)
@@ -61,6 +63,7 @@ def test_small_singular_values_are_found():
         plait.linalg.polar(np.ones((2, 3)))
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize(
     "size, shape, rank, dtype",
     [((9, 6), (4,), 4, "float64"), ((8, 8), (2, 2), 0, "complex128"), ((5, 14), (2,), 1, "float32")]
@@ -106,6 +109,7 @@ def nearly_dependent(m, n):
     return every
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "shape, size, dtype",
     [((1,), (60, 60), "float64"), ((2,), (60, 60), "float64"), ((4,), (60, 60), "complex128")]
@@ -119,6 +123,7 @@ def test_nearly_dependent_columns(shape, size, dtype):
         matrices.check_product((np.asarray(u) * np.asarray(s), vh), a, max(size), name)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("size", [(20, 20), (40, 20)])
 def test_nearly_dependent_columns_of_a_batch(size):
     every, mesh = nearly_dependent(*size), meshes.make((2,))
@@ -128,6 +133,7 @@ def test_nearly_dependent_columns_of_a_batch(size):
         matrices.check_product((u[i], h[i]), a, size[0], name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "dtype, shape", [("float64", (1,)), ("float32", (4,)), ("complex128", (4,))]
 )
@@ -144,6 +150,7 @@ def test_numbers_near_the_largest(dtype, shape):
     assert np.isclose(plait.linalg.cond(x, 1), plait.linalg.cond(a, 1), rtol=10 * limit)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "dtype, shape, size", [("float64", (4,), (6, 5)), ("complex128", (2, 2), (5, 5))]
 )
@@ -172,6 +179,7 @@ def test_gradients(dtype, shape, size):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("dtype, scale", [("float64", 1e200), ("complex128", 1e-200)])
 @pytest.mark.parametrize("mode", [None, "lorentzian"])
 def test_gradients_of_vectors_at_any_scale(dtype, scale, mode):
@@ -204,6 +212,7 @@ def test_gradients_of_equal_singular_values():
         assert np.allclose(got, want, atol=1e-13)
 
 
+@pytest.mark.long
 def test_second_derivatives_of_singular_values():
     a, mesh = meshes.random((3, 2)), meshes.make((2,))
 
@@ -226,6 +235,7 @@ def first_order(function, like):
     return jax.jit(every)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("m, n", [(0, 0), (3, 0), (0, 4)])
 def test_without_elements(m, n):
     a = np.zeros((m, n))

@@ -44,6 +44,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("m, n, shape, spec, dtype, kind", CASES)
 def test_qr(forced, m, n, shape, spec, dtype, kind):
     mesh, a = meshes.make(shape, kind), meshes.random((m, n), dtype)
@@ -99,6 +100,7 @@ def test_lstsq(forced, dtype, shape):
     assert is_by_rows(plait.linalg.lstsq, x, meshes.put(b, mesh))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("m, n, shape, spec, dtype, kind", CASES[::3])
 def test_svd(forced, m, n, shape, spec, dtype, kind):
     mesh, a = meshes.make(shape, kind), meshes.random((m, n), dtype)
@@ -121,6 +123,7 @@ def test_svd(forced, m, n, shape, spec, dtype, kind):
             assert ours.sharding.is_equivalent_to(theirs.sharding, ours.ndim)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("m, n, shape, spec, dtype, kind", CASES[1::3])
 def test_polar(forced, m, n, shape, spec, dtype, kind):
     mesh, a = meshes.make(shape, kind), meshes.random((m, n), dtype)
@@ -145,6 +148,7 @@ def test_svd_of_deficient_rank(forced):
     assert np.abs(s[2:]).max() <= matrices.limit(40, "float64") * s[0]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
 def test_numbers_near_either_end(forced, dtype):
     """Their squares overflow or vanish, and reciprocals of the largest are subnormal."""
@@ -161,6 +165,7 @@ def test_numbers_near_either_end(forced, dtype):
             matrices.check_product((q, np.asarray(r) / size), a, 40, f"{name} {size}")
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "dtype, shape, spec, room",
     [("float64", (4,), P("a"), (44, 8)), ("complex128", (2, 2), P("a", "b"), (42, 6))],
@@ -218,6 +223,7 @@ def test_when_rows_are_split():
 # ---- derivatives ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=1)
 @factors.BOTH
 @pytest.mark.parametrize("spec", [P("a"), P()])
 def test_gradients(forced, dtype, shape, spec):
@@ -240,6 +246,7 @@ def test_gradients(forced, dtype, shape, spec):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
 
 
+@pytest.mark.long
 @factors.BOTH
 def test_gradients_of_singular_values_and_polar(forced, dtype, shape):
     m, n, mesh = 20, 3, meshes.make(shape)
@@ -267,6 +274,7 @@ def test_gradients_of_singular_values_and_polar(forced, dtype, shape):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("is_forced, shape", [(True, (20, 3)), (True, (3, 20)), (False, (12, 8))])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_gradients_where_columns_are_dependent(monkeypatch, dtype, is_forced, shape):
@@ -304,6 +312,7 @@ def test_gradients_where_columns_are_dependent(monkeypatch, dtype, is_forced, sh
                 assert np.abs(ours - w).max() <= bound * np.abs(w).max(), least
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [lambda a: a.at[:, 2].set(0), lambda a: a.at[:, 2].set(a[:, 1])])
 def test_gradients_where_a_singular_value_is_zero(make):
     mesh = meshes.make((4,))
@@ -342,6 +351,7 @@ def test_gradients_of_right_hand_sides_and_padding(forced):
 # ---- batches -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("n_batch, is_spread", [(5, True), (3, False)])
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_vmap(forced, n_batch, is_spread, kind):

@@ -38,6 +38,7 @@ def test_complete_factors(size, shape, block, dtype):
     matrices.check_product((q, r), a, max(size))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("size, shape, block, dtype", CASES[1::3])
 def test_complete_vectors(size, shape, block, dtype):
     (m, n), a = size, meshes.random(size, dtype)
@@ -62,6 +63,7 @@ def test_complete_vectors_of_a_singular_matrix():
     assert np.abs(rest.T @ a).max() <= matrices.limit(12, "float64") * float(s[0])
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize("is_by_columns", [False, True])
 def test_least_norm(forced, kind, is_by_columns):  # noqa: F811
@@ -106,6 +108,7 @@ def test_padding_of_wide_matrices_is_not_read(forced):  # noqa: F811
     matrices.check_product((data(u, m, m) * np.asarray(s), vh[:m]), a, n)
 
 
+@pytest.mark.long(keep=1)
 @factors.BOTH
 def test_gradients_of_wide_factors(dtype, shape):
     """R beyond its square part is Qᴴ of the matrix' other columns."""
@@ -119,6 +122,7 @@ def test_gradients_of_wide_factors(dtype, shape):
     factors.compare(factors.phased_qr, theirs, meshes.random((m, n), dtype), shape)
 
 
+@pytest.mark.long
 @factors.BOTH
 def test_gradients_of_least_norms(dtype, shape):
     m, n = 3, 20
@@ -151,6 +155,7 @@ def test_a_batch():
         matrices.check_product((q[i], r[i]), a[i].T, 8)
 
 
+@pytest.mark.long
 def test_complete_factors_without_derivatives():
     """Columns that span the rest are any; where there are none, there are derivatives."""
     a, mesh = meshes.random((6, 4)), meshes.make((2,))

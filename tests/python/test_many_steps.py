@@ -43,6 +43,7 @@ for _ in range(500): w = step(w) / 200
 }
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_nothing_stands_still(name):
     environment = os.environ | {"NPROC": "2", "PLAIT_TIMEOUT": "20", "JAX_PLATFORMS": "cpu"}

@@ -59,6 +59,7 @@ def everything(nbody, grid):
     return {"d": d, "density": density, "force": force, "loss": value, "gradient": gradient}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", [(2, 2), (4, 1), (1, 2)])
 def test_several_devices_agree_with_one(nbody, alone, shape):
     grid = on(nbody, shape)
@@ -117,6 +118,7 @@ def test_a_plane_wave_grows_as_zeldovich_says(nbody):
     assert errors[1] < errors[0] / 3
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("shape", [(2, 2), (4, 1), (1, 4)])
 def test_no_collectives_but_ours(nbody, shape):
     """Those of XLA's own would be in no order with ours."""
@@ -129,6 +131,7 @@ def test_no_collectives_but_ours(nbody, shape):
         assert meshes.xla_collectives(steps, put(grid, NOISE)) == []
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib")
 def test_program(tmp_path):
     options = ["--cells", "16", "16", "16", "--devices", "2", "--grid", "2", "1", "--steps", "2"]

@@ -224,6 +224,7 @@ def test_tokens_order_without_effect():
     _core.trace_start(False)
 
 
+@pytest.mark.long(keep=6)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex64"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,)])
 def test_any_token(dtype, shape):

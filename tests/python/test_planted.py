@@ -12,6 +12,7 @@ HERE = pathlib.Path(__file__).parent
 N_PROGRAMS = 16
 
 
+@pytest.mark.long
 def test_programs_with_one_difference():
     if _mpi_find.find_mpi() is None:
         pytest.skip("no MPI")

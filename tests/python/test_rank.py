@@ -35,6 +35,7 @@ def kind_of(dtype):
     return "int" if "int" in dtype else "float"
 
 
+@pytest.mark.long(keep=6)
 @pytest.mark.parametrize("dtype", list(_core.dtypes()))
 def test_dtype_table(dtype):
     x = jnp.asarray(meshes.random((3, 2), "float32") * 3).astype(dtype)

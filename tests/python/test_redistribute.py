@@ -30,6 +30,7 @@ def specs(names, ndim):
 KINDS = [AxisType.Auto, AxisType.Explicit]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("shape", [(2,), (2, 2), (2, 4)])
 def test_every_pair_is_bit_exact(shape):
     """Every split from and to some others, in both ways in turns on both kinds of meshes."""
@@ -46,6 +47,7 @@ def test_every_pair_is_bit_exact(shape):
             assert np.array_equal(shard.data, a[shard.index]), (source, to)
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint16", "float16", "bfloat16", "float32", "complex64", "complex128"]
 )
@@ -97,6 +99,7 @@ def test_gradient_goes_back():
         assert g(x).sharding.is_equivalent_to(x.sharding, 2)
 
 
+@pytest.mark.long(keep=6)
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2), (-1,), (0, 1)])
 def test_sum(axis, kind):
@@ -116,6 +119,7 @@ def test_sum(axis, kind):
     assert np.allclose(g, np.broadcast_to(full, a.shape), rtol=1e-13)
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("axis", [None, 1, (0, -1)])
 @pytest.mark.parametrize(
     ("dtype", "to"), [("int8", None), ("int8", "int8"), ("bool", "float32"), ("float32", "float64")]
@@ -277,6 +281,7 @@ IN_TURN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", IN_TURN)
 def test_eager_gradients_on_one_mesh_after_another(name):
     """JAX takes a product's cotangent for one on the mesh that it had the program made for."""

@@ -41,6 +41,7 @@ PUBLIC = {
 # ---- pages ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_pages_are_up_to_date():
     done = subprocess.run(
         [sys.executable, TOOL, "--check"], capture_output=True, text=True, timeout=300, check=False
@@ -146,6 +147,7 @@ def test_lists_reach_the_plan():
         assert numbers(plan)[:2] == (len(others), sum(others) * 2 * 4), plan.text
 
 
+@pytest.mark.long
 def test_long_plans_are_whole():
     n = 5000
     arrays = [("int32", (n,)), ("int32", (n,))]

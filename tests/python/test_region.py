@@ -111,6 +111,7 @@ def root(x):
     return jax.lax.custom_root(lambda y: total(y**2) - x[0], 0 * x[0] + 1, newton, tangent)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("f", [interpolated, binned, root])
 def test_functions_that_jax_lowers_by_itself(f):
     x = jnp.array([3.0, 5.0, 7.0])

@@ -214,6 +214,7 @@ def is_running(pid):
         return False
 
 
+@pytest.mark.long(keep=1)
 @needs_mpi
 @pytest.mark.parametrize("to_all", [False, True])
 def test_signals_of_users_are_for_the_ranks(tmp_path, to_all):

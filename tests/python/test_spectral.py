@@ -37,6 +37,7 @@ def data(y, shape):
 # ---- frequencies ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", ["natural", "transposed"])
 @pytest.mark.parametrize("shape", [(8,), (2, 4)])
@@ -56,6 +57,7 @@ def test_frequencies_are_where_the_spectrum_is(shape, layout, kind):
             assert both.sharding.is_equivalent_to(y.sharding, 3)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("size", [(7, 5, 9), (8, 6, 1), (1, 3, 2)])
 @pytest.mark.parametrize("shape", [(2,), (4, 2)])
 def test_frequencies_of_padded_spectra(shape, size):
@@ -147,6 +149,7 @@ def dense_operator(shape):
     return columns.reshape(len(units), -1).T
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("way", [lambda f: f, jax.jit, plait.jit])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(1,), (2,), (2, 2), (2, 4)])
@@ -164,6 +167,7 @@ def test_frequencies_are_constants_to_linear_transposes(shape, kind, way):
         np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("shape", "solver", "is_first_eager"),
     [
@@ -206,6 +210,7 @@ def test_solvers_of_spectral_operators_and_their_gradients(shape, solver, is_fir
 SIZES = [(8, 8, 6), (3, 2, 5), (1, 1, 1)]
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_convolution_is_that_of_its_definition(mode, kind):
@@ -248,6 +253,7 @@ def test_convolution_of_two_on_the_mesh():
         np.testing.assert_allclose(data(y, want.shape), want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize("shape", [(4, 1), (8, 1), (4, 4)])
 def test_a_kernel_on_the_mesh_with_one_column(mode, shape):
@@ -269,6 +275,7 @@ def test_convolution_on_one_device_and_with_batch_axes():
     np.testing.assert_allclose(y, oracle.convolve(a, b, "full", (1,)), rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 def test_gradient_of_convolution_is_a_correlation(mode):
     mesh = meshes.make((4,))
@@ -319,6 +326,7 @@ def test_errors_of_convolution():
             call()
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize(
     "shapes", [((8, 1), (1, 5)), ((1, 4), (3, 2)), ((2, 6), (5, 1)), ((1,), (4,))]
@@ -341,6 +349,7 @@ def test_convolution_beside_an_empty_axis():
         assert plait.fft.fftconvolve(x, y, axes=1).shape == (0, 10)
 
 
+@pytest.mark.long
 def test_eager_gradient_of_a_convolution_with_itself():
     """Of an array on no mesh, both of whose cotangents are on that of the call."""
     mesh, a = meshes.make((2,)), jnp.asarray(meshes.random((4, 6)))
@@ -373,6 +382,7 @@ def test_poisson_where_squares_are_out_of_range(spacing):
     assert np.isnan(jax.jit(plait.fft.poisson)(a, spacing=jnp.nan)).all()
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("shape", [(2,), (2, 4)])

@@ -54,6 +54,7 @@ def test_values(n, dtype):
     assert _core.started() == 0
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("check", [True, False])
 def test_scan_and_vmap(check):
     n = 4
@@ -83,6 +84,7 @@ DIFFERENTIATED = [
 KINDS = ("jvp", "grad", "vhp", "vmap", "of vmap", "scan", "checkpoint")
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "dtype,check,kinds",
     [

@@ -83,6 +83,7 @@ def test_energy_is_lost_to_viscosity_alone(alone):
     assert np.abs(history.gap).max() < 1e-5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_devices", [2, 4, 8])
 def test_any_number_of_devices_gives_the_same(alone, n_devices):
     if jax.device_count() < n_devices:
@@ -92,6 +93,7 @@ def test_any_number_of_devices_gives_the_same(alone, n_devices):
     np.testing.assert_allclose(history.energy, alone[1].energy, rtol=ROOM)
 
 
+@pytest.mark.long
 def test_ranks_give_the_same(alone, tmp_path):
     platforms.need(2)
     if importlib.util.find_spec("mpi4py") is None:
@@ -115,6 +117,7 @@ def test_ranks_give_the_same(alone, tmp_path):
         assert np.abs(np.load(tmp_path / f"{rank}.npy") - alone[0]).max() < ROOM
 
 
+@pytest.mark.long
 def test_picture(tmp_path):
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed")

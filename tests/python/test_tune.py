@@ -31,6 +31,7 @@ def clock(monkeypatch):
 # ---- the mesh ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("n", "dtype"), [(1, "complex64"), (2, "complex128"), (4, "complex128"), (8, "complex64")]
 )
@@ -266,6 +267,7 @@ def test_command_with_blanks_after_commas():
     assert done.returncode == 0 and "pifft3d ms" in done.stdout and "natural" in done.stdout
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -292,6 +294,7 @@ def test_command_with_a_backend_that_is_none(file, monkeypatch):
     assert f"plait tune: {expected}" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
 def test_command_on_ranks(file, monkeypatch):
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "3")  # not of ranks, which have one each

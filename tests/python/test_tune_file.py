@@ -317,6 +317,7 @@ for i in range(int(sys.argv[3])):
 """
 
 
+@pytest.mark.long
 def test_writers_at_once(file):
     """Each one's entries stay; the first write makes folder and file."""
     n, m = 4, 25

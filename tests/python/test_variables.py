@@ -46,6 +46,7 @@ def test_variables_are_those_that_are_read_and_documented():
     assert read == listed == set(_variables.NAMES)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("is_wrong", [True, False])
 def test_values_that_are_none(is_wrong):
     """A warning each, once, which says what is taken; the defaults are no matter for one."""

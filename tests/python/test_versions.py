@@ -26,6 +26,7 @@ def test_what_is_declared():
     assert plait.__version__ == PACKAGE.parent.joinpath("VERSION").read_text().strip()
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("version", "is_tested"),
     [("0.8.0", False), ("0.8.1", True), ("0.12.0.1", True), ("0.12.0.2", False), ("0.13.0", False)],

@@ -44,6 +44,7 @@ def run(program, *arguments, **variables):
     return done.stdout
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("axis", ["", "x"])
 @pytest.mark.parametrize(("wrap", "before"), [("plait", LATE), ("plait", ""), ("jax", "")])
 def test_functions_without_operands_share_constants_with_their_callers(wrap, before, axis):

@@ -287,6 +287,7 @@ def jpi_grad(f, x):
     return found
 
 
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ["SUM", "PROD", "MAX", "MIN"])
 def test_allreduce_of_jpi(world, mpi, shape, name):
@@ -308,6 +309,7 @@ def test_allreduce_of_jpi(world, mpi, shape, name):
     assert np.allclose(jpi_grad(f, x), slope)
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_moves_of_jpi(world, shape):
     n, rank, root = world.size, world.rank, world.size - 1

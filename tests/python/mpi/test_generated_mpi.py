@@ -20,6 +20,7 @@ def comms():
             comm.Free()
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("is_linear", [False, True])
 @pytest.mark.parametrize("first", range(0, N_PROGRAMS, CHUNK))
 def test_programs(world, comms, first, is_linear):
@@ -29,6 +30,7 @@ def test_programs(world, comms, first, is_linear):
         generate_check.on_process(program, space, comms, world.rank)
 
 
+@pytest.mark.long
 def test_mixed_programs(world, comms):
     """By effect, by token, eager, under plait.jit and jax.jit, with messages of one size."""
     two = {name: comms[name] for name in ("world", "copy")}
@@ -37,6 +39,7 @@ def test_mixed_programs(world, comms):
         programs.run(seed)
 
 
+@pytest.mark.long
 def test_planted_faults(world, comms):
     """One rank does something else at one place: all say so, and all goes on."""
     if world.size == 1:

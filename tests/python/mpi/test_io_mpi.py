@@ -43,6 +43,7 @@ def whole(where, shape):
     return a, jax.make_array_from_callback(tail.shape, where, lambda i: tail[i])
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("number", range(6))
 @pytest.mark.parametrize("shape", [(4, 6, 12), (5, 7, 3)])
 def test_all_ways(world, folder, number, shape):

@@ -31,6 +31,7 @@ EVERY_DTYPE = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long(keep=1)
 @EVERY_DTYPE
 def test_everything(dtype, kind):
     mesh = make(kind)
@@ -63,6 +64,7 @@ def test_everything(dtype, kind):
     matrices.check_product((whole(plait.linalg.matmul(x, y), mesh),), a @ g, n)
 
 
+@pytest.mark.long(keep=1)
 @EVERY_DTYPE
 def test_tall_matrices(dtype, kind):
     """By rows, where each rank has some."""
@@ -90,6 +92,7 @@ def test_tall_matrices(dtype, kind):
     assert matrices.norm(slope - expected) <= matrices.limit(m, dtype) * matrices.norm(expected)
 
 
+@pytest.mark.long(keep=1)
 def test_gradients(mesh):
     n = 8 * jax.device_count()
     a, b = matrices.definite(n), meshes.random((n,), seed=1)
@@ -146,6 +149,7 @@ def test_few_right_hand_sides(dtype, kind, monkeypatch):
         matrices.check_solution(g, whole(plait.linalg.lu_solve(y, z, block=4), mesh), b)
 
 
+@pytest.mark.long(keep=1)
 @EVERY_DTYPE
 def test_batch_of_small_matrices(dtype, kind):
     n, n_batch, mesh = 7, 2 * jax.device_count() + 1, make(kind)
@@ -174,6 +178,7 @@ def test_batch_of_small_matrices(dtype, kind):
             matrices.check_solution(a[i].T, slope[i], np.ones(n))
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_readme_of_jaxmg(kind):
     """That of 1.4, which has a process for each device; and what its other functions say of it."""

@@ -101,6 +101,7 @@ def test_columns_dealt_out(mesh):
     same(plait.redistribute(z, P(None, "a"), from_block=3, shape=a.shape, spec=P("a")), a, 0)
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize(
     "boundary,width,short,kind",  # short: of the last part's four planes
     pairwise(
@@ -152,6 +153,7 @@ def test_halo_over_two_axes():
     same(plait.jit(jax.grad(loss))(x), folded, 0)
 
 
+@pytest.mark.long(keep=1)
 def test_gradient(mesh):
     n = jax.device_count()
     check_gradient(mesh, P("a"), (2 * n, 2 * n, 2), (1, 0, 0))

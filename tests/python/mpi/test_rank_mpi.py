@@ -25,6 +25,7 @@ def ring(world):
     return (world.rank - 1) % world.size, (world.rank + 1) % world.size
 
 
+@pytest.mark.long(keep=5)
 @pytest.mark.parametrize("dtype", list(_core.dtypes()))
 def test_every_dtype(world, dtype):
     def make(r):
@@ -52,6 +53,7 @@ def test_every_dtype(world, dtype):
         assert len({b.tobytes() for b in world.allgather(got)}) == 1  # same bits on every rank
 
 
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (100000,)])
 @pytest.mark.parametrize("jit", [lambda f: f, jax.jit, plait.jit])
 def test_shapes(world, shape, jit):
@@ -76,6 +78,7 @@ def adjoint(world, f, x, ct):
     assert np.allclose(left, right, rtol=1e-5 if x.dtype.itemsize < 16 else 1e-12)
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_adjoints(world, dtype):
     x = jnp.asarray(meshes.random((4,), dtype, world.rank))
@@ -92,6 +95,7 @@ def test_adjoints(world, dtype):
     adjoint(world, lambda v: plait.sendrecv(v, v * 2, first, last), x, ct)
 
 
+@pytest.mark.long
 def test_gradients_by_finite_differences(world):
     source, dest = ring(world)
 
@@ -287,6 +291,7 @@ def test_programs_are_equal_on_all_ranks(world):
     assert len(set(world.allgather(text))) == 1
 
 
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("turn", [1, -1])
 def test_communicators_first_used_by_several_threads(world, turn):
     """In another order on each rank, of all ranks and of one: each has its own number."""

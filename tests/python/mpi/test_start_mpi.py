@@ -64,6 +64,7 @@ DIFFERENTIATED = [
 ]
 
 
+@pytest.mark.long
 def test_derivatives(world):
     """Forward, reverse, and forward over reverse; in a loop."""
     every = table(world.size, "float64")
