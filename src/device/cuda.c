@@ -30,6 +30,7 @@ static bool is_sticky(int result)
         700, 702,      /* illegal address, launch timeout */
         709,           /* the context is destroyed */
         710, 714, 715, 716, 717, 718, 719, 721, /* the kernel failed */
+        806, 810, /* the server that processes share the device by has failed, or ended this one */
     };
     bool is_one = false;
 
