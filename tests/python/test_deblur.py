@@ -42,6 +42,7 @@ def test_any_number_of_devices_gives_the_same(alone, n_devices):
     assert np.abs(restored_on(n_devices) - alone).max() < TOLERANCE
 
 
+@pytest.mark.long
 def test_ranks_give_the_same(alone, tmp_path):
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")

@@ -90,6 +90,7 @@ def test_water_has_the_same_bits_on_any_number_of_ranks(water, n_ranks):
     assert re.search(r"\d+ steps/s, mass changed by \d\.\de[-+]\d+ of itself", text), text
 
 
+@pytest.mark.long
 @needs("shallow_water")
 def test_water_keeps_its_mass(water):
     for n_ranks in (1, 4):

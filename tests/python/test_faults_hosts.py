@@ -90,7 +90,7 @@ class Job:
         return rows, self.process.returncode
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize("n_ranks", [2, 4])
 def test_faults_that_all_ranks_survive(hosts, has_hydra, n_ranks):
     names = ["values", "counts", "large counts", "reductions", "roots", "truncation"]

@@ -293,10 +293,11 @@ def test_errors_of_a_split_that_was_taken_say_so():
         (plait.fft.pfft3d, f"pfft3d: all axes of the transform are split; {cure}; nothing"),
         (plait.fft.pifft3d, f"pifft3d: all axes of the transform are split; {cure}; nothing"),
         (lambda v: plait.fft.fftn(v[:, :3], layout="natural"), "fftn: axis 1 has 3 elements"),
-        (lambda v: plait.redistribute(v, P(), from_block=3, shape=x.shape), "has extents (12, 6"),
     ]:
         bad(lambda f=f: jax.jit(f)(x), ValueError, text)
         bad(lambda f=f: jax.jit(f)(x), ValueError, split)
+    dealt = jax.jit(lambda v: plait.redistribute(v, P(), from_block=3, shape=x.shape))
+    bad(lambda: dealt(x), ValueError, "say spec= (in the mesh's order it is P('a', 'b', 'c'))")
     with pytest.raises(ValueError) as caught:
         jax.jit(lambda v: plait.fft.pfft3d(v, spec=P("a", "b", "c")))(x)
     assert str(caught.value) == f"pfft3d: all axes of the transform are split; {cure}"

@@ -161,6 +161,7 @@ def test_a_library_that_says_no_is_not_tried(gpus, monkeypatch):
     assert answer == "no" and "MPI says" in why
 
 
+@pytest.mark.long
 def test_two_ranks_that_can(gpus, monkeypatch):
     monkeypatch.setenv("PLAIT_GPU_AWARE", "force")
     [finding] = _gpu_aware.check()

@@ -274,7 +274,7 @@ def test_gradients_of_singular_values_and_polar(forced, dtype, shape):
         assert np.allclose(g, w, rtol=1e-8, atol=1e-8 * np.abs(w).max())
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize("is_forced, shape", [(True, (20, 3)), (True, (3, 20)), (False, (12, 8))])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_gradients_where_columns_are_dependent(monkeypatch, dtype, is_forced, shape):

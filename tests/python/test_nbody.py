@@ -72,6 +72,7 @@ def test_several_devices_agree_with_one(nbody, alone, shape):
         assert found[name].sharding.is_equivalent_to(grid.sharding, 3)
 
 
+@pytest.mark.long
 def test_gradient_is_the_limit_of_differences(nbody, alone):
     grid, v, h = on(nbody, (2, 2)), meshes.random(CELLS, seed=3), 1e-6
     f = jax.jit(functools.partial(loss, nbody, grid))
