@@ -32,7 +32,7 @@ def run(setting, *command):
     )
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("setting", "chosen"), [("0", "not any_token"), ("off", "program")])
 def test_order_whatever_the_size(setting, chosen):
     """The tests of program order, with every operation on another thread, and with none."""

@@ -287,7 +287,7 @@ except plait.Error as error:
 """
 
 
-@pytest.mark.long(keep=2)
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("value", "words"),
     [

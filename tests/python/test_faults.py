@@ -136,7 +136,7 @@ GONE = [(name, "shared memory") for name in WANT if name not in faulty.TOGETHER]
 GONE += [(name, "messages") for name in ("raise in a loop", "exit", "kill", "stop")]
 
 
-@pytest.mark.long(keep=4)
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("name, way", GONE)
 def test_faults_of_one_rank(name, way):
     rows, code, output = job((name,), 2, way)

@@ -103,7 +103,7 @@ def test_faults_that_all_ranks_survive(hosts, has_hydra, n_ranks):
 
 
 # Of two ranks none sees the other be killed, and the launcher ends the job.
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "sizes"), [("raise", (2, 4)), ("kill", (4,)), ("late", (4,))])
 def test_faults_of_one_rank(hosts, has_hydra, name, sizes):
     jobs = {n_ranks: Job(hosts, [name], n_ranks) for n_ranks in sizes}

@@ -173,7 +173,7 @@ MATRICES = {  # on Explicit axes of 2 devices, with numpy's version of each
 }
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize(("f", "of_numpy"), MATRICES.values(), ids=MATRICES)
 def test_jacobians_on_explicit_axes(f, of_numpy):
     """Without jax.set_mesh: the bases that JAX makes for them have no type of the mesh."""

@@ -196,7 +196,7 @@ def test_lone_axis_of_real_numbers(n, shape, form):
     close(data(back, size), r)
 
 
-@pytest.mark.long(keep=2)
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("n", [64, 60, 13])
 def test_adjoint_of_lone_axis(n):
     """Sum(c * A x) = sum(A' c * x), and the same bits under jit."""

@@ -40,7 +40,7 @@ CASES = [
 ]
 
 
-@pytest.mark.long(keep=6)
+@pytest.mark.long(keep=4)
 @pytest.mark.parametrize("n, shape, block, dtype, k", CASES)
 def test_backward_errors(forced, n, shape, block, dtype, k):
     mesh = meshes.make(shape)
@@ -67,7 +67,7 @@ def test_the_program_has_it(forced):
     assert is_whole(solve, f, meshes.put(np.ones(16), mesh)) == forced
 
 
-@pytest.mark.long(keep=2)
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     "name, dtype", [("cholesky", "complex128"), ("lu", "complex128"), ("lu", "float64")]
 )
@@ -160,7 +160,7 @@ def test_refined(forced, name):
     assert is_whole(solve, x, y) == forced
 
 
-@pytest.mark.long(keep=2)
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize("check", [False, True])
 def test_inside_shard_map(forced, check):
     """On the parts of devices, with derivatives, also of what each makes of the solution."""

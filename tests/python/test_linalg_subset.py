@@ -66,7 +66,7 @@ def test_subsets_of_a_batch(k, is_pencil):
     assert matrices.norm(a @ v - b @ v * w[:, None]) <= limit
 
 
-@pytest.mark.long(keep=1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "dtype, shape, mode",
     [

@@ -37,7 +37,7 @@ def data(y, shape):
 # ---- frequencies ---------------------------------------------------------------------------------
 
 
-@pytest.mark.long(keep=3)
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", ["natural", "transposed"])
 @pytest.mark.parametrize("shape", [(8,), (2, 4)])
@@ -149,7 +149,7 @@ def dense_operator(shape):
     return columns.reshape(len(units), -1).T
 
 
-@pytest.mark.long(keep=4)
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("way", [lambda f: f, jax.jit, plait.jit])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(1,), (2,), (2, 2), (2, 4)])
@@ -382,7 +382,7 @@ def test_poisson_where_squares_are_out_of_range(spacing):
     assert np.isnan(jax.jit(plait.fft.poisson)(a, spacing=jnp.nan)).all()
 
 
-@pytest.mark.long(keep=3)
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("shape", [(2,), (2, 4)])

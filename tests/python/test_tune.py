@@ -267,7 +267,7 @@ def test_command_with_blanks_after_commas():
     assert done.returncode == 0 and "pifft3d ms" in done.stdout and "natural" in done.stdout
 
 
-@pytest.mark.long(keep=3)
+@pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
     ("given", "text"),
     [
