@@ -303,7 +303,7 @@ def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int
             np.lib.format.write_array_header_1_0(file, header)
             offset = file.tell()
             file.truncate(offset + math.prod(data) * dtype.itemsize)
-        except OSError:
+        except BaseException:
             _remove(name)
             raise
     return name, offset

@@ -13,9 +13,6 @@
 /* Pieces that are reduced at once. */
 enum { MAX_PIECES = 32 };
 
-/* More than what devices have in memory takes from one to another. */
-#define DRAIN_NS (INT64_C(10) * 1000000000)
-
 static int64_t memory_bytes(const plait_plan_t *plan)
 {
     int64_t n_bytes = plait_device_padded(plan->scratch_bytes);
@@ -145,7 +142,7 @@ static plait_status_t await_stream(const plait_device_run_t *run)
     PLAIT_TRY(table->event_create(run->device, &over));
     PLAIT_TRY(table->event_record(run->device, over, run->stream));
     PLAIT_TRY(plait_device_await(run->device, over, "a failed operation",
-                                 plait_clock_ns() + DRAIN_NS));
+                                 plait_clock_ns() + PLAIT_DEVICE_DRAIN_NS));
 done:
     if (over != NULL) {
         table->event_destroy(run->device, over);

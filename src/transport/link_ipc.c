@@ -19,9 +19,6 @@
 
 enum { MAX_OPENED = 64, PROBE_BYTES = 4096 };
 
-/* More than a copy between devices of a node takes. */
-#define DRAIN_NS (INT64_C(10) * 1000000000)
-
 typedef struct {
     int peer;
     uint64_t base, number;
@@ -256,7 +253,7 @@ static bool is_brought(plait_device_t *device, const ipc_t *ipc, bool is_whole)
     } else if (!is_over) {
         plait_event_t *taken = ipc->events[ipc->rank].taken;
         (void)plait_device_await(device, taken, "memory of peers",
-                                 plait_clock_ns() + DRAIN_NS);
+                                 plait_clock_ns() + PLAIT_DEVICE_DRAIN_NS);
         is_over = table->event_ask(device, taken, &is_over) == PLAIT_OK && is_over;
     }
     return is_over;

@@ -35,17 +35,18 @@ static inline void check_refused(plait_status_t status, plait_status_t expected,
     CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
 }
 
+/* What clang says of itself, and newer gccs. */
+#if defined(__has_feature)
+#define HAS_FEATURE(_x) __has_feature(_x)
+#else
+#define HAS_FEATURE(_x) 0
+#endif
+
 /* Whether ThreadSanitizer looks at this program: what one thread does alone is of no use to it. */
 static inline bool finds_races(void)
 {
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
     return true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    return true;
-#else
-    return false;
-#endif
 #else
     return false;
 #endif
@@ -54,14 +55,8 @@ static inline bool finds_races(void)
 /* Whether some sanitizer does. */
 static inline bool is_sanitized(void)
 {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
     return true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-    return true;
-#else
-    return finds_races();
-#endif
 #else
     return finds_races();
 #endif
