@@ -144,19 +144,39 @@ static int64_t grain_of(const plait_cuda_state_t *state, const plait_cuda_pool_t
     return (pool == &state->pinned) ? PINNED_GRAIN : DEVICE_GRAIN;
 }
 
+/* The bytes of a new buffer. Nothing is freed while there is memory, as CUDA waits for the device then: a
+ * program of growing sizes would keep a buffer of each. So where one nearly was large enough the next power
+ * of two is taken, which all sizes down to its half fit. */
+static int64_t roomy(const plait_cuda_pool_t *pool, int64_t n_bytes)
+{
+    bool is_growing = false;
+    int64_t power = n_bytes;
+
+    for (int i = 0; i < pool->n_buffers; i++) {
+        const plait_cuda_buffer_t *b = &pool->buffers[i];
+        is_growing |= !b->is_taken && b->n_bytes < n_bytes && b->n_bytes > n_bytes / 2;
+    }
+    if (is_growing && n_bytes <= INT64_MAX / 2) {
+        for (power = 1; power < n_bytes;) {
+            power *= 2;
+        }
+    }
+    return power;
+}
+
 /* A new buffer, if need be in the place of those that nobody has. */
 static plait_status_t add(plait_cuda_state_t *state, plait_cuda_pool_t *pool,
                           int64_t n_bytes, plait_cuda_buffer_t **buffer_p)
 {
     plait_status_t status = PLAIT_OK;
     const bool is_pinned = pool == &state->pinned;
-    plait_cuda_buffer_t b = {.n_bytes = n_bytes};
+    plait_cuda_buffer_t b = {.n_bytes = roomy(pool, n_bytes)};
     char what[WHAT_BYTES];
 
     int result = allocate(state, &b, is_pinned);
     if (result == PLAIT_CU_NO_MEMORY) {
         release(state, &b);
-        b.event = NULL;
+        b = (plait_cuda_buffer_t){.n_bytes = n_bytes};
         trim(state, pool);
         result = allocate(state, &b, is_pinned);
     }

@@ -55,6 +55,28 @@ static void test_cuda_memory(const machine_t *m)
     m->call->stream_destroy(m->device, another);
 }
 
+/* A program of growing arrays has no buffer of each size. */
+static void test_cuda_growing(const machine_t *m)
+{
+    enum { MIB = 1 << 20, FIRST = 20, LAST = 120 };
+    const void *seen[LAST + 1];
+    int n_seen = 0;
+
+    for (int mib = FIRST; mib <= LAST; mib++) {
+        void *memory = NULL;
+        int i = 0;
+        good(m->call->take(m->device, m->stream, (int64_t)mib * MIB, &memory), "take");
+        m->call->give(m->device, m->stream, memory);
+        while (i < n_seen && seen[i] != memory) {
+            i++;
+        }
+        seen[i] = memory;
+        n_seen += (i == n_seen) ? 1 : 0;
+    }
+    /* One of the first size, and of each power of two that comes after it. */
+    CHECK(n_seen == 4, "%d buffers", n_seen);
+}
+
 /* ---- Boxes ---------------------------------------------------------------------------------- */
 
 enum { MAX_BATCH = 50 };
@@ -481,6 +503,7 @@ int main(int n_arguments, char **arguments)
     good(plait_cuda_device(0, &again), "again");
     CHECK(again == m.device, "one device an ordinal");
     test_cuda_memory(&m);
+    test_cuda_growing(&m);
     test_cuda_boxes(&m);
     test_cuda_turns(&m);
     test_cuda_boxes_in_order(&m);
