@@ -102,9 +102,13 @@ def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
     if isinstance(x, jax.Array):
         return x
     try:
-        return jnp.asarray(x)
+        found = jnp.asarray(x)
+        if not isinstance(found, jax.Array):  # a Ref in a program
+            raise TypeError
+        return found
     except (TypeError, ValueError) as error:  # which names a function of JAX's own
         what = "None" if x is None else type(x).__name__
+        what = "a Ref" if isinstance(x, jax.core.Tracer) else what
         what = f"of dtype {x.dtype}" if isinstance(x, np.ndarray) else what
         raise TypeError(
             f"{name}: {argument} is {what}; expected an array of a dtype that JAX has"
@@ -121,6 +125,11 @@ def array(x: Any, name: str, argument: str = "x", has_keys: bool = True) -> jax.
             f"{known}"
         )
     return x
+
+
+def is_key(x: Any) -> bool:
+    """Whether these are typed PRNG keys."""
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def check_blocks(x: Any, size: int, name: str) -> None:

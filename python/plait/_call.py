@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from plait import _args, _jax, _ops
 from plait._groups import Group
 
@@ -12,18 +11,16 @@ from plait._groups import Group
 class Tree:
     """The leaves of an operand as arrays, and the way back to a pytree like it.
 
-    Typed PRNG keys travel as their data.
+    Typed PRNG keys travel as their data. arrays: the leaves as they are for the caller, whose
+    axes are those that an operation is about.
     """
 
     def __init__(self, x: Any, name: str, argument: str = "x"):
         if x is None:  # a pytree without leaves, and more likely a mistake
             raise TypeError(f"{name}: {argument} is None; expected an array or a pytree of arrays")
         given, self._tree = jax.tree.flatten(x)
-        arrays = [_args.array(leaf, name, argument) for leaf in given]
-        self._impls = [
-            jax.random.key_impl(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else None
-            for a in arrays
-        ]
+        self.arrays = arrays = [_args.array(leaf, name, argument) for leaf in given]
+        self._impls = [jax.random.key_impl(a) if _args.is_key(a) else None for a in arrays]
         self.leaves = [
             a if impl is None else jax.random.key_data(a)
             for a, impl in zip(arrays, self._impls, strict=True)

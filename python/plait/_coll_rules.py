@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad
 from plait import _core, _errors, _jax, _layout
-from plait._ops import Chain, Rules, active, aval_of, rules, spread
+from plait._ops import Chain, Rules, active, aval_of, rules, spread, undonated
 
 EXACT, REPLICATED, CHECKED = 0, 1, 2  # the parameter `replicated`
 
@@ -193,7 +193,8 @@ def _terms(chain: Chain, xs: Sequence, ys: Sequence, dxs: Sequence, params: dict
 def _allreduce_jvp(
     primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
 ) -> tuple[list, list]:
-    ys = primal.call("allreduce", *args, **params)
+    keeps = params["reduce"] != SUM  # the operands, for their derivatives
+    ys = primal.call("allreduce", *args, **(undonated(params) if keeps else params))
     places = active(args)
     if not places:
         return ys, spread(ys, (), ())

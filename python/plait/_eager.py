@@ -7,13 +7,14 @@ program it came to, and later ones call that.
 """
 
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
-from plait import _comm, _errors, _jax, _region, _sites
+from plait import _comm, _errors, _jax, _region, _sites, _turns
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -74,7 +75,7 @@ def _forget(comm: int) -> None:
     """The communicator was freed: its programs are of no use any more."""
     _programs.pop(comm, None)
     for known in _remembered:
-        for key in [key for key in known if key[0] == comm]:
+        for key in [key for key in list(known) if key[0] == comm]:
             known.pop(key, None)
 
 
@@ -90,7 +91,7 @@ def _is_one_of_many(comm: int | None, primitive: Any, params: tuple, donated: tu
 
 def define(
     primitive: Any,
-    donated: Callable[[dict], tuple[int, ...]],
+    donated: Callable[[Sequence, dict], tuple[int, ...]],
     apart: dict | None = None,
     general: Callable[[Sequence, dict], tuple[Any, list, dict, int]] | None = None,
 ) -> None:
@@ -108,7 +109,7 @@ def define(
         comm = None if group is None else group.comm
         site = params["site"] or _sites.here()  # 0: what `program` binds, under jax.disable_jit
         params |= {"site": 0, **(apart or {})}
-        chosen, given, n_results = primitive, donated(params), None
+        chosen, given, n_results = primitive, _alone(donated(args, params), args), None
         words = tuple(sorted(params.items()))
         if general is not None and _is_one_of_many(comm, primitive, words, given):
             chosen, args, params, n_results = general(args, params)
@@ -124,12 +125,19 @@ def define(
     primitive.def_impl(impl)
 
 
+def _alone(donated: tuple[int, ...], args: Sequence) -> tuple[int, ...]:
+    """Those of the donated operands that are not another operand as well."""
+    return tuple(i for i in donated if sum(x is args[i] for x in args) == 1)
+
+
 def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list:
     """Runs a program for line ``site`` and waits for its end; failures have their names.
 
     Also where it has no results: it may read the memory of NumPy's arrays until then.
     """
     _sites.enter_eager(comm, site)
+    if _turns.are_several:
+        _turns.begin()
     if _config.jax_debug_nans or _config.jax_debug_infs:
         program = functools.partial(_judged, program)
     try:
@@ -166,9 +174,10 @@ def _judged(program: Callable, *args: Any) -> list:
 # ---- functions -------------------------------------------------------------------------------
 
 
-def _key(name: str, args: tuple, kwargs: dict) -> tuple[tuple | None, list]:
+def _key(name: str, order: tuple[str, ...], args: tuple, kwargs: dict) -> tuple[tuple | None, list]:
     """What the program of a function is found by, None if that cannot be told; and the arrays.
 
+    These are in the order of the function's parameters, ``order``, in which they are operands.
     Every call passes through here, right after code that has filled the caches: each word counts.
     """
     comm, arrays = None, []
@@ -180,6 +189,8 @@ def _key(name: str, args: tuple, kwargs: dict) -> tuple[tuple | None, list]:
             comm = kwargs.pop("comm")
             if isinstance(comm, str | tuple):
                 return None, arrays
+        if len(kwargs) > 1:
+            kwargs = {name: kwargs[name] for name in order if name in kwargs}
     words = [_comm.resolve(comm, name).id(), *kwargs]
     for x in (*args, *kwargs.values()):
         kind = type(x)
@@ -192,6 +203,8 @@ def _key(name: str, args: tuple, kwargs: dict) -> tuple[tuple | None, list]:
             words.append(x)
         else:
             return None, arrays
+    if kwargs.get("donate") and len({id(x) for x in arrays}) < len(arrays):  # see `_alone`
+        return None, arrays
     return tuple(words), arrays
 
 
@@ -232,6 +245,7 @@ def remembered(f: Callable[P, R]) -> Callable[P, R]:
     """A function of the rank model, as `of_a_rank`, whose eager calls remember their programs."""
     programs: dict[tuple, tuple[Callable, int | None]] = {}
     _remembered.append(programs)
+    order = tuple(inspect.signature(f).parameters)
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -240,7 +254,7 @@ def remembered(f: Callable[P, R]) -> Callable[P, R]:
         if _mesh_context.value is not _no_set_mesh and _jax.concrete_mesh() is not None:
             with _jax.alone():
                 return call(*args, **kwargs)
-        key, arrays = _key(f.__name__, args, kwargs)
+        key, arrays = _key(f.__name__, order, args, kwargs)
         if key is None:
             return f(*args, **kwargs)
         found = programs.get(key)

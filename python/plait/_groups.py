@@ -48,7 +48,8 @@ class Group:
         if devices is None:
             raise TypeError(
                 "plait: the devices of this shard_map's mesh are not known while the program is "
-                "compiled; give shard_map the mesh itself (mesh=) or use jax.set_mesh"
+                "compiled; give shard_map the mesh itself (mesh=) or use jax.set_mesh (before JAX "
+                "0.11, whose XLA aborts else, with plait.region around a shard_map in another one)"
             )
         return _comm.over_devices(self._split(devices), self.mode)
 

@@ -371,7 +371,7 @@ def define(
     batch: Callable | None = None,
     jvp: Callable | None = None,
     transpose: Callable | None = None,
-    donated: Callable[[dict], tuple[int, ...]] = lambda params: (),
+    donated: Callable[[Sequence, dict], tuple[int, ...]] = lambda args, params: (),
 ) -> None:
     """Makes a primitive one on global arrays: in program order, lowered for its devices.
 
@@ -441,7 +441,7 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
         lower=functools.partial(_lower, g),
         jvp=functools.partial(_jvp, g),
         transpose=functools.partial(_transpose, g),
-        donated=lambda params: (0,) if params["donate"] else (),
+        donated=lambda args, params: (0,) if params["donate"] else (),
     )
     g.primitive.def_impl(functools.partial(_run, g.primitive.impl))
     batching.fancy_primitive_batchers[g.primitive] = functools.partial(_batch, g)

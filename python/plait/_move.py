@@ -75,7 +75,7 @@ def allgather(
 def _own_rows(tree: _call.Tree, rows: tuple[int, ...], group: Group, name: str) -> None:
     rank = _args.here(group)
     says = f"counts {rows} say for rank {rank}"
-    for leaf in tree.leaves:
+    for leaf in tree.arrays:
         _args.check_rows(leaf, rows[rank], name, says)
 
 
@@ -210,7 +210,7 @@ def scatter(x: Any, root: int, *, comm: Any = None, token: Array | None = None) 
     root = _args.rank(root, group.size, "scatter", "root")
     tree = _call.Tree(x, "scatter")
     if group.rank in (None, root):
-        for leaf in tree.leaves:
+        for leaf in tree.arrays:
             _args.check_blocks(leaf, group.size, "scatter")
     if group.rank is None:
         return _scatter_devices("scatter", tree, group, root, token)
@@ -241,7 +241,7 @@ def scatterv(
     root = _args.rank(root, group.size, "scatterv", "root")
     tree, rows = _call.Tree(x, "scatterv"), _args.counts(counts, group, "scatterv")
     if group.rank in (None, root):
-        for leaf in tree.leaves:
+        for leaf in tree.arrays:
             _args.check_rows(leaf, sum(rows), "scatterv", f"the sum of counts {rows} is")
     else:
         _own_rows(tree, rows, group, "scatterv")
@@ -272,7 +272,7 @@ def alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """
     group = _groups.of(comm, "alltoall", token)
     tree = _call.Tree(x, "alltoall")
-    for leaf in tree.leaves:
+    for leaf in tree.arrays:
         _args.check_blocks(leaf, group.size, "alltoall")
     return _call.run("alltoall", "alltoall", tree, group, token, counts=())
 
@@ -299,6 +299,6 @@ def alltoallv(x: Any, counts: Any, *, comm: Any = None, token: Array | None = No
     tree, table = _call.Tree(x, "alltoallv"), _args.table(counts, group, "alltoallv")
     rank = _args.here(group)
     n_rows = sum(table[rank * group.size : (rank + 1) * group.size])
-    for leaf in tree.leaves:
+    for leaf in tree.arrays:
         _args.check_rows(leaf, n_rows, "alltoallv", f"the sum of counts[{rank}] is")
     return _call.run("alltoall", "alltoallv", tree, group, token, counts=table)

@@ -116,7 +116,7 @@ def neighbor_alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -
     group, graph = _graph(comm, "neighbor_alltoall", token)
     tree, me = _call.Tree(x, "neighbor_alltoall"), _args.here(group)
     n_in, n_out = graph.n_dests[me], graph.n_sources[me]
-    for leaf in tree.leaves:
+    for leaf in tree.arrays:
         if leaf.ndim == 0 or leaf.shape[0] != n_in:
             raise ValueError(
                 f"neighbor_alltoall: x has shape {leaf.shape}, expected ({n_in}, ...): one block "

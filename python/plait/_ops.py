@@ -23,7 +23,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _comm, _core, _eager, _jax, _pack, _platforms, _region, _sites
+from plait import _comm, _core, _eager, _jax, _pack, _platforms, _region, _sites, _turns, _vmap
 from plait._asked import Asked
 
 
@@ -141,7 +141,7 @@ class TangentChain(Chain):
             group = group.by_effect() if self.token is None else group
         if self.token is not None or self._is_matched:
             group = group.of_tangents()
-        return super().call(name, *args, **(params | {"group": group}))
+        return super().call(name, *args, **(undonated(params) | {"group": group}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,7 +231,7 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
     for form in forms(operation):
         primitive = form.primitive
         general = None if form.has_token else given.general
-        _eager.define(primitive, functools.partial(_donated, row), general=general)
+        _eager.define(primitive, functools.partial(_donated, form), general=general)
         _jax.needs_devices(primitive)
         lower = functools.partial(_lower, form)
         if row is None:
@@ -264,8 +264,16 @@ def results(form: Form, /, *args: Any, **params: Any) -> list:
     return form.join([a.update(weak_type=False) for a in found], token)
 
 
-def _donated(row: _core.Row | None, params: dict) -> tuple[int, ...]:
-    return (row.alias,) if params.get("donate") and row is not None and row.alias >= 0 else ()
+def _donated(form: Form, args: Sequence, params: dict) -> tuple[int, ...]:
+    """The operand whose memory the result takes; none where several leaves are packed."""
+    row = form.operation.row
+    is_one = row is not None and len(form.split(args, params)[0]) == row.n_args
+    return (row.alias,) if is_one and row.alias >= 0 and params.get("donate") else ()
+
+
+def undonated(params: dict) -> dict:
+    """The same where the operands are needed afterwards, or are not the caller's."""
+    return params | {"donate": False} if "donate" in params else params
 
 
 # ---- lowering ----------------------------------------------------------------------------------
@@ -282,7 +290,7 @@ def _lower(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
         fits = form.operation.rules.fits(ctx.avals_in, params)
         return ctx.call(row, params | fits, ctx.avals_out)
     attrs = attributes(row, ctx, params)
-    aliases = {i: 0 for i in _donated(row, params)}
+    aliases = {i: 0 for i in _donated(form, args, params)}
     if form.has_token:
         aliases[row.n_args] = row.n_rets
     rule = jax.ffi.ffi_lowering(
@@ -306,14 +314,17 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}
     attrs |= {name: float(params[name]) for name in row.floats}
     attrs |= {name: np.asarray(params[name], np.int64) for name in row.arrays}
-    attrs["comm"] = _comm.in_programs(params["group"].number(_jax.lowering_devices(ctx)))
+    devices = _jax.lowering_devices(ctx)
+    if params["group"].comm is not None:
+        _turns.note(devices)
+    attrs["comm"] = _comm.in_programs(params["group"].number(devices))
     attrs["site"] = params["site"]
     return attrs
 
 
 def _lower_joined(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
     """Several leaves: packs them, binds the operation on what is packed, and unpacks."""
-    params |= {"donate": False} if "donate" in params else {}
+    params = undonated(params)
 
     def joined(*args: Any) -> list:
         leaves, token, after = form.split(args, params)
@@ -421,61 +432,13 @@ def transposed(
 # ---- vmap ----------------------------------------------------------------------------------------
 
 
-def first(x: Any, dim: int | None) -> Any:
-    """What the whole batch has in common."""
-    return x if dim is None else jax.lax.index_in_dim(x, 0, dim, keepdims=False)
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """The operands of a batched operation, laid out for one message.
-
-    size: of the batch; None: nothing is batched, and the operation runs once.
-    """
-
-    operands: list
-    token: Any
-    after: Sequence
-    size: int | None
-
-
-def laid_out(
-    form: Form, args: Sequence, dims: Sequence, params: dict, size: int | None = None
-) -> Batch:
-    """Puts the axis of the batch first in the payload; size: a batch whatever the operands."""
-    leaves, token, after = form.split(args, params)
-    dims, token_dim, after_dims = form.split(dims, params)
-    n_payload = len(leaves) - form.operation.rules.plain[0]
-    payload, plain = leaves[:n_payload], map(first, leaves[n_payload:], dims[n_payload:])
-    dims = dims[:n_payload]
-    n, _ = form.operation.rules.frame(params)
-    sizes = [x.shape[d] for x, d in zip(payload, dims, strict=True) if d is not None]
-    size = sizes[0] if sizes else size
-    if size is not None:
-        payload = [
-            jnp.broadcast_to(jnp.expand_dims(x, n), (*x.shape[:n], size, *x.shape[n:]))
-            if d is None
-            else jnp.moveaxis(x, d, n)
-            for x, d in zip(payload, dims, strict=True)
-        ]
-    after = tuple(map(first, after, after_dims))
-    return Batch([*payload, *plain], first(token, token_dim), after, size)
-
-
-def batched_results(form: Form, batch: Batch, results: Sequence, params: dict) -> list:
-    """Where the axis of the batch is in each result."""
-    _, lead = form.operation.rules.frame(params)
-    n_payload = len(results) - form.operation.rules.plain[1]
-    dim = None if batch.size is None else len(lead)
-    return [dim if i < n_payload else None for i in range(len(results))]
-
-
 def _batch(form: Form, /, args: Sequence, dims: Sequence, **params: Any) -> tuple[list, list]:
-    batch = laid_out(form, args, dims, params)
+    batch = _vmap.laid_out(form, args, dims, params)
     chain = form.chain(batch.token, batch.after)
     results = chain.call(form.operation.name, *batch.operands, **params)
-    out_dims = batched_results(form, batch, results, params)
-    return form.join(results, chain.token), form.join(out_dims, None)
+    out_dims = _vmap.batched_results(form, batch, results, params)
+    token, token_dim = batch.token_out(chain.token)
+    return form.join(results, token), form.join(out_dims, token_dim)
 
 
 @contextlib.contextmanager

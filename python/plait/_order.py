@@ -38,7 +38,7 @@ def create_token() -> Array:
 
 
 def depend(value: Any, *ignored: Any) -> Any:
-    """Return ``value`` and tie ``ignored`` results or tokens to it.
+    """Return ``value`` and tie ``ignored`` results or tokens, of any dtype, to it.
 
     JAX drops the adjoint of a result that a rank does not use, and the partner's adjoint
     would wait for it. Tied by a term of size zero, it runs, with cotangent zero.
@@ -56,13 +56,16 @@ def depend(value: Any, *ignored: Any) -> Any:
     places = [i for i, leaf in enumerate(leaves) if _ops.is_inexact(leaf)]
     if not places:
         raise TypeError("depend: value holds no array of a floating dtype to tie things to")
-    first = jnp.asarray(leaves[places[0]])
-    for x in jax.tree.leaves(ignored):
-        if _ops.is_inexact(x):
-            part = jnp.ravel(jnp.real(x))[:0]
-            first = first + jnp.sum(part).astype(first.dtype)
-    leaves[places[0]] = first
+    leaves[places[0]] = tied(jnp.asarray(leaves[places[0]]), ignored)
     return jax.tree.unflatten(tree, leaves)
+
+
+def tied(value: Array, ignored: Any) -> Array:
+    """The value, of any dtype but keys, as a sum with no elements of what is ignored."""
+    for x in map(jnp.asarray, jax.tree.leaves(ignored)):
+        x = jax.random.key_data(x) if _args.is_key(x) else x
+        value = value + jnp.sum(jnp.ravel(jnp.real(x))[:0]).astype(value.dtype)
+    return value
 
 
 @_eager.of_a_rank

@@ -148,7 +148,7 @@ def reduce_scatter(x: Any, op: Any, *, comm: Any = None, token: Array | None = N
     """
     group = _groups.of(comm, "reduce_scatter", token)
     tree, code = _call.reducible(x, op, "reduce_scatter")
-    for leaf in tree.leaves:
+    for leaf in tree.arrays:
         _args.check_blocks(leaf, group.size, "reduce_scatter")
     return _call.run("reduce_scatter", "reduce_scatter", tree, group, token, reduce=code, counts=())
 
@@ -177,7 +177,7 @@ def reduce_scatterv(
     group = _groups.of(comm, "reduce_scatterv", token)
     tree, code = _call.reducible(x, op, "reduce_scatterv")
     rows = _args.counts(counts, group, "reduce_scatterv")
-    for leaf in tree.leaves:
+    for leaf in tree.arrays:
         _args.check_rows(leaf, sum(rows), "reduce_scatterv", f"the sum of counts {rows} is")
     return _call.run(
         "reduce_scatter", "reduce_scatterv", tree, group, token, reduce=code, counts=rows

@@ -10,7 +10,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _errors, _jax, _jax_programs, _xla
+from plait import _errors, _jax, _jax_programs, _turns, _xla
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -235,7 +235,11 @@ class Jitted(Generic[P, R]):
                 return self._inner(*args, **kwargs)
             if _xla.is_crowded():
                 jax.block_until_ready((args, kwargs))
+            if _turns.are_several:
+                _turns.begin()
             out = self.outermost(*args, **kwargs)
+            if _turns.are_several:
+                _turns.end(out)
         except Exception as error:  # JAX raises ValueError for some codes
             other = _errors.named(error)
             if other is error:

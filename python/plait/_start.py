@@ -3,10 +3,12 @@
 import functools
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from plait import _args, _core, _eager, _jax, _ops, _sites, _started
 
@@ -59,6 +61,28 @@ def _check(operation: Any) -> str:
     return operation.__name__
 
 
+# `wait` calls the operation again, whose arguments may have changed, or be gone, by then.
+
+
+def _listed(x: Any) -> Any:
+    """What can be read once only, as what can be read again."""
+    return tuple(x) if isinstance(x, Iterator) else x
+
+
+def _kept(x: Any) -> Any:
+    """An operand whose values are looked at once more: a copy."""
+    if isinstance(x, np.ndarray):
+        return x.copy()
+    return jnp.array(x, copy=True) if type(x) is _jax.ArrayImpl else x
+
+
+def _stand_in(x: Any) -> Any:
+    """In the place of an operand that was donated meanwhile; nobody wants its values."""
+    if type(x) is not _jax.ArrayImpl or not x.is_deleted():
+        return x
+    return jnp.zeros(x.shape, x.dtype)
+
+
 @_eager.of_a_rank
 def start(operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Begin ``operation(*args, **kwargs)`` and return at once; `wait` gives the result.
@@ -88,12 +112,16 @@ def start(operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     ticket = _started.Ticket(_check(operation), _sites.here())
     begin = _started.BeginFirst(ticket)
+    args = tuple(map(_listed, args))
+    kwargs = {name: _listed(x) for name, x in kwargs.items()}
     token = kwargs.get("token")
     try:
         with _ops.bound_by(begin):
             operation(*args, **kwargs)
     except _started.Begun:
         token = begin.chain.token
+    if begin.needs_operands or not _jax.trace_state_clean():
+        args, kwargs = jax.tree.map(_kept, (args, kwargs))
     handle = Handle((operation, args, kwargs), ticket, begin.slots)
     return handle if token is None else (handle, token)
 
@@ -134,9 +162,10 @@ def wait(handle: Any, *, after: Any = None, token: Array | None = None) -> Any:
     if (token is None) != (kwargs.get("token") is None):
         rest = "needs token=" if token is None else "was started without token="
         raise TypeError(f"wait: {ticket}, {rest}")
+    arrays = [_args.array(leaf, "wait", "after") for leaf in jax.tree.leaves(after)]
     ticket.is_waited = True
+    args, kwargs = jax.tree.map(_stand_in, (args, kwargs))
     if token is not None:
         kwargs = kwargs | {"token": token}
-    arrays = [_args.array(leaf, "wait", "after") for leaf in jax.tree.leaves(after)]
     with _ops.bound_by(_started.Await(handle._slots, ticket, arrays)):
         return operation(*args, **kwargs)

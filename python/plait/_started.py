@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching
-from plait import _coll_rules, _core, _eager, _jax, _ops, _pack, _platforms
+from plait import _coll_rules, _core, _eager, _jax, _ops, _pack, _platforms, _vmap
 from plait._asked import Asked
 from plait._ops import Chain, Form, Operation, TangentChain
 
@@ -67,7 +67,7 @@ def _make(operation: Operation, half: str, **rules: Callable) -> tuple:
     made = _ops.primitives_of(f"plait_{half}_{operation.name}")
     for form, primitive in zip(_ops.forms(operation), made, strict=True):
         given = {name: functools.partial(rule, form) for name, rule in rules.items()}
-        _eager.define(primitive, lambda params: (), {"ticket": None})
+        _eager.define(primitive, lambda args, params: (), {"ticket": None})
         _jax.needs_devices(primitive)
         _platforms.lower(primitive, given["lower"], operation.name)
         ad.primitive_jvps[primitive] = given["jvp"]
@@ -113,13 +113,8 @@ class Begun(BaseException):
 
 def _bind_start(chain: Chain, name: str, args: Sequence, params: dict, ticket: Any) -> Any:
     start = _halves(name).start
-    [slot] = chain.bind(start, args, _undonated(params) | {"ticket": ticket})
+    [slot] = chain.bind(start, args, _ops.undonated(params) | {"ticket": ticket})
     return slot
-
-
-def _undonated(params: dict) -> dict:
-    """The operands are copied: there is nothing that a result could take the place of."""
-    return params | {"donate": False} if "donate" in params else params
 
 
 class _Begin:
@@ -136,10 +131,16 @@ class _Begin:
 
 
 class BeginFirst(_Begin):
-    """Starts the first operation and leaves the function that calls it."""
+    """Starts the first operation and leaves the function that calls it.
+
+    needs_operands: where there is no result the operands stand in its place.
+    """
+
+    needs_operands = False
 
     def __call__(self, chain: Chain, name: str, args: Sequence, params: dict) -> list:
         if params.get("elsewhere"):
+            self.needs_operands = params["group"].rank != params["root"]
             params = params | {"elsewhere": 0}
         results = super().__call__(chain, name, args, params)
         if self.slots:
@@ -169,7 +170,7 @@ class Await:
     def _wait(self, chain: Chain, name: str, slot: Any, args: Sequence, params: dict) -> list:
         before, chain.after = chain.after, (*chain.after, *self.after)
         more = {"n_after": len(chain.after), "ticket": self.ticket}
-        results = chain.bind(_halves(name).wait, (slot, *args), _undonated(params) | more)
+        results = chain.bind(_halves(name).wait, (slot, *args), _ops.undonated(params) | more)
         chain.after = before
         return results
 
@@ -275,7 +276,7 @@ def _start_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
         leaves, token, after = form.split(args, params)
         begin = _Begin(None)
         chain = form.chain(token, after, params["site"], begin)
-        _ops.call_joined(form.operation, chain, leaves, _undonated(params))
+        _ops.call_joined(form.operation, chain, leaves, _ops.undonated(params))
         return form.join([jnp.concatenate(begin.slots)], chain.token)
 
     return _jax.lower_traced(ctx, joined, args, is_local=True)
@@ -308,7 +309,7 @@ def _wait_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
         leaves, token, after = form.split(args, params)
         slots = [slot[i : i + 1] for i in range(slot.shape[0])]
         chain = form.chain(token, after, params["site"], Await(slots, None))
-        results = _ops.call_joined(form.operation, chain, leaves, _undonated(params))
+        results = _ops.call_joined(form.operation, chain, leaves, _ops.undonated(params))
         return form.join(results, chain.token)
 
     return _jax.lower_traced(ctx, joined, args, is_local=True)
@@ -434,14 +435,15 @@ def _start_batch(
     form: Form, args: Sequence, dims: Sequence, *, ticket: Any, **params: Any
 ) -> tuple[list, list]:
     """The slot of a batch has the batch's axis, which tells wait that there is one."""
-    batch = _ops.laid_out(form, args, dims, params)
+    batch = _vmap.laid_out(form, args, dims, params)
     chain = form.chain(batch.token, batch.after, binder=_Begin(ticket))
     chain.call(form.operation.name, *batch.operands, **params)
+    token, token_dim = batch.token_out(chain.token)
     [slot] = chain.binder.slots
     if batch.size is not None:
         slot = jnp.broadcast_to(slot, (batch.size, *slot.shape))
     dim = None if batch.size is None else 0
-    return form.join([slot], chain.token), form.join([dim], None)
+    return form.join([slot], token), form.join([dim], token_dim)
 
 
 def _wait_batch(
@@ -449,16 +451,20 @@ def _wait_batch(
 ) -> tuple[list, list]:
     slot, dim = args[0], dims[0]
     size = None if dim is None else slot.shape[dim]
+    args, dims = args[1:], dims[1:]
     if dim is None:  # operands that are batched by now are not used
-        args = [x if d is None else _ops.first(x, d) for x, d in zip(args, dims, strict=True)]
-        dims = [None] * len(dims)
+        (leaves, token, after), places = form.split(args, params), form.split(dims, params)
+        leaves = list(map(_vmap.first, leaves, places[0]))
+        args = [*form.join(leaves, token), *after]
+        dims = [*form.join([None] * len(leaves), places[1]), *places[2]]
     else:
-        slot = _ops.first(slot, dim)
-    batch = _ops.laid_out(form, args[1:], dims[1:], params, size)
+        slot = _vmap.first(slot, dim)
+    batch = _vmap.laid_out(form, args, dims, params, size)
     chain = form.chain(batch.token, batch.after, binder=Await([slot], ticket))
     results = chain.call(form.operation.name, *batch.operands, **params)
-    out_dims = _ops.batched_results(form, batch, results, params)
-    return form.join(results, chain.token), form.join(out_dims, None)
+    out_dims = _vmap.batched_results(form, batch, results, params)
+    token, token_dim = batch.token_out(chain.token)
+    return form.join(results, token), form.join(out_dims, token_dim)
 
 
 # ---- what public functions call --------------------------------------------------------------

@@ -128,6 +128,13 @@ def test_dropped_tokens_drop_no_operation():
     assert jax.make_jaxpr(f)(jnp.ones(2)).effects
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_jpi_sends_what_only_returns_its_operand(dtype):
+    x = jnp.ones(2, dtype)
+    f = jax.jit(lambda x: jpi.send(x, jpi.gen_token(), plait.PROC_NULL)[0])
+    assert f.lower(x).as_text().count("plait_send") == 1 and f(x).tolist() == [1, 1]
+
+
 def test_without_tokens_in_releases_with_tokens():
     from plait.compat.mpi4jax_tokens.experimental import auto_tokenize, notoken
 

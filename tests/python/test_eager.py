@@ -109,6 +109,38 @@ def test_donated_operands_are_gone_every_time():
         assert x.is_deleted()
 
 
+def test_donated_operands_of_a_derivative_are_its_own():
+    x = jnp.arange(1.0, 4.0)
+    for op in (plait.SUM, plait.PROD, plait.MAX):
+        grad = jax.grad(lambda x, op=op: jnp.sum(plait.allreduce(x * 1, op, donate=True)))
+        np.testing.assert_array_equal(grad(x), np.ones(3))
+    tangent = jnp.ones(3)
+    jax.jvp(lambda x: plait.bcast(x * 1, 0, donate=True), (x,), (tangent,))
+    assert not tangent.is_deleted() and not x.is_deleted()
+
+
+def test_what_no_result_takes_the_place_of_is_not_donated():
+    a, b, given = jnp.ones(4), jnp.ones(4), (jnp.zeros(4), jnp.zeros(4))
+    plait.sendrecv((a, b), given, 0, 0, donate=True)
+    plait.allreduce((a, b), plait.SUM, donate=True)
+    assert not any(x.is_deleted() for x in (a, b, *given))
+    for _ in range(2):  # an operand that is another one as well
+        np.testing.assert_array_equal(plait.sendrecv(a, a, 0, 0, donate=True), a)
+    template = jnp.zeros(4)
+    plait.sendrecv(a, template, 0, 0, donate=True)
+    assert template.is_deleted() and not a.is_deleted()
+
+
+def test_keywords_in_any_order():
+    """Of a call whose arrays are one object nobody can tell which was which."""
+    x, y, other = jnp.full(2, 1.0), jnp.full(2, 5.0), jnp.full(2, -7.0)
+    plait.sendrecv(recvbuf=x, sendbuf=x, source=0, dest=0)
+    assert plait.sendrecv(recvbuf=other, sendbuf=y, source=0, dest=0).tolist() == [5, 5]
+    plait.allreduce(token=x, x=x, op=plait.SUM)
+    got, token = plait.allreduce(token=other, x=y, op=plait.SUM)
+    assert got.tolist() == [5, 5] and token.tolist() == [-7, -7]
+
+
 def test_tokens():
     x, token = jnp.arange(3.0), plait.create_token()
     for _ in range(3):

@@ -241,6 +241,41 @@ def test_any_token(dtype, shape):
     assert g.tolist() == [0, 2, 4]
 
 
+def test_batched_tokens_keep_their_values():
+    x, t, w = jnp.ones((3, 2)), jnp.arange(1.0, 4.0), jnp.arange(2.0, 5.0)
+
+    def out(x, t):
+        return plait.allreduce(x, plait.SUM, token=t)[1]
+
+    def halves(x, t):
+        h, t = plait.start(plait.allreduce, x, plait.SUM, token=t)
+        return plait.wait(h, token=t)[1]
+
+    for f in (out, halves):
+        for axes in ((0, 0), (None, 0)):
+            batched = jax.vmap(f, in_axes=axes)
+            given = x if axes[0] == 0 else x[0]
+            assert np.array_equal(batched(given, t), t)
+            loss = lambda t, f=batched, x=given: jnp.sum(w * f(x, t) ** 2)  # noqa: E731
+            assert np.array_equal(jax.grad(loss)(t), 2 * w * t)
+    columns = jax.vmap(out, in_axes=(0, 1), out_axes=1)
+    assert np.array_equal(columns(x, jnp.outer(w, t)), jnp.outer(w, t))
+    assert np.array_equal(jax.vmap(lambda t: plait.barrier(token=t))(t), t)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
+def test_depend_keeps_tokens_and_results_of_any_dtype(dtype):
+    def f(x):
+        t = plait.barrier(token=jnp.zeros((), dtype))
+        y, t = plait.allgather(jnp.ones(3, dtype), token=t)
+        key, _ = plait.bcast(jax.random.key(1), 0, token=plait.create_token())
+        return plait.depend(x, t, y, key)
+
+    text = jax.jit(f).lower(jnp.ones(2)).as_text()
+    counts = [text.count(f"plait_{name}") for name in ("barrier", "allgather", "bcast")]
+    assert counts == [1, 1, 1] and f(jnp.ones(2)).tolist() == [1, 1]
+
+
 def test_a_function_without_results_runs():
     ran = logged(lambda: plait.jit(lambda x: (op(x, 5), None)[1])(A))
     assert ran == [] or ran == [5]

@@ -69,6 +69,25 @@ def test_keys_travel():
     assert jnp.array_equal(plait.sendrecv(key, key, 0, 0), key)
 
 
+def test_axes_of_keys_are_those_of_their_array():
+    """A key has words of its own, which are no blocks."""
+    key = jax.random.key(3)
+    for f in (plait.alltoall, jax.vmap(plait.alltoall)):
+        x = key if f is plait.alltoall else key[None]
+        with pytest.raises(ValueError, match=r"must have shape \(nproc, ...\), got \(\)"):
+            f(x)
+    with pytest.raises(ValueError, match=r"x has no axis \(shape \(\)\)"):
+        plait.allgatherv(key, [2])
+    assert jnp.array_equal(plait.alltoall(key[None]), key[None])
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit])
+def test_a_reference_is_no_array(wrap):
+    f = wrap(lambda x: plait.allreduce(jax.new_ref(x), plait.SUM))
+    with pytest.raises(TypeError, match="allreduce: x is (a )?Ref; expected an array"):
+        f(jnp.ones(2))
+
+
 def test_1000_eager_calls_compile_once():
     x = jnp.ones(3)
     compiles = []

@@ -265,6 +265,33 @@ def test_waited_twice():
             f(X)
 
 
+def test_operands_may_be_gone_or_changed():
+    x = jnp.arange(3.0)
+    h = plait.start(plait.allreduce, x, plait.SUM)
+    moved = jax.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert x.is_deleted() and moved.tolist() == [1, 2, 3]
+    assert plait.wait(h).tolist() == [0, 1, 2]
+    x = np.arange(3.0)
+    h = plait.start(plait.bcast, x, 0)
+    x[:] = 99
+    assert plait.wait(h).tolist() == [0, 1, 2]
+
+
+def test_arguments_that_can_be_read_once():
+    for pairs in (lambda: [(0, 0)], lambda: zip([0], [0], strict=True)):
+        f = lambda x, pairs=pairs: plait.wait(plait.start(plait.permute, x, pairs()))  # noqa: E731
+        assert jax.grad(lambda x, f=f: jnp.sum(3 * f(x)))(jnp.ones(2)).tolist() == [3, 3]
+    h = plait.start(plait.allgatherv, jnp.ones(2), iter([2]))
+    assert plait.wait(h).tolist() == [1, 1]
+
+
+def test_a_wrong_after_leaves_the_handle():
+    h = begin(X)
+    with pytest.raises(TypeError, match="wait: after is str"):
+        plait.wait(h, after="no array")
+    assert np.array_equal(plait.wait(h), X) and _core.started() == 0
+
+
 def test_another_trace():
     text = "in another function, loop body or transformation"
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import plait
 from jax import Array
-from plait import _args, _comm
+from plait import _args, _comm, _order
 
 
 @functools.cache
@@ -53,7 +53,7 @@ def gather(x: Any, token: Array, root: int, comm: Any = None) -> tuple[Array, Ar
     y, token = plait.gather(x, root, comm=comm, token=token)
     if rank == root:
         return y, token
-    return _tied(jnp.zeros((size, *x.shape), x.dtype), y, token), token
+    return _order.tied(jnp.zeros((size, *x.shape), x.dtype), (y, token)), token
 
 
 def scatter(x: Any, token: Array, root: int, comm: Any = None) -> tuple[Array, Array]:
@@ -77,7 +77,7 @@ def send(x: Any, token: Array, dest: int, tag: int = 0, comm: Any = None) -> tup
     """Send ``x``, which is also the result."""
     x = _args.as_array(x, "send")
     token = plait.send(x, dest, tag=tag, comm=comm, token=token)
-    return _tied(x, token), token
+    return _order.tied(x, token), token
 
 
 def recv(x: Any, token: Array, source: int, tag: int = 0, comm: Any = None) -> tuple[Array, Array]:
@@ -88,11 +88,6 @@ def recv(x: Any, token: Array, source: int, tag: int = 0, comm: Any = None) -> t
 def _place(comm: Any, name: str) -> tuple[int, int]:
     resolved = _comm.resolve(comm, name)
     return resolved.size, resolved.rank
-
-
-def _tied(value: Array, *ignored: Array) -> Array:
-    """The value; whoever differentiates it runs the adjoint of what is ignored, too."""
-    return plait.depend(value, *ignored) if jnp.issubdtype(value.dtype, jnp.inexact) else value
 
 
 __all__ = [

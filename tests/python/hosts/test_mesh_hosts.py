@@ -334,3 +334,20 @@ def test_files(world, tmp_path, mesh):
     same(plait.load(path, NamedSharding(mesh, P("a"))), a, 0)
     assert np.array_equal(plait.gather_to_host(x), a)
     world.Barrier()
+
+
+def test_programs_of_a_rank_on_several_devices_are_in_order(world):
+    """Each device has a queue of its own, and the second program is done before the first."""
+    here, there = jax.local_devices()[:2]
+    slow = plait.jit(
+        lambda a, x: plait.allreduce(x + 0 * (a @ a @ a @ a)[0, 0], plait.SUM, comm=world)
+    )
+    quick = plait.jit(lambda x: plait.allreduce(x, plait.SUM, comm=world))
+    n = 500 if world.rank == 0 else 4
+    a = jax.device_put(jnp.ones((n, n)) / n, here)
+    x, y = jax.device_put(jnp.ones(3), here), jax.device_put(jnp.full(3, 100.0), there)
+    for _ in range(4):
+        first, second = slow(a, x), quick(y)
+        third = plait.allreduce(x, plait.MAX, comm=world)
+        assert first.tolist() == [world.size] * 3 and third.tolist() == [1] * 3
+        assert second.tolist() == [100 * world.size] * 3

@@ -41,6 +41,19 @@ def test_eager(world):
         cases.same(got[name], case.want(xs)[world.rank], "int32", world.size)
 
 
+def test_operands_in_the_place_of_results(world):
+    """Off the root a gather returns its operand: as it was when it was started."""
+    for make in (np.array, jnp.array):
+        x = make([1.0, 2.0])
+        h = plait.start(plait.gather, x, 0, comm=world)
+        if make is np.array:
+            x[:] = 99
+        else:
+            x.delete()
+        want = [[1, 2]] * world.size if world.rank == 0 else [1, 2]
+        assert plait.wait(h).tolist() == want
+
+
 def test_scan_and_vmap(world):
     chosen = table(world.size, "float32")
     pair = [own(table(world.size, "float32", seed=s), world.rank) for s in (0, 100)]
