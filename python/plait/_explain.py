@@ -20,7 +20,8 @@ class ExplainedCall:
     they run. ``rank`` is one of the ``n_ranks`` that take part and reach each other by ``way``.
 
     Each time the rank takes ``messages`` pieces and ``n_bytes`` bytes from others, and all ranks
-    wait for each other at ``fences``; ``work_bytes`` is memory beside operands and results.
+    wait for each other at ``fences``; ``work_bytes`` is memory beside operands and results,
+    without the plan's scratch: two whole messages where ranks exchange messages, else less.
     ``plan`` has it step by step, in words.
     """
 
@@ -70,7 +71,7 @@ class Explanation:
 
     @property
     def work_bytes(self) -> int:
-        """The most memory that one operation needs, beside operands and results."""
+        """The most that one operation needs beside operands, results and its plan's scratch."""
         return max((call.work_bytes for call in self.calls), default=0)
 
     @property

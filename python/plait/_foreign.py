@@ -21,6 +21,11 @@ def keep_order(primitive: jex.Primitive) -> None:
     Said once, before the first program is traced. Without it such a program is a `plait.Error`
     under `plait.jit`, and JAX's KeyError with the same text under `jax.jit`.
 
+    These libraries take inner products, norms, stopping tests and Newton's dense Jacobian of this
+    rank's own numbers: let all ranks have the same unknowns, or solve on a mesh. Of unknowns that
+    are split over ranks iterations stop at different steps, a `plait.PeerError`, or their numbers
+    are wrong; explicit steps of diffrax want a ``norm`` that sums over ranks.
+
     It is told to JAX for the whole process. It changes nothing where there are no operations of
     plait, but that what the primitive does is traced once more where it is not seen at once.
 
