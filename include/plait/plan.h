@@ -21,7 +21,7 @@ typedef struct {
     int64_t n_messages;    /* ranks that something comes from, counted in each step */
     int64_t message_bytes; /* their bytes */
     int64_t work_bytes;    /* buffers of the size of the data, besides args and rets */
-    int64_t scratch_bytes; /* cache-resident scratch */
+    int64_t scratch_bytes; /* what kernels need in caches, or messages on their way */
     int64_t n_fences;      /* how often all ranks wait for each other */
 } plait_plan_cost_t;
 

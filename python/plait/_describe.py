@@ -25,8 +25,8 @@ class Plan:
     """What one rank does for one operation, and what that costs it.
 
     messages: ranks that something comes from, counted in each step; n_bytes: what comes from them.
-    work_bytes: buffers of the size of the data. scratch_bytes: the size depends on the machine's
-    caches. fences: how often all ranks wait for each other.
+    work_bytes: buffers of the size of the data. scratch_bytes: of kernels, by the machine's caches,
+    or of messages on their way. fences: how often all ranks wait for each other.
     """
 
     text: str
