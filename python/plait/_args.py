@@ -99,16 +99,16 @@ def _is_movable(dtype: Any, has_keys: bool) -> bool:
 
 def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
     """The operand as JAX's array; TypeError where it is none."""
-    if isinstance(x, jax.Array):
+    is_ref = isinstance(x, jax.core.Tracer) and not isinstance(x.aval, jax.core.ShapedArray)
+    if isinstance(x, jax.Array) and not is_ref:
         return x
     try:
-        found = jnp.asarray(x)
-        if not isinstance(found, jax.Array):  # a Ref in a program
+        if is_ref:  # of which JAX says in some releases that it is an array
             raise TypeError
-        return found
+        return jnp.asarray(x)
     except (TypeError, ValueError) as error:  # which names a function of JAX's own
         what = "None" if x is None else type(x).__name__
-        what = "a Ref" if isinstance(x, jax.core.Tracer) else what
+        what = "a Ref" if is_ref else what
         what = f"of dtype {x.dtype}" if isinstance(x, np.ndarray) else what
         raise TypeError(
             f"{name}: {argument} is {what}; expected an array of a dtype that JAX has"
