@@ -42,23 +42,44 @@ def is_forked() -> bool:
     return os.getpid() != _pid
 
 
+def _say(text: str) -> None:
+    """To standard error, if there is one: a rank ends in the same way if it cannot say why."""
+    stream = sys.stderr or sys.__stderr__
+    if stream is not None:
+        with contextlib.suppress(Exception):
+            stream.write(text)
+            stream.flush()
+
+
+def _flush_streams() -> None:
+    """What has been printed goes out as far as it can: a disk may be full, a stream closed."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+
+
 def _report(value: BaseException, show: Callable[[], None]) -> None:
-    """Where this rank ends the job; show: prints the traceback."""
-    rank, _ = _world[0]
-    sys.stderr.write(f"plait: rank {rank} ends the job after an uncaught exception\n")
-    show()
-    if isinstance(_errors.named(value), _errors.Error):
-        last = _record.last_lines(_SHOWN)
-        sys.stderr.write(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
-    sys.stderr.flush()
+    """Where this rank ends the job; show: prints the traceback. That it ends is known first."""
     _failed.append(True)
+    rank, _ = _world[0]
+    _say(f"plait: rank {rank} ends the job after an uncaught exception\n")
+    try:
+        show()
+        if isinstance(_errors.named(value), _errors.Error):
+            last = _record.last_lines(_SHOWN)
+            _say(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
+    except Exception as error:
+        _say(f"plait: the exception cannot be shown: {type(error).__qualname__}\n")
     _set_why(_in_a_line(value))
 
 
 def _in_a_line(value: BaseException) -> str:
     """The exception without the notes that JAX adds to what is raised through it."""
     kind = type(value)
-    said = str(value).strip().partition("\n")[0]
+    try:
+        said = str(value).strip().partition("\n")[0]
+    except Exception:  # of a class of the program's own
+        said = ""
     home = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
     name = home + kind.__qualname__
     return f"{name}: {said}" if said else name
@@ -66,8 +87,9 @@ def _in_a_line(value: BaseException) -> str:
 
 def _set_why(why: str) -> None:
     """For others to read, and for those who cannot to be told."""
-    _why.append(why)
-    _core.lib.plait_trace_set_why(why.encode())
+    text = why.encode(errors="backslashreplace")  # parts of a file's name may be no characters
+    _why.append(text.decode())
+    _core.lib.plait_trace_set_why(text)
 
 
 def _is_of_a_job() -> bool:
@@ -84,7 +106,7 @@ def _shown(name: str, default: Callable, args: Sequence) -> None:
     try:
         former(*args)
     except Exception as error:
-        sys.stderr.write(f"plait: the program's own excepthook failed: {error!r}\n")
+        _say(f"plait: the program's own excepthook failed: {error!r}\n")
         default(*args)
     finally:
         _former[name] = former
@@ -92,8 +114,8 @@ def _shown(name: str, default: Callable, args: Sequence) -> None:
 
 def _folded(value: BaseException) -> BaseException:
     """Says once what JAX says for each step of a loop that had waited for the one that failed."""
-    text = str(value)
-    if not isinstance(value, JaxRuntimeError) or 2 * _DISPATCHING not in text:
+    text = str(value) if isinstance(value, JaxRuntimeError) else ""
+    if 2 * _DISPATCHING not in text:
         return value
     other = type(value)(_AGAIN.sub(_DISPATCHING, text))
     other.__cause__, other.__context__ = value.__cause__, value.__context__
@@ -116,8 +138,10 @@ def _thread_hook(args: threading.ExceptHookArgs) -> None:
     if args.exc_type is SystemExit or "threading" not in _former or not _is_of_a_job():
         show()
     else:
-        _report(args.exc_value or args.exc_type(), show)
-        _abort()
+        try:
+            _report(args.exc_value or args.exc_type(), show)
+        finally:
+            _abort()
 
 
 def _abort() -> None:
@@ -125,19 +149,27 @@ def _abort() -> None:
 
     ``plait run`` lets the other ranks come to their own end; other launchers end them.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
     code = _exit_code[0] if _exit_code else 1
-    how = f"raised {_why[-1]}" if _why else "has ended after a failure"
-    _note_leaving(how)
-    may_abort = _say_farewell(how)
-    _core.lib.plait_guard_leave(_LEAVE_NS)
-    if "PLAIT_RUN_JOB" in os.environ or not may_abort:
+    may_abort = True
+    try:
+        _flush_streams()
+        how = f"raised {_why[-1]}" if _why else "has ended after a failure"
+        _note_leaving(how)
+        may_abort = _say_farewell(how)
+        _core.lib.plait_guard_leave(_LEAVE_NS)
+        if may_abort and "PLAIT_RUN_JOB" not in os.environ:
+            _wait_for_the_launcher()
+    finally:  # whatever has failed in it: others wait for this rank
+        _leave(code, may_abort)
+
+
+def _leave(code: int, may_abort: bool) -> None:
+    """The very end."""
+    try:
+        if may_abort and "PLAIT_RUN_JOB" not in os.environ and not _mpi[0].Is_finalized():
+            _mpi[0].COMM_WORLD.Abort(code)
+    finally:
         os._exit(code)
-    _wait_for_the_launcher()
-    if _mpi[0].Is_finalized():
-        os._exit(code)
-    _mpi[0].COMM_WORLD.Abort(code)
 
 
 def _wait_for_the_launcher() -> None:
@@ -278,10 +310,10 @@ def _flush_within_limit() -> None:
     if is_idle_within(limit):
         for error in flush():
             text = _AGAIN.sub("", str(error))
-            sys.stderr.write(f"plait: a failure that the program did not look at: {text}\n")
+            _say(f"plait: a failure that the program did not look at: {text}\n")
             _failed.append(True)
     else:
-        sys.stderr.write(f"plait: at exit work is still queued after {limit:g} s\n")
+        _say(f"plait: at exit work is still queued after {limit:g} s\n")
         _failed.append(True)
 
 
@@ -301,7 +333,10 @@ def _close_records() -> None:
     _core.lib.plait_trace_close(int(not _failed and not raised))
     rank, size = _world[0] if _world else (0, 1)
     if part and rank == 0 and not _failed and "PLAIT_RUN_JOB" not in os.environ:
-        _trace.merge_at_exit(part, size)
+        try:
+            _trace.merge_at_exit(part, size)
+        except (OSError, _record.UnreadableError) as error:  # of which the rest must not wait
+            _say(f"plait: the trace cannot be made: {error}\n")
 
 
 def _why_not_finalize() -> str:
@@ -331,7 +366,7 @@ def _note_leaving(how: str = "") -> None:
     path = _note_path("left")
     if path and "mpi4py.MPI" in sys.modules:
         with contextlib.suppress(OSError):
-            pathlib.Path(path + ".new").write_text(how)
+            pathlib.Path(path + ".new").write_text(how, encoding="utf-8")
             os.replace(path + ".new", path)
 
 
@@ -362,8 +397,7 @@ def _see_the_raised() -> None:
 def _leave_child() -> None:
     """Without mpi4py's own handlers, which would call MPI_Finalize or MPI_Abort for its parent."""
     if _child_code and _mpi:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush_streams()
         os._exit(_child_code[-1])
 
 
@@ -382,13 +416,12 @@ def _at_exit() -> None:
     _close_records()
     why = _why_not_finalize() if _mpi and not _failed else ""
     if why:
-        sys.stderr.write(f"plait: rank {_world[0][0]} ends with 1, since {why}\n")
+        _say(f"plait: rank {_world[0][0]} ends with 1, since {why}\n")
         _failed.append(True)
     if _failed and _mpi:
         _abort()
     if _failed:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush_streams()
         os._exit(1)
     _note_leaving()
     shutdown = getattr(_core.lib, "plait_mpi_shutdown", None)

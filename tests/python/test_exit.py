@@ -1,14 +1,17 @@
 """How processes end: exit codes, unseen failures, launchers that do not fit, a raising rank."""
 
+import io
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import time
+import types
 
 import plait
 import pytest
+from plait import _core, _errors, _exit
 
 PACKAGE = str(pathlib.Path(plait.__file__).parents[1])
 START = "import sys, time, jax, jax.numpy as jnp, plait\n"
@@ -126,6 +129,76 @@ plait.barrier()
     assert code != 0 and "boom" in text and "rank 1 ends the job" in text
     raised = float(text.split("raised at ")[1].split()[0])
     assert time.time() - raised < 10
+
+
+class MuteError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class Broken(io.StringIO):
+    def write(self, text):
+        raise OSError("No space left on device")
+
+    flush = None
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Broken(), None])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (ValueError("boom"), "ValueError: boom"),
+        (ValueError("no data-\udcff.bin"), "ValueError: no data-\\udcff.bin"),
+        (MuteError(), f"{__name__}.MuteError"),
+        (_errors.PeerError("gone"), "plait.PeerError: gone"),
+    ],
+)
+def test_a_failure_that_cannot_be_shown_is_one(monkeypatch, stream, value, why):
+    """A rank that ends without MPI_Abort would have others wait for it for ever."""
+    monkeypatch.setattr(_exit, "_world", [(1, 2)])
+    monkeypatch.setattr(_exit, "_failed", [])
+    monkeypatch.setattr(_exit, "_why", [])
+    monkeypatch.setattr(_core.lib, "plait_trace_set_why", lambda text: None)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "__stderr__", stream)
+
+    def show():
+        assert _exit._failed
+        raise OSError("a hook of the program's own")
+
+    _exit._report(value, show)
+    assert _exit._why[-1].endswith(why) and _exit._why[-1].encode()
+
+
+@pytest.mark.parametrize("broken", ["", "_note_leaving", "_say_farewell", "_wait_for_the_launcher"])
+def test_every_failed_rank_comes_to_mpi_abort(monkeypatch, broken):
+    codes = []
+
+    class End(BaseException):
+        pass
+
+    class Mpi:
+        Is_finalized = staticmethod(lambda: False)
+
+        COMM_WORLD = types.SimpleNamespace(Abort=codes.append)
+
+    def end(code):
+        raise End(code)
+
+    for name, answer in (("_note_leaving", None), ("_say_farewell", True)):
+        monkeypatch.setattr(_exit, name, lambda _, answer=answer: answer)
+    monkeypatch.setattr(_exit, "_wait_for_the_launcher", lambda: None)
+    if broken:
+        monkeypatch.setattr(_exit, broken, lambda *_: 1 / 0)
+    monkeypatch.delenv("PLAIT_RUN_JOB", raising=False)
+    monkeypatch.setattr(_exit, "_mpi", [Mpi])
+    monkeypatch.setattr(_exit, "_exit_code", [7])
+    monkeypatch.setattr(_core.lib, "plait_guard_leave", lambda _: None)
+    monkeypatch.setattr(sys, "stdout", Broken())
+    monkeypatch.setattr(os, "_exit", end)
+    with pytest.raises(End, match="7"):
+        _exit._abort()
+    assert codes == [7]
 
 
 def test_a_launcher_that_reads_late_has_all_that_was_printed():
