@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from plait import _core, _record
+from plait import _core, _record, _trace_file
 
 _PART = re.compile(r"\.\d+-[0-9a-f]+\.part$")
 _WAIT_S = 5.0
@@ -63,20 +63,36 @@ def part_paths(target: str) -> list[str]:
     return [p for p in glob.glob(glob.escape(target) + ".*.part") if _PART.search(p)]
 
 
-def parts_of_last_job(target: str, with_entries: bool = True) -> tuple[list[Part], list[str]]:
-    """The parts of the job that was started last, by rank; and what is left of others."""
+def _parts_of_all(target: str, with_entries: bool) -> list[Part]:
+    """All parts of a trace that can be read."""
     parts = []
     for path in part_paths(target):
         try:
             parts.append(read_part(path, with_entries))
         except (OSError, _record.UnreadableError) as error:
             print(f"plait trace: {error}", file=sys.stderr)
-    if not parts:
+    return parts
+
+
+def is_of_job(name: str, job: str) -> bool:
+    """Whether a part's name of its job is this one; ranks that have met add whose host it is."""
+    return name == job or name.startswith(f"{job} on ")
+
+
+def parts_of_job(
+    target: str, job: str = "", with_entries: bool = True
+) -> tuple[list[Part], list[str]]:
+    """The parts of a job, by rank, without a name of the one that was started last.
+
+    And what is left of earlier ones, which without a name are nobody's any more.
+    """
+    every = _parts_of_all(target, with_entries)
+    if not every:
         return [], []
-    newest = max(parts, key=lambda p: p.header.wall_ns).header
-    mine = [p for p in parts if p.header.job == newest.job]
-    others = [p.header.path for p in parts if p.header.job != newest.job and p.is_done]
-    return sorted(mine, key=lambda p: (p.header.rank, p.header.wall_ns)), others
+    wanted = job or max(every, key=lambda p: p.header.wall_ns).header.job
+    mine = [p for p in every if is_of_job(p.header.job, wanted)]
+    left = [p.header.path for p in every if p.is_done and not is_of_job(p.header.job, wanted)]
+    return sorted(mine, key=lambda p: (p.header.rank, p.header.wall_ns)), [] if job else left
 
 
 def _offset(header: _record.Header, first: _record.Header) -> tuple[int, str]:
@@ -169,7 +185,8 @@ def write(target: str, parts: Sequence[Part]) -> int:
     head = parts[0].header
     clocks = {f"rank {p.header.rank}": _offset(p.header, head)[1] for p in parts}
     other = {"program": head.program, "job": head.job, "clocks": clocks}
-    temporary = f"{target}.{os.getpid()}.tmp"
+    path = _trace_file.replaceable(target)
+    temporary = f"{path}.{os.getpid()}.tmp"
     n = 0
     try:
         with open(temporary, "w") as file:
@@ -179,8 +196,8 @@ def write(target: str, parts: Sequence[Part]) -> int:
                 file.write((",\n" if i else "") + _json(event))
                 n += event["ph"] == "X"
             file.write("\n]}\n")
-        os.replace(temporary, target)
-    except OSError:
+        os.replace(temporary, path)
+    except BaseException:  # also of who is not willing to wait for it
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
@@ -204,25 +221,33 @@ def summary(parts: Sequence[Part], n_rows: int = 8) -> list[str]:
     return lines
 
 
-def merge(target: str, keeps_parts: bool = False) -> tuple[int, list[Part]]:
-    """Makes the trace of the parts of the last job; operations in it, and the parts.
+def merge(target: str, keeps_parts: bool = False, job: str = "") -> tuple[int, list[Part]]:
+    """Makes the trace of the parts of a job; operations in it, and the parts.
 
-    Parts whose process is done are removed, those of earlier jobs too.
+    Parts whose process is done are removed. Without a name of the job it is the one that was
+    started last, and what earlier ones have left is removed, too.
     """
-    parts, others = parts_of_last_job(target)
+    parts, others = parts_of_job(target, job)
     if not parts:
         return 0, []
     n = write(target, parts)
-    for path in [] if keeps_parts else [*others, *(p.header.path for p in parts if p.is_done)]:
-        os.unlink(path)
+    if not keeps_parts:
+        remove([*others, *(p.header.path for p in parts if p.is_done)])
     return n, parts
 
 
-def wait(target: str, n_ranks: int, limit_s: float) -> bool:
-    """Waits until that many ranks have written what they had to; whether they have."""
+def remove(paths: Sequence[str]) -> None:
+    """Removes parts; another process may have done so."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def wait(target: str, n_ranks: int, limit_s: float, job: str = "") -> bool:
+    """Waits until that many ranks of a job have written what they had to; whether they have."""
     limit = time.monotonic() + limit_s
     while True:
-        parts, _ = parts_of_last_job(target, with_entries=False)
+        parts, _ = parts_of_job(target, job, with_entries=False)
         if len(parts) >= n_ranks and all(p.is_done for p in parts):
             return True
         if time.monotonic() > limit:
@@ -231,15 +256,19 @@ def wait(target: str, n_ranks: int, limit_s: float) -> bool:
 
 
 def merge_at_exit(part: str, n_ranks: int) -> None:
-    """Called on rank 0 at its end, after it closed its own part: waits for the others'."""
+    """Called on rank 0 at its end, after it closed its own part: waits for the others'.
+
+    Raises OSError where the trace cannot be written: then the parts stay.
+    """
     target = target_of(part)
-    if not wait(target, n_ranks, _WAIT_S):
+    job = read_part(part, with_entries=False).header.job
+    if not wait(target, n_ranks, _WAIT_S, job):
         print(
             "plait: not all ranks have ended; for all of their operations run\n"
             f"  plait trace merge {target}",
             file=sys.stderr,
         )
-    merge(target)
+    merge(target, job=job)
 
 
 # ---- clocks --------------------------------------------------------------------------------

@@ -259,6 +259,28 @@ static bool map_file(plait_record_file_t *file, int64_t room)
     return file->header != NULL;
 }
 
+/* What makes a relative name one that stays valid when the program changes its folder: that folder and
+ * a slash; "" of what is absolute, and where there is no folder of so short a name. */
+static const char *folder_of(const char *name, char *folder, size_t n_bytes)
+{
+    bool is_needed = name[0] != '/' && getcwd(folder, n_bytes - 1) != NULL;
+    size_t length = is_needed ? strlen(folder) : 0;
+
+    (void)snprintf(folder + length, n_bytes - length, "%s", is_needed ? "/" : "");
+    return folder;
+}
+
+/* False if the name is too long. */
+static bool name_flight(plait_record_file_t *file, const char *folder)
+{
+    char current[400];
+    const char *above = folder_of(folder, current, sizeof(current));
+    int n = snprintf(file->path, sizeof(file->path), "%s%s/%d-%llx.flight", above,
+                     folder, (int)getpid(), (unsigned long long)plait_clock_ns());
+
+    return n > 0 && (size_t)n < sizeof(file->path);
+}
+
 bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
 {
     char folder[sizeof(file->path) - FILE_BYTES];
@@ -268,9 +290,7 @@ bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
          i++) {
         if (make_folder(folder)) {
             clean_folder(folder);
-            (void)snprintf(file->path, sizeof(file->path), "%s/%d-%llx.flight", folder,
-                           (int)getpid(), (unsigned long long)plait_clock_ns());
-            (void)map_file(file, room);
+            (void)(name_flight(file, folder) && map_file(file, room));
         }
     }
     if (file->header == NULL) {
@@ -288,15 +308,13 @@ bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
     return file->header != NULL;
 }
 
-/* The program may change its folder later; the name stays valid. */
 bool plait_record_open_part(plait_record_file_t *file, const char *trace, int64_t room)
 {
-    char folder[400] = "";
+    char folder[400];
     bool is_open = false;
-    bool is_relative = trace[0] != '/' && getcwd(folder, sizeof(folder)) != NULL;
-    int n = snprintf(file->path, sizeof(file->path), "%s%s%s.%d-%llx.part", folder,
-                     is_relative ? "/" : "", trace, (int)getpid(),
-                     (unsigned long long)plait_clock_ns());
+    const char *above = folder_of(trace, folder, sizeof(folder));
+    int n = snprintf(file->path, sizeof(file->path), "%s%s.%d-%llx.part", above, trace,
+                     (int)getpid(), (unsigned long long)plait_clock_ns());
     is_open = n > 0 && (size_t)n < sizeof(file->path) && map_file(file, room);
     if (!is_open) {
         plait_log(PLAIT_LOG_WARN, "no trace: %s cannot be written", file->path);

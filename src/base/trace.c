@@ -44,7 +44,7 @@ static void open_part(void)
 {
     const char *trace = getenv("PLAIT_TRACE");
 
-    if (trace != NULL && trace[0] != '\0' &&
+    if (trace != NULL && trace[0] != '\0' && strcmp(trace, "0") != 0 &&
         plait_record_open_part(&part, trace, PART_BYTES)) {
         plait_record_begin(part.header);
         part.header->entry_bytes = (int32_t)sizeof(plait_entry_t);

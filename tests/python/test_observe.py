@@ -19,7 +19,7 @@ import plait
 import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _core, _errors, _exit, _launch, _mpi_find, _record, _trace
+from plait import _core, _errors, _exit, _launch, _mpi_find, _record, _trace, _trace_file
 
 PACKAGE = str(pathlib.Path(plait.__file__).parents[1])
 needs_mpi = pytest.mark.skipif(
@@ -338,6 +338,57 @@ def test_merging_aligns_clocks_and_skips_torn_tails(tmp_path):
     assert _trace.summary(parts)[1].split()[0] == "4"
     assert _trace.merge(target)[0] == 4 and len(_trace.part_paths(target)) == 1
     assert _trace.target_of(target + ".1-a.part") == target
+
+
+def test_a_job_merges_its_own_parts(tmp_path):
+    """Another one with the same name of a trace may be under way."""
+    target = tmp_path / "t.json"
+    part(tmp_path / "t.json.1-a.part", 0, b"A", [2000, 4000], job="run a on h", wall=10**18)
+    part(tmp_path / "t.json.2-b.part", 1, b"A", [3000], job="run a", wall=10**18)  # killed early
+    part(tmp_path / "t.json.3-c.part", 0, b"A", [5000], job="run ab", wall=2 * 10**18)
+    assert _trace.merge(str(target), job="run a")[0] == 3
+    assert [path.name for path in tmp_path.glob("*.part")] == ["t.json.3-c.part"]
+    part(tmp_path / "t.json.1-a.part", 0, b"A", [2000, 4000], job="parent 3", wall=10**18)
+    _trace.merge_at_exit(str(tmp_path / "t.json.1-a.part"), 1)
+    assert [path.name for path in tmp_path.glob("*.part")] == ["t.json.3-c.part"]
+    events = json.loads(target.read_text())["traceEvents"]
+    assert sum(e["ph"] == "X" for e in events) == 2
+
+
+def test_a_trace_replaces_what_a_link_leads_to_and_no_device(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "t.json").symlink_to("folder/real.json")
+    part(tmp_path / "t.json.1-a.part", 0, b"A", [2000])
+    assert _trace.merge(str(tmp_path / "t.json"))[0] == 1
+    assert (tmp_path / "t.json").is_symlink() and (tmp_path / "folder/real.json").is_file()
+    os.mkfifo(tmp_path / "pipe")
+    part(tmp_path / "pipe.1-a.part", 0, b"A", [2000])
+    with pytest.raises(OSError, match="Not a regular file"):
+        _trace.merge(str(tmp_path / "pipe"))
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "pipe.1-a.part").exists()
+
+
+def test_a_trace_that_cannot_be_made_at_exit_is_said(tmp_path):
+    """And the rest of what is to be done there is done."""
+    code = "import plait\nplait.barrier()"
+    (tmp_path / "folder").mkdir()
+    done = start(sys.executable, "-c", code, PLAIT_TRACE=tmp_path / "folder")
+    assert "plait: the trace cannot be made: [Errno 21] Is a directory" in done.stderr
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert len(list(tmp_path.glob("folder.*.part"))) == 1
+
+
+def test_names_in_a_folder_that_the_program_leaves(tmp_path):
+    """And a trace named 0 is none."""
+    code = (
+        f"import os\nos.chdir({str(tmp_path)!r})\nimport plait\nplait.barrier()\n"
+        "print(os.listdir('flights'))\nos.chdir('/')"
+    )
+    done = start(sys.executable, "-c", code, PLAIT_FLIGHT="flights", PLAIT_TRACE="0")
+    assert done.returncode == 0 and ".flight" in done.stdout, done.stderr
+    assert os.listdir(tmp_path) == ["flights"] and not os.listdir(tmp_path / "flights")
+    assert _trace_file.asked_for({"PLAIT_TRACE": "0"}) == _trace_file.asked_for({}) == ""
+    assert _trace_file.asked_for({"PLAIT_TRACE": "t"}) == "t"
 
 
 def test_merging_where_there_is_nothing(tmp_path, capsys):
