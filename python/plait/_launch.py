@@ -17,8 +17,10 @@ from plait._rank import (
     BLIND_LINGER_S,
     LINGER_S,
     follow,
+    guarded,
     has_left_in_order,
     host,
+    read_note,
     thread_defaults,
 )
 
@@ -150,16 +152,31 @@ class Ends:
         self.reason, self.since = "", 0.0
 
     def look(self):
-        """Reads what is new."""
-        for rank in range(self.n_ranks):
-            record = Path(self.folder, f"{rank}.ended")
-            if rank not in self.known and record.exists() and (text := record.read_text()):
-                self.known[rank] = text
+        """Reads what is new, in the order in which they ended."""
+        notes = {}
+        for rank in set(range(self.n_ranks)) - set(self.known):
+            text, when = read_note(self.folder, f"{rank}.ended")
+            if text:
+                notes[rank] = when, rank, text
+        for _, rank, text in sorted(notes.values()):
+            self.known[rank] = text
 
     def code(self):
-        """What a launcher should make of them: the code of the first that ended badly."""
-        bad = [int(end) for end in self.known.values() if end != "0"]
-        return 0 if not bad else bad[0] if bad[0] > 0 else 128 - bad[0]
+        """That of the first that ended badly; 0: none has.
+
+        A rank that was asked to end may have been so after a failure of one that is not known:
+        it is the first only if no other one has failed.
+        """
+        bad = [
+            int(end) for rank, end in self.known.items() if end != "0" and not self.has_left(rank)
+        ]
+        own = [end for end in bad if end != -signal.SIGTERM] or bad
+        return 0 if not own else own[0] if own[0] > 0 else 128 - own[0]
+
+    def has_left(self, rank):
+        """Whether it came to its end, and the launcher killed its wrapper, or had it end."""
+        was_ended = self.known.get(rank, "") in ("", str(-signal.SIGTERM))
+        return was_ended and has_left_in_order(self.folder, rank)
 
     def overdue(self, now):
         """Why the launcher should have ended long ago; "" if it should not."""
@@ -190,8 +207,7 @@ class Ends:
         self.look()
         n_told = 0
         for rank in set(range(self.n_ranks)) - set(self.known):
-            record = Path(self.folder, f"{rank}.begun")
-            pid = record.read_text() if record.exists() else ""  # of another host: none
+            pid, _ = read_note(self.folder, f"{rank}.begun")  # of another host: none
             if pid and self._is_wrapper(pid):
                 os.kill(int(pid), number)
                 n_told += 1
@@ -218,6 +234,14 @@ def follow_this_process():
         follow(parent, signal.SIGTERM)
 
     return prepare
+
+
+def signal_name(number):
+    """Those for programs' own use have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class Job:
@@ -276,7 +300,7 @@ class Job:
             say(self.texts.pop(0))
 
     def _pass_on(self, number):
-        n, name = self.ends.pass_on(number), signal.Signals(number).name
+        n, name = self.ends.pass_on(number), signal_name(number)
         say(f"{name}: passed on to {n} of {self.ends.n_ranks} ranks")
 
     def catch(self):
@@ -297,34 +321,35 @@ def say(text):
     print(f"plait run: {text}", file=sys.stderr, flush=True)
 
 
-def verdict(folder, n_ranks, code, is_ended):
+def verdict(folder, n_ranks, code, is_ended, say=say):
     """The job's exit code: 0 only if every rank said that it ended well; names those that did not.
 
-    A launcher may report success after it killed a job in which one rank had left with 0; and of
-    ranks that all ended by themselves a code that is none of theirs, of a wrapper that it killed
-    meanwhile. is_ended: the job was ended from here, with that code.
+    It is that of the rank that failed first, whatever the launcher says. That may report success
+    after it killed a job in which one rank had left with 0; the number of a signal as a code; and
+    the code of a wrapper that it killed meanwhile. It knows more where a rank was ended by it and
+    none has failed, as one has that called MPI_Abort. is_ended: the job was ended from here, with
+    that code.
     """
-    own = set()
     ends = Ends(folder, n_ranks)
     ends.look()
+    unknown, is_cut_short = False, False
     for rank in range(n_ranks):
         ended = ends.known.get(rank, "")
-        # Ended by the launcher, which kills the wrapper, or asks it to end.
-        has_left = ended in ("", str(-signal.SIGTERM)) and has_left_in_order(folder, rank)
-        if has_left:
+        is_cut_short = is_cut_short or ended != "0"
+        if ends.has_left(rank):
             say(f"rank {rank} had left its program, and waited for the others in MPI_Finalize")
         elif ended == "":
+            unknown = True
             say(f"rank {rank} ended without saying how: it aborted, was killed, or never started")
         elif ended.startswith("-"):
-            say(f"rank {rank} was killed by {signal.Signals(-int(ended)).name}")
+            say(f"rank {rank} was killed by {signal_name(-int(ended))}")
         elif ended != "0":
             say(f"rank {rank} exited with code {ended}")
-        own.add(0 if has_left else int(ended) if ended.isdigit() else None)
-        if ended != "0":
-            code = code or (int(ended) if ended.isdigit() else 1)
-    if not is_ended and code not in own and None not in own:
-        code = max(own) or code
-    return code
+    first = ends.code()
+    is_theirs = unknown and first == 128 + signal.SIGTERM and code not in (0, signal.SIGTERM)
+    if first and not is_ended and not is_theirs:
+        code = first
+    return code or int(is_cut_short)
 
 
 class TraceError(Exception):
@@ -382,7 +407,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
         environment["PLAIT_RUN_JOB"] = os.path.basename(folder)
         streams = Streams(folder, n_ranks)
         job = Job(
-            [*start, *wrapper, folder, *facts, *command],
+            [*start, *wrapper, folder, *facts, *guarded(command)],
             environment,
             streams,
             Ends(folder, n_ranks),

@@ -9,6 +9,7 @@ It stays as the parent of the program, so that an end that the launcher would re
 import ctypes
 import fcntl
 import os
+import re
 import select
 import signal
 import stat
@@ -136,6 +137,34 @@ def open_streams(folder, rank):
     return streams
 
 
+def leave_note(folder, name, text):
+    """A note in a job's folder: a file, or where a disk is full a link that leads to its text."""
+    path = f"{folder}/{name}"
+    try:
+        with open(path, "w") as note:
+            note.write(text)
+    except OSError:
+        try:
+            if os.path.exists(path):
+                os.unlink(path)
+            os.symlink(text, path)  # whose text, being short, needs no block
+        except OSError:
+            pass  # of a job that is over
+
+
+def read_note(folder, name):
+    """Its text, and when it was left; "" if it is not there, or not whole yet."""
+    path = f"{folder}/{name}"
+    try:
+        left = os.lstat(path)
+        if stat.S_ISLNK(left.st_mode):
+            return os.readlink(path), left.st_mtime_ns
+        with open(path) as note:
+            return note.read(), left.st_mtime_ns
+    except OSError:
+        return "", 0
+
+
 def has_left_in_order(folder, rank):
     """Whether a rank has come to MPI_Finalize, and has not said that it failed."""
     try:
@@ -163,11 +192,7 @@ class Here:
 
     def note(self, what, text):
         """Leaves a note in the job's folder."""
-        try:
-            with open(f"{self.folder}/{self.rank}.{what}", "w") as record:
-                record.write(text)
-        except OSError:
-            pass  # of a job that is over
+        leave_note(self.folder, f"{self.rank}.{what}", text)
 
     def others_are_left(self):
         """Whether ranks that have begun may have something to say."""
@@ -323,6 +348,26 @@ def follow(parent, number):
         os.kill(os.getpid(), number)
 
 
+def guarded(words):
+    """A program's words as launchers leave them alone: a colon would begin another program."""
+    return ["=" + word if re.fullmatch("=*:", word) else word for word in words]
+
+
+def unguarded(words):
+    """The same words as they were."""
+    return [word[1:] if re.fullmatch("=+:", word) else word for word in words]
+
+
+def restore_files(environment, is_here):
+    """For the program: the limit of open files that was raised for launchers of many ranks."""
+    n = environment.pop("PLAIT_RUN_FILES", "")
+    if n and is_here:
+        import resource  # by few
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(n), hard))
+
+
 def start(command, way):
     """Start the program; it dies with this process."""
     parent = os.getpid()
@@ -330,6 +375,7 @@ def start(command, way):
     if pid:
         return pid
     follow(parent, signal.SIGKILL)
+    restore_files(os.environ, isinstance(way, Here))
     for number in (signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)  # Python ignores the first, launchers the others
     way.attach()
@@ -351,14 +397,36 @@ def pass_signals_on(pid):
 
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # the terminal sends it to the program as well
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, send)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else this is for nohup to say
+        signal.signal(signal.SIGHUP, send)
+
+
+def end_with(parent, pid):
+    """Has the program killed when the launcher is gone, of which Open MPI's leaves ranks behind.
+
+    By a signal that is otherwise ignored, since it comes also where only a thread of it has ended.
+    """
+
+    def look(_number, _frame):
+        if os.getppid() != parent:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it has just ended
+
+    signal.signal(signal.SIGURG, look)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGURG, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGURG)  # it may be gone already
 
 
 def keep_signals():
     """From here on, where the program has ended, they are for this process again."""
+    signal.signal(signal.SIGURG, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 
@@ -385,8 +453,19 @@ def prepare(environment, folder, rank, n_ranks, is_here):
         environment.setdefault(name, value)
 
 
+def end_by(number):
+    """Ends this process by a signal, as its program was, so that the launcher sees it."""
+    try:
+        signal.signal(number, signal.SIG_DFL)
+    except OSError:
+        pass  # of those that have no other way
+    os.kill(os.getpid(), number)
+
+
 def main():
-    folder, family, where, n_ranks, *command = sys.argv[1:]
+    parent = os.getppid()
+    folder, family, where, n_ranks, *words = sys.argv[1:]
+    command = unguarded(words)
     forget_others(os.environ, family)
     rank = rank_of(os.environ)
     way = find_way(folder, where, rank)
@@ -394,14 +473,14 @@ def main():
     prepare(os.environ, folder, rank, int(n_ranks), is_here)
     pid = start(command, way)
     pass_signals_on(pid)
+    end_with(parent, pid)
     way.note("begun", str(os.getpid()) if is_here else "")
     code = os.waitstatus_to_exitcode(way.wait(pid))
     way.note("ended", str(code))
     keep_signals()
     way.linger(code)
-    if code < 0:  # end in the same way, so that the launcher sees it
-        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
-        os.kill(os.getpid(), -code)
+    if code < 0:
+        end_by(-code)
     os._exit(code)
 
 

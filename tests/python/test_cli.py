@@ -67,6 +67,8 @@ def test_arguments_modules_and_streams_are_passed_on(program, tmp_path):
     done = plait("run", "-n", 1, "-m", "platform")
     assert done.returncode == 0 and done.stdout.startswith("[0] Linux")
     assert plait("run", "-n", 1, "sh", "-c", "exit 5").returncode == 5
+    done = plait("run", "-n", 1, "sh", "-c", 'echo "$@"', "sh", "a", ":", "=:", "sh")
+    assert (done.returncode, done.stdout) == (0, "[0] a : =: sh\n")
 
 
 @pytest.mark.long(keep=2)
@@ -99,8 +101,15 @@ def test_a_rank_that_ends_badly_ends_the_job(program, fault, code, text):
         (("0", "1"), 0, False, 1),  # of a launcher that reports success
         (("0", "0"), 0, False, 0),
         (("0", "0"), 5, False, 5),  # the launcher's own failure
-        (("1", "-9"), 9, False, 9),
-        (("1", None), 9, False, 9),
+        (("1", "-9"), 9, False, 1),  # the second one was killed after the first had failed
+        (("1", None), 9, False, 1),
+        (("-11", "0"), 11, False, 139),  # as a shell has it; 11 is MPICH's, and 1 Open MPI's
+        (("0", "-36"), 36, False, 164),
+        (("-15", "3"), 143, False, 3),  # the first one was asked to end
+        (("-15", "0"), 15, False, 143),
+        (("-15", None), 7, False, 7),  # of MPI_Abort: the second one's wrapper was killed, too
+        ((None, None), 7, False, 7),
+        ((None, "0"), 0, False, 1),
         (("1", "1"), _launch.TIME_LIMIT_CODE, True, _launch.TIME_LIMIT_CODE),
     ],
 )
@@ -109,6 +118,15 @@ def test_a_job_ends_with_a_code_of_its_ranks(tmp_path, ends, code, is_ended, exp
         if end is not None:
             (tmp_path / f"{rank}.ended").write_text(end)
     assert _launch.verdict(tmp_path, len(ends), code, is_ended) == expected
+
+
+def test_a_job_ends_with_the_code_of_the_rank_that_failed_first(tmp_path, capsys):
+    """The others fail since it has gone."""
+    for rank, end in enumerate(("1", "1", "3", "-36")):
+        (tmp_path / f"{rank}.ended").write_text(end)
+        os.utime(tmp_path / f"{rank}.ended", ns=(0, 10**9 * (rank != 2) + rank))
+    assert _launch.verdict(tmp_path, 4, 1, False) == 3
+    assert "rank 3 was killed by signal 36\n" in capsys.readouterr().err
 
 
 @needs_mpi

@@ -324,3 +324,60 @@ def test_a_job_ends_where_nobody_reads():
     )
     assert done.returncode == cli.PIPE_CODE
     assert done.stdout in ("[0] y\n", "[1] y\n") and "Traceback" not in done.stderr
+
+
+def test_words_of_a_program_are_no_launchers(tmp_path):
+    """A colon would begin another program."""
+    words = ["a", ":", "=:", "==:", "a:", "::", "=", ""]
+    assert ":" not in _rank.guarded(words) and _rank.unguarded(_rank.guarded(words)) == words
+    assert _rank.unguarded(["sh", "-c", "a : b"]) == ["sh", "-c", "a : b"]
+
+
+def test_a_note_needs_no_room_on_the_disk(tmp_path, monkeypatch):
+    def full(path, mode):
+        pathlib.Path(path).touch()
+        return open("/dev/full", mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_rank, "open", full, raising=False)
+        _rank.leave_note(tmp_path, "0.ended", "0")
+        _rank.leave_note(tmp_path, "1.ended", "-9")
+    _rank.leave_note(tmp_path, "2.ended", "3")
+    _rank.leave_note(tmp_path / "of a job that is over", "2.ended", "3")
+    (tmp_path / "3.ended").touch()  # not written yet
+    ends = _launch.Ends(str(tmp_path), 5)
+    ends.look()
+    assert ends.known == {0: "0", 1: "-9", 2: "3"}
+
+
+ABANDONED = """
+import os, subprocess, sys, time
+subprocess.Popen(sys.argv[1:], env=os.environ | {"PMI_RANK": "0"})
+time.sleep(300)
+"""
+
+
+ABANDONED = """
+import os, subprocess, sys, time
+subprocess.Popen(sys.argv[1:], env=os.environ | {"PMI_RANK": "0"})
+time.sleep(300)
+"""
+
+
+def test_a_rank_ends_with_its_launcher(tmp_path):
+    """Open MPI's leaves ranks behind where it is killed."""
+    readers = []
+    for name in ("out", "err"):
+        os.mkfifo(tmp_path / f"0.{name}")
+        readers.append(os.open(tmp_path / f"0.{name}", os.O_RDWR))
+    wrapper = [sys.executable, "-I", "-S", _rank.__file__, tmp_path, "mpich", _rank.host(), "1"]
+    program = ["sh", "-c", "trap '' TERM; echo $$; while true; do sleep 0.1; done"]
+    launcher = subprocess.Popen([sys.executable, "-c", ABANDONED, *wrapper, *program])
+    pid = int(os.read(readers[0], 99))
+    while not (tmp_path / "0.begun").exists():
+        time.sleep(0.01)
+    launcher.kill()
+    launcher.wait()
+    assert are_gone([pid])
+    for fd in readers:
+        os.close(fd)
