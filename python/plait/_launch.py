@@ -1,6 +1,5 @@
 """``plait run``: start the ranks of a program with the right launcher, flags and environment."""
 
-import errno
 import os
 import shutil
 import signal
@@ -10,8 +9,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from plait import _trace_file
 from plait._launch_hosts import export_flags, names_other_hosts, slurm_environment
-from plait._launch_output import Streams
+from plait._launch_output import LimitError, Streams
+from plait._launch_trace import ENDING, TraceError, absolute, check_trace, merge_trace
 from plait._mpi_find import find_launcher, find_mpi
 from plait._rank import (
     BLIND_LINGER_S,
@@ -24,9 +25,10 @@ from plait._rank import (
     thread_defaults,
 )
 
+__all__ = ("LimitError", "TraceError")  # of run(), for its callers
+
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 LAUNCHER_S = 10.0  # in which a launcher sees that ranks have ended; MPICH's never does at times
 FINALIZE_S = 5.0  # the same where the others wait in MPI_Finalize, and have nothing to say any more
@@ -245,9 +247,24 @@ def signal_name(number):
 
 
 class Job:
-    """A running launcher and its end."""
+    """A launcher, its ranks' output and its end. Signals may come before it is started."""
 
-    def __init__(self, command, environment, streams, ends):
+    def __init__(self):
+        self.process = None
+        self.signals = []  # to be passed on
+        self.texts = []  # to be said: a handler may have interrupted this process's writing
+        self.code = None  # if it is ended from here for a reason of its own
+        self.ending_since = None
+        self.limit_s = 0.0
+        self.started = time.monotonic()
+
+    def start(self, command, environment, streams, ends):
+        """Starts the launcher, unless a signal has come."""
+        self.streams = streams
+        self.ends = ends
+        streams.patience.look = self._look
+        if self.ending_since is not None:
+            return
         self.process = subprocess.Popen(
             command,
             env=environment,
@@ -255,60 +272,70 @@ class Job:
             stderr=subprocess.PIPE,
             preexec_fn=follow_this_process(),  # there are no other threads
         )
-        self.signals = []  # to be passed on
-        self.texts = []  # to be said: a handler may have interrupted this process's writing
-        self.streams = streams
-        self.ends = ends
-        self.code = None  # if it is ended from here for a reason of its own
-        self.ending_since = None
         streams.add(self.process.stdout, 1)
         streams.add(self.process.stderr, 2)
+        if self.ending_since is not None:  # since then
+            self.end(self.code, signal.SIGTERM)
 
     def end(self, code, number):
         """Ask the launcher to stop; the job's code is `code` whatever it says, None: its ranks'."""
         self.code = code
         if self.ending_since is None:
             self.ending_since = time.monotonic()
-        if self.process.poll() is None:
-            self.process.send_signal(number)
+        if self.process is not None:
+            is_running = self.process.poll() is None
+            self.streams.patience.end_within(GRACE_S if is_running else 0.0)
+            if is_running:
+                self.process.send_signal(number)
 
     def wait(self, limit_s):
         """Run until the launcher is gone; returns its exit code, or that of `end`."""
-        started = time.monotonic()
-        while self.process.poll() is None:
+        self.started = time.monotonic()
+        self.limit_s = limit_s
+        while self.process is not None and self.process.poll() is None:
             self.streams.pump(0.1)
+            self._look()
             self._say_what_is_left()
-            while self.signals:
-                self._pass_on(self.signals.pop(0))
-            now = time.monotonic()
-            if limit_s and self.code is None and now - started > limit_s:
-                say(f"the time limit of {limit_s:g} s has passed; ending the job")
-                self.end(TIME_LIMIT_CODE, signal.SIGTERM)
-            if self.ending_since is None and (reason := self.ends.overdue(now)):
-                say(f"{reason}, but the launcher goes on; ending the job")
-                self.end(None, signal.SIGTERM)
-            if self.ending_since and now - self.ending_since > GRACE_S:
-                self.process.kill()
+        self.streams.finish()
         self._say_what_is_left()
-        code = self.process.returncode
+        code = 0 if self.process is None else self.process.returncode
         if self.ending_since and self.code is None:
             return self.ends.code()
         return self.code if self.code is not None else code if code >= 0 else 128 - code
 
+    def _look(self):
+        """What has to be seen to also while nobody reads the output; it prints nothing."""
+        while self.signals:
+            self._pass_on(self.signals.pop(0))
+        now = time.monotonic()
+        if self.limit_s and self.code is None and now - self.started > self.limit_s:
+            self.texts.append(f"the time limit of {self.limit_s:g} s has passed; ending the job")
+            self.end(TIME_LIMIT_CODE, signal.SIGTERM)
+        if self.ending_since is None and (reason := self.ends.overdue(now)):
+            self.texts.append(f"{reason}, but the launcher goes on; ending the job")
+            self.end(None, signal.SIGTERM)
+        if self.ending_since and now - self.ending_since > GRACE_S:
+            self.process.kill()
+
     def _say_what_is_left(self):
         while self.texts:
-            say(self.texts.pop(0))
+            self.streams.say(self.texts.pop(0))
 
     def _pass_on(self, number):
-        n, name = self.ends.pass_on(number), signal_name(number)
-        say(f"{name}: passed on to {n} of {self.ends.n_ranks} ranks")
+        n = self.ends.pass_on(number)
+        self.texts.append(f"{signal_name(number)}: passed on to {n} of {self.ends.n_ranks} ranks")
 
     def catch(self):
-        """From here on signals to this process are for the job."""
+        """From here on signals to this process are for the job, but those that it was to ignore."""
         for number in ENDING:
-            signal.signal(number, self.interrupt)
+            self._catch(number, self.interrupt)
         for number in PASSED_ON:  # not at once: this process may be writing
-            signal.signal(number, lambda number, _: self.signals.append(number))
+            self._catch(number, lambda number, _: self.signals.append(number))
+
+    @staticmethod
+    def _catch(number, handler):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells have it
+            signal.signal(number, handler)
 
     def interrupt(self, number, _frame):
         """Pass a signal on; a terminal has sent its own to everyone already."""
@@ -352,72 +379,37 @@ def verdict(folder, n_ranks, code, is_ended, say=say):
     return code or int(is_cut_short)
 
 
-class TraceError(Exception):
-    """A trace that could not be written; the text says where and why."""
-
-
-def check_trace(trace):
-    """Raises TraceError where the ranks could not write beside the file, or it not be replaced."""
-    try:
-        if os.path.isdir(trace):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with tempfile.NamedTemporaryFile(dir=os.path.dirname(trace), prefix="plait-trace-"):
-            pass
-    except OSError as error:
-        raise TraceError(f"no trace can be written to {trace}: {error.strerror}") from None
-
-
-def merge_trace(trace):
-    """Makes one file of what the ranks have written, also of those that were killed."""
-    from plait import _trace
-
-    _trace.wait(trace, 0, GRACE_S)  # for killed ranks to be gone
-    try:
-        n, parts = _trace.merge(trace)
-    except OSError as error:  # as of a disk that is full
-        say(
-            f"the trace cannot be made: {error}; of its parts make it by  plait trace merge {trace}"
-        )
-        return
-    if parts:
-        say(f"{n} operations of {len(parts)} ranks in {trace}")
-        for line in _trace.summary(parts):
-            say("  " + line)
-    else:
-        say(f"no operation was traced, {trace} is not written")
-
-
 def run(program, n_ranks, limit_s=0.0, trace=""):
     """Run PROGRAM on `n_ranks` ranks; returns the exit code.
 
     Raises NoMpiError if there is no MPI or launcher, FileNotFoundError without a program,
-    TraceError for a trace that cannot be written.
+    TraceError for a trace that cannot be written, LimitError for more ranks than there may be
+    files, OSError for output that cannot be written.
     """
     command = program_command(program)
     launcher = find_launcher(find_mpi())
     environment = launcher_environment(launcher, n_ranks, os.environ)
-    trace = trace or environment.get("PLAIT_TRACE", "")
+    trace = trace or _trace_file.asked_for(environment)
     if trace:
-        environment["PLAIT_TRACE"] = trace = os.path.abspath(trace)
+        environment["PLAIT_TRACE"] = trace = absolute(trace)
         check_trace(trace)
     wrapper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("_rank.py"))]
     facts = [launcher.family, host(), str(n_ranks)]
     start = launcher_command(launcher, n_ranks) + export_flags(launcher.family, environment)
+    job = Job()
+    job.catch()  # before there is a folder, which a signal would leave
     with tempfile.TemporaryDirectory(prefix="plait-run-") as folder:
-        environment["PLAIT_RUN_JOB"] = os.path.basename(folder)
+        environment["PLAIT_RUN_JOB"] = name = os.path.basename(folder)
         streams = Streams(folder, n_ranks)
-        job = Job(
-            [*start, *wrapper, folder, *facts, *guarded(command)],
-            environment,
-            streams,
-            Ends(folder, n_ranks),
-        )
-        job.catch()
+        if streams.files_before:
+            environment["PLAIT_RUN_FILES"] = str(streams.files_before)
+        words = [*start, *wrapper, folder, *facts, *guarded(command)]
+        job.start(words, environment, streams, Ends(folder, n_ranks))
         code = job.wait(limit_s)
-        streams.finish()
-        if trace:
-            merge_trace(trace)
-        return verdict(folder, n_ranks, code, job.code is not None)
+        stopped = merge_trace(trace, f"run {name}", streams.say) if trace and job.process else 0
+        if job.process:
+            code = verdict(folder, n_ranks, code, job.code is not None, streams.say)
+        return 128 + stopped if stopped else code
 
 
 def run_captured(command, limit_s, **variables):

@@ -1,17 +1,119 @@
 """What the ranks of ``plait run`` print: lines with labels, and what rank 0 draws on a terminal."""
 
 import fcntl
+import math
 import os
 import pty
 import re
+import resource
+import select
 import selectors
+import stat
 import struct
-import sys
 import termios
+import time
 import tty
-from pathlib import Path
 
-from plait._rank import MARK
+from plait._rank import MARK, leave_note
+
+LATE_S = 1.0  # in which what ranks have left behind may still print when the launcher is gone
+ROUNDS = 32  # in which all is read that was printed before; of a terminal 4 KiB each
+FILES_OF_A_RANK = 8  # its pipes to a launcher, by several of its processes
+OTHER_FILES = 64  # what is open already, a trace's
+
+
+class LimitError(Exception):
+    """More ranks than this process may have files for."""
+
+
+class Patience:
+    """How long a reader of the output is waited for, and what goes on meanwhile.
+
+    For ever while the job runs: `less` or ^S stop the ranks when their pipes are full. But a job
+    that is ending does not wait for who may never read again.
+    """
+
+    LOOK_EVERY_S = 0.1
+
+    def __init__(self):
+        self.end = math.inf  # of time.monotonic()
+        self.look = lambda: None  # what the job has to see to; it does not print
+
+    def end_within(self, seconds):
+        """From here on, unless that is so already."""
+        self.end = min(self.end, time.monotonic() + seconds)
+
+    def wait(self, poll):
+        """Until the polled stream takes something; False when it is given up."""
+        while not poll.poll(1000 * self.LOOK_EVERY_S):
+            self.look()
+            if time.monotonic() > self.end:
+                return False
+        return True
+
+
+class Sink:
+    """A stream of this process's own, to which bytes are written whatever state it is in.
+
+    It may be non-blocking, as what others have opened may be, and full. It is not waited for in
+    write(), which a signal would not end.
+    """
+
+    def __init__(self, fd, patience):
+        self.fd = fd
+        self.patience = patience
+        self.waiting = []
+        self.is_given_up = False
+        is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+        self.at_once = None if is_file else select.PIPE_BUF  # what is writable takes so much
+        self.poll = select.poll()
+        self.poll.register(fd, select.POLLOUT)
+
+    def isatty(self):
+        """Whether it is a terminal."""
+        return os.isatty(self.fd)
+
+    def write(self, data):
+        """Takes bytes, for flush() to write."""
+        self.waiting.append(data)
+
+    def flush(self):
+        """Writes what was taken; what is not read in time is dropped, and all that follows it.
+
+        Raises OSError where that cannot be written.
+        """
+        left = memoryview(b"".join(self.waiting))
+        self.waiting.clear()
+        while left and not self.is_given_up:
+            self.is_given_up = not self.patience.wait(self.poll)
+            try:
+                left = (
+                    left[os.write(self.fd, left[: self.at_once]) :] if not self.is_given_up else b""
+                )
+            except BlockingIOError:
+                pass  # another process was faster
+
+
+class Lines:
+    """Lines of what comes in pieces, however many those are."""
+
+    def __init__(self):
+        self.pieces = []
+
+    def take(self, data):
+        """The lines that end in these bytes, without their ends."""
+        *lines, rest = data.split(b"\n")
+        if lines:
+            lines[0] = self.rest() + lines[0]
+        if rest:
+            self.pieces.append(rest)
+        return lines
+
+    def rest(self):
+        """What has no end of line, which is then forgotten."""
+        rest = b"".join(self.pieces)
+        self.pieces.clear()
+        return rest
 
 
 class Printer:
@@ -35,18 +137,20 @@ class Printer:
         if live:
             self._draw(label, data)
         else:
-            *lines, rest = (self.waiting.get(label, b"") + data).split(b"\n")
-            self.waiting[label] = rest
-            for line in lines:
+            for line in self.waiting.setdefault(label, Lines()).take(data):
                 self._line(label, line)
+        self.stream.flush()
+
+    def say(self, line):
+        """Write a line of the launcher's own."""
+        self._line(b"", line)
         self.stream.flush()
 
     def finish(self):
         """Write what was left without an end of line."""
-        for label, rest in self.waiting.items():
-            if rest:
+        for label, lines in self.waiting.items():
+            if rest := lines.rest():
                 self._line(label, rest)
-        self.waiting.clear()
         if self.is_terminal:
             self.stream.write((b"\n" if self.drawn else b"") + b"\x1b[?25h")
             self.drawn = b""
@@ -81,12 +185,11 @@ class Carried:
     def __init__(self, printers, folder):
         self.printers = printers
         self.folder = folder
-        self.waiting = dict.fromkeys(printers, b"")
+        self.waiting = {fd: Lines() for fd in printers}
 
     def take(self, fd, data):
         """Take bytes of the launcher's output or errors."""
-        *lines, self.waiting[fd] = (self.waiting[fd] + data).split(b"\n")
-        for line in lines:
+        for line in self.waiting[fd].take(data):
             record = self.RECORD.search(line)
             said = line[: record.start()] if record else line
             if said or not record:
@@ -99,21 +202,41 @@ class Carried:
             end = b"" if more else b"\n"
             self.printers[1 if kind == b"out" else 2].write(b"[%s] " % rank, text + end)
         elif self.NOTE.fullmatch(text):
-            Path(self.folder, f"{rank.decode()}.{kind.decode()}").write_bytes(text)
+            leave_note(self.folder, f"{rank.decode()}.{kind.decode()}", text.decode())
 
     def finish(self):
         """Print what has no end of line."""
-        for fd, rest in self.waiting.items():
-            self.printers[fd].write(b"", rest)
-            self.waiting[fd] = b""
+        for fd, lines in self.waiting.items():
+            self.printers[fd].write(b"", lines.rest())
+
+
+def allow_files(n_ranks):
+    """Lets this process and the launcher have the files that so many ranks need.
+
+    Returns the limit that was there before, which programs keep; 0: it stays. Raises LimitError
+    where the system does not let this process have its own; of the launcher's it may know.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_OF_A_RANK * n_ranks + OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return 0
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if most < 2 * n_ranks + OTHER_FILES:
+        raise LimitError(
+            f"{n_ranks} ranks need {2 * n_ranks + OTHER_FILES} open files, and the limit is {hard} "
+            "(ulimit -Hn)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return soft
 
 
 class Streams:
     """The ranks' outputs: a named pipe each, and a terminal for rank 0 where we have one."""
 
     def __init__(self, folder, n_ranks):
-        streams = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
-        self.printers = {fd: Printer(stream) for fd, stream in streams.items()}
+        self.files_before = allow_files(n_ranks)
+        self.patience = Patience()
+        self.printers = {fd: Printer(Sink(fd, self.patience)) for fd in (1, 2)}
         self.carried = Carried(self.printers, folder)
         self.selector = selectors.DefaultSelector()
         for rank in range(n_ranks):
@@ -124,6 +247,10 @@ class Streams:
                 source = self._terminal(path, fd, len(label)) if live else self._pipe(path)
                 self.selector.register(source, selectors.EVENT_READ, (fd, label, live))
 
+    def say(self, text):
+        """Print a line of the launcher's own."""
+        self.printers[2].say(f"plait run: {text}".encode(errors="backslashreplace"))
+
     @staticmethod
     def _pipe(path):
         os.mkfifo(path)
@@ -133,9 +260,9 @@ class Streams:
     def _terminal(path, like, n_label):
         ours, theirs = pty.openpty()
         tty.setraw(theirs)
-        rows, columns = os.get_terminal_size(like).lines, os.get_terminal_size(like).columns
-        size = struct.pack("HHHH", rows, max(20, columns - n_label), 0, 0)
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+        columns, rows = os.get_terminal_size(like)
+        room = max(20, columns - n_label) if columns else 0  # 0 is unknown, and stays so
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, room, 0, 0))
         os.set_blocking(ours, False)
         os.symlink(os.ttyname(theirs), path)  # held open, so that it never hangs up
         return ours
@@ -168,9 +295,13 @@ class Streams:
         return busy
 
     def finish(self):
-        """Print everything that is still under way."""
-        while self.pump(0):
-            pass
+        """Print everything that is still under way, and for a moment what comes meanwhile.
+
+        What a rank has started and left behind may print for ever.
+        """
+        end, n = time.monotonic() + LATE_S, 0
+        while self.pump(0) and (n < ROUNDS or time.monotonic() < min(end, self.patience.end)):
+            n += 1
         self.carried.finish()
         for printer in self.printers.values():
             printer.finish()

@@ -222,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = arguments.action(arguments)
         sys.stdout.flush()
         return code
-    except (NoMpiError, FileNotFoundError, _launch.TraceError) as error:
+    except (NoMpiError, FileNotFoundError, _launch.TraceError, _launch.LimitError) as error:
         print(f"plait {arguments.command}: {error}", file=sys.stderr)
         return USAGE_CODE
     except BrokenPipeError:  # nobody reads any more; the launcher of ranks ends with this process

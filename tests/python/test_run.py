@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from plait import _launch, _launch_hosts, _launch_output, _mpi_find, _rank, cli
+from plait import _launch, _launch_hosts, _launch_output, _launch_trace, _mpi_find, _rank, cli
 from test_cli import RANKS, needs_mpi, plait
 
 
@@ -286,6 +286,57 @@ def test_a_trace_that_cannot_be_written_is_said_before_the_ranks_start(tmp_path)
     assert os.listdir(tmp_path) == ["folder"] and not os.listdir(tmp_path / "folder")
 
 
+def test_a_trace_takes_the_place_of_files_alone(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for name in ("pipe", "link"):
+        with pytest.raises(_launch.TraceError, match=f"{name}: Not a regular file"):
+            _launch_trace.check_trace(str(tmp_path / name))
+    _launch_trace.check_trace(str(tmp_path / "t.json"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    os.chdir("gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(_launch.TraceError, match="t.json: the current folder has been removed"):
+        _launch_trace.absolute("t.json")
+    assert _launch_trace.absolute("/t.json") == "/t.json"
+
+
+@pytest.fixture
+def handlers():
+    """Those of this process are there again after the test."""
+    numbers = (*_launch.ENDING, *_launch.PASSED_ON)
+    former = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
+
+
+def test_a_trace_is_made_for_nobody_who_does_not_wait(tmp_path, handlers):
+    """The parts stay, and may be merged later."""
+    trace = tmp_path / "t.json"
+    settings = os.environ | {"PLAIT_TRACE": str(trace), "PLAIT_RUN_JOB": "one"}
+    subprocess.run([sys.executable, "-c", TRACED], env=settings, check=True)
+    said, signals = [], []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+
+    def say(line):
+        said.append(line)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert _launch_trace.merge_trace(str(trace), "run one", say) == signal.SIGTERM
+    assert (
+        said[1]
+        == f"SIGTERM: the trace is not made; of its parts make it by  plait trace merge {trace}"
+    )
+    assert signals == [signal.SIGTERM]  # what said that: the handlers are those of before
+    assert len(list(tmp_path.glob("*.part"))) == 1 and not list(tmp_path.glob("*.tmp"))
+    assert _launch_trace.merge_trace(str(trace), "run other", said.append) == 0
+    assert said[-1] == f"no operation was traced, {trace} is not written"
+    assert _launch_trace.merge_trace(str(trace), "run one", said.append) == 0
+    assert os.listdir(tmp_path) == ["t.json"]
+
+
 TRACED = """
 import os, jax.numpy as jnp, plait
 plait.allreduce(jnp.ones(2), op=plait.SUM).block_until_ready()
@@ -326,11 +377,125 @@ def test_a_job_ends_where_nobody_reads():
     assert done.stdout in ("[0] y\n", "[1] y\n") and "Traceback" not in done.stderr
 
 
+# ---- output --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_blocking", [True, False])
+def test_all_is_written_to_a_slow_reader(is_blocking):
+    """Also where what others have opened is non-blocking, and takes less than there is."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, is_blocking)
+    sink = _launch_output.Sink(theirs, _launch_output.Patience())
+    got, looks = [], []
+    sink.patience.look = lambda: (looks.append(1), got.append(os.read(ours, 1 << 20)))
+    data = os.urandom(1 << 18)
+    sink.write(data[:9])
+    sink.write(data[9:])
+    sink.flush()
+    got.append(os.read(ours, 1 << 20))
+    assert b"".join(got) == data and looks and not sink.is_given_up
+    os.close(ours)
+    with pytest.raises(BrokenPipeError):
+        sink.write(b"more")
+        sink.flush()
+    os.close(theirs)
+
+
+def test_a_job_that_ends_does_not_wait_for_a_reader():
+    ours, theirs = os.pipe()
+    sink = _launch_output.Sink(theirs, _launch_output.Patience())
+    sink.patience.look = lambda: sink.patience.end_within(0)  # as a signal has it end
+    sink.write(bytes(1 << 20))
+    sink.flush()
+    assert sink.is_given_up
+    sink.write(b"more")
+    sink.flush()
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as rest:
+        assert set(rest.read()) == {0}  # whole pieces, and nothing after the gap
+
+
+def test_lines_come_in_pieces():
+    """They are put together once: a line of many does not cost the square of its length."""
+    lines = _launch_output.Lines()
+    assert [lines.take(b"ab"), lines.take(b""), lines.take(b"c")] == [[], [], []]
+    assert lines.pieces == [b"ab", b"c"]
+    assert lines.take(b"d\n\ne\nf") == [b"abcd", b"", b"e"]
+    assert (lines.rest(), lines.rest(), lines.take(b"\n")) == (b"f", b"", [b""])
+
+
+def test_what_a_rank_left_behind_is_not_read_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(_launch_output, "LATE_S", 0.1)
+    streams = _launch_output.Streams(tmp_path, 1)
+    printed = io.BytesIO()
+    streams.printers[1] = _launch_output.Printer(printed)
+    with open(tmp_path / "0.out", "wb") as pipe, subprocess.Popen("yes", stdout=pipe) as left:
+        assert streams.pump(30)
+        streams.finish()
+        assert left.poll() is None
+        left.kill()
+    assert printed.getvalue().startswith(b"[0] y\n[0] y\n")
+
+
+def test_a_terminal_of_unknown_size_is_one_for_ranks(tmp_path):
+    ours, theirs = os.openpty()
+    source = _launch_output.Streams._terminal(str(tmp_path / "0.out"), theirs, 4)
+    fd = os.open(tmp_path / "0.out", os.O_RDWR | os.O_NOCTTY)
+    assert os.get_terminal_size(fd) == (0, 0)
+    for each in (ours, theirs, source, fd):
+        os.close(each)
+
+
+def test_more_ranks_than_files(monkeypatch):
+    limits, now = [], (100, 400)
+    monkeypatch.setattr(_launch_output.resource, "getrlimit", lambda _: now)
+    monkeypatch.setattr(_launch_output.resource, "setrlimit", lambda _, both: limits.append(both))
+    assert _launch_output.allow_files(2) == 0 and not limits
+    assert _launch_output.allow_files(20) == 100 and limits == [(224, 400)]
+    assert _launch_output.allow_files(150) == 100 and limits[1:] == [(400, 400)]
+    with pytest.raises(_launch.LimitError, match="200 ranks need 464 open files, and the limit is"):
+        _launch_output.allow_files(200)
+    given = {"PLAIT_RUN_FILES": "90"}
+    _rank.restore_files(given, False)
+    assert not given and len(limits) == 2
+    _rank.restore_files({"PLAIT_RUN_FILES": "90"}, True)
+    assert limits[2:] == [(90, 400)]
+
+
+# ---- around the launcher -------------------------------------------------------------------
+
+
 def test_words_of_a_program_are_no_launchers(tmp_path):
     """A colon would begin another program."""
     words = ["a", ":", "=:", "==:", "a:", "::", "=", ""]
     assert ":" not in _rank.guarded(words) and _rank.unguarded(_rank.guarded(words)) == words
     assert _rank.unguarded(["sh", "-c", "a : b"]) == ["sh", "-c", "a : b"]
+
+
+def test_signals_that_were_ignored_stay_so(handlers):
+    """As nohup has it, and shells for what runs in the background."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    job = _launch.Job()
+    job.catch()
+    assert {signal.getsignal(n) for n in (signal.SIGHUP, signal.SIGUSR1)} == {signal.SIG_IGN}
+    assert signal.getsignal(signal.SIGTERM) == job.interrupt
+    _rank.pass_signals_on(0)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    _rank.keep_signals()
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    signal.signal(signal.SIGURG, signal.SIG_DFL)
+
+
+def test_a_signal_before_the_launcher_is_started_ends_the_job(tmp_path, handlers, capfd):
+    job = _launch.Job()
+    job.catch()
+    os.kill(os.getpid(), signal.SIGTERM)
+    streams = _launch_output.Streams(tmp_path, 1)
+    job.start(["touch", str(tmp_path / "begun")], None, streams, None)
+    assert job.wait(0) == 128 + signal.SIGTERM
+    assert not (tmp_path / "begun").exists()
+    assert "plait run: SIGTERM: ending the job\n" in capfd.readouterr().err
 
 
 def test_a_note_needs_no_room_on_the_disk(tmp_path, monkeypatch):
@@ -348,13 +513,6 @@ def test_a_note_needs_no_room_on_the_disk(tmp_path, monkeypatch):
     ends = _launch.Ends(str(tmp_path), 5)
     ends.look()
     assert ends.known == {0: "0", 1: "-9", 2: "3"}
-
-
-ABANDONED = """
-import os, subprocess, sys, time
-subprocess.Popen(sys.argv[1:], env=os.environ | {"PMI_RANK": "0"})
-time.sleep(300)
-"""
 
 
 ABANDONED = """
