@@ -1,6 +1,8 @@
 """The command ``plait``: start ranks, say what this machine offers, and what happened."""
 
 import argparse
+import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +15,8 @@ from plait._mpi_find import NoMpiError
 
 USAGE_CODE = 2
 PIPE_CODE = 128 + 13  # as of a program that SIGPIPE has ended
+UNWRITTEN_CODE = 1  # output went to a disk that is full, say
+OF_STREAMS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def package_version() -> str:
@@ -215,8 +219,33 @@ def merge_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def open_streams() -> bool:
+    """Makes standard output and errors what anything can be written to; whether there is an output.
+
+    Errors that are closed go nowhere, since the next file that is opened would have their number.
+    """
+    if sys.stderr is None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # of what the locale has no letters for
+    return sys.stdout is not None
+
+
+def give_up_output() -> None:
+    """What is left of it is not tried again at exit; a process that goes on may write there."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    if not open_streams():
+        print("plait: standard output is closed", file=sys.stderr)
+        return USAGE_CODE
     arguments = build_parser().parse_args(argv)
     try:
         code = arguments.action(arguments)
@@ -226,8 +255,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"plait {arguments.command}: {error}", file=sys.stderr)
         return USAGE_CODE
     except BrokenPipeError:  # nobody reads any more; the launcher of ranks ends with this process
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_output()
         return PIPE_CODE
+    except OSError as error:
+        if error.filename is not None or error.errno not in OF_STREAMS:
+            raise
+        with contextlib.suppress(OSError):
+            text = f"plait {arguments.command}: output cannot be written: {error.strerror}"
+            print(text, file=sys.stderr, flush=True)
+        give_up_output()
+        return UNWRITTEN_CODE
     except KeyboardInterrupt:
         return 130
 

@@ -1,6 +1,7 @@
 """The command ``plait``: starting ranks, labelling what they print, and how a job ends."""
 
 import importlib.util
+import io
 import json
 import os
 import re
@@ -270,6 +271,29 @@ def test_wrong_command_lines():
     missing = plait("run", "-n", 2, "absent.py")
     assert missing.returncode == cli.USAGE_CODE
     assert missing.stderr == "plait run: absent.py: no such file\n"
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code", "said"),
+    [
+        (">&-", cli.USAGE_CODE, "plait: standard output is closed\n"),
+        (">/dev/full", 1, "plait doctor: output cannot be written: No space left on device\n"),
+        (">/dev/full 2>&-", 1, ""),
+        (">/dev/null 2>&-", 0, ""),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_said(tmp_path, redirected, code, said):
+    command = f"{sys.executable} -m plait doctor --last {redirected}"
+    settings = os.environ | {"PLAIT_FLIGHT": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", command], env=settings, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_texts_that_a_locale_has_no_letters_for_are_printed(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    assert cli.open_streams()
+    print("\xe9 \udcff", flush=True)
+    assert sys.stdout.buffer.getvalue() == b"\\xe9 \\udcff\n"
 
 
 def test_no_mpi_says_what_was_looked_for(tmp_path):
