@@ -18,7 +18,7 @@ class Handle:
 
     def __init__(self, call: tuple, ticket: Any, slots: list):
         self._call, self._ticket, self._slots = call, ticket, slots
-        self._trace, self._is_eager = _jax.trace_state(), _jax.trace_state_clean()
+        self._trace = _jax.trace_state()
 
     def __copy__(self) -> "Handle":
         return self  # what is started is there once
@@ -30,11 +30,22 @@ class Handle:
         return f"<plait.start of {self._ticket}>"
 
     def __del__(self) -> None:
-        if self._ticket.is_waited or not self._is_eager or not self._slots:
-            return
-        warnings.warn(f"plait.start of {self._ticket}: nobody waited for it", stacklevel=2)
-        for number in _started.numbers(self._slots[0]):
+        numbers = set() if self._ticket.is_waited else _begun(self._slots)
+        if numbers:
+            warnings.warn(f"plait.start of {self._ticket}: nobody waited for it", stacklevel=2)
+        for number in numbers:
             _core.forget_started(number)
+
+
+def _begun(slots: list) -> set[int]:
+    """The numbers of what has been started by now, also within eager derivatives and batches."""
+    found: set[int] = set()
+    for slot in slots:
+        while isinstance(slot, jax.core.Tracer):
+            slot = getattr(slot, "val", getattr(slot, "primal", None))
+        if isinstance(slot, _jax.ArrayImpl):
+            found |= set(_started.numbers(slot))
+    return found
 
 
 def _leaves(handle: Handle) -> Any:

@@ -253,6 +253,11 @@ def test_nobody_waits():
         begin(X)
         gc.collect()
     assert _core.started() == 0
+    for wrap in (jax.vmap, lambda f: lambda x: jax.jvp(f, (x,), (x,))):  # whose operations are run
+        with pytest.warns(UserWarning, match="nobody waited for it"):
+            wrap(lambda v: (begin(jax.lax.stop_gradient(v)), v)[1])(X)
+            gc.collect()
+        assert _core.started() == 0
 
 
 def test_waited_twice():
