@@ -84,14 +84,20 @@ def _kept(x: Any) -> Any:
     """An operand whose values are looked at once more: a copy."""
     if isinstance(x, np.ndarray):
         return x.copy()
-    return jnp.array(x, copy=True) if type(x) is _jax.ArrayImpl else x
+    return jnp.array(x, copy=True) if _is_there(x) else x
 
 
 def _stand_in(x: Any) -> Any:
     """In the place of an operand that was donated meanwhile; nobody wants its values."""
-    if type(x) is not _jax.ArrayImpl or not x.is_deleted():
+    if not _is_there(x) or not x.is_deleted():
         return x
-    return jnp.zeros(x.shape, x.dtype)
+    zero = jax.random.key(0, impl=jax.random.key_impl(x)) if _args.is_key(x) else 0
+    return jnp.full(x.shape, zero, x.dtype)
+
+
+def _is_there(x: Any) -> bool:
+    """Whether it is an array of values that there are by now."""
+    return isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
 
 
 @_eager.of_a_rank

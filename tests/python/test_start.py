@@ -276,6 +276,11 @@ def test_operands_may_be_gone_or_changed():
     moved = jax.jit(lambda x: x + 1, donate_argnums=0)(x)
     assert x.is_deleted() and moved.tolist() == [1, 2, 3]
     assert plait.wait(h).tolist() == [0, 1, 2]
+    key = jax.random.key(3)
+    h = plait.start(plait.bcast, key, 0)
+    want = jax.random.key(3)
+    key.delete()
+    assert jnp.array_equal(plait.wait(h), want)
     x = np.arange(3.0)
     h = plait.start(plait.bcast, x, 0)
     x[:] = 99
