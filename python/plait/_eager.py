@@ -190,7 +190,9 @@ def _key(name: str, order: tuple[str, ...], args: tuple, kwargs: dict) -> tuple[
             if isinstance(comm, str | tuple):
                 return None, arrays
         if len(kwargs) > 1:
-            kwargs = {name: kwargs[name] for name in order if name in kwargs}
+            given, kwargs = kwargs, {name: kwargs[name] for name in order if name in kwargs}
+            if len(kwargs) < len(given):  # one that there is not
+                return None, arrays
     words = [_comm.resolve(comm, name).id(), *kwargs]
     for x in (*args, *kwargs.values()):
         kind = type(x)

@@ -139,6 +139,8 @@ def test_keywords_in_any_order():
     plait.allreduce(token=x, x=x, op=plait.SUM)
     got, token = plait.allreduce(token=other, x=y, op=plait.SUM)
     assert got.tolist() == [5, 5] and token.tolist() == [-7, -7]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'root'"):
+        plait.allreduce(token=other, x=y, op=plait.SUM, root=0)
 
 
 def test_tokens():
