@@ -22,6 +22,7 @@ K = TypeVar("K")
 
 _ROOM = 4096
 _MANY = 64  # of one primitive: then the programs to come are general ones
+_AXES = (str, tuple)  # what comm= is in a manual region
 # Looked at in every call.
 _NoArrays = _region.NoArrays
 _mesh_context, _no_set_mesh = _jax.mesh_context, _jax.no_set_mesh
@@ -182,17 +183,10 @@ def _key(name: str, order: tuple[str, ...], args: tuple, kwargs: dict) -> tuple[
     """
     comm, arrays = None, []
     if kwargs:
-        if kwargs.get("replicated"):  # which asks the environment
+        comm, rest = _told(kwargs, order)
+        if rest is None:
             return None, arrays
-        if "comm" in kwargs:
-            kwargs = kwargs.copy()
-            comm = kwargs.pop("comm")
-            if isinstance(comm, str | tuple):
-                return None, arrays
-        if len(kwargs) > 1:
-            given, kwargs = kwargs, {name: kwargs[name] for name in order if name in kwargs}
-            if len(kwargs) < len(given):  # one that there is not
-                return None, arrays
+        kwargs = rest
     words = [_comm.resolve(comm, name).id(), *kwargs]
     for x in (*args, *kwargs.values()):
         kind = type(x)
@@ -208,6 +202,21 @@ def _key(name: str, order: tuple[str, ...], args: tuple, kwargs: dict) -> tuple[
     if kwargs.get("donate") and len({id(x) for x in arrays}) < len(arrays):  # see `_alone`
         return None, arrays
     return tuple(words), arrays
+
+
+def _told(kwargs: dict, order: tuple[str, ...]) -> tuple[Any, dict | None]:
+    """``comm=``, and the other keywords in the order of the parameters; None: they do not tell."""
+    comm, rest = None, kwargs
+    if "comm" in kwargs:
+        rest = kwargs.copy()
+        comm = rest.pop("comm")
+    n = len(rest)
+    if n > 1:
+        rest = {name: rest[name] for name in order if name in rest}
+    is_told = len(rest) == n  # else there is a keyword that there is not
+    if not is_told or isinstance(comm, _AXES) or kwargs.get("replicated"):  # asks the environment
+        return None, None
+    return comm, rest
 
 
 def _note(programs: dict, key: tuple, arrays: list, runs: list[tuple], result: Any) -> None:
