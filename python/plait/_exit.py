@@ -150,23 +150,23 @@ def _abort() -> None:
     ``plait run`` lets the other ranks come to their own end; other launchers end them.
     """
     code = _exit_code[0] if _exit_code else 1
-    may_abort = True
+    aborts = "PLAIT_RUN_JOB" not in os.environ
     try:
         _flush_streams()
         how = f"raised {_why[-1]}" if _why else "has ended after a failure"
         _note_leaving(how)
-        may_abort = _say_farewell(how)
+        aborts = _say_farewell(how) and aborts
         _core.lib.plait_guard_leave(_LEAVE_NS)
-        if may_abort and "PLAIT_RUN_JOB" not in os.environ:
+        if aborts:
             _wait_for_the_launcher()
     finally:  # whatever has failed in it: others wait for this rank
-        _leave(code, may_abort)
+        _leave(code, aborts)
 
 
-def _leave(code: int, may_abort: bool) -> None:
+def _leave(code: int, aborts: bool) -> None:
     """The very end."""
     try:
-        if may_abort and "PLAIT_RUN_JOB" not in os.environ and not _mpi[0].Is_finalized():
+        if aborts and not _mpi[0].Is_finalized():
             _mpi[0].COMM_WORLD.Abort(code)
     finally:
         os._exit(code)
