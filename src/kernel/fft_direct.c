@@ -199,9 +199,9 @@ typedef struct {
     const plait_fft_direct_t *direct;
     const plait_fft_kernels_t *kernels;
     const plait_fft_block_t *block;
-    plait_fft_role_t last;
 } run_t;
 
+/* First and only passes are over everything: part may be NULL. */
 static void run_pass(const run_t *run, plait_fft_role_t role, int l,
                      const plait_fft_part_t *part)
 {
@@ -219,47 +219,63 @@ static void run_level(const run_t *run, int l, plait_fft_part_t part)
         const plait_fft_pass_t *pass = &run->direct->pass[l];
         const bool is_last = l + 1 == run->direct->n_passes;
 
-        run_pass(run, is_last ? run->last : PLAIT_FFT_MIDDLE, l, &part);
+        run_pass(run, is_last ? PLAIT_FFT_LAST : PLAIT_FFT_MIDDLE, l, &part);
         part.n_inner *= pass->radix;
         part.inner_bytes = pass->leg_bytes;
     }
 }
 
 /* One block of pass l: cut up until the rest of the work stays in the nearest cache. */
-static void run_deep(const run_t *run, int l, plait_fft_part_t part)
+static void run_deep(const run_t *run, int l, const plait_fft_part_t *part)
 {
     const plait_fft_pass_t *pass = &run->direct->pass[l];
+    plait_fft_part_t leg = *part;
 
-    if (l + 1 == run->direct->n_passes || pass->radix * pass->leg_bytes <= NEAR_BYTES) {
-        run_level(run, l, part);
+    if (l + 1 == run->direct->n_passes) {
+        run_pass(run, PLAIT_FFT_LAST, l, part);
         return;
     }
-    run_pass(run, PLAIT_FFT_MIDDLE, l, &part);
+    if (pass->radix * pass->leg_bytes <= NEAR_BYTES) {
+        run_level(run, l, leg);
+        return;
+    }
+    run_pass(run, PLAIT_FFT_MIDDLE, l, part);
     for (int q = 0; q < pass->radix; q++) {
-        run_deep(run, l + 1, part);
+        run_deep(run, l + 1, &leg);
+        leg.at += pass->leg_bytes;
+        leg.position += pass->m;
+    }
+}
+
+/* The passes after the first one. */
+static void run_rest(const run_t *run)
+{
+    const plait_fft_pass_t *pass = &run->direct->pass[0];
+    plait_fft_part_t part = {
+        .n_outer = 1, .n_inner = 1, .outer_bytes = pass->leg_bytes};
+
+    if (run->direct->n_passes == 2 ||
+        run->block->n_vectors * run->direct->work_bytes <= NEAR_BYTES) {
+        part.n_outer = pass->radix;
+        run_level(run, 1, part);
+        return;
+    }
+    for (int q = 0; q < pass->radix; q++) {
+        run_deep(run, 1, &part);
         part.at += pass->leg_bytes;
         part.position += pass->m;
     }
 }
 
-static void run_block(const plait_fft1_t *fft, const plait_fft_block_t *block,
-                      plait_fft_role_t last)
+static void run_block(const plait_fft1_t *fft, const plait_fft_block_t *block)
 {
-    const run_t run = {&fft->u.direct, fft->kernels, block, last};
-    const plait_fft_pass_t *pass = &fft->u.direct.pass[0];
-    plait_fft_part_t part = {.n_outer = 1, .n_inner = 1};
+    const run_t run = {&fft->u.direct, fft->kernels, block};
 
-    run_pass(&run, PLAIT_FFT_FIRST, 0, &part);
-    part.outer_bytes = pass->leg_bytes;
-    if (block->n_vectors * fft->u.direct.work_bytes <= NEAR_BYTES) {
-        part.n_outer = pass->radix;
-        run_level(&run, 1, part);
-        return;
-    }
-    for (int q = 0; q < pass->radix; q++) {
-        run_deep(&run, 1, part);
-        part.at += pass->leg_bytes;
-        part.position += pass->m;
+    if (run.direct->n_passes == 1) {
+        run_pass(&run, PLAIT_FFT_ONLY, 0, NULL);
+    } else {
+        run_pass(&run, PLAIT_FFT_FIRST, 0, NULL);
+        run_rest(&run);
     }
 }
 
@@ -304,17 +320,11 @@ static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job,
         copy_numbers(areas->pad + j * pair_bytes, job->in[j] + job->in_offset + at,
                      n_left, fft->itemsize);
     }
-    run_block(fft, &block, PLAIT_FFT_LAST);
+    run_block(fft, &block);
     for (int64_t k = 0; k < fft->n; k++) {
         copy_numbers(job->out[k] + job->out_offset + at, areas->pad + k * pair_bytes,
                      n_left, fft->itemsize);
     }
-}
-
-static plait_fft_role_t last_role(const plait_fft1_t *fft, plait_fft_store_t store)
-{
-    return (store == PLAIT_FFT_STREAM && fft->kernels->streams) ? PLAIT_FFT_LAST_STREAM
-                                                                : PLAIT_FFT_LAST;
 }
 
 static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
@@ -322,12 +332,12 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
 {
     const plait_fft_direct_t *direct = &fft->u.direct;
     const int64_t lanes = fft->kernels->lanes, n_whole = job->n_columns / lanes;
-    const plait_fft_role_t last = last_role(fft, job->store);
     const areas_t areas = areas_of(fft, scratch);
     plait_fft_block_t block = {.in = job->in, .out = areas.out, .work = areas.work};
 
     block.in_offset = job->in_offset;
     block.work_stride = direct->work_bytes;
+    block.is_streamed = job->store == PLAIT_FFT_STREAM;
     for (int64_t i = 0; (n_whole > 0) && (i < fft->n); i++) {
         areas.out[i] = job->out[direct->order[i]] + job->out_offset;
     }
@@ -337,7 +347,7 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
         block.n_vectors = (int)plait_min(direct->n_vectors, n_whole - v);
         block_bytes = block.n_vectors * (int64_t)fft->kernels->pair_bytes;
         block.ahead = (v + 2 * block.n_vectors <= n_whole) ? block_bytes : 0;
-        run_block(fft, &block, last);
+        run_block(fft, &block);
         block.in_offset += block_bytes;
         block.out_offset += block_bytes;
     }
@@ -371,26 +381,71 @@ static void put_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64
     fft->kernels->rows_out(fft->n, columns, pitch, to);
 }
 
+static void copy_rows(const plait_fft1_t *fft, char *to, int64_t to_stride,
+                      const char *from, int64_t from_stride, int64_t n_rows)
+{
+    for (int64_t r = 0; r < n_rows; r++) {
+        copy_numbers(to + r * to_stride, from + r * from_stride, fft->n, fft->itemsize);
+    }
+}
+
+/* Rows of one pass; fewer than lanes go by way of scratch, beside zeros. */
+static void short_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *pad)
+{
+    const int64_t lanes = fft->kernels->lanes, pitch = fft->n * fft->itemsize;
+    const plait_fft_pass_t *pass = &fft->u.direct.pass[0];
+    plait_fft_short_fn *const kernel = fft->kernels->short_rows[pass->radix];
+    plait_fft_rows_t some = *job;
+    const int64_t n_left = job->n_rows % lanes;
+    const char *in = job->in + (job->n_rows - n_left) * job->in_stride;
+    char *out = job->out + (job->n_rows - n_left) * job->out_stride;
+
+    some.n_rows -= n_left;
+    kernel(pass, fft->sign, &some);
+    if (n_left > 0) {
+        memset(pad, 0, (size_t)(lanes * pitch));
+        copy_rows(fft, pad, pitch, in, job->in_stride, n_left);
+        some = (plait_fft_rows_t){.n_rows = lanes,
+                                  .in = pad,
+                                  .in_stride = pitch,
+                                  .out = pad,
+                                  .out_stride = pitch};
+        kernel(pass, fft->sign, &some);
+        copy_rows(fft, out, job->out_stride, pad, pitch, n_left);
+    }
+}
+
 /* Whole lines of `lanes` rows are read and written at a time, whatever is between them: of rows a
  * power of two apart the cache keeps few lines, and numbers of one line are passes apart. */
-static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch)
+static void long_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
+                      const areas_t *areas)
 {
-    const areas_t areas = areas_of(fft, scratch);
     const int64_t lanes = fft->kernels->lanes, pair_bytes = fft->kernels->pair_bytes;
     const int64_t pitch = fft->u.direct.n_row_vectors * pair_bytes;
-    plait_fft_block_t block = block_of_pad(fft, &areas, fft->u.direct.n_row_vectors);
+    plait_fft_block_t block = block_of_pad(fft, areas, fft->u.direct.n_row_vectors);
 
     for (int64_t r = 0; r < job->n_rows; r += block.n_vectors * lanes) {
         const int64_t n_left = (job->n_rows - r + lanes - 1) / lanes;
 
         block.n_vectors = (int)plait_min(block.n_vectors, n_left);
         for (int v = 0; v < block.n_vectors; v++) {
-            take_rows(fft, job, r + v * lanes, areas.pad + v * pair_bytes, pitch);
+            take_rows(fft, job, r + v * lanes, areas->pad + v * pair_bytes, pitch);
         }
-        run_block(fft, &block, PLAIT_FFT_LAST);
+        run_block(fft, &block);
         for (int v = 0; v < block.n_vectors; v++) {
-            put_rows(fft, job, r + v * lanes, areas.pad + v * pair_bytes, pitch);
+            put_rows(fft, job, r + v * lanes, areas->pad + v * pair_bytes, pitch);
         }
+    }
+}
+
+static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scratch)
+{
+    const areas_t areas = areas_of(fft, scratch);
+
+    if (fft->u.direct.n_passes == 1) {
+        short_rows(fft, job, areas.pad);
+    } else {
+        long_rows(fft, job, &areas);
     }
 }
 
@@ -411,8 +466,9 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
                                     : areas.pad + order[i] * pair_bytes;
         }
         block.out_offset = is_whole ? r * itemsize : 0;
+        block.is_streamed = is_whole && job->store == PLAIT_FFT_STREAM;
         take_rows(fft, job, r, areas.pad, pair_bytes);
-        run_block(fft, &block, is_whole ? last_role(fft, job->store) : PLAIT_FFT_LAST);
+        run_block(fft, &block);
         for (int64_t k = 0; !is_whole && (k < fft->n); k++) {
             copy_numbers(job->out + (k * job->n_rows + r) * itemsize,
                          areas.pad + k * pair_bytes, n_left, itemsize);

@@ -5,7 +5,8 @@
  * which element e of a block is a pair of vectors, real parts then imaginary parts. The
  * first pass reads the caller's memory and the last one writes it in digit-reversed
  * order, so that nothing is permuted or transposed anywhere; the sign +1 is the same
- * transform with its outputs in the order -k mod n. */
+ * transform with its outputs in the order -k mod n. Where one radix is the whole transform
+ * one pass reads the caller's memory and writes it. */
 #ifndef PLAIT_KERNEL_FFT_PLAN_H
 #define PLAIT_KERNEL_FFT_PLAN_H
 
@@ -29,8 +30,9 @@ typedef enum {
     PLAIT_FFT_FIRST,
     PLAIT_FFT_MIDDLE,
     PLAIT_FFT_LAST,
-    PLAIT_FFT_LAST_STREAM,
-    PLAIT_FFT_ROLE_COUNT
+    PLAIT_FFT_ONLY, /* first and last at once, without a work area */
+    PLAIT_FFT_ROLE_COUNT,
+    PLAIT_FFT_REGISTERS = PLAIT_FFT_ROLE_COUNT /* of no pass: see short_rows */
 } plait_fft_role_t;
 
 /* Butterflies of one radix over blocks of radix * m elements; leg k of butterfly p is
@@ -64,21 +66,35 @@ typedef struct {
     char *work;
     int64_t work_stride; /* bytes between the work areas of the block's vectors */
     int n_vectors;
+    bool is_streamed; /* results past the cache, where they fill whole lines */
 } plait_fft_block_t;
 
 typedef void plait_fft_pass_fn(const plait_fft_pass_t *pass,
                                const plait_fft_block_t *block,
                                const plait_fft_part_t *part);
 
+typedef struct {
+    int64_t n_rows;
+    const char *in;
+    int64_t in_stride;
+    char *out;
+    int64_t out_stride;
+    plait_fft_store_t store;
+} plait_fft_rows_t;
+
+/* Rows of `radix` numbers, as many as a multiple of `lanes`; may be in place. */
+typedef void plait_fft_short_fn(const plait_fft_pass_t *pass, int sign,
+                                const plait_fft_rows_t *job);
+
 /* The kernels of one instruction set for one real type. */
 typedef struct {
     int lanes;
     int pair_bytes; /* of an element in the work area */
-    bool streams;   /* LAST_STREAM goes past the cache */
     /* [role][radix]; NULL where missing. Radix 1 exists in every role: it only moves
      * data. Middle passes of any other odd radix up to PLAIT_FFT_MAX_ODD: [MIDDLE][0].
      */
     plait_fft_pass_fn *const (*pass)[PLAIT_FFT_MAX_RADIX + 1];
+    plait_fft_short_fn *const *short_rows; /* [radix]; NULL where ONLY is missing */
     /* n numbers of each of `lanes` rows, which become columns side by side: number j of row l is
      * at columns + j * pitch + l * itemsize. What is `ahead` of a row's bytes is wanted next. */
     void (*rows_in)(int64_t n, const char *const row[], int64_t ahead, char *columns,
@@ -164,15 +180,6 @@ typedef struct {
     int64_t out_offset;
     plait_fft_store_t store;
 } plait_fft_columns_t;
-
-typedef struct {
-    int64_t n_rows;
-    const char *in;
-    int64_t in_stride;
-    char *out;
-    int64_t out_stride;
-    plait_fft_store_t store;
-} plait_fft_rows_t;
 
 /* create fills fft->u and fft->scratch_bytes of a plan whose other members are set; on
  * failure, too, destroy frees what is there. */

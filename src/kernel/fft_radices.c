@@ -1,3 +1,4 @@
+#include "base/checked.h"
 #include "kernel/fft_plan.h"
 
 #include <float.h>
@@ -30,11 +31,19 @@ typedef struct {
     double cost;
 } choice_t;
 
+/* Whether one pass does it. */
+static bool is_single(const choice_t *choice)
+{
+    return choice->n_radices == 0 ||
+           (choice->n_radices == 1 && choice->radix[0] <= PLAIT_FFT_MAX_RADIX);
+}
+
 /* Missing ends are passes of radix 1. */
 static double total_cost(const choice_t *choice)
 {
-    return choice->cost +
-           ((choice->n_ends < 2) ? (2 - choice->n_ends) * cost_of(1) : 0.0);
+    const int n_missing = is_single(choice) ? 0 : 2 - (int)plait_min(choice->n_ends, 2);
+
+    return choice->cost + n_missing * cost_of(1);
 }
 
 /* All products of kernels' radices in falling order that make n. */
@@ -64,6 +73,10 @@ static int arrange(const choice_t *choice, int radix[])
     const int n = choice->n_radices;
     int n_passes = 0, largest = -1, smallest = -1;
 
+    if (is_single(choice)) {
+        radix[0] = (n == 0) ? 1 : choice->radix[0];
+        return 1;
+    }
     for (int i = 0; i < n;
          i++) { /* the ends; choice is in falling order but for large ones */
         if (is_end(choice->radix[i])) {
