@@ -277,30 +277,28 @@ def fold(
     return ghosts.bind("halo_reduce", x, ghosts.cells, True, False)
 
 
-def _cut_part(before: Sequence[int], after: Sequence[int], part: Any) -> Any:
-    widths = zip(before, after, part.shape, strict=True)
-    return part[tuple(slice(lo, n - hi) for lo, hi, n in widths)]
+def _cut_part(ghosts: _Ghosts, part: Any) -> Any:
+    """The cells of one device's part, zero where they are no data."""
+    widths = zip(ghosts.before, ghosts.after, part.shape, strict=True)
+    x = part[tuple(slice(lo, n - hi) for lo, hi, n in widths)]
+    for axis, names in enumerate(ghosts.place.spec):
+        if (n_data := ghosts.shape[axis]) < ghosts.cells[axis]:
+            index = jnp.arange(x.shape[axis])
+            if names:
+                index += jax.lax.axis_index(names).astype(index.dtype) * x.shape[axis]
+            is_data = (index < n_data).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+            x = jnp.where(jnp.broadcast_to(is_data, x.shape), x, jnp.zeros_like(x))
+    return x
 
 
 @functools.lru_cache(maxsize=4096)
 def _cutter(ghosts: _Ghosts) -> Any:
     """Cuts every device's part; nothing is communicated."""
-    part = functools.partial(_cut_part, ghosts.before, ghosts.after)
+    part = functools.partial(_cut_part, ghosts)
     if ghosts.place.mesh is None:
         return jax.jit(part)
     mesh, spec = ghosts.place.mesh, ghosts.place.spec
     return jax.jit(_mesh_rules.on_parts(part, mesh, [spec], spec, check_vma=True))
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def _zero_padding(x: Any, shape: tuple[int, ...]) -> Any:
-    """Zero beyond shape: a mask for each axis, on every device its own part of it."""
-    for i, n in enumerate(shape):
-        if n < x.shape[i]:
-            line = tuple(m if a == i else 1 for a, m in enumerate(x.shape))
-            is_data = (jnp.arange(x.shape[i]) < n).reshape(line)
-            x = jnp.where(jnp.broadcast_to(is_data, x.shape), x, jnp.zeros_like(x))
-    return x
 
 
 def unpad(
@@ -327,4 +325,4 @@ def unpad(
     name, is_padded = "halo.unpad", True
     x, ghosts = _setup(name, x, width, "zero", shape, mesh, spec, is_padded=is_padded)
     ghosts = dataclasses.replace(ghosts, place=_mesh.concrete(x, ghosts.place))
-    return _zero_padding(_cutter(ghosts)(x), ghosts.shape)
+    return _cutter(ghosts)(x)

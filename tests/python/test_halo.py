@@ -15,6 +15,7 @@ from pairwise import pairwise
 from plait import _core
 
 BOUNDARIES = ("periodic", "zero", "edge", "reflect")
+KINDS = [AxisType.Auto, AxisType.Explicit]
 
 
 def pairs(width):
@@ -80,7 +81,7 @@ class Case:
         [(2,), (4,), (2, 2), (2, 4)],
         [(0, 0), (1, 2), ((0, 3), (1, 0)), (9, (2, 13))],
         BOUNDARIES,
-        [AxisType.Auto, AxisType.Explicit],
+        KINDS,
     ),
 )
 def test_as_numpy(shape, width, boundary, kind):
@@ -105,12 +106,14 @@ UNEVEN = [
 ]
 
 
-@pytest.mark.parametrize("sizes,boundary,grid", pairwise(UNEVEN, BOUNDARIES, [(4, 2), (4,)]))
-def test_uneven(sizes, boundary, grid):
+@pytest.mark.parametrize(
+    "sizes,boundary,grid,kind", pairwise(UNEVEN, BOUNDARIES, [(4, 2), (4,)], KINDS)
+)
+def test_uneven(sizes, boundary, grid, kind):
     size, shape = sizes
     width = ((1, 3), 2) if len(grid) == 2 else (2, 0)
     case = Case((*grid, 1)[:2], width, boundary, shape)
-    case.check(meshes.make(grid), P(*meshes.NAMES[: len(grid)]), size)
+    case.check(meshes.make(grid, kind), P(*meshes.NAMES[: len(grid)]), size)
 
 
 def test_ghosts_lie_directly_around_the_data():
