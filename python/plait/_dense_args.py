@@ -115,10 +115,11 @@ def operands(
 
 def _home(x: Any) -> Any:
     """The mesh of an array that is on one, with its devices where they are known."""
-    array = _jax.underlying(x)
-    if isinstance(array, jax.core.Tracer):
-        return jax.typeof(x).sharding.mesh
-    return getattr(getattr(array, "sharding", None), "mesh", None)  # NumPy's have none
+    found = _jax.eager_sharding(x)
+    if found is not None:
+        return found[0]
+    is_traced = isinstance(_jax.underlying(x), jax.core.Tracer)
+    return jax.typeof(x).sharding.mesh if is_traced else None
 
 
 def _check_devices(homes: dict[str, Any], name: str) -> None:

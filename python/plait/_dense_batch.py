@@ -240,12 +240,13 @@ def _given_out(x: Any, part: Part, deal: Deal, front: tuple[str, ...], own: Own)
     n_batch, n_rest = x.shape[0], len(part.shape)
     n_parts = _split.parts(deal.mesh, front) * deal.n_ranks
     dims = (-(-n_batch // n_parts) * n_parts, *part.alone().whole(own))
+    to = part.one_each(deal, front)
     if deal.n_ranks == 1 and dims == x.shape:
-        return x
+        return _split.as_split(x, to)  # axes of one device stand elsewhere in its type
     return deal.redistribute(
         x,
         (front, *part.spec(deal)),
-        part.one_each(deal, front),
+        to,
         dims=dims,
         shape=(n_batch, *part.data),
         blocks=((0, *part.blocks(deal)), (0,) * (1 + n_rest)),
@@ -255,12 +256,13 @@ def _given_out(x: Any, part: Part, deal: Deal, front: tuple[str, ...], own: Own)
 def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal, front: tuple[str, ...]) -> Any:
     """A batch of results as parts of each on all devices."""
     n_rest, dims = len(part.shape), (n_batch, *part.whole(deal))
+    to = (front, *part.spec(deal))
     if deal.n_ranks == 1 and dims == y.shape:
-        return y
+        return _split.as_split(y, to)
     return deal.redistribute(
         y,
         part.one_each(deal, front),
-        (front, *part.spec(deal)),
+        to,
         dims=dims,
         shape=(n_batch, *part.data),
         blocks=((0,) * (1 + n_rest), (0, *part.blocks(deal))),

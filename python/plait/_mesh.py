@@ -241,10 +241,8 @@ def concrete(x: Any, place: Place) -> Place:
 
     What has no operands of its own, or a cotangent on one device, then runs on all of them, too.
     """
-    array = _jax.underlying(x)
-    if isinstance(array, jax.core.Tracer) or not isinstance(array.sharding, NamedSharding):
-        return place
-    return place if place.mesh is None else Place(array.sharding.mesh, place.spec)
+    found = _jax.eager_sharding(x)
+    return place if found is None or place.mesh is None else Place(found[0], place.spec)
 
 
 def put(x: Any, mesh: Any, names: Spec) -> Any:

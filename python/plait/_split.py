@@ -85,6 +85,15 @@ def regrouped(x: Any, n_old: int, lead: Sequence[int], fronts: Sequence[tuple[st
     return jax.lax.reshape(x, shape, out_sharding=where)
 
 
+def as_split(x: Any, spec: Spec) -> Any:
+    """The array, whose type says that it is split so."""
+    own = jax.typeof(x).sharding
+    if own.mesh.empty:
+        return x
+    where = in_type(own.mesh, spec)
+    return x if where.spec == own.spec else jax.sharding.reshard(x, where)
+
+
 def as_typed(x: Any, aval: Any) -> Any:
     """The array, split as a type of the same shape says."""
     own = aval.sharding

@@ -221,6 +221,7 @@ SPLIT = {
     "alone": (AxisType.Explicit, (4,), P("a"), None, 512),
     "together": (AxisType.Explicit, (2, 2), P("a", "b"), None, 1),
     "told": (AxisType.Auto, (2, 2), P("a", "b"), "a", 512),
+    "one beside": (AxisType.Explicit, (2, 1), P("a", "b"), None, 512),
 }
 
 
@@ -255,6 +256,21 @@ def test_batches_that_mesh_axes_split(case, monkeypatch):
         assert {z.sharding.spec[0] for z in jax.tree.leaves(results)} == {"a"}
     if case == "alone":
         assert not meshes.xla_collectives(program, *args)
+
+
+@pytest.mark.parametrize("is_split", [(True, False), (False, True)])
+def test_eager_split_batch_beside_what_is_on_no_mesh(is_split):
+    """An axis of one device splits nothing, wherever types have it."""
+    n_batch, n, mesh = 4, 6, meshes.make((2, 1), AxisType.Explicit)
+    args = definite(n_batch, n), meshes.random((n_batch, n, 2))
+    a, b = (x if here else x[:1] for x, here in zip(args, is_split, strict=True))
+    given = [
+        meshes.put(x, mesh, P("a")) if here else jnp.asarray(x[0])
+        for x, here in zip((a, b), is_split, strict=True)
+    ]
+    x = jax.vmap(plait.linalg.solve, [0 if here else None for here in is_split])(*given)
+    assert x.sharding.spec[0] == "a"
+    assert np.allclose(x, np.linalg.inv(a) @ b, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2)])
