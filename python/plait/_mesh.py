@@ -259,20 +259,20 @@ def put(x: Any, mesh: Any, names: Spec) -> Any:
     if not (isinstance(mesh, Mesh) or (is_traced and not is_auto)):
         return x
     where = NamedSharding(mesh, to_partition_spec(names))
-    if is_traced:
-        lay = jax.lax.with_sharding_constraint if is_auto else _reshard
-        return lay(x, where)
-    return jax.device_put(x, where)
+    if not is_traced:
+        return jax.device_put(x, where)
+    return jax.lax.with_sharding_constraint(x, where) if is_auto else _reshard(x, where, names)
 
 
-def _reshard(x: Any, where: NamedSharding) -> Any:
-    """On Explicit axes, in a program; of known devices one that is compiled for them.
+def _reshard(x: Any, where: NamedSharding, names: Spec) -> Any:
+    """In a program, on Explicit axes, or some; of known devices one that is compiled for them.
 
     JAX looks for a program's devices in its operands, in manual regions and in what programs in it
     say of their results, not in what is resharded, nor in what plait's own primitives hold.
     """
+    typed = _split.in_type(where.mesh, names)  # Auto axes beside are for out_shardings alone
 
     def lay(x: Any) -> Any:
-        return jax.sharding.reshard(x, where)
+        return jax.sharding.reshard(x, typed)
 
     return jax.jit(lay, out_shardings=where)(x) if isinstance(where.mesh, Mesh) else lay(x)

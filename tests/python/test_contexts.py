@@ -88,16 +88,18 @@ def test_axes_of_both_kinds(kinds):
     q = jax.device_put(x, NamedSharding(mesh, P("a", "b")))
     want, padded = np.fft.fftn(x), [np.pad(x, 1, "wrap")[1:-1, i : i + 4] for i in (0, 2)]
     given = {"mesh": mesh, "spec": P("a", "b")}
-    for fft, pad in (
-        (lambda q: plait.fft.fftn(q, layout="natural"), lambda q: plait.halo.pad(q, (0, 1))),
-        (
-            jax.jit(lambda q: plait.fft.fftn(q, layout="natural", **given)),
-            jax.jit(lambda q: plait.halo.pad(q, (0, 1), **given)),
-        ),
+    told = (
+        jax.jit(lambda q: plait.fft.fftn(q, layout="natural", **given)),
+        jax.jit(lambda q: plait.halo.pad(q, (0, 1), **given)),
+    )
+    for fft, pad, v in (
+        (lambda q: plait.fft.fftn(q, layout="natural"), lambda q: plait.halo.pad(q, (0, 1)), q),
+        (*told, q),
+        (*told, x),  # on no mesh
     ):
-        y = fft(q)
+        y = fft(v)
         assert np.allclose(y, want) and y.sharding.spec == P("a", "b")
-        assert np.array_equal(pad(q), np.concatenate(padded, 1))
+        assert np.array_equal(pad(v), np.concatenate(padded, 1))
     first, second = plait.fft.fftfreqn(y, layout="natural")
     assert first.sharding.spec[0] == "a" and second.sharding.spec[1] == "b"
     if kinds != (AxisType.Auto, AxisType.Auto):
