@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import NamedSharding
 from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region, _split
 from plait._dealt import Deal, Matrix
 from plait._split import Spec
@@ -98,10 +98,8 @@ def operands(
     if len(set(kinds.values())) > 1:
         given = ", ".join(f"{argument} is {kind}" for argument, kind in kinds.items())
         raise TypeError(f"{name}: {given}; expected one dtype, convert with .astype")
-    on_one = {
-        argument: _home(x) for argument, x in xs.items() if not jax.typeof(x).sharding.mesh.empty
-    }
-    _check_devices(on_one, name)
+    on_one = _mesh.homes_of(xs)
+    _mesh.check_homes(on_one, name)
     mesh = next(iter(on_one.values())) if mesh is None and on_one else mesh
     found = {}
     for argument, x in xs.items():
@@ -113,29 +111,6 @@ def operands(
     return found
 
 
-def _home(x: Any) -> Any:
-    """The mesh of an array that is on one, with its devices where they are known."""
-    found = _jax.eager_sharding(x)
-    if found is not None:
-        return found[0]
-    is_traced = isinstance(_jax.underlying(x), jax.core.Tracer)
-    return jax.typeof(x).sharding.mesh if is_traced else None
-
-
-def _check_devices(homes: dict[str, Any], name: str) -> None:
-    """Meshes of one shape have the same devices, where these are known."""
-    known = {argument: mesh for argument, mesh in homes.items() if isinstance(mesh, Mesh)}
-    if len(set(known.values())) < 2 or len({tuple(m.shape.items()) for m in known.values()}) > 1:
-        return
-    ids = {argument: [d.id for d in mesh.devices.flat] for argument, mesh in known.items()}
-    if len({tuple(of_one) for of_one in ids.values()}) > 1:
-        given = ", ".join(f"{argument} is on devices {of_one}" for argument, of_one in ids.items())
-        raise ValueError(
-            f"{name}: {given}; expected the same ones, move an operand with "
-            "jax.device_put(x, NamedSharding(mesh, spec))"
-        )
-
-
 def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
     """A right-hand side on the devices of a factor."""
     b = as_inexact(b, name, "b", factor.dtype)
@@ -145,7 +120,7 @@ def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
             "with .astype"
         )
     mesh = factor.deal.mesh
-    _check_devices({"a": mesh, "b": _home(b)}, name)
+    _mesh.check_homes({"a": mesh} | _mesh.homes_of({"b": b}), name)
     mesh = _mesh.ALONE if mesh is None else mesh
     x, place = _mesh.locate(b, mesh, spec, f"{name} b", is_any_size=True)
     return Operand(x, place, (factor.m, *b.shape[1:]))

@@ -119,7 +119,36 @@ def _check_devices(x: Any, mesh: Any, name: str) -> None:
         )
 
 
-def _find_mesh(x: Any, mesh: Any, name: str) -> Any:
+def homes_of(xs: dict[str, Any]) -> dict[str, Any]:
+    """The meshes of arrays that are on any, with their devices where these are known."""
+    homes = {}
+    for argument, x in xs.items():
+        found, typed = _jax.eager_sharding(x), jax.typeof(x).sharding.mesh
+        if found is not None:
+            homes[argument] = found[0]
+        elif isinstance(_jax.underlying(x), jax.core.Tracer) and not typed.empty:
+            homes[argument] = typed
+    return homes
+
+
+def check_homes(homes: dict[str, Any], name: str) -> None:
+    """Operands are on meshes of one shape, of the same devices where these are known."""
+    found = {argument: mesh for argument, mesh in homes.items() if mesh is not None}
+    if len({tuple(mesh.shape.items()) for mesh in found.values()}) > 1:
+        given = ", ".join(f"{argument} is on mesh {dict(m.shape)}" for argument, m in found.items())
+        raise ValueError(f"{name}: {given}; expected one mesh")
+    known = {argument: mesh for argument, mesh in found.items() if isinstance(mesh, Mesh)}
+    ids = {argument: [d.id for d in mesh.devices.flat] for argument, mesh in known.items()}
+    if len({tuple(of_one) for of_one in ids.values()}) > 1:
+        given = ", ".join(f"{argument} is on devices {of_one}" for argument, of_one in ids.items())
+        raise ValueError(
+            f"{name}: {given}; expected the same ones, move an operand with "
+            "jax.device_put(x, NamedSharding(mesh, spec))"
+        )
+
+
+def find_mesh(x: Any, mesh: Any, name: str) -> Any:
+    """The mesh of an operand, also if nothing but mesh= or what is around the call says it."""
     typed = jax.typeof(x).sharding.mesh  # under jax.set_mesh that one, of any array
     around = jax.sharding.get_abstract_mesh()
     is_own = not typed.empty and typed != around
@@ -212,7 +241,7 @@ def locate(
     x = jnp.asarray(_args.as_array(x, name))  # NumPy's arrays in eager derivatives, too
     if x.ndim > _layout.MAX_NDIM or x.ndim < 1:
         raise ValueError(f"{name}: an array of {x.ndim} axes; expected 1..{_layout.MAX_NDIM}")
-    found = _find_mesh(x, mesh, name)
+    found = find_mesh(x, mesh, name)
     if found is None:
         if spec is not None and any(names_of(spec, x.ndim, name)):
             raise ValueError(f"{name}: spec={spec} without a mesh")

@@ -318,10 +318,19 @@ def _mesh_beside(a: Any, b: Any) -> Any:
     return typed if isinstance(array, jax.core.Tracer) else array.sharding.mesh
 
 
+def _check_meshes(a: Any, b: Any, mesh: Any, name: str) -> None:
+    """Both operands are on one mesh, and on mesh= if that is given, or on none."""
+    homes = _mesh.homes_of({"a": a, "b": b})
+    _mesh.check_homes(homes, name)
+    if mesh is not None and "b" in homes:
+        _mesh.find_mesh(b, mesh, f"{name} b")
+
+
 def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     """The convolution along some axes; see `plait.fft.fftconvolve`."""
     name = "fftconvolve"
     a, b = _args.as_array(a, name, "a"), _args.as_array(b, name, "b")
+    _check_meshes(a, b, mesh, name)
     if a.ndim != b.ndim:
         raise ValueError(f"{name}: operands of {a.ndim} and {b.ndim} axes")
     try:

@@ -1,6 +1,7 @@
 """Frequencies, convolution, Poisson's equation: against numpy, definitions and dense matrices."""
 
 import itertools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import oracle
 import plait
 import pytest
 import scipy.signal
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 MESHES = {(2,): P("a"), (8,): P("a"), (2, 4): P("a", "b"), (4, 2): P("a", "b")}
@@ -324,6 +325,26 @@ def test_errors_of_convolution():
     ]:
         with pytest.raises(ValueError, match=text):
             call()
+
+
+def test_convolution_of_operands_on_two_meshes():
+    devices, convolve = jax.devices(), plait.fft.fftconvolve
+    a = meshes.put(np.ones((8, 8)), meshes.make((4,)), P("a"))
+    others = np.array(devices[3::-1]), np.array(devices[-4:])
+    here, *there = (re.escape(str([d.id for d in of])) for of in (devices[:4], *others))
+    for of_other, ids in zip(others, there, strict=True):
+        b = meshes.put(np.ones((8, 8)), Mesh(of_other, ("a",)), P("a"))
+        text = f"fftconvolve: a is on devices {here}, b is on devices {ids}; expected the same"
+        with pytest.raises(ValueError, match=text):
+            convolve(a, b)
+    b = meshes.put(np.ones((2, 2)), meshes.make((2, 2)), P("a", "b"))
+    text = "fftconvolve: a is on mesh {'a': 4}, b is on mesh {'a': 2, 'b': 2}; expected one mesh"
+    for f in (convolve, jax.jit(convolve)):
+        with pytest.raises(ValueError, match=text):
+            f(a, b)
+    text = "fftconvolve b: the operand's mesh is {'a': 2, 'b': 2}, mesh= is {'a': 4}"
+    with pytest.raises(ValueError, match=text):
+        convolve(jnp.ones((8, 8)), b, mesh=meshes.make((4,)))
 
 
 @pytest.mark.long(keep=3)
