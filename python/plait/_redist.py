@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import NamedSharding
 from jax.typing import DTypeLike
-from plait import _args, _mesh, _mesh_rules
+from plait import _args, _mesh, _mesh_rules, _split
 
 
 def redistribute(
@@ -65,7 +66,21 @@ def redistribute(
             _check_dealt(x.shape, data, place, n)
         given["blocks"] = (_blocks(place.spec, n), _blocks(to, _block(block, "block")))
     _mesh.check_spec(to, place.mesh, given["dims"], "redistribute")
-    return _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to, **given)
+    y = _mesh_rules.bind("redistribute", x, place.mesh, place.spec, to, **given)
+    return y if block is None else _as_told(y, to)
+
+
+def _as_told(y: Any, spec: _split.Spec) -> Any:
+    """The array, which says of axes of one device, too, that blocks were dealt out along them.
+
+    JAX leaves those of Auto axes out of the sharding of a program's result.
+    """
+    found = None if isinstance(y, jax.core.Tracer) else y.sharding
+    if not isinstance(found, NamedSharding):
+        return y
+    where = NamedSharding(found.mesh, _split.to_partition_spec(spec))
+    is_told = found.spec == where.spec or not found.is_equivalent_to(where, y.ndim)
+    return y if is_told else jax.device_put(y, where)  # the same memory
 
 
 def _block(n: int | None, argument: str) -> int:
@@ -93,7 +108,8 @@ def _check_dealt(
     if block and want != dims:
         raise ValueError(
             f"redistribute: an array of shape {data}, dealt out in blocks of {block}, has extents "
-            f"{want}; the operand has {dims} (shape= says what was dealt out)"
+            f"{want}; the operand has {dims} (shape= says what was dealt out, spec= along which "
+            "axes)"
         )
 
 

@@ -248,6 +248,16 @@ def test_blocks_over_a_grid():
     assert np.array_equal(y, deal(a, 1, 8, 2))
 
 
+@pytest.mark.parametrize("shape", [(3, 1), (1, 1)])
+def test_blocks_along_an_axis_of_one_device(shape):
+    """The result is padded there, and says so to what takes it back."""
+    a, mesh = meshes.random((8, 3)), meshes.make(shape)
+    y = plait.redistribute(meshes.put(a, mesh), P("a", "b"), block=2)
+    assert np.array_equal(y, deal(deal(a, 0, shape[0], 2), 1, 1, 2))
+    assert y.sharding.spec == P("a", "b")
+    assert np.array_equal(plait.redistribute(y, P(), from_block=2, shape=a.shape), a)
+
+
 def test_blocks_derivatives_and_vmap():
     mesh = meshes.make((4,))
     a, v = meshes.random((3, 22)), meshes.random((3, 24), seed=1)
