@@ -165,10 +165,11 @@ def test_norms_backends_and_dtypes(norm):
         assert y.dtype == "complex64"
         close(y, want)
         close(jaxdecomp.pifft3d(y, norm, backend), a)
-    exact = (9 * a).astype("int32")
-    close(jaxdecomp.pfft3d((9 * x).astype("int32")), np.fft.fftn(exact).transpose(1, 2, 0))
-    for dtype in ("int32", "bool", "bfloat16"):
-        assert jaxdecomp.pfft3d(x.astype(dtype)).dtype == "complex64"
+    for dtype in ("int32", "bool", "bfloat16", "int64"):
+        exact = (9 * x).astype(dtype)
+        y = jaxdecomp.pfft3d(exact)
+        assert y.dtype == ("complex128" if dtype == "int64" else "complex64")
+        close(y, np.fft.fftn(np.asarray(exact, "float64")).transpose(1, 2, 0))
 
 
 def test_without_a_mesh():

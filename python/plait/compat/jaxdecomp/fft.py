@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import plait
 from jax import Array
@@ -44,10 +45,11 @@ def turned(x: Any, order: tuple[int, int, int]) -> Any:
 
 
 def _widened(x: Any) -> Any:
-    """Half precision as single, and integers, as there."""
+    """Half precision as single, and integers, but those of 64 bits as double, as there."""
     is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
     is_exact = jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
-    return x.astype(jnp.float32) if is_half or is_exact else x
+    real = jnp.float64 if x.dtype.itemsize == 8 else jnp.float32
+    return x.astype(jax.dtypes.canonicalize_dtype(real)) if is_half or is_exact else x
 
 
 def _spectrum_of(fft_type: FftType) -> Callable:
