@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* Turns of base/wait.h before a wait begins to think of sleeping: its spins, and as many yields. */
-enum { TURNS_BEFORE_SLEEP = 400, SLEEP_NS = 50000000 };
+enum { TURNS_BEFORE_SLEEP = 400, SLEEP_NS = 50000000, ERRAND_EVERY_NS = 1000000 };
 
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *limit)
@@ -23,19 +23,14 @@ bool plait_bell_sleeps(const plait_wait_t *wait)
 plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
                                plait_over_fn_t is_over, void *context)
 {
-    return plait_bell_turn_within(bell, wait, SLEEP_NS, is_over, context);
-}
-
-plait_status_t plait_bell_turn_within(plait_bell_t *bell, plait_wait_t *wait,
-                                      int64_t limit_ns, plait_over_fn_t is_over,
-                                      void *context)
-{
-    const struct timespec limit = {.tv_nsec = limit_ns};
+    const struct timespec limit = {.tv_nsec = plait_wait_has_errand() ? ERRAND_EVERY_NS
+                                                                      : SLEEP_NS};
     plait_status_t status = PLAIT_OK;
 
     if (!wait->is_slow) {
         status = plait_wait_turn(wait);
     } else {
+        plait_wait_run_errand();
         /* Registered first, looked again then: either this sees the end of the wait, or the
          * other side sees the sleeper. */
         uint32_t word = atomic_load(&bell->word);

@@ -20,14 +20,10 @@ typedef bool (*plait_over_fn_t)(void *context);
 bool plait_bell_sleeps(const plait_wait_t *wait);
 
 /* One turn of a waiting loop, as plait_wait_turn; sleeps on the bell when spinning and
- * yielding have lasted, at most 50 ms at a time, and asks the wait hook then. */
+ * yielding have lasted, at most 50 ms at a time, or 1 ms where there is an errand, and asks
+ * the wait hook then. */
 plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
                                plait_over_fn_t is_over, void *context);
-
-/* The same, but sleeps at most so long at a time. */
-plait_status_t plait_bell_turn_within(plait_bell_t *bell, plait_wait_t *wait,
-                                      int64_t limit_ns, plait_over_fn_t is_over,
-                                      void *context);
 
 /* Wakes who sleeps. Everything written before is seen by a thread that goes to sleep after
  * this looked for sleepers. */

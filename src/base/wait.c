@@ -13,7 +13,7 @@
  * idle machine but a whole time slice on a busy one, so it is bounded by the clock; a sleep
  * takes 50 us at the least. Chosen by the rule "spin no longer than a small message takes,
  * sleep only when a human would call it waiting". */
-enum { SPINS = 200, HOOK_EVERY = 16 };
+enum { SPINS = 200, HOOK_EVERY = 16, ERRAND_EVERY = 512 };
 enum { YIELD_NS = 5000000, SLEEP_NS = 50000 };
 
 /* A yield that takes longer shows that others want this core. Who goes on yielding then takes its share
@@ -23,6 +23,7 @@ enum { YIELD_NS = 5000000, SLEEP_NS = 50000 };
 enum { SHARED_NS = 50000 };
 
 static _Atomic(plait_wait_hook_t) wait_hook;
+static _Atomic(plait_wait_errand_t) wait_errand;
 static atomic_bool stopped;
 static atomic_bool lost;
 static atomic_bool late;
@@ -50,6 +51,25 @@ bool plait_wait_has_late(void)
 void plait_wait_set_hook(plait_wait_hook_t hook)
 {
     atomic_store(&wait_hook, hook);
+}
+
+void plait_wait_set_errand(plait_wait_errand_t errand)
+{
+    atomic_store(&wait_errand, errand);
+}
+
+bool plait_wait_has_errand(void)
+{
+    return atomic_load(&wait_errand) != NULL;
+}
+
+void plait_wait_run_errand(void)
+{
+    plait_wait_errand_t errand = atomic_load(&wait_errand);
+
+    if (errand != NULL) {
+        errand();
+    }
 }
 
 void plait_wait_stop(void)
@@ -95,10 +115,14 @@ plait_status_t plait_wait_turn(plait_wait_t *wait)
     if (wait->n_polls <= SPINS) {
         relax();
     } else if (!wait->is_slow) {
+        if (wait->n_polls % ERRAND_EVERY == 0) {
+            plait_wait_run_errand();
+        }
         yield(wait);
     } else {
         const struct timespec nap = {.tv_nsec = SLEEP_NS};
         if (wait->n_polls % HOOK_EVERY == 0) {
+            plait_wait_run_errand();
             status = plait_wait_ask(wait);
         }
         (void)nanosleep(&nap, NULL);

@@ -22,6 +22,14 @@ typedef plait_status_t (*plait_wait_hook_t)(const plait_wait_t *wait);
 
 void plait_wait_set_hook(plait_wait_hook_t hook);
 
+/* What has to go on while this process waits, whatever for, or somebody may wait for it in vain. Called
+ * about every millisecond of a wait that is no longer short, by any thread; NULL: there is nothing. */
+typedef void (*plait_wait_errand_t)(void);
+
+void plait_wait_set_errand(plait_wait_errand_t errand);
+bool plait_wait_has_errand(void);
+void plait_wait_run_errand(void);
+
 static inline plait_wait_t plait_wait_begin(const char *what, int peer)
 {
     return (plait_wait_t){.what = what, .peer = peer};

@@ -8,9 +8,6 @@
 
 #include <string.h>
 
-/* Between looks into MPI of a rank that sleeps. */
-enum { LOOK_EVERY_NS = 1000000 };
-
 /* In place of who has given up, while the reason is being written. */
 static const uint64_t is_being_written = UINT32_MAX;
 
@@ -53,17 +50,6 @@ done:
     return status;
 }
 
-/* Messages through MPI move only while MPI is called. */
-static void look_into_mpi(const plait_mpi_link_t *link)
-{
-    plait_mpi_envelope_t envelope;
-    bool is_there = false;
-
-    (void)PLAIT_MPI_CALL(
-        link->rank, "fence",
-        link->mpi->iprobe(link->matched, PLAIT_ANY, &is_there, &envelope));
-}
-
 /* The first n ranks of the list shall come. */
 typedef struct {
     const plait_mpi_link_t *link;
@@ -88,8 +74,8 @@ static bool is_over(void *context)
     return a->at == a->n || plait_cluster_given_up(a->link) != 0;
 }
 
-/* Asleep, so that those who are waited for have the core; now and then messages move on, and
- * where some of this rank's own are under way it does not sleep. */
+/* Asleep, so that those who are waited for have the core; where messages of this rank's own are
+ * under way it does not sleep. */
 static plait_status_t sleep_turn(arrival_t *a, plait_wait_t *wait)
 {
     plait_status_t status = PLAIT_OK;
@@ -97,12 +83,12 @@ static plait_status_t sleep_turn(arrival_t *a, plait_wait_t *wait)
     plait_node_header_t *header = plait_node_header(&link->segment);
     plait_bell_t *bell = &plait_node_rank(&link->segment, link->rank)->bell;
 
-    look_into_mpi(link);
     if (atomic_load(&link->n_pending) > 0) {
+        plait_mpi_look();
         status = plait_wait_turn(wait);
     } else {
         atomic_fetch_add(&header->n_asleep, 1);
-        status = plait_bell_turn_within(bell, wait, LOOK_EVERY_NS, is_over, a);
+        status = plait_bell_turn(bell, wait, is_over, a);
         atomic_fetch_sub(&header->n_asleep, 1);
     }
     return status;

@@ -260,6 +260,7 @@ static plait_status_t hosts_create(uint64_t comm_bits, int n_ranks,
     PLAIT_CHECK(hosts->seats != NULL && hosts->peers != NULL, PLAIT_ERR_NO_MEMORY,
                 "no memory for a communicator of %d ranks", n_ranks);
     PLAIT_TRY(plait_mpi_link_open(comm_bits, -1, -1, &id, &hosts->process));
+    plait_mpi_set_open(hosts->process, true);
     PLAIT_CHECK(hosts->process->size <= PLAIT_CLUSTER_RANKS, PLAIT_ERR_UNSUPPORTED,
                 "devices of %d processes, at most %d", hosts->process->size,
                 PLAIT_CLUSTER_RANKS);

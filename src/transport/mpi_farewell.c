@@ -69,7 +69,7 @@ static void push(const plait_mpi_link_t *link, int n)
         plait_mpi_envelope_t from;
         bool is_done = false;
         if (plait_mpi_lock()) {
-            (void)link->mpi->iprobe(link->control, PLAIT_ANY, &is_done, &from);
+            (void)link->mpi->iprobe(link->control, PLAIT_MPI_TAG_NONE, &is_done, &from);
             is_done = i < n &&
                       (link->mpi->test(&requests[i], &is_done, NULL) != 0 || is_done);
             (void)plait_mpi_unlock(link->rank, "farewell", 0);

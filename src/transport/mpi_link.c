@@ -27,12 +27,15 @@ static const plait_mpi_backend_t *_Atomic backend;
 static _Atomic int state;
 static pid_t bound_pid;
 static int max_tag = LEAST_MAX_TAG;
+static int world_size;
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Order of locks: mpi_lock, then watch_lock. */
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static plait_mpi_link_t *watched;
 static uintptr_t last_number = SELF_NUMBER;
+static bool has_messages; /* of a link, through MPI                */
+static bool is_one_node;  /* MPI_COMM_WORLD, as a link has shown */
 
 const plait_mpi_backend_t *plait_mpi_started(void)
 {
@@ -78,6 +81,8 @@ plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi)
 {
     plait_status_t status = PLAIT_OK;
     int keyval = 0;
+    int rank = 0;
+    bool is_inter = false;
 
     PLAIT_CHECK(mpi->keyval_create(on_deleted, &keyval) == 0, PLAIT_ERR_UNSUPPORTED,
                 "MPI_Comm_create_keyval failed");
@@ -87,6 +92,8 @@ plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi)
                 "pthread_atfork failed");
     PLAIT_CHECK(mpi->max_tag(&max_tag) == 0, PLAIT_ERR_UNSUPPORTED,
                 "MPI_Comm_get_attr for MPI_TAG_UB failed");
+    PLAIT_CHECK(mpi->comm_facts(mpi->comm_world(), &world_size, &rank, &is_inter) == 0,
+                PLAIT_ERR_UNSUPPORTED, "MPI_Comm_size of MPI_COMM_WORLD failed");
     plait_mpi_native_probe(mpi);
     plait_matched_set_fill(fill_status);
     bound_pid = getpid();
@@ -182,6 +189,48 @@ plait_status_t plait_mpi_unlock(int rank, const char *what, int code)
     }
     (void)pthread_mutex_unlock(&mpi_lock);
     return status;
+}
+
+/* A duplicate that is not freed while the lock around MPI is held; MPI_COMM_NULL. */
+static uint64_t any_duplicate(const plait_mpi_backend_t *mpi)
+{
+    (void)pthread_mutex_lock(&watch_lock);
+    const plait_mpi_link_t *link = watched;
+    while (link != NULL && !link->is_open) {
+        link = link->next;
+    }
+    const uint64_t comm = (link != NULL) ? link->control : mpi->comm_null();
+    (void)pthread_mutex_unlock(&watch_lock);
+    return comm;
+}
+
+/* A message that is there is found without more ado: so one is looked for that never is. */
+void plait_mpi_look(void)
+{
+    const plait_mpi_backend_t *mpi = plait_mpi_started();
+    plait_mpi_envelope_t envelope;
+    bool is_there = false;
+
+    if (mpi == NULL || pthread_mutex_trylock(&mpi_lock) != 0) {
+        return;
+    }
+    if (atomic_load_explicit(&state, memory_order_relaxed) == UP) {
+        const uint64_t comm = any_duplicate(mpi);
+        if (comm != mpi->comm_null()) {
+            (void)mpi->iprobe(comm, PLAIT_MPI_TAG_NONE, &is_there, &envelope);
+        }
+    }
+    (void)pthread_mutex_unlock(&mpi_lock);
+}
+
+void plait_mpi_set_open(plait_mpi_link_t *link, bool has_own)
+{
+    (void)pthread_mutex_lock(&watch_lock);
+    link->is_open = true;
+    has_messages = has_messages || has_own;
+    is_one_node = is_one_node || link->card.node_size >= world_size;
+    plait_wait_set_errand((has_messages || !is_one_node) ? plait_mpi_look : NULL);
+    (void)pthread_mutex_unlock(&watch_lock);
 }
 
 plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,

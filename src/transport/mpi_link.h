@@ -18,6 +18,7 @@
  * number in the tag, so that transfers which are under way at once cannot take each
  * other's. */
 enum {
+    PLAIT_MPI_TAG_NONE = 0, /* of no message */
     PLAIT_MPI_TAG_FENCE = 1,
     PLAIT_MPI_TAG_EXCHANGE = 2,
     PLAIT_MPI_TAG_REDUCE = 3,
@@ -114,6 +115,7 @@ typedef struct plait_mpi_link {
     uintptr_t number;            /* the attribute's value: unique in the process */
     _Atomic bool is_freed;       /* `user` was */
     struct plait_mpi_link *next; /* watched links                                */
+    bool is_open;                /* under their lock: with duplicates            */
 
     plait_record_t mine;
     plait_record_t *peers; /* one per rank */
@@ -173,6 +175,15 @@ plait_status_t plait_mpi_unlock(int rank, const char *what, int code);
 #define PLAIT_MPI_CALL(_rank, _what, _call)                         \
     (plait_mpi_lock() ? plait_mpi_unlock((_rank), (_what), (_call)) \
                       : plait_mpi_usable(_what))
+
+/* Lets MPI move what it has to: messages do so only while it is called. Where another thread is in it,
+ * that does. */
+void plait_mpi_look(void);
+
+/* The link is open. From now on every wait of this process looks into MPI now and then, if messages may
+ * have to move meanwhile: those of a link that has them go through MPI, or the program's own to other
+ * nodes. */
+void plait_mpi_set_open(plait_mpi_link_t *link, bool has_messages);
 
 /* One poll. After an error of MPI the request is done; not done and not OK: refused. */
 plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,

@@ -604,6 +604,7 @@ plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *i
         plait_trace_give_up(id); /* others may have it by now */
         goto done;
     }
+    plait_mpi_set_open(link, !link->is_node);
     fill_end(link, end);
     common_native(link, end->caps.native_reduce);
     end->state = link;

@@ -49,15 +49,9 @@ static plait_status_t sleep_turn(fence_t *fence, plait_wait_t *wait)
 }
 
 /* Messages through MPI move only while MPI is called: no sleep, but a look into it. */
-static plait_status_t nap_turn(const fence_t *fence, plait_wait_t *wait)
+static plait_status_t nap_turn(plait_wait_t *wait)
 {
-    const plait_mpi_link_t *link = fence->link;
-    plait_mpi_envelope_t envelope;
-    bool is_there = false;
-
-    (void)PLAIT_MPI_CALL(
-        link->rank, "fence",
-        link->mpi->iprobe(link->matched, PLAIT_ANY, &is_there, &envelope));
+    plait_mpi_look();
     return plait_wait_turn(wait);
 }
 
@@ -72,7 +66,7 @@ static plait_status_t wait_for_all(fence_t *fence)
             PLAIT_TRY(plait_wait_turn(&wait));
         } else {
             PLAIT_TRY(fence->link->is_node ? sleep_turn(fence, &wait)
-                                           : nap_turn(fence, &wait));
+                                           : nap_turn(&wait));
         }
     }
 done:

@@ -1,6 +1,7 @@
 /* The transports `mpi` and `node` under mpiexec: every function of transport.h against
  * what it should give, on COMM_WORLD with and without direct access. tests/c/run_mpi.py
  * runs it on each MPI of the machine. */
+#include "base/clock.h"
 #include "base/wait.h"
 #include "check.h"
 #include "mpi_host.h"
@@ -194,6 +195,56 @@ static void test_deserter(uint64_t world, int who, int late)
     end.transport->close(&end);
 }
 
+static int64_t patient_until_ns;
+
+static plait_status_t impatient(const plait_wait_t *wait)
+{
+    return (plait_clock_ns() < patient_until_ns)
+               ? PLAIT_OK
+               : plait_fail(PLAIT_ERR_TIMEOUT, "%s: nobody comes", wait->what);
+}
+
+/* A message by MPI from one node to the next and from there back to its first rank, who is late then for
+ * a fence of its node: where the first sender sleeps in that, its message leaves nevertheless. */
+static void test_sleeper(uint64_t world)
+{
+    const char *nodes = getenv("PLAIT_TEST_NODES"), *why = NULL;
+    plait_endpoint_t end = open_on(world, &why);
+    plait_session_t session = {.end = &end};
+    const int n_nodes = (nodes != NULL) ? atoi(nodes) : end.size;
+    const int chain[] = {n_nodes, 1, 0};
+    uint64_t here = 0;
+    char word = (char)(end.rank == n_nodes);
+
+    (void)host.comm_split(world, end.rank % n_nodes, end.rank, &here);
+    plait_endpoint_t near = open_on(here, &why);
+    patient_until_ns = plait_clock_ns() + INT64_C(10000000000);
+    plait_wait_set_hook(impatient);
+    CHECK(end.transport->begin(&session, false) == PLAIT_OK, "begin");
+    for (int i = 0; i < 2 && n_nodes < end.size; i++) {
+        const plait_half_t send = {chain[i + 1], 5, &word, 1, PLAIT_U8, NULL};
+        const plait_half_t recv = {chain[i], 5, &word, 1, PLAIT_U8, NULL};
+        if (end.rank == chain[i]) {
+            CHECK(end.transport->send(&session, &send) == PLAIT_OK, "send");
+        } else if (end.rank == chain[i + 1]) {
+            CHECK(end.transport->sendrecv(&session, NULL, &recv, NULL) == PLAIT_OK &&
+                      word == 1,
+                  "recv: %s", plait_error_text());
+        }
+    }
+    end.transport->end(&session);
+    session.end = &near;
+    CHECK(near.transport->begin(&session, true) == PLAIT_OK &&
+              near.transport->fence(&session, &(plait_record_t){0}, NULL, 0) ==
+                  PLAIT_OK,
+          "fence: %s", plait_error_text());
+    near.transport->end(&session);
+    plait_wait_set_hook(NULL);
+    near.transport->close(&near);
+    end.transport->close(&end);
+    (void)host.comm_free(&here);
+}
+
 static void say_to(uint64_t world, int peer)
 {
     char word[2] = {0, 0};
@@ -356,6 +407,7 @@ int main(int argc, char **argv)
         return mpi_report("mpi_transport");
     }
     CHECK(plait_mpi_world(&world) == PLAIT_OK, "world");
+    test_sleeper(world); /* while ranks have no connection yet */
     test_open(world);
     test_freed(world);
     if (test_all(world)) {
