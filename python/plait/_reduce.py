@@ -185,7 +185,7 @@ def reduce_scatterv(
 
 
 def _is_that(x: Any, value: Any) -> Any:
-    """Where an element is the extreme one, as the core tells them apart: by their bits.
+    """Where an element is the extreme one: by its bits, and both zeros are one number.
 
     XLA takes a subnormal number for zero.
     """
@@ -193,7 +193,8 @@ def _is_that(x: Any, value: Any) -> Any:
         return x == value
     bits = jnp.dtype(f"uint{8 * x.dtype.itemsize}")
     mine, theirs = (lax.bitcast_convert_type(y, bits) for y in (x, value))
-    return (mine == theirs) | ((x != x) & (value != value))
+    zeros = (mine | theirs) << 1 == 0
+    return (mine == theirs) | zeros | ((x != x) & (value != value))
 
 
 def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:

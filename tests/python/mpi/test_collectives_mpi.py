@@ -246,7 +246,8 @@ def test_scalars_and_empty_arrays(world, shape):
 
 def test_minloc_and_maxloc(world):
     n, rank = world.size, world.rank
-    xs = [np.array([1.0 * r, -r, 5, np.nan if r == n - 1 else 0, np.inf]) for r in range(n)]
+    zeros = [[-0.0 if r else 0.0, 0.0 if r else -0.0] for r in range(n)]
+    xs = [np.array([r, -r, 5, np.nan if r == n - 1 else 0, np.inf, *zeros[r]]) for r in range(n)]
     x = jnp.asarray(xs[rank])
 
     def f(x):
