@@ -1,5 +1,6 @@
 """How a process ends: queued work first, and one rank's exception ends the whole job."""
 
+import _sitebuiltins
 import atexit
 import builtins
 import contextlib
@@ -13,7 +14,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType, TracebackType
+from types import BuiltinFunctionType, ModuleType, TracebackType
+from typing import NoReturn
 
 import jax
 from jax.errors import JaxRuntimeError
@@ -237,6 +239,47 @@ def _see_the_end(run: ModuleType) -> None:
     run.set_abort_status = asked
 
 
+class _Exit(SystemExit):
+    """What sys.exit() raises in the main thread of a rank of ``plait run``.
+
+    It tells if nobody catches it, as no hook of Python's does: that then asks for the code itself,
+    and not from any function.
+    """
+
+    @property
+    def code(self) -> object:  # type: ignore[override]
+        given = SystemExit.code.__get__(self)  # type: ignore[attr-defined]
+        if sys._getframe().f_back is None:
+            _note_exit(_code_of(given))
+        return given
+
+    @code.setter
+    def code(self, value: object) -> None:
+        SystemExit.code.__set__(self, value)  # type: ignore[attr-defined]
+
+
+# As what they stand for, for whoever shows them.
+_Exit.__module__, _Exit.__name__, _Exit.__qualname__ = "builtins", "SystemExit", "SystemExit"
+
+
+def _exit(status: object = None, /) -> NoReturn:
+    """Exit as sys.exit() does."""
+    if isinstance(status, SystemExit):
+        raise status
+    kind = _Exit if threading.current_thread() is threading.main_thread() else SystemExit
+    raise kind(*(status if isinstance(status, tuple) else () if status is None else (status,)))
+
+
+def _note_exit(code: int) -> None:
+    """A program that no mpi4py runs ends with this code."""
+    if is_forked():
+        _child_code.append(code)
+    elif code and not _failed and _is_of_a_job():
+        _failed.append(True)
+        _exit_code.append(code)
+        _set_why(f"SystemExit: {code}")
+
+
 def _set_hooks() -> bool:
     """Whether an uncaught exception is to end the job, as in any program but interactive ones."""
     is_wanted = not _is_interactive() and "pytest" not in sys.modules
@@ -244,6 +287,9 @@ def _set_hooks() -> bool:
         if module.excepthook is not hook:
             _former[module.__name__] = module.excepthook
             module.excepthook = hook
+    if is_wanted and "PLAIT_RUN_JOB" in os.environ and isinstance(sys.exit, BuiltinFunctionType):
+        sys.exit = _exit
+        _sitebuiltins.SystemExit = _Exit  # type: ignore[attr-defined]  # of exit() and quit()
     return is_wanted
 
 

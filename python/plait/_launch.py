@@ -150,18 +150,20 @@ class Ends:
         self.folder = folder
         self.n_ranks = n_ranks
         self.known = {}  # rank: "0", an exit code, or a signal's number with a minus
+        self.times = {}  # of these: when it began to end
         self.looked = 0.0
         self.reason, self.since = "", 0.0
 
     def look(self):
-        """Reads what is new, in the order in which they ended."""
+        """Reads what is new, in the order in which they began to end."""
         notes = {}
         for rank in set(range(self.n_ranks)) - set(self.known):
             text, when = read_note(self.folder, f"{rank}.ended")
+            why, since = read_note(self.folder, f"{rank}.left")  # after it others learn of it
             if text:
-                notes[rank] = when, rank, text
-        for _, rank, text in sorted(notes.values()):
-            self.known[rank] = text
+                notes[rank] = since if why else when, rank, text
+        for when, rank, text in sorted(notes.values()):
+            self.known[rank], self.times[rank] = text, when
 
     def code(self):
         """That of the first that ended badly; 0: none has.
@@ -169,9 +171,9 @@ class Ends:
         A rank that was asked to end may have been so after a failure of one that is not known:
         it is the first only if no other one has failed.
         """
-        bad = [
-            int(end) for rank, end in self.known.items() if end != "0" and not self.has_left(rank)
-        ]
+        ranks = sorted(self.known, key=lambda rank: (self.times[rank], rank))
+        ends = [(rank, self.known[rank]) for rank in ranks]
+        bad = [int(end) for rank, end in ends if end != "0" and not self.has_left(rank)]
         own = [end for end in bad if end != -signal.SIGTERM] or bad
         return 0 if not own else own[0] if own[0] > 0 else 128 - own[0]
 

@@ -283,13 +283,16 @@ def test_forked_child_is_refused():
     assert code == 0 and "forked" in text, text
 
 
-def run_on_two(program, folder):
-    """The same on two ranks of `plait run`, as a program of `python -m mpi4py`."""
+MPI4PY = "-m", "mpi4py"
+
+
+def run_on_two(program, folder, *by):
+    """The same on two ranks of `plait run`, of `python -m mpi4py` or plain Python."""
     pytest.importorskip("mpi4py")
     path = folder / "program.py"
     path.write_text(START + program)
     env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py"]
+    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, *by]
     done = subprocess.run(
         [*command, str(path)], env=env, capture_output=True, text=True, timeout=100
     )
@@ -308,8 +311,29 @@ print(plait.allreduce(jnp.ones(2), plait.SUM).tolist())
 
 
 def test_a_forked_child_leaves_without_its_parents_mpi(tmp_path):
-    code, text = run_on_two(FORKS, tmp_path)
+    code, text = run_on_two(FORKS, tmp_path, *MPI4PY)
     assert code == 0 and text.count("[2.0, 2.0]") == 2, text
+
+
+LEAVES = """
+import threading
+plait.barrier()
+thread = threading.Thread(target=sys.exit, args=(4,))
+thread.start()
+thread.join()
+try:
+    sys.exit(5)
+except SystemExit as error:
+    assert error.code == 5 and error.args == (5,)
+if plait.Comm().rank == 1:
+    sys.exit(3)
+plait.block(plait.allreduce(jnp.ones(2), plait.SUM))
+"""
+
+
+def test_a_rank_of_plain_python_leaves_with_a_code(tmp_path):
+    code, text = run_on_two(LEAVES, tmp_path)
+    assert code == 3 and "rank 1: raised SystemExit: 3" in text, text
 
 
 SPAWNS = """
@@ -328,7 +352,7 @@ if __name__ == "__main__":
 
 
 def test_a_spawned_child_has_no_communicator(tmp_path):
-    code, text = run_on_two(SPAWNS, tmp_path)
+    code, text = run_on_two(SPAWNS, tmp_path, *MPI4PY)
     assert code == 0 and text.count("no rank of the launcher's") == 2, text
 
 
@@ -358,12 +382,12 @@ MPI.Finalize()
     ],
 )
 def test_a_program_that_finalizes_mpi_itself(end, code, said, tmp_path):
-    found, text = run_on_two(AFTER_FINALIZE + end, tmp_path)
+    found, text = run_on_two(AFTER_FINALIZE + end, tmp_path, *MPI4PY)
     assert found == code, text
     assert said in text and "after finalizing" not in text
 
 
 def test_peers_are_told_the_exception_and_not_what_jax_notes_of_it(tmp_path):
     """JAX adds a note to what is raised through it: the last line of what Python prints."""
-    _, text = run_on_two(RAISES_IN_JAX, tmp_path)
+    _, text = run_on_two(RAISES_IN_JAX, tmp_path, *MPI4PY)
     assert "rank 1: raised TypeError: dot_general requires contracting" in text, text

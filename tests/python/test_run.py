@@ -515,6 +515,18 @@ def test_a_note_needs_no_room_on_the_disk(tmp_path, monkeypatch):
     assert ends.known == {0: "0", 1: "-9", 2: "3"}
 
 
+def test_the_first_to_fail_is_who_began_to_end_first(tmp_path):
+    """Others learn of it as soon as it has noted why, and may be over sooner."""
+    for when, (name, text) in enumerate(
+        [("2.left", "raised SystemExit: 3"), ("0.left", ""), ("1.ended", "1"), ("2.ended", "3")]
+    ):
+        _rank.leave_note(tmp_path, name, text)
+        os.utime(tmp_path / name, (when, when))
+    ends = _launch.Ends(str(tmp_path), 3)
+    ends.look()
+    assert ends.code() == 3
+
+
 ABANDONED = """
 import os, subprocess, sys, time
 subprocess.Popen(sys.argv[1:], env=os.environ | {"PMI_RANK": "0"})
