@@ -104,6 +104,9 @@ typedef struct {
     _Atomic int32_t has_why;
     char why[256];               /* the exception that ends the process */
     _Atomic int32_t lacks_rings; /* for some there was no memory: not all is recorded */
+    _Atomic int32_t n_making;    /* threads that make a communicator; the last one's: */
+    int32_t making_size;
+    int64_t making_ns; /* since */
 } plait_record_header_t;
 
 typedef struct {

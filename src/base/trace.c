@@ -103,6 +103,19 @@ uint32_t plait_trace_text(const char *text)
     return plait_flight_text(text);
 }
 
+void plait_trace_make(int n_ranks)
+{
+    (void)wanted();
+    plait_record_header_t *header = plait_flight_file()->header;
+    if (header != NULL && n_ranks > 0) {
+        header->making_size = n_ranks;
+        header->making_ns = plait_clock_ns();
+        atomic_fetch_add(&header->n_making, 1);
+    } else if (header != NULL) {
+        atomic_fetch_sub(&header->n_making, 1);
+    }
+}
+
 void plait_trace_set_why(const char *why)
 {
     (void)wanted();

@@ -49,6 +49,9 @@ plait_flight_entry_t *plait_trace_current(void);
  * for it. */
 void plait_trace_give_up(int64_t comm);
 
+/* This thread makes a communicator of so many ranks, and may wait for them; 0: no longer. */
+void plait_trace_make(int n_ranks);
+
 /* The exception that ends this process, for those who wait for it. */
 PLAIT_EXPORT void plait_trace_set_why(const char *why);
 

@@ -81,6 +81,8 @@ void plait_guard_see_process(const plait_process_t *process, int track, int64_t 
     sight->has_given_up = has_given_up(&header, comm);
     memcpy(sight->why, header.why, sizeof(sight->why));
     sight->why[sizeof(sight->why) - 1] = '\0';
+    sight->making_size = (header.n_making > 0) ? header.making_size : 0;
+    sight->making_ns = header.making_ns;
     sight->kind = header.has_why                      ? PLAIT_SIGHT_RAISED
                   : plait_process_is_gone(process)    ? PLAIT_SIGHT_GONE
                   : header.state != PLAIT_RECORD_RUNS ? PLAIT_SIGHT_ENDED
@@ -118,7 +120,10 @@ static void say_running(const plait_sight_t *sight, char *text, size_t n_bytes)
     char call[240] = "";
 
     plait_process_entry(sight->process, &sight->last, call, (int)sizeof(call));
-    if (sight->last.number == 0) {
+    if (sight->making_size > 0) {
+        (void)snprintf(text, n_bytes, "makes a communicator of %d ranks since %.1f s",
+                       sight->making_size, seconds_since(sight->making_ns));
+    } else if (sight->last.number == 0) {
         (void)snprintf(text, n_bytes, "has begun no operation");
     } else if (is_under_way(&sight->last)) {
         (void)snprintf(text, n_bytes, "in #%d %s since %.1f s", (int)sight->last.comm,

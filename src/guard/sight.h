@@ -27,8 +27,10 @@ typedef struct {
     plait_flight_entry_t last; /* operation of all; number 0: there was none */
     plait_flight_entry_t here; /* the last one on the communicator; number 0: none */
     plait_flight_entry_t
-        waits;     /* WAITS: the operation that waits, on it if there is one */
-    char why[256]; /* RAISED */
+        waits;         /* WAITS: the operation that waits, on it if there is one */
+    char why[256];     /* RAISED */
+    int making_size;   /* of the communicator that a thread of it makes; 0: none does */
+    int64_t making_ns; /* since */
 } plait_sight_t;
 
 /* Looks at a rank of communicator `comm`. */

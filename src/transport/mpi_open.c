@@ -575,9 +575,12 @@ plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
     int64_t id = *id_p;
     int n_ranks = 0;
     int my_rank = -1;
+    bool is_making = false;
 
     PLAIT_TRY(plait_mpi_usable("open"));
     PLAIT_TRY(check_handle(mpi, comm_bits, size, rank, &n_ranks, &my_rank));
+    plait_trace_make(n_ranks);
+    is_making = true;
     PLAIT_TRY(link_create(mpi, comm_bits, n_ranks, my_rank, &link));
     PLAIT_TRY(plait_mpi_watch(link));
     PLAIT_TRY(duplicate(link, &link->matched));
@@ -587,6 +590,9 @@ plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
     *link_p = link;
     link = NULL;
 done:
+    if (is_making) {
+        plait_trace_make(0);
+    }
     plait_mpi_link_destroy(&link);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "base/trace.h"
 #include "check.h"
 #include "folder.h"
+#include "guard/sight.h"
 #include "plan/describe.h"
 
 #include <pthread.h>
@@ -317,6 +318,31 @@ static void check_forked(void)
     CHECK(access(plait_trace_flight_path(), F_OK) == 0, "and removed it");
 }
 
+static bool is_said(const plait_peer_t *self, const char *what)
+{
+    plait_sight_t sight;
+    char text[400];
+
+    plait_guard_see(self, 1, &sight);
+    plait_guard_say(&sight, 5, text, (int)sizeof(text));
+    return strstr(text, "rank 5: ") != NULL && strstr(text, what) != NULL;
+}
+
+/* What others say of a rank that waits for those with whom it makes a communicator. */
+static void check_making(void)
+{
+    static const char making[] = "makes a communicator of 7 ranks since 0.";
+    const plait_peer_t self = {.process = plait_process_card()};
+
+    plait_trace_make(3);
+    plait_trace_make(7);
+    CHECK(is_said(&self, making), "by two threads");
+    plait_trace_make(0);
+    CHECK(is_said(&self, making), "by one of them");
+    plait_trace_make(0);
+    CHECK(is_said(&self, "in no operation; its last"), "by none");
+}
+
 int main(void)
 {
     make_folder("plait-test", folder, sizeof(folder));
@@ -328,6 +354,7 @@ int main(void)
     check_named_folder();
     check_long_folder();
     check_ring();
+    check_making();
     check_forked();
     check_threads();
     check_lines();
