@@ -257,6 +257,9 @@ class _Exit(SystemExit):
     def code(self, value: object) -> None:
         SystemExit.code.__set__(self, value)  # type: ignore[attr-defined]
 
+    def __reduce__(self) -> tuple:
+        return SystemExit, self.args  # what another process knows
+
 
 # As what they stand for, for whoever shows them.
 _Exit.__module__, _Exit.__name__, _Exit.__qualname__ = "builtins", "SystemExit", "SystemExit"

@@ -316,6 +316,7 @@ def test_a_forked_child_leaves_without_its_parents_mpi(tmp_path):
 
 
 LEAVES = """
+import pickle
 import threading
 plait.barrier()
 thread = threading.Thread(target=sys.exit, args=(4,))
@@ -325,6 +326,8 @@ try:
     sys.exit(5)
 except SystemExit as error:
     assert error.code == 5 and error.args == (5,)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is SystemExit and again.code == 5
 if plait.Comm().rank == 1:
     sys.exit(3)
 plait.block(plait.allreduce(jnp.ones(2), plait.SUM))
