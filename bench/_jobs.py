@@ -1,11 +1,15 @@
 """Starting the workers, compiling the C programs, and finding what is to be compared with."""
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from plait import _core, _launch, _mpi_find, cli
@@ -14,6 +18,8 @@ BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 N_RANKS = 2
 JOB_LIMIT_S = 1800
+END_LIMIT_S = 15  # for a job that is told to end; `plait run` takes some for its ranks
+SETUP = "see bench/setup"
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", f"-I{ROOT / 'include'}"]
 SINGLE = ["-DBENCH_C64"]
 
@@ -28,6 +34,42 @@ def cpu_name():
 
 class Absent(Exception):
     """Something to compare with, or to measure with, is not here; the text says what."""
+
+
+def with_setup(error):
+    """The text of an error, which says once where what is missing comes from."""
+    text = str(error)
+    return text if SETUP in text else f"{text}; {SETUP}"
+
+
+class Others:
+    """What other programs take of this machine's cores while a job runs.
+
+    The kernel counts busy cores in all, with what a host of virtual machines takes away; less what
+    this process took and the children that it has waited for, and they for theirs.
+    """
+
+    def __init__(self):
+        self._began = time.monotonic(), self._busy_s()
+
+    @staticmethod
+    def _busy_s():
+        """Seconds of all cores that are not this run's; nothing where the kernel does not tell."""
+        try:
+            line = Path("/proc/stat").read_text().split("\n", 1)[0]
+        except OSError:
+            return None
+        user, nice, system, _, _, irq, softirq, steal = map(int, line.split()[1:9])
+        busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+        own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return busy - sum(usage.ru_utime + usage.ru_stime for usage in own)
+
+    def cores(self):
+        """How many they kept busy in the mean since then, or None."""
+        (began, before), after = self._began, self._busy_s()
+        if before is None or after is None:
+            return None
+        return max(0.0, after - before) / max(1e-3, time.monotonic() - began)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,17 +116,28 @@ def _compiler_error(text):
 class Jobs:
     """Runs programs for the rows; keeps all records."""
 
+    _numbers = itertools.count(1)  # of files
+
     def __init__(self, folder, scale):
         self.folder, self.scale = Path(folder), scale
         self.records = []
+        self.n_running = 0
         self._programs = {}
         library = Path(_core.lib._name).resolve()
         self._links = self.folder / "lib"
         self._links.mkdir(parents=True, exist_ok=True)
         for name in ("libplait.so", "libplait.so.0"):
-            link = self._links / name
-            link.unlink(missing_ok=True)
-            link.symlink_to(library)
+            self._replaced(self._links / name, lambda link: link.symlink_to(library))
+
+    @staticmethod
+    def _replaced(path, make):
+        """Makes a file under a name of this run's, which takes the other's place at once."""
+        own = path.with_name(f".{path.name}.{os.getpid()}")
+        own.unlink(missing_ok=True)
+        made = make(own)
+        with contextlib.suppress(FileNotFoundError):  # nothing was made
+            own.replace(path)
+        return made
 
     # ---- compiling ---------------------------------------------------------------------------
 
@@ -94,9 +147,13 @@ class Jobs:
         if key not in self._programs:
             path = self.folder / key
             command = [compiler, *FLAGS, *flags, *(str(BENCH / "c" / s) for s in sources)]
-            command += ["-o", str(path), *libraries]
+
+            def make(out, command=(*command, "-o"), libraries=tuple(libraries)):
+                command = [*command, str(out), *libraries]
+                return subprocess.run(command, capture_output=True, text=True, check=False)
+
             try:
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                done = self._replaced(path, make)
             except OSError as error:
                 raise Absent(f"no compiler {compiler}") from error
             reason = "" if done.returncode == 0 else _compiler_error(done.stderr)
@@ -185,9 +242,26 @@ class Jobs:
         return [*options, f"seconds={scale.limit_s:g}"]
 
     def _run(self, command, out, extra, n_cores=None):
+        file = self.folder / f"records-{os.getpid()}-{next(self._numbers)}.jsonl"
+        others = Others()
+        try:
+            text, code = self._ended([*command, f"{out}{file}"], extra, n_cores)
+            if code == cli.USAGE_CODE and "run" in command:  # there is no MPI
+                raise Absent(last_error(text))
+            if code != 0 or not file.exists():
+                raise RuntimeError(f"failed: {last_error(text)}")
+            records = [json.loads(line) for line in file.read_text().splitlines()]
+        except (OSError, json.JSONDecodeError) as error:
+            raise RuntimeError(f"failed: {type(error).__name__}: {error}") from error
+        finally:
+            file.unlink(missing_ok=True)
+        taken = others.cores()
+        self.records += [record | {"others": taken} for record in records]
+        return self.records[len(self.records) - len(records) :]
+
+    def _ended(self, command, extra, n_cores):
+        """What a program prints, and its exit code; it does not outlive this call."""
         cores = sorted(os.sched_getaffinity(0))[:n_cores]
-        file = self.folder / "records.jsonl"
-        file.unlink(missing_ok=True)
         package = Path(_core.__file__).resolve().parents[1]
         paths = [str(BENCH), str(package), os.environ.get("PYTHONPATH", "")]
         path = os.pathsep.join(filter(None, paths))
@@ -195,7 +269,7 @@ class Jobs:
         environment |= {"PLAIT_LIBRARY": str(Path(_core.lib._name).resolve())}
         environment |= {"GLIBC_TUNABLES": _launch.tunables(os.environ.get("GLIBC_TUNABLES", ""))}
         job = subprocess.Popen(
-            [*command, f"{out}{file}"],
+            command,
             env=environment | extra,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -203,26 +277,32 @@ class Jobs:
             errors="replace",
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
+        self.n_running += 1
         try:
             text, _ = job.communicate(timeout=JOB_LIMIT_S + 60)
         except subprocess.TimeoutExpired:
+            text = f"error: no end after {JOB_LIMIT_S} s"
+        finally:
+            self._end(job)
+        return text, job.returncode
+
+    def _end(self, job):
+        """Tells a job to end that has not, and if it does not listen ends it."""
+        if job.poll() is None:
             job.terminate()
-            text, _ = job.communicate()
-            text += f"\nerror: no end after {JOB_LIMIT_S} s"
-        if job.returncode == cli.USAGE_CODE and "run" in command:  # there is no MPI
-            raise Absent(last_error(text))
-        if job.returncode != 0 or not file.exists():
-            raise RuntimeError(f"failed: {last_error(text)}")
-        records = [json.loads(line) for line in file.read_text().splitlines()]
-        self.records += records
-        return records
+            try:
+                job.wait(END_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                job.kill()
+                job.wait()
+        self.n_running -= 1
 
 
 def debian_openmpi():
     """Compiler and launcher of Debian's Open MPI, for which its FFTW-MPI is built."""
     compiler, path = shutil.which("mpicc.openmpi"), shutil.which("mpirun.openmpi")
     if compiler is None or path is None:
-        raise Absent("no mpicc.openmpi and mpirun.openmpi; see bench/setup")
+        raise Absent("no mpicc.openmpi and mpirun.openmpi; " + SETUP)
     launcher = _mpi_find.identify(path)
     if launcher is None or launcher.family != "openmpi":
         raise Absent("mpirun.openmpi is not Open MPI's")

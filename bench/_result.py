@@ -11,6 +11,7 @@ JAX_FRESH = "JAX, fresh results"
 JAX_DONATED = "JAX, donated"
 
 NOISY = 1.5  # times the fastest canary of the whole run: then a row is marked
+OTHERS = 0.1  # cores that other programs keep busy beside a job: then its rows are marked
 UNITS = (("s", 1), ("ms", 1e3), ("us", 1e6))
 
 
@@ -48,7 +49,9 @@ class Row:
     n_clean: int = 0
     n_rounds: int = 0
     canary_s: float | None = None
+    others: float | None = None  # cores that other programs kept busy beside the job
     is_noisy: bool = False
+    is_doubtful: bool = False  # a value that cannot be
 
     def judge(self, judged, value):
         """Set the judged quantity, and the verdict if there is a bound."""
@@ -76,6 +79,7 @@ class Rounds:
         self.cases = {k: [times[i] for i in quiet] for k, times in record["cases"].items()}
         self.canary_s = statistics.median(canary[i] for i in quiet)
         self.facts = record["facts"]
+        self.others = record.get("others")
 
     def median(self, value: Callable | str):
         """The median of a case's times, or of a function of one round's times."""
@@ -89,15 +93,21 @@ class Rounds:
         row.plait_s, row.comparator_s = self.median(ours), self.median(theirs)
         row.speed = self.median(lambda r: r[theirs] / r[ours])
         row.n_clean, row.n_rounds, row.canary_s = self.n_clean, self.n_rounds, self.canary_s
+        row.others = self.others
         return row
 
 
 def mark_noise(rows, wanted):
-    """Mark the rows with too few clean rounds, or slower ones than in the run's quiet moments."""
+    """Mark the rows with too few clean rounds, slow ones, or with other programs beside them.
+
+    Slow is what took longer than in the run's quiet moments. Other programs may leave memcpy
+    alone, and take a core.
+    """
     fastest = min((row.canary_s for row in rows if row.canary_s), default=0)
     for row in rows:
         if row.canary_s is not None:
             row.is_noisy = row.n_clean < wanted or row.canary_s > NOISY * fastest
+        row.is_noisy |= (row.others or 0) > OTHERS
 
 
 def duration(seconds):
@@ -112,7 +122,7 @@ def duration(seconds):
 def _cells(row):
     speed = "-" if row.speed is None else f"{row.speed:.2f}x"
     bound = "" if row.bound is None else f"{row.bound.sense} {row.bound.value:g}"
-    is_doubtful = row.is_noisy and row.verdict in ("met", "MISSED")
+    is_doubtful = (row.is_noisy or row.is_doubtful) and row.verdict in ("met", "MISSED")
     rounds = f"{row.n_clean}/{row.n_rounds}" if row.n_rounds else ""
     times = [duration(row.plait_s), duration(row.comparator_s), speed]
     verdict = row.verdict + ("?" if is_doubtful else "")

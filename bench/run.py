@@ -12,14 +12,16 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import jax
 from _jobs import N_RANKS, QUICK, ROOT, Absent, Jobs, Scale, cpu_name
-from _result import absent, mark_noise, table
+from _result import OTHERS, absent, mark_noise, table
 from plait import cli
 from rows import (
     bulk,
@@ -90,13 +92,17 @@ def measure(name, jobs):
     begin = time.monotonic()
     try:
         rows = GROUPS[name](jobs)
-    except (Absent, RuntimeError) as error:
+    except Absent as error:
         rows = [absent(name, "all rows", "", "", str(error))]
+    except Exception as error:  # whatever it is, the other groups are measured
+        traceback.print_exc()
+        reason = f"failed: {type(error).__name__}: {str(error).removeprefix('failed: ')}"
+        rows = [absent(name, "all rows", "", "", reason)]
     print(f"bench: {name} took {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     return rows
 
 
-def warnings(facts, is_quick):
+def warnings(facts, rows, is_quick):
     """What a reader of the table must know about this run."""
     if is_quick:
         yield "quick run: few rounds and small sizes; verdicts are hints"
@@ -104,6 +110,9 @@ def warnings(facts, is_quick):
         yield f"{facts['cores']} core for {N_RANKS} ranks: nothing here can be judged"
     if facts["load"] > 0.5:
         yield f"the load was {facts['load']:.1f} at the start: other programs take part of the time"
+    taken = max((row.others or 0 for row in rows), default=0)
+    if taken > OTHERS:
+        yield f"beside some rows other programs kept up to {taken:.1f} cores busy"
 
 
 def summary(rows):
@@ -117,33 +126,59 @@ def summary(rows):
     return "\n".join([text, *(f"  missed  {name}" for name in missed)])
 
 
+def store(path, facts, jobs, rows):
+    """All there is so far, in the place of what was stored before."""
+    mark_noise(rows, jobs.scale.n_rounds)
+    result = {
+        "machine": facts,
+        "is_quick": jobs.scale.is_quick,
+        "rows": [dataclasses.asdict(row) for row in rows],
+        "records": jobs.records,
+    }
+    whole = path.with_name(f"{path.name}.{os.getpid()}")
+    whole.write_text(json.dumps(result, indent=1) + "\n")
+    whole.replace(path)
+
+
+def measure_all(names, jobs, keep):
+    """The rows of the groups, kept after each of them; and whether that was to the end."""
+    rows, is_whole = [], False
+    try:
+        for name in names:
+            rows += measure(name, jobs)
+            keep(rows)
+        is_whole = True
+    except KeyboardInterrupt:
+        keep(rows)
+    return rows, is_whole
+
+
 def main():
-    """Run the groups, print, store."""
+    """Run the groups, store, print."""
     options = parse()
     facts = machine() | {"load": os.getloadavg()[0]}
     options.json.parent.mkdir(parents=True, exist_ok=True)
     jobs = Jobs(ROOT / "build" / "bench", QUICK if options.quick else Scale())
-    rows = []
-    for name in options.only or GROUPS:
-        rows += measure(name, jobs)
-    mark_noise(rows, jobs.scale.n_rounds)
-    result = {
-        "machine": facts,
-        "is_quick": options.quick,
-        "rows": [dataclasses.asdict(row) for row in rows],
-        "records": jobs.records,
-    }
-    options.json.write_text(json.dumps(result, indent=1) + "\n")
+    names = options.only or GROUPS
+    rows, is_whole = measure_all(names, jobs, lambda rows: store(options.json, facts, jobs, rows))
+    report(facts, rows, options.quick)
+    if not is_whole:
+        print("note: interrupted; what was measured before is above and in the file")
+        return 128 + signal.SIGINT
+    return int(any(row.verdict == "FAILED" for row in rows))
+
+
+def report(facts, rows, is_quick):
+    """Print everything."""
     print(", ".join(f"{k} {v}" for k, v in facts.items()))
     print(
         "speed: other's time / plait's, the median of interleaved rounds; above 1 plait is faster"
     )
     print("clean: rounds with a quiet memcpy canary, of all; ?: measured on a busy machine\n")
     print(table(rows) + "\n")
-    for text in warnings(facts, options.quick):
+    for text in warnings(facts, rows, is_quick):
         print(f"note: {text}")
     print(summary(rows))
-    return int(any(row.verdict == "FAILED" for row in rows))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import os
 import statistics
 from pathlib import Path
 
-from _jobs import ROOT, Absent, any_mpi, cpu_name, debian_openmpi
+from _jobs import ROOT, Absent, any_mpi, cpu_name, debian_openmpi, with_setup
 from _result import C_REUSED, Bound, Rounds, Row, absent
 
 RANKS, THREADS = "dense, f64, 2 MPI ranks", "dense, f64, 2 threads of one process"
@@ -87,7 +87,7 @@ def _program_of_ranks(jobs):
             libraries = (*libraries, "-lscalapack-openmpi")
             path = _compile(jobs, compiler, f"dense-{name}", ("dense", *sources), flags, libraries)
         except Absent as error:
-            missing[name] = f"{error}; see bench/setup"
+            missing[name] = with_setup(error)
         else:
             return path, launcher, missing
     return _compile(jobs, compiler, "dense", ("dense",), (), ()), launcher, missing

@@ -49,6 +49,7 @@ def _mean(jobs, way, dtype, of_length):
     row.n_clean = statistics.median_low(r.n_clean for r in rows)
     row.n_rounds = statistics.median_low(r.n_rounds for r in rows)
     row.canary_s = statistics.median(r.canary_s for r in rows)
+    row.others = some.others
     slower = [n for n, r in of_length.items() if r.speed < 1]
     row.note = f"{len(rows)} lengths; slower than FFTW at {', '.join(map(str, slower)) or 'none'}"
     return row.judge(f"{row.speed:.2f}x", row.speed)

@@ -4,7 +4,7 @@ import math
 import os
 import statistics
 
-from _jobs import Absent, any_mpi, debian_openmpi
+from _jobs import Absent, any_mpi, debian_openmpi, with_setup
 from _result import C_REUSED, Bound, Rounds, Row, absent
 
 RANKS, THREADS = "FFT n^3, 2 MPI ranks", "FFT n^3, 2 threads"
@@ -39,7 +39,7 @@ def _program_of_ranks(jobs, is_single):
         return program, launcher, ""
     except Absent as error:
         compiler, launcher = any_mpi(jobs)
-        return jobs.c_program(compiler, "fft", is_single), launcher, f"{error}; see bench/setup"
+        return jobs.c_program(compiler, "fft", is_single), launcher, with_setup(error)
 
 
 def _of_ranks(jobs, op, n, is_single):
@@ -78,7 +78,7 @@ def _of_threads(jobs, n, is_single):
             program = jobs.c_program(compiler, "threads", is_single, ("_threads", ""))
         except Absent as error:
             program = jobs.c_program(compiler, "threads", is_single)
-            missing = f"{error}; see bench/setup"
+            missing = with_setup(error)
         [record] = jobs.threads(program, "fft", n)
     except (Absent, RuntimeError) as error:
         return absent(THREADS, name, C_REUSED, comparator, str(error))
@@ -122,8 +122,12 @@ def _ms(seconds):
 def _planning(jobs):
     """Time and memory of plans, made without data."""
     group = "plans of an FFT, any size to 1024^3, 2 ranks"
-    program = jobs.c_program(os.environ.get("CC", "cc"), "threads", False)
-    records = jobs.threads(program, "plan", 0)
+    try:
+        program = jobs.c_program(os.environ.get("CC", "cc"), "threads", False)
+        records = jobs.threads(program, "plan", 0)
+    except (Absent, RuntimeError) as error:
+        limit = Bound("<=", PLAN_LIMIT_MS)
+        return [absent(group, "time and memory", C_REUSED, "", str(error), limit)]
     time = Row(group, "time, worst of the shapes", C_REUSED, "")
     longest = max(records, key=lambda r: _worst(r["plan_s"]))
     time.bound, time.plait_s = Bound("<=", PLAN_LIMIT_MS), _worst(longest["plan_s"])

@@ -7,6 +7,7 @@ from _result import JAX_FRESH, Bound, Rounds
 
 MIB = 16
 HIDDEN = 0.7
+MOST = 1.03  # more than all of it cannot be hidden: then the times belong to something else
 WAYS = {"implicit": "one after the other in the program", "started": "start, compute, wait"}
 GROUPS = {
     "late": f"{MIB} MiB allreduce with a partner who is late, beside a computation",
@@ -29,5 +30,6 @@ def measure(jobs):
             share = rounds.median(lambda r, key=key: (r["sequence"] - r[key]) / r["communication"])
             if not is_judged:
                 row.note = f"no bound: a free core for each of {N_RANKS} ranks is missing"
+            row.is_doubtful = share > MOST
             rows.append(row.judge(f"{share:.2f} of the communication hidden", share))
     return rows
