@@ -12,11 +12,14 @@ import sys
 import time
 from pathlib import Path
 
-from plait import _core, _launch, _mpi_find, cli
+from plait import _core, _launch, _mpi_find, _rank, cli
 
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 N_RANKS = 2
+# What one process alone computes may use all cores also where ranks run, which by default have a
+# share each; plait's calls take one thread of BLAS a rank, whatever is set here.
+ALL_CORES = dict.fromkeys(_rank.THREAD_VARIABLES, str(N_RANKS))
 JOB_LIMIT_S = 1800
 END_LIMIT_S = 15  # for a job that is told to end; `plait run` takes some for its ranks
 SETUP = "see bench/setup"

@@ -70,7 +70,8 @@ def environment(jobs, peer, python):
         variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
         variables |= {"PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        _done([python, "-m", "venv", "--clear", str(folder)], variables)
+        # this Python: the JAX of this environment may not be there for the other's
+        _done([sys.executable, "-m", "venv", "--clear", str(folder)], variables)
         for step in steps:
             _done([*pip, *step], variables)
         stamp.write_text(requirements)

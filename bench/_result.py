@@ -80,6 +80,7 @@ class Rounds:
         self.canary_s = statistics.median(canary[i] for i in quiet)
         self.facts = record["facts"]
         self.others = record.get("others")
+        self.cores = record.get("cores", {})  # that rank 0 kept busy, in the middle
 
     def median(self, value: Callable | str):
         """The median of a case's times, or of a function of one round's times."""
@@ -122,7 +123,7 @@ def duration(seconds):
 def _cells(row):
     speed = "-" if row.speed is None else f"{row.speed:.2f}x"
     bound = "" if row.bound is None else f"{row.bound.sense} {row.bound.value:g}"
-    is_doubtful = (row.is_noisy or row.is_doubtful) and row.verdict in ("met", "MISSED")
+    is_doubtful = (row.is_noisy or row.is_doubtful) and row.verdict in ("", "met", "MISSED")
     rounds = f"{row.n_clean}/{row.n_rounds}" if row.n_rounds else ""
     times = [duration(row.plait_s), duration(row.comparator_s), speed]
     verdict = row.verdict + ("?" if is_doubtful else "")

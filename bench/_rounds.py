@@ -5,6 +5,7 @@ import concurrent.futures
 import ctypes
 import dataclasses
 import json
+import statistics
 import time
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ import numpy as np
 CLEAN = 1.3  # times the fastest canary of the job; as in c/rounds.c
 CANARY_BYTES = 16 << 20
 WARM_CALLS, WARM_S = 8, 8.0
+SETTLE_S = 0.05  # idle threads of OpenBLAS spin for 27 ms; as in c/rounds.c
 
 
 @dataclasses.dataclass
@@ -104,14 +106,18 @@ def clean(canary):
     return [i for i, seconds in enumerate(canary) if seconds <= CLEAN * best]
 
 
-def _time(team, case):
+def _time(team, case, cores=None):
+    """Seconds of a call; `cores`, a list, is given how many of them this process kept busy."""
     runs = not case.is_solo or team.rank == 0
     team.nap() if case.is_solo else team.barrier()
-    begin = time.perf_counter()
+    busy, begin = time.process_time(), time.perf_counter()
     own = case.run() if runs else None
     seconds = time.perf_counter() - begin if runs else 0.0
+    if cores is not None and runs:
+        cores.append((time.process_time() - busy) / seconds)
     if case.is_solo:
         team.nap()
+        time.sleep(SETTLE_S)
     return team.max(own if isinstance(own, float) else seconds) / case.n_calls
 
 
@@ -130,7 +136,7 @@ def rounds(team, options, name, cases, facts=None):
     canary_case = Case(copy)
     for case in [canary_case, *cases.values()]:
         _warm_up(team, case)
-    canaries, times = [], {key: [] for key in cases}
+    canaries, times, cores = [], {key: [] for key in cases}, {key: [] for key in cases}
     begin = time.perf_counter()
     while len(canaries) < options.rounds or (
         len(clean(canaries)) < options.rounds
@@ -140,10 +146,11 @@ def rounds(team, options, name, cases, facts=None):
         order = list(cases) if len(canaries) % 2 == 0 else list(cases)[::-1]
         worst = _time(team, canary_case)
         for key in order:
-            times[key].append(_time(team, cases[key]))
+            times[key].append(_time(team, cases[key], cores[key]))
             worst = max(worst, _time(team, canary_case))
         canaries.append(worst)
     record = {"name": name, "facts": facts or {}, "canary": canaries, "cases": times}
     if team.rank == 0 and options.out:
+        record["cores"] = {key: statistics.median(values) for key, values in cores.items()}
         with open(options.out, "a") as file:
             file.write(json.dumps(record) + "\n")

@@ -14,3 +14,11 @@ def under_each_mpi(jobs, group, way, measure):
         except (Absent, RuntimeError) as error:
             rows.append(absent(group, "all rows", way, f"MPI of {python}", str(error)))
     return rows
+
+
+LEVELS = ("multiple", "serialized")  # mpi4py's default first; plait works at either
+
+
+def at_level(level):
+    """The environment in which mpi4py asks MPI for this thread level."""
+    return {"MPI4PY_RC_THREAD_LEVEL": level}

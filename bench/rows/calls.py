@@ -3,10 +3,9 @@
 from _jobs import N_RANKS
 from _result import JAX_FRESH, Bound, Rounds
 
-from rows import under_each_mpi
+from rows import LEVELS, at_level, under_each_mpi
 
 LIMIT, BEYOND_US = 1.3, 0.05
-LEVELS = ("multiple", "serialized")
 
 
 def measure(jobs):
@@ -19,8 +18,7 @@ def _under(jobs, python):
     arguments = {"raw": jobs.raw_mpi(), "loop": jobs.scale.n_loop}
     found = {}
     for level in LEVELS:
-        environment = {"MPI4PY_RC_THREAD_LEVEL": level}
-        for record in jobs.worker("calls", arguments, N_RANKS, environment, python):
+        for record in jobs.worker("calls", arguments, N_RANKS, at_level(level), python):
             found[record["name"], level] = Rounds(record, jobs.scale.n_rounds)
     rows = []
     for name in dict.fromkeys(name for name, _ in found):

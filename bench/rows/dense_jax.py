@@ -1,6 +1,6 @@
 """By JAX: gradients in forward passes, QR of a tall matrix, a few eigenvectors."""
 
-from _jobs import N_RANKS, Absent
+from _jobs import ALL_CORES, N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
 
 GROUPS = {
@@ -32,28 +32,37 @@ OF_SOME = {
 def _rows(jobs, where, n):
     arguments = {"where": where, "n": n}
     n_ranks = N_RANKS if where == "ranks" else 0
-    # one device may use both cores, also where two ranks run
-    [record] = jobs.worker("dense", arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    [record] = jobs.worker("dense", arguments, n_ranks, ALL_CORES)
     rounds, group = Rounds(record, jobs.scale.n_rounds), GROUPS[where]
     rows = []
     for name in ("forward", "gradient"):
         comparator = OF_JNP.format(**rounds.facts)
         row = rounds.row(group, f"{name} {n}", JAX_FRESH, name, f"jnp {name}", comparator)
+        row.note = _at_work(rounds, where, name, f"jnp {name}")
         rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
     row = rounds.row(group, f"gradient {n}", JAX_FRESH, "gradient", "forward", OWN, GRADIENT)
     passes = rounds.median(lambda r: r["gradient"] / r["forward"])
     return [*rows, row.judge(f"{passes:.2f} forward passes", passes)]
 
 
+def _at_work(rounds, where, ours, theirs):
+    """How many cores were busy: whether each side had the threads that it is said to have."""
+    per = " a rank" if where == "ranks" else ""
+    n_own, n_others = rounds.cores[ours], rounds.cores[theirs]
+    note = f"cores at work: plait {n_own:.1f}{per}, other {n_others:.1f}"
+    return f"{note}; BLAS threads {rounds.facts['blas_threads']}, within plait 1 a device"
+
+
 def _beside(jobs, worker, group, name, arguments, comparators):
     """A row for each of the worker's cases that its case "plait" is compared with."""
     n_ranks = N_RANKS if arguments["where"] == "ranks" else 0
-    [record] = jobs.worker(worker, arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    [record] = jobs.worker(worker, arguments, n_ranks, ALL_CORES)
     rounds = Rounds(record, jobs.scale.n_rounds)
     rows = []
     for theirs, comparator in comparators.items():
         told = comparator.format(**rounds.facts)
         row = rounds.row(group, name, JAX_FRESH, "plait", theirs, told)
+        row.note = _at_work(rounds, arguments["where"], "plait", theirs)
         rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
     return rows
 

@@ -1,6 +1,6 @@
 """Transforms through JAX beside those of one process."""
 
-from _jobs import N_RANKS, Absent
+from _jobs import ALL_CORES, N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
 
 GROUPS = {
@@ -26,8 +26,7 @@ def _comparators(facts):
 def _rows(jobs, where):
     arguments = {"where": where, "sizes": ",".join(map(str, jobs.scale.sizes))}
     n_ranks = N_RANKS if where == "ranks" else 0
-    # one device may use both cores, also where two ranks run
-    records = jobs.worker("fft", arguments, n_ranks, {"NPROC": str(N_RANKS)})
+    records = jobs.worker("fft", arguments, n_ranks, ALL_CORES)
     rows = []
     for record in records:
         rounds = Rounds(record, jobs.scale.n_rounds)

@@ -3,7 +3,7 @@
 from _jobs import N_RANKS
 from _result import JAX_FRESH, Bound, Rounds
 
-from rows import under_each_mpi
+from rows import LEVELS, at_level, under_each_mpi
 
 LIMIT_US = 1.2
 LIMIT_DISPATCH = 2.0
@@ -23,11 +23,15 @@ def measure(jobs):
 
 def _pair(jobs, python):
     arguments = {"raw": jobs.raw_mpi(), "loop": jobs.scale.n_loop}
-    [record] = jobs.worker("latency", arguments, N_RANKS, python=python)
-    rounds = Rounds(record, jobs.scale.n_rounds)
+    at = {}
+    for level, only in zip(LEVELS, ("", "loop"), strict=True):
+        given = arguments | {"only": only}
+        [record] = jobs.worker("latency", given, N_RANKS, at_level(level), python)
+        at[level] = Rounds(record, jobs.scale.n_rounds)
+    rounds = at[LEVELS[0]]
     group = f"short messages, {N_RANKS} MPI ranks, {rounds.facts['mpi']}"
     return [
-        _loop(group, rounds),
+        *(_loop(group, at[level]) for level in LEVELS),
         _alone(group, rounds),
         _queued(group, rounds, "plait.jit", Bound("<=", LIMIT_DISPATCH)),
         _queued(group, rounds, "jax.jit", None),
@@ -39,17 +43,22 @@ def _pair(jobs, python):
 
 
 def _loop(group, rounds):
+    """Both in the same processes, at the thread level that is said."""
     row = rounds.row(
         group,
-        "8 B allreduce in a jitted fori_loop",
+        f"8 B allreduce in a jitted fori_loop, {rounds.facts['level']}",
         JAX_FRESH,
         "loop",
         "raw",
-        f"MPI_Allreduce in a C loop, {rounds.facts['mpi']}",
+        f"MPI_Allreduce in a C loop, {_mpi(rounds)}",
         Bound("<=", LIMIT_US),
     )
     beyond_us = rounds.median(lambda r: r["loop"] - r["raw"]) * 1e6
     return row.judge(f"{beyond_us:+.2f} us", beyond_us)
+
+
+def _mpi(rounds):
+    return f"{rounds.facts['mpi']}, THREAD_{rounds.facts['level']}"
 
 
 def _alone(group, rounds):
@@ -60,7 +69,7 @@ def _alone(group, rounds):
         JAX_FRESH,
         "alone",
         "raw",
-        f"MPI_Allreduce of {N_RANKS} ranks in a C loop, {rounds.facts['mpi']}",
+        f"MPI_Allreduce of {N_RANKS} ranks in a C loop, {_mpi(rounds)}",
     )
     us = rounds.median(lambda r: r["alone"]) * 1e6
     return row.judge(f"{us:.2f} us", us)
@@ -130,7 +139,7 @@ def _crowd(jobs, python):
         JAX_FRESH,
         "plait",
         "raw",
-        f"MPI_Allreduce in a C loop, {mpi}",
+        f"MPI_Allreduce in a C loop, {_mpi(rounds)}",
         Bound("<=", CROWD_US),
     )
     us = row.plait_s * 1e6

@@ -4,6 +4,8 @@ import _peers
 from _jobs import N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
 
+from rows import LEVELS, at_level
+
 PEERS = ("mpi4jax", "jpi")
 MIB = 64
 BOUND = Bound(">=", 1.0, 0.05)
@@ -23,11 +25,16 @@ def measure(jobs):
 
 
 def _beside(jobs, peer, python):
+    """The loop at both thread levels, since MPI's calls within it take longer at one of them."""
     arguments = {"peer": peer, "loop": jobs.scale.n_loop, "mib": MIB}
-    [record] = jobs.worker("peers", arguments, N_RANKS, python=python)
-    rounds = Rounds(record, jobs.scale.n_rounds)
+    at = {}
+    for level, only in zip(LEVELS, ("", "loop"), strict=True):
+        given = arguments | {"only": only}
+        [record] = jobs.worker("peers", given, N_RANKS, at_level(level), python)
+        at[level] = Rounds(record, jobs.scale.n_rounds)
+    rounds, name = at[LEVELS[0]], "8 B allreduce in a jitted fori_loop"
     return [
-        _row(rounds, "8 B allreduce in a jitted fori_loop", "loop"),
+        *(_row(of, f"{name}, {of.facts['level']}", "loop") for of in at.values()),
         _row(rounds, "jitted step with one 8 B allreduce, awaited", "call"),
         _row(rounds, f"{MIB} MiB f32 allreduce", "large"),
     ]
@@ -41,7 +48,7 @@ def _row(rounds, name, key):
         JAX_FRESH,
         f"plait {key}",
         f"peer {key}",
-        f"the same with {facts['peer']}, jax {facts['jax']}",
+        f"the same with {facts['peer']}, jax {facts['jax']}, THREAD_{facts['level']}",
         BOUND,
     )
     if key == "call":

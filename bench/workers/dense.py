@@ -9,7 +9,7 @@ from _rounds import Case, arguments, rounds
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from workers.world import World
+from workers.world import World, blas_threads
 
 
 def of_jnp(a, b):
@@ -77,6 +77,7 @@ def main():
         for name, (run, operands) in runs.items()
     }
     facts = {"n": n, "difference": wrong, "jax": jax.__version__}
+    facts["blas_threads"] = blas_threads()
     rounds(world.team, options, f"dense {options.where}", cases, facts)
 
 

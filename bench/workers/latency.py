@@ -36,12 +36,12 @@ def eager(facts, n_calls):
 
 def main():
     """Measure."""
-    options = arguments("raw", "loop")
+    options = arguments("raw", "loop", "only")
     jax.config.update("jax_enable_x64", True)
     team, mpi = Ranks(), raw.Raw(options.raw)
     comm = plait.Comm()
     facts = {"mpi": raw.version(), "transport": comm.transport, "direct": comm.direct}
-    facts |= {"jax": jax.__version__, "n_compiled": 0}
+    facts |= {"jax": jax.__version__, "n_compiled": 0, "level": raw.thread_level()}
     n_loop = int(options.loop)
     x, y, zero = np.zeros(1), np.zeros(1), jnp.zeros(1)
     loop = loop_of(plait.jit, allreduce, n_loop)
@@ -63,6 +63,8 @@ def main():
         "jitted": awaited(plait.jit(allreduce), N_FAST),
         "eager": eager(facts, N_FAST),
     }
+    if options.only:
+        cases = {key: cases[key] for key in ("raw", options.only)}
     rounds(team, options, "latency", cases, facts)
 
 

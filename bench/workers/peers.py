@@ -53,7 +53,7 @@ def cases_of(name, jit, allreduce, n_loop, n):
 
 def main():
     """Measure."""
-    options = arguments("peer", "loop", "mib")
+    options = arguments("peer", "loop", "mib", "only")
     jax.config.update("jax_enable_x64", True)
     team = Ranks()
     n, n_loop = (int(options.mib) << 20) // 4, int(options.loop)
@@ -64,7 +64,10 @@ def main():
     cases["memcpy"] = Case(copier(4 * n))
     version = importlib.metadata.version(options.peer)
     facts = {"mpi": raw.version(), "jax": jax.__version__, "peer": f"{options.peer} {version}"}
-    rounds(team, options, options.peer, cases, facts | {"mib": int(options.mib)})
+    facts |= {"mib": int(options.mib), "level": raw.thread_level()}
+    if options.only:
+        cases = {key: case for key, case in cases.items() if key.endswith(f" {options.only}")}
+    rounds(team, options, options.peer, cases, facts)
 
 
 if __name__ == "__main__":

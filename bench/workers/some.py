@@ -8,7 +8,7 @@ import scipy.linalg
 from _rounds import Case, arguments, rounds
 from jax.sharding import PartitionSpec as P
 
-from workers.world import World
+from workers.world import World, blas_threads
 
 
 def difference(world, w, v, whole):
@@ -41,6 +41,7 @@ def main():
         raise RuntimeError(f"A V of {k} of {n} eigenvectors differs from V w by {wrong}")
     cases = {name: Case(run, is_solo=name in ("scipy", "jnp")) for name, run in runs.items()}
     facts = {"difference": wrong, "jax": jax.__version__, "scipy": scipy.__version__}
+    facts["blas_threads"] = blas_threads()
     rounds(world.team, options, f"some {options.where}", cases, facts)
 
 

@@ -7,7 +7,7 @@ import plait
 from _rounds import Case, arguments, rounds
 from jax.sharding import PartitionSpec as P
 
-from workers.world import World
+from workers.world import World, blas_threads
 
 
 def errors(world, q, r, whole):
@@ -44,6 +44,7 @@ def main():
         for name, (run, a) in runs.items()
     }
     facts = {"m": m, "n": n, "difference": wrong, "jax": jax.__version__}
+    facts["blas_threads"] = blas_threads()
     rounds(world.team, options, f"tall {options.where}", cases, facts)
 
 

@@ -1,5 +1,8 @@
 """Global arrays over 2 devices of this process, or over 2 MPI ranks of one device each."""
 
+import ctypes
+from pathlib import Path
+
 import jax
 import numpy as np
 from _rounds import Ranks, Threads
@@ -48,3 +51,13 @@ def random(n, dtype):
     pairs = rng.random((n, n, 2 * n), real)
     pairs -= 0.5
     return pairs.view(dtype)
+
+
+def blas_threads():
+    """The largest number of threads of the OpenBLAS libraries here, which SciPy and NumPy bring."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    libraries = [ctypes.CDLL(name) for name in {m.split()[-1] for m in maps if "openblas" in m}]
+    names = [f"scipy_openblas_get_num_threads{end}" for end in ("", "64_")]
+    return max(
+        (getattr(of, name)() for of in libraries for name in names if hasattr(of, name)), default=0
+    )

@@ -165,3 +165,40 @@ def test_more_than_all_of_the_communication_hidden_is_doubtful(bench, jobs, monk
         assert [row.is_doubtful for row in rows] == [is_doubtful] * 2
         assert all(row.verdict == "met" for row in rows)
         assert ("met?" in bench("_result").table(rows)) == is_doubtful
+
+
+def test_what_one_process_alone_computes_may_use_all_cores(bench, jobs, monkeypatch):
+    module, given = bench("_jobs"), []
+
+    def worker(self, name, arguments, n_ranks, environment=(), **_):
+        given.append(dict(environment))
+        raise module.Absent("not now")
+
+    monkeypatch.setattr(module.Jobs, "worker", worker)
+    for group in ("dense_jax", "fft_jax"):
+        bench(f"rows.{group}").measure(jobs)
+    names = ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    assert given and all(e.get(name) == "2" for e in given for name in names)
+
+
+@pytest.mark.parametrize("group", ["latency", "peers"])
+def test_short_messages_are_measured_at_both_thread_levels_and_say_which(
+    bench, jobs, monkeypatch, group
+):
+    def worker(self, name, arguments, n_ranks, environment=(), *_, **__):
+        level = dict(environment)["MPI4PY_RC_THREAD_LEVEL"].upper()
+        keys = ["raw", "loop", "alone", "eager", "jitted", "plain", "plain awaited"]
+        keys += [
+            f"{jit}{end}" for jit in ("plait.jit", "jax.jit", "alone") for end in ("", " awaited")
+        ]
+        keys += [f"{who} {what}" for who in ("plait", "peer") for what in ("loop", "call", "large")]
+        facts = {"mpi": "MPI", "jax": "0", "peer": "peer", "level": level, "n_compiled": 0}
+        return [{"canary": [1.0] * 5, "facts": facts, "cases": {key: [1.0] * 5 for key in keys}}]
+
+    monkeypatch.setattr(type(jobs), "worker", worker)
+    monkeypatch.setattr(type(jobs), "raw_mpi", lambda self: "raw_mpi.so")
+    rows = bench(f"rows.{group}")
+    found = rows._pair(jobs, "") if group == "latency" else rows._beside(jobs, "mpi4jax", "")
+    loops = [row for row in found if "in a jitted fori_loop" in row.name]
+    assert [row.name.split(", ")[1] for row in loops] == ["MULTIPLE", "SERIALIZED"]
+    assert all(row.comparator.endswith(row.name.split(", ")[1]) for row in loops)
