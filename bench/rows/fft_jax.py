@@ -14,13 +14,14 @@ def _bound(n):
     return Bound(">=", FASTER[n]) if n in FASTER else None
 
 
-def _comparators(facts):
+def _comparators(facts, cases):
     found = {
+        "shard_map": f"jnp.fft, lax.all_to_all in shard_map, 2 devices, jax {facts['jax']}",
         "jnp": f"jnp.fft, one device (2 cores), jax {facts['jax']}",
         "scipy": f"scipy.fft, 2 workers, scipy {facts['scipy']}",
         "numpy": f"numpy.fft, numpy {facts['numpy']}",
     }
-    return found if facts["is_cube"] else {key: found[key] for key in ("jnp", "scipy")}
+    return {key: text for key, text in found.items() if key in cases}
 
 
 def _rows(jobs, where):
@@ -34,7 +35,7 @@ def _rows(jobs, where):
         name = f"{facts['kind']}, {facts['shape']} {facts['dtype']}"
         if facts["is_cube"]:
             name = f"{facts['n']}^3 {facts['kind']}"
-        for key, comparator in _comparators(facts).items():
+        for key, comparator in _comparators(facts, rounds.cases).items():
             bound = _bound(facts["n"]) if facts["is_cube"] and key == "jnp" else None
             row = rounds.row(GROUPS[where], name, JAX_FRESH, "plait", key, comparator, bound)
             copies = rounds.median(lambda r: r["plait"] / r["memcpy"])

@@ -1,0 +1,71 @@
+"""Collectives inside jax.shard_map on 2 devices of one process: plait's, and JAX's own."""
+
+import functools
+
+import jax
+import numpy as np
+import plait
+from _rounds import Case, arguments, copier, rounds
+from jax.sharding import PartitionSpec as P
+
+from workers.world import World
+
+JITS = {"plait": plait.jit, "jax": jax.jit}
+
+
+def operations(size):
+    """Each by plait and by JAX, of a device's part of so many items; alltoall in equal blocks."""
+    blocks = lambda x: x.reshape(size, -1)  # noqa: E731
+    return {
+        "allreduce": (
+            functools.partial(plait.allreduce, op=plait.SUM, comm="x"),
+            functools.partial(jax.lax.psum, axis_name="x"),
+        ),
+        "alltoall": (
+            lambda x: plait.alltoall(blocks(x), comm="x").reshape(-1),
+            lambda x: jax.lax.all_to_all(blocks(x), "x", 0, 0).reshape(-1),
+        ),
+    }
+
+
+def program(world, jit, operation, n_calls):
+    """The operation so often, one after the other, on the devices' parts."""
+
+    def turn(_, x):
+        return operation(x)
+
+    def body(x):
+        return operation(x) if n_calls == 1 else jax.lax.fori_loop(0, n_calls, turn, x)
+
+    mapped = jax.shard_map(
+        body, mesh=world.mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False
+    )
+    return jit(mapped)
+
+
+def measure(world, options, n_bytes, n_calls):
+    """Both operations with parts of so many bytes on each device."""
+    whole = np.arange(n_bytes // 4 * world.size).astype(np.float32) % 7
+    x = world.put(whole)
+    for name, sides in operations(world.size).items():
+        cases, results = {"memcpy": Case(copier(n_bytes, world.team.copies))}, []
+        for key, operation in zip(JITS, sides, strict=True):
+            results.append(np.asarray(program(world, JITS[key], operation, 1)(x)))
+            run = program(world, JITS[key], operation, n_calls)
+            cases[key] = Case(lambda run=run: run(x).block_until_ready(), n_calls)
+        if not np.array_equal(*results):
+            raise RuntimeError(f"{name} of {n_bytes} B differs from JAX's")
+        facts = {"jax": jax.__version__, "bytes": n_bytes, "n_calls": n_calls}
+        rounds(world.team, options, name, cases, facts)
+
+
+def main():
+    """Measure."""
+    options = arguments("loop", "mib")
+    world = World("devices")
+    measure(world, options, 8, int(options.loop))
+    measure(world, options, int(options.mib) << 20, 1)
+
+
+if __name__ == "__main__":
+    main()
