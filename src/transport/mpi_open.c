@@ -1,4 +1,4 @@
-/* Opening and closing endpoints on a communicator. Once the duplicates exist every rank
+/* Opening endpoints on a communicator. Once the duplicates exist every rank
  * goes through the same messages, whatever it found, so that all agree on what they
  * got. */
 #include "base/alloc.h"
@@ -20,97 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { DRAIN_LOOKS = 100 };
-
-/* Takes one message that nobody will receive any more: true if there was one. */
-static bool drain_one(plait_mpi_link_t *link, uint64_t comm, int64_t room, char *bin)
-{
-    const plait_mpi_backend_t *mpi = link->mpi;
-    plait_mpi_envelope_t from = {0};
-    bool is_there = false;
-    uint64_t request = 0;
-
-    (void)PLAIT_MPI_CALL(link->rank, "close",
-                         mpi->iprobe(comm, PLAIT_ANY, &is_there, &from));
-    if (!is_there || (from.n_bytes > room) ||
-        (PLAIT_MPI_CALL(link->rank, "close",
-                        mpi->irecv(bin, from.n_bytes, from.source, from.tag, comm,
-                                   &request)) != PLAIT_OK)) {
-        return false;
-    }
-    plait_mpi_give_up(link, "close", 0, 1, &request); /* waits a bounded time */
-    return !atomic_load(&link->is_stuck);
-}
-
-/* After a wait that was given up, here or at a peer, messages may be left over, and
- * MPICH 5 aborts in MPI_Comm_free where it finds one, whatever the error handler. Short
- * messages are taken out; several looks, since each also lets MPI bring in what is
- * under way. */
-static void free_duplicate(plait_mpi_link_t *link, uint64_t comm)
-{
-    bool leads = link->cluster != NULL && link->cluster->in != NULL;
-    char *bin = leads ? link->cluster->in : (char *)link->small;
-    int64_t room = leads ? link->cluster->message_bytes : (int64_t)sizeof(link->small);
-
-    if (comm == link->mpi->comm_null()) {
-        return;
-    }
-    for (int look = 0; look < DRAIN_LOOKS; look++) {
-        while (drain_one(link, comm, room, bin)) {
-        }
-    }
-    if (!atomic_load(&link->is_stuck)) {
-        (void)PLAIT_MPI_CALL(link->rank, "close", link->mpi->comm_free(comm));
-    }
-}
-
-void plait_mpi_link_destroy(plait_mpi_link_t **link_p)
-{
-    plait_mpi_link_t *link = *link_p;
-
-    *link_p = NULL;
-    if (link == NULL) {
-        return;
-    }
-    plait_mpi_unwatch(link);
-    plait_mpi_drain(link, plait_clock_ns() + PLAIT_MPI_DRAIN_NS);
-    if (atomic_load(&link->is_stuck)) {
-        plait_log(PLAIT_LOG_WARN,
-                  "rank %d close: memory of requests that never ended is kept",
-                  link->rank);
-        return;
-    }
-    if (!link->has_lost) {
-        free_duplicate(link, link->matched);
-        free_duplicate(link, link->control);
-    }
-    if (atomic_load(&link->is_stuck)) {
-        return;
-    }
-    plait_node_mail_destroy(&link->mail);
-    plait_node_maps_destroy(&link->maps);
-    plait_cluster_destroy(&link->cluster);
-    plait_node_segment_destroy(&link->segment);
-    plait_mpi_transfers_free(link);
-    (void)pthread_mutex_destroy(&link->transfer_lock);
-    plait_free(link->requests);
-    plait_free(link->cards);
-    plait_free(link->processes);
-    plait_free(link->peers);
-    plait_free(link->said);
-    plait_free(link);
-}
-
-void plait_mpi_close(plait_endpoint_t *end)
-{
-    if (end != NULL) {
-        plait_mpi_link_t *link = end->state;
-        end->state = NULL;
-        end->transport = NULL;
-        plait_mpi_link_destroy(&link);
-    }
-}
 
 static plait_status_t check_handle(const plait_mpi_backend_t *mpi, uint64_t comm,
                                    int size, int rank, int *size_p, int *rank_p)
