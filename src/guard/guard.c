@@ -153,6 +153,27 @@ static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
     return circle;
 }
 
+/* Whether a rank goes on only after others that are blocked, too, this one among them. Who waits for the others, as
+ * this rank does, is. */
+static bool is_blocked(plait_observed_t *op, const plait_sight_t *first)
+{
+    const plait_endpoint_t *end = &op->comm->end;
+    plait_sight_t sight = *first;
+    bool is_free = false;
+    bool is_over = false;
+
+    for (int n = 0; n < end->size && !is_over; n++) {
+        const int next = sight.waits.waits_for;
+        is_free = sight.kind != PLAIT_SIGHT_WAITS || may_end_another(&sight.waits) ||
+                  sight.waits.comm != (int32_t)op->comm->id || next >= end->size;
+        is_over = is_free || next < 0 || next == end->rank;
+        if (!is_over) {
+            plait_guard_see(&end->peers[next], op->comm->id, &sight);
+        }
+    }
+    return !is_free;
+}
+
 /* Whether nobody but this rank could end the wait. A send may wait for room that messages to others have. */
 static bool waits_for_itself(const plait_observed_t *op, const plait_wait_t *wait)
 {
@@ -262,6 +283,8 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
 {
     const plait_endpoint_t *end = &op->comm->end;
     bool is_any = wait->peer < 0 && !op->plan->is_collective;
+    bool all_blocked =
+        true; /* who waits for the others need not wait for each of them */
     suspicion_t worst = NOTHING;
     int whom = -1;
     circle_t circle = {.n = 1};
@@ -280,14 +303,17 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
         n_operations += sight.n_operations;
         runs = runs || sight.kind == PLAIT_SIGHT_RUNS;
         cpu_ns += (sight.process != NULL) ? plait_process_cpu_ns(sight.process) : 0;
-        suspicion_t found = is_needed(op, wait, r, &sight)
-                                ? judge(op, &sight, is_any, &about)
-                                : NOTHING;
+        bool is_wanted = is_needed(op, wait, r, &sight);
+        suspicion_t found = is_wanted ? judge(op, &sight, is_any, &about) : NOTHING;
+        all_blocked = all_blocked && (!is_wanted || is_blocked(op, &sight));
         if (found != NOTHING && (worst == NOTHING || found < worst)) {
             worst = found;
             whom = r;
             circle = about;
         }
+    }
+    if (worst == CIRCLE && !all_blocked) {
+        worst = NOTHING;
     }
     if (worst == NOTHING && waits_for_itself(op, wait)) {
         worst = ITSELF;

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import time
 
 import cases
 import jax
@@ -351,3 +352,23 @@ def test_programs_of_a_rank_on_several_devices_are_in_order(world):
         third = plait.allreduce(x, plait.MAX, comm=world)
         assert first.tolist() == [world.size] * 3 and third.tolist() == [1] * 3
         assert second.tolist() == [100 * world.size] * 3
+
+
+@pytest.mark.parametrize("late", [0, N_PROCESSES - 1])
+def test_a_late_process_is_waited_for(late):
+    """Its devices' neighbours wait for it, and theirs for those: that is no deadlock."""
+    mesh = make(GRIDS["line"], AxisType.Explicit)
+    a, tall = meshes.random((4 * N, 3)), meshes.random((8 * N, 3))
+    x, y = put(a, mesh, P("a")), put(tall, mesh, P("a"))
+    pad, factor = (
+        plait.jit(lambda x: plait.halo.pad(x, ((1, 1), (0, 0)), boundary="edge")),
+        plait.jit(plait.linalg.svdvals),
+    )
+    for run, given, want in (
+        (pad, x, oracle.halo_pad(a, (N, 1), ((1, 1), (0, 0)), ("edge",) * 2)),
+        (factor, y, np.linalg.svd(tall, compute_uv=False)),
+    ):
+        plait.block(run(given))
+        if late == HERE:
+            time.sleep(1.2)
+        same(run(given), want)
