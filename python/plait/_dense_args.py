@@ -10,8 +10,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
-from plait import _args, _dealt, _errors, _jax, _mesh, _mesh_rules, _region, _split
+from jax.sharding import NamedSharding, PartitionSpec
+from plait import (
+    _args,
+    _dealt,
+    _errors,
+    _jax,
+    _mesh,
+    _mesh_rules,
+    _reduce,
+    _region,
+    _split,
+)
 from plait._dealt import Deal, Matrix
 from plait._split import Spec
 
@@ -299,37 +309,46 @@ def run(function: Callable, *args: Any, **given: Any) -> Any:
 
 def fail(status: Any, text: str) -> None:
     """Raises LinAlgError unless the status is 0: now, or where the program is waited for."""
-    if isinstance(status, jax.core.Tracer):
+    array = _jax.eager_array(status)
+    if array is None:
         named = "plait.LinAlgError: " + text  # all that is left of an exception in a program
         jax.debug.callback(functools.partial(_judge, text=named), status)
-    else:
-        _judge(np.asarray(status.addressable_data(0)), text=text)
+        return
+    where = array.sharding
+    if isinstance(where, NamedSharding) and not where.is_fully_replicated:  # of a batch
+        array = jax.device_put(array, NamedSharding(where.mesh, PartitionSpec()))
+    _judge(np.asarray(array.addressable_data(0)), text=text)
 
 
 def guarded(x: Any, status: Any, text: str, mesh: Any) -> Any:
-    """x, after `fail`: in a program no device goes on with it where the status says failure.
+    """x, after `fail`: in a program no device goes on where the status says failure.
 
-    The callback of `fail` ends the program on one device, whose peers would wait for it in what
-    comes next. So each of them asks by itself before it has x.
+    A callback that raises ends the program on its device, whose peers would wait for it in what
+    came before, or comes next. So each asks by itself, between two operations in order: all are
+    done with what came before, and none begins what comes next, whether that needs x or not.
     """
-    fail(status, text)
-    if not isinstance(status, jax.core.Tracer) or mesh is None or mesh.size == 1:
+    if _jax.eager_array(status) is not None or mesh is None or mesh.size == 1:
+        fail(status, text)
         return x
-    part = functools.partial(_zero_if_good, text="plait.LinAlgError: " + text)
+    given = {"text": "plait.LinAlgError: " + text, "axes": tuple(mesh.axis_names)}
+    part = functools.partial(_zero_if_good, **given)
     whole = ((),) * status.ndim
     ask = _mesh_rules.on_parts(part, mesh, [whole], whole)
     zero = ask(status)
     return jax.tree.map(lambda v: jnp.where(jnp.any(zero != 0), jnp.zeros_like(v), v), x)
 
 
-def _zero_if_good(status: Any, text: str) -> Any:
+def _zero_if_good(status: Any, text: str, axes: tuple[str, ...]) -> Any:
+    """Of one device; nowhere else than in a program over these axes of a mesh."""
     like = jax.ShapeDtypeStruct(status.shape, jnp.int32)
+    worst = _reduce.allreduce(status.astype(jnp.int32), _args.MAX, comm=axes)
 
     def ask(found: Any) -> Any:
         _judge(found, text)
         return np.zeros(np.shape(found), np.int32)
 
-    return jax.pure_callback(ask, like, status, vmap_method="expand_dims")
+    zero = jax.pure_callback(ask, like, worst, vmap_method="expand_dims")
+    return _reduce.allreduce(zero, _args.MAX, comm=axes)
 
 
 def _judge(status: Any, text: str) -> None:

@@ -83,14 +83,15 @@ def _located(
     return tuple(x.x for x in found.values()), n, given
 
 
-def _judge(statuses: tuple, name: str) -> None:
-    """Raises where b, if there is one, or the decomposition has failed."""
+def _judged(found: Any, statuses: tuple, name: str, mesh: Any) -> Any:
+    """What was found; raises where b, if there is one, or the decomposition has failed."""
     texts = (
         _cholesky.NOT_DEFINITE.format(f"{name}: b"),
         f"{name}: not finite, or no convergence (LAPACK's info {{}})",
     )
     for status, text in zip(statuses, texts[-len(statuses) :], strict=True):
-        _dense_args.fail(status, text)
+        found = _dense_args.guarded(found, status, text, mesh)
+    return found
 
 
 def eigh(
@@ -156,9 +157,7 @@ def eigh(
     xs, n, given = _located("eigh", a, b, block, mesh, spec, shape)
     some = _chosen(subset, n)
     found, statuses = _dense_args.run(_decomposition, *xs, mode=degenerate, some=some, **given)
-    if check:
-        _judge(statuses, "eigh")
-    return found
+    return _judged(found, statuses, "eigh", given["deal"].mesh) if check else found
 
 
 def eigvalsh(
@@ -186,9 +185,7 @@ def eigvalsh(
     """
     xs, _, given = _located("eigvalsh", a, b, block, mesh, spec, shape)
     w, statuses = _dense_args.run(_values, *xs, **given)
-    if check:
-        _judge(statuses, "eigvalsh")
-    return w
+    return _judged(w, statuses, "eigvalsh", given["deal"].mesh) if check else w
 
 
 def syevd(

@@ -469,6 +469,13 @@ def underlying(x: Any) -> Any:
     return x
 
 
+def eager_array(x: Any) -> ArrayImpl | None:
+    """The array below all eager derivatives and batches; None in a program."""
+    while isinstance(x, _core.Tracer):
+        x = getattr(x, "val", getattr(x, "primal", None))
+    return x if isinstance(x, ArrayImpl) else None
+
+
 def is_batched(x: Any) -> bool:
     """Whether ``x`` has an axis that a jax.vmap around this call hides."""
     x = underlying(x)

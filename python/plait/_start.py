@@ -41,10 +41,9 @@ def _begun(slots: list) -> set[int]:
     """The numbers of what has been started by now, also within eager derivatives and batches."""
     found: set[int] = set()
     for slot in slots:
-        while isinstance(slot, jax.core.Tracer):
-            slot = getattr(slot, "val", getattr(slot, "primal", None))
-        if isinstance(slot, _jax.ArrayImpl):
-            found |= set(_started.numbers(slot))
+        array = _jax.eager_array(slot)
+        if array is not None:
+            found |= set(_started.numbers(array))
     return found
 
 

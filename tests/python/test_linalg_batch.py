@@ -131,8 +131,8 @@ def test_failures_are_those_of_each_matrix():
     def checked(a):
         return plait.linalg.cholesky(a, block=2, check=True, mesh=mesh, spec=P()).l
 
-    failure = "plait.LinAlgError: cholesky: the leading minor of order 4 is not positive"
-    with pytest.raises((plait.LinAlgError, jax.errors.JaxRuntimeError), match=failure):
+    failure = "^cholesky: the leading minor of order 4 is not positive"
+    with pytest.raises(plait.LinAlgError, match=failure):
         jax.vmap(checked)(meshes.put(a[:2].repeat(2, axis=0), mesh)).block_until_ready()
 
 

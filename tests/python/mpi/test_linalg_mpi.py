@@ -119,6 +119,30 @@ def test_failure_is_the_same_everywhere(mesh):
         plait.linalg.cholesky(put(a, mesh, P("a")), block=2, check=True)
 
 
+CHECKED = {
+    "solve": lambda a, b, **given: plait.linalg.solve(a, b, assume="positive", **given),
+    "eigh": lambda a, b, **given: plait.linalg.eigh(a * b[:, None], **given).eigenvectors,
+    "eigh's gradient": lambda a, b, **given: jax.grad(
+        lambda a: plait.linalg.eigh(a * b[:, None], **given).eigenvalues.sum()
+    )(a),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_program_that_fails_leaves_no_operation_behind(name):
+    """Its other operations need not what is checked, and no rank may have begun them alone."""
+    mesh, n = make(AxisType.Auto), 4 * jax.device_count()
+    given = {"mesh": mesh, "spec": P("a"), "check": True}
+    call = plait.jit(lambda a, b: CHECKED[name](a, b, **given))
+    bad = np.eye(n)
+    bad[1, 1] = -1 if name == "solve" else np.nan
+    good, b = put(matrices.definite(n), mesh, P("a")), put(np.ones(n), mesh, P("a"))
+    for _ in range(2):
+        with pytest.raises(plait.LinAlgError, match=name.split("'")[0]):
+            plait.block(call(put(bad, mesh, P("a")), b))
+        assert np.isfinite(whole(call(good, b), mesh)).all()
+
+
 def test_in_one_program(mesh):
     n = 4 * jax.device_count()
     a = matrices.definite(n)
