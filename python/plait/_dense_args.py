@@ -330,8 +330,8 @@ def guarded(x: Any, status: Any, text: str, mesh: Any) -> Any:
     if _jax.eager_array(status) is not None or mesh is None or mesh.size == 1:
         fail(status, text)
         return x
-    given = {"text": "plait.LinAlgError: " + text, "axes": tuple(mesh.axis_names)}
-    part = functools.partial(_zero_if_good, **given)
+    named, axes = "plait.LinAlgError: " + text, tuple(mesh.axis_names)
+    part = functools.partial(_zero_if_good, text=named, axes=axes)
     whole = ((),) * status.ndim
     ask = _mesh_rules.on_parts(part, mesh, [whole], whole)
     zero = ask(status)
