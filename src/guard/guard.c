@@ -117,6 +117,7 @@ static bool differs(plait_observed_t *op, const plait_sight_t *sight)
 /* Those who wait for each other. */
 typedef struct {
     bool is_closed;
+    bool is_blocked; /* as far as it is seen: none of them goes on before others do */
     uint64_t signature; /* of the operations */
     int n;
     int64_t cpu_ns; /* of all of them together */
@@ -127,6 +128,14 @@ typedef struct {
 static bool may_end_another(const plait_flight_entry_t *e)
 {
     return e->is_started || e->is_leaving;
+}
+
+/* Whether a rank waits on this communicator, as it does until others come. */
+static bool is_stuck(const plait_observed_t *op, const plait_sight_t *sight)
+{
+    return sight->kind == PLAIT_SIGHT_WAITS && !may_end_another(&sight->waits) &&
+           sight->waits.comm == (int32_t)op->comm->id &&
+           sight->waits.waits_for < op->comm->end.size;
 }
 
 /* Whether those waited for wait, one for the other, for this rank, all on one communicator:
@@ -140,9 +149,7 @@ static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
                        .cpu_ns = plait_clock_of(CLOCK_PROCESS_CPUTIME_ID)};
 
     while (circle.n <= end->size && !circle.is_closed && !may_end_another(op->entry) &&
-           sight.kind == PLAIT_SIGHT_WAITS && !may_end_another(&sight.waits) &&
-           sight.waits.comm == (int32_t)op->comm->id && sight.waits.waits_for >= 0 &&
-           sight.waits.waits_for < end->size) {
+           is_stuck(op, &sight) && sight.waits.waits_for >= 0) {
         int next = sight.waits.waits_for;
         circle.n++;
         circle.cpu_ns += plait_process_cpu_ns(sight.process);
@@ -150,28 +157,8 @@ static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
         circle.is_closed = next == end->rank;
         plait_guard_see(&end->peers[next], op->comm->id, &sight);
     }
+    circle.is_blocked = circle.is_closed || is_stuck(op, &sight);
     return circle;
-}
-
-/* Whether a rank goes on only after others that are blocked, too, this one among them. Who waits for the others, as
- * this rank does, is. */
-static bool is_blocked(plait_observed_t *op, const plait_sight_t *first)
-{
-    const plait_endpoint_t *end = &op->comm->end;
-    plait_sight_t sight = *first;
-    bool is_free = false;
-    bool is_over = false;
-
-    for (int n = 0; n < end->size && !is_over; n++) {
-        const int next = sight.waits.waits_for;
-        is_free = sight.kind != PLAIT_SIGHT_WAITS || may_end_another(&sight.waits) ||
-                  sight.waits.comm != (int32_t)op->comm->id || next >= end->size;
-        is_over = is_free || next < 0 || next == end->rank;
-        if (!is_over) {
-            plait_guard_see(&end->peers[next], op->comm->id, &sight);
-        }
-    }
-    return !is_free;
 }
 
 /* Whether nobody but this rank could end the wait. A send may wait for room that messages to others have. */
@@ -283,8 +270,8 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
 {
     const plait_endpoint_t *end = &op->comm->end;
     bool is_any = wait->peer < 0 && !op->plan->is_collective;
-    bool all_blocked =
-        true; /* who waits for the others need not wait for each of them */
+    /* who waits for the others need not wait for each of them */
+    bool all_blocked = true;
     suspicion_t worst = NOTHING;
     int whom = -1;
     circle_t circle = {.n = 1};
@@ -303,9 +290,11 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
         n_operations += sight.n_operations;
         runs = runs || sight.kind == PLAIT_SIGHT_RUNS;
         cpu_ns += (sight.process != NULL) ? plait_process_cpu_ns(sight.process) : 0;
-        bool is_wanted = is_needed(op, wait, r, &sight);
-        suspicion_t found = is_wanted ? judge(op, &sight, is_any, &about) : NOTHING;
-        all_blocked = all_blocked && (!is_wanted || is_blocked(op, &sight));
+        if (!is_needed(op, wait, r, &sight)) {
+            continue;
+        }
+        suspicion_t found = judge(op, &sight, is_any, &about);
+        all_blocked = all_blocked && about.is_blocked;
         if (found != NOTHING && (worst == NOTHING || found < worst)) {
             worst = found;
             whom = r;

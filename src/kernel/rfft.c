@@ -329,16 +329,9 @@ void plait_rfft1_columns(const plait_rfft1_t *fft, int64_t n_columns,
 
 /* ---- rows */
 
-typedef struct {
-    int64_t n_rows;
-    const char *in;
-    int64_t in_stride;
-    char *out;
-    int64_t out_stride;
-} rows_t;
-
 /* n / 2 points; to real through scratch, since the spectrum is not to be changed. */
-static void run_even(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
+static void run_even(const plait_rfft1_t *fft, const plait_fft_rows_t *job,
+                     char *scratch)
 {
     const int64_t m = fft->n / 2, pitch = row_pitch(fft, m);
     const plait_fft_kernels_t *kernels = fft->half->kernels;
@@ -469,7 +462,8 @@ static void take_shared(const plait_rfft1_t *fft, const shared_t *shared,
 }
 
 /* Two rows in one, or one beside zeros. */
-static void run_odd(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
+static void run_odd(const plait_rfft1_t *fft, const plait_fft_rows_t *job,
+                    char *scratch)
 {
     const int64_t pitch = row_pitch(fft, fft->n);
     char *rest = scratch + ROWS_AT_ONCE * pitch;
@@ -490,7 +484,8 @@ static void run_odd(const plait_rfft1_t *fft, const rows_t *job, char *scratch)
 void plait_rfft1_rows(const plait_rfft1_t *fft, int64_t n_rows, const char *in,
                       int64_t in_stride, char *out, int64_t out_stride, void *scratch)
 {
-    const rows_t job = {n_rows, in, in_stride, out, out_stride};
+    const plait_fft_rows_t job = {n_rows, in,         in_stride,
+                                  out,    out_stride, PLAIT_FFT_STORE};
 
     if (fft->half != NULL) {
         run_even(fft, &job, scratch);
