@@ -262,13 +262,23 @@ done:
 
 /* ---- Dealt ------------------------------------------------------------------------------------------ */
 
-static plait_status_t add_stages(plait_plan_t *plan, const plait_heevd_slots_t *q)
+/* Where peers cannot be read. */
+static bool sums_natively(const plait_plan_t *plan, const plait_problem_t *problem,
+                          plait_dtype_t dtype)
+{
+    return plan->direct == PLAIT_DIRECT_NONE && problem->caps.has_native &&
+           (problem->caps.native_reduce[PLAIT_SUM] & (1U << dtype)) != 0;
+}
+
+static plait_status_t add_stages(plait_plan_t *plan, const plait_problem_t *problem,
+                                 const plait_heevd_slots_t *q)
 {
     plait_status_t status = PLAIT_OK;
     plait_tridiagonal_t t = {
         .h = {.a = q->a,
               .rank = q->rank,
               .n_pieces = (plan->direct == PLAIT_DIRECT_NONE) ? plan->n_ranks : 1,
+              .is_native = sums_natively(plan, problem, q->a.dtype),
               .src = q->src},
         .w = q->w,
         .v = q->vectors,
@@ -372,7 +382,7 @@ static plait_status_t heevd_plan(const void *params, const plait_problem_t *prob
     plait_plan_agree(plan, (uint64_t)p->vectors);
     PLAIT_TRY(is_joint            ? plait_heevd_joint_add(plan, &q, &joint)
               : is_whole(p, plan) ? add_whole(plan, &q)
-                                  : add_stages(plan, &q));
+                                  : add_stages(plan, problem, &q));
     *plan_p = plan;
     plan = NULL;
 done:

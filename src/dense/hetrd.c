@@ -204,6 +204,24 @@ done:
     return status;
 }
 
+/* All get the same bits: "MPI requires that all processes [...] receive identical results" (MPI 4.0,
+ * section 6.9.6). */
+static plait_status_t add_native(plait_plan_t *plan, const plait_reduce_step_t *r)
+{
+    const plait_native_step_t native = {.native = PLAIT_NATIVE_ALLREDUCE,
+                                        .op = r->op,
+                                        .dtype = r->dtype,
+                                        .n = r->n,
+                                        .src_slot = r->src_slot,
+                                        .dst_slot = r->dst_slot,
+                                        .src_offset = r->src_offset,
+                                        .dst_offset = r->dst_offset,
+                                        .n_recv = r->n,
+                                        .recv_dtype = r->dtype};
+
+    return plait_plan_native(plan, &native);
+}
+
 static plait_status_t add_column(plait_plan_t *plan, const plait_hetrd_t *h, int64_t j)
 {
     plait_status_t status = PLAIT_OK;
@@ -228,7 +246,8 @@ static plait_status_t add_column(plait_plan_t *plan, const plait_hetrd_t *h, int
     PLAIT_TRY(plait_fan_out(plan, &everyone, false, &column));
     PLAIT_TRY(add(plan, &plait_hetrd_product_kernel, h, j));
     if (j + 1 < n) {
-        PLAIT_TRY(plait_pieces_reduce(plan, h->n_pieces > 1, &products));
+        PLAIT_TRY(h->is_native ? add_native(plan, &products)
+                               : plait_pieces_reduce(plan, h->n_pieces > 1, &products));
     }
 done:
     plait_move_clear(&column);

@@ -2,9 +2,10 @@
  *
  * One stage, in panels of PLAIT_HETRD_WIDTH columns. A column's owner brings it up to date with
  * the panel's reflectors so far and makes the next one, v; every rank multiplies its own part of
- * the trailing matrix with v, and the parts are summed in rank order. Vectors v and w of the panel
+ * the trailing matrix with v, and the parts are summed, with the same bits for all. Vectors v and w of the panel
  * are on all ranks, so that w and the update of the trailing matrix need no more messages: two
- * fences a column, three where each rank sums a part.
+ * fences a column, three where each rank sums a part. Where moves are messages the sum is the transport's
+ * own, in about 2 log P of them one after the other, or else P.
  * Source: Dongarra, Sorensen, Hammarling, J. Comput. Appl. Math. 27, 1989 (LAPACK's latrd). */
 #ifndef PLAIT_DENSE_HETRD_H
 #define PLAIT_DENSE_HETRD_H
@@ -18,10 +19,11 @@ enum { PLAIT_HETRD_WIDTH = 32 };
 typedef struct {
     plait_dealt_t a;
     int rank;
-    int n_pieces; /* of a sum that are kept here: all ranks' where moves are messages */
-    int src;      /* slot of the operand */
-    int copy;     /* slot of the matrix that is reduced; reflectors in the end */
-    int panel;    /* slot of what is on all ranks, see plait_hetrd_room_t */
+    int n_pieces; /* of a maximum that are kept here: all ranks' where moves are messages */
+    bool is_native; /* sums are the transport's own; its NaN in maxima are not ours */
+    int src;        /* slot of the operand */
+    int copy;       /* slot of the matrix that is reduced; reflectors in the end */
+    int panel;      /* slot of what is on all ranks, see plait_hetrd_room_t */
 } plait_hetrd_t;
 
 /* Byte offsets in the slot `panel`. Rows of pairs and sums are those of the matrix. */

@@ -21,7 +21,7 @@ plait_hetrd_room_t plait_hetrd_room(const plait_hetrd_t *h)
 
     r.stride = line((n + 2 * PLAIT_HETRD_WIDTH) * item);
     r.pieces = line(2 * PLAIT_HETRD_WIDTH * r.ld * item);
-    r.sum = r.pieces + h->n_pieces * r.stride;
+    r.sum = r.pieces + (h->is_native ? 1 : h->n_pieces) * r.stride;
     r.d = r.sum + r.stride;
     r.e = r.d + line(n * real);
     r.tau = r.e + line(n * real);
@@ -77,13 +77,17 @@ char *plait_hetrd_pair(const plait_hetrd_t *h, const plait_exec_t *exec, int64_t
     return plait_hetrd_panel(h, exec, plait_hetrd_pair_at(h, c, row));
 }
 
-char *plait_hetrd_part(const plait_hetrd_t *h, const plait_exec_t *exec, int64_t row)
+int64_t plait_hetrd_part_at(const plait_hetrd_t *h)
 {
     const plait_hetrd_room_t room = plait_hetrd_room(h);
 
+    return room.pieces + (h->is_native ? 0 : plait_hetrd_own_piece(h) * room.stride);
+}
+
+char *plait_hetrd_part(const plait_hetrd_t *h, const plait_exec_t *exec, int64_t row)
+{
     return plait_hetrd_panel(h, exec,
-                             room.pieces + plait_hetrd_own_piece(h) * room.stride +
-                                 row * plait_hetrd_item(h));
+                             plait_hetrd_part_at(h) + row * plait_hetrd_item(h));
 }
 
 char *plait_hetrd_sum(const plait_hetrd_t *h, const plait_exec_t *exec, int64_t row)

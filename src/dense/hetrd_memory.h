@@ -16,6 +16,9 @@ typedef struct {
 /* Bytes of an element; which of the kept pieces is this rank's; how many columns it has. */
 int64_t plait_hetrd_item(const plait_hetrd_t *h);
 int64_t plait_hetrd_own_piece(const plait_hetrd_t *h);
+
+/* Byte offset in the panel of this rank's part of a sum, from row 0. */
+int64_t plait_hetrd_part_at(const plait_hetrd_t *h);
 int64_t plait_hetrd_n_owned(const plait_hetrd_t *h);
 
 /* Of a local column: which one it is. The first local column that is column j of the matrix or behind

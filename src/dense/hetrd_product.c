@@ -172,8 +172,7 @@ static void product_touch(const void *params, plait_touch_fn_t touch, void *cont
     plait_hetrd_touch_pairs(&t, false, 0, 2 * i, j + 1);
     plait_hetrd_touch_trailing(&t, false, j + 1);
     plait_hetrd_touch_columns(&t, true, h->panel,
-                              room.pieces + plait_hetrd_own_piece(h) * room.stride +
-                                  (j + 1) * item,
+                              plait_hetrd_part_at(h) + (j + 1) * item,
                               n - j - 1 + 2 * i, 1, n);
 }
 

@@ -6,13 +6,21 @@
 #include "dense/dealt.h"
 #include "dense/fan.h"
 
-/* More ranks than this sum a part each, of vectors at least so long for each of them. */
-enum { MAX_SUMMING = 4, MIN_PART = 64 };
+/* More ranks than this sum a part each, where each would read at least so much to sum all by itself,
+ * which takes longer than one more fence. */
+enum { MAX_SUMMING = 4, MIN_BYTES = 32 << 10 };
+
+/* Elements; parts are multiples of it. */
+enum { GRAIN = 8 };
+
+static bool is_worth_sharing(int n_ranks, int64_t n, int64_t item)
+{
+    return n_ranks > MAX_SUMMING && n >= GRAIN * n_ranks &&
+           n * item >= MIN_BYTES / n_ranks;
+}
 
 static int64_t part_start(const plait_plan_t *plan, int64_t n, int rank)
 {
-    enum { GRAIN = 8 };
-
     return (rank == plan->n_ranks) ? n : n / GRAIN * rank / plan->n_ranks * GRAIN;
 }
 
@@ -84,7 +92,7 @@ plait_status_t plait_pieces_reduce(plait_plan_t *plan, bool is_collected,
     plait_status_t status = PLAIT_OK;
     const int n_ranks = plan->n_ranks;
     const int64_t n = reduce->n, item = plait_dtype_bytes(reduce->dtype);
-    const bool is_shared = n_ranks > MAX_SUMMING && n >= MIN_PART * n_ranks;
+    const bool is_shared = is_worth_sharing(n_ranks, n, item);
     plait_reduce_step_t r = *reduce;
     span_t *spans = plait_alloc(n_ranks, sizeof(*spans));
 

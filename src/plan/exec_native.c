@@ -58,7 +58,8 @@ plait_status_t plait_exec_native(plait_exec_t *exec, const plait_native_step_t *
     switch (n->native) {
     case PLAIT_NATIVE_ALLREDUCE:
         return transport->allreduce(&exec->session, n->op, n->dtype, n->n,
-                                    exec->slot[n->src_slot], exec->slot[n->dst_slot]);
+                                    exec->slot[n->src_slot] + n->src_offset,
+                                    exec->slot[n->dst_slot] + n->dst_offset);
     case PLAIT_NATIVE_BCAST:
         return run_bcast(exec, n);
     case PLAIT_NATIVE_BARRIER:

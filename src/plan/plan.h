@@ -125,8 +125,9 @@ typedef struct {
     plait_native_t native;
     plait_reduce_t op;
     plait_dtype_t dtype, recv_dtype;
-    int64_t n, n_recv;      /* elements */
-    int src_slot, dst_slot; /* -1: none */
+    int64_t n, n_recv;              /* elements */
+    int src_slot, dst_slot;         /* -1: none */
+    int64_t src_offset, dst_offset; /* ALLREDUCE: bytes */
     int template_slot; /* SENDRECV: the result where there is no source; -1: left alone */
     int root;
     int source, dest, send_tag, recv_tag;

@@ -269,6 +269,9 @@ static inline plait_plan_cost_t dealt_cost(dealt_run_t *t, int rank)
 /* Of plans that are proven; NULL: ranks' devices do not work as one. */
 static plait_process_grid_t *dealt_grid;
 
+/* Whether the transport reduces. */
+static bool dealt_has_native;
+
 /* What plans may count on: messages alone where ranks have a device, whose all plans are then. */
 static inline plait_caps_t dealt_caps(const dealt_run_t *t)
 {
@@ -276,6 +279,8 @@ static inline plait_caps_t dealt_caps(const dealt_run_t *t)
 
     return (plait_caps_t){.direct = (device != NULL) ? PLAIT_DIRECT_NONE : t->direct,
                           .publish_bytes = (device != NULL) ? -1 : PLAIT_PUBLISH_BYTES,
+                          .has_native = dealt_has_native,
+                          .native_reduce = {~0U, ~0U, ~0U, ~0U},
                           .device = device,
                           .devices = team_knows_devices ? team_devices : NULL,
                           .grid = dealt_grid};

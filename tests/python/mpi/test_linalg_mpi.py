@@ -64,6 +64,19 @@ def test_everything(dtype, kind):
     matrices.check_product((whole(plait.linalg.matmul(x, y), mesh),), a @ g, n)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64])
+def test_eigenvalues_that_no_rank_has_whole(dtype):
+    """So large that the matrix stays dealt out."""
+    mesh = make(AxisType.Explicit)
+    n = 264  # over 2, 3 and 4
+    a = matrices.definite(n, dtype)
+    w, v = plait.linalg.eigh(put(a, mesh, P("a")))
+    v, w = whole(v, mesh), np.asarray(w.addressable_data(0))
+    matrices.check_orthonormal(v)
+    matrices.check_product((v * w, v.conj().T), a, n)
+    assert np.abs(w - np.linalg.eigvalsh(a)).max() <= matrices.limit(n, dtype) * matrices.norm(a)
+
+
 @pytest.mark.long(keep=1)
 @EVERY_DTYPE
 def test_tall_matrices(dtype, kind):
