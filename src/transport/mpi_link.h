@@ -183,7 +183,7 @@ void plait_mpi_look(void);
 /* The link is open. From now on every wait of this process looks into MPI now and then, if messages may
  * have to move meanwhile: those of a link that has them go through MPI, or the program's own to other
  * nodes. */
-void plait_mpi_set_open(plait_mpi_link_t *link, bool has_messages);
+void plait_mpi_set_open(plait_mpi_link_t *link, bool has_own);
 
 /* One poll. After an error of MPI the request is done; not done and not OK: refused. */
 plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,
