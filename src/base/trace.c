@@ -350,6 +350,19 @@ void plait_trace_close(int is_well)
     (void)pthread_mutex_unlock(&mutex);
 }
 
+void plait_trace_leave(void)
+{
+    int32_t runs = PLAIT_RECORD_RUNS;
+
+    (void)pthread_mutex_lock(&mutex);
+    plait_record_header_t *header = plait_flight_file()->header;
+    if (header != NULL && header->pid == (int32_t)getpid()) {
+        (void)atomic_compare_exchange_strong(&header->state, &runs,
+                                             PLAIT_RECORD_ENDED_WELL);
+    }
+    (void)pthread_mutex_unlock(&mutex);
+}
+
 /* For programs that do not call it: nobody has told whether all went well. */
 __attribute__((destructor)) static void close_at_exit(void)
 {

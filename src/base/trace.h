@@ -84,6 +84,10 @@ PLAIT_EXPORT const char *plait_trace_flight_path(void);
 /* The process ends: closes the files, and removes the flight recorder's if all went well. */
 PLAIT_EXPORT void plait_trace_close(int is_well);
 
+/* The process takes part in nothing more that others wait for, and may go on: they see that. Files
+ * stay open. */
+void plait_trace_leave(void);
+
 /* The log in memory: empties and starts it (1), or stops it (0). */
 PLAIT_EXPORT void plait_trace_start(int is_on);
 

@@ -166,7 +166,8 @@ void plait_guard_say(const plait_sight_t *sight, int rank, char *text, int n_byt
         say_wait(sight, state, room);
         break;
     case PLAIT_SIGHT_ENDED:
-        (void)snprintf(state, room, "process %d has left its program", (int)pid);
+        (void)snprintf(state, room, "process %d has left its program, or MPI",
+                       (int)pid);
         break;
     case PLAIT_SIGHT_RAISED:
         (void)snprintf(state, room, "raised %s", sight->why);

@@ -12,7 +12,7 @@ typedef enum {
     PLAIT_SIGHT_NONE,  /* cannot be seen from here */
     PLAIT_SIGHT_RUNS,  /* in its program, in none of plait's waits */
     PLAIT_SIGHT_WAITS, /* in an operation */
-    PLAIT_SIGHT_ENDED, /* left its program, and perhaps waits for others in MPI_Finalize */
+    PLAIT_SIGHT_ENDED, /* left its program, or MPI, and perhaps waits for others in MPI_Finalize */
     PLAIT_SIGHT_RAISED,
     PLAIT_SIGHT_GONE
 } plait_sight_kind_t;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "base/wait.h"
 #include "transport/matched.h"
 #include "transport/mpi.h"
@@ -52,6 +53,7 @@ static void on_deleted(uintptr_t number)
 {
     if (number == SELF_NUMBER) {
         plait_mpi_shutdown();
+        plait_trace_leave(); /* MPI_Finalize may wait for who waits for this rank */
         return;
     }
     (void)pthread_mutex_lock(&watch_lock);

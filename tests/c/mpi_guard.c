@@ -183,6 +183,26 @@ static bool is_well(uint64_t world)
     return all == 0;
 }
 
+/* A rank that has called MPI_Finalize, which may wait there for those who wait for it. */
+static void check_left(uint64_t world, int rank)
+{
+    plait_comm_t *comm = open_on(world), *closed = open_on(world);
+
+    CHECK(sum(comm, 8) == PLAIT_OK && sum(closed, 8) == PLAIT_OK, "rank %d", rank);
+    if (rank == 0) {
+        plait_comm_destroy(&closed);
+        (void)host.finalize();
+    } else {
+        check_refused(sum(comm, 8), PLAIT_ERR_PEER, "rank 0: process");
+        check_refused(sum(closed, 8), PLAIT_ERR_PEER, "rank 0: process");
+    }
+    plait_comm_destroy(&comm);
+    plait_comm_destroy(&closed);
+    if (rank != 0) {
+        (void)host.finalize();
+    }
+}
+
 int main(int argc, char **argv)
 {
     static void (*const checks[])(uint64_t, int) = {check_other_number, check_given_up,
@@ -200,7 +220,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && is_well(world); i++) {
         checks[i](world, rank);
     }
-    (void)host.finalize();
+    check_left(world, rank);
     (void)plait_pool_trim();
     return mpi_report("mpi_guard");
 }
