@@ -6,6 +6,8 @@ import builtins
 import contextlib
 import ctypes
 import functools
+import gc
+import io
 import math
 import os
 import pathlib
@@ -35,6 +37,7 @@ _world: list[tuple[int, int]] = []  # this process's rank and their number, also
 _failed: list[bool] = []
 _exit_code: list[int] = []
 _child_code: list[int] = []  # of a forked child that leaves its program
+_raised_before: list[object] = []  # of a forked child of a process that had begun MPI
 _why: list[str] = []
 _former: dict[str, Callable] = {}  # the program's own hooks, but one that is running
 
@@ -443,9 +446,28 @@ def _see_the_raised() -> None:
         _set_why(_in_a_line(raised))
 
 
+def _in_a_child() -> None:
+    """After fork(): whether the MPI that is there is its parent's."""
+    module = sys.modules.get("mpi4py.MPI")
+    if _mpi or (module is not None and module.Is_initialized()):
+        _raised_before.append(getattr(sys, "last_value", None))
+
+
+os.register_at_fork(after_in_child=_in_a_child)
+
+
 def _leave_child() -> None:
-    """Without mpi4py's own handlers, which would call MPI_Finalize or MPI_Abort for its parent."""
-    if _child_code and _mpi:
+    """Without mpi4py's own handlers, which would call MPI_Finalize or MPI_Abort for its parent.
+
+    Nor JAX's, which would wait for the parent's threads. A code is known by sys.exit() and mpi4py.
+    """
+    if _raised_before:
+        for file in gc.get_objects():  # what is still open, as the interpreter's end would
+            if issubclass(type(file), io.IOBase):
+                with contextlib.suppress(Exception):
+                    file.flush()
+        raised = getattr(sys, "last_value", None)
+        _child_code.insert(0, int(raised is not None and raised is not _raised_before[0]))
         _flush_streams()
         os._exit(_child_code[-1])
 

@@ -300,19 +300,35 @@ def run_on_two(program, folder, *by):
 
 
 FORKS = """
-import os, warnings
+import os, signal, warnings
 warnings.simplefilter("ignore")
-plait.barrier()
-if os.fork() == 0:
-    sys.exit(7)
-assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
-print(plait.allreduce(jnp.ones(2), plait.SUM).tolist())
+signal.alarm(60)  # the rank's; children inherit none
+def is_parent(code):
+    if os.fork() == 0:
+        signal.alarm(20)
+        return False
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == code
+    return True
+path = sys.argv[0] + str(plait.Comm().rank)
+for kind in ["mpi", "jax"]:
+    if not is_parent(7):
+        sys.exit(7)
+    if not is_parent(1):
+        raise ValueError("of a child")
+    if not is_parent(0):
+        unclosed = open(path, "w")
+        unclosed.write(kind)
+        break
+    assert open(path).read() == kind
+    print(plait.allreduce(jnp.ones(2), plait.SUM).tolist())
 """
 
 
-def test_a_forked_child_leaves_without_its_parents_mpi(tmp_path):
-    code, text = run_on_two(FORKS, tmp_path, *MPI4PY)
-    assert code == 0 and text.count("[2.0, 2.0]") == 2, text
+@pytest.mark.parametrize("run", [MPI4PY, ()], ids=["mpi4py", "plain"])
+def test_a_forked_child_leaves_without_its_parents_mpi(run, tmp_path):
+    code, text = run_on_two(FORKS, tmp_path, *run)
+    assert code == 0 and text.count("[2.0, 2.0]") == 4, text
+    assert text.count("ValueError: of a child") == 4, text
 
 
 LEAVES = """
