@@ -1,5 +1,6 @@
 """Which MPI there is: the launcher's variables, mpi4py, and the faults seen before it starts."""
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import multiprocessing
@@ -77,13 +78,40 @@ def check_environment() -> None:
         )
 
 
+_TAKEN = "PLAIT_RUN_TAKEN"  # by whom, for the processes that it starts
+# What tells a rank from all others of this job and of other jobs.
+_PLACE = ("PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_RANK")
+_PLACE += ("PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "PLAIT_RUN_WRAPPER")
+
+
+def _place() -> str:
+    """Of the rank that the launcher's variables are for; jobs in a job may have equal ones."""
+    values = [f"{name}={os.environ[name]}" for name in _PLACE if name in os.environ]
+    with contextlib.suppress(KeyError, OSError, ValueError):
+        values.append(f"inode={os.fstat(int(os.environ['PMI_FD'])).st_ino}")
+    return ",".join(values)
+
+
+def _taker() -> str:
+    """The process that is the rank which this one would be; "" where it is the first."""
+    pid, _, taken = os.environ.get(_TAKEN, "").partition(" ")
+    # PMI_FD is closed in most processes that a rank starts, and another file in a job of theirs.
+    is_same = bool(taken) and _place() in (taken, taken.partition(",inode=")[0])
+    return pid if is_same and pid != str(os.getpid()) else ""
+
+
 def _refuse_child(size: int) -> None:
     """MPI would end a process that has the launcher's variables and is none of its ranks."""
     if size > 1 and multiprocessing.parent_process() is not None:
-        raise _errors.CommError(
-            "multiprocessing started this process, which is no rank of the launcher's and has no "
-            "communicator; expected what it needs of one: comm.rank, comm.size"
-        )
+        who = "multiprocessing started this process"
+    elif size > 1 and _taker():
+        who = f"process {_taker()} started this one"
+    else:
+        return
+    raise _errors.CommError(
+        f"{who}, which is no rank of the launcher's and has no communicator; expected what it "
+        "needs of one: comm.rank, comm.size"
+    )
 
 
 _OTHER = "launcher and library are of different MPIs; use `plait run`"
@@ -128,6 +156,7 @@ def mpi() -> ModuleType | None:
     _core.bind_mpi(MPI.__file__)
     _core.lib.plait_trace_set_world(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
     _exit.install(MPI)
+    os.environ[_TAKEN] = f"{os.getpid()} {_place()}"
     _bound.append(MPI)
     return MPI
 

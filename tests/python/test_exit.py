@@ -357,6 +357,7 @@ def test_a_rank_of_plain_python_leaves_with_a_code(tmp_path):
 
 SPAWNS = """
 import multiprocessing
+import subprocess
 def use(i):
     try:
         return str(plait.Comm())
@@ -366,13 +367,20 @@ if __name__ == "__main__":
     plait.barrier()
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map_async(use, range(1)).get(60))
+    program = [sys.executable, "-c", "import plait; print(plait.Comm().size, 'in a job')"]
+    for is_closed in (True, False):
+        done = subprocess.run(program, capture_output=True, text=True, close_fds=is_closed)
+        print(done.returncode, done.stdout, done.stderr)
+    print(subprocess.check_output([sys.executable, "-m", "plait", "run", "-n", "2", *program]))
     plait.barrier()
 """
 
 
 def test_a_spawned_child_has_no_communicator(tmp_path):
+    """Nor has another program that a rank starts; a job of its own has."""
     code, text = run_on_two(SPAWNS, tmp_path, *MPI4PY)
-    assert code == 0 and text.count("no rank of the launcher's") == 2, text
+    assert code == 0 and text.count("no rank of the launcher's") == 6, text
+    assert text.count("2 in a job") == 4, text
 
 
 RAISES_IN_JAX = """
