@@ -113,6 +113,16 @@ def product(a: Matrix, b: Matrix, trans: int = 0) -> Matrix:
     return gemm(a, b, trans=trans)
 
 
+def solved(operator: Callable, by: Callable, c: Any) -> Any:
+    """The x with operator(x) = c, a multiplication by Hermitian matrices; by: what solves it.
+
+    Derivatives of any order are those of the equation, not of what solves it.
+    """
+    return lax.custom_linear_solve(
+        operator, c, lambda _, c: by(c), lambda _, c: by(c.conj()).conj()
+    )
+
+
 # ---- Cholesky ------------------------------------------------------------------------------------
 
 

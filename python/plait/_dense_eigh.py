@@ -3,7 +3,8 @@
 a = V diag(w) Vᴴ has the derivatives, with M = Vᴴ ȧ V, diag(M) of w and V (F ∘ M) of V, where
 F_ij = 1 / (w_j - w_i). Where eigenvalues are equal F is infinite, and V is not a function of a: any
 rotation of a cluster's vectors will do. What does not depend on the choice has derivatives: those
-with zeros in the place of F.
+with zeros in the place of F. So has what does not depend on the cluster's vectors at all: of an
+infinite F times a column of zeros nothing is left.
 """
 
 import functools
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from plait import _dealt, _dense, _jax
 from plait._dealt import Deal, Matrix
-from plait._dense import column_dots, hermitian, no_tangent, power_of_two, real
+from plait._dense import column_dots, hermitian, no_tangent, power_of_two, real, solved
 from plait._dense_rules import ADJOINT, gemm, heevd, trsm
 
 MODES = ("nan", "zero", "lorentzian", "check")
@@ -37,8 +38,26 @@ def _is_cluster(rows: Any, columns: Any, w: Any) -> Any:
     return (jnp.abs(_gap(rows, columns, w)) <= _tolerance(w)) & is_other
 
 
-def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
-    """F ∘ m."""
+def _divided(m: Matrix, w: Any) -> Matrix:
+    """F ∘ m, zero in columns where m is zero.
+
+    Those are of vectors that the loss does not depend on, or that do not move. Its derivatives are
+    those of an equation, of which such a choice is no part.
+    """
+
+    def multiply(rows: Any, columns: Any, x: Any, w: Any) -> Any:
+        return x * _gap(rows, columns, w).astype(x.dtype)
+
+    def divide(rows: Any, columns: Any, x: Any, w: Any) -> Any:
+        is_zero = (rows == columns) | jnp.all(x == 0, axis=1, keepdims=True)
+        factor = 1 / jnp.where(is_zero, 1, _gap(rows, columns, w))
+        return jnp.where(is_zero, 0, x * factor.astype(x.dtype))
+
+    return solved(lambda x: x.map(multiply, whole=(w,)), lambda x: x.map(divide, whole=(w,)), m)
+
+
+def _divided_finitely(m: Matrix, w: Any, mode: str) -> Matrix:
+    """F ∘ m with another F where eigenvalues are equal."""
 
     def divide(rows: Any, columns: Any, x: Any, w: Any) -> Any:
         scale = power_of_two(jnp.max(jnp.abs(w), initial=0))
@@ -50,7 +69,7 @@ def _divided(m: Matrix, w: Any, mode: str) -> Matrix:
             width = jnp.sqrt(jnp.finfo(w.dtype).eps) * most
             factor = gap / (gap * gap + width * width + jnp.finfo(w.dtype).tiny)
         else:
-            is_zero |= _is_cluster(rows, columns, w) if mode != "nan" else False
+            is_zero |= _is_cluster(rows, columns, w)
             factor, scale = one / jnp.where(is_zero, one, gap), one
         # by scale here: XLA makes one division of two that follow each other
         return x * (jnp.where(is_zero, zero, factor) / scale).astype(x.dtype)
@@ -138,7 +157,8 @@ def eigh(a: Matrix, mode: str) -> tuple[Any, Matrix, Any]:
 def _eigh_jvp(mode: str, primals: tuple, tangents: tuple) -> tuple:
     w, v, info = eigh(*primals, mode)
     m = gemm(v, gemm(hermitian(tangents[0]), v), trans=ADJOINT)
-    moved, dw = _divided(m, w, mode), real(m.diagonal())
+    moved = _divided(m, w) if mode == "nan" else _divided_finitely(m, w, mode)
+    dw = real(m.diagonal())
     if mode == "check":
         like = (moved.deal, moved.m, moved.n)
         moved = moved.with_data(judged_p.bind(w, moved.data, like=like, depth=0))

@@ -14,7 +14,7 @@ Sci. Comput. 35, 2013; Demmel, Dumitriu, Holtz, Numer. Math. 108, 2007.
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 from plait import _dense_batch, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix, identity
-from plait._dense import around_one, column_dots, hermitian, real
+from plait._dense import around_one, column_dots, hermitian, real, solved
 from plait._dense_batch import KINDS, Kind, Part
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, r_alone, stacked
@@ -126,16 +126,6 @@ def polar(a: Matrix) -> tuple[Matrix, Matrix]:
 def _of_column(columns: Any, s: Any) -> Any:
     """The number of each column; columns that are stored behind the last one have any."""
     return s[jnp.minimum(columns, s.shape[0] - 1)]
-
-
-def solved(operator: Callable, by: Callable, c: Any) -> Any:
-    """The x with operator(x) = c, a multiplication by Hermitian matrices; by: what solves it.
-
-    Derivatives of any order are those of the equation, not of what solves it.
-    """
-    return lax.custom_linear_solve(
-        operator, c, lambda _, c: by(c), lambda _, c: by(c.conj()).conj()
-    )
 
 
 class Balance:

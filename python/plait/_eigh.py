@@ -121,10 +121,11 @@ def eigh(
     ``subset_by_index`` SciPy includes the last one and JAX does not.
 
     Where eigenvalues are equal, eigenvectors are not functions of the matrix, and ``degenerate``
-    says what becomes of derivatives: ``'nan'`` as in ``jax.numpy``; ``'zero'`` those of what does
-    not depend on the choice of vectors, such as projectors; ``'check'`` the same, but NaN as the
-    gradient of what does depend on it; ``'lorentzian'`` gap / (gap² + δ²) for 1 / gap, with
-    δ = √ε ‖a‖. Eigenvalues are equal if they differ by 10 n ε ‖a‖ or less.
+    says what becomes of derivatives: ``'nan'`` is NaN for what depends on these vectors, as in
+    ``jax.numpy``; ``'zero'`` those of what does not depend on the choice of vectors, such as
+    projectors; ``'check'`` the same, but NaN as the gradient of what does depend on it;
+    ``'lorentzian'`` gap / (gap² + δ²) for 1 / gap, with δ = √ε ‖a‖. Eigenvalues are equal if they
+    differ by 10 n ε ‖a‖ or less, and for ``'nan'`` if they are the same number.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide: padding is not read, and zero behind the eigenvectors; there are as many eigenvalues as

@@ -342,6 +342,46 @@ def test_equal_eigenvalues(mode):
         assert np.allclose(of_trace, ((q * np.exp(w)) @ q.conj().T).T)
 
 
+def test_what_does_not_depend_on_vectors_of_equal_eigenvalues():
+    """Has derivatives, as eigenvalues alone of `jax.numpy`, and else NaN."""
+    n, mesh = 6, meshes.make((2,))
+    a = np.diag([1.0, 1, 1, 2, 3, 3])  # equal to the last bit
+    weights = meshes.random((n, n))
+
+    def eigh(a, *rest, **given):
+        return plait.linalg.eigh(a, *rest, mesh=mesh, spec=P(), block=2, **given)
+
+    def single(a, mode="nan"):
+        return jnp.sum(eigh(a, degenerate=mode)[1][:, 3] * weights[0])
+
+    def of_vectors(a):
+        return jnp.sum(eigh(a)[1] * weights)
+
+    def square(w):
+        return jnp.sum(w**2)
+
+    alone = (
+        lambda a: square(eigh(a)[0]),
+        lambda a: square(eigh(a, 1.0 * np.eye(n))[0]),
+        lambda a: square(plait.jit(eigh)(a)[0]),
+        lambda a: square(jax.vmap(eigh)(jnp.stack([a, 1.0 * np.eye(n)]))[0]),
+        lambda a: square(eigh(a, subset=slice(0, n - 1))[0]) + a[n - 1, n - 1] ** 2,
+    )
+    x = meshes.put(a, mesh)
+    want = jax.grad(lambda a: square(jnp.linalg.eigh(a)[0]))(a)
+    for slope in jax.jit(slopes_of(alone))(x):
+        assert np.allclose(slope, want, atol=1e-12)
+    others = single, functools.partial(single, mode="zero"), of_vectors
+    got, zero, bad = jax.jit(slopes_of(others))(x)
+    assert np.any(got) and np.array_equal(got, zero)
+    assert np.isnan(bad).any()
+    assert np.isnan(jax.jit(lambda a: jax.jvp(of_vectors, (a,), (weights,))[1])(x))
+
+
+def slopes_of(losses):
+    return lambda a: [jax.grad(f)(a) for f in losses]
+
+
 @pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_choices_are_found_by_cotangents_of_any_size(size):
     n, mesh = 6, meshes.make((2,))
