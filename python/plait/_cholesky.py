@@ -16,7 +16,7 @@ NOT_DEFINITE = "{}: the leading minor of order {{}} is not positive definite"
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Cholesky:
     """A Hermitian positive definite matrix by its factor, which stays on all devices.
 

@@ -173,7 +173,7 @@ def on_parts(
 
 
 @jax.tree_util.register_pytree_node_class
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Matrix:
     """An m x n matrix, dealt out; zero behind the columns of every device."""
 

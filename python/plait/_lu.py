@@ -15,7 +15,7 @@ SINGULAR = "{}: the matrix is singular, pivot {{}} is zero or not finite"
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class LU:
     """A square matrix by its factors, which stay on all devices; a[order] = l u.
 

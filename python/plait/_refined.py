@@ -11,7 +11,7 @@ from plait._dense_args import Lay
 
 
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Refined:
     """A square matrix, and its factor in single precision; both stay on all devices.
 

@@ -1,5 +1,6 @@
 """LU, QR, eigendecompositions, products and norms: backward errors, failures, derivatives."""
 
+import copy
 import functools
 
 import jax
@@ -54,6 +55,19 @@ def test_lu(n, shape, block, dtype, i):
     if shape is not None:
         assert f.l.sharding.is_equivalent_to(x.sharding, 2)
         assert solution.sharding.is_equivalent_to(y.sharding, 2)
+
+
+def test_factors_are_compared_as_objects():
+    n, mesh = 4, meshes.make((2,))
+    a, b = matrices.definite(n), np.ones(n)
+    x = meshes.put(a, mesh)
+    single = functools.partial(plait.linalg.lu, precision="single")
+    for factored in (plait.linalg.cholesky, plait.linalg.lu, single):
+        f = factored(x, mesh=mesh)
+        other = copy.copy(f)
+        assert f == f and f != other and f != factored(x, mesh=mesh)
+        assert len({f, f, other}) == 2
+        assert np.array_equal(other.solve(b), f.solve(b))
 
 
 ON_ANOTHER_MESH = {
