@@ -70,6 +70,12 @@ for _kind in _KINDS.values():
 _seen: set[str] = set()  # failures that were raised to the program: known to it at exit
 _RANK = re.compile(r"\brank \d+ of\b")
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
+_TWO_MESHES = "mesh should be the same across the entire program"  # JAX, for want of the devices
+_ONE_MESH = (
+    "JAX takes one mesh in a program with operations of plait, as in one with callbacks; for "
+    "another one stands a split over several axes, "
+    'P(("a", "b")), or jax.device_put between two programs'
+)
 
 
 def _failure(error: Exception) -> str:
@@ -85,6 +91,8 @@ def named(error: Exception) -> Exception:
         return error
     if _jax.is_lost_order(error):
         return Error(f"an operation is inside something that drops its order: {_jax.CURES}")
+    if isinstance(error, ValueError) and str(error).startswith(_TWO_MESHES):
+        return ValueError(f"{error}. {_ONE_MESH}")
     found = _PATTERN.search(str(error))
     kind = _KINDS.get(found.group(1)) if found else None
     if kind is not None:

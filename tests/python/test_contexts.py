@@ -78,6 +78,22 @@ def test_another_mesh_than_that_of_set_mesh():
                 call(x)
 
 
+def test_two_meshes_in_a_program():
+    """JAX takes one, whose axes together stand for the other."""
+    mesh, other = meshes.make((2, 2)), meshes.make((4,))
+    x = meshes.put(meshes.random((4, 4)), other)
+
+    def transformed(x, spec):
+        x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec))
+        return plait.fft.fftn(x, mesh=mesh, spec=spec)
+
+    with pytest.raises(ValueError, match="one mesh in a program with operations of plait"):
+        plait.jit(transformed, static_argnums=1)(x, P("a", "b"))
+    y = jax.device_put(x, NamedSharding(mesh, P(("a", "b"))))
+    twice = plait.jit(lambda x: transformed(transformed(x, P(("a", "b"))), P("a", "b")))(y)
+    assert np.allclose(twice, np.fft.fftn(np.fft.fftn(x)))
+
+
 MIXED = [(a, b) for a in KINDS for b in KINDS]
 
 
