@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
-from plait import _args, _errors, _mesh, _mesh_rules, _move, _team
+from plait import _args, _errors, _files, _mesh, _mesh_rules, _move, _team
 
 Box = tuple[tuple[int, int], ...]  # lo and hi along each axis
 
@@ -293,6 +293,7 @@ def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int
 
     It has the mode of what it will replace.
     """
+    path = _files.replaceable(path)  # a link stays one
     name = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
     with open(name, "xb") as file:
         try:
@@ -307,6 +308,10 @@ def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int
             _remove(name)
             raise
     return name, offset
+
+
+def _put_in_place(name: str, path: str) -> None:
+    os.replace(name, _files.replaceable(path))
 
 
 def _remove(name: str) -> None:
@@ -342,13 +347,15 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
     """Write a global array to one file of NumPy's format (.npy), from all processes at once.
 
     Each process writes its parts into their places; the file appears under its name when it is
-    complete, or not at all. `load` and ``numpy.load`` read it, on any number of processes.
-    ``shape`` is what is data of an array with padding at its tail: the padding is not written.
+    complete, or not at all: in the place of a file that is there, of a link of what it leads to.
+    `load` and ``numpy.load`` read it, on any number of processes. ``shape`` is what is data of an
+    array with padding at its tail: the padding is not written.
 
     Collective: over the processes of the array; outside jit.  Shapes: any.
-    Raises: OSError on every process if one cannot write, with which and why; MismatchError on every
-    process if they give different paths, dtypes, shapes or shardings; ValueError for a dtype that
-    the format does not know (bfloat16, float8), and on a process that has no part of the array.
+    Raises: OSError on every process if one cannot write, with which and why, or a device, a pipe or
+    a folder is there; MismatchError on every process if they give different paths, dtypes, shapes
+    or shardings; ValueError for a dtype that the format does not know (bfloat16, float8), and on a
+    process that has no part of the array.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``, version 1.0.
 
     Example:
@@ -370,13 +377,12 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
         for d, b in owned.items()
         if d in parts
     ]
-    target = os.path.realpath(path)  # a link stays one
-    made = _together(team, "save", lambda: _create(target, dtype, data) if team.is_first else None)
+    made = _together(team, "save", lambda: _create(path, dtype, data) if team.is_first else None)
     text = f"{made[1]} {made[0]}" if made else ""
     offset, _, name = os.fsdecode(team.gather(os.fsencode(text))[0]).partition(" ")
     try:
         _together(team, "save", lambda: _write(name, mine, data, int(offset)))
-        _together(team, "save", lambda: os.replace(name, target) if team.is_first else None)
+        _together(team, "save", lambda: _put_in_place(name, path) if team.is_first else None)
     except BaseException:
         if team.is_first:
             _remove(name)
@@ -427,9 +433,10 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     Collective: over the processes of the mesh; outside jit.
     Shapes: that of the file, rounded up along each split axis.
     Raises: OSError on every process if one cannot read, with which and why, or the file is in
-    Fortran's order; MismatchError on every process if they give different specs or see different
-    files; ValueError for a spec that does not fit, numbers of 64 bits where JAX has them off, and
-    on a process that has no device of the sharding.
+    Fortran's order; MismatchError on every process if they give different paths or specs, or see
+    files of different shapes or dtypes, as of copies on disks of their own, whose numbers are not
+    compared; ValueError for a spec that does not fit, numbers of 64 bits where JAX has them off,
+    and on a process that has no device of the sharding.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``.
 
     Example:
@@ -445,7 +452,8 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     _check_sharding(sharding, "load")
     team = _team.Team(sharding.device_set, "load")
     shape, dtype, offset = _together(team, "load", lambda: _header(path))
-    _agree(team, "load", f"{dtype} {shape}, {sharding.spec}")  # perhaps each from a disk of its own
+    # perhaps each from a disk of its own, but under one name: others are different files
+    _agree(team, "load", f"{path}, {dtype} {shape}, {sharding.spec}")
     names = _mesh.names_of(sharding.spec, len(shape), "load")
     native = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(native) != native:

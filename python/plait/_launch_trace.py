@@ -5,7 +5,7 @@ import os
 import signal
 import tempfile
 
-from plait import _trace_file
+from plait import _files
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 WAIT_S = 5.0  # for killed ranks to be gone
@@ -31,7 +31,7 @@ def absolute(trace):
 def check_trace(trace):
     """Raises TraceError where the ranks could not write beside the file, or it not be replaced."""
     try:
-        path = _trace_file.replaceable(trace)
+        path = _files.replaceable(trace)
         for folder in {os.path.dirname(trace), os.path.dirname(path)}:
             with tempfile.NamedTemporaryFile(dir=folder, prefix="plait-trace-"):
                 pass

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from plait import _core, _record, _trace_file
+from plait import _core, _files, _record
 
 _PART = re.compile(r"\.\d+-[0-9a-f]+\.part$")
 _WAIT_S = 5.0
@@ -185,7 +185,7 @@ def write(target: str, parts: Sequence[Part]) -> int:
     head = parts[0].header
     clocks = {f"rank {p.header.rank}": _offset(p.header, head)[1] for p in parts}
     other = {"program": head.program, "job": head.job, "clocks": clocks}
-    path = _trace_file.replaceable(target)
+    path = _files.replaceable(target)
     temporary = f"{path}.{os.getpid()}.tmp"
     n = 0
     try:

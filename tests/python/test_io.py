@@ -2,6 +2,7 @@
 
 import math
 import os
+import socket
 
 import jax
 import jax.numpy as jnp
@@ -180,6 +181,29 @@ def test_what_is_at_the_path(tmp_path):
         assert plait.load(path, sharding((1,), P())).tolist() == [0, 1, 2]
     assert link.is_symlink() and target.stat().st_mode & 0o777 == 0o600
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+def test_what_is_at_the_path_and_no_file(tmp_path, monkeypatch):
+    """Nothing is written, and it is what it was: a device would be gone from the machine."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.mkdir("folder")
+    os.symlink("pipe", "link")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+        for name, said in [
+            ("pipe", "Not a regular file, but a fifo: 'pipe'"),
+            ("link", "Not a regular file, but a fifo: 'link'"),
+            ("socket", "Not a regular file, but a socket: 'socket'"),
+            ("folder", "Is a directory: 'folder'"),
+            ("", "No such file or directory: ''"),
+            ("new/", "No such file or directory: 'new/'"),
+        ]:
+            before = os.lstat(name or ".").st_ino if name != "new/" else 0
+            with pytest.raises(OSError, match=f"rank 0: save: .*{said}"):
+                plait.save(name, jnp.arange(3))
+            assert before == 0 or os.lstat(name or ".").st_ino == before
+    assert sorted(os.listdir()) == ["folder", "link", "pipe", "socket"] and not os.listdir("folder")
 
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "int4"])

@@ -116,6 +116,26 @@ def test_ranks_that_see_different_files(world, tmp_path):
         plait.load(tmp_path / "x.npy", shardings()[0])
 
 
+def test_ranks_that_load_different_files(world, folder):
+    """Of one shape and dtype, as of a name that was made of the rank."""
+    if world.size == 1:
+        pytest.skip("needs two ranks")
+    np.save(folder / f"x{world.rank}.npy", np.full(4, world.rank))
+    with pytest.raises(plait.MismatchError, match=r"do not mean the same: .*x0\.npy.*x1\.npy"):
+        plait.load(folder / f"x{world.rank}.npy", shardings()[0])
+
+
+def test_a_pipe_on_the_way_is_an_error_on_all(world, folder):
+    path = folder / "pipe"
+    if world.rank == 0:
+        os.mkfifo(path)
+    _, x = whole(shardings()[0], (4 * world.size, 2))
+    with pytest.raises(OSError, match="rank 0: save: .*Not a regular file, but a fifo"):
+        plait.save(path, x)
+    world.Barrier()
+    assert path.is_fifo() and os.listdir(folder) == ["pipe"]
+
+
 @pytest.mark.parametrize("what", ["shape", "dtype", "path"])
 def test_ranks_that_save_different_things(world, folder, what):
     """Nothing is written."""
