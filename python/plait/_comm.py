@@ -40,7 +40,8 @@ class Comm:
 
     ``plait.Comm(mpi4py_comm)`` duplicates an mpi4py communicator now instead of at its first
     use; ``plait.Comm()`` is the world: COMM_WORLD under a launcher, else this process alone.
-    ``rank`` is this process's, of ``size`` ranks.
+    ``rank`` is this process's, of ``size`` ranks. There is one for each mpi4py communicator,
+    however often it is asked for; another one is ``plait.Comm(mpi4py_comm.Dup())``.
 
     A copy of a communicator is itself, by `copy.deepcopy`, too. Of the pickled world, or COMM_SELF,
     the reader has its own, with its own rank; others cannot be pickled.
