@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import operator
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -83,7 +82,7 @@ def replicated(value: Any, name: str) -> int:
         return _coll_rules.CHECKED
     if not isinstance(value, bool):
         raise TypeError(f'{name}: replicated is {value!r}; expected False, True or "check"')
-    if value and os.environ.get("PLAIT_CHECK_REPLICATED", "0") not in ("", "0"):
+    if value and _core.is_on(b"PLAIT_CHECK_REPLICATED"):
         return _coll_rules.CHECKED
     return _coll_rules.REPLICATED if value else _coll_rules.EXACT
 

@@ -153,6 +153,8 @@ lib.plait_trace_flight_path.restype = ctypes.c_char_p
 lib.plait_trace_flight.restype = ctypes.c_void_p
 lib.plait_trace_flight.argtypes = [ctypes.POINTER(ctypes.c_int64)]
 lib.plait_record_folder.restype = ctypes.c_bool
+lib.plait_setting_is_on.restype = ctypes.c_bool
+lib.plait_setting_is_on.argtypes = [ctypes.c_char_p]
 lib.plait_trace_start.restype = None
 lib.plait_trace_read.restype = None
 lib.plait_trace_read.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
@@ -212,6 +214,11 @@ def keys() -> dict[str, Key]:
 def fft_isa() -> str:
     """The instruction set of the kernels of transforms."""
     return lib.plait_fft1_isa().decode()
+
+
+def is_on(variable: bytes) -> bool:
+    """Whether a switch of the environment is on; a literal, whose address the library keeps."""
+    return lib.plait_setting_is_on(variable)
 
 
 def chosen(name: str) -> str:

@@ -20,6 +20,7 @@ from plait import (
     _info,
     _launch,
     _mpi_find,
+    _trace_file,
     _variables,
     _versions,
     _world,
@@ -127,15 +128,19 @@ def check_surroundings() -> Iterator[Finding]:
             _world.check_environment()
         except RuntimeError as error:
             yield Finding(ERROR, "started by", str(error), "plait run -n N …")
-    for name, effect in (("PLAIT_DEBUG", "two lines per operation"), ("PLAIT_TRACE", "a trace")):
-        if os.environ.get(name, "0") not in ("", "0"):
+    costly = {
+        "PLAIT_DEBUG": ("two lines per operation", _core.is_on(b"PLAIT_DEBUG")),
+        "PLAIT_TRACE": ("a trace", _trace_file.asked_for(os.environ)),
+    }
+    for name, (effect, is_set) in costly.items():
+        if is_set:
             yield Finding(NOTE, name, f"is set: {effect} for every run", f"unset {name}")
     for name, meant in _variables.strange(os.environ):
         mend = f"export {meant}={os.environ[name]}" if meant else f"unset {name}"
         yield Finding(WARNING, name, "is no variable that plait reads", mend)
     if not _core.record_folders():
         mend = "unset PLAIT_FLIGHT"
-        yield Finding(NOTE, "flight recorder", "is in memory only: PLAIT_FLIGHT=0", mend)
+        yield Finding(NOTE, "flight recorder", "is in memory only, as PLAIT_FLIGHT says", mend)
 
 
 # ---- the machine ---------------------------------------------------------------------------

@@ -4,6 +4,6 @@ from collections.abc import Mapping
 
 
 def asked_for(environment: Mapping[str, str]) -> str:
-    """The file that PLAIT_TRACE names; "" where it is off, as 0 says for PLAIT_FLIGHT as well."""
+    """The file that PLAIT_TRACE names; "" where it is off, by words that C reads as well."""
     name = environment.get("PLAIT_TRACE", "")
-    return "" if name == "0" else name
+    return "" if name.lower() in ("0", "false", "off") else name

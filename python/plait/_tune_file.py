@@ -49,7 +49,7 @@ def machine() -> str:
     """
     model = _info.cpu_facts().get("model name", platform.machine())
     cores = f"{_launch.n_cores()} of {os.cpu_count()} cores"
-    threads = os.environ.get("PLAIT_THREADS") or "auto"
+    threads = os.environ.get("PLAIT_THREADS", "").lower() or "auto"
     return json.dumps([platform.node(), f"{model}, {cores}, {threads} threads, {isa()}"])
 
 

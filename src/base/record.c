@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/setting.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -119,11 +120,13 @@ void plait_record_begin(plait_record_header_t *header)
         plait_hash_word((uint64_t)header->start_ns, (uint64_t)header->pid) | 1;
 }
 
+/* NULL where any will do. */
 static const char *named_folder(void)
 {
     const char *path = getenv("PLAIT_FLIGHT");
+    bool is_named = path != NULL && path[0] != '\0' && !plait_setting_means_on(path);
 
-    return (path != NULL && path[0] != '\0') ? path : NULL;
+    return is_named ? path : NULL;
 }
 
 bool plait_record_folder(int i, char *path, int n_bytes)
@@ -137,7 +140,7 @@ bool plait_record_folder(int i, char *path, int n_bytes)
     int length = 0;
 
     if (own != NULL) {
-        is_there = i == 0 && strcmp(own, "0") != 0;
+        is_there = i == 0 && !plait_setting_means_off(own);
         length = snprintf(path, room, "%s", own);
     } else if (i == 0 && runtime != NULL && runtime[0] != '\0') {
         length = snprintf(path, room, "%s/plait", runtime);
@@ -308,10 +311,27 @@ bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
     return file->header != NULL;
 }
 
+/* NULL if the file that a trace is to become is not there, or may be replaced. */
+static const char *why_not_replaced(const char *trace)
+{
+    struct stat info;
+    bool is_free = stat(trace, &info) != 0 || S_ISREG(info.st_mode);
+
+    return is_free                 ? NULL
+           : S_ISDIR(info.st_mode) ? "is a folder"
+                                   : "is no regular file";
+}
+
 bool plait_record_open_part(plait_record_file_t *file, const char *trace, int64_t room)
 {
     char folder[400];
     bool is_open = false;
+    const char *strange = why_not_replaced(trace);
+
+    if (strange != NULL) {
+        plait_log(PLAIT_LOG_WARN, "no trace: %s %s", trace, strange);
+        return false;
+    }
     const char *above = folder_of(trace, folder, sizeof(folder));
     int n = snprintf(file->path, sizeof(file->path), "%s%s.%d-%llx.part", above, trace,
                      (int)getpid(), (unsigned long long)plait_clock_ns());

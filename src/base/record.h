@@ -117,7 +117,8 @@ typedef struct {
 } plait_record_file_t;
 
 /* Name of the i-th folder in which a flight recorder may be, in the order in which they are
- * tried; false if there are no more. Empty: the name is too long. PLAIT_FLIGHT names the only one, "0" none. */
+ * tried; false if there are no more. Empty: the name is too long. PLAIT_FLIGHT names the only one; its "0",
+ * "off" and "false" none. */
 PLAIT_EXPORT bool plait_record_folder(int i, char *path, int n_bytes);
 
 /* A new file of this process's own, for `room` bytes at most, with its header. The lock on it

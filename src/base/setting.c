@@ -9,6 +9,10 @@
 #include <string.h>
 #include <strings.h>
 
+/* Words of switches: so many for off, then those for on. */
+enum { N_OFF = 3 };
+static const char *const words[] = {"0", "false", "off", "1", "true", "on", NULL};
+
 /* Whether nobody has been told of this variable, which is a literal. */
 static bool is_news(const char *variable)
 {
@@ -57,4 +61,32 @@ int plait_setting(const char *variable, const char *const choices[], int usual)
         warn(variable, text, choices, usual);
     }
     return found;
+}
+
+bool plait_setting_is_on(const char *variable)
+{
+    return plait_setting(variable, words, 0) >= N_OFF;
+}
+
+/* The place of a text among the words; -1: it is none of them. */
+static int word_of(const char *text)
+{
+    int found = -1;
+
+    for (int i = 0; words[i] != NULL && found < 0; i++) {
+        found = (strcasecmp(text, words[i]) == 0) ? i : -1;
+    }
+    return found;
+}
+
+bool plait_setting_means_off(const char *text)
+{
+    int i = word_of(text);
+
+    return i >= 0 && i < N_OFF;
+}
+
+bool plait_setting_means_on(const char *text)
+{
+    return word_of(text) >= N_OFF;
 }

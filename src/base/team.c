@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <strings.h>
 
 enum { TEXT_BYTES = 512 };
 
@@ -128,13 +128,13 @@ plait_status_t plait_team_wish(int *n_threads_p)
     const char *wish = getenv("PLAIT_THREADS");
     int64_t n_threads = 0;
 
-    if (wish != NULL && wish[0] != '\0' && strcmp(wish, "auto") != 0) {
+    if (wish != NULL && wish[0] != '\0' && strcasecmp(wish, "auto") != 0) {
         char *end = NULL;
         n_threads = strtol(wish, &end, 10);
         PLAIT_CHECK(*end == '\0' && n_threads >= 1 && n_threads <= PLAIT_MAX_THREADS,
                     PLAIT_ERR_INVALID,
-                    "PLAIT_THREADS is %s, expected auto or a number from 1 to %d", wish,
-                    PLAIT_MAX_THREADS);
+                    "PLAIT_THREADS is '%.40s', expected auto or a number from 1 to %d",
+                    wish, PLAIT_MAX_THREADS);
     }
     *n_threads_p = (int)n_threads;
 done:

@@ -32,19 +32,11 @@ static atomic_int n_log;
 static _Thread_local int32_t thread_id;
 static _Thread_local plait_flight_entry_t *current;
 
-static bool wants_lines(void)
-{
-    enum { FALSE = 3 }; /* so many first */
-    static const char *const names[] = {"0", "false", "off", "1", "true", "on", NULL};
-
-    return plait_setting("PLAIT_DEBUG", names, 0) >= FALSE;
-}
-
 static void open_part(void)
 {
     const char *trace = getenv("PLAIT_TRACE");
 
-    if (trace != NULL && trace[0] != '\0' && strcmp(trace, "0") != 0 &&
+    if (trace != NULL && trace[0] != '\0' && !plait_setting_means_off(trace) &&
         plait_record_open_part(&part, trace, PART_BYTES)) {
         plait_record_begin(part.header);
         part.header->entry_bytes = (int32_t)sizeof(plait_entry_t);
@@ -70,7 +62,7 @@ static void prepare(void)
         (void)pthread_atfork(NULL, NULL, forget_files);
         plait_flight_open();
         open_part();
-        if (wants_lines()) {
+        if (plait_setting_is_on("PLAIT_DEBUG")) {
             atomic_fetch_or(&wants, HAS_LINES);
         }
         atomic_fetch_and(&wants, ~IS_UNREADY);

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
+#include <strings.h>
 
 /* Chosen by the rule that waking a thread, some ten microseconds, should be lost beside the
  * copying that the operation does anyway; not by a measurement of operations. */
@@ -25,14 +25,15 @@ static void read_setting(void)
     }
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (strcmp(text, "off") == 0) {
+    if (strcasecmp(text, "off") == 0) {
         least_bytes = -1;
     } else if (errno == 0 && *end == '\0' && value >= 0) {
         least_bytes = value;
     } else {
-        plait_log(PLAIT_LOG_WARN,
-                  "PLAIT_ASYNC is %s: expected off or a number of bytes, %d is taken",
-                  text, DEFAULT_BYTES);
+        plait_log(
+            PLAIT_LOG_WARN,
+            "PLAIT_ASYNC is '%.40s': expected off or a number of bytes, %d is taken",
+            text, DEFAULT_BYTES);
     }
 }
 

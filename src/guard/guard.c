@@ -62,7 +62,7 @@ int64_t plait_guard_limit_ns(void)
             !is_given || (end != text && *end == '\0' && seconds >= 0 && seconds < 1e9);
         if (!is_number) {
             plait_log(PLAIT_LOG_WARN,
-                      "PLAIT_TIMEOUT is %s, expected seconds: 60 are taken", text);
+                      "PLAIT_TIMEOUT is '%.40s', expected seconds: 60 are taken", text);
         }
         now = (int64_t)((is_number ? seconds : 60.0) * 1e9);
         now += now == 0 && seconds > 0; /* 0 is never */

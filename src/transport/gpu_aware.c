@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ static setting_t setting_now(void)
         return AUTO;
     }
     for (int i = 0; i < UNKNOWN; i++) {
-        found = (strcmp(text, names[i]) == 0) ? (setting_t)i : found;
+        found = (strcasecmp(text, names[i]) == 0) ? (setting_t)i : found;
     }
     return found;
 }

@@ -38,7 +38,7 @@ static void check_setting(uint64_t world, int rank)
     plait_status_t status = plait_comm_mpi(world, &comm);
     CHECK(status == ((rank == 1) ? PLAIT_ERR_INVALID : PLAIT_ERR_PEER) && comm == NULL,
           "rank %d: %s", rank, plait_status_name(status));
-    CHECK(strstr(plait_error_text(), "PLAIT_THREADS is many") != NULL, "rank %d: %s",
+    CHECK(strstr(plait_error_text(), "PLAIT_THREADS is 'many'") != NULL, "rank %d: %s",
           rank, plait_error_text());
     (void)unsetenv("PLAIT_THREADS");
 }

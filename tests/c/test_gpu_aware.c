@@ -233,6 +233,7 @@ static void check_setting(void)
     check_say(NULL, "reads it");
     check_say("", "reads it");
     CHECK(plait_gpu_aware_may_stage() == PLAIT_OK, "may stage");
+    check_say("AUTO", "reads it");
     check_say("0", "gets copies in host memory: PLAIT_GPU_AWARE is 0");
     expect(false, BOTH, "PLAIT_GPU_AWARE is 0");
     CHECK(plait_gpu_aware_may_stage() == PLAIT_OK, "may stage");

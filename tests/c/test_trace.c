@@ -6,6 +6,7 @@
 #include "guard/sight.h"
 #include "plan/describe.h"
 
+#include <glob.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -270,6 +271,44 @@ static void check_named_folder(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
+/* In either case: "./off" is a name. */
+static void check_switched(void)
+{
+    static const char *const off[] = {"0", "off", "False"};
+    char path[400], usual[400];
+
+    (void)unsetenv("PLAIT_FLIGHT");
+    CHECK(plait_record_folder(0, usual, (int)sizeof(usual)), "there is a folder");
+    for (int i = 0; i < 3; i++) {
+        (void)setenv("PLAIT_FLIGHT", off[i], 1);
+        CHECK(!plait_record_folder(0, path, (int)sizeof(path)), "%s", off[i]);
+    }
+    (void)setenv("PLAIT_FLIGHT", "ON", 1);
+    CHECK(plait_record_folder(0, path, (int)sizeof(path)) && strcmp(path, usual) == 0,
+          "%s, not %s", path, usual);
+    (void)setenv("PLAIT_FLIGHT", "./off", 1);
+    CHECK(plait_record_folder(0, path, (int)sizeof(path)) && strcmp(path, "./off") == 0,
+          "%s", path);
+    (void)setenv("PLAIT_FLIGHT", folder, 1);
+}
+
+/* It could not be put in the place of what is there: no part is begun. */
+static void check_strange_trace(void)
+{
+    plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
+    char path[400], pattern[500];
+    glob_t found;
+
+    (void)snprintf(path, sizeof(path), "%s/strange", folder);
+    for (int i = 0; i < 2; i++) {
+        CHECK(((i == 0) ? mkdir(path, 0700) : mkfifo(path, 0600)) == 0, "%s", path);
+        CHECK(!plait_record_open_part(&file, path, 1 << 20), "%s", file.path);
+        (void)snprintf(pattern, sizeof(pattern), "%s.*", path);
+        CHECK(glob(pattern, 0, NULL, &found) == GLOB_NOMATCH, "%s", pattern);
+        CHECK(remove(path) == 0, "%s", path);
+    }
+}
+
 /* A part of a name is another folder. */
 static void check_long_folder(void)
 {
@@ -352,6 +391,8 @@ int main(void)
     check_limited();
     check_folders();
     check_named_folder();
+    check_switched();
+    check_strange_trace();
     check_long_folder();
     check_ring();
     check_making();

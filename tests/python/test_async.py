@@ -44,8 +44,9 @@ def test_order_whatever_the_size(setting, chosen):
 def test_setting_that_is_none():
     program = "import plait, jax.numpy as jnp; plait.allreduce(jnp.ones(3), plait.SUM)"
     done = run("often", "-c", program)
-    assert "PLAIT_ASYNC is often: expected off or a number of bytes" in done.stderr
-    assert run("123", "-c", program).stderr.count("PLAIT_ASYNC") == 0
+    assert "PLAIT_ASYNC is 'often': expected off or a number of bytes" in done.stderr
+    for setting in ("123", "OFF"):
+        assert run(setting, "-c", program).stderr.count("PLAIT_ASYNC") == 0
 
 
 def threads_of(run):

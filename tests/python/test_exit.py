@@ -58,7 +58,7 @@ def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
 def test_a_time_limit_that_is_none(limit):
     code, text = run("print(plait.allreduce(jnp.ones(2), plait.SUM))", PLAIT_TIMEOUT=limit)
     assert code == 0 and "Traceback" not in text and "still queued" not in text, text
-    assert f"PLAIT_TIMEOUT is {limit}, expected seconds: 60 are taken" in text
+    assert f"PLAIT_TIMEOUT is '{limit}', expected seconds: 60 are taken" in text
 
 
 CAUGHT = """

@@ -370,8 +370,8 @@ def test_a_trace_replaces_what_a_link_leads_to_and_no_device(tmp_path):
 
 def test_a_trace_that_cannot_be_made_at_exit_is_said(tmp_path):
     """And the rest of what is to be done there is done."""
-    code = "import plait\nplait.barrier()"
-    (tmp_path / "folder").mkdir()
+    path = str(tmp_path / "folder")
+    code = f"import os, plait\nplait.barrier()\nos.mkdir({path!r})"
     done = start(sys.executable, "-c", code, PLAIT_TRACE=tmp_path / "folder")
     assert "plait: the trace cannot be made: [Errno 21] Is a directory" in done.stderr
     assert done.returncode == 0 and "Traceback" not in done.stderr
@@ -379,15 +379,16 @@ def test_a_trace_that_cannot_be_made_at_exit_is_said(tmp_path):
 
 
 def test_names_in_a_folder_that_the_program_leaves(tmp_path):
-    """And a trace named 0 is none."""
+    """And a trace named off is none."""
     code = (
         f"import os\nos.chdir({str(tmp_path)!r})\nimport plait\nplait.barrier()\n"
         "print(os.listdir('flights'))\nos.chdir('/')"
     )
-    done = start(sys.executable, "-c", code, PLAIT_FLIGHT="flights", PLAIT_TRACE="0")
+    done = start(sys.executable, "-c", code, PLAIT_FLIGHT="flights", PLAIT_TRACE="Off")
     assert done.returncode == 0 and ".flight" in done.stdout, done.stderr
     assert os.listdir(tmp_path) == ["flights"] and not os.listdir(tmp_path / "flights")
-    assert _trace_file.asked_for({"PLAIT_TRACE": "0"}) == _trace_file.asked_for({}) == ""
+    for name in ("0", "off", "FALSE", ""):
+        assert _trace_file.asked_for({"PLAIT_TRACE": name}) == _trace_file.asked_for({}) == ""
     assert _trace_file.asked_for({"PLAIT_TRACE": "t"}) == "t"
 
 

@@ -83,7 +83,7 @@ def test_other_threads_are_others(file, clock, monkeypatch):
     for threads in ("auto", "1", "3"):
         monkeypatch.setenv("PLAIT_THREADS", threads)
         assert not small(file=file).is_remembered and small(file=file).is_remembered
-    for same in ("auto", "", None):
+    for same in ("AUTO", "", None):
         if same is None:
             monkeypatch.delenv("PLAIT_THREADS")
         else:

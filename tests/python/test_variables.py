@@ -8,11 +8,12 @@ import sys
 
 import plait
 import pytest
-from plait import _variables
+from plait import _args, _coll_rules, _variables
 
 SOURCE = pathlib.Path(plait.__file__).parent
 CHOICES = {
     "PLAIT_CHECK": ("off, first or full", "first"),
+    "PLAIT_CHECK_REPLICATED": ("0, false, off, 1, true or on", "0"),
     "PLAIT_DEBUG": ("0, false, off, 1, true or on", "0"),
     "PLAIT_DIRECT": ("on, off or read", "on"),
     "PLAIT_ISA": ("auto, ", "auto"),
@@ -25,7 +26,7 @@ from plait import _core
 from mpi4py import MPI
 for _ in range(2):
     comm = plait.Comm(MPI.COMM_WORLD.Dup())
-    plait.block(plait.allreduce(jnp.ones(3), plait.SUM, comm=comm))
+    plait.block(plait.allreduce(jnp.ones(3), plait.SUM, comm=comm, replicated=True))
     _core.lib.plait_fft1_isa()
 """
 
@@ -65,6 +66,21 @@ def test_values_that_are_none(is_wrong):
         [line] = [line for line in lines if f" {name} is 'maybe': expected {choices}" in line]
         assert line.endswith(f"; {usual} is taken")
     assert len(lines) == (len(CHOICES) if is_wrong else 0), done.stderr
+
+
+@pytest.mark.parametrize("value", ["", "0", "off", "False", "no", "1", "on", "TRUE"])
+def test_a_switch_in_any_letter_case(value, monkeypatch):
+    monkeypatch.setenv("PLAIT_CHECK_REPLICATED", value)
+    is_checked = _args.replicated(True, "allreduce") == _coll_rules.CHECKED
+    assert is_checked == (value in ("1", "on", "TRUE"))
+
+
+def test_threads_in_any_letter_case(monkeypatch):
+    monkeypatch.setenv("PLAIT_THREADS", "AUTO")
+    plait.barrier(comm=plait.Comm._make(None, 1, 0))
+    monkeypatch.setenv("PLAIT_THREADS", "few")
+    with pytest.raises(ValueError, match="PLAIT_THREADS is 'few', expected auto or a"):
+        plait.barrier(comm=plait.Comm._make(None, 1, 0))
 
 
 def test_a_library_that_is_not_there():
