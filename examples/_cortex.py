@@ -28,6 +28,9 @@ class Hemisphere:
 
     def split(self, n_train, n_test=None, seed=0):
         """Numbers of vertices to learn from, drawn at random, and of the others."""
+        n, least = len(self.cortex), n_test or 1
+        if n_train + least > n:
+            raise SystemExit(f"of {n} vertices {n_train} cannot train and {least} be predicted")
         order = np.random.default_rng(seed).permutation(self.cortex)
         end = None if n_test is None else n_train + n_test
         return order[:n_train], order[n_train:end]
@@ -78,7 +81,6 @@ def picture(path, surface, columns, caption):
         bar.ax.tick_params(colors=FAINT, labelsize=8, length=2)
         bar.ax.set_xlabel("mm", color=FAINT, fontsize=8.5, labelpad=1)
     figure.text(0.014, 0.02, caption, color=FAINT, fontsize=9.5)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, facecolor=BACKGROUND)
     plt.close(figure)
 

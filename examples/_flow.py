@@ -8,7 +8,6 @@ from _show import BACKGROUND, FAINT, INK
 
 def save(path, frames, model, caption):
     """Write `frames`, pairs of (days, vorticity), as a film if `path` ends in .gif."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     top = 0.8 * max(float(np.abs(zeta).max()) for _, zeta in frames) / model.coriolis
     write = film if Path(path).suffix == ".gif" else snapshots
     write(path, [(days, zeta / model.coriolis) for days, zeta in frames], top, model, caption)

@@ -1,7 +1,6 @@
 """What the examples show: progress while they run; the deblurred volume at its end."""
 
 import contextlib
-from pathlib import Path
 
 import numpy as np
 
@@ -123,7 +122,6 @@ def picture(path, volumes, titles, caption):
             if row == 2 and column in (1, 3):
                 _colorbar(figure, axis, shown, "|error|" if is_error else "intensity")
     figure.text(0.014, 0.022, caption, color=FAINT, fontsize=9.5)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, facecolor=BACKGROUND)
     plt.close(figure)
 

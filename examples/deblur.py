@@ -18,6 +18,7 @@ import math
 import statistics
 import time
 
+import _options
 import _show
 import _volume
 import jax
@@ -188,10 +189,11 @@ def describe(mesh):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--devices", type=int, metavar="N", help="devices of one process, no MPI")
-    parser.add_argument("--cut", type=int, metavar="K", help="a cube of K voxels from the middle")
-    parser.add_argument("--iterations", type=int, default=40, metavar="I")
-    parser.add_argument("--out", default="deblur.png", metavar="FILE", help="the picture")
+    count = _options.at_least(1)
+    parser.add_argument("--devices", type=count, metavar="N", help="devices of one process, no MPI")
+    parser.add_argument("--cut", type=count, metavar="K", help="a cube of K voxels from the middle")
+    parser.add_argument("--iterations", type=count, default=40, metavar="I")
+    parser.add_argument("--out", type=_options.picture, default="deblur.png", metavar="FILE")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     return parser.parse_args(arguments)
 

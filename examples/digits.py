@@ -13,6 +13,7 @@ import dataclasses
 import statistics
 import time
 
+import _options
 import _ranks
 import _show
 import jax
@@ -99,8 +100,9 @@ def shares(data, training, comm, epoch):
 
 def train(data, training, comm, report=lambda *_: None):
     """The trained layers, equal on all ranks; `report` is given (epoch, loss, seconds)."""
-    if comm.size > training.batch:
-        raise SystemExit(f"{comm.size} ranks cannot share batches of {training.batch}")
+    if not comm.size <= training.batch <= len(data[0]):
+        between = f"from {comm.size}, one for each rank, to {len(data[0])}, all of them"
+        raise SystemExit(f"batches of {training.batch} digits; expected {between}")
     n_classes = int(data[1].max()) + 1
     sizes = (data[0].shape[1], *training.hidden, n_classes)
     layers = plait.bcast(initial(sizes, training.seed + comm.rank), 0)  # rank 0's, on all
@@ -123,10 +125,11 @@ def accuracy(layers, data, comm):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=20, metavar="E")
-    parser.add_argument("--batch", type=int, default=48, metavar="B", help="of all ranks together")
-    parser.add_argument("--rate", type=float, default=0.1, metavar="R")
-    parser.add_argument("--out", metavar="FILE", help="write the parameters, .npz")
+    count, file = _options.at_least(1), _options.file(".npz")
+    parser.add_argument("--epochs", type=count, default=20, metavar="E")
+    parser.add_argument("--batch", type=count, default=48, metavar="B", help="of all ranks")
+    parser.add_argument("--rate", type=_options.positive, default=0.1, metavar="R")
+    parser.add_argument("--out", type=file, metavar="FILE", help="write the parameters, .npz")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     return parser.parse_args(arguments)
 

@@ -20,6 +20,7 @@ import math
 import time
 
 import _cortex
+import _options
 import _show
 import deblur
 import jax
@@ -176,11 +177,13 @@ def rms(x):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--devices", type=int, metavar="N", help="devices of one process, no MPI")
-    parser.add_argument("--train", type=int, default=4000, metavar="N", help="points to learn from")
-    parser.add_argument("--test", type=int, metavar="M", help="points to predict; all others")
-    parser.add_argument("--steps", type=int, default=20, metavar="S", help="of L-BFGS, at most")
-    parser.add_argument("--out", default="kriging.png", metavar="FILE", help="the picture")
+    count = _options.at_least(1)
+    parser.add_argument("--devices", type=count, metavar="N", help="devices of one process, no MPI")
+    parser.add_argument("--train", type=count, default=4000, metavar="N", help="to learn from")
+    parser.add_argument("--test", type=count, metavar="M", help="points to predict; all others")
+    steps = _options.at_least(0)
+    parser.add_argument("--steps", type=steps, default=20, metavar="S", help="of L-BFGS, at most")
+    parser.add_argument("--out", type=_options.picture, default="kriging.png", metavar="FILE")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     return parser.parse_args(arguments)
 

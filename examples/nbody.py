@@ -24,6 +24,7 @@ import functools
 import math
 import time
 
+import _options
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -202,15 +203,21 @@ def picture(path, density, caption):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cells", type=int, nargs=3, default=[48, 48, 48], metavar="N")
-    parser.add_argument("--devices", type=int, default=4, help="devices of this process")
-    parser.add_argument("--grid", type=int, nargs=2, help="of the devices; nearest to a square")
-    parser.add_argument("--ghosts", type=int, default=8, help="how far particles may go, plus 1")
-    parser.add_argument("--steps", type=int, default=10)
+    count = _options.at_least(1)
+    parser.add_argument("--cells", type=count, nargs=3, default=[48, 48, 48], metavar="N")
+    parser.add_argument("--devices", type=count, default=4, help="devices of this process")
+    parser.add_argument("--grid", type=count, nargs=2, help="of the devices; nearest to a square")
+    parser.add_argument("--ghosts", type=count, default=8, help="how far particles may go, plus 1")
+    parser.add_argument("--steps", type=count, default=10)
     parser.add_argument("--amplitude", type=float, default=2.0, help="of the first modes")
-    parser.add_argument("--out", help="a picture of the density")
+    parser.add_argument("--out", type=_options.picture, help="a picture of the density")
     options = parser.parse_args(arguments)
     options.grid = options.grid or nearest_to_a_square(options.devices)
+    rows, columns = options.grid
+    if rows * columns != options.devices:
+        parser.error(f"--grid {rows} {columns} is not of --devices {options.devices}")
+    if any(n % rows or n % columns for n in options.cells):
+        parser.error(f"--cells: expected multiples of {rows} and {columns}, the grid of devices")
     return options
 
 

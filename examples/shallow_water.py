@@ -23,6 +23,7 @@ import time
 from typing import Any, NamedTuple
 
 import _flow
+import _options
 import _ranks
 import _show
 import jax
@@ -248,12 +249,13 @@ class Simulation:
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cells", type=int, nargs=2, default=(128, 256), metavar=("NY", "NX"))
-    parser.add_argument("--days", type=float, default=6.0, metavar="D")
+    count, file = _options.at_least(2), _options.picture_or_film
+    parser.add_argument("--cells", type=count, nargs=2, default=(128, 256), metavar=("NY", "NX"))
+    parser.add_argument("--days", type=_options.positive, default=6.0, metavar="D")
     parser.add_argument("--periodic", action="store_true", help="no walls, two jets, no beta")
     parser.add_argument("--single", action="store_true", help="float32 instead of float64")
-    parser.add_argument("--frames", type=int, default=6, metavar="F", help="snapshots, or film")
-    parser.add_argument("--out", default="shallow_water.png", metavar="FILE", help=".png or .gif")
+    parser.add_argument("--frames", type=count, default=6, metavar="F", help="snapshots, or film")
+    parser.add_argument("--out", type=file, default="shallow_water.png", metavar="FILE")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     return parser.parse_args(arguments)
 
@@ -280,7 +282,7 @@ def main(arguments=None):
     say = print if comm.rank == 0 else (lambda *_: None)
     model = Model(shape=tuple(options.cells), has_walls=not options.periodic)
     simulation = Simulation(model, comm, jnp.float32 if options.single else jnp.float64)
-    n_frames = max(2, options.frames)
+    n_frames = options.frames
     n_steps = max(1, round(options.days * DAY / model.dt / (n_frames - 1)))
     grid, block = (" x ".join(map(str, s)) for s in (simulation.place.grid, simulation.place.cells))
     say(f"{model.shape[0]} x {model.shape[1]} cells of {model.dx / 1e3:.1f} km")

@@ -18,6 +18,7 @@ import dataclasses
 import statistics
 import time
 
+import _options
 import _show
 import deblur
 import jax
@@ -47,6 +48,9 @@ class Flow:
         """The fastest fluid, of velocity about 1.5, crosses this part of a cell in a step."""
         return self.courant * (2 * np.pi / self.n) / 1.5
 
+    def steps(self, until):
+        return max(1, round(until / self.dt))
+
 
 def cross(a, b):
     """The vector product of the first axis."""
@@ -63,6 +67,8 @@ class Solver:
     """Functions of the velocity's spectrum, of shape (3, n, n, n // 2 + 1), on a mesh."""
 
     def __init__(self, flow, mesh):
+        if flow.n % mesh.size:
+            raise SystemExit(f"{mesh.size} devices do not divide {flow.n} points along each edge")
         self.flow, self.mesh = flow, mesh
         self.shape = (flow.n, flow.n, flow.n)
 
@@ -154,7 +160,7 @@ def simulate(flow, mesh, until, report=lambda *_: None):
     energy, rate = map(float, sums(u_hat))
     history = History([0.0], [energy], [rate], [0.0])
     rates = [rate]
-    for i in range(1, round(until / flow.dt) + 1):
+    for i in range(1, flow.steps(until) + 1):
         started = time.perf_counter()
         u_hat, energy, rate = one(u_hat)
         rates.append(float(rate))
@@ -205,11 +211,12 @@ def picture(path, flow, planes, history, caption):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--devices", type=int, metavar="N", help="devices of one process, no MPI")
-    parser.add_argument("--size", type=int, default=64, metavar="N", help="points along each edge")
-    parser.add_argument("--reynolds", type=float, default=400, metavar="RE")
-    parser.add_argument("--time", type=float, default=8, metavar="T", help="simulated time")
-    parser.add_argument("--out", default="taylor_green.png", metavar="FILE", help="the picture")
+    count, size = _options.at_least(1), _options.at_least(4)
+    parser.add_argument("--devices", type=count, metavar="N", help="devices of one process, no MPI")
+    parser.add_argument("--size", type=size, default=64, metavar="N", help="points along each edge")
+    parser.add_argument("--reynolds", type=_options.positive, default=400, metavar="RE")
+    parser.add_argument("--time", type=_options.positive, default=8, metavar="T", help="simulated")
+    parser.add_argument("--out", type=_options.picture, default="taylor_green.png", metavar="FILE")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     return parser.parse_args(arguments)
 
@@ -220,7 +227,7 @@ def main(arguments=None):
     say = print if jax.process_index() == 0 else (lambda *_: None)
     flow = Flow(options.size, options.reynolds)
     solver = Solver(flow, mesh)
-    n_steps = round(options.time / flow.dt)
+    n_steps = flow.steps(options.time)
     say(f"{flow.n}^3 points, Reynolds number {flow.reynolds:g}, {n_steps} steps of {flow.dt:.4f}")
     say(f"on {deblur.describe(mesh)}")
 

@@ -190,3 +190,55 @@ def test_digits_are_learned_alike_on_any_number_of_ranks(tmp_path):
     # 29 steps an epoch, each of which sums 48 digits in another order; momentum sums ten steps.
     tolerance = EPS * 48 * 10 * 8 * 29
     assert 0 < np.abs(layers[1][0] - layers[2][0]).max() < tolerance
+
+
+# ---- options -------------------------------------------------------------------------------------
+
+REFUSED = [
+    ("digits", "--epochs 0", "0; expected 1 or more"),
+    ("digits", "--out layers.txt", "expected a name that ends in .npz"),
+    ("deblur", "--devices 0", "0; expected 1 or more"),
+    ("deblur", "--iterations 0", "0; expected 1 or more"),
+    ("kriging", "--train 0", "0; expected 1 or more"),
+    ("kriging", "--test 0", "0; expected 1 or more"),
+    ("taylor_green", "--time 0", "0; expected a positive number"),
+    ("taylor_green", "--out x.mp4", "expected a name that ends in .png or .pdf or .svg"),
+    ("taylor_green", "--out {file}/x.png", "its folder: File exists"),
+    ("shallow_water", "--out x.mp4", "expected a name that ends in .png or .pdf or .svg or .gif"),
+    ("shallow_water", "--days nan", "nan; expected a positive number"),
+    ("nbody", "--cells 7 7 7", "--cells: expected multiples of 2 and 2"),
+    ("nbody", "--grid 2 3", "--grid 2 3 is not of --devices 4"),
+]
+
+
+@pytest.mark.parametrize(("example", "options", "said"), REFUSED)
+def test_options_are_judged_at_the_start(tmp_path, monkeypatch, capsys, example, options, said):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    module = importlib.import_module(example)
+    with pytest.raises(SystemExit):
+        module.parse(options.format(file=tmp_path / "file").split())
+    assert said in capsys.readouterr().err
+
+
+def test_sizes_that_do_not_fit_are_refused(tmp_path, monkeypatch):
+    import meshes
+    import plait
+
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import _cortex
+    import digits
+    import taylor_green
+
+    few = np.zeros((5, 64)), np.arange(5)
+    with pytest.raises(SystemExit, match="batches of 6 digits; expected from 1, .* to 5"):
+        digits.train(few, digits.Training(batch=6), plait.Comm._make(None, 1, 0))
+    with pytest.raises(SystemExit, match="3 devices do not divide 7 points"):
+        taylor_green.Solver(taylor_green.Flow(7), meshes.make((3,)))
+    surface = _cortex.Hemisphere(np.zeros((5, 3)), np.ones(5), None, None)
+    for counts in [(5, None), (3, 3)]:
+        with pytest.raises(SystemExit, match="of 5 vertices"):
+            surface.split(*counts)
+    assert [len(part) for part in surface.split(3, 2)] == [3, 2]
+    options = taylor_green.parse(["--out", str(tmp_path / "new" / "x.png")])
+    assert (tmp_path / "new").is_dir() and options.size == 64
