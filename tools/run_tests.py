@@ -551,6 +551,14 @@ def run_lane(lane, lanes, total, lock):
                 total.add(f"{name} | {test}", outcome)
 
 
+def heed_interrupts():
+    """A shell ignores them in what it puts in the background: all that this starts would, too."""
+    heeded = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL}
+    for number, handler in heeded.items():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 def main(arguments):
     """Run the suites; returns the exit code."""
     if arguments == ["--list"]:
@@ -561,6 +569,7 @@ def main(arguments):
     if unknown:
         print(f"no suite {', '.join(unknown)}; there are {', '.join(SUITES)}", file=sys.stderr)
         return 2
+    heed_interrupts()
     quick.update({} if "--all" in arguments else QUICK)
     LOGS.mkdir(parents=True, exist_ok=True)
     total, lock = Count(), threading.Lock()
