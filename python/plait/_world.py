@@ -104,8 +104,8 @@ def _refuse_child(size: int) -> None:
     """MPI would end a process that has the launcher's variables and is none of its ranks."""
     if size > 1 and multiprocessing.parent_process() is not None:
         who = "multiprocessing started this process"
-    elif size > 1 and _taker():
-        who = f"process {_taker()} started this one"
+    elif size > 1 and (taker := _taker()):
+        who = f"process {taker} started this one"
     else:
         return
     raise _errors.CommError(

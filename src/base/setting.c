@@ -46,21 +46,26 @@ static void warn(const char *variable, const char *text, const char *const choic
               names, choices[usual]);
 }
 
+int plait_setting_find(const char *text, const char *const choices[])
+{
+    int i = 0;
+
+    while (choices[i] != NULL && strcasecmp(text, choices[i]) != 0) {
+        i++;
+    }
+    return (choices[i] != NULL) ? i : -1;
+}
+
 int plait_setting(const char *variable, const char *const choices[], int usual)
 {
     const char *text = getenv(variable);
     const bool is_set = text != NULL && text[0] != '\0';
-    int found = usual;
-    bool is_known = !is_set;
+    const int found = is_set ? plait_setting_find(text, choices) : usual;
 
-    for (int i = 0; is_set && choices[i] != NULL && !is_known; i++) {
-        is_known = strcasecmp(text, choices[i]) == 0;
-        found = is_known ? i : usual;
-    }
-    if (!is_known && is_news(variable)) {
+    if (found < 0 && is_news(variable)) {
         warn(variable, text, choices, usual);
     }
-    return found;
+    return (found < 0) ? usual : found;
 }
 
 bool plait_setting_is_on(const char *variable)
@@ -68,25 +73,14 @@ bool plait_setting_is_on(const char *variable)
     return plait_setting(variable, words, 0) >= N_OFF;
 }
 
-/* The place of a text among the words; -1: it is none of them. */
-static int word_of(const char *text)
-{
-    int found = -1;
-
-    for (int i = 0; words[i] != NULL && found < 0; i++) {
-        found = (strcasecmp(text, words[i]) == 0) ? i : -1;
-    }
-    return found;
-}
-
 bool plait_setting_means_off(const char *text)
 {
-    int i = word_of(text);
+    const int i = plait_setting_find(text, words);
 
     return i >= 0 && i < N_OFF;
 }
 
 bool plait_setting_means_on(const char *text)
 {
-    return word_of(text) >= N_OFF;
+    return plait_setting_find(text, words) >= N_OFF;
 }

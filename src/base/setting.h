@@ -6,8 +6,12 @@
 
 #include <stdbool.h>
 
-/* The place of the variable's value among `choices`, which NULL ends; lower and upper case are the
- * same. `usual` where it is not set, or empty, or none of them, of which the log warns once. */
+/* The place of a text among `choices`, which NULL ends; lower and upper case are the same. -1: it is none
+ * of them. */
+int plait_setting_find(const char *text, const char *const choices[]);
+
+/* The place of the variable's value among `choices`, as above; `usual` where it is not set, or empty, or
+ * none of them, of which the log warns once. */
 int plait_setting(const char *variable, const char *const choices[], int usual);
 
 /* Of a switch that is off where nothing is set: 1, true, on; 0, false, off. The variable's name stays

@@ -33,11 +33,6 @@ static int64_t chunk_start(const sum_t *s, int n_ranks, int rank)
     return (rank == n_ranks) ? s->n : n_grains * rank / n_ranks * GRAIN;
 }
 
-static bool has_native(const plait_caps_t *caps, const sum_t *s)
-{
-    return caps->has_native && (caps->native_reduce[s->op] & (1U << s->dtype)) != 0;
-}
-
 static bool gets_result(const sum_t *s, int rank)
 {
     return s->root < 0 || s->root == rank;
@@ -196,7 +191,7 @@ plait_status_t plait_coll_allreduce(plait_plan_t *plan, const plait_problem_t *p
         status = plait_plan_reduce(plan, &alone);
     } else if (plait_coll_publishes(problem, n_bytes)) {
         status = add_small(plan, &s);
-    } else if (has_native(&problem->caps, &s) &&
+    } else if (plait_caps_reduce(&problem->caps, s.op, s.dtype) &&
                (plan->direct == PLAIT_DIRECT_NONE ||
                 (problem->caps.publish_bytes < 0 && n_bytes <= PLAIT_NATIVE_BYTES))) {
         status = add_native(plan, &s);

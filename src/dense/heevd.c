@@ -262,23 +262,17 @@ done:
 
 /* ---- Dealt ------------------------------------------------------------------------------------------ */
 
-/* Where peers cannot be read. */
-static bool sums_natively(const plait_plan_t *plan, const plait_problem_t *problem,
-                          plait_dtype_t dtype)
-{
-    return plan->direct == PLAIT_DIRECT_NONE && problem->caps.has_native &&
-           (problem->caps.native_reduce[PLAIT_SUM] & (1U << dtype)) != 0;
-}
-
 static plait_status_t add_stages(plait_plan_t *plan, const plait_problem_t *problem,
                                  const plait_heevd_slots_t *q)
 {
     plait_status_t status = PLAIT_OK;
+    const bool has_messages = plan->direct == PLAIT_DIRECT_NONE;
     plait_tridiagonal_t t = {
         .h = {.a = q->a,
               .rank = q->rank,
-              .n_pieces = (plan->direct == PLAIT_DIRECT_NONE) ? plan->n_ranks : 1,
-              .is_native = sums_natively(plan, problem, q->a.dtype),
+              .n_pieces = has_messages ? plan->n_ranks : 1,
+              .is_native = has_messages &&
+                           plait_caps_reduce(&problem->caps, PLAIT_SUM, q->a.dtype),
               .src = q->src},
         .w = q->w,
         .v = q->vectors,

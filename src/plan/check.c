@@ -328,37 +328,28 @@ static void touch(void *context, bool is_write, int peer, int slot, int64_t offs
     each_row(c, owner, slot, offset, box, false, fn, WRITE_AGAIN);
 }
 
-/* What a native step reads or writes of a slot: all of it, or where it reduces its elements. */
-static plait_box_copy_t native_box(const plait_plan_t *plan,
-                                   const plait_native_step_t *n, int slot)
+/* What a native step reads or writes of a slot, if it has one: all of it, or where it reduces elements. */
+static void each_native(check_t *c, const plait_native_step_t *n, int slot,
+                        int64_t offset, bool is_write)
 {
     const bool is_part = n->native == PLAIT_NATIVE_ALLREDUCE;
 
-    return (plait_box_copy_t){.row_bytes = is_part ? n->n * plait_dtype_bytes(n->dtype)
-                                                   : plan->slot_bytes[slot]};
+    if (slot >= 0) {
+        const plait_box_copy_t box = {
+            .row_bytes = is_part ? n->n * plait_dtype_bytes(n->dtype)
+                                 : c->plans[c->rank]->slot_bytes[slot]};
+        each_row(c, c->rank, slot, offset, &box, is_write,
+                 is_write ? write_fn : read_fn, WRITE_AGAIN);
+    }
 }
 
 static void check_native(check_t *c, const plait_native_step_t *n)
 {
-    const plait_plan_t *plan = c->plans[c->rank];
-
-    bool takes_template = n->native == PLAIT_NATIVE_SENDRECV &&
-                          n->source == PLAIT_NO_RANK && n->template_slot >= 0;
-
-    if (n->src_slot >= 0) {
-        const plait_box_copy_t all = native_box(plan, n, n->src_slot);
-        each_row(c, c->rank, n->src_slot, n->src_offset, &all, false, read_fn,
-                 WRITE_AGAIN);
+    each_native(c, n, n->src_slot, n->src_offset, false);
+    if (n->native == PLAIT_NATIVE_SENDRECV && n->source == PLAIT_NO_RANK) {
+        each_native(c, n, n->template_slot, 0, false);
     }
-    if (takes_template) {
-        const plait_box_copy_t all = {.row_bytes = plan->slot_bytes[n->template_slot]};
-        each_row(c, c->rank, n->template_slot, 0, &all, false, read_fn, WRITE_AGAIN);
-    }
-    if (n->dst_slot >= 0) {
-        const plait_box_copy_t all = native_box(plan, n, n->dst_slot);
-        each_row(c, c->rank, n->dst_slot, n->dst_offset, &all, true, write_fn,
-                 WRITE_AGAIN);
-    }
+    each_native(c, n, n->dst_slot, n->dst_offset, true);
 }
 
 static void check_step(check_t *c, const plait_step_t *step)

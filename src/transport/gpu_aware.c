@@ -2,6 +2,7 @@
 
 #include "base/cache.h"
 #include "base/hash.h"
+#include "base/setting.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "device/find.h"
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,17 +23,12 @@ typedef enum { AUTO, NEVER, MUST, FORCE, UNKNOWN } setting_t;
 
 static setting_t setting_now(void)
 {
-    static const char *const names[] = {"auto", "0", "1", "force"};
+    static const char *const names[] = {"auto", "0", "1", "force", NULL};
     const char *text = getenv("PLAIT_GPU_AWARE");
-    setting_t found = UNKNOWN;
+    const bool is_set = text != NULL && text[0] != '\0';
+    const int found = is_set ? plait_setting_find(text, names) : AUTO;
 
-    if (text == NULL || text[0] == '\0') {
-        return AUTO;
-    }
-    for (int i = 0; i < UNKNOWN; i++) {
-        found = (strcasecmp(text, names[i]) == 0) ? (setting_t)i : found;
-    }
-    return found;
+    return (found < 0) ? UNKNOWN : (setting_t)found;
 }
 
 static plait_status_t fail_unknown(void)

@@ -284,8 +284,7 @@ plait_status_t plait_mpi_allreduce(plait_session_t *session, plait_reduce_t op,
     int64_t size = plait_dtype_bytes(dtype);
     uint64_t request = 0;
 
-    PLAIT_CHECK((session->end->caps.native_reduce[op] >> dtype & 1) != 0,
-                PLAIT_ERR_INTERNAL,
+    PLAIT_CHECK(plait_caps_reduce(&session->end->caps, op, dtype), PLAIT_ERR_INTERNAL,
                 "rank %d allreduce: MPI does not reduce %s this way", link->rank,
                 plait_dtype_name(dtype));
     if ((link->size == 2) && (n > 0) && (n <= PLAIT_MPI_SMALL_BYTES / size)) {

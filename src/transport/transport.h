@@ -74,6 +74,13 @@ typedef struct {
         native_reduce[PLAIT_REDUCE_COUNT]; /* bit = dtype code that allreduce takes */
 } plait_caps_t;
 
+/* Whether allreduce below takes it. */
+static inline bool plait_caps_reduce(const plait_caps_t *caps, plait_reduce_t op,
+                                     plait_dtype_t dtype)
+{
+    return caps->has_native && (caps->native_reduce[op] >> dtype & 1) != 0;
+}
+
 /* What a rank shows its peers at a fence: where its buffers are, or what it publishes. */
 typedef struct {
     int32_t status;  /* plait_status_t of this rank so far */
