@@ -43,7 +43,7 @@ FAMILIES = {
     "Movements": ["plait._move"],
     "Permutations and neighbours": ["plait._neighbor"],
     "Transfers between two ranks": ["plait._p2p"],
-    "Global arrays": ["plait._redist", "plait.fft", "plait.halo"],
+    "Global arrays": ["plait._redist", "plait.fft", "plait._trigonometric", "plait.halo"],
     "Linear algebra": [
         f"plait._{name}"
         for name in ("solve", "cholesky", "lu", "qr", "eigh", "svd", "matmul", "cond")

@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.fft
 import numpy as np
 import plait
 import scipy
@@ -32,6 +33,13 @@ KINDS = {
         plait.fft.pirfft3d,
         jnp.fft.irfftn,
         scipy.fft.irfftn,
+    ),
+    "cosines": (
+        lambda n: (n, n, n),
+        "float64",
+        plait.fft.dctn,
+        jax.scipy.fft.dctn,
+        scipy.fft.dctn,
     ),
     "rows alone": (lambda n: (16 * n, 8 * n), "complex128", _rows, jnp.fft.fft, scipy.fft.fft),
     "rows of 21": (

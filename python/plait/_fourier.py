@@ -47,7 +47,19 @@ def as_complex(x: Any, name: str) -> Any:
     raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or complex")
 
 
-def _scale(norm: str | None, n: int, sign: int, name: str) -> float:
+def as_floating(x: Any, name: str) -> Any:
+    """The operand in single or double precision, real or complex."""
+    kinds = (jnp.integer, jnp.complexfloating, jnp.bool, jnp.float32, jnp.float64)
+    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
+        known = "float32, float64, complex or integers"
+        raise TypeError(f"{name}: operand of dtype {x.dtype.name}; expected {known}")
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return as_complex(x, name)
+    return as_real(x, name)
+
+
+def scale_of(norm: str | None, n: int, sign: int, name: str) -> float:
+    """What the sums over n points of a transform of this sign are multiplied by."""
     norm = "backward" if norm is None else norm  # as in numpy
     powers = {"backward": 0.0 if sign < 0 else 1.0, "ortho": 0.5}
     powers["forward"] = 1.0 - powers["backward"]
@@ -56,7 +68,8 @@ def _scale(norm: str | None, n: int, sign: int, name: str) -> float:
     return 1.0 / math.sqrt(n) if norm == "ortho" else float(n) ** -powers[norm]
 
 
-def _integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
+def integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
+    """The values of an argument, if they are integers."""
     try:
         return tuple(operator.index(n) for n in values)
     except TypeError:
@@ -69,7 +82,7 @@ def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
         if s is not None and len(s) > ndim:
             raise ValueError(f"{name}: s={s} has {len(s)} entries for an array of {ndim} axes")
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
-    given = _integers(axes, name, "axes")
+    given = integers(axes, name, "axes")
     for a in given:
         if not -ndim <= a < ndim:
             raise ValueError(f"{name}: axis {a} is out of bounds for an array of {ndim} axes")
@@ -106,7 +119,8 @@ def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
     return tuple(now)
 
 
-def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
+def result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
+    """How the result of a transform of these axes is split."""
     ndim = len(place.spec)
     if isinstance(layout, P | tuple | list):
         names = _mesh.names_of(layout, ndim, name, "layout")
@@ -138,7 +152,7 @@ def _half(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return tuple(n // 2 + 1 if a == axis else n for a, n in enumerate(shape))
 
 
-def _sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) -> tuple:
+def sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) -> tuple:
     """What is data of x, what of it is transformed (with zeros behind), and of the result.
 
     shape is that of the real side, where there is one: it cannot be told from n // 2 + 1.
@@ -172,7 +186,7 @@ def _sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int)
     return data, tuple(operand), tuple(out)
 
 
-def _padded(
+def padded(
     place: _mesh.Place, out: tuple, dst: Spec, shape: Any, data: tuple, name: str
 ) -> tuple[int, ...]:
     """Extents of the result; only who says what is data gets padding, or takes it for that."""
@@ -216,18 +230,18 @@ def _transform(
 ) -> Any:
     """first: leading axes that are batch, which the convention for specs leaves whole."""
     name = kind.name
-    data, operand, out = _sizes(kind, x.shape, axes, s, shape, first)
+    data, operand, out = sizes(kind, x.shape, axes, s, shape, first)
     whole = out if kind.real == "result" else operand
-    scale = _scale(norm, math.prod(whole[a] for a in axes), kind.sign, name)
+    scale = scale_of(norm, math.prod(whole[a] for a in axes), kind.sign, name)
     x = as_real(x, name) if kind.real == "operand" else as_complex(x, name)
     is_turned = kind.sign > 0 and layout == "transposed"
     turn = (lambda names: turned(names, axes, -1, name)) if is_turned else None
     x, place = _mesh.locate(x, mesh, spec, name, first, turn)
-    dst = _result_spec(layout, place, axes, kind.sign, name)
+    dst = result_spec(layout, place, axes, kind.sign, name)
     x = _with_zeros(x, place, data, operand)
     known = (out if kind.real == "result" else data)[first:]
     with place.judged():
-        dims = _padded(place, out, dst, shape, known, name)
+        dims = padded(place, out, dst, shape, known, name)
     pair = SINGLE if x.dtype.name in SINGLE else DOUBLE
     dtype = pair[kind.real != "result"]
     return _mesh_rules.bind(
@@ -263,6 +277,20 @@ def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
 def along(kind: Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
     """Any axes of an array."""
     x = _args.as_array(x, kind.name)
-    s = None if s is None else _integers(s, kind.name, "s")
+    s = None if s is None else integers(s, kind.name, "s")
     found = axes_of(axes, s, x.ndim, kind.name)
     return _transform(kind, x, found, s=s, shape=shape, **given)
+
+
+def on(
+    kind: Kind, x: Any, place: _mesh.Place, dst: Spec, *, axes: tuple, shape: Any, **given: Any
+) -> Any:
+    """Some axes of an array that is at a place, to where it is split as dst."""
+    s = given.pop("s", None)
+    given = {"norm": "backward", "donate": False, "mesh": place.mesh} | given
+    if place.mesh is None:
+        given |= {"mesh": _mesh.ALONE, "spec": None, "layout": "natural"}
+    else:
+        spec = _split.to_partition_spec
+        given |= {"spec": spec(place.spec), "layout": spec(dst)}
+    return along(kind, x, s, axes, shape, given)

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -14,8 +14,10 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _args, _fourier, _jax, _mesh, _mesh_rules, _split
 from plait._fourier import Kind
+from plait._lines import Wave
 from plait._redist import redistribute
 from plait._split import Spec
+from plait._trigonometric import Series, transformed
 
 # ---- frequencies ---------------------------------------------------------------------------------
 
@@ -38,20 +40,24 @@ def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
     return found
 
 
-def _part(
-    axis: int, n: int, step: float, is_half: bool, names: tuple, dtype: Any, dims: Any
-) -> Any:
+# How many numbers of an axis of n there are, and what of them counts in multiples of a step.
+_COUNTS: dict[str, tuple[Callable, Callable]] = {
+    "full": (lambda n: n, lambda j, n: jnp.where(j < (n + 1) // 2, j, j - n)),
+    "half": (lambda n: n // 2 + 1, lambda j, n: j),
+    "cosine": (lambda n: n, lambda j, n: j),
+    "sine": (lambda n: n, lambda j, n: j + 1),
+}
+
+
+def _part(axis: int, n: int, step: float, count: str, names: tuple, dtype: Any, dims: Any) -> Any:
     """One axis's frequencies in a device's part of these extents; 0 where it has padding."""
     n_here = dims[axis]
     first = jax.lax.axis_index(names) * n_here if names else 0
     shape = [n_here if a == axis else 1 for a in range(len(dims))]
     j = first + jax.lax.broadcasted_iota(jnp.int32, shape, axis)
-    n_kept = n // 2 + 1 if is_half else n
-    if not is_half:
-        j, is_data = jnp.where(j < (n + 1) // 2, j, j - n), j < n_kept
-    else:
-        is_data = j < n_kept
-    return jnp.where(is_data, j, 0).astype(dtype) * jnp.asarray(step, dtype)
+    n_kept, place_of = _COUNTS[count]
+    counted = jnp.where(j < n_kept(n), place_of(j, n), 0)
+    return counted.astype(dtype) * jnp.asarray(step, dtype)
 
 
 def _along_one(place: _mesh.Place, axis: int) -> Spec:
@@ -142,10 +148,10 @@ def _counted(y: Any, place: _mesh.Place, wanted: tuple, dtype: Any) -> list:
 
 
 def _wanted(axes: tuple, sizes: Sequence[int], steps: tuple, angular: bool, is_half: bool) -> tuple:
-    """For each axis: its number, size, what one cycle in it counts, whether it is halved."""
+    """For each axis: its number, size, what one cycle in it counts, a key of `_COUNTS`."""
     turn = 2 * math.pi if angular else 1.0
     return tuple(
-        (a, n, turn / (max(n, 1) * step), is_half and a == axes[-1])
+        (a, n, turn / (max(n, 1) * step), "half" if is_half and a == axes[-1] else "full")
         for a, n, step in zip(axes, sizes, steps, strict=True)
     )
 
@@ -188,37 +194,16 @@ def _between(spec: Spec, axes: tuple, name: str) -> Spec:
     return spec if all(spec[a] for a in axes) else _fourier.turned(spec, axes, -1, name)
 
 
-def _there(x: Any, axes: tuple, s: Any, is_real: bool, src: Spec, dst: Spec, mesh: Any) -> Any:
-    kind = Kind("rfftn", -1, "operand") if is_real else Kind("fftn", -1)
-    return _along(kind, x, axes, s, x.shape, src, dst, mesh)
-
-
-def _back(y: Any, axes: tuple, shape: tuple, is_real: bool, src: Spec, dst: Spec, mesh: Any) -> Any:
-    kind = Kind("irfftn", +1, "result") if is_real else Kind("ifftn", +1)
-    return _along(kind, y, axes, None, shape, src, dst, mesh)
-
-
-def _along(
-    kind: Kind, x: Any, axes: tuple, s: Any, shape: Any, src: Spec, dst: Spec, mesh: Any
+def _there(
+    x: Any, axes: tuple, s: Any, is_real: bool, place: _mesh.Place, dst: Spec, shape: tuple
 ) -> Any:
-    given = {"norm": "backward", "donate": False, "mesh": mesh}
-    if mesh is None:
-        given |= {"mesh": _mesh.ALONE, "spec": None, "layout": "natural"}
-    else:
-        spec = _split.to_partition_spec
-        given |= {"spec": spec(src), "layout": spec(dst)}
-    return _fourier.along(kind, x, s, axes, shape, given)
+    kind = Kind("rfftn", -1, "operand") if is_real else Kind("fftn", -1)
+    return _fourier.on(kind, x, place, dst, axes=axes, s=s, shape=shape)
 
 
-def _floating(x: Any, name: str) -> Any:
-    """The array in single or double precision, real or complex."""
-    kinds = (jnp.integer, jnp.complexfloating, jnp.bool, jnp.float32, jnp.float64)
-    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
-        known = "float32, float64, complex or integers"
-        raise TypeError(f"{name}: operand of dtype {x.dtype.name}; expected {known}")
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        return _fourier.as_complex(x, name)
-    return _fourier.as_real(x, name)
+def _back(y: Any, axes: tuple, shape: tuple, is_real: bool, place: _mesh.Place, dst: Spec) -> Any:
+    kind = Kind("irfftn", +1, "result") if is_real else Kind("ifftn", +1)
+    return _fourier.on(kind, y, place, dst, axes=axes, shape=shape)
 
 
 # ---- convolution ---------------------------------------------------------------------------------
@@ -338,7 +323,9 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     except TypeError:  # of PRNG keys
         kinds = f"{a.dtype.name} and {b.dtype.name}"
         raise TypeError(f"{name}: operands of dtypes {kinds}; expected numbers") from None
-    a, b = (_floating(x.astype(jax.dtypes.canonicalize_dtype(dtype)), name) for x in (a, b))
+    a, b = (
+        _fourier.as_floating(x.astype(jax.dtypes.canonicalize_dtype(dtype)), name) for x in (a, b)
+    )
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
     axes = axes if axes is None or np.iterable(axes) else (axes,)  # as in scipy
     axes = _fourier.axes_of(axes, None, a.ndim, name)
@@ -357,15 +344,16 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     middle = _between(place.spec, axes, name)
     # what stays of one element is added to all of the other's
     kept = tuple(() if i in others and b.shape[i] < a.shape[i] else e for i, e in enumerate(middle))
-    y = _there(a, axes, s, is_real, place.spec, middle, place.mesh)
-    y = y * _there(b, axes, s, is_real, of_b, kept, place.mesh)
+    y = _there(a, axes, s, is_real, place, middle, a.shape)
+    at = _mesh.Place(place.mesh, of_b)
+    y = y * _there(b, axes, s, is_real, at, kept, b.shape)
     for factor in _shift(axes, s, first, y, is_real):
         y = y * factor
     whole = [j if i == 1 else i for i, j in zip(a.shape, b.shape, strict=True)]  # there may be none
     shape = list(whole)
     for i, n_full, n_kept in zip(axes, s, size, strict=True):
         whole[i], shape[i] = n_full, n_kept
-    y = _back(y, axes, tuple(whole), is_real, middle, place.spec, place.mesh)
+    y = _back(y, axes, tuple(whole), is_real, _mesh.Place(place.mesh, middle), place.spec)
     if place.mesh is None:
         return y[tuple(slice(n) for n in shape)]
     to = _split.to_partition_spec(place.spec)
@@ -387,21 +375,63 @@ def _inverse_laplacian(k: Sequence) -> tuple:
     return jnp.where(is_mean, 0, 1 / most), -1 / (most * jnp.where(is_mean, 1, total))
 
 
-def solve_poisson(f: Any, spacing: Any, axes: Any, mesh: Any, spec: Any) -> Any:
-    """The solution with mean zero; see `plait.fft.poisson`."""
+# What continues a function beyond half a spacing from its first and last points, by name.
+_ENDS = {"periodic": None, "dirichlet": Wave(is_sine=True, type=2), "neumann": Wave(False, 2)}
+
+
+def _waves(ends: Any, axes: tuple, name: str) -> dict[int, Wave]:
+    """For each axis with walls what its functions are expanded in."""
+    each = (ends,) * len(axes) if isinstance(ends, str) else tuple(ends)
+    if len(each) != len(axes):
+        raise ValueError(f"{name}: ends has {len(each)} entries for {len(axes)} axes")
+    for end in each:
+        if end not in _ENDS:
+            choices = "'periodic', 'dirichlet' or 'neumann'"
+            raise ValueError(f"{name}: ends is {ends!r}; expected {choices}")
+    return {a: wave for a, end in zip(axes, each, strict=True) if (wave := _ENDS[end])}
+
+
+def _wall_lines(waves: dict[int, Wave], f: Any, is_back: bool, name: str) -> list:
+    return [Series(name, w, is_back).lines(a, f.shape[a], f.shape[a]) for a, w in waves.items()]
+
+
+def _eigenvalues(
+    waves: dict[int, Wave], open_axes: tuple, f: Any, steps: dict[int, Any], is_real: bool
+) -> tuple:
+    """Wanted frequencies of axes with walls, which are half of a period, and of those without."""
+    walls = [
+        (a, n, math.pi / (max(n, 1) * steps[a]), "sine" if wave.is_sine else "cosine")
+        for a, wave in waves.items()
+        for n in (f.shape[a],)
+    ]
+    sizes = [f.shape[a] for a in open_axes]
+    return (*walls, *_wanted(open_axes, sizes, [steps[a] for a in open_axes], True, is_real))
+
+
+def solve_poisson(f: Any, spacing: Any, axes: Any, ends: Any, mesh: Any, spec: Any) -> Any:
+    """The solution, of mean zero where there are others; see `plait.fft.poisson`.
+
+    Axes with walls are there first and come back last: what is left is real, if it was.
+    """
     name = "poisson"
-    f = _floating(_args.as_array(f, name, "f"), name)
+    f = _fourier.as_floating(_args.as_array(f, name, "f"), name)
     is_real = not jnp.issubdtype(f.dtype, jnp.complexfloating)
     axes = _fourier.axes_of(axes, None, f.ndim, name)
-    steps = _spacings(spacing, len(axes), name, "spacing")
-    known = [1.0 if _is_traced(h) else h for h in steps]
+    waves = _waves(ends, axes, name)
+    open_axes = tuple(a for a in axes if a not in waves)
+    steps = dict(zip(axes, _spacings(spacing, len(axes), name, "spacing"), strict=True))
+    known = {a: 1.0 if _is_traced(h) else h for a, h in steps.items()}
     f, place = _mesh.locate(f, mesh, spec, name)
-    middle = _between(place.spec, axes, name)
-    y = _there(f, axes, None, is_real, place.spec, middle, place.mesh)
-    sizes = [f.shape[a] for a in axes]
-    wanted = _wanted(axes, sizes, known, True, is_real)
-    real = jnp.dtype("float32" if y.dtype == "complex64" else "float64")
-    k = _divided(_counted(y, _mesh.Place(place.mesh, middle), wanted, real), steps)
+    y, inner = transformed(f, place, _wall_lines(waves, f, False, name), f.shape, None)
+    middle = inner
+    if open_axes:
+        middle = _mesh.Place(place.mesh, _between(inner.spec, open_axes, name))
+        y = _there(y, open_axes, None, is_real, inner, middle.spec, f.shape)
+    wanted = _eigenvalues(waves, open_axes, f, known, is_real)
+    real = jnp.dtype("float32" if y.dtype.name in _fourier.SINGLE else "float64")
+    k = _divided(_counted(y, middle, wanted, real), [steps[a] for a, *_ in wanted])
     for factor in _inverse_laplacian(k):
         y = y * factor.astype(y.dtype)
-    return _back(y, axes, f.shape, is_real, middle, place.spec, place.mesh)
+    if open_axes:
+        y = _back(y, open_axes, f.shape, is_real, middle, inner.spec)
+    return transformed(y, inner, _wall_lines(waves, f, True, name), f.shape, place.spec)[0]

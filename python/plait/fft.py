@@ -11,15 +11,20 @@ from jax.typing import ArrayLike
 from plait import _jax
 from plait._fourier import Kind, along, three
 from plait._spectral import convolve, frequencies, solve_poisson
+from plait._trigonometric import dctn, dstn, idctn, idstn
 
 if TYPE_CHECKING:
     from plait._tune import TunedMesh
 
 __all__ = [
     "autotune",
+    "dctn",
+    "dstn",
     "fftconvolve",
     "fftfreqn",
     "fftn",
+    "idctn",
+    "idstn",
     "ifftn",
     "irfftn",
     "pfft3d",
@@ -454,17 +459,21 @@ def poisson(
     *,
     spacing: ArrayLike | Sequence[float] = 1.0,
     axes: Sequence[int] | None = None,
+    ends: str | Sequence[str] = "periodic",
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Solve Poisson's equation on a periodic grid: u with mean 0 whose Laplacian is ``f``.
+    """Solve Poisson's equation on a grid: u whose Laplacian is ``f``.
 
-    ``spacing`` is the distance of grid points, one or one for each axis. The Laplacian is that of
-    the trigonometric interpolant, the mean of ``f`` is left out. Axes that are not named are batch.
-    Two transforms, the spectrum as the forward path ends.
+    ``spacing`` is the distance of grid points, one or one for each axis, and so are ``ends``:
+    ``'periodic'``, or walls half a spacing from the first and last points, where u is 0
+    (``'dirichlet'``) or its slope (``'neumann'``). The Laplacian is that of the trigonometric
+    interpolant. Without an axis of ``'dirichlet'`` the mean of ``f`` is left out, and that of u is
+    0. Axes that are not named are batch.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, split as ``f``.
-    Raises: ValueError for a spacing of 0, sizes that the mesh does not divide; as `fftn`.
+    Raises: ValueError for a spacing of 0, ends that are none, sizes that the mesh does not divide;
+    as `fftn`.
     Adjoint: itself.
     Source: own; oracle ``tests/python/oracle.py::poisson``.
 
@@ -475,4 +484,4 @@ def poisson(
         >>> bool(jnp.allclose(u, -jnp.cos(x), atol=1e-6))
         True
     """
-    return solve_poisson(f, spacing, axes, mesh, spec)
+    return solve_poisson(f, spacing, axes, ends, mesh, spec)

@@ -1,6 +1,7 @@
 """What each operation means, in NumPy: one function each, all ranks' inputs at once."""
 
 import numpy as np
+import scipy.fft
 import scipy.linalg
 
 _UFUNCS = {
@@ -206,13 +207,41 @@ def convolve(a, b, mode, axes):
     return full[tuple(kept)]
 
 
-def poisson(f, spacing, axes):
+def dctn(x, *given, **named):
+    """SciPy's transform, and so the three that follow."""
+    return scipy.fft.dctn(x, *given, **named)
+
+
+def idctn(x, *given, **named):  # noqa: D103
+    return scipy.fft.idctn(x, *given, **named)
+
+
+def dstn(x, *given, **named):  # noqa: D103
+    return scipy.fft.dstn(x, *given, **named)
+
+
+def idstn(x, *given, **named):  # noqa: D103
+    return scipy.fft.idstn(x, *given, **named)
+
+
+def _second_derivative(n, h, end):
+    """The matrix of n points, of functions that go on beyond them in this way."""
+    j, x = np.arange(n), (np.arange(n) + 0.5) / n
+    if end == "periodic":
+        k = 2 * np.pi * np.fft.fftfreq(n, h)
+        return np.fft.ifft(-(k**2)[:, None] * np.fft.fft(np.eye(n), axis=0), axis=0)
+    k = np.pi * (j + (end == "dirichlet")) / (n * h)
+    waves = (np.sin if end == "dirichlet" else np.cos)(np.outer(x, k) * (n * h))
+    return waves @ np.diag(-(k**2)) @ np.linalg.inv(waves)
+
+
+def poisson(f, spacing, axes, ends=None):
     """By the matrix of the second derivative of each axis, dense."""
     laplacian = 0
     n = [f.shape[a] for a in axes]
-    for i, (size, h) in enumerate(zip(n, spacing, strict=True)):
-        k = 2 * np.pi * np.fft.fftfreq(size, h)
-        one = np.fft.ifft(-(k**2)[:, None] * np.fft.fft(np.eye(size), axis=0), axis=0)
+    ends = ends or ["periodic"] * len(n)
+    for i, (size, h, end) in enumerate(zip(n, spacing, ends, strict=True)):
+        one = _second_derivative(size, h, end)
         factors = [one if j == i else np.eye(m) for j, m in enumerate(n)]
         total = np.ones((1, 1))
         for factor in factors:

@@ -68,6 +68,17 @@ def test_fft_of_one_axis(mesh, per):
     same(back, np.fft.fft(np.fft.fft(a)), 1e-10)
 
 
+def test_cosines_and_walls(mesh):
+    n = jax.device_count()
+    a = meshes.random((4 * n, 3 * n, 5))
+    x = put(a, mesh, P("a"))
+    same(plait.fft.dctn(x), oracle.dctn(a), 1e-12)
+    same(plait.jit(lambda v: plait.fft.idstn(plait.fft.dstn(v, 4), 4))(x), a, 1e-12)
+    ends = ("dirichlet", "periodic", "neumann")
+    want = oracle.poisson(a, (0.5, 1.0, 2.0), (0, 1, 2), ends)
+    same(plait.fft.poisson(x, spacing=(0.5, 1.0, 2.0), ends=ends), want, 1e-10)
+
+
 def test_redistribute_sum_halo(mesh):
     n = jax.device_count()
     a = meshes.random((4 * n, 3 * n, n))
