@@ -18,7 +18,7 @@ def _by_values(a: Array, *, lay: Lay, deal: Deal) -> Array:
 
 
 def _by_estimate(a: Array, *, lay: Lay, deal: Deal, order: Any) -> Array:
-    x = _dense.around_one(_dense_args.deal_in(lay, a, deal))
+    x, _ = _dense.around_one(_dense_args.deal_in(lay, a, deal))
     factor, rows, status = _dense_lu.lu(x)
     return of_norms(*_dense_cond.of_matrix("lu", order, x, (factor, rows)), status)
 

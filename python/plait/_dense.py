@@ -59,11 +59,11 @@ def by_parts(function: Callable, x: Any) -> Any:
     return lax.complex(function(jnp.real(x)), function(jnp.imag(x)))
 
 
-def around_one(a: Matrix) -> Matrix:
-    """The matrix, divided by a power of two near its largest magnitude."""
+def around_one(a: Matrix) -> tuple[Matrix, Any]:
+    """The matrix, divided by a power of two near its largest magnitude, and that power."""
     most = a.columns(lambda rows, columns, x: jnp.max(jnp.abs(x), axis=1, initial=0))
     scale = power_of_two(jnp.max(most, initial=0))
-    return a.with_data(by_parts(lambda x: x / scale, a.data))
+    return a.with_data(by_parts(lambda x: x / scale, a.data)), scale
 
 
 def hermitian(a: Matrix) -> Matrix:

@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 from plait import _dense_batch, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix, identity
-from plait._dense import around_one, column_dots, hermitian, real, solved
+from plait._dense import around_one, by_parts, column_dots, hermitian, real, solved
 from plait._dense_batch import KINDS, Kind, Part
 from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, r_alone, stacked
@@ -97,13 +97,12 @@ def _random_unitary(like: Matrix) -> tuple[Matrix, Any]:
     return v, v.columns(factor)
 
 
-def _unitary(a: Matrix) -> Matrix:
-    x = around_one(a)
+def _unitary(x: Matrix) -> Matrix:
     size = jnp.sqrt(x.total(lambda rows, columns, y: jnp.abs(y) ** 2))
-    x = x.with_data(x.data / jnp.where(size > 0, size, 1).astype(a.dtype))
-    random = _random_unitary(a)
+    x = x.with_data(x.data / jnp.where(size > 0, size, 1).astype(x.dtype))
+    random = _random_unitary(x)
     x = ormqr(*random, x.adjoint(), ADJOINT).adjoint()
-    every = [*_weights(a.dtype)]
+    every = [*_weights(x.dtype)]
     by_qr = [(b / c, (a - b / c) / c**0.5, c**0.5) for a, b, c in every if c > BY_QR]
     by_cholesky = [(b / c, a - b / c, c) for a, b, c in every if c <= BY_QR]
     for step, factors in ((_step_by_qr, by_qr), (_step_by_cholesky, by_cholesky)):
@@ -112,15 +111,22 @@ def _unitary(a: Matrix) -> Matrix:
     return ormqr(*random, x.adjoint(), NONE).adjoint()
 
 
+def _polar(x: Matrix) -> tuple[Matrix, Matrix]:
+    """Of numbers around one: products with smaller ones, added up in H, would vanish."""
+    if x.m >= max(1, TALL * x.n):
+        q, r = qr(x)
+        u, h = _polar(r)
+        return gemm(q, u), h
+    u = _unitary(x)
+    return u, hermitian(gemm(u, x, trans=ADJOINT))
+
+
 @jax.custom_jvp
 def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     """U and H of a matrix with as many rows as columns or more."""
-    if a.m >= max(1, TALL * a.n):
-        q, r = qr(a)
-        u, h = polar(r)
-        return gemm(q, u), h
-    u = _unitary(a)
-    return u, hermitian(gemm(u, a, trans=ADJOINT))
+    x, scale = around_one(a)
+    u, h = _polar(x)
+    return u, h.with_data(by_parts(lambda y: y * scale, h.data))
 
 
 def _of_column(columns: Any, s: Any) -> Any:
@@ -224,21 +230,27 @@ def _chosen() -> Any:
     return made
 
 
+def _svd(x: Matrix) -> tuple[Matrix, Any, Matrix]:
+    if x.m >= max(1, TALL * x.n):
+        q, r = qr(x)
+        u, s, v = _svd(r)
+        return gemm(q, u), s, v
+    u, h = _polar(x)
+    w, v, _ = eigh(-h, "zero")
+    u, s = gemm(u, v), jnp.maximum(-w, 0)
+    if x.n > 0:
+        # QDWH brings no singular value below ε to 1
+        is_singular = s[-1] <= 10 * x.n * jnp.finfo(s.dtype).eps * s[0]
+        u = _completed_if(is_singular, u)
+    return u, s, v
+
+
 @jax.custom_jvp
 def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
     """U, the singular values, descending, and V, of a matrix with m ≥ n."""
-    if a.m >= max(1, TALL * a.n):
-        q, r = qr(a)
-        u, s, v = svd(r)
-        return gemm(q, u), s, v
-    u, h = polar(a)
-    w, v, _ = eigh(-h, "zero")
-    u, s = gemm(u, v), jnp.maximum(-w, 0)
-    if a.n > 0:
-        # QDWH brings no singular value below ε to 1
-        is_singular = s[-1] <= 10 * a.n * jnp.finfo(s.dtype).eps * s[0]
-        u = _completed_if(is_singular, u)
-    return u, s, v
+    x, scale = around_one(a)
+    u, s, v = _svd(x)
+    return u, s * scale, v
 
 
 def _weights_of(rows: Any, columns: Any, s: Any) -> tuple:
@@ -293,11 +305,10 @@ def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
 @jax.custom_jvp
 def _svdvals(a: Matrix) -> Any:
     """Those of a matrix with m ≥ n."""
-    if a.m >= max(1, TALL * a.n):
-        return _svdvals(r_alone(a))
-    _, h = polar(a)
+    x, scale = around_one(a)
+    _, h = _polar(r_alone(x) if a.m >= max(1, TALL * a.n) else x)
     w, _ = eigvalsh(-h)
-    return jnp.maximum(-w, 0)
+    return jnp.maximum(-w, 0) * scale
 
 
 @_svdvals.defjvp

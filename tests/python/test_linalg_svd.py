@@ -152,6 +152,28 @@ def test_numbers_near_the_largest(dtype, shape):
 
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize(
+    "dtype, shape, size, power",
+    [
+        ("float64", (3,), (90, 90), -1003),
+        ("float32", (4,), (120, 50), -112),
+        ("complex64", (2, 2), (70, 70), -110),
+    ],
+)
+def test_small_numbers_have_all_digits(dtype, shape, size, power):
+    """None of which is subnormal, but products of them with smaller ones would be."""
+    a = meshes.random(size, dtype)
+    scale = np.ldexp(np.finfo(dtype).dtype.type(1), power)
+    x, small = matrices.put(a, shape), matrices.put(a * scale, shape)
+    assert np.array_equal(plait.linalg.svdvals(small) / scale, plait.linalg.svdvals(x))
+    for ours, want in zip(plait.linalg.svd(small), plait.linalg.svd(x), strict=True):
+        assert np.array_equal(ours if ours.ndim == 2 else ours / scale, want)
+    (u, h), (of_u, of_h) = plait.linalg.polar(small), plait.linalg.polar(x)
+    assert np.array_equal(u, of_u)
+    assert np.abs(np.asarray(h) / scale - of_h).max() <= np.finfo(dtype).tiny / scale
+
+
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize(
     "dtype, shape, size", [("float64", (4,), (6, 5)), ("complex128", (2, 2), (5, 5))]
 )
 def test_gradients(dtype, shape, size):
