@@ -86,23 +86,28 @@ def check_spec(
 
 
 def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[int, ...]:
-    """What is data of a global array of these extents; shape says it from axis `first` on."""
+    """What is data of a global array of these extents.
+
+    shape says it, of all axes or of those from `first` on: the ones before have no padding.
+    """
     if shape is None:
         return dims
     try:
         given = tuple(operator.index(n) for n in shape)
     except TypeError:
         raise TypeError(f"{name}: shape is {shape!r}; expected one integer an axis") from None
-    if len(given) != len(dims) - first:
+    if len(given) not in (len(dims) - first, len(dims)):
+        batch = f", or {len(dims)} with the batch" if first else ""
         raise ValueError(
-            f"{name}: shape={given} has {len(given)} entries for {len(dims) - first} axes"
+            f"{name}: shape={given} has {len(given)} entries for {len(dims) - first} axes{batch}"
         )
-    for i, (n, room) in enumerate(zip(given, dims[first:], strict=True)):
-        if not 0 <= n <= room:
+    data = given if len(given) == len(dims) else (*dims[:first], *given)
+    for i, (n, room) in enumerate(zip(data, dims, strict=True)):
+        if not 0 <= n <= room or (i < first and n != room):
             raise ValueError(
-                f"{name}: shape={given} says {n} along axis {first + i}, where the array has {room}"
+                f"{name}: shape={given} says {n} along axis {i}, where the array has {room}"
             )
-    return (*dims[:first], *given)
+    return data
 
 
 def _check_devices(x: Any, mesh: Any, name: str) -> None:

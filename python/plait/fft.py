@@ -96,7 +96,7 @@ def pfft3d(
     *,
     norm: str | None = "backward",
     layout: str | P = "transposed",
-    shape: tuple[int, int, int] | None = None,
+    shape: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
     donate: bool = False,
@@ -110,9 +110,10 @@ def pfft3d(
     does not say how it is split, the mesh axes are taken to split its leading axes in order; else
     ``spec``.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
-    not divide: the padding is not read. The result has as much as its own split needs, zeros; where
-    that is any, ``shape`` must be given, here and to what uses the result.
+    ``shape``, with the batch axis or without, is what is data of an array with padding at its tail,
+    for sizes that the mesh does not divide: the padding is not read. The result has as much as its
+    own split needs, zeros; where that is any, ``shape`` must be given, here and to what uses the
+    result.
 
     With ``donate=True`` the result takes the memory of ``x``, which is gone then, where every
     device's part has the same shape before and after; elsewhere it changes nothing.
@@ -138,7 +139,7 @@ def pifft3d(
     *,
     norm: str | None = "backward",
     layout: str | P = "transposed",
-    shape: tuple[int, int, int] | None = None,
+    shape: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
     donate: bool = False,
@@ -166,7 +167,7 @@ def prfft3d(
     *,
     norm: str | None = "backward",
     layout: str | P = "transposed",
-    shape: tuple[int, int, int] | None = None,
+    shape: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
     donate: bool = False,
@@ -196,7 +197,7 @@ def pirfft3d(
     *,
     norm: str | None = "backward",
     layout: str | P = "transposed",
-    shape: tuple[int, int, int] | None = None,
+    shape: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
     donate: bool = False,

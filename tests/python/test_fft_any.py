@@ -294,12 +294,27 @@ def test_axes_of_vmap_count_too(n_parts):
                 g(x)
 
 
+@pytest.mark.parametrize("is_real", [False, True])
+def test_shape_of_a_batch(is_real):
+    """With the batch axis, as that of the array is, or without."""
+    mesh, there = meshes.make((2,)), plait.fft.prfft3d if is_real else plait.fft.pfft3d
+    back = plait.fft.pirfft3d if is_real else plait.fft.pifft3d
+    a = meshes.random((3, 4, 6, 5))
+    x = meshes.put(a, mesh, P(None, "a"))
+    for shape in (a.shape, a.shape[1:]):
+        y = there(x, shape=shape, layout=P(None, None, None, "a"))
+        close(back(y, shape=shape, layout=P(None, "a")).real, a)
+
+
 def test_errors():
     mesh = meshes.make((2,))
     x = meshes.put(np.zeros((4, 4, 4)), mesh, P("a"))
+    batch = meshes.put(np.zeros((2, 4, 4, 4)), mesh, P(None, "a"))
     for call, kind, text in [
         (lambda: plait.fft.pfft3d(x, shape=(5, 4, 4)), ValueError, "where the array has 4"),
-        (lambda: plait.fft.pfft3d(x, shape=(4, 4)), ValueError, "2 entries for 3 axes"),
+        (lambda: plait.fft.pfft3d(x, shape=(4, 4)), ValueError, "2 entries for 3 axes$"),
+        (lambda: plait.fft.pfft3d(batch, shape=(4, 4)), ValueError, "3 axes, or 4 with the batch"),
+        (lambda: plait.fft.prfft3d(batch, shape=(1, 4, 4, 4)), ValueError, "says 1 along axis 0"),
         (lambda: plait.fft.fftn(x, axes=(0, 0)), ValueError, "each axis once"),
         (lambda: plait.fft.fftn(x, axes=(3,)), ValueError, "out of bounds"),
         (lambda: plait.fft.fftn(x, (2,), (0, 1)), ValueError, "1 entries for 2 axes"),
