@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
-from plait import _core, _errors, _exit, _platforms, _sites, _topology, _trace, _world
+from plait import _core, _errors, _exit, _held, _platforms, _sites, _topology, _trace, _world
 from plait._asked import Imagined
 
 
@@ -75,12 +75,12 @@ class Comm:
     def _make(cls, source: Any, size: int, rank: int) -> "Comm":
         made = object.__new__(cls)
         made._source, made.size, made.rank = source, size, rank
-        made.topology = None if source is None else _topology.read(source)
         made._label, made._ids, made._state = _sites.text(), {}, {"is_freed": False}
         made._members = frozenset() if source is None else _members(source)
         _free_orphans(made._members)
         for mode in ("effect", "token"):
             made.id(mode)
+        made.topology = None if source is None else _topology.read(source)  # all are here by now
         _open[made.id()] = made
         return made
 
@@ -223,14 +223,14 @@ _locks: dict[Any, Any] = {}
 
 @contextlib.contextmanager
 def _alone_with(key: Any) -> Iterator[None]:
-    """No other thread makes what the key stands for.
+    """No other thread makes what the key stands for, and no interrupt leaves it half made.
 
     One lock for all would let ranks wait for each other whose threads make theirs in another order.
     """
     with _making:
         lock = _locks.setdefault(key, threading.Lock())
     try:
-        with lock:
+        with lock, _held.interrupts():
             yield
     finally:
         with _making:

@@ -71,6 +71,7 @@ typedef struct {
     int (*keyval_create)(plait_mpi_deleted_t deleted, int *keyval_p);
     int (*keyval_free)(int keyval);
     int (*attribute_set)(uint64_t comm, int keyval, uintptr_t value);
+    int (*attribute_has)(uint64_t comm, int keyval, bool *is_there_p);
     int (*attribute_delete)(uint64_t comm, int keyval);
 
     /* Largest tag of a message, of MPI_COMM_WORLD's attribute MPI_TAG_UB; left alone where there

@@ -18,8 +18,9 @@ enum { LAST_POLLS = 1000, LAST_NAP_NS = 100000 };
 
 static _Atomic bool keeps_memory;
 
-/* The attribute value that stands for COMM_SELF; numbers of links start above. */
-enum { SELF_NUMBER = 1 };
+/* Attribute values that stand for COMM_SELF, and for a communicator that was given up; numbers of links
+ * start above. */
+enum { SELF_NUMBER = 1, GIVEN_UP_NUMBER = 2 };
 
 /* The largest tag that every MPI has. Source: MPI 4.0, 9.1.2. */
 enum { LEAST_MAX_TAG = 32767 };
@@ -28,13 +29,14 @@ static const plait_mpi_backend_t *_Atomic backend;
 static _Atomic int state;
 static pid_t bound_pid;
 static int max_tag = LEAST_MAX_TAG;
+static int given_up_keyval;
 static int world_size;
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Order of locks: mpi_lock, then watch_lock. */
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static plait_mpi_link_t *watched;
-static uintptr_t last_number = SELF_NUMBER;
+static uintptr_t last_number = GIVEN_UP_NUMBER;
 static bool has_messages; /* of a link, through MPI                */
 static bool is_one_node;  /* MPI_COMM_WORLD, as a link has shown */
 
@@ -90,6 +92,8 @@ plait_status_t plait_mpi_start(const plait_mpi_backend_t *mpi)
                 "MPI_Comm_create_keyval failed");
     PLAIT_CHECK(mpi->attribute_set(mpi->comm_self(), keyval, SELF_NUMBER) == 0,
                 PLAIT_ERR_UNSUPPORTED, "MPI_Comm_set_attr on MPI_COMM_SELF failed");
+    PLAIT_CHECK(mpi->keyval_create(on_deleted, &given_up_keyval) == 0,
+                PLAIT_ERR_UNSUPPORTED, "MPI_Comm_create_keyval failed");
     PLAIT_CHECK(pthread_atfork(NULL, NULL, on_fork) == 0, PLAIT_ERR_NO_MEMORY,
                 "pthread_atfork failed");
     PLAIT_CHECK(mpi->max_tag(&max_tag) == 0, PLAIT_ERR_UNSUPPORTED,
@@ -351,6 +355,33 @@ plait_status_t plait_mpi_watch(plait_mpi_link_t *link)
         PLAIT_MPI_CALL(link->rank, "open",
                        mpi->attribute_set(link->user, link->keyval, link->number)));
     link->has_attribute = true;
+done:
+    return status;
+}
+
+void plait_mpi_give_up_user(const plait_mpi_link_t *link)
+{
+    if (!atomic_load(&link->is_freed)) {
+        (void)PLAIT_MPI_CALL(
+            link->rank, "open",
+            link->mpi->attribute_set(link->user, given_up_keyval, GIVEN_UP_NUMBER));
+    }
+}
+
+plait_status_t plait_mpi_check_user(uint64_t comm, int rank)
+{
+    plait_status_t status = PLAIT_OK;
+    bool is_given_up = false;
+
+    PLAIT_TRY(PLAIT_MPI_CALL(
+        rank, "open",
+        plait_mpi_started()->attribute_has(comm, given_up_keyval, &is_given_up)));
+    PLAIT_CHECK(
+        !is_given_up, PLAIT_ERR_COMM,
+        "rank %d has given up this communicator: others were not there when it was "
+        "first "
+        "used; make another one on all ranks, of comm.Dup(), or start the job again",
+        rank);
 done:
     return status;
 }

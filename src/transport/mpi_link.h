@@ -210,6 +210,12 @@ bool plait_mpi_keeps_memory(void);
 plait_status_t plait_mpi_watch(plait_mpi_link_t *link);
 void plait_mpi_unwatch(plait_mpi_link_t *link);
 
+/* A wait for others was ended while a link was opened on the user's communicator: a duplication may be under
+ * way in MPI, with which the next one of a rank that comes late would be paired. So there is no next
+ * one: COMM from the check. */
+void plait_mpi_give_up_user(const plait_mpi_link_t *link);
+plait_status_t plait_mpi_check_user(uint64_t comm, int rank);
+
 /* Finds out which reductions this library does with plait's meaning; once, at bind. */
 void plait_mpi_native_probe(const plait_mpi_backend_t *mpi);
 

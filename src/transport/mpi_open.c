@@ -42,6 +42,7 @@ static plait_status_t check_handle(const plait_mpi_backend_t *mpi, uint64_t comm
         "the communicator's handle means rank %d of %d here, not rank %d of %d: it "
         "belongs to another communicator or process",
         *rank_p, *size_p, rank, size);
+    PLAIT_TRY(plait_mpi_check_user(comm, *rank_p));
 done:
     return status;
 }
@@ -112,6 +113,20 @@ static plait_status_t duplicate(plait_mpi_link_t *link, uint64_t *comm_p)
                              &request));
     *comm_p = mpi->comm_in(&link->slot);
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open", mpi->comm_return_errors(*comm_p)));
+done:
+    return status;
+}
+
+/* All ranks are here, with the same duplicates, before any waits in a call of MPI's own, which nothing ends: one that
+ * came late has had what another had given up. */
+static plait_status_t meet(plait_mpi_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+    uint64_t request = 0;
+
+    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
+                             link->mpi->ibarrier(link->control, &request)));
+    PLAIT_TRY(plait_mpi_wait(link, "open: meet", PLAIT_ANY, 0, 1, &request));
 done:
     return status;
 }
@@ -494,6 +509,7 @@ plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
     PLAIT_TRY(plait_mpi_watch(link));
     PLAIT_TRY(duplicate(link, &link->matched));
     PLAIT_TRY(duplicate(link, &link->control));
+    PLAIT_TRY(meet(link));
     PLAIT_TRY(introduce(link, &id));
     *id_p = id;
     *link_p = link;
@@ -501,6 +517,9 @@ plait_status_t plait_mpi_link_open(uint64_t comm_bits, int size, int rank,
 done:
     if (is_making) {
         plait_trace_make(0);
+    }
+    if (link != NULL && atomic_load(&link->is_broken)) {
+        plait_mpi_give_up_user(link);
     }
     plait_mpi_link_destroy(&link);
     return status;

@@ -224,6 +224,7 @@ FAULTS = {
     "early exit with 3": end_early(lambda: sys.exit(3)),
     "early _exit": end_early(lambda: os._exit(0)),
     "early message": send_alone,
+    "early again": lambda _: allreduce(WORLD),
     "early exit, unused": end_unused(lambda: sys.exit(0)),
     # Nobody can go on, on communicators of their own.
     "ignored adjoint": ignored_adjoint,

@@ -4,6 +4,7 @@ import io
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import types
 
 import plait
 import pytest
-from plait import _core, _errors, _exit
+from plait import _comm, _core, _errors, _exit
 
 PACKAGE = str(pathlib.Path(plait.__file__).parents[1])
 START = "import sys, time, jax, jax.numpy as jnp, plait\n"
@@ -111,6 +112,31 @@ def test_launcher_of_another_mpi():
 def test_no_mpi_is_called_without_a_launcher():
     code, text = run("plait.barrier(); assert 'mpi4py' not in sys.modules")
     assert code == 0, text
+
+
+def test_an_interrupt_waits_until_a_communicator_is_made(monkeypatch):
+    """Its ranks make the duplicates in one order: one of them may not begin again."""
+    numbers, add = [], _core.add_self
+
+    def add_and_interrupt(label):
+        numbers.append(add(label))
+        if len(numbers) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return numbers[-1]
+
+    monkeypatch.setattr(_comm, "_worlds", [])
+    monkeypatch.setattr(_comm._world, "mpi", lambda: None)
+    monkeypatch.setattr(_core, "add_self", add_and_interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            plait.Comm()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        comm = plait.Comm()
+        assert comm.id() == numbers[0] and len(numbers) == 4
+        comm.free()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_rank_that_raises_ends_the_job():

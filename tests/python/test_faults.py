@@ -152,12 +152,18 @@ def test_faults_of_one_rank(name, way):
 
 
 def test_a_first_use_without_all_ranks_says_that_it_needs_them():
-    rows, code, output = job(("early message",), 2, "shared memory", timeout_s=0.4)
+    rows, code, output = job(("early message", "early again"), 2, "shared memory", timeout_s=0.4)
     row = rows["early message"][0]
     assert row["kind"] == "TimeoutError", output
     assert "duplicate the communicator: nobody came for 2." in row["text"]
     assert "needs all of its ranks, also if it is a message: call plait.Comm(comm)" in row["text"]
     assert rows["early message"][1]["kind"] == "none" and code != 0, output
+    # What the first has given up it does not begin again: the last would be left with halves.
+    again = rows["early again"]
+    assert again[0]["kind"] == "CommError", output
+    assert "has given up this communicator: others were not there" in again[0]["text"]
+    assert again[1]["kind"] in ("PeerError", "TimeoutError"), output
+    assert again[1]["took"] < 5 * 0.4 + 2 + SLACK_S, output
 
 
 @pytest.mark.long(keep=1)

@@ -7,6 +7,7 @@ import numpy as np
 import oracle
 import plait
 import pytest
+from plait import _comm, _core, _topology
 
 
 def grids(world):
@@ -198,6 +199,17 @@ def test_plait_comm_of_a_grid(world):
         plait.allgather(jnp.asarray(xs[comm.rank]), comm=cart), oracle.allgather(xs)[0]
     )
     cart.Free()
+
+
+def test_ranks_wait_for_each_other_before_they_tell_their_neighbours(world, monkeypatch):
+    """In a call of MPI's, which would wait for ever for a rank that does not come."""
+    made, found, add, read = [], [], _core.add_mpi, _topology.read
+    monkeypatch.setattr(_core, "add_mpi", lambda *facts: made.append(facts) or add(*facts))
+    monkeypatch.setattr(_topology, "read", lambda comm: found.append(len(made)) or read(comm))
+    ring = world.Create_dist_graph_adjacent([world.rank], [world.rank])
+    assert _comm.resolve(ring, "test").topology is not None
+    assert found == [4]
+    ring.Free()
 
 
 def test_bad_arguments(world):

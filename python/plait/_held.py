@@ -1,0 +1,34 @@
+"""Interrupts (^C) that wait until what ranks make together is made, and remembered."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def interrupts() -> Iterator[None]:
+    """``KeyboardInterrupt`` comes at the end of the block.
+
+    In the midst of it would be one between two of several steps that all ranks take in one order:
+    the next try of an interrupted rank would begin with the first one again, and meet the others'
+    second. A handler that is none of Python's (the process ends by the signal, say) is left alone.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    usual = signal.getsignal(signal.SIGINT) if is_main else None
+    if not callable(usual):
+        yield
+        return
+    came = []
+
+    def hold(number: int, frame: object) -> None:
+        came.append(number)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is hold:
+            signal.signal(signal.SIGINT, usual)
+        if came:
+            signal.raise_signal(signal.SIGINT)
