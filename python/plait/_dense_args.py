@@ -75,12 +75,18 @@ class Operand:
         return Lay(self.spec, shape, room)
 
 
+def _on_device(x: Any) -> Any:
+    """The operand in its devices' own memory: JAX computes with arrays of one alone."""
+    space = getattr(jax.typeof(x), "memory_space", None)
+    return jax.device_put(x, type(space).Device) if getattr(space, "name", "") == "Host" else x
+
+
 def as_inexact(x: Any, name: str, argument: str = "a", like: Any = None) -> Any:
     """The operand with a dtype that solvers have; integers become floating, as in jax.numpy.
 
     like: the dtype of the other operands.
     """
-    x = _args.as_array(x, name, argument)
+    x = _on_device(_args.as_array(x, name, argument))
     if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
         x = x.astype(jax.dtypes.canonicalize_dtype(jnp.float64) if like is None else like)
     if x.dtype.name not in DTYPES:

@@ -12,7 +12,7 @@ import numpy as np
 import oracle
 import plait
 import pytest
-from jax.sharding import AxisType
+from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 
@@ -210,6 +210,29 @@ def test_bad_input():
     assert np.array_equal(x, a / 2)
     with pytest.raises(TypeError, match="solve: refine of float32; expected float64"):
         plait.linalg.solve(a.astype("float32"), a.astype("float32"), refine=True)
+
+
+@pytest.mark.parametrize("where", ["eager", "jit"])
+def test_operands_in_the_hosts_memory(where):
+    """Moved to the devices: JAX computes with arrays of one memory, and so do factors."""
+    mesh, b = meshes.make((4,)), meshes.random((12, 2), "float64", 2)
+    a = meshes.random((12, 12), "float64", 1) + 12 * np.eye(12)
+    host = NamedSharding(mesh, P("a"), memory_kind="pinned_host")
+    given = jax.device_put(a, host)
+    calls = {
+        "solve": (lambda a: plait.linalg.solve(a, b, mesh=mesh, spec=P()), np.linalg.solve(a, b)),
+        "rhs": (lambda b: plait.linalg.solve(a, b, mesh=mesh, spec=P()), np.linalg.solve(a, a)),
+        "inv": (lambda a: plait.linalg.inv(a, mesh=mesh, spec=P("a")), np.linalg.inv(a)),
+        "svdvals": (
+            lambda a: plait.linalg.svdvals(a, mesh=mesh, spec=P("a")),
+            np.linalg.svd(a, compute_uv=False),
+        ),
+    }
+    for name, (call, expected) in calls.items():
+        found = (plait.jit(call) if where == "jit" else call)(given)
+        assert np.allclose(found, expected, rtol=1e-11, atol=1e-12), name
+    q, r = plait.linalg.qr(given)
+    assert np.allclose(q @ r, a, atol=1e-12)
 
 
 FAILS_ON_ALL = """
