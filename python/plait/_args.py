@@ -101,6 +101,8 @@ def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
     is_ref = isinstance(x, jax.core.Tracer) and not isinstance(x.aval, jax.core.ShapedArray)
     if isinstance(x, jax.Array) and not is_ref:
         return x
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name}: {argument} is a masked array; x.filled(value) is an array")
     try:
         if is_ref:  # of which JAX says in some releases that it is an array
             raise TypeError

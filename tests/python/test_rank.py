@@ -324,6 +324,11 @@ CASES = [
         TypeError,
         "allgather: x is of dtype >f4; expected an array of a dtype that JAX has",
     ),
+    (
+        lambda x: plait.allreduce([x, np.ma.masked_array([1.0], [True])], plait.SUM),
+        TypeError,
+        "allreduce: x is a masked array; x.filled(value) is an array",
+    ),
     (lambda x: plait.bcast("x", 0), TypeError, "bcast: x is str; expected an array of a dtype"),
     (lambda x: plait.fft.fftn(None), TypeError, "fftn: x is None; expected an array of a dtype"),
     (lambda x: plait.fft.pfft3d(np.empty((1, 1, 1), "O")), TypeError, "x is of dtype object; exp"),
