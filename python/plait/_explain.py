@@ -91,6 +91,10 @@ class Explanation:
         first = f"{', '.join(who) or 'no rank'}: {total}, work {amount(self.work_bytes)}"
         return "\n".join([first, *(_padded(row, widths) for row in rows if self.calls)])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The table, where IPython shows the value of a cell."""
+        printer.text(str(self))
+
 
 _HEAD = ("times", "pieces", "bytes", "fences", "work", "operation")
 

@@ -4,6 +4,7 @@ import collections
 import functools
 import inspect
 import re
+import types
 
 import jax
 import jax.extend.core as jex
@@ -263,6 +264,13 @@ def test_the_table():
     title = "redistribute float32 16x16 over 4: |0 whole -> 16x16 over 4: whole |0"
     assert lines[2] == f"    1       3  192 B       0   0 B  {title}, at test_explain.py:{first}"
     assert len(lines) == 4
+
+
+def test_a_cell_that_ends_in_an_explanation_shows_the_table():
+    shown = []
+    found = plait.explain(plait.sum, like((4,), (8,), "x"))
+    found._repr_pretty_(types.SimpleNamespace(text=shown.append), False)
+    assert shown == [str(found)] and "1 operation" in shown[0]
 
 
 def test_equal_operations_share_a_line():
