@@ -43,6 +43,13 @@ def run(arguments):
     except ValueError as error:
         print(f"plait tune: {error}", file=sys.stderr)
         return 2
+    except jax.errors.JaxRuntimeError as error:
+        text = str(error).splitlines()[0]
+        if "RESOURCE_EXHAUSTED" not in text:
+            raise
+        given = "x".join(map(str, arguments.shape))
+        print(f"plait tune: {given} is too large for the memory here: {text}", file=sys.stderr)
+        return 1
     if jax.process_index() == 0:
         grid = "x".join(map(str, mesh.devices.shape))
         chosen = ", ".join(f"{key}={value}" for key, value in mesh.settings.items())

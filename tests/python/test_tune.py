@@ -1,5 +1,6 @@
 """plait.fft.autotune and `plait tune`: candidates, choice, and that results stay."""
 
+import argparse
 import doctest
 import importlib.util
 import math
@@ -14,7 +15,7 @@ import numpy as np
 import plait
 import pytest
 from jax.sharding import NamedSharding
-from plait import _core, _tune
+from plait import _core, _tune, _tune_command
 from tunes import DEFAULTS, SHAPE, Clock, tune
 
 
@@ -284,6 +285,15 @@ def test_command_errors(given, text):
     done = command("tune", *given)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert text in done.stderr
+
+
+def test_command_of_more_than_there_is_memory_for(monkeypatch, capsys):
+    given = {"shape": (99999,) * 3, "dtype": "complex64", "operations": "pfft3d", "fresh": True}
+    given |= {"layouts": "natural", "repeats": 1, "file": ""}
+    monkeypatch.setattr(_tune_command, "_set_up", lambda arguments: None)
+    assert _tune_command.run(argparse.Namespace(**given)) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("plait tune: 99999x99999x99999 is too large for the memory here: ")
 
 
 def test_command_with_a_backend_that_is_none(file, monkeypatch):
