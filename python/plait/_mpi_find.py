@@ -118,6 +118,11 @@ def _why_not(stderr):
     hint = ""
     if os.environ.get("MPI4PY_MPIABI"):
         hint = "\nMPI4PY_MPIABI is set: it switches mpi4py's search off; set MPI4PY_LIBMPI instead."
+    if "UnicodeEncodeError" in stderr:  # of mpi4py, in a program as well
+        hint += (
+            f"\n{sys.prefix!a} has letters that this locale's encoding has not: set PYTHONUTF8=1, "
+            "or a locale of UTF-8 (LC_ALL=C.UTF-8)."
+        )
     return f"mpi4py found no MPI library; it looked {looked}.\n{INSTALL}{hint}\nmpi4py said: " + (
         "\n".join(last[-6:]) or "nothing"
     )

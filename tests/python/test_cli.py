@@ -310,6 +310,16 @@ def test_two_mpi_wheels_are_refused():
     _mpi_find.refuse_two({"mpich": "5.0.2"})
 
 
+def test_a_folder_whose_letters_the_locale_has_not(tmp_path):
+    """mpi4py cannot be imported from it; the ranks could not, either."""
+    (tmp_path / "ü" / "mpi4py").mkdir(parents=True)
+    (tmp_path / "ü" / "mpi4py" / "__init__.py").write_text("__file__.encode()")
+    path = os.pathsep.join(filter(None, [str(tmp_path / "ü"), os.environ.get("PYTHONPATH")]))
+    off = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = plait("run", "-n", 1, __file__, PYTHONPATH=path, **off)
+    assert "UnicodeEncodeError" in done.stderr and "set PYTHONUTF8=1" in done.stderr, done.stderr
+
+
 def test_a_launcher_of_another_mpi_is_not_taken(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     (tmp_path / "lib").mkdir()
