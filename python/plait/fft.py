@@ -486,3 +486,7 @@ def poisson(
         True
     """
     return solve_poisson(f, spacing, axes, ends, mesh, spec)
+
+
+def __dir__() -> list[str]:
+    return __all__  # for completion: not what this module imports

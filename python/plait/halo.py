@@ -326,3 +326,7 @@ def unpad(
     x, ghosts = _setup(name, x, width, "zero", shape, mesh, spec, is_padded=is_padded)
     ghosts = dataclasses.replace(ghosts, place=_mesh.concrete(x, ghosts.place))
     return _cutter(ghosts)(x)
+
+
+def __dir__() -> list[str]:
+    return __all__  # for completion: not what this module imports

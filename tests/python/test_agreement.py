@@ -68,9 +68,16 @@ def test_nothing_has_more():
     assert set(PUBLIC) == set(_core.rows()) == set(_ops.operations()) - ONLY_PYTHON
 
 
+MODULES = [plait.fft, plait.halo, plait.linalg]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_completion_shows_what_is_public(module):
+    assert [name for name in dir(module) if name[0] != "_"] == sorted(module.__all__)
+
+
 def public_functions():
-    modules = [plait, plait.fft, plait.halo, plait.linalg]
-    for module in modules:
+    for module in [plait, *MODULES]:
         for name in module.__all__:
             thing = getattr(module, name)
             if callable(thing) and not isinstance(thing, type):
