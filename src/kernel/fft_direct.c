@@ -142,7 +142,7 @@ static int row_vectors(int64_t work_bytes)
 
 /* Scratch: n pointers for results, n for sources, the work areas, and n padded rows or
  * the columns that rows become. */
-static plait_status_t create(plait_fft1_t *fft)
+plait_status_t plait_fft_direct_passes(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
     plait_fft_direct_t *direct = &fft->u.direct;
@@ -167,8 +167,19 @@ done:
     return status;
 }
 
+static plait_status_t create(plait_fft1_t *fft)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(plait_fft_direct_passes(fft));
+    PLAIT_TRY(plait_fft_split_create(fft));
+done:
+    return status;
+}
+
 static void destroy(plait_fft1_t *fft)
 {
+    plait_fft_split_destroy(&fft->u.direct.split);
     for (int l = 0; l < fft->u.direct.n_passes; l++) {
         plait_free(fft->u.direct.pass[l].twiddle);
         plait_free(fft->u.direct.pass[l].trig);
@@ -199,6 +210,7 @@ typedef struct {
     const plait_fft_direct_t *direct;
     const plait_fft_kernels_t *kernels;
     const plait_fft_block_t *block;
+    bool is_turned;
 } run_t;
 
 /* First and only passes are over everything: part may be NULL. */
@@ -211,6 +223,11 @@ static void run_pass(const run_t *run, plait_fft_role_t role, int l,
     run->kernels->pass[role][index](pass, run->block, part);
 }
 
+static plait_fft_role_t last_of(const run_t *run)
+{
+    return run->is_turned ? PLAIT_FFT_LAST_TURNED : PLAIT_FFT_LAST;
+}
+
 /* Passes l and later, each over the whole part, whose blocks have the size of pass l.
  */
 static void run_level(const run_t *run, int l, plait_fft_part_t part)
@@ -219,7 +236,7 @@ static void run_level(const run_t *run, int l, plait_fft_part_t part)
         const plait_fft_pass_t *pass = &run->direct->pass[l];
         const bool is_last = l + 1 == run->direct->n_passes;
 
-        run_pass(run, is_last ? PLAIT_FFT_LAST : PLAIT_FFT_MIDDLE, l, &part);
+        run_pass(run, is_last ? last_of(run) : PLAIT_FFT_MIDDLE, l, &part);
         part.n_inner *= pass->radix;
         part.inner_bytes = pass->leg_bytes;
     }
@@ -232,7 +249,7 @@ static void run_deep(const run_t *run, int l, const plait_fft_part_t *part)
     plait_fft_part_t leg = *part;
 
     if (l + 1 == run->direct->n_passes) {
-        run_pass(run, PLAIT_FFT_LAST, l, part);
+        run_pass(run, last_of(run), l, part);
         return;
     }
     if (pass->radix * pass->leg_bytes <= NEAR_BYTES) {
@@ -267,12 +284,12 @@ static void run_rest(const run_t *run)
     }
 }
 
-static void run_block(const plait_fft1_t *fft, const plait_fft_block_t *block)
+void plait_fft_direct_block(const plait_fft1_t *fft, const plait_fft_block_t *block)
 {
-    const run_t run = {&fft->u.direct, fft->kernels, block};
+    const run_t run = {&fft->u.direct, fft->kernels, block, block->factors != NULL};
 
     if (run.direct->n_passes == 1) {
-        run_pass(&run, PLAIT_FFT_ONLY, 0, NULL);
+        run_pass(&run, run.is_turned ? PLAIT_FFT_ONLY_TURNED : PLAIT_FFT_ONLY, 0, NULL);
     } else {
         run_pass(&run, PLAIT_FFT_FIRST, 0, NULL);
         run_rest(&run);
@@ -320,7 +337,7 @@ static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job,
         copy_numbers(areas->pad + j * pair_bytes, job->in[j] + job->in_offset + at,
                      n_left, fft->itemsize);
     }
-    run_block(fft, &block);
+    plait_fft_direct_block(fft, &block);
     for (int64_t k = 0; k < fft->n; k++) {
         copy_numbers(job->out[k] + job->out_offset + at, areas->pad + k * pair_bytes,
                      n_left, fft->itemsize);
@@ -347,7 +364,7 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
         block.n_vectors = (int)plait_min(direct->n_vectors, n_whole - v);
         block_bytes = block.n_vectors * (int64_t)fft->kernels->pair_bytes;
         block.ahead = (v + 2 * block.n_vectors <= n_whole) ? block_bytes : 0;
-        run_block(fft, &block);
+        plait_fft_direct_block(fft, &block);
         block.in_offset += block_bytes;
         block.out_offset += block_bytes;
     }
@@ -431,7 +448,7 @@ static void long_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
         for (int v = 0; v < block.n_vectors; v++) {
             take_rows(fft, job, r + v * lanes, areas->pad + v * pair_bytes, pitch);
         }
-        run_block(fft, &block);
+        plait_fft_direct_block(fft, &block);
         for (int v = 0; v < block.n_vectors; v++) {
             put_rows(fft, job, r + v * lanes, areas->pad + v * pair_bytes, pitch);
         }
@@ -444,6 +461,8 @@ static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scr
 
     if (fft->u.direct.n_passes == 1) {
         short_rows(fft, job, areas.pad);
+    } else if (fft->u.direct.split.first != NULL) {
+        plait_fft_split_rows(fft, job, scratch);
     } else {
         long_rows(fft, job, &areas);
     }
@@ -468,7 +487,7 @@ void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t
         block.out_offset = is_whole ? r * itemsize : 0;
         block.is_streamed = is_whole && job->store == PLAIT_FFT_STREAM;
         take_rows(fft, job, r, areas.pad, pair_bytes);
-        run_block(fft, &block);
+        plait_fft_direct_block(fft, &block);
         for (int64_t k = 0; !is_whole && (k < fft->n); k++) {
             copy_numbers(job->out + (k * job->n_rows + r) * itemsize,
                          areas.pad + k * pair_bytes, n_left, itemsize);

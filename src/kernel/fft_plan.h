@@ -30,7 +30,9 @@ typedef enum {
     PLAIT_FFT_FIRST,
     PLAIT_FFT_MIDDLE,
     PLAIT_FFT_LAST,
-    PLAIT_FFT_ONLY, /* first and last at once, without a work area */
+    PLAIT_FFT_ONLY,        /* first and last at once, without a work area */
+    PLAIT_FFT_LAST_TURNED, /* results times factors: see plait_fft_split_t */
+    PLAIT_FFT_ONLY_TURNED,
     PLAIT_FFT_ROLE_COUNT,
     PLAIT_FFT_REGISTERS = PLAIT_FFT_ROLE_COUNT /* of no pass: see short_rows */
 } plait_fft_role_t;
@@ -67,6 +69,8 @@ typedef struct {
     int64_t work_stride; /* bytes between the work areas of the block's vectors */
     int n_vectors;
     bool is_streamed; /* results past the cache, where they fill whole lines */
+    const char
+        *factors; /* of turned passes: pairs of vectors for each position and vector */
 } plait_fft_block_t;
 
 typedef void plait_fft_pass_fn(const plait_fft_pass_t *pass,
@@ -86,6 +90,16 @@ typedef struct {
 typedef void plait_fft_short_fn(const plait_fft_pass_t *pass, int sign,
                                 const plait_fft_rows_t *job);
 
+/* A row as a matrix of n1 rows and n2 columns, a multiple of `lanes`, so that nothing is copied to put
+ * rows into lanes: transforms of n1 points whose lanes are columns, times factors w^(k1 j2), then
+ * of n2 points, one radix, whose lanes are rows k1, as in plait_fft_large. */
+typedef struct {
+    plait_fft1_t *first; /* n1 points, by the direct method; NULL: rows are not split */
+    plait_fft_pass_t second;
+    void *factors; /* pairs of vectors in the order of positions of first's last pass */
+    int n_vectors; /* n2 / lanes */
+} plait_fft_split_t;
+
 /* The kernels of one instruction set for one real type. */
 typedef struct {
     int lanes;
@@ -95,6 +109,10 @@ typedef struct {
      */
     plait_fft_pass_fn *const (*pass)[PLAIT_FFT_MAX_RADIX + 1];
     plait_fft_short_fn *const *short_rows; /* [radix]; NULL where ONLY is missing */
+    plait_fft_short_fn *const *short_turned;
+    /* n_pairs pairs of vectors of real and imaginary parts, in the lanes' order, from as many
+     * numbers in memory. */
+    void (*pairs_of)(int64_t n_pairs, const void *numbers, void *pairs);
     /* n numbers of each of `lanes` rows, which become columns side by side: number j of row l is
      * at columns + j * pitch + l * itemsize. What is `ahead` of a row's bytes is wanted next. */
     void (*rows_in)(int64_t n, const char *const row[], int64_t ahead, char *columns,
@@ -143,6 +161,7 @@ typedef struct {
     int64_t work_bytes; /* per vector */
     int n_vectors;      /* per block of columns */
     int n_row_vectors;  /* per block of rows */
+    plait_fft_split_t split;
 } plait_fft_direct_t;
 
 /* n = n1 * n2: columns of n1, a multiplication, rows of n2 (Gentleman and Sande, 1966).
@@ -216,6 +235,18 @@ struct plait_fft1 {
  * place. */
 void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t *job,
                                  char *scratch);
+
+/* The passes of a direct plan, without the way for rows. */
+plait_status_t plait_fft_direct_passes(plait_fft1_t *fft);
+
+/* One block through all passes. */
+void plait_fft_direct_block(const plait_fft1_t *fft, const plait_fft_block_t *block);
+
+/* How rows of a direct plan are split, where that is faster; makes scratch larger. */
+plait_status_t plait_fft_split_create(plait_fft1_t *fft);
+void plait_fft_split_destroy(plait_fft_split_t *split);
+void plait_fft_split_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
+                          char *scratch);
 
 /* Radices of the direct method in the order of the passes; false if n has a prime
  * factor above PLAIT_FFT_MAX_ODD. cost_p: time per element, in cycles of a Zen 3 core
