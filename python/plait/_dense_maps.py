@@ -124,8 +124,13 @@ def _transpose(ct: Any, *args: Any, **params: Any) -> list:
     return found
 
 
+def _run(*args: Any, **params: Any) -> Any:
+    with _jax.compiled():
+        return jax.jit(functools.partial(parts_p.bind, **params))(*args)
+
+
 parts_p = jex.Primitive("plait_mesh_parts")
-parts_p.def_impl(lambda *args, **params: jax.jit(functools.partial(parts_p.bind, **params))(*args))
+parts_p.def_impl(_run)
 parts_p.def_abstract_eval(_result)
 mlir.register_lowering(parts_p, functools.partial(_platforms.lower_global, _lower))
 batching.fancy_primitive_batchers[parts_p] = _batch

@@ -259,7 +259,7 @@ def _result(x: Any, *, of: _Map) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _program(of: _Map) -> Any:
-    return jax.jit(functools.partial(_map_p().bind, of=of))
+    return jax.jit(of)
 
 
 def _run(x: Any, *, of: _Map) -> Any:

@@ -381,13 +381,14 @@ _ENDS = {"periodic": None, "dirichlet": Wave(is_sine=True, type=2), "neumann": W
 
 def _waves(ends: Any, axes: tuple, name: str) -> dict[int, Wave]:
     """For each axis with walls what its functions are expanded in."""
+    choices = "'periodic', 'dirichlet' or 'neumann'"
+    if not isinstance(ends, str | list | tuple):
+        raise TypeError(f"{name}: ends is {ends!r}; expected {choices}, or one for each axis")
     each = (ends,) * len(axes) if isinstance(ends, str) else tuple(ends)
     if len(each) != len(axes):
         raise ValueError(f"{name}: ends has {len(each)} entries for {len(axes)} axes")
-    for end in each:
-        if end not in _ENDS:
-            choices = "'periodic', 'dirichlet' or 'neumann'"
-            raise ValueError(f"{name}: ends is {ends!r}; expected {choices}")
+    if not all(isinstance(end, str) and end in _ENDS for end in each):
+        raise ValueError(f"{name}: ends is {ends!r}; expected {choices}")
     return {a: wave for a, end in zip(axes, each, strict=True) if (wave := _ENDS[end])}
 
 
@@ -419,6 +420,9 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, ends: Any, mesh: Any, spec: A
     axes = _fourier.axes_of(axes, None, f.ndim, name)
     waves = _waves(ends, axes, name)
     open_axes = tuple(a for a in axes if a not in waves)
+    for a in axes:
+        if f.shape[a] == 0:
+            raise ValueError(f"{name}: axis {a} has no elements")
     steps = dict(zip(axes, _spacings(spacing, len(axes), name, "spacing"), strict=True))
     known = {a: 1.0 if _is_traced(h) else h for a, h in steps.items()}
     f, place = _mesh.locate(f, mesh, spec, name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
 from plait import _args, _fourier, _mesh, _split
@@ -119,6 +120,7 @@ def _along(series: Series, x: Any, s: Any, axes: Any, layout: Any, shape: Any, p
     """The transform of some axes of an array; see `plait.fft.dctn`."""
     name, sign = series.name, +1 if series.is_back else -1
     x = _fourier.as_floating(_args.as_array(x, name), name)
+    s, axes = (v if v is None or np.iterable(v) else (v,) for v in (s, axes))  # as in scipy
     s = None if s is None else _fourier.integers(s, name, "s")
     axes = _fourier.axes_of(axes, s, x.ndim, name)
     is_turned = series.is_back and layout == "transposed"
@@ -135,8 +137,8 @@ def _along(series: Series, x: Any, s: Any, axes: Any, layout: Any, shape: Any, p
 def dctn(
     x: Array,
     type: int = 2,  # noqa: A002 - scipy's name
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
+    s: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
     norm: str | None = None,
     *,
     orthogonalize: bool | None = None,
@@ -173,8 +175,8 @@ def dctn(
 def idctn(
     x: Array,
     type: int = 2,  # noqa: A002 - scipy's name
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
+    s: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
     norm: str | None = None,
     *,
     orthogonalize: bool | None = None,
@@ -204,8 +206,8 @@ def idctn(
 def dstn(
     x: Array,
     type: int = 2,  # noqa: A002 - scipy's name
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
+    s: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
     norm: str | None = None,
     *,
     orthogonalize: bool | None = None,
@@ -238,8 +240,8 @@ def dstn(
 def idstn(
     x: Array,
     type: int = 2,  # noqa: A002 - scipy's name
-    s: Sequence[int] | None = None,
-    axes: Sequence[int] | None = None,
+    s: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
     norm: str | None = None,
     *,
     orthogonalize: bool | None = None,

@@ -213,6 +213,25 @@ def test_batches():
         close(way(jax.vmap(f, in_axes=2, out_axes=1))(jnp.moveaxis(x, 0, 2)), want.swapaxes(0, 1))
 
 
+def test_one_axis_and_size_as_numbers():
+    a = meshes.random((4, 6))
+    x = meshes.put(a, meshes.make((2,)), P("a"))
+    close(plait.fft.dctn(x, 2, 8, 1), oracle.dctn(a, 2, 8, 1))
+
+
+def test_without_jit_and_where_nan_are_errors():
+    mesh = meshes.make((2, 2))
+    a = meshes.random((4, 6))
+    x = meshes.put(a, mesh, P("a", "b"))
+    with jax.disable_jit():
+        close(plait.fft.dctn(x), oracle.dctn(a))
+        batch = meshes.put(meshes.random((2, 4, 4)), mesh, P("a"))
+        got = jax.vmap(lambda m: plait.linalg.det(m, mesh=mesh, spec=P("b")))(batch)
+    np.testing.assert_allclose(got, np.linalg.det(batch), rtol=1e-12)
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        plait.fft.dctn(x.at[1, 2].set(jnp.nan))
+
+
 # ---- errors --------------------------------------------------------------------------------------
 
 
@@ -236,9 +255,15 @@ def test_what_cannot_be():
         plait.fft.idstn(x.astype("float16"))
     with pytest.raises(ValueError, match="dctn: axis 1 has 1 elements to transform; expected 2"):
         plait.fft.dctn(x[:, :1], 1)
-    for ends in ("open", ("periodic", "Neumann")):
+    for ends in ("open", ("periodic", "Neumann"), (["neumann"], "periodic")):
         with pytest.raises(ValueError, match="poisson: ends is .*; expected 'periodic'"):
             plait.fft.poisson(x, ends=ends)
+    for ends in (None, 3, {"periodic": 0, "neumann": 1}):
+        with pytest.raises(TypeError, match="poisson: ends is .*; expected 'periodic'"):
+            plait.fft.poisson(x, ends=ends)
+    for ends in ("dirichlet", "periodic"):
+        with pytest.raises(ValueError, match="poisson: axis 1 has no elements"):
+            plait.fft.poisson(x[:, :0], ends=ends)
     with pytest.raises(ValueError, match="poisson: ends has 3 entries for 2 axes"):
         plait.fft.poisson(x, ends=("periodic",) * 3)
 
