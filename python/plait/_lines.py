@@ -215,7 +215,7 @@ def _after(lines: Lines, y: Any) -> Any:
     return y
 
 
-# ---- as primitives -------------------------------------------------------------------------------
+# ---- as a primitive ------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,11 +273,12 @@ def _batch(args: tuple, dims: tuple, *, of: _Map) -> tuple:
 
 @functools.cache
 def _map_p() -> Any:
-    """A primitive: JAX computes what such functions hold of constants beside derivatives, eagerly,
+    """A function of lines as a primitive, since constants in it belong to no devices.
 
-    where nothing says on which devices. Parts of arrays have lines whole, so that XLA finds how to
-    split what is made of them.
-    """  # noqa: D205, D400, D415
+    Eager transposes compute what depends on constants alone as a program of its own, of which JAX
+    does not know for which devices it is. Parts of arrays have lines whole, so that XLA finds how
+    to split what is made of them.
+    """
     made = jex.Primitive("plait_mesh_lines")
     made.def_abstract_eval(_result)
     made.def_impl(_run)
@@ -293,5 +294,6 @@ def _apply(function: Callable, lines: Lines, x: Any) -> Any:
     return _map_p().bind(x, of=_Map(function, lines, x.shape[lines.axis], x.dtype))
 
 
-before = functools.partial(_apply, _before)  # of lines and the array that has them whole
+# Of lines, and the array that has them whole.
+before = functools.partial(_apply, _before)
 after = functools.partial(_apply, _after)

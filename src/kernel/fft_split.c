@@ -14,7 +14,8 @@
  * and calls, of one pass and of several. */
 static const double near_copy = 1.7, far_copy = 2.1, one_pass = 0.9, passes = 1.0;
 
-enum { NEAR_BYTES = 16 << 10 };
+/* Of the work area: the copy has as many, and both together fit into the first-level cache. */
+enum { NEAR_WORK_BYTES = 16 << 10 };
 
 /* Of a split by n2, in which the last rows of the matrix may be done twice. */
 static double split_cost(const plait_fft1_t *fft, int n2)
@@ -35,7 +36,7 @@ static double split_cost(const plait_fft1_t *fft, int n2)
 static int second_radix(const plait_fft1_t *fft, double cost)
 {
     const int lanes = fft->kernels->lanes;
-    const bool is_near = fft->n * fft->kernels->pair_bytes <= NEAR_BYTES;
+    const bool is_near = fft->n * fft->kernels->pair_bytes <= NEAR_WORK_BYTES;
     double least = cost + (is_near ? near_copy : far_copy);
     int found = 0;
 
