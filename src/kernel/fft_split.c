@@ -21,7 +21,8 @@ enum { NEAR_WORK_BYTES = 16 << 10 };
 static double split_cost(const plait_fft1_t *fft, int n2)
 {
     const int64_t n1 = fft->n / n2, lanes = fft->kernels->lanes;
-    const double waste = (double)((n1 + lanes - 1) / lanes * lanes) / (double)n1;
+    const int64_t n_done = (n1 + lanes - 1) / lanes * lanes;
+    const double waste = (double)n_done / (double)n1;
     int radix[PLAIT_FFT_MAX_PASSES], n_passes = 0;
     double first = 0, second = 0;
 
