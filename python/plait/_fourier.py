@@ -119,8 +119,7 @@ def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
     return tuple(now)
 
 
-def result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
-    """How the result of a transform of these axes is split."""
+def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: str) -> Spec:
     ndim = len(place.spec)
     if isinstance(layout, P | tuple | list):
         names = _mesh.names_of(layout, ndim, name, "layout")
@@ -214,6 +213,16 @@ def _with_zeros(x: Any, place: _mesh.Place, data: tuple, operand: tuple) -> Any:
     return jnp.pad(x, more) if any(n for _, n in more) else x
 
 
+def located(
+    kind: Kind, x: Any, axes: tuple, layout: Any, mesh: Any, spec: Any, first: int = 0
+) -> tuple[Any, _mesh.Place, Spec]:
+    """The operand on its mesh, its place, and how the result is split."""
+    is_turned = kind.sign > 0 and layout == "transposed"
+    turn = (lambda names: turned(names, axes, -1, kind.name)) if is_turned else None
+    x, place = _mesh.locate(x, mesh, spec, kind.name, first, turn)
+    return x, place, _result_spec(layout, place, axes, kind.sign, kind.name)
+
+
 def _transform(
     kind: Kind,
     x: Any,
@@ -234,10 +243,7 @@ def _transform(
     whole = out if kind.real == "result" else operand
     scale = scale_of(norm, math.prod(whole[a] for a in axes), kind.sign, name)
     x = as_real(x, name) if kind.real == "operand" else as_complex(x, name)
-    is_turned = kind.sign > 0 and layout == "transposed"
-    turn = (lambda names: turned(names, axes, -1, name)) if is_turned else None
-    x, place = _mesh.locate(x, mesh, spec, name, first, turn)
-    dst = result_spec(layout, place, axes, kind.sign, name)
+    x, place, dst = located(kind, x, axes, layout, mesh, spec, first)
     x = _with_zeros(x, place, data, operand)
     known = (out if kind.real == "result" else data)[first:]
     with place.judged():

@@ -111,7 +111,6 @@ def _roots(exponents: Any, n: int) -> Any:
 
 
 # ---- one axis: what is transformed, and what becomes of it ---------------------------------------
-# Sums are written without the factor 2 where SciPy has it: they get it from the pair of conjugates.
 
 
 def _mirrored(lines: Lines, x: Any) -> Any:

@@ -376,7 +376,11 @@ def _inverse_laplacian(k: Sequence) -> tuple:
 
 
 # What continues a function beyond half a spacing from its first and last points, by name.
-_ENDS = {"periodic": None, "dirichlet": Wave(is_sine=True, type=2), "neumann": Wave(False, 2)}
+_ENDS = {
+    "periodic": None,
+    "dirichlet": Wave(is_sine=True, type=2),
+    "neumann": Wave(is_sine=False, type=2),
+}
 
 
 def _waves(ends: Any, axes: tuple, name: str) -> dict[int, Wave]:
@@ -401,9 +405,8 @@ def _eigenvalues(
 ) -> tuple:
     """Wanted frequencies of axes with walls, which are half of a period, and of those without."""
     walls = [
-        (a, n, math.pi / (max(n, 1) * steps[a]), "sine" if wave.is_sine else "cosine")
-        for a, wave in waves.items()
-        for n in (f.shape[a],)
+        (a, f.shape[a], math.pi / (f.shape[a] * steps[a]), "sine" if w.is_sine else "cosine")
+        for a, w in waves.items()
     ]
     sizes = [f.shape[a] for a in open_axes]
     return (*walls, *_wanted(open_axes, sizes, [steps[a] for a in open_axes], True, is_real))

@@ -118,16 +118,13 @@ def _wave_of(is_sine: bool, type: Any, name: str) -> Wave:  # noqa: A002 - scipy
 
 def _along(series: Series, x: Any, s: Any, axes: Any, layout: Any, shape: Any, place: dict) -> Any:
     """The transform of some axes of an array; see `plait.fft.dctn`."""
-    name, sign = series.name, +1 if series.is_back else -1
+    name, kind = series.name, Kind(series.name, +1 if series.is_back else -1)
     x = _fourier.as_floating(_args.as_array(x, name), name)
     s, axes = (v if v is None or np.iterable(v) else (v,) for v in (s, axes))  # as in scipy
     s = None if s is None else _fourier.integers(s, name, "s")
     axes = _fourier.axes_of(axes, s, x.ndim, name)
-    is_turned = series.is_back and layout == "transposed"
-    turn = (lambda names: _fourier.turned(names, axes, -1, name)) if is_turned else None
-    x, at = _mesh.locate(x, place["mesh"], place["spec"], name, 0, turn)
-    dst = _fourier.result_spec(layout, at, axes, sign, name)
-    data, out, _ = _fourier.sizes(Kind(name, sign), x.shape, axes, s, shape, 0)
+    x, at, dst = _fourier.located(kind, x, axes, layout, **place)
+    data, out, _ = _fourier.sizes(kind, x.shape, axes, s, shape, 0)
     with at.judged():
         _fourier.padded(at, out, dst, shape, data, name)
     all_lines = [series.lines(a, out[a], data[a]) for a in axes]

@@ -108,3 +108,13 @@ void plait_fft_set(plait_dtype_t dtype, void *table, int64_t i, const double w[2
         ((float *)table)[2 * i + 1] = (float)w[1];
     }
 }
+
+void plait_fft_powers(const plait_fft1_t *fft, const plait_roots_t *roots, int64_t k,
+                      int64_t count, double *row, void *table)
+{
+    plait_roots_powers(roots, k, count, row);
+    for (int64_t j = 0; j < count; j++) {
+        row[2 * j + 1] *= -fft->sign;
+        plait_fft_set(fft->dtype, table, j, row + 2 * j);
+    }
+}

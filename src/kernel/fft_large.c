@@ -33,11 +33,8 @@ static plait_status_t fill_twiddle(plait_fft1_t *fft)
     PLAIT_CHECK((row != NULL) && (large->twiddle != NULL), PLAIT_ERR_NO_MEMORY,
                 "no memory for %lld twiddles", (long long)fft->n);
     for (int64_t k1 = 0; k1 < n1; k1++) {
-        plait_roots_powers(&roots, k1, n2, row);
-        for (int64_t j2 = 0; j2 < n2; j2++) {
-            row[2 * j2 + 1] *= -fft->sign;
-            plait_fft_set(fft->dtype, large->twiddle, k1 * n2 + j2, row + 2 * j2);
-        }
+        plait_fft_powers(fft, &roots, k1, n2, row,
+                         (char *)large->twiddle + k1 * n2 * fft->itemsize);
     }
 done:
     plait_roots_destroy(&roots);

@@ -12,6 +12,7 @@
 
 #include "kernel/cpu.h"
 #include "kernel/fft.h"
+#include "kernel/fft_twiddle.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -275,6 +276,10 @@ int64_t plait_fft_rows_bytes(const plait_fft1_t *fft);
 
 /* Stores w as real numbers of the plan's type at index i of table. */
 void plait_fft_set(plait_dtype_t dtype, void *table, int64_t i, const double w[2]);
+
+/* The plan's root to the powers k j, 0 <= j < count, into table; row is room for them as doubles. */
+void plait_fft_powers(const plait_fft1_t *fft, const plait_roots_t *roots, int64_t k,
+                      int64_t count, double *row, void *table);
 
 static inline int64_t plait_fft_line_up(int64_t n_bytes)
 {

@@ -34,19 +34,22 @@ static double split_cost(const plait_fft1_t *fft, int n2)
 }
 
 /* n2, or 0 where rows are not split. */
-static int second_radix(const plait_fft1_t *fft, double cost)
+static int second_radix(const plait_fft1_t *fft)
 {
     const int lanes = fft->kernels->lanes;
     const bool is_near = fft->n * fft->kernels->pair_bytes <= NEAR_WORK_BYTES;
-    double least = cost + (is_near ? near_copy : far_copy);
-    int found = 0;
+    int radix[PLAIT_FFT_MAX_PASSES], n_passes = 0, found = 0;
+    double least = 0;
 
+    (void)plait_fft_choose_radices(fft->n, radix, &n_passes, &least);
+    least += is_near ? near_copy : far_copy;
     for (int n2 = lanes; n2 <= PLAIT_FFT_MAX_RADIX; n2 += lanes) {
         const bool is_possible = (fft->n % n2 == 0) && (fft->n / n2 >= lanes) &&
                                  (fft->kernels->short_turned[n2] != NULL);
+        const double cost = is_possible ? split_cost(fft, n2) : HUGE_VAL;
 
-        if (is_possible && split_cost(fft, n2) < least) {
-            least = split_cost(fft, n2);
+        if (cost < least) {
+            least = cost;
             found = n2;
         }
     }
@@ -87,11 +90,8 @@ static plait_status_t fill_factors(plait_fft1_t *fft)
     PLAIT_CHECK((row != NULL) && (numbers != NULL) && (split->factors != NULL),
                 PLAIT_ERR_NO_MEMORY, "no memory for %lld twiddles", (long long)fft->n);
     for (int64_t i = 0; i < n1; i++) {
-        plait_roots_powers(&roots, split->first->u.direct.order[i], n2, row);
-        for (int64_t j2 = 0; j2 < n2; j2++) {
-            row[2 * j2 + 1] *= -fft->sign;
-            plait_fft_set(fft->dtype, numbers, j2, row + 2 * j2);
-        }
+        plait_fft_powers(fft, &roots, split->first->u.direct.order[i], n2, row,
+                         numbers);
         fft->kernels->pairs_of(split->n_vectors, numbers,
                                (char *)split->factors + i * n2 * fft->itemsize);
     }
@@ -117,12 +117,7 @@ plait_status_t plait_fft_split_create(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
     plait_fft_split_t *split = &fft->u.direct.split;
-    int radix[PLAIT_FFT_MAX_PASSES], n_passes = 0, n2 = 0;
-    double cost = 0;
-
-    if (plait_fft_choose_radices(fft->n, radix, &n_passes, &cost) && n_passes > 1) {
-        n2 = second_radix(fft, cost);
-    }
+    const int n2 = (fft->u.direct.n_passes > 1) ? second_radix(fft) : 0;
 
     if (n2 > 0) {
         split->second = (plait_fft_pass_t){.radix = n2, .m = 1, .scale = fft->scale};

@@ -379,8 +379,8 @@ plait_status_t plait_mpi_check_user(uint64_t comm, int rank)
     PLAIT_CHECK(
         !is_given_up, PLAIT_ERR_COMM,
         "rank %d has given up this communicator: others were not there when it was "
-        "first "
-        "used; make another one on all ranks, of comm.Dup(), or start the job again",
+        "first used; make another one on all ranks, of comm.Dup(), or start the job "
+        "again",
         rank);
 done:
     return status;

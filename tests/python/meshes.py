@@ -54,3 +54,21 @@ def xla_collectives(f, *args):
 def eps(dtype):
     """Rounding of a floating or complex dtype."""
     return jax.numpy.finfo(dtype).eps
+
+
+def close(a, b):
+    """The same numbers, as a transform of so many rounds them."""
+    a = np.asarray(a)
+    assert a.shape == b.shape
+    error = np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-300)
+    assert error <= 16 * eps(a.dtype) * np.log2(max(b.size, 2)), error
+
+
+def data(y, shape):
+    """The data of a padded array, whose padding is zero."""
+    rest = np.array(y)
+    inside = tuple(slice(n) for n in shape)
+    found = rest[inside].copy()
+    rest[inside] = 0
+    assert not rest.any()
+    return found

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
+from meshes import data
 from pairwise import pairwise
 
 MESHES = {(2,): P("a"), (4,): P("a"), (2, 2): P("a", "b"), (2, 4): P("a", "b")}
@@ -37,16 +38,6 @@ def rounded(shape, mesh, spec):
         for n in names
     ]
     return tuple(-(-n // k) * k for n, k in zip(shape, parts, strict=True))
-
-
-def data(y, shape):
-    """The data of a padded result, whose padding is zero."""
-    y = np.asarray(y)
-    inside = tuple(slice(n) for n in shape)
-    rest = y.copy()
-    rest[inside] = 0
-    assert not rest.any()
-    return y[inside]
 
 
 LAYOUTS = ["transposed", "natural"]

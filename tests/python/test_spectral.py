@@ -14,25 +14,10 @@ import pytest
 import scipy.signal
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import close, data
 
 MESHES = {(2,): P("a"), (8,): P("a"), (2, 4): P("a", "b"), (4, 2): P("a", "b")}
 KINDS = [AxisType.Auto, AxisType.Explicit]
-
-
-def close(a, b):
-    assert a.shape == b.shape
-    error = np.linalg.norm(np.asarray(a) - b) / max(np.linalg.norm(b), 1e-300)
-    assert error <= 16 * meshes.eps(np.asarray(a).dtype) * np.log2(max(b.size, 2)), error
-
-
-def data(y, shape):
-    """The data of a padded array, whose padding is zero."""
-    rest = np.array(y)
-    inside = tuple(slice(n) for n in shape)
-    found = rest[inside].copy()
-    rest[inside] = 0
-    assert not rest.any()
-    return found
 
 
 # ---- frequencies ---------------------------------------------------------------------------------

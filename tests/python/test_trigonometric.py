@@ -13,28 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from meshes import close, data
 
 KINDS = [AxisType.Auto, AxisType.Explicit]
 NAMES = ["dctn", "idctn", "dstn", "idstn"]
 TYPES = [1, 2, 3, 4]
 MESHES = {(2,): P("a"), (8,): P("a"), (2, 4): P("a", "b"), (4, 2): P("a", None, "b")}
-
-
-def close(a, b):
-    a = np.asarray(a)
-    assert a.shape == b.shape
-    error = np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-300)
-    assert error <= 16 * meshes.eps(a.dtype) * np.log2(max(b.size, 2)), error
-
-
-def data(y, shape):
-    """The data of a padded array, whose padding is zero."""
-    rest = np.array(y)
-    inside = tuple(slice(n) for n in shape)
-    found = rest[inside].copy()
-    rest[inside] = 0
-    assert not rest.any()
-    return found
 
 
 def matrix(name, n, *given):
