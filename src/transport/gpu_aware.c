@@ -100,6 +100,8 @@ static const char *const switches[] = {
     "MPICH_GPU_SUPPORT_ENABLED",
     "MPIR_CVAR_ENABLE_GPU",
     "MPIR_CVAR_CH4_NETMOD",
+    "MPIR_CVAR_NOLOCAL",
+    "MPIR_CVAR_NUM_CLIQUES",
     "MV2_USE_CUDA",
     "I_MPI_OFFLOAD",
     "OMPI_MCA_accelerator",
