@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Any
 
-from plait import _core, _errors, _exit, _jax
+from plait import _core, _errors, _exit, _jax, _queues
 
 
 class _Restore:
@@ -67,7 +67,7 @@ def _choose(values: dict[str, Any]) -> dict[str, str]:
     texts = _texts(values)
     before = {name: _before(name) for name in texts}
     limit = _exit.time_limit()
-    if not _exit.is_idle_within(limit):
+    if not _queues.is_idle_within(limit):
         raise _errors.TimeoutError(
             f"plait.config: programs called before have not ended after {limit:g} s "
             "(PLAIT_TIMEOUT); is this a callback of one of them?"

@@ -141,6 +141,8 @@ lib.plait_trace_set_job.restype = None
 lib.plait_trace_set_job.argtypes = [ctypes.c_char_p]
 lib.plait_trace_set_why.restype = None
 lib.plait_trace_set_why.argtypes = [ctypes.c_char_p]
+lib.plait_ffi_latest_failure.restype = None
+lib.plait_ffi_latest_failure.argtypes = [ctypes.c_char_p, ctypes.c_int]
 lib.plait_vigil_wait.argtypes = [ctypes.c_char_p, ctypes.c_int]
 lib.plait_guard_limit_ns.restype = ctypes.c_int64
 lib.plait_guard_leave.restype = None
@@ -271,6 +273,13 @@ def keep_vigil() -> str:
     """Waits until a device's stream waits for a process that has ended; which one for which."""
     text = ctypes.create_string_buffer(1000)
     lib.plait_vigil_wait(text, len(text))
+    return text.value.decode(errors="replace")
+
+
+def latest_failure() -> str:
+    """Of an operation in a program; "" if all have gone well."""
+    text = ctypes.create_string_buffer(2300)
+    lib.plait_ffi_latest_failure(text, len(text))
     return text.value.decode(errors="replace")
 
 

@@ -78,7 +78,7 @@ _ONE_MESH = (
 )
 
 
-def _failure(error: Exception) -> str:
+def _failure(error: Exception | str) -> str:
     """Equal on all devices of this process, each of which has an error of its own."""
     text = str(error)
     found = _PATTERN.search(text)  # without what surrounds it, other for each callback
@@ -102,7 +102,7 @@ def named(error: Exception) -> Exception:
     return error if kind is None else kind(found.group(2).strip())
 
 
-def was_raised(error: Exception) -> bool:
+def was_raised(error: Exception | str) -> bool:
     """Whether the program has seen this failure of plait."""
     return _failure(error) in _seen
 

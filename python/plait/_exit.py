@@ -8,7 +8,6 @@ import ctypes
 import functools
 import gc
 import io
-import math
 import os
 import pathlib
 import re
@@ -19,9 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import BuiltinFunctionType, ModuleType, TracebackType
 from typing import NoReturn
 
-import jax
 from jax.errors import JaxRuntimeError
-from plait import _core, _errors, _jax_programs, _rank, _record, _trace
+from plait import _core, _errors, _jax_programs, _queues, _rank, _record, _trace
 
 _LIMIT_S = 10.0
 _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
@@ -318,10 +316,10 @@ def flush() -> list[Exception]:
     """Waits for queued work: for all results; the failures that nobody has seen.
 
     Programs of plait.jit are not known to JAX's own waiting at exit; their results are, the
-    hidden one of a function without results included.
+    hidden one of a function without results included, and if nobody holds them, what comes after.
     """
     failures = []
-    for array in jax.live_arrays():
+    for array in _queues.arrays():
         try:
             array.block_until_ready()
         except Exception as error:
@@ -337,36 +335,20 @@ def time_limit() -> float | None:
     return _core.lib.plait_guard_limit_ns() / 1e9 or None
 
 
-def _is_pending(array: jax.Array) -> bool:
-    try:
-        return not array.is_ready()
-    except RuntimeError:  # deleted, or donated to a program
-        return False
-
-
-def is_idle_within(limit: float | None) -> bool:
-    """Waits for queued work without asking how it ended; False if some is left after the limit."""
-    end = math.inf if limit is None else time.monotonic() + limit
-    pause = 20e-6
-    for array in jax.live_arrays():
-        while _is_pending(array):
-            if time.monotonic() > end:
-                return False
-            time.sleep(pause)
-            pause = min(2 * pause, 1e-3)
-    return True
-
-
-def _flush_within_limit() -> None:
+def _flush_at_exit() -> None:
     limit = time_limit()
-    if is_idle_within(limit):
-        for error in flush():
-            text = _AGAIN.sub("", str(error))
-            _say(f"plait: a failure that the program did not look at: {text}\n")
-            _failed.append(True)
-    else:
-        _say(f"plait: at exit work is still queued after {limit:g} s\n")
+    if not _world or _world[0][1] == 1:
+        _queues.forget_hidden()
+    if not _queues.is_idle_within(limit):  # computing, or waiting, which the guard ends
+        _say(f"plait: at exit work is still queued after {limit:g} s, and waited for\n")
+    failures, latest = flush(), _core.latest_failure()
+    for error in failures:
+        text = _AGAIN.sub("", str(error))
+        _say(f"plait: a failure that the program did not look at: {text}\n")
         _failed.append(True)
+    # The program may have seen it as an error of JAX's.
+    if latest and not failures and not _errors.was_raised(latest):
+        _say(f"plait: a failure of a program whose results nobody has: {latest}\n")
 
 
 def _is_interactive() -> bool:
@@ -482,7 +464,7 @@ def _at_exit() -> None:
     if _failed and _mpi:
         _core.lib.plait_trace_close(0)
         _abort()
-    _flush_within_limit()
+    _flush_at_exit()
     _core.shutdown(_LIMIT_S)
     _close_records()
     why = _why_not_finalize() if _mpi and not _failed else ""

@@ -10,7 +10,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad, batching, mlir
-from plait import _errors, _jax, _jax_programs, _turns, _xla
+from plait import _errors, _jax, _jax_programs, _queues, _turns, _xla
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -142,6 +142,7 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
         with _is_in_region(True):
             jaxpr, consts = _jax_programs.close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
         if _jax.EFFECT in jaxpr.effects and not _jax_programs.has_refs(jaxpr):
+            _queues.note_hidden()
             out = region_p.bind(*consts, *arrays, jaxpr=jaxpr)
         else:
             out = _jax_programs.inline(jaxpr)(*consts, *arrays)

@@ -7,8 +7,17 @@
 #include "comm/registry.h"
 #include "plan/side.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+enum { FAILURE_BYTES = 2300 };
+
+/* For who wants to know at the end whether there was one that nobody has seen. */
+static struct {
+    pthread_mutex_t lock;
+    char text[FAILURE_BYTES];
+} latest = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The Python exception that a status becomes, and absl's code. */
 typedef struct {
@@ -33,7 +42,7 @@ static const kind_t kinds[PLAIT_STATUS_COUNT] = {
 
 plait_ffi_error_t *plait_ffi_error(const plait_ffi_api_t *api, plait_status_t status)
 {
-    char text[2300];
+    char text[FAILURE_BYTES];
     const char *where = plait_site_text(plait_site_here());
     plait_ffi_error_create_t args = {.struct_size = PLAIT_FFI_ERROR_CREATE_SIZE,
                                      .message = text,
@@ -45,7 +54,17 @@ plait_ffi_error_t *plait_ffi_error(const plait_ffi_api_t *api, plait_status_t st
     (void)snprintf(text, sizeof(text), "plait.%s: %.*s%s%s%s", kinds[status].exception,
                    n_first, what, (where[0] != '\0') ? " at " : "", where,
                    what + n_first);
+    (void)pthread_mutex_lock(&latest.lock);
+    memcpy(latest.text, text, sizeof(text));
+    (void)pthread_mutex_unlock(&latest.lock);
     return api->error_create(&args);
+}
+
+void plait_ffi_latest_failure(char *text, int n_bytes)
+{
+    (void)pthread_mutex_lock(&latest.lock);
+    (void)snprintf(text, (size_t)n_bytes, "%s", latest.text);
+    (void)pthread_mutex_unlock(&latest.lock);
 }
 
 /* ctx is NULL then. The answer must not be above the runtime's own minor, nor above what was

@@ -1,8 +1,9 @@
 """A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT.
 
 With "early" in front before the first operation, with "one" behind of one device of each process,
-with "turned" of one each in the order from the last; "early second": of a mesh after another one.
-For test_faults.py; the others print how their operation ended, as in faulty.py.
+with "turned" of one each in the order from the last; "early second": of a mesh after another one;
+"busy": with an operation begun whose operand it still computes. For test_faults.py; the others
+print how their operation ended, as in faulty.py. PLAIT_TEST_PLATFORM=cuda: all on the first GPU.
 """
 
 import json
@@ -12,21 +13,35 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import platforms
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 IS_TURNED = "turned" in sys.argv[1]
 jax.config.update("jax_num_cpu_devices", 1 if "one" in sys.argv[1] or IS_TURNED else 2)
-jax.distributed.initialize(cluster_detection_method="mpi4py")
+platforms.choose()
+jax.distributed.initialize(
+    cluster_detection_method="mpi4py",
+    local_device_ids=None if platforms.CHOSEN == "cpu" else [0],
+)
 
 import plait  # noqa: E402 - after JAX knows of its processes
 
+N_STEPS = 300_000 if platforms.CHOSEN == "cpu" else 2_000_000
 RANK, LAST = jax.process_index(), jax.process_count() - 1
 
 
 def boom():
     raise ValueError("boom")
+
+
+@jax.jit
+def long_work(x):
+    """A second of it; so much in each step that JAX does not wait for it on a CPU either."""
+    many = x[..., None] * jnp.ones(1024)
+    return jax.lax.fori_loop(0, N_STEPS, lambda _, v: v / 2 + jnp.cos(v), many).max(-1)
 
 
 HOW = {
@@ -50,6 +65,9 @@ def main(name):
     how = HOW[next(word for word in name.split() if word in HOW)]
     if not name.startswith("early"):
         plait.block(turn(x))
+    if RANK == LAST and "busy" in name:
+        turn(long_work(x))
+        time.sleep(0.3)
     if RANK == LAST:
         how()
     start = time.monotonic()

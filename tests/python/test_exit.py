@@ -49,6 +49,41 @@ def test_exit_without_awaiting():
     assert code == 0, text
 
 
+# It goes on for longer on the last rank, which is left by then.
+DROPPED = """
+import jax, plait, jax.numpy as jnp
+comm = plait.Comm()
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 50_000, lambda _, v: v / 2 + jnp.cos(v), x))
+add = plait.jit(lambda x: plait.allreduce(x, plait.SUM))
+other = plait.jit(lambda x: plait.allreduce(x, plait.MAX if comm.rank else plait.SUM))
+plait.block(add(jnp.ones(1024)))
+
+def main():
+    x = long(jnp.ones(1024))
+    {called}(long(x) if comm.rank else x)
+
+main()
+print("main is over", flush=True)
+"""
+
+
+@pytest.mark.parametrize("called, said", [("add", ""), ("other", "MismatchError")])
+def test_results_that_nobody_holds_are_waited_for(called, said, tmp_path):
+    code, text = run_on_two(DROPPED.format(called=called), tmp_path)
+    assert text.count("main is over") == 2, text
+    assert ("nobody has: plait.MismatchError" in text) == bool(said), text
+    assert code == 0 and "PeerError" not in text, text
+
+
+def test_work_that_takes_longer_than_a_wait_for_peers():
+    code, text = run(
+        "f = plait.jit(lambda x: plait.allreduce(jax.lax.fori_loop(0, 20_000, lambda _, v: v / 2 +"
+        " jnp.cos(v), x), plait.SUM))\nf(jnp.ones(1024))\ny = f(jnp.ones(1024))",
+        PLAIT_TIMEOUT="0.01",
+    )
+    assert code == 0 and "still queued after 0.01 s, and waited for" in text, text
+
+
 def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
     code, text = run(FAILS)
     assert code != 0 and "CommError" in text

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import faulty
+import platforms
 import pytest
 from plait import _launch, _mpi_find
 
@@ -21,6 +22,7 @@ SLACK_S = 8  # of a busy machine
 # MPICH pretends that there are two nodes.
 TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
 WAYS = {"shared memory": {}, "messages": {"PLAIT_SHARED": "off"}, "two nodes": TWO_NODES}
+JAX_PLATFORMS = "cpu" if platforms.CHOSEN == "cpu" else f"{platforms.CHOSEN},cpu"
 BOTH_WAYS = pytest.mark.parametrize("way", ["shared memory", "messages"])
 
 # The error on ranks that are left, what its text says, and seconds until it comes.
@@ -74,7 +76,7 @@ def job(names, n_ranks, way, program="faulty.py", timeout_s=TIMEOUT_S):
     done = subprocess.run(
         [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "200"]
         + [str(HERE / program), *names],
-        env=env | {"PLAIT_TIMEOUT": str(timeout_s), "JAX_PLATFORMS": "cpu", **WAYS[way]},
+        env=env | {"PLAIT_TIMEOUT": str(timeout_s), "JAX_PLATFORMS": JAX_PLATFORMS, **WAYS[way]},
         capture_output=True,
         text=True,
         timeout=230,
@@ -172,6 +174,24 @@ def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
     rows, code, output = job((name,), 2, way, "faulty_mesh.py")
     judge(name, rows.get(name, {}), [0], output)
     assert code != 0, output
+
+
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize(
+    "name, text",
+    [("busy kill one", "has ended"), ("busy raise one", "raised ValueError: boom")],
+)
+def test_a_process_ends_with_an_operation_begun(name, text):
+    """On a GPU it is the other one's stream that waits, and a thread of plait's that says so."""
+    _, code, output = job((name,), 2, "shared memory", "faulty_mesh.py")
+    assert "PeerError" in output and text in output and code != 0, output
+
+
+@pytest.mark.parametrize("name", ["busy exit one", "busy exit"])
+def test_a_process_that_has_dropped_what_it_has_begun_leaves_when_that_is_done(name):
+    rows, code, output = job((name,), 2, "shared memory", "faulty_mesh.py")
+    [row] = rows[name].values()
+    assert (row["rank"], row["kind"], code) == (0, "none", 0), output
 
 
 @pytest.mark.long(keep=2)
