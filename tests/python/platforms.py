@@ -1,6 +1,7 @@
 """Which platform of JAX the tests run on: PLAIT_TEST_PLATFORM, cpu if it is not set.
 
-Of launched ranks all have the first device; with PLAIT_TEST_DEVICE=own each has its own. With
+Of launched ranks all have the first device; with PLAIT_TEST_DEVICE=own each has its own, with
+apart all have the first one and NCCL takes them for ranks on hosts of their own. With
 PLAIT_TEST_FIT=1 a mesh of more devices than there are has one along each axis: what most tests say
 holds there, too, and those that pass so on one CPU (PLAIT_TEST_PASSED=FILE, to which their names
 are added) have to on one GPU (PLAIT_TEST_ONLY=FILE).
@@ -42,6 +43,10 @@ def why_not():
 
 def choose():
     """Configures JAX and plait, before either looks for devices."""
+    if os.environ.get("PLAIT_TEST_DEVICE") == "apart":
+        rank = os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
+        os.environ["NCCL_HOSTID"] = f"host of rank {rank}"
+        os.environ["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
     is_another = CHOSEN != "cpu" and not why_not()
     jax.config.update("jax_platforms", f"{CHOSEN},cpu" if is_another else "cpu")
     if CHOSEN == "cuda":
