@@ -70,6 +70,21 @@ fi
 report pkg-config-build $CC -std=c11 "$root/examples/c/fft_threads.c" -o "$work/threads" \
     $flags -lpthread -lm
 report pkg-config-run quick "$work/threads"
+cat >"$work/plugin.c" <<'END'
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int n, char **words)
+{
+    void *library = dlopen(words[n - 1], RTLD_NOW);
+    if (library == NULL || dlsym(library, "plait_version") == NULL || dlclose(library) != 0) {
+        printf("%s\n", dlerror());
+        return 1;
+    }
+    /* its threads would run in memory that is gone */
+    return dlopen(words[n - 1], RTLD_NOW | RTLD_NOLOAD) == NULL;
+}
+END
+report plugin sh -c "$CC '$work/plugin.c' -o '$work/plugin' -ldl && '$work/plugin' '$libdir/libplait.so'"
 sed -n '/^```c$/,/^```$/p' "$root/docs/c.md" | sed '/^```/d' >"$work/text.c"
 report text-build $CC -std=c11 -Wall -Wextra -Wpedantic -Werror "$work/text.c" -o "$work/text" $flags -lm
 report text-run sh -c "LD_LIBRARY_PATH='$libdir' timeout 60 '$work/text' | grep -x '66 = 66, -6 +22.3923i'"

@@ -194,7 +194,8 @@ def jit(f: Callable | None = None, /, **options: Any) -> Any:
     Programs with communication hold numbers of this process's communicators: `jax.export` and
     what saves programs by it do not take them. A compiled one that was saved all the same
     (jax.experimental.serialize_executable) raises a `plait.CommError` in a process where a number
-    is of other devices, or of none.
+    is of other devices, or of none, and XLA's own error (no handler) in one that has called no
+    operation before.
 
     Collective: no.  Shapes: any pytrees; the options are those of `jax.jit`.
     Raises: what ``f`` raises; failures of plait as subclasses of `plait.Error`.

@@ -93,8 +93,9 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
     const bool to_real = problem->kind == PLAIT_FFT_COMPLEX_TO_REAL;
     PLAIT_TRY(check_layout(comm, problem->from));
     PLAIT_TRY(check_layout(comm, problem->to));
-    PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= PLAIT_MAX_NDIM,
-                PLAIT_ERR_INVALID, "fft: %d axes", problem->n_axes);
+    PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= problem->from->ndim,
+                PLAIT_ERR_INVALID, "fft: %d axes of %d", problem->n_axes,
+                problem->from->ndim);
     PLAIT_CHECK(problem->axes != NULL || problem->n_axes == 0, PLAIT_ERR_INVALID,
                 "fft: axes is NULL");
     PLAIT_CHECK(problem->kind == PLAIT_FFT_COMPLEX || from_real || to_real,

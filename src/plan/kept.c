@@ -13,11 +13,17 @@
 
 /* Programs whose sizes or tags change at each step would make plans without end. Most are small; tables of
  * a transform of prime length are several times its operand. */
-enum { N_BUCKETS = 1024, MAX_PLANS = 4096, MAX_BYTES = 128 << 20 };
+enum {
+    N_BUCKETS = 1024,
+    MAX_PLANS = 4096,
+    MAX_BYTES = 128 << 20,
+    VERY_MANY_BYTES = 512 << 20
+};
 
 /* Plans stay that were called while the last so many were made; where they have too many bytes all the
- * same, half as many, and so on down to the few that a program may call in turns. */
-enum { LATELY = MAX_PLANS / 2, AT_LEAST = 32 };
+ * same, half as many, and so on down to the few that a program may call in turns; where they have very
+ * many, to what a step and its derivative call. */
+enum { LATELY = MAX_PLANS / 2, AT_LEAST = 32, FEW = 4 };
 
 /* Plans of one communicator handle, by a key of words: operation, choices, device, parameters,
  * arrays, and what is in the lists that parameters point to. */
@@ -257,9 +263,10 @@ static void make_room(plait_kept_t *kept)
     if (kept->n_there >= MAX_PLANS) {
         remove_old(kept, LATELY);
     }
-    for (int64_t lately = LATELY; kept->n_bytes > MAX_BYTES && lately >= AT_LEAST;
-         lately /= 2) {
-        remove_old(kept, lately);
+    for (int64_t lately = LATELY; lately >= FEW; lately /= 2) {
+        if (kept->n_bytes > ((lately >= AT_LEAST) ? MAX_BYTES : VERY_MANY_BYTES)) {
+            remove_old(kept, lately);
+        }
     }
 }
 

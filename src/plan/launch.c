@@ -160,8 +160,8 @@ static plait_status_t open_kept(const plait_call_t *call, plait_kept_t **kept_p)
 
     PLAIT_CHECK(!atomic_load_explicit(&is_closed, memory_order_relaxed), PLAIT_ERR_COMM,
                 "the process is leaving, no communication is possible any more");
-    PLAIT_CHECK(kept != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
     PLAIT_TRY(plait_comm_usable(call->comm));
+    PLAIT_CHECK(kept != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
     *kept_p = kept;
 done:
     return status;
@@ -173,9 +173,12 @@ static plait_status_t refuse(const plait_call_t *call, plait_kept_t *kept,
                              plait_status_t status)
 {
     const plait_lanes_t all = {.is_collective = true};
+    const bool can_tell = kept != NULL || status == PLAIT_ERR_NO_MEMORY;
 
     if (kept != NULL && !call->op->is_matched) {
         plait_started_pass(plait_kept_queue(kept), &all);
+    }
+    if (can_tell && !call->op->is_matched) {
         status = plait_exec_refuse(&call->comm->end, call->run, status);
         plait_observe_forget(call->comm);
     }

@@ -43,6 +43,10 @@ typedef struct meeting {
     struct meeting *next;
 } meeting_t;
 
+/* There from the beginning, as many as are open at once where ranks follow each other: a rank that had
+ * no memory for one would be missed in it, and come to the next one too early. */
+enum { N_SPARE = 2 };
+
 typedef struct {
     int n;
     int n_open; /* endpoints not yet closed */
@@ -432,6 +436,12 @@ plait_status_t plait_local_open(int n, plait_endpoint_t ends[])
                                         .can_write = true,
                                         .publish_bytes = PLAIT_PUBLISH_BYTES},
                                .state = local};
+    }
+    for (int i = 0; i < N_SPARE; i++) {
+        meeting_t *meeting = meeting_create(n);
+        PLAIT_CHECK(meeting != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a meeting");
+        meeting->next = group->spare;
+        group->spare = meeting;
     }
 done:
     if (status != PLAIT_OK) {

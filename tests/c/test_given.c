@@ -42,6 +42,9 @@ static void check_fft(plait_comm_t *comm, const plait_layout_t *layout)
     refused(plait_fft_plan(NULL, &good, &plan), PLAIT_ERR_COMM, "communicator is NULL");
     bad.axes = NULL;
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "axes is NULL");
+    bad = good;
+    bad.n_axes = layout->ndim + 1; /* of which there is a list of fewer */
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "axes of");
     for (int kind = -2; kind < 7; kind++) {
         if (kind < 0 || kind > (int)PLAIT_FFT_COMPLEX_TO_REAL) {
             bad = good;

@@ -88,32 +88,31 @@ static void check_threads(void)
 }
 
 /* Plans with much in them: few of them stay, and those that are called in turns. */
-static void check_large(void)
+static void check_large(int64_t n_edges, int n_large, int n_most)
 {
-    enum { N_EDGES = 20000, N_LARGE = 100, N_MOST = 40 };
-    plait_edge_t *edges = plait_alloc(N_EDGES, sizeof(*edges));
-    uint8_t *x = plait_alloc(N_EDGES, 1);
-    uint8_t *y = plait_alloc(N_EDGES, 1);
+    plait_edge_t *edges = plait_alloc(n_edges, sizeof(*edges));
+    uint8_t *x = plait_alloc(n_edges, 1);
+    uint8_t *y = plait_alloc(n_edges, 1);
     plait_comm_t *comm = NULL;
     const int64_t before = plait_alloc_tally();
 
     CHECK(plait_comm_self(&comm) == PLAIT_OK, "self");
-    for (int64_t i = 0; i < N_EDGES; i++) {
-        edges[i] = (plait_edge_t){.source_block = i, .dest_block = N_EDGES - 1 - i};
+    for (int64_t i = 0; i < n_edges; i++) {
+        edges[i] = (plait_edge_t){.source_block = i, .dest_block = n_edges - 1 - i};
         x[i] = (uint8_t)i;
     }
-    for (int64_t n = N_EDGES - N_LARGE; n < N_EDGES; n++) {
-        CHECK(plait_route(comm, n, edges, PLAIT_U8, 1, N_EDGES, x, N_EDGES, y) ==
+    for (int64_t n = n_edges - n_large; n < n_edges; n++) {
+        CHECK(plait_route(comm, n, edges, PLAIT_U8, 1, n_edges, x, n_edges, y) ==
                       PLAIT_OK &&
-                  y[N_EDGES - 1] == x[0] && y[N_EDGES - n] == x[n - 1],
+                  y[n_edges - 1] == x[0] && y[n_edges - n] == x[n - 1],
               "%lld edges", (long long)n);
     }
-    CHECK(plait_kept_count(plait_kept_of(comm)) <= N_MOST, "%lld plans",
+    CHECK(plait_kept_count(plait_kept_of(comm)) <= n_most, "%lld plans",
           (long long)plait_kept_count(plait_kept_of(comm)));
     const int64_t kept = plait_alloc_tally() - before;
     for (int64_t k = 0; k < 8; k++) {
-        CHECK(plait_route(comm, N_EDGES - 1 - k % 4, edges, PLAIT_U8, 1, N_EDGES, x,
-                          N_EDGES, y) == PLAIT_OK &&
+        CHECK(plait_route(comm, n_edges - 1 - k % 4, edges, PLAIT_U8, 1, n_edges, x,
+                          n_edges, y) == PLAIT_OK &&
                   plait_alloc_tally() - before == kept,
               "a plan that was there is made anew");
     }
@@ -130,6 +129,7 @@ int main(void)
     team_run(2, PLAIT_DIRECT_POINTER, sizes_rank, NULL);
     team_run(1, PLAIT_DIRECT_POINTER, sizes_rank, NULL);
     check_threads();
-    check_large();
+    check_large(20000, 100, 40);
+    check_large(150000, 24, 16);
     return report("test_kept");
 }

@@ -354,6 +354,17 @@ def test_bad_input(call, error, text):
     assert text in str(caught.value)
 
 
+def test_what_jax_refuses_for_another_reason_is_told_by_jax():
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Explicit,))
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        try:
+            y = plait.bcast(np.ones(3, np.float32), 0)
+        except ValueError as error:
+            assert "lowering_platforms" in str(error) and "dtype" not in str(error)
+        else:  # where JAX has learnt it
+            assert np.array_equal(y, np.ones(3))
+
+
 def test_send_to_oneself():
     def f(x):
         plait.send(x, 0, tag=1)
