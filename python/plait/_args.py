@@ -96,13 +96,6 @@ def _is_movable(dtype: Any, has_keys: bool) -> bool:
     return has_keys if is_key else dtype.name in _core.dtypes()
 
 
-def _is_of_jax(dtype: np.dtype) -> bool:
-    with contextlib.suppress(TypeError):
-        jax.eval_shape(lambda x: x, jax.ShapeDtypeStruct((), dtype))
-        return True
-    return False
-
-
 def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
     """The operand as JAX's array; TypeError where it is none."""
     is_ref = isinstance(x, jax.core.Tracer) and not isinstance(x.aval, jax.core.ShapedArray)
@@ -115,7 +108,7 @@ def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
             raise TypeError
         return jnp.asarray(x)
     except (TypeError, ValueError) as error:  # which names a function of JAX's own
-        if isinstance(x, np.ndarray) and _is_of_jax(x.dtype):
+        if isinstance(x, np.ndarray) and x.dtype.isnative and x.dtype.name in _core.dtypes():
             raise
         what = "None" if x is None else type(x).__name__
         what = "a Ref" if is_ref else what
