@@ -15,7 +15,6 @@ import subprocess
 import sys
 
 import jax
-import pytest
 
 CHOSEN = os.environ.get("PLAIT_TEST_PLATFORM", "cpu")
 HAS_OWN = os.environ.get("PLAIT_TEST_DEVICE") == "own"
@@ -55,6 +54,8 @@ def choose():
 
 def skip_all(items):
     """Skips tests where there is nothing that they could run on."""
+    import pytest  # not of all who import this: plait leaves the hooks alone where it is
+
     if why_not():
         for item in items:
             reason = f"PLAIT_TEST_PLATFORM={CHOSEN}: {why_not()}"
@@ -63,6 +64,8 @@ def skip_all(items):
 
 def need(n_devices):
     """Skips a test that is for more devices of another platform than there are."""
+    import pytest
+
     if (CHOSEN != "cpu" or IS_FITTED) and n_devices > len(jax.devices()):
         pytest.skip(f"needs {n_devices} devices, {len(jax.devices())} of {CHOSEN} is there")
 
