@@ -63,6 +63,11 @@ int64_t plait_alloc_tally(void)
     return tally;
 }
 
+void plait_alloc_share(int64_t n_bytes)
+{
+    tally += n_bytes;
+}
+
 int64_t plait_alloc_balance(void)
 {
     return atomic_load_explicit(&n_live, memory_order_acquire);

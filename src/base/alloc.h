@@ -19,6 +19,9 @@ void plait_free(void *p);
 /* Bytes that this thread has allocated less those that it has freed. */
 int64_t plait_alloc_tally(void);
 
+/* Counts for this thread what another holder of a shared block has allocated, or no longer: negative. */
+void plait_alloc_share(int64_t n_bytes);
+
 /* Allocations minus frees of this process; Python asks, too. Who finds it balanced sees what threads
  * did before their frees. */
 PLAIT_EXPORT int64_t plait_alloc_balance(void);

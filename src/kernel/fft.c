@@ -25,47 +25,39 @@ static const plait_fft_kernels_t *kernels_of(plait_dtype_t dtype)
     return &kernels[dtype == PLAIT_C128];
 }
 
-plait_status_t plait_fft1_create(int64_t n, plait_dtype_t dtype, int sign, double scale,
-                                 plait_fft1_t **fft_p)
+plait_status_t plait_fft_check(const plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
-    plait_fft1_t *fft = NULL;
-    double cost = 0;
+    const long long n = fft->n;
 
-    PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a transform of %lld points", (long long)n);
+    PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a transform of %lld points", n);
     PLAIT_CHECK(n <= (int64_t)1 << MAX_LOG2_POINTS, PLAIT_ERR_OVERFLOW,
-                "a transform of %lld points, at most 2^%d are possible", (long long)n,
+                "a transform of %lld points, at most 2^%d are possible", n,
                 MAX_LOG2_POINTS);
-    PLAIT_CHECK(dtype == PLAIT_C64 || dtype == PLAIT_C128, PLAIT_ERR_INVALID,
-                "no transform of %s", plait_dtype_name(dtype));
-    PLAIT_CHECK(sign == -1 || sign == 1, PLAIT_ERR_INVALID,
-                "sign of a transform must be -1 or 1, got %d", sign);
-    fft = plait_alloc(1, sizeof *fft);
-    PLAIT_CHECK(fft != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a transform");
-    fft->n = n;
-    fft->dtype = dtype;
-    fft->itemsize = plait_dtype_bytes(dtype);
-    fft->sign = sign;
-    fft->scale = scale;
-    fft->kernels = kernels_of(dtype);
-    fft->method = plait_fft_choose_method(n, &cost);
-    PLAIT_TRY(fft->method->create(fft));
-    *fft_p = fft;
-    fft = NULL;
+    PLAIT_CHECK(fft->dtype == PLAIT_C64 || fft->dtype == PLAIT_C128, PLAIT_ERR_INVALID,
+                "no transform of %s", plait_dtype_name(fft->dtype));
+    PLAIT_CHECK(fft->sign == -1 || fft->sign == 1, PLAIT_ERR_INVALID,
+                "sign of a transform must be -1 or 1, got %d", fft->sign);
 done:
-    plait_fft1_destroy(&fft);
     return status;
 }
 
-void plait_fft1_destroy(plait_fft1_t **fft_p)
+plait_status_t plait_fft_make(plait_fft1_t *fft)
 {
-    plait_fft1_t *fft = *fft_p;
+    double cost = 0;
 
-    if ((fft != NULL) && (fft->method != NULL)) {
+    fft->itemsize = plait_dtype_bytes(fft->dtype);
+    fft->kernels = kernels_of(fft->dtype);
+    fft->method = plait_fft_choose_method(fft->n, &cost);
+    return fft->method->create(fft);
+}
+
+void plait_fft_unmake(plait_fft1_t *fft)
+{
+    if (fft->method != NULL) {
         fft->method->destroy(fft);
     }
     plait_free(fft);
-    *fft_p = NULL;
 }
 
 int64_t plait_fft1_scratch_bytes(const plait_fft1_t *fft)

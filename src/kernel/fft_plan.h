@@ -230,7 +230,21 @@ struct plait_fft1 {
         plait_fft_bluestein_t bluestein;
     } u;
     int64_t scratch_bytes;
+    /* fft_shared.c's */
+    bool is_made;
+    int64_t n_users;
+    int64_t n_bytes; /* with the transforms that it uses */
+    struct plait_fft1 *next;
 };
+
+/* Of n, dtype, sign and scale. */
+plait_status_t plait_fft_check(const plait_fft1_t *fft);
+
+/* The rest, from what was checked. */
+plait_status_t plait_fft_make(plait_fft1_t *fft);
+
+/* Also of what could not be made. */
+void plait_fft_unmake(plait_fft1_t *fft);
 
 /* Result k of row r goes to out + (r + k * n_rows) * itemsize. A direct plan; not in
  * place. */
