@@ -64,7 +64,9 @@ static double of_all(int rank, int size, int64_t i, int64_t n)
 static double of_block(int rank, int size, int64_t i, int64_t n)
 {
     (void)rank, (void)size;
-    return (double)(i / n + 1);
+    const int64_t from = i / n;
+
+    return (double)from + 1;
 }
 
 static double of_first(int rank, int size, int64_t i, int64_t n)
