@@ -33,7 +33,15 @@ from outcomes import ROOT, WRONG, Count, close, read_junit, report
 BUILD = ROOT / "build"
 LOGS = BUILD / "tests"
 OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
-taken = threading.local()  # core_s: by the processes of the suite that a thread runs
+
+
+class _Taken(threading.local):
+    """By the processes of the suite that a thread runs."""
+
+    core_s = 0.0
+
+
+taken = _Taken()
 QUICK = {"PLAIT_TEST_QUICK": "1"}  # what tests know a quick run by
 quick: dict[str, str] = {}  # the same in a quick run
 BUILDING = collections.defaultdict(threading.Lock)  # by folder: one build in it at a time
@@ -48,9 +56,9 @@ def surroundings(environment=None):
     return kept | (environment or {})
 
 
-def run(name, command, limit_s, environment=None):
-    """Run `command` in a process group of its own; its exit code, None after the limit."""
-    log = LOGS / f"{name}.log"
+def run(name, command, limit_s, environment=None, folder=LOGS):
+    """Run `command` in a process group of its own; its exit code, None after the limit, and log."""
+    log = folder / f"{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(word) for word in command],

@@ -27,15 +27,15 @@ import importlib.util
 import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import run_tests
+from outcomes import ROOT
+
 LOGS = ROOT / "build" / "gpu"
 MPI_TESTS = ROOT / "tests" / "python" / "mpi"
 C_TESTS = "load device share fft reduce tile solver mg coll exec".split()
@@ -67,23 +67,8 @@ class Job:
 
     def run(self):
         """Runs it, says how it ended, and whether it failed."""
-        log, start = LOGS / f"{self.name}.log", time.monotonic()
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                [str(word) for word in self.command],
-                cwd=ROOT,
-                env=os.environ | self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                code = process.wait(self.limit_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                code = None
+        start = time.monotonic()
+        code, log = run_tests.run(self.name, self.command, self.limit_s, self.environment, LOGS)
         word = {0: "passed", SKIPPED: "skipped", None: "NOT FINISHED"}.get(code, f"FAILED ({code})")
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         with telling:

@@ -31,7 +31,7 @@ def forget_hidden() -> None:
 
 
 def arrays() -> list[jax.Array]:
-    """When these are ready, so is all that this thread has called; made by JAX's first backend."""
+    """When these are ready, so is all that this thread has called."""
     return [*jax.live_arrays(), *(_last() if _hidden else ())]
 
 

@@ -51,7 +51,6 @@ def test_exit_without_awaiting():
 
 # It goes on for longer on the last rank, which is left by then.
 DROPPED = """
-import jax, plait, jax.numpy as jnp
 comm = plait.Comm()
 long = jax.jit(lambda x: jax.lax.fori_loop(0, 50_000, lambda _, v: v / 2 + jnp.cos(v), x))
 add = plait.jit(lambda x: plait.allreduce(x, plait.SUM))
