@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import pathlib
+from collections.abc import Callable
 
 from plait import _errors, _rank
 
@@ -393,6 +394,15 @@ def comm_texts(comm_id: int) -> tuple[str, str]:
 def bind_mpi(path: str) -> None:
     """Looks MPI's functions up in what the shared object ``path`` depends on."""
     check(lib.plait_mpi_bind(path.encode()))
+
+
+def settle_by(wait: Callable[[], object]) -> None:
+    """Has `wait` called before MPI's own Free() of a communicator counts, or MPI_Finalize."""
+    _settle.append(ctypes.CFUNCTYPE(None)(wait))
+    lib.plait_mpi_set_settle(_settle[-1])
+
+
+_settle: list = []  # the core calls it while the process lives
 
 
 def keep_status(address: int) -> int:

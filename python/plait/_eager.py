@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
-from plait import _comm, _errors, _jax, _region, _sites, _turns
+from plait import _comm, _errors, _jax, _region, _sites, _turns, _xla
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -141,7 +141,11 @@ def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list
         _turns.begin()
     if _config.jax_debug_nans or _config.jax_debug_infs:
         program = functools.partial(_judged, program)
+    if threading.get_ident() not in _xla.callers:
+        _xla.note_caller()
     try:
+        if _xla.is_crowded:
+            jax.block_until_ready(args)
         results = program(*args)
         if type(results) is _NoArrays:
             results.hidden.block_until_ready()

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from plait import _jax, _jax_programs
+from plait import _jax, _jax_programs, _xla
 
 
 class Error(jax.errors.JaxRuntimeError):
@@ -100,6 +100,11 @@ def named(error: Exception) -> Exception:
         if len(_seen) < 1000:
             _seen.add(_failure(error))
     return error if kind is None else kind(found.group(2).strip())
+
+
+def advice(error: BaseException) -> str:
+    """What may help a rank whose wait for others has failed; or ""."""
+    return _xla.advice() if isinstance(named(error), TimeoutError | MismatchError) else ""
 
 
 def was_raised(error: Exception | str) -> bool:

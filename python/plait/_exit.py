@@ -71,6 +71,8 @@ def _report(value: BaseException, show: Callable[[], None]) -> None:
         if isinstance(_errors.named(value), _errors.Error):
             last = _record.last_lines(_SHOWN)
             _say(f"plait: the last operations of rank {rank}:\n{last}" if last else "")
+            advice = _errors.advice(value)
+            _say(f"plait: {advice}\n" if advice else "")
     except Exception as error:
         _say(f"plait: the exception cannot be shown: {type(error).__qualname__}\n")
     _set_why(_in_a_line(value))
@@ -301,6 +303,7 @@ def install(mpi: ModuleType) -> None:
     """Called once, when MPI is bound."""
     _mpi.append(mpi)
     _world.append((mpi.COMM_WORLD.rank, mpi.COMM_WORLD.size))
+    _core.settle_by(flush)
     if hasattr(mpi, "_set_abort_status"):
         _record_abort_status(mpi)
     if mpi.COMM_WORLD.size > 1 and _set_hooks() and _core.has_devices():
@@ -330,6 +333,13 @@ def flush() -> list[Exception]:
     return failures
 
 
+def _unseen_of_tokens() -> list[Exception]:
+    """The failures that JAX would raise while it ends, which ends the process by a signal."""
+    failures = [e for e in _jax_programs.failed_tokens() if not _errors.was_raised(e)]
+    _jax_programs.forget_tokens()
+    return failures
+
+
 def time_limit() -> float | None:
     """PLAIT_TIMEOUT in seconds; None: for ever."""
     return _core.lib.plait_guard_limit_ns() / 1e9 or None
@@ -341,9 +351,8 @@ def _flush_at_exit() -> None:
         _queues.forget_hidden()
     if not _queues.is_idle_within(limit):  # computing, or waiting, which the guard ends
         _say(f"plait: at exit work is still queued after {limit:g} s, and waited for\n")
-    failures, latest = flush(), _core.latest_failure()
-    for error in failures:
-        text = _AGAIN.sub("", str(error))
+    failures, latest = [*flush(), *_unseen_of_tokens()], _core.latest_failure()
+    for text in dict.fromkeys(_AGAIN.sub("", str(error)) for error in failures):
         _say(f"plait: a failure that the program did not look at: {text}\n")
         _failed.append(True)
     # The program may have seen it as an error of JAX's.

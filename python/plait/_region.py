@@ -1,6 +1,7 @@
 """The region that hides the effect from what surrounds it: `region` and `jit`."""
 
 import functools
+import threading
 import types
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -212,7 +213,9 @@ def jit(f: Callable | None = None, /, **options: Any) -> Any:
     return Jitted(f, options)
 
 
+# Looked at in every call.
 _traces, _no_trace = _jax.traces, _jax.no_trace
+_get_ident, _callers = threading.get_ident, _xla.callers
 
 
 class Jitted(Generic[P, R]):
@@ -235,7 +238,9 @@ class Jitted(Generic[P, R]):
         try:
             if _traces.value is not _no_trace:  # a fifth of the price of trace_state_clean
                 return self._inner(*args, **kwargs)
-            if _xla.is_crowded():
+            if _get_ident() not in _callers:
+                _xla.note_caller()
+            if _xla.is_crowded:
                 jax.block_until_ready((args, kwargs))
             if _turns.are_several:
                 _turns.begin()

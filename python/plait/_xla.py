@@ -14,10 +14,16 @@ operands, and one of these for an operation whose other ranks are devices withou
 goes on: a loop of steps that looks at no result has stood still after 33. What is called when its
 operands are there has its threads already. (More threads would do as well, and cost all programs
 over several devices 50 us and more.)
+
+On one device each Python thread has a program under way, which takes a thread of the pool as well,
+unless its operands are there and it is so small that XLA does it in its caller's: with fewer
+threads than callers, ranks may each give them to another communicator's operation, for ever.
 """
 
 import functools
 import os
+import sys
+import threading
 from typing import Any
 
 import jax
@@ -47,11 +53,39 @@ def with_option(jit_options: dict[str, Any]) -> dict[str, Any]:
     return jit_options | {"compiler_options": given}
 
 
-@functools.cache
-def is_crowded() -> bool:
-    """Whether there are too few threads for all CPU devices of this process; devices are made."""
-    cpus = [device for device in jax.local_devices() if device.platform == "cpu"]
-    given = os.environ.get(SIZE, "")
-    n_threads = int(given) if given.isdigit() else len(os.sched_getaffinity(0))
+callers: set[int] = set()  # Python threads that have called operations, and may live
+is_crowded = False  # too few threads for what they may have under way on CPU devices
+
+
+def note_caller() -> None:
+    """This thread calls operations; devices are made."""
+    global is_crowded
+    callers.intersection_update(sys._current_frames())
+    callers.add(threading.get_ident())
     # one that waits for each device, one on which each goes on, and two for others
-    return 1 < len(cpus) and n_threads < 2 * len(cpus) + 2
+    n_devices = _n_devices()
+    is_crowded = n_threads() < (2 * n_devices + 2 if n_devices > 1 else len(callers))
+
+
+def advice() -> str:
+    """For a rank that has waited in vain: what more threads would have done; or ""."""
+    is_async = jax.config.read("jax_cpu_enable_async_dispatch")
+    if not is_async or _n_devices() != 1 or n_threads() >= len(callers):
+        return ""
+    return (
+        f"{len(callers)} threads of this process have called operations, and XLA runs programs "
+        f"with {n_threads()}: set {SIZE}={len(callers)} in the environment, see docs/tuning.md"
+    )
+
+
+@functools.cache
+def n_threads() -> int:
+    """Of XLA's pool for CPU devices, unless they are more."""
+    given = os.environ.get(SIZE, "")
+    return int(given) if given.isdigit() else len(os.sched_getaffinity(0))
+
+
+@functools.cache
+def _n_devices() -> int:
+    """CPU devices of this process."""
+    return sum(device.platform == "cpu" for device in jax.local_devices())

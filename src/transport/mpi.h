@@ -43,6 +43,10 @@ void plait_mpi_set_tracks(const plait_endpoint_t *end, const int tracks[]);
  * MPI endpoint returns COMM instead of touching MPI. */
 PLAIT_EXPORT void plait_mpi_shutdown(void);
 
+/* settle: waits for what is queued somewhere and will call operations. Called by the thread that is in
+ * MPI_Comm_free of a communicator that an endpoint was made of, or in MPI_Finalize, before either counts. */
+PLAIT_EXPORT void plait_mpi_set_settle(void (*settle)(void));
+
 /* Of a rank that ends with an exception: tells ranks that cannot see this process, on every
  * open communicator, why. Takes half a second where there are any. Who was told ends too, and tells others: so a
  * bounded number of messages reaches all. False: MPI has not come back from it in that time, as it may wait for

@@ -27,6 +27,7 @@ enum { LEAST_MAX_TAG = 32767 };
 
 static const plait_mpi_backend_t *_Atomic backend;
 static _Atomic int state;
+static void (*_Atomic settle_fn)(void);
 static pid_t bound_pid;
 static int max_tag = LEAST_MAX_TAG;
 static int given_up_keyval;
@@ -51,21 +52,56 @@ static void on_fork(void)
     atomic_store(&state, CHILD);
 }
 
+static plait_mpi_link_t *find_watched(uintptr_t number)
+{
+    plait_mpi_link_t *link = watched;
+
+    while (link != NULL && link->number != number) {
+        link = link->next;
+    }
+    return link;
+}
+
+static bool is_watched(uintptr_t number)
+{
+    (void)pthread_mutex_lock(&watch_lock);
+    const bool is_there = (find_watched(number) != NULL);
+    (void)pthread_mutex_unlock(&watch_lock);
+    return is_there;
+}
+
+/* MPI completes what was begun before MPI_Comm_free and MPI_Finalize (MPI 4.0, 7.4.3 and 11.2.2). So
+ * do we, also with what waits in a queue that MPI knows nothing of. */
+static void settle_queues(void)
+{
+    void (*settle)(void) = atomic_load(&settle_fn);
+
+    if (settle != NULL && atomic_load(&state) == UP) {
+        settle();
+    }
+}
+
 static void on_deleted(uintptr_t number)
 {
     if (number == SELF_NUMBER) {
+        settle_queues();
         plait_mpi_shutdown();
         plait_trace_leave(); /* MPI_Finalize may wait for who waits for this rank */
-        return;
-    }
-    (void)pthread_mutex_lock(&watch_lock);
-    for (plait_mpi_link_t *link = watched; link != NULL; link = link->next) {
-        if (link->number == number) {
+    } else if (is_watched(number)) {
+        settle_queues();
+        (void)pthread_mutex_lock(&watch_lock);
+        plait_mpi_link_t *link = find_watched(number);
+        if (link != NULL) {
             link->has_attribute = false;
             atomic_store(&link->is_freed, true);
         }
+        (void)pthread_mutex_unlock(&watch_lock);
     }
-    (void)pthread_mutex_unlock(&watch_lock);
+}
+
+void plait_mpi_set_settle(void (*settle)(void))
+{
+    atomic_store(&settle_fn, settle);
 }
 
 static void fill_status(void *mpi_status, const plait_matched_t *matched)

@@ -2,7 +2,6 @@
 
 import io
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
@@ -13,24 +12,7 @@ import types
 import plait
 import pytest
 from plait import _comm, _core, _errors, _exit
-
-PACKAGE = str(pathlib.Path(plait.__file__).parents[1])
-START = "import sys, time, jax, jax.numpy as jnp, plait\n"
-
-
-def run(program, *before, **variables):
-    """Runs a program in processes of its own: (exit code, output)."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "HYDI"))}
-    env |= {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu", **variables}
-    done = subprocess.run(
-        [*before, sys.executable, "-c", START + program],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    return done.returncode, done.stdout + done.stderr
-
+from programs import PACKAGE, run, run_on_two
 
 FAILS = """
 c = plait.Comm()
@@ -47,31 +29,6 @@ def test_exit_without_awaiting():
         "f = plait.jit(lambda x: plait.allreduce(x @ x, plait.SUM))\ny = f(jnp.ones((500, 500)))"
     )
     assert code == 0, text
-
-
-# It goes on for longer on the last rank, which is left by then.
-DROPPED = """
-comm = plait.Comm()
-long = jax.jit(lambda x: jax.lax.fori_loop(0, 50_000, lambda _, v: v / 2 + jnp.cos(v), x))
-add = plait.jit(lambda x: plait.allreduce(x, plait.SUM))
-other = plait.jit(lambda x: plait.allreduce(x, plait.MAX if comm.rank else plait.SUM))
-plait.block(add(jnp.ones(1024)))
-
-def main():
-    x = long(jnp.ones(1024))
-    {called}(long(x) if comm.rank else x)
-
-main()
-print("main is over", flush=True)
-"""
-
-
-@pytest.mark.parametrize("called, said", [("add", ""), ("other", "MismatchError")])
-def test_results_that_nobody_holds_are_waited_for(called, said, tmp_path):
-    code, text = run_on_two(DROPPED.format(called=called), tmp_path)
-    assert text.count("main is over") == 2, text
-    assert ("nobody has: plait.MismatchError" in text) == bool(said), text
-    assert code == 0 and "PeerError" not in text, text
 
 
 def test_work_that_takes_longer_than_a_wait_for_peers():
@@ -344,19 +301,6 @@ def test_forked_child_is_refused():
 
 
 MPI4PY = "-m", "mpi4py"
-
-
-def run_on_two(program, folder, *by):
-    """The same on two ranks of `plait run`, of `python -m mpi4py` or plain Python."""
-    pytest.importorskip("mpi4py")
-    path = folder / "program.py"
-    path.write_text(START + program)
-    env = os.environ | {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, *by]
-    done = subprocess.run(
-        [*command, str(path)], env=env, capture_output=True, text=True, timeout=100
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 FORKS = """

@@ -1,0 +1,140 @@
+"""Programs that have been called and not been looked at: at exit, when MPI ends, in threads."""
+
+import pytest
+from programs import run_on_two
+
+# It goes on for longer on the last rank, which is left by then.
+DROPPED = """
+comm = plait.Comm()
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 50_000, lambda _, v: v / 2 + jnp.cos(v), x))
+add = plait.jit(lambda x: plait.allreduce(x, plait.SUM))
+other = plait.jit(lambda x: plait.allreduce(x, plait.MAX if comm.rank else plait.SUM))
+plait.block(add(jnp.ones(1024)))
+
+def main():
+    x = long(jnp.ones(1024))
+    {called}(long(x) if comm.rank else x)
+
+main()
+print("main is over", flush=True)
+"""
+
+
+@pytest.mark.parametrize("called, said", [("add", ""), ("other", "MismatchError")])
+def test_results_that_nobody_holds_are_waited_for(called, said, tmp_path):
+    code, text = run_on_two(DROPPED.format(called=called), tmp_path)
+    assert text.count("main is over") == 2, text
+    assert ("nobody has: plait.MismatchError" in text) == bool(said), text
+    assert code == 0 and "PeerError" not in text, text
+
+
+FAILED = """
+jax.config.update("jax_num_cpu_devices", 2)
+jax.distributed.initialize(cluster_detection_method="mpi4py")
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("x",), axis_types=(AxisType.Auto,))
+x = jax.make_array_from_callback(
+    (64, 64), NamedSharding(mesh, P("x")), lambda i: (-jnp.eye(64))[i]
+)
+plait.jit(lambda x: plait.linalg.cholesky(x, mesh=mesh, check=True))(x)
+print("main is over", flush=True)
+"""
+
+
+def test_a_failure_among_jaxs_tokens_is_said_once(tmp_path):
+    """JAX raises it when its own handlers have begun to end: that is a signal."""
+    code, text = run_on_two(FAILED, tmp_path)
+    assert code == 1 and text.count("main is over") == 2, text
+    said = [line for line in text.splitlines() if "did not look at" in line]
+    assert len(said) == 2 and "Exception ignored" not in text, text
+    assert text.count("the leading minor of order 1 is not") > 0 and "SIGABRT" not in text, text
+
+
+ENDED = """
+from mpi4py import MPI
+comm = MPI.COMM_WORLD.Dup()
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 50_000, lambda _, v: v / 2 + jnp.cos(v), x))
+add = plait.jit(lambda x: plait.allreduce(x, plait.SUM, comm=comm))
+plait.block(add(jnp.ones(1024)))
+x = jnp.full(1024, comm.rank + 1.0)
+y = add(x + 0 * long(x) if comm.rank == 1 else x)
+{end}
+print("got", y[0], flush=True)
+{then}
+"""
+AFTER = """
+try:
+    plait.block(add(x))
+except plait.CommError:
+    print("and no more", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "end, then", [("comm.Free()", AFTER), ("MPI.Finalize()", "")], ids=["Free", "Finalize"]
+)
+def test_what_is_queued_is_done_before_mpi_ends(end, then, tmp_path):
+    code, text = run_on_two(ENDED.format(end=end, then=then), tmp_path)
+    assert code == 0 and text.count("got 3.0") == 2, text
+    assert text.count("and no more") == (2 if then else 0), text
+
+
+# Each thread has a communicator of its own; those of the last rank begin in the opposite order.
+THREADS = """
+{setting}
+import threading
+from mpi4py import MPI
+n = 3
+comms = [plait.Comm(MPI.COMM_WORLD.Dup()) for _ in range(n)]
+rank, is_late = comms[0].rank, {is_late}
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 60_000, lambda _, v: v / 2 + jnp.cos(v), x))
+
+def made(comm):
+    def add(x):
+        return plait.allreduce(x if is_late else 0 * long(x) + x, plait.SUM, comm=comm)
+
+    return {kind}(add)
+
+adds = [made(comm) for comm in comms]
+for f in (long, *adds):
+    plait.block(f(jnp.ones(1024)))
+MPI.COMM_WORLD.Barrier()
+
+def use(i):
+    time.sleep(0.3 * (n - 1 - i if rank else i))
+    x = jnp.full(1024, rank + 1.0)
+    x = x + 0 * long(x) if is_late else x
+    for _ in range(3):
+        assert plait.block(adds[i](x))[0] == 3
+    print("right:", i, flush=True)
+
+threads = [threading.Thread(target=use, args=(i,)) for i in range(n)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+IN_CALLERS = 'jax.config.update("jax_cpu_enable_async_dispatch", False)'
+
+
+@pytest.mark.parametrize(
+    "kind, is_late, setting, n_threads",
+    [
+        pytest.param("plait.jit", True, "", 1, id="late"),
+        pytest.param("", True, "", 1, id="late and eager"),
+        pytest.param("plait.jit", False, IN_CALLERS, 1, id="in their callers"),
+        pytest.param("plait.jit", False, "", 4, id="enough"),
+    ],
+)
+def test_threads_with_communicators_of_their_own(kind, is_late, setting, n_threads, tmp_path):
+    program = THREADS.format(kind=kind, is_late=is_late, setting=setting)
+    code, text = run_on_two(program, tmp_path, NPROC=str(n_threads), PLAIT_TIMEOUT="20")
+    assert code == 0 and text.count("right: ") == 6, text
+
+
+def test_more_threads_than_xla_has_are_told(tmp_path):
+    """Of programs that XLA gives to threads of its own."""
+    program = THREADS.format(kind="plait.jit", is_late=False, setting="")
+    code, text = run_on_two(program, tmp_path, NPROC="1", PLAIT_TIMEOUT="3")
+    assert code == 1 and "threads of this process have called operations, and XLA runs" in text
+    assert "set NPROC=" in text, text
