@@ -142,7 +142,7 @@ lib.plait_trace_set_job.restype = None
 lib.plait_trace_set_job.argtypes = [ctypes.c_char_p]
 lib.plait_trace_set_why.restype = None
 lib.plait_trace_set_why.argtypes = [ctypes.c_char_p]
-lib.plait_ffi_latest_failure.restype = None
+lib.plait_ffi_latest_failure.restype = ctypes.c_int64
 lib.plait_ffi_latest_failure.argtypes = [ctypes.c_char_p, ctypes.c_int]
 lib.plait_vigil_wait.argtypes = [ctypes.c_char_p, ctypes.c_int]
 lib.plait_guard_limit_ns.restype = ctypes.c_int64
@@ -277,11 +277,14 @@ def keep_vigil() -> str:
     return text.value.decode(errors="replace")
 
 
-def latest_failure() -> str:
-    """Of an operation in a program; "" if all have gone well."""
+def latest_failure() -> tuple[str, int]:
+    """Of an operation in a program, "" if all have gone well; how many there were until then."""
     text = ctypes.create_string_buffer(2300)
-    lib.plait_ffi_latest_failure(text, len(text))
-    return text.value.decode(errors="replace")
+    number = lib.plait_ffi_latest_failure(text, len(text))
+    return text.value.decode(errors="replace"), number
+
+
+_errors.latest_failure.append(latest_failure)
 
 
 def tell_wheels() -> None:

@@ -75,6 +75,7 @@ def program(comm: int | None, primitive: Any, donated: tuple[int, ...], params: 
 def _forget(comm: int) -> None:
     """The communicator was freed: its programs are of no use any more."""
     _programs.pop(comm, None)
+    _turns.forget(comm)
     for known in _remembered:
         for key in [key for key in list(known) if key[0] == comm]:
             known.pop(key, None)
@@ -137,15 +138,15 @@ def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list
     Also where it has no results: it may read the memory of NumPy's arrays until then.
     """
     _sites.enter_eager(comm, site)
-    if _turns.are_several:
-        _turns.begin()
+    if threading.get_ident() not in _turns.callers:
+        _turns.note_caller()
+    if _turns.are_kept:
+        _turns.begin([comm])
     if _config.jax_debug_nans or _config.jax_debug_infs:
         program = functools.partial(_judged, program)
-    if threading.get_ident() not in _xla.callers:
-        _xla.note_caller()
+    if _xla.is_crowded:
+        _turns.wait(args)
     try:
-        if _xla.is_crowded:
-            jax.block_until_ready(args)
         results = program(*args)
         if type(results) is _NoArrays:
             results.hidden.block_until_ready()

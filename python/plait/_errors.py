@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -67,7 +67,10 @@ _KINDS = {
 }
 for _kind in _KINDS.values():
     _kind.__module__ = "plait"  # where users find it, and what a traceback says
-_seen: set[str] = set()  # failures that were raised to the program: known to it at exit
+# Failures that were raised to the program, which knows of them at exit, and the number of the
+# latest one of all then.
+_seen: dict[str, int] = {}
+latest_failure: list[Callable[[], tuple[str, int]]] = []  # the core's
 _RANK = re.compile(r"\brank \d+ of\b")
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
 _TWO_MESHES = "mesh should be the same across the entire program"  # JAX, for want of the devices
@@ -97,8 +100,7 @@ def named(error: Exception) -> Exception:
     kind = _KINDS.get(found.group(1)) if found else None
     if kind is not None:
         _jax_programs.forget_failed()
-        if len(_seen) < 1000:
-            _seen.add(_failure(error))
+        _see(_failure(error))
     return error if kind is None else kind(found.group(2).strip())
 
 
@@ -107,9 +109,19 @@ def advice(error: BaseException) -> str:
     return _xla.advice() if isinstance(named(error), TimeoutError | MismatchError) else ""
 
 
+def _see(text: str) -> None:
+    if text in _seen or len(_seen) < 1000:
+        _seen[text] = latest_failure[0]()[1]
+
+
 def was_raised(error: Exception | str) -> bool:
-    """Whether the program has seen this failure of plait."""
-    return _failure(error) in _seen
+    """Whether the program has seen this failure of plait.
+
+    Another one with the same words, of a later call, it has not; of several devices each fails.
+    """
+    text, (latest, number) = _failure(error), latest_failure[0]()
+    is_again = _failure(latest) == text and number > _seen.get(text, number)
+    return text in _seen and not (is_again and _xla.n_devices() == 1)
 
 
 def from_status(name: str, text: str) -> Exception:

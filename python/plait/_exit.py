@@ -351,13 +351,14 @@ def _flush_at_exit() -> None:
         _queues.forget_hidden()
     if not _queues.is_idle_within(limit):  # computing, or waiting, which the guard ends
         _say(f"plait: at exit work is still queued after {limit:g} s, and waited for\n")
-    failures, latest = [*flush(), *_unseen_of_tokens()], _core.latest_failure()
+    failures, latest = [*flush(), *_unseen_of_tokens()], _core.latest_failure()[0]
     for text in dict.fromkeys(_AGAIN.sub("", str(error)) for error in failures):
         _say(f"plait: a failure that the program did not look at: {text}\n")
         _failed.append(True)
     # The program may have seen it as an error of JAX's.
     if latest and not failures and not _errors.was_raised(latest):
-        _say(f"plait: a failure of a program whose results nobody has: {latest}\n")
+        text = "seen as an error of JAX's alone, or of a program whose results nobody has"
+        _say(f"plait: a failure {text}: {latest}\n")
 
 
 def _is_interactive() -> bool:

@@ -82,6 +82,19 @@ def has_refs(jaxpr: Any) -> bool:
     return any(isinstance(effect, kinds) for effect in jaxpr.effects)
 
 
+def communicators(jaxpr: Any) -> set[int | None]:
+    """The numbers of those that operations in it are on; None stands for all meshes."""
+    found: set[int | None] = set()
+    for eqn in jaxpr.eqns:
+        if _jax.EFFECT in eqn.effects:
+            inner = list(_core.jaxprs_in_params(eqn.params))
+            for sub in inner:
+                found |= communicators(getattr(sub, "jaxpr", sub))
+            if not inner:
+                found.add(getattr(eqn.params.get("group"), "comm", None))
+    return found
+
+
 def close_over_nothing(closed: Any) -> tuple[Any, Sequence]:
     """The jaxpr with its constants turned into leading arguments, and the constants."""
     jaxpr = _pe.convert_constvars_jaxpr(closed.jaxpr)

@@ -102,9 +102,12 @@ class _Same:
 ARRAYS, TRACERS = (jax.Array, jax.core.Tracer, np.ndarray), (jax.core.Tracer,)
 
 
-def _region(f: Callable, hides: bool) -> Callable:
-    """See `region`; hides: a function without results returns a `NoArrays`."""
-    in_region = _in_region(f, hides)
+def _region(f: Callable, communicators: "_Communicators | None" = None) -> Callable:
+    """See `region`; communicators: of `jit`, where those of the operations are put down.
+
+    A function without results then returns a `NoArrays`.
+    """
+    in_region = _in_region(f, communicators)
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -114,7 +117,8 @@ def _region(f: Callable, hides: bool) -> Callable:
     return wrapped
 
 
-def _in_region(f: Callable, hides: bool = False) -> Callable:
+def _in_region(f: Callable, communicators: "_Communicators | None" = None) -> Callable:
+    hides = communicators is not None
     values = TRACERS if hides else ARRAYS
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -144,6 +148,8 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
             jaxpr, consts = _jax_programs.close_over_nothing(jax.make_jaxpr(on_arrays)(*arrays))
         if _jax.EFFECT in jaxpr.effects and not _jax_programs.has_refs(jaxpr):
             _queues.note_hidden()
+            if communicators is not None:
+                communicators.note(_jax_programs.communicators(jaxpr.jaxpr))
             out = region_p.bind(*consts, *arrays, jaxpr=jaxpr)
         else:
             out = _jax_programs.inline(jaxpr)(*consts, *arrays)
@@ -152,6 +158,24 @@ def _in_region(f: Callable, hides: bool = False) -> Callable:
         return jax.tree.unflatten(made["tree"], out)
 
     return wrapped
+
+
+class _Communicators:
+    """Those that all programs of a function have operations on, by number; None: those of meshes.
+
+    (A program that is called by one thread may be on another one than that by the next.)
+    """
+
+    def __init__(self) -> None:
+        self.numbers: set[int | None] = set()
+        self._are_known = False
+
+    def note(self, found: set[int | None]) -> None:
+        """Those of a program that is traced, to be called."""
+        if _turns.are_kept:
+            _turns.enter(found - self.numbers)
+        self.numbers = self.numbers & found if self._are_known else found
+        self._are_known = True
 
 
 def region(f: Callable[P, R]) -> Callable[P, R]:
@@ -179,7 +203,7 @@ def region(f: Callable[P, R]) -> Callable[P, R]:
         >>> jax.jit(double)(jnp.ones(2)).shape
         (2,)
     """
-    return _region(f, hides=False)
+    return _region(f)
 
 
 @overload
@@ -215,7 +239,7 @@ def jit(f: Callable | None = None, /, **options: Any) -> Any:
 
 # Looked at in every call.
 _traces, _no_trace = _jax.traces, _jax.no_trace
-_get_ident, _callers = threading.get_ident, _xla.callers
+_get_ident, _callers = threading.get_ident, _turns.callers
 
 
 class Jitted(Generic[P, R]):
@@ -225,11 +249,21 @@ class Jitted(Generic[P, R]):
     that is in an object's dictionary to the function around it, whose own ``lower`` it would be.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_given", "_inner", "last", "outermost")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_given",
+        "_inner",
+        "communicators",
+        "last",
+        "outermost",
+    )
 
     def __init__(self, f: Callable[P, R], options: dict[str, Any]):
         functools.update_wrapper(self, f)
-        self.outermost = jax.jit(_region(f, hides=True), **_xla.with_option(options))
+        self.communicators = _Communicators()
+        in_region = _region(f, self.communicators)
+        self.outermost = jax.jit(in_region, **_xla.with_option(options))
         self._inner = jax.jit(f, **options)
         self._given = (f, options)
         self.last: Any = None
@@ -239,14 +273,14 @@ class Jitted(Generic[P, R]):
             if _traces.value is not _no_trace:  # a fifth of the price of trace_state_clean
                 return self._inner(*args, **kwargs)
             if _get_ident() not in _callers:
-                _xla.note_caller()
+                _turns.note_caller()
             if _xla.is_crowded:
-                jax.block_until_ready((args, kwargs))
-            if _turns.are_several:
-                _turns.begin()
+                _turns.wait((args, kwargs))
+            if _turns.are_kept:
+                _turns.begin(self.communicators.numbers)
             out = self.outermost(*args, **kwargs)
-            if _turns.are_several:
-                _turns.end(out)
+            if _turns.are_kept:
+                _turns.end(self.communicators.numbers, out)
         except Exception as error:  # JAX raises ValueError for some codes
             other = _errors.named(error)
             if other is error:

@@ -22,8 +22,6 @@ threads than callers, ranks may each give them to another communicator's operati
 
 import functools
 import os
-import sys
-import threading
 from typing import Any
 
 import jax
@@ -53,28 +51,27 @@ def with_option(jit_options: dict[str, Any]) -> dict[str, Any]:
     return jit_options | {"compiler_options": given}
 
 
-callers: set[int] = set()  # Python threads that have called operations, and may live
+_n_callers = 0
 is_crowded = False  # too few threads for what they may have under way on CPU devices
 
 
-def note_caller() -> None:
-    """This thread calls operations; devices are made."""
-    global is_crowded
-    callers.intersection_update(sys._current_frames())
-    callers.add(threading.get_ident())
+def note_callers(n: int) -> None:
+    """So many Python threads call operations; devices are made."""
+    global is_crowded, _n_callers
+    _n_callers = n
     # one that waits for each device, one on which each goes on, and two for others
-    n_devices = _n_devices()
-    is_crowded = n_threads() < (2 * n_devices + 2 if n_devices > 1 else len(callers))
+    k = n_devices()
+    is_crowded = n_threads() < (2 * k + 2 if k > 1 else n)
 
 
 def advice() -> str:
     """For a rank that has waited in vain: what more threads would have done; or ""."""
     is_async = jax.config.read("jax_cpu_enable_async_dispatch")
-    if not is_async or _n_devices() != 1 or n_threads() >= len(callers):
+    if not is_async or n_devices() != 1 or n_threads() >= _n_callers:
         return ""
     return (
-        f"{len(callers)} threads of this process have called operations, and XLA runs programs "
-        f"with {n_threads()}: set {SIZE}={len(callers)} in the environment, see docs/tuning.md"
+        f"{_n_callers} threads of this process have called operations, and XLA runs programs "
+        f"with {n_threads()}: set {SIZE}={_n_callers} in the environment, see docs/tuning.md"
     )
 
 
@@ -86,6 +83,6 @@ def n_threads() -> int:
 
 
 @functools.cache
-def _n_devices() -> int:
+def n_devices() -> int:
     """CPU devices of this process."""
     return sum(device.platform == "cpu" for device in jax.local_devices())

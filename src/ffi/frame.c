@@ -17,6 +17,7 @@ enum { FAILURE_BYTES = 2300 };
 static struct {
     pthread_mutex_t lock;
     char text[FAILURE_BYTES];
+    int64_t number;
 } latest = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The Python exception that a status becomes, and absl's code. */
@@ -56,15 +57,18 @@ plait_ffi_error_t *plait_ffi_error(const plait_ffi_api_t *api, plait_status_t st
                    what + n_first);
     (void)pthread_mutex_lock(&latest.lock);
     memcpy(latest.text, text, sizeof(text));
+    latest.number++;
     (void)pthread_mutex_unlock(&latest.lock);
     return api->error_create(&args);
 }
 
-void plait_ffi_latest_failure(char *text, int n_bytes)
+int64_t plait_ffi_latest_failure(char *text, int n_bytes)
 {
     (void)pthread_mutex_lock(&latest.lock);
     (void)snprintf(text, (size_t)n_bytes, "%s", latest.text);
+    const int64_t number = latest.number;
     (void)pthread_mutex_unlock(&latest.lock);
+    return number;
 }
 
 /* ctx is NULL then. The answer must not be above the runtime's own minor, nor above what was

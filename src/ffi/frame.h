@@ -20,7 +20,7 @@ bool plait_ffi_answers_query(const plait_ffi_frame_t *frame);
 plait_ffi_error_t *plait_ffi_error(const plait_ffi_api_t *api, plait_status_t status);
 
 /* The text of this process's last one; empty: there was none. */
-PLAIT_EXPORT void plait_ffi_latest_failure(char *text, int n_bytes);
+PLAIT_EXPORT int64_t plait_ffi_latest_failure(char *text, int n_bytes);
 
 /* The number of the device that this call is for. UNSUPPORTED where jaxlib is too old to say. */
 plait_ffi_error_t *plait_ffi_ordinal(const plait_ffi_frame_t *frame,

@@ -50,6 +50,26 @@ def test_a_failure_among_jaxs_tokens_is_said_once(tmp_path):
     assert text.count("the leading minor of order 1 is not") > 0 and "SIGABRT" not in text, text
 
 
+AGAIN = """
+comm = plait.Comm()
+late = jax.jit(lambda x: x + 0 * jax.lax.fori_loop(0, 30_000, lambda _, v: v / 2 + jnp.cos(v), x))
+bad = plait.jit(lambda x: plait.allreduce(x, plait.MAX if comm.rank else plait.SUM))
+for _ in range(2):
+    try:
+        plait.block(bad(late(jnp.ones(1024))))
+    except plait.MismatchError:
+        print("caught", flush=True)
+{then}
+"""
+
+
+@pytest.mark.parametrize("then, n_said", [("", 0), ("y = bad(late(late(jnp.ones(1024))))", 2)])
+def test_a_failure_in_the_words_of_one_that_was_caught(then, n_said, tmp_path):
+    code, text = run_on_two(AGAIN.format(then=then), tmp_path)
+    assert text.count("caught") == 4 and text.count("did not look at") == n_said, text
+    assert code == (1 if n_said else 0), text
+
+
 ENDED = """
 from mpi4py import MPI
 comm = MPI.COMM_WORLD.Dup()
@@ -106,7 +126,7 @@ def use(i):
     x = x + 0 * long(x) if is_late else x
     for _ in range(3):
         assert plait.block(adds[i](x))[0] == 3
-    print("right:", i, flush=True)
+    print(f"right: {{i}}", flush=True)
 
 threads = [threading.Thread(target=use, args=(i,)) for i in range(n)]
 for thread in threads:
@@ -117,6 +137,7 @@ for thread in threads:
 IN_CALLERS = 'jax.config.update("jax_cpu_enable_async_dispatch", False)'
 
 
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize(
     "kind, is_late, setting, n_threads",
     [
@@ -138,3 +159,70 @@ def test_more_threads_than_xla_has_are_told(tmp_path):
     code, text = run_on_two(program, tmp_path, NPROC="1", PLAIT_TIMEOUT="3")
     assert code == 1 and "threads of this process have called operations, and XLA runs" in text
     assert "set NPROC=" in text, text
+
+
+# Each call has come back before another thread calls; on one rank every second operand is late.
+IN_TURN = """
+from concurrent.futures import ThreadPoolExecutor
+comm = plait.Comm()
+late = jax.jit(lambda x: x + 0 * jax.lax.fori_loop(0, 30_000, lambda _, v: v / 2 + jnp.cos(v), x))
+add = plait.jit(lambda x: plait.allreduce(x, plait.SUM))
+def eager(x):
+    return plait.allreduce(x, plait.SUM)
+
+xs = [plait.block(jnp.full(1024, (comm.rank + 1.0) * (k + 1))) for k in range(12)]
+plait.block(add(late(xs[0])))
+pools, sums = [ThreadPoolExecutor(1) for _ in range(2)], []
+def step(k):
+    f = {of_third} if k % 3 == 2 else add
+    sums.append(f(late(xs[k]) if comm.rank == 0 and k % 2 == 0 else xs[k]))
+
+for k in range(12):
+    if {by_main} and k % 2:
+        step(k)
+    else:
+        pools[k % 2].submit(step, k).result()
+print("right:", [float(plait.block(y)[0]) for y in sums] == [3.0 * (k + 1) for k in range(12)])
+"""
+
+
+@pytest.mark.long(keep=1)
+@pytest.mark.parametrize("by_main, of_third", [(False, "add"), (True, "add"), (False, "eager")])
+def test_threads_that_call_in_turn_on_one_communicator(by_main, of_third, tmp_path):
+    """Each has a queue of its own: what has its operands would come before what waits for them."""
+    program = IN_TURN.format(by_main=by_main, of_third=of_third)
+    code, text = run_on_two(program, tmp_path, NPROC="8")
+    assert code == 0 and text.count("right: True") == 2, text
+
+
+SHARED = """
+import functools, threading
+from mpi4py import MPI
+comms = [plait.Comm(MPI.COMM_WORLD.Dup()) for _ in range(2)]
+rank = comms[0].rank
+late = jax.jit(lambda x: x + 0 * jax.lax.fori_loop(0, 60_000, lambda _, v: v / 2 + jnp.cos(v), x))
+@functools.partial(plait.jit, static_argnames="comm")
+def add(x, comm):
+    return plait.allreduce(x, plait.SUM, comm=comm)
+
+for comm in comms:
+    plait.block(add(late(jnp.ones(1024)), comm))
+MPI.COMM_WORLD.Barrier()
+
+def use(i):
+    time.sleep(0.3 * (1 - i if rank else i))
+    y = [add(late(jnp.full(1024, rank + 1.0)), comms[i]) for _ in range(3)]
+    assert all(plait.block(v)[0] == 3 for v in y)
+    print(f"right: {i}", flush=True)
+
+threads = [threading.Thread(target=use, args=(i,)) for i in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_share_a_program_for_communicators_of_their_own(tmp_path):
+    code, text = run_on_two(SHARED, tmp_path, NPROC="8", PLAIT_TIMEOUT="20")
+    assert code == 0 and text.count("right: ") == 4, text
