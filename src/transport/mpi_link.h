@@ -16,7 +16,7 @@
 
 /* Tags on the control duplicate. A transfer's answer and bulk data have the sender's
  * number in the tag, so that transfers which are under way at once cannot take each
- * other's. */
+ * other's: one that has not ended keeps its number, however many go on meanwhile. */
 enum {
     PLAIT_MPI_TAG_NONE = 0, /* of no message */
     PLAIT_MPI_TAG_FENCE = 1,
@@ -134,7 +134,9 @@ typedef struct plait_mpi_link {
     int64_t n_requests_room;
 
     _Atomic uint32_t n_transfers; /* numbers them */
-    plait_mpi_transfer_t *idle;   /* under transfer_lock, as all below */
+    /* Numbers, as they are in tags, of sends that have not ended: a bit each. */
+    _Atomic uint64_t held_numbers[PLAIT_MPI_N_NUMBERS / 64];
+    plait_mpi_transfer_t *idle; /* under transfer_lock, as all below */
     plait_mpi_transfer_t
         *buffered; /* sends under way that nobody waits for, oldest first */
     plait_mpi_transfer_t *buffered_last;

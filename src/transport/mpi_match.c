@@ -5,7 +5,6 @@
  * them has on a device, where MPI does not see it, goes in chunks (staged.h), so that copies between
  * device and host are made beside messages. A buffered send (mpi_buffered.c) has its bytes on the way
  * at once. */
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/wait.h"
 #include "transport/matched.h"
@@ -15,45 +14,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-
-plait_mpi_transfer_t *plait_mpi_transfer_take(plait_mpi_link_t *link)
-{
-    (void)pthread_mutex_lock(&link->transfer_lock);
-    plait_mpi_transfer_t *transfer = link->idle;
-    if (transfer != NULL) {
-        link->idle = transfer->next;
-    }
-    (void)pthread_mutex_unlock(&link->transfer_lock);
-    return (transfer != NULL) ? transfer : plait_alloc(1, sizeof(*transfer));
-}
-
-void plait_mpi_transfer_give(plait_mpi_transfer_t *transfer)
-{
-    plait_mpi_link_t *link = transfer->link;
-
-    (void)pthread_mutex_lock(&link->transfer_lock);
-    transfer->next = link->idle;
-    link->idle = transfer;
-    (void)pthread_mutex_unlock(&link->transfer_lock);
-}
-
-void plait_mpi_transfers_free(plait_mpi_link_t *link)
-{
-    while (link->idle != NULL) {
-        plait_mpi_transfer_t *transfer = link->idle;
-        link->idle = transfer->next;
-        plait_free(transfer->copy);
-        plait_free(transfer);
-    }
-}
-
-bool plait_mpi_transfer_has_copy(plait_mpi_transfer_t *t)
-{
-    if (t->copy == NULL) {
-        t->copy = plait_alloc(PLAIT_SEND_BYTES, 1);
-    }
-    return t->copy != NULL;
-}
 
 static int tag_of(int base, uint32_t number)
 {
@@ -235,7 +195,15 @@ done:
     return status;
 }
 
-/* The header came: decide, and answer. */
+static plait_status_t post_answer(plait_mpi_transfer_t *t)
+{
+    return post_send(t, PLAIT_MPI_ANSWER_OUT, &t->answer_out, sizeof(t->answer_out),
+                     t->from.source, tag_of(PLAIT_MPI_TAG_ANSWER, t->in.header.number),
+                     t->link->control);
+}
+
+/* The header came: decide, and answer; when pieces are here, with which the sender has no more to
+ * do than to give their number to others. */
 static plait_status_t answer(plait_mpi_transfer_t *t)
 {
     plait_status_t status = PLAIT_OK;
@@ -269,9 +237,9 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
     } else if (out->status == PLAIT_OK) {
         PLAIT_TRY(take(t));
     }
-    PLAIT_TRY(post_send(t, PLAIT_MPI_ANSWER_OUT, out, sizeof(*out), t->from.source,
-                        tag_of(PLAIT_MPI_TAG_ANSWER, header->number),
-                        t->link->control));
+    if (header->form != PLAIT_MPI_IN_PIECES) {
+        PLAIT_TRY(post_answer(t));
+    }
     t->recv_stage = (t->n_bulk_in > 0) ? PLAIT_MPI_MOVES_BULK : PLAIT_MPI_CLOSES;
 done:
     return status;
@@ -298,8 +266,8 @@ static bool is_void(plait_mpi_transfer_t *t)
     return is_empty;
 }
 
-/* The answer came. Answers to transfers that were given up long ago can have its tag.
- */
+/* The answer came. One to a transfer of a communicator that is closed, whose place MPI has given to
+ * this one, can have its tag. */
 static plait_status_t heed(plait_mpi_transfer_t *t)
 {
     plait_status_t status = PLAIT_OK;
@@ -356,6 +324,8 @@ static bool advance_recv(plait_mpi_transfer_t *t)
                (t->n_received < t->n_bulk_in)) {
         PLAIT_TRY(post_bulk_in(t));
     } else if (is_done) {
+        PLAIT_TRY((t->in.header.form == PLAIT_MPI_IN_PIECES) ? post_answer(t)
+                                                             : PLAIT_OK);
         t->recv_stage = PLAIT_MPI_CLOSES;
     }
 done:
@@ -391,6 +361,7 @@ bool plait_mpi_advance_send(plait_mpi_transfer_t *t)
         PLAIT_TRY(heed(t));
     } else if (is_done && (t->send_stage == PLAIT_MPI_CLOSES)) {
         t->send_stage = PLAIT_MPI_ENDED;
+        plait_mpi_number_give(t->link, t->out.header.number);
     } else if (is_done && (t->n_sent < t->send->n_bytes)) {
         PLAIT_TRY(post_bulk_out(t));
     } else if (is_done) {
@@ -442,10 +413,12 @@ static plait_status_t post_header(plait_mpi_transfer_t *t)
     int64_t n_payload = is_offer    ? (int64_t)sizeof(send->parcel->offer)
                         : is_inline ? send->n_bytes
                                     : 0;
+    uint32_t number = 0;
 
+    PLAIT_TRY(plait_mpi_number_take(t->link, &number));
     t->out.header =
         (plait_mpi_header_t){.magic = PLAIT_MPI_MAGIC,
-                             .number = atomic_fetch_add(&t->link->n_transfers, 1),
+                             .number = number,
                              .n_bytes = send->n_bytes,
                              .dtype = (int32_t)send->dtype,
                              .form = is_offer                 ? PLAIT_MPI_OFFERED
@@ -511,24 +484,6 @@ plait_status_t plait_mpi_check_half(const plait_mpi_link_t *link,
                 link->rank, name);
 done:
     return status;
-}
-
-void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
-                              const plait_half_t *send, const plait_half_t *recv)
-{
-    t->next = NULL;
-    t->link = link;
-    t->send = plait_half_is_given(send) ? send : NULL;
-    t->recv = plait_half_is_given(recv) ? recv : NULL;
-    t->send_stage = PLAIT_MPI_ENDED;
-    t->recv_stage = PLAIT_MPI_ENDED;
-    t->status = PLAIT_OK;
-    memset(t->is_active, 0, sizeof(t->is_active));
-    t->n_sent = 0;
-    t->n_received = 0;
-    t->n_bulk_in = 0;
-    t->is_in_chunks = false;
-    t->from = (plait_mpi_envelope_t){.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 }
 
 static int peer_of_send(const plait_mpi_transfer_t *t)

@@ -110,6 +110,13 @@ void plait_mpi_transfer_give(plait_mpi_transfer_t *transfer);
 void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
                               const plait_half_t *send, const plait_half_t *recv);
 
+/* The next number that no other send of the link has in its tags. */
+plait_status_t plait_mpi_number_take(plait_mpi_link_t *link, uint32_t *number_p);
+
+/* The receiver has answered, and has all. A send that ends in another way keeps its number: what its
+ * receiver does later would meet the next one that has it. */
+void plait_mpi_number_give(plait_mpi_link_t *link, uint32_t number);
+
 /* PLAIT_SEND_BYTES of its own; false: no memory. */
 bool plait_mpi_transfer_has_copy(plait_mpi_transfer_t *t);
 

@@ -4,6 +4,7 @@
 #define PLAIT_TESTS_MPI_MATCHED_H
 
 #include "mpi_collective.h"
+#include "mpi_world.h"
 #include "transport/mpi_link.h"
 
 #include <limits.h>
@@ -168,6 +169,59 @@ static void check_many_to_one(plait_endpoint_t *end)
     }
 }
 
+/* Rank 0 sends a message that rank 1 receives last: it keeps its number while as many others as there
+ * are numbers go out, and the one after them meets neither its answer nor its bytes. */
+static void check_number(plait_endpoint_t *end, int64_t n_held, int64_t n_next)
+{
+    plait_mpi_link_t *link = end->state;
+    plait_session_t session = {.end = end};
+    char *held = plait_alloc(n_held, 1);
+    char *next = plait_alloc(n_next, 1);
+    plait_half_t first = {1 - end->rank, 7, held, n_held, PLAIT_U8, NULL};
+    plait_half_t second = {1 - end->rank, 2, next, n_next, PLAIT_U8, NULL};
+
+    if (end->rank == 0) {
+        memset(held, 7, (size_t)n_held);
+        memset(next, 2, (size_t)n_next);
+        CHECK(end->transport->begin(&session, false) == PLAIT_OK, "begin");
+        CHECK(end->transport->send(&session, &first) == PLAIT_OK, "held");
+        atomic_fetch_add(&link->n_transfers, PLAIT_MPI_N_NUMBERS - 1);
+        CHECK(((n_next <= PLAIT_SEND_BYTES)
+                   ? end->transport->send(&session, &second)
+                   : end->transport->sendrecv(&session, &second, NULL, NULL)) ==
+                  PLAIT_OK,
+              "next");
+        end->transport->end(&session);
+    } else if (end->rank == 1) {
+        CHECK(transfer(end, NULL, &second, NULL) == PLAIT_OK, "next");
+        CHECK(transfer(end, NULL, &first, NULL) == PLAIT_OK, "held");
+        CHECK(next[0] == 2 && next[n_next - 1] == 2, "next has %d %d", next[0],
+              next[n_next - 1]);
+        CHECK(held[0] == 7 && held[n_held - 1] == 7, "held has %d %d", held[0],
+              held[n_held - 1]);
+    }
+    plait_free(next);
+    plait_free(held);
+}
+
+/* What has ended holds none. */
+static void check_none_held(plait_endpoint_t *end)
+{
+    plait_mpi_link_t *link = end->state;
+    plait_session_t session = {.end = end};
+    uint64_t held = 0;
+
+    for (int i = 0; i < 1000 && atomic_load(&link->n_pending) > 0; i++) {
+        CHECK(plait_mpi_refusal(&session) == PLAIT_OK, "refused");
+        nap(1);
+    }
+    for (int i = 0; i < PLAIT_MPI_N_NUMBERS / 64; i++) {
+        held |= atomic_load(&link->held_numbers[i]);
+    }
+    CHECK(held == 0 && link->held_bytes == 0, "%d sends have not ended, %lld bytes",
+          atomic_load(&link->n_pending), (long long)link->held_bytes);
+}
+
 static void test_matched(plait_endpoint_t *end)
 {
     static const int64_t sizes[] = {0,    8,     3999,   4000,   4001,
@@ -188,10 +242,14 @@ static void test_matched(plait_endpoint_t *end)
         check_fault(end, 8, PLAIT_F64, 1 << 20, PLAIT_F64, PLAIT_ERR_MISMATCH);
         check_fault(end, 1 << 20, PLAIT_F64, 1 << 20, PLAIT_C64, PLAIT_ERR_MISMATCH);
         check_half_fault(end);
+        check_number(end, 8000, 8000);
+        check_number(end, 40, 8000);
+        check_number(end, 40, 100000);
         test_barrier(end);
         check_many_to_one(end);
     }
     test_barrier(end);
+    check_none_held(end);
     check_ring(end, 77, 1, false);
 }
 
