@@ -52,6 +52,48 @@ static void free_duplicate(plait_mpi_link_t *link, uint64_t comm)
     }
 }
 
+static void free_link(plait_mpi_link_t *link)
+{
+    plait_node_mail_destroy(&link->mail);
+    plait_node_segment_destroy(&link->segment);
+    plait_mpi_transfers_free(link);
+    (void)pthread_mutex_destroy(&link->transfer_lock);
+    plait_free(link->requests);
+    plait_free(link->cards);
+    plait_free(link->processes);
+    plait_free(link->peers);
+    plait_free(link->said);
+    plait_free(link);
+}
+
+/* Closed, but for messages which receivers may yet read in this process's memory. */
+static plait_mpi_link_t *unread;
+static pthread_mutex_t unread_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep_unread(plait_mpi_link_t *link)
+{
+    (void)pthread_mutex_lock(&unread_lock);
+    link->next = unread;
+    unread = link;
+    (void)pthread_mutex_unlock(&unread_lock);
+}
+
+/* Those that were read meanwhile. */
+static void free_read(void)
+{
+    (void)pthread_mutex_lock(&unread_lock);
+    for (plait_mpi_link_t **place = &unread; *place != NULL;) {
+        plait_mpi_link_t *link = *place;
+        if (plait_node_mail_is_read(link->mail)) {
+            *place = link->next;
+            free_link(link);
+        } else {
+            place = &link->next;
+        }
+    }
+    (void)pthread_mutex_unlock(&unread_lock);
+}
+
 void plait_mpi_link_destroy(plait_mpi_link_t **link_p)
 {
     plait_mpi_link_t *link = *link_p;
@@ -75,18 +117,14 @@ void plait_mpi_link_destroy(plait_mpi_link_t **link_p)
     if (atomic_load(&link->is_stuck)) {
         return;
     }
-    plait_node_mail_destroy(&link->mail);
     plait_node_maps_destroy(&link->maps);
     plait_cluster_destroy(&link->cluster);
-    plait_node_segment_destroy(&link->segment);
-    plait_mpi_transfers_free(link);
-    (void)pthread_mutex_destroy(&link->transfer_lock);
-    plait_free(link->requests);
-    plait_free(link->cards);
-    plait_free(link->processes);
-    plait_free(link->peers);
-    plait_free(link->said);
-    plait_free(link);
+    free_read();
+    if (link->mail == NULL || plait_node_mail_close(link->mail)) {
+        free_link(link);
+    } else {
+        keep_unread(link);
+    }
 }
 
 void plait_mpi_close(plait_endpoint_t *end)

@@ -40,28 +40,36 @@ done:
     return status;
 }
 
-/* Their receivers read them in this process's memory. */
-static void wait_for_copies(plait_node_mail_t *mail)
+bool plait_node_mail_is_read(plait_node_mail_t *mail)
+{
+    (void)pthread_mutex_lock(&mail->mutex);
+    plait_mail_release(mail);
+    const bool is_read = mail->copies == NULL;
+    (void)pthread_mutex_unlock(&mail->mutex);
+    return is_read;
+}
+
+bool plait_node_mail_close(plait_node_mail_t *mail)
 {
     const struct timespec nap = {.tv_nsec = 100000};
     int64_t start = plait_clock_ns();
+    bool is_read = plait_node_mail_is_read(mail);
 
-    plait_mail_release(mail);
-    while (mail->copies != NULL && plait_clock_ns() - start < CLOSE_NS) {
+    while (!is_read && plait_clock_ns() - start < CLOSE_NS) {
         (void)nanosleep(&nap, NULL);
-        plait_mail_release(mail);
+        is_read = plait_node_mail_is_read(mail);
     }
-    if (mail->copies != NULL) {
+    if (!is_read) {
         plait_log(PLAIT_LOG_WARN,
-                  "rank %d close: %lld bytes sent to rank %d were not received",
+                  "rank %d close: %lld bytes sent to rank %d were not received yet",
                   mail->link->rank, (long long)mail->copies->n_bytes,
                   mail->copies->dest);
     }
-    while (mail->copies != NULL) {
-        plait_mail_copy_t *next = mail->copies->next;
-        plait_free(mail->copies);
-        mail->copies = next;
+    if (plait_node_mail_complaint(mail) != PLAIT_OK) {
+        plait_log(PLAIT_LOG_ERROR, "rank %d close: %s", mail->link->rank,
+                  plait_error_text());
     }
+    return is_read;
 }
 
 void plait_node_mail_destroy(plait_node_mail_t **mail_p)
@@ -70,11 +78,6 @@ void plait_node_mail_destroy(plait_node_mail_t **mail_p)
 
     *mail_p = NULL;
     if (mail != NULL) {
-        wait_for_copies(mail);
-        if (plait_node_mail_complaint(mail) != PLAIT_OK) {
-            plait_log(PLAIT_LOG_ERROR, "rank %d close: %s", mail->link->rank,
-                      plait_error_text());
-        }
         while (mail->letters != NULL) {
             plait_node_letter_t *next = mail->letters->next;
             plait_free(mail->letters);

@@ -12,13 +12,21 @@
 
 #include "transport/transport.h"
 
+#include <stdbool.h>
+
 struct plait_mpi_link;
 typedef struct plait_node_mail plait_node_mail_t;
 
 plait_status_t plait_node_mail_create(struct plait_mpi_link *link,
                                       plait_node_mail_t **mail_p);
 
-/* Waits a bounded time until the copies of sent messages were read. */
+/* Whether the copies of sent messages were read: receivers do so in this process's memory. */
+bool plait_node_mail_is_read(plait_node_mail_t *mail);
+
+/* Waits a bounded time until they were; whether they were. */
+bool plait_node_mail_close(plait_node_mail_t *mail);
+
+/* Of one whose copies were read. */
 void plait_node_mail_destroy(plait_node_mail_t **mail_p);
 
 /* Takes in what has come, so that senders find room; for waits of other kinds. */
