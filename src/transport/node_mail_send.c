@@ -144,7 +144,7 @@ static plait_mail_header_t header_of(const plait_mail_call_t *call)
     return header;
 }
 
-bool plait_mail_write(plait_mail_call_t *call)
+static bool write_now(plait_mail_call_t *call)
 {
     plait_node_mail_t *mail = call->mail;
     const plait_half_t *send = call->send;
@@ -175,6 +175,31 @@ bool plait_mail_write(plait_mail_call_t *call)
         if (copy != NULL) {
             copy->end = call->end;
         }
+    }
+    return is_written;
+}
+
+/* Whether more cells have come back from there than was seen, which is seen then. */
+static bool see_more(plait_node_mail_t *mail, int dest)
+{
+    plait_mail_place_t *out = &mail->out[dest];
+    const uint64_t n_consumed =
+        atomic_load_explicit(&plait_mail_ring(mail, mail->link->rank, dest)->n_consumed,
+                             memory_order_acquire);
+    const bool is_more = n_consumed != out->n_consumed;
+
+    out->n_consumed = n_consumed;
+    return is_more;
+}
+
+/* What is not seen when this returns false lets a waiting call try again at once, whatever it is short
+ * of: it must have come after the last attempt. */
+bool plait_mail_write(plait_mail_call_t *call)
+{
+    bool is_written = write_now(call);
+
+    while (!is_written && see_more(call->mail, call->send->peer)) {
+        is_written = write_now(call);
     }
     return is_written;
 }

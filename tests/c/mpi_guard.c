@@ -7,6 +7,7 @@
 #include "plait/coll.h"
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The guard takes half a second to call what it sees a deadlock. */
@@ -98,12 +99,28 @@ static void meet_late(plait_comm_t *comm, int rank, int64_t n)
           plait_comm_transport(comm), rank, (long long)n);
 }
 
-/* Messages to rank 1 take all the room for buffered ones, that to rank 2 has none before. */
+static double thread_ms(void)
+{
+    struct timespec time;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
+}
+
+/* Messages to rank 1 take all the room for buffered ones, that to rank 2 has none before: the sender
+ * sleeps meanwhile, also where rank 2 has received another one before. */
 static void check_late_room(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world);
 
+    if (rank != 1) {
+        transfer(comm, 2 - rank, 1);
+    }
+    CHECK(plait_barrier(comm) == PLAIT_OK, "rank %d", rank);
+    const double begun_ms = thread_ms();
     meet_late(comm, rank, PLAIT_BUFFERED_BYTES / PLAIT_SEND_BYTES);
+    CHECK(thread_ms() - begun_ms < LATE_MS / 2.0, "rank %d has computed for %g ms",
+          rank, thread_ms() - begun_ms);
     plait_comm_destroy(&comm);
 }
 
