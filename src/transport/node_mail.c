@@ -296,8 +296,8 @@ done:
     return status;
 }
 
-/* Nobody reads it any more: not while its receiver is taking it from a device, which is soon over,
- * but where that is gone. False: it was answered. */
+/* Nobody reads it any more: not while its receiver is taking it from a device or writes the answer,
+ * which is soon over, but where that is gone. False: it was answered. */
 static bool take_back(const plait_mail_call_t *call, plait_node_answer_t *answer)
 {
     const uint64_t given = plait_mail_word(call->number, PLAIT_ANSWER_GIVEN);

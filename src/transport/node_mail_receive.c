@@ -41,20 +41,22 @@ static bool turn_answer(const plait_node_mail_t *mail,
                                           plait_mail_word(letter->header.number, to));
 }
 
-/* False: the sender has given up, and what was read may not be what it sent. */
+/* False: the sender has given up, and what was read may not be what it sent. It does not while this is
+ * written, since it may then have the place for its next message. */
 static bool give_answer(const plait_node_mail_t *mail,
                         const plait_node_letter_t *letter, int from,
                         plait_status_t verdict, int64_t n_bytes, plait_dtype_t dtype)
 {
     plait_node_answer_t *answer = answer_to(mail, letter);
 
-    if (atomic_load(&answer->word) != plait_mail_word(letter->header.number, from)) {
+    if (from != PLAIT_ANSWER_TAKING &&
+        !turn_answer(mail, letter, from, PLAIT_ANSWER_TAKING)) {
         return false;
     }
     answer->status = (int32_t)verdict;
     answer->n_bytes = n_bytes;
     answer->dtype = (int32_t)dtype;
-    return turn_answer(mail, letter, from, PLAIT_ANSWER_GIVEN);
+    return turn_answer(mail, letter, PLAIT_ANSWER_TAKING, PLAIT_ANSWER_GIVEN);
 }
 
 static plait_status_t fetch_from(const plait_node_mail_t *mail,

@@ -27,8 +27,8 @@ typedef struct {
 enum { PLAIT_NODE_BOX_BYTES = PLAIT_BOX_BYTES(PLAIT_PUBLISH_BYTES) };
 
 /* How the receiver answers one message: the states of the lowest bits; above them the message's
- * number. A message in the memory of a device is being taken, which its sender does not give up, or
- * its bytes are wanted and then brought to the sender's host memory. */
+ * number. A message in the memory of a device is being taken, or an answer written, which the sender
+ * does not give up; or the bytes are wanted and then brought to the sender's host memory. */
 enum {
     PLAIT_ANSWER_AWAITED,
     PLAIT_ANSWER_GIVEN,
