@@ -31,6 +31,7 @@ static atomic_int n_log;
 
 static _Thread_local int32_t thread_id;
 static _Thread_local plait_flight_entry_t *current;
+static _Thread_local plait_flight_entry_t unseen; /* where the ring has no place */
 
 static void open_part(void)
 {
@@ -118,12 +119,31 @@ void plait_trace_set_why(const char *why)
     }
 }
 
+/* An operation keeps its place until it ends, however many begin meanwhile: it writes there what it
+ * waits for, which others believe. Numbers of places that are taken are left out. */
+static plait_flight_entry_t *take_place(plait_ring_t *ring, uint64_t *number_p)
+{
+    plait_flight_entry_t *taken = NULL;
+
+    for (int n_tried = 0; taken == NULL && n_tried < PLAIT_RING_ROOM; n_tried++) {
+        uint64_t i = atomic_fetch_add_explicit(&ring->n, 1, memory_order_relaxed);
+        plait_flight_entry_t *e = &ring->entries[i % PLAIT_RING_ROOM];
+        int32_t ended = atomic_load_explicit(&e->status, memory_order_relaxed);
+        bool is_mine = ended != PLAIT_STATUS_UNDER_WAY &&
+                       atomic_compare_exchange_strong_explicit(
+                           &e->status, &ended, PLAIT_STATUS_UNDER_WAY,
+                           memory_order_acquire, memory_order_relaxed);
+        taken = is_mine ? e : NULL;
+        *number_p = i + 1;
+    }
+    return (taken != NULL) ? taken : &unseen;
+}
+
 plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call)
 {
     (void)wanted();
-    plait_ring_t *ring = plait_flight_ring(call->track);
-    uint64_t i = atomic_fetch_add_explicit(&ring->n, 1, memory_order_relaxed);
-    plait_flight_entry_t *e = &ring->entries[i % PLAIT_RING_ROOM];
+    uint64_t number = 0;
+    plait_flight_entry_t *e = take_place(plait_flight_ring(call->track), &number);
 
     atomic_store_explicit(&e->number, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
@@ -141,7 +161,7 @@ plait_flight_entry_t *plait_trace_begin(const plait_trace_call_t *call)
     e->title = call->title;
     e->where = plait_site_ref(plait_site_here());
     atomic_store_explicit(&e->status, PLAIT_STATUS_UNDER_WAY, memory_order_relaxed);
-    atomic_store_explicit(&e->number, i + 1, memory_order_release);
+    atomic_store_explicit(&e->number, number, memory_order_release);
     current = e;
     return e;
 }

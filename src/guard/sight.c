@@ -26,8 +26,11 @@ static void keep_later(plait_flight_entry_t *kept, const plait_flight_entry_t *e
 
 static void see_entry(plait_sight_t *sight, const plait_flight_entry_t *e, int64_t comm)
 {
+    /* one that is long under way says nothing of those that the ring has lost since */
+    bool is_late = e->number + PLAIT_RING_ROOM > sight->n_operations;
+
     keep_later(&sight->last, e);
-    if (e->comm == (int32_t)comm) {
+    if (e->comm == (int32_t)comm && is_late) {
         uint32_t is_open = atomic_load(&e->status) != PLAIT_OK;
         uint32_t n_done = e->n_collectives - (e->is_collective ? is_open : 0);
         sight->n_done = (n_done > sight->n_done) ? n_done : sight->n_done;

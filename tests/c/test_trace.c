@@ -19,10 +19,11 @@ enum { LIMIT_BYTES = 8192 };
 
 static char folder[256];
 
-static plait_flight_entry_t *begin(int track, uint32_t sequence, uint32_t title)
+static plait_flight_entry_t *begin_on(int64_t comm, int track, uint32_t sequence,
+                                      uint32_t title)
 {
     const plait_trace_call_t call = {.title = title,
-                                     .comm = 3,
+                                     .comm = comm,
                                      .sequence = sequence,
                                      .rank = track,
                                      .track = track,
@@ -30,6 +31,11 @@ static plait_flight_entry_t *begin(int track, uint32_t sequence, uint32_t title)
                                      .n_bytes = 8};
 
     return plait_trace_begin(&call);
+}
+
+static plait_flight_entry_t *begin(int track, uint32_t sequence, uint32_t title)
+{
+    return begin_on(3, track, sequence, title);
 }
 
 /* The ring keeps the last ones, each in its place. */
@@ -55,6 +61,60 @@ static void check_ring(void)
           "under way");
     plait_trace_end(last, NULL, PLAIT_ERR_PEER);
     CHECK(!plait_flight_is_well(), "failed");
+}
+
+/* However many begin meanwhile, an operation keeps its entry, which says how it ends; of its communicator
+ * it is not known then what was done since. */
+static void check_long_operation(void)
+{
+    enum { TRACK = 9, N = PLAIT_RING_ROOM + 10 };
+    const plait_peer_t self = {.process = plait_process_card(), .track = TRACK};
+    uint32_t title = plait_trace_text("recv");
+    const plait_ring_t *ring = plait_flight_ring(TRACK);
+    plait_sight_t sight;
+
+    plait_flight_entry_t *first = begin_on(4, TRACK, 1, title);
+    plait_guard_see(&self, 4, &sight);
+    CHECK(sight.knows_done && sight.here.number == 1, "not the only one");
+    for (uint32_t i = 0; i < N; i++) {
+        plait_flight_entry_t *e = begin(TRACK, 2 + i, title);
+        CHECK(e != first, "operation %u has its entry", i);
+        plait_trace_end(e, NULL, PLAIT_OK);
+    }
+    CHECK(first->number == 1 && first->sequence == 1 && first->comm == 4 &&
+              first->status == PLAIT_STATUS_UNDER_WAY,
+          "number %llu is there", (unsigned long long)first->number);
+    plait_guard_see(&self, 4, &sight);
+    CHECK(!sight.knows_done && sight.here.number == 0, "done: %u", sight.n_done);
+    plait_trace_end(first, NULL, PLAIT_ERR_PEER);
+    CHECK(ring->entries[0].number == 1 && ring->entries[0].status == PLAIT_ERR_PEER,
+          "not ended with its own entry");
+    CHECK(ring->entries[1].number > PLAIT_RING_ROOM &&
+              ring->entries[1].status == PLAIT_OK,
+          "ended another one");
+}
+
+/* As many as the ring has entries: another one has none there, until one of them ends. */
+static void check_full_ring(void)
+{
+    enum { TRACK = 10, ENDS = 77 };
+    uint32_t title = plait_trace_text("recv");
+    plait_ring_t *ring = plait_flight_ring(TRACK);
+
+    for (uint32_t i = 0; i < PLAIT_RING_ROOM; i++) {
+        (void)begin(TRACK, i, title);
+    }
+    plait_trace_end(begin(TRACK, PLAIT_RING_ROOM, title), NULL, PLAIT_ERR_PEER);
+    for (uint32_t i = 0; i < PLAIT_RING_ROOM; i++) {
+        CHECK(ring->entries[i].number == i + 1 && ring->entries[i].sequence == i &&
+                  ring->entries[i].status == PLAIT_STATUS_UNDER_WAY,
+              "entry %u", i);
+    }
+    plait_trace_end(&ring->entries[ENDS], NULL, PLAIT_OK);
+    CHECK(begin(TRACK, 1, title) == &ring->entries[ENDS], "takes the free entry");
+    for (uint32_t i = 0; i < PLAIT_RING_ROOM; i++) {
+        plait_trace_end(&ring->entries[i], NULL, PLAIT_OK);
+    }
 }
 
 static void check_texts(void)
@@ -395,6 +455,8 @@ int main(void)
     check_strange_trace();
     check_long_folder();
     check_ring();
+    check_long_operation();
+    check_full_ring();
     check_making();
     check_forked();
     check_threads();
