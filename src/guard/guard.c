@@ -100,14 +100,16 @@ static void begin(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     }
 }
 
-/* Whether a rank, in a collective on this communicator at the same place, does another one. */
+/* Whether a rank, in a collective on this communicator at the same place, does another one. One that
+ * cannot plan its own, which then agrees with none, says so when all have come. */
 static bool differs(plait_observed_t *op, const plait_sight_t *sight)
 {
     const plait_flight_entry_t *theirs = &sight->waits;
     const plait_plan_t *plan = op->plan;
 
     return sight->kind == PLAIT_SIGHT_WAITS && plan->is_collective &&
-           theirs->is_collective && theirs->comm == (int32_t)op->comm->id &&
+           theirs->is_collective && theirs->agree != 0 && plan->agree != 0 &&
+           theirs->comm == (int32_t)op->comm->id &&
            theirs->n_collectives == op->entry->n_collectives &&
            (theirs->agree != op->entry->agree ||
             (theirs->agree_some != 0 && plan->agree_some != 0 &&

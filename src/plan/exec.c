@@ -350,17 +350,17 @@ done:
 
 /* What this rank brings to the others is nothing but its failure. */
 plait_status_t plait_exec_refuse(plait_endpoint_t *end, int64_t run,
-                                 plait_status_t status)
+                                 plait_status_t status, bool *is_told_p)
 {
     plait_session_t session = {.end = end, .run = run};
     const plait_record_t mine = {.status = (int32_t)status};
     char text[SAID_BYTES];
 
     (void)snprintf(text, sizeof(text), "%s", plait_error_text());
+    *is_told_p = end->size == 1;
     if (end->size > 1 && end->transport->begin(&session, true) == PLAIT_OK) {
-        if (end->transport->fence(&session, &mine, NULL, 0) == PLAIT_OK) {
-            (void)say(&session, text);
-        }
+        *is_told_p = end->transport->fence(&session, &mine, NULL, 0) == PLAIT_OK &&
+                     say(&session, text) == PLAIT_OK;
         end->transport->end(&session);
     }
     return plait_fail(status, "%s", text);

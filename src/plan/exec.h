@@ -88,11 +88,9 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                const plait_exec_arrays_t *arrays,
                                plait_trace_times_t *times);
 
-/* Takes part in a collective that this rank cannot plan, so that the others learn of it where
- * they would wait for it: their operation ends with PEER. Returns `status`, whose text is
- * there. */
+/* As plait_observe_refuse, for that. is_told_p: whether all ranks know, and have left together. */
 plait_status_t plait_exec_refuse(plait_endpoint_t *end, int64_t run,
-                                 plait_status_t status);
+                                 plait_status_t status, bool *is_told_p);
 
 /* Whether a peer's slot is in work memory that is mapped here. */
 static inline bool plait_exec_is_shown(const plait_exec_t *exec, int peer, int slot)

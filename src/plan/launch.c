@@ -179,8 +179,9 @@ static plait_status_t refuse(const plait_call_t *call, plait_kept_t *kept,
         plait_started_pass(plait_kept_queue(kept), &all);
     }
     if (can_tell && !call->op->is_matched) {
-        status = plait_exec_refuse(&call->comm->end, call->run, status);
-        plait_observe_forget(call->comm);
+        status = plait_observe_refuse(call->op->name, call->comm, call->run, status);
+    } else {
+        plait_observe_failure(call->op->name, call->comm, status);
     }
     return status;
 }
@@ -223,7 +224,6 @@ done:
         plait_kept_give(kept);
     } else if (!is_told) {
         status = refuse(call, kept, status);
-        plait_observe_failure(call->op->name, call->comm, status);
     }
     return status;
 }

@@ -202,11 +202,44 @@ done:
     return status;
 }
 
-void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status)
+static uint32_t title_unplanned(const char *name)
 {
     char title[PLAIT_TITLE_BYTES];
 
     (void)snprintf(title, sizeof(title), "%s, not planned", name);
-    plait_trace_end(begin(plait_trace_text(title), 0, -1, false, false, comm), NULL,
+    return plait_trace_text(title);
+}
+
+/* The guard looks after this wait as after others, and all ranks count one collective. */
+plait_status_t plait_observe_refuse(const char *name, plait_comm_t *comm, int64_t run,
+                                    plait_status_t status)
+{
+    static const plait_plan_t refusal = {.title = "a call that cannot be planned",
+                                         .is_collective = true};
+    plait_flight_entry_t *entry =
+        begin(title_unplanned(name), 0, -1, true, false, comm);
+    plait_observed_t now = {comm, &refusal, entry, false};
+    plait_status_t entered = enter(comm, &refusal);
+    bool is_told = false;
+
+    if (entered == PLAIT_OK) {
+        here = &now;
+        status = plait_exec_refuse(&comm->end, run, status, &is_told);
+        here = NULL;
+        plait_observe_forget(comm);
+        leave(comm, &refusal);
+    } else {
+        status = entered;
+    }
+    if (now.is_given_up || (!is_told && comm->end.peers != NULL)) {
+        plait_observe_give_up(comm);
+    }
+    plait_trace_end(entry, NULL, status);
+    return status;
+}
+
+void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status)
+{
+    plait_trace_end(begin(title_unplanned(name), 0, -1, false, false, comm), NULL,
                     status);
 }

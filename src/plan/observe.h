@@ -10,7 +10,8 @@
 /* What this thread runs, for the guard. */
 typedef struct {
     const plait_comm_t *comm;
-    const plait_plan_t *plan;
+    const plait_plan_t
+        *plan; /* of a refusal: one that agrees with none, without steps */
     plait_flight_entry_t *entry;
     bool is_given_up; /* by the guard: the communicator is not to be used any more */
 } plait_observed_t;
@@ -31,7 +32,12 @@ void plait_observe_give_up(plait_comm_t *comm);
  * before may not be the same on all, and a plan that was to be agreed on was not. */
 void plait_observe_forget(plait_comm_t *comm);
 
-/* The next operation of the communicator failed before there was a plan. */
+/* Takes part in the communicator's next collective, which this rank cannot plan, so that the others learn
+ * of it where they would wait for it: theirs ends with PEER. Returns `status`, whose text is there. */
+plait_status_t plait_observe_refuse(const char *name, plait_comm_t *comm, int64_t run,
+                                    plait_status_t status);
+
+/* The next operation of the communicator failed before there was a plan, and no other rank is told. */
 void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status);
 
 #endif

@@ -3,6 +3,7 @@
  * ranks on one node; tests/c/run_mpi.py runs it, with the guard. */
 #include "comm/comm.h"
 #include "device/pool.h"
+#include "guard/guard.h"
 #include "mpi_world.h"
 #include "plait/coll.h"
 
@@ -18,6 +19,14 @@ static plait_comm_t *open_on(uint64_t bits)
     plait_comm_t *comm = NULL;
 
     CHECK(plait_comm_mpi(bits, &comm) == PLAIT_OK, "open");
+    return comm;
+}
+
+static plait_comm_t *open_by_messages(uint64_t bits)
+{
+    (void)setenv("PLAIT_SHARED", "off", 1);
+    plait_comm_t *comm = open_on(bits);
+    (void)unsetenv("PLAIT_SHARED");
     return comm;
 }
 
@@ -128,11 +137,10 @@ static void check_late_room(uint64_t world, int rank)
  * rank 2, which is behind them. */
 static void check_under_way(uint64_t world, int rank)
 {
-    (void)setenv("PLAIT_SHARED", "off", 1);
-    plait_comm_t *comm = open_on(world);
+    plait_comm_t *comm = open_by_messages(world);
+
     meet_late(comm, rank, 100);
     plait_comm_destroy(&comm);
-    (void)unsetenv("PLAIT_SHARED");
 }
 
 /* ---- threads that send at once */
@@ -191,6 +199,31 @@ static void check_many_senders(uint64_t world, int rank)
     plait_comm_destroy(&comm);
 }
 
+/* A call that this rank cannot plan: there is no such root. */
+static plait_status_t call_wrongly(plait_comm_t *comm)
+{
+    double x[4] = {1}, y[4];
+
+    return plait_bcast(comm, plait_comm_size(comm), PLAIT_F64, 4, x, y);
+}
+
+/* Rank 1 calls nothing else than the others, who wait for rank 2 as it does. */
+static void check_refused_call(uint64_t world, int rank)
+{
+    plait_comm_t *comm = open_by_messages(world);
+
+    if (rank == 2) {
+        nap(LATE_MS);
+    }
+    if (rank == 1) {
+        check_refused(call_wrongly(comm), PLAIT_ERR_INVALID, "root");
+    } else {
+        check_refused(sum(comm, 8), PLAIT_ERR_PEER, "rank 1 failed");
+    }
+    CHECK(sum(comm, 8) == PLAIT_OK, "rank %d afterwards", rank);
+    plait_comm_destroy(&comm);
+}
+
 /* Ranks of which one has failed are not where the others are. */
 static bool is_well(uint64_t world)
 {
@@ -200,21 +233,40 @@ static bool is_well(uint64_t world)
     return all == 0;
 }
 
+/* Ranks that once refused a collective, and were heard, do see one that leaves; and refuse one in vain. */
+static void check_left_by_refusers(plait_comm_t *comm, plait_comm_t *other)
+{
+    check_refused(sum(comm, 8), PLAIT_ERR_PEER, "rank 0: process");
+    check_refused(call_wrongly(other), PLAIT_ERR_INVALID, "root");
+    check_refused(sum(other, 8), PLAIT_ERR_COMM, "was given up");
+    CHECK(!plait_guard_late(), "ended by the clock");
+}
+
 /* A rank that has called MPI_Finalize, which may wait there for those who wait for it. */
 static void check_left(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world), *closed = open_on(world);
+    plait_comm_t *other = open_on(world), *messages = open_by_messages(world);
+    const plait_status_t status =
+        (rank == 0) ? sum(messages, 4) : call_wrongly(messages);
 
-    CHECK(sum(comm, 8) == PLAIT_OK && sum(closed, 8) == PLAIT_OK, "rank %d", rank);
+    CHECK(status == ((rank == 0) ? PLAIT_ERR_PEER : PLAIT_ERR_INVALID), "rank %d: %s",
+          rank, plait_status_name(status));
+    CHECK(sum(comm, 8) == PLAIT_OK && sum(closed, 8) == PLAIT_OK &&
+              sum(other, 8) == PLAIT_OK && sum(messages, 8) == PLAIT_OK,
+          "rank %d", rank);
     if (rank == 0) {
         plait_comm_destroy(&closed);
         (void)host.finalize();
     } else {
         check_refused(sum(comm, 8), PLAIT_ERR_PEER, "rank 0: process");
         check_refused(sum(closed, 8), PLAIT_ERR_PEER, "rank 0: process");
+        check_left_by_refusers(messages, other);
     }
     plait_comm_destroy(&comm);
     plait_comm_destroy(&closed);
+    plait_comm_destroy(&other);
+    plait_comm_destroy(&messages);
     if (rank != 0) {
         (void)host.finalize();
     }
@@ -222,9 +274,9 @@ static void check_left(uint64_t world, int rank)
 
 int main(int argc, char **argv)
 {
-    static void (*const checks[])(uint64_t, int) = {check_other_number, check_given_up,
-                                                    check_late_room, check_many_senders,
-                                                    check_under_way};
+    static void (*const checks[])(uint64_t, int) = {
+        check_other_number, check_given_up,  check_late_room,
+        check_many_senders, check_under_way, check_refused_call};
 
     (void)setenv("PLAIT_TIMEOUT", "10", 0); /* what nobody ends is to fail soon, */
     (void)alarm(60);                        /* and what others compute beside, too */
