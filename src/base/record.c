@@ -6,6 +6,7 @@
 #include "base/setting.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,10 +221,23 @@ static bool may_have(int64_t n_bytes)
            (limit.rlim_cur == RLIM_INFINITY || (uint64_t)n_bytes <= limit.rlim_cur);
 }
 
+/* In memory a signal ends it, and nothing of it is there. Not without end: signals may come faster than
+ * it is done. */
+static bool allocate(int fd, int64_t offset, int64_t n_bytes)
+{
+    enum { TRIES = 100 };
+    int code = EINTR;
+
+    for (int i = 0; i < TRIES && code == EINTR; i++) {
+        code = posix_fallocate(fd, offset, n_bytes);
+    }
+    return code == 0;
+}
+
 bool plait_record_reserve(plait_record_file_t *file, int64_t offset, int64_t n_bytes)
 {
     return file->fd >= 0 && may_have(offset + n_bytes) &&
-           posix_fallocate(file->fd, offset, n_bytes) == 0;
+           allocate(file->fd, offset, n_bytes);
 }
 
 static void unlink_path(const plait_record_file_t *file)

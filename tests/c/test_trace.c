@@ -6,6 +6,8 @@
 #include "guard/sight.h"
 #include "plan/describe.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +20,18 @@
 enum { LIMIT_BYTES = 8192 };
 
 static char folder[256];
+
+/* Signals that come while a file is made longer. */
+static int n_signals;
+int __real_posix_fallocate(int fd, off_t offset, off_t n_bytes);
+int __wrap_posix_fallocate(int fd, off_t offset, off_t n_bytes);
+
+int __wrap_posix_fallocate(int fd, off_t offset, off_t n_bytes)
+{
+    return (n_signals > 0 && n_signals-- > 0)
+               ? EINTR
+               : __real_posix_fallocate(fd, offset, n_bytes);
+}
 
 static plait_flight_entry_t *begin_on(int64_t comm, int track, uint32_t sequence,
                                       uint32_t title)
@@ -331,6 +345,24 @@ static void check_named_folder(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
+/* A file is made although signals come meanwhile, unless they do not end. */
+static void check_signals(void)
+{
+    plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
+
+    n_signals = 3;
+    CHECK(plait_record_open_flight(&file, 1 << 20) && file.path[0] != '\0' &&
+              n_signals == 0,
+          "%d signals are left", n_signals);
+    n_signals = 1 << 20;
+    CHECK(!plait_record_reserve(&file, 4096, 4096) && n_signals > 0, "without end");
+    n_signals = 0;
+    if (file.header != NULL) {
+        file.header->pid = (int32_t)getpid();
+    }
+    plait_record_close(&file, PLAIT_RECORD_ENDED_WELL, 0);
+}
+
 /* In either case: "./off" is a name. */
 static void check_switched(void)
 {
@@ -451,6 +483,7 @@ int main(void)
     check_limited();
     check_folders();
     check_named_folder();
+    check_signals();
     check_switched();
     check_strange_trace();
     check_long_folder();
