@@ -11,7 +11,9 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from plait import _args, _mesh, _mesh_rules, _split
 from plait._split import Spec
+from plait._waves import Waves
 
+NO_WAVES = Waves()
 SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 
 
@@ -239,17 +241,34 @@ def _transform(
 ) -> Any:
     """first: leading axes that are batch, which the convention for specs leaves whole."""
     name = kind.name
-    data, operand, out = sizes(kind, x.shape, axes, s, shape, first)
-    whole = out if kind.real == "result" else operand
+    found = sizes(kind, x.shape, axes, s, shape, first)
+    whole = found[2] if kind.real == "result" else found[1]
     scale = scale_of(norm, math.prod(whole[a] for a in axes), kind.sign, name)
     x = as_real(x, name) if kind.real == "operand" else as_complex(x, name)
-    x, place, dst = located(kind, x, axes, layout, mesh, spec, first)
+    at = located(kind, x, axes, layout, mesh, spec, first)
+    return bound(kind, at, axes, found, shape, scale=scale, donate=donate, first=first)
+
+
+def bound(
+    kind: Kind,
+    at: tuple[Any, _mesh.Place, Spec],
+    axes: tuple[int, ...],
+    found: tuple,
+    shape: Any,
+    *,
+    scale: float,
+    waves: Waves = NO_WAVES,
+    donate: bool = False,
+    first: int = 0,
+) -> Any:
+    """The call, of an operand and a place that `located` has, and extents that `sizes` has."""
+    name, (x, place, dst), (data, operand, out) = kind.name, at, found
     x = _with_zeros(x, place, data, operand)
     known = (out if kind.real == "result" else data)[first:]
     with place.judged():
         dims = padded(place, out, dst, shape, known, name)
     pair = SINGLE if x.dtype.name in SINGLE else DOUBLE
-    dtype = pair[kind.real != "result"]
+    dtype = pair[kind.real != "result" and not waves.numbers]
     return _mesh_rules.bind(
         "fft",
         x,
@@ -265,6 +284,7 @@ def _transform(
         sign=kind.sign,
         scale=scale,
         weight=0.0 if kind.real is None else 1.0 if kind.real == "operand" else 2.0,
+        waves=waves,
     )
 
 

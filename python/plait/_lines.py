@@ -1,57 +1,45 @@
-"""Cosine and sine transforms of lines: what of them goes through a Fourier transform, and how back.
+"""Cosine and sine transforms where the core has none, in a GPU's memory: by Fourier transforms.
 
-Makhoul, "A fast cosine transform in one and two dimensions" (IEEE Trans. ASSP 28, 1980), for types
-2 and 3; Britanak, Yip and Rao, "Discrete Cosine and Sine Transforms" (2007), for type 4 by one of
-half the length, and the sine transforms as cosine transforms of turned lines.
+Axis by axis, where parts have it whole. Makhoul, "A fast cosine transform in one and two
+dimensions" (IEEE Trans. ASSP 28, 1980), for types 2 and 3; Britanak, Yip and Rao, "Discrete Cosine
+and Sine Transforms" (2007), for type 4 by one of half the length, and the sine transforms as cosine
+transforms of turned lines.
 """
 
 import dataclasses
-import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
-from jax.interpreters import ad, batching, mlir
-from plait import _jax
+from plait import _fourier, _mesh, _split
 from plait._fourier import Kind
-
-TYPES = (1, 2, 3, 4)
-_INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
-
-
-@dataclasses.dataclass(frozen=True)
-class Wave:
-    """What a transform expands lines in. type: one of `TYPES`, as FFTW and SciPy count them."""
-
-    is_sine: bool
-    type: int
-
-    def back(self) -> "Wave":
-        """What undoes it, up to a factor."""
-        return dataclasses.replace(self, type=_INVERSE[self.type])
-
-    def period(self, n: int) -> int:
-        """After how many points a line of n, continued as the waves are, repeats itself."""
-        return 2 * (n + (1 if self.is_sine else -1)) if self.type == 1 else 2 * n
+from plait._redist import redistribute
+from plait._split import Spec
+from plait._waves import Waves
 
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """Lines of n numbers along an axis, of which so many are given; zeros are put behind them.
+    """Lines of n numbers along an axis, and what becomes of them; see `Waves`."""
 
-    is_orthogonal: weights at the ends make the matrix so.
-    """
-
-    wave: Wave
     axis: int
     n: int
+    number: int
     scale: float
-    is_orthogonal: bool
-    given: int
+    edge_in: float
+    edge_out: float
+
+    @property
+    def type(self) -> int:
+        """1 to 4, as FFTW and SciPy count them."""
+        return (self.number - 1) % 4 + 1
+
+    @property
+    def is_sine(self) -> bool:
+        """Sines or cosines."""
+        return self.number > 4
 
     @property
     def is_by_half(self) -> bool:
@@ -80,13 +68,11 @@ class Lines:
         return self.times(x, 1.0 - 2 * (np.arange(x.shape[self.axis]) % 2))
 
     def weighted(self, x: Any, places: Sequence[int], factor: float) -> Any:
-        """The numbers at these places by a factor, if the matrix is to be orthogonal."""
-        if not self.is_orthogonal:
-            return x
+        """The numbers at these places by a factor."""
         factors = np.ones(x.shape[self.axis])
         for place in places:
             factors[place] *= factor
-        return self.times(x, factors)
+        return x if factor == 1 else self.times(x, factors)
 
     def dealt(self, x: Any) -> Any:
         """The even places, then the odd ones from behind."""
@@ -115,12 +101,12 @@ def _roots(exponents: Any, n: int) -> Any:
 
 def _mirrored(lines: Lines, x: Any) -> Any:
     """Type 1 of cosines: whole periods."""
-    x = lines.weighted(x, (0, -1), math.sqrt(2))
+    x = lines.weighted(x, (0, -1), lines.edge_in)
     return lines.join(x, lines.turn(lines.take(x, slice(1, -1))))
 
 
 def _from_mirrored(lines: Lines, y: Any) -> Any:
-    return lines.weighted(jnp.real(y), (0, -1), math.sqrt(0.5))
+    return lines.weighted(jnp.real(y), (0, -1), lines.edge_out)
 
 
 def _negated(lines: Lines, x: Any) -> Any:
@@ -138,13 +124,13 @@ def _of_spectrum(lines: Lines, y: Any) -> Any:
     n = lines.n
     y = lines.times(y, 2 * _roots(np.arange(n // 2 + 1), 4 * n))
     behind = -lines.turn(jnp.imag(lines.take(y, slice(1, (n + 1) // 2))))
-    return lines.weighted(lines.join(jnp.real(y), behind), (0,), math.sqrt(0.5))
+    return lines.weighted(lines.join(jnp.real(y), behind), (0,), lines.edge_out)
 
 
 def _to_spectrum(lines: Lines, x: Any) -> Any:
     """Type 3, the way back."""
     n = lines.n
-    x = lines.weighted(x, (0,), math.sqrt(2))
+    x = lines.weighted(x, (0,), lines.edge_in)
     ahead = lines.take(x, slice(n // 2 + 1))
     nothing = jnp.zeros_like(lines.take(x, slice(1)))
     behind = lines.join(nothing, lines.turn(lines.take(x, slice(n - n // 2, None))))
@@ -187,112 +173,88 @@ _BOTH: dict[tuple[bool, int], tuple[Callable, Kind, Callable]] = {
 }
 
 
-def steps(wave: Wave) -> tuple[Callable, Kind, Callable]:
+def _steps(lines: Lines) -> tuple[Callable, Kind, Callable]:
     """What is done before the Fourier transform, its kind, what is done after it."""
-    return _BOTH[wave.is_sine and wave.type == 1, wave.type]
+    return _BOTH[lines.is_sine and lines.type == 1, lines.type]
 
 
-def _before(lines: Lines, x: Any) -> Any:
-    """What is to be transformed.
+def _one(lines: Lines, x: Any, data: Sequence[int], place: _mesh.Place) -> Any:
+    """One axis, which parts have whole. data: what is no padding along the others.
 
     Sines of type 2 are cosines of lines of alternating sign, from behind; of 3 and 4 reversely.
     """
-    x = lines.take(x, slice(min(lines.given, lines.n)))
-    if lines.given < lines.n:
-        more = [(0, lines.n - lines.given) if i == lines.axis else (0, 0) for i in range(x.ndim)]
-        x = jnp.pad(x, more)
-    if lines.wave.is_sine and lines.wave.type != 1:
-        x = lines.alternate(x) if lines.wave.type == 2 else lines.turn(x)
-    return steps(lines.wave)[0](lines, x)
-
-
-def _after(lines: Lines, y: Any) -> Any:
-    """What becomes of it."""
-    y = steps(lines.wave)[2](lines, y) * lines.scale
-    if lines.wave.is_sine and lines.wave.type != 1:
-        y = lines.turn(y) if lines.wave.type == 2 else lines.alternate(y)
+    before, kind, after = _steps(lines)
+    turns = lines.is_sine and lines.type != 1
+    x = lines.take(x, slice(lines.n))
+    if turns:
+        x = lines.alternate(x) if lines.type == 2 else lines.turn(x)
+    x = before(lines, x)
+    n, s, norm = x.shape[lines.axis], None, "backward"
+    if kind.real == "result":
+        n, norm = lines.n, "forward"
+    elif kind.real is None and not lines.is_by_half:
+        s = (2 * n,)
+    shape = (*data[: lines.axis], n, *data[lines.axis + 1 :])
+    given = {"axes": (lines.axis,), "s": s, "shape": shape, "norm": norm}
+    y = after(lines, _fourier.on(kind, x, place, place.spec, **given)) * lines.scale
+    if turns:
+        y = lines.turn(y) if lines.type == 2 else lines.alternate(y)
     return y
 
 
-# ---- as a primitive ------------------------------------------------------------------------------
+# ---- all axes ------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class _Map:
-    """A linear function of lines, or its transpose. n, dtype: of its operand's lines."""
+def _path(
+    spec: Spec, axes: tuple, dst: Spec, sizes: Sequence[int], mesh: Any
+) -> Iterator[tuple[int, Spec]]:
+    """The axes in the order in which they are done, each with a spec that leaves it whole.
 
-    function: Callable
-    lines: Lines
-    n: int
-    dtype: Any
-    is_transposed: bool = False
-
-    def __call__(self, x: Any) -> Any:
-        of_lines = functools.partial(self.function, self.lines)
-        if not self.is_transposed:
-            return of_lines(x)
-        aval, axis = jax.typeof(x), self.lines.axis
-        shape = (*aval.shape[:axis], self.n, *aval.shape[axis + 1 :])
-        return jax.linear_transpose(of_lines, aval.update(shape=shape, dtype=self.dtype))(x)[0]
-
-    def turned(self) -> "_Map":
-        """Its transpose."""
-        return dataclasses.replace(self, is_transposed=not self.is_transposed)
-
-    def behind(self) -> "_Map":
-        """The same with one axis more in front."""
-        lines = dataclasses.replace(self.lines, axis=self.lines.axis + 1)
-        return dataclasses.replace(self, lines=lines)
-
-
-@functools.lru_cache(maxsize=4096)
-def _extents(of: _Map, shape: tuple, dtype: Any) -> tuple:
-    found = jax.eval_shape(of, jax.ShapeDtypeStruct(shape, dtype))
-    return found.shape, found.dtype
-
-
-def _result(x: Any, *, of: _Map) -> Any:
-    shape, dtype = _extents(of, x.shape, x.dtype)
-    return x.update(shape=shape, dtype=dtype)
-
-
-@functools.lru_cache(maxsize=1024)
-def _program(of: _Map) -> Any:
-    return jax.jit(of)
-
-
-def _run(x: Any, *, of: _Map) -> Any:
-    with _jax.compiled():
-        return _program(of)(x)
-
-
-def _batch(args: tuple, dims: tuple, *, of: _Map) -> tuple:
-    return _map_p().bind(jnp.moveaxis(args[0], dims[0], 0), of=of.behind()), 0
-
-
-@functools.cache
-def _map_p() -> Any:
-    """A function of lines as a primitive, since constants in it belong to no devices.
-
-    Eager transposes compute what depends on constants alone as a program of its own, of which JAX
-    does not know for which devices it is. Parts of arrays have lines whole, so that XLA finds how
-    to split what is made of them.
+    What splits an axis moves to another one: to one that is large enough, that wants it at the end,
+    that is transformed, that is near. Where all others are split, devices along it do the same.
     """
-    made = jex.Primitive("plait_mesh_lines")
-    made.def_abstract_eval(_result)
-    made.def_impl(_run)
-    mlir.register_lowering(
-        made, lambda ctx, x, *, of: _jax.lower_traced(ctx, lambda v: [of(v)], [x])
-    )
-    ad.deflinear2(made, lambda ct, x, *, of: [_map_p().bind(ct, of=of.turned())])
-    batching.primitive_batchers[made] = _batch
-    return made
+    now, wanted = list(spec), dst
+    for t in sorted(axes, key=lambda a: bool(spec[a])):  # whole ones first
+        if now[t]:
+            n_parts = _split.parts(mesh, now[t])
+            free = [f for f in range(len(now)) if f != t and not now[f]]
+            ranked = [
+                (sizes[f] < n_parts, wanted[f] != now[t], f not in axes, abs(t - f), f)
+                for f in free
+            ]
+            if ranked:
+                now[min(ranked)[-1]] = now[t]
+            now[t] = ()
+        yield t, tuple(now)
 
 
-def _apply(function: Callable, lines: Lines, x: Any) -> Any:
-    return _map_p().bind(x, of=_Map(function, lines, x.shape[lines.axis], x.dtype))
+def _moved(x: Any, place: _mesh.Place, to: Spec, data: Sequence[int]) -> tuple[Any, _mesh.Place]:
+    """The array, split so, with zeros behind what is data."""
+    if to == place.spec:
+        return x, place
+    new, old = (_split.to_partition_spec(spec) for spec in (to, place.spec))
+    x = redistribute(x, new, shape=tuple(data), mesh=place.mesh, spec=old)
+    return x, _mesh.Place(place.mesh, to)
 
 
-# Of lines, and the array that has them whole.
-before = functools.partial(_apply, _before)
-after = functools.partial(_apply, _after)
+def by_fourier(
+    x: Any,
+    *,
+    mesh: Any,
+    src: Spec,
+    dst: Spec,
+    shape: tuple,
+    out: tuple,
+    axes: tuple,
+    scale: float,
+    waves: Waves,
+) -> Any:
+    """What the operation "fft" does with these parameters, the padding of the result included."""
+    place, data = _mesh.Place(mesh, src), list(shape)
+    numbers = dict(zip(axes, waves.numbers, strict=True))
+    for axis, spec in _path(src, axes, dst, tuple(data), mesh):
+        x, place = _moved(x, place, spec, data)
+        edges = (waves.edge_in, waves.edge_out)
+        x = _one(Lines(axis, out[axis], numbers[axis], scale, *edges), x, data, place)
+        data[axis], scale = out[axis], 1.0
+    return _moved(x, place, dst, data)[0]

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _eager, _groups, _jax, _layout, _platforms, _sites, _split
+from plait import _eager, _groups, _jax, _layout, _platforms, _sites, _split, _waves
 from plait._ops import Chain, Rules, aval_of, rules
 from plait._split import Spec
 
@@ -147,6 +147,7 @@ def _attrs_fft(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: dict
         "from": _words(mesh, given["shape"], src, dims),
         "to": _words(mesh, given["out"], dst, given["room"]),
         **{name: given[name] for name in ("axes", "sign", "scale", "weight")},
+        **given["waves"].attrs(),
     }
 
 
@@ -181,6 +182,8 @@ def _adjoint_of(given: dict, aval: Any) -> dict:
         swapped["blocks"] = given["blocks"][::-1]
     if "turn" in given:
         swapped["shape"] = _turned(given)
+    if "waves" in given:
+        swapped["waves"] = given["waves"].transposed()
     if "out" in given:
         swapped |= {"shape": given["out"], "out": given["shape"], "dtype": aval.dtype.name}
     return given | swapped
@@ -267,6 +270,8 @@ def _lower(
     axes = _axes_of(mesh, src, dst)
     group = _groups.along(tuple(grid_of(mesh).items()), tuple(axes.shape), devices)
     params = g.attrs(axes, shape, src, dst, given)
+    if params.get("waves") and "cuda" in _jax.lowering_platforms(ctx):
+        return _waves.lower(ctx, x, given | {"mesh": mesh, "src": src, "dst": dst})
 
     def local(part: Any) -> Any:
         return Chain().call(

@@ -12,12 +12,11 @@ import numpy as np
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _args, _fourier, _jax, _mesh, _mesh_rules, _split
+from plait import _args, _fourier, _jax, _mesh, _mesh_rules, _split, _trigonometric
 from plait._fourier import Kind
-from plait._lines import Wave
 from plait._redist import redistribute
 from plait._split import Spec
-from plait._trigonometric import Series, transformed
+from plait._trigonometric import Series
 
 # ---- frequencies ---------------------------------------------------------------------------------
 
@@ -375,16 +374,17 @@ def _inverse_laplacian(k: Sequence) -> tuple:
     return jnp.where(is_mean, 0, 1 / most), -1 / (most * jnp.where(is_mean, 1, total))
 
 
-# What continues a function beyond half a spacing from its first and last points, by name.
+# By what continues a function beyond half a spacing from its first and last points: whether it is
+# expanded in sines, of type 2.
 _ENDS = {
     "periodic": None,
-    "dirichlet": Wave(is_sine=True, type=2),
-    "neumann": Wave(is_sine=False, type=2),
+    "dirichlet": True,
+    "neumann": False,
 }
 
 
-def _waves(ends: Any, axes: tuple, name: str) -> dict[int, Wave]:
-    """For each axis with walls what its functions are expanded in."""
+def _walls(ends: Any, axes: tuple, name: str) -> dict[int, bool]:
+    """For each axis with walls whether its functions are expanded in sines."""
     choices = "'periodic', 'dirichlet' or 'neumann'"
     if not isinstance(ends, str | list | tuple):
         raise TypeError(f"{name}: ends is {ends!r}; expected {choices}, or one for each axis")
@@ -393,23 +393,34 @@ def _waves(ends: Any, axes: tuple, name: str) -> dict[int, Wave]:
         raise ValueError(f"{name}: ends has {len(each)} entries for {len(axes)} axes")
     if not all(isinstance(end, str) and end in _ENDS for end in each):
         raise ValueError(f"{name}: ends is {ends!r}; expected {choices}")
-    return {a: wave for a, end in zip(axes, each, strict=True) if (wave := _ENDS[end])}
+    found = {a: _ENDS[end] for a, end in zip(axes, each, strict=True)}
+    return {a: is_sine for a, is_sine in found.items() if is_sine is not None}
 
 
-def _wall_lines(waves: dict[int, Wave], f: Any, is_back: bool, name: str) -> list:
-    return [Series(name, w, is_back).lines(a, f.shape[a], f.shape[a]) for a, w in waves.items()]
+def _expanded(
+    walls: dict[int, bool], x: Any, place: _mesh.Place, dst: Spec, shape: tuple, is_back: bool
+) -> Any:
+    """In the waves between walls, or back; the result is split as dst."""
+    if not walls:
+        return x
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        rest = (place, dst, shape, is_back)
+        return jax.lax.complex(*(_expanded(walls, f(x), *rest) for f in (jnp.real, jnp.imag)))
+    series = {a: Series("poisson", is_sine, 2, is_back) for a, is_sine in walls.items()}
+    found = _fourier.sizes(Kind("poisson", -1), x.shape, tuple(walls), None, shape, 0)
+    return _trigonometric.along(series, (x, place, dst), found, shape)
 
 
 def _eigenvalues(
-    waves: dict[int, Wave], open_axes: tuple, f: Any, steps: dict[int, Any], is_real: bool
+    walls: dict[int, bool], open_axes: tuple, f: Any, steps: dict[int, Any], is_real: bool
 ) -> tuple:
     """Wanted frequencies of axes with walls, which are half of a period, and of those without."""
-    walls = [
-        (a, f.shape[a], math.pi / (f.shape[a] * steps[a]), "sine" if w.is_sine else "cosine")
-        for a, w in waves.items()
+    between = [
+        (a, f.shape[a], math.pi / (f.shape[a] * steps[a]), "sine" if is_sine else "cosine")
+        for a, is_sine in walls.items()
     ]
     sizes = [f.shape[a] for a in open_axes]
-    return (*walls, *_wanted(open_axes, sizes, [steps[a] for a in open_axes], True, is_real))
+    return (*between, *_wanted(open_axes, sizes, [steps[a] for a in open_axes], True, is_real))
 
 
 def solve_poisson(f: Any, spacing: Any, axes: Any, ends: Any, mesh: Any, spec: Any) -> Any:
@@ -421,24 +432,27 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, ends: Any, mesh: Any, spec: A
     f = _fourier.as_floating(_args.as_array(f, name, "f"), name)
     is_real = not jnp.issubdtype(f.dtype, jnp.complexfloating)
     axes = _fourier.axes_of(axes, None, f.ndim, name)
-    waves = _waves(ends, axes, name)
-    open_axes = tuple(a for a in axes if a not in waves)
+    walls = _walls(ends, axes, name)
+    open_axes = tuple(a for a in axes if a not in walls)
     for a in axes:
         if f.shape[a] == 0:
             raise ValueError(f"{name}: axis {a} has no elements")
     steps = dict(zip(axes, _spacings(spacing, len(axes), name, "spacing"), strict=True))
     known = {a: 1.0 if _is_traced(h) else h for a, h in steps.items()}
     f, place = _mesh.locate(f, mesh, spec, name)
-    y, inner = transformed(f, place, _wall_lines(waves, f, False, name), f.shape, None)
+    inner = place
+    if walls:
+        inner = _mesh.Place(place.mesh, _between(place.spec, tuple(walls), name))
+    y = _expanded(walls, f, place, inner.spec, f.shape, False)
     middle = inner
     if open_axes:
         middle = _mesh.Place(place.mesh, _between(inner.spec, open_axes, name))
         y = _there(y, open_axes, None, is_real, inner, middle.spec, f.shape)
-    wanted = _eigenvalues(waves, open_axes, f, known, is_real)
+    wanted = _eigenvalues(walls, open_axes, f, known, is_real)
     real = jnp.dtype("float32" if y.dtype.name in _fourier.SINGLE else "float64")
     k = _divided(_counted(y, middle, wanted, real), [steps[a] for a, *_ in wanted])
     for factor in _inverse_laplacian(k):
         y = y * factor.astype(y.dtype)
     if open_axes:
         y = _back(y, open_axes, f.shape, is_real, middle, inner.spec)
-    return transformed(y, inner, _wall_lines(waves, f, True, name), f.shape, place.spec)[0]
+    return _expanded(walls, y, inner, place.spec, f.shape, True)

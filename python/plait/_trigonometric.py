@@ -1,7 +1,8 @@
-"""Cosine and sine transforms of global arrays: axis by axis, where parts have it whole."""
+"""Cosine and sine transforms of global arrays."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,126 +10,89 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec as P
-from plait import _args, _fourier, _mesh, _split
+from plait import _args, _fourier, _lines, _waves
 from plait._fourier import Kind
-from plait._lines import TYPES, Lines, Wave, after, before, steps
-from plait._redist import redistribute
-from plait._split import Spec
+from plait._waves import Waves
 
-# ---- one axis ------------------------------------------------------------------------------------
+_waves.by_fourier.append(_lines.by_fourier)
 
-
-def _one(lines: Lines, x: Any, data: Sequence[int], place: _mesh.Place) -> Any:
-    """One axis, which parts have whole. data: what is no padding along the others."""
-    _, kind, _ = steps(lines.wave)
-    x = before(lines, x)
-    n, s, norm = x.shape[lines.axis], None, "backward"
-    if kind.real == "result":
-        n, norm = lines.n, "forward"
-    elif kind.real is None and not lines.is_by_half:
-        s = (2 * n,)
-    shape = (*data[: lines.axis], n, *data[lines.axis + 1 :])
-    given = {"axes": (lines.axis,), "s": s, "shape": shape, "norm": norm}
-    x = _fourier.on(kind, x, place, place.spec, **given)
-    return after(lines, x)
-
-
-# ---- all axes ------------------------------------------------------------------------------------
-
-
-def _path(
-    spec: Spec, axes: tuple, dst: Spec | None, sizes: Sequence[int], mesh: Any
-) -> Iterator[tuple[int, Spec]]:
-    """The axes in the order in which they are done, each with a spec that leaves it whole.
-
-    What splits an axis moves to another one: to one that is large enough, that wants it at the end,
-    that is transformed, that is near. Where all others are split, devices along it do the same.
-    """
-    now, wanted = list(spec), dst or ((),) * len(spec)
-    for t in sorted(axes, key=lambda a: bool(spec[a])):  # whole ones first
-        if now[t]:
-            n_parts = _split.parts(mesh, now[t])
-            free = [f for f in range(len(now)) if f != t and not now[f]]
-            ranked = [
-                (sizes[f] < n_parts, wanted[f] != now[t], f not in axes, abs(t - f), f)
-                for f in free
-            ]
-            if ranked:
-                now[min(ranked)[-1]] = now[t]
-            now[t] = ()
-        yield t, tuple(now)
-
-
-def _moved(x: Any, place: _mesh.Place, to: Spec, data: Sequence[int]) -> tuple[Any, _mesh.Place]:
-    """The array, split so, with zeros behind what is data."""
-    if to == place.spec:
-        return x, place
-    new, old = (_split.to_partition_spec(spec) for spec in (to, place.spec))
-    x = redistribute(x, new, shape=tuple(data), mesh=place.mesh, spec=old)
-    return x, _mesh.Place(place.mesh, to)
-
-
-def transformed(
-    x: Any, place: _mesh.Place, all_lines: Sequence[Lines], data: Sequence[int], dst: Spec | None
-) -> tuple[Any, _mesh.Place]:
-    """An array whose axes are transformed as these lines say, split as dst, or as the path ends."""
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        real, at = transformed(jnp.real(x), place, all_lines, data, dst)
-        return jax.lax.complex(real, transformed(jnp.imag(x), place, all_lines, data, dst)[0]), at
-    of_axis, data = {lines.axis: lines for lines in all_lines}, list(data)
-    for axis, spec in _path(place.spec, tuple(of_axis), dst, tuple(data), place.mesh):
-        x, place = _moved(x, place, spec, data)
-        x = _one(of_axis[axis], x, data, place)
-        data[axis] = of_axis[axis].n
-    return _moved(x, place, place.spec if dst is None else dst, data)
-
-
-# ---- as the public functions ask for it ----------------------------------------------------------
+_INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}  # up to a factor
 
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """What a public function does, and how it is scaled."""
+    """What a public function expands lines in, and how it is scaled. type: as scipy counts them."""
 
     name: str
-    wave: Wave
+    is_sine: bool
+    type: Any
     is_back: bool
     norm: Any = None
-    orthogonalize: bool | None = None
 
-    def lines(self, axis: int, n: int, given: int) -> Lines:
-        """Those along an axis, if there can be such."""
-        least = 2 if self.wave == Wave(is_sine=False, type=1) else 1
+    def __post_init__(self) -> None:
+        if self.type not in _INVERSE:
+            raise ValueError(f"{self.name}: type is {self.type!r}; expected 1, 2, 3 or 4")
+
+    def kind(self) -> Kind:
+        """Its name and direction."""
+        return Kind(self.name, +1 if self.is_back else -1)
+
+    def number(self) -> int:
+        """See `Waves`."""
+        of_type = int(self.type)
+        return (_INVERSE[of_type] if self.is_back else of_type) + 4 * self.is_sine
+
+    def scale(self, axis: int, n: int) -> float:
+        """Of an axis of n numbers, if there can be such a one.
+
+        Lines that are continued as the waves are repeat themselves after a period.
+        """
+        is_first = int(self.type) == 1
+        least = 2 if is_first and not self.is_sine else 1
         if n < least:
-            text = f"expected {least} or more for type {self.wave.type}"
+            text = f"expected {least} or more for type {self.type}"
             raise ValueError(f"{self.name}: axis {axis} has {n} elements to transform; {text}")
-        sign = +1 if self.is_back else -1
-        scale = _fourier.scale_of(self.norm, self.wave.period(n), sign, self.name)
-        is_weighted = self.norm == "ortho" if self.orthogonalize is None else self.orthogonalize
-        wave = self.wave.back() if self.is_back else self.wave
-        return Lines(wave, axis, n, scale, bool(is_weighted), given)
+        period = 2 * (n + (1 if self.is_sine else -1)) if is_first else 2 * n
+        return _fourier.scale_of(self.norm, period, +1 if self.is_back else -1, self.name)
 
 
-def _wave_of(is_sine: bool, type: Any, name: str) -> Wave:  # noqa: A002 - scipy's name
-    """The wave of this type, if there is one."""
-    if type not in TYPES:
-        raise ValueError(f"{name}: type is {type!r}; expected 1, 2, 3 or 4")
-    return Wave(is_sine, int(type))
+def along(
+    series: dict[int, Series], at: tuple, found: tuple, shape: Any, orthogonalize: bool = False
+) -> Any:
+    """Transforms axes, each by its series, of what `_fourier.located` and `_fourier.sizes` have.
+
+    orthogonalize: the edges make the matrix of each axis orthogonal.
+    """
+    edge = math.sqrt(2) if orthogonalize else 1.0
+    waves = Waves(tuple(s.number() for s in series.values()), edge, 1 / edge)
+    scale = math.prod(s.scale(a, found[2][a]) for a, s in series.items())
+    kind = next(iter(series.values())).kind()
+    return _fourier.bound(kind, at, tuple(series), found, shape, scale=scale, waves=waves)
 
 
-def _along(series: Series, x: Any, s: Any, axes: Any, layout: Any, shape: Any, place: dict) -> Any:
+def _asked(
+    series: Series,
+    x: Any,
+    s: Any,
+    axes: Any,
+    orthogonalize: bool | None,
+    layout: Any,
+    shape: Any,
+    place: dict,
+) -> Any:
     """The transform of some axes of an array; see `plait.fft.dctn`."""
-    name, kind = series.name, Kind(series.name, +1 if series.is_back else -1)
-    x = _fourier.as_floating(_args.as_array(x, name), name)
+    x = _fourier.as_floating(_args.as_array(x, series.name), series.name)
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        parts = (jnp.real(x), jnp.imag(x))
+        rest = (s, axes, orthogonalize, layout, shape, place)
+        return jax.lax.complex(*(_asked(series, part, *rest) for part in parts))
     s, axes = (v if v is None or np.iterable(v) else (v,) for v in (s, axes))  # as in scipy
-    s = None if s is None else _fourier.integers(s, name, "s")
-    axes = _fourier.axes_of(axes, s, x.ndim, name)
-    x, at, dst = _fourier.located(kind, x, axes, layout, **place)
-    data, out, _ = _fourier.sizes(kind, x.shape, axes, s, shape, 0)
-    with at.judged():
-        _fourier.padded(at, out, dst, shape, data, name)
-    all_lines = [series.lines(a, out[a], data[a]) for a in axes]
-    return transformed(x, at, all_lines, data, dst)[0]
+    s = None if s is None else _fourier.integers(s, series.name, "s")
+    axes = _fourier.axes_of(axes, s, x.ndim, series.name)
+    at = _fourier.located(series.kind(), x, axes, layout, **place)
+    found = _fourier.sizes(series.kind(), x.shape, axes, s, shape, 0)
+    is_weighted = series.norm == "ortho" if orthogonalize is None else bool(orthogonalize)
+    return along(dict.fromkeys(axes, series), at, found, shape, is_weighted)
 
 
 def dctn(
@@ -165,8 +129,8 @@ def dctn(
         >>> plait.fft.dctn(jnp.ones((2, 2)))[0, 0].item()
         16.0
     """
-    series = Series("dctn", _wave_of(False, type, "dctn"), False, norm, orthogonalize)
-    return _along(series, x, s, axes, layout, shape, {"mesh": mesh, "spec": spec})
+    series, place = Series("dctn", False, type, False, norm), {"mesh": mesh, "spec": spec}
+    return _asked(series, x, s, axes, orthogonalize, layout, shape, place)
 
 
 def idctn(
@@ -196,8 +160,8 @@ def idctn(
         >>> plait.fft.idctn(plait.fft.dctn(jnp.arange(1.0, 5))).round(4).tolist()
         [1.0, 2.0, 3.0, 4.0]
     """
-    series = Series("idctn", _wave_of(False, type, "idctn"), True, norm, orthogonalize)
-    return _along(series, x, s, axes, layout, shape, {"mesh": mesh, "spec": spec})
+    series, place = Series("idctn", False, type, True, norm), {"mesh": mesh, "spec": spec}
+    return _asked(series, x, s, axes, orthogonalize, layout, shape, place)
 
 
 def dstn(
@@ -230,8 +194,8 @@ def dstn(
         >>> plait.fft.dstn(jnp.sin(2 * jnp.pi * x))[1].round(4).item()
         4.0
     """
-    series = Series("dstn", _wave_of(True, type, "dstn"), False, norm, orthogonalize)
-    return _along(series, x, s, axes, layout, shape, {"mesh": mesh, "spec": spec})
+    series, place = Series("dstn", True, type, False, norm), {"mesh": mesh, "spec": spec}
+    return _asked(series, x, s, axes, orthogonalize, layout, shape, place)
 
 
 def idstn(
@@ -261,5 +225,5 @@ def idstn(
         >>> plait.fft.idstn(plait.fft.dstn(jnp.arange(1.0, 5), 1), 1).round(4).tolist()
         [1.0, 2.0, 3.0, 4.0]
     """
-    series = Series("idstn", _wave_of(True, type, "idstn"), True, norm, orthogonalize)
-    return _along(series, x, s, axes, layout, shape, {"mesh": mesh, "spec": spec})
+    series, place = Series("idstn", True, type, True, norm), {"mesh": mesh, "spec": spec}
+    return _asked(series, x, s, axes, orthogonalize, layout, shape, place)

@@ -78,6 +78,40 @@ plait_status_t plait_redist_turn_plan(const plait_comm_t *comm, plait_dtype_t dt
     return redist_plan(comm, dtype, from, to, true, plan_p);
 }
 
+static double edge_of(double given)
+{
+    return (given == 0) ? 1 : given;
+}
+
+static plait_status_t set_waves(const plait_fft_problem_t *problem,
+                                plait_fft_params_t *params)
+{
+    plait_status_t status = PLAIT_OK;
+    const bool is_wave = problem->kind == PLAIT_FFT_REAL_TO_REAL;
+
+    PLAIT_CHECK(
+        is_wave == (problem->waves != NULL), PLAIT_ERR_INVALID,
+        "fft: waves is %s, expected for kind PLAIT_FFT_REAL_TO_REAL, and for no "
+        "other one",
+        is_wave ? "NULL" : "given");
+    params->n_waves = is_wave ? problem->n_axes : 0;
+    for (int i = 0; i < params->n_waves; i++) {
+        const plait_wave_t *wave = &problem->waves[i];
+        PLAIT_CHECK(wave->type >= 1 && wave->type <= 4, PLAIT_ERR_INVALID,
+                    "fft: wave %d is of type %d, expected 1 to 4", i, wave->type);
+        PLAIT_CHECK(wave->edge_in == problem->waves[0].edge_in &&
+                        wave->edge_out == problem->waves[0].edge_out,
+                    PLAIT_ERR_INVALID, "fft: wave %d has other edges than wave 0", i);
+        params->waves[i] = wave->type + 4 * wave->is_sine;
+    }
+    if (params->n_waves > 0) {
+        params->edge_in = edge_of(problem->waves[0].edge_in);
+        params->edge_out = edge_of(problem->waves[0].edge_out);
+    }
+done:
+    return status;
+}
+
 plait_status_t plait_fft_plan(const plait_comm_t *comm,
                               const plait_fft_problem_t *problem, plait_plan_t **plan_p)
 {
@@ -91,6 +125,7 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
     const plait_dtype_t real = (problem->dtype == PLAIT_C64) ? PLAIT_F32 : PLAIT_F64;
     const bool from_real = problem->kind == PLAIT_FFT_REAL_TO_COMPLEX;
     const bool to_real = problem->kind == PLAIT_FFT_COMPLEX_TO_REAL;
+    const bool is_wave = problem->kind == PLAIT_FFT_REAL_TO_REAL;
     PLAIT_TRY(check_layout(comm, problem->from));
     PLAIT_TRY(check_layout(comm, problem->to));
     PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= problem->from->ndim,
@@ -98,7 +133,7 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
                 problem->from->ndim);
     PLAIT_CHECK(problem->axes != NULL || problem->n_axes == 0, PLAIT_ERR_INVALID,
                 "fft: axes is NULL");
-    PLAIT_CHECK(problem->kind == PLAIT_FFT_COMPLEX || from_real || to_real,
+    PLAIT_CHECK(problem->kind == PLAIT_FFT_COMPLEX || from_real || to_real || is_wave,
                 PLAIT_ERR_INVALID, "fft: kind %d is none", (int)problem->kind);
     PLAIT_CHECK(problem->dtype == PLAIT_C64 || problem->dtype == PLAIT_C128,
                 PLAIT_ERR_INVALID, "fft: dtype is %s, expected complex64 or complex128",
@@ -106,14 +141,17 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
     params.sign = problem->sign;
     params.scale = problem->scale;
     params.weight = problem->weight;
+    PLAIT_TRY(set_waves(problem, &params));
     params.n_from = plait_layout_pack(problem->from, params.from);
     params.n_to = plait_layout_pack(problem->to, params.to);
     params.n_axes = problem->n_axes;
     for (int i = 0; i < problem->n_axes; i++) {
         params.axes[i] = problem->axes[i];
     }
-    set_part(&x, problem->from, comm->end.rank, from_real ? real : problem->dtype);
-    set_part(&y, problem->to, comm->end.rank, to_real ? real : problem->dtype);
+    set_part(&x, problem->from, comm->end.rank,
+             (from_real || is_wave) ? real : problem->dtype);
+    set_part(&y, problem->to, comm->end.rank,
+             (to_real || is_wave) ? real : problem->dtype);
     PLAIT_TRY(
         plait_op_plan(&plait_op_fft, &params, &comm->end, &x.array, &y.array, plan_p));
 done:

@@ -19,8 +19,46 @@ static const plait_attr_t fft_attrs[] = {
     PLAIT_ATTR(plait_fft_params_t, sign),
     PLAIT_ATTR_FLOAT(plait_fft_params_t, scale),
     PLAIT_ATTR_FLOAT(plait_fft_params_t, weight),
+    PLAIT_ATTR_ARRAY(plait_fft_params_t, waves),
+    PLAIT_ATTR_FLOAT(plait_fft_params_t, edge_in),
+    PLAIT_ATTR_FLOAT(plait_fft_params_t, edge_out),
     PLAIT_ATTR_END,
 };
+
+static bool is_real(plait_dtype_t dtype)
+{
+    return dtype == PLAIT_F32 || dtype == PLAIT_F64;
+}
+
+static plait_status_t check_wave(const plait_fft_t *f, const plait_problem_t *problem)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_fft_params_t *p = f->p;
+    plait_dtype_t from = problem->args[0].dtype;
+    plait_dtype_t to = problem->rets[0].dtype;
+
+    PLAIT_CHECK(p->n_waves == p->n_axes, PLAIT_ERR_INVALID,
+                "fft: %lld waves for %lld axes", (long long)p->n_waves,
+                (long long)p->n_axes);
+    for (int64_t i = 0; i < p->n_waves; i++) {
+        PLAIT_CHECK(p->waves[i] >= 1 && p->waves[i] <= 8, PLAIT_ERR_INVALID,
+                    "fft: wave %lld is %lld, expected 1 to 8", (long long)i,
+                    (long long)p->waves[i]);
+    }
+    PLAIT_CHECK(
+        is_real(from) && from == to, PLAIT_ERR_INVALID,
+        "fft: operand is %s, result is %s, by cosines or sines expected float32 "
+        "or float64 for both",
+        plait_dtype_name(from), plait_dtype_name(to));
+    PLAIT_CHECK(isfinite(p->edge_in) && isfinite(p->edge_out), PLAIT_ERR_INVALID,
+                "fft: edges are %g and %g, expected finite numbers", p->edge_in,
+                p->edge_out);
+    PLAIT_CHECK(problem->caps.device == NULL, PLAIT_ERR_UNSUPPORTED,
+                "fft: by cosines or sines of arrays in a device's memory: the device's "
+                "library has none; use Fourier transforms");
+done:
+    return status;
+}
 
 /* One side may be real numbers of the other one's precision. */
 static plait_status_t check_dtypes(const plait_problem_t *problem)
@@ -30,7 +68,7 @@ static plait_status_t check_dtypes(const plait_problem_t *problem)
     plait_dtype_t to = problem->rets[0].dtype;
     bool is_single = from == PLAIT_F32 || from == PLAIT_C64;
     bool is_known = is_single || from == PLAIT_F64 || from == PLAIT_C128;
-    bool from_real = from == PLAIT_F32 || from == PLAIT_F64;
+    bool from_real = is_real(from);
     plait_dtype_t complex = is_single ? PLAIT_C64 : PLAIT_C128;
     plait_dtype_t real = is_single ? PLAIT_F32 : PLAIT_F64;
 
@@ -80,7 +118,7 @@ static plait_status_t check(const plait_fft_t *f, const plait_problem_t *problem
     const plait_fft_params_t *p = f->p;
     unsigned seen = 0;
 
-    PLAIT_TRY(check_dtypes(problem));
+    PLAIT_TRY(f->is_wave ? check_wave(f, problem) : check_dtypes(problem));
     PLAIT_CHECK(f->from.ndim == f->to.ndim && f->from.grid_ndim == f->to.grid_ndim &&
                     memcmp(f->from.grid, f->to.grid,
                            (size_t)f->from.grid_ndim * sizeof(int)) == 0,
@@ -122,6 +160,13 @@ static void agree(const plait_fft_t *f)
     plait_plan_agree(f->plan, scale);
     memcpy(&scale, &f->p->weight, sizeof(scale));
     plait_plan_agree(f->plan, scale);
+    memcpy(&scale, &f->p->edge_in, sizeof(scale));
+    plait_plan_agree(f->plan, scale);
+    memcpy(&scale, &f->p->edge_out, sizeof(scale));
+    plait_plan_agree(f->plan, scale);
+    for (int64_t i = 0; i < f->p->n_waves; i++) {
+        plait_plan_agree(f->plan, (uint64_t)f->p->waves[i]);
+    }
     plait_plan_agree(f->plan, (uint64_t)f->is_to_real);
     plait_plan_agree(f->plan, (uint64_t)f->p->sign);
     plait_plan_agree(f->plan, f->dtype);
@@ -185,6 +230,7 @@ static void find_path(plait_fft_t *f, bool is_on_device)
         axes |= 1U << f->p->axes[i];
     }
     f->path.is_on_device = is_on_device;
+    f->path.is_undivided = f->is_wave;
     plait_fft_path_find(&f->from, &f->to, axes, &half,
                         plait_pass_max_plane(f->item_bytes), &f->path);
     if (is_on_device) {
@@ -209,6 +255,20 @@ static void describe_rest(const plait_fft_t *f, char *text, size_t room)
     }
 }
 
+/* The direction, or the wave of each axis, of as many as fit. */
+static void describe_kind(const plait_fft_t *f, char *text, size_t room)
+{
+    text[0] = '\0';
+    for (int64_t i = 0; i < f->p->n_waves; i++) {
+        const int wave = (int)f->p->waves[i];
+        plait_text_append(text, room, "%s%s %d", (i == 0) ? "" : ", ",
+                          (wave > 4) ? "sine" : "cosine", (wave > 4) ? wave - 4 : wave);
+    }
+    if (!f->is_wave) {
+        plait_text_append(text, room, "%s", (f->p->sign < 0) ? "forward" : "inverse");
+    }
+}
+
 static plait_status_t fft_plan(const void *params, const plait_problem_t *problem,
                                plait_plan_t **plan_p)
 {
@@ -219,9 +279,11 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
     char to_text[72];
     char path_text[80];
     char rest_text[48];
+    char kind_text[40];
 
-    f.is_from_real = from_dtype == PLAIT_F32 || from_dtype == PLAIT_F64;
-    f.is_to_real = f.dtype == PLAIT_F32 || f.dtype == PLAIT_F64;
+    f.is_wave = f.p->n_waves > 0;
+    f.is_from_real = is_real(from_dtype) && !f.is_wave;
+    f.is_to_real = is_real(f.dtype) && !f.is_wave;
     f.dtype = f.is_to_real ? from_dtype : f.dtype;
     f.item_bytes = plait_dtype_bytes(f.dtype);
     PLAIT_TRY(plait_layout_unpack(f.p->from, f.p->n_from, &f.from));
@@ -234,12 +296,13 @@ static plait_status_t fft_plan(const void *params, const plait_problem_t *proble
     find_path(&f, problem->caps.device != NULL);
     describe_path(&f, path_text, sizeof(path_text));
     describe_rest(&f, rest_text, sizeof(rest_text));
+    describe_kind(&f, kind_text, sizeof(kind_text));
     plait_layout_print(&f.from, from_text, sizeof(from_text));
     plait_layout_print(&f.to, to_text, sizeof(to_text));
-    PLAIT_TRY(plait_plan_create(
-        problem, &f.plan, "fft %s%s %s%s%s %s -> %s", plait_dtype_name(from_dtype),
-        f.is_to_real ? " to real" : "", (f.p->sign < 0) ? "forward" : "inverse",
-        path_text, rest_text, from_text, to_text));
+    PLAIT_TRY(plait_plan_create(problem, &f.plan, "fft %s%s %s%s%s %s -> %s",
+                                plait_dtype_name(from_dtype),
+                                f.is_to_real ? " to real" : "", kind_text, path_text,
+                                rest_text, from_text, to_text));
     agree(&f);
     PLAIT_TRY(plait_fft_add_stages(&f));
     *plan_p = f.plan;

@@ -5,7 +5,7 @@
 #include "plait/layout.h"
 
 typedef struct {
-    int64_t n_from, n_to, n_axes;
+    int64_t n_from, n_to, n_axes, n_waves;
     int64_t from[PLAIT_LAYOUT_WORDS]; /* plait_layout_pack */
     int64_t to[PLAIT_LAYOUT_WORDS];
     int64_t axes[PLAIT_MAX_NDIM]; /* array axes to transform */
@@ -14,6 +14,9 @@ typedef struct {
     /* Real to complex numbers or back, along the last of axes: of all elements but 0 and n / 2
      * there, see kernel/rfft.h. 0: as numpy has it, 1 and 2. */
     double weight;
+    /* Real numbers to real ones, along each of axes: type, and 4 more for sines, see plait_wave_t. None: not so. */
+    int64_t waves[PLAIT_MAX_NDIM];
+    double edge_in, edge_out;
 } plait_fft_params_t;
 
 #endif

@@ -166,7 +166,8 @@ static void do_split_axis(plait_fft_path_t *path, plait_layout_t *layout, int t,
     bool is_last = todo == 1U << t;
     int64_t n1 = 0;
 
-    if (!path->is_on_device && !is_wanted && layout->ndim < PLAIT_MAX_NDIM) {
+    if (!path->is_on_device && !path->is_undivided && !is_wanted &&
+        layout->ndim < PLAIT_MAX_NDIM) {
         n1 = plait_four_step_rows(layout->shape[t], n_parts(layout, t),
                                   (taker >= 0) ? layout->shape[taker] : 0);
     }
@@ -227,6 +228,7 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
                                .to = *to,
                                .half = *half,
                                .is_on_device = path->is_on_device,
+                               .is_undivided = path->is_undivided,
                                .gathered = -1};
     normalize(&path->from);
     normalize(&path->to);

@@ -58,6 +58,8 @@ typedef struct {
     /* Exchanges can be in place; no axis is done in two transforms (fft/four_step.h), for want of
      * a kernel for what stands between them. */
     bool is_on_device;
+    bool
+        is_undivided; /* nor in host memory: what is no Fourier transform has no factors */
     int n_four_step; /* axes that were done so */
     int gathered;    /* an axis that every rank gathers; -1: none */
 } plait_fft_path_t;
@@ -70,7 +72,7 @@ plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path);
 
 /* Transforms `axes` (bit per axis, the half axis among them) of an array in layout `from`; the
  * result is in `to`. A plane of max_plane elements at most may be between columns and rows.
- * path->is_on_device is the caller's. */
+ * path->is_on_device and path->is_undivided are the caller's. */
 void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
                          unsigned axes, const plait_fft_half_t *half, int64_t max_plane,
                          plait_fft_path_t *path);

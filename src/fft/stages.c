@@ -39,11 +39,29 @@ static bool has_passes_only(const plait_fft_t *f)
     return has_passes;
 }
 
-static plait_status_t make_fft1(plait_fft_t *f, int64_t n, plait_fft1_t **fft_p)
+static plait_wave_t wave_of(const plait_fft_params_t *p, int axis)
 {
+    plait_wave_t wave = {.edge_in = p->edge_in, .edge_out = p->edge_out};
+
+    for (int64_t i = 0; i < p->n_waves; i++) {
+        if (p->axes[i] == axis) {
+            wave.is_sine = p->waves[i] > 4;
+            wave.type = (int)p->waves[i] - 4 * wave.is_sine;
+        }
+    }
+    return wave;
+}
+
+static plait_status_t make_fft1(plait_fft_t *f, const plait_layout_t *layout, int axis,
+                                plait_fft1_t **fft_p)
+{
+    const int64_t n = layout->shape[axis];
+    const plait_wave_t wave = wave_of(f->p, axis);
+
     f->n_left--;
-    return plait_fft1_create(n, f->dtype, (int)f->p->sign,
-                             (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
+    const double scale = (f->n_left == 0) ? f->p->scale : 1.0;
+    return f->is_wave ? plait_fft1_create_wave(n, f->dtype, &wave, scale, fft_p)
+                      : plait_fft1_create(n, f->dtype, (int)f->p->sign, scale, fft_p);
 }
 
 static plait_status_t make_rfft1(plait_fft_t *f, plait_rfft1_t **fft_p)
@@ -182,10 +200,10 @@ static plait_status_t add_local(plait_fft_t *f, const plait_fft_array_t *from,
             pass->store = PLAIT_FFT_STORE; /* the lines are in the cache already */
         }
         if (has_rows) {
-            PLAIT_TRY(make_fft1(f, to->layout->shape[last], &pass->rows));
+            PLAIT_TRY(make_fft1(f, to->layout, last, &pass->rows));
         }
         if (t >= 0) {
-            PLAIT_TRY(make_fft1(f, to->layout->shape[t], &pass->columns));
+            PLAIT_TRY(make_fft1(f, to->layout, t, &pass->columns));
         }
         PLAIT_TRY(plait_pass_add(f->plan, &pass));
         axes &= ~rows;
@@ -216,7 +234,7 @@ static plait_status_t add_half(plait_fft_t *f, const plait_fft_array_t *from,
         PLAIT_TRY(make_rfft1(f, &pass->real));
     }
     if (stage->axes != 0) {
-        PLAIT_TRY(make_fft1(f, from->layout->shape[t], &pass->columns));
+        PLAIT_TRY(make_fft1(f, from->layout, t, &pass->columns));
     }
     if (!f->path.half.to_complex) {
         PLAIT_TRY(make_rfft1(f, &pass->real));
@@ -293,7 +311,7 @@ static plait_status_t add_fused(plait_fft_t *f, const plait_fft_array_t *from,
     if (stage->is_put) {
         PLAIT_TRY(plait_fft_put_targets(f, stage, pass));
     }
-    PLAIT_TRY(make_fft1(f, moved.shape[stage->t], &pass->columns));
+    PLAIT_TRY(make_fft1(f, &moved, stage->t, &pass->columns));
     if (stage->has_half) {
         PLAIT_TRY(make_rfft1(f, &pass->real));
     }

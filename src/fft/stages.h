@@ -5,15 +5,17 @@
 
 #include "fft/params.h"
 #include "fft/path.h"
+#include "plait/fft.h"
 #include "plan/plan.h"
 
 typedef struct {
     const plait_fft_params_t *p;
     plait_plan_t *plan;
-    plait_dtype_t dtype;     /* of the complex numbers */
+    plait_dtype_t dtype;     /* of the complex numbers, or of all */
     int64_t item_bytes;      /* of one; half as many of a real number */
     plait_layout_t from, to; /* as given */
     bool is_from_real, is_to_real;
+    bool is_wave;  /* of real numbers by cosines and sines: dtype is theirs */
     bool may_fuse; /* a kernel may read peers' memory */
     plait_fft_path_t path;
     bool pads_work; /* strides_of */

@@ -22,20 +22,29 @@ static const plait_fft_kernels_t *kernels_of(plait_dtype_t dtype)
         break;
     }
 #endif
-    return &kernels[dtype == PLAIT_C128];
+    return &kernels[dtype == PLAIT_C128 || dtype == PLAIT_F64];
 }
 
 plait_status_t plait_fft_check(const plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
     const long long n = fft->n;
+    const bool is_wave = fft->wave.type != 0;
+    const bool is_real = fft->dtype == PLAIT_F32 || fft->dtype == PLAIT_F64;
+    const bool is_complex = fft->dtype == PLAIT_C64 || fft->dtype == PLAIT_C128;
 
     PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a transform of %lld points", n);
     PLAIT_CHECK(n <= (int64_t)1 << MAX_LOG2_POINTS, PLAIT_ERR_OVERFLOW,
                 "a transform of %lld points, at most 2^%d are possible", n,
                 MAX_LOG2_POINTS);
-    PLAIT_CHECK(fft->dtype == PLAIT_C64 || fft->dtype == PLAIT_C128, PLAIT_ERR_INVALID,
-                "no transform of %s", plait_dtype_name(fft->dtype));
+    PLAIT_CHECK(is_wave ? is_real : is_complex, PLAIT_ERR_INVALID,
+                "no transform %sof %s", is_wave ? "by waves " : "",
+                plait_dtype_name(fft->dtype));
+    PLAIT_CHECK(fft->wave.type >= 0 && fft->wave.type <= 4, PLAIT_ERR_INVALID,
+                "a transform by waves of type %d, expected 1 to 4", fft->wave.type);
+    PLAIT_CHECK(fft->wave.type != 1 || fft->wave.is_sine || n >= 2, PLAIT_ERR_INVALID,
+                "a transform by cosines of type 1 of %lld points, expected 2 or more",
+                n);
     PLAIT_CHECK(fft->sign == -1 || fft->sign == 1, PLAIT_ERR_INVALID,
                 "sign of a transform must be -1 or 1, got %d", fft->sign);
 done:
@@ -48,7 +57,8 @@ plait_status_t plait_fft_make(plait_fft1_t *fft)
 
     fft->itemsize = plait_dtype_bytes(fft->dtype);
     fft->kernels = kernels_of(fft->dtype);
-    fft->method = plait_fft_choose_method(fft->n, &cost);
+    fft->method = (fft->wave.type != 0) ? &plait_fft_wave
+                                        : plait_fft_choose_method(fft->n, &cost);
     return fft->method->create(fft);
 }
 

@@ -1,4 +1,4 @@
-/* One-dimensional complex transforms of many columns or rows at once.
+/* One-dimensional transforms of many columns or rows at once, of complex numbers or by cosines and sines.
  *
  * y[k] = scale * sum_j x[j] exp(sign * 2 pi i j k / n). Lanes of a vector are columns, so a
  * transform across the slow axis of an array costs no gather and no transpose. One source
@@ -8,7 +8,9 @@
 #define PLAIT_KERNEL_FFT_H
 
 #include "plait/dtype.h"
+#include "plait/fft.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Immutable once created; any number of threads may use one at once. */
@@ -23,6 +25,11 @@ typedef enum {
 /* n >= 1; dtype C64 or C128; sign -1 (forward) or +1. No trial runs: microseconds. */
 plait_status_t plait_fft1_create(int64_t n, plait_dtype_t dtype, int sign, double scale,
                                  plait_fft1_t **fft_p);
+/* dtype F32 or F64. Rows and columns as of complex numbers. */
+plait_status_t plait_fft1_create_wave(int64_t n, plait_dtype_t dtype,
+                                      const plait_wave_t *wave, double scale,
+                                      plait_fft1_t **fft_p);
+
 void plait_fft1_destroy(plait_fft1_t **fft_p);
 
 /* Scratch that one running transform needs, at a 64-byte boundary. */

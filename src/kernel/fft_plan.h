@@ -13,6 +13,7 @@
 #include "kernel/cpu.h"
 #include "kernel/fft.h"
 #include "kernel/fft_twiddle.h"
+#include "kernel/rfft.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -101,6 +102,19 @@ typedef struct {
     int n_vectors; /* n2 / lanes */
 } plait_fft_split_t;
 
+/* A row of real numbers times a factor; place -1: zeros. */
+typedef struct {
+    int64_t place;
+    double factor;
+} plait_fft_single_t;
+
+/* Two rows of real numbers, and one of complex ones: re = f[0] a + f[1] b, im = f[2] a + f[3] b, or a = f[0] re +
+ * f[1] im, b = f[2] re + f[3] im. b = -1: none. */
+typedef struct {
+    int64_t a, b;
+    double f[4];
+} plait_fft_pair_t;
+
 /* The kernels of one instruction set for one real type. */
 typedef struct {
     int lanes;
@@ -145,6 +159,24 @@ typedef struct {
     double (*row_size)(const void *row, int64_t n);
     void (*column_sizes)(int64_t n_rows, const char *const rows[], int64_t offset,
                          int64_t n_columns, double *sizes);
+    /* Of waves, see fft_wave.c: n numbers times a factor; complex ones from two rows of real ones, re = f[0] a + f[1]
+     * b, im = f[2] a + f[3] b; back, a = f[0] re + f[1] im, b = f[2] re + f[3] im; columns of n numbers from rows. */
+    void (*scale_reals)(int64_t n, double factor, const void *from, void *to);
+    void (*join_reals)(int64_t n, const double f[4], const void *a, const void *b,
+                       void *to);
+    void (*part_reals)(int64_t n, const double f[4], const void *from, void *a,
+                       void *b);
+    /* The same of numbers of one row, as tables have them. */
+    void (*take_singles)(int64_t n, const plait_fft_single_t *singles, const void *from,
+                         void *to);
+    void (*put_singles)(int64_t n, const plait_fft_single_t *singles, const void *from,
+                        void *to);
+    void (*take_pairs)(int64_t n, const plait_fft_pair_t *pairs, const void *from,
+                       void *to);
+    void (*put_pairs)(int64_t n, const plait_fft_pair_t *pairs, const void *from,
+                      void *to);
+    void (*turn_reals)(int64_t n_rows, int64_t n, const char *from, int64_t from_pitch,
+                       char *to, int64_t to_pitch);
 } plait_fft_kernels_t;
 
 /* [0] single, [1] double precision. */
@@ -192,6 +224,20 @@ typedef struct {
     int64_t n_block;            /* columns at a time */
 } plait_fft_bluestein_t;
 
+/* By cosines or sines: a Fourier transform, and tables of what is before and after it. */
+typedef struct {
+    plait_rfft1_t *real;   /* types 1 to 3 */
+    plait_fft1_t *complex; /* type 4 */
+    int64_t n_singles;     /* real rows of the Fourier transform; 0 where it has none */
+    plait_fft_single_t *singles;
+    bool is_plain; /* all factors are 1: rows need no copies */
+    int64_t n_in;  /* pairs before it */
+    int64_t n_out; /* pairs after it */
+    plait_fft_pair_t *pairs;
+    int64_t n_rows; /* complex rows of the Fourier transform */
+    int64_t n_block;
+} plait_fft_wave_t;
+
 typedef struct {
     int64_t n_columns;
     const char *const *in;
@@ -213,7 +259,7 @@ typedef struct {
 } plait_fft_method_t;
 
 extern const plait_fft_method_t plait_fft_direct, plait_fft_large, plait_fft_rader,
-    plait_fft_bluestein;
+    plait_fft_bluestein, plait_fft_wave;
 
 struct plait_fft1 {
     int64_t n;
@@ -221,6 +267,7 @@ struct plait_fft1 {
     int64_t itemsize;
     int sign;
     double scale;
+    plait_wave_t wave;
     const plait_fft_kernels_t *kernels;
     const plait_fft_method_t *method;
     union {
@@ -228,6 +275,7 @@ struct plait_fft1 {
         plait_fft_large_t large;
         plait_fft_rader_t rader;
         plait_fft_bluestein_t bluestein;
+        plait_fft_wave_t wave;
     } u;
     int64_t scratch_bytes;
     /* fft_shared.c's */
@@ -237,7 +285,7 @@ struct plait_fft1 {
     struct plait_fft1 *next;
 };
 
-/* Of n, dtype, sign and scale. */
+/* Of n, dtype, sign, scale and wave. */
 plait_status_t plait_fft_check(const plait_fft1_t *fft);
 
 /* The rest, from what was checked. */

@@ -33,13 +33,20 @@ static plait_fft1_t **bucket_of(int64_t n)
     return &buckets[n % N_BUCKETS];
 }
 
+static bool is_same(const plait_wave_t *a, const plait_wave_t *b)
+{
+    return a->type == b->type && a->is_sine == b->is_sine && a->edge_in == b->edge_in &&
+           a->edge_out == b->edge_out;
+}
+
 /* Under the mutex. */
 static plait_fft1_t *find(const plait_fft1_t *like)
 {
     plait_fft1_t *fft = *bucket_of(like->n);
 
     while (fft != NULL && !(fft->n == like->n && fft->dtype == like->dtype &&
-                            fft->sign == like->sign && fft->scale == like->scale)) {
+                            fft->sign == like->sign && fft->scale == like->scale &&
+                            is_same(&fft->wave, &like->wave))) {
         fft = fft->next;
     }
     return fft;
@@ -78,15 +85,14 @@ static plait_status_t make(plait_fft1_t *fft)
     return status;
 }
 
-plait_status_t plait_fft1_create(int64_t n, plait_dtype_t dtype, int sign, double scale,
-                                 plait_fft1_t **fft_p)
+static plait_status_t create(const plait_fft1_t *like, plait_fft1_t **fft_p)
 {
     plait_status_t status = PLAIT_OK;
     plait_fft1_t *fresh = plait_alloc(1, sizeof(*fresh));
     bool is_held = false;
 
     PLAIT_CHECK(fresh != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a transform");
-    *fresh = (plait_fft1_t){.n = n, .dtype = dtype, .sign = sign, .scale = scale};
+    *fresh = *like;
     PLAIT_TRY(plait_fft_check(fresh));
     (void)pthread_once(&once, prepare_for_forks);
     (void)pthread_mutex_lock(&mutex);
@@ -113,6 +119,24 @@ done:
         plait_fft_unmake(fresh);
     }
     return status;
+}
+
+plait_status_t plait_fft1_create(int64_t n, plait_dtype_t dtype, int sign, double scale,
+                                 plait_fft1_t **fft_p)
+{
+    const plait_fft1_t like = {.n = n, .dtype = dtype, .sign = sign, .scale = scale};
+
+    return create(&like, fft_p);
+}
+
+plait_status_t plait_fft1_create_wave(int64_t n, plait_dtype_t dtype,
+                                      const plait_wave_t *wave, double scale,
+                                      plait_fft1_t **fft_p)
+{
+    const plait_fft1_t like = {
+        .n = n, .dtype = dtype, .sign = 1, .scale = scale, .wave = *wave};
+
+    return create(&like, fft_p);
 }
 
 void plait_fft1_destroy(plait_fft1_t **fft_p)

@@ -21,6 +21,7 @@ typedef struct {
     bool in_place;
     plait_dtype_t dtype;
     plait_fft_kind_t kind;
+    plait_wave_t waves[3]; /* of PLAIT_FFT_REAL_TO_REAL */
     double scale;
     const double complex *x, *want; /* global */
     char text[200];
@@ -63,7 +64,7 @@ static plait_dtype_t dtype_of(const fft_test_t *t, bool is_result)
     plait_fft_kind_t kind =
         is_result ? PLAIT_FFT_COMPLEX_TO_REAL : PLAIT_FFT_REAL_TO_COMPLEX;
 
-    return (t->kind == kind) ? real : t->dtype;
+    return (t->kind == kind || t->kind == PLAIT_FFT_REAL_TO_REAL) ? real : t->dtype;
 }
 
 static void fft_rank(plait_comm_t *comm, void *context)
@@ -80,6 +81,7 @@ static void fft_rank(plait_comm_t *comm, void *context)
     double error = 0;
     double norm = 0;
     int64_t n_total = 1;
+    const bool is_wave = t->kind == PLAIT_FFT_REAL_TO_REAL;
     const plait_fft_problem_t problem = {.dtype = t->dtype,
                                          .from = &t->from,
                                          .to = &t->to,
@@ -87,6 +89,7 @@ static void fft_rank(plait_comm_t *comm, void *context)
                                          .axes = t->axes,
                                          .sign = t->sign,
                                          .kind = t->kind,
+                                         .waves = is_wave ? t->waves : NULL,
                                          .scale = t->scale};
     const plait_dtype_t from = dtype_of(t, false), to = dtype_of(t, true);
     int64_t *at_x = globals_of(&t->from, rank);
@@ -128,6 +131,56 @@ static void fft_rank(plait_comm_t *comm, void *context)
     }
 }
 
+/* See plait_wave_t: edges are those of the first type, of the operand of 3 and of the result of 2. */
+static bool is_edge(const plait_wave_t *w, int64_t n, int64_t i, int type)
+{
+    return (w->type == 1 && !w->is_sine && (i == 0 || i == n - 1)) ||
+           (w->type == type && i == (w->is_sine ? n - 1 : 0));
+}
+
+static double wave_factor(const plait_wave_t *w, int64_t n, int64_t j, int64_t k)
+{
+    const double half_j = (w->type % 2 == 0) ? 0.5 : w->is_sine;
+    const double half_k = (w->type > 2) ? 0.5 : w->is_sine;
+    const int64_t period = (w->type != 1) ? n : w->is_sine ? n + 1 : n - 1;
+    const double turns =
+        fmod(((double)j + half_j) * ((double)k + half_k), 2 * (double)period);
+    const double angle = acos(-1.0) * turns / (double)period;
+    const double in = is_edge(w, n, j, 3) ? w->edge_in / 2 : 1;
+    const double out = is_edge(w, n, k, 2) ? w->edge_out : 1;
+
+    return 2 * in * out * (w->is_sine ? sin(angle) : cos(angle));
+}
+
+/* Along one axis, in place. */
+static void wave_axis(double complex *y, int ndim, const int64_t shape[], int axis,
+                      const plait_wave_t *wave)
+{
+    const int64_t n = shape[axis];
+    const int64_t n_all = n_elements(ndim, shape);
+    double complex *line = plait_alloc(n, sizeof(*line));
+    int64_t step = 1;
+
+    for (int a = axis + 1; a < ndim; a++) {
+        step *= shape[a];
+    }
+    for (int64_t first = 0; first < n_all; first++) {
+        if (first / step % n != 0) {
+            continue;
+        }
+        for (int64_t j = 0; j < n; j++) {
+            line[j] = y[first + j * step];
+        }
+        for (int64_t k = 0; k < n; k++) {
+            y[first + k * step] = 0;
+            for (int64_t j = 0; j < n; j++) {
+                y[first + k * step] += line[j] * wave_factor(wave, n, j, k);
+            }
+        }
+    }
+    plait_free(line);
+}
+
 /* What is wanted of t->x, whose shape is t->from's. */
 static double complex *expected(const fft_test_t *t)
 {
@@ -143,9 +196,13 @@ static double complex *expected(const fft_test_t *t)
         y[i] = t->x[i] * t->scale;
     }
     for (int i = 0; i < t->n_axes - to_real; i++) {
-        dft_axis(y, ndim, shape, t->axes[i], t->sign);
+        if (t->kind == PLAIT_FFT_REAL_TO_REAL) {
+            wave_axis(y, ndim, shape, t->axes[i], &t->waves[i]);
+        } else {
+            dft_axis(y, ndim, shape, t->axes[i], t->sign);
+        }
     }
-    if (t->kind != PLAIT_FFT_COMPLEX) {
+    if (t->kind == PLAIT_FFT_REAL_TO_COMPLEX || to_real) {
         double complex *all = y;
         y = map_lines(all, ndim, shape, half, t->to.shape[half],
                       to_real ? half_to_real : keep_half, t->sign);
@@ -164,6 +221,12 @@ typedef struct {
 enum { N_ORACLES = 1024 };
 static oracle_t oracles[N_ORACLES];
 
+static bool is_same_wave(const plait_wave_t *a, const plait_wave_t *b)
+{
+    return a->type == b->type && a->is_sine == b->is_sine && a->edge_in == b->edge_in &&
+           a->edge_out == b->edge_out;
+}
+
 static bool is_same_problem(const fft_test_t *a, const fft_test_t *b)
 {
     const size_t n_bytes = (size_t)a->from.ndim * sizeof(a->from.shape[0]);
@@ -172,6 +235,9 @@ static bool is_same_problem(const fft_test_t *a, const fft_test_t *b)
            a->sign == b->sign && a->dtype == b->dtype && a->kind == b->kind &&
            a->scale == b->scale && memcmp(a->from.shape, b->from.shape, n_bytes) == 0 &&
            memcmp(a->to.shape, b->to.shape, n_bytes) == 0 &&
+           is_same_wave(&a->waves[0], &b->waves[0]) &&
+           is_same_wave(&a->waves[1], &b->waves[1]) &&
+           is_same_wave(&a->waves[2], &b->waves[2]) &&
            memcmp(a->axes, b->axes, (size_t)a->n_axes * sizeof(a->axes[0])) == 0;
 }
 
@@ -222,7 +288,7 @@ static oracle_t *oracle_of(const fft_test_t *t)
 static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
 {
     const oracle_t *o = oracle_of(&t);
-    bool is_equal = t.kind == PLAIT_FFT_COMPLEX;
+    bool is_equal = t.kind == PLAIT_FFT_COMPLEX || t.kind == PLAIT_FFT_REAL_TO_REAL;
 
     t.x = o->x;
     t.want = o->want;
@@ -236,18 +302,36 @@ static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
     }
 }
 
+/* Those that come in turn. */
+static void set_waves(fft_test_t *t, int turn)
+{
+    const bool has_edges = turn % 3 == 0;
+
+    for (int i = 0; i < t->n_axes && t->kind == PLAIT_FFT_REAL_TO_REAL; i++) {
+        const int which = (turn + 3 * i + (t->sign > 0)) % 8;
+        plait_wave_t wave = {.type = 1 + which % 4, .is_sine = which / 4 != 0};
+        wave.is_sine =
+            wave.is_sine || (wave.type == 1 && t->from.shape[t->axes[i]] < 2);
+        wave.edge_in = has_edges ? 1.5 : 1;
+        wave.edge_out = has_edges ? 0.75 : 1;
+        t->waves[i] = wave;
+    }
+}
+
 static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndim,
                       const int grid[], int from, int to, int first_axis, int sign,
                       plait_direct_t direct, plait_dtype_t dtype)
 {
-    static const char *const names[] = {"complex", "from real", "to real"};
+    static const char *const names[] = {"complex", "from real", "to real", "waves"};
+    const int n_variants = (team_devices[0] == NULL) ? 6 : 5; /* no waves on devices */
 
-    for (int variant = 0; variant < 5; variant++) {
+    for (int variant = 0; variant < n_variants; variant++) {
         fft_test_t t = {.dtype = dtype, .sign = sign, .scale = 0.5};
         char a[64];
         char b[64];
 
         t.kind = (variant == 0)       ? PLAIT_FFT_COMPLEX
+                 : (variant == 5)     ? PLAIT_FFT_REAL_TO_REAL
                  : (variant % 2 == 0) ? PLAIT_FFT_COMPLEX_TO_REAL
                                       : PLAIT_FFT_REAL_TO_COMPLEX;
         int stored =
@@ -262,6 +346,7 @@ static void check_fft(int n_ranks, int ndim, const int64_t shape[], int grid_ndi
             t.axes[t.n_axes++] = (variant < 3) ? i : ndim - 1 - (i - first_axis);
         }
         int half = t.axes[t.n_axes - 1];
+        set_waves(&t, from + to);
         if (t.kind == PLAIT_FFT_REAL_TO_COMPLEX) {
             t.to.shape[half] =
                 t.to.shape[half] / 2 + 1; /* what is stored is still enough */

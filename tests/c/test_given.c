@@ -46,12 +46,20 @@ static void check_fft(plait_comm_t *comm, const plait_layout_t *layout)
     bad.n_axes = layout->ndim + 1; /* of which there is a list of fewer */
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "axes of");
     for (int kind = -2; kind < 7; kind++) {
-        if (kind < 0 || kind > (int)PLAIT_FFT_COMPLEX_TO_REAL) {
+        if (kind < 0 || kind > (int)PLAIT_FFT_REAL_TO_REAL) {
             bad = good;
             bad.kind = (plait_fft_kind_t)kind;
             refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "kind");
         }
     }
+    const plait_wave_t waves[] = {{.type = 5}};
+    bad = good;
+    bad.waves = waves;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "waves is given");
+    bad.kind = PLAIT_FFT_REAL_TO_REAL;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "type 5, expected");
+    bad.waves = NULL;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "waves is NULL");
     bad = good;
     bad.scale = (double)INFINITY;
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "scale is inf");

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from meshes import close, data
+from plait import _jax
 
 KINDS = [AxisType.Auto, AxisType.Explicit]
 NAMES = ["dctn", "idctn", "dstn", "idstn"]
@@ -63,6 +64,28 @@ def test_on_meshes_where_parts_are(given, shape, kind):
     ]:
         close(y, want)
         assert y.sharding.is_equivalent_to(x.sharding, 3)
+
+
+@pytest.mark.long(keep=4)
+@pytest.mark.parametrize(("given", "shape", "kind"), cycled(itertools.product(NAMES, TYPES)))
+def test_by_fourier_transforms_as_on_gpus(given, shape, kind, monkeypatch):
+    """Where the core has none: the same numbers, split in the same way, with the same padding."""
+    (name, number), spec, mesh = given, MESHES[shape], meshes.make(shape, kind)
+    a = meshes.random((8, 16, 9 if len(spec) < 3 else 12))
+    x, f = meshes.put(a, mesh, spec), getattr(plait.fft, name)
+    known = {"shape": (7, 13, a.shape[2]), "orthogonalize": number == 2, "layout": "transposed"}
+
+    def under_jit():
+        return jax.jit(lambda v: f(v, number, norm="ortho", spec=spec, mesh=mesh, **known))(x)
+
+    if name.startswith("i"):
+        known["layout"] = "natural"
+    want = under_jit()
+    monkeypatch.setattr(_jax, "lowering_platforms", lambda ctx: ("cuda",))
+    jax.clear_caches()
+    got = under_jit()
+    close(got, np.asarray(want))
+    assert got.shape == want.shape and got.sharding.is_equivalent_to(want.sharding, 3)
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 4)])
