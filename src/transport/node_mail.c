@@ -49,10 +49,21 @@ bool plait_node_mail_is_read(plait_node_mail_t *mail)
     return is_read;
 }
 
+/* Who has sent more to this rank need not wait for it. */
+static void close_rings(plait_node_mail_t *mail)
+{
+    for (int i = 0; i < mail->link->size; i++) {
+        atomic_store_explicit(&plait_mail_ring(mail, i, mail->link->rank)->is_closed, 1,
+                              memory_order_release);
+    }
+}
+
 bool plait_node_mail_close(plait_node_mail_t *mail)
 {
     const struct timespec nap = {.tv_nsec = 100000};
     int64_t start = plait_clock_ns();
+
+    close_rings(mail);
     bool is_read = plait_node_mail_is_read(mail);
 
     while (!is_read && plait_clock_ns() - start < CLOSE_NS) {

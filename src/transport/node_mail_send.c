@@ -37,17 +37,18 @@ static void put(plait_node_mail_t *mail, int dest, plait_mail_kind_t kind,
                           memory_order_release);
 }
 
-/* Copies whose messages were taken out of their rings. */
+/* Copies whose messages were taken out of their rings, or never will be. */
 void plait_mail_release(plait_node_mail_t *mail)
 {
     plait_mail_copy_t **place = &mail->copies;
 
     while (*place != NULL) {
         plait_mail_copy_t *copy = *place;
-        uint64_t n_consumed = atomic_load_explicit(
-            &plait_mail_ring(mail, mail->link->rank, copy->dest)->n_consumed,
-            memory_order_acquire);
-        if (n_consumed >= copy->end) {
+        plait_node_ring_t *ring = plait_mail_ring(mail, mail->link->rank, copy->dest);
+        bool is_closed = atomic_load_explicit(&ring->is_closed, memory_order_acquire);
+        uint64_t n_consumed =
+            atomic_load_explicit(&ring->n_consumed, memory_order_acquire);
+        if (n_consumed >= copy->end || is_closed) {
             *place = copy->next;
             mail->copies_bytes -= copy->n_bytes;
             plait_free(copy);

@@ -74,7 +74,8 @@ typedef struct {
 /* From one rank to another: cells of a cache line, see node_mail.c. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t
-        n_consumed; /* cells that the receiver has given back */
+        n_consumed;             /* cells that the receiver has given back */
+    _Atomic uint32_t is_closed; /* by the receiver: it takes no more */
     _Alignas(64) char cells[];
 } plait_node_ring_t;
 

@@ -167,7 +167,7 @@ static const plait_ffi_api_t api = {
     .device_ordinal_get = ordinal_get,
 };
 
-enum { MAX_ITEMS = 8 };
+enum { MAX_ITEMS = 12 };
 
 /* A frame and everything it points to. Attributes are added in bytewise order of names. */
 typedef struct {

@@ -126,10 +126,13 @@ static void check_fft(void)
     add_buffer(&c, 1, PLAIT_C128, 8, to);
     add_array(&c, "axes", &axis, 1);
     add_scalar(&c, "comm", &id);
+    add_double(&c, "edge_in", &one);
+    add_double(&c, "edge_out", &one);
     add_array(&c, "from", words, 8);
     add_double(&c, "scale", &one);
     add_scalar(&c, "sign", &forward);
     add_array(&c, "to", words, 8);
+    add_array(&c, "waves", NULL, 0);
     add_double(&c, "weight", &none);
     use(0);
     const int64_t n_before = check_device_counts(device).n_waits;
