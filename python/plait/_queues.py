@@ -40,7 +40,7 @@ def is_idle_within(limit: float | None) -> bool:
     end = math.inf if limit is None else time.monotonic() + limit
     pause = 20e-6
     for array in arrays():
-        while _is_pending(array):
+        while is_pending(array):
             if time.monotonic() > end:
                 return False
             time.sleep(pause)
@@ -48,7 +48,8 @@ def is_idle_within(limit: float | None) -> bool:
     return True
 
 
-def _is_pending(array: jax.Array) -> bool:
+def is_pending(array: jax.Array) -> bool:
+    """Whether it is still to be computed; not of one that is gone."""
     try:
         return not array.is_ready()
     except RuntimeError:  # deleted, or donated to a program

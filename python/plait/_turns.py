@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
-from plait import _xla
+from plait import _queues, _xla
 
 _PATIENCE_S = 1.0
 
@@ -95,15 +95,8 @@ def note_caller() -> None:
         are_kept = _has_threads = True
         end = time.monotonic() + _PATIENCE_S
         for x in jax.live_arrays():
-            while _is_pending(x) and time.monotonic() < end:
+            while _queues.is_pending(x) and time.monotonic() < end:
                 time.sleep(1e-4)
-
-
-def _is_pending(x: jax.Array) -> bool:
-    try:
-        return not x.is_ready()
-    except RuntimeError:  # deleted, or donated
-        return False
 
 
 def wait(results: Any) -> None:

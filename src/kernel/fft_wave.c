@@ -24,20 +24,13 @@ enum {
 
 /* ---- tables */
 
-static bool is_edge_in(const plait_fft1_t *fft, int64_t j)
+/* See plait_wave_t. type: 3 of an operand's places, 2 of a result's. */
+static bool is_edge(const plait_fft1_t *fft, int64_t i, int type)
 {
     const plait_wave_t *w = &fft->wave;
 
-    return (w->type == 1 && !w->is_sine && (j == 0 || j == fft->n - 1)) ||
-           (w->type == 3 && j == (w->is_sine ? fft->n - 1 : 0));
-}
-
-static bool is_edge_out(const plait_fft1_t *fft, int64_t k)
-{
-    const plait_wave_t *w = &fft->wave;
-
-    return (w->type == 1 && !w->is_sine && (k == 0 || k == fft->n - 1)) ||
-           (w->type == 2 && k == (w->is_sine ? fft->n - 1 : 0));
+    return (w->type == 1 && !w->is_sine && (i == 0 || i == fft->n - 1)) ||
+           (w->type == type && i == (w->is_sine ? fft->n - 1 : 0));
 }
 
 /* Sines are cosines of lines from behind, or of alternating sign. */
@@ -68,7 +61,7 @@ static void set_period(plait_fft1_t *fft)
         plait_fft_single_t *s = &w->singles[i];
         if (!fft->wave.is_sine) {
             s->place = (i < n) ? i : m - i;
-            s->factor = is_edge_in(fft, s->place) ? fft->wave.edge_in : 1;
+            s->factor = is_edge(fft, s->place, 3) ? fft->wave.edge_in : 1;
         } else if (i % (n + 1) == 0) {
             *s = (plait_fft_single_t){.place = -1, .factor = 1};
         } else {
@@ -78,8 +71,7 @@ static void set_period(plait_fft1_t *fft)
     }
     for (int64_t k = 0; k < n; k++) {
         plait_fft_pair_t *p = &w->pairs[k];
-        const double scale =
-            fft->scale * (is_edge_out(fft, k) ? fft->wave.edge_out : 1);
+        const double scale = fft->scale * (is_edge(fft, k, 2) ? fft->wave.edge_out : 1);
         *p = (plait_fft_pair_t){.a = k, .b = -1};
         p->f[fft->wave.is_sine ? 1 : 0] = fft->wave.is_sine ? -scale : scale;
     }
@@ -99,10 +91,9 @@ static void set_spectrum(plait_fft1_t *fft, const plait_roots_t *roots)
     for (int64_t k = 0; k <= n / 2; k++) {
         plait_fft_pair_t *p = &w->pairs[k];
         double u[2];
-        const bool is_edge =
-            is_edge_in(fft, turned(fft, k)) || is_edge_out(fft, turned(fft, k));
+        const bool is_end = is_edge(fft, turned(fft, k), is_back ? 3 : 2);
         const double edge = is_back ? fft->wave.edge_in : fft->wave.edge_out;
-        const double scale = fft->scale * (is_back ? 1 : 2) * (is_edge ? edge : 1);
+        const double scale = fft->scale * (is_back ? 1 : 2) * (is_end ? edge : 1);
 
         plait_roots_get(roots, 2 * k, u);
         const double c = scale * u[0];
