@@ -16,7 +16,7 @@ PAGES = ROOT / "docs" / "headers"
 # By what they are for; the first are those of every program.
 ORDER = (
     *("status", "comm", "coll", "dtype", "reduce"),
-    *("layout", "plan", "redist", "fft", "halo", "dense", "config", "version"),
+    *("layout", "plan", "redist", "fft", "halo", "dense", "cuda", "config", "version"),
 )
 LABELS = [word.rstrip(":") for word in check_headers.WORDS]
 

@@ -228,7 +228,7 @@ typedef struct {
  *  most. Without Q the first result has no elements, nothing but R comes back, and the work is
  *  n (n + 1) + 2 n^2 + m n elements at most.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: as above; INVALID (extents, m < n, dtype).
+ *  Errors: as above; INVALID (extents, m < n, dtype), UNSUPPORTED (arrays on a device).
  *  Source: Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012. */
 PLAIT_EXPORT plait_status_t plait_tsqr_plan(const plait_comm_t *comm,
                                             const plait_tsqr_problem_t *problem,

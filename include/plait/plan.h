@@ -35,8 +35,9 @@ typedef struct {
  *  rank failed), TIMEOUT (one did not come), TRANSPORT, NO_MEMORY; rets are then undefined on
  *  every rank that gets one of these. Where all goes through messages another one may have OK, and
  *  what it is to have. COMM (comm or plan is NULL, comm was freed or given up), INVALID (an array
- *  is NULL; the plan was made for another rank, or for ranks that reach each other in another way):
- *  nothing was written, and other ranks do not learn of it.  Source: own. */
+ *  is NULL; the plan was made for another rank, for arrays elsewhere (cuda.h), or for ranks that reach
+ *  each other in another way): nothing was written, and other ranks do not learn of it.
+ *  Source: own. */
 PLAIT_EXPORT plait_status_t plait_plan_execute(const plait_plan_t *plan,
                                                plait_comm_t *comm,
                                                const void *const args[],

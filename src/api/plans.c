@@ -13,6 +13,7 @@
 #include "redist/params.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* This rank's part of a layout, as an array of the planner. */
 typedef struct {
@@ -242,15 +243,43 @@ done:
     return status;
 }
 
+enum { PLACE_BYTES = 40 };
+
+static const char *name_place(const plait_device_t *device, char text[PLACE_BYTES])
+{
+    (void)snprintf(text, PLACE_BYTES, "in host memory");
+    if (device != NULL) {
+        (void)snprintf(text, PLACE_BYTES, "on device %d", device->ordinal);
+    }
+    return text;
+}
+
+static plait_status_t check_place(const plait_plan_t *plan, const plait_comm_t *comm)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_device_t *device = comm->end.caps.device;
+    char wanted[PLACE_BYTES];
+    char given[PLACE_BYTES];
+
+    PLAIT_CHECK(plan->device == device, PLAIT_ERR_INVALID,
+                "%s: the plan is for arrays %s, those of the communicator are %s",
+                plan->title, name_place(plan->device, wanted),
+                name_place(device, given));
+done:
+    return status;
+}
+
 plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
                                   const void *const args[], void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
-    const plait_exec_arrays_t arrays = {.args = args, .rets = rets};
 
     PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM,
                 "plan or communicator is NULL");
+    const plait_exec_arrays_t arrays = {
+        .args = args, .rets = rets, .stream = comm->stream};
     PLAIT_TRY(plait_comm_usable(comm));
+    PLAIT_TRY(check_place(plan, comm));
     PLAIT_TRY(check_arrays("args", plan->n_args,
                            &plan->slot_bytes[plait_slot_arg(plan, 0)], args));
     PLAIT_TRY(check_arrays("rets", plan->n_rets,

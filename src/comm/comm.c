@@ -244,6 +244,7 @@ void plait_comm_destroy(plait_comm_t **comm_p)
         const bool is_whole = !atomic_load(&comm->is_given_up);
         plait_process_grid_close(&comm->end, is_whole);
         plait_device_close_ways(&comm->end, is_whole);
+        plait_comm_leave_device(comm);
         if (comm->end.transport != NULL) {
             comm->end.transport->close(&comm->end);
         }

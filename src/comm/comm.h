@@ -15,9 +15,13 @@ struct plait_comm {
     int64_t id; /* of the registry; 0 for handles of C programs */
     int track;  /* tells ranks of this process apart: the device, or 0 */
     int32_t
-        *ordinals;  /* by which the devices that all ranks are are found, by rank, where
+        *ordinals; /* by which the devices that all ranks are are found, by rank, where
                           they are this process's; NULL: not so, or not known */
-    char label[96]; /* where it was made, for messages */
+    plait_device_t *device; /* of C programs (place.c), once it has one; whether arrays
+                               are there now, end.caps.device says */
+    plait_stream_t stream;  /* in whose order they are then */
+    plait_event_t *left;    /* what was on the stream before; NULL: there was none */
+    char label[96];         /* where it was made, for messages */
     _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */
     _Atomic uint32_t n_collectives;
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
@@ -55,6 +59,9 @@ plait_status_t plait_comm_open_threads(int n_ranks, int n_here, plait_comm_t *co
 
 /* Whether the user's communicator was freed. */
 bool plait_comm_is_freed(const plait_comm_t *comm);
+
+/* Before a handle that had arrays on a device is freed. */
+void plait_comm_leave_device(plait_comm_t *comm);
 
 /* COMM with the label if the user's communicator was freed. */
 plait_status_t plait_comm_usable(const plait_comm_t *comm);

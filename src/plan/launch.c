@@ -261,7 +261,9 @@ plait_call_t plait_op_call(const plait_op_t *op, const void *params, plait_comm_
     plait_call_t call = {.op = op,
                          .params = params,
                          .comm = comm,
-                         .choices = plait_choices_now(op->family)};
+                         .choices = plait_choices_now(op->family),
+                         .device = comm->end.caps.device,
+                         .stream = comm->stream};
 
     for (int i = 0; i < op->n_args; i++) {
         call.args[i] = args[i];

@@ -22,8 +22,8 @@ plait_status_t plait_op_plan_as(const plait_op_t *op, const void *params,
  * The error text begins with operation and rank. */
 plait_status_t plait_op_run(const plait_call_t *call);
 
-/* The call of an operation on arrays in host memory, under the choices of now; args and rets
- * may be NULL where there are none. */
+/* The call of an operation on arrays where the handle of a C program has them, under the choices of now;
+ * args and rets may be NULL where there are none. */
 plait_call_t plait_op_call(const plait_op_t *op, const void *params, plait_comm_t *comm,
                            const plait_array_t args[], const plait_array_t rets[]);
 

@@ -11,8 +11,15 @@
 #include "mpi_world.h"
 #include "on_device.h"
 #include "plait/coll.h"
+#include "plait/cuda.h"
 
 static plait_device_t *device;
+
+static plait_status_t find_mine(int ordinal, plait_device_t **device_p)
+{
+    *device_p = device;
+    return (ordinal == device->ordinal) ? PLAIT_OK : PLAIT_ERR_UNSUPPORTED;
+}
 
 /* Where memory is shown collectives come across, and nothing of them goes through the host. */
 static void check_all(uint64_t bits, bool is_shown)
@@ -21,7 +28,10 @@ static void check_all(uint64_t bits, bool is_shown)
     double x = 1, sum = 0;
 
     CHECK(plait_comm_mpi(bits, &comm) == PLAIT_OK, "open");
-    comm->end.caps.device = device;
+    plait_device_set_finder(find_mine);
+    CHECK(plait_comm_on_cuda(comm, device->ordinal, check_device_stream(device)) ==
+              PLAIT_OK,
+          "place");
     const int size = plait_comm_size(comm);
     const bool by_ipc = is_shown && !comm->end.caps.is_far;
     CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &x, &sum) == PLAIT_OK &&
@@ -43,6 +53,7 @@ static void check_all(uint64_t bits, bool is_shown)
         matched_failures(comm, true);
     }
     plait_comm_destroy(&comm);
+    plait_device_set_finder(NULL);
 }
 
 /* One rank whose memory nobody is shown: none goes that way. Without direct access matched transfers are

@@ -60,6 +60,7 @@ SOURCES = [
     "device/cuda_nvshmem.c",
     "transport/*.c",
     "comm/comm.c",
+    "comm/place.c",
     "plan/*.c",
     "coll/*.c",
     "dense/dealt.c",
