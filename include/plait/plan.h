@@ -5,6 +5,7 @@
 #include "plait/comm.h"
 #include "plait/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -42,6 +43,38 @@ PLAIT_EXPORT plait_status_t plait_plan_execute(const plait_plan_t *plan,
                                                plait_comm_t *comm,
                                                const void *const args[],
                                                void *const rets[]);
+
+/* An execution that was started; of zeros: none. A plain value. */
+typedef struct {
+    int64_t number;
+} plait_request_t;
+
+/** Starts a plan: the call returns, and the plan is executed beside the program, in its place
+ *  among what this rank executes and calls with this communicator, which wait for it where they need
+ *  the ranks' order: so may computations be done meanwhile, or messages be sent. It has a thread
+ *  of plait's own and wants a core for that, where it does not wait for other ranks.
+ *  Collective: over comm, all ranks with plans of the same operation; others may execute it.
+ *  Shapes: as plait_plan_execute.
+ *  Owns: plan and arrays are borrowed until plait_request_wait, operands not to be written and results not
+ *  to be looked at; *request_p is the caller's. comm may be destroyed before, which waits.
+ *  Errors: as plait_plan_execute has COMM and INVALID, UNSUPPORTED (arrays on a device: there
+ *  plait_plan_execute itself returns early), NO_MEMORY: nothing was started then. Through MPI with
+ *  MPI_THREAD_SERIALIZED the program itself calls no MPI meanwhile.  Source: MPI 4.0, 6.12. */
+PLAIT_EXPORT plait_status_t plait_plan_start(const plait_plan_t *plan,
+                                             plait_comm_t *comm,
+                                             const void *const args[],
+                                             void *const rets[],
+                                             plait_request_t *request_p);
+
+/** Whether plait_request_wait would not wait: it is done, has failed, or there is none.
+ *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
+PLAIT_EXPORT bool plait_request_is_done(const plait_request_t *request);
+
+/** Waits for what was started: from here on its results are there. Once for each, on any thread.
+ *  Collective: no.  Shapes: none.  Owns: *request is none afterwards.
+ *  Errors: what plait_plan_execute returns of an execution; INVALID (request is NULL, or a copy of one
+ *  that was waited for).  Source: own. */
+PLAIT_EXPORT plait_status_t plait_request_wait(plait_request_t *request);
 
 /** Prints a plan: a title, then one line a step, with bytes.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */

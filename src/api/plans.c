@@ -9,7 +9,6 @@
 #include "plait/halo.h"
 #include "plait/redist.h"
 #include "plan/launch.h"
-#include "plan/observe.h"
 #include "redist/params.h"
 
 #include <stddef.h>
@@ -269,15 +268,13 @@ done:
     return status;
 }
 
-plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
-                                  const void *const args[], void *const rets[])
+static plait_status_t check_execution(const plait_plan_t *plan, plait_comm_t *comm,
+                                      const void *const args[], void *const rets[])
 {
     plait_status_t status = PLAIT_OK;
 
     PLAIT_CHECK(comm != NULL && plan != NULL, PLAIT_ERR_COMM,
                 "plan or communicator is NULL");
-    const plait_exec_arrays_t arrays = {
-        .args = args, .rets = rets, .stream = comm->stream};
     PLAIT_TRY(plait_comm_usable(comm));
     PLAIT_TRY(check_place(plan, comm));
     PLAIT_TRY(check_arrays("args", plan->n_args,
@@ -285,7 +282,55 @@ plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
     PLAIT_TRY(check_arrays("rets", plan->n_rets,
                            &plan->slot_bytes[plait_slot_ret(plan, 0)],
                            (const void *const *)rets));
-    PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, false, &arrays));
+done:
+    return status;
+}
+
+plait_status_t plait_plan_execute(const plait_plan_t *plan, plait_comm_t *comm,
+                                  const void *const args[], void *const rets[])
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(check_execution(plan, comm, args, rets));
+    const plait_exec_arrays_t arrays = {
+        .args = args, .rets = rets, .stream = comm->stream};
+    PLAIT_TRY(plait_op_run_plan(plan, comm, &arrays));
+done:
+    return status;
+}
+
+plait_status_t plait_plan_start(const plait_plan_t *plan, plait_comm_t *comm,
+                                const void *const args[], void *const rets[],
+                                plait_request_t *request_p)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(request_p != NULL, PLAIT_ERR_INVALID, "request_p is NULL");
+    *request_p = (plait_request_t){0};
+    PLAIT_TRY(check_execution(plan, comm, args, rets));
+    PLAIT_CHECK(plan->device == NULL, PLAIT_ERR_UNSUPPORTED,
+                "%s: arrays on a device: what plait_plan_execute enqueues goes on by "
+                "itself, on a stream of its own where the communicator has one",
+                plan->title);
+    PLAIT_TRY(plait_op_start(plan, comm, args, rets, &request_p->number));
+done:
+    return status;
+}
+
+bool plait_request_is_done(const plait_request_t *request)
+{
+    return request == NULL || !plait_started_goes_on(request->number);
+}
+
+plait_status_t plait_request_wait(plait_request_t *request)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(request != NULL, PLAIT_ERR_INVALID, "request is NULL");
+    if (request->number != 0) {
+        status = plait_started_wait(request->number);
+    }
+    *request = (plait_request_t){0};
 done:
     return status;
 }

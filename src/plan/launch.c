@@ -153,14 +153,14 @@ static plait_status_t know_grid(const plait_call_t *call, plait_kept_t *kept)
 }
 
 /* *kept_p stays NULL where there is nothing to communicate with. */
-static plait_status_t open_kept(const plait_call_t *call, plait_kept_t **kept_p)
+static plait_status_t open_kept(plait_comm_t *comm, plait_kept_t **kept_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_kept_t *kept = plait_kept_of(call->comm);
+    plait_kept_t *kept = plait_kept_of(comm);
 
     PLAIT_CHECK(!atomic_load_explicit(&is_closed, memory_order_relaxed), PLAIT_ERR_COMM,
                 "the process is leaving, no communication is possible any more");
-    PLAIT_TRY(plait_comm_usable(call->comm));
+    PLAIT_TRY(plait_comm_usable(comm));
     PLAIT_CHECK(kept != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
     *kept_p = kept;
 done:
@@ -201,7 +201,7 @@ static plait_status_t launch(const plait_call_t *call, bool is_started)
                                         .matched = call->matched,
                                         .is_beside = is_started};
 
-    PLAIT_TRY(open_kept(call, &kept));
+    PLAIT_TRY(open_kept(call->comm, &kept));
     if (!is_started) {
         status = know_grid(call, kept);
         is_told = status != PLAIT_OK;
@@ -255,6 +255,37 @@ plait_status_t plait_op_run_started(const plait_call_t *call)
     return launch_counted(call, true);
 }
 
+plait_status_t plait_op_run_plan(const plait_plan_t *plan, plait_comm_t *comm,
+                                 const plait_exec_arrays_t *arrays)
+{
+    plait_status_t status = PLAIT_OK;
+    const plait_lanes_t all = {.is_collective = true};
+    plait_kept_t *kept = NULL;
+
+    plait_op_hold();
+    PLAIT_TRY(open_kept(comm, &kept));
+    if (!arrays->is_beside) {
+        plait_started_pass(plait_kept_queue(kept), &all);
+    }
+    PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, arrays->is_beside, arrays));
+done:
+    plait_op_release();
+    return status;
+}
+
+plait_status_t plait_op_start(const plait_plan_t *plan, plait_comm_t *comm,
+                              const void *const args[], void *const rets[],
+                              int64_t *id_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_kept_t *kept = NULL;
+
+    PLAIT_TRY(open_kept(comm, &kept));
+    PLAIT_TRY(plait_started_plan(plan, comm, plait_kept_queue(kept), args, rets, id_p));
+done:
+    return status;
+}
+
 plait_call_t plait_op_call(const plait_op_t *op, const void *params, plait_comm_t *comm,
                            const plait_array_t args[], const plait_array_t rets[])
 {
@@ -298,7 +329,7 @@ plait_status_t plait_op_queue(const plait_call_t *call, plait_started_queue_t **
     plait_kept_t *kept = NULL;
     const plait_kept_plan_t *planned = NULL;
 
-    PLAIT_TRY(open_kept(call, &kept));
+    PLAIT_TRY(open_kept(call->comm, &kept));
     PLAIT_TRY(plait_kept_get(kept, call, &planned));
     *queue_p = plait_kept_queue(kept);
     *lanes_p = planned->lanes;

@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "plan/call.h"
+#include "plan/exec.h"
 #include "plan/op.h"
 #include "plan/started.h"
 
@@ -34,6 +35,14 @@ plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
 
 /* The same for what plait_started_begin has put in its place among the started operations. */
 plait_status_t plait_op_run_started(const plait_call_t *call);
+
+/* Executes a collective plan of the caller's, behind the started operations; or as one of them
+ * (arrays->is_beside), as plait_op_start has it. */
+plait_status_t plait_op_run_plan(const plait_plan_t *plan, plait_comm_t *comm,
+                                 const plait_exec_arrays_t *arrays);
+plait_status_t plait_op_start(const plait_plan_t *plan, plait_comm_t *comm,
+                              const void *const args[], void *const rets[],
+                              int64_t *id_p);
 
 /* An operation that this rank cannot begin, and that has no place where to tell the others. */
 void plait_op_give_up(const plait_call_t *call, plait_status_t status);

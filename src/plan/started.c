@@ -20,9 +20,15 @@ typedef enum { BEHIND, RUNS, DONE } stage_t;
 struct plait_started {
     int64_t id;
     int64_t comm_id; /* whose communicator may be gone when it is waited for */
-    plait_call_t *call;
+    int64_t site;
+    plait_call_t *call; /* with what it has of its own: */
     void *memory;       /* pooled: operands, then results */
     plait_side_t *side; /* on a device, in its place */
+    /* Or the caller's plan, for the caller's arrays. */
+    const plait_plan_t *plan;
+    plait_comm_t *comm;
+    const void *args[PLAIT_MAX_ARRAYS];
+    void *rets[PLAIT_MAX_ARRAYS];
     plait_started_queue_t *queue;
     plait_lanes_t lanes;
     stage_t stage;
@@ -132,7 +138,8 @@ static void run(void *context);
 /* Of one rank alone, on a device: there is nothing to wait for. */
 static bool is_enqueued_at_once(const plait_call_t *call)
 {
-    return call->device != NULL && call->comm->end.size == 1 && !call->op->is_matched;
+    return call != NULL && call->device != NULL && call->comm->end.size == 1 &&
+           !call->op->is_matched;
 }
 
 static void run_all(plait_started_t *ready)
@@ -176,9 +183,13 @@ static void finish(plait_started_t *started, plait_status_t status)
 static void run(void *context)
 {
     plait_started_t *started = context;
+    const plait_exec_arrays_t arrays = {
+        .args = started->args, .rets = started->rets, .is_beside = true};
 
-    plait_site_enter(started->call->site, started->call->comm->id);
-    finish(started, plait_op_run_started(started->call));
+    plait_site_enter(started->site, started->comm_id);
+    finish(started, (started->call != NULL)
+                        ? plait_op_run_started(started->call)
+                        : plait_op_run_plan(started->plan, started->comm, &arrays));
 }
 
 static void write_number(int64_t id, float number[PLAIT_NUMBER_FLOATS])
@@ -340,6 +351,7 @@ plait_status_t plait_started_begin(const plait_call_t *call, float *number)
     started->call->matched = NULL; /* the caller does not wait */
     started->id = next_id();
     started->comm_id = call->comm->id;
+    started->site = call->site;
     if (call->device != NULL) {
         PLAIT_TRY(take_side(started, number));
     } else {
@@ -357,6 +369,36 @@ done:
         plait_op_give_up(call, status);
     }
     destroy(started);
+    return status;
+}
+
+plait_status_t plait_started_plan(const plait_plan_t *plan, plait_comm_t *comm,
+                                  plait_started_queue_t *queue,
+                                  const void *const args[], void *const rets[],
+                                  int64_t *id_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_started_t *started = plait_alloc(1, sizeof(*started));
+
+    PLAIT_CHECK(started != NULL, PLAIT_ERR_NO_MEMORY, "%s: no memory to start it",
+                plan->title);
+    started->id = next_id();
+    started->comm_id = comm->id;
+    started->site = plait_site_here();
+    started->plan = plan;
+    started->comm = comm;
+    started->queue = queue;
+    started->lanes = plait_lanes_of(plan);
+    for (int i = 0; i < plan->n_args; i++) {
+        started->args[i] = args[i];
+    }
+    for (int i = 0; i < plan->n_rets; i++) {
+        started->rets[i] = rets[i];
+    }
+    *id_p = started->id;
+    plait_op_hold();
+    enter(started, PLAIT_OK);
+done:
     return status;
 }
 
@@ -424,10 +466,32 @@ static plait_status_t wait_for(int64_t id, plait_started_t **started_p)
         make_unknown(started);
     }
     (void)pthread_mutex_unlock(&mutex);
-    PLAIT_CHECK(started != NULL, PLAIT_ERR_INTERNAL,
-                "wait: no operation with number %lld was started", (long long)id);
+    PLAIT_CHECK(started != NULL, PLAIT_ERR_INVALID,
+                "wait: no operation with number %lld was started, or it was waited for",
+                (long long)id);
     *started_p = started;
 done:
+    return status;
+}
+
+/* Its own status, as it was told to nobody else. */
+static plait_status_t status_of(const plait_started_t *started)
+{
+    plait_site_enter(started->site, started->comm_id);
+    return (started->status == PLAIT_OK)
+               ? PLAIT_OK
+               : plait_fail(started->status, "%s", started->text);
+}
+
+plait_status_t plait_started_wait(int64_t id)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_started_t *started = NULL;
+
+    PLAIT_TRY(wait_for(id, &started));
+    PLAIT_TRY(status_of(started));
+done:
+    destroy(started);
     return status;
 }
 
@@ -441,8 +505,7 @@ plait_status_t plait_started_take(int64_t id, int n_rets, const plait_array_t re
 
     PLAIT_TRY(wait_for(id, &started));
     const plait_call_t *call = started->call;
-    plait_site_enter(call->site, started->comm_id);
-    PLAIT_CHECK(started->status == PLAIT_OK, started->status, "%s", started->text);
+    PLAIT_TRY(status_of(started));
     PLAIT_CHECK(n_rets == call->op->n_rets, PLAIT_ERR_INTERNAL,
                 "wait for %s: %d results, expected %d", call->op->name, n_rets,
                 call->op->n_rets);

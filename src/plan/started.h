@@ -38,6 +38,16 @@ void plait_started_pass(plait_started_queue_t *queue, const plait_lanes_t *lanes
  * operation itself, planning included, is told by plait_started_take. */
 plait_status_t plait_started_begin(const plait_call_t *call, float *number);
 
+/* The same for a collective plan and arrays in host memory, which stay the caller's and are left to it
+ * until plait_started_wait. queue: the communicator's. */
+plait_status_t plait_started_plan(const plait_plan_t *plan, plait_comm_t *comm,
+                                  plait_started_queue_t *queue,
+                                  const void *const args[], void *const rets[],
+                                  int64_t *id_p);
+
+/* Waits for it, and forgets it; its own status, as from plait_started_take. */
+plait_status_t plait_started_wait(int64_t id);
+
 /* The operation that a number names; on a device the thread waits until the stream has come to it. */
 plait_status_t plait_started_read(const float *number, plait_device_t *device,
                                   plait_stream_t stream, int64_t *id_p);

@@ -83,6 +83,54 @@ static void check_foreign_plans(uint64_t world)
     plait_comm_destroy(&other);
 }
 
+/* A plan that one rank starts before it tells the others to; what is called meanwhile goes its way. */
+static void check_started(uint64_t world)
+{
+    enum { N = 3000, N_STARTED = 5 };
+    plait_comm_t *comm = open_on(world);
+    const int rank = plait_comm_rank(comm), size = plait_comm_size(comm);
+    const plait_allreduce_params_t params = {.reduce = PLAIT_SUM};
+    const int64_t n = N;
+    const plait_array_t array = {.dtype = PLAIT_F64, .ndim = 1, .dims = &n};
+    double *x = plait_alloc(N, sizeof(*x)), *y = plait_alloc(N_STARTED * N, sizeof(*y));
+    double one = 1, sum = 0;
+    int64_t ids[N_STARTED], n_wrong = 0;
+    plait_plan_t *plan = NULL;
+
+    for (int64_t i = 0; i < N; i++) {
+        x[i] = (double)(rank + i);
+    }
+    CHECK(plait_op_plan(&plait_op_allreduce, &params, &comm->end, &array, &array,
+                        &plan) == PLAIT_OK,
+          "plan");
+    for (int k = 0; k < N_STARTED; k++) {
+        if (rank > 0) {
+            CHECK(plait_recv(comm, 0, k, PLAIT_F64, 1, &sum, NULL) == PLAIT_OK, "go");
+        }
+        CHECK(plait_op_start(plan, comm, (const void *[]){x}, (void *[]){y + k * N},
+                             &ids[k]) == PLAIT_OK,
+              "start");
+        for (int r = 1; r < size && rank == 0; r++) {
+            CHECK(plait_send(comm, r, k, PLAIT_F64, 1, &one) == PLAIT_OK, "go");
+        }
+    }
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &one, &sum) == PLAIT_OK &&
+              sum == size,
+          "beside them: %g", sum);
+    for (int k = N_STARTED - 1; k >= 0; k--) {
+        CHECK(plait_started_wait(ids[k]) == PLAIT_OK, "wait");
+        for (int64_t i = 0; i < N; i++) {
+            n_wrong +=
+                y[k * N + i] != size * (size - 1) / 2.0 + (double)size * (double)i;
+        }
+    }
+    CHECK(n_wrong == 0, "%lld are wrong", (long long)n_wrong);
+    plait_plan_destroy(&plan);
+    plait_comm_destroy(&comm);
+    plait_free(x);
+    plait_free(y);
+}
+
 /* A buffered send whose receiver comes late: close waits for it. */
 static void check_late_receiver(uint64_t world)
 {
@@ -198,6 +246,7 @@ int main(int argc, char **argv)
         check_late_receiver(world);
         check_lost(world);
         check_foreign_plans(world);
+        check_started(world);
     }
     (void)host.comm_free(&turned);
     send_and_finalize(world);

@@ -327,6 +327,7 @@ static void check_plan(const rank_t *r, int i)
 {
     plait_plan_t *here = NULL;
     plait_plan_t *there = NULL;
+    plait_request_t request;
 
     good(plans[i].plan(r->on_host, &here));
     good(plans[i].plan(r->on_device, &there));
@@ -344,6 +345,9 @@ static void check_plan(const rank_t *r, int i)
                                      (void *[]){y_there}),
                   PLAIT_ERR_INVALID,
                   "for arrays in host memory, those of the communicator are on device");
+    check_refused(plait_plan_start(there, r->on_device, (const void *[]){x_there},
+                                   (void *[]){y_there}, &request),
+                  PLAIT_ERR_UNSUPPORTED, "goes on by itself");
     check_refused(
         plait_plan_execute(there, r->on_host, (const void *[]){x}, (void *[]){y}),
         PLAIT_ERR_INVALID, "those of the communicator are in host memory");
