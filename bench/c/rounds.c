@@ -1,4 +1,6 @@
+#ifndef _GNU_SOURCE /* with plait's own objects it is defined */
 #define _GNU_SOURCE
+#endif
 #include "rounds.h"
 
 #include <stdlib.h>

@@ -75,12 +75,18 @@ typedef struct plait_mail_copy {
     char data[];
 } plait_mail_copy_t;
 
-/* Where a rank is in a ring. */
+/* Where a rank is in a ring to a dest. */
 typedef struct {
-    uint64_t n_cells;    /* written (to a dest), given back (from a source)         */
-    uint64_t n_consumed; /* to a dest: what it was last seen to have given back     */
-    uint64_t number;     /* of the last message                                      */
+    uint64_t n_cells;    /* written */
+    uint64_t n_consumed; /* what the dest was last seen to have given back */
+    uint64_t number;     /* of the last message */
 } plait_mail_place_t;
+
+/* And in one from a source: written under the mutex, and looked at without it (plait_mail_has_come). */
+typedef struct {
+    _Atomic uint64_t n_cells; /* given back */
+    _Atomic uint64_t number;  /* of the last message */
+} plait_mail_taken_t;
 
 struct plait_node_mail {
     plait_mpi_link_t *link;
@@ -88,7 +94,7 @@ struct plait_node_mail {
     int64_t inline_bytes; /* longest message in a ring */
     uint64_t ring_cells;
     plait_mail_place_t *out; /* by dest   */
-    plait_mail_place_t *in;  /* by source */
+    plait_mail_taken_t *in;  /* by source */
     plait_node_letter_t *letters;
     plait_node_letter_t **letters_end; /* where the next one goes */
     plait_posted_t *posted;

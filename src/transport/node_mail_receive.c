@@ -239,42 +239,50 @@ done:
     return status;
 }
 
+static uint64_t word_of(const _Atomic uint64_t *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
 /* Its cells go back to the sender, with nothing in them that looks like a message: the first word of
  * the first one is an older number than any to come, and stays, since writing it would take the
  * line from the sender once more. */
 static void give_back(plait_node_mail_t *mail, int source, uint64_t n_cells)
 {
-    plait_mail_place_t *in = &mail->in[source];
+    plait_mail_taken_t *in = &mail->in[source];
     plait_node_ring_t *ring = plait_mail_ring(mail, source, mail->link->rank);
     uint64_t quarter = mail->ring_cells / 4;
-    uint64_t before = in->n_cells;
+    uint64_t before = word_of(&in->n_cells);
+    uint64_t after = before + n_cells;
 
     for (uint64_t i = 1; i < n_cells; i++) {
         atomic_store_explicit(&plait_mail_cell(mail, ring, before + i)->first, 0,
                               memory_order_relaxed);
     }
-    in->n_cells += n_cells;
-    in->number++;
-    atomic_store_explicit(&ring->n_consumed, in->n_cells, memory_order_release);
-    if (before / quarter != in->n_cells / quarter) {
+    atomic_store_explicit(&in->n_cells, after, memory_order_relaxed);
+    atomic_store_explicit(&in->number, word_of(&in->number) + 1, memory_order_relaxed);
+    atomic_store_explicit(&ring->n_consumed, after, memory_order_release);
+    if (before / quarter != after / quarter) {
         plait_mail_wake(mail, source); /* it may wait for room */
     }
 }
 
+/* A hint where another thread takes messages meanwhile: then both words may be of two messages, and
+ * who asks looks again under the mutex. */
 bool plait_mail_has_come(const plait_node_mail_t *mail, int source)
 {
-    const plait_mail_place_t *in = &mail->in[source];
+    const plait_mail_taken_t *in = &mail->in[source];
     const plait_mail_cell_t *cell = plait_mail_cell(
-        mail, plait_mail_ring(mail, source, mail->link->rank), in->n_cells);
+        mail, plait_mail_ring(mail, source, mail->link->rank), word_of(&in->n_cells));
     uint64_t first = atomic_load_explicit(&cell->first, memory_order_acquire);
 
-    return first >> PLAIT_MAIL_KIND_BITS == in->number + 1;
+    return first >> PLAIT_MAIL_KIND_BITS == word_of(&in->number) + 1;
 }
 
 plait_status_t plait_mail_take(plait_node_mail_t *mail, int source)
 {
     plait_status_t status = PLAIT_OK;
-    uint64_t at = mail->in[source].n_cells;
+    uint64_t at = word_of(&mail->in[source].n_cells);
     plait_mail_cell_t *cell =
         plait_mail_cell(mail, plait_mail_ring(mail, source, mail->link->rank), at);
     uint64_t first = atomic_load_explicit(&cell->first, memory_order_relaxed);
