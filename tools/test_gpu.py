@@ -39,7 +39,7 @@ from outcomes import ROOT
 LOGS = ROOT / "build" / "gpu"
 MPI_TESTS = ROOT / "tests" / "python" / "mpi"
 C_TESTS = "load api device share fft reduce tile solver mg coll exec".split()
-C_FAMILIES = "dense factor heevd potrf potrs".split()
+C_FAMILIES = "dense factor heevd potrf potrs tsqr".split()
 # What is about a CPU, about the command line or about several devices is not of these.
 MODULES = (
     "async checkpoint collectives contexts dealt deblur eager explain fft* foreign generated halo "

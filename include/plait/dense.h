@@ -226,9 +226,10 @@ typedef struct {
  *  are its rows of Q, which may have the memory of A, and R, column-major, n x n, zero below the
  *  diagonal and the same bits on all ranks. A rank's work is n (n + 1) + 2 n^2 ceil(log2 P) elements at
  *  most. Without Q the first result has no elements, nothing but R comes back, and the work is
- *  n (n + 1) + 2 n^2 + m n elements at most.
+ *  n (n + 1) + 2 n^2 + m n elements at most. On a device triangles are squares, and rows and a pair have
+ *  a copy.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: as above; INVALID (extents, m < n, dtype), UNSUPPORTED (arrays on a device).
+ *  Errors: as above; INVALID (extents, m < n, dtype).
  *  Source: Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012. */
 PLAIT_EXPORT plait_status_t plait_tsqr_plan(const plait_comm_t *comm,
                                             const plait_tsqr_problem_t *problem,

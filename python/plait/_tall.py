@@ -272,8 +272,6 @@ def _tsqr_results(aval: Any, *, rows: Rows, without_q: bool, site: int) -> list:
 
 
 def _tsqr_lower(ctx: Any, x: Any, *, rows: Rows, without_q: bool, site: int) -> Any:
-    if any(name != "cpu" for name in _jax.lowering_platforms(ctx)):
-        return _jax.lower_traced(ctx, functools.partial(_by_columns, rows, without_q), [x])
     _blas.require()
     given = {"m": rows.each, "n": rows.n, "without_q": int(without_q)}
     given |= {"donate": not without_q, "site": site}

@@ -3,11 +3,15 @@
  * a rank sends its triangle, once; on the way down it gets the coefficients of its columns of Q, which
  * are a triangle, too, with R. What travels is packed: n (n + 1) / 2 elements of each triangle.
  *
+ * On a device triangles travel as squares, and a pair stays what LAPACK makes of it (tsqr_tiles.c).
+ *
  * Rank r combines its own triangle with that of rank r + 2^level, from level 0 on, until it sends: at the
  * level of its lowest bit. A pair (R of its own, R of the other) is a 2n x n matrix, which becomes its Q,
  * two upper triangles; times a rank's coefficients they are those of both.
  * Source: Demmel, Grigori, Hoemmen, Langou, "Communication-optimal parallel and sequential QR and LU
  * factorizations", SIAM J. Sci. Comput. 34(1), 2012. */
+#include "dense/tsqr.h"
+
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/dealt.h"
@@ -24,20 +28,6 @@ static const plait_attr_t tsqr_attrs[] = {
     PLAIT_ATTR(plait_tsqr_params_t, without_q),
     PLAIT_ATTR_END,
 };
-
-/* What all kernels know. */
-typedef struct {
-    plait_dtype_t dtype;
-    int rank, n_ranks;
-    int64_t m, n;   /* rows of a rank, columns */
-    bool without_q; /* R alone: nothing is read again once it is factored */
-    int a_slot, q_slot, r_slot;
-    int own_slot;  /* packed: the R of this rank's subtree, later that of all */
-    int in_slot;   /* packed: what has come: a triangle, later coefficients */
-    int pair_slot; /* this rank's pairs, one for each level; without Q one */
-    int level;
-    bool has_coefficients; /* else they are the identity */
-} tsqr_t;
 
 /* ---- the tree ---- */
 
@@ -82,28 +72,13 @@ static int n_pairs(int rank, int n_ranks)
 
 /* ---- sizes ---- */
 
-static int64_t item_of(const tsqr_t *t)
-{
-    return plait_dtype_bytes(t->dtype);
-}
-
-static int64_t packed_bytes(const tsqr_t *t)
-{
-    return t->n * (t->n + 1) / 2 * item_of(t);
-}
-
-static int64_t pair_bytes(const tsqr_t *t)
-{
-    return 2 * t->n * t->n * item_of(t);
-}
-
 /* Scratch of a factorization: scalar factors of n reflectors, and LAPACK's work behind them. */
-static int64_t factors_bytes(const tsqr_t *t)
+static int64_t factors_bytes(const plait_tsqr_t *t)
 {
-    return (t->n * item_of(t) + 63) / 64 * 64;
+    return (t->n * plait_tsqr_item(t) + 63) / 64 * 64;
 }
 
-static int64_t n_work(const tsqr_t *t, int64_t m)
+static int64_t n_work(const plait_tsqr_t *t, int64_t m)
 {
     plait_blas_work_t factor = {.n = -1}, form = {.n = -1};
 
@@ -112,20 +87,21 @@ static int64_t n_work(const tsqr_t *t, int64_t m)
     return plait_max(1, plait_max(factor.n, form.n));
 }
 
-static int64_t scratch_bytes(const tsqr_t *t)
+static int64_t scratch_bytes(const plait_tsqr_t *t)
 {
     const int64_t of_rows = n_work(t, t->m), of_pairs = n_work(t, 2 * t->n);
-    const int64_t factor = factors_bytes(t) + plait_max(of_rows, of_pairs) * item_of(t);
+    const int64_t factor =
+        factors_bytes(t) + plait_max(of_rows, of_pairs) * plait_tsqr_item(t);
 
-    return plait_max(factor, t->n * t->n * item_of(t));
+    return plait_max(factor, t->n * t->n * plait_tsqr_item(t));
 }
 
 /* ---- triangles ---- */
 
 /* The upper triangle of n columns, ld elements apart. `to` may be where they begin, if ld >= 2 n. */
-static void pack(const tsqr_t *t, char *to, const char *columns, int64_t ld)
+static void pack(const plait_tsqr_t *t, char *to, const char *columns, int64_t ld)
 {
-    const int64_t item = item_of(t);
+    const int64_t item = plait_tsqr_item(t);
 
     for (int64_t j = 0; j < t->n; j++) {
         memmove(to + j * (j + 1) / 2 * item, columns + j * ld * item,
@@ -134,9 +110,9 @@ static void pack(const tsqr_t *t, char *to, const char *columns, int64_t ld)
 }
 
 /* The same with zeros below the diagonal, down to row n. */
-static void unpack(const tsqr_t *t, char *columns, int64_t ld, const char *from)
+static void unpack(const plait_tsqr_t *t, char *columns, int64_t ld, const char *from)
 {
-    const int64_t item = item_of(t);
+    const int64_t item = plait_tsqr_item(t);
 
     for (int64_t j = 0; j < t->n; j++) {
         char *column = columns + j * ld * item;
@@ -146,7 +122,7 @@ static void unpack(const tsqr_t *t, char *columns, int64_t ld, const char *from)
 }
 
 /* m x n columns become their Q, if it is wanted; R goes, packed, to the own triangle. */
-static void factor(const tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns)
+static void factor(const plait_tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns)
 {
     char *factors = exec->scratch;
     plait_blas_work_t work = {.n = n_work(t, m),
@@ -160,26 +136,22 @@ static void factor(const tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns
 }
 
 /* m x n columns, times the coefficients that have come. */
-static void multiply(const tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns)
+static void multiply(const plait_tsqr_t *t, plait_exec_t *exec, int64_t m,
+                     char *columns)
 {
     unpack(t, exec->scratch, t->n, exec->slot[t->in_slot]);
     plait_blas_trmm(t->dtype, 'R', 'U', 'N', 'N', m, t->n, 1, exec->scratch, t->n,
                     columns, m);
 }
 
-static int64_t pair_offset(const tsqr_t *t)
+static char *pair_at(const plait_tsqr_t *t, const plait_exec_t *exec)
 {
-    return t->without_q ? 0 : t->level * pair_bytes(t);
-}
-
-static char *pair_at(const tsqr_t *t, const plait_exec_t *exec)
-{
-    return exec->slot[t->pair_slot] + pair_offset(t);
+    return exec->slot[t->pair_slot] + plait_tsqr_pair_offset(t);
 }
 
 /* ---- kernels ---- */
 
-static void touch_bytes(const tsqr_t *t, bool is_write, int slot, int64_t offset,
+static void touch_bytes(const plait_tsqr_t *t, bool is_write, int slot, int64_t offset,
                         int64_t n_bytes, plait_touch_fn_t touch, void *context)
 {
     const plait_box_copy_t box = {.row_bytes = n_bytes};
@@ -189,11 +161,11 @@ static void touch_bytes(const tsqr_t *t, bool is_write, int slot, int64_t offset
 
 static plait_status_t rows_run(const void *params, plait_exec_t *exec)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
     char *q = exec->slot[t->q_slot];
 
     if (q != exec->slot[t->a_slot]) {
-        memcpy(q, exec->slot[t->a_slot], (size_t)(t->m * t->n * item_of(t)));
+        memcpy(q, exec->slot[t->a_slot], (size_t)(plait_tsqr_rows_bytes(t)));
     }
     factor(t, exec, t->m, q);
     return PLAIT_OK;
@@ -201,45 +173,47 @@ static plait_status_t rows_run(const void *params, plait_exec_t *exec)
 
 static void rows_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
-    const tsqr_t *t = params;
-    const int64_t n_bytes = t->m * t->n * item_of(t);
+    const plait_tsqr_t *t = params;
+    const int64_t n_bytes = plait_tsqr_rows_bytes(t);
 
     touch_bytes(t, false, t->a_slot, 0, n_bytes, touch, context);
-    touch_bytes(t, true, t->q_slot, 0, n_bytes, touch, context);
-    touch_bytes(t, true, t->own_slot, 0, packed_bytes(t), touch, context);
+    touch_bytes(t, true, t->is_on_device ? t->rows_slot : t->q_slot, 0, n_bytes, touch,
+                context);
+    touch_bytes(t, true, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
 }
 
 static void rows_print(const void *params, FILE *file)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
 
     (void)fprintf(file, "%" PRId64 " rows of %" PRId64, t->m, t->n);
 }
 
 static plait_status_t pair_run(const void *params, plait_exec_t *exec)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
     char *pair = pair_at(t, exec);
 
     unpack(t, pair, 2 * t->n, exec->slot[t->own_slot]);
-    unpack(t, pair + t->n * item_of(t), 2 * t->n, exec->slot[t->in_slot]);
+    unpack(t, pair + t->n * plait_tsqr_item(t), 2 * t->n, exec->slot[t->in_slot]);
     factor(t, exec, 2 * t->n, pair);
     return PLAIT_OK;
 }
 
 static void pair_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
 
-    touch_bytes(t, false, t->own_slot, 0, packed_bytes(t), touch, context);
-    touch_bytes(t, false, t->in_slot, 0, packed_bytes(t), touch, context);
-    touch_bytes(t, true, t->pair_slot, pair_offset(t), pair_bytes(t), touch, context);
-    touch_bytes(t, true, t->own_slot, 0, packed_bytes(t), touch, context);
+    touch_bytes(t, false, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
+    touch_bytes(t, false, t->in_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
+    touch_bytes(t, true, t->pair_slot, plait_tsqr_pair_offset(t),
+                plait_tsqr_pair_bytes(t), touch, context);
+    touch_bytes(t, true, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
 }
 
 static void pair_print(const void *params, FILE *file)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
 
     (void)fprintf(file, "two triangles of %" PRId64 ", level %d", t->n, t->level + 1);
 }
@@ -247,32 +221,35 @@ static void pair_print(const void *params, FILE *file)
 /* Own coefficients to where they are kept; the other's to the begin of the pair, which is done with. */
 static plait_status_t split_run(const void *params, plait_exec_t *exec)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
     char *pair = pair_at(t, exec);
 
     if (t->has_coefficients) {
         multiply(t, exec, 2 * t->n, pair);
     }
     pack(t, exec->slot[t->in_slot], pair, 2 * t->n);
-    pack(t, pair, pair + t->n * item_of(t), 2 * t->n);
+    pack(t, pair, pair + t->n * plait_tsqr_item(t), 2 * t->n);
     return PLAIT_OK;
 }
 
 static void split_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
 
     if (t->has_coefficients) {
-        touch_bytes(t, false, t->in_slot, 0, packed_bytes(t), touch, context);
+        touch_bytes(t, false, t->in_slot, 0, plait_tsqr_triangle_bytes(t), touch,
+                    context);
     }
-    touch_bytes(t, false, t->pair_slot, pair_offset(t), pair_bytes(t), touch, context);
-    touch_bytes(t, true, t->in_slot, 0, packed_bytes(t), touch, context);
-    touch_bytes(t, true, t->pair_slot, pair_offset(t), pair_bytes(t), touch, context);
+    touch_bytes(t, false, t->pair_slot, plait_tsqr_pair_offset(t),
+                plait_tsqr_pair_bytes(t), touch, context);
+    touch_bytes(t, true, t->in_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
+    touch_bytes(t, true, t->pair_slot, plait_tsqr_pair_offset(t),
+                plait_tsqr_pair_bytes(t), touch, context);
 }
 
 static plait_status_t results_run(const void *params, plait_exec_t *exec)
 {
-    const tsqr_t *t = params;
+    const plait_tsqr_t *t = params;
 
     if (t->has_coefficients) {
         multiply(t, exec, t->m, exec->slot[t->q_slot]);
@@ -283,43 +260,56 @@ static plait_status_t results_run(const void *params, plait_exec_t *exec)
 
 static void results_touch(const void *params, plait_touch_fn_t touch, void *context)
 {
-    const tsqr_t *t = params;
-    const int64_t n_bytes = t->m * t->n * item_of(t);
+    const plait_tsqr_t *t = params;
+    const int64_t n_bytes = plait_tsqr_rows_bytes(t);
 
     if (t->has_coefficients) {
-        touch_bytes(t, false, t->in_slot, 0, packed_bytes(t), touch, context);
-        touch_bytes(t, false, t->q_slot, 0, n_bytes, touch, context);
+        touch_bytes(t, false, t->in_slot, 0, plait_tsqr_triangle_bytes(t), touch,
+                    context);
+    }
+    if (t->is_on_device ? !t->without_q : t->has_coefficients) {
+        touch_bytes(t, false, t->is_on_device ? t->rows_slot : t->q_slot, 0, n_bytes,
+                    touch, context);
         touch_bytes(t, true, t->q_slot, 0, n_bytes, touch, context);
     }
-    touch_bytes(t, false, t->own_slot, 0, packed_bytes(t), touch, context);
-    touch_bytes(t, true, t->r_slot, 0, t->n * t->n * item_of(t), touch, context);
+    touch_bytes(t, false, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
+    touch_bytes(t, true, t->r_slot, 0, t->n * t->n * plait_tsqr_item(t), touch,
+                context);
 }
 
-static const plait_kernel_t rows_kernel = {
-    .name = "tsqr: factor", .run = rows_run, .touch = rows_touch, .print = rows_print};
-static const plait_kernel_t pair_kernel = {
-    .name = "tsqr: combine", .run = pair_run, .touch = pair_touch, .print = pair_print};
+static const plait_kernel_t rows_kernel = {.name = "tsqr: factor",
+                                           .run = rows_run,
+                                           .tiles = plait_tsqr_rows_tiles,
+                                           .touch = rows_touch,
+                                           .print = rows_print};
+static const plait_kernel_t pair_kernel = {.name = "tsqr: combine",
+                                           .run = pair_run,
+                                           .tiles = plait_tsqr_pair_tiles,
+                                           .touch = pair_touch,
+                                           .print = pair_print};
 static const plait_kernel_t split_kernel = {.name = "tsqr: coefficients of",
                                             .run = split_run,
+                                            .tiles = plait_tsqr_split_tiles,
                                             .touch = split_touch,
                                             .print = pair_print};
 static const plait_kernel_t results_kernel = {.name = "tsqr: results of",
                                               .run = results_run,
+                                              .tiles = plait_tsqr_results_tiles,
                                               .touch = results_touch,
                                               .print = rows_print};
 
 /* ---- plan ---- */
 
 static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
-                          const tsqr_t *t)
+                          const plait_tsqr_t *t)
 {
     return plait_plan_kernel_copy(plan, kernel, t, sizeof(*t));
 }
 
 /* A triangle between this rank and whoever it meets at this level; nothing if it meets nobody. */
-static plait_status_t between(const plait_plan_t *plan, const tsqr_t *t, bool is_up,
-                              int src_slot, int64_t src_offset, int dst_slot,
-                              plait_move_t *move)
+static plait_status_t between(const plait_plan_t *plan, const plait_tsqr_t *t,
+                              bool is_up, int src_slot, int64_t src_offset,
+                              int dst_slot, plait_move_t *move)
 {
     const int parent = parent_of(t->rank, t->level);
     const int child = child_of(t->rank, t->level, t->n_ranks);
@@ -329,14 +319,14 @@ static plait_status_t between(const plait_plan_t *plan, const tsqr_t *t, bool is
                                  .src_slot = src_slot,
                                  .dst_slot = dst_slot,
                                  .src_offset = src_offset,
-                                 .box = {.row_bytes = packed_bytes(t)}};
+                                 .box = {.row_bytes = plait_tsqr_triangle_bytes(t)}};
 
     return (below < 0) ? PLAIT_OK
                        : plait_dealt_between(plan, is_up ? below : above,
                                              is_up ? above : below, &block, move);
 }
 
-static plait_status_t add_up(plait_plan_t *plan, const tsqr_t *t)
+static plait_status_t add_up(plait_plan_t *plan, const plait_tsqr_t *t)
 {
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {0};
@@ -353,7 +343,7 @@ done:
 }
 
 /* A pair's place is one for each level: the next one is written while this one is read. */
-static plait_status_t add_down(plait_plan_t *plan, const tsqr_t *t)
+static plait_status_t add_down(plait_plan_t *plan, const plait_tsqr_t *t)
 {
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {0};
@@ -363,8 +353,8 @@ static plait_status_t add_down(plait_plan_t *plan, const tsqr_t *t)
     }
     PLAIT_TRY(plait_plan_fence(plan));
     if (!t->without_q) {
-        PLAIT_TRY(
-            between(plan, t, false, t->pair_slot, pair_offset(t), t->in_slot, &move));
+        PLAIT_TRY(between(plan, t, false, t->pair_slot, plait_tsqr_pair_offset(t),
+                          t->in_slot, &move));
     }
     PLAIT_TRY(between(plan, t, false, t->own_slot, 0, t->own_slot, &move));
     PLAIT_TRY(plait_plan_move(plan, &move));
@@ -373,20 +363,48 @@ done:
     return status;
 }
 
-static plait_status_t add_steps(plait_plan_t *plan, tsqr_t *t)
+/* n_pairs: that are kept. */
+static plait_status_t add_on_device(plait_plan_t *plan, plait_tsqr_t *t,
+                                    int64_t n_pairs)
+{
+    plait_status_t status = PLAIT_OK;
+    const bool has_products = n_pairs > 0 && !t->without_q;
+
+    PLAIT_TRY(plait_plan_add_work(
+        plan, plait_tsqr_rows_bytes(t) + (1 + n_pairs) * plait_tsqr_column_bytes(t),
+        &t->rows_slot));
+    PLAIT_TRY(plait_plan_add_work(plan, has_products ? plait_tsqr_pair_bytes(t) : 0,
+                                  &t->product_slot));
+done:
+    return status;
+}
+
+/* And on the host, where Q, or else work, has the rows. */
+static plait_status_t add_on_host(plait_plan_t *plan, plait_tsqr_t *t)
+{
+    plait_status_t status = PLAIT_OK;
+
+    if (t->without_q) {
+        PLAIT_TRY(plait_plan_add_work(plan, plait_tsqr_rows_bytes(t), &t->q_slot));
+    }
+    plait_plan_need_scratch(plan, scratch_bytes(t));
+done:
+    return status;
+}
+
+static plait_status_t add_steps(plait_plan_t *plan, plait_tsqr_t *t)
 {
     plait_status_t status = PLAIT_OK;
     const int top = n_levels(t->n_ranks);
     int64_t n_own = n_pairs(t->rank, t->n_ranks);
 
-    PLAIT_TRY(plait_plan_add_work(plan, packed_bytes(t), &t->own_slot));
-    PLAIT_TRY(plait_plan_add_work(plan, (top > 0) ? packed_bytes(t) : 0, &t->in_slot));
+    PLAIT_TRY(plait_plan_add_work(plan, plait_tsqr_triangle_bytes(t), &t->own_slot));
+    PLAIT_TRY(plait_plan_add_work(plan, (top > 0) ? plait_tsqr_triangle_bytes(t) : 0,
+                                  &t->in_slot));
     n_own = t->without_q ? plait_min(n_own, 1) : n_own;
-    PLAIT_TRY(plait_plan_add_work(plan, n_own * pair_bytes(t), &t->pair_slot));
-    if (t->without_q) {
-        PLAIT_TRY(plait_plan_add_work(plan, t->m * t->n * item_of(t), &t->q_slot));
-    }
-    plait_plan_need_scratch(plan, scratch_bytes(t));
+    PLAIT_TRY(
+        plait_plan_add_work(plan, n_own * plait_tsqr_pair_bytes(t), &t->pair_slot));
+    PLAIT_TRY(t->is_on_device ? add_on_device(plan, t, n_own) : add_on_host(plan, t));
     PLAIT_TRY(add(plan, &rows_kernel, t));
     for (t->level = 0; t->level < top; t->level++) {
         PLAIT_TRY(add_up(plan, t));
@@ -422,8 +440,6 @@ static plait_status_t check(const plait_tsqr_params_t *p,
 
     triangle.m = p->n;
     q.n = p->without_q ? 0 : p->n;
-    PLAIT_CHECK(problem->caps.device == NULL, PLAIT_ERR_UNSUPPORTED,
-                "tsqr: not there on devices; geqrf and ormqr are");
     PLAIT_TRY(plait_dense_require(problem));
     PLAIT_TRY(plait_dealt_fits(&rows, &problem->args[0], "tsqr: the operand"));
     PLAIT_TRY(plait_dealt_fits(&q, &problem->rets[0], "tsqr: the result Q"));
@@ -449,12 +465,13 @@ static plait_status_t tsqr_plan(const void *params, const plait_problem_t *probl
     plait_status_t status = PLAIT_OK;
     const plait_tsqr_params_t *p = params;
     plait_plan_t *plan = NULL;
-    tsqr_t t = {.dtype = problem->args[0].dtype,
-                .rank = problem->rank,
-                .n_ranks = problem->n_ranks,
-                .m = p->m,
-                .n = p->n,
-                .without_q = p->without_q != 0};
+    plait_tsqr_t t = {.dtype = problem->args[0].dtype,
+                      .rank = problem->rank,
+                      .n_ranks = problem->n_ranks,
+                      .m = p->m,
+                      .n = p->n,
+                      .without_q = p->without_q != 0,
+                      .is_on_device = problem->caps.device != NULL};
 
     PLAIT_TRY(check(p, problem));
     PLAIT_TRY(plait_plan_create(problem, &plan, "tsqr %s %lldx%lld on each rank%s",

@@ -1,4 +1,4 @@
-/* Operations of one definite matrix, or with it as factor and right-hand side, on devices of which one fails, while
+/* Operations of one definite matrix, with it as factor and right-hand side, or of rows, on devices of which one fails, while
  * the plan runs or is made. */
 #ifndef PLAIT_TESTS_DENSE_FAILING_H
 #define PLAIT_TESTS_DENSE_FAILING_H
@@ -39,6 +39,15 @@ static inline plait_status_t failing_potri(const plait_comm_t *comm,
     return plait_potri_plan(comm, &p, plan_p);
 }
 
+/* Of two columns. */
+static inline plait_status_t failing_tsqr(const plait_comm_t *comm,
+                                          plait_plan_t **plan_p)
+{
+    const plait_tsqr_problem_t p = {.dtype = PLAIT_F64, .m = FAILING_N, .n = 2};
+
+    return plait_tsqr_plan(comm, &p, plan_p);
+}
+
 /* One call of one rank's device fails while the plan runs. */
 typedef struct {
     failing_plan_t plan;
@@ -58,7 +67,7 @@ static inline void failing_rank(plait_comm_t *comm, void *context)
     const int64_t n =
         plait_dense_columns(FAILING_N, FAILING_BLOCK, comm->end.size) * FAILING_N;
     double *a = plait_alloc(n, sizeof(*a)), *l = plait_alloc(n, sizeof(*l));
-    int32_t info = 0;
+    double side[4] = {0}; /* an outcome, or a triangle of two columns */
     plait_plan_t *plan = NULL;
 
     for (int64_t i = 0; i < n; i++) {
@@ -75,7 +84,7 @@ static inline void failing_rank(plait_comm_t *comm, void *context)
         check_device_fail_at(device, f->n, f->is_dead);
     }
     f->status[me] =
-        plait_plan_execute(plan, comm, (const void *[]){a, a}, (void *[]){l, &info});
+        plait_plan_execute(plan, comm, (const void *[]){a, a}, (void *[]){l, side});
     (void)snprintf(f->text[me], sizeof(f->text[me]), "%s",
                    (f->status[me] != PLAIT_OK) ? plait_error_text() : "");
     if (me == f->rank) {

@@ -1,14 +1,14 @@
 /* QR factorization of tall matrices along a tree: plans proven for up to 64 ranks, with the messages and
- * words of the model; executed by threads in every way of reaching a peer's memory, against backward
- * errors. */
+ * words of the model; executed by threads in every way of reaching a peer's memory, and on devices, against
+ * backward errors. */
 #include "base/checked.h"
 #include "dealt.h"
 #include "dense/params.h"
-#include "device/pool.h"
-#include "kernel/blas.h"
+#include "dense_failing.h"
+#include "dense_main.h"
 #include "plait/dense.h"
 
-enum { SKIPPED = 77, MAX_PLANNED = 64 };
+enum { MAX_PLANNED = 64 };
 
 /* Rows of every rank, and columns. */
 typedef struct {
@@ -27,9 +27,11 @@ static int log2_of(int n_ranks)
     return log;
 }
 
+/* On a device they are those of messages, in whichever way threads reach each other. */
 static void make_plans(const shape_t *s, plait_dtype_t dtype, bool without_q,
                        int n_ranks, plait_direct_t direct, plait_plan_t *plans[])
 {
+    plait_device_t *device = team_devices[0];
     const plait_tsqr_params_t params = {s->m, s->n, without_q};
     const int64_t rows[] = {s->n, s->m}, of_q[] = {without_q ? 0 : s->n, s->m};
     const int64_t triangle[] = {s->n, s->n};
@@ -38,13 +40,15 @@ static void make_plans(const shape_t *s, plait_dtype_t dtype, bool without_q,
                                   {.dtype = dtype, .ndim = 2, .dims = triangle}};
 
     for (int r = 0; r < n_ranks; r++) {
-        const plait_problem_t problem = {.n_ranks = n_ranks,
-                                         .rank = r,
-                                         .caps = {.direct = direct},
-                                         .n_args = 1,
-                                         .n_rets = 2,
-                                         .args = &a,
-                                         .rets = rets};
+        const plait_problem_t problem = {
+            .n_ranks = n_ranks,
+            .rank = r,
+            .caps = {.direct = (device != NULL) ? PLAIT_DIRECT_NONE : direct,
+                     .device = device},
+            .n_args = 1,
+            .n_rets = 2,
+            .args = &a,
+            .rets = rets};
         CHECK(plait_op_tsqr.plan(&params, &problem, &plans[r]) == PLAIT_OK, "plan");
     }
 }
@@ -73,7 +77,8 @@ static void judge_cost(const plait_plan_t *plan, const shape_t *s, plait_dtype_t
                        bool without_q)
 {
     const int64_t item = plait_dtype_bytes(dtype);
-    const int64_t triangle = s->n * (s->n + 1) / 2 * item;
+    const bool is_square = plan->device != NULL;
+    const int64_t triangle = (is_square ? s->n * s->n : s->n * (s->n + 1) / 2) * item;
     const int rank = plan->rank, n_ranks = plan->n_ranks, log = log2_of(n_ranks);
     const plait_plan_cost_t cost = plait_plan_cost(plan);
     int n_children = 0;
@@ -86,9 +91,13 @@ static void judge_cost(const plait_plan_t *plan, const shape_t *s, plait_dtype_t
               cost.message_bytes == (n_up + (without_q ? 1 : 2) * n_down) * triangle,
           "rank %d of %d, %lld columns: %lld messages, %lld bytes", rank, n_ranks,
           (long long)s->n, (long long)cost.n_messages, (long long)cost.message_bytes);
-    const int64_t rows = without_q ? s->m * s->n * item : 0;
     const int n_pairs = (without_q && log > 1) ? 1 : log;
-    CHECK(cost.work_bytes <= 2 * triangle + 2 * n_pairs * s->n * s->n * item + rows,
+    const int64_t pair = 2 * s->n * s->n * item, rows = s->m * s->n * item;
+    const int64_t of_device =
+        rows + (1 + n_pairs) * s->n * item + (without_q ? 0 : pair);
+    const int64_t of_host = without_q ? rows : 0;
+    CHECK(cost.work_bytes <=
+              2 * triangle + n_pairs * pair + (is_square ? of_device : of_host),
           "rank %d of %d: %lld of work", rank, n_ranks, (long long)cost.work_bytes);
     if (plan->direct == PLAIT_DIRECT_NONE && s->n > 0) {
         CHECK(count_steps(plan, PLAIT_STEP_MOVE) == 2 * log, "rank %d of %d: %d moves",
@@ -320,22 +329,21 @@ static void run_and_judge(case_t *c)
     dealt_clear(&t);
 }
 
-static void check_results(void)
+static void check_results(int n_ranks, plait_direct_t direct)
 {
     static const shape_t shapes[] = {{0, 0}, {3, 0}, {1, 1},  {9, 1},
                                      {4, 4}, {9, 4}, {20, 7}, {70, 33}};
-    static const int teams[] = {1, 2, 3, 5, 8, 16};
     const int n_shapes = sizeof(shapes) / sizeof(*shapes);
 
-    for (int i = 0; i < n_shapes * 6 * 3 * 4; i++) {
-        const int shape = i / 4 / 3 / 6, n_ranks = teams[i / 4 / 3 % 6];
+    for (int i = 0; i < n_shapes * 4; i++) {
+        const shape_t *s = &shapes[i / 4];
         case_t c = {.dtype = dealt_dtypes[i % 4],
-                    .s = shapes[shape],
+                    .s = *s,
                     .n_ranks = n_ranks,
-                    .direct = dealt_directs[i / 4 % 3],
-                    .n_rows = shapes[shape].m * n_ranks,
-                    .donates = i % 5 == 0};
-        if (is_quick() && i % 7 != 0) {
+                    .direct = direct,
+                    .n_rows = s->m * n_ranks,
+                    .donates = (i + n_ranks) % 5 == 0};
+        if (is_quick() && (i + n_ranks) % 7 != 0) {
             continue;
         }
         run_and_judge(&c);
@@ -343,29 +351,37 @@ static void check_results(void)
 }
 
 /* Rows of zeros on the last ranks: of one some, of others all. */
-static void check_padding(void)
+static void check_padding(int n_ranks, plait_direct_t direct)
 {
-    for (int i = 0; i < 4 * 3; i++) {
-        case_t c = {.dtype = dealt_dtypes[i % 4],
+    for (int i = 0; i < 4; i++) {
+        case_t c = {.dtype = dealt_dtypes[i],
                     .s = {6, 5},
-                    .n_ranks = 7,
-                    .direct = dealt_directs[i / 4],
-                    .n_rows = 6 * 4 + 2};
+                    .n_ranks = n_ranks,
+                    .direct = direct,
+                    .n_rows = 6 * (n_ranks - n_ranks / 2) - 1};
         run_and_judge(&c);
     }
 }
 
-static void check_nan(void)
+static void check_nan(int n_ranks, plait_direct_t direct)
 {
-    for (int i = 0; i < 4 * 3 * 3; i++) {
-        const int n_ranks = 1 + 2 * (i / 12);
-        case_t c = {.dtype = dealt_dtypes[i % 4],
+    for (int i = 0; i < 4; i++) {
+        case_t c = {.dtype = dealt_dtypes[i],
                     .s = {8, 5},
                     .n_ranks = n_ranks,
-                    .direct = dealt_directs[i / 4 % 3],
+                    .direct = direct,
                     .n_rows = 8 * n_ranks,
                     .has_nan = true};
         run_and_judge(&c);
+    }
+}
+
+static void check_team(int n_ranks, plait_direct_t direct)
+{
+    check_results(n_ranks, direct);
+    check_padding(n_ranks, direct);
+    if (n_ranks <= 7) {
+        check_nan(n_ranks, direct);
     }
 }
 
@@ -388,39 +404,39 @@ static void check_refusals(plait_comm_t *comm, void *unused)
     check_refused(plait_tsqr_plan(NULL, &p, &plan), PLAIT_ERR_COMM, "NULL");
 }
 
-static void check_device_refused(void)
+static void check_on_devices(void)
 {
-    plait_device_t device = {.table = NULL};
-    const plait_tsqr_params_t params = {2, 2, 0};
-    const int64_t dims[] = {2, 2};
-    const plait_array_t array = {.dtype = PLAIT_F64, .ndim = 2, .dims = dims};
-    const plait_array_t rets[] = {array, array};
-    const plait_problem_t problem = {
-        .n_ranks = 2,
-        .caps = {.direct = PLAIT_DIRECT_NONE, .device = &device},
-        .n_args = 1,
-        .n_rets = 2,
-        .args = &array,
-        .rets = rets};
-    plait_plan_t *plan = NULL;
+    failing_plan_t plan = failing_tsqr;
 
-    check_refused(plait_op_tsqr.plan(&params, &problem, &plan), PLAIT_ERR_UNSUPPORTED,
-                  "tsqr: not there on devices");
+    for (int n_ranks = 1; n_ranks <= (is_quick() ? 3 : 6); n_ranks++) {
+        on_device_begin(n_ranks);
+        if (n_ranks == 1) { /* plans of any number of ranks */
+            check_plans();
+        }
+        check_team(n_ranks, PLAIT_DIRECT_NONE);
+        if (n_ranks == 1 && on_device_n_cuda == 0) {
+            team_run(1, PLAIT_DIRECT_POINTER, plan_failing_rank, &plan);
+        } else if (n_ranks < 4 && on_device_n_cuda == 0) {
+            check_failing(n_ranks, failing_tsqr);
+        }
+        on_device_end(n_ranks);
+    }
 }
 
-int main(void)
+static void check_on_host(void)
 {
-    if (plait_blas_require() != PLAIT_OK) {
-        printf("test_tsqr: skipped: %s\n", plait_error_text());
-        return SKIPPED;
-    }
+    static const int teams[] = {1, 2, 3, 5, 7, 8, 16};
+
     check_plans();
     check_planted();
-    check_results();
-    check_padding();
-    check_nan();
+    for (int i = 0; i < 7 * 3; i++) {
+        check_team(teams[i / 3], dealt_directs[i % 3]);
+    }
     team_run(2, PLAIT_DIRECT_POINTER, check_refusals, NULL);
-    check_device_refused();
-    (void)plait_pool_trim();
-    return report("test_tsqr");
+}
+
+int main(int n_arguments, char **arguments)
+{
+    return dense_main("test_tsqr", n_arguments, arguments, check_on_devices,
+                      check_on_host);
 }

@@ -127,6 +127,11 @@ DENSE = {
 }
 
 
+def tall(x):
+    """Both ways of it: with Q, and without."""
+    return plait.linalg.qr(x, spec=SPLIT), plait.linalg.qr(x, spec=SPLIT, mode="r")
+
+
 def scalar(f):
     """A real function of an array, for derivatives."""
     return lambda x: sum(jnp.sum(abs(y) ** 2) for y in jax.tree.leaves(f(x)))
@@ -239,6 +244,7 @@ def main():
     found = {name: compare(f, x) for name, f, x in chosen}
     # JAX makes permutations of pivots in another way on CUDA
     found |= {name: compare(f, meshes.put(jnp.eye(4), ONE), calls) for name, f in DENSE.items()}
+    found["tall qr"] = compare(tall, meshes.put(jnp.ones((4000, 8)), MESH, SPLIT), calls)
     print(json.dumps(found))
 
 

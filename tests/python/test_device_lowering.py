@@ -17,8 +17,6 @@ DENSE = {
     *("gemm", "geqrf", "getrf", "heevd", "ormqr"),
     *("potrf", "potri", "potrs", "trsm", "tsqr"),
 }
-NOT_ON_DEVICES = {"tsqr"}
-
 NEVER_STARTED = DENSE | {"fft", "halo_exchange", "halo_reduce", "redistribute"}
 
 
@@ -38,7 +36,7 @@ def test_programs_for_cuda_make_the_same_calls():
     for name, result in found.items():
         called |= set(result["calls"])
         assert result.get("same") and result["alone"], (name, result)
-    rows = {row.target for name, row in _core.rows().items() if name not in NOT_ON_DEVICES}
+    rows = {row.target for row in _core.rows().values()}
     halves = {f"plait_start_{name}" for name in _core.rows() if name not in NEVER_STARTED}
     assert called == rows | halves | {"plait_wait"}
 
@@ -50,25 +48,6 @@ def test_without_the_setting_each_is_refused_by_name():
         operation, _, why = result["refused"].partition(": ")
         assert {f"plait_{operation}", f"plait_start_{operation}"} & set(result["calls"]), name
         assert "arrays are on a GPU" in why and "PLAIT_CUDA=0" in why
-
-
-TALL = """
-import re
-import jax, jax.numpy as jnp
-jax.config.update("jax_num_cpu_devices", 2)
-import plait
-from jax.sharding import PartitionSpec as P
-mesh = jax.make_mesh((2,), ("a",), axis_types=(jax.sharding.AxisType.Auto,))
-x = jax.device_put(jnp.ones((4000, 8)), jax.sharding.NamedSharding(mesh, P("a")))
-program = jax.jit(lambda a: plait.linalg.qr(a, mesh=mesh, spec=P("a")))
-for platform in ("cpu", "cuda"):
-    text = program.trace(x).lower(lowering_platforms=(platform,)).as_text()
-    print(platform, *sorted(set(re.findall("plait_(tsqr|geqrf|ormqr)", text))))
-"""
-
-
-def test_tall_matrices_are_dealt_out_on_devices():
-    assert run("-c", TALL, PLAIT_CUDA="1").splitlines() == ["cpu tsqr", "cuda geqrf ormqr"]
 
 
 MESH = """
