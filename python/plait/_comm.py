@@ -28,6 +28,10 @@ class Special(int):
     def __repr__(self) -> str:
         return f"plait.{self._name}"
 
+    def __reduce__(self) -> str:
+        """A copy is the one of this name: some are recognised by what they are."""
+        return self._name
+
 
 PROC_NULL = Special(-2, "PROC_NULL")
 ANY_SOURCE = Special(-1, "ANY_SOURCE")
@@ -355,7 +359,7 @@ def over_devices(groups: tuple[tuple, ...], mode: str = "effect") -> int:
     """Number of the communicators whose rank r is device r of each group; made at first use."""
     if isinstance(groups[0][0], Imagined):
         return NOWHERE
-    key = (mode, tuple(tuple(d.id for d in group) for group in groups))
+    key = (mode, tuple(tuple((d.platform, d.id) for d in group) for group in groups))
     if key not in _device_comms:
         with _alone_with(key):
             if key not in _device_comms:

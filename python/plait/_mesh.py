@@ -285,7 +285,9 @@ def put(x: Any, mesh: Any, names: Spec) -> Any:
     In a program one that is there says so once more: JAX does not ask arrays that a function closes
     over for which devices it is compiled.
     """
-    is_traced, is_auto = isinstance(x, jax.core.Tracer), _jax.is_auto(mesh)
+    is_auto = _jax.is_auto(mesh)
+    is_held = not is_auto and _jax.is_tracing()  # by a function, on no axes yet
+    is_traced = is_held or isinstance(x, jax.core.Tracer)
     own = jax.typeof(x).sharding.mesh
     if not own.empty:
         is_silent = mesh.size > 1 and _jax.is_auto(own) and _jax.is_tracing()

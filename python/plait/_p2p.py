@@ -66,6 +66,8 @@ def recv(
     ``x`` is never sent; its values are the result where ``source`` is PROC_NULL. ``status``
     (an ``MPI.Status``) is filled when the program runs. ``token`` as in `allreduce`. For a
     gradient of the sender JAX must see one here: from a template or token with derivatives.
+    Under ``jax.vmap`` the template has to be batched as what is sent is: ``x * 0`` is,
+    ``jnp.zeros_like(x)`` is not.
 
     Collective: no; ``source`` must send. The first use of ``comm`` is, over its ranks, by
     whatever operation; `plait.Comm(comm)` is one.  Shapes: any to the same.

@@ -28,7 +28,7 @@ def in_type(mesh: Any, spec: Spec) -> NamedSharding:
 
 def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
     """The result's aval: on Explicit mesh axes it says how the result is sharded."""
-    made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype)}
+    made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype), "weak_type": False}
     mesh = aval.sharding.mesh
     if not mesh.empty and any(t == AxisType.Explicit for t in mesh.axis_types):
         made["sharding"] = in_type(mesh, dst)

@@ -166,6 +166,19 @@ def test_results_have_no_weak_types():
     """Those of ranks that give Python's numbers are those of ranks that give arrays."""
     for y in (plait.allreduce(2.5, plait.MIN), plait.bcast(1, root=0), plait.allgather(1.5)):
         assert not y.weak_type
+    weak = jnp.full((8, 8), 1.0)
+    assert weak.weak_type
+    of = {"mesh": meshes.make((4,)), "spec": P("a")}
+    weak = jax.jit(lambda x: x, out_shardings=NamedSharding(*of.values()))(weak)
+    for y in (
+        plait.fft.dctn(weak, **of),
+        plait.fft.rfftn(weak, **of),
+        *plait.fft.rfftfreqn(plait.fft.rfftn(weak, **of), (8, 8)),
+        plait.linalg.eigvalsh(weak, **of),
+        jax.grad(lambda a: jnp.sum(plait.linalg.eigvalsh(a, **of)))(weak),
+        plait.redistribute(weak, P(None, "a"), mesh=of["mesh"]),
+    ):
+        assert not y.weak_type and y.dtype in ("float64", "complex128")
 
 
 # ---- arrays that a program closes over -----------------------------------------------------------
@@ -197,3 +210,30 @@ def test_arrays_on_a_mesh_that_a_function_of_a_number_closes_over(name):
     value = np.sum(np.asarray(function(data, of), float) ** 2)
     power = {"cholesky": 1, "lu": -2, "matmul": 4}.get(name, 2)  # of s
     np.testing.assert_allclose(slope, power * value, rtol=1e-9)
+
+
+WITH_ANOTHER = {
+    "cholesky": lambda a, b, of: plait.linalg.cholesky(a, **of).solve(b),
+    "lstsq": lambda a, b, of: plait.linalg.lstsq(a, b, **of),
+    "lu": lambda a, b, of: plait.linalg.lu(a, **of).solve(b),
+    "matmul": lambda a, b, of: plait.linalg.matmul(a, b, **of),
+    "solve": lambda a, b, of: plait.linalg.solve(a, b, **of),
+}
+
+
+@pytest.mark.long(keep=2)
+@pytest.mark.parametrize("name", WITH_ANOTHER)
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_arrays_on_no_mesh_that_a_function_of_one_on_a_mesh_closes_over(name, kind):
+    mesh = jax.make_mesh((4,), ("a",), axis_types=(kind,))
+    a = np.diag(np.arange(1.0, 9.0)) + 0.1
+    b = np.arange(24.0).reshape(8, 3)
+    data = jax.device_put(a, NamedSharding(mesh, P("a")))
+    want = a @ b if name == "matmul" else np.linalg.solve(a, b)
+    for of in ({"mesh": mesh, "spec": P("a")}, {"mesh": mesh}):
+        for jit in (jax.jit, plait.jit):
+            call = jit(lambda x, of=of: WITH_ANOTHER[name](x, jnp.asarray(b), of))
+            np.testing.assert_allclose(call(data), want, rtol=1e-10)
+            held = jnp.asarray(b)
+            call = jit(lambda x, of=of, held=held: WITH_ANOTHER[name](x, held, of))
+            np.testing.assert_allclose(call(data), want, rtol=1e-10)

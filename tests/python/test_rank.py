@@ -35,6 +35,13 @@ def kind_of(dtype):
     return "int" if "int" in dtype else "float"
 
 
+@pytest.mark.parametrize("name", ["ANY_SOURCE", "ANY_TAG", "PROC_NULL"])
+def test_copies_of_what_is_no_rank_and_no_tag(name):
+    value = getattr(plait, name)
+    for same in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert same is value
+
+
 @pytest.mark.long(keep=6)
 @pytest.mark.parametrize("dtype", list(_core.dtypes()))
 def test_dtype_table(dtype):
