@@ -115,7 +115,7 @@ if [ -n "$mpicc" ]; then
     mpiexec=$(dirname "$mpicc")/mpiexec
     for wrapper in mpicc mpicc_abi; do # MPICH's own ABI and the standard one
         if [ -x "$(dirname "$mpicc")/$wrapper" ]; then
-            for program in fft cholesky; do
+            for program in fft cholesky heat; do
                 report "$wrapper-$program-build" "$(dirname "$mpicc")/$wrapper" -std=c11 \
                     "$root/examples/c/${program}_mpi.c" -o "$work/mpi" $flags -lm
                 report "$wrapper-$program-run" quick "$mpiexec" -n 2 "$work/mpi"
