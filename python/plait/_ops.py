@@ -319,6 +319,8 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
         _turns.note(devices)
     attrs["comm"] = _comm.in_programs(params["group"].number(devices))
     attrs["site"] = params["site"]
+    if "trees" in params:
+        attrs["trees"] = params["trees"]
     return attrs
 
 
@@ -342,7 +344,8 @@ def call_joined(operation: Operation, chain: Chain, leaves: Sequence, params: di
     results: list[Any] = [None] * len(leaves)
     for places in _pack.messages(leaves, operation.rules.reduces):
         packed = _pack.Packed([leaves[i] for i in places], n)
-        [y] = chain.call(operation.name, packed.buffer, **params)
+        given = params | packed.trees(packed if operation.rules.is_matched else None)
+        [y] = chain.call(operation.name, packed.buffer, **given)
         for i, part in zip(places, packed.unpack(y, lead), strict=True):
             results[i] = part
     return results

@@ -80,7 +80,8 @@ def _send_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -
 
 
 def _send_joined(chain: Chain, args: Sequence, params: dict) -> list:
-    return chain.call("send", _pack.Packed(args, 0).buffer, **params)
+    packed = _pack.Packed(args, 0)
+    return chain.call("send", packed.buffer, **params, **packed.trees())
 
 
 def _send_general(args: Sequence, params: dict) -> tuple:
@@ -146,7 +147,7 @@ def _exchange_joined(chain: Chain, args: Sequence, params: dict) -> list:
     *leaves, to, source = args
     n = params["n_send"]
     sent, templates = _pack.Packed(leaves[:n], 0), _pack.Packed(leaves[n:], 0)
-    given = params | {"n_send": 1}
+    given = params | {"n_send": 1} | sent.trees(templates)
     y, matched = chain.call("exchange", sent.buffer, templates.buffer, to, source, **given)
     return [*templates.unpack(y, ()), matched]
 
@@ -268,7 +269,7 @@ def _sendrecv_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dic
 def _sendrecv_joined(chain: Chain, args: Sequence, params: dict) -> list:
     n = params["n_send"]
     sent, templates = _pack.Packed(args[:n], 0), _pack.Packed(args[n:], 0)
-    given = params | {"n_send": 1}
+    given = params | {"n_send": 1} | sent.trees(templates)
     [y] = chain.call("sendrecv", sent.buffer, templates.buffer, **given)
     return templates.unpack(y, ())
 

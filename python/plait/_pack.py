@@ -1,11 +1,14 @@
 """Several arrays in one buffer, so that they travel as one message."""
 
+import functools
 import math
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from plait import _core
 
 _WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}
 
@@ -50,6 +53,15 @@ def _from_words(words: Any, dtype: Any) -> Any:
     return jax.lax.bitcast_convert_type(words, dtype)
 
 
+@functools.cache
+def _tree(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> int:
+    """The number of joined arrays, which ranks compare (`src/base/tree.h`)."""
+    text = " ".join(f"{dtype}{list(shape)}".replace(", ", ",") for dtype, shape in leaves)
+    number = zlib.crc32(text.encode()) >> 1 or 1
+    _core.lib.plait_tree_put(number, text.encode())
+    return number
+
+
 class Packed:
     """Arrays with the same first ``n`` axes, side by side in one buffer.
 
@@ -67,8 +79,15 @@ class Packed:
         if len(set(self._dtypes)) > 1:
             self._word = _WORDS[min(4, *map(_item_bytes, self._dtypes))]
             rows = [_to_words(x, self._word) for x in rows]
+        kinds = tuple(zip(map(str, self._dtypes), self._rest, strict=True))
+        self._tree = _tree(kinds) if len(kinds) > 1 else 0
         self._widths = [x.shape[1] for x in rows]
         self.buffer = jnp.concatenate(rows, axis=1).reshape(*lead, sum(self._widths))
+
+    def trees(self, received: "Packed | None" = None) -> dict[str, int]:
+        """The parameter that says so of what is sent, and of what is received beside it."""
+        numbers = self._tree | (received._tree if received else 0) << 32
+        return {"trees": numbers} if numbers else {}
 
     def unpack(self, y: Any, lead: tuple[int, ...]) -> list:
         """The arrays that a buffer with leading axes ``lead`` holds."""

@@ -14,6 +14,7 @@ typedef struct {
     int64_t run;              /* the launch, see plait_session_t */
     int64_t site;             /* base/site.h */
     plait_choices_t choices;  /* when the call was made */
+    uint64_t trees;           /* of joined arrays (base/tree.h); 0: there are none */
     plait_device_t *device;   /* where the arrays are; NULL: in host memory */
     plait_stream_t stream;    /* in whose order they are there */
     plait_lender_t *lender;   /* of memory there; NULL: the device's own */

@@ -25,10 +25,10 @@ enum {
  * many, to what a step and its derivative call. */
 enum { LATELY = MAX_PLANS / 2, AT_LEAST = 32, FEW = 4 };
 
-/* Plans of one communicator handle, by a key of words: operation, choices, device, parameters,
+/* Plans of one communicator handle, by a key of words: operation, choices, trees, device, parameters,
  * arrays, and what is in the lists that parameters point to. */
 enum { MAX_NDIM_KEY = 16 };
-enum { PARAMS_WORD = 3, ARRAY_WORDS = 2 + MAX_NDIM_KEY };
+enum { PARAMS_WORD = 4, ARRAY_WORDS = 2 + MAX_NDIM_KEY };
 enum {
     FIXED_WORDS =
         PARAMS_WORD + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS,
@@ -173,6 +173,7 @@ static plait_status_t make_key(const plait_call_t *call, plan_key_t *key)
     }
     key->words[key->n++] = (uint64_t)(uintptr_t)op;
     key->words[key->n++] = call->choices;
+    key->words[key->n++] = call->trees;
     key->words[key->n++] = (uint64_t)(uintptr_t)call->device;
     memcpy(&key->words[key->n], params, op->params_size);
     key->n += (int64_t)(op->params_size / 8);
@@ -301,8 +302,7 @@ static plait_status_t add(plait_kept_t *kept, const plan_key_t *key, uint64_t ha
     memcpy(fresh->words, key->words, (size_t)key->n * sizeof(key->words[0]));
     fresh->n_words = key->n;
     fresh->hash = hash;
-    PLAIT_TRY(plait_op_plan_as(call->op, call->params, &end, call->choices, call->args,
-                               call->rets, &fresh->kept.plan));
+    PLAIT_TRY(plait_op_plan_call(call, &end, &fresh->kept.plan));
     fresh->kept.lanes = plait_lanes_of(fresh->kept.plan);
     plait_about_op(call->op, call->params, call->args, call->rets,
                    fresh->kept.plan->title, &fresh->kept.about);

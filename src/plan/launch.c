@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/trace.h"
+#include "base/tree.h"
 #include "base/wait.h"
 #include "plan/ask_grid.h"
 #include "plan/exec.h"
@@ -33,18 +34,43 @@ static bool needs_agreement(const plait_plan_t *plan)
 }
 
 /* Behind the first word, so that ranks see what differs in titles that are cut. */
-static void title_choices(plait_plan_t *plan, plait_choices_t choices)
+static void insert_in_title(plait_plan_t *plan, const char *words)
 {
     char title[sizeof(plan->title)];
+    const int n_first = (int)strcspn(plan->title, " ([");
+    const int n_rest = (int)sizeof(title) - n_first - (int)strlen(words) - 4;
+
+    (void)snprintf(title, sizeof(title), "%.*s (%s)%.*s", n_first, plan->title, words,
+                   n_rest, plan->title + n_first);
+    memcpy(plan->title, title, sizeof(title));
+}
+
+static void title_choices(plait_plan_t *plan, plait_choices_t choices)
+{
     char words[sizeof(plan->title) / 2];
-    int n_first = (int)strcspn(plan->title, " ");
 
     if (choices != 0) {
         plait_choices_print(choices, words, sizeof(words));
-        int n_rest = (int)sizeof(title) - n_first - (int)strlen(words) - 4;
-        (void)snprintf(title, sizeof(title), "%.*s (%s)%.*s", n_first, plan->title,
-                       words, n_rest, plan->title + n_first);
-        memcpy(plan->title, title, sizeof(title));
+        insert_in_title(plan, words);
+    }
+}
+
+/* Which arrays are joined in one, of which the title says the length. */
+static void title_trees(plait_plan_t *plan)
+{
+    const uint32_t sent = plait_tree_sent(plan->trees);
+    const uint32_t received = plait_tree_received(plan->trees);
+    char out[PLAIT_TREE_TEXT_BYTES];
+    char in[PLAIT_TREE_TEXT_BYTES];
+    char words[2 * PLAIT_TREE_TEXT_BYTES + 4];
+
+    plait_tree_print(sent, out);
+    plait_tree_print(received, in);
+    if (sent != 0 && received != 0 && sent != received) {
+        (void)snprintf(words, sizeof(words), "%s -> %s", out, in);
+        insert_in_title(plan, words);
+    } else if (plan->trees != 0) {
+        insert_in_title(plan, (sent != 0) ? out : in);
     }
 }
 
@@ -91,44 +117,65 @@ done:
     return status;
 }
 
-plait_status_t plait_op_plan_as(const plait_op_t *op, const void *params,
-                                const plait_endpoint_t *end, plait_choices_t choices,
-                                const plait_array_t args[], const plait_array_t rets[],
+static plait_status_t make_plan(const plait_op_t *op, const void *params,
+                                plait_problem_t *problem, const plait_endpoint_t *end,
                                 plait_plan_t **plan_p)
 {
     plait_status_t status = PLAIT_OK;
-    plait_problem_t problem = {.n_ranks = end->size,
-                               .rank = end->rank,
-                               .caps = end->caps,
-                               .choices = choices,
-                               .n_args = op->n_args,
-                               .n_rets = op->n_rets,
-                               .args = args,
-                               .rets = rets};
+    const plait_choices_t choices = problem->choices;
     plait_plan_t *plan = NULL;
 
-    PLAIT_TRY(plait_choices_apply(choices, end, &problem.caps));
-    PLAIT_TRY((problem.caps.device != NULL)
-                  ? plan_on_device(op, params, &problem, &plan)
-                  : op->plan(params, &problem, &plan));
+    PLAIT_TRY(plait_choices_apply(choices, end, &problem->caps));
+    PLAIT_TRY((problem->caps.device != NULL)
+                  ? plan_on_device(op, params, problem, &plan)
+                  : op->plan(params, problem, &plan));
     plait_plan_agree(plan,
                      plait_hash_bytes(PLAIT_HASH_SEED, op->name, strlen(op->name)));
     plait_plan_agree(plan, choices);
+    plait_plan_agree(plan, plan->trees);
     title_choices(plan, choices);
+    title_trees(plan);
     plan->is_collective = !op->is_matched;
     plan->needs_agreement = needs_agreement(plan);
     plan->title_ref = plait_trace_text(plan->title);
     *plan_p = plan;
+    plan = NULL;
 done:
+    plait_plan_destroy(&plan);
     return status;
+}
+
+static plait_problem_t problem_of(const plait_op_t *op, const plait_endpoint_t *end,
+                                  const plait_array_t args[],
+                                  const plait_array_t rets[])
+{
+    return (plait_problem_t){.n_ranks = end->size,
+                             .rank = end->rank,
+                             .caps = end->caps,
+                             .n_args = op->n_args,
+                             .n_rets = op->n_rets,
+                             .args = args,
+                             .rets = rets};
 }
 
 plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
                              const plait_endpoint_t *end, const plait_array_t args[],
                              const plait_array_t rets[], plait_plan_t **plan_p)
 {
-    return plait_op_plan_as(op, params, end, plait_choices_now(op->family), args, rets,
-                            plan_p);
+    plait_problem_t problem = problem_of(op, end, args, rets);
+
+    problem.choices = plait_choices_now(op->family);
+    return make_plan(op, params, &problem, end, plan_p);
+}
+
+plait_status_t plait_op_plan_call(const plait_call_t *call, const plait_endpoint_t *end,
+                                  plait_plan_t **plan_p)
+{
+    plait_problem_t problem = problem_of(call->op, end, call->args, call->rets);
+
+    problem.choices = call->choices;
+    problem.trees = call->trees;
+    return make_plan(call->op, call->params, &problem, end, plan_p);
 }
 
 static _Atomic int64_t n_in_flight;

@@ -13,11 +13,9 @@ plait_status_t plait_op_plan(const plait_op_t *op, const void *params,
                              const plait_endpoint_t *end, const plait_array_t args[],
                              const plait_array_t rets[], plait_plan_t **plan_p);
 
-/* The same under other choices than those of now. */
-plait_status_t plait_op_plan_as(const plait_op_t *op, const void *params,
-                                const plait_endpoint_t *end, plait_choices_t choices,
-                                const plait_array_t args[], const plait_array_t rets[],
-                                plait_plan_t **plan_p);
+/* That of a call, on an endpoint for where its arrays are. */
+plait_status_t plait_op_plan_call(const plait_call_t *call, const plait_endpoint_t *end,
+                                  plait_plan_t **plan_p);
 
 /* Executes the call; its plan is kept for the next one with the same parameters and shapes.
  * The error text begins with operation and rank. */

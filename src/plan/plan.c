@@ -68,6 +68,7 @@ plait_status_t plait_plan_create(const plait_problem_t *problem, plait_plan_t **
     plan->has_native = problem->caps.has_native;
     plan->device = problem->caps.device;
     plan->reach = problem->caps.reach;
+    plan->trees = problem->trees;
     plan->n_threads = (int)plait_max(1, problem->caps.n_threads);
     plan->is_collective = true;
     plan->agree = PLAIT_HASH_SEED;

@@ -47,6 +47,7 @@ typedef struct {
     int rank;
     plait_caps_t caps;
     plait_choices_t choices;
+    uint64_t trees; /* of operands and results that are joined arrays (base/tree.h) */
     int n_args, n_rets;
     const plait_array_t *args;
     const plait_array_t *rets;
@@ -203,6 +204,7 @@ struct plait_plan {
     bool uses_blas;       /* in one thread, unless the rank is alone */
     uint64_t agree;       /* equal on all ranks of one execution */
     uint64_t agree_some;  /* 0, or equal on all ranks where it is not 0 */
+    uint64_t trees;       /* of the problem */
     int n_args, n_rets, n_work;
     int64_t slot_bytes[PLAIT_MAX_SLOTS];
     int64_t scratch_bytes;

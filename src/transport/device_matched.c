@@ -45,7 +45,8 @@ static plait_half_t refused_half(const plait_half_t *half)
 
     refused.data = NULL;
     refused.n_bytes = 0;
-    refused.dtype = plait_matched_refusing(half->dtype);
+    refused.dtype = (plait_dtype_t)plait_matched_refusing(plait_half_content(half));
+    refused.tree = 0;
     return refused;
 }
 

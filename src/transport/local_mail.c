@@ -17,7 +17,7 @@ struct plait_letter {
     int source, dest, tag;
     const void *data;
     int64_t n_bytes;
-    plait_dtype_t dtype;
+    plait_content_t content;
     plait_parcel_t
         *parcel; /* in the place of data, which is NULL, until that is wanted */
     bool is_wanted;
@@ -184,12 +184,14 @@ static plait_status_t judge(const plait_letter_t *letter, const plait_half_t *re
                 "rank %d from %d: message truncated, got %lld bytes, room for %lld",
                 rank, letter->source, (long long)letter->n_bytes,
                 (long long)recv->n_bytes);
-    PLAIT_CHECK(letter->dtype == recv->dtype && letter->n_bytes == recv->n_bytes,
+    PLAIT_CHECK(letter->content == plait_half_content(recv) &&
+                    letter->n_bytes == recv->n_bytes,
                 PLAIT_ERR_MISMATCH,
-                "rank %d from %d: got %s, %lld bytes; expected %s, %lld bytes", rank,
-                letter->source, plait_dtype_name(letter->dtype),
+                "rank %d from %d: got %s, %lld bytes; expected %s, %lld bytes%s", rank,
+                letter->source, plait_dtype_name(plait_content_dtype(letter->content)),
                 (long long)letter->n_bytes, plait_dtype_name(recv->dtype),
-                (long long)recv->n_bytes);
+                (long long)recv->n_bytes,
+                plait_matched_note(letter->content, plait_half_content(recv)));
 done:
     return status;
 }
@@ -217,7 +219,7 @@ static plait_status_t want(const delivery_t *d)
     }
     if (letter->is_void) { /* as if it had failed before it was sent */
         letter->n_bytes = 0;
-        letter->dtype = plait_matched_refusing(letter->dtype);
+        letter->content = plait_matched_refusing(letter->content);
         status = judge(letter, d->recv, d->rank);
     }
     return status;
@@ -342,7 +344,7 @@ plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank,
                              .tag = send->tag,
                              .data = send->data,
                              .n_bytes = send->n_bytes,
-                             .dtype = send->dtype,
+                             .content = plait_half_content(send),
                              .parcel = send->parcel};
 
     (void)pthread_mutex_lock(&mail->mutex);
@@ -378,7 +380,7 @@ plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
                                       .dest = sends[i].peer,
                                       .data = sends[i].data,
                                       .n_bytes = sends[i].n_bytes,
-                                      .dtype = PLAIT_U8};
+                                      .content = PLAIT_U8};
         post(mail, &letters[i]);
     }
     for (int i = 0; i < n_recvs; i++) {
@@ -432,7 +434,7 @@ static plait_status_t make_letter(int rank, const plait_half_t *send,
     letter->dest = send->peer;
     letter->tag = send->tag;
     letter->n_bytes = send->n_bytes;
-    letter->dtype = send->dtype;
+    letter->content = plait_half_content(send);
     letter->is_buffered = true;
     letter->data = letter + 1;
     if (send->n_bytes > 0) {

@@ -25,10 +25,12 @@ plait_status_t plait_matched_fail(plait_status_t verdict,
     return plait_fail(
         verdict,
         "message from rank %d to rank %d with tag %d: it has %lld bytes of %s, the "
-        "receiver expects %lld bytes of %s%s%s",
+        "receiver expects %lld bytes of %s%s%s%s",
         fault->source, fault->dest, fault->tag, (long long)fault->n_bytes[0],
-        plait_dtype_name(fault->dtypes[0]), (long long)fault->n_bytes[1],
-        plait_dtype_name(fault->dtypes[1]),
+        plait_dtype_name(plait_content_dtype(fault->contents[0])),
+        (long long)fault->n_bytes[1],
+        plait_dtype_name(plait_content_dtype(fault->contents[1])),
+        plait_matched_note(fault->contents[0], fault->contents[1]),
         (theirs[0] != '\0') ? "; the partner is in " : "", theirs);
 }
 

@@ -10,28 +10,40 @@
 #include "transport/transport.h"
 
 /* The verdict on a message of so many bytes for the receiving half. */
-static inline plait_status_t plait_matched_judge(int64_t n_bytes, plait_dtype_t dtype,
+static inline plait_status_t plait_matched_judge(int64_t n_bytes,
+                                                 plait_content_t content,
                                                  int64_t n_expected,
-                                                 plait_dtype_t expected)
+                                                 plait_content_t expected)
 {
     if (n_bytes > n_expected) {
         return PLAIT_ERR_TRUNCATION;
     }
-    return (n_bytes < n_expected || dtype != expected) ? PLAIT_ERR_MISMATCH : PLAIT_OK;
+    return (n_bytes < n_expected || content != expected) ? PLAIT_ERR_MISMATCH
+                                                         : PLAIT_OK;
 }
 
 /* What a half is for its partner where its rank's device has failed: of no length and another dtype,
  * so that it is refused, or refuses what it is sent. */
-static inline plait_dtype_t plait_matched_refusing(plait_dtype_t dtype)
+static inline plait_content_t plait_matched_refusing(plait_content_t content)
 {
-    return (dtype == PLAIT_U8) ? PLAIT_S8 : PLAIT_U8;
+    return (content == PLAIT_U8) ? PLAIT_S8 : PLAIT_U8;
+}
+
+/* What is said of arrays of one dtype and length that are not the same all the same. */
+static inline const char *plait_matched_note(plait_content_t sent,
+                                             plait_content_t expected)
+{
+    return (sent != expected &&
+            plait_content_dtype(sent) == plait_content_dtype(expected))
+               ? ", of other arrays that were joined"
+               : "";
 }
 
 /* A message and what its receiver expects; sent and expected. */
 typedef struct {
     int source, dest, tag;
     int64_t n_bytes[2];
-    plait_dtype_t dtypes[2];
+    plait_content_t contents[2];
     const plait_peer_t *partner; /* of this rank; NULL: unknown */
 } plait_matched_fault_t;
 

@@ -168,7 +168,7 @@ static void take_offered(plait_mpi_transfer_t *t)
     if (status != PLAIT_OK) {
         out->status = (int32_t)PLAIT_ERR_TRUNCATION;
         out->n_bytes = 0;
-        out->dtype = (int32_t)plait_matched_refusing(recv->dtype);
+        out->content = plait_matched_refusing(plait_half_content(recv));
     }
 }
 
@@ -219,10 +219,10 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
     *out = (plait_mpi_answer_t){.magic = PLAIT_MPI_MAGIC,
                                 .number = header->number,
                                 .status = (int32_t)plait_matched_judge(
-                                    header->n_bytes, (plait_dtype_t)header->dtype,
-                                    t->recv->n_bytes, t->recv->dtype),
+                                    header->n_bytes, (plait_content_t)header->content,
+                                    t->recv->n_bytes, plait_half_content(t->recv)),
                                 .n_bytes = t->recv->n_bytes,
-                                .dtype = (int32_t)t->recv->dtype,
+                                .content = plait_half_content(t->recv),
                                 .rank = rank};
     tell_verdict(t, (plait_status_t)out->status,
                  &(plait_matched_fault_t){
@@ -230,7 +230,7 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
                      rank,
                      t->from.tag,
                      {header->n_bytes, out->n_bytes},
-                     {(plait_dtype_t)header->dtype, (plait_dtype_t)out->dtype},
+                     {(plait_content_t)header->content, (plait_content_t)out->content},
                      &t->link->processes[t->from.source]});
     if (header->form == PLAIT_MPI_IN_PIECES) {
         PLAIT_TRY(expect_bulk(t, out->status != PLAIT_OK, PLAIT_MPI_MESSAGE_BYTES));
@@ -252,15 +252,15 @@ static bool is_void(plait_mpi_transfer_t *t)
     const bool is_empty = t->is_in_chunks && (t->bulk.n_bytes == 0);
 
     if (is_empty) {
-        tell_verdict(
-            t, PLAIT_ERR_MISMATCH,
-            &(plait_matched_fault_t){
-                t->from.source,
-                t->link->rank,
-                t->from.tag,
-                {0, t->recv->n_bytes},
-                {plait_matched_refusing((plait_dtype_t)header->dtype), t->recv->dtype},
-                &t->link->processes[t->from.source]});
+        tell_verdict(t, PLAIT_ERR_MISMATCH,
+                     &(plait_matched_fault_t){
+                         t->from.source,
+                         t->link->rank,
+                         t->from.tag,
+                         {0, t->recv->n_bytes},
+                         {plait_matched_refusing((plait_content_t)header->content),
+                          plait_half_content(t->recv)},
+                         &t->link->processes[t->from.source]});
         t->n_received = t->n_bulk_in;
     }
     return is_empty;
@@ -286,7 +286,7 @@ static plait_status_t heed(plait_mpi_transfer_t *t)
                      in->rank,
                      t->send->tag,
                      {header->n_bytes, in->n_bytes},
-                     {(plait_dtype_t)header->dtype, (plait_dtype_t)in->dtype},
+                     {(plait_content_t)header->content, (plait_content_t)in->content},
                      &t->link->processes[in->rank]});
     if (in->send_it != PLAIT_MPI_SEND_NOTHING) {
         PLAIT_TRY(post_bulk_out(t));
@@ -420,7 +420,7 @@ static plait_status_t post_header(plait_mpi_transfer_t *t)
         (plait_mpi_header_t){.magic = PLAIT_MPI_MAGIC,
                              .number = number,
                              .n_bytes = send->n_bytes,
-                             .dtype = (int32_t)send->dtype,
+                             .content = plait_half_content(send),
                              .form = is_offer                 ? PLAIT_MPI_OFFERED
                                      : (send->parcel != NULL) ? PLAIT_MPI_STAGED
                                      : is_inline              ? PLAIT_MPI_INLINE

@@ -144,13 +144,12 @@ plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail)
         PLAIT_COMPLAINT_MADE) {
         status = plait_matched_fail(
             (plait_status_t)from->status,
-            &(plait_matched_fault_t){
-                mail->link->rank,
-                from->dest,
-                from->tag,
-                {from->n_bytes[0], from->n_bytes[1]},
-                {(plait_dtype_t)from->dtypes[0], (plait_dtype_t)from->dtypes[1]},
-                NULL}); /* it was some time ago */
+            &(plait_matched_fault_t){mail->link->rank,
+                                     from->dest,
+                                     from->tag,
+                                     {from->n_bytes[0], from->n_bytes[1]},
+                                     {from->contents[0], from->contents[1]},
+                                     NULL}); /* it was some time ago */
         atomic_store(&from->state, PLAIT_COMPLAINT_NONE);
     }
     return status;
@@ -174,9 +173,9 @@ static bool expects_other(const plait_mail_call_t *call)
            has_received(call) && partner->expects_bytes != PLAIT_NOTHING &&
            (partner->expects_tag == PLAIT_ANY ||
             partner->expects_tag == call->send->tag) &&
-           plait_matched_judge(call->send->n_bytes, call->send->dtype,
+           plait_matched_judge(call->send->n_bytes, plait_half_content(call->send),
                                partner->expects_bytes,
-                               (plait_dtype_t)partner->expects_dtype) != PLAIT_OK;
+                               (plait_content_t)partner->expects_content) != PLAIT_OK;
 }
 
 static bool is_consumed(const plait_mail_call_t *call)
@@ -352,7 +351,7 @@ static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
                                      send->peer,
                                      send->tag,
                                      {send->n_bytes, answer->n_bytes},
-                                     {send->dtype, (plait_dtype_t)answer->dtype},
+                                     {plait_half_content(send), answer->content},
                                      &mail->link->processes[send->peer]});
     }
     (void)pthread_mutex_lock(&mail->mutex);

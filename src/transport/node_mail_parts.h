@@ -20,7 +20,7 @@ typedef enum {
 
 typedef struct {
     int32_t tag;
-    uint16_t dtype;
+    plait_content_t content;
     uint16_t answer; /* cell of the sender's where it waits for one */
     int64_t n_bytes;
     uint64_t address; /* of the bytes that are not in the ring */
@@ -29,7 +29,7 @@ typedef struct {
      * does not. */
     int64_t expects_bytes;
     int32_t expects_tag;
-    int32_t expects_dtype;
+    int32_t expects_content;
 } plait_mail_header_t;
 
 /* The start of a message in a ring, in as many cells of a cache line as its bytes need. */

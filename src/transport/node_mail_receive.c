@@ -19,7 +19,7 @@ static void complain(const plait_node_mail_t *mail, int source, plait_status_t v
         to->tag = fault->tag;
         for (int i = 0; i < 2; i++) {
             to->n_bytes[i] = fault->n_bytes[i];
-            to->dtypes[i] = (int32_t)fault->dtypes[i];
+            to->contents[i] = fault->contents[i];
         }
         atomic_store(&to->state, PLAIT_COMPLAINT_MADE);
     }
@@ -45,7 +45,8 @@ static bool turn_answer(const plait_node_mail_t *mail,
  * written, since it may then have the place for its next message. */
 static bool give_answer(const plait_node_mail_t *mail,
                         const plait_node_letter_t *letter, int from,
-                        plait_status_t verdict, int64_t n_bytes, plait_dtype_t dtype)
+                        plait_status_t verdict, int64_t n_bytes,
+                        plait_content_t content)
 {
     plait_node_answer_t *answer = answer_to(mail, letter);
 
@@ -55,7 +56,7 @@ static bool give_answer(const plait_node_mail_t *mail,
     }
     answer->status = (int32_t)verdict;
     answer->n_bytes = n_bytes;
-    answer->dtype = (int32_t)dtype;
+    answer->content = content;
     return turn_answer(mail, letter, PLAIT_ANSWER_TAKING, PLAIT_ANSWER_GIVEN);
 }
 
@@ -116,8 +117,8 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
 {
     const plait_mail_header_t *h = &letter->header;
     const plait_half_t *recv = posted->recv;
-    plait_status_t status = plait_matched_judge(h->n_bytes, (plait_dtype_t)h->dtype,
-                                                recv->n_bytes, recv->dtype);
+    plait_status_t status = plait_matched_judge(h->n_bytes, h->content, recv->n_bytes,
+                                                plait_half_content(recv));
     bool is_verdict = status != PLAIT_OK;
 
     posted->matched = (plait_matched_t){letter->source, h->tag, h->n_bytes};
@@ -125,7 +126,7 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
                                             mail->link->rank,
                                             h->tag,
                                             {h->n_bytes, recv->n_bytes},
-                                            {(plait_dtype_t)h->dtype, recv->dtype},
+                                            {h->content, plait_half_content(recv)},
                                             &mail->link->processes[letter->source]};
     if (status == PLAIT_OK && h->n_bytes > 0 &&
         (letter->kind == PLAIT_MAIL_OFFER || recv->parcel != NULL)) {
@@ -139,7 +140,7 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
     }
     if (h->answer != PLAIT_NO_ANSWER) {
         if (!give_answer(mail, letter, PLAIT_ANSWER_AWAITED, status, recv->n_bytes,
-                         recv->dtype) &&
+                         plait_half_content(recv)) &&
             status == PLAIT_OK) {
             status = fail_given_up(mail, letter);
         }
@@ -339,7 +340,7 @@ static bool give_refusal(const plait_node_mail_t *mail, const plait_posted_t *po
                          int from)
 {
     return give_answer(mail, &posted->letter, from, PLAIT_ERR_TRUNCATION, 0,
-                       plait_matched_refusing(posted->recv->dtype));
+                       plait_matched_refusing(plait_half_content(posted->recv)));
 }
 
 /* is_verdict: the fault is the message's. */
@@ -349,7 +350,7 @@ static void answer_call(plait_node_mail_t *mail, plait_posted_t *posted, int fro
     const plait_half_t *recv = posted->recv;
     const bool is_heard = (status == PLAIT_OK || is_verdict)
                               ? give_answer(mail, &posted->letter, from, status,
-                                            recv->n_bytes, recv->dtype)
+                                            recv->n_bytes, plait_half_content(recv))
                               : give_refusal(mail, posted, from);
 
     if (!is_heard && status == PLAIT_OK) {
@@ -391,7 +392,7 @@ done:
 static void take_nothing(plait_node_mail_t *mail, plait_posted_t *posted)
 {
     posted->fault.n_bytes[0] = 0;
-    posted->fault.dtypes[0] = plait_matched_refusing(posted->fault.dtypes[0]);
+    posted->fault.contents[0] = plait_matched_refusing(posted->fault.contents[0]);
     answer_call(mail, posted, PLAIT_ANSWER_BROUGHT, PLAIT_ERR_MISMATCH, true);
 }
 

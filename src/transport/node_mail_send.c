@@ -132,7 +132,7 @@ static plait_mail_header_t header_of(const plait_mail_call_t *call)
     const plait_half_t *send = call->send;
     const plait_half_t *recv = call->posted.recv;
     plait_mail_header_t header = {.tag = send->tag,
-                                  .dtype = (uint16_t)send->dtype,
+                                  .content = plait_half_content(send),
                                   .answer = PLAIT_NO_ANSWER,
                                   .n_bytes = send->n_bytes,
                                   .expects_bytes = PLAIT_NOTHING};
@@ -140,7 +140,7 @@ static plait_mail_header_t header_of(const plait_mail_call_t *call)
     if (recv != NULL && recv->peer == send->peer) {
         header.expects_bytes = recv->n_bytes;
         header.expects_tag = recv->tag;
-        header.expects_dtype = (int32_t)recv->dtype;
+        header.expects_content = plait_half_content(recv);
     }
     return header;
 }

@@ -42,7 +42,7 @@ enum {
 typedef struct {
     _Alignas(64) _Atomic uint64_t word;
     int32_t status;
-    int32_t dtype;           /* what the receiver expected */
+    plait_content_t content; /* what the receiver expected */
     int64_t n_bytes;         /* and how much               */
     uint64_t address;        /* of what was brought; 0: it could not be */
     plait_receipt_t receipt; /* of what was taken */
@@ -55,8 +55,8 @@ typedef struct {
     _Alignas(64) _Atomic uint32_t state;
     int32_t status;
     int32_t dest, tag;
-    int32_t dtypes[2];  /* sent, expected */
-    int64_t n_bytes[2]; /* sent, expected */
+    plait_content_t contents[2]; /* sent, expected */
+    int64_t n_bytes[2];          /* sent, expected */
 } plait_node_complaint_t;
 
 enum { PLAIT_NODE_ANSWERS = 32 };

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "transport/local_mail.h"
+#include "transport/matched.h"
 
 #include <string.h>
 
@@ -82,10 +83,13 @@ static plait_status_t pass_on(const plait_half_t *send, const plait_half_t *recv
     PLAIT_CHECK(send->n_bytes <= recv->n_bytes, PLAIT_ERR_TRUNCATION,
                 "message truncated, got %lld bytes, room for %lld",
                 (long long)send->n_bytes, (long long)recv->n_bytes);
-    PLAIT_CHECK(send->dtype == recv->dtype && send->n_bytes == recv->n_bytes,
-                PLAIT_ERR_MISMATCH, "sent %s of %lld bytes, expected %s of %lld bytes",
+    PLAIT_CHECK(plait_half_content(send) == plait_half_content(recv) &&
+                    send->n_bytes == recv->n_bytes,
+                PLAIT_ERR_MISMATCH,
+                "sent %s of %lld bytes, expected %s of %lld bytes%s",
                 plait_dtype_name(send->dtype), (long long)send->n_bytes,
-                plait_dtype_name(recv->dtype), (long long)recv->n_bytes);
+                plait_dtype_name(recv->dtype), (long long)recv->n_bytes,
+                plait_matched_note(plait_half_content(send), plait_half_content(recv)));
     if (send->n_bytes > 0) {
         memmove(recv->data, send->data, (size_t)send->n_bytes);
     }

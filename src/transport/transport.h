@@ -214,8 +214,27 @@ typedef struct {
     void *data;
     int64_t n_bytes;
     plait_dtype_t dtype;
+    uint32_t tree;          /* which arrays were joined in it (base/tree.h) */
     plait_parcel_t *parcel; /* NULL: the bytes are at `data` */
 } plait_half_t;
+
+/* What partners compare beside the length of a message: dtype, and a hash of its tree. Of different
+ * trees one in 1023 is not told apart. */
+typedef uint16_t plait_content_t;
+
+enum { PLAIT_CONTENT_DTYPES = 64, PLAIT_CONTENT_TREES = 1023 };
+
+static inline plait_content_t plait_half_content(const plait_half_t *half)
+{
+    const uint32_t tree = (half->tree != 0) ? half->tree % PLAIT_CONTENT_TREES + 1 : 0;
+
+    return (plait_content_t)((uint32_t)half->dtype + tree * PLAIT_CONTENT_DTYPES);
+}
+
+static inline plait_dtype_t plait_content_dtype(plait_content_t content)
+{
+    return (plait_dtype_t)(content % PLAIT_CONTENT_DTYPES);
+}
 
 /* Host memory for the bytes of a half. */
 static inline plait_status_t plait_half_bytes(const plait_half_t *half, void **data_p)

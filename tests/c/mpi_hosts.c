@@ -237,7 +237,7 @@ static void check_transport(rank_t *rank)
 {
     plait_endpoint_t *end = &rank->comm->end;
     plait_session_t session = begin(end);
-    plait_half_t half = {0, 0, &session, 1, PLAIT_U8, NULL};
+    plait_half_t half = {0, 0, &session, 1, PLAIT_U8, 0, NULL};
     plait_matched_t matched;
 
     CHECK(end->caps.direct == PLAIT_DIRECT_NONE && !end->caps.has_native &&

@@ -41,8 +41,8 @@ static void raw_sendrecv(timed_t *t)
 static void our_sendrecv(timed_t *t)
 {
     const plait_transport_t *transport = t->session.end->transport;
-    plait_half_t send = {t->next, 1, t->x, t->n * 8, PLAIT_F64, NULL};
-    plait_half_t recv = {t->before, 1, t->y, t->n * 8, PLAIT_F64, NULL};
+    plait_half_t send = {t->next, 1, t->x, t->n * 8, PLAIT_F64, 0, NULL};
+    plait_half_t recv = {t->before, 1, t->y, t->n * 8, PLAIT_F64, 0, NULL};
 
     CHECK(transport->begin(&t->session, false) == PLAIT_OK &&
               transport->sendrecv(&t->session, &send, &recv, NULL) == PLAIT_OK,

@@ -28,9 +28,9 @@ static void check_ring(plait_endpoint_t *end, int64_t n_bytes, int tag, bool any
     int before = (end->rank + end->size - 1) % end->size;
     unsigned char *x = plait_alloc(n_bytes + 1, 1);
     unsigned char *y = plait_alloc(n_bytes + 1, 1);
-    plait_half_t send = {next, tag, x, n_bytes, PLAIT_U8, NULL};
+    plait_half_t send = {next, tag, x, n_bytes, PLAIT_U8, 0, NULL};
     plait_half_t recv = {
-        any ? PLAIT_ANY : before, any ? PLAIT_ANY : tag, y, n_bytes, PLAIT_U8, NULL};
+        any ? PLAIT_ANY : before, any ? PLAIT_ANY : tag, y, n_bytes, PLAIT_U8, 0, NULL};
     plait_matched_t matched = {0};
     int64_t n_wrong = 0;
 
@@ -61,6 +61,7 @@ static void check_fault(plait_endpoint_t *end, int64_t n_send, plait_dtype_t sen
                          data,
                          (end->rank == 0) ? n_send : n_recv,
                          (end->rank == 0) ? sent : expected,
+                         0,
                          NULL};
     plait_matched_t matched;
     int64_t n_wrong = 0;
@@ -88,9 +89,9 @@ static void check_half_fault(plait_endpoint_t *end)
     int peer = 1 - end->rank;
     double x = end->rank + 1;
     double y[2] = {0, 0};
-    plait_half_t send = {peer, 3, &x, sizeof(x), PLAIT_F64, NULL};
+    plait_half_t send = {peer, 3, &x, sizeof(x), PLAIT_F64, 0, NULL};
     plait_half_t recv = {
-        peer, 3, y, (end->rank == 0) ? sizeof(x) : 2 * sizeof(x), PLAIT_F64, NULL};
+        peer, 3, y, (end->rank == 0) ? sizeof(x) : 2 * sizeof(x), PLAIT_F64, 0, NULL};
 
     if (end->rank < 2) {
         /* 0 to 1 fails on both; 1 to 0 arrives */
@@ -104,11 +105,11 @@ static void check_none(plait_endpoint_t *end)
 {
     int32_t x = 5;
     int32_t y = 6;
-    plait_half_t none = {PLAIT_NO_RANK, 0, &y, sizeof(y), PLAIT_S32, NULL};
-    plait_half_t send = {end->rank, 9, &x, sizeof(x), PLAIT_S32, NULL};
-    plait_half_t recv = {end->rank, PLAIT_ANY, &y, sizeof(y), PLAIT_S32, NULL};
-    plait_half_t far = {end->size, 9, &x, sizeof(x), PLAIT_S32, NULL};
-    plait_half_t tag = {end->rank, -2, &x, sizeof(x), PLAIT_S32, NULL};
+    plait_half_t none = {PLAIT_NO_RANK, 0, &y, sizeof(y), PLAIT_S32, 0, NULL};
+    plait_half_t send = {end->rank, 9, &x, sizeof(x), PLAIT_S32, 0, NULL};
+    plait_half_t recv = {end->rank, PLAIT_ANY, &y, sizeof(y), PLAIT_S32, 0, NULL};
+    plait_half_t far = {end->size, 9, &x, sizeof(x), PLAIT_S32, 0, NULL};
+    plait_half_t tag = {end->rank, -2, &x, sizeof(x), PLAIT_S32, 0, NULL};
     plait_matched_t matched = {0};
 
     CHECK(transfer(end, &none, &none, &matched) == PLAIT_OK, "no halves");
@@ -129,9 +130,9 @@ static void check_tags(plait_endpoint_t *end)
     const int max_tag = is_shared ? INT_MAX : plait_mpi_max_tag();
     const int tags[] = {32768, 1000003, max_tag, 536870911};
     int32_t x = 5;
-    plait_half_t beyond = {end->rank, (max_tag < INT_MAX) ? max_tag + 1 : -2,
-                           &x,        sizeof(x),
-                           PLAIT_S32, NULL};
+    plait_half_t beyond = {
+        end->rank, (max_tag < INT_MAX) ? max_tag + 1 : -2, &x, sizeof(x), PLAIT_S32, 0,
+        NULL};
 
     CHECK(plait_mpi_max_tag() > 32767, "MPI_TAG_UB %d", plait_mpi_max_tag());
     CHECK(link->max_tag == max_tag, "%s: %d", end->transport->name, link->max_tag);
@@ -156,7 +157,8 @@ static void check_many_to_one(plait_endpoint_t *end)
     if (end->rank == 0) {
         for (int i = 1; i < end->size; i++) {
             int64_t y = 0;
-            plait_half_t recv = {PLAIT_ANY, PLAIT_ANY, &y, sizeof(y), PLAIT_S64, NULL};
+            plait_half_t recv = {PLAIT_ANY, PLAIT_ANY, &y,  sizeof(y),
+                                 PLAIT_S64, 0,         NULL};
             CHECK(transfer(end, NULL, &recv, &matched) == PLAIT_OK, "recv from any");
             CHECK(y == 1000 + matched.source && matched.tag == 10 + matched.source,
                   "who it is");
@@ -164,7 +166,7 @@ static void check_many_to_one(plait_endpoint_t *end)
         }
         CHECK(sum == end->size * (end->size - 1) / 2, "each once");
     } else {
-        plait_half_t send = {0, 10 + end->rank, &x, sizeof(x), PLAIT_S64, NULL};
+        plait_half_t send = {0, 10 + end->rank, &x, sizeof(x), PLAIT_S64, 0, NULL};
         CHECK(transfer(end, &send, NULL, NULL) == PLAIT_OK, "send to 0");
     }
 }
@@ -177,8 +179,8 @@ static void check_number(plait_endpoint_t *end, int64_t n_held, int64_t n_next)
     plait_session_t session = {.end = end};
     char *held = plait_alloc(n_held, 1);
     char *next = plait_alloc(n_next, 1);
-    plait_half_t first = {1 - end->rank, 7, held, n_held, PLAIT_U8, NULL};
-    plait_half_t second = {1 - end->rank, 2, next, n_next, PLAIT_U8, NULL};
+    plait_half_t first = {1 - end->rank, 7, held, n_held, PLAIT_U8, 0, NULL};
+    plait_half_t second = {1 - end->rank, 2, next, n_next, PLAIT_U8, 0, NULL};
 
     if (end->rank == 0) {
         memset(held, 7, (size_t)n_held);
@@ -301,8 +303,8 @@ static void test_large(plait_endpoint_t *end)
     int before = (end->rank + end->size - 1) % end->size;
     plait_message_t out = {next, x, n};
     plait_message_t in = {before, y, n};
-    plait_half_t send = {next, 1, x, n, PLAIT_U8, NULL};
-    plait_half_t recv = {before, 1, y, n, PLAIT_U8, NULL};
+    plait_half_t send = {next, 1, x, n, PLAIT_U8, 0, NULL};
+    plait_half_t recv = {before, 1, y, n, PLAIT_U8, 0, NULL};
     plait_session_t session = begin(end);
 
     memset(x, end->rank + 1, (size_t)n);

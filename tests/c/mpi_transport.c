@@ -143,7 +143,8 @@ static void test_give_up(plait_endpoint_t *end)
 {
     plait_session_t session = {.end = end};
     int32_t place = 7;
-    plait_half_t recv = {PLAIT_ANY, PLAIT_ANY, &place, sizeof(place), PLAIT_S32, NULL};
+    plait_half_t recv = {PLAIT_ANY, PLAIT_ANY, &place, sizeof(place),
+                         PLAIT_S32, 0,         NULL};
     plait_matched_t matched;
 
     plait_wait_set_hook(end_wait);
@@ -222,8 +223,8 @@ static void test_sleeper(uint64_t world)
     plait_wait_set_hook(impatient);
     CHECK(end.transport->begin(&session, false) == PLAIT_OK, "begin");
     for (int i = 0; i < 2 && n_nodes < end.size; i++) {
-        const plait_half_t send = {chain[i + 1], 5, &word, 1, PLAIT_U8, NULL};
-        const plait_half_t recv = {chain[i], 5, &word, 1, PLAIT_U8, NULL};
+        const plait_half_t send = {chain[i + 1], 5, &word, 1, PLAIT_U8, 0, NULL};
+        const plait_half_t recv = {chain[i], 5, &word, 1, PLAIT_U8, 0, NULL};
         if (end.rank == chain[i]) {
             CHECK(end.transport->send(&session, &send) == PLAIT_OK, "send");
         } else if (end.rank == chain[i + 1]) {

@@ -428,3 +428,59 @@ def test_ranks_that_differ(world, call):
     with pytest.raises(plait.MismatchError), plait.errors():
         plait.block(call(world.rank))
     assert plait.allreduce(jnp.ones(1), plait.SUM)[0] == world.size
+
+
+A, B = jnp.arange(4.0, dtype="float32"), jnp.arange(4, dtype="int32")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r: plait.bcast([A, B] if r else [B, A], 0),
+        lambda r: plait.bcast([A, B] if r else [A, B.astype("uint32")], 0),
+        lambda r: plait.bcast({"a": A, "b": B} if r else jnp.zeros(8, "uint32"), 0),
+        lambda r: plait.allreduce([A, A[:2]] if r else [A[:2], A], plait.SUM),
+        lambda r: plait.allgather([A, B] if r else [B, A]),
+        lambda r: plait.gather([A, A[:2]] if r else [A[:2], A], 0),
+        lambda r: plait.alltoall([A.reshape(2, 2), B.reshape(2, 2)][:: 2 * r - 1]),
+    ],
+)
+def test_trees_that_differ(world, call):
+    """As many bytes in all, of other arrays."""
+    if world.size != 2:
+        pytest.skip("written for two ranks")
+    with pytest.raises(plait.MismatchError) as caught, plait.errors():
+        plait.block(call(world.rank))
+    assert "32[4] " in str(caught.value) or "32[2] " in str(caught.value)
+    assert plait.allreduce(jnp.ones(1), plait.SUM)[0] == world.size
+
+
+def test_trees_of_uneven_rows(world):
+    """Rows that a rank has alone are no difference."""
+    n, rank = world.size, world.rank
+    counts = [r + 1 for r in range(n)]
+    table = [[1 + (i + j) % 2 for j in range(n)] for i in range(n)]
+
+    def tree(rows, r):
+        x = np.arange(2.0 * rows).reshape(rows, 2) + 10 * r
+        return {"f": x.astype("float32"), "i": x.astype("int16")}
+
+    own = tree(counts[rank], rank)
+    rows = sum(counts) if rank == 0 else counts[rank]
+    got = (
+        plait.allgatherv(own, counts),
+        plait.gatherv(own, counts, 0),
+        plait.scatterv(tree(rows, rank), counts, 0),
+        plait.alltoallv(tree(sum(table[rank]), rank), table),
+    )
+    start = sum(counts[:rank])
+    sent = [np.split(tree(sum(table[r]), r)["f"], np.cumsum(table[r])[:-1]) for r in range(n)]
+    every = np.concatenate([tree(counts[r], r)["f"] for r in range(n)])
+    wants = (
+        every,
+        every if rank == 0 else own["f"],
+        tree(sum(counts), 0)["f"][start : start + counts[rank]],
+        np.concatenate([sent[r][rank] for r in range(n)]),
+    )
+    for y, want in zip(got, wants, strict=True):
+        assert np.array_equal(y["f"], want) and np.array_equal(y["i"], want)

@@ -504,3 +504,30 @@ def test_what_was_sent_may_be_overwritten(world):
         for value in (1, 2):
             y = plait.recv(jnp.zeros(x.shape, x.dtype), 0)
             assert np.array_equal(y, np.full_like(x, value))
+
+
+@pytest.mark.parametrize("n", [4, LARGE])
+def test_trees_that_differ(world, n):
+    """As many bytes of other arrays: both partners hear of it, and what follows is right."""
+    if world.size != 2:
+        pytest.skip("written for two ranks")
+    a, b = jnp.ones(n, "float32"), jnp.arange(n, dtype="int32")
+    other = 1 - world.rank
+    for sent, expected in (
+        ([a, b], [b, a]),
+        ([a, a[:2]], [a[:2], a]),
+        ([a, a], jnp.ones(2 * n, a.dtype)),
+    ):
+        with pytest.raises(plait.MismatchError, match="of other arrays that were joined"):
+            plait.block(plait.sendrecv(sent, expected, other, other))
+    if world.rank == 0:
+        with pytest.raises(plait.MismatchError), plait.errors():
+            plait.block(plait.send([a, b], 1))
+            plait.barrier()  # of what was copied the next call says it, and is carried out
+    else:
+        with pytest.raises(plait.MismatchError), plait.errors():
+            plait.block(plait.recv([b, a], 0))
+    if world.rank == 1 or n == LARGE:
+        plait.barrier()
+    x, y = plait.sendrecv([a, b], [a, b], other, other)
+    assert np.array_equal(x, a) and np.array_equal(y, b)
