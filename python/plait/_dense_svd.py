@@ -14,7 +14,7 @@ Sci. Comput. 35, 2013; Demmel, Dumitriu, Holtz, Numer. Math. 108, 2007.
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -230,11 +230,44 @@ def _chosen() -> Any:
     return made
 
 
+def _is_alone(x: Matrix) -> bool:
+    """Whether one device has the matrix, and there are no others that LAPACK would be asked on."""
+    return x.deal.group is None and x.deal.n_devices == 1
+
+
+def _alone(function: Callable, x: Matrix, to: Any) -> Any:
+    mesh = x.deal.mesh
+    mapped = function if mesh is None else _mesh_rules.on_parts(function, mesh, [x.deal.spec], to)
+    return mapped(x.data)
+
+
+def _svd_alone(x: Matrix) -> tuple[Matrix, Any, Matrix]:
+    """By LAPACK. Columns that are stored behind the last one are zero."""
+
+    def local(data: Any) -> list:
+        u, s, vh = jnp.linalg.svd(data[: x.n].T, full_matrices=False)
+        more = ((0, data.shape[0] - x.n), (0, 0))
+        return [jnp.pad(u.T, more), s, jnp.pad(jnp.conj(vh), more)]
+
+    spec = x.deal.spec
+    u, s, v = _alone(local, x, [spec, ((),), spec])
+    return x.with_data(u), s, Matrix(v, x.deal, x.n, x.n)
+
+
+def _svdvals_alone(x: Matrix) -> Any:
+    def local(data: Any) -> Any:
+        return jnp.linalg.svd(data[: x.n].T, compute_uv=False)
+
+    return _alone(local, x, ((),))
+
+
 def _svd(x: Matrix) -> tuple[Matrix, Any, Matrix]:
     if x.m >= max(1, TALL * x.n):
         q, r = qr(x)
         u, s, v = _svd(r)
         return gemm(q, u), s, v
+    if _is_alone(x):
+        return _svd_alone(x)
     u, h = _polar(x)
     w, v, _ = eigh(-h, "zero")
     u, s = gemm(u, v), jnp.maximum(-w, 0)
@@ -306,7 +339,10 @@ def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
 def _svdvals(a: Matrix) -> Any:
     """Those of a matrix with m ≥ n."""
     x, scale = around_one(a)
-    _, h = _polar(r_alone(x) if a.m >= max(1, TALL * a.n) else x)
+    x = r_alone(x) if a.m >= max(1, TALL * a.n) else x
+    if _is_alone(x):
+        return _svdvals_alone(x) * scale
+    _, h = _polar(x)
     w, _ = eigvalsh(-h)
     return jnp.maximum(-w, 0) * scale
 
