@@ -55,7 +55,7 @@ PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits,
                                            plait_comm_t **comm_p);
 
 /** Frees a handle and the plans cached for it; NULL and a second time are fine. No operation on it
- *  is under way in another thread.
+ *  is under way in another thread, but for plans that were started, which it waits for.
  *  Collective: over the communicator, for MPI.  Shapes: none.  Owns: takes *comm_p.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT void plait_comm_destroy(plait_comm_t **comm_p);

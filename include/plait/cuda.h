@@ -15,7 +15,8 @@ extern "C" {
  *
  *  A function that returned OK has enqueued its work: results are there for what is enqueued on the stream
  *  afterwards, and operands may be overwritten or freed in its order. It waits for the device only where
- *  bytes are staged in host memory or go by MPI. A failure that the device reports later is that of a
+ *  bytes are staged in host memory or go by MPI, in plait_barrier, and in the first message that comes
+ *  from another process. A failure that the device reports later is that of a
  *  later call.
  *
  *  A handle has one device for as long as it lives, and a stream until it is given another one, which goes

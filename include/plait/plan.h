@@ -52,11 +52,14 @@ typedef struct {
 /** Starts a plan: the call returns, and the plan is executed beside the program, in its place
  *  among what this rank executes and calls with this communicator, which wait for it where they need
  *  the ranks' order: so may computations be done meanwhile, or messages be sent. It has a thread
- *  of plait's own and wants a core for that, where it does not wait for other ranks.
+ *  of plait's own and wants a core for that, where it does not wait for other ranks. Where the system has
+ *  no thread left it is done before the call returns. As long as a plan of dense.h is under way, a BLAS of
+ *  several threads has one.
  *  Collective: over comm, all ranks with plans of the same operation; others may execute it.
  *  Shapes: as plait_plan_execute.
  *  Owns: plan and arrays are borrowed until plait_request_wait, operands not to be written and results not
- *  to be looked at; *request_p is the caller's. comm may be destroyed before, which waits.
+ *  to be looked at; *request_p is the caller's. comm may be destroyed before, which waits; an MPI
+ *  communicator behind it is not freed before, nor is MPI_Finalize called.
  *  Errors: as plait_plan_execute has COMM and INVALID, UNSUPPORTED (arrays on a device: there
  *  plait_plan_execute itself returns early), NO_MEMORY: nothing was started then. Through MPI with
  *  MPI_THREAD_SERIALIZED the program itself calls no MPI meanwhile.  Source: MPI 4.0, 6.12. */

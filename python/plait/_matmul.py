@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from plait import _dense, _dense_args, _dense_rules, _mesh, _redist
 from plait._dealt import Deal
 from plait._dense_args import Lay
@@ -34,7 +34,8 @@ def matmul(
 
     The rows of the result are split as those of ``a``, its columns as those of ``b`` where they are
     split along other mesh axes. At no time does a device have more than its parts of the operands
-    and the result, and two panels of ``block`` columns.
+    and the result, and two panels of ``block`` columns. But ``a`` itself moves: a product with a
+    vector, or some, is faster as ``a @ b``, for which XLA moves these.
 
     ``shape`` and ``shape_b`` are what is data of arrays with padding at their tail, for sizes that
     the mesh does not divide: padding is not read, and zero in the result.
@@ -119,8 +120,4 @@ def matrix_norm(
 
 
 def _norm_of_data(x: Array, *, shape: tuple[int, int], order: Any, place: _mesh.Place) -> Array:
-    if shape != x.shape:
-        rows, columns = (lax.broadcasted_iota(jnp.int32, x.shape, axis) for axis in (0, 1))
-        is_data = (rows < shape[0]) & (columns < shape[1])
-        x = jnp.where(is_data, x, jnp.zeros((), x.dtype))
-    return _norm(x, order, place)
+    return _norm(_mesh.only_data(x, shape), order, place)

@@ -110,6 +110,15 @@ def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[i
     return data
 
 
+def only_data(x: Any, data: tuple[int, ...]) -> Any:
+    """An array with zeros behind what is data."""
+    for axis, (n, room) in enumerate(zip(data, x.shape, strict=True)):
+        if n < room:
+            index = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis)
+            x = jnp.where(index < n, x, jnp.zeros((), x.dtype))
+    return x
+
+
 def _check_devices(x: Any, mesh: Any, name: str) -> None:
     """An operand on a mesh of this shape is on its devices, in their order; a trace cannot tell."""
     found = _jax.eager_sharding(x) if isinstance(mesh, Mesh) else None

@@ -166,6 +166,7 @@ def sum(  # noqa: A001 - the name is part of the interface
     axis: int | tuple[int, ...] | None = None,
     keepdims: bool = False,
     dtype: DTypeLike | None = None,
+    shape: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -173,7 +174,8 @@ def sum(  # noqa: A001 - the name is part of the interface
 
     Each device adds up its part, the partial sums are gathered and added in order, so that
     the result does not depend on timing. ``dtype`` is that of the sums and of the result, as in
-    `jax.numpy.sum`.
+    `jax.numpy.sum`. ``shape`` is what is data of an array with padding at its tail, which is not
+    added.
 
     Collective: over the mesh, in program order.
     Shapes: the summed axes disappear, or have extent 1 with ``keepdims``.
@@ -191,7 +193,9 @@ def sum(  # noqa: A001 - the name is part of the interface
     kept = None if dtype is None else jnp.dtype(dtype)
     if kept is None:
         _args.array(x, "sum", has_keys=False)
+    data = _mesh.data_of(shape, x.shape, 0, "sum")
     if x.ndim == 0:
         return jnp.sum(x, dtype=kept)
     x, place = _mesh.locate(x, mesh, spec, "sum", is_any_size=True)
+    x = _mesh.only_data(x, data)
     return reduced(jnp.sum, x, place, axes, keepdims, dtype=kept)

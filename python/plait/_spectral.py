@@ -310,7 +310,7 @@ def _check_meshes(a: Any, b: Any, mesh: Any, name: str) -> None:
         _mesh.find_mesh(b, mesh, f"{name} b")
 
 
-def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
+def convolve(a: Any, b: Any, mode: str, axes: Any, shape: Any, mesh: Any, spec: Any) -> Any:
     """The convolution along some axes; see `plait.fft.fftconvolve`."""
     name = "fftconvolve"
     a, b = _args.as_array(a, name, "a"), _args.as_array(b, name, "b")
@@ -328,35 +328,36 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, mesh: Any, spec: Any) -> Any:
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
     axes = axes if axes is None or np.iterable(axes) else (axes,)  # as in scipy
     axes = _fourier.axes_of(axes, None, a.ndim, name)
-    n, m = [a.shape[i] for i in axes], [b.shape[i] for i in axes]
+    of_a, of_b = _mesh.data_of(shape, a.shape, 0, name), b.shape
+    n, m = [of_a[i] for i in axes], [of_b[i] for i in axes]
     pairs = [p for p in zip(n, m, strict=True) if 1 not in p]  # others fit into either one
     if mode == "valid" and all(i <= j for i, j in pairs) and any(i < j for i, j in pairs):
-        a, b, n, m = b, a, m, n
+        a, b, n, m, of_a, of_b = b, a, m, n, of_b, of_a
         spec = None if spec is None or any(spec) else spec  # of what was the first
     first, size = _kept(mode, n, m, name)
     others = [i for i in range(a.ndim) if i not in axes]
-    if any(a.shape[i] != b.shape[i] and 1 not in (a.shape[i], b.shape[i]) for i in others):
-        raise ValueError(f"{name}: shapes {a.shape} and {b.shape} differ along axes that stay")
+    if any(of_a[i] != of_b[i] and 1 not in (of_a[i], of_b[i]) for i in others):
+        raise ValueError(f"{name}: shapes {of_a} and {of_b} differ along axes that stay")
     a, place = _mesh.locate(a, mesh or _mesh_beside(a, b), spec, name)
     s = tuple(_fast(i + j - 1) for i, j in zip(n, m, strict=True))
-    b, of_b = _second(b, a, place, axes, s, name)
+    b, spec_b = _second(b, a, place, axes, s, name)
     middle = _between(place.spec, axes, name)
     # what stays of one element is added to all of the other's
-    kept = tuple(() if i in others and b.shape[i] < a.shape[i] else e for i, e in enumerate(middle))
-    y = _there(a, axes, s, is_real, place, middle, a.shape)
-    at = _mesh.Place(place.mesh, of_b)
-    y = y * _there(b, axes, s, is_real, at, kept, b.shape)
+    kept = tuple(() if i in others and of_b[i] < of_a[i] else e for i, e in enumerate(middle))
+    y = _there(a, axes, s, is_real, place, middle, of_a)
+    at = _mesh.Place(place.mesh, spec_b)
+    y = y * _there(b, axes, s, is_real, at, kept, of_b)
     for factor in _shift(axes, s, first, y, is_real):
         y = y * factor
-    whole = [j if i == 1 else i for i, j in zip(a.shape, b.shape, strict=True)]  # there may be none
-    shape = list(whole)
+    whole = [j if i == 1 else i for i, j in zip(of_a, of_b, strict=True)]  # there may be none
+    out = list(whole)
     for i, n_full, n_kept in zip(axes, s, size, strict=True):
-        whole[i], shape[i] = n_full, n_kept
+        whole[i], out[i] = n_full, n_kept
     y = _back(y, axes, tuple(whole), is_real, _mesh.Place(place.mesh, middle), place.spec)
     if place.mesh is None:
-        return y[tuple(slice(n) for n in shape)]
+        return y[tuple(slice(n) for n in out)]
     to = _split.to_partition_spec(place.spec)
-    return redistribute(y, to, shape=tuple(shape), mesh=place.mesh, spec=to)
+    return redistribute(y, to, shape=tuple(out), mesh=place.mesh, spec=to)
 
 
 # ---- Poisson's equation --------------------------------------------------------------------------
@@ -412,18 +413,20 @@ def _expanded(
 
 
 def _eigenvalues(
-    walls: dict[int, bool], open_axes: tuple, f: Any, steps: dict[int, Any], is_real: bool
+    walls: dict[int, bool], open_axes: tuple, shape: tuple, steps: dict[int, Any], is_real: bool
 ) -> tuple:
     """Wanted frequencies of axes with walls, which are half of a period, and of those without."""
     between = [
-        (a, f.shape[a], math.pi / (f.shape[a] * steps[a]), "sine" if is_sine else "cosine")
+        (a, shape[a], math.pi / (shape[a] * steps[a]), "sine" if is_sine else "cosine")
         for a, is_sine in walls.items()
     ]
-    sizes = [f.shape[a] for a in open_axes]
+    sizes = [shape[a] for a in open_axes]
     return (*between, *_wanted(open_axes, sizes, [steps[a] for a in open_axes], True, is_real))
 
 
-def solve_poisson(f: Any, spacing: Any, axes: Any, ends: Any, mesh: Any, spec: Any) -> Any:
+def solve_poisson(
+    f: Any, spacing: Any, axes: Any, ends: Any, shape: Any, mesh: Any, spec: Any
+) -> Any:
     """The solution, of mean zero where there are others; see `plait.fft.poisson`.
 
     Axes with walls are there first and come back last: what is left is real, if it was.
@@ -434,8 +437,9 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, ends: Any, mesh: Any, spec: A
     axes = _fourier.axes_of(axes, None, f.ndim, name)
     walls = _walls(ends, axes, name)
     open_axes = tuple(a for a in axes if a not in walls)
+    data = _mesh.data_of(shape, f.shape, 0, name)
     for a in axes:
-        if f.shape[a] == 0:
+        if data[a] == 0:
             raise ValueError(f"{name}: axis {a} has no elements")
     steps = dict(zip(axes, _spacings(spacing, len(axes), name, "spacing"), strict=True))
     known = {a: 1.0 if _is_traced(h) else h for a, h in steps.items()}
@@ -443,16 +447,16 @@ def solve_poisson(f: Any, spacing: Any, axes: Any, ends: Any, mesh: Any, spec: A
     inner = place
     if walls:
         inner = _mesh.Place(place.mesh, _between(place.spec, tuple(walls), name))
-    y = _expanded(walls, f, place, inner.spec, f.shape, False)
+    y = _expanded(walls, f, place, inner.spec, data, False)
     middle = inner
     if open_axes:
         middle = _mesh.Place(place.mesh, _between(inner.spec, open_axes, name))
-        y = _there(y, open_axes, None, is_real, inner, middle.spec, f.shape)
-    wanted = _eigenvalues(walls, open_axes, f, known, is_real)
+        y = _there(y, open_axes, None, is_real, inner, middle.spec, data)
+    wanted = _eigenvalues(walls, open_axes, data, known, is_real)
     real = jnp.dtype("float32" if y.dtype.name in _fourier.SINGLE else "float64")
     k = _divided(_counted(y, middle, wanted, real), [steps[a] for a, *_ in wanted])
     for factor in _inverse_laplacian(k):
         y = y * factor.astype(y.dtype)
     if open_axes:
-        y = _back(y, open_axes, f.shape, is_real, middle, inner.spec)
-    return _expanded(walls, y, inner, place.spec, f.shape, True)
+        y = _back(y, open_axes, data, is_real, middle, inner.spec)
+    return _expanded(walls, y, inner, place.spec, data, True)

@@ -432,6 +432,7 @@ def fftconvolve(
     *,
     mode: str = "full",
     axes: int | Sequence[int] | None = None,
+    shape: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -439,7 +440,8 @@ def fftconvolve(
 
     ``mode`` and ``axes`` are scipy's; along the other axes sizes are equal or 1. The result is
     split as ``a``, or as the larger one for 'valid'; where the mesh does not divide its size, it
-    has zeros at its tail. ``b`` may be on the same mesh, or on none: a kernel.
+    has zeros at its tail. ``b`` may be on the same mesh, or on none: a kernel. ``shape`` is what is
+    data of an ``a`` with padding at its tail.
 
     Collective: over the mesh, in program order.
     Shapes: n and m along an axis to n + m - 1, n or n - m + 1, for 'full', 'same' and 'valid'.
@@ -452,7 +454,7 @@ def fftconvolve(
         >>> plait.fft.fftconvolve(jnp.array([1.0, 2, 3]), jnp.array([1.0, 1])).round().tolist()
         [1.0, 3.0, 5.0, 3.0]
     """
-    return convolve(a, b, mode, axes, mesh, spec)
+    return convolve(a, b, mode, axes, shape, mesh, spec)
 
 
 def poisson(
@@ -461,6 +463,7 @@ def poisson(
     spacing: ArrayLike | Sequence[float] = 1.0,
     axes: Sequence[int] | None = None,
     ends: str | Sequence[str] = "periodic",
+    shape: Sequence[int] | None = None,
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
@@ -470,9 +473,11 @@ def poisson(
     ``'periodic'``, or walls half a spacing from the first and last points, where u is 0
     (``'dirichlet'``) or its slope (``'neumann'``). The Laplacian is that of the trigonometric
     interpolant. Without an axis of ``'dirichlet'`` the mean of ``f`` is left out, and that of u is
-    0. Axes that are not named are batch.
+    0. Axes that are not named are batch. ``shape`` is what is data of an ``f`` with padding at its
+    tail, for sizes that the mesh does not divide; the result has zeros there.
 
-    Collective: over the mesh, in program order.  Shapes: any to the same, split as ``f``.
+    Collective: over the mesh, in program order.
+    Shapes: any to the same, with the padding that the mesh wants, split as ``f``.
     Raises: ValueError for a spacing of 0, ends that are none, sizes that the mesh does not divide;
     as `fftn`.
     Adjoint: itself.
@@ -485,7 +490,7 @@ def poisson(
         >>> bool(jnp.allclose(u, -jnp.cos(x), atol=1e-6))
         True
     """
-    return solve_poisson(f, spacing, axes, ends, mesh, spec)
+    return solve_poisson(f, spacing, axes, ends, shape, mesh, spec)
 
 
 def __dir__() -> list[str]:

@@ -277,6 +277,7 @@ static plait_status_t check_execution(const plait_plan_t *plan, plait_comm_t *co
                 "plan or communicator is NULL");
     PLAIT_TRY(plait_comm_usable(comm));
     PLAIT_TRY(check_place(plan, comm));
+    PLAIT_TRY(plait_exec_check(plan, &comm->end));
     PLAIT_TRY(check_arrays("args", plan->n_args,
                            &plan->slot_bytes[plait_slot_arg(plan, 0)], args));
     PLAIT_TRY(check_arrays("rets", plan->n_rets,

@@ -62,6 +62,8 @@ plait_status_t plait_comm_on_cuda(plait_comm_t *comm, int ordinal, void *stream)
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
     plait_device_accept();
+    PLAIT_CHECK(plait_device_is_there(), PLAIT_ERR_UNSUPPORTED,
+                "PLAIT_CUDA is not 1, so that CUDA devices are not used");
     PLAIT_TRY(plait_device_find(ordinal, &device));
     PLAIT_CHECK(
         comm->device == NULL || comm->device == device, PLAIT_ERR_INVALID,

@@ -159,6 +159,16 @@ static void touch_bytes(const plait_tsqr_t *t, bool is_write, int slot, int64_t 
     touch(context, is_write, t->rank, slot, offset, &box);
 }
 
+/* On a device: factors of reflectors, behind the rows; of the rows themselves or of the pair at this level. */
+static void touch_tau(const plait_tsqr_t *t, bool is_write, bool is_pair,
+                      plait_touch_fn_t touch, void *context)
+{
+    if (t->is_on_device) {
+        touch_bytes(t, is_write, t->rows_slot, plait_tsqr_tau_offset(t, is_pair),
+                    plait_tsqr_column_bytes(t), touch, context);
+    }
+}
+
 static plait_status_t rows_run(const void *params, plait_exec_t *exec)
 {
     const plait_tsqr_t *t = params;
@@ -179,6 +189,7 @@ static void rows_touch(const void *params, plait_touch_fn_t touch, void *context
     touch_bytes(t, false, t->a_slot, 0, n_bytes, touch, context);
     touch_bytes(t, true, t->is_on_device ? t->rows_slot : t->q_slot, 0, n_bytes, touch,
                 context);
+    touch_tau(t, true, false, touch, context);
     touch_bytes(t, true, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
 }
 
@@ -208,6 +219,7 @@ static void pair_touch(const void *params, plait_touch_fn_t touch, void *context
     touch_bytes(t, false, t->in_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
     touch_bytes(t, true, t->pair_slot, plait_tsqr_pair_offset(t),
                 plait_tsqr_pair_bytes(t), touch, context);
+    touch_tau(t, true, true, touch, context);
     touch_bytes(t, true, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
 }
 
@@ -242,6 +254,7 @@ static void split_touch(const void *params, plait_touch_fn_t touch, void *contex
     }
     touch_bytes(t, false, t->pair_slot, plait_tsqr_pair_offset(t),
                 plait_tsqr_pair_bytes(t), touch, context);
+    touch_tau(t, false, true, touch, context);
     touch_bytes(t, true, t->in_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
     touch_bytes(t, true, t->pair_slot, plait_tsqr_pair_offset(t),
                 plait_tsqr_pair_bytes(t), touch, context);
@@ -270,6 +283,7 @@ static void results_touch(const void *params, plait_touch_fn_t touch, void *cont
     if (t->is_on_device ? !t->without_q : t->has_coefficients) {
         touch_bytes(t, false, t->is_on_device ? t->rows_slot : t->q_slot, 0, n_bytes,
                     touch, context);
+        touch_tau(t, false, false, touch, context);
         touch_bytes(t, true, t->q_slot, 0, n_bytes, touch, context);
     }
     touch_bytes(t, false, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);

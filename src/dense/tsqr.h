@@ -55,6 +55,13 @@ static inline int64_t plait_tsqr_column_bytes(const plait_tsqr_t *t)
     return t->n * plait_tsqr_item(t);
 }
 
+static inline int64_t plait_tsqr_tau_offset(const plait_tsqr_t *t, bool is_pair)
+{
+    const int64_t pair = t->without_q ? 1 : t->level + 1;
+
+    return plait_tsqr_rows_bytes(t) + (is_pair ? pair : 0) * plait_tsqr_column_bytes(t);
+}
+
 /* What the kernels of tsqr.c do, on a device. */
 plait_status_t plait_tsqr_rows_tiles(const void *params, const plait_tiles_t *tiles);
 plait_status_t plait_tsqr_pair_tiles(const void *params, const plait_tiles_t *tiles);

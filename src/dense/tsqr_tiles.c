@@ -15,13 +15,6 @@ static plait_spot_t pair_spot(const plait_tsqr_t *t)
     return spot(t->pair_slot, plait_tsqr_pair_offset(t));
 }
 
-/* Scalar factors of a pair's reflectors. */
-static int64_t pair_tau(const plait_tsqr_t *t)
-{
-    return plait_tsqr_rows_bytes(t) +
-           (t->without_q ? 1 : t->level + 1) * plait_tsqr_column_bytes(t);
-}
-
 /* n x n, columns `from_ld` and `to_ld` elements apart. */
 static plait_status_t move(const plait_tsqr_t *t, const plait_tiles_t *tiles,
                            plait_spot_t from, int64_t from_ld, plait_spot_t to,
@@ -111,7 +104,7 @@ plait_status_t plait_tsqr_rows_tiles(const void *params, const plait_tiles_t *ti
 
     PLAIT_TRY(plait_tile_box(tiles, PLAIT_DEVICE_COPY, t->dtype, spot(t->a_slot, 0),
                              rows, &all));
-    PLAIT_TRY(factor(t, tiles, rows, t->m, plait_tsqr_rows_bytes(t)));
+    PLAIT_TRY(factor(t, tiles, rows, t->m, plait_tsqr_tau_offset(t, false)));
 done:
     return status;
 }
@@ -126,7 +119,7 @@ plait_status_t plait_tsqr_pair_tiles(const void *params, const plait_tiles_t *ti
 
     PLAIT_TRY(move(t, tiles, spot(t->own_slot, 0), t->n, pair, 2 * t->n, true));
     PLAIT_TRY(move(t, tiles, spot(t->in_slot, 0), t->n, below, 2 * t->n, true));
-    PLAIT_TRY(factor(t, tiles, pair, 2 * t->n, pair_tau(t)));
+    PLAIT_TRY(factor(t, tiles, pair, 2 * t->n, plait_tsqr_tau_offset(t, true)));
 done:
     return status;
 }
@@ -140,7 +133,8 @@ plait_status_t plait_tsqr_split_tiles(const void *params, const plait_tiles_t *t
     const plait_spot_t product = spot(t->product_slot, 0);
     const plait_spot_t below = spot(product.slot, plait_tsqr_column_bytes(t));
 
-    PLAIT_TRY(multiply(t, tiles, pair, pair_tau(t), 2 * t->n, product));
+    PLAIT_TRY(
+        multiply(t, tiles, pair, plait_tsqr_tau_offset(t, true), 2 * t->n, product));
     PLAIT_TRY(move(t, tiles, product, 2 * t->n, spot(t->in_slot, 0), t->n, false));
     PLAIT_TRY(move(t, tiles, below, 2 * t->n, pair, t->n, false));
 done:
@@ -153,8 +147,8 @@ plait_status_t plait_tsqr_results_tiles(const void *params, const plait_tiles_t 
     const plait_tsqr_t *t = params;
 
     if (!t->without_q) {
-        PLAIT_TRY(multiply(t, tiles, spot(t->rows_slot, 0), plait_tsqr_rows_bytes(t),
-                           t->m, spot(t->q_slot, 0)));
+        PLAIT_TRY(multiply(t, tiles, spot(t->rows_slot, 0),
+                           plait_tsqr_tau_offset(t, false), t->m, spot(t->q_slot, 0)));
     }
     PLAIT_TRY(
         move(t, tiles, spot(t->own_slot, 0), t->n, spot(t->r_slot, 0), t->n, true));

@@ -35,7 +35,9 @@ void plait_device_set_finder(plait_device_find_fn_t found)
 
 void plait_device_accept(void)
 {
-    if (finder_now() == NULL && getenv("PLAIT_CUDA") == NULL) {
+    const char *said = getenv("PLAIT_CUDA");
+
+    if (finder_now() == NULL && (said == NULL || said[0] == '\0')) {
         atomic_store(&finder, plait_cuda_device);
     }
 }

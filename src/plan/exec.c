@@ -143,8 +143,10 @@ static void say_call(const plait_exec_t *exec, char text[SAID_BYTES])
     const char *where = plait_site_text(plait_site_here());
     const bool is_apart = plait_exec_is_apart(exec->plan, exec->is_beside);
 
-    (void)snprintf(text, SAID_BYTES, "%s%.150s%s%s", is_apart ? "started: " : "",
-                   exec->plan->title, (where[0] != '\0') ? " at " : "", where);
+    (void)snprintf(text, SAID_BYTES, "%s%.150s%s%s%s", is_apart ? "started: " : "",
+                   exec->plan->title,
+                   (exec->plan->device != NULL) ? " on a device" : "",
+                   (where[0] != '\0') ? " at " : "", where);
 }
 
 static bool says_the_same(const plait_session_t *session, int r, int q)
@@ -518,21 +520,6 @@ done:
     return status;
 }
 
-/* Whether ranks here do all that those do which the plan was made for. */
-static bool suits(const plait_plan_t *plan, const plait_endpoint_t *end)
-{
-    const plait_caps_t *caps = &end->caps;
-    const bool has_messages =
-        plan->n_ranks == 1 || plan->device != NULL || end->transport->exchange != NULL;
-    const bool reaches =
-        (plan->direct == PLAIT_DIRECT_NONE)
-            ? has_messages
-            : plan->direct == caps->direct && (!plan->can_write || caps->can_write);
-
-    return reaches && plan->publish_bytes <= caps->publish_bytes &&
-           (!plan->has_native || caps->has_native);
-}
-
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
                                int64_t run, plait_history_t *history,
                                const plait_exec_arrays_t *arrays,
@@ -553,14 +540,7 @@ plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,
 
     history->has_failed = true;
     history->has_left = false;
-    PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank,
-                PLAIT_ERR_INVALID,
-                "%s: the plan is for rank %d of %d, the communicator is rank %d of %d",
-                plan->title, plan->rank, plan->n_ranks, end->rank, end->size);
-    PLAIT_CHECK(suits(plan, end), PLAIT_ERR_INVALID,
-                "%s: the plan is for a communicator whose ranks reach each other in "
-                "another way than by %s, as here: make it for this one",
-                plan->title, end->transport->name);
+    PLAIT_TRY(plait_exec_check(plan, end));
     for (int i = 0; i < plan->n_args; i++) {
         exec.slot[plait_slot_arg(plan, i)] = (char *)(uintptr_t)arrays->args[i];
     }

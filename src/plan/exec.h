@@ -81,6 +81,9 @@ typedef struct {
     bool is_beside; /* a started operation: on a device others run at the same time */
 } plait_exec_arrays_t;
 
+/* INVALID: the plan is for another rank, or for ranks that reach each other in another way. */
+plait_status_t plait_exec_check(const plait_plan_t *plan, const plait_endpoint_t *end);
+
 /* Runs the plan on an endpoint. run: see plait_session_t. times: to be filled, or NULL. On a
  * device what is left to do is on the stream when it returns. */
 plait_status_t plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t *end,

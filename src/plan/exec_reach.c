@@ -279,3 +279,34 @@ plait_status_t plait_exec_put(plait_exec_t *exec, const plait_block_t *block)
 
     return pass_block(&way);
 }
+
+/* Whether ranks here do all that those do which the plan was made for. */
+static bool suits(const plait_plan_t *plan, const plait_endpoint_t *end)
+{
+    const plait_caps_t *caps = &end->caps;
+    const bool has_messages =
+        plan->n_ranks == 1 || plan->device != NULL || end->transport->exchange != NULL;
+    const bool reaches =
+        (plan->direct == PLAIT_DIRECT_NONE)
+            ? has_messages
+            : plan->direct == caps->direct && (!plan->can_write || caps->can_write);
+
+    return reaches && plan->publish_bytes <= caps->publish_bytes &&
+           (!plan->has_native || caps->has_native);
+}
+
+plait_status_t plait_exec_check(const plait_plan_t *plan, const plait_endpoint_t *end)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_CHECK(end->size == plan->n_ranks && end->rank == plan->rank,
+                PLAIT_ERR_INVALID,
+                "%s: the plan is for rank %d of %d, the communicator is rank %d of %d",
+                plan->title, plan->rank, plan->n_ranks, end->rank, end->size);
+    PLAIT_CHECK(suits(plan, end), PLAIT_ERR_INVALID,
+                "%s: the plan is for a communicator whose ranks reach each other in "
+                "another way than by %s, as here: make it for this one",
+                plan->title, end->transport->name);
+done:
+    return status;
+}

@@ -157,6 +157,7 @@ static void run_all(plait_started_t *ready)
 /* The operation is done with its communicator, whose queue may go away with it. */
 static void finish(plait_started_t *started, plait_status_t status)
 {
+    plait_op_release(); /* first: who has waited for it finds nothing under way */
     (void)pthread_mutex_lock(&mutex);
     started->status = status;
     if (status != PLAIT_OK) {
@@ -174,7 +175,6 @@ static void finish(plait_started_t *started, plait_status_t status)
     if (is_forgotten) {
         destroy(started);
     }
-    plait_op_release();
     if (then != NULL) {
         then(context);
     }
@@ -569,7 +569,7 @@ void plait_started_drain(plait_started_queue_t *queue)
 
 void plait_started_pass(plait_started_queue_t *queue, const plait_lanes_t *lanes)
 {
-    if (atomic_load_explicit(&queue->n, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&queue->n, memory_order_acquire) == 0) {
         return;
     }
     (void)pthread_mutex_lock(&mutex);

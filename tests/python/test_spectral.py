@@ -1,5 +1,6 @@
 """Frequencies, convolution, Poisson's equation: against numpy, definitions and dense matrices."""
 
+import functools
 import itertools
 import re
 
@@ -433,3 +434,47 @@ def test_poisson_along_some_axes_and_its_adjoint():
     for grad in (jax.grad, lambda g: jax.jit(jax.grad(g)), jax.jacfwd):
         got = grad(lambda v: jnp.sum(solve(v) * w))(x)
         np.testing.assert_allclose(got, of_w, rtol=1e-9, atol=1e-11)
+
+
+# ---- padding -------------------------------------------------------------------------------------
+
+WALLS = ("neumann", "periodic", "dirichlet")
+PADDED = {
+    "convolution": lambda x, **of: plait.fft.fftconvolve(x, jnp.ones((3, 2, 3)), **of),
+    "poisson": plait.fft.poisson,
+    "poisson between walls": functools.partial(plait.fft.poisson, ends=WALLS),
+    "same": lambda x, **of: plait.fft.fftconvolve(x, jnp.ones((3, 3, 3)), mode="same", **of),
+    "sum": plait.sum,
+    "sum of rows": functools.partial(plait.sum, axis=2),
+}
+
+
+@pytest.mark.long(keep=3)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", PADDED)
+def test_what_is_behind_the_data_is_not_read(name, kind):
+    """Of arrays whose size the mesh does not divide, with NaN in the padding."""
+    function = PADDED[name]
+    own = (30, 7, 8)
+    x = meshes.random(own)
+    room = np.full((32, 8, 8), np.nan)
+    room[:30, :7] = x
+    mesh = meshes.make((4,), kind)
+    given = {"shape": own, "mesh": mesh, "spec": P("a")}
+    want = np.asarray(function(jnp.asarray(x)))
+
+    def call(v):
+        return function(v, **given)
+
+    y = meshes.put(room, mesh, P("a"))
+    for got in (call(y), jax.jit(call)(y)):
+        got = np.asarray(got)
+        inside = tuple(slice(n) for n in want.shape)
+        np.testing.assert_allclose(got[inside], want, rtol=1e-9, atol=1e-12)
+        rest = got.copy()
+        rest[inside] = 0
+        assert not rest.any()
+    slope = np.asarray(jax.jit(jax.grad(lambda v: jnp.sum(call(v) ** 2)))(y))
+    of_data = jax.grad(lambda v: jnp.sum(function(v) ** 2))(jnp.asarray(x))
+    np.testing.assert_allclose(slope[:30, :7], of_data, rtol=1e-9, atol=1e-10)
+    assert not np.any(slope[30:]) and not np.any(slope[:, 7:])
