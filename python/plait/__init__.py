@@ -2,10 +2,9 @@
 gradients.
 """  # noqa: D205, D415
 
-from plait import _versions
-from plait._command import starts_ranks as _starts_ranks
+from plait import _command, _versions
 
-if not _starts_ranks():  # `plait run` needs none of this, and importing JAX takes seconds
+if not _command.starts_ranks():  # `plait run` needs none of this, and importing JAX takes seconds
     try:
         from plait._core import lib as _lib
         from plait._public import *  # noqa: F403
@@ -14,6 +13,7 @@ if not _starts_ranks():  # `plait run` needs none of this, and importing JAX tak
 
         _set_flags()
         __version__: str = _lib.plait_version().decode()
-    except (AttributeError, ImportError) as error:
+    except (AttributeError, ImportError, OSError) as error:
         _versions.note(error)
+        _command.end_without(error)
         raise

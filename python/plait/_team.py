@@ -73,7 +73,8 @@ class Team:
 
     def agree(self, failure: str) -> None:
         """Raises OSError on every process if one of them says that it has failed."""
-        said = [text.decode() for text in self.gather(failure.encode())]
+        given = failure.encode(errors="surrogateescape")  # paths may be any bytes
+        said = [text.decode(errors="surrogateescape") for text in self.gather(given)]
         bad = [rank for rank, text in enumerate(said) if text]
         if bad:
             raise OSError(f"rank {self.processes[bad[0]]}: {said[bad[0]]}")

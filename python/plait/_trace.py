@@ -49,6 +49,8 @@ def read_part(path: str, with_entries: bool = True) -> Part:
     if raw["entry_bytes"] != size:
         raise _record.UnreadableError(f"{path}: no trace of this version of plait")
     offset = int(raw["header_bytes"])
+    if with_entries and len(data) < offset:
+        raise _record.UnreadableError(f"{path}: too short for a part of a trace")
     entries = np.frombuffer(data, _record.TRACE_ENTRY, max(0, len(data) - offset) // size, offset)
     return Part(header, entries[(entries["number"] > 0) & (entries["start_ns"] > 0)])
 

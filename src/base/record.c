@@ -171,6 +171,8 @@ static bool make_folder(const char *path)
                      (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
+/* Writing to mapped memory need not change a file's time: a process that has run for a day leaves one that
+ * looks old. So it is kept from when it is first found without its process, which its mode says then. */
 static void remove_if_dead(int folder, const char *name, time_t keep_s)
 {
     struct stat info;
@@ -179,7 +181,11 @@ static void remove_if_dead(int folder, const char *name, time_t keep_s)
     if (fd >= 0) {
         if (fstat(fd, &info) == 0 && time(NULL) - info.st_mtime > keep_s &&
             flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            (void)unlinkat(folder, name, 0);
+            if ((info.st_mode & S_IXUSR) != 0) {
+                (void)unlinkat(folder, name, 0);
+            } else if (futimens(fd, NULL) == 0) {
+                (void)fchmod(fd, (info.st_mode & 0777) | S_IXUSR);
+            }
         }
         (void)close(fd);
     }

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from plait import _core, _info, _launch, _mpi_find, _rank, cli
+from plait import _core, _info, _launch, _launch_output, _mpi_find, _rank, cli
 
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed"
@@ -401,6 +401,31 @@ def test_info_without_mpi_still_prints(tmp_path):
     done = plait("info", MPI4PY_LIBMPI=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "huge pages" in done.stdout and "pip install 'plait[mpi]'" in done.stdout
+
+
+def test_a_library_that_does_not_load_is_one_finding(tmp_path):
+    (tmp_path / "libplait.so").write_bytes(b"nothing")
+    for command in ("doctor", "info", "--version"):
+        done = plait(command, PLAIT_LIBRARY=str(tmp_path / "libplait.so"))
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        assert re.match(r"error +plait .*libplait\.so", done.stdout), done.stdout
+
+
+def test_a_python_that_speaks_at_its_end(tmp_path):
+    """As with some profilers: what plait asks it is still understood."""
+    text = "import atexit\natexit.register(print, 'that was Python')\n"
+    (tmp_path / "sitecustomize.py").write_text(text)
+    done = plait("info", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0 and "FFT kernels" in done.stdout, done.stderr
+
+
+def test_output_without_lines_is_cut():
+    """It is not kept without end."""
+    lines = _launch_output.Lines()
+    pieces = [piece for _ in range(40) for piece in lines.take(b"x" * 100_000)]
+    assert len(pieces) == 3 and all(len(piece) <= 1_200_000 for piece in pieces)
+    assert sum(map(len, pieces)) + len(lines.rest()) == 4_000_000
+    assert lines.take(b"a\nb") == [b"a"] and lines.rest() == b"b"
 
 
 @pytest.mark.long

@@ -31,6 +31,21 @@ def test_exit_without_awaiting():
     assert code == 0, text
 
 
+LOOKS = """
+import atexit
+from jax._src import xla_bridge
+atexit.register(lambda: print("devices:", xla_bridge.backends_are_initialized()))
+import plait
+"""
+
+
+def test_what_has_computed_nothing_makes_no_devices_at_its_end():
+    """On a machine with GPUs they would take most of their memory."""
+    given = {"env": os.environ | {"JAX_PLATFORMS": "tpu"}, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", LOOKS], **given, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "devices: False\n", "")
+
+
 def test_work_that_takes_longer_than_a_wait_for_peers():
     code, text = run(
         "f = plait.jit(lambda x: plait.allreduce(jax.lax.fori_loop(0, 20_000, lambda _, v: v / 2 +"

@@ -482,6 +482,33 @@ def test_a_flight_recorder_that_is_cut_is_left_out(tmp_path, monkeypatch):
     assert _record.flights() == []
 
 
+def test_what_a_killed_process_leaves_is_kept_from_when_it_is_found(tmp_path):
+    """The file's time may be that of the process' start: a job runs for days."""
+    flights = tmp_path / "flights"
+    code = "import plait, os, signal\nplait.barrier()\nos.kill(os.getpid(), signal.SIGKILL)"
+    start(sys.executable, "-c", code, PLAIT_FLIGHT=flights)
+    [left] = flights.iterdir()
+    is_there = []
+    for _ in range(2):  # a day later each
+        long_ago = time.time() - 25 * 3600
+        os.utime(left, (long_ago, long_ago))
+        done = start(sys.executable, "-c", "import plait\nplait.barrier()", PLAIT_FLIGHT=flights)
+        assert done.returncode == 0, done.stderr
+        is_there.append(left.exists())
+        again = start(sys.executable, "-c", "import plait\nplait.barrier()", PLAIT_FLIGHT=flights)
+        assert again.returncode == 0 and left.exists() == is_there[-1]
+    assert is_there == [True, False]
+
+
+def test_a_part_of_a_trace_that_is_cut_is_named(tmp_path):
+    header = np.zeros(1, _record._HEADER)
+    header["magic"], header["version"] = b"plaitrec", _record._VERSION
+    header["entry_bytes"], header["header_bytes"] = _record.TRACE_ENTRY.itemsize, 4096
+    (tmp_path / "t.json.0.part").write_bytes(header.tobytes() + bytes(1000))
+    with pytest.raises(_record.UnreadableError, match="too short for a part of a trace"):
+        _trace.read_part(str(tmp_path / "t.json.0.part"))
+
+
 def test_a_folder_for_flight_recorders_that_is_none_is_named(tmp_path):
     (tmp_path / "file").write_text("no folder")
     path = tmp_path / "file"
