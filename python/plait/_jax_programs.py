@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
+from jax._src import xla_bridge as _bridge
 from jax._src.interpreters import batching
 from jax._src.interpreters import partial_eval as _pe
 from jax._src.interpreters import pxla as _pxla
@@ -231,3 +232,8 @@ def _fast_call(make: Callable, executable: Any, params: Any) -> Any:
 
 _make = _pxla.MeshExecutable.create_cpp_call
 _pxla.MeshExecutable.create_cpp_call = lambda self, params: _fast_call(_make, self, params)
+
+
+def have_devices() -> bool:
+    """Whether JAX has made any; most of what it is asked for makes them."""
+    return _bridge.backends_are_initialized()

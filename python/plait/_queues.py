@@ -14,9 +14,9 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax._src import xla_bridge
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from plait import _jax_programs
 
 _hidden: list[bool] = []  # an effect was
 
@@ -33,7 +33,7 @@ def forget_hidden() -> None:
 
 def arrays() -> list[jax.Array]:
     """When these are ready, so is all that this thread has called."""
-    if not xla_bridge.backends_are_initialized():  # asked for arrays JAX would make them
+    if not _jax_programs.have_devices():  # asked for arrays JAX would make them
         return []
     return [*jax.live_arrays(), *(_last() if _hidden else ())]
 

@@ -108,7 +108,7 @@ def pfft3d(
     to ``P(None, 'x')``, ``P('a', 'b')`` to ``P(None, 'a', 'b')``; half the traffic),
     ``'natural'`` as in ``x``, or a PartitionSpec. Inside a jit on Auto axes, where the array's type
     does not say how it is split, the mesh axes are taken to split its leading axes in order; else
-    ``spec``.
+    ``spec``, which is that of the operand, of a spectrum in transforms back.
 
     ``shape``, with the batch axis or without, is what is data of an array with padding at its tail,
     for sizes that the mesh does not divide: the padding is not read. The result has as much as its
@@ -378,7 +378,7 @@ def fftfreqn(
     its tail, where they are 0. Each device makes those of its own part.
 
     Where the spectrum's type does not say how it is split, inside a jit on Auto axes, ``layout`` is
-    that of the transform that made it; or give ``spec``.
+    that of the transform that made it; or give ``spec``, the spectrum's.
 
     Collective: no; nothing is communicated.
     Shapes: any to one array for each axis, of its extent along that axis and 1 along the others.

@@ -377,7 +377,7 @@ static plait_status_t follow(plait_observed_t *op)
 static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                               int64_t now)
 {
-    char reason[200];
+    char reason[320];
     plait_sight_t sight = {0};
 
     if (wait->peer >= 0) {
@@ -388,7 +388,8 @@ static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                    (double)(now - watch.progress_ns) * 1e-9,
                    (sight.kind == PLAIT_SIGHT_WAITS)
                        ? "; ranks wait for each other (in a gradient, one of them may "
-                         "have dropped an adjoint: see plait.depend)"
+                         "have dropped an adjoint: see plait.depend; a recv wants a "
+                         "template, or a token, that is differentiated)"
                        : "");
     plait_wait_set_late();
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
@@ -433,7 +434,8 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
         status = fail_with_table(PLAIT_ERR_MISMATCH, op,
                                  "deadlock, the ranks wait for each other (in a "
                                  "gradient: one of them may have "
-                                 "dropped an adjoint, see plait.depend)");
+                                 "dropped an adjoint, see plait.depend; a recv wants a "
+                                 "template, or a token, that is differentiated)");
     } else if (watch.suspicion == ITSELF && since > DIFFERS_NS) {
         status = fail_alone(op);
     } else if (limit > 0 && now - watch.progress_ns > limit) {
