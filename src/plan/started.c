@@ -45,7 +45,8 @@ struct plait_started {
 /* One for all: what is done under it takes less time than a message. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static plait_started_t *known;
+static plait_started_t *known,
+    *last_known; /* in the order in which most are waited for */
 static int64_t last_id;
 
 /* ---- under the mutex ---- */
@@ -71,37 +72,44 @@ static plait_started_t *find(int64_t id)
     return s;
 }
 
+static void make_known(plait_started_t *started)
+{
+    *((last_known != NULL) ? &last_known->next_known : &known) = started;
+    last_known = started;
+}
+
 static void make_unknown(const plait_started_t *started)
 {
-    plait_started_t **place = &known;
+    plait_started_t *before = NULL;
 
-    while (*place != started) {
-        place = &(*place)->next_known;
+    for (plait_started_t *s = known; s != started; s = s->next_known) {
+        before = s;
     }
-    *place = started->next_known;
+    *((before != NULL) ? &before->next_known : &known) = started->next_known;
+    last_known = (last_known == started) ? before : last_known;
 }
 
 static void enter_queue(plait_started_t *started)
 {
-    plait_started_t **place = &started->queue->first;
+    plait_started_queue_t *queue = started->queue;
 
-    while (*place != NULL) {
-        place = &(*place)->next;
-    }
-    *place = started;
-    atomic_fetch_add(&started->queue->n, 1);
+    *((queue->last != NULL) ? &queue->last->next : &queue->first) = started;
+    queue->last = started;
+    atomic_fetch_add(&queue->n, 1);
 }
 
 static void leave_queue(plait_started_t *started)
 {
-    plait_started_t **place = &started->queue->first;
+    plait_started_queue_t *queue = started->queue;
+    plait_started_t *before = NULL;
 
-    while (*place != started) {
-        place = &(*place)->next;
+    for (plait_started_t *s = queue->first; s != started; s = s->next) {
+        before = s;
     }
-    *place = started->next;
+    *((before != NULL) ? &before->next : &queue->first) = started->next;
+    queue->last = (queue->last == started) ? before : queue->last;
     started->next = NULL;
-    atomic_fetch_sub(&started->queue->n, 1);
+    atomic_fetch_sub(&queue->n, 1);
 }
 
 /* Those that need not wait any more, marked as running. */
@@ -313,8 +321,7 @@ static void enter(plait_started_t *started, plait_status_t planned)
     plait_started_t *ready = NULL;
 
     (void)pthread_mutex_lock(&mutex);
-    started->next_known = known;
-    known = started;
+    make_known(started);
     if (planned == PLAIT_OK) {
         enter_queue(started);
         ready = take_ready(started->queue);

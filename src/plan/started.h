@@ -22,7 +22,7 @@ typedef struct plait_started plait_started_t;
 /* Of one communicator handle: what was started and is not done yet, oldest first. Zero is an
  * empty one. */
 typedef struct {
-    plait_started_t *first;
+    plait_started_t *first, *last;
     _Atomic int n;
 } plait_started_queue_t;
 
