@@ -1,5 +1,6 @@
 """What command this process is, known before the package is imported."""
 
+import itertools
 import os.path
 import sys
 
@@ -12,15 +13,26 @@ def starts_ranks():
     return is_module or is_script
 
 
+def _is_command() -> bool:
+    """Whether this process is one of plait's, and no program whose name happens to be that."""
+    given = sys.orig_argv
+    modules = [b for a, b in itertools.pairwise(given) if a == "-m"]
+    modules += [a[2:] for a in given if a.startswith("-m") and len(a) > 2]
+    if sys.argv[:1] == ["-m"]:
+        return "plait" in modules
+    import sysconfig  # of no use to `plait run`
+
+    folder, name = os.path.split(os.path.realpath(sys.argv[0] if sys.argv else ""))
+    return name == "plait" and folder == os.path.realpath(sysconfig.get_path("scripts"))
+
+
 def end_without(error: Exception) -> None:
     """The package cannot be imported: a command says so as it says what else is wrong, and ends."""
-    given = sys.orig_argv
-    is_module = given[1:3] == ["-m", "plait"]
-    is_script = len(given) > 1 and os.path.basename(given[1]) == "plait"
-    if is_module or is_script:
+    if _is_command():
         from plait import _finding
 
-        mend = "install it anew, or take PLAIT_LIBRARY out of the environment"
+        own = "PLAIT_LIBRARY" in os.environ
+        mend = "take PLAIT_LIBRARY out of the environment" if own else ""
         found = [_finding.Finding(_finding.ERROR, "plait", str(error), mend)]
         print("\n".join([*_finding.lines(found), *getattr(error, "__notes__", ())]), flush=True)
         raise SystemExit(1)

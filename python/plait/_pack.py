@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from plait import _core
 
+_TREE_BYTES = 71  # of the text of a tree in the core
 _WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}
 
 
@@ -58,6 +59,11 @@ def _tree(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> int:
     """The number of joined arrays, which ranks compare (`src/base/tree.h`)."""
     text = " ".join(f"{dtype}{list(shape)}".replace(", ", ",") for dtype, shape in leaves)
     number = zlib.crc32(text.encode()) >> 1 or 1
+    if len(text) > _TREE_BYTES:  # what differs may be behind the end
+        shown = (
+            text[: text.rindex(" ", 0, _TREE_BYTES - 22)] if " " in text[: _TREE_BYTES - 22] else ""
+        )
+        text = f"{shown} ... {len(leaves)} arrays, #{number:x}"
     _core.lib.plait_tree_put(number, text.encode())
     return number
 

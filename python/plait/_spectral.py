@@ -330,6 +330,8 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, shape: Any, mesh: Any, spec: 
     axes = _fourier.axes_of(axes, None, a.ndim, name)
     of_a, of_b = _mesh.data_of(shape, a.shape, 0, name), b.shape
     n, m = [of_a[i] for i in axes], [of_b[i] for i in axes]
+    if 0 in (*n, *m):
+        raise ValueError(f"{name}: shapes {of_a} and {of_b} have no elements along an axis")
     pairs = [p for p in zip(n, m, strict=True) if 1 not in p]  # others fit into either one
     if mode == "valid" and all(i <= j for i, j in pairs) and any(i < j for i, j in pairs):
         a, b, n, m, of_a, of_b = b, a, m, n, of_b, of_a

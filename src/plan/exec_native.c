@@ -51,6 +51,10 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
         *exec->matched = matched;
     }
 done:
+    if (status == PLAIT_ERR_MISMATCH && exec->plan->trees != 0) {
+        plait_error_prefix("%s: ",
+                           exec->plan->title); /* which arrays this rank joins */
+    }
     return status;
 }
 

@@ -219,19 +219,18 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
     *out = (plait_mpi_answer_t){.magic = PLAIT_MPI_MAGIC,
                                 .number = header->number,
                                 .status = (int32_t)plait_matched_judge(
-                                    header->n_bytes, (plait_content_t)header->content,
-                                    t->recv->n_bytes, plait_half_content(t->recv)),
+                                    header->n_bytes, header->content, t->recv->n_bytes,
+                                    plait_half_content(t->recv)),
                                 .n_bytes = t->recv->n_bytes,
                                 .content = plait_half_content(t->recv),
                                 .rank = rank};
     tell_verdict(t, (plait_status_t)out->status,
-                 &(plait_matched_fault_t){
-                     t->from.source,
-                     rank,
-                     t->from.tag,
-                     {header->n_bytes, out->n_bytes},
-                     {(plait_content_t)header->content, (plait_content_t)out->content},
-                     &t->link->processes[t->from.source]});
+                 &(plait_matched_fault_t){t->from.source,
+                                          rank,
+                                          t->from.tag,
+                                          {header->n_bytes, out->n_bytes},
+                                          {header->content, out->content},
+                                          &t->link->processes[t->from.source]});
     if (header->form == PLAIT_MPI_IN_PIECES) {
         PLAIT_TRY(expect_bulk(t, out->status != PLAIT_OK, PLAIT_MPI_MESSAGE_BYTES));
     } else if (out->status == PLAIT_OK) {
@@ -253,14 +252,13 @@ static bool is_void(plait_mpi_transfer_t *t)
 
     if (is_empty) {
         tell_verdict(t, PLAIT_ERR_MISMATCH,
-                     &(plait_matched_fault_t){
-                         t->from.source,
-                         t->link->rank,
-                         t->from.tag,
-                         {0, t->recv->n_bytes},
-                         {plait_matched_refusing((plait_content_t)header->content),
-                          plait_half_content(t->recv)},
-                         &t->link->processes[t->from.source]});
+                     &(plait_matched_fault_t){t->from.source,
+                                              t->link->rank,
+                                              t->from.tag,
+                                              {0, t->recv->n_bytes},
+                                              {plait_matched_refusing(header->content),
+                                               plait_half_content(t->recv)},
+                                              &t->link->processes[t->from.source]});
         t->n_received = t->n_bulk_in;
     }
     return is_empty;
@@ -281,13 +279,12 @@ static plait_status_t heed(plait_mpi_transfer_t *t)
         goto done;
     }
     tell_verdict(t, (plait_status_t)in->status,
-                 &(plait_matched_fault_t){
-                     t->link->rank,
-                     in->rank,
-                     t->send->tag,
-                     {header->n_bytes, in->n_bytes},
-                     {(plait_content_t)header->content, (plait_content_t)in->content},
-                     &t->link->processes[in->rank]});
+                 &(plait_matched_fault_t){t->link->rank,
+                                          in->rank,
+                                          t->send->tag,
+                                          {header->n_bytes, in->n_bytes},
+                                          {header->content, in->content},
+                                          &t->link->processes[in->rank]});
     if (in->send_it != PLAIT_MPI_SEND_NOTHING) {
         PLAIT_TRY(post_bulk_out(t));
     } else if ((in->status == PLAIT_OK) && (t->send->parcel != NULL)) {

@@ -29,8 +29,8 @@ typedef struct {
     uint32_t magic;
     uint32_t number; /* of the transfer, the sender's */
     int64_t n_bytes;
-    int32_t content; /* plait_content_t */
-    int32_t form;    /* PLAIT_MPI_AT_SENDER, ... */
+    plait_content_t content;
+    int32_t form; /* PLAIT_MPI_AT_SENDER, ... */
 } plait_mpi_header_t;
 
 enum {
@@ -49,7 +49,7 @@ typedef struct {
     int32_t status;  /* verdict: the sender ends with it */
     int32_t send_it; /* PLAIT_MPI_SEND_NOTHING, ... */
     int64_t n_bytes; /* what the receiver expected */
-    int32_t content;
+    plait_content_t content;
     int32_t rank;
     plait_receipt_t receipt; /* of what was offered and taken */
 } plait_mpi_answer_t;

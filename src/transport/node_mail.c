@@ -175,7 +175,7 @@ static bool expects_other(const plait_mail_call_t *call)
             partner->expects_tag == call->send->tag) &&
            plait_matched_judge(call->send->n_bytes, plait_half_content(call->send),
                                partner->expects_bytes,
-                               (plait_content_t)partner->expects_content) != PLAIT_OK;
+                               partner->expects_content) != PLAIT_OK;
 }
 
 static bool is_consumed(const plait_mail_call_t *call)

@@ -21,16 +21,28 @@ typedef enum {
 typedef struct {
     int32_t tag;
     plait_content_t content;
-    uint16_t answer; /* cell of the sender's where it waits for one */
     int64_t n_bytes;
     uint64_t address; /* of the bytes that are not in the ring */
-    uint64_t number;  /* of the answer */
+    /* Cell of the sender's where it waits for one, in 16 bits, and the answer's number above them. */
+    uint64_t answer;
     /* What the sender expects from this receiver in the same call; expects_bytes NOTHING: it
      * does not. */
     int64_t expects_bytes;
     int32_t expects_tag;
-    int32_t expects_content;
+    plait_content_t expects_content;
 } plait_mail_header_t;
+
+enum { PLAIT_ANSWER_CELL_BITS = 16 };
+
+static inline int plait_mail_answer_cell(const plait_mail_header_t *header)
+{
+    return (int)(header->answer & ((1U << PLAIT_ANSWER_CELL_BITS) - 1));
+}
+
+static inline uint64_t plait_mail_answer_number(const plait_mail_header_t *header)
+{
+    return header->answer >> PLAIT_ANSWER_CELL_BITS;
+}
 
 /* The start of a message in a ring, in as many cells of a cache line as its bytes need. */
 typedef struct {

@@ -28,17 +28,19 @@ static void complain(const plait_node_mail_t *mail, int source, plait_status_t v
 static plait_node_answer_t *answer_to(const plait_node_mail_t *mail,
                                       const plait_node_letter_t *letter)
 {
-    return plait_mail_answer(mail, letter->source, letter->header.answer);
+    return plait_mail_answer(mail, letter->source,
+                             plait_mail_answer_cell(&letter->header));
 }
 
 /* False: the sender has given up. */
 static bool turn_answer(const plait_node_mail_t *mail,
                         const plait_node_letter_t *letter, int from, int to)
 {
-    uint64_t word = plait_mail_word(letter->header.number, from);
+    uint64_t word = plait_mail_word(plait_mail_answer_number(&letter->header), from);
 
-    return atomic_compare_exchange_strong(&answer_to(mail, letter)->word, &word,
-                                          plait_mail_word(letter->header.number, to));
+    return atomic_compare_exchange_strong(
+        &answer_to(mail, letter)->word, &word,
+        plait_mail_word(plait_mail_answer_number(&letter->header), to));
 }
 
 /* False: the sender has given up, and what was read may not be what it sent. It does not while this is
@@ -138,7 +140,7 @@ static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
     } else if (status == PLAIT_OK && h->n_bytes > 0) {
         status = fetch(mail, letter, recv->data);
     }
-    if (h->answer != PLAIT_NO_ANSWER) {
+    if (plait_mail_answer_cell(h) != PLAIT_NO_ANSWER) {
         if (!give_answer(mail, letter, PLAIT_ANSWER_AWAITED, status, recv->n_bytes,
                          plait_half_content(recv)) &&
             status == PLAIT_OK) {
@@ -321,7 +323,8 @@ static int answer_state(const plait_node_mail_t *mail,
 {
     const uint64_t word =
         atomic_load_explicit(&answer_to(mail, letter)->word, memory_order_acquire);
-    const bool is_this = word >> PLAIT_ANSWER_STATE_BITS == letter->header.number;
+    const bool is_this =
+        word >> PLAIT_ANSWER_STATE_BITS == plait_mail_answer_number(&letter->header);
 
     return is_this ? (int)(word & ((1U << PLAIT_ANSWER_STATE_BITS) - 1))
                    : PLAIT_ANSWER_GIVEN_UP;

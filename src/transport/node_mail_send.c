@@ -116,8 +116,8 @@ static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
     header->address = (uint64_t)(uintptr_t)send->data;
     if (wants_answer) {
         has_way = take_answer(mail, call);
-        header->answer = (uint16_t)call->answer;
-        header->number = call->number;
+        header->answer =
+            call->number << PLAIT_ANSWER_CELL_BITS | (uint64_t)(unsigned)call->answer;
     } else if (!is_inline) {
         *copy_p = keep_copy(mail, send);
         has_way = *copy_p != NULL;
@@ -172,7 +172,7 @@ static bool write_now(plait_mail_call_t *call)
         }
         put(mail, send->peer, kind, &header, data, n_bytes, n_cells);
         call->end = out->n_cells;
-        call->is_sent = header.answer == PLAIT_NO_ANSWER;
+        call->is_sent = plait_mail_answer_cell(&header) == PLAIT_NO_ANSWER;
         if (copy != NULL) {
             copy->end = call->end;
         }

@@ -219,10 +219,10 @@ typedef struct {
 } plait_half_t;
 
 /* What partners compare beside the length of a message: dtype, and a hash of its tree. Of different
- * trees one in 1023 is not told apart. */
-typedef uint16_t plait_content_t;
+ * trees one in 2^26 is not told apart. */
+typedef uint32_t plait_content_t;
 
-enum { PLAIT_CONTENT_DTYPES = 64, PLAIT_CONTENT_TREES = 1023 };
+enum { PLAIT_CONTENT_DTYPES = 64, PLAIT_CONTENT_TREES = (1 << 26) - 1 };
 
 static inline plait_content_t plait_half_content(const plait_half_t *half)
 {
