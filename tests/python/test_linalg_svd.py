@@ -9,6 +9,8 @@ import oracle
 import plait
 import pytest
 import test_linalg_factors as factors
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
 CASES = [
     ((1, 1), (4,), None, "float64"),
@@ -49,6 +51,15 @@ def test_svd(size, shape, block, dtype):
     values = plait.linalg.svdvals(matrices.put(a, shape), block=block)
     assert values.shape == (k,)
     assert np.abs(np.asarray(values) - want).max() <= matrices.limit(n, dtype) * want.max()
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_one_column_on_one_device(kind):
+    a = meshes.random((5, 1))
+    x = meshes.put(a, meshes.make((1,), kind), P("a"))
+    u, s, vh = plait.linalg.svd(x)
+    assert np.allclose(np.asarray(u) * np.asarray(s) @ np.asarray(vh), a)
+    assert np.allclose(plait.linalg.svdvals(x), np.linalg.norm(a))
 
 
 def test_small_singular_values_are_found():
