@@ -206,10 +206,8 @@ def padded(
 
 def _with_zeros(x: Any, place: _mesh.Place, data: tuple, operand: tuple) -> Any:
     """The array with zeros behind its data, where more than that is to be transformed."""
-    for a, (n, wanted) in enumerate(zip(data, operand, strict=True)):
-        if wanted > n and x.shape[a] > n:
-            index = jax.lax.broadcasted_iota(jnp.int32, x.shape, a)
-            x = jnp.where(index < n, x, jnp.zeros((), x.dtype))
+    extents = zip(data, operand, x.shape, strict=True)
+    x = _mesh.only_data(x, tuple(n if wanted > n else room for n, wanted, room in extents))
     dims = _mesh_rules.padded(place.mesh, operand, place.spec)
     more = [(0, max(0, n - m)) for n, m in zip(dims, x.shape, strict=True)]
     return jnp.pad(x, more) if any(n for _, n in more) else x

@@ -60,9 +60,7 @@ def _tree(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> int:
     text = " ".join(f"{dtype}{list(shape)}".replace(", ", ",") for dtype, shape in leaves)
     number = zlib.crc32(text.encode()) >> 1 or 1
     if len(text) > _TREE_BYTES:  # what differs may be behind the end
-        shown = (
-            text[: text.rindex(" ", 0, _TREE_BYTES - 22)] if " " in text[: _TREE_BYTES - 22] else ""
-        )
+        shown = text[: _TREE_BYTES - 30].rpartition(" ")[0]
         text = f"{shown} ... {len(leaves)} arrays, #{number:x}"
     _core.lib.plait_tree_put(number, text.encode())
     return number

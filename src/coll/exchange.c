@@ -2,7 +2,6 @@
  * what was received from any source is known only then; the derivative of such a transfer
  * goes the same way, and its adjoint the way back. */
 #include "base/status.h"
-#include "base/tree.h"
 #include "coll/coll.h"
 #include "plan/exec.h"
 #include "transport/matched.h"
@@ -61,8 +60,6 @@ static plait_status_t exchange_run(const void *params, plait_exec_t *exec)
     plait_half_t send =
         half_of(to, exec->slot[plait_slot_arg(plan, X)], p->n_bytes, p->dtype);
     plait_half_t recv = half_of(from, exec->slot[y], p->n_recv_bytes, p->recv_dtype);
-    send.tree = plait_tree_sent(plan->trees);
-    recv.tree = plait_tree_received(plan->trees);
     PLAIT_TRY(check_half(&send, plan->n_ranks, false));
     PLAIT_TRY(check_half(&recv, plan->n_ranks, true));
     bool has_source = recv.peer != PLAIT_NO_RANK;

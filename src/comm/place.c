@@ -4,12 +4,14 @@
 #include "device/find.h"
 #include "plait/cuda.h"
 
-static plait_status_t enter(plait_device_t *device, bool *is_inside_p)
+static plait_status_t mark(plait_comm_t *comm, plait_device_t *device)
 {
     plait_status_t status = PLAIT_OK;
 
-    PLAIT_TRY(device->table->enter(device));
-    *is_inside_p = true;
+    if (comm->left == NULL) {
+        PLAIT_TRY(device->table->event_create(device, &comm->left));
+    }
+    PLAIT_TRY(device->table->event_record(device, comm->left, comm->stream));
 done:
     return status;
 }
@@ -20,20 +22,13 @@ static plait_status_t leave_stream(plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;
     plait_device_t *device = comm->end.caps.device;
-    bool is_inside = false;
 
-    if (device == NULL) {
-        return PLAIT_OK;
-    }
-    PLAIT_TRY(enter(device, &is_inside));
-    if (comm->left == NULL) {
-        PLAIT_TRY(device->table->event_create(device, &comm->left));
-    }
-    PLAIT_TRY(device->table->event_record(device, comm->left, comm->stream));
-done:
-    if (is_inside) {
+    if (device != NULL) {
+        PLAIT_TRY(device->table->enter(device));
+        status = mark(comm, device);
         device->table->leave(device);
     }
+done:
     return status;
 }
 
@@ -41,17 +36,13 @@ static plait_status_t follow(const plait_comm_t *comm, plait_device_t *device,
                              plait_stream_t stream)
 {
     plait_status_t status = PLAIT_OK;
-    bool is_inside = false;
 
-    if (comm->left == NULL) {
-        return PLAIT_OK;
-    }
-    PLAIT_TRY(enter(device, &is_inside));
-    PLAIT_TRY(device->table->event_order(device, comm->left, stream));
-done:
-    if (is_inside) {
+    if (comm->left != NULL) {
+        PLAIT_TRY(device->table->enter(device));
+        status = device->table->event_order(device, comm->left, stream);
         device->table->leave(device);
     }
+done:
     return status;
 }
 

@@ -187,8 +187,7 @@ static void rows_touch(const void *params, plait_touch_fn_t touch, void *context
     const int64_t n_bytes = plait_tsqr_rows_bytes(t);
 
     touch_bytes(t, false, t->a_slot, 0, n_bytes, touch, context);
-    touch_bytes(t, true, t->is_on_device ? t->rows_slot : t->q_slot, 0, n_bytes, touch,
-                context);
+    touch_bytes(t, true, t->rows_slot, 0, n_bytes, touch, context);
     touch_tau(t, true, false, touch, context);
     touch_bytes(t, true, t->own_slot, 0, plait_tsqr_triangle_bytes(t), touch, context);
 }
@@ -281,8 +280,7 @@ static void results_touch(const void *params, plait_touch_fn_t touch, void *cont
                     context);
     }
     if (t->is_on_device ? !t->without_q : t->has_coefficients) {
-        touch_bytes(t, false, t->is_on_device ? t->rows_slot : t->q_slot, 0, n_bytes,
-                    touch, context);
+        touch_bytes(t, false, t->rows_slot, 0, n_bytes, touch, context);
         touch_tau(t, false, false, touch, context);
         touch_bytes(t, true, t->q_slot, 0, n_bytes, touch, context);
     }
@@ -401,6 +399,7 @@ static plait_status_t add_on_host(plait_plan_t *plan, plait_tsqr_t *t)
     if (t->without_q) {
         PLAIT_TRY(plait_plan_add_work(plan, plait_tsqr_rows_bytes(t), &t->q_slot));
     }
+    t->rows_slot = t->q_slot;
     plait_plan_need_scratch(plan, scratch_bytes(t));
 done:
     return status;

@@ -15,9 +15,10 @@ typedef struct {
     int own_slot;  /* a triangle: the R of this rank's subtree, later that of all */
     int in_slot;   /* one that has come: a triangle, later coefficients */
     int pair_slot; /* this rank's pairs, one for each level; without Q one */
-    /* On a device alone, where what is factored stays reflectors: the rows, and behind them scalar
-     * factors, of the rows and then of each pair; and a pair's product with coefficients. */
-    int rows_slot, product_slot;
+    int rows_slot; /* the rows, factored: on the host Q's own */
+    /* On a device what is factored stays reflectors: behind the rows are scalar factors, of these and
+     * then of each pair; and there is a pair's product with coefficients. */
+    int product_slot;
     int level;
     bool has_coefficients; /* else they are the identity */
 } plait_tsqr_t;

@@ -3,6 +3,7 @@
  * failure at the fence behind the last step. */
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/tree.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 #include "plan/tiles.h"
@@ -307,9 +308,9 @@ done:
     return status;
 }
 
-plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
-                                   const plait_half_t *send, const plait_half_t *recv,
-                                   plait_matched_t *matched_p)
+static plait_status_t sendrecv(plait_exec_t *exec, bool is_buffered,
+                               const plait_half_t *send, const plait_half_t *recv,
+                               plait_matched_t *matched_p)
 {
     plait_session_t *session = &exec->session;
     const plait_transport_t *transport = session->end->transport;
@@ -319,6 +320,24 @@ plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
     }
     return is_buffered ? transport->send(session, send)
                        : transport->sendrecv(session, send, recv, matched_p);
+}
+
+plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
+                                   const plait_half_t *send, const plait_half_t *recv,
+                                   plait_matched_t *matched_p)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_half_t out = *send;
+    plait_half_t in = *recv;
+
+    out.tree = plait_tree_sent(exec->plan->trees);
+    in.tree = plait_tree_received(exec->plan->trees);
+    status = sendrecv(exec, is_buffered, &out, &in, matched_p);
+    if (status == PLAIT_ERR_MISMATCH && exec->plan->trees != 0) {
+        plait_error_prefix("%s: ",
+                           exec->plan->title); /* which arrays are joined here */
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------ steps */

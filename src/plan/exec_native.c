@@ -1,6 +1,5 @@
 /* Collectives of the transport's own, and matched transfers. */
 #include "base/status.h"
-#include "base/tree.h"
 #include "plan/exec_steps.h"
 #include "transport/matched.h"
 
@@ -29,14 +28,12 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
                                .data =
                                    (n->src_slot >= 0) ? exec->slot[n->src_slot] : NULL,
                                .n_bytes = n->n * plait_dtype_bytes(n->dtype),
-                               .dtype = n->dtype,
-                               .tree = plait_tree_sent(exec->plan->trees)};
+                               .dtype = n->dtype};
     const plait_half_t recv = {.peer = n->source,
                                .tag = n->recv_tag,
                                .data = dst,
                                .n_bytes = n_recv_bytes,
-                               .dtype = n->recv_dtype,
-                               .tree = plait_tree_received(exec->plan->trees)};
+                               .dtype = n->recv_dtype};
     plait_matched_t matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 
     if (n->source == PLAIT_NO_RANK && n->dst_slot >= 0 && n->template_slot >= 0) {
@@ -51,10 +48,6 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
         *exec->matched = matched;
     }
 done:
-    if (status == PLAIT_ERR_MISMATCH && exec->plan->trees != 0) {
-        plait_error_prefix("%s: ",
-                           exec->plan->title); /* which arrays this rank joins */
-    }
     return status;
 }
 

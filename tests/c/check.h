@@ -27,6 +27,11 @@ static _Atomic int n_checked, n_failed;
         }                                                      \
     } while (0)
 
+static inline void check_good(plait_status_t status)
+{
+    CHECK(status == PLAIT_OK, "%s", plait_error_text());
+}
+
 /* What was refused: how, and a part of the text. */
 static inline void check_refused(plait_status_t status, plait_status_t expected,
                                  const char *part)

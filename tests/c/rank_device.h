@@ -36,19 +36,14 @@ static inline bool on_device_use_cuda(void)
     return status != PLAIT_ERR_UNSUPPORTED;
 }
 
-static inline void on_device_good(plait_status_t status)
-{
-    CHECK(status == PLAIT_OK, "%s", plait_error_text());
-}
-
 static inline void on_device_begin(int n_ranks)
 {
     for (int r = 0; r < n_ranks; r++) {
         if (on_device_n_cuda > 0) {
             plait_device_t *device = NULL;
-            on_device_good(plait_cuda_device(r % on_device_n_cuda, &device));
-            on_device_good(device->table->enter(device));
-            on_device_good(device->table->stream_create(device, &on_device_streams[r]));
+            check_good(plait_cuda_device(r % on_device_n_cuda, &device));
+            check_good(device->table->enter(device));
+            check_good(device->table->stream_create(device, &on_device_streams[r]));
             device->table->leave(device);
             team_devices[r] = device;
         } else {
@@ -63,7 +58,7 @@ static inline void on_device_end(int n_ranks)
         plait_device_t *device = team_devices[r];
         plait_staged_trim(device);
         if (on_device_n_cuda > 0) {
-            on_device_good(device->table->enter(device));
+            check_good(device->table->enter(device));
             device->table->stream_destroy(device, on_device_streams[r]);
             device->table->host_give(device, on_device_pinned[r].memory);
             device->table->leave(device);
@@ -86,8 +81,8 @@ static inline plait_stream_t on_device_stream(plait_device_t *device, int rank)
 static inline void on_device_drain(plait_device_t *device, int rank)
 {
     if (on_device_n_cuda > 0) {
-        on_device_good(device->table->enter(device));
-        on_device_good(device->table->stream_wait(device, on_device_streams[rank]));
+        check_good(device->table->enter(device));
+        check_good(device->table->stream_wait(device, on_device_streams[rank]));
         device->table->leave(device);
     } else {
         check_device_drain(device);
@@ -100,8 +95,8 @@ static inline void *on_device_alloc(plait_device_t *device, int rank, int64_t n_
     void *memory = NULL;
 
     if (on_device_n_cuda > 0) {
-        on_device_good(device->table->enter(device));
-        on_device_good(
+        check_good(device->table->enter(device));
+        check_good(
             device->table->take(device, on_device_streams[rank], n_bytes, &memory));
         device->table->leave(device);
     } else {
@@ -113,7 +108,7 @@ static inline void *on_device_alloc(plait_device_t *device, int rank, int64_t n_
 static inline void on_device_free(plait_device_t *device, int rank, void *memory)
 {
     if (on_device_n_cuda > 0) {
-        on_device_good(device->table->enter(device));
+        check_good(device->table->enter(device));
         device->table->give(device, on_device_streams[rank], memory);
         device->table->leave(device);
     } else {
@@ -129,8 +124,8 @@ static inline void *on_device_room(int rank, int64_t n_bytes)
     if (on_device_pinned[rank].n_bytes < n_bytes) {
         device->table->host_give(device, on_device_pinned[rank].memory);
         on_device_pinned[rank].n_bytes = 2 * n_bytes;
-        on_device_good(device->table->host_take(device, 2 * n_bytes,
-                                                &on_device_pinned[rank].memory));
+        check_good(device->table->host_take(device, 2 * n_bytes,
+                                            &on_device_pinned[rank].memory));
     }
     return on_device_pinned[rank].memory;
 }
@@ -143,15 +138,15 @@ static inline void on_device_move(plait_device_t *device, int rank, void *there,
     if (on_device_n_cuda > 0) {
         const plait_device_table_t *table = device->table;
         plait_stream_t stream = on_device_streams[rank];
-        on_device_good(table->enter(device));
+        check_good(table->enter(device));
         void *pinned = on_device_room(rank, n_bytes);
         if (is_back) {
-            on_device_good(table->to_host(device, stream, pinned, there, n_bytes));
+            check_good(table->to_host(device, stream, pinned, there, n_bytes));
         } else {
             memcpy(pinned, here, (size_t)n_bytes);
-            on_device_good(table->to_device(device, stream, there, pinned, n_bytes));
+            check_good(table->to_device(device, stream, there, pinned, n_bytes));
         }
-        on_device_good(table->stream_wait(device, stream));
+        check_good(table->stream_wait(device, stream));
         if (is_back) {
             memcpy(here, pinned, (size_t)n_bytes);
         }

@@ -7,6 +7,7 @@
 #include "device/find.h"
 #include "device/pool.h"
 #include "kernel/blas.h"
+#include "parts.h"
 #include "plait/coll.h"
 #include "plait/cuda.h"
 #include "plait/dense.h"
@@ -28,11 +29,6 @@ typedef struct {
 } rank_t;
 
 typedef plait_status_t (*call_fn_t)(plait_comm_t *comm, const double *x, double *y);
-
-static void good(plait_status_t status)
-{
-    CHECK(status == PLAIT_OK, "%s", plait_error_text());
-}
 
 static int64_t n_items(int64_t n, int size)
 {
@@ -227,15 +223,15 @@ static void check_call(const rank_t *r, int i)
     void *x_there = arrives(r, x, n_x);
     void *y_there = arrives(r, got, n_y);
 
-    good(calls[i].call(r->on_host, x, y));
-    good(calls[i].call(r->on_device, x_there, y_there));
+    check_good(calls[i].call(r->on_host, x, y));
+    check_good(calls[i].call(r->on_device, x_there, y_there));
     fetch(r, got, y_there, n_y);
     compare(r, calls[i].name, got, y, n_y, 0);
     on_device_free(r->device, r->rank, x_there);
     plait_free(x);
     plait_free(y);
     plait_free(got);
-    good(plait_barrier(r->on_device));
+    check_good(plait_barrier(r->on_device));
 }
 
 /* ---------------------------------------------------------------- plans */
@@ -244,22 +240,10 @@ typedef plait_status_t (*plan_fn_t)(plait_comm_t *comm, plait_plan_t **plan_p);
 
 static const int64_t shape[] = {12, 9, 10}, half_shape[] = {12, 9, 6};
 
-static plait_layout_t layout_of(plait_comm_t *comm, const int64_t extents[], int axis)
-{
-    int split_over[] = {-1, -1, -1};
-    const int grid[] = {plait_comm_size(comm)};
-    plait_layout_t layout;
-
-    split_over[axis] = 0;
-    good(plait_layout_pencil(3, extents, 1, grid, split_over, PLAIT_SPLIT_EVEN,
-                             &layout));
-    return layout;
-}
-
 static plait_status_t plan_redist(plait_comm_t *comm, plait_plan_t **plan_p)
 {
-    const plait_layout_t from = layout_of(comm, shape, 0);
-    const plait_layout_t to = layout_of(comm, shape, 2);
+    const plait_layout_t from = split_along(0, shape, plait_comm_size(comm));
+    const plait_layout_t to = split_along(2, shape, plait_comm_size(comm));
 
     return plait_redist_plan(comm, PLAIT_F64, &from, &to, plan_p);
 }
@@ -268,9 +252,9 @@ static plait_status_t plan_fft_of(plait_comm_t *comm, plait_fft_kind_t kind,
                                   plait_plan_t **plan_p)
 {
     static const int axes[] = {0, 1, 2};
-    const plait_layout_t from = layout_of(comm, shape, 0);
-    const plait_layout_t to =
-        layout_of(comm, (kind == PLAIT_FFT_COMPLEX) ? shape : half_shape, 1);
+    const plait_layout_t from = split_along(0, shape, plait_comm_size(comm));
+    const plait_layout_t to = split_along(
+        1, (kind == PLAIT_FFT_COMPLEX) ? shape : half_shape, plait_comm_size(comm));
     const plait_fft_problem_t problem = {.dtype = PLAIT_C128,
                                          .from = &from,
                                          .to = &to,
@@ -296,7 +280,7 @@ static plait_status_t plan_rfft(plait_comm_t *comm, plait_plan_t **plan_p)
 static plait_status_t plan_halo(plait_comm_t *comm, plait_plan_t **plan_p)
 {
     static const int64_t before[] = {2, 1, 0}, after[] = {1, 0, 3};
-    const plait_layout_t cells = layout_of(comm, shape, 0);
+    const plait_layout_t cells = split_along(0, shape, plait_comm_size(comm));
     const plait_halo_problem_t problem = {
         .dtype = PLAIT_F64, .cells = &cells, .before = before, .after = after};
 
@@ -306,7 +290,7 @@ static plait_status_t plan_halo(plait_comm_t *comm, plait_plan_t **plan_p)
 static plait_status_t plan_fold(plait_comm_t *comm, plait_plan_t **plan_p)
 {
     static const int64_t before[] = {2, 1, 0}, after[] = {1, 0, 3};
-    const plait_layout_t cells = layout_of(comm, shape, 0);
+    const plait_layout_t cells = split_along(0, shape, plait_comm_size(comm));
     const plait_halo_problem_t problem = {
         .dtype = PLAIT_F64, .cells = &cells, .before = before, .after = after};
 
@@ -329,8 +313,8 @@ static void check_plan(const rank_t *r, int i)
     plait_plan_t *there = NULL;
     plait_request_t request;
 
-    good(plans[i].plan(r->on_host, &here));
-    good(plans[i].plan(r->on_device, &there));
+    check_good(plans[i].plan(r->on_host, &here));
+    check_good(plans[i].plan(r->on_device, &there));
     const int64_t n_x = here->slot_bytes[0] / 8;
     const int64_t n_y = here->slot_bytes[1] / 8;
     double *x = numbers(r, n_x);
@@ -338,9 +322,10 @@ static void check_plan(const rank_t *r, int i)
     double *got = numbers(r, n_y);
     void *x_there = arrives(r, x, n_x);
     void *y_there = arrives(r, got, n_y);
-    good(plait_plan_execute(here, r->on_host, (const void *[]){x}, (void *[]){y}));
-    good(plait_plan_execute(there, r->on_device, (const void *[]){x_there},
-                            (void *[]){y_there}));
+    check_good(
+        plait_plan_execute(here, r->on_host, (const void *[]){x}, (void *[]){y}));
+    check_good(plait_plan_execute(there, r->on_device, (const void *[]){x_there},
+                                  (void *[]){y_there}));
     check_refused(plait_plan_execute(here, r->on_device, (const void *[]){x_there},
                                      (void *[]){y_there}),
                   PLAIT_ERR_INVALID,
@@ -390,9 +375,9 @@ static void check_potrf(const rank_t *r)
     }
     void *a_there = arrives(r, a, n_columns * SIZE);
     void *info_there = on_device_alloc(r->device, r->rank, 8);
-    good(plait_potrf_plan(r->on_device, &problem, &plan));
-    good(plait_plan_execute(plan, r->on_device, (const void *[]){a_there},
-                            (void *[]){a_there, info_there}));
+    check_good(plait_potrf_plan(r->on_device, &problem, &plan));
+    check_good(plait_plan_execute(plan, r->on_device, (const void *[]){a_there},
+                                  (void *[]){a_there, info_there}));
     on_device_drain(r->device, r->rank);
     on_device_move(r->device, r->rank, info_there, &info, 4, true);
     fetch(r, a, a_there, n_columns * SIZE);
@@ -410,8 +395,8 @@ static plait_stream_t own_stream(const rank_t *r)
 {
     plait_stream_t stream = NULL;
 
-    good(r->device->table->enter(r->device));
-    good(r->device->table->stream_create(r->device, &stream));
+    check_good(r->device->table->enter(r->device));
+    check_good(r->device->table->stream_create(r->device, &stream));
     r->device->table->leave(r->device);
     return stream;
 }
@@ -429,20 +414,20 @@ static void check_streams(const rank_t *r)
     void *y_there = on_device_alloc(r->device, r->rank, N * 8);
     void *z_there = on_device_alloc(r->device, r->rank, N * 8);
 
-    good(call_allreduce(r->on_host, x, want));
-    good(call_allreduce(r->on_host, want, x));
-    good(call_allreduce(r->on_device, x_there, y_there));
-    good(plait_comm_on_host(r->on_device));
-    good(call_allreduce(r->on_device, want, got)); /* on the host */
+    check_good(call_allreduce(r->on_host, x, want));
+    check_good(call_allreduce(r->on_host, want, x));
+    check_good(call_allreduce(r->on_device, x_there, y_there));
+    check_good(plait_comm_on_host(r->on_device));
+    check_good(call_allreduce(r->on_device, want, got)); /* on the host */
     compare(r, "host again", got, x, N, 0);
-    good(plait_comm_on_cuda(r->on_device, r->device->ordinal, other));
-    good(call_allreduce(r->on_device, y_there, z_there));
-    good(plait_comm_on_cuda(r->on_device, r->device->ordinal, mine));
+    check_good(plait_comm_on_cuda(r->on_device, r->device->ordinal, other));
+    check_good(call_allreduce(r->on_device, y_there, z_there));
+    check_good(plait_comm_on_cuda(r->on_device, r->device->ordinal, mine));
     fetch(r, got, z_there, N);
     compare(r, "streams", got, x, N, 0);
     on_device_free(r->device, r->rank, x_there);
     on_device_free(r->device, r->rank, y_there);
-    good(r->device->table->enter(r->device));
+    check_good(r->device->table->enter(r->device));
     r->device->table->stream_destroy(r->device, other);
     r->device->table->leave(r->device);
     plait_free(x);
@@ -460,11 +445,12 @@ static void check_mixed(const rank_t *r)
     void *x_there = arrives(r, x, 4 * N);
     void *y_there = arrives(r, got, 4 * N);
 
-    good(ring(r->on_host, 4 * N, x, want));
+    check_good(ring(r->on_host, 4 * N, x, want));
     if (is_here) {
-        good(plait_comm_on_host(r->on_device));
+        check_good(plait_comm_on_host(r->on_device));
     }
-    good(ring(r->on_device, 4 * N, is_here ? x : x_there, is_here ? got : y_there));
+    check_good(
+        ring(r->on_device, 4 * N, is_here ? x : x_there, is_here ? got : y_there));
     if (!is_here) {
         on_device_drain(r->device, r->rank);
         on_device_move(r->device, r->rank, y_there, got, 4 * N * 8, true);
@@ -512,7 +498,8 @@ static void run_rank(plait_comm_t *comm, void *context)
                       .size = plait_comm_size(comm)};
 
     (void)context;
-    good(plait_comm_on_cuda(comm, r.device->ordinal, on_device_stream(r.device, rank)));
+    check_good(
+        plait_comm_on_cuda(comm, r.device->ordinal, on_device_stream(r.device, rank)));
     check_refusals(&r);
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         check_call(&r, (int)i);
@@ -535,8 +522,8 @@ static void check_team(int n_ranks)
     team_rank_t ranks[TEAM_MAX];
 
     on_device_begin(n_ranks);
-    good(plait_comm_threads(n_ranks, host_comms));
-    good(plait_comm_threads(n_ranks, comms));
+    check_good(plait_comm_threads(n_ranks, host_comms));
+    check_good(plait_comm_threads(n_ranks, comms));
     for (int r = 0; r < n_ranks; r++) {
         ranks[r] = (team_rank_t){comms[r], run_rank, NULL};
     }
@@ -564,10 +551,10 @@ static void check_not_asked_for(void)
     double y = 0;
 
     (void)setenv("PLAIT_CUDA", "0", 1);
-    good(plait_comm_self(&comm));
+    check_good(plait_comm_self(&comm));
     check_refused(plait_comm_on_cuda(comm, 0, NULL), PLAIT_ERR_UNSUPPORTED,
                   "PLAIT_CUDA");
-    good(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &x, &y));
+    check_good(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &x, &y));
     CHECK(y == 2, "%g", y); /* all is as before */
     plait_comm_destroy(&comm);
 }

@@ -2,6 +2,7 @@
  * this machine; bytes outside the elements, places, tails and alignments included. */
 #include "base/alloc.h"
 #include "check.h"
+#include "isa.h"
 #include "kernel/fft_plan.h"
 
 #include <math.h>
@@ -462,16 +463,14 @@ int main(void)
                                      197,  233,  240,   243,   254,   256,  257,  343,
                                      360,  394,  512,   1000,  1009,  1024, 2048, 2310,
                                      4096, 8192, 10007, 12000, 20014, 36864};
-    static const char *const isa[] = {"generic", "sse2", "avx2", "avx512"};
     static reference_t reference;
     const int n_others = sizeof others / sizeof others[0];
 
     test_fft1_refuses();
     for (int i = 0; i < 64 + n_others; i++) {
         make_reference((i < 64) ? i + 1 : others[i - 64], &reference);
-        for (int l = 0; l < 4; l++) {
-            (void)setenv("PLAIT_ISA", isa[l], 1);
-            if (strcmp(plait_fft1_isa(), isa[l]) == 0) {
+        for (int l = 0; l < N_ISAS; l++) {
+            if (isa_use(l)) {
                 test_length(&reference, reference.n <= 400);
                 test_fft1_pitches(reference.n, PLAIT_C128);
                 test_fft1_pitches(reference.n, PLAIT_C64);

@@ -1,6 +1,7 @@
 /* Transforms by cosines and sines against sums in long double, for every instruction set of this machine:
  * all types, edges, columns and rows, strides, odd numbers of them, in place. */
 #include "check.h"
+#include "isa.h"
 #include "kernel/fft.h"
 
 #include <math.h>
@@ -273,24 +274,14 @@ int main(void)
 {
     static const int64_t lengths[] = {37, 48, 63, 64, 65, 100};
     static const int64_t longs[] = {255, 256, 1009, 4096, 4099, 5000};
-    static const char *const isa[] = {"generic", "sse2", "avx2", "avx512"};
+    static const isa_lengths_t of = {.all = 20,
+                                     .some = lengths,
+                                     .n_some = sizeof lengths / sizeof *lengths,
+                                     .longs = longs,
+                                     .n_longs = sizeof longs / sizeof *longs};
 
     test_errors();
-    for (int l = 0; l < 4; l++) {
-        (void)setenv("PLAIT_ISA", isa[l], 1);
-        if (strcmp(plait_fft1_isa(), isa[l]) != 0) {
-            continue;
-        }
-        for (int64_t n = 1; n <= 20; n++) {
-            test_length(n, false);
-        }
-        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            test_length(lengths[i], false);
-        }
-        for (size_t i = 0; i < sizeof longs / sizeof *longs; i++) {
-            test_length(longs[i], true);
-        }
-    }
+    isa_test_each(&of, test_length);
     free(factors);
     return report("test_fft_wave");
 }

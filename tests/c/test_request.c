@@ -2,6 +2,7 @@
  * plain operations, when a rank starts late, and wrong ones; against the same plans executed. */
 #include "check.h"
 #include "device/pool.h"
+#include "parts.h"
 #include "plait/coll.h"
 #include "plait/fft.h"
 #include "plait/halo.h"
@@ -24,28 +25,12 @@ typedef struct {
     double *x[N_ROUNDS], *y[N_ROUNDS], *want[N_ROUNDS];
 } work_t;
 
-static void good(plait_status_t status)
-{
-    CHECK(status == PLAIT_OK, "%s", plait_error_text());
-}
-
-static plait_layout_t layout_of(const plait_comm_t *comm, int axis)
-{
-    int split_over[] = {-1, -1, -1};
-    const int grid[] = {plait_comm_size(comm)};
-    plait_layout_t layout;
-
-    split_over[axis] = 0;
-    good(plait_layout_pencil(3, shape, 1, grid, split_over, PLAIT_SPLIT_EVEN, &layout));
-    return layout;
-}
-
 static plait_plan_t *plan_of(const plait_comm_t *comm, int i)
 {
     static const int64_t widths[] = {2, 1, 0};
     static const int axes[] = {0, 1, 2};
-    const plait_layout_t from = layout_of(comm, 0);
-    const plait_layout_t to = layout_of(comm, 1);
+    const plait_layout_t from = split_along(0, shape, plait_comm_size(comm));
+    const plait_layout_t to = split_along(1, shape, plait_comm_size(comm));
     const plait_halo_problem_t halo = {
         .dtype = PLAIT_F64, .cells = &from, .before = widths};
     const plait_fft_problem_t fft = {.dtype = PLAIT_C128,
@@ -57,9 +42,9 @@ static plait_plan_t *plan_of(const plait_comm_t *comm, int i)
                                      .scale = 1};
     plait_plan_t *plan = NULL;
 
-    good((i == 0)   ? plait_halo_pad_plan(comm, &halo, &plan)
-         : (i == 1) ? plait_fft_plan(comm, &fft, &plan)
-                    : plait_redist_plan(comm, PLAIT_F64, &from, &to, &plan));
+    check_good((i == 0)   ? plait_halo_pad_plan(comm, &halo, &plan)
+               : (i == 1) ? plait_fft_plan(comm, &fft, &plan)
+                          : plait_redist_plan(comm, PLAIT_F64, &from, &to, &plan));
     return plan;
 }
 
@@ -73,8 +58,8 @@ static plait_request_t start(const work_t *w, plait_comm_t *comm, int round)
 {
     plait_request_t request = {-1};
 
-    good(plait_plan_start(w->plan, comm, (const void *[]){w->x[round]},
-                          (void *[]){w->y[round]}, &request));
+    check_good(plait_plan_start(w->plan, comm, (const void *[]){w->x[round]},
+                                (void *[]){w->y[round]}, &request));
     CHECK(request.number > 0, "number %lld", (long long)request.number);
     return request;
 }
@@ -92,7 +77,7 @@ static work_t begin(plait_comm_t *comm, int i)
         for (int64_t k = 0; k < w.n_x; k++) {
             w.x[round][k] = (double)((k * 13 + plait_comm_rank(comm) * 5 + round) % 29);
         }
-        good(execute(&w, comm, w.x[round], w.want[round]));
+        check_good(execute(&w, comm, w.x[round], w.want[round]));
     }
     return w;
 }
@@ -128,15 +113,16 @@ static void check_beside(plait_comm_t *comm, const work_t works[N_PLANS])
         for (int i = 0; i < N_PLANS; i++) {
             requests[round][i] = start(&works[i], comm, round);
         }
-        good(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &one, &sum));
+        check_good(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &one, &sum));
         CHECK(sum == size, "%g", sum);
-        good(plait_sendrecv(comm, (rank + 1) % size, 1, PLAIT_F64, 1, &mine,
-                            (rank + size - 1) % size, 1, PLAIT_F64, 1, &got, NULL));
+        check_good(plait_sendrecv(comm, (rank + 1) % size, 1, PLAIT_F64, 1, &mine,
+                                  (rank + size - 1) % size, 1, PLAIT_F64, 1, &got,
+                                  NULL));
         CHECK(got == (rank + size - 1) % size, "%g", got);
     }
     for (int round = N_ROUNDS - 1; round >= 0; round--) {
         for (int i = N_PLANS - 1; i >= 0; i--) {
-            good(plait_request_wait(&requests[round][i]));
+            check_good(plait_request_wait(&requests[round][i]));
             CHECK(requests[round][i].number == 0, "still a number");
             compare(&works[i], round);
         }
@@ -158,20 +144,20 @@ static void check_late(plait_comm_t *comm, const work_t *w)
               "done without the others");
     }
     for (int r = 1; r < plait_comm_size(comm) && rank == 0; r++) {
-        good(plait_send(comm, r, 2, PLAIT_F64, 1, &word));
+        check_good(plait_send(comm, r, 2, PLAIT_F64, 1, &word));
     }
     if (rank > 0) {
-        good(plait_recv(comm, 0, 2, PLAIT_F64, 1, &word, NULL));
+        check_good(plait_recv(comm, 0, 2, PLAIT_F64, 1, &word, NULL));
     }
     if (rank == 1) {
-        good(execute(w, comm, w->x[0], w->y[0]));
+        check_good(execute(w, comm, w->x[0], w->y[0]));
     } else if (rank > 1) {
         request = start(w, comm, 0);
     }
     while (!plait_request_is_done(&request)) {
         (void)sched_yield();
     }
-    good(plait_request_wait(&request));
+    check_good(plait_request_wait(&request));
     compare(w, 0);
 }
 
@@ -191,12 +177,12 @@ static void check_refusals(plait_comm_t *comm, const work_t *w)
                   "request_p is NULL");
     check_refused(plait_plan_start(w->plan, comm, no_args, rets, &request),
                   PLAIT_ERR_INVALID, "args[0] is NULL");
-    good(plait_request_wait(&request)); /* none */
+    check_good(plait_request_wait(&request)); /* none */
     CHECK(plait_request_is_done(&request) && plait_request_is_done(NULL), "none");
     check_refused(plait_request_wait(NULL), PLAIT_ERR_INVALID, "request is NULL");
     request = start(w, comm, 0);
     plait_request_t copy = request;
-    good(plait_request_wait(&request));
+    check_good(plait_request_wait(&request));
     CHECK(plait_request_is_done(&copy), "it is done");
     check_refused(plait_request_wait(&copy), PLAIT_ERR_INVALID, "it was waited for");
 }
@@ -209,7 +195,7 @@ static void check_mismatch(plait_comm_t *comm, const work_t works[N_PLANS])
 
     check_refused(plait_request_wait(&request), PLAIT_ERR_MISMATCH, "rank");
     request = start(&works[1], comm, 1);
-    good(plait_request_wait(&request));
+    check_good(plait_request_wait(&request));
     compare(&works[1], 1);
 }
 
@@ -228,7 +214,7 @@ static void run_rank(plait_comm_t *comm, void *context)
     if (plait_comm_size(comm) > 1) {
         check_mismatch(comm, works);
     }
-    good(plait_barrier(comm));
+    check_good(plait_barrier(comm));
     for (int i = 0; i < N_PLANS; i++) {
         end(&works[i]);
     }
@@ -239,12 +225,12 @@ static void check_destroyed(void)
 {
     plait_comm_t *comm = NULL;
 
-    good(plait_comm_self(&comm));
+    check_good(plait_comm_self(&comm));
     work_t w = begin(comm, 1);
     plait_request_t request = start(&w, comm, 2);
     plait_comm_destroy(&comm);
     CHECK(plait_request_is_done(&request), "under way");
-    good(plait_request_wait(&request));
+    check_good(plait_request_wait(&request));
     compare(&w, 2);
     end(&w);
 }

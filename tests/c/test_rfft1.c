@@ -1,6 +1,7 @@
 /* Transforms of real numbers against sums in long double, for every instruction set of this
  * machine: both directions, signs and weights; rows and columns, strides, odd numbers of them. */
 #include "check.h"
+#include "isa.h"
 #include "kernel/rfft.h"
 
 #include <math.h>
@@ -285,25 +286,14 @@ int main(void)
 {
     static const int64_t lengths[] = {37, 48, 49, 64, 66, 100, 101, 127, 128, 130};
     static const int64_t longs[] = {255, 256, 1000, 1009, 4096, 10007, 10014, 16384};
-
-    static const char *const isa[] = {"generic", "sse2", "avx2", "avx512"};
+    static const isa_lengths_t of = {.all = 35,
+                                     .some = lengths,
+                                     .n_some = sizeof lengths / sizeof *lengths,
+                                     .longs = longs,
+                                     .n_longs = sizeof longs / sizeof *longs};
 
     test_errors();
-    for (int l = 0; l < 4; l++) {
-        (void)setenv("PLAIT_ISA", isa[l], 1);
-        if (strcmp(plait_fft1_isa(), isa[l]) != 0) {
-            continue;
-        }
-        for (int64_t n = 1; n <= 35; n++) {
-            test_length(n, false);
-        }
-        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            test_length(lengths[i], false);
-        }
-        for (size_t i = 0; i < sizeof longs / sizeof *longs; i++) {
-            test_length(longs[i], true);
-        }
-    }
+    isa_test_each(&of, test_length);
     free(root);
     return report("test_rfft1");
 }
