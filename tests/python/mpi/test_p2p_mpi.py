@@ -522,8 +522,11 @@ def test_trees_that_differ(world, n):
             plait.block(plait.sendrecv(sent, expected, other, other))
     if world.rank == 0:
         with pytest.raises(plait.MismatchError), plait.errors():
-            plait.block(plait.send([a, b], 1))
-            plait.barrier()  # of what was copied the next call says it, and is carried out
+            try:
+                plait.block(plait.send([a, b], 1))
+            finally:  # of what was copied the next call may say it, and is carried out
+                if n != LARGE:
+                    plait.barrier()
     else:
         with pytest.raises(plait.MismatchError), plait.errors():
             plait.block(plait.recv([b, a], 0))
