@@ -136,7 +136,13 @@ def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
             "with .astype"
         )
     mesh = factor.deal.mesh
-    _mesh.check_homes({"a": mesh} | _mesh.homes_of({"b": b}), name)
+    homes = _mesh.homes_of({"b": b})
+    _mesh.check_homes({"a": mesh} | homes, name)
+    if mesh is None and homes:
+        raise ValueError(
+            f"{name}: b is on mesh {dict(homes['b'].shape)}, a on one device: factor an a that is "
+            "on the mesh (jax.device_put(a, NamedSharding(mesh, spec)))"
+        )
     mesh = _mesh.ALONE if mesh is None else mesh
     x, place = _mesh.locate(b, mesh, spec, f"{name} b", is_any_size=True)
     return Operand(x, place, (factor.m, *b.shape[1:]))
@@ -259,6 +265,7 @@ def solved(
     n, _ = check_matrix(a, name, is_square=True, shape=shape)
     check_rhs(b, n, name, jnp.shape(a)[0])
     found = operands({"a": a, "b": b}, mesh, {"a": spec}, name)
+    mesh = found["a"].place.mesh if mesh is None else mesh  # in a trace b alone may know it
     f = factor(found["a"].x, mesh=mesh, spec=spec, name=name, shape=shape, **given)
     return f.solve(found["b"].x)
 

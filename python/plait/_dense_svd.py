@@ -14,7 +14,7 @@ Sci. Comput. 35, 2013; Demmel, Dumitriu, Holtz, Numer. Math. 108, 2007.
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from plait import _dense_batch, _jax, _mesh_rules, _sites
+from plait import _dense_batch, _dense_svd_alone, _jax, _mesh_rules, _sites
 from plait._dealt import Deal, Matrix, identity
 from plait._dense import around_one, by_parts, column_dots, hermitian, real, solved
 from plait._dense_batch import KINDS, Kind, Part
@@ -111,12 +111,25 @@ def _unitary(x: Matrix) -> Matrix:
     return ormqr(*random, x.adjoint(), NONE).adjoint()
 
 
+def _of_column(columns: Any, s: Any) -> Any:
+    """The number of each column; columns that are stored behind the last one have any."""
+    return s[jnp.minimum(columns, s.shape[0] - 1)]
+
+
+def _times_column(rows: Any, columns: Any, x: Any, s: Any) -> Any:
+    return x * _of_column(columns, s).astype(x.dtype)
+
+
 def _polar(x: Matrix) -> tuple[Matrix, Matrix]:
     """Of numbers around one: products with smaller ones, added up in H, would vanish."""
     if x.m >= max(1, TALL * x.n):
         q, r = qr(x)
         u, h = _polar(r)
         return gemm(q, u), h
+    if _dense_svd_alone.is_for_one(x):
+        u, s, v = _dense_svd_alone.svd(x)
+        turned = v.adjoint()
+        return gemm(u, turned), hermitian(gemm(v.map(_times_column, whole=(s,)), turned))
     u = _unitary(x)
     return u, hermitian(gemm(u, x, trans=ADJOINT))
 
@@ -127,11 +140,6 @@ def polar(a: Matrix) -> tuple[Matrix, Matrix]:
     x, scale = around_one(a)
     u, h = _polar(x)
     return u, h.with_data(by_parts(lambda y: y * scale, h.data))
-
-
-def _of_column(columns: Any, s: Any) -> Any:
-    """The number of each column; columns that are stored behind the last one have any."""
-    return s[jnp.minimum(columns, s.shape[0] - 1)]
 
 
 class Balance:
@@ -230,44 +238,13 @@ def _chosen() -> Any:
     return made
 
 
-def _is_alone(x: Matrix) -> bool:
-    """Whether one device has the matrix, and there are no others that LAPACK would be asked on."""
-    return x.deal.group is None and x.deal.n_devices == 1
-
-
-def _alone(function: Callable, x: Matrix, to: Any) -> Any:
-    mesh = x.deal.mesh
-    mapped = function if mesh is None else _mesh_rules.on_parts(function, mesh, [x.deal.spec], to)
-    return mapped(x.data)
-
-
-def _svd_alone(x: Matrix) -> tuple[Matrix, Any, Matrix]:
-    """By LAPACK. Columns that are stored behind the last one are zero."""
-
-    def local(data: Any) -> list:
-        u, s, vh = jnp.linalg.svd(data[: x.n].T, full_matrices=False)
-        more = ((0, data.shape[0] - x.n), (0, 0))
-        return [jnp.pad(u.T, more), s, jnp.pad(jnp.conj(vh), more)]
-
-    spec = x.deal.spec
-    u, s, v = _alone(local, x, [spec, ((),), spec])
-    return x.with_data(u), s, Matrix(v, x.deal, x.n, x.n)
-
-
-def _svdvals_alone(x: Matrix) -> Any:
-    def local(data: Any) -> Any:
-        return jnp.linalg.svd(data[: x.n].T, compute_uv=False)
-
-    return _alone(local, x, ((),))
-
-
 def _svd(x: Matrix) -> tuple[Matrix, Any, Matrix]:
     if x.m >= max(1, TALL * x.n):
         q, r = qr(x)
         u, s, v = _svd(r)
         return gemm(q, u), s, v
-    if _is_alone(x):
-        return _svd_alone(x)
+    if _dense_svd_alone.is_for_one(x):
+        return _dense_svd_alone.svd(x)
     u, h = _polar(x)
     w, v, _ = eigh(-h, "zero")
     u, s = gemm(u, v), jnp.maximum(-w, 0)
@@ -340,8 +317,8 @@ def _svdvals(a: Matrix) -> Any:
     """Those of a matrix with m ≥ n."""
     x, scale = around_one(a)
     x = r_alone(x) if a.m >= max(1, TALL * a.n) else x
-    if _is_alone(x):
-        return _svdvals_alone(x) * scale
+    if _dense_svd_alone.is_for_one(x):
+        return _dense_svd_alone.svdvals(x) * scale
     _, h = _polar(x)
     w, _ = eigvalsh(-h)
     return jnp.maximum(-w, 0) * scale

@@ -118,9 +118,10 @@ def polar(
     """Factor a matrix that is distributed over a mesh into u with orthonormal columns and h ≥ 0.
 
     u is the nearest matrix with orthonormal columns; where singular values of ``a`` are below ε of
-    the largest, its columns are short, or zero. Both are split as ``a``, along the axes whose
-    extents the mesh divides. A matrix of far more rows than columns is factored by rows first, as
-    in `qr`, unless ``block`` says in which blocks columns are dealt out.
+    the largest, its columns are any that complete the others, but of more than 1024 columns short,
+    or zero. Both are split as ``a``, along the axes whose extents the mesh divides. A matrix of far
+    more rows than columns is factored by rows first, as in `qr`, unless ``block`` says in which
+    blocks columns are dealt out.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide: padding is not read, and zero in results that are split as the matrix.
@@ -130,7 +131,8 @@ def polar(
     Raises: ValueError for m < n, or a block that is not positive; TypeError for a dtype without
     solvers.
     Adjoint: by an eigendecomposition of h, of any order, also where singular values are equal.
-    Source: QDWH, Nakatsukasa, Bai, Gygi, 2010; oracle ``tests/python/oracle.py::polar``.
+    Source: LAPACK's gesdd on one device up to 1024 columns, else QDWH, Nakatsukasa, Bai, Gygi,
+    2010; oracle ``tests/python/oracle.py::polar``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -160,10 +162,10 @@ def svd(
     k = min(m, n). u and vh are split as ``a``, along the axes whose extents the mesh divides.
     ``full_matrices=True`` has square ones, whose further vectors span the rest.
 
-    It is made of the polar decomposition and an eigendecomposition of its Hermitian factor, after a
-    QR factorization where there are twice as many rows as columns: never of aᴴ a, which has half of
-    the digits. That QR goes along a tree, as in `qr`, where it is cheaper, unless ``block`` says in
-    which blocks columns are dealt out.
+    Up to 1024 columns it is LAPACK's, on one device, else made of the polar decomposition and an
+    eigendecomposition of its Hermitian factor; where there are twice as many rows as columns, after
+    a QR factorization: never of aᴴ a, which has half of the digits. That QR goes along a tree, as
+    in `qr`, where it is cheaper, unless ``block`` says in which blocks columns are dealt out.
 
     ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
     divide: padding is not read, and zero behind the vectors; there are as many singular values as

@@ -237,3 +237,23 @@ def test_arrays_on_no_mesh_that_a_function_of_one_on_a_mesh_closes_over(name, ki
             held = jnp.asarray(b)
             call = jit(lambda x, of=of, held=held: WITH_ANOTHER[name](x, held, of))
             np.testing.assert_allclose(call(data), want, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+@pytest.mark.parametrize("name", ["lstsq", "matmul", "solve"])
+def test_a_matrix_on_no_mesh_that_a_function_of_the_other_operand_closes_over(name, kind):
+    mesh = jax.make_mesh((4,), ("a",), axis_types=(kind,))
+    a, b = np.diag(np.arange(1.0, 9.0)) + 0.1, np.arange(24.0).reshape(8, 3)
+    want = a @ b if name == "matmul" else np.linalg.solve(a, b)
+    for held in (a, jnp.asarray(a)):
+        call = jax.jit(lambda x, held=held: WITH_ANOTHER[name](held, x, {}))
+        np.testing.assert_allclose(call(meshes.put(b, mesh, P("a"))), want, rtol=1e-9)
+
+
+def test_a_factor_on_one_device_has_no_right_hand_sides_on_a_mesh():
+    b = meshes.put(np.ones(8), meshes.make((4,)), P("a"))
+    for factor in (plait.linalg.cholesky, plait.linalg.lu):
+        with pytest.raises(ValueError, match="b is on mesh {'a': 4}, a on one device: factor an a"):
+            factor(np.eye(8)).solve(b)
+        with pytest.raises(ValueError, match="b is on mesh {'a': 4}, a on one device: factor an a"):
+            jax.jit(factor(np.eye(8)).solve)(b)
