@@ -327,14 +327,27 @@ def _behind(comm: int, calls: list) -> list[str]:
 
 
 def report(n: int) -> str:
-    """The last n operations of every rank of the last job, for ``plait doctor --last``."""
-    job = last_job(flights())
+    """The last n operations of every rank of the last job, for ``plait doctor --last``.
+
+    Of one that still runs, and behind them those of the last one that did not end well: some
+    process of plait, such as a notebook's, may run all day.
+    """
+    found = flights()
+    job = last_job(found)
     if not job:
         folders = ", ".join(_core.record_folders()) or "no folder"
         return (
             f"no flight recorder in {folders}: no job of plait has run, or the last one ended "
             "well (then its recorder is removed)"
         )
+    lines = _report_of(job, n)
+    if any(flight.header.is_alive for flight in job):
+        dead = last_job([f for f in found if f not in job and not f.header.is_alive])
+        lines += ["", *_report_of(dead, n)] if dead else []
+    return "\n".join(lines)
+
+
+def _report_of(job: Sequence[Flight], n: int) -> list[str]:
     head = job[0].header
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(head.wall_ns / 1e9))
     lines = [f"{head.program or 'unknown program'}", f"started {when} on {head.host}"]
@@ -344,7 +357,7 @@ def report(n: int) -> str:
         lines += ["", f"{name} (pid {h.pid}) {h.end}"]
         lines += table(flight.operations[-n:], head.start_ns) or ["  no operation"]
     found = divergence(job)
-    return "\n".join([*lines, *([""] if found else []), *found])
+    return [*lines, *([""] if found else []), *found]
 
 
 def remove_dead() -> int:

@@ -1,6 +1,7 @@
 """What is seen of operations: lines, trace, flight recorder; and jobs as users start them."""
 
 import contextlib
+import dataclasses
 import importlib.util
 import json
 import os
@@ -182,6 +183,28 @@ def test_a_killed_rank_leaves_its_trace_and_its_flight_recorder(tmp_path, monkey
     assert text.count("bcast(float32[10], root 0) at killed.py:7") >= 4
     assert _record.remove_dead() >= 1 and not list(flights.iterdir())
     assert "no flight recorder" in _record.report(4)
+
+
+def test_behind_a_job_that_runs_comes_the_last_one_that_died(monkeypatch):
+    """Such as a notebook's process, which was started later."""
+    found = [
+        of_job(flight(0, "scan()"), "oldest", 1),
+        of_job(flight(0, "bcast()"), "died", 2),
+        of_job(flight(1, "barrier()"), "died", 2),
+        of_job(flight(0, "gather()"), "notebook", 3, is_alive=True),
+    ]
+    monkeypatch.setattr(_record, "flights", lambda: found)
+    text = _record.report(2)
+    titles = [text.index(name) for name in ("gather()", "bcast()", "barrier()")]
+    assert titles == sorted(titles) and "scan()" not in text
+    found.pop()
+    assert "gather()" not in _record.report(2) and "bcast()" in _record.report(2)
+
+
+def of_job(one, job, hour, is_alive=False):
+    """The same flight in a job that was started then."""
+    given = {"job": job, "wall_ns": hour * 3600 * 10**9, "is_alive": is_alive}
+    return dataclasses.replace(one, header=dataclasses.replace(one.header, **given))
 
 
 # ---- the trace ------------------------------------------------------------------------------
