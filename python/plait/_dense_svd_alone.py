@@ -45,7 +45,7 @@ def _bind(x: Matrix, has_vectors: bool) -> list:
     )
 
 
-def _of_part(n: int, has_vectors: bool, rank: Any, a: Any) -> Any:
+def _of_part(n: int, n_ranks: int, has_vectors: bool, rank: Any, a: Any) -> Any:
     """What the first device finds, for each column its value, then its vectors of U and V.
 
     Zero behind the last column, and elsewhere. NaN of what is not finite: of Inf LAPACK has some.
@@ -58,14 +58,18 @@ def _of_part(n: int, has_vectors: bool, rank: Any, a: Any) -> Any:
         every = jnp.concatenate([s[:, None].astype(a.dtype), u.T, jnp.conj(vh)], axis=1)
         return jnp.where(jnp.isnan(jnp.sum(s)), jnp.nan, every)
 
+    def nothing(a: Any) -> Any:
+        return jnp.zeros(like.shape, like.dtype)
+
     like = jax.eval_shape(decompose, a[:n])
-    found = lax.cond(rank == 0, decompose, lambda a: jnp.zeros(like.shape, like.dtype), a[:n])
+    is_alone = n_ranks == 1  # without a condition, for which a GPU's stream would be waited for
+    found = decompose(a[:n]) if is_alone else lax.cond(rank == 0, decompose, nothing, a[:n])
     return jnp.pad(found, ((0, a.shape[0] - n), (0, 0)))
 
 
 def _decompose(a: Any, *, deal: Deal, m: int, n: int, has_vectors: bool, site: int) -> list:
     one = with_block(Matrix(a, deal, m, n), max(1, n) if deal.n_ranks > 1 else deal.block)
-    of_part = functools.partial(_of_part, n, has_vectors)
+    of_part = functools.partial(_of_part, n, deal.n_ranks, has_vectors)
     found = one.deal.by_rank(of_part, (one.data,), (), one.deal.spec)
 
     def taken(data: Any, first: int, m: int) -> Any:
