@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct {
     int64_t n_polls;
@@ -33,6 +34,12 @@ void plait_wait_run_errand(void);
 static inline plait_wait_t plait_wait_begin(const char *what, int peer)
 {
     return (plait_wait_t){.what = what, .peer = peer};
+}
+
+/* Whether it is for all ranks to meet, where each tells the others how it is. */
+static inline bool plait_wait_is_fence(const plait_wait_t *wait)
+{
+    return strcmp(wait->what, "fence") == 0;
 }
 
 /* One turn of a waiting loop, after the condition was found false. Not OK only when the

@@ -196,6 +196,15 @@ static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
     return wait->peer == rank || !is_done;
 }
 
+/* Whether this rank is at a fence to which one that it needs, and that is in its program, has not come.
+ * What is shown at a fence ends it on all ranks when the last one has come. */
+static bool is_to_come(const plait_observed_t *op, const plait_wait_t *wait,
+                       const plait_sight_t *sight)
+{
+    return op->plan->is_collective && plait_wait_is_fence(wait) &&
+           sight->kind == PLAIT_SIGHT_RUNS && sight->knows_done;
+}
+
 /* How it ends is not known before it has. */
 static bool is_under_way(const plait_flight_entry_t *e)
 {
@@ -274,6 +283,7 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     bool is_any = wait->peer < 0 && !op->plan->is_collective;
     /* who waits for the others need not wait for each of them */
     bool all_blocked = true;
+    bool some_to_come = false;
     suspicion_t worst = NOTHING;
     int whom = -1;
     circle_t circle = {.n = 1};
@@ -297,13 +307,16 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
         }
         suspicion_t found = judge(op, &sight, is_any, &about);
         all_blocked = all_blocked && about.is_blocked;
+        some_to_come = some_to_come || is_to_come(op, wait, &sight);
         if (found != NOTHING && (worst == NOTHING || found < worst)) {
             worst = found;
             whom = r;
             circle = about;
         }
     }
-    if (worst == CIRCLE && !all_blocked) {
+    /* A communicator whose ranks will find at a fence that they differ, and that then goes on, is not
+     * given up because one of them is late. */
+    if ((worst == CIRCLE && !all_blocked) || (worst == DIFFERS && some_to_come)) {
         worst = NOTHING;
     }
     if (worst == NOTHING && waits_for_itself(op, wait)) {

@@ -45,6 +45,17 @@ def differ_again(comm):
     return allreduce(comm, x)
 
 
+def differ_and_wait(comm):
+    """The last rank comes when the others have seen for long that they differ: all go on."""
+    if RANK == LAST:
+        time.sleep(1.5)
+    try:
+        return allreduce(comm, jnp.ones(4 + FIRST))
+    except plait.MismatchError:
+        assert allreduce(comm)[1] == SIZE
+        raise
+
+
 def in_a_loop(comm):
     """One rank raises while the others are in a jitted loop."""
     from jax import lax
@@ -188,6 +199,7 @@ FAULTS = {
     ),
     "known calls": twice_then_differ,
     "counts again": differ_again,
+    "counts, one late": differ_and_wait,
     # Messages that do not fit.
     "truncation": lambda c: plait.sendrecv(
         jnp.ones(8), jnp.ones(3), (RANK - 1) % SIZE, (RANK + 1) % SIZE, comm=c
