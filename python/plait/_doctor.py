@@ -194,6 +194,7 @@ def check_direct() -> Iterator[Finding]:
             mends.append("sysctl kernel.yama.ptrace_scope=1   # as root")
         if in_container() or not mends:
             mends.append("docker run --cap-add=SYS_PTRACE …   # in a container")
+        mends.append("export MPIR_CVAR_CH4_CMA_ENABLE=0   # else, of MPICH without plait run")
         yield Finding(WARNING, "direct access", seen, "\n".join(mends))
 
 
@@ -290,6 +291,10 @@ def check_shared_memory() -> Iterator[Finding]:
         )
         return
     free, whole = space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize
+    if not os.access("/dev/shm", os.W_OK):
+        mend = "mount -o remount,rw /dev/shm   # as root"
+        yield Finding(ERROR, "shared memory", "/dev/shm cannot be written", mend)
+        return
     seen = f"{free >> 20} MiB free of {whole >> 20} MiB in /dev/shm"
     n_bytes, files = left_over()
     if n_bytes > SHARED_LEFT_OVER:

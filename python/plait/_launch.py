@@ -64,6 +64,8 @@ def launcher_environment(launcher, n_ranks, base):
     defaults = {"PYTHONUNBUFFERED": "1"}
     if launcher.family == "openmpi":
         defaults |= _openmpi_environment(launcher, n_ranks, base)
+    if launcher.family == "mpich" and not peers_are_readable():
+        defaults["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"  # it does not see that reads are refused
     if launcher.family == "intel":
         defaults["I_MPI_PIN"] = "off"
     defaults |= slurm_environment(launcher.family, base)

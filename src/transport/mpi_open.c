@@ -427,6 +427,8 @@ static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
     PLAIT_TRY(CALL_OPENLY(link, link->mpi->comm_node(link->control, link->rank,
                                                      &node_size, &node_first)));
     plait_node_expose();
+    PLAIT_TRY(plait_mpi_prove(link, node_first,
+                              plait_setting("PLAIT_DIRECT", direct_names, ON) == OFF));
     fill_card(link, *id_p, node_size, node_first);
     if (*id_p == PLAIT_NUMBER_NEW) {
         PLAIT_TRY(agree_on_id(link));

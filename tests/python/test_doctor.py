@@ -173,6 +173,7 @@ def test_direct_access(kernel, monkeypatch):
     kernel["/proc/sys/kernel/yama/ptrace_scope"] = "0"
     [finding] = _doctor.check_direct()
     assert "--cap-add=SYS_PTRACE" in finding.mend
+    assert "MPIR_CVAR_CH4_CMA_ENABLE=0" in finding.mend
     monkeypatch.setenv("PLAIT_DIRECT", "off")
     assert severities(_doctor.check_direct(), "direct access") == [WARNING]
 
@@ -223,6 +224,9 @@ def test_limits(monkeypatch):
     assert severities(found, "locked memory") == [OK]
     assert severities(found, "shared memory") == [NOTE, WARNING]
     assert any("rm /dev/shm/mpich_shm*" in f.mend for f in found)
+    with monkeypatch.context() as patch:
+        patch.setattr(_doctor.os, "access", lambda *_: False)
+        assert severities(_doctor.check_limits(), "shared memory") == [ERROR]
     fabric.append("/sys/class/infiniband/mlx5_0")
     assert severities(_doctor.check_limits(), "locked memory") == [WARNING]
     limit[0] = (_doctor.resource.RLIM_INFINITY,) * 2

@@ -1,0 +1,73 @@
+"""Where processes may not read each other's memory, as in containers, numbers are the same."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import refusing
+from test_cli import needs_mpi
+
+REFUSING = Path(refusing.__file__)
+PROGRAM = """
+import numpy as np
+import plait
+
+comm = plait.Comm()
+for n in (3, 5000, 300_000):
+    x = np.arange(n, dtype="float64") + comm.rank
+    every = [np.arange(n) + r for r in range(comm.size)]
+    other = every[(comm.rank + 1) % comm.size]
+    to, source = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    assert np.array_equal(plait.allreduce(x, plait.SUM), sum(every)), n
+    assert np.array_equal(plait.sendrecv(x, x, source, to), other), n
+    assert np.array_equal(plait.bcast(x, 1), every[1]), n
+    assert np.array_equal(plait.allgather(x), every), n
+print("all right")
+"""
+
+
+def run(tmp_path, n_ranks, **environment):
+    """The program's ranks under the refusal."""
+    if not refusing.IS_KNOWN:
+        pytest.skip("the numbers of this machine's system calls are not known")
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable, REFUSING, sys.executable, "-m", "plait"]
+    command += ["run", "-n", n_ranks, "--timeout", 100, sys.executable, program]
+    return subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+@needs_mpi
+@pytest.mark.long(keep=2)
+@pytest.mark.parametrize("n_ranks", [2, 4])
+@pytest.mark.parametrize("given", [{}, {"PLAIT_SHARED": "off"}, {"PLAIT_DIRECT": "off"}])
+def test_the_launcher_has_mpi_do_without(tmp_path, n_ranks, given):
+    done = run(tmp_path, n_ranks, **given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("all right") == n_ranks
+
+
+@needs_mpi
+@pytest.mark.parametrize("given", [{}, {"PLAIT_SHARED": "off"}, {"PLAIT_DIRECT": "off"}])
+def test_an_mpi_that_does_not_see_it_is_refused(tmp_path, given):
+    """Its allreduces would have numbers of one rank, without an error."""
+    done = run(tmp_path, 2, MPIR_CVAR_CH4_CMA_ENABLE="1", **given)
+    if done.returncode == 0:  # by an MPI that sees it
+        assert done.stdout.count("all right") == 2
+        return
+    for rank in range(2):
+        assert re.search(
+            rf"(?m)^\[{rank}\] plait.TransportError: an allreduce of \d+ bytes by MPI is wrong on "
+            r"rank \d: .*: MPICH by MPIR_CVAR_CH4_CMA_ENABLE=0",
+            done.stderr,
+        ), done.stderr
