@@ -1,4 +1,4 @@
-"""By JAX: gradients in forward passes, QR of a tall matrix, a few eigenvectors."""
+"""By JAX: gradients in forward passes, QR of a tall matrix, a few eigenvectors, a small SVD."""
 
 from _jobs import ALL_CORES, N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
@@ -27,6 +27,12 @@ OF_SOME = {
     "scipy": "scipy.linalg.eigh, subset_by_index, scipy {scipy}",
     "jnp": OF_JNP,
 }
+
+SMALL_GROUPS = {
+    "devices": "singular values of a small matrix through JAX, f64, 2 devices of one process",
+    "ranks": "singular values of a small matrix through JAX, f64, 2 MPI ranks",
+}
+SMALL = {False: 512, True: 128}
 
 
 def _rows(jobs, where, n):
@@ -67,13 +73,33 @@ def _beside(jobs, worker, group, name, arguments, comparators):
     return rows
 
 
-def _all_beside(jobs, worker, groups, name, arguments, comparators):
+def _everywhere(groups, name, rows_of):
+    """The rows of all groups, each by where its ranks are."""
     rows = []
     for where, group in groups.items():
         try:
-            rows += _beside(jobs, worker, group, name, arguments | {"where": where}, comparators)
+            rows += rows_of(where)
         except (Absent, RuntimeError) as error:
             rows.append(absent(group, name, JAX_FRESH, "", str(error)))
+    return rows
+
+
+def _all_beside(jobs, worker, groups, name, arguments, comparators):
+    def rows_of(where):
+        return _beside(jobs, worker, groups[where], name, arguments | {"where": where}, comparators)
+
+    return _everywhere(groups, name, rows_of)
+
+
+def _small(jobs, where, n):
+    n_ranks = N_RANKS if where == "ranks" else 0
+    [record] = jobs.worker("small", {"where": where, "n": n}, n_ranks, ALL_CORES)
+    rounds, rows = Rounds(record, jobs.scale.n_rounds), []
+    for ours, name in (("values", f"svdvals {n}"), ("vectors", f"svd {n}")):
+        told = OF_JNP.format(**rounds.facts)
+        row = rounds.row(SMALL_GROUPS[where], name, JAX_FRESH, ours, f"jnp {ours}", told)
+        row.note = _at_work(rounds, where, ours, f"jnp {ours}")
+        rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
     return rows
 
 
@@ -90,4 +116,6 @@ def measure(jobs):
     rows += _all_beside(jobs, "tall", TALL_GROUPS, f"qr {m} x {n}", tall, OF_TALL)
     n, k = SOME[jobs.scale.is_quick]
     some = {"n": n, "k": k}
-    return rows + _all_beside(jobs, "some", SOME_GROUPS, f"{k} of {n}", some, OF_SOME)
+    rows += _all_beside(jobs, "some", SOME_GROUPS, f"{k} of {n}", some, OF_SOME)
+    n = SMALL[jobs.scale.is_quick]
+    return rows + _everywhere(SMALL_GROUPS, f"svd {n}", lambda where: _small(jobs, where, n))
