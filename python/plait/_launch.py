@@ -373,7 +373,7 @@ def verdict(folder, n_ranks, code, is_ended, say=say):
             unknown = True
             say(f"rank {rank} ended without saying how: it aborted, was killed, or never started")
         elif ended.startswith("-"):
-            say(f"rank {rank} was killed by {signal_name(-int(ended))}")
+            say(f"rank {rank} was killed by {signal_name(-int(ended))}{_why(-int(ended))}")
         elif ended != "0":
             say(f"rank {rank} exited with code {ended}")
     first = ends.code()
@@ -381,6 +381,18 @@ def verdict(folder, n_ranks, code, is_ended, say=say):
     if first and not is_ended and not is_theirs:
         code = first
     return code or int(is_cut_short)
+
+
+def _why(number):
+    """What a signal may mean that says nothing itself, or ""."""
+    if number != signal.SIGBUS:
+        return ""
+    try:
+        space = os.statvfs("/dev/shm")
+    except OSError:
+        return ""
+    free = space.f_bavail * space.f_frsize >> 20
+    return f": is shared memory full? /dev/shm has {free} MiB free now, see plait doctor"
 
 
 def run(program, n_ranks, limit_s=0.0, trace=""):
