@@ -82,11 +82,7 @@ def test_arguments_modules_and_streams_are_passed_on(program, tmp_path):
         ("os._exit(0)", None, "rank 0 "),  # killed by the launcher, or at the time limit
         ("os.kill(os.getpid(), 9)", None, "rank 1 was killed by SIGKILL"),
         ("os.kill(os.getpid(), 11)", None, "rank 1 was killed by SIGSEGV"),
-        (
-            "os.kill(os.getpid(), 7)",
-            None,
-            "by SIGBUS: is shared memory full? /dev/shm has",
-        ),
+        ("os.kill(os.getpid(), 7)", None, "by SIGBUS: is shared memory full? /dev/shm has"),
         ("comm.Abort(7)", 7, "MPI_Abort"),
     ],
 )
