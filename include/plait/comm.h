@@ -48,8 +48,9 @@ PLAIT_EXPORT plait_status_t plait_comm_threads(int n_ranks, plait_comm_t *comms[
  *  Owns: *comm_p is the caller's, to be destroyed before MPI_Finalize.
  *  Errors: UNSUPPORTED (no MPI, not initialised, finalised, thread level), COMM (null,
  *  inter-communicator; finalised after plait had made one; unknown to MPI, as one that was freed:
- *  but MPI's default error handler ends the job then), TRANSPORT (MPI's own text), TIMEOUT and
- *  PEER (a rank does not come, has ended), INVALID (comm_p is NULL, PLAIT_THREADS), NO_MEMORY.
+ *  but MPI's default error handler ends the job then), TRANSPORT (MPI's own text; it moves
+ *  large arrays wrongly, where processes may not read each other's memory), TIMEOUT and PEER (a
+ *  rank does not come, has ended), INVALID (comm_p is NULL, PLAIT_THREADS), NO_MEMORY.
  *  Source: MPI 4.0, 7.4. */
 PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits,
                                            plait_comm_t **comm_p);
