@@ -32,14 +32,14 @@ from plait._split import Spec
 SMALL = 512
 
 
-def is_spread(n_batch: int, n_ranks: int, extent: int) -> bool:
+def is_spread(n_batch: int, n_ranks: int, extent: int, reach: int = 1) -> bool:
     """Whether each device takes whole matrices of a batch; extent: the largest of one's.
 
     With fewer matrices than devices some would have nothing to do. A large matrix keeps all devices
     busy by itself, and where they do not divide the batch, some would be idle for as long as one
     device needs for a whole one.
     """
-    return n_ranks > 1 and n_batch >= n_ranks and extent <= SMALL
+    return n_ranks > 1 and n_batch >= n_ranks and extent <= SMALL * reach
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,11 +133,13 @@ class Kind:
 
     parts: its operands and results, from its operands' shapes and dtypes, and its parameters.
     inside: the parameters in a manual region, where a device's arrays have this deal.
+    reach: how many times as large matrices are small.
     """
 
     primitive: Any
     parts: Callable[[Sequence, dict], tuple[Sequence[Part], Sequence[Part]]]
     inside: Callable[[Deal, dict], dict]
+    reach: int = 1
 
 
 KINDS: dict[str, Kind] = {}
@@ -196,7 +198,9 @@ def batch(kind: str, axis: Any, args: Sequence, dims: Sequence, params: dict) ->
     ]
     ins, outs = KINDS[kind].parts(one, params)
     extent = max(n for part in (*ins, *outs) for n in part.shape)
-    if deal.group is not None or not (front or is_spread(size, deal.n_ranks, extent)):
+    if deal.group is not None or not (
+        front or is_spread(size, deal.n_ranks, extent, KINDS[kind].reach)
+    ):
         return one_by_one(KINDS[kind].primitive, args, dims, params)
     every, site = _in_front(args, dims, size, front), params.pop("site")
     given = tuple(sorted(params.items()))
@@ -301,7 +305,7 @@ def _lower(ctx: Any, *args: Any, kind: str, given: tuple, front: tuple[str, ...]
         inside = Inside(None, deal.block, group)
         return _on_parts(kind, inside, params, mesh, specs)(*args)
 
-    is_alone = deal.n_ranks == 1 or is_spread(each, deal.n_ranks, extent)
+    is_alone = deal.n_ranks == 1 or is_spread(each, deal.n_ranks, extent, KINDS[kind].reach)
     return _jax.lower_traced(ctx, alone if is_alone else together, args)
 
 

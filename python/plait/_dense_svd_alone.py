@@ -106,5 +106,6 @@ def _batch(axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
 def _primitive() -> Any:
     made = jex.Primitive("plait_mesh_svd")
     _mesh_rules.define(made, results=_results, lower=_lower, batch=_batch)
-    KINDS["svd"] = Kind(made, _parts, lambda deal, params: params | {"deal": deal})
+    # One by one, matrices of a batch would all be the first device's: of up to 2 SMALL rows.
+    KINDS["svd"] = Kind(made, _parts, lambda deal, params: params | {"deal": deal}, reach=4)
     return made

@@ -177,7 +177,7 @@ def svd(
     for a dtype without solvers, and for derivatives of full matrices where m ≠ n.
     Adjoint: as in ``jax.numpy``, also where some are zero; for singular values that differ. Where
     they are equal to rounding, that is arbitrary and no NaN: the gaps are rounding themselves.
-    Source: Nakatsukasa, Higham, 2013; oracle ``tests/python/oracle.py::svd``.
+    Source: LAPACK's gesdd; Nakatsukasa, Higham, 2013; oracle ``tests/python/oracle.py::svd``.
 
     Example:
         >>> import plait, jax.numpy as jnp

@@ -36,10 +36,12 @@ static inline plait_wait_t plait_wait_begin(const char *what, int peer)
     return (plait_wait_t){.what = what, .peer = peer};
 }
 
-/* Whether it is for all ranks to meet, where each tells the others how it is. */
+/* What those waits are called in which all ranks meet, and each tells the others what it does. */
+#define PLAIT_WAIT_FENCE "fence"
+
 static inline bool plait_wait_is_fence(const plait_wait_t *wait)
 {
-    return strcmp(wait->what, "fence") == 0;
+    return strcmp(wait->what, PLAIT_WAIT_FENCE) == 0;
 }
 
 /* One turn of a waiting loop, after the condition was found false. Not OK only when the

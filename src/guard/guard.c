@@ -1,6 +1,7 @@
 #include "guard/guard.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "guard/making.h"
@@ -33,7 +34,9 @@ typedef struct {
     int64_t progress_ns;   /* last time that somebody waited for was seen to get on */
     uint64_t n_operations; /* what had been seen of them then */
     int64_t cpu_ns;
-    bool is_blind; /* somebody waited for cannot be seen */
+    uint64_t running; /* which of them were in no operation */
+    bool is_blind;    /* somebody waited for cannot be seen */
+    bool is_held; /* a difference is told at the fence, when the last one has come */
     suspicion_t suspicion;
     int suspect;        /* rank */
     uint64_t signature; /* of what is suspected: another one starts anew */
@@ -196,13 +199,18 @@ static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
     return wait->peer == rank || !is_done;
 }
 
-/* Whether this rank is at a fence to which one that it needs, and that is in its program, has not come.
- * What is shown at a fence ends it on all ranks when the last one has come. */
+/* Whether this rank is at a fence to which one that it needs has not come, being in its program or in
+ * an operation elsewhere. Fences carry what ranks do: the last one that comes ends a difference for
+ * all, who go on with the communicator. */
 static bool is_to_come(const plait_observed_t *op, const plait_wait_t *wait,
                        const plait_sight_t *sight)
 {
-    return op->plan->is_collective && plait_wait_is_fence(wait) &&
-           sight->kind == PLAIT_SIGHT_RUNS && sight->knows_done;
+    bool is_elsewhere =
+        sight->kind == PLAIT_SIGHT_RUNS || (sight->kind == PLAIT_SIGHT_WAITS &&
+                                            sight->waits.comm != (int32_t)op->comm->id);
+
+    return op->plan->is_collective && plait_wait_is_fence(wait) && is_elsewhere &&
+           sight->knows_done;
 }
 
 /* How it ends is not known before it has. */
@@ -260,17 +268,21 @@ static void suspect(suspicion_t suspicion, int rank, const circle_t *circle,
     }
 }
 
-/* Those who begin operations, or are in none and compute, trace or compile, get on. A small
+/* Those who begin operations, or are in none and compute, trace or compile, get on: cpu_ns is of these,
+ * since who waits may poll. A small
  * share of a processor is enough: on a busy machine they may not have more. */
-static void note_progress(uint64_t n_operations, bool runs, int64_t cpu_ns, int64_t now)
+static void note_progress(uint64_t n_operations, uint64_t running, int64_t cpu_ns,
+                          int64_t now)
 {
     enum { SHARE = 20 };
     int64_t elapsed = now - watch.progress_ns;
     bool is_busy =
-        runs && elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
+        running != 0 && elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
 
-    if (watch.n_operations != n_operations || is_busy || watch.looked_ns == 0) {
+    if (watch.n_operations != n_operations || watch.running != running || is_busy ||
+        watch.looked_ns == 0) {
         watch.n_operations = n_operations;
+        watch.running = running;
         watch.cpu_ns = cpu_ns;
         watch.progress_ns = now;
     }
@@ -289,7 +301,7 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     circle_t circle = {.n = 1};
     uint64_t n_operations = 0;
     int64_t cpu_ns = 0;
-    bool runs = false;
+    uint64_t running = 0;
 
     for (int r = 0; r < end->size; r++) {
         plait_sight_t sight;
@@ -300,8 +312,10 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
         plait_guard_see(&end->peers[r], op->comm->id, &sight);
         watch.is_blind = watch.is_blind || sight.kind == PLAIT_SIGHT_NONE;
         n_operations += sight.n_operations;
-        runs = runs || sight.kind == PLAIT_SIGHT_RUNS;
-        cpu_ns += (sight.process != NULL) ? plait_process_cpu_ns(sight.process) : 0;
+        if (sight.kind == PLAIT_SIGHT_RUNS) {
+            running = plait_hash_word(running, (uint64_t)r + 1);
+            cpu_ns += (sight.process != NULL) ? plait_process_cpu_ns(sight.process) : 0;
+        }
         if (!is_needed(op, wait, r, &sight)) {
             continue;
         }
@@ -314,17 +328,16 @@ static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
             circle = about;
         }
     }
-    /* A communicator whose ranks will find at a fence that they differ, and that then goes on, is not
-     * given up because one of them is late. */
-    if ((worst == CIRCLE && !all_blocked) || (worst == DIFFERS && some_to_come)) {
+    if (worst == CIRCLE && !all_blocked) {
         worst = NOTHING;
     }
+    watch.is_held = worst == DIFFERS && some_to_come;
     if (worst == NOTHING && waits_for_itself(op, wait)) {
         worst = ITSELF;
         circle = circle_of_itself(op);
     }
     suspect(worst, whom, &circle, now);
-    note_progress(n_operations, runs, cpu_ns, now);
+    note_progress(n_operations, running, cpu_ns, now);
 }
 
 /* One line a rank; ranks in the middle of a long table are left out. */
@@ -434,13 +447,15 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
     plait_status_t status = PLAIT_OK;
     int64_t since = now - watch.suspected_ns;
     int64_t limit = plait_guard_limit_ns() * (watch.is_blind ? PATIENCE : 1);
+    bool is_late = limit > 0 && now - watch.progress_ns > limit;
+    bool is_held = watch.is_held && !is_late && (limit == 0 || since <= limit);
 
     if ((watch.suspicion == RAISED && since > RAISED_NS) ||
         (watch.suspicion == ENDED && since > PLAIT_GUARD_ENDED_NS)) {
         status = blame(op);
     } else if (watch.suspicion == GAVE_UP && since > RAISED_NS) {
         status = follow(op);
-    } else if (watch.suspicion == DIFFERS && since > DIFFERS_NS) {
+    } else if (watch.suspicion == DIFFERS && since > DIFFERS_NS && !is_held) {
         status = fail_with_table(PLAIT_ERR_MISMATCH, op,
                                  "the ranks call different operations");
     } else if (watch.suspicion == CIRCLE && since > DIFFERS_NS) {
@@ -451,7 +466,7 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
                                  "template, or a token, that is differentiated)");
     } else if (watch.suspicion == ITSELF && since > DIFFERS_NS) {
         status = fail_alone(op);
-    } else if (limit > 0 && now - watch.progress_ns > limit) {
+    } else if (is_late) {
         status = run_out(op, wait, now);
     }
     return status;
@@ -469,7 +484,7 @@ static plait_status_t look_at_threads(plait_observed_t *op, const plait_wait_t *
     leave_out_pause(now);
     suspect(waits_for_itself(op, wait) ? ITSELF : NOTHING, op->comm->end.rank, &circle,
             now);
-    note_progress(0, true, circle.cpu_ns, now);
+    note_progress(0, 1, circle.cpu_ns, now);
     if (watch.suspicion == ITSELF && now - watch.suspected_ns > DIFFERS_NS) {
         PLAIT_TRY(fail_alone(op));
     }

@@ -40,7 +40,7 @@ static int64_t rest_of(const plait_record_t *record)
 static plait_status_t wait_for_both(plait_mpi_link_t *link, uint64_t requests[2])
 {
     plait_status_t status = PLAIT_OK;
-    plait_wait_t wait = plait_wait_begin("fence", PLAIT_ANY);
+    plait_wait_t wait = plait_wait_begin(PLAIT_WAIT_FENCE, PLAIT_ANY);
     int i = 0;
 
     while (i < 2) {

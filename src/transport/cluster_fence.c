@@ -100,7 +100,7 @@ static plait_status_t wait_for(const plait_mpi_link_t *link, uint64_t number, in
     plait_status_t status = PLAIT_OK;
     const plait_cluster_t *cluster = link->cluster;
     arrival_t a = {.link = link, .number = number, .n = n};
-    plait_wait_t wait = plait_wait_begin("fence", PLAIT_ANY);
+    plait_wait_t wait = plait_wait_begin(PLAIT_WAIT_FENCE, PLAIT_ANY);
 
     while (!is_over(&a)) {
         wait.peer = (a.at < cluster->n_here) ? cluster->ranks[a.at] : PLAIT_ANY;

@@ -207,7 +207,7 @@ static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t numb
     plait_status_t status = PLAIT_OK;
     fence_wait_t fence = {meeting, number};
     uint32_t before = number;
-    plait_wait_t wait = plait_wait_begin("fence", -1);
+    plait_wait_t wait = plait_wait_begin(PLAIT_WAIT_FENCE, -1);
     uint32_t nobody = 0;
 
     while (status == PLAIT_OK && !is_over(&fence)) {

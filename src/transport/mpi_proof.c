@@ -1,7 +1,8 @@
 /* Whether MPI moves large arrays where the system does not let processes read each other's memory, as in
  * containers without the permission and by seccomp. MPICH 5.0 reads it all the same and does not look whether that
  * was refused: an iallreduce ends well, and has added nothing. So one is tried where this process finds its
- * neighbour's memory unreadable, or does not look (PLAIT_DIRECT=off). Up to that nothing is sent that is not small. */
+ * neighbour's memory unreadable, or does not look (PLAIT_DIRECT=off): once by every process, and before anything
+ * large is sent. */
 #include "base/alloc.h"
 #include "transport/mpi_link.h"
 #include "transport/node_copy.h"
@@ -10,8 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of one rank: pieces that algorithms cut a reduction into are then larger than what MPI copies twice. */
-enum { PROOF_BYTES_PER_RANK = 64 << 10, PERIOD = 1024 };
+/* For each rank of a node, among which algorithms divide a reduction: such a piece is more than MPICH copies twice
+ * by default (16 KiB). */
+enum { BYTES_PER_RANK = 64 << 10, PERIOD = 1024 };
+
+/* MPI has carried it in this process. */
+static _Atomic bool is_proved;
 
 typedef struct {
     int32_t node_first;
@@ -20,6 +25,7 @@ typedef struct {
     uint64_t nonce;
 } neighbour_t;
 
+/* What each says comes to every rank. */
 static plait_status_t show(plait_mpi_link_t *link, const void *mine, void *every,
                            int64_t n_bytes)
 {
@@ -29,7 +35,8 @@ static plait_status_t show(plait_mpi_link_t *link, const void *mine, void *every
     PLAIT_TRY(PLAIT_MPI_CALL(
         link->rank, "open",
         link->mpi->iallgather(mine, n_bytes, every, link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, "open: neighbours", PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(
+        plait_mpi_wait(link, "open: look at neighbours", PLAIT_ANY, 0, 1, &request));
 done:
     return status;
 }
@@ -45,27 +52,44 @@ static int neighbour_of(const plait_mpi_link_t *link, const neighbour_t *every)
     return r;
 }
 
-/* Small integers, whose sums are exact. */
-static bool reduces(plait_mpi_link_t *link, double *x, double *y, int64_t n)
+/* Ranks of the node that has most. */
+static int largest_node(const plait_mpi_link_t *link, const neighbour_t *every,
+                        int32_t counts[])
+{
+    int most = 0;
+
+    memset(counts, 0, (size_t)link->size * sizeof(counts[0]));
+    for (int r = 0; r < link->size; r++) {
+        int32_t n = ++counts[every[r].node_first];
+        most = (n > most) ? n : most;
+    }
+    return most;
+}
+
+/* Of small integers, whose sums are exact. */
+static plait_status_t reduce(plait_mpi_link_t *link, double *x, double *y, int64_t n,
+                             bool *is_right_p)
 {
     plait_status_t status = PLAIT_OK;
     uint64_t request = 0;
     const double of_ranks = 0.5 * link->size * (link->size - 1);
-    bool is_right = true;
 
+    *is_right_p = false;
     for (int64_t i = 0; i < n; i++) {
         x[i] = (double)(i % PERIOD + link->rank);
     }
-    PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
-                             link->mpi->iallreduce(x, y, n, PLAIT_F64, PLAIT_SUM,
-                                                   link->matched, &request)));
+    PLAIT_TRY(PLAIT_MPI_CALL(
+        link->rank, "open",
+        link->mpi->iallreduce(x, y, n, PLAIT_F64, PLAIT_SUM, link->matched, &request)));
     PLAIT_TRY(
         plait_mpi_wait(link, "open: a large allreduce", PLAIT_ANY, 0, 1, &request));
+    *is_right_p = true;
     for (int64_t i = 0; i < n; i++) {
-        is_right = is_right && y[i] == (double)(i % PERIOD) * link->size + of_ranks;
+        *is_right_p =
+            *is_right_p && y[i] == (double)(i % PERIOD) * link->size + of_ranks;
     }
 done:
-    return status == PLAIT_OK && is_right;
+    return status;
 }
 
 /* The first rank that says yes, known to all; PLAIT_ANY: none does. */
@@ -84,26 +108,36 @@ done:
     return status;
 }
 
-/* error: what this rank was refused with; 0: it does not know. */
-static plait_status_t try_large(plait_mpi_link_t *link, int32_t answers[], int error)
+/* n_pieces: into as many it may be divided; error: what this rank was refused with; 0: it does not
+ * know. */
+static plait_status_t try_large(plait_mpi_link_t *link, int32_t answers[], int n_pieces,
+                                int error)
 {
     plait_status_t status = PLAIT_OK;
-    const int64_t n = PROOF_BYTES_PER_RANK / (int64_t)sizeof(double) * link->size;
+    const int64_t n = (int64_t)n_pieces * BYTES_PER_RANK / (int64_t)sizeof(double);
     double *x = plait_alloc(2 * n, sizeof(*x));
+    bool is_right = false;
     int who = PLAIT_ANY;
 
     PLAIT_TRY(ask(link, answers, x == NULL, &who));
     PLAIT_CHECK(who == PLAIT_ANY, PLAIT_ERR_NO_MEMORY,
                 "no memory on rank %d to try whether MPI moves large arrays", who);
-    PLAIT_TRY(ask(link, answers, !reduces(link, x, x + n, n), &who));
+    status = reduce(link, x, x + n, n, &is_right);
+    if (status != PLAIT_OK && status != PLAIT_ERR_TRANSPORT) {
+        goto done; /* the others do not come: nothing is asked of them */
+    }
+    status = PLAIT_OK;
+    PLAIT_TRY(ask(link, answers, !is_right, &who));
     PLAIT_CHECK(
         who == PLAIT_ANY, PLAIT_ERR_TRANSPORT,
-        "an allreduce of %lld bytes by MPI is wrong on rank %d: processes may not "
-        "read each other's memory here%s%s, and MPI does not see that. Give them the "
-        "permission, or have MPI do without before it starts: MPICH by "
-        "MPIR_CVAR_CH4_CMA_ENABLE=0, which `plait run` sets",
-        (long long)n * (long long)sizeof(double), who, (error > 0) ? ": " : "",
+        "MPI does not carry an allreduce of %lld bytes, on rank %d it fails or is "
+        "wrong: processes %s read each other's memory here%s%s, and MPI does not "
+        "see that. Give them the permission, or have MPI do without before it "
+        "starts: MPICH by MPIR_CVAR_CH4_CMA_ENABLE=0, which `plait run` sets",
+        (long long)n * (long long)sizeof(double), who,
+        (error > 0) ? "may not" : "perhaps may not", (error > 0) ? ": " : "",
         (error > 0) ? strerror(error) : "");
+    atomic_store(&is_proved, true);
 done:
     if (!atomic_load(&link->is_stuck)) {
         plait_free(x);
@@ -128,14 +162,15 @@ plait_status_t plait_mpi_prove(plait_mpi_link_t *link, int node_first, bool is_o
                                 .nonce = link->nonce};
     PLAIT_TRY(show(link, &every[size], every, sizeof(*every)));
     const int neighbour = neighbour_of(link, every);
-    if (neighbour != link->rank && !is_off) {
+    bool is_alone = neighbour == link->rank;
+    if (!is_alone && !is_off) {
         error = plait_node_probe(every[neighbour].pid, every[neighbour].address,
                                  every[neighbour].nonce);
     }
-    PLAIT_TRY(
-        ask(link, answers, error != 0 || (is_off && neighbour != link->rank), &who));
+    bool asks = !is_alone && (is_off || error != 0) && !atomic_load(&is_proved);
+    PLAIT_TRY(ask(link, answers, asks, &who));
     if (who != PLAIT_ANY) {
-        PLAIT_TRY(try_large(link, answers, error));
+        PLAIT_TRY(try_large(link, answers, largest_node(link, every, answers), error));
     }
 done:
     if (!atomic_load(&link->is_stuck)) {

@@ -77,7 +77,7 @@ done:
 static plait_status_t fence_pair(plait_mpi_link_t *link)
 {
     link->peers[link->rank] = link->mine;
-    return swap(link, "fence", PLAIT_MPI_TAG_FENCE, &link->mine,
+    return swap(link, PLAIT_WAIT_FENCE, PLAIT_MPI_TAG_FENCE, &link->mine,
                 &link->peers[1 - link->rank], sizeof(link->mine));
 }
 
@@ -90,7 +90,7 @@ static plait_status_t fence_all(plait_mpi_link_t *link)
         PLAIT_MPI_CALL(link->rank, "fence",
                        link->mpi->iallgather(&link->mine, sizeof(link->mine),
                                              link->peers, link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, "fence", PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, PLAIT_WAIT_FENCE, PLAIT_ANY, 0, 1, &request));
 done:
     return status;
 }
@@ -114,7 +114,7 @@ static plait_status_t fence_with_bytes(plait_mpi_link_t *link, const void *bytes
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "fence",
                              link->mpi->iallgather(mine, sizeof(*mine), link->said,
                                                    link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, "fence", PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, PLAIT_WAIT_FENCE, PLAIT_ANY, 0, 1, &request));
 done:
     return status;
 }

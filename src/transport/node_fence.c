@@ -58,7 +58,7 @@ static plait_status_t nap_turn(plait_wait_t *wait)
 static plait_status_t wait_for_all(fence_t *fence)
 {
     plait_status_t status = PLAIT_OK;
-    plait_wait_t wait = plait_wait_begin("fence", PLAIT_ANY);
+    plait_wait_t wait = plait_wait_begin(PLAIT_WAIT_FENCE, PLAIT_ANY);
 
     while (!is_over(fence)) {
         wait.peer = fence->peer;

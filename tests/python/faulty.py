@@ -56,6 +56,14 @@ def differ_and_wait(comm):
         raise
 
 
+def differ_without_the_last(comm):
+    """It does not come within the limit: what the others do is said all the same."""
+    allreduce(comm)
+    if RANK == LAST:
+        sleep_on()
+    return allreduce(comm, jnp.ones(5 + FIRST))
+
+
 def in_a_loop(comm):
     """One rank raises while the others are in a jitted loop."""
     from jax import lax
@@ -231,6 +239,7 @@ FAULTS = {
     "kill": end(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "stop": end(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
     "late": end(sleep_on),
+    "counts, one too late": differ_without_the_last,
     "early exit": end_early(lambda: sys.exit(0)),
     "early raise": end_early(boom),
     "early exit with 3": end_early(lambda: sys.exit(3)),

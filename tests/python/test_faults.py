@@ -65,7 +65,9 @@ WANT = {
     "early _exit": ("PeerError", "rank 1 of MPI_COMM_WORLD has ended", 2),
     "early exit, unused": ("PeerError", "has left its program", 2),
     "late": ("TimeoutError", "in no operation; its last, ", TIMEOUT_S + 2),
+    "counts, one too late": ("MismatchError", "the ranks call different operations", TIMEOUT_S + 2),
 }
+OF_THREE = ("late", "counts, one too late")
 
 
 @functools.cache
@@ -133,9 +135,19 @@ def test_faults_of_one_rank_of_two_nodes(name):
     assert code != 0, output
 
 
+@pytest.mark.parametrize("name", OF_THREE)
+def test_one_of_three_does_not_come(name):
+    """By messages, where those who wait poll: that is no progress of the one that they wait for."""
+    rows, code, output = job((name,), 3, "messages")
+    mine = rows.get(name, {})
+    judge(name, {rank: row for rank, row in mine.items() if rank < 2}, [0, 1], output)
+    assert (code == 0) == (name != "late"), output  # for want of others a rank ends the job
+    assert all(row["took"] > TIMEOUT_S for row in mine.values())
+
+
 # All of them where ranks see each other; by messages one of each kind: a rank that says that it
 # ends, that leaves without a word, that is killed, and that does nothing any more.
-GONE = [(name, "shared memory") for name in WANT if name not in faulty.TOGETHER]
+GONE = [(name, "shared memory") for name in WANT if name not in (*faulty.TOGETHER, OF_THREE[1])]
 GONE += [(name, "messages") for name in ("raise in a loop", "exit", "kill", "stop")]
 
 

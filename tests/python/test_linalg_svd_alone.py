@@ -93,6 +93,16 @@ def test_batches_that_mesh_axes_split(monkeypatch, largest):
 
 
 @pytest.mark.parametrize("small", [_dense_svd_alone.SMALL], indirect=True)
+def test_a_batch_of_small_ones_is_given_out():
+    """Also where those of other operations are large: else the first device would have them all."""
+    mesh = meshes.make((4,))
+    x = meshes.put(meshes.random((4, 700, 600), "float32"), mesh)
+    f = jax.vmap(functools.partial(plait.linalg.svdvals, mesh=mesh, spec=P()))
+    assert "plait_mesh_batch" in str(jax.make_jaxpr(f)(x))
+    assert np.allclose(jax.jit(f)(x), np.linalg.svd(x, compute_uv=False), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("small", [_dense_svd_alone.SMALL], indirect=True)
 def test_gradients():
     qdwh.check_gradients("complex128", (4,), (5, 5))
 
