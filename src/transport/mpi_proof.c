@@ -122,11 +122,9 @@ static plait_status_t try_large(plait_mpi_link_t *link, int32_t answers[], int n
     PLAIT_TRY(ask(link, answers, x == NULL, &who));
     PLAIT_CHECK(who == PLAIT_ANY, PLAIT_ERR_NO_MEMORY,
                 "no memory on rank %d to try whether MPI moves large arrays", who);
-    status = reduce(link, x, x + n, n, &is_right);
-    if (status != PLAIT_OK && status != PLAIT_ERR_TRANSPORT) {
-        goto done; /* the others do not come: nothing is asked of them */
-    }
-    status = PLAIT_OK;
+    const plait_status_t ended = reduce(link, x, x + n, n, &is_right);
+    /* after another failure than MPI's own the others do not come: nothing is asked of them */
+    PLAIT_TRY(ended == PLAIT_ERR_TRANSPORT ? PLAIT_OK : ended);
     PLAIT_TRY(ask(link, answers, !is_right, &who));
     PLAIT_CHECK(
         who == PLAIT_ANY, PLAIT_ERR_TRANSPORT,
