@@ -276,15 +276,17 @@ static void note_progress(uint64_t n_operations, uint64_t running, int64_t cpu_n
 {
     enum { SHARE = 20 };
     int64_t elapsed = now - watch.progress_ns;
-    bool is_busy =
-        running != 0 && elapsed > 500000000 && cpu_ns - watch.cpu_ns > elapsed / SHARE;
+    bool is_busy = running != 0 && watch.running == running && elapsed > 500000000 &&
+                   cpu_ns - watch.cpu_ns > elapsed / SHARE;
 
-    if (watch.n_operations != n_operations || watch.running != running || is_busy ||
-        watch.looked_ns == 0) {
+    if (watch.n_operations != n_operations || is_busy || watch.looked_ns == 0) {
         watch.n_operations = n_operations;
-        watch.running = running;
         watch.cpu_ns = cpu_ns;
         watch.progress_ns = now;
+    }
+    if (watch.running != running) {
+        watch.running = running; /* no progress: one that gives up runs, too */
+        watch.cpu_ns = cpu_ns;
     }
 }
 
