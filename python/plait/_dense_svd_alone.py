@@ -71,14 +71,9 @@ def _decompose(a: Any, *, deal: Deal, m: int, n: int, has_vectors: bool, site: i
     one = with_block(Matrix(a, deal, m, n), max(1, n) if deal.n_ranks > 1 else deal.block)
     of_part = functools.partial(_of_part, n, deal.n_ranks, has_vectors)
     found = one.deal.by_rank(of_part, (one.data,), (), one.deal.spec)
-
-    def taken(data: Any, first: int, m: int) -> Any:
-        return with_block(Matrix(data[:, first : first + m], one.deal, m, n), deal.block).data
-
-    s = one.deal.in_order(jnp.real(found[:, 0]), n)
-    if not has_vectors:
-        return [s]
-    return [taken(found, 1, m), s, taken(found, 1 + m, n)]
+    every = with_block(Matrix(found, one.deal, found.shape[1], n), deal.block).data
+    s = deal.in_order(jnp.real(every[:, 0]), n)
+    return [every[:, 1 : 1 + m], s, every[:, 1 + m :]] if has_vectors else [s]
 
 
 def _parts(avals: Sequence, params: dict) -> tuple:

@@ -161,6 +161,10 @@ const plait_mpi_backend_t *plait_mpi_started(void);
 /* The largest tag of a message, in every communicator of this MPI (MPI_TAG_UB). */
 int plait_mpi_max_tag(void);
 
+/* Collective, while a link is opened: what each says comes to every rank. what: of the wait. */
+plait_status_t plait_mpi_show(plait_mpi_link_t *link, const char *what,
+                              const void *mine, void *every, int64_t n_bytes);
+
 /* Collective, while a link is opened, with nothing large before: an error on all ranks where MPI moves
  * large arrays wrongly. node_first: of the ranks that share memory with this one; is_off: it reads no
  * memory of others. */

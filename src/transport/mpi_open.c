@@ -131,19 +131,24 @@ done:
     return status;
 }
 
-/* Every rank's card comes to every rank. */
-static plait_status_t show_cards(plait_mpi_link_t *link)
+plait_status_t plait_mpi_show(plait_mpi_link_t *link, const char *what,
+                              const void *mine, void *every, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
     uint64_t request = 0;
 
-    PLAIT_TRY(
-        PLAIT_MPI_CALL(link->rank, "open",
-                       link->mpi->iallgather(&link->card, sizeof(link->card),
-                                             link->cards, link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, "open: agree", PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(PLAIT_MPI_CALL(
+        link->rank, "open",
+        link->mpi->iallgather(mine, n_bytes, every, link->control, &request)));
+    PLAIT_TRY(plait_mpi_wait(link, what, PLAIT_ANY, 0, 1, &request));
 done:
     return status;
+}
+
+static plait_status_t show_cards(plait_mpi_link_t *link)
+{
+    return plait_mpi_show(link, "open: agree", &link->card, link->cards,
+                          sizeof(link->card));
 }
 
 enum { ON, OFF, READ };

@@ -25,20 +25,10 @@ typedef struct {
     uint64_t nonce;
 } neighbour_t;
 
-/* What each says comes to every rank. */
 static plait_status_t show(plait_mpi_link_t *link, const void *mine, void *every,
                            int64_t n_bytes)
 {
-    plait_status_t status = PLAIT_OK;
-    uint64_t request = 0;
-
-    PLAIT_TRY(PLAIT_MPI_CALL(
-        link->rank, "open",
-        link->mpi->iallgather(mine, n_bytes, every, link->control, &request)));
-    PLAIT_TRY(
-        plait_mpi_wait(link, "open: look at neighbours", PLAIT_ANY, 0, 1, &request));
-done:
-    return status;
+    return plait_mpi_show(link, "open: look at neighbours", mine, every, n_bytes);
 }
 
 /* The next rank of this node, round and round; this one where there is no other. */
