@@ -343,7 +343,8 @@ LINALG = _files(
     "linalg_subset",
 )
 FACTORS = _files(
-    *("linalg_cond", "linalg_factors", "linalg_second", "linalg_svd", "linalg_tall", "linalg_wide")
+    *("linalg_cond", "linalg_factors", "linalg_matmul", "linalg_second", "linalg_svd"),
+    *("linalg_tall", "linalg_wide"),
 )
 
 

@@ -1,4 +1,4 @@
-"""By JAX: gradients in forward passes, QR of a tall matrix, a few eigenvectors, a small SVD."""
+"""By JAX: gradients in forward passes, tall and small matrices, a few eigenvectors, a vector."""
 
 from _jobs import ALL_CORES, N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
@@ -33,6 +33,17 @@ SMALL_GROUPS = {
     "ranks": "singular values of a small matrix through JAX, f64, 2 MPI ranks",
 }
 SMALL = {False: 512, True: 128}
+OF_SMALL = {"jnp": OF_JNP}
+VECTOR_GROUPS = {
+    "devices": "matrix times vector through JAX, f64, 2 devices of one process",
+    "ranks": "matrix times vector through JAX, f64, 2 MPI ranks",
+}
+VECTOR = {False: 4000, True: 500}
+OF_VECTOR = {
+    "panels": "plait's own, in panels that move",
+    "xla": "jnp.matmul over the same mesh, jax {jax}",
+    "jnp": OF_JNP,
+}
 
 
 def _rows(jobs, where, n):
@@ -59,47 +70,32 @@ def _at_work(rounds, where, ours, theirs):
     return f"{note}; BLAS threads {rounds.facts['blas_threads']}, within plait 1 a device"
 
 
-def _beside(jobs, worker, group, name, arguments, comparators):
-    """A row for each of the worker's cases that its case "plait" is compared with."""
-    n_ranks = N_RANKS if arguments["where"] == "ranks" else 0
-    [record] = jobs.worker(worker, arguments, n_ranks, ALL_CORES)
-    rounds = Rounds(record, jobs.scale.n_rounds)
-    rows = []
-    for theirs, comparator in comparators.items():
-        told = comparator.format(**rounds.facts)
-        row = rounds.row(group, name, JAX_FRESH, "plait", theirs, told)
-        row.note = _at_work(rounds, arguments["where"], "plait", theirs)
-        rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
+def _beside(jobs, worker, where, group, arguments, names, comparators):
+    """A row for each name, of the worker's case that it has, beside each comparator's.
+
+    names: of rows by the case, "plait" or what follows the comparator's name in its case.
+    """
+    n_ranks = N_RANKS if where == "ranks" else 0
+    [record] = jobs.worker(worker, arguments | {"where": where}, n_ranks, ALL_CORES)
+    rounds, rows = Rounds(record, jobs.scale.n_rounds), []
+    for ours, name in names.items():
+        for comparator, text in comparators.items():
+            theirs = comparator if ours == "plait" else f"{comparator} {ours}"
+            row = rounds.row(group, name, JAX_FRESH, ours, theirs, text.format(**rounds.facts))
+            row.note = _at_work(rounds, where, ours, theirs)
+            rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
     return rows
 
 
-def _everywhere(groups, name, rows_of):
-    """The rows of all groups, each by where its ranks are."""
+def _all_beside(jobs, worker, groups, arguments, names, comparators):
+    """The same on devices and on ranks, whose groups of rows these are."""
     rows = []
     for where, group in groups.items():
         try:
-            rows += rows_of(where)
+            rows += _beside(jobs, worker, where, group, arguments, names, comparators)
         except (Absent, RuntimeError) as error:
+            [name, *_] = names.values()
             rows.append(absent(group, name, JAX_FRESH, "", str(error)))
-    return rows
-
-
-def _all_beside(jobs, worker, groups, name, arguments, comparators):
-    def rows_of(where):
-        return _beside(jobs, worker, groups[where], name, arguments | {"where": where}, comparators)
-
-    return _everywhere(groups, name, rows_of)
-
-
-def _small(jobs, where, n):
-    n_ranks = N_RANKS if where == "ranks" else 0
-    [record] = jobs.worker("small", {"where": where, "n": n}, n_ranks, ALL_CORES)
-    rounds, rows = Rounds(record, jobs.scale.n_rounds), []
-    for ours, name in (("values", f"svdvals {n}"), ("vectors", f"svd {n}")):
-        told = OF_JNP.format(**rounds.facts)
-        row = rounds.row(SMALL_GROUPS[where], name, JAX_FRESH, ours, f"jnp {ours}", told)
-        row.note = _at_work(rounds, where, ours, f"jnp {ours}")
-        rows.append(row.judge(f"{row.speed:.2f}x", row.speed))
     return rows
 
 
@@ -113,9 +109,13 @@ def measure(jobs):
             rows.append(absent(group, f"gradient {n}", JAX_FRESH, OWN, str(error), GRADIENT))
     m, n = TALL[jobs.scale.is_quick]
     tall = {"m": m, "n": n}
-    rows += _all_beside(jobs, "tall", TALL_GROUPS, f"qr {m} x {n}", tall, OF_TALL)
+    rows += _all_beside(jobs, "tall", TALL_GROUPS, tall, {"plait": f"qr {m} x {n}"}, OF_TALL)
     n, k = SOME[jobs.scale.is_quick]
     some = {"n": n, "k": k}
-    rows += _all_beside(jobs, "some", SOME_GROUPS, f"{k} of {n}", some, OF_SOME)
+    rows += _all_beside(jobs, "some", SOME_GROUPS, some, {"plait": f"{k} of {n}"}, OF_SOME)
     n = SMALL[jobs.scale.is_quick]
-    return rows + _everywhere(SMALL_GROUPS, f"svd {n}", lambda where: _small(jobs, where, n))
+    names = {"values": f"svdvals {n}", "vectors": f"svd {n}"}
+    rows += _all_beside(jobs, "small", SMALL_GROUPS, {"n": n}, names, OF_SMALL)
+    n = VECTOR[jobs.scale.is_quick]
+    names = {"plait": f"matrix times vector {n}"}
+    return rows + _all_beside(jobs, "vector", VECTOR_GROUPS, {"n": n}, names, OF_VECTOR)

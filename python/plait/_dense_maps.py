@@ -25,6 +25,25 @@ def of_parts(
     return parts_p.bind(*args, function=function, mesh=mesh, axes=axes, ins=tuple(ins), to=to)
 
 
+def added(x: Any, mesh: Any, over: tuple[str, ...], spec: Spec) -> Any:
+    """The sum along axis 0, which has one element for each device along the mesh axes `over`.
+
+    spec: how the other axes are split. Devices share out the sum, if it has an axis, and put it
+    together.
+    """
+    src, dims = (over, *spec), x.shape[1:]
+    own = spec if not over or x.ndim == 1 else ((*spec[0], *over), *spec[1:])
+    room = _mesh_rules.padded(mesh, dims, own)
+    n = x.shape[:1]
+    if over:
+        given = {"dims": (*n, *room), "shape": (*n, *dims)}
+        x = _mesh_rules.bind("redistribute", x, mesh, src, ((), *own), **given)
+    total = jnp.sum(x, axis=0)
+    if own == spec:
+        return total
+    return _mesh_rules.bind("redistribute", total, mesh, own, spec, dims=dims, shape=dims)
+
+
 def _local(mesh: Any, avals: Sequence, ins: Sequence[Spec]) -> list:
     shapes = (_mesh_rules.local_shape(mesh, x.shape, s) for x, s in zip(avals, ins, strict=True))
     return [jax.ShapeDtypeStruct(s, x.dtype) for s, x in zip(shapes, avals, strict=True)]
@@ -120,7 +139,8 @@ def _transpose(ct: Any, *args: Any, **params: Any) -> list:
         given = {"function": functools.partial(adjoint, i), "ins": (*specs, to)}
         given["to"] = (alike, *ins[place])
         every = parts_p.bind(*known, ad.instantiate_zeros(ct), **(params | given))
-        found[place] = _split.as_typed(jnp.sum(every, axis=0), args[place].aval)
+        total = added(every, mesh, alike, ins[place])
+        found[place] = _split.as_typed(total, args[place].aval)
     return found
 
 

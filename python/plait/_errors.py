@@ -1,5 +1,6 @@
 """The exceptions of plait, and how the text of a failure becomes one of them."""
 
+import builtins
 import contextlib
 import re
 from collections.abc import Callable, Iterator
@@ -46,6 +47,10 @@ class TransportError(Error):
     """MPI or the operating system reported a failure."""
 
 
+class MemoryError(Error, builtins.MemoryError):  # noqa: A001 - the name is part of the interface
+    """There is no memory for what an operation works in."""
+
+
 class LinAlgError(Error, np.linalg.LinAlgError):
     """A matrix does not have the factorization that was asked for."""
 
@@ -62,6 +67,7 @@ _KINDS = {
         PeerError,
         CommError,
         TransportError,
+        MemoryError,
         LinAlgError,
     )
 }
@@ -130,8 +136,7 @@ def from_status(name: str, text: str) -> Exception:
         return ValueError(text)
     if name == "NO_MEMORY":
         return MemoryError(text)
-    kind = _KINDS.get(name.capitalize() + "Error", Error)
-    return kind(text)
+    return _KINDS.get(name.capitalize() + "Error", Error)(text)
 
 
 @contextlib.contextmanager

@@ -1,22 +1,95 @@
 """Products and norms of global matrices."""
 
+import dataclasses
 import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
-from plait import _dense, _dense_args, _dense_rules, _mesh, _redist
+from jax import Array, lax
+from plait import (
+    _dense,
+    _dense_args,
+    _dense_maps,
+    _dense_rules,
+    _mesh,
+    _mesh_rules,
+    _redist,
+    _split,
+)
 from plait._dealt import Deal
-from plait._dense_args import Lay
+from plait._dense_args import Lay, Operand
+from plait._split import Spec
 
 ORDERS = ("fro", 1, jnp.inf, "max")
+FEW = 64  # columns for each device, up to which it is the matrix that stays
 
 
 def _product(a: Array, b: Array, *, lays: tuple, to: Lay, deal: Deal) -> Array:
     left = _dense_args.deal_in(lays[0], a, deal)
     right = _dense_args.deal_in(lays[1], b, deal)
     return _dense_args.back(_dense_rules.gemm(left, right), to, b.ndim)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Still:
+    """The product of an m x k matrix, which stays where it is, and one of n columns, a few.
+
+    rows, columns: the mesh axes that split the matrix, together all.
+    """
+
+    mesh: Any
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    m: int
+    k: int
+    n: int
+
+    @property
+    def is_less(self) -> bool:
+        """Whether a device has less of the columns than of the matrix, and can be quick with them.
+
+        XLA's product is slower than that of BLAS in panels, by more than these take to move.
+        """
+        n_rows, n_columns = (_split.parts(self.mesh, over) for over in (self.rows, self.columns))
+        is_few = 0 < self.n <= FEW * n_rows * n_columns
+        return is_few and self.n * (self.m * n_columns + self.k * n_rows) < self.m * self.k
+
+    def moved(self, x: Any, src: Spec, to: Spec, shape: tuple, room: tuple) -> Any:
+        """An array in another split and of other extents; shape: what is data."""
+        if src == to and x.shape == shape == room:
+            return x
+        return _mesh_rules.bind("redistribute", x, self.mesh, src, to, dims=room, shape=shape)
+
+
+def _still(a: Operand, n: int, deal: Deal) -> _Still | None:
+    """If n columns to multiply with, and n of the product, are less than a device has of ``a``."""
+    if deal.n_ranks == 1:
+        return None
+    (rows, columns), (m, k) = a.spec, a.shape
+    rest = tuple(name for name in deal.axes if name not in (*rows, *columns))
+    still = _Still(deal.mesh, (*rows, *rest), columns, m, k, n)
+    return still if still.is_less else None
+
+
+def _part(rank: Any, a: Any, b: Any) -> Any:
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)[None]
+
+
+def _still_product(a: Array, b: Array, *, lays: tuple, to: Lay, still: _Still) -> Array:
+    """Each device has the rows of b for its columns of a, and adds up with who has others."""
+    ndim, b = b.ndim, _dense_args.as_columns(b)
+    m, k, n, mesh = still.m, still.k, still.n, still.mesh
+    rows, columns = still.rows, still.columns
+    room = _mesh_rules.padded(mesh, (m, k), (rows, columns))
+    a = still.moved(a, lays[0].spec, (rows, columns), (m, k), room)
+    b = still.moved(b, lays[1].spec, (columns, ()), (k, n), (room[1], n))
+    ins, every = ((rows, columns), (columns, ())), (columns, rows, ())
+    parts = _dense_maps.of_parts(_part, mesh, (*rows, *columns), ins, every, (a, b))
+    c = _dense_maps.added(parts, mesh, columns, (rows, ()))
+    fitted = _dense_args.fitted(mesh, to.spec, to.room)
+    c = still.moved(c, (rows, ()), fitted, (m, n), to.room)
+    return jnp.squeeze(c, 1) if ndim == 1 else c
 
 
 def matmul(
@@ -33,9 +106,10 @@ def matmul(
     """The product of two matrices that are distributed over a mesh, or of one and a vector.
 
     The rows of the result are split as those of ``a``, its columns as those of ``b`` where they are
-    split along other mesh axes. At no time does a device have more than its parts of the operands
-    and the result, and two panels of ``block`` columns. But ``a`` itself moves: a product with a
-    vector, or some, is faster as ``a @ b``, for which XLA moves these.
+    split along other mesh axes. Where ``b`` is a vector, or has few columns, less than a device has
+    of ``a``, that stays where it is: ``b`` is gathered, and what the devices make of it is added
+    up. Else ``a`` moves, in panels of ``block`` columns, as with ``block=`` in any case; then at no
+    time does a device have more than its parts of the operands and the result, and two panels.
 
     ``shape`` and ``shape_b`` are what is data of arrays with padding at their tail, for sizes that
     the mesh does not divide: padding is not read, and zero in the result.
@@ -60,8 +134,11 @@ def matmul(
     to = (left.spec[0], () if set(columns) & set(left.spec[0]) else columns)
     deal = _dense_args.deal_of(left, block, "matmul")
     room = (left.x.shape[0], *right.x.shape[1:], 1)[:2]
-    given = {"lays": (left.lay, right.lay), "to": Lay(to, None, room), "deal": deal}
-    return _dense_args.run(_product, left.x, right.x, **given)
+    given = {"lays": (left.lay, right.lay), "to": Lay(to, None, room)}
+    still = _still(left, (*data, 1)[1], deal) if block is None else None
+    if still is None:
+        return _dense_args.run(_product, left.x, right.x, deal=deal, **given)
+    return _dense_args.run(_still_product, left.x, right.x, still=still, **given)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))

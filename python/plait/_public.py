@@ -24,6 +24,7 @@ from plait._errors import ArgumentError as ArgumentError
 from plait._errors import CommError as CommError
 from plait._errors import Error as Error
 from plait._errors import LinAlgError as LinAlgError
+from plait._errors import MemoryError as MemoryError
 from plait._errors import MismatchError as MismatchError
 from plait._errors import PeerError as PeerError
 from plait._errors import ReplicationError as ReplicationError
@@ -91,6 +92,7 @@ __all__ = [
     "ExplainedCall",
     "Explanation",
     "LinAlgError",
+    "MemoryError",
     "MismatchError",
     "PeerError",
     "ReplicationError",

@@ -175,19 +175,6 @@ def test_not_finite():
         plait.linalg.eigh(x, check=True)
 
 
-def test_matmul():
-    for i, (m, k, n) in enumerate([(5, 7, 3), (8, 16, 24), (1, 1, 1), (33, 2, 9)]):
-        for shape in ((4,), (2, 4), None):
-            dtype = matrices.DTYPES[i]
-            a, b = meshes.random((m, k), dtype), meshes.random((k, n), dtype, 1)
-            x, y = matrices.put(a, shape, i), matrices.put(b, shape, i)
-            matrices.check_product((plait.linalg.matmul(x, y, block=1 + i),), a @ b, k)
-            z = matrices.put(b[:, 0], shape, i)
-            matrices.check_product((plait.linalg.matmul(x, z),), a @ b[:, 0], k)
-    with pytest.raises(ValueError, match="matmul: b has 2 rows, a has 3"):
-        plait.linalg.matmul(np.ones((2, 3)), np.ones((2, 3)))
-
-
 def test_norms():
     a = meshes.random((12, 20), "complex128") * 1e200
     orders = {"fro": "fro", 1: 1, np.inf: np.inf}

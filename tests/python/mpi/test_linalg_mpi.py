@@ -62,6 +62,8 @@ def test_everything(dtype, kind):
     residual = a @ of_some - of_some * w[n // 2 : n - 1]
     assert matrices.norm(residual) <= matrices.limit(n, dtype) * size
     matrices.check_product((whole(plait.linalg.matmul(x, y), mesh),), a @ g, n)
+    few = put(g[:, :1], mesh, P("a"))
+    matrices.check_product((whole(plait.linalg.matmul(x, few), mesh),), a @ g[:, :1], n)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex64])

@@ -1,0 +1,170 @@
+"""plait.linalg.matmul against NumPy: panels that move, and matrices that stay."""
+
+import functools
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import matrices
+import meshes
+import numpy as np
+import plait
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+SPLITS = {
+    (4,): (P("a"), P(None, "a"), P()),
+    (2, 4): (
+        *(P("a", "b"), P("b", "a"), P("a"), P(None, "b"), P()),
+        *(P(("a", "b")), P(("b", "a")), P(None, ("b", "a"))),
+    ),
+    (2, 2, 2): (P("b", "c"), P(("c", "a"), "b"), P("c", ("b", "a"))),
+}
+
+
+def test_panels():
+    for i, (m, k, n) in enumerate([(5, 7, 3), (8, 16, 24), (1, 1, 1), (33, 2, 9)]):
+        for shape in ((4,), (2, 4), None):
+            dtype = matrices.DTYPES[i]
+            a, b = meshes.random((m, k), dtype), meshes.random((k, n), dtype, 1)
+            x, y = matrices.put(a, shape, i), matrices.put(b, shape, i)
+            matrices.check_product((plait.linalg.matmul(x, y, block=1 + i),), a @ b, k)
+            z = matrices.put(b[:, 0], shape, i)
+            matrices.check_product((plait.linalg.matmul(x, z, block=1),), a @ b[:, 0], k)
+    with pytest.raises(ValueError, match="matmul: b has 2 rows, a has 3"):
+        plait.linalg.matmul(np.ones((2, 3)), np.ones((2, 3)))
+
+
+def room_of(n, mesh, names):
+    """Extent of an array for n of data that these axes of the mesh split; some more padding."""
+    size = int(np.prod([mesh.shape[name] for name in names]))
+    return -(-n // size) * size + (size if names else 0)
+
+
+def axes(entry):
+    """Of one axis of a spec."""
+    return (entry,) if isinstance(entry, str) else entry or ()
+
+
+def padded(a, mesh, spec):
+    """The array on the mesh with NaN behind its data."""
+    entries = (*spec, *[None] * (a.ndim - len(spec)))
+    rooms = [room_of(n, mesh, axes(e)) for n, e in zip(a.shape, entries, strict=True)]
+    x = np.full(rooms, np.nan, a.dtype)
+    x[tuple(slice(n) for n in a.shape)] = a
+    return meshes.put(x, mesh, spec)
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(st.data())
+def test_few_columns(data):
+    """In arrays with padding, of which nothing is read, split in any way."""
+    shape = data.draw(st.sampled_from(sorted(SPLITS)))
+    mesh = meshes.make(shape)
+    m, k = data.draw(st.integers(20, 70)), data.draw(st.integers(20, 70))
+    n = data.draw(st.sampled_from([None, 1, 2]))
+    dtype = data.draw(st.sampled_from(matrices.DTYPES))
+    spec = data.draw(st.sampled_from(SPLITS[shape]))
+    spec_b = P(*data.draw(st.sampled_from([(), ("a",)])))
+    a, b = meshes.random((m, k), dtype), meshes.random((k,) if n is None else (k, n), dtype, 1)
+    given = {"shape": a.shape, "shape_b": b.shape, "spec": spec, "spec_b": spec_b, "mesh": mesh}
+    x, y = padded(a, mesh, spec), padded(b, mesh, spec_b)
+    got = plait.linalg.matmul(x, y, **given)
+    assert got.shape == (x.shape[0], *y.shape[1:])
+    matrices.check_product((meshes.data(got, (m, *b.shape[1:])),), a @ b, k)
+
+
+@pytest.mark.parametrize("spec", [P("a"), P(None, "a"), P()])
+def test_a_matrix_that_stays(spec):
+    """What moves is of the size of the vectors, but with block=."""
+    n, mesh = 64, meshes.make((4,))
+    a, b = meshes.put(np.ones((n, n)), mesh, spec), meshes.put(np.ones(n), mesh, P("a"))
+    product = functools.partial(plait.linalg.matmul, mesh=mesh, spec=spec, spec_b=P("a"))
+    assert plait.explain(product, a, b).n_bytes <= 2 * b.nbytes
+    assert plait.explain(functools.partial(product, block=8), a, b).n_bytes >= a.nbytes / 8
+
+
+def test_where_the_result_is():
+    mesh = meshes.make((2, 4))
+    a, b = np.ones((64, 64)), np.ones((64, 2))
+    for spec, spec_b, want in [
+        (P("a", "b"), P("b"), P("a")),
+        (P("b"), P(None, "a"), P("b", "a")),
+        (P(None, "b"), P("b"), P()),
+        (P(), P("a"), P()),
+    ]:
+        y = plait.linalg.matmul(meshes.put(a, mesh, spec), meshes.put(b, mesh, spec_b))
+        assert y.sharding.is_equivalent_to(NamedSharding(mesh, want), 2), (spec, spec_b)
+
+
+@pytest.mark.long(keep=4)
+@pytest.mark.parametrize("spec", SPLITS[2, 4])
+def test_derivatives(spec):
+    """Of both operands, forward and back, and again; no collective is XLA's."""
+    mesh, (m, k) = meshes.make((2, 4)), (24, 40)
+    a, da, dda = (meshes.random((m, k), "complex128", i) for i in range(3))
+    b, db = (meshes.random((k,), "complex128", 3 + i) for i in range(2))
+    c = meshes.random((m,), "complex128", 5)
+    product = functools.partial(plait.linalg.matmul, mesh=mesh, spec=spec, spec_b=P())
+    x, dx, ddx = (meshes.put(v, mesh, spec) for v in (a, da, dda))
+    y, dy = jax.jvp(product, (x, b), (dx, db))
+    np.testing.assert_allclose(y, a @ b, rtol=1e-12)
+    np.testing.assert_allclose(dy, da @ b + a @ db, rtol=1e-12)
+    of_a, of_b = jax.vjp(product, x, b)[1](jnp.asarray(c))
+    np.testing.assert_allclose(of_a, np.outer(c, b), rtol=1e-12)
+    np.testing.assert_allclose(of_b, a.T @ c, rtol=1e-12)
+
+    def size(x, b):
+        return jnp.sum(jnp.abs(product(x, b)) ** 2)
+
+    slope = jax.grad(size)
+    _, second = jax.jvp(lambda x: slope(x, jnp.asarray(b)), (x,), (ddx,))
+    np.testing.assert_allclose(second, 2 * np.outer(np.conj(dda @ b), b), rtol=1e-12)
+    every = jax.grad(size, argnums=(0, 1))
+    assert not meshes.xla_collectives(every, x, meshes.put(b, mesh))
+
+
+def test_batches():
+    mesh = meshes.make((2, 2))
+    a, b = meshes.random((3, 16, 20)), meshes.random((3, 20), seed=1)
+    product = functools.partial(plait.linalg.matmul, mesh=mesh, spec=P("a", "b"), spec_b=P("b"))
+    of_both = jax.jit(jax.vmap(product))(a, b)
+    np.testing.assert_allclose(of_both, np.einsum("nij,nj->ni", a, b), rtol=1e-12)
+    of_one = jax.jit(jax.vmap(product, in_axes=(None, 0)))(a[0], b)
+    np.testing.assert_allclose(of_one, b @ a[0].T, rtol=1e-12)
+    slopes = jax.jit(jax.vmap(jax.grad(lambda a, b: jnp.sum(product(a, b)), argnums=1)))(a, b)
+    np.testing.assert_allclose(slopes, a.sum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_a_batch_that_a_mesh_axis_splits(kind):
+    mesh = meshes.make((2, 4), kind)
+    a, b = meshes.random((4, 16, 24)), meshes.random((4, 24), seed=1)
+    x, y = meshes.put(a, mesh, P("a", "b")), meshes.put(b, mesh, P("a"))
+    product = functools.partial(plait.linalg.matmul, mesh=mesh, spec=P("b"), spec_b=P())
+    slopes = jax.jit(
+        jax.vmap(jax.grad(lambda a, b: jnp.sum(product(a, b)), argnums=1), spmd_axis_name="a")
+    )(x, y)
+    np.testing.assert_allclose(slopes, a.sum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+def test_in_loops_of_programs(kind):
+    """The power method, which has the eigenvalue of the largest magnitude."""
+    mesh = meshes.make((4,), kind)
+    a = matrices.definite(32, cond=100.0)
+    x = meshes.put(a, mesh, P("a"))
+    v = meshes.put(np.ones(32), mesh, P("a"))
+
+    def largest(x, v):
+        def step(_, v):
+            w = plait.linalg.matmul(x, v, mesh=mesh, spec=P("a"), spec_b=P("a"))
+            return w / jnp.sqrt(plait.sum(w * w, mesh=mesh, spec=P("a")))
+
+        v = jax.lax.fori_loop(0, 200, step, v)
+        w = plait.linalg.matmul(x, v, mesh=mesh, spec=P("a"), spec_b=P("a"))
+        return plait.sum(v * w, mesh=mesh, spec=P("a"))
+
+    np.testing.assert_allclose(jax.jit(largest)(x, v), np.linalg.eigvalsh(a)[-1], rtol=1e-9)
