@@ -31,17 +31,17 @@ def added(x: Any, mesh: Any, over: tuple[str, ...], spec: Spec) -> Any:
     spec: how the other axes are split. Devices share out the sum, if it has an axis, and put it
     together.
     """
-    src, dims = (over, *spec), x.shape[1:]
-    own = spec if not over or x.ndim == 1 else ((*spec[0], *over), *spec[1:])
-    room = _mesh_rules.padded(mesh, dims, own)
-    n = x.shape[:1]
-    if over:
-        given = {"dims": (*n, *room), "shape": (*n, *dims)}
-        x = _mesh_rules.bind("redistribute", x, mesh, src, ((), *own), **given)
+    if not over:
+        return jnp.sum(x, axis=0)
+    n, *dims = x.shape
+    own = ((*spec[0], *over), *spec[1:]) if dims else ()
+    given = {"dims": (n, *_mesh_rules.padded(mesh, dims, own)), "shape": x.shape}
+    x = _mesh_rules.bind("redistribute", x, mesh, (over, *spec), ((), *own), **given)
     total = jnp.sum(x, axis=0)
-    if own == spec:
+    if not dims:
         return total
-    return _mesh_rules.bind("redistribute", total, mesh, own, spec, dims=dims, shape=dims)
+    whole = {"dims": dims, "shape": tuple(dims)}
+    return _mesh_rules.bind("redistribute", total, mesh, own, spec, **whole)
 
 
 def _local(mesh: Any, avals: Sequence, ins: Sequence[Spec]) -> list:

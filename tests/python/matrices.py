@@ -23,11 +23,7 @@ def put(a, shape, i=0):
     mesh = meshes.make(shape)
     every = [s for s in specs(mesh) if len(s) <= a.ndim]
     for spec in every[i % len(every) :]:
-        sizes = [
-            int(np.prod([mesh.shape[x] for x in ((e,) if isinstance(e, str) else e or ())]))
-            for e in spec
-        ]
-        if all(n % k == 0 for n, k in zip(a.shape, sizes, strict=False)):
+        if meshes.rounded(a.shape, mesh, spec) == a.shape:
             return meshes.put(a, mesh, spec)
     return meshes.put(a, mesh)
 

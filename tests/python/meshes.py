@@ -64,6 +64,23 @@ def close(a, b):
     assert error <= 16 * eps(a.dtype) * np.log2(max(b.size, 2)), error
 
 
+def padded(a, dims, fill=np.nan):
+    """The array in one of these extents; what is behind its data is garbage."""
+    out = np.full(dims, fill, a.dtype)
+    out[tuple(slice(n) for n in a.shape)] = a
+    return out
+
+
+def rounded(shape, mesh, spec):
+    """Extents that the mesh divides."""
+    names = [*spec, *[None] * (len(shape) - len(spec))]
+    parts = [
+        int(np.prod([mesh.shape[a] for a in ((n,) if isinstance(n, str) else n or ())]))
+        for n in names
+    ]
+    return tuple(-(-n // k) * k for n, k in zip(shape, parts, strict=True))
+
+
 def data(y, shape):
     """The data of a padded array, whose padding is zero."""
     rest = np.array(y)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from meshes import data
+from meshes import data, padded, rounded
 from pairwise import pairwise
 
 MESHES = {(2,): P("a"), (4,): P("a"), (2, 2): P("a", "b"), (2, 4): P("a", "b")}
@@ -21,23 +21,6 @@ def close(a, b):
     assert a.shape == b.shape
     error = np.linalg.norm(np.asarray(a) - b) / max(np.linalg.norm(b), 1e-300)
     assert error <= 16 * meshes.eps(b.dtype) * np.log2(max(b.size, 2)), error
-
-
-def padded(a, dims, fill=np.nan):
-    """The array in one of these extents; what is behind its data is garbage."""
-    out = np.full(dims, fill, a.dtype)
-    out[tuple(slice(n) for n in a.shape)] = a
-    return out
-
-
-def rounded(shape, mesh, spec):
-    """Extents that the mesh divides."""
-    names = [*spec, *[None] * (len(shape) - len(spec))]
-    parts = [
-        int(np.prod([mesh.shape[a] for a in ((n,) if isinstance(n, str) else n or ())]))
-        for n in names
-    ]
-    return tuple(-(-n // k) * k for n, k in zip(shape, parts, strict=True))
 
 
 LAYOUTS = ["transposed", "natural"]

@@ -37,11 +37,7 @@ def sharding(shape, spec):
 
 def padded(a, where):
     """The array as JAX stores it: zeros at the tail."""
-    grid = where.mesh.shape
-    names = [() if e is None else (e,) if isinstance(e, str) else e for e in where.spec]
-    names += [()] * (a.ndim - len(names))
-    parts = [math.prod(grid[n] for n in axes) for axes in names]
-    return np.pad(a, [(0, -n % k) for n, k in zip(a.shape, parts, strict=True)])
+    return meshes.padded(a, meshes.rounded(a.shape, where.mesh, where.spec), 0)
 
 
 # ---- files ---------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ import pytest
 import test_linalg_factors as factors
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
+from meshes import padded
 from plait import _dense_batch, _tall
 from plait._dealt import Deal
-from test_linalg_shape import data, padded
+from test_linalg_shape import data
 
 
 @pytest.fixture

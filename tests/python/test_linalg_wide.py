@@ -11,7 +11,8 @@ import pytest
 import test_linalg_factors as factors
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
-from test_linalg_shape import data, padded
+from meshes import padded
+from test_linalg_shape import data
 from test_linalg_tall import forced, is_by_rows  # noqa: F401
 
 CASES = [
