@@ -1,9 +1,10 @@
-"""The examples of docs/gradients.md and docs/compat.md, and docstrings that need MPI, on ranks."""
+"""The examples of the pages that are about ranks, and docstrings that need MPI."""
 
 import doctest
 import pathlib
 import re
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import plait
@@ -58,6 +59,29 @@ def test_example(world, number):
         return
     with pytest.raises(plait.ReplicationError), plait.errors():
         plait.block(names["gradient"](jnp.ones(2)))
+
+
+def test_guide_to_ranks(world):
+    """All blocks of docs/ranks.md as one program, and each result that it speaks of."""
+    n, rank, names = world.size, world.rank, {}
+    for text in blocks("ranks.md"):
+        exec(text, names)
+    mean = (n + 1) / 2
+    assert np.allclose(names["average"], mean)
+    assert all(np.all(leaf == 1) for leaf in names["weights"].values())
+    every = np.repeat(np.arange(1.0, n + 1), 3)
+    while np.sum(every**2) > 1:
+        every = every / 2
+    assert np.allclose(names["small"], every[3 * rank : 3 * rank + 3])
+    ring = np.arange(4.0 * n)
+    ring = ring + 0.25 * (np.roll(ring, 1) - 2 * ring + np.roll(ring, -1))
+    assert np.allclose(names["cells"], ring[4 * rank : 4 * rank + 4])
+    assert np.array_equal(names["from_below"], np.full(3, rank))
+    assert names["of_half"] == len(range(rank % 2, n, 2))
+    product = n * mean * 3 * np.sin(rank + 1.0) * np.cos(rank + 1.0)
+    assert np.allclose(names["product"], product, rtol=1e-5)
+    assert np.allclose(names["slope"], 2 * mean)
+    assert names["devices"] == jax.local_device_count()
 
 
 def test_docstrings_of_neighbors(world):
