@@ -291,14 +291,13 @@ def _agree(team: _team.Team, name: str, what: str) -> None:
 def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int]:
     """A file beside ``path`` of the right size, with its header; its name, and where data begin.
 
-    It has the mode of what it will replace.
+    It may be read by no others than what it will replace.
     """
     path = _files.replaceable(path)  # a link stays one
     name = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
     with open(name, "xb") as file:
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.chmod(name, stat.S_IMODE(os.stat(path).st_mode))
+            _give_mode(name, path, stat.S_IWUSR)
             descr = np.lib.format.dtype_to_descr(dtype)
             header = {"descr": descr, "fortran_order": False, "shape": data}
             np.lib.format.write_array_header_1_0(file, header)
@@ -310,8 +309,16 @@ def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int
     return name, offset
 
 
+def _give_mode(name: str, path: str, more: int = 0) -> None:
+    """That of the file at ``path``, if there is one."""
+    with contextlib.suppress(FileNotFoundError):
+        os.chmod(name, stat.S_IMODE(os.stat(path).st_mode) | more)
+
+
 def _put_in_place(name: str, path: str) -> None:
-    os.replace(name, _files.replaceable(path))
+    path = _files.replaceable(path)
+    _give_mode(name, path)  # now that it is written: it may be read-only
+    os.replace(name, path)
 
 
 def _remove(name: str) -> None:

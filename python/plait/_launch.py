@@ -5,13 +5,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from plait import _trace_file
 from plait._launch_hosts import export_flags, names_other_hosts, slurm_environment
-from plait._launch_output import LimitError, Streams
+from plait._launch_output import LimitError, Streams, job_folder
 from plait._launch_trace import ENDING, TraceError, absolute, check_trace, merge_trace
 from plait._mpi_find import find_launcher, find_mpi
 from plait._rank import (
@@ -400,7 +399,8 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
 
     Raises NoMpiError if there is no MPI or launcher, FileNotFoundError without a program,
     TraceError for a trace that cannot be written, LimitError for more ranks than there may be
-    files, OSError for output that cannot be written.
+    files or no room for their pipes, BlockingIOError for no more processes, OSError for output that
+    cannot be written.
     """
     command = program_command(program)
     launcher = find_launcher(find_mpi())
@@ -414,7 +414,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
     start = launcher_command(launcher, n_ranks) + export_flags(launcher.family, environment)
     job = Job()
     job.catch()  # before there is a folder, which a signal would leave
-    with tempfile.TemporaryDirectory(prefix="plait-run-") as folder:
+    with job_folder() as folder:
         environment["PLAIT_RUN_JOB"] = name = os.path.basename(folder)
         streams = Streams(folder, n_ranks)
         if streams.files_before:

@@ -10,6 +10,7 @@ import select
 import selectors
 import stat
 import struct
+import tempfile
 import termios
 import time
 import tty
@@ -23,7 +24,7 @@ OTHER_FILES = 64  # what is open already, a trace's
 
 
 class LimitError(Exception):
-    """More ranks than this process may have files for."""
+    """More ranks than this process may have files for, or no room for their pipes."""
 
 
 class Patience:
@@ -220,6 +221,21 @@ class Carried:
             self.printers[fd].write(b"", lines.rest())
 
 
+def no_room(path, error):
+    """Why what a job needs in the folder of temporary files cannot be made there."""
+    return LimitError(f"{path}: {error.strerror}; TMPDIR may name another folder")
+
+
+def job_folder():
+    """A folder for the pipes and notes of a job, which removes itself."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="plait-run-")
+    except FileNotFoundError:
+        raise  # there is none, which says which were tried
+    except OSError as error:
+        raise no_room(error.filename, error) from None
+
+
 def allow_files(n_ranks):
     """Lets this process and the launcher have the files that so many ranks need.
 
@@ -263,7 +279,10 @@ class Streams:
 
     @staticmethod
     def _pipe(path):
-        os.mkfifo(path)
+        try:
+            os.mkfifo(path)
+        except OSError as error:
+            raise no_room(path, error) from None
         return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # never at an end while we hold it
 
     @staticmethod

@@ -37,6 +37,7 @@ THREAD_VARIABLES = (
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 LINGER_S = 5.0
+UNSTARTED_CODE = 126
 BLIND_LINGER_S = 3.0  # not knowing whether anybody is left
 # Before what a rank on another host sends through the launcher: RANK.KIND TEXT. Kinds are notes,
 # "begun" and "ended", and lines of "out" and "err"; with a "+" more of the line follows.
@@ -470,8 +471,13 @@ def main():
     rank = rank_of(os.environ)
     way = find_way(folder, where, rank)
     is_here = isinstance(way, Here)
-    prepare(os.environ, folder, rank, int(n_ranks), is_here)
-    pid = start(command, way)
+    try:
+        prepare(os.environ, folder, rank, int(n_ranks), is_here)
+        pid = start(command, way)
+    except OSError as error:  # else the others wait for this rank in MPI_Init
+        os.write(2, f"plait run: rank {rank} cannot be started: {error.strerror}\n".encode())
+        way.note("ended", str(UNSTARTED_CODE))
+        os._exit(UNSTARTED_CODE)
     pass_signals_on(pid)
     end_with(parent, pid)
     way.note("begun", str(os.getpid()) if is_here else "")

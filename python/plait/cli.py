@@ -257,6 +257,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # nobody reads any more; the launcher of ranks ends with this process
         give_up_output()
         return PIPE_CODE
+    except BlockingIOError as error:
+        print(
+            f"plait {arguments.command}: no process can be started: {error.strerror}; "
+            "there are as many as the user may have (ulimit -u, or a container's pids)",
+            file=sys.stderr,
+        )
+        return USAGE_CODE
     except OSError as error:
         if error.filename is not None or error.errno not in OF_STREAMS:
             raise

@@ -121,7 +121,8 @@ static plait_status_t try_large(plait_mpi_link_t *link, int32_t answers[], int n
         "MPI does not carry an allreduce of %lld bytes, on rank %d it fails or is "
         "wrong: processes %s read each other's memory here%s%s, and MPI does not "
         "see that. Give them the permission, or have MPI do without before it "
-        "starts: MPICH by MPIR_CVAR_CH4_CMA_ENABLE=0, which `plait run` sets",
+        "starts: MPICH by MPIR_CVAR_CH4_CMA_ENABLE=0 in the environment (`plait run` "
+        "sets it only where its own processes may not)",
         (long long)n * (long long)sizeof(double), who,
         (error > 0) ? "may not" : "perhaps may not", (error > 0) ? ": " : "",
         (error > 0) ? strerror(error) : "");

@@ -1,5 +1,6 @@
 """The command ``plait``: starting ranks, labelling what they print, and how a job ends."""
 
+import errno
 import importlib.util
 import io
 import json
@@ -288,6 +289,16 @@ def test_an_output_that_cannot_be_written_is_said(tmp_path, redirected, code, sa
     settings = os.environ | {"PLAIT_FLIGHT": str(tmp_path)}
     done = subprocess.run(["bash", "-c", command], env=settings, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_as_many_processes_as_there_may_be(monkeypatch, capsys):
+    def find_mpi():
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(_launch, "find_mpi", find_mpi)
+    assert cli.main(["run", "-n", "2", __file__]) == cli.USAGE_CODE
+    said = "plait run: no process can be started: Resource temporarily unavailable; there are"
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_texts_that_a_locale_has_no_letters_for_are_printed(monkeypatch):

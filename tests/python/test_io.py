@@ -179,6 +179,22 @@ def test_what_is_at_the_path(tmp_path):
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
 
 
+def test_a_read_only_file_is_replaced(tmp_path, monkeypatch):
+    """What comes into its place is written before it is read-only, which stops all but root."""
+    path, modes, write = tmp_path / "x.npy", [], _io._write
+
+    def look_and_write(name, *rest):
+        modes.append(os.stat(name).st_mode & 0o777)
+        write(name, *rest)
+
+    np.save(path, np.zeros(2))
+    path.chmod(0o440)
+    monkeypatch.setattr(_io, "_write", look_and_write)
+    plait.save(path, jnp.arange(3))
+    assert np.load(path).tolist() == [0, 1, 2]
+    assert modes == [0o640] and path.stat().st_mode & 0o777 == 0o440
+
+
 def test_what_is_at_the_path_and_no_file(tmp_path, monkeypatch):
     """Nothing is written, and it is what it was: a device would be gone from the machine."""
     monkeypatch.chdir(tmp_path)

@@ -230,7 +230,8 @@ def test_where_a_matrix_is():
 def refused():
     """A mesh of 2 x 2, a square matrix, a wide one, a right-hand side, and all functions."""
     mesh = meshes.make((2, 2))
-    names = [name for name in jaxmg_grid.__all__ if name not in ("device_supports_vmm", "utils")]
+    others = ("__version__", "device_supports_vmm", "utils")
+    names = [name for name in jaxmg_grid.__all__ if name not in others]
     every = {name: getattr(jaxmg_grid, name) for name in names}
     assert len(every) == 14
     return mesh, *(meshes.put(np.ones(n), mesh) for n in ((4, 4), (4, 6), (4,))), every

@@ -1,12 +1,14 @@
 """What ``plait run`` does around the ranks: settings of launchers, signals, the way of output."""
 
 import contextlib
+import errno
 import io
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -119,6 +121,36 @@ def test_only_ranks_of_the_launchers_host_have_the_folder(tmp_path, where):
     else:
         sent = [b"begun ", b"out folder ", b"err error", b"ended 3"]
         assert sorted(done.stderr.splitlines()) == sorted(_rank.MARK + b"1." + t for t in sent)
+    for fd in readers:
+        os.close(fd)
+
+
+def test_a_rank_that_cannot_be_started_says_so(tmp_path):
+    """And has a note, without which the others would wait for it in MPI_Init."""
+    script = (
+        "import errno, os, runpy, sys\n"
+        "def fork(): raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))\n"
+        "os.fork = fork\n"
+        "runpy.run_path(sys.argv[1], run_name='__main__')\n"
+    )
+    program = tmp_path / "started.py"
+    program.write_text(script.replace("sys.argv[1]", repr(_rank.__file__)))
+    readers = []
+    for name in ("out", "err"):
+        os.mkfifo(tmp_path / f"1.{name}")
+        readers.append(os.open(tmp_path / f"1.{name}", os.O_RDWR | os.O_NONBLOCK))
+    done = subprocess.run(
+        [sys.executable, program, tmp_path, "mpich", _rank.host(), "2", "true"],
+        env=os.environ | {"PMI_RANK": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (126, "")
+    said = b"plait run: rank 1 cannot be started: Resource temporarily unavailable\n"
+    assert os.read(readers[1], 999) == said
+    assert (tmp_path / "1.ended").read_text() == "126"
     for fd in readers:
         os.close(fd)
 
@@ -422,6 +454,19 @@ def test_lines_come_in_pieces():
     assert lines.pieces == [b"ab", b"c"]
     assert lines.take(b"d\n\ne\nf") == [b"abcd", b"", b"e"]
     assert (lines.rest(), lines.rest(), lines.take(b"\n")) == (b"f", b"", [b""])
+
+
+def test_no_room_for_what_a_job_needs(tmp_path, monkeypatch):
+    """It is not the output that cannot be written."""
+    with pytest.raises(_launch.LimitError, match="absent/0.out: No such file or directory; TMPDIR"):
+        _launch_output.Streams(str(tmp_path / "absent"), 1)
+
+    def mkdtemp(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full/plait-run-x")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    with pytest.raises(_launch.LimitError, match="/full/plait-run-x: No space left on device; T"):
+        _launch_output.job_folder()
 
 
 def test_what_a_rank_left_behind_is_not_read_for_ever(tmp_path, monkeypatch):

@@ -25,7 +25,10 @@ from plait.compat.jaxmg_grid._solve import lu_solve_shardmap_ctx as lu_solve_sha
 from plait.compat.jaxmg_grid._solve import potrs as potrs
 from plait.compat.jaxmg_grid._solve import potrs_shardmap_ctx as potrs_shardmap_ctx
 
+__version__ = "1.4.1"  # whose interface this is
+
 __all__ = [
+    "__version__",
     "device_supports_vmm",
     "gesvd",
     "gesvd_shardmap_ctx",
