@@ -258,6 +258,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         give_up_output()
         return PIPE_CODE
     except BlockingIOError as error:
+        if hasattr(error, "characters_written"):  # to a stream that does not block
+            raise
         print(
             f"plait {arguments.command}: no process can be started: {error.strerror}; "
             "there are as many as the user may have (ulimit -u, or a container's pids)",
