@@ -35,9 +35,9 @@ THREAD_VARIABLES = (
     "NPROC",  # the size of XLA's thread pool on the CPU
 )
 PR_SET_PDEATHSIG = 1
+UNSTARTED_CODE = 126  # as of shells; 127 is of a command that is not there
 LIBC = ctypes.CDLL(None)
 LINGER_S = 5.0
-UNSTARTED_CODE = 126
 BLIND_LINGER_S = 3.0  # not knowing whether anybody is left
 # Before what a rank on another host sends through the launcher: RANK.KIND TEXT. Kinds are notes,
 # "begun" and "ended", and lines of "out" and "err"; with a "+" more of the line follows.

@@ -86,6 +86,18 @@ def test_ranks_are_those_of_their_own_launcher(tmp_path):
     assert sorted(done.stdout.splitlines()) == ["[0] 0 2", "[1] 1 2"]
 
 
+@contextlib.contextmanager
+def pipes(folder, rank):
+    """What a rank's wrapper prints into, as `plait run` makes them, and reads: output, errors."""
+    names = [f"{folder}/{rank}.{name}" for name in ("out", "err")]
+    readers = [_launch_output.Streams._pipe(name) for name in names]
+    try:
+        yield readers
+    finally:
+        for fd in readers:
+            os.close(fd)
+
+
 def test_a_stream_that_nobody_reads_is_none(tmp_path):
     """As on another host, where the folder is on a file system that hosts share."""
     for name in ("out", "err"):
@@ -103,56 +115,44 @@ def test_only_ranks_of_the_launchers_host_have_the_folder(tmp_path, where):
     """Another one's output goes in records through the launcher, which is this process."""
     text = 'echo "folder $PLAIT_RUN_FOLDER"; echo "error" >&2; exit 3'
     command = [sys.executable, "-I", "-S", _rank.__file__, tmp_path, "mpich", where, "2"]
-    readers = []
-    for name in ("out", "err"):
-        os.mkfifo(tmp_path / f"1.{name}")
-        readers.append(os.open(tmp_path / f"1.{name}", os.O_RDWR | os.O_NONBLOCK))
-    done = subprocess.run(
-        [*command, "sh", "-c", text],
-        env=os.environ | {"PMI_RANK": "1", "PLAIT_RUN_FOLDER": "of another job"},
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 3 and done.stdout == b""
-    if where == _rank.host():
-        assert (done.stderr, os.read(readers[0], 99)) == (b"", b"folder %s\n" % bytes(tmp_path))
-        assert (tmp_path / "1.ended").read_text() == "3"
-    else:
-        sent = [b"begun ", b"out folder ", b"err error", b"ended 3"]
-        assert sorted(done.stderr.splitlines()) == sorted(_rank.MARK + b"1." + t for t in sent)
-    for fd in readers:
-        os.close(fd)
+    with pipes(tmp_path, 1) as readers:
+        done = subprocess.run(
+            [*command, "sh", "-c", text],
+            env=os.environ | {"PMI_RANK": "1", "PLAIT_RUN_FOLDER": "of another job"},
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode == 3 and done.stdout == b""
+        if where == _rank.host():
+            assert (done.stderr, os.read(readers[0], 99)) == (b"", b"folder %s\n" % bytes(tmp_path))
+            assert (tmp_path / "1.ended").read_text() == "3"
+        else:
+            sent = [b"begun ", b"out folder ", b"err error", b"ended 3"]
+            assert sorted(done.stderr.splitlines()) == sorted(_rank.MARK + b"1." + t for t in sent)
 
 
 def test_a_rank_that_cannot_be_started_says_so(tmp_path):
     """And has a note, without which the others would wait for it in MPI_Init."""
     script = (
-        "import errno, os, runpy, sys\n"
+        "import errno, os; from plait import _rank\n"
         "def fork(): raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))\n"
         "os.fork = fork\n"
-        "runpy.run_path(sys.argv[1], run_name='__main__')\n"
+        "_rank.main()\n"
     )
-    program = tmp_path / "started.py"
-    program.write_text(script.replace("sys.argv[1]", repr(_rank.__file__)))
-    readers = []
-    for name in ("out", "err"):
-        os.mkfifo(tmp_path / f"1.{name}")
-        readers.append(os.open(tmp_path / f"1.{name}", os.O_RDWR | os.O_NONBLOCK))
-    done = subprocess.run(
-        [sys.executable, program, tmp_path, "mpich", _rank.host(), "2", "true"],
-        env=os.environ | {"PMI_RANK": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (126, "")
-    said = b"plait run: rank 1 cannot be started: Resource temporarily unavailable\n"
-    assert os.read(readers[1], 999) == said
+    with pipes(tmp_path, 1) as readers:
+        done = subprocess.run(
+            [sys.executable, "-c", script, tmp_path, "mpich", _rank.host(), "2", "true"],
+            env=os.environ | {"PMI_RANK": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (126, "")
+        said = b"plait run: rank 1 cannot be started: Resource temporarily unavailable\n"
+        assert os.read(readers[1], 999) == said
     assert (tmp_path / "1.ended").read_text() == "126"
-    for fd in readers:
-        os.close(fd)
 
 
 def test_a_signal_to_a_program_that_has_just_ended_is_none():
@@ -581,18 +581,14 @@ time.sleep(300)
 
 def test_a_rank_ends_with_its_launcher(tmp_path):
     """Open MPI's leaves ranks behind where it is killed."""
-    readers = []
-    for name in ("out", "err"):
-        os.mkfifo(tmp_path / f"0.{name}")
-        readers.append(os.open(tmp_path / f"0.{name}", os.O_RDWR))
     wrapper = [sys.executable, "-I", "-S", _rank.__file__, tmp_path, "mpich", _rank.host(), "1"]
     program = ["sh", "-c", "trap '' TERM; echo $$; while true; do sleep 0.1; done"]
-    launcher = subprocess.Popen([sys.executable, "-c", ABANDONED, *wrapper, *program])
-    pid = int(os.read(readers[0], 99))
-    while not (tmp_path / "0.begun").exists():
-        time.sleep(0.01)
-    launcher.kill()
-    launcher.wait()
-    assert are_gone([pid])
-    for fd in readers:
-        os.close(fd)
+    with pipes(tmp_path, 0) as readers:
+        os.set_blocking(readers[0], True)
+        launcher = subprocess.Popen([sys.executable, "-c", ABANDONED, *wrapper, *program])
+        pid = int(os.read(readers[0], 99))
+        while not (tmp_path / "0.begun").exists():
+            time.sleep(0.01)
+        launcher.kill()
+        launcher.wait()
+        assert are_gone([pid])
