@@ -186,6 +186,7 @@ def sharing(folder):
         "NVSHMEM_IGNORE_CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "1",
         "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": "lo",
         "NVSHMEM_REMOTE_TRANSPORT": "none",
+        "NVSHMEM_DISABLE_NVLS": "1",  # before 3.8 it ends where a GPU is in a multicast twice
     }
 
 

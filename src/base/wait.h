@@ -16,6 +16,7 @@ typedef struct {
     const char *what; /* "fence", "allreduce", ...: static text, for whoever reports */
     int peer;         /* the rank waited for, or -1 for all                          */
     bool is_receive;  /* for a message: only who sends it ends the wait              */
+    bool is_begun;    /* by all: a library, or their devices, work on it             */
 } plait_wait_t;
 
 /* Called about every millisecond of a slow wait; a status other than OK ends the wait. */

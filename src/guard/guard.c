@@ -16,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Limits of time where nothing is seen of those who are waited for: perhaps they compute. */
+/* Limits of time where nothing is seen of those who are waited for, who perhaps compute, or all that is seen
+ * of them is that they wait for a library or their devices, too, which perhaps get on. */
 enum { PATIENCE = 5 };
 #define RAISED_NS  INT64_C(150000000)
 #define DIFFERS_NS INT64_C(500000000)
@@ -405,20 +406,28 @@ static plait_status_t follow(plait_observed_t *op)
 static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                               int64_t now)
 {
+    const double waited_s = (double)(now - watch.progress_ns) * 1e-9;
     char reason[320];
     plait_sight_t sight = {0};
 
     if (wait->peer >= 0) {
         plait_guard_see(&op->comm->end.peers[wait->peer], op->comm->id, &sight);
     }
-    (void)snprintf(reason, sizeof(reason),
-                   "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s", wait->what,
-                   (double)(now - watch.progress_ns) * 1e-9,
-                   (sight.kind == PLAIT_SIGHT_WAITS)
-                       ? "; ranks wait for each other (in a gradient, one of them may "
-                         "have dropped an adjoint: see plait.depend; a recv wants a "
-                         "template, or a token, that is differentiated)"
-                       : "");
+    if (wait->is_begun) {
+        (void)snprintf(reason, sizeof(reason),
+                       "%s: all ranks have begun it, and it is not done after %.1f s "
+                       "(%d * PLAIT_TIMEOUT)",
+                       wait->what, waited_s, PATIENCE);
+    } else {
+        (void)snprintf(reason, sizeof(reason),
+                       "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s", wait->what,
+                       waited_s,
+                       (sight.kind == PLAIT_SIGHT_WAITS)
+                           ? "; ranks wait for each other (in a gradient, one of them "
+                             "may have dropped an adjoint: see plait.depend; a recv "
+                             "wants a template, or a token, that is differentiated)"
+                           : "");
+    }
     plait_wait_set_late();
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
@@ -429,6 +438,12 @@ static plait_status_t fail_alone(const plait_observed_t *op)
         PLAIT_ERR_MISMATCH,
         "deadlock, rank %d waits for itself, and no other rank can end that",
         op->comm->end.rank);
+}
+
+/* For how long it may be that nothing is seen to get on; 0: for ever. */
+static int64_t limit_of(const plait_wait_t *wait)
+{
+    return plait_guard_limit_ns() * (watch.is_blind || wait->is_begun ? PATIENCE : 1);
 }
 
 /* Time in which this rank did not look is not held against the others. */
@@ -448,7 +463,7 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
 {
     plait_status_t status = PLAIT_OK;
     int64_t since = now - watch.suspected_ns;
-    int64_t limit = plait_guard_limit_ns() * (watch.is_blind ? PATIENCE : 1);
+    int64_t limit = limit_of(wait);
     bool is_late = limit > 0 && now - watch.progress_ns > limit;
     bool is_held = watch.is_held && !is_late && (limit == 0 || since <= limit);
 
@@ -480,7 +495,7 @@ static plait_status_t look_at_threads(plait_observed_t *op, const plait_wait_t *
                                       int64_t now)
 {
     plait_status_t status = PLAIT_OK;
-    int64_t limit = plait_guard_limit_ns();
+    int64_t limit = limit_of(wait);
     circle_t circle = circle_of_itself(op);
 
     leave_out_pause(now);

@@ -403,6 +403,7 @@ plait_status_t plait_device_await(plait_device_t *device, plait_event_t *event,
     plait_wait_t wait = plait_wait_begin(what, -1);
     bool is_over = false;
 
+    wait.is_begun = true;
     PLAIT_TRY(device->table->event_ask(device, event, &is_over));
     while (!is_over && (latest_ns == INT64_MAX || plait_clock_ns() < latest_ns)) {
         PLAIT_TRY(plait_wait_turn(&wait));

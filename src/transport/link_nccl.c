@@ -42,6 +42,7 @@ static plait_status_t wait_for(const plait_device_nccl_t *call, plait_nccl_t *nc
     plait_wait_t wait = plait_wait_begin("NCCL", -1);
     bool is_over = false;
 
+    wait.is_begun = true;
     PLAIT_TRY(call->ask(nccl, &is_over));
     while (!is_over) {
         PLAIT_TRY(plait_wait_turn(&wait));

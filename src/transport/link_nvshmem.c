@@ -188,12 +188,26 @@ done:
 
 /* ---- its end ---- */
 
+plait_status_t plait_nvshmem_await_aside(plait_device_t *device,
+                                         plait_nvshmem_link_t *link)
+{
+    plait_status_t status = PLAIT_OK;
+
+    PLAIT_TRY(device->table->event_record(device, link->apart, link->aside));
+    PLAIT_TRY(plait_device_await(device, link->apart, "NVSHMEM", INT64_MAX));
+done:
+    return status;
+}
+
 void plait_nvshmem_free(plait_device_t *device, plait_nvshmem_link_t *link)
 {
     const plait_device_table_t *table = device->table;
 
     if (link->latest != NULL) {
         table->event_destroy(device, link->latest);
+    }
+    if (link->apart != NULL) {
+        table->event_destroy(device, link->apart);
     }
     if (link->aside != NULL) {
         table->stream_destroy(device, link->aside);
@@ -215,23 +229,32 @@ static bool release(plait_device_run_t *run, plait_nvshmem_link_t *link)
     plait_wait_t wait = plait_wait_begin("NVSHMEM", -1);
     int64_t limit_ns = 0;
     bool is_over = false;
+    bool is_written = true; /* what was enqueued aside */
 
     PLAIT_TRY(table->event_record(device, link->latest, run->stream));
     link->call->quiet(
         run->stream); /* on a device that is lost it would end the process */
     PLAIT_TRY(table->event_record(device, link->latest, run->stream));
-    while (!is_over && (limit_ns == 0 || plait_clock_ns() < limit_ns)) {
-        PLAIT_TRY(table->to_device(device, link->aside,
-                                   link->job->pool + link->part.offset, link->released,
-                                   n_bytes));
-        PLAIT_TRY(table->stream_wait(device, link->aside));
+    while (!(is_over && is_written) && (limit_ns == 0 || plait_clock_ns() < limit_ns)) {
+        if (is_written) {
+            is_written = false;
+            PLAIT_TRY(table->to_device(device, link->aside,
+                                       link->job->pool + link->part.offset,
+                                       link->released, n_bytes));
+            PLAIT_TRY(table->event_record(device, link->apart, link->aside));
+        }
+        PLAIT_TRY(table->event_ask(device, link->apart, &is_written));
         PLAIT_TRY(table->event_ask(device, link->latest, &is_over));
-        if (!is_over && plait_wait_turn(&wait) != PLAIT_OK && limit_ns == 0) {
+        if (!(is_over && is_written) && plait_wait_turn(&wait) != PLAIT_OK &&
+            limit_ns == 0) {
             limit_ns = plait_clock_ns() + grace_ns;
         }
     }
 done:
-    return is_over;
+    if (status == PLAIT_OK && !is_written) {
+        link->pinned = NULL; /* nobody else may have what will still be read */
+    }
+    return is_over && is_written;
 }
 
 void plait_nvshmem_abandon(plait_device_run_t *run, plait_nvshmem_link_t *link)
@@ -286,7 +309,7 @@ static plait_status_t settle(plait_device_t *device, plait_nvshmem_link_t *link)
         PLAIT_TRY(table->to_host(device, link->aside, link->pinned,
                                  at(link, link->rank, 0),
                                  plait_nvshmem_signal_bytes(link->n_ranks)));
-        PLAIT_TRY(table->stream_wait(device, link->aside));
+        PLAIT_TRY(plait_nvshmem_await_aside(device, link));
         is_over = true;
         for (int r = 0; r < link->n_ranks; r++) {
             is_over = is_over && has_taken(link, r);

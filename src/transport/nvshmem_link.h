@@ -31,6 +31,7 @@ typedef struct {
     plait_stream_t stream; /* of the last exchange */
     plait_event_t *latest; /* when that is over */
     plait_stream_t aside;  /* for signals that the host reads and writes */
+    plait_event_t *apart;  /* when that is over */
     uint64_t *pinned;      /* room for all of them */
     uint64_t *released;    /* with which nothing waits; pinned, too */
     bool is_used;          /* peers know where to write */
@@ -82,6 +83,11 @@ plait_status_t plait_nvshmem_exchange(plait_device_run_t *run,
 
 /* After a failure: what waits on this rank's stream comes. The link is no more. */
 void plait_nvshmem_abandon(plait_device_run_t *run, plait_nvshmem_link_t *link);
+
+/* Until what the host reads or writes aside is over: it may have to wait for what other streams wait for, where
+ * the device takes their work in one order (CUDA_DEVICE_MAX_CONNECTIONS). */
+plait_status_t plait_nvshmem_await_aside(plait_device_t *device,
+                                         plait_nvshmem_link_t *link);
 
 /* What the link has of the device, but its part. */
 void plait_nvshmem_free(plait_device_t *device, plait_nvshmem_link_t *link);

@@ -68,6 +68,7 @@ static plait_status_t prepare(opening_t *o)
     PLAIT_TRY(table->event_create(device, &link->latest));
     PLAIT_TRY(table->event_record(device, link->latest, o->run->stream));
     PLAIT_TRY(table->stream_create(device, &link->aside));
+    PLAIT_TRY(table->event_create(device, &link->apart));
     PLAIT_TRY(table->host_take(device, 2 * plait_nvshmem_signal_bytes(link->n_ranks),
                                &pinned));
     link->pinned = pinned;
@@ -211,7 +212,7 @@ static plait_status_t take_part(opening_t *o)
     memset(link->pinned, 0, (size_t)n_bytes);
     PLAIT_TRY(table->to_device(device, link->aside, link->job->pool + link->part.offset,
                                link->pinned, n_bytes));
-    PLAIT_TRY(table->stream_wait(device, link->aside));
+    PLAIT_TRY(plait_nvshmem_await_aside(device, link));
     o->mine.part = link->part;
     o->mine.slot_bytes =
         (link->part.n_bytes - inbox) / n_slots / PLAIT_PART_GRAIN * PLAIT_PART_GRAIN;
@@ -286,7 +287,7 @@ static plait_status_t look_at_words(opening_t *o)
     PLAIT_TRY(plait_device_await(device, link->latest, "NVSHMEM", INT64_MAX));
     PLAIT_TRY(table->to_host(device, link->aside, link->pinned, words + n,
                              n * (int64_t)sizeof(*words)));
-    PLAIT_TRY(table->stream_wait(device, link->aside));
+    PLAIT_TRY(plait_nvshmem_await_aside(device, link));
     for (int r = 0; r < n; r++) {
         PLAIT_CHECK(r == link->rank || link->pinned[r] == word_of(o, r, link->rank),
                     PLAIT_ERR_UNSUPPORTED,

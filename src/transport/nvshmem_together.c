@@ -118,6 +118,7 @@ plait_status_t plait_together_end(plait_together_t *t)
     if (t == NULL) {
         return PLAIT_OK;
     }
+    wait.is_begun = t->goes;
     if (!t->goes) {
         (void)sem_post(&t->may_go);
     }

@@ -2,6 +2,8 @@
  * is taken for something later. Two ranks that share nothing; tests/c/run_mpi.py runs it, with the
  * guard, and with an allocator that fails when it is told to. */
 #include "base/alloc.h"
+#include "base/clock.h"
+#include "base/wait.h"
 #include "comm/comm.h"
 #include "device/pool.h"
 #include "mpi_world.h"
@@ -203,6 +205,61 @@ static void check_late(uint64_t world, int rank)
     (void)setenv("PLAIT_SHARED", "off", 1);
 }
 
+/* A library that takes twice as long as ranks wait for each other, and all of them have begun it; or who is
+ * waited for has not come. */
+static plait_status_t work_run(const void *params, plait_exec_t *exec)
+{
+    plait_status_t status = PLAIT_OK;
+    plait_wait_t wait = plait_wait_begin("a library", -1);
+    const int64_t end = plait_clock_ns() + INT64_C(2000000000);
+
+    (void)exec;
+    wait.is_begun = *(const bool *)params;
+    while (plait_clock_ns() < end) {
+        PLAIT_TRY(plait_wait_turn(&wait));
+    }
+done:
+    return status;
+}
+
+static void work_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    (void)params;
+    (void)touch;
+    (void)context;
+}
+
+static plait_status_t work(plait_comm_t *comm, bool is_begun)
+{
+    static const plait_kernel_t kernel = {
+        .name = "a library", .run = work_run, .touch = work_touch};
+    const plait_problem_t problem = {
+        .n_ranks = 2, .rank = plait_comm_rank(comm), .caps = comm->end.caps};
+    plait_plan_t *plan = NULL;
+
+    CHECK(plait_plan_create(&problem, &plan, "a library") == PLAIT_OK &&
+              plait_plan_kernel_copy(plan, &kernel, &is_begun, sizeof(is_begun)) ==
+                  PLAIT_OK,
+          "%s", plait_error_text());
+    const plait_status_t status = execute(plan, comm, NULL, NULL);
+    plait_plan_destroy(&plan);
+    return status;
+}
+
+static void check_library(uint64_t world, int rank)
+{
+    plait_comm_t *comm = NULL;
+
+    (void)unsetenv("PLAIT_SHARED");
+    CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open: %s", plait_error_text());
+    CHECK(work(comm, true) == PLAIT_OK, "rank %d: %s", rank, plait_error_text());
+    CHECK(work(comm, false) == PLAIT_ERR_TIMEOUT &&
+              strstr(plait_error_text(), "a library: nobody came for 1") != NULL,
+          "rank %d: %s", rank, plait_error_text());
+    plait_comm_destroy(&comm);
+    (void)setenv("PLAIT_SHARED", "off", 1);
+}
+
 int main(int argc, char **argv)
 {
     (void)setenv("PLAIT_SHARED", "off", 1);
@@ -219,6 +276,7 @@ int main(int argc, char **argv)
     check_stale(world, rank);
     check_kept(world, rank);
     check_late(world, rank);
+    check_library(world, rank);
     (void)host.finalize();
     (void)plait_pool_trim();
     return mpi_report("mpi_left");

@@ -160,7 +160,7 @@ static void test_cuda_ipc_of_others(const machine_t *m)
         {NULL, 0, N, false},          {NULL, 0, N - 100, false},
         {NULL, AT, N - AT, true},     {NULL, 0, N / 2, true},
         {"default", 0, 100, true},    {"platform", 0, N / 2, false},
-        {"Platform", AT, 100, false},
+        {"Platform", AT, 100, false}, {"address", AT, 100, false},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
