@@ -67,6 +67,8 @@ static plait_status_t prepare(opening_t *o)
     PLAIT_TRY(plait_nvshmem_bytes(&o->mine.pool_bytes));
     PLAIT_TRY(table->event_create(device, &link->latest));
     PLAIT_TRY(table->event_record(device, link->latest, o->run->stream));
+    /* What the program has begun takes the time that it takes: none of it is NVSHMEM's. */
+    PLAIT_TRY(table->event_wait(device, link->latest));
     PLAIT_TRY(table->stream_create(device, &link->aside));
     PLAIT_TRY(table->event_create(device, &link->apart));
     PLAIT_TRY(table->host_take(device, 2 * plait_nvshmem_signal_bytes(link->n_ranks),
