@@ -29,6 +29,7 @@ __all__ = ("LimitError", "TraceError")  # of run(), for its callers
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+PAUSES = (signal.SIGTSTP, signal.SIGCONT)  # ^Z and fg, which the terminal does not tell the ranks
 LAUNCHER_S = 10.0  # in which a launcher sees that ranks have ended; MPICH's never does at times
 FINALIZE_S = 5.0  # the same where the others wait in MPI_Finalize, and have nothing to say any more
 # Large blocks in huge pages, and kept warm by malloc instead of returned to the kernel after each
@@ -326,13 +327,17 @@ class Job:
 
     def _pass_on(self, number):
         n = self.ends.pass_on(number)
-        self.texts.append(f"{signal_name(number)}: passed on to {n} of {self.ends.n_ranks} ranks")
+        if number == signal.SIGTSTP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif number not in PAUSES:
+            of_all = f"{n} of {self.ends.n_ranks} ranks"
+            self.texts.append(f"{signal_name(number)}: passed on to {of_all}")
 
     def catch(self):
         """From here on signals to this process are for the job, but those that it was to ignore."""
         for number in ENDING:
             self._catch(number, self.interrupt)
-        for number in PASSED_ON:  # not at once: this process may be writing
+        for number in PASSED_ON + PAUSES:  # not at once: this process may be writing
             self._catch(number, lambda number, _: self.signals.append(number))
 
     @staticmethod
@@ -370,7 +375,9 @@ def verdict(folder, n_ranks, code, is_ended, say=say):
             say(f"rank {rank} had left its program, and waited for the others in MPI_Finalize")
         elif ended == "":
             unknown = True
-            say(f"rank {rank} ended without saying how: it aborted, was killed, or never started")
+            has_begun = Path(folder, f"{rank}.begun").exists()
+            how = "or was killed" if has_begun else "was killed, or never started"
+            say(f"rank {rank} ended without saying how: it aborted, {how}")
         elif ended.startswith("-"):
             say(f"rank {rank} was killed by {signal_name(-int(ended))}{_why(-int(ended))}")
         elif ended != "0":

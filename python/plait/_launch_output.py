@@ -39,6 +39,7 @@ class Patience:
     def __init__(self):
         self.end = math.inf  # of time.monotonic()
         self.look = lambda: None  # what the job has to see to; it does not print
+        self.hold = lambda is_held: None  # tells ranks, who wait for each other, that it goes on
 
     def end_within(self, seconds):
         """From here on, unless that is so already."""
@@ -46,11 +47,15 @@ class Patience:
 
     def wait(self, poll):
         """Until the polled stream takes something; False when it is given up."""
-        while not poll.poll(1000 * self.LOOK_EVERY_S):
+        if poll.poll(1000 * self.LOOK_EVERY_S):
+            return True
+        self.hold(True)
+        takes = []
+        while not takes and time.monotonic() <= self.end:
             self.look()
-            if time.monotonic() > self.end:
-                return False
-        return True
+            takes = poll.poll(1000 * self.LOOK_EVERY_S)
+        self.hold(False)
+        return bool(takes)
 
 
 class Sink:
@@ -221,6 +226,17 @@ class Carried:
             self.printers[fd].write(b"", lines.rest())
 
 
+def hold(folder, is_held):
+    """Notes that ranks are held up, as nobody takes what they print; or that they are not."""
+    if is_held:
+        leave_note(folder, "held", "")
+        return
+    try:
+        os.unlink(f"{folder}/held")
+    except OSError:
+        pass  # there was no room for it
+
+
 def no_room(path, error):
     """Why what a job needs in the folder of temporary files cannot be made there."""
     return LimitError(f"{path}: {error.strerror}; TMPDIR may name another folder")
@@ -262,6 +278,7 @@ class Streams:
     def __init__(self, folder, n_ranks):
         self.files_before = allow_files(n_ranks)
         self.patience = Patience()
+        self.patience.hold = lambda is_held: hold(folder, is_held)
         self.printers = {fd: Printer(Sink(fd, self.patience)) for fd in (1, 2)}
         self.carried = Carried(self.printers, folder)
         self.selector = selectors.DefaultSelector()

@@ -377,6 +377,8 @@ def start(command, way):
         return pid
     follow(parent, signal.SIGKILL)
     restore_files(os.environ, isinstance(way, Here))
+    if int(way.rank):  # MPICH's launcher leaves the others a pipe that never ends
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number in (signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)  # Python ignores the first, launchers the others
     way.attach()
@@ -398,8 +400,9 @@ def pass_signals_on(pid):
 
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # the terminal sends it to the program as well
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
         signal.signal(number, send)
+    signal.signal(signal.SIGTSTP, lambda *_: send(signal.SIGSTOP, None))
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else this is for nohup to say
         signal.signal(signal.SIGHUP, send)
 
@@ -425,10 +428,10 @@ def end_with(parent, pid):
 def keep_signals():
     """From here on, where the program has ended, they are for this process again."""
     signal.signal(signal.SIGURG, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCONT):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP):
         signal.signal(number, signal.SIG_IGN)
 
 

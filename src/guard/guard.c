@@ -19,6 +19,7 @@
 /* Limits of time where nothing is seen of those who are waited for, who perhaps compute, or all that is seen
  * of them is that they wait for a library or their devices, too, which perhaps get on. */
 enum { PATIENCE = 5 };
+#define MOST_S     1e9 /* of PLAIT_TIMEOUT, which may say more, or inf */
 #define RAISED_NS  INT64_C(150000000)
 #define DIFFERS_NS INT64_C(500000000)
 
@@ -62,12 +63,12 @@ int64_t plait_guard_limit_ns(void)
         char *end = NULL;
         bool is_given = text != NULL && text[0] != '\0';
         double seconds = is_given ? strtod(text, &end) : 60.0;
-        bool is_number =
-            !is_given || (end != text && *end == '\0' && seconds >= 0 && seconds < 1e9);
+        bool is_number = !is_given || (end != text && *end == '\0' && seconds >= 0);
         if (!is_number) {
             plait_log(PLAIT_LOG_WARN,
                       "PLAIT_TIMEOUT is '%.40s', expected seconds: 60 are taken", text);
         }
+        seconds = (is_number && seconds > MOST_S) ? MOST_S : seconds;
         now = (int64_t)((is_number ? seconds : 60.0) * 1e9);
         now += now == 0 && seconds > 0; /* 0 is never */
         atomic_store(&limit, now);
@@ -465,6 +466,10 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
     int64_t since = now - watch.suspected_ns;
     int64_t limit = limit_of(wait);
     bool is_late = limit > 0 && now - watch.progress_ns > limit;
+    if (is_late && plait_guard_is_held()) {
+        watch.progress_ns = now;
+        is_late = false;
+    }
     bool is_held = watch.is_held && !is_late && (limit == 0 || since <= limit);
 
     if ((watch.suspicion == RAISED && since > RAISED_NS) ||

@@ -53,6 +53,15 @@ static bool has_ended(int rank)
     return access(path, F_OK) == 0;
 }
 
+bool plait_guard_is_held(void)
+{
+    char path[PATH_ROOM];
+
+    (void)pthread_once(&once, find_folder);
+    (void)snprintf(path, sizeof(path), "%s/held", folder);
+    return folder[0] != '\0' && access(path, F_OK) == 0;
+}
+
 /* How a rank has left, as it has noted: nothing if in order. False: it has not. */
 static bool read_left(int rank, char text[], size_t room)
 {

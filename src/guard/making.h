@@ -1,5 +1,5 @@
-/* While a communicator is being made nothing is known of its ranks yet, who may still be reading their
- * data. Where `plait run` has started them, notes in its folder say who has left. */
+/* What `plait run` notes in its folder of the ranks that it has started. While a communicator is being made
+ * nothing else is known of its ranks, who may still be reading their data. */
 #ifndef PLAIT_GUARD_MAKING_H
 #define PLAIT_GUARD_MAKING_H
 
@@ -8,6 +8,9 @@
 /* Numbers in MPI_COMM_WORLD of the ranks of the communicators that this thread makes from now on;
  * kept until the next call. n 0: not known. */
 PLAIT_EXPORT void plait_guard_expect(int n, const int32_t ranks[]);
+
+/* Whether ranks may be held up, as nobody takes what they print: who reads a pager takes time. */
+bool plait_guard_is_held(void);
 
 /* PEER once one of them has been seen to have left for some tenths of a second, which is when what it
  * did before has come. */
