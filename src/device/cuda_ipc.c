@@ -24,12 +24,12 @@ static bool is_lasting(plait_cuda_state_t *state, plait_cu_address_t base,
                        size_t n_block, plait_cu_address_t address, int64_t n_bytes)
 {
     const char *allocator = getenv("XLA_PYTHON_CLIENT_ALLOCATOR");
-    bool is_platform = allocator != NULL && (strcasecmp(allocator, "platform") == 0 ||
+    bool is_by_array = allocator != NULL && (strcasecmp(allocator, "platform") == 0 ||
                                              strcasecmp(allocator, "address") == 0);
     bool is_whole = address == base && (size_t)n_bytes + GRAIN > n_block;
 
     return plait_cuda_keep(state, (const void *)(uintptr_t)base) ||
-           !(is_platform || is_whole);
+           !(is_by_array || is_whole);
 }
 
 /* As the driver gives it, which depends on base and number alone. */
