@@ -404,31 +404,38 @@ static plait_status_t follow(plait_observed_t *op)
         is_mismatch || is_late ? (plait_status_t)theirs : PLAIT_ERR_PEER, op, reason);
 }
 
+/* What a wait says that nothing has ended in time. */
+static void tell_run_out(char *reason, size_t n_bytes, const plait_wait_t *wait,
+                         int64_t now, const char *hint)
+{
+    const double waited_s = (double)(now - watch.progress_ns) * 1e-9;
+
+    if (wait->is_begun) {
+        (void)snprintf(reason, n_bytes,
+                       "%s: all ranks have begun it, and it is not done after %.1f s "
+                       "(%d * PLAIT_TIMEOUT)",
+                       wait->what, waited_s, PATIENCE);
+    } else {
+        (void)snprintf(reason, n_bytes, "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s",
+                       wait->what, waited_s, hint);
+    }
+}
+
 static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                               int64_t now)
 {
-    const double waited_s = (double)(now - watch.progress_ns) * 1e-9;
     char reason[320];
     plait_sight_t sight = {0};
 
     if (wait->peer >= 0) {
         plait_guard_see(&op->comm->end.peers[wait->peer], op->comm->id, &sight);
     }
-    if (wait->is_begun) {
-        (void)snprintf(reason, sizeof(reason),
-                       "%s: all ranks have begun it, and it is not done after %.1f s "
-                       "(%d * PLAIT_TIMEOUT)",
-                       wait->what, waited_s, PATIENCE);
-    } else {
-        (void)snprintf(reason, sizeof(reason),
-                       "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s", wait->what,
-                       waited_s,
-                       (sight.kind == PLAIT_SIGHT_WAITS)
-                           ? "; ranks wait for each other (in a gradient, one of them "
-                             "may have dropped an adjoint: see plait.depend; a recv "
-                             "wants a template, or a token, that is differentiated)"
-                           : "");
-    }
+    tell_run_out(reason, sizeof(reason), wait, now,
+                 (sight.kind == PLAIT_SIGHT_WAITS)
+                     ? "; ranks wait for each other (in a gradient, one of them "
+                       "may have dropped an adjoint: see plait.depend; a recv "
+                       "wants a template, or a token, that is differentiated)"
+                     : "");
     plait_wait_set_late();
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
@@ -510,9 +517,12 @@ static plait_status_t look_at_threads(plait_observed_t *op, const plait_wait_t *
     if (watch.suspicion == ITSELF && now - watch.suspected_ns > DIFFERS_NS) {
         PLAIT_TRY(fail_alone(op));
     }
-    PLAIT_CHECK(limit == 0 || now - watch.progress_ns <= limit, PLAIT_ERR_TIMEOUT,
-                "%s: nobody came for %.1f s (PLAIT_TIMEOUT)", wait->what,
-                (double)(now - watch.progress_ns) * 1e-9);
+    if (limit > 0 && now - watch.progress_ns > limit) {
+        char reason[160];
+
+        tell_run_out(reason, sizeof(reason), wait, now, "");
+        status = plait_fail(PLAIT_ERR_TIMEOUT, "%s", reason);
+    }
 done:
     return status;
 }
