@@ -8,12 +8,14 @@ import re
 import resource
 import select
 import selectors
+import shutil
 import stat
 import struct
 import tempfile
 import termios
 import time
 import tty
+from pathlib import Path
 
 from plait._rank import MARK, leave_note
 
@@ -242,10 +244,54 @@ def no_room(path, error):
     return LimitError(f"{path}: {error.strerror}; TMPDIR may name another folder")
 
 
+class JobFolder(tempfile.TemporaryDirectory):
+    """A folder for the pipes and notes of a job, which removes itself, and what killed jobs left.
+
+    It is locked while its process lives, whatever host shares the folder of temporary files.
+    """
+
+    PREFIX = "plait-run-"
+    LEFT_S = 3600.0  # of a younger one the ranks may still end, or the lock not be taken yet
+
+    def __init__(self):
+        super().__init__(prefix=self.PREFIX)
+        self.lock = self._locked(self.name)
+        for left in Path(self.name).parent.glob(f"{self.PREFIX}*"):
+            self._remove_left(left)
+
+    def cleanup(self):
+        super().cleanup()
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+    @staticmethod
+    def _locked(path):
+        """What holds a lock on a folder; None: another process does, or there is no such thing."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def _remove_left(self, path):
+        try:
+            found = path.lstat()
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > self.LEFT_S:
+                lock = self._locked(path)
+                if lock is not None:
+                    shutil.rmtree(path, ignore_errors=True)
+                    os.close(lock)
+        except OSError:
+            pass  # another job was faster
+
+
 def job_folder():
-    """A folder for the pipes and notes of a job, which removes itself."""
+    """That of a job which begins."""
     try:
-        return tempfile.TemporaryDirectory(prefix="plait-run-")
+        return JobFolder()
     except FileNotFoundError:
         raise  # there is none, which says which were tried
     except OSError as error:

@@ -469,6 +469,23 @@ def test_no_room_for_what_a_job_needs(tmp_path, monkeypatch):
         _launch_output.job_folder()
 
 
+def test_folders_of_killed_jobs_are_removed_by_the_next(tmp_path, monkeypatch):
+    """Not of one that runs, however long ago it began, nor one that may just have begun."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed, young, not_ours = (tmp_path / f"plait-run-{x}" for x in ("killed", "young", "link"))
+    for folder in killed, young:
+        folder.mkdir()
+        (folder / "0.status").write_text("0")
+    not_ours.symlink_to(tmp_path / "elsewhere")
+    with _launch_output.job_folder() as running:
+        for folder in killed, pathlib.Path(running):
+            os.utime(folder, (1e9, 1e9))
+        with _launch_output.job_folder() as second:
+            assert all(os.path.isdir(folder) for folder in (running, second, young))
+            assert not killed.exists() and not_ours.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plait-run-link", "plait-run-young"]
+
+
 def test_what_a_rank_left_behind_is_not_read_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(_launch_output, "LATE_S", 0.1)
     streams = _launch_output.Streams(tmp_path, 1)
