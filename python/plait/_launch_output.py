@@ -247,7 +247,8 @@ def no_room(path, error):
 class JobFolder(tempfile.TemporaryDirectory):
     """A folder for the pipes and notes of a job, which removes itself, and what killed jobs left.
 
-    It is locked while its process lives, whatever host shares the folder of temporary files.
+    It is locked while its process lives, also for hosts that share the folder of temporary files,
+    if its file system carries locks between them.
     """
 
     PREFIX = "plait-run-"
@@ -289,7 +290,7 @@ class JobFolder(tempfile.TemporaryDirectory):
 
 
 def job_folder():
-    """That of a job which begins."""
+    """The folder of a job that begins; raises LimitError where there is no room for it."""
     try:
         return JobFolder()
     except FileNotFoundError:

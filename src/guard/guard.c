@@ -518,7 +518,7 @@ static plait_status_t look_at_threads(plait_observed_t *op, const plait_wait_t *
         PLAIT_TRY(fail_alone(op));
     }
     if (limit > 0 && now - watch.progress_ns > limit) {
-        char reason[160];
+        char reason[320];
 
         tell_run_out(reason, sizeof(reason), wait, now, "");
         status = plait_fail(PLAIT_ERR_TIMEOUT, "%s", reason);
