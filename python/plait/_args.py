@@ -14,6 +14,7 @@ from plait import _coll_rules, _comm, _core, _eager, _jax
 from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._groups import Group
 
+_NEGATIVE = -(2**30)  # PLAIT_NEGATIVE of the core
 MAX_TAG = 2**31 - 1  # what carries messages may have a bound of its own
 
 # ---- reductions ----------------------------------------------------------------------------------
@@ -180,20 +181,39 @@ def integer(value: Any, name: str, argument: str) -> int:
     )
 
 
-def rank(value: Any, size: int, name: str, argument: str, also: tuple[int, ...] = ()) -> int:
-    """A rank of the communicator, or one of the special values in plait's numbering."""
+def _numbered(value: Any, name: str, argument: str) -> int:
+    """A rank as it is, a special value, mpi4py's too, as plait's own."""
     number = integer(value, name, argument)
     module = sys.modules.get("mpi4py.MPI")
     if isinstance(value, _comm.Special):
-        number = value
-    elif module is not None and number < 0:
-        number = {module.PROC_NULL: PROC_NULL, module.ANY_SOURCE: ANY_SOURCE}.get(number, number)
+        return value
+    if module is not None and number < 0:
+        return {module.PROC_NULL: PROC_NULL, module.ANY_SOURCE: ANY_SOURCE}.get(number, number)
+    return number
+
+
+def rank(value: Any, size: int, name: str, argument: str, also: tuple[int, ...] = ()) -> int:
+    """A rank of the communicator, or one of the special values in plait's numbering."""
+    number = _numbered(value, name, argument)
     is_special = isinstance(number, _comm.Special) and number in also
     if not 0 <= number < size and not is_special:
         raise ValueError(
             f"{name}: {argument} {value} is not a rank of this communicator (size {size})"
         )
     return int(number)
+
+
+def partner(value: Any, size: int, name: str, argument: str, also: tuple[int, ...]) -> int:
+    """As `rank`; while a program is traced, a rank that is not there is left to the core.
+
+    A branch of jax.lax.cond that this rank never takes may name it, as the first and the last
+    rank of a chain do. What is negative and not special is told from what is by an offset.
+    """
+    number = _numbered(value, name, argument)
+    is_plain = not isinstance(number, _comm.Special) and abs(number) <= -_NEGATIVE
+    if not is_plain or _jax.trace_state_clean():
+        return rank(value, size, name, argument, also)
+    return number if number >= 0 else number + _NEGATIVE
 
 
 def tag(value: Any, name: str, argument: str, is_receive: bool) -> int:

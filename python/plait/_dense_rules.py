@@ -75,14 +75,7 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
 
 def group_for(name: str, ctx: Any, deal: Deal) -> _groups.Group:
     """Of the devices that a program is compiled for, which are those of the mesh."""
-    devices = _jax.lowering_devices(ctx)
-    if devices is None:
-        raise TypeError(f"plait.{name}: {_jax.NO_DEVICES}")
-    if len(devices) != deal.n_devices:
-        raise ValueError(
-            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {deal.n_devices}: "
-            "put the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec)))"
-        )
+    devices = _groups.devices_of(name, ctx, deal.n_devices)
     if not deal.batch:
         return _groups.of_devices(devices)
     return _groups.along(tuple(deal.mesh.shape.items()), deal.axes, devices)

@@ -68,6 +68,22 @@ def of_devices(devices: tuple) -> Group:
     return Group(_comm.over_devices((tuple(devices),)), len(devices))
 
 
+def devices_of(name: str, ctx: Any, n_meant: int) -> tuple:
+    """The devices of an operation's mesh, which are those that its program is compiled for."""
+    devices = _jax.lowering_devices(ctx)
+    if devices is None:
+        raise TypeError(f"plait.{name}: {_jax.NO_DEVICES}")
+    if len(devices) != n_meant:
+        raise ValueError(
+            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put the "
+            "operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))) and pass it "
+            "as an argument, since JAX asks neither arrays that a function closes over nor "
+            "in_shardings= for devices; or call within jax.set_mesh(mesh), or give mesh=, a "
+            "jax.sharding.Mesh; the derivative of a loop is best taken inside jax.jit"
+        )
+    return tuple(devices)
+
+
 def along(mesh: tuple[tuple[str, int], ...], over: tuple[str, ...], devices: tuple) -> Group:
     """Groups of a mesh's devices, one for each place along its axes that are not in ``over``."""
     size = math.prod(n for name, n in mesh if name in over)

@@ -230,6 +230,13 @@ def has_unknown(x: Any, mesh: Any) -> bool:
     return bool(free) and isinstance(_jax.underlying(x), jax.core.Tracer)
 
 
+def check_global(name: str) -> None:
+    """The call is not inside a manual region, where arrays are parts."""
+    manual = _jax.manual_mesh()
+    if manual is not None and manual.size > 1:
+        raise TypeError(f"{name}: takes global arrays; call it outside jax.shard_map")
+
+
 def locate(
     x: Any,
     mesh: Any,
@@ -247,9 +254,7 @@ def locate(
     is_any_size: where the convention splits an axis that the mesh does not divide, it is whole.
     must_know: the result depends on the split, so that the convention will not do.
     """
-    manual = _jax.manual_mesh()
-    if manual is not None and manual.size > 1:
-        raise TypeError(f"{name}: takes global arrays; call it outside jax.shard_map")
+    check_global(name)
     if mesh is not None and not hasattr(mesh, "axis_names"):
         raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
     x = jnp.asarray(_args.as_array(x, name))  # NumPy's arrays in eager derivatives, too

@@ -255,18 +255,7 @@ def _lower(
     **given: Any,
 ) -> Any:
     shape = ctx.avals_in[0].shape
-    devices = _jax.lowering_devices(ctx)
-    if devices is None:
-        raise TypeError(f"plait.{g.name}: {_jax.NO_DEVICES}")
-    n_meant = 1 if mesh is None else mesh.size
-    if len(devices) != n_meant:
-        raise ValueError(
-            f"plait.{g.name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put "
-            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))), or call "
-            "within jax.set_mesh(mesh), also where in_shardings= says where it goes; if it is "
-            "there, and the derivative of a loop is taken outside jax.jit, give mesh=, a "
-            "jax.sharding.Mesh, or compile the derivative"
-        )
+    devices = _groups.devices_of(g.name, ctx, 1 if mesh is None else mesh.size)
     axes = _axes_of(mesh, src, dst)
     group = _groups.along(tuple(grid_of(mesh).items()), tuple(axes.shape), devices)
     params = g.attrs(axes, shape, src, dst, given)

@@ -28,9 +28,10 @@ def send(
 
     Collective: no; ``dest`` must receive. The first use of ``comm`` is, over its ranks, by
     whatever operation; `plait.Comm(comm)` is one.  Shapes: any to none.
-    Raises: TypeError, ValueError for ranks and tags, when it runs `plait.ArgumentError` for a tag
-    above MPI's largest; TypeError for derivatives without token;
-    TruncationError on both partners where the message is longer than the template.
+    Raises: TypeError, ValueError for ranks and tags; when it runs `plait.ArgumentError` for a tag
+    above MPI's largest, and of a traced program for a rank that is not there, which a branch that
+    is never taken may name; TypeError for derivatives without token;
+    MismatchError and TruncationError on both partners as in `recv`.
     Adjoint: recv from ``dest`` with the same tag.
     Source: MPI 4.0, 3.2.1 (MPI_Send); oracle ``tests/python/oracle.py::send``.
 
@@ -44,7 +45,7 @@ def send(
         "send",
         *(tree.leaves or [_nothing()]),
         token=_args.token(token, "send"),
-        dest=_args.rank(dest, group.size, "send", "dest", (PROC_NULL,)),
+        dest=_args.partner(dest, group.size, "send", "dest", (PROC_NULL,)),
         tag=_args.tag(tag, "send", "tag", False),
         group=group,
     )
@@ -71,8 +72,9 @@ def recv(
 
     Collective: no; ``source`` must send. The first use of ``comm`` is, over its ranks, by
     whatever operation; `plait.Comm(comm)` is one.  Shapes: any to the same.
-    Raises: TypeError, ValueError for ranks and tags, also above MPI's largest as in `send`;
-    TruncationError on both partners where the message is longer than the template.
+    Raises: TypeError, ValueError for ranks and tags, `plait.ArgumentError` as in `send`;
+    on both partners TruncationError where the message is longer than the template, MismatchError
+    where it is shorter or of another dtype.
     Adjoint: send to ``source`` with the same tag (0 for ANY_TAG); the template gets 0.
     Source: MPI 4.0, 3.2.4 (MPI_Recv); oracle ``tests/python/oracle.py::recv``.
 
@@ -89,7 +91,7 @@ def recv(
             _call.Tree(x, "recv"),
             group,
             token,
-            source=_args.rank(source, group.size, "recv", "source", (PROC_NULL, ANY_SOURCE)),
+            source=_args.partner(source, group.size, "recv", "source", (PROC_NULL, ANY_SOURCE)),
             tag=_args.tag(tag, "recv", "tag", True),
             status=number,
         )
@@ -118,8 +120,9 @@ def sendrecv(
 
     Collective: no; who sends to whom must agree. The first use of ``comm`` is, over its ranks,
     by whatever operation; `plait.Comm(comm)` is one.  Shapes: ``recvbuf``'s to the same.
-    Raises: TypeError, ValueError for ranks and tags, also above MPI's largest as in `send`;
-    TruncationError on both partners where the message is longer than the template.
+    Raises: TypeError, ValueError for ranks and tags, `plait.ArgumentError` as in `send`;
+    on both partners TruncationError where the message is longer than the template, MismatchError
+    where it is shorter or of another dtype.
     Adjoint: sendrecv with source and dest, and both tags, exchanged.
     Source: MPI 4.0, 3.10 (MPI_Sendrecv); oracle ``tests/python/oracle.py::sendrecv``.
 
@@ -139,8 +142,8 @@ def sendrecv(
             *(received.leaves or [_nothing()]),
             token=_args.token(token, "sendrecv"),
             n_send=len(leaves),
-            source=_args.rank(source, group.size, "sendrecv", "source", (PROC_NULL, ANY_SOURCE)),
-            dest=_args.rank(dest, group.size, "sendrecv", "dest", (PROC_NULL,)),
+            source=_args.partner(source, group.size, "sendrecv", "source", (PROC_NULL, ANY_SOURCE)),
+            dest=_args.partner(dest, group.size, "sendrecv", "dest", (PROC_NULL,)),
             sendtag=_args.tag(sendtag, "sendrecv", "sendtag", False),
             recvtag=_args.tag(recvtag, "sendrecv", "recvtag", True),
             status=number,

@@ -92,12 +92,13 @@ plait_status_t plait_coll_check_peer(const char *op, const char *name, int64_t p
                                      int n_ranks, bool is_recv)
 {
     plait_status_t status = PLAIT_OK;
+    const int64_t given = (peer < PLAIT_NEGATIVE) ? peer - PLAIT_NEGATIVE : peer;
 
     PLAIT_CHECK((peer >= 0 && peer < n_ranks) || peer == PLAIT_NO_RANK ||
                     (is_recv && peer == PLAIT_ANY),
                 PLAIT_ERR_INVALID,
                 "%s: %s %lld is not a rank of this communicator (size %d)", op, name,
-                (long long)peer, n_ranks);
+                (long long)given, n_ranks);
 done:
     return status;
 }

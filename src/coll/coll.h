@@ -128,7 +128,10 @@ plait_status_t plait_coll_check_reduce(const char *op, int64_t reduce,
                                        plait_dtype_t dtype);
 plait_status_t plait_coll_check_flag(const char *op, const char *name, int64_t flag);
 
-/* Partner and tag of a matched transfer. Only who receives may name any. */
+/* Partner and tag of a matched transfer. Only who receives may name any. A program that computes
+ * its partner may come to a negative number that means no special value: it is given with this
+ * offset, and refused in its own words. */
+enum { PLAIT_NEGATIVE = -(1 << 30) };
 plait_status_t plait_coll_check_peer(const char *op, const char *name, int64_t peer,
                                      int n_ranks, bool is_recv);
 plait_status_t plait_coll_check_tag(const char *op, const char *name, int64_t tag,

@@ -569,9 +569,21 @@ def test_errors():
         jaxdecomp.halo_exchange(x, (1, 0), ("no", True))
     with pytest.raises(TypeError, match="Unknown pencil type"):
         jaxdecomp.get_output_specs(FftType.FFT, 9, P("x"))
+    split = NamedSharding(mesh, P("x", "y"))
+    held = jax.device_put(np.zeros((8, 8, 8)), split)
+    with pytest.raises(ValueError, match="compiled for 1 devices.*arrays that a function closes"):
+        jax.jit(lambda s: jaxdecomp.pfft3d(s * held))(1.0)
+    inside = {
+        "halo_exchange": lambda v: jaxdecomp.halo_exchange(v, (1, 1), (True, True)),
+        "pfft3d": jaxdecomp.pfft3d,
+        "slice_pad": lambda v: jaxdecomp.slice_pad(v, 1),
+    }
+    for name, call in inside.items():  # which would take the part for a whole array
+        with pytest.raises(TypeError, match=f"{name}: takes global arrays; call it outside"):
+            jax.shard_map(call, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))(held)
     with pytest.raises(ValueError, match="compiled for 8 devices"):
         whole = jax.jit(lambda v: jaxdecomp.pfft3d(jnp.ones((8, 8, 8))).real + v)
-        whole(jax.device_put(np.zeros((8, 8, 8)), NamedSharding(mesh, P("x", "y"))))
+        whole(held)
 
 
 def test_what_is_no_operand_is_named():

@@ -59,6 +59,33 @@ def test_send_then_recv_of_the_sharp_bits(world, jit):
         assert np.all(jit(f)(x) == source) and np.all(x == world.rank)
 
 
+def test_the_ends_of_a_chain(world):
+    """A branch that a rank never takes names a neighbour that is not there."""
+    rank, size = world.rank, world.size
+
+    def without(x):
+        mpi4jax.send(x, dest=rank + 1, comm=world)
+        return x
+
+    branches = [
+        (without, lambda x: mpi4jax.recv(x, source=rank - 1, comm=world)),
+        (
+            lambda x: (mpi4jax_tokens.send(x, rank + 1, comm=world), x)[1],
+            lambda x: mpi4jax_tokens.recv(x, rank - 1, comm=world)[0],
+        ),
+        (
+            lambda x: jpi.send(x, jpi.gen_token(), rank + 1, comm=world)[0],
+            lambda x: jpi.recv(x, jpi.gen_token(), rank - 1, comm=world)[0],
+        ),
+    ]
+    x = jnp.arange(3.0) + rank
+    if size % 2 and rank == size - 1:
+        return
+    for sends, receives in branches:
+        y = jax.jit(lambda x, f=sends, g=receives: jax.lax.cond(rank % 2 == 0, f, g, x))(x)
+        assert np.array_equal(y, x if rank % 2 == 0 else x - 1)
+
+
 def test_messages_of_mpi4py_do_not_mix(world):
     source, dest = ring(world)
     request = world.isend("pickled", dest, tag=0)

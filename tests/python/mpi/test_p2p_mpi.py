@@ -534,3 +534,50 @@ def test_trees_that_differ(world, n):
         plait.barrier()
     x, y = plait.sendrecv([a, b], [a, b], other, other)
     assert np.array_equal(x, a) and np.array_equal(y, b)
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit, plait.jit])
+def test_a_partner_that_is_not_there_in_a_branch_never_taken(world, jit):
+    rank, size = world.rank, world.size
+
+    def down(x, has_lower, has_upper):  # a chain, whose ends have one neighbour
+        def passed_on(x):
+            plait.send(x, rank + 1, tag=3, comm=world)
+            return x
+
+        x = jax.lax.cond(has_upper, passed_on, lambda x: x, x)
+        given = jax.lax.cond(
+            has_lower, lambda x: plait.recv(x, rank - 1, tag=3, comm=world), jnp.zeros_like, x
+        )
+        far = jax.lax.cond(
+            rank > size,
+            lambda x: plait.sendrecv(x, x, source=-7, dest=size + 5, comm=world),
+            lambda x: x * 0,
+            x,
+        )
+        return given + far
+
+    x = jnp.arange(3.0) + rank
+    for _ in range(2):
+        y = jit(down)(x, rank > 0, rank < size - 1)
+        assert np.array_equal(plait.block(y), x - 1 if rank else np.zeros(3))
+
+
+@pytest.mark.parametrize("jit", [jax.jit, plait.jit])
+def test_a_partner_that_is_not_there_when_it_runs(world, jit):
+    comm, x = world.Clone(), jnp.ones(3)
+    calls = {
+        f"send: dest {comm.size} is": lambda x: plait.send(x, comm.size, comm=comm),
+        "send: dest -7 is": lambda x: plait.send(x, -7, comm=comm),
+        f"recv: source {comm.size} is": lambda x: plait.recv(x, comm.size, comm=comm),
+        "sendrecv: source -9 is": lambda x: plait.sendrecv(x, x, -9, comm.rank, comm=comm),
+    }
+    for text, call in calls.items():
+        text = f"rank {comm.rank} of .*{text} not a rank of this communicator .size {comm.size}."
+        with pytest.raises(plait.ArgumentError, match=text), plait.errors():
+            jax.block_until_ready(jit(call)(x))
+            jax.effects_barrier()
+        with pytest.raises(ValueError, match="is not a rank"):
+            call(x)  # outside of a program: at once
+    assert plait.allreduce(x, plait.SUM, comm=comm)[0] == comm.size
+    comm.Free()

@@ -236,6 +236,7 @@ def locate(x: Any, name: str, guess: Any = None) -> tuple[Any, Any, tuple]:
     not say it. A wrong one costs time, never a result; None: it would change the result, which is
     that of the library's convention then.
     """
+    _mesh.check_global(name)
     x = _args.as_array(x, name)
     if x.ndim not in (3, 4):
         raise ValueError(f"{name}: Unsupported input shape {x.shape}")
