@@ -36,8 +36,9 @@ typedef struct {
     int64_t progress_ns;   /* last time that somebody waited for was seen to get on */
     uint64_t n_operations; /* what had been seen of them then */
     int64_t cpu_ns;
-    uint64_t running; /* which of them were in no operation */
-    bool is_blind;    /* somebody waited for cannot be seen */
+    int64_t own_cpu_ns; /* of this thread, when it last looked; 0: not yet */
+    uint64_t running;   /* which of them were in no operation */
+    bool is_blind;      /* somebody waited for cannot be seen */
     bool is_held; /* a difference is told at the fence, when the last one has come */
     suspicion_t suspicion;
     int suspect;        /* rank */
@@ -47,6 +48,9 @@ typedef struct {
 } watch_t;
 
 static _Thread_local watch_t watch;
+
+/* What threads of this process have taken to look whether their waits are over. */
+static _Atomic int64_t polled_ns;
 
 __attribute__((constructor)) static void install(void)
 {
@@ -177,6 +181,18 @@ static bool waits_for_itself(const plait_observed_t *op, const plait_wait_t *wai
            (end->size == 1 || (wait->is_receive && wait->peer == end->rank));
 }
 
+/* Time that this process has computed, but for its threads' polling: one that waits is no progress. */
+static int64_t computed_ns(void)
+{
+    const int64_t own_ns = plait_clock_of(CLOCK_THREAD_CPUTIME_ID);
+
+    if (watch.own_cpu_ns != 0) {
+        atomic_fetch_add(&polled_ns, own_ns - watch.own_cpu_ns);
+    }
+    watch.own_cpu_ns = own_ns;
+    return plait_clock_of(CLOCK_PROCESS_CPUTIME_ID) - atomic_load(&polled_ns);
+}
+
 /* Its other threads may still begin what ends the wait. */
 static circle_t circle_of_itself(const plait_observed_t *op)
 {
@@ -188,7 +204,7 @@ static circle_t circle_of_itself(const plait_observed_t *op)
     }
     return (circle_t){.signature = op->entry->number + sight.n_operations,
                       .n = 1,
-                      .cpu_ns = plait_clock_of(CLOCK_PROCESS_CPUTIME_ID)};
+                      .cpu_ns = computed_ns()};
 }
 
 /* Whether the wait needs something of a rank: not if that has done its part of a collective. */

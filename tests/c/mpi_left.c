@@ -3,12 +3,11 @@
  * guard, and with an allocator that fails when it is told to. */
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/wait.h"
 #include "comm/comm.h"
 #include "device/pool.h"
+#include "library.h"
 #include "mpi_world.h"
 #include "plait/coll.h"
-#include "plan/observe.h"
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -105,15 +104,6 @@ static plait_plan_t *plan_columns(const plait_comm_t *comm)
     return plan;
 }
 
-static plait_status_t execute(const plait_plan_t *plan, plait_comm_t *comm,
-                              const double *from, double *to)
-{
-    const plait_exec_arrays_t arrays = {.args = (const void *[]){from},
-                                        .rets = (void *[]){to}};
-
-    return plait_observe_exec(plan, NULL, comm, 0, false, &arrays);
-}
-
 static int64_t count_wrong(const double *got)
 {
     int64_t n_wrong = 0;
@@ -138,12 +128,12 @@ static void check_kept(uint64_t world, int rank)
     for (int64_t i = 0; i < SIDE * SIDE; i++) {
         from[i] = (double)i;
     }
-    CHECK(execute(plan, comm, from, to) == PLAIT_OK, "%s", plait_error_text());
+    CHECK(library_execute(plan, comm, from, to) == PLAIT_OK, "%s", plait_error_text());
     memset(to, 0, sizeof(to));
     if (rank == 1) {
         nap(2500);
     }
-    plait_status_t status = execute(plan, comm, from, to);
+    plait_status_t status = library_execute(plan, comm, from, to);
     if (rank == 0) {
         CHECK(status == PLAIT_ERR_TIMEOUT, "rank 0: %s", plait_status_name(status));
         CHECK(plait_pool_take(n_bytes, &other) == PLAIT_OK, "pool");
@@ -205,55 +195,16 @@ static void check_late(uint64_t world, int rank)
     (void)setenv("PLAIT_SHARED", "off", 1);
 }
 
-/* A library that takes twice as long as ranks wait for each other, and all of them have begun it; or who is
- * waited for has not come. */
-static plait_status_t work_run(const void *params, plait_exec_t *exec)
-{
-    plait_status_t status = PLAIT_OK;
-    plait_wait_t wait = plait_wait_begin("a library", -1);
-    const int64_t end = plait_clock_ns() + INT64_C(2000000000);
-
-    (void)exec;
-    wait.is_begun = *(const bool *)params;
-    while (plait_clock_ns() < end) {
-        PLAIT_TRY(plait_wait_turn(&wait));
-    }
-done:
-    return status;
-}
-
-static void work_touch(const void *params, plait_touch_fn_t touch, void *context)
-{
-    (void)params;
-    (void)touch;
-    (void)context;
-}
-
-static plait_status_t work(plait_comm_t *comm, bool is_begun)
-{
-    static const plait_kernel_t kernel = {
-        .name = "a library", .run = work_run, .touch = work_touch};
-    const plait_problem_t problem = {
-        .n_ranks = 2, .rank = plait_comm_rank(comm), .caps = comm->end.caps};
-    plait_plan_t *plan = NULL;
-
-    CHECK(plait_plan_create(&problem, &plan, "a library") == PLAIT_OK &&
-              plait_plan_kernel_copy(plan, &kernel, &is_begun, sizeof(is_begun)) ==
-                  PLAIT_OK,
-          "%s", plait_error_text());
-    const plait_status_t status = execute(plan, comm, NULL, NULL);
-    plait_plan_destroy(&plan);
-    return status;
-}
-
+/* A library's work takes twice as long as ranks wait for each other. */
 static void check_library(uint64_t world, int rank)
 {
     plait_comm_t *comm = NULL;
 
     (void)unsetenv("PLAIT_SHARED");
     CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open: %s", plait_error_text());
-    CHECK(work(comm, true) == PLAIT_OK, "rank %d: %s", rank, plait_error_text());
-    CHECK(work(comm, false) == PLAIT_ERR_TIMEOUT &&
+    CHECK(library_work(comm, true, 2.0) == PLAIT_OK, "rank %d: %s", rank,
+          plait_error_text());
+    CHECK(library_work(comm, false, 2.0) == PLAIT_ERR_TIMEOUT &&
               strstr(plait_error_text(), "a library: nobody came for 1") != NULL,
           "rank %d: %s", rank, plait_error_text());
     plait_comm_destroy(&comm);

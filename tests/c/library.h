@@ -1,0 +1,71 @@
+/* Work of a library that plait waits for, as NCCL's: nobody sees how far it is. */
+#ifndef PLAIT_TESTS_LIBRARY_H
+#define PLAIT_TESTS_LIBRARY_H
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/wait.h"
+#include "check.h"
+#include "comm/comm.h"
+#include "plan/observe.h"
+#include "plan/plan.h"
+
+typedef struct {
+    int64_t n_ns;  /* that it takes                                */
+    bool is_begun; /* by all ranks; or who is waited for is to come */
+} library_t;
+
+static plait_status_t library_run(const void *params, plait_exec_t *exec)
+{
+    plait_status_t status = PLAIT_OK;
+    const library_t *p = params;
+    plait_wait_t wait = plait_wait_begin("a library", -1);
+    const int64_t end = plait_clock_ns() + p->n_ns;
+
+    (void)exec;
+    wait.is_begun = p->is_begun;
+    while (plait_clock_ns() < end) {
+        PLAIT_TRY(plait_wait_turn(&wait));
+    }
+done:
+    return status;
+}
+
+static void library_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    (void)params;
+    (void)touch;
+    (void)context;
+}
+
+/* One operand and one result, or NULL. */
+static inline plait_status_t library_execute(const plait_plan_t *plan,
+                                             plait_comm_t *comm, const void *from,
+                                             void *to)
+{
+    const plait_exec_arrays_t arrays = {.args = (const void *[]){from},
+                                        .rets = (void *[]){to}};
+
+    return plait_observe_exec(plan, NULL, comm, 0, false, &arrays);
+}
+
+static inline plait_status_t library_work(plait_comm_t *comm, bool is_begun, double s)
+{
+    static const plait_kernel_t kernel = {
+        .name = "a library", .run = library_run, .touch = library_touch};
+    const library_t params = {.n_ns = (int64_t)(s * 1e9), .is_begun = is_begun};
+    const plait_problem_t problem = {.n_ranks = plait_comm_size(comm),
+                                     .rank = plait_comm_rank(comm),
+                                     .caps = comm->end.caps};
+    plait_plan_t *plan = NULL;
+
+    CHECK(plait_plan_create(&problem, &plan, "a library") == PLAIT_OK &&
+              plait_plan_kernel_copy(plan, &kernel, &params, sizeof(params)) ==
+                  PLAIT_OK,
+          "%s", plait_error_text());
+    const plait_status_t status = library_execute(plan, comm, NULL, NULL);
+    plait_plan_destroy(&plan);
+    return status;
+}
+
+#endif
