@@ -27,6 +27,12 @@
 
 enum { N = 300, BLOCK = 32, N_RHS = 2 };
 
+/* The larger number; unlike fmax it keeps what is not a number. */
+static double larger(double a, double b)
+{
+    return (a >= b || isnan(a)) ? a : b;
+}
+
 /* Covariance of two points of a line, with noise. */
 static double covariance(int64_t i, int64_t j)
 {
@@ -56,7 +62,7 @@ static double residual(plait_comm_t *comm, const double *x, const double *b)
     }
     MUST(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, (int64_t)N * N_RHS, r, r));
     for (int64_t i = 0; i < (int64_t)N * N_RHS; i++) {
-        worst = fmax(worst, fabs(r[i] - b[i]));
+        worst = larger(worst, fabs(r[i] - b[i]));
     }
     free(r);
     return worst;

@@ -61,21 +61,22 @@ PLAIT_EXPORT plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits,
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT void plait_comm_destroy(plait_comm_t **comm_p);
 
-/** This handle's rank, 0 <= rank < size.
+/** This handle's rank, 0 <= rank < size; -1 of NULL.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT int plait_comm_rank(const plait_comm_t *comm);
 
-/** Number of ranks.
+/** Number of ranks; 0 of NULL.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT int plait_comm_size(const plait_comm_t *comm);
 
 /** Name of the transport: "self"; "local", of threads; through MPI "node", of one host, "cluster", of
  *  several, or "mpi", messages alone. What Python makes of the devices of several processes is "hosts".
+ *  "" of NULL.
  *  Collective: no.  Shapes: none.  Owns: nothing; static.  Errors: none.  Source: own. */
 PLAIT_EXPORT const char *plait_comm_transport(const plait_comm_t *comm);
 
 /** How peers' memory is reached, and why: e.g. "on: all 2 ranks share a node and
- *  read each other's memory".
+ *  read each other's memory"; "" of NULL.
  *  Collective: no.  Shapes: none.  Owns: nothing; lives as long as the handle.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT const char *plait_comm_direct(const plait_comm_t *comm);

@@ -47,7 +47,9 @@ typedef struct {
 typedef struct {
     plait_dtype_t
         dtype; /* PLAIT_C64 or PLAIT_C128; its precision is that of real numbers */
-    const plait_layout_t *from, *to; /* of operand and result: same shape, same grid */
+    /* Of operand and result: same grid, same shape, but for the halved axis of the spectrum of real
+     * numbers, which has n / 2 + 1 elements. */
+    const plait_layout_t *from, *to;
     int n_axes;
     const int *axes; /* array axes, each once; any order */
     int sign;        /* -1: exp(-2 pi i jk/n), the forward transform; +1 */

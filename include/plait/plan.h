@@ -79,11 +79,11 @@ PLAIT_EXPORT bool plait_request_is_done(const plait_request_t *request);
  *  that was waited for).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_request_wait(plait_request_t *request);
 
-/** Prints a plan: a title, then one line a step, with bytes.
+/** Prints a plan: a title, then one line a step, with bytes; of NULL that there is none.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT void plait_plan_print(const plait_plan_t *plan, FILE *file);
 
-/** Messages, bytes and memory of a plan.
+/** Messages, bytes and memory of a plan; zeros of NULL.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan);
 

@@ -195,6 +195,26 @@ def find_mesh(x: Any, mesh: Any, name: str) -> Any:
     )
 
 
+def _is_typed(mesh: Any, spec: Spec, own: Spec) -> bool:
+    """Whether a type that names these axes is of an array that is split so."""
+
+    def split(names: Spec) -> Spec:  # by several devices: JAX leaves the others out now and then
+        return tuple(tuple(n for n in axes if mesh.shape[n] > 1) for axes in names)
+
+    return split(explicit(mesh, spec)) == split(own)
+
+
+def _check_kinds(mesh: Any, spec: Spec, name: str) -> None:
+    """Explicit axes and Auto ones do not split one array axis: JAX loses the latter."""
+    kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    for axes in spec:
+        if len({kinds[n] == AxisType.Explicit for n in axes if mesh.shape[n] > 1}) > 1:
+            raise ValueError(
+                f"{name}: an array axis is split over {axes}, of which JAX keeps the Explicit mesh "
+                "axes alone: give all of them one type"
+            )
+
+
 def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec, bool]:
     """The spec, and whether it is that of the convention.
 
@@ -210,10 +230,12 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec
         known = None
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
-        if given is not None and explicit(typed.mesh, given) != own:
+        if given is not None and not _is_typed(typed.mesh, given, own):
             raise ValueError(f"{name}: the operand's type says {typed.spec}, spec= is {spec}")
-        is_known = known is not None and explicit(typed.mesh, known) == own
-        return given or (known if is_known else own), False
+        is_known = known is not None and _is_typed(typed.mesh, known, own)
+        found = given or (known if is_known else own)
+        _check_kinds(typed.mesh, found, name)
+        return found, False
     if given is not None or known is not None:
         return given or known, False
     of_batches = _jax.axes_of_batches()

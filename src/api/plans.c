@@ -261,9 +261,8 @@ static plait_status_t check_place(const plait_plan_t *plan, const plait_comm_t *
     char given[PLACE_BYTES];
 
     PLAIT_CHECK(plan->device == device, PLAIT_ERR_INVALID,
-                "%s: the plan is for arrays %s, those of the communicator are %s",
-                plan->title, name_place(plan->device, wanted),
-                name_place(device, given));
+                "the plan is for arrays %s, those of the communicator are %s",
+                name_place(plan->device, wanted), name_place(device, given));
 done:
     return status;
 }
@@ -284,6 +283,9 @@ static plait_status_t check_execution(const plait_plan_t *plan, plait_comm_t *co
                            &plan->slot_bytes[plait_slot_ret(plan, 0)],
                            (const void *const *)rets));
 done:
+    if (status != PLAIT_OK && comm != NULL && plan != NULL) {
+        plait_op_tell(plan, comm);
+    }
     return status;
 }
 

@@ -24,6 +24,7 @@ enum { SHARED_NS = 50000 };
 
 static _Atomic(plait_wait_hook_t) wait_hook;
 static _Atomic(plait_wait_errand_t) wait_errand;
+static _Atomic(plait_wait_expect_t) wait_expect;
 static atomic_bool stopped;
 static atomic_bool lost;
 static atomic_bool late;
@@ -51,6 +52,20 @@ bool plait_wait_has_late(void)
 void plait_wait_set_hook(plait_wait_hook_t hook)
 {
     atomic_store(&wait_hook, hook);
+}
+
+void plait_wait_set_expect(plait_wait_expect_t expect)
+{
+    atomic_store(&wait_expect, expect);
+}
+
+void plait_wait_expect(int n, const int32_t ranks[])
+{
+    plait_wait_expect_t expect = atomic_load(&wait_expect);
+
+    if (expect != NULL) {
+        expect(n, ranks);
+    }
 }
 
 void plait_wait_set_errand(plait_wait_errand_t errand)

@@ -24,6 +24,13 @@ typedef plait_status_t (*plait_wait_hook_t)(const plait_wait_t *wait);
 
 void plait_wait_set_hook(plait_wait_hook_t hook);
 
+/* With whom this thread makes a communicator, by their numbers in MPI_COMM_WORLD; kept until the next call.
+ * n 0: with nobody. The hook cannot see them otherwise. */
+typedef void (*plait_wait_expect_t)(int n, const int32_t ranks[]);
+
+void plait_wait_set_expect(plait_wait_expect_t expect);
+void plait_wait_expect(int n, const int32_t ranks[]);
+
 /* What has to go on while this process waits, whatever for, or somebody may wait for it in vain. Called
  * about every millisecond of a wait that is no longer short, by any thread; NULL: there is nothing. */
 typedef void (*plait_wait_errand_t)(void);

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "base/team.h"
 #include "base/trace.h"
+#include "base/wait.h"
 #include "transport/device_link.h"
 #include "transport/hosts.h"
 #include "transport/local.h"
@@ -224,11 +225,17 @@ plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
 {
     plait_status_t status = PLAIT_OK;
     int64_t id = PLAIT_NUMBER_NEW;
+    int32_t *members = NULL;
+    int n_members = 0;
 
     PLAIT_CHECK(comm_p != NULL, PLAIT_ERR_INVALID, "comm_p is NULL");
     PLAIT_TRY(plait_mpi_bind(NULL));
+    PLAIT_TRY(plait_mpi_members(mpi_comm_bits, &n_members, &members));
+    plait_wait_expect(n_members, members);
     PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", &id, comm_p));
 done:
+    plait_wait_expect(0, NULL);
+    plait_free(members);
     return status;
 }
 
@@ -256,22 +263,22 @@ void plait_comm_destroy(plait_comm_t **comm_p)
 
 int plait_comm_rank(const plait_comm_t *comm)
 {
-    return comm->end.rank;
+    return (comm != NULL) ? comm->end.rank : -1;
 }
 
 int plait_comm_size(const plait_comm_t *comm)
 {
-    return comm->end.size;
+    return (comm != NULL) ? comm->end.size : 0;
 }
 
 const char *plait_comm_transport(const plait_comm_t *comm)
 {
-    return comm->end.transport->name;
+    return (comm != NULL) ? comm->end.transport->name : "";
 }
 
 const char *plait_comm_direct(const plait_comm_t *comm)
 {
-    return (comm->end.why != NULL) ? comm->end.why : "";
+    return (comm != NULL && comm->end.why != NULL) ? comm->end.why : "";
 }
 
 bool plait_comm_is_freed(const plait_comm_t *comm)

@@ -55,6 +55,7 @@ static _Atomic int64_t polled_ns;
 __attribute__((constructor)) static void install(void)
 {
     plait_wait_set_hook(plait_guard_look);
+    plait_wait_set_expect(plait_guard_expect);
 }
 
 int64_t plait_guard_limit_ns(void)

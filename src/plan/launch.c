@@ -302,6 +302,13 @@ plait_status_t plait_op_run_started(const plait_call_t *call)
     return launch_counted(call, true);
 }
 
+void plait_op_tell(const plait_plan_t *plan, const plait_comm_t *comm)
+{
+    plait_error_prefix("rank %d of communicator #%lld, %.*s: ", comm->end.rank,
+                       (long long)comm->id, (int)strcspn(plan->title, "( "),
+                       plan->title);
+}
+
 plait_status_t plait_op_run_plan(const plait_plan_t *plan, plait_comm_t *comm,
                                  const plait_exec_arrays_t *arrays)
 {
@@ -317,6 +324,9 @@ plait_status_t plait_op_run_plan(const plait_plan_t *plan, plait_comm_t *comm,
     PLAIT_TRY(plait_observe_exec(plan, NULL, comm, 0, arrays->is_beside, arrays));
 done:
     plait_op_release();
+    if (status != PLAIT_OK) {
+        plait_op_tell(plan, comm);
+    }
     return status;
 }
 

@@ -34,6 +34,9 @@ plait_status_t plait_op_launch(const plait_op_t *op, const void *params,
 /* The same for what plait_started_begin has put in its place among the started operations. */
 plait_status_t plait_op_run_started(const plait_call_t *call);
 
+/* Puts the rank and the operation before the text of a failure, as the calls above do. */
+void plait_op_tell(const plait_plan_t *plan, const plait_comm_t *comm);
+
 /* Executes a collective plan of the caller's, behind the started operations; or as one of them
  * (arrays->is_beside), as plait_op_start has it. */
 plait_status_t plait_op_run_plan(const plait_plan_t *plan, plait_comm_t *comm,

@@ -161,9 +161,12 @@ static void print_step(const plait_plan_t *plan, const plait_step_t *step, FILE 
 void plait_plan_print(const plait_plan_t *plan, FILE *file)
 {
     plait_plan_cost_t cost = plait_plan_cost(plan);
-
     char where[64] = "";
 
+    if (plan == NULL) {
+        (void)fprintf(file, "no plan\n");
+        return;
+    }
     if (plan->device != NULL) {
         (void)snprintf(where, sizeof(where), " on a %s device",
                        plan->device->table->name);
@@ -235,9 +238,13 @@ static void count_move(const plait_plan_t *plan, const plait_move_t *move,
 
 plait_plan_cost_t plait_plan_cost(const plait_plan_t *plan)
 {
-    plait_plan_cost_t cost = {.scratch_bytes = plan->scratch_bytes};
+    plait_plan_cost_t cost = {0};
     count_t count = {.plan = plan, .cost = &cost};
 
+    if (plan == NULL) {
+        return cost;
+    }
+    cost.scratch_bytes = plan->scratch_bytes;
     for (int s = plan->n_args + plan->n_rets; s < plait_plan_n_slots(plan); s++) {
         cost.work_bytes += plan->slot_bytes[s];
     }

@@ -35,6 +35,10 @@ PLAIT_EXPORT plait_status_t plait_mpi_world(uint64_t *comm_bits_p);
 plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
                               plait_endpoint_t *end, const char **why_p);
 
+/* Numbers in MPI_COMM_WORLD of a communicator's ranks, to be freed. Not collective; the errors of a handle
+ * are those of plait_mpi_open. */
+plait_status_t plait_mpi_members(uint64_t comm_bits, int *n_p, int32_t **members_p);
+
 /* Which of the ranks that its process runs each rank is, where processes run several: tracks has
  * one entry for each rank of an endpoint that plait_mpi_open has just made. */
 void plait_mpi_set_tracks(const plait_endpoint_t *end, const int tracks[]);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-typedef int H_Comm, H_Type, H_Op, H_Request, H_Info, H_Errhandler;
+typedef int H_Comm, H_Group, H_Type, H_Op, H_Request, H_Info, H_Errhandler;
 
 typedef struct {
     int count_low;

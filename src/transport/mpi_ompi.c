@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef void *H_Comm, *H_Type, *H_Op, *H_Request, *H_Info, *H_Errhandler;
+typedef void *H_Comm, *H_Group, *H_Type, *H_Op, *H_Request, *H_Info, *H_Errhandler;
 
 typedef struct {
     int source;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 typedef struct comm *H_Comm;
+typedef struct group *H_Group;
 typedef struct type *H_Type;
 typedef struct op *H_Op;
 typedef struct request *H_Request;

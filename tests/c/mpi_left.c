@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void *__real_plait_alloc(int64_t n, int64_t size);
@@ -211,8 +212,45 @@ static void check_library(uint64_t world, int rank)
     (void)setenv("PLAIT_SHARED", "off", 1);
 }
 
+/* Where the launcher notes which ranks have ended; the ranks have one parent. */
+static char notes[64];
+
+static void make_notes(void)
+{
+    char wrapper[16];
+
+    (void)snprintf(notes, sizeof(notes), "%s/mpi_left-%d", P_tmpdir, (int)getppid());
+    (void)mkdir(notes, 0700);
+    (void)snprintf(wrapper, sizeof(wrapper), "%d", (int)getppid());
+    (void)setenv("PLAIT_RUN_FOLDER", notes, 1);
+    (void)setenv("PLAIT_RUN_WRAPPER", wrapper, 1);
+}
+
+/* Rank 0 makes a communicator with one that is noted to have ended. Of rank 1, which plays it, MPI has
+ * nothing more to come, but for MPI_Finalize. */
+static void check_absent(uint64_t world, int rank)
+{
+    char path[96];
+    plait_comm_t *comm = NULL;
+
+    (void)snprintf(path, sizeof(path), "%s/1.ended", notes);
+    if (rank == 1) {
+        FILE *note = fopen(path, "w");
+        CHECK(note != NULL && fclose(note) == 0, "%s", path);
+        nap(2500);
+        (void)unlink(path);
+        (void)rmdir(notes);
+    } else {
+        CHECK(plait_comm_mpi(world, &comm) == PLAIT_ERR_PEER &&
+                  strstr(plait_error_text(), "rank 1 of MPI_COMM_WORLD has ended") !=
+                      NULL,
+              "rank 0: %s", plait_error_text());
+    }
+}
+
 int main(int argc, char **argv)
 {
+    make_notes();
     (void)setenv("PLAIT_SHARED", "off", 1);
     (void)setenv("PLAIT_TIMEOUT", "1", 1);
     (void)alarm(60);
@@ -228,6 +266,7 @@ int main(int argc, char **argv)
     check_kept(world, rank);
     check_late(world, rank);
     check_library(world, rank);
+    check_absent(world, rank);
     (void)host.finalize();
     (void)plait_pool_trim();
     return mpi_report("mpi_left");

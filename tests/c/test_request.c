@@ -177,6 +177,16 @@ static void check_refusals(plait_comm_t *comm, const work_t *w)
                   "request_p is NULL");
     check_refused(plait_plan_start(w->plan, comm, no_args, rets, &request),
                   PLAIT_ERR_INVALID, "args[0] is NULL");
+    char place[64];
+    (void)snprintf(place, sizeof(place), "rank %d of communicator #",
+                   plait_comm_rank(comm));
+    check_refused(plait_plan_execute(w->plan, comm, no_args, rets), PLAIT_ERR_INVALID,
+                  place);
+    CHECK(plait_comm_rank(NULL) == -1 && plait_comm_size(NULL) == 0 &&
+              plait_comm_transport(NULL)[0] == '\0' &&
+              plait_comm_direct(NULL)[0] == '\0' &&
+              plait_plan_cost(NULL).n_messages == 0,
+          "of NULL");
     check_good(plait_request_wait(&request)); /* none */
     CHECK(plait_request_is_done(&request) && plait_request_is_done(NULL), "none");
     check_refused(plait_request_wait(NULL), PLAIT_ERR_INVALID, "request is NULL");

@@ -478,3 +478,29 @@ def test_what_is_behind_the_data_is_not_read(name, kind):
     of_data = jax.grad(lambda v: jnp.sum(function(v) ** 2))(jnp.asarray(x))
     np.testing.assert_allclose(slope[:30, :7], of_data, rtol=1e-9, atol=1e-10)
     assert not np.any(slope[30:]) and not np.any(slope[:, 7:])
+
+
+# ---- meshes of Auto and Explicit axes ------------------------------------------------------------
+
+
+def test_an_explicit_axis_of_one_device_beside_auto_ones():
+    """Types leave such an axis out now and then, which is no other split."""
+    kinds = (AxisType.Explicit, AxisType.Auto)
+    mesh = jax.make_mesh((1, 4), ("x", "y"), kinds, devices=jax.devices()[:4])
+    a, kernel = meshes.random((16, 16), "float32"), meshes.random((3, 3), "float32", 1)
+    x = jax.device_put(a, NamedSharding(mesh, P("x", "y")))
+    y = plait.fft.fftconvolve(x, jnp.asarray(kernel), mode="same")
+    close(y, scipy.signal.fftconvolve(a, kernel, mode="same"))
+    close(plait.fft.poisson(x), np.asarray(plait.fft.poisson(jnp.asarray(a))))
+
+
+@pytest.mark.parametrize("axes", [("x", "y"), ("y", "x")])
+def test_an_array_axis_that_auto_and_explicit_mesh_axes_split(axes):
+    """JAX loses the Auto ones, and parts would have the shapes of another split."""
+    kinds = (AxisType.Auto, AxisType.Explicit)
+    mesh = jax.make_mesh((2, 2), ("x", "y"), kinds, devices=jax.devices()[:4])
+    x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P(axes)))
+    calls = (lambda: plait.halo.pad(x, 1), lambda: plait.redistribute(x, P()), lambda: plait.sum(x))
+    for call in calls:
+        with pytest.raises(ValueError, match="of which JAX keeps the Explicit mesh axes alone"):
+            call()
