@@ -78,8 +78,9 @@ def devices_of(name: str, ctx: Any, n_meant: int) -> tuple:
             f"plait.{name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put the "
             "operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))) and pass it "
             "as an argument, since JAX asks neither arrays that a function closes over nor "
-            "in_shardings= for devices; or call within jax.set_mesh(mesh), or give mesh=, a "
-            "jax.sharding.Mesh; the derivative of a loop is best taken inside jax.jit"
+            "in_shardings= for devices; or call within jax.set_mesh(mesh); if it is, and the "
+            "derivative of a loop is taken outside jax.jit, give mesh=, a jax.sharding.Mesh, or "
+            "compile the derivative"
         )
     return tuple(devices)
 
