@@ -282,10 +282,8 @@ def _on_parts(kind: str, deal: Deal, params: dict, mesh: Any, specs: Sequence) -
 def _lower(ctx: Any, *args: Any, kind: str, given: tuple, front: tuple[str, ...], site: int) -> Any:
     _blas.require()
     params = dict(given) | {"site": site}
-    devices = _jax.lowering_devices(ctx)
-    if devices is None:
-        raise TypeError(f"plait.linalg: {_jax.NO_DEVICES}")
     deal, (ins, outs) = params["deal"].dealt, _parts(kind, ctx.avals_in, params)
+    devices = _groups.devices_of("linalg", ctx, deal.n_devices)
     n_batch = ctx.avals_in[0].shape[0]
     each = n_batch // _split.parts(deal.mesh, front)
     extent = max(n for part in (*ins, *outs) for n in part.shape)

@@ -59,6 +59,11 @@ void plait_wait_set_expect(plait_wait_expect_t expect)
     atomic_store(&wait_expect, expect);
 }
 
+bool plait_wait_has_expect(void)
+{
+    return atomic_load(&wait_expect) != NULL;
+}
+
 void plait_wait_expect(int n, const int32_t ranks[])
 {
     plait_wait_expect_t expect = atomic_load(&wait_expect);

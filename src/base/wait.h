@@ -29,6 +29,7 @@ void plait_wait_set_hook(plait_wait_hook_t hook);
 typedef void (*plait_wait_expect_t)(int n, const int32_t ranks[]);
 
 void plait_wait_set_expect(plait_wait_expect_t expect);
+bool plait_wait_has_expect(void);
 void plait_wait_expect(int n, const int32_t ranks[]);
 
 /* What has to go on while this process waits, whatever for, or somebody may wait for it in vain. Called

@@ -55,7 +55,9 @@ static _Atomic int64_t polled_ns;
 __attribute__((constructor)) static void install(void)
 {
     plait_wait_set_hook(plait_guard_look);
-    plait_wait_set_expect(plait_guard_expect);
+    if (plait_guard_has_notes()) {
+        plait_wait_set_expect(plait_guard_expect);
+    }
 }
 
 int64_t plait_guard_limit_ns(void)

@@ -53,13 +53,19 @@ static bool has_ended(int rank)
     return access(path, F_OK) == 0;
 }
 
+bool plait_guard_has_notes(void)
+{
+    (void)pthread_once(&once, find_folder);
+    return folder[0] != '\0';
+}
+
 bool plait_guard_is_held(void)
 {
     char path[PATH_ROOM];
+    const bool has_notes = plait_guard_has_notes();
 
-    (void)pthread_once(&once, find_folder);
     (void)snprintf(path, sizeof(path), "%s/held", folder);
-    return folder[0] != '\0' && access(path, F_OK) == 0;
+    return has_notes && access(path, F_OK) == 0;
 }
 
 /* How a rank has left, as it has noted: nothing if in order. False: it has not. */
@@ -84,8 +90,7 @@ static bool read_left(int rank, char text[], size_t room)
 
 void plait_guard_expect(int n, const int32_t ranks[])
 {
-    (void)pthread_once(&once, find_folder);
-    making.n = (folder[0] != '\0') ? n : 0;
+    making.n = plait_guard_has_notes() ? n : 0;
     making.ranks = ranks;
     making.who = NOBODY;
     making.looked_ns = 0;

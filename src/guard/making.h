@@ -9,6 +9,9 @@
  * kept until the next call. n 0: not known. */
 PLAIT_EXPORT void plait_guard_expect(int n, const int32_t ranks[]);
 
+/* Whether a job of `plait run` is there to note anything. */
+bool plait_guard_has_notes(void);
+
 /* Whether ranks may be held up, as nobody takes what they print: who reads a pager takes time. */
 bool plait_guard_is_held(void);
 

@@ -58,8 +58,8 @@ typedef struct {
 
     int (*thread_level)(plait_mpi_level_t *level_p);
     int (*comm_facts)(uint64_t comm, int *size_p, int *rank_p, bool *is_inter_p);
-    /* Numbers in MPI_COMM_WORLD of the communicator's n ranks. */
-    int (*comm_members)(uint64_t comm, int n, int32_t members[]);
+    /* Numbers in MPI_COMM_WORLD of n of the communicator's ranks. */
+    int (*comm_members)(uint64_t comm, int n, const int32_t ranks[], int32_t members[]);
     /* *slot_p lives until the request is done; only then comm_in(slot_p) is the
      * duplicate. */
     int (*comm_idup)(uint64_t comm, uint64_t *slot_p, uint64_t *request_p);

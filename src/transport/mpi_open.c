@@ -536,21 +536,27 @@ plait_status_t plait_mpi_members(uint64_t comm_bits, int *n_p, int32_t **members
 {
     plait_status_t status = PLAIT_OK;
     const plait_mpi_backend_t *mpi = plait_mpi_started();
+    int32_t *ranks = NULL;
     int32_t *members = NULL;
     int n_ranks = 0;
     int my_rank = -1;
 
     PLAIT_TRY(plait_mpi_usable("open"));
     PLAIT_TRY(check_handle(mpi, comm_bits, -1, -1, &n_ranks, &my_rank));
+    ranks = plait_alloc(n_ranks, sizeof(*ranks));
     members = plait_alloc(n_ranks, sizeof(*members));
-    PLAIT_CHECK(members != NULL, PLAIT_ERR_NO_MEMORY, "no memory for %d ranks",
-                n_ranks);
+    PLAIT_CHECK(ranks != NULL && members != NULL, PLAIT_ERR_NO_MEMORY,
+                "no memory for %d ranks", n_ranks);
+    for (int r = 0; r < n_ranks; r++) {
+        ranks[r] = r;
+    }
     PLAIT_TRY(PLAIT_MPI_CALL(my_rank, "open",
-                             mpi->comm_members(comm_bits, n_ranks, members)));
+                             mpi->comm_members(comm_bits, n_ranks, ranks, members)));
     *n_p = n_ranks;
     *members_p = members;
     members = NULL;
 done:
+    plait_free(ranks);
     plait_free(members);
     return status;
 }

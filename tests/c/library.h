@@ -7,7 +7,7 @@
 #include "base/wait.h"
 #include "check.h"
 #include "comm/comm.h"
-#include "plan/observe.h"
+#include "observed.h"
 #include "plan/plan.h"
 
 typedef struct {
@@ -38,17 +38,6 @@ static void library_touch(const void *params, plait_touch_fn_t touch, void *cont
     (void)context;
 }
 
-/* One operand and one result, or NULL. */
-static inline plait_status_t library_execute(const plait_plan_t *plan,
-                                             plait_comm_t *comm, const void *from,
-                                             void *to)
-{
-    const plait_exec_arrays_t arrays = {.args = (const void *[]){from},
-                                        .rets = (void *[]){to}};
-
-    return plait_observe_exec(plan, NULL, comm, 0, false, &arrays);
-}
-
 static inline plait_status_t library_work(plait_comm_t *comm, bool is_begun, double s)
 {
     static const plait_kernel_t kernel = {
@@ -63,7 +52,7 @@ static inline plait_status_t library_work(plait_comm_t *comm, bool is_begun, dou
               plait_plan_kernel_copy(plan, &kernel, &params, sizeof(params)) ==
                   PLAIT_OK,
           "%s", plait_error_text());
-    const plait_status_t status = library_execute(plan, comm, NULL, NULL);
+    const plait_status_t status = observed_execute(plan, comm, NULL, NULL);
     plait_plan_destroy(&plan);
     return status;
 }

@@ -6,9 +6,9 @@
 #include "comm/comm.h"
 #include "device/pool.h"
 #include "mpi_world.h"
+#include "observed.h"
 #include "ops/list.h"
 #include "plan/launch.h"
-#include "plan/observe.h"
 
 #include <time.h>
 
@@ -43,8 +43,6 @@ static plait_status_t gather_as(plait_comm_t *comm, const plait_comm_t *made_for
     const plait_array_t x = {.dtype = PLAIT_S64, .ndim = 1, .dims = &n};
     const plait_array_t y = {.dtype = PLAIT_S64, .ndim = 2, .dims = rows};
     int64_t *in = plait_alloc(n, sizeof(*in)), *out = plait_alloc(n_all, sizeof(*out));
-    const plait_exec_arrays_t arrays = {.args = (const void *[]){in},
-                                        .rets = (void *[]){out}};
     plait_plan_t *plan = NULL;
     int64_t n_wrong = 0;
 
@@ -54,7 +52,7 @@ static plait_status_t gather_as(plait_comm_t *comm, const plait_comm_t *made_for
     CHECK(plait_op_plan(&plait_op_allgather, &params, &made_for->end, &x, &y, &plan) ==
               PLAIT_OK,
           "plan");
-    plait_status_t status = plait_observe_exec(plan, NULL, comm, 0, false, &arrays);
+    plait_status_t status = observed_execute(plan, comm, in, out);
     for (int64_t i = 0; i < n_all && status == PLAIT_OK; i++) {
         n_wrong += out[i] != i;
     }

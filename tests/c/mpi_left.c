@@ -7,6 +7,7 @@
 #include "device/pool.h"
 #include "library.h"
 #include "mpi_world.h"
+#include "observed.h"
 #include "plait/coll.h"
 #include "plan/plan.h"
 
@@ -129,12 +130,12 @@ static void check_kept(uint64_t world, int rank)
     for (int64_t i = 0; i < SIDE * SIDE; i++) {
         from[i] = (double)i;
     }
-    CHECK(library_execute(plan, comm, from, to) == PLAIT_OK, "%s", plait_error_text());
+    CHECK(observed_execute(plan, comm, from, to) == PLAIT_OK, "%s", plait_error_text());
     memset(to, 0, sizeof(to));
     if (rank == 1) {
         nap(2500);
     }
-    plait_status_t status = library_execute(plan, comm, from, to);
+    plait_status_t status = observed_execute(plan, comm, from, to);
     if (rank == 0) {
         CHECK(status == PLAIT_ERR_TIMEOUT, "rank 0: %s", plait_status_name(status));
         CHECK(plait_pool_take(n_bytes, &other) == PLAIT_OK, "pool");

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -185,6 +187,21 @@ def build_fakes(folder: Path, compiler: str, flags: list[str]) -> Path:
     return fakes
 
 
+def show_stacks(program: str) -> None:
+    """Print where each thread of each process of the program is, if there is a gdb."""
+    gdb = shutil.which("gdb")
+    for folder in Path("/proc").glob("[0-9]*") if gdb else []:
+        try:
+            is_one = os.readlink(folder / "exe") == program
+        except OSError:
+            is_one = False
+        if is_one:
+            look = [gdb, "-batch", "-nx", "-p", folder.name, "-ex", "thread apply all bt 12"]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                shown = subprocess.run(look, capture_output=True, timeout=60, check=False)
+                print(f"process {folder.name}\n{shown.stdout.decode(errors='replace')}", flush=True)
+
+
 def launch(command: list[str], env: dict[str, str], ranks: int) -> int | None:
     """Run the command; its exit code, or None where MPI itself did not start on all ranks."""
     process = subprocess.Popen(
@@ -197,6 +214,7 @@ def launch(command: list[str], env: dict[str, str], ranks: int) -> int | None:
         while process.poll() is None:
             limit = LIMIT_S if n_started >= ranks else START_LIMIT_S
             if time.monotonic() - begun > limit:
+                show_stacks(command[-1])
                 os.killpg(process.pid, signal.SIGKILL)
                 print(f"no end after {limit} s, MPI started on {n_started} ranks", flush=True)
                 break
