@@ -76,8 +76,11 @@ for _kind in _KINDS.values():
 # Failures that were raised to the program, which knows of them at exit, and the number of the
 # latest one of all then.
 _seen: dict[str, int] = {}
+_seen_of: dict[str, bool] = {}  # by communicator: whether all of them said that another gave up
 latest_failure: list[Callable[[], tuple[str, int]]] = []  # the core's
 _RANK = re.compile(r"\brank \d+ of\b")
+_OF = re.compile(r"\brank of communicator #(\d+), ")
+_GAVE_UP = "has given up this communicator"
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
 _TWO_MESHES = "mesh should be the same across the entire program"  # JAX, for want of the devices
 _ONE_MESH = (
@@ -118,6 +121,18 @@ def advice(error: BaseException) -> str:
 def _see(text: str) -> None:
     if text in _seen or len(_seen) < 1000:
         _seen[text] = latest_failure[0]()[1]
+        for number in _OF.findall(text):
+            _seen_of[number] = _seen_of.get(number, True) and _GAVE_UP in text
+
+
+def _follows(text: str) -> bool:
+    """Whether it is another device's part of a failure that the program has seen.
+
+    One device sees what has happened, the others of its process that it, or a peer, gave up.
+    """
+    found = _OF.search(text)
+    is_known = found is not None and found.group(1) in _seen_of
+    return is_known and (_GAVE_UP in text or _seen_of[found.group(1)]) and _xla.n_devices() > 1
 
 
 def was_raised(error: Exception | str) -> bool:
@@ -127,7 +142,7 @@ def was_raised(error: Exception | str) -> bool:
     """
     text, (latest, number) = _failure(error), latest_failure[0]()
     is_again = _failure(latest) == text and number > _seen.get(text, number)
-    return text in _seen and not (is_again and _xla.n_devices() == 1)
+    return text in _seen and not (is_again and _xla.n_devices() == 1) or _follows(text)
 
 
 def from_status(name: str, text: str) -> Exception:

@@ -283,7 +283,7 @@ def _together(team: _team.Team, name: str, act: Callable[[], Any]) -> Any:
 
 def _agree(team: _team.Team, name: str, what: str) -> None:
     """All processes mean the same, or all raise what each of them does."""
-    seen = [os.fsdecode(text) for text in team.gather(os.fsencode(what))]
+    seen = team.tell(what)
     if len(set(seen)) > 1:
         raise _errors.MismatchError(f"{name}: the processes do not mean the same: {seen}")
 

@@ -372,7 +372,10 @@ def verdict(folder, n_ranks, code, is_ended, say=say):
         ended = ends.known.get(rank, "")
         is_cut_short = is_cut_short or ended != "0"
         if ends.has_left(rank):
-            say(f"rank {rank} had left its program, and waited for the others in MPI_Finalize")
+            say(
+                f"rank {rank} had left its program, but had not ended: what runs at exit, JAX's "
+                "shutdown and MPI_Finalize, may wait for others"
+            )
         elif ended == "":
             unknown = True
             has_begun = Path(folder, f"{rank}.begun").exists()

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from plait import _comm, _move, _order, _world
+from plait import _comm, _errors, _move, _order, _world
 
 
 @functools.cache
@@ -29,6 +29,7 @@ class Team:
     """
 
     def __init__(self, devices: Iterable, name: str):
+        self.name = name
         self.processes = tuple(sorted({d.process_index for d in devices}))
         here = jax.process_index()
         if here not in self.processes:
@@ -71,10 +72,21 @@ class Team:
         if comm is not None:
             _order.barrier(comm=comm)
 
+    def tell(self, text: str) -> list[str]:
+        """What every process says; MismatchError on each where one is in another function."""
+        given = f"{self.name}\0{text}".encode(errors="surrogateescape")  # paths may be any bytes
+        said = [text.decode(errors="surrogateescape") for text in self.gather(given)]
+        names, _, texts = zip(*(text.partition("\0") for text in said), strict=True)
+        if len(set(names)) > 1:
+            calls = ", ".join(
+                f"{name} on rank {rank}" for rank, name in zip(self.processes, names, strict=True)
+            )
+            raise _errors.MismatchError(f"{self.name}: the processes call other functions: {calls}")
+        return list(texts)
+
     def agree(self, failure: str) -> None:
         """Raises OSError on every process if one of them says that it has failed."""
-        given = failure.encode(errors="surrogateescape")  # paths may be any bytes
-        said = [text.decode(errors="surrogateescape") for text in self.gather(given)]
+        said = self.tell(failure)
         bad = [rank for rank, text in enumerate(said) if text]
         if bad:
             raise OSError(f"rank {self.processes[bad[0]]}: {said[bad[0]]}")

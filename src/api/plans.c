@@ -11,6 +11,7 @@
 #include "plan/launch.h"
 #include "redist/params.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -99,6 +100,10 @@ static plait_status_t set_waves(const plait_fft_problem_t *problem,
         const plait_wave_t *wave = &problem->waves[i];
         PLAIT_CHECK(wave->type >= 1 && wave->type <= 4, PLAIT_ERR_INVALID,
                     "fft: wave %d is of type %d, expected 1 to 4", i, wave->type);
+        PLAIT_CHECK(isfinite(wave->edge_in) && isfinite(wave->edge_out),
+                    PLAIT_ERR_INVALID,
+                    "fft: edges of wave %d are %g and %g, expected finite numbers", i,
+                    wave->edge_in, wave->edge_out);
         PLAIT_CHECK(wave->edge_in == problem->waves[0].edge_in &&
                         wave->edge_out == problem->waves[0].edge_out,
                     PLAIT_ERR_INVALID, "fft: wave %d has other edges than wave 0", i);
@@ -159,7 +164,7 @@ done:
 }
 
 /* is_bare: the exchange's operand and the reduction's result have no ghosts. */
-static plait_status_t halo_plan(const plait_op_t *op, bool is_bare,
+static plait_status_t halo_plan(const char *name, const plait_op_t *op, bool is_bare,
                                 const plait_comm_t *comm,
                                 const plait_halo_problem_t *problem,
                                 plait_plan_t **plan_p)
@@ -170,10 +175,9 @@ static plait_status_t halo_plan(const plait_op_t *op, bool is_bare,
     part_t whole;
 
     PLAIT_CHECK(problem != NULL && plan_p != NULL, PLAIT_ERR_INVALID,
-                "%s: problem or plan_p is NULL", op->name);
+                "%s: problem or plan_p is NULL", name);
     PLAIT_TRY(check_layout(comm, problem->cells));
-    PLAIT_CHECK(problem->before != NULL, PLAIT_ERR_INVALID, "%s: before is NULL",
-                op->name);
+    PLAIT_CHECK(problem->before != NULL, PLAIT_ERR_INVALID, "%s: before is NULL", name);
     const int64_t *after = (problem->after != NULL) ? problem->after : problem->before;
     params.n_layout = plait_layout_pack(problem->cells, params.layout);
     params.n_before = params.n_after = params.n_boundary = problem->cells->ndim;
@@ -186,9 +190,8 @@ static plait_status_t halo_plan(const plait_op_t *op, bool is_bare,
                                                          : PLAIT_BOUNDARY_PERIODIC;
         PLAIT_CHECK(plait_add(whole.dims[a], params.before[a], &whole.dims[a]) &&
                         plait_add(whole.dims[a], params.after[a], &whole.dims[a]),
-                    PLAIT_ERR_OVERFLOW, "%s: widths %lld and %lld along axis %d",
-                    op->name, (long long)params.before[a], (long long)params.after[a],
-                    a);
+                    PLAIT_ERR_OVERFLOW, "%s: widths %lld and %lld along axis %d", name,
+                    (long long)params.before[a], (long long)params.after[a], a);
     }
     const plait_array_t *other = is_bare ? &bare.array : &whole.array;
     bool is_reduce = op == &plait_op_halo_reduce;
@@ -202,28 +205,30 @@ plait_status_t plait_halo_pad_plan(const plait_comm_t *comm,
                                    const plait_halo_problem_t *problem,
                                    plait_plan_t **plan_p)
 {
-    return halo_plan(&plait_op_halo_exchange, true, comm, problem, plan_p);
+    return halo_plan("halo_pad", &plait_op_halo_exchange, true, comm, problem, plan_p);
 }
 
 plait_status_t plait_halo_fold_plan(const plait_comm_t *comm,
                                     const plait_halo_problem_t *problem,
                                     plait_plan_t **plan_p)
 {
-    return halo_plan(&plait_op_halo_reduce, true, comm, problem, plan_p);
+    return halo_plan("halo_fold", &plait_op_halo_reduce, true, comm, problem, plan_p);
 }
 
 plait_status_t plait_halo_exchange_plan(const plait_comm_t *comm,
                                         const plait_halo_problem_t *problem,
                                         plait_plan_t **plan_p)
 {
-    return halo_plan(&plait_op_halo_exchange, false, comm, problem, plan_p);
+    return halo_plan("halo_exchange", &plait_op_halo_exchange, false, comm, problem,
+                     plan_p);
 }
 
 plait_status_t plait_halo_reduce_plan(const plait_comm_t *comm,
                                       const plait_halo_problem_t *problem,
                                       plait_plan_t **plan_p)
 {
-    return halo_plan(&plait_op_halo_reduce, false, comm, problem, plan_p);
+    return halo_plan("halo_reduce", &plait_op_halo_reduce, false, comm, problem,
+                     plan_p);
 }
 
 /* n_bytes: of each. */

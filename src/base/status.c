@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 2048 };
-
-static _Thread_local char text[TEXT_BYTES];
+static _Thread_local char text[PLAIT_ERROR_BYTES];
 
 static const char *const names[PLAIT_STATUS_COUNT] = {
     [PLAIT_OK] = "OK",
@@ -36,7 +34,7 @@ const char *plait_error_text(void)
 
 plait_status_t plait_fail(plait_status_t status, const char *format, ...)
 {
-    char next[TEXT_BYTES]; /* the arguments may point into `text` */
+    char next[PLAIT_ERROR_BYTES]; /* the arguments may point into `text` */
     va_list args;
 
     va_start(args, format);
@@ -48,7 +46,7 @@ plait_status_t plait_fail(plait_status_t status, const char *format, ...)
 
 void plait_error_prefix(const char *format, ...)
 {
-    char head[TEXT_BYTES];
+    char head[PLAIT_ERROR_BYTES];
     va_list args;
 
     va_start(args, format);

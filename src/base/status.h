@@ -4,6 +4,8 @@
 
 #include "plait/status.h"
 
+enum { PLAIT_ERROR_BYTES = 2048 };
+
 /* Records the text for plait_error_text() of this thread and returns `status`. */
 plait_status_t plait_fail(plait_status_t status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -34,7 +34,7 @@ static plait_status_t allgather_plan(const void *params, const plait_problem_t *
     PLAIT_TRY(plait_blocks_create(&spec, &blocks));
     PLAIT_TRY(plait_plan_create(problem, &plan, "allgather(%s%s%s)",
                                 plait_dtype_name(x->dtype), plait_coll_shape(x).text,
-                                (p->n_counts > 0) ? ", counts" : ""));
+                                plait_coll_counts(p->n_counts, p->counts).text));
     plait_blocks_agree(plan, &blocks);
     plait_plan_agree(plan, x->dtype);
     PLAIT_TRY(plait_coll_exchange(plan, problem, piece_of, &blocks));

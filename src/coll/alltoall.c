@@ -137,7 +137,7 @@ static plait_status_t alltoall_plan(const void *params, const plait_problem_t *p
                 "alltoall: by the counts there are more than 2^63 bytes");
     PLAIT_TRY(plait_plan_create(problem, &plan, "alltoall(%s%s%s)",
                                 plait_dtype_name(x->dtype), plait_coll_shape(x).text,
-                                (p->n_counts > 0) ? ", counts" : ""));
+                                plait_coll_counts(p->n_counts, p->counts).text));
     plait_plan_agree(plan, plait_hash_bytes(PLAIT_HASH_SEED, p->counts,
                                             (size_t)p->n_counts * sizeof(int64_t)));
     plait_plan_agree(plan, (uint64_t)table.row_bytes);

@@ -1,4 +1,5 @@
 /* Judging of arguments. Texts say what was expected and what was given. */
+#include "base/hash.h"
 #include "base/status.h"
 #include "coll/coll.h"
 
@@ -20,6 +21,89 @@ plait_shape_text_t plait_coll_shape(const plait_array_t *array)
     (void)snprintf(shape.text + at, sizeof(shape.text) - at,
                    (array->ndim == 1) ? ",)" : ")");
     return shape;
+}
+
+/* A list that is being written. room: for its end. */
+typedef struct {
+    plait_list_text_t list;
+    size_t at;
+    bool is_cut;
+} writer_t;
+
+enum { ROOM_OF_END = sizeof(", ...] #12345678") };
+
+static void begin_list(writer_t *w, const char *name)
+{
+    w->at = (size_t)snprintf(w->list.text, sizeof(w->list.text), "%s [", name);
+}
+
+static void add_item(writer_t *w, bool is_first, const char *item)
+{
+    const size_t room = sizeof(w->list.text) - ROOM_OF_END - w->at;
+
+    w->is_cut = w->is_cut || strlen(item) + 2 >= room;
+    if (!w->is_cut) {
+        w->at += (size_t)snprintf(w->list.text + w->at, room, "%s%s",
+                                  is_first ? "" : ", ", item);
+    }
+}
+
+static plait_list_text_t end_list(writer_t *w, int64_t n_words, const int64_t words[])
+{
+    char *end = w->list.text + w->at;
+    const size_t room = sizeof(w->list.text) - w->at;
+
+    if (w->is_cut) {
+        const uint64_t hash = plait_hash_bytes(PLAIT_HASH_SEED, words,
+                                               (size_t)n_words * sizeof(words[0]));
+        (void)snprintf(end, room, ", ...] #%08x", (unsigned)(hash >> 32));
+    } else {
+        (void)snprintf(end, room, "]");
+    }
+    return w->list;
+}
+
+plait_list_text_t plait_coll_counts(int64_t n, const int64_t counts[])
+{
+    writer_t w = {0};
+    char item[24];
+
+    if (n == 0) {
+        return w.list;
+    }
+    begin_list(&w, ", counts");
+    for (int64_t i = 0; i < n && !w.is_cut; i++) {
+        (void)snprintf(item, sizeof(item), "%lld", (long long)counts[i]);
+        add_item(&w, i == 0, item);
+    }
+    return end_list(&w, n, counts);
+}
+
+static void print_end(char text[44], int64_t rank, int64_t block)
+{
+    if (block == 0) {
+        (void)snprintf(text, 44, "%lld", (long long)rank);
+    } else {
+        (void)snprintf(text, 44, "%lld.%lld", (long long)rank, (long long)block);
+    }
+}
+
+plait_list_text_t plait_coll_edges(int64_t n, const int64_t words[])
+{
+    writer_t w = {0};
+    char from[44];
+    char to[44];
+    char item[sizeof(from) + sizeof(to)];
+
+    begin_list(&w, "edges");
+    for (int64_t i = 0; i < n && !w.is_cut; i++) {
+        const int64_t *edge = words + i * PLAIT_EDGE_WORDS;
+        print_end(from, edge[PLAIT_EDGE_SOURCE], edge[PLAIT_EDGE_SOURCE_BLOCK]);
+        print_end(to, edge[PLAIT_EDGE_DEST], edge[PLAIT_EDGE_DEST_BLOCK]);
+        (void)snprintf(item, sizeof(item), "%s-%s", from, to);
+        add_item(&w, i == 0, item);
+    }
+    return end_list(&w, n * PLAIT_EDGE_WORDS, words);
 }
 
 plait_status_t plait_coll_same_dtype(const char *op, const plait_array_t *x,

@@ -115,6 +115,18 @@ typedef struct {
 
 plait_shape_text_t plait_coll_shape(const plait_array_t *array);
 
+/* What a title says of a list: its beginning, and where it is longer a number that differs where lists do,
+ * since ranks that disagree are told by their titles. */
+typedef struct {
+    char text[88];
+} plait_list_text_t;
+
+/* ", counts [2, 2, 3]"; "" where there are none. */
+plait_list_text_t plait_coll_counts(int64_t n, const int64_t counts[]);
+
+/* "edges [0-1, 1-0]" of ranks, with blocks "0.2-1.0". */
+plait_list_text_t plait_coll_edges(int64_t n, const int64_t words[]);
+
 /* All below: INVALID with the operation's name, what was expected and what was given. */
 
 /* Operand and result have the same dtype (and shape). */

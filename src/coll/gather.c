@@ -58,7 +58,8 @@ static plait_status_t gather_plan(const void *params, const plait_problem_t *pro
     PLAIT_TRY(check(p, problem, &g.blocks));
     PLAIT_TRY(plait_plan_create(problem, &plan, "gather(%s%s%s, root %d)",
                                 plait_dtype_name(x->dtype), plait_coll_shape(x).text,
-                                (p->n_counts > 0) ? ", counts" : "", g.root));
+                                plait_coll_counts(p->n_counts, p->counts).text,
+                                g.root));
     plait_plan_agree(plan, (uint64_t)p->root);
     plait_plan_agree(plan, (uint64_t)p->elsewhere);
     plait_blocks_agree(plan, &g.blocks);

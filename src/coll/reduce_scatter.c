@@ -57,7 +57,7 @@ static plait_status_t reduce_scatter_plan(const void *params,
     PLAIT_TRY(plait_plan_create(problem, &plan, "reduce_scatter(%s%s, %s%s)",
                                 plait_dtype_name(x->dtype), plait_coll_shape(x).text,
                                 plait_reduce_name((plait_reduce_t)p->reduce),
-                                (p->n_counts > 0) ? ", counts" : ""));
+                                plait_coll_counts(p->n_counts, p->counts).text));
     plait_blocks_agree(plan, &blocks);
     plait_plan_agree(plan, x->dtype);
     plait_plan_agree(plan, (uint64_t)p->reduce);

@@ -268,9 +268,9 @@ static plait_status_t route_plan(const void *params, const plait_problem_t *prob
     int64_t bytes = 0;
 
     PLAIT_TRY(check(p, problem, &bytes));
-    PLAIT_TRY(plait_plan_create(problem, &plan, "route(%s%s, %lld edges)",
+    PLAIT_TRY(plait_plan_create(problem, &plan, "route(%s%s, %s)",
                                 plait_dtype_name(x->dtype), plait_coll_shape(x).text,
-                                (long long)n_edges(p)));
+                                plait_coll_edges(n_edges(p), p->edges).text));
     plait_plan_agree(plan, plait_hash_bytes(PLAIT_HASH_SEED, p->edges,
                                             (size_t)p->n_edges * sizeof(int64_t)));
     plait_plan_agree(plan, x->dtype);

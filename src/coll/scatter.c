@@ -56,7 +56,8 @@ static plait_status_t scatter_plan(const void *params, const plait_problem_t *pr
     PLAIT_TRY(check(p, problem, &s.blocks));
     PLAIT_TRY(plait_plan_create(problem, &plan, "scatter(%s%s%s, root %d)",
                                 plait_dtype_name(y->dtype), plait_coll_shape(y).text,
-                                (p->n_counts > 0) ? ", counts" : "", s.root));
+                                plait_coll_counts(p->n_counts, p->counts).text,
+                                s.root));
     plait_plan_agree(plan, (uint64_t)p->root);
     plait_blocks_agree(plan, &s.blocks);
     plait_plan_agree(plan, y->dtype);

@@ -15,6 +15,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 static plait_comm_t *comm_create(const char *label)
 {
@@ -234,7 +235,8 @@ plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
         PLAIT_TRY(plait_mpi_members(mpi_comm_bits, &n_members, &members));
         plait_wait_expect(n_members, members);
     }
-    PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "C program", &id, comm_p));
+    PLAIT_TRY(plait_comm_open_mpi(mpi_comm_bits, -1, -1, "a call of plait_comm_mpi",
+                                  &id, comm_p));
 done:
     plait_wait_expect(0, NULL);
     plait_free(members);
@@ -292,14 +294,32 @@ bool plait_comm_is_freed(const plait_comm_t *comm)
 plait_status_t plait_comm_usable(const plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;
+    const bool is_freed = plait_comm_is_freed(comm);
 
-    PLAIT_CHECK(!plait_comm_is_freed(comm), PLAIT_ERR_COMM,
-                "communicator #%lld (made at %s) was freed", (long long)comm->id,
-                comm->label);
-    PLAIT_CHECK(!atomic_load_explicit(&comm->is_given_up, memory_order_relaxed),
-                PLAIT_ERR_COMM,
-                "an earlier operation on communicator #%lld (made at %s) was given up",
+    if (is_freed) {
+        PLAIT_TRY(plait_mpi_usable("communicator")); /* MPI_Finalize frees them, too */
+    }
+    PLAIT_CHECK(!is_freed, PLAIT_ERR_COMM, "communicator #%lld (made at %s) was freed",
                 (long long)comm->id, comm->label);
+    const bool has_why = atomic_load_explicit(&comm->has_why, memory_order_acquire);
+    PLAIT_CHECK(
+        !atomic_load_explicit(&comm->is_given_up, memory_order_relaxed), PLAIT_ERR_COMM,
+        "an earlier operation on communicator #%lld (made at %s) was given up%s%s",
+        (long long)comm->id, comm->label, has_why ? ": " : "",
+        has_why ? comm->why : "");
 done:
     return status;
+}
+
+void plait_comm_give_up(plait_comm_t *comm, const char *title)
+{
+    const char *text = plait_error_text();
+
+    if (!atomic_exchange(&comm->is_why_mine, true)) {
+        (void)snprintf(comm->why, sizeof(comm->why), "%.*s, %.*s",
+                       (int)strcspn(title, "( "), title, (int)strcspn(text, "\n"),
+                       text);
+        atomic_store_explicit(&comm->has_why, true, memory_order_release);
+    }
+    atomic_store(&comm->is_given_up, true);
 }

@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-enum { PLAIT_AGREED_ROOM = 256 };
+enum { PLAIT_AGREED_ROOM = 256, PLAIT_WHY_BYTES = 192 };
 
 struct plait_comm {
     plait_endpoint_t end;
@@ -27,6 +27,9 @@ struct plait_comm {
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
     uint64_t skipped; /* hash of those run since ranks last made sure that they agree */
     _Atomic bool is_given_up; /* a wait was ended: ranks may be at different places */
+    _Atomic bool has_why;     /* `why` is there: the first line of that failure     */
+    _Atomic bool is_why_mine; /* somebody writes it                                 */
+    char why[PLAIT_WHY_BYTES];
     _Atomic bool is_in_use;   /* a collective is under way */
     _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
     void (*detach)(void *attached);
@@ -63,7 +66,10 @@ bool plait_comm_is_freed(const plait_comm_t *comm);
 /* Before a handle that had arrays on a device is freed. */
 void plait_comm_leave_device(plait_comm_t *comm);
 
-/* COMM with the label if the user's communicator was freed. */
+/* COMM with the label if the user's communicator was freed, or given up, and why. */
 plait_status_t plait_comm_usable(const plait_comm_t *comm);
+
+/* No operation on it from now on. title: of the one that has failed, with this thread's error. */
+void plait_comm_give_up(plait_comm_t *comm, const char *title);
 
 #endif

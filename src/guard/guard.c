@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/site.h"
 #include "base/status.h"
 #include "guard/making.h"
 #include "guard/sight.h"
@@ -440,21 +441,31 @@ static void tell_run_out(char *reason, size_t n_bytes, const plait_wait_t *wait,
     }
 }
 
+/* What may be so in programs of JAX alone, which have call sites. */
+static const char *hint_of_gradients(void)
+{
+    return (plait_site_here() != 0)
+               ? " (in a gradient: one of them may have dropped an adjoint, see "
+                 "plait.depend; a recv wants a template, or a token, that is "
+                 "differentiated)"
+               : "";
+}
+
 static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
                               int64_t now)
 {
     char reason[320];
+    char hint[200] = "";
     plait_sight_t sight = {0};
 
     if (wait->peer >= 0) {
         plait_guard_see(&op->comm->end.peers[wait->peer], op->comm->id, &sight);
     }
-    tell_run_out(reason, sizeof(reason), wait, now,
-                 (sight.kind == PLAIT_SIGHT_WAITS)
-                     ? "; ranks wait for each other (in a gradient, one of them "
-                       "may have dropped an adjoint: see plait.depend; a recv "
-                       "wants a template, or a token, that is differentiated)"
-                     : "");
+    if (sight.kind == PLAIT_SIGHT_WAITS) {
+        (void)snprintf(hint, sizeof(hint), "; ranks wait for each other%s",
+                       hint_of_gradients());
+    }
+    tell_run_out(reason, sizeof(reason), wait, now, hint);
     plait_wait_set_late();
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
@@ -507,11 +518,11 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
         status = fail_with_table(PLAIT_ERR_MISMATCH, op,
                                  "the ranks call different operations");
     } else if (watch.suspicion == CIRCLE && since > DIFFERS_NS) {
-        status = fail_with_table(PLAIT_ERR_MISMATCH, op,
-                                 "deadlock, the ranks wait for each other (in a "
-                                 "gradient: one of them may have "
-                                 "dropped an adjoint, see plait.depend; a recv wants a "
-                                 "template, or a token, that is differentiated)");
+        char reason[240];
+        (void)snprintf(reason, sizeof(reason),
+                       "deadlock, the ranks wait for each other%s",
+                       hint_of_gradients());
+        status = fail_with_table(PLAIT_ERR_MISMATCH, op, reason);
     } else if (watch.suspicion == ITSELF && since > DIFFERS_NS) {
         status = fail_alone(op);
     } else if (is_late) {

@@ -403,13 +403,19 @@ done:
 static plait_status_t exchange_plan(const void *params, const plait_problem_t *problem,
                                     plait_plan_t **plan_p)
 {
-    return halo_plan("halo_exchange", false, params, problem, plan_p);
+    const plait_halo_params_t *p = params;
+
+    return halo_plan((p->bare != 0) ? "halo_pad" : "halo_exchange", false, p, problem,
+                     plan_p);
 }
 
 static plait_status_t reduce_plan(const void *params, const plait_problem_t *problem,
                                   plait_plan_t **plan_p)
 {
-    return halo_plan("halo_reduce", true, params, problem, plan_p);
+    const plait_halo_params_t *p = params;
+
+    return halo_plan((p->bare != 0) ? "halo_fold" : "halo_reduce", true, p, problem,
+                     plan_p);
 }
 
 const plait_op_t plait_op_halo_exchange = {

@@ -118,7 +118,7 @@ static plait_status_t find_key(const char *name, int *i_p)
         append(names, sizeof(names), rows[i].key.name, NULL);
     }
     PLAIT_CHECK(found >= 0, PLAIT_ERR_INVALID,
-                "plait.config has no key '%s'; expected one of %s", name, names);
+                "config has no key '%s'; expected one of %s", name, names);
     *i_p = found;
 done:
     return status;
@@ -172,7 +172,7 @@ plait_status_t plait_config_set(const char *key, const char *value)
     int i = 0;
 
     PLAIT_CHECK(key != NULL && value != NULL, PLAIT_ERR_INVALID,
-                "plait.config: key or value is NULL");
+                "config: key or value is NULL");
     PLAIT_TRY(find_key(key, &i));
     int found = find_value(&rows[i].key, value);
     list_choices(&rows[i].key, 0, choices, sizeof(choices));
@@ -193,7 +193,7 @@ plait_status_t plait_config_get(const char *key, const char **value_p)
     int i = 0;
 
     PLAIT_CHECK(key != NULL && value_p != NULL, PLAIT_ERR_INVALID,
-                "plait.config: key or value_p is NULL");
+                "config: key or value_p is NULL");
     PLAIT_TRY(find_key(key, &i));
     int value = value_of(i);
     if (value == UNKNOWN) {

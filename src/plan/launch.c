@@ -275,10 +275,20 @@ done:
     return status;
 }
 
+/* Puts before an error's text whose it is, and of which operation, unless it begins with that. */
+static void tell(const plait_comm_t *comm, const char *name, size_t n_name)
+{
+    const char *text = plait_error_text();
+    const bool is_told = strncmp(text, name, n_name) == 0 && text[n_name] == ':';
+
+    plait_error_prefix("rank %d of communicator #%lld, %.*s%s", comm->end.rank,
+                       (long long)comm->id, is_told ? 0 : (int)n_name, name,
+                       is_told ? "" : ": ");
+}
+
 static void tell_where(const plait_call_t *call)
 {
-    plait_error_prefix("rank %d of communicator #%lld, %s: ", call->comm->end.rank,
-                       (long long)call->comm->id, call->op->name);
+    tell(call->comm, call->op->name, strlen(call->op->name));
 }
 
 static plait_status_t launch_counted(const plait_call_t *call, bool is_started)
@@ -304,9 +314,7 @@ plait_status_t plait_op_run_started(const plait_call_t *call)
 
 void plait_op_tell(const plait_plan_t *plan, const plait_comm_t *comm)
 {
-    plait_error_prefix("rank %d of communicator #%lld, %.*s: ", comm->end.rank,
-                       (long long)comm->id, (int)strcspn(plan->title, "( "),
-                       plan->title);
+    tell(comm, plan->title, strcspn(plan->title, "( "));
 }
 
 plait_status_t plait_op_run_plan(const plait_plan_t *plan, plait_comm_t *comm,
@@ -375,7 +383,7 @@ void plait_op_give_up(const plait_call_t *call, plait_status_t status)
 {
     plait_observe_failure(call->op->name, call->comm, status);
     if (!call->op->is_matched && call->comm->end.size > 1) {
-        plait_observe_give_up(call->comm);
+        plait_observe_give_up(call->comm, call->op->name);
     }
 }
 

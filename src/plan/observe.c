@@ -5,12 +5,14 @@
 #include "base/site.h"
 #include "base/status.h"
 #include "base/trace.h"
+#include "base/wait.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { TEXT_BYTES = 320 };
+#define CAUSE_NS INT64_C(1200000000) /* longer than the guard takes to be sure */
 
 /* Standard output: there programs that come from mpi4jax look for it. */
 static void print(const char *text, int n)
@@ -110,6 +112,27 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
 }
 
 /* The slow way, when somebody looks. */
+/* What MPI or the system say of a rank that is gone, as that its memory cannot be read, comes before it is
+ * seen to be gone: who sees it a little later says so in words. */
+static plait_status_t look_for_cause(const plait_comm_t *comm, plait_status_t failure)
+{
+    plait_status_t status = PLAIT_OK;
+    char text[PLAIT_ERROR_BYTES];
+    plait_wait_t wait = plait_wait_begin("exchange", -1);
+    const int64_t end = plait_clock_ns() + CAUSE_NS;
+
+    if (failure == PLAIT_ERR_TRANSPORT && comm->end.peers != NULL) {
+        (void)snprintf(text, sizeof(text), "%s", plait_error_text());
+        while (status == PLAIT_OK && plait_clock_ns() < end) {
+            status = plait_wait_turn(&wait);
+        }
+        if (status != PLAIT_ERR_PEER) {
+            (void)plait_fail(failure, "%s", text);
+        }
+    }
+    return (status == PLAIT_ERR_PEER) ? status : failure;
+}
+
 static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
                                  plait_flight_entry_t *entry, plait_comm_t *comm,
                                  int64_t run, plait_history_t *history,
@@ -124,6 +147,7 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
     }
     plait_status_t status =
         plait_exec_plan(plan, &comm->end, run, history, arrays, &times);
+    status = look_for_cause(comm, status);
     times.end_ns = plait_clock_ns();
     if (has_lines) {
         print_end(entry, line, status, &times);
@@ -132,9 +156,9 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
     return status;
 }
 
-void plait_observe_give_up(plait_comm_t *comm)
+void plait_observe_give_up(plait_comm_t *comm, const char *title)
 {
-    atomic_store(&comm->is_given_up, true);
+    plait_comm_give_up(comm, title);
     plait_trace_give_up(comm->id);
 }
 
@@ -177,7 +201,7 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
 
     status = enter(comm, plan);
     if (status != PLAIT_OK) {
-        plait_observe_give_up(comm);
+        plait_observe_give_up(comm, plan->title);
         plait_trace_end(entry, NULL, status);
         goto done;
     }
@@ -188,6 +212,7 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
                             comm, run, &history, arrays);
     } else {
         status = plait_exec_plan(plan, &comm->end, run, &history, arrays, NULL);
+        status = look_for_cause(comm, status);
         plait_trace_end(entry, NULL, status);
     }
     here = NULL;
@@ -196,7 +221,7 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
     }
     leave(comm, plan);
     if (now.is_given_up || (history.has_left && comm->end.peers != NULL)) {
-        atomic_store(&comm->is_given_up, true);
+        plait_comm_give_up(comm, plan->title);
     }
 done:
     return status;
@@ -232,7 +257,7 @@ plait_status_t plait_observe_refuse(const char *name, plait_comm_t *comm, int64_
         status = entered;
     }
     if (now.is_given_up || (!is_told && comm->end.peers != NULL)) {
-        plait_observe_give_up(comm);
+        plait_observe_give_up(comm, name);
     }
     plait_trace_end(entry, NULL, status);
     return status;

@@ -26,7 +26,7 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
                                   const plait_exec_arrays_t *arrays);
 
 /* This rank takes no further part in the communicator's operations. */
-void plait_observe_give_up(plait_comm_t *comm);
+void plait_observe_give_up(plait_comm_t *comm, const char *title);
 
 /* A collective has failed, on all ranks where the communicator is still of use: what they ran
  * before may not be the same on all, and a plan that was to be agreed on was not. */

@@ -56,8 +56,8 @@ static plait_status_t check(const plait_layout_t *from, const plait_layout_t *to
 
     PLAIT_CHECK(
         turn == 0 || (turn == 1 && from->ndim >= 2), PLAIT_ERR_INVALID,
-        "redistribute: turn is %lld for an array of %d axes; expected 0, or 1 for "
-        "two axes at least",
+        "redistribute: the last two axes are to be exchanged (turn %lld) of an array "
+        "of %d axes; expected two axes at least",
         (long long)turn, from->ndim);
     if (turn == 1) {
         seen = plait_layout_turned(from);

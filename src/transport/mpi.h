@@ -43,6 +43,9 @@ plait_status_t plait_mpi_members(uint64_t comm_bits, int *n_p, int32_t **members
  * one entry for each rank of an endpoint that plait_mpi_open has just made. */
 void plait_mpi_set_tracks(const plait_endpoint_t *end, const int tracks[]);
 
+/* COMM where MPI must not be called: not bound, MPI_Finalize began, forked child. */
+plait_status_t plait_mpi_usable(const char *what);
+
 /* Before MPI_Finalize (at exit, or from the attribute on COMM_SELF): every later call on an
  * MPI endpoint returns COMM instead of touching MPI. */
 PLAIT_EXPORT void plait_mpi_shutdown(void);

@@ -197,11 +197,10 @@ static plait_status_t check_state(const plait_mpi_backend_t *mpi, const char *pa
 
     PLAIT_CHECK(mpi->state(&is_up, &is_over) == 0, PLAIT_ERR_UNSUPPORTED,
                 "%s: MPI_Initialized failed", path);
-    PLAIT_CHECK(
-        is_up, PLAIT_ERR_UNSUPPORTED,
-        "MPI (%s) is not initialised: call MPI_Init_thread, or import mpi4py.MPI, "
-        "before",
-        path);
+    PLAIT_CHECK(is_up, PLAIT_ERR_UNSUPPORTED,
+                "MPI (%s) is not initialised: call MPI_Init_thread, in Python import "
+                "mpi4py.MPI, before",
+                path);
     PLAIT_CHECK(!is_over, PLAIT_ERR_UNSUPPORTED, "MPI (%s) is already finalised", path);
     PLAIT_CHECK(mpi->thread_level(level_p) == 0, PLAIT_ERR_UNSUPPORTED,
                 "%s: MPI_Query_thread failed", path);

@@ -196,7 +196,7 @@ plait_status_t plait_mpi_usable(const char *what)
     int now = atomic_load(&state);
 
     PLAIT_CHECK(now != UNBOUND, PLAIT_ERR_COMM, "%s: no MPI is bound", what);
-    PLAIT_CHECK(now != OVER, PLAIT_ERR_COMM, "%s: MPI is being finalised", what);
+    PLAIT_CHECK(now != OVER, PLAIT_ERR_COMM, "%s: MPI is finalised, or being it", what);
     PLAIT_CHECK(now != CHILD, PLAIT_ERR_COMM,
                 "%s: process %d was forked from MPI process %d and cannot use its "
                 "communicators",

@@ -4,6 +4,7 @@
 #define PLAIT_TRANSPORT_MPI_LINK_H
 
 #include "base/status.h"
+#include "transport/mpi.h"
 #include "transport/mpi_backend.h"
 #include "transport/node_segment.h"
 #include "transport/transport.h"
@@ -172,9 +173,6 @@ plait_status_t plait_mpi_prove(plait_mpi_link_t *link, int node_first, bool is_o
 
 /* A function that the library has beyond the standard's; NULL. */
 void *plait_mpi_symbol(const char *name);
-
-/* COMM where MPI must not be called: not bound, MPI_Finalize began, forked child. */
-plait_status_t plait_mpi_usable(const char *what);
 
 /* Takes the lock. False, and not locked, where MPI must not be called. */
 bool plait_mpi_lock(void);

@@ -24,8 +24,7 @@ plait_status_t plait_mpi_begin(plait_session_t *session, bool is_collective)
     PLAIT_CHECK(!atomic_load_explicit(&link->is_broken, memory_order_relaxed) &&
                     !atomic_load_explicit(&link->is_stuck, memory_order_relaxed),
                 PLAIT_ERR_COMM,
-                "rank %d: an earlier operation on this communicator was given up",
-                link->rank);
+                "an earlier operation on this communicator was given up");
 done:
     return status;
 }

@@ -58,6 +58,9 @@ static void check_fft(plait_comm_t *comm, const plait_layout_t *layout)
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "waves is given");
     bad.kind = PLAIT_FFT_REAL_TO_REAL;
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "type 5, expected");
+    const plait_wave_t no_number[] = {{.type = 2, .edge_in = (double)NAN}};
+    bad.waves = no_number;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "expected finite");
     bad.waves = NULL;
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "waves is NULL");
     bad = good;
@@ -92,7 +95,16 @@ static void check_others(plait_comm_t *comm, const plait_layout_t *layout)
     const plait_halo_problem_t wide = {
         .cells = layout, .dtype = PLAIT_F64, .before = far};
     refused(plait_halo_pad_plan(comm, &wide, &plan), PLAIT_ERR_OVERFLOW,
-            "widths 1099511627776 and");
+            "halo_pad: widths 1099511627776 and");
+    const int64_t minus[] = {-1};
+    const plait_halo_problem_t negative = {
+        .cells = layout, .dtype = PLAIT_F64, .before = minus};
+    refused(plait_halo_pad_plan(comm, &negative, &plan), PLAIT_ERR_INVALID,
+            "halo_pad: ");
+    refused(plait_halo_fold_plan(comm, &negative, &plan), PLAIT_ERR_INVALID,
+            "halo_fold: ");
+    refused(plait_halo_reduce_plan(comm, &negative, &plan), PLAIT_ERR_INVALID,
+            "halo_reduce: ");
     const int64_t beyond[] = {INT64_MAX};
     const plait_halo_problem_t wider = {
         .cells = layout, .dtype = PLAIT_F64, .before = beyond};

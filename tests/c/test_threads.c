@@ -5,6 +5,7 @@
 #include "check.h"
 #include "device/pool.h"
 #include "parts.h"
+#include "plait/coll.h"
 #include "plait/fft.h"
 #include "team.h"
 
@@ -192,11 +193,79 @@ static void check_transforms(int n_ranks, plait_fft_kind_t kind, plait_direct_t 
     (void)unsetenv("PLAIT_THREADS");
 }
 
+/* ---- what ranks that disagree are told */
+
+typedef struct {
+    int64_t n; /* counts, or edges */
+    const char *here, *there;
+} lists_t;
+
+static bool is_said(const lists_t *lists)
+{
+    const char *text = plait_error_text();
+
+    return strstr(text, lists->here) != NULL && strstr(text, lists->there) != NULL;
+}
+
+/* The last rank has one row more than the others say. */
+static void differ_in_counts(plait_comm_t *comm, void *context)
+{
+    const lists_t *lists = context;
+    const int n_ranks = plait_comm_size(comm);
+    const int is_odd = plait_comm_rank(comm) == n_ranks - 1;
+    int64_t counts[TEAM_MAX];
+    double x[2] = {0};
+    double y[2 * TEAM_MAX];
+
+    for (int r = 0; r < n_ranks; r++) {
+        counts[r] = 1 + (is_odd && r == n_ranks - 1);
+    }
+    CHECK(plait_allgatherv(comm, PLAIT_F64, counts, x, y) == PLAIT_ERR_MISMATCH &&
+              is_said(lists),
+          "%s", plait_error_text());
+}
+
+/* Another block on the last rank. */
+static void differ_in_edges(plait_comm_t *comm, void *context)
+{
+    const lists_t *lists = context;
+    const int n_ranks = plait_comm_size(comm);
+    const int is_odd = plait_comm_rank(comm) == n_ranks - 1;
+    plait_edge_t edges[TEAM_MAX];
+    double x = 0;
+    double y[2] = {0};
+
+    for (int r = 0; r < n_ranks; r++) {
+        edges[r] = (plait_edge_t){.source = r, .dest = (r + 1) % n_ranks};
+    }
+    edges[n_ranks - 1].dest_block = is_odd;
+    CHECK(plait_route(comm, lists->n, edges, PLAIT_F64, 1, 1, &x, 2, y) ==
+                  PLAIT_ERR_MISMATCH &&
+              is_said(lists),
+          "%s", plait_error_text());
+}
+
+/* A list that has no room ends in a number, which differs. */
+static void check_lists(void)
+{
+    lists_t few = {.here = "rank 2: allgather(float64(2,), counts [1, 1, 2])",
+                   .there = "rank 0, 1: allgather(float64(1,), counts [1, 1, 1])"};
+    lists_t many = {.here = "1, 1, ...] #", .there = "rank 31: allgather(float64(2,)"};
+    lists_t edges = {.n = 3,
+                     .here = "rank 2: route(float64(1, 1), edges [0-1, 1-2, 2-0.1])",
+                     .there = "rank 0, 1: route(float64(1, 1), edges [0-1, 1-2, 2-0])"};
+
+    team_run(3, PLAIT_DIRECT_POINTER, differ_in_counts, &few);
+    team_run(32, PLAIT_DIRECT_POINTER, differ_in_counts, &many);
+    team_run(3, PLAIT_DIRECT_POINTER, differ_in_edges, &edges);
+}
+
 int main(void)
 {
     static const plait_direct_t directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
                                              PLAIT_DIRECT_NONE};
 
+    check_lists();
     for (int n = 1; n <= 16; n += 5) {
         check_team(n);
     }

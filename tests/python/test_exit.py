@@ -9,6 +9,7 @@ import sys
 import time
 import types
 
+import jax
 import plait
 import pytest
 from plait import _comm, _core, _errors, _exit
@@ -92,6 +93,25 @@ def test_a_failure_that_was_caught_is_not_said_again_at_exit(jit):
     code, text = run(CAUGHT.format(jit=jit), JAX_NUM_CPU_DEVICES="2")
     assert code == 0 and "caught: cholesky: the leading minor of order 1 is not" in text, text
     assert "Exception ignored" not in text and "did not look at" not in text, text
+
+
+PEER = "plait.PeerError: rank {} of communicator #{}, cholesky: waits in vain: rank 2 has ended"
+GAVE_UP = (
+    "plait.PeerError: rank {} of communicator #{}, cholesky: rank 1 has given up this communicator"
+)
+
+
+@pytest.mark.parametrize(("first", "then"), [(PEER, GAVE_UP), (GAVE_UP, PEER), (GAVE_UP, GAVE_UP)])
+def test_of_two_devices_one_may_see_that_the_other_gave_up(monkeypatch, first, then):
+    """Which of the two the program catches is chance."""
+    monkeypatch.setattr(_errors, "_seen", {})
+    monkeypatch.setattr(_errors, "_seen_of", {})
+    assert jax.local_device_count() > 1
+    _errors.named(RuntimeError(first.format(0, 2)))
+    assert _errors.was_raised(then.format(1, 2))
+    assert not _errors.was_raised(then.format(1, 3)), "of another communicator"
+    other = PEER.format(1, 2).replace("has ended", "raised ValueError")
+    assert _errors.was_raised(other) == (first == GAVE_UP)
 
 
 NO_THREADS = """

@@ -125,6 +125,21 @@ def test_ranks_that_load_different_files(world, folder):
         plait.load(folder / f"x{world.rank}.npy", shardings()[0])
 
 
+def test_ranks_of_which_one_saves_and_the_others_load(world, folder):
+    """All are told, and the file that is there stays."""
+    if world.size == 1:
+        pytest.skip("needs two ranks")
+    where, path = shardings()[0], folder / "x.npy"
+    _, x = whole(where, (4 * jax.device_count(), 2))
+    plait.save(path, x)
+    before = np.load(path)
+    with pytest.raises(plait.MismatchError, match="other functions: save on rank 0, load on rank"):
+        plait.save(path, x) if world.rank == 0 else plait.load(path, where)
+    world.Barrier()
+    assert np.array_equal(np.load(path), before)
+    assert np.array_equal(plait.gather_to_host(plait.load(path, where)), before)
+
+
 def test_a_pipe_on_the_way_is_an_error_on_all(world, folder):
     path = folder / "pipe"
     if world.rank == 0:
