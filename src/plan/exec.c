@@ -155,6 +155,16 @@ static bool says_the_same(const plait_session_t *session, int r, int q)
                    SAID_BYTES) == 0;
 }
 
+/* Before the arguments. */
+static bool names_the_same(const plait_session_t *session, int r, int q)
+{
+    const char *a = plait_peer_bytes(session, r);
+    const char *b = plait_peer_bytes(session, q);
+    const size_t n = strcspn(a, "( ");
+
+    return n == strcspn(b, "( ") && strncmp(a, b, n) == 0;
+}
+
 /* Texts leave arguments out. */
 static bool calls_the_same(const plait_session_t *session, int r, int q)
 {
@@ -207,15 +217,15 @@ static plait_status_t fail_differing(const plait_session_t *session)
 {
     char lines[1500] = "";
     const bool differs_here = list_calls(session, lines, sizeof(lines)) > 1;
-    bool is_one_text = true;
+    bool is_one_name = true;
 
     for (int r = 1; r < session->end->size; r++) {
-        is_one_text = is_one_text && says_the_same(session, 0, r);
+        is_one_name = is_one_name && names_the_same(session, 0, r);
     }
     return plait_fail(PLAIT_ERR_MISMATCH, "%s%s",
                       !differs_here ? "the ranks called different operations before "
                                       "this one (PLAIT_CHECK=full finds the first)"
-                      : is_one_text ? "the ranks call this operation with different "
+                      : is_one_name ? "the ranks call this operation with different "
                                       "arguments"
                                     : "the ranks call different operations",
                       lines);
