@@ -105,6 +105,8 @@ def judge(name, rows, ranks, output, text=None):
         assert row["took"] < bound_s + SLACK_S, (name, rank, row)
 
 
+# By messages calls that are known are compared later, when which they were is not known any more.
+AT_ONCE = {("known calls", "shared memory"): "call this operation with different arguments"}
 SURVIVED = {
     2: tuple(name for name in faulty.TOGETHER if name in WANT),
     3: ("counts", "counts, one late", "roots", "receives", "crossed"),
@@ -118,7 +120,7 @@ def test_faults_that_all_ranks_survive(way, n_ranks):
     names = SURVIVED[n_ranks]
     rows, code, output = job(names, n_ranks, way)
     for name in names:
-        judge(name, rows.get(name, {}), range(n_ranks), output)
+        judge(name, rows.get(name, {}), range(n_ranks), output, AT_ONCE.get((name, way)))
     assert [row["total"] for row in rows["none"].values()] == [n_ranks] * n_ranks
     assert code == 0, output
 
