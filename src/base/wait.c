@@ -24,7 +24,7 @@ enum { SHARED_NS = 50000 };
 
 static _Atomic(plait_wait_hook_t) wait_hook;
 static _Atomic(plait_wait_errand_t) wait_errand;
-static _Atomic(plait_wait_expect_t) wait_expect;
+static _Atomic(const plait_wait_members_t *) wait_members;
 static atomic_bool stopped;
 static atomic_bool lost;
 static atomic_bool late;
@@ -54,22 +54,24 @@ void plait_wait_set_hook(plait_wait_hook_t hook)
     atomic_store(&wait_hook, hook);
 }
 
-void plait_wait_set_expect(plait_wait_expect_t expect)
+void plait_wait_set_members(const plait_wait_members_t *members)
 {
-    atomic_store(&wait_expect, expect);
+    atomic_store(&wait_members, members);
 }
 
-bool plait_wait_has_expect(void)
+bool plait_wait_wants_members(void)
 {
-    return atomic_load(&wait_expect) != NULL;
+    const plait_wait_members_t *members = atomic_load(&wait_members);
+
+    return members != NULL && members->is_wanted();
 }
 
 void plait_wait_expect(int n, const int32_t ranks[])
 {
-    plait_wait_expect_t expect = atomic_load(&wait_expect);
+    const plait_wait_members_t *members = atomic_load(&wait_members);
 
-    if (expect != NULL) {
-        expect(n, ranks);
+    if (members != NULL) {
+        members->expect(n, ranks);
     }
 }
 

@@ -26,10 +26,13 @@ void plait_wait_set_hook(plait_wait_hook_t hook);
 
 /* With whom this thread makes a communicator, by their numbers in MPI_COMM_WORLD; kept until the next call.
  * n 0: with nobody. The hook cannot see them otherwise. */
-typedef void (*plait_wait_expect_t)(int n, const int32_t ranks[]);
+typedef struct {
+    bool (*is_wanted)(void); /* whether anything can be known of them */
+    void (*expect)(int n, const int32_t ranks[]);
+} plait_wait_members_t;
 
-void plait_wait_set_expect(plait_wait_expect_t expect);
-bool plait_wait_has_expect(void);
+void plait_wait_set_members(const plait_wait_members_t *members); /* static */
+bool plait_wait_wants_members(void);
 void plait_wait_expect(int n, const int32_t ranks[]);
 
 /* What has to go on while this process waits, whatever for, or somebody may wait for it in vain. Called

@@ -231,7 +231,7 @@ plait_status_t plait_comm_mpi(uint64_t mpi_comm_bits, plait_comm_t **comm_p)
 
     PLAIT_CHECK(comm_p != NULL, PLAIT_ERR_INVALID, "comm_p is NULL");
     PLAIT_TRY(plait_mpi_bind(NULL));
-    if (plait_wait_has_expect()) {
+    if (plait_wait_wants_members()) {
         PLAIT_TRY(plait_mpi_members(mpi_comm_bits, &n_members, &members));
         plait_wait_expect(n_members, members);
     }
@@ -314,11 +314,13 @@ done:
 void plait_comm_give_up(plait_comm_t *comm, const char *title)
 {
     const char *text = plait_error_text();
+    const size_t n = strcspn(title, "( ");
+    const bool is_named = strncmp(text, title, n) == 0;
 
     if (!atomic_exchange(&comm->is_why_mine, true)) {
-        (void)snprintf(comm->why, sizeof(comm->why), "%.*s, %.*s",
-                       (int)strcspn(title, "( "), title, (int)strcspn(text, "\n"),
-                       text);
+        (void)snprintf(comm->why, sizeof(comm->why), "%.*s%s%.*s",
+                       is_named ? 0 : (int)n, title, is_named ? "" : ": ",
+                       (int)strcspn(text, "\n"), text);
         atomic_store_explicit(&comm->has_why, true, memory_order_release);
     }
     atomic_store(&comm->is_given_up, true);

@@ -55,10 +55,11 @@ static _Atomic int64_t polled_ns;
 
 __attribute__((constructor)) static void install(void)
 {
+    static const plait_wait_members_t members = {.is_wanted = plait_guard_has_notes,
+                                                 .expect = plait_guard_expect};
+
     plait_wait_set_hook(plait_guard_look);
-    if (plait_guard_has_notes()) {
-        plait_wait_set_expect(plait_guard_expect);
-    }
+    plait_wait_set_members(&members);
 }
 
 int64_t plait_guard_limit_ns(void)

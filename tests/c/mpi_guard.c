@@ -1,10 +1,12 @@
 /* Waits that end by themselves, which the guard has to leave alone: of ranks that use several
  * communicators, wait for room that messages to others have, or have messages under way. Three
  * ranks on one node; tests/c/run_mpi.py runs it, with the guard. */
+#include "base/status.h"
 #include "comm/comm.h"
 #include "device/pool.h"
 #include "guard/guard.h"
 #include "mpi_world.h"
+#include "observed.h"
 #include "plait/coll.h"
 
 #include <pthread.h>
@@ -55,6 +57,51 @@ static void check_other_number(uint64_t world, int rank)
     plait_comm_destroy(&high);
     (void)host.comm_free(&low_bits);
     (void)host.comm_free(&high_bits);
+}
+
+static plait_status_t fail_to_read(const void *params, plait_exec_t *exec)
+{
+    (void)params;
+    (void)exec;
+    return plait_fail(PLAIT_ERR_TRANSPORT, "memory of another rank cannot be read");
+}
+
+static void touch_nothing(const void *params, plait_touch_fn_t touch, void *context)
+{
+    (void)params;
+    (void)touch;
+    (void)context;
+}
+
+/* An operation in which MPI or the system fail. */
+static plait_status_t read_in_vain(plait_comm_t *comm)
+{
+    static const plait_kernel_t kernel = {
+        .name = "a read", .run = fail_to_read, .touch = touch_nothing};
+    const int params = 0;
+    const plait_problem_t problem = {.n_ranks = plait_comm_size(comm),
+                                     .rank = plait_comm_rank(comm),
+                                     .caps = comm->end.caps};
+    plait_plan_t *plan = NULL;
+
+    CHECK(plait_plan_create(&problem, &plan, "reads") == PLAIT_OK &&
+              plait_plan_kernel_copy(plan, &kernel, &params, sizeof(params)) ==
+                  PLAIT_OK,
+          "%s", plait_error_text());
+    plan->is_collective = true;
+    const plait_status_t status = observed_execute(plan, comm, NULL, NULL);
+    plait_plan_destroy(&plan);
+    return status;
+}
+
+/* Where all are there, it is what it is. */
+static void check_read(uint64_t world, int rank)
+{
+    plait_comm_t *comm = open_on(world);
+
+    check_refused(read_in_vain(comm), PLAIT_ERR_TRANSPORT, "memory of another rank");
+    CHECK(!plait_guard_late(), "rank %d: ended by the clock", rank);
+    plait_comm_destroy(&comm);
 }
 
 /* Ranks that have given up one communicator are waited for on another one. */
@@ -238,7 +285,7 @@ static void check_left_by_refusers(plait_comm_t *comm, plait_comm_t *other)
 {
     check_refused(sum(comm, 8), PLAIT_ERR_PEER, "rank 0: process");
     check_refused(call_wrongly(other), PLAIT_ERR_INVALID, "root");
-    check_refused(sum(other, 8), PLAIT_ERR_COMM, "was given up");
+    check_refused(sum(other, 8), PLAIT_ERR_COMM, "was given up: ");
     CHECK(!plait_guard_late(), "ended by the clock");
 }
 
@@ -247,13 +294,15 @@ static void check_left(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world), *closed = open_on(world);
     plait_comm_t *other = open_on(world), *messages = open_by_messages(world);
+    plait_comm_t *read = open_on(world);
     const plait_status_t status =
         (rank == 0) ? sum(messages, 4) : call_wrongly(messages);
 
     CHECK(status == ((rank == 0) ? PLAIT_ERR_PEER : PLAIT_ERR_INVALID), "rank %d: %s",
           rank, plait_status_name(status));
     CHECK(sum(comm, 8) == PLAIT_OK && sum(closed, 8) == PLAIT_OK &&
-              sum(other, 8) == PLAIT_OK && sum(messages, 8) == PLAIT_OK,
+              sum(other, 8) == PLAIT_OK && sum(messages, 8) == PLAIT_OK &&
+              sum(read, 8) == PLAIT_OK,
           "rank %d", rank);
     if (rank == 0) {
         plait_comm_destroy(&closed);
@@ -261,12 +310,14 @@ static void check_left(uint64_t world, int rank)
     } else {
         check_refused(sum(comm, 8), PLAIT_ERR_PEER, "rank 0: process");
         check_refused(sum(closed, 8), PLAIT_ERR_PEER, "rank 0: process");
+        check_refused(read_in_vain(read), PLAIT_ERR_PEER, "rank 0: process");
         check_left_by_refusers(messages, other);
     }
     plait_comm_destroy(&comm);
     plait_comm_destroy(&closed);
     plait_comm_destroy(&other);
     plait_comm_destroy(&messages);
+    plait_comm_destroy(&read);
     if (rank != 0) {
         (void)host.finalize();
     }
@@ -275,7 +326,7 @@ static void check_left(uint64_t world, int rank)
 int main(int argc, char **argv)
 {
     static void (*const checks[])(uint64_t, int) = {
-        check_other_number, check_given_up,  check_late_room,
+        check_other_number, check_read,      check_given_up,    check_late_room,
         check_many_senders, check_under_way, check_refused_call};
 
     (void)setenv("PLAIT_TIMEOUT", "10", 0); /* what nobody ends is to fail soon, */
