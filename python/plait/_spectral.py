@@ -290,7 +290,7 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
     dims = _mesh_rules.padded(place.mesh, dims, spec)
     if found is None and _jax.is_splitting():  # b may be known, and then no devices are
         return jnp.pad(b, [(0, n - m) for n, m in zip(dims, b.shape, strict=True)]), spec
-    return _spreader(place.mesh, spec, dims)(b), spec
+    return _spreader(place.mesh, spec, dims)(_jax.computed_beside(b, a)), spec
 
 
 def _mesh_beside(a: Any, b: Any) -> Any:
