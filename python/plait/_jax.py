@@ -482,17 +482,6 @@ def is_batched(x: Any) -> bool:
     return isinstance(x, _core.Tracer) and type(getattr(x, "batch_dim", None)) is int
 
 
-def computed_beside(x: Any, other: Any) -> Any:
-    """``x``, as if it depended on ``other``, which is on the devices that it is wanted on.
-
-    JAX moves what depends on nothing in a loop, or what a checkpoint may keep, out of it when it
-    takes the derivative, and there nothing says on which devices it is.
-    """
-    if not isinstance(underlying(other), _core.Tracer):
-        return x
-    return jax.lax.optimization_barrier((x, jax.lax.stop_gradient(other)))[0]
-
-
 def eager_sharding(x: Any) -> tuple | None:
     """Mesh, and spec with an entry an axis, of the array that an eager call is made with.
 

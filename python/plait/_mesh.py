@@ -315,6 +315,17 @@ def concrete(x: Any, place: Place) -> Place:
     return place if found is None or place.mesh is None else Place(found[0], place.spec)
 
 
+def computed_beside(xs: Sequence, other: Any) -> list:
+    """These, as if they depended on ``other``, which is on the devices that they are wanted on.
+
+    JAX moves what depends on nothing in a loop, or what a checkpoint may keep, out of it when it
+    takes the derivative, and there nothing says on which devices it is.
+    """
+    if not isinstance(_jax.underlying(other), jax.core.Tracer):
+        return list(xs)
+    return list(jax.lax.optimization_barrier((*xs, jax.lax.stop_gradient(other)))[:-1])
+
+
 def put(x: Any, mesh: Any, names: Spec) -> Any:
     """An operand that is on no mesh yet is laid out on this one.
 

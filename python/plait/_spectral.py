@@ -248,22 +248,45 @@ def _shift(axes: tuple, s: Sequence[int], first: Sequence[int], like: Any, is_re
     return found
 
 
-def _whole_part(bounds: tuple, b: Any) -> Any:
-    """One device's part of b with zeros behind it, from all of b. bounds: names and local size."""
-    for axis, (names, n_here) in enumerate(bounds):
-        first = jax.lax.axis_index(names) * n_here if names else 0
-        index = first + jnp.arange(n_here, dtype=jnp.int32)
+def _whole_part(b: Any, *indices: Any) -> Any:
+    """One device's part of b with zeros behind it, from all of b; indices: of it along each axis."""
+    for axis, index in enumerate(indices):
         b_axis = jnp.take(b, jnp.minimum(index, b.shape[axis] - 1), axis=axis)
         shape = [-1 if i == axis else 1 for i in range(b.ndim)]
         b = jnp.where((index < b.shape[axis]).reshape(shape), b_axis, jnp.zeros((), b.dtype))
     return b
 
 
+def _indices_here(spec: Spec, sizes: tuple) -> list:
+    """Those of this device's part along each axis, of which it has so many."""
+    firsts = [
+        jax.lax.axis_index(names) * n if names else 0 for names, n in zip(spec, sizes, strict=True)
+    ]
+    return [first + jnp.arange(n, dtype=jnp.int32) for first, n in zip(firsts, sizes, strict=True)]
+
+
 @functools.lru_cache(maxsize=256)
-def _spreader(mesh: Any, spec: Spec, dims: tuple) -> Any:
-    bounds = tuple(zip(spec, _mesh_rules.local_shape(mesh, dims, spec), strict=True))
-    part, whole = functools.partial(_whole_part, bounds), ((),) * len(spec)
-    return jax.jit(_mesh_rules.on_parts(part, mesh, [whole], spec, check_vma=True))
+def _spreader(mesh: Any, spec: Spec, dims: tuple, has_indices: bool) -> Any:
+    whole, ins = ((),) * len(spec), [(names,) for names in spec]
+    if has_indices:
+        part, ins = _whole_part, [whole, *ins]
+    else:
+        sizes = _mesh_rules.local_shape(mesh, dims, spec)
+        part, ins = (lambda b: _whole_part(b, *_indices_here(spec, sizes))), [whole]
+    return jax.jit(_mesh_rules.on_parts(part, mesh, ins, spec, check_vma=True))
+
+
+def _spread(b: Any, a: Any, mesh: Any, spec: Spec, dims: tuple) -> Any:
+    """b, all of which every device has, with zeros behind it, split like this; beside a.
+
+    In a trace nothing in it depends on b or on indices alone; of Explicit axes JAX wants to be told
+    the mesh there.
+    """
+    is_traced = isinstance(_jax.underlying(a), jax.core.Tracer)
+    if not is_traced or not _jax.is_auto(mesh):
+        return _spreader(mesh, spec, dims, False)(b)
+    indices = [jnp.arange(n, dtype=jnp.int32) for n in dims]
+    return _spreader(mesh, spec, dims, True)(*_mesh.computed_beside([b, *indices], a))
 
 
 def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str) -> tuple:
@@ -290,7 +313,7 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
     dims = _mesh_rules.padded(place.mesh, dims, spec)
     if found is None and _jax.is_splitting():  # b may be known, and then no devices are
         return jnp.pad(b, [(0, n - m) for n, m in zip(dims, b.shape, strict=True)]), spec
-    return _spreader(place.mesh, spec, dims)(_jax.computed_beside(b, a)), spec
+    return _spread(b, a, place.mesh, spec, dims), spec
 
 
 def _mesh_beside(a: Any, b: Any) -> Any:
