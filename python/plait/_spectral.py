@@ -249,7 +249,7 @@ def _shift(axes: tuple, s: Sequence[int], first: Sequence[int], like: Any, is_re
 
 
 def _whole_part(b: Any, *indices: Any) -> Any:
-    """One device's part of b with zeros behind it, from all of b; indices: of it along each axis."""
+    """One device's part of b with zeros behind, from all of b; indices: its own along each axis."""
     for axis, index in enumerate(indices):
         b_axis = jnp.take(b, jnp.minimum(index, b.shape[axis] - 1), axis=axis)
         shape = [-1 if i == axis else 1 for i in range(b.ndim)]
