@@ -248,45 +248,54 @@ def _shift(axes: tuple, s: Sequence[int], first: Sequence[int], like: Any, is_re
     return found
 
 
-def _whole_part(b: Any, *indices: Any) -> Any:
-    """One device's part of b with zeros behind, from all of b; indices: its own along each axis."""
+def _whole_part(b: Any, zero: Any, *indices: Any) -> Any:
+    """One device's part of b with zeros behind, from all of b; indices: its own along each axis.
+
+    -1 stands for what is behind.
+    """
     for axis, index in enumerate(indices):
-        b_axis = jnp.take(b, jnp.minimum(index, b.shape[axis] - 1), axis=axis)
+        here = jnp.take(b, index, axis=axis, mode="clip")
         shape = [-1 if i == axis else 1 for i in range(b.ndim)]
-        b = jnp.where((index < b.shape[axis]).reshape(shape), b_axis, jnp.zeros((), b.dtype))
+        b = jnp.where(jnp.signbit(index).reshape(shape), zero, here)
     return b
 
 
-def _indices_here(spec: Spec, sizes: tuple) -> list:
+def _indices_here(spec: Spec, sizes: tuple, extents: tuple) -> list:
     """Those of this device's part along each axis, of which it has so many."""
-    firsts = [
-        jax.lax.axis_index(names) * n if names else 0 for names, n in zip(spec, sizes, strict=True)
-    ]
-    return [first + jnp.arange(n, dtype=jnp.int32) for first, n in zip(firsts, sizes, strict=True)]
+    found = []
+    for names, n_here, n in zip(spec, sizes, extents, strict=True):
+        first = jax.lax.axis_index(names) * n_here if names else 0
+        index = first + jnp.arange(n_here, dtype=jnp.int32)
+        found.append(jnp.where(index < n, index, -1))
+    return found
 
 
 @functools.lru_cache(maxsize=256)
 def _spreader(mesh: Any, spec: Spec, dims: tuple, has_indices: bool) -> Any:
-    whole, ins = ((),) * len(spec), [(names,) for names in spec]
-    if has_indices:
-        part, ins = _whole_part, [whole, *ins]
-    else:
-        sizes = _mesh_rules.local_shape(mesh, dims, spec)
-        part, ins = (lambda b: _whole_part(b, *_indices_here(spec, sizes))), [whole]
+    whole, part = ((),) * len(spec), _whole_part
+    ins = [whole, (), *((names,) for names in spec)]
+    if not has_indices:
+        sizes, ins = _mesh_rules.local_shape(mesh, dims, spec), [whole]
+
+        def part(b: Any) -> Any:
+            return _whole_part(b, jnp.zeros((), b.dtype), *_indices_here(spec, sizes, b.shape))
+
     return jax.jit(_mesh_rules.on_parts(part, mesh, ins, spec, check_vma=True))
 
 
 def _spread(b: Any, a: Any, mesh: Any, spec: Spec, dims: tuple) -> Any:
     """b, all of which every device has, with zeros behind it, split like this; beside a.
 
-    In a trace nothing in it depends on b or on indices alone; of Explicit axes JAX wants to be told
-    the mesh there.
+    In a trace nothing is made in it that depends on no operand: see `computed_beside`. Of Explicit
+    axes JAX wants to be told the mesh there.
     """
     is_traced = isinstance(_jax.underlying(a), jax.core.Tracer)
     if not is_traced or not _jax.is_auto(mesh):
         return _spreader(mesh, spec, dims, False)(b)
-    indices = [jnp.arange(n, dtype=jnp.int32) for n in dims]
-    return _spreader(mesh, spec, dims, True)(*_mesh.computed_beside([b, *indices], a))
+    pairs = zip(dims, b.shape, strict=True)
+    indices = [np.where(np.arange(n) < m, np.arange(n), -1).astype(np.int32) for n, m in pairs]
+    given = _mesh.computed_beside([b, np.zeros((), b.dtype), *indices], a)
+    return _spreader(mesh, spec, dims, True)(*given)
 
 
 def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str) -> tuple:
