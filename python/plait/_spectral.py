@@ -248,37 +248,38 @@ def _shift(axes: tuple, s: Sequence[int], first: Sequence[int], like: Any, is_re
     return found
 
 
-def _whole_part(b: Any, zero: Any, *indices: Any) -> Any:
-    """One device's part of b with zeros behind, from all of b; indices: its own along each axis.
+def _whole_part(b: Any, zero: Any, *where: Any) -> Any:
+    """One device's part of b with zeros behind, from all of b.
 
-    -1 stands for what is behind.
+    where: along each axis its indices, and whether b has them.
     """
-    for axis, index in enumerate(indices):
-        here = jnp.take(b, index, axis=axis, mode="clip")
+    for axis, (index, is_there) in enumerate(zip(where[::2], where[1::2], strict=True)):
         shape = [-1 if i == axis else 1 for i in range(b.ndim)]
-        b = jnp.where(jnp.signbit(index).reshape(shape), zero, here)
+        here = jnp.take(b, index, axis=axis, mode="clip")
+        b = jnp.where(is_there.reshape(shape), here, zero)
     return b
 
 
-def _indices_here(spec: Spec, sizes: tuple, extents: tuple) -> list:
-    """Those of this device's part along each axis, of which it has so many."""
+def _where_here(spec: Spec, sizes: tuple, extents: tuple) -> list:
+    """Indices along each axis of this device's part, which has so many, and whether b has them."""
     found = []
     for names, n_here, n in zip(spec, sizes, extents, strict=True):
         first = jax.lax.axis_index(names) * n_here if names else 0
         index = first + jnp.arange(n_here, dtype=jnp.int32)
-        found.append(jnp.where(index < n, index, -1))
+        found += [index, index < n]
     return found
 
 
 @functools.lru_cache(maxsize=256)
-def _spreader(mesh: Any, spec: Spec, dims: tuple, has_indices: bool) -> Any:
+def _spreader(mesh: Any, spec: Spec, dims: tuple, is_told: bool) -> Any:
+    """is_told: where it is to take what from; else each device finds that out."""
     whole, part = ((),) * len(spec), _whole_part
-    ins = [whole, (), *((names,) for names in spec)]
-    if not has_indices:
+    ins = [whole, (), *((names,) for names in spec for _ in range(2))]
+    if not is_told:
         sizes, ins = _mesh_rules.local_shape(mesh, dims, spec), [whole]
 
         def part(b: Any) -> Any:
-            return _whole_part(b, jnp.zeros((), b.dtype), *_indices_here(spec, sizes, b.shape))
+            return _whole_part(b, jnp.zeros((), b.dtype), *_where_here(spec, sizes, b.shape))
 
     return jax.jit(_mesh_rules.on_parts(part, mesh, ins, spec, check_vma=True))
 
@@ -286,15 +287,17 @@ def _spreader(mesh: Any, spec: Spec, dims: tuple, has_indices: bool) -> Any:
 def _spread(b: Any, a: Any, mesh: Any, spec: Spec, dims: tuple) -> Any:
     """b, all of which every device has, with zeros behind it, split like this; beside a.
 
-    In a trace nothing is made in it that depends on no operand: see `computed_beside`. Of Explicit
+    In a trace nothing in it is made that depends on no operand: see `computed_beside`. Of Explicit
     axes JAX wants to be told the mesh there.
     """
     is_traced = isinstance(_jax.underlying(a), jax.core.Tracer)
     if not is_traced or not _jax.is_auto(mesh):
         return _spreader(mesh, spec, dims, False)(b)
-    pairs = zip(dims, b.shape, strict=True)
-    indices = [np.where(np.arange(n) < m, np.arange(n), -1).astype(np.int32) for n, m in pairs]
-    given = _mesh.computed_beside([b, np.zeros((), b.dtype), *indices], a)
+    where: list = []
+    for n, m in zip(dims, b.shape, strict=True):
+        index = np.arange(n, dtype=np.int32)
+        where += [index, index < m]
+    given = _mesh.computed_beside([b, np.zeros((), b.dtype), *where], a)
     return _spreader(mesh, spec, dims, True)(*given)
 
 
