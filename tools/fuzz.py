@@ -3,9 +3,10 @@
 fuzz.py [--programs N] [--seconds S] [--first SEED] [--ranks 2,3]
 
 Runs generated programs on ranks (tests/python/fuzz_programs.py), N of them for each number of
-ranks but no longer than S seconds; then, where clang has libFuzzer, each tests/c/fuzz_*.c for S
-seconds under the address and undefined sanitizers. Ends with 1 at the first fault, and says how
-to see it again. What led to new paths is kept in build/fuzz.
+ranks but no longer than S seconds; programs of global arrays (tests/python/fuzz_mesh.py) for as
+long; then, where clang has libFuzzer, each tests/c/fuzz_*.c for S seconds under the address and
+undefined sanitizers. Ends with 1 at the first fault, and says how to see it again. What led to new
+paths is kept in build/fuzz.
 """
 
 import argparse
@@ -41,6 +42,22 @@ def programs(n_ranks, options, kind):
     again = " ".join(map(str, [*run, *script, note.read_text()]))
     limit = "PLAIT_TIMEOUT=2 " if kind else ""
     print(f"fuzz: {n_ranks} ranks failed; again with\n    {limit}{again}")
+    return False
+
+
+def mesh_programs(options):
+    """Generated programs of global arrays, on devices of one process; whether all was well."""
+    note = FOLDER / "programs-mesh.seed"
+    note.write_text("")
+    script = [sys.executable, "tests/python/fuzz_mesh.py"]
+    which = ["--first", str(options.first), "--count", str(max(1, options.programs // KINDS))]
+    ends = ["--seconds", str(options.seconds), "--note", str(note)]
+    env = os.environ | {"JAX_NUM_CPU_DEVICES": "8"}
+    code = subprocess.run([*script, *which, *ends], cwd=ROOT, stdin=subprocess.DEVNULL, env=env)
+    if code.returncode == 0 and note.read_text() == "done":
+        return True
+    again = " ".join(map(str, [*script, note.read_text()]))
+    print(f"fuzz: global arrays failed; again with\n    JAX_NUM_CPU_DEVICES=8 {again}")
     return False
 
 
@@ -99,6 +116,8 @@ def main():
     for n in filter(None, options.ranks.split(",")):
         if not all(programs(int(n), options, kind) for kind in ("", "planted")):
             return 1
+    if not mesh_programs(options):
+        return 1
     targets, reason = libfuzzer()
     if targets is None:
         print(f"fuzz: no targets in C: {reason}")

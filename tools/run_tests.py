@@ -332,7 +332,7 @@ def _files(*names):
 # Tests of distributed arrays, and of distributed matrices: more than half of the time.
 MESH = _files(
     *("config", "deblur", "fft", "fft_any", "halo", "io", "jaxdecomp", "nbody", "redistribute"),
-    *("shapes", "spectral", "taylor_green", "tune"),
+    *("generated_mesh", "shapes", "spectral", "taylor_green", "tune"),
 )
 LINALG = _files(
     *("blas", "dealt", "jaxmg", "jaxmg_grid", "jaxmg_solvers", "kriging", "linalg_batch"),

@@ -1,0 +1,312 @@
+"""Random programs of global arrays, and the same on one device by jax.numpy.
+
+A program is a mesh with axes of one type, an array that is split over it somehow, and some steps
+from one array to the next, a few of them inside a loop, a branch, a checkpoint or vmap. It runs
+call by call or as one program; values and both derivatives are compared.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.signal
+import numpy as np
+import plait
+import scipy.fft
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+MESHES = [(1,), (2,), (3,), (4,), (8,), (2, 2), (3, 2), (2, 4), (1, 4), (4, 1), (2, 2, 2)]
+MOST = {1: 20, 2: 8, 3: 5, 4: 3}  # elements of a part along an axis, by the number of axes
+DTYPES = ("float32", "float64", "complex64", "complex128")
+WAVES = {"dctn": "dct", "dstn": "dst", "idctn": "idct", "idstn": "idst"}
+ROUNDINGS = 5000  # of the dtype, that values and derivatives may be apart, relative to the norm
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """From one array to the next: by plait, and by jax.numpy."""
+
+    text: str
+    ours: Callable
+    alone: Callable
+
+
+def _loop(f):
+    return lambda x: jax.lax.scan(lambda v, _: (f(v), None), x, None, length=2)[0]
+
+
+def _branch(f):
+    return lambda x: jax.lax.cond(jnp.isfinite(jnp.abs(x).sum()), f, lambda v: v * 1, x)
+
+
+def _batch(f):
+    return lambda x: jax.vmap(f)(jnp.stack([x, -x, x * 2]))[2] * 0.5
+
+
+# What a step may be inside of, and whether it has to keep the array's type.
+WAYS = {
+    "scan": (_loop, True),
+    "cond": (_branch, True),
+    "checkpoint": (jax.checkpoint, False),
+    "vmap": (_batch, False),
+}
+
+
+class Program:
+    """The program of a seed; shape, dtype and spec are those of the array behind the last step."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        sizes = MESHES[self.rng.integers(len(MESHES))]
+        names = "abc"[: len(sizes)]
+        self.is_explicit = bool(self.rng.random() < 0.3) and 1 not in sizes
+        kind = AxisType.Explicit if self.is_explicit else AxisType.Auto
+        devices = np.array(jax.devices()[: int(np.prod(sizes))]).reshape(sizes)
+        self.mesh = Mesh(devices, tuple(names), axis_types=(kind,) * len(sizes))
+        self.is_compiled = bool(self.rng.integers(2))
+        self.dtype = np.dtype(DTYPES[self.rng.integers(len(DTYPES))])
+        ndim = int(self.rng.integers(1, 5))
+        self.spec = self._any_spec(ndim)
+        parts = [int(self.rng.integers(1, MOST[ndim])) for _ in range(ndim)]
+        self.shape = tuple(n * self._n_parts(e) for n, e in zip(parts, self.spec, strict=True))
+        self.first = self.shape, self.dtype, self.spec
+        self.steps = []
+        for _ in range(int(self.rng.integers(1, 5))):
+            self._add()
+
+    def __str__(self):
+        how = "compiled" if self.is_compiled else "call by call"
+        kind = "Explicit" if self.is_explicit else "Auto"
+        shape, dtype, spec = self.first
+        head = f"{dtype}{list(shape)} split by {spec} over {dict(self.mesh.shape)}, {kind}, {how}"
+        return "\n  ".join([head, *(step.text for step in self.steps)])
+
+    def _n_parts(self, names):
+        return int(np.prod([self.mesh.shape[name] for name in names]))
+
+    def _any_spec(self, ndim, shape=None):
+        """Mesh axes for array axes, which they divide if a shape is given."""
+        found = [[] for _ in range(ndim)]
+        for name in self.rng.permutation(self.mesh.axis_names):
+            at = int(self.rng.integers(ndim))
+            n_parts = self._n_parts(found[at]) * self.mesh.shape[str(name)]
+            if self.rng.random() < 0.75 and (shape is None or shape[at] % n_parts == 0):
+                found[at].append(str(name))
+        return tuple(map(tuple, found))
+
+    def _where(self, is_inside):
+        """What tells a call how its operand is split, if it has to be told, and at times else."""
+        has_to = not self.is_explicit and (self.is_compiled or is_inside)
+        if has_to or self.rng.random() < 0.4:
+            return {"mesh": self.mesh, "spec": _partition(self.spec)}
+        return {}
+
+    def _axes(self):
+        n = int(self.rng.integers(1, len(self.shape) + 1))
+        return tuple(int(a) for a in self.rng.permutation(len(self.shape))[:n])
+
+    def _add(self):
+        """One step more, or none, where what was drawn cannot be."""
+        way = list(WAYS)[self.rng.integers(len(WAYS))] if self.rng.random() < 0.3 else ""
+        was = self.shape, self.dtype, self.spec
+        kinds = (*STEPS, *ANYWHERE) if not way else STEPS
+        step = kinds[self.rng.integers(len(kinds))](self, self._where(bool(way)))
+        if step is not None and way:
+            wrap, keeps = WAYS[way]
+            if not keeps or (self.shape, self.dtype, self.spec) == was:
+                step = Step(f"{way} of {step.text}", wrap(step.ours), wrap(step.alone))
+        if step is not None:
+            self.steps.append(step)
+
+    # ---- steps: what changes of the array, and the functions
+
+    def _redistribute(self, where):
+        self.spec = self._any_spec(len(self.shape), self.shape)
+        to = _partition(self.spec)
+        text = f"redistribute to {to}"
+        return Step(text, lambda x: plait.redistribute(x, to, **where), lambda x: x)
+
+    def _fftn(self, where):
+        name = ("fftn", "ifftn")[self.rng.integers(2)]
+        norm = ("backward", "ortho", "forward")[self.rng.integers(3)]
+        given = {"axes": self._axes(), "norm": norm}
+        layout = {}
+        if self.rng.random() < 0.4:
+            self.spec = self._any_spec(len(self.shape), self.shape)
+            layout = {"layout": _partition(self.spec)}
+        self.dtype = np.result_type(self.dtype, np.complex64)
+        ours, alone = getattr(plait.fft, name), getattr(jnp.fft, name)
+        return Step(
+            f"{name} {given} {layout}",
+            lambda x: ours(x, **given, **layout, **where),
+            lambda x: alone(x, **given),
+        )
+
+    def _there_and_back(self, where):
+        axes, shape = self._axes(), self.shape
+        if self.dtype.kind == "c":
+            return None
+        given = {"axes": axes, "shape": shape} | where
+        return Step(
+            f"rfftn and irfftn of {axes}",
+            lambda x: plait.fft.irfftn(plait.fft.rfftn(x, **given) * 0.5, **given),
+            lambda x: jnp.fft.irfftn(
+                jnp.fft.rfftn(x, axes=axes) * 0.5, [shape[a] for a in axes], axes
+            ),
+        )
+
+    def _waves(self, where):
+        name, axes = list(WAVES)[self.rng.integers(4)], self._axes()
+        kind, norm = int(self.rng.integers(1, 5)), (None, "ortho")[self.rng.integers(2)]
+        if kind == 1 and any(self.shape[a] < 2 for a in axes):
+            return None
+        one, dtype = getattr(scipy.fft, WAVES[name]), self.dtype
+        matrices = [one(np.eye(self.shape[a]), kind, axis=0, norm=norm) for a in axes]
+
+        def alone(x):
+            for a, m in zip(axes, matrices, strict=True):
+                m = jnp.asarray(m, x.real.dtype)
+                x = jnp.moveaxis(jnp.tensordot(m, x, ((1,), (a,))), 0, a)
+            return x.astype(dtype)
+
+        ours = getattr(plait.fft, name)
+        text = f"{name} of type {kind}, {axes}, {norm}"
+        return Step(text, lambda x: ours(x, kind, axes=axes, norm=norm, **where), alone)
+
+    def _fold(self, where):
+        """Ghost cells and back: each cell as often as it was there."""
+        a = int(self.rng.integers(len(self.shape)))
+        before, after = (int(n) for n in self.rng.integers(0, 3, 2))
+        width = [(before, after) if i == a else 0 for i in range(len(self.shape))]
+        n_here = self.shape[a] // self._n_parts(self.spec[a])
+        count = np.zeros(self.shape[a])
+        for first in range(0, self.shape[a], n_here):
+            for i in range(first - before, first + n_here + after):
+                count[i % self.shape[a]] += 1
+        count = count.reshape([-1 if i == a else 1 for i in range(len(self.shape))])
+        return Step(
+            f"halo.pad and fold of {width}",
+            lambda x: plait.halo.fold(plait.halo.pad(x, width, **where), width, **where),
+            lambda x: x * jnp.asarray(count, x.real.dtype),
+        )
+
+    def _without_mean(self, where):
+        axes = self._axes()
+        n = int(np.prod([self.shape[a] for a in axes]))
+        return Step(
+            f"minus half of the mean of {axes}",
+            lambda x: x - 0.5 * plait.sum(x, axis=axes, keepdims=True, **where) / n,
+            lambda x: x - 0.5 * jnp.sum(x, axis=axes, keepdims=True) / n,
+        )
+
+    def _convolve(self, where):
+        extents = [int(self.rng.integers(1, min(n, 4) + 1)) for n in self.shape]
+        kernel = self.rng.standard_normal(extents).astype(self.dtype)
+        return Step(
+            f"fftconvolve with {extents}",
+            lambda x: plait.fft.fftconvolve(x, jnp.asarray(kernel), mode="same", **where),
+            lambda x: jax.scipy.signal.fftconvolve(x, jnp.asarray(kernel), mode="same"),
+        )
+
+    def _solve(self, where):
+        """With a matrix that is on no mesh."""
+        n = self.shape[0]
+        if len(self.shape) > 2 or (where and self.is_compiled):
+            return None
+        a = (self.rng.standard_normal((n, n)) / n + 3 * np.eye(n)).astype(self.dtype)
+        whole = {"mesh": self.mesh, "spec": PartitionSpec()} if where else {}
+        self.spec = ((),) * len(self.shape) if self.is_explicit else self.spec
+
+        def alone(x):
+            return jnp.linalg.solve(jnp.asarray(a), x.reshape(n, -1)).reshape(x.shape)
+
+        return Step("solve", lambda x: plait.linalg.solve(jnp.asarray(a), x, **whole), alone)
+
+    def _elementwise(self, _where):
+        f = (lambda x: x * 2 - 1, jnp.conj, lambda x: x * (1 + 0.1 * x))[self.rng.integers(3)]
+        return Step("elementwise", f, f)
+
+    def _real(self, _where):
+        self.dtype = np.finfo(self.dtype).dtype
+        return Step("real", jnp.real, jnp.real)
+
+    def _transpose(self, _where):
+        order = [int(a) for a in self.rng.permutation(len(self.shape))]
+        self.shape = tuple(self.shape[a] for a in order)
+        self.spec = tuple(self.spec[a] for a in order)
+        return Step(f"transpose {order}", *[lambda x: jnp.transpose(x, order)] * 2)
+
+    # ---- running
+
+    def ours(self, x):
+        for step in self.steps:
+            x = step.ours(x)
+        return x
+
+    def alone(self, x):
+        for step in self.steps:
+            x = step.alone(x)
+        return x
+
+    def _random(self, shape, dtype):
+        x = self.rng.standard_normal(shape)
+        return (x + 1j * self.rng.standard_normal(shape) if dtype.kind == "c" else x).astype(dtype)
+
+    def check(self):
+        """Value, reverse and forward derivative are those of one device."""
+        shape, dtype, spec = self.first
+        a, t = self._random(shape, dtype), self._random(shape, dtype)
+        where = NamedSharding(self.mesh, _partition(spec))
+        x, tangent = jax.device_put(a, where), jax.device_put(t, where)
+        want = self.alone(jnp.asarray(a))
+        c = self._random(want.shape, np.dtype(want.dtype))
+        compiled = plait.jit if self.is_compiled else lambda f: f
+        with jax.set_mesh(self.mesh) if self.is_explicit else contextlib.nullcontext():
+            y = compiled(self.ours)(x)
+            ct = jax.device_put(c, y.sharding)
+            (back,) = compiled(lambda x, c: jax.vjp(self.ours, x)[1](c))(x, ct)
+            along = compiled(lambda x, t: jax.jvp(self.ours, (x,), (t,))[1])(x, tangent)
+        alone = jnp.asarray(a)
+        (want_back,) = jax.vjp(self.alone, alone)[1](jnp.asarray(c))
+        want_along = jax.jvp(self.alone, (alone,), (jnp.asarray(t),))[1]
+        self._compare("value", y, want, np.linalg.norm(a))
+        self._compare("reverse derivative", back, want_back, np.linalg.norm(c))
+        self._compare("forward derivative", along, want_along, np.linalg.norm(t))
+
+    def _compare(self, what, got, want, size):
+        got, want = np.asarray(got), np.asarray(want)
+        assert got.shape == want.shape and got.dtype == want.dtype, (what, got.dtype, want.dtype)
+        scale = max(np.linalg.norm(want), size)
+        error = np.linalg.norm(got - want) / scale
+        assert error < ROUNDINGS * np.finfo(got.dtype).eps, f"{what} is off by {error}\n{self}"
+
+
+def _partition(spec):
+    return PartitionSpec(*(names if len(names) > 1 else (names or (None,))[0] for names in spec))
+
+
+STEPS = (
+    Program._redistribute,
+    Program._fftn,
+    Program._there_and_back,
+    Program._waves,
+    Program._fold,
+    Program._without_mean,
+    Program._convolve,
+    Program._solve,
+)
+ANYWHERE = (Program._elementwise, Program._real, Program._transpose)  # JAX's own
+
+
+def check(seed):
+    """Runs the program of a seed; an error of it comes with its text."""
+    program = Program(seed)
+    try:
+        program.check()
+    except AssertionError:
+        raise
+    except Exception as error:
+        error.add_note(f"seed {seed}: {program}")
+        raise
