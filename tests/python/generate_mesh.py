@@ -167,9 +167,9 @@ class Program:
 
         def alone(x):
             for a, m in zip(axes, matrices, strict=True):
-                m = jnp.asarray(m, x.real.dtype)
+                m = jnp.asarray(m.astype(dtype))
                 x = jnp.moveaxis(jnp.tensordot(m, x, ((1,), (a,))), 0, a)
-            return x.astype(dtype)
+            return x
 
         ours = getattr(plait.fft, name)
         text = f"{name} of type {kind}, {axes}, {norm}"
@@ -189,7 +189,7 @@ class Program:
         return Step(
             f"halo.pad and fold of {width}",
             lambda x: plait.halo.fold(plait.halo.pad(x, width, **where), width, **where),
-            lambda x: x * jnp.asarray(count, x.real.dtype),
+            lambda x: x * jnp.asarray(count.astype(x.dtype)),
         )
 
     def _without_mean(self, where):
