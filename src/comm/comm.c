@@ -291,24 +291,34 @@ bool plait_comm_is_freed(const plait_comm_t *comm)
            atomic_load_explicit(comm->end.freed_p, memory_order_relaxed);
 }
 
-plait_status_t plait_comm_usable(const plait_comm_t *comm)
+__attribute__((noinline, cold)) static plait_status_t fail_unusable(
+    const plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;
-    const bool is_freed = plait_comm_is_freed(comm);
-
-    if (is_freed) {
-        PLAIT_TRY(plait_mpi_usable("communicator")); /* MPI_Finalize frees them, too */
-    }
-    PLAIT_CHECK(!is_freed, PLAIT_ERR_COMM, "communicator #%lld (made at %s) was freed",
-                (long long)comm->id, comm->label);
     const bool has_why = atomic_load_explicit(&comm->has_why, memory_order_acquire);
-    PLAIT_CHECK(
-        !atomic_load_explicit(&comm->is_given_up, memory_order_relaxed), PLAIT_ERR_COMM,
-        "an earlier operation on communicator #%lld (made at %s) was given up%s%s",
-        (long long)comm->id, comm->label, has_why ? ": " : "",
-        has_why ? comm->why : "");
+
+    if (plait_comm_is_freed(comm)) {
+        PLAIT_TRY(plait_mpi_usable("communicator")); /* MPI_Finalize frees them, too */
+        status = plait_fail(PLAIT_ERR_COMM, "communicator #%lld (made at %s) was freed",
+                            (long long)comm->id, comm->label);
+    } else {
+        status = plait_fail(
+            PLAIT_ERR_COMM,
+            "an earlier operation on communicator #%lld (made at %s) was given up%s%s",
+            (long long)comm->id, comm->label, has_why ? ": " : "",
+            has_why ? comm->why : "");
+    }
 done:
     return status;
+}
+
+plait_status_t plait_comm_usable(const plait_comm_t *comm)
+{
+    const bool is_usable =
+        !plait_comm_is_freed(comm) &&
+        !atomic_load_explicit(&comm->is_given_up, memory_order_relaxed);
+
+    return is_usable ? PLAIT_OK : fail_unusable(comm);
 }
 
 void plait_comm_give_up(plait_comm_t *comm, const char *title)
@@ -317,7 +327,7 @@ void plait_comm_give_up(plait_comm_t *comm, const char *title)
     const size_t n = strcspn(title, "( ");
     const bool is_named = strncmp(text, title, n) == 0;
 
-    if (!atomic_exchange(&comm->is_why_mine, true)) {
+    if (!atomic_exchange(&comm->is_why_taken, true)) {
         (void)snprintf(comm->why, sizeof(comm->why), "%.*s%s%.*s",
                        is_named ? 0 : (int)n, title, is_named ? "" : ": ",
                        (int)strcspn(text, "\n"), text);

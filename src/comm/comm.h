@@ -27,12 +27,12 @@ struct plait_comm {
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
     uint64_t skipped; /* hash of those run since ranks last made sure that they agree */
     _Atomic bool is_given_up; /* a wait was ended: ranks may be at different places */
-    _Atomic bool has_why;     /* `why` is there: the first line of that failure     */
-    _Atomic bool is_why_mine; /* somebody writes it                                 */
-    char why[PLAIT_WHY_BYTES];
     _Atomic bool is_in_use;   /* a collective is under way */
     _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
     void (*detach)(void *attached);
+    _Atomic bool has_why;      /* `why` is there: the first line of what ended it */
+    _Atomic bool is_why_taken; /* somebody writes it                              */
+    char why[PLAIT_WHY_BYTES];
 };
 
 /* id_p: in, this rank's next free id; out, the communicator's, one that is free on all ranks. */

@@ -113,24 +113,28 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
 
 /* The slow way, when somebody looks. */
 /* What MPI or the system say of a rank that is gone, as that its memory cannot be read, comes before it is
- * seen to be gone: who sees it a little later says so in words. */
-static plait_status_t look_for_cause(const plait_comm_t *comm, plait_status_t failure)
+ * seen to be gone: who sees it a little later says so in words. Its text is not on the stack of every call. */
+__attribute__((noinline, cold)) static plait_status_t look_for_cause(
+    const plait_comm_t *comm, plait_status_t failure)
 {
     plait_status_t status = PLAIT_OK;
     char text[PLAIT_ERROR_BYTES];
     plait_wait_t wait = plait_wait_begin("exchange", -1);
     const int64_t end = plait_clock_ns() + CAUSE_NS;
 
-    if (failure == PLAIT_ERR_TRANSPORT && comm->end.peers != NULL) {
-        (void)snprintf(text, sizeof(text), "%s", plait_error_text());
-        while (status == PLAIT_OK && plait_clock_ns() < end) {
-            status = plait_wait_turn(&wait);
-        }
-        if (status != PLAIT_ERR_PEER) {
-            (void)plait_fail(failure, "%s", text);
-        }
+    (void)snprintf(text, sizeof(text), "%s", plait_error_text());
+    while (status == PLAIT_OK && plait_clock_ns() < end) {
+        status = plait_wait_turn(&wait);
     }
-    return (status == PLAIT_ERR_PEER) ? status : failure;
+    if (status != PLAIT_ERR_PEER) {
+        status = plait_fail(failure, "%s", text);
+    }
+    return status;
+}
+
+static bool may_have_cause(const plait_comm_t *comm, plait_status_t status)
+{
+    return status == PLAIT_ERR_TRANSPORT && comm->end.peers != NULL;
 }
 
 static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
@@ -147,7 +151,9 @@ static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
     }
     plait_status_t status =
         plait_exec_plan(plan, &comm->end, run, history, arrays, &times);
-    status = look_for_cause(comm, status);
+    if (may_have_cause(comm, status)) {
+        status = look_for_cause(status);
+    }
     times.end_ns = plait_clock_ns();
     if (has_lines) {
         print_end(entry, line, status, &times);
@@ -212,7 +218,9 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
                             comm, run, &history, arrays);
     } else {
         status = plait_exec_plan(plan, &comm->end, run, &history, arrays, NULL);
-        status = look_for_cause(comm, status);
+        if (may_have_cause(comm, status)) {
+            status = look_for_cause(status);
+        }
         plait_trace_end(entry, NULL, status);
     }
     here = NULL;
