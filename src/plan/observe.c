@@ -111,11 +111,10 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
     return plait_trace_begin(&call);
 }
 
-/* The slow way, when somebody looks. */
 /* What MPI or the system say of a rank that is gone, as that its memory cannot be read, comes before it is
  * seen to be gone: who sees it a little later says so in words. Its text is not on the stack of every call. */
 __attribute__((noinline, cold)) static plait_status_t look_for_cause(
-    const plait_comm_t *comm, plait_status_t failure)
+    plait_status_t failure)
 {
     plait_status_t status = PLAIT_OK;
     char text[PLAIT_ERROR_BYTES];
@@ -137,6 +136,7 @@ static bool may_have_cause(const plait_comm_t *comm, plait_status_t status)
     return status == PLAIT_ERR_TRANSPORT && comm->end.peers != NULL;
 }
 
+/* The slow way, when somebody looks. */
 static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
                                  plait_flight_entry_t *entry, plait_comm_t *comm,
                                  int64_t run, plait_history_t *history,
