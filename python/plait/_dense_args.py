@@ -120,7 +120,7 @@ def operands(
     found = {}
     for argument, x in xs.items():
         if on_one and argument not in on_one:
-            (x,) = _mesh.computed_beside([x], xs[next(iter(on_one))])
+            x = _mesh.computed_beside(x, xs[next(iter(on_one))])
         spec = specs.get(argument)
         x, place = _mesh.locate(x, mesh, spec, f"{name} {argument}", is_any_size=True)
         shape = (shapes or {}).get(argument, x.shape)

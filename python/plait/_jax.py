@@ -449,7 +449,7 @@ def stays_in_loops(primitive: Any) -> None:
 
 
 def is_constant(primitive: Any) -> None:
-    """Results do not depend on the operands' values: where these are unknown it has none.
+    """Results do not depend on some operands' values: where these are unknown it has none of them.
 
     But in loops, see `_is_hoisting`, where it is left as it is.
     """
@@ -457,7 +457,7 @@ def is_constant(primitive: Any) -> None:
     def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
         if all(t.is_known() for t in tracers) or _is_hoisting():
             return trace.default_process_primitive(primitive, tracers, params)
-        return primitive.bind(**params)
+        return primitive.bind(*[t.pval.get_known() for t in tracers if t.is_known()], **params)
 
     _pe.custom_partial_eval_rules[primitive] = rule
 

@@ -2,12 +2,15 @@
 
 import contextlib
 import dataclasses
+import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
+from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _args, _jax, _layout, _split
@@ -315,15 +318,34 @@ def concrete(x: Any, place: Place) -> Place:
     return place if found is None or place.mesh is None else Place(found[0], place.spec)
 
 
-def computed_beside(xs: Sequence, other: Any) -> list:
-    """These, as if they depended on ``other``, which is on the devices that they are wanted on.
+@functools.cache
+def _beside_p() -> Any:
+    """The first operand, as if it depended on the second, of which nothing but the devices matters.
+
+    A primitive: to jax.linear_transpose what depends on its operand would be linear in it.
+    """
+    made = jex.Primitive("plait_mesh_beside")
+    made.def_abstract_eval(lambda x, *_: x)
+    made.def_impl(lambda x, *_: x)
+    _jax.is_constant(made)
+    mlir.register_lowering(made, lambda _ctx, x, *_: [x])
+    ad.primitive_jvps[made] = lambda xs, tangents: (made.bind(*xs), tangents[0])
+    ad.primitive_transposes[made] = lambda ct, x, *other: [
+        ct if ad.is_undefined_primal(x) else None,
+        *[None] * len(other),
+    ]
+    batching.primitive_batchers[made] = lambda xs, dims: (made.bind(*xs), dims[0])
+    return made
+
+
+def computed_beside(x: Any, other: Any) -> Any:
+    """``x``, as if it depended on ``other``, which is on the devices that it is wanted on.
 
     JAX moves what depends on nothing in a loop, or what a checkpoint may keep, out of it when it
     takes the derivative, and there nothing says on which devices it is.
     """
-    if not isinstance(_jax.underlying(other), jax.core.Tracer):
-        return list(xs)
-    return list(jax.lax.optimization_barrier((*xs, jax.lax.stop_gradient(other)))[:-1])
+    is_traced = isinstance(_jax.underlying(other), jax.core.Tracer)
+    return _beside_p().bind(x, other) if is_traced else x
 
 
 def put(x: Any, mesh: Any, names: Spec) -> Any:

@@ -293,12 +293,11 @@ def _spread(b: Any, a: Any, mesh: Any, spec: Spec, dims: tuple) -> Any:
     is_traced = isinstance(_jax.underlying(a), jax.core.Tracer)
     if not is_traced or not _jax.is_auto(mesh):
         return _spreader(mesh, spec, dims, False)(b)
-    where: list = []
+    given = [b, jnp.zeros((), b.dtype)]
     for n, m in zip(dims, b.shape, strict=True):
-        index = np.arange(n, dtype=np.int32)
-        where += [index, index < m]
-    given = _mesh.computed_beside([b, np.zeros((), b.dtype), *where], a)
-    return _spreader(mesh, spec, dims, True)(*given)
+        index = jnp.arange(n, dtype=jnp.int32)
+        given += [index, index < m]
+    return _spreader(mesh, spec, dims, True)(*(_mesh.computed_beside(x, a) for x in given))
 
 
 def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str) -> tuple:
