@@ -318,6 +318,15 @@ def concrete(x: Any, place: Place) -> Place:
     return place if found is None or place.mesh is None else Place(found[0], place.spec)
 
 
+def _put_beside(x: Any, *other: Any) -> Any:
+    """As a call by itself, as a checkpoint outside jax.jit makes of each operation in it."""
+    where = other[0].sharding if other else None
+    is_there = isinstance(where, NamedSharding) and _jax.is_auto(where.mesh)
+    if not is_there or x.sharding.device_set == where.device_set:
+        return x
+    return jax.device_put(x, NamedSharding(where.mesh, P()))
+
+
 @functools.cache
 def _beside_p() -> Any:
     """The first operand, as if it depended on the second, of which nothing but the devices matters.
@@ -326,7 +335,7 @@ def _beside_p() -> Any:
     """
     made = jex.Primitive("plait_mesh_beside")
     made.def_abstract_eval(lambda x, *_: x)
-    made.def_impl(lambda x, *_: x)
+    made.def_impl(_put_beside)
     _jax.is_constant(made)
     mlir.register_lowering(made, lambda _ctx, x, *_: [x])
     ad.primitive_jvps[made] = lambda xs, tangents: (made.bind(*xs), tangents[0])
