@@ -320,11 +320,11 @@ def concrete(x: Any, place: Place) -> Place:
 
 def _put_beside(x: Any, *other: Any) -> Any:
     """As a call by itself, as a checkpoint outside jax.jit makes of each operation in it."""
-    where = other[0].sharding if other else None
-    is_there = isinstance(where, NamedSharding) and _jax.is_auto(where.mesh)
-    if not is_there or x.sharding.device_set == where.device_set:
+    own, where = (getattr(array, "sharding", None) for array in (x, *other, None)[:2])
+    if not isinstance(where, NamedSharding) or not _jax.is_auto(where.mesh):
         return x
-    return jax.device_put(x, NamedSharding(where.mesh, P()))
+    is_there = own is not None and own.device_set == where.device_set
+    return x if is_there else jax.device_put(x, NamedSharding(where.mesh, P()))
 
 
 @functools.cache
