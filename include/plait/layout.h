@@ -109,7 +109,7 @@ PLAIT_EXPORT int plait_layout_pack(const plait_layout_t *layout, int64_t words[]
 
 /** The inverse of plait_layout_pack, checked.
  *  Collective: no.  Shapes: n_words entries.  Owns: nothing.
- *  Errors: INVALID (too few words); as plait_layout_check.  Source: own. */
+ *  Errors: INVALID (too few words, or more than there are to be); as plait_layout_check.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_layout_unpack(const int64_t words[], int64_t n_words,
                                                 plait_layout_t *layout_p);
 

@@ -55,3 +55,15 @@ def test_derivatives_outside_of_jit(name, way, shape):
     for ours, theirs in ((y, want), (got, wanted), (along, along_alone)):
         scale = np.abs(np.asarray(theirs)).max()
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-11 * scale)
+
+
+@pytest.mark.parametrize("way", ["scan", "checkpoint"])
+@pytest.mark.parametrize("name", ["fftconvolve", "solve", "matmul"])
+def test_to_a_linear_transpose_it_is_constant(name, way):
+    mesh = meshes.make((4,))
+    x = meshes.put(meshes.random((N, N), "float64", 3), mesh, P("a"))
+    c = meshes.put(meshes.random((N, N), "float64", 4), mesh, P("a"))
+    f, alone = WAYS[way](OPERATIONS[name]), WAYS[way](ALONE[name])
+    (got,) = jax.jit(lambda c: jax.linear_transpose(f, x)(c))(c)
+    (want,) = jax.vjp(alone, jnp.zeros((N, N)))[1](jnp.asarray(np.asarray(c)))
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-11 * np.abs(np.asarray(want)).max())
