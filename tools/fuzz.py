@@ -23,42 +23,43 @@ KINDS = 5  # programs of one seed
 GRACE_S = 120  # to start, and to end the last program
 
 
-def programs(n_ranks, options, kind):
-    """Generated programs of a kind, "" for all without a fault; whether all was well."""
-    note = FOLDER / f"programs{kind}-{n_ranks}.seed"
+def generated(name, launch, script, options, variables, may_fail=False):
+    """Runs a script of generated programs; whether all was well, else how to see it again.
+
+    launch: what it is started by, and what that is told here alone. may_fail: it is well if its
+    last program ended, whatever the job says.
+    """
+    note = FOLDER / f"programs{name}.seed"
     note.write_text("")
+    starter, limits = launch
+    which = ["--first", str(options.first), "--count", str(max(1, options.programs // KINDS))]
+    ends = ["--seconds", str(options.seconds), "--note", str(note)]
+    command = [*starter, *limits, *script, *which, *ends]
+    env = os.environ | variables
+    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=env).returncode
+    if note.read_text() == "done" and (may_fail or code == 0):
+        return True
+    given = "".join(f"{key}={value} " for key, value in variables.items())
+    again = " ".join([*starter, *script, note.read_text()])
+    print(f"fuzz: programs{name} failed; again with\n    {given}{again}")
+    return False
+
+
+def programs(n_ranks, options, kind):
+    """Generated programs of a kind on ranks, "" for all without a fault; whether all was well."""
     run = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks)]
     script = [sys.executable, "-m", "mpi4py", "tests/python/fuzz_programs.py"]
-    count = max(1, options.programs // KINDS)
+    script += ["--kind", kind] if kind else []
     limits = ["--timeout", str(options.seconds + GRACE_S)]
-    which = ["--first", str(options.first), "--count", str(count), "--kind", kind]
-    ends = ["--seconds", str(options.seconds), "--note", str(note)]
-    command = [*run, *limits, *script, *which, *ends]
-    env = os.environ | ({"PLAIT_TIMEOUT": "2"} if kind else {})
-    code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, env=env).returncode
+    limited = {"PLAIT_TIMEOUT": "2"} if kind else {}
     # A job in which a rank has waited in vain does not end with 0.
-    if note.read_text() == "done" and (kind or code == 0):
-        return True
-    again = " ".join(map(str, [*run, *script, note.read_text()]))
-    limit = "PLAIT_TIMEOUT=2 " if kind else ""
-    print(f"fuzz: {n_ranks} ranks failed; again with\n    {limit}{again}")
-    return False
+    return generated(f"{kind}-{n_ranks}", (run, limits), script, options, limited, bool(kind))
 
 
 def mesh_programs(options):
     """Generated programs of global arrays, on devices of one process; whether all was well."""
-    note = FOLDER / "programs-mesh.seed"
-    note.write_text("")
     script = [sys.executable, "tests/python/fuzz_mesh.py"]
-    which = ["--first", str(options.first), "--count", str(max(1, options.programs // KINDS))]
-    ends = ["--seconds", str(options.seconds), "--note", str(note)]
-    env = os.environ | {"JAX_NUM_CPU_DEVICES": "8"}
-    code = subprocess.run([*script, *which, *ends], cwd=ROOT, stdin=subprocess.DEVNULL, env=env)
-    if code.returncode == 0 and note.read_text() == "done":
-        return True
-    again = " ".join(map(str, [*script, note.read_text()]))
-    print(f"fuzz: global arrays failed; again with\n    JAX_NUM_CPU_DEVICES=8 {again}")
-    return False
+    return generated("-mesh", ([], []), script, options, {"JAX_NUM_CPU_DEVICES": "8"})
 
 
 def libfuzzer():

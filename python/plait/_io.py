@@ -266,7 +266,7 @@ def _transfer(move: Callable, part: np.ndarray, box: Box, shape: tuple, offset: 
         _move_all(move, view, offset + start * part.itemsize)
 
 
-def _together(team: _team.Team, name: str, act: Callable[[], Any]) -> Any:
+def _together(team: _team.Team, act: Callable[[], Any]) -> Any:
     """Does something on this process; if it fails on one, all raise what that one says.
 
     Whatever it is: the others wait for this one.
@@ -276,16 +276,16 @@ def _together(team: _team.Team, name: str, act: Callable[[], Any]) -> Any:
         made = act()
     except Exception as error:
         kind = "" if isinstance(error, OSError) else f"{type(error).__name__}: "
-        failure = f"{name}: {kind}{error}"
+        failure = f"{team.name}: {kind}{error}"
     team.agree(failure)
     return made
 
 
-def _agree(team: _team.Team, name: str, what: str) -> None:
+def _agree(team: _team.Team, what: str) -> None:
     """All processes mean the same, or all raise what each of them does."""
     seen = team.tell(what)
     if len(set(seen)) > 1:
-        raise _errors.MismatchError(f"{name}: the processes do not mean the same: {seen}")
+        raise _errors.MismatchError(f"{team.name}: the processes do not mean the same: {seen}")
 
 
 def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int]:
@@ -377,19 +377,19 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
     dtype, path = _numpy_dtype(x.dtype), os.fsdecode(path)
     team, parts = _team.Team(x.sharding.device_set, "save"), _parts(x)
     spec = getattr(x.sharding, "spec", "")
-    _agree(team, "save", f"{path}, {dtype} {data} of {x.shape} {spec}")
+    _agree(team, f"{path}, {dtype} {data} of {x.shape} {spec}")
     owned = _owned(_boxes(x.sharding, x.shape, data))
     mine = [
         (np.ascontiguousarray(np.asarray(parts[d])[_cut(b)]), b)
         for d, b in owned.items()
         if d in parts
     ]
-    made = _together(team, "save", lambda: _create(path, dtype, data) if team.is_first else None)
+    made = _together(team, lambda: _create(path, dtype, data) if team.is_first else None)
     text = f"{made[1]} {made[0]}" if made else ""
     offset, _, name = os.fsdecode(team.gather(os.fsencode(text))[0]).partition(" ")
     try:
-        _together(team, "save", lambda: _write(name, mine, data, int(offset)))
-        _together(team, "save", lambda: _put_in_place(name, path) if team.is_first else None)
+        _together(team, lambda: _write(name, mine, data, int(offset)))
+        _together(team, lambda: _put_in_place(name, path) if team.is_first else None)
     except BaseException:
         if team.is_first:
             _remove(name)
@@ -458,9 +458,9 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     path = os.fsdecode(path)
     _check_sharding(sharding, "load")
     team = _team.Team(sharding.device_set, "load")
-    shape, dtype, offset = _together(team, "load", lambda: _header(path))
+    shape, dtype, offset = _together(team, lambda: _header(path))
     # perhaps each from a disk of its own, but under one name: others are different files
-    _agree(team, "load", f"{path}, {dtype} {shape}, {sharding.spec}")
+    _agree(team, f"{path}, {dtype} {shape}, {sharding.spec}")
     names = _mesh.names_of(sharding.spec, len(shape), "load")
     native = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(native) != native:
@@ -470,5 +470,5 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
         )
     dims = _mesh_rules.padded(sharding.mesh, shape, names)
     boxes = {d: b for d, b in _boxes(sharding, dims, shape).items() if _is_mine(d)}
-    parts = _together(team, "load", lambda: _read(path, boxes, shape, dtype, offset))
+    parts = _together(team, lambda: _read(path, boxes, shape, dtype, offset))
     return _assemble(sharding, dims, {d: p.astype(native) for d, p in parts.items()}, native)

@@ -1,6 +1,7 @@
 #include "base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,14 @@ plait_status_t plait_fail(plait_status_t status, const char *format, ...)
     va_end(args);
     memcpy(text, next, sizeof(text));
     return status;
+}
+
+int plait_error_name(const char *title)
+{
+    const size_t n = strcspn(title, "( ");
+    const bool is_told = strncmp(text, title, n) == 0 && text[n] == ':';
+
+    return is_told ? 0 : (int)n;
 }
 
 void plait_error_prefix(const char *format, ...)

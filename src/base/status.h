@@ -13,6 +13,10 @@ plait_status_t plait_fail(plait_status_t status, const char *format, ...)
 /* Puts `format` before the recorded text: the caller knows the operation and the rank. */
 void plait_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* How much of `title`, which begins with an operation's name, is to go before the recorded text: the name's
+ * length, or 0 where the text begins with it. */
+int plait_error_name(const char *title);
+
 /* Both need a local `status` and a label `done` at the function's single exit. */
 #define PLAIT_CHECK(_cond, _status, ...)           \
     do {                                           \

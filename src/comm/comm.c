@@ -324,13 +324,11 @@ plait_status_t plait_comm_usable(const plait_comm_t *comm)
 void plait_comm_give_up(plait_comm_t *comm, const char *title)
 {
     const char *text = plait_error_text();
-    const size_t n = strcspn(title, "( ");
-    const bool is_named = strncmp(text, title, n) == 0;
+    const int n_name = plait_error_name(title);
 
     if (!atomic_exchange(&comm->is_why_taken, true)) {
-        (void)snprintf(comm->why, sizeof(comm->why), "%.*s%s%.*s",
-                       is_named ? 0 : (int)n, title, is_named ? "" : ": ",
-                       (int)strcspn(text, "\n"), text);
+        (void)snprintf(comm->why, sizeof(comm->why), "%.*s%s%.*s", n_name, title,
+                       (n_name > 0) ? ": " : "", (int)strcspn(text, "\n"), text);
         atomic_store_explicit(&comm->has_why, true, memory_order_release);
     }
     atomic_store(&comm->is_given_up, true);

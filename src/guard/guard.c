@@ -471,6 +471,15 @@ static plait_status_t run_out(plait_observed_t *op, const plait_wait_t *wait,
     return fail_with_table(PLAIT_ERR_TIMEOUT, op, reason);
 }
 
+static plait_status_t fail_circle(plait_observed_t *op)
+{
+    char reason[240];
+
+    (void)snprintf(reason, sizeof(reason), "deadlock, the ranks wait for each other%s",
+                   hint_of_gradients());
+    return fail_with_table(PLAIT_ERR_MISMATCH, op, reason);
+}
+
 static plait_status_t fail_alone(const plait_observed_t *op)
 {
     return plait_fail(
@@ -519,11 +528,7 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
         status = fail_with_table(PLAIT_ERR_MISMATCH, op,
                                  "the ranks call different operations");
     } else if (watch.suspicion == CIRCLE && since > DIFFERS_NS) {
-        char reason[240];
-        (void)snprintf(reason, sizeof(reason),
-                       "deadlock, the ranks wait for each other%s",
-                       hint_of_gradients());
-        status = fail_with_table(PLAIT_ERR_MISMATCH, op, reason);
+        status = fail_circle(op);
     } else if (watch.suspicion == ITSELF && since > DIFFERS_NS) {
         status = fail_alone(op);
     } else if (is_late) {

@@ -275,20 +275,13 @@ done:
     return status;
 }
 
-/* Puts before an error's text whose it is, and of which operation, unless it begins with that. */
-static void tell(const plait_comm_t *comm, const char *name, size_t n_name)
+/* Puts before an error's text whose it is, and of which operation. */
+static void tell(const plait_comm_t *comm, const char *title)
 {
-    const char *text = plait_error_text();
-    const bool is_told = strncmp(text, name, n_name) == 0 && text[n_name] == ':';
+    const int n_name = plait_error_name(title);
 
     plait_error_prefix("rank %d of communicator #%lld, %.*s%s", comm->end.rank,
-                       (long long)comm->id, is_told ? 0 : (int)n_name, name,
-                       is_told ? "" : ": ");
-}
-
-static void tell_where(const plait_call_t *call)
-{
-    tell(call->comm, call->op->name, strlen(call->op->name));
+                       (long long)comm->id, n_name, title, (n_name > 0) ? ": " : "");
 }
 
 static plait_status_t launch_counted(const plait_call_t *call, bool is_started)
@@ -297,7 +290,7 @@ static plait_status_t launch_counted(const plait_call_t *call, bool is_started)
     plait_status_t status = launch(call, is_started);
     plait_op_release();
     if (status != PLAIT_OK) {
-        tell_where(call);
+        tell(call->comm, call->op->name);
     }
     return status;
 }
@@ -314,7 +307,7 @@ plait_status_t plait_op_run_started(const plait_call_t *call)
 
 void plait_op_tell(const plait_plan_t *plan, const plait_comm_t *comm)
 {
-    tell(comm, plan->title, strcspn(plan->title, "( "));
+    tell(comm, plan->title);
 }
 
 plait_status_t plait_op_run_plan(const plait_plan_t *plan, plait_comm_t *comm,
@@ -406,7 +399,7 @@ done:
         } else {
             plait_observe_failure(call->op->name, call->comm, status);
         }
-        tell_where(call);
+        tell(call->comm, call->op->name);
     }
     return status;
 }

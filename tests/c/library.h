@@ -31,30 +31,13 @@ done:
     return status;
 }
 
-static void library_touch(const void *params, plait_touch_fn_t touch, void *context)
-{
-    (void)params;
-    (void)touch;
-    (void)context;
-}
-
 static inline plait_status_t library_work(plait_comm_t *comm, bool is_begun, double s)
 {
     static const plait_kernel_t kernel = {
-        .name = "a library", .run = library_run, .touch = library_touch};
+        .name = "a library", .run = library_run, .touch = observed_touch_none};
     const library_t params = {.n_ns = (int64_t)(s * 1e9), .is_begun = is_begun};
-    const plait_problem_t problem = {.n_ranks = plait_comm_size(comm),
-                                     .rank = plait_comm_rank(comm),
-                                     .caps = comm->end.caps};
-    plait_plan_t *plan = NULL;
 
-    CHECK(plait_plan_create(&problem, &plan, "a library") == PLAIT_OK &&
-              plait_plan_kernel_copy(plan, &kernel, &params, sizeof(params)) ==
-                  PLAIT_OK,
-          "%s", plait_error_text());
-    const plait_status_t status = observed_execute(plan, comm, NULL, NULL);
-    plait_plan_destroy(&plan);
-    return status;
+    return observed_kernel(comm, false, &kernel, &params, sizeof(params));
 }
 
 #endif

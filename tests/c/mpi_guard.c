@@ -66,32 +66,14 @@ static plait_status_t fail_to_read(const void *params, plait_exec_t *exec)
     return plait_fail(PLAIT_ERR_TRANSPORT, "memory of another rank cannot be read");
 }
 
-static void touch_nothing(const void *params, plait_touch_fn_t touch, void *context)
-{
-    (void)params;
-    (void)touch;
-    (void)context;
-}
-
 /* An operation in which MPI or the system fail. */
 static plait_status_t read_in_vain(plait_comm_t *comm)
 {
     static const plait_kernel_t kernel = {
-        .name = "a read", .run = fail_to_read, .touch = touch_nothing};
+        .name = "a read", .run = fail_to_read, .touch = observed_touch_none};
     const int params = 0;
-    const plait_problem_t problem = {.n_ranks = plait_comm_size(comm),
-                                     .rank = plait_comm_rank(comm),
-                                     .caps = comm->end.caps};
-    plait_plan_t *plan = NULL;
 
-    CHECK(plait_plan_create(&problem, &plan, "reads") == PLAIT_OK &&
-              plait_plan_kernel_copy(plan, &kernel, &params, sizeof(params)) ==
-                  PLAIT_OK,
-          "%s", plait_error_text());
-    plan->is_collective = true;
-    const plait_status_t status = observed_execute(plan, comm, NULL, NULL);
-    plait_plan_destroy(&plan);
-    return status;
+    return observed_kernel(comm, true, &kernel, &params, sizeof(params));
 }
 
 /* Where all are there, it is what it is. */

@@ -12,10 +12,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import jax.scipy.signal
+import meshes
 import numpy as np
 import plait
 import scipy.fft
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, PartitionSpec
+from plait._split import to_partition_spec
 
 MESHES = [(1,), (2,), (3,), (4,), (8,), (2, 2), (3, 2), (2, 4), (1, 4), (4, 1), (2, 2, 2)]
 MOST = {1: 20, 2: 8, 3: 5, 4: 3}  # elements of a part along an axis, by the number of axes
@@ -60,11 +62,8 @@ class Program:
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         sizes = MESHES[self.rng.integers(len(MESHES))]
-        names = "abc"[: len(sizes)]
         self.is_explicit = bool(self.rng.random() < 0.3) and 1 not in sizes
-        kind = AxisType.Explicit if self.is_explicit else AxisType.Auto
-        devices = np.array(jax.devices()[: int(np.prod(sizes))]).reshape(sizes)
-        self.mesh = Mesh(devices, tuple(names), axis_types=(kind,) * len(sizes))
+        self.mesh = meshes.make(sizes, AxisType.Explicit if self.is_explicit else AxisType.Auto)
         self.is_compiled = bool(self.rng.integers(2))
         self.dtype = np.dtype(DTYPES[self.rng.integers(len(DTYPES))])
         ndim = int(self.rng.integers(1, 5))
@@ -100,7 +99,7 @@ class Program:
         """What tells a call how its operand is split, if it has to be told, and at times else."""
         has_to = not self.is_explicit and (self.is_compiled or is_inside)
         if has_to or self.rng.random() < 0.4:
-            return {"mesh": self.mesh, "spec": _partition(self.spec)}
+            return {"mesh": self.mesh, "spec": to_partition_spec(self.spec)}
         return {}
 
     def _axes(self):
@@ -124,7 +123,7 @@ class Program:
 
     def _redistribute(self, where):
         self.spec = self._any_spec(len(self.shape), self.shape)
-        to = _partition(self.spec)
+        to = to_partition_spec(self.spec)
         text = f"redistribute to {to}"
         return Step(text, lambda x: plait.redistribute(x, to, **where), lambda x: x)
 
@@ -135,7 +134,7 @@ class Program:
         layout = {}
         if self.rng.random() < 0.4:
             self.spec = self._any_spec(len(self.shape), self.shape)
-            layout = {"layout": _partition(self.spec)}
+            layout = {"layout": to_partition_spec(self.spec)}
         self.dtype = np.result_type(self.dtype, np.complex64)
         ours, alone = getattr(plait.fft, name), getattr(jnp.fft, name)
         return Step(
@@ -251,15 +250,13 @@ class Program:
         return x
 
     def _random(self, shape, dtype):
-        x = self.rng.standard_normal(shape)
-        return (x + 1j * self.rng.standard_normal(shape) if dtype.kind == "c" else x).astype(dtype)
+        return meshes.random(shape, dtype, int(self.rng.integers(2**31)))
 
     def check(self):
         """Value, reverse and forward derivative are those of one device."""
         shape, dtype, spec = self.first
         a, t = self._random(shape, dtype), self._random(shape, dtype)
-        where = NamedSharding(self.mesh, _partition(spec))
-        x, tangent = jax.device_put(a, where), jax.device_put(t, where)
+        x, tangent = (meshes.put(v, self.mesh, to_partition_spec(spec)) for v in (a, t))
         want = self.alone(jnp.asarray(a))
         c = self._random(want.shape, np.dtype(want.dtype))
         compiled = plait.jit if self.is_compiled else lambda f: f
@@ -281,10 +278,6 @@ class Program:
         scale = max(np.linalg.norm(want), size)
         error = np.linalg.norm(got - want) / scale
         assert error < ROUNDINGS * np.finfo(got.dtype).eps, f"{what} is off by {error}\n{self}"
-
-
-def _partition(spec):
-    return PartitionSpec(*(names if len(names) > 1 else (names or (None,))[0] for names in spec))
 
 
 STEPS = (
