@@ -281,11 +281,20 @@ def _together(team: _team.Team, act: Callable[[], Any]) -> Any:
     return made
 
 
-def _agree(team: _team.Team, what: str) -> None:
-    """All processes mean the same, or all raise what each of them does."""
-    seen = team.tell(what)
+def _agree(team: _team.Team, mean: Callable[[], tuple[str, Any]]) -> Any:
+    """What this process means; all mean the same by its text, or all raise what each of them does.
+
+    Where it means nothing on one, the others learn why: they wait for it.
+    """
+    try:
+        text, meant = mean()
+    except Exception as error:
+        team.tell(f"{type(error).__name__}: {error}")
+        raise
+    seen = team.tell(text)
     if len(set(seen)) > 1:
         raise _errors.MismatchError(f"{team.name}: the processes do not mean the same: {seen}")
+    return meant
 
 
 def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int]:
@@ -350,6 +359,16 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
     return dtype
 
 
+def _file_of(
+    path: str | os.PathLike[str], x: Array, shape: Sequence[int] | None
+) -> tuple[str, tuple[str, np.dtype, tuple[int, ...]]]:
+    """The name, dtype and shape of an array's file, and all that must be the same on all."""
+    data = _mesh.data_of(shape, x.shape, 0, "save")
+    dtype, name = _numpy_dtype(x.dtype), os.fsdecode(path)
+    spec = getattr(x.sharding, "spec", "")
+    return f"{name}, {dtype} {data} of {x.shape} {spec}", (name, dtype, data)
+
+
 def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None = None) -> None:
     """Write a global array to one file of NumPy's format (.npy), from all processes at once.
 
@@ -361,8 +380,9 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
     Collective: over the processes of the array; outside jit.  Shapes: any.
     Raises: OSError on every process if one cannot write, with which and why, or a device, a pipe or
     a folder is there; MismatchError on every process if they give different paths, dtypes, shapes
-    or shardings; ValueError for a dtype that the format does not know (bfloat16, float8), and on a
-    process that has no part of the array.
+    or shardings; ValueError for a shape that is not in the array, for a dtype that the format does
+    not know (bfloat16, float8), and on a process that has no part of the array. Where one process
+    alone is refused, the others raise a MismatchError with what it was told.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``, version 1.0.
 
     Example:
@@ -373,11 +393,8 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
         array([0, 1, 2]...)
     """
     x = _array(x, "save")
-    data = _mesh.data_of(shape, x.shape, 0, "save")
-    dtype, path = _numpy_dtype(x.dtype), os.fsdecode(path)
     team, parts = _team.Team(x.sharding.device_set, "save"), _parts(x)
-    spec = getattr(x.sharding, "spec", "")
-    _agree(team, f"{path}, {dtype} {data} of {x.shape} {spec}")
+    path, dtype, data = _agree(team, lambda: _file_of(path, x, shape))
     owned = _owned(_boxes(x.sharding, x.shape, data))
     mine = [
         (np.ascontiguousarray(np.asarray(parts[d])[_cut(b)]), b)
@@ -416,6 +433,17 @@ def _header(path: str) -> tuple[tuple[int, ...], np.dtype, int]:
     if any(n < 0 for n in shape) or offset + math.prod(shape) * dtype.itemsize > n_bytes:
         raise OSError(f"{path}: the file ends before its array does, whose shape is {shape}")
     return shape, dtype, offset
+
+
+def _native(dtype: np.dtype, path: str) -> np.dtype:
+    """In this machine's order of bytes, as JAX has it."""
+    native = dtype.newbyteorder("=")
+    if jax.dtypes.canonicalize_dtype(native) != native:
+        raise ValueError(
+            f"load: {path} has dtype {dtype}, which JAX has switched off: "
+            'jax.config.update("jax_enable_x64", True) first'
+        )
+    return native
 
 
 def _read(path: str, boxes: dict, shape: tuple, dtype: np.dtype, offset: int) -> dict:
@@ -460,14 +488,9 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     team = _team.Team(sharding.device_set, "load")
     shape, dtype, offset = _together(team, lambda: _header(path))
     # perhaps each from a disk of its own, but under one name: others are different files
-    _agree(team, f"{path}, {dtype} {shape}, {sharding.spec}")
+    text = f"{path}, {dtype} {shape}, {sharding.spec}"
+    native = _agree(team, lambda: (text, _native(dtype, path)))
     names = _mesh.names_of(sharding.spec, len(shape), "load")
-    native = dtype.newbyteorder("=")
-    if jax.dtypes.canonicalize_dtype(native) != native:
-        raise ValueError(
-            f"load: {path} has dtype {dtype}, which JAX has switched off: "
-            'jax.config.update("jax_enable_x64", True) first'
-        )
     dims = _mesh_rules.padded(sharding.mesh, shape, names)
     boxes = {d: b for d, b in _boxes(sharding, dims, shape).items() if _is_mine(d)}
     parts = _together(team, lambda: _read(path, boxes, shape, dtype, offset))

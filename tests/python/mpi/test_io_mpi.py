@@ -140,6 +140,33 @@ def test_ranks_of_which_one_saves_and_the_others_load(world, folder):
     assert np.array_equal(plait.gather_to_host(plait.load(path, where)), before)
 
 
+@pytest.mark.parametrize(
+    "wrong, error, told",
+    [
+        ({"shape": (1 << 20, 2)}, ValueError, "where the array has"),
+        ({"shape": "all"}, TypeError, "expected one integer an axis"),
+        ({"path": 7}, TypeError, "expected str, bytes or os.PathLike"),
+    ],
+)
+def test_one_rank_that_is_refused(world, folder, wrong, error, told):
+    """It raises why, the others its words: they would wait for it."""
+    if world.size == 1:
+        pytest.skip("needs two ranks")
+    where, path = shardings()[0], folder / "x.npy"
+    a, x = whole(where, (4 * jax.device_count(), 2))
+    given = {"path": path, "x": x}
+    if world.rank == world.size - 1:
+        given |= wrong
+    else:
+        error, told = plait.MismatchError, f"{error.__name__}: .*{told}"
+    with pytest.raises(error, match=told):
+        plait.save(**given)
+    world.Barrier()
+    assert os.listdir(folder) == []
+    plait.save(path, x)
+    assert np.array_equal(plait.gather_to_host(plait.load(path, where)), a)
+
+
 def test_a_pipe_on_the_way_is_an_error_on_all(world, folder):
     path = folder / "pipe"
     if world.rank == 0:
