@@ -8,7 +8,11 @@
 
 #include <stdatomic.h>
 
-enum { PLAIT_AGREED_ROOM = 256, PLAIT_WHY_BYTES = 192 };
+enum {
+    PLAIT_AGREED_ROOM = 256,
+    PLAIT_MOST_SKIPPED = 1024, /* a meeting by MPI takes some calls' time */
+    PLAIT_WHY_BYTES = 192
+};
 
 struct plait_comm {
     plait_endpoint_t end;
@@ -25,7 +29,8 @@ struct plait_comm {
     _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */
     _Atomic uint32_t n_collectives;
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
-    uint64_t skipped; /* hash of those run since ranks last made sure that they agree */
+    uint64_t skipped;   /* hash of those run without making sure that ranks agree */
+    uint32_t n_skipped; /* of them since ranks last made sure */
     _Atomic bool is_given_up; /* a wait was ended: ranks may be at different places */
     _Atomic bool is_in_use;   /* a collective is under way */
     _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */

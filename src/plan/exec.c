@@ -387,7 +387,8 @@ bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
     bool is_cheap = end->caps.publish_bytes >= 0 && !end->caps.is_far;
 
     return plan->needs_agreement && level != PLAIT_CHECK_OFF &&
-           (is_cheap || !history->is_agreed || level == PLAIT_CHECK_FULL);
+           (is_cheap || !history->is_agreed || history->is_due ||
+            level == PLAIT_CHECK_FULL);
 }
 
 /* status: of this rank so far. */

@@ -50,7 +50,8 @@ PLAIT_EXPORT void plait_check_choose(int level);
 /* What ranks have in common, if they did the same so far. */
 typedef struct {
     bool is_agreed;   /* they have run this plan before */
-    uint64_t skipped; /* hash of what they ran since then without making sure */
+    bool is_due;      /* for long they have not made sure */
+    uint64_t skipped; /* hash of what they ran without making sure */
     bool has_failed;  /* out: this plan has, not just what was sent before it */
     bool has_left;    /* out: it has, and the other ranks do not learn of it by it */
 } plait_history_t;

@@ -70,15 +70,19 @@ plait_observed_t *plait_observe_here(void)
 static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan,
                                   bool is_started)
 {
-    plait_history_t history = {.skipped = comm->skipped};
+    plait_history_t history = {.is_due = comm->n_skipped >= PLAIT_MOST_SKIPPED,
+                               .skipped = comm->skipped};
 
     if (plan->needs_agreement) {
         const uint64_t agree = plait_exec_agree(plan, is_started);
         uint64_t *place = &comm->agreed[agree % PLAIT_AGREED_ROOM];
         history.is_agreed = *place == agree;
         *place = agree;
-        if (!plait_exec_agrees(plan, &comm->end, &history)) {
+        if (plait_exec_agrees(plan, &comm->end, &history)) {
+            comm->n_skipped = 0;
+        } else {
             comm->skipped = plait_hash_word(comm->skipped, agree);
+            comm->n_skipped++;
         }
     }
     return history;
@@ -88,6 +92,7 @@ void plait_observe_forget(plait_comm_t *comm)
 {
     memset(comm->agreed, 0, sizeof(comm->agreed));
     comm->skipped = 0;
+    comm->n_skipped = 0;
 }
 
 static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,

@@ -55,6 +55,8 @@ typedef struct {
     int (*state)(bool *is_initialized_p, bool *is_finalized_p);
     int (*library_version)(char text[PLAIT_MPI_VERSION_BYTES]);
     void (*error_text)(int code, char text[PLAIT_MPI_TEXT_BYTES]);
+    /* Whether it is of a message that was longer than the place it should go to. */
+    bool (*is_truncation)(int code);
 
     int (*thread_level)(plait_mpi_level_t *level_p);
     int (*comm_facts)(uint64_t comm, int *size_p, int *rank_p, bool *is_inter_p);

@@ -227,7 +227,9 @@ plait_status_t plait_mpi_unlock(int rank, const char *what, int code)
     if (code != 0) {
         plait_mpi_started()->error_text(code, text);
         status =
-            plait_fail(PLAIT_ERR_TRANSPORT, "rank %d %s: MPI: %s", rank, what, text);
+            plait_fail(plait_mpi_started()->is_truncation(code) ? PLAIT_ERR_MISMATCH
+                                                                : PLAIT_ERR_TRANSPORT,
+                       "rank %d %s: MPI: %s", rank, what, text);
     }
     (void)pthread_mutex_unlock(&mpi_lock);
     return status;
@@ -284,37 +286,65 @@ plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,
     *is_done_p = false;
     status = PLAIT_MPI_CALL(link->rank, what,
                             link->mpi->test(request_p, is_done_p, envelope_p));
-    if (status == PLAIT_ERR_TRANSPORT) {
+    if (status == PLAIT_ERR_TRANSPORT || status == PLAIT_ERR_MISMATCH) {
         *is_done_p = true;
     }
     return status;
 }
 
+/* A receive that has ended with this status, and what came where it is OK. Ranks that differ in calls which
+ * have all run before do not meet before their messages do: their lengths show it then. Empty are those of a
+ * rank that has failed, which says so at the next fence. */
+static plait_status_t check_length(const plait_mpi_link_t *link, const char *what,
+                                   plait_status_t status,
+                                   const plait_mpi_envelope_t *came, int64_t expected)
+{
+    static const char why[] =
+        "the ranks call different operations, or of other sizes, which have all run "
+        "before; PLAIT_CHECK=full compares each call";
+
+    if (status == PLAIT_ERR_MISMATCH) {
+        status = plait_fail(status, "rank %d %s: more than %lld bytes came: %s",
+                            link->rank, what, (long long)expected, why);
+    } else if (status == PLAIT_OK && came->n_bytes != 0 && came->n_bytes != expected) {
+        status = plait_fail(
+            PLAIT_ERR_MISMATCH, "rank %d %s: %lld bytes came, expected %lld: %s",
+            link->rank, what, (long long)came->n_bytes, (long long)expected, why);
+    }
+    return status;
+}
+
 plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer,
-                              int64_t n_receives, int64_t n, uint64_t requests[])
+                              int64_t n_receives, const int64_t lengths[], int64_t n,
+                              uint64_t requests[])
 {
     plait_status_t status = PLAIT_OK;
     plait_wait_t wait = plait_wait_begin(what, peer);
     int64_t i = 0;
 
     while (i < n) {
+        const bool is_message = i < n_receives;
+        plait_mpi_envelope_t came = {0};
         bool is_done = false;
-        plait_status_t now = plait_mpi_poll(link, what, &requests[i], &is_done, NULL);
+        plait_status_t now = plait_mpi_poll(link, what, &requests[i], &is_done,
+                                            is_message ? &came : NULL);
 
         if (!is_done && (now == PLAIT_OK)) {
             now = plait_wait_turn(&wait);
             if (now == PLAIT_OK) {
                 continue;
             }
+        } else if (is_done && is_message) {
+            now = check_length(link, what, now, &came, lengths[i]);
         }
+        i += is_done;
         status = (status != PLAIT_OK) ? status : now;
-        if (!is_done) {
+        if (!is_done || now == PLAIT_ERR_MISMATCH) { /* what is left may never come */
             atomic_store(&link->is_broken, true);
             int64_t n_left = (n_receives > i) ? n_receives - i : 0;
             plait_mpi_give_up(link, what, n_left, n - i, requests + i);
             break;
         }
-        i++;
     }
     return status;
 }

@@ -132,6 +132,7 @@ typedef struct plait_mpi_link {
     char small[2][PLAIT_MPI_SMALL_BYTES];
 
     uint64_t *requests; /* of the exchange under way */
+    int64_t *lengths;   /* of its receives, bytes; behind the requests */
     int64_t n_requests_room;
 
     _Atomic uint32_t n_transfers; /* numbers them */
@@ -199,11 +200,12 @@ plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,
                               uint64_t *request_p, bool *is_done_p,
                               plait_mpi_envelope_t *envelope_p);
 
-/* Waits for n requests, all of them also after a failure of one. The first n_receives
- * of them are receives. If the wait hook gives up, so does this: see plait_mpi_give_up.
- */
+/* Waits for n requests, all of them also after a failure of one. The first n_receives of them are receives,
+ * of so many bytes each: MISMATCH if others come. Then, and if the wait hook gives up, so does this: see
+ * plait_mpi_give_up. */
 plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer,
-                              int64_t n_receives, int64_t n, uint64_t requests[]);
+                              int64_t n_receives, const int64_t lengths[], int64_t n,
+                              uint64_t requests[]);
 
 /* Ends requests that nobody waits for any more: receives are cancelled (MPI cancels
  * nothing else), and all get a last moment to complete. What is still active then

@@ -31,6 +31,7 @@ typedef struct {
 #define K_TAG_UB            0x64400001
 #define K_STATUS_IGNORE     ((void *)1)
 #define K_IN_PLACE          ((void *)-1)
+#define K_ERR_TRUNCATE      14
 #define K_THREAD_FUNNELED   1
 #define K_THREAD_SERIALIZED 2
 #define K_THREAD_MULTIPLE   3

@@ -39,6 +39,7 @@ static struct constants {
 #define K_TAG_UB            0
 #define K_STATUS_IGNORE     NULL
 #define K_IN_PLACE          ((void *)1)
+#define K_ERR_TRUNCATE      15
 #define K_THREAD_FUNNELED   1
 #define K_THREAD_SERIALIZED 2
 #define K_THREAD_MULTIPLE   3

@@ -109,8 +109,8 @@ static plait_status_t duplicate(plait_mpi_link_t *link, uint64_t *comm_p)
 
     link->slot = 0;
     PLAIT_TRY(CALL_OPENLY(link, mpi->comm_idup(link->user, &link->slot, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, "open: duplicate the communicator", PLAIT_ANY, 0, 1,
-                             &request));
+    PLAIT_TRY(plait_mpi_wait(link, "open: duplicate the communicator", PLAIT_ANY, 0,
+                             NULL, 1, &request));
     *comm_p = mpi->comm_in(&link->slot);
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open", mpi->comm_return_errors(*comm_p)));
 done:
@@ -126,7 +126,7 @@ static plait_status_t meet(plait_mpi_link_t *link)
 
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "open",
                              link->mpi->ibarrier(link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, "open: meet", PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, "open: meet", PLAIT_ANY, 0, NULL, 1, &request));
 done:
     return status;
 }
@@ -140,7 +140,7 @@ plait_status_t plait_mpi_show(plait_mpi_link_t *link, const char *what,
     PLAIT_TRY(PLAIT_MPI_CALL(
         link->rank, "open",
         link->mpi->iallgather(mine, n_bytes, every, link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, what, PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, what, PLAIT_ANY, 0, NULL, 1, &request));
 done:
     return status;
 }

@@ -71,8 +71,8 @@ static plait_status_t reduce(plait_mpi_link_t *link, double *x, double *y, int64
     PLAIT_TRY(PLAIT_MPI_CALL(
         link->rank, "open",
         link->mpi->iallreduce(x, y, n, PLAIT_F64, PLAIT_SUM, link->matched, &request)));
-    PLAIT_TRY(
-        plait_mpi_wait(link, "open: a large allreduce", PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, "open: a large allreduce", PLAIT_ANY, 0, NULL, 1,
+                             &request));
     *is_right_p = true;
     for (int64_t i = 0; i < n; i++) {
         *is_right_p =

@@ -65,7 +65,7 @@ static plait_status_t swap(plait_mpi_link_t *link, const char *what, int tag,
         link->rank, what,
         mpi->isend(out, n_bytes, peer, tag, link->control, &requests[1])));
     n_posted = 0; /* from here on by wait */
-    PLAIT_TRY(plait_mpi_wait(link, what, peer, 1, 2, requests));
+    PLAIT_TRY(plait_mpi_wait(link, what, peer, 1, &n_bytes, 2, requests));
 done:
     if (n_posted > 0) {
         plait_mpi_give_up(link, what, n_posted, n_posted, requests);
@@ -89,7 +89,7 @@ static plait_status_t fence_all(plait_mpi_link_t *link)
         PLAIT_MPI_CALL(link->rank, "fence",
                        link->mpi->iallgather(&link->mine, sizeof(link->mine),
                                              link->peers, link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, PLAIT_WAIT_FENCE, PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, PLAIT_WAIT_FENCE, PLAIT_ANY, 0, NULL, 1, &request));
 done:
     return status;
 }
@@ -113,7 +113,7 @@ static plait_status_t fence_with_bytes(plait_mpi_link_t *link, const void *bytes
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "fence",
                              link->mpi->iallgather(mine, sizeof(*mine), link->said,
                                                    link->control, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, PLAIT_WAIT_FENCE, PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, PLAIT_WAIT_FENCE, PLAIT_ANY, 0, NULL, 1, &request));
 done:
     return status;
 }
@@ -170,12 +170,14 @@ static plait_status_t reserve_requests(plait_mpi_link_t *link, int64_t n)
     plait_status_t status = PLAIT_OK;
 
     if (n > link->n_requests_room) {
-        uint64_t *requests = plait_alloc(2 * n, sizeof(*requests));
+        uint64_t *requests =
+            plait_alloc(2 * n, sizeof(*requests) + sizeof(*link->lengths));
         PLAIT_CHECK(requests != NULL, PLAIT_ERR_NO_MEMORY,
                     "rank %d exchange: no memory for %lld requests", link->rank,
                     (long long)n);
         plait_free(link->requests);
         link->requests = requests;
+        link->lengths = (int64_t *)(requests + 2 * n);
         link->n_requests_room = 2 * n;
     }
 done:
@@ -201,6 +203,7 @@ static plait_status_t post_all(plait_mpi_link_t *link, bool is_send, int n,
             char *data = (m->data != NULL) ? (char *)m->data + at : NULL;
             int64_t n_bytes = (data != NULL) ? chunk : 0;
             uint64_t *request_p = &link->requests[*n_p];
+            link->lengths[*n_p] = n_bytes;
             PLAIT_TRY(PLAIT_MPI_CALL(
                 link->rank, "exchange",
                 is_send
@@ -239,8 +242,8 @@ done:
 plait_status_t plait_mpi_finish(plait_mpi_link_t *link,
                                 const plait_mpi_posted_t *posted)
 {
-    return plait_mpi_wait(link, "exchange", PLAIT_ANY, posted->n_receives, posted->n,
-                          link->requests);
+    return plait_mpi_wait(link, "exchange", PLAIT_ANY, posted->n_receives,
+                          link->lengths, posted->n, link->requests);
 }
 
 plait_status_t plait_mpi_exchange(plait_session_t *session, int n_sends,
@@ -298,7 +301,7 @@ plait_status_t plait_mpi_allreduce(plait_session_t *session, plait_reduce_t op,
             link->rank, "allreduce",
             link->mpi->iallreduce((const char *)x + at * size, (char *)y + at * size,
                                   chunk, dtype, op, link->matched, &request)));
-        PLAIT_TRY(plait_mpi_wait(link, "allreduce", PLAIT_ANY, 0, 1, &request));
+        PLAIT_TRY(plait_mpi_wait(link, "allreduce", PLAIT_ANY, 0, NULL, 1, &request));
         at += chunk;
     }
 done:
@@ -310,6 +313,7 @@ plait_status_t plait_mpi_bcast(plait_session_t *session, int root, void *data,
 {
     plait_status_t status = PLAIT_OK;
     plait_mpi_link_t *link = plait_mpi_link_of(session);
+    const int peer = (root == link->rank) ? PLAIT_ANY : root;
     uint64_t request = 0;
 
     for (int64_t at = 0; at < n_bytes;) {
@@ -317,7 +321,7 @@ plait_status_t plait_mpi_bcast(plait_session_t *session, int root, void *data,
         PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "bcast",
                                  link->mpi->ibcast((char *)data + at, chunk, root,
                                                    link->matched, &request)));
-        PLAIT_TRY(plait_mpi_wait(link, "bcast", root, 0, 1, &request));
+        PLAIT_TRY(plait_mpi_wait(link, "bcast", peer, 0, NULL, 1, &request));
         at += chunk;
     }
 done:
@@ -337,7 +341,7 @@ plait_status_t plait_mpi_barrier(plait_session_t *session)
     }
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "barrier",
                              link->mpi->ibarrier(link->matched, &request)));
-    PLAIT_TRY(plait_mpi_wait(link, "barrier", PLAIT_ANY, 0, 1, &request));
+    PLAIT_TRY(plait_mpi_wait(link, "barrier", PLAIT_ANY, 0, NULL, 1, &request));
 done:
     return status;
 }

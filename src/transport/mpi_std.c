@@ -37,6 +37,7 @@ typedef struct {
 #define K_TAG_UB            501
 #define K_STATUS_IGNORE     NULL
 #define K_IN_PLACE          ((void *)1)
+#define K_ERR_TRUNCATE      15
 #define K_THREAD_FUNNELED   1024
 #define K_THREAD_SERIALIZED 2048
 #define K_THREAD_MULTIPLE   4096

@@ -35,6 +35,28 @@ def twice_then_differ(comm):
     return allreduce(comm, op=plait.MIN)
 
 
+def known_counts(comm):
+    """By messages they are not compared again, but what comes is of another length."""
+    for n in (3, 4):
+        plait.block(plait.allgather(jnp.ones(n), comm=comm))
+    return plait.allgather(jnp.ones(3 + FIRST), comm=comm)
+
+
+def known_calls_in_a_loop(comm):
+    """Messages are as long as expected, and nothing new is called: ranks make sure now and then."""
+    from jax import lax
+
+    def repeat(op):
+        def step(i, x):
+            return plait.allreduce(x, op, comm=comm) / SIZE
+
+        return plait.jit(lambda x: lax.fori_loop(0, 1100, step, x))(X)
+
+    for op in (plait.SUM, plait.PROD):  # go the same way
+        plait.block(repeat(op))
+    return repeat(plait.SUM if FIRST else plait.PROD)
+
+
 def differ_again(comm):
     """A call that the ranks once differed in is not one that they have agreed on."""
     x = jnp.ones(4 + RANK)
@@ -206,6 +228,8 @@ FAULTS = {
         comm=c,
     ),
     "known calls": twice_then_differ,
+    "known counts": known_counts,
+    "known calls in a loop": known_calls_in_a_loop,
     "counts again": differ_again,
     "counts, one late": differ_and_wait,
     # Messages that do not fit.

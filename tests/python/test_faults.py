@@ -41,6 +41,8 @@ WANT = {
     "permutations": ("MismatchError", "call this operation with different arguments", 1),
     "tables": ("MismatchError", "call this operation with different arguments", 1),
     "known calls": ("MismatchError", "different operations", 1),
+    "known counts": ("MismatchError", "bytes came", 1),
+    "known calls in a loop": ("MismatchError", "call this operation with different arguments", 1),
     "truncation": ("TruncationError", "it has 32 bytes of float32, the receiver expects 12", 1),
     "message dtypes": ("MismatchError", "int32", 1),
     "half of a ring": ("MismatchError", "sendrecv(float32[4] -> PROC_NULL, float32[4] <- ", 1),
@@ -106,7 +108,10 @@ def judge(name, rows, ranks, output, text=None):
 
 
 # By messages calls that are known are compared later, when which they were is not known any more.
-AT_ONCE = {("known calls", "shared memory"): "call this operation with different arguments"}
+AT_ONCE = dict.fromkeys(
+    (("known calls", "shared memory"), ("known counts", "shared memory")),
+    "call this operation with different arguments",
+)
 SURVIVED = {
     2: tuple(name for name in faulty.TOGETHER if name in WANT),
     3: ("counts", "counts, one late", "roots", "receives", "crossed"),
