@@ -29,11 +29,15 @@ struct plait_comm {
     _Atomic uint32_t n_calls; /* operations so far: they line up on all ranks */
     _Atomic uint32_t n_collectives;
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
-    uint64_t skipped;   /* hash of those run without making sure that ranks agree */
-    uint32_t n_skipped; /* of them since ranks last made sure */
-    _Atomic bool is_given_up; /* a wait was ended: ranks may be at different places */
-    _Atomic bool is_in_use;   /* a collective is under way */
-    _Atomic(void *) attached; /* the plans made for it: owned by the plan layer */
+    uint64_t skipped;     /* hash of those run without making sure that ranks agree */
+    uint32_t n_skipped;   /* of them since ranks last made sure */
+    plait_comm_t **mates; /* mates.h, itself among them; borrowed; NULL: not needed */
+    int n_mates;
+    _Atomic int64_t run; /* the launch that its latest call is of, and how many */
+    _Atomic uint32_t n_entered; /* of that launch it has come to                      */
+    _Atomic bool is_given_up;   /* a wait was ended: ranks may be at different places */
+    _Atomic bool is_in_use;     /* a collective is under way */
+    _Atomic(void *) attached;   /* the plans made for it: owned by the plan layer */
     void (*detach)(void *attached);
     _Atomic bool has_why;      /* `why` is there: the first line of what ended it */
     _Atomic bool is_why_taken; /* somebody writes it                              */

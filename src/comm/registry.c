@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/number.h"
 #include "base/status.h"
+#include "comm/mates.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -275,6 +276,8 @@ static plait_status_t open_group(group_t *group, int64_t id, entry_t *entry)
         entry->ordinals[entry->n] = group->ordinals[i];
         entry->comms[entry->n++] = group->handles[i];
     }
+    plait_mates_join(devices->n_members, entry->comms + entry->n - devices->n_members,
+                     devices->n_here);
     for (int i = 0; i < devices->n_members; i++) {
         PLAIT_TRY(keep_ordinals(group, group->handles[i]));
     }

@@ -1,9 +1,11 @@
 /* The XLA handlers: one body for all operations, driven by the operation's row. Handlers run on
  * XLA's threads, without the GIL, several at once. What is small is done before the handler
- * returns, what is large on a thread of plait's own, with a future for XLA. */
+ * returns, what is large, or waits for other devices of the process, on a thread of plait's own,
+ * with a future for XLA. */
 #include "base/alloc.h"
 #include "base/site.h"
 #include "base/workers.h"
+#include "comm/mates.h"
 #include "device/host.h"
 #include "ffi/frame.h"
 #include "ffi/future.h"
@@ -81,6 +83,13 @@ done:
     return error;
 }
 
+static bool goes_later(const plait_call_t *call, const plait_ffi_api_t *api)
+{
+    plait_mates_enter(call->comm, call->run);
+    return plait_ffi_is_async(api, plait_call_bytes(call)) ||
+           (plait_ffi_is_async(api, INT64_MAX) && plait_mates_are_late(call->comm));
+}
+
 static plait_ffi_error_t *run(const plait_op_t *op, plait_ffi_frame_t *frame)
 {
     plait_ffi_error_t *error = NULL;
@@ -96,7 +105,7 @@ static plait_ffi_error_t *run(const plait_op_t *op, plait_ffi_frame_t *frame)
     }
     prepare(&c.call);
     plait_ffi_pass_tokens(frame, op->n_args, op->n_rets);
-    if (plait_ffi_is_async(frame->api, plait_call_bytes(&c.call))) {
+    if (goes_later(&c.call, frame->api)) {
         error = hand_over(&c.call, frame->api, &future);
     }
     if (error == NULL && future == NULL) {

@@ -27,7 +27,7 @@ typedef struct {
     float pair[2];
 } large_t;
 
-static large_t *large_create(const int64_t *id, double value)
+static large_t *sized_create(const int64_t *id, double value, int n)
 {
     large_t *l = calloc(1, sizeof(*l));
 
@@ -38,11 +38,16 @@ static large_t *large_create(const int64_t *id, double value)
     l->words[1] = 1;
     l->words[2] = LARGE;
     call_init(&l->call);
-    add_buffer(&l->call, 0, PLAIT_F64, LARGE, l->x);
-    add_buffer(&l->call, 1, PLAIT_F64, LARGE, l->y);
+    add_buffer(&l->call, 0, PLAIT_F64, n, l->x);
+    add_buffer(&l->call, 1, PLAIT_F64, n, l->y);
     add_scalar(&l->call, "comm", id);
     add_scalar(&l->call, "reduce", &l->sum);
     return l;
+}
+
+static large_t *large_create(const int64_t *id, double value)
+{
+    return sized_create(id, value, LARGE);
 }
 
 /* The call's frame as one that only starts it. */
@@ -114,6 +119,29 @@ static void check_devices_later(int64_t id, const int32_t ordinals[])
     for (int d = 0; d < DEVICES; d++) {
         CHECK(is_fine(&l[d]->call.frame, errors[d]), "%s", message);
         check_sum(l[d], DEVICES * (DEVICES + 1) / 2);
+        free(l[d]);
+    }
+}
+
+/* The same of small calls, where threads are too few for each device to wait on its own. */
+static void check_small_ones_later(int64_t id, const int32_t ordinals[])
+{
+    enum { SMALL = 3 };
+    large_t *l[DEVICES];
+    plait_ffi_error_t *errors[DEVICES];
+
+    for (int d = 0; d < DEVICES; d++) {
+        my_ordinal = ordinals[d];
+        l[d] = sized_create(&id, d + 1, SMALL);
+        errors[d] = plait_ffi_allreduce(&l[d]->call.frame);
+        CHECK((l[d]->call.frame.future != NULL) == (d < DEVICES - 1), "device %d %s", d,
+              (d < DEVICES - 1) ? "waits" : "need not wait");
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        CHECK(is_fine(&l[d]->call.frame, errors[d]), "%s", message);
+        for (int i = 0; i < SMALL; i++) {
+            CHECK(l[d]->y[i] == DEVICES * (DEVICES + 1) / 2 * i, "element %d", i);
+        }
         free(l[d]);
     }
 }
@@ -264,6 +292,7 @@ static void check_devices(void)
           "local");
     for (int round = 0; round < n_rounds; round++) {
         check_devices_later(id, ordinals);
+        check_small_ones_later(id, ordinals);
         check_started(id, ordinals);
     }
     CHECK(plait_registry_free(id) == PLAIT_OK, "free");
@@ -280,6 +309,7 @@ int main(void)
     int64_t id = 0;
     int64_t before = plait_alloc_balance();
 
+    (void)setenv("NPROC", "2", 1);
     check_lanes();
     CHECK(plait_registry_add_self("test_ffi_later.c", &id) == PLAIT_OK && id > 0,
           "self");

@@ -207,7 +207,8 @@ def _mesh_of(x: Any) -> Any:
         return typed
     array = _jax.underlying(x)
     if not isinstance(array, jax.core.Tracer):
-        return array.sharding.mesh if isinstance(array.sharding, NamedSharding) else None
+        sharding = getattr(array, "sharding", None)  # those of NumPy, as under jax.grad, have none
+        return sharding.mesh if isinstance(sharding, NamedSharding) else None
     around = jax.sharding.get_abstract_mesh()
     return (_jax.concrete_mesh() or around) if not around.empty else _jax.entered_mesh()
 
