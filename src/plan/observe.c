@@ -70,10 +70,10 @@ plait_observed_t *plait_observe_here(void)
 static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan,
                                   bool is_started)
 {
-    plait_history_t history = {.is_due = comm->n_skipped >= PLAIT_MOST_SKIPPED,
-                               .skipped = comm->skipped};
+    plait_history_t history = {.skipped = plan->is_collective ? comm->skipped : 0};
 
     if (plan->needs_agreement) {
+        history.is_due = comm->n_skipped >= PLAIT_MOST_SKIPPED;
         const uint64_t agree = plait_exec_agree(plan, is_started);
         uint64_t *place = &comm->agreed[agree % PLAIT_AGREED_ROOM];
         history.is_agreed = *place == agree;

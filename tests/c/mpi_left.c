@@ -57,7 +57,8 @@ static void check_stale(uint64_t world, int rank)
     plait_comm_t *comm = NULL;
 
     CHECK(plait_comm_mpi(world, &comm) == PLAIT_OK, "open: %s", plait_error_text());
-    failing = (rank == 0) ? 2 * (int64_t)sizeof(uint64_t) : 0; /* one request */
+    const int64_t request = 2 * (int64_t)(sizeof(uint64_t) + sizeof(int64_t));
+    failing = (rank == 0) ? request : 0; /* and its length */
     plait_status_t status = plait_gather(comm, 0, PLAIT_S64, 4, words, got_words);
     CHECK(status == ((rank == 0) ? PLAIT_ERR_NO_MEMORY : PLAIT_OK), "rank %d: %s", rank,
           plait_status_name(status));

@@ -188,13 +188,15 @@ static void *device_main(void *argument)
         add_buffer(&c, 1, PLAIT_F64, 1, y);
         add_scalar(&c, "comm", &device->id);
         add_scalar(&c, "reduce", &sum);
-        CHECK(plait_ffi_allreduce(&c.frame) == NULL && y[0] == 2 * round + 2048 + 3,
-              "round %d: %s", round, message);
+        plait_ffi_error_t *error = plait_ffi_allreduce(&c.frame);
+        CHECK(is_fine(&c.frame, error) && y[0] == 2 * round + 2048 + 3, "round %d: %s",
+              round, message);
     }
     device->got = 1;
     call_init(&c);
     add_scalar(&c, "comm", &device->id);
-    CHECK(plait_ffi_barrier(&c.frame) == NULL, "barrier: %s", message);
+    plait_ffi_error_t *error = plait_ffi_barrier(&c.frame);
+    CHECK(is_fine(&c.frame, error), "barrier: %s", message);
     return NULL;
 }
 
@@ -289,7 +291,8 @@ static void *group_main(void *argument)
         add_buffer(&c, 1, PLAIT_F64, 1, &device->got);
         add_scalar(&c, "comm", &device->id);
         add_scalar(&c, "reduce", &sum);
-        CHECK(plait_ffi_allreduce(&c.frame) == NULL && device->got == device->want,
+        plait_ffi_error_t *error = plait_ffi_allreduce(&c.frame);
+        CHECK(is_fine(&c.frame, error) && device->got == device->want,
               "device %d, round %d: %s", device->ordinal, round, message);
     }
     return NULL;
