@@ -51,7 +51,7 @@ bool plait_mates_are_late(const plait_comm_t *comm)
     const int64_t run = atomic_load(&comm->run);
     const uint32_t n_entered = atomic_load(&comm->n_entered);
     int64_t end = 0;
-    bool is_there = comm->mates == NULL || are_there(comm, run, n_entered);
+    bool is_there = are_there(comm, run, n_entered);
 
     for (int polls = 1; !is_there; polls++) {
         if (polls % POLLS_A_TURN == 0) {
