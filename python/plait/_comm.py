@@ -448,7 +448,7 @@ def _over_processes(groups: tuple[tuple, ...], mode: str, label: str, mpi: Any) 
     members = [d.process_index for d in own]
     comm = _of_processes(members, mpi)
     with _expecting(frozenset(members)):
-        return _core.add_mpi(_handle(comm), comm.size, comm.rank, label)
+        return _core.add_mpi(_handle(comm), comm.size, comm.rank, label, of_mesh=True)
 
 
 def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:

@@ -362,11 +362,12 @@ def next_number() -> int:
     return lib.plait_registry_next()
 
 
-def add_mpi(bits: int, size: int, rank: int, label: str) -> int:
-    """Id of a new communicator over an MPI one. Collective over it."""
+def add_mpi(bits: int, size: int, rank: int, label: str, of_mesh: bool = False) -> int:
+    """Id of a new communicator over an MPI one, of a mesh or of ranks. Collective over it."""
     comm_id = ctypes.c_int64()
     handle = ctypes.c_uint64(bits & (2**64 - 1))
-    check(lib.plait_registry_add_mpi(handle, size, rank, label.encode(), ctypes.byref(comm_id)))
+    name, made = label.encode(), ctypes.byref(comm_id)
+    check(lib.plait_registry_add_mpi(handle, size, rank, of_mesh, name, made))
     return comm_id.value
 
 

@@ -31,7 +31,8 @@ struct plait_comm {
     uint64_t agreed[PLAIT_AGREED_ROOM]; /* plans that all ranks have run, by hash */
     uint64_t skipped;     /* hash of those run without making sure that ranks agree */
     uint32_t n_skipped;   /* of them since ranks last made sure */
-    plait_comm_t **mates; /* mates.h, itself among them; borrowed; NULL: not needed */
+    bool has_mates;       /* mates.h */
+    plait_comm_t **mates; /* of this process, itself among them; borrowed */
     int n_mates;
     _Atomic int64_t run; /* the launch that its latest call is of, and how many */
     _Atomic uint32_t n_entered; /* of that launch it has come to                      */

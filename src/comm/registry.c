@@ -276,8 +276,7 @@ static plait_status_t open_group(group_t *group, int64_t id, entry_t *entry)
         entry->ordinals[entry->n] = group->ordinals[i];
         entry->comms[entry->n++] = group->handles[i];
     }
-    plait_mates_join(devices->n_members, entry->comms + entry->n - devices->n_members,
-                     devices->n_here);
+    plait_mates_join(devices->n_members, entry->comms + entry->n - devices->n_members);
     for (int i = 0; i < devices->n_members; i++) {
         PLAIT_TRY(keep_ordinals(group, group->handles[i]));
     }
@@ -355,7 +354,7 @@ done:
 }
 
 plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size, int rank,
-                                      const char *label, int64_t *id_p)
+                                      bool of_mesh, const char *label, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
     entry_t *entry = entry_create(1, label);
@@ -365,6 +364,9 @@ plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size, int rank
     PLAIT_TRY(
         plait_comm_open_mpi(mpi_comm_bits, size, rank, label, &id, &entry->comms[0]));
     entry->n = 1;
+    if (of_mesh) {
+        plait_mates_join(1, entry->comms);
+    }
     PLAIT_TRY(put(entry, id));
     entry = NULL;
     *id_p = id;

@@ -87,7 +87,7 @@ static bool goes_later(const plait_call_t *call, const plait_ffi_api_t *api)
 {
     plait_mates_enter(call->comm, call->run);
     return plait_ffi_is_async(api, plait_call_bytes(call)) ||
-           (call->comm->mates != NULL && plait_ffi_is_async(api, INT64_MAX) &&
+           (call->comm->has_mates && plait_ffi_is_async(api, INT64_MAX) &&
             plait_mates_are_late(call->comm));
 }
 

@@ -479,6 +479,9 @@ static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
     end->caps.is_far = link->cluster != NULL;
     end->caps.has_native = true;
     end->moves_chunks = !link->is_node;
+    if (end->transport == &plait_node_transport) {
+        plait_node_show_entered(&link->segment, end);
+    }
     end->rank = link->rank;
     end->size = link->size;
     end->peers = link->processes;

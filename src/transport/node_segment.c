@@ -11,7 +11,7 @@ enum { PAGE_BYTES = 4096, CELL_BYTES = 64 };
 enum { MAX_RING_CELLS = 1024, MIN_RING_CELLS = 32, ALL_RINGS_BYTES = 32 << 20 };
 
 /* Changes with the layout. */
-static const uint64_t magic = 0x706c6169745f3033; /* "plait_03" */
+static const uint64_t magic = 0x706c6169745f3034; /* "plait_04" */
 
 /* A power of two, so that the rings of many ranks stay within the bound. */
 static int ring_cells_of(int n_ranks)
@@ -149,6 +149,12 @@ plait_node_rank_t *plait_node_rank(const plait_node_segment_t *segment, int rank
         segment->memory.base + ranks_at() + rank * (int64_t)sizeof(plait_node_rank_t);
 
     return at;
+}
+
+void plait_node_show_entered(const plait_node_segment_t *segment, plait_endpoint_t *end)
+{
+    end->entered = (char *)&plait_node_rank(segment, 0)->n_entered;
+    end->entered_stride = sizeof(plait_node_rank_t);
 }
 
 plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity,

@@ -66,7 +66,8 @@ enum { PLAIT_REASON_BYTES = 240 };
 
 typedef struct {
     _Alignas(64) plait_bell_t bell;
-    _Atomic uint32_t n_writing; /* of its threads, to memory of peers */
+    _Atomic uint32_t n_writing;              /* of its threads, to memory of peers */
+    _Alignas(64) _Atomic uint32_t n_entered; /* endpoint.entered */
     plait_node_complaint_t complaint;
     plait_node_answer_t answers[PLAIT_NODE_ANSWERS];
 } plait_node_rank_t;
@@ -126,6 +127,10 @@ void plait_node_segment_destroy(plait_node_segment_t *segment);
 
 plait_node_header_t *plait_node_header(const plait_node_segment_t *segment);
 plait_node_rank_t *plait_node_rank(const plait_node_segment_t *segment, int rank);
+
+/* For endpoint.entered, of a segment of all ranks. */
+void plait_node_show_entered(const plait_node_segment_t *segment,
+                             plait_endpoint_t *end);
 
 /* Box of a fence by its parity; those of one parity are shape.box_bytes apart. */
 plait_node_box_t *plait_node_box(const plait_node_segment_t *segment, int parity,

@@ -108,6 +108,9 @@ typedef struct {
     const plait_peer_t
         *peers;      /* one per rank; NULL: one rank, or threads of one process */
     const char *why; /* how peers' memory is reached, in words; NULL: not said */
+    char *entered; /* an _Atomic uint32_t of each rank, for whoever is above, in memory
+                        that all ranks share; NULL: there is none */
+    int64_t entered_stride;
     const _Atomic bool *
         freed_p; /* whether the user has freed the MPI communicator; NULL: there is none */
     bool

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import meshes
 import numpy as np
 import plait
+import programs
 import pytest
 from jax.sharding import PartitionSpec as P
 from plait import _core
@@ -91,6 +92,17 @@ def test_programs_follow_each_other():
         _core.trace_start(False)
         order = [int(line.split("[")[1].split("]")[0]) for line in lines]
         assert order == [n for n in ones for _ in range(2)]
+
+
+@pytest.mark.parametrize("n_threads", [2, 16])
+def test_beside_collectives_of_xla(n_threads):
+    """Operations wait for other devices on no thread that XLA has given more to do."""
+    program = f"sys.path.insert(0, {str(HERE)!r}); import beside, meshes\n"
+    program += "beside.check([0, 1, 2, 3], meshes.make((4,)), 0)"
+    code, output = programs.run(
+        program, NPROC=str(n_threads), JAX_NUM_CPU_DEVICES="4", JAX_ENABLE_X64="1"
+    )
+    assert code == 0, output
 
 
 def test_failure_is_named():

@@ -4,6 +4,7 @@ import functools
 import pathlib
 import time
 
+import beside
 import cases
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,10 @@ def mesh(request):
 @pytest.fixture(params=[name for name, grid in GRIDS.items() if grid.ndim == 2])
 def plane(request):
     return make(GRIDS[request.param])
+
+
+def test_beside_collectives_of_xla():
+    beside.check([0, 1], make(GRIDS["line"]), 5)
 
 
 def pairs(mesh):

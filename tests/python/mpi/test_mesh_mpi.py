@@ -2,6 +2,7 @@
 
 import os
 
+import beside
 import cases
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,10 @@ def test_fft(mesh):
     same(plait.fft.pifft3d(y), a)
     same(plait.jit(lambda v: plait.fft.pifft3d(plait.fft.pfft3d(v) * 2))(x), 2 * a)
     same(plait.fft.pfft3d(x, layout="natural"), np.fft.fftn(a))
+
+
+def test_beside_collectives_of_xla():
+    beside.check([0, 1], meshes.make((jax.device_count(),)), 5)
 
 
 def shown_mappings():
