@@ -24,17 +24,15 @@ static inline _Atomic uint32_t *plait_mates_entered(const plait_comm_t *comm, in
 /* This rank has come to its next call in a launch. */
 static inline void plait_mates_enter(plait_comm_t *comm, int64_t run)
 {
-    if (!comm->has_mates) {
-        return;
-    }
-    if (comm->end.entered != NULL) {
+    if (comm->has_mates && comm->end.entered != NULL) {
         atomic_fetch_add(plait_mates_entered(comm, comm->end.rank), 1);
+    } else if (comm->has_mates) {
+        if (atomic_load_explicit(&comm->run, memory_order_relaxed) != run) {
+            atomic_store(&comm->n_entered, 0);
+            atomic_store(&comm->run, run);
+        }
+        atomic_fetch_add(&comm->n_entered, 1);
     }
-    if (atomic_load_explicit(&comm->run, memory_order_relaxed) != run) {
-        atomic_store(&comm->n_entered, 0);
-        atomic_store(&comm->run, run);
-    }
-    atomic_fetch_add(&comm->n_entered, 1);
 }
 
 /* Of a rank with mates: whether one of the others has not come as far within a moment, since this one has entered, or
