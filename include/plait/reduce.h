@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 /* The one list: enumerator and code. SUM and PROD are of all numbers but float8; MIN and MAX of those that are
- * not complex, either, and NaN stays NaN; the others of integers and BOOL, where LAND, LOR and LXOR give 0 or 1, of
- * a single element, too. plait_reduce_is_defined tells. */
+ * not complex, either, and NaN stays NaN; the others of integers and BOOL, where LAND, LOR and LXOR give 0 or
+ * 1, of a single element, too. plait_reduce_is_defined tells. */
 #define PLAIT_REDUCE_FOR_EACH(_row) \
     _row(SUM, 0)                    \
     _row(PROD, 1)                   \

@@ -1,5 +1,5 @@
-/* Numbers of communicators: each is one communicator's in this process, for as long as it lives. Threads may make
- * some at once, so a number is taken before anything else is done for it. Those of failures are lost. */
+/* Numbers of communicators: each is one communicator's in this process, for as long as it lives. Threads may
+ * make some at once, so a number is taken before anything else is done for it. Those of failures are lost. */
 #ifndef PLAIT_BASE_NUMBER_H
 #define PLAIT_BASE_NUMBER_H
 

@@ -4,9 +4,9 @@
 
 #include <sched.h>
 
-/* Longer than mates are apart that do the same, and far longer than it takes to wake a thread. With more of them
- * than cores, yielding soon is what brings the others: 8 on 2 cores take 31 us an allreduce with 64 polls a
- * turn, 28 with 4, 23 without this wait. */
+/* Longer than mates are apart that do the same, and far longer than it takes to wake a thread. With more of
+ * them than cores, yielding soon is what brings the others: 8 on 2 cores take 31 us an allreduce with 64 polls
+ * a turn, 28 with 4, 23 without this wait. */
 enum { MOMENT_NS = 200000, POLLS_A_TURN = 4 };
 
 void plait_mates_join(int n, plait_comm_t *comms[])

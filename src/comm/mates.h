@@ -35,8 +35,8 @@ static inline void plait_mates_enter(plait_comm_t *comm, int64_t run)
     }
 }
 
-/* Of a rank with mates: whether one of the others has not come as far within a moment, since this one has entered, or
- * is where it is not seen. A guess where several threads call programs at once. */
+/* Of a rank with mates: whether one of the others has not come as far within a moment, since this one has
+ * entered, or is where it is not seen. A guess where several threads call programs at once. */
 bool plait_mates_are_late(const plait_comm_t *comm);
 
 #endif

@@ -49,8 +49,8 @@ PLAIT_EXPORT plait_status_t plait_registry_add_devices(
     int n, const plait_device_rank_t list[], int32_t here, const uint64_t mpi_comms[],
     const char *label, int64_t *id_p);
 
-/* Collective over the communicator. of_mesh: its ranks are devices of JAX's that have programs together, in which XLA
- * may have collectives of its own (mates.h). */
+/* Collective over the communicator. of_mesh: its ranks are devices of JAX's that have programs together, in
+ * which XLA may have collectives of its own (mates.h). */
 PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size,
                                                    int rank, bool of_mesh,
                                                    const char *label, int64_t *id_p);

@@ -2,10 +2,10 @@
  *
  * One stage, in panels of PLAIT_HETRD_WIDTH columns. A column's owner brings it up to date with
  * the panel's reflectors so far and makes the next one, v; every rank multiplies its own part of
- * the trailing matrix with v, and the parts are summed, with the same bits for all. Vectors v and w of the panel
- * are on all ranks, so that w and the update of the trailing matrix need no more messages: two
- * fences a column, three where each rank sums a part. Where moves are messages the sum is the transport's
- * own, in about 2 log P of them one after the other, or else P.
+ * the trailing matrix with v, and the parts are summed, with the same bits for all. Vectors v and w of the
+ * panel are on all ranks, so that w and the update of the trailing matrix need no more messages: two fences a
+ * column, three where each rank sums a part. Where moves are messages the sum is the transport's own, in about
+ * 2 log P of them one after the other, or else P.
  * Source: Dongarra, Sorensen, Hammarling, J. Comput. Appl. Math. 27, 1989 (LAPACK's latrd). */
 #ifndef PLAIT_DENSE_HETRD_H
 #define PLAIT_DENSE_HETRD_H

@@ -1,5 +1,5 @@
-/* What operations share that the devices of all ranks do as one: in which deal their libraries take a matrix, and
- * its columns from one deal to another. */
+/* What operations share that the devices of all ranks do as one: in which deal their libraries take a matrix,
+ * and its columns from one deal to another. */
 #ifndef PLAIT_DENSE_JOINT_H
 #define PLAIT_DENSE_JOINT_H
 
@@ -24,8 +24,8 @@ typedef struct {
  * each rank has a block: then it does it, or the operation fails. */
 bool plait_joint_is_chosen(plait_choices_t choices, int64_t n, int n_ranks);
 
-/* What the devices, of several processes where is_grid, are to do, in the caller's blocks if their library takes
- * them: without the devices themselves, and the size of work memory. */
+/* What the devices, of several processes where is_grid, are to do, in the caller's blocks if their library
+ * takes them: without the devices themselves, and the size of work memory. */
 plait_joint_t plait_joint_describe(const plait_dealt_t *a,
                                    const plait_joint_wish_t *wish, bool is_grid);
 

@@ -29,8 +29,8 @@ typedef struct {
 plait_status_t plait_potrf_update_tiles(const plait_potrf_update_t *u,
                                         const plait_tiles_t *tiles);
 
-/* As tiles: the lower triangle of the own columns of src_slot to slot, zero above it and behind the columns. diag:
- * 'R' takes the real part of the diagonal, 'N' all of it. What that touches. */
+/* As tiles: the lower triangle of the own columns of src_slot to slot, zero above it and behind the columns.
+ * diag: 'R' takes the real part of the diagonal, 'N' all of it. What that touches. */
 plait_status_t plait_potrf_trim_tiles(const plait_factor_t *f, char diag,
                                       const plait_tiles_t *tiles);
 void plait_potrf_trim_touch(const plait_factor_t *f, plait_touch_fn_t touch,

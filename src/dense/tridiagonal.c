@@ -368,7 +368,7 @@ static void make_vectors(const plait_tridiagonal_t *t, plait_exec_t *exec,
     }
 }
 
-/* ---- The step ---------------------------------------------------------------------------------------------- */
+/* ---- The step ------------------------------------------------------------------------------------------ */
 
 /* Eigenvalues alone, all of them on every rank, at a cost of n^2. */
 static int64_t solve_values(const plait_tridiagonal_t *t, plait_exec_t *exec)

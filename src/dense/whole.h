@@ -23,7 +23,8 @@ bool plait_whole_is_cheaper(const plait_dealt_t *d, double n_flops);
 plait_status_t plait_whole_slot(plait_plan_t *plan, const plait_dealt_t *d,
                                 int *slot_p);
 
-/* All ranks' columns to the one rank's slot; is_lower: rows from each block's first one on. Needs a fence before and after it. */
+/* All ranks' columns to the one rank's slot; is_lower: rows from each block's first one on. Needs a fence
+ * before and after it. */
 plait_status_t plait_whole_collect(plait_plan_t *plan, const plait_dealt_t *d,
                                    bool is_lower, int slot, int whole_slot);
 
@@ -31,8 +32,9 @@ plait_status_t plait_whole_collect(plait_plan_t *plan, const plait_dealt_t *d,
 plait_status_t plait_whole_share(const plait_plan_t *plan, int slot,
                                  plait_move_t *move);
 
-/* Every rank's columns from the one rank's slot, where the first one is column `first`, with zeros
- * above blocks where it is lower and behind the columns; and `n_shared` slots of its own memory as a whole. Needs a fence before and after it. */
+/* Every rank's columns from the one rank's slot, where the first one is column `first`, with zeros above blocks
+ * where it is lower and behind the columns; and `n_shared` slots of its own memory as a whole. Needs a fence
+ * before and after it. */
 plait_status_t plait_whole_deal(plait_plan_t *plan, const plait_dealt_t *d,
                                 bool is_lower, int whole_slot, int64_t first, int slot,
                                 int n_shared, const int shared_slots[]);

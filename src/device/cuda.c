@@ -341,8 +341,8 @@ done:
     return status;
 }
 
-/* With its context current. The driver may put off loading a kernel until its first launch, which could
- * then wait for all that runs: cuModuleGetFunction loads it, cuFuncLoad where there is one (CUDA 12.4) says so. */
+/* With its context current. The driver may put off loading a kernel until its first launch, which could then
+ * wait for all that runs: cuModuleGetFunction loads it, cuFuncLoad where there is one (CUDA 12.4) says so. */
 static plait_status_t load_kernels(plait_cuda_state_t *state)
 {
     plait_status_t status = PLAIT_OK;

@@ -12,10 +12,10 @@
 
 enum {
     MIN_CACHE_BYTES = 1 << 20,
-    /* One core complex of an EPYC. More is a whole socket's, and told in a virtual machine of two of its cores, too:
-     * a Xeon that tells of 480 MiB keeps for one of them what is read and written up to here. */
+    /* One core complex of an EPYC. More is a whole socket's, and told in a virtual machine of two of its cores,
+     * too: a Xeon that tells of 480 MiB keeps for one of them what is read and written up to here. */
     MAX_CACHE_BYTES = 32 << 20,
-    MIN_HUGE_BYTES = 4 << 20 /* measured with XLA's results: notes/jax.md, section 7 */
+    MIN_HUGE_BYTES = 4 << 20 /* measured with XLA's results */
 };
 
 /* Linux's own figure for what one core shares; 0 if there is none. */

@@ -1,6 +1,6 @@
 /* Box copies in host memory. Three shapes after simplification: long rows (memcpy or
  * streaming stores), short rows (copies of constant size: a memcpy of 16 bytes whose
- * size is known only at run time costs 8 times more, notes/fft.md 3.2), and short rows
+ * size is known only at run time costs 8 times more), and short rows
  * that are transposed (device/host_turn.h, or the same in tiles that fit the cache). */
 #include "base/checked.h"
 #include "device/box.h"

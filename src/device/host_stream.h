@@ -1,6 +1,6 @@
-/* Bytes that go past the cache in pieces, each of which begins where the last one has ended: a line that two of them
- * share is written once and whole. By a store of a part of it the line would first be read: of rows of 1 KiB that
- * begin anywhere that is half of the time. */
+/* Bytes that go past the cache in pieces, each of which begins where the last one has ended: a line that two of
+ * them share is written once and whole. By a store of a part of it the line would first be read: of rows of 1
+ * KiB that begin anywhere that is half of the time. */
 #ifndef PLAIT_DEVICE_HOST_STREAM_H
 #define PLAIT_DEVICE_HOST_STREAM_H
 

@@ -1,8 +1,9 @@
-/* Tiles of src come to a scratch, from which columns are read without falling on one cache set, as they do
- * in src where its step is a power of two. Small elements are transposed there a few columns at a time, larger ones
- * gathered, and each column leaves as one run. While a tile is written the next one is loaded, row by row, and its
- * rows are asked for some before that: memory is read and written all the time. Of 256 MiB elements of 4 bytes take
- * 0.7 memcpys, of 8 and 16 bytes 1.2, where tiles that were loaded first and then written took 2.8 and 1.5 (Xeon). */
+/* Tiles of src come to a scratch, from which columns are read without falling on one cache set, as they do in
+ * src where its step is a power of two. Small elements are transposed there a few columns at a time, larger
+ * ones gathered, and each column leaves as one run. While a tile is written the next one is loaded, row by row,
+ * and its rows are asked for some before that: memory is read and written all the time. Of 256 MiB elements of
+ * 4 bytes take 0.7 memcpys, of 8 and 16 bytes 1.2, where tiles that were loaded first and then written took 2.8
+ * and 1.5 (Xeon). */
 #include "device/host_turn.h"
 
 #include "base/checked.h"
@@ -31,7 +32,8 @@ enum {
     COLUMNS_BYTES = VECTOR * 2 * LINE
 };
 
-/* Extents of a tile of elements of k bytes: a row in src, rows, and with those that end the last line in dst. */
+/* Extents of a tile of elements of k bytes: a row in src, rows, and with those that end the last line in
+ * dst. */
 static PLAIT_ALWAYS_INLINE int64_t width_of(int k)
 {
     return (k == 1) ? 2 * LINE : MOST_WIDTH;

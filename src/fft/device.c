@@ -146,8 +146,8 @@ static void set_fft(const array_t *in, const array_t *out, int first, int end,
     }
 }
 
-/* Libraries want real numbers where a complex number may begin, at the first of each of their calls. Whether one
- * of the loops goes on by an odd number of them. */
+/* Libraries want real numbers where a complex number may begin, at the first of each of their calls. Whether
+ * one of the loops goes on by an odd number of them. */
 static bool has_odd_loops(const array_t *in, const array_t *out,
                           const plait_fft_call_t *call)
 {

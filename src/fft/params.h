@@ -14,7 +14,8 @@ typedef struct {
     /* Real to complex numbers or back, along the last of axes: of all elements but 0 and n / 2
      * there, see kernel/rfft.h. 0: as numpy has it, 1 and 2. */
     double weight;
-    /* Real numbers to real ones, along each of axes: type, and 4 more for sines, see plait_wave_t. None: not so. */
+    /* Real numbers to real ones, along each of axes: type, and 4 more for sines, see plait_wave_t. None: not
+     * so. */
     int64_t waves[PLAIT_MAX_NDIM];
     double edge_in, edge_out;
 } plait_fft_params_t;

@@ -10,8 +10,8 @@
  * ones are transformed by rows, then by columns in place. */
 enum { MAX_PLANE_BYTES = 8 << 20 };
 
-/* Rows that are staged at a time: a multiple of what is transformed at once, in the cache of the second level. More
- * of them than fit there are not staged. */
+/* Rows that are staged at a time: a multiple of what is transformed at once, in the cache of the second level.
+ * More of them than fit there are not staged. */
 enum { ROWS_AT_ONCE = 16, ROWS_BYTES = 128 << 10, MAX_ROWS_BYTES = 1 << 20 };
 
 /* What a thread reads of a pass at least. */

@@ -51,10 +51,10 @@ typedef struct {
     int64_t n_staged; /* rows that end in scratch; see plait_pass_add */
 } plait_pass_t;
 
-/* Adds the pass as a kernel step; takes *pass_p and what it owns, also on failure. Results that are to go past the
- * cache are staged where the transform cannot write them so: they end in scratch, and are streamed from there row by
- * row. These are columns whose rows begin within lines, since a store of part of a line is no streaming store, and
- * all that ends with rows, which are written a few bytes here and there. */
+/* Adds the pass as a kernel step; takes *pass_p and what it owns, also on failure. Results that are to go past
+ * the cache are staged where the transform cannot write them so: they end in scratch, and are streamed from
+ * there row by row. These are columns whose rows begin within lines, since a store of part of a line is no
+ * streaming store, and all that ends with rows, which are written a few bytes here and there. */
 plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p);
 
 /* Elements of a plane that may go through scratch. */

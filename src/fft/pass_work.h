@@ -6,8 +6,8 @@
 #include "fft/pass.h"
 #include "plan/exec.h"
 
-/* Scratch: the 1-D engine's, what is read from peers, the plane between rows and columns, rows that are staged after
- * it, what goes to peers, the row pointers of both sides and of the plane, the streams. Byte offsets. */
+/* Scratch: the 1-D engine's, what is read from peers, the plane between rows and columns, rows that are staged
+ * after it, what goes to peers, the row pointers of both sides and of the plane, the streams. Byte offsets. */
 typedef struct {
     int64_t strip, plane, rows, box, in, out, staged, streams, total;
     int64_t strip_row, plane_row, rows_row, box_row; /* bytes from row to row */

@@ -108,8 +108,8 @@ typedef struct {
     double factor;
 } plait_fft_single_t;
 
-/* Two rows of real numbers, and one of complex ones: re = f[0] a + f[1] b, im = f[2] a + f[3] b, or a = f[0] re +
- * f[1] im, b = f[2] re + f[3] im. b = -1: none. */
+/* Two rows of real numbers, and one of complex ones: re = f[0] a + f[1] b, im = f[2] a + f[3] b, or a = f[0] re
+ * + f[1] im, b = f[2] re + f[3] im. b = -1: none. */
 typedef struct {
     int64_t a, b;
     double f[4];
@@ -159,8 +159,9 @@ typedef struct {
     double (*row_size)(const void *row, int64_t n);
     void (*column_sizes)(int64_t n_rows, const char *const rows[], int64_t offset,
                          int64_t n_columns, double *sizes);
-    /* Of waves, see fft_wave.c: n numbers times a factor; complex ones from two rows of real ones, re = f[0] a + f[1]
-     * b, im = f[2] a + f[3] b; back, a = f[0] re + f[1] im, b = f[2] re + f[3] im; columns of n numbers from rows. */
+    /* Of waves, see fft_wave.c: n numbers times a factor; complex ones from two rows of real ones, re = f[0] a
+     * + f[1] b, im = f[2] a + f[3] b; back, a = f[0] re + f[1] im, b = f[2] re + f[3] im; columns of n numbers
+     * from rows. */
     void (*scale_reals)(int64_t n, double factor, const void *from, void *to);
     void (*join_reals)(int64_t n, const double f[4], const void *a, const void *b,
                        void *to);

@@ -204,10 +204,10 @@ done:
 
 /* ---- creation */
 
-/* Scratch: pointers to the rows of real numbers, and to the complex ones; the complex rows; copies of rows of real
- * numbers; a row that nobody reads, or of zeros; rows that are columns, and pointers to them; what the
- * Fourier transform wants. Of a row by itself complex numbers are in the block, real
- * ones behind them. Byte offsets. */
+/* Scratch: pointers to the rows of real numbers, and to the complex ones; the complex rows; copies of rows of
+ * real numbers; a row that nobody reads, or of zeros; rows that are columns, and pointers to them; what the
+ * Fourier transform wants. Of a row by itself complex numbers are in the block, real ones behind them. Byte
+ * offsets. */
 typedef struct {
     int64_t real, complex, block, copies, none, turned, at_turned, rest, total;
     int64_t row_bytes, complex_row_bytes;

@@ -22,8 +22,8 @@ static inline bool plait_reduce_is_logical(plait_reduce_t op)
     return op == PLAIT_LAND || op == PLAIT_LOR || op == PLAIT_LXOR;
 }
 
-/* out[i] = e where e op a is a, for logical operations 0 or 1; integer MIN and MAX: the type's other end, floats: the
- * infinity (so that a NaN still wins). The operation is defined for the dtype. */
+/* out[i] = e where e op a is a, for logical operations 0 or 1; integer MIN and MAX: the type's other end,
+ * floats: the infinity (so that a NaN still wins). The operation is defined for the dtype. */
 void plait_reduce_fill(plait_reduce_t op, plait_dtype_t dtype, int64_t n, void *out);
 
 /* dst[i] = dst[i] op src[i] over the rows of a box; row_bytes is a multiple of

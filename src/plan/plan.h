@@ -283,8 +283,9 @@ const plait_block_t *plait_move_whole(const plait_block_t blocks[], int64_t n, i
 /* Of all that goes to `peer`, or comes from it. */
 int64_t plait_move_bytes(const plait_move_t *move, int peer, bool is_out);
 
-/* The same as plait_move_whole, of a move on a device. One in place either lifts all that leaves before anything comes, or all that
- * comes waits in scratch until the rest has left; what is this rank's own is lifted in both. */
+/* The same as plait_move_whole, of a move on a device. One in place either lifts all that leaves before
+ * anything comes, or all that comes waits in scratch until the rest has left; what is this rank's own is lifted
+ * in both. */
 const plait_block_t *plait_move_place(const plait_move_t *move, int peer, bool is_out);
 
 /* Each adds one step; a move and a kernel's params are moved to the plan, also on failure.

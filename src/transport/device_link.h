@@ -148,8 +148,8 @@ bool plait_device_is_of_process(const plait_endpoint_t *end);
 /* For what waits for devices that may be gone: more than what they have in memory takes from one to another. */
 #define PLAIT_DEVICE_DRAIN_NS (INT64_C(10) * 1000000000)
 
-/* Until the event has come, or the clock has passed latest_ns, INT64_MAX: never. What peers must do for that they
- * may never do: each turn asks for them. what: static, for whoever reports. */
+/* Until the event has come, or the clock has passed latest_ns, INT64_MAX: never. What peers must do for that
+ * they may never do: each turn asks for them. what: static, for whoever reports. */
 plait_status_t plait_device_await(plait_device_t *device, plait_event_t *event,
                                   const char *what, int64_t latest_ns);
 

@@ -4,9 +4,9 @@
  * Flow control. A sender and a receiver count the pieces that went between them. Piece g is put into
  * slot g mod 2 of the sender's in the receiver's inbox, after the receiver has said that it has taken
  * piece g - 2, and the slot's signal is then g. So of each signal one update at most is under way:
- * NVSHMEM orders two of them only by a fence ("Memory Ordering"). In an exchange all first pieces are sent, then all first
- * ones received, then the second ones. So whatever a stream waits for was enqueued by its peer behind
- * nothing but pieces of earlier rounds, and streams of ranks that do the same exchanges get on.
+ * NVSHMEM orders two of them only by a fence ("Memory Ordering"). In an exchange all first pieces are sent,
+ * then all first ones received, then the second ones. So whatever a stream waits for was enqueued by its peer
+ * behind nothing but pieces of earlier rounds, and streams of ranks that do the same exchanges get on.
  *
  * A rank that has failed takes no part in it, and its peers' streams wait: at the fence at the end of
  * the operation all learn of it, and each sets its own signals so high that nothing waits for them.

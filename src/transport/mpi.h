@@ -23,15 +23,14 @@ PLAIT_EXPORT const char *plait_mpi_thread_level(
 /* COMM_WORLD's bits in the bound ABI. */
 PLAIT_EXPORT plait_status_t plait_mpi_world(uint64_t *comm_bits_p);
 
-/* Collective over the communicator. Verifies the handle (initialised, not null, not an
- * inter-communicator, size and rank as expected unless those are -1), duplicates it twice
- * (data, control), sets ERRORS_RETURN on the duplicates only, agrees on `id_p` (in: this
- * rank's next free id; out: the maximum over ranks), and picks `node` where all ranks share
- * a node and a segment of memory (caps.direct READ where they also read each other's
- * memory, can_write where they write it as well), else `mpi` (NONE). In the environment of any
- * rank PLAIT_SHARED=off forces `mpi`, PLAIT_DIRECT=off NONE, PLAIT_DIRECT=read no writes. The
- * user's communicator is
- * given an attribute whose delete callback sets what end->freed_p points to. `why_p` receives static or endpoint-owned text on why direct access is on or off. */
+/* Collective over the communicator. Verifies the handle (initialised, not null, not an inter-communicator, size
+ * and rank as expected unless those are -1), duplicates it twice (data, control), sets ERRORS_RETURN on the
+ * duplicates only, agrees on `id_p` (in: this rank's next free id; out: the maximum over ranks), and picks
+ * `node` where all ranks share a node and a segment of memory (caps.direct READ where they also read each
+ * other's memory, can_write where they write it as well), else `mpi` (NONE). In the environment of any rank
+ * PLAIT_SHARED=off forces `mpi`, PLAIT_DIRECT=off NONE, PLAIT_DIRECT=read no writes. The user's communicator is
+ * given an attribute whose delete callback sets what end->freed_p points to. `why_p` receives static or
+ * endpoint-owned text on why direct access is on or off. */
 plait_status_t plait_mpi_open(uint64_t comm_bits, int size, int rank, int64_t *id_p,
                               plait_endpoint_t *end, const char **why_p);
 
@@ -54,10 +53,10 @@ PLAIT_EXPORT void plait_mpi_shutdown(void);
  * MPI_Comm_free of a communicator that an endpoint was made of, or in MPI_Finalize, before either counts. */
 PLAIT_EXPORT void plait_mpi_set_settle(void (*settle)(void));
 
-/* Of a rank that ends with an exception: tells ranks that cannot see this process, on every
- * open communicator, why. Takes half a second where there are any. Who was told ends too, and tells others: so a
- * bounded number of messages reaches all. False: MPI has not come back from it in that time, as it may wait for
- * ever for a rank that has ended itself. Called once, as the process ends. */
+/* Of a rank that ends with an exception: tells ranks that cannot see this process, on every open communicator,
+ * why. Takes half a second where there are any. Who was told ends too, and tells others: so a bounded number of
+ * messages reaches all. False: MPI has not come back from it in that time, as it may wait for ever for a rank
+ * that has ended itself. Called once, as the process ends. */
 PLAIT_EXPORT bool plait_mpi_say_farewell(const char *why, int64_t limit_ns);
 
 #endif

@@ -79,10 +79,10 @@ done:
     return status;
 }
 
-/* Calls that may wait in MPI for other ranks: where they are on the same node, and in MPICH the duplication of a
- * communicator of one rank for others that are under way. Threads of one rank open communicators in any order,
- * so that none may wait there with the lock that others need to go on; MPI of a lower thread level forbids such
- * threads. */
+/* Calls that may wait in MPI for other ranks: where they are on the same node, and in MPICH the duplication of
+ * a communicator of one rank for others that are under way. Threads of one rank open communicators in any
+ * order, so that none may wait there with the lock that others need to go on; MPI of a lower thread level
+ * forbids such threads. */
 #define CALL_OPENLY(_link, _call)                     \
     (is_multiple(_link) ? call_over((_link), (_call)) \
                         : PLAIT_MPI_CALL((_link)->rank, "open", (_call)))
@@ -117,8 +117,8 @@ done:
     return status;
 }
 
-/* All ranks are here, with the same duplicates, before any waits in a call of MPI's own, which nothing ends: one that
- * came late has had what another had given up. */
+/* All ranks are here, with the same duplicates, before any waits in a call of MPI's own, which nothing ends:
+ * one that came late has had what another had given up. */
 static plait_status_t meet(plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
@@ -382,8 +382,8 @@ static int64_t largest_id(const plait_mpi_link_t *link)
     return id;
 }
 
-/* A number that is free on all ranks: the largest of what each has taken, unless other threads of one have taken
- * more since, for communicators of theirs. What they take next is larger, so it ends. */
+/* A number that is free on all ranks: the largest of what each has taken, unless other threads of one have
+ * taken more since, for communicators of theirs. What they take next is larger, so it ends. */
 static plait_status_t agree_on_id(plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;

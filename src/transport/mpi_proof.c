@@ -1,8 +1,8 @@
 /* Whether MPI moves large arrays where the system does not let processes read each other's memory, as in
- * containers without the permission and by seccomp. MPICH 5.0 reads it all the same and does not look whether that
- * was refused: an iallreduce ends well, and has added nothing. So one is tried where this process finds its
- * neighbour's memory unreadable, or does not look (PLAIT_DIRECT=off): once by every process, and before anything
- * large is sent. */
+ * containers without the permission and by seccomp. MPICH 5.0 reads it all the same and does not look whether
+ * that was refused: an iallreduce ends well, and has added nothing. So one is tried where this process finds
+ * its neighbour's memory unreadable, or does not look (PLAIT_DIRECT=off): once by every process, and before
+ * anything large is sent. */
 #include "base/alloc.h"
 #include "transport/mpi_link.h"
 #include "transport/node_copy.h"
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For each rank of a node, among which algorithms divide a reduction: such a piece is more than MPICH copies twice
- * by default (16 KiB). */
+/* For each rank of a node, among which algorithms divide a reduction: such a piece is more than MPICH copies
+ * twice by default (16 KiB). */
 enum { BYTES_PER_RANK = 64 << 10, PERIOD = 1024 };
 
 /* MPI has carried it in this process. */

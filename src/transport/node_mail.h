@@ -3,10 +3,10 @@
  * A small message is in the ring itself, a buffered send in a copy that the sender keeps, and
  * what is larger stays where it is: the receiver reads it there and answers, and the sender
  * waits for the answer. Of what is in a device's memory the message says where; the receiver takes it
- * from there, or wants its bytes, which then are where the answer says. Partners who exchange small messages say in them what they expect, and
- * do not wait for answers. A receiver whose half does not fit a message that nobody waits with
- * complains to the sender: it learns of that in this call from a partner, else at the end of
- * its next operation. */
+ * from there, or wants its bytes, which then are where the answer says. Partners who exchange small
+ * messages say in them what they expect, and do not wait for answers. A receiver whose half does not
+ * fit a message that nobody waits with complains to the sender: it learns of that in this call from a
+ * partner, else at the end of its next operation. */
 #ifndef PLAIT_TRANSPORT_NODE_MAIL_H
 #define PLAIT_TRANSPORT_NODE_MAIL_H
 

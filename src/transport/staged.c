@@ -18,10 +18,11 @@ enum {
     MIN_CHUNKS = 4 /* of larger messages */
 };
 
-/* The next chunk of a message of which `at` bytes are done. Between two chunks the transport waits for some calls of
- * the device's library (10 us, by 50 GB/s the time of 512 KiB), while it has nothing to do at all with the first one
- * before it is down, and with the last one that goes up: so they grow from a small one, and shrink to one.
- * All of those in flight stay in a cache: 6.5 GB/s, with 8 MiB it was 5 (two processes on an H100). */
+/* The next chunk of a message of which `at` bytes are done. Between two chunks the transport waits for some
+ * calls of the device's library (10 us, by 50 GB/s the time of 512 KiB), while it has nothing to do at all with
+ * the first one before it is down, and with the last one that goes up: so they grow from a small one, and
+ * shrink to one. All of those in flight stay in a cache: 6.5 GB/s, with 8 MiB it was 5 (two processes on an
+ * H100). */
 int64_t plait_staged_chunk(int64_t n_bytes, int64_t at)
 {
     const int64_t n_left = n_bytes - at;

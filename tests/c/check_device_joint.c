@@ -1,5 +1,5 @@
-/* What check devices do as one, on the gathered matrix: eigenvalues by LAPACK, Cholesky factors and what is made
- * of them by loops. The caller's thread does it at once: so it sees whatever a stream has not come to. */
+/* What check devices do as one, on the gathered matrix: eigenvalues by LAPACK, Cholesky factors and what is
+ * made of them by loops. The caller's thread does it at once: so it sees whatever a stream has not come to. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "check_device_parts.h"

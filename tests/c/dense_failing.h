@@ -1,5 +1,5 @@
-/* Operations of one definite matrix, with it as factor and right-hand side, or of rows, on devices of which one fails, while
- * the plan runs or is made. */
+/* Operations of one definite matrix, with it as factor and right-hand side, or of rows, on devices of which one
+ * fails, while the plan runs or is made. */
 #ifndef PLAIT_TESTS_DENSE_FAILING_H
 #define PLAIT_TESTS_DENSE_FAILING_H
 

@@ -1,8 +1,8 @@
 /* NCCL between threads of one process, whose devices are check devices (check_device.h): what is sent
- * goes through memory when the stream comes to it, and a group waits for its peers there. Before it comes to a
- * stream two ranks connect, at their first message in a direction: until both have come to that, a group is
- * in progress. After ten seconds without them it has failed. Who aborts waits for all others to do so, as between
- * processes of one node.
+ * goes through memory when the stream comes to it, and a group waits for its peers there. Before it comes to
+ * a stream two ranks connect, at their first message in a direction: until both have come to that, a group is
+ * in progress. After ten seconds without them it has failed. Who aborts waits for all others to do so, as
+ * between processes of one node.
  *
  * PLAIT_FAKE_NCCL_VERSION   what it says it is
  * PLAIT_FAKE_NCCL_FAIL      the name of a function that fails; from then on all of that communicator's

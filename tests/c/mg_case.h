@@ -1,5 +1,5 @@
-/* One call of the library that takes several CUDA devices at once: its operands, dealt out to these devices, and what
- * came out, judged by its residual. */
+/* One call of the library that takes several CUDA devices at once: its operands, dealt out to these devices,
+ * and what came out, judged by its residual. */
 #ifndef PLAIT_TESTS_MG_CASE_H
 #define PLAIT_TESTS_MG_CASE_H
 

@@ -1,7 +1,7 @@
-/* The operations of plait/coll.h under mpiexec with arrays on a device of each process: by memory that
- * is shown to the others, by the host where it is not, and where ranks are on several nodes. Each way has a part of
- * dtypes and reductions, since it differs in how bytes travel.
- * tests/c/run_mpi.py runs it on each MPI of the machine. */
+/* The operations of plait/coll.h under mpiexec with arrays on a device of each process: by memory that is shown
+ * to the others, by the host where it is not, and where ranks are on several nodes. Each way has a part of
+ * dtypes and reductions, since it differs in how bytes travel. tests/c/run_mpi.py runs it on each MPI of the
+ * machine. */
 #include "coll_cases.h"
 #include "device/pool.h"
 #include "device_matched.h"

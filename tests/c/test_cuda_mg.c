@@ -1,7 +1,7 @@
-/* Eigenvalues, Cholesky factors, and solutions and inverses by these, by several CUDA devices at once, judged by their
- * residuals: all dtypes, blocks that do not divide the extent, 1 to 4 devices. On GPUs that reach each other, of which
- * one is taken several times where there are no more, or with the argument `host` on stand-ins of CUDA's libraries,
- * where every call fails in its turn. Without a GPU: skipped, with the reason. */
+/* Eigenvalues, Cholesky factors, and solutions and inverses by these, by several CUDA devices at once, judged
+ * by their residuals: all dtypes, blocks that do not divide the extent, 1 to 4 devices. On GPUs that reach each
+ * other, of which one is taken several times where there are no more, or with the argument `host` on stand-ins
+ * of CUDA's libraries, where every call fails in its turn. Without a GPU: skipped, with the reason. */
 #include "fakes.h"
 #include "mg_case.h"
 

@@ -1,5 +1,5 @@
-/* The cases of exec_cases.h and exec_halo.h in host memory; with the argument `past` as if there were no cache, so
- * that whatever may be written past it is. */
+/* The cases of exec_cases.h and exec_halo.h in host memory; with the argument `past` as if there were no cache,
+ * so that whatever may be written past it is. */
 #include "device/host.h"
 #include "exec_cases.h"
 #include "exec_halo.h"

@@ -107,8 +107,8 @@ static void check_later(int64_t id)
 
 enum { DEVICES = 4, SMALL = 3 };
 
-/* One thread calls the handlers of all devices: none of them may wait for another, nor small calls. For the last of
- * these the others are there: it is done in the call. */
+/* One thread calls the handlers of all devices: none of them may wait for another, nor small calls. For the
+ * last of these the others are there: it is done in the call. */
 static void check_devices_later(int64_t id, const int32_t ordinals[], int n)
 {
     large_t *l[DEVICES];

@@ -139,8 +139,8 @@ static void judge(const case_t *c, const dealt_run_t *t)
     plait_free(size);
 }
 
-/* Of a factor with NaN all is NaN that comes of it; with a 0 on the diagonal not all is finite, and nothing of the
- * inverse where a library says so. */
+/* Of a factor with NaN all is NaN that comes of it; with a 0 on the diagonal not all is finite, and nothing of
+ * the inverse where a library says so. */
 static void judge_bad(const case_t *c, const dealt_run_t *t)
 {
     const bool is_at_once = team_knows_devices && c->n >= c->n_ranks;
