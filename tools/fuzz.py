@@ -4,9 +4,9 @@ fuzz.py [--programs N] [--seconds S] [--first SEED] [--ranks 2,3]
 
 Runs generated programs on ranks (tests/python/fuzz_programs.py), N of them for each number of
 ranks but no longer than S seconds; programs of global arrays (tests/python/fuzz_mesh.py) for as
-long; then, where clang has libFuzzer, each tests/c/fuzz_*.c for S seconds under the address and
-undefined sanitizers. Ends with 1 at the first fault, and says how to see it again. What led to new
-paths is kept in build/fuzz.
+long, on devices of so many processes and of one; then, where clang has libFuzzer, each
+tests/c/fuzz_*.c for S seconds under the address and undefined sanitizers. Ends with 1 at the first
+fault, and says how to see it again. What led to new paths is kept in build/fuzz.
 """
 
 import argparse
@@ -60,6 +60,15 @@ def mesh_programs(options):
     """Generated programs of global arrays, on devices of one process; whether all was well."""
     script = [sys.executable, "tests/python/fuzz_mesh.py"]
     return generated("-mesh", ([], []), script, options, {"JAX_NUM_CPU_DEVICES": "8"})
+
+
+def host_programs(n_processes, options):
+    """The same on two devices of each process; whether all was well."""
+    run = [sys.executable, "-m", "plait", "run", "-n", str(n_processes)]
+    limits = ["--timeout", str(options.seconds + GRACE_S)]
+    script = [sys.executable, "-m", "mpi4py", "tests/python/fuzz_mesh.py"]
+    few = {"PLAIT_TEST_DEVICES": "2"}
+    return generated(f"-mesh-{n_processes}", (run, limits), script, options, few)
 
 
 def libfuzzer():
@@ -116,6 +125,8 @@ def main():
     print(f"fuzz: from seed {options.first} on", flush=True)
     for n in filter(None, options.ranks.split(",")):
         if not all(programs(int(n), options, kind) for kind in ("", "planted")):
+            return 1
+        if not host_programs(int(n), options):
             return 1
     if not mesh_programs(options):
         return 1

@@ -1,9 +1,10 @@
 """Generated programs of global arrays without end.
 
-Run as ``JAX_NUM_CPU_DEVICES=8 python tests/python/fuzz_mesh.py``; runs the program of each seed
-from --first on, until --count seeds or --seconds are over. Before a program runs, its seed is in
-the file --note, so that whoever started this knows it also after a crash; after the last one there
-is "done".
+Run as ``JAX_NUM_CPU_DEVICES=8 python tests/python/fuzz_mesh.py``, or for devices of several
+processes as ``PLAIT_TEST_DEVICES=2 plait run -n 2 python -m mpi4py tests/python/fuzz_mesh.py``;
+runs the program of each seed from --first on, until --count seeds or --seconds are over. Before a
+program runs, its seed is in the file --note, so that whoever started this knows it also after a
+crash; after the last one there is "done".
 """
 
 import argparse
@@ -14,6 +15,7 @@ import time
 import conftest  # noqa: F401 - configures JAX
 import generate_mesh
 import jax
+import launched
 
 
 def main():
@@ -23,18 +25,21 @@ def main():
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--note", type=pathlib.Path)
     options = parser.parse_args()
-    end, n_run = time.monotonic() + options.seconds, 0
-    while n_run < options.count and time.monotonic() < end:
+    launched.start()
+    end, n_run, is_first = time.monotonic() + options.seconds, 0, jax.process_index() == 0
+    while n_run < options.count and launched.as_the_first(time.monotonic() < end):
         seed = options.first + n_run
-        if options.note:
+        if options.note and is_first:
             options.note.write_text(f"--first {seed}")
         generate_mesh.check(seed)
         n_run += 1
         if n_run % 25 == 0:
             jax.clear_caches()  # no program comes back
-    if options.note:
-        options.note.write_text("done")
-    print(f"{n_run} programs of global arrays from seed {options.first} on: no difference")
+    launched.wait_for_others()
+    if is_first:
+        if options.note:
+            options.note.write_text("done")
+        print(f"{n_run} programs of global arrays from seed {options.first} on: no difference")
 
 
 if __name__ == "__main__":

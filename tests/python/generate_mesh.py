@@ -1,14 +1,16 @@
 """Random programs of global arrays, and the same on one device by jax.numpy.
 
-A program is a mesh with axes of one type, an array that is split over it somehow, and some steps
-from one array to the next, a few of them inside a loop, a branch, a checkpoint or vmap. It runs
-call by call or as one program; values and both derivatives are compared.
+A program is a mesh with axes of one type, an array that is split over it somehow, and some steps,
+each from an array that is there already to a new one, a few of them inside a loop, a branch, a
+checkpoint or vmap. It runs call by call or as one program; what no step reads, and both derivatives
+of it, are compared. Of several processes, each runs the same programs; a mesh has all devices.
 """
 
 import contextlib
 import dataclasses
 from collections.abc import Callable
 
+import generate_dense
 import jax
 import jax.numpy as jnp
 import jax.scipy.signal
@@ -16,23 +18,26 @@ import meshes
 import numpy as np
 import plait
 import scipy.fft
-from jax.sharding import AxisType, PartitionSpec
+import spread
+from jax.sharding import AxisType, Mesh, PartitionSpec
 from plait._split import to_partition_spec
 
 MESHES = [(1,), (2,), (3,), (4,), (8,), (2, 2), (3, 2), (2, 4), (1, 4), (4, 1), (2, 2, 2)]
 MOST = {1: 20, 2: 8, 3: 5, 4: 3}  # elements of a part along an axis, by the number of axes
 DTYPES = ("float32", "float64", "complex64", "complex128")
 WAVES = {"dctn": "dct", "dstn": "dst", "idctn": "idct", "idstn": "idst"}
+MOST_STEPS = 6
 ROUNDINGS = 5000  # of the dtype, that values and derivatives may be apart, relative to the norm
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """From one array to the next: by plait, and by jax.numpy."""
+    """From one array to a new one: by plait, and by jax.numpy."""
 
     text: str
     ours: Callable
     alone: Callable
+    operand: int = 0  # 0 for the first array, i for what the i-th step gave
 
 
 def _loop(f):
@@ -56,31 +61,52 @@ WAYS = {
 }
 
 
+def _sizes():
+    """The meshes there can be: of several processes, those that leave none out."""
+    n = jax.device_count()
+    if jax.process_count() == 1:
+        return [sizes for sizes in MESHES if np.prod(sizes) <= n]
+    return [sizes for sizes in {*MESHES, (n,), (1, n)} if np.prod(sizes) == n]
+
+
+def _mesh(sizes, kind, order):
+    devices = np.array(jax.devices())[order].reshape(sizes)
+    return Mesh(devices, tuple(meshes.NAMES[: len(sizes)]), axis_types=(kind,) * len(sizes))
+
+
 class Program:
-    """The program of a seed; shape, dtype and spec are those of the array behind the last step."""
+    """The program of a seed; shape, dtype and spec are those of the array a step is drawn for."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
-        sizes = MESHES[self.rng.integers(len(MESHES))]
+        sizes = _sizes()
+        sizes = sizes[self.rng.integers(len(sizes))]
         self.is_explicit = bool(self.rng.random() < 0.3) and 1 not in sizes
-        self.mesh = meshes.make(sizes, AxisType.Explicit if self.is_explicit else AxisType.Auto)
+        n = int(np.prod(sizes))
+        order = self.rng.permutation(n) if self.rng.random() < 0.2 else np.arange(n)
+        self.mesh = _mesh(sizes, AxisType.Explicit if self.is_explicit else AxisType.Auto, order)
         self.is_compiled = bool(self.rng.integers(2))
         self.dtype = np.dtype(DTYPES[self.rng.integers(len(DTYPES))])
-        ndim = int(self.rng.integers(1, 5))
+        ndim = (1, 2, 2, 2, 3, 3, 4)[self.rng.integers(7)]
         self.spec = self._any_spec(ndim)
         parts = [int(self.rng.integers(1, MOST[ndim])) for _ in range(ndim)]
         self.shape = tuple(n * self._n_parts(e) for n, e in zip(parts, self.spec, strict=True))
         self.first = self.shape, self.dtype, self.spec
-        self.steps = []
-        for _ in range(int(self.rng.integers(1, 5))):
-            self._add()
+        self.steps, self.arrays = [], [self.first]
+        n_steps = int(self.rng.integers(1, MOST_STEPS + 1))
+        for _ in range(3 * n_steps):
+            if len(self.steps) < n_steps:
+                self._add()
+        read = {step.operand for step in self.steps}
+        self.given = [i for i in range(len(self.arrays)) if i not in read]
 
     def __str__(self):
         how = "compiled" if self.is_compiled else "call by call"
         kind = "Explicit" if self.is_explicit else "Auto"
         shape, dtype, spec = self.first
         head = f"{dtype}{list(shape)} split by {spec} over {dict(self.mesh.shape)}, {kind}, {how}"
-        return "\n  ".join([head, *(step.text for step in self.steps)])
+        steps = [f"{i}: {step.text} of {step.operand}" for i, step in enumerate(self.steps, 1)]
+        return "\n  ".join([head, *steps])
 
     def _n_parts(self, names):
         return int(np.prod([self.mesh.shape[name] for name in names]))
@@ -109,7 +135,10 @@ class Program:
     def _add(self):
         """One step more, or none, where what was drawn cannot be."""
         way = list(WAYS)[self.rng.integers(len(WAYS))] if self.rng.random() < 0.3 else ""
-        was = self.shape, self.dtype, self.spec
+        operand = len(self.steps)
+        if self.rng.random() < 0.3:
+            operand = int(self.rng.integers(operand + 1))
+        was = self.shape, self.dtype, self.spec = self.arrays[operand]
         kinds = (*STEPS, *ANYWHERE) if not way else STEPS
         step = kinds[self.rng.integers(len(kinds))](self, self._where(bool(way)))
         if step is not None and way:
@@ -117,7 +146,8 @@ class Program:
             if not keeps or (self.shape, self.dtype, self.spec) == was:
                 step = Step(f"{way} of {step.text}", wrap(step.ours), wrap(step.alone))
         if step is not None:
-            self.steps.append(step)
+            self.steps.append(dataclasses.replace(step, operand=operand))
+            self.arrays.append((self.shape, self.dtype, self.spec))
 
     # ---- steps: what changes of the array, and the functions
 
@@ -216,12 +246,22 @@ class Program:
             return None
         a = (self.rng.standard_normal((n, n)) / n + 3 * np.eye(n)).astype(self.dtype)
         whole = {"mesh": self.mesh, "spec": PartitionSpec()} if where else {}
-        self.spec = ((),) * len(self.shape) if self.is_explicit else self.spec
 
         def alone(x):
             return jnp.linalg.solve(jnp.asarray(a), x.reshape(n, -1)).reshape(x.shape)
 
         return Step("solve", lambda x: plait.linalg.solve(jnp.asarray(a), x, **whole), alone)
+
+    def _dense(self, where):
+        if len(self.shape) != 2:
+            return None
+        makers = generate_dense.STEPS
+        return Step(*makers[self.rng.integers(len(makers))](self, where))
+
+    def _sum_of_xla(self, _where):
+        """Its collective is in no order with plait's."""
+        n = int(np.prod(self.shape))
+        return Step("minus half of XLA's mean", *[lambda x: x - 0.5 * jnp.sum(x) / n] * 2)
 
     def _elementwise(self, _where):
         f = (lambda x: x * 2 - 1, jnp.conj, lambda x: x * (1 + 0.1 * x))[self.rng.integers(3)]
@@ -239,45 +279,51 @@ class Program:
 
     # ---- running
 
-    def ours(self, x):
+    def _all(self, x, run):
+        arrays = [x]
         for step in self.steps:
-            x = step.ours(x)
-        return x
+            arrays.append(run(step)(arrays[step.operand]))
+        return [arrays[i] for i in self.given]
+
+    def ours(self, x):
+        return self._all(x, lambda step: step.ours)
 
     def alone(self, x):
-        for step in self.steps:
-            x = step.alone(x)
-        return x
+        return self._all(x, lambda step: step.alone)
 
     def _random(self, shape, dtype):
         return meshes.random(shape, dtype, int(self.rng.integers(2**31)))
 
     def check(self):
-        """Value, reverse and forward derivative are those of one device."""
+        """Values, reverse and forward derivatives are those of one device."""
         shape, dtype, spec = self.first
         a, t = self._random(shape, dtype), self._random(shape, dtype)
-        x, tangent = (meshes.put(v, self.mesh, to_partition_spec(spec)) for v in (a, t))
+        x, tangent = (spread.put(v, self.mesh, to_partition_spec(spec)) for v in (a, t))
         want = self.alone(jnp.asarray(a))
-        c = self._random(want.shape, np.dtype(want.dtype))
+        c = [self._random(y.shape, np.dtype(y.dtype)) for y in want]
         compiled = plait.jit if self.is_compiled else lambda f: f
         with jax.set_mesh(self.mesh) if self.is_explicit else contextlib.nullcontext():
-            y = compiled(self.ours)(x)
-            ct = jax.device_put(c, y.sharding)
-            (back,) = compiled(lambda x, c: jax.vjp(self.ours, x)[1](c))(x, ct)
+            ys = compiled(self.ours)(x)
+            cts = [spread.put_like(v, y) for v, y in zip(c, ys, strict=True)]
+            (back,) = compiled(lambda x, c: jax.vjp(self.ours, x)[1](c))(x, cts)
             along = compiled(lambda x, t: jax.jvp(self.ours, (x,), (t,))[1])(x, tangent)
         alone = jnp.asarray(a)
-        (want_back,) = jax.vjp(self.alone, alone)[1](jnp.asarray(c))
+        (want_back,) = jax.vjp(self.alone, alone)[1]([jnp.asarray(v) for v in c])
         want_along = jax.jvp(self.alone, (alone,), (jnp.asarray(t),))[1]
-        self._compare("value", y, want, np.linalg.norm(a))
-        self._compare("reverse derivative", back, want_back, np.linalg.norm(c))
-        self._compare("forward derivative", along, want_along, np.linalg.norm(t))
+        for i, y, w in zip(self.given, ys, want, strict=True):
+            self._compare(f"value {i}", y, w, np.linalg.norm(a))
+        size = np.sqrt(sum(np.linalg.norm(v) ** 2 for v in c))
+        self._compare("reverse derivative", back, want_back, size)
+        for i, y, w in zip(self.given, along, want_along, strict=True):
+            self._compare(f"forward derivative {i}", y, w, np.linalg.norm(t))
 
     def _compare(self, what, got, want, size):
-        got, want = np.asarray(got), np.asarray(want)
+        want = np.asarray(want)
         assert got.shape == want.shape and got.dtype == want.dtype, (what, got.dtype, want.dtype)
         scale = max(np.linalg.norm(want), size)
-        error = np.linalg.norm(got - want) / scale
-        assert error < ROUNDINGS * np.finfo(got.dtype).eps, f"{what} is off by {error}\n{self}"
+        for shard in got.addressable_shards:
+            error = np.linalg.norm(np.asarray(shard.data) - want[shard.index]) / scale
+            assert error < ROUNDINGS * np.finfo(got.dtype).eps, f"{what}, off by {error}\n{self}"
 
 
 STEPS = (
@@ -289,8 +335,15 @@ STEPS = (
     Program._without_mean,
     Program._convolve,
     Program._solve,
+    Program._dense,
+    Program._dense,
 )
-ANYWHERE = (Program._elementwise, Program._real, Program._transpose)  # JAX's own
+ANYWHERE = (
+    Program._sum_of_xla,
+    Program._elementwise,
+    Program._real,
+    Program._transpose,
+)  # JAX's own
 
 
 def check(seed):

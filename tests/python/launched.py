@@ -21,6 +21,15 @@ def start():
         )
 
 
+def as_the_first(value):
+    """What the first rank says, which all go by."""
+    if not IS_LAUNCHED:
+        return value
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.bcast(value)
+
+
 def wait_for_others():
     """A rank that leaves with failures ends the job: others may still have results to write."""
     if IS_LAUNCHED:

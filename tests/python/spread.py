@@ -14,6 +14,11 @@ def put(a, mesh, spec):
     return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
 
 
+def put_like(a, x):
+    """The array, of which every process has a copy, split as `x` is."""
+    return jax.make_array_from_callback(a.shape, x.sharding, lambda i: a[i])
+
+
 def whole(x, mesh):
     """The array on every process."""
     return np.asarray(plait.redistribute(x, P(), mesh=mesh).addressable_data(0))
