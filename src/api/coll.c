@@ -87,6 +87,19 @@ static int64_t sum_of(const int64_t counts[], int64_t n, int64_t stride)
     return sum;
 }
 
+/* Whether the plan takes them. If not, all ranks meet to refuse them: whether the arrays of one are NULL does
+ * not matter then, nor may it, since a rank of no elements could not tell. */
+static bool are_sound(const int64_t counts[], int64_t n)
+{
+    int64_t sum = 0;
+    bool is_sound = true;
+
+    for (int64_t i = 0; i < n && is_sound; i++) {
+        is_sound = counts[i] >= 0 && plait_add(sum, counts[i], &sum);
+    }
+    return is_sound;
+}
+
 static plait_status_t check_counts(const plait_op_t *op, const int64_t counts[])
 {
     plait_status_t status = PLAIT_OK;
@@ -173,8 +186,9 @@ plait_status_t plait_reduce_scatterv(plait_comm_t *comm, plait_reduce_t op,
     PLAIT_TRY(begin(&c, &plait_op_reduce_scatter, comm, dtype));
     PLAIT_TRY(check_counts(c.op, counts));
     params.n_counts = comm->end.size;
-    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts, comm->end.size, 1), x, true));
-    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + comm->end.rank, 1, 1), y, true));
+    const bool is_sound = are_sound(counts, comm->end.size);
+    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts, comm->end.size, 1), x, is_sound));
+    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + comm->end.rank, 1, 1), y, is_sound));
     PLAIT_TRY(launch(&params, &c));
 done:
     return status;
@@ -222,8 +236,9 @@ plait_status_t plait_allgatherv(plait_comm_t *comm, plait_dtype_t dtype,
     PLAIT_TRY(begin(&c, &plait_op_allgather, comm, dtype));
     PLAIT_TRY(check_counts(c.op, counts));
     params.n_counts = comm->end.size;
-    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + comm->end.rank, 1, 1), x, true));
-    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts, comm->end.size, 1), y, true));
+    const bool is_sound = are_sound(counts, comm->end.size);
+    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + comm->end.rank, 1, 1), x, is_sound));
+    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts, comm->end.size, 1), y, is_sound));
     PLAIT_TRY(launch(&params, &c));
 done:
     return status;
@@ -256,8 +271,9 @@ plait_status_t plait_alltoallv(plait_comm_t *comm, plait_dtype_t dtype,
     int64_t size = comm->end.size;
     int64_t rank = comm->end.rank;
     params.n_counts = size * size;
-    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + rank * size, size, 1), x, true));
-    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + rank, size, size), y, true));
+    const bool is_sound = are_sound(counts, size * size);
+    PLAIT_TRY(set(&c, &c.x, -1, sum_of(counts + rank * size, size, 1), x, is_sound));
+    PLAIT_TRY(set(&c, &c.y, -1, sum_of(counts + rank, size, size), y, is_sound));
     PLAIT_TRY(launch(&params, &c));
 done:
     return status;
@@ -276,12 +292,13 @@ static plait_status_t gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
     bool has_counts = counts != NULL;
     n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
     params.n_counts = has_counts ? size : 0;
-    PLAIT_TRY(set(&c, &c.x, -1, n, x, true));
+    const bool is_sound = are_sound(counts, params.n_counts);
+    PLAIT_TRY(set(&c, &c.x, -1, n, x, is_sound));
     if (comm->end.rank == root) {
         PLAIT_TRY(set(&c, &c.y, has_counts ? -1 : size,
-                      has_counts ? sum_of(counts, size, 1) : n, y, true));
+                      has_counts ? sum_of(counts, size, 1) : n, y, is_sound));
     } else { /* the operand stands for the result, which is then the operand */
-        PLAIT_TRY(set(&c, &c.y, -1, n, x, true));
+        PLAIT_TRY(set(&c, &c.y, -1, n, x, is_sound));
     }
     PLAIT_TRY(launch(&params, &c));
 done:
@@ -318,12 +335,13 @@ static plait_status_t scatter(plait_comm_t *comm, int root, plait_dtype_t dtype,
     bool has_counts = counts != NULL;
     n = has_counts ? sum_of(counts + comm->end.rank, 1, 1) : n;
     params.n_counts = has_counts ? size : 0;
-    PLAIT_TRY(set(&c, &c.y, -1, n, y, true));
+    const bool is_sound = are_sound(counts, params.n_counts);
+    PLAIT_TRY(set(&c, &c.y, -1, n, y, is_sound));
     if (comm->end.rank == root) {
         PLAIT_TRY(set(&c, &c.x, has_counts ? -1 : size,
-                      has_counts ? sum_of(counts, size, 1) : n, x, true));
+                      has_counts ? sum_of(counts, size, 1) : n, x, is_sound));
     } else { /* a template that is not read */
-        PLAIT_TRY(set(&c, &c.x, -1, n, y, true));
+        PLAIT_TRY(set(&c, &c.x, -1, n, y, is_sound));
     }
     PLAIT_TRY(launch(&params, &c));
 done:

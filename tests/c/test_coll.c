@@ -353,6 +353,34 @@ static void arguments_rank(plait_comm_t *comm, void *context)
                    "200 is no dtype");
 }
 
+/* Of wrong counts all ranks meet to refuse them, also those whose arrays are NULL, who would else be a call
+ * ahead of a rank of no elements. Three ranks. */
+static void counts_rank(plait_comm_t *comm, void *context)
+{
+    static const int64_t negative[] = {1, -2, 1};
+    static const int64_t large[] = {INT64_MAX, 0, 1};
+    static const int64_t pairs[] = {0, 0, 0, 1, -1, 1, 1, 1, 1};
+    double x[4] = {1, 0, 0, 0};
+    double y[4] = {0};
+
+    (void)context;
+    expect_invalid(plait_allgatherv(comm, PLAIT_F64, negative, NULL, y),
+                   "allgather: counts[1] is -2");
+    CHECK(plait_allgatherv(comm, PLAIT_F64, large, NULL, y) == PLAIT_ERR_OVERFLOW,
+          "counts above 2^63: %s", plait_error_text());
+    expect_invalid(plait_alltoallv(comm, PLAIT_F64, pairs, x, NULL),
+                   "alltoall: counts[1][1] is -1");
+    expect_invalid(plait_gatherv(comm, 1, PLAIT_F64, negative, NULL, y),
+                   "gather: counts[1] is -2");
+    expect_invalid(plait_scatterv(comm, 1, PLAIT_F64, negative, x, NULL),
+                   "scatter: counts[1] is -2");
+    expect_invalid(plait_reduce_scatterv(comm, PLAIT_SUM, PLAIT_F64, negative, x, NULL),
+                   "reduce_scatter: counts[1] is -2");
+    CHECK(plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, x, y) == PLAIT_OK &&
+              y[0] == 3.0,
+          "after wrong counts: %s", plait_error_text());
+}
+
 /* Shapes as programs of XLA can have them. Three ranks. */
 static void shapes_rank(plait_comm_t *comm, void *context)
 {
@@ -554,6 +582,7 @@ int main(void)
     team_run(12, PLAIT_DIRECT_NONE, all_rank,
              NULL); /* more messages at once than a call has room for */
     team_run(3, PLAIT_DIRECT_POINTER, arguments_rank, NULL);
+    team_run(3, PLAIT_DIRECT_POINTER, counts_rank, NULL);
     team_run(3, PLAIT_DIRECT_POINTER, shapes_rank, NULL);
     (void)setenv("PLAIT_LOG", "error", 1); /* not what is lost on purpose */
     team_run(2, PLAIT_DIRECT_POINTER, lost_rank, NULL);
