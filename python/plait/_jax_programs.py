@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax._src import core as _core
 from jax._src import dispatch as _dispatch
+from jax._src import effects as _effects
 from jax._src import xla_bridge as _bridge
 from jax._src.interpreters import batching
 from jax._src.interpreters import partial_eval as _pe
@@ -215,6 +216,34 @@ def _batch_while(rule: Callable, axis: Any, args: Sequence, dims: Sequence, **pa
 
 batching.fancy_primitive_batchers[_loops.while_p] = functools.partial(
     _batch_while, batching.fancy_primitive_batchers[_loops.while_p]
+)
+
+
+# ---- derivatives of loops ------------------------------------------------------------------------
+
+
+def _known_while(rule: Callable, trace: Any, *tracers: Any, **params: Any) -> Sequence:
+    """JAX's rule for what of a loop depends on tangents, of one of which nothing does.
+
+    For the sake of its effects, as also of a jax.debug.print, JAX takes all of the loop for that:
+    its operations would run once more, and it would have no reverse derivative.
+    """
+    n_before = len(trace.effect_handles)
+    results = rule(trace, *tracers, **params)
+    unknowns, n_cond = [not t.is_known() for t in tracers], params["cond_nconsts"]
+    body, cond = params["body_jaxpr"], params["cond_jaxpr"]
+    carry = unknowns[n_cond + params["body_nconsts"] :]
+    is_known = not any(isinstance(y, _pe.JaxprTracer) and not y.is_known() for y in results)
+    if is_known and _jax.EFFECT in body.effects | cond.effects:
+        parts = (body, unknowns[n_cond:]), (cond, unknowns[:n_cond] + carry)
+        left = [_pe.partial_eval_jaxpr_nounits(*part, instantiate=False)[1] for part in parts]
+        if not any(_effects.partial_eval_kept_effects.filter_in(x.effects) for x in left):
+            del trace.effect_handles[n_before:]
+    return results
+
+
+_pe.custom_partial_eval_rules[_loops.while_p] = functools.partial(
+    _known_while, _pe.custom_partial_eval_rules[_loops.while_p]
 )
 
 

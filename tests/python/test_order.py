@@ -362,3 +362,27 @@ def test_results_that_are_numbers_are_arrays():
     for _ in range(2):
         out = f(A)
         assert isinstance(out["n"], jax.Array) and out["n"] == 3 and out["none"] is None
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit, plait.jit])
+@pytest.mark.parametrize("with_condition", [False, True])
+def test_loop_without_derivative_runs_once(jit, with_condition):
+    """Where what is derived comes into it, and no result depends on that."""
+
+    def loss(r):
+        def goes_on(c):
+            n = op(c[0], 2) if with_condition else c[0]
+            return (c[1] < 3) & jnp.isfinite(n[0])
+
+        def step(c):
+            return 0.5 * op(c[0], 1) + lax.stop_gradient(r), c[1] + 1
+
+        return (lax.while_loop(goes_on, step, (jnp.ones(4), 0))[0] * r).sum()
+
+    value_and_grad = jit(jax.value_and_grad(loss))
+    want = 4 * (1 / 8 + 2.0 * (1 + 1 / 2 + 1 / 4))
+    assert np.allclose(value_and_grad(2.0), (2 * want, want), rtol=1e-12)
+    marks = [2, 1, 2, 1, 2, 1, 2] if with_condition else [1, 1, 1]
+    assert logged(lambda: value_and_grad(2.0)) == marks
+    value, derivative = jax.linearize(loss, 2.0)
+    assert np.allclose([value, derivative(1.0)], [2 * want, want], rtol=1e-12)
