@@ -1,8 +1,7 @@
 #include "comm/mates.h"
 
 #include "base/clock.h"
-
-#include <sched.h>
+#include "base/wait.h"
 
 /* Longer than mates are apart that do the same, and far longer than it takes to wake a thread. With more of
  * them than cores, yielding soon is what brings the others: 8 on 2 cores take 31 us an allreduce with 64 polls
@@ -64,10 +63,9 @@ bool plait_mates_are_late(const plait_comm_t *comm)
         if (!is_there && polls % POLLS_A_TURN == 0) {
             const int64_t now = plait_clock_ns();
             end = (end == 0) ? now + MOMENT_NS : end;
-            if (now > end) {
+            if (now > end || !plait_wait_yield()) {
                 break;
             }
-            (void)sched_yield();
         }
     }
     return !is_there;
