@@ -22,6 +22,7 @@
         if ((_call) != PLAIT_OK) {                             \
             (void)fprintf(stderr, "%s\n", plait_error_text()); \
             MPI_Abort(MPI_COMM_WORLD, 1);                      \
+            exit(1); /* it may come back */                    \
         }                                                      \
     } while (0)
 

@@ -19,7 +19,12 @@ class Tree:
         if x is None:  # a pytree without leaves, and more likely a mistake
             raise TypeError(f"{name}: {argument} is None; expected an array or a pytree of arrays")
         given, self._tree = jax.tree.flatten(x)
-        self.arrays = arrays = [_args.array(leaf, name, argument) for leaf in given]
+        try:
+            self.arrays = arrays = [_args.array(leaf, name, argument) for leaf in given]
+        except TypeError:
+            for path, leaf in jax.tree_util.tree_leaves_with_path(x):
+                _args.array(leaf, name, argument + jax.tree_util.keystr(path))
+            raise
         self._impls = [jax.random.key_impl(a) if _args.is_key(a) else None for a in arrays]
         self.leaves = [
             a if impl is None else jax.random.key_data(a)
@@ -38,8 +43,12 @@ class Tree:
 def reducible(x: Any, op: Any, name: str) -> tuple[Tree, int]:
     """The operand of a reduction and the reduction's number."""
     reduction, tree = _args.reduction(op, name), Tree(x, name)
-    for leaf in tree.leaves:
-        _args.check_reduction(name, reduction, leaf.dtype)
+    for i, leaf in enumerate(tree.leaves):
+        try:
+            _args.check_reduction(name, reduction, leaf.dtype)
+        except TypeError as error:
+            path = jax.tree_util.keystr(jax.tree_util.tree_leaves_with_path(x)[i][0])
+            raise TypeError(f"{error} (x{path})" if path else str(error)) from None
     if any(impl is not None for impl in tree._impls):
         raise TypeError(f"{name}: {reduction.name} is not defined for PRNG keys")
     return tree, reduction.code

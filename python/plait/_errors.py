@@ -135,6 +135,11 @@ def _follows(text: str) -> bool:
     return is_known and (_GAVE_UP in text or _seen_of[found.group(1)]) and _xla.n_devices() > 1
 
 
+def is_of_plait(error: Exception) -> bool:
+    """Whether an operation has failed, not something else in a program, or in another one."""
+    return _PATTERN.search(str(error)) is not None
+
+
 def was_raised(error: Exception | str) -> bool:
     """Whether the program has seen this failure of plait.
 

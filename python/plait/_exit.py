@@ -326,8 +326,8 @@ def flush() -> list[Exception]:
         try:
             array.block_until_ready()
         except Exception as error:
-            if not _errors.was_raised(error):
-                failures.append(error)
+            if _errors.is_of_plait(error) and not _errors.was_raised(error):
+                failures.append(error)  # of another one nobody knows who has seen it
     if all(map(_errors.was_raised, _jax_programs.failed_tokens())):
         _jax_programs.forget_tokens()  # JAX would say once more what the program has seen
     return failures

@@ -381,7 +381,7 @@ def fftfreqn(
     that of the transform that made it; or give ``spec``, the spectrum's.
 
     Collective: no; nothing is communicated.
-    Shapes: any to one array for each axis, of its extent along that axis and 1 along the others.
+    Shapes: any to one array for each of ``axes``, of its extent along that and 1 along others.
     Raises: ValueError for axes out of bounds, a shape that does not fit.
     Adjoint: none; they are constants.
     Source: ``numpy.fft.fftfreq``; oracle ``tests/python/oracle.py::frequencies``.

@@ -12,7 +12,7 @@ import types
 import jax
 import plait
 import pytest
-from plait import _comm, _core, _errors, _exit
+from plait import _comm, _core, _errors, _exit, _queues
 from programs import PACKAGE, run, run_on_two
 
 FAILS = """
@@ -93,6 +93,23 @@ def test_a_failure_that_was_caught_is_not_said_again_at_exit(jit):
     code, text = run(CAUGHT.format(jit=jit), JAX_NUM_CPU_DEVICES="2")
     assert code == 0 and "caught: cholesky: the leading minor of order 1 is not" in text, text
     assert "Exception ignored" not in text and "did not look at" not in text, text
+
+
+class Failed:
+    """As an array whose program has failed."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def block_until_ready(self):
+        raise RuntimeError(self.text)
+
+
+def test_at_exit_failures_of_operations_are_said_and_no_others(monkeypatch):
+    """Who has caught one of XLA's own, as for want of memory, is not known."""
+    ours, other = "plait.CommError: a test of what nobody has seen", "RESOURCE_EXHAUSTED: XLA's"
+    monkeypatch.setattr(_queues, "arrays", lambda: [Failed(other), Failed(ours)])
+    assert [str(error) for error in _exit.flush()] == [ours]
 
 
 PEER = "plait.PeerError: rank {} of communicator #{}, cholesky: waits in vain: rank 2 has ended"

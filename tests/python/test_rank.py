@@ -312,7 +312,12 @@ CASES = [
     (
         lambda x: plait.scan({"a": x, "b": x > 0}, plait.PROD),
         TypeError,
-        "scan: PROD is not defined for bool; use LAND",
+        "scan: PROD is not defined for bool; use LAND, or cast to an integer (x['b'])",
+    ),
+    (
+        lambda x: plait.bcast({"layers": [x, jax.nn.relu]}, 0),
+        TypeError,
+        "bcast: x['layers'][1] is custom_jvp; expected an array of a dtype that JAX has",
     ),
     (lambda x: plait.gather(x, 1), ValueError, "gather: root 1 is not a rank"),
     (
@@ -329,12 +334,12 @@ CASES = [
     (
         lambda x: plait.allgather({"a": x, "b": np.ones(2, ">f4")}),
         TypeError,
-        "allgather: x is of dtype >f4; expected an array of a dtype that JAX has",
+        "allgather: x['b'] is of dtype >f4; expected an array of a dtype that JAX has",
     ),
     (
         lambda x: plait.allreduce([x, np.ma.masked_array([1.0], [True])], plait.SUM),
         TypeError,
-        "allreduce: x is a masked array; x.filled(value) is an array",
+        "allreduce: x[1] is a masked array; x.filled(value) is an array",
     ),
     (lambda x: plait.bcast("x", 0), TypeError, "bcast: x is str; expected an array of a dtype"),
     (lambda x: plait.fft.fftn(None), TypeError, "fftn: x is None; expected an array of a dtype"),
