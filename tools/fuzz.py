@@ -45,15 +45,20 @@ def generated(name, launch, script, options, variables, may_fail=False):
     return False
 
 
+def launched(n_ranks, options):
+    """By what so many ranks are started, and what that is told here alone."""
+    run = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks)]
+    return run, ["--timeout", str(options.seconds + GRACE_S)]
+
+
 def programs(n_ranks, options, kind):
     """Generated programs of a kind on ranks, "" for all without a fault; whether all was well."""
-    run = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks)]
     script = [sys.executable, "-m", "mpi4py", "tests/python/fuzz_programs.py"]
     script += ["--kind", kind] if kind else []
-    limits = ["--timeout", str(options.seconds + GRACE_S)]
     limited = {"PLAIT_TIMEOUT": "2"} if kind else {}
+    launch = launched(n_ranks, options)
     # A job in which a rank has waited in vain does not end with 0.
-    return generated(f"{kind}-{n_ranks}", (run, limits), script, options, limited, bool(kind))
+    return generated(f"{kind}-{n_ranks}", launch, script, options, limited, bool(kind))
 
 
 def mesh_programs(options):
@@ -64,11 +69,9 @@ def mesh_programs(options):
 
 def host_programs(n_processes, options):
     """The same on two devices of each process; whether all was well."""
-    run = [sys.executable, "-m", "plait", "run", "-n", str(n_processes)]
-    limits = ["--timeout", str(options.seconds + GRACE_S)]
     script = [sys.executable, "-m", "mpi4py", "tests/python/fuzz_mesh.py"]
-    few = {"PLAIT_TEST_DEVICES": "2"}
-    return generated(f"-mesh-{n_processes}", (run, limits), script, options, few)
+    few, launch = {"PLAIT_TEST_DEVICES": "2"}, launched(n_processes, options)
+    return generated(f"-mesh-{n_processes}", launch, script, options, few)
 
 
 def libfuzzer():

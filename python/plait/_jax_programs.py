@@ -233,8 +233,9 @@ def _known_while(rule: Callable, trace: Any, *tracers: Any, **params: Any) -> Se
     unknowns, n_cond = [not t.is_known() for t in tracers], params["cond_nconsts"]
     body, cond = params["body_jaxpr"], params["cond_jaxpr"]
     carry = unknowns[n_cond + params["body_nconsts"] :]
+    is_staged = len(trace.effect_handles) > n_before
     is_known = not any(isinstance(y, _pe.JaxprTracer) and not y.is_known() for y in results)
-    if is_known and _jax.EFFECT in body.effects | cond.effects:
+    if is_staged and is_known and _jax.EFFECT in body.effects | cond.effects:
         parts = (body, unknowns[n_cond:]), (cond, unknowns[:n_cond] + carry)
         left = [_pe.partial_eval_jaxpr_nounits(*part, instantiate=False)[1] for part in parts]
         if not any(_effects.partial_eval_kept_effects.filter_in(x.effects) for x in left):

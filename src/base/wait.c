@@ -141,17 +141,16 @@ static void note_yield(int64_t now, int64_t duration)
     }
 }
 
-bool plait_wait_yield(void)
+bool plait_wait_yield(int64_t now_ns)
 {
-    const int64_t before = plait_clock_ns();
     bool is_short =
-        before >= atomic_load_explicit(&shared_until_ns, memory_order_relaxed);
+        now_ns >= atomic_load_explicit(&shared_until_ns, memory_order_relaxed);
 
     if (is_short) {
         (void)sched_yield();
-        const int64_t now = plait_clock_ns();
-        is_short = now - before <= SHARED_NS;
-        note_yield(now, now - before);
+        const int64_t after = plait_clock_ns();
+        is_short = after - now_ns <= SHARED_NS;
+        note_yield(after, after - now_ns);
     }
     return is_short;
 }
@@ -161,7 +160,7 @@ static void yield(plait_wait_t *wait)
     const int64_t now = plait_clock_ns();
 
     wait->start_ns = (wait->start_ns == 0) ? now : wait->start_ns;
-    wait->is_slow = !plait_wait_yield() || now - wait->start_ns > YIELD_NS;
+    wait->is_slow = !plait_wait_yield(now) || now - wait->start_ns > YIELD_NS;
 }
 
 plait_status_t plait_wait_turn(plait_wait_t *wait)

@@ -60,9 +60,9 @@ static inline bool plait_wait_is_fence(const plait_wait_t *wait)
  * hook says so: the caller reports it and gives up where that is safe. */
 plait_status_t plait_wait_turn(plait_wait_t *wait);
 
-/* Leaves the core to others for a moment. False if they want it for longer, or have of late: then who waits had
- * better sleep. */
-bool plait_wait_yield(void);
+/* Leaves the core to others for a moment; now_ns: the clock's. False if they want it for longer, or have of
+ * late: then who waits had better sleep. */
+bool plait_wait_yield(int64_t now_ns);
 
 /* Asks stop flag and hook without a turn: for waits that sleep by other means. */
 plait_status_t plait_wait_ask(const plait_wait_t *wait);

@@ -63,7 +63,7 @@ bool plait_mates_are_late(const plait_comm_t *comm)
         if (!is_there && polls % POLLS_A_TURN == 0) {
             const int64_t now = plait_clock_ns();
             end = (end == 0) ? now + MOMENT_NS : end;
-            if (now > end || !plait_wait_yield()) {
+            if (now > end || !plait_wait_yield(now)) {
                 break;
             }
         }

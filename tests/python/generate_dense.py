@@ -90,12 +90,6 @@ class _Alone:
         return jnp.linalg.pinv(a) @ b
 
 
-def _both(program, where, function):
-    """The function of an array, by plait and alone."""
-    ours, alone = _Ours(program.mesh if where else None), _Alone()
-    return lambda x: function(x, ours), lambda x: function(x, alone)
-
-
 def _bounded(x, spec, by):
     """The array with a norm below 1."""
     return x / jnp.sqrt(1 + by.total(jnp.real(x * jnp.conj(x)), spec)).astype(x.dtype)
@@ -129,10 +123,12 @@ def _different(program):
 
 
 def _step(program, where, text, function, shape=None, spec=None, is_real=False):
+    """The text, and the function of an array by plait and alone; what the array is afterwards."""
+    ours, alone = _Ours(program.mesh if where else None), _Alone()
     program.shape = program.shape if shape is None else shape
     program.spec = program.spec if spec is None else spec
     program.dtype = np.finfo(program.dtype).dtype if is_real else program.dtype
-    return (text, *_both(program, where, function))
+    return text, lambda x: function(x, ours), lambda x: function(x, alone)
 
 
 def solution(program, where):

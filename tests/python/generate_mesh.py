@@ -19,7 +19,7 @@ import numpy as np
 import plait
 import scipy.fft
 import spread
-from jax.sharding import AxisType, Mesh, PartitionSpec
+from jax.sharding import AxisType, PartitionSpec
 from plait._split import to_partition_spec
 
 MESHES = [(1,), (2,), (3,), (4,), (8,), (2, 2), (3, 2), (2, 4), (1, 4), (4, 1), (2, 2, 2)]
@@ -69,11 +69,6 @@ def _sizes():
     return [sizes for sizes in {*MESHES, (n,), (1, n)} if np.prod(sizes) == n]
 
 
-def _mesh(sizes, kind, order):
-    devices = np.array(jax.devices())[order].reshape(sizes)
-    return Mesh(devices, tuple(meshes.NAMES[: len(sizes)]), axis_types=(kind,) * len(sizes))
-
-
 class Program:
     """The program of a seed; shape, dtype and spec are those of the array a step is drawn for."""
 
@@ -83,8 +78,9 @@ class Program:
         sizes = sizes[self.rng.integers(len(sizes))]
         self.is_explicit = bool(self.rng.random() < 0.3) and 1 not in sizes
         n = int(np.prod(sizes))
-        order = self.rng.permutation(n) if self.rng.random() < 0.2 else np.arange(n)
-        self.mesh = _mesh(sizes, AxisType.Explicit if self.is_explicit else AxisType.Auto, order)
+        order = self.rng.permutation(n) if self.rng.random() < 0.2 else None
+        kind = AxisType.Explicit if self.is_explicit else AxisType.Auto
+        self.mesh = meshes.make(sizes, kind, order)
         self.is_compiled = bool(self.rng.integers(2))
         self.dtype = np.dtype(DTYPES[self.rng.integers(len(DTYPES))])
         ndim = (1, 2, 2, 2, 3, 3, 4)[self.rng.integers(7)]
@@ -338,12 +334,8 @@ STEPS = (
     Program._dense,
     Program._dense,
 )
-ANYWHERE = (
-    Program._sum_of_xla,
-    Program._elementwise,
-    Program._real,
-    Program._transpose,
-)  # JAX's own
+# JAX's own
+ANYWHERE = (Program._sum_of_xla, Program._elementwise, Program._real, Program._transpose)
 
 
 def check(seed):

@@ -11,11 +11,11 @@ NAMES = "abcd"
 ENDS_OVER_EMPTY = jax.__version__ == "0.11.2"
 
 
-def make(shape, kind=AxisType.Auto):
-    """A mesh of the first devices, in order."""
+def make(shape, kind=AxisType.Auto, order=None):
+    """A mesh of the first devices, in order, or in another one of as many."""
     shape = platforms.fit(shape)
     n = int(np.prod(shape))
-    devices = np.array(jax.devices()[:n]).reshape(shape)
+    devices = np.array(jax.devices())[range(n) if order is None else order].reshape(shape)
     return Mesh(devices, tuple(NAMES[: len(shape)]), axis_types=(kind,) * len(shape))
 
 
