@@ -29,15 +29,18 @@ static void set_part(part_t *part, const plait_layout_t *layout, int rank,
         (plait_array_t){.dtype = dtype, .ndim = layout->ndim, .dims = part->dims};
 }
 
+/* name: what its argument is called. */
 static plait_status_t check_layout(const plait_comm_t *comm,
-                                   const plait_layout_t *layout)
+                                   const plait_layout_t *layout, const char *name)
 {
     plait_status_t status = PLAIT_OK;
 
     PLAIT_CHECK(comm != NULL, PLAIT_ERR_COMM, "the communicator is NULL");
+    PLAIT_CHECK(layout != NULL, PLAIT_ERR_INVALID, "%s is NULL, expected a layout",
+                name);
     PLAIT_TRY(plait_layout_check(layout));
     PLAIT_CHECK(plait_layout_n_ranks(layout) == comm->end.size, PLAIT_ERR_INVALID,
-                "the layout is for %d ranks, the communicator has %d",
+                "%s is a layout for %d ranks, the communicator has %d", name,
                 plait_layout_n_ranks(layout), comm->end.size);
 done:
     return status;
@@ -53,8 +56,8 @@ static plait_status_t redist_plan(const plait_comm_t *comm, plait_dtype_t dtype,
     part_t y;
 
     PLAIT_CHECK(plan_p != NULL, PLAIT_ERR_INVALID, "plan_p is NULL");
-    PLAIT_TRY(check_layout(comm, from));
-    PLAIT_TRY(check_layout(comm, to));
+    PLAIT_TRY(check_layout(comm, from, "from"));
+    PLAIT_TRY(check_layout(comm, to, "to"));
     params.n_from = plait_layout_pack(from, params.from);
     params.n_to = plait_layout_pack(to, params.to);
     set_part(&x, from, comm->end.rank, dtype);
@@ -131,8 +134,8 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
     const bool from_real = problem->kind == PLAIT_FFT_REAL_TO_COMPLEX;
     const bool to_real = problem->kind == PLAIT_FFT_COMPLEX_TO_REAL;
     const bool is_wave = problem->kind == PLAIT_FFT_REAL_TO_REAL;
-    PLAIT_TRY(check_layout(comm, problem->from));
-    PLAIT_TRY(check_layout(comm, problem->to));
+    PLAIT_TRY(check_layout(comm, problem->from, "from"));
+    PLAIT_TRY(check_layout(comm, problem->to, "to"));
     PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= problem->from->ndim,
                 PLAIT_ERR_INVALID, "fft: %d axes of %d", problem->n_axes,
                 problem->from->ndim);
@@ -176,7 +179,7 @@ static plait_status_t halo_plan(const char *name, const plait_op_t *op, bool is_
 
     PLAIT_CHECK(problem != NULL && plan_p != NULL, PLAIT_ERR_INVALID,
                 "%s: problem or plan_p is NULL", name);
-    PLAIT_TRY(check_layout(comm, problem->cells));
+    PLAIT_TRY(check_layout(comm, problem->cells, "cells"));
     PLAIT_CHECK(problem->before != NULL, PLAIT_ERR_INVALID, "%s: before is NULL", name);
     const int64_t *after = (problem->after != NULL) ? problem->after : problem->before;
     params.n_layout = plait_layout_pack(problem->cells, params.layout);

@@ -40,6 +40,10 @@ static void check_fft(plait_comm_t *comm, const plait_layout_t *layout)
     refused(plait_fft_plan(comm, NULL, &plan), PLAIT_ERR_INVALID, "problem or plan_p");
     refused(plait_fft_plan(comm, &good, NULL), PLAIT_ERR_INVALID, "problem or plan_p");
     refused(plait_fft_plan(NULL, &good, &plan), PLAIT_ERR_COMM, "communicator is NULL");
+    bad.to = NULL;
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID,
+            "to is NULL, expected a layout");
+    bad = good;
     bad.axes = NULL;
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "axes is NULL");
     bad = good;
