@@ -146,7 +146,10 @@ def mpi() -> ModuleType | None:
         from mpi4py import MPI
 
     if not MPI.Is_initialized() or MPI.Is_finalized():
-        raise RuntimeError("plait: MPI is not initialised, or was finalised")
+        raise RuntimeError(
+            "plait: MPI is not initialised, or was finalised: after mpi4py.rc.initialize = False "
+            "MPI.Init_thread(MPI.THREAD_MULTIPLE) comes first"
+        )
     if size > 1 and MPI.COMM_WORLD.size == 1:
         raise RuntimeError(
             f"plait: the launcher started {size} ranks ({variable}={size}), but "

@@ -229,6 +229,26 @@ def test_jpi_token_programs(world):
     assert np.allclose(g, want)
 
 
+@pytest.mark.parametrize("solver", ["gmres", "bicgstab"])
+def test_gradient_of_a_solver_that_all_ranks_run(world, solver):
+    """As docs/ranks.md has it: of matrices that ranks hold summands of, and are not symmetric."""
+    numbers = np.random.default_rng(8)
+    parts = numbers.normal(size=(world.size, 4, 4)) / 4 + 4 * np.eye(4)
+    b = jnp.asarray(numbers.normal(size=4))
+    solve = getattr(jax.scipy.sparse.linalg, solver)
+
+    def loss(part):
+        def apply(v):
+            mine = part @ plait.pvary(v, comm=world)
+            return plait.allreduce(mine, plait.SUM, comm=world, replicated=True)
+
+        return common(solve(apply, b, tol=1e-6)[0])
+
+    slope = plait.jit(jax.grad(loss))(jnp.asarray(parts[world.rank]))
+    want = jax.grad(lambda a: common(jnp.linalg.solve(a, b)))(jnp.asarray(parts.sum(0)))
+    assert np.allclose(slope, want, atol=1e-5)
+
+
 def test_bad_convention(world):
     with pytest.raises(
         TypeError, match='allreduce: replicated is 1; expected False, True or "check"'
