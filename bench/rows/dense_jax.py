@@ -1,4 +1,4 @@
-"""By JAX: gradients in forward passes, tall and small matrices, a few eigenvectors, a vector."""
+"""By JAX: gradients in forward passes, tall and small matrices, few or no eigenvectors."""
 
 from _jobs import ALL_CORES, N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
@@ -27,6 +27,12 @@ OF_SOME = {
     "scipy": "scipy.linalg.eigh, subset_by_index, scipy {scipy}",
     "jnp": OF_JNP,
 }
+VALUES_GROUPS = {
+    "devices": "eigenvalues alone through JAX, f64, 2 devices of one process",
+    "ranks": "eigenvalues alone through JAX, f64, 2 MPI ranks",
+}
+VALUES = {False: (2000, 4000), True: (600,)}
+OF_VALUES = {"scipy": "scipy.linalg.eigh, eigvals_only, scipy {scipy}", "jnp": OF_JNP}
 
 SMALL_GROUPS = {
     "devices": "singular values of a small matrix through JAX, f64, 2 devices of one process",
@@ -113,6 +119,9 @@ def measure(jobs):
     n, k = SOME[jobs.scale.is_quick]
     some = {"n": n, "k": k}
     rows += _all_beside(jobs, "some", SOME_GROUPS, some, {"plait": f"{k} of {n}"}, OF_SOME)
+    for n in VALUES[jobs.scale.is_quick]:
+        names = {"plait": f"eigenvalues of {n}"}
+        rows += _all_beside(jobs, "values", VALUES_GROUPS, {"n": n}, names, OF_VALUES)
     n = SMALL[jobs.scale.is_quick]
     names = {"values": f"svdvals {n}", "vectors": f"svd {n}"}
     rows += _all_beside(jobs, "small", SMALL_GROUPS, {"n": n}, names, OF_SMALL)

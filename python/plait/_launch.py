@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from plait import _trace_file
-from plait._launch_hosts import export_flags, names_other_hosts, slurm_environment
+from plait._launch_hosts import chooses_btl, export_flags, names_other_hosts, slurm_environment
 from plait._launch_output import LimitError, Streams, job_folder
 from plait._launch_trace import ENDING, TraceError, absolute, check_trace, merge_trace
 from plait._mpi_find import find_launcher, find_mpi
@@ -78,8 +78,8 @@ def _openmpi_environment(launcher, n_ranks, base):
     variables = {}
     if os.geteuid() == 0:
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    if launcher.major >= 5 and not names_other_hosts(base):
-        variables["OMPI_MCA_btl"] = "self,sm"  # others cost a second at start-up
+    if launcher.major >= 5 and not (names_other_hosts(base) or chooses_btl(launcher.path, base)):
+        variables["OMPI_MCA_btl"] = "^ofi"  # it costs a second at start-up
     if launcher.major < 5 and not peers_are_readable():
         variables["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
     if n_ranks > n_cores():

@@ -1,5 +1,7 @@
 """What settings and batch systems say of the hosts on which a launcher will start ranks."""
 
+import os
+
 HYDRA_CHOICES = ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_HOST", "HYDRA_RMK")
 LISTS_OF_HOSTS = ("PBS_NODEFILE", "LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")
 # Slurm's own steps, of a batch script or an interactive shell, have the highest numbers.
@@ -49,6 +51,25 @@ def names_other_hosts(environment):
     """Whether something that Open MPI's launcher reads may name other hosts than this one."""
     lists = any(environment.get(name) for name in LISTS_OF_HOSTS)
     return lists or n_slurm_nodes(environment) > 1 or any(map(_is_list_of_hosts, environment))
+
+
+def chooses_btl(launcher, environment):
+    """Whether a file of the user's or the site's tells Open MPI by what it reaches other ranks."""
+    prefix = os.path.dirname(os.path.dirname(launcher))
+    files = [
+        os.path.join(environment.get("HOME", ""), ".openmpi", "mca-params.conf"),
+        os.path.join(prefix, "etc", "openmpi-mca-params.conf"),
+        *environment.get("OMPI_MCA_mca_base_param_files", "").replace(":", ",").split(","),
+    ]
+    return any(map(_names_btl, filter(None, files)))
+
+
+def _names_btl(path):
+    try:
+        with open(path, errors="replace") as file:
+            return any(line.partition("=")[0].strip() == "btl" for line in file)
+    except OSError:
+        return False
 
 
 def export_flags(family, environment):

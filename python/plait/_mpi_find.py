@@ -181,6 +181,13 @@ def launcher_candidates(library):
     return [str(path) for path in paths if os.access(path, os.X_OK) and path.is_file()]
 
 
+def _remedy(family):
+    """Where the library is a wheel's, its launcher was another wheel's file, too."""
+    wheel = {"intel": "impi-rt"}.get(family, family)
+    is_there = wheel in installed_wheels()
+    return f"pip install --force-reinstall {wheel}" if is_there else INSTALL
+
+
 def find_launcher(mpi):
     """The launcher of the same family as `mpi`; NoMpiError if none is found."""
     others = []
@@ -194,5 +201,5 @@ def find_launcher(mpi):
         f"no launcher for the {mpi.family} library {mpi.library}: none in its prefix nor on PATH"
         + (f"; these belong to another MPI: {', '.join(others)}" if others else "")
         + ".\nUnder a batch system start the program with its own launcher, e.g. srun -n 2 python "
-        f"PROGRAM; else {INSTALL}"
+        f"PROGRAM; else {_remedy(mpi.family)}"
     )

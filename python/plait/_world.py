@@ -65,7 +65,8 @@ def check_environment() -> None:
     if len(wheels) > 1:
         raise RuntimeError(
             f"plait: two MPI distributions in one environment, {' and '.join(wheels)}: they "
-            f"overwrite each other's files; uninstall one, e.g. pip uninstall {wheels[1]}"
+            f"overwrite each other's files; keep one: pip uninstall -y {' '.join(wheels)} && "
+            f"pip install --force-reinstall {wheels[0]}"
         )
     size, variable = launcher_size()
     families = _launcher_families()

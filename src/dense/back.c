@@ -20,10 +20,16 @@ int64_t plait_back_bytes(const plait_hetrd_t *h)
     return h->a.n * plait_min(WIDTH, h->a.n) * plait_dealt_item(&h->a);
 }
 
-/* Reflector j begins at row j + 1; those before it are kept from that of the first one on. */
+/* Reflector j begins at row j + 1, or where the band ends; those before it are kept from that of the first
+ * one on. */
+static int64_t row_of(const panel_t *p)
+{
+    return p->first + p->b.h.width;
+}
+
 static int64_t n_rows_of(const panel_t *p)
 {
-    return p->b.h.a.n - p->first - 1;
+    return p->b.h.a.n - row_of(p);
 }
 
 static plait_reflect_t reflect_of(const panel_t *p)
@@ -41,7 +47,7 @@ static plait_reflect_t reflect_of(const panel_t *p)
                              .tau_slot = h->panel,
                              .tau_offset = plait_hetrd_room(h).tau + p->first * item,
                              .slot = p->b.z,
-                             .offset = (p->first + 1) * item,
+                             .offset = row_of(p) * item,
                              .ld = h->a.n,
                              .n_columns = p->b.n_columns};
 }
@@ -88,7 +94,7 @@ static plait_status_t add_columns(const plait_plan_t *plan, const panel_t *p,
     plait_block_t block = {.peer = owner,
                            .src_slot = p->b.h.copy,
                            .dst_slot = p->b.reflectors,
-                           .src_offset = plait_dealt_at(a, k, p->first + 1) +
+                           .src_offset = plait_dealt_at(a, k, row_of(p)) +
                                          first % a->block * plait_dealt_ld_bytes(a),
                            .dst_offset = (first - p->first) * n_rows * item,
                            .box = plait_columns_box(n_rows, n, a->m, item)};
@@ -127,12 +133,12 @@ done:
 plait_status_t plait_back_add(plait_plan_t *plan, const plait_back_t *b)
 {
     plait_status_t status = PLAIT_OK;
-    const int64_t n_reflectors = b->h.a.n - 1;
+    const int64_t n_reflectors = plait_max(0, b->h.a.n - b->h.width);
 
     plait_plan_need_scratch(plan,
                             plait_reflect_scratch(b->h.a.dtype, WIDTH, b->n_columns));
-    for (int64_t first = (n_reflectors - 1) / WIDTH * WIDTH; first >= 0;
-         first -= WIDTH) {
+    for (int64_t first = (n_reflectors - 1) / WIDTH * WIDTH;
+         first >= 0 && n_reflectors > 0; first -= WIDTH) {
         const panel_t panel = {
             .b = *b, .first = first, .width = plait_min(WIDTH, n_reflectors - first)};
         PLAIT_TRY(add_panel(plan, &panel));

@@ -5,6 +5,8 @@
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/back.h"
+#include "dense/band.h"
+#include "dense/chase.h"
 #include "dense/heevd_joint.h"
 #include "dense/hetrd.h"
 #include "dense/params.h"
@@ -44,6 +46,7 @@ static bool is_whole(const plait_heevd_params_t *p, const plait_plan_t *plan)
     const bool is_short = plait_blas_int_bytes() == 4;
     const bool is_small_part = p->vectors > 0 && p->vectors <= p->n / SMALL_PART;
     const int64_t most = (plan->n_ranks > 1 || is_small_part) ? WHOLE
+                         : (p->vectors == 0)                  ? PLAIT_BAND_LEAST - 1
                          : is_short                           ? WHOLE_ALONE
                                                               : INT64_MAX;
 
@@ -262,6 +265,29 @@ done:
 
 /* ---- Dealt ------------------------------------------------------------------------------------------ */
 
+/* From vectors of T to those of A, in one stage or in two. */
+static plait_status_t add_back(plait_plan_t *plan, const plait_band_t *b, int z,
+                               int64_t n_columns)
+{
+    plait_status_t status = PLAIT_OK;
+    const bool has_two = b->h.width > 1;
+    plait_back_t first = {.h = b->h, .z = z, .n_columns = n_columns};
+    plait_chase_back_t second = {.b = *b, .z = z, .n_columns = n_columns};
+
+    PLAIT_TRY(plait_plan_add_work(
+        plan,
+        plait_max(plait_back_bytes(&b->h),
+                  has_two ? PLAIT_CHASE_GROUPS * plait_chase_group_bytes(&b->h) : 0),
+        &first.reflectors));
+    second.reflectors = first.reflectors;
+    if (has_two) {
+        PLAIT_TRY(plait_chase_back_add(plan, &second));
+    }
+    PLAIT_TRY(plait_back_add(plan, &first));
+done:
+    return status;
+}
+
 static plait_status_t add_stages(plait_plan_t *plan, const plait_problem_t *problem,
                                  const plait_heevd_slots_t *q)
 {
@@ -270,6 +296,7 @@ static plait_status_t add_stages(plait_plan_t *plan, const plait_problem_t *prob
     plait_tridiagonal_t t = {
         .h = {.a = q->a,
               .rank = q->rank,
+              .width = 1,
               .n_pieces = has_messages ? plan->n_ranks : 1,
               .is_native = has_messages &&
                            plait_caps_reduce(&problem->caps, PLAIT_SUM, q->a.dtype),
@@ -281,17 +308,24 @@ static plait_status_t add_stages(plait_plan_t *plan, const plait_problem_t *prob
         .first = first_of(q),
         .n_columns = n_columns_of(q),
         .n_stored = n_stored_of(q)};
-    plait_back_t b = {.z = q->vectors, .n_columns = n_columns_of(q)};
+    plait_band_t b = {.has_vectors = q->has_vectors,
+                      .sweeps = plait_dealt_bytes(&q->a)};
+    int64_t copy_bytes = b.sweeps, panel_bytes = 0;
 
-    PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_bytes(&q->a), &t.h.copy));
-    PLAIT_TRY(plait_plan_add_work(plan, plait_hetrd_room(&t.h).n_bytes, &t.h.panel));
+    if (plait_band_is_cheaper(&t.h, q->v.n)) {
+        t.h.width = PLAIT_BAND_WIDTH;
+        copy_bytes += q->has_vectors ? plait_chase_bytes(&t.h) : 0;
+        panel_bytes = plait_band_bytes(&t.h, q->has_vectors);
+    }
+    b.band = plait_hetrd_room(&t.h).n_bytes;
+    PLAIT_TRY(plait_plan_add_work(plan, copy_bytes, &t.h.copy));
+    PLAIT_TRY(plait_plan_add_work(plan, b.band + panel_bytes, &t.h.panel));
     PLAIT_TRY(plait_plan_add_work(plan, plait_tridiagonal_bytes(&t), &t.tree));
-    PLAIT_TRY(plait_hetrd_add(plan, &t.h));
+    b.h = t.h;
+    PLAIT_TRY((t.h.width > 1) ? plait_band_add(plan, &b) : plait_hetrd_add(plan, &t.h));
     PLAIT_TRY(plait_tridiagonal_add(plan, &t));
     if (q->has_vectors) {
-        PLAIT_TRY(plait_plan_add_work(plan, plait_back_bytes(&t.h), &b.reflectors));
-        b.h = t.h;
-        PLAIT_TRY(plait_back_add(plan, &b));
+        PLAIT_TRY(add_back(plan, &b, q->vectors, n_columns_of(q)));
     }
     PLAIT_TRY(plait_plan_fence(plan));
 done:

@@ -183,8 +183,7 @@ static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
     return plait_plan_kernel_copy(plan, kernel, &step, sizeof(step));
 }
 
-/* Copy and scale: the largest element of all ranks decides. */
-static plait_status_t add_copy(plait_plan_t *plan, const plait_hetrd_t *h)
+plait_status_t plait_hetrd_copy_add(plait_plan_t *plan, const plait_hetrd_t *h)
 {
     plait_status_t status = PLAIT_OK;
     const plait_hetrd_room_t room = plait_hetrd_room(h);
@@ -222,6 +221,13 @@ static plait_status_t add_native(plait_plan_t *plan, const plait_reduce_step_t *
     return plait_plan_native(plan, &native);
 }
 
+plait_status_t plait_hetrd_sum_add(plait_plan_t *plan, const plait_hetrd_t *h,
+                                   const plait_reduce_step_t *r)
+{
+    return h->is_native ? add_native(plan, r)
+                        : plait_pieces_reduce(plan, h->n_pieces > 1, r);
+}
+
 static plait_status_t add_column(plait_plan_t *plan, const plait_hetrd_t *h, int64_t j)
 {
     plait_status_t status = PLAIT_OK;
@@ -246,8 +252,7 @@ static plait_status_t add_column(plait_plan_t *plan, const plait_hetrd_t *h, int
     PLAIT_TRY(plait_fan_out(plan, &everyone, false, &column));
     PLAIT_TRY(add(plan, &plait_hetrd_product_kernel, h, j));
     if (j + 1 < n) {
-        PLAIT_TRY(h->is_native ? add_native(plan, &products)
-                               : plait_pieces_reduce(plan, h->n_pieces > 1, &products));
+        PLAIT_TRY(plait_hetrd_sum_add(plan, h, &products));
     }
 done:
     plait_move_clear(&column);
@@ -259,7 +264,7 @@ plait_status_t plait_hetrd_add(plait_plan_t *plan, const plait_hetrd_t *h)
     plait_status_t status = PLAIT_OK;
 
     plait_plan_need_scratch(plan, 2 * WIDTH * UPDATE_COLUMNS * plait_hetrd_item(h));
-    PLAIT_TRY(add_copy(plan, h));
+    PLAIT_TRY(plait_hetrd_copy_add(plan, h));
     for (int64_t j = 0; j < h->a.n; j++) {
         PLAIT_TRY(add_column(plan, h, j));
     }

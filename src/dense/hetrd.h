@@ -19,6 +19,7 @@ enum { PLAIT_HETRD_WIDTH = 32 };
 typedef struct {
     plait_dealt_t a;
     int rank;
+    int width; /* vectors of a product that is summed: 1, or those of a panel (band.h) */
     int n_pieces; /* of a maximum that are kept here: all ranks' where moves are messages */
     bool is_native; /* sums are the transport's own; its NaN in maxima are not ours */
     int src;        /* slot of the operand */
@@ -36,6 +37,7 @@ typedef struct {
     int64_t tau;   /* n elements */
     int64_t state; /* plait_hetrd_state_t */
     int64_t norms; /* doubles: the parts of a reduction, as above */
+    int64_t head;  /* of a band: what a panel has of it */
     int64_t n_bytes;
 } plait_hetrd_room_t;
 
@@ -60,6 +62,14 @@ static inline bool plait_hetrd_has_failed(const plait_hetrd_t *h,
 {
     return !(plait_hetrd_state(h, exec)->norm <= 0x1.fffffffffffffp1023);
 }
+
+/* Adds the steps that bring the operand to the copy and scale it: the largest element of all ranks
+ * decides. */
+plait_status_t plait_hetrd_copy_add(plait_plan_t *plan, const plait_hetrd_t *h);
+
+/* Adds those that sum the ranks' parts of a product. */
+plait_status_t plait_hetrd_sum_add(plait_plan_t *plan, const plait_hetrd_t *h,
+                                   const plait_reduce_step_t *r);
 
 /* Adds the steps. Afterwards d, e and tau are in `panel` on all ranks; column j of `copy` has the
  * j-th reflector below the diagonal, its leading 1 included; T is that of A times state.scale. */

@@ -19,7 +19,7 @@ plait_hetrd_room_t plait_hetrd_room(const plait_hetrd_t *h)
     const int64_t real = plait_dtype_bytes(plait_real_of(h->a.dtype));
     plait_hetrd_room_t r = {.pairs = 0, .ld = n + PLAIT_HETRD_HEAD};
 
-    r.stride = line((n + 2 * PLAIT_HETRD_WIDTH) * item);
+    r.stride = line((n * h->width + 2 * PLAIT_HETRD_WIDTH) * item);
     r.pieces = line(2 * PLAIT_HETRD_WIDTH * r.ld * item);
     r.sum = r.pieces + (h->is_native ? 1 : h->n_pieces) * r.stride;
     r.d = r.sum + r.stride;
@@ -27,7 +27,8 @@ plait_hetrd_room_t plait_hetrd_room(const plait_hetrd_t *h)
     r.tau = r.e + line(n * real);
     r.state = r.tau + line(n * item);
     r.norms = r.state + line((int64_t)sizeof(plait_hetrd_state_t));
-    r.n_bytes = r.norms + line(h->n_pieces * (int64_t)sizeof(double));
+    r.head = r.norms + line(h->n_pieces * (int64_t)sizeof(double));
+    r.n_bytes = r.head + line((h->width > 1) ? 2 * h->width * h->width * item : 0);
     return r;
 }
 

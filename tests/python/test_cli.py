@@ -354,7 +354,7 @@ def test_the_environment_of_ranks_keeps_what_is_set():
     tunables = dict(item.split("=") for item in made["GLIBC_TUNABLES"].split(":"))
     assert tunables["glibc.malloc.hugetlb"] == "0" and tunables["a.b"] == "1"
     assert tunables["glibc.malloc.arena_max"] == "1"
-    assert made["OMPI_MCA_btl"] == "self,sm" and made["OMPI_MCA_mpi_yield_when_idle"] == "1"
+    assert made["OMPI_MCA_btl"] == "^ofi" and made["OMPI_MCA_mpi_yield_when_idle"] == "1"
     assert "--oversubscribe" not in _launch.launcher_command(launcher, 2)
     old = _mpi_find.Launcher("mpiexec", "openmpi", "4.1.4")
     assert "--oversubscribe" in _launch.launcher_command(old, 2)

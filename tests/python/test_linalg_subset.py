@@ -45,6 +45,21 @@ def test_subset(n, which):
 
 
 @pytest.mark.long(keep=2)
+@pytest.mark.parametrize("dtype", matrices.DTYPES)
+def test_two_stages(dtype):
+    """So large that it goes by way of a band where few vectors are wanted, or none."""
+    n, i = 530, matrices.DTYPES.index(dtype)
+    a = hermitian(n, dtype)
+    x = matrices.put(a, matrices.SHAPES[i % len(matrices.SHAPES)], i)
+    want, limit = np.linalg.eigvalsh(a), matrices.limit(n, dtype) * matrices.norm(a)
+    assert np.abs(np.asarray(plait.linalg.eigvalsh(x)) - want).max() <= limit
+    w, v = map(np.asarray, plait.linalg.eigh(x, subset=slice(n // 2, n // 2 + 21)))
+    assert np.abs(w - want[n // 2 : n // 2 + 21]).max() <= limit
+    assert matrices.norm(a @ v - v * w) <= limit
+    matrices.check_orthonormal(v)
+
+
+@pytest.mark.long(keep=2)
 @pytest.mark.parametrize("k", [1, 3, 5, 6])
 @pytest.mark.parametrize("is_pencil", [False, True])
 def test_subsets_of_a_batch(k, is_pencil):

@@ -68,10 +68,23 @@ def test_no_launcher_waits_for_what_a_slurm_step_holds(family, given, expected):
 )
 def test_open_mpi_has_a_network_where_hosts_are_named(given, is_alone):
     made = _launch.rank_environment(_mpi_find.Launcher("mpiexec", "openmpi", "5.0.1"), 2, given)
-    assert made.get("OMPI_MCA_btl", "") == ("self,sm" if is_alone else "")
+    assert made.get("OMPI_MCA_btl", "") == ("^ofi" if is_alone else "")
     flags = _launch_hosts.export_flags("openmpi", given | {"PLAIT_LOG": "info", "HOME": "/root"})
     assert flags == ([] if is_alone else ["-x", "PLAIT_LOG"])
     assert _launch_hosts.export_flags("mpich", given | {"PLAIT_LOG": "info"}) == []
+
+
+def test_the_choice_of_a_settings_file_of_open_mpi_is_kept(tmp_path):
+    """Of the user's or of the site's."""
+    launcher = _mpi_find.Launcher(f"{tmp_path}/bin/mpiexec", "openmpi", "5.0.1")
+    for name in (".openmpi/mca-params.conf", "etc/openmpi-mca-params.conf"):
+        file = tmp_path / name
+        file.parent.mkdir()
+        for text, is_chosen in (("pml = ob1\n# btl = tcp\n", False), ("btl=self,tcp\n", True)):
+            file.write_text(text)
+            made = _launch.rank_environment(launcher, 2, {"HOME": str(tmp_path)})
+            assert ("OMPI_MCA_btl" not in made) == is_chosen, (name, text)
+        file.unlink()
 
 
 @needs_mpi

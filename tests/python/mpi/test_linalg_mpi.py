@@ -80,6 +80,25 @@ def test_eigenvalues_that_no_rank_has_whole(dtype):
 
 
 @pytest.mark.long(keep=1)
+@pytest.mark.parametrize("dtype", [np.complex128, np.float32])
+def test_a_few_of_many_eigenvectors(dtype):
+    """By way of a band, which one rank makes tridiagonal."""
+    mesh = make(AxisType.Explicit)
+    n = 552  # over 2, 3 and 4
+    a = meshes.random((n, n), dtype, 0)
+    a = a + a.conj().T
+    x = put(a, mesh, P("a"))
+    want, limit = np.linalg.eigvalsh(a), matrices.limit(n, dtype) * matrices.norm(a)
+    values = np.asarray(plait.linalg.eigvalsh(x).addressable_data(0))
+    assert np.abs(values - want).max() <= limit
+    w, v = plait.linalg.eigh(x, subset=slice(-24, None))
+    v, w = whole(v, mesh), np.asarray(w.addressable_data(0))
+    matrices.check_orthonormal(v)
+    assert np.abs(w - want[-24:]).max() <= limit
+    assert matrices.norm(a @ v - v * w) <= limit
+
+
+@pytest.mark.long(keep=1)
 @EVERY_DTYPE
 def test_tall_matrices(dtype, kind):
     """By rows, where each rank has some."""

@@ -1,0 +1,76 @@
+/* Reduction of a Hermitian matrix that is dealt out to tridiagonal form in two stages: to a band of
+ * PLAIT_BAND_WIDTH diagonals below the main one (band.c), and from there by chasing bulges (chase.h).
+ *
+ * The first stage has all its work in products of matrices, where that in one stage (hetrd.h) reads
+ * the trailing matrix from memory for every column, and two fences a panel, not a column. Eigenvectors
+ * have to be brought back through both stages, which costs more than is saved where all are wanted.
+ *
+ * A panel's owner makes V and T with Q = 1 - V T V^H, whose adjoint has the panel upper triangular;
+ * every rank multiplies its own part of the trailing matrix with V, and the parts are summed; with X = A V T and
+ * W = X - V (T^H V^H X) / 2 the trailing matrix becomes A - V W^H - W V^H. The band is collected on one rank.
+ * Source: Bischof, Lang, Sun, "A framework for symmetric band reduction", ACM TOMS 26(4), 2000; LAPACK's
+ * hetrd_he2hb. */
+#ifndef PLAIT_DENSE_BAND_H
+#define PLAIT_DENSE_BAND_H
+
+#include "dense/hetrd_memory.h"
+
+/* V and W of a panel are where a panel's pairs are in one stage. */
+enum { PLAIT_BAND_WIDTH = PLAIT_HETRD_WIDTH };
+
+typedef struct {
+    plait_hetrd_t h; /* its panel has V, W, and in the end d and e */
+    bool
+        has_vectors; /* reflectors of both stages are kept, those of the first one in the copy */
+    int64_t
+        sweeps; /* byte offset of those of the second one in `copy`: plait_chase_bytes() */
+    int64_t band; /* byte offset of the band in `panel`: plait_band_bytes() */
+} plait_band_t;
+
+/* What a kernel of one panel works on. */
+typedef struct {
+    plait_band_t b;
+    int64_t p; /* panel */
+} plait_band_step_t;
+
+/* Rows of a column of the band: bulges reach twice as far. Element (i, j), i >= j, is in row i - j. */
+enum { PLAIT_BAND_LD = 2 * PLAIT_BAND_WIDTH };
+
+/* Bytes of the band on a rank: on one alone, with two groups of sweeps that are to leave it behind it. */
+int64_t plait_band_bytes(const plait_hetrd_t *h, bool has_vectors);
+
+/* Bytes of it alone. */
+static inline int64_t plait_band_only(const plait_hetrd_t *h)
+{
+    return PLAIT_BAND_LD * h->a.n * plait_hetrd_item(h);
+}
+
+/* What tests may choose: the smallest extent of a matrix that is reduced in two stages; negative: where that
+ * is faster. Of plans that are made afterwards, on all ranks. */
+PLAIT_EXPORT void plait_band_choose(int64_t n);
+
+/* The default of that. */
+enum { PLAIT_BAND_LEAST = 512 };
+
+/* Whether two stages are faster where n_vectors are wanted, and a sum of panels takes less memory than a
+ * rank's part of the matrix. */
+bool plait_band_is_cheaper(const plait_hetrd_t *h, int64_t n_vectors);
+
+/* Rows of what a panel has of the band: its diagonal block, and R below it. */
+enum { PLAIT_BAND_HEAD = 2 * PLAIT_BAND_WIDTH };
+
+/* Panel p: its first column, its columns, rows below the band's, of which there may be none, and its
+ * reflectors. */
+typedef struct {
+    int64_t first, width, row, m, n_reflectors;
+} plait_band_panel_t;
+
+plait_band_panel_t plait_band_panel(const plait_hetrd_t *h, int64_t p);
+
+/* Adds the steps. Afterwards d and e are in `panel` on all ranks; T is that of A times state.scale. */
+plait_status_t plait_band_add(plait_plan_t *plan, const plait_band_t *b);
+
+/* Of plait_band_step_t: the product of the trailing matrix with V (band_product.c). */
+extern const plait_kernel_t plait_band_product_kernel;
+
+#endif

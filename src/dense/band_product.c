@@ -1,0 +1,251 @@
+/* The product of a reduction's trailing matrix with a panel's V (band.h): each rank's part, from both
+ * sides; and what becomes of the panel: its band is kept, and V is made of what is below it. */
+#include "base/checked.h"
+#include "dense/band.h"
+#include "dense/scalar.h"
+#include "dense/whole.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { WIDTH = PLAIT_BAND_WIDTH };
+
+/* Columns of a rank's part that are multiplied at a time. */
+enum { MULTIPLY_COLUMNS = 128 };
+
+/* Of a part that is multiplied from both sides: it is read from memory once and from the
+ * second-level cache once. */
+enum { TILE_BYTES = 512 << 10 };
+
+/* Columns [from, to) of a rank's part, of one block or of whole small ones. */
+typedef struct {
+    int64_t from, to;
+} chunk_t;
+
+static chunk_t chunk_at(const plait_hetrd_t *h, int64_t l)
+{
+    const int64_t block = h->a.block;
+    chunk_t c = {l, plait_min(l + MULTIPLY_COLUMNS, plait_hetrd_n_owned(h))};
+
+    if (block >= MULTIPLY_COLUMNS && h->a.n_ranks > 1) {
+        c.to = plait_min(c.to, (l / block + 1) * block);
+    }
+    return c;
+}
+
+/* Y += A V: V from row 0 of the matrix on, ld elements apart, Y from the panel's row on, m apart. */
+typedef struct {
+    const plait_hetrd_t *h;
+    plait_exec_t *exec;
+    plait_band_panel_t q;
+    int64_t ld;
+} product_t;
+
+static const char *v_at(const product_t *p, int64_t row)
+{
+    return plait_hetrd_pair(p->h, p->exec, 0, row);
+}
+
+static char *y_at(const product_t *p, int64_t row)
+{
+    return plait_hetrd_part(p->h, p->exec, row - p->q.row);
+}
+
+/* Numbers that are `ld` elements from column to column. */
+typedef struct {
+    char *x;
+    int64_t ld;
+} columns_t;
+
+/* Rows [top, bottom) of some columns, from both sides; x is V at the columns, z takes what belongs there. */
+static void multiply_below(const product_t *p, chunk_t c, int64_t top, int64_t bottom,
+                           columns_t x, columns_t z)
+{
+    const plait_dtype_t dtype = p->h->a.dtype;
+    const int64_t width = c.to - c.from, n = p->h->a.n, item = plait_hetrd_item(p->h),
+                  k = p->q.n_reflectors;
+    const int64_t n_tile = plait_max(64, TILE_BYTES / (width * item) / 64 * 64);
+
+    for (int64_t row = top; row < bottom; row += n_tile) {
+        const int64_t m = plait_min(n_tile, bottom - row);
+        const char *a = plait_hetrd_at(p->h, p->exec, c.from, row);
+        plait_blas_gemm(dtype, 'N', 'N', m, k, width, 1, a, n, x.x, x.ld, 1,
+                        y_at(p, row), p->q.m);
+        plait_blas_gemm(dtype, 'C', 'N', width, k, m, 1, a, n, v_at(p, row), p->ld, 1,
+                        z.x, z.ld);
+    }
+}
+
+/* V at a column's row, as it is there. */
+static columns_t x_of(const product_t *p, int64_t row)
+{
+    return (columns_t){plait_hetrd_pair(p->h, p->exec, 0, row), p->ld};
+}
+
+/* Columns of one block: its diagonal block, and the rows down to `bottom`. */
+static void multiply_block(const product_t *p, chunk_t c, int64_t bottom)
+{
+    const int64_t n = p->h->a.n, width = c.to - c.from;
+    const int64_t top = plait_hetrd_column(p->h, c.from);
+    const columns_t z = {y_at(p, top), p->q.m};
+
+    plait_blas_hemm(p->h->a.dtype, 'L', 'L', width, p->q.n_reflectors, 1,
+                    plait_hetrd_at(p->h, p->exec, c.from, top), n, v_at(p, top), p->ld,
+                    1, z.x, z.ld);
+    multiply_below(p, c, top + width, bottom, x_of(p, top), z);
+}
+
+/* Rows of V that belong to columns, or back to Y, side by side at `packed`. */
+static void pack(const product_t *p, chunk_t c, char *packed, bool is_back)
+{
+    const plait_dtype_t dtype = p->h->a.dtype;
+    const int64_t width = c.to - c.from;
+
+    for (int64_t l = 0; l < width; l++) {
+        const int64_t row = plait_hetrd_column(p->h, c.from + l);
+        for (int64_t i = 0; i < p->q.n_reflectors; i++) {
+            const double complex x =
+                is_back ? plait_scalar_get(dtype, packed, i * width + l) +
+                              plait_scalar_get(dtype, y_at(p, row), i * p->q.m)
+                        : plait_scalar_get(dtype, v_at(p, row), i * p->ld);
+            plait_scalar_put(dtype, is_back ? y_at(p, row) : packed,
+                             is_back ? i * p->q.m : i * width + l, x);
+        }
+    }
+}
+
+/* Columns of several blocks: the staircase block by block, what is below it at once. */
+static void multiply_blocks(const product_t *p, chunk_t c)
+{
+    const int64_t item = plait_hetrd_item(p->h), block = p->h->a.block,
+                  width = c.to - c.from, n_bytes = width * p->q.n_reflectors * item;
+    const int64_t foot = plait_hetrd_column(p->h, c.to - 1) + 1;
+    const columns_t x = {p->exec->scratch, width},
+                    z = {p->exec->scratch + n_bytes, width};
+
+    for (int64_t l = c.from; l < c.to;) {
+        const int64_t end = plait_min(c.to, (l / block + 1) * block);
+        multiply_block(p, (chunk_t){l, end}, foot);
+        l = end;
+    }
+    pack(p, c, x.x, false);
+    memset(z.x, 0, (size_t)n_bytes);
+    multiply_below(p, c, foot, p->h->a.n, x, z);
+    pack(p, c, z.x, true);
+}
+
+/* The panel's columns of the band, and zeros where bulges will be. */
+static void keep(const plait_band_t *b, plait_exec_t *exec, const plait_band_panel_t *q)
+{
+    const plait_hetrd_t *h = &b->h;
+    const plait_dtype_t dtype = h->a.dtype;
+    const int64_t item = plait_hetrd_item(h), n = h->a.n;
+    const char *head = plait_hetrd_panel(h, exec, plait_hetrd_room(h).head);
+
+    for (int64_t c = 0; c < q->width; c++) {
+        const int64_t j = q->first + c, n_rows = plait_min(WIDTH + 1, n - j);
+        char *column = plait_hetrd_panel(h, exec, b->band + j * PLAIT_BAND_LD * item);
+        memcpy(column, head + (c * PLAIT_BAND_HEAD + c) * item,
+               (size_t)(n_rows * item));
+        memset(column + n_rows * item, 0, (size_t)((PLAIT_BAND_LD - n_rows) * item));
+        plait_scalar_put(dtype, column, 0, creal(plait_scalar_get(dtype, column, 0)));
+    }
+}
+
+/* V to its places in the copy. */
+static void keep_v(const plait_hetrd_t *h, plait_exec_t *exec,
+                   const plait_band_panel_t *q)
+{
+    for (int64_t c = 0; c < q->n_reflectors; c++) {
+        const int64_t j = q->first + c;
+        if (plait_hetrd_is_owner(h, j)) {
+            memcpy(plait_hetrd_at(h, exec, plait_hetrd_local(h, j), q->row),
+                   plait_hetrd_pair(h, exec, c, q->row),
+                   (size_t)(q->m * plait_hetrd_item(h)));
+        }
+    }
+}
+
+static plait_status_t product_run(const void *params, plait_exec_t *exec)
+{
+    const plait_band_step_t *s = params;
+    const plait_hetrd_t *h = &s->b.h;
+    const product_t p = {h, exec, plait_band_panel(h, s->p), plait_hetrd_room(h).ld};
+
+    if (plait_hetrd_has_failed(h, exec)) {
+        goto done;
+    }
+    if (h->rank == PLAIT_WHOLE_ROOT) {
+        keep(&s->b, exec, &p.q);
+    }
+    if (s->b.has_vectors) {
+        keep_v(h, exec, &p.q);
+    }
+    memset(plait_hetrd_part(h, exec, 0), 0,
+           (size_t)(p.q.m * p.q.n_reflectors * plait_hetrd_item(h)));
+    for (int64_t l = plait_hetrd_local(h, p.q.row); l < plait_hetrd_n_owned(h);) {
+        const chunk_t c = chunk_at(h, l);
+        if (h->a.block >= MULTIPLY_COLUMNS || h->a.n_ranks == 1) {
+            multiply_block(&p, c, h->a.n);
+        } else {
+            multiply_blocks(&p, c);
+        }
+        l = c.to;
+    }
+done:
+    return PLAIT_OK;
+}
+
+static void touch_v(const plait_band_t *b, const plait_hetrd_touch_t *t,
+                    const plait_band_panel_t *q)
+{
+    const plait_hetrd_t *h = t->h;
+
+    for (int64_t j = q->first; j < q->first + q->n_reflectors && b->has_vectors; j++) {
+        if (plait_hetrd_is_owner(h, j)) {
+            const int64_t at =
+                (plait_hetrd_local(h, j) * h->a.n + q->row) * plait_hetrd_item(h);
+            plait_hetrd_touch_columns(t, true, h->copy, at, q->m, 1, h->a.n);
+        }
+    }
+}
+
+static void product_touch(const void *params, plait_touch_fn_t touch, void *context)
+{
+    const plait_band_step_t *s = params;
+    const plait_hetrd_t *h = &s->b.h;
+    const plait_hetrd_touch_t t = {touch, context, h};
+    const plait_band_panel_t q = plait_band_panel(h, s->p);
+    const int64_t item = plait_hetrd_item(h), n = h->a.n;
+
+    if (h->rank == PLAIT_WHOLE_ROOT) {
+        plait_hetrd_touch_columns(&t, false, h->panel, plait_hetrd_room(h).head,
+                                  plait_min(PLAIT_BAND_HEAD, n - q.first), q.width,
+                                  PLAIT_BAND_HEAD);
+        plait_hetrd_touch_bytes(&t, true, s->b.band + q.first * PLAIT_BAND_LD * item,
+                                q.width * PLAIT_BAND_LD * item);
+    }
+    if (q.m > 0) {
+        plait_hetrd_touch_columns(&t, false, h->panel, plait_hetrd_pair_at(h, 0, q.row),
+                                  q.m, q.n_reflectors, plait_hetrd_room(h).ld);
+        touch_v(&s->b, &t, &q);
+        plait_hetrd_touch_trailing(&t, false, q.row);
+        plait_hetrd_touch_bytes(&t, true, plait_hetrd_part_at(h),
+                                q.m * q.n_reflectors * item);
+    }
+}
+
+static void product_print(const void *params, FILE *file)
+{
+    const plait_band_step_t *s = params;
+    const plait_band_panel_t q = plait_band_panel(&s->b.h, s->p);
+
+    (void)fprintf(file, "%" PRId64 ", %" PRId64 " columns with %" PRId64, s->p,
+                  plait_hetrd_n_owned(&s->b.h) - plait_hetrd_local(&s->b.h, q.row),
+                  q.n_reflectors);
+}
+
+const plait_kernel_t plait_band_product_kernel = {.name = "product",
+                                                  .run = product_run,
+                                                  .touch = product_touch,
+                                                  .print = product_print};

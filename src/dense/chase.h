@@ -1,0 +1,62 @@
+/* The second stage of a reduction in two (band.h): from a band to tridiagonal form, T = Q^H B Q, on the
+ * rank that has the band.
+ *
+ * Sweep s makes column s what it is in T. Its first reflector, of as many rows as the band has diagonals, fills a
+ * bulge below the band, of which the next reflector, of the next rows, takes the first column away; so down to
+ * the end. What is left of bulges the next sweeps take over. Step k of a sweep comes after step k + 1 of the
+ * sweep before; so several sweeps go down behind each other while the part of the band where they are is in cache.
+ *
+ * Reflectors that are kept are dealt out to the ranks by groups of sweeps. Those of step k of a group make one
+ * product of V's, as high as the band and the group are wide; of a group the first steps are applied first,
+ * of the groups the last one (those of a step commute with all but the next step's of sweeps before).
+ * Source: Murata, Horikoshi, J. Inf. Process. Japan 3, 1980; Lang, SIAM J. Sci. Comput. 14, 1993;
+ * Auckenthaler et al., Parallel Comput. 37, 2011; LAPACK's hb2st_kernels. */
+#ifndef PLAIT_DENSE_CHASE_H
+#define PLAIT_DENSE_CHASE_H
+
+#include "dense/band.h"
+
+/* Sweeps of a group, and groups that are applied to vectors together. */
+enum { PLAIT_CHASE_SWEEPS = 16, PLAIT_CHASE_GROUPS = 4 };
+
+/* Bytes of a rank's reflectors, and of a group. */
+int64_t plait_chase_bytes(const plait_hetrd_t *h);
+int64_t plait_chase_group_bytes(const plait_hetrd_t *h);
+
+/* Adds the steps; d and e of T are in `panel` afterwards, on all ranks. */
+plait_status_t plait_chase_add(plait_plan_t *plan, const plait_band_t *b);
+
+/* Vectors of T to those of the band, each rank its own columns. */
+typedef struct {
+    plait_band_t b;
+    int z;             /* slot of this rank's columns, leading dimension n */
+    int64_t n_columns; /* of them */
+    int reflectors;    /* work slot for as many groups as are applied together */
+} plait_chase_back_t;
+
+plait_status_t plait_chase_back_add(plait_plan_t *plan, const plait_chase_back_t *c);
+
+/* A group of sweeps: the first one, how many, and rows from the first reflector on. In memory it has
+ * reflectors of a sweep one behind the other, at the rows where they act, n elements from sweep to sweep; then
+ * their factors, as many from sweep to sweep as the longest one has steps. */
+typedef struct {
+    int64_t first, n_sweeps, row;
+    int owner;
+    int64_t at; /* byte offset in the owner's `sweeps` */
+} plait_chase_group_t;
+
+int64_t plait_chase_n_groups(const plait_hetrd_t *h);
+plait_chase_group_t plait_chase_group(const plait_hetrd_t *h, int64_t g);
+
+/* Steps of the first sweep; byte offset of the factors in a group. */
+int64_t plait_chase_n_steps(const plait_hetrd_t *h);
+int64_t plait_chase_tau(const plait_hetrd_t *h);
+
+/* The group's data, reflectors' rows and factors, as blocks that go from and to where `place` says that the
+ * group is. */
+enum { PLAIT_CHASE_BLOCKS = 2 };
+void plait_chase_blocks(const plait_hetrd_t *h, const plait_chase_group_t *g,
+                        const plait_block_t *place,
+                        plait_block_t blocks[PLAIT_CHASE_BLOCKS]);
+
+#endif
