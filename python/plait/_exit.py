@@ -334,7 +334,7 @@ def flush() -> list[Exception]:
 
 
 def _unseen_of_tokens() -> list[Exception]:
-    """The failures that JAX would raise while it ends, which ends the process by a signal."""
+    """The failures that JAX would raise while it ends, which may end the process by a signal."""
     failures = [e for e in _jax_programs.failed_tokens() if not _errors.was_raised(e)]
     _jax_programs.forget_tokens()
     return failures
@@ -351,10 +351,13 @@ def _flush_at_exit() -> None:
         _queues.forget_hidden()
     if not _queues.is_idle_within(limit):  # computing, or waiting, which the guard ends
         _say(f"plait: at exit work is still queued after {limit:g} s, and waited for\n")
-    failures, latest = [*flush(), *_unseen_of_tokens()], _core.latest_failure()[0]
+    found, latest = [*flush(), *_unseen_of_tokens()], _core.latest_failure()[0]
+    failures = list(filter(_errors.is_of_plait, found))
     for text in dict.fromkeys(_AGAIN.sub("", str(error)) for error in failures):
         _say(f"plait: a failure that the program did not look at: {text}\n")
         _failed.append(True)
+    for text in dict.fromkeys(str(error) for error in found if error not in failures):
+        _say(f"plait: a failure of JAX's own, which it tells at exit, seen or not: {text}\n")
     # The program may have seen it as an error of JAX's.
     if latest and not failures and not _errors.was_raised(latest):
         text = "seen as an error of JAX's alone, or of a program whose results nobody has"

@@ -24,7 +24,9 @@ def keep_order(primitive: jex.Primitive) -> None:
     These libraries take inner products, norms, stopping tests and Newton's dense Jacobian of this
     rank's own numbers: let all ranks have the same unknowns, or solve on a mesh. Of unknowns that
     are split over ranks iterations stop at different steps, a `plait.PeerError`, or their numbers
-    are wrong; explicit steps of diffrax want a ``norm`` that sums over ranks.
+    are wrong; explicit steps of diffrax want a ``norm`` that sums over ranks. A mesh for them has
+    Auto axes: with Explicit ones they fail in JAX, with or without plait. With ``throw=True`` what
+    fails on a mesh ends the process: XLA's other devices wait for the one that has raised.
 
     It is told to JAX for the whole process. It changes nothing where there are no operations of
     plait, but that what the primitive does is traced once more where it is not seen at once.

@@ -281,6 +281,8 @@ class Jitted(Generic[P, R]):
             out = self.outermost(*args, **kwargs)
             if _turns.are_kept:
                 _turns.end(self.communicators.numbers, out)
+            if _xla.is_crowded:
+                _turns.pace(out)
         except Exception as error:  # JAX raises ValueError for some codes
             other = _errors.named(error)
             if other is error:

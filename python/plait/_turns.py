@@ -11,6 +11,7 @@ import contextlib
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ import jax
 from plait import _queues, _xla
 
 _PATIENCE_S = 1.0
+_MOST_UNDER_WAY = 8  # of a thread: a device may have 32 (`_xla`), JAX's own among them
 
 are_kept = False  # else every program is in the queue of all others
 _devices: set[Any] = set()  # on which there are operations of ranks
@@ -27,9 +29,12 @@ _latest: dict[int | None, tuple[int, Any]] = {}  # by communicator: who called, 
 
 
 class _Last(threading.local):
-    """What the last program of this thread gave."""
+    """What the last program of this thread gave, and one result of each of the last few."""
 
     results: Any = None
+
+    def __init__(self) -> None:
+        self.calls: list[weakref.ref] = []
 
 
 _last = _Last()
@@ -63,6 +68,19 @@ def end(communicators: Iterable[int | None], results: Any) -> None:
         latest = min(leaves, key=lambda x: x.size, default=None)
         for comm in communicators:
             _latest[comm] = (threading.get_ident(), latest)
+
+
+def pace(results: Any) -> None:
+    """After a call, where threads are few: now and then waits for it and the ones before.
+
+    Calls whose operands are there would else get under way without end. Of what nobody holds any
+    more nothing can be asked, but a device does its programs in turn.
+    """
+    arrays = (x for x in jax.tree.leaves(results) if isinstance(x, jax.Array))
+    _last.calls.extend(weakref.ref(x) for x in [*arrays][:1])
+    if len(_last.calls) >= _MOST_UNDER_WAY:
+        wait([results, *(call() for call in _last.calls)])
+        _last.calls.clear()
 
 
 def forget(comm: int | None) -> None:

@@ -12,7 +12,8 @@ are cores, or devices. A device has at most 32 computations under way; where a p
 more, a thread of the pool waits until one of them is over, for each device one. If those wait for
 operands, and one of these for an operation whose other ranks are devices without a thread, nothing
 goes on: a loop of steps that looks at no result has stood still after 33. What is called when its
-operands are there has its threads already. (More threads would do as well, and cost all programs
+operands are there has its threads already, if it is not one of 33 that do not wait for each other:
+so a thread waits for every eighth call. (More threads would do as well, and cost all programs
 over several devices 50 us and more.)
 
 On one device each Python thread has a program under way, which takes a thread of the pool as well,

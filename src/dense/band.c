@@ -19,7 +19,7 @@ enum { WIDTH = PLAIT_BAND_WIDTH };
 enum { UPDATE_COLUMNS = 128 };
 
 /* Two stages are faster where no larger part of the vectors is wanted. */
-enum { PART = 8 };
+enum { PART = 4 };
 
 static _Atomic int64_t chosen = -1;
 
@@ -102,6 +102,7 @@ static void update(const plait_hetrd_t *h, plait_exec_t *exec,
     const plait_dtype_t dtype = h->a.dtype;
     const int64_t n = h->a.n, item = plait_hetrd_item(h), ld = plait_hetrd_room(h).ld,
                   k = q->n_reflectors;
+    const char *v = plait_hetrd_pair(h, exec, 0, 0);
 
     for (int64_t l = plait_hetrd_local(h, q->row); l < plait_hetrd_n_owned(h);
          l += UPDATE_COLUMNS) {
@@ -109,8 +110,7 @@ static void update(const plait_hetrd_t *h, plait_exec_t *exec,
         const int64_t top = plait_hetrd_column(h, l);
         char *swapped = exec->scratch; /* W and V of the columns' rows */
         for (int64_t c = 0; c < width; c++) {
-            const char *row =
-                plait_hetrd_pair(h, exec, 0, plait_hetrd_column(h, l + c));
+            const char *row = v + plait_hetrd_column(h, l + c) * item;
             for (int64_t i = 0; i < 2 * k; i++) {
                 memcpy(swapped + (i * width + c) * item,
                        row + (i + k) % (2 * k) * ld * item, (size_t)item);

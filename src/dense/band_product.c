@@ -95,21 +95,34 @@ static void multiply_block(const product_t *p, chunk_t c, int64_t bottom)
     multiply_below(p, c, top + width, bottom, x_of(p, top), z);
 }
 
-/* Rows of V that belong to columns, or back to Y, side by side at `packed`. */
-static void pack(const product_t *p, chunk_t c, char *packed, bool is_back)
+/* Rows of V that belong to columns, side by side. */
+static void pack(const product_t *p, chunk_t c, char *packed)
 {
-    const plait_dtype_t dtype = p->h->a.dtype;
-    const int64_t width = c.to - c.from;
+    const int64_t item = plait_hetrd_item(p->h), width = c.to - c.from;
+    const char *v = v_at(p, 0);
 
     for (int64_t l = 0; l < width; l++) {
-        const int64_t row = plait_hetrd_column(p->h, c.from + l);
+        const char *row = v + plait_hetrd_column(p->h, c.from + l) * item;
         for (int64_t i = 0; i < p->q.n_reflectors; i++) {
-            const double complex x =
-                is_back ? plait_scalar_get(dtype, packed, i * width + l) +
-                              plait_scalar_get(dtype, y_at(p, row), i * p->q.m)
-                        : plait_scalar_get(dtype, v_at(p, row), i * p->ld);
-            plait_scalar_put(dtype, is_back ? y_at(p, row) : packed,
-                             is_back ? i * p->q.m : i * width + l, x);
+            memcpy(packed + (i * width + l) * item, row + i * p->ld * item,
+                   (size_t)item);
+        }
+    }
+}
+
+/* And rows of Y that have been computed so are added. */
+static void unpack(const product_t *p, chunk_t c, const char *packed)
+{
+    const plait_dtype_t dtype = p->h->a.dtype;
+    const int64_t item = plait_hetrd_item(p->h), width = c.to - c.from;
+    char *y = y_at(p, p->q.row);
+
+    for (int64_t l = 0; l < width; l++) {
+        char *row = y + (plait_hetrd_column(p->h, c.from + l) - p->q.row) * item;
+        for (int64_t i = 0; i < p->q.n_reflectors; i++) {
+            plait_scalar_put(dtype, row, i * p->q.m,
+                             plait_scalar_get(dtype, row, i * p->q.m) +
+                                 plait_scalar_get(dtype, packed, i * width + l));
         }
     }
 }
@@ -128,10 +141,10 @@ static void multiply_blocks(const product_t *p, chunk_t c)
         multiply_block(p, (chunk_t){l, end}, foot);
         l = end;
     }
-    pack(p, c, x.x, false);
+    pack(p, c, x.x);
     memset(z.x, 0, (size_t)n_bytes);
     multiply_below(p, c, foot, p->h->a.n, x, z);
-    pack(p, c, z.x, true);
+    unpack(p, c, z.x);
 }
 
 /* The panel's columns of the band, and zeros where bulges will be. */

@@ -25,15 +25,17 @@ typedef struct {
     int64_t first, n_groups;
 } step_t;
 
-/* Of a step: V, T and the vectors' products with V. */
+/* Of a step: V, V T, V^H V and then T, and the vectors' products with V. */
 typedef struct {
     int64_t row, n_rows, n; /* n: reflectors */
-    char *v, *t, *product;
+    char *v, *vt, *t, *product;
+    const char *tau; /* n_taus apart */
+    int64_t n_taus;
 } block_t;
 
 static int64_t scratch_bytes(const plait_chase_back_t *c)
 {
-    return (SWEEPS * (HEIGHT + SWEEPS + 1 + c->n_columns)) * plait_hetrd_item(&c->b.h);
+    return SWEEPS * (2 * HEIGHT + SWEEPS + c->n_columns) * plait_hetrd_item(&c->b.h);
 }
 
 /* Where group i of those that are there is. */
@@ -44,52 +46,67 @@ static int64_t place_of(const step_t *s, int64_t i)
 
 /* Step k of a group: reflector i begins i rows below the first one. */
 static block_t block_at(const step_t *s, const plait_chase_group_t *g, int64_t k,
-                        const plait_exec_t *exec)
+                        const char *group, const plait_exec_t *exec)
 {
     const plait_hetrd_t *h = &s->c.b.h;
     const int64_t n = h->a.n, item = plait_hetrd_item(h);
-    block_t b = {.row = g->row + k * WIDTH, .v = exec->scratch};
+    block_t b = {.row = g->row + k * WIDTH,
+                 .v = exec->scratch,
+                 .tau = group + plait_chase_tau(h) + k * item,
+                 .n_taus = plait_chase_n_steps(h)};
 
     b.n = plait_min(g->n_sweeps, n - b.row);
     b.n_rows = plait_min(WIDTH + b.n - 1, n - b.row);
-    b.t = b.v + SWEEPS * HEIGHT * item;
-    b.product = b.t + SWEEPS * (SWEEPS + 1) * item;
+    b.vt = b.v + SWEEPS * HEIGHT * item;
+    b.t = b.vt + SWEEPS * HEIGHT * item;
+    b.product = b.t + SWEEPS * SWEEPS * item;
+    memset(b.v, 0, (size_t)(b.n * b.n_rows * item));
+    for (int64_t i = 0; i < b.n; i++) {
+        memcpy(b.v + (i * b.n_rows + i) * item, group + (i * n + b.row + i) * item,
+               (size_t)(plait_min(WIDTH, n - b.row - i) * item));
+    }
     return b;
 }
 
-/* Returns the factors, side by side behind T. */
-static const char *take(const step_t *s, const block_t *b, const char *group, int64_t k)
+/* T of V^H V, in its place. As larft, whose calls of BLAS for each reflector take longer than this. */
+static void make_t(plait_dtype_t dtype, const block_t *b)
 {
-    const plait_hetrd_t *h = &s->c.b.h;
-    const int64_t n = h->a.n, item = plait_hetrd_item(h);
-    char *tau = b->t + SWEEPS * SWEEPS * item;
+    double complex t[SWEEPS][SWEEPS]; /* columns */
 
-    memset(b->v, 0, (size_t)(b->n * b->n_rows * item));
     for (int64_t i = 0; i < b->n; i++) {
-        const int64_t n_rows = plait_min(WIDTH, n - b->row - i);
-        memcpy(b->v + (i * b->n_rows + i) * item, group + (i * n + b->row + i) * item,
-               (size_t)(n_rows * item));
-        memcpy(tau + i * item,
-               group + plait_chase_tau(h) + (i * plait_chase_n_steps(h) + k) * item,
-               (size_t)item);
+        const double complex tau = plait_scalar_get(dtype, b->tau, i * b->n_taus);
+        for (int64_t j = 0; j < i; j++) {
+            t[i][j] = 0;
+        }
+        for (int64_t l = 0; l < i; l++) {
+            const double complex x = -tau * plait_scalar_get(dtype, b->t, i * b->n + l);
+            for (int64_t j = 0; j <= l; j++) {
+                t[i][j] += t[l][j] * x;
+            }
+        }
+        t[i][i] = tau;
     }
-    return tau;
+    for (int64_t i = 0; i < b->n; i++) {
+        for (int64_t j = 0; j < b->n; j++) {
+            plait_scalar_put(dtype, b->t, i * b->n + j, (j <= i) ? t[i][j] : 0);
+        }
+    }
 }
 
-static void apply(const step_t *s, const block_t *b, const char *tau,
-                  const plait_exec_t *exec)
+static void apply(const step_t *s, const block_t *b, const plait_exec_t *exec)
 {
     const plait_dtype_t dtype = s->c.b.h.a.dtype;
-    const int64_t ld = s->c.b.h.a.n, n_columns = s->c.n_columns;
+    const int64_t ld = s->c.b.h.a.n, n_columns = s->c.n_columns, n = b->n,
+                  m = b->n_rows;
     char *z = exec->slot[s->c.z] + b->row * plait_hetrd_item(&s->c.b.h);
 
-    plait_blas_larft(dtype, b->n_rows, b->n, b->v, b->n_rows, tau, b->t, b->n);
-    plait_blas_gemm(dtype, 'C', 'N', b->n, n_columns, b->n_rows, 1, b->v, b->n_rows, z,
-                    ld, 0, b->product, b->n);
-    plait_blas_trmm(dtype, 'L', 'U', 'N', 'N', b->n, n_columns, 1, b->t, b->n,
-                    b->product, b->n);
-    plait_blas_gemm(dtype, 'N', 'N', b->n_rows, n_columns, b->n, -1, b->v, b->n_rows,
-                    b->product, b->n, 1, z, ld);
+    plait_blas_gemm(dtype, 'C', 'N', n, n, m, 1, b->v, m, b->v, m, 0, b->t, n);
+    make_t(dtype, b);
+    plait_blas_gemm(dtype, 'N', 'N', m, n, n, 1, b->v, m, b->t, n, 0, b->vt, m);
+    plait_blas_gemm(dtype, 'C', 'N', n, n_columns, m, 1, b->v, m, z, ld, 0, b->product,
+                    n);
+    plait_blas_gemm(dtype, 'N', 'N', m, n_columns, n, -1, b->vt, m, b->product, n, 1, z,
+                    ld);
 }
 
 static plait_status_t back_run(const void *params, plait_exec_t *exec)
@@ -104,8 +121,8 @@ static plait_status_t back_run(const void *params, plait_exec_t *exec)
                 const plait_chase_group_t g = plait_chase_group(h, s->first + i);
                 const char *group = exec->slot[s->c.reflectors] + place_of(s, i);
                 if (g.row + k * WIDTH < h->a.n) {
-                    const block_t b = block_at(s, &g, k, exec);
-                    apply(s, &b, take(s, &b, group, k), exec);
+                    const block_t b = block_at(s, &g, k, group, exec);
+                    apply(s, &b, exec);
                 }
             }
         }

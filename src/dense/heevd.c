@@ -46,7 +46,6 @@ static bool is_whole(const plait_heevd_params_t *p, const plait_plan_t *plan)
     const bool is_short = plait_blas_int_bytes() == 4;
     const bool is_small_part = p->vectors > 0 && p->vectors <= p->n / SMALL_PART;
     const int64_t most = (plan->n_ranks > 1 || is_small_part) ? WHOLE
-                         : (p->vectors == 0)                  ? PLAIT_BAND_LEAST - 1
                          : is_short                           ? WHOLE_ALONE
                                                               : INT64_MAX;
 

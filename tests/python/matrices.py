@@ -1,8 +1,11 @@
 """Matrices for the tests of plait.linalg, and how wrong an answer may be."""
 
+import ctypes
+
 import meshes
 import numpy as np
 from jax.sharding import PartitionSpec as P
+from plait import _core
 
 DTYPES = ("float64", "complex128", "float32", "complex64")
 SHAPES = (None, (1,), (2,), (4,), (8,), (2, 4))
@@ -77,3 +80,11 @@ def check_orthonormal(q, what=""):
     double = q.astype(np.result_type(q.dtype, "float64"))
     error = norm(double.conj().T @ double - np.eye(q.shape[1]))
     assert error <= limit(max(q.shape), q.dtype) * max(1, q.shape[1]) ** 0.5, (what, error)
+
+
+def choose_two_stages(request):
+    """Few eigenvectors, or none, come by way of a band in this test, as those of larger matrices."""
+    choose = _core.lib.plait_band_choose
+    choose.argtypes, choose.restype = [ctypes.c_int64], None
+    choose(0)
+    request.addfinalizer(lambda: choose(-1))

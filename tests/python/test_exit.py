@@ -95,6 +95,32 @@ def test_a_failure_that_was_caught_is_not_said_again_at_exit(jit):
     assert "Exception ignored" not in text and "did not look at" not in text, text
 
 
+CALLBACK = """
+import numpy as np
+from jax.sharding import AxisType, PartitionSpec as P
+mesh = jax.make_mesh((2,), ("x",), axis_types=(AxisType.Auto,))
+
+def fails(x):
+    raise ValueError("a callback's")
+
+def part(x):
+    jax.debug.callback(lambda x: None, x[0])
+    return jax.pure_callback(fails, x, x)
+
+f = jax.shard_map(part, mesh=mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+try:
+    print(np.asarray(jax.jit(f)(jnp.ones(4))))
+except Exception as error:
+    print("caught", type(error).__name__)
+"""
+
+
+def test_a_callback_that_fails_leaves_the_exit_code_to_the_program():
+    """As without plait."""
+    code, text = run(CALLBACK, JAX_NUM_CPU_DEVICES="2")
+    assert code == 0 and "caught" in text and "did not look at" not in text, text
+
+
 class Failed:
     """As an array whose program has failed."""
 

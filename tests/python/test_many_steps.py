@@ -24,6 +24,14 @@ PROGRAMS = {
     "steps": "for _ in range(1000): w = step(w)",
     "donated": "step = plait.jit(relax, donate_argnums=0)\nfor _ in range(1000): w = step(w)",
     "independent": "w = sum([step(w + i) for i in range(300)])",
+    "transforms": """
+step = plait.jit(lambda w: plait.fft.fftn(w, mesh=mesh, spec=P("x")))
+w = sum([step(w) for _ in range(300)])
+""",
+    "transforms that are dropped": """
+step = plait.jit(lambda w: plait.fft.fftn(w, mesh=mesh, spec=P("x")))
+for _ in range(300): step(w)
+""",
     "others between": """
 for _ in range(30):
     w = step(w)
