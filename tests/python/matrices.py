@@ -83,7 +83,7 @@ def check_orthonormal(q, what=""):
 
 
 def choose_two_stages(request):
-    """Few eigenvectors, or none, come by way of a band in this test, as those of larger matrices."""
+    """Few eigenvectors, or none, come by way of a band in this test, as of larger matrices."""
     choose = _core.lib.plait_band_choose
     choose.argtypes, choose.restype = [ctypes.c_int64], None
     choose(0)
