@@ -24,8 +24,8 @@ endfunction()
 # NAME_generic.c, NAME_avx2.c and NAME_avx512.c hold the same kernel for one instruction set each;
 # the choice is made at run time, so every one of them is always built (elsewhere than on x86-64
 # avx2 and avx512 are empty, and generic is for vectors of 16 bytes such as NEON's). Kernels are optimised
-# in every build type: without it they are too slow to test. Only the transforms may contract
-# a * b + c; elsewhere the tail of a loop must give the bits of its vector body.
+# in every build type: without it they are too slow to test. Only transforms and bulges may
+# contract a * b + c; elsewhere the tail of a loop must give the bits of its vector body.
 function(plait_instruction_set_flags)
   set(plait_asan_briefly)
   if(PLAIT_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
@@ -42,7 +42,7 @@ function(plait_instruction_set_flags)
     if(PLAIT_SANITIZE)
       set(flags -O1)
     endif()
-    if(source MATCHES "/src/kernel/fft")
+    if(source MATCHES "/src/kernel/(bulge|fft)")
       list(APPEND flags -ffp-contract=fast)
     elseif(source MATCHES "/src/kernel/" OR source MATCHES "/src/device/")
       list(APPEND flags -ffp-contract=off)

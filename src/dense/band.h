@@ -14,9 +14,12 @@
 #define PLAIT_DENSE_BAND_H
 
 #include "dense/hetrd_memory.h"
+#include "kernel/bulge.h"
 
 /* V and W of a panel are where a panel's pairs are in one stage. */
 enum { PLAIT_BAND_WIDTH = PLAIT_HETRD_WIDTH };
+_Static_assert((int)PLAIT_BAND_WIDTH == (int)PLAIT_BULGE_ROWS,
+               "kernels are for bands of one width");
 
 typedef struct {
     plait_hetrd_t h; /* its panel has V, W, and in the end d and e */

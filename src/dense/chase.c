@@ -21,7 +21,8 @@ typedef struct {
     plait_dtype_t dtype;
     int64_t n, item;
     char *band;
-    char *work;     /* of a reflector's length */
+    char *work;                   /* of a reflector's length */
+    const plait_bulge_t *kernels; /* NULL: BLAS */
     bool is_kept;   /* reflectors of all steps, or the last one of each sweep */
     int64_t n_taus; /* of a sweep */
     char *v, *tau;  /* of a group of sweeps */
@@ -101,10 +102,10 @@ static char *tau_at(const chase_t *c, int64_t i, int64_t k)
     return c->tau + (c->is_kept ? i * c->n_taus + k : i) * c->item;
 }
 
-/* Step k, which is there: rows from s + 1 + k WIDTH on. */
-static void step(const chase_t *c, int64_t s, int64_t i, int64_t k)
+/* Step k, at which there are m rows. */
+static void step_by_blas(const chase_t *c, int64_t s, int64_t i, int64_t k, int64_t m)
 {
-    const int64_t row = s + 1 + k * WIDTH, m = plait_min(WIDTH, c->n - row);
+    const int64_t row = s + 1 + k * WIDTH;
     char *v = v_at(c, s, i, k), *tau = tau_at(c, i, k);
 
     if (k > 0) {
@@ -117,6 +118,33 @@ static void step(const chase_t *c, int64_t s, int64_t i, int64_t k)
         reflect(c, m, at(c, row, s), v, tau);
     }
     turn_diagonal(c, row, m, v, plait_scalar_get(c->dtype, tau, 0));
+}
+
+/* All rows are there. */
+static void step_by_kernels(const chase_t *c, int64_t s, int64_t i, int64_t k)
+{
+    const int64_t row = s + 1 + k * WIDTH;
+    char *v = v_at(c, s, i, k), *tau = tau_at(c, i, k);
+    char *block = at(c, row, row - WIDTH);
+    double before[WIDTH]; /* of either precision: v may take its place */
+
+    memcpy(before, v_at(c, s, i, k - 1), (size_t)(WIDTH * c->item));
+    c->kernels->right(block, LD, before, tau_at(c, i, k - 1), c->work);
+    reflect(c, WIDTH, block, v, tau);
+    c->kernels->left(block, LD, c->work, before, v, tau);
+    c->kernels->both(at(c, row, row), LD, v, tau, c->work);
+}
+
+/* Step k, which is there: rows from s + 1 + k WIDTH on. */
+static void step(const chase_t *c, int64_t s, int64_t i, int64_t k)
+{
+    const int64_t m = plait_min(WIDTH, c->n - s - 1 - k * WIDTH);
+
+    if (k > 0 && m == WIDTH && c->kernels != NULL) {
+        step_by_kernels(c, s, i, k);
+    } else {
+        step_by_blas(c, s, i, k, m);
+    }
 }
 
 /* A group of sweeps. */
@@ -220,6 +248,7 @@ static chase_t chase_of(const sweeps_t *p, const plait_exec_t *exec)
                  .item = item,
                  .band = plait_hetrd_panel(h, exec, p->b.band),
                  .work = exec->scratch,
+                 .kernels = plait_bulge(h->a.dtype),
                  .is_kept = p->slot >= 0,
                  .n_taus = plait_chase_n_steps(h)};
 
