@@ -53,7 +53,7 @@ static inline int64_t plait_band_only(const plait_hetrd_t *h)
 PLAIT_EXPORT void plait_band_choose(int64_t n);
 
 /* The default of that. */
-enum { PLAIT_BAND_LEAST = 1280 };
+enum { PLAIT_BAND_LEAST = 1024 };
 
 /* Whether two stages are faster where n_vectors are wanted, and a sum of panels takes less memory than a
  * rank's part of the matrix. */

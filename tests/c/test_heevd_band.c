@@ -106,7 +106,7 @@ static void prove_all(int n_ranks)
 /* Larger ones are reduced in two stages where nobody chooses. */
 static void check_choice(void)
 {
-    const case_t c = {.dtype = PLAIT_F64, .n = 1280, .block = 64, .n_ranks = 2};
+    const case_t c = {.dtype = PLAIT_F64, .n = 1024, .block = 64, .n_ranks = 2};
     matrix_t a = make_matrix(RANDOM, c.dtype, c.n);
 
     plait_band_choose(-1);
