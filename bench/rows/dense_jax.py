@@ -31,7 +31,7 @@ VALUES_GROUPS = {
     "devices": "eigenvalues alone through JAX, f64, 2 devices of one process",
     "ranks": "eigenvalues alone through JAX, f64, 2 MPI ranks",
 }
-VALUES = {False: (2000, 4000), True: (600,)}
+VALUES = {False: 2000, True: 600}
 OF_VALUES = {"scipy": "scipy.linalg.eigh, eigvals_only, scipy {scipy}", "jnp": OF_JNP}
 
 SMALL_GROUPS = {
@@ -119,9 +119,9 @@ def measure(jobs):
     n, k = SOME[jobs.scale.is_quick]
     some = {"n": n, "k": k}
     rows += _all_beside(jobs, "some", SOME_GROUPS, some, {"plait": f"{k} of {n}"}, OF_SOME)
-    for n in VALUES[jobs.scale.is_quick]:
-        names = {"plait": f"eigenvalues of {n}"}
-        rows += _all_beside(jobs, "values", VALUES_GROUPS, {"n": n}, names, OF_VALUES)
+    n = VALUES[jobs.scale.is_quick]
+    names = {"plait": f"eigenvalues of {n}"}
+    rows += _all_beside(jobs, "values", VALUES_GROUPS, {"n": n}, names, OF_VALUES)
     n = SMALL[jobs.scale.is_quick]
     names = {"values": f"svdvals {n}", "vectors": f"svd {n}"}
     rows += _all_beside(jobs, "small", SMALL_GROUPS, {"n": n}, names, OF_SMALL)
