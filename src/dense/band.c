@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "dense/chase.h"
 #include "dense/fan.h"
-#include "dense/pieces.h"
 #include "dense/scalar.h"
 #include "dense/whole.h"
 
@@ -40,10 +39,11 @@ void plait_band_choose(int64_t n)
 bool plait_band_is_cheaper(const plait_hetrd_t *h, int64_t n_vectors)
 {
     const int64_t least = atomic_load(&chosen), n = h->a.n;
+    const int64_t n_pieces = h->is_native ? 1 : h->n_pieces; /* of a sum, on a rank */
 
     return (least >= 0) ? n >= least
                         : n >= PLAIT_BAND_LEAST && n_vectors <= n / PART &&
-                              h->n_pieces * PLAIT_BAND_WIDTH <= n / h->a.n_ranks;
+                              n_pieces * PLAIT_BAND_WIDTH <= n / h->a.n_ranks;
 }
 
 plait_band_panel_t plait_band_panel(const plait_hetrd_t *h, int64_t p)
