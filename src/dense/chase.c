@@ -14,6 +14,9 @@ enum { WIDTH = PLAIT_BAND_WIDTH };
 /* Sweeps that go down behind each other. */
 enum { SWEEPS = PLAIT_CHASE_SWEEPS };
 
+/* Of a step. */
+enum { OPERATIONS = 2000000000 };
+
 /* Elements between columns of the band, as those of a matrix: element (i, j) is at i + j LD. */
 enum { LD = PLAIT_BAND_LD - 1 };
 
@@ -342,14 +345,32 @@ done:
     return status;
 }
 
-/* All sweeps at once, none of which is kept. */
-static plait_status_t add_all(plait_plan_t *plan, const plait_band_t *b)
+/* Whole groups of sweeps, of some tenths of a second: that long others wait in a fence. */
+static int64_t n_sweeps_of(const plait_band_t *b)
 {
-    const sweeps_t step = {.b = *b, .end = plait_max(0, b->h.a.n - 1), .slot = -1};
+    const double each = 6.0 * WIDTH * (double)b->h.a.n; /* operations */
 
-    return (plan->rank == PLAIT_WHOLE_ROOT)
-               ? plait_plan_kernel_copy(plan, &chase_kernel, &step, sizeof(step))
-               : PLAIT_OK;
+    return plait_max(1, (int64_t)(OPERATIONS / (each * SWEEPS))) * SWEEPS;
+}
+
+/* None of them is kept. */
+static plait_status_t add_sweeps(plait_plan_t *plan, const plait_band_t *b)
+{
+    plait_status_t status = PLAIT_OK;
+    const int64_t n = plait_max(0, b->h.a.n - 1), n_each = n_sweeps_of(b);
+
+    for (int64_t first = 0; first == 0 || first < n; first += n_each) {
+        const sweeps_t step = {
+            .b = *b, .first = first, .end = plait_min(n, first + n_each), .slot = -1};
+        if (first > 0) {
+            PLAIT_TRY(plait_plan_fence(plan));
+        }
+        if (plan->rank == PLAIT_WHOLE_ROOT) {
+            PLAIT_TRY(plait_plan_kernel_copy(plan, &chase_kernel, &step, sizeof(step)));
+        }
+    }
+done:
+    return status;
 }
 
 /* Where group i leaves from: of two places behind the band the one that the last one to leave has not. */
@@ -408,7 +429,7 @@ plait_status_t plait_chase_add(plait_plan_t *plan, const plait_band_t *b)
             PLAIT_TRY(add_group(plan, b, i));
         }
     } else {
-        PLAIT_TRY(add_all(plan, b));
+        PLAIT_TRY(add_sweeps(plan, b));
     }
     PLAIT_TRY(add_diagonals(plan, &b->h));
 done:
