@@ -76,8 +76,8 @@ def pace(results: Any) -> None:
     Calls whose operands are there would else get under way without end. Of what nobody holds any
     more nothing can be asked, but a device does its programs in turn.
     """
-    arrays = (x for x in jax.tree.leaves(results) if isinstance(x, jax.Array))
-    _last.calls.extend(weakref.ref(x) for x in [*arrays][:1])
+    arrays = [x for x in jax.tree.leaves(results) if isinstance(x, jax.Array)]
+    _last.calls += map(weakref.ref, arrays[:1])
     if len(_last.calls) >= _MOST_UNDER_WAY:
         wait([results, *(call() for call in _last.calls)])
         _last.calls.clear()

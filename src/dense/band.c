@@ -54,6 +54,7 @@ plait_band_panel_t plait_band_panel(const plait_hetrd_t *h, int64_t p)
     q.width = plait_min(WIDTH, n - q.first);
     q.m = plait_max(0, n - q.row);
     q.n_reflectors = plait_min(WIDTH, q.m);
+    q.n_head = plait_min(PLAIT_BAND_HEAD, n - q.first);
     return q;
 }
 
@@ -67,6 +68,12 @@ static bool is_together(const plait_hetrd_t *h, const plait_band_panel_t *q)
 {
     return h->a.n_ranks == 1 ||
            q->first / h->a.block == (q->first + q->width - 1) / h->a.block;
+}
+
+/* Whether this rank can factorize the panel by itself. */
+static bool has_all(const plait_hetrd_t *h, const plait_band_panel_t *q)
+{
+    return is_together(h, q) && h->rank == root_of(h, q);
 }
 
 /* ---- A panel: the last one's W, the trailing matrix, the next V -------------------------------------- */
@@ -151,12 +158,11 @@ static void divide(const plait_hetrd_t *h, plait_exec_t *exec,
                    const plait_band_panel_t *q)
 {
     const int64_t item = plait_hetrd_item(h);
-    const int64_t n_rows = plait_min(PLAIT_BAND_HEAD, h->a.n - q->first);
     char *head = plait_hetrd_panel(h, exec, plait_hetrd_room(h).head);
 
     for (int64_t c = 0; c < q->width; c++) {
         memcpy(head + c * PLAIT_BAND_HEAD * item,
-               plait_hetrd_pair(h, exec, c, q->first), (size_t)(n_rows * item));
+               plait_hetrd_pair(h, exec, c, q->first), (size_t)(q->n_head * item));
     }
     for (int64_t c = 0; c < q->n_reflectors; c++) {
         char *v = plait_hetrd_pair(h, exec, c, q->row);
@@ -194,7 +200,7 @@ static plait_status_t panel_run(const void *params, plait_exec_t *exec)
             update(h, exec, &last);
         }
         take(h, exec, &next);
-        if (is_together(h, &next) && h->rank == root_of(h, &next)) {
+        if (has_all(h, &next)) {
             factor(h, exec, &next);
         }
     }
@@ -212,26 +218,16 @@ static plait_status_t factor_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
-/* Rows [row, n) of vectors [first, first + n) of the panel's V and W. */
-static void touch_vectors(const plait_hetrd_touch_t *t, bool is_write, int64_t first,
-                          int64_t n, int64_t row)
-{
-    plait_hetrd_touch_columns(t, is_write, t->h->panel,
-                              plait_hetrd_pair_at(t->h, first, row), t->h->a.n - row, n,
-                              plait_hetrd_room(t->h).ld);
-}
-
 static void touch_factor(const plait_hetrd_touch_t *t, const plait_band_panel_t *q)
 {
     const plait_hetrd_room_t room = plait_hetrd_room(t->h);
     const int64_t item = plait_hetrd_item(t->h);
-    const int64_t n_rows = plait_min(PLAIT_BAND_HEAD, t->h->a.n - q->first);
 
-    touch_vectors(t, false, 0, q->width, q->first);
-    touch_vectors(t, true, 0, q->width, q->row);
+    plait_hetrd_touch_pairs(t, false, 0, q->width, q->first);
+    plait_hetrd_touch_pairs(t, true, 0, q->width, q->row);
     plait_hetrd_touch_bytes(t, true, room.tau + q->first * item,
                             q->n_reflectors * item);
-    plait_hetrd_touch_columns(t, true, t->h->panel, room.head, n_rows, q->width,
+    plait_hetrd_touch_columns(t, true, t->h->panel, room.head, q->n_head, q->width,
                               PLAIT_BAND_HEAD);
 }
 
@@ -251,8 +247,8 @@ static void touch_update(const plait_hetrd_touch_t *t, const plait_band_panel_t 
 
     plait_hetrd_touch_bytes(t, false, room.sum, q->m * k * item);
     plait_hetrd_touch_bytes(t, false, room.tau + q->first * item, k * item);
-    touch_vectors(t, false, 0, k, q->row);
-    touch_vectors(t, true, k, k, q->row);
+    plait_hetrd_touch_pairs(t, false, 0, k, q->row);
+    plait_hetrd_touch_pairs(t, true, k, k, q->row);
     plait_hetrd_touch_trailing(t, false, q->row);
     plait_hetrd_touch_trailing(t, true, q->row);
 }
@@ -273,10 +269,10 @@ static void panel_touch(const void *params, plait_touch_fn_t touch, void *contex
         if (plait_hetrd_is_owner(h, j)) {
             const int64_t at = (plait_hetrd_local(h, j) * n + next.first) * item;
             plait_hetrd_touch_columns(&t, false, h->copy, at, n - next.first, 1, n);
-            touch_vectors(&t, true, j - next.first, 1, next.first);
+            plait_hetrd_touch_pairs(&t, true, j - next.first, 1, next.first);
         }
     }
-    if (is_together(h, &next) && h->rank == root_of(h, &next)) {
+    if (has_all(h, &next)) {
         touch_factor(&t, &next);
     }
 }
@@ -286,12 +282,9 @@ static void panel_print(const void *params, FILE *file)
     const plait_band_step_t *s = params;
     const plait_band_panel_t q = plait_band_panel(&s->b.h, s->p);
 
-    (void)fprintf(
-        file, "%" PRId64 "%s%s", s->p,
-        (s->p > 0) ? ", update of the trailing matrix" : "",
-        (q.m > 0 && is_together(&s->b.h, &q) && s->b.h.rank == root_of(&s->b.h, &q))
-            ? ", reflectors"
-            : "");
+    (void)fprintf(file, "%" PRId64 "%s%s", s->p,
+                  (s->p > 0) ? ", update of the trailing matrix" : "",
+                  (q.m > 0 && has_all(&s->b.h, &q)) ? ", reflectors" : "");
 }
 
 static void factor_print(const void *params, FILE *file)
@@ -395,10 +388,9 @@ static plait_status_t add_moves(plait_plan_t *plan, const plait_hetrd_t *h,
     const plait_hetrd_room_t room = plait_hetrd_room(h);
     const plait_group_t everyone = {.stride = 1, .n = plan->n_ranks};
     const int64_t item = plait_hetrd_item(h);
-    const int64_t n_rows = plait_min(PLAIT_BAND_HEAD, h->a.n - q->first);
     const int root = root_of(h, q);
     const plait_block_t head =
-        block_of(h, room.head, n_rows, q->width, PLAIT_BAND_HEAD);
+        block_of(h, room.head, q->n_head, q->width, PLAIT_BAND_HEAD);
     plait_move_t move = {0};
 
     PLAIT_TRY(plait_plan_fence(plan));

@@ -62,10 +62,10 @@ bool plait_band_is_cheaper(const plait_hetrd_t *h, int64_t n_vectors);
 /* Rows of what a panel has of the band: its diagonal block, and R below it. */
 enum { PLAIT_BAND_HEAD = 2 * PLAIT_BAND_WIDTH };
 
-/* Panel p: its first column, its columns, rows below the band's, of which there may be none, and its
- * reflectors. */
+/* Panel p: its first column, its columns, rows below the band's, of which there may be none, its reflectors,
+ * and rows of its part of the band. */
 typedef struct {
-    int64_t first, width, row, m, n_reflectors;
+    int64_t first, width, row, m, n_reflectors, n_head;
 } plait_band_panel_t;
 
 plait_band_panel_t plait_band_panel(const plait_hetrd_t *h, int64_t p);

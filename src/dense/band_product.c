@@ -1,5 +1,5 @@
 /* The product of a reduction's trailing matrix with a panel's V (band.h): each rank's part, from both
- * sides; and what becomes of the panel: its band is kept, and V is made of what is below it. */
+ * sides; and what is kept of the panel, its band and V. */
 #include "base/checked.h"
 #include "dense/band.h"
 #include "dense/scalar.h"
@@ -16,22 +16,6 @@ enum { MULTIPLY_COLUMNS = 128 };
 /* Of a part that is multiplied from both sides: it is read from memory once and from the
  * second-level cache once. */
 enum { TILE_BYTES = 512 << 10 };
-
-/* Columns [from, to) of a rank's part, of one block or of whole small ones. */
-typedef struct {
-    int64_t from, to;
-} chunk_t;
-
-static chunk_t chunk_at(const plait_hetrd_t *h, int64_t l)
-{
-    const int64_t block = h->a.block;
-    chunk_t c = {l, plait_min(l + MULTIPLY_COLUMNS, plait_hetrd_n_owned(h))};
-
-    if (block >= MULTIPLY_COLUMNS && h->a.n_ranks > 1) {
-        c.to = plait_min(c.to, (l / block + 1) * block);
-    }
-    return c;
-}
 
 /* Y += A V: V from row 0 of the matrix on, ld elements apart, Y from the panel's row on, m apart. */
 typedef struct {
@@ -58,8 +42,8 @@ typedef struct {
 } columns_t;
 
 /* Rows [top, bottom) of some columns, from both sides; x is V at the columns, z takes what belongs there. */
-static void multiply_below(const product_t *p, chunk_t c, int64_t top, int64_t bottom,
-                           columns_t x, columns_t z)
+static void multiply_below(const product_t *p, plait_hetrd_chunk_t c, int64_t top,
+                           int64_t bottom, columns_t x, columns_t z)
 {
     const plait_dtype_t dtype = p->h->a.dtype;
     const int64_t width = c.to - c.from, n = p->h->a.n, item = plait_hetrd_item(p->h),
@@ -83,7 +67,7 @@ static columns_t x_of(const product_t *p, int64_t row)
 }
 
 /* Columns of one block: its diagonal block, and the rows down to `bottom`. */
-static void multiply_block(const product_t *p, chunk_t c, int64_t bottom)
+static void multiply_block(const product_t *p, plait_hetrd_chunk_t c, int64_t bottom)
 {
     const int64_t n = p->h->a.n, width = c.to - c.from;
     const int64_t top = plait_hetrd_column(p->h, c.from);
@@ -96,7 +80,7 @@ static void multiply_block(const product_t *p, chunk_t c, int64_t bottom)
 }
 
 /* Rows of V that belong to columns, side by side. */
-static void pack(const product_t *p, chunk_t c, char *packed)
+static void pack(const product_t *p, plait_hetrd_chunk_t c, char *packed)
 {
     const int64_t item = plait_hetrd_item(p->h), width = c.to - c.from;
     const char *v = v_at(p, 0);
@@ -111,7 +95,7 @@ static void pack(const product_t *p, chunk_t c, char *packed)
 }
 
 /* And rows of Y that have been computed so are added. */
-static void unpack(const product_t *p, chunk_t c, const char *packed)
+static void unpack(const product_t *p, plait_hetrd_chunk_t c, const char *packed)
 {
     const plait_dtype_t dtype = p->h->a.dtype;
     const int64_t item = plait_hetrd_item(p->h), width = c.to - c.from;
@@ -128,7 +112,7 @@ static void unpack(const product_t *p, chunk_t c, const char *packed)
 }
 
 /* Columns of several blocks: the staircase block by block, what is below it at once. */
-static void multiply_blocks(const product_t *p, chunk_t c)
+static void multiply_blocks(const product_t *p, plait_hetrd_chunk_t c)
 {
     const int64_t item = plait_hetrd_item(p->h), block = p->h->a.block,
                   width = c.to - c.from, n_bytes = width * p->q.n_reflectors * item;
@@ -138,7 +122,7 @@ static void multiply_blocks(const product_t *p, chunk_t c)
 
     for (int64_t l = c.from; l < c.to;) {
         const int64_t end = plait_min(c.to, (l / block + 1) * block);
-        multiply_block(p, (chunk_t){l, end}, foot);
+        multiply_block(p, (plait_hetrd_chunk_t){l, end}, foot);
         l = end;
     }
     pack(p, c, x.x);
@@ -197,7 +181,7 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
     memset(plait_hetrd_part(h, exec, 0), 0,
            (size_t)(p.q.m * p.q.n_reflectors * plait_hetrd_item(h)));
     for (int64_t l = plait_hetrd_local(h, p.q.row); l < plait_hetrd_n_owned(h);) {
-        const chunk_t c = chunk_at(h, l);
+        const plait_hetrd_chunk_t c = plait_hetrd_chunk(h, l, MULTIPLY_COLUMNS);
         if (h->a.block >= MULTIPLY_COLUMNS || h->a.n_ranks == 1) {
             multiply_block(&p, c, h->a.n);
         } else {
@@ -229,12 +213,11 @@ static void product_touch(const void *params, plait_touch_fn_t touch, void *cont
     const plait_hetrd_t *h = &s->b.h;
     const plait_hetrd_touch_t t = {touch, context, h};
     const plait_band_panel_t q = plait_band_panel(h, s->p);
-    const int64_t item = plait_hetrd_item(h), n = h->a.n;
+    const int64_t item = plait_hetrd_item(h);
 
     if (h->rank == PLAIT_WHOLE_ROOT) {
         plait_hetrd_touch_columns(&t, false, h->panel, plait_hetrd_room(h).head,
-                                  plait_min(PLAIT_BAND_HEAD, n - q.first), q.width,
-                                  PLAIT_BAND_HEAD);
+                                  q.n_head, q.width, PLAIT_BAND_HEAD);
         plait_hetrd_touch_bytes(&t, true, s->b.band + q.first * PLAIT_BAND_LD * item,
                                 q.width * PLAIT_BAND_LD * item);
     }

@@ -70,15 +70,21 @@ static void turn_diagonal(const chase_t *c, int64_t row, int64_t m, const char *
                      LD);
 }
 
+/* What is in `work`. */
+static void scale(const chase_t *c, int64_t n, double complex factor)
+{
+    for (int64_t i = 0; i < n; i++) {
+        plait_scalar_put(c->dtype, c->work, i,
+                         factor * plait_scalar_get(c->dtype, c->work, i));
+    }
+}
+
 /* A H of m x n elements. */
 static void turn_right(const chase_t *c, int64_t m, int64_t n, char *a, const char *v,
                        double complex tau)
 {
     plait_blas_gemv(c->dtype, 'N', m, n, 1, a, LD, v, 1, 0, c->work, 1);
-    for (int64_t i = 0; i < m; i++) {
-        plait_scalar_put(c->dtype, c->work, i,
-                         tau * plait_scalar_get(c->dtype, c->work, i));
-    }
+    scale(c, m, tau);
     plait_blas_ger(c->dtype, m, n, -1, c->work, 1, v, 1, a, LD);
 }
 
@@ -87,10 +93,7 @@ static void turn_left(const chase_t *c, int64_t m, int64_t n, char *a, const cha
                       double complex tau)
 {
     plait_blas_gemv(c->dtype, 'C', m, n, 1, a, LD, v, 1, 0, c->work, 1);
-    for (int64_t i = 0; i < n; i++) {
-        plait_scalar_put(c->dtype, c->work, i,
-                         tau * plait_scalar_get(c->dtype, c->work, i));
-    }
+    scale(c, n, tau);
     plait_blas_ger(c->dtype, m, n, -1, v, 1, c->work, 1, a, LD);
 }
 

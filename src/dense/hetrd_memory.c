@@ -61,6 +61,17 @@ bool plait_hetrd_is_owner(const plait_hetrd_t *h, int64_t j)
     return plait_dealt_owner(&h->a, j / h->a.block) == h->rank;
 }
 
+plait_hetrd_chunk_t plait_hetrd_chunk(const plait_hetrd_t *h, int64_t l, int64_t n)
+{
+    const int64_t block = h->a.block;
+    plait_hetrd_chunk_t c = {l, plait_min(l + n, plait_hetrd_n_owned(h))};
+
+    if (block >= n) {
+        c.to = plait_min(c.to, (l / block + 1) * block);
+    }
+    return c;
+}
+
 int64_t plait_hetrd_pair_at(const plait_hetrd_t *h, int64_t c, int64_t row)
 {
     return (c * plait_hetrd_room(h).ld + PLAIT_HETRD_HEAD + row) * plait_hetrd_item(h);

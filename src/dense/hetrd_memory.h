@@ -27,6 +27,14 @@ int64_t plait_hetrd_column(const plait_hetrd_t *h, int64_t l);
 int64_t plait_hetrd_local(const plait_hetrd_t *h, int64_t j);
 bool plait_hetrd_is_owner(const plait_hetrd_t *h, int64_t j);
 
+/* Columns [from, to) of a rank's part, of one block or of whole small ones: those from local column l on, n at
+ * most. */
+typedef struct {
+    int64_t from, to;
+} plait_hetrd_chunk_t;
+
+plait_hetrd_chunk_t plait_hetrd_chunk(const plait_hetrd_t *h, int64_t l, int64_t n);
+
 /* Row `row` of vector c of the panel, from its beginning: v0 w0 v1 w1 ... */
 int64_t plait_hetrd_pair_at(const plait_hetrd_t *h, int64_t c, int64_t row);
 

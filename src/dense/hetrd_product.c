@@ -14,22 +14,6 @@ enum { MULTIPLY_COLUMNS = 64 };
  * second-level cache once. */
 enum { TILE_BYTES = 192 << 10 };
 
-/* Columns [from, to) of a rank's part, of one block or of whole small ones. */
-typedef struct {
-    int64_t from, to;
-} chunk_t;
-
-static chunk_t chunk_at(const plait_hetrd_t *h, int64_t l)
-{
-    const int64_t block = h->a.block;
-    chunk_t c = {l, plait_min(l + MULTIPLY_COLUMNS, plait_hetrd_n_owned(h))};
-
-    if (block >= MULTIPLY_COLUMNS) {
-        c.to = plait_min(c.to, (l / block + 1) * block);
-    }
-    return c;
-}
-
 /* y += A v; both from row 0 of the matrix on. */
 typedef struct {
     const plait_hetrd_t *h;
@@ -40,8 +24,8 @@ typedef struct {
 
 /* Rows [top, bottom) of some columns, from both sides; x is v at the columns, z takes what belongs
  * there. */
-static void multiply_below(const product_t *p, chunk_t c, int64_t top, int64_t bottom,
-                           const char *x, char *z)
+static void multiply_below(const product_t *p, plait_hetrd_chunk_t c, int64_t top,
+                           int64_t bottom, const char *x, char *z)
 {
     const plait_dtype_t dtype = p->h->a.dtype;
     const int64_t width = c.to - c.from, n = p->h->a.n, item = plait_hetrd_item(p->h);
@@ -56,7 +40,7 @@ static void multiply_below(const product_t *p, chunk_t c, int64_t top, int64_t b
 }
 
 /* Columns of one block: its diagonal block, and the rows down to `bottom`. */
-static void multiply_block(const product_t *p, chunk_t c, int64_t bottom)
+static void multiply_block(const product_t *p, plait_hetrd_chunk_t c, int64_t bottom)
 {
     const int64_t n = p->h->a.n, item = plait_hetrd_item(p->h);
     const int64_t top = plait_hetrd_column(p->h, c.from), behind = top + c.to - c.from;
@@ -68,7 +52,7 @@ static void multiply_block(const product_t *p, chunk_t c, int64_t bottom)
 }
 
 /* Columns of several blocks: the staircase block by block, what is below it at once. */
-static void multiply_blocks(const product_t *p, chunk_t c)
+static void multiply_blocks(const product_t *p, plait_hetrd_chunk_t c)
 {
     const plait_dtype_t dtype = p->h->a.dtype;
     const int64_t item = plait_hetrd_item(p->h), block = p->h->a.block,
@@ -77,7 +61,7 @@ static void multiply_blocks(const product_t *p, chunk_t c)
     char *x = p->exec->scratch, *z = x + width * item;
 
     for (int64_t l = c.from; l < c.to;) {
-        const chunk_t one = {l, plait_min(c.to, (l / block + 1) * block)};
+        const plait_hetrd_chunk_t one = {l, plait_min(c.to, (l / block + 1) * block)};
         const int64_t top = plait_hetrd_column(p->h, l);
         multiply_block(p, one, foot);
         memcpy(x + (l - c.from) * item, p->v + top * item,
@@ -141,7 +125,7 @@ static plait_status_t product_run(const void *params, plait_exec_t *exec)
     keep(h, exec, j);
     memset(p.y + (j + 1) * item, 0, (size_t)((n - j - 1 + n_more) * item));
     for (int64_t l = plait_hetrd_local(h, j + 1); l < plait_hetrd_n_owned(h);) {
-        const chunk_t c = chunk_at(h, l);
+        const plait_hetrd_chunk_t c = plait_hetrd_chunk(h, l, MULTIPLY_COLUMNS);
         if (h->a.block >= MULTIPLY_COLUMNS || h->a.n_ranks == 1) {
             multiply_block(&p, c, n);
         } else {
