@@ -1,5 +1,5 @@
-/* Arrays in the memory of NVIDIA GPUs, one for each rank. Nothing of CUDA is needed to compile or to link
- * a program: its libraries are found at run time. */
+/* Arrays in the memory of NVIDIA GPUs, one GPU for each rank. Compiling and linking a program needs nothing
+ * of CUDA: its libraries are found at run time. */
 #ifndef PLAIT_CUDA_H
 #define PLAIT_CUDA_H
 
@@ -9,30 +9,30 @@
 extern "C" {
 #endif
 
-/** From here on the arrays of what is planned, called and executed with this handle are in the memory of
- *  a CUDA device, and all that is done with them is in the order of a stream. What has no arrays of
- *  elements stays as it is: counts, layouts and envelopes are the host's.
+/** Tells plait that this handle's arrays are in the memory of a CUDA device. From now on everything planned,
+ *  called and executed with the handle takes arrays there and works in the order of a stream. Counts,
+ *  layouts and envelopes stay in host memory.
  *
- *  A function that returned OK has enqueued its work: results are there for what is enqueued on the stream
- *  afterwards, and operands may be overwritten or freed in its order. It waits for the device only where
- *  bytes are staged in host memory or go by MPI, in plait_barrier, and in the first message that comes
- *  from another process. A failure that the device reports later is that of a
- *  later call.
+ *  A function that returned OK has enqueued its work. Work that is enqueued on the stream afterwards finds
+ *  the results, and may overwrite or free the operands. The function waits for the device only where bytes
+ *  are staged in host memory or go by MPI, in plait_barrier, and in the first message that comes from
+ *  another process. If the device reports a failure later, a later call returns it.
  *
- *  A handle has one device for as long as it lives, and a stream until it is given another one, which goes
- *  on after what was enqueued here. Collectives want all ranks on devices; a message may go from a
- *  device to a host. Plans are for the place where the handle's arrays were when they were made.
- *  Collective: no; the device is found, and the first time the kernels for it are compiled or loaded.
- *  Shapes: none. ordinal: as cudaGetDeviceCount counts; the device's primary context is used, which is that of
- *  CUDA's runtime. stream: a cudaStream_t or CUstream of this device.
- *  Owns: the stream stays the caller's, and lives until the handle is destroyed or has left it.
- *  Errors: COMM (comm is NULL), UNSUPPORTED (no driver, no such device, no NVRTC, PLAIT_CUDA=0: what was
- *  looked for), INVALID (the handle has another device), NO_MEMORY, INTERNAL (a failure of the driver).
- *  Where it fails all is as before.  Source: own. */
+ *  A handle keeps its device for life. It keeps its stream until it gets another one; work on the new stream
+ *  follows all work enqueued on the old one. Collectives need all ranks on devices; a message may go from a
+ *  device to a host. A plan is for the place where the handle's arrays were when the plan was made.
+ *  Collective: no; the call finds the device and, the first time, compiles or loads the kernels for it.
+ *  Shapes: none. ordinal: as cudaGetDeviceCount counts; plait uses the device's primary context, which is
+ *  also that of CUDA's runtime. stream: a cudaStream_t or CUstream of this device.
+ *  Owns: the stream stays the caller's. It has to live until the handle is destroyed or has left it.
+ *  Errors: COMM (comm is NULL), UNSUPPORTED (no driver, no such device, no NVRTC, PLAIT_CUDA=0; the text
+ *  says what was looked for), INVALID (the handle has another device), NO_MEMORY, INTERNAL (a failure of the
+ *  driver). A call that fails changes nothing.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_comm_on_cuda(plait_comm_t *comm, int ordinal,
                                                void *stream);
 
-/** From here on they are in host memory again, as at first. What is on the stream is not waited for.
+/** Tells plait that this handle's arrays are in host memory again, as at first. The call does not wait for
+ *  work on the stream.
  *  Collective: no.  Shapes: none.  Owns: nothing.
  *  Errors: COMM (comm is NULL), INTERNAL (a failure of the driver).  Source: own. */
 PLAIT_EXPORT plait_status_t plait_comm_on_host(plait_comm_t *comm);

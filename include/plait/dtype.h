@@ -1,4 +1,4 @@
-/* Element types. The codes are those of XLA's FFI, so that no table translates them. */
+/* Element types. The codes are those of XLA's FFI, so that no translation is needed. */
 #ifndef PLAIT_DTYPE_H
 #define PLAIT_DTYPE_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* The one list: enumerator, code, NumPy's name, bytes, kind. */
+/* The only list of dtypes: enumerator, code, NumPy's name, bytes, kind. */
 #define PLAIT_DTYPE_FOR_EACH(_row)             \
     _row(BOOL, 1, "bool", 1, BOOL)             \
     _row(S8, 2, "int8", 1, INT)                \
@@ -43,7 +43,7 @@ typedef enum {
     PLAIT_KIND_UINT,
     PLAIT_KIND_FLOAT,
     PLAIT_KIND_COMPLEX,
-    PLAIT_KIND_OPAQUE /* is moved, never reduced */
+    PLAIT_KIND_OPAQUE /* moved, never reduced */
 } plait_kind_t;
 
 /** Number of rows of the dtype table.
@@ -65,7 +65,7 @@ PLAIT_EXPORT const char *plait_dtype_name(plait_dtype_t dtype);
  *  Errors: none; 0 for a value that is no dtype.  Source: own. */
 PLAIT_EXPORT int64_t plait_dtype_bytes(plait_dtype_t dtype);
 
-/** Kind of a dtype; decides which reductions exist.
+/** Kind of a dtype. The kind decides which reductions exist.
  *  Collective: no.  Shapes: none.  Owns: nothing.
  *  Errors: none; OPAQUE for a value that is no dtype.  Source: own. */
 PLAIT_EXPORT plait_kind_t plait_dtype_kind(plait_dtype_t dtype);

@@ -11,15 +11,15 @@
 extern "C" {
 #endif
 
-/* Real transforms halve the last axis named: n real numbers there are n / 2 + 1 complex ones. */
+/* Real transforms halve the last of the named axes: n real numbers there become n / 2 + 1 complex ones. */
 typedef enum {
     PLAIT_FFT_COMPLEX = 0,
     PLAIT_FFT_REAL_TO_COMPLEX,
-    PLAIT_FFT_COMPLEX_TO_REAL, /* imaginary parts at 0 and n / 2 of that axis are ignored */
-    PLAIT_FFT_REAL_TO_REAL /* by cosines or sines, n real numbers along every axis */
+    PLAIT_FFT_COMPLEX_TO_REAL, /* ignores imaginary parts at 0 and n / 2 of that axis */
+    PLAIT_FFT_REAL_TO_REAL     /* cosines or sines, n real numbers along every axis */
 } plait_fft_kind_t;
 
-/* Of n real numbers by cosines or sines:
+/* A transform of n real numbers by cosines or sines:
  *
  * y[k] = scale * sum_j 2 x[j] f(j, k), 0 <= k < n, with f, and its edges:
  *
@@ -32,45 +32,49 @@ typedef enum {
  *   sine 3:   sin pi (j + 1) (k + 1/2) / n      j = n - 1
  *   sine 4:   sin pi (j + 1/2) (k + 1/2) / n
  *
- * At an edge j the operand counts half, times `edge_in`; at an edge k the result is times `edge_out`.
- * With 1 and 1 these are the unscaled transforms of FFTW and SciPy. Of cosine 1 the transpose is itself
- * with edge_in = 2 edge_out and edge_out = edge_in / 2, of type 2 it is 3 with that edge_in, of 3 it is 2
- * with that edge_out; others are symmetric.
+ * At an edge j the operand counts half, times `edge_in`. At an edge k the result is multiplied by
+ * `edge_out`. With both 1 these are the unscaled transforms of FFTW and SciPy. The transpose is
+ *
+ *   of cosine 1      cosine 1, with edge_in = 2 edge_out and edge_out = edge_in / 2
+ *   of type 2        type 3, with that edge_in
+ *   of type 3        type 2, with that edge_out
+ *   of the others    the same transform
+ *
  * Source: Britanak, Yip and Rao, Discrete Cosine and Sine Transforms (2007), 2.4. */
 typedef struct {
-    int type; /* 1 to 4; 0: none, of a transform by exponentials */
+    int type; /* 1 to 4; 0: none, for a transform by exponentials */
     bool is_sine;
     double edge_in, edge_out;
 } plait_wave_t;
 
-/* What to transform and how. */
+/* A transform: of what, and how. */
 typedef struct {
     plait_dtype_t
-        dtype; /* PLAIT_C64 or PLAIT_C128; its precision is that of real numbers */
-    /* Of operand and result: same grid, same shape, but for the halved axis of the spectrum of real
-     * numbers, which has n / 2 + 1 elements. */
+        dtype; /* PLAIT_C64 or PLAIT_C128; real numbers have the same precision */
+    /* Layouts of operand and result: same grid and same shape, except that the spectrum of real numbers has
+     * n / 2 + 1 elements along its halved axis. */
     const plait_layout_t *from, *to;
     int n_axes;
     const int *axes; /* array axes, each once; any order */
     int sign;        /* -1: exp(-2 pi i jk/n), the forward transform; +1 */
     double scale;    /* every element of the result is multiplied by it */
     plait_fft_kind_t kind;
-    /* Real transforms: of complex numbers other than 0 and n / 2 along the halved axis; 0: as in
-     * numpy's, 1 on the way to them and 2 on the way back, since there they stand for two. */
+    /* Real transforms: factor of the complex numbers other than 0 and n / 2 along the halved axis. 0: as in
+     * NumPy, 1 on the way to complex numbers, and 2 on the way back, where each of them stands for two. */
     double weight;
-    /* Of PLAIT_FFT_REAL_TO_REAL: one for each of axes, all with the same edges; of those 0
-     * stands for 1. Else NULL. */
+    /* PLAIT_FFT_REAL_TO_REAL: one for each of axes, all with the same edges; an edge of 0 stands for 1.
+     * Other kinds: NULL. */
     const plait_wave_t *waves;
 } plait_fft_problem_t;
 
-/** Plans y[k] = scale * sum_j x[j] exp(sign 2 pi i j k / n) along some axes, of complex
- *  numbers, or from or to real ones, or sums of cosines or sines of real ones.
+/** Plans y[k] = scale * sum_j x[j] exp(sign 2 pi i j k / n) along some axes: between complex numbers, from
+ *  real to complex numbers or back; or sums of cosines or sines of real numbers.
  *  Collective: no; every rank plans for itself, all with the same problem.
- *  Shapes: the plan's one operand is this rank's part of `from`, its one result that of
- *  `to`; they may be the same memory where both have the same dtype and
- *  shape. Any lengths, of the transformed axes from 1 on; uneven and empty parts.
+ *  Shapes: the plan has one operand, this rank's part of `from`, and one result, its part of `to`. They may
+ *  be the same memory if both have the same dtype and shape. Any lengths are legal, for transformed axes
+ *  from 1 on; parts may be uneven or empty.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
- *  Errors: INVALID (dtype, kind, wave, sign, axes, one of length 0, layouts that do not fit each other
+ *  Errors: INVALID (dtype, kind, wave, sign, axes, an axis of length 0, layouts that do not fit each other
  *  or comm, a scale or weight that is not finite, NULL), COMM (comm is NULL), OVERFLOW (sizes),
  *  UNSUPPORTED (a backend chosen by plait_config_set; cosines and sines in a device's memory),
  *  NO_MEMORY.

@@ -1,9 +1,9 @@
 /* Where the elements of a distributed array are: index arithmetic only, no data.
  *
- * Ranks form a grid, rank = row-major index of its coordinates. Each array axis is whole, or
- * is split over one or several grid axes (their coordinates joined, first one slowest). Grid
- * axes that split nothing hold replicas. Each rank owns, per array axis, an ordered list of
- * index intervals; its local array is their product, row-major. */
+ * Ranks form a grid: a rank is the row-major index of its coordinates. Each array axis is whole, or it is
+ * split over one or several grid axes, whose coordinates are joined, the first one slowest. Grid axes that
+ * split nothing hold replicas. Each rank owns, per array axis, an ordered list of index intervals. Its local
+ * array is the product of these lists, row-major. */
 #ifndef PLAIT_LAYOUT_H
 #define PLAIT_LAYOUT_H
 
@@ -20,9 +20,9 @@ enum { PLAIT_MAX_NDIM = 8, PLAIT_MAX_GRID = 4, PLAIT_LAYOUT_WORDS = 64 };
 
 typedef enum {
     PLAIT_SPLIT_WHOLE = 0, /* every rank has the whole axis */
-    PLAIT_SPLIT_EVEN = 1,  /* floor(n/P), the first n mod P coordinates one more */
+    PLAIT_SPLIT_EVEN = 1,  /* floor(n/P) each, the first n mod P coordinates one more */
     PLAIT_SPLIT_CEIL =
-        2, /* ceil(n/P) each, the last ones less or nothing: JAX's shards */
+        2, /* ceil(n/P) each, the last ones fewer or none: JAX's shards */
     PLAIT_SPLIT_CYCLIC = 3 /* blocks of `block` dealt out in turn */
 } plait_split_t;
 
@@ -30,18 +30,18 @@ typedef struct {
     plait_split_t split;
     int n_grid;                    /* grid axes that split this array axis */
     int grid_axis[PLAIT_MAX_GRID]; /* which ones, slowest first */
-    int64_t block;                 /* CYCLIC: >= 1. CEIL: of each rank; 0: ceil(n/P) */
+    int64_t block;                 /* CYCLIC: >= 1. CEIL: per rank; 0: ceil(n/P) */
 } plait_axis_t;
 
-/* Plain data; fill it by hand or by plait_layout_pencil, then plait_layout_check. */
+/* Plain data; fill it by hand or with plait_layout_pencil, then call plait_layout_check. */
 typedef struct {
     int ndim;                      /* 1..PLAIT_MAX_NDIM */
     int64_t shape[PLAIT_MAX_NDIM]; /* global shape, elements; 0 is legal */
     int grid_ndim;                 /* 1..PLAIT_MAX_GRID */
     int grid[PLAIT_MAX_GRID];      /* extents, >= 1; their product is the rank count */
     plait_axis_t axis[PLAIT_MAX_NDIM];
-    /* Extents of every rank's array in memory, where they are more than what it owns: the rest
-     * lies behind along the axis, is never read, and is zero in results. 0: no more. */
+    /* Extents of every rank's array in memory, if they are larger than what the rank owns. The rest lies
+     * behind along the axis; it is never read, and is zero in results. 0: not larger. */
     int64_t stored[PLAIT_MAX_NDIM];
 } plait_layout_t;
 
@@ -50,8 +50,8 @@ typedef struct {
     int64_t lo, hi;
 } plait_interval_t;
 
-/** Layout with axis a split over grid axis split_over[a] (-1: whole), all by one rule; CYCLIC
- *  deals out blocks of 1.
+/** Makes a layout whose axis a is split over grid axis split_over[a] (-1: whole). All axes follow the rule
+ *  `split`; CYCLIC deals out blocks of 1.
  *  Collective: no.  Shapes: shape and split_over have ndim entries, grid has grid_ndim.
  *  Owns: nothing; everything is copied.
  *  Errors: as plait_layout_check; INVALID (NULL).  Source: own. */
@@ -78,19 +78,20 @@ PLAIT_EXPORT int plait_layout_n_ranks(const plait_layout_t *layout);
 PLAIT_EXPORT void plait_layout_local_shape(const plait_layout_t *layout, int rank,
                                            int64_t local_shape[]);
 
-/** Shape of the array of `rank` in memory: plait_layout_local_shape, or what is stored.
+/** Shape of the array of `rank` in memory: as plait_layout_local_shape, or what is stored.
  *  Collective: no.  Shapes: stored_shape gets ndim entries.
  *  Owns: nothing.  Errors: none; the layout was checked, 0 <= rank < n_ranks.
  *  Source: own. */
 PLAIT_EXPORT void plait_layout_stored_shape(const plait_layout_t *layout, int rank,
                                             int64_t stored_shape[]);
 
-/** Number of index intervals that `rank` owns along `axis` (0 or 1 unless CYCLIC).
+/** Number of index intervals that `rank` owns along `axis`: 0 or 1, unless the split is CYCLIC.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT int64_t plait_layout_n_intervals(const plait_layout_t *layout, int rank,
                                               int axis);
 
-/** The k-th of these intervals; *local_p (may be NULL) gets the local index of its start.
+/** The k-th index interval that `rank` owns along `axis`; *local_p gets the local index of its start, local_p
+ *  may be NULL.
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT plait_interval_t plait_layout_interval(const plait_layout_t *layout,
                                                     int rank, int axis, int64_t k,
@@ -100,21 +101,21 @@ PLAIT_EXPORT plait_interval_t plait_layout_interval(const plait_layout_t *layout
  *  Collective: no.  Shapes: none.  Owns: nothing.  Errors: none.  Source: own. */
 PLAIT_EXPORT bool plait_layout_equal(const plait_layout_t *a, const plait_layout_t *b);
 
-/** Writes a layout as int64 words (and back): how it travels as an attribute.
+/** Writes a layout as int64 words, in which form it travels as an attribute; returns their number.
  *  Words: ndim, shape..., grid_ndim, grid..., then per axis: split, block, n_grid,
  *  grid_axis..., stored.
  *  Collective: no.  Shapes: words has room for PLAIT_LAYOUT_WORDS.  Owns: nothing.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT int plait_layout_pack(const plait_layout_t *layout, int64_t words[]);
 
-/** The inverse of plait_layout_pack, checked.
- *  Collective: no.  Shapes: n_words entries.  Owns: nothing.
- *  Errors: INVALID (too few words, or more than there are to be); as plait_layout_check.  Source: own. */
+/** The inverse of plait_layout_pack; checks the layout.
+ *  Collective: no.  Shapes: words has n_words entries.  Owns: nothing.
+ *  Errors: INVALID (too few or too many words); as plait_layout_check.  Source: own. */
 PLAIT_EXPORT plait_status_t plait_layout_unpack(const int64_t words[], int64_t n_words,
                                                 plait_layout_t *layout_p);
 
-/** One line for people: "256x256x256 over 2x1: /0 whole whole", axis 0 split over grid axis 0
- *  by PLAIT_SPLIT_EVEN; "|0" is CEIL, "%0b64" CYCLIC, blocks of 64 in turns.
+/** Writes a layout as one line for people. In "256x256x256 over 2x1: /0 whole whole" axis 0 is split over
+ *  grid axis 0 by PLAIT_SPLIT_EVEN. "|0" is CEIL, "%0b64" is CYCLIC with blocks of 64 in turn.
  *  Collective: no.  Shapes: none.  Owns: nothing; writes at most n_bytes.
  *  Errors: none.  Source: own. */
 PLAIT_EXPORT void plait_layout_print(const plait_layout_t *layout, char *text,

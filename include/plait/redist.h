@@ -1,4 +1,4 @@
-/* Any layout to any layout. */
+/* Moves of a distributed array from any layout to any other. */
 #ifndef PLAIT_REDIST_H
 #define PLAIT_REDIST_H
 
@@ -11,10 +11,10 @@
 extern "C" {
 #endif
 
-/** Plans the move of a distributed array from one layout to another. Where `from` holds
- *  replicas they are equal, and any one of them may be read.
+/** Plans the move of a distributed array from one layout to another. If `from` holds replicas, they have to
+ *  be equal, and any of them may be read.
  *  Collective: no; every rank plans for itself, all with the same layouts.
- *  Shapes: the operand is this rank's part of `from`, the result that of `to`; they do not
+ *  Shapes: the operand is this rank's part of `from`, the result is its part of `to`; they do not
  *  overlap. Grids may differ; uneven, empty and block-cyclic parts are legal.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: INVALID (dtype, shapes differ, rank counts differ, NULL), COMM (comm is NULL),
@@ -26,9 +26,9 @@ PLAIT_EXPORT plait_status_t plait_redist_plan(const plait_comm_t *comm,
                                               const plait_layout_t *to,
                                               plait_plan_t **plan_p);
 
-/** The same with the last two axes exchanged on the way: result[…, j, i] = operand[…, i, j].
+/** plait_redist_plan with the last two axes exchanged on the way: result[…, j, i] = operand[…, i, j].
  *  Collective: no; every rank plans for itself, all with the same layouts.
- *  Shapes: as plait_redist_plan; `to` speaks of the array whose last two axes are exchanged.
+ *  Shapes: as plait_redist_plan; `to` describes the array after the exchange of its last two axes.
  *  Owns: *plan_p is the caller's, and independent of comm's lifetime.
  *  Errors: as plait_redist_plan; INVALID (fewer than two axes).
  *  Source: own; box intersections. */

@@ -1,4 +1,4 @@
-/* Reduction operations of allreduce and its like. */
+/* Reduction operations of plait_allreduce and similar functions. */
 #ifndef PLAIT_REDUCE_H
 #define PLAIT_REDUCE_H
 
@@ -10,9 +10,9 @@
 extern "C" {
 #endif
 
-/* The one list: enumerator and code. SUM and PROD are of all numbers but float8; MIN and MAX of those that are
- * not complex, either, and NaN stays NaN; the others of integers and BOOL, where LAND, LOR and LXOR give 0 or
- * 1, of a single element, too. plait_reduce_is_defined tells. */
+/* The only list of reductions: enumerator and code. plait_reduce_is_defined tells for which dtypes each is
+ * defined. SUM and PROD: all numbers except float8. MIN and MAX: all numbers except float8 and complex; NaN
+ * stays NaN. The others: integers and BOOL; LAND, LOR and LXOR give 0 or 1, also of a single element. */
 #define PLAIT_REDUCE_FOR_EACH(_row) \
     _row(SUM, 0)                    \
     _row(PROD, 1)                   \

@@ -1,4 +1,4 @@
-/* Status of every call that can fail, and the text that explains the last failure. */
+/* The status that every call that can fail returns, and the text that explains the last failure. */
 #ifndef PLAIT_STATUS_H
 #define PLAIT_STATUS_H
 
@@ -36,7 +36,8 @@ PLAIT_EXPORT const char *plait_status_name(plait_status_t status);
 /** Explanation of the last failure on this thread: operation, rank, cause.
  *  Collective: no.  Shapes: none.
  *  Owns: nothing; the text is borrowed until the next failing call of this thread.
- *  Errors: none; of use after a call that failed: others may change it.  Source: own. */
+ *  Errors: none; meaningful only after a call that failed, as other calls may change the text.
+ *  Source: own. */
 PLAIT_EXPORT const char *plait_error_text(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Plans in words, for the reference: of any operation and any rank, without communicators. */
+/* Plans of any operation and any rank as text, for the reference. They need no communicators. */
 #ifndef PLAIT_API_DESCRIBE_H
 #define PLAIT_API_DESCRIBE_H
 

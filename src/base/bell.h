@@ -1,6 +1,6 @@
-/* What a waiting thread sleeps on, in private or shared memory, and whoever ends the wait
- * rings. A wait spins, then yields (base/wait.h), then sleeps here, soon where others want its core:
- * with more ranks than cores the one that is waited for gets it at once. */
+/* A bell, in private or shared memory: a waiting thread sleeps on it, and the thread that ends the wait
+ * rings it. A wait spins, then yields (base/wait.h), then sleeps here. It sleeps soon if others want its
+ * core, so that with more ranks than cores the rank that is waited for gets the core at once. */
 #ifndef PLAIT_BASE_BELL_H
 #define PLAIT_BASE_BELL_H
 

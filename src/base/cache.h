@@ -1,4 +1,4 @@
-/* Where the user's files are kept from one process to the next. */
+/* The folder in which files of this user are kept from one process to the next. */
 #ifndef PLAIT_BASE_CACHE_H
 #define PLAIT_BASE_CACHE_H
 

@@ -1,5 +1,5 @@
-/* Condition variables whose limits are of the monotonic clock: the other one may be set back while
- * somebody waits. */
+/* Condition variables whose time limits are measured by the monotonic clock. The real-time clock may be set
+ * back while a thread waits. */
 #ifndef PLAIT_BASE_COND_H
 #define PLAIT_BASE_COND_H
 

@@ -1,6 +1,6 @@
-/* The flight recorder: the last operations of each rank of this process, in a file that
- * survives the process if it is killed. Always on. Files other than trace.c leave
- * it alone, but for process.c, which tells others of it. */
+/* The flight recorder: the last operations of each rank of this process, in a file that survives the process
+ * if it is killed. It is always on. Only trace.c uses it, and process.c, which tells other processes where
+ * it is. */
 #ifndef PLAIT_BASE_FLIGHT_H
 #define PLAIT_BASE_FLIGHT_H
 

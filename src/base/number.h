@@ -1,5 +1,6 @@
-/* Numbers of communicators: each is one communicator's in this process, for as long as it lives. Threads may
- * make some at once, so a number is taken before anything else is done for it. Those of failures are lost. */
+/* Numbers of communicators. Within a process a number belongs to one communicator for as long as the process
+ * lives. Threads may make communicators at the same time, so making one takes its number first. If that
+ * fails later, the number is lost. */
 #ifndef PLAIT_BASE_NUMBER_H
 #define PLAIT_BASE_NUMBER_H
 

@@ -1,6 +1,6 @@
-/* The processes that this one communicates with, as far as they can be seen from here: whether
- * they live, and what they do, which their flight recorders tell (base/record.h). Nothing here
- * is asked of them. */
+/* The processes that this one communicates with, as far as they can be seen from here: whether they live,
+ * and what they do, as read from their flight recorders (base/record.h). The processes themselves are not
+ * asked. */
 #ifndef PLAIT_BASE_PROCESS_H
 #define PLAIT_BASE_PROCESS_H
 

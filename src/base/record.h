@@ -1,9 +1,9 @@
-/* Files of entries about executed operations, mapped into memory, so that what was written
- * survives however the process ends. Python reads them (python/plait/_record.py declares the
- * same structures).
+/* Files of entries about executed operations. They are mapped into memory, so that everything written
+ * survives however the process ends. Python reads them (python/plait/_record.py declares the same
+ * structures).
  *
- * A flight recorder has a header, PLAIT_RINGS rings, and texts; part of a trace has a header
- * and as many entries as there were. */
+ * A flight recorder has a header, PLAIT_RINGS rings, and texts. Part of a trace has a header and one entry
+ * per operation. */
 #ifndef PLAIT_BASE_RECORD_H
 #define PLAIT_BASE_RECORD_H
 

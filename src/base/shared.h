@@ -1,6 +1,5 @@
-/* Memory that other processes of the node can map: a file without a name, which they open through
- * /proc, so that nothing is left behind however a process ends. Its size is fixed before anybody
- * maps it. */
+/* Memory that other processes of the node can map: a file without a name, which they open through /proc.
+ * Nothing is left behind however a process ends. The size is fixed before any process maps the file. */
 #ifndef PLAIT_BASE_SHARED_H
 #define PLAIT_BASE_SHARED_H
 

@@ -1,5 +1,5 @@
-/* Call sites: where in the user's program an operation was called, as "file:line". A program
- * carries a number; the text is kept here, once for each process. */
+/* Call sites: where in the user's program an operation was called, as "file:line". A compiled program has a
+ * number; the text of the number is kept here, once per process. */
 #ifndef PLAIT_BASE_SITE_H
 #define PLAIT_BASE_SITE_H
 

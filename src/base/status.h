@@ -1,4 +1,4 @@
-/* How a failure is reported (once, by whoever detects it) and passed on. */
+/* How a failure is reported, once, by the code that detects it, and passed on. */
 #ifndef PLAIT_BASE_STATUS_H
 #define PLAIT_BASE_STATUS_H
 

@@ -1,4 +1,4 @@
-/* A computation by several threads at once: those of base/workers.h, and the caller's. */
+/* A computation by several threads at once: threads of base/workers.h and the calling thread. */
 #ifndef PLAIT_BASE_TEAM_H
 #define PLAIT_BASE_TEAM_H
 

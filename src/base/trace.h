@@ -1,7 +1,7 @@
-/* The one record of executed operations. Every operation leaves an entry in the flight
- * recorder: a ring for each rank of the process, in a file that outlives it (base/record.h).
- * Two logs take a copy of each entry while they are on: the trace, a file named by
- * PLAIT_TRACE, and one in memory with which tests observe program order. */
+/* The only record of executed operations. Every operation leaves an entry in the flight recorder, which has
+ * a ring for each rank of the process in a file that outlives the process (base/record.h). Two logs copy
+ * each entry while they are on: the trace, a file named by PLAIT_TRACE, and a log in memory with which tests
+ * observe program order. */
 #ifndef PLAIT_BASE_TRACE_H
 #define PLAIT_BASE_TRACE_H
 

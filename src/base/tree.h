@@ -1,7 +1,7 @@
-/* Which arrays were joined in one, so that they travel as one message: a number that is the same where
- * dtypes and shapes are, and 0 where there is one array alone. Ranks compare it. A program carries two of
- * 31 bits, that of what it sends in the lower half, that of what it receives in the upper one. The text
- * is kept here, once for each process, for messages. */
+/* A number for the arrays that were joined into one message. It is the same if dtypes and shapes are the
+ * same, and 0 for one array alone. Ranks compare it. A compiled program has two such numbers of 31 bits: in
+ * the lower half that of the arrays it sends, in the upper half that of the arrays it receives. The text of
+ * a number is kept here, once per process, for error messages. */
 #ifndef PLAIT_BASE_TREE_H
 #define PLAIT_BASE_TREE_H
 

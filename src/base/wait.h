@@ -1,5 +1,5 @@
-/* How every loop that waits for another rank waits: spin, then yield, then sleep, and now
- * and then ask the hook, through which the guard can end the wait. */
+/* What every loop that waits for another rank does: it spins, then yields, then sleeps. Now and then it asks
+ * the hook, through which the guard can end the wait. */
 #ifndef PLAIT_BASE_WAIT_H
 #define PLAIT_BASE_WAIT_H
 

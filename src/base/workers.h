@@ -1,6 +1,6 @@
-/* Threads of plait's own, for work that must not hold up the thread that has it. There are as
- * many as there is work at once: one piece may wait for what another does, on this rank or on
- * a peer, so that none may stand in a queue. */
+/* Threads of plait's own, for work that must not hold up the thread that hands it over. There are as many
+ * threads as pieces of work at the same time: a piece may wait for another one, on this rank or on a peer,
+ * so no piece may wait in a queue. */
 #ifndef PLAIT_BASE_WORKERS_H
 #define PLAIT_BASE_WORKERS_H
 

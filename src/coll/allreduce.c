@@ -1,11 +1,10 @@
-/* Reduce elementwise over all ranks; the result is on all of them, with the same bits; only NaN
- * may differ in sign and payload where MPI reduces.
+/* Reduce elementwise over all ranks. All ranks get the result, with the same bits; only where MPI reduces
+ * may NaN differ in sign and payload.
  *
- * Small: every rank publishes its operand at a fence and reduces all of them; where fences
- * take nothing along, the transport's own allreduce. Large, or where there is none for the
- * dtype: reduce-scatter, then allgather. Each rank owns a chunk,
- * reduces it over all ranks in rank order, and takes the other chunks from their owners; with
- * direct access that reads every byte of every operand once.
+ * Small operands: every rank publishes its operand at a fence and reduces all of them. Where fences carry no
+ * data, the transport's own allreduce does it. Large operands, or dtypes that the transport does not reduce:
+ * reduce-scatter, then allgather. Each rank owns a chunk, reduces it over all ranks in rank order, and takes
+ * the other chunks from their owners. With direct access this reads every byte of every operand once.
  * Source: Rabenseifner, ICCS 2004, LNCS 3036 (reduce-scatter + allgather). */
 #include "base/alloc.h"
 #include "base/checked.h"

@@ -1,4 +1,4 @@
-/* No rank leaves before all have come. */
+/* No rank leaves the barrier before all ranks have come. */
 #include "base/status.h"
 #include "coll/coll.h"
 

@@ -1,5 +1,5 @@
-/* The root's array on all ranks. Small: published at a fence, or the transport's own; large
- * with direct access: all read the root's memory at once. */
+/* The root's array on all ranks. A small array is published at a fence, or goes by the transport's own
+ * broadcast. With direct access all ranks read a large array from the root's memory at once. */
 #include "base/status.h"
 #include "coll/coll.h"
 

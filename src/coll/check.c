@@ -1,4 +1,4 @@
-/* Judging of arguments. Texts say what was expected and what was given. */
+/* Checks of arguments. Their texts say what was expected and what was given. */
 #include "base/hash.h"
 #include "base/status.h"
 #include "coll/coll.h"

@@ -1,5 +1,5 @@
-/* Parameters of the collectives, and what several of them share: judging of arguments,
- * blocks of an array, and the steps of moves and reductions. */
+/* Parameters of the collectives, and the parts that several of them share: checks of arguments, blocks of an
+ * array, and the steps of moves and reductions. */
 #ifndef PLAIT_COLL_COLL_H
 #define PLAIT_COLL_COLL_H
 

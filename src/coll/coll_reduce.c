@@ -1,10 +1,10 @@
 /* Steps of a reduction in which every rank reduces a part of its own.
  *
- * Small operands, equal on all ranks, are published at a fence and reduced from there.
- * With direct access the pieces are read where they are. With messages they are collected
- * in work and reduced there, a stretch at a time, so that work stays small: a stretch has some
- * MiB of every rank, or a fraction of the part where that is more. On devices a message costs
- * what MiB do: 32 stretches of 1 MiB took 0.33 ms each, as one of 32 (two ranks on an H100). */
+ * Small operands of the same size on all ranks are published at a fence and reduced from there. With direct
+ * access the pieces are read in place. With messages the pieces are collected in work memory and reduced
+ * there, one stretch at a time, so that the work memory stays small: a stretch has some MiB of every rank,
+ * or a fraction of the part if that is more. On devices one message costs as much time as some MiB: each of
+ * 32 stretches of 1 MiB took 0.33 ms, as long as one stretch of 32 MiB (two ranks on an H100). */
 #include "base/checked.h"
 #include "coll/coll.h"
 

@@ -1,6 +1,6 @@
-/* A message out and a message in, whose partners and tags are read when it runs. Who sent
- * what was received from any source is known only then; the derivative of such a transfer
- * goes the same way, and its adjoint the way back. */
+/* A message out and a message in, whose partners and tags are read at run time. The sender of a message from
+ * any source is known only then. The derivative of such a transfer goes the same way as the transfer, its
+ * adjoint goes back. */
 #include "base/status.h"
 #include "coll/coll.h"
 #include "plan/exec.h"

@@ -1,5 +1,5 @@
-/* One message in. Not a collective: only the sender takes part. The operand is a template;
- * it is the result where there is no source. */
+/* One message in. Not a collective: only the sender takes part, too. The operand is a template; if there is
+ * no source, the operand is the result. */
 #include "base/status.h"
 #include "coll/coll.h"
 

@@ -1,5 +1,5 @@
-/* Reduce elementwise to the root; elsewhere the result is zero (the exact adjoint of bcast)
- * or the operand. All ranks share the work of the reduction, as in allreduce. */
+/* Reduce elementwise to the root. On other ranks the result is zero (the exact adjoint of bcast) or the
+ * operand. All ranks share the work of the reduction, as in allreduce. */
 #include "base/status.h"
 #include "coll/coll.h"
 

@@ -1,5 +1,4 @@
-/* Reduce elementwise over all ranks; each rank gets its block of the result and reduces no
- * more than that. */
+/* Reduce elementwise over all ranks. Each rank gets its block of the result, and reduces only that block. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "coll/coll.h"

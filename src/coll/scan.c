@@ -1,6 +1,5 @@
-/* Reduce elementwise over the ranks up to this one, or from this one on. Every rank reads
- * what it needs and reduces for itself: on few ranks the cheapest, and no rank waits for a
- * chain of others. */
+/* Reduce elementwise over the ranks up to this one, or from this one on. Every rank reads what it needs and
+ * reduces for itself. On few ranks this is the cheapest way, and no rank waits for a chain of others. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "coll/coll.h"

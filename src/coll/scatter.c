@@ -1,5 +1,5 @@
-/* To each rank its block of the root's array. Without direct access only the root and each
- * other rank exchange a message. */
+/* Each rank gets its block of the root's array. Without direct access only the root and each other rank
+ * exchange a message. */
 #include "base/status.h"
 #include "coll/coll.h"
 

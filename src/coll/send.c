@@ -1,5 +1,5 @@
-/* One message out. Not a collective: only the receiver takes part. A small one is copied, so
- * that two ranks may both send first and then receive. */
+/* One message out. Not a collective: only the receiver takes part, too. A small message is copied, so that
+ * two ranks may both send first and then receive. */
 #include "base/status.h"
 #include "coll/coll.h"
 

@@ -1,5 +1,5 @@
-/* One message out, one message in, at once; the partners may differ. Not a collective: only
- * those who send to or receive from each other need to call it. */
+/* One message out and one message in at the same time; the partners may differ. Not a collective: only ranks
+ * that send to or receive from each other need to call it. */
 #include "base/status.h"
 #include "coll/coll.h"
 

@@ -1,4 +1,4 @@
-/* A communicator handle: one rank's endpoint, and what upper layers attach to it. */
+/* A communicator handle: one rank's endpoint, and the data that upper layers attach to it. */
 #ifndef PLAIT_COMM_COMM_H
 #define PLAIT_COMM_COMM_H
 

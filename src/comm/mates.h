@@ -1,9 +1,11 @@
-/* Ranks of a communicator that are devices of JAX's, of one process or of several. XLA runs their programs by
- * threads of a pool, and within a program what does not depend on each other as it comes: one device may be in
- * a collective of XLA's own, which keeps its thread, while another is in an operation of plait's, and each
- * waits for the other to come to what it is in. More threads do not help: what is ready behind a call has been
- * given to the thread that is in it (ThunkExecutor of xla/backends/cpu/runtime). So an operation whose other
- * ranks do not come at once, or of whom that is not known, is not waited for on a thread of that pool. */
+/* Mates: ranks of a communicator that are JAX devices, of one process or of several.
+ *
+ * XLA runs the devices' programs on the threads of a pool. Within a program, independent calls run in any
+ * order. So one device may be in a collective of XLA's own, which keeps its thread, while another device is
+ * in an operation of plait's, and each waits for the other to come. More threads do not help: work that is
+ * ready behind a call has been given to the thread that is in the call (ThunkExecutor of
+ * xla/backends/cpu/runtime). Therefore no thread of that pool waits in an operation whose other ranks do not
+ * come at once, or of which plait does not know whether they have come. */
 #ifndef PLAIT_COMM_MATES_H
 #define PLAIT_COMM_MATES_H
 

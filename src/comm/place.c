@@ -1,4 +1,5 @@
-/* Where the arrays of a C program's handle are. In Python each call says so (ffi/device_handler.c). */
+/* Where the arrays of a C program's handle are: on the host or on a device. In Python each call says so
+ * (ffi/device_handler.c). */
 #include "base/status.h"
 #include "comm/comm.h"
 #include "device/find.h"

@@ -1,7 +1,7 @@
-/* Communicators by number. Only the number enters a compiled program, and a mark of who the ranks
- * are: both are the same on all ranks of the communicator. A number is never used again after a
- * free, so that a stale program gets an error and never another communicator; one that another
- * process compiled, where the number may mean other ranks, is known by the mark. */
+/* Communicators by number. A compiled program has only the number and a mark of who the ranks are; both are
+ * the same on all ranks of the communicator. A number is never used again after a free, so that a stale
+ * program gets an error and never another communicator. In a program that another process compiled the
+ * number may mean other ranks; the mark shows that. */
 #ifndef PLAIT_COMM_REGISTRY_H
 #define PLAIT_COMM_REGISTRY_H
 

@@ -1,6 +1,6 @@
-/* Eigenvectors of the tridiagonal matrix to those of the matrix it was reduced from: Z to Q Z,
- * each rank its own columns. Panels of reflectors come to all ranks, the last one first; nothing
- * else is exchanged.
+/* From eigenvectors of the tridiagonal matrix to eigenvectors of the matrix it was reduced from: Z to Q Z.
+ * Each rank works on its own columns. Panels of reflectors go to all ranks, the last one first; nothing else
+ * is exchanged.
  * Source: Schreiber, Van Loan, SIAM J. Sci. Stat. Comput. 10, 1989 (compact WY form). */
 #ifndef PLAIT_DENSE_BACK_H
 #define PLAIT_DENSE_BACK_H

@@ -1,12 +1,12 @@
 /* Reduction of a Hermitian matrix that is dealt out to tridiagonal form in two stages: to a band of
  * PLAIT_BAND_WIDTH diagonals below the main one (band.c), and from there by chasing bulges (chase.h).
  *
- * The first stage has all its work in products of matrices, where that in one stage (hetrd.h) reads
- * the trailing matrix from memory for every column, and two fences a panel, not a column. Eigenvectors
- * have to be brought back through both stages, which costs more than is saved where all are wanted.
+ * The first stage does all its work in products of matrices and needs two fences per panel. The reduction in
+ * one stage (hetrd.h) reads the trailing matrix from memory for every column and needs two fences per
+ * column. Eigenvectors have to go back through both stages; if all are wanted, this costs more than it saves.
  *
- * A panel's owner makes V and T with Q = 1 - V T V^H, whose adjoint has the panel upper triangular;
- * every rank multiplies its own part of the trailing matrix with V, and the parts are summed; with X = A V T and
+ * A panel's owner makes V and T with Q = 1 - V T V^H such that Q^H makes the panel upper triangular. Every
+ * rank multiplies its own part of the trailing matrix with V, and the parts are summed. With X = A V T and
  * W = X - V (T^H V^H X) / 2 the trailing matrix becomes A - V W^H - W V^H. The band is collected on one rank.
  * Source: Bischof, Lang, Sun, "A framework for symmetric band reduction", ACM TOMS 26(4), 2000; LAPACK's
  * hetrd_he2hb. */

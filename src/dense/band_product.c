@@ -1,5 +1,5 @@
-/* The product of a reduction's trailing matrix with a panel's V (band.h): each rank's part, from both
- * sides; and what is kept of the panel, its band and V. */
+/* Each rank's part of the product of a reduction's trailing matrix with a panel's V (band.h), from both
+ * sides; and what is kept of the panel: its part of the band, and V. */
 #include "base/checked.h"
 #include "dense/band.h"
 #include "dense/scalar.h"

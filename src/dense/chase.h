@@ -1,14 +1,16 @@
 /* The second stage of a reduction in two (band.h): from a band to tridiagonal form, T = Q^H B Q, on the
  * rank that has the band.
  *
- * Sweep s makes column s what it is in T. Its first reflector, of as many rows as the band has diagonals, fills a
- * bulge below the band, of which the next reflector, of the next rows, takes the first column away; so down to
- * the end. What is left of bulges the next sweeps take over. Step k of a sweep comes after step k + 1 of the
- * sweep before; so several sweeps go down behind each other while the part of the band where they are is in cache.
+ * Sweep s brings column s to its form in T. Its first reflector, which has as many rows as the band has
+ * diagonals, fills a bulge below the band. The next reflector, on the next rows, removes the first column of
+ * this bulge and makes a bulge further down; this goes on to the end of the band. Later sweeps work on what
+ * is left of the bulges. Step k of a sweep follows step k + 1 of the sweep before. So several sweeps go down
+ * one behind the other while their part of the band is in cache.
  *
- * Reflectors that are kept are dealt out to the ranks by groups of sweeps. Those of step k of a group make one
- * product of V's, as high as the band and the group are wide; of a group the first steps are applied first,
- * of the groups the last one (those of a step commute with all but the next step's of sweeps before).
+ * If reflectors are kept, groups of sweeps are dealt out to the ranks. The reflectors of step k of a group
+ * make one block reflector with a V that is as high as the band and the group are wide together. Within a
+ * group the first steps are applied first; of the groups the last one is applied first. (Reflectors of a step
+ * commute with all others except those of the next step in earlier sweeps.)
  * Source: Murata, Horikoshi, J. Inf. Process. Japan 3, 1980; Lang, SIAM J. Sci. Comput. 14, 1993;
  * Auckenthaler et al., Parallel Comput. 37, 2011; LAPACK's hb2st_kernels. */
 #ifndef PLAIT_DENSE_CHASE_H

@@ -1,8 +1,9 @@
-/* Vectors of the tridiagonal matrix to those of the band it was made of (chase.h): each rank its own columns.
- * Some groups of reflectors at a time come to all ranks; nothing else is exchanged.
+/* From vectors of the tridiagonal matrix to vectors of the band it was made of (chase.h). Each rank works on
+ * its own columns. A few groups of reflectors at a time go to all ranks; nothing else is exchanged.
  *
- * Rows that step k of a group changes are those of its steps k - 1 and k + 1 alone, and of steps k and k + 1 of
- * the group before; so the groups that are there go down the rows behind each other. */
+ * The rows that step k of a group changes are changed only by steps k - 1 and k + 1 of this group and by
+ * steps k and k + 1 of the group before. So the groups that a rank has go down the rows one behind the
+ * other. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/chase.h"

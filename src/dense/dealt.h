@@ -1,11 +1,10 @@
-/* Matrices whose block columns are dealt out to the ranks in turn, and how a rank comes by a block
- * of another one: what all dense algorithms stand on.
+/* Matrices whose block columns are dealt out to the ranks in turn, and how a rank gets a block of another
+ * rank. All dense algorithms build on this.
  *
- * Of an m x n matrix in blocks of `block` columns, block k belongs to rank k mod P and is its
- * (k div P)-th. A rank's array is column-major with leading dimension m (row-major it is a
- * `columns x m` array, as JAX sees it). All ranks' arrays have the same size, that of the most
- * blocks that a rank can have; what lies behind a rank's own columns is zero in results and never
- * read. */
+ * An m x n matrix is cut into blocks of `block` columns. Block k belongs to rank k mod P and is block
+ * k div P of that rank. A rank's array is column-major with leading dimension m (row-major, as JAX sees it,
+ * it is a `columns x m` array). All ranks' arrays have the same size, enough for the most blocks that a rank
+ * can have. What lies behind a rank's own columns is zero in results and never read. */
 #ifndef PLAIT_DENSE_DEALT_H
 #define PLAIT_DENSE_DEALT_H
 

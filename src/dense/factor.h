@@ -1,9 +1,9 @@
 /* Factorizations by block columns: potrf, getrf and geqrf differ in their kernels only.
  *
- * For every block column k: its owner factors it (the panel), all come by what they need of it, and
- * apply it to their own columns behind it. Look-ahead: the owner of block column k + 1 updates that
- * one first, factors it and arrives at the fence before it updates the rest, so that the others find
- * it done when they have updated theirs. A panel stays as it is until the final fence.
+ * For every block column k, its owner factors it (the panel); all ranks get the part of the panel that they
+ * need, and apply it to their own columns behind it. Look-ahead: the owner of block column k + 1 updates this
+ * column first, factors it, and arrives at the fence before it updates its other columns. So the next panel
+ * is done when the other ranks have updated their columns. A panel stays unchanged until the final fence.
  * Source: Kurzak, Dongarra, "Implementing linear algebra routines on multi-core processors with
  * pipelining and a look ahead", LAPACK Working Note 178, 2006. */
 #ifndef PLAIT_DENSE_FACTOR_H

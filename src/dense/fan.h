@@ -1,4 +1,4 @@
-/* Blocks that one rank has come to all ranks of a group. */
+/* Sends blocks that one rank has to all ranks of a group. */
 #ifndef PLAIT_DENSE_FAN_H
 #define PLAIT_DENSE_FAN_H
 

@@ -1,14 +1,14 @@
 /* Let k_0, k_1, ... be the blocks in the order of the substitution.
  *
- * Without transposition the owner of block k_t has all of column k_t, and solves for x there alone:
- * it takes from b what all ranks' sums of products have for these rows (each of the others' a piece),
- * then adds its own products. First to the rows of k_t+1, for which the next owner waits; the others are
- * cut into as many chunks as there are ranks, and one is done in each phase until it is this rank's
- * turn again: so all ranks work, and what fence t + c needs is done before it.
+ * Without transposition the owner of block k_t has all of column k_t, and solves for x there alone. It
+ * subtracts all ranks' sums of products for these rows from b; the sums of each other rank come as a piece.
+ * Then it adds its own products to its sums, first for the rows of k_t+1, for which the next owner waits. The
+ * other rows are cut into as many chunks as there are ranks, and the owner does one chunk in each phase until
+ * it is its turn again. So all ranks work, and everything that fence t + c needs is done before it.
  *
- * With transposition x of block k_t goes to all, and each rank adds the products of its columns that are
- * still to come with it; the owner of block k_t+1 does that one first, solves, arrives at the fence,
- * and then does the rest.
+ * With transposition x of block k_t goes to all ranks. Each rank multiplies it with those of its columns that
+ * are still to be solved for, and adds the products. The owner of block k_t+1 does that block first, solves
+ * for it, arrives at the fence, and then does the rest.
  * Source: Heath, Romine, Parallel solution of triangular systems on distributed-memory
  * multiprocessors, SIAM J. Sci. Stat. Comput. 9(3), 1988 (fan-in and fan-out by columns). */
 #include "dense/few.h"

@@ -1,7 +1,6 @@
-/* Substitution for right-hand sides that all ranks have whole, and for which there are too few to give
- * each rank columns: the ranks share the matrix instead. Rank r multiplies with its own block columns
- * only, nothing of the matrix travels, and of x and of partial sums no more than n x n_rhs per rank and
- * way. */
+/* Substitution for right-hand sides that all ranks have whole, and that are too few to give each rank
+ * columns. The ranks share the matrix instead: rank r multiplies with its own block columns only. Nothing of
+ * the matrix travels; of x and of partial sums at most n x n_rhs numbers per rank and direction. */
 #ifndef PLAIT_DENSE_FEW_H
 #define PLAIT_DENSE_FEW_H
 

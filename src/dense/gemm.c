@@ -1,6 +1,6 @@
-/* c = op(a) b. Without transposition block column k of a times block row k of b is added to c;
- * with it block column k of a makes block row k of c. A triangle's diagonal block is the first
- * to come to its rows of c, so that it can be applied in place. */
+/* c = op(a) b. Without transposition, block column k of a times block row k of b is added to c. With
+ * transposition, block column k of a makes block row k of c. The diagonal block of a triangular a is the
+ * first block applied to its rows of c, so that it can be applied in place. */
 #include "dense/gemm.h"
 
 #include "base/checked.h"

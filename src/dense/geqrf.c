@@ -1,5 +1,5 @@
-/* QR factorization by block columns with look-ahead (factor.h): Householder reflectors, applied in
- * blocks as I - V T V^H, where every rank makes T of the V that it has come by.
+/* QR factorization by block columns with look-ahead (factor.h): Householder reflectors, applied in blocks as
+ * I - V T V^H. Every rank computes T from the V that it received.
  * Source: Golub, Van Loan, Matrix Computations, 4th edition, section 5.2; LAPACK geqrf for panels. */
 #include "base/checked.h"
 #include "base/status.h"

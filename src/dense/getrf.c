@@ -1,6 +1,6 @@
 /* LU factorization with partial pivoting, P A = L U, by block columns with look-ahead (factor.h).
- * Panels are whole columns, so that the search for a pivot needs no messages. Rows of the own
- * columns left of a panel are exchanged at the end, when no peer reads them any more.
+ * Panels are whole columns, so that the search for a pivot needs no messages. Row exchanges in a rank's own
+ * columns left of a panel are made at the end, when no peer reads these columns any more.
  * Source: Golub, Van Loan, Matrix Computations, 4th edition, section 3.4; LAPACK getrf for panels. */
 #include "base/checked.h"
 #include "base/status.h"

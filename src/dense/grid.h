@@ -1,11 +1,11 @@
-/* A square matrix that is dealt out by block columns (dealt.h) and, for a while, in both directions: what
- * factorizations on many ranks work in.
+/* A square matrix that is dealt out by block columns (dealt.h) and, for a while, in both directions.
+ * Factorizations on many ranks work in the second form.
  *
- * The P ranks form a grid of Pr rows and Pc columns, P = Pr Pc: rank r is in row r div Pc, column
- * r mod Pc. Block (i, j) belongs to the rank in row i mod Pr, column j mod Pc. A rank's array is
- * column-major; its rows and columns are its own ones, one after the other. Since Pc divides P, rank
- * j mod P, which stores block column j, is in the grid's column of these blocks: going there and
- * back exchanges rows within the columns of the grid. */
+ * The P ranks form a grid of Pr rows and Pc columns, P = Pr Pc: rank r is in row r div Pc, column r mod Pc.
+ * Block (i, j) belongs to the rank in row i mod Pr, column j mod Pc. A rank's array is column-major and has
+ * the rank's own rows and columns one after the other. Rank j mod P stores block column j. Since Pc divides
+ * P, this rank is in the column of the grid that gets the blocks of column j. So the way to the grid and
+ * back exchanges rows within the columns of the grid only. */
 #ifndef PLAIT_DENSE_GRID_H
 #define PLAIT_DENSE_GRID_H
 

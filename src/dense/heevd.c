@@ -1,7 +1,7 @@
-/* Eigenvalues and eigenvectors of a dealt Hermitian matrix: reduction to tridiagonal form
- * (hetrd.c), the tridiagonal problem (tridiagonal.c), its vectors back (back.c). One rank leaves it to
- * LAPACK, and so do ranks with a small matrix, one of which has all of it (whole.h). On devices
- * their library does it, on all of them at once (heevd_joint.c, heevd_grid.c) or on one. */
+/* Eigenvalues and eigenvectors of a dealt Hermitian matrix: the reduction to tridiagonal form (hetrd.c), the
+ * tridiagonal problem (tridiagonal.c), and its vectors back (back.c). A single rank leaves the problem to
+ * LAPACK. So do several ranks with a small matrix: one of them collects all of it (whole.h). On devices the
+ * device's library does it, on all devices at once (heevd_joint.c, heevd_grid.c) or on one. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/back.h"

@@ -1,5 +1,5 @@
-/* The call that devices of several processes make together. Before and after it is what they share with
- * those of one process (heevd_joint.c). */
+/* The eigenvalue call that devices of several processes make together. The steps before and after it are
+ * the same as for devices of one process (heevd_joint.c). */
 #include "base/status.h"
 #include "dense/heevd_joint.h"
 #include "dense/scalar.h"

@@ -1,6 +1,6 @@
-/* Eigenvalues and eigenvectors of a dealt Hermitian matrix by all devices at once, where their library
- * works on several of them: of one process, or of processes with one each. No device has all of the
- * matrix. */
+/* Eigenvalues and eigenvectors of a dealt Hermitian matrix by all devices at once, by a library that works on
+ * several devices: those of one process, or those of several processes with one each. No device has all of
+ * the matrix. */
 #ifndef PLAIT_DENSE_HEEVD_JOINT_H
 #define PLAIT_DENSE_HEEVD_JOINT_H
 

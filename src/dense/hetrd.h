@@ -1,11 +1,11 @@
 /* Reduction of a Hermitian matrix that is dealt out to tridiagonal form, T = Q^H A Q.
  *
- * One stage, in panels of PLAIT_HETRD_WIDTH columns. A column's owner brings it up to date with
- * the panel's reflectors so far and makes the next one, v; every rank multiplies its own part of
- * the trailing matrix with v, and the parts are summed, with the same bits for all. Vectors v and w of the
- * panel are on all ranks, so that w and the update of the trailing matrix need no more messages: two fences a
- * column, three where each rank sums a part. Where moves are messages the sum is the transport's own, in about
- * 2 log P of them one after the other, or else P.
+ * One stage, in panels of PLAIT_HETRD_WIDTH columns. A column's owner applies the panel's reflectors so far to
+ * the column and makes the next reflector, v. Every rank multiplies its own part of the trailing matrix with
+ * v, and the parts are summed, with the same bits on all ranks. All ranks have the vectors v and w of the
+ * panel, so that w and the update of the trailing matrix need no more messages. This makes two fences per
+ * column, or three if each rank sums a part. Where moves are messages the sum is the transport's own, with
+ * about 2 log P messages one after the other, or otherwise P.
  * Source: Dongarra, Sorensen, Hammarling, J. Comput. Appl. Math. 27, 1989 (LAPACK's latrd). */
 #ifndef PLAIT_DENSE_HETRD_H
 #define PLAIT_DENSE_HETRD_H

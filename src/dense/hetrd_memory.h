@@ -1,4 +1,4 @@
-/* Where the data of a reduction (hetrd.h) is, for its kernels, and what they touch of it. */
+/* Where the kernels of a reduction (hetrd.h) find its data, and which parts of it they touch. */
 #ifndef PLAIT_DENSE_HETRD_MEMORY_H
 #define PLAIT_DENSE_HETRD_MEMORY_H
 

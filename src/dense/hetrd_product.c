@@ -1,5 +1,5 @@
-/* The product of a reduction's trailing matrix (hetrd.h) with a column's reflector: each rank's part,
- * from both sides. */
+/* Each rank's part of the product of a reduction's trailing matrix (hetrd.h) with a column's reflector, from
+ * both sides. */
 #include "base/checked.h"
 #include "dense/hetrd_memory.h"
 #include "dense/scalar.h"

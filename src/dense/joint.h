@@ -1,5 +1,5 @@
-/* What operations share that the devices of all ranks do as one: in which deal their libraries take a matrix,
- * and its columns from one deal to another. */
+/* Shared by operations that the devices of all ranks do as one: the deal in which the devices' libraries take
+ * a matrix, and the move of its columns from one deal to another. */
 #ifndef PLAIT_DENSE_JOINT_H
 #define PLAIT_DENSE_JOINT_H
 

@@ -1,10 +1,14 @@
-/* Divide and conquer for a symmetric tridiagonal matrix: two halves whose eigenvalues are known are
- * put together. Of the halves' vectors only the first and last rows are needed, and of the vectors
- * of the whole only these are made: what it takes to make any of them is kept.
+/* Divide and conquer for a symmetric tridiagonal matrix: merges two halves whose eigenvalues are known. A
+ * merge needs only the first and last rows of the halves' eigenvectors, and makes only these rows of the
+ * whole matrix's eigenvectors. It keeps what is needed to make any of the vectors later.
  *
- * Q = diag(Q1, Q2) R F [S 0; 0 1] O: rotations R that make equal eigenvalues of the halves deflate,
- * an order F in which those that stay, K of them, come first, the vectors S of a diagonal matrix
- * plus one of rank one (secular.h), and the order O in which eigenvalues ascend.
+ * The eigenvectors are Q = diag(Q1, Q2) R F [S 0; 0 1] O with
+ *
+ *   R  rotations that deflate equal eigenvalues of the halves
+ *   F  an order in which the K eigenvalues that are not deflated come first
+ *   S  the vectors of a diagonal matrix plus a matrix of rank one (secular.h)
+ *   O  the order in which eigenvalues ascend
+ *
  * Source: Cuppen, Numer. Math. 36, 1981; Gu, Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995. */
 #ifndef PLAIT_DENSE_MERGE_H
 #define PLAIT_DENSE_MERGE_H

@@ -1,5 +1,5 @@
-/* Sums and maxima over ranks of what each of them has in a work slot, the same bits on all of them:
- * a step of an algorithm that has many. */
+/* Sums and maxima over ranks of the data that each rank has in a work slot, with the same bits on all ranks.
+ * For algorithms that have many such steps. */
 #ifndef PLAIT_DENSE_PIECES_H
 #define PLAIT_DENSE_PIECES_H
 

@@ -1,6 +1,5 @@
-/* Cholesky factorization A = L L^H by block columns, right-looking with look-ahead (factor.h); on a
- * grid of ranks where that pays (potrf_grid.c); by the library of several devices where that was chosen
- * (potrf_joint.c).
+/* Cholesky factorization A = L L^H by block columns, right-looking with look-ahead (factor.h); on a grid of
+ * ranks where that pays (potrf_grid.c); by the library of several devices if it was chosen (potrf_joint.c).
  * Source: Golub, Van Loan, Matrix Computations, 4th edition, section 4.2.9; LAPACK potrf for the
  * diagonal blocks. */
 #include "dense/potrf.h"

@@ -1,4 +1,4 @@
-/* What the ways of Cholesky factorization share: by block columns (potrf.c), on a grid of ranks
+/* Shared by the three ways of Cholesky factorization: by block columns (potrf.c), on a grid of ranks
  * (potrf_grid.c), and by the library of several devices (potrf_joint.c). */
 #ifndef PLAIT_DENSE_POTRF_H
 #define PLAIT_DENSE_POTRF_H

@@ -1,14 +1,14 @@
 /* Cholesky factorization A = L L^H on a grid of ranks (grid.h), right-looking with look-ahead.
  *
- * Panel k, block column k from the diagonal on, is in one column of the grid. The owner of the diagonal
- * block factors it; it goes down that column, whose ranks solve with it for their rows of the
- * panel. A rank updates its blocks C_ij by L_ik L_jk^H: its rows of the panel come along its row of the
- * grid, and the rows that are its columns from where they are, by messages along its column of the
- * grid from ranks that have just got them as rows.
+ * Panel k is block column k from the diagonal on; it lies in one column of the grid. The owner of the
+ * diagonal block factors it. The factor goes down this column of the grid, whose ranks solve with it for their
+ * rows of the panel. A rank updates its blocks C_ij by L_ik L_jk^H. The rows L_ik come along its row of the
+ * grid. The rows L_jk, which match its columns, are read where they are; with messages they come along its
+ * column of the grid, from ranks that have just received them as rows.
  *
- * Look-ahead: the ranks that have panel k + 1 bring it up to date first, and its diagonal block is
- * factored before the rest is updated. All others have half of that to do while the diagonal block is
- * made, and half while the panel is. A panel stays as it is until the final fence.
+ * Look-ahead: the ranks that have panel k + 1 update it first, and its diagonal block is factored before the
+ * rest is updated. All other ranks do half of their update while the diagonal block is made, and half while
+ * the panel is made. A panel stays unchanged until the final fence.
  * Source: Choi et al., "Design and implementation of the ScaLAPACK LU, QR, and Cholesky
  * factorization routines", Scientific Programming 5, 1996. */
 #include "dense/potrf_grid.h"

@@ -1,5 +1,5 @@
-/* What the kernels (potrf_grid_kernels.c) and the steps (potrf_grid.c) of Cholesky factorization on a
- * grid of ranks share. */
+/* Shared by the kernels (potrf_grid_kernels.c) and the steps (potrf_grid.c) of Cholesky factorization on a
+ * grid of ranks. */
 #ifndef PLAIT_DENSE_POTRF_GRID_H
 #define PLAIT_DENSE_POTRF_GRID_H
 

@@ -1,5 +1,5 @@
-/* Cholesky factors, and inverses by them, by all devices of a process at once: their library's call, in the
- * caller's deal where it takes that, and what it leaves to be done. */
+/* Cholesky factors, and inverses made from them, by all devices of a process at once: the call of the devices'
+ * library, in the caller's deal if the library takes it, and the work that the library leaves to be done. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/joint.h"

@@ -1,5 +1,5 @@
-/* The lower triangle of a^-1 = L^-H L^-1 with the Cholesky factor L of a: the inverse of L in a work slot, then
- * the product of its adjoint with it; or by the library that takes all devices of a process for one. */
+/* The lower triangle of a^-1 = L^-H L^-1 with the Cholesky factor L of a: the inverse of L in a work slot,
+ * then its adjoint times itself; or by the library that takes all devices of a process for one. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/gemm.h"

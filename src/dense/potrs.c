@@ -1,5 +1,5 @@
-/* x = a^-1 b with the Cholesky factor of a: both substitutions, in one plan; or by the library that takes all
- * devices of a process for one, in the deal that it has factored in. */
+/* x = a^-1 b with the Cholesky factor of a: both substitutions in one plan; or by the library that takes all
+ * devices of a process for one, in the deal in which it factored a. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "dense/joint.h"

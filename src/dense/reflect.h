@@ -1,5 +1,5 @@
-/* Products with block reflectors H = I - V T V^H, whose V is a panel of columns: its diagonal is 1,
- * and neither that nor what is above is read. */
+/* Products with block reflectors H = I - V T V^H. V is a panel of columns with a diagonal of 1; neither the
+ * diagonal nor the elements above it are read. */
 #ifndef PLAIT_DENSE_REFLECT_H
 #define PLAIT_DENSE_REFLECT_H
 

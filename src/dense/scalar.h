@@ -1,4 +1,4 @@
-/* Single numbers of the four dtypes of matrices, as complex double. */
+/* Reads and writes single numbers of the four dtypes of matrices as complex double. */
 #ifndef PLAIT_DENSE_SCALAR_H
 #define PLAIT_DENSE_SCALAR_H
 

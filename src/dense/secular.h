@@ -1,9 +1,9 @@
-/* Eigenvalues of a diagonal matrix plus one of rank one, D + rho z z^T, and what their vectors are
- * made of. Poles ascend and differ, no z is 0, rho > 0, |z| = 1; all in double.
+/* Eigenvalues of a diagonal matrix plus a matrix of rank one, D + rho z z^T, and what is needed to make their
+ * eigenvectors. Poles ascend and differ, no element of z is 0, rho > 0, |z| = 1; all in double.
  *
- * A root is kept as its distance from the nearer pole, so that all differences of poles and roots
- * have small relative errors. z is replaced by the vector for which the computed roots are exact;
- * with that, vectors are orthogonal to working precision however close roots are.
+ * A root is kept as its distance from the nearer pole, so that all differences of poles and roots have small
+ * relative errors. z is replaced by the vector for which the computed roots are exact; this makes the vectors
+ * orthogonal to working precision however close roots are.
  * Source: Gu, Eisenstat, SIAM J. Matrix Anal. Appl. 15, 1994; Li, LAPACK Working Note 89, 1994. */
 #ifndef PLAIT_DENSE_SECULAR_H
 #define PLAIT_DENSE_SECULAR_H

@@ -1,6 +1,6 @@
-/* Sweeps: every rank walks over the panels of a dealt matrix that is only read, comes by each of
- * them through plait_dealt_fetch, and updates its own columns of the result with it. The steps of
- * such plans, all with large BLAS calls on as many of a rank's columns as there are. */
+/* The steps of sweeps. In a sweep every rank walks over the panels of a dealt matrix that is only read, gets
+ * each panel through plait_dealt_fetch, and updates its own columns of the result with it. All steps are
+ * large BLAS calls, on as many of a rank's columns as there are. */
 #ifndef PLAIT_DENSE_SWEEP_H
 #define PLAIT_DENSE_SWEEP_H
 

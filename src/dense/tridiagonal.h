@@ -1,11 +1,11 @@
-/* Eigenvalues of a real symmetric tridiagonal matrix that is on all ranks, and each rank's share
- * of the eigenvectors: contiguous columns.
+/* Eigenvalues of a real symmetric tridiagonal matrix that all ranks have, and each rank's share of the
+ * eigenvectors: contiguous columns.
  *
- * Divide and conquer (merge.h). All ranks walk up the same tree of merges, at the cost of n^2, and
- * keep what each takes, not its vectors. Then each rank goes down the tree with its own columns,
- * from those of the identity: 2 n^2 operations a column at most, no messages, and no memory but a
- * few panels. LAPACK's stedc in place of it takes n^3 operations and 2 n^2 numbers on every rank;
- * shares by stemr are not orthogonal where close eigenvalues belong to two ranks.
+ * The method is divide and conquer (merge.h). All ranks walk up the same tree of merges, at the cost of n^2,
+ * and keep each merge's data, not its vectors. Then each rank walks down the tree with its own columns,
+ * starting with columns of the identity: at most 2 n^2 operations per column, no messages, and no memory
+ * except a few panels. LAPACK's stedc would take n^3 operations and 2 n^2 numbers on every rank. With stemr
+ * the ranks' shares would not be orthogonal where close eigenvalues belong to two ranks.
  * Source: Gu, Eisenstat, SIAM J. Matrix Anal. Appl. 16, 1995; going down, own. */
 #ifndef PLAIT_DENSE_TRIDIAGONAL_H
 #define PLAIT_DENSE_TRIDIAGONAL_H

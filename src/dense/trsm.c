@@ -1,7 +1,7 @@
-/* x = op(a)^-1 b with a triangular a, whose panels come by in the order of the substitution:
- * forwards where op(a) is lower, else backwards. Without transposition block row k of x is solved
- * for and then taken out of the other rows; with it all known rows are taken out of block row k,
- * which is then solved for. Both need nothing but block column k of a. */
+/* x = op(a)^-1 b with a triangular a. Its panels are visited in the order of the substitution: forwards if
+ * op(a) is lower triangular, otherwise backwards. Without transposition, block row k of x is solved for and
+ * then subtracted from the other rows. With transposition, all known rows are subtracted from block row k,
+ * which is then solved for. Both need only block column k of a. */
 #include "dense/trsm.h"
 
 #include "base/checked.h"

@@ -1,13 +1,13 @@
-/* QR factorization of a matrix that has far more rows than columns, of which every rank has some: each
- * factors its own, and the triangles are combined along a binomial tree, two at a time. On the way up
- * a rank sends its triangle, once; on the way down it gets the coefficients of its columns of Q, which
- * are a triangle, too, with R. What travels is packed: n (n + 1) / 2 elements of each triangle.
+/* QR factorization of a matrix that has far more rows than columns. Every rank has some of the rows and
+ * factors them, and the triangles R are combined along a binomial tree, two at a time. On the way up a rank
+ * sends its triangle, once. On the way down it gets R and the coefficients of its columns of Q, which are a
+ * triangle, too. Triangles travel packed: n (n + 1) / 2 elements each.
  *
- * On a device triangles travel as squares, and a pair stays what LAPACK makes of it (tsqr_tiles.c).
+ * On a device triangles travel as squares, and a pair stays in the form that LAPACK gives it (tsqr_tiles.c).
  *
- * Rank r combines its own triangle with that of rank r + 2^level, from level 0 on, until it sends: at the
- * level of its lowest bit. A pair (R of its own, R of the other) is a 2n x n matrix, which becomes its Q,
- * two upper triangles; times a rank's coefficients they are those of both.
+ * Rank r combines its own triangle with that of rank r + 2^level, from level 0 on, until it sends its own: at
+ * the level of its lowest bit. A pair (its own R, the other rank's R) is a 2n x n matrix. It is replaced by
+ * its Q, two upper triangles. These, times the coefficients of rank r, give the coefficients of both ranks.
  * Source: Demmel, Grigori, Hoemmen, Langou, "Communication-optimal parallel and sequential QR and LU
  * factorizations", SIAM J. Sci. Comput. 34(1), 2012. */
 #include "dense/tsqr.h"

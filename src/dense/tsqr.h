@@ -1,4 +1,4 @@
-/* QR factorization of a tall matrix along a tree (tsqr.c): what its kernels know, on the host and on a
+/* QR factorization of a tall matrix along a tree (tsqr.c): parameters of its kernels, on the host and on a
  * device (tsqr_tiles.c). */
 #ifndef PLAIT_DENSE_TSQR_H
 #define PLAIT_DENSE_TSQR_H

@@ -1,6 +1,7 @@
-/* The kernels of tsqr.c on a device, by what its library does with matrices: it has no explicit Q, so a
- * pair and the rows are kept as reflectors, and coefficients go through them. Of a matrix it can keep the
- * lower triangle, so R is transposed between its factorization and the next one, of which it is a part. */
+/* The kernels of tsqr.c on a device, made of its library's matrix operations. The library forms no explicit
+ * Q, so a pair and the rows are kept as reflectors, which are applied to coefficients. The library can keep
+ * only the lower triangle of a matrix, so R is transposed between its own factorization and the next one, of
+ * which it is a part. */
 #include "base/status.h"
 #include "dense/reflect.h"
 #include "dense/tsqr.h"

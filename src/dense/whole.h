@@ -1,6 +1,6 @@
-/* Small matrices as a whole on one rank, which does alone what takes all of them longer together: its
- * steps are those of one rank, on a work slot. All others take what they need of its results, so that
- * these are one rank's and no sum or pivot differs from rank to rank. */
+/* Small matrices as a whole on one rank, which alone is faster than all ranks together. Its steps are those of
+ * a single rank, on a work slot. All other ranks take their parts of its results. So all results are one
+ * rank's, and no sum or pivot differs from rank to rank. */
 #ifndef PLAIT_DENSE_WHOLE_H
 #define PLAIT_DENSE_WHOLE_H
 

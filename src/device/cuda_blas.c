@@ -1,4 +1,4 @@
-/* Products and triangles by cuBLAS: one handle for a device. */
+/* Matrix products and triangular solves by cuBLAS: one handle per device. */
 #include "base/status.h"
 #include "device/cuda_state.h"
 

@@ -1,4 +1,4 @@
-/* What was compiled once, in files of this user alone: PLAIT_CUDA_CACHE (a folder, or 0 for none),
+/* A cache of compiled kernels, in files of this user alone: PLAIT_CUDA_CACHE (a folder, or 0 for none),
  * $XDG_CACHE_HOME/plait/cuda or ~/.cache/plait/cuda. Any number of processes may use it. */
 #ifndef PLAIT_DEVICE_CUDA_CACHE_H
 #define PLAIT_DEVICE_CUDA_CACHE_H

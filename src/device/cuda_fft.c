@@ -1,6 +1,6 @@
-/* Transforms by cuFFT: a plan for each description, made while planning and kept. Of many the ones that
- * were used last are: the others are destroyed, since each has memory of the device, and made again when
- * they are needed. */
+/* Transforms by cuFFT. Planning makes a cuFFT plan for each description and keeps it. If there are many, only
+ * those used last are kept, since each has device memory. The others are destroyed, and made again when they
+ * are needed. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"

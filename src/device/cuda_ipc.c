@@ -1,5 +1,5 @@
-/* What other processes of the node may use of a CUDA device: memory that cuMemAlloc gave, virtual
- * memory (cuda_virtual.c), and events. Handles go by value: their size is part of the ABI. */
+/* Memory and events of a CUDA device for use by other processes of the node: memory from cuMemAlloc, virtual
+ * memory (cuda_virtual.c), and events. Handles are passed by value: their size is part of the ABI. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "device/cuda_state.h"

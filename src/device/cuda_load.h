@@ -1,14 +1,14 @@
-/* CUDA's libraries, opened at run time: plait is linked with none and needs none of their headers.
- * Types and functions are declared here as their ABI has them, by the names that the libraries
- * export: a suffix such as _v2 is part of the name, and its meaning never changes.
+/* CUDA's libraries, opened at run time. plait is not linked with them and does not need their headers. Types
+ * and functions are declared here as in the libraries' ABI, by the names that the libraries export. A suffix
+ * such as _v2 is part of the name, and the meaning of a name never changes.
  *
- * Where they are looked for, in this order:
+ * plait looks for the libraries in this order:
  *   PLAIT_CUDA_DIR     folders with ':' between them. The toolkit's libraries are then looked for
- *                      nowhere else; the driver is, where they have none
- *   loaded             what the process has already, by its soname: JAX's
+ *                      nowhere else; the driver is, if the folders have none
+ *   loaded             libraries that the process has already loaded, by soname: JAX's
  *   wheels             site-packages/nvidia, from plait_cuda_wheels or the path of a loaded library
  *   the system         the loader's own search, then the usual folders
- * All are of one major version of CUDA: that of the first one found, which is at most the driver's. */
+ * All libraries are of one major version of CUDA: that of the first one found, at most the driver's. */
 #ifndef PLAIT_DEVICE_CUDA_LOAD_H
 #define PLAIT_DEVICE_CUDA_LOAD_H
 

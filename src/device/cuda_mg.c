@@ -1,6 +1,6 @@
-/* Eigenvalues, Cholesky factors and what is made of them by several CUDA devices as one: cuSolverMg, which one
- * thread calls for all of them, and which makes what device is current another one. What it needs for a set of
- * devices is made once and stays; one call at a time is under way, of all sets. */
+/* Eigenvalues, Cholesky factors, and solutions and inverses from them, by several CUDA devices as one:
+ * cuSolverMg. One thread calls it for all devices; a call changes the current device. The data that it needs
+ * for a set of devices is made once and stays. Only one call of all sets is under way at a time. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"

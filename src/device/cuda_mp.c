@@ -1,9 +1,9 @@
-/* Eigenvalues by CUDA devices of several processes: cuSOLVERMp, which every process calls for its own
- * device, on a communicator of NCCL that blocks, as the library expects it. The grid has one row, so that
- * a process has whole columns: the layout of a dealt matrix.
+/* Eigenvalues by CUDA devices of several processes: cuSOLVERMp. Every process calls it for its own device, on
+ * a blocking NCCL communicator, as the library expects. The grid has one row, so that a process has whole
+ * columns, which is the layout of a dealt matrix.
  *
- * What the library computes on the host, and that it waits there for the device and for peers, is its own
- * affair: no call of it can be ended from outside. */
+ * The library also computes on the host, and waits there for the device and for peers. None of its calls can
+ * be ended from outside. */
 #include "device/cuda_mp.h"
 
 #include "base/alloc.h"

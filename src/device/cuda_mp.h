@@ -1,5 +1,5 @@
-/* cuSOLVERMp behind the functions of device.h, for CUDA devices of several processes. It asks nothing of
- * the device but its ordinal and the functions of its table. */
+/* cuSOLVERMp behind the functions of device.h, for CUDA devices of several processes. It uses only the
+ * device's ordinal and the functions of its table. */
 #ifndef PLAIT_DEVICE_CUDA_MP_H
 #define PLAIT_DEVICE_CUDA_MP_H
 

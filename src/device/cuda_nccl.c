@@ -1,5 +1,5 @@
-/* NCCL, opened at run time. Communicators for messages do not block: what a call begins is asked about, so
- * that whoever waits for a rank that does not come can give up. */
+/* NCCL, opened at run time. Communicators for messages do not block: plait asks whether a call is done, so
+ * that a thread that waits for a rank that does not come can give up. */
 #include "device/cuda_nccl.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
-/* NVSHMEM, opened at run time. A process is one PE of one job, that of the first communicator which
- * asks for it, and stays one until it ends: leaving it would wait for all the others. Its first call
- * that does not end as it should is the last one that is made. */
+/* NVSHMEM, opened at run time. A process is one PE of one job, which the first communicator that asks for
+ * NVSHMEM starts. It stays a PE until the process ends: leaving the job would wait for all other PEs. After
+ * the first call that does not end as it should, no further call is made. */
 #include "device/cuda_nvshmem.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,6 @@
-/* What cuSOLVER does not do: matrices whose numbers are far from 1 are brought near it before their
- * eigenvalues are looked for, which are put in order afterwards; how a factorization has ended. */
+/* Work that cuSOLVER does not do. Before an eigenvalue problem, matrices whose numbers are far from 1 are
+ * scaled to numbers near 1; afterwards the eigenvalues are put in order. After a factorization, its outcome is
+ * determined. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/cuda_state.h"

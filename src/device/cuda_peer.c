@@ -1,5 +1,5 @@
-/* Copies between CUDA devices of one process. Where one can reach the other's memory it is told
- * so before the first copy; else the driver goes through the host. */
+/* Copies between CUDA devices of one process. If a device can reach the other one's memory, this access is
+ * enabled before the first copy. Otherwise the driver copies through the host. */
 #include "base/status.h"
 #include "device/cuda_state.h"
 

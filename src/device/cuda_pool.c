@@ -1,6 +1,7 @@
-/* Device memory and pinned memory that outlive a call. Device memory is ordered by an event: who
- * takes a buffer on another stream than the one it was given on waits for that point, on the device.
- * CUDA's own allocation waits for the whole device, so it is for the first call only. */
+/* Device memory and pinned memory that outlive a call. Events order the use of device memory: if a buffer is
+ * taken on another stream than the one it was given back on, the new stream waits, on the device, for the
+ * point where the buffer was given back. CUDA's own allocation waits for the whole device, so only the first
+ * call allocates. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"

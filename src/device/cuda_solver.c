@@ -1,7 +1,7 @@
-/* Factorizations and eigenvalues by cuSOLVER: one handle for a device.
+/* Factorizations and eigenvalues by cuSOLVER: one handle per device.
  *
- * A tile's work memory begins with the word that cuSOLVER says its outcome in, and for LU its pivots of
- * 64 bits; a kernel puts both into the form that the table has. */
+ * A tile's work memory begins with the word in which cuSOLVER reports its outcome, for LU followed by its
+ * pivots of 64 bits. A kernel converts both to the form of the device's table. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"

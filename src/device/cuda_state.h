@@ -1,4 +1,4 @@
-/* What a CUDA device of plait has; for the files that fill its table. */
+/* The state of a CUDA device in plait, for the files that fill its table. */
 #ifndef PLAIT_DEVICE_CUDA_STATE_H
 #define PLAIT_DEVICE_CUDA_STATE_H
 

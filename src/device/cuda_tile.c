@@ -1,4 +1,4 @@
-/* What is done with matrices: by cuBLAS, by cuSOLVER, and by plait's own kernels what they lack. */
+/* Operations on matrices: by cuBLAS, by cuSOLVER, and by plait's own kernels where these libraries lack one. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/cuda_state.h"

@@ -1,9 +1,10 @@
-/* Memory that was mapped to its addresses (cuMemCreate, cuMemMap), as XLA's pool has it since jaxlib
- * 0.11: other processes map the same allocation by a descriptor, which they take from its owner's
- * process (pidfd_getfd; where the system forbids that, nothing is shown in this way).
+/* Virtual device memory (cuMemCreate, cuMemMap), which XLA's pool uses since jaxlib 0.11. Other processes map
+ * the same allocation by a descriptor, which they take from the owner's process (pidfd_getfd; where the
+ * system forbids that, no such memory is shown).
  *
- * The owner keeps a descriptor of what it has shown, and with it the allocation, until that is no more at
- * its place; who has opened one keeps it until it is dropped. */
+ * The owner keeps a descriptor of each allocation that it has shown, and with it the allocation, until the
+ * allocation is no longer at its address. A process that has opened an allocation keeps it until it is
+ * dropped. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "device/cuda_state.h"

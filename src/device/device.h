@@ -1,13 +1,12 @@
-/* A device that has memory of its own: a const table of functions behind every array that the
- * host cannot touch. Arrays in host memory have no device (NULL): what runs on the host calls
- * device/host.h and kernel/ directly.
+/* A device that has memory of its own: a const table of functions behind every array that the host cannot
+ * touch. Arrays in host memory have no device (NULL): code for the host calls device/host.h and kernel/
+ * directly.
  *
- * Work is enqueued on a stream and done in its order; no function waits for it unless its comment
- * says so. Addresses are the device's; `host` names memory from host_take (pinned). Tables that
- * arguments point to (boxes, pieces, what a transform is) are read before a function returns, the
- * data when the stream comes to them. Functions are called between enter and leave, by one thread
- * for one stream at a time. A failure of enqueued work that the device reports later is the status
- * of the next call on that device. */
+ * Work is enqueued on a stream and done in the stream's order. No function waits for it unless its comment
+ * says so. Addresses are the device's; `host` names memory from host_take (pinned). Tables that arguments
+ * point to (boxes, pieces, descriptions of transforms) are read before a function returns; data are read when
+ * the stream reaches the work. Functions are called between enter and leave, by one thread per stream at a
+ * time. If the device reports a failure of enqueued work later, the next call on that device returns it. */
 #ifndef PLAIT_DEVICE_DEVICE_H
 #define PLAIT_DEVICE_DEVICE_H
 

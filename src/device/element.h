@@ -1,8 +1,8 @@
-/* What the reductions do with two elements: one text for the host's loops (kernel/reduce.c) and for
- * CUDA's kernels, so that both give the same bits. Read by C compilers, nvcc and NVRTC.
+/* The reductions of two elements: the same text for the host's loops (kernel/reduce.c) and for CUDA's
+ * kernels, so that both give the same bits. C compilers, nvcc and NVRTC read it.
  *
- * Rows of the lists: operation, its name, the dtype's, type in memory, expression in x, from lower
- * ranks, and y. */
+ * A row of the lists has: operation, its name, the dtype's name, type in memory, and an expression in x, which
+ * comes from lower ranks, and y. */
 #ifndef PLAIT_DEVICE_ELEMENT_H
 #define PLAIT_DEVICE_ELEMENT_H
 

@@ -1,5 +1,5 @@
-/* Which devices there are: those of CUDA where PLAIT_CUDA=1 is in the environment or the program asks
- * for them, or what somebody else drives who says how they are found. */
+/* Which devices exist: CUDA devices, if PLAIT_CUDA=1 is in the environment or the program asks for them; or
+ * devices of another driver, which gives a function that finds them. */
 #ifndef PLAIT_DEVICE_FIND_H
 #define PLAIT_DEVICE_FIND_H
 

@@ -1,4 +1,4 @@
-/* What the host's memory system is told: page size, cache size, order of stores. */
+/* The host's memory system: page size, cache size, order of stores. */
 #include "device/host.h"
 
 #include <stdatomic.h>

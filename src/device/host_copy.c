@@ -1,7 +1,7 @@
-/* Box copies in host memory. Three shapes after simplification: long rows (memcpy or
- * streaming stores), short rows (copies of constant size: a memcpy of 16 bytes whose
- * size is known only at run time costs 8 times more), and short rows
- * that are transposed (device/host_turn.h, or the same in tiles that fit the cache). */
+/* Box copies in host memory. After simplification there are three shapes: long rows (memcpy or streaming
+ * stores); short rows (copies of constant size, since a memcpy of 16 bytes costs 8 times more if its size is
+ * known only at run time); and short rows that are transposed (device/host_turn.h, or the same in tiles that
+ * fit the cache). */
 #include "base/checked.h"
 #include "device/box.h"
 #include "device/host.h"

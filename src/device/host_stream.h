@@ -1,6 +1,6 @@
-/* Bytes that go past the cache in pieces, each of which begins where the last one has ended: a line that two of
- * them share is written once and whole. By a store of a part of it the line would first be read: of rows of 1
- * KiB that begin anywhere that is half of the time. */
+/* Writes bytes past the cache in pieces, each of which begins where the last one ended. A cache line that two
+ * pieces share is written once, as a whole. Storing only a part of a line would read the line first: for rows
+ * of 1 KiB that begin anywhere this takes half of the time. */
 #ifndef PLAIT_DEVICE_HOST_STREAM_H
 #define PLAIT_DEVICE_HOST_STREAM_H
 

@@ -1,5 +1,5 @@
-/* Device memory for one call, from whoever makes it: taken and given back in the order of the call's
- * stream, while the call lasts. */
+/* Device memory for one call, lent by the caller: taken and given back in the order of the call's stream,
+ * while the call lasts. */
 #ifndef PLAIT_DEVICE_LENDER_H
 #define PLAIT_DEVICE_LENDER_H
 

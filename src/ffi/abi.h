@@ -1,6 +1,6 @@
-/* The part of XLA's FFI C ABI that handlers need, under own names: the library builds
- * without jaxlib's headers. Names moved between releases, layouts did not; a test compares
- * sizes, offsets and values with the installed xla/ffi/api/c_api.h (tests/python/abi_check.c).
+/* The part of XLA's FFI C ABI that handlers need, under names of plait's own, so that the library builds
+ * without jaxlib's headers. Between releases names have moved, layouts have not. A test compares sizes,
+ * offsets and values with the installed xla/ffi/api/c_api.h (tests/python/abi_check.c).
  * Audited: API 0.2 (jaxlib 0.8.1) to 0.5 (jaxlib 0.12.0). */
 #ifndef PLAIT_FFI_ABI_H
 #define PLAIT_FFI_ABI_H

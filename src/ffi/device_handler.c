@@ -1,7 +1,7 @@
-/* The XLA handlers for arrays on a device: plait_cuda_<name> has the operands and attributes of
- * plait_<name> and is registered under its name for the platform. What is done on the device is
- * enqueued on XLA's stream; the calling thread waits where the link between devices is blocking
- * (transport/device_link.h), as copies staged in host memory are. */
+/* The XLA handlers for arrays on a device: plait_cuda_<name> has the operands and attributes of plait_<name>
+ * and is registered under that name for the platform. Work on the device is enqueued on XLA's stream. The
+ * calling thread waits if the link between devices is blocking (transport/device_link.h), as copies staged in
+ * host memory are. */
 #include "base/status.h"
 #include "device/find.h"
 #include "ffi/frame.h"

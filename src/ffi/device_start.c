@@ -1,7 +1,7 @@
-/* The two halves of an operation (start.c) for arrays on a device. What was started is on a stream of
- * plait's own, behind what XLA's had until then; where it exchanges messages a thread of plait's own
- * does that. The number is on the device, too, so the thread that calls wait waits until XLA's stream
- * has come there; the results it does not wait for. */
+/* The two halves of an operation (start.c) for arrays on a device. A started operation is on a stream of
+ * plait's own, behind the work that XLA's stream had until then. If it exchanges messages, a thread of plait's
+ * own does that. The operation's number is on the device, too. So the thread that calls wait waits until XLA's
+ * stream has reached the number; it does not wait for the results. */
 #include "base/status.h"
 #include "ffi/frame.h"
 #include "ffi/on_device.h"

@@ -1,5 +1,5 @@
-/* What is in an XLA call frame: the query at registration, attributes by the operation's
- * row, arrays, tokens, device and launch; and how a status becomes XLA's error. */
+/* Reads XLA call frames: the query at registration, attributes by the operation's row, arrays, tokens, device
+ * and launch; and turns a status into XLA's error. */
 #include "ffi/frame.h"
 
 #include "base/site.h"

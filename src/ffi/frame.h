@@ -1,6 +1,6 @@
-/* XLA call frames read: what a handler is asked to do, and how it answers. A frame, its context
- * and its buffers' descriptions are dead once the handler has returned; the data that buffers
- * point to live until the call is complete. */
+/* Reads XLA call frames: what a handler is asked to do, and how it answers. A frame, its context and the
+ * descriptions of its buffers are valid only until the handler returns. The data that buffers point to are
+ * valid until the call is complete. */
 #ifndef PLAIT_FFI_FRAME_H
 #define PLAIT_FFI_FRAME_H
 

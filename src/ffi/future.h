@@ -1,6 +1,5 @@
-/* Calls that are complete after their handler has returned. XLA's thread goes on with what
- * does not need the result; the thread that completes a call may run the rest of the program,
- * so no lock is held then. */
+/* Calls that complete after their handler has returned. XLA's thread goes on with work that does not need the
+ * result. The thread that completes a call may run the rest of the program, so it holds no lock then. */
 #ifndef PLAIT_FFI_FUTURE_H
 #define PLAIT_FFI_FUTURE_H
 

@@ -1,7 +1,7 @@
-/* The XLA handlers: one body for all operations, driven by the operation's row. Handlers run on
- * XLA's threads, without the GIL, several at once. What is small is done before the handler
- * returns, what is large, or waits for other devices of the process, on a thread of plait's own,
- * with a future for XLA. */
+/* The XLA handlers: one body for all operations, driven by the operation's row. Handlers run on XLA's
+ * threads, without the GIL, several at once. Small operations are done before the handler returns. Operations
+ * that are large, or wait for other devices of the process, run on a thread of plait's own, with a future for
+ * XLA. */
 #include "base/alloc.h"
 #include "base/site.h"
 #include "base/workers.h"

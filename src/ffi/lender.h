@@ -1,5 +1,5 @@
-/* XLA's own allocator as the lender of a call's device memory, so that what plait works in is part of
- * the memory that XLA has set aside. */
+/* XLA's own allocator as the lender of a call's device memory, so that plait's work memory is part of the
+ * memory that XLA has set aside. */
 #ifndef PLAIT_FFI_LENDER_H
 #define PLAIT_FFI_LENDER_H
 

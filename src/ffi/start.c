@@ -1,7 +1,7 @@
-/* Handlers of operations that are started here and waited for there: plait_start_<name> has the
- * operands and attributes of plait_<name> and gives a number, plait_wait gets the number and
- * gives the results. The number is a pair of floats, since the pair stands for what flows from
- * start to wait and has a tangent, which is the number of the tangent's operation. */
+/* Handlers of operations in two halves, start and wait: plait_start_<name> has the operands and attributes of
+ * plait_<name> and gives a number; plait_wait takes the number and gives the results. The number is a pair of
+ * floats, because it stands for the data that flow from start to wait and therefore has a tangent: the number
+ * of the tangent's operation. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "device/host.h"

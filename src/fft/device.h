@@ -1,6 +1,5 @@
-/* Local transforms on a device: what fft/pass.h is in host memory, by the device's own library.
- * An array that one rank has whole takes one call; without direct access there is nothing to fuse
- * with moves. */
+/* Local transforms on a device, by the device's own library; fft/pass.h does the same in host memory. An array
+ * that one rank has whole takes one call. Without direct access nothing can be fused with moves. */
 #ifndef PLAIT_FFT_DEVICE_H
 #define PLAIT_FFT_DEVICE_H
 

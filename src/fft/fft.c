@@ -1,5 +1,5 @@
-/* Transforms along any axes of an array in any layout, of complex numbers or between real and
- * complex ones: the operation, and what it accepts. Source: own. */
+/* The operation fft, and the checks of its arguments: transforms along any axes of an array in any layout, of
+ * complex numbers or between real and complex ones. Source: own. */
 #include "base/status.h"
 #include "base/text.h"
 #include "fft/device.h"

@@ -2,10 +2,13 @@
  *
  *     x[j1 n2 + j2], y[k1 + n1 k2],  n = n1 n2.
  *
- * fold: every rank gets columns of all rows; transform of length n1; turn: element (k1, j2) times
- * exp(sign 2 pi i k1 j2 / n), transposed to (j2, k1); exchange: every rank gets columns of that;
- * transform of length n2; unfold: (k2, k1) is the result in order. Each of the three moves is
- * V (1 - 1/P) of a rank's V bytes, and all other axes go along.
+ * 1. fold: every rank gets columns of all rows; then a transform of length n1.
+ * 2. turn: element (k1, j2) is multiplied by exp(sign 2 pi i k1 j2 / n) and transposed to (j2, k1).
+ * 3. exchange: every rank gets columns of the transposed matrix; then a transform of length n2.
+ * 4. unfold: (k2, k1) is the result in order.
+ *
+ * Each of the three moves (fold, exchange, unfold) takes V (1 - 1/P) of a rank's V bytes. All other axes go
+ * along.
  * Source: Bailey, J. Supercomputing 4(1), 1990, after Gentleman and Sande, AFIPS 29, 1966. */
 #ifndef PLAIT_FFT_FOUR_STEP_H
 #define PLAIT_FFT_FOUR_STEP_H

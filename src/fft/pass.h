@@ -1,7 +1,7 @@
-/* One pass over an array: for every outer index, gather the n_t rows of a plane from one or
- * several ranks, transform the rows (along the fast axis w), the columns (along t), or both,
- * and write the plane once, to this rank or to several. With direct access to peers an exchange
- * costs no pass of its own: it is the gather, or the scatter. */
+/* One pass over an array. For every outer index it gathers the n_t rows of a plane from one or several ranks,
+ * transforms the rows (along the fast axis w), the columns (along t), or both, and writes the plane once, to
+ * this rank or to several. With direct access to peers an exchange needs no pass of its own: the gather, or
+ * the scatter, is the exchange. */
 #ifndef PLAIT_FFT_PASS_H
 #define PLAIT_FFT_PASS_H
 

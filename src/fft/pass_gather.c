@@ -1,4 +1,4 @@
-/* What a pass reads of peers' memory, in strips or in runs. */
+/* How a pass reads peers' memory: in strips or in runs. */
 #include "base/checked.h"
 #include "fft/pass_work.h"
 

@@ -1,4 +1,4 @@
-/* Where a pass writes: this rank's memory, peers' memory at their addresses, or scratch, from where
+/* Where a pass writes: to this rank's memory, to peers' memory at its addresses, or to a scratch, from which
  * rows of several planes go to peers at once. */
 #include "base/checked.h"
 #include "fft/pass_work.h"

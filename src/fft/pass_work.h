@@ -1,4 +1,4 @@
-/* What the passes of a rank's thread work with: for pass.c and what it reads and writes by. */
+/* The working state of a thread's passes, for pass.c and the files by which it reads and writes. */
 #ifndef PLAIT_FFT_PASS_WORK_H
 #define PLAIT_FFT_PASS_WORK_H
 

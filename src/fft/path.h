@@ -1,11 +1,11 @@
 /* The stages of a distributed transform: which axes are transformed where, and how the array
  * is split in between.
  *
- * Axes that every rank has whole are transformed locally; then, while a split axis is left,
- * its split moves to an axis that is done (or not asked for), and it is transformed as it
- * arrives. For three axes split over one grid axis that is the slab algorithm, over two the
- * pencil algorithm; the inverse along the reversed layouts walks the same path back. Where no
- * axis can take the split, or only one too short for it: fft/four_step.h.
+ * Axes that every rank has whole are transformed locally. Then, while a split axis is left, its split moves to
+ * an axis that is done (or not asked for), and the axis is transformed as it arrives. For three axes split
+ * over one grid axis this is the slab algorithm, over two the pencil algorithm. The inverse with the layouts
+ * reversed walks the same path back. If no axis can take the split, or only one that is too short for it, the
+ * axis stays split (fft/four_step.h).
  * Source: slab and pencil decompositions, e.g. Pekurovsky, SIAM J. Sci. Comput. 34(4), 2012. */
 #ifndef PLAIT_FFT_PATH_H
 #define PLAIT_FFT_PATH_H

@@ -1,5 +1,5 @@
-/* Results in natural order without a last exchange: where peers' memory can be written, the pass
- * before it puts its rows to where they belong. */
+/* Results in natural order without a last exchange: where peers' memory can be written, the pass before that
+ * exchange writes its rows to their final places. */
 #ifndef PLAIT_FFT_PUT_H
 #define PLAIT_FFT_PUT_H
 

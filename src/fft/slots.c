@@ -1,4 +1,4 @@
-/* Work arrays are padded where only passes, which know strides, read them. Source: own. */
+/* Work arrays are padded if only passes read them, since passes know strides. Source: own. */
 #include "fft/slots.h"
 
 #include "base/checked.h"

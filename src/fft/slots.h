@@ -1,4 +1,4 @@
-/* Where the array between two stages of a transform is kept, and how it lies there. */
+/* Where the array between two stages of a transform is kept, and its layout in memory. */
 #ifndef PLAIT_FFT_SLOTS_H
 #define PLAIT_FFT_SLOTS_H
 

@@ -1,5 +1,5 @@
-/* The stages of a transform's path as steps of a plan: where each one's result is kept, passes
- * over memory, moves. */
+/* Turns the stages of a transform's path into steps of a plan: places of intermediate results, passes over
+ * memory, moves. */
 #ifndef PLAIT_FFT_STAGES_H
 #define PLAIT_FFT_STAGES_H
 

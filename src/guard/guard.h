@@ -1,8 +1,7 @@
-/* What ends waits that cannot end by themselves.
+/* The guard ends waits that cannot end by themselves.
  *
- * A rank that has waited for some milliseconds looks at those whom it waits for, as far as they
- * can be seen (base/process.h), a few dozen times a second, and gives up with the status that
- * says why:
+ * A rank that has waited for some milliseconds looks at the ranks that it waits for, as far as they can be
+ * seen (base/process.h), a few dozen times a second. It gives up with the status that says why:
  *   PEER      one of them is gone, has left its program, raised, or gave up before;
  *   MISMATCH  one of them is in another collective at the same place, or the ranks wait for
  *             each other in a circle;

@@ -1,5 +1,5 @@
-/* What `plait run` notes in its folder of the ranks that it has started. While a communicator is being made
- * nothing else is known of its ranks, who may still be reading their data. */
+/* Notes that `plait run` keeps in its folder about the ranks that it has started. While a communicator is
+ * being made nothing else is known of its ranks, which may still be reading their data. */
 #ifndef PLAIT_GUARD_MAKING_H
 #define PLAIT_GUARD_MAKING_H
 

@@ -1,4 +1,4 @@
-/* What a rank does, as another one sees it. */
+/* What a rank does, as another rank sees it. */
 #ifndef PLAIT_GUARD_SIGHT_H
 #define PLAIT_GUARD_SIGHT_H
 

@@ -1,5 +1,5 @@
-/* How often a waiting rank looks at others, and how long something must have been so before it counts: a
- * message may be under way, or a verdict just being given. */
+/* How often a waiting rank looks at others, and how long it must have seen a state before the state counts: a
+ * message may be under way, or another rank may just be giving a verdict. */
 #ifndef PLAIT_GUARD_TIMES_H
 #define PLAIT_GUARD_TIMES_H
 

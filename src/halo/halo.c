@@ -1,12 +1,12 @@
 /* Ghost cells around local arrays, and the exact adjoint.
  *
- * `layout` is that of the cells, without ghosts. Along axis a every rank's array has before[a]
- * ghosts in front of its cells and after[a] behind them; what is stored beyond these is zero in
- * results and never read. exchange fills the ghosts with the cells that they are copies of
- * (halo/ghosts.h): corners included, in one round, across several ranks where a width is larger
- * than their parts. reduce adds each ghost into the cell that it is a copy of and zeroes it. Boxes
- * along each axis multiply to boxes of the array. A rank without cells has no ghosts: its
- * array is zero. With `bare`, exchange's operand and reduce's result are arrays without ghosts.
+ * `layout` is the layout of the cells, without ghosts. Along axis a every rank's array has before[a] ghosts in
+ * front of its cells and after[a] ghosts behind them. Elements stored beyond these are zero in results and
+ * never read. exchange fills the ghosts with the cells that they are copies of (halo/ghosts.h): corners
+ * included, in one round, from several ranks if a width is larger than their parts. reduce adds each ghost to
+ * the cell that it is a copy of, and zeroes the ghost. Boxes of the array are products of boxes along each
+ * axis. A rank without cells has no ghosts: its array is zero. With `bare`, exchange's operand and reduce's
+ * result are arrays without ghosts.
  * Source: own; the adjoint pair as in notes on structured meshes, e.g. PETSc's DMDA
  * (GlobalToLocal with INSERT, LocalToGlobal with ADD). */
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
-/* A read of a peer's memory costs about 0.1 us for each row, however short it is. Rows that cost
- * less to copy twice are packed by their owner, behind one another for one reader after the other,
- * so that each reader finds its place by going through the readers before it.  Source: own. */
+/* Reading a peer's memory costs about 0.1 us per row, however short the row is. Rows that are cheaper to copy
+ * twice are packed by their owner, one behind the other, for one reader after the other. So each reader finds
+ * its place by going through the readers before it.  Source: own. */
 #include "halo/packed.h"
 
 #include "base/checked.h"

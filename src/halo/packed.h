@@ -1,4 +1,4 @@
-/* Boxes of short rows on their way by one-copy reads: the owner packs them before the fence. */
+/* Boxes of short rows that travel by one-copy reads: the owner packs them before the fence. */
 #ifndef PLAIT_HALO_PACKED_H
 #define PLAIT_HALO_PACKED_H
 

@@ -1,10 +1,10 @@
-/* The table of BLAS and LAPACK functions. plait is linked with none: pointers come from the caller
- * (Python gives those that SciPy ships) or from a library that is opened at the first need.
+/* The table of BLAS and LAPACK functions. plait is linked with no BLAS: pointers come from the caller (Python
+ * gives those that SciPy ships) or from a library that is opened when it is first needed.
  *
  * Integers are passed as addresses of int64_t: a library with 32-bit integers reads the lower half
- * (little-endian), one with 64-bit integers all of it. Arrays of integers are the library's own, of
- * plait_blas_int_bytes() each. Strings are one letter; their hidden lengths, which Fortran puts
- * after the last argument, are passed always: who does not expect them does not see them. */
+ * (little-endian), a library with 64-bit integers reads all of it. Arrays of integers have the library's own
+ * type, of plait_blas_int_bytes() each. Strings are one letter. Their hidden lengths, which Fortran puts after
+ * the last argument, are always passed: a function that does not expect them does not see them. */
 #ifndef PLAIT_KERNEL_BLAS_H
 #define PLAIT_KERNEL_BLAS_H
 

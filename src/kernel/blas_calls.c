@@ -1,4 +1,4 @@
-/* The table's functions with arguments as C has them. */
+/* The table's functions, called with C arguments. */
 #include "kernel/blas.h"
 #include "kernel/subnormal.h"
 

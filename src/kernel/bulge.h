@@ -1,5 +1,5 @@
-/* Steps of chasing a bulge down a band (dense/chase.h), on blocks of PLAIT_BULGE_ROWS rows of real numbers:
- * several updates in one pass, where BLAS takes longer for a call than for its work. */
+/* Steps of chasing a bulge down a band (dense/chase.h), on blocks of PLAIT_BULGE_ROWS rows of real numbers.
+ * Several updates are made in one pass; at this size a BLAS call takes longer than its work. */
 #ifndef PLAIT_KERNEL_BULGE_H
 #define PLAIT_KERNEL_BULGE_H
 

@@ -1,9 +1,9 @@
 /* One-dimensional transforms of many columns or rows at once, of complex numbers or by cosines and sines.
  *
- * y[k] = scale * sum_j x[j] exp(sign * 2 pi i j k / n). Lanes of a vector are columns, so a
- * transform across the slow axis of an array costs no gather and no transpose. One source
- * per kernel is compiled for each instruction set; the widest that the processor has is
- * chosen at run time (PLAIT_ISA=sse2|avx2|avx512 lowers it). */
+ * y[k] = scale * sum_j x[j] exp(sign * 2 pi i j k / n). The lanes of a vector are columns, so a transform
+ * across the slow axis of an array needs no gather and no transpose. Each kernel has one source, which is
+ * compiled for each instruction set. The widest set that the processor has is chosen at run time
+ * (PLAIT_ISA=sse2|avx2|avx512 lowers it). */
 #ifndef PLAIT_KERNEL_FFT_H
 #define PLAIT_KERNEL_FFT_H
 

@@ -1,7 +1,6 @@
-/* Any length as a convolution: j k = (j^2 + k^2 - (k - j)^2) / 2, so that with the
- * chirp b_j = exp(sign pi i j^2 / n) the result is b_k sum_j (x_j b_j) conj(b_(k - j)).
- * The way back from the product of transforms is the forward transform once more, read
- * from the end. */
+/* Any length as a convolution: j k = (j^2 + k^2 - (k - j)^2) / 2, so that with the chirp
+ * b_j = exp(sign pi i j^2 / n) the result is b_k sum_j (x_j b_j) conj(b_(k - j)). The inverse transform of
+ * the product of transforms is the forward transform once more, read from the end. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "kernel/fft_plan.h"

@@ -1,8 +1,7 @@
-/* n = n1 * n2 for lengths whose blocks would leave the cache: with j = j1 n2 + j2 and
- * k = k1 + n1 k2, transforms of n1 points over j1, a multiplication by w^(k1 j2),
- * transforms of n2 points over j2. A row is a matrix of n1 rows and n2 columns, and the
- * second step's lanes are its rows k1, which lie side by side in the result: no
- * transpose is left. */
+/* n = n1 * n2 for lengths whose blocks would leave the cache. With j = j1 n2 + j2 and k = k1 + n1 k2 the steps
+ * are: transforms of n1 points over j1, a multiplication by w^(k1 j2), transforms of n2 points over j2. A row
+ * is a matrix of n1 rows and n2 columns. The lanes of the last step are its rows k1, which lie side by side in
+ * the result, so that no transpose is left. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "kernel/fft_plan.h"

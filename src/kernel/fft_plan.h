@@ -1,12 +1,11 @@
-/* Inside of the one-dimensional transforms: what plans hold and kernels take.
+/* Internals of the one-dimensional transforms: the contents of plans and the arguments of kernels.
  *
- * A block is up to n_vectors groups of `lanes` neighbouring columns; rows become such columns.
- * A direct transform runs decimation-in-frequency passes in place over one work area in
- * which element e of a block is a pair of vectors, real parts then imaginary parts. The
- * first pass reads the caller's memory and the last one writes it in digit-reversed
- * order, so that nothing is permuted or transposed anywhere; the sign +1 is the same
- * transform with its outputs in the order -k mod n. Where one radix is the whole transform
- * one pass reads the caller's memory and writes it. */
+ * A block is up to n_vectors groups of `lanes` neighbouring columns; rows become such columns. A direct
+ * transform runs decimation-in-frequency passes in place over one work area. In this area element e of a block
+ * is a pair of vectors, real parts then imaginary parts. The first pass reads the caller's memory, and the
+ * last pass writes it in digit-reversed order, so that nothing is permuted or transposed anywhere. The sign +1
+ * is the same transform with its outputs in the order -k mod n. If one radix is the whole transform, a single
+ * pass reads and writes the caller's memory. */
 #ifndef PLAIT_KERNEL_FFT_PLAN_H
 #define PLAIT_KERNEL_FFT_PLAN_H
 

@@ -1,8 +1,7 @@
-/* A prime n: with a generator g of the numbers modulo n, result g^i is x_0 plus the
- * cyclic convolution of x_(g^j) with the roots. Both permutations are permutations of
- * row pointers; the way back from the product of transforms is the forward transform
- * once more, whose reversed order g^-(-i) is that of the input again. x_0 joins the
- * product at frequency 0. */
+/* A prime n: with a generator g of the numbers modulo n, result g^i is x_0 plus the cyclic convolution of
+ * x_(g^j) with the roots. Both permutations are permutations of row pointers. The inverse transform of the
+ * product of transforms is the forward transform once more; its reversed order g^-(-i) is the order of the
+ * input again. x_0 is added to the product at frequency 0. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "kernel/fft_plan.h"

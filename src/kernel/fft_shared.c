@@ -1,5 +1,6 @@
-/* One transform for all who want the same: plans of both directions of a step, of each axis, and of every
- * device of a process. Of a prime length near a million its tables are 96 MB, and take 0.7 s. */
+/* One shared transform for all plans that need the same: plans for both directions of a step, for each axis,
+ * and for every device of a process. For a prime length near a million the tables of a transform have 96 MB
+ * and take 0.7 s to make. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "kernel/fft_plan.h"

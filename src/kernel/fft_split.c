@@ -1,6 +1,6 @@
-/* Rows of the direct method without a copy that puts rows into lanes: n = n1 n2 with j = j1 n2 + j2 and
- * k = k1 + n1 k2, where n2 is a radix and a multiple of the lanes. Columns j2 lie side by side in the
- * row, rows k1 side by side in the result, and what is between stays in the first-level cache.
+/* Rows by the direct method without a copy that puts rows into lanes: n = n1 n2 with j = j1 n2 + j2 and
+ * k = k1 + n1 k2, where n2 is a radix and a multiple of the lanes. Columns j2 lie side by side in the row,
+ * rows k1 lie side by side in the result, and intermediate data stay in the first-level cache.
  * (Gentleman and Sande, 1966; Bailey, J. Supercomputing 4, 1990.) */
 #include "base/alloc.h"
 #include "base/checked.h"

@@ -1,5 +1,5 @@
-/* The step between the two transforms of a matrix that is one long transform: every element is
- * multiplied by its root of unity and takes its place in the transposed matrix. */
+/* The step between the two transforms of a matrix that make up one long transform: every element is multiplied
+ * by its root of unity and goes to its place in the transposed matrix. */
 #ifndef PLAIT_KERNEL_FFT_TURN_H
 #define PLAIT_KERNEL_FFT_TURN_H
 

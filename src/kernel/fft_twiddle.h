@@ -1,4 +1,4 @@
-/* Roots of unity, each computed on its own from tables: no recurrence. */
+/* Roots of unity. Each is computed on its own from tables, without a recurrence. */
 #ifndef PLAIT_KERNEL_FFT_TWIDDLE_H
 #define PLAIT_KERNEL_FFT_TWIDDLE_H
 

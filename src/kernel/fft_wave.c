@@ -1,8 +1,8 @@
-/* By cosines and sines, through Fourier transforms: of real numbers for types 1 to 3, of complex ones for 4.
- * What is before and after these is in tables: which rows, times what. Rows are pointers, so that an order of
- * them costs nothing. An array's own rows are turned into columns.
- * Source: Makhoul, IEEE Trans. ASSP 28 (1980) 27, for types 2 and 3; Britanak, Yip and Rao (2007) for
- * type 4 by n / 2 complex numbers. Of odd n type 4 is one of 2 n. */
+/* Transforms by cosines and sines, through Fourier transforms: of real numbers for types 1 to 3, of complex
+ * numbers for type 4. Tables describe the work before and after these: which rows, and their factors. Rows are
+ * pointers, so that reordering them costs nothing. An array's own rows are turned into columns.
+ * Source: Makhoul, IEEE Trans. ASSP 28 (1980) 27, for types 2 and 3; Britanak, Yip and Rao (2007) for type 4
+ * by n / 2 complex numbers. Type 4 of odd n is a transform of 2 n. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"

@@ -1,5 +1,5 @@
-/* Numbers so large or small that squares of them would overflow or vanish: arrays are multiplied by a
- * power of two while something is computed. Of complex numbers both parts count. */
+/* Numbers so large or so small that their squares would overflow or vanish: arrays are multiplied by a power
+ * of two for the time of a computation. For complex numbers both parts count. */
 #ifndef PLAIT_KERNEL_RANGE_H
 #define PLAIT_KERNEL_RANGE_H
 

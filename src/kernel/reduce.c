@@ -1,5 +1,5 @@
-/* Reductions: one loop per (operation, dtype), from the lists of device/element.h, and the table
- * that decides which exist.
+/* Reductions: one loop per (operation, dtype), from the lists of device/element.h, and the table that decides
+ * which reductions exist.
  * Source: MPI 4.0, 6.9.2; float16 and bfloat16 by IEEE 754, round to nearest even. */
 #include "kernel/reduce.h"
 

@@ -1,10 +1,10 @@
 /* Transforms of real numbers by complex ones.
  *
- * Rows of even n: neighbours are the parts of one complex number, so n / 2 points do, and one
- * pass that splits even from odd (run_even). Else two rows, or two neighbouring columns, are
- * the parts of one complex row or column, whose transform is split by symmetry. Each then has
- * the other's rounding, and its NaN: lines of other sizes than their neighbours go alone, each
- * beside zeros, in twice the time.
+ * Rows of even n: two neighbouring numbers are the parts of one complex number, so a transform of n / 2 points
+ * and one pass that splits even from odd (run_even) are enough. Otherwise two rows, or two neighbouring
+ * columns, are the parts of one complex row or column, whose transform is split by symmetry. Each of the two
+ * then gets the other one's rounding errors, and its NaN. Therefore rows or columns whose numbers are of
+ * another size than their neighbours' are transformed alone, beside zeros, in twice the time.
  * Source: Cooley, Lewis and Welch, J. Sound Vib. 12 (1970) 315. */
 #include "kernel/rfft.h"
 

@@ -4,9 +4,8 @@
  * To complex: y[k] = scale * w[k] * sum_j x[j] exp(sign 2 pi i j k / n), 0 <= k <= n / 2.
  * To real:    x[j] = scale * Re sum_k w[k] y[k] exp(sign 2 pi i j k / n), where only the real
  *             part of y[0] counts, and of y[n / 2] where n is even.
- * w is 1 for k = 0 and n / 2, and `weight` elsewhere. So (-1, weight 1) and (+1, weight 2) are
- * numpy's rfft and irfft, and the transpose of either is the other one's direction with its own
- * sign and weight. */
+ * w is 1 for k = 0 and n / 2, and `weight` elsewhere. So (-1, weight 1) and (+1, weight 2) are NumPy's rfft
+ * and irfft. The transpose of either has the other one's direction, with its own sign and weight. */
 #ifndef PLAIT_KERNEL_RFFT_H
 #define PLAIT_KERNEL_RFFT_H
 

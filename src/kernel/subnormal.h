@@ -1,7 +1,7 @@
-/* Whether this thread's results below the normal numbers are zero, as on XLA's threads.
+/* Whether this thread flushes subnormal results to zero, as XLA's threads do.
  *
- * LAPACK's sterf squares off-diagonals: where a square is subnormal it has few digits, and with it all
- * eigenvalues. As zero it moves none by a rounding. */
+ * LAPACK's sterf squares off-diagonal elements. A subnormal square has few digits, and then all eigenvalues
+ * have few. If the square is zero instead, no eigenvalue changes by as much as a rounding. */
 #ifndef PLAIT_KERNEL_SUBNORMAL_H
 #define PLAIT_KERNEL_SUBNORMAL_H
 

@@ -1,5 +1,5 @@
-/* The list of operations: one line each, and the only place that names them all. CMake,
- * Python, the documentation and the tests read it through plait_op_count and plait_op_at. */
+/* The list of operations, one line each; no other place names them all. CMake, Python, the documentation and
+ * the tests read it through plait_op_count and plait_op_at. */
 #ifndef PLAIT_OPS_LIST_H
 #define PLAIT_OPS_LIST_H
 

@@ -1,5 +1,5 @@
-/* Whether the devices of the ranks' processes work as one: asked once for a communicator, by an operation of
- * its own before the first one that would have use for it. */
+/* Asks whether the devices of the ranks' processes work as one. This is asked once per communicator, by a
+ * separate operation before the first operation that could use the answer. */
 #ifndef PLAIT_PLAN_ASK_GRID_H
 #define PLAIT_PLAN_ASK_GRID_H
 

@@ -1,5 +1,5 @@
-/* One call of an operation: what is to be done on which arrays, where, and for which line of
- * the program. */
+/* One call of an operation: the operation, its arrays, the place where it runs, and the line of the program
+ * that calls it. */
 #ifndef PLAIT_PLAN_CALL_H
 #define PLAIT_PLAN_CALL_H
 

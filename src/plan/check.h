@@ -1,11 +1,11 @@
-/* Proof that the plans of all ranks fit together, by running them on shadow memory: one
- * process, no data, small shapes. Proven are
- *   - same number of fences on every rank, and one value to agree on;
- *   - what is read was written, by its owner before the last fence or by the reader itself;
+/* Proof that the plans of all ranks fit together, by running them on shadow memory: one process, no data,
+ * small shapes. It proves that
+ *   - every rank has the same number of fences, and the same value to agree on;
+ *   - bytes that are read were written, by their owner before the last fence or by the reader itself;
  *   - nothing is overwritten in the phase in which a peer reads it;
- *   - what a rank writes to a peer's memory nobody else touches in that phase, nor the peer;
- *   - no byte of a result is written twice by moves, none is missed;
- *   - no message sends what its own move has overwritten;
+ *   - bytes that a rank writes to a peer's memory are touched by no other rank in that phase, nor by the peer;
+ *   - no byte of a result is written twice by moves, and none is missed;
+ *   - no message sends bytes that its own move has overwritten;
  *   - each message sent is received, with the same size, in the same order. */
 #ifndef PLAIT_PLAN_CHECK_H
 #define PLAIT_PLAN_CHECK_H

@@ -1,4 +1,4 @@
-/* The choices of plait/config.h, as plans see them. */
+/* The choices of plait/config.h, in the form in which plans use them. */
 #ifndef PLAIT_PLAN_CONFIG_H
 #define PLAIT_PLAN_CONFIG_H
 

@@ -1,4 +1,4 @@
-/* What a line of the log says of an operation, by the template in its row. */
+/* The text of an operation in a line of the log, by the template in the operation's row. */
 #ifndef PLAIT_PLAN_DESCRIBE_H
 #define PLAIT_PLAN_DESCRIBE_H
 

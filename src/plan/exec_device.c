@@ -1,5 +1,5 @@
-/* Steps where arrays are on a device: the same plans, with each step's work enqueued on a stream.
- * A rank that fails goes on with messages alone: its peers wait for them, and learn of the
+/* Steps on arrays that are on a device: the plans are the same, and each step's work is enqueued on a stream.
+ * A rank that has failed goes on with its messages only, since its peers wait for them. The peers learn of the
  * failure at the fence behind the last step. */
 #include "base/clock.h"
 #include "base/status.h"

@@ -1,7 +1,7 @@
-/* Moves on a device: one batch of boxes for what is this rank's own, one that packs what goes
- * out, one that unpacks what came. A message that is dense on one side goes from or to its place there. The
- * order of additions is that of exec_move.c: own boxes, then ranks before this one, nearest
- * first. In place (plait_move_place), own boxes are packed too, and come to their places last. */
+/* Moves on a device: one batch of boxes for this rank's own data, one that packs outgoing data, and one that
+ * unpacks incoming data. A message that is dense on one side is sent or received in place there. The order of
+ * additions is that of exec_move.c: own boxes, then the ranks before this one, nearest first. For moves in
+ * place (plait_move_place) own boxes are packed, too, and reach their places last. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/box.h"

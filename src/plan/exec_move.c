@@ -1,7 +1,7 @@
-/* Moves. With direct access each box is copied once, from the peer's memory to its place.
- * With one-copy reads exec_reach.c brings it. With messages, pairwise
- * exchange: in round k every rank sends to rank + k and receives from rank - k; a message
- * that is dense on one side goes from or to its place there, others are packed.
+/* Moves. With direct access each box is copied once, from the peer's memory to its place. With one-copy reads
+ * exec_reach.c brings it. With messages the exchange is pairwise: in round k every rank sends to rank + k and
+ * receives from rank - k. A message that is dense on one side is sent or received in place there; others are
+ * packed.
  * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
 #include "base/checked.h"
 #include "device/box.h"

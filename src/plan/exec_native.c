@@ -1,4 +1,4 @@
-/* Collectives of the transport's own, and matched transfers. */
+/* The transport's own collectives, and matched transfers. */
 #include "base/status.h"
 #include "plan/exec_steps.h"
 #include "transport/matched.h"

@@ -1,7 +1,7 @@
-/* Boxes between this rank's memory and a peer's, by one-copy reads and writes. Long rows go straight from
- * place to place. Short ones, and what is added, pass through the cache: taken from a peer they are
- * written by this rank's own stores, put to one they are read by its own loads, and between the two
- * lie rows that are as long as the peer's memory has them. Boxes that lie across (plait_box_turn_axis) are
+/* Boxes between this rank's memory and a peer's, by one-copy reads and writes. Long rows go straight from place
+ * to place. Short rows, and data to be added, pass through a buffer in the cache, which has rows as long as
+ * they are in the peer's memory. Data read from a peer go from there to their places by this rank's own
+ * stores; data written to a peer come there by its own loads. Boxes that lie across (plait_box_turn_axis) are
  * turned on the way. */
 #include "base/checked.h"
 #include "device/box.h"

@@ -1,4 +1,4 @@
-/* Reductions over ranks' pieces, in rank order: the same bits whoever does it. */
+/* Reductions over ranks' pieces, in rank order: the bits are the same whichever rank does it. */
 #include "base/checked.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"

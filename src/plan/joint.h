@@ -1,6 +1,6 @@
-/* One call on the devices of all ranks, which meet for it. Where they are threads of one process, rank 0's
- * makes the call on behalf of all, and the others wait until it is over; where each is a process, all of them
- * make it. */
+/* One call on the devices of all ranks, which meet for it. If the ranks are threads of one process, rank 0
+ * makes the call on behalf of all, and the others wait until it is over. If each rank is a process, all of
+ * them make the call. */
 #ifndef PLAIT_PLAN_JOINT_H
 #define PLAIT_PLAN_JOINT_H
 

@@ -1,5 +1,5 @@
-/* The plans of one communicator handle, which are kept for the next call with the same parameters and
- * shapes; of very many those that were not called for the longest time are not. */
+/* The plans of one communicator handle. They are kept for the next call with the same parameters and shapes.
+ * If there are very many, those that were not called for the longest time are dropped. */
 #ifndef PLAIT_PLAN_KEPT_H
 #define PLAIT_PLAN_KEPT_H
 

@@ -1,5 +1,5 @@
-/* Which operations of one communicator may be under way at once. Collective ones follow each
- * other; of matched transfers those that could take each other's message do. */
+/* Which operations of one communicator may be under way at the same time. Collective operations follow each
+ * other, and so do matched transfers that could take each other's messages. */
 #ifndef PLAIT_PLAN_LANES_H
 #define PLAIT_PLAN_LANES_H
 

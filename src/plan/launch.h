@@ -1,4 +1,4 @@
-/* One call of an operation: find its plan, or make it, and execute it. */
+/* One call of an operation: finds its plan, or makes it, and executes it. */
 #ifndef PLAIT_PLAN_LAUNCH_H
 #define PLAIT_PLAN_LAUNCH_H
 

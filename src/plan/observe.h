@@ -1,4 +1,4 @@
-/* Execution of a plan with whoever watches: flight recorder, trace, lines of the log. */
+/* Execution of a plan with its observers: flight recorder, trace, lines of the log. */
 #ifndef PLAIT_PLAN_OBSERVE_H
 #define PLAIT_PLAN_OBSERVE_H
 

@@ -1,12 +1,13 @@
-/* Steps, and the builder that operations put them together with.
+/* Steps, and the builder with which operations put steps together.
  *
- * A plan names buffers by slot: operands, then results, then work. Fences part a plan into
- * phases; what a rank wrote before a fence its peers may read after it, and what they read
- * before a fence it may overwrite after it (plan/check.h proves this for every operation).
- * What a rank writes to a peer's slot (caps.can_write) is the peer's after the next fence, and
- * nobody else touches it between the fences around that.
- * Without direct access (PLAIT_DIRECT_NONE) there are no fences: moves are messages. So they are
- * on a device. */
+ * A plan names buffers by slot: operands, then results, then work. Fences divide a plan into phases
+ * (plan/check.h proves the following for every operation):
+ *   - bytes that a rank wrote before a fence may be read by its peers after the fence;
+ *   - bytes that peers read before a fence may be overwritten by their owner after the fence;
+ *   - bytes that a rank writes to a peer's slot (caps.can_write) are the peer's after the next fence, and no
+ *     other rank touches them between the fences before and after the write.
+ * Without direct access (PLAIT_DIRECT_NONE) there are no fences: moves are messages. On a device moves are
+ * messages, too. */
 #ifndef PLAIT_PLAN_PLAN_H
 #define PLAIT_PLAN_PLAN_H
 

@@ -1,6 +1,6 @@
-/* What a started operation has on a device: memory for its arrays, and a stream of plait's own beside
- * that of the program, which it joins by events. Nothing here waits for the device, but for who takes
- * a side that another operation has just left. */
+/* A side: what a started operation has on a device. This is memory for its arrays, and a stream of plait's own
+ * beside the program's stream; events join the two. Nothing here waits for the device, with one exception:
+ * taking a side that another operation has just left. */
 #ifndef PLAIT_PLAN_SIDE_H
 #define PLAIT_PLAN_SIDE_H
 

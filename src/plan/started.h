@@ -1,10 +1,9 @@
-/* Operations that go on by themselves, on threads and buffers of plait's own, from the call
- * that starts them to the one that waits for them.
+/* Started operations. They go on by themselves, on threads and buffers of plait's own, from the call that
+ * starts them to the call that waits for them.
  *
- * The started operations of one communicator handle run in the order in which they were
- * started, as far as they could take each other's data (plan/lanes.h); an operation that is
- * not started waits behind them in the same way. So started ones and others share the
- * communicator, and every rank carries out the same sequence. */
+ * The started operations of one communicator handle run in the order in which they were started, as far as
+ * they could take each other's data (plan/lanes.h). Other operations wait behind them in the same way. So
+ * started and other operations share the communicator, and every rank carries out the same sequence. */
 #ifndef PLAIT_PLAN_STARTED_H
 #define PLAIT_PLAN_STARTED_H
 

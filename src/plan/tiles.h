@@ -1,6 +1,6 @@
-/* Kernels made of what a device's library does with matrices. Such a kernel names its tiles by slots,
- * not by addresses: while planning each is asked for the memory that it wants, which becomes
- * scratch; when the plan is executed the same ones are enqueued. So both know the same tiles. */
+/* Kernels made of tiles: matrix operations of a device's library. Such a kernel names its tiles by slots, not
+ * by addresses. During planning each tile is asked for the memory that it wants, which becomes scratch. When
+ * the plan is executed, the same tiles are enqueued. So planning and execution know the same tiles. */
 #ifndef PLAIT_PLAN_TILES_H
 #define PLAIT_PLAN_TILES_H
 

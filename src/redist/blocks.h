@@ -1,4 +1,4 @@
-/* Boxes that two local arrays have in common, as blocks of a move. */
+/* The boxes that two local arrays have in common, as blocks of a move. */
 #ifndef PLAIT_REDIST_BLOCKS_H
 #define PLAIT_REDIST_BLOCKS_H
 

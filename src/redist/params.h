@@ -1,4 +1,4 @@
-/* Parameters of redistribute, and what other operations on layouts share with it. */
+/* Parameters of redistribute, and code that other operations on layouts share with it. */
 #ifndef PLAIT_REDIST_PARAMS_H
 #define PLAIT_REDIST_PARAMS_H
 

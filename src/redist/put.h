@@ -1,4 +1,4 @@
-/* What a rank writes into peers' memory, where reading would take shorter rows. */
+/* Moves in which a rank writes into peers' memory, because reading would have shorter rows. */
 #ifndef PLAIT_REDIST_PUT_H
 #define PLAIT_REDIST_PUT_H
 

@@ -1,5 +1,5 @@
-/* Any layout to any layout: every rank takes the boxes that its part of `to` has in common
- * with the other ranks' parts of `from`, where asked for with the last two axes exchanged. */
+/* From any layout to any layout: every rank takes the boxes that its part of `to` has in common with the other
+ * ranks' parts of `from`, on request with the last two axes exchanged. */
 #include "base/checked.h"
 #include "base/hash.h"
 #include "plan/op.h"

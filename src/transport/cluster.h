@@ -1,7 +1,7 @@
-/* Ranks of several nodes: at a fence those of a node meet in shared memory, and the first
- * rank of each node, its leader, exchanges with the other leaders what they show, through
- * MPI. Everything else goes through MPI alone. Of the transport `hosts` (hosts.h) a node is one
- * process, and its ranks are threads. */
+/* Ranks of several nodes. At a fence the ranks of a node meet in shared memory. The first rank of each node,
+ * its leader, exchanges with the other leaders, through MPI, what the ranks of the nodes show. Everything else
+ * goes through MPI alone. In the transport `hosts` (hosts.h) a node is one process, and its ranks are
+ * threads. */
 #ifndef PLAIT_TRANSPORT_CLUSTER_H
 #define PLAIT_TRANSPORT_CLUSTER_H
 

@@ -1,8 +1,8 @@
-/* Leaders show each other what the ranks of their nodes show, in rounds: to the node that is
- * 1, 2, 4, ... places before, what is known so far of the nodes from this one on. Two nodes
- * swap one message. (Bruck et al., IEEE Trans. Parallel Distrib. Syst. 8(11), 1997.) First
- * the records, which hold the first published bytes and say how many there are; then,
- * only if some rank has more, the rest. */
+/* Leaders exchange what the ranks of their nodes show, in rounds. In each round a leader sends to the node
+ * that is 1, 2, 4, ... places before it what it knows so far of the nodes from its own on. Two nodes swap one
+ * message. (Bruck et al., IEEE Trans. Parallel Distrib. Syst. 8(11), 1997.) The records go first; a record has
+ * the first published bytes and the number of all published bytes. The rest follows only if some rank has
+ * more. */
 #include "base/checked.h"
 #include "base/wait.h"
 #include "transport/cluster.h"

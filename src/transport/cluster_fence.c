@@ -1,8 +1,8 @@
-/* A fence of ranks on several nodes. A rank fills its box in its node's segment; the leader
- * waits for those of its node, exchanges them with the other leaders, and fills the boxes of
- * the other nodes' ranks; the others wait for all boxes. A node that gives up marks its
- * segment, where all its ranks look while they wait, and its leader tells the others: they
- * learn of it at this fence, or at the next one if they had come to this one's end. */
+/* A fence of ranks on several nodes. A rank fills its box in its node's segment. The leader waits for the boxes
+ * of its node, exchanges them with the other leaders, and fills the boxes of the other nodes' ranks. The other
+ * ranks wait for all boxes. A node that gives up marks its segment, where all its ranks look while they wait,
+ * and its leader tells the other leaders. They learn of it at this fence, or at the next fence if they had
+ * already reached the end of this one. */
 #include "base/bell.h"
 #include "transport/cluster.h"
 

@@ -1,14 +1,17 @@
-/* How arrays in a device's memory go between ranks: a const table for each way, beside the
- * transport's own, which the host's messages go through.
+/* Links: the ways in which arrays in a device's memory go between ranks. Each link is a const table. The
+ * host's messages go through the transport's own table.
  *
- * Which one a communicator's ranks take is found once, at the first operation on devices: the first
- * in the order of device_way.c that all ranks say they can, and that opens on all. Until then copies
- * are staged in host memory.
+ * The link of a communicator is found once, at the first operation on devices. It is the first link, in the
+ * order of device_way.c, that all ranks say they can take and that opens on all ranks. Until then copies are
+ * staged in host memory.
  *
  * Matched transfers of more than PLAIT_MATCHED_STAGED_BYTES take a link that has a way for them
- * (plait_matched_link_t): by `peer` at once, by `ipc` after a collective has opened it, which a
- * transfer of two ranks cannot do for all; by `mpi`, of which each rank knows for itself. Others are staged.
- * A partner that has not that way, whose array is on the host for instance, is sent the bytes. */
+ * (plait_matched_link_t):
+ *   - `peer` at once;
+ *   - `ipc` after a collective has opened it, as a transfer of two ranks cannot open it for all;
+ *   - `mpi`, of which each rank knows for itself whether it has it.
+ * Other transfers are staged. A partner that does not have the way, for instance because its array is on the
+ * host, is sent the bytes. */
 #ifndef PLAIT_TRANSPORT_DEVICE_LINK_H
 #define PLAIT_TRANSPORT_DEVICE_LINK_H
 

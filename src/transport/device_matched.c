@@ -1,7 +1,9 @@
-/* Matched transfers of arrays on a device. The host's messages match and are judged as always. In the
- * place of the bytes they bring where these are, by a link that can do that; or MPI is given the addresses;
- * else the bytes, staged: in chunks where the transport moves such, in one piece where a receiver reads
- * the sender's memory, and what is small. */
+/* Matched transfers of arrays on a device. The host's messages match and are judged as always. The data go in
+ * one of three ways:
+ *   - the message says where the bytes are, by a link that can do that;
+ *   - MPI is given the addresses on the device;
+ *   - the bytes are staged: in chunks if the transport moves chunks; in one piece if a receiver reads the
+ *     sender's memory, and if they are few. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "transport/device_link.h"

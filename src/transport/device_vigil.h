@@ -1,10 +1,10 @@
-/* Looks after processes for whose streams a stream of this one waits. An operation on a device returns
- * when its work is enqueued; if a peer's process ends after that, the stream waits for ever, and with it
- * whoever waits for the stream. Nothing can end such a wait but the end of this process: what is
- * found out here is told to a thread that ends it by an exception.
+/* Watches the processes for whose streams a stream of this process waits. An operation on a device returns
+ * when its work is enqueued. If a peer's process ends after that, the stream waits for ever, and so does every
+ * thread that waits for the stream. Only the end of this process can end such a wait: the vigil reports to a
+ * thread that ends the process by an exception.
  *
- * A process that has left its program in order has done its part before, so only one that was killed, or
- * has raised or failed, is held responsible; and only if something is still to be done on the stream then. */
+ * A process that has left its program in order has done its part before. So only a process that was killed, or
+ * has raised or failed, is held responsible, and only if work is still left on the stream then. */
 #ifndef PLAIT_TRANSPORT_DEVICE_VIGIL_H
 #define PLAIT_TRANSPORT_DEVICE_VIGIL_H
 

@@ -1,4 +1,4 @@
-/* Which link the ranks of a communicator take, chosen here and nowhere else. */
+/* Chooses the link that the ranks of a communicator take. No other file does. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"

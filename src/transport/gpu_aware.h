@@ -1,14 +1,14 @@
-/* Whether MPI may be given addresses of a device's memory. A library that says it can, and cannot,
- * ends the program: so what it says is proved by transfers in a job of two ranks of its own
- * (`plait doctor`), and the answer remembered.
+/* Whether MPI may be given addresses of a device's memory. An MPI library that wrongly claims to take such
+ * addresses ends the program. So its claim is proved by transfers in a separate job of two ranks
+ * (`plait doctor`), and the answer is remembered.
  *
- * PLAIT_GPU_AWARE    auto: where it was proved, which is the default
+ * PLAIT_GPU_AWARE    auto: if it was proved; the default
  *                    0: never
- *                    1: as auto, and nothing is staged in its place: operations fail
+ *                    1: as auto, but nothing is staged instead: operations fail
  *                    force: without proof, and whatever the library says
  *
- * The answer is a file of three lines in $XDG_CACHE_HOME/plait/gpu-aware or
- * ~/.cache/plait/gpu-aware, named by the hash of the first: what it holds for; `yes` or `no`; why. */
+ * The answer is a file of three lines in $XDG_CACHE_HOME/plait/gpu-aware or ~/.cache/plait/gpu-aware: what the
+ * answer holds for; `yes` or `no`; why. The hash of the first line is the file's name. */
 #ifndef PLAIT_TRANSPORT_GPU_AWARE_H
 #define PLAIT_TRANSPORT_GPU_AWARE_H
 

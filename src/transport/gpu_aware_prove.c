@@ -1,6 +1,6 @@
-/* The proof that MPI reads and writes device memory, by the link that is to do so: both ranks send
- * and receive at once, short and long messages, each twice, since libraries remember memory that
- * they have seen. */
+/* The proof that MPI reads and writes device memory, by the link that will use it. Both ranks send and receive
+ * at the same time, short and long messages, each twice, since libraries remember memory that they have
+ * seen. */
 #include "base/status.h"
 #include "device/find.h"
 #include "transport/device_link.h"

@@ -1,6 +1,6 @@
-/* An exchange in which receivers copy from their senders' memory on their own streams. Ranks tell
- * each other where that is and by which event it is ready; then that it was taken. Threads meet for
- * that, devices do not: nobody waits for a stream. */
+/* An exchange in which receivers copy from their senders' memory on their own streams. Ranks tell each other
+ * where the data are and which event says that they are ready, and later that the data were taken. Threads
+ * meet for this, devices do not: no thread waits for a stream. */
 #ifndef PLAIT_TRANSPORT_HANDOVER_H
 #define PLAIT_TRANSPORT_HANDOVER_H
 

@@ -1,6 +1,6 @@
-/* Ranks are devices of several processes, some with several: threads of a process meet in its
- * memory and copy from each other, processes exchange messages through MPI. Fences are those
- * of `cluster`, with a process in the place of a node: the first of its ranks is its leader. */
+/* Ranks are devices of several processes, of which some have several devices. Threads of a process meet in its
+ * memory and copy from each other; processes exchange messages through MPI. Fences are those of `cluster`, with
+ * a process in the place of a node: the first rank of a process is its leader. */
 #ifndef PLAIT_TRANSPORT_HOSTS_H
 #define PLAIT_TRANSPORT_HOSTS_H
 

@@ -1,5 +1,4 @@
-/* Matched transfers between processes of one node, whose memory and events each other opens
- * (link_ipc.c). */
+/* Matched transfers between processes of one node that open each other's memory and events (link_ipc.c). */
 #ifndef PLAIT_TRANSPORT_IPC_PAIRS_H
 #define PLAIT_TRANSPORT_IPC_PAIRS_H
 

@@ -1,11 +1,13 @@
-/* Ranks that are processes of one node: each copies from the others' device memory, which the system
- * maps into its own process.
+/* Ranks that are processes of one node: each copies from the others' device memory, which the system maps into
+ * its own process.
  *
- * A block of a peer's memory is opened once and kept, known by rank, base and number; one whose number
- * has changed is another one at the same place. Memory that cannot be shown to other processes, as of some
- * allocators, is copied to memory of plait's own that can. Whether it works is proved on every
- * pair, with real bytes, before the first exchange: containers, and parts of a GPU, may refuse. So it is
- * for virtual memory, as XLA's arrays may have it: where one pair of ranks cannot, that of all is copied. */
+ * A block of a peer's memory is opened once and kept. Rank, base and number identify it: if the number has
+ * changed, there is another block at the same place. Memory that cannot be shown to other processes, such as
+ * that of some allocators, is first copied to memory of plait's own that can be shown.
+ *
+ * Before the first exchange every pair of ranks proves with real bytes that this works: containers, and parts
+ * of a GPU, may refuse it. Virtual memory, which XLA's arrays may have, is proved in the same way: if one pair
+ * of ranks cannot open it, the virtual memory of all ranks is copied. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,11 +1,11 @@
-/* Ranks whose MPI reads and writes device memory, as was proved (gpu_aware.h). It does so when it
- * is called and knows no streams: the calling thread waits until all before an exchange is done.
+/* Ranks whose MPI reads and writes device memory, as was proved (gpu_aware.h). MPI moves the data when it is
+ * called and knows nothing of streams. So the calling thread waits until all work before an exchange is done.
  *
- * The proof is of memory as plait takes it. Of arrays of other allocators, those whose memory cannot
- * be shown to other processes, MPI may know nothing: they are copied on the device.
+ * The proof holds for memory that plait allocates. MPI may not know memory of other allocators that cannot be
+ * shown to other processes: arrays in such memory are copied on the device.
  *
- * Matched transfers need no other rank's word: what MPI is given of a device here it moves to wherever the
- * partner has its array. */
+ * Matched transfers need no agreement with other ranks: MPI moves data of a device here to wherever the partner
+ * has its array. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "device/pool.h"

@@ -1,10 +1,10 @@
-/* Ranks that NCCL connects. All messages of an exchange are one group on the stream, and nobody
- * waits for it. A rank that has failed takes no part in it: when all ranks know of that, at the
- * fence at the end of the operation, they end what waits for it and make another communicator before the
- * next one.
+/* Ranks that NCCL connects. All messages of an exchange are one group on the stream, and no thread waits for
+ * it. A rank that has failed takes no part in the exchange. All ranks learn of the failure at the fence at the
+ * end of the operation; they then end everything that waits for this rank, and make another NCCL communicator
+ * before the next operation.
  *
- * NCCL connects two ranks at their first message, for which it waits on the host. All pairs have one when
- * the link is opened, while ranks still tell each other what fails. */
+ * NCCL connects two ranks at their first message, and waits for the connection on the host. So all pairs
+ * exchange a message when the link is opened, while ranks still tell each other what fails. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/wait.h"

@@ -1,16 +1,17 @@
-/* Ranks that NVSHMEM connects. XLA's arrays are not in its memory: a message goes through an outbox
- * here and an inbox there, in pieces, by copies, puts and waits on the stream, and no thread waits.
+/* Ranks that NVSHMEM connects. XLA's arrays are not in NVSHMEM's memory. A message therefore goes through an
+ * outbox here and an inbox there, in pieces, by copies, puts and waits on the stream; no thread waits.
  *
- * Flow control. A sender and a receiver count the pieces that went between them. Piece g is put into
- * slot g mod 2 of the sender's in the receiver's inbox, after the receiver has said that it has taken
- * piece g - 2, and the slot's signal is then g. So of each signal one update at most is under way:
- * NVSHMEM orders two of them only by a fence ("Memory Ordering"). In an exchange all first pieces are sent,
- * then all first ones received, then the second ones. So whatever a stream waits for was enqueued by its peer
- * behind nothing but pieces of earlier rounds, and streams of ranks that do the same exchanges get on.
+ * Flow control. A sender and a receiver count the pieces that went between them. The receiver's inbox has
+ * slots for each sender. Piece g is put into slot g mod 2 of its sender, after the receiver has said that it
+ * has taken piece g - 2; the slot's signal is then g. So at most one update of each signal is under way:
+ * NVSHMEM orders two updates only by a fence ("Memory Ordering"). In an exchange all first pieces are sent,
+ * then all first pieces are received, then the same with the second pieces. So a peer has enqueued what a
+ * stream waits for behind pieces of earlier rounds only, and streams of ranks that do the same exchanges make
+ * progress.
  *
- * A rank that has failed takes no part in it, and its peers' streams wait: at the fence at the end of
- * the operation all learn of it, and each sets its own signals so high that nothing waits for them.
- * Peers' last puts may lower one again, so this is repeated until the stream is empty. */
+ * A rank that has failed takes no part in the exchange, and its peers' streams wait. At the fence at the end
+ * of the operation all ranks learn of the failure, and each sets its own signals so high that nothing waits
+ * for them. Peers' last puts may lower a signal again, so this is repeated until the stream is empty. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"

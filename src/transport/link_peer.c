@@ -1,5 +1,5 @@
-/* Ranks that are devices of one process: each copies from the others' memory by its address. An
- * event of the sender says when that is filled, one of the receiver when it was read. */
+/* Ranks that are devices of one process: each copies from the others' memory by its address. An event of the
+ * sender says when the memory is filled, an event of the receiver says when it was read. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "transport/handover.h"

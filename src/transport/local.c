@@ -1,7 +1,6 @@
-/* Threads of one process. A collective session is a meeting: ranks join the first open
- * meeting of their launch that they have not joined yet, so that ranks which run ahead open
- * the next one, and launches from different Python threads never mix. Fences are counters
- * that threads spin on, then sleep by (base/bell.h). */
+/* Threads of one process. A collective session is a meeting. A rank joins the first open meeting of its launch
+ * that it has not joined yet. So ranks that run ahead open the next meeting, and launches from different
+ * Python threads never mix. Fences are counters on which threads spin, then sleep (base/bell.h). */
 #include "transport/local.h"
 
 #include "base/alloc.h"

@@ -1,7 +1,7 @@
-/* Messages between threads: a list of posted sends that receivers take from. The receiver
- * copies straight from the sender's memory and then tells it the verdict, so both partners
- * know of a mismatch. A buffered send leaves a copy instead; if that is refused, it is kept
- * until its sender asks. */
+/* Messages between threads: a list of posted sends from which receivers take. The receiver copies straight from
+ * the sender's memory and then tells the sender the verdict, so that both partners know of a mismatch. A
+ * buffered send leaves a copy instead. If the receiver refuses the copy, the refusal is kept until the sender
+ * asks for it. */
 #ifndef PLAIT_TRANSPORT_LOCAL_MAIL_H
 #define PLAIT_TRANSPORT_LOCAL_MAIL_H
 

@@ -1,9 +1,8 @@
-/* What transports share about matched transfers: the verdict on a message, and where its
- * source and tag are reported.
+/* What transports share about matched transfers: the verdict on a message, and where its source and tag are
+ * reported.
  *
- * Where the source and tag of a received message are reported: MPI_Status objects of the
- * caller's, known to programs by a small id (an address in a program would make ranks
- * compile different ones). */
+ * Source and tag of a received message are reported in the caller's MPI_Status objects. Compiled programs know
+ * such an object by a small id: with an address in it, ranks would compile different programs. */
 #ifndef PLAIT_TRANSPORT_MATCHED_H
 #define PLAIT_TRANSPORT_MATCHED_H
 

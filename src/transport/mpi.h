@@ -1,6 +1,6 @@
-/* Ranks are MPI processes. One binary for every MPI: its functions are looked up at run
- * time, in the library that the host program or mpi4py loaded, by ABI. `node` endpoints
- * (all ranks on one node, one-copy reads of their memory) come from the same call. */
+/* Ranks are MPI processes. One binary of plait works with every MPI: MPI's functions are looked up at run time,
+ * by ABI, in the library that the host program or mpi4py loaded. `node` endpoints (all ranks on one node,
+ * one-copy reads of their memory) come from the same call. */
 #ifndef PLAIT_TRANSPORT_MPI_H
 #define PLAIT_TRANSPORT_MPI_H
 

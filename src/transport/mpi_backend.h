@@ -1,7 +1,6 @@
-/* MPI as a table of functions in which handles are plain bits: what the rest of the
- * folder sees of whichever MPI the process runs. The functions are those of MPI, one to
- * one; they return its error code (0: success) and are called under the lock of
- * transport/mpi_link.h. */
+/* MPI as a table of functions in which handles are plain bits. This is all that the other files here see of the
+ * MPI that the process runs. Each function is one function of MPI. It returns MPI's error code (0: success) and
+ * is called under the lock of transport/mpi_link.h. */
 #ifndef PLAIT_TRANSPORT_MPI_BACKEND_H
 #define PLAIT_TRANSPORT_MPI_BACKEND_H
 

@@ -1,5 +1,5 @@
-/* Which MPI the process runs, found without linking to one: its libraries are already
- * mapped, and the ABI is read off their symbols. */
+/* Finds which MPI the process runs, without linking to one: MPI's libraries are already mapped, and their
+ * symbols show the ABI. */
 #include "base/log.h"
 #include "base/status.h"
 #include "transport/mpi.h"

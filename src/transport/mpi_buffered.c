@@ -1,6 +1,6 @@
-/* Buffered sends: transfers whose sending half nobody waits for. All their bytes leave at
- * once, in messages that every MPI sends without its receiver; what is left is the receiver's
- * answer. It is looked for at the end of each operation, a few transfers at a time. */
+/* Buffered sends: transfers whose sender does not wait. All their bytes leave at once, in messages that every
+ * MPI sends without the receiver. Only the receiver's answer is left; the end of each operation looks for
+ * answers, for a few transfers at a time. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/wait.h"

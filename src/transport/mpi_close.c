@@ -1,4 +1,4 @@
-/* Closing endpoints: what nobody receives any more is taken out before duplicates are freed. */
+/* Closing of endpoints: messages that no rank receives any more are taken out before duplicates are freed. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
-/* Ranks that share no memory do not see each other end. One that ends with an exception tells
- * them by a message on the control duplicate, for which those look who have waited long enough
- * for the guard to look. */
+/* Ranks that share no memory do not see each other end. A rank that ends with an exception tells the others by
+ * a message on the control duplicate. Ranks that have waited long enough for the guard to look, look for this
+ * message. */
 #include "base/clock.h"
 #include "transport/mpi.h"
 #include "transport/mpi_link.h"

@@ -1,10 +1,9 @@
-/* Matched transfers. The sender's header goes out with the user's tag; it carries what
- * the receiver judges by (dtype, bytes), and a small message itself, or where one is in a
- * device's memory. The receiver answers: done, refused, or "send it" for data that did not fit. So both
- * partners end with the same verdict, and no byte is put in its place before it is given. What one of
- * them has on a device, where MPI does not see it, goes in chunks (staged.h), so that copies between
- * device and host are made beside messages. A buffered send (mpi_buffered.c) has its bytes on the way
- * at once. */
+/* Matched transfers. The sender's header goes out with the user's tag. It has the data by which the receiver
+ * judges (dtype, bytes), and also a small message itself, or the place of a message in a device's memory. The
+ * receiver answers: done, refused, or "send it" for data that did not fit the header. So both partners end with
+ * the same verdict, and no byte is put in its place before the verdict. Data on a device that MPI does not see
+ * go in chunks (staged.h), so that copies between device and host are made beside messages. The bytes of a
+ * buffered send (mpi_buffered.c) leave at once. */
 #include "base/checked.h"
 #include "base/wait.h"
 #include "transport/matched.h"

@@ -1,7 +1,6 @@
-/* Which reductions MPI does with plait's meaning. The table says what the standard
- * promises; the probe, what this library does: Open MPI 4 and 5 saturate sums of 8- and
- * 16-bit integers on CPUs with AVX, and MPICH 4.0 compares unsigned integers as signed
- * (both measured). */
+/* Which of MPI's reductions give the results that plait defines. The table says what the standard promises. The
+ * probe says what this library does: Open MPI 4 and 5 saturate sums of 8- and 16-bit integers on CPUs with AVX,
+ * and MPICH 4.0 compares unsigned integers as signed (both measured). */
 #include "kernel/reduce.h"
 #include "transport/mpi_link.h"
 

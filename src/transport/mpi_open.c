@@ -1,6 +1,5 @@
-/* Opening endpoints on a communicator. Once the duplicates exist every rank
- * goes through the same messages, whatever it found, so that all agree on what they
- * got. */
+/* Opens endpoints on a communicator. Once the duplicates exist, every rank goes through the same messages,
+ * whatever it found, so that all ranks agree on the result. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"

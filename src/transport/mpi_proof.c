@@ -1,8 +1,8 @@
-/* Whether MPI moves large arrays where the system does not let processes read each other's memory, as in
- * containers without the permission and by seccomp. MPICH 5.0 reads it all the same and does not look whether
- * that was refused: an iallreduce ends well, and has added nothing. So one is tried where this process finds
- * its neighbour's memory unreadable, or does not look (PLAIT_DIRECT=off): once by every process, and before
- * anything large is sent. */
+/* Tests whether MPI moves large arrays correctly where the system does not let processes read each other's
+ * memory, as in containers without the permission, or under seccomp. MPICH 5.0 tries to read it nevertheless
+ * and does not check whether this was refused: an iallreduce reports success and has added nothing. So an
+ * iallreduce is tried if this process finds its neighbour's memory unreadable, or does not look
+ * (PLAIT_DIRECT=off). Every process does this once, before anything large is sent. */
 #include "base/alloc.h"
 #include "transport/mpi_link.h"
 #include "transport/node_copy.h"

@@ -1,6 +1,5 @@
-/* Fences, exchanges and native collectives over MPI. Nothing blocks inside MPI:
- * an operation is posted, then polled under the lock with turns of base/wait.h in
- * between. */
+/* Fences, exchanges and native collectives over MPI. No call blocks inside MPI: an operation is posted, then
+ * polled under the lock, with turns of base/wait.h in between. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "kernel/reduce.h"

@@ -1,4 +1,4 @@
-/* Transfers are taken and given back, and so are the numbers in their tags. */
+/* Takes transfers, and the numbers in their tags, and gives them back. */
 #include "transport/mpi_transfer.h"
 
 #include "base/alloc.h"

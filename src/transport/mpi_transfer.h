@@ -1,5 +1,4 @@
-/* Matched transfers under way: their messages, and the steps that mpi_match.c and
- * mpi_buffered.c take with them. */
+/* Matched transfers under way: their messages, and the steps of mpi_match.c and mpi_buffered.c. */
 #ifndef PLAIT_TRANSPORT_MPI_TRANSFER_H
 #define PLAIT_TRANSPORT_MPI_TRANSFER_H
 

@@ -1,5 +1,5 @@
-/* Ranks of one node: fences and small messages through a shared segment, memory of peers
- * read in one copy where the system lets it; what is left goes through MPI. */
+/* Ranks of one node. Fences and small messages go through a shared segment; memory of peers is read in one
+ * copy if the system permits it; everything else goes through MPI. */
 #ifndef PLAIT_TRANSPORT_NODE_H
 #define PLAIT_TRANSPORT_NODE_H
 

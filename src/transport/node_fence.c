@@ -1,7 +1,7 @@
-/* Fences of the ranks of one node, through the shared segment. Fence k: a rank fills its box
- * for k's parity and then writes k into it; it is over when all boxes say k. A box is filled
- * again two fences later, when everybody has left this one, so nothing else protects it. A
- * few published bytes are in the cache line that says k: one transfer from core to core. */
+/* Fences of the ranks of one node, through the shared segment. At fence k a rank fills its box for k's parity
+ * and then writes k into the box. The fence is over when all boxes say k. A box is filled again only two fences
+ * later, when all ranks have left fence k, so it needs no other protection. A few published bytes fit in the
+ * cache line that says k: one transfer from core to core. */
 #include "base/process.h"
 #include "transport/mpi_link.h"
 #include "transport/node.h"

@@ -1,12 +1,14 @@
 /* Matched transfers between the ranks of one node: messages in rings of the shared segment.
  *
- * A small message is in the ring itself, a buffered send in a copy that the sender keeps, and
- * what is larger stays where it is: the receiver reads it there and answers, and the sender
- * waits for the answer. Of what is in a device's memory the message says where; the receiver takes it
- * from there, or wants its bytes, which then are where the answer says. Partners who exchange small
- * messages say in them what they expect, and do not wait for answers. A receiver whose half does not
- * fit a message that nobody waits with complains to the sender: it learns of that in this call from a
- * partner, else at the end of its next operation. */
+ * A small message is in the ring itself. A buffered send is in a copy that the sender keeps. Larger data stay
+ * in place: the receiver reads them there and answers, and the sender waits for the answer. For data in a
+ * device's memory the message says where they are. The receiver takes them from there, or asks for the bytes,
+ * which are then where the answer says.
+ *
+ * Partners that exchange small messages say in them what they expect, and do not wait for answers. If a
+ * receiver's half does not fit a message whose sender does not wait, the receiver complains to the sender. The
+ * sender learns of it in this call if it is the partner of an exchange, otherwise at the end of its next
+ * operation. */
 #ifndef PLAIT_TRANSPORT_NODE_MAIL_H
 #define PLAIT_TRANSPORT_NODE_MAIL_H
 

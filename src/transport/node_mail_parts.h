@@ -1,4 +1,4 @@
-/* What the files of the mail share: see node_mail.h. */
+/* Shared by the files of the mail: see node_mail.h. */
 #ifndef PLAIT_TRANSPORT_NODE_MAIL_PARTS_H
 #define PLAIT_TRANSPORT_NODE_MAIL_PARTS_H
 

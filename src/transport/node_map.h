@@ -1,4 +1,4 @@
-/* Work memory that peers of the node show, mapped into this process. */
+/* Maps work memory that peers of the node show into this process. */
 #ifndef PLAIT_TRANSPORT_NODE_MAP_H
 #define PLAIT_TRANSPORT_NODE_MAP_H
 

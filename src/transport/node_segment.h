@@ -1,7 +1,7 @@
-/* Memory that all ranks of a node share (base/shared.h), which the first one makes. In it, for each rank of the
- * communicator: what it waits on, two boxes for its records at fences, cells for answers to its messages; for
- * each pair of ranks a ring of messages, unless the communicator has ranks on other nodes. Pages that nobody
- * touches cost nothing. */
+/* Memory that all ranks of a node share (base/shared.h); the first rank of the node makes it. It has, for each
+ * rank of the communicator, a bell to wait on, two boxes for the rank's records at fences, and cells for
+ * answers to its messages; and for each pair of ranks a ring of messages, unless the communicator has ranks on
+ * other nodes. Pages that no rank touches cost nothing. */
 #ifndef PLAIT_TRANSPORT_NODE_SEGMENT_H
 #define PLAIT_TRANSPORT_NODE_SEGMENT_H
 

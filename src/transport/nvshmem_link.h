@@ -1,11 +1,11 @@
-/* The two files of the link `nvshmem`: how it is opened (nvshmem_open.c), how messages go and how it
- * ends (link_nvshmem.c).
+/* Shared by the two files of the link `nvshmem`: nvshmem_open.c opens it, link_nvshmem.c moves messages and
+ * ends it.
  *
  * Every rank has a part of its process' pool:
- *   signals   for each rank SLOTS words, the latest piece that it has put into a slot here, and as many
- *             more, the latest that it has taken from a slot there
+ *   signals   for each rank SLOTS words: the latest piece that it has put into a slot here; and SLOTS
+ *             more words: the latest piece that it has taken from a slot there
  *   inbox     SLOTS slots for each other rank, for its pieces in turn
- *   outbox    what is being put */
+ *   outbox    data that are being put */
 #ifndef PLAIT_TRANSPORT_NVSHMEM_LINK_H
 #define PLAIT_TRANSPORT_NVSHMEM_LINK_H
 

@@ -1,6 +1,7 @@
-/* How ranks come to the link `nvshmem`: the first communicator that asks for it starts NVSHMEM, with
- * its ranks as PEs, and allocates the pool; later ones, of ranks that are among them, take parts of it.
- * Ranks meet after each thing that may fail, so that none of them waits for another one's. */
+/* Opens the link `nvshmem`. The first communicator that asks for it starts NVSHMEM, with its ranks as PEs, and
+ * allocates the pool. Later communicators, whose ranks have to be among these PEs, take parts of the pool.
+ * Ranks meet after each step that may fail, so that no rank waits in a step that another rank does not
+ * reach. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash.h"

@@ -1,5 +1,5 @@
-/* Who has which part of NVSHMEM's pool in this process. Each rank takes its own part, wherever it
- * is, and tells its peers where: offsets need not be the same. */
+/* Which communicator has which part of NVSHMEM's pool in this process. Each rank takes its own part, at any
+ * place, and tells its peers where the part is: offsets need not be the same. */
 #ifndef PLAIT_TRANSPORT_NVSHMEM_POOL_H
 #define PLAIT_TRANSPORT_NVSHMEM_POOL_H
 

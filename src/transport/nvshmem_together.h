@@ -1,5 +1,6 @@
-/* What all PEs of NVSHMEM do together, each waiting for the others in the library: its start, and the
- * allocation of the pool. By a thread of its own, so that a wait which does not end can be given up. */
+/* Steps that all PEs of NVSHMEM do together, in which each waits for the others inside the library: its start,
+ * and the allocation of the pool. A separate thread does them, so that a wait that does not end can be given
+ * up. */
 #ifndef PLAIT_TRANSPORT_NVSHMEM_TOGETHER_H
 #define PLAIT_TRANSPORT_NVSHMEM_TOGETHER_H
 

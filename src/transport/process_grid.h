@@ -1,5 +1,5 @@
-/* Devices of several processes, one of each, that work as one (plait_device_grid_t): whether they do, which
- * all ranks find out together, and the seat of each among them. */
+/* Devices of several processes, one per process, that work as one (plait_device_grid_t). All ranks find out
+ * together whether their devices do, and each takes its seat among them. */
 #ifndef PLAIT_TRANSPORT_PROCESS_GRID_H
 #define PLAIT_TRANSPORT_PROCESS_GRID_H
 

@@ -1,4 +1,4 @@
-/* One rank: nothing to wait for. */
+/* The transport of a single rank, which has nothing to wait for. */
 #ifndef PLAIT_TRANSPORT_SELF_H
 #define PLAIT_TRANSPORT_SELF_H
 

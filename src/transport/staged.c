@@ -1,7 +1,6 @@
-/* Messages between devices through pinned host memory and the transport's own messages. In
- * round k every rank sends to rank + k and receives from rank - k. Messages are cut into chunks,
- * so that one comes down from the device while the transport moves the one before, and the one
- * before that goes up.
+/* Messages between devices through pinned host memory and the transport's own messages. In round k every rank
+ * sends to rank + k and receives from rank - k. Messages are cut into chunks. While one chunk comes down from
+ * the device, the transport moves the chunk before it, and the chunk before that goes up to the device.
  * Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005 (pairwise exchange). */
 #include "transport/staged.h"
 

@@ -1,6 +1,5 @@
-/* What copies between a device and the host need: pinned memory for the chunks of messages that
- * are in flight, streams of their own, events. Kept when an execution is over, for the next one
- * on the device.
+/* Resources of copies between a device and the host: pinned memory for the chunks of messages in flight,
+ * separate streams, events. They are kept after an execution, for the next one on the device.
  *
  * Chunk i of a message has flight i mod PLAIT_STAGED_FLIGHTS. */
 #ifndef PLAIT_TRANSPORT_STAGED_H

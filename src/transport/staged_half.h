@@ -1,5 +1,5 @@
-/* A half of a matched transfer through pinned memory, chunk after chunk: what comes down from the device or
- * goes up to it meanwhile is beside the chunk that the transport has. */
+/* One half of a matched transfer through pinned memory, chunk after chunk: while the transport has one chunk,
+ * others come down from the device or go up to it. */
 #ifndef PLAIT_TRANSPORT_STAGED_HALF_H
 #define PLAIT_TRANSPORT_STAGED_HALF_H
 

@@ -1,12 +1,11 @@
-/* What a transport offers: a const table of functions behind every communicator.
+/* The functions of a transport: a const table behind every communicator.
  *
- * An endpoint is one rank's end of one communicator. One operation on it is a session:
- * begin, any number of fences, reads, exchanges and native collectives, end. Collective
- * calls are made by all ranks in the same order; matched transfers (sendrecv, send) by the
- * two partners only, outside any fence.
+ * An endpoint is one rank's end of one communicator. One operation on it is a session: begin, any number of
+ * fences, reads, exchanges and native collectives, end. All ranks make collective calls in the same order.
+ * Only the two partners make matched transfers (sendrecv, send), outside any fence.
  *
- * Between two fences nobody leaves: a rank that fails goes on to the next fence with its
- * status in its record, and every rank learns of it there. */
+ * Between two fences no rank leaves: a rank that fails goes on to the next fence with its status in its record,
+ * and every rank learns of the failure there. */
 #ifndef PLAIT_TRANSPORT_H
 #define PLAIT_TRANSPORT_H
 

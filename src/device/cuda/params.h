@@ -1,4 +1,4 @@
-/* What a launch hands to a kernel, and the list of kernels: one text for C, nvcc and NVRTC. */
+/* Parameters of kernel launches, and the list of kernels: the same text for C, nvcc and NVRTC. */
 #ifndef PLAIT_DEVICE_CUDA_PARAMS_H
 #define PLAIT_DEVICE_CUDA_PARAMS_H
 
